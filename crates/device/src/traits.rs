@@ -1,0 +1,47 @@
+//! The trait that every device implements.
+
+use crate::Error;
+
+/// A random-access store of bytes with an explicit durability barrier.
+///
+/// All methods take `&self` and may be called from many threads at once; accesses that overlap in
+/// time and place are the caller's affair. A write is durable only after a later [`Self::flush`]
+/// returned. Writes between two flushes may become durable in any order.
+pub trait BlockDevice: Send + Sync {
+    /// Size in bytes.
+    fn size_bytes(&self) -> u64;
+    /// Fills `buf` from byte `offset`.
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), Error>;
+    /// Writes `buf` at byte `offset`.
+    fn write_at(&self, offset: u64, buf: &[u8]) -> Result<(), Error>;
+    /// Writes `bufs` one after the other from byte `offset`.
+    fn write_vectored_at(&self, offset: u64, bufs: &[&[u8]]) -> Result<(), Error> {
+        let mut at = offset;
+        for buf in bufs {
+            self.write_at(at, buf)?;
+            at += buf.len() as u64;
+        }
+        Ok(())
+    }
+    /// Makes every write that returned before this call durable.
+    fn flush(&self) -> Result<(), Error>;
+    /// Tells that the bytes are not needed; they may read as anything afterwards. A hint.
+    fn discard(&self, _offset: u64, _len: u64) -> Result<(), Error> {
+        Ok(())
+    }
+    /// Makes the bytes read as zero.
+    fn write_zeroes(&self, offset: u64, len: u64) -> Result<(), Error> {
+        let zeroes = vec![0u8; len.min(1 << 20) as usize];
+        let mut done = 0;
+        while done < len {
+            let n = (len - done).min(zeroes.len() as u64);
+            self.write_at(offset + done, &zeroes[..n as usize])?;
+            done += n;
+        }
+        Ok(())
+    }
+    /// True when writes are refused.
+    fn is_read_only(&self) -> bool;
+    /// What it is, for people and for /proc/mounts: a path or a short name.
+    fn describe(&self) -> String;
+}

@@ -1,0 +1,52 @@
+//! What is wrong with bytes that do not make sense, and where they stand.
+
+use crate::{BlockNr, GroupNr, InodeNr};
+
+/// Where a damaged structure stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// The superblock.
+    Superblock,
+    /// A group's descriptor.
+    Group(GroupNr),
+    /// An inode.
+    Inode(InodeNr),
+    /// A block (directory leaf, extent node, xattr block, bitmap).
+    Block(BlockNr),
+    /// A block that belongs to an inode.
+    InodeBlock(InodeNr, BlockNr),
+    /// A block of the journal, counted from the journal's start.
+    JournalBlock(u32),
+}
+
+impl std::fmt::Display for Place {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Place::Superblock => write!(f, "superblock"),
+            Place::Group(group) => write!(f, "group {group}"),
+            Place::Inode(inode) => write!(f, "inode {inode}"),
+            Place::Block(block) => write!(f, "block {block}"),
+            Place::InodeBlock(inode, block) => write!(f, "inode {inode}, block {block}"),
+            Place::JournalBlock(block) => write!(f, "journal block {block}"),
+        }
+    }
+}
+
+/// A damaged structure: what it is, what is wrong, where.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{place}: {structure}: {problem}")]
+pub struct Corrupt {
+    /// Where it stands.
+    pub place: Place,
+    /// The structure, in ext4's words: "extent header", "directory entry".
+    pub structure: &'static str,
+    /// What is wrong with it, in one short phrase: "checksum does not match".
+    pub problem: &'static str,
+}
+
+impl Corrupt {
+    /// Says that `structure` at `place` has `problem`.
+    pub const fn new(place: Place, structure: &'static str, problem: &'static str) -> Self {
+        Self { place, structure, problem }
+    }
+}

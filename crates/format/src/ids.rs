@@ -1,0 +1,51 @@
+//! Typed numbers. Mixing two kinds does not compile.
+
+macro_rules! id {
+    ($(#[$doc:meta])* $name:ident($inner:ty)) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(pub $inner);
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                self.0.fmt(f)
+            }
+        }
+    };
+}
+
+id! {
+    /// Physical block of the file system, in file system blocks.
+    BlockNr(u64)
+}
+id! {
+    /// Block of a file, counted from its start, in file system blocks.
+    LogicalBlock(u32)
+}
+id! {
+    /// Block group.
+    GroupNr(u32)
+}
+id! {
+    /// Inode number; 0 is "none", 2 is the root.
+    InodeNr(u32)
+}
+id! {
+    /// Transaction number of the journal; wraps, so compare with [`Tid::is_after`].
+    Tid(u32)
+}
+
+impl Tid {
+    /// True when `self` comes after `other` (difference taken as signed, so that wrapping works).
+    pub fn is_after(self, other: Tid) -> bool {
+        (self.0.wrapping_sub(other.0) as i32) > 0
+    }
+    /// The transaction after this one.
+    pub fn next(self) -> Tid {
+        Tid(self.0.wrapping_add(1))
+    }
+}
+
+impl InodeNr {
+    /// The root directory.
+    pub const ROOT: InodeNr = InodeNr(2);
+}

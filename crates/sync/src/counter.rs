@@ -1,0 +1,24 @@
+//! A signed counter that threads add to without sharing a cache line.
+
+use crate::Sharded;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+/// Sharded counter. `add` touches the thread's own line; `sum` reads all.
+pub struct Counter {
+    shards: Sharded<AtomicI64>,
+}
+
+impl Counter {
+    /// A counter that starts at `value`.
+    pub fn new(value: i64) -> Self {
+        Self { shards: Sharded::new(|i| AtomicI64::new(if i == 0 { value } else { 0 })) }
+    }
+    /// Adds `delta` (may be negative).
+    pub fn add(&self, delta: i64) {
+        self.shards.local().fetch_add(delta, Ordering::AcqRel);
+    }
+    /// The sum of all shards: exact when nobody adds meanwhile.
+    pub fn sum(&self) -> i64 {
+        self.shards.iter().map(|s| s.load(Ordering::Acquire)).sum()
+    }
+}

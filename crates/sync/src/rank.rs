@@ -1,0 +1,56 @@
+//! The lock order of the whole engine, outermost first.
+//!
+//! Invariants: a thread that holds a lock of rank R takes only locks of a rank greater than R.
+//! Two locks of one rank are taken only through the pair helpers ([`crate::RwLock`] docs), in
+//! ascending order of their object's number. A handle start may wait for a commit, so
+//! [`Rank::Handle`] stands before every lock that a commit needs (`InodeState` and below).
+
+/// Place of a lock in the one global order. A smaller value is taken first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Rank {
+    /// Mount, remount, freeze and unmount.
+    Mount,
+    /// Moves of directories between parents (cycle check); one per file system.
+    Rename,
+    /// Structure of one directory: shared to change entries, exclusive to change its blocks.
+    DirIndex,
+    /// Data of one file: shared to read, exclusive to write or change the size.
+    InodeIo,
+    /// Not a lock: a handle is being started (may wait for a commit).
+    Handle,
+    /// Membership of the legacy orphan list.
+    OrphanList,
+    /// Extended attribute block sharing (the block cache by hash).
+    XattrCache,
+    /// State of one inode (a live object).
+    InodeState,
+    /// Bytes of one metadata block (a live object).
+    MetaBlock,
+    /// Inode bitmap half of one group (a live object).
+    GroupInodes,
+    /// On-disk block bitmap half of one group (a live object).
+    GroupBitmap,
+    /// In-memory free space of one group or flexible group.
+    GroupSpace,
+    /// Last rendered descriptor of one group.
+    GroupDesc,
+    /// Extents freed and not yet committed.
+    PendingFree,
+    /// Superblock state (a live object).
+    Superblock,
+    /// Objects logged to a transaction, one list per shard.
+    JournalObjects,
+    /// Images rendered for the committing transaction, one list per shard.
+    JournalRendered,
+    /// Running and committing transaction, log head and tail.
+    JournalState,
+    /// Checkpoint queue and images that wait for their home write.
+    Checkpoint,
+    /// One shard of the inode, name or block cache.
+    CacheShard,
+    /// Queues of small work (reclaim, statistics).
+    Queue,
+    /// Inside a device.
+    Device,
+}
