@@ -47,6 +47,10 @@ pub struct Corrupt {
 impl Corrupt {
     /// Says that `structure` at `place` has `problem`.
     pub const fn new(place: Place, structure: &'static str, problem: &'static str) -> Self {
-        Self { place, structure, problem }
+        Self {
+            place,
+            structure,
+            problem,
+        }
     }
 }
