@@ -16,7 +16,9 @@ pub enum Error {
         source: std::sync::Arc<std::io::Error>,
     },
     /// The access reaches past the end of the device.
-    #[error("access of {len} bytes at byte {offset} is past the end of the device ({size_bytes} bytes)")]
+    #[error(
+        "access of {len} bytes at byte {offset} is past the end of the device ({size_bytes} bytes)"
+    )]
     OutOfRange {
         /// First byte of the access.
         offset: u64,
@@ -25,7 +27,25 @@ pub enum Error {
         /// Size of the device in bytes.
         size_bytes: u64,
     },
+    /// Another process, or another mount of this one, has the device open for writing.
+    #[error("{path} is in use: somebody has it open for writing")]
+    Busy {
+        /// The device or image file.
+        path: std::path::PathBuf,
+    },
     /// The device was opened read-only.
     #[error("the device is read-only")]
     ReadOnly,
+}
+
+impl Error {
+    /// An error of the operating system, with its place.
+    pub fn io(op: &'static str, offset: u64, len: u64, source: impl Into<std::io::Error>) -> Self {
+        Self::Io {
+            op,
+            offset,
+            len,
+            source: std::sync::Arc::new(source.into()),
+        }
+    }
 }

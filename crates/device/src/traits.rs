@@ -31,17 +31,26 @@ pub trait BlockDevice: Send + Sync {
     }
     /// Makes the bytes read as zero.
     fn write_zeroes(&self, offset: u64, len: u64) -> Result<(), Error> {
-        let zeroes = vec![0u8; len.min(1 << 20) as usize];
-        let mut done = 0;
-        while done < len {
-            let n = (len - done).min(zeroes.len() as u64);
-            self.write_at(offset + done, &zeroes[..n as usize])?;
-            done += n;
-        }
-        Ok(())
+        write_zeroes_by_hand(self, offset, len)
     }
     /// True when writes are refused.
     fn is_read_only(&self) -> bool;
     /// What it is, for people and for /proc/mounts: a path or a short name.
     fn describe(&self) -> String;
+}
+
+/// Makes bytes zero by ordinary writes, for devices that know no better.
+pub(crate) fn write_zeroes_by_hand<D: BlockDevice + ?Sized>(
+    device: &D,
+    offset: u64,
+    len: u64,
+) -> Result<(), Error> {
+    let zeroes = vec![0u8; len.min(1 << 20) as usize];
+    let mut done = 0;
+    while done < len {
+        let n = (len - done).min(zeroes.len() as u64);
+        device.write_at(offset + done, &zeroes[..n as usize])?;
+        done += n;
+    }
+    Ok(())
 }

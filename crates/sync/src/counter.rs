@@ -11,7 +11,9 @@ pub struct Counter {
 impl Counter {
     /// A counter that starts at `value`.
     pub fn new(value: i64) -> Self {
-        Self { shards: Sharded::new(|i| AtomicI64::new(if i == 0 { value } else { 0 })) }
+        Self {
+            shards: Sharded::new(|i| AtomicI64::new(if i == 0 { value } else { 0 })),
+        }
     }
     /// Adds `delta` (may be negative).
     pub fn add(&self, delta: i64) {

@@ -16,6 +16,9 @@ pub use lock::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteG
 pub use rank::Rank;
 pub use shard::{SHARDS, Sharded, shard_index};
 
+/// Says "this thread does I/O or waits for a device now"; debug builds check the locks it holds.
+pub fn io_point() {}
+
 /// Shared atomics; the std ones outside model checking.
 pub mod atomic {
     pub use std::sync::atomic::*;

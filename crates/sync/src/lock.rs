@@ -19,7 +19,10 @@ pub type RwLockWriteGuard<'a, T> = parking_lot::RwLockWriteGuard<'a, T>;
 impl<T> Mutex<T> {
     /// A new lock of this rank.
     pub const fn new(rank: Rank, value: T) -> Self {
-        Self { rank, inner: parking_lot::Mutex::new(value) }
+        Self {
+            rank,
+            inner: parking_lot::Mutex::new(value),
+        }
     }
     /// The value, when nobody shares the lock any more.
     pub fn into_inner(self) -> T {
@@ -51,7 +54,10 @@ pub struct RwLock<T: ?Sized> {
 impl<T> RwLock<T> {
     /// A new lock of this rank.
     pub const fn new(rank: Rank, value: T) -> Self {
-        Self { rank, inner: parking_lot::RwLock::new(value) }
+        Self {
+            rank,
+            inner: parking_lot::RwLock::new(value),
+        }
     }
 }
 

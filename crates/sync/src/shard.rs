@@ -31,7 +31,9 @@ pub struct Sharded<T> {
 impl<T> Sharded<T> {
     /// Builds every slot with `make(shard)`.
     pub fn new(make: impl FnMut(usize) -> T) -> Self {
-        Self { slots: (0..SHARDS).map(make).map(CachePadded::new).collect() }
+        Self {
+            slots: (0..SHARDS).map(make).map(CachePadded::new).collect(),
+        }
     }
     /// The slot of the calling thread.
     pub fn local(&self) -> &T {

@@ -1,0 +1,247 @@
+//! A device in a regular file or behind a block device node.
+//!
+//! Two processes that write one file system destroy it. A device that is opened for writing
+//! therefore takes an exclusive `flock` and, on a block device, opens with `O_EXCL`, which the
+//! kernel refuses while the device is mounted. Readers take no lock: looking at a mounted file
+//! system is useful and harms nobody.
+//! References: open(2), flock(2), fallocate(2).
+
+use crate::{BlockDevice, Error, range};
+use rustix::fs::{FallocateFlags, FlockOperation, OFlags};
+use rustix::io::Errno;
+use std::fs::{File, OpenOptions};
+use std::io::{IoSlice, Seek, SeekFrom};
+use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use uext4_sync::io_point;
+
+/// Segments that one `pwritev` may take (`IOV_MAX` of Linux).
+const SEGMENTS_MAX: usize = 1024;
+
+/// What a device is opened for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Writes are refused; no lock is taken.
+    ReadOnly,
+    /// Reads and writes; nobody else may write meanwhile.
+    ReadWrite,
+}
+
+/// A file, or a window of it, as a block device.
+pub struct FileDevice {
+    file: File,
+    path: PathBuf,
+    access: Access,
+    /// Where the window starts in the file, in bytes.
+    start: u64,
+    size_bytes: u64,
+}
+
+impl FileDevice {
+    /// Opens a regular file or block device from end to end.
+    pub fn open(path: impl AsRef<Path>, access: Access) -> Result<Self, Error> {
+        Self::open_window(path, access, 0, None)
+    }
+
+    /// Opens `len` bytes (default: all up to the end) from byte `offset`.
+    ///
+    /// # Errors
+    /// [`Error::Busy`] when somebody else writes it, [`Error::OutOfRange`] when the window does
+    /// not lie in the file, [`Error::Io`] when the operating system refuses.
+    pub fn open_window(
+        path: impl AsRef<Path>,
+        access: Access,
+        offset: u64,
+        len: Option<u64>,
+    ) -> Result<Self, Error> {
+        let path = path.as_ref();
+        let file = open_file(path, access)?;
+        let file_bytes = end_of(&file).map_err(|e| Error::io("open", 0, 0, e))?;
+        let size_bytes = len.unwrap_or(file_bytes.saturating_sub(offset));
+        range::check(file_bytes, offset, size_bytes)?;
+        Ok(Self {
+            file,
+            path: path.to_owned(),
+            access,
+            start: offset,
+            size_bytes,
+        })
+    }
+
+    /// Creates (or empties) a regular file of `size_bytes` zeroes and opens it for writing.
+    pub fn create(path: impl AsRef<Path>, size_bytes: u64) -> Result<Self, Error> {
+        let path = path.as_ref();
+        let open_error = |e| Error::io("open", 0, size_bytes, e);
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(path)
+            .map_err(open_error)?;
+        // Emptied only under the lock: the file may be somebody's mounted image.
+        lock_for_writing(&file, path)?;
+        file.set_len(0)
+            .and_then(|()| file.set_len(size_bytes))
+            .map_err(open_error)?;
+        let access = Access::ReadWrite;
+        Ok(Self {
+            file,
+            path: path.to_owned(),
+            access,
+            start: 0,
+            size_bytes,
+        })
+    }
+
+    /// The path it was opened by.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn check_write(&self, offset: u64, len: u64) -> Result<(), Error> {
+        io_point();
+        if self.is_read_only() {
+            return Err(Error::ReadOnly);
+        }
+        range::check(self.size_bytes, offset, len)
+    }
+
+    /// Changes the allocation of a range, keeping the size of the file.
+    fn allocate(&self, offset: u64, len: u64, how: FallocateFlags) -> Result<(), Errno> {
+        let flags = how | FallocateFlags::KEEP_SIZE;
+        loop {
+            match rustix::fs::fallocate(&self.file, flags, self.start + offset, len) {
+                Err(Errno::INTR) => {}
+                other => return other,
+            }
+        }
+    }
+
+    fn write_segments(&self, mut at: u64, mut bufs: &mut [IoSlice<'_>]) -> std::io::Result<()> {
+        // Empty segments in front would look like a write that makes no progress.
+        IoSlice::advance_slices(&mut bufs, 0);
+        while !bufs.is_empty() {
+            let batch = &bufs[..bufs.len().min(SEGMENTS_MAX)];
+            match rustix::io::pwritev(&self.file, batch, at) {
+                Ok(0) => return Err(std::io::ErrorKind::WriteZero.into()),
+                Ok(n) => {
+                    at += n as u64;
+                    IoSlice::advance_slices(&mut bufs, n);
+                }
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+        Ok(())
+    }
+}
+
+fn open_file(path: &Path, access: Access) -> Result<File, Error> {
+    let open_error = |e: std::io::Error| match e.raw_os_error() {
+        Some(code) if code == Errno::BUSY.raw_os_error() => Error::Busy {
+            path: path.to_owned(),
+        },
+        _ => Error::io("open", 0, 0, e),
+    };
+    let mut options = OpenOptions::new();
+    options.read(true).write(access == Access::ReadWrite);
+    let is_block_device = std::fs::metadata(path)
+        .map_err(open_error)?
+        .file_type()
+        .is_block_device();
+    if is_block_device && access == Access::ReadWrite {
+        options.custom_flags(OFlags::EXCL.bits().cast_signed());
+    }
+    let file = options.open(path).map_err(open_error)?;
+    if access == Access::ReadWrite {
+        lock_for_writing(&file, path)?;
+    }
+    Ok(file)
+}
+
+fn lock_for_writing(file: &File, path: &Path) -> Result<(), Error> {
+    match rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive) {
+        Err(Errno::WOULDBLOCK) => Err(Error::Busy {
+            path: path.to_owned(),
+        }),
+        // Some network file systems have no locks; better to work there than to refuse.
+        Err(Errno::NOLCK | Errno::NOTSUP) | Ok(()) => Ok(()),
+        Err(errno) => Err(Error::io("open", 0, 0, errno)),
+    }
+}
+
+/// Size in bytes. The length that `stat` tells of a block device is zero, so seek.
+fn end_of(mut file: &File) -> std::io::Result<u64> {
+    file.seek(SeekFrom::End(0))
+}
+
+impl BlockDevice for FileDevice {
+    fn size_bytes(&self) -> u64 {
+        self.size_bytes
+    }
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), Error> {
+        io_point();
+        let len = buf.len() as u64;
+        range::check(self.size_bytes, offset, len)?;
+        let result = self.file.read_exact_at(buf, self.start + offset);
+        result.map_err(|e| Error::io("read", offset, len, e))
+    }
+    fn write_at(&self, offset: u64, buf: &[u8]) -> Result<(), Error> {
+        let len = buf.len() as u64;
+        self.check_write(offset, len)?;
+        let result = self.file.write_all_at(buf, self.start + offset);
+        result.map_err(|e| Error::io("write", offset, len, e))
+    }
+    fn write_vectored_at(&self, offset: u64, bufs: &[&[u8]]) -> Result<(), Error> {
+        let len = range::total_bytes(bufs);
+        self.check_write(offset, len)?;
+        let mut segments: Vec<IoSlice<'_>> = bufs.iter().map(|buf| IoSlice::new(buf)).collect();
+        let result = self.write_segments(self.start + offset, &mut segments);
+        result.map_err(|e| Error::io("write", offset, len, e))
+    }
+    fn flush(&self) -> Result<(), Error> {
+        io_point();
+        if self.is_read_only() {
+            return Ok(());
+        }
+        // Not repeated after a failure: the kernel has dropped the dirty pages by then, and a
+        // second call would claim success.
+        rustix::fs::fdatasync(&self.file).map_err(|e| Error::io("flush", 0, 0, e))
+    }
+    fn discard(&self, offset: u64, len: u64) -> Result<(), Error> {
+        self.check_write(offset, len)?;
+        if len == 0 {
+            return Ok(());
+        }
+        match self.allocate(offset, len, FallocateFlags::PUNCH_HOLE) {
+            // A hint that the backing cannot follow is done.
+            Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => Ok(()),
+            Err(errno) => Err(Error::io("discard", offset, len, errno)),
+        }
+    }
+    fn write_zeroes(&self, offset: u64, len: u64) -> Result<(), Error> {
+        self.check_write(offset, len)?;
+        if len == 0 {
+            return Ok(());
+        }
+        let holes = [FallocateFlags::ZERO_RANGE, FallocateFlags::PUNCH_HOLE];
+        for how in holes {
+            match self.allocate(offset, len, how) {
+                Ok(()) => return Ok(()),
+                Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => {}
+                Err(errno) => return Err(Error::io("write", offset, len, errno)),
+            }
+        }
+        crate::traits::write_zeroes_by_hand(self, offset, len)
+    }
+    fn is_read_only(&self) -> bool {
+        self.access == Access::ReadOnly
+    }
+    fn describe(&self) -> String {
+        self.path.display().to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,133 @@
+//! Files: windows, locks, holes, vectors; and the errors.
+
+use super::*;
+use std::os::unix::fs::MetadataExt;
+
+fn scratch() -> tempfile::TempDir {
+    tempfile::tempdir().expect("a directory for the test's image")
+}
+
+#[test]
+fn bytes_come_back_and_the_file_keeps_its_size() {
+    let dir = scratch();
+    let device = FileDevice::create(dir.path().join("image"), 1 << 20).unwrap();
+    device.write_at(1000, b"hello").unwrap();
+    device
+        .write_vectored_at(2000, &[b"", b"ab", b"", b"cde", b""])
+        .unwrap();
+    device.flush().unwrap();
+    let mut buf = [0; 5];
+    device.read_at(1000, &mut buf).unwrap();
+    assert_eq!(&buf, b"hello");
+    device.read_at(2000, &mut buf).unwrap();
+    assert_eq!(&buf, b"abcde");
+    assert_eq!(device.path().metadata().unwrap().len(), 1 << 20);
+    assert!(matches!(
+        device.write_at((1 << 20) - 1, b"xx"),
+        Err(Error::OutOfRange { .. })
+    ));
+}
+
+#[test]
+fn a_vector_longer_than_one_call_takes_is_written_whole() {
+    let dir = scratch();
+    let device = FileDevice::create(dir.path().join("image"), 1 << 16).unwrap();
+    let bytes: Vec<u8> = (0..3 * SEGMENTS_MAX).map(|i| i as u8).collect();
+    let bufs: Vec<&[u8]> = bytes.chunks(1).collect();
+    device.write_vectored_at(7, &bufs).unwrap();
+    let mut back = vec![0; bytes.len()];
+    device.read_at(7, &mut back).unwrap();
+    assert!(back == bytes);
+}
+
+#[test]
+fn a_second_writer_is_refused_and_told_why() {
+    let dir = scratch();
+    let path = dir.path().join("image");
+    let first = FileDevice::create(&path, 4096).unwrap();
+    first.write_at(0, b"kept").unwrap();
+    let error = FileDevice::open(&path, Access::ReadWrite)
+        .err()
+        .expect("must be refused");
+    assert!(error.to_string().contains("in use"), "{error}");
+    assert!(matches!(
+        FileDevice::create(&path, 1),
+        Err(Error::Busy { .. })
+    ));
+    let reader = FileDevice::open(&path, Access::ReadOnly).unwrap();
+    let mut buf = [0; 4];
+    reader.read_at(0, &mut buf).unwrap();
+    assert_eq!(&buf, b"kept");
+    drop(first);
+    FileDevice::open(&path, Access::ReadWrite).unwrap();
+}
+
+#[test]
+fn read_only_refuses_every_change() {
+    let dir = scratch();
+    let path = dir.path().join("image");
+    drop(FileDevice::create(&path, 4096).unwrap());
+    let device = FileDevice::open(&path, Access::ReadOnly).unwrap();
+    assert!(device.is_read_only());
+    assert!(matches!(device.write_at(0, b"x"), Err(Error::ReadOnly)));
+    assert!(matches!(
+        device.write_vectored_at(0, &[b"x"]),
+        Err(Error::ReadOnly)
+    ));
+    assert!(matches!(device.discard(0, 1), Err(Error::ReadOnly)));
+    assert!(matches!(device.write_zeroes(0, 1), Err(Error::ReadOnly)));
+    device.flush().unwrap();
+}
+
+#[test]
+fn a_window_sees_its_part_only() {
+    let dir = scratch();
+    let path = dir.path().join("image");
+    FileDevice::create(&path, 4096)
+        .unwrap()
+        .write_at(1024, b"inside")
+        .unwrap();
+    let window = FileDevice::open_window(&path, Access::ReadWrite, 1024, Some(512)).unwrap();
+    assert_eq!(window.size_bytes(), 512);
+    let mut buf = [0; 6];
+    window.read_at(0, &mut buf).unwrap();
+    assert_eq!(&buf, b"inside");
+    assert!(window.write_at(511, b"xx").is_err());
+    window.write_zeroes(0, 512).unwrap();
+    drop(window);
+    assert!(FileDevice::open_window(&path, Access::ReadOnly, 4000, Some(97)).is_err());
+    assert!(FileDevice::open_window(&path, Access::ReadOnly, 5000, None).is_err());
+}
+
+#[test]
+fn holes_give_memory_back_and_read_as_zero() {
+    let dir = scratch();
+    let path = dir.path().join("image");
+    let device = FileDevice::create(&path, 1 << 20).unwrap();
+    device.write_at(0, &vec![7; 1 << 20]).unwrap();
+    let full = path.metadata().unwrap().blocks();
+    device.discard(0, 1 << 19).unwrap();
+    assert!(path.metadata().unwrap().blocks() < full);
+    device.write_zeroes(600_001, 100_000).unwrap();
+    let mut buf = vec![1; 100_002];
+    device.read_at(600_000, &mut buf).unwrap();
+    assert!(buf[0] == 7 && buf[100_001] == 7 && buf[1..100_001].iter().all(|b| *b == 0));
+    assert_eq!(path.metadata().unwrap().len(), 1 << 20);
+}
+
+#[test]
+fn a_backing_that_shrank_is_an_error_and_not_a_panic() {
+    let dir = scratch();
+    let path = dir.path().join("image");
+    let device = FileDevice::create(&path, 4096).unwrap();
+    File::options()
+        .write(true)
+        .open(&path)
+        .unwrap()
+        .set_len(100)
+        .unwrap();
+    assert!(matches!(
+        device.read_at(0, &mut [0; 200]),
+        Err(Error::Io { op: "read", .. })
+    ));
+}
