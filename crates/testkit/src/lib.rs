@@ -1,1 +1,12 @@
-//! placeholder
+//! Everything that tests and experiments need and the library must not know: oracles that are not
+//! ours, realistic trees, a naive model, and ways to damage an image.
+//!
+//! Nothing here decides what is right by asking our own code. The oracles are e2fsprogs, the
+//! kernel and a `BTreeMap`.
+//!
+//! - [`oracle`]: e2fsck, mke2fs, debugfs, dumpe2fs and a kernel mount that always lets go.
+//!
+//! Not here: benchmarks (crate `lab`), full-size runs (`xtask`).
+#![forbid(unsafe_code)]
+
+pub mod oracle;

@@ -1,0 +1,119 @@
+//! e2fsck: the judge of consistency.
+
+use std::fmt;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+
+use super::program::Program;
+
+/// Bits of e2fsck's exit code, from its manual page.
+const ERRORS_CORRECTED: i32 = 1;
+const REBOOT_NEEDED: i32 = 2;
+const OPERATIONAL_ERROR: i32 = 8;
+
+/// What e2fsck found.
+#[derive(Clone, Debug)]
+pub struct Verdict {
+    /// Exit code; `None` when a signal ended it.
+    pub code: Option<i32>,
+    /// All that it said.
+    pub output: String,
+}
+
+/// How e2fsck may change the image.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Repair {
+    /// `-fp`: replay the journal and repair what is safe without a question.
+    Preen,
+    /// `-fy`: repair everything.
+    Everything,
+    /// `-E journal_only`: replay the journal and stop.
+    JournalOnly,
+}
+
+impl Verdict {
+    /// Nothing was wrong and nothing was changed.
+    pub fn is_clean(&self) -> bool {
+        self.code == Some(0)
+    }
+
+    /// The image is consistent now: it was clean, or everything was repaired.
+    pub fn is_repaired(&self) -> bool {
+        self.code
+            .is_some_and(|code| code & !(ERRORS_CORRECTED | REBOOT_NEEDED) == 0)
+    }
+
+    /// e2fsck could not do its work (no superblock, cannot open, out of memory).
+    pub fn is_operational_error(&self) -> bool {
+        self.code.is_none_or(|code| code & OPERATIONAL_ERROR != 0)
+    }
+
+    /// Lines that tell of a problem: not the banner, the passes or the summary.
+    pub fn problems(&self) -> Vec<&str> {
+        self.output
+            .lines()
+            .map(str::trim)
+            .filter(|line| is_problem(line))
+            .collect()
+    }
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "e2fsck exit code {:?}\n{}", self.code, self.output)
+    }
+}
+
+fn is_problem(line: &str) -> bool {
+    let summary = line.contains(" files (") && line.contains("% non-contiguous)");
+    !(line.is_empty() || line.starts_with("e2fsck ") || line.starts_with("Pass ") || summary)
+}
+
+/// Checks `image` in full and changes nothing (`e2fsck -fn`). A journal that needs recovery is
+/// reported by e2fsck and not replayed.
+///
+/// # Errors
+/// e2fsck is missing, cannot start or does not end.
+pub fn e2fsck(image: &Path) -> Result<Verdict> {
+    judge(&["-f", "-n"], image)
+}
+
+/// Runs e2fsck and lets it change `image`.
+///
+/// # Errors
+/// As [`e2fsck`].
+pub fn e2fsck_repair(image: &Path, repair: Repair) -> Result<Verdict> {
+    match repair {
+        Repair::Preen => judge(&["-f", "-p"], image),
+        Repair::Everything => judge(&["-f", "-y"], image),
+        Repair::JournalOnly => judge(&["-p", "-E", "journal_only"], image),
+    }
+}
+
+/// Fails with all that e2fsck said unless `image` is clean.
+///
+/// # Panics
+/// The image is not clean, or e2fsck cannot run.
+#[track_caller]
+pub fn assert_clean(image: &Path) {
+    // An oracle that cannot speak is a failed test, so both ways end here.
+    let verdict = e2fsck(image).expect("e2fsck runs");
+    assert!(
+        verdict.is_clean(),
+        "{} is not clean: {verdict}",
+        image.display()
+    );
+}
+
+fn judge(args: &[&str], image: &Path) -> Result<Verdict> {
+    let output = Program::new("e2fsck")?
+        .args(args)
+        .arg(image)
+        .run()
+        .with_context(|| format!("e2fsck of {}", image.display()))?;
+    Ok(Verdict {
+        code: output.code,
+        output: output.all(),
+    })
+}

@@ -1,0 +1,188 @@
+//! The kernel's own ext4 on a loop device.
+//!
+//! Invariants: a [`KernelMount`] never outlives its owner. The loop device is told to detach
+//! itself right after the mount, so that the last unmount (also a lazy one, also after a panic)
+//! frees it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use tempfile::TempDir;
+
+use super::program::{Program, in_ci};
+use super::scratch::scratch_dir;
+
+/// How often `losetup` is tried: two processes may be given the same free loop device.
+const ATTACH_ATTEMPTS: u32 = 20;
+/// How often a busy mount is tried before it is detached lazily.
+const UNMOUNT_ATTEMPTS: u32 = 20;
+/// Pause between two attempts.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// An image mounted by the kernel; dropping it unmounts it.
+#[derive(Debug)]
+pub struct KernelMount {
+    dir: TempDir,
+    loop_device: String,
+    backing_file: Option<String>,
+    mounted: bool,
+}
+
+impl KernelMount {
+    /// Whether this process may mount: it is root and there are loop devices.
+    pub fn is_available() -> bool {
+        rustix::process::geteuid().is_root() && Path::new("/dev/loop-control").exists()
+    }
+
+    /// [`KernelMount::is_available`] for the first line of a test: says loudly which test is
+    /// skipped.
+    ///
+    /// # Panics
+    /// In continuous integration, where nothing may be skipped.
+    pub fn available_or_skip(test: &str) -> bool {
+        if Self::is_available() {
+            return true;
+        }
+        assert!(
+            !in_ci(),
+            "{test}: the kernel mount is not available, and CI may not skip it"
+        );
+        eprintln!("=== SKIPPED: {test} needs root and loop devices for a kernel mount ===");
+        false
+    }
+
+    /// Mounts `image` as ext4 with `options` (as after `mount -o`, may be empty).
+    ///
+    /// # Errors
+    /// No loop device is free, or the kernel refuses the image; the text says what the kernel
+    /// said.
+    pub fn new(image: &Path, options: &str) -> Result<Self> {
+        Self::with_type(image, "ext4", options)
+    }
+
+    /// As [`KernelMount::new`] with another file system type (`ext2`, `ext3`).
+    ///
+    /// # Errors
+    /// As [`KernelMount::new`].
+    pub fn with_type(image: &Path, kind: &str, options: &str) -> Result<Self> {
+        let dir = scratch_dir()?;
+        let loop_device = attach(image, options)?;
+        let mounted = mount(&loop_device, dir.path(), kind, options);
+        // With a mount on it this only marks the device: it goes when the mount goes.
+        let detached = Program::new("losetup")?.args(["-d", &loop_device]).run_ok();
+        let backing_file = backing_file(&loop_device);
+        let mount = Self {
+            dir,
+            loop_device,
+            backing_file,
+            mounted: mounted.is_ok(),
+        };
+        mounted.with_context(|| format!("kernel mount of {}", image.display()))?;
+        detached?;
+        Ok(mount)
+    }
+
+    /// Where the root directory is.
+    pub fn path(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// The loop device, for example `/dev/loop3`.
+    pub fn loop_device(&self) -> &str {
+        &self.loop_device
+    }
+
+    /// Unmounts and waits until the loop device let go of the image.
+    ///
+    /// # Errors
+    /// Something still uses the mount. It is then detached lazily.
+    pub fn unmount(mut self) -> Result<()> {
+        self.release()
+    }
+
+    fn release(&mut self) -> Result<()> {
+        if !self.mounted {
+            return Ok(());
+        }
+        self.mounted = false;
+        for _ in 0..UNMOUNT_ATTEMPTS {
+            if umount(self.dir.path(), &[])? {
+                return self.wait_for_loop();
+            }
+            std::thread::sleep(PAUSE);
+        }
+        umount(self.dir.path(), &["-l"])?;
+        bail!(
+            "{} stayed busy and was detached lazily",
+            self.dir.path().display()
+        )
+    }
+
+    fn wait_for_loop(&self) -> Result<()> {
+        for _ in 0..UNMOUNT_ATTEMPTS {
+            // Gone, or given to somebody else's image meanwhile.
+            if backing_file(&self.loop_device) != self.backing_file {
+                return Ok(());
+            }
+            std::thread::sleep(PAUSE);
+        }
+        bail!("{} did not detach", self.loop_device)
+    }
+}
+
+impl Drop for KernelMount {
+    fn drop(&mut self) {
+        if let Err(error) = self.release() {
+            eprintln!("kernel mount: {error:#}");
+        }
+    }
+}
+
+/// Attaches `image` to a free loop device and returns its path.
+fn attach(image: &Path, options: &str) -> Result<String> {
+    let read_only = options.split(',').any(|one| one == "ro");
+    let mut last_answer = String::new();
+    for _ in 0..ATTACH_ATTEMPTS {
+        let program = Program::new("losetup")?.args(["--find", "--show"]);
+        let program = if read_only {
+            program.arg("--read-only")
+        } else {
+            program
+        };
+        let output = program.arg(image).run()?;
+        if output.code == Some(0) {
+            return Ok(output.stdout.trim().to_owned());
+        }
+        last_answer = output.all();
+        std::thread::sleep(PAUSE);
+    }
+    bail!("no loop device for {}: {last_answer}", image.display())
+}
+
+fn mount(loop_device: &str, dir: &Path, kind: &str, options: &str) -> Result<()> {
+    let program = Program::new("mount")?.args(["-t", kind]);
+    let program = if options.is_empty() {
+        program
+    } else {
+        program.args(["-o", options])
+    };
+    let output = program.arg(loop_device).arg(dir).run()?;
+    ensure!(output.code == Some(0), "{}", output.all().trim());
+    Ok(())
+}
+
+/// Whether the unmount worked.
+fn umount(dir: &Path, how: &[&str]) -> Result<bool> {
+    Ok(Program::new("umount")?.args(how).arg(dir).run()?.code == Some(0))
+}
+
+/// The file behind a loop device, `None` when nothing is attached.
+fn backing_file(loop_device: &str) -> Option<String> {
+    let name = Path::new(loop_device).file_name()?;
+    let path = PathBuf::from("/sys/block")
+        .join(name)
+        .join("loop/backing_file");
+    fs::read_to_string(path).ok()
+}

@@ -1,0 +1,20 @@
+//! The programs and the kernel that judge our images.
+//!
+//! Every function runs one real tool, with a time limit, and keeps all it said. A missing tool is
+//! an error and never a silent pass.
+
+mod debugfs;
+mod dumpe2fs;
+mod e2fsck;
+mod kernel;
+mod mke2fs;
+mod program;
+mod scratch;
+
+pub use debugfs::{Access, debugfs, debugfs_one};
+pub use dumpe2fs::{Header, dumpe2fs};
+pub use e2fsck::{Repair, Verdict, assert_clean, e2fsck, e2fsck_repair};
+pub use kernel::KernelMount;
+pub use mke2fs::{mke2fs, mke2fs_image};
+pub use program::{Output, Program, has_fuse2fs, in_ci, is_installed};
+pub use scratch::scratch_dir;

@@ -1,0 +1,2 @@
+//! The test kit against the real tools.
+mod oracles;
