@@ -2,8 +2,12 @@
 #![forbid(unsafe_code)]
 
 pub mod bytes;
+mod checksum;
 mod error;
+mod feature;
 mod ids;
 
+pub use checksum::{Checksums, DescriptorChecksum, Seed, crc16, crc32c};
 pub use error::{Corrupt, Place};
+pub use feature::{Feature, FeatureError, FeatureSet, Features, Support};
 pub use ids::{BlockNr, GroupNr, InodeNr, LogicalBlock, Tid};
