@@ -1,7 +1,7 @@
 //! A signed counter that threads add to without sharing a cache line.
 
 use crate::Sharded;
-use std::sync::atomic::{AtomicI64, Ordering};
+use crate::atomic::{AtomicI64, Ordering};
 
 /// Sharded counter. `add` touches the thread's own line; `sum` reads all.
 pub struct Counter {
@@ -22,5 +22,22 @@ impl Counter {
     /// The sum of all shards: exact when nobody adds meanwhile.
     pub fn sum(&self) -> i64 {
         self.shards.iter().map(|s| s.load(Ordering::Acquire)).sum()
+    }
+}
+
+#[cfg(all(test, not(shuttle)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_lost_among_threads() {
+        let counter = Counter::new(-5);
+        std::thread::scope(|scope| {
+            for i in 0..8 {
+                let counter = &counter;
+                scope.spawn(move || (0..1000).for_each(|_| counter.add(i)));
+            }
+        });
+        assert_eq!(counter.sum(), 28_000 - 5);
     }
 }

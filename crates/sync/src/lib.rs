@@ -1,30 +1,35 @@
-//! The one door for locks, shared atomics, threads and the clock.
+//! The one door for locks, shared atomics, threads, the clock and randomness.
 //!
-//! Every crate takes its synchronisation from here, so that the std build, the model checkers
-//! (loom, shuttle) and the rank checks see all of it. Nothing goes around it.
+//! Every crate takes its synchronisation from here, so that the ordinary build, the model checker
+//! and the rank checks see all of it. Nothing goes around it.
 //!
-//! Locking: [`Rank`] *is* the lock order; see `rank.rs`.
+//! Builds: ordinarily `parking_lot` and `std`; with `--cfg shuttle` the model checker's types.
+//! Debug builds check the lock order on every acquisition; release builds carry no trace of it.
+//! Locking: [`Rank`] *is* the lock order; `docs/locks.md` says why it stands as it does.
+//! Not here: waiting for a device (that is `device`), transactions (`journal`).
 #![forbid(unsafe_code)]
 
+mod backend;
+mod clock;
 mod counter;
+mod held;
 mod lock;
 mod rank;
+mod rng;
+mod rwlock;
 mod shard;
+mod waits;
 
+pub use backend::{atomic, thread};
+pub use clock::{Clock, ManualClock, RealClock, WallTime};
 pub use counter::Counter;
-pub use lock::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
+pub use held::{Scope, handle_point, io_point, scope};
+pub use lock::{Condvar, Mutex, MutexGuard};
 pub use rank::Rank;
+pub use rng::Rng;
+pub use rwlock::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 pub use shard::{SHARDS, Sharded, shard_index};
+pub use waits::{LockWait, lock_waits};
 
-/// Says "this thread does I/O or waits for a device now"; debug builds check the locks it holds.
-pub fn io_point() {}
-
-/// Shared atomics; the std ones outside model checking.
-pub mod atomic {
-    pub use std::sync::atomic::*;
-}
-
-/// Threads; the std ones outside model checking.
-pub mod thread {
-    pub use std::thread::*;
-}
+#[cfg(all(test, shuttle))]
+mod shuttle_tests;

@@ -1,27 +1,32 @@
-//! Ranked locks over `parking_lot`.
+//! The ranked mutex and its condition variable.
+//!
+//! Locking: every method that may wait checks the caller's ranks first (debug builds); an
+//! acquisition that really waits is counted, see [`crate::lock_waits`].
 
-use crate::Rank;
+use crate::held::{Held, Order};
+use crate::{Rank, backend, waits};
+use std::ops::{Deref, DerefMut};
 use std::time::Duration;
 
 /// A mutual exclusion lock with a place in the lock order.
 pub struct Mutex<T: ?Sized> {
     rank: Rank,
-    inner: parking_lot::Mutex<T>,
+    inner: backend::Mutex<T>,
 }
 
 /// Guard of a [`Mutex`].
-pub type MutexGuard<'a, T> = parking_lot::MutexGuard<'a, T>;
-/// Shared guard of an [`RwLock`].
-pub type RwLockReadGuard<'a, T> = parking_lot::RwLockReadGuard<'a, T>;
-/// Exclusive guard of an [`RwLock`].
-pub type RwLockWriteGuard<'a, T> = parking_lot::RwLockWriteGuard<'a, T>;
+#[must_use = "the lock is released when the guard is dropped"]
+pub struct MutexGuard<'a, T: ?Sized> {
+    inner: backend::MutexGuard<'a, T>,
+    held: Held,
+}
 
 impl<T> Mutex<T> {
     /// A new lock of this rank.
     pub const fn new(rank: Rank, value: T) -> Self {
         Self {
             rank,
-            inner: parking_lot::Mutex::new(value),
+            inner: backend::Mutex::new(value),
         }
     }
     /// The value, when nobody shares the lock any more.
@@ -32,74 +37,84 @@ impl<T> Mutex<T> {
 
 impl<T: ?Sized> Mutex<T> {
     /// Takes the lock, waiting if it must.
+    #[cfg_attr(debug_assertions, track_caller)]
+    #[inline]
     pub fn lock(&self) -> MutexGuard<'_, T> {
-        self.inner.lock()
+        self.acquire(Order::Rising)
+    }
+    /// As [`Self::lock`], beside locks of the same rank that were taken with smaller keys.
+    #[cfg_attr(debug_assertions, track_caller)]
+    #[inline]
+    pub fn lock_ordered(&self, key: u64) -> MutexGuard<'_, T> {
+        self.acquire(Order::Key(key))
     }
     /// Takes the lock if it is free now.
+    #[cfg_attr(debug_assertions, track_caller)]
+    #[inline]
     pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
-        self.inner.try_lock()
+        let inner = self.inner.try_lock()?;
+        Some(MutexGuard {
+            inner,
+            held: Held::enter(self.rank, Order::Try(None)),
+        })
+    }
+    /// The value; no lock is needed by the only owner.
+    pub fn get_mut(&mut self) -> &mut T {
+        self.inner.get_mut()
     }
     /// The place of this lock in the order.
     pub fn rank(&self) -> Rank {
         self.rank
     }
-}
 
-/// A reader-writer lock with a place in the lock order.
-pub struct RwLock<T: ?Sized> {
-    rank: Rank,
-    inner: parking_lot::RwLock<T>,
-}
-
-impl<T> RwLock<T> {
-    /// A new lock of this rank.
-    pub const fn new(rank: Rank, value: T) -> Self {
-        Self {
-            rank,
-            inner: parking_lot::RwLock::new(value),
-        }
+    #[cfg_attr(debug_assertions, track_caller)]
+    #[inline]
+    fn acquire(&self, order: Order) -> MutexGuard<'_, T> {
+        let held = Held::enter(self.rank, order);
+        let inner = match self.inner.try_lock() {
+            Some(inner) => inner,
+            None => waits::timed(self.rank, || self.inner.lock()),
+        };
+        MutexGuard { inner, held }
     }
 }
 
-impl<T: ?Sized> RwLock<T> {
-    /// Takes the lock shared.
-    pub fn read(&self) -> RwLockReadGuard<'_, T> {
-        self.inner.read()
+impl<T: ?Sized> Deref for MutexGuard<'_, T> {
+    type Target = T;
+    #[inline]
+    fn deref(&self) -> &T {
+        &self.inner
     }
-    /// Takes the lock exclusively.
-    pub fn write(&self) -> RwLockWriteGuard<'_, T> {
-        self.inner.write()
-    }
-    /// Takes the lock shared if that needs no wait.
-    pub fn try_read(&self) -> Option<RwLockReadGuard<'_, T>> {
-        self.inner.try_read()
-    }
-    /// Takes the lock exclusively if that needs no wait.
-    pub fn try_write(&self) -> Option<RwLockWriteGuard<'_, T>> {
-        self.inner.try_write()
-    }
-    /// The place of this lock in the order.
-    pub fn rank(&self) -> Rank {
-        self.rank
+}
+
+impl<T: ?Sized> DerefMut for MutexGuard<'_, T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.inner
     }
 }
 
 /// A condition variable for [`Mutex`].
 #[derive(Default)]
-pub struct Condvar(parking_lot::Condvar);
+pub struct Condvar(backend::Condvar);
 
 impl Condvar {
     /// A new condition variable.
     pub const fn new() -> Self {
-        Self(parking_lot::Condvar::new())
+        Self(backend::Condvar::new())
     }
-    /// Releases the guard's lock, waits for a wake-up, takes the lock again.
-    pub fn wait<T: ?Sized>(&self, guard: &mut MutexGuard<'_, T>) {
-        self.0.wait(guard);
+    /// Releases the guard's lock, waits for a wake-up, takes the lock again. Wakes may be
+    /// spurious. No lock of a later rank may be held (debug builds check).
+    #[cfg_attr(debug_assertions, track_caller)]
+    pub fn wait<T>(&self, guard: &mut MutexGuard<'_, T>) {
+        guard.held.check_innermost();
+        self.0.wait(&mut guard.inner);
     }
     /// As [`Self::wait`], at most for `timeout`; true when it timed out.
-    pub fn wait_for<T: ?Sized>(&self, guard: &mut MutexGuard<'_, T>, timeout: Duration) -> bool {
-        self.0.wait_for(guard, timeout).timed_out()
+    #[cfg_attr(debug_assertions, track_caller)]
+    pub fn wait_for<T>(&self, guard: &mut MutexGuard<'_, T>, timeout: Duration) -> bool {
+        guard.held.check_innermost();
+        self.0.wait_for(&mut guard.inner, timeout).timed_out()
     }
     /// Wakes one waiter.
     pub fn notify_one(&self) {

@@ -1,8 +1,8 @@
 //! The lock order of the whole engine, outermost first.
 //!
 //! Invariants: a thread that holds a lock of rank R takes only locks of a rank greater than R.
-//! Two locks of one rank are taken only through the pair helpers ([`crate::RwLock`] docs), in
-//! ascending order of their object's number. A handle start may wait for a commit, so
+//! Two locks of one rank are taken only through the ordered acquisitions ([`crate::RwLock`] docs),
+//! in ascending order of their object's number. A handle start may wait for a commit, so
 //! [`Rank::Handle`] stands before every lock that a commit needs (`InodeState` and below).
 
 /// Place of a lock in the one global order. A smaller value is taken first.
@@ -54,3 +54,56 @@ pub enum Rank {
     /// Inside a device.
     Device,
 }
+
+impl Rank {
+    /// Every rank, outermost first.
+    pub const ALL: [Self; 22] = [
+        Self::Mount,
+        Self::Rename,
+        Self::DirIndex,
+        Self::InodeIo,
+        Self::Handle,
+        Self::OrphanList,
+        Self::XattrCache,
+        Self::InodeState,
+        Self::MetaBlock,
+        Self::GroupInodes,
+        Self::GroupBitmap,
+        Self::GroupSpace,
+        Self::GroupDesc,
+        Self::PendingFree,
+        Self::Superblock,
+        Self::JournalObjects,
+        Self::JournalRendered,
+        Self::JournalState,
+        Self::Checkpoint,
+        Self::CacheShard,
+        Self::Queue,
+        Self::Device,
+    ];
+
+    /// True when no thread may do I/O while it holds a lock of this rank: many threads need these
+    /// for a moment, and none should wait for a device because of another.
+    pub const fn forbids_io(self) -> bool {
+        matches!(
+            self,
+            Self::GroupSpace
+                | Self::GroupDesc
+                | Self::PendingFree
+                | Self::JournalObjects
+                | Self::JournalRendered
+                | Self::CacheShard
+                | Self::Queue
+        )
+    }
+}
+
+// `Rank::ALL` indexes by discriminant and leaves none out.
+const _: () = {
+    assert!(Rank::ALL.len() == Rank::Device as usize + 1);
+    let mut i = 0;
+    while i < Rank::ALL.len() {
+        assert!(Rank::ALL[i] as usize == i);
+        i += 1;
+    }
+};

@@ -1,15 +1,13 @@
 //! Per-thread shards: state that each thread changes in a cache line of its own.
 
+use crate::backend;
 use crossbeam_utils::CachePadded;
 use std::cell::Cell;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Number of shards; a power of two. More threads than this share shards round robin.
 pub const SHARDS: usize = 64;
 
-static NEXT: AtomicUsize = AtomicUsize::new(0);
-
-thread_local! {
+backend::thread_local! {
     static SHARD: Cell<usize> = const { Cell::new(usize::MAX) };
 }
 
@@ -17,7 +15,7 @@ thread_local! {
 pub fn shard_index() -> usize {
     SHARD.with(|shard| {
         if shard.get() == usize::MAX {
-            shard.set(NEXT.fetch_add(1, Ordering::Relaxed) % SHARDS);
+            shard.set(backend::thread_ordinal() % SHARDS);
         }
         shard.get()
     })

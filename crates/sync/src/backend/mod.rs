@@ -1,0 +1,30 @@
+//! What the locks are made of in this build.
+//!
+//! Both backends answer to the names and signatures of `parking_lot`, so that `lock.rs` and
+//! `rwlock.rs` are the same for both.
+
+#[cfg(shuttle)]
+mod checked;
+#[cfg(not(shuttle))]
+mod real;
+
+#[cfg(shuttle)]
+pub(crate) use checked::*;
+#[cfg(not(shuttle))]
+pub(crate) use real::*;
+
+/// Shared atomics; those of the model checker under `--cfg shuttle`.
+pub mod atomic {
+    #[cfg(shuttle)]
+    pub use shuttle::sync::atomic::*;
+    #[cfg(not(shuttle))]
+    pub use std::sync::atomic::*;
+}
+
+/// Threads; those of the model checker under `--cfg shuttle`.
+pub mod thread {
+    #[cfg(shuttle)]
+    pub use shuttle::thread::*;
+    #[cfg(not(shuttle))]
+    pub use std::thread::*;
+}

@@ -1,0 +1,14 @@
+//! The ordinary build: `parking_lot` and `std`.
+
+pub(crate) use parking_lot::{
+    Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard,
+};
+pub(crate) use std::thread_local;
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// A number for the calling thread's shard, asked once per thread.
+pub(crate) fn thread_ordinal() -> usize {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}

@@ -1,0 +1,140 @@
+//! Time, from the system or by hand.
+//!
+//! Whoever stamps an inode or decides that a commit is due holds an `Arc<dyn Clock>`, so that a
+//! whole run repeats from one seed.
+
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::{Duration, Instant, SystemTime};
+
+const NS: i64 = 1_000_000_000;
+
+/// A point of wall time since 1970-01-01 00:00 UTC.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct WallTime {
+    /// Whole seconds, negative before 1970.
+    pub seconds: i64,
+    /// The rest, `0..1_000_000_000`.
+    pub nanoseconds: u32,
+}
+
+/// A source of time; shared by all threads.
+pub trait Clock: Send + Sync {
+    /// Now, for timestamps.
+    fn wall(&self) -> WallTime;
+    /// Time since some fixed moment; never runs backwards.
+    fn monotonic(&self) -> Duration;
+}
+
+/// The system's clock.
+#[derive(Clone, Copy, Debug)]
+pub struct RealClock {
+    start: Instant,
+}
+
+impl RealClock {
+    /// A clock whose monotonic time starts now.
+    pub fn new() -> Self {
+        Self {
+            start: Instant::now(),
+        }
+    }
+}
+
+impl Default for RealClock {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Clock for RealClock {
+    fn wall(&self) -> WallTime {
+        match SystemTime::now().duration_since(SystemTime::UNIX_EPOCH) {
+            Ok(since) => WallTime {
+                seconds: since.as_secs().cast_signed(),
+                nanoseconds: since.subsec_nanos(),
+            },
+            Err(before) => from_ns(-(before.duration().as_nanos() as i64)),
+        }
+    }
+    fn monotonic(&self) -> Duration {
+        self.start.elapsed()
+    }
+}
+
+/// A clock that moves only when told to.
+#[derive(Debug)]
+pub struct ManualClock {
+    start_ns: i64,
+    now_ns: AtomicI64,
+}
+
+impl ManualClock {
+    /// A clock that stands at `start` (between the years 1678 and 2262).
+    pub fn new(start: WallTime) -> Self {
+        let start_ns = start
+            .seconds
+            .saturating_mul(NS)
+            .saturating_add(start.nanoseconds.into());
+        Self {
+            start_ns,
+            now_ns: AtomicI64::new(start_ns),
+        }
+    }
+    /// Moves it forward.
+    pub fn advance(&self, by: Duration) {
+        self.now_ns
+            .fetch_add(by.as_nanos() as i64, Ordering::AcqRel);
+    }
+}
+
+impl Clock for ManualClock {
+    fn wall(&self) -> WallTime {
+        from_ns(self.now_ns.load(Ordering::Acquire))
+    }
+    fn monotonic(&self) -> Duration {
+        let ns = self
+            .now_ns
+            .load(Ordering::Acquire)
+            .saturating_sub(self.start_ns);
+        Duration::from_nanos(ns.max(0).cast_unsigned())
+    }
+}
+
+fn from_ns(ns: i64) -> WallTime {
+    WallTime {
+        seconds: ns.div_euclid(NS),
+        nanoseconds: ns.rem_euclid(NS) as u32,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_manual_clock_stands_until_told() {
+        let start = WallTime {
+            seconds: -2,
+            nanoseconds: 500_000_000,
+        };
+        let clock = ManualClock::new(start);
+        assert_eq!((clock.wall(), clock.monotonic()), (start, Duration::ZERO));
+        clock.advance(Duration::from_millis(700));
+        assert_eq!(
+            clock.wall(),
+            WallTime {
+                seconds: -1,
+                nanoseconds: 200_000_000
+            }
+        );
+        assert_eq!(clock.monotonic(), Duration::from_millis(700));
+    }
+
+    #[test]
+    fn the_real_clock_is_past_this_codes_birth_and_never_runs_backwards() {
+        let clock = RealClock::new();
+        let (wall, monotonic) = (clock.wall(), clock.monotonic());
+        assert!(wall.seconds > 1_700_000_000 && wall.nanoseconds < NS as u32);
+        assert!(clock.monotonic() >= monotonic);
+    }
+}

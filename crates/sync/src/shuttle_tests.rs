@@ -1,0 +1,131 @@
+//! Schedules that the model checker tries: `RUSTFLAGS="--cfg shuttle" cargo test -p uext4-sync`.
+
+use crate::atomic::{AtomicU32, Ordering::SeqCst};
+use crate::thread;
+use crate::{Condvar, Counter, Mutex, Rank, RwLock, RwLockWriteGuard};
+use std::sync::Arc;
+
+const ITERATIONS: usize = 1000;
+
+/// A hand-over through a condition variable never loses a wake-up.
+#[test]
+fn a_waiter_sees_every_hand_over() {
+    shuttle::check_random(
+        || {
+            let slot = Arc::new((Mutex::new(Rank::Queue, 0u32), Condvar::new()));
+            let producer = {
+                let slot = slot.clone();
+                thread::spawn(move || {
+                    for value in 1..=3 {
+                        *slot.0.lock() = value;
+                        slot.1.notify_all();
+                    }
+                })
+            };
+            let mut value = slot.0.lock();
+            while *value < 3 {
+                slot.1.wait(&mut value);
+            }
+            drop(value);
+            producer.join().expect("the producer does not panic");
+        },
+        ITERATIONS,
+    );
+}
+
+/// No writer comes between an exclusive guard and what it is downgraded to.
+#[test]
+fn a_downgrade_admits_no_writer_in_between() {
+    shuttle::check_random(
+        || {
+            let lock = Arc::new(RwLock::new(Rank::MetaBlock, 0));
+            let threads: Vec<_> = (1..4)
+                .map(|id| {
+                    let lock = lock.clone();
+                    thread::spawn(move || {
+                        let mut guard = lock.write();
+                        *guard = id;
+                        let guard = RwLockWriteGuard::downgrade(guard);
+                        thread::yield_now();
+                        assert_eq!(*guard, id);
+                    })
+                })
+                .collect();
+            threads
+                .into_iter()
+                .for_each(|t| t.join().expect("no thread panics"));
+        },
+        ITERATIONS,
+    );
+}
+
+/// Each thread has its own stack of ranks although the checker runs all on one system thread, and
+/// two locks of one rank in ascending order never deadlock.
+#[test]
+fn ascending_pairs_do_not_deadlock() {
+    shuttle::check_random(
+        || {
+            let locks: Arc<[RwLock<u32>; 3]> =
+                Arc::new(std::array::from_fn(|_| RwLock::new(Rank::InodeState, 0)));
+            let threads: Vec<_> = [(0, 1), (1, 2), (0, 2)]
+                .into_iter()
+                .map(|(a, b)| {
+                    let locks = locks.clone();
+                    thread::spawn(move || {
+                        let mut first = locks[a].write_ordered(a as u64);
+                        let mut second = locks[b].write_ordered(b as u64);
+                        *first += 1;
+                        *second += 1;
+                    })
+                })
+                .collect();
+            threads
+                .into_iter()
+                .for_each(|t| t.join().expect("no thread panics"));
+            assert_eq!(locks.iter().map(|lock| *lock.read()).sum::<u32>(), 6);
+        },
+        ITERATIONS,
+    );
+}
+
+/// The counter is exact once its threads have ended.
+#[test]
+fn a_counter_adds_up() {
+    shuttle::check_random(
+        || {
+            let counter = Arc::new(Counter::new(10));
+            let threads: Vec<_> = [1, 2, -4]
+                .into_iter()
+                .map(|delta| {
+                    let counter = counter.clone();
+                    thread::spawn(move || counter.add(delta))
+                })
+                .collect();
+            threads
+                .into_iter()
+                .for_each(|t| t.join().expect("no thread panics"));
+            assert_eq!(counter.sum(), 9);
+        },
+        ITERATIONS / 10,
+    );
+}
+
+/// The canary: an update in two steps must be caught, else the checker checks nothing.
+#[test]
+#[should_panic(expected = "an update was lost")]
+fn a_torn_update_is_found() {
+    shuttle::check_random(
+        || {
+            let value = Arc::new(AtomicU32::new(0));
+            let add = |value: &AtomicU32| value.store(value.load(SeqCst) + 1, SeqCst);
+            let other = {
+                let value = value.clone();
+                thread::spawn(move || add(&value))
+            };
+            add(&value);
+            other.join().expect("the thread does not panic");
+            assert_eq!(value.load(SeqCst), 2, "an update was lost");
+        },
+        ITERATIONS,
+    );
+}

@@ -1,0 +1,87 @@
+//! How often and how long threads waited for locks, per rank.
+//!
+//! Counted only when a lock was not free at once, so an uncontended lock costs nothing. Plain `std`
+//! atomics in every build: nobody decides anything by these numbers.
+
+use crate::{Rank, Sharded};
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Instant;
+
+#[derive(Default)]
+struct Slot {
+    waits: AtomicU64,
+    wait_ns: AtomicU64,
+}
+
+static WAITS: LazyLock<Sharded<[Slot; Rank::ALL.len()]>> =
+    LazyLock::new(|| Sharded::new(|_| Default::default()));
+
+/// Waits for the locks of one rank since the process started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LockWait {
+    /// Whose locks.
+    pub rank: Rank,
+    /// Acquisitions that found the lock taken.
+    pub waits: u64,
+    /// Time they waited, together.
+    pub wait_ns: u64,
+}
+
+/// Runs the acquisition `take` and counts it as a wait.
+#[cold]
+pub(crate) fn timed<G>(rank: Rank, take: impl FnOnce() -> G) -> G {
+    let start = Instant::now();
+    let guard = take();
+    let slot = &WAITS.local()[rank as usize];
+    slot.waits.fetch_add(1, Relaxed);
+    slot.wait_ns
+        .fetch_add(start.elapsed().as_nanos() as u64, Relaxed);
+    guard
+}
+
+/// The waits of every rank, in the lock order.
+pub fn lock_waits() -> Vec<LockWait> {
+    let sum = |rank: Rank, of: fn(&Slot) -> &AtomicU64| {
+        WAITS
+            .iter()
+            .map(|slots| of(&slots[rank as usize]).load(Relaxed))
+            .sum()
+    };
+    let wait = |rank| LockWait {
+        rank,
+        waits: sum(rank, |slot| &slot.waits),
+        wait_ns: sum(rank, |slot| &slot.wait_ns),
+    };
+    Rank::ALL.into_iter().map(wait).collect()
+}
+
+#[cfg(all(test, not(shuttle)))]
+mod tests {
+    use super::*;
+    use crate::Mutex;
+    use std::time::Duration;
+
+    fn of(rank: Rank) -> LockWait {
+        lock_waits()
+            .into_iter()
+            .find(|wait| wait.rank == rank)
+            .expect("all ranks are listed")
+    }
+
+    #[test]
+    fn only_waits_are_counted_and_their_time() {
+        let lock = Mutex::new(Rank::Mount, ());
+        drop(lock.lock());
+        assert_eq!(of(Rank::Mount).waits, 0);
+        let guard = lock.lock();
+        std::thread::scope(|scope| {
+            scope.spawn(|| drop(lock.lock()));
+            std::thread::sleep(Duration::from_millis(50));
+            drop(guard);
+        });
+        let wait = of(Rank::Mount);
+        assert_eq!(wait.waits, 1);
+        assert!(wait.wait_ns > 0);
+    }
+}
