@@ -1,0 +1,289 @@
+//! Group descriptors, and the checksums of the bitmaps that they point to.
+//!
+//! A descriptor has 32 bytes, or `s_desc_size` (at least 64) with the `64bit` feature, when every
+//! number has a high half in the second part. What it points to is checked against the geometry.
+//!
+//! References: kernel doc `filesystems/ext4/group_descr.rst`, `bitmaps.rst`.
+
+use crate::bytes::{get_u16, get_u32, join_u32, put_slice, put_u16, put_u32};
+use crate::checksum::{Checksums, DescriptorChecksum, Seed, crc16};
+use crate::{BlockNr, Corrupt, Feature, Geometry, GroupNr, Place};
+
+#[cfg(test)]
+mod tests;
+
+/// Bits of `bg_flags`.
+pub mod group_flag {
+    /// No inode of the group is in use; bitmap and table are not initialised.
+    pub const INODE_UNINIT: u16 = 0x1;
+    /// The block bitmap is not initialised: it is to be made up from the geometry.
+    pub const BLOCK_UNINIT: u16 = 0x2;
+    /// The inode table reads as zeroes where it was never used.
+    pub const INODE_ZEROED: u16 = 0x4;
+}
+
+const CHECKSUM_AT: usize = 0x1E;
+const AFTER_CHECKSUM: usize = 0x20;
+const WIDE_BYTES: usize = 64;
+
+/// A group's descriptor.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GroupDescriptor {
+    /// Block of the block bitmap.
+    pub block_bitmap: BlockNr,
+    /// Block of the inode bitmap.
+    pub inode_bitmap: BlockNr,
+    /// First block of the inode table.
+    pub inode_table: BlockNr,
+    /// Free clusters of the group.
+    pub free_clusters: u32,
+    /// Free inodes of the group.
+    pub free_inodes: u32,
+    /// Directories of the group.
+    pub used_dirs: u32,
+    /// Bits of [`group_flag`].
+    pub flags: u16,
+    /// Inodes at the end of the table that were never used: their bytes mean nothing.
+    pub itable_unused: u32,
+    /// Checksum of the block bitmap; 16 bits of it in small descriptors.
+    pub block_bitmap_checksum: u32,
+    /// Checksum of the inode bitmap; 16 bits of it in small descriptors.
+    pub inode_bitmap_checksum: u32,
+    /// Block of the exclude bitmap of out-of-tree snapshots; kept as it is.
+    pub exclude_bitmap: u64,
+    reserved: u32,
+    tail: Box<[u8]>,
+}
+
+impl GroupDescriptor {
+    /// Parses a descriptor of `geometry.desc_size` bytes and checks it.
+    ///
+    /// # Errors
+    /// [`Corrupt`] when the checksum is wrong, or a bitmap or the table lies outside the file
+    /// system (without `flex_bg`: outside the group), or a count exceeds the group.
+    pub fn parse(
+        bytes: &[u8],
+        group: GroupNr,
+        geometry: &Geometry,
+        checksums: &Checksums,
+    ) -> Result<Self, Corrupt> {
+        let problem = |problem| Corrupt::new(Place::Group(group), "group descriptor", problem);
+        let size = usize::from(geometry.desc_size);
+        let bytes = bytes.get(..size).ok_or(problem("is cut short"))?;
+        let expected = descriptor_checksum(bytes, group, checksums);
+        if expected.is_some_and(|expected| expected != get_u16(bytes, CHECKSUM_AT)) {
+            return Err(problem("checksum does not match"));
+        }
+        let descriptor = Self::parse_unverified(bytes);
+        descriptor.check(group, geometry).map_err(problem)?;
+        Ok(descriptor)
+    }
+
+    /// Parses without checking anything; the length of `bytes` is the descriptor size.
+    pub fn parse_unverified(bytes: &[u8]) -> Self {
+        let wide = bytes.len() >= WIDE_BYTES;
+        let high32 = |at| if wide { get_u32(bytes, at) } else { 0 };
+        let high16 = |at| if wide { get_u16(bytes, at) } else { 0 };
+        let block = |low, high| BlockNr(join_u32(get_u32(bytes, low), high32(high)));
+        let number = |low, high| u32::from(get_u16(bytes, low)) | u32::from(high16(high)) << 16;
+        GroupDescriptor {
+            block_bitmap: block(0x0, 0x20),
+            inode_bitmap: block(0x4, 0x24),
+            inode_table: block(0x8, 0x28),
+            free_clusters: number(0xC, 0x2C),
+            free_inodes: number(0xE, 0x2E),
+            used_dirs: number(0x10, 0x30),
+            flags: get_u16(bytes, 0x12),
+            itable_unused: number(0x1C, 0x32),
+            block_bitmap_checksum: number(0x18, 0x38),
+            inode_bitmap_checksum: number(0x1A, 0x3A),
+            exclude_bitmap: block(0x14, 0x34).0,
+            reserved: high32(0x3C),
+            tail: bytes.get(WIDE_BYTES..).unwrap_or(&[]).into(),
+        }
+    }
+
+    /// Writes the descriptor with its checksum into the first `desc_size` bytes of `out`.
+    ///
+    /// `out` shorter than that is our own mistake.
+    pub fn write_to(
+        &self,
+        out: &mut [u8],
+        group: GroupNr,
+        geometry: &Geometry,
+        checksums: &Checksums,
+    ) {
+        let size = usize::from(geometry.desc_size);
+        assert!(out.len() >= size, "a descriptor needs {size} bytes");
+        let (out, _) = out.split_at_mut(size);
+        self.write_low(out);
+        if size >= WIDE_BYTES {
+            self.write_high(out);
+        }
+        put_u16(out, CHECKSUM_AT, 0);
+        if let Some(checksum) = descriptor_checksum(out, group, checksums) {
+            put_u16(out, CHECKSUM_AT, checksum);
+        }
+    }
+
+    /// True when the flag (of [`group_flag`]) is set.
+    pub fn has_flag(&self, flag: u16) -> bool {
+        self.flags & flag != 0
+    }
+
+    /// Keeps the checksum of the block bitmap, cut to what a descriptor can hold.
+    pub fn set_block_bitmap_checksum(&mut self, checksum: u32, geometry: &Geometry) {
+        self.block_bitmap_checksum = checksum & bitmap_checksum_mask(geometry);
+    }
+
+    /// Keeps the checksum of the inode bitmap, cut to what a descriptor can hold.
+    pub fn set_inode_bitmap_checksum(&mut self, checksum: u32, geometry: &Geometry) {
+        self.inode_bitmap_checksum = checksum & bitmap_checksum_mask(geometry);
+    }
+
+    /// Checks the block bitmap's bytes against the descriptor.
+    ///
+    /// # Errors
+    /// [`Corrupt`] when the file system has bitmap checksums and this one does not match.
+    pub fn verify_block_bitmap(
+        &self,
+        bitmap: &[u8],
+        group: GroupNr,
+        geometry: &Geometry,
+        checksums: &Checksums,
+    ) -> Result<(), Corrupt> {
+        let matches = checksums.metadata.is_none_or(|seed| {
+            let checksum = block_bitmap_checksum(seed, bitmap, geometry);
+            checksum & bitmap_checksum_mask(geometry) == self.block_bitmap_checksum
+        });
+        let problem = "checksum does not match";
+        matches
+            .then_some(())
+            .ok_or(Corrupt::new(Place::Group(group), "block bitmap", problem))
+    }
+
+    /// Checks the inode bitmap's bytes against the descriptor.
+    ///
+    /// # Errors
+    /// [`Corrupt`] when the file system has bitmap checksums and this one does not match.
+    pub fn verify_inode_bitmap(
+        &self,
+        bitmap: &[u8],
+        group: GroupNr,
+        geometry: &Geometry,
+        checksums: &Checksums,
+    ) -> Result<(), Corrupt> {
+        let matches = checksums.metadata.is_none_or(|seed| {
+            let checksum = inode_bitmap_checksum(seed, bitmap, geometry);
+            checksum & bitmap_checksum_mask(geometry) == self.inode_bitmap_checksum
+        });
+        let problem = "checksum does not match";
+        matches
+            .then_some(())
+            .ok_or(Corrupt::new(Place::Group(group), "inode bitmap", problem))
+    }
+
+    fn write_low(&self, out: &mut [u8]) {
+        put_u32(out, 0x0, self.block_bitmap.0 as u32);
+        put_u32(out, 0x4, self.inode_bitmap.0 as u32);
+        put_u32(out, 0x8, self.inode_table.0 as u32);
+        put_u16(out, 0xC, self.free_clusters as u16);
+        put_u16(out, 0xE, self.free_inodes as u16);
+        put_u16(out, 0x10, self.used_dirs as u16);
+        put_u16(out, 0x12, self.flags);
+        put_u32(out, 0x14, self.exclude_bitmap as u32);
+        put_u16(out, 0x18, self.block_bitmap_checksum as u16);
+        put_u16(out, 0x1A, self.inode_bitmap_checksum as u16);
+        put_u16(out, 0x1C, self.itable_unused as u16);
+    }
+
+    fn write_high(&self, out: &mut [u8]) {
+        put_u32(out, 0x20, (self.block_bitmap.0 >> 32) as u32);
+        put_u32(out, 0x24, (self.inode_bitmap.0 >> 32) as u32);
+        put_u32(out, 0x28, (self.inode_table.0 >> 32) as u32);
+        put_u16(out, 0x2C, (self.free_clusters >> 16) as u16);
+        put_u16(out, 0x2E, (self.free_inodes >> 16) as u16);
+        put_u16(out, 0x30, (self.used_dirs >> 16) as u16);
+        put_u16(out, 0x32, (self.itable_unused >> 16) as u16);
+        put_u32(out, 0x34, (self.exclude_bitmap >> 32) as u32);
+        put_u16(out, 0x38, (self.block_bitmap_checksum >> 16) as u16);
+        put_u16(out, 0x3A, (self.inode_bitmap_checksum >> 16) as u16);
+        put_u32(out, 0x3C, self.reserved);
+        put_slice(out, WIDE_BYTES, &self.tail);
+    }
+
+    fn check(&self, group: GroupNr, geometry: &Geometry) -> Result<(), &'static str> {
+        let first = geometry.group_first_block(group).0;
+        let (start, end) = if geometry.features.has(Feature::FLEX_BG) {
+            (u64::from(geometry.first_data_block), geometry.blocks_count)
+        } else {
+            (first, first + u64::from(geometry.blocks_in_group(group)))
+        };
+        let inside = |block: BlockNr, len: u32| {
+            // Block 0 never holds a bitmap or table: it is the superblock's or the boot block.
+            let last = block.0.checked_add(u64::from(len));
+            block.0 != 0 && block.0 >= start && last.is_some_and(|last| last <= end)
+        };
+        if !inside(self.block_bitmap, 1) {
+            return Err("block bitmap is out of range");
+        }
+        if !inside(self.inode_bitmap, 1) {
+            return Err("inode bitmap is out of range");
+        }
+        if !inside(self.inode_table, geometry.inode_table_blocks()) {
+            return Err("inode table is out of range");
+        }
+        if self.free_clusters > geometry.clusters_per_group {
+            return Err("free cluster count exceeds the group");
+        }
+        let inodes = geometry.inodes_per_group;
+        if self.free_inodes > inodes || self.used_dirs > inodes || self.itable_unused > inodes {
+            return Err("inode counts exceed the group");
+        }
+        Ok(())
+    }
+}
+
+/// The checksum of a block bitmap, all 32 bits.
+pub fn block_bitmap_checksum(seed: Seed, bitmap: &[u8], geometry: &Geometry) -> u32 {
+    covered(seed, bitmap, geometry.clusters_per_group)
+}
+
+/// The checksum of an inode bitmap, all 32 bits.
+pub fn inode_bitmap_checksum(seed: Seed, bitmap: &[u8], geometry: &Geometry) -> u32 {
+    covered(seed, bitmap, geometry.inodes_per_group)
+}
+
+fn covered(seed: Seed, bitmap: &[u8], bits: u32) -> u32 {
+    let len = (bits / 8) as usize;
+    seed.update(bitmap.get(..len).unwrap_or(bitmap)).value()
+}
+
+fn bitmap_checksum_mask(geometry: &Geometry) -> u32 {
+    if usize::from(geometry.desc_size) >= WIDE_BYTES {
+        !0
+    } else {
+        0xFFFF
+    }
+}
+
+/// The checksum of a descriptor of `bytes.len()` bytes, with its own field taken as zero.
+fn descriptor_checksum(bytes: &[u8], group: GroupNr, checksums: &Checksums) -> Option<u16> {
+    let before = bytes.get(..CHECKSUM_AT).unwrap_or(&[]);
+    let after = bytes.get(AFTER_CHECKSUM..).unwrap_or(&[]);
+    match checksums.descriptor {
+        DescriptorChecksum::None => None,
+        DescriptorChecksum::Crc32c(seed) => {
+            let seed = seed
+                .update_u32(group.0)
+                .update(before)
+                .update(&[0, 0])
+                .update(after);
+            Some(seed.value() as u16)
+        }
+        DescriptorChecksum::Crc16 { uuid } => {
+            let register = crc16(crc16(!0, &uuid), &group.0.to_le_bytes());
+            Some(crc16(crc16(register, before), after))
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! Inodes: 128 bytes, and with larger inodes the extra fields and an area for attributes.
+//!
+//! [`Inode`] keeps every byte: fields by name, what follows `i_extra_isize` as [`Inode::tail`],
+//! and bytes that have no name here as they were.
+//!
+//! References: kernel doc `filesystems/ext4/inodes.rst`.
+
+mod codec;
+mod kind;
+
+#[cfg(test)]
+mod tests;
+
+pub use kind::{DeviceNumber, FileType, InodeFlags};
+
+use crate::times::{Timestamp, WithExtra};
+use crate::{BlockNr, Feature, Geometry};
+
+/// Bytes of the inode that every file system has.
+pub const GOOD_OLD_INODE_BYTES: usize = 128;
+/// Bytes of `i_block`.
+pub const I_BLOCK_BYTES: usize = 60;
+/// End of the last extra field that has a name here.
+pub(crate) const KNOWN_BYTES: usize = 0xA0;
+/// Bytes of the extra fields that have a name here: what `i_extra_isize` is on new inodes.
+pub const KNOWN_EXTRA_BYTES: u16 = 32;
+
+/// An inode, as on disk.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Inode {
+    /// Type and permissions.
+    pub mode: u16,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Size in bytes.
+    pub size: u64,
+    /// Block count in the unit that the flag HUGE_FILE selects: see [`Self::sectors`].
+    pub blocks_raw: u64,
+    /// Link count as stored; 1 on a directory with `dir_nlink` may mean "many".
+    pub links: u16,
+    /// Flags.
+    pub flags: InodeFlags,
+    /// Generation: changes whenever the number is given to a new file.
+    pub generation: u32,
+    /// Deletion time in seconds; the next orphan while on the orphan list; 0 in use.
+    pub dtime: u32,
+    /// Last access.
+    pub atime: Timestamp,
+    /// Last change of the contents.
+    pub mtime: Timestamp,
+    /// Last change of the inode.
+    pub ctime: Timestamp,
+    /// Creation; 1970 where there is no room.
+    pub crtime: Timestamp,
+    /// The block map, extent root, inline data, short symlink or device number.
+    pub i_block: [u8; I_BLOCK_BYTES],
+    /// Block of extended attributes; 0: none.
+    pub file_acl: BlockNr,
+    /// Project; 0 where there is no room.
+    pub projid: u32,
+    /// Change counter; the low 32 bits where there is no room for more. Of a file that holds an
+    /// attribute's value: the reference count's low part.
+    pub version: u64,
+    /// Bytes of the extra fields; 0 in inodes of 128 bytes.
+    pub extra_isize: u16,
+    /// What follows the extra fields, up to the inode's end: the area for attributes.
+    pub tail: Box<[u8]>,
+    faddr: u32,
+    reserved: u16,
+    unknown: Box<[u8]>,
+}
+
+/// The block count does not fit into an inode of this file system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the block count does not fit into the inode")]
+pub struct TooManyBlocks;
+
+impl Inode {
+    /// An unused inode with everything zero, with room for `want_extra_isize` bytes of extra
+    /// fields (cut to what the inode size allows and to multiples of 4).
+    pub fn new(geometry: &Geometry, want_extra_isize: u16) -> Inode {
+        let room = usize::from(geometry.inode_size) - GOOD_OLD_INODE_BYTES;
+        let extra = usize::from(want_extra_isize & !3).min(room);
+        let unknown = (GOOD_OLD_INODE_BYTES + extra).saturating_sub(KNOWN_BYTES);
+        Inode {
+            mode: 0,
+            uid: 0,
+            gid: 0,
+            size: 0,
+            blocks_raw: 0,
+            links: 0,
+            flags: InodeFlags::NONE,
+            generation: 0,
+            dtime: 0,
+            atime: Timestamp::default(),
+            mtime: Timestamp::default(),
+            ctime: Timestamp::default(),
+            crtime: Timestamp::default(),
+            i_block: [0; I_BLOCK_BYTES],
+            file_acl: BlockNr(0),
+            projid: 0,
+            version: 0,
+            extra_isize: extra as u16,
+            tail: vec![0; room - extra].into(),
+            faddr: 0,
+            reserved: 0,
+            unknown: vec![0; unknown].into(),
+        }
+    }
+
+    /// The type; `None` for modes that name none (an unused inode).
+    pub fn file_type(&self) -> Option<FileType> {
+        FileType::from_mode(self.mode)
+    }
+
+    /// Blocks in use, in units of 512 bytes.
+    pub fn sectors(&self, geometry: &Geometry) -> u64 {
+        let in_blocks =
+            geometry.features.has(Feature::HUGE_FILE) && self.flags.contains(InodeFlags::HUGE_FILE);
+        if in_blocks {
+            self.blocks_raw << (geometry.block_bits - 9)
+        } else {
+            self.blocks_raw
+        }
+    }
+
+    /// Sets the blocks in use, in units of 512 bytes, and the flag HUGE_FILE to match.
+    ///
+    /// # Errors
+    /// [`TooManyBlocks`] when the count has no form: above 2^32 without the feature `huge_file`.
+    pub fn set_sectors(&mut self, sectors: u64, geometry: &Geometry) -> Result<(), TooManyBlocks> {
+        let huge = geometry.features.has(Feature::HUGE_FILE);
+        let max = if huge {
+            (1 << 48) - 1
+        } else {
+            u64::from(u32::MAX)
+        };
+        if sectors <= max {
+            self.flags.remove(InodeFlags::HUGE_FILE);
+            self.blocks_raw = sectors;
+            return Ok(());
+        }
+        let blocks = sectors >> (geometry.block_bits - 9);
+        if !huge || blocks > max {
+            return Err(TooManyBlocks);
+        }
+        self.flags.insert(InodeFlags::HUGE_FILE);
+        self.blocks_raw = blocks;
+        Ok(())
+    }
+
+    /// The device of a character or block special file.
+    pub fn device_number(&self) -> DeviceNumber {
+        DeviceNumber::decode(&self.i_block)
+    }
+
+    /// Makes `i_block` name a device.
+    pub fn set_device_number(&mut self, device: DeviceNumber) {
+        self.i_block = device.encode();
+    }
+
+    /// Whether atime, mtime and ctime have their extra fields here.
+    pub fn times_have_extra(&self) -> WithExtra {
+        if codec::fits(self.extra_isize, 0x8C, 4) {
+            WithExtra::Yes
+        } else {
+            WithExtra::No
+        }
+    }
+
+    /// Whether a project identifier has room.
+    pub fn has_projid(&self) -> bool {
+        codec::fits(self.extra_isize, 0x9C, 4)
+    }
+
+    /// Offset of [`Self::tail`] in the inode, in bytes.
+    pub fn tail_offset(&self) -> usize {
+        GOOD_OLD_INODE_BYTES + usize::from(self.extra_isize)
+    }
+}

@@ -1,0 +1,229 @@
+//! The inode's bytes: parse, write, checksum.
+
+use super::{FileType, GOOD_OLD_INODE_BYTES, Inode, InodeFlags, KNOWN_BYTES};
+use crate::bytes::*;
+use crate::checksum::{Checksums, Seed};
+use crate::times::{Timestamp, WithExtra};
+use crate::{BlockNr, Corrupt, Feature, Geometry, InodeNr, Place};
+
+const CHECKSUM_LOW_AT: usize = 0x7C;
+const EXTRA_ISIZE_AT: usize = 0x80;
+const CHECKSUM_HIGH_AT: usize = 0x82;
+
+/// 32-bit field and extra field of each time.
+const CTIME: (usize, usize) = (0xC, 0x84);
+const MTIME: (usize, usize) = (0x10, 0x88);
+const ATIME: (usize, usize) = (0x8, 0x8C);
+const CRTIME: (usize, usize) = (0x90, 0x94);
+const VERSION_HIGH_AT: usize = 0x98;
+const PROJID_AT: usize = 0x9C;
+
+/// True when a field past the first 128 bytes lies within the extra fields.
+pub(super) fn fits(extra_isize: u16, at: usize, len: usize) -> bool {
+    at + len <= GOOD_OLD_INODE_BYTES + usize::from(extra_isize)
+}
+
+impl Inode {
+    /// Parses the inode in the first `geometry.inode_size` bytes of `bytes`.
+    ///
+    /// An inode of zeroes is unused and needs no checksum.
+    ///
+    /// # Errors
+    /// [`Corrupt`] when the checksum is wrong, `i_extra_isize` points past the end or the size is
+    /// out of range.
+    pub fn parse(
+        bytes: &[u8],
+        ino: InodeNr,
+        geometry: &Geometry,
+        checksums: &Checksums,
+    ) -> Result<Inode, Corrupt> {
+        let problem = |problem| Corrupt::new(Place::Inode(ino), "inode", problem);
+        let size = usize::from(geometry.inode_size);
+        let bytes = bytes.get(..size).ok_or(problem("is cut short"))?;
+        let extra_isize = if size > GOOD_OLD_INODE_BYTES {
+            get_u16(bytes, EXTRA_ISIZE_AT)
+        } else {
+            0
+        };
+        let end = GOOD_OLD_INODE_BYTES + usize::from(extra_isize);
+        if end > size || !extra_isize.is_multiple_of(4) {
+            return Err(problem("extra size is wrong"));
+        }
+        if let Some(seed) = checksums.metadata {
+            let matches = checksum(bytes, extra_isize, ino, seed) == stored(bytes, extra_isize);
+            if !matches && bytes.iter().any(|byte| *byte != 0) {
+                return Err(problem("checksum does not match"));
+            }
+        }
+        let inode = Self::decode(bytes, extra_isize, geometry);
+        if inode.size > i64::MAX as u64 {
+            return Err(problem("size is out of range"));
+        }
+        Ok(inode)
+    }
+
+    /// Writes the inode with its checksum into the first `geometry.inode_size` bytes of `out`.
+    ///
+    /// `out` shorter than that, or a tail that does not fill the inode, is our own mistake.
+    pub fn write_to(
+        &self,
+        out: &mut [u8],
+        ino: InodeNr,
+        geometry: &Geometry,
+        checksums: &Checksums,
+    ) {
+        let size = usize::from(geometry.inode_size);
+        assert!(out.len() >= size, "an inode needs {size} bytes");
+        assert_eq!(
+            self.tail_offset() + self.tail.len(),
+            size,
+            "the tail must fill the inode"
+        );
+        let (out, _) = out.split_at_mut(size);
+        out.fill(0);
+        self.encode_base(out, geometry);
+        if size > GOOD_OLD_INODE_BYTES {
+            self.encode_extra(out);
+        }
+        if let Some(seed) = checksums.metadata {
+            let value = checksum(out, self.extra_isize, ino, seed);
+            put_u16(out, CHECKSUM_LOW_AT, value as u16);
+            if fits(self.extra_isize, CHECKSUM_HIGH_AT, 2) {
+                put_u16(out, CHECKSUM_HIGH_AT, (value >> 16) as u16);
+            }
+        }
+    }
+
+    fn decode(bytes: &[u8], extra_isize: u16, geometry: &Geometry) -> Inode {
+        let word = |at, len| {
+            if fits(extra_isize, at, len) {
+                Some(get_u32(bytes, at))
+            } else {
+                None
+            }
+        };
+        let time = |(low, extra)| Timestamp::decode(get_u32(bytes, low), word(extra, 4));
+        let mode = get_u16(bytes, 0x0);
+        let end = GOOD_OLD_INODE_BYTES + usize::from(extra_isize);
+        let high16 = |at| u32::from(get_u16(bytes, at));
+        Inode {
+            mode,
+            uid: u32::from(get_u16(bytes, 0x2)) | high16(0x78) << 16,
+            gid: u32::from(get_u16(bytes, 0x18)) | high16(0x7A) << 16,
+            size: join_u32(get_u32(bytes, 0x4), size_high(bytes, mode, geometry)),
+            blocks_raw: join_u32(get_u32(bytes, 0x1C), blocks_high(bytes, geometry)),
+            links: get_u16(bytes, 0x1A),
+            flags: InodeFlags(get_u32(bytes, 0x20)),
+            generation: get_u32(bytes, 0x64),
+            dtime: get_u32(bytes, 0x14),
+            atime: time(ATIME),
+            mtime: time(MTIME),
+            ctime: time(CTIME),
+            crtime: word(CRTIME.0, 4).map_or_else(Timestamp::default, |_| time(CRTIME)),
+            i_block: get_array(bytes, 0x28),
+            file_acl: BlockNr(join_u32(get_u32(bytes, 0x68), high16(0x76))),
+            projid: word(PROJID_AT, 4).unwrap_or(0),
+            version: join_u32(get_u32(bytes, 0x24), word(VERSION_HIGH_AT, 4).unwrap_or(0)),
+            extra_isize,
+            tail: bytes.get(end..).unwrap_or(&[]).into(),
+            faddr: get_u32(bytes, 0x70),
+            reserved: get_u16(bytes, 0x7E),
+            unknown: bytes.get(KNOWN_BYTES..end).unwrap_or(&[]).into(),
+        }
+    }
+
+    fn encode_base(&self, out: &mut [u8], geometry: &Geometry) {
+        put_u16(out, 0x0, self.mode);
+        put_u16(out, 0x2, self.uid as u16);
+        put_u32(out, 0x4, self.size as u32);
+        put_u32(out, 0x14, self.dtime);
+        put_u16(out, 0x18, self.gid as u16);
+        put_u16(out, 0x1A, self.links);
+        put_u32(out, 0x1C, self.blocks_raw as u32);
+        put_u32(out, 0x20, self.flags.0);
+        put_u32(out, 0x24, self.version as u32);
+        put_slice(out, 0x28, &self.i_block);
+        put_u32(out, 0x64, self.generation);
+        put_u32(out, 0x68, self.file_acl.0 as u32);
+        put_u32(out, 0x6C, (self.size >> 32) as u32);
+        put_u32(out, 0x70, self.faddr);
+        if geometry.features.has(Feature::HUGE_FILE) {
+            put_u16(out, 0x74, (self.blocks_raw >> 32) as u16);
+        }
+        put_u16(out, 0x76, (self.file_acl.0 >> 32) as u16);
+        put_u16(out, 0x78, (self.uid >> 16) as u16);
+        put_u16(out, 0x7A, (self.gid >> 16) as u16);
+        put_u16(out, 0x7E, self.reserved);
+        for (time, at) in [
+            (self.ctime, CTIME),
+            (self.mtime, MTIME),
+            (self.atime, ATIME),
+        ] {
+            self.encode_time(out, time, at);
+        }
+    }
+
+    fn encode_extra(&self, out: &mut [u8]) {
+        put_u16(out, EXTRA_ISIZE_AT, self.extra_isize);
+        if fits(self.extra_isize, CRTIME.0, 4) {
+            self.encode_time(out, self.crtime, CRTIME);
+        }
+        if fits(self.extra_isize, VERSION_HIGH_AT, 4) {
+            put_u32(out, VERSION_HIGH_AT, (self.version >> 32) as u32);
+        }
+        if fits(self.extra_isize, PROJID_AT, 4) {
+            put_u32(out, PROJID_AT, self.projid);
+        }
+        put_slice(out, KNOWN_BYTES, &self.unknown);
+        put_slice(out, self.tail_offset(), &self.tail);
+    }
+
+    fn encode_time(&self, out: &mut [u8], time: Timestamp, (low_at, extra_at): (usize, usize)) {
+        let room = fits(self.extra_isize, extra_at, 4);
+        let (low, extra) = time.encode(if room { WithExtra::Yes } else { WithExtra::No });
+        put_u32(out, low_at, low);
+        if room {
+            put_u32(out, extra_at, extra);
+        }
+    }
+}
+
+/// The high half of the size: old directories keep something else there.
+fn size_high(bytes: &[u8], mode: u16, geometry: &Geometry) -> u32 {
+    let regular = FileType::from_mode(mode) == Some(FileType::Regular);
+    let has_high = regular || geometry.features.has(Feature::LARGE_DIR);
+    if has_high { get_u32(bytes, 0x6C) } else { 0 }
+}
+
+fn blocks_high(bytes: &[u8], geometry: &Geometry) -> u32 {
+    let has_high = geometry.features.has(Feature::HUGE_FILE);
+    if has_high {
+        u32::from(get_u16(bytes, 0x74))
+    } else {
+        0
+    }
+}
+
+fn stored(bytes: &[u8], extra_isize: u16) -> u32 {
+    let low = u32::from(get_u16(bytes, CHECKSUM_LOW_AT));
+    if fits(extra_isize, CHECKSUM_HIGH_AT, 2) {
+        low | u32::from(get_u16(bytes, CHECKSUM_HIGH_AT)) << 16
+    } else {
+        low
+    }
+}
+
+/// The checksum of the inode's bytes with the checksum's own taken as zero, as far as it is kept.
+fn checksum(bytes: &[u8], extra_isize: u16, ino: InodeNr, seed: Seed) -> u32 {
+    let part = |from: usize, to: usize| bytes.get(from..to).unwrap_or(&[]);
+    let seed = seed.inode(ino, get_u32(bytes, 0x64));
+    let seed = seed.update(part(0, CHECKSUM_LOW_AT)).update(&[0, 0]);
+    let seed = seed.update(part(CHECKSUM_LOW_AT + 2, GOOD_OLD_INODE_BYTES));
+    if !fits(extra_isize, CHECKSUM_HIGH_AT, 2) {
+        return seed.update(part(GOOD_OLD_INODE_BYTES, bytes.len())).value() & 0xFFFF;
+    }
+    let seed = seed
+        .update(part(GOOD_OLD_INODE_BYTES, CHECKSUM_HIGH_AT))
+        .update(&[0, 0]);
+    seed.update(part(CHECKSUM_HIGH_AT + 2, bytes.len())).value()
+}

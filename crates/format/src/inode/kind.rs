@@ -1,0 +1,215 @@
+//! What an inode is: file type, flags, device number.
+
+use crate::bytes::{get_u32, put_u32};
+use crate::inode::I_BLOCK_BYTES;
+
+/// Type of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum FileType {
+    /// Regular file.
+    Regular,
+    /// Directory.
+    Directory,
+    /// Character device.
+    CharDevice,
+    /// Block device.
+    BlockDevice,
+    /// Named pipe.
+    Fifo,
+    /// Socket.
+    Socket,
+    /// Symbolic link.
+    Symlink,
+}
+
+/// Mask of the type bits of a mode.
+const TYPE_MASK: u16 = 0o170000;
+
+impl FileType {
+    /// The type that a mode names, if any.
+    pub fn from_mode(mode: u16) -> Option<FileType> {
+        Some(match mode & TYPE_MASK {
+            0o100000 => FileType::Regular,
+            0o040000 => FileType::Directory,
+            0o020000 => FileType::CharDevice,
+            0o060000 => FileType::BlockDevice,
+            0o010000 => FileType::Fifo,
+            0o140000 => FileType::Socket,
+            0o120000 => FileType::Symlink,
+            _ => return None,
+        })
+    }
+
+    /// The type bits of a mode.
+    pub fn mode_bits(self) -> u16 {
+        match self {
+            FileType::Regular => 0o100000,
+            FileType::Directory => 0o040000,
+            FileType::CharDevice => 0o020000,
+            FileType::BlockDevice => 0o060000,
+            FileType::Fifo => 0o010000,
+            FileType::Socket => 0o140000,
+            FileType::Symlink => 0o120000,
+        }
+    }
+
+    /// The number that directory entries keep (with the feature `filetype`).
+    pub fn dirent_code(self) -> u8 {
+        match self {
+            FileType::Regular => 1,
+            FileType::Directory => 2,
+            FileType::CharDevice => 3,
+            FileType::BlockDevice => 4,
+            FileType::Fifo => 5,
+            FileType::Socket => 6,
+            FileType::Symlink => 7,
+        }
+    }
+
+    /// The type of a directory entry's number; 0 and unknown numbers name none.
+    pub fn from_dirent_code(code: u8) -> Option<FileType> {
+        Some(match code {
+            1 => FileType::Regular,
+            2 => FileType::Directory,
+            3 => FileType::CharDevice,
+            4 => FileType::BlockDevice,
+            5 => FileType::Fifo,
+            6 => FileType::Socket,
+            7 => FileType::Symlink,
+            _ => return None,
+        })
+    }
+}
+
+/// Flags of an inode (`i_flags`); unknown bits are kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct InodeFlags(pub u32);
+
+macro_rules! flags {
+    ($($(#[$doc:meta])* $name:ident = $bit:literal;)*) => {
+        impl InodeFlags {
+            $($(#[$doc])* pub const $name: InodeFlags = InodeFlags($bit);)*
+        }
+    };
+}
+
+flags! {
+    /// None.
+    NONE = 0;
+    /// Secure deletion; not implemented anywhere.
+    SECRM = 0x1;
+    /// Undelete; not implemented anywhere.
+    UNRM = 0x2;
+    /// Compress; not implemented anywhere.
+    COMPR = 0x4;
+    /// Every write is synchronous.
+    SYNC = 0x8;
+    /// Nothing may change.
+    IMMUTABLE = 0x10;
+    /// Writes only append.
+    APPEND = 0x20;
+    /// `dump` leaves it out.
+    NODUMP = 0x40;
+    /// The access time stays.
+    NOATIME = 0x80;
+    /// Encrypted.
+    ENCRYPT = 0x800;
+    /// A hashed directory.
+    INDEX = 0x1000;
+    /// AFS directory.
+    IMAGIC = 0x2000;
+    /// Data go through the journal.
+    JOURNAL_DATA = 0x4000;
+    /// The tail is not merged; not implemented anywhere.
+    NOTAIL = 0x8000;
+    /// Changes of the directory are synchronous.
+    DIRSYNC = 0x1_0000;
+    /// Top of a tree: subdirectories are spread.
+    TOPDIR = 0x2_0000;
+    /// The block count is in file system blocks.
+    HUGE_FILE = 0x4_0000;
+    /// Mapped by extents.
+    EXTENTS = 0x8_0000;
+    /// fs-verity.
+    VERITY = 0x10_0000;
+    /// Holds the value of an extended attribute.
+    EA_INODE = 0x20_0000;
+    /// Blocks past the size were wanted; obsolete.
+    EOFBLOCKS = 0x40_0000;
+    /// Direct access wanted.
+    DAX = 0x200_0000;
+    /// Data in the inode.
+    INLINE_DATA = 0x1000_0000;
+    /// New files take the directory's project.
+    PROJINHERIT = 0x2000_0000;
+    /// Names compare without case.
+    CASEFOLD = 0x4000_0000;
+    /// Reserved for the ext4 library.
+    RESERVED = 0x8000_0000;
+}
+
+impl InodeFlags {
+    /// True when all of `flags` are set.
+    pub const fn contains(self, flags: InodeFlags) -> bool {
+        self.0 & flags.0 == flags.0
+    }
+
+    /// True when any of `flags` is set.
+    pub const fn intersects(self, flags: InodeFlags) -> bool {
+        self.0 & flags.0 != 0
+    }
+
+    /// Sets `flags`.
+    pub fn insert(&mut self, flags: InodeFlags) {
+        self.0 |= flags.0;
+    }
+
+    /// Clears `flags`.
+    pub fn remove(&mut self, flags: InodeFlags) {
+        self.0 &= !flags.0;
+    }
+
+    /// The flags of both.
+    pub const fn union(self, other: InodeFlags) -> InodeFlags {
+        InodeFlags(self.0 | other.0)
+    }
+}
+
+/// Number of a device.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct DeviceNumber {
+    /// Major number, 12 bits.
+    pub major: u32,
+    /// Minor number, 20 bits.
+    pub minor: u32,
+}
+
+impl DeviceNumber {
+    /// From `i_block`: 8 + 8 bits in the first word, or 12 + 20 in the second.
+    pub(super) fn decode(i_block: &[u8; I_BLOCK_BYTES]) -> DeviceNumber {
+        let old = get_u32(i_block, 0);
+        if old != 0 {
+            return DeviceNumber {
+                major: old >> 8 & 0xFF,
+                minor: old & 0xFF,
+            };
+        }
+        let new = get_u32(i_block, 4);
+        DeviceNumber {
+            major: new >> 8 & 0xFFF,
+            minor: new & 0xFF | new >> 12 & 0xF_FF00,
+        }
+    }
+
+    /// As an `i_block`, in the old form where it fits.
+    pub(super) fn encode(self) -> [u8; I_BLOCK_BYTES] {
+        let mut i_block = [0; I_BLOCK_BYTES];
+        if self.major < 256 && self.minor < 256 {
+            put_u32(&mut i_block, 0, self.major << 8 | self.minor);
+        } else {
+            let minor = self.minor & 0xFF | (self.minor & 0xF_FF00) << 12;
+            put_u32(&mut i_block, 4, minor | (self.major & 0xFFF) << 8);
+        }
+        i_block
+    }
+}

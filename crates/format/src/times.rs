@@ -1,0 +1,135 @@
+//! Times as inodes keep them: 34-bit seconds (32 and two epoch bits) and 30-bit nanoseconds.
+//!
+//! The low 32 bits are signed, from 1901 to 2038; each epoch adds 2^32 seconds, up to 2446. Where
+//! an inode has no room for the extra field there are whole seconds up to 2038 only.
+//!
+//! References: kernel doc `filesystems/ext4/inodes.rst`, "Inode Timestamps".
+
+/// A point in time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Timestamp {
+    /// Seconds since 1970.
+    pub seconds: i64,
+    /// Nanoseconds after that, below 10^9.
+    pub nanoseconds: u32,
+}
+
+/// Latest second with an extra field: in the year 2446.
+const SECONDS_MAX: i64 = (3 << 32) + i32::MAX as i64;
+const NANOSECONDS_MAX: u32 = 999_999_999;
+
+impl Timestamp {
+    /// The time of these seconds and nanoseconds.
+    pub const fn new(seconds: i64, nanoseconds: u32) -> Self {
+        Self {
+            seconds,
+            nanoseconds,
+        }
+    }
+
+    /// From the 32-bit field and the extra field, if the inode has it.
+    pub(crate) fn decode(low: u32, extra: Option<u32>) -> Self {
+        let seconds = i64::from(low as i32);
+        let Some(extra) = extra else {
+            return Self {
+                seconds,
+                nanoseconds: 0,
+            };
+        };
+        Self {
+            seconds: seconds + (i64::from(extra & 3) << 32),
+            nanoseconds: (extra >> 2).min(NANOSECONDS_MAX),
+        }
+    }
+
+    /// The 32-bit field and the extra field; times out of range become the nearest possible.
+    pub(crate) fn encode(self, with_extra: WithExtra) -> (u32, u32) {
+        match with_extra {
+            WithExtra::No => {
+                let seconds = self.seconds.clamp(i64::from(i32::MIN), i64::from(i32::MAX));
+                (seconds as u32, 0)
+            }
+            WithExtra::Yes => {
+                let seconds = self.seconds.clamp(i64::from(i32::MIN), SECONDS_MAX);
+                let low = seconds as i32;
+                let epoch = ((seconds - i64::from(low)) >> 32) as u32 & 3;
+                (
+                    low as u32,
+                    epoch | self.nanoseconds.min(NANOSECONDS_MAX) << 2,
+                )
+            }
+        }
+    }
+
+    /// The time that an inode keeps when given this one: out of range becomes the nearest
+    /// possible, nanoseconds are dropped where there is no room.
+    pub fn as_stored(self, with_extra: WithExtra) -> Self {
+        let (low, extra) = self.encode(with_extra);
+        Self::decode(low, (with_extra == WithExtra::Yes).then_some(extra))
+    }
+}
+
+/// Whether an inode has room for the extra field of a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WithExtra {
+    /// Seconds to 2446 and nanoseconds.
+    Yes,
+    /// Seconds to 2038.
+    No,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn epochs_reach_from_1901_to_2446() {
+        let cases = [
+            i64::from(i32::MIN),
+            -1,
+            0,
+            i64::from(i32::MAX),
+            i64::from(i32::MAX) + 1,
+            i64::from(u32::MAX),
+            1 << 32,
+            2 << 32,
+            (2 << 32) - 1,
+            3 << 32,
+            SECONDS_MAX,
+        ];
+        for seconds in cases {
+            let time = Timestamp::new(seconds, 123_456_789);
+            assert_eq!(time.as_stored(WithExtra::Yes), time);
+        }
+    }
+
+    /// The rows of the table in the kernel document.
+    #[test]
+    fn documented_encodings() {
+        assert_eq!(Timestamp::decode(0x8000_0000, Some(1)).seconds, 0x8000_0000);
+        assert_eq!(
+            Timestamp::decode(0x7FFF_FFFF, Some(3)).seconds,
+            0x3_7FFF_FFFF
+        );
+        assert_eq!(Timestamp::decode(0xFFFF_FFFF, Some(0)).seconds, -1);
+    }
+
+    #[test]
+    fn out_of_range_is_clamped() {
+        let far = Timestamp::new(i64::MAX, u32::MAX);
+        assert_eq!(
+            far.as_stored(WithExtra::Yes),
+            Timestamp::new(SECONDS_MAX, NANOSECONDS_MAX)
+        );
+        assert_eq!(
+            far.as_stored(WithExtra::No),
+            Timestamp::new(i64::from(i32::MAX), 0)
+        );
+        let early = Timestamp::new(i64::MIN, 5);
+        assert_eq!(early.as_stored(WithExtra::Yes).seconds, i64::from(i32::MIN));
+        assert_eq!(
+            Timestamp::decode(0, Some(u32::MAX)).nanoseconds,
+            NANOSECONDS_MAX
+        );
+    }
+}
