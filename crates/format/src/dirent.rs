@@ -1,0 +1,141 @@
+//! Directory entries and the blocks that hold them.
+//!
+//! Layout of an entry: inode (4 bytes, 0 is "free"), record length (2), name length (1), file type
+//! (1, 0 without the feature `filetype`), name. Records fill a block without gaps; a free record or
+//! the slack behind a name is where new entries go. With checksums the last 12 bytes are a tail that
+//! looks like a free record of type 0xDE.
+//! Invariants: a record is a multiple of 4, at least 12, holds its name, ends in the block.
+//! Not here: hash tree blocks (`htree`), inline directories (`inline_data`), case folding.
+//! References: kernel documentation, "directory" (linear directories).
+
+mod edit;
+mod iter;
+mod tail;
+#[cfg(test)]
+mod tests;
+
+use crate::InodeNr;
+use crate::bytes::{put_slice, put_u8, put_u16, put_u32};
+
+pub use edit::{DirLeaf, Insertion, LeafSpace, init_first_block};
+pub use iter::{DirEntries, DirEntry};
+pub use tail::{LeafTail, TAIL_BYTES};
+
+/// The longest name, in bytes.
+pub const NAME_MAX: usize = 255;
+/// Bytes before the name, and of the shortest record.
+pub(crate) const FIXED_BYTES: usize = 8;
+pub(crate) const MIN_RECORD_BYTES: usize = 12;
+
+/// Bytes that an entry with a name of `name_len` bytes needs.
+pub const fn space_needed(name_len: usize) -> usize {
+    (FIXED_BYTES + name_len + 3) & !3
+}
+
+/// The type of a file, as a directory entry says it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum DirEntryType {
+    /// Not said: the feature `filetype` is off.
+    Unknown = 0,
+    /// A regular file.
+    Regular = 1,
+    /// A directory.
+    Directory = 2,
+    /// A character device.
+    CharDevice = 3,
+    /// A block device.
+    BlockDevice = 4,
+    /// A named pipe.
+    Fifo = 5,
+    /// A socket.
+    Socket = 6,
+    /// A symbolic link.
+    Symlink = 7,
+}
+
+impl DirEntryType {
+    /// From the byte on disk; codes that nobody defined count as unknown.
+    pub fn from_code(code: u8) -> Self {
+        match code {
+            1 => Self::Regular,
+            2 => Self::Directory,
+            3 => Self::CharDevice,
+            4 => Self::BlockDevice,
+            5 => Self::Fifo,
+            6 => Self::Socket,
+            7 => Self::Symlink,
+            _ => Self::Unknown,
+        }
+    }
+
+    /// From the type bits of an inode's mode.
+    pub fn from_mode(mode: u16) -> Self {
+        match mode >> 12 {
+            0o10 => Self::Regular,
+            0o04 => Self::Directory,
+            0o02 => Self::CharDevice,
+            0o06 => Self::BlockDevice,
+            0o01 => Self::Fifo,
+            0o14 => Self::Socket,
+            0o12 => Self::Symlink,
+            _ => Self::Unknown,
+        }
+    }
+
+    /// The byte on disk.
+    pub const fn code(self) -> u8 {
+        self as u8
+    }
+}
+
+/// What a new entry says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NewEntry<'a> {
+    /// The file.
+    pub inode: InodeNr,
+    /// Its name: 1 to 255 bytes.
+    pub name: &'a [u8],
+    /// Its type; [`DirEntryType::Unknown`] without the feature `filetype`.
+    pub kind: DirEntryType,
+}
+
+impl NewEntry<'_> {
+    /// Bytes that it needs in a leaf.
+    pub fn space_needed(&self) -> usize {
+        space_needed(self.name.len())
+    }
+
+    /// Writes the record at byte `at` of a block of `block_size` bytes.
+    pub(crate) fn write(&self, bytes: &mut [u8], at: usize, rec_len: usize, block_size: usize) {
+        debug_assert!((1..=NAME_MAX).contains(&self.name.len()));
+        debug_assert!(rec_len >= self.space_needed());
+        put_u32(bytes, at, self.inode.0);
+        put_u16(bytes, at + 4, encode_rec_len(rec_len, block_size));
+        put_u8(bytes, at + 6, self.name.len() as u8);
+        put_u8(bytes, at + 7, self.kind.code());
+        put_slice(bytes, at + FIXED_BYTES, self.name);
+    }
+}
+
+/// The record length in bytes that `stored` means. Blocks of 64 KiB need 17 bits: 0 and 65535 mean
+/// the whole block, and the two lowest bits (always clear in a length) are bits 16 and 17.
+pub const fn decode_rec_len(stored: u16, block_size: usize) -> usize {
+    if block_size < 65_536 {
+        return stored as usize;
+    }
+    match stored {
+        0 | 65_535 => block_size,
+        _ => (stored & !3) as usize | ((stored & 3) as usize) << 16,
+    }
+}
+
+/// How a record length of `bytes` is stored: see [`decode_rec_len`].
+pub const fn encode_rec_len(bytes: usize, block_size: usize) -> u16 {
+    match bytes {
+        ..65_536 => bytes as u16,
+        65_536 if block_size == 65_536 => 65_535,
+        _ if bytes == block_size => 0,
+        _ => (bytes & 0xFFFC) as u16 | (bytes >> 16 & 3) as u16,
+    }
+}

@@ -1,0 +1,281 @@
+//! A leaf of a directory, read and edited in place.
+
+use super::iter::{DirEntries, DirEntry};
+use super::{DirEntryType, LeafTail, NewEntry, encode_rec_len, tail};
+use crate::bytes::{put_u8, put_u16, put_u32};
+use crate::{Corrupt, InodeNr, NoRoom, Place};
+
+/// The records of a block (or of another area with the same layout) with what is needed to read them.
+#[derive(Clone, Copy, Debug)]
+pub struct DirLeaf<B> {
+    bytes: B,
+    tail: LeafTail,
+    place: Place,
+}
+
+/// What came of putting an entry into a leaf.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Insertion {
+    /// It stands there, at this byte offset.
+    Done(usize),
+    /// The name is there already, for this file; nothing was changed.
+    Exists(InodeNr, DirEntryType),
+    /// No gap is large enough; nothing was changed.
+    NoRoom,
+}
+
+/// How full a leaf is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LeafSpace {
+    /// Entries in use.
+    pub entries: usize,
+    /// Bytes that they take.
+    pub used_bytes: usize,
+    /// The largest gap that a new entry could take, in bytes.
+    pub largest_gap_bytes: usize,
+}
+
+impl<B: AsRef<[u8]>> DirLeaf<B> {
+    /// Looks at `bytes`, a whole leaf. Checks nothing yet; `place` is for errors.
+    pub fn new(bytes: B, tail: LeafTail, place: Place) -> Self {
+        Self { bytes, tail, place }
+    }
+
+    fn block_size(&self) -> usize {
+        self.bytes.as_ref().len()
+    }
+
+    /// Bytes that records may fill.
+    pub fn area_bytes(&self) -> usize {
+        self.block_size().saturating_sub(self.tail.bytes())
+    }
+
+    /// All records, free ones included. Ends after the first error.
+    pub fn records(&self) -> DirEntries<'_> {
+        let area = &self.bytes.as_ref()[..self.area_bytes()];
+        DirEntries::new(area, 0, self.block_size(), self.place)
+    }
+
+    /// The entries in use. Ends after the first error.
+    pub fn entries(&self) -> impl Iterator<Item = Result<DirEntry<'_>, Corrupt>> {
+        self.records().filter(|record| record.as_ref().map_or(true, |entry| !entry.is_free()))
+    }
+
+    /// Checks every record.
+    pub fn validate(&self) -> Result<(), Corrupt> {
+        self.records().try_for_each(|record| record.map(drop))
+    }
+
+    /// The entry with this name.
+    pub fn find(&self, name: &[u8]) -> Result<Option<DirEntry<'_>>, Corrupt> {
+        for entry in self.entries() {
+            let entry = entry?;
+            if entry.name == name {
+                return Ok(Some(entry));
+            }
+        }
+        Ok(None)
+    }
+
+    /// True when only "." and ".." are left (or nothing at all).
+    pub fn is_empty(&self) -> Result<bool, Corrupt> {
+        for entry in self.entries() {
+            if !matches!(entry?.name, b"." | b"..") {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// How full the leaf is: to decide about splits and merges.
+    pub fn space(&self) -> Result<LeafSpace, Corrupt> {
+        let mut space = LeafSpace::default();
+        for record in self.records() {
+            let record = record?;
+            space.entries += usize::from(!record.is_free());
+            space.used_bytes += record.used_bytes();
+            space.largest_gap_bytes = space.largest_gap_bytes.max(record.slack_bytes());
+        }
+        Ok(space)
+    }
+
+    /// Compares shape and checksum of the tail; fine without one. `seed` is the inode's.
+    pub fn verify_checksum(&self, seed: u32) -> Result<(), Corrupt> {
+        match self.tail {
+            LeafTail::None => Ok(()),
+            LeafTail::Checksum => tail::verify(self.bytes.as_ref(), seed, self.place),
+        }
+    }
+
+    /// The first record that `wanted` accepts, and the offset of the record before it.
+    fn locate(
+        &self,
+        wanted: impl Fn(&DirEntry<'_>) -> bool,
+    ) -> Result<Option<(Option<Spot>, Spot)>, Corrupt> {
+        let mut before = None;
+        for record in self.records() {
+            let record = record?;
+            if wanted(&record) {
+                return Ok(Some((before, Spot::of(&record))));
+            }
+            before = Some(Spot::of(&record));
+        }
+        Ok(None)
+    }
+}
+
+/// A record without its name: does not borrow the block.
+#[derive(Clone, Copy)]
+struct Spot {
+    offset: usize,
+    rec_len: usize,
+    used: usize,
+    inode: InodeNr,
+    kind: DirEntryType,
+}
+
+impl Spot {
+    fn of(entry: &DirEntry<'_>) -> Self {
+        Self {
+            offset: entry.offset,
+            rec_len: entry.rec_len,
+            used: entry.used_bytes(),
+            inode: entry.inode,
+            kind: entry.kind,
+        }
+    }
+}
+
+impl<B: AsRef<[u8]> + AsMut<[u8]>> DirLeaf<B> {
+    /// Makes an empty leaf: one free record over the whole area, and a tail without checksum.
+    pub fn init(mut bytes: B, tail: LeafTail, place: Place) -> Self {
+        let raw = bytes.as_mut();
+        let (block_size, area) = (raw.len(), raw.len() - tail.bytes());
+        raw.fill(0);
+        put_u16(raw, 4, encode_rec_len(area, block_size));
+        if tail == LeafTail::Checksum {
+            tail::init(raw);
+        }
+        Self { bytes, tail, place }
+    }
+
+    /// Puts an entry into the first gap that is large enough, unless the name is there already.
+    /// One walk does both; the errors are those of a damaged record.
+    pub fn insert(&mut self, new: &NewEntry<'_>) -> Result<Insertion, Corrupt> {
+        let needed = new.space_needed();
+        let mut gap = None;
+        for record in self.records() {
+            let record = record?;
+            if !record.is_free() && record.name == new.name {
+                return Ok(Insertion::Exists(record.inode, record.kind));
+            }
+            if gap.is_none() && record.slack_bytes() >= needed {
+                gap = Some(Spot::of(&record));
+            }
+        }
+        Ok(gap.map_or(Insertion::NoRoom, |gap| Insertion::Done(self.fill(gap, new))))
+    }
+
+    /// Takes the slack of `gap` for `new`; says where that stands.
+    fn fill(&mut self, gap: Spot, new: &NewEntry<'_>) -> usize {
+        let block_size = self.block_size();
+        let bytes = self.bytes.as_mut();
+        if gap.used > 0 {
+            put_u16(bytes, gap.offset + 4, encode_rec_len(gap.used, block_size));
+        }
+        let offset = gap.offset + gap.used;
+        new.write(bytes, offset, gap.rec_len - gap.used, block_size);
+        offset
+    }
+
+    /// Takes the entry `name` out and says what it was; `None` when it is not there.
+    pub fn remove(&mut self, name: &[u8]) -> Result<Option<(InodeNr, DirEntryType)>, Corrupt> {
+        let found = self.locate(|entry| !entry.is_free() && entry.name == name)?;
+        Ok(found.map(|(before, spot)| {
+            self.release(before, spot);
+            (spot.inode, spot.kind)
+        }))
+    }
+
+    /// Gives the record to the one before it; the first of the block becomes a free record.
+    fn release(&mut self, before: Option<Spot>, spot: Spot) {
+        let block_size = self.block_size();
+        let bytes = self.bytes.as_mut();
+        match before {
+            Some(before) => {
+                let merged = encode_rec_len(before.rec_len + spot.rec_len, block_size);
+                put_u16(bytes, before.offset + 4, merged);
+                bytes[spot.offset..spot.offset + spot.used].fill(0);
+            }
+            None => {
+                put_u32(bytes, spot.offset, 0);
+                bytes[spot.offset + 6..spot.offset + spot.used].fill(0);
+            }
+        }
+    }
+
+    /// Lets the entry `name` mean another file (rename over it, a new ".."). False when it is not
+    /// there.
+    pub fn retarget(
+        &mut self,
+        name: &[u8],
+        inode: InodeNr,
+        kind: DirEntryType,
+    ) -> Result<bool, Corrupt> {
+        let Some((_, spot)) = self.locate(|entry| !entry.is_free() && entry.name == name)? else {
+            return Ok(false);
+        };
+        let bytes = self.bytes.as_mut();
+        put_u32(bytes, spot.offset, inode.0);
+        put_u8(bytes, spot.offset + 7, kind.code());
+        Ok(true)
+    }
+
+    /// Replaces everything by `entries`, packed from the start in the given order; the last one
+    /// keeps the rest of the area. Nothing is changed when they do not fit.
+    pub fn pack<'a, I>(&mut self, entries: I) -> Result<(), NoRoom>
+    where
+        I: IntoIterator<Item = NewEntry<'a>>,
+        I::IntoIter: Clone,
+    {
+        let entries = entries.into_iter();
+        let area = self.area_bytes();
+        if entries.clone().map(|entry| entry.space_needed()).sum::<usize>() > area {
+            return Err(NoRoom);
+        }
+        let (tail, place, block_size) = (self.tail, self.place, self.block_size());
+        DirLeaf::init(self.bytes.as_mut(), tail, place);
+        let bytes = self.bytes.as_mut();
+        let mut at = 0;
+        let mut entries = entries.peekable();
+        while let Some(entry) = entries.next() {
+            let last = entries.peek().is_none();
+            let rec_len = if last { area - at } else { entry.space_needed() };
+            entry.write(bytes, at, rec_len, block_size);
+            at += rec_len;
+        }
+        Ok(())
+    }
+
+    /// Writes the checksum into the tail, if there is one. `seed` is the inode's.
+    pub fn update_checksum(&mut self, seed: u32) {
+        if self.tail == LeafTail::Checksum {
+            tail::update(self.bytes.as_mut(), seed);
+        }
+    }
+}
+
+/// Makes the first block of a new directory: "." and "..". `kind` is the directory type or, without
+/// the feature `filetype`, unknown. The checksum is still to be written.
+pub fn init_first_block(
+    bytes: &mut [u8],
+    tail: LeafTail,
+    inode: InodeNr,
+    parent: InodeNr,
+    kind: DirEntryType,
+) {
+    let dots = [NewEntry { inode, name: b".", kind }, NewEntry { inode: parent, name: b"..", kind }];
+    let mut leaf = DirLeaf::init(bytes, tail, Place::Inode(inode));
+    leaf.pack(dots).expect("a block has space for two records of 12 bytes");
+}

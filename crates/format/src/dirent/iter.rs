@@ -1,0 +1,106 @@
+//! Walk over the records of a leaf: checks each one before it is used, and ends at the first bad one.
+
+use super::{
+    DirEntryType, FIXED_BYTES, MIN_RECORD_BYTES, NAME_MAX, decode_rec_len, space_needed,
+};
+use crate::bytes::{get_u8, get_u16, get_u32};
+use crate::{Corrupt, InodeNr, Place};
+
+/// One record of a leaf, which may be free.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DirEntry<'a> {
+    /// Where the record starts, in bytes from the start of the area.
+    pub offset: usize,
+    /// Length of the record in bytes, slack included.
+    pub rec_len: usize,
+    /// The file; 0 when the record is free.
+    pub inode: InodeNr,
+    /// The name; what stands in a free record means nothing.
+    pub name: &'a [u8],
+    /// The type; unknown without the feature `filetype`.
+    pub kind: DirEntryType,
+}
+
+impl DirEntry<'_> {
+    /// True when the record holds no entry.
+    pub fn is_free(&self) -> bool {
+        self.inode.0 == 0
+    }
+
+    /// Bytes that the entry itself takes: 0 when the record is free.
+    pub fn used_bytes(&self) -> usize {
+        if self.is_free() { 0 } else { space_needed(self.name.len()) }
+    }
+
+    /// Bytes of the record that a new entry could take.
+    pub fn slack_bytes(&self) -> usize {
+        self.rec_len - self.used_bytes()
+    }
+}
+
+/// The records of an area, in order, free ones included. After an error it is finished.
+#[derive(Clone, Debug)]
+pub struct DirEntries<'a> {
+    area: &'a [u8],
+    at: usize,
+    block_size: usize,
+    place: Place,
+}
+
+impl<'a> DirEntries<'a> {
+    /// Walks `area`, which is part of a block of `block_size` bytes (that decides how lengths are
+    /// stored). `at` is the first record.
+    pub fn new(area: &'a [u8], at: usize, block_size: usize, place: Place) -> Self {
+        Self { area, at, block_size, place }
+    }
+
+    fn parse(&self) -> Result<DirEntry<'a>, &'static str> {
+        let offset = self.at;
+        let left = self.area.len() - offset;
+        if left < MIN_RECORD_BYTES {
+            return Err("too close to the end of the block");
+        }
+        let rec_len = decode_rec_len(get_u16(self.area, offset + 4), self.block_size);
+        let name_len = usize::from(get_u8(self.area, offset + 6));
+        if rec_len < MIN_RECORD_BYTES {
+            return Err("record length too small");
+        }
+        if rec_len % 4 != 0 {
+            return Err("record length not a multiple of 4");
+        }
+        if rec_len > left {
+            return Err("record goes past the end of the block");
+        }
+        if rec_len < space_needed(name_len) {
+            return Err("name does not fit the record");
+        }
+        let inode = InodeNr(get_u32(self.area, offset));
+        if inode.0 != 0 && name_len == 0 {
+            return Err("empty name");
+        }
+        debug_assert!(name_len <= NAME_MAX);
+        let name = &self.area[offset + FIXED_BYTES..offset + FIXED_BYTES + name_len];
+        let kind = DirEntryType::from_code(get_u8(self.area, offset + 7));
+        Ok(DirEntry { offset, rec_len, inode, name, kind })
+    }
+}
+
+impl<'a> Iterator for DirEntries<'a> {
+    type Item = Result<DirEntry<'a>, Corrupt>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.at >= self.area.len() {
+            return None;
+        }
+        match self.parse() {
+            Ok(entry) => {
+                self.at += entry.rec_len;
+                Some(Ok(entry))
+            }
+            Err(problem) => {
+                self.at = self.area.len();
+                Some(Err(Corrupt::new(self.place, "directory entry", problem)))
+            }
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! Is a node what its parent promised? Everything that later code relies on is checked here, once.
+
+use std::ops::Range;
+
+use super::{ExtentNode, LOGICAL_BLOCKS, MAGIC, MAX_DEPTH};
+use crate::{Corrupt, Place};
+
+/// What a node must fit to.
+#[derive(Clone, Debug)]
+pub struct Expect {
+    /// The depth, one less than the parent's; `None` at the root.
+    pub depth: Option<u16>,
+    /// Logical blocks that the parent gives to this node.
+    pub logical: Range<u64>,
+    /// Blocks of the file system: first data block to the number of blocks.
+    pub blocks: Range<u64>,
+}
+
+impl Expect {
+    /// For the root of a tree in a file system with these blocks.
+    pub fn root(blocks: Range<u64>) -> Self {
+        Self { depth: None, logical: 0..LOGICAL_BLOCKS, blocks }
+    }
+
+    /// For the child behind entry `at` of `parent`, which was itself checked with `self`.
+    pub fn child<B: AsRef<[u8]>>(&self, parent: &ExtentNode<B>, at: usize) -> Self {
+        let key = |at| parent.key(at).map(|key| u64::from(key.0));
+        let start = key(at).unwrap_or(self.logical.start);
+        let end = key(at + 1).unwrap_or(self.logical.end);
+        let depth = Some(parent.depth().saturating_sub(1));
+        Self { depth, logical: start..end, blocks: self.blocks.clone() }
+    }
+}
+
+impl<B: AsRef<[u8]>> ExtentNode<B> {
+    /// Checks header and entries: magic, depth, counts, order, ranges. Not the checksum.
+    pub fn validate(&self, expect: &Expect, place: Place) -> Result<(), Corrupt> {
+        let header = |problem| Err(Corrupt::new(place, "extent header", problem));
+        if self.magic() != MAGIC {
+            return header("magic is not 0xF30A");
+        }
+        if self.depth() > MAX_DEPTH || expect.depth.is_some_and(|depth| depth != self.depth()) {
+            return header("unexpected depth");
+        }
+        if self.max() == 0 || self.max() > self.capacity() {
+            return header("limit does not fit the node");
+        }
+        if self.count() > self.max() {
+            return header("more entries than the limit");
+        }
+        if self.is_empty() && self.depth() > 0 {
+            return header("inner node without entries");
+        }
+        match self.depth() {
+            0 => self.validate_extents(expect, place),
+            _ => self.validate_indexes(expect, place),
+        }
+    }
+
+    fn validate_extents(&self, expect: &Expect, place: Place) -> Result<(), Corrupt> {
+        let mut next = expect.logical.start;
+        for extent in self.extents() {
+            let problem = if extent.len == 0 {
+                "length is zero"
+            } else if u64::from(extent.logical.0) < next {
+                "overlaps or out of order"
+            } else if extent.logical_end() > expect.logical.end {
+                "behind the range of its node"
+            } else if !inside(extent.start.0, extent.physical_end(), &expect.blocks) {
+                "blocks outside the file system"
+            } else {
+                next = extent.logical_end();
+                continue;
+            };
+            return Err(Corrupt::new(place, "extent", problem));
+        }
+        Ok(())
+    }
+
+    fn validate_indexes(&self, expect: &Expect, place: Place) -> Result<(), Corrupt> {
+        let mut next = expect.logical.start;
+        for index in self.indexes() {
+            let key = u64::from(index.logical.0);
+            let problem = if key < next {
+                "overlaps or out of order"
+            } else if key >= expect.logical.end {
+                "behind the range of its node"
+            } else if !inside(index.child.0, index.child.0 + 1, &expect.blocks) {
+                "child outside the file system"
+            } else {
+                next = key + 1;
+                continue;
+            };
+            return Err(Corrupt::new(place, "extent index", problem));
+        }
+        Ok(())
+    }
+}
+
+fn inside(start: u64, end: u64, blocks: &Range<u64>) -> bool {
+    start >= blocks.start && end <= blocks.end
+}

@@ -1,0 +1,272 @@
+//! One node of an extent tree, read and edited in place.
+//!
+//! Reads never panic, whatever the bytes are; edits expect a node that passed
+//! [`ExtentNode::validate`] or was made by [`ExtentNode::init_root`] / [`ExtentNode::init_block`].
+
+use std::ops::Range;
+
+use super::{ENTRY_BYTES, Extent, Index, MAGIC, ROOT_BYTES, ROOT_CAPACITY, block_capacity};
+use crate::bytes::{get_u16, get_u32, put_slice, put_u16, put_u32};
+use crate::crc::crc32c;
+use crate::{Corrupt, LogicalBlock, NoRoom, Place};
+
+/// A view of the bytes of a node: `ExtentNode::new(&block[..])` to read, `&mut block[..]` to edit.
+#[derive(Clone, Copy, Debug)]
+pub struct ExtentNode<B> {
+    bytes: B,
+}
+
+impl<B: AsRef<[u8]>> ExtentNode<B> {
+    /// Looks at `bytes`: 60 bytes are a root, anything else a block. Checks nothing.
+    pub fn new(bytes: B) -> Self {
+        Self { bytes }
+    }
+
+    pub(super) fn bytes(&self) -> &[u8] {
+        self.bytes.as_ref()
+    }
+
+    /// The magic number as it stands there.
+    pub fn magic(&self) -> u16 {
+        get_u16(self.bytes(), 0)
+    }
+
+    /// Entries in use, as stored.
+    pub fn count(&self) -> usize {
+        usize::from(get_u16(self.bytes(), 2))
+    }
+
+    /// Slots, as stored.
+    pub fn max(&self) -> usize {
+        usize::from(get_u16(self.bytes(), 4))
+    }
+
+    /// Levels below this node; 0 is a leaf.
+    pub fn depth(&self) -> u16 {
+        get_u16(self.bytes(), 6)
+    }
+
+    /// The generation number (Lustre's); kept as it is.
+    pub fn generation(&self) -> u32 {
+        get_u32(self.bytes(), 8)
+    }
+
+    /// True when no entry is left.
+    pub fn is_empty(&self) -> bool {
+        self.count() == 0
+    }
+
+    /// True when no slot is left.
+    pub fn is_full(&self) -> bool {
+        self.count() >= self.max()
+    }
+
+    /// True for the node in the inode.
+    pub fn is_root(&self) -> bool {
+        self.bytes().len() == ROOT_BYTES
+    }
+
+    /// Slots that the bytes have space for.
+    pub fn capacity(&self) -> usize {
+        (self.bytes().len() / ENTRY_BYTES).saturating_sub(1)
+    }
+
+    fn raw(&self, at: usize) -> Option<&[u8]> {
+        if at >= self.count() {
+            return None;
+        }
+        let start = slot(at);
+        self.bytes().get(start..start + ENTRY_BYTES)
+    }
+
+    /// Entry `at` of a leaf.
+    pub fn extent(&self, at: usize) -> Option<Extent> {
+        self.raw(at).map(Extent::decode)
+    }
+
+    /// Entry `at` of an inner node.
+    pub fn index(&self, at: usize) -> Option<Index> {
+        self.raw(at).map(Index::decode)
+    }
+
+    /// The logical block that entry `at` starts with, in leaves and inner nodes.
+    pub fn key(&self, at: usize) -> Option<LogicalBlock> {
+        self.raw(at).map(|raw| LogicalBlock(get_u32(raw, 0)))
+    }
+
+    /// The entries of a leaf, in order.
+    pub fn extents(&self) -> impl DoubleEndedIterator<Item = Extent> + '_ {
+        (0..self.count().min(self.capacity())).filter_map(|at| self.extent(at))
+    }
+
+    /// The entries of an inner node, in order.
+    pub fn indexes(&self) -> impl DoubleEndedIterator<Item = Index> + '_ {
+        (0..self.count().min(self.capacity())).filter_map(|at| self.index(at))
+    }
+
+    /// The last entry that starts at or before `block`; `None` when all start behind it.
+    pub fn search(&self, block: LogicalBlock) -> Option<usize> {
+        let (mut low, mut high) = (0, self.count().min(self.capacity()));
+        while low < high {
+            let middle = low + (high - low) / 2;
+            match self.key(middle) {
+                Some(key) if key <= block => low = middle + 1,
+                _ => high = middle,
+            }
+        }
+        low.checked_sub(1)
+    }
+
+    /// The extent of a leaf that maps `block`.
+    pub fn find(&self, block: LogicalBlock) -> Option<(usize, Extent)> {
+        let at = self.search(block)?;
+        let extent = self.extent(at)?;
+        extent.physical(block).map(|_| (at, extent))
+    }
+
+    /// The checksum that a block node should have: header and `eh_max` entries.
+    /// `seed` is the inode's checksum seed.
+    pub fn checksum(&self, seed: u32) -> u32 {
+        let end = slot(self.max()).min(self.bytes().len());
+        crc32c(seed, &self.bytes()[..end])
+    }
+
+    /// Compares the tail with [`ExtentNode::checksum`].
+    pub fn verify_checksum(&self, seed: u32, place: Place) -> Result<(), Corrupt> {
+        let tail = slot(self.max());
+        if tail + 4 > self.bytes().len() {
+            return Err(Corrupt::new(place, "extent header", "no space for the checksum"));
+        }
+        if get_u32(self.bytes(), tail) != self.checksum(seed) {
+            return Err(Corrupt::new(place, "extent block", "checksum does not match"));
+        }
+        Ok(())
+    }
+}
+
+impl<B: AsRef<[u8]> + AsMut<[u8]>> ExtentNode<B> {
+    /// Makes an empty root in the 60 bytes of `i_block`.
+    pub fn init_root(bytes: B, depth: u16) -> Self {
+        Self::init(bytes, depth, ROOT_CAPACITY)
+    }
+
+    /// Makes an empty node in a block; the tail, if any, is the caller's
+    /// ([`ExtentNode::update_checksum`]).
+    pub fn init_block(bytes: B, depth: u16) -> Self {
+        let max = block_capacity(bytes.as_ref().len());
+        Self::init(bytes, depth, max)
+    }
+
+    fn init(mut bytes: B, depth: u16, max: u16) -> Self {
+        let raw = bytes.as_mut();
+        raw.fill(0);
+        put_u16(raw, 0, MAGIC);
+        put_u16(raw, 4, max);
+        put_u16(raw, 6, depth);
+        Self { bytes }
+    }
+
+    fn edit(&mut self) -> &mut [u8] {
+        self.bytes.as_mut()
+    }
+
+    /// Says how many entries are in use; at most [`ExtentNode::max`].
+    pub fn set_count(&mut self, count: usize) {
+        debug_assert!(count <= self.max());
+        put_u16(self.edit(), 2, count as u16);
+    }
+
+    /// Changes the number of levels below (when the tree grows or shrinks at the root).
+    pub fn set_depth(&mut self, depth: u16) {
+        put_u16(self.edit(), 6, depth);
+    }
+
+    /// Writes the generation number.
+    pub fn set_generation(&mut self, generation: u32) {
+        put_u32(self.edit(), 8, generation);
+    }
+
+    /// Overwrites entry `at` of a leaf.
+    pub fn set_extent(&mut self, at: usize, extent: Extent) {
+        debug_assert!(at < self.count());
+        put_slice(self.edit(), slot(at), &extent.encode());
+    }
+
+    /// Overwrites entry `at` of an inner node.
+    pub fn set_index(&mut self, at: usize, index: Index) {
+        debug_assert!(at < self.count());
+        put_slice(self.edit(), slot(at), &index.encode());
+    }
+
+    /// Changes only the first logical block of entry `at`.
+    pub fn set_key(&mut self, at: usize, block: LogicalBlock) {
+        debug_assert!(at < self.count());
+        put_u32(self.edit(), slot(at), block.0);
+    }
+
+    /// Puts an extent at position `at`, moving the entries from there on up.
+    pub fn insert_extent(&mut self, at: usize, extent: Extent) -> Result<(), NoRoom> {
+        self.insert(at, extent.encode())
+    }
+
+    /// Puts an index at position `at`, moving the entries from there on up.
+    pub fn insert_index(&mut self, at: usize, index: Index) -> Result<(), NoRoom> {
+        self.insert(at, index.encode())
+    }
+
+    fn insert(&mut self, at: usize, raw: [u8; ENTRY_BYTES]) -> Result<(), NoRoom> {
+        let count = self.count();
+        if at > count || count >= self.max().min(self.capacity()) {
+            return Err(NoRoom);
+        }
+        let bytes = self.edit();
+        bytes.copy_within(slot(at)..slot(count), slot(at + 1));
+        put_slice(bytes, slot(at), &raw);
+        self.set_count(count + 1);
+        Ok(())
+    }
+
+    /// Takes the entries of `range` out, moving the later ones down. What is freed is zeroed.
+    pub fn remove(&mut self, range: Range<usize>) {
+        let count = self.count().min(self.capacity());
+        let end = range.end.min(count);
+        if range.start >= end {
+            return;
+        }
+        let bytes = self.edit();
+        bytes.copy_within(slot(end)..slot(count), slot(range.start));
+        let left = count - (end - range.start);
+        bytes[slot(left)..slot(count)].fill(0);
+        self.set_count(left);
+    }
+
+    /// Moves the entries from `at` on to the end of `other` (a split). Needs the space there.
+    pub fn move_tail_to<C>(&mut self, at: usize, other: &mut ExtentNode<C>) -> Result<(), NoRoom>
+    where
+        C: AsRef<[u8]> + AsMut<[u8]>,
+    {
+        let count = self.count().min(self.capacity());
+        let moved = count.saturating_sub(at);
+        let there = other.count();
+        if there + moved > other.max().min(other.capacity()) {
+            return Err(NoRoom);
+        }
+        if moved > 0 {
+            put_slice(other.edit(), slot(there), &self.bytes()[slot(at)..slot(count)]);
+            other.set_count(there + moved);
+            self.remove(at..count);
+        }
+        Ok(())
+    }
+
+    /// Writes the tail of a block node. `seed` is the inode's checksum seed.
+    pub fn update_checksum(&mut self, seed: u32) {
+        let (tail, checksum) = (slot(self.max()), self.checksum(seed));
+        put_u32(self.edit(), tail, checksum);
+    }
+}
+
+/// Byte offset of slot `at`.
+const fn slot(at: usize) -> usize {
+    ENTRY_BYTES + at * ENTRY_BYTES
+}

@@ -1,0 +1,194 @@
+//! Hashes of names, which order the entries of an indexed directory.
+//!
+//! Three functions, each over the bytes of the name as signed or unsigned numbers: the superblock
+//! flags say which. A seed of zeroes means the initial state of MD4. The lowest bit of the major
+//! hash is always clear (index entries use it to say "goes on"), and the value that telldir keeps
+//! for the end of a directory is stepped over.
+//! References: kernel documentation, "directory" (hash tree directories); RFC 1320 (MD4); Wheeler and
+//! Needham, "TEA, a Tiny Encryption Algorithm".
+
+const MD4_STATE: [u32; 4] = [0x6745_2301, 0xEFCD_AB89, 0x98BA_DCFE, 0x1032_5476];
+/// The major hash that means "end of directory" in a cookie of 32 bits.
+const END: u32 = 0x7FFF_FFFF << 1;
+
+/// Which function; the number is the one in the root of the directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HashVersion {
+    /// The first one (0).
+    Legacy,
+    /// MD4 cut to three short rounds (1), the default.
+    HalfMd4,
+    /// TEA as a compression function (2).
+    Tea,
+}
+
+impl HashVersion {
+    /// From the byte in a directory root or in the superblock.
+    pub fn from_code(code: u8) -> Option<Self> {
+        match code {
+            0 => Some(Self::Legacy),
+            1 => Some(Self::HalfMd4),
+            2 => Some(Self::Tea),
+            _ => None,
+        }
+    }
+
+    /// The byte in a directory root.
+    pub const fn code(self) -> u8 {
+        match self {
+            Self::Legacy => 0,
+            Self::HalfMd4 => 1,
+            Self::Tea => 2,
+        }
+    }
+}
+
+/// How the bytes of a name count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CharSign {
+    /// -128 to 127, as on x86.
+    Signed,
+    /// 0 to 255, as on Arm.
+    Unsigned,
+}
+
+/// A name's place in the order of a directory: by `major`, then by `minor`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct DirHash {
+    /// What the index holds; the lowest bit is clear.
+    pub major: u32,
+    /// Orders names of equal major hash for telldir; 0 with the legacy function.
+    pub minor: u32,
+}
+
+/// A hash function with everything that its result depends on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DirHasher {
+    /// The function.
+    pub version: HashVersion,
+    /// How bytes count.
+    pub sign: CharSign,
+    /// `s_hash_seed` as four little-endian words.
+    pub seed: [u32; 4],
+}
+
+impl DirHasher {
+    /// The hash of `name`.
+    pub fn hash(&self, name: &[u8]) -> DirHash {
+        let mut state = if self.seed == [0; 4] { MD4_STATE } else { self.seed };
+        let (major, minor) = match self.version {
+            HashVersion::Legacy => (self.legacy(name), 0),
+            HashVersion::HalfMd4 => {
+                self.chunks::<8>(name, |words| half_md4(&mut state, words));
+                (state[1], state[2])
+            }
+            HashVersion::Tea => {
+                self.chunks::<4>(name, |words| tea(&mut state, words));
+                (state[0], state[1])
+            }
+        };
+        let major = major & !1;
+        DirHash { major: if major == END { END - 2 } else { major }, minor }
+    }
+
+    fn value(&self, byte: u8) -> u32 {
+        match self.sign {
+            CharSign::Signed => byte as i8 as u32,
+            CharSign::Unsigned => u32::from(byte),
+        }
+    }
+
+    fn legacy(&self, name: &[u8]) -> u32 {
+        let (mut newer, mut older) = (0x12A3_FE2D_u32, 0x37AB_E8F9_u32);
+        for &byte in name {
+            let mixed = newer ^ self.value(byte).wrapping_mul(7_152_373);
+            let sum = older.wrapping_add(mixed);
+            let folded = if sum >> 31 == 1 { sum.wrapping_sub(0x7FFF_FFFF) } else { sum };
+            (older, newer) = (newer, folded);
+        }
+        newer << 1
+    }
+
+    /// Feeds the name in pieces of `WORDS` big-endian words; what is missing at the end is filled
+    /// with the number of bytes that were left when the piece began.
+    fn chunks<const WORDS: usize>(&self, name: &[u8], mut mix: impl FnMut(&[u32; WORDS])) {
+        let mut left = name;
+        while !left.is_empty() {
+            let length = left.len() as u32;
+            let filler = (length | length << 8).wrapping_mul(0x0001_0001);
+            let (piece, rest) = left.split_at(left.len().min(WORDS * 4));
+            let mut words = [filler; WORDS];
+            for (word, bytes) in words.iter_mut().zip(piece.chunks(4)) {
+                for &byte in bytes {
+                    *word = (*word << 8).wrapping_add(self.value(byte));
+                }
+            }
+            mix(&words);
+            left = rest;
+        }
+    }
+}
+
+/// Positions, shifts, and the constant of one round of the cut MD4.
+struct Round {
+    order: [usize; 8],
+    shifts: [u32; 4],
+    constant: u32,
+    function: fn(u32, u32, u32) -> u32,
+}
+
+const ROUNDS: [Round; 3] = [
+    Round {
+        order: [0, 1, 2, 3, 4, 5, 6, 7],
+        shifts: [3, 7, 11, 19],
+        constant: 0,
+        function: |x, y, z| z ^ (x & (y ^ z)),
+    },
+    Round {
+        order: [1, 3, 5, 7, 0, 2, 4, 6],
+        shifts: [3, 5, 9, 13],
+        constant: 0x5A82_7999,
+        function: |x, y, z| (x & y).wrapping_add((x ^ y) & z),
+    },
+    Round {
+        order: [3, 7, 2, 6, 1, 5, 0, 4],
+        shifts: [3, 9, 11, 15],
+        constant: 0x6ED9_EBA1,
+        function: |x, y, z| x ^ y ^ z,
+    },
+];
+
+fn half_md4(state: &mut [u32; 4], words: &[u32; 8]) {
+    let [mut a, mut b, mut c, mut d] = *state;
+    for round in &ROUNDS {
+        for (step, &word) in round.order.iter().enumerate() {
+            let sum = a
+                .wrapping_add((round.function)(b, c, d))
+                .wrapping_add(words[word])
+                .wrapping_add(round.constant);
+            (a, b, c, d) = (d, sum.rotate_left(round.shifts[step % 4]), b, c);
+        }
+    }
+    for (old, new) in state.iter_mut().zip([a, b, c, d]) {
+        *old = old.wrapping_add(new);
+    }
+}
+
+fn tea(state: &mut [u32; 4], key: &[u32; 4]) {
+    let [mut left, mut right, ..] = *state;
+    let mut sum = 0_u32;
+    for _ in 0..16 {
+        sum = sum.wrapping_add(0x9E37_79B9);
+        left = left.wrapping_add(tea_half(right, sum, key[0], key[1]));
+        right = right.wrapping_add(tea_half(left, sum, key[2], key[3]));
+    }
+    state[0] = state[0].wrapping_add(left);
+    state[1] = state[1].wrapping_add(right);
+}
+
+fn tea_half(value: u32, sum: u32, high: u32, low: u32) -> u32 {
+    (value << 4).wrapping_add(high) ^ value.wrapping_add(sum) ^ (value >> 5).wrapping_add(low)
+}
+
+#[cfg(test)]
+mod tests;

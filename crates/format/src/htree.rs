@@ -1,0 +1,48 @@
+//! The index of a hashed directory: a root in block 0 and up to two levels of nodes below it.
+//!
+//! Layout: the root shows "." and ".." to whoever knows nothing of it; the index hides in the record
+//! of "..": 8 bytes of information, then entries of 8 bytes (hash, block). A node hides everything in
+//! one free record. The first entry has no hash: limit and count (2 bytes each) stand in its place,
+//! and its hash counts as 0. With checksums 8 bytes follow the last slot.
+//! An entry's hash is the lowest in its block; the lowest bit says that the hash began in the block
+//! before.
+//! Not here: the leaves (`dirent`), the hash functions (`hash`).
+//! References: kernel documentation, "directory" (hash tree directories).
+
+mod node;
+mod root;
+#[cfg(test)]
+mod tests;
+
+pub use node::{DxEntry, DxNode};
+pub use root::{RootInfo, init_root};
+
+/// Bytes of an entry, and of the checksum tail.
+pub(crate) const ENTRY_BYTES: usize = 8;
+/// Where the entries of a node start: after the free record that hides them.
+pub(crate) const NODE_START: usize = 8;
+/// Where the information of a root stands: after "." and "..".
+pub(crate) const INFO_START: usize = 24;
+/// Bytes of the information.
+pub(crate) const INFO_BYTES: usize = 8;
+/// Where the entries of a root start.
+pub(crate) const ROOT_START: usize = INFO_START + INFO_BYTES;
+
+/// Levels of nodes below the root: `large` with the feature `largedir`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MaxLevels {
+    /// One level of nodes at most.
+    Two,
+    /// Two levels of nodes at most (`largedir`).
+    Three,
+}
+
+impl MaxLevels {
+    /// The largest value of the root's "indirect levels".
+    pub const fn indirect(self) -> u8 {
+        match self {
+            Self::Two => 1,
+            Self::Three => 2,
+        }
+    }
+}

@@ -1,0 +1,273 @@
+//! The entries of a root or node, read and edited in place.
+
+use super::{ENTRY_BYTES, NODE_START, ROOT_START};
+use crate::bytes::{get_u8, get_u16, get_u32, put_slice, put_u16, put_u32};
+use crate::crc::crc32c;
+use crate::dirent::{LeafTail, decode_rec_len, encode_rec_len};
+use crate::{Corrupt, LogicalBlock, NoRoom, Place};
+
+/// The block numbers of entries have 28 bits; the others are reserved.
+const BLOCK_MASK: u32 = 0x0FFF_FFFF;
+
+/// An entry of the index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DxEntry {
+    /// The lowest major hash in the block; bit 0 set when that hash began in the block before.
+    pub hash: u32,
+    /// Block of the directory: a node or a leaf.
+    pub block: LogicalBlock,
+}
+
+/// A view of a root or node block.
+#[derive(Clone, Copy, Debug)]
+pub struct DxNode<B> {
+    bytes: B,
+    start: usize,
+}
+
+impl<B: AsRef<[u8]>> DxNode<B> {
+    /// Looks at a root block, without checks.
+    pub fn root(bytes: B) -> Self {
+        Self { bytes, start: ROOT_START }
+    }
+
+    /// Looks at a node block, without checks.
+    pub fn node(bytes: B) -> Self {
+        Self { bytes, start: NODE_START }
+    }
+
+    /// Looks at a root block whose information was checked ([`super::RootInfo::parse`]), and checks
+    /// the entries.
+    pub fn parse_root(bytes: B, tail: LeafTail, place: Place) -> Result<Self, Corrupt> {
+        let node = Self::root(bytes);
+        node.validate(tail, place)?;
+        Ok(node)
+    }
+
+    /// Looks at a node block and checks it.
+    pub fn parse_node(bytes: B, tail: LeafTail, place: Place) -> Result<Self, Corrupt> {
+        let node = Self::node(bytes);
+        let raw = node.raw();
+        let hidden = decode_rec_len(get_u16(raw, 4), raw.len()) == raw.len();
+        if get_u32(raw, 0) != 0 || !hidden || get_u8(raw, 6) != 0 {
+            return Err(Corrupt::new(place, "htree node", "no free record over the block"));
+        }
+        node.validate(tail, place)?;
+        Ok(node)
+    }
+
+    fn raw(&self) -> &[u8] {
+        self.bytes.as_ref()
+    }
+
+    fn slot(&self, at: usize) -> usize {
+        self.start + at * ENTRY_BYTES
+    }
+
+    /// Slots that a block with such a tail has.
+    pub fn capacity(&self, tail: LeafTail) -> usize {
+        let tail_bytes = if tail == LeafTail::Checksum { ENTRY_BYTES } else { 0 };
+        self.raw().len().saturating_sub(self.start + tail_bytes) / ENTRY_BYTES
+    }
+
+    /// Slots, as stored.
+    pub fn limit(&self) -> usize {
+        usize::from(get_u16(self.raw(), self.start))
+    }
+
+    /// Entries, as stored; at least 1 in a sound block.
+    pub fn count(&self) -> usize {
+        usize::from(get_u16(self.raw(), self.start + 2))
+    }
+
+    /// True when no slot is left.
+    pub fn is_full(&self) -> bool {
+        self.count() >= self.limit()
+    }
+
+    fn validate(&self, tail: LeafTail, place: Place) -> Result<(), Corrupt> {
+        let bad = |problem| Err(Corrupt::new(place, "htree node", problem));
+        if self.limit() != self.capacity(tail) {
+            return bad("limit does not fit the block");
+        }
+        if self.count() == 0 || self.count() > self.limit() {
+            return bad("count is zero or above the limit");
+        }
+        let mut before = 0;
+        for entry in self.entries().skip(1) {
+            if entry.hash < before {
+                return bad("hashes out of order");
+            }
+            before = entry.hash;
+        }
+        Ok(())
+    }
+
+    /// Entry `at`; the first one has hash 0.
+    pub fn entry(&self, at: usize) -> Option<DxEntry> {
+        if at >= self.count().min(self.raw().len() / ENTRY_BYTES) {
+            return None;
+        }
+        let slot = self.slot(at);
+        let hash = if at == 0 { 0 } else { get_u32(self.raw(), slot) };
+        Some(DxEntry { hash, block: LogicalBlock(get_u32(self.raw(), slot + 4) & BLOCK_MASK) })
+    }
+
+    /// The entries in order.
+    pub fn entries(&self) -> impl DoubleEndedIterator<Item = DxEntry> + '_ {
+        (0..self.count().min(self.raw().len() / ENTRY_BYTES)).filter_map(|at| self.entry(at))
+    }
+
+    /// The entry whose block holds `hash` (or its first occurrence): the last with a hash not above.
+    pub fn search(&self, hash: u32) -> usize {
+        let (mut low, mut high) = (1, self.count().min(self.raw().len() / ENTRY_BYTES));
+        while low < high {
+            let middle = low + (high - low) / 2;
+            match self.entry(middle) {
+                Some(entry) if entry.hash <= hash => low = middle + 1,
+                _ => high = middle,
+            }
+        }
+        low.max(1) - 1
+    }
+
+    /// True when names of `hash` may go on in the block of entry `at`, having begun before it.
+    pub fn continues(&self, at: usize, hash: u32) -> bool {
+        self.entry(at).is_some_and(|entry| entry.hash & 1 == 1 && entry.hash & !1 == hash & !1)
+    }
+
+    /// What the tail should say: everything up to the last used entry, the reserved word of the tail
+    /// and a zero in place of the checksum. `seed` is the inode's.
+    pub fn checksum(&self, seed: u32) -> u32 {
+        let raw = self.raw();
+        let used = self.slot(self.count()).min(raw.len());
+        let tail = self.slot(self.limit());
+        let sum = crc32c(seed, &raw[..used]);
+        crc32c(crc32c(sum, raw.get(tail..tail + 4).unwrap_or(&[])), &[0; 4])
+    }
+
+    /// Compares the tail; fine without one.
+    pub fn verify_checksum(&self, seed: u32, tail: LeafTail, place: Place) -> Result<(), Corrupt> {
+        let at = self.slot(self.limit());
+        let problem = match tail {
+            LeafTail::None => return Ok(()),
+            LeafTail::Checksum if at + ENTRY_BYTES > self.raw().len() => "no space for the checksum",
+            LeafTail::Checksum if self.checksum(seed) != get_u32(self.raw(), at + 4) => {
+                "checksum does not match"
+            }
+            LeafTail::Checksum => return Ok(()),
+        };
+        Err(Corrupt::new(place, "htree node", problem))
+    }
+}
+
+impl<B: AsRef<[u8]> + AsMut<[u8]>> DxNode<B> {
+    /// Makes a node block whose only entry leads to `child`. The checksum is still to be written.
+    pub fn init_node(mut bytes: B, tail: LeafTail, child: LogicalBlock) -> Self {
+        let raw = bytes.as_mut();
+        raw.fill(0);
+        let block_size = raw.len();
+        put_u16(raw, 4, encode_rec_len(block_size, block_size));
+        let mut node = Self::node(bytes);
+        node.init_entries(tail, child);
+        node
+    }
+
+    pub(super) fn init_entries(&mut self, tail: LeafTail, child: LogicalBlock) {
+        let (start, limit) = (self.start, self.capacity(tail));
+        let raw = self.bytes.as_mut();
+        put_u16(raw, start, limit as u16);
+        put_u16(raw, start + 2, 1);
+        put_u32(raw, start + 4, child.0);
+    }
+
+    fn set_count(&mut self, count: usize) {
+        debug_assert!((1..=self.limit()).contains(&count));
+        let at = self.start + 2;
+        put_u16(self.bytes.as_mut(), at, count as u16);
+    }
+
+    /// Lets entry `at` lead to another block.
+    pub fn set_block(&mut self, at: usize, block: LogicalBlock) {
+        debug_assert!(at < self.count());
+        let slot = self.slot(at);
+        put_u32(self.bytes.as_mut(), slot + 4, block.0);
+    }
+
+    /// Changes the hash of entry `at`, which is not the first.
+    pub fn set_hash(&mut self, at: usize, hash: u32) {
+        debug_assert!((1..self.count()).contains(&at));
+        let slot = self.slot(at);
+        put_u32(self.bytes.as_mut(), slot, hash);
+    }
+
+    /// Puts an entry at position `at` (1 or more: usually behind the one that was split).
+    pub fn insert(&mut self, at: usize, entry: DxEntry) -> Result<(), NoRoom> {
+        let count = self.count();
+        if at == 0 || at > count || self.is_full() || self.slot(count + 1) > self.raw().len() {
+            return Err(NoRoom);
+        }
+        let (from, to) = (self.slot(at), self.slot(count));
+        self.bytes.as_mut().copy_within(from..to, from + ENTRY_BYTES);
+        self.set_count(count + 1);
+        self.set_hash(at, entry.hash);
+        self.set_block(at, entry.block);
+        Ok(())
+    }
+
+    /// Takes entry `at` out. When it is the first, the next one takes its place and loses its hash.
+    /// The last entry of all stays: a block without entries is not allowed.
+    pub fn remove(&mut self, at: usize) {
+        let count = self.count();
+        if at >= count || count == 1 {
+            return;
+        }
+        if at == 0 {
+            let second = self.entry(1).map_or(LogicalBlock(0), |entry| entry.block);
+            self.set_block(0, second);
+            return self.remove(1);
+        }
+        let (from, to) = (self.slot(at + 1), self.slot(count));
+        let raw = self.bytes.as_mut();
+        raw.copy_within(from..to, from - ENTRY_BYTES);
+        raw[to - ENTRY_BYTES..to].fill(0);
+        self.set_count(count - 1);
+    }
+
+    /// Moves the entries from `at` (1 or more) on into the new node `other`, and says the hash that
+    /// separates the two: that of the entry for the parent.
+    pub fn split_to(&mut self, at: usize, other: &mut [u8], tail: LeafTail) -> Option<u32> {
+        let count = self.count();
+        let first = self.entry(at).filter(|_| at > 0)?;
+        let mut right = DxNode::init_node(other, tail, first.block);
+        let moved = &self.raw()[self.slot(at + 1)..self.slot(count)];
+        let start = right.slot(1);
+        put_slice(right.bytes, start, moved);
+        right.set_count(count - at);
+        let (from, to) = (self.slot(at), self.slot(count));
+        self.bytes.as_mut()[from..to].fill(0);
+        self.set_count(at);
+        Some(first.hash)
+    }
+
+    /// Moves all entries of a root into the new node `child`, so that the root leads to `block` only
+    /// (the tree grows by a level; see [`super::RootInfo::set_indirect_levels`]).
+    pub fn push_down(&mut self, child: &mut [u8], block: LogicalBlock, tail: LeafTail) {
+        let count = self.count();
+        let first = self.entry(0).map_or(LogicalBlock(0), |entry| entry.block);
+        let mut below = DxNode::init_node(child, tail, first);
+        let start = below.slot(1);
+        put_slice(below.bytes, start, &self.raw()[self.slot(1)..self.slot(count)]);
+        below.set_count(count);
+        let (from, to) = (self.slot(1), self.slot(count));
+        self.bytes.as_mut()[from..to].fill(0);
+        self.set_count(1);
+        self.set_block(0, block);
+    }
+
+    /// Writes the tail. Only for blocks with one. `seed` is the inode's.
+    pub fn update_checksum(&mut self, seed: u32) {
+        let (at, sum) = (self.slot(self.limit()), self.checksum(seed));
+        put_u32(self.bytes.as_mut(), at + 4, sum);
+    }
+}

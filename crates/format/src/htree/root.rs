@@ -1,0 +1,70 @@
+//! The root block: its information, and how a directory of one block becomes an indexed one.
+
+use super::node::DxNode;
+use super::{INFO_BYTES, INFO_START, MaxLevels};
+use crate::bytes::{get_u8, get_u16, get_u32, put_u8, put_u16};
+use crate::dirent::{LeafTail, decode_rec_len, encode_rec_len};
+use crate::hash::HashVersion;
+use crate::{Corrupt, LogicalBlock, Place};
+
+/// What the root says about the index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RootInfo {
+    /// Which hash orders the entries.
+    pub hash_version: HashVersion,
+    /// Levels of nodes between root and leaves.
+    pub indirect_levels: u8,
+}
+
+impl RootInfo {
+    /// Reads and checks block 0 of an indexed directory; the entries are checked by
+    /// [`DxNode::parse_root`].
+    pub fn parse(block: &[u8], levels: MaxLevels, place: Place) -> Result<RootInfo, Corrupt> {
+        let bad = |problem| Err(Corrupt::new(place, "htree root", problem));
+        if !has_dots(block) {
+            return bad("no \".\" and \"..\"");
+        }
+        if get_u32(block, INFO_START) != 0 || get_u8(block, INFO_START + 7) != 0 {
+            return bad("reserved field in use");
+        }
+        if usize::from(get_u8(block, INFO_START + 5)) != INFO_BYTES {
+            return bad("wrong length of the information");
+        }
+        let indirect_levels = get_u8(block, INFO_START + 6);
+        if indirect_levels > levels.indirect() {
+            return bad("too many levels");
+        }
+        let Some(hash_version) = HashVersion::from_code(get_u8(block, INFO_START + 4)) else {
+            return bad("unknown hash function");
+        };
+        Ok(RootInfo { hash_version, indirect_levels })
+    }
+
+    /// Writes the number of levels (when the tree grows).
+    pub fn set_indirect_levels(block: &mut [u8], indirect_levels: u8) {
+        put_u8(block, INFO_START + 6, indirect_levels);
+    }
+}
+
+fn has_dots(block: &[u8]) -> bool {
+    let rest = block.len().wrapping_sub(12);
+    get_u16(block, 4) == 12
+        && block.get(6) == Some(&1)
+        && block.get(8) == Some(&b'.')
+        && decode_rec_len(get_u16(block, 16), block.len()) == rest
+        && block.get(18) == Some(&2)
+        && block.get(20..22) == Some(b"..")
+}
+
+/// Turns block 0 of a linear directory, which begins with "." and "..", into a root whose only
+/// entry leads to `child`. The other entries of the block are lost here: the caller has moved them.
+/// The checksum is still to be written.
+pub fn init_root(block: &mut [u8], version: HashVersion, tail: LeafTail, child: LogicalBlock) {
+    let block_size = block.len();
+    put_u16(block, 4, 12);
+    put_u16(block, 16, encode_rec_len(block_size - 12, block_size));
+    block[22..].fill(0);
+    put_u8(block, INFO_START + 4, version.code());
+    put_u8(block, INFO_START + 5, INFO_BYTES as u8);
+    DxNode::root(block).init_entries(tail, child);
+}

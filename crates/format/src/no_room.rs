@@ -1,0 +1,6 @@
+//! The answer of an edit that would not fit.
+
+/// The node, block or area is full; nothing was changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no room left in the block")]
+pub struct NoRoom;
