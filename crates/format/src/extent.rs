@@ -104,7 +104,12 @@ impl Extent {
             _ => (stored, ExtentState::Written),
         };
         let start = u64::from(get_u16(raw, 6)) << 32 | u64::from(get_u32(raw, 8));
-        Extent { logical: LogicalBlock(get_u32(raw, 0)), start: BlockNr(start), len, state }
+        Extent {
+            logical: LogicalBlock(get_u32(raw, 0)),
+            start: BlockNr(start),
+            len,
+            state,
+        }
     }
 
     /// The 12 bytes of the entry. The length must be in its bounds: that is the caller's to keep.
@@ -136,7 +141,10 @@ impl Index {
     /// Reads the 12 bytes of an entry.
     pub fn decode(raw: &[u8]) -> Index {
         let child = u64::from(get_u16(raw, 8)) << 32 | u64::from(get_u32(raw, 4));
-        Index { logical: LogicalBlock(get_u32(raw, 0)), child: BlockNr(child) }
+        Index {
+            logical: LogicalBlock(get_u32(raw, 0)),
+            child: BlockNr(child),
+        }
     }
 
     /// The 12 bytes of the entry.

@@ -75,7 +75,11 @@ pub struct DirHasher {
 impl DirHasher {
     /// The hash of `name`.
     pub fn hash(&self, name: &[u8]) -> DirHash {
-        let mut state = if self.seed == [0; 4] { MD4_STATE } else { self.seed };
+        let mut state = if self.seed == [0; 4] {
+            MD4_STATE
+        } else {
+            self.seed
+        };
         let (major, minor) = match self.version {
             HashVersion::Legacy => (self.legacy(name), 0),
             HashVersion::HalfMd4 => {
@@ -88,7 +92,10 @@ impl DirHasher {
             }
         };
         let major = major & !1;
-        DirHash { major: if major == END { END - 2 } else { major }, minor }
+        DirHash {
+            major: if major == END { END - 2 } else { major },
+            minor,
+        }
     }
 
     fn value(&self, byte: u8) -> u32 {
@@ -103,7 +110,11 @@ impl DirHasher {
         for &byte in name {
             let mixed = newer ^ self.value(byte).wrapping_mul(7_152_373);
             let sum = older.wrapping_add(mixed);
-            let folded = if sum >> 31 == 1 { sum.wrapping_sub(0x7FFF_FFFF) } else { sum };
+            let folded = if sum >> 31 == 1 {
+                sum.wrapping_sub(0x7FFF_FFFF)
+            } else {
+                sum
+            };
             (older, newer) = (newer, folded);
         }
         newer << 1

@@ -29,7 +29,11 @@ impl IndirectPath {
         let mut left = u64::from(logical.0);
         if left < u64::from(DIRECT_BLOCKS) {
             let run_blocks = DIRECT_BLOCKS - logical.0;
-            return Some(Self { offsets: [logical.0, 0, 0, 0], levels: 1, run_blocks });
+            return Some(Self {
+                offsets: [logical.0, 0, 0, 0],
+                levels: 1,
+                run_blocks,
+            });
         }
         left -= u64::from(DIRECT_BLOCKS);
         for depth in 1..=3 {
@@ -50,7 +54,11 @@ impl IndirectPath {
             left /= pointers;
         }
         let run_blocks = pointers as u32 - offsets[depth as usize];
-        Self { offsets, levels: depth as usize + 1, run_blocks }
+        Self {
+            offsets,
+            levels: depth as usize + 1,
+            run_blocks,
+        }
     }
 
     /// Positions: the first in `i_block`, the following in the indirect blocks, top down.
@@ -77,7 +85,9 @@ pub const fn pointers_per_block(block_size: usize) -> u64 {
 /// Number of logical blocks that the map reaches (at most 2^32).
 pub fn max_blocks(block_size: usize) -> u64 {
     let pointers = pointers_per_block(block_size);
-    let all = (1..=3).fold(u64::from(DIRECT_BLOCKS), |sum, level| sum + pointers.pow(level));
+    let all = (1..=3).fold(u64::from(DIRECT_BLOCKS), |sum, level| {
+        sum + pointers.pow(level)
+    });
     all.min(1 << 32)
 }
 
@@ -109,7 +119,10 @@ mod tests {
     use super::*;
 
     fn offsets(logical: u32) -> Vec<u32> {
-        IndirectPath::new(LogicalBlock(logical), 1024).unwrap().offsets().to_vec()
+        IndirectPath::new(LogicalBlock(logical), 1024)
+            .unwrap()
+            .offsets()
+            .to_vec()
     }
 
     #[test]
@@ -134,7 +147,11 @@ mod tests {
 
     #[test]
     fn a_run_ends_with_its_node() {
-        let run = |logical| IndirectPath::new(LogicalBlock(logical), 1024).unwrap().run_blocks();
+        let run = |logical| {
+            IndirectPath::new(LogicalBlock(logical), 1024)
+                .unwrap()
+                .run_blocks()
+        };
         assert_eq!((run(0), run(11), run(12), run(13)), (12, 1, 256, 255));
     }
 

@@ -1,16 +1,25 @@
 //! The ext4 and jbd2 on-disk formats: bytes to types and back. No I/O, no lock, no clock.
 #![forbid(unsafe_code)]
 
+pub mod acl;
 pub mod bytes;
 mod checksum;
+pub mod dirent;
 mod error;
+pub mod extent;
 mod feature;
 mod geometry;
 mod group;
+pub mod hash;
+pub mod htree;
 mod ids;
+pub mod indirect;
+pub mod inline_data;
 mod inode;
+mod no_room;
 pub mod superblock;
 mod times;
+pub mod xattr;
 
 pub use checksum::{Checksums, DescriptorChecksum, Seed, crc16, crc32c};
 pub use error::{Corrupt, Place};
@@ -22,5 +31,6 @@ pub use inode::{
     DeviceNumber, FileType, GOOD_OLD_INODE_BYTES, I_BLOCK_BYTES, Inode, InodeFlags,
     KNOWN_EXTRA_BYTES, TooManyBlocks,
 };
+pub use no_room::NoRoom;
 pub use superblock::Superblock;
 pub use times::{Timestamp, WithExtra};

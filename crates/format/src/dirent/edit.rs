@@ -3,7 +3,7 @@
 use super::iter::{DirEntries, DirEntry};
 use super::{DirEntryType, LeafTail, NewEntry, encode_rec_len, tail};
 use crate::bytes::{put_u8, put_u16, put_u32};
-use crate::{Corrupt, InodeNr, NoRoom, Place};
+use crate::{Corrupt, InodeNr, NoRoom, Place, Seed};
 
 /// The records of a block (or of another area with the same layout) with what is needed to read them.
 #[derive(Clone, Copy, Debug)]
@@ -59,7 +59,8 @@ impl<B: AsRef<[u8]>> DirLeaf<B> {
 
     /// The entries in use. Ends after the first error.
     pub fn entries(&self) -> impl Iterator<Item = Result<DirEntry<'_>, Corrupt>> {
-        self.records().filter(|record| record.as_ref().map_or(true, |entry| !entry.is_free()))
+        self.records()
+            .filter(|record| record.as_ref().map_or(true, |entry| !entry.is_free()))
     }
 
     /// Checks every record.
@@ -101,7 +102,7 @@ impl<B: AsRef<[u8]>> DirLeaf<B> {
     }
 
     /// Compares shape and checksum of the tail; fine without one. `seed` is the inode's.
-    pub fn verify_checksum(&self, seed: u32) -> Result<(), Corrupt> {
+    pub fn verify_checksum(&self, seed: Seed) -> Result<(), Corrupt> {
         match self.tail {
             LeafTail::None => Ok(()),
             LeafTail::Checksum => tail::verify(self.bytes.as_ref(), seed, self.place),
@@ -174,7 +175,9 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> DirLeaf<B> {
                 gap = Some(Spot::of(&record));
             }
         }
-        Ok(gap.map_or(Insertion::NoRoom, |gap| Insertion::Done(self.fill(gap, new))))
+        Ok(gap.map_or(Insertion::NoRoom, |gap| {
+            Insertion::Done(self.fill(gap, new))
+        }))
     }
 
     /// Takes the slack of `gap` for `new`; says where that stands.
@@ -241,7 +244,12 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> DirLeaf<B> {
     {
         let entries = entries.into_iter();
         let area = self.area_bytes();
-        if entries.clone().map(|entry| entry.space_needed()).sum::<usize>() > area {
+        if entries
+            .clone()
+            .map(|entry| entry.space_needed())
+            .sum::<usize>()
+            > area
+        {
             return Err(NoRoom);
         }
         let (tail, place, block_size) = (self.tail, self.place, self.block_size());
@@ -251,7 +259,11 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> DirLeaf<B> {
         let mut entries = entries.peekable();
         while let Some(entry) = entries.next() {
             let last = entries.peek().is_none();
-            let rec_len = if last { area - at } else { entry.space_needed() };
+            let rec_len = if last {
+                area - at
+            } else {
+                entry.space_needed()
+            };
             entry.write(bytes, at, rec_len, block_size);
             at += rec_len;
         }
@@ -259,7 +271,7 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> DirLeaf<B> {
     }
 
     /// Writes the checksum into the tail, if there is one. `seed` is the inode's.
-    pub fn update_checksum(&mut self, seed: u32) {
+    pub fn update_checksum(&mut self, seed: Seed) {
         if self.tail == LeafTail::Checksum {
             tail::update(self.bytes.as_mut(), seed);
         }
@@ -275,7 +287,19 @@ pub fn init_first_block(
     parent: InodeNr,
     kind: DirEntryType,
 ) {
-    let dots = [NewEntry { inode, name: b".", kind }, NewEntry { inode: parent, name: b"..", kind }];
+    let dots = [
+        NewEntry {
+            inode,
+            name: b".",
+            kind,
+        },
+        NewEntry {
+            inode: parent,
+            name: b"..",
+            kind,
+        },
+    ];
     let mut leaf = DirLeaf::init(bytes, tail, Place::Inode(inode));
-    leaf.pack(dots).expect("a block has space for two records of 12 bytes");
+    leaf.pack(dots)
+        .expect("a block has space for two records of 12 bytes");
 }

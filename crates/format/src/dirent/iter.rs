@@ -1,8 +1,6 @@
 //! Walk over the records of a leaf: checks each one before it is used, and ends at the first bad one.
 
-use super::{
-    DirEntryType, FIXED_BYTES, MIN_RECORD_BYTES, NAME_MAX, decode_rec_len, space_needed,
-};
+use super::{DirEntryType, FIXED_BYTES, MIN_RECORD_BYTES, NAME_MAX, decode_rec_len, space_needed};
 use crate::bytes::{get_u8, get_u16, get_u32};
 use crate::{Corrupt, InodeNr, Place};
 
@@ -29,7 +27,11 @@ impl DirEntry<'_> {
 
     /// Bytes that the entry itself takes: 0 when the record is free.
     pub fn used_bytes(&self) -> usize {
-        if self.is_free() { 0 } else { space_needed(self.name.len()) }
+        if self.is_free() {
+            0
+        } else {
+            space_needed(self.name.len())
+        }
     }
 
     /// Bytes of the record that a new entry could take.
@@ -51,7 +53,12 @@ impl<'a> DirEntries<'a> {
     /// Walks `area`, which is part of a block of `block_size` bytes (that decides how lengths are
     /// stored). `at` is the first record.
     pub fn new(area: &'a [u8], at: usize, block_size: usize, place: Place) -> Self {
-        Self { area, at, block_size, place }
+        Self {
+            area,
+            at,
+            block_size,
+            place,
+        }
     }
 
     fn parse(&self) -> Result<DirEntry<'a>, &'static str> {
@@ -81,7 +88,13 @@ impl<'a> DirEntries<'a> {
         debug_assert!(name_len <= NAME_MAX);
         let name = &self.area[offset + FIXED_BYTES..offset + FIXED_BYTES + name_len];
         let kind = DirEntryType::from_code(get_u8(self.area, offset + 7));
-        Ok(DirEntry { offset, rec_len, inode, name, kind })
+        Ok(DirEntry {
+            offset,
+            rec_len,
+            inode,
+            name,
+            kind,
+        })
     }
 }
 

@@ -1,8 +1,8 @@
 //! The checksum tail of a directory leaf.
 
 use crate::bytes::{get_u8, get_u16, get_u32, put_u8, put_u16, put_u32};
-use crate::crc::crc32c;
-use crate::{Corrupt, Place};
+
+use crate::{Corrupt, Place, Seed};
 
 /// Bytes of the tail.
 pub const TAIL_BYTES: usize = 12;
@@ -43,18 +43,18 @@ pub(super) fn init(block: &mut [u8]) {
 }
 
 /// What the tail should say; `seed` is the inode's.
-pub(super) fn checksum(block: &[u8], seed: u32) -> u32 {
-    crc32c(seed, &block[..start(block)])
+pub(super) fn checksum(block: &[u8], seed: Seed) -> u32 {
+    seed.update(&block[..start(block)]).value()
 }
 
 /// Writes the checksum.
-pub(super) fn update(block: &mut [u8], seed: u32) {
+pub(super) fn update(block: &mut [u8], seed: Seed) {
     let (at, sum) = (start(block), checksum(block, seed));
     put_u32(block, at + 8, sum);
 }
 
 /// Checks shape and checksum of the tail.
-pub(super) fn verify(block: &[u8], seed: u32, place: Place) -> Result<(), Corrupt> {
+pub(super) fn verify(block: &[u8], seed: Seed, place: Place) -> Result<(), Corrupt> {
     let at = start(block);
     let well_formed = block.len() > TAIL_BYTES
         && get_u32(block, at) == 0
@@ -65,7 +65,11 @@ pub(super) fn verify(block: &[u8], seed: u32, place: Place) -> Result<(), Corrup
         return Err(Corrupt::new(place, "directory leaf", "no checksum tail"));
     }
     if get_u32(block, at + 8) != checksum(block, seed) {
-        return Err(Corrupt::new(place, "directory leaf", "checksum does not match"));
+        return Err(Corrupt::new(
+            place,
+            "directory leaf",
+            "checksum does not match",
+        ));
     }
     Ok(())
 }

@@ -19,7 +19,11 @@ pub struct Expect {
 impl Expect {
     /// For the root of a tree in a file system with these blocks.
     pub fn root(blocks: Range<u64>) -> Self {
-        Self { depth: None, logical: 0..LOGICAL_BLOCKS, blocks }
+        Self {
+            depth: None,
+            logical: 0..LOGICAL_BLOCKS,
+            blocks,
+        }
     }
 
     /// For the child behind entry `at` of `parent`, which was itself checked with `self`.
@@ -28,7 +32,11 @@ impl Expect {
         let start = key(at).unwrap_or(self.logical.start);
         let end = key(at + 1).unwrap_or(self.logical.end);
         let depth = Some(parent.depth().saturating_sub(1));
-        Self { depth, logical: start..end, blocks: self.blocks.clone() }
+        Self {
+            depth,
+            logical: start..end,
+            blocks: self.blocks.clone(),
+        }
     }
 }
 

@@ -7,8 +7,8 @@ use std::ops::Range;
 
 use super::{ENTRY_BYTES, Extent, Index, MAGIC, ROOT_BYTES, ROOT_CAPACITY, block_capacity};
 use crate::bytes::{get_u16, get_u32, put_slice, put_u16, put_u32};
-use crate::crc::crc32c;
-use crate::{Corrupt, LogicalBlock, NoRoom, Place};
+
+use crate::{Corrupt, LogicalBlock, NoRoom, Place, Seed};
 
 /// A view of the bytes of a node: `ExtentNode::new(&block[..])` to read, `&mut block[..]` to edit.
 #[derive(Clone, Copy, Debug)]
@@ -126,19 +126,27 @@ impl<B: AsRef<[u8]>> ExtentNode<B> {
 
     /// The checksum that a block node should have: header and `eh_max` entries.
     /// `seed` is the inode's checksum seed.
-    pub fn checksum(&self, seed: u32) -> u32 {
+    pub fn checksum(&self, seed: Seed) -> u32 {
         let end = slot(self.max()).min(self.bytes().len());
-        crc32c(seed, &self.bytes()[..end])
+        seed.update(&self.bytes()[..end]).value()
     }
 
     /// Compares the tail with [`ExtentNode::checksum`].
-    pub fn verify_checksum(&self, seed: u32, place: Place) -> Result<(), Corrupt> {
+    pub fn verify_checksum(&self, seed: Seed, place: Place) -> Result<(), Corrupt> {
         let tail = slot(self.max());
         if tail + 4 > self.bytes().len() {
-            return Err(Corrupt::new(place, "extent header", "no space for the checksum"));
+            return Err(Corrupt::new(
+                place,
+                "extent header",
+                "no space for the checksum",
+            ));
         }
         if get_u32(self.bytes(), tail) != self.checksum(seed) {
-            return Err(Corrupt::new(place, "extent block", "checksum does not match"));
+            return Err(Corrupt::new(
+                place,
+                "extent block",
+                "checksum does not match",
+            ));
         }
         Ok(())
     }
@@ -252,7 +260,11 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> ExtentNode<B> {
             return Err(NoRoom);
         }
         if moved > 0 {
-            put_slice(other.edit(), slot(there), &self.bytes()[slot(at)..slot(count)]);
+            put_slice(
+                other.edit(),
+                slot(there),
+                &self.bytes()[slot(at)..slot(count)],
+            );
             other.set_count(there + moved);
             self.remove(at..count);
         }
@@ -260,7 +272,7 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> ExtentNode<B> {
     }
 
     /// Writes the tail of a block node. `seed` is the inode's checksum seed.
-    pub fn update_checksum(&mut self, seed: u32) {
+    pub fn update_checksum(&mut self, seed: Seed) {
         let (tail, checksum) = (slot(self.max()), self.checksum(seed));
         put_u32(self.edit(), tail, checksum);
     }

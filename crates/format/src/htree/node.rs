@@ -2,9 +2,9 @@
 
 use super::{ENTRY_BYTES, NODE_START, ROOT_START};
 use crate::bytes::{get_u8, get_u16, get_u32, put_slice, put_u16, put_u32};
-use crate::crc::crc32c;
+
 use crate::dirent::{LeafTail, decode_rec_len, encode_rec_len};
-use crate::{Corrupt, LogicalBlock, NoRoom, Place};
+use crate::{Corrupt, LogicalBlock, NoRoom, Place, Seed};
 
 /// The block numbers of entries have 28 bits; the others are reserved.
 const BLOCK_MASK: u32 = 0x0FFF_FFFF;
@@ -28,12 +28,18 @@ pub struct DxNode<B> {
 impl<B: AsRef<[u8]>> DxNode<B> {
     /// Looks at a root block, without checks.
     pub fn root(bytes: B) -> Self {
-        Self { bytes, start: ROOT_START }
+        Self {
+            bytes,
+            start: ROOT_START,
+        }
     }
 
     /// Looks at a node block, without checks.
     pub fn node(bytes: B) -> Self {
-        Self { bytes, start: NODE_START }
+        Self {
+            bytes,
+            start: NODE_START,
+        }
     }
 
     /// Looks at a root block whose information was checked ([`super::RootInfo::parse`]), and checks
@@ -50,7 +56,11 @@ impl<B: AsRef<[u8]>> DxNode<B> {
         let raw = node.raw();
         let hidden = decode_rec_len(get_u16(raw, 4), raw.len()) == raw.len();
         if get_u32(raw, 0) != 0 || !hidden || get_u8(raw, 6) != 0 {
-            return Err(Corrupt::new(place, "htree node", "no free record over the block"));
+            return Err(Corrupt::new(
+                place,
+                "htree node",
+                "no free record over the block",
+            ));
         }
         node.validate(tail, place)?;
         Ok(node)
@@ -66,7 +76,11 @@ impl<B: AsRef<[u8]>> DxNode<B> {
 
     /// Slots that a block with such a tail has.
     pub fn capacity(&self, tail: LeafTail) -> usize {
-        let tail_bytes = if tail == LeafTail::Checksum { ENTRY_BYTES } else { 0 };
+        let tail_bytes = if tail == LeafTail::Checksum {
+            ENTRY_BYTES
+        } else {
+            0
+        };
         self.raw().len().saturating_sub(self.start + tail_bytes) / ENTRY_BYTES
     }
 
@@ -109,8 +123,15 @@ impl<B: AsRef<[u8]>> DxNode<B> {
             return None;
         }
         let slot = self.slot(at);
-        let hash = if at == 0 { 0 } else { get_u32(self.raw(), slot) };
-        Some(DxEntry { hash, block: LogicalBlock(get_u32(self.raw(), slot + 4) & BLOCK_MASK) })
+        let hash = if at == 0 {
+            0
+        } else {
+            get_u32(self.raw(), slot)
+        };
+        Some(DxEntry {
+            hash,
+            block: LogicalBlock(get_u32(self.raw(), slot + 4) & BLOCK_MASK),
+        })
     }
 
     /// The entries in order.
@@ -133,25 +154,31 @@ impl<B: AsRef<[u8]>> DxNode<B> {
 
     /// True when names of `hash` may go on in the block of entry `at`, having begun before it.
     pub fn continues(&self, at: usize, hash: u32) -> bool {
-        self.entry(at).is_some_and(|entry| entry.hash & 1 == 1 && entry.hash & !1 == hash & !1)
+        self.entry(at)
+            .is_some_and(|entry| entry.hash & 1 == 1 && entry.hash & !1 == hash & !1)
     }
 
     /// What the tail should say: everything up to the last used entry, the reserved word of the tail
     /// and a zero in place of the checksum. `seed` is the inode's.
-    pub fn checksum(&self, seed: u32) -> u32 {
+    pub fn checksum(&self, seed: Seed) -> u32 {
         let raw = self.raw();
         let used = self.slot(self.count()).min(raw.len());
         let tail = self.slot(self.limit());
-        let sum = crc32c(seed, &raw[..used]);
-        crc32c(crc32c(sum, raw.get(tail..tail + 4).unwrap_or(&[])), &[0; 4])
+        let reserved = raw.get(tail..tail + 4).unwrap_or(&[]);
+        seed.update(&raw[..used])
+            .update(reserved)
+            .update_u32(0)
+            .value()
     }
 
     /// Compares the tail; fine without one.
-    pub fn verify_checksum(&self, seed: u32, tail: LeafTail, place: Place) -> Result<(), Corrupt> {
+    pub fn verify_checksum(&self, seed: Seed, tail: LeafTail, place: Place) -> Result<(), Corrupt> {
         let at = self.slot(self.limit());
         let problem = match tail {
             LeafTail::None => return Ok(()),
-            LeafTail::Checksum if at + ENTRY_BYTES > self.raw().len() => "no space for the checksum",
+            LeafTail::Checksum if at + ENTRY_BYTES > self.raw().len() => {
+                "no space for the checksum"
+            }
             LeafTail::Checksum if self.checksum(seed) != get_u32(self.raw(), at + 4) => {
                 "checksum does not match"
             }
@@ -187,6 +214,13 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> DxNode<B> {
         put_u16(self.bytes.as_mut(), at, count as u16);
     }
 
+    /// Puts raw entries behind the last one.
+    fn append(&mut self, raw: &[u8]) {
+        let (count, end) = (self.count(), self.slot(self.count()));
+        put_slice(self.bytes.as_mut(), end, raw);
+        self.set_count(count + raw.len() / ENTRY_BYTES);
+    }
+
     /// Lets entry `at` lead to another block.
     pub fn set_block(&mut self, at: usize, block: LogicalBlock) {
         debug_assert!(at < self.count());
@@ -208,7 +242,9 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> DxNode<B> {
             return Err(NoRoom);
         }
         let (from, to) = (self.slot(at), self.slot(count));
-        self.bytes.as_mut().copy_within(from..to, from + ENTRY_BYTES);
+        self.bytes
+            .as_mut()
+            .copy_within(from..to, from + ENTRY_BYTES);
         self.set_count(count + 1);
         self.set_hash(at, entry.hash);
         self.set_block(at, entry.block);
@@ -240,10 +276,7 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> DxNode<B> {
         let count = self.count();
         let first = self.entry(at).filter(|_| at > 0)?;
         let mut right = DxNode::init_node(other, tail, first.block);
-        let moved = &self.raw()[self.slot(at + 1)..self.slot(count)];
-        let start = right.slot(1);
-        put_slice(right.bytes, start, moved);
-        right.set_count(count - at);
+        right.append(&self.raw()[self.slot(at + 1)..self.slot(count)]);
         let (from, to) = (self.slot(at), self.slot(count));
         self.bytes.as_mut()[from..to].fill(0);
         self.set_count(at);
@@ -256,9 +289,7 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> DxNode<B> {
         let count = self.count();
         let first = self.entry(0).map_or(LogicalBlock(0), |entry| entry.block);
         let mut below = DxNode::init_node(child, tail, first);
-        let start = below.slot(1);
-        put_slice(below.bytes, start, &self.raw()[self.slot(1)..self.slot(count)]);
-        below.set_count(count);
+        below.append(&self.raw()[self.slot(1)..self.slot(count)]);
         let (from, to) = (self.slot(1), self.slot(count));
         self.bytes.as_mut()[from..to].fill(0);
         self.set_count(1);
@@ -266,7 +297,7 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> DxNode<B> {
     }
 
     /// Writes the tail. Only for blocks with one. `seed` is the inode's.
-    pub fn update_checksum(&mut self, seed: u32) {
+    pub fn update_checksum(&mut self, seed: Seed) {
         let (at, sum) = (self.slot(self.limit()), self.checksum(seed));
         put_u32(self.bytes.as_mut(), at + 4, sum);
     }

@@ -37,7 +37,10 @@ impl RootInfo {
         let Some(hash_version) = HashVersion::from_code(get_u8(block, INFO_START + 4)) else {
             return bad("unknown hash function");
         };
-        Ok(RootInfo { hash_version, indirect_levels })
+        Ok(RootInfo {
+            hash_version,
+            indirect_levels,
+        })
     }
 
     /// Writes the number of levels (when the tree grows).

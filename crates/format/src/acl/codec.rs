@@ -1,0 +1,190 @@
+//! The two encodings, and what makes a list valid.
+
+use super::{Acl, AclEntry, PERM_ALL, Tag};
+use crate::bytes::{get_u16, get_u32};
+
+const DISK_VERSION: u32 = 1;
+const XATTR_VERSION: u32 = 2;
+const HEADER_BYTES: usize = 4;
+const SHORT_BYTES: usize = 4;
+const LONG_BYTES: usize = 8;
+const NO_ID: u32 = u32::MAX;
+
+/// Why bytes or entries are no list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AclError {
+    /// A version that nobody knows.
+    #[error("unknown version of the access control list")]
+    Version,
+    /// The length fits no number of entries.
+    #[error("access control list is cut off")]
+    Length,
+    /// An unknown tag, or permissions beyond read, write, execute.
+    #[error("bad entry in the access control list")]
+    Entry,
+    /// Entries that are missing, twice there or out of order.
+    #[error("entries of the access control list do not fit together")]
+    Structure,
+}
+
+impl Tag {
+    const fn code(self) -> u16 {
+        match self {
+            Tag::UserObj => 0x01,
+            Tag::User(_) => 0x02,
+            Tag::GroupObj => 0x04,
+            Tag::Group(_) => 0x08,
+            Tag::Mask => 0x10,
+            Tag::Other => 0x20,
+        }
+    }
+
+    fn from_code(code: u16, id: u32) -> Result<Tag, AclError> {
+        match code {
+            0x01 => Ok(Tag::UserObj),
+            0x02 => Ok(Tag::User(id)),
+            0x04 => Ok(Tag::GroupObj),
+            0x08 => Ok(Tag::Group(id)),
+            0x10 => Ok(Tag::Mask),
+            0x20 => Ok(Tag::Other),
+            _ => Err(AclError::Entry),
+        }
+    }
+
+    const fn id(self) -> Option<u32> {
+        match self {
+            Tag::User(id) | Tag::Group(id) => Some(id),
+            _ => None,
+        }
+    }
+}
+
+impl Acl {
+    /// A list of these entries, which are brought into order.
+    pub fn new(mut entries: Vec<AclEntry>) -> Result<Acl, AclError> {
+        entries.sort_by_key(|entry| entry.tag);
+        if entries.iter().any(|entry| entry.perm & !PERM_ALL != 0) {
+            return Err(AclError::Entry);
+        }
+        if entries.iter().any(|entry| entry.tag.id() == Some(NO_ID)) {
+            return Err(AclError::Entry);
+        }
+        let twice = entries.windows(2).any(|pair| pair[0].tag == pair[1].tag);
+        let has = |tag| entries.iter().any(|entry| entry.tag == tag);
+        let named = entries.iter().any(|entry| entry.tag.id().is_some());
+        let complete = has(Tag::UserObj) && has(Tag::GroupObj) && has(Tag::Other);
+        if twice || !complete || (named && !has(Tag::Mask)) {
+            return Err(AclError::Structure);
+        }
+        Ok(Acl { entries })
+    }
+
+    /// The list that says what the permission bits of `mode` say.
+    pub fn from_mode(mode: u16) -> Acl {
+        let entry = |tag, shift: u32| AclEntry {
+            tag,
+            perm: mode >> shift & PERM_ALL,
+        };
+        let entries = vec![
+            entry(Tag::UserObj, 6),
+            entry(Tag::GroupObj, 3),
+            entry(Tag::Other, 0),
+        ];
+        Acl { entries }
+    }
+
+    /// The entries, in order.
+    pub fn entries(&self) -> &[AclEntry] {
+        &self.entries
+    }
+
+    pub(super) fn entries_mut(&mut self) -> &mut [AclEntry] {
+        &mut self.entries
+    }
+
+    /// Reads the value that ext4 stores.
+    pub fn from_disk(value: &[u8]) -> Result<Acl, AclError> {
+        check_version(value, DISK_VERSION)?;
+        let mut at = HEADER_BYTES;
+        let mut entries = Vec::new();
+        while at < value.len() {
+            let code = get_u16(value, at);
+            let bytes = if matches!(code, 0x02 | 0x08) {
+                LONG_BYTES
+            } else {
+                SHORT_BYTES
+            };
+            if at + bytes > value.len() {
+                return Err(AclError::Length);
+            }
+            let tag = Tag::from_code(code, get_u32(value, at + 4))?;
+            entries.push(AclEntry {
+                tag,
+                perm: get_u16(value, at + 2),
+            });
+            at += bytes;
+        }
+        Acl::new_in_order(entries)
+    }
+
+    /// The value that ext4 stores.
+    pub fn to_disk(&self) -> Vec<u8> {
+        let mut value = DISK_VERSION.to_le_bytes().to_vec();
+        for entry in &self.entries {
+            value.extend(entry.tag.code().to_le_bytes());
+            value.extend(entry.perm.to_le_bytes());
+            value.extend(entry.tag.id().iter().flat_map(|id| id.to_le_bytes()));
+        }
+        value
+    }
+
+    /// Reads the attribute value that a program passes. No entries at all mean "no list": `None`.
+    pub fn from_xattr(value: &[u8]) -> Result<Option<Acl>, AclError> {
+        check_version(value, XATTR_VERSION)?;
+        let body = &value[HEADER_BYTES..];
+        if body.len() % LONG_BYTES != 0 {
+            return Err(AclError::Length);
+        }
+        if body.is_empty() {
+            return Ok(None);
+        }
+        let entries = body.chunks(LONG_BYTES).map(|raw| {
+            let tag = Tag::from_code(get_u16(raw, 0), get_u32(raw, 4))?;
+            Ok(AclEntry {
+                tag,
+                perm: get_u16(raw, 2),
+            })
+        });
+        Acl::new_in_order(entries.collect::<Result<_, _>>()?).map(Some)
+    }
+
+    /// The attribute value that a program gets.
+    pub fn to_xattr(&self) -> Vec<u8> {
+        let mut value = XATTR_VERSION.to_le_bytes().to_vec();
+        for entry in &self.entries {
+            value.extend(entry.tag.code().to_le_bytes());
+            value.extend(entry.perm.to_le_bytes());
+            value.extend(entry.tag.id().unwrap_or(NO_ID).to_le_bytes());
+        }
+        value
+    }
+
+    /// A list from outside. Kinds of entries must be in order; Linux does not ask for rising ids,
+    /// so those are sorted here.
+    fn new_in_order(entries: Vec<AclEntry>) -> Result<Acl, AclError> {
+        if !entries.is_sorted_by_key(|entry| entry.tag.code()) {
+            return Err(AclError::Structure);
+        }
+        Acl::new(entries)
+    }
+}
+
+fn check_version(value: &[u8], version: u32) -> Result<(), AclError> {
+    if value.len() < HEADER_BYTES {
+        return Err(AclError::Length);
+    }
+    if get_u32(value, 0) != version {
+        return Err(AclError::Version);
+    }
+    Ok(())
+}

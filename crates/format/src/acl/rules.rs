@@ -1,0 +1,110 @@
+//! What a list means: permission, mode, inheritance.
+
+use super::{Acl, AclEntry, Inherited, PERM_ALL, Subject, Tag};
+
+const PERMISSION_BITS: u16 = 0o777;
+
+impl Acl {
+    fn perm(&self, tag: Tag) -> Option<u16> {
+        self.entries()
+            .iter()
+            .find(|entry| entry.tag == tag)
+            .map(|entry| entry.perm)
+    }
+
+    /// The tag whose entry the group bits of the mode mirror: the mask where there is one.
+    fn group_class(&self) -> Tag {
+        if self.perm(Tag::Mask).is_some() {
+            Tag::Mask
+        } else {
+            Tag::GroupObj
+        }
+    }
+
+    /// The permission bits of the mode that go with this list: owner, mask (or group), others.
+    pub fn mode_bits(&self) -> u16 {
+        let perm = |tag| self.perm(tag).unwrap_or(0);
+        perm(Tag::UserObj) << 6 | perm(self.group_class()) << 3 | perm(Tag::Other)
+    }
+
+    /// True when the mode alone says the same: owner, group and others only.
+    pub fn is_equivalent_to_mode(&self) -> bool {
+        self.entries().len() == 3
+    }
+
+    /// True when `who` may do all of `want` with a file of `owner` and `group`. Capabilities are
+    /// the caller's business.
+    pub fn allows(&self, who: Subject<'_>, owner: u32, group: u32, want: u16) -> bool {
+        let granted = |perm: u16| perm & want == want;
+        let mask = self.perm(Tag::Mask).unwrap_or(PERM_ALL);
+        if who.uid == owner {
+            return granted(self.perm(Tag::UserObj).unwrap_or(0));
+        }
+        if let Some(perm) = self.perm(Tag::User(who.uid)) {
+            return granted(perm & mask);
+        }
+        let mut in_a_group = false;
+        for entry in self.entries() {
+            let matches = match entry.tag {
+                Tag::GroupObj => who.gids.contains(&group),
+                Tag::Group(gid) => who.gids.contains(&gid),
+                _ => false,
+            };
+            if matches && granted(entry.perm & mask) {
+                return true;
+            }
+            in_a_group |= matches;
+        }
+        !in_a_group && granted(self.perm(Tag::Other).unwrap_or(0))
+    }
+
+    /// The list after `chmod`: owner, mask (or group) and others take the bits of `mode`.
+    #[must_use]
+    pub fn with_mode(mut self, mode: u16) -> Acl {
+        let group_class = self.group_class();
+        for entry in self.entries_mut() {
+            *entry = AclEntry {
+                perm: class_bits(entry, group_class, mode),
+                ..*entry
+            };
+        }
+        self
+    }
+
+    /// What a new file gets in a directory with this default list. `mode` is what the creator asked
+    /// for; the umask plays no part where there is a default list.
+    pub fn inherit(&self, mode: u16, new: NewFile) -> Inherited {
+        let group_class = self.group_class();
+        let mut access = self.clone();
+        for entry in access.entries_mut() {
+            entry.perm &= class_bits(entry, group_class, mode);
+        }
+        let mode = (mode & !PERMISSION_BITS) | access.mode_bits();
+        let access = (!access.is_equivalent_to_mode()).then_some(access);
+        let default = (new == NewFile::Directory).then(|| self.clone());
+        Inherited {
+            mode,
+            access,
+            default,
+        }
+    }
+}
+
+/// What kind of file inherits a default list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NewFile {
+    /// A directory: hands the default list on.
+    Directory,
+    /// Anything else.
+    Other,
+}
+
+/// The bits of `mode` for the class of `entry`; its own for entries that belong to no class.
+fn class_bits(entry: &AclEntry, group_class: Tag, mode: u16) -> u16 {
+    match entry.tag {
+        Tag::UserObj => mode >> 6 & PERM_ALL,
+        Tag::Other => mode & PERM_ALL,
+        tag if tag == group_class => mode >> 3 & PERM_ALL,
+        _ => entry.perm,
+    }
+}

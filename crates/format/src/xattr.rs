@@ -1,0 +1,45 @@
+//! Extended attributes: in the inode behind its extra fields, in one shared block, and in inodes of
+//! their own for large values.
+//!
+//! Layout: entries (16 bytes and the name, rounded to 4) grow from the start and end with 4 zero
+//! bytes; values grow down from the end of the area. The block has a header of 32 bytes and sorted
+//! entries, and value offsets count from the block's start; in the inode a magic of 4 bytes comes
+//! first and offsets count from behind it.
+//! An [`XattrSet`] holds everything of one area; decode, change, encode. Entries of unknown name
+//! prefixes are kept as they are.
+//! Not here: which area an attribute goes to, and when blocks are shared (`uext4`).
+//! References: kernel documentation, "attributes" (extended attributes).
+
+mod area;
+mod block;
+mod ea_inode;
+mod hash;
+mod name;
+mod set;
+#[cfg(test)]
+mod tests;
+
+pub use area::{IBODY_MAGIC, decode_ibody, encode_ibody, ibody_capacity_bytes};
+pub use block::{
+    BLOCK_HEADER_BYTES, BLOCK_MAGIC, REFCOUNT_MAX, XattrBlock, block_capacity_bytes, decode_block,
+    encode_block,
+};
+pub use ea_inode::{EaInodeFields, value_hash};
+pub use hash::{block_hash, entry_hash, entry_hash_of_inode};
+pub use name::{NameIndex, XattrName};
+pub use set::{Xattr, XattrSet, XattrValue};
+
+/// Bytes of an entry before its name.
+pub(crate) const ENTRY_BYTES: usize = 16;
+/// The longest value, in bytes (larger than a block only with the feature `ea_inode`).
+pub const VALUE_MAX_BYTES: usize = 1 << 24;
+
+/// Bytes that an entry with a name (without prefix) of `name_len` bytes takes.
+pub const fn entry_bytes(name_len: usize) -> usize {
+    (ENTRY_BYTES + name_len + 3) & !3
+}
+
+/// Bytes that a value takes in an area.
+pub const fn value_bytes(len: usize) -> usize {
+    len.next_multiple_of(4)
+}

@@ -1,0 +1,157 @@
+//! Entries and values in an area, as both forms share them, and the form in the inode.
+
+use super::{
+    ENTRY_BYTES, NameIndex, VALUE_MAX_BYTES, Xattr, XattrName, XattrSet, XattrValue, entry_bytes,
+    value_bytes,
+};
+use crate::bytes::{get_u8, get_u16, get_u32, put_slice, put_u8, put_u16, put_u32};
+use crate::{Corrupt, InodeNr, NoRoom, Place};
+
+/// First four bytes of the area in an inode.
+pub const IBODY_MAGIC: u32 = 0xEA02_0000;
+/// Bytes of zeroes behind the last entry.
+pub(super) const END_BYTES: usize = 4;
+const MAGIC_BYTES: usize = 4;
+
+/// Bytes for entries and values in an inode's area of `area_len` bytes (which starts behind the
+/// extra fields): compare with [`XattrSet::area_bytes`].
+pub const fn ibody_capacity_bytes(area_len: usize) -> usize {
+    area_len.saturating_sub(MAGIC_BYTES + END_BYTES)
+}
+
+/// Reads the area behind the extra fields of an inode. Without the magic it holds nothing.
+pub fn decode_ibody(area: &[u8], place: Place) -> Result<XattrSet, Corrupt> {
+    if area.len() < MAGIC_BYTES + END_BYTES || get_u32(area, 0) != IBODY_MAGIC {
+        return Ok(XattrSet::new());
+    }
+    parse(&area[MAGIC_BYTES..], 0, place)
+}
+
+/// Writes the area behind the extra fields of an inode. An empty set leaves only zeroes there.
+/// Nothing is changed when it does not fit.
+pub fn encode_ibody(area: &mut [u8], set: &XattrSet) -> Result<(), NoRoom> {
+    if set.is_empty() {
+        area.fill(0);
+        return Ok(());
+    }
+    if set.area_bytes() > ibody_capacity_bytes(area.len()) {
+        return Err(NoRoom);
+    }
+    area.fill(0);
+    put_u32(area, 0, IBODY_MAGIC);
+    for (at, entry) in write(&mut area[MAGIC_BYTES..], 0, set.iter()) {
+        if let XattrValue::Inode { entry_hash, .. } = entry.value {
+            put_u32(&mut area[MAGIC_BYTES..], at + 12, entry_hash);
+        }
+    }
+    Ok(())
+}
+
+/// Reads the entries of `area` from byte `first` on; value offsets count from the start of `area`.
+pub(super) fn parse(area: &[u8], first: usize, place: Place) -> Result<XattrSet, Corrupt> {
+    let bad = |problem| Corrupt::new(place, "extended attribute", problem);
+    let mut at = first;
+    let mut spans = Vec::new();
+    while let Some(next) = entry_end(area, at).map_err(bad)? {
+        spans.push(at);
+        at = next;
+    }
+    let values_start = at + END_BYTES;
+    spans
+        .iter()
+        .map(|&at| entry(area, at, values_start).map_err(bad))
+        .collect()
+}
+
+/// Where the entry at `at` ends; `None` at the zeroes behind the last one.
+fn entry_end(area: &[u8], at: usize) -> Result<Option<usize>, &'static str> {
+    if at + END_BYTES > area.len() {
+        return Err("no end of the entries");
+    }
+    if get_u32(area, at) == 0 {
+        return Ok(None);
+    }
+    let end = at + entry_bytes(usize::from(get_u8(area, at)));
+    if end > area.len() {
+        return Err("entry goes past the end");
+    }
+    Ok(Some(end))
+}
+
+fn entry(area: &[u8], at: usize, values_start: usize) -> Result<Xattr, &'static str> {
+    let name_at = at + ENTRY_BYTES;
+    let rest = area[name_at..name_at + usize::from(get_u8(area, at))].to_vec();
+    if rest.contains(&0) {
+        return Err("zero byte in the name");
+    }
+    let name = XattrName {
+        index: NameIndex(get_u8(area, at + 1)),
+        rest,
+    };
+    let (inode, size) = (get_u32(area, at + 4), get_u32(area, at + 8));
+    if size as usize > VALUE_MAX_BYTES {
+        return Err("value too long");
+    }
+    if inode != 0 {
+        let entry_hash = get_u32(area, at + 12);
+        let value = XattrValue::Inode {
+            inode: InodeNr(inode),
+            size,
+            entry_hash,
+        };
+        return Ok(Xattr { name, value });
+    }
+    let value = value(
+        area,
+        usize::from(get_u16(area, at + 2)),
+        size as usize,
+        values_start,
+    )?;
+    Ok(Xattr {
+        name,
+        value: XattrValue::Here(value.to_vec()),
+    })
+}
+
+fn value(area: &[u8], at: usize, size: usize, start: usize) -> Result<&[u8], &'static str> {
+    if size == 0 {
+        return Ok(&[]);
+    }
+    if at < start {
+        return Err("value overlaps the entries");
+    }
+    if at + value_bytes(size) > area.len() {
+        return Err("value goes past the end");
+    }
+    Ok(&area[at..at + size])
+}
+
+/// Writes entries from byte `first` on and their values from the end of the zeroed `area` down.
+/// They must fit. Says where each entry stands; hashes are the caller's.
+pub(super) fn write<'a>(
+    area: &mut [u8],
+    first: usize,
+    entries: impl Iterator<Item = &'a Xattr>,
+) -> Vec<(usize, &'a Xattr)> {
+    let (mut at, mut values) = (first, area.len());
+    let mut placed = Vec::new();
+    for entry in entries {
+        let rest = &entry.name.rest;
+        put_u8(area, at, rest.len() as u8);
+        put_u8(area, at + 1, entry.name.index.0);
+        put_u32(area, at + 8, entry.value.len() as u32);
+        put_slice(area, at + ENTRY_BYTES, rest);
+        match &entry.value {
+            XattrValue::Here(value) if value.is_empty() => {}
+            XattrValue::Here(value) => {
+                values -= value_bytes(value.len());
+                put_u16(area, at + 2, values as u16);
+                put_slice(area, values, value);
+            }
+            XattrValue::Inode { inode, .. } => put_u32(area, at + 4, inode.0),
+        }
+        placed.push((at, entry));
+        at += entry_bytes(rest.len());
+    }
+    placed
+}

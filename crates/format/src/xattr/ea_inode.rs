@@ -1,0 +1,43 @@
+//! Fields of an inode that holds a value (`ea_inode`): they stand where other inodes keep times.
+
+use crate::Seed;
+
+/// What such an inode says about its value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EaInodeFields {
+    /// Entries that refer to the value. High half in the seconds of `i_ctime`, low half in the low
+    /// half of the version.
+    pub refcount: u64,
+    /// [`value_hash`] of the value, in the seconds of `i_atime`.
+    pub hash: u32,
+}
+
+impl EaInodeFields {
+    /// From the raw fields of the inode.
+    pub fn from_raw(atime: u32, ctime: u32, version_low: u32) -> Self {
+        Self {
+            refcount: u64::from(ctime) << 32 | u64::from(version_low),
+            hash: atime,
+        }
+    }
+
+    /// For `i_atime`.
+    pub fn atime(&self) -> u32 {
+        self.hash
+    }
+
+    /// For `i_ctime`.
+    pub fn ctime(&self) -> u32 {
+        (self.refcount >> 32) as u32
+    }
+
+    /// For the low half of the version (`i_version` in the operating system dependent part).
+    pub fn version_low(&self) -> u32 {
+        self.refcount as u32
+    }
+}
+
+/// The hash of a value that is kept in an inode; `seed` is the file system's.
+pub fn value_hash(seed: Seed, value: &[u8]) -> u32 {
+    seed.update(value).value()
+}

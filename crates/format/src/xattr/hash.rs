@@ -1,0 +1,37 @@
+//! Hashes of entries and of blocks, by which equal blocks are found.
+
+/// The hash of an entry in a block whose value stands there too.
+pub fn entry_hash(name: &[u8], value: &[u8]) -> u32 {
+    value.chunks(4).fold(name_hash(name), |hash, word| {
+        let mut bytes = [0; 4];
+        bytes[..word.len()].copy_from_slice(word);
+        mix_word(hash, u32::from_le_bytes(bytes))
+    })
+}
+
+/// The hash of an entry whose value is in an inode; `value_hash` is the one kept there.
+pub fn entry_hash_of_inode(name: &[u8], value_hash: u32) -> u32 {
+    mix_word(name_hash(name), value_hash)
+}
+
+/// The hash of a block with these entry hashes, in their order. An entry without hash makes it 0:
+/// never shared.
+pub fn block_hash(entries: impl IntoIterator<Item = u32>) -> u32 {
+    let mut hash = 0;
+    for entry in entries {
+        if entry == 0 {
+            return 0;
+        }
+        hash = mix_word(hash, entry);
+    }
+    hash
+}
+
+fn name_hash(name: &[u8]) -> u32 {
+    name.iter()
+        .fold(0_u32, |hash, &byte| hash.rotate_left(5) ^ u32::from(byte))
+}
+
+fn mix_word(hash: u32, word: u32) -> u32 {
+    hash.rotate_left(16) ^ word
+}

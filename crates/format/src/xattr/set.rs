@@ -1,0 +1,132 @@
+//! The attributes of one area, in memory.
+
+use super::{XattrName, entry_bytes, value_bytes};
+use crate::InodeNr;
+
+/// Where a value is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum XattrValue {
+    /// Next to the entry, in the same area.
+    Here(Vec<u8>),
+    /// In an inode of its own (`ea_inode`).
+    Inode {
+        /// That inode.
+        inode: InodeNr,
+        /// Length of the value in bytes.
+        size: u32,
+        /// The hash of name and value hash, as stored with the entry.
+        entry_hash: u32,
+    },
+}
+
+impl XattrValue {
+    /// Length in bytes.
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Here(value) => value.len(),
+            Self::Inode { size, .. } => *size as usize,
+        }
+    }
+
+    /// True for a value without bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Bytes that it takes in the area.
+    pub fn area_bytes(&self) -> usize {
+        match self {
+            Self::Here(value) => value_bytes(value.len()),
+            Self::Inode { .. } => 0,
+        }
+    }
+}
+
+/// One attribute.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Xattr {
+    /// Its name.
+    pub name: XattrName,
+    /// Its value, or where that is.
+    pub value: XattrValue,
+}
+
+impl Xattr {
+    /// Bytes that entry and value take in an area.
+    pub fn area_bytes(&self) -> usize {
+        entry_bytes(self.name.rest.len()) + self.value.area_bytes()
+    }
+}
+
+/// All attributes of one area, in their order there; new ones come at the end.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct XattrSet {
+    entries: Vec<Xattr>,
+}
+
+impl XattrSet {
+    /// An area without attributes.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The attributes.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &Xattr> {
+        self.entries.iter()
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// True when the area can be given up.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// The value of `name`.
+    pub fn get(&self, name: &XattrName) -> Option<&XattrValue> {
+        self.entries
+            .iter()
+            .find(|entry| entry.name == *name)
+            .map(|entry| &entry.value)
+    }
+
+    /// Sets `name`, and says what it was before.
+    pub fn set(&mut self, name: XattrName, value: XattrValue) -> Option<XattrValue> {
+        match self.entries.iter_mut().find(|entry| entry.name == name) {
+            Some(entry) => Some(std::mem::replace(&mut entry.value, value)),
+            None => {
+                self.entries.push(Xattr { name, value });
+                None
+            }
+        }
+    }
+
+    /// Takes `name` out, and says what it was.
+    pub fn remove(&mut self, name: &XattrName) -> Option<XattrValue> {
+        let at = self.entries.iter().position(|entry| entry.name == *name)?;
+        Some(self.entries.remove(at).value)
+    }
+
+    /// Bytes that entries and values take in an area, without its header and the 4 zero bytes.
+    pub fn area_bytes(&self) -> usize {
+        self.entries.iter().map(Xattr::area_bytes).sum()
+    }
+
+    /// Brings the entries into the order of a block.
+    pub(super) fn sorted(&self) -> Vec<&Xattr> {
+        let mut entries: Vec<&Xattr> = self.entries.iter().collect();
+        entries.sort_by(|a, b| a.name.cmp(&b.name));
+        entries
+    }
+}
+
+impl FromIterator<Xattr> for XattrSet {
+    fn from_iter<I: IntoIterator<Item = Xattr>>(entries: I) -> Self {
+        Self {
+            entries: entries.into_iter().collect(),
+        }
+    }
+}
