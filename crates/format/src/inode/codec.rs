@@ -164,6 +164,8 @@ impl Inode {
     }
 
     fn encode_extra(&self, out: &mut [u8]) {
+        // First, so that without extra fields the size of them wins over the tail's first bytes.
+        put_slice(out, self.tail_offset(), &self.tail);
         put_u16(out, EXTRA_ISIZE_AT, self.extra_isize);
         if fits(self.extra_isize, CRTIME.0, 4) {
             self.encode_time(out, self.crtime, CRTIME);
@@ -175,7 +177,6 @@ impl Inode {
             put_u32(out, PROJID_AT, self.projid);
         }
         put_slice(out, KNOWN_BYTES, &self.unknown);
-        put_slice(out, self.tail_offset(), &self.tail);
     }
 
     fn encode_time(&self, out: &mut [u8], time: Timestamp, (low_at, extra_at): (usize, usize)) {

@@ -123,7 +123,7 @@ impl Superblock {
             clusters > 0 && clusters <= bits_of_bitmap,
             "group size does not fit its bitmap",
         )?;
-        ensure(clusters % 8 == 0, "group size is no multiple of 8")?;
+        ensure(clusters.is_multiple_of(8), "group size is no multiple of 8")?;
         ensure(
             blocks == u64::from(self.blocks_per_group),
             "clusters and blocks of a group differ",
@@ -142,7 +142,10 @@ impl Superblock {
             inodes <= bits_of_bitmap,
             "inodes of a group do not fit their bitmap",
         )?;
-        ensure(inodes % 8 == 0, "inodes of a group are no multiple of 8")
+        ensure(
+            inodes.is_multiple_of(8),
+            "inodes of a group are no multiple of 8",
+        )
     }
 
     fn checked_group_count(&self, block_bits: u32, cluster_bits: u32) -> Result<u32, Corrupt> {

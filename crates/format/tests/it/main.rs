@@ -1,0 +1,3 @@
+//! Checks against images that mke2fs made.
+
+mod images;
