@@ -22,6 +22,7 @@ pub mod orphan_file;
 pub mod superblock;
 mod times;
 pub mod xattr;
+pub mod jbd2;
 
 pub use checksum::{Checksums, DescriptorChecksum, Seed, crc16, crc32c};
 pub use error::{Corrupt, Place};

@@ -19,6 +19,8 @@ pub enum Rank {
     InodeIo,
     /// Not a lock: a handle is being started (may wait for a commit).
     Handle,
+    /// One commit at a time; taken with no handle open, held over rendering (takes live objects).
+    JournalCommit,
     /// Membership of the legacy orphan list.
     OrphanList,
     /// Extended attribute block sharing (the block cache by hash).
@@ -43,6 +45,10 @@ pub enum Rank {
     JournalObjects,
     /// Images rendered for the committing transaction, one list per shard.
     JournalRendered,
+    /// One checkpoint pass at a time, and the journal superblock; held across device writes.
+    JournalTail,
+    /// Home writes in flight; held across device writes.
+    CheckpointBatch,
     /// Running and committing transaction, log head and tail.
     JournalState,
     /// Checkpoint queue and images that wait for their home write.

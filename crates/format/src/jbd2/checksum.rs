@@ -1,0 +1,35 @@
+//! Checksums of the journal: crc32c with a seed, and the plain crc32 of old commit blocks.
+
+use crc_fast::{CrcAlgorithm, Digest};
+
+/// The crc32c register after `data`, starting from `register`; no inversion at either end.
+pub(super) fn crc32c(register: u32, data: &[u8]) -> u32 {
+    let mut digest = Digest::new_with_init_state(CrcAlgorithm::Crc32Iscsi, u64::from(register));
+    digest.update(data);
+    digest.get_state() as u32
+}
+
+/// The checksum over a whole transaction that old commit blocks carry (feature `checksum`, "v1"):
+/// crc32, most significant bit first, started with ones, over descriptors and images as stored.
+pub struct TransactionChecksum(Digest);
+
+impl TransactionChecksum {
+    /// Nothing summed yet.
+    pub fn new() -> Self {
+        Self(Digest::new(CrcAlgorithm::Crc32Mpeg2))
+    }
+    /// Adds one journal block.
+    pub fn update(&mut self, block: &[u8]) {
+        self.0.update(block);
+    }
+    /// The sum so far.
+    pub fn value(&self) -> u32 {
+        self.0.finalize() as u32
+    }
+}
+
+impl Default for TransactionChecksum {
+    fn default() -> Self {
+        Self::new()
+    }
+}

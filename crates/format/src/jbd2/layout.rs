@@ -1,0 +1,106 @@
+//! What the feature words say about the shape of descriptor, revoke and commit blocks.
+
+use super::HEADER_BYTES;
+use super::checksum::crc32c;
+use crate::Tid;
+use crate::bytes::{get_u32_be, put_u32_be};
+
+/// How the journal is checksummed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChecksumKind {
+    /// Not at all.
+    None,
+    /// One crc32 over the transaction, in the commit block.
+    V1,
+    /// crc32c in descriptor, revoke and commit blocks; 16 bits of it per image.
+    V2,
+    /// As `V2`, with all 32 bits per image.
+    V3,
+}
+
+/// Bytes of the checksum at the end of descriptor and revoke blocks.
+const TAIL_BYTES: usize = 4;
+
+/// The shape of one journal's blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Layout {
+    /// Bytes of a journal block (and of a file system block).
+    pub block_size: usize,
+    /// How it is checksummed.
+    pub checksums: ChecksumKind,
+    /// Block numbers have 64 bits.
+    pub wide: bool,
+    /// crc32c register after the journal's UUID.
+    pub seed: u32,
+}
+
+impl Layout {
+    /// A layout for a journal with this UUID.
+    pub fn new(block_size: usize, checksums: ChecksumKind, wide: bool, uuid: &[u8; 16]) -> Self {
+        Self {
+            block_size,
+            checksums,
+            wide,
+            seed: crc32c(!0, uuid),
+        }
+    }
+
+    /// True when blocks carry crc32c sums.
+    pub fn has_block_checksums(&self) -> bool {
+        matches!(self.checksums, ChecksumKind::V2 | ChecksumKind::V3)
+    }
+
+    /// Bytes of one tag in a descriptor block, without the UUID that may follow it.
+    pub fn tag_bytes(&self) -> usize {
+        match (self.checksums, self.wide) {
+            (ChecksumKind::V3, _) => 16,
+            (ChecksumKind::V2, true) => 14,
+            (ChecksumKind::V2, false) => 10,
+            (_, true) => 12,
+            (_, false) => 8,
+        }
+    }
+
+    /// Bytes of one number in a revoke block.
+    pub fn revoke_entry_bytes(&self) -> usize {
+        if self.wide { 8 } else { 4 }
+    }
+
+    /// Where the payload of descriptor and revoke blocks must end, in bytes.
+    pub fn payload_end(&self) -> usize {
+        match self.has_block_checksums() {
+            true => self.block_size.saturating_sub(TAIL_BYTES),
+            false => self.block_size,
+        }
+    }
+
+    /// Images that one descriptor block of ours can list.
+    pub fn tags_per_descriptor(&self) -> usize {
+        // The first tag is followed by the 16-byte UUID.
+        self.payload_end().saturating_sub(HEADER_BYTES + 16) / self.tag_bytes()
+    }
+
+    /// The sum of an image as stored in the log; bound to its transaction.
+    pub fn image_checksum(&self, sequence: Tid, stored: &[u8]) -> u32 {
+        crc32c(crc32c(self.seed, &sequence.0.to_be_bytes()), stored)
+    }
+
+    /// Writes the checksum at the end of a descriptor or revoke block, if this journal has one.
+    pub fn seal(&self, block: &mut [u8]) {
+        if self.has_block_checksums() {
+            let sum = self.tail_checksum(block);
+            put_u32_be(block, self.payload_end(), sum);
+        }
+    }
+
+    /// True when the end of a descriptor or revoke block holds the right checksum, or need not.
+    pub fn verify_seal(&self, block: &[u8]) -> bool {
+        !self.has_block_checksums()
+            || get_u32_be(block, self.payload_end()) == self.tail_checksum(block)
+    }
+
+    fn tail_checksum(&self, block: &[u8]) -> u32 {
+        let end = self.payload_end().min(block.len());
+        crc32c(crc32c(self.seed, &block[..end]), &[0; TAIL_BYTES])
+    }
+}

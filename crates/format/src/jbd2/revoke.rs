@@ -1,0 +1,95 @@
+//! Revoke blocks: numbers of blocks whose images up to this transaction must not be replayed.
+//!
+//! Layout: header, then at 12 the number of bytes in use (these 16 included), then 32- or 64-bit
+//! block numbers, and a checksum tail with crc32c sums.
+
+use super::layout::Layout;
+use super::{BlockType, HEADER_BYTES, Header};
+use crate::bytes::{get_u32_be, get_u64_be, put_u32_be, put_u64_be};
+use crate::{BlockNr, Corrupt, Place, Tid};
+
+const FIRST: usize = HEADER_BYTES + 4;
+
+/// The block numbers in a revoke block.
+pub struct Revoked<'a> {
+    layout: Layout,
+    entries: &'a [u8],
+}
+
+impl<'a> Revoked<'a> {
+    /// Reads the revoke block at `log_block`. Fails when its count reaches past the payload.
+    pub fn parse(layout: &Layout, block: &'a [u8], log_block: u32) -> Result<Self, Corrupt> {
+        let used = get_u32_be(block, HEADER_BYTES) as usize;
+        let end = layout.payload_end().min(block.len());
+        if used > end {
+            let place = Place::JournalBlock(log_block);
+            return Err(Corrupt::new(place, "revoke block", "count is too large"));
+        }
+        let entries = block.get(FIRST..used).unwrap_or(&[]);
+        Ok(Self {
+            layout: *layout,
+            entries,
+        })
+    }
+
+    /// The revoked blocks, in order.
+    pub fn iter(&self) -> impl Iterator<Item = BlockNr> + '_ {
+        let width = self.layout.revoke_entry_bytes();
+        self.entries
+            .chunks_exact(width)
+            .map(move |entry| match width {
+                8 => BlockNr(get_u64_be(entry, 0)),
+                _ => BlockNr(u64::from(get_u32_be(entry, 0))),
+            })
+    }
+}
+
+/// Builds one revoke block.
+pub struct RevokeWriter {
+    layout: Layout,
+    block: Vec<u8>,
+    at: usize,
+}
+
+impl RevokeWriter {
+    /// An empty revoke block of transaction `sequence`.
+    pub fn new(layout: &Layout, sequence: Tid) -> Self {
+        let mut block = vec![0; layout.block_size];
+        Header {
+            block_type: BlockType::Revoke,
+            sequence,
+        }
+        .write(&mut block);
+        Self {
+            layout: *layout,
+            block,
+            at: FIRST,
+        }
+    }
+
+    /// Numbers that fit one block.
+    pub fn capacity(layout: &Layout) -> usize {
+        layout.payload_end().saturating_sub(FIRST) / layout.revoke_entry_bytes()
+    }
+
+    /// Adds a block. False when the revoke block is full.
+    pub fn push(&mut self, block: BlockNr) -> bool {
+        let width = self.layout.revoke_entry_bytes();
+        if self.at + width > self.layout.payload_end() {
+            return false;
+        }
+        match width {
+            8 => put_u64_be(&mut self.block, self.at, block.0),
+            _ => put_u32_be(&mut self.block, self.at, block.0 as u32),
+        }
+        self.at += width;
+        true
+    }
+
+    /// The finished block.
+    pub fn finish(mut self) -> Vec<u8> {
+        put_u32_be(&mut self.block, HEADER_BYTES, self.at as u32);
+        self.layout.seal(&mut self.block);
+        self.block
+    }
+}

@@ -1,0 +1,140 @@
+//! What a journal is opened with.
+
+use crate::Error;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+use uext4_device::BlockDevice;
+use uext4_format::Tid;
+
+/// Who runs commits and checkpoints.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Threads {
+    /// One commit thread and one checkpoint thread.
+    Background,
+    /// Whoever needs a commit runs it. Same calls, same writes: for crash tests and tools.
+    Inline,
+}
+
+/// Checksums of the log; by the file system's `metadata_csum`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Checksums {
+    /// No checksums.
+    None,
+    /// crc32c over every block (feature `csum_v3`).
+    V3,
+}
+
+/// Width of block numbers in the log; by the file system's `64bit`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Width {
+    /// 32 bits.
+    Narrow,
+    /// 64 bits.
+    Wide,
+}
+
+/// A stretch of the log that is contiguous on its device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogRun {
+    /// First block, counted in the log.
+    pub log_start: u32,
+    /// Where it stands on the device, in file system blocks.
+    pub device_block: u64,
+    /// Blocks.
+    pub len: u32,
+}
+
+/// Where the log lives.
+#[derive(Clone)]
+pub struct Log {
+    /// The file system's own device, or an external journal device.
+    pub device: Arc<dyn BlockDevice>,
+    /// Ascending by `log_start`, without gaps from 0 to `len_blocks`.
+    pub runs: Vec<LogRun>,
+    /// Blocks.
+    pub len_blocks: u32,
+    /// Log block of the journal superblock: 0 for an internal journal, the block after the ext4
+    /// superblock's on an external device (whose log blocks are counted from its start).
+    pub superblock: u32,
+}
+
+impl Log {
+    /// A log that is one run: an external device, or an unfragmented internal journal.
+    pub fn contiguous(device: Arc<dyn BlockDevice>, device_block: u64, len_blocks: u32) -> Log {
+        let runs = vec![LogRun {
+            log_start: 0,
+            device_block,
+            len: len_blocks,
+        }];
+        Log {
+            device,
+            runs,
+            len_blocks,
+            superblock: 0,
+        }
+    }
+}
+
+/// Is told about the fate of transactions. Calls come from the committing side, without any lock
+/// of the journal that a handle, a live object or `read_block` needs.
+pub trait CommitObserver: Send + Sync {
+    /// Transaction `tid` is durable and its revoked blocks will not be written home any more.
+    /// Comes before those who wait for `tid` are woken; in the order of transactions.
+    fn committed(&self, tid: Tid);
+    /// The journal stopped; comes once.
+    fn aborted(&self, cause: &Error);
+}
+
+/// An observer that does nothing.
+pub struct NoObserver;
+
+impl CommitObserver for NoObserver {
+    fn committed(&self, _tid: Tid) {}
+    fn aborted(&self, _cause: &Error) {}
+}
+
+/// What a journal is opened with.
+pub struct Config {
+    /// The file system's device.
+    pub home: Arc<dyn BlockDevice>,
+    /// Bytes of a block.
+    pub block_size: u32,
+    /// The log; `None`: commits write home directly.
+    pub log: Option<Log>,
+    /// Told about commits.
+    pub observer: Arc<dyn CommitObserver>,
+    /// Who runs commits.
+    pub threads: Threads,
+    /// A dirty transaction is committed after this long (background threads only).
+    pub commit_interval: Duration,
+    /// Checksums of the log.
+    pub checksums: Checksums,
+    /// Block numbers of the log.
+    pub width: Width,
+    /// Time since 1970 for commit blocks.
+    pub clock: fn() -> Duration,
+}
+
+impl Config {
+    /// Without a log, no observer, inline, 5 s, csum v3, 64 bits, system clock.
+    pub fn new(home: Arc<dyn BlockDevice>, block_size: u32) -> Config {
+        Config {
+            home,
+            block_size,
+            log: None,
+            observer: Arc::new(NoObserver),
+            threads: Threads::Inline,
+            commit_interval: Duration::from_secs(5),
+            checksums: Checksums::V3,
+            width: Width::Wide,
+            clock: system_clock,
+        }
+    }
+}
+
+/// The system's time since 1970.
+pub fn system_clock() -> Duration {
+    SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap_or_default()
+}

@@ -1,0 +1,232 @@
+//! The shared state behind [`crate::Journal`] and [`crate::Handle`].
+//!
+//! Locking: see `uext4_sync::Rank`, from `JournalCommit` to `Checkpoint`. The fast path of a
+//! handle touches its thread's shard of the gate and of the object lists, and the objects.
+
+use crate::config::{CommitObserver, Config, Threads};
+use crate::gate::{Gate, Refused, Ticket};
+use crate::home::Home;
+use crate::images::Images;
+use crate::live::{Dirty, DirtyList};
+use crate::sink::Rendered;
+use crate::stats::Times;
+use crate::{Error, Image, Live, Render};
+use std::sync::Arc;
+use std::time::Duration;
+use uext4_format::{BlockNr, Tid};
+use uext4_sync::{Condvar, Mutex, Rank, Sharded};
+
+/// What one shard logged to the running transaction.
+#[derive(Default)]
+pub(crate) struct Logged {
+    pub(crate) objects: DirtyList,
+    pub(crate) revokes: Vec<BlockNr>,
+}
+
+/// Who waits for which commit.
+pub(crate) struct Progress {
+    /// Last durable transaction.
+    pub(crate) committed: Tid,
+    /// The transaction that is being closed or committed.
+    pub(crate) committing: Option<Tid>,
+    /// Commits asked for, counted.
+    pub(crate) requests: u64,
+    /// The last request that the present commit serves.
+    pub(crate) serving: u64,
+    /// The last request that was served.
+    pub(crate) served: u64,
+    /// The background threads must end.
+    pub(crate) ending: bool,
+}
+
+pub(crate) struct Engine {
+    pub(crate) gate: Gate,
+    pub(crate) home: Home,
+    pub(crate) observer: Arc<dyn CommitObserver>,
+    pub(crate) threads: Threads,
+    pub(crate) commit_interval: Duration,
+    pub(crate) clock: fn() -> Duration,
+    pub(crate) logged: Sharded<Mutex<Logged>>,
+    pub(crate) rendered: Rendered,
+    pub(crate) images: Images,
+    pub(crate) progress: Mutex<Progress>,
+    /// `progress` changed.
+    pub(crate) changed: Condvar,
+    pub(crate) one_commit: Mutex<()>,
+    pub(crate) times: Times,
+}
+
+impl Engine {
+    pub(crate) fn new(config: Config, first: Tid, limit: u32) -> Engine {
+        let progress = Progress {
+            committed: Tid(first.0.wrapping_sub(1)),
+            committing: None,
+            requests: 0,
+            serving: 0,
+            served: 0,
+            ending: false,
+        };
+        Engine {
+            gate: Gate::new(first, limit),
+            home: Home {
+                device: config.home,
+                block_size: config.block_size,
+            },
+            observer: config.observer,
+            threads: config.threads,
+            commit_interval: config.commit_interval,
+            clock: config.clock,
+            logged: Sharded::new(|_| Mutex::new(Rank::JournalObjects, Logged::default())),
+            rendered: Rendered::new(config.block_size),
+            images: Images::new(),
+            progress: Mutex::new(Rank::JournalState, progress),
+            changed: Condvar::new(),
+            one_commit: Mutex::new(Rank::JournalCommit, ()),
+            times: Times::default(),
+        }
+    }
+
+    /// Says no when no transaction can hold `credits`.
+    pub(crate) fn fits(&self, credits: u32) -> Result<(), Error> {
+        let limit = self.gate.limit();
+        if credits > limit {
+            return Err(Error::TooManyCredits {
+                wanted: credits,
+                limit,
+            });
+        }
+        self.gate.check()
+    }
+
+    /// Goes into the running transaction, waiting for the next one when it is full.
+    pub(crate) fn enter(&self, credits: u32) -> Result<Ticket, Error> {
+        loop {
+            self.fits(credits)?;
+            match self.gate.enter(credits) {
+                Ok(ticket) => return Ok(ticket),
+                Err(Refused::Closed) => self.gate.wait_open(),
+                Err(Refused::Full(tid)) => self.make_room(tid)?,
+            }
+        }
+    }
+
+    fn make_room(&self, tid: Tid) -> Result<(), Error> {
+        match self.threads {
+            Threads::Inline => self.wait_durable(tid),
+            Threads::Background => {
+                self.request_commit();
+                self.gate.wait_after(tid);
+                Ok(())
+            }
+        }
+    }
+
+    pub(crate) fn leave(&self, ticket: &Ticket, used: u32, sync: bool) {
+        self.gate.leave(ticket, used);
+        if sync && self.threads == Threads::Background {
+            self.request_commit();
+        }
+    }
+
+    pub(crate) fn push_object(&self, object: Arc<dyn Dirty>) {
+        self.logged.local().lock().objects.push(object);
+    }
+
+    pub(crate) fn push_revoke(&self, block: BlockNr) {
+        self.logged.local().lock().revokes.push(block);
+    }
+
+    /// Renders `state` for the committing transaction if it is still dirty there. `tid` is the
+    /// caller's transaction; the caller holds the object's lock.
+    pub(crate) fn render_earlier<S: Render>(
+        &self,
+        live: &Live<S>,
+        state: &mut S,
+        dirty_in: Option<Tid>,
+        tid: Tid,
+    ) {
+        if let Some(earlier) = dirty_in {
+            debug_assert_eq!(
+                earlier.next(),
+                tid,
+                "only the committing transaction renders late"
+            );
+            live.render_for(earlier, state, &self.rendered);
+        }
+    }
+
+    pub(crate) fn read_block(&self, block: BlockNr) -> Result<Image, Error> {
+        match self.images.get(block) {
+            Some(image) => Ok(image),
+            None => self.home.read(block),
+        }
+    }
+
+    /// Present images of ascending blocks.
+    pub(crate) fn read_many(&self, blocks: &[BlockNr]) -> Result<Vec<Image>, Error> {
+        let mut found: Vec<_> = blocks.iter().map(|block| self.images.get(*block)).collect();
+        let missing = blocks
+            .iter()
+            .zip(&found)
+            .filter(|(_, image)| image.is_none());
+        let missing: Vec<BlockNr> = missing.map(|(block, _)| *block).collect();
+        let mut read = self.home.read_many(&missing)?.into_iter();
+        for slot in found.iter_mut().filter(|slot| slot.is_none()) {
+            *slot = read.next();
+        }
+        Ok(found.into_iter().flatten().collect())
+    }
+
+    /// Asks for a commit; its number is the request's ticket.
+    pub(crate) fn request_commit(&self) -> u64 {
+        let mut progress = self.progress.lock();
+        progress.requests += 1;
+        self.changed.notify_all();
+        progress.requests
+    }
+
+    /// Waits until `tid` is durable, or until a commit found that it logged nothing.
+    pub(crate) fn wait_durable(&self, tid: Tid) -> Result<(), Error> {
+        match self.threads {
+            Threads::Inline => {
+                let _one = self.one_commit.lock();
+                self.gate.check()?;
+                let is_durable = !tid.is_after(self.progress.lock().committed);
+                if is_durable {
+                    Ok(())
+                } else {
+                    self.commit_locked()
+                }
+            }
+            Threads::Background => self.join_commit(tid),
+        }
+    }
+
+    fn join_commit(&self, tid: Tid) -> Result<(), Error> {
+        let mut progress = self.progress.lock();
+        if !tid.is_after(progress.committed) {
+            return self.gate.check();
+        }
+        let ticket = if progress.committing == Some(tid) {
+            progress.serving
+        } else {
+            progress.requests += 1;
+            self.changed.notify_all();
+            progress.requests
+        };
+        while tid.is_after(progress.committed) && progress.served < ticket {
+            self.gate.check()?;
+            self.changed.wait(&mut progress);
+        }
+        Ok(())
+    }
+
+    /// Stops the journal: nothing is written any more.
+    pub(crate) fn abort(&self, cause: Error) {
+        if self.gate.stop(cause.clone().aborted()) {
+            self.observer.aborted(&cause);
+        }
+        let _progress = self.progress.lock();
+        self.changed.notify_all();
+    }
+}

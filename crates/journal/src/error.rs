@@ -1,0 +1,62 @@
+//! What can go wrong in a journal.
+
+use std::sync::Arc;
+use uext4_format::Corrupt;
+
+/// Errors of the journal.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum Error {
+    /// A device failed.
+    #[error(transparent)]
+    Device(#[from] uext4_device::Error),
+    /// The log holds bytes that make no sense.
+    #[error(transparent)]
+    Corrupt(#[from] Corrupt),
+    /// The journal stopped earlier; nothing is written any more.
+    #[error("the journal was aborted: {cause}")]
+    Aborted {
+        /// Why it stopped.
+        cause: Arc<Error>,
+    },
+    /// A handle asks for more than a transaction can hold.
+    #[error("{wanted} journal credits wanted, a transaction holds {limit}")]
+    TooManyCredits {
+        /// Credits asked for, in blocks.
+        wanted: u32,
+        /// Credits of a whole transaction, in blocks.
+        limit: u32,
+    },
+    /// A transaction does not fit the empty log.
+    #[error("a transaction of {blocks} blocks does not fit the log")]
+    LogTooSmall {
+        /// Blocks of the transaction.
+        blocks: u64,
+    },
+    /// The log holds transactions that were not replayed.
+    #[error("the journal needs recovery")]
+    NeedsRecovery,
+    /// The journal has incompatible features that we do not know.
+    #[error("the journal has unknown features {bits:#x}")]
+    UnknownFeatures {
+        /// Their bits.
+        bits: u32,
+    },
+    /// Rendering a live object panicked: a bug of ours.
+    #[error("rendering a transaction panicked")]
+    Panicked,
+    /// The journal was closed.
+    #[error("the journal is closed")]
+    Closed,
+}
+
+impl Error {
+    /// The answer to later calls after this error stopped the journal.
+    pub(crate) fn aborted(self) -> Error {
+        match self {
+            Error::Aborted { .. } => self,
+            cause => Error::Aborted {
+                cause: Arc::new(cause),
+            },
+        }
+    }
+}

@@ -1,0 +1,235 @@
+//! The gate of the running transaction: who is inside, and how much it may still log.
+//!
+//! Invariants: a handle counts itself into its shard, then looks at the gate again; the committer
+//! closes the gate, then looks at the shards. Both with `SeqCst`, so one of them sees the other.
+//! The next transaction opens only after the last handle of this one has left; credits are reset
+//! while nobody is inside.
+//! Locking: one mutex ([`Rank::JournalState`]) to park, never on the fast path.
+
+use crate::Error;
+use std::sync::OnceLock;
+use uext4_format::Tid;
+use uext4_sync::atomic::{AtomicI64, AtomicU64, Ordering::SeqCst};
+use uext4_sync::{Condvar, Mutex, Rank, Sharded, shard_index};
+
+/// No new handle may enter.
+const CLOSED: u64 = 1 << 32;
+/// The journal stopped for good.
+const STOPPED: u64 = 1 << 33;
+/// Looks before a waiter parks; a drain takes microseconds.
+const SPINS: u32 = 200;
+
+#[derive(Default)]
+struct Shard {
+    active: AtomicU64,
+    credits: AtomicI64,
+    handles: AtomicU64,
+}
+
+/// Why a handle could not enter.
+pub(crate) enum Refused {
+    /// The gate is closed for a moment.
+    Closed,
+    /// This transaction has no credits left.
+    Full(Tid),
+}
+
+/// What a handle holds of the gate.
+pub(crate) struct Ticket {
+    pub(crate) tid: Tid,
+    pub(crate) credits: u32,
+    shard: Option<usize>,
+}
+
+impl Ticket {
+    /// The holder left; the ticket only tells the transaction it was in.
+    pub(crate) fn set_outside(&mut self) {
+        self.shard = None;
+    }
+    pub(crate) fn is_inside(&self) -> bool {
+        self.shard.is_some()
+    }
+}
+
+pub(crate) struct Gate {
+    word: AtomicU64,
+    shards: Sharded<Shard>,
+    /// Credits of this transaction that no shard has.
+    remaining: AtomicI64,
+    limit: u32,
+    stopped: OnceLock<Error>,
+    park: Mutex<()>,
+    wake: Condvar,
+}
+
+impl Gate {
+    /// An open gate of transaction `tid`, which may log `limit` blocks.
+    pub(crate) fn new(tid: Tid, limit: u32) -> Self {
+        Self {
+            word: AtomicU64::new(u64::from(tid.0)),
+            shards: Sharded::new(|_| Shard::default()),
+            remaining: AtomicI64::new(i64::from(limit)),
+            limit,
+            stopped: OnceLock::new(),
+            park: Mutex::new(Rank::JournalState, ()),
+            wake: Condvar::new(),
+        }
+    }
+
+    /// The running transaction (while closed: the one that is being closed).
+    pub(crate) fn running(&self) -> Tid {
+        Tid(self.word.load(SeqCst) as u32)
+    }
+
+    /// Credits of a whole transaction, in blocks.
+    pub(crate) fn limit(&self) -> u32 {
+        self.limit
+    }
+
+    /// Handles that ended since the journal was opened.
+    pub(crate) fn handles(&self) -> u64 {
+        self.shards
+            .iter()
+            .map(|shard| shard.handles.load(SeqCst))
+            .sum()
+    }
+
+    /// Goes in with `credits`, without waiting.
+    pub(crate) fn enter(&self, credits: u32) -> Result<Ticket, Refused> {
+        let index = shard_index();
+        let shard = self.shards.slot(index);
+        let word = self.word.load(SeqCst);
+        if word & (CLOSED | STOPPED) != 0 {
+            return Err(Refused::Closed);
+        }
+        shard.active.fetch_add(1, SeqCst);
+        if self.word.load(SeqCst) != word {
+            self.step_out(shard);
+            return Err(Refused::Closed);
+        }
+        let tid = Tid(word as u32);
+        if !self.take_credits(shard, i64::from(credits)) {
+            self.step_out(shard);
+            return Err(Refused::Full(tid));
+        }
+        Ok(Ticket {
+            tid,
+            credits,
+            shard: Some(index),
+        })
+    }
+
+    /// Goes out, having logged `used` blocks.
+    pub(crate) fn leave(&self, ticket: &Ticket, used: u32) {
+        let Some(shard) = ticket.shard.map(|index| self.shards.slot(index)) else {
+            return;
+        };
+        let unused = i64::from(ticket.credits) - i64::from(used);
+        if unused >= 0 {
+            shard.credits.fetch_add(unused, SeqCst);
+        } else {
+            self.remaining.fetch_add(unused, SeqCst);
+        }
+        shard.handles.fetch_add(1, SeqCst);
+        self.step_out(shard);
+    }
+
+    fn step_out(&self, shard: &Shard) {
+        shard.active.fetch_sub(1, SeqCst);
+        if self.word.load(SeqCst) & CLOSED != 0 {
+            let _parked = self.park.lock();
+            self.wake.notify_all();
+        }
+    }
+
+    fn take_credits(&self, shard: &Shard, want: i64) -> bool {
+        let take = |from: &AtomicI64, n: i64| {
+            from.fetch_update(SeqCst, SeqCst, |have| (have >= n).then_some(have - n))
+                .is_ok()
+        };
+        if take(&shard.credits, want) {
+            return true;
+        }
+        // Small enough that what idle shards hold is a fraction of the transaction.
+        let chunk = i64::from(self.limit / 256);
+        if take(&self.remaining, want + chunk) {
+            shard.credits.fetch_add(chunk, SeqCst);
+            return true;
+        }
+        take(&self.remaining, want)
+    }
+
+    /// Closes the gate and waits until everybody left. One caller at a time.
+    pub(crate) fn close(&self) {
+        self.word.fetch_or(CLOSED, SeqCst);
+        for _ in 0..SPINS {
+            if self.is_empty() {
+                return;
+            }
+            std::hint::spin_loop();
+        }
+        let mut parked = self.park.lock();
+        while !self.is_empty() {
+            self.wake.wait(&mut parked);
+        }
+    }
+
+    /// Each shard that was seen empty stays so: whoever enters now sees the gate closed.
+    fn is_empty(&self) -> bool {
+        self.shards
+            .iter()
+            .all(|shard| shard.active.load(SeqCst) == 0)
+    }
+
+    /// Opens the (closed, empty) gate for `tid` with full credits.
+    pub(crate) fn open(&self, tid: Tid) {
+        for shard in self.shards.iter() {
+            shard.credits.store(0, SeqCst);
+        }
+        self.remaining.store(i64::from(self.limit), SeqCst);
+        let _parked = self.park.lock();
+        let next = |word| Some(word & STOPPED | u64::from(tid.0));
+        let _always = self.word.fetch_update(SeqCst, SeqCst, next);
+        self.wake.notify_all();
+    }
+
+    /// Waits while the gate is closed.
+    pub(crate) fn wait_open(&self) {
+        self.wait_while(|word| word & CLOSED != 0);
+    }
+
+    /// Waits until another transaction than `tid` is open.
+    pub(crate) fn wait_after(&self, tid: Tid) {
+        self.wait_while(|word| word & CLOSED != 0 || word as u32 == tid.0);
+    }
+
+    fn wait_while(&self, blocked: impl Fn(u64) -> bool) {
+        let blocked = |word: u64| word & STOPPED == 0 && blocked(word);
+        for _ in 0..SPINS {
+            if !blocked(self.word.load(SeqCst)) {
+                return;
+            }
+            std::hint::spin_loop();
+        }
+        let mut parked = self.park.lock();
+        while blocked(self.word.load(SeqCst)) {
+            self.wake.wait(&mut parked);
+        }
+    }
+
+    /// Stops the journal. True for the first caller; later causes are dropped.
+    pub(crate) fn stop(&self, cause: Error) -> bool {
+        let first = self.stopped.set(cause).is_ok();
+        self.word.fetch_or(STOPPED, SeqCst);
+        let _parked = self.park.lock();
+        self.wake.notify_all();
+        first
+    }
+
+    /// The error that stopped the journal, if any.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        self.stopped
+            .get()
+            .map_or(Ok(()), |cause| Err(cause.clone()))
+    }
+}

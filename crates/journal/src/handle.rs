@@ -1,0 +1,125 @@
+//! Handles: an operation's membership in a transaction.
+//!
+//! Locking: a handle is started before every live object ([`uext4_sync::Rank::Handle`]). A thread
+//! has one open handle at a time: a second would wait for the first one's transaction to close.
+
+use crate::engine::Engine;
+use crate::gate::Ticket;
+use crate::live::LogGuard;
+use crate::{Error, Object};
+use std::cell::Cell;
+use std::marker::PhantomData;
+use std::sync::Arc;
+use uext4_format::{BlockNr, Tid};
+
+/// An open handle; dropping it ends it. What is logged through one handle is durable together or
+/// not at all. Stays on its thread.
+pub struct Handle<'j> {
+    engine: &'j Engine,
+    ticket: Ticket,
+    used: Cell<u32>,
+    sync: Cell<bool>,
+    not_send: PhantomData<*const ()>,
+}
+
+impl<'j> Handle<'j> {
+    pub(crate) fn start(engine: &'j Engine, credits: u32) -> Result<Self, Error> {
+        let ticket = engine.enter(credits)?;
+        let (used, sync) = (Cell::new(0), Cell::new(false));
+        Ok(Self {
+            engine,
+            ticket,
+            used,
+            sync,
+            not_send: PhantomData,
+        })
+    }
+
+    /// The transaction.
+    pub fn tid(&self) -> Tid {
+        self.ticket.tid
+    }
+
+    /// Credits not used yet, in blocks.
+    pub fn credits_left(&self) -> u32 {
+        self.ticket.credits.saturating_sub(self.used.get())
+    }
+
+    /// Takes the object's lock exclusively and logs the object to this transaction.
+    pub fn write<'a, O: Object>(&'a self, object: &'a Arc<O>) -> LogGuard<'a, O::State> {
+        let mut state = object.live().lock().write();
+        self.log(object, &mut state);
+        LogGuard::new(state)
+    }
+
+    /// As [`Self::write`], if that needs no wait.
+    pub fn try_write<'a, O: Object>(
+        &'a self,
+        object: &'a Arc<O>,
+    ) -> Option<LogGuard<'a, O::State>> {
+        let mut state = object.live().lock().try_write()?;
+        self.log(object, &mut state);
+        Some(LogGuard::new(state))
+    }
+
+    fn log<O: Object>(&self, object: &Arc<O>, state: &mut O::State) {
+        let tid = self.tid();
+        let dirty_in = object.live().dirty_tid();
+        if dirty_in == Some(tid) {
+            return;
+        }
+        self.engine
+            .render_earlier(object.live(), state, dirty_in, tid);
+        object.live().stamp(Some(tid));
+        self.engine.push_object(Arc::clone(object) as _);
+        self.used.set(self.used.get() + 1);
+    }
+
+    /// The object's metadata block `nr` was freed: it is revoked, and the object is not rendered
+    /// for this transaction. Takes the object's lock. Logging the object (or another one that
+    /// renders to `nr`) again in this transaction cancels the revoke.
+    pub fn forget<O: Object>(&self, object: &Arc<O>, nr: BlockNr) {
+        let live = object.live();
+        let mut state = live.lock().write();
+        let dirty_in = live.dirty_tid();
+        if dirty_in != Some(self.tid()) {
+            // Its last committed content still belongs to the transaction before.
+            self.engine
+                .render_earlier(live, &mut state, dirty_in, self.tid());
+        }
+        live.stamp(None);
+        self.engine.push_revoke(nr);
+    }
+
+    /// The metadata block `nr`, which has no live object, was freed: older images of it are not
+    /// replayed and not written home once this transaction is durable.
+    pub fn revoke(&self, nr: BlockNr) {
+        self.engine.push_revoke(nr);
+    }
+
+    /// Asks for a commit as soon as the handle ends, without waiting for it.
+    pub fn mark_sync(&self) {
+        self.sync.set(true);
+    }
+
+    /// Ends this handle and starts the next, maybe in the next transaction. What was logged so
+    /// far may become durable alone. The caller holds no live object. After an error that is not
+    /// [`Error::TooManyCredits`] the journal has stopped, and nothing logged is written any more.
+    pub fn restart(&mut self, credits: u32) -> Result<(), Error> {
+        self.engine.fits(credits)?;
+        self.engine
+            .leave(&self.ticket, self.used.replace(0), self.sync.replace(false));
+        self.ticket.set_outside();
+        self.ticket = self.engine.enter(credits)?;
+        Ok(())
+    }
+}
+
+impl Drop for Handle<'_> {
+    fn drop(&mut self) {
+        if self.ticket.is_inside() {
+            self.engine
+                .leave(&self.ticket, self.used.get(), self.sync.get());
+        }
+    }
+}

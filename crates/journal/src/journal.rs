@@ -1,0 +1,77 @@
+//! The journal as its users see it.
+
+use crate::engine::Engine;
+use crate::{Config, Error, Handle, Image, Stats};
+use std::sync::Arc;
+use uext4_format::{BlockNr, Tid};
+
+/// Credits of a transaction without a log, in blocks; bounds the memory of one commit.
+const UNLOGGED_LIMIT_BLOCKS: u32 = 16384;
+
+/// A journal, or the same engine without a log.
+pub struct Journal {
+    engine: Arc<Engine>,
+}
+
+impl Journal {
+    /// Opens a journal whose log is clean ([`Error::NeedsRecovery`] otherwise).
+    pub fn open(config: Config) -> Result<Arc<Journal>, Error> {
+        let engine = Arc::new(Engine::new(config, Tid(1), UNLOGGED_LIMIT_BLOCKS));
+        Ok(Arc::new(Journal { engine }))
+    }
+
+    /// Starts a handle that will log about `credits` objects' blocks. May wait for a commit; the
+    /// caller holds no live object and no other handle.
+    pub fn start(&self, credits: u32) -> Result<Handle<'_>, Error> {
+        Handle::start(&self.engine, credits)
+    }
+
+    /// The running transaction.
+    pub fn running(&self) -> Tid {
+        self.engine.gate.running()
+    }
+
+    /// Commits what is running now and waits until it is durable.
+    pub fn commit_running(&self) -> Result<(), Error> {
+        self.wait_durable(self.running())
+    }
+
+    /// Waits until `tid` is durable; asks for its commit when it is running. The caller holds no
+    /// handle and no live object. Does not flush data written since: see [`Self::flush_device`].
+    pub fn wait_durable(&self, tid: Tid) -> Result<(), Error> {
+        self.engine.wait_durable(tid)
+    }
+
+    /// The newest committed image of a block, else what the device holds.
+    pub fn read_block(&self, nr: BlockNr) -> Result<Image, Error> {
+        self.engine.read_block(nr)
+    }
+
+    /// Stops the journal: everything later answers [`Error::Aborted`], nothing more is written.
+    pub fn abort(&self, cause: Error) {
+        self.engine.abort(cause);
+    }
+
+    /// [`Error::Aborted`] when the journal was stopped.
+    pub fn check(&self) -> Result<(), Error> {
+        self.engine.gate.check()
+    }
+
+    /// Commits, writes everything home, marks the log clean; later calls answer
+    /// [`Error::Aborted`].
+    pub fn close(&self) -> Result<(), Error> {
+        self.commit_running()
+    }
+
+    /// Flushes the file system's device.
+    pub fn flush_device(&self) -> Result<(), Error> {
+        self.engine.home.flush()
+    }
+
+    /// What happened since it was opened.
+    pub fn stats(&self) -> Stats {
+        self.engine
+            .times
+            .snapshot(self.engine.gate.handles(), self.engine.gate.limit())
+    }
+}

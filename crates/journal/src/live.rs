@@ -1,0 +1,138 @@
+//! Live objects: the truth while mounted, and the stamp that says where they are dirty.
+//!
+//! Invariants: the stamp changes only under the object's exclusive lock. It is `CLEAN`, or names
+//! the transaction T in which the object is dirty and not rendered. T is the running transaction,
+//! or the committing one while that renders; never an older one (`Engine::log` checks).
+
+use crate::sink::{Rendered, Sink};
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
+use uext4_format::Tid;
+use uext4_sync::atomic::{AtomicU64, Ordering};
+use uext4_sync::{Rank, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+const CLEAN: u64 = 0;
+const DIRTY: u64 = 1 << 32;
+
+/// The state of a live object: turns itself into bytes.
+pub trait Render: Send + Sync + 'static {
+    /// Rank of the object's lock.
+    const RANK: Rank;
+    /// Emits the bytes that changed (or may have), checksums included. Called once per transaction
+    /// that logged the object, with its lock held exclusively. Must not take locks of this rank or
+    /// before, start handles, or read the device.
+    fn render(&mut self, out: &mut Sink<'_>);
+}
+
+/// What carries a [`Live`] state; shared in an `Arc`.
+pub trait Object: Send + Sync + 'static {
+    /// Its state.
+    type State: Render;
+    /// Where the state lives.
+    fn live(&self) -> &Live<Self::State>;
+}
+
+/// A state behind its lock, and its stamp.
+///
+/// Eviction: a cache may drop an object only when the cache's `Arc` is the last one. The journal
+/// holds another from the moment the object is logged until its images can be read back through
+/// [`crate::Journal::read_block`]; [`Live::is_dirty`] turns false before that.
+pub struct Live<S> {
+    stamp: AtomicU64,
+    lock: RwLock<S>,
+}
+
+impl<S: Render> Live<S> {
+    /// A clean object.
+    pub fn new(state: S) -> Self {
+        Self {
+            stamp: AtomicU64::new(CLEAN),
+            lock: RwLock::new(S::RANK, state),
+        }
+    }
+    /// Reads the state.
+    pub fn read(&self) -> RwLockReadGuard<'_, S> {
+        self.lock.read()
+    }
+    /// Reads the state if that needs no wait.
+    pub fn try_read(&self) -> Option<RwLockReadGuard<'_, S>> {
+        self.lock.try_read()
+    }
+    /// The state exclusively, without logging it: to load or set up, and for what is in memory
+    /// only. Bytes changed here reach the disk only with a later [`crate::Handle::write`].
+    pub fn write_unlogged(&self) -> RwLockWriteGuard<'_, S> {
+        self.lock.write()
+    }
+    /// As [`Self::write_unlogged`], if that needs no wait.
+    pub fn try_write_unlogged(&self) -> Option<RwLockWriteGuard<'_, S>> {
+        self.lock.try_write()
+    }
+    /// Logged to a transaction and not yet rendered for it. A hint unless the lock is held.
+    pub fn is_dirty(&self) -> bool {
+        self.dirty_tid().is_some()
+    }
+    /// The transaction it is dirty in. A hint unless the lock is held.
+    pub fn dirty_tid(&self) -> Option<Tid> {
+        let stamp = self.stamp.load(Ordering::Acquire);
+        (stamp != CLEAN).then_some(Tid(stamp as u32))
+    }
+    /// Exclusive lock of the state, for the journal.
+    pub(crate) fn lock(&self) -> &RwLock<S> {
+        &self.lock
+    }
+    /// Sets the stamp; the caller holds the lock exclusively.
+    pub(crate) fn stamp(&self, dirty_in: Option<Tid>) {
+        let stamp = dirty_in.map_or(CLEAN, |tid| DIRTY | u64::from(tid.0));
+        self.stamp.store(stamp, Ordering::Release);
+    }
+    /// Renders the state if it is dirty in `tid`, and makes it clean; the caller holds the lock.
+    pub(crate) fn render_for(&self, tid: Tid, state: &mut S, out: &Rendered) {
+        if self.dirty_tid() == Some(tid) {
+            state.render(&mut Sink::new(out));
+            self.stamp(None);
+        }
+    }
+}
+
+/// An object on a transaction's list.
+pub(crate) trait Dirty: Send + Sync {
+    /// Renders the object for `tid` unless somebody did.
+    fn render(&self, tid: Tid, out: &Rendered);
+}
+
+impl<O: Object> Dirty for O {
+    fn render(&self, tid: Tid, out: &Rendered) {
+        let live = self.live();
+        if live.dirty_tid() == Some(tid) {
+            let mut state = live.lock.write();
+            live.render_for(tid, &mut state, out);
+        }
+    }
+}
+
+/// A logged object's state, exclusively. Ends before its handle does.
+pub struct LogGuard<'a, S> {
+    state: RwLockWriteGuard<'a, S>,
+}
+
+impl<'a, S> LogGuard<'a, S> {
+    pub(crate) fn new(state: RwLockWriteGuard<'a, S>) -> Self {
+        Self { state }
+    }
+}
+
+impl<S> Deref for LogGuard<'_, S> {
+    type Target = S;
+    fn deref(&self) -> &S {
+        &self.state
+    }
+}
+
+impl<S> DerefMut for LogGuard<'_, S> {
+    fn deref_mut(&mut self) -> &mut S {
+        &mut self.state
+    }
+}
+
+/// A list of what a transaction dirtied.
+pub(crate) type DirtyList = Vec<Arc<dyn Dirty>>;
