@@ -16,13 +16,13 @@ mod ids;
 pub mod indirect;
 pub mod inline_data;
 mod inode;
+pub mod jbd2;
 pub mod mmp;
 mod no_room;
 pub mod orphan_file;
 pub mod superblock;
 mod times;
 pub mod xattr;
-pub mod jbd2;
 
 pub use checksum::{Checksums, DescriptorChecksum, Seed, crc16, crc32c};
 pub use error::{Corrupt, Place};

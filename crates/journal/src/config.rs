@@ -2,9 +2,10 @@
 
 use crate::Error;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 use uext4_device::BlockDevice;
 use uext4_format::Tid;
+use uext4_sync::{Clock, RealClock};
 
 /// Who runs commits and checkpoints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,8 +112,8 @@ pub struct Config {
     pub checksums: Checksums,
     /// Block numbers of the log.
     pub width: Width,
-    /// Time since 1970 for commit blocks.
-    pub clock: fn() -> Duration,
+    /// Time for commit blocks.
+    pub clock: Arc<dyn Clock>,
 }
 
 impl Config {
@@ -127,14 +128,7 @@ impl Config {
             commit_interval: Duration::from_secs(5),
             checksums: Checksums::V3,
             width: Width::Wide,
-            clock: system_clock,
+            clock: Arc::new(RealClock::new()),
         }
     }
-}
-
-/// The system's time since 1970.
-pub fn system_clock() -> Duration {
-    SystemTime::now()
-        .duration_since(SystemTime::UNIX_EPOCH)
-        .unwrap_or_default()
 }

@@ -14,7 +14,7 @@ use crate::{Error, Image, Live, Render};
 use std::sync::Arc;
 use std::time::Duration;
 use uext4_format::{BlockNr, Tid};
-use uext4_sync::{Condvar, Mutex, Rank, Sharded};
+use uext4_sync::{Clock, Condvar, Mutex, Rank, Sharded, handle_point};
 
 /// What one shard logged to the running transaction.
 #[derive(Default)]
@@ -45,7 +45,7 @@ pub(crate) struct Engine {
     pub(crate) observer: Arc<dyn CommitObserver>,
     pub(crate) threads: Threads,
     pub(crate) commit_interval: Duration,
-    pub(crate) clock: fn() -> Duration,
+    pub(crate) clock: Arc<dyn Clock>,
     pub(crate) logged: Sharded<Mutex<Logged>>,
     pub(crate) rendered: Rendered,
     pub(crate) images: Images,
@@ -187,6 +187,7 @@ impl Engine {
 
     /// Waits until `tid` is durable, or until a commit found that it logged nothing.
     pub(crate) fn wait_durable(&self, tid: Tid) -> Result<(), Error> {
+        handle_point();
         match self.threads {
             Threads::Inline => {
                 let _one = self.one_commit.lock();

@@ -8,9 +8,9 @@ use crate::gate::Ticket;
 use crate::live::LogGuard;
 use crate::{Error, Object};
 use std::cell::Cell;
-use std::marker::PhantomData;
 use std::sync::Arc;
 use uext4_format::{BlockNr, Tid};
+use uext4_sync::{Rank, Scope, handle_point, scope};
 
 /// An open handle; dropping it ends it. What is logged through one handle is durable together or
 /// not at all. Stays on its thread.
@@ -19,7 +19,7 @@ pub struct Handle<'j> {
     ticket: Ticket,
     used: Cell<u32>,
     sync: Cell<bool>,
-    not_send: PhantomData<*const ()>,
+    scope: Option<Scope>,
 }
 
 impl<'j> Handle<'j> {
@@ -31,7 +31,7 @@ impl<'j> Handle<'j> {
             ticket,
             used,
             sync,
-            not_send: PhantomData,
+            scope: Some(scope(Rank::Handle)),
         })
     }
 
@@ -48,6 +48,26 @@ impl<'j> Handle<'j> {
     /// Takes the object's lock exclusively and logs the object to this transaction.
     pub fn write<'a, O: Object>(&'a self, object: &'a Arc<O>) -> LogGuard<'a, O::State> {
         let mut state = object.live().lock().write();
+        self.log(object, &mut state);
+        LogGuard::new(state)
+    }
+
+    /// As [`Self::write`], beside objects of the same rank that were taken with smaller keys
+    /// (inode, block or group numbers).
+    pub fn write_ordered<'a, O: Object>(
+        &'a self,
+        object: &'a Arc<O>,
+        key: u64,
+    ) -> LogGuard<'a, O::State> {
+        let mut state = object.live().lock().write_ordered(key);
+        self.log(object, &mut state);
+        LogGuard::new(state)
+    }
+
+    /// As [`Self::write`], beside any objects of the same rank: an outer lock that is held
+    /// exclusively keeps everybody else from taking several of them.
+    pub fn write_nested<'a, O: Object>(&'a self, object: &'a Arc<O>) -> LogGuard<'a, O::State> {
+        let mut state = object.live().lock().write_nested();
         self.log(object, &mut state);
         LogGuard::new(state)
     }
@@ -76,11 +96,11 @@ impl<'j> Handle<'j> {
     }
 
     /// The object's metadata block `nr` was freed: it is revoked, and the object is not rendered
-    /// for this transaction. Takes the object's lock. Logging the object (or another one that
+    /// for this transaction. Takes the object's lock (nested, see [`Self::write_nested`]). Logging the object (or another one that
     /// renders to `nr`) again in this transaction cancels the revoke.
     pub fn forget<O: Object>(&self, object: &Arc<O>, nr: BlockNr) {
         let live = object.live();
-        let mut state = live.lock().write();
+        let mut state = live.lock().write_nested();
         let dirty_in = live.dirty_tid();
         if dirty_in != Some(self.tid()) {
             // Its last committed content still belongs to the transaction before.
@@ -110,7 +130,10 @@ impl<'j> Handle<'j> {
         self.engine
             .leave(&self.ticket, self.used.replace(0), self.sync.replace(false));
         self.ticket.set_outside();
+        self.scope = None;
+        handle_point();
         self.ticket = self.engine.enter(credits)?;
+        self.scope = Some(scope(Rank::Handle));
         Ok(())
     }
 }

@@ -18,9 +18,7 @@ mod merge;
 mod sink;
 mod stats;
 
-pub use config::{
-    Checksums, CommitObserver, Config, Log, LogRun, NoObserver, Threads, Width, system_clock,
-};
+pub use config::{Checksums, CommitObserver, Config, Log, LogRun, NoObserver, Threads, Width};
 pub use error::Error;
 pub use handle::Handle;
 pub use journal::Journal;

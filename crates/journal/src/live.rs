@@ -54,6 +54,14 @@ impl<S: Render> Live<S> {
     pub fn read(&self) -> RwLockReadGuard<'_, S> {
         self.lock.read()
     }
+    /// Reads the state beside others of its rank that were taken with smaller keys.
+    pub fn read_ordered(&self, key: u64) -> RwLockReadGuard<'_, S> {
+        self.lock.read_ordered(key)
+    }
+    /// Reads the state beside others of its rank, under an outer exclusive lock.
+    pub fn read_nested(&self) -> RwLockReadGuard<'_, S> {
+        self.lock.read_nested()
+    }
     /// Reads the state if that needs no wait.
     pub fn try_read(&self) -> Option<RwLockReadGuard<'_, S>> {
         self.lock.try_read()

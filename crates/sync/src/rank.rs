@@ -63,12 +63,13 @@ pub enum Rank {
 
 impl Rank {
     /// Every rank, outermost first.
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 25] = [
         Self::Mount,
         Self::Rename,
         Self::DirIndex,
         Self::InodeIo,
         Self::Handle,
+        Self::JournalCommit,
         Self::OrphanList,
         Self::XattrCache,
         Self::InodeState,
@@ -81,6 +82,8 @@ impl Rank {
         Self::Superblock,
         Self::JournalObjects,
         Self::JournalRendered,
+        Self::JournalTail,
+        Self::CheckpointBatch,
         Self::JournalState,
         Self::Checkpoint,
         Self::CacheShard,

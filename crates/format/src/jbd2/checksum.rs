@@ -1,13 +1,6 @@
-//! Checksums of the journal: crc32c with a seed, and the plain crc32 of old commit blocks.
+//! The plain crc32 of old commit blocks. (The rest is [`crate::crc32c`].)
 
 use crc_fast::{CrcAlgorithm, Digest};
-
-/// The crc32c register after `data`, starting from `register`; no inversion at either end.
-pub(super) fn crc32c(register: u32, data: &[u8]) -> u32 {
-    let mut digest = Digest::new_with_init_state(CrcAlgorithm::Crc32Iscsi, u64::from(register));
-    digest.update(data);
-    digest.get_state() as u32
-}
 
 /// The checksum over a whole transaction that old commit blocks carry (feature `checksum`, "v1"):
 /// crc32, most significant bit first, started with ones, over descriptors and images as stored.

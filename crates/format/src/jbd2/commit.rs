@@ -4,11 +4,11 @@
 //! the commit as 64-bit seconds at 48 and nanoseconds at 56. With v2 or v3 the first checksum word
 //! is the crc32c of the block with type, size and that word zero.
 
-use super::checksum::crc32c;
 use super::layout::Layout;
 use super::{BlockType, Header};
 use crate::Tid;
 use crate::bytes::{get_u8, get_u32_be, get_u64_be, put_u32_be, put_u64_be};
+use crate::crc32c;
 
 const CHECKSUM_TYPE: usize = 12;
 const CHECKSUM_SIZE: usize = 13;

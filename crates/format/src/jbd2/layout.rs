@@ -1,9 +1,9 @@
 //! What the feature words say about the shape of descriptor, revoke and commit blocks.
 
 use super::HEADER_BYTES;
-use super::checksum::crc32c;
 use crate::Tid;
 use crate::bytes::{get_u32_be, put_u32_be};
+use crate::crc32c;
 
 /// How the journal is checksummed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

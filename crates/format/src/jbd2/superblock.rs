@@ -1,9 +1,9 @@
 //! The journal superblock: first block of the log.
 
-use super::checksum::crc32c;
 use super::layout::{ChecksumKind, Layout};
 use super::{BlockType, Header};
 use crate::bytes::{get_array, get_u8, get_u32_be, put_slice, put_u8, put_u32_be};
+use crate::crc32c;
 use crate::{Corrupt, Place, Tid};
 
 /// Bytes of the superblock within its block.
