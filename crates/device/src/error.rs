@@ -33,6 +33,18 @@ pub enum Error {
         /// The device or image file.
         path: std::path::PathBuf,
     },
+    /// The device has no such partition.
+    #[error("there is no partition {number}")]
+    NoPartition {
+        /// The number asked for, from 1.
+        number: u32,
+    },
+    /// The device has no partition table that can be understood.
+    #[error("the partition table cannot be used: {problem}")]
+    PartitionTable {
+        /// What is wrong with it.
+        problem: &'static str,
+    },
     /// The device was opened read-only.
     #[error("the device is read-only")]
     ReadOnly,

@@ -4,13 +4,24 @@
 //! This is the only crate besides the FUSE transport that may hold `unsafe` code.
 #![deny(unsafe_op_in_unsafe_fn)]
 
+mod crash_log;
 mod error;
+mod fault;
 mod file;
 mod mem;
+mod overlay;
+pub mod partition;
 mod range;
+mod record;
 mod traits;
+mod window;
 
+pub use crash_log::{Change, CrashLog, Event, Survivors, Tearing};
 pub use error::Error;
+pub use fault::{Cause, Fault, Faulty, Flushes, Operation, When};
 pub use file::{Access, FileDevice};
 pub use mem::MemDevice;
+pub use overlay::Overlay;
+pub use record::Recorder;
 pub use traits::BlockDevice;
+pub use window::Window;

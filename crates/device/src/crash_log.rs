@@ -1,0 +1,317 @@
+//! Which bytes a device may hold after a crash.
+//!
+//! A crash is a *cut* (the number of events that happened) and a choice of what survived. Every
+//! change that returned before a flush began which returned before the cut is there. Of all other
+//! changes before the cut (*pending* ones) any subset may be there, each also in part: a device
+//! writes sectors of 512 bytes whole, and promises nothing about larger units.
+//! Survivors are applied in the order of the log: a device cache keeps one newest version of a
+//! sector, so an older change never lands on a younger one.
+//! A discard that survives reads as zero; one that does not leaves the old bytes.
+
+use crate::{BlockDevice, MemDevice};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use uext4_sync::Rng;
+
+/// The unit that a device writes whole, in bytes.
+const SECTOR_BYTES: u64 = 512;
+/// [`Event::Change::returned_at`] of a change that has not returned.
+pub(crate) const NEVER: usize = usize::MAX;
+
+/// A change of bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// Bytes were written.
+    Write {
+        /// First byte.
+        offset: u64,
+        /// What was written.
+        bytes: Arc<[u8]>,
+    },
+    /// Bytes were made zero.
+    Zero {
+        /// First byte.
+        offset: u64,
+        /// How many bytes.
+        len: u64,
+    },
+    /// Bytes were given up.
+    Discard {
+        /// First byte.
+        offset: u64,
+        /// How many bytes.
+        len: u64,
+    },
+}
+
+/// One entry of the log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// A change began.
+    Change {
+        /// Which.
+        change: Change,
+        /// How many events there were when it returned.
+        returned_at: usize,
+    },
+    /// A change that the device refused.
+    Failed,
+    /// A flush began.
+    FlushStarted,
+    /// A flush returned.
+    FlushDone {
+        /// The index of its [`Event::FlushStarted`].
+        started: usize,
+    },
+    /// The user of the device passed a point of its own.
+    Mark(u64),
+}
+
+/// Whether a change that is not lost is there in full.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tearing {
+    /// It is.
+    Whole,
+    /// Some of its sectors may be missing.
+    Sectors,
+}
+
+/// Which of the pending changes are there after the crash.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Survivors {
+    /// Every one: the simple cut.
+    All,
+    /// None: what was flushed and no more.
+    None,
+    /// The i-th pending change survives when bit i is set; those past the 64th do not.
+    Mask(u64),
+    /// Chosen by a seed.
+    Seeded {
+        /// Equal seeds choose alike.
+        seed: u64,
+        /// Whether survivors may be torn.
+        tearing: Tearing,
+    },
+}
+
+/// A recorded run, and the images that a crash in it may leave.
+///
+/// Images of ascending cuts cost what their events cost; a smaller cut than the one before starts
+/// over from the base. Clone it to enumerate from several threads.
+pub struct CrashLog {
+    base: MemDevice,
+    events: Arc<[Event]>,
+    /// For each cut, where the last flush that returned before it began: changes that had
+    /// returned by then are durable.
+    horizons: Arc<[usize]>,
+    durable: Durable,
+}
+
+/// The base with the durable changes of some horizon applied.
+struct Durable {
+    image: MemDevice,
+    horizon: usize,
+    /// Events before this index are all applied.
+    from: usize,
+    /// Applied events at `from` or later.
+    ahead: BTreeSet<usize>,
+}
+
+impl Durable {
+    fn new(base: &MemDevice) -> Self {
+        Self {
+            image: base.snapshot(),
+            horizon: 0,
+            from: 0,
+            ahead: BTreeSet::new(),
+        }
+    }
+
+    /// Applies what became durable between the present horizon and a later one.
+    fn advance(&mut self, events: &[Event], horizon: usize) {
+        for index in self.from..horizon {
+            if self.ahead.contains(&index) {
+                continue;
+            }
+            match &events[index] {
+                Event::Change { returned_at, .. } if *returned_at > horizon => continue,
+                Event::Change { change, .. } => apply(&self.image, change),
+                _ => {}
+            }
+            self.ahead.insert(index);
+        }
+        while self.ahead.remove(&self.from) {
+            self.from += 1;
+        }
+        self.horizon = horizon;
+    }
+}
+
+impl Clone for CrashLog {
+    fn clone(&self) -> Self {
+        Self {
+            base: self.base.snapshot(),
+            events: self.events.clone(),
+            horizons: self.horizons.clone(),
+            durable: Durable::new(&self.base),
+        }
+    }
+}
+
+impl CrashLog {
+    pub(crate) fn new(base: MemDevice, events: Vec<Event>) -> Self {
+        let mut horizons = vec![0];
+        for event in &events {
+            let last = horizons[horizons.len() - 1];
+            horizons.push(match event {
+                Event::FlushDone { started } => last.max(*started),
+                _ => last,
+            });
+        }
+        let durable = Durable::new(&base);
+        Self {
+            base,
+            events: events.into(),
+            horizons: horizons.into(),
+            durable,
+        }
+    }
+
+    /// Number of events; cuts are `0..=len()`.
+    pub fn len(&self) -> usize {
+        self.events.len()
+    }
+
+    /// True when nothing was recorded.
+    pub fn is_empty(&self) -> bool {
+        self.events.is_empty()
+    }
+
+    /// The events in order.
+    pub fn events(&self) -> &[Event] {
+        &self.events
+    }
+
+    /// The last [`Event::Mark`] before the cut.
+    pub fn last_mark(&self, cut: usize) -> Option<u64> {
+        self.events[..cut]
+            .iter()
+            .rev()
+            .find_map(|event| match event {
+                Event::Mark(label) => Some(*label),
+                _ => None,
+            })
+    }
+
+    /// Indices of the changes before the cut that may or may not be there.
+    pub fn pending(&self, cut: usize) -> Vec<usize> {
+        let horizon = self.horizons[cut];
+        let is_pending = |index: &usize| match &self.events[*index] {
+            Event::Change { returned_at, .. } => *returned_at > horizon,
+            _ => false,
+        };
+        (0..cut).filter(is_pending).collect()
+    }
+
+    /// What the device holds after a crash at `cut`.
+    pub fn image(&mut self, cut: usize, survivors: Survivors) -> MemDevice {
+        let horizon = self.horizons[cut];
+        if horizon < self.durable.horizon {
+            self.durable = Durable::new(&self.base);
+        }
+        self.durable.advance(&self.events, horizon);
+        let image = self.durable.image.snapshot();
+        let pending = (self.durable.from..cut).filter_map(|index| match &self.events[index] {
+            Event::Change {
+                change,
+                returned_at,
+            } if *returned_at > horizon => Some(change),
+            _ => None,
+        });
+        settle(&image, pending, survivors);
+        image
+    }
+}
+
+/// Applies the survivors among the pending changes.
+fn settle<'a>(image: &MemDevice, pending: impl Iterator<Item = &'a Change>, survivors: Survivors) {
+    match survivors {
+        Survivors::All => pending.for_each(|change| apply(image, change)),
+        Survivors::None => {}
+        Survivors::Mask(mask) => pending
+            .take(64)
+            .enumerate()
+            .filter(|(i, _)| mask >> i & 1 == 1)
+            .for_each(|(_, change)| apply(image, change)),
+        Survivors::Seeded { seed, tearing } => settle_by_seed(image, pending, seed, tearing),
+    }
+}
+
+fn settle_by_seed<'a>(
+    image: &MemDevice,
+    pending: impl Iterator<Item = &'a Change>,
+    seed: u64,
+    tearing: Tearing,
+) {
+    let mut rng = Rng::new(seed);
+    // Nearly nothing and nearly everything are as telling as half, and rare under even odds.
+    let survives = [1, 4, 7][rng.below(3) as usize];
+    for change in pending {
+        // Two draws for each change, so that the same seed loses the same changes torn or whole.
+        let (kept, torn) = (rng.chance(survives, 8), rng.chance(1, 4));
+        match (kept, torn && tearing == Tearing::Sectors) {
+            (false, _) => {}
+            (true, false) => apply(image, change),
+            (true, true) => apply_torn(image, change, rng.fork()),
+        }
+    }
+}
+
+/// Applies a change. It fitted into the recorded device, whose size the image has.
+fn apply(image: &MemDevice, change: &Change) {
+    let result = match change {
+        Change::Write { offset, bytes } => image.write_at(*offset, bytes),
+        Change::Zero { offset, len } | Change::Discard { offset, len } => {
+            image.write_zeroes(*offset, *len)
+        }
+    };
+    result.expect("the recorded device accepted this change, so it fits into a copy");
+}
+
+/// Applies some sectors of a change; sectors are those of the device, not of the change.
+fn apply_torn(image: &MemDevice, change: &Change, mut rng: Rng) {
+    let (offset, len) = match change {
+        Change::Write { offset, bytes } => (*offset, bytes.len() as u64),
+        Change::Zero { offset, len } | Change::Discard { offset, len } => (*offset, *len),
+    };
+    let mut done = 0;
+    while done < len {
+        let at = offset + done;
+        let n = (SECTOR_BYTES - at % SECTOR_BYTES).min(len - done);
+        if rng.chance(1, 2) {
+            apply(image, &part(change, done, n));
+        }
+        done += n;
+    }
+}
+
+/// Bytes `start..start + len` of a change, as a change.
+fn part(change: &Change, start: u64, len: u64) -> Change {
+    match change {
+        Change::Write { offset, bytes } => Change::Write {
+            offset: offset + start,
+            bytes: bytes[start as usize..(start + len) as usize].into(),
+        },
+        Change::Zero { offset, .. } => Change::Zero {
+            offset: offset + start,
+            len,
+        },
+        Change::Discard { offset, .. } => Change::Discard {
+            offset: offset + start,
+            len,
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests;

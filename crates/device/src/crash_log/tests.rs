@@ -1,0 +1,239 @@
+//! The laws of a crash, on random runs against a model of sectors.
+
+use super::*;
+use crate::Recorder;
+use proptest::prelude::*;
+use std::collections::HashSet;
+
+const SECTORS: u64 = 12;
+const SIZE: u64 = SECTORS * SECTOR_BYTES;
+
+#[derive(Clone, Debug)]
+enum Op {
+    /// First sector, sectors, fill byte.
+    Write(u64, u64, u8),
+    Zero(u64, u64),
+    Discard(u64, u64),
+    Flush,
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    let run = (0..SECTORS).prop_flat_map(|s| (Just(s), 1..=SECTORS - s));
+    prop_oneof![
+        4 => (run.clone(), 1..=255u8).prop_map(|((s, n), b)| Op::Write(s, n, b)),
+        1 => run.clone().prop_map(|(s, n)| Op::Zero(s, n)),
+        1 => run.prop_map(|(s, n)| Op::Discard(s, n)),
+        2 => Just(Op::Flush),
+    ]
+}
+
+fn record(ops: &[Op]) -> (Arc<MemDevice>, Recorder) {
+    let device = Arc::new(MemDevice::from_bytes(&[0xee; SIZE as usize]));
+    let recorder = Recorder::new(device.clone());
+    for op in ops {
+        match op {
+            Op::Write(s, n, byte) => {
+                let bytes = vec![*byte; (n * SECTOR_BYTES) as usize];
+                recorder.write_at(s * SECTOR_BYTES, &bytes)
+            }
+            Op::Zero(s, n) => recorder.write_zeroes(s * SECTOR_BYTES, n * SECTOR_BYTES),
+            Op::Discard(s, n) => recorder.discard(s * SECTOR_BYTES, n * SECTOR_BYTES),
+            Op::Flush => recorder.flush(),
+        }
+        .unwrap();
+    }
+    (device, recorder)
+}
+
+/// For each sector the bytes it may hold after a crash before `ops[cut]`: what the last flush
+/// left, or what any later change put there.
+fn possible(ops: &[Op]) -> Vec<HashSet<u8>> {
+    let mut sectors = vec![vec![0xee]; SECTORS as usize];
+    for op in ops {
+        let (start, len, byte) = match op {
+            Op::Write(s, n, byte) => (*s, *n, *byte),
+            Op::Zero(s, n) | Op::Discard(s, n) => (*s, *n, 0),
+            Op::Flush => {
+                sectors
+                    .iter_mut()
+                    .for_each(|values| values.drain(..values.len() - 1).for_each(drop));
+                continue;
+            }
+        };
+        (start..start + len).for_each(|s| sectors[s as usize].push(byte));
+    }
+    sectors.into_iter().map(HashSet::from_iter).collect()
+}
+
+/// The cut in the log after the first `done` operations.
+fn cut_after(ops: &[Op], done: usize) -> usize {
+    ops[..done]
+        .iter()
+        .map(|op| if matches!(op, Op::Flush) { 2 } else { 1 })
+        .sum()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(100))]
+
+    #[test]
+    fn the_whole_log_with_all_survivors_is_the_device(ops in prop::collection::vec(op(), 0..20)) {
+        let (device, recorder) = record(&ops);
+        let mut log = recorder.log();
+        prop_assert!(log.image(log.len(), Survivors::All).to_bytes() == device.to_bytes());
+        prop_assert!(log.image(0, Survivors::All).to_bytes().iter().all(|b| *b == 0xee));
+        recorder.restart();
+        prop_assert!(recorder.log().is_empty());
+        prop_assert!(recorder.log().image(0, Survivors::None).to_bytes() == device.to_bytes());
+    }
+
+    #[test]
+    fn every_crash_holds_only_what_the_model_allows(
+        ops in prop::collection::vec(op(), 1..20), seed in any::<u64>(), back in any::<bool>()
+    ) {
+        let mut log = record(&ops).1.log();
+        let mut cuts: Vec<usize> = (0..=ops.len()).collect();
+        if back {
+            cuts.reverse();
+        }
+        for done in cuts {
+            let allowed = possible(&ops[..done]);
+            let cut = cut_after(&ops, done);
+            for tearing in [Tearing::Whole, Tearing::Sectors] {
+                let bytes = log.image(cut, Survivors::Seeded { seed, tearing }).to_bytes();
+                for (sector, bytes) in bytes.chunks(SECTOR_BYTES as usize).enumerate() {
+                    prop_assert!(bytes.iter().all(|b| *b == bytes[0]), "a sector is torn");
+                    prop_assert!(allowed[sector].contains(&bytes[0]), "sector {sector} at {done}");
+                }
+            }
+            let expect_durable = record(&ops[..ops[..done].iter()
+                .rposition(|op| matches!(op, Op::Flush)).unwrap_or(0)]).0.to_bytes();
+            prop_assert!(log.image(cut, Survivors::None).to_bytes() == expect_durable);
+            prop_assert!(log.image(cut, Survivors::All).to_bytes()
+                == record(&ops[..done]).0.to_bytes());
+        }
+    }
+
+    #[test]
+    fn equal_seeds_give_equal_images(ops in prop::collection::vec(op(), 1..20), seed in any::<u64>()) {
+        let mut log = record(&ops).1.log();
+        let survivors = Survivors::Seeded { seed, tearing: Tearing::Sectors };
+        let cut = log.len();
+        let first = log.image(cut, survivors).to_bytes();
+        prop_assert!(log.clone().image(cut, survivors).to_bytes() == first);
+        prop_assert!(record(&ops).1.log().image(cut, survivors).to_bytes() == first);
+    }
+}
+
+#[test]
+fn masks_enumerate_every_subset_and_seeds_reach_them() {
+    let ops: Vec<Op> = (0..3).map(|s| Op::Write(s, 1, s as u8 + 1)).collect();
+    let mut log = record(&ops).1.log();
+    let cut = log.len();
+    assert_eq!(log.pending(cut), [0, 1, 2]);
+    let masks: HashSet<_> = (0..8)
+        .map(|mask| log.image(cut, Survivors::Mask(mask)).to_bytes())
+        .collect();
+    assert_eq!(masks.len(), 8);
+    let whole = |seed| Survivors::Seeded {
+        seed,
+        tearing: Tearing::Whole,
+    };
+    let seeds: HashSet<_> = (0..200)
+        .map(|seed| log.image(cut, whole(seed)).to_bytes())
+        .collect();
+    assert_eq!(seeds, masks);
+}
+
+#[test]
+fn tearing_splits_a_write_at_sectors_only() {
+    let mut log = record(&[Op::Write(0, 4, 9)]).1.log();
+    let cut = log.len();
+    let torn = |seed| Survivors::Seeded {
+        seed,
+        tearing: Tearing::Sectors,
+    };
+    let images: HashSet<Vec<u8>> = (0..2000)
+        .map(|seed| {
+            log.image(cut, torn(seed)).to_bytes()[..4 * 512]
+                .chunks(512)
+                .map(|s| s[0])
+                .collect()
+        })
+        .collect();
+    assert_eq!(images.len(), 16, "each subset of four sectors appears");
+}
+
+#[test]
+fn a_write_in_flight_during_a_flush_is_not_made_durable_by_it() {
+    let write = |byte: u8, returned_at| Event::Change {
+        change: Change::Write {
+            offset: 0,
+            bytes: [byte].into(),
+        },
+        returned_at,
+    };
+    // The write begins, a flush begins, the write returns, the flush returns.
+    let events = vec![
+        write(1, 2),
+        Event::FlushStarted,
+        Event::FlushDone { started: 1 },
+    ];
+    let mut log = CrashLog::new(MemDevice::new(1), events);
+    assert_eq!(log.pending(3), [0]);
+    assert_eq!(log.image(3, Survivors::None).to_bytes(), [0]);
+    assert_eq!(log.image(3, Survivors::All).to_bytes(), [1]);
+    // It returns before the flush begins; the crash comes before the flush returns, then after.
+    let events = vec![
+        write(1, 1),
+        Event::FlushStarted,
+        Event::FlushDone { started: 1 },
+    ];
+    let mut log = CrashLog::new(MemDevice::new(1), events);
+    assert_eq!((log.pending(2), log.pending(3)), (vec![0], vec![]));
+    assert_eq!(log.image(3, Survivors::None).to_bytes(), [1]);
+    assert_eq!(log.image(2, Survivors::None).to_bytes(), [0]);
+}
+
+#[test]
+fn marks_and_refused_changes_change_nothing() {
+    let recorder = Recorder::new(Arc::new(MemDevice::new(SIZE)));
+    recorder.mark(7);
+    recorder.write_at(0, &[1]).unwrap();
+    recorder.mark(8);
+    assert!(recorder.write_at(SIZE, &[1]).is_err());
+    let mut log = recorder.log();
+    assert_eq!(
+        (0..=4).map(|cut| log.last_mark(cut)).collect::<Vec<_>>(),
+        [None, Some(7), Some(7), Some(8), Some(8)]
+    );
+    assert_eq!(log.events()[3], Event::Failed);
+    assert_eq!(log.image(4, Survivors::All).to_bytes()[0], 1);
+}
+
+#[test]
+fn threads_are_recorded_without_loss() {
+    let device = Arc::new(MemDevice::new(1 << 20));
+    let recorder = Recorder::new(device.clone());
+    std::thread::scope(|scope| {
+        for t in 0..4u64 {
+            let recorder = &recorder;
+            scope.spawn(move || {
+                for i in 0..50 {
+                    recorder
+                        .write_at((i * 4 + t) * 512, &[t as u8 + 1; 512])
+                        .unwrap();
+                    if i % 10 == t {
+                        recorder.flush().unwrap();
+                    }
+                }
+            });
+        }
+    });
+    let mut log = recorder.log();
+    for cut in 0..log.len() {
+        let durable = log.image(cut, Survivors::None);
+        assert!(durable.resident_bytes() <= device.resident_bytes());
+    }
+    assert!(log.image(log.len(), Survivors::All).to_bytes() == device.to_bytes());
+}

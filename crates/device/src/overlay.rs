@@ -1,0 +1,177 @@
+//! Changes kept in memory on top of a device that is never written.
+//!
+//! For a read-only mount of a file system whose journal needs replay: the replay goes here.
+//!
+//! Layout: pages of `PAGE_BYTES`; a page that was written to is whole in the map of its shard,
+//! any other is read from the base.
+//! Locking: one shard lock ([`Rank::Device`]) at a time, none while the base is read. A page is
+//! loaded from the base without a lock, which is right because the base never changes.
+
+use crate::{BlockDevice, Error, range};
+use std::collections::HashMap;
+use std::sync::Arc;
+use uext4_sync::{Rank, RwLock, io_point};
+
+const PAGE_BYTES: u64 = 4096;
+const SHARDS: usize = 64;
+
+type Pages = HashMap<u64, Box<[u8]>>;
+
+/// A writable view of a device that stays as it is.
+pub struct Overlay {
+    base: Arc<dyn BlockDevice>,
+    shards: Box<[RwLock<Pages>]>,
+}
+
+/// A part of an access that lies in one page.
+struct Piece {
+    page: u64,
+    /// Where in the page it starts, in bytes.
+    at: usize,
+    /// The bytes of the access that it covers.
+    range: std::ops::Range<usize>,
+}
+
+fn pieces(offset: u64, len: usize) -> impl Iterator<Item = Piece> {
+    let mut done = 0;
+    std::iter::from_fn(move || {
+        let at = offset + done as u64;
+        let n = (len - done).min((PAGE_BYTES - at % PAGE_BYTES) as usize);
+        let range = done..done + n;
+        done += n;
+        (n > 0).then_some(Piece {
+            page: at / PAGE_BYTES,
+            at: (at % PAGE_BYTES) as usize,
+            range,
+        })
+    })
+}
+
+impl Overlay {
+    /// An overlay without changes.
+    pub fn new(base: Arc<dyn BlockDevice>) -> Self {
+        let shards = (0..SHARDS)
+            .map(|_| RwLock::new(Rank::Device, Pages::new()))
+            .collect();
+        Self { base, shards }
+    }
+
+    /// Memory in use for changes, in bytes.
+    pub fn changed_bytes(&self) -> u64 {
+        self.shards
+            .iter()
+            .map(|shard| shard.read().len() as u64 * PAGE_BYTES)
+            .sum()
+    }
+
+    fn shard(&self, page: u64) -> &RwLock<Pages> {
+        &self.shards[(page % SHARDS as u64) as usize]
+    }
+
+    /// The page as the base has it; the last one of a device may be short.
+    fn load(&self, page: u64) -> Result<Box<[u8]>, Error> {
+        let start = page * PAGE_BYTES;
+        let len = PAGE_BYTES.min(self.size_bytes() - start) as usize;
+        let mut bytes = vec![0; len].into_boxed_slice();
+        self.base.read_at(start, &mut bytes)?;
+        Ok(bytes)
+    }
+
+    fn write_piece(&self, piece: &Piece, bytes: &[u8]) -> Result<(), Error> {
+        let place = piece.at..piece.at + bytes.len();
+        if let Some(page) = self.shard(piece.page).write().get_mut(&piece.page) {
+            page[place].copy_from_slice(bytes);
+            return Ok(());
+        }
+        let loaded = if place.len() as u64 == PAGE_BYTES {
+            bytes.into()
+        } else {
+            self.load(piece.page)?
+        };
+        // Another thread may have put the page meanwhile, with changes that must stay.
+        let mut pages = self.shard(piece.page).write();
+        pages.entry(piece.page).or_insert(loaded)[place].copy_from_slice(bytes);
+        Ok(())
+    }
+}
+
+impl BlockDevice for Overlay {
+    fn size_bytes(&self) -> u64 {
+        self.base.size_bytes()
+    }
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), Error> {
+        self.base.read_at(offset, buf)?;
+        for piece in pieces(offset, buf.len()) {
+            if let Some(page) = self.shard(piece.page).read().get(&piece.page) {
+                let len = piece.range.len();
+                buf[piece.range].copy_from_slice(&page[piece.at..piece.at + len]);
+            }
+        }
+        Ok(())
+    }
+    fn write_at(&self, offset: u64, buf: &[u8]) -> Result<(), Error> {
+        io_point();
+        range::check(self.size_bytes(), offset, buf.len() as u64)?;
+        for piece in pieces(offset, buf.len()) {
+            self.write_piece(&piece, &buf[piece.range.clone()])?;
+        }
+        Ok(())
+    }
+    fn flush(&self) -> Result<(), Error> {
+        io_point();
+        Ok(())
+    }
+    fn discard(&self, offset: u64, len: u64) -> Result<(), Error> {
+        io_point();
+        range::check(self.size_bytes(), offset, len)
+    }
+    fn is_read_only(&self) -> bool {
+        false
+    }
+    fn describe(&self) -> String {
+        self.base.describe()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::MemDevice;
+    use proptest::prelude::*;
+
+    const SIZE: usize = 3 * PAGE_BYTES as usize + 100;
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+        #[test]
+        fn reads_see_the_changes_and_the_base_stays(
+            writes in prop::collection::vec((0..SIZE, 0..6000usize, any::<u8>()), 1..20)
+        ) {
+            let base: Vec<u8> = (0..SIZE).map(|i| i as u8).collect();
+            let inner = Arc::new(MemDevice::from_bytes(&base));
+            let overlay = Overlay::new(inner.clone());
+            let mut model = base.clone();
+            for (offset, len, byte) in writes {
+                let fits = offset + len <= SIZE;
+                if fits {
+                    model[offset..offset + len].fill(byte);
+                }
+                prop_assert_eq!(overlay.write_at(offset as u64, &vec![byte; len]).is_ok(), fits);
+            }
+            let mut seen = vec![0; SIZE];
+            overlay.read_at(0, &mut seen).unwrap();
+            prop_assert!(seen == model && inner.to_bytes() == base);
+        }
+    }
+
+    #[test]
+    fn memory_goes_to_changes_only() {
+        let overlay = Overlay::new(Arc::new(MemDevice::new(60 << 40)));
+        assert_eq!(overlay.changed_bytes(), 0);
+        overlay.write_at(1 << 45, b"x").unwrap();
+        overlay.write_at((1 << 45) + 1, b"y").unwrap();
+        overlay.write_zeroes(0, 5).unwrap();
+        assert_eq!(overlay.changed_bytes(), 2 * PAGE_BYTES);
+        assert!(!overlay.is_read_only());
+    }
+}

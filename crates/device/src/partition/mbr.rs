@@ -1,0 +1,114 @@
+//! The legacy table: four entries in sector 0, and a chain of sectors for logical partitions.
+
+use super::{Partition, bad, checked, u32_at};
+use crate::{BlockDevice, Error};
+
+/// The table counts in sectors of this size on every disk that Linux reads by it.
+const SECTOR_BYTES: u64 = 512;
+const ENTRIES_AT: usize = 446;
+const ENTRY_BYTES: usize = 16;
+const SIGNATURE: [u8; 2] = [0x55, 0xaa];
+const TYPE_PROTECTIVE: u8 = 0xee;
+/// Extended partitions: CHS, LBA, and the one of Linux.
+const TYPES_EXTENDED: [u8; 3] = [0x05, 0x0f, 0x85];
+/// Logical partitions get numbers from here.
+const FIRST_LOGICAL: u32 = 5;
+/// More logical partitions than any tool makes: the bound on the chain.
+const LOGICAL_MAX: u32 = 256;
+
+/// A sector that ends in the boot signature.
+pub(super) struct BootSector([u8; SECTOR_BYTES as usize]);
+
+struct Entry {
+    kind: u8,
+    start: u64,
+    sectors: u64,
+}
+
+impl Entry {
+    fn is_used(&self) -> bool {
+        self.kind != 0 && self.sectors != 0
+    }
+    fn is_extended(&self) -> bool {
+        self.is_used() && TYPES_EXTENDED.contains(&self.kind)
+    }
+}
+
+impl BootSector {
+    /// Reads sector number `sector`.
+    pub(super) fn read(device: &dyn BlockDevice, sector: u64) -> Result<Self, Error> {
+        let mut bytes = [0; SECTOR_BYTES as usize];
+        let end = sector.saturating_add(1).saturating_mul(SECTOR_BYTES);
+        if end > device.size_bytes() {
+            return Err(bad("it lies past the end of the device"));
+        }
+        device.read_at(sector * SECTOR_BYTES, &mut bytes)?;
+        if bytes[510..] != SIGNATURE {
+            return Err(bad("a sector of it has no boot signature"));
+        }
+        Ok(Self(bytes))
+    }
+
+    /// True when a GPT stands behind it.
+    pub(super) fn is_protective(&self) -> bool {
+        self.entries().any(|entry| entry.kind == TYPE_PROTECTIVE)
+    }
+
+    fn entries(&self) -> impl Iterator<Item = Entry> {
+        self.0[ENTRIES_AT..510]
+            .chunks(ENTRY_BYTES)
+            .map(|bytes| Entry {
+                kind: bytes[4],
+                start: u64::from(u32_at(bytes, 8)),
+                sectors: u64::from(u32_at(bytes, 12)),
+            })
+    }
+}
+
+/// All partitions that hold data; an extended one is only the frame of its logical ones.
+pub(super) fn read(device: &dyn BlockDevice, boot: &BootSector) -> Result<Vec<Partition>, Error> {
+    let mut partitions = Vec::new();
+    let mut extended = None;
+    for (number, entry) in (1..).zip(boot.entries()) {
+        if entry.is_extended() {
+            extended.get_or_insert(entry.start);
+        } else if entry.is_used() {
+            partitions.push(checked(
+                device,
+                number,
+                entry.start,
+                entry.sectors,
+                SECTOR_BYTES,
+            )?);
+        }
+    }
+    if let Some(start) = extended {
+        read_logical(device, start, &mut partitions)?;
+    }
+    Ok(partitions)
+}
+
+/// Walks the chain: each sector holds a partition (relative to itself) and the next sector
+/// (relative to the extended partition).
+fn read_logical(
+    device: &dyn BlockDevice,
+    extended: u64,
+    partitions: &mut Vec<Partition>,
+) -> Result<(), Error> {
+    let mut sector = extended;
+    let mut number = FIRST_LOGICAL;
+    for _ in 0..LOGICAL_MAX {
+        let boot = BootSector::read(device, sector)?;
+        let used = |entry: &Entry| entry.is_used() && !entry.is_extended();
+        if let Some(entry) = boot.entries().find(used) {
+            let start = sector + entry.start;
+            partitions.push(checked(device, number, start, entry.sectors, SECTOR_BYTES)?);
+            number += 1;
+        }
+        match boot.entries().find(Entry::is_extended) {
+            Some(next) => sector = extended + next.start,
+            None => return Ok(()),
+        }
+    }
+    Err(bad("the chain of logical partitions has no end"))
+}

@@ -1,0 +1,174 @@
+//! Tables made by hand after the specifications, whole and damaged.
+
+use super::*;
+use crate::MemDevice;
+use proptest::prelude::*;
+
+const MIB: u64 = 1 << 20;
+
+fn mbr_entry(kind: u8, start: u32, sectors: u32) -> [u8; 16] {
+    let mut entry = [0; 16];
+    entry[4] = kind;
+    entry[8..12].copy_from_slice(&start.to_le_bytes());
+    entry[12..].copy_from_slice(&sectors.to_le_bytes());
+    entry
+}
+
+fn write_mbr(device: &MemDevice, sector: u64, entries: &[[u8; 16]]) {
+    let mut bytes = [0; 512];
+    for (i, entry) in entries.iter().enumerate() {
+        bytes[446 + 16 * i..][..16].copy_from_slice(entry);
+    }
+    bytes[510..].copy_from_slice(&[0x55, 0xaa]);
+    device.write_at(sector * 512, &bytes).unwrap();
+}
+
+fn write_gpt(
+    device: &MemDevice,
+    header_at: u64,
+    entries_at: u64,
+    sector: u64,
+    runs: &[(u64, u64)],
+) {
+    let mut entries = vec![0; 128 * 128];
+    for (entry, (first, last)) in entries.chunks_mut(128).zip(runs) {
+        entry[..16].fill(u8::from(*last != 0));
+        entry[32..40].copy_from_slice(&first.to_le_bytes());
+        entry[40..48].copy_from_slice(&last.to_le_bytes());
+    }
+    let mut header = [0; 92];
+    header[..8].copy_from_slice(b"EFI PART");
+    header[12..16].copy_from_slice(&92u32.to_le_bytes());
+    header[24..32].copy_from_slice(&header_at.to_le_bytes());
+    header[72..80].copy_from_slice(&entries_at.to_le_bytes());
+    header[80..84].copy_from_slice(&128u32.to_le_bytes());
+    header[84..88].copy_from_slice(&128u32.to_le_bytes());
+    header[88..].copy_from_slice(&gpt::crc32(&entries).to_le_bytes());
+    let crc = gpt::crc32(&header);
+    header[16..20].copy_from_slice(&crc.to_le_bytes());
+    device.write_at(header_at * sector, &header).unwrap();
+    device.write_at(entries_at * sector, &entries).unwrap();
+    write_mbr(device, 0, &[mbr_entry(0xee, 1, u32::MAX)]);
+}
+
+fn partition(number: u32, start_bytes: u64, len_bytes: u64) -> Partition {
+    Partition {
+        number,
+        start_bytes,
+        len_bytes,
+    }
+}
+
+fn is_bad(device: &MemDevice) -> bool {
+    matches!(read_table(device), Err(Error::PartitionTable { .. }))
+}
+
+#[test]
+fn the_checksum_is_the_known_one() {
+    assert_eq!(gpt::crc32(b"123456789"), 0xcbf4_3926);
+}
+
+#[test]
+fn primary_and_logical_partitions_are_found() {
+    let device = MemDevice::new(MIB);
+    let (a, ext) = (mbr_entry(0x83, 100, 50), mbr_entry(0x0f, 200, 1000));
+    write_mbr(&device, 0, &[a, [0; 16], ext]);
+    write_mbr(
+        &device,
+        200,
+        &[mbr_entry(0x83, 1, 10), mbr_entry(0x05, 300, 100)],
+    );
+    write_mbr(&device, 500, &[mbr_entry(0x82, 2, 20)]);
+    let expected = [
+        partition(1, 100 * 512, 50 * 512),
+        partition(5, 201 * 512, 10 * 512),
+        partition(6, 502 * 512, 20 * 512),
+    ];
+    assert_eq!(read_table(&device).unwrap(), expected);
+}
+
+#[test]
+fn a_partition_opens_as_a_window() {
+    let device = Arc::new(MemDevice::new(MIB));
+    write_mbr(&device, 0, &[mbr_entry(0x83, 100, 50)]);
+    let window = open(device.clone(), 1).unwrap();
+    window.write_at(0, b"here").unwrap();
+    assert_eq!(&device.to_bytes()[51_200..51_204], b"here");
+    assert!(matches!(
+        open(device, 2),
+        Err(Error::NoPartition { number: 2 })
+    ));
+}
+
+#[test]
+fn bad_legacy_tables_are_refused() {
+    assert!(is_bad(&MemDevice::new(MIB)));
+    assert!(is_bad(&MemDevice::new(100)));
+    let device = MemDevice::new(MIB);
+    write_mbr(&device, 0, &[mbr_entry(0x83, 2000, 49)]);
+    assert!(is_bad(&device), "past the end");
+    write_mbr(&device, 0, &[mbr_entry(0x05, 100, 100)]);
+    assert!(is_bad(&device), "no signature in the chain");
+    write_mbr(
+        &device,
+        100,
+        &[mbr_entry(0x83, 1, 1), mbr_entry(0x05, 0, 100)],
+    );
+    assert!(is_bad(&device), "a chain that bites its tail");
+}
+
+#[test]
+fn a_gpt_is_read_for_both_sector_sizes() {
+    for sector in [512, 4096] {
+        let device = MemDevice::new(MIB);
+        write_gpt(&device, 1, 2, sector, &[(40, 49), (0, 0), (60, 60)]);
+        let expected = [
+            partition(1, 40 * sector, 10 * sector),
+            partition(3, 60 * sector, sector),
+        ];
+        assert_eq!(read_table(&device).unwrap(), expected);
+    }
+}
+
+#[test]
+fn the_backup_stands_in_for_a_damaged_table() {
+    for damage in [512, 1024 + 5] {
+        let device = MemDevice::new(MIB);
+        write_gpt(&device, 1, 2, 512, &[(40, 49)]);
+        device.write_at(damage, &[0xff]).unwrap();
+        assert!(is_bad(&device));
+        write_gpt(&device, 2047, 2015, 512, &[(40, 49)]);
+        assert_eq!(
+            read_table(&device).unwrap(),
+            [partition(1, 40 * 512, 10 * 512)]
+        );
+    }
+}
+
+#[test]
+fn bad_gpt_entries_are_refused() {
+    for run in [(50, 49), (40, 2048), (1, u64::MAX), (0, u64::MAX)] {
+        let device = MemDevice::new(MIB);
+        write_gpt(&device, 1, 2, 512, &[run]);
+        assert!(is_bad(&device), "{run:?}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn hostile_tables_never_panic(
+        noise in prop::collection::vec((0..6000u64, any::<u8>()), 0..30), gpt in any::<bool>()
+    ) {
+        let device = MemDevice::new(MIB);
+        if gpt {
+            write_gpt(&device, 1, 2, 512, &[(40, 49)]);
+        } else {
+            write_mbr(&device, 0, &[mbr_entry(0x83, 100, 50), mbr_entry(0x0f, 5, 1000)]);
+            write_mbr(&device, 5, &[mbr_entry(0x83, 1, 10), mbr_entry(0x05, 3, 100)]);
+        }
+        noise.iter().for_each(|(at, byte)| device.write_at(*at, &[*byte]).unwrap());
+        for partition in read_table(&device).unwrap_or_default() {
+            prop_assert!(partition.start_bytes + partition.len_bytes <= MIB);
+        }
+    }
+}
