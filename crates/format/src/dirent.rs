@@ -14,8 +14,8 @@ mod tail;
 #[cfg(test)]
 mod tests;
 
-use crate::InodeNr;
 use crate::bytes::{put_slice, put_u8, put_u16, put_u32};
+use crate::{FileType, InodeNr};
 
 pub use edit::{DirLeaf, Insertion, LeafSpace, init_first_block};
 pub use iter::{DirEntries, DirEntry};
@@ -71,21 +71,23 @@ impl DirEntryType {
 
     /// From the type bits of an inode's mode.
     pub fn from_mode(mode: u16) -> Self {
-        match mode >> 12 {
-            0o10 => Self::Regular,
-            0o04 => Self::Directory,
-            0o02 => Self::CharDevice,
-            0o06 => Self::BlockDevice,
-            0o01 => Self::Fifo,
-            0o14 => Self::Socket,
-            0o12 => Self::Symlink,
-            _ => Self::Unknown,
-        }
+        FileType::from_mode(mode).map_or(Self::Unknown, Self::from)
+    }
+
+    /// The type of file; `None` when it is not said.
+    pub fn file_type(self) -> Option<FileType> {
+        FileType::from_dirent_code(self.code())
     }
 
     /// The byte on disk.
     pub const fn code(self) -> u8 {
         self as u8
+    }
+}
+
+impl From<FileType> for DirEntryType {
+    fn from(kind: FileType) -> Self {
+        Self::from_code(kind.dirent_code())
     }
 }
 

@@ -42,6 +42,11 @@ impl<B: AsRef<[u8]>> DirLeaf<B> {
         Self { bytes, tail, place }
     }
 
+    #[cfg(test)]
+    pub(super) fn bytes(&self) -> &[u8] {
+        self.bytes.as_ref()
+    }
+
     fn block_size(&self) -> usize {
         self.bytes.as_ref().len()
     }
