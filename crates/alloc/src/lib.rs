@@ -1,1 +1,51 @@
-//! placeholder
+//! Decisions about free space and inodes, in memory: no I/O, no journal.
+//!
+//! # States of a cluster
+//!
+//! | state | bitmap on disk | here | how it gets there |
+//! | --- | --- | --- | --- |
+//! | free | clear | free | [`Engine::give_back`], [`Engine::release`], load |
+//! | reserved | clear | taken | [`Engine::allocate`], [`Engine::take_exact`]; a crash leaks nothing |
+//! | in use | set | taken | the bits are set, then [`Engine::settle`] |
+//! | freed-pending | clear (running) | taken | [`Engine::defer_free`], *then* the bits are cleared |
+//!
+//! A freed-pending cluster becomes free by [`Engine::give_back`] after the transaction that
+//! cleared its bit has committed. Bitmaps on disk are the truth: what is here is built from
+//! them group by group (see [`Loader`]), less what is pending, and may be dropped again.
+//!
+//! Locking: the space of each group has a padded lock of its own (`Rank::GroupSpace`); under it
+//! only `Rank::PendingFree` is taken. [`Loader`] is called with no lock held.
+//!
+//! Not here: preallocation and normalisation of requests (fs), bits on disk (fs), quota (fs).
+#![forbid(unsafe_code)]
+
+mod bitmap;
+mod buddy;
+mod engine;
+mod free_count;
+mod group;
+mod group_index;
+mod groups;
+mod inode_policy;
+mod loader;
+mod locality;
+mod pending_free;
+mod request;
+mod search;
+mod stats;
+mod tunables;
+mod volume;
+mod words;
+
+pub use bitmap::Bitmap;
+pub use engine::{BuddyEngine, Config, Engine, ScanOrder};
+pub use free_count::{FreeCount, Privilege};
+pub use group::{GroupReport, Summary};
+pub use inode_policy::{Candidates, InodeKind, InodePolicy, InodeSummary, Parent};
+pub use loader::{LoadError, Loader, Trust};
+pub use locality::{Affinity, inode_goal};
+pub use pending_free::PendingFree;
+pub use request::{Error, Goal, Kind, Placement, Request};
+pub use stats::{Stat, Stats};
+pub use tunables::Tunables;
+pub use volume::{ClusterNr, Run, Volume};
