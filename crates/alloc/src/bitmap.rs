@@ -17,7 +17,10 @@ pub struct Bitmap {
 impl Bitmap {
     /// `bits` clear bits.
     pub fn new(bits: u32) -> Self {
-        Self { words: vec![0; words::words_for(bits)].into(), bits }
+        Self {
+            words: vec![0; words::words_for(bits)].into(),
+            bits,
+        }
     }
     /// The first `bits` bits of a bitmap block; bytes that are missing read as in use.
     pub fn from_bytes(bytes: &[u8], bits: u32) -> Self {
@@ -52,7 +55,10 @@ impl Bitmap {
     }
     /// Takes over the bits of another bitmap of the same length.
     pub fn copy_from(&mut self, other: &Bitmap) {
-        assert_eq!(self.bits, other.bits, "bitmaps of one group have one length");
+        assert_eq!(
+            self.bits, other.bits,
+            "bitmaps of one group have one length"
+        );
         self.words.copy_from_slice(&other.words);
     }
     /// Writes the bits to the front of a bitmap block. Bits past the end, up to the next byte,

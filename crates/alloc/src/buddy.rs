@@ -46,8 +46,15 @@ impl Buddy {
         let words = vec![0; offsets[levels] as usize].into();
         let counts = [0; MAX_LEVELS];
         let clusters = used.len();
-        let mut buddy =
-            Self { words, offsets, counts, levels, clusters, fragments: 0, first_free: 0 };
+        let mut buddy = Self {
+            words,
+            offsets,
+            counts,
+            levels,
+            clusters,
+            fragments: 0,
+            first_free: 0,
+        };
         buddy.build(used);
         buddy
     }
@@ -113,7 +120,10 @@ impl Buddy {
     }
     /// Largest order with a free chunk; `None` when the group is full.
     pub(crate) fn largest_order(&self) -> Option<u32> {
-        (0..self.levels).rev().find(|&level| self.counts[level] > 0).map(|level| level as u32)
+        (0..self.levels)
+            .rev()
+            .find(|&level| self.counts[level] > 0)
+            .map(|level| level as u32)
     }
     /// Free chunks of exactly this order.
     pub(crate) fn chunks(&self, order: u32) -> u32 {
@@ -133,7 +143,10 @@ impl Buddy {
         self.count_neighbours(start, to, 1);
         for level in 0..self.levels {
             let cleared = words::clear(self.level_mut(level), from, to);
-            assert!(level > 0 || cleared == len, "clusters to take were not free");
+            assert!(
+                level > 0 || cleared == len,
+                "clusters to take were not free"
+            );
             if cleared == 0 {
                 break;
             }
@@ -187,7 +200,11 @@ impl Buddy {
         let border = (at | 63) + 1;
         let end = words::next_clear(self.level(0), at, border.min(self.clusters));
         if end < border || self.levels <= WORD_LEVEL {
-            return if end < border { end } else { self.slow_end(end) };
+            return if end < border {
+                end
+            } else {
+                self.slow_end(end)
+            };
         }
         // Whole free words are bits of WORD_LEVEL: jump over them 64 at a time.
         let whole = self.clusters >> WORD_LEVEL;
@@ -217,12 +234,19 @@ impl Buddy {
     /// Start of a free chunk whose order is the smallest that is at least `order`.
     pub(crate) fn find_chunk(&self, order: u32) -> Option<u32> {
         let order = (order as usize..self.levels).find(|&order| self.chunks(order as u32) > 0)?;
-        let above = if order + 1 < self.levels { self.level(order + 1) } else { &[] };
-        self.level(order).iter().enumerate().find_map(|(at, &word)| {
-            let parents = above.get(at / 2).map_or(0, |word| word >> (at % 2 * 32));
-            let chunks = word & !words::double_bits(parents);
-            (chunks != 0).then(|| (at as u32 * 64 + chunks.trailing_zeros()) << order)
-        })
+        let above = if order + 1 < self.levels {
+            self.level(order + 1)
+        } else {
+            &[]
+        };
+        self.level(order)
+            .iter()
+            .enumerate()
+            .find_map(|(at, &word)| {
+                let parents = above.get(at / 2).map_or(0, |word| word >> (at % 2 * 32));
+                let chunks = word & !words::double_bits(parents);
+                (chunks != 0).then(|| (at as u32 * 64 + chunks.trailing_zeros()) << order)
+            })
     }
 
     /// Asserts the invariants of the module.

@@ -3,7 +3,7 @@
 //! A cluster number counts allocation units from the first block of group 0, so group and offset
 //! come from one division. Without bigalloc a cluster is one block.
 
-use uext4_format::ids::{BlockNr, GroupNr};
+use uext4_format::{BlockNr, GroupNr};
 
 /// Cluster of the file system, counted from the first cluster of group 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -54,7 +54,11 @@ impl Volume {
     }
     /// Clusters of one group.
     pub fn clusters_in(&self, group: GroupNr) -> u32 {
-        if group.0 + 1 == self.groups { self.clusters_in_last_group } else { self.clusters_per_group }
+        if group.0 + 1 == self.groups {
+            self.clusters_in_last_group
+        } else {
+            self.clusters_per_group
+        }
     }
     /// First cluster of a group.
     pub fn first_cluster(&self, group: GroupNr) -> ClusterNr {
@@ -67,7 +71,10 @@ impl Volume {
         }
         let per_group = u64::from(self.clusters_per_group);
         // Both fit: the cluster lies inside the volume, whose group count is a u32.
-        Some((GroupNr((cluster.0 / per_group) as u32), (cluster.0 % per_group) as u32))
+        Some((
+            GroupNr((cluster.0 / per_group) as u32),
+            (cluster.0 % per_group) as u32,
+        ))
     }
     /// The cluster that holds a block; `None` before the first data block or past the end.
     pub fn cluster_of(&self, block: BlockNr) -> Option<ClusterNr> {

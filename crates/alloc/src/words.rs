@@ -12,14 +12,20 @@ fn masks(from: u32, to: u32) -> impl Iterator<Item = (usize, u64)> {
     (first..if from < to { last } else { first }).map(move |word| {
         let base = word as u32 * 64;
         let low = if from > base { !0 << (from - base) } else { !0 };
-        let high = if to < base + 64 { !(!0 << (to - base)) } else { !0 };
+        let high = if to < base + 64 {
+            !(!0 << (to - base))
+        } else {
+            !0
+        };
         (word, low & high)
     })
 }
 
 /// Whether bit `at` is set; bits past the words are clear.
 pub(crate) fn get(words: &[u64], at: u32) -> bool {
-    words.get((at / 64) as usize).is_some_and(|word| word >> (at % 64) & 1 == 1)
+    words
+        .get((at / 64) as usize)
+        .is_some_and(|word| word >> (at % 64) & 1 == 1)
 }
 
 /// Sets `[from, to)`; returns how many bits changed.
@@ -46,7 +52,9 @@ pub(crate) fn clear(words: &mut [u64], from: u32, to: u32) -> u32 {
 
 /// Set bits in `[from, to)`.
 pub(crate) fn count(words: &[u64], from: u32, to: u32) -> u32 {
-    masks(from, to).map(|(at, mask)| (words[at] & mask).count_ones()).sum()
+    masks(from, to)
+        .map(|(at, mask)| (words[at] & mask).count_ones())
+        .sum()
 }
 
 /// First bit in `[from, to)` of `words` xor `flip`; `to` when there is none.

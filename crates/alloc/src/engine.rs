@@ -1,0 +1,240 @@
+//! The free-space engines behind one trait, and the engine of buddy groups.
+//!
+//! The file system goes: `allocate` (reserved) → write data → under a handle set the bits,
+//! then `settle`. To free: `defer_free`, *then* clear the bits under the handle; when the
+//! transaction has committed, `start_return`, discard if mounted so, `finish_return`.
+//!
+//! Locking: every method takes at most one `Rank::GroupSpace` lock at a time and none when it
+//! returns. Methods with a [`Loader`] may do I/O through it.
+
+use crate::groups::Groups;
+use crate::locality::Locality;
+use crate::search::Search;
+use crate::{Affinity, Error, GroupReport, Loader, PendingFree, Request, Run, Stat, Stats};
+use crate::{Summary, Tunables, Volume};
+use uext4_format::{GroupNr, Tid};
+
+/// Free space of one file system.
+pub trait Engine: Send + Sync {
+    /// Reserves at least `request.min_len` and at most `request.len` clusters in one group.
+    ///
+    /// # Errors
+    /// [`Error`]: no group has `min_len` clusters in a row now.
+    fn allocate(&self, request: &Request, loader: &dyn Loader) -> Result<Run, Error>;
+
+    /// Reserves exactly this run, which must lie in one group.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`] when a cluster of it is not free or outside the volume.
+    fn take_exact(&self, run: Run, loader: &dyn Loader) -> Result<(), Error>;
+
+    /// Reserves every free run of at least `min_len` clusters of a group, for a trim; give each
+    /// back with [`Self::release`].
+    ///
+    /// # Errors
+    /// [`Error::Unreadable`].
+    fn take_free_runs(
+        &self,
+        group: GroupNr,
+        min_len: u32,
+        loader: &dyn Loader,
+    ) -> Result<Vec<Run>, Error>;
+
+    /// Reserved → in use: the bits of `run` are set on disk (in the running transaction) now.
+    fn settle(&self, run: Run);
+
+    /// Reserved → free: `run`, or a part of what was reserved, is not needed.
+    fn release(&self, run: Run);
+
+    /// In use → freed-pending by transaction `epoch`. Call *before* the bits are cleared. Panics
+    /// on a run that is pending already: check the bits first.
+    fn defer_free(&self, epoch: Tid, run: Run);
+
+    /// Collects what transactions up to `epoch` freed, one group per run, ascending. The runs
+    /// are not reusable until [`Self::finish_return`] has them.
+    fn start_return(&self, epoch: Tid) -> Vec<Run>;
+
+    /// Freed-pending → free, for runs from [`Self::start_return`]; one lock per group.
+    fn finish_return(&self, runs: &[Run]);
+
+    /// Both halves at once; returns the clusters that became free.
+    fn give_back(&self, epoch: Tid) -> u64 {
+        let runs = self.start_return(epoch);
+        self.finish_return(&runs);
+        runs.iter().map(|run| u64::from(run.len)).sum()
+    }
+
+    /// Clusters that can be allocated: neither in use, reserved nor pending. A walk over all
+    /// groups; for claims use `FreeCount`.
+    fn free_clusters(&self) -> u64;
+
+    /// Clusters of one group that can be allocated, without a lock.
+    fn group_free(&self, group: GroupNr) -> u32;
+
+    /// Row of `mb_groups`.
+    fn report(&self, group: GroupNr) -> GroupReport;
+
+    /// Loads a group in advance; errors are remembered as in `allocate`.
+    ///
+    /// # Errors
+    /// [`Error::Unreadable`].
+    fn load(&self, group: GroupNr, loader: &dyn Loader) -> Result<(), Error>;
+
+    /// Drops a group (or what contains it) from memory if nothing in it is reserved.
+    fn evict(&self, group: GroupNr) -> bool;
+
+    /// Clusters that wait for a commit.
+    fn pending(&self) -> &PendingFree;
+
+    /// Limits that may change while mounted.
+    fn tunables(&self) -> &Tunables;
+
+    /// Counters.
+    fn stats(&self) -> &Stats;
+
+    /// Geometry.
+    fn volume(&self) -> &Volume;
+}
+
+/// In which order groups are visited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ScanOrder {
+    /// One after the other from the goal (`allocator=linear`).
+    Linear,
+    /// By the indexes of largest order and average fragment (`allocator=optimized`).
+    Optimized,
+}
+
+impl ScanOrder {
+    /// What is used when the mount does not say.
+    pub fn default_for(groups: u32) -> Self {
+        if groups >= 16 {
+            Self::Optimized
+        } else {
+            Self::Linear
+        }
+    }
+}
+
+/// How an engine is built.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Geometry.
+    pub volume: Volume,
+    /// Whether threads keep apart.
+    pub affinity: Affinity,
+}
+
+/// Buddy groups, searched by the kernel's criteria.
+pub struct BuddyEngine {
+    groups: Groups,
+    locality: Locality,
+    tunables: Tunables,
+    order: ScanOrder,
+}
+
+impl BuddyEngine {
+    /// An engine that knows of each group what its descriptor says. Nothing is loaded.
+    pub fn new(config: Config, order: ScanOrder, summary: &dyn Fn(GroupNr) -> Summary) -> Self {
+        let locality = Locality::new(&config.volume, config.affinity);
+        let groups = Groups::new(config.volume, summary);
+        Self {
+            groups,
+            locality,
+            tunables: Tunables::default(),
+            order,
+        }
+    }
+
+    /// Groups per order, by largest free chunk and by average free run (`mb_structs_summary`).
+    pub fn groups_by_order(&self) -> Vec<(u32, u32)> {
+        let count = |order| {
+            (
+                self.groups.by_largest.count(order),
+                self.groups.by_average.count(order),
+            )
+        };
+        (0..=self.groups.max_order).map(count).collect()
+    }
+}
+
+impl Engine for BuddyEngine {
+    fn allocate(&self, request: &Request, loader: &dyn Loader) -> Result<Run, Error> {
+        assert!(
+            request.min_len > 0 && request.min_len <= request.len,
+            "1 <= min_len <= len"
+        );
+        let limits = self.tunables.read();
+        let stats = &self.groups.stats;
+        stats.count(Stat::Requests);
+        let search = Search::new(
+            &self.groups,
+            &self.locality,
+            limits,
+            self.order,
+            request,
+            loader,
+        );
+        let run = search.run()?;
+        stats.count(Stat::Success);
+        stats.add(Stat::Clusters, u64::from(run.len));
+        Ok(run)
+    }
+    fn take_exact(&self, run: Run, loader: &dyn Loader) -> Result<(), Error> {
+        self.groups.take_exact(run, loader)
+    }
+    fn take_free_runs(
+        &self,
+        group: GroupNr,
+        min_len: u32,
+        loader: &dyn Loader,
+    ) -> Result<Vec<Run>, Error> {
+        self.groups.take_all(group, min_len, loader)
+    }
+    fn settle(&self, run: Run) {
+        self.groups.settle(run);
+    }
+    fn release(&self, run: Run) {
+        self.groups.release(run);
+    }
+    fn defer_free(&self, epoch: Tid, run: Run) {
+        self.groups.defer_free(epoch, run);
+    }
+    fn start_return(&self, epoch: Tid) -> Vec<Run> {
+        self.groups.start_return(epoch)
+    }
+    fn finish_return(&self, runs: &[Run]) {
+        self.groups.finish_return(runs);
+    }
+    fn free_clusters(&self) -> u64 {
+        (0..self.groups.volume.groups)
+            .map(|nr| u64::from(self.group_free(GroupNr(nr))))
+            .sum()
+    }
+    fn group_free(&self, group: GroupNr) -> u32 {
+        self.groups.free(group)
+    }
+    fn report(&self, group: GroupNr) -> GroupReport {
+        self.groups.report(group)
+    }
+    fn load(&self, group: GroupNr, loader: &dyn Loader) -> Result<(), Error> {
+        self.groups
+            .load(group, loader)
+            .map_err(|_| Error::Unreadable(group))
+    }
+    fn evict(&self, group: GroupNr) -> bool {
+        self.groups.evict(group)
+    }
+    fn pending(&self) -> &PendingFree {
+        &self.groups.pending
+    }
+    fn tunables(&self) -> &Tunables {
+        &self.tunables
+    }
+    fn stats(&self) -> &Stats {
+        &self.groups.stats
+    }
+    fn volume(&self) -> &Volume {
+        &self.groups.volume
+    }
+}

@@ -1,0 +1,394 @@
+//! All groups of a volume with their indexes: load, take, give back, evict.
+//!
+//! Invariants: every change of a loaded group publishes its new shape before the lock is
+//! released. A bitmap is read with no lock held and installed only when the group's generation
+//! did not change meanwhile, less what is pending then (see `pending_free.rs`).
+//!
+//! Locking: `Rank::GroupSpace`, one group at a time; `Rank::PendingFree` under it.
+
+use crate::buddy::{Buddy, max_order};
+use crate::group::{Group, Shape, Space, State};
+use crate::group_index::OrderIndex;
+use crate::pending_free::{Inserted, PendingFree};
+use crate::{Bitmap, ClusterNr, Error, GroupReport, LoadError, Loader, Run, Stat, Stats};
+use crate::{Summary, Trust, Volume};
+use crossbeam_utils::CachePadded;
+use uext4_format::{GroupNr, Tid};
+use uext4_sync::MutexGuard;
+
+pub(crate) struct Groups {
+    pub(crate) volume: Volume,
+    pub(crate) max_order: u32,
+    pub(crate) by_largest: OrderIndex,
+    pub(crate) by_average: OrderIndex,
+    pub(crate) pending: PendingFree,
+    pub(crate) stats: Stats,
+    groups: Box<[CachePadded<Group>]>,
+}
+
+/// What the descriptor lets us guess: a computed bitmap has its metadata in front and one run.
+fn first_shape(summary: Summary, max_order: u32) -> Shape {
+    let free = summary.free_clusters;
+    let known = summary.uninit && free > 0;
+    Shape {
+        free,
+        fragments: u32::from(known),
+        order: known.then(|| free.ilog2().saturating_sub(1).min(max_order)),
+        state: if summary.uninit {
+            State::Uninit
+        } else {
+            State::Cold
+        },
+    }
+}
+
+impl Groups {
+    pub(crate) fn new(volume: Volume, summary: &dyn Fn(GroupNr) -> Summary) -> Self {
+        let max_order = max_order(volume.clusters_per_group);
+        let by_largest = OrderIndex::new(max_order + 1, volume.groups);
+        let by_average = OrderIndex::new(max_order + 1, volume.groups);
+        let make = |nr| {
+            let shape = first_shape(summary(GroupNr(nr)), max_order);
+            by_largest.change(GroupNr(nr), None, shape.order);
+            by_average.change(GroupNr(nr), None, shape.average_order(max_order + 1));
+            CachePadded::new(Group::new(shape))
+        };
+        let groups = (0..volume.groups).map(make).collect();
+        let (pending, stats) = (PendingFree::default(), Stats::default());
+        Self {
+            volume,
+            max_order,
+            by_largest,
+            by_average,
+            pending,
+            stats,
+            groups,
+        }
+    }
+
+    pub(crate) fn group(&self, nr: GroupNr) -> &Group {
+        &self.groups[nr.0 as usize]
+    }
+
+    pub(crate) fn shape(&self, nr: GroupNr) -> Shape {
+        self.group(nr).shape()
+    }
+
+    /// Clusters of a group that can be allocated.
+    pub(crate) fn free(&self, nr: GroupNr) -> u32 {
+        let shape = self.shape(nr);
+        if shape.state == State::Bad {
+            0
+        } else {
+            shape.free
+        }
+    }
+
+    /// Stores a group's shape and moves it in the indexes. The caller holds the group's lock.
+    fn publish(&self, nr: GroupNr, shape: Shape) {
+        let group = self.group(nr);
+        let old = group.shape();
+        group.store_shape(shape);
+        let orders = self.max_order + 1;
+        self.by_largest.change(nr, old.order, shape.order);
+        self.by_average
+            .change(nr, old.average_order(orders), shape.average_order(orders));
+    }
+
+    fn publish_buddy(&self, nr: GroupNr, buddy: &Buddy) {
+        let (free, fragments) = (buddy.free(), buddy.fragments());
+        let shape = Shape {
+            free,
+            fragments,
+            order: buddy.largest_order(),
+            state: State::Loaded,
+        };
+        self.publish(nr, shape);
+    }
+
+    /// The group's lock, with the group loaded; waits for the lock.
+    pub(crate) fn lock_loaded(
+        &self,
+        nr: GroupNr,
+        loader: &dyn Loader,
+    ) -> Result<MutexGuard<'_, Space>, LoadError> {
+        loop {
+            let space = self.group(nr).space.lock();
+            if space.buddy.is_some() {
+                return Ok(space);
+            }
+            drop(space);
+            self.load(nr, loader)?;
+        }
+    }
+
+    /// Loads a group unless it is loaded.
+    pub(crate) fn load(&self, nr: GroupNr, loader: &dyn Loader) -> Result<(), LoadError> {
+        loop {
+            let generation = {
+                let space = self.group(nr).space.lock();
+                if space.buddy.is_some() {
+                    return Ok(());
+                }
+                space.generation
+            };
+            if self.shape(nr).state == State::Bad {
+                return Err(LoadError);
+            }
+            let mut used = Bitmap::new(self.volume.clusters_in(nr));
+            if let Err(error) = loader.load(nr, &mut used) {
+                self.mark_bad(nr);
+                return Err(error);
+            }
+            if let Some(differs) = self.install(nr, used, generation) {
+                match loader.count_differs(nr, differs.expected, differs.found) {
+                    Trust::Bitmap => self.accept_count(nr, differs),
+                    Trust::Neither => self.mark_bad(nr),
+                }
+            }
+        }
+    }
+
+    /// Builds the group from `used` if that is still current and counts as promised.
+    fn install(&self, nr: GroupNr, mut used: Bitmap, generation: u32) -> Option<Differs> {
+        let mut space = self.group(nr).space.lock();
+        if space.buddy.is_some() || space.generation != generation {
+            return None;
+        }
+        let first = self.volume.first_cluster(nr).0;
+        let end = first + u64::from(used.len());
+        self.pending
+            .overlapping(ClusterNr(first), ClusterNr(end), |from, to| {
+                used.fill_range((from - first) as u32..(to - first) as u32); // inside the group
+            });
+        let (expected, found) = (self.shape(nr).free, used.count_clear());
+        if expected != found {
+            return Some(Differs {
+                expected,
+                found,
+                generation,
+            });
+        }
+        let buddy = Buddy::new(&used, self.max_order);
+        self.publish_buddy(nr, &buddy);
+        space.buddy = Some(Box::new(buddy));
+        self.stats.count(Stat::Loads);
+        None
+    }
+
+    fn accept_count(&self, nr: GroupNr, differs: Differs) {
+        let space = self.group(nr).space.lock();
+        let shape = self.shape(nr);
+        if space.buddy.is_none() && space.generation == differs.generation {
+            self.publish(
+                nr,
+                Shape {
+                    free: differs.found,
+                    ..shape
+                },
+            );
+        }
+    }
+
+    fn mark_bad(&self, nr: GroupNr) {
+        let space = self.group(nr).space.lock();
+        if space.buddy.is_none() {
+            let shape = Shape {
+                fragments: 0,
+                order: None,
+                state: State::Bad,
+                ..self.shape(nr)
+            };
+            self.publish(nr, shape);
+        }
+    }
+
+    /// Takes free clusters of a loaded group for a reservation.
+    pub(crate) fn take(&self, nr: GroupNr, space: &mut Space, start: u32, len: u32) -> Run {
+        let buddy = space
+            .buddy
+            .as_mut()
+            .expect("clusters are found in loaded groups only");
+        buddy.take(start, len);
+        self.group(nr).reserve(len);
+        self.publish_buddy(nr, buddy);
+        Run::new(
+            ClusterNr(self.volume.first_cluster(nr).0 + u64::from(start)),
+            len,
+        )
+    }
+
+    /// Takes exactly this run, which lies in one group.
+    pub(crate) fn take_exact(&self, run: Run, loader: &dyn Loader) -> Result<(), Error> {
+        let (nr, offset) = self.volume.locate(run.start).ok_or(Error::NoSpace)?;
+        if run.len == 0 || run.len > self.volume.clusters_in(nr) - offset {
+            return Err(Error::NoSpace);
+        }
+        let mut space = self
+            .lock_loaded(nr, loader)
+            .map_err(|_| Error::Unreadable(nr))?;
+        let free = space
+            .buddy
+            .as_ref()
+            .map_or(0, |buddy| buddy.free_at(offset, run.len));
+        if free < run.len {
+            return Err(Error::NoSpace);
+        }
+        self.take(nr, &mut space, offset, run.len);
+        Ok(())
+    }
+
+    /// Reserves every free run of at least `min_len` clusters of a group.
+    pub(crate) fn take_all(
+        &self,
+        nr: GroupNr,
+        min_len: u32,
+        loader: &dyn Loader,
+    ) -> Result<Vec<Run>, Error> {
+        let mut space = self
+            .lock_loaded(nr, loader)
+            .map_err(|_| Error::Unreadable(nr))?;
+        let runs: Vec<_> = space.buddy.as_ref().map_or(Vec::new(), |buddy| {
+            buddy
+                .runs(0..buddy.clusters())
+                .filter(|run| run.len() as u32 >= min_len)
+                .collect()
+        });
+        let take =
+            |run: std::ops::Range<u32>| self.take(nr, &mut space, run.start, run.end - run.start);
+        Ok(runs.into_iter().map(take).collect())
+    }
+
+    /// Reserved clusters are set on disk now.
+    pub(crate) fn settle(&self, run: Run) {
+        for (nr, _, len) in self.volume.split(run) {
+            self.group(nr).unreserve(len);
+        }
+    }
+
+    /// Reserved clusters become free.
+    pub(crate) fn release(&self, run: Run) {
+        for (nr, offset, len) in self.volume.split(run) {
+            let group = self.group(nr);
+            let mut space = group.space.lock();
+            let buddy = space
+                .buddy
+                .as_mut()
+                .expect("a group with reservations stays loaded");
+            buddy.give(offset, len);
+            group.unreserve(len);
+            self.publish_buddy(nr, buddy);
+        }
+    }
+
+    pub(crate) fn defer_free(&self, epoch: Tid, run: Run) {
+        self.stats.count(Stat::DeferredFrees);
+        if self.pending.insert(epoch, run) == Inserted::Merged {
+            self.stats.count(Stat::DeferredMerges);
+        }
+    }
+
+    /// Starts the return of all frees up to `epoch`: runs inside one group each, ascending.
+    pub(crate) fn start_return(&self, epoch: Tid) -> Vec<Run> {
+        let mut runs = Vec::new();
+        for (mut start, mut len) in self.pending.start_return(epoch) {
+            while len > 0 {
+                let part = u32::try_from(len).unwrap_or(1 << 31);
+                for (nr, offset, len) in self.volume.split(Run::new(ClusterNr(start), part)) {
+                    let first = self.volume.first_cluster(nr).0 + u64::from(offset);
+                    runs.push(Run::new(ClusterNr(first), len));
+                }
+                (start, len) = (start + u64::from(part), len - u64::from(part));
+            }
+        }
+        runs
+    }
+
+    /// Makes returning runs free: one lock per group for each stretch of runs in it.
+    pub(crate) fn finish_return(&self, runs: &[Run]) {
+        let located = |run: &Run| {
+            self.volume
+                .locate(run.start)
+                .expect("a returning run lies inside the volume")
+                .0
+        };
+        for batch in runs.chunk_by(|a, b| located(a) == located(b)) {
+            self.return_to_group(located(&batch[0]), batch);
+        }
+    }
+
+    fn return_to_group(&self, nr: GroupNr, batch: &[Run]) {
+        self.stats.count(Stat::GiveBackGroups);
+        let first = self.volume.first_cluster(nr).0;
+        let mut space = self.group(nr).space.lock();
+        let mut total = 0;
+        for run in batch {
+            self.pending.forget(*run);
+            total += run.len;
+            if let Some(buddy) = space.buddy.as_mut() {
+                buddy.give((run.start.0 - first) as u32, run.len); // inside the group
+            }
+        }
+        if let Some(buddy) = &space.buddy {
+            self.publish_buddy(nr, buddy);
+            return;
+        }
+        space.generation = space.generation.wrapping_add(1);
+        let shape = self.shape(nr);
+        // What was guessed of an uninitialised group no longer holds, but it is not worse.
+        self.publish(
+            nr,
+            Shape {
+                free: shape.free + total,
+                ..shape
+            },
+        );
+    }
+
+    /// Drops the group from memory; false while it is not loaded or has reservations.
+    pub(crate) fn evict(&self, nr: GroupNr) -> bool {
+        let group = self.group(nr);
+        let mut space = group.space.lock();
+        if space.buddy.is_none() || group.reserved() > 0 {
+            return false;
+        }
+        space.buddy = None;
+        space.generation = space.generation.wrapping_add(1);
+        // The orders stay in the index: a hint that lets a search load only what is worth it.
+        self.publish(
+            nr,
+            Shape {
+                state: State::Cold,
+                ..group.shape()
+            },
+        );
+        self.stats.count(Stat::Evictions);
+        true
+    }
+
+    pub(crate) fn report(&self, nr: GroupNr) -> GroupReport {
+        let space = self.group(nr).space.lock();
+        let shape = self.shape(nr);
+        let buddy = space.buddy.as_ref();
+        GroupReport {
+            group: nr,
+            free_clusters: shape.free,
+            fragments: buddy.map_or(0, |buddy| buddy.fragments()),
+            first_free: buddy
+                .map(|buddy| buddy.first_free())
+                .filter(|_| shape.free > 0),
+            chunks: buddy.map_or(Vec::new(), |buddy| {
+                (0..=self.max_order)
+                    .map(|order| buddy.chunks(order))
+                    .collect()
+            }),
+        }
+    }
+}
+
+/// A bitmap that does not count as its descriptor promised.
+struct Differs {
+    expected: u32,
+    found: u32,
+    generation: u32,
+}

@@ -1,0 +1,119 @@
+//! Where a search starts: stream goals by inode, and the group that a thread used last.
+//!
+//! All of it is hints in relaxed atomics, checked for range at use; none is shared by threads
+//! that work on different inodes.
+
+use crate::{ClusterNr, Kind, Volume};
+use crossbeam_utils::CachePadded;
+use uext4_format::{GroupNr, InodeNr};
+use uext4_sync::atomic::{AtomicU32, Ordering::Relaxed};
+use uext4_sync::{SHARDS, Sharded, shard_index};
+
+const NONE: u32 = u32::MAX;
+
+/// Whether threads are led to groups of their own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Affinity {
+    /// Each thread starts in its own group of the goal's flexible group.
+    PerThread,
+    /// The goal alone decides, so the same requests in the same order give the same clusters.
+    None,
+}
+
+/// Goal for the first cluster of an inode that has none: the start of its flexible group for
+/// directories, of the group after it for files.
+pub fn inode_goal(volume: &Volume, inode_group: GroupNr, kind: Kind) -> ClusterNr {
+    let mut group = inode_group;
+    if volume.groups_per_flex >= 4 {
+        group = volume.flex_start(inode_group);
+        if kind == Kind::Data && group.0 + 1 < volume.groups {
+            group.0 += 1;
+        }
+    }
+    volume.first_cluster(group)
+}
+
+pub(crate) struct Locality {
+    affinity: Affinity,
+    /// Group of the last stream allocation, by inode number modulo the length.
+    streams: Box<[CachePadded<AtomicU32>]>,
+    /// Group of the last other allocation, by thread.
+    last: Sharded<AtomicU32>,
+}
+
+impl Locality {
+    pub(crate) fn new(volume: &Volume, affinity: Affinity) -> Self {
+        let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
+        let slots = match affinity {
+            Affinity::PerThread => cores.min(volume.groups.div_ceil(4) as usize),
+            Affinity::None => 1,
+        };
+        Self {
+            affinity,
+            streams: (0..slots.max(1))
+                .map(|_| CachePadded::new(AtomicU32::new(0)))
+                .collect(),
+            last: Sharded::new(|_| AtomicU32::new(NONE)),
+        }
+    }
+
+    fn slot(&self, inode: InodeNr) -> &AtomicU32 {
+        &self.streams[inode.0 as usize % self.streams.len()]
+    }
+
+    /// Where the stream of this inode goes on; group 0 when that is not below `end`.
+    pub(crate) fn stream(&self, inode: InodeNr, end: u32) -> GroupNr {
+        let group = self.slot(inode).load(Relaxed);
+        GroupNr(if group < end { group } else { 0 })
+    }
+
+    /// The stream of this inode found space in `group`.
+    pub(crate) fn streamed(&self, inode: InodeNr, group: GroupNr) {
+        store_changed(self.slot(inode), group.0);
+    }
+
+    /// This thread found space in `group`.
+    pub(crate) fn used(&self, group: GroupNr) {
+        if self.affinity == Affinity::PerThread {
+            store_changed(self.last.local(), group.0);
+        }
+    }
+
+    /// Where this thread starts when any place is good.
+    pub(crate) fn anywhere(&self, end: u32) -> GroupNr {
+        if self.affinity == Affinity::None {
+            return GroupNr(0);
+        }
+        let last = self.last.local().load(Relaxed);
+        if last < end {
+            return GroupNr(last);
+        }
+        // Bit reversal spreads the first threads the farthest apart.
+        let spread = shard_index().reverse_bits() >> (usize::BITS - SHARDS.trailing_zeros());
+        GroupNr((spread as u64 * u64::from(end) / SHARDS as u64) as u32) // below `end`
+    }
+
+    /// Where this thread starts when it wants data near `group`: the group it used last if that
+    /// is in the same flexible group, else one of its own there (never the first, which is left
+    /// to directories).
+    pub(crate) fn near(&self, volume: &Volume, group: GroupNr, end: u32) -> GroupNr {
+        let first = volume.flex_start(group).0;
+        let size = volume.groups_per_flex.min(end - first);
+        if self.affinity == Affinity::None || size < 4 {
+            return group;
+        }
+        let last = self.last.local().load(Relaxed);
+        if (first..first + size).contains(&last) {
+            return GroupNr(last);
+        }
+        let wanted = (group.0 - first).max(1) - 1;
+        GroupNr(first + 1 + (wanted + shard_index() as u32) % (size - 1))
+    }
+}
+
+/// Stores only news, so that the line stays shared when nothing changes.
+fn store_changed(slot: &AtomicU32, value: u32) {
+    if slot.load(Relaxed) != value {
+        slot.store(value, Relaxed);
+    }
+}
