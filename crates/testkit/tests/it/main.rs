@@ -1,2 +1,3 @@
 //! The test kit against the real tools.
 mod oracles;
+mod trees;

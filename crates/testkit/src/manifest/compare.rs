@@ -1,0 +1,254 @@
+//! Differences between two manifests, in words.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use super::entry::{Entry, FileKind, Manifest};
+
+/// Differences that [`Manifest::assert_same`] prints.
+const SHOWN: usize = 20;
+
+/// What may differ.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Field {
+    /// Permission bits.
+    Mode,
+    /// Owner and group.
+    Owner,
+    /// Number of names.
+    Nlink,
+    /// Size of what is no directory.
+    Size,
+    /// Size of a directory: every file system counts its own way.
+    DirectorySize,
+    /// Allocated sectors.
+    AllocatedSectors,
+    /// Access time.
+    Atime,
+    /// Modification time.
+    Mtime,
+    /// Modification time of directories only.
+    DirectoryMtime,
+    /// Change time.
+    Ctime,
+    /// Device number.
+    Device,
+    /// Symlink target.
+    Target,
+    /// Extended attributes.
+    Xattrs,
+    /// Content.
+    Content,
+    /// `SEEK_DATA` and `SEEK_HOLE`.
+    DataRuns,
+    /// Hard link groups.
+    LinkGroup,
+    /// The root directory itself.
+    Root,
+    /// Sockets: an archive has no place for them.
+    Sockets,
+}
+
+/// Which fields do not count.
+#[derive(Clone, Debug)]
+pub struct Policy {
+    ignored: BTreeSet<Field>,
+}
+
+impl Default for Policy {
+    /// Everything that a faithful copy keeps counts.
+    fn default() -> Self {
+        use Field::{AllocatedSectors, Atime, Ctime, DataRuns, DirectorySize};
+        Self {
+            ignored: [DirectorySize, AllocatedSectors, Atime, Ctime, DataRuns].into(),
+        }
+    }
+}
+
+impl Policy {
+    /// Every field counts.
+    pub fn everything() -> Self {
+        Self {
+            ignored: BTreeSet::new(),
+        }
+    }
+
+    /// `field` does not count.
+    pub fn ignore(mut self, field: Field) -> Self {
+        self.ignored.insert(field);
+        self
+    }
+
+    /// `field` counts.
+    pub fn check(mut self, field: Field) -> Self {
+        self.ignored.remove(&field);
+        self
+    }
+
+    fn checks(&self, field: Field) -> bool {
+        !self.ignored.contains(&field)
+    }
+
+    fn admits(&self, path: &[u8], entry: &Entry) -> bool {
+        !(path.is_empty() && !self.checks(Field::Root)
+            || entry.kind == FileKind::Socket && !self.checks(Field::Sockets))
+    }
+}
+
+/// One difference.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Difference {
+    /// Where.
+    pub path: Vec<u8>,
+    /// What, for a reader.
+    pub what: String,
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "\"{}\": {}", self.path.escape_ascii(), self.what)
+    }
+}
+
+impl Manifest {
+    /// All differences from `self` (expected) to `found`, sorted by path.
+    pub fn diff(&self, found: &Self, policy: &Policy) -> Vec<Difference> {
+        let expected = self.admitted(policy);
+        let found = found.admitted(policy);
+        let paths: BTreeSet<_> = expected.keys().chain(found.keys()).copied().collect();
+        let mut differences = Vec::new();
+        for path in paths {
+            let words = match (expected.get(path), found.get(path)) {
+                (Some(a), Some(b)) => entry_differences(a, b, policy),
+                (Some(_), None) => vec!["is missing".to_owned()],
+                _ => vec!["should not be there".to_owned()],
+            };
+            let path = path.to_vec();
+            differences.extend(words.into_iter().map(|what| Difference {
+                path: path.clone(),
+                what,
+            }));
+        }
+        differences
+    }
+
+    /// Fails with the first differences.
+    ///
+    /// # Panics
+    /// There is a difference.
+    #[track_caller]
+    pub fn assert_same(&self, found: &Self, policy: &Policy) {
+        let differences = self.diff(found, policy);
+        let shown: Vec<_> = differences
+            .iter()
+            .take(SHOWN)
+            .map(ToString::to_string)
+            .collect();
+        assert!(
+            differences.is_empty(),
+            "{} differences in {} entries:\n{}",
+            differences.len(),
+            self.entries.len(),
+            shown.join("\n")
+        );
+    }
+
+    fn admitted(&self, policy: &Policy) -> BTreeMap<&[u8], &Entry> {
+        let all = self
+            .entries
+            .iter()
+            .map(|(path, entry)| (path.as_slice(), entry));
+        all.filter(|(path, entry)| policy.admits(path, entry))
+            .collect()
+    }
+}
+
+fn entry_differences(a: &Entry, b: &Entry, policy: &Policy) -> Vec<String> {
+    if a.kind != b.kind {
+        return vec![format!("is {:?}, expected {:?}", b.kind, a.kind)];
+    }
+    let mut out = Collector {
+        policy,
+        words: Vec::new(),
+    };
+    let is_dir = a.kind == FileKind::Directory;
+    out.compare(
+        Field::Mode,
+        "mode (octal)",
+        &format!("{:o}", a.mode),
+        &format!("{:o}", b.mode),
+    );
+    out.compare(Field::Owner, "owner", &(a.uid, a.gid), &(b.uid, b.gid));
+    out.compare(Field::Nlink, "nlink", &a.nlink, &b.nlink);
+    let size = if is_dir {
+        Field::DirectorySize
+    } else {
+        Field::Size
+    };
+    out.compare(size, "size in bytes", &a.size_bytes, &b.size_bytes);
+    let sectors = (a.allocated_sectors, b.allocated_sectors);
+    out.compare(
+        Field::AllocatedSectors,
+        "allocated sectors",
+        &sectors.0,
+        &sectors.1,
+    );
+    out.compare(Field::Atime, "atime", &a.atime, &b.atime);
+    if !is_dir || policy.checks(Field::DirectoryMtime) {
+        out.compare(Field::Mtime, "mtime", &a.mtime, &b.mtime);
+    }
+    out.compare(Field::Ctime, "ctime", &a.ctime, &b.ctime);
+    out.compare(Field::Device, "device", &a.device, &b.device);
+    out.compare(Field::Target, "target", &text(&a.target), &text(&b.target));
+    out.compare(Field::Content, "content hash", &a.hash, &b.hash);
+    if a.data_runs.is_some() && b.data_runs.is_some() {
+        out.compare(Field::DataRuns, "runs of data", &a.data_runs, &b.data_runs);
+    }
+    out.compare(
+        Field::LinkGroup,
+        "first hard link",
+        &text(&a.link_group),
+        &text(&b.link_group),
+    );
+    if policy.checks(Field::Xattrs) {
+        out.words.extend(xattr_differences(a, b));
+    }
+    out.words
+}
+
+struct Collector<'a> {
+    policy: &'a Policy,
+    words: Vec<String>,
+}
+
+impl Collector<'_> {
+    fn compare<T: PartialEq + fmt::Debug>(&mut self, field: Field, name: &str, a: &T, b: &T) {
+        if self.policy.checks(field) && a != b {
+            self.words.push(format!("{name} is {b:?}, expected {a:?}"));
+        }
+    }
+}
+
+fn xattr_differences(a: &Entry, b: &Entry) -> Vec<String> {
+    let names: BTreeSet<_> = a.xattrs.keys().chain(b.xattrs.keys()).collect();
+    let differing = names
+        .into_iter()
+        .filter(|name| a.xattrs.get(*name) != b.xattrs.get(*name));
+    let describe = |value: Option<&Vec<u8>>| match value {
+        None => "absent".to_owned(),
+        Some(value) => {
+            let shown: Vec<u8> = value.iter().copied().take(24).collect();
+            format!("{} bytes \"{}\"", value.len(), shown.escape_ascii())
+        }
+    };
+    differing
+        .map(|name| {
+            let (a, b) = (describe(a.xattrs.get(name)), describe(b.xattrs.get(name)));
+            format!("xattr {} is {b}, expected {a}", name.escape_ascii())
+        })
+        .collect()
+}
+
+fn text(bytes: &Option<Vec<u8>>) -> Option<String> {
+    bytes.as_ref().map(|bytes| bytes.escape_ascii().to_string())
+}

@@ -1,0 +1,128 @@
+//! What is kept about one name.
+
+use std::collections::BTreeMap;
+
+use xxhash_rust::xxh3::Xxh3;
+
+use crate::tree::{Device, Time};
+
+/// A tree as it looks from outside.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Manifest {
+    /// Path relative to the root (the root is empty) to what is there.
+    pub entries: BTreeMap<Vec<u8>, Entry>,
+}
+
+/// Type of an inode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FileKind {
+    /// Regular file.
+    File,
+    /// Directory.
+    Directory,
+    /// Symbolic link.
+    Symlink,
+    /// Character device.
+    CharDevice,
+    /// Block device.
+    BlockDevice,
+    /// Named pipe.
+    Fifo,
+    /// Socket.
+    Socket,
+}
+
+/// What is seen at one path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Type.
+    pub kind: FileKind,
+    /// Permission bits with setuid, setgid and sticky.
+    pub mode: u32,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Number of names.
+    pub nlink: u64,
+    /// Size in bytes.
+    pub size_bytes: u64,
+    /// Allocated sectors of 512 bytes.
+    pub allocated_sectors: u64,
+    /// Last access.
+    pub atime: Time,
+    /// Last change of content.
+    pub mtime: Time,
+    /// Last change of the inode.
+    pub ctime: Time,
+    /// Device number of a device node.
+    pub device: Option<Device>,
+    /// Target of a symlink.
+    pub target: Option<Vec<u8>>,
+    /// Extended attributes of all namespaces, ACLs among them.
+    pub xattrs: BTreeMap<Vec<u8>, Vec<u8>>,
+    /// Hash of a regular file's content, holes read as zeros.
+    pub hash: Option<u128>,
+    /// Runs of data that `SEEK_DATA` and `SEEK_HOLE` tell.
+    pub data_runs: Option<Vec<DataRun>>,
+    /// First path of the hard link group, when there is more than one in the tree.
+    pub link_group: Option<Vec<u8>>,
+}
+
+/// A run of data in a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DataRun {
+    /// First byte.
+    pub start_bytes: u64,
+    /// First byte after it.
+    pub end_bytes: u64,
+}
+
+impl Entry {
+    /// An entry with nothing but its type.
+    pub fn new(kind: FileKind) -> Self {
+        let epoch = Time {
+            seconds: 0,
+            nanos: 0,
+        };
+        Self {
+            kind,
+            mode: 0,
+            uid: 0,
+            gid: 0,
+            nlink: 1,
+            size_bytes: 0,
+            allocated_sectors: 0,
+            atime: epoch,
+            mtime: epoch,
+            ctime: epoch,
+            device: None,
+            target: None,
+            xattrs: BTreeMap::new(),
+            hash: None,
+            data_runs: None,
+            link_group: None,
+        }
+    }
+}
+
+/// Hash of content: XXH3 of 128 bits, which is enough among trees that nobody forges.
+#[derive(Clone, Default)]
+pub struct Hasher(Xxh3);
+
+impl Hasher {
+    /// The hash of nothing.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds bytes.
+    pub fn update(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
+
+    /// The hash of all bytes so far.
+    pub fn finish(&self) -> u128 {
+        self.0.digest128()
+    }
+}

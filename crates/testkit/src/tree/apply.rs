@@ -1,0 +1,112 @@
+//! Makes a tree in a mounted directory.
+//!
+//! Invariants: attributes of a directory are set after everything in it, since children change its
+//! times and would inherit its default ACL.
+
+use std::fs::{self, File};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use rustix::fs as sys;
+use rustix::fs::{AtFlags, CWD, FileType, Mode, Timespec, Timestamps, XattrFlags};
+
+use super::{Attributes, Device, Kind, Node, Time, TreeSpec};
+
+impl TreeSpec {
+    /// Makes every node below `root`, a mounted directory.
+    ///
+    /// # Errors
+    /// What the file system answered, with the path.
+    pub fn apply(&self, root: &Path) -> Result<()> {
+        for node in &self.nodes {
+            self.create(root, node)
+                .with_context(|| format!("create {}", show(node)))?;
+        }
+        for node in self
+            .nodes
+            .iter()
+            .rev()
+            .filter(|node| node.kind == Kind::Directory)
+        {
+            let path = under(root, &node.path);
+            dress(&path, node).with_context(|| format!("attributes of {}", show(node)))?;
+        }
+        Ok(())
+    }
+
+    fn create(&self, root: &Path, node: &Node) -> Result<()> {
+        let path = under(root, &node.path);
+        match &node.kind {
+            Kind::Directory => return Ok(fs::create_dir(&path)?),
+            Kind::HardLink(first) => {
+                let first = under(root, &self.nodes[*first].path);
+                // The link changes only ctime, which no manifest promises.
+                return Ok(fs::hard_link(first, &path)?);
+            }
+            Kind::File(content) => content.write_to(&File::create_new(&path)?)?,
+            Kind::Symlink(target) => symlink(std::ffi::OsStr::from_bytes(target), &path)?,
+            Kind::CharDevice(device) => make(&path, FileType::CharacterDevice, *device)?,
+            Kind::BlockDevice(device) => make(&path, FileType::BlockDevice, *device)?,
+            Kind::Fifo => make(&path, FileType::Fifo, NO_DEVICE)?,
+            Kind::Socket => make(&path, FileType::Socket, NO_DEVICE)?,
+        }
+        dress(&path, node)
+    }
+}
+
+const NO_DEVICE: Device = Device { major: 0, minor: 0 };
+
+fn make(path: &Path, kind: FileType, device: Device) -> Result<()> {
+    let device = sys::makedev(device.major, device.minor);
+    Ok(sys::mknodat(
+        CWD,
+        path,
+        kind,
+        Mode::from_raw_mode(0o600),
+        device,
+    )?)
+}
+
+/// Owner first: changing it clears setuid, setgid and capabilities. Times last.
+fn dress(path: &Path, node: &Node) -> Result<()> {
+    let attributes = &node.attributes;
+    std::os::unix::fs::lchown(path, Some(attributes.uid), Some(attributes.gid))?;
+    if !matches!(node.kind, Kind::Symlink(_)) {
+        fs::set_permissions(path, fs::Permissions::from_mode(attributes.mode))?;
+    }
+    for (name, value) in &attributes.xattrs {
+        sys::lsetxattr(path, name.as_slice(), value, XattrFlags::empty())
+            .with_context(|| format!("xattr {}", name.escape_ascii()))?;
+    }
+    set_times(path, attributes)
+}
+
+fn set_times(path: &Path, attributes: &Attributes) -> Result<()> {
+    let times = Timestamps {
+        last_access: timespec(attributes.atime),
+        last_modification: timespec(attributes.mtime),
+    };
+    Ok(sys::utimensat(
+        CWD,
+        path,
+        &times,
+        AtFlags::SYMLINK_NOFOLLOW,
+    )?)
+}
+
+fn timespec(time: Time) -> Timespec {
+    Timespec {
+        tv_sec: time.seconds,
+        tv_nsec: time.nanos.into(),
+    }
+}
+
+fn under(root: &Path, path: &[u8]) -> PathBuf {
+    root.join(std::ffi::OsStr::from_bytes(path))
+}
+
+fn show(node: &Node) -> String {
+    node.path.escape_ascii().to_string()
+}

@@ -1,0 +1,105 @@
+//! What a tree must look like once it was made.
+
+use std::collections::BTreeMap;
+
+use super::{Content, Kind, Node, TreeSpec};
+use crate::manifest::{Entry, FileKind, Hasher, Manifest};
+
+impl TreeSpec {
+    /// The manifest that [`crate::manifest::Manifest::of_dir`] must find. The root is not in it,
+    /// sizes of directories, ctime and allocated blocks are not known.
+    pub fn manifest(&self) -> Manifest {
+        let names = self.names_per_inode();
+        let subdirectories = self.subdirectories();
+        let entries = self.nodes.iter().enumerate().map(|(index, node)| {
+            let first = match node.kind {
+                Kind::HardLink(first) => first,
+                _ => index,
+            };
+            let mut entry = self.entry(&self.nodes[first]);
+            entry.nlink = match node.kind {
+                Kind::Directory => 2 + subdirectories.get(&node.path).copied().unwrap_or(0),
+                _ => names[&first].len() as u64,
+            };
+            entry.link_group = names.get(&first).filter(|all| all.len() > 1).map(|all| {
+                // A group is named after its first path in order.
+                all.iter().min().expect("a group has a name").to_vec()
+            });
+            (node.path.clone(), entry)
+        });
+        Manifest {
+            entries: entries.collect(),
+        }
+    }
+
+    fn names_per_inode(&self) -> BTreeMap<usize, Vec<&[u8]>> {
+        let mut names: BTreeMap<usize, Vec<&[u8]>> = BTreeMap::new();
+        for (index, node) in self.nodes.iter().enumerate() {
+            let first = match node.kind {
+                Kind::HardLink(first) => first,
+                _ => index,
+            };
+            names.entry(first).or_default().push(&node.path);
+        }
+        names
+    }
+
+    fn subdirectories(&self) -> BTreeMap<Vec<u8>, u64> {
+        let mut counts = BTreeMap::new();
+        for node in self
+            .nodes
+            .iter()
+            .filter(|node| node.kind == Kind::Directory)
+        {
+            let cut = node
+                .path
+                .iter()
+                .rposition(|byte| *byte == b'/')
+                .unwrap_or(0);
+            *counts.entry(node.path[..cut].to_vec()).or_default() += 1;
+        }
+        counts
+    }
+
+    fn entry(&self, node: &Node) -> Entry {
+        let mut entry = Entry::new(file_kind(&node.kind));
+        entry.mode = node.attributes.mode;
+        entry.uid = node.attributes.uid;
+        entry.gid = node.attributes.gid;
+        entry.atime = node.attributes.atime;
+        entry.mtime = node.attributes.mtime;
+        entry.xattrs = node.attributes.xattrs.clone();
+        match &node.kind {
+            Kind::File(content) => {
+                entry.size_bytes = content.size_bytes;
+                entry.hash = Some(hash(content));
+            }
+            Kind::Symlink(target) => {
+                entry.size_bytes = target.len() as u64;
+                entry.target = Some(target.clone());
+            }
+            Kind::CharDevice(device) | Kind::BlockDevice(device) => entry.device = Some(*device),
+            _ => {}
+        }
+        entry
+    }
+}
+
+fn hash(content: &Content) -> u128 {
+    let mut hasher = Hasher::new();
+    content.feed(|bytes| hasher.update(bytes));
+    hasher.finish()
+}
+
+fn file_kind(kind: &Kind) -> FileKind {
+    match kind {
+        Kind::File(_) => FileKind::File,
+        Kind::Directory => FileKind::Directory,
+        Kind::Symlink(_) => FileKind::Symlink,
+        Kind::CharDevice(_) => FileKind::CharDevice,
+        Kind::BlockDevice(_) => FileKind::BlockDevice,
+        Kind::Fifo => FileKind::Fifo,
+        Kind::Socket => FileKind::Socket,
+        Kind::HardLink(_) => unreachable!("a hard link is looked up at its first name"),
+    }
+}
