@@ -43,6 +43,8 @@ pub enum Field {
     DataRuns,
     /// Hard link groups.
     LinkGroup,
+    /// Hard links of device nodes and pipes: tar writes each name as a node of its own.
+    SpecialLinks,
     /// The root directory itself.
     Root,
     /// Sockets: an archive has no place for them.
@@ -66,6 +68,13 @@ impl Default for Policy {
 }
 
 impl Policy {
+    /// What an archive of tar keeps.
+    pub fn archived() -> Self {
+        Self::default()
+            .ignore(Field::Sockets)
+            .ignore(Field::SpecialLinks)
+    }
+
     /// Every field counts.
     pub fn everything() -> Self {
         Self {
@@ -179,7 +188,11 @@ fn entry_differences(a: &Entry, b: &Entry, policy: &Policy) -> Vec<String> {
         &format!("{:o}", b.mode),
     );
     out.compare(Field::Owner, "owner", &(a.uid, a.gid), &(b.uid, b.gid));
-    out.compare(Field::Nlink, "nlink", &a.nlink, &b.nlink);
+    if has_links_that_count(a.kind, policy) {
+        let (a_group, b_group) = (text(&a.link_group), text(&b.link_group));
+        out.compare(Field::Nlink, "nlink", &a.nlink, &b.nlink);
+        out.compare(Field::LinkGroup, "first hard link", &a_group, &b_group);
+    }
     let size = if is_dir {
         Field::DirectorySize
     } else {
@@ -204,16 +217,18 @@ fn entry_differences(a: &Entry, b: &Entry, policy: &Policy) -> Vec<String> {
     if a.data_runs.is_some() && b.data_runs.is_some() {
         out.compare(Field::DataRuns, "runs of data", &a.data_runs, &b.data_runs);
     }
-    out.compare(
-        Field::LinkGroup,
-        "first hard link",
-        &text(&a.link_group),
-        &text(&b.link_group),
-    );
     if policy.checks(Field::Xattrs) {
         out.words.extend(xattr_differences(a, b));
     }
     out.words
+}
+
+fn has_links_that_count(kind: FileKind, policy: &Policy) -> bool {
+    let is_special = matches!(
+        kind,
+        FileKind::CharDevice | FileKind::BlockDevice | FileKind::Fifo
+    );
+    !is_special || policy.checks(Field::SpecialLinks)
 }
 
 struct Collector<'a> {
