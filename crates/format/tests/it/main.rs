@@ -1,3 +1,4 @@
 //! Checks against images that mke2fs made.
 
 mod images;
+mod trees;
