@@ -129,11 +129,11 @@ impl Durable {
 
     /// Applies what became durable between the present horizon and a later one.
     fn advance(&mut self, events: &[Event], horizon: usize) {
-        for index in self.from..horizon {
+        for (index, event) in events.iter().enumerate().take(horizon).skip(self.from) {
             if self.ahead.contains(&index) {
                 continue;
             }
-            match &events[index] {
+            match event {
                 Event::Change { returned_at, .. } if *returned_at > horizon => continue,
                 Event::Change { change, .. } => apply(&self.image, change),
                 _ => {}

@@ -8,6 +8,8 @@ mod crash_log;
 mod error;
 mod fault;
 mod file;
+#[cfg(test)]
+mod loop_device;
 mod mem;
 mod overlay;
 pub mod partition;

@@ -131,3 +131,31 @@ fn a_backing_that_shrank_is_an_error_and_not_a_panic() {
         Err(Error::Io { op: "read", .. })
     ));
 }
+
+#[test]
+fn a_block_device_has_its_size_and_one_writer() {
+    let dir = scratch();
+    let path = dir.path().join("image");
+    drop(FileDevice::create(&path, 1 << 20).unwrap());
+    let Some(node) = crate::loop_device::LoopDevice::attach(&path) else {
+        return;
+    };
+    let device = FileDevice::open(node.path(), Access::ReadWrite).unwrap();
+    assert_eq!(device.size_bytes(), 1 << 20);
+    assert!(matches!(
+        FileDevice::open(node.path(), Access::ReadWrite),
+        Err(Error::Busy { .. })
+    ));
+    device.write_at(1000, &[7; 5000]).unwrap();
+    device.write_zeroes(2048, 1024).unwrap();
+    device.write_zeroes(5001, 7).unwrap();
+    device.discard(8192, 4096).unwrap();
+    device.flush().unwrap();
+    let mut buf = [0; 5002];
+    device.read_at(999, &mut buf).unwrap();
+    for (at, byte) in (999u64..).zip(buf) {
+        let zero =
+            !(1000..6000).contains(&at) || (2048..3072).contains(&at) || (5001..5008).contains(&at);
+        assert_eq!(byte, if zero { 0 } else { 7 }, "byte {at}");
+    }
+}

@@ -39,7 +39,12 @@ fn write_gpt(
     let mut header = [0; 92];
     header[..8].copy_from_slice(b"EFI PART");
     header[12..16].copy_from_slice(&92u32.to_le_bytes());
+    header[8..12].copy_from_slice(&0x1_0000u32.to_le_bytes());
     header[24..32].copy_from_slice(&header_at.to_le_bytes());
+    // The usable sectors, which `partx` wants to see.
+    let sectors = device.size_bytes() / sector;
+    header[40..48].copy_from_slice(&34u64.to_le_bytes());
+    header[48..56].copy_from_slice(&(sectors - 34).to_le_bytes());
     header[72..80].copy_from_slice(&entries_at.to_le_bytes());
     header[80..84].copy_from_slice(&128u32.to_le_bytes());
     header[84..88].copy_from_slice(&128u32.to_le_bytes());
@@ -151,6 +156,55 @@ fn bad_gpt_entries_are_refused() {
         let device = MemDevice::new(MIB);
         write_gpt(&device, 1, 2, 512, &[run]);
         assert!(is_bad(&device), "{run:?}");
+    }
+}
+
+/// What `partx` of util-linux finds on `device`; none where it is not installed.
+fn partx_view(device: &MemDevice) -> Option<Vec<Partition>> {
+    let image = tempfile::NamedTempFile::new().expect("a file for the test's image");
+    std::fs::write(image.path(), device.to_bytes()).expect("room for the test's image");
+    let mut partx = std::process::Command::new("partx");
+    partx.args(["--raw", "--noheadings", "--output", "NR,START,SECTORS,TYPE"]);
+    let Ok(output) = partx.arg(image.path()).output() else {
+        eprintln!("skipped: partx is not installed");
+        return None;
+    };
+    let line = |line: &str| {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        let number = |i: usize| fields[i].parse::<u64>().expect("partx prints numbers");
+        // It lists the frame of the logical partitions too.
+        let is_extended = ["0x5", "0xf"].contains(&fields[3]);
+        let found = partition(number(0) as u32, number(1) * 512, number(2) * 512);
+        (!is_extended).then_some(found)
+    };
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    let text = String::from_utf8(output.stdout).expect("partx prints ASCII");
+    Some(text.lines().filter_map(line).collect())
+}
+
+#[test]
+fn partx_finds_the_same_partitions() {
+    let legacy = MemDevice::new(MIB);
+    let (a, ext) = (mbr_entry(0x83, 100, 50), mbr_entry(0x0f, 200, 1000));
+    write_mbr(&legacy, 0, &[a, [0; 16], ext]);
+    write_mbr(
+        &legacy,
+        200,
+        &[mbr_entry(0x83, 1, 10), mbr_entry(0x05, 300, 100)],
+    );
+    write_mbr(&legacy, 500, &[mbr_entry(0x82, 2, 20)]);
+    let guid = MemDevice::new(MIB);
+    write_gpt(&guid, 2047, 2015, 512, &[(40, 49), (0, 0), (60, 69)]);
+    write_gpt(&guid, 1, 2, 512, &[(40, 49), (0, 0), (60, 69)]);
+    for device in [legacy, guid] {
+        let Some(seen) = partx_view(&device) else {
+            return;
+        };
+        assert_eq!(read_table(&device).unwrap(), seen);
     }
 }
 
