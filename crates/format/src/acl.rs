@@ -4,7 +4,7 @@
 //! leaves out the id where an entry has none: 4 or 8 bytes. Linux (version 2, the value of
 //! `system.posix_acl_access` and `_default`) always has 8 bytes, with an id of all ones for none.
 //! Invariants ([`Acl::new`]): owner, group and others exactly once; a mask when users or groups are
-//! named; order owner, users, group, groups, mask, others; ids strictly rising.
+//! named; order owner, users, group, groups, mask, others. Of equal ids the first counts.
 //! References: POSIX 1003.1e draft 17; acl(5).
 
 mod codec;

@@ -11,11 +11,13 @@
 
 mod node;
 mod root;
+mod split;
 #[cfg(test)]
 mod tests;
 
 pub use node::{DxEntry, DxNode};
 pub use root::{RootInfo, init_root};
+pub use split::{LeafSplit, split_leaf};
 
 /// Bytes of an entry, and of the checksum tail.
 pub(crate) const ENTRY_BYTES: usize = 8;
@@ -28,7 +30,7 @@ pub(crate) const INFO_BYTES: usize = 8;
 /// Where the entries of a root start.
 pub(crate) const ROOT_START: usize = INFO_START + INFO_BYTES;
 
-/// Levels of nodes below the root: `large` with the feature `largedir`.
+/// How deep an index may be: the feature `largedir` decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MaxLevels {
     /// One level of nodes at most.

@@ -63,13 +63,24 @@ impl Acl {
     /// A list of these entries, which are brought into order.
     pub fn new(mut entries: Vec<AclEntry>) -> Result<Acl, AclError> {
         entries.sort_by_key(|entry| entry.tag);
+        Acl::new_in_order(entries)
+    }
+
+    /// A list from outside: kinds of entries must be in order. Linux asks neither for rising ids nor
+    /// for different ones, so both pass here, as they are.
+    fn new_in_order(entries: Vec<AclEntry>) -> Result<Acl, AclError> {
+        if !entries.is_sorted_by_key(|entry| entry.tag.code()) {
+            return Err(AclError::Structure);
+        }
         if entries.iter().any(|entry| entry.perm & !PERM_ALL != 0) {
             return Err(AclError::Entry);
         }
         if entries.iter().any(|entry| entry.tag.id() == Some(NO_ID)) {
             return Err(AclError::Entry);
         }
-        let twice = entries.windows(2).any(|pair| pair[0].tag == pair[1].tag);
+        let twice = entries
+            .windows(2)
+            .any(|pair| pair[0].tag == pair[1].tag && pair[0].tag.id().is_none());
         let has = |tag| entries.iter().any(|entry| entry.tag == tag);
         let named = entries.iter().any(|entry| entry.tag.id().is_some());
         let complete = has(Tag::UserObj) && has(Tag::GroupObj) && has(Tag::Other);
@@ -102,8 +113,8 @@ impl Acl {
         &mut self.entries
     }
 
-    /// Reads the value that ext4 stores.
-    pub fn from_disk(value: &[u8]) -> Result<Acl, AclError> {
+    /// Reads the value that ext4 stores. No entries at all mean "no list": `None`.
+    pub fn from_disk(value: &[u8]) -> Result<Option<Acl>, AclError> {
         check_version(value, DISK_VERSION)?;
         let mut at = HEADER_BYTES;
         let mut entries = Vec::new();
@@ -124,7 +135,10 @@ impl Acl {
             });
             at += bytes;
         }
-        Acl::new_in_order(entries)
+        if entries.is_empty() {
+            return Ok(None);
+        }
+        Acl::new_in_order(entries).map(Some)
     }
 
     /// The value that ext4 stores.
@@ -142,7 +156,7 @@ impl Acl {
     pub fn from_xattr(value: &[u8]) -> Result<Option<Acl>, AclError> {
         check_version(value, XATTR_VERSION)?;
         let body = &value[HEADER_BYTES..];
-        if body.len() % LONG_BYTES != 0 {
+        if !body.len().is_multiple_of(LONG_BYTES) {
             return Err(AclError::Length);
         }
         if body.is_empty() {
@@ -167,15 +181,6 @@ impl Acl {
             value.extend(entry.tag.id().unwrap_or(NO_ID).to_le_bytes());
         }
         value
-    }
-
-    /// A list from outside. Kinds of entries must be in order; Linux does not ask for rising ids,
-    /// so those are sorted here.
-    fn new_in_order(entries: Vec<AclEntry>) -> Result<Acl, AclError> {
-        if !entries.is_sorted_by_key(|entry| entry.tag.code()) {
-            return Err(AclError::Structure);
-        }
-        Acl::new(entries)
     }
 }
 

@@ -72,7 +72,7 @@ impl<'a> DirEntries<'a> {
         if rec_len < MIN_RECORD_BYTES {
             return Err("record length too small");
         }
-        if rec_len % 4 != 0 {
+        if !rec_len.is_multiple_of(4) {
             return Err("record length not a multiple of 4");
         }
         if rec_len > left {

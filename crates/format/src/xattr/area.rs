@@ -56,10 +56,10 @@ pub(super) fn parse(area: &[u8], first: usize, place: Place) -> Result<XattrSet,
         spans.push(at);
         at = next;
     }
-    let values_start = at + END_BYTES;
+    check_values(area, &spans, at + END_BYTES).map_err(bad)?;
     spans
         .iter()
-        .map(|&at| entry(area, at, values_start).map_err(bad))
+        .map(|&at| entry(area, at).map_err(bad))
         .collect()
 }
 
@@ -78,7 +78,35 @@ fn entry_end(area: &[u8], at: usize) -> Result<Option<usize>, &'static str> {
     Ok(Some(end))
 }
 
-fn entry(area: &[u8], at: usize, values_start: usize) -> Result<Xattr, &'static str> {
+/// Values stand behind the entries, in the area, and each byte belongs to one: so what is read is
+/// never more than the area.
+fn check_values(area: &[u8], entries: &[usize], start: usize) -> Result<(), &'static str> {
+    let mut values: Vec<(usize, usize)> = Vec::new();
+    for &at in entries {
+        let size = get_u32(area, at + 8) as usize;
+        if size > VALUE_MAX_BYTES {
+            return Err("value too long");
+        }
+        if size > 0 && get_u32(area, at + 4) == 0 {
+            let value_at = usize::from(get_u16(area, at + 2));
+            values.push((value_at, value_at + value_bytes(size)));
+        }
+    }
+    values.sort_unstable();
+    if values.first().is_some_and(|value| value.0 < start) {
+        return Err("value overlaps the entries");
+    }
+    if values.iter().any(|value| value.1 > area.len()) {
+        return Err("value goes past the end");
+    }
+    if values.windows(2).any(|pair| pair[0].1 > pair[1].0) {
+        return Err("values overlap");
+    }
+    Ok(())
+}
+
+/// Reads an entry whose value was checked.
+fn entry(area: &[u8], at: usize) -> Result<Xattr, &'static str> {
     let name_at = at + ENTRY_BYTES;
     let rest = area[name_at..name_at + usize::from(get_u8(area, at))].to_vec();
     if rest.contains(&0) {
@@ -89,41 +117,23 @@ fn entry(area: &[u8], at: usize, values_start: usize) -> Result<Xattr, &'static 
         rest,
     };
     let (inode, size) = (get_u32(area, at + 4), get_u32(area, at + 8));
-    if size as usize > VALUE_MAX_BYTES {
-        return Err("value too long");
-    }
-    if inode != 0 {
+    let value = if inode != 0 {
         let entry_hash = get_u32(area, at + 12);
-        let value = XattrValue::Inode {
+        XattrValue::Inode {
             inode: InodeNr(inode),
             size,
             entry_hash,
+        }
+    } else {
+        // The offset of a value without bytes means nothing.
+        let value_at = if size == 0 {
+            0
+        } else {
+            usize::from(get_u16(area, at + 2))
         };
-        return Ok(Xattr { name, value });
-    }
-    let value = value(
-        area,
-        usize::from(get_u16(area, at + 2)),
-        size as usize,
-        values_start,
-    )?;
-    Ok(Xattr {
-        name,
-        value: XattrValue::Here(value.to_vec()),
-    })
-}
-
-fn value(area: &[u8], at: usize, size: usize, start: usize) -> Result<&[u8], &'static str> {
-    if size == 0 {
-        return Ok(&[]);
-    }
-    if at < start {
-        return Err("value overlaps the entries");
-    }
-    if at + value_bytes(size) > area.len() {
-        return Err("value goes past the end");
-    }
-    Ok(&area[at..at + size])
+        XattrValue::Here(area[value_at..value_at + size as usize].to_vec())
+    };
+    Ok(Xattr { name, value })
 }
 
 /// Writes entries from byte `first` on and their values from the end of the zeroed `area` down.

@@ -138,6 +138,19 @@ fn damage_in_a_block_is_found() {
 }
 
 #[test]
+fn values_that_share_bytes_are_refused() {
+    let mut set = XattrSet::new();
+    set.set(user("a"), here(&[1; 8]));
+    set.set(user("b"), here(&[2; 8]));
+    let mut block = vec![0; 1024];
+    encode_block(&mut block, &set).unwrap();
+    put_u16(&mut block, 32 + 2, 1024 - 12);
+    assert!(decode_block(&block, PLACE).is_err());
+    put_u16(&mut block, 32 + 2, 1024 - 24);
+    assert!(decode_block(&block, PLACE).is_ok());
+}
+
+#[test]
 fn entries_without_an_end_are_refused() {
     let mut area = vec![1; 256];
     put_u32(&mut area, 0, IBODY_MAGIC);

@@ -81,7 +81,7 @@ fn check_values(volume: &Volume, set: &XattrSet) {
     for entry in set.iter() {
         match &entry.value {
             XattrValue::Here(value) if matches!(entry.name.index.0, 2 | 3) => {
-                let acl = Acl::from_disk(value).expect("list");
+                let acl = Acl::from_disk(value).expect("list").expect("entries");
                 assert_eq!(&acl.to_disk(), value);
                 assert_eq!(Acl::from_xattr(&acl.to_xattr()), Ok(Some(acl)));
             }

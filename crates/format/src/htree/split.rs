@@ -1,0 +1,75 @@
+//! Where to cut a full leaf in two.
+
+/// A cut of a leaf whose entries are in the order of their hashes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LeafSplit {
+    /// Position of the first entry that moves to the new leaf.
+    pub at: usize,
+    /// The hash for the new leaf's entry in the index; bit 0 set when the old leaf has names of the
+    /// same hash.
+    pub separator: u32,
+}
+
+/// Chooses the cut of a leaf with these entries (major hash, bytes), sorted by hash: as near as
+/// possible to half the bytes, and between different hashes if there are any. `None` for fewer than
+/// two entries.
+pub fn split_leaf(entries: &[(u32, usize)]) -> Option<LeafSplit> {
+    let total: usize = entries.iter().map(|entry| entry.1).sum();
+    let mut best: Option<(bool, usize, LeafSplit)> = None;
+    let mut left = 0;
+    for (before, pair) in entries.windows(2).enumerate() {
+        left += pair[0].1;
+        let continued = pair[0].0 == pair[1].0;
+        let separator = pair[1].0 | u32::from(continued);
+        let cut = (
+            continued,
+            (2 * left).abs_diff(total),
+            LeafSplit {
+                at: before + 1,
+                separator,
+            },
+        );
+        if best.is_none_or(|best| (cut.0, cut.1) < (best.0, best.1)) {
+            best = Some(cut);
+        }
+    }
+    best.map(|best| best.2)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cuts_at_half_the_bytes() {
+        let split = split_leaf(&[(2, 100), (4, 12), (6, 12), (8, 12), (10, 64)]);
+        assert_eq!(
+            split,
+            Some(LeafSplit {
+                at: 1,
+                separator: 4
+            })
+        );
+    }
+
+    #[test]
+    fn keeps_equal_hashes_together_where_it_can() {
+        let split = split_leaf(&[(2, 12), (4, 12), (4, 12), (4, 12)]);
+        assert_eq!(
+            split,
+            Some(LeafSplit {
+                at: 1,
+                separator: 4
+            })
+        );
+        let split = split_leaf(&[(4, 12), (4, 12), (4, 12), (4, 12)]);
+        assert_eq!(
+            split,
+            Some(LeafSplit {
+                at: 2,
+                separator: 5
+            })
+        );
+        assert_eq!(split_leaf(&[(4, 12)]), None);
+    }
+}
