@@ -3,13 +3,20 @@
 //! Locking: `one_commit` is held throughout; everything else for moments only. The caller has no
 //! open handle. Live objects are locked one at a time to render them.
 
+use crate::encode::{LogBlock, encode};
 use crate::engine::{Engine, Logged};
-use crate::live::DirtyList;
+use crate::images::Record;
+use crate::live::{Dirty, DirtyList};
+use crate::log_space::OpenLog;
 use crate::merge::merge;
 use crate::stats::Times;
-use crate::{Error, Image};
+use crate::{Error, Image, Threads};
 use std::collections::BTreeSet;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use uext4_format::jbd2::CommitBlock;
 use uext4_format::{BlockNr, Tid};
+use uext4_sync::thread;
 
 /// Objects that are worth a thread of their own to render.
 const OBJECTS_PER_THREAD: usize = 1000;
@@ -86,27 +93,119 @@ impl Engine {
     }
 
     fn render_all(&self, tid: Tid, objects: &DirtyList) -> Result<(), Error> {
-        let render = |some: &DirtyList| {
-            some.iter()
-                .for_each(|object| object.render(tid, &self.rendered));
+        let threads = self.cores.min(objects.len() / OBJECTS_PER_THREAD);
+        let render = |some: &[Arc<dyn Dirty>]| {
+            let all = || {
+                some.iter()
+                    .for_each(|object| object.render(tid, &self.rendered))
+            };
+            catch_unwind(AssertUnwindSafe(all)).map_err(|_| Error::Panicked)
         };
-        let _ = (render, OBJECTS_PER_THREAD);
-        objects
-            .iter()
-            .for_each(|object| object.render(tid, &self.rendered));
-        Ok(())
+        if threads < 2 {
+            return render(objects);
+        }
+        let share = objects.len().div_ceil(threads);
+        thread::scope(|scope| {
+            let spawn = |some| scope.spawn(move || render(some));
+            let running: Vec<_> = objects.chunks(share).map(spawn).collect();
+            running
+                .into_iter()
+                .try_for_each(|thread| thread.join().map_err(|_| Error::Panicked)?)
+        })
     }
 
     /// Makes the transaction durable and its images readable.
     fn write(&self, closed: Closed) -> Result<(), Error> {
+        Times::add(&self.times.transactions, 1);
+        Times::add(&self.times.image_blocks, closed.images.len() as u64);
+        Times::add(&self.times.revoked_blocks, closed.revokes.len() as u64);
+        let (tid, log) = (closed.tid, self.log.as_ref());
+        match log {
+            Some(log) => self.write_logged(log, closed)?,
+            None => self.write_unlogged(&closed)?,
+        }
+        Times::time(&self.times.publish_ns, || self.observer.committed(tid));
+        log.map_or(Ok(()), |log| self.keep_space(log))
+    }
+
+    fn write_unlogged(&self, closed: &Closed) -> Result<(), Error> {
         Times::time(&self.times.write_ns, || {
             self.home.write_many(&closed.images)
         })?;
-        Times::time(&self.times.flush_ns, || self.home.flush())?;
+        Times::time(&self.times.flush_ns, || self.home.flush())
+    }
+
+    fn write_logged(&self, log: &OpenLog, closed: Closed) -> Result<(), Error> {
+        let body = encode(&log.layout, &log.uuid, &closed);
+        let blocks = body.len() as u64 + 1;
+        if blocks > u64::from(log.len_blocks()) {
+            return Err(Error::LogTooSmall { blocks });
+        }
+        self.checkpoint(log, blocks as u32)?;
+        let start = log.head();
+        Times::time(&self.times.write_ns, || self.write_body(log, start, &body))?;
+        Times::time(&self.times.flush_ns, || self.flush_before_commit(log))?;
+        self.gate.check()?;
+        self.write_commit_block(log, log.advance(start, blocks as u32 - 1), closed.tid)?;
+        Times::time(&self.times.flush_ns, || log.file.flush())?;
+        Times::add(&self.times.log_blocks, blocks);
         Times::time(&self.times.publish_ns, || {
-            self.observer.committed(closed.tid)
+            self.publish(log, start, blocks as u32, closed)
         });
         Ok(())
+    }
+
+    fn write_body(&self, log: &OpenLog, start: u32, body: &[LogBlock]) -> Result<(), Error> {
+        self.gate.check()?;
+        log.mark_in_use()?;
+        let body: Vec<&[u8]> = body.iter().map(LogBlock::bytes).collect();
+        log.write_at(start, &body)
+    }
+
+    /// The body of the transaction and the file data it points to come before the commit block.
+    fn flush_before_commit(&self, log: &OpenLog) -> Result<(), Error> {
+        if log.is_external {
+            self.home.flush()?;
+        }
+        log.file.flush()
+    }
+
+    fn write_commit_block(&self, log: &OpenLog, at: u32, tid: Tid) -> Result<(), Error> {
+        let now = self.clock.wall();
+        let seconds = u64::try_from(now.seconds).unwrap_or(0);
+        let block = CommitBlock::encode(&log.layout, tid, seconds, now.nanoseconds);
+        log.write_at(at, &[&block])
+    }
+
+    /// The transaction is durable: its images are the newest, its revoked blocks stay away.
+    fn publish(&self, log: &OpenLog, start: u32, blocks: u32, closed: Closed) {
+        let written = closed.images.iter().map(|(block, _)| *block).collect();
+        let record = Record::new(closed.tid, start, written);
+        for (block, image) in closed.images {
+            self.images.insert(block, image, &record);
+        }
+        self.drop_revoked(&closed.revokes);
+        log.push(record, blocks);
+    }
+
+    /// Starts a checkpoint when more than half of the log is used.
+    fn keep_space(&self, log: &OpenLog) -> Result<(), Error> {
+        if log.free_blocks() >= log.len_blocks() / 2 {
+            return Ok(());
+        }
+        match self.threads {
+            Threads::Inline => self.checkpoint(log, Self::comfortable_blocks(log)),
+            Threads::Background => {
+                self.progress.lock().checkpoint_wanted = true;
+                self.work.notify_all();
+                Ok(())
+            }
+        }
+    }
+
+    /// What a checkpoint pass aims at, in free log blocks.
+    pub(crate) fn comfortable_blocks(log: &OpenLog) -> u32 {
+        log.len_blocks() / 4 * 3
     }
 }
 

@@ -8,6 +8,7 @@ use crate::gate::{Gate, Refused, Ticket};
 use crate::home::Home;
 use crate::images::Images;
 use crate::live::{Dirty, DirtyList};
+use crate::log_space::OpenLog;
 use crate::sink::Rendered;
 use crate::stats::Times;
 use crate::{Error, Image, Live, Render};
@@ -15,6 +16,9 @@ use std::sync::Arc;
 use std::time::Duration;
 use uext4_format::{BlockNr, Tid};
 use uext4_sync::{Clock, Condvar, Mutex, Rank, Sharded, handle_point};
+
+/// Credits of a transaction without a log, in blocks; bounds the memory of one commit.
+const UNLOGGED_LIMIT_BLOCKS: u32 = 16384;
 
 /// What one shard logged to the running transaction.
 #[derive(Default)]
@@ -35,6 +39,8 @@ pub(crate) struct Progress {
     pub(crate) serving: u64,
     /// The last request that was served.
     pub(crate) served: u64,
+    /// The log is more than half full.
+    pub(crate) checkpoint_wanted: bool,
     /// The background threads must end.
     pub(crate) ending: bool,
 }
@@ -52,18 +58,29 @@ pub(crate) struct Engine {
     pub(crate) progress: Mutex<Progress>,
     /// `progress` changed.
     pub(crate) changed: Condvar,
+    /// There is something to do for the background threads (with `progress`).
+    pub(crate) work: Condvar,
     pub(crate) one_commit: Mutex<()>,
+    pub(crate) log: Option<OpenLog>,
+    /// Held while images are on their way home.
+    pub(crate) batch: Mutex<()>,
+    pub(crate) cores: usize,
     pub(crate) times: Times,
 }
 
 impl Engine {
-    pub(crate) fn new(config: Config, first: Tid, limit: u32) -> Engine {
+    pub(crate) fn new(config: Config, log: Option<OpenLog>) -> Engine {
+        let first = log.as_ref().map_or(Tid(1), OpenLog::next);
+        let limit = log
+            .as_ref()
+            .map_or(UNLOGGED_LIMIT_BLOCKS, |log| log.len_blocks() / 4);
         let progress = Progress {
             committed: Tid(first.0.wrapping_sub(1)),
             committing: None,
             requests: 0,
             serving: 0,
             served: 0,
+            checkpoint_wanted: false,
             ending: false,
         };
         Engine {
@@ -81,7 +98,11 @@ impl Engine {
             images: Images::new(),
             progress: Mutex::new(Rank::JournalState, progress),
             changed: Condvar::new(),
+            work: Condvar::new(),
             one_commit: Mutex::new(Rank::JournalCommit, ()),
+            log,
+            batch: Mutex::new(Rank::CheckpointBatch, ()),
+            cores: std::thread::available_parallelism().map_or(1, usize::from),
             times: Times::default(),
         }
     }
@@ -181,7 +202,7 @@ impl Engine {
     pub(crate) fn request_commit(&self) -> u64 {
         let mut progress = self.progress.lock();
         progress.requests += 1;
-        self.changed.notify_all();
+        self.work.notify_all();
         progress.requests
     }
 
@@ -212,14 +233,18 @@ impl Engine {
             progress.serving
         } else {
             progress.requests += 1;
-            self.changed.notify_all();
+            self.work.notify_all();
             progress.requests
         };
         while tid.is_after(progress.committed) && progress.served < ticket {
             self.gate.check()?;
             self.changed.wait(&mut progress);
         }
-        Ok(())
+        if tid.is_after(progress.committed) {
+            self.gate.check()
+        } else {
+            Ok(())
+        }
     }
 
     /// Stops the journal: nothing is written any more.
@@ -229,5 +254,14 @@ impl Engine {
         }
         let _progress = self.progress.lock();
         self.changed.notify_all();
+        self.work.notify_all();
+    }
+
+    /// True when the running transaction has something to commit; a hint.
+    pub(crate) fn is_dirty(&self) -> bool {
+        self.logged.iter().any(|shard| {
+            let logged = shard.lock();
+            !(logged.objects.is_empty() && logged.revokes.is_empty())
+        })
     }
 }

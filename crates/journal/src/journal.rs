@@ -1,23 +1,30 @@
 //! The journal as its users see it.
 
+use crate::background::Background;
 use crate::engine::Engine;
+use crate::log_space::OpenLog;
 use crate::{Config, Error, Handle, Image, Stats};
 use std::sync::Arc;
 use uext4_format::{BlockNr, Tid};
 
-/// Credits of a transaction without a log, in blocks; bounds the memory of one commit.
-const UNLOGGED_LIMIT_BLOCKS: u32 = 16384;
-
 /// A journal, or the same engine without a log.
 pub struct Journal {
     engine: Arc<Engine>,
+    /// Ends the threads when the journal is dropped.
+    background: Background,
 }
 
 impl Journal {
     /// Opens a journal whose log is clean ([`Error::NeedsRecovery`] otherwise).
     pub fn open(config: Config) -> Result<Arc<Journal>, Error> {
-        let engine = Arc::new(Engine::new(config, Tid(1), UNLOGGED_LIMIT_BLOCKS));
-        Ok(Arc::new(Journal { engine }))
+        let log = config.log.as_ref().map(|log| {
+            let is_external = Arc::as_ptr(&log.device).addr() != Arc::as_ptr(&config.home).addr();
+            let (checksums, width) = (config.checksums, config.width);
+            OpenLog::open(log, config.block_size, checksums, width, is_external)
+        });
+        let engine = Arc::new(Engine::new(config, log.transpose()?));
+        let background = Background::start(&engine);
+        Ok(Arc::new(Journal { engine, background }))
     }
 
     /// Starts a handle that will log about `credits` objects' blocks. May wait for a commit; the
@@ -57,10 +64,20 @@ impl Journal {
         self.engine.gate.check()
     }
 
-    /// Commits, writes everything home, marks the log clean; later calls answer
-    /// [`Error::Aborted`].
+    /// Commits, writes everything home, marks the log clean. Later calls answer
+    /// [`Error::Closed`]; what a handle logs after the commit is lost. Dropping a journal without
+    /// closing it is as a crash: what was not committed is lost, the log needs recovery.
     pub fn close(&self) -> Result<(), Error> {
-        self.commit_running()
+        self.commit_running()?;
+        let one_commit = self.engine.one_commit.lock();
+        match &self.engine.log {
+            Some(log) => self.engine.clean_log(log)?,
+            None => self.engine.home.flush()?,
+        }
+        self.engine.gate.stop(Error::Closed);
+        drop(one_commit);
+        self.background.end();
+        Ok(())
     }
 
     /// Flushes the file system's device.

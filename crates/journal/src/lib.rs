@@ -4,8 +4,11 @@
 //! Not here: inodes, groups or any other structure of ext4; the fs renders them ([`Render`]).
 #![forbid(unsafe_code)]
 
+mod background;
+mod checkpoint;
 mod commit;
 mod config;
+mod encode;
 mod engine;
 mod error;
 mod gate;
@@ -14,9 +17,14 @@ mod home;
 mod images;
 mod journal;
 mod live;
+mod log_file;
+mod log_space;
 mod merge;
+pub mod recovery;
 mod sink;
 mod stats;
+#[cfg(test)]
+mod tests;
 
 pub use config::{Checksums, CommitObserver, Config, Log, LogRun, NoObserver, Threads, Width};
 pub use error::Error;

@@ -1,0 +1,103 @@
+//! The commit thread and the checkpoint thread.
+
+use crate::Threads;
+use crate::engine::{Engine, Progress};
+use std::sync::Arc;
+use std::time::Duration;
+use uext4_sync::thread::{self, JoinHandle};
+use uext4_sync::{Mutex, MutexGuard, Rank};
+
+/// The journal's threads; dropping it ends them.
+pub(crate) struct Background {
+    engine: Arc<Engine>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl Background {
+    /// Starts the threads, unless the journal works inline.
+    pub(crate) fn start(engine: &Arc<Engine>) -> Background {
+        let mut threads = Vec::new();
+        if engine.threads == Threads::Background {
+            let (commits, checkpoints) = (Arc::clone(engine), Arc::clone(engine));
+            threads.push(thread::spawn(move || commits.commit_thread()));
+            threads.push(thread::spawn(move || checkpoints.checkpoint_thread()));
+        }
+        Background {
+            engine: Arc::clone(engine),
+            threads: Mutex::new(Rank::Queue, threads),
+        }
+    }
+
+    /// Ends the threads and waits for them; what they have begun they finish.
+    pub(crate) fn end(&self) {
+        let threads = std::mem::take(&mut *self.threads.lock());
+        {
+            let mut progress = self.engine.progress.lock();
+            progress.ending = true;
+            self.engine.work.notify_all();
+        }
+        for running in threads {
+            // The last owner of the journal may be the observer, on one of these threads.
+            if running.thread().id() != thread::current().id() && running.join().is_err() {
+                self.engine.abort(crate::Error::Panicked);
+            }
+        }
+    }
+}
+
+impl Drop for Background {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+impl Engine {
+    fn is_idle(&self, progress: &Progress) -> bool {
+        progress.requests == progress.served || self.gate.check().is_err()
+    }
+
+    /// Waits for a commit to do; false: the thread must end.
+    fn await_commit(&self, deadline: Duration) -> bool {
+        let mut progress = self.progress.lock();
+        while self.is_idle(&progress) && !progress.ending {
+            let left = deadline.saturating_sub(self.clock.monotonic());
+            if self.gate.check().is_err() {
+                self.work.wait(&mut progress);
+            } else if self.work.wait_for(&mut progress, left) || left.is_zero() {
+                break;
+            }
+        }
+        !progress.ending
+    }
+
+    fn commit_thread(&self) {
+        let mut deadline = self.clock.monotonic() + self.commit_interval;
+        while self.await_commit(deadline) {
+            let asked = { !self.is_idle(&self.progress.lock()) };
+            if asked || self.is_dirty() {
+                let _one = self.one_commit.lock();
+                // An error has stopped the journal and reached everybody who waits.
+                let _told = self.commit_locked();
+            }
+            deadline = self.clock.monotonic() + self.commit_interval;
+        }
+    }
+
+    fn checkpoint_thread(&self) {
+        let Some(log) = &self.log else { return };
+        while Self::await_checkpoint(self, self.progress.lock()) {
+            if let Err(cause) = self.checkpoint(log, Self::comfortable_blocks(log)) {
+                self.abort(cause);
+            }
+        }
+    }
+
+    /// Waits for a checkpoint to do; false: the thread must end.
+    fn await_checkpoint(&self, mut progress: MutexGuard<'_, Progress>) -> bool {
+        while !(progress.checkpoint_wanted && self.gate.check().is_ok()) && !progress.ending {
+            self.work.wait(&mut progress);
+        }
+        progress.checkpoint_wanted = false;
+        !progress.ending
+    }
+}

@@ -1,0 +1,91 @@
+//! Writing committed images home, and moving the tail of the log.
+//!
+//! Locking: a pass holds the log's superblock ([`uext4_sync::Rank::JournalTail`]); each batch of
+//! writes holds `batch` ([`uext4_sync::Rank::CheckpointBatch`]), so that a commit which revokes
+//! blocks can wait until no older image of them is on its way home.
+
+use crate::engine::Engine;
+use crate::images::Record;
+use crate::log_space::OpenLog;
+use crate::stats::Times;
+use crate::{Error, Image};
+use std::sync::Arc;
+use uext4_format::BlockNr;
+
+/// Blocks written under one hold of `batch`: bounds what a revoking commit waits for.
+const BATCH_BLOCKS: usize = 1024;
+
+impl Engine {
+    /// Brings home what the oldest transactions wait for, until `free_blocks` of the log are free
+    /// or nothing is left.
+    pub(crate) fn checkpoint(&self, log: &OpenLog, free_blocks: u32) -> Result<(), Error> {
+        let mut superblock = log.superblock.lock();
+        loop {
+            let missing = free_blocks.saturating_sub(log.free_blocks());
+            if missing == 0 {
+                return Ok(());
+            }
+            let records = log.oldest(missing);
+            if records.is_empty() {
+                return Ok(());
+            }
+            self.write_home(&records)?;
+            log.move_tail(&mut superblock, || self.home.flush())?;
+        }
+    }
+
+    /// Writes every block home whose newest image belongs to one of `records`.
+    fn write_home(&self, records: &[Arc<Record>]) -> Result<(), Error> {
+        let blocks_of = |record: &Arc<Record>| {
+            let record = Arc::clone(record);
+            let blocks: Vec<BlockNr> = record.blocks.clone();
+            blocks
+                .into_iter()
+                .map(move |block| (block, Arc::clone(&record)))
+        };
+        let mut wanted: Vec<(BlockNr, Arc<Record>)> = records
+            .iter()
+            .filter(|record| !record.is_done())
+            .flat_map(blocks_of)
+            .collect();
+        wanted.sort_by_key(|(block, _)| *block);
+        for batch in wanted.chunks(BATCH_BLOCKS) {
+            self.write_batch(batch)?;
+        }
+        Ok(())
+    }
+
+    fn write_batch(&self, wanted: &[(BlockNr, Arc<Record>)]) -> Result<(), Error> {
+        let _batch = self.batch.lock();
+        self.gate.check()?;
+        let newest = |(block, record): &(BlockNr, Arc<Record>)| {
+            self.images
+                .get_of(*block, record)
+                .map(|image| (*block, image))
+        };
+        let images: Vec<(BlockNr, Image)> = wanted.iter().filter_map(newest).collect();
+        self.home.write_many(&images)?;
+        for (block, image) in &images {
+            self.images.written(*block, image);
+        }
+        Times::add(&self.times.checkpointed_blocks, images.len() as u64);
+        Ok(())
+    }
+
+    /// Drops freed blocks from what is to be written home, and waits until no such write is under
+    /// way. From then on the blocks may be reused.
+    pub(crate) fn drop_revoked(&self, revokes: &[BlockNr]) {
+        if revokes.iter().any(|block| self.images.contains(*block)) {
+            let _none_in_flight = self.batch.lock();
+            revokes.iter().for_each(|block| self.images.revoke(*block));
+        }
+    }
+
+    /// Brings everything home and marks the log clean.
+    pub(crate) fn clean_log(&self, log: &OpenLog) -> Result<(), Error> {
+        self.checkpoint(log, u32::MAX)?;
+        self.gate.check()?;
+        self.home.flush()?;
+        log.mark_clean()
+    }
+}

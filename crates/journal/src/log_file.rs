@@ -1,0 +1,100 @@
+//! The log as numbered blocks on its device.
+
+use crate::{Error, Log};
+use uext4_format::jbd2::{SUPERBLOCK_BYTES, Superblock};
+use uext4_format::{Corrupt, Place};
+
+/// Blocks in one vectored write.
+const MAX_ACCESS_BLOCKS: usize = 256;
+
+/// Reads and writes log blocks.
+pub(crate) struct LogFile {
+    log: Log,
+    block_size: usize,
+}
+
+impl LogFile {
+    pub(crate) fn new(log: &Log, block_size: u32) -> Self {
+        Self {
+            log: log.clone(),
+            block_size: block_size as usize,
+        }
+    }
+
+    /// Byte on the device of a log block, and how many blocks follow contiguously (itself too).
+    fn locate(&self, block: u32) -> Result<(u64, usize), Error> {
+        let runs = &self.log.runs;
+        let after = runs.partition_point(|run| run.log_start <= block);
+        let run = after.checked_sub(1).and_then(|i| runs.get(i));
+        let found = run.and_then(|run| {
+            let into = block - run.log_start;
+            let left = run.len.checked_sub(into).filter(|left| *left > 0)?;
+            let at = run.device_block.checked_add(u64::from(into))?;
+            Some((at.checked_mul(self.block_size as u64)?, left as usize))
+        });
+        found
+            .filter(|_| block < self.log.len_blocks)
+            .ok_or_else(|| {
+                Corrupt::new(Place::JournalBlock(block), "journal", "block is not mapped").into()
+            })
+    }
+
+    /// Fills `out` (whole blocks) from `block` on.
+    pub(crate) fn read(&self, mut block: u32, mut out: &mut [u8]) -> Result<(), Error> {
+        while !out.is_empty() {
+            let (at, blocks) = self.locate(block)?;
+            let bytes = out.len().min(blocks * self.block_size);
+            let (now, rest) = out.split_at_mut(bytes);
+            self.log.device.read_at(at, now)?;
+            out = rest;
+            block += (bytes / self.block_size) as u32;
+        }
+        Ok(())
+    }
+
+    /// Writes `blocks` from `block` on, neighbours in one access.
+    pub(crate) fn write(&self, mut block: u32, mut blocks: &[&[u8]]) -> Result<(), Error> {
+        while !blocks.is_empty() {
+            let (at, contiguous) = self.locate(block)?;
+            let n = blocks.len().min(contiguous).min(MAX_ACCESS_BLOCKS);
+            let (now, rest) = blocks.split_at(n);
+            self.log.device.write_vectored_at(at, now)?;
+            blocks = rest;
+            block += n as u32;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn flush(&self) -> Result<(), Error> {
+        Ok(self.log.device.flush()?)
+    }
+
+    /// Reads, validates and compares the superblock with this log.
+    pub(crate) fn read_superblock(&self) -> Result<Superblock, Error> {
+        let mut block = vec![0; self.block_size];
+        self.read(self.log.superblock, &mut block)?;
+        let superblock = Superblock::parse(&block)?;
+        let problem = if superblock.block_size as usize != self.block_size {
+            Some("block size differs from the file system's")
+        } else if superblock.max_len_blocks > self.log.len_blocks {
+            Some("log is longer than its file")
+        } else {
+            None
+        };
+        if let Some(problem) = problem {
+            let place = Place::JournalBlock(self.log.superblock);
+            return Err(Corrupt::new(place, "journal superblock", problem).into());
+        }
+        match superblock.unknown_incompat() {
+            0 => Ok(superblock),
+            bits => Err(Error::UnknownFeatures { bits }),
+        }
+    }
+
+    /// Writes the superblock; what it changes lies in one sector.
+    pub(crate) fn write_superblock(&self, superblock: &Superblock) -> Result<(), Error> {
+        let bytes: [u8; SUPERBLOCK_BYTES] = superblock.encode();
+        let (at, _) = self.locate(self.log.superblock)?;
+        Ok(self.log.device.write_at(at, &bytes)?)
+    }
+}

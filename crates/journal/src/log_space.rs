@@ -1,0 +1,234 @@
+//! The open log: where its head and tail are, and what its superblock says.
+//!
+//! Invariants: blocks between tail and head hold committed transactions, one record each, oldest
+//! first. Space is given back only after the superblock that moves the tail is durable. One block
+//! stays unused, so that a full log differs from an empty one.
+//! Locking: `superblock` ([`Rank::JournalTail`]) is held across a whole checkpoint pass; `space`
+//! ([`Rank::JournalState`]) for moments.
+
+use crate::config::{Checksums, Width};
+use crate::images::Record;
+use crate::log_file::LogFile;
+use crate::{Error, Log};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use uext4_format::Tid;
+use uext4_format::jbd2::{self, Layout, Superblock};
+use uext4_sync::{Mutex, Rank};
+
+/// Features that we decide; all others stay as they are.
+const OUR_INCOMPAT: u32 = jbd2::INCOMPAT_REVOKE
+    | jbd2::INCOMPAT_64BIT
+    | jbd2::INCOMPAT_ASYNC_COMMIT
+    | jbd2::INCOMPAT_CSUM_V2
+    | jbd2::INCOMPAT_CSUM_V3;
+
+/// Head, room and contents of the log.
+pub(crate) struct Space {
+    /// Where the next transaction goes.
+    pub(crate) head: u32,
+    /// The next transaction to commit.
+    next: Tid,
+    free_blocks: u32,
+    records: VecDeque<Arc<Record>>,
+}
+
+pub(crate) struct OpenLog {
+    pub(crate) file: LogFile,
+    pub(crate) layout: Layout,
+    pub(crate) uuid: [u8; 16],
+    first: u32,
+    end: u32,
+    /// The log's device is not the file system's.
+    pub(crate) is_external: bool,
+    pub(crate) superblock: Mutex<Superblock>,
+    space: Mutex<Space>,
+}
+
+/// A tail that could be: everything before it is at home or newer in the log.
+struct Tail {
+    start: u32,
+    sequence: Tid,
+    done_records: usize,
+}
+
+impl OpenLog {
+    /// Opens a clean log and decides its features; nothing is written yet.
+    pub(crate) fn open(
+        log: &Log,
+        block_size: u32,
+        checksums: Checksums,
+        width: Width,
+        is_external: bool,
+    ) -> Result<OpenLog, Error> {
+        let file = LogFile::new(log, block_size);
+        let mut superblock = file.read_superblock()?;
+        if superblock.start != 0 {
+            return Err(Error::NeedsRecovery);
+        }
+        superblock.compat &= !jbd2::COMPAT_CHECKSUM;
+        superblock.incompat &= !OUR_INCOMPAT;
+        superblock.incompat |= jbd2::INCOMPAT_REVOKE;
+        if checksums == Checksums::V3 {
+            superblock.incompat |= jbd2::INCOMPAT_CSUM_V3;
+        }
+        if width == Width::Wide {
+            superblock.incompat |= jbd2::INCOMPAT_64BIT;
+        }
+        let (first, end) = (superblock.first, superblock.end());
+        let space = Space {
+            head: first,
+            next: superblock.sequence,
+            free_blocks: (end - first).saturating_sub(1),
+            records: VecDeque::new(),
+        };
+        Ok(OpenLog {
+            file,
+            layout: superblock.layout(),
+            uuid: superblock.uuid,
+            first,
+            end,
+            is_external,
+            superblock: Mutex::new(Rank::JournalTail, superblock),
+            space: Mutex::new(Rank::JournalState, space),
+        })
+    }
+
+    /// Blocks that transactions can use.
+    pub(crate) fn len_blocks(&self) -> u32 {
+        (self.end - self.first).saturating_sub(1)
+    }
+
+    pub(crate) fn free_blocks(&self) -> u32 {
+        self.space.lock().free_blocks
+    }
+
+    pub(crate) fn head(&self) -> u32 {
+        self.space.lock().head
+    }
+
+    /// The first transaction that this log will hold.
+    pub(crate) fn next(&self) -> Tid {
+        self.space.lock().next
+    }
+
+    /// `block` moved on by `by` blocks, around the end. `by` is at most the length of the log.
+    pub(crate) fn advance(&self, block: u32, by: u32) -> u32 {
+        let to = u64::from(block) + u64::from(by);
+        let past = to.checked_sub(u64::from(self.end));
+        past.map_or(to as u32, |past| self.first + past as u32)
+    }
+
+    /// Blocks from `from` forward to `to`.
+    fn distance(&self, from: u32, to: u32) -> u32 {
+        if to >= from {
+            to - from
+        } else {
+            self.end - from + (to - self.first)
+        }
+    }
+
+    /// Writes blocks around the end of the log.
+    pub(crate) fn write_at(&self, start: u32, blocks: &[&[u8]]) -> Result<(), Error> {
+        let until_end = blocks.len().min((self.end - start) as usize);
+        let (now, wrapped) = blocks.split_at(until_end);
+        self.file.write(start, now)?;
+        self.file.write(self.first, wrapped)
+    }
+
+    /// Makes the superblock say that the log is in use, when it still says clean. The write is not
+    /// flushed: the flush before the first commit block is soon enough.
+    pub(crate) fn mark_in_use(&self) -> Result<(), Error> {
+        let mut superblock = self.superblock.lock();
+        if superblock.start == 0 {
+            let space = self.space.lock();
+            (superblock.start, superblock.sequence) = (space.head, space.next);
+            drop(space);
+            self.file.write_superblock(&superblock)?;
+        }
+        Ok(())
+    }
+
+    /// A transaction of `blocks` log blocks is durable and its images are published.
+    pub(crate) fn push(&self, record: Arc<Record>, blocks: u32) {
+        let mut space = self.space.lock();
+        space.head = self.advance(space.head, blocks);
+        space.free_blocks -= blocks;
+        space.next = record.tid.next();
+        space.records.push_back(record);
+    }
+
+    /// The oldest records that together hold at least `blocks` blocks of the log, or all.
+    pub(crate) fn oldest(&self, blocks: u32) -> Vec<Arc<Record>> {
+        let space = self.space.lock();
+        let Some(tail) = space.records.front().map(|record| record.log_start) else {
+            return Vec::new();
+        };
+        let ends = space.records.iter().skip(1).map(|record| record.log_start);
+        let ends = ends.chain([space.head]);
+        let enough = ends
+            .map(|end| self.distance(tail, end))
+            .position(|held| held >= blocks);
+        let count = enough.map_or(space.records.len(), |at| at + 1);
+        space.records.iter().take(count).cloned().collect()
+    }
+
+    fn next_tail(&self) -> Option<Tail> {
+        let space = self.space.lock();
+        let done_records = space
+            .records
+            .iter()
+            .take_while(|record| record.is_done())
+            .count();
+        if done_records == 0 {
+            return None;
+        }
+        let next = space.records.get(done_records);
+        let (start, sequence) = next.map_or((space.head, space.next), |record| {
+            (record.log_start, record.tid)
+        });
+        Some(Tail {
+            start,
+            sequence,
+            done_records,
+        })
+    }
+
+    /// Drops finished records from the tail. `flush_home` makes their home writes durable.
+    /// The caller holds `superblock`.
+    pub(crate) fn move_tail(
+        &self,
+        superblock: &mut Superblock,
+        flush_home: impl FnOnce() -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let Some(tail) = self.next_tail() else {
+            return Ok(());
+        };
+        flush_home()?;
+        (superblock.start, superblock.sequence) = (tail.start, tail.sequence);
+        self.file.write_superblock(superblock)?;
+        self.file.flush()?;
+        let mut space = self.space.lock();
+        let old = space
+            .records
+            .front()
+            .map_or(tail.start, |record| record.log_start);
+        // A log that was full and is empty now has its old and its new tail at one place: the one
+        // unused block rules that out.
+        space.free_blocks += self.distance(old, tail.start);
+        space.records.drain(..tail.done_records);
+        Ok(())
+    }
+
+    /// Says that the log is clean. The caller checkpointed everything and holds no lock.
+    pub(crate) fn mark_clean(&self) -> Result<(), Error> {
+        let mut superblock = self.superblock.lock();
+        let space = self.space.lock();
+        debug_assert!(space.records.is_empty(), "everything is at home");
+        (superblock.start, superblock.sequence) = (0, space.next);
+        superblock.head = space.head;
+        drop(space);
+        self.file.write_superblock(&superblock)?;
+        self.file.flush()
+    }
+}

@@ -1,0 +1,171 @@
+//! Second and third pass: revokes, then the newest image of every block; and writing them home.
+
+use super::cursor::{Cursor, Found};
+use super::{BAD_CHECKSUM, RecoveryMode, RecoveryReport, corrupt};
+use crate::home::Home;
+use crate::log_file::LogFile;
+use crate::{Error, Image};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use uext4_device::BlockDevice;
+use uext4_format::jbd2::{BlockType, Revoked, Superblock, Tag, Tags, unescape};
+use uext4_format::{BlockNr, Tid};
+
+/// Blocks read and written home together.
+const BATCH_BLOCKS: usize = 256;
+
+/// Where the newest image of a block stands in the log.
+#[derive(Clone, Copy)]
+struct Stored {
+    at: u32,
+    escaped: bool,
+}
+
+pub(super) struct Replay<'a> {
+    file: &'a LogFile,
+    superblock: &'a Superblock,
+    home: Home,
+    home_blocks: u64,
+    mode: RecoveryMode,
+    /// The newest transaction that revoked a block.
+    revokes: HashMap<BlockNr, Tid>,
+    newest: BTreeMap<BlockNr, Stored>,
+}
+
+impl<'a> Replay<'a> {
+    pub(super) fn new(
+        file: &'a LogFile,
+        superblock: &'a Superblock,
+        home: &Arc<dyn BlockDevice>,
+        mode: RecoveryMode,
+    ) -> Self {
+        let block_size = superblock.block_size;
+        Self {
+            file,
+            superblock,
+            home_blocks: home.size_bytes() / u64::from(block_size),
+            home: Home {
+                device: Arc::clone(home),
+                block_size,
+            },
+            mode,
+            revokes: HashMap::new(),
+            newest: BTreeMap::new(),
+        }
+    }
+
+    /// Finds what is to be written home.
+    pub(super) fn collect(&mut self, report: &mut RecoveryReport) -> Result<(), Error> {
+        let mut cursor = Cursor::new(self.file, self.superblock);
+        while let Some(found) = next_before(&mut cursor, report.end)? {
+            match found.block_type {
+                BlockType::Descriptor => _ = cursor.skip_images(&found),
+                BlockType::Revoke => self.note_revokes(&cursor, &found)?,
+                _ => {}
+            }
+        }
+        let mut cursor = Cursor::new(self.file, self.superblock);
+        while let Some(found) = next_before(&mut cursor, report.end)? {
+            if found.block_type == BlockType::Descriptor {
+                self.note_images(&mut cursor, &found, report)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn note_revokes(&mut self, cursor: &Cursor<'_>, found: &Found) -> Result<(), Error> {
+        let revoked = Revoked::parse(&cursor.layout, &found.bytes, found.at)?;
+        for block in revoked.iter() {
+            self.revokes.insert(block, found.sequence); // transactions come in ascending order
+        }
+        Ok(())
+    }
+
+    fn note_images(
+        &mut self,
+        cursor: &mut Cursor<'_>,
+        found: &Found,
+        report: &mut RecoveryReport,
+    ) -> Result<(), Error> {
+        let layout = cursor.layout;
+        for tag in Tags::new(&layout, &found.bytes) {
+            let Some(at) = cursor.step() else { break };
+            report.images += 1;
+            if self.is_revoked(tag.block, found.sequence) {
+                report.revoked += 1;
+                continue;
+            }
+            let intact = tag.verify(&layout, found.sequence, cursor.read(at)?);
+            self.note_image(&tag, at, intact, report)?;
+        }
+        Ok(())
+    }
+
+    fn is_revoked(&self, block: BlockNr, sequence: Tid) -> bool {
+        self.revokes
+            .get(&block)
+            .is_some_and(|revoked| !sequence.is_after(*revoked))
+    }
+
+    fn note_image(
+        &mut self,
+        tag: &Tag,
+        at: u32,
+        intact: bool,
+        report: &mut RecoveryReport,
+    ) -> Result<(), Error> {
+        let problem = match intact {
+            _ if tag.block.0 >= self.home_blocks => Some("block is outside the file system"),
+            false => Some(BAD_CHECKSUM),
+            true => None,
+        };
+        match problem {
+            None => {
+                _ = self.newest.insert(
+                    tag.block,
+                    Stored {
+                        at,
+                        escaped: tag.escaped,
+                    },
+                )
+            }
+            Some(_) if self.mode == RecoveryMode::Salvage => report.damaged += 1,
+            Some(problem) => return Err(corrupt(at, "journalled image", problem)),
+        }
+        Ok(())
+    }
+
+    /// Writes the newest images home and flushes them.
+    pub(super) fn write_home(&self, report: &mut RecoveryReport) -> Result<(), Error> {
+        let newest: Vec<(BlockNr, Stored)> = self
+            .newest
+            .iter()
+            .map(|(block, stored)| (*block, *stored))
+            .collect();
+        for batch in newest.chunks(BATCH_BLOCKS) {
+            let load = |(block, stored): &(BlockNr, Stored)| Ok((*block, self.load(*stored)?));
+            let images = batch.iter().map(load).collect::<Result<Vec<_>, Error>>()?;
+            self.home.write_many(&images)?;
+            report.written_blocks += images.len() as u64;
+        }
+        self.home.flush()
+    }
+
+    fn load(&self, stored: Stored) -> Result<Image, Error> {
+        let mut bytes = vec![0; self.home.block_size as usize];
+        self.file.read(stored.at, &mut bytes)?;
+        if stored.escaped {
+            unescape(&mut bytes);
+        }
+        Ok(bytes.into())
+    }
+}
+
+/// The next header block of a transaction before `end`.
+fn next_before(cursor: &mut Cursor<'_>, end: Tid) -> Result<Option<Found>, Error> {
+    if cursor.expected == end {
+        Ok(None)
+    } else {
+        cursor.next()
+    }
+}

@@ -1,0 +1,116 @@
+//! First pass: which transactions are complete.
+//!
+//! A torn or foreign block ends the log. So does a commit block whose checksum does not match.
+//! A descriptor or revoke block that does not match is damage when a commit block of the same
+//! transaction follows it, unless that one is older than the transaction before: then these are
+//! leftovers of the log's last time around.
+
+use super::cursor::{Cursor, Found};
+use super::{BAD_CHECKSUM, corrupt};
+use crate::Error;
+use crate::log_file::LogFile;
+use uext4_format::Tid;
+use uext4_format::jbd2::{
+    BlockType, ChecksumKind, CommitBlock, Superblock, Tags, TransactionChecksum,
+};
+
+struct Scan<'a> {
+    cursor: Cursor<'a>,
+    /// Sum over the transaction so far (checksums v1).
+    sum: TransactionChecksum,
+    /// A descriptor or revoke block of this transaction does not match its checksum.
+    suspect: Option<u32>,
+    last_commit_seconds: u64,
+}
+
+/// What a block says about the transaction it belongs to.
+enum Verdict {
+    GoesOn,
+    Complete,
+    LogEnds,
+}
+
+/// The first transaction that is not complete.
+pub(super) fn find_end(file: &LogFile, superblock: &Superblock) -> Result<Tid, Error> {
+    let mut scan = Scan {
+        cursor: Cursor::new(file, superblock),
+        sum: TransactionChecksum::new(),
+        suspect: None,
+        last_commit_seconds: 0,
+    };
+    let mut end = superblock.sequence;
+    while let Some(found) = scan.cursor.next()? {
+        match scan.judge(&found)? {
+            Verdict::GoesOn => {}
+            Verdict::Complete => end = end.next(),
+            Verdict::LogEnds => break,
+        }
+    }
+    Ok(end)
+}
+
+impl Scan<'_> {
+    fn judge(&mut self, found: &Found) -> Result<Verdict, Error> {
+        match found.block_type {
+            BlockType::Descriptor => self.judge_descriptor(found),
+            BlockType::Revoke => {
+                self.note_seal(found);
+                Ok(Verdict::GoesOn)
+            }
+            BlockType::Commit => self.judge_commit(found),
+            BlockType::SuperblockV1 | BlockType::SuperblockV2 => Ok(Verdict::LogEnds),
+        }
+    }
+
+    fn note_seal(&mut self, found: &Found) {
+        if self.suspect.is_none() && !self.cursor.layout.verify_seal(&found.bytes) {
+            self.suspect = Some(found.at);
+        }
+    }
+
+    fn judge_descriptor(&mut self, found: &Found) -> Result<Verdict, Error> {
+        self.note_seal(found);
+        let goes_on = match self.cursor.layout.checksums {
+            ChecksumKind::V1 => self.sum_images(found)?,
+            _ => self.cursor.skip_images(found),
+        };
+        Ok(if goes_on {
+            Verdict::GoesOn
+        } else {
+            Verdict::LogEnds
+        })
+    }
+
+    /// Adds a descriptor and its images to the sum; false when the log is used up.
+    fn sum_images(&mut self, found: &Found) -> Result<bool, Error> {
+        self.sum.update(&found.bytes);
+        let layout = self.cursor.layout;
+        for _ in Tags::new(&layout, &found.bytes) {
+            let Some(at) = self.cursor.step() else {
+                return Ok(false);
+            };
+            let image = self.cursor.read(at)?;
+            self.sum.update(image);
+        }
+        Ok(true)
+    }
+
+    fn judge_commit(&mut self, found: &Found) -> Result<Verdict, Error> {
+        let commit = CommitBlock::parse(&found.bytes);
+        if let Some(suspect) = self.suspect {
+            return if commit.seconds >= self.last_commit_seconds {
+                Err(corrupt(suspect, "descriptor block", BAD_CHECKSUM))
+            } else {
+                Ok(Verdict::LogEnds)
+            };
+        }
+        let sum = std::mem::take(&mut self.sum);
+        let layout = &self.cursor.layout;
+        let matches_v1 = layout.checksums != ChecksumKind::V1 || commit.matches_v1(sum.value());
+        if !matches_v1 || !CommitBlock::verify(layout, &found.bytes) {
+            return Ok(Verdict::LogEnds);
+        }
+        self.last_commit_seconds = commit.seconds;
+        Ok(Verdict::Complete)
+    }
+}

@@ -1,0 +1,131 @@
+//! A device that remembers every write and flush, and can be cut at any of them.
+
+use std::sync::Arc;
+use uext4_device::{BlockDevice, Error};
+use uext4_sync::{Mutex, Rank, Rng};
+
+const SECTOR: usize = 512;
+
+#[derive(Clone)]
+pub(super) enum Event {
+    Write(usize, Vec<u8>),
+    Flush,
+}
+
+struct Inner {
+    start: Vec<u8>,
+    now: Vec<u8>,
+    events: Vec<Event>,
+    fail_after: Option<usize>,
+}
+
+/// Bytes in memory, with their history since the device was made.
+pub(super) struct Recorder(Mutex<Inner>);
+
+impl Recorder {
+    pub(super) fn new(bytes: Vec<u8>) -> Arc<Recorder> {
+        let inner = Inner {
+            start: bytes.clone(),
+            now: bytes,
+            events: vec![],
+            fail_after: None,
+        };
+        Arc::new(Recorder(Mutex::new(Rank::Device, inner)))
+    }
+    pub(super) fn bytes(&self) -> Vec<u8> {
+        self.0.lock().now.clone()
+    }
+    /// Writes and flushes so far.
+    pub(super) fn len(&self) -> usize {
+        self.0.lock().events.len()
+    }
+    /// Writes fail from event `len` on.
+    pub(super) fn fail_after(&self, len: usize) {
+        self.0.lock().fail_after = Some(len);
+    }
+    /// True when `event` is a flush.
+    pub(super) fn is_flushed_between(&self, from: usize, to: usize) -> bool {
+        self.0.lock().events[from..to]
+            .iter()
+            .any(|event| matches!(event, Event::Flush))
+    }
+
+    /// A disk as a crash after `cut` events may leave it: what was flushed, and of the rest any
+    /// sectors in any order.
+    pub(super) fn crash(&self, cut: usize, rng: &mut Rng) -> Vec<u8> {
+        let inner = self.0.lock();
+        let events = &inner.events[..cut];
+        let flushed = events
+            .iter()
+            .rposition(|event| matches!(event, Event::Flush));
+        let flushed = flushed.map_or(0, |at| at + 1);
+        let mut disk = inner.start.clone();
+        for event in &events[..flushed] {
+            if let Event::Write(at, bytes) = event {
+                disk[*at..*at + bytes.len()].copy_from_slice(bytes);
+            }
+        }
+        let mut sectors: Vec<(usize, &[u8])> = Vec::new();
+        for event in &events[flushed..] {
+            if let Event::Write(at, bytes) = event {
+                sectors.extend(
+                    bytes
+                        .chunks(SECTOR)
+                        .enumerate()
+                        .map(|(i, s)| (at + i * SECTOR, s)),
+                );
+            }
+        }
+        let keep = [0, 1, 5, 9, 10][rng.below(5) as usize];
+        for i in (1..sectors.len()).rev() {
+            sectors.swap(i, rng.below(i as u64 + 1) as usize);
+        }
+        for (at, bytes) in sectors {
+            if rng.chance(keep, 10) {
+                disk[at..at + bytes.len()].copy_from_slice(bytes);
+            }
+        }
+        disk
+    }
+}
+
+impl BlockDevice for Recorder {
+    fn size_bytes(&self) -> u64 {
+        self.0.lock().now.len() as u64
+    }
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), Error> {
+        let inner = self.0.lock();
+        let (at, len, size) = (offset as usize, buf.len(), inner.now.len());
+        let range = at..at.saturating_add(len);
+        let from = inner.now.get(range).ok_or(Error::OutOfRange {
+            offset,
+            len: len as u64,
+            size_bytes: size as u64,
+        })?;
+        buf.copy_from_slice(from);
+        Ok(())
+    }
+    fn write_at(&self, offset: u64, buf: &[u8]) -> Result<(), Error> {
+        let mut inner = self.0.lock();
+        if inner
+            .fail_after
+            .is_some_and(|len| inner.events.len() >= len)
+        {
+            return Err(Error::ReadOnly);
+        }
+        let at = offset as usize;
+        inner.now[at..at + buf.len()].copy_from_slice(buf);
+        inner.events.push(Event::Write(at, buf.to_vec()));
+        Ok(())
+    }
+    fn flush(&self) -> Result<(), Error> {
+        self.0.lock().events.push(Event::Flush);
+        Ok(())
+    }
+    fn is_read_only(&self) -> bool {
+        false
+    }
+    fn describe(&self) -> String {
+        "recorder".into()
+    }
+}

@@ -1,0 +1,5 @@
+//! Tests of the whole journal on a device that remembers every write.
+
+mod basics;
+mod device;
+mod objects;
