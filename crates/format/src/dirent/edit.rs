@@ -51,6 +51,11 @@ impl<B: AsRef<[u8]>> DirLeaf<B> {
         self.bytes.as_ref().len()
     }
 
+    /// The bytes, given back.
+    pub fn into_bytes(self) -> B {
+        self.bytes
+    }
+
     /// Bytes that records may fill.
     pub fn area_bytes(&self) -> usize {
         self.block_size().saturating_sub(self.tail.bytes())

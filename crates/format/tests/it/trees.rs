@@ -4,6 +4,7 @@
 mod attributes;
 mod directories;
 mod mapping;
+mod rewrite;
 mod volume;
 
 use std::path::Path;
