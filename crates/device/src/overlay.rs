@@ -134,44 +134,4 @@ impl BlockDevice for Overlay {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::MemDevice;
-    use proptest::prelude::*;
-
-    const SIZE: usize = 3 * PAGE_BYTES as usize + 100;
-
-    proptest! {
-        #![proptest_config(ProptestConfig::with_cases(64))]
-        #[test]
-        fn reads_see_the_changes_and_the_base_stays(
-            writes in prop::collection::vec((0..SIZE, 0..6000usize, any::<u8>()), 1..20)
-        ) {
-            let base: Vec<u8> = (0..SIZE).map(|i| i as u8).collect();
-            let inner = Arc::new(MemDevice::from_bytes(&base));
-            let overlay = Overlay::new(inner.clone());
-            let mut model = base.clone();
-            for (offset, len, byte) in writes {
-                let fits = offset + len <= SIZE;
-                if fits {
-                    model[offset..offset + len].fill(byte);
-                }
-                prop_assert_eq!(overlay.write_at(offset as u64, &vec![byte; len]).is_ok(), fits);
-            }
-            let mut seen = vec![0; SIZE];
-            overlay.read_at(0, &mut seen).unwrap();
-            prop_assert!(seen == model && inner.to_bytes() == base);
-        }
-    }
-
-    #[test]
-    fn memory_goes_to_changes_only() {
-        let overlay = Overlay::new(Arc::new(MemDevice::new(60 << 40)));
-        assert_eq!(overlay.changed_bytes(), 0);
-        overlay.write_at(1 << 45, b"x").unwrap();
-        overlay.write_at((1 << 45) + 1, b"y").unwrap();
-        overlay.write_zeroes(0, 5).unwrap();
-        assert_eq!(overlay.changed_bytes(), 2 * PAGE_BYTES);
-        assert!(!overlay.is_read_only());
-    }
-}
+mod tests;

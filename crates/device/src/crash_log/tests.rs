@@ -1,7 +1,7 @@
 //! The laws of a crash, on random runs against a model of sectors.
 
 use super::*;
-use crate::Recorder;
+use crate::{Error, Recorder};
 use proptest::prelude::*;
 use std::collections::HashSet;
 
@@ -236,4 +236,56 @@ fn threads_are_recorded_without_loss() {
         assert!(durable.resident_bytes() <= device.resident_bytes());
     }
     assert!(log.image(log.len(), Survivors::All).to_bytes() == device.to_bytes());
+}
+
+/// A device during whose writes somebody else flushes the recorder above.
+struct Interrupted {
+    memory: MemDevice,
+    recorder: std::sync::OnceLock<std::sync::Weak<Recorder>>,
+}
+
+impl BlockDevice for Interrupted {
+    fn size_bytes(&self) -> u64 {
+        self.memory.size_bytes()
+    }
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), Error> {
+        self.memory.read_at(offset, buf)
+    }
+    fn write_at(&self, offset: u64, buf: &[u8]) -> Result<(), Error> {
+        let recorder = self.recorder.get().and_then(std::sync::Weak::upgrade);
+        recorder.map_or(Ok(()), |recorder| recorder.flush())?;
+        self.memory.write_at(offset, buf)
+    }
+    fn flush(&self) -> Result<(), Error> {
+        Ok(())
+    }
+    fn is_read_only(&self) -> bool {
+        false
+    }
+    fn describe(&self) -> String {
+        "interrupted".to_owned()
+    }
+}
+
+#[test]
+fn the_recorder_notes_when_a_write_returned_and_not_when_it_began() {
+    let device = Arc::new(Interrupted {
+        memory: MemDevice::new(SIZE),
+        recorder: Default::default(),
+    });
+    let recorder = Arc::new(Recorder::with_base(device.clone(), MemDevice::new(SIZE)));
+    device
+        .recorder
+        .set(Arc::downgrade(&recorder))
+        .expect("set once");
+    recorder.write_at(0, &[1]).unwrap();
+    let log = recorder.log();
+    assert_eq!(
+        log.events()[1..],
+        [Event::FlushStarted, Event::FlushDone { started: 1 }]
+    );
+    assert_eq!(log.pending(3), [0]);
+    recorder.flush().unwrap();
+    let log = recorder.log();
+    assert!(log.pending(log.len()).is_empty());
 }

@@ -126,3 +126,28 @@ fn threads_write_side_by_side() {
             .all(|(i, b)| u64::from(*b) == (i as u64 >> 12) % 8 + 1)
     );
 }
+
+#[test]
+fn zeroing_is_exact_at_the_edges_of_chunks() {
+    const CHUNK: u64 = CHUNK_BYTES as u64;
+    // One length below and one above the number of chunks from which the maps are scanned.
+    for chunks in [2, SHARDS as u64 + 2] {
+        let full = vec![7; ((chunks + 2) * CHUNK) as usize];
+        for start in [CHUNK - 1, CHUNK, CHUNK + 1] {
+            for end in [
+                CHUNK * (chunks + 1) - 1,
+                CHUNK * (chunks + 1),
+                CHUNK * (chunks + 1) + 1,
+            ] {
+                let device = MemDevice::from_bytes(&full);
+                device.write_zeroes(start, end - start).unwrap();
+                let bytes = device.to_bytes();
+                let is_zero = |at: u64| bytes[at as usize] == 0;
+                assert!(!is_zero(start - 1) && is_zero(start), "{start}..{end}");
+                assert!(is_zero(end - 1) && !is_zero(end), "{start}..{end}");
+                let zeroes = bytes.iter().filter(|b| **b == 0).count();
+                assert_eq!(zeroes as u64, end - start);
+            }
+        }
+    }
+}

@@ -151,6 +151,17 @@ fn the_backup_stands_in_for_a_damaged_table() {
 }
 
 #[test]
+fn a_header_in_the_wrong_place_is_refused() {
+    let device = MemDevice::new(MIB);
+    write_gpt(&device, 1, 2, 512, &[(40, 49)]);
+    let mut header = [0; 512];
+    device.read_at(512, &mut header).unwrap();
+    device.write_zeroes(512, 512).unwrap();
+    device.write_at(2047 * 512, &header).unwrap();
+    assert!(is_bad(&device));
+}
+
+#[test]
 fn bad_gpt_entries_are_refused() {
     for run in [(50, 49), (40, 2048), (1, u64::MAX), (0, u64::MAX)] {
         let device = MemDevice::new(MIB);

@@ -1,0 +1,92 @@
+//! The overlay against a vector, and two writers that meet in one page.
+
+use super::*;
+use crate::MemDevice;
+use proptest::prelude::*;
+
+const SIZE: usize = 3 * PAGE_BYTES as usize + 100;
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    #[test]
+    fn reads_see_the_changes_and_the_base_stays(
+        writes in prop::collection::vec((0..SIZE, 0..6000usize, any::<u8>()), 1..20)
+    ) {
+        let base: Vec<u8> = (0..SIZE).map(|i| i as u8).collect();
+        let inner = Arc::new(MemDevice::from_bytes(&base));
+        let overlay = Overlay::new(inner.clone());
+        let mut model = base.clone();
+        for (offset, len, byte) in writes {
+            let fits = offset + len <= SIZE;
+            if fits {
+                model[offset..offset + len].fill(byte);
+            }
+            prop_assert_eq!(overlay.write_at(offset as u64, &vec![byte; len]).is_ok(), fits);
+        }
+        let mut seen = vec![0; SIZE];
+        overlay.read_at(0, &mut seen).unwrap();
+        prop_assert!(seen == model && inner.to_bytes() == base);
+    }
+}
+
+/// A base during whose first read somebody else writes to the same page.
+struct Slow {
+    base: MemDevice,
+    overlay: std::sync::OnceLock<std::sync::Weak<Overlay>>,
+    reads: uext4_sync::atomic::AtomicU32,
+}
+
+impl BlockDevice for Slow {
+    fn size_bytes(&self) -> u64 {
+        self.base.size_bytes()
+    }
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), Error> {
+        let reads = self
+            .reads
+            .fetch_add(1, uext4_sync::atomic::Ordering::SeqCst);
+        if let (0, Some(overlay)) = (reads, self.overlay.get().and_then(|o| o.upgrade())) {
+            overlay.write_at(1, b"b")?;
+        }
+        self.base.read_at(offset, buf)
+    }
+    fn write_at(&self, _: u64, _: &[u8]) -> Result<(), Error> {
+        Err(Error::ReadOnly)
+    }
+    fn flush(&self) -> Result<(), Error> {
+        Ok(())
+    }
+    fn is_read_only(&self) -> bool {
+        true
+    }
+    fn describe(&self) -> String {
+        "slow".to_owned()
+    }
+}
+
+#[test]
+fn two_first_writes_to_one_page_both_stay() {
+    let slow = Arc::new(Slow {
+        base: MemDevice::new(PAGE_BYTES),
+        overlay: Default::default(),
+        reads: Default::default(),
+    });
+    let overlay = Arc::new(Overlay::new(slow.clone()));
+    slow.overlay
+        .set(Arc::downgrade(&overlay))
+        .expect("set once");
+    overlay.write_at(0, b"a").unwrap();
+    let mut seen = [0; 3];
+    overlay.read_at(0, &mut seen).unwrap();
+    assert_eq!(&seen, b"ab\0");
+}
+
+#[test]
+fn memory_goes_to_changes_only() {
+    let overlay = Overlay::new(Arc::new(MemDevice::new(60 << 40)));
+    assert_eq!(overlay.changed_bytes(), 0);
+    overlay.write_at(1 << 45, b"x").unwrap();
+    overlay.write_at((1 << 45) + 1, b"y").unwrap();
+    overlay.write_zeroes(0, 5).unwrap();
+    assert_eq!(overlay.changed_bytes(), 2 * PAGE_BYTES);
+    assert!(!overlay.is_read_only());
+}
