@@ -65,7 +65,7 @@ pub trait Engine: Send + Sync {
     }
 
     /// Clusters that can be allocated: neither in use, reserved nor pending. A walk over all
-    /// groups; for claims use `FreeCount`.
+    /// groups; for claims use [`crate::FreeCount`].
     fn free_clusters(&self) -> u64;
 
     /// Clusters of one group that can be allocated, without a lock.

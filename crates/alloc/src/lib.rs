@@ -22,9 +22,11 @@
 mod bitmap;
 mod buddy;
 mod engine;
+mod free_count;
 mod group;
 mod group_index;
 mod groups;
+mod inode_policy;
 mod loader;
 mod locality;
 mod pending_free;
@@ -37,7 +39,9 @@ mod words;
 
 pub use bitmap::Bitmap;
 pub use engine::{BuddyEngine, Config, Engine, ScanOrder};
+pub use free_count::{FreeCount, Privilege};
 pub use group::{GroupReport, Summary};
+pub use inode_policy::{Candidates, InodeKind, InodePolicy, InodeSummary, Parent};
 pub use loader::{LoadError, Loader, Trust};
 pub use locality::{Affinity, inode_goal};
 pub use pending_free::PendingFree;

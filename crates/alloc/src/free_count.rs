@@ -1,0 +1,259 @@
+//! Free clusters of the file system as a claim counter.
+//!
+//! A claim comes before the search, so that the sum of all claims never exceeds what is there
+//! less what is held back. Far from the limit a claim touches the thread's own cache line only;
+//! near it claims are made one at a time on the exact sum.
+//!
+//! Layout: `total + sum(locals)` is the number of unclaimed clusters; a local part is moved to
+//! `total` when it leaves `±CHUNK`, so `total` is written once per many small claims.
+//!
+//! Invariants: a claim succeeds only if the exact sum stays at or above the claimant's floor. A
+//! claim may fail wrongly only against another that is being undone at the same moment.
+//!
+//! Locking: `Rank::Queue`, near the limit and once per many small claims.
+
+use uext4_sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use uext4_sync::{Counter, Mutex, Rank, SHARDS, Sharded};
+
+/// Clusters that a shard may differ by before it tells the total.
+const CHUNK: i64 = 64;
+/// How far the total may be from the sum: a shard waits for the lock at twice its chunk, and the
+/// threads that share it may be between their change and its move.
+const MARGIN: i64 = 3 * SHARDS as i64 * CHUNK;
+
+/// Who claims: what is held back from whom.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Privilege {
+    /// May use neither the reserve of root nor that of metadata.
+    User,
+    /// Root or the reserve's owner: all but the reserve of metadata.
+    Root,
+    /// Metadata that must not fail: everything.
+    Metadata,
+}
+
+/// Claim counter for clusters.
+pub struct FreeCount {
+    total: AtomicI64,
+    locals: Sharded<AtomicI64>,
+    exact: Mutex<()>,
+    root_reserve: AtomicU64,
+    metadata_reserve: AtomicU64,
+    delayed: Counter,
+}
+
+impl FreeCount {
+    /// `free` clusters, all unclaimed. `root_reserve` is `s_r_blocks_count` in clusters,
+    /// `metadata_reserve` is `reserved_clusters`.
+    pub fn new(free: u64, root_reserve: u64, metadata_reserve: u64) -> Self {
+        Self {
+            total: AtomicI64::new(signed(free)),
+            locals: Sharded::new(|_| AtomicI64::new(0)),
+            exact: Mutex::new(Rank::Queue, ()),
+            root_reserve: root_reserve.into(),
+            metadata_reserve: metadata_reserve.into(),
+            delayed: Counter::new(0),
+        }
+    }
+
+    /// The reserve for metadata when nothing else is set: 2 %, at most 4096 clusters.
+    pub fn default_metadata_reserve(clusters: u64) -> u64 {
+        (clusters / 50).min(4096)
+    }
+
+    /// Changes what is held back for root, in clusters.
+    pub fn set_root_reserve(&self, clusters: u64) {
+        self.root_reserve.store(clusters, Ordering::Relaxed);
+    }
+    /// Changes what is held back for metadata, in clusters.
+    pub fn set_metadata_reserve(&self, clusters: u64) {
+        self.metadata_reserve.store(clusters, Ordering::Relaxed);
+    }
+
+    fn floor(&self, privilege: Privilege) -> i64 {
+        let metadata = signed(self.metadata_reserve.load(Ordering::Relaxed));
+        match privilege {
+            Privilege::Metadata => 0,
+            Privilege::Root => metadata,
+            Privilege::User => {
+                metadata.saturating_add(signed(self.root_reserve.load(Ordering::Relaxed)))
+            }
+        }
+    }
+
+    /// Claims `n` clusters; false when that would touch what is held back.
+    #[must_use]
+    pub fn try_claim(&self, n: u64, privilege: Privilege) -> bool {
+        let (n, floor) = (signed(n), self.floor(privilege));
+        let limit = floor.saturating_add(MARGIN).saturating_add(n);
+        let far = if n < CHUNK {
+            self.claim_small(n, limit)
+        } else {
+            self.claim_large(n, limit)
+        };
+        far || self.claim_exact(n, floor)
+    }
+
+    fn claim_small(&self, n: i64, limit: i64) -> bool {
+        if self.total.load(Ordering::SeqCst) < limit {
+            return false;
+        }
+        self.locals.local().fetch_sub(n, Ordering::SeqCst);
+        // Whoever claims exactly lowered the total first: either it shows here, or this claim
+        // shows in that sum.
+        let far = self.total.load(Ordering::SeqCst) >= limit;
+        if !far {
+            self.locals.local().fetch_add(n, Ordering::SeqCst);
+        }
+        self.settle_local();
+        far
+    }
+
+    fn claim_large(&self, n: i64, limit: i64) -> bool {
+        let far = |total: i64| (total >= limit).then(|| total - n);
+        self.total
+            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, far)
+            .is_ok()
+    }
+
+    fn claim_exact(&self, n: i64, floor: i64) -> bool {
+        let _exact = self.exact.lock();
+        self.total.fetch_sub(n, Ordering::SeqCst);
+        let fits = self.sum() >= floor;
+        if !fits {
+            self.total.fetch_add(n, Ordering::SeqCst);
+        }
+        fits
+    }
+
+    /// Claims as many of `n` clusters as there are, halving, at least `least`; the number, or
+    /// `None`.
+    pub fn claim_up_to(&self, n: u64, least: u64, privilege: Privilege) -> Option<u64> {
+        let mut n = n;
+        loop {
+            if self.try_claim(n, privilege) {
+                return Some(n);
+            }
+            if n <= least {
+                return None;
+            }
+            n = (n / 2).max(least);
+        }
+    }
+
+    /// Gives back `n` claimed clusters, or adds clusters that became free.
+    pub fn give(&self, n: u64) {
+        let n = signed(n);
+        if n < CHUNK {
+            self.locals.local().fetch_add(n, Ordering::SeqCst);
+            self.settle_local();
+        } else {
+            self.total.fetch_add(n, Ordering::SeqCst);
+        }
+    }
+
+    /// Moves a large local part to the total. Under the lock, so that no exact sum sees the part
+    /// twice or not at all.
+    fn settle_local(&self) {
+        let local = self.locals.local();
+        let size = local.load(Ordering::Relaxed).abs();
+        if size < CHUNK {
+            return;
+        }
+        let exact = if size < 2 * CHUNK {
+            self.exact.try_lock()
+        } else {
+            Some(self.exact.lock())
+        };
+        if exact.is_some() {
+            let moved = local.swap(0, Ordering::SeqCst);
+            self.total.fetch_add(moved, Ordering::SeqCst);
+        }
+    }
+
+    fn sum(&self) -> i64 {
+        let locals: i64 = self
+            .locals
+            .iter()
+            .map(|local| local.load(Ordering::SeqCst))
+            .sum();
+        self.total.load(Ordering::SeqCst).saturating_add(locals)
+    }
+
+    /// Unclaimed clusters: exact while nobody claims or gives.
+    pub fn available(&self) -> u64 {
+        u64::try_from(self.sum()).unwrap_or(0)
+    }
+
+    /// Unclaimed clusters that this privilege may still claim (`f_bavail` for `User`).
+    pub fn available_to(&self, privilege: Privilege) -> u64 {
+        u64::try_from(self.sum().saturating_sub(self.floor(privilege))).unwrap_or(0)
+    }
+
+    /// Notes that `n` of the claimed clusters are for delayed allocation.
+    pub fn add_delayed(&self, n: u64) {
+        self.delayed.add(signed(n));
+    }
+    /// Notes that `n` delayed clusters were allocated or are given up.
+    pub fn remove_delayed(&self, n: u64) {
+        self.delayed.add(-signed(n));
+    }
+    /// Clusters claimed for delayed allocation (`delayed_allocation_blocks`).
+    pub fn delayed(&self) -> u64 {
+        u64::try_from(self.delayed.sum()).unwrap_or(0)
+    }
+}
+
+fn signed(clusters: u64) -> i64 {
+    i64::try_from(clusters).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicU64;
+
+    #[test]
+    fn floors_hold() {
+        let count = FreeCount::new(100, 20, 10);
+        assert!(count.try_claim(70, Privilege::User));
+        assert!(!count.try_claim(1, Privilege::User));
+        assert!(count.try_claim(20, Privilege::Root));
+        assert!(!count.try_claim(1, Privilege::Root));
+        assert_eq!(count.claim_up_to(64, 1, Privilege::Metadata), Some(8));
+        assert!(count.try_claim(2, Privilege::Metadata));
+        assert!(!count.try_claim(1, Privilege::Metadata));
+        count.give(31);
+        assert_eq!(count.available(), 31);
+        assert_eq!(count.available_to(Privilege::User), 1);
+    }
+
+    #[test]
+    fn threads_claim_every_cluster_once() {
+        for free in [0u64, 1, 1000, 20_000] {
+            let count = FreeCount::new(free, 0, 0);
+            let claimed = AtomicU64::new(0);
+            std::thread::scope(|scope| {
+                for thread in 0..4u64 {
+                    let (count, claimed) = (&count, &claimed);
+                    scope.spawn(move || {
+                        for step in 0u64.. {
+                            let n = 1 + (step * 7 + thread) % 50;
+                            if count.try_claim(n, Privilege::User) {
+                                claimed.fetch_add(n, Ordering::Relaxed);
+                            } else if n == 1 && step > 2000 {
+                                break;
+                            }
+                            if step % 5 == 0 && count.try_claim(3, Privilege::User) {
+                                count.give(3);
+                            }
+                        }
+                    });
+                }
+            });
+            assert!(claimed.into_inner() <= free);
+            while count.try_claim(1, Privilege::User) {}
+            assert_eq!(count.available(), 0);
+        }
+    }
+}

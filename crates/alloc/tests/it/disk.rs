@@ -1,0 +1,93 @@
+//! The bitmaps "on disk", as the file system would keep them, behind a `Loader`.
+
+use std::ops::Range;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, Ordering};
+use uext4_alloc::{Affinity, ClusterNr, Summary, Volume};
+use uext4_alloc::{Bitmap, BuddyEngine, Config, Engine, LoadError, Loader, Run, ScanOrder};
+use uext4_format::{BlockNr, GroupNr};
+
+pub(crate) struct Disk {
+    pub(crate) volume: Volume,
+    pub(crate) bitmaps: Vec<Mutex<Bitmap>>,
+    pub(crate) loads: AtomicU32,
+    pub(crate) unreadable: Option<GroupNr>,
+}
+
+pub(crate) fn volume(groups: u32, per_group: u32, last: u32, flex: u32) -> Volume {
+    Volume {
+        groups,
+        clusters_per_group: per_group,
+        clusters_in_last_group: last,
+        first_block: BlockNr(0),
+        cluster_bits: 0,
+        groups_per_flex: flex,
+    }
+}
+
+impl Disk {
+    pub(crate) fn new(volume: Volume) -> Self {
+        let bitmap = |nr| Mutex::new(Bitmap::new(volume.clusters_in(GroupNr(nr))));
+        let bitmaps = (0..volume.groups).map(bitmap).collect();
+        Self {
+            volume,
+            bitmaps,
+            loads: AtomicU32::new(0),
+            unreadable: None,
+        }
+    }
+
+    pub(crate) fn change(&self, run: Run, change: impl Fn(&mut Bitmap, Range<u32>)) {
+        for (nr, offset, len) in self.volume.split(run) {
+            change(
+                &mut self.bitmaps[nr.0 as usize].lock().unwrap(),
+                offset..offset + len,
+            );
+        }
+    }
+
+    pub(crate) fn set(&self, run: Run) {
+        self.change(run, Bitmap::set_range);
+    }
+
+    pub(crate) fn clear(&self, run: Run) {
+        self.change(run, Bitmap::clear_range);
+    }
+
+    pub(crate) fn free(&self) -> u64 {
+        self.bitmaps
+            .iter()
+            .map(|bitmap| u64::from(bitmap.lock().unwrap().count_clear()))
+            .sum()
+    }
+
+    /// A new engine over the present bitmaps, as after a mount.
+    pub(crate) fn engine(&self, order: ScanOrder, affinity: Affinity) -> Box<dyn Engine> {
+        let config = Config {
+            volume: self.volume.clone(),
+            affinity,
+        };
+        Box::new(BuddyEngine::new(config, order, &|nr| self.summary(nr)))
+    }
+
+    pub(crate) fn summary(&self, nr: GroupNr) -> Summary {
+        let bitmap = self.bitmaps[nr.0 as usize].lock().unwrap();
+        let free_clusters = bitmap.count_clear();
+        // As mke2fs does: groups that nothing was allocated in are uninitialised.
+        Summary {
+            free_clusters,
+            uninit: nr.0 % 3 == 1 && free_clusters == bitmap.len(),
+        }
+    }
+}
+
+impl Loader for Disk {
+    fn load(&self, nr: GroupNr, used: &mut Bitmap) -> Result<(), LoadError> {
+        self.loads.fetch_add(1, Ordering::Relaxed);
+        if self.unreadable == Some(nr) {
+            return Err(LoadError);
+        }
+        used.copy_from(&self.bitmaps[nr.0 as usize].lock().unwrap());
+        Ok(())
+    }
+}

@@ -1,0 +1,5 @@
+//! The engines against a plain model, and many threads against the same promises.
+mod disk;
+mod inodes;
+mod model;
+mod threads;
