@@ -127,7 +127,7 @@ pub struct Config {
 
 /// Buddy groups, searched by the kernel's criteria.
 pub struct BuddyEngine {
-    groups: Groups,
+    pub(crate) groups: Groups,
     locality: Locality,
     tunables: Tunables,
     order: ScanOrder,

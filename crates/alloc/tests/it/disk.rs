@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
-use uext4_alloc::{Affinity, ClusterNr, Summary, Volume};
+use uext4_alloc::{Affinity, Summary, Volume};
 use uext4_alloc::{Bitmap, BuddyEngine, Config, Engine, LoadError, Loader, Run, ScanOrder};
 use uext4_format::{BlockNr, GroupNr};
 

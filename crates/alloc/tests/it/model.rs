@@ -410,3 +410,54 @@ fn damaged_groups_are_left_alone_and_named() {
     assert_eq!(engine.allocate(&request, &disk), Err(Error::NoSpace));
     assert_eq!(engine.free_clusters(), 0);
 }
+
+/// A loader in whose middle, after the bitmap was read, something else happens.
+struct Interrupted<'a> {
+    disk: &'a Disk,
+    meanwhile: std::cell::RefCell<Option<Box<dyn FnOnce() + 'a>>>,
+}
+
+impl uext4_alloc::Loader for Interrupted<'_> {
+    fn load(
+        &self,
+        nr: GroupNr,
+        used: &mut uext4_alloc::Bitmap,
+    ) -> Result<(), uext4_alloc::LoadError> {
+        self.disk.load(nr, used)?;
+        if let Some(meanwhile) = self.meanwhile.take() {
+            meanwhile();
+        }
+        Ok(())
+    }
+}
+
+/// A bitmap read before a free, a commit and its return is out of date when it is installed.
+#[test]
+fn stale_bitmaps_are_read_again() {
+    for steps in 1..=3 {
+        let disk = Disk::new(volume(1, 64, 64, 1));
+        disk.set(Run::new(ClusterNr(0), 64));
+        let run = Run::new(ClusterNr(5), 7);
+        let engine = disk.engine(ScanOrder::Linear, Affinity::None);
+        // The group counts as empty, so the load is asked for by name.
+        let meanwhile = || {
+            engine.defer_free(Tid(1), run);
+            if steps > 1 {
+                disk.clear(run);
+            }
+            if steps > 2 {
+                assert_eq!(engine.give_back(Tid(1)), 7);
+            }
+        };
+        let loader = Interrupted {
+            disk: &disk,
+            meanwhile: std::cell::RefCell::new(Some(Box::new(meanwhile))),
+        };
+        engine.load(GroupNr(0), &loader).unwrap();
+        drop(loader);
+        let free = if steps > 2 { 7 } else { 0 };
+        assert_eq!(engine.report(GroupNr(0)).free_clusters, free);
+        let longest = engine.take_free_runs(GroupNr(0), 1, &disk).unwrap();
+        assert_eq!(longest.iter().map(|run| run.len).sum::<u32>(), free);
+    }
+}
