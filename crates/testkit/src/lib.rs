@@ -6,11 +6,14 @@
 //!
 //! - [`oracle`]: e2fsck, mke2fs, debugfs, dumpe2fs and a kernel mount that always lets go.
 //! - [`tree`]: a realistic tree from a seed. [`manifest`]: all that can be seen of a tree.
+//! - [`ops`]: random streams of operations. [`model`]: what they must do.
 //!
 //! Not here: benchmarks (crate `lab`), full-size runs (`xtask`).
 #![forbid(unsafe_code)]
 
 pub mod manifest;
+pub mod model;
+pub mod ops;
 pub mod oracle;
 pub mod rng;
 pub mod tree;

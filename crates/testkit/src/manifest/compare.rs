@@ -99,8 +99,9 @@ impl Policy {
     }
 
     fn admits(&self, path: &[u8], entry: &Entry) -> bool {
-        !(path.is_empty() && !self.checks(Field::Root)
-            || entry.kind == FileKind::Socket && !self.checks(Field::Sockets))
+        let is_root = path.is_empty();
+        let is_socket = entry.kind == FileKind::Socket;
+        (self.checks(Field::Root) || !is_root) && (self.checks(Field::Sockets) || !is_socket)
     }
 }
 

@@ -1,3 +1,4 @@
 //! The test kit against the real tools.
+mod model;
 mod oracles;
 mod trees;

@@ -1,0 +1,234 @@
+//! A file system in a `BTreeMap`, slow and plain, that answers like Linux.
+//!
+//! It is the expectation under random streams of operations: same answers, same tree. The kernel's
+//! ext4 judges the model itself (see the tests), so the model may judge us.
+//!
+//! Not here: times, space, permissions (the caller is root).
+
+mod inode;
+mod names;
+mod rename;
+
+use std::collections::BTreeMap;
+
+use crate::manifest::{Entry, FileKind, Hasher, Manifest};
+use crate::ops::{Errno, Op, Target, XattrHow, written_bytes};
+use inode::{Body, Inode};
+
+/// Number of an inode of the model.
+type Number = u64;
+
+const ROOT: Number = 1;
+
+type Answer<T> = Result<T, Errno>;
+
+/// The whole file system.
+#[derive(Clone, Debug)]
+pub struct Model {
+    inodes: BTreeMap<Number, Inode>,
+    next: Number,
+}
+
+impl Default for Model {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Model {
+    /// An empty root.
+    pub fn new() -> Self {
+        let root = Inode::new(Body::directory(ROOT), 0o755);
+        Self {
+            inodes: BTreeMap::from([(ROOT, root)]),
+            next: ROOT + 1,
+        }
+    }
+
+    /// The tree, to compare with a walk of the real one. Times, allocated space and sizes of
+    /// directories are not known.
+    pub fn manifest(&self) -> Manifest {
+        let mut entries = BTreeMap::new();
+        let mut paths: BTreeMap<Number, Vec<Vec<u8>>> = BTreeMap::new();
+        let mut waiting = vec![(Vec::new(), ROOT)];
+        while let Some((path, number)) = waiting.pop() {
+            let inode = self.inode(number);
+            entries.insert(path.clone(), inode.entry());
+            paths.entry(number).or_default().push(path.clone());
+            for (name, child) in inode.children().into_iter().flatten() {
+                let separator: &[u8] = if path.is_empty() { b"" } else { b"/" };
+                waiting.push(([&path, separator, name].concat(), *child));
+            }
+        }
+        name_link_groups(&mut entries, paths);
+        Manifest { entries }
+    }
+
+    fn write(&mut self, path: &[u8], offset_bytes: u64, bytes: &[u8]) -> Answer<()> {
+        let data = self.data(path)?;
+        // Writing nothing does not extend a file.
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        let start = offset_bytes as usize;
+        let end = start + bytes.len();
+        if data.len() < end {
+            data.resize(end, 0);
+        }
+        data[start..end].copy_from_slice(bytes);
+        Ok(())
+    }
+
+    /// Content of a regular file that is opened for writing.
+    fn data(&mut self, path: &[u8]) -> Answer<&mut Vec<u8>> {
+        let number = self.lookup(path)?;
+        match &mut self.inode_mut(number).body {
+            Body::File(data) => Ok(data),
+            Body::Directory { .. } => Err(Errno::EISDIR),
+            Body::Symlink(_) => Err(Errno::ELOOP),
+            Body::Fifo | Body::Whiteout => Err(Errno::ENXIO),
+        }
+    }
+
+    fn chmod(&mut self, path: &[u8], mode: u32) -> Answer<()> {
+        let number = self.lookup(path)?;
+        let inode = self.inode_mut(number);
+        if matches!(inode.body, Body::Symlink(_)) {
+            return Err(Errno(95));
+        }
+        inode.mode = mode;
+        Ok(())
+    }
+
+    /// A change of owner clears setuid, and setgid of what its group may execute.
+    fn chown(&mut self, path: &[u8], uid: u32, gid: u32) -> Answer<()> {
+        let number = self.lookup(path)?;
+        let inode = self.inode_mut(number);
+        inode.owner = (uid, gid);
+        if !matches!(inode.body, Body::Directory { .. }) {
+            inode.mode &= !0o4000;
+            if inode.mode & 0o010 != 0 {
+                inode.mode &= !0o2000;
+            }
+        }
+        Ok(())
+    }
+
+    fn set_xattr(&mut self, path: &[u8], name: &str, value: &[u8], how: XattrHow) -> Answer<()> {
+        let number = self.lookup(path)?;
+        let inode = self.inode_mut(number);
+        inode.admits_xattr(name)?;
+        match (how, inode.xattrs.contains_key(name.as_bytes())) {
+            (XattrHow::Create, true) => return Err(Errno::EEXIST),
+            (XattrHow::Replace, false) => return Err(Errno::ENODATA),
+            _ => {}
+        }
+        inode.xattrs.insert(name.into(), value.to_vec());
+        Ok(())
+    }
+
+    fn remove_xattr(&mut self, path: &[u8], name: &str) -> Answer<()> {
+        let number = self.lookup(path)?;
+        let inode = self.inode_mut(number);
+        inode.admits_xattr(name)?;
+        inode
+            .xattrs
+            .remove(name.as_bytes())
+            .map(drop)
+            .ok_or(Errno::ENODATA)
+    }
+
+    /// Opening for reading, then fsync.
+    fn fsync(&mut self, path: &[u8]) -> Answer<()> {
+        let number = self.lookup(path)?;
+        match self.inode(number).body {
+            Body::File(_) | Body::Directory { .. } => Ok(()),
+            Body::Symlink(_) => Err(Errno::ELOOP),
+            Body::Fifo => Err(Errno::EINVAL),
+            Body::Whiteout => Err(Errno::ENXIO),
+        }
+    }
+}
+
+impl Target for Model {
+    fn run(&mut self, op: &Op) -> Result<(), Errno> {
+        match op {
+            Op::Create { path, mode } => self.make(path, *mode, |_| Body::File(Vec::new())),
+            Op::Mkdir { path, mode } => self.make(path, *mode, Body::directory),
+            Op::Mkfifo { path, mode } => self.make(path, *mode, |_| Body::Fifo),
+            Op::Symlink { path, target } => {
+                self.make(path, 0o777, |_| Body::Symlink(target.clone()))
+            }
+            Op::Link { from, to } => self.link(from, to),
+            Op::Unlink { path } => self.unlink(path),
+            Op::Rmdir { path } => self.rmdir(path),
+            Op::Rename { from, to, how } => self.rename(from, to, *how),
+            Op::Write {
+                path,
+                offset_bytes,
+                len_bytes,
+                seed,
+            } => self.write(path, *offset_bytes, &written_bytes(*seed, *len_bytes)),
+            Op::Truncate { path, size_bytes } => {
+                self.data(path)?.resize(*size_bytes as usize, 0);
+                Ok(())
+            }
+            Op::Chmod { path, mode } => self.chmod(path, *mode),
+            Op::Chown { path, uid, gid } => self.chown(path, *uid, *gid),
+            Op::SetXattr {
+                path,
+                name,
+                value,
+                how,
+            } => self.set_xattr(path, name, value, *how),
+            Op::RemoveXattr { path, name } => self.remove_xattr(path, name),
+            Op::Fsync { path } => self.fsync(path),
+        }
+    }
+}
+
+fn name_link_groups(entries: &mut BTreeMap<Vec<u8>, Entry>, paths: BTreeMap<Number, Vec<Vec<u8>>>) {
+    for group in paths.into_values().filter(|group| group.len() > 1) {
+        let first = group.iter().min().cloned();
+        for path in &group {
+            if let Some(entry) = entries.get_mut(path) {
+                entry.link_group.clone_from(&first);
+            }
+        }
+    }
+}
+
+impl Inode {
+    fn entry(&self) -> Entry {
+        let mut entry = Entry::new(self.kind());
+        entry.mode = self.mode;
+        (entry.uid, entry.gid) = self.owner;
+        entry.nlink = self.nlink;
+        entry.xattrs = self.xattrs.clone();
+        match &self.body {
+            Body::File(data) => {
+                let mut hasher = Hasher::new();
+                hasher.update(data);
+                entry.size_bytes = data.len() as u64;
+                entry.hash = Some(hasher.finish());
+            }
+            Body::Symlink(target) => {
+                entry.size_bytes = target.len() as u64;
+                entry.target = Some(target.clone());
+            }
+            Body::Whiteout => entry.device = Some(crate::tree::Device { major: 0, minor: 0 }),
+            Body::Directory { .. } | Body::Fifo => {}
+        }
+        entry
+    }
+
+    fn kind(&self) -> FileKind {
+        match self.body {
+            Body::File(_) => FileKind::File,
+            Body::Directory { .. } => FileKind::Directory,
+            Body::Symlink(_) => FileKind::Symlink,
+            Body::Fifo => FileKind::Fifo,
+            Body::Whiteout => FileKind::CharDevice,
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! Random streams of operations from a seed, and what it takes to run them.
+//!
+//! Paths are relative to the root. No symlink in the middle of a path is followed: such a path
+//! fails with `ENOTDIR`, as it does for a caller that walks inode by inode.
+//!
+//! Invariants: a stream depends on nothing but its seed and its palette; an operation can be
+//! written down as JSON and run again.
+
+mod host;
+mod stream;
+
+use serde::{Deserialize, Serialize};
+
+pub use host::HostTarget;
+pub use stream::{Palette, Stream};
+
+/// An errno as Linux numbers it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Errno(pub i32);
+
+impl Errno {
+    /// Operation not permitted.
+    pub const EPERM: Self = Self(1);
+    /// No such name.
+    pub const ENOENT: Self = Self(2);
+    /// No reader or no driver behind a special file.
+    pub const ENXIO: Self = Self(6);
+    /// The name is taken.
+    pub const EEXIST: Self = Self(17);
+    /// Not a directory.
+    pub const ENOTDIR: Self = Self(20);
+    /// Is a directory.
+    pub const EISDIR: Self = Self(21);
+    /// Invalid argument.
+    pub const EINVAL: Self = Self(22);
+    /// Name too long.
+    pub const ENAMETOOLONG: Self = Self(36);
+    /// Directory not empty.
+    pub const ENOTEMPTY: Self = Self(39);
+    /// The last part of the path is a symlink.
+    pub const ELOOP: Self = Self(40);
+    /// No such extended attribute.
+    pub const ENODATA: Self = Self(61);
+}
+
+/// Anything that runs operations: the model, a mounted directory, our library.
+pub trait Target {
+    /// Runs one operation.
+    ///
+    /// # Errors
+    /// The errno of the first rule that the operation breaks.
+    fn run(&mut self, op: &Op) -> Result<(), Errno>;
+}
+
+/// Bytes of a name, path or value. In JSON a list of numbers.
+pub type Bytes = Vec<u8>;
+
+/// One operation.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(
+    missing_docs,
+    reason = "the fields are the arguments of the system calls"
+)]
+pub enum Op {
+    /// Makes an empty regular file, exclusively.
+    Create { path: Bytes, mode: u32 },
+    /// Makes a directory.
+    Mkdir { path: Bytes, mode: u32 },
+    /// Makes a named pipe.
+    Mkfifo { path: Bytes, mode: u32 },
+    /// Makes a symlink.
+    Symlink { path: Bytes, target: Bytes },
+    /// Gives `from` the further name `to`.
+    Link { from: Bytes, to: Bytes },
+    /// Removes a name that is no directory.
+    Unlink { path: Bytes },
+    /// Removes an empty directory.
+    Rmdir { path: Bytes },
+    /// Renames, in one of the ways of `renameat2`.
+    Rename {
+        from: Bytes,
+        to: Bytes,
+        how: RenameHow,
+    },
+    /// Writes `len_bytes` bytes made from `seed`.
+    Write {
+        path: Bytes,
+        offset_bytes: u64,
+        len_bytes: u32,
+        seed: u64,
+    },
+    /// Sets the size.
+    Truncate { path: Bytes, size_bytes: u64 },
+    /// Sets permission bits.
+    Chmod { path: Bytes, mode: u32 },
+    /// Sets owner and group, of the name itself.
+    Chown { path: Bytes, uid: u32, gid: u32 },
+    /// Sets an extended attribute, of the name itself.
+    SetXattr {
+        path: Bytes,
+        name: String,
+        value: Bytes,
+        how: XattrHow,
+    },
+    /// Removes an extended attribute.
+    RemoveXattr { path: Bytes, name: String },
+    /// Makes a regular file or directory durable.
+    Fsync { path: Bytes },
+}
+
+/// Flags of `renameat2`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum RenameHow {
+    /// Replaces what is there.
+    Replace,
+    /// `RENAME_NOREPLACE`.
+    NoReplace,
+    /// `RENAME_EXCHANGE`.
+    Exchange,
+    /// `RENAME_WHITEOUT`: leaves a character device 0:0 behind.
+    Whiteout,
+    /// `RENAME_WHITEOUT` and `RENAME_NOREPLACE`.
+    WhiteoutNoReplace,
+    /// `RENAME_NOREPLACE` and `RENAME_EXCHANGE`: always refused.
+    NoReplaceExchange,
+}
+
+/// Flags of `setxattr`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum XattrHow {
+    /// Creates or replaces.
+    Either,
+    /// `XATTR_CREATE`.
+    Create,
+    /// `XATTR_REPLACE`.
+    Replace,
+}
+
+/// The bytes that a [`Op::Write`] writes.
+pub fn written_bytes(seed: u64, len_bytes: u32) -> Bytes {
+    crate::rng::Rng::new(seed).bytes(len_bytes as usize)
+}
+
+/// A repro: the operations as one JSON text.
+///
+/// # Panics
+/// Never: operations are plain data.
+pub fn to_json(ops: &[Op]) -> String {
+    serde_json::to_string(ops).expect("operations are plain data")
+}
+
+/// Reads what [`to_json`] wrote.
+///
+/// # Errors
+/// The text is no list of operations.
+pub fn from_json(text: &str) -> anyhow::Result<Vec<Op>> {
+    Ok(serde_json::from_str(text)?)
+}

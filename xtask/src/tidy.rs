@@ -1,0 +1,54 @@
+//! The house rules that a program can check.
+//!
+//! Not here: formatting (`cargo fmt`) and lints (`cargo clippy`).
+
+mod edges;
+mod functions;
+mod lexer;
+mod locks;
+mod shape;
+mod source;
+mod words;
+
+use std::fmt;
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::Result;
+
+/// One broken rule.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Problem {
+    /// File, relative to the repository.
+    file: String,
+    /// Line from 1, 0 for the whole file.
+    line: usize,
+    /// What is wrong and what to do.
+    what: String,
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}: {}", self.file, self.line, self.what)
+    }
+}
+
+/// Checks all and prints what is wrong.
+pub(crate) fn run(root: &Path) -> Result<ExitCode> {
+    let sources = source::load(root)?;
+    let mut problems = Vec::new();
+    for source in &sources {
+        problems.extend(shape::check(source));
+        problems.extend(words::check(source));
+    }
+    problems.extend(functions::check(root, &sources)?);
+    problems.extend(edges::check(root)?);
+    problems.extend(locks::check(root)?);
+    problems.sort();
+    for problem in &problems {
+        eprintln!("{problem}");
+    }
+    let words = if problems.is_empty() { "tidy" } else { "not tidy" };
+    println!("{words}: {} files, {} problems", sources.len(), problems.len());
+    Ok(if problems.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}

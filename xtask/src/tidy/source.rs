@@ -1,0 +1,77 @@
+//! The source files of the workspace.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+
+use super::lexer::{Parts, split};
+
+/// One `.rs` file.
+pub(super) struct Source {
+    /// Path relative to the repository, with `/`.
+    pub(super) path: String,
+    /// All of it.
+    pub(super) text: String,
+    /// Code and comments apart.
+    pub(super) parts: Parts,
+}
+
+impl Source {
+    pub(super) fn new(path: &str, text: &str) -> Self {
+        Self { path: path.to_owned(), text: text.to_owned(), parts: split(text) }
+    }
+
+    /// Whether all of the file is test code.
+    pub(super) fn is_test(&self) -> bool {
+        self.path.contains("/tests/")
+            || self.path.contains("/benches/")
+            || self.path.ends_with("/tests.rs")
+            || self.path.ends_with("_tests.rs")
+    }
+
+    /// Lines (from 1) of `#[cfg(test)]` modules that stand in this file.
+    pub(super) fn test_lines(&self) -> Vec<std::ops::RangeInclusive<usize>> {
+        let lines: Vec<&str> = self.parts.code.lines().collect();
+        let mut ranges = Vec::new();
+        for (index, line) in lines.iter().enumerate() {
+            let is_gate = line.trim() == "#[cfg(test)]" || line.trim().starts_with("#[cfg(all(test");
+            if is_gate && lines.get(index + 1).is_some_and(|next| next.trim_end().ends_with('{')) {
+                let indent = line.len() - line.trim_start().len();
+                let end = format!("{}}}", " ".repeat(indent));
+                let close = lines[index..].iter().position(|line| line.trim_end() == end);
+                ranges.push(index + 1..=close.map_or(lines.len(), |at| index + at + 1));
+            }
+        }
+        ranges
+    }
+}
+
+/// All `.rs` files of the workspace's members.
+pub(super) fn load(root: &Path) -> Result<Vec<Source>> {
+    let mut paths = Vec::new();
+    for dir in ["crates", "xtask"] {
+        collect(&root.join(dir), &mut paths)?;
+    }
+    paths.sort();
+    paths.iter().map(|path| read(root, path)).collect()
+}
+
+fn collect(dir: &Path, found: &mut Vec<PathBuf>) -> Result<()> {
+    let entries = fs::read_dir(dir).with_context(|| format!("list {}", dir.display()))?;
+    for entry in entries {
+        let path = entry?.path();
+        if path.is_dir() && !path.ends_with("target") {
+            collect(&path, found)?;
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            found.push(path);
+        }
+    }
+    Ok(())
+}
+
+fn read(root: &Path, path: &Path) -> Result<Source> {
+    let text = fs::read_to_string(path).with_context(|| format!("read {}", path.display()))?;
+    let relative = path.strip_prefix(root).unwrap_or(path);
+    Ok(Source::new(&relative.to_string_lossy(), &text))
+}
