@@ -44,5 +44,7 @@ fn run(arguments: &Arguments) -> Result<ExitCode> {
 
 fn repository_root() -> Result<PathBuf> {
     let parent = Path::new(env!("CARGO_MANIFEST_DIR")).parent();
-    Ok(parent.context("xtask lies in the repository")?.to_path_buf())
+    Ok(parent
+        .context("xtask lies in the repository")?
+        .to_path_buf())
 }

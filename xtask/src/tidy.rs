@@ -48,7 +48,19 @@ pub(crate) fn run(root: &Path) -> Result<ExitCode> {
     for problem in &problems {
         eprintln!("{problem}");
     }
-    let words = if problems.is_empty() { "tidy" } else { "not tidy" };
-    println!("{words}: {} files, {} problems", sources.len(), problems.len());
-    Ok(if problems.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    let words = if problems.is_empty() {
+        "tidy"
+    } else {
+        "not tidy"
+    };
+    println!(
+        "{words}: {} files, {} problems",
+        sources.len(),
+        problems.len()
+    );
+    Ok(if problems.is_empty() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
 }

@@ -34,7 +34,11 @@ fn compare(allowed: &Allowed, edges: &[(String, String)]) -> Vec<Problem> {
             }
             Some(_) => return None,
         };
-        Some(Problem { file: TABLE.into(), line: 0, what })
+        Some(Problem {
+            file: TABLE.into(),
+            line: 0,
+            what,
+        })
     });
     bad.collect()
 }
@@ -43,8 +47,12 @@ fn parse_table(text: &str) -> Allowed {
     let mut allowed = Allowed::new();
     for line in text.lines().filter(|line| line.starts_with("| `")) {
         let cells: Vec<&str> = line.trim_matches('|').split('|').map(str::trim).collect();
-        let (Some(first), Some(last)) = (cells.first(), cells.last()) else { continue };
-        let Some(name) = first.split('`').nth(1) else { continue };
+        let (Some(first), Some(last)) = (cells.first(), cells.last()) else {
+            continue;
+        };
+        let Some(name) = first.split('`').nth(1) else {
+            continue;
+        };
         let may = match *last {
             "all above" => Some(allowed.keys().cloned().collect()),
             any if any.contains("...") => None,
@@ -57,7 +65,11 @@ fn parse_table(text: &str) -> Allowed {
 
 /// The library's package has another name than its directory.
 fn directory(name: &str) -> String {
-    if name == "uext4" { "fs".into() } else { name.trim_matches(['`', ',']).into() }
+    if name == "uext4" {
+        "fs".into()
+    } else {
+        name.trim_matches(['`', ',']).into()
+    }
 }
 
 fn metadata(root: &Path) -> Result<Value> {
@@ -66,20 +78,30 @@ fn metadata(root: &Path) -> Result<Value> {
         .current_dir(root)
         .output()
         .context("run cargo metadata")?;
-    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    ensure!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     Ok(serde_json::from_slice(&output.stdout)?)
 }
 
 /// Edges between our own crates, as directory names; those of tests left out.
 fn edges(metadata: &Value) -> Result<Vec<(String, String)>> {
-    let packages = metadata["packages"].as_array().context("cargo metadata has packages")?;
+    let packages = metadata["packages"]
+        .as_array()
+        .context("cargo metadata has packages")?;
     let mut edges = Vec::new();
     for package in packages {
-        let from = package["manifest_path"].as_str().and_then(|path| parent_name(path));
+        let from = package["manifest_path"]
+            .as_str()
+            .and_then(|path| parent_name(path));
         let from = from.context("a package has a manifest")?;
         for dependency in package["dependencies"].as_array().into_iter().flatten() {
             let is_dev = dependency["kind"].as_str() == Some("dev");
-            let to = dependency["path"].as_str().and_then(|path| path.rsplit('/').next());
+            let to = dependency["path"]
+                .as_str()
+                .and_then(|path| path.rsplit('/').next());
             if let Some(to) = to.filter(|_| !is_dev) {
                 edges.push((from.clone(), to.to_owned()));
             }
@@ -89,7 +111,13 @@ fn edges(metadata: &Value) -> Result<Vec<(String, String)>> {
 }
 
 fn parent_name(manifest: &str) -> Option<String> {
-    Some(Path::new(manifest).parent()?.file_name()?.to_string_lossy().into_owned())
+    Some(
+        Path::new(manifest)
+            .parent()?
+            .file_name()?
+            .to_string_lossy()
+            .into_owned(),
+    )
 }
 
 #[cfg(test)]
@@ -123,6 +151,9 @@ mod tests {
                 {"kind": null},
             ],
         }]});
-        assert_eq!(edges(&metadata).unwrap(), [("journal".to_owned(), "sync".to_owned())]);
+        assert_eq!(
+            edges(&metadata).unwrap(),
+            [("journal".to_owned(), "sync".to_owned())]
+        );
     }
 }

@@ -43,7 +43,11 @@ fn compare(allowed: &BTreeMap<Key, usize>, sources: &[Source]) -> Vec<Problem> {
     }
     problems.extend(unused.into_keys().map(|(file, name)| {
         let what = format!("{name} is not over {FUNCTION_MAX_LINES} lines: take it off {LIST}");
-        Problem { file, line: 0, what }
+        Problem {
+            file,
+            line: 0,
+            what,
+        }
     }));
     problems
 }
@@ -54,12 +58,19 @@ fn complain(source: &Source, function: &Function, limit: usize) -> Problem {
         true => format!("fn {name} has {lines} lines, the limit is {limit}: cut it"),
         false => format!("fn {name} shrank to {lines} lines: say so in {LIST}"),
     };
-    Problem { file: source.path.clone(), line: *line, what }
+    Problem {
+        file: source.path.clone(),
+        line: *line,
+        what,
+    }
 }
 
 fn parse(list: &str) -> Result<BTreeMap<Key, usize>> {
     let mut allowed = BTreeMap::new();
-    for line in list.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
+    for line in list
+        .lines()
+        .filter(|line| !line.is_empty() && !line.starts_with('#'))
+    {
         let mut words = line.split_whitespace();
         let entry = (words.next(), words.next(), words.next());
         let (Some(path), Some(name), Some(lines)) = entry else {
@@ -126,7 +137,10 @@ mod tests {
 
     fn source(lines: usize) -> Source {
         let body = "    a();\n".repeat(lines - 2);
-        Source::new("crates/a/src/lib.rs", &format!("//! x\nfn long() {{\n{body}}}\n"))
+        Source::new(
+            "crates/a/src/lib.rs",
+            &format!("//! x\nfn long() {{\n{body}}}\n"),
+        )
     }
 
     fn allow(lines: usize) -> BTreeMap<Key, usize> {
@@ -149,7 +163,15 @@ mod tests {
 
     #[test]
     fn declarations_and_pointers_are_no_functions() {
-        let found = functions("trait A { fn a(x: [u8; 2]); fn b() -> u8 { 1 } }\ntype F = fn (u8);");
-        assert_eq!(found, [Function { name: "b".into(), line: 1, lines: 1 }]);
+        let found =
+            functions("trait A { fn a(x: [u8; 2]); fn b() -> u8 { 1 } }\ntype F = fn (u8);");
+        assert_eq!(
+            found,
+            [Function {
+                name: "b".into(),
+                line: 1,
+                lines: 1
+            }]
+        );
     }
 }

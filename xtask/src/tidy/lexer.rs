@@ -14,7 +14,10 @@ pub(super) struct Parts {
 
 /// Parts `text`.
 pub(super) fn split(text: &str) -> Parts {
-    let mut lexer = Lexer { rest: text, parts: Parts::default() };
+    let mut lexer = Lexer {
+        rest: text,
+        parts: Parts::default(),
+    };
     while !lexer.rest.is_empty() {
         lexer.step();
     }
@@ -45,7 +48,9 @@ impl Lexer<'_> {
     }
 
     fn code_char(&mut self) {
-        let Some(one) = self.rest.chars().next() else { return };
+        let Some(one) = self.rest.chars().next() else {
+            return;
+        };
         self.parts.code.push(one);
         if one == '\n' {
             self.parts.comments.push(one);
@@ -70,7 +75,9 @@ impl Lexer<'_> {
     }
 
     fn keep_lines(&mut self, taken: &str) {
-        self.parts.code.push_str(&"\n".repeat(taken.matches('\n').count()));
+        self.parts
+            .code
+            .push_str(&"\n".repeat(taken.matches('\n').count()));
     }
 }
 
@@ -116,8 +123,8 @@ fn raw_string_len(text: &str, before: &str) -> Option<usize> {
     let hashes = rest.len() - rest.trim_start_matches('#').len();
     let body = rest[hashes..].strip_prefix('"')?;
     let end = format!("\"{}", "#".repeat(hashes));
-    let len = body.find(&end).unwrap_or(body.len().saturating_sub(end.len()));
-    Some(1 + hashes + 1 + len + end.len())
+    let len = body.find(&end).map_or(body.len(), |at| at + end.len());
+    Some(1 + hashes + 1 + len)
 }
 
 /// Length of a character literal; a lifetime is none.
@@ -128,7 +135,9 @@ fn char_len(text: &str) -> Option<usize> {
         return escape[skip..].find('\'').map(|at| 1 + 1 + skip + at + 1);
     }
     let one = body.chars().next()?;
-    body[one.len_utf8()..].starts_with('\'').then(|| 1 + one.len_utf8() + 1)
+    body[one.len_utf8()..]
+        .starts_with('\'')
+        .then(|| 1 + one.len_utf8() + 1)
 }
 
 #[cfg(test)]

@@ -33,10 +33,20 @@ fn missing(ranks: &[String], document: &str) -> Vec<Problem> {
 
 fn ranks(code: &str) -> Vec<String> {
     let code = split(code).code;
-    let body = code.split("enum Rank {").nth(1).and_then(|rest| rest.split('}').next());
+    let body = code
+        .split("enum Rank {")
+        .nth(1)
+        .and_then(|rest| rest.split('}').next());
     body.unwrap_or_default()
         .split(',')
-        .map(|variant| variant.split('=').next().unwrap_or_default().trim().to_owned())
+        .map(|variant| {
+            variant
+                .split('=')
+                .next()
+                .unwrap_or_default()
+                .trim()
+                .to_owned()
+        })
         .filter(|variant| !variant.is_empty())
         .collect()
 }

@@ -14,7 +14,11 @@ pub(super) fn check(source: &Source) -> Vec<Problem> {
 }
 
 fn problem(source: &Source, line: usize, what: String) -> Problem {
-    Problem { file: source.path.clone(), line, what }
+    Problem {
+        file: source.path.clone(),
+        line,
+        what,
+    }
 }
 
 fn too_wide(source: &Source) -> Vec<Problem> {
@@ -35,7 +39,10 @@ fn too_long(source: &Source) -> Option<Problem> {
 }
 
 fn headless(source: &Source) -> Option<Problem> {
-    let first = source.text.lines().find(|line| !line.trim().is_empty() && !line.starts_with("#!"));
+    let first = source
+        .text
+        .lines()
+        .find(|line| !line.trim().is_empty() && !line.starts_with("#!"));
     let what = "a module opens with //! and its purpose".to_owned();
     let is_inner_test = source.path.ends_with("tests.rs");
     (!is_inner_test && !first?.starts_with("//!")).then(|| problem(source, 1, what))

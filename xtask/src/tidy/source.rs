@@ -19,7 +19,11 @@ pub(super) struct Source {
 
 impl Source {
     pub(super) fn new(path: &str, text: &str) -> Self {
-        Self { path: path.to_owned(), text: text.to_owned(), parts: split(text) }
+        Self {
+            path: path.to_owned(),
+            text: text.to_owned(),
+            parts: split(text),
+        }
     }
 
     /// Whether all of the file is test code.
@@ -35,11 +39,18 @@ impl Source {
         let lines: Vec<&str> = self.parts.code.lines().collect();
         let mut ranges = Vec::new();
         for (index, line) in lines.iter().enumerate() {
-            let is_gate = line.trim() == "#[cfg(test)]" || line.trim().starts_with("#[cfg(all(test");
-            if is_gate && lines.get(index + 1).is_some_and(|next| next.trim_end().ends_with('{')) {
+            let is_gate =
+                line.trim() == "#[cfg(test)]" || line.trim().starts_with("#[cfg(all(test");
+            if is_gate
+                && lines
+                    .get(index + 1)
+                    .is_some_and(|next| next.trim_end().ends_with('{'))
+            {
                 let indent = line.len() - line.trim_start().len();
                 let end = format!("{}}}", " ".repeat(indent));
-                let close = lines[index..].iter().position(|line| line.trim_end() == end);
+                let close = lines[index..]
+                    .iter()
+                    .position(|line| line.trim_end() == end);
                 ranges.push(index + 1..=close.map_or(lines.len(), |at| index + at + 1));
             }
         }

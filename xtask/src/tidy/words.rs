@@ -7,18 +7,27 @@ use super::source::Source;
 const UNFINISHED_CODE: [&str; 3] = ["todo!", "unimplemented!", "dbg!"];
 const UNFINISHED_COMMENTS: [&str; 3] = ["FIXME", "TODO", "XXX"];
 /// Paths of one machine. Written in two parts, for this file is checked too.
-const MACHINE_PATHS: [&str; 4] =
-    [concat!("/ho", "me/"), concat!("/ro", "ot/"), concat!("/Us", "ers/"), concat!("/wo", "rk/")];
+const MACHINE_PATHS: [&str; 4] = [
+    concat!("/ho", "me/"),
+    concat!("/ro", "ot/"),
+    concat!("/Us", "ers/"),
+    concat!("/wo", "rk/"),
+];
 /// Names that say nothing about what is inside.
-const EMPTY_NAMES: [&str; 7] =
-    ["utils", "util", "common", "manager", "prelude", "helpers", "misc"];
+const EMPTY_NAMES: [&str; 7] = [
+    "utils", "util", "common", "manager", "prelude", "helpers", "misc",
+];
 /// Crates that may talk to the machine directly.
 const MAY_BE_UNSAFE: [&str; 2] = ["crates/device/", "crates/fuse/"];
 
 pub(super) fn check(source: &Source) -> Vec<Problem> {
     let mut problems = Vec::new();
     let mut add = |line: usize, what: String| {
-        problems.push(Problem { file: source.path.clone(), line, what });
+        problems.push(Problem {
+            file: source.path.clone(),
+            line,
+            what,
+        });
     };
     for (index, line) in source.parts.code.lines().enumerate() {
         for word in UNFINISHED_CODE.iter().filter(|word| line.contains(**word)) {
@@ -29,7 +38,10 @@ pub(super) fn check(source: &Source) -> Vec<Problem> {
         }
     }
     for (index, line) in source.parts.comments.lines().enumerate() {
-        for word in UNFINISHED_COMMENTS.iter().filter(|word| has_word(line, word)) {
+        for word in UNFINISHED_COMMENTS
+            .iter()
+            .filter(|word| has_word(line, word))
+        {
             add(index + 1, format!("{word} is left"));
         }
     }
@@ -39,25 +51,39 @@ pub(super) fn check(source: &Source) -> Vec<Problem> {
         }
     }
     for name in EMPTY_NAMES.iter().filter(|name| is_named(source, name)) {
-        add(0, format!("a module called {name} says nothing: name it after its job"));
+        add(
+            0,
+            format!("a module called {name} says nothing: name it after its job"),
+        );
     }
     problems
 }
 
 fn has_unsafe(line: &str) -> bool {
-    ["unsafe {", "unsafe fn", "unsafe impl", "unsafe trait", "unsafe extern"]
-        .iter()
-        .any(|form| line.contains(form))
+    [
+        "unsafe {",
+        "unsafe fn",
+        "unsafe impl",
+        "unsafe trait",
+        "unsafe extern",
+    ]
+    .iter()
+    .any(|form| line.contains(form))
 }
 
 fn has_word(line: &str, word: &str) -> bool {
-    line.split(|one: char| !one.is_alphanumeric()).any(|one| one == word)
+    line.split(|one: char| !one.is_alphanumeric())
+        .any(|one| one == word)
 }
 
 fn is_named(source: &Source, name: &str) -> bool {
     let path = source.path.trim_end_matches(".rs");
     path.split('/').any(|part| part == name)
-        || source.parts.code.lines().any(|line| line.trim() == format!("mod {name} {{"))
+        || source
+            .parts
+            .code
+            .lines()
+            .any(|line| line.trim() == format!("mod {name} {{"))
 }
 
 #[cfg(test)]
@@ -71,11 +97,23 @@ mod tests {
     #[test]
     fn words_count_only_where_they_mean_something() {
         let file = "crates/a/src/lib.rs";
-        assert_eq!(problems(file, "//! \"unsafe { todo!()\"\nconst A: &str = \"todo!\";\n"), 0);
+        assert_eq!(
+            problems(
+                file,
+                "//! \"unsafe { todo!()\"\nconst A: &str = \"todo!\";\n"
+            ),
+            0
+        );
         assert_eq!(problems(file, "fn a() { todo!() } // TODO\n"), 2);
         assert_eq!(problems(file, "fn a() { unsafe { b() } }\n"), 1);
-        assert_eq!(problems("crates/device/src/lib.rs", "fn a() { unsafe { b() } }\n"), 0);
-        assert_eq!(problems(file, concat!("const A: &str = \"/ho", "me/x\";\n")), 1);
+        assert_eq!(
+            problems("crates/device/src/lib.rs", "fn a() { unsafe { b() } }\n"),
+            0
+        );
+        assert_eq!(
+            problems(file, concat!("const A: &str = \"/ho", "me/x\";\n")),
+            1
+        );
         assert_eq!(problems("crates/a/src/utils.rs", "//! x\n"), 1);
         assert_eq!(problems("crates/a/src/util/x.rs", "//! x\n"), 1);
     }

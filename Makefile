@@ -1,0 +1,38 @@
+# The front door. Every target runs as root or as a user with sudo.
+
+.PHONY: help deps check test quickstart lab
+
+# What the tests need beside Rust: FUSE, the reference tools, tar with attributes and ACLs.
+DEB_PACKAGES = fuse3 e2fsprogs attr acl tar util-linux coreutils
+NEEDED_TOOLS = fusermount3 mke2fs e2fsck debugfs dumpe2fs getfattr getfacl tar losetup mount timeout
+
+help: ## Show the targets.
+	@grep -E '^[a-z]+:.*##' Makefile | sed 's/:.*## /\t/'
+
+deps: ## Install the system packages that are missing.
+	@PATH="$$PATH:/usr/sbin:/sbin"; missing=""; \
+	for tool in $(NEEDED_TOOLS); do \
+	  command -v $$tool >/dev/null 2>&1 || missing="$$missing $$tool"; \
+	done; \
+	if [ -z "$$missing" ]; then echo "deps: all there"; exit 0; fi; \
+	echo "deps: missing:$$missing"; \
+	if ! command -v apt-get >/dev/null 2>&1; then \
+	  echo "deps: please install the packages of:$$missing"; exit 1; \
+	fi; \
+	if [ "$$(id -u)" = 0 ]; then as_root=""; else as_root="sudo"; fi; \
+	$$as_root apt-get update -qq && \
+	DEBIAN_FRONTEND=noninteractive $$as_root apt-get install -y -qq $(DEB_PACKAGES)
+
+check: ## Format, lints and house rules, without tests.
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets --quiet -- -D warnings
+	cargo xtask tidy
+
+test: deps check ## All checks and all tests.
+	cargo test --workspace --quiet
+
+quickstart: ## Make an image, mount it, use it, check it. Leaves nothing behind.
+	sh scripts/quickstart.sh
+
+lab: ## Build the experiments and show what they are.
+	cargo run --release --quiet --package uext4-lab -- --help
