@@ -1,0 +1,40 @@
+//! Why a file system could not be made.
+
+use uext4_format::{Corrupt, Feature};
+
+/// Why a file system could not be made.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The device failed.
+    #[error(transparent)]
+    Device(#[from] uext4_device::Error),
+    /// A feature that mkfs cannot make.
+    #[error("cannot make a file system with the feature {0}")]
+    Unsupported(Feature),
+    /// A feature was asked for without one that it is built on.
+    #[error("the feature {feature} needs the feature {needs}")]
+    Needs {
+        /// The feature.
+        feature: Feature,
+        /// The one that it is built on.
+        needs: Feature,
+    },
+    /// Two features exclude each other.
+    #[error("the features {0} and {1} exclude each other")]
+    Conflict(Feature, Feature),
+    /// A number is out of its limits.
+    #[error("{0} is out of range")]
+    OutOfRange(&'static str),
+    /// The device has no place for the least file system with these options.
+    #[error("the device is too small")]
+    TooSmall,
+    /// More inodes than the groups can hold.
+    #[error("too many inodes")]
+    TooManyInodes,
+    /// Metadata, journal and first directories do not fit.
+    #[error("no space left for {0}")]
+    NoSpace(&'static str),
+    /// The chosen numbers contradict each other.
+    #[error(transparent)]
+    Contradiction(#[from] Corrupt),
+}

@@ -1,0 +1,132 @@
+//! Which sets of features make a file system.
+
+use uext4_format::{Feature, Features};
+
+use super::Error;
+
+/// What mkfs can make.
+const MAKEABLE: Features = Features::of(&[
+    Feature::DIR_PREALLOC,
+    Feature::HAS_JOURNAL,
+    Feature::EXT_ATTR,
+    Feature::RESIZE_INODE,
+    Feature::DIR_INDEX,
+    Feature::SPARSE_SUPER2,
+    Feature::FAST_COMMIT,
+    Feature::STABLE_INODES,
+    Feature::ORPHAN_FILE,
+    Feature::SPARSE_SUPER,
+    Feature::LARGE_FILE,
+    Feature::HUGE_FILE,
+    Feature::UNINIT_BG,
+    Feature::DIR_NLINK,
+    Feature::EXTRA_ISIZE,
+    Feature::BIGALLOC,
+    Feature::METADATA_CSUM,
+    Feature::VERITY,
+    Feature::FILETYPE,
+    Feature::META_BG,
+    Feature::EXTENTS,
+    Feature::SIXTY_FOUR_BIT,
+    Feature::MMP,
+    Feature::FLEX_BG,
+    Feature::EA_INODE,
+    Feature::CSUM_SEED,
+    Feature::LARGE_DIR,
+    Feature::INLINE_DATA,
+    Feature::ENCRYPT,
+    Feature::CASEFOLD,
+]);
+
+/// Each feature and what it is built on.
+const NEEDS: &[(Feature, Feature)] = &[
+    (Feature::SIXTY_FOUR_BIT, Feature::EXTENTS),
+    (Feature::BIGALLOC, Feature::EXTENTS),
+    (Feature::VERITY, Feature::EXTENTS),
+    (Feature::RESIZE_INODE, Feature::SPARSE_SUPER),
+    (Feature::INLINE_DATA, Feature::EXT_ATTR),
+    (Feature::EA_INODE, Feature::EXT_ATTR),
+    (Feature::ORPHAN_FILE, Feature::HAS_JOURNAL),
+    (Feature::FAST_COMMIT, Feature::HAS_JOURNAL),
+    (Feature::CSUM_SEED, Feature::METADATA_CSUM),
+];
+
+/// Completes a set as mke2fs does and checks that it holds together.
+///
+/// `metadata_csum` takes the place of `uninit_bg`; the seed goes where the checksums go.
+pub(super) fn resolve(wanted: Features) -> Result<Features, Error> {
+    let mut features = wanted;
+    if features.has(Feature::METADATA_CSUM) {
+        features.remove(Feature::UNINIT_BG);
+    } else {
+        features.remove(Feature::CSUM_SEED);
+    }
+    if let Some(unsupported) = features.iter().find(|feature| !MAKEABLE.has(*feature)) {
+        return Err(Error::Unsupported(unsupported));
+    }
+    if features.has(Feature::RESIZE_INODE) && features.has(Feature::META_BG) {
+        return Err(Error::Conflict(Feature::RESIZE_INODE, Feature::META_BG));
+    }
+    let unmet = NEEDS.iter().find(|(feature, needs)| {
+        let met = features.has(*needs) || is_met_otherwise(*feature, features);
+        features.has(*feature) && !met
+    });
+    match unmet {
+        Some(&(feature, needs)) => Err(Error::Needs { feature, needs }),
+        None => Ok(features),
+    }
+}
+
+/// Either kind of sparse superblocks will do for the resize inode.
+fn is_met_otherwise(feature: Feature, features: Features) -> bool {
+    feature == Feature::RESIZE_INODE && features.has(Feature::SPARSE_SUPER2)
+}
+
+/// Drops the journal and what stands on it, on file systems too small for one.
+pub(super) fn without_journal(mut features: Features) -> Features {
+    for feature in [
+        Feature::HAS_JOURNAL,
+        Feature::ORPHAN_FILE,
+        Feature::FAST_COMMIT,
+    ] {
+        features.remove(feature);
+    }
+    features
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mkfs::Preset;
+
+    #[test]
+    fn presets_hold_together() {
+        for preset in [Preset::Ext2, Preset::Ext3, Preset::Ext4] {
+            assert_eq!(
+                resolve(preset.features()).expect("consistent"),
+                preset.features()
+            );
+        }
+    }
+
+    #[test]
+    fn refusals_name_the_feature() {
+        let refuse = |list: &str| {
+            let mut features = Preset::Ext4.features();
+            features.apply_list(list).expect("known names");
+            resolve(features).expect_err(list).to_string()
+        };
+        let unsupported = "cannot make a file system with the feature quota";
+        assert_eq!(refuse("quota"), unsupported);
+        assert_eq!(
+            refuse("^extent"),
+            "the feature 64bit needs the feature extent"
+        );
+        let conflict = "the features resize_inode and meta_bg exclude each other";
+        assert_eq!(refuse("meta_bg"), conflict);
+        assert_eq!(
+            refuse("^has_journal"),
+            "the feature orphan_file needs the feature has_journal"
+        );
+    }
+}

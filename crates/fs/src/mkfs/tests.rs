@@ -1,0 +1,332 @@
+//! What we make against what mke2fs makes from the same wishes, and against e2fsck.
+
+use std::path::Path;
+
+use uext4_device::{FileDevice, MemDevice};
+use uext4_testkit::oracle;
+
+use super::*;
+
+const MIB: u64 = 1 << 20;
+
+/// One file system: size, arguments for mke2fs, the same wishes for us.
+struct Case {
+    size_bytes: u64,
+    args: &'static [&'static str],
+    features: &'static str,
+    options: fn(&mut MkfsOptions),
+}
+
+/// The features of mke2fs's own default, which the configuration of a distribution may lack.
+const UPSTREAM: &str = "metadata_csum_seed,orphan_file";
+
+fn case(
+    mib: u64,
+    args: &'static [&'static str],
+    features: &'static str,
+    options: fn(&mut MkfsOptions),
+) -> Case {
+    Case {
+        size_bytes: mib * MIB,
+        args,
+        features,
+        options,
+    }
+}
+
+fn make(path: &Path, case: &Case, preset: Preset) -> Report {
+    let device = FileDevice::create(path, case.size_bytes).expect("scratch file");
+    let mut options = MkfsOptions::new(preset);
+    options.contents = DeviceContents::Zeroed;
+    options
+        .features
+        .apply_list(case.features)
+        .expect("known features");
+    (case.options)(&mut options);
+    format(&device, &options).expect(case.features)
+}
+
+fn reference(path: &Path, case: &Case, preset: Preset) {
+    let kind = match preset {
+        Preset::Ext2 => "ext2",
+        Preset::Ext3 => "ext3",
+        Preset::Ext4 => "ext4",
+    };
+    let upstream = if preset == Preset::Ext4 { UPSTREAM } else { "" };
+    let features = [upstream, case.features].join(",");
+    let features = features.trim_matches(',');
+    let mut args = vec!["-t", kind];
+    if !features.is_empty() {
+        args.extend(["-O", features]);
+    }
+    args.extend(case.args);
+    let file = std::fs::File::create(path).expect("scratch file");
+    file.set_len(case.size_bytes).expect("sparse file");
+    let program = oracle::Program::new("mke2fs").expect("mke2fs");
+    program
+        .args(["-q", "-F"])
+        .args(args)
+        .arg(path)
+        .run_ok()
+        .expect("mke2fs");
+}
+
+/// Lines of dumpe2fs that have to be the same.
+const SAME: &[&str] = &[
+    "Filesystem revision #",
+    "Filesystem flags",
+    "Default mount options",
+    "Filesystem state",
+    "Errors behavior",
+    "Inode count",
+    "Block count",
+    "Reserved block count",
+    "Overhead clusters",
+    "Free blocks",
+    "Free inodes",
+    "First block",
+    "Block size",
+    "Fragment size",
+    "Cluster size",
+    "Group descriptor size",
+    "Reserved GDT blocks",
+    "Blocks per group",
+    "Clusters per group",
+    "Inodes per group",
+    "Inode blocks per group",
+    "Flex block group size",
+    "RAID stride",
+    "RAID stripe width",
+    "Maximum mount count",
+    "Check interval",
+    "First inode",
+    "Inode size",
+    "Required extra isize",
+    "Desired extra isize",
+    "Journal inode",
+    "Default directory hash",
+    "Journal backup",
+    "Orphan file inode",
+    "Journal features",
+    "Total journal size",
+    "Total journal blocks",
+    "Fast commit length",
+    "Journal sequence",
+    "Journal start",
+    "First meta block group",
+    "Backup block groups",
+    "MMP update interval",
+    "Character encoding",
+];
+
+fn compare(case: &Case, preset: Preset) {
+    let name = format!(
+        "{preset:?} {} bytes {:?} {}",
+        case.size_bytes, case.args, case.features
+    );
+    let dir = oracle::scratch_dir().expect("scratch");
+    let (ours, theirs) = (dir.path().join("ours"), dir.path().join("theirs"));
+    make(&ours, case, preset);
+    reference(&theirs, case, preset);
+    let (our, their) = (oracle::dumpe2fs(&ours), oracle::dumpe2fs(&theirs));
+    let (our, their) = (our.expect("ours"), their.expect("theirs"));
+    let sorted = |text: &str| {
+        let mut words: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
+        words.sort();
+        words
+    };
+    let features = "Filesystem features";
+    let our_features = sorted(our.text(features).expect("features"));
+    assert_eq!(
+        our_features,
+        sorted(their.text(features).expect("features")),
+        "{name}"
+    );
+    let mut differences = Vec::new();
+    for label in SAME {
+        let (our, their) = (our.0.get(*label), their.0.get(*label));
+        // mke2fs starts bitmaps and tables in clusters of their own; we pack them.
+        let packed = ["Overhead clusters", "Free blocks"].contains(label);
+        if our != their && !(packed && case.features.contains("bigalloc")) {
+            differences.push(format!("{label}: ours {our:?}, mke2fs {their:?}"));
+        }
+    }
+    assert!(
+        differences.is_empty(),
+        "{name}:\n{}",
+        differences.join("\n")
+    );
+    oracle::assert_clean(&ours);
+}
+
+#[test]
+fn ext4_of_many_sizes() {
+    for mib in [8, 40, 200, 511, 512, 1000, 5000, 40_000, 200_000] {
+        compare(&case(mib, &[], "", |_| {}), Preset::Ext4);
+    }
+    compare(&case(2, &[], "", |_| {}), Preset::Ext4);
+}
+
+#[test]
+fn ext2_and_ext3() {
+    for preset in [Preset::Ext2, Preset::Ext3] {
+        compare(&case(100, &[], "", |_| {}), preset);
+        compare(&case(2000, &[], "", |_| {}), preset);
+        compare(
+            &case(300, &["-I", "128"], "", |o| o.inode_size = Some(128)),
+            preset,
+        );
+    }
+}
+
+#[test]
+fn block_sizes() {
+    compare(
+        &case(600, &["-b", "1024"], "", |o| o.block_size = Some(1024)),
+        Preset::Ext4,
+    );
+    compare(
+        &case(300, &["-b", "2048"], "", |o| o.block_size = Some(2048)),
+        Preset::Ext4,
+    );
+    compare(
+        &case(300, &["-b", "4096"], "", |o| o.block_size = Some(4096)),
+        Preset::Ext4,
+    );
+    compare(
+        &case(900, &["-b", "16384"], "", |o| o.block_size = Some(16384)),
+        Preset::Ext4,
+    );
+    compare(
+        &case(900, &["-b", "65536"], "", |o| o.block_size = Some(65536)),
+        Preset::Ext4,
+    );
+}
+
+#[test]
+fn layouts() {
+    let same = |_: &mut MkfsOptions| {};
+    compare(&case(700, &[], "^resize_inode,meta_bg", same), Preset::Ext4);
+    compare(
+        &case(300, &[], "^resize_inode,meta_bg,^flex_bg", same),
+        Preset::Ext4,
+    );
+    compare(&case(300, &[], "sparse_super2", same), Preset::Ext4);
+    compare(
+        &case(300, &[], "sparse_super2,^resize_inode", same),
+        Preset::Ext4,
+    );
+    compare(&case(300, &[], "^flex_bg", same), Preset::Ext4);
+    compare(
+        &case(300, &[], "^sparse_super,^resize_inode", same),
+        Preset::Ext4,
+    );
+    compare(
+        &case(300, &["-G", "4"], "", |o| o.groups_per_flex = 4),
+        Preset::Ext4,
+    );
+    compare(
+        &case(900, &["-g", "8192"], "", |o| {
+            o.blocks_per_group = Some(8192)
+        }),
+        Preset::Ext4,
+    );
+    compare(&case(300, &[], "^64bit", same), Preset::Ext4);
+}
+
+#[test]
+fn checksums() {
+    let same = |_: &mut MkfsOptions| {};
+    compare(
+        &case(300, &[], "^metadata_csum,^metadata_csum_seed", same),
+        Preset::Ext4,
+    );
+    compare(
+        &case(
+            300,
+            &[],
+            "^metadata_csum,^metadata_csum_seed,uninit_bg",
+            same,
+        ),
+        Preset::Ext4,
+    );
+    compare(&case(300, &[], "^metadata_csum_seed", same), Preset::Ext4);
+    compare(
+        &case(
+            600,
+            &[],
+            "^metadata_csum,^metadata_csum_seed,uninit_bg,^64bit",
+            same,
+        ),
+        Preset::Ext4,
+    );
+}
+
+#[test]
+fn clusters() {
+    let same = |_: &mut MkfsOptions| {};
+    compare(&case(300, &[], "bigalloc", same), Preset::Ext4);
+    compare(&case(900, &[], "bigalloc", same), Preset::Ext4);
+    compare(
+        &case(900, &["-C", "8192"], "bigalloc", |o| {
+            o.cluster_size = Some(8192)
+        }),
+        Preset::Ext4,
+    );
+}
+
+#[test]
+fn other_features() {
+    let same = |_: &mut MkfsOptions| {};
+    compare(
+        &case(100, &[], "inline_data,ea_inode,large_dir,encrypt", same),
+        Preset::Ext4,
+    );
+    compare(
+        &case(100, &[], "casefold,verity,stable_inodes", same),
+        Preset::Ext4,
+    );
+    compare(&case(100, &[], "mmp", same), Preset::Ext4);
+    compare(&case(100, &[], "fast_commit", same), Preset::Ext4);
+    compare(
+        &case(100, &[], "^has_journal,^orphan_file", same),
+        Preset::Ext4,
+    );
+    compare(
+        &case(
+            100,
+            &[],
+            "^dir_index,^ext_attr,^huge_file,^dir_nlink,^extra_isize",
+            same,
+        ),
+        Preset::Ext4,
+    );
+}
+
+#[test]
+fn numbers() {
+    let journal: fn(&mut MkfsOptions) = |o| o.journal = JournalSize::Mib(8);
+    compare(&case(300, &["-J", "size=8"], "", journal), Preset::Ext4);
+    let inodes: fn(&mut MkfsOptions) = |o| o.inodes = InodeCount::AtLeast(1234);
+    compare(&case(300, &["-N", "1234"], "", inodes), Preset::Ext4);
+    let ratio: fn(&mut MkfsOptions) = |o| o.inodes = InodeCount::BytesPerInode(2048);
+    compare(&case(300, &["-i", "2048"], "", ratio), Preset::Ext4);
+    compare(
+        &case(300, &["-m", "1"], "", |o| o.reserved_permyriad = 100),
+        Preset::Ext4,
+    );
+    compare(
+        &case(300, &["-I", "512"], "", |o| o.inode_size = Some(512)),
+        Preset::Ext4,
+    );
+    let raid: fn(&mut MkfsOptions) = |o| (o.raid_stride, o.raid_stripe_width) = (4, 12);
+    compare(
+        &case(300, &["-E", "stride=4,stripe_width=12"], "", raid),
+        Preset::Ext4,
+    );
+    let orphan: fn(&mut MkfsOptions) = |o| o.orphan_file_blocks = Some(64);
+    compare(
+        &case(300, &["-E", "orphan_file_size=64k"], "", orphan),
+        Preset::Ext4,
+    );
+}
