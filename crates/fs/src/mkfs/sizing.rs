@@ -13,6 +13,8 @@ use super::{Error, journal_size};
 const BITMAP_BITS_MAX: u32 = (1 << 16) - 8;
 /// A last group is dropped if it leaves fewer data blocks than this.
 const LAST_GROUP_DATA_BLOCKS_MIN: u64 = 50;
+/// At most half of the blocks may be reserved.
+const RESERVED_PERMYRIAD_MAX: u32 = 5000;
 /// First inode that is not reserved; lost+found takes it.
 pub(super) const FIRST_INO: u32 = 11;
 
@@ -29,6 +31,12 @@ struct Wishes {
 /// Makes the superblock that the options ask for, with nothing allocated yet; and the journal's
 /// length in blocks, 0 for none.
 pub(super) fn plan(options: &MkfsOptions, device_bytes: u64) -> Result<(Superblock, u32), Error> {
+    if options.reserved_permyriad > RESERVED_PERMYRIAD_MAX {
+        return Err(Error::OutOfRange("reserved blocks"));
+    }
+    if !options.groups_per_flex.is_power_of_two() {
+        return Err(Error::OutOfRange("groups of a flexible group"));
+    }
     let mut wishes = wishes(options, device_bytes)?;
     let journal_blocks = journal_blocks(options, &wishes)?;
     if journal_blocks == 0 {
@@ -43,7 +51,8 @@ pub(super) fn plan(options: &MkfsOptions, device_bytes: u64) -> Result<(Superblo
 }
 
 fn wishes(options: &MkfsOptions, device_bytes: u64) -> Result<Wishes, Error> {
-    let given = options.blocks_count.unwrap_or(0) * u64::from(options.block_size.unwrap_or(1024));
+    let unit = u64::from(options.block_size.unwrap_or(1024));
+    let given = options.blocks_count.unwrap_or(0).saturating_mul(unit);
     let size_bytes = if given != 0 { given } else { device_bytes };
     let usage = options.usage.unwrap_or_else(|| Usage::of_size(size_bytes));
     let block_size = options.block_size.unwrap_or_else(|| usage.block_size());
@@ -177,7 +186,7 @@ fn fill_feature_fields(superblock: &mut Superblock, options: &MkfsOptions, featu
         superblock.desc_size = 64;
     }
     if features.has(Feature::FLEX_BG) {
-        superblock.log_groups_per_flex = options.groups_per_flex.max(1).ilog2() as u8;
+        superblock.log_groups_per_flex = options.groups_per_flex.ilog2() as u8;
     }
     if features.has(Feature::METADATA_CSUM) {
         superblock.checksum_type = 1;
@@ -277,7 +286,11 @@ fn set_inodes(superblock: &mut Superblock, wishes: &Wishes, groups: u32) -> Resu
     }
     per_group = per_group.min(u64::from((1 << 16) - inodes_per_block));
     loop {
-        let inodes = whole_blocks(per_group as u32, inodes_per_block);
+        let mut inodes = whole_blocks(per_group as u32, inodes_per_block);
+        if u64::from(inodes) * u64::from(groups) <= u64::from(FIRST_INO) {
+            // Rounding down may not lose the inodes that every file system has.
+            inodes = (FIRST_INO + 1).next_multiple_of(8.max(inodes_per_block));
+        }
         if let Some(count) = inodes.checked_mul(groups) {
             superblock.inodes_per_group = inodes;
             superblock.inodes_count = count;

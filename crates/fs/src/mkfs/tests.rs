@@ -330,3 +330,164 @@ fn numbers() {
         Preset::Ext4,
     );
 }
+
+fn fixed(preset: Preset, features: &str) -> MkfsOptions {
+    let mut options = MkfsOptions::new(preset);
+    options
+        .features
+        .apply_list(features)
+        .expect("known features");
+    options.uuid = Some([0x42; 16]);
+    options.hash_seed = Some([0x24; 16]);
+    options.time = Some(1_700_000_000);
+    options
+}
+
+#[test]
+fn same_wishes_make_the_same_bytes() {
+    let make = || {
+        let device = MemDevice::new(64 * MIB);
+        format(&device, &fixed(Preset::Ext4, "")).expect("fits");
+        device.to_bytes()
+    };
+    assert!(make() == make(), "two runs differ");
+}
+
+/// On a device full of other things nothing shines through that anybody reads.
+#[test]
+fn used_devices() {
+    let sets = [
+        "",
+        "^metadata_csum",
+        "uninit_bg,^metadata_csum",
+        "^flex_bg",
+        "bigalloc",
+        "mmp",
+    ];
+    for features in sets {
+        for tables in [InodeTables::Lazy, InodeTables::Zero] {
+            let dir = oracle::scratch_dir().expect("scratch");
+            let path = dir.path().join("image");
+            std::fs::write(&path, vec![0xA5; 40 * MIB as usize]).expect("scratch file");
+            let device = FileDevice::open(&path, uext4_device::Access::ReadWrite).expect("open");
+            let mut options = fixed(Preset::Ext4, features);
+            options.inode_tables = tables;
+            format(&device, &options).expect(features);
+            drop(device);
+            oracle::assert_clean(&path);
+        }
+    }
+}
+
+#[test]
+fn odd_sizes() {
+    for blocks in [
+        60,
+        200,
+        2048,
+        8193,
+        8193 + 300,
+        16_384 + 700,
+        3 * 8192 + 1,
+        50_001,
+        65_537 + 4000,
+    ] {
+        for features in ["", "^flex_bg", "^resize_inode,meta_bg"] {
+            let dir = oracle::scratch_dir().expect("scratch");
+            let path = dir.path().join("image");
+            let device = FileDevice::create(&path, blocks * 1024).expect("scratch file");
+            let mut options = fixed(Preset::Ext4, features);
+            options.contents = DeviceContents::Zeroed;
+            options.blocks_count = Some(blocks);
+            format(&device, &options).expect(features);
+            drop(device);
+            oracle::assert_clean(&path);
+        }
+    }
+}
+
+#[test]
+fn sixty_tib() {
+    let device = MemDevice::new(60 << 40);
+    let mut options = fixed(Preset::Ext4, "^resize_inode,meta_bg");
+    options.contents = DeviceContents::Zeroed;
+    let report = format(&device, &options).expect("fits");
+    assert_eq!(report.geometry.group_count, 491_520);
+    assert!(
+        device.resident_bytes() < 2 << 30,
+        "{} bytes",
+        device.resident_bytes()
+    );
+}
+
+#[test]
+fn the_kernel_mounts_and_writes() {
+    if !oracle::KernelMount::available_or_skip("mkfs::the_kernel_mounts_and_writes") {
+        return;
+    }
+    for features in [
+        "",
+        "^metadata_csum,^orphan_file",
+        "bigalloc",
+        "^resize_inode,meta_bg",
+    ] {
+        let dir = oracle::scratch_dir().expect("scratch");
+        let path = dir.path().join("image");
+        let device = FileDevice::create(&path, 300 * MIB).expect("scratch file");
+        let mut options = fixed(Preset::Ext4, features);
+        options.contents = DeviceContents::Zeroed;
+        format(&device, &options).expect(features);
+        drop(device);
+        let mount = oracle::KernelMount::new(&path, "rw").expect(features);
+        for i in 0..200 {
+            let file = mount.path().join(format!("file{i}"));
+            std::fs::write(file, vec![i as u8; 10_000 + i * 100]).expect("the kernel writes");
+        }
+        mount.unmount().expect("unmount");
+        oracle::assert_clean(&path);
+    }
+}
+
+#[test]
+fn impossible_wishes_are_refused() {
+    let refuse = |size_bytes: u64, change: fn(&mut MkfsOptions)| {
+        let device = MemDevice::new(size_bytes);
+        let mut options = fixed(Preset::Ext4, "");
+        change(&mut options);
+        let error = format(&device, &options)
+            .expect_err("impossible")
+            .to_string();
+        assert_eq!(
+            device.resident_bytes(),
+            0,
+            "{error}: nothing may be written"
+        );
+        error
+    };
+    assert_eq!(refuse(0, |_| {}), "the device is too small");
+    assert_eq!(refuse(16 << 10, |_| {}), "no space left for directories");
+    assert_eq!(
+        refuse(MIB, |o| o.block_size = Some(3000)),
+        "block size is out of range"
+    );
+    assert_eq!(
+        refuse(MIB, |o| o.inode_size = Some(2048)),
+        "inode size is out of range"
+    );
+    assert_eq!(
+        refuse(MIB, |o| o.label = vec![b'x'; 17]),
+        "label length is out of range"
+    );
+    assert_eq!(
+        refuse(MIB, |o| o.blocks_count = Some(u64::MAX)),
+        "the device is too small"
+    );
+    assert_eq!(
+        refuse(MIB, |o| o.groups_per_flex = 0),
+        "groups of a flexible group is out of range"
+    );
+    let journal: fn(&mut MkfsOptions) = |o| o.journal = JournalSize::Mib(9000);
+    assert_eq!(refuse(64 * MIB, journal), "journal size is out of range");
+    let inodes: fn(&mut MkfsOptions) = |o| o.inodes = InodeCount::AtLeast(u32::MAX);
+    assert_eq!(refuse(64 * MIB, inodes), "too many inodes");
+}
