@@ -7,10 +7,12 @@
 //! - [`oracle`]: e2fsck, mke2fs, debugfs, dumpe2fs and a kernel mount that always lets go.
 //! - [`tree`]: a realistic tree from a seed. [`manifest`]: all that can be seen of a tree.
 //! - [`ops`]: random streams of operations. [`model`]: what they must do.
+//! - [`damage`]: wrong fields and flipped bits, with good checksums too.
 //!
 //! Not here: benchmarks (crate `lab`), full-size runs (`xtask`).
 #![forbid(unsafe_code)]
 
+pub mod damage;
 pub mod manifest;
 pub mod model;
 pub mod ops;

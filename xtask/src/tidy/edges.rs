@@ -95,7 +95,7 @@ fn edges(metadata: &Value) -> Result<Vec<(String, String)>> {
     for package in packages {
         let from = package["manifest_path"]
             .as_str()
-            .and_then(|path| parent_name(path));
+            .and_then(parent_name);
         let from = from.context("a package has a manifest")?;
         for dependency in package["dependencies"].as_array().into_iter().flatten() {
             let is_dev = dependency["kind"].as_str() == Some("dev");

@@ -1,4 +1,5 @@
 //! The test kit against the real tools.
+mod damage;
 mod model;
 mod oracles;
 mod trees;

@@ -1,0 +1,193 @@
+//! Damages an image on purpose: one wrong field or some flipped bits, where it hurts.
+//!
+//! With [`Checksums::Fixed`] the checksum over the damage is made good again, so that the damage
+//! gets past it and the checks behind it must see it.
+//!
+//! The little that this module knows of the format is its own, not that of crate `format`: what
+//! judges us must not share our mistakes.
+//!
+//! Invariants: the same image, target and seed give the same wound; [`Wound::heal`] undoes it.
+//! Not here: `meta_bg` images, `bigalloc` bitmaps, blocks of indirect maps.
+
+mod checksums;
+mod fields;
+mod image;
+mod layout;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+
+use crate::rng::Rng;
+use fields::Field;
+use image::Image;
+use layout::{Layout, Spot};
+
+/// What is damaged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// The primary superblock.
+    Superblock,
+    /// A group descriptor.
+    Descriptor,
+    /// A block bitmap.
+    BlockBitmap,
+    /// An inode bitmap.
+    InodeBitmap,
+    /// A used inode.
+    Inode,
+    /// The extent header or an extent in a used inode.
+    InodeExtents,
+    /// A block of an extent tree.
+    ExtentBlock,
+    /// A directory block.
+    Directory,
+    /// A block of extended attributes.
+    XattrBlock,
+    /// The superblock of the journal.
+    JournalSuperblock,
+    /// A block in the log.
+    JournalBlock,
+    /// Any byte of the image.
+    Anywhere,
+}
+
+impl Target {
+    /// All of them.
+    pub const ALL: [Self; 12] = [
+        Self::Superblock,
+        Self::Descriptor,
+        Self::BlockBitmap,
+        Self::InodeBitmap,
+        Self::Inode,
+        Self::InodeExtents,
+        Self::ExtentBlock,
+        Self::Directory,
+        Self::XattrBlock,
+        Self::JournalSuperblock,
+        Self::JournalBlock,
+        Self::Anywhere,
+    ];
+}
+
+/// Whether the checksum over the damage is made good.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Checksums {
+    /// The damage is seen by the checksum.
+    Left,
+    /// The damage has a good checksum.
+    Fixed,
+}
+
+/// What was done to an image.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wound {
+    /// What was damaged.
+    pub target: Target,
+    /// Where the damage is, in words (`inode 12, links_count`).
+    pub place: String,
+    /// Every change, in order.
+    pub changes: Vec<Change>,
+}
+
+/// Some bytes of an image that were replaced.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// First byte.
+    pub offset_bytes: u64,
+    /// What was there.
+    pub before: Vec<u8>,
+    /// What is there now.
+    pub after: Vec<u8>,
+}
+
+impl fmt::Display for Wound {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}: {}", self.target, self.place)?;
+        for change in &self.changes {
+            write!(f, "; {:02x?} -> {:02x?}", change.before, change.after)?;
+            write!(f, " at byte {}", change.offset_bytes)?;
+        }
+        Ok(())
+    }
+}
+
+impl Wound {
+    /// Damages `target` in `image`, as `seed` chooses. `None` when the image has no such thing.
+    ///
+    /// # Errors
+    /// The image cannot be read or written, or is no sound ext4 image.
+    pub fn inflict(
+        image: &Path,
+        target: Target,
+        seed: u64,
+        checksums: Checksums,
+    ) -> Result<Option<Self>> {
+        let mut image = Image::open(image)?;
+        let layout = Layout::read(&image).context("read the layout to damage")?;
+        let mut rng = Rng::new(seed);
+        let Some(spot) = layout.spot(&image, target, &mut rng)? else {
+            return Ok(None);
+        };
+        let field = fields::choose(&image, &layout, &spot, &mut rng)?;
+        let place = format!("{}, {}", spot.name, field.name);
+        hurt(&mut image, &spot, &field, &mut rng)?;
+        if checksums == Checksums::Fixed {
+            checksums::fix(&mut image, &layout, &spot)?;
+        }
+        Ok(Some(Self {
+            target,
+            place,
+            changes: image.into_changes(),
+        }))
+    }
+
+    /// Undoes the damage.
+    ///
+    /// # Errors
+    /// The image cannot be written.
+    pub fn heal(&self, image: &Path) -> Result<()> {
+        let mut image = Image::open(image)?;
+        for change in self.changes.iter().rev() {
+            image.write(change.offset_bytes, &change.before)?;
+        }
+        Ok(())
+    }
+}
+
+/// Puts a wrong value into one field. It always differs from what was there.
+fn hurt(image: &mut Image, spot: &Spot, field: &Field, rng: &mut Rng) -> Result<()> {
+    let offset = spot.offset_bytes + field.offset_bytes;
+    let before = image.read(offset, field.len_bytes)?;
+    let mut after = wrong_value(&before, rng);
+    if after == before {
+        after[0] ^= 1 << rng.below(8);
+    }
+    image.write(offset, &after)
+}
+
+/// Little things break differently from big ones: off by one, extremes, noise, one bit.
+fn wrong_value(before: &[u8], rng: &mut Rng) -> Vec<u8> {
+    let mut after = before.to_vec();
+    match rng.below(7) {
+        0 => after.fill(0),
+        1 => after.fill(0xFF),
+        2 => after[0] = after[0].wrapping_add(1),
+        3 => after[0] = after[0].wrapping_sub(1),
+        4 => rng.fill(&mut after),
+        5 => {
+            // The highest bit: a sign or a size that overflows.
+            if let Some(last) = after.last_mut() {
+                *last ^= 0x80;
+            }
+        }
+        _ => {
+            let bit = rng.below(8 * after.len() as u64);
+            after[bit as usize / 8] ^= 1 << (bit % 8);
+        }
+    }
+    after
+}
