@@ -23,6 +23,8 @@ const MAKEABLE: Features = Features::of(&[
     Feature::EXTRA_ISIZE,
     Feature::BIGALLOC,
     Feature::METADATA_CSUM,
+    Feature::QUOTA,
+    Feature::PROJECT,
     Feature::VERITY,
     Feature::FILETYPE,
     Feature::META_BG,
@@ -116,8 +118,8 @@ mod tests {
             features.apply_list(list).expect("known names");
             resolve(features).expect_err(list).to_string()
         };
-        let unsupported = "cannot make a file system with the feature quota";
-        assert_eq!(refuse("quota"), unsupported);
+        let unsupported = "cannot make a file system with the feature journal_dev";
+        assert_eq!(refuse("journal_dev"), unsupported);
         assert_eq!(
             refuse("^extent"),
             "the feature 64bit needs the feature extent"

@@ -12,10 +12,15 @@ use uext4_format::{
 
 use super::Error;
 use super::mapping::{FileMap, map_runs};
+use super::quota::{QuotaKind, charge, render};
 use super::space::{Sharing, Space};
 
 /// Inode of the list of bad blocks.
 const BAD_BLOCKS: InodeNr = InodeNr(1);
+/// Inode of user quota.
+pub(super) const USER_QUOTA: InodeNr = InodeNr(3);
+/// Inode of group quota.
+pub(super) const GROUP_QUOTA: InodeNr = InodeNr(4);
 /// Inode of the blocks reserved for descriptors.
 const RESIZE: InodeNr = InodeNr(7);
 /// Inode of the journal.
@@ -235,6 +240,45 @@ impl<'a> Files<'a> {
         Ok(())
     }
 
+    /// A quota file with what the directories made so far use.
+    pub(super) fn add_quota_file(&mut self, ino: InodeNr, kind: QuotaKind) -> Result<(), Error> {
+        let geometry = self.geometry();
+        let mut usages = Vec::new();
+        for (_, inode) in self.inodes.iter().filter(|(_, inode)| is_directory(inode)) {
+            let id = match kind {
+                QuotaKind::User => inode.uid,
+                QuotaKind::Group => inode.gid,
+                QuotaKind::Project => inode.projid,
+            };
+            charge(&mut usages, id, inode.sectors(&geometry) * 512);
+        }
+        let contents = render(kind, &usages);
+        let block_size = geometry.block_size() as usize;
+        let blocks = contents.len().div_ceil(block_size) as u32;
+        let mut inode = self.inode(FileType::Regular, 0o600, 1);
+        let goal = geometry.group_first_block(GroupNr(0));
+        let start = self
+            .space
+            .take_run(goal, blocks, Sharing::OwnClusters, "quota files")?;
+        self.attach(
+            &mut inode,
+            ino,
+            &[BlockRun {
+                start,
+                len_blocks: blocks,
+            }],
+        )?;
+        inode.flags.insert(InodeFlags::IMMUTABLE);
+        inode.size = contents.len() as u64;
+        for (at, part) in contents.chunks(block_size).enumerate() {
+            let mut bytes = part.to_vec();
+            bytes.resize(block_size, 0);
+            self.blocks.push((BlockNr(start.0 + at as u64), bytes));
+        }
+        self.inodes.push((ino, inode));
+        Ok(())
+    }
+
     /// The inode that holds the reserved descriptor blocks.
     ///
     /// Its double indirect block points to the reserved blocks after the primary descriptors;
@@ -270,6 +314,10 @@ impl<'a> Files<'a> {
         self.inodes.push((RESIZE, inode));
         Ok(())
     }
+}
+
+fn is_directory(inode: &Inode) -> bool {
+    inode.file_type() == Some(FileType::Directory)
 }
 
 fn copies_of_reserved(geometry: &Geometry, copies: &[BlockRun], index: u32) -> Vec<u8> {

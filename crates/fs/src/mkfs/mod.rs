@@ -5,7 +5,7 @@
 //! time, the same options make the same bytes.
 //!
 //! Layout: `sizing` numbers, `layout` bitmaps and tables, `files` first inodes, `write` bytes.
-//! Not here: external journals, quota files.
+//! Not here: external journals.
 
 mod entropy;
 mod error;
@@ -15,6 +15,7 @@ mod journal_size;
 mod layout;
 mod mapping;
 mod options;
+mod quota;
 mod sizing;
 mod space;
 mod write;
@@ -35,7 +36,8 @@ use uext4_format::{
     jbd2,
 };
 
-use files::{Files, JOURNAL, journal_backup};
+use files::{Files, GROUP_QUOTA, JOURNAL, USER_QUOTA, journal_backup};
+use quota::QuotaKind;
 use space::{Sharing, Space};
 use write::{Policy, UsedInodes, Writer};
 
@@ -164,6 +166,9 @@ impl Contents {
         if features.has(Feature::RESIZE_INODE) {
             files.add_resize_inode()?;
         }
+        if features.has(Feature::QUOTA) {
+            add_quota(&mut files, superblock, &mut last)?;
+        }
         let mut journal_clusters = 0;
         if features.has(Feature::HAS_JOURNAL) {
             let geometry = files.space.geometry;
@@ -232,6 +237,24 @@ fn add_journal(
     start.copy_from_slice(&log.encode());
     files.blocks.push((first, bytes));
     Ok(geometry.blocks_to_clusters(u64::from(blocks)))
+}
+
+/// Adds the quota files; that of projects has no inode of its own and takes the next after `last`.
+fn add_quota(
+    files: &mut Files<'_>,
+    superblock: &mut Superblock,
+    last: &mut InodeNr,
+) -> Result<(), Error> {
+    files.add_quota_file(USER_QUOTA, QuotaKind::User)?;
+    files.add_quota_file(GROUP_QUOTA, QuotaKind::Group)?;
+    superblock.usr_quota_inum = USER_QUOTA.0;
+    superblock.grp_quota_inum = GROUP_QUOTA.0;
+    if superblock.features().has(Feature::PROJECT) {
+        last.0 += 1;
+        files.add_quota_file(*last, QuotaKind::Project)?;
+        superblock.prj_quota_inum = last.0;
+    }
+    Ok(())
 }
 
 fn add_mmp(space: &mut Space, superblock: &mut Superblock) -> Result<(BlockNr, Vec<u8>), Error> {

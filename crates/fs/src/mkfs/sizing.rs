@@ -108,8 +108,15 @@ fn inode_size(options: &MkfsOptions, block_size: u32) -> Result<u16, Error> {
     if !size.is_power_of_two() || size < 128 || u32::from(size) > block_size {
         return Err(Error::OutOfRange("inode size"));
     }
-    if size < 256 && options.features.has(Feature::INLINE_DATA) {
-        return Err(Error::OutOfRange("inode size for the feature inline_data"));
+    let large = [Feature::INLINE_DATA, Feature::PROJECT];
+    if size < 256
+        && large
+            .into_iter()
+            .any(|feature| options.features.has(feature))
+    {
+        return Err(Error::OutOfRange(
+            "inode size for the features inline_data and project",
+        ));
     }
     Ok(size)
 }

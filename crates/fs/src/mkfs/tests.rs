@@ -107,6 +107,9 @@ const SAME: &[&str] = &[
     "Default directory hash",
     "Journal backup",
     "Orphan file inode",
+    "User quota inode",
+    "Group quota inode",
+    "Project quota inode",
     "Journal features",
     "Total journal size",
     "Total journal blocks",
@@ -288,6 +291,15 @@ fn other_features() {
     );
     compare(&case(100, &[], "mmp", same), Preset::Ext4);
     compare(&case(100, &[], "fast_commit", same), Preset::Ext4);
+    compare(&case(100, &[], "quota", same), Preset::Ext4);
+    compare(&case(600, &[], "project", same), Preset::Ext4);
+    compare(
+        &case(600, &[], "bigalloc,quota,project", same),
+        Preset::Ext4,
+    );
+    let owner: fn(&mut MkfsOptions) = |o| o.root_owner = (70_000, 300);
+    let args = &["-E", "root_owner=70000:300"];
+    compare(&case(100, args, "quota,project", owner), Preset::Ext4);
     compare(
         &case(100, &[], "^has_journal,^orphan_file", same),
         Preset::Ext4,
