@@ -128,7 +128,7 @@ impl Shape {
             privilege: Privilege::Root,
             symlink_max_bytes: 4095,
             xattr_max_bytes: 3000,
-            data_max_bytes: 16 << 20 | (entries as u64) << 13,
+            data_max_bytes: (16 << 20) + ((entries as u64) << 13),
         }
     }
 

@@ -98,3 +98,31 @@ fn kernel_refuses_what_is_no_file_system() {
     file.write_all_at(&[0; 1024], 1024).unwrap();
     assert!(KernelMount::new(&image, "").is_err());
 }
+
+#[test]
+fn a_busy_kernel_mount_is_detached_lazily() {
+    if !KernelMount::available_or_skip("a_busy_kernel_mount_is_detached_lazily") {
+        return;
+    }
+    let (_owner, image) = mke2fs_image(SIZE_BYTES, &[]).unwrap();
+    let mount = KernelMount::new(&image, "").unwrap();
+    let backing = format!("/sys/block/{}/loop/backing_file", &mount.loop_device()[5..]);
+    let dir = mount.path().to_path_buf();
+    let file = fs::File::create(mount.path().join("open")).unwrap();
+    assert!(mount.unmount().is_err(), "a busy mount must be told");
+    assert!(!dir.exists());
+    assert!(
+        fs::read_to_string(&backing)
+            .unwrap()
+            .contains(image.to_str().unwrap())
+    );
+    drop(file);
+    let is_ours = |text: String| text.contains(image.to_str().unwrap());
+    let is_free = || !fs::read_to_string(&backing).is_ok_and(is_ours);
+    let limit = std::time::Instant::now() + std::time::Duration::from_secs(10);
+    while !is_free() && std::time::Instant::now() < limit {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    assert!(is_free(), "the loop device stayed");
+    assert_clean(&image);
+}
