@@ -198,10 +198,10 @@ impl Engine for BuddyEngine {
         self.groups.release(run);
     }
     fn defer_free(&self, epoch: Tid, run: Run) {
-        self.groups.defer_free(epoch, run);
+        self.groups.pending.defer(epoch, run, &self.groups.stats);
     }
     fn start_return(&self, epoch: Tid) -> Vec<Run> {
-        self.groups.start_return(epoch)
+        self.groups.pending.start_return(&self.groups.volume, epoch)
     }
     fn finish_return(&self, runs: &[Run]) {
         self.groups.finish_return(runs);

@@ -9,12 +9,13 @@
 use crate::buddy::{Buddy, max_order};
 use crate::group::{Group, Shape, Space, State};
 use crate::group_index::OrderIndex;
-use crate::pending_free::{Inserted, PendingFree};
+use crate::pending_free::PendingFree;
 use crate::{Bitmap, ClusterNr, Error, GroupReport, LoadError, Loader, Run, Stat, Stats};
 use crate::{Summary, Trust, Volume};
 use crossbeam_utils::CachePadded;
-use uext4_format::{GroupNr, Tid};
+use uext4_format::GroupNr;
 use uext4_sync::MutexGuard;
+use uext4_sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 pub(crate) struct Groups {
     pub(crate) volume: Volume,
@@ -24,6 +25,8 @@ pub(crate) struct Groups {
     pub(crate) pending: PendingFree,
     pub(crate) stats: Stats,
     groups: Box<[CachePadded<Group>]>,
+    /// The last group found unusable; `u32::MAX`: none.
+    bad: AtomicU32,
 }
 
 /// What the descriptor lets us guess: a computed bitmap has its metadata in front and one run.
@@ -63,6 +66,7 @@ impl Groups {
             pending,
             stats,
             groups,
+            bad: AtomicU32::new(u32::MAX),
         }
     }
 
@@ -82,6 +86,13 @@ impl Groups {
         } else {
             shape.free
         }
+    }
+
+    /// A group whose bitmap cannot be used.
+    pub(crate) fn any_bad(&self) -> Option<GroupNr> {
+        Some(self.bad.load(Relaxed))
+            .filter(|nr| *nr < self.volume.groups)
+            .map(GroupNr)
     }
 
     /// Stores a group's shape and moves it in the indexes. The caller holds the group's lock.
@@ -200,6 +211,7 @@ impl Groups {
                 ..self.shape(nr)
             };
             self.publish(nr, shape);
+            self.bad.store(nr.0, Relaxed);
         }
     }
 
@@ -279,29 +291,6 @@ impl Groups {
             group.unreserve(len);
             self.publish_buddy(nr, buddy);
         }
-    }
-
-    pub(crate) fn defer_free(&self, epoch: Tid, run: Run) {
-        self.stats.count(Stat::DeferredFrees);
-        if self.pending.insert(epoch, run) == Inserted::Merged {
-            self.stats.count(Stat::DeferredMerges);
-        }
-    }
-
-    /// Starts the return of all frees up to `epoch`: runs inside one group each, ascending.
-    pub(crate) fn start_return(&self, epoch: Tid) -> Vec<Run> {
-        let mut runs = Vec::new();
-        for (mut start, mut len) in self.pending.start_return(epoch) {
-            while len > 0 {
-                let part = u32::try_from(len).unwrap_or(1 << 31);
-                for (nr, offset, len) in self.volume.split(Run::new(ClusterNr(start), part)) {
-                    let first = self.volume.first_cluster(nr).0 + u64::from(offset);
-                    runs.push(Run::new(ClusterNr(first), len));
-                }
-                (start, len) = (start + u64::from(part), len - u64::from(part));
-            }
-        }
-        runs
     }
 
     /// Makes returning runs free: one lock per group for each stretch of runs in it.

@@ -10,7 +10,7 @@
 //!
 //! Locking: `Rank::PendingFree`; shards in ascending order, the returning map after them all.
 
-use crate::{ClusterNr, Run};
+use crate::{ClusterNr, Run, Stat, Stats, Volume};
 use std::collections::BTreeMap;
 use uext4_format::Tid;
 use uext4_sync::{Counter, Mutex, Rank, Sharded};
@@ -96,7 +96,7 @@ impl Default for PendingFree {
 
 /// Whether a run became an entry of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Inserted {
+enum Inserted {
     Alone,
     Merged,
 }
@@ -107,7 +107,15 @@ impl PendingFree {
         u64::try_from(self.clusters.sum()).unwrap_or(0)
     }
 
-    pub(crate) fn insert(&self, epoch: Tid, run: Run) -> Inserted {
+    /// Inserts a run freed by `epoch` and counts it.
+    pub(crate) fn defer(&self, epoch: Tid, run: Run, stats: &Stats) {
+        stats.count(Stat::DeferredFrees);
+        if self.insert(epoch, run) == Inserted::Merged {
+            stats.count(Stat::DeferredMerges);
+        }
+    }
+
+    fn insert(&self, epoch: Tid, run: Run) -> Inserted {
         self.clusters.add(i64::from(run.len));
         let mut epochs = self.shards.local().lock();
         let at = epochs
@@ -123,9 +131,9 @@ impl PendingFree {
         }
     }
 
-    /// Starts the return of everything freed in `epoch` or before; ascending, merged across
-    /// threads. The runs stay known until each is forgotten.
-    pub(crate) fn start_return(&self, epoch: Tid) -> Vec<(u64, u64)> {
+    /// Moves everything freed in `epoch` or before to `returning`: ascending, merged across
+    /// threads.
+    fn collect(&self, epoch: Tid) -> Vec<(u64, u64)> {
         let mut merged = Runs::default();
         for (key, shard) in (0..).zip(self.shards.iter()) {
             let mut epochs = shard.lock_ordered(key);
@@ -147,6 +155,23 @@ impl PendingFree {
             });
         }
         merged.0.into_iter().collect()
+    }
+
+    /// Starts the return of all frees up to `epoch`: runs inside one group each, ascending. They
+    /// stay known until each is forgotten.
+    pub(crate) fn start_return(&self, volume: &Volume, epoch: Tid) -> Vec<Run> {
+        let mut runs = Vec::new();
+        for (mut start, mut len) in self.collect(epoch) {
+            while len > 0 {
+                let part = u32::try_from(len).unwrap_or(1 << 31);
+                for (nr, offset, len) in volume.split(Run::new(ClusterNr(start), part)) {
+                    let first = volume.first_cluster(nr).0 + u64::from(offset);
+                    runs.push(Run::new(ClusterNr(first), len));
+                }
+                (start, len) = (start + u64::from(part), len - u64::from(part));
+            }
+        }
+        runs
     }
 
     /// Ends the return of a run. Called under the lock of the run's group.
@@ -194,8 +219,8 @@ mod tests {
         assert_eq!(pending.insert(Tid(1), run(15, 5)), Inserted::Merged);
         assert_eq!(pending.insert(Tid(2), run(25, 5)), Inserted::Alone);
         assert_eq!(pending.clusters(), 20);
-        assert_eq!(pending.start_return(Tid(1)), [(10, 15)]);
-        assert_eq!(pending.start_return(Tid(1)), []);
+        assert_eq!(pending.collect(Tid(1)), [(10, 15)]);
+        assert_eq!(pending.collect(Tid(1)), []);
     }
 
     #[test]
@@ -203,7 +228,7 @@ mod tests {
         let pending = PendingFree::default();
         pending.insert(Tid(u32::MAX), run(10, 10));
         pending.insert(Tid(0), run(40, 10));
-        assert_eq!(pending.start_return(Tid(0)), [(10, 10), (40, 10)]);
+        assert_eq!(pending.collect(Tid(0)), [(10, 10), (40, 10)]);
         assert!(pending.is_pending(ClusterNr(0), ClusterNr(11)));
         assert!(!pending.is_pending(ClusterNr(20), ClusterNr(40)));
         pending.forget(run(12, 3));

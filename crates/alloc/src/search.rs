@@ -81,7 +81,6 @@ pub(crate) struct Search<'a> {
     best: Option<Best>,
     /// Free runs looked at so far.
     found: u32,
-    bad: Option<GroupNr>,
     prefetched: Range<u32>,
 }
 
@@ -115,18 +114,20 @@ impl<'a> Search<'a> {
             want: request.len.min(groups.volume.clusters_per_group),
             best: None,
             found: 0,
-            bad: None,
             prefetched: 0..0,
         }
     }
 
     pub(crate) fn run(mut self) -> Result<Run, Error> {
+        if self.request.min_len > self.want {
+            return Err(Error::NoSpace); // longer than a group
+        }
         if let Some(run) = self.try_goal() {
             self.groups.stats.count(Stat::GoalHits);
             return Ok(run);
         }
         if matches!(self.request.goal, Goal::Only(_)) || self.end == 0 {
-            return Err(self.refusal());
+            return Err(Error::NoSpace);
         }
         self.choose_start();
         let run = self.by_criteria().ok_or_else(|| self.refusal())?;
@@ -137,7 +138,9 @@ impl<'a> Search<'a> {
     }
 
     fn refusal(&self) -> Error {
-        self.bad.map_or(Error::NoSpace, Error::Unreadable)
+        self.groups
+            .any_bad()
+            .map_or(Error::NoSpace, Error::Unreadable)
     }
 
     fn remember(&self, group: GroupNr) {
@@ -163,7 +166,6 @@ impl<'a> Search<'a> {
             return None;
         }
         let Ok(mut space) = self.groups.lock_loaded(nr, self.loader) else {
-            self.bad = Some(nr);
             return None;
         };
         let len = space.buddy.as_ref()?.free_at(offset, self.want);
@@ -371,11 +373,7 @@ impl<'a> Search<'a> {
         if shape.state == State::Cold {
             self.prefetch(nr);
         }
-        let loaded = self.groups.load(nr, self.loader).is_ok();
-        if !loaded {
-            self.bad = Some(nr);
-        }
-        loaded
+        self.groups.load(nr, self.loader).is_ok()
     }
 
     fn prefetch(&mut self, nr: GroupNr) {

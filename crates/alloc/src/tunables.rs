@@ -1,6 +1,6 @@
 //! Limits of the search that may change while mounted; the names are those of sysfs, less `mb_`.
 
-use uext4_sync::atomic::{AtomicU32, Ordering::Relaxed};
+use uext4_sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// A set of relaxed atomics; a search reads them once.
 #[derive(Debug)]
@@ -21,6 +21,10 @@ pub struct Tunables {
     pub prefetch_limit: AtomicU32,
     /// RAID stripe in clusters; 0 or 1: none. Shortened requests stay multiples of it.
     pub stripe: AtomicU32,
+    /// How eagerly free-space trees are built, 0 to 3 (see `tree_engine.rs`).
+    pub cache_aggression: AtomicU32,
+    /// Bytes of memory for free-space trees; 0: the default of the volume.
+    pub freespace_memory_bytes: AtomicU64,
 }
 
 impl Default for Tunables {
@@ -34,6 +38,8 @@ impl Default for Tunables {
             prefetch: 32.into(),
             prefetch_limit: 128.into(),
             stripe: 0.into(),
+            cache_aggression: 1.into(),
+            freespace_memory_bytes: 0.into(),
         }
     }
 }
@@ -49,6 +55,7 @@ pub(crate) struct Limits {
     pub(crate) prefetch: u32,
     pub(crate) prefetch_limit: u32,
     pub(crate) stripe: u32,
+    pub(crate) cache_aggression: u32,
 }
 
 impl Tunables {
@@ -62,6 +69,7 @@ impl Tunables {
             prefetch: self.prefetch.load(Relaxed),
             prefetch_limit: self.prefetch_limit.load(Relaxed),
             stripe: self.stripe.load(Relaxed),
+            cache_aggression: self.cache_aggression.load(Relaxed),
         }
     }
 }

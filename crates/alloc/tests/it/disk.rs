@@ -3,9 +3,35 @@
 use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
-use uext4_alloc::{Affinity, Summary, Volume};
+use uext4_alloc::{Affinity, Summary, TreeEngine, Volume};
 use uext4_alloc::{Bitmap, BuddyEngine, Config, Engine, LoadError, Loader, Run, ScanOrder};
 use uext4_format::{BlockNr, GroupNr};
+
+/// Which engine, and how it is tuned.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Choice {
+    Linear,
+    Optimized,
+    Trees { aggression: u32, memory: u64 },
+}
+
+/// Every engine, the trees with and without a shortage of memory.
+pub(crate) const CHOICES: [Choice; 5] = [
+    Choice::Linear,
+    Choice::Optimized,
+    Choice::Trees {
+        aggression: 0,
+        memory: 0,
+    },
+    Choice::Trees {
+        aggression: 1,
+        memory: 400,
+    },
+    Choice::Trees {
+        aggression: 3,
+        memory: 1,
+    },
+];
 
 pub(crate) struct Disk {
     pub(crate) volume: Volume,
@@ -62,12 +88,31 @@ impl Disk {
     }
 
     /// A new engine over the present bitmaps, as after a mount.
-    pub(crate) fn engine(&self, order: ScanOrder, affinity: Affinity) -> Box<dyn Engine> {
+    pub(crate) fn engine(&self, choice: Choice, affinity: Affinity) -> Box<dyn Engine> {
         let config = Config {
             volume: self.volume.clone(),
             affinity,
         };
-        Box::new(BuddyEngine::new(config, order, &|nr| self.summary(nr)))
+        let summary = |nr| self.summary(nr);
+        let (aggression, memory) = match choice {
+            Choice::Linear => {
+                return Box::new(BuddyEngine::new(config, ScanOrder::Linear, &summary));
+            }
+            Choice::Optimized => {
+                return Box::new(BuddyEngine::new(config, ScanOrder::Optimized, &summary));
+            }
+            Choice::Trees { aggression, memory } => (aggression, memory),
+        };
+        let engine = TreeEngine::new(config, &summary);
+        engine
+            .tunables()
+            .cache_aggression
+            .store(aggression, Ordering::Relaxed);
+        engine
+            .tunables()
+            .freespace_memory_bytes
+            .store(memory, Ordering::Relaxed);
+        Box::new(engine)
     }
 
     pub(crate) fn summary(&self, nr: GroupNr) -> Summary {

@@ -1,7 +1,7 @@
 //! Placement of inodes.
 
-use crate::disk::{Disk, volume};
-use uext4_alloc::{Affinity, InodeKind, InodePolicy, InodeSummary, Parent, ScanOrder};
+use crate::disk::{Choice, Disk, volume};
+use uext4_alloc::{Affinity, InodeKind, InodePolicy, InodeSummary, Parent};
 use uext4_format::GroupNr;
 
 const PER_GROUP: u32 = 32;
@@ -30,8 +30,8 @@ fn parent(group: u32, top: Option<u32>) -> Parent {
 fn files_fill_the_parents_flexible_group_first() {
     for affinity in [Affinity::None, Affinity::PerThread] {
         let (disk, policy) = policy(16, 4, affinity);
-        let engine = disk.engine(ScanOrder::Linear, affinity);
-        let mut take = || {
+        let engine = disk.engine(Choice::Linear, affinity);
+        let take = || {
             let mut all =
                 policy.candidates(parent(5, None), InodeKind::Other, &*engine, disk.free());
             let group = all.next();
@@ -56,7 +56,7 @@ fn files_fill_the_parents_flexible_group_first() {
 #[test]
 fn the_last_stage_visits_every_group_with_free_inodes() {
     let (disk, policy) = policy(37, 16, Affinity::PerThread);
-    let engine = disk.engine(ScanOrder::Linear, Affinity::PerThread);
+    let engine = disk.engine(Choice::Linear, Affinity::PerThread);
     for kind in [InodeKind::Other, InodeKind::Directory] {
         let mut seen = [false; 37];
         for group in policy.candidates(parent(20, Some(9)), kind, &*engine, disk.free()) {
@@ -69,7 +69,7 @@ fn the_last_stage_visits_every_group_with_free_inodes() {
 #[test]
 fn top_level_directories_spread_and_others_stay() {
     let (disk, policy) = policy(64, 4, Affinity::None);
-    let engine = disk.engine(ScanOrder::Linear, Affinity::None);
+    let engine = disk.engine(Choice::Linear, Affinity::None);
     let mut dirs = [0; 16];
     for name in 0..32u32 {
         let top = parent(0, Some(name.wrapping_mul(0x9e37_79b9)));

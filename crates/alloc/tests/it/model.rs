@@ -1,9 +1,9 @@
 //! Random histories of one engine against a state per cluster.
 
-use crate::disk::{Disk, volume};
+use crate::disk::{CHOICES, Choice, Disk, volume};
 use proptest::prelude::*;
+use uext4_alloc::Volume;
 use uext4_alloc::{Affinity, ClusterNr, Engine, Error, Goal, Kind, Placement, Request, Run};
-use uext4_alloc::{ScanOrder, Volume};
 use uext4_format::{GroupNr, InodeNr, Tid};
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -78,7 +78,7 @@ fn op() -> impl Strategy<Value = Op> {
 struct World {
     disk: Disk,
     engine: Box<dyn Engine>,
-    order: ScanOrder,
+    order: Choice,
     states: Vec<State>,
     reserved: Vec<Run>,
     epoch: u32,
@@ -86,7 +86,7 @@ struct World {
 }
 
 impl World {
-    fn new(volume: Volume, used: &[(u64, u64)], order: ScanOrder) -> Self {
+    fn new(volume: Volume, used: &[(u64, u64)], order: Choice) -> Self {
         let disk = Disk::new(volume.clone());
         let mut states = vec![State::Free; volume.clusters() as usize];
         for &(at, len) in used {
@@ -284,7 +284,7 @@ impl World {
     }
 }
 
-fn history(order: ScanOrder) -> impl Strategy<Value = (World, Vec<Op>)> {
+fn history(order: Choice) -> impl Strategy<Value = (World, Vec<Op>)> {
     let used = proptest::collection::vec((any::<u64>(), 1u64..300), 0..24);
     let shape = (
         1u32..24,
@@ -315,20 +315,31 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
     #[test]
-    fn linear_follows_the_model((mut world, ops) in history(ScanOrder::Linear)) {
+    fn linear_follows_the_model((mut world, ops) in history(Choice::Linear)) {
         ops.into_iter().for_each(|op| world.apply(op));
     }
 
     #[test]
-    fn optimized_follows_the_model((mut world, ops) in history(ScanOrder::Optimized)) {
+    fn optimized_follows_the_model((mut world, ops) in history(Choice::Optimized)) {
         ops.into_iter().for_each(|op| world.apply(op));
     }
+
+    #[test]
+    fn trees_follow_the_model((mut world, ops) in trees()) {
+        ops.into_iter().for_each(|op| world.apply(op));
+    }
+}
+
+fn trees() -> impl Strategy<Value = (World, Vec<Op>)> {
+    let memory = prop_oneof![Just(0u64), Just(1), 32u64..2000];
+    (0u32..4, memory)
+        .prop_flat_map(|(aggression, memory)| history(Choice::Trees { aggression, memory }))
 }
 
 /// Fills a volume to the last cluster, in pieces of any size, then takes turns at the brim.
 #[test]
 fn fills_to_the_last_cluster() {
-    for order in [ScanOrder::Linear, ScanOrder::Optimized] {
+    for order in CHOICES {
         let mut world = World::new(volume(20, 256, 100, 4), &[(0, 9), (700, 90)], order);
         while world.free() > 0 {
             let len = 1 + (world.free() as u32 * 7) % 61;
@@ -346,7 +357,7 @@ fn fills_to_the_last_cluster() {
 /// Every second cluster is taken: long requests get what there is, longer minima are refused.
 #[test]
 fn comb_gives_single_clusters() {
-    for order in [ScanOrder::Linear, ScanOrder::Optimized] {
+    for order in CHOICES {
         let used: Vec<_> = (0..128 * 20).step_by(2).map(|at| (at, 1)).collect();
         let mut world = World::new(volume(20, 128, 128, 4), &used, order);
         world.allocate(&Request::new(InodeNr(1), 64).min_len(2));
@@ -361,7 +372,11 @@ fn comb_gives_single_clusters() {
 /// Clusters of a transaction come back only with its commit, also after an eviction.
 #[test]
 fn pending_clusters_survive_eviction() {
-    let mut world = World::new(volume(2, 64, 64, 1), &[(0, 128)], ScanOrder::Linear);
+    CHOICES.into_iter().for_each(pending_survives);
+}
+
+fn pending_survives(order: Choice) {
+    let mut world = World::new(volume(2, 64, 64, 1), &[(0, 128)], order);
     world.apply(Op::Free { at: 3, len: 10 });
     let request = Request::new(InodeNr(1), 1);
     world.allocate(&request);
@@ -377,7 +392,7 @@ fn pending_clusters_survive_eviction() {
 
 #[test]
 fn adjacent_goals_are_met() {
-    for order in [ScanOrder::Linear, ScanOrder::Optimized] {
+    for order in CHOICES {
         let mut world = World::new(volume(32, 256, 256, 16), &[], order);
         let first = Request::new(InodeNr(1), 2).goal(Goal::Near(ClusterNr(1000)));
         world.allocate(&first);
@@ -401,14 +416,36 @@ fn adjacent_goals_are_met() {
 fn damaged_groups_are_left_alone_and_named() {
     let mut disk = Disk::new(volume(2, 64, 64, 1));
     disk.unreadable = Some(GroupNr(0));
-    let engine = disk.engine(ScanOrder::Linear, Affinity::None);
-    let request = Request::new(InodeNr(1), 64).min_len(64);
-    assert_eq!(
-        engine.allocate(&request, &disk),
-        Ok(Run::new(ClusterNr(64), 64))
-    );
-    assert_eq!(engine.allocate(&request, &disk), Err(Error::NoSpace));
-    assert_eq!(engine.free_clusters(), 0);
+    for order in CHOICES {
+        let engine = disk.engine(order, Affinity::None);
+        let request = Request::new(InodeNr(1), 64).min_len(64);
+        assert_eq!(
+            engine.allocate(&request, &disk),
+            Ok(Run::new(ClusterNr(64), 64))
+        );
+        assert_eq!(
+            engine.allocate(&request, &disk),
+            Err(Error::Unreadable(GroupNr(0)))
+        );
+        assert_eq!(engine.free_clusters(), 0);
+    }
+}
+
+/// Groups past the end of a request are not touched even when nothing else is free.
+#[test]
+fn the_end_of_a_request_is_a_border() {
+    for order in CHOICES {
+        let disk = Disk::new(volume(8, 64, 64, 4));
+        let engine = disk.engine(order, Affinity::PerThread);
+        for (step, expected) in (0..16).map(|step| (step, step < 5)) {
+            let goal = Goal::Near(ClusterNr(step * 30));
+            let mut request = Request::new(InodeNr(1), 64).min_len(64).goal(goal);
+            request.end = Some(ClusterNr(5 * 64 + 9));
+            let run = engine.allocate(&request, &disk);
+            assert_eq!(run.is_ok(), expected);
+            assert!(run.is_err() || run.is_ok_and(|run| run.end().0 <= 5 * 64));
+        }
+    }
 }
 
 /// A loader in whose middle, after the bitmap was read, something else happens.
@@ -434,12 +471,11 @@ impl uext4_alloc::Loader for Interrupted<'_> {
 /// A bitmap read before a free, a commit and its return is out of date when it is installed.
 #[test]
 fn stale_bitmaps_are_read_again() {
-    for steps in 1..=3 {
+    for (steps, order) in (1..=3).flat_map(|steps| CHOICES.map(|order| (steps, order))) {
         let disk = Disk::new(volume(1, 64, 64, 1));
-        disk.set(Run::new(ClusterNr(0), 64));
+        disk.set(Run::new(ClusterNr(0), 63));
         let run = Run::new(ClusterNr(5), 7);
-        let engine = disk.engine(ScanOrder::Linear, Affinity::None);
-        // The group counts as empty, so the load is asked for by name.
+        let engine = disk.engine(order, Affinity::None);
         let meanwhile = || {
             engine.defer_free(Tid(1), run);
             if steps > 1 {
@@ -455,7 +491,7 @@ fn stale_bitmaps_are_read_again() {
         };
         engine.load(GroupNr(0), &loader).unwrap();
         drop(loader);
-        let free = if steps > 2 { 7 } else { 0 };
+        let free = if steps > 2 { 8 } else { 1 };
         assert_eq!(engine.report(GroupNr(0)).free_clusters, free);
         let longest = engine.take_free_runs(GroupNr(0), 1, &disk).unwrap();
         assert_eq!(longest.iter().map(|run| run.len).sum::<u32>(), free);

@@ -1,10 +1,10 @@
 //! Many threads, every promise checked by a state per cluster in atomics.
 
-use crate::disk::{Disk, volume};
+use crate::disk::{Choice, Disk, volume};
 use std::sync::RwLock;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::thread;
-use uext4_alloc::{Affinity, ClusterNr, Engine, Goal, Placement, Request, Run, ScanOrder};
+use uext4_alloc::{Affinity, ClusterNr, Engine, Goal, Placement, Request, Run};
 use uext4_format::{GroupNr, InodeNr, Tid};
 
 const FREE: u8 = 0;
@@ -104,7 +104,7 @@ impl Shared {
     }
 }
 
-fn stress(order: ScanOrder, affinity: Affinity, fill: f64) {
+fn stress(order: Choice, affinity: Affinity, fill: f64) {
     let volume = volume(24, 512, 300, 4);
     let disk = Disk::new(volume.clone());
     let states: Vec<_> = (0..volume.clusters())
@@ -151,12 +151,40 @@ fn stress(order: ScanOrder, affinity: Affinity, fill: f64) {
 
 #[test]
 fn linear_under_many_threads() {
-    stress(ScanOrder::Linear, Affinity::PerThread, 0.3);
-    stress(ScanOrder::Linear, Affinity::None, 0.99);
+    stress(Choice::Linear, Affinity::PerThread, 0.3);
+    stress(Choice::Linear, Affinity::None, 0.99);
 }
 
 #[test]
 fn optimized_under_many_threads() {
-    stress(ScanOrder::Optimized, Affinity::PerThread, 0.3);
-    stress(ScanOrder::Optimized, Affinity::None, 0.99);
+    stress(Choice::Optimized, Affinity::PerThread, 0.3);
+    stress(Choice::Optimized, Affinity::None, 0.99);
+}
+
+#[test]
+fn trees_under_many_threads() {
+    stress(
+        Choice::Trees {
+            aggression: 1,
+            memory: 0,
+        },
+        Affinity::PerThread,
+        0.3,
+    );
+    stress(
+        Choice::Trees {
+            aggression: 0,
+            memory: 900,
+        },
+        Affinity::PerThread,
+        0.9,
+    );
+    stress(
+        Choice::Trees {
+            aggression: 3,
+            memory: 1,
+        },
+        Affinity::None,
+        0.99,
+    );
 }
