@@ -5,12 +5,13 @@
 //! time, the same options make the same bytes.
 //!
 //! Layout: `sizing` numbers, `layout` bitmaps and tables, `files` first inodes, `write` bytes.
-//! Not here: external journals.
+//! `journal_device` makes external journals.
 
 mod entropy;
 mod error;
 mod features;
 mod files;
+mod journal_device;
 mod journal_size;
 mod layout;
 mod mapping;
@@ -24,6 +25,9 @@ mod write;
 mod tests;
 
 pub use error::Error;
+pub use journal_device::{
+    ExternalJournal, JournalDeviceOptions, add_journal_user, format_journal_device,
+};
 pub use options::{
     DeviceContents, InodeCount, InodeTables, JournalSize, MkfsOptions, Preset, Usage,
 };
@@ -170,7 +174,10 @@ impl Contents {
             add_quota(&mut files, superblock, &mut last)?;
         }
         let mut journal_clusters = 0;
-        if features.has(Feature::HAS_JOURNAL) {
+        if let Some(external) = options.external_journal {
+            superblock.journal_uuid = external.uuid;
+            superblock.journal_dev = external.device_number;
+        } else if features.has(Feature::HAS_JOURNAL) {
             let geometry = files.space.geometry;
             journal_clusters = add_journal(&mut files, superblock, &geometry, journal_blocks)?;
         }

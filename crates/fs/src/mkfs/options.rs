@@ -2,6 +2,8 @@
 
 use uext4_format::{Feature, Features};
 
+use super::ExternalJournal;
+
 /// What is on the device now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeviceContents {
@@ -165,6 +167,9 @@ pub struct MkfsOptions {
     pub time: Option<u64>,
     /// How large the journal is.
     pub journal: JournalSize,
+    /// A journal on another device, in place of one inside; the file system still has to be
+    /// entered there: see [`super::add_journal_user`].
+    pub external_journal: Option<ExternalJournal>,
     /// Blocks of the orphan file.
     pub orphan_file_blocks: Option<u32>,
     /// Blocks that the file system may grow to without moving data; by default 1024 times as many.
@@ -200,6 +205,7 @@ impl MkfsOptions {
             hash_seed: None,
             time: None,
             journal: JournalSize::Auto,
+            external_journal: None,
             orphan_file_blocks: None,
             resize_max_blocks: None,
             raid_stride: 0,

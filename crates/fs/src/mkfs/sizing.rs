@@ -29,7 +29,7 @@ struct Wishes {
 }
 
 /// Makes the superblock that the options ask for, with nothing allocated yet; and the journal's
-/// length in blocks, 0 for none.
+/// length in blocks, 0 for none or an external one.
 pub(super) fn plan(options: &MkfsOptions, device_bytes: u64) -> Result<(Superblock, u32), Error> {
     if options.reserved_permyriad > RESERVED_PERMYRIAD_MAX {
         return Err(Error::OutOfRange("reserved blocks"));
@@ -39,7 +39,7 @@ pub(super) fn plan(options: &MkfsOptions, device_bytes: u64) -> Result<(Superblo
     }
     let mut wishes = wishes(options, device_bytes)?;
     let journal_blocks = journal_blocks(options, &wishes)?;
-    if journal_blocks == 0 {
+    if journal_blocks == 0 && options.external_journal.is_none() {
         wishes.features = without_journal(wishes.features);
     }
     let mut superblock = blank(options, &wishes);
@@ -140,7 +140,15 @@ fn inodes_count(
 }
 
 fn journal_blocks(options: &MkfsOptions, wishes: &Wishes) -> Result<u32, Error> {
-    if !wishes.features.has(Feature::HAS_JOURNAL) {
+    let has_journal = wishes.features.has(Feature::HAS_JOURNAL);
+    if options.external_journal.is_some() {
+        let needs = Error::Needs {
+            feature: Feature::JOURNAL_DEV,
+            needs: Feature::HAS_JOURNAL,
+        };
+        return if has_journal { Ok(0) } else { Err(needs) };
+    }
+    if !has_journal {
         return Ok(0);
     }
     let blocks = match options.journal {

@@ -503,3 +503,49 @@ fn impossible_wishes_are_refused() {
     let inodes: fn(&mut MkfsOptions) = |o| o.inodes = InodeCount::AtLeast(u32::MAX);
     assert_eq!(refuse(64 * MIB, inodes), "too many inodes");
 }
+
+#[test]
+fn external_journals() {
+    for block_size in [1024, 4096] {
+        let dir = oracle::scratch_dir().expect("scratch");
+        let (log, path) = (dir.path().join("log"), dir.path().join("image"));
+        let log_device = FileDevice::create(&log, 20 * MIB).expect("scratch file");
+        let contents = DeviceContents::Unknown;
+        let label = b"log".to_vec();
+        let wishes = JournalDeviceOptions {
+            block_size,
+            uuid: None,
+            label,
+            time: None,
+            contents,
+        };
+        let uuid = format_journal_device(&log_device, &wishes).expect("fits");
+
+        let device = FileDevice::create(&path, 100 * MIB).expect("scratch file");
+        let mut options = fixed(Preset::Ext4, "");
+        options.contents = DeviceContents::Zeroed;
+        options.block_size = Some(block_size);
+        options.external_journal = Some(ExternalJournal {
+            uuid,
+            device_number: 0,
+        });
+        let report = format(&device, &options).expect("fits");
+        add_journal_user(&log_device, report.superblock.uuid).expect("room");
+        drop((device, log_device));
+
+        let header = oracle::dumpe2fs(&log).expect("journal device");
+        let users = header.text("Journal users").expect("a user");
+        assert_eq!(users, "42424242-4242-4242-4242-424242424242");
+        assert_eq!(
+            header.number("Journal first block").expect("line"),
+            if block_size == 1024 { 3 } else { 2 }
+        );
+        let program = oracle::Program::new("e2fsck").expect("e2fsck");
+        program
+            .args(["-fn", "-j"])
+            .arg(&log)
+            .arg(&path)
+            .run_ok()
+            .expect("clean");
+    }
+}
