@@ -170,6 +170,15 @@ fn ext4_of_many_sizes() {
     compare(&case(2, &[], "", |_| {}), Preset::Ext4);
 }
 
+/// Takes a minute and some GiB in the scratch directory.
+#[test]
+#[ignore = "full size"]
+fn ext4_of_huge_sizes() {
+    for tib in [3, 5, 17] {
+        compare(&case(tib << 20, &[], "", |_| {}), Preset::Ext4);
+    }
+}
+
 #[test]
 fn ext2_and_ext3() {
     for preset in [Preset::Ext2, Preset::Ext3] {
@@ -548,4 +557,65 @@ fn external_journals() {
             .run_ok()
             .expect("clean");
     }
+}
+
+/// Whatever is wished for: a file system without fault, or an error.
+#[test]
+fn random_wishes_make_clean_file_systems() {
+    let mut state = 0x9E37_79B9_7F4A_7C15u64;
+    let mut below = |n: u64| {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        (state >> 33) % n
+    };
+    let switches = [
+        "^has_journal,^orphan_file",
+        "^flex_bg",
+        "^resize_inode",
+        "^resize_inode,meta_bg",
+        "sparse_super2",
+        "bigalloc",
+        "^metadata_csum",
+        "^metadata_csum,uninit_bg",
+        "inline_data",
+        "quota,project",
+        "mmp",
+        "^64bit",
+        "fast_commit",
+        "^huge_file",
+        "^filetype",
+        "^orphan_file",
+    ];
+    let dir = oracle::scratch_dir().expect("scratch");
+    let mut made = 0;
+    for round in 0..150 {
+        let path = dir.path().join("image");
+        let device = FileDevice::create(&path, 4096 + below(120 * MIB)).expect("scratch file");
+        let mut options = fixed(Preset::Ext4, "");
+        options.contents = DeviceContents::Zeroed;
+        for _ in 0..below(4) {
+            let list = switches[below(switches.len() as u64) as usize];
+            options.features.apply_list(list).expect("known features");
+        }
+        options.block_size = Some(1024 << below(4));
+        options.inode_size = Some(128 << below(3));
+        options.groups_per_flex = 1 << below(7);
+        options.inodes = InodeCount::BytesPerInode(1024 << below(8));
+        if below(3) == 0 {
+            options.blocks_per_group = Some(256 + 8 * below(4000) as u32);
+        }
+        let wishes = format!("round {round}: {} {options:?}", options.features);
+        let result = format(&device, &options);
+        drop(device);
+        match result {
+            Ok(_) => {
+                made += 1;
+                let verdict = oracle::e2fsck(&path).expect("e2fsck runs");
+                assert!(verdict.is_clean(), "{wishes}\n{verdict:?}");
+            }
+            Err(error) => println!("{wishes}: {error}"),
+        }
+    }
+    assert!(made > 50, "only {made} wishes could be met");
 }
