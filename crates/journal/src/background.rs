@@ -94,7 +94,9 @@ impl Engine {
 
     /// Waits for a checkpoint to do; false: the thread must end.
     fn await_checkpoint(&self, mut progress: MutexGuard<'_, Progress>) -> bool {
-        while !(progress.checkpoint_wanted && self.gate.check().is_ok()) && !progress.ending {
+        let is_asked =
+            |progress: &Progress| progress.checkpoint_wanted && self.gate.check().is_ok();
+        while !progress.ending && !is_asked(&progress) {
             self.work.wait(&mut progress);
         }
         progress.checkpoint_wanted = false;

@@ -11,11 +11,14 @@ struct Group<'a> {
     bytes: &'a [u8],
 }
 
+/// Gives the present images of ascending blocks.
+pub(crate) type Bases<'a> = &'a dyn Fn(&[BlockNr]) -> Result<Vec<Image>, Error>;
+
 /// Merges pieces into one image per block, ascending by block. `bases` gives the present images
 /// of the (ascending) blocks that are only patched.
 pub(crate) fn merge(
     mut arenas: Vec<Arena>,
-    bases: &dyn Fn(&[BlockNr]) -> Result<Vec<Image>, Error>,
+    bases: Bases<'_>,
 ) -> Result<Vec<(BlockNr, Image)>, Error> {
     for arena in &mut arenas {
         arena.pieces.sort_by_key(|(block, _)| *block); // stable: keeps the order of emission

@@ -1,7 +1,7 @@
 //! The protocol step by step, inline.
 
 use super::device::Recorder;
-use super::objects::{BLOCK, Block, Slot, block_of, config, disk, log};
+use super::objects::{BLOCK, Block, LOG_AT, Slot, block_of, config, disk, log};
 use crate::recovery::{RecoveryMode, needs_recovery, recover};
 use crate::{CommitObserver, Config, Error, Journal, Object};
 use std::sync::Arc;
@@ -154,6 +154,11 @@ fn images_that_start_with_the_magic_survive() {
     handle.write(&a).bytes[..4].copy_from_slice(&[0xC0, 0x3B, 0x39, 0x98]);
     drop(handle);
     journal.commit_running().expect("commits");
+    let stored = block_of(&device.bytes(), LOG_AT + 2)[..4].to_vec();
+    assert_eq!(
+        stored, [0; 4],
+        "the image in the log does not look like a header"
+    );
     assert_eq!(
         block_of(&recovered(&device), 100)[..4],
         [0xC0, 0x3B, 0x39, 0x98]

@@ -3,6 +3,9 @@
 mod basics;
 mod crash;
 mod device;
+mod hostile;
 mod linux;
+#[cfg(shuttle)]
+mod model;
 mod objects;
 mod stress;

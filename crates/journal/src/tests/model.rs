@@ -1,0 +1,77 @@
+//! Schedules that the model checker tries: `RUSTFLAGS="--cfg shuttle" cargo test -p uext4-journal
+//! model`. They cover the gate, the stamps and late rendering.
+
+use super::device::Recorder;
+use super::objects::{BLOCK, Slot, block_of, config, disk, log};
+use crate::recovery::{RecoveryMode, recover};
+use crate::{Journal, Object, Threads};
+use std::sync::Arc;
+use uext4_sync::thread;
+
+const LOG: u32 = 24;
+
+/// Two counters of one pair, in different blocks.
+type Pair = (Arc<Slot>, Arc<Slot>);
+
+fn counter(bytes: &[u8], slot: &Slot) -> u64 {
+    let nr = slot.live().read().nr.0;
+    u64::from_le_bytes(block_of(bytes, nr)[..8].try_into().expect("eight bytes"))
+}
+
+fn bump(journal: &Journal, pair: &Pair) {
+    let handle = journal.start(2).expect("starts");
+    let mut left = handle.write(&pair.0);
+    left.value += 1;
+    let value = left.value;
+    drop(left);
+    // Others may come between the two, so keep the larger.
+    let mut right = handle.write(&pair.1);
+    right.value = right.value.max(value);
+}
+
+fn assert_atomic(device: &Recorder, pair: &Pair) -> u64 {
+    let after = Recorder::new(device.bytes());
+    let home = Arc::clone(&after) as _;
+    recover(&log(&after, LOG), &home, BLOCK as u32, RecoveryMode::Replay).expect("replays");
+    let after = after.bytes();
+    let (left, right) = (counter(&after, &pair.0), counter(&after, &pair.1));
+    assert_eq!(left, right);
+    left
+}
+
+fn race(threads: Threads) {
+    let device = Recorder::new(disk(60, LOG));
+    let mut config = config(&device, LOG);
+    config.threads = threads;
+    let journal = Journal::open(config).expect("opens");
+    let pair = (Slot::new(50, 0), Slot::new(51, 0));
+    let spawn = |commits: bool| {
+        let (journal, device, pair) = (journal.clone(), device.clone(), pair.clone());
+        thread::spawn(move || {
+            bump(&journal, &pair);
+            if commits {
+                let tid = journal.running();
+                journal.wait_durable(tid).expect("commits");
+                assert!(assert_atomic(&device, &pair) >= 1);
+            }
+            bump(&journal, &pair);
+        })
+    };
+    let running = [spawn(true), spawn(false), spawn(true)];
+    running
+        .into_iter()
+        .for_each(|t| t.join().expect("no thread panics"));
+    journal.commit_running().expect("commits");
+    assert_eq!(assert_atomic(&device, &pair), 6);
+    journal.close().expect("closes");
+}
+
+#[test]
+fn operations_are_atomic_under_racing_commits() {
+    shuttle::check_random(|| race(Threads::Inline), 2000);
+}
+
+#[test]
+fn background_threads_lose_no_wake_up() {
+    shuttle::check_random(|| race(Threads::Background), 1000);
+}
