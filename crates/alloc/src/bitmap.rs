@@ -49,7 +49,7 @@ impl Bitmap {
             raw[..have].copy_from_slice(&tail[..have]);
             *word = u64::from_le_bytes(raw);
         }
-        if let (Some(last), true) = (self.words.last_mut(), self.bits % 64 != 0) {
+        if let (Some(last), true) = (self.words.last_mut(), !self.bits.is_multiple_of(64)) {
             *last &= !(!0 << (self.bits % 64));
         }
     }
@@ -68,7 +68,7 @@ impl Bitmap {
         for (at, byte) in bytes.iter_mut().enumerate().take(whole) {
             *byte = (self.words[at / 8] >> (at % 8 * 8)) as u8;
         }
-        if let (Some(byte), true) = (bytes.get_mut(whole), self.bits % 8 != 0) {
+        if let (Some(byte), true) = (bytes.get_mut(whole), !self.bits.is_multiple_of(8)) {
             let mask = !(0xffu8 << (self.bits % 8));
             *byte = *byte & !mask | (self.words[whole / 8] >> (whole % 8 * 8)) as u8 & mask;
         }

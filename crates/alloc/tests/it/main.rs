@@ -3,3 +3,4 @@ mod disk;
 mod inodes;
 mod model;
 mod threads;
+mod trees;

@@ -1,0 +1,98 @@
+//! What only free-space trees promise: memory, hints that survive eviction, aggression.
+
+use crate::disk::{Choice, Disk, volume};
+use std::sync::atomic::Ordering;
+use uext4_alloc::{Affinity, ClusterNr, Config, Engine, Goal, Request, Run, Stat, TreeEngine};
+use uext4_format::{GroupNr, InodeNr, Tid};
+
+const TREES: Choice = Choice::Trees {
+    aggression: 0,
+    memory: 0,
+};
+
+fn combed(groups: u32) -> Disk {
+    let disk = Disk::new(volume(groups, 256, 256, 4));
+    for at in (0..u64::from(groups) * 256).filter(|at| at % 4 != 0) {
+        disk.set(Run::new(ClusterNr(at), 1));
+    }
+    disk
+}
+
+fn engine(disk: &Disk, aggression: u32, memory: u64) -> TreeEngine {
+    let config = Config {
+        volume: disk.volume.clone(),
+        affinity: Affinity::None,
+    };
+    let engine = TreeEngine::new(config, &|nr| disk.summary(nr));
+    engine
+        .tunables()
+        .cache_aggression
+        .store(aggression, Ordering::Relaxed);
+    engine
+        .tunables()
+        .freespace_memory_bytes
+        .store(memory, Ordering::Relaxed);
+    engine
+}
+
+#[test]
+fn runs_that_merge_while_a_tree_is_away_are_found() {
+    let disk = Disk::new(volume(8, 64, 64, 4));
+    disk.set(Run::new(ClusterNr(0), 512));
+    let engine = disk.engine(TREES, Affinity::None);
+    engine.load(GroupNr(0), &disk).unwrap();
+    assert!(engine.evict(GroupNr(0)));
+    for (epoch, start, len) in [(1, 70, 4), (2, 74, 3)] {
+        let run = Run::new(ClusterNr(start), len);
+        engine.defer_free(Tid(epoch), run);
+        disk.clear(run);
+        assert_eq!(engine.give_back(Tid(epoch)), u64::from(len));
+    }
+    let request = Request::new(InodeNr(1), 7).min_len(7);
+    assert_eq!(
+        engine.allocate(&request, &disk),
+        Ok(Run::new(ClusterNr(70), 7))
+    );
+}
+
+#[test]
+fn memory_stays_within_its_limit_and_hints_survive() {
+    let disk = combed(64);
+    disk.clear(Run::new(ClusterNr(40 * 256 + 1), 3)); // one run of five
+    // Two trees have room: a tree of four combed groups has 256 runs.
+    let engine = engine(&disk, 1, 600 * 32);
+    for nr in 0..64 {
+        engine.load(GroupNr(nr), &disk).unwrap();
+        assert!(engine.memory_bytes() <= 600 * 32);
+    }
+    assert!(engine.stats().get(Stat::Evictions) >= 14);
+    let loads = engine.stats().get(Stat::Loads);
+    let request = Request::new(InodeNr(1), 5).goal(Goal::Near(ClusterNr(0)));
+    assert_eq!(
+        engine.allocate(&request, &disk),
+        Ok(Run::new(ClusterNr(40 * 256), 5))
+    );
+    assert_eq!(
+        engine.stats().get(Stat::Loads),
+        loads + 1,
+        "straight to the one tree that fits"
+    );
+}
+
+#[test]
+fn aggression_decides_how_much_is_loaded() {
+    let loads = [0, 1, 2, 3].map(|aggression| {
+        let disk = combed(4 * 40);
+        let engine = engine(&disk, aggression, 0);
+        for inode in 0..20 {
+            let request = Request::new(InodeNr(inode), 2).goal(Goal::Near(ClusterNr(0)));
+            assert_eq!(engine.allocate(&request, &disk).unwrap().len, 1);
+        }
+        engine.stats().get(Stat::Loads)
+    });
+    assert_eq!(loads[0], 1);
+    assert!(
+        loads.is_sorted() && loads[1] > loads[0] && loads[3] > loads[1],
+        "{loads:?}"
+    );
+}
