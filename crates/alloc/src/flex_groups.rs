@@ -327,7 +327,7 @@ impl FlexGroups {
         if space.tree.is_some() || space.generation != generation {
             return None;
         }
-        let mut tree = FreeExtents::new(self.volume.clusters_per_group);
+        let mut runs = Vec::new();
         for (group, used) in groups_of(&self.volume, nr).map(GroupNr).zip(bitmaps) {
             let Ok(mut used) = used else { continue };
             let first = self.volume.first_cluster(group).0;
@@ -344,9 +344,10 @@ impl FlexGroups {
             let mut at = 0;
             while let Some(run) = used.next_clear_run(at) {
                 at = run.end;
-                tree.give(base + run.start..base + run.end);
+                runs.push(base + run.start..base + run.end);
             }
         }
+        let tree = FreeExtents::new(self.volume.clusters_per_group, runs);
         self.runs.add(tree.runs() as i64);
         self.publish(nr, tree.largest());
         self.cold.change(GroupNr(nr), Some(0), None);

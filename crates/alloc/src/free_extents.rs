@@ -18,10 +18,18 @@ pub(crate) struct FreeExtents {
 }
 
 impl FreeExtents {
-    pub(crate) fn new(clusters_per_group: u32) -> Self {
+    /// The tree of these runs, which come by offset and are maximal in their groups. Both orders
+    /// are built in one go, which is many times faster than run by run.
+    pub(crate) fn new(clusters_per_group: u32, runs: Vec<Range<u32>>) -> Self {
         Self {
-            by_offset: BTreeMap::new(),
-            by_len: BTreeSet::new(),
+            by_len: runs
+                .iter()
+                .map(|run| (run.end - run.start, run.start))
+                .collect(),
+            by_offset: runs
+                .into_iter()
+                .map(|run| (run.start, run.end - run.start))
+                .collect(),
             clusters_per_group,
         }
     }
@@ -118,7 +126,7 @@ mod tests {
 
     #[test]
     fn neighbours_merge_inside_their_group_only() {
-        let mut free = FreeExtents::new(100);
+        let mut free = FreeExtents::new(100, vec![]);
         free.give(90..100);
         free.give(100..110);
         free.give(120..130);

@@ -312,8 +312,6 @@ impl std::fmt::Debug for World {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(300))]
-
     #[test]
     fn linear_follows_the_model((mut world, ops) in history(Choice::Linear)) {
         ops.into_iter().for_each(|op| world.apply(op));
