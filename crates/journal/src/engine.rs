@@ -126,17 +126,17 @@ impl Engine {
             match self.gate.enter(credits) {
                 Ok(ticket) => return Ok(ticket),
                 Err(Refused::Closed) => self.gate.wait_open(),
-                Err(Refused::Full(tid)) => self.make_room(tid)?,
+                Err(Refused::Full { tid, opened }) => self.make_room(tid, opened)?,
             }
         }
     }
 
-    fn make_room(&self, tid: Tid) -> Result<(), Error> {
+    fn make_room(&self, tid: Tid, opened: u64) -> Result<(), Error> {
         match self.threads {
             Threads::Inline => self.wait_durable(tid),
             Threads::Background => {
                 self.request_commit();
-                self.gate.wait_after(tid);
+                self.gate.wait_opened_after(opened);
                 Ok(())
             }
         }

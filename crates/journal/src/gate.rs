@@ -30,8 +30,8 @@ struct Shard {
 pub(crate) enum Refused {
     /// The gate is closed for a moment.
     Closed,
-    /// This transaction has no credits left.
-    Full(Tid),
+    /// Transaction `tid` has no credits left; the gate was opened `opened` times so far.
+    Full { tid: Tid, opened: u64 },
 }
 
 /// What a handle holds of the gate.
@@ -53,6 +53,8 @@ impl Ticket {
 
 pub(crate) struct Gate {
     word: AtomicU64,
+    /// How often the gate was opened: also counts an empty transaction that went on.
+    opened: AtomicU64,
     shards: Sharded<Shard>,
     /// Credits of this transaction that no shard has.
     remaining: AtomicI64,
@@ -67,6 +69,7 @@ impl Gate {
     pub(crate) fn new(tid: Tid, limit: u32) -> Self {
         Self {
             word: AtomicU64::new(u64::from(tid.0)),
+            opened: AtomicU64::new(0),
             shards: Sharded::new(|_| Shard::default()),
             remaining: AtomicI64::new(i64::from(limit)),
             limit,
@@ -109,8 +112,9 @@ impl Gate {
         }
         let tid = Tid(word as u32);
         if !self.take_credits(shard, i64::from(credits)) {
+            let opened = self.opened.load(SeqCst); // cannot change while we are inside
             self.step_out(shard);
-            return Err(Refused::Full(tid));
+            return Err(Refused::Full { tid, opened });
         }
         Ok(Ticket {
             tid,
@@ -188,6 +192,7 @@ impl Gate {
         }
         self.remaining.store(i64::from(self.limit), SeqCst);
         let _parked = self.park.lock();
+        self.opened.fetch_add(1, SeqCst);
         let next = |word| Some(word & STOPPED | u64::from(tid.0));
         let _always = self.word.fetch_update(SeqCst, SeqCst, next);
         self.wake.notify_all();
@@ -198,9 +203,9 @@ impl Gate {
         self.wait_while(|word| word & CLOSED != 0);
     }
 
-    /// Waits until another transaction than `tid` is open.
-    pub(crate) fn wait_after(&self, tid: Tid) {
-        self.wait_while(|word| word & CLOSED != 0 || word as u32 == tid.0);
+    /// Waits until the gate was opened, with fresh credits, more than `opened` times.
+    pub(crate) fn wait_opened_after(&self, opened: u64) {
+        self.wait_while(|word| word & CLOSED != 0 || self.opened.load(SeqCst) == opened);
     }
 
     fn wait_while(&self, blocked: impl Fn(u64) -> bool) {

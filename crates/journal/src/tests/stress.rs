@@ -121,6 +121,28 @@ fn inline_commits_from_many_threads() {
     (10..13).for_each(|seed| run(seed, Threads::Inline));
 }
 
+/// Credits that others reserved and did not use come back although nothing was logged.
+#[test]
+fn unused_credits_do_not_block_an_empty_transaction() {
+    for threads in [Threads::Background, Threads::Inline] {
+        let device = Recorder::new(disk(300, LOG));
+        let mut config = config(&device, LOG);
+        config.threads = threads;
+        config.commit_interval = Duration::from_secs(1000);
+        let journal = Journal::open(config).expect("opens");
+        let limit = journal.stats().transaction_limit_blocks;
+        for _ in 0..10 {
+            thread::scope(|scope| {
+                let all = || drop(journal.start(limit).expect("starts"));
+                scope.spawn(all);
+                scope.spawn(all);
+            });
+        }
+        assert_eq!(journal.stats().handles, 20);
+        journal.close().expect("closes");
+    }
+}
+
 #[test]
 fn large_transactions_render_in_parallel() {
     let device = Recorder::new(disk(9000, 4000));
