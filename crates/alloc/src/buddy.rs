@@ -314,7 +314,9 @@ mod tests {
                 prop_assert!(buddy.largest_order().is_none_or(|largest| largest < order));
             }
             let mut used = Bitmap::new(clusters);
-            (0..clusters).filter(|at| !free[*at as usize]).for_each(|at| used.fill_range(at..at + 1));
+            for at in (0..clusters).filter(|at| !free[*at as usize]) {
+                used.fill_range(at..at + 1);
+            }
             let rebuilt = Buddy::new(&used, max_order(clusters));
             rebuilt.check();
             prop_assert_eq!(&rebuilt.words, &buddy.words);

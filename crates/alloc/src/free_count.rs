@@ -230,7 +230,7 @@ mod tests {
 
     #[test]
     fn threads_claim_every_cluster_once() {
-        for free in [0u64, 1, 1000, 20_000] {
+        for free in [0u64, 1, 1000, 20_000, 200_000] {
             let count = FreeCount::new(free, 0, 0);
             let claimed = AtomicU64::new(0);
             std::thread::scope(|scope| {

@@ -2,13 +2,14 @@
 //!
 //! # States of a cluster
 //!
-//! | state | bitmap on disk | here | how it gets there |
+//! | state | on disk | here | how it gets there |
 //! | --- | --- | --- | --- |
 //! | free | clear | free | [`Engine::give_back`], [`Engine::release`], load |
-//! | reserved | clear | taken | [`Engine::allocate`], [`Engine::take_exact`]; a crash leaks nothing |
+//! | reserved | clear | taken | [`Engine::allocate`], [`Engine::take_exact`] |
 //! | in use | set | taken | the bits are set, then [`Engine::settle`] |
-//! | freed-pending | clear (running) | taken | [`Engine::defer_free`], *then* the bits are cleared |
+//! | freed-pending | clear | taken | [`Engine::defer_free`], *then* the bits are cleared |
 //!
+//! What is reserved is so in memory only: a crash leaks nothing.
 //! A freed-pending cluster becomes free by [`Engine::give_back`] after the transaction that
 //! cleared its bit has committed. Bitmaps on disk are the truth: what is here is built from
 //! them group by group (see [`Loader`]), less what is pending, and may be dropped again.
