@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 pub mod acl;
+pub mod bitmap;
 pub mod bytes;
 mod checksum;
 pub mod dirent;

@@ -2,6 +2,7 @@
 
 use std::os::unix::fs::FileExt;
 
+use uext4_format::bitmap::{uninit_block_bitmap, uninit_inode_bitmap};
 use uext4_format::mmp::Mmp;
 use uext4_format::orphan_file::verify_orphan_block;
 use uext4_format::superblock::{SUPERBLOCK_BYTES, SUPERBLOCK_OFFSET};
@@ -98,6 +99,14 @@ impl Image {
     fn check_bitmaps(&self) {
         for group in self.groups() {
             let descriptor = self.descriptor(group);
+            if descriptor.has_flag(group_flag::BLOCK_UNINIT) {
+                let bitmap = uninit_block_bitmap(&self.geometry, group, &descriptor);
+                assert_eq!(zeroes(&bitmap), descriptor.free_clusters, "group {group}");
+            }
+            if descriptor.has_flag(group_flag::INODE_UNINIT) {
+                let bitmap = uninit_inode_bitmap(&self.geometry);
+                assert_eq!(zeroes(&bitmap), descriptor.free_inodes, "group {group}");
+            }
             if !descriptor.has_flag(group_flag::BLOCK_UNINIT) {
                 let bitmap = self.block(descriptor.block_bitmap);
                 let check =
@@ -164,6 +173,10 @@ impl Image {
             assert_eq!(block, before);
         }
     }
+}
+
+fn zeroes(bitmap: &[u8]) -> u32 {
+    bitmap.iter().map(|byte| byte.count_zeros()).sum()
 }
 
 fn check(size_mib: u64, options: &[&str]) -> Image {

@@ -1,6 +1,7 @@
 //! The bytes of group metadata, and the order in which they reach the device.
 
 use uext4_device::BlockDevice;
+use uext4_format::bitmap::set_bits;
 use uext4_format::superblock::{SUPERBLOCK_OFFSET, state};
 use uext4_format::{
     BlockNr, Checksums, Feature, Geometry, GroupDescriptor, GroupNr, Inode, InodeNr, Superblock,
@@ -256,52 +257,4 @@ fn only_own(space: &Space, group: GroupNr, descriptor: &GroupDescriptor) -> bool
     ];
     let own = 2 + geometry.inode_table_blocks() + geometry.base_metadata_blocks(group);
     blocks.into_iter().all(inside) && space.used_clusters(group) == own
-}
-
-/// Sets bits from `start` up to, not including, `end`, or to the bitmap's end.
-fn set_bits(bitmap: &mut [u8], start: u32, end: u32) {
-    let bits = bitmap.len() as u64 * 8;
-    let (start, end) = (u64::from(start).min(bits), u64::from(end).min(bits));
-    for bit in start..end {
-        if bit % 8 == 0 && bit + 8 <= end {
-            break;
-        }
-        set_bit(bitmap, bit);
-    }
-    let whole = start.next_multiple_of(8)..end / 8 * 8;
-    if whole.start < whole.end {
-        let bytes = (whole.start / 8) as usize..(whole.end / 8) as usize;
-        bitmap.get_mut(bytes).unwrap_or_default().fill(0xFF);
-    }
-    for bit in whole.end.max(start)..end {
-        set_bit(bitmap, bit);
-    }
-}
-
-fn set_bit(bitmap: &mut [u8], bit: u64) {
-    if let Some(byte) = bitmap.get_mut((bit / 8) as usize) {
-        *byte |= 1 << (bit % 8);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::set_bits;
-
-    #[test]
-    fn bits_are_set_from_start_to_end() {
-        for start in 0..40 {
-            for end in start..=40 {
-                let mut bitmap = [0; 5];
-                set_bits(&mut bitmap, start, end);
-                for bit in 0..40u32 {
-                    let set = bitmap[bit as usize / 8] & 1 << (bit % 8) != 0;
-                    assert_eq!(set, (start..end).contains(&bit), "{bit} of {start}..{end}");
-                }
-            }
-        }
-        let mut bitmap = [0; 2];
-        set_bits(&mut bitmap, 9, u32::MAX);
-        assert_eq!(bitmap, [0, 0xFE]);
-    }
 }

@@ -1,0 +1,97 @@
+//! Bitmaps of a group: what they hold when the descriptor says that the disk does not.
+//!
+//! Bit `n` of a bitmap is bit `n % 8` of byte `n / 8`. Bits past the group's last cluster or inode
+//! are set. A block bitmap marked BLOCK_UNINIT is made up from the geometry; an inode bitmap
+//! marked INODE_UNINIT has no inode in use.
+//!
+//! References: kernel doc `filesystems/ext4/bitmaps.rst`.
+
+use crate::{BlockNr, Geometry, GroupDescriptor, GroupNr};
+
+/// Sets the bits from `start` up to, not including, `end`, or to the bitmap's end.
+pub fn set_bits(bitmap: &mut [u8], start: u32, end: u32) {
+    let bits = bitmap.len() as u64 * 8;
+    let (start, end) = (u64::from(start).min(bits), u64::from(end).min(bits));
+    let whole = start.next_multiple_of(8)..end / 8 * 8;
+    for bit in (start..end.min(whole.start)).chain(whole.end.max(start)..end) {
+        if let Some(byte) = bitmap.get_mut((bit / 8) as usize) {
+            *byte |= 1 << (bit % 8);
+        }
+    }
+    if whole.start < whole.end {
+        let bytes = (whole.start / 8) as usize..(whole.end / 8) as usize;
+        bitmap.get_mut(bytes).unwrap_or_default().fill(0xFF);
+    }
+}
+
+/// The block bitmap of a group marked BLOCK_UNINIT, one block long: superblock copy, descriptors
+/// and reserved blocks, and the group's own bitmaps and inode table as far as they stand in it.
+pub fn uninit_block_bitmap(
+    geometry: &Geometry,
+    group: GroupNr,
+    descriptor: &GroupDescriptor,
+) -> Vec<u8> {
+    let mut bitmap = vec![0; geometry.block_size() as usize];
+    let ratio = geometry.blocks_per_cluster();
+    set_bits(
+        &mut bitmap,
+        0,
+        geometry.base_metadata_blocks(group).div_ceil(ratio),
+    );
+    let own = [
+        (descriptor.block_bitmap, 1),
+        (descriptor.inode_bitmap, 1),
+        (descriptor.inode_table, geometry.inode_table_blocks()),
+    ];
+    for (start, len) in own {
+        if let Some((first, end)) = part_in_group(geometry, group, start, len) {
+            set_bits(&mut bitmap, first / ratio, end.div_ceil(ratio));
+        }
+    }
+    set_bits(&mut bitmap, geometry.clusters_in_group(group), u32::MAX);
+    bitmap
+}
+
+/// The inode bitmap of a group marked INODE_UNINIT, one block long.
+pub fn uninit_inode_bitmap(geometry: &Geometry) -> Vec<u8> {
+    let mut bitmap = vec![0; geometry.block_size() as usize];
+    set_bits(&mut bitmap, geometry.inodes_per_group, u32::MAX);
+    bitmap
+}
+
+/// The part of a run that lies in a group, as blocks from the group's start: first and end.
+fn part_in_group(
+    geometry: &Geometry,
+    group: GroupNr,
+    start: BlockNr,
+    len: u32,
+) -> Option<(u32, u32)> {
+    let group_start = geometry.group_first_block(group).0;
+    let group_len = u64::from(geometry.blocks_in_group(group));
+    let end = start.0.saturating_add(u64::from(len));
+    let first = start.0.saturating_sub(group_start);
+    let end = end.saturating_sub(group_start).min(group_len);
+    (first < end).then_some((first as u32, end as u32))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::set_bits;
+
+    #[test]
+    fn bits_are_set_from_start_to_end() {
+        for start in 0..40 {
+            for end in start..=40 {
+                let mut bitmap = [0; 5];
+                set_bits(&mut bitmap, start, end);
+                for bit in 0..40u32 {
+                    let set = bitmap[bit as usize / 8] & 1 << (bit % 8) != 0;
+                    assert_eq!(set, (start..end).contains(&bit), "{bit} of {start}..{end}");
+                }
+            }
+        }
+        let mut bitmap = [0; 2];
+        set_bits(&mut bitmap, 9, u32::MAX);
+        assert_eq!(bitmap, [0, 0xFE]);
+    }
+}
