@@ -19,6 +19,9 @@ impl Engine {
     /// Brings home what the oldest transactions wait for, until `free_blocks` of the log are free
     /// or nothing is left.
     pub(crate) fn checkpoint(&self, log: &OpenLog, free_blocks: u32) -> Result<(), Error> {
+        if log.free_blocks() >= free_blocks {
+            return Ok(()); // without waiting for a pass under way
+        }
         let mut superblock = log.superblock.lock();
         loop {
             let missing = free_blocks.saturating_sub(log.free_blocks());

@@ -14,6 +14,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use uext4_format::Tid;
 use uext4_format::jbd2::{self, Layout, Superblock};
+use uext4_sync::atomic::{AtomicBool, Ordering};
 use uext4_sync::{Mutex, Rank};
 
 /// Features that we decide; all others stay as they are.
@@ -42,6 +43,8 @@ pub(crate) struct OpenLog {
     /// The log's device is not the file system's.
     pub(crate) is_external: bool,
     pub(crate) superblock: Mutex<Superblock>,
+    /// The superblock no longer says clean: spares commits a wait for a checkpoint under way.
+    is_in_use: AtomicBool,
     space: Mutex<Space>,
 }
 
@@ -89,6 +92,7 @@ impl OpenLog {
             first,
             end,
             is_external,
+            is_in_use: AtomicBool::new(false),
             superblock: Mutex::new(Rank::JournalTail, superblock),
             space: Mutex::new(Rank::JournalState, space),
         })
@@ -139,12 +143,16 @@ impl OpenLog {
     /// Makes the superblock say that the log is in use, when it still says clean. The write is not
     /// flushed: the flush before the first commit block is soon enough.
     pub(crate) fn mark_in_use(&self) -> Result<(), Error> {
+        if self.is_in_use.load(Ordering::Acquire) {
+            return Ok(());
+        }
         let mut superblock = self.superblock.lock();
         if superblock.start == 0 {
             let space = self.space.lock();
             (superblock.start, superblock.sequence) = (space.head, space.next);
             drop(space);
             self.file.write_superblock(&superblock)?;
+            self.is_in_use.store(true, Ordering::Release);
         }
         Ok(())
     }
@@ -226,6 +234,7 @@ impl OpenLog {
         let space = self.space.lock();
         debug_assert!(space.records.is_empty(), "everything is at home");
         (superblock.start, superblock.sequence) = (0, space.next);
+        self.is_in_use.store(false, Ordering::Release);
         superblock.head = space.head;
         drop(space);
         self.file.write_superblock(&superblock)?;

@@ -75,3 +75,9 @@ fn operations_are_atomic_under_racing_commits() {
 fn background_threads_lose_no_wake_up() {
     shuttle::check_random(|| race(Threads::Background), 1000);
 }
+
+/// Few preemptions at bad places: finds what a random walk through 64 shards does not.
+#[test]
+fn a_stalled_starter_does_not_slip_into_a_closed_transaction() {
+    shuttle::check_pct(|| race(Threads::Inline), 3000, 3);
+}
