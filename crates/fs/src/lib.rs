@@ -1,4 +1,36 @@
-//! ext4 in user space: the library.
+//! ext4 in user space: the whole file system as a library.
+//!
+//! [`Filesystem`] mounts an image or device, and offers inode-based operations for servers and
+//! path-based ones like `std::fs` for programs. Everything is `Send + Sync`; operations on
+//! different files and directories run side by side.
+//!
+//! References: kernel documentation, `Documentation/filesystems/ext4/`.
 #![forbid(unsafe_code)]
 
+mod access;
+mod attr;
+mod cache;
+mod credits;
+mod dir;
+mod error;
+mod file;
+mod filesystem;
+mod inode;
+mod map;
+mod meta;
 pub mod mkfs;
+mod mount;
+mod ops;
+mod options;
+mod orphan;
+mod space;
+mod superblock;
+mod xattr;
+
+pub use attr::{Attr, Caller, Checks, FileType, SetAttr, SetTime, StatFs, Timestamp};
+pub use error::{Error, Result};
+pub use filesystem::Filesystem;
+pub use inode::{Inode, InodeRef};
+pub use options::{Access, MountOptions};
+
+pub(crate) use filesystem::Fs;

@@ -1,0 +1,121 @@
+//! Who may do what: mode bits, POSIX ACLs, sticky directories, inode flags.
+//!
+//! References: `path_resolution(7)`, `acl(5)`; the rules are Linux's.
+
+use crate::attr::Checks;
+use crate::inode::{Inode, InodeState};
+use crate::{Caller, Error, Fs, Result, xattr};
+use uext4_format::{FileType, InodeFlags};
+
+/// What is wanted of a file: a set of permission bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Want(pub(crate) u16);
+
+impl Want {
+    /// Nothing but existence.
+    pub const EXIST: Want = Want(0);
+    /// Read.
+    pub const READ: Want = Want(4);
+    /// Write.
+    pub const WRITE: Want = Want(2);
+    /// Execute, or search a directory.
+    pub const EXECUTE: Want = Want(1);
+
+    /// Both.
+    pub const fn and(self, other: Want) -> Want {
+        Want(self.0 | other.0)
+    }
+}
+
+impl Fs {
+    /// Answers `Access` unless `caller` may do `want` with `inode`; `NotPermitted` or `ReadOnly`
+    /// for writes that no one may do.
+    pub(crate) fn may(&self, inode: &Inode, caller: &Caller, want: Want) -> Result<()> {
+        if want.0 & Want::WRITE.0 != 0 {
+            self.may_change(inode)?;
+        }
+        if caller.checks == Checks::Done {
+            return Ok(());
+        }
+        let acl = if self.options.acl { xattr::access_acl(self, inode)? } else { None };
+        let state = inode.read();
+        let granted = match (&acl, caller.uid == state.disk.uid) {
+            (Some(acl), false) => acl.permits(
+                caller.uid,
+                &group_list(caller),
+                state.disk.uid,
+                state.disk.gid,
+                want.0,
+            ),
+            _ => class_bits(&state, caller) & want.0 == want.0,
+        };
+        if granted || superuser_may(&state, caller, want) { Ok(()) } else { Err(Error::Access) }
+    }
+
+    /// Nobody writes to an immutable inode.
+    pub(crate) fn may_change(&self, inode: &Inode) -> Result<()> {
+        self.writable()?;
+        if inode.read().disk.flags.contains(InodeFlags::IMMUTABLE) {
+            return Err(Error::NotPermitted);
+        }
+        Ok(())
+    }
+
+    /// Sticky directories: only the owner of the file or the directory takes a name away.
+    pub(crate) fn may_delete(&self, parent: &Inode, target: &Inode, caller: &Caller) -> Result<()> {
+        let append_only = InodeFlags::APPEND;
+        if parent.read().disk.flags.contains(append_only) {
+            return Err(Error::NotPermitted);
+        }
+        let owner = {
+            let state = target.read();
+            let fixed = state.disk.flags.contains(append_only)
+                || state.disk.flags.contains(InodeFlags::IMMUTABLE);
+            if fixed {
+                return Err(Error::NotPermitted);
+            }
+            state.disk.uid
+        };
+        let state = parent.read();
+        let sticky = state.disk.mode & 0o1000 != 0;
+        let free = caller.checks == Checks::Done || caller.is_superuser();
+        if !sticky || free || caller.uid == owner || caller.uid == state.disk.uid {
+            return Ok(());
+        }
+        Err(Error::NotPermitted)
+    }
+
+    /// Only the owner and the superuser change attributes.
+    pub(crate) fn may_administer(&self, inode: &Inode, caller: &Caller) -> Result<()> {
+        let free = caller.checks == Checks::Done || caller.is_superuser();
+        if free || inode.read().disk.uid == caller.uid {
+            return Ok(());
+        }
+        Err(Error::NotPermitted)
+    }
+}
+
+fn group_list(caller: &Caller) -> Vec<u32> {
+    let mut groups = caller.groups.clone();
+    groups.push(caller.gid);
+    groups
+}
+
+fn class_bits(state: &InodeState, caller: &Caller) -> u16 {
+    let mode = state.disk.mode;
+    if caller.uid == state.disk.uid {
+        (mode >> 6) & 7
+    } else if caller.in_group(state.disk.gid) {
+        (mode >> 3) & 7
+    } else {
+        mode & 7
+    }
+}
+
+/// The superuser reads and writes everything, searches every directory, and executes what
+/// somebody may execute.
+fn superuser_may(state: &InodeState, caller: &Caller, want: Want) -> bool {
+    let directory = state.disk.file_type() == FileType::Directory;
+    let executes = want.0 & Want::EXECUTE.0 != 0;
+    caller.is_superuser() && (directory || !executes || state.disk.mode & 0o111 != 0)
+}

@@ -1,0 +1,137 @@
+//! What a caller sees and sets of an inode, and who the caller is.
+
+use uext4_format::InodeNr;
+pub use uext4_format::{FileType, Timestamp};
+
+/// Attributes of an inode, as `statx` shows them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Attr {
+    /// Inode number.
+    pub ino: InodeNr,
+    /// Generation, for file handles.
+    pub generation: u32,
+    /// Type of file.
+    pub kind: FileType,
+    /// Permission bits with setuid, setgid and sticky (`0o7777`).
+    pub mode: u16,
+    /// Number of names.
+    pub links: u32,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Project id (0 without the feature).
+    pub project: u32,
+    /// Device number of a device node, as Linux encodes it for user space (major, minor).
+    pub rdev: (u32, u32),
+    /// Size in bytes.
+    pub size_bytes: u64,
+    /// Space used, in units of 512 bytes.
+    pub sectors: u64,
+    /// Block size of the file system in bytes.
+    pub block_size: u32,
+    /// Last access.
+    pub atime: Timestamp,
+    /// Last change of the data.
+    pub mtime: Timestamp,
+    /// Last change of the inode.
+    pub ctime: Timestamp,
+    /// Birth; zero when the inode has no room for it.
+    pub crtime: Timestamp,
+    /// Inode flags (`FS_*_FL` bits, as `lsattr` shows them).
+    pub flags: u32,
+}
+
+/// A time to set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SetTime {
+    /// The time of the call.
+    Now,
+    /// This time.
+    At(Timestamp),
+}
+
+/// Attributes to change; `None` leaves one as it is.
+#[derive(Clone, Debug, Default)]
+pub struct SetAttr {
+    /// Permission bits (`0o7777`).
+    pub mode: Option<u16>,
+    /// Owner.
+    pub uid: Option<u32>,
+    /// Group.
+    pub gid: Option<u32>,
+    /// Size in bytes (truncate or extend).
+    pub size_bytes: Option<u64>,
+    /// Access time.
+    pub atime: Option<SetTime>,
+    /// Modification time.
+    pub mtime: Option<SetTime>,
+    /// Inode change time (FUSE's writeback cache sends it); normally set by every change.
+    pub ctime: Option<Timestamp>,
+    /// Inode flags (`FS_*_FL`), those that users may change.
+    pub flags: Option<u32>,
+    /// Project id.
+    pub project: Option<u32>,
+}
+
+/// Who asks. Permission checks are made against this unless it is the superuser.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Caller {
+    /// Effective user id; 0 is the superuser, for whom nothing is refused by mode.
+    pub uid: u32,
+    /// Effective group id.
+    pub gid: u32,
+    /// Supplementary groups.
+    pub groups: Vec<u32>,
+    /// Bits that a create takes from the mode when no default ACL stands in the parent.
+    pub umask: u16,
+    /// Who checks permissions.
+    pub checks: Checks,
+}
+
+/// Who checks permissions for a [`Caller`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Checks {
+    /// The library, on every operation.
+    Library,
+    /// Somebody else did already (the kernel's `default_permissions`).
+    Done,
+}
+
+impl Caller {
+    /// The superuser with an empty umask.
+    pub const fn root() -> Self {
+        Self { uid: 0, gid: 0, groups: Vec::new(), umask: 0, checks: Checks::Library }
+    }
+
+    /// True for the superuser.
+    pub fn is_superuser(&self) -> bool {
+        self.uid == 0
+    }
+
+    /// True when `gid` is one of the caller's groups.
+    pub fn in_group(&self, gid: u32) -> bool {
+        self.gid == gid || self.groups.contains(&gid)
+    }
+}
+
+/// Numbers of the whole file system, as `statfs` shows them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StatFs {
+    /// Block size in bytes.
+    pub block_size: u32,
+    /// Blocks for data (the overhead is not counted unless `minixdf`).
+    pub blocks: u64,
+    /// Free blocks.
+    pub blocks_free: u64,
+    /// Free blocks for users other than the superuser.
+    pub blocks_available: u64,
+    /// Inodes.
+    pub inodes: u64,
+    /// Free inodes.
+    pub inodes_free: u64,
+    /// Longest name in bytes.
+    pub name_max: u32,
+    /// File system id, made from the UUID.
+    pub id: u64,
+}

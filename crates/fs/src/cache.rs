@@ -1,0 +1,151 @@
+//! A sharded cache of reference-counted objects.
+//!
+//! An object is evicted only when nobody but the cache holds it: the running transaction keeps an
+//! `Arc` of everything dirty, so what is evicted is clean. Eviction goes round the shard's own
+//! entries with a second chance.
+//!
+//! Locking: `Rank::CacheShard` per shard; nothing else is taken under it.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hash, Hasher};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use uext4_sync::{Rank, RwLock};
+
+const CACHE_SHARDS: usize = 128;
+
+/// A key that spreads over shards by itself.
+pub(crate) trait Key: Copy + Eq + Hash {
+    /// A number that differs between keys.
+    fn number(self) -> u64;
+}
+
+impl Key for uext4_format::BlockNr {
+    fn number(self) -> u64 {
+        self.0
+    }
+}
+
+impl Key for uext4_format::InodeNr {
+    fn number(self) -> u64 {
+        u64::from(self.0)
+    }
+}
+
+/// Multiplicative hash for keys that are one integer; the input is never chosen by an attacker
+/// beyond the range of blocks and inodes, and a shard is bounded.
+#[derive(Default)]
+struct IntHasher(u64);
+
+impl Hasher for IntHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+    fn write(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            self.write_u64(u64::from(byte));
+        }
+    }
+    fn write_u32(&mut self, value: u32) {
+        self.write_u64(u64::from(value));
+    }
+    fn write_u64(&mut self, value: u64) {
+        let mixed = (self.0 ^ value).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        self.0 = mixed ^ (mixed >> 32);
+    }
+}
+
+struct Entry<V> {
+    value: Arc<V>,
+    referenced: AtomicBool,
+}
+
+type Map<K, V> = HashMap<K, Entry<V>, BuildHasherDefault<IntHasher>>;
+
+/// What a shard's lock protects. `limit` is raised above the share of the cache's maximum while
+/// most entries are in use, so that a full shard is not scanned at every insert.
+struct Entries<K, V> {
+    map: Map<K, V>,
+    limit: usize,
+}
+
+#[repr(align(128))]
+struct Shard<K, V> {
+    entries: RwLock<Entries<K, V>>,
+}
+
+/// The cache.
+pub(crate) struct Cache<K, V> {
+    shards: Box<[Shard<K, V>]>,
+    shard_max: usize,
+}
+
+impl<K: Key, V> Cache<K, V> {
+    /// A cache that keeps about `max` objects that nobody uses.
+    pub(crate) fn new(max: usize) -> Self {
+        let shard_max = max.div_ceil(CACHE_SHARDS).max(8);
+        let entries = || Entries { map: Map::default(), limit: shard_max };
+        let shard = |_| Shard { entries: RwLock::new(Rank::CacheShard, entries()) };
+        Self { shards: (0..CACHE_SHARDS).map(shard).collect(), shard_max }
+    }
+
+    /// The cached object.
+    pub(crate) fn get(&self, key: K) -> Option<Arc<V>> {
+        let entries = self.shard(key).entries.read();
+        let entry = entries.map.get(&key)?;
+        if !entry.referenced.load(Ordering::Relaxed) {
+            entry.referenced.store(true, Ordering::Relaxed);
+        }
+        Some(entry.value.clone())
+    }
+
+    /// Inserts `value` unless the key is cached already; answers the object that is cached then.
+    pub(crate) fn insert_or_get(&self, key: K, value: V) -> Arc<V> {
+        let mut entries = self.shard(key).entries.write();
+        if let Some(entry) = entries.map.get(&key) {
+            return entry.value.clone();
+        }
+        if entries.map.len() >= entries.limit {
+            evict(&mut entries, self.shard_max);
+        }
+        let value = Arc::new(value);
+        let entry = Entry { value: value.clone(), referenced: AtomicBool::new(false) };
+        entries.map.insert(key, entry);
+        value
+    }
+
+    /// Takes the object out.
+    pub(crate) fn remove(&self, key: K) -> Option<Arc<V>> {
+        self.shard(key).entries.write().map.remove(&key).map(|entry| entry.value)
+    }
+
+    /// Number of cached objects.
+    pub(crate) fn len(&self) -> usize {
+        self.shards.iter().map(|shard| shard.entries.read().map.len()).sum()
+    }
+
+    /// All objects, for unmount checks and statistics.
+    pub(crate) fn snapshot(&self) -> Vec<Arc<V>> {
+        let all = |shard: &Shard<K, V>| -> Vec<Arc<V>> {
+            shard.entries.read().map.values().map(|entry| entry.value.clone()).collect()
+        };
+        self.shards.iter().flat_map(all).collect()
+    }
+
+    fn shard(&self, key: K) -> &Shard<K, V> {
+        let mixed = key.number().wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        &self.shards[(mixed >> 57) as usize % CACHE_SHARDS]
+    }
+}
+
+/// Drops a quarter of the shard: entries nobody uses and nobody looked up since the last round.
+fn evict<K: Key, V>(entries: &mut Entries<K, V>, shard_max: usize) {
+    let mut to_drop = entries.map.len().saturating_sub(shard_max) + shard_max / 4 + 1;
+    entries.map.retain(|_, entry| {
+        let idle = Arc::strong_count(&entry.value) == 1;
+        let drop = to_drop > 0 && idle && !entry.referenced.swap(false, Ordering::Relaxed);
+        to_drop -= usize::from(drop);
+        !drop
+    });
+    entries.limit = shard_max.max(entries.map.len() + entries.map.len() / 4);
+}

@@ -1,0 +1,161 @@
+//! Errors of the library, and the one table that maps them to errno.
+
+use rustix::io::Errno;
+use uext4_format::Corrupt;
+
+/// Result of the library's operations.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// What went wrong. [`Error::errno`] gives the Linux errno that ext4 would answer.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum Error {
+    /// The device failed.
+    #[error("device: {0}")]
+    Device(#[from] uext4_device::Error),
+    /// The journal failed or was aborted; the file system is read-only from then on.
+    #[error("journal: {0}")]
+    Journal(#[from] uext4_journal::Error),
+    /// A structure on disk is damaged.
+    #[error("damaged file system: {0}; run e2fsck on the image")]
+    Corrupt(#[from] Corrupt),
+    /// The image needs a feature that uext4 does not have.
+    #[error("the image needs the feature {0}, which uext4 does not support")]
+    Unsupported(&'static str),
+    /// An operation or argument that this file system or file does not support.
+    #[error("not supported: {0}")]
+    NotSupported(&'static str),
+    /// A mount option that is unknown or has a bad value.
+    #[error("mount option {0}")]
+    Option(String),
+    /// The device holds no ext4 file system, or one that cannot be mounted as asked.
+    #[error("cannot mount: {0}")]
+    Mount(String),
+    /// The file system or file is read-only.
+    #[error("read-only file system")]
+    ReadOnly,
+    /// No such file or directory.
+    #[error("no such file or directory")]
+    NotFound,
+    /// The name exists already.
+    #[error("file exists")]
+    Exists,
+    /// A directory is needed.
+    #[error("not a directory")]
+    NotDirectory,
+    /// Not possible on a directory.
+    #[error("is a directory")]
+    IsDirectory,
+    /// The directory has entries.
+    #[error("directory not empty")]
+    NotEmpty,
+    /// No free block, inode or directory slot.
+    #[error("no space left on device")]
+    NoSpace,
+    /// A quota is used up.
+    #[error("disk quota exceeded")]
+    Quota,
+    /// The name is longer than 255 bytes, or the path too long.
+    #[error("file name too long")]
+    NameTooLong,
+    /// The inode has as many links as the format allows.
+    #[error("too many links")]
+    TooManyLinks,
+    /// The caller may not access this.
+    #[error("permission denied")]
+    Access,
+    /// The caller is not allowed to do this.
+    #[error("operation not permitted")]
+    NotPermitted,
+    /// An argument makes no sense.
+    #[error("invalid argument: {0}")]
+    Invalid(&'static str),
+    /// The file would be larger than the format allows.
+    #[error("file too large")]
+    TooLarge,
+    /// Too many symbolic links on the way.
+    #[error("too many levels of symbolic links")]
+    Loop,
+    /// The two names are on different file systems or projects.
+    #[error("invalid cross-device link")]
+    CrossDevice,
+    /// The extended attribute does not exist.
+    #[error("no such attribute")]
+    NoAttribute,
+    /// The buffer is too small for the value.
+    #[error("result too large for the buffer")]
+    Range,
+    /// Past the last data or hole.
+    #[error("no such offset")]
+    NoOffset,
+    /// The file is in use (mounted over, running).
+    #[error("resource busy")]
+    Busy,
+    /// The handle belongs to an inode that is gone.
+    #[error("stale file handle")]
+    Stale,
+    /// The encryption key is not there.
+    #[error("required key not available")]
+    NoKey,
+}
+
+impl Error {
+    /// The Linux errno of this error.
+    pub fn errno(&self) -> i32 {
+        self.linux().raw_os_error()
+    }
+
+    fn linux(&self) -> Errno {
+        match self {
+            Error::Device(device) => device_errno(device),
+            Error::Journal(journal) => journal_errno(journal),
+            Error::Corrupt(_) => Errno::UCLEAN,
+            Error::Unsupported(_) | Error::NotSupported(_) => Errno::OPNOTSUPP,
+            Error::Option(_) | Error::Mount(_) | Error::Invalid(_) => Errno::INVAL,
+            Error::ReadOnly => Errno::ROFS,
+            Error::NotFound => Errno::NOENT,
+            Error::Exists => Errno::EXIST,
+            Error::NotDirectory => Errno::NOTDIR,
+            Error::IsDirectory => Errno::ISDIR,
+            Error::NotEmpty => Errno::NOTEMPTY,
+            Error::NoSpace => Errno::NOSPC,
+            Error::Quota => Errno::DQUOT,
+            Error::NameTooLong => Errno::NAMETOOLONG,
+            Error::TooManyLinks => Errno::MLINK,
+            Error::Access => Errno::ACCESS,
+            Error::NotPermitted => Errno::PERM,
+            Error::TooLarge => Errno::FBIG,
+            Error::Loop => Errno::LOOP,
+            Error::CrossDevice => Errno::XDEV,
+            Error::NoAttribute => Errno::NODATA,
+            Error::Range => Errno::RANGE,
+            Error::NoOffset => Errno::NXIO,
+            Error::Busy => Errno::BUSY,
+            Error::Stale => Errno::STALE,
+            Error::NoKey => Errno::NOKEY,
+        }
+    }
+}
+
+fn device_errno(error: &uext4_device::Error) -> Errno {
+    match error {
+        uext4_device::Error::ReadOnly => Errno::ROFS,
+        uext4_device::Error::Io { source, .. } => source
+            .raw_os_error()
+            .map_or(Errno::IO, Errno::from_raw_os_error),
+        _ => Errno::IO,
+    }
+}
+
+fn journal_errno(error: &uext4_journal::Error) -> Errno {
+    match error {
+        uext4_journal::Error::Aborted { .. } => Errno::ROFS,
+        uext4_journal::Error::Corrupt(_) => Errno::UCLEAN,
+        _ => Errno::IO,
+    }
+}
+
+impl From<Error> for std::io::Error {
+    fn from(error: Error) -> Self {
+        std::io::Error::new(std::io::Error::from_raw_os_error(error.errno()).kind(), error)
+    }
+}

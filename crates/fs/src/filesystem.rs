@@ -1,0 +1,112 @@
+//! The mounted file system: what every operation reaches for.
+
+use crate::inode::Inodes;
+use crate::meta::Blocks;
+use crate::options::MountOptions;
+use crate::orphan::Orphans;
+use crate::space::Space;
+use crate::superblock::Super;
+use crate::{Error, Result};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+use uext4_device::BlockDevice;
+use uext4_format::{BlockNr, Corrupt, Features, Geometry, Place, Timestamp};
+use uext4_journal::{Handle, Journal};
+use uext4_sync::clock::Clock;
+
+/// A mounted file system. Cloning is cheap; the last clone that goes away unmounts.
+pub struct Filesystem {
+    pub(crate) fs: Arc<Fs>,
+}
+
+/// The engine behind [`Filesystem`].
+pub(crate) struct Fs {
+    pub(crate) device: Arc<dyn BlockDevice>,
+    pub(crate) geometry: Geometry,
+    pub(crate) features: Features,
+    pub(crate) options: MountOptions,
+    pub(crate) journal: Arc<Journal>,
+    pub(crate) superblock: Arc<Super>,
+    pub(crate) space: Arc<Space>,
+    pub(crate) inodes: Inodes,
+    pub(crate) blocks: Blocks,
+    pub(crate) orphans: Orphans,
+    pub(crate) clock: Clock,
+    pub(crate) state: MountState,
+}
+
+/// Whether writes are allowed now.
+pub(crate) struct MountState(AtomicU8);
+
+const READ_WRITE: u8 = 0;
+const READ_ONLY: u8 = 1;
+const FAILED: u8 = 2;
+const CLOSED: u8 = 3;
+
+impl MountState {
+    pub(crate) fn new(writable: bool) -> Self {
+        Self(AtomicU8::new(if writable { READ_WRITE } else { READ_ONLY }))
+    }
+
+    pub(crate) fn is_writable(&self) -> bool {
+        self.0.load(Ordering::Relaxed) == READ_WRITE
+    }
+
+    /// Goes read-only for good after an error.
+    pub(crate) fn fail(&self) {
+        self.0.store(FAILED, Ordering::SeqCst);
+    }
+
+    pub(crate) fn set_writable(&self, writable: bool) {
+        self.0.store(if writable { READ_WRITE } else { READ_ONLY }, Ordering::SeqCst);
+    }
+
+    /// Marks the mount closed; true for the first caller.
+    pub(crate) fn close(&self) -> bool {
+        self.0.swap(CLOSED, Ordering::SeqCst) != CLOSED
+    }
+}
+
+impl Fs {
+    /// Answers `ReadOnly` unless writes are allowed.
+    pub(crate) fn writable(&self) -> Result<()> {
+        if self.state.is_writable() { Ok(()) } else { Err(Error::ReadOnly) }
+    }
+
+    /// Starts a handle that may log `credits` blocks; may wait for a commit.
+    pub(crate) fn start(&self, credits: u32) -> Result<Handle> {
+        self.writable()?;
+        Ok(self.journal.start(credits)?)
+    }
+
+    /// The time of changes made now.
+    pub(crate) fn now(&self) -> Timestamp {
+        let (seconds, nanoseconds) = self.clock.wall();
+        Timestamp { seconds, nanoseconds }
+    }
+
+    /// Block size in bytes.
+    pub(crate) fn block_size(&self) -> usize {
+        self.geometry.block_size as usize
+    }
+
+    /// Answers damage unless `nr` is a block that a file or directory may own.
+    pub(crate) fn check_block(&self, nr: BlockNr, structure: &'static str) -> Result<()> {
+        if self.space.may_hold_data(nr) {
+            return Ok(());
+        }
+        let problem = "block number is outside the data area";
+        Err(Corrupt::new(Place::Block(nr), structure, problem).into())
+    }
+
+    /// Records damage in the superblock and acts on it as `errors=` says; passes `error` on.
+    pub(crate) fn note<T>(&self, result: Result<T>) -> Result<T> {
+        if let Err(Error::Corrupt(corrupt)) = &result {
+            self.superblock.record_error(self, corrupt);
+        }
+        if let Err(Error::Journal(_)) = &result {
+            self.state.fail();
+        }
+        result
+    }
+}

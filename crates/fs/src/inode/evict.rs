@@ -1,0 +1,88 @@
+//! Freeing inodes that have no name and no user any more.
+//!
+//! The last [`super::InodeRef`] of an unlinked inode puts it on the [`Reclaim`] queue when it is
+//! dropped (a drop must not start a handle: locks may be held). Every operation of the public API
+//! empties the queue when it ends.
+//!
+//! Crash safety: an inode without a name is tracked as an orphan from the transaction that took
+//! the last name until the one that frees it, so truncating in several transactions is safe.
+
+use super::Inode;
+use crate::credits;
+use crate::{Fs, Result, file, xattr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use uext4_format::{FileType, InodeFlags};
+use uext4_journal::Handle;
+use uext4_sync::{Mutex, Rank};
+
+/// Unlinked inodes whose last user went away.
+pub(crate) struct Reclaim {
+    waiting: AtomicUsize,
+    queue: Mutex<Vec<Arc<Inode>>>,
+}
+
+impl Default for Reclaim {
+    fn default() -> Self {
+        Self { waiting: AtomicUsize::new(0), queue: Mutex::new(Rank::Queue, Vec::new()) }
+    }
+}
+
+impl Reclaim {
+    pub(super) fn push(&self, inode: Arc<Inode>) {
+        self.queue.lock().push(inode);
+        self.waiting.fetch_add(1, Ordering::Release);
+    }
+
+    fn take(&self) -> Vec<Arc<Inode>> {
+        if self.waiting.load(Ordering::Acquire) == 0 {
+            return Vec::new();
+        }
+        let mut queue = self.queue.lock();
+        self.waiting.store(0, Ordering::Relaxed);
+        std::mem::take(&mut *queue)
+    }
+}
+
+impl Fs {
+    /// Frees the unlinked inodes whose last user is gone. No lock may be held.
+    pub(crate) fn reap(&self) -> Result<()> {
+        for inode in self.inodes.reclaim.take() {
+            self.evict(&inode)?;
+        }
+        Ok(())
+    }
+
+    /// Frees an inode without names: data, attributes, number. May take several transactions.
+    pub(crate) fn evict(&self, inode: &Arc<Inode>) -> Result<()> {
+        if inode.is_used() || !inode.is_unlinked() || self.writable().is_err() {
+            return Ok(());
+        }
+        let mut handle = self.start(credits::TRUNCATE)?;
+        if has_blocks(inode) {
+            file::free_all_blocks(self, &mut handle, inode)?;
+        }
+        self.finish_evict(&handle, inode)
+    }
+
+    /// Frees the number of an inode whose blocks are gone, in the handle's transaction.
+    pub(crate) fn finish_evict(&self, handle: &Handle, inode: &Arc<Inode>) -> Result<()> {
+        xattr::free_all(self, handle, inode)?;
+        self.orphans.remove(self, handle, inode)?;
+        let kind = {
+            let mut state = handle.write(inode);
+            let kind = state.disk.file_type();
+            state.disk.dtime = self.now().seconds as u32;
+            state.disk.size = 0;
+            kind
+        };
+        self.space.free_inode(self, handle, inode.nr(), kind == FileType::Directory)
+    }
+}
+
+/// True when the inode may map blocks of its own.
+pub(crate) fn has_blocks(inode: &Inode) -> bool {
+    let state = inode.read();
+    let inline = state.disk.flags.contains(InodeFlags::INLINE_DATA);
+    !inline && state.disk.maps_blocks()
+}

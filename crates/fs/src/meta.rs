@@ -1,0 +1,211 @@
+//! Metadata blocks as live objects, and their cache.
+//!
+//! Layout: a [`MetaBlock`] holds the bytes of one file system block (directory leaf, index node,
+//! extent node, indirect block, xattr block, orphan block) and its [`Seal`], which says how the
+//! checksum is made when the block is rendered.
+//!
+//! Invariants: a block is in the cache at most once, with one seal; a caller that expects another
+//! seal than the cached one has met a block that two structures claim, which is damage.
+//! Locking: `Rank::MetaBlock` per block; the cache's shards are `Rank::CacheShard`.
+
+use crate::cache::Cache;
+use crate::{Error, Fs, Result};
+use std::sync::Arc;
+use uext4_format::{BlockNr, Corrupt, Place};
+use uext4_journal::{Handle, Image, Live, Object, Render, Sink};
+use uext4_sync::Rank;
+
+/// How the checksum of a metadata block is made. Seeds are raw crc32c states.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Seal {
+    /// No checksum (indirect blocks; any block without `metadata_csum` keeps its kind, too).
+    Indirect,
+    /// Extent tree node of the inode with this seed.
+    Extent(u32),
+    /// Directory block of the inode with this seed: a leaf or an index node; told by its bytes.
+    Directory(u32),
+    /// Extended attribute block.
+    Xattr,
+    /// Block of the orphan file, whose inode has this seed.
+    Orphan(u32),
+}
+
+/// One metadata block.
+pub(crate) struct MetaBlock {
+    nr: BlockNr,
+    live: Live<BlockState>,
+}
+
+impl Object for MetaBlock {
+    type State = BlockState;
+    fn live(&self) -> &Live<BlockState> {
+        &self.live
+    }
+}
+
+impl MetaBlock {
+    /// The block's number.
+    pub(crate) fn nr(&self) -> BlockNr {
+        self.nr
+    }
+
+    /// The current bytes, shared; a later change copies them first.
+    pub(crate) fn image(&self) -> Image {
+        self.live.read().bytes.clone()
+    }
+}
+
+/// Bytes of a metadata block.
+pub(crate) struct BlockState {
+    nr: BlockNr,
+    seal: Seal,
+    sealer: Sealer,
+    bytes: Image,
+}
+
+impl BlockState {
+    /// The bytes.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// The bytes, to change; copied first when an image still shares them.
+    pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
+        Arc::make_mut(&mut self.bytes)
+    }
+}
+
+impl Render for BlockState {
+    const RANK: Rank = Rank::MetaBlock;
+
+    fn render(&mut self, out: &mut Sink<'_>) {
+        let (nr, seal, sealer) = (self.nr, self.seal, self.sealer);
+        sealer.seal(nr, seal, self.bytes_mut());
+        out.image(nr, self.bytes.clone());
+    }
+}
+
+/// What sealing needs to know of the file system.
+#[derive(Clone, Copy)]
+pub(crate) struct Sealer {
+    pub(crate) checksums: bool,
+    pub(crate) fs_seed: u32,
+}
+
+impl Sealer {
+    fn seal(self, nr: BlockNr, seal: Seal, bytes: &mut [u8]) {
+        if !self.checksums {
+            return;
+        }
+        match seal {
+            Seal::Indirect => {}
+            Seal::Extent(seed) => uext4_format::extent::seal(bytes, seed),
+            Seal::Directory(seed) => uext4_format::dirent::seal_block(bytes, seed),
+            Seal::Xattr => uext4_format::xattr::seal_block(bytes, self.fs_seed, nr),
+            Seal::Orphan(seed) => uext4_format::orphan_file::seal(bytes, seed, nr),
+        }
+    }
+
+    fn verify(self, nr: BlockNr, seal: Seal, bytes: &[u8]) -> std::result::Result<(), Corrupt> {
+        if !self.checksums {
+            return Ok(());
+        }
+        let good = match seal {
+            Seal::Indirect => true,
+            Seal::Extent(seed) => uext4_format::extent::verify_seal(bytes, seed),
+            Seal::Directory(seed) => uext4_format::dirent::verify_block_seal(bytes, seed),
+            Seal::Xattr => uext4_format::xattr::verify_block_seal(bytes, self.fs_seed, nr),
+            Seal::Orphan(seed) => uext4_format::orphan_file::verify_seal(bytes, seed, nr),
+        };
+        let problem = "checksum does not match";
+        if good { Ok(()) } else { Err(Corrupt::new(Place::Block(nr), seal.name(), problem)) }
+    }
+}
+
+impl Seal {
+    /// The structure's name in ext4's words.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Seal::Indirect => "indirect block",
+            Seal::Extent(_) => "extent tree block",
+            Seal::Directory(_) => "directory block",
+            Seal::Xattr => "extended attribute block",
+            Seal::Orphan(_) => "orphan file block",
+        }
+    }
+}
+
+/// Cache of metadata blocks.
+pub(crate) struct Blocks {
+    cache: Cache<BlockNr, MetaBlock>,
+    sealer: Sealer,
+}
+
+impl Blocks {
+    /// An empty cache that keeps about `max_blocks` clean blocks.
+    pub(crate) fn new(max_blocks: usize, sealer: Sealer) -> Self {
+        Self { cache: Cache::new(max_blocks), sealer }
+    }
+
+    /// The block, read and its checksum verified if it is not cached. `check` validates bytes that
+    /// come from the device (once per load).
+    pub(crate) fn read(
+        &self,
+        fs: &Fs,
+        nr: BlockNr,
+        seal: Seal,
+        check: impl FnOnce(&[u8]) -> std::result::Result<(), Corrupt>,
+    ) -> Result<Arc<MetaBlock>> {
+        if let Some(block) = self.cache.get(nr) {
+            return self.expect(block, seal);
+        }
+        fs.check_block(nr, seal.name())?;
+        let bytes = fs.journal.read_block(nr)?;
+        self.sealer.verify(nr, seal, &bytes)?;
+        check(&bytes)?;
+        let block = self.cache.insert_or_get(nr, self.object(nr, seal, bytes));
+        self.expect(block, seal)
+    }
+
+    /// A new block with these bytes, logged to the handle's transaction. The block must have been
+    /// allocated under the same handle.
+    pub(crate) fn create(
+        &self,
+        handle: &Handle,
+        nr: BlockNr,
+        seal: Seal,
+        bytes: Image,
+    ) -> Arc<MetaBlock> {
+        self.cache.remove(nr);
+        let block = self.cache.insert_or_get(nr, self.object(nr, seal, bytes));
+        drop(handle.write(&block));
+        block
+    }
+
+    /// The block is freed under `handle`: revoked, and never written again.
+    pub(crate) fn forget(&self, handle: &Handle, nr: BlockNr) {
+        match self.cache.remove(nr) {
+            Some(block) => handle.forget(&block, nr),
+            None => handle.revoke(nr),
+        }
+    }
+
+    /// Blocks cached now.
+    pub(crate) fn len(&self) -> usize {
+        self.cache.len()
+    }
+
+    fn object(&self, nr: BlockNr, seal: Seal, bytes: Image) -> MetaBlock {
+        let state = BlockState { nr, seal, sealer: self.sealer, bytes };
+        MetaBlock { nr, live: Live::new(state) }
+    }
+
+    fn expect(&self, block: Arc<MetaBlock>, seal: Seal) -> Result<Arc<MetaBlock>> {
+        let found = block.live.read().seal;
+        if found == seal {
+            return Ok(block);
+        }
+        let problem = "block belongs to another structure, too";
+        Err(Error::Corrupt(Corrupt::new(Place::Block(block.nr), seal.name(), problem)))
+    }
+}

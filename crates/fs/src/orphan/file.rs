@@ -1,0 +1,165 @@
+//! The orphan file: slots of inode numbers, taken without a lock.
+//!
+//! Layout: each block holds `slots` little-endian inode numbers (0 = free) and a tail. In memory a
+//! block is a shared array of atomics; rendering copies them.
+//!
+//! Locking: none to add or remove. `Handle::touch` has the block logged before a slot changes, so
+//! that a block of the committing transaction is rendered before its successor changes it.
+
+use crate::meta::Sealer;
+use crate::{Error, Fs, Result, map};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
+use uext4_format::{BlockNr, Corrupt, InodeNr, LogicalBlock, Place, orphan_file};
+use uext4_journal::{Handle, Image, Live, Object, Render, Sink};
+use uext4_sync::{Rank, shard_index};
+
+/// Odd step between the start blocks of neighbouring threads, as in the kernel.
+const BLOCK_STEP: usize = 13;
+
+/// The orphan file of a mounted file system.
+pub(crate) struct OrphanFile {
+    blocks: Vec<Arc<SlotBlock>>,
+    slots_per_block: usize,
+}
+
+struct SlotBlock {
+    free: AtomicI64,
+    slots: Arc<[AtomicU32]>,
+    live: Live<SlotState>,
+}
+
+struct SlotState {
+    nr: BlockNr,
+    seed: u32,
+    sealer: Sealer,
+    bytes: Image,
+    slots: Arc<[AtomicU32]>,
+}
+
+impl Object for SlotBlock {
+    type State = SlotState;
+    fn live(&self) -> &Live<SlotState> {
+        &self.live
+    }
+}
+
+impl Render for SlotState {
+    const RANK: Rank = Rank::MetaBlock;
+
+    fn render(&mut self, out: &mut Sink<'_>) {
+        let bytes = Arc::make_mut(&mut self.bytes);
+        for (index, slot) in self.slots.iter().enumerate() {
+            orphan_file::set_slot(bytes, index, slot.load(Ordering::Acquire));
+        }
+        if self.sealer.checksums {
+            orphan_file::seal(bytes, self.seed, self.nr);
+        }
+        out.image(self.nr, self.bytes.clone());
+    }
+}
+
+impl OrphanFile {
+    /// Reads and verifies every block of the orphan file; `None` without the feature.
+    pub(super) fn load(fs: &Fs) -> Result<Option<Self>> {
+        if !fs.features.has_orphan_file() {
+            return Ok(None);
+        }
+        let nr = InodeNr(fs.superblock.read().disk.orphan_file_inode);
+        let inode = fs.inodes.load(fs, nr)?;
+        let state = inode.read();
+        let block_size = fs.block_size() as u64;
+        let count = state.disk.size / block_size;
+        if count == 0 || count > orphan_file::MAX_BLOCKS || state.disk.size % block_size != 0 {
+            return Err(Corrupt::new(Place::Inode(nr), "orphan file", "bad size").into());
+        }
+        let load = |logical| Self::load_block(fs, &state, nr, LogicalBlock(logical as u32));
+        let blocks: Vec<_> = (0..count).map(load).collect::<Result<_>>()?;
+        let slots_per_block = orphan_file::slots_per_block(fs.block_size());
+        Ok(Some(Self { blocks, slots_per_block }))
+    }
+
+    fn load_block(
+        fs: &Fs,
+        inode: &crate::inode::InodeState,
+        nr: InodeNr,
+        logical: LogicalBlock,
+    ) -> Result<Arc<SlotBlock>> {
+        let hole = Error::Corrupt(Corrupt::new(Place::Inode(nr), "orphan file", "has a hole"));
+        let block = map::block_of(fs, inode, logical)?.ok_or(hole)?;
+        let bytes = fs.journal.read_block(block)?;
+        let seed = inode.seed();
+        let sealer = fs.sealer();
+        let bad = |problem| Corrupt::new(Place::InodeBlock(nr, block), "orphan file block", problem);
+        if !orphan_file::has_magic(&bytes) {
+            return Err(bad("bad magic").into());
+        }
+        if sealer.checksums && !orphan_file::verify_seal(&bytes, seed, block) {
+            return Err(bad("checksum does not match").into());
+        }
+        let count = orphan_file::slots_per_block(bytes.len());
+        let slot = |index| AtomicU32::new(orphan_file::slot(&bytes, index));
+        let slots: Arc<[AtomicU32]> = (0..count).map(slot).collect();
+        let free = slots.iter().filter(|slot| slot.load(Ordering::Relaxed) == 0).count();
+        let state = SlotState { nr: block, seed, sealer, bytes, slots: slots.clone() };
+        let free = AtomicI64::new(free as i64);
+        Ok(Arc::new(SlotBlock { free, slots, live: Live::new(state) }))
+    }
+
+    /// Takes a slot for `inode`; `None` when the file is full.
+    pub(super) fn add(&self, handle: &Handle, inode: InodeNr) -> Option<u64> {
+        let start = shard_index() * BLOCK_STEP % self.blocks.len();
+        for step in 0..self.blocks.len() {
+            let index = (start + step) % self.blocks.len();
+            let block = &self.blocks[index];
+            if block.claim() {
+                handle.touch(block);
+                let slot = block.fill(inode);
+                return Some((index * self.slots_per_block + slot) as u64);
+            }
+        }
+        None
+    }
+
+    /// Empties a slot.
+    pub(super) fn remove(&self, handle: &Handle, slot: u64) {
+        let block = &self.blocks[slot as usize / self.slots_per_block];
+        handle.touch(block);
+        block.slots[slot as usize % self.slots_per_block].store(0, Ordering::Release);
+        block.free.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// True when no slot is taken.
+    pub(super) fn is_empty(&self) -> bool {
+        self.entries().next().is_none()
+    }
+
+    /// Slot and inode number of everything in the file.
+    pub(super) fn entries(&self) -> impl Iterator<Item = (u64, InodeNr)> {
+        let slots = self.blocks.iter().flat_map(|block| block.slots.iter());
+        let taken = slots.map(|slot| slot.load(Ordering::Acquire)).enumerate();
+        taken.filter(|(_, inode)| *inode != 0).map(|(slot, inode)| (slot as u64, InodeNr(inode)))
+    }
+}
+
+impl SlotBlock {
+    /// Takes one of the free slots into account; false when there is none.
+    fn claim(&self) -> bool {
+        let take = |free: i64| if free > 0 { Some(free - 1) } else { None };
+        self.free.fetch_update(Ordering::AcqRel, Ordering::Relaxed, take).is_ok()
+    }
+
+    /// Stores `inode` in a free slot. A claim guarantees one; a slot that is being emptied just
+    /// now raises `free` only after it reads as zero, so the search ends.
+    fn fill(&self, inode: InodeNr) -> usize {
+        loop {
+            for (index, slot) in self.slots.iter().enumerate() {
+                let free = slot.load(Ordering::Relaxed) == 0;
+                let take = || slot.compare_exchange(0, inode.0, Ordering::AcqRel, Ordering::Relaxed);
+                if free && take().is_ok() {
+                    return index;
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! Orphans: inodes without a name that still have blocks, and files in the middle of a truncate.
+//!
+//! Two ways on disk. The *orphan file* (feature `orphan_file`): slots taken by compare-and-swap in
+//! the block that the thread hashes to. The *legacy list*: a chain through `i_dtime` that starts in
+//! the superblock. A full orphan file falls back to the list.
+//!
+//! Invariants: an inode is tracked at most once (`Inode::orphan` says where); it is added in the
+//! transaction that takes the last name or starts the truncate, and removed in the last one.
+//! Locking: the list's mutex (`Rank::OrphanList`) comes before inode states and is held for the
+//! splice only. Slots need no lock.
+//!
+//! References: kernel documentation, `filesystems/ext4/orphan.rst`.
+
+mod file;
+mod list;
+mod recover;
+
+use crate::inode::Inode;
+use crate::{Fs, Result};
+use file::OrphanFile;
+use list::OrphanList;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use uext4_journal::Handle;
+
+/// `Inode::orphan` of an inode on the legacy list.
+const ON_LIST: u64 = u64::MAX;
+
+/// All tracking of orphans.
+pub(crate) struct Orphans {
+    file: Option<OrphanFile>,
+    list: OrphanList,
+}
+
+impl Orphans {
+    /// No orphan tracked; `file` when the feature is there.
+    pub(crate) fn new(file: Option<OrphanFile>) -> Self {
+        Self { file, list: OrphanList::default() }
+    }
+
+    /// Loads the orphan file of this file system, if it has one.
+    pub(crate) fn load(fs: &Fs) -> Result<Option<OrphanFile>> {
+        OrphanFile::load(fs)
+    }
+
+    /// Gives the orphan file to a file system that was put together without one.
+    pub(crate) fn set_file(&mut self, file: Option<OrphanFile>) {
+        self.file = file;
+    }
+
+    /// Tracks `inode` in the handle's transaction; nothing happens when it is tracked already.
+    /// The caller holds no live object.
+    pub(crate) fn add(&self, fs: &Fs, handle: &Handle, inode: &Arc<Inode>) -> Result<()> {
+        if inode.orphan.load(Ordering::Acquire) != 0 {
+            return Ok(());
+        }
+        // The inode itself must be in the transaction: recovery reads its size and links.
+        drop(handle.write(inode));
+        let slot = self.file.as_ref().and_then(|file| file.add(handle, inode.nr()));
+        match slot {
+            Some(slot) => inode.orphan.store(slot + 1, Ordering::Release),
+            None => {
+                self.list.add(fs, handle, inode)?;
+                inode.orphan.store(ON_LIST, Ordering::Release);
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends the tracking of `inode` in the handle's transaction.
+    pub(crate) fn remove(&self, fs: &Fs, handle: &Handle, inode: &Arc<Inode>) -> Result<()> {
+        match inode.orphan.swap(0, Ordering::AcqRel) {
+            0 => Ok(()),
+            ON_LIST => self.list.remove(fs, handle, inode),
+            slot => {
+                if let Some(file) = &self.file {
+                    file.remove(handle, slot - 1);
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// True when nothing is tracked.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.list.is_empty() && self.file.as_ref().is_none_or(OrphanFile::is_empty)
+    }
+}
+
+impl Inode {
+    /// True while the inode is unlinked but still tracked, that is, alive for its users.
+    pub(crate) fn is_tracked_unlinked(&self) -> bool {
+        self.orphan.load(Ordering::Acquire) != 0
+    }
+}

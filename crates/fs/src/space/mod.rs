@@ -1,0 +1,1 @@
+//! Space: the bridge between the allocator (memory), the bitmaps on disk and the journal.
