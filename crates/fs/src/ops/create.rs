@@ -1,0 +1,160 @@
+//! New inodes: files, directories, nodes, symbolic links, unnamed files.
+
+use super::{check_alive, check_new_name, touch_dir, with_index};
+use crate::access::Want;
+use crate::dir::{self, DirError, Index};
+use crate::inode::{Inode, NewInode};
+use crate::{Caller, Error, Filesystem, Fs, InodeRef, Result, credits, file};
+use std::sync::Arc;
+use uext4_format::FileType;
+use uext4_journal::Handle;
+
+impl Filesystem {
+    /// Makes a regular file.
+    pub fn create(
+        &self,
+        parent: &InodeRef,
+        name: &[u8],
+        mode: u16,
+        caller: &Caller,
+    ) -> Result<InodeRef> {
+        self.make(parent, name, &NewInode::new(FileType::Regular, mode), caller)
+    }
+
+    /// Makes a directory.
+    pub fn mkdir(
+        &self,
+        parent: &InodeRef,
+        name: &[u8],
+        mode: u16,
+        caller: &Caller,
+    ) -> Result<InodeRef> {
+        self.make(parent, name, &NewInode::new(FileType::Directory, mode), caller)
+    }
+
+    /// Makes a device node, fifo, socket or regular file; `device` is (major, minor).
+    pub fn mknod(
+        &self,
+        parent: &InodeRef,
+        name: &[u8],
+        kind: FileType,
+        mode: u16,
+        device: (u32, u32),
+        caller: &Caller,
+    ) -> Result<InodeRef> {
+        if matches!(kind, FileType::Directory | FileType::Symlink) {
+            return Err(Error::NotPermitted);
+        }
+        self.make(parent, name, &NewInode { device, ..NewInode::new(kind, mode) }, caller)
+    }
+
+    /// Makes a symbolic link to `target`.
+    pub fn symlink(
+        &self,
+        parent: &InodeRef,
+        name: &[u8],
+        target: &[u8],
+        caller: &Caller,
+    ) -> Result<InodeRef> {
+        if target.is_empty() {
+            return Err(Error::NotFound);
+        }
+        if target.len() >= self.fs.block_size().min(4096) {
+            return Err(Error::NameTooLong);
+        }
+        let new = NewInode { target, ..NewInode::new(FileType::Symlink, 0o777) };
+        self.make(parent, name, &new, caller)
+    }
+
+    /// Makes a regular file without a name in the file system of `parent` (`O_TMPFILE`). It is
+    /// freed with its last user unless [`Self::link`] gives it a name.
+    pub fn tmpfile(&self, parent: &InodeRef, mode: u16, caller: &Caller) -> Result<InodeRef> {
+        self.run(|fs| {
+            check_alive(parent)?;
+            fs.may(parent, caller, Want::WRITE.and(Want::EXECUTE))?;
+            let handle = fs.start(credits::CREATE)?;
+            let new = NewInode::new(FileType::Regular, mode);
+            let inode = InodeRef::new(fs.new_inode(&handle, parent.arc(), &new, caller)?);
+            handle.write(inode.arc()).disk.links = 0;
+            inode.set_unlinked(0);
+            fs.orphans.add(fs, &handle, inode.arc())?;
+            Ok(inode)
+        })
+    }
+
+    fn make(
+        &self,
+        parent: &InodeRef,
+        name: &[u8],
+        new: &NewInode<'_>,
+        caller: &Caller,
+    ) -> Result<InodeRef> {
+        self.run(|fs| {
+            check_new_name(name)?;
+            check_alive(parent)?;
+            fs.may(parent, caller, Want::WRITE.and(Want::EXECUTE))?;
+            with_index(parent.arc(), |index| make_named(fs, parent.arc(), name, new, caller, index))
+        })
+    }
+}
+
+fn make_named(
+    fs: &Fs,
+    parent: &Arc<Inode>,
+    name: &[u8],
+    new: &NewInode<'_>,
+    caller: &Caller,
+    index: Index,
+) -> std::result::Result<InodeRef, DirError> {
+    check_alive(parent)?;
+    dir::can_insert(fs, parent, name, index)?;
+    let prepared = file::prepare_link(fs, parent, new.target)?;
+    let grow = if index == Index::Exclusive { credits::DIR_GROW } else { 0 };
+    let handle = fs.start(credits::CREATE + grow)?;
+    let inode = InodeRef::new(fs.new_inode(&handle, parent, new, caller)?);
+    let filled = fill(fs, &handle, parent, &inode, new, prepared);
+    let named = filled.map_err(DirError::from).and_then(|()| {
+        dir::insert(fs, &handle, parent, name, inode.nr(), new.kind, index)
+    });
+    if let Err(error) = named {
+        undo(fs, &handle, parent, &inode, new)?;
+        return Err(error);
+    }
+    touch_dir(&handle, parent, fs.now());
+    Ok(inode)
+}
+
+fn fill(
+    fs: &Fs,
+    handle: &Handle,
+    parent: &Arc<Inode>,
+    inode: &InodeRef,
+    new: &NewInode<'_>,
+    prepared: file::PreparedLink,
+) -> Result<()> {
+    match new.kind {
+        FileType::Directory => {
+            fs.add_dir_link(handle, parent)?;
+            dir::init(fs, handle, inode.arc(), parent.nr())
+        }
+        FileType::Symlink => file::write_link(fs, handle, inode.arc(), new.target, prepared),
+        _ => Ok(()),
+    }
+}
+
+/// Another thread took the room or the name meanwhile: the inode is freed as if it had lost its
+/// last name. Its few blocks go when its last user drops it.
+fn undo(
+    fs: &Fs,
+    handle: &Handle,
+    parent: &Arc<Inode>,
+    inode: &InodeRef,
+    new: &NewInode<'_>,
+) -> Result<()> {
+    if new.kind == FileType::Directory {
+        fs.drop_dir_link(handle, parent);
+    }
+    handle.write(inode.arc()).disk.links = 0;
+    inode.set_unlinked(0);
+    fs.orphans.add(fs, handle, inode.arc())
+}

@@ -1,0 +1,87 @@
+//! Hard links.
+
+use super::{LINK_MAX, check_alive, check_new_name, touch_dir, with_index};
+use crate::access::Want;
+use crate::dir::{self, DirError, Index};
+use crate::inode::Inode;
+use crate::{Caller, Error, Filesystem, Fs, InodeRef, Result, credits};
+use std::sync::Arc;
+use uext4_format::{FileType, InodeFlags};
+
+impl Filesystem {
+    /// Gives `inode` another name. An unnamed file of [`Self::tmpfile`] gets its first.
+    pub fn link(
+        &self,
+        inode: &InodeRef,
+        parent: &InodeRef,
+        name: &[u8],
+        caller: &Caller,
+    ) -> Result<()> {
+        self.run(|fs| {
+            check_new_name(name)?;
+            check_alive(parent)?;
+            check_linkable(inode)?;
+            fs.may(parent, caller, Want::WRITE.and(Want::EXECUTE))?;
+            with_index(parent.arc(), |index| link_named(fs, inode.arc(), parent.arc(), name, index))
+        })
+    }
+}
+
+fn check_linkable(inode: &Inode) -> Result<()> {
+    let state = inode.read();
+    let flags = &state.disk.flags;
+    let directory = state.disk.file_type() == FileType::Directory;
+    if directory || flags.contains(InodeFlags::IMMUTABLE) || flags.contains(InodeFlags::APPEND) {
+        return Err(Error::NotPermitted);
+    }
+    if state.disk.links >= LINK_MAX { Err(Error::TooManyLinks) } else { Ok(()) }
+}
+
+fn link_named(
+    fs: &Fs,
+    inode: &Arc<Inode>,
+    parent: &Arc<Inode>,
+    name: &[u8],
+    index: Index,
+) -> std::result::Result<(), DirError> {
+    check_alive(parent)?;
+    dir::can_insert(fs, parent, name, index)?;
+    let handle = fs.start(credits::CREATE + credits::DIR_GROW)?;
+    let now = fs.now();
+    let first_name = add_link(fs, &handle, inode, now)?;
+    let kind = inode.kind();
+    if let Err(error) = dir::insert(fs, &handle, parent, name, inode.nr(), kind, index) {
+        let mut state = handle.write(inode);
+        state.disk.links -= 1;
+        inode.set_unlinked(state.disk.links);
+        return Err(error);
+    }
+    if first_name {
+        fs.orphans.remove(fs, &handle, inode)?;
+    }
+    touch_dir(&handle, parent, now);
+    Ok(())
+}
+
+/// Raises the link count; true when the inode had no name. An inode that lost its last name to an
+/// unlink gets none again, one that never had a name does.
+fn add_link(
+    fs: &Fs,
+    handle: &uext4_journal::Handle,
+    inode: &Arc<Inode>,
+    now: uext4_format::Timestamp,
+) -> Result<bool> {
+    let mut state = handle.write(inode);
+    let unnamed = state.disk.links == 0;
+    if unnamed && !inode.is_tmpfile() {
+        return Err(Error::NotFound);
+    }
+    if state.disk.links >= LINK_MAX {
+        return Err(Error::TooManyLinks);
+    }
+    state.disk.links += 1;
+    state.disk.ctime = now;
+    inode.set_unlinked(state.disk.links);
+    let _ = fs;
+    Ok(unnamed)
+}

@@ -1,0 +1,83 @@
+//! Reading names and attributes.
+
+use super::{check_name, settled};
+use crate::access::Want;
+use crate::attr::StatFs;
+use crate::dir::{self, DirEntry, Visit};
+use crate::inode::attr_of;
+use crate::{Attr, Caller, Error, Filesystem, InodeRef, Result, file};
+use uext4_format::{FileType, InodeNr};
+
+impl Filesystem {
+    /// The root directory.
+    pub fn root(&self) -> Result<InodeRef> {
+        self.run(|fs| fs.inode(InodeNr::ROOT))
+    }
+
+    /// The inode with this number, if it is in use ([`Error::Stale`] otherwise).
+    pub fn inode(&self, nr: InodeNr) -> Result<InodeRef> {
+        self.run(|fs| {
+            let reserved = nr != InodeNr::ROOT && nr.0 < fs.geometry.first_inode;
+            if reserved || !fs.geometry.contains_inode(nr) {
+                return Err(Error::Stale);
+            }
+            if !fs.space.is_inode_allocated(fs, nr)? {
+                return Err(Error::Stale);
+            }
+            fs.inode(nr)
+        })
+    }
+
+    /// Finds `name` in `parent`.
+    pub fn lookup(&self, parent: &InodeRef, name: &[u8], caller: &Caller) -> Result<InodeRef> {
+        self.run(|fs| {
+            check_name(name)?;
+            fs.may(parent, caller, Want::EXECUTE)?;
+            if !parent.is_dir() {
+                return Err(Error::NotDirectory);
+            }
+            let _shared = parent.index.read();
+            dir::lookup(fs, parent.arc(), name)?.ok_or(Error::NotFound)
+        })
+    }
+
+    /// Attributes of an inode.
+    pub fn attr(&self, inode: &InodeRef) -> Attr {
+        attr_of(&self.fs, inode)
+    }
+
+    /// Calls `visit` for the entries of `dir` from `cookie` on (0 is the start) until it answers
+    /// [`Visit::Stop`]. Cookies stay valid while the directory changes.
+    pub fn read_dir(
+        &self,
+        dir: &InodeRef,
+        cookie: u64,
+        visit: &mut dyn FnMut(DirEntry<'_>) -> Visit,
+    ) -> Result<()> {
+        self.run(|fs| {
+            if !dir.is_dir() {
+                return Err(Error::NotDirectory);
+            }
+            let _shared = dir.index.read();
+            settled(dir::read(fs, dir.arc(), cookie, visit).map_err(Into::into))
+        })
+    }
+
+    /// Target of a symbolic link.
+    pub fn read_link(&self, inode: &InodeRef) -> Result<Vec<u8>> {
+        self.run(|fs| match inode.kind() {
+            FileType::Symlink => file::read_link(fs, inode),
+            _ => Err(Error::Invalid("not a symbolic link")),
+        })
+    }
+
+    /// Answers whether `caller` may do `want`.
+    pub fn access(&self, inode: &InodeRef, caller: &Caller, want: Want) -> Result<()> {
+        self.run(|fs| fs.may(inode, caller, want))
+    }
+
+    /// Numbers of the whole file system.
+    pub fn statfs(&self) -> StatFs {
+        self.fs.space.statfs(&self.fs)
+    }
+}

@@ -1,0 +1,127 @@
+//! Operations as the VFS knows them, by inode: one file per family, read top-down.
+//!
+//! Every operation: check arguments and permission; take DirIndex or InodeIo; start a handle;
+//! change live objects; end the handle; free inodes whose last user went away.
+//!
+//! Locking: as `sync::Rank` says. Two directories are locked in ascending inode number.
+
+mod create;
+mod io;
+mod link;
+mod lookup;
+mod rename;
+mod setattr;
+mod unlink;
+mod xattrs;
+
+pub use rename::RenameFlags;
+
+use crate::dir::{DirError, Index};
+use crate::inode::Inode;
+use crate::{Error, Filesystem, Fs, Result};
+use std::sync::Arc;
+use uext4_format::{FileType, Timestamp};
+use uext4_journal::Handle;
+
+/// Longest name of a directory entry in bytes.
+pub(crate) const NAME_MAX: usize = 255;
+/// Largest link count; with `dir_nlink` a directory goes to 1, "many", beyond it.
+pub(crate) const LINK_MAX: u16 = 65000;
+
+impl Filesystem {
+    /// Runs one operation: notes damage in the superblock, then frees what lost its last user.
+    pub(crate) fn run<T>(&self, operation: impl FnOnce(&Fs) -> Result<T>) -> Result<T> {
+        let answer = self.fs.note(operation(&self.fs));
+        self.fs.note(self.fs.reap())?;
+        answer
+    }
+}
+
+/// Refuses names that no directory entry can have.
+pub(crate) fn check_name(name: &[u8]) -> Result<()> {
+    if name.len() > NAME_MAX {
+        return Err(Error::NameTooLong);
+    }
+    if name.is_empty() {
+        return Err(Error::NotFound);
+    }
+    if name.contains(&b'/') || name.contains(&0) {
+        return Err(Error::Invalid("a name holds neither '/' nor a zero byte"));
+    }
+    Ok(())
+}
+
+/// Refuses `.` and `..` besides what [`check_name`] refuses.
+pub(crate) fn check_new_name(name: &[u8]) -> Result<()> {
+    check_name(name)?;
+    if name == b"." || name == b".." { Err(Error::Exists) } else { Ok(()) }
+}
+
+/// Runs a change of one directory with its index shared, and once more exclusively if the
+/// structure has to change.
+pub(crate) fn with_index<T>(
+    dir: &Arc<Inode>,
+    mut change: impl FnMut(Index) -> std::result::Result<T, DirError>,
+) -> Result<T> {
+    {
+        let _shared = dir.index.read();
+        match change(Index::Shared) {
+            Err(DirError::NeedExclusive) => {}
+            other => return settled(other),
+        }
+    }
+    let _exclusive = dir.index.write();
+    settled(change(Index::Exclusive))
+}
+
+/// The answer of a change that needs no other try.
+pub(crate) fn settled<T>(answer: std::result::Result<T, DirError>) -> Result<T> {
+    answer.map_err(|error| match error {
+        DirError::Fs(error) => error,
+        DirError::NeedExclusive => Error::NoSpace,
+    })
+}
+
+/// The directory must still have a name.
+pub(crate) fn check_alive(dir: &Inode) -> Result<()> {
+    let state = dir.read();
+    if state.disk.file_type() != FileType::Directory {
+        return Err(Error::NotDirectory);
+    }
+    if state.disk.links == 0 { Err(Error::NotFound) } else { Ok(()) }
+}
+
+/// Sets the times that a change of entries sets.
+pub(crate) fn touch_dir(handle: &Handle, dir: &Arc<Inode>, now: Timestamp) {
+    let mut state = handle.write(dir);
+    state.disk.mtime = now;
+    state.disk.ctime = now;
+}
+
+impl Fs {
+    /// One more subdirectory: `..` of it is a link to `dir`.
+    pub(crate) fn add_dir_link(&self, handle: &Handle, dir: &Arc<Inode>) -> Result<()> {
+        let mut state = handle.write(dir);
+        let links = state.disk.links;
+        if links == 1 {
+            return Ok(());
+        }
+        if links >= LINK_MAX {
+            if !self.features.has(uext4_format::Feature::DIR_NLINK) {
+                return Err(Error::TooManyLinks);
+            }
+            state.disk.links = 1;
+            return Ok(());
+        }
+        state.disk.links = links + 1;
+        Ok(())
+    }
+
+    /// One subdirectory less; a count that means "many" stays.
+    pub(crate) fn drop_dir_link(&self, handle: &Handle, dir: &Arc<Inode>) {
+        let mut state = handle.write(dir);
+        if state.disk.links > 2 {
+            state.disk.links -= 1;
+        }
+    }
+}

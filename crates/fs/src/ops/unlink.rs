@@ -1,0 +1,125 @@
+//! Taking names away.
+
+use super::{check_alive, check_name, settled, touch_dir};
+use crate::access::Want;
+use crate::dir::{self, DirError, Index};
+use crate::inode::{Inode, has_blocks};
+use crate::{Caller, Error, Filesystem, Fs, InodeRef, Result, credits};
+use std::sync::Arc;
+use uext4_format::{FileType, Timestamp};
+use uext4_journal::Handle;
+
+impl Filesystem {
+    /// Takes a name away that is not a directory's. The inode lives on for its users.
+    pub fn unlink(&self, parent: &InodeRef, name: &[u8], caller: &Caller) -> Result<()> {
+        self.run(|fs| {
+            check_name(name)?;
+            check_alive(parent)?;
+            fs.may(parent, caller, Want::WRITE.and(Want::EXECUTE))?;
+            super::with_index(parent.arc(), |index| unlink_named(fs, parent, name, caller, index))
+        })
+    }
+
+    /// Takes an empty directory away.
+    pub fn rmdir(&self, parent: &InodeRef, name: &[u8], caller: &Caller) -> Result<()> {
+        self.run(|fs| {
+            check_name(name)?;
+            match name {
+                b"." => return Err(Error::Invalid("'.' cannot be removed")),
+                b".." => return Err(Error::NotEmpty),
+                _ => {}
+            }
+            check_alive(parent)?;
+            fs.may(parent, caller, Want::WRITE.and(Want::EXECUTE))?;
+            let found = {
+                let _shared = parent.index.read();
+                dir::lookup(fs, parent.arc(), name)?
+            };
+            let target = found.ok_or(Error::NotFound)?;
+            if !target.is_dir() {
+                return Err(Error::NotDirectory);
+            }
+            fs.may_delete(parent, &target, caller)?;
+            rmdir_locked(fs, parent.arc(), name, &target)
+        })
+    }
+}
+
+fn unlink_named(
+    fs: &Fs,
+    parent: &InodeRef,
+    name: &[u8],
+    caller: &Caller,
+    index: Index,
+) -> std::result::Result<(), DirError> {
+    let target = dir::lookup(fs, parent.arc(), name)?.ok_or(Error::NotFound)?;
+    if target.is_dir() {
+        return Err(Error::IsDirectory.into());
+    }
+    fs.may_delete(parent, &target, caller)?;
+    let handle = fs.start(credits::REMOVE)?;
+    dir::remove(fs, &handle, parent.arc(), name, target.nr(), index)?;
+    let now = fs.now();
+    touch_dir(&handle, parent.arc(), now);
+    fs.drop_link(&handle, target.arc(), now)?;
+    Ok(())
+}
+
+/// Both directories are locked, ascending by inode number; the entry is checked again by
+/// `dir::remove`.
+fn rmdir_locked(fs: &Fs, parent: &Arc<Inode>, name: &[u8], target: &InodeRef) -> Result<()> {
+    let _locks = super::rename::lock_directories(&[parent, target.arc()]);
+    if !dir::is_empty(fs, target.arc())? {
+        return Err(Error::NotEmpty);
+    }
+    let handle = fs.start(credits::REMOVE)?;
+    settled(dir::remove(fs, &handle, parent, name, target.nr(), Index::Exclusive))?;
+    let now = fs.now();
+    touch_dir(&handle, parent, now);
+    fs.drop_dir_link(&handle, parent);
+    fs.drop_last_link(&handle, target.arc(), now)
+}
+
+impl Fs {
+    /// One name less. An inode that lost the last one is tracked as an orphan, or freed at once
+    /// when it maps no blocks and only the caller holds it.
+    pub(crate) fn drop_link(
+        &self,
+        handle: &Handle,
+        inode: &Arc<Inode>,
+        now: Timestamp,
+    ) -> Result<()> {
+        let last = {
+            let mut state = handle.write(inode);
+            state.disk.ctime = now;
+            state.disk.links = state.disk.links.saturating_sub(1);
+            state.disk.links == 0
+        };
+        if last { self.orphan_or_free(handle, inode) } else { Ok(()) }
+    }
+
+    /// A directory loses its name and its own `.`.
+    pub(crate) fn drop_last_link(
+        &self,
+        handle: &Handle,
+        inode: &Arc<Inode>,
+        now: Timestamp,
+    ) -> Result<()> {
+        {
+            let mut state = handle.write(inode);
+            state.disk.ctime = now;
+            state.disk.links = 0;
+            state.disk.size = if state.disk.file_type() == FileType::Directory { 0 } else { state.disk.size };
+        }
+        self.orphan_or_free(handle, inode)
+    }
+
+    fn orphan_or_free(&self, handle: &Handle, inode: &Arc<Inode>) -> Result<()> {
+        inode.set_unlinked(0);
+        if inode.has_one_user() && !has_blocks(inode) {
+            inode.set_freed();
+            return self.finish_evict(handle, inode);
+        }
+        self.orphans.add(self, handle, inode)
+    }
+}
