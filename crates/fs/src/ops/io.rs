@@ -1,0 +1,184 @@
+//! Data: read, write, space, sync.
+
+use crate::inode::Inode;
+use crate::{Error, Filesystem, Fs, InodeRef, Result, credits, file};
+use uext4_format::{FileType, InodeFlags};
+
+pub use crate::file::{Extent, FallocateMode, Seek};
+
+/// What a write does to setuid and setgid bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KillPrivileges {
+    /// They are taken away (the writer is not the superuser).
+    Yes,
+    /// They stay.
+    No,
+}
+
+impl Filesystem {
+    /// Reads up to `buf.len()` bytes at byte `offset`; answers how many (less at the end).
+    pub fn read(&self, inode: &InodeRef, offset: u64, buf: &mut [u8]) -> Result<usize> {
+        self.run(|fs| {
+            regular(inode)?;
+            let read = file::read(fs, inode, offset, buf)?;
+            fs.touch_atime(inode)?;
+            Ok(read)
+        })
+    }
+
+    /// Writes `data` at byte `offset`; answers how many bytes were written. What was written is
+    /// durable after [`Self::fsync`].
+    pub fn write(&self, inode: &InodeRef, offset: u64, data: &[u8]) -> Result<usize> {
+        self.write_as(inode, offset, data, KillPrivileges::No)
+    }
+
+    /// As [`Self::write`], and takes setuid and setgid away when asked to.
+    pub fn write_as(
+        &self,
+        inode: &InodeRef,
+        offset: u64,
+        data: &[u8],
+        kill: KillPrivileges,
+    ) -> Result<usize> {
+        self.run(|fs| {
+            regular(inode)?;
+            check_data_change(fs, inode)?;
+            if inode.read().disk.flags.contains(InodeFlags::APPEND)
+                && offset < inode.read().disk.size
+            {
+                return Err(Error::NotPermitted);
+            }
+            if kill == KillPrivileges::Yes {
+                fs.kill_privileges(inode)?;
+            }
+            file::write(fs, inode.arc(), offset, data)
+        })
+    }
+
+    /// Appends `data` at the end; answers the offset where it went and how many bytes.
+    pub fn append(&self, inode: &InodeRef, data: &[u8]) -> Result<(u64, usize)> {
+        self.run(|fs| {
+            regular(inode)?;
+            check_data_change(fs, inode)?;
+            file::append(fs, inode.arc(), data)
+        })
+    }
+
+    /// Sets the size: cuts the file, or extends it with a hole.
+    pub fn truncate(&self, inode: &InodeRef, size_bytes: u64) -> Result<()> {
+        self.run(|fs| {
+            regular(inode)?;
+            check_data_change(fs, inode)?;
+            if inode.read().disk.flags.contains(InodeFlags::APPEND) {
+                return Err(Error::NotPermitted);
+            }
+            file::truncate(fs, inode.arc(), size_bytes)
+        })
+    }
+
+    /// Allocates, punches or zeroes a byte range (`fallocate(2)`).
+    pub fn fallocate(
+        &self,
+        inode: &InodeRef,
+        mode: FallocateMode,
+        offset: u64,
+        len: u64,
+    ) -> Result<()> {
+        self.run(|fs| {
+            regular(inode)?;
+            check_data_change(fs, inode)?;
+            file::fallocate(fs, inode.arc(), mode, offset, len)
+        })
+    }
+
+    /// Next data or hole at or after `offset` ([`Error::NoOffset`] past the end).
+    pub fn seek(&self, inode: &InodeRef, offset: u64, what: Seek) -> Result<u64> {
+        self.run(|fs| {
+            regular(inode)?;
+            file::seek(fs, inode, offset, what)
+        })
+    }
+
+    /// Extents of a file that meet the byte range.
+    pub fn fiemap(&self, inode: &InodeRef, offset: u64, len: u64) -> Result<Vec<Extent>> {
+        self.run(|fs| file::fiemap(fs, inode, offset, len))
+    }
+
+    /// Makes data and attributes of one file durable.
+    pub fn fsync(&self, inode: &InodeRef) -> Result<()> {
+        self.run(|fs| fs.sync_inode(inode))
+    }
+
+    /// Makes data durable, and the attributes needed to read it.
+    pub fn fdatasync(&self, inode: &InodeRef) -> Result<()> {
+        self.fsync(inode)
+    }
+
+    /// Makes everything durable.
+    pub fn sync(&self) -> Result<()> {
+        self.run(|fs| {
+            if fs.state.is_writable() {
+                let handle = fs.start(1)?;
+                fs.superblock.update_counts(fs, &handle);
+            }
+            Ok(fs.journal.commit_running()?)
+        })
+    }
+}
+
+fn regular(inode: &Inode) -> Result<()> {
+    match inode.kind() {
+        FileType::Regular => Ok(()),
+        FileType::Directory => Err(Error::IsDirectory),
+        _ => Err(Error::Invalid("not a regular file")),
+    }
+}
+
+/// An open file of an immutable inode may not be written either.
+fn check_data_change(fs: &Fs, inode: &Inode) -> Result<()> {
+    fs.may_change(inode)
+}
+
+impl Fs {
+    fn sync_inode(&self, inode: &InodeRef) -> Result<()> {
+        use uext4_journal::Object;
+        match inode.arc().live().dirty_tid() {
+            Some(tid) => Ok(self.journal.wait_durable(tid)?),
+            // Nothing of the inode waits for a commit: its data may.
+            None => Ok(self.journal.flush_device()?),
+        }
+    }
+
+    /// Sets the access time when the mount options ask for it.
+    fn touch_atime(&self, inode: &InodeRef) -> Result<()> {
+        if self.options.no_atime || !self.state.is_writable() {
+            return Ok(());
+        }
+        let now = self.now();
+        let due = {
+            let state = inode.read();
+            let disk = &state.disk;
+            let day_old = now.seconds.saturating_sub(disk.atime.seconds) >= 24 * 3600;
+            let behind = disk.atime <= disk.mtime || disk.atime <= disk.ctime;
+            let skip = disk.flags.contains(InodeFlags::NOATIME);
+            !skip && disk.atime != now && (!self.options.relatime || behind || day_old)
+        };
+        if due {
+            let handle = self.start(credits::ATTRIBUTES)?;
+            handle.write(inode.arc()).disk.atime = now;
+        }
+        Ok(())
+    }
+
+    /// Takes setuid, and setgid of group executables, away.
+    pub(crate) fn kill_privileges(&self, inode: &InodeRef) -> Result<()> {
+        let mode = inode.read().disk.mode;
+        let set_gid = if mode & 0o010 != 0 { 0o2000 } else { 0 };
+        let kill = mode & (0o4000 | set_gid);
+        if kill != 0 {
+            let handle = self.start(credits::ATTRIBUTES)?;
+            handle.write(inode.arc()).disk.mode &= !kill;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,334 @@
+//! Rename, in all its forms.
+//!
+//! Locking: moves of a directory to another parent take the one `Rank::Rename` lock, so that no
+//! two of them together make a cycle. Then DirIndex of every directory concerned, ascending by
+//! inode number: shared when only entries change, exclusive for directories that are removed, or
+//! when a structure must change.
+
+use super::{check_alive, check_name, check_new_name, settled, touch_dir};
+use crate::access::Want;
+use crate::dir::{self, DirError, Index};
+use crate::inode::{Inode, NewInode};
+use crate::{Caller, Error, Filesystem, Fs, InodeRef, Result, credits};
+use std::sync::Arc;
+use uext4_format::{FileType, InodeNr};
+use uext4_journal::Handle;
+use uext4_sync::{RwLockReadGuard, RwLockWriteGuard};
+
+/// What a rename may do with the names (`renameat2(2)`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RenameFlags {
+    /// Replace the target if it exists.
+    Replace,
+    /// Fail if the target exists (`RENAME_NOREPLACE`).
+    NoReplace,
+    /// Exchange source and target, which must both exist (`RENAME_EXCHANGE`).
+    Exchange,
+    /// Leave a whiteout at the source (`RENAME_WHITEOUT`).
+    Whiteout,
+    /// Leave a whiteout at the source, and fail if the target exists.
+    WhiteoutNoReplace,
+}
+
+impl RenameFlags {
+    fn keeps_target(self) -> bool {
+        matches!(self, RenameFlags::NoReplace | RenameFlags::WhiteoutNoReplace)
+    }
+
+    fn leaves_whiteout(self) -> bool {
+        matches!(self, RenameFlags::Whiteout | RenameFlags::WhiteoutNoReplace)
+    }
+}
+
+/// One side of a rename.
+struct Side<'a> {
+    dir: &'a Arc<Inode>,
+    name: &'a [u8],
+}
+
+/// A rename with both sides looked up.
+struct Rename<'a> {
+    from: Side<'a>,
+    to: Side<'a>,
+    source: InodeRef,
+    target: Option<InodeRef>,
+    flags: RenameFlags,
+    caller: &'a Caller,
+}
+
+impl Filesystem {
+    /// Renames `from_name` in `from` to `to_name` in `to`.
+    pub fn rename(
+        &self,
+        from: &InodeRef,
+        from_name: &[u8],
+        to: &InodeRef,
+        to_name: &[u8],
+        flags: RenameFlags,
+        caller: &Caller,
+    ) -> Result<()> {
+        self.run(|fs| {
+            check_names(from_name, to_name, flags)?;
+            for dir in [from, to] {
+                check_alive(dir)?;
+                fs.may(dir, caller, Want::WRITE.and(Want::EXECUTE))?;
+            }
+            let from = Side { dir: from.arc(), name: from_name };
+            let to = Side { dir: to.arc(), name: to_name };
+            rename(fs, from, to, flags, caller)
+        })
+    }
+}
+
+fn check_names(from: &[u8], to: &[u8], flags: RenameFlags) -> Result<()> {
+    check_name(from)?;
+    check_name(to)?;
+    let dots = |name: &[u8]| name == b"." || name == b"..";
+    if dots(from) || dots(to) {
+        return Err(if flags.keeps_target() { Error::Exists } else { Error::Busy });
+    }
+    check_new_name(from)
+}
+
+fn rename(
+    fs: &Fs,
+    from: Side<'_>,
+    to: Side<'_>,
+    flags: RenameFlags,
+    caller: &Caller,
+) -> Result<()> {
+    let source = find(fs, &from)?.ok_or(Error::NotFound)?;
+    let moves_dir = source.is_dir() && from.dir.nr() != to.dir.nr();
+    let exchange = flags == RenameFlags::Exchange;
+    let topology = if moves_dir || exchange { Some(fs.rename.lock()) } else { None };
+    let target = find(fs, &to)?;
+    let rename = Rename { from, to, source, target, flags, caller };
+    rename.check(fs)?;
+    if rename.target.as_ref().is_some_and(|target| target.nr() == rename.source.nr()) {
+        return Ok(());
+    }
+    let answer = match rename.run(fs, Index::Shared) {
+        Err(DirError::NeedExclusive) => settled(rename.run(fs, Index::Exclusive)),
+        other => settled(other),
+    };
+    drop(topology);
+    answer
+}
+
+fn find(fs: &Fs, side: &Side<'_>) -> Result<Option<InodeRef>> {
+    let _shared = side.dir.index.read();
+    dir::lookup(fs, side.dir, side.name)
+}
+
+impl Rename<'_> {
+    fn check(&self, fs: &Fs) -> Result<()> {
+        fs.may_delete(self.from.dir, &self.source, self.caller)?;
+        self.check_move(fs, &self.source, self.from.dir, self.to.dir)?;
+        let Some(target) = &self.target else {
+            return if self.flags == RenameFlags::Exchange { Err(Error::NotFound) } else { Ok(()) };
+        };
+        if self.flags.keeps_target() {
+            return Err(Error::Exists);
+        }
+        fs.may_delete(self.to.dir, target, self.caller)?;
+        if self.flags == RenameFlags::Exchange {
+            return self.check_move(fs, target, self.to.dir, self.from.dir);
+        }
+        match (self.source.is_dir(), target.is_dir()) {
+            (true, false) => Err(Error::NotDirectory),
+            (false, true) => Err(Error::IsDirectory),
+            _ => Ok(()),
+        }
+    }
+
+    /// A directory that moves must be writable (its `..` changes) and must not end below itself.
+    fn check_move(
+        &self,
+        fs: &Fs,
+        moved: &InodeRef,
+        old: &Arc<Inode>,
+        new: &Arc<Inode>,
+    ) -> Result<()> {
+        if !moved.is_dir() || old.nr() == new.nr() {
+            return Ok(());
+        }
+        fs.may(moved, self.caller, Want::WRITE)?;
+        if is_below(fs, new, moved.nr())? {
+            return Err(Error::Invalid("a directory cannot move below itself"));
+        }
+        Ok(())
+    }
+
+    fn run(&self, fs: &Fs, index: Index) -> std::result::Result<(), DirError> {
+        let _locks = self.lock(index);
+        for dir in [self.from.dir, self.to.dir] {
+            check_alive(dir)?;
+        }
+        if self.flags == RenameFlags::Exchange {
+            return self.exchange(fs, index);
+        }
+        if let Some(target) = self.target.as_ref().filter(|target| target.is_dir()) {
+            if !dir::is_empty(fs, target.arc())? {
+                return Err(Error::NotEmpty.into());
+            }
+        }
+        if self.target.is_none() {
+            dir::can_insert(fs, self.to.dir, self.to.name, index)?;
+        }
+        self.replace(fs, index)
+    }
+
+    /// DirIndex locks in ascending order; a directory that is to vanish is locked exclusively.
+    fn lock(&self, index: Index) -> Vec<DirLock<'_>> {
+        let mut wanted = vec![(self.from.dir, index), (self.to.dir, index)];
+        if self.flags != RenameFlags::Exchange {
+            let vanishing = self.target.as_ref().filter(|target| target.is_dir());
+            wanted.extend(vanishing.map(|target| (target.arc(), Index::Exclusive)));
+        }
+        lock_in_order(wanted)
+    }
+
+    fn replace(&self, fs: &Fs, index: Index) -> std::result::Result<(), DirError> {
+        let grow = if index == Index::Exclusive { credits::DIR_GROW } else { 0 };
+        let handle = fs.start(credits::RENAME + grow)?;
+        let whiteout = self.whiteout(fs, &handle)?;
+        let step = dir::Move {
+            from_dir: self.from.dir,
+            from_name: self.from.name,
+            to_dir: self.to.dir,
+            to_name: self.to.name,
+            child: self.source.nr(),
+            kind: self.source.kind(),
+            victim: self.target.as_ref().map(|target| target.nr()),
+            whiteout: whiteout.as_ref().map(|whiteout| whiteout.nr()),
+        };
+        if let Err(error) = dir::rename(fs, &handle, &step, index) {
+            if let Some(whiteout) = &whiteout {
+                let now = fs.now();
+                fs.drop_last_link(&handle, whiteout.arc(), now)?;
+            }
+            return Err(error);
+        }
+        Ok(self.finish(fs, &handle)?)
+    }
+
+    fn whiteout(&self, fs: &Fs, handle: &Handle) -> Result<Option<InodeRef>> {
+        if !self.flags.leaves_whiteout() {
+            return Ok(None);
+        }
+        let new = NewInode::new(FileType::CharDevice, 0);
+        let inode = fs.new_inode(handle, self.from.dir, &new, self.caller)?;
+        Ok(Some(InodeRef::new(inode)))
+    }
+
+    /// Link counts and times after the entries have changed.
+    fn finish(&self, fs: &Fs, handle: &Handle) -> Result<()> {
+        let now = fs.now();
+        let directory = self.source.is_dir();
+        handle.write(self.source.arc()).disk.ctime = now;
+        if directory && self.from.dir.nr() != self.to.dir.nr() {
+            dir::set_parent(fs, handle, self.source.arc(), self.to.dir.nr())?;
+            fs.drop_dir_link(handle, self.from.dir);
+            if !self.target.as_ref().is_some_and(|target| target.is_dir()) {
+                fs.add_dir_link(handle, self.to.dir)?;
+            }
+        } else if directory && self.target.is_some() {
+            fs.drop_dir_link(handle, self.to.dir);
+        }
+        for dir in [self.from.dir, self.to.dir] {
+            touch_dir(handle, dir, now);
+        }
+        match &self.target {
+            Some(target) if target.is_dir() => fs.drop_last_link(handle, target.arc(), now),
+            Some(target) => fs.drop_link(handle, target.arc(), now),
+            None => Ok(()),
+        }
+    }
+
+    fn exchange(&self, fs: &Fs, index: Index) -> std::result::Result<(), DirError> {
+        let target = self.target.as_ref().ok_or(Error::NotFound)?;
+        let handle = fs.start(credits::RENAME)?;
+        let step = dir::Exchange {
+            one: (self.from.dir, self.from.name, self.source.nr(), self.source.kind()),
+            two: (self.to.dir, self.to.name, target.nr(), target.kind()),
+        };
+        dir::exchange(fs, &handle, &step, index)?;
+        let now = fs.now();
+        if self.from.dir.nr() != self.to.dir.nr() {
+            self.exchange_parents(fs, &handle, target)?;
+        }
+        for inode in [self.source.arc(), target.arc()] {
+            handle.write(inode).disk.ctime = now;
+        }
+        for dir in [self.from.dir, self.to.dir] {
+            touch_dir(&handle, dir, now);
+        }
+        Ok(())
+    }
+
+    fn exchange_parents(&self, fs: &Fs, handle: &Handle, target: &InodeRef) -> Result<()> {
+        if self.source.is_dir() {
+            dir::set_parent(fs, handle, self.source.arc(), self.to.dir.nr())?;
+        }
+        if target.is_dir() {
+            dir::set_parent(fs, handle, target.arc(), self.from.dir.nr())?;
+        }
+        match (self.source.is_dir(), target.is_dir()) {
+            (true, false) => {
+                fs.drop_dir_link(handle, self.from.dir);
+                fs.add_dir_link(handle, self.to.dir)
+            }
+            (false, true) => {
+                fs.drop_dir_link(handle, self.to.dir);
+                fs.add_dir_link(handle, self.from.dir)
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// True when `dir` is `ancestor` or stands below it. The caller holds the topology lock.
+fn is_below(fs: &Fs, dir: &Arc<Inode>, ancestor: InodeNr) -> Result<bool> {
+    let mut at = dir.clone();
+    // A path is at most as deep as there are directories; damage must not make it endless.
+    for _ in 0..fs.geometry.inodes_count {
+        if at.nr() == ancestor {
+            return Ok(true);
+        }
+        if at.nr() == InodeNr::ROOT {
+            return Ok(false);
+        }
+        let parent = {
+            let _shared = at.index.read();
+            dir::parent_of(fs, &at)?
+        };
+        at = fs.inodes.load(fs, parent)?;
+        if !at.is_dir() {
+            return Err(Error::NotFound);
+        }
+    }
+    Err(Error::Loop)
+}
+
+/// A held DirIndex lock.
+#[expect(dead_code, reason = "guards are held, not read")]
+pub(super) enum DirLock<'a> {
+    Shared(RwLockReadGuard<'a, ()>),
+    Exclusive(RwLockWriteGuard<'a, ()>),
+}
+
+/// Locks directories exclusively, ascending by number, each once.
+pub(super) fn lock_directories<'a>(dirs: &[&'a Arc<Inode>]) -> Vec<DirLock<'a>> {
+    lock_in_order(dirs.iter().map(|dir| (*dir, Index::Exclusive)).collect())
+}
+
+fn lock_in_order<'a>(mut wanted: Vec<(&'a Arc<Inode>, Index)>) -> Vec<DirLock<'a>> {
+    let exclusive_first = |index: &Index| u8::from(*index == Index::Shared);
+    wanted.sort_by_key(|(dir, index)| (dir.nr(), exclusive_first(index)));
+    wanted.dedup_by_key(|(dir, _)| dir.nr());
+    let lock = |(dir, index): (&'a Arc<Inode>, Index)| match index {
+        Index::Shared => DirLock::Shared(dir.index.read_ordered(u64::from(dir.nr().0))),
+        Index::Exclusive => DirLock::Exclusive(dir.index.write_ordered(u64::from(dir.nr().0))),
+    };
+    wanted.into_iter().map(lock).collect()
+}

@@ -1,0 +1,94 @@
+//! Extended attributes by their Linux names (`user.`, `trusted.`, `security.`, `system.`).
+
+use crate::access::Want;
+use crate::attr::Checks;
+use crate::xattr::{self, SetMode};
+use crate::{Caller, Error, Filesystem, Fs, InodeRef, Result};
+use uext4_format::FileType;
+
+impl Filesystem {
+    /// Value of the attribute.
+    pub fn get_xattr(&self, inode: &InodeRef, name: &[u8], caller: &Caller) -> Result<Vec<u8>> {
+        self.run(|fs| {
+            check_read(fs, inode, name, caller)?;
+            xattr::get(fs, inode, name)?.ok_or(Error::NoAttribute)
+        })
+    }
+
+    /// Names of all attributes that `caller` may see.
+    pub fn list_xattrs(&self, inode: &InodeRef, caller: &Caller) -> Result<Vec<Vec<u8>>> {
+        self.run(|fs| {
+            let mut names = xattr::list(fs, inode)?;
+            if !caller.is_superuser() && caller.checks == Checks::Library {
+                names.retain(|name| !name.starts_with(b"trusted."));
+            }
+            Ok(names)
+        })
+    }
+
+    /// Sets the attribute.
+    pub fn set_xattr(
+        &self,
+        inode: &InodeRef,
+        name: &[u8],
+        value: &[u8],
+        mode: SetMode,
+        caller: &Caller,
+    ) -> Result<()> {
+        self.run(|fs| {
+            check_write(fs, inode, name, caller)?;
+            xattr::set(fs, inode.arc(), name, value, mode)
+        })
+    }
+
+    /// Takes the attribute away.
+    pub fn remove_xattr(&self, inode: &InodeRef, name: &[u8], caller: &Caller) -> Result<()> {
+        self.run(|fs| {
+            check_write(fs, inode, name, caller)?;
+            xattr::remove(fs, inode.arc(), name)
+        })
+    }
+}
+
+fn check_read(fs: &Fs, inode: &InodeRef, name: &[u8], caller: &Caller) -> Result<()> {
+    if name.starts_with(b"user.") {
+        check_user(fs, inode, caller, Want::READ)?;
+    }
+    if name.starts_with(b"trusted.") && !caller.is_superuser() {
+        return Err(Error::NoAttribute);
+    }
+    Ok(())
+}
+
+fn check_write(fs: &Fs, inode: &InodeRef, name: &[u8], caller: &Caller) -> Result<()> {
+    fs.may_change(inode)?;
+    if inode.read().disk.flags.contains(uext4_format::InodeFlags::APPEND) {
+        return Err(Error::NotPermitted);
+    }
+    if caller.checks == Checks::Done {
+        return Ok(());
+    }
+    if name.starts_with(b"user.") {
+        return check_user(fs, inode, caller, Want::WRITE);
+    }
+    if name.starts_with(b"system.posix_acl_") {
+        return fs.may_administer(inode, caller);
+    }
+    if caller.is_superuser() { Ok(()) } else { Err(Error::NotPermitted) }
+}
+
+/// User attributes exist on regular files and directories, and follow the file's permissions.
+fn check_user(fs: &Fs, inode: &InodeRef, caller: &Caller, want: Want) -> Result<()> {
+    if !fs.options.user_xattr {
+        return Err(Error::NotSupported("user attributes on this mount"));
+    }
+    let allowed = matches!(inode.kind(), FileType::Regular | FileType::Directory);
+    if !allowed {
+        let reading = want == Want::READ;
+        return Err(if reading { Error::NoAttribute } else { Error::NotPermitted });
+    }
+    if want == Want::WRITE && inode.is_dir() && inode.read().disk.mode & 0o1000 != 0 {
+        fs.may_administer(inode, caller)?;
+    }
+    fs.may(inode, caller, want)
+}
