@@ -21,13 +21,13 @@ pub(crate) enum Seal {
     /// No checksum (indirect blocks; any block without `metadata_csum` keeps its kind, too).
     Indirect,
     /// Extent tree node of the inode with this seed.
-    Extent(u32),
+    Extent(Seed),
     /// Directory block of the inode with this seed: a leaf or an index node; told by its bytes.
-    Directory(u32),
+    Directory(Seed),
     /// Extended attribute block.
     Xattr,
     /// Block of the orphan file, whose inode has this seed.
-    Orphan(u32),
+    Orphan(Seed),
 }
 
 /// One metadata block.
@@ -88,8 +88,8 @@ impl Render for BlockState {
 /// What sealing needs to know of the file system.
 #[derive(Clone, Copy)]
 pub(crate) struct Sealer {
-    pub(crate) checksums: bool,
-    pub(crate) fs_seed: u32,
+    /// The file system's seed, with `metadata_csum`.
+    pub(crate) fs_seed: Option<Seed>,
 }
 
 impl Sealer {

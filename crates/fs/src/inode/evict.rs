@@ -55,7 +55,7 @@ impl Fs {
 
     /// Frees an inode without names: data, attributes, number. May take several transactions.
     pub(crate) fn evict(&self, inode: &Arc<Inode>) -> Result<()> {
-        if inode.is_used() || !inode.is_unlinked() || self.writable().is_err() {
+        if self.writable().is_err() || !inode.claim_free(0) {
             return Ok(());
         }
         let mut handle = self.start(credits::TRUNCATE)?;
@@ -76,7 +76,7 @@ impl Fs {
             state.disk.size = 0;
             kind
         };
-        self.space.free_inode(self, handle, inode.nr(), kind == FileType::Directory)
+        self.space.free_inode(self, handle, inode.nr(), kind == Some(FileType::Directory))
     }
 }
 

@@ -14,17 +14,26 @@ mod evict;
 mod state;
 mod table;
 
-pub(crate) use attr::{attr_of, linux_device};
+pub(crate) use attr::attr_of;
 pub(crate) use create::NewInode;
-pub(crate) use evict::Reclaim;
+pub(crate) use evict::{Reclaim, has_blocks};
 pub(crate) use state::InodeState;
 pub(crate) use table::Inodes;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 use uext4_format::{BlockNr, FileType, InodeNr};
 use uext4_journal::{Live, Object};
 use uext4_sync::{Rank, RwLock};
+
+/// The inode has a name.
+const LIFE_NAMED: u8 = 0;
+/// It lost its last name; the last user frees it.
+const LIFE_UNLINKED: u8 = 1;
+/// It never had a name (`O_TMPFILE`).
+const LIFE_UNNAMED: u8 = 2;
+/// It is free, or being freed.
+const LIFE_FREED: u8 = 3;
 
 /// An inode in memory.
 pub struct Inode {
@@ -35,7 +44,8 @@ pub struct Inode {
     /// Shared to read data, exclusive to write data or change the size.
     pub(crate) io: RwLock<()>,
     users: AtomicU32,
-    unlinked: AtomicBool,
+    /// One of the `LIFE_*` values.
+    life: AtomicU8,
     /// Slot in the orphan file plus one, or `u64::MAX` for the legacy list; 0 when not tracked.
     pub(crate) orphan: AtomicU64,
     /// Where the last block of data was found (a hint for the next allocation).
@@ -52,14 +62,14 @@ impl Object for Inode {
 
 impl Inode {
     fn new(nr: InodeNr, state: InodeState, reclaim: Arc<Reclaim>) -> Self {
-        let unlinked = state.disk.links == 0;
+        let life = if state.disk.links == 0 { LIFE_UNLINKED } else { LIFE_NAMED };
         Self {
             nr,
             live: Live::new(state),
             index: RwLock::new(Rank::DirIndex, ()),
             io: RwLock::new(Rank::InodeIo, ()),
             users: AtomicU32::new(0),
-            unlinked: AtomicBool::new(unlinked),
+            life: AtomicU8::new(life),
             orphan: AtomicU64::new(0),
             last_block: AtomicU64::new(0),
             reclaim,
@@ -78,7 +88,8 @@ impl Inode {
 
     /// Type of file.
     pub fn kind(&self) -> FileType {
-        self.read().disk.file_type()
+        // Loading refuses an inode in use without a type.
+        self.read().disk.file_type().unwrap_or(FileType::Regular)
     }
 
     /// True for a directory.
@@ -87,18 +98,48 @@ impl Inode {
     }
 
     /// Notes whether the inode still has a name; the last user of one without is who frees it.
-    pub(crate) fn set_unlinked(&self, links: u16) {
-        self.unlinked.store(links == 0, Ordering::SeqCst);
+    pub(crate) fn set_links(&self, links: u16) {
+        let life = if links == 0 { LIFE_UNLINKED } else { LIFE_NAMED };
+        self.life.store(life, Ordering::SeqCst);
     }
 
-    /// True when the last name is gone.
-    pub(crate) fn is_unlinked(&self) -> bool {
-        self.unlinked.load(Ordering::SeqCst)
+    /// A new file that has no name yet, and may get one.
+    pub(crate) fn set_unnamed(&self) {
+        self.life.store(LIFE_UNNAMED, Ordering::SeqCst);
     }
 
-    /// True when some `InodeRef` exists.
-    pub(crate) fn is_used(&self) -> bool {
-        self.users.load(Ordering::SeqCst) != 0
+    /// True for a file that never had a name.
+    pub(crate) fn is_unnamed(&self) -> bool {
+        self.life.load(Ordering::SeqCst) == LIFE_UNNAMED
+    }
+
+    /// Takes the right to free an inode without names that nobody uses. Only one caller gets it.
+    pub(crate) fn claim_free(&self, users: u32) -> bool {
+        let life = self.life.load(Ordering::SeqCst);
+        let claim = |life| {
+            let order = Ordering::SeqCst;
+            self.life.compare_exchange(life, LIFE_FREED, order, order).is_ok()
+        };
+        if !matches!(life, LIFE_UNLINKED | LIFE_UNNAMED) || !claim(life) {
+            return false;
+        }
+        if self.users.load(Ordering::SeqCst) > users {
+            self.life.store(life, Ordering::SeqCst);
+            return false;
+        }
+        true
+    }
+
+    /// The number was allocated again.
+    fn reborn(&self) {
+        self.orphan.store(0, Ordering::SeqCst);
+        self.last_block.store(0, Ordering::Relaxed);
+        self.life.store(LIFE_NAMED, Ordering::SeqCst);
+    }
+
+    /// True when the inode was freed, or is being freed.
+    pub(crate) fn is_freed(&self) -> bool {
+        self.life.load(Ordering::SeqCst) == LIFE_FREED
     }
 
     /// A block near which new data of this inode should go.
@@ -145,7 +186,9 @@ impl std::fmt::Debug for InodeRef {
 
 impl Drop for InodeRef {
     fn drop(&mut self) {
-        if self.0.users.fetch_sub(1, Ordering::SeqCst) == 1 && self.0.is_unlinked() {
+        let last = self.0.users.fetch_sub(1, Ordering::SeqCst) == 1;
+        let life = self.0.life.load(Ordering::SeqCst);
+        if last && matches!(life, LIFE_UNLINKED | LIFE_UNNAMED) {
             self.0.reclaim.push(self.0.clone());
         }
     }

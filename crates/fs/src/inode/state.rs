@@ -1,11 +1,18 @@
 //! The live state of an inode and how it becomes bytes.
 
-use uext4_format::{BlockNr, Inode as DiskInode, InodeFormat, InodeNr};
+use std::sync::Arc;
+use uext4_format::{BlockNr, Checksums, Geometry, Inode as DiskInode, InodeNr, Seed};
 use uext4_journal::{Render, Sink};
 use uext4_sync::Rank;
 
 /// Inodes up to this size are rendered on the stack.
 const STACK_BYTES: usize = 512;
+
+/// How inodes are laid out and checksummed on one file system.
+pub(crate) struct InodeFormat {
+    pub(crate) geometry: Geometry,
+    pub(crate) checksums: Checksums,
+}
 
 /// What an inode is now. `disk` holds every on-disk field; unknown bytes are kept in it.
 pub struct InodeState {
@@ -13,7 +20,7 @@ pub struct InodeState {
     nr: InodeNr,
     block: BlockNr,
     offset_bytes: usize,
-    format: InodeFormat,
+    format: Arc<InodeFormat>,
 }
 
 impl InodeState {
@@ -21,14 +28,21 @@ impl InodeState {
         nr: InodeNr,
         disk: DiskInode,
         place: (BlockNr, usize),
-        format: InodeFormat,
+        format: Arc<InodeFormat>,
     ) -> Self {
         Self { disk, nr, block: place.0, offset_bytes: place.1, format }
     }
 
     /// Seed of all checksums that belong to this inode's metadata blocks.
-    pub(crate) fn seed(&self) -> u32 {
-        self.format.seed.inode_seed(self.nr, self.disk.generation)
+    pub(crate) fn seed(&self) -> Seed {
+        let seed = self.format.checksums.inode_seed(self.nr, self.disk.generation);
+        seed.unwrap_or(Seed(0))
+    }
+}
+
+impl InodeState {
+    fn write_bytes(&self, buf: &mut [u8]) {
+        self.disk.write_to(buf, self.nr, &self.format.geometry, &self.format.checksums);
     }
 }
 
@@ -36,14 +50,14 @@ impl Render for InodeState {
     const RANK: Rank = Rank::InodeState;
 
     fn render(&mut self, out: &mut Sink<'_>) {
-        let size = self.format.inode_size;
+        let size = usize::from(self.format.geometry.inode_size);
         if size <= STACK_BYTES {
             let mut buf = [0u8; STACK_BYTES];
-            self.disk.write_to(&mut buf[..size], self.nr, &self.format);
+            self.write_bytes(&mut buf[..size]);
             out.patch(self.block, self.offset_bytes, &buf[..size]);
         } else {
             let mut buf = vec![0u8; size];
-            self.disk.write_to(&mut buf, self.nr, &self.format);
+            self.write_bytes(&mut buf);
             out.patch(self.block, self.offset_bytes, &buf);
         }
     }

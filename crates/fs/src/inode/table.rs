@@ -4,23 +4,25 @@ use super::{Inode, InodeRef, InodeState, Reclaim};
 use crate::cache::Cache;
 use crate::{Error, Fs, Result};
 use std::sync::Arc;
-use uext4_format::{BlockNr, Corrupt, Inode as DiskInode, InodeFormat, InodeNr, Place};
+use std::sync::atomic::Ordering;
+use crate::inode::state::InodeFormat;
+use uext4_format::{BlockNr, Corrupt, Inode as DiskInode, InodeNr, Place};
 
 /// All inodes in memory.
 pub(crate) struct Inodes {
     cache: Cache<InodeNr, Inode>,
-    format: InodeFormat,
+    format: Arc<InodeFormat>,
     pub(super) reclaim: Arc<Reclaim>,
 }
 
 impl Inodes {
     /// An empty cache that keeps about `max_inodes` that nobody uses.
-    pub(crate) fn new(max_inodes: usize, format: InodeFormat) -> Self {
+    pub(crate) fn new(max_inodes: usize, format: Arc<InodeFormat>) -> Self {
         Self { cache: Cache::new(max_inodes), format, reclaim: Arc::default() }
     }
 
     /// How inodes are laid out on this file system.
-    pub(crate) fn format(&self) -> &InodeFormat {
+    pub(crate) fn format(&self) -> &Arc<InodeFormat> {
         &self.format
     }
 
@@ -36,13 +38,13 @@ impl Inodes {
         }
         let (block, offset) = self.place(fs, nr)?;
         let image = fs.journal.read_block(block)?;
-        let size = self.format.inode_size;
+        let size = usize::from(self.format.geometry.inode_size);
         let slot = image.get(offset..offset + size).ok_or(Error::Corrupt(Corrupt::new(
             Place::Inode(nr),
             "inode",
             "slot is outside its block",
         )))?;
-        let disk = DiskInode::parse(slot, nr, &self.format)?;
+        let disk = DiskInode::parse(slot, nr, &self.format.geometry, &self.format.checksums)?;
         Ok(self.insert(nr, InodeState::new(nr, disk, (block, offset), self.format.clone())))
     }
 
@@ -71,8 +73,18 @@ impl Fs {
     /// A counted hold on an inode that must be in use.
     pub(crate) fn inode(&self, nr: InodeNr) -> Result<InodeRef> {
         let inode = InodeRef::new(self.inodes.load(self, nr)?);
-        if inode.read().disk.links == 0 && !inode.is_tracked_unlinked() {
+        if inode.is_freed() {
             return Err(Error::Stale);
+        }
+        let (links, kind) = {
+            let state = inode.read();
+            (state.disk.links, state.disk.file_type())
+        };
+        if links == 0 && inode.orphan.load(Ordering::Acquire) == 0 {
+            return Err(Error::Stale);
+        }
+        if kind.is_none() {
+            return Err(Corrupt::new(Place::Inode(nr), "inode", "mode names no file type").into());
         }
         Ok(inode)
     }

@@ -76,7 +76,7 @@ impl Filesystem {
             let new = NewInode::new(FileType::Regular, mode);
             let inode = InodeRef::new(fs.new_inode(&handle, parent.arc(), &new, caller)?);
             handle.write(inode.arc()).disk.links = 0;
-            inode.set_unlinked(0);
+            inode.set_unnamed();
             fs.orphans.add(fs, &handle, inode.arc())?;
             Ok(inode)
         })
@@ -108,11 +108,10 @@ fn make_named(
 ) -> std::result::Result<InodeRef, DirError> {
     check_alive(parent)?;
     dir::can_insert(fs, parent, name, index)?;
-    let prepared = file::prepare_link(fs, parent, new.target)?;
     let grow = if index == Index::Exclusive { credits::DIR_GROW } else { 0 };
     let handle = fs.start(credits::CREATE + grow)?;
     let inode = InodeRef::new(fs.new_inode(&handle, parent, new, caller)?);
-    let filled = fill(fs, &handle, parent, &inode, new, prepared);
+    let filled = fill(fs, &handle, parent, &inode, new);
     let named = filled.map_err(DirError::from).and_then(|()| {
         dir::insert(fs, &handle, parent, name, inode.nr(), new.kind, index)
     });
@@ -130,14 +129,13 @@ fn fill(
     parent: &Arc<Inode>,
     inode: &InodeRef,
     new: &NewInode<'_>,
-    prepared: file::PreparedLink,
 ) -> Result<()> {
     match new.kind {
         FileType::Directory => {
             fs.add_dir_link(handle, parent)?;
             dir::init(fs, handle, inode.arc(), parent.nr())
         }
-        FileType::Symlink => file::write_link(fs, handle, inode.arc(), new.target, prepared),
+        FileType::Symlink => file::write_link(fs, handle, inode.arc(), new.target),
         _ => Ok(()),
     }
 }
@@ -155,6 +153,6 @@ fn undo(
         fs.drop_dir_link(handle, parent);
     }
     handle.write(inode.arc()).disk.links = 0;
-    inode.set_unlinked(0);
+    inode.set_links(0);
     fs.orphans.add(fs, handle, inode.arc())
 }

@@ -48,12 +48,12 @@ fn link_named(
     dir::can_insert(fs, parent, name, index)?;
     let handle = fs.start(credits::CREATE + credits::DIR_GROW)?;
     let now = fs.now();
-    let first_name = add_link(fs, &handle, inode, now)?;
+    let first_name = add_link(&handle, inode, now)?;
     let kind = inode.kind();
     if let Err(error) = dir::insert(fs, &handle, parent, name, inode.nr(), kind, index) {
         let mut state = handle.write(inode);
         state.disk.links -= 1;
-        inode.set_unlinked(state.disk.links);
+        inode.set_links(state.disk.links);
         return Err(error);
     }
     if first_name {
@@ -66,14 +66,13 @@ fn link_named(
 /// Raises the link count; true when the inode had no name. An inode that lost its last name to an
 /// unlink gets none again, one that never had a name does.
 fn add_link(
-    fs: &Fs,
     handle: &uext4_journal::Handle,
     inode: &Arc<Inode>,
     now: uext4_format::Timestamp,
 ) -> Result<bool> {
     let mut state = handle.write(inode);
     let unnamed = state.disk.links == 0;
-    if unnamed && !inode.is_tmpfile() {
+    if unnamed && !inode.is_unnamed() {
         return Err(Error::NotFound);
     }
     if state.disk.links >= LINK_MAX {
@@ -81,7 +80,6 @@ fn add_link(
     }
     state.disk.links += 1;
     state.disk.ctime = now;
-    inode.set_unlinked(state.disk.links);
-    let _ = fs;
+    inode.set_links(state.disk.links);
     Ok(unnamed)
 }

@@ -109,15 +109,16 @@ impl Fs {
             let mut state = handle.write(inode);
             state.disk.ctime = now;
             state.disk.links = 0;
-            state.disk.size = if state.disk.file_type() == FileType::Directory { 0 } else { state.disk.size };
+            if state.disk.file_type() == Some(FileType::Directory) {
+                state.disk.size = 0;
+            }
         }
         self.orphan_or_free(handle, inode)
     }
 
     fn orphan_or_free(&self, handle: &Handle, inode: &Arc<Inode>) -> Result<()> {
-        inode.set_unlinked(0);
-        if inode.has_one_user() && !has_blocks(inode) {
-            inode.set_freed();
+        inode.set_links(0);
+        if !has_blocks(inode) && inode.claim_free(1) {
             return self.finish_evict(handle, inode);
         }
         self.orphans.add(self, handle, inode)

@@ -1,1 +1,140 @@
 //! Space: the bridge between the allocator (memory), the bitmaps on disk and the journal.
+//!
+//! Blocks are taken in two steps. [`Space::reserve`] takes them in memory only: a crash leaks
+//! nothing. After the data is written, [`Space::commit`] sets the bits under a handle. A freed run
+//! is cleared on disk at once and becomes reusable when the transaction that freed it committed.
+//!
+//! Locking: the group halves (GroupInodes, GroupBitmap) are live objects; the allocator's own
+//! locks (GroupSpace, PendingFree) come after them. A bitmap is loaded without any of them held.
+
+mod blocks;
+mod claims;
+mod group;
+mod inodes;
+mod layout;
+mod load;
+mod zones;
+
+pub(crate) use blocks::{Purpose, Reserve, Want};
+
+use crate::attr::StatFs;
+use crate::{Error, Fs, Result};
+use claims::Claims;
+use group::Group;
+use layout::GroupLayout;
+use std::sync::{Arc, OnceLock};
+use uext4_alloc::{Engine, InodePolicy};
+use uext4_device::BlockDevice;
+use uext4_format::{BlockNr, Geometry, GroupNr, InodeNr, Tid};
+use uext4_journal::CommitObserver;
+use uext4_sync::Counter;
+use zones::Zones;
+
+/// All space of a mounted file system.
+pub(crate) struct Space {
+    layout: Arc<GroupLayout>,
+    device: Arc<dyn BlockDevice>,
+    /// Descriptors as they were on disk at mount; a group is parsed on first use.
+    raw: load::DescriptorTable,
+    groups: Box<[OnceLock<Group>]>,
+    engine: Box<dyn Engine>,
+    policy: InodePolicy,
+    claims: Claims,
+    free_inodes: Counter,
+    zones: Zones,
+    journal_zones: OnceLock<Zones>,
+    overhead_blocks: u64,
+    discard: bool,
+}
+
+impl Space {
+    /// The group, parsed from its descriptor on first use.
+    fn group(&self, nr: GroupNr) -> Result<&Group> {
+        let cell = self.groups.get(nr.0 as usize).ok_or(Error::Invalid("group number"))?;
+        if let Some(group) = cell.get() {
+            return Ok(group);
+        }
+        let descriptor = self.raw.parse(nr, &self.layout)?;
+        Ok(cell.get_or_init(|| Group::new(nr, self.layout.clone(), descriptor)))
+    }
+
+    fn geometry(&self) -> &Geometry {
+        &self.layout.geometry
+    }
+
+    /// True when a file or directory may own this block.
+    pub(crate) fn may_hold_data(&self, nr: BlockNr) -> bool {
+        self.may_hold_run(nr, 1)
+    }
+
+    /// True when a file may own all blocks of the run.
+    pub(crate) fn may_hold_run(&self, start: BlockNr, len_blocks: u64) -> bool {
+        let journal = || self.journal_zones.get().is_none_or(|z| z.is_clear(start, len_blocks));
+        let inside = self.geometry().contains_run(start, len_blocks);
+        inside && self.zones.is_clear(start, len_blocks) && journal()
+    }
+
+    /// Keeps files from mapping blocks of the journal.
+    pub(crate) fn protect(&self, runs: Vec<std::ops::Range<u64>>) {
+        let _ = self.journal_zones.set(Zones::new(runs));
+    }
+
+    /// Block and byte offset of an inode's slot in its table.
+    pub(crate) fn inode_place(&self, nr: InodeNr) -> Result<Option<(BlockNr, usize)>> {
+        let Some((group, index)) = self.geometry().split_inode(nr) else {
+            return Ok(None);
+        };
+        let table = self.raw.inode_table(group);
+        self.group(group)?;
+        let (block, offset) = self.geometry().inode_location(table, index);
+        Ok(Some((block, offset as usize)))
+    }
+
+    /// Free blocks and inodes as the descriptors count them, for the superblock.
+    pub(crate) fn free_on_disk(&self) -> (u64, u32) {
+        let clusters = self.claims.free_on_disk();
+        let blocks = clusters << self.geometry().cluster_bits;
+        (blocks, u32::try_from(self.free_inodes.sum().max(0)).unwrap_or(u32::MAX))
+    }
+
+    /// Numbers of the whole file system.
+    pub(crate) fn statfs(&self, fs: &Fs) -> StatFs {
+        let geometry = self.geometry();
+        let state = fs.superblock.read();
+        let overhead = if fs.options.minix_df { 0 } else { self.overhead_blocks };
+        let blocks_free = self.claims.available() << geometry.cluster_bits;
+        let reserved = state.disk.r_blocks_count.saturating_add(self.claims.held_back_blocks());
+        let uuid = state.disk.uuid;
+        let half = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| uuid[at + i]));
+        StatFs {
+            block_size: geometry.block_size(),
+            blocks: geometry.blocks_count.saturating_sub(overhead),
+            blocks_free,
+            blocks_available: blocks_free.saturating_sub(reserved),
+            inodes: geometry.inodes_count.into(),
+            inodes_free: self.free_inodes.sum().max(0) as u64,
+            name_max: 255,
+            id: half(0) ^ half(8),
+        }
+    }
+
+    /// The allocator, for statistics.
+    pub(crate) fn engine(&self) -> &dyn Engine {
+        &*self.engine
+    }
+}
+
+impl CommitObserver for Space {
+    /// What the transaction freed may be used again.
+    fn committed(&self, tid: Tid) {
+        let runs = self.engine.start_return(tid);
+        if self.discard {
+            self.discard_runs(&runs);
+        }
+        self.engine.finish_return(&runs);
+        let clusters: u64 = runs.iter().map(|run| u64::from(run.len)).sum();
+        self.claims.returned(clusters);
+    }
+
+    fn aborted(&self, _cause: &uext4_journal::Error) {}
+}

@@ -1,0 +1,38 @@
+//! What callers see of an inode.
+
+use super::Inode;
+use crate::{Attr, Fs};
+use uext4_format::{FileType, InodeFlags};
+
+/// Flags that `lsattr` shows; the others say how the inode is stored.
+const VISIBLE_FLAGS: u32 = 0x705B_DFFF;
+
+/// The inode's attributes now.
+pub(crate) fn attr_of(fs: &Fs, inode: &Inode) -> Attr {
+    let state = inode.read();
+    let disk = &state.disk;
+    let kind = disk.file_type().unwrap_or(FileType::Regular);
+    let device = match kind {
+        FileType::CharDevice | FileType::BlockDevice => disk.device_number(),
+        _ => uext4_format::DeviceNumber { major: 0, minor: 0 },
+    };
+    Attr {
+        ino: inode.nr(),
+        generation: disk.generation,
+        kind,
+        mode: disk.mode & 0o7777,
+        links: u32::from(disk.links),
+        uid: disk.uid,
+        gid: disk.gid,
+        project: disk.projid,
+        rdev: (device.major, device.minor),
+        size_bytes: disk.size,
+        sectors: disk.sectors(&fs.geometry),
+        block_size: fs.geometry.block_size(),
+        atime: disk.atime,
+        mtime: disk.mtime,
+        ctime: disk.ctime,
+        crtime: disk.crtime,
+        flags: disk.flags.0 & VISIBLE_FLAGS & !InodeFlags::INLINE_DATA.0,
+    }
+}

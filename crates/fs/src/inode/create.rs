@@ -1,0 +1,135 @@
+//! New inodes: number, owner, mode, flags inherited from the parent.
+
+use super::{Inode, InodeState};
+use crate::{Caller, Fs, Result, xattr};
+use std::sync::Arc;
+use uext4_format::{DeviceNumber, Feature, FileType, Inode as DiskInode, InodeFlags};
+use uext4_journal::Handle;
+
+/// What is to be made.
+#[derive(Clone, Copy)]
+pub(crate) struct NewInode<'a> {
+    /// Type of file.
+    pub(crate) kind: FileType,
+    /// Permission bits as asked for, before umask and ACL.
+    pub(crate) mode: u16,
+    /// Device number of a device node.
+    pub(crate) device: (u32, u32),
+    /// Target of a symbolic link.
+    pub(crate) target: &'a [u8],
+}
+
+impl NewInode<'_> {
+    pub(crate) fn new(kind: FileType, mode: u16) -> Self {
+        Self { kind, mode: mode & 0o7777, device: (0, 0), target: &[] }
+    }
+}
+
+/// Flags that a new inode takes from its directory.
+const INHERITED: InodeFlags = InodeFlags(0x2000_E4FF & !0x30);
+/// Of those, the ones that mean something on regular files.
+const INHERITED_FILE: InodeFlags = InodeFlags(0x2000_04CB);
+/// And on all others (`nodump`, `noatime`).
+const INHERITED_OTHER: InodeFlags = InodeFlags(0xC0);
+
+impl Fs {
+    /// Allocates an inode in the handle's transaction and fills it in: one link (two for a
+    /// directory), owner, mode after umask and default ACL. It has no name yet.
+    pub(crate) fn new_inode(
+        &self,
+        handle: &Handle,
+        parent: &Arc<Inode>,
+        new: &NewInode<'_>,
+        caller: &Caller,
+    ) -> Result<Arc<Inode>> {
+        let nr = self.space.alloc_inode(self, handle, parent, new.kind)?;
+        let mut disk = self.blank_inode(parent, new, caller);
+        disk.generation = self.random.next();
+        let acl = xattr::inherit_acl(self, parent, new, caller.umask)?;
+        disk.mode = new.kind.mode_bits() | (disk.mode & 0o7000) | acl.mode;
+        let inode = self.inodes.place_new(self, handle, nr, disk)?;
+        xattr::store_inherited(self, handle, &inode, &acl)?;
+        Ok(inode)
+    }
+
+    fn blank_inode(&self, parent: &Inode, new: &NewInode<'_>, caller: &Caller) -> DiskInode {
+        let now = self.now();
+        let mut disk = DiskInode::new(&self.geometry, self.want_extra_isize());
+        let parent = parent.read();
+        let directory = new.kind == FileType::Directory;
+        disk.mode = new.mode;
+        disk.links = if directory { 2 } else { 1 };
+        disk.uid = caller.uid;
+        disk.gid = caller.gid;
+        if parent.disk.mode & 0o2000 != 0 || self.options.group_from_parent {
+            disk.gid = parent.disk.gid;
+        }
+        if parent.disk.mode & 0o2000 != 0 {
+            disk.mode = set_gid(disk.mode, directory, caller, parent.disk.gid);
+        }
+        (disk.atime, disk.mtime, disk.ctime, disk.crtime) = (now, now, now, now);
+        disk.flags = self.new_flags(parent.disk.flags, new.kind);
+        if parent.disk.flags.contains(InodeFlags::PROJINHERIT) && disk.has_projid() {
+            disk.projid = parent.disk.projid;
+        }
+        if matches!(new.kind, FileType::CharDevice | FileType::BlockDevice) {
+            let (major, minor) = new.device;
+            disk.set_device_number(DeviceNumber { major, minor });
+        } else if disk.flags.contains(InodeFlags::EXTENTS) {
+            uext4_format::extent::init_root(&mut disk.i_block);
+        }
+        disk
+    }
+
+    fn new_flags(&self, parent: InodeFlags, kind: FileType) -> InodeFlags {
+        let mask = match kind {
+            FileType::Directory => INHERITED,
+            FileType::Regular => INHERITED_FILE,
+            _ => INHERITED_OTHER,
+        };
+        let mut flags = InodeFlags(parent.0 & mask.0);
+        let has_data = matches!(kind, FileType::Regular | FileType::Directory | FileType::Symlink);
+        if has_data && self.features.has(Feature::EXTENTS) {
+            flags.insert(InodeFlags::EXTENTS);
+        }
+        let inlines = matches!(kind, FileType::Regular | FileType::Directory);
+        if inlines && self.features.has(Feature::INLINE_DATA) {
+            flags.remove(InodeFlags::EXTENTS);
+            flags.insert(InodeFlags::INLINE_DATA);
+        }
+        flags
+    }
+}
+
+/// In a setgid directory, directories inherit the bit; a group-executable file keeps its own only
+/// if its maker belongs to the group.
+fn set_gid(mode: u16, directory: bool, caller: &Caller, gid: u32) -> u16 {
+    if directory {
+        return mode | 0o2000;
+    }
+    let executable = mode & 0o2010 == 0o2010;
+    if executable && !caller.is_superuser() && !caller.in_group(gid) { mode & !0o2000 } else { mode }
+}
+
+impl super::Inodes {
+    /// The live object of a number that was just allocated. If the number's last bearer is still
+    /// in memory (its images may wait for a commit), its object is used again.
+    fn place_new(
+        &self,
+        fs: &Fs,
+        handle: &Handle,
+        nr: uext4_format::InodeNr,
+        disk: DiskInode,
+    ) -> Result<Arc<Inode>> {
+        let inode = match self.cached(nr) {
+            Some(inode) => inode,
+            None => {
+                let place = self.place(fs, nr)?;
+                self.insert(nr, InodeState::new(nr, disk.clone(), place, self.format().clone()))
+            }
+        };
+        handle.write(&inode).disk = disk;
+        inode.reborn();
+        Ok(inode)
+    }
+}

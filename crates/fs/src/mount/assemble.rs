@@ -1,0 +1,103 @@
+//! Putting the engine together from what was found, and the first writes of a mount.
+
+use super::mmp::MmpGuard;
+use super::open::Plan;
+use crate::filesystem::{MountState, Random};
+use crate::inode::{InodeFormat, Inodes};
+use crate::meta::{Blocks, Sealer};
+use crate::options::{Access, Threads};
+use crate::orphan::Orphans;
+use crate::space::Space;
+use crate::superblock::Super;
+use crate::{Fs, Result};
+use std::sync::Arc;
+use uext4_device::BlockDevice;
+use uext4_format::{Feature, superblock};
+use uext4_journal::{Checksums, Config, Journal, Width};
+use uext4_sync::{Mutex, Rank};
+
+pub(super) fn assemble(
+    device: Arc<dyn BlockDevice>,
+    plan: Plan,
+    mmp: Option<MmpGuard>,
+) -> Result<Fs> {
+    let writable = plan.options.access == Access::ReadWrite;
+    let features = plan.superblock.features();
+    let checksums = plan.superblock.checksums();
+    let space = Space::load(&device, &plan.superblock, &plan.geometry, &plan.options)?;
+    let journal = Journal::open(journal_config(&device, &plan, &space))?;
+    let format = InodeFormat { geometry: plan.geometry.clone(), checksums };
+    let sealer = Sealer { fs_seed: checksums.metadata };
+    let mut fs = Fs {
+        device: device.clone(),
+        features,
+        journal,
+        superblock: Super::new(plan.superblock.clone(), u64::from(plan.geometry.block_size())),
+        space,
+        inodes: Inodes::new(plan.options.cache_objects, Arc::new(format)),
+        blocks: Blocks::new(plan.options.cache_objects, sealer),
+        orphans: Orphans::new(None),
+        rename: Mutex::new(Rank::Rename, ()),
+        clock: plan.options.clock.clone(),
+        random: Random::new(plan.options.seed),
+        state: MountState::new(writable),
+        mmp,
+        geometry: plan.geometry.clone(),
+        options: plan.options.clone(),
+        checksums,
+    };
+    fs.space.protect_journal(&fs)?;
+    let file = Orphans::load(&fs)?;
+    fs.orphans.set_file(file);
+    fs.inode(uext4_format::InodeNr::ROOT)?;
+    if writable {
+        begin(&fs)?;
+        if plan.recovering {
+            fs.orphans.recover(&fs)?;
+        }
+    }
+    Ok(fs)
+}
+
+fn journal_config(device: &Arc<dyn BlockDevice>, plan: &Plan, space: &Arc<Space>) -> Config {
+    let features = plan.superblock.features();
+    let writable = plan.options.access == Access::ReadWrite;
+    let checksummed = features.has(Feature::METADATA_CSUM);
+    let wide = features.has(Feature::SIXTY_FOUR_BIT);
+    Config {
+        log: if writable { plan.log.clone() } else { None },
+        observer: space.clone(),
+        threads: match plan.options.threads {
+            Threads::Background if writable => uext4_journal::Threads::Background,
+            _ => uext4_journal::Threads::Inline,
+        },
+        commit_interval: plan.options.commit_interval,
+        checksums: if checksummed { Checksums::V3 } else { Checksums::None },
+        width: if wide { Width::Wide } else { Width::Narrow },
+        clock: plan.options.clock.clone(),
+        ..Config::new(device.clone(), plan.geometry.block_size())
+    }
+}
+
+/// Marks the file system as in use. The mark must be on disk before anything else is.
+fn begin(fs: &Fs) -> Result<()> {
+    let now = fs.now();
+    let handle = fs.start(1)?;
+    fs.superblock.update(&handle, |disk| {
+        disk.mtime = now.seconds.max(0) as u64;
+        disk.mnt_count = disk.mnt_count.saturating_add(1);
+        let mut features = disk.features();
+        if features.has(Feature::HAS_JOURNAL) {
+            features.insert(Feature::RECOVER);
+        } else {
+            disk.state &= !superblock::state::VALID;
+        }
+        if features.has(Feature::ORPHAN_FILE) {
+            features.insert(Feature::ORPHAN_PRESENT);
+        }
+        disk.set_features(features);
+    });
+    drop(handle);
+    super::close::write_superblock(fs)?;
+    Ok(fs.journal.commit_running()?)
+}

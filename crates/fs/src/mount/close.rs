@@ -1,0 +1,78 @@
+//! Unmounting: everything home, the log empty, the superblock clean.
+
+use crate::superblock::{SUPERBLOCK_BYTES, SUPERBLOCK_OFFSET};
+use crate::{Filesystem, Fs, Result, credits};
+use uext4_format::{Feature, superblock};
+
+impl Filesystem {
+    /// Unmounts: commits what is running, brings everything home, marks the journal empty and the
+    /// file system clean. Later operations answer [`crate::Error::ReadOnly`]. Calling it again
+    /// does nothing.
+    ///
+    /// # Errors
+    /// What kept the file system from becoming clean; the next mount recovers it.
+    pub fn unmount(&self) -> Result<()> {
+        self.fs.close()
+    }
+
+    /// Stops at once without writing anything more, as if power were cut. For crash tests.
+    pub fn abandon(&self) {
+        self.fs.state.close();
+        self.fs.journal.abort(uext4_journal::Error::Closed);
+    }
+}
+
+impl Drop for Filesystem {
+    fn drop(&mut self) {
+        // Whoever wants to know about errors calls `unmount`.
+        let _ = self.fs.close();
+    }
+}
+
+impl Fs {
+    fn close(&self) -> Result<()> {
+        let writable = self.state.is_writable();
+        if writable {
+            self.reap()?;
+            let handle = self.start(credits::ATTRIBUTES)?;
+            self.superblock.update_counts(self, &handle);
+        }
+        if !self.state.close() {
+            return Ok(());
+        }
+        if writable {
+            self.space.discard_reservations();
+            self.journal.commit_running()?;
+            self.journal.close()?;
+            self.mark_clean()?;
+        }
+        match &self.mmp {
+            Some(mmp) => mmp.release(self),
+            None => Ok(()),
+        }
+    }
+
+    /// The log is empty and everything is home: the last write says that no recovery is needed.
+    fn mark_clean(&self) -> Result<()> {
+        {
+            let mut state = self.superblock.live().write_unlogged();
+            let mut features = state.disk.features();
+            features.remove(Feature::RECOVER);
+            if self.orphans.is_empty() {
+                features.remove(Feature::ORPHAN_PRESENT);
+            }
+            state.disk.set_features(features);
+            if state.disk.state & superblock::state::ERROR == 0 {
+                state.disk.state |= superblock::state::VALID;
+            }
+        }
+        write_superblock(self)?;
+        Ok(self.device.flush()?)
+    }
+}
+
+/// Writes the superblock straight to its place.
+pub(super) fn write_superblock(fs: &Fs) -> Result<()> {
+    let bytes: [u8; SUPERBLOCK_BYTES] = fs.superblock.read().disk.to_bytes();
+    Ok(fs.device.write_at(SUPERBLOCK_OFFSET, &bytes)?)
+}

@@ -1,0 +1,166 @@
+//! Where the journal's log stands: the blocks of the journal inode, or an external device.
+//!
+//! This runs before the engine exists, so it reads the device directly.
+
+use crate::{Error, MountOptions, Result};
+use std::sync::Arc;
+use uext4_device::BlockDevice;
+use uext4_format::extent::{ExtentNode, Expect};
+use uext4_format::{
+    BlockNr, Corrupt, Geometry, GroupDescriptor, Inode, InodeFlags, InodeNr, LogicalBlock, Place,
+    Superblock, indirect,
+};
+use uext4_journal::{Log, LogRun};
+
+/// Deepest tree of a journal inode.
+const DEPTH_MAX: u32 = 5;
+/// Smallest log that jbd2 accepts, in blocks.
+const LOG_BLOCKS_MIN: u64 = 1024 / 4;
+
+pub(super) fn find(
+    device: &Arc<dyn BlockDevice>,
+    superblock: &Superblock,
+    geometry: &Geometry,
+    options: &MountOptions,
+) -> Result<Log> {
+    if superblock.journal_inum == 0 {
+        return external(superblock, geometry, options);
+    }
+    let finder = Finder { device, superblock, geometry, nr: InodeNr(superblock.journal_inum) };
+    finder.find()
+}
+
+fn external(
+    superblock: &Superblock,
+    geometry: &Geometry,
+    options: &MountOptions,
+) -> Result<Log> {
+    let missing = "the journal is on another device: name it with journal_path=";
+    let device = options.journal_device.clone().ok_or(Error::Mount(missing.into()))?;
+    Ok(uext4_journal::external_log(device, geometry.block_size(), &superblock.journal_uuid)?)
+}
+
+struct Finder<'a> {
+    device: &'a Arc<dyn BlockDevice>,
+    superblock: &'a Superblock,
+    geometry: &'a Geometry,
+    nr: InodeNr,
+}
+
+impl Finder<'_> {
+    fn find(&self) -> Result<Log> {
+        let inode = self.inode()?;
+        let blocks = inode.size / u64::from(self.geometry.block_size());
+        if inode.links == 0 || blocks < LOG_BLOCKS_MIN || blocks > u64::from(u32::MAX) {
+            return Err(self.bad("no usable journal"));
+        }
+        let mut runs = Vec::new();
+        if inode.flags.contains(InodeFlags::EXTENTS) {
+            let expect = Expect::root(self.block_range());
+            self.walk_extents(&inode.i_block, &expect, DEPTH_MAX, &mut runs)?;
+        } else {
+            self.walk_indirect(&inode.i_block, blocks as u32, &mut runs)?;
+        }
+        let len_blocks = blocks as u32;
+        self.check_runs(&runs, len_blocks)?;
+        Ok(Log { device: self.device.clone(), runs, len_blocks, superblock: 0 })
+    }
+
+    fn inode(&self) -> Result<Inode> {
+        let (group, index) = self.geometry.split_inode(self.nr).ok_or(self.bad("bad number"))?;
+        let (block, offset) = self.geometry.descriptor_location(group);
+        let checksums = self.superblock.checksums();
+        let block = self.read(block)?;
+        let bytes = block.get(offset as usize..).unwrap_or(&[]);
+        let descriptor = GroupDescriptor::parse(bytes, group, self.geometry, &checksums)?;
+        let (block, offset) = self.geometry.inode_location(descriptor.inode_table, index);
+        let block = self.read(block)?;
+        let bytes = block.get(offset as usize..).unwrap_or(&[]);
+        Ok(Inode::parse(bytes, self.nr, self.geometry, &checksums)?)
+    }
+
+    fn read(&self, nr: BlockNr) -> Result<Vec<u8>> {
+        if !self.geometry.contains(nr) {
+            return Err(self.bad("block number out of range"));
+        }
+        let size = self.geometry.block_size();
+        let mut bytes = vec![0; size as usize];
+        self.device.read_at(nr.0 * u64::from(size), &mut bytes)?;
+        Ok(bytes)
+    }
+
+    fn block_range(&self) -> std::ops::Range<u64> {
+        u64::from(self.geometry.first_data_block)..self.geometry.blocks_count
+    }
+
+    fn walk_extents(
+        &self,
+        bytes: &[u8],
+        expect: &Expect,
+        levels: u32,
+        runs: &mut Vec<LogRun>,
+    ) -> Result<()> {
+        let node = ExtentNode::new(bytes);
+        node.validate(expect, Place::Inode(self.nr))?;
+        for extent in node.extents() {
+            runs.push(LogRun {
+                log_start: extent.logical.0,
+                device_block: extent.start.0,
+                len: extent.len_blocks.into(),
+            });
+        }
+        for (at, index) in node.indexes().enumerate() {
+            if levels == 0 {
+                return Err(self.bad("extent tree is too deep"));
+            }
+            let child = self.read(index.child)?;
+            self.walk_extents(&child, &expect.child(&node, at), levels - 1, runs)?;
+        }
+        Ok(())
+    }
+
+    fn walk_indirect(&self, root: &[u8], blocks: u32, runs: &mut Vec<LogRun>) -> Result<()> {
+        let block_size = self.geometry.block_size() as usize;
+        let mut cached: Vec<(BlockNr, Vec<u8>)> = Vec::new();
+        for logical in 0..blocks {
+            let path = indirect::IndirectPath::new(LogicalBlock(logical), block_size)
+                .ok_or(self.bad("too large"))?;
+            let mut offsets = path.offsets().iter();
+            let first = offsets.next().copied().unwrap_or(0);
+            let mut block = indirect::pointer(root, first as usize);
+            for (level, offset) in offsets.enumerate() {
+                if cached.get(level).is_none_or(|(nr, _)| *nr != block) {
+                    cached.truncate(level);
+                    cached.push((block, self.read(block)?));
+                }
+                block = indirect::pointer(&cached[level].1, *offset as usize);
+            }
+            push_block(runs, logical, block);
+        }
+        Ok(())
+    }
+
+    fn check_runs(&self, runs: &[LogRun], len_blocks: u32) -> Result<()> {
+        let mut next = 0;
+        for run in runs {
+            let start = BlockNr(run.device_block);
+            let inside = self.geometry.contains_run(start, run.len.into());
+            if run.log_start != next || !inside {
+                return Err(self.bad("has holes or lies outside the file system"));
+            }
+            next = next.saturating_add(run.len);
+        }
+        if next < len_blocks { Err(self.bad("is shorter than its size")) } else { Ok(()) }
+    }
+
+    fn bad(&self, problem: &'static str) -> Error {
+        Corrupt::new(Place::Inode(self.nr), "journal inode", problem).into()
+    }
+}
+
+fn push_block(runs: &mut Vec<LogRun>, logical: u32, block: BlockNr) {
+    match runs.last_mut() {
+        Some(run) if run.device_block + u64::from(run.len) == block.0 => run.len += 1,
+        _ => runs.push(LogRun { log_start: logical, device_block: block.0, len: 1 }),
+    }
+}

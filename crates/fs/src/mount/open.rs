@@ -1,0 +1,89 @@
+//! The first look at a device: superblock, features, whether the journal must be replayed.
+
+use super::{features, log};
+use crate::options::Access;
+use crate::superblock::{SUPERBLOCK_BYTES, SUPERBLOCK_OFFSET};
+use crate::{Error, MountOptions, Result};
+use std::sync::Arc;
+use uext4_device::BlockDevice;
+use uext4_format::{Feature, Geometry, Superblock, superblock};
+use uext4_journal::{Log, Recovery};
+
+/// What a mount found out before it assembles the engine.
+pub(super) struct Plan {
+    pub(super) options: MountOptions,
+    pub(super) superblock: Superblock,
+    pub(super) geometry: Geometry,
+    pub(super) needs_replay: bool,
+    pub(super) log: Option<Log>,
+    /// The file system was not unmounted cleanly, or has orphans.
+    pub(super) recovering: bool,
+}
+
+/// Reads and validates the superblock of a device: the primary copy, or the one at `sb=`.
+///
+/// # Errors
+/// [`Error::Mount`] when there is no ext4 superblock, [`Error::Corrupt`] when it is damaged.
+pub fn read_superblock(device: &dyn BlockDevice, at_kib: Option<u64>) -> Result<Superblock> {
+    let offset = at_kib.map_or(SUPERBLOCK_OFFSET, |kib| kib.saturating_mul(1024));
+    let mut bytes = [0u8; SUPERBLOCK_BYTES];
+    if offset.saturating_add(SUPERBLOCK_BYTES as u64) > device.size_bytes() {
+        return Err(Error::Mount(format!("{} is too small for ext4", device.describe())));
+    }
+    device.read_at(offset, &mut bytes)?;
+    if u16::from_le_bytes([bytes[0x38], bytes[0x39]]) != superblock::SUPERBLOCK_MAGIC {
+        let name = device.describe();
+        return Err(Error::Mount(format!("{name} holds no ext4 file system (no magic at byte {offset})")));
+    }
+    Ok(Superblock::parse(&bytes)?)
+}
+
+pub(super) fn inspect(device: &Arc<dyn BlockDevice>, mut options: MountOptions) -> Result<Plan> {
+    let superblock = read_superblock(&**device, options.superblock_kib)?;
+    let features = superblock.features();
+    let geometry = superblock.geometry()?;
+    check_size(&**device, &geometry)?;
+    if device.is_read_only() {
+        options.access = Access::ReadOnly;
+    }
+    features::settle(features, &mut options)?;
+    let state = superblock.state;
+    let recovering = features.has(Feature::RECOVER)
+        || features.has(Feature::ORPHAN_PRESENT)
+        || superblock.last_orphan != 0
+        || state & superblock::state::VALID == 0;
+    let needs_replay = features.has(Feature::RECOVER) && options.replay;
+    if features.has(Feature::RECOVER) && !options.replay && options.access == Access::ReadWrite {
+        return Err(Error::Mount("noload needs a read-only mount".into()));
+    }
+    Ok(Plan { options, superblock, geometry, needs_replay, log: None, recovering })
+}
+
+fn check_size(device: &dyn BlockDevice, geometry: &Geometry) -> Result<()> {
+    let (wanted, there) = (geometry.size_bytes(), device.size_bytes());
+    if wanted > there {
+        let name = device.describe();
+        let problem = format!("the superblock says {wanted} bytes, {name} has {there}");
+        return Err(Error::Mount(problem));
+    }
+    Ok(())
+}
+
+/// Finds the log, replays it if it must be, and reads the superblock again.
+pub(super) fn replay(device: &Arc<dyn BlockDevice>, plan: &mut Plan) -> Result<()> {
+    if !plan.superblock.features().has(Feature::HAS_JOURNAL) {
+        return Ok(());
+    }
+    let found = log::find(device, &plan.superblock, &plan.geometry, &plan.options)?;
+    if plan.needs_replay {
+        let block_size = plan.geometry.block_size();
+        let recovered = uext4_journal::recover(&found, &**device, block_size, Recovery::Replay)?;
+        plan.superblock = read_superblock(&**device, plan.options.superblock_kib)?;
+        plan.geometry = plan.superblock.geometry()?;
+        if !recovered.fast_commit_blocks.is_empty() {
+            return Err(Error::NotSupported("replay of a fast-commit area that is not empty"));
+        }
+    }
+    plan.log = Some(found);
+    Ok(())
+}

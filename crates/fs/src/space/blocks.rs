@@ -1,0 +1,229 @@
+//! Taking and freeing blocks.
+
+use super::Space;
+use super::load::BitmapLoader;
+use crate::{Error, Fs, Result};
+use uext4_alloc::{ClusterNr, Goal, Kind, Placement, Request, Run};
+use uext4_format::{BlockNr, BlockRun, Corrupt, GroupNr, InodeNr, Place};
+use uext4_journal::{Handle, Object};
+
+/// What blocks are for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// Data of a small file: near the inode.
+    Data,
+    /// Data of a large file: where other streams go.
+    Stream,
+    /// Directory blocks.
+    Directory,
+    /// Tree nodes, attribute blocks.
+    Metadata,
+}
+
+/// Whether the blocks that are reserved for the superuser may be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reserve {
+    /// They may.
+    MayUse,
+    /// They stay.
+    Keep,
+}
+
+/// A wish for blocks.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Want {
+    pub(crate) goal: Option<BlockNr>,
+    /// How many blocks would be good.
+    pub(crate) len_blocks: u32,
+    /// How few are still of use; at least 1.
+    pub(crate) min_blocks: u32,
+    pub(crate) inode: InodeNr,
+    pub(crate) purpose: Purpose,
+    pub(crate) reserve: Reserve,
+    /// Blocks from this one on cannot be addressed (indirect files: 2^32).
+    pub(crate) end: Option<BlockNr>,
+}
+
+/// How often a failed allocation forces a commit, which gives freed blocks back.
+const COMMITS_BEFORE_NO_SPACE: u32 = 3;
+
+impl Space {
+    /// Takes blocks in memory only: what is not committed is lost in a crash, and nothing leaks.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`] when fewer than `min_blocks` in a row are free, [`Error::Corrupt`] when a
+    /// bitmap cannot be used and no other group has space.
+    pub(crate) fn reserve(&self, fs: &Fs, want: &Want) -> Result<BlockRun> {
+        let bits = self.geometry().cluster_bits;
+        let len = want.len_blocks.div_ceil(1 << bits);
+        let min = want.min_blocks.div_ceil(1 << bits);
+        let floor = match want.reserve {
+            Reserve::MayUse => 0,
+            Reserve::Keep => self.claims.reserved_clusters(),
+        };
+        let granted = self.claims.claim_fast(len, min, floor)?;
+        let taken = self.take(fs, want, granted, min);
+        let used = taken.as_ref().map_or(0, |run| run.len);
+        self.claims.unclaim(u64::from(granted - used));
+        Ok(self.to_blocks(taken?))
+    }
+
+    /// As [`Self::reserve`]; when there is no space but frees wait for a commit, commits and tries
+    /// again. The caller holds no handle and no live object.
+    pub(crate) fn reserve_or_commit(&self, fs: &Fs, want: &Want) -> Result<BlockRun> {
+        for _ in 0..COMMITS_BEFORE_NO_SPACE {
+            match self.reserve(fs, want) {
+                Err(Error::NoSpace) if self.engine.pending().clusters() > 0 => {
+                    fs.journal.commit_running()?;
+                }
+                other => return other,
+            }
+        }
+        self.reserve(fs, want)
+    }
+
+    fn take(&self, fs: &Fs, want: &Want, len: u32, min: u32) -> Result<Run> {
+        let volume = self.engine.volume();
+        let goal = want.goal.and_then(|block| volume.cluster_of(block));
+        let kind = match want.purpose {
+            Purpose::Data | Purpose::Stream => Kind::Data,
+            Purpose::Directory => Kind::Directory,
+            Purpose::Metadata => Kind::Metadata,
+        };
+        let stream = want.purpose == Purpose::Stream;
+        let request = Request {
+            goal: goal.map_or_else(|| self.inode_goal(want.inode, kind), Goal::At),
+            min_len: min,
+            kind,
+            placement: if stream { Placement::Stream } else { Placement::Local },
+            end: want.end.and_then(|end| volume.cluster_of(end)),
+            ..Request::new(want.inode, len)
+        };
+        let loader = BitmapLoader { fs, space: self, failed: Default::default() };
+        self.engine.allocate(&request, &loader).map_err(|error| match error {
+            uext4_alloc::Error::NoSpace => Error::NoSpace,
+            uext4_alloc::Error::Unreadable(_) => {
+                loader.failed.into_inner().unwrap_or(Error::NoSpace)
+            }
+        })
+    }
+
+    fn inode_goal(&self, inode: InodeNr, kind: Kind) -> Goal {
+        match self.geometry().split_inode(inode) {
+            Some((group, _)) => {
+                Goal::Near(uext4_alloc::inode_goal(self.engine.volume(), group, kind))
+            }
+            None => Goal::Anywhere,
+        }
+    }
+
+    /// Sets the bits of a reserved run under the handle.
+    pub(crate) fn commit(&self, fs: &Fs, handle: &Handle<'_>, run: BlockRun) -> Result<()> {
+        let run = self.to_run(run);
+        for (nr, from, len) in self.engine.volume().split(run) {
+            let group = self.group(nr)?;
+            let mut half = handle.write(&group.blocks);
+            self.load_blocks(fs, nr, &mut half)?;
+            half.take(from, len);
+        }
+        self.engine.settle(run);
+        self.claims.committed(run.len.into());
+        Ok(())
+    }
+
+    /// Gives a reserved run back that was not committed.
+    pub(crate) fn unreserve(&self, run: BlockRun) {
+        let run = self.to_run(run);
+        self.engine.release(run);
+        self.claims.unclaim(run.len.into());
+    }
+
+    /// One block of metadata: reserved and committed.
+    pub(crate) fn allocate_block(
+        &self,
+        fs: &Fs,
+        handle: &Handle<'_>,
+        goal: Option<BlockNr>,
+        inode: InodeNr,
+    ) -> Result<BlockNr> {
+        let want = Want {
+            goal,
+            len_blocks: 1,
+            min_blocks: 1,
+            inode,
+            purpose: Purpose::Metadata,
+            reserve: Reserve::MayUse,
+            end: self.metadata_end(fs),
+        };
+        let run = self.reserve(fs, &want)?;
+        self.commit(fs, handle, run)?;
+        Ok(run.start)
+    }
+
+    fn metadata_end(&self, fs: &Fs) -> Option<BlockNr> {
+        let extents = fs.features.has(uext4_format::Feature::EXTENTS);
+        (!extents).then_some(BlockNr(1 << 32))
+    }
+
+    /// Clears the bits of a run under the handle. The blocks can be used again when the handle's
+    /// transaction has committed. Metadata blocks are forgotten first (`Blocks::forget`).
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] when a block of the run is metadata of the file system or free already.
+    pub(crate) fn free(&self, fs: &Fs, handle: &Handle<'_>, run: BlockRun) -> Result<()> {
+        if !self.may_hold_run(run.start, run.len_blocks.into()) {
+            let problem = "freed blocks are metadata or out of range";
+            return Err(Corrupt::new(Place::Block(run.start), "block run", problem).into());
+        }
+        let run = self.to_run(run);
+        for (nr, from, len) in self.engine.volume().split(run) {
+            self.free_in_group(fs, handle, nr, from, len)?;
+        }
+        Ok(())
+    }
+
+    fn free_in_group(
+        &self,
+        fs: &Fs,
+        handle: &Handle<'_>,
+        nr: GroupNr,
+        from: u32,
+        len: u32,
+    ) -> Result<()> {
+        let group = self.group(nr)?;
+        let start = self.engine.volume().first_cluster(nr).0 + u64::from(from);
+        let mut half = handle.write(&group.blocks);
+        self.load_blocks(fs, nr, &mut half)?;
+        if !half.used.as_ref().is_some_and(|used| used.is_set(from..from + len)) {
+            let block = self.engine.volume().block_of(ClusterNr(start));
+            let problem = "freed blocks are free already";
+            return Err(Corrupt::new(Place::Block(block), "block bitmap", problem).into());
+        }
+        // Pending first: whoever rebuilds from the bitmap must not see the blocks as free.
+        self.engine.defer_free(handle.tid(), Run::new(ClusterNr(start), len));
+        half.give(from, len);
+        self.claims.freed(len.into());
+        Ok(())
+    }
+
+    fn to_blocks(&self, run: Run) -> BlockRun {
+        let bits = self.geometry().cluster_bits;
+        BlockRun { start: self.engine.volume().block_of(run.start), len_blocks: run.len << bits }
+    }
+
+    fn to_run(&self, run: BlockRun) -> Run {
+        let bits = self.geometry().cluster_bits;
+        let first = u64::from(self.geometry().first_data_block);
+        let start = ClusterNr((run.start.0 - first) >> bits);
+        Run::new(start, run.len_blocks.div_ceil(1 << bits))
+    }
+
+    /// Tells the device that freed clusters are not needed; a hint, so errors are passed over.
+    pub(super) fn discard_runs(&self, runs: &[Run]) {
+        let block_size = u64::from(self.geometry().block_size());
+        for run in runs.iter().map(|run| self.to_blocks(*run)) {
+            let bytes = u64::from(run.len_blocks) * block_size;
+            let _ = self.device.discard(run.start.0 * block_size, bytes);
+        }
+    }
+}

@@ -1,0 +1,32 @@
+//! What all groups share: geometry, checksums, and how bitmaps and descriptors become bytes.
+
+use uext4_alloc::Bitmap;
+use uext4_format::{Checksums, Geometry, GroupDescriptor, GroupNr};
+use uext4_journal::Sink;
+
+/// Descriptors up to this size are written from the stack.
+const DESCRIPTOR_BYTES_MAX: usize = 1024;
+
+/// Shared by all groups of a file system.
+pub(crate) struct GroupLayout {
+    pub(super) geometry: Geometry,
+    pub(super) checksums: Checksums,
+}
+
+impl GroupLayout {
+    /// The block of a bitmap; bits past its end are set, as ext4 wants them.
+    pub(super) fn bitmap_bytes(&self, bitmap: &Bitmap) -> Vec<u8> {
+        let mut bytes = vec![0xFF; self.geometry.block_size() as usize];
+        bitmap.write_to(&mut bytes);
+        bytes
+    }
+
+    /// Emits a descriptor to its place.
+    pub(super) fn emit(&self, nr: GroupNr, descriptor: &GroupDescriptor, out: &mut Sink<'_>) {
+        let size = usize::from(self.geometry.desc_size).min(DESCRIPTOR_BYTES_MAX);
+        let mut bytes = [0u8; DESCRIPTOR_BYTES_MAX];
+        descriptor.write_to(&mut bytes[..size], nr, &self.geometry, &self.checksums);
+        let (block, offset) = self.geometry.descriptor_location(nr);
+        out.patch(block, offset as usize, &bytes[..size]);
+    }
+}

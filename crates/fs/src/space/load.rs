@@ -1,0 +1,254 @@
+//! Reading descriptors at mount and bitmaps on first need.
+//!
+//! Descriptors are kept as bytes and parsed per group on first use, so that a mount of half a
+//! million groups costs one sequential read. What every descriptor says of places goes into the
+//! zones at once.
+
+use super::group::{BlockState, Group, InodeState};
+use super::layout::GroupLayout;
+use super::zones::{self, Zones};
+use super::{Claims, Space};
+use crate::{Error, Fs, MountOptions, Result};
+use std::sync::{Arc, OnceLock};
+use uext4_alloc::{
+    Affinity, Bitmap, BuddyEngine, Config, InodePolicy, LoadError, Loader, ScanOrder, Summary,
+    Trust, Volume,
+};
+use uext4_device::BlockDevice;
+use uext4_format::{
+    BlockNr, Corrupt, Geometry, GroupDescriptor, GroupNr, Place, Superblock, group_flag,
+};
+use uext4_journal::Object;
+use uext4_sync::Counter;
+
+/// Most clusters held back for metadata of accepted data, as in the kernel.
+const HELD_BACK_CLUSTERS_MAX: u64 = 4096;
+
+/// The descriptors as read at mount.
+pub(super) struct DescriptorTable {
+    bytes: Vec<u8>,
+    desc_size: usize,
+}
+
+impl DescriptorTable {
+    fn read(device: &dyn BlockDevice, geometry: &Geometry) -> Result<Self> {
+        let block_size = geometry.block_size() as usize;
+        let blocks = geometry.descriptor_blocks_count();
+        let mut bytes = vec![0; blocks as usize * block_size];
+        let mut first = 0;
+        while first < blocks {
+            let start = geometry.descriptor_block(first);
+            let in_a_row = |len| geometry.descriptor_block(first + len).0 == start.0 + u64::from(len);
+            let len = (1..blocks - first).find(|&len| !in_a_row(len)).unwrap_or(blocks - first);
+            let from = first as usize * block_size;
+            let to = from + len as usize * block_size;
+            device.read_at(start.0 * block_size as u64, &mut bytes[from..to])?;
+            first += len;
+        }
+        Ok(Self { bytes, desc_size: geometry.desc_size.into() })
+    }
+
+    fn slot(&self, nr: GroupNr) -> &[u8] {
+        let at = nr.0 as usize * self.desc_size;
+        self.bytes.get(at..at + self.desc_size).unwrap_or(&[])
+    }
+
+    pub(super) fn parse(&self, nr: GroupNr, layout: &GroupLayout) -> Result<GroupDescriptor> {
+        Ok(GroupDescriptor::parse(self.slot(nr), nr, &layout.geometry, &layout.checksums)?)
+    }
+
+    fn unverified(&self, nr: GroupNr) -> GroupDescriptor {
+        GroupDescriptor::parse_unverified(self.slot(nr))
+    }
+
+    pub(super) fn inode_table(&self, nr: GroupNr) -> BlockNr {
+        self.unverified(nr).inode_table
+    }
+}
+
+impl Space {
+    /// Reads all descriptors and builds the allocator. Bitmaps are read when they are needed.
+    pub(crate) fn load(
+        device: &Arc<dyn BlockDevice>,
+        superblock: &Superblock,
+        geometry: &Geometry,
+        options: &MountOptions,
+    ) -> Result<Arc<Self>> {
+        let raw = DescriptorTable::read(&**device, geometry)?;
+        let checksums = superblock.checksums();
+        let layout = Arc::new(GroupLayout { geometry: geometry.clone(), checksums });
+        let survey = Survey::of(&raw, geometry);
+        let volume = volume(geometry);
+        let policy = inode_policy(&raw, geometry);
+        let config = Config { volume, affinity: Affinity::Thread };
+        let order = ScanOrder::default_for(geometry.group_count);
+        let engine = BuddyEngine::new(config, order, &|nr| summary(&raw, geometry, nr));
+        let clusters = geometry.clusters_count();
+        let reserved = superblock.r_blocks_count >> geometry.cluster_bits;
+        let held_back = (clusters / 50).min(HELD_BACK_CLUSTERS_MAX);
+        let claims = Claims::new(survey.free_clusters, reserved, held_back, geometry.cluster_bits);
+        let overhead = u64::from(superblock.overhead_clusters) << geometry.cluster_bits;
+        Ok(Arc::new(Self {
+            groups: (0..geometry.group_count).map(|_| OnceLock::new()).collect(),
+            device: device.clone(),
+            engine: Box::new(engine),
+            policy,
+            claims,
+            free_inodes: Counter::new(survey.free_inodes as i64),
+            overhead_blocks: if overhead == 0 { survey.zones.total() } else { overhead },
+            zones: survey.zones,
+            journal_zones: OnceLock::new(),
+            discard: options.discard,
+            layout,
+            raw,
+        }))
+    }
+
+    /// Fills in the block bitmap of a half that is locked: from disk, or computed for a group that
+    /// was never written to.
+    pub(super) fn load_blocks(&self, fs: &Fs, nr: GroupNr, half: &mut BlockState) -> Result<()> {
+        if half.used.is_some() {
+            return Ok(());
+        }
+        let bits = self.geometry().clusters_in_group(nr);
+        let used = if half.uninit {
+            self.computed_bitmap(nr, bits)
+        } else {
+            let descriptor = half.descriptor();
+            let bytes = fs.journal.read_block(descriptor.block_bitmap)?;
+            descriptor.verify_block_bitmap(&bytes, nr, self.geometry(), &self.layout.checksums)?;
+            let used = Bitmap::from_bytes(&bytes, bits);
+            self.check_own_metadata(nr, &used)?;
+            used
+        };
+        if used.count_clear() != half.free_clusters {
+            let problem = "free count does not match the descriptor";
+            return Err(Corrupt::new(Place::Group(nr), "block bitmap", problem).into());
+        }
+        half.used = Some(used);
+        Ok(())
+    }
+
+    /// As [`Self::load_blocks`] for the inode bitmap.
+    pub(super) fn load_inodes(&self, fs: &Fs, nr: GroupNr, half: &mut InodeState) -> Result<()> {
+        if half.used.is_some() {
+            return Ok(());
+        }
+        let bits = self.geometry().inodes_per_group;
+        let used = if half.has_flag(group_flag::INODE_UNINIT) {
+            Bitmap::new(bits)
+        } else {
+            let descriptor = half.descriptor();
+            let bytes = fs.journal.read_block(descriptor.inode_bitmap)?;
+            descriptor.verify_inode_bitmap(&bytes, nr, self.geometry(), &self.layout.checksums)?;
+            Bitmap::from_bytes(&bytes, bits)
+        };
+        if used.count_clear() != half.free_inodes {
+            let problem = "free count does not match the descriptor";
+            return Err(Corrupt::new(Place::Group(nr), "inode bitmap", problem).into());
+        }
+        half.used = Some(used);
+        Ok(())
+    }
+
+    /// The bitmap of a group that was never written to: metadata only.
+    fn computed_bitmap(&self, nr: GroupNr, bits: u32) -> Bitmap {
+        let mut used = Bitmap::new(bits);
+        for (from, to) in self.metadata_clusters(nr) {
+            used.fill_range(from..to.min(bits));
+        }
+        used
+    }
+
+    /// Metadata of a group must be marked in its bitmap, or files would be given its blocks.
+    fn check_own_metadata(&self, nr: GroupNr, used: &Bitmap) -> Result<()> {
+        let marked = |(from, to): (u32, u32)| used.is_set(from..to.min(used.len()));
+        if self.metadata_clusters(nr).all(marked) {
+            return Ok(());
+        }
+        let problem = "metadata of the group is marked free";
+        Err(Corrupt::new(Place::Group(nr), "block bitmap", problem).into())
+    }
+
+    /// Clusters of the group that metadata stands in.
+    fn metadata_clusters(&self, nr: GroupNr) -> impl Iterator<Item = (u32, u32)> + '_ {
+        let geometry = self.geometry();
+        let first = geometry.group_first_block(nr).0;
+        let end = first + u64::from(geometry.blocks_in_group(nr));
+        let bits = geometry.cluster_bits;
+        self.zones.inside(first..end).map(move |range| {
+            let from = (range.start - first) >> bits;
+            let to = (range.end - first).div_ceil(1 << bits);
+            (from as u32, to as u32)
+        })
+    }
+}
+
+/// Reads bitmaps for the allocator.
+pub(super) struct BitmapLoader<'a> {
+    pub(super) fs: &'a Fs,
+    pub(super) space: &'a Space,
+    pub(super) failed: std::cell::RefCell<Option<Error>>,
+}
+
+impl Loader for BitmapLoader<'_> {
+    fn load(&self, group: GroupNr, used: &mut Bitmap) -> std::result::Result<(), LoadError> {
+        let load = || -> Result<()> {
+            let group_ref: &Group = self.space.group(group)?;
+            let mut half = group_ref.blocks.live().write_unlogged();
+            self.space.load_blocks(self.fs, group, &mut half)?;
+            used.copy_from(half.used.as_ref().expect("load_blocks fills the bitmap in"));
+            Ok(())
+        };
+        load().map_err(|error| {
+            *self.failed.borrow_mut() = Some(error);
+            LoadError
+        })
+    }
+
+    fn count_differs(&self, _group: GroupNr, _expected: u32, _found: u32) -> Trust {
+        Trust::Neither
+    }
+}
+
+/// Totals and places over all descriptors.
+struct Survey {
+    free_clusters: u64,
+    free_inodes: u64,
+    zones: Zones,
+}
+
+impl Survey {
+    fn of(raw: &DescriptorTable, geometry: &Geometry) -> Self {
+        let (mut free_clusters, mut free_inodes) = (0u64, 0u64);
+        let mut ranges = Vec::with_capacity(geometry.group_count as usize * 4);
+        for nr in (0..geometry.group_count).map(GroupNr) {
+            let descriptor = raw.unverified(nr);
+            let clusters = descriptor.free_clusters.min(geometry.clusters_in_group(nr));
+            free_clusters += u64::from(clusters);
+            free_inodes += u64::from(descriptor.free_inodes.min(geometry.inodes_per_group));
+            ranges.extend(zones::of_group(geometry, nr, &descriptor));
+        }
+        Self { free_clusters, free_inodes, zones: Zones::new(ranges) }
+    }
+}
+
+fn volume(geometry: &Geometry) -> Volume {
+    let last = GroupNr(geometry.group_count - 1);
+    Volume {
+        groups: geometry.group_count,
+        clusters_per_group: geometry.clusters_per_group,
+        clusters_in_last_group: geometry.clusters_in_group(last),
+        first_block: BlockNr(geometry.first_data_block.into()),
+        cluster_bits: geometry.cluster_bits,
+        groups_per_flex: geometry.groups_per_flex(),
+    }
+}
+
+fn summary(raw: &DescriptorTable, geometry: &Geometry, nr: GroupNr) -> Summary {
+    let descriptor = raw.unverified(nr);
+    Summary {
+        free_clusters: descriptor.free_clusters.min(geometry.clusters_in_group(nr)),
+        uninit: descriptor.has_flag(group_flag::BLOCK_UNINIT),
+    }
+}

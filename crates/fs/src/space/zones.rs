@@ -1,0 +1,63 @@
+//! Where metadata stands that no file may map: superblocks, descriptors, bitmaps, inode tables and
+//! the journal.
+//!
+//! References: mount option `block_validity` of the kernel's ext4.
+
+use std::ops::Range;
+use uext4_format::{BlockNr, Geometry, GroupDescriptor, GroupNr};
+
+/// Sorted, disjoint ranges of blocks.
+#[derive(Default)]
+pub(super) struct Zones {
+    ranges: Vec<Range<u64>>,
+}
+
+impl Zones {
+    /// Zones from ranges in any order; touching ones are joined.
+    pub(super) fn new(mut ranges: Vec<Range<u64>>) -> Self {
+        ranges.retain(|range| range.start < range.end);
+        ranges.sort_unstable_by_key(|range| range.start);
+        let mut joined: Vec<Range<u64>> = Vec::new();
+        for range in ranges {
+            match joined.last_mut() {
+                Some(last) if last.end >= range.start => last.end = last.end.max(range.end),
+                _ => joined.push(range),
+            }
+        }
+        Self { ranges: joined }
+    }
+
+    /// True when no block of the run is metadata.
+    pub(super) fn is_clear(&self, start: BlockNr, len_blocks: u64) -> bool {
+        let end = start.0.saturating_add(len_blocks);
+        let after = self.ranges.partition_point(|range| range.end <= start.0);
+        self.ranges.get(after).is_none_or(|range| range.start >= end)
+    }
+
+    /// The ranges that meet `within`, cut to it.
+    pub(super) fn inside(&self, within: Range<u64>) -> impl Iterator<Item = Range<u64>> + '_ {
+        let first = self.ranges.partition_point(|range| range.end <= within.start);
+        let meets = self.ranges[first..].iter().take_while({
+            let end = within.end;
+            move |range| range.start < end
+        });
+        meets.map(move |range| range.start.max(within.start)..range.end.min(within.end))
+    }
+}
+
+/// Everything that one group's descriptor and position say.
+pub(super) fn of_group(
+    geometry: &Geometry,
+    group: GroupNr,
+    descriptor: &GroupDescriptor,
+) -> [Range<u64>; 4] {
+    let first = geometry.group_first_block(group).0;
+    let one = |block: BlockNr| block.0..block.0.saturating_add(1);
+    let table = descriptor.inode_table.0;
+    [
+        first..first + u64::from(geometry.base_metadata_blocks(group)),
+        one(descriptor.block_bitmap),
+        one(descriptor.inode_bitmap),
+        table..table.saturating_add(u64::from(geometry.inode_table_blocks())),
+    ]
+}
