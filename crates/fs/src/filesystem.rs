@@ -2,17 +2,18 @@
 
 use crate::inode::Inodes;
 use crate::meta::Blocks;
+use crate::mount::MmpGuard;
 use crate::options::MountOptions;
 use crate::orphan::Orphans;
 use crate::space::Space;
 use crate::superblock::Super;
 use crate::{Error, Result};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use uext4_device::BlockDevice;
-use uext4_format::{BlockNr, Corrupt, Features, Geometry, Place, Timestamp};
+use uext4_format::{BlockNr, Checksums, Corrupt, Features, Geometry, Place, Timestamp};
 use uext4_journal::{Handle, Journal};
-use uext4_sync::clock::Clock;
+use uext4_sync::{Clock, Mutex};
 
 /// A mounted file system. Cloning is cheap; the last clone that goes away unmounts.
 pub struct Filesystem {
@@ -31,8 +32,34 @@ pub(crate) struct Fs {
     pub(crate) inodes: Inodes,
     pub(crate) blocks: Blocks,
     pub(crate) orphans: Orphans,
-    pub(crate) clock: Clock,
+    /// Moves of directories between parents.
+    pub(crate) rename: Mutex<()>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) random: Random,
     pub(crate) state: MountState,
+    pub(crate) mmp: Option<MmpGuard>,
+    pub(crate) checksums: Checksums,
+}
+
+/// Random numbers for generations: each draw hashes a counter, so threads share one word.
+pub(crate) struct Random(AtomicU64);
+
+impl Random {
+    /// From a seed, or from the system when there is none.
+    pub(crate) fn new(seed: Option<u64>) -> Self {
+        let system = || {
+            use std::hash::{BuildHasher, Hasher};
+            std::collections::hash_map::RandomState::new().build_hasher().finish()
+        };
+        Self(AtomicU64::new(seed.unwrap_or_else(system)))
+    }
+
+    /// The next number.
+    pub(crate) fn next(&self) -> u32 {
+        const STEP: u64 = 0x9E37_79B9_7F4A_7C15;
+        let state = self.0.fetch_add(STEP, Ordering::Relaxed);
+        uext4_sync::Rng::new(state).next_u64() as u32
+    }
 }
 
 /// Whether writes are allowed now.
@@ -74,20 +101,20 @@ impl Fs {
     }
 
     /// Starts a handle that may log `credits` blocks; may wait for a commit.
-    pub(crate) fn start(&self, credits: u32) -> Result<Handle> {
+    pub(crate) fn start(&self, credits: u32) -> Result<Handle<'_>> {
         self.writable()?;
         Ok(self.journal.start(credits)?)
     }
 
     /// The time of changes made now.
     pub(crate) fn now(&self) -> Timestamp {
-        let (seconds, nanoseconds) = self.clock.wall();
-        Timestamp { seconds, nanoseconds }
+        let now = self.clock.wall();
+        Timestamp::new(now.seconds, now.nanoseconds)
     }
 
     /// Block size in bytes.
     pub(crate) fn block_size(&self) -> usize {
-        self.geometry.block_size as usize
+        self.geometry.block_size() as usize
     }
 
     /// Answers damage unless `nr` is a block that a file or directory may own.

@@ -11,7 +11,12 @@
 use crate::cache::Cache;
 use crate::{Error, Fs, Result};
 use std::sync::Arc;
-use uext4_format::{BlockNr, Corrupt, Place};
+use uext4_format::bytes::{get_u8, get_u16, get_u32};
+use uext4_format::dirent::{DirLeaf, LeafTail, decode_rec_len};
+use uext4_format::extent::ExtentNode;
+use uext4_format::htree::DxNode;
+use uext4_format::xattr::XattrBlock;
+use uext4_format::{BlockNr, Corrupt, Place, Seed};
 use uext4_journal::{Handle, Image, Live, Object, Render, Sink};
 use uext4_sync::Rank;
 
@@ -26,8 +31,6 @@ pub(crate) enum Seal {
     Directory(Seed),
     /// Extended attribute block.
     Xattr,
-    /// Block of the orphan file, whose inode has this seed.
-    Orphan(Seed),
 }
 
 /// One metadata block.
@@ -94,31 +97,68 @@ pub(crate) struct Sealer {
 
 impl Sealer {
     fn seal(self, nr: BlockNr, seal: Seal, bytes: &mut [u8]) {
-        if !self.checksums {
-            return;
-        }
+        let Some(fs_seed) = self.fs_seed else { return };
         match seal {
             Seal::Indirect => {}
-            Seal::Extent(seed) => uext4_format::extent::seal(bytes, seed),
-            Seal::Directory(seed) => uext4_format::dirent::seal_block(bytes, seed),
-            Seal::Xattr => uext4_format::xattr::seal_block(bytes, self.fs_seed, nr),
-            Seal::Orphan(seed) => uext4_format::orphan_file::seal(bytes, seed, nr),
+            Seal::Extent(seed) => ExtentNode::new(bytes).update_checksum(seed),
+            Seal::Directory(seed) => seal_directory(bytes, seed),
+            Seal::Xattr => XattrBlock::new(bytes).update_checksum(fs_seed, nr),
         }
     }
 
     fn verify(self, nr: BlockNr, seal: Seal, bytes: &[u8]) -> std::result::Result<(), Corrupt> {
-        if !self.checksums {
-            return Ok(());
+        let Some(fs_seed) = self.fs_seed else { return Ok(()) };
+        let place = Place::Block(nr);
+        match seal {
+            Seal::Indirect => Ok(()),
+            Seal::Extent(seed) => ExtentNode::new(bytes).verify_checksum(seed, place),
+            Seal::Directory(seed) => verify_directory(bytes, seed, place),
+            Seal::Xattr => XattrBlock::new(bytes).verify_checksum(fs_seed, nr),
         }
-        let good = match seal {
-            Seal::Indirect => true,
-            Seal::Extent(seed) => uext4_format::extent::verify_seal(bytes, seed),
-            Seal::Directory(seed) => uext4_format::dirent::verify_block_seal(bytes, seed),
-            Seal::Xattr => uext4_format::xattr::verify_block_seal(bytes, self.fs_seed, nr),
-            Seal::Orphan(seed) => uext4_format::orphan_file::verify_seal(bytes, seed, nr),
-        };
-        let problem = "checksum does not match";
-        if good { Ok(()) } else { Err(Corrupt::new(Place::Block(nr), seal.name(), problem)) }
+    }
+
+    /// Whether directory leaves end with a checksum.
+    pub(crate) fn leaf_tail(self) -> LeafTail {
+        if self.fs_seed.is_some() { LeafTail::Checksum } else { LeafTail::None }
+    }
+}
+
+/// What a directory block with checksums is, told by its records: an index node is one free record
+/// over the whole block, an index root has a `..` that reaches to the end, all else is a leaf.
+enum DirectoryBlock {
+    Root,
+    Node,
+    Leaf,
+}
+
+fn directory_block(bytes: &[u8]) -> DirectoryBlock {
+    let size = bytes.len();
+    let rec_len = |at| decode_rec_len(get_u16(bytes, at), size);
+    if get_u32(bytes, 0) == 0 && rec_len(4) == size {
+        return DirectoryBlock::Node;
+    }
+    let dot = rec_len(4) == 12 && get_u8(bytes, 6) == 1 && get_u8(bytes, 8) == b'.';
+    if dot && rec_len(16) == size - 12 { DirectoryBlock::Root } else { DirectoryBlock::Leaf }
+}
+
+fn seal_directory(bytes: &mut [u8], seed: Seed) {
+    match directory_block(bytes) {
+        DirectoryBlock::Root => DxNode::root(bytes).update_checksum(seed),
+        DirectoryBlock::Node => DxNode::node(bytes).update_checksum(seed),
+        DirectoryBlock::Leaf => {
+            // The place is used for errors of reading only.
+            let place = Place::Superblock;
+            DirLeaf::new(bytes, LeafTail::Checksum, place).update_checksum(seed);
+        }
+    }
+}
+
+fn verify_directory(bytes: &[u8], seed: Seed, place: Place) -> std::result::Result<(), Corrupt> {
+    let tail = LeafTail::Checksum;
+    match directory_block(bytes) {
+        DirectoryBlock::Root => DxNode::root(bytes).verify_checksum(seed, tail, place),
+        DirectoryBlock::Node => DxNode::node(bytes).verify_checksum(seed, tail, place),
+        DirectoryBlock::Leaf => DirLeaf::new(bytes, tail, place).verify_checksum(seed),
     }
 }
 
@@ -130,7 +170,6 @@ impl Seal {
             Seal::Extent(_) => "extent tree block",
             Seal::Directory(_) => "directory block",
             Seal::Xattr => "extended attribute block",
-            Seal::Orphan(_) => "orphan file block",
         }
     }
 }
@@ -171,7 +210,7 @@ impl Blocks {
     /// allocated under the same handle.
     pub(crate) fn create(
         &self,
-        handle: &Handle,
+        handle: &Handle<'_>,
         nr: BlockNr,
         seal: Seal,
         bytes: Image,
@@ -183,7 +222,7 @@ impl Blocks {
     }
 
     /// The block is freed under `handle`: revoked, and never written again.
-    pub(crate) fn forget(&self, handle: &Handle, nr: BlockNr) {
+    pub(crate) fn forget(&self, handle: &Handle<'_>, nr: BlockNr) {
         match self.cache.remove(nr) {
             Some(block) => handle.forget(&block, nr),
             None => handle.revoke(nr),

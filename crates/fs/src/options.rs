@@ -79,8 +79,8 @@ pub struct MountOptions {
     pub threads: Threads,
     /// Metadata blocks and inodes kept in memory when nobody uses them.
     pub cache_objects: usize,
-    /// Fixed clock for runs that must repeat exactly: seconds and nanoseconds.
-    pub clock: uext4_sync::clock::Clock,
+    /// Source of time; a manual one for runs that must repeat exactly.
+    pub clock: Arc<dyn uext4_sync::Clock>,
     /// Seed of random choices (generations); `None` takes one from the system.
     pub seed: Option<u64>,
 }
@@ -108,7 +108,7 @@ impl Default for MountOptions {
             max_dir_size_kib: None,
             threads: Threads::Background,
             cache_objects: 65536,
-            clock: uext4_sync::clock::Clock::real(),
+            clock: Arc::new(uext4_sync::RealClock::new()),
             seed: None,
         }
     }

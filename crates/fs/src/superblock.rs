@@ -6,6 +6,7 @@
 use crate::options::OnError;
 use crate::{Fs, Result};
 use std::sync::Arc;
+use uext4_format::superblock::{ErrorBehaviour, state};
 use uext4_format::{BlockNr, Corrupt, Place, Superblock};
 use uext4_journal::{Handle, Live, Object, Render, Sink};
 use uext4_sync::Rank;
@@ -14,6 +15,9 @@ use uext4_sync::Rank;
 pub(crate) const SUPERBLOCK_OFFSET: u64 = 1024;
 /// Size of a superblock in bytes.
 pub(crate) const SUPERBLOCK_BYTES: usize = 1024;
+
+/// ext4's number for damage in the error fields (`EXT4_ERR_EFSCORRUPTED`).
+const ERROR_CODE_CORRUPT: u8 = 5;
 
 /// The superblock of a mounted file system.
 pub(crate) struct Super {
@@ -38,10 +42,29 @@ impl Render for SuperState {
     const RANK: Rank = Rank::Superblock;
 
     fn render(&mut self, out: &mut Sink<'_>) {
-        let mut bytes = [0u8; SUPERBLOCK_BYTES];
-        self.disk.write_to(&mut bytes);
-        out.patch(self.block, self.offset_bytes, &bytes);
+        out.patch(self.block, self.offset_bytes, &self.disk.to_bytes());
     }
+}
+
+/// Fills in the fields of the first (if it is) and the last error.
+fn note_error(disk: &mut Superblock, now: u64, inode: u32, block: u64, structure: &str) {
+    let mut what = [0u8; 32];
+    let len = structure.len().min(what.len());
+    what[..len].copy_from_slice(&structure.as_bytes()[..len]);
+    disk.state |= state::ERROR;
+    if disk.error_count == 0 {
+        disk.first_error_time = now;
+        disk.first_error_ino = inode;
+        disk.first_error_block = block;
+        disk.first_error_func = what;
+        disk.first_error_errcode = ERROR_CODE_CORRUPT;
+    }
+    disk.error_count = disk.error_count.saturating_add(1);
+    disk.last_error_time = now;
+    disk.last_error_ino = inode;
+    disk.last_error_block = block;
+    disk.last_error_func = what;
+    disk.last_error_errcode = ERROR_CODE_CORRUPT;
 }
 
 impl Super {
@@ -57,18 +80,18 @@ impl Super {
     }
 
     /// Changes the superblock in the handle's transaction.
-    pub(crate) fn update(self: &Arc<Self>, handle: &Handle, change: impl FnOnce(&mut Superblock)) {
+    pub(crate) fn update(self: &Arc<Self>, handle: &Handle<'_>, change: impl FnOnce(&mut Superblock)) {
         change(&mut handle.write(self).disk);
     }
 
     /// Brings the lazy totals up to date.
-    pub(crate) fn update_counts(self: &Arc<Self>, fs: &Fs, handle: &Handle) {
+    pub(crate) fn update_counts(self: &Arc<Self>, fs: &Fs, handle: &Handle<'_>) {
         let (blocks, inodes) = fs.space.free_on_disk();
         let now = fs.now();
         self.update(handle, |disk| {
-            disk.free_blocks = blocks;
-            disk.free_inodes = inodes;
-            disk.set_write_time(now.seconds);
+            disk.free_blocks_count = blocks;
+            disk.free_inodes_count = inodes;
+            disk.wtime = now.seconds.max(0) as u64;
         });
     }
 
@@ -91,17 +114,18 @@ impl Super {
             Place::InodeBlock(inode, block) => (inode.0, block.0),
             _ => (0, 0),
         };
-        let now = fs.now().seconds;
-        self.update(&handle, |disk| disk.record_error(now, inode, block, corrupt.structure));
+        let now = fs.now().seconds.max(0) as u64;
+        self.update(&handle, |disk| note_error(disk, now, inode, block, corrupt.structure));
         Ok(())
     }
 
     fn policy(&self, fs: &Fs) -> OnError {
         match fs.options.on_error {
-            OnError::Superblock if self.read().disk.remounts_read_only_on_error() => {
-                OnError::RemountReadOnly
-            }
-            OnError::Superblock => OnError::Continue,
+            // A server must not bring its machine down: panic becomes read-only.
+            OnError::Superblock => match ErrorBehaviour::from_raw(self.read().disk.errors) {
+                ErrorBehaviour::Continue => OnError::Continue,
+                _ => OnError::RemountReadOnly,
+            },
             chosen => chosen,
         }
     }

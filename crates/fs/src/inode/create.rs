@@ -37,7 +37,7 @@ impl Fs {
     /// directory), owner, mode after umask and default ACL. It has no name yet.
     pub(crate) fn new_inode(
         &self,
-        handle: &Handle,
+        handle: &Handle<'_>,
         parent: &Arc<Inode>,
         new: &NewInode<'_>,
         caller: &Caller,
@@ -117,7 +117,7 @@ impl super::Inodes {
     fn place_new(
         &self,
         fs: &Fs,
-        handle: &Handle,
+        handle: &Handle<'_>,
         nr: uext4_format::InodeNr,
         disk: DiskInode,
     ) -> Result<Arc<Inode>> {

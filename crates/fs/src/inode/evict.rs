@@ -66,7 +66,7 @@ impl Fs {
     }
 
     /// Frees the number of an inode whose blocks are gone, in the handle's transaction.
-    pub(crate) fn finish_evict(&self, handle: &Handle, inode: &Arc<Inode>) -> Result<()> {
+    pub(crate) fn finish_evict(&self, handle: &Handle<'_>, inode: &Arc<Inode>) -> Result<()> {
         xattr::free_all(self, handle, inode)?;
         self.orphans.remove(self, handle, inode)?;
         let kind = {

@@ -10,6 +10,8 @@ mod close;
 mod features;
 mod log;
 mod mmp;
+
+pub(crate) use mmp::MmpGuard;
 mod open;
 
 pub use open::read_superblock;

@@ -125,7 +125,7 @@ fn make_named(
 
 fn fill(
     fs: &Fs,
-    handle: &Handle,
+    handle: &Handle<'_>,
     parent: &Arc<Inode>,
     inode: &InodeRef,
     new: &NewInode<'_>,
@@ -144,7 +144,7 @@ fn fill(
 /// last name. Its few blocks go when its last user drops it.
 fn undo(
     fs: &Fs,
-    handle: &Handle,
+    handle: &Handle<'_>,
     parent: &Arc<Inode>,
     inode: &InodeRef,
     new: &NewInode<'_>,

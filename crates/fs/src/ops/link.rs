@@ -66,7 +66,7 @@ fn link_named(
 /// Raises the link count; true when the inode had no name. An inode that lost its last name to an
 /// unlink gets none again, one that never had a name does.
 fn add_link(
-    handle: &uext4_journal::Handle,
+    handle: &uext4_journal::Handle<'_>,
     inode: &Arc<Inode>,
     now: uext4_format::Timestamp,
 ) -> Result<bool> {

@@ -92,7 +92,7 @@ pub(crate) fn check_alive(dir: &Inode) -> Result<()> {
 }
 
 /// Sets the times that a change of entries sets.
-pub(crate) fn touch_dir(handle: &Handle, dir: &Arc<Inode>, now: Timestamp) {
+pub(crate) fn touch_dir(handle: &Handle<'_>, dir: &Arc<Inode>, now: Timestamp) {
     let mut state = handle.write(dir);
     state.disk.mtime = now;
     state.disk.ctime = now;
@@ -100,7 +100,7 @@ pub(crate) fn touch_dir(handle: &Handle, dir: &Arc<Inode>, now: Timestamp) {
 
 impl Fs {
     /// One more subdirectory: `..` of it is a link to `dir`.
-    pub(crate) fn add_dir_link(&self, handle: &Handle, dir: &Arc<Inode>) -> Result<()> {
+    pub(crate) fn add_dir_link(&self, handle: &Handle<'_>, dir: &Arc<Inode>) -> Result<()> {
         let mut state = handle.write(dir);
         let links = state.disk.links;
         if links == 1 {
@@ -118,7 +118,7 @@ impl Fs {
     }
 
     /// One subdirectory less; a count that means "many" stays.
-    pub(crate) fn drop_dir_link(&self, handle: &Handle, dir: &Arc<Inode>) {
+    pub(crate) fn drop_dir_link(&self, handle: &Handle<'_>, dir: &Arc<Inode>) {
         let mut state = handle.write(dir);
         if state.disk.links > 2 {
             state.disk.links -= 1;

@@ -212,7 +212,7 @@ impl Rename<'_> {
         Ok(self.finish(fs, &handle)?)
     }
 
-    fn whiteout(&self, fs: &Fs, handle: &Handle) -> Result<Option<InodeRef>> {
+    fn whiteout(&self, fs: &Fs, handle: &Handle<'_>) -> Result<Option<InodeRef>> {
         if !self.flags.leaves_whiteout() {
             return Ok(None);
         }
@@ -222,7 +222,7 @@ impl Rename<'_> {
     }
 
     /// Link counts and times after the entries have changed.
-    fn finish(&self, fs: &Fs, handle: &Handle) -> Result<()> {
+    fn finish(&self, fs: &Fs, handle: &Handle<'_>) -> Result<()> {
         let now = fs.now();
         let directory = self.source.is_dir();
         handle.write(self.source.arc()).disk.ctime = now;
@@ -266,7 +266,7 @@ impl Rename<'_> {
         Ok(())
     }
 
-    fn exchange_parents(&self, fs: &Fs, handle: &Handle, target: &InodeRef) -> Result<()> {
+    fn exchange_parents(&self, fs: &Fs, handle: &Handle<'_>, target: &InodeRef) -> Result<()> {
         if self.source.is_dir() {
             dir::set_parent(fs, handle, self.source.arc(), self.to.dir.nr())?;
         }

@@ -117,7 +117,7 @@ fn new_mode(inode: &Inode, set: &SetAttr, caller: &Caller) -> Option<u16> {
 
 fn change(
     fs: &Fs,
-    handle: &Handle,
+    handle: &Handle<'_>,
     inode: &InodeRef,
     set: &SetAttr,
     mode: Option<u16>,

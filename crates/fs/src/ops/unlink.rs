@@ -85,7 +85,7 @@ impl Fs {
     /// when it maps no blocks and only the caller holds it.
     pub(crate) fn drop_link(
         &self,
-        handle: &Handle,
+        handle: &Handle<'_>,
         inode: &Arc<Inode>,
         now: Timestamp,
     ) -> Result<()> {
@@ -101,7 +101,7 @@ impl Fs {
     /// A directory loses its name and its own `.`.
     pub(crate) fn drop_last_link(
         &self,
-        handle: &Handle,
+        handle: &Handle<'_>,
         inode: &Arc<Inode>,
         now: Timestamp,
     ) -> Result<()> {
@@ -116,7 +116,7 @@ impl Fs {
         self.orphan_or_free(handle, inode)
     }
 
-    fn orphan_or_free(&self, handle: &Handle, inode: &Arc<Inode>) -> Result<()> {
+    fn orphan_or_free(&self, handle: &Handle<'_>, inode: &Arc<Inode>) -> Result<()> {
         inode.set_links(0);
         if !has_blocks(inode) && inode.claim_free(1) {
             return self.finish_evict(handle, inode);

@@ -6,11 +6,17 @@
 //! Locking: none to add or remove. `Handle::touch` has the block logged before a slot changes, so
 //! that a block of the committing transaction is rendered before its successor changes it.
 
-use crate::meta::Sealer;
 use crate::{Error, Fs, Result, map};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
-use uext4_format::{BlockNr, Corrupt, InodeNr, LogicalBlock, Place, orphan_file};
+use uext4_format::{
+    BlockNr, Corrupt, Feature, InodeNr, LogicalBlock, Place, Seed,
+
+};
+use uext4_format::orphan_file::{
+    ORPHAN_FILE_BLOCKS_MAX, orphan_slot, orphan_slots_per_block, seal_orphan_block,
+    set_orphan_slot, verify_orphan_block,
+};
 use uext4_journal::{Handle, Image, Live, Object, Render, Sink};
 use uext4_sync::{Rank, shard_index};
 
@@ -31,8 +37,7 @@ struct SlotBlock {
 
 struct SlotState {
     nr: BlockNr,
-    seed: u32,
-    sealer: Sealer,
+    seed: Option<Seed>,
     bytes: Image,
     slots: Arc<[AtomicU32]>,
 }
@@ -50,11 +55,10 @@ impl Render for SlotState {
     fn render(&mut self, out: &mut Sink<'_>) {
         let bytes = Arc::make_mut(&mut self.bytes);
         for (index, slot) in self.slots.iter().enumerate() {
-            orphan_file::set_slot(bytes, index, slot.load(Ordering::Acquire));
+            let inode = slot.load(Ordering::Acquire);
+            set_orphan_slot(bytes, index, (inode != 0).then_some(InodeNr(inode)));
         }
-        if self.sealer.checksums {
-            orphan_file::seal(bytes, self.seed, self.nr);
-        }
+        seal_orphan_block(bytes, self.nr, self.seed);
         out.image(self.nr, self.bytes.clone());
     }
 }
@@ -62,20 +66,20 @@ impl Render for SlotState {
 impl OrphanFile {
     /// Reads and verifies every block of the orphan file; `None` without the feature.
     pub(super) fn load(fs: &Fs) -> Result<Option<Self>> {
-        if !fs.features.has_orphan_file() {
+        if !fs.features.has(Feature::ORPHAN_FILE) {
             return Ok(None);
         }
-        let nr = InodeNr(fs.superblock.read().disk.orphan_file_inode);
+        let nr = InodeNr(fs.superblock.read().disk.orphan_file_inum);
         let inode = fs.inodes.load(fs, nr)?;
         let state = inode.read();
         let block_size = fs.block_size() as u64;
         let count = state.disk.size / block_size;
-        if count == 0 || count > orphan_file::MAX_BLOCKS || state.disk.size % block_size != 0 {
+        if count == 0 || count > ORPHAN_FILE_BLOCKS_MAX.into() || state.disk.size % block_size != 0 {
             return Err(Corrupt::new(Place::Inode(nr), "orphan file", "bad size").into());
         }
         let load = |logical| Self::load_block(fs, &state, nr, LogicalBlock(logical as u32));
         let blocks: Vec<_> = (0..count).map(load).collect::<Result<_>>()?;
-        let slots_per_block = orphan_file::slots_per_block(fs.block_size());
+        let slots_per_block = orphan_slots_per_block(fs.block_size());
         Ok(Some(Self { blocks, slots_per_block }))
     }
 
@@ -88,26 +92,19 @@ impl OrphanFile {
         let hole = Error::Corrupt(Corrupt::new(Place::Inode(nr), "orphan file", "has a hole"));
         let block = map::block_of(fs, inode, logical)?.ok_or(hole)?;
         let bytes = fs.journal.read_block(block)?;
-        let seed = inode.seed();
-        let sealer = fs.sealer();
-        let bad = |problem| Corrupt::new(Place::InodeBlock(nr, block), "orphan file block", problem);
-        if !orphan_file::has_magic(&bytes) {
-            return Err(bad("bad magic").into());
-        }
-        if sealer.checksums && !orphan_file::verify_seal(&bytes, seed, block) {
-            return Err(bad("checksum does not match").into());
-        }
-        let count = orphan_file::slots_per_block(bytes.len());
-        let slot = |index| AtomicU32::new(orphan_file::slot(&bytes, index));
+        let seed = fs.checksums.metadata.map(|_| inode.seed());
+        verify_orphan_block(&bytes, block, seed)?;
+        let count = orphan_slots_per_block(bytes.len());
+        let slot = |index| AtomicU32::new(orphan_slot(&bytes, index).map_or(0, |inode| inode.0));
         let slots: Arc<[AtomicU32]> = (0..count).map(slot).collect();
         let free = slots.iter().filter(|slot| slot.load(Ordering::Relaxed) == 0).count();
-        let state = SlotState { nr: block, seed, sealer, bytes, slots: slots.clone() };
+        let state = SlotState { nr: block, seed, bytes, slots: slots.clone() };
         let free = AtomicI64::new(free as i64);
         Ok(Arc::new(SlotBlock { free, slots, live: Live::new(state) }))
     }
 
     /// Takes a slot for `inode`; `None` when the file is full.
-    pub(super) fn add(&self, handle: &Handle, inode: InodeNr) -> Option<u64> {
+    pub(super) fn add(&self, handle: &Handle<'_>, inode: InodeNr) -> Option<u64> {
         let start = shard_index() * BLOCK_STEP % self.blocks.len();
         for step in 0..self.blocks.len() {
             let index = (start + step) % self.blocks.len();
@@ -122,7 +119,7 @@ impl OrphanFile {
     }
 
     /// Empties a slot.
-    pub(super) fn remove(&self, handle: &Handle, slot: u64) {
+    pub(super) fn remove(&self, handle: &Handle<'_>, slot: u64) {
         let block = &self.blocks[slot as usize / self.slots_per_block];
         handle.touch(block);
         block.slots[slot as usize % self.slots_per_block].store(0, Ordering::Release);

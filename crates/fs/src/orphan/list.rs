@@ -33,7 +33,7 @@ impl Default for OrphanList {
 
 impl OrphanList {
     /// Puts `inode` at the head of the chain.
-    pub(super) fn add(&self, fs: &Fs, handle: &Handle, inode: &Arc<Inode>) -> Result<()> {
+    pub(super) fn add(&self, fs: &Fs, handle: &Handle<'_>, inode: &Arc<Inode>) -> Result<()> {
         let nr = inode.nr().0;
         let mut chain = self.chain.lock();
         let older = chain.head;
@@ -48,7 +48,7 @@ impl OrphanList {
     }
 
     /// Takes `inode` out of the chain.
-    pub(super) fn remove(&self, fs: &Fs, handle: &Handle, inode: &Arc<Inode>) -> Result<()> {
+    pub(super) fn remove(&self, fs: &Fs, handle: &Handle<'_>, inode: &Arc<Inode>) -> Result<()> {
         let mut chain = self.chain.lock();
         let Some(link) = chain.links.remove(&inode.nr().0) else {
             return Ok(());

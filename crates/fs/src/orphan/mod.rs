@@ -50,7 +50,7 @@ impl Orphans {
 
     /// Tracks `inode` in the handle's transaction; nothing happens when it is tracked already.
     /// The caller holds no live object.
-    pub(crate) fn add(&self, fs: &Fs, handle: &Handle, inode: &Arc<Inode>) -> Result<()> {
+    pub(crate) fn add(&self, fs: &Fs, handle: &Handle<'_>, inode: &Arc<Inode>) -> Result<()> {
         if inode.orphan.load(Ordering::Acquire) != 0 {
             return Ok(());
         }
@@ -68,7 +68,7 @@ impl Orphans {
     }
 
     /// Ends the tracking of `inode` in the handle's transaction.
-    pub(crate) fn remove(&self, fs: &Fs, handle: &Handle, inode: &Arc<Inode>) -> Result<()> {
+    pub(crate) fn remove(&self, fs: &Fs, handle: &Handle<'_>, inode: &Arc<Inode>) -> Result<()> {
         match inode.orphan.swap(0, Ordering::AcqRel) {
             0 => Ok(()),
             ON_LIST => self.list.remove(fs, handle, inode),

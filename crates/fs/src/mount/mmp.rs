@@ -1,0 +1,140 @@
+//! Multiple mount protection: a block that tells other hosts that the file system is in use.
+//!
+//! A writable mount waits until the block has stayed unchanged for the check interval, writes a
+//! sequence number of its own, waits again, and then renews it until it is unmounted.
+//!
+//! References: kernel documentation, `filesystems/ext4/mmp.rst`.
+
+use super::open::Plan;
+use crate::options::Access;
+use crate::{Error, Fs, Result};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use uext4_device::BlockDevice;
+use uext4_format::mmp::{
+    MMP_BYTES, MMP_MIN_CHECK_INTERVAL_SECONDS, MMP_SEQ_CLEAN, MMP_SEQ_FSCK, MMP_SEQ_MAX,
+    MMP_UPDATE_INTERVAL_SECONDS, Mmp,
+};
+use uext4_format::{BlockNr, Checksums, Feature};
+
+/// Longest wait of a mount for another host to show itself, in seconds.
+const WAIT_MAX_SECONDS: u64 = 300;
+
+/// The claim of a mount; a thread renews it.
+pub(crate) struct MmpGuard {
+    slot: Slot,
+    stop: Arc<AtomicBool>,
+    thread: uext4_sync::Mutex<Option<std::thread::JoinHandle<()>>>,
+}
+
+#[derive(Clone)]
+struct Slot {
+    device: Arc<dyn BlockDevice>,
+    nr: BlockNr,
+    block_size: u32,
+    checksums: Checksums,
+}
+
+impl Slot {
+    fn read(&self) -> Result<Mmp> {
+        let mut bytes = vec![0; self.block_size as usize];
+        self.device.read_at(self.nr.0 * u64::from(self.block_size), &mut bytes)?;
+        Ok(Mmp::parse(&bytes, self.nr, &self.checksums)?)
+    }
+
+    fn write(&self, mmp: &Mmp) -> Result<()> {
+        let mut bytes = [0; MMP_BYTES];
+        mmp.write_to(&mut bytes, &self.checksums);
+        self.device.write_at(self.nr.0 * u64::from(self.block_size), &bytes)?;
+        Ok(self.device.flush()?)
+    }
+}
+
+/// Claims the file system for a writable mount; `None` without the feature or read-only.
+pub(super) fn claim(device: &Arc<dyn BlockDevice>, plan: &Plan) -> Result<Option<MmpGuard>> {
+    let wanted = plan.superblock.features().has(Feature::MMP);
+    if !wanted || plan.options.access == Access::ReadOnly {
+        return Ok(None);
+    }
+    let slot = Slot {
+        device: device.clone(),
+        nr: BlockNr(plan.superblock.mmp_block),
+        block_size: plan.geometry.block_size(),
+        checksums: plan.superblock.checksums(),
+    };
+    if !plan.geometry.contains(slot.nr) {
+        return Err(Error::Mount("the MMP block is out of range".into()));
+    }
+    let interval = plan.superblock.mmp_update_interval.max(MMP_UPDATE_INTERVAL_SECONDS);
+    let mine = take(&slot, interval, &*plan.options.clock)?;
+    let stop = Arc::new(AtomicBool::new(false));
+    let thread = renew(slot.clone(), mine, interval, stop.clone());
+    let thread = uext4_sync::Mutex::new(uext4_sync::Rank::Queue, Some(thread));
+    Ok(Some(MmpGuard { slot, stop, thread }))
+}
+
+fn take(slot: &Slot, interval: u16, clock: &dyn uext4_sync::Clock) -> Result<Mmp> {
+    let mut seen = slot.read()?;
+    if seen.sequence == MMP_SEQ_FSCK {
+        return Err(Error::Mount("e2fsck is running on the file system (MMP)".into()));
+    }
+    let check = seen.check_interval.max(interval).max(MMP_MIN_CHECK_INTERVAL_SECONDS);
+    let wait = Duration::from_secs((u64::from(check) * 2 + 1).min(WAIT_MAX_SECONDS));
+    if seen.sequence != MMP_SEQ_CLEAN {
+        std::thread::sleep(wait);
+        unchanged(slot, seen.sequence)?;
+    }
+    let now = clock.wall();
+    seen.sequence = 1 + (now.nanoseconds ^ std::process::id()) % (MMP_SEQ_MAX - 1);
+    seen.time = now.seconds.max(0) as u64;
+    seen.check_interval = check;
+    slot.write(&seen)?;
+    std::thread::sleep(wait);
+    unchanged(slot, seen.sequence)?;
+    Ok(seen)
+}
+
+fn unchanged(slot: &Slot, sequence: u32) -> Result<()> {
+    if slot.read()?.sequence == sequence {
+        return Ok(());
+    }
+    Err(Error::Mount("the file system is in use on another host (MMP)".into()))
+}
+
+fn renew(
+    slot: Slot,
+    mut mine: Mmp,
+    interval: u16,
+    stop: Arc<AtomicBool>,
+) -> std::thread::JoinHandle<()> {
+    std::thread::spawn(move || {
+        let mut since = Duration::ZERO;
+        let step = Duration::from_millis(100);
+        while !stop.load(Ordering::Relaxed) {
+            std::thread::sleep(step);
+            since += step;
+            if since >= Duration::from_secs(interval.into()) {
+                since = Duration::ZERO;
+                mine.sequence = 1 + mine.sequence % MMP_SEQ_MAX;
+                // A host that cannot renew is seen as gone by the others, which is the truth.
+                let _ = slot.write(&mine);
+            }
+        }
+    })
+}
+
+impl MmpGuard {
+    /// Ends the claim: the block says clean.
+    pub(crate) fn release(&self, fs: &Fs) -> Result<()> {
+        self.stop.store(true, Ordering::Relaxed);
+        let thread = self.thread.lock().take();
+        if let Some(thread) = thread {
+            let _ = thread.join();
+        }
+        let mut mmp = self.slot.read()?;
+        mmp.sequence = MMP_SEQ_CLEAN;
+        mmp.time = fs.now().seconds.max(0) as u64;
+        self.slot.write(&mmp)
+    }
+}
