@@ -1,0 +1,148 @@
+//! Clusters (feature bigalloc): the map counts blocks, space is given in clusters.
+//!
+//! Invariants: a cluster of the file (aligned by logical block) stands in one cluster of the
+//! device, at the same offsets, so it belongs to the file while any of its blocks is mapped.
+//! Without bigalloc a cluster is a block, and all of this comes down to counting.
+
+use super::{Mapping, charge, discharge, lookup};
+use crate::inode::InodeState;
+use crate::meta::Seal;
+use crate::{Fs, Result};
+use std::ops::Range;
+use uext4_format::{BlockNr, BlockRun, Corrupt, LogicalBlock, Place};
+use uext4_journal::Handle;
+
+fn ratio(fs: &Fs) -> u64 {
+    u64::from(fs.geometry.blocks_per_cluster())
+}
+
+/// The cluster of the device around a block.
+pub(super) fn around(fs: &Fs, block: BlockNr) -> BlockRun {
+    let ratio = ratio(fs);
+    BlockRun { start: BlockNr(block.0 & !(ratio - 1)), len_blocks: ratio as u32 }
+}
+
+/// The block for `at` when another block of its cluster is mapped already.
+pub(crate) fn cluster_mate(
+    fs: &Fs,
+    state: &InodeState,
+    at: LogicalBlock,
+) -> Result<Option<BlockNr>> {
+    let ratio = ratio(fs);
+    if ratio == 1 {
+        return Ok(None);
+    }
+    let first = u64::from(at.0) & !(ratio - 1);
+    let Some((logical, block)) = first_mapped(fs, state, first..first + ratio)? else {
+        return Ok(None);
+    };
+    if block.0 % ratio != logical % ratio {
+        return Err(misaligned(state, block).into());
+    }
+    Ok(Some(BlockNr(block.0 - logical % ratio + u64::from(at.0) % ratio)))
+}
+
+/// Blocks of the clusters that mapping this run would add to the file.
+pub(super) fn fresh_blocks(
+    fs: &Fs,
+    state: &InodeState,
+    at: LogicalBlock,
+    len_blocks: u32,
+) -> Result<u64> {
+    let range = u64::from(at.0)..u64::from(at.0) + u64::from(len_blocks);
+    let owned = owned_clusters(fs, state, &range)?;
+    Ok((owned.end - owned.start) * ratio(fs))
+}
+
+/// Frees the blocks of a run that was unmapped, as far as no cluster of it is still in use.
+pub(super) fn release(
+    fs: &Fs,
+    handle: &Handle<'_>,
+    state: &mut InodeState,
+    logical: u64,
+    run: BlockRun,
+) -> Result<()> {
+    let ratio = ratio(fs);
+    if run.start.0 % ratio != logical % ratio {
+        return Err(misaligned(state, run.start).into());
+    }
+    let owned = owned_clusters(fs, state, &(logical..logical + u64::from(run.len_blocks)))?;
+    if owned.is_empty() {
+        return Ok(());
+    }
+    let len_blocks = (owned.end - owned.start) * ratio;
+    // Alignment was checked: cluster numbers of file and device differ by a constant.
+    let start = BlockNr((run.start.0 / ratio + owned.start - logical / ratio) * ratio);
+    fs.space.free(fs, handle, BlockRun { start, len_blocks: len_blocks as u32 })?;
+    discharge(fs, state, len_blocks);
+    Ok(())
+}
+
+/// The clusters of the file that meet `range` and have no mapped block outside of it.
+fn owned_clusters(fs: &Fs, state: &InodeState, range: &Range<u64>) -> Result<Range<u64>> {
+    let ratio = ratio(fs);
+    let mut owned = range.start / ratio..range.end.div_ceil(ratio);
+    if ratio == 1 {
+        return Ok(owned);
+    }
+    let tail = range.end..owned.end * ratio;
+    if first_mapped(fs, state, tail)?.is_some() {
+        owned.end -= 1;
+    }
+    let head = owned.start * ratio..range.start;
+    if !owned.is_empty() && first_mapped(fs, state, head)?.is_some() {
+        owned.start += 1;
+    }
+    Ok(owned)
+}
+
+fn first_mapped(
+    fs: &Fs,
+    state: &InodeState,
+    range: Range<u64>,
+) -> Result<Option<(u64, BlockNr)>> {
+    let mut at = range.start;
+    let end = range.end.min(super::LOGICAL_END);
+    while at < end {
+        match lookup(fs, state, LogicalBlock(at as u32), (end - at) as u32)? {
+            Mapping::Mapped { start, .. } => return Ok(Some((at, start))),
+            Mapping::Hole { len_blocks } => at += u64::from(len_blocks),
+        }
+    }
+    Ok(None)
+}
+
+/// Allocates a block for the tree.
+pub(super) fn new_tree_block(
+    fs: &Fs,
+    handle: &Handle<'_>,
+    state: &mut InodeState,
+    goal: Option<BlockNr>,
+) -> Result<BlockNr> {
+    let block = fs.space.allocate_block(fs, handle, goal, state.nr())?;
+    if let Err(error) = charge(fs, state, ratio(fs)) {
+        fs.space.free(fs, handle, around(fs, block))?;
+        return Err(error);
+    }
+    Ok(block)
+}
+
+/// Frees a block of the tree.
+pub(super) fn free_tree_block(
+    fs: &Fs,
+    handle: &Handle<'_>,
+    state: &mut InodeState,
+    block: BlockNr,
+    seal: Seal,
+) -> Result<()> {
+    fs.check_block(block, seal.name())?;
+    fs.blocks.forget(handle, block);
+    fs.space.free(fs, handle, around(fs, block))?;
+    discharge(fs, state, ratio(fs));
+    Ok(())
+}
+
+fn misaligned(state: &InodeState, block: BlockNr) -> Corrupt {
+    let place = Place::InodeBlock(state.nr(), block);
+    Corrupt::new(place, "block map", "not aligned to its cluster")
+}

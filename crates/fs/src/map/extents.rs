@@ -1,0 +1,214 @@
+//! Trees of extents.
+//!
+//! Layout: the root in the 60 bytes of `i_block`, nodes in blocks of their own; `format::extent`
+//! has the bytes. A change is planned for one leaf as "replace these entries by those"
+//! ([`edit`]), and [`room`] splits nodes until it fits.
+//!
+//! Invariants: the key of an index equals the first key of its child after every change of ours.
+//! A node is checked when it is read ([`walk`]) against what its parent promised, so the depth
+//! bounds every walk, whatever stands on disk.
+//! References: kernel documentation, "ifork".
+
+mod edit;
+mod remove;
+mod room;
+mod walk;
+
+use super::{Mapped, Mapping};
+use crate::inode::InodeState;
+use crate::{Fs, Result};
+use edit::{Change, change_leaf};
+use std::ops::Range;
+use uext4_format::extent::{Extent, ExtentNode, ExtentState};
+use uext4_format::{BlockNr, BlockRun, Corrupt, LogicalBlock, Place};
+use uext4_journal::Handle;
+
+pub(super) use remove::remove;
+
+/// What stands at `at`; a hole reaches at least as far as said.
+pub(super) fn lookup(fs: &Fs, state: &InodeState, at: LogicalBlock) -> Result<Mapping> {
+    let leaf = walk::leaf(fs, state, at)?;
+    let (found, next) = leaf.node.read(state, |node| (node.find(at), next_key(&node, at)));
+    if let Some((_, extent)) = found {
+        let skip = at.0 - extent.logical.0;
+        let start = BlockNr(extent.start.0 + u64::from(skip));
+        let len_blocks = u32::from(extent.len) - skip;
+        return Ok(Mapping::Mapped { start, len_blocks, state: extent.state });
+    }
+    let end = next.map_or(leaf.expect.logical.end, |key| u64::from(key.0));
+    let len_blocks = end.saturating_sub(u64::from(at.0)).max(1);
+    Ok(Mapping::Hole { len_blocks: len_blocks.min(u64::from(u32::MAX)) as u32 })
+}
+
+/// The whole extent that maps `at`.
+pub(super) fn find(fs: &Fs, state: &InodeState, at: LogicalBlock) -> Result<Option<Mapped>> {
+    let leaf = walk::leaf(fs, state, at)?;
+    let found = leaf.node.read(state, |node| node.find(at));
+    Ok(found.map(|(_, extent)| Mapped {
+        logical: extent.logical,
+        start: extent.start,
+        len_blocks: u32::from(extent.len),
+        state: extent.state,
+    }))
+}
+
+/// As far behind the extent before `at` as in the file; else near the leaf.
+pub(super) fn goal(fs: &Fs, state: &InodeState, at: LogicalBlock) -> Result<Option<BlockNr>> {
+    let leaf = walk::leaf(fs, state, at)?;
+    let before = leaf.node.read(state, |node| {
+        let position = node.search(at);
+        (position.and_then(|position| node.extent(position)), node.extent(0))
+    });
+    Ok(match before {
+        (Some(extent), _) => {
+            let distance = u64::from(at.0 - extent.logical.0);
+            extent.start.0.checked_add(distance).map(BlockNr)
+        }
+        (None, Some(next)) => {
+            let distance = u64::from(next.logical.0.saturating_sub(at.0));
+            Some(BlockNr(next.start.0.saturating_sub(distance)))
+        }
+        (None, None) => leaf.node.block().map(|block| block.nr()),
+    })
+}
+
+/// Maps a run into a hole.
+pub(super) fn insert(
+    fs: &Fs,
+    handle: &Handle<'_>,
+    state: &mut InodeState,
+    at: LogicalBlock,
+    run: BlockRun,
+    written: ExtentState,
+) -> Result<()> {
+    let max = u32::from(Extent::max_len_blocks(written));
+    let mut done = 0;
+    while done < run.len_blocks {
+        let len = (run.len_blocks - done).min(max);
+        let logical = LogicalBlock(at.0 + done);
+        let start = BlockNr(run.start.0 + u64::from(done));
+        let extent = Extent { logical, start, len: len as u16, state: written };
+        if let Err(error) = insert_extent(fs, handle, state, extent) {
+            let mapped = u64::from(at.0)..u64::from(logical.0);
+            remove::unmap(fs, handle, state, mapped)?;
+            return Err(error);
+        }
+        done += len;
+    }
+    Ok(())
+}
+
+fn insert_extent(
+    fs: &Fs,
+    handle: &Handle<'_>,
+    state: &mut InodeState,
+    new: Extent,
+) -> Result<()> {
+    let place = Place::Inode(state.nr());
+    change_leaf(fs, handle, state, new.logical, |node| {
+        let (left, right) = neighbours(node, new.logical);
+        let overlaps = left.is_some_and(|left| left.logical_end() > u64::from(new.logical.0))
+            || right.is_some_and(|right| u64::from(right.logical.0) < new.logical_end());
+        if overlaps {
+            return Err(Corrupt::new(place, "extent", "maps blocks that were a hole").into());
+        }
+        let after = node.search(new.logical).map_or(0, |position| position + 1);
+        Ok(join(after..after, [Some(new), None, None], left, right))
+    })
+}
+
+/// Gives the blocks of `range` another state. All of it must be mapped.
+pub(super) fn set_state(
+    fs: &Fs,
+    handle: &Handle<'_>,
+    state: &mut InodeState,
+    range: Range<u64>,
+    wanted: ExtentState,
+) -> Result<()> {
+    let place = Place::Inode(state.nr());
+    let max = u64::from(Extent::max_len_blocks(wanted));
+    let mut at = range.start;
+    while at < range.end {
+        let key = LogicalBlock(at as u32);
+        let mut next = at;
+        change_leaf(fs, handle, state, key, |node| {
+            let hole = Corrupt::new(place, "extent", "a hole where blocks were mapped");
+            let (position, extent) = node.find(key).ok_or(hole)?;
+            // 32768 blocks fit a written extent only: the last one may take a second round.
+            next = extent.logical_end().min(at + max);
+            Ok(restate(node, position, extent, &(at..range.end.min(next)), wanted))
+        })?;
+        at = next;
+    }
+    Ok(())
+}
+
+/// Cuts an extent into up to three pieces, of which the one in `range` gets the wanted state.
+fn restate(
+    node: &ExtentNode<&[u8]>,
+    position: usize,
+    extent: Extent,
+    range: &Range<u64>,
+    wanted: ExtentState,
+) -> Change {
+    if extent.state == wanted {
+        return Change::nothing();
+    }
+    let from = range.start.max(u64::from(extent.logical.0));
+    let to = range.end.min(extent.logical_end());
+    let middle = piece(&extent, from, to).map(|piece| Extent { state: wanted, ..piece });
+    let before = piece(&extent, u64::from(extent.logical.0), from);
+    let after = piece(&extent, to, extent.logical_end());
+    let left = position.checked_sub(1).and_then(|left| node.extent(left));
+    let right = node.extent(position + 1);
+    join(position..position + 1, [before, middle, after], left, right)
+}
+
+/// The part of an extent between two logical blocks, if there is any.
+fn piece(extent: &Extent, from: u64, to: u64) -> Option<Extent> {
+    let skip = from.checked_sub(u64::from(extent.logical.0))?;
+    (from < to).then(|| Extent {
+        logical: LogicalBlock(from as u32),
+        start: BlockNr(extent.start.0 + skip),
+        len: (to - from) as u16,
+        state: extent.state,
+    })
+}
+
+/// Replaces entries by pieces, which are joined with the neighbours where that is possible.
+fn join(
+    at: Range<usize>,
+    pieces: [Option<Extent>; 3],
+    left: Option<Extent>,
+    right: Option<Extent>,
+) -> Change {
+    let mut with: Vec<Extent> = pieces.into_iter().flatten().collect();
+    let mut at = at;
+    if let (Some(left), Some(first)) = (left, with.first_mut())
+        && left.joins(first)
+    {
+        *first = Extent { len: left.len + first.len, ..left };
+        at.start -= 1;
+    }
+    if let (Some(right), Some(last)) = (right, with.last_mut())
+        && last.joins(&right)
+    {
+        last.len += right.len;
+        at.end += 1;
+    }
+    Change { at, with }
+}
+
+/// The extents before and behind a block that is in a hole.
+fn neighbours(
+    node: &ExtentNode<&[u8]>,
+    at: LogicalBlock,
+) -> (Option<Extent>, Option<Extent>) {
+    let position = node.search(at);
+    let left = position.and_then(|position| node.extent(position));
+    (left, node.extent(position.map_or(0, |position| position + 1)))
+}
+
+fn next_key(node: &ExtentNode<&[u8]>, at: LogicalBlock) -> Option<LogicalBlock> {
+    node.key(node.search(at).map_or(0, |position| position + 1))
+}

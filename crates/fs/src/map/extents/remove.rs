@@ -1,0 +1,105 @@
+//! Unmapping: from the right to the left, one extent at a time.
+
+use super::super::{Progress, check_run, clusters};
+use super::edit::{self, Change, change_leaf};
+use super::{piece, walk};
+use crate::inode::InodeState;
+use crate::{Fs, Result};
+use std::ops::Range;
+use uext4_format::extent::Extent;
+use uext4_format::{BlockNr, BlockRun, LogicalBlock};
+use uext4_journal::Handle;
+
+/// Groups whose bitmaps one step may touch.
+const STEP_GROUPS: u64 = 8;
+
+/// Unmaps and frees the blocks of `range`; stops when the handle's credits run out.
+pub(in super::super) fn remove(
+    fs: &Fs,
+    handle: &Handle<'_>,
+    state: &mut InodeState,
+    range: Range<u64>,
+) -> Result<Progress> {
+    let mut end = range.end;
+    let mut progress = Progress::Done;
+    let mut removed_any = false;
+    while let Some(cut) = last_in(fs, state, range.start..end)? {
+        if removed_any && u64::from(handle.credits_left()) < step_credits(state) {
+            progress = Progress::More { end };
+            break;
+        }
+        let run = BlockRun { start: cut.start, len_blocks: u32::from(cut.len) };
+        check_run(fs, state, run.start, run.len_blocks)?;
+        cut_out(fs, handle, state, cut)?;
+        clusters::release(fs, handle, state, u64::from(cut.logical.0), run)?;
+        end = u64::from(cut.logical.0);
+        removed_any = true;
+    }
+    if removed_any {
+        edit::shrink(fs, handle, state)?;
+    }
+    Ok(progress)
+}
+
+/// Unmaps `range` without freeing its blocks.
+pub(super) fn unmap(
+    fs: &Fs,
+    handle: &Handle<'_>,
+    state: &mut InodeState,
+    range: Range<u64>,
+) -> Result<()> {
+    while let Some(cut) = last_in(fs, state, range.clone())? {
+        cut_out(fs, handle, state, cut)?;
+    }
+    Ok(())
+}
+
+/// What a step may log: the way down twice (a hole in the middle splits it), a group half for
+/// each new and each freed node, and the groups of the blocks.
+fn step_credits(state: &InodeState) -> u64 {
+    let depth = uext4_format::extent::ExtentNode::new(&state.disk.i_block[..]).depth();
+    3 * u64::from(depth) + 2 + STEP_GROUPS
+}
+
+/// The last stretch of `range` that one extent maps, cut to a bounded number of groups.
+fn last_in(fs: &Fs, state: &InodeState, range: Range<u64>) -> Result<Option<Extent>> {
+    let mut end = range.end.min(super::super::LOGICAL_END);
+    while end > range.start {
+        let key = LogicalBlock((end - 1) as u32);
+        let leaf = walk::leaf(fs, state, key)?;
+        let found = leaf.node.read(state, |node| {
+            node.search(key).and_then(|position| node.extent(position))
+        });
+        let Some(extent) = found else {
+            // Nothing in this leaf starts before `end`: what is left of it may still be mapped.
+            end = leaf.expect.logical.start.min(end - 1);
+            continue;
+        };
+        let from = range.start.max(u64::from(extent.logical.0));
+        let to = end.min(extent.logical_end());
+        return Ok(piece(&extent, from, to).map(|cut| limit_groups(fs, cut)));
+    }
+    Ok(None)
+}
+
+/// Keeps the end of an extent that meets few groups.
+fn limit_groups(fs: &Fs, cut: Extent) -> Extent {
+    let last = fs.geometry.group_of_block(BlockNr(cut.physical_end() - 1));
+    let first = uext4_format::GroupNr((u64::from(last.0) + 1).saturating_sub(STEP_GROUPS) as u32);
+    let skip = fs.geometry.group_first_block(first).0.saturating_sub(cut.start.0);
+    let from = u64::from(cut.logical.0) + skip;
+    piece(&cut, from, cut.logical_end()).unwrap_or(cut)
+}
+
+/// Takes a part of one extent out of the tree.
+fn cut_out(fs: &Fs, handle: &Handle<'_>, state: &mut InodeState, cut: Extent) -> Result<()> {
+    change_leaf(fs, handle, state, cut.logical, |node| {
+        let Some((position, extent)) = node.find(cut.logical) else {
+            return Ok(Change::nothing());
+        };
+        let before = piece(&extent, u64::from(extent.logical.0), u64::from(cut.logical.0));
+        let after = piece(&extent, cut.logical_end(), extent.logical_end());
+        let with = before.into_iter().chain(after).collect();
+        Ok(Change { at: position..position + 1, with })
+    })
+}

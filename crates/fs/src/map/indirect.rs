@@ -1,0 +1,219 @@
+//! Block tables of ext2 and ext3: 12 direct blocks, then tables of one, two and three levels.
+//!
+//! Invariants: a table that was emptied is freed with its last pointer. Tables carry no checksum;
+//! their pointers are checked when they are read, and three levels bound every walk.
+//! References: kernel documentation, "ifork" (direct/indirect block addressing).
+
+mod remove;
+
+use super::clusters::new_tree_block;
+use super::{Mapping, block_bounds};
+use crate::inode::InodeState;
+use crate::meta::{MetaBlock, Seal};
+use crate::{Error, Fs, Result};
+use std::sync::Arc;
+use uext4_format::extent::ExtentState;
+use uext4_format::indirect::{self, IndirectPath, pointer, pointers_per_block, set_pointer};
+use uext4_format::{BlockNr, BlockRun, Corrupt, LogicalBlock, Place};
+use uext4_journal::{Handle, Object};
+
+pub(super) use remove::remove;
+
+/// Blocks above this have no number in a table.
+const BLOCK_MAX: u64 = u32::MAX as u64;
+
+/// A table: `i_block`, or a block.
+#[derive(Clone)]
+enum Table {
+    Root,
+    Block(Arc<MetaBlock>),
+}
+
+impl Table {
+    fn read<R>(&self, state: &InodeState, look: impl FnOnce(&[u8]) -> R) -> R {
+        match self {
+            Table::Root => look(&state.disk.i_block),
+            Table::Block(block) => look(block.live().read().bytes()),
+        }
+    }
+
+    fn edit<R>(
+        &self,
+        handle: &Handle<'_>,
+        state: &mut InodeState,
+        edit: impl FnOnce(&mut [u8]) -> R,
+    ) -> R {
+        match self {
+            Table::Root => edit(&mut state.disk.i_block),
+            Table::Block(block) => edit(handle.write(block).bytes_mut()),
+        }
+    }
+
+    fn pointer(&self, state: &InodeState, at: u32) -> Option<BlockNr> {
+        let block = self.read(state, |table| pointer(table, at as usize));
+        (block.0 != 0).then_some(block)
+    }
+}
+
+/// A table on the way to a block, and the position in it.
+struct Step {
+    table: Table,
+    at: u32,
+}
+
+fn load(fs: &Fs, state: &InodeState, nr: BlockNr) -> Result<Table> {
+    let place = Place::InodeBlock(state.nr(), nr);
+    let check = |bytes: &[u8]| indirect::validate(bytes, &block_bounds(fs), place);
+    Ok(Table::Block(fs.blocks.read(fs, nr, Seal::Indirect, check)?))
+}
+
+/// The tables on the way to a block, down to the last one that exists.
+fn walk(fs: &Fs, state: &InodeState, path: &IndirectPath) -> Result<Vec<Step>> {
+    let mut steps = Vec::with_capacity(4);
+    let mut table = Table::Root;
+    for (level, &at) in path.offsets().iter().enumerate() {
+        let next = table.pointer(state, at);
+        steps.push(Step { table, at });
+        let Some(next) = next.filter(|_| level < path.indirect_levels()) else { break };
+        table = load(fs, state, next)?;
+    }
+    Ok(steps)
+}
+
+/// Blocks of the file from the path's block back to the first one under its pointer of `level`,
+/// and how many there are under such a pointer.
+fn span(fs: &Fs, path: &IndirectPath, level: usize) -> (u64, u64) {
+    let pointers = pointers_per_block(fs.block_size());
+    let below = &path.offsets()[level + 1..];
+    below.iter().fold((0, 1), |(offset, size), &at| (offset * pointers + u64::from(at), size * pointers))
+}
+
+/// What stands at `at`, for at most `max_blocks` blocks.
+pub(super) fn lookup(
+    fs: &Fs,
+    state: &InodeState,
+    at: LogicalBlock,
+    max_blocks: u32,
+) -> Result<Mapping> {
+    let Some(path) = IndirectPath::new(at, fs.block_size()) else {
+        return Ok(Mapping::Hole { len_blocks: max_blocks });
+    };
+    let steps = walk(fs, state, &path)?;
+    let level = steps.len() - 1;
+    let last = &steps[level];
+    if level < path.indirect_levels() {
+        let (offset, size) = span(fs, &path, level);
+        let left = (size - offset).min(u64::from(max_blocks));
+        return Ok(Mapping::Hole { len_blocks: left as u32 });
+    }
+    let max_blocks = max_blocks.min(path.run_blocks());
+    Ok(last.table.read(state, |table| stretch(table, last.at, max_blocks)))
+}
+
+/// Equal or consecutive pointers from position `at` on.
+fn stretch(table: &[u8], at: u32, max_blocks: u32) -> Mapping {
+    let start = pointer(table, at as usize);
+    let step = u64::from(start.0 != 0);
+    let goes_on = |&len: &u32| {
+        let next = pointer(table, (at + len) as usize);
+        next.0 == start.0 + u64::from(len) * step
+    };
+    let len_blocks = 1 + (1..max_blocks).take_while(goes_on).count() as u32;
+    if start.0 == 0 {
+        return Mapping::Hole { len_blocks };
+    }
+    Mapping::Mapped { start, len_blocks, state: ExtentState::Written }
+}
+
+/// Behind the nearest pointer before the block in its table, or behind the table.
+pub(super) fn goal(fs: &Fs, state: &InodeState, at: LogicalBlock) -> Result<Option<BlockNr>> {
+    let Some(path) = IndirectPath::new(at, fs.block_size()) else { return Ok(None) };
+    let steps = walk(fs, state, &path)?;
+    let last = steps.last().expect("the root is always there");
+    let before = last.table.read(state, |table| {
+        let mut positions = (0..last.at.min(table.len() as u32 / 4)).rev();
+        positions.find_map(|position| {
+            let block = pointer(table, position as usize);
+            (block.0 != 0).then_some(block.0)
+        })
+    });
+    let table = match &last.table {
+        Table::Root => None,
+        Table::Block(block) => Some(block.nr().0),
+    };
+    Ok(before.or(table).map(|block| BlockNr(block + 1)))
+}
+
+/// Maps a run into a hole. All tables are made first, so that a failure leaves empty tables at
+/// worst.
+pub(super) fn insert(
+    fs: &Fs,
+    handle: &Handle<'_>,
+    state: &mut InodeState,
+    at: LogicalBlock,
+    run: BlockRun,
+) -> Result<()> {
+    if run.start.0 + u64::from(run.len_blocks) - 1 > BLOCK_MAX {
+        return Err(Error::NoSpace);
+    }
+    let mut parts = Vec::new();
+    let mut done = 0;
+    while done < run.len_blocks {
+        let logical = at.0.checked_add(done).map(LogicalBlock).ok_or(Error::TooLarge)?;
+        let path = IndirectPath::new(logical, fs.block_size()).ok_or(Error::TooLarge)?;
+        let step = make_tables(fs, handle, state, &path, run.start)?;
+        let len = path.run_blocks().min(run.len_blocks - done);
+        let taken = step.table.read(state, |table| {
+            (step.at..step.at + len).any(|at| pointer(table, at as usize).0 != 0)
+        });
+        if taken {
+            let place = Place::Inode(state.nr());
+            return Err(Corrupt::new(place, "block map", "maps blocks that were a hole").into());
+        }
+        parts.push((step, done, len));
+        done += len;
+    }
+    for (step, done, len) in parts {
+        step.table.edit(handle, state, |table| {
+            for index in 0..len {
+                let block = BlockNr(run.start.0 + u64::from(done + index));
+                set_pointer(table, (step.at + index) as usize, block);
+            }
+        });
+    }
+    Ok(())
+}
+
+/// The last table on the way to a block; the ones that are missing are allocated.
+fn make_tables(
+    fs: &Fs,
+    handle: &Handle<'_>,
+    state: &mut InodeState,
+    path: &IndirectPath,
+    goal: BlockNr,
+) -> Result<Step> {
+    let mut steps = walk(fs, state, path)?;
+    while steps.len() <= path.indirect_levels() {
+        let parent = steps.last().expect("the root is always there");
+        let nr = new_table_nr(fs, handle, state, goal)?;
+        let image = vec![0; fs.block_size()].into();
+        let table = Table::Block(fs.blocks.create(handle, nr, Seal::Indirect, image));
+        parent.table.edit(handle, state, |bytes| set_pointer(bytes, parent.at as usize, nr));
+        steps.push(Step { table, at: path.offsets()[steps.len()] });
+    }
+    Ok(steps.pop().expect("the root is always there"))
+}
+
+fn new_table_nr(
+    fs: &Fs,
+    handle: &Handle<'_>,
+    state: &mut InodeState,
+    goal: BlockNr,
+) -> Result<BlockNr> {
+    let nr = new_tree_block(fs, handle, state, Some(goal))?;
+    if nr.0 <= BLOCK_MAX {
+        return Ok(nr);
+    }
+    super::clusters::free_tree_block(fs, handle, state, nr, Seal::Indirect)?;
+    Err(Error::NoSpace)
+}

@@ -1,0 +1,114 @@
+//! Unmapping: from the right to the left, one stretch of consecutive blocks at a time.
+
+use super::super::clusters::{self, free_tree_block};
+use super::super::{Progress, check_run};
+use super::{Step, Table, span, walk};
+use crate::inode::InodeState;
+use crate::meta::Seal;
+use crate::{Fs, Result};
+use std::ops::Range;
+use uext4_format::indirect::{IndirectPath, max_blocks, pointer, set_pointer};
+use uext4_format::{BlockNr, BlockRun, LogicalBlock};
+use uext4_journal::Handle;
+
+/// What a step may log: the tables on the way, a group half for each table that becomes empty,
+/// and the groups of one stretch (at most one table's pointers).
+const STEP_CREDITS: u32 = 3 + 3 + 4;
+
+/// Unmaps and frees the blocks of `range`; stops when the handle's credits run out.
+pub(in super::super) fn remove(
+    fs: &Fs,
+    handle: &Handle<'_>,
+    state: &mut InodeState,
+    range: Range<u64>,
+) -> Result<Progress> {
+    let reach = max_blocks(fs.block_size()).min(super::super::LOGICAL_END);
+    let mut end = range.end.min(reach);
+    let mut removed_any = false;
+    while end > range.start {
+        let Some(path) = IndirectPath::new(LogicalBlock((end - 1) as u32), fs.block_size()) else {
+            break;
+        };
+        let steps = walk(fs, state, &path)?;
+        let level = steps.len() - 1;
+        if removed_any && handle.credits_left() < STEP_CREDITS {
+            return Ok(Progress::More { end });
+        }
+        if level < path.indirect_levels() {
+            let (offset, _) = span(fs, &path, level);
+            end = (end - 1).saturating_sub(offset);
+            removed_any |= drop_if_empty(fs, handle, state, &steps)?;
+            continue;
+        }
+        let max = (end - range.start).min(u64::from(u32::MAX)) as u32;
+        let (run, skipped) = last_stretch(&steps[level], state, max);
+        end -= u64::from(skipped);
+        if let Some(run) = run {
+            clear_stretch(fs, handle, state, &steps[level], skipped, run)?;
+            end -= u64::from(run.len_blocks);
+            clusters::release(fs, handle, state, end, run)?;
+            removed_any = true;
+        }
+        removed_any |= drop_if_empty(fs, handle, state, &steps)?;
+    }
+    Ok(Progress::Done)
+}
+
+/// The consecutive blocks nearest before the step's position (itself included), and the number of
+/// empty pointers behind them.
+fn last_stretch(step: &Step, state: &InodeState, max: u32) -> (Option<BlockRun>, u32) {
+    step.table.read(state, |table| {
+        let at = |distance: u32| pointer(table, (step.at - distance) as usize).0;
+        let count = max.min(step.at + 1);
+        let skipped = (0..count).take_while(|&distance| at(distance) == 0).count() as u32;
+        if skipped == count {
+            return (None, skipped);
+        }
+        let last = at(skipped);
+        let follows = |&len: &u32| last.checked_sub(u64::from(len)) == Some(at(skipped + len));
+        let len_blocks = 1 + (1..count - skipped).take_while(follows).count() as u32;
+        let start = BlockNr(last + 1 - u64::from(len_blocks));
+        (Some(BlockRun { start, len_blocks }), skipped)
+    })
+}
+
+/// Clears the pointers of a stretch that has `skipped` empty ones behind it.
+fn clear_stretch(
+    fs: &Fs,
+    handle: &Handle<'_>,
+    state: &mut InodeState,
+    step: &Step,
+    skipped: u32,
+    run: BlockRun,
+) -> Result<()> {
+    check_run(fs, state, run.start, run.len_blocks)?;
+    let end = step.at + 1 - skipped;
+    step.table.edit(handle, state, |table| {
+        for at in end - run.len_blocks..end {
+            set_pointer(table, at as usize, BlockNr(0));
+        }
+    });
+    Ok(())
+}
+
+/// Frees the last table on the way if it is empty, and its parents as far as they become empty
+/// with it; true when there was one.
+fn drop_if_empty(
+    fs: &Fs,
+    handle: &Handle<'_>,
+    state: &mut InodeState,
+    steps: &[Step],
+) -> Result<bool> {
+    let mut freed = false;
+    for pair in steps.windows(2).rev() {
+        let [parent, step] = pair else { break };
+        let Table::Block(block) = &step.table else { break };
+        if !step.table.read(state, |table| table.iter().all(|byte| *byte == 0)) {
+            break;
+        }
+        free_tree_block(fs, handle, state, block.nr(), Seal::Indirect)?;
+        parent.table.edit(handle, state, |table| set_pointer(table, parent.at as usize, BlockNr(0)));
+        freed = true;
+    }
+    Ok(freed)
+}
