@@ -1,0 +1,230 @@
+//! `fallocate`: space without data, holes, zeroes.
+
+use super::allocate::NewBlocks;
+use super::{check_may_change, inline, io, touch};
+use crate::inode::Inode;
+use crate::map::{self, ExtentState, Mapping, Progress};
+use crate::{Error, Fs, Result, credits};
+use std::ops::Range;
+use std::sync::Arc;
+use uext4_format::{BlockNr, LogicalBlock};
+
+/// What `fallocate` does with a byte range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FallocateMode {
+    /// Allocates its holes; the file grows to hold it.
+    Allocate,
+    /// Allocates its holes, also behind the end; the size stays.
+    AllocateKeepSize,
+    /// Frees its whole blocks, zeroes the rest; the size stays.
+    PunchHole,
+    /// Makes it read as zeroes, allocated; the file grows to hold it.
+    ZeroRange,
+    /// Makes it read as zeroes, allocated; the size stays.
+    ZeroRangeKeepSize,
+}
+
+/// Allocates, punches or zeroes the byte range; see [`FallocateMode`].
+///
+/// # Errors
+/// [`Error::NotSupported`] for space without data in files without extents; [`Error::NoSpace`],
+/// with what was allocated until then still there.
+pub(crate) fn fallocate(
+    fs: &Fs,
+    inode: &Arc<Inode>,
+    mode: FallocateMode,
+    offset: u64,
+    len: u64,
+) -> Result<()> {
+    let _exclusive = inode.io.write();
+    fs.writable()?;
+    if len == 0 {
+        return Err(Error::Invalid("an empty range"));
+    }
+    let end = check_range(fs, inode, mode, offset, len)?;
+    if inline::is_inline(&inode.read()) {
+        inline::convert(fs, inode)?;
+    }
+    match mode {
+        FallocateMode::PunchHole => punch(fs, inode, offset..end)?,
+        FallocateMode::Allocate => allocate(fs, inode, offset..end, Size::Grows)?,
+        FallocateMode::AllocateKeepSize => allocate(fs, inode, offset..end, Size::Stays)?,
+        FallocateMode::ZeroRange => zero(fs, inode, offset..end, Size::Grows)?,
+        FallocateMode::ZeroRangeKeepSize => zero(fs, inode, offset..end, Size::Stays)?,
+    }
+    note_change(fs, inode, None)
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Size {
+    Grows,
+    Stays,
+}
+
+/// The end of the range, if the file may have it.
+fn check_range(
+    fs: &Fs,
+    inode: &Inode,
+    mode: FallocateMode,
+    offset: u64,
+    len: u64,
+) -> Result<u64> {
+    let state = inode.read();
+    check_may_change(&state)?;
+    let punches = mode == FallocateMode::PunchHole;
+    let extents = map::has_extents(&state)
+        || (inline::is_inline(&state) && fs.features.has(uext4_format::Feature::EXTENTS));
+    if !extents && !punches {
+        return Err(Error::NotSupported("space without data in a file without extents"));
+    }
+    let size_end = if extents {
+        map::LOGICAL_END << fs.geometry.block_bits
+    } else {
+        map::size_end_bytes(fs, &state)
+    };
+    match offset.checked_add(len) {
+        Some(end) if end <= size_end => Ok(end),
+        _ if punches => Ok(size_end),
+        _ => Err(Error::TooLarge),
+    }
+}
+
+/// Notes times, and a size that grew.
+fn note_change(fs: &Fs, inode: &Arc<Inode>, size: Option<u64>) -> Result<()> {
+    let now = fs.now();
+    let handle = fs.start(credits::ATTRIBUTES)?;
+    let mut state = handle.write(inode);
+    state.disk.size = size.map_or(state.disk.size, |size| size.max(state.disk.size));
+    touch(&mut state, now);
+    Ok(())
+}
+
+/// Blocks that a byte range meets.
+fn outer_blocks(fs: &Fs, bytes: &Range<u64>) -> Range<u64> {
+    bytes.start >> fs.geometry.block_bits..io::blocks_for(fs, bytes.end)
+}
+
+/// Blocks that lie in a byte range as a whole.
+fn inner_blocks(fs: &Fs, bytes: &Range<u64>) -> Range<u64> {
+    io::blocks_for(fs, bytes.start)..bytes.end >> fs.geometry.block_bits
+}
+
+/// Gives the holes of the range unwritten blocks.
+fn allocate(fs: &Fs, inode: &Arc<Inode>, bytes: Range<u64>, size: Size) -> Result<()> {
+    let old = inode.read().disk.size;
+    if size == Size::Grows && bytes.end > old {
+        io::zero_tail(fs, inode, old)?;
+    }
+    let blocks = outer_blocks(fs, &bytes);
+    let mut at = blocks.start;
+    while at < blocks.end {
+        let logical = LogicalBlock(at as u32);
+        let max_blocks = (blocks.end - at).min(u64::from(u32::MAX)) as u32;
+        let mapping = map::lookup(fs, &inode.read(), logical, max_blocks)?;
+        at += match mapping {
+            Mapping::Mapped { len_blocks, .. } => u64::from(len_blocks),
+            Mapping::Hole { len_blocks } => {
+                let grown = (size == Size::Grows).then_some(bytes.end);
+                fill_hole(fs, inode, logical, len_blocks, grown)?
+            }
+        };
+    }
+    if size == Size::Grows { note_change(fs, inode, Some(bytes.end)) } else { Ok(()) }
+}
+
+/// Maps unwritten blocks at the front of a hole; answers how many. The size follows up to `grown`.
+fn fill_hole(
+    fs: &Fs,
+    inode: &Arc<Inode>,
+    at: LogicalBlock,
+    len_blocks: u32,
+    grown: Option<u64>,
+) -> Result<u64> {
+    let blocks = NewBlocks::reserve(fs, inode, at, len_blocks)?;
+    let len = u64::from(blocks.run().len_blocks);
+    let reached = (u64::from(at.0) + len) << fs.geometry.block_bits;
+    let handle = fs.start(credits::MAP)?;
+    blocks.map(&handle, inode, ExtentState::Unwritten, |state| {
+        if let Some(grown) = grown {
+            state.disk.size = state.disk.size.max(reached.min(grown));
+        }
+    })?;
+    Ok(len)
+}
+
+/// Zeroes on disk the parts of the range that are not whole blocks.
+fn zero_edges(fs: &Fs, inode: &Inode, bytes: &Range<u64>) -> Result<()> {
+    let inner = inner_blocks(fs, bytes);
+    let bits = fs.geometry.block_bits;
+    if inner.start > inner.end {
+        // All of it is inside one block.
+        return io::zero_within(fs, inode, bytes.start, bytes.end);
+    }
+    io::zero_within(fs, inode, bytes.start, inner.start << bits)?;
+    io::zero_within(fs, inode, inner.end << bits, bytes.end)
+}
+
+fn punch(fs: &Fs, inode: &Arc<Inode>, bytes: Range<u64>) -> Result<()> {
+    let size = inode.read().disk.size;
+    zero_edges(fs, inode, &bytes)?;
+    let mut blocks = inner_blocks(fs, &bytes);
+    if bytes.end >= size {
+        // Behind the end there is nothing to keep.
+        blocks.end = io::blocks_for(fs, bytes.end);
+    }
+    if blocks.is_empty() {
+        return Ok(());
+    }
+    let mut handle = fs.start(credits::TRUNCATE)?;
+    loop {
+        let progress = {
+            let mut state = handle.write(inode);
+            let progress = map::remove(fs, &handle, &mut state, blocks.clone())?;
+            touch(&mut state, fs.now());
+            progress
+        };
+        match progress {
+            Progress::Done => return Ok(()),
+            Progress::More { end } => blocks.end = end,
+        }
+        handle.restart(credits::TRUNCATE)?;
+    }
+}
+
+fn zero(fs: &Fs, inode: &Arc<Inode>, bytes: Range<u64>, size: Size) -> Result<()> {
+    allocate(fs, inode, bytes.clone(), size)?;
+    zero_edges(fs, inode, &bytes)?;
+    let blocks = inner_blocks(fs, &bytes);
+    let mut at = blocks.start;
+    while at < blocks.end {
+        let logical = LogicalBlock(at as u32);
+        let max_blocks = (blocks.end - at).min(u64::from(u32::MAX)) as u32;
+        let mapping = map::lookup(fs, &inode.read(), logical, max_blocks)?;
+        if let Mapping::Mapped { start, len_blocks, state: ExtentState::Written } = mapping {
+            unwrite(fs, inode, logical, start, len_blocks)?;
+        }
+        at += u64::from(mapping.len_blocks());
+    }
+    Ok(())
+}
+
+/// Makes written blocks read as zeroes: by the map, or on disk when the map cannot grow.
+fn unwrite(
+    fs: &Fs,
+    inode: &Arc<Inode>,
+    at: LogicalBlock,
+    start: BlockNr,
+    len_blocks: u32,
+) -> Result<()> {
+    let marked = {
+        let handle = fs.start(credits::MAP)?;
+        let mut state = handle.write(inode);
+        let marked = map::mark_unwritten(fs, &handle, &mut state, at, len_blocks);
+        touch(&mut state, fs.now());
+        marked
+    };
+    match marked {
+        Err(Error::NoSpace) => io::zero_blocks(fs, start, u64::from(len_blocks)),
+        other => other,
+    }
+}

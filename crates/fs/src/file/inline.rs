@@ -1,0 +1,145 @@
+//! Files that live in the inode (feature inline_data).
+//!
+//! Invariants: the flag INLINE_DATA excludes a block map; conversion writes the data to a block
+//! first, then changes attribute, flag and map in one transaction.
+
+use super::allocate::NewBlocks;
+use super::{io, touch};
+use crate::inode::{Inode, InodeState};
+use crate::map::{self, ExtentState};
+use crate::{Error, Fs, Result, credits};
+use std::sync::Arc;
+use uext4_format::xattr::{XattrName, XattrSet, XattrValue, decode_ibody, encode_ibody};
+use uext4_format::{Corrupt, InodeFlags, NoRoom, Place, inline_data};
+
+/// Where the data of a change went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stored {
+    /// Into the inode.
+    Inline,
+    /// Nowhere: there is no room in the inode.
+    NoRoom,
+}
+
+/// True when the data stand in the inode.
+pub(super) fn is_inline(state: &InodeState) -> bool {
+    state.disk.flags.contains(InodeFlags::INLINE_DATA)
+}
+
+/// All of the data.
+pub(super) fn content(state: &InodeState) -> Result<Vec<u8>> {
+    let set = attributes(state)?;
+    let value = match set.get(&XattrName::inline_data()) {
+        Some(XattrValue::Here(value)) => value.as_slice(),
+        _ => &[],
+    };
+    let disk = &state.disk;
+    inline_data::read_file(&disk.i_block, value, disk.size).ok_or_else(|| {
+        let problem = "the size is more than the inode holds";
+        Corrupt::new(Place::Inode(state.nr()), "inline data", problem).into()
+    })
+}
+
+fn attributes(state: &InodeState) -> Result<XattrSet> {
+    Ok(decode_ibody(&state.disk.tail, Place::Inode(state.nr()))?)
+}
+
+/// Fills `buf`, which ends at the file's end at most, from byte `offset` on.
+pub(super) fn read(state: &InodeState, offset: u64, buf: &mut [u8]) -> Result<()> {
+    if buf.is_empty() {
+        return Ok(());
+    }
+    let content = content(state)?;
+    let from = offset as usize;
+    if let Some(bytes) = content.get(from..from + buf.len()) {
+        buf.copy_from_slice(bytes);
+    }
+    Ok(())
+}
+
+/// Writes into the inode if the result fits there.
+pub(super) fn write(fs: &Fs, inode: &Arc<Inode>, offset: u64, data: &[u8]) -> Result<Stored> {
+    change(fs, inode, offset + data.len() as u64, |content, old_len| {
+        let from = offset as usize;
+        content.resize(old_len.max(from + data.len()), 0);
+        content[from..from + data.len()].copy_from_slice(data);
+    })
+}
+
+/// Cuts or extends the data in the inode if they fit there.
+pub(super) fn resize(fs: &Fs, inode: &Arc<Inode>, size: u64) -> Result<Stored> {
+    change(fs, inode, size, |content, _| content.resize(size as usize, 0))
+}
+
+/// Changes the data in the inode. `need_bytes` is a lower bound of the new size.
+fn change(
+    fs: &Fs,
+    inode: &Arc<Inode>,
+    need_bytes: u64,
+    edit: impl FnOnce(&mut Vec<u8>, usize),
+) -> Result<Stored> {
+    let mut data = {
+        let state = inode.read();
+        let max = inline_data::max_file_bytes(state.disk.tail.len()) as u64;
+        if need_bytes > max {
+            return Ok(Stored::NoRoom);
+        }
+        content(&state)?
+    };
+    let old_len = data.len();
+    edit(&mut data, old_len);
+    let now = fs.now();
+    let handle = fs.start(credits::ATTRIBUTES)?;
+    let mut state = handle.write(inode);
+    if store(&mut state, &data)?.is_err() {
+        return Ok(Stored::NoRoom);
+    }
+    state.disk.size = data.len() as u64;
+    touch(&mut state, now);
+    Ok(Stored::Inline)
+}
+
+/// Puts the data into the inode; changes nothing when they do not fit.
+fn store(state: &mut InodeState, data: &[u8]) -> Result<std::result::Result<(), NoRoom>> {
+    let mut set = attributes(state)?;
+    let (i_block, value) = inline_data::split_file(data);
+    set.set(XattrName::inline_data(), XattrValue::Here(value.to_vec()));
+    let stored = encode_ibody(&mut state.disk.tail, &set);
+    if stored.is_ok() {
+        state.disk.i_block = i_block;
+    }
+    Ok(stored)
+}
+
+/// Moves the data into a block.
+pub(super) fn convert(fs: &Fs, inode: &Arc<Inode>) -> Result<()> {
+    let data = content(&inode.read())?;
+    if data.is_empty() {
+        let handle = fs.start(credits::ATTRIBUTES)?;
+        return clear(fs, &mut handle.write(inode));
+    }
+    if data.len() > fs.block_size() {
+        return Err(Error::TooLarge);
+    }
+    let blocks = NewBlocks::reserve_first(fs, inode)?;
+    io::write_padded(fs, blocks.run().start, 0, &data)?;
+    let handle = fs.start(credits::MAP)?;
+    let before = handle.write(inode).disk.clone();
+    clear(fs, &mut handle.write(inode))?;
+    let mapped = blocks.map(&handle, inode, ExtentState::Written, |_| {});
+    if mapped.is_err() {
+        handle.write(inode).disk = before;
+    }
+    mapped
+}
+
+/// Takes the data out of the inode, and makes it one that maps blocks.
+fn clear(fs: &Fs, state: &mut InodeState) -> Result<()> {
+    let mut set = attributes(state)?;
+    set.remove(&XattrName::inline_data());
+    // One attribute less always fits.
+    let _ = encode_ibody(&mut state.disk.tail, &set);
+    state.disk.flags.remove(InodeFlags::INLINE_DATA);
+    map::init(fs, state);
+    Ok(())
+}

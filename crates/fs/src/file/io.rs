@@ -1,0 +1,63 @@
+//! Bytes to and from blocks of the device.
+
+use crate::inode::Inode;
+use crate::map::{self, ExtentState, Mapping};
+use crate::{Fs, Result};
+use uext4_format::{BlockNr, LogicalBlock};
+
+/// As long as the largest block.
+static ZEROES: [u8; 65536] = [0; 65536];
+
+/// Where a block starts on the device, in bytes.
+pub(super) fn byte_of(fs: &Fs, block: BlockNr) -> u64 {
+    block.0 << fs.geometry.block_bits
+}
+
+/// The block of a file around a byte, and the byte's offset in it. Bytes past the last block
+/// belong to the last one's successor, which nothing maps.
+pub(super) fn split(fs: &Fs, byte: u64) -> (LogicalBlock, u64) {
+    let block = (byte >> fs.geometry.block_bits).min(map::LOGICAL_END);
+    (LogicalBlock(block as u32), byte & (fs.block_size() as u64 - 1))
+}
+
+/// Blocks that hold `bytes` bytes, rounded up.
+pub(super) fn blocks_for(fs: &Fs, bytes: u64) -> u64 {
+    bytes.div_ceil(fs.block_size() as u64)
+}
+
+/// Writes `data` from byte `within` of block `start` on, and zeroes around it up to whole blocks.
+pub(super) fn write_padded(fs: &Fs, start: BlockNr, within: u64, data: &[u8]) -> Result<()> {
+    let end = within + data.len() as u64;
+    let tail = blocks_for(fs, end) * fs.block_size() as u64 - end;
+    let bufs = [&ZEROES[..within as usize], data, &ZEROES[..tail as usize]];
+    let used: Vec<&[u8]> = bufs.into_iter().filter(|buf| !buf.is_empty()).collect();
+    Ok(fs.device.write_vectored_at(byte_of(fs, start), &used)?)
+}
+
+/// Zeroes bytes on disk of one block of a file, if the block holds data.
+pub(super) fn zero_within(fs: &Fs, inode: &Inode, from: u64, to: u64) -> Result<()> {
+    if from >= to {
+        return Ok(());
+    }
+    let (block, within) = split(fs, from);
+    debug_assert!(within + (to - from) <= fs.block_size() as u64);
+    let mapping = map::lookup(fs, &inode.read(), block, 1)?;
+    if let Mapping::Mapped { start, state: ExtentState::Written, .. } = mapping {
+        let zeroes = &ZEROES[..(to - from) as usize];
+        fs.device.write_at(byte_of(fs, start) + within, zeroes)?;
+    }
+    Ok(())
+}
+
+/// Zeroes the rest of the block that byte `size` stands in.
+pub(super) fn zero_tail(fs: &Fs, inode: &Inode, size: u64) -> Result<()> {
+    let block_size = fs.block_size() as u64;
+    let end = size.checked_next_multiple_of(block_size).unwrap_or(size);
+    zero_within(fs, inode, size, end)
+}
+
+/// Zeroes whole blocks of the device.
+pub(super) fn zero_blocks(fs: &Fs, start: BlockNr, len_blocks: u64) -> Result<()> {
+    let len_bytes = len_blocks << fs.geometry.block_bits;
+    Ok(fs.device.write_zeroes(byte_of(fs, start), len_bytes)?)
+}

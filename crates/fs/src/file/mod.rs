@@ -1,0 +1,69 @@
+//! Data of regular files, and targets of symbolic links.
+//!
+//! There is no data cache: reads and writes go straight to the device. New data goes to reserved
+//! blocks first; then one handle sets the bitmap bits, maps the blocks and moves the size. So a
+//! crash never shows what stood in the blocks before, and "ordered" needs no extra write.
+//!
+//! Invariants: the bytes of the last block behind the size are zero on disk; whoever moves the
+//! size up past a partial block zeroes its tail again before, and a shrink zeroes it.
+//! Locking: `Inode::io` shared to read, exclusive to change; it keeps blocks from being freed
+//! under a reader. The state's lock is held for lookups only, not during data I/O.
+//! Not here: permissions, setuid bits, waiting for durability (`ops`).
+
+mod allocate;
+mod fallocate;
+mod fiemap;
+mod inline;
+mod io;
+mod read;
+mod seek;
+mod symlink;
+#[cfg(test)]
+mod tests;
+mod truncate;
+mod write;
+
+pub(crate) use fallocate::fallocate;
+pub use fallocate::FallocateMode;
+pub use fiemap::Extent;
+pub(crate) use fiemap::fiemap;
+pub(crate) use read::read;
+pub use seek::Seek;
+pub(crate) use seek::seek;
+pub(crate) use symlink::{PreparedLink, prepare_link, read_link, write_link};
+pub(crate) use truncate::{finish_truncate, free_all_blocks, truncate};
+pub(crate) use write::{append, write};
+
+use crate::inode::InodeState;
+use crate::{Error, Result};
+use uext4_format::{InodeFlags, Timestamp};
+
+/// Two changes closer together than this share one time stamp, as with the kernel's clock tick.
+const TICK_NS: u32 = 4_000_000;
+
+/// Without the key there is no data.
+fn check_not_encrypted(state: &InodeState) -> Result<()> {
+    if state.disk.flags.contains(InodeFlags::ENCRYPT) { Err(Error::NoKey) } else { Ok(()) }
+}
+
+/// Files that fs-verity sealed never change.
+fn check_may_change(state: &InodeState) -> Result<()> {
+    check_not_encrypted(state)?;
+    if state.disk.flags.contains(InodeFlags::VERITY) { Err(Error::NotPermitted) } else { Ok(()) }
+}
+
+/// True when a change at `now` has to be noted: the times are not of this tick.
+fn stale_times(state: &InodeState, now: Timestamp) -> bool {
+    let tick = Timestamp { nanoseconds: now.nanoseconds / TICK_NS * TICK_NS, ..now };
+    let recent = |time: Timestamp| time >= tick && time <= now;
+    !recent(state.disk.mtime) || !recent(state.disk.ctime)
+}
+
+/// Notes a change of the data.
+fn touch(state: &mut InodeState, now: Timestamp) {
+    if stale_times(state, now) {
+        let stored = now.as_stored(state.disk.times_have_extra());
+        state.disk.mtime = stored;
+        state.disk.ctime = stored;
+    }
+}

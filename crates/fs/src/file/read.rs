@@ -1,0 +1,77 @@
+//! Reading.
+
+use super::{check_not_encrypted, inline, io};
+use crate::inode::{Inode, InodeState};
+use crate::map::{self, ExtentState, Mapping};
+use crate::{Fs, Result};
+
+/// A stretch of a file and where it stands on the device; `None` reads as zeroes.
+struct Piece {
+    len_bytes: u64,
+    at_byte: Option<u64>,
+}
+
+/// Reads up to `buf.len()` bytes from byte `offset` on; answers how many (less only at the end).
+pub(crate) fn read(fs: &Fs, inode: &Inode, offset: u64, buf: &mut [u8]) -> Result<usize> {
+    let _shared = inode.io.read();
+    let (pieces, len) = {
+        let state = inode.read();
+        check_not_encrypted(&state)?;
+        let left = state.disk.size.saturating_sub(offset);
+        let len = left.min(buf.len() as u64) as usize;
+        if inline::is_inline(&state) {
+            inline::read(&state, offset, &mut buf[..len])?;
+            return Ok(len);
+        }
+        (plan(fs, &state, offset, len as u64)?, len)
+    };
+    fetch(fs, &pieces, &mut buf[..len])?;
+    Ok(len)
+}
+
+/// The pieces of a byte range; consecutive extents that are consecutive on disk are one.
+fn plan(fs: &Fs, state: &InodeState, offset: u64, len: u64) -> Result<Vec<Piece>> {
+    let mut pieces: Vec<Piece> = Vec::new();
+    let mut done = 0;
+    while done < len {
+        let piece = next_piece(fs, state, offset + done, len - done)?;
+        done += piece.len_bytes;
+        match pieces.last_mut() {
+            Some(last) if last.at_byte.map(|at| at + last.len_bytes) == piece.at_byte => {
+                last.len_bytes += piece.len_bytes;
+            }
+            _ => pieces.push(piece),
+        }
+    }
+    Ok(pieces)
+}
+
+fn next_piece(fs: &Fs, state: &InodeState, at: u64, len: u64) -> Result<Piece> {
+    if at >> fs.geometry.block_bits >= map::LOGICAL_END {
+        return Ok(Piece { len_bytes: len, at_byte: None });
+    }
+    let (block, within) = io::split(fs, at);
+    let max_blocks = io::blocks_for(fs, within + len).min(u64::from(u32::MAX)) as u32;
+    let mapping = map::lookup(fs, state, block, max_blocks)?;
+    let mapped = u64::from(mapping.len_blocks()) << fs.geometry.block_bits;
+    let at_byte = match mapping {
+        Mapping::Mapped { start, state: ExtentState::Written, .. } => {
+            Some(io::byte_of(fs, start) + within)
+        }
+        _ => None,
+    };
+    Ok(Piece { len_bytes: (mapped - within).min(len), at_byte })
+}
+
+fn fetch(fs: &Fs, pieces: &[Piece], buf: &mut [u8]) -> Result<()> {
+    let mut rest = buf;
+    for piece in pieces {
+        let (part, behind) = rest.split_at_mut(piece.len_bytes as usize);
+        match piece.at_byte {
+            Some(byte) => fs.device.read_at(byte, part)?,
+            None => part.fill(0),
+        }
+        rest = behind;
+    }
+    Ok(())
+}

@@ -1,0 +1,53 @@
+//! `SEEK_DATA` and `SEEK_HOLE`. Unwritten blocks are holes.
+
+use super::{inline, io};
+use crate::inode::Inode;
+use crate::map::{self, ExtentState, Mapping};
+use crate::{Error, Fs, Result};
+
+/// What to look for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Seek {
+    /// The next byte that holds data.
+    Data,
+    /// The next byte in a hole; the end of the file is one.
+    Hole,
+}
+
+/// The first byte of that kind at or after `offset`.
+///
+/// # Errors
+/// [`Error::NoOffset`] when `offset` is at the end or behind it, or no data follow.
+pub(crate) fn seek(fs: &Fs, inode: &Inode, offset: u64, what: Seek) -> Result<u64> {
+    let _shared = inode.io.read();
+    let size = inode.read().disk.size;
+    if offset >= size {
+        return Err(Error::NoOffset);
+    }
+    let found = if inline::is_inline(&inode.read()) {
+        (what == Seek::Data).then_some(offset)
+    } else {
+        search(fs, inode, offset, size, what)?
+    };
+    match (found, what) {
+        (Some(found), _) if found < size => Ok(found),
+        (_, Seek::Hole) => Ok(size),
+        (_, Seek::Data) => Err(Error::NoOffset),
+    }
+}
+
+fn search(fs: &Fs, inode: &Inode, offset: u64, size: u64, what: Seek) -> Result<Option<u64>> {
+    let end = io::blocks_for(fs, size).min(map::LOGICAL_END);
+    let mut at = offset;
+    while at >> fs.geometry.block_bits < end {
+        let (block, within) = io::split(fs, at);
+        let max_blocks = (end - u64::from(block.0)) as u32;
+        let mapping = map::lookup(fs, &inode.read(), block, max_blocks)?;
+        let written = matches!(mapping, Mapping::Mapped { state: ExtentState::Written, .. });
+        if written == (what == Seek::Data) {
+            return Ok(Some(at));
+        }
+        at += (u64::from(mapping.len_blocks()) << fs.geometry.block_bits) - within;
+    }
+    Ok(None)
+}

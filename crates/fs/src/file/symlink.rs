@@ -1,0 +1,116 @@
+//! Targets of symbolic links: in `i_block` when short ("fast"), else in a block.
+
+use super::{check_not_encrypted, inline, io};
+use crate::inode::{Inode, InodeState};
+use crate::map::{self, ExtentState};
+use crate::space::{Purpose, Reserve, Space, Want};
+use crate::{Fs, Result};
+use std::sync::Arc;
+use uext4_format::{
+    BlockNr, BlockRun, Corrupt, Feature, I_BLOCK_BYTES, InodeFlags, LogicalBlock, Place,
+};
+use uext4_journal::Handle;
+
+/// A target that was brought to the device, if it needs a block. Given back when dropped.
+pub(crate) struct PreparedLink {
+    space: Arc<Space>,
+    run: Option<BlockRun>,
+}
+
+impl Drop for PreparedLink {
+    fn drop(&mut self) {
+        if let Some(run) = self.run.take() {
+            self.space.unreserve(run);
+        }
+    }
+}
+
+/// Writes a long target to a block near `parent`; to be called before the handle starts.
+pub(crate) fn prepare_link(fs: &Fs, parent: &Inode, target: &[u8]) -> Result<PreparedLink> {
+    let mut prepared = PreparedLink { space: fs.space.clone(), run: None };
+    if target.len() < I_BLOCK_BYTES {
+        return Ok(prepared);
+    }
+    let ratio = fs.geometry.blocks_per_cluster();
+    let want = Want {
+        goal: None,
+        len_blocks: ratio,
+        min_blocks: ratio,
+        inode: parent.nr(),
+        purpose: Purpose::Data,
+        reserve: Reserve::Keep,
+    };
+    let run = fs.space.reserve(fs, &want)?;
+    prepared.run = Some(run);
+    io::write_padded(fs, run.start, 0, target)?;
+    Ok(prepared)
+}
+
+/// Gives the new symbolic link its target.
+pub(crate) fn write_link(
+    fs: &Fs,
+    handle: &Handle<'_>,
+    inode: &Arc<Inode>,
+    target: &[u8],
+    mut prepared: PreparedLink,
+) -> Result<()> {
+    let Some(run) = prepared.run else {
+        let mut state = handle.write(inode);
+        let disk = &mut state.disk;
+        disk.flags.remove(InodeFlags::EXTENTS);
+        disk.i_block.fill(0);
+        disk.i_block[..target.len()].copy_from_slice(target);
+        disk.size = target.len() as u64;
+        return Ok(());
+    };
+    fs.space.commit(fs, handle, run)?;
+    prepared.run = None;
+    let mut state = handle.write(inode);
+    map::init(fs, &mut state);
+    let first = BlockRun { len_blocks: 1, ..run };
+    map::insert(fs, handle, &mut state, LogicalBlock(0), first, ExtentState::Written)?;
+    state.disk.size = target.len() as u64;
+    Ok(())
+}
+
+/// The target of a symbolic link.
+pub(crate) fn read_link(fs: &Fs, inode: &Inode) -> Result<Vec<u8>> {
+    let state = inode.read();
+    check_not_encrypted(&state)?;
+    let size = state.disk.size as usize;
+    let problem = |problem| Corrupt::new(Place::Inode(state.nr()), "symbolic link", problem);
+    if size == 0 || size > fs.block_size() {
+        return Err(problem("bad size").into());
+    }
+    if inline::is_inline(&state) {
+        return inline::content(&state);
+    }
+    if is_fast(fs, &state) {
+        let target = state.disk.i_block.get(..size).filter(|_| size < I_BLOCK_BYTES);
+        return Ok(target.ok_or(problem("bad size"))?.to_vec());
+    }
+    let block = map::block_of(fs, &state, LogicalBlock(0))?.ok_or(problem("no block"))?;
+    drop(state);
+    read_block(fs, block, size)
+}
+
+fn read_block(fs: &Fs, block: BlockNr, size: usize) -> Result<Vec<u8>> {
+    let mut target = vec![0; size];
+    fs.device.read_at(io::byte_of(fs, block), &mut target)?;
+    // The kernel stores a terminating zero and takes the target up to it.
+    if let Some(end) = target.iter().position(|byte| *byte == 0) {
+        target.truncate(end);
+    }
+    Ok(target)
+}
+
+/// True when the target stands in `i_block`. With value inodes the block count says nothing: it
+/// includes blocks of attributes.
+fn is_fast(fs: &Fs, state: &InodeState) -> bool {
+    let disk = &state.disk;
+    if fs.features.has(Feature::EA_INODE) {
+        return disk.size != 0 && disk.size < I_BLOCK_BYTES as u64;
+    }
+    let attributes = if disk.file_acl.0 == 0 { 0 } else { fs.geometry.cluster_size() >> 9 };
+    disk.sectors(&fs.geometry).saturating_sub(attributes) == 0
+}

@@ -1,0 +1,97 @@
+//! Changing the size, and freeing what is behind it.
+//!
+//! Crash safety: when cutting takes more than one transaction, the inode is tracked as an orphan
+//! from the first (which has the new size) to the last; recovery goes on with
+//! [`finish_truncate`].
+
+use super::{check_may_change, inline, io, touch};
+use crate::inode::Inode;
+use crate::map::{self, LOGICAL_END, Progress};
+use crate::{Error, Fs, Result, credits};
+use std::sync::Arc;
+use uext4_journal::Handle;
+
+/// Sets the size to `size` bytes: cuts the file, or extends it with a hole.
+pub(crate) fn truncate(fs: &Fs, inode: &Arc<Inode>, size: u64) -> Result<()> {
+    let _exclusive = inode.io.write();
+    fs.writable()?;
+    let (old, inline, size_end) = {
+        let state = inode.read();
+        check_may_change(&state)?;
+        (state.disk.size, inline::is_inline(&state), map::size_end_bytes(fs, &state))
+    };
+    if size > size_end {
+        return Err(Error::TooLarge);
+    }
+    if inline {
+        if inline::resize(fs, inode, size)? == inline::Stored::Inline {
+            return Ok(());
+        }
+        inline::convert(fs, inode)?;
+    }
+    io::zero_tail(fs, inode, size.min(old))?;
+    let now = fs.now();
+    let mut handle = fs.start(credits::TRUNCATE)?;
+    {
+        let mut state = handle.write(inode);
+        state.disk.size = size;
+        touch(&mut state, now);
+    }
+    if size > old { Ok(()) } else { cut(fs, &mut handle, inode, io::blocks_for(fs, size)) }
+}
+
+/// Frees the blocks from `first` on. The new size is in the handle's transaction.
+fn cut(fs: &Fs, handle: &mut Handle<'_>, inode: &Arc<Inode>, first: u64) -> Result<()> {
+    let mut end = LOGICAL_END;
+    let mut tracked_here = false;
+    loop {
+        let progress = {
+            let mut state = handle.write(inode);
+            map::remove(fs, handle, &mut state, first..end)?
+        };
+        let Progress::More { end: left } = progress else { break };
+        end = left;
+        if !inode.is_tracked_unlinked() {
+            fs.orphans.add(fs, handle, inode)?;
+            tracked_here = true;
+        }
+        handle.restart(credits::TRUNCATE)?;
+    }
+    if tracked_here { fs.orphans.remove(fs, handle, inode) } else { Ok(()) }
+}
+
+/// Frees what an interrupted truncate left behind the size, and ends the tracking.
+pub(crate) fn finish_truncate(fs: &Fs, inode: &Arc<Inode>) -> Result<()> {
+    let _exclusive = inode.io.write();
+    let (size, inline) = {
+        let state = inode.read();
+        (state.disk.size, inline::is_inline(&state))
+    };
+    let mut handle = if inline {
+        fs.start(credits::TRUNCATE)?
+    } else {
+        io::zero_tail(fs, inode, size)?;
+        let mut handle = fs.start(credits::TRUNCATE)?;
+        cut(fs, &mut handle, inode, io::blocks_for(fs, size))?;
+        handle
+    };
+    handle.restart(credits::ATTRIBUTES)?;
+    fs.orphans.remove(fs, &handle, inode)
+}
+
+/// Frees all blocks of an inode that is being freed and tracked as an orphan. Restarts the handle
+/// as often as it must; the last transaction is the handle's at the end.
+pub(crate) fn free_all_blocks(fs: &Fs, handle: &mut Handle<'_>, inode: &Arc<Inode>) -> Result<()> {
+    let mut end = LOGICAL_END;
+    loop {
+        let progress = {
+            let mut state = handle.write(inode);
+            map::remove(fs, handle, &mut state, 0..end)?
+        };
+        match progress {
+            Progress::Done => return Ok(()),
+            Progress::More { end: left } => end = left,
+        }
+        handle.restart(credits::TRUNCATE)?;
+    }
+}
