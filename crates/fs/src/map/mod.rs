@@ -18,7 +18,7 @@ mod tests;
 use crate::inode::InodeState;
 use crate::{Error, Fs, Result};
 use std::ops::{ControlFlow, Range};
-use uext4_format::{BlockNr, BlockRun, Corrupt, InodeFlags, LogicalBlock, Place};
+use uext4_format::{BlockNr, BlockRun, Corrupt, Feature, InodeFlags, LogicalBlock, Place};
 use uext4_journal::Handle;
 
 pub(crate) use clusters::cluster_mate;
@@ -98,7 +98,7 @@ pub(crate) fn has_extents(state: &InodeState) -> bool {
 /// system without extents.
 pub(crate) fn init(fs: &Fs, state: &mut InodeState) {
     state.disk.i_block.fill(0);
-    if fs.features.has(uext4_format::Feature::EXTENTS) {
+    if fs.features.has(Feature::EXTENTS) {
         state.disk.flags.insert(InodeFlags::EXTENTS);
         uext4_format::extent::ExtentNode::init_root(&mut state.disk.i_block[..], 0);
     }
@@ -310,13 +310,14 @@ pub(crate) fn insert_max_blocks(fs: &Fs, state: &InodeState) -> u32 {
 /// The first size in bytes that a file of this form cannot have.
 pub(crate) fn size_end_bytes(fs: &Fs, state: &InodeState) -> u64 {
     let bits = fs.geometry.block_bits;
-    if has_extents(state) {
+    let inline = state.disk.flags.contains(InodeFlags::INLINE_DATA);
+    if has_extents(state) || (inline && fs.features.has(Feature::EXTENTS)) {
         return LOGICAL_END << bits;
     }
     let blocks = uext4_format::indirect::max_blocks(fs.block_size()).min(LOGICAL_END);
     // Without the HUGE_FILE form, i_blocks counts sectors in 32 bits; e2fsprogs and the kernel
     // keep room for the tables, too.
-    let huge = fs.features.has(uext4_format::Feature::HUGE_FILE);
+    let huge = fs.features.has(Feature::HUGE_FILE);
     let sectors_max = if huge { u64::MAX >> 16 } else { u64::from(u32::MAX) };
     let tables = blocks / uext4_format::indirect::pointers_per_block(fs.block_size()) + 1;
     blocks.min((sectors_max >> (bits - 9)).saturating_sub(2 * tables)) << bits
