@@ -6,8 +6,11 @@ use crate::space::{Purpose, Reserve, Want};
 use crate::{Fs, Result};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use uext4_format::{BlockNr, BlockRun, LogicalBlock};
+use uext4_format::{BlockNr, BlockRun, Feature, LogicalBlock};
 use uext4_journal::Handle;
+
+/// A file of this size is a stream (the kernel's `mb_stream_req`, 16 blocks of 4 KiB).
+const STREAM_BYTES: u64 = 64 << 10;
 
 /// Blocks for a hole. Given back when dropped before [`Self::map`].
 pub(super) struct NewBlocks<'a> {
@@ -37,7 +40,7 @@ impl<'a> NewBlocks<'a> {
             let run = BlockRun { start, len_blocks: len_blocks.min(ratio - offset) };
             return Ok(Self { fs, at, run, reserved: None });
         }
-        let got = fs.space.reserve(fs, &want)?;
+        let got = fs.space.reserve_or_commit(fs, &want)?;
         let start = BlockNr(got.start.0 + u64::from(offset));
         let len = got.len_blocks.min(want.len_blocks) - offset;
         let run = BlockRun { start, len_blocks: len.min(len_blocks) };
@@ -48,7 +51,8 @@ impl<'a> NewBlocks<'a> {
     /// Reserves the first block of a file whose inode maps nothing yet: there is no map to look at.
     pub(super) fn reserve_first(fs: &'a Fs, inode: &Inode) -> Result<Self> {
         let ratio = fs.geometry.blocks_per_cluster();
-        let got = fs.space.reserve(fs, &want(inode, inode.goal_hint(), ratio, ratio))?;
+        let want = Want { len_blocks: ratio, ..base_want(fs, inode) };
+        let got = fs.space.reserve_or_commit(fs, &want)?;
         let run = BlockRun { len_blocks: 1, ..got };
         Ok(Self { fs, at: LogicalBlock(0), run, reserved: Some(got) })
     }
@@ -119,17 +123,33 @@ fn plan(
         len_blocks = last_cluster - at.0;
     }
     let goal = map::goal(fs, state, at)?.or_else(|| inode.goal_hint());
-    let len_blocks = (offset + len_blocks).next_multiple_of(ratio);
-    Ok((want(inode, goal, len_blocks, ratio), mate))
+    let want = Want {
+        goal: goal.map(|goal| BlockNr(goal.0 - goal.0 % u64::from(ratio))),
+        len_blocks: (offset + len_blocks).next_multiple_of(ratio),
+        purpose: purpose(fs, at),
+        end: map::block_end(state),
+        ..base_want(fs, inode)
+    };
+    Ok((want, mate))
 }
 
-fn want(inode: &Inode, goal: Option<BlockNr>, len_blocks: u32, ratio: u32) -> Want {
+/// Large files go where other streams go, small ones stay near their inode.
+fn purpose(fs: &Fs, at: LogicalBlock) -> Purpose {
+    let offset_bytes = u64::from(at.0) << fs.geometry.block_bits;
+    if offset_bytes >= STREAM_BYTES { Purpose::Stream } else { Purpose::Data }
+}
+
+/// A wish for one cluster of data near the inode.
+pub(super) fn base_want(fs: &Fs, inode: &Inode) -> Want {
+    let ratio = fs.geometry.blocks_per_cluster();
+    let extents = fs.features.has(Feature::EXTENTS);
     Want {
-        goal: goal.map(|goal| BlockNr(goal.0 - goal.0 % u64::from(ratio))),
-        len_blocks,
+        goal: None,
+        len_blocks: ratio,
         min_blocks: ratio,
         inode: inode.nr(),
         purpose: Purpose::Data,
         reserve: Reserve::Keep,
+        end: (!extents).then_some(BlockNr(1 << 32)),
     }
 }

@@ -1,9 +1,10 @@
 //! Targets of symbolic links: in `i_block` when short ("fast"), else in a block.
 
+use super::allocate::base_want;
 use super::{check_not_encrypted, inline, io};
 use crate::inode::{Inode, InodeState};
 use crate::map::{self, ExtentState};
-use crate::space::{Purpose, Reserve, Space, Want};
+use crate::space::Space;
 use crate::{Fs, Result};
 use std::sync::Arc;
 use uext4_format::{
@@ -31,16 +32,7 @@ pub(crate) fn prepare_link(fs: &Fs, parent: &Inode, target: &[u8]) -> Result<Pre
     if target.len() < I_BLOCK_BYTES {
         return Ok(prepared);
     }
-    let ratio = fs.geometry.blocks_per_cluster();
-    let want = Want {
-        goal: None,
-        len_blocks: ratio,
-        min_blocks: ratio,
-        inode: parent.nr(),
-        purpose: Purpose::Data,
-        reserve: Reserve::Keep,
-    };
-    let run = fs.space.reserve(fs, &want)?;
+    let run = fs.space.reserve_or_commit(fs, &base_want(fs, parent))?;
     prepared.run = Some(run);
     io::write_padded(fs, run.start, 0, target)?;
     Ok(prepared)

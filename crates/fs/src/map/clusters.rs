@@ -9,7 +9,7 @@ use crate::inode::InodeState;
 use crate::meta::Seal;
 use crate::{Fs, Result};
 use std::ops::Range;
-use uext4_format::{BlockNr, BlockRun, Corrupt, LogicalBlock, Place};
+use uext4_format::{BlockNr, BlockRun, Corrupt, FileType, InodeFlags, LogicalBlock, Place};
 use uext4_journal::Handle;
 
 fn ratio(fs: &Fs) -> u64 {
@@ -73,9 +73,20 @@ pub(super) fn release(
     let len_blocks = (owned.end - owned.start) * ratio;
     // Alignment was checked: cluster numbers of file and device differ by a constant.
     let start = BlockNr((run.start.0 / ratio + owned.start - logical / ratio) * ratio);
+    if holds_metadata(state) {
+        for offset in 0..len_blocks {
+            fs.blocks.forget(handle, BlockNr(start.0 + offset));
+        }
+    }
     fs.space.free(fs, handle, BlockRun { start, len_blocks: len_blocks as u32 })?;
     discharge(fs, state, len_blocks);
     Ok(())
+}
+
+/// True when the blocks of the inode went through the journal: directories, values of attributes.
+fn holds_metadata(state: &InodeState) -> bool {
+    let journaled = InodeFlags::EA_INODE.union(InodeFlags::JOURNAL_DATA);
+    state.disk.file_type() != Some(FileType::Regular) || state.disk.flags.intersects(journaled)
 }
 
 /// The clusters of the file that meet `range` and have no mapped block outside of it.

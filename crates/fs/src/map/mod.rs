@@ -307,7 +307,12 @@ pub(crate) fn insert_max_blocks(fs: &Fs, state: &InodeState) -> u32 {
     }
 }
 
-/// The first size in bytes that a file of this form cannot have.
+/// Blocks from this one on have no number in the map of such a file.
+pub(crate) fn block_end(state: &InodeState) -> Option<BlockNr> {
+    (!has_extents(state)).then_some(BlockNr(1 << 32))
+}
+
+/// The largest size in bytes that a file of this form can have.
 pub(crate) fn size_end_bytes(fs: &Fs, state: &InodeState) -> u64 {
     let bits = fs.geometry.block_bits;
     let inline = state.disk.flags.contains(InodeFlags::INLINE_DATA);
@@ -343,7 +348,7 @@ fn discharge(fs: &Fs, state: &mut InodeState, blocks: u64) {
 
 /// Answers damage unless all blocks of the run may hold data.
 fn check_run(fs: &Fs, state: &InodeState, start: BlockNr, len_blocks: u32) -> Result<()> {
-    if fs.space.may_hold_run(BlockRun { start, len_blocks }) {
+    if fs.space.may_hold_run(start, len_blocks.into()) {
         return Ok(());
     }
     let place = Place::InodeBlock(state.nr(), start);
