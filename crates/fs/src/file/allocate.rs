@@ -49,10 +49,9 @@ impl<'a> NewBlocks<'a> {
     }
 
     /// Reserves the first block of a file whose inode maps nothing yet: there is no map to look at.
+    /// May be called under a handle, so it does not wait for frees to be committed.
     pub(super) fn reserve_first(fs: &'a Fs, inode: &Inode) -> Result<Self> {
-        let ratio = fs.geometry.blocks_per_cluster();
-        let want = Want { len_blocks: ratio, ..base_want(fs, inode) };
-        let got = fs.space.reserve_or_commit(fs, &want)?;
+        let got = fs.space.reserve(fs, &base_want(fs, inode))?;
         let run = BlockRun { len_blocks: 1, ..got };
         Ok(Self { fs, at: LogicalBlock(0), run, reserved: Some(got) })
     }
@@ -140,7 +139,7 @@ fn purpose(fs: &Fs, at: LogicalBlock) -> Purpose {
 }
 
 /// A wish for one cluster of data near the inode.
-pub(super) fn base_want(fs: &Fs, inode: &Inode) -> Want {
+fn base_want(fs: &Fs, inode: &Inode) -> Want {
     let ratio = fs.geometry.blocks_per_cluster();
     let extents = fs.features.has(Feature::EXTENTS);
     Want {

@@ -1,52 +1,22 @@
 //! Targets of symbolic links: in `i_block` when short ("fast"), else in a block.
 
-use super::allocate::base_want;
+use super::allocate::NewBlocks;
 use super::{check_not_encrypted, inline, io};
 use crate::inode::{Inode, InodeState};
 use crate::map::{self, ExtentState};
-use crate::space::Space;
 use crate::{Fs, Result};
 use std::sync::Arc;
-use uext4_format::{
-    BlockNr, BlockRun, Corrupt, Feature, I_BLOCK_BYTES, InodeFlags, LogicalBlock, Place,
-};
+use uext4_format::{BlockNr, Corrupt, Feature, I_BLOCK_BYTES, InodeFlags, LogicalBlock, Place};
 use uext4_journal::Handle;
 
-/// A target that was brought to the device, if it needs a block. Given back when dropped.
-pub(crate) struct PreparedLink {
-    space: Arc<Space>,
-    run: Option<BlockRun>,
-}
-
-impl Drop for PreparedLink {
-    fn drop(&mut self) {
-        if let Some(run) = self.run.take() {
-            self.space.unreserve(run);
-        }
-    }
-}
-
-/// Writes a long target to a block near `parent`; to be called before the handle starts.
-pub(crate) fn prepare_link(fs: &Fs, parent: &Inode, target: &[u8]) -> Result<PreparedLink> {
-    let mut prepared = PreparedLink { space: fs.space.clone(), run: None };
-    if target.len() < I_BLOCK_BYTES {
-        return Ok(prepared);
-    }
-    let run = fs.space.reserve_or_commit(fs, &base_want(fs, parent))?;
-    prepared.run = Some(run);
-    io::write_padded(fs, run.start, 0, target)?;
-    Ok(prepared)
-}
-
-/// Gives the new symbolic link its target.
+/// Gives the new symbolic link its target; a long one goes to a block.
 pub(crate) fn write_link(
     fs: &Fs,
     handle: &Handle<'_>,
     inode: &Arc<Inode>,
     target: &[u8],
-    mut prepared: PreparedLink,
 ) -> Result<()> {
-    let Some(run) = prepared.run else {
+    if target.len() < I_BLOCK_BYTES {
         let mut state = handle.write(inode);
         let disk = &mut state.disk;
         disk.flags.remove(InodeFlags::EXTENTS);
@@ -54,15 +24,13 @@ pub(crate) fn write_link(
         disk.i_block[..target.len()].copy_from_slice(target);
         disk.size = target.len() as u64;
         return Ok(());
-    };
-    fs.space.commit(fs, handle, run)?;
-    prepared.run = None;
-    let mut state = handle.write(inode);
-    map::init(fs, &mut state);
-    let first = BlockRun { len_blocks: 1, ..run };
-    map::insert(fs, handle, &mut state, LogicalBlock(0), first, ExtentState::Written)?;
-    state.disk.size = target.len() as u64;
-    Ok(())
+    }
+    let blocks = NewBlocks::reserve_first(fs, inode)?;
+    io::write_padded(fs, blocks.run().start, 0, target)?;
+    map::init(fs, &mut handle.write(inode));
+    blocks.map(handle, inode, ExtentState::Written, |state| {
+        state.disk.size = target.len() as u64;
+    })
 }
 
 /// The target of a symbolic link.
