@@ -1,0 +1,76 @@
+//! What the directories of one file system have in common.
+
+use uext4_format::dirent::{DirEntryType, LeafTail};
+use uext4_format::hash::{CharSign, DirHasher, HashVersion};
+use uext4_format::htree::MaxLevels;
+use uext4_format::{Feature, FileType, Superblock, superblock};
+
+/// The features, limits and the hash that directories are made with.
+pub(crate) struct DirConfig {
+    /// Whether leaves and nodes end with a checksum.
+    pub(super) tail: LeafTail,
+    /// Whether new directories may get an index (`dir_index`).
+    pub(super) index: bool,
+    /// Whether entries say the type of their file (`filetype`).
+    pub(super) file_types: bool,
+    /// How deep an index may be (`large_dir`).
+    pub(super) levels: MaxLevels,
+    /// Most blocks of a directory.
+    pub(super) max_blocks: u32,
+    /// The hash of new indexes; those that exist name their own version.
+    pub(super) hasher: DirHasher,
+}
+
+/// Index entries hold block numbers of 28 bits.
+const INDEX_BLOCKS_MAX: u64 = 1 << 28;
+
+impl DirConfig {
+    /// From the superblock; `max_dir_size_kib` is the mount option of that name.
+    pub(crate) fn new(superblock: &Superblock, max_dir_size_kib: Option<u64>) -> Self {
+        let features = superblock.features();
+        let large = features.has(Feature::LARGEDIR);
+        let checksums = features.has(Feature::METADATA_CSUM);
+        let block_size = 1024_u64 << superblock.log_block_size.min(6);
+        // Without `large_dir` the upper half of a directory's size means nothing.
+        let format_max = if large { u64::MAX } else { u64::from(u32::MAX) } / block_size;
+        let asked_max = max_dir_size_kib.map_or(u64::MAX, |kib| kib.saturating_mul(1024) / block_size);
+        let max_blocks = format_max.min(asked_max.max(1)).min(INDEX_BLOCKS_MAX) as u32;
+        Self {
+            tail: if checksums { LeafTail::Checksum } else { LeafTail::None },
+            index: features.has(Feature::DIR_INDEX),
+            file_types: features.has(Feature::FILETYPE),
+            levels: if large { MaxLevels::Three } else { MaxLevels::Two },
+            max_blocks,
+            hasher: default_hasher(superblock),
+        }
+    }
+
+    /// The type that an entry for such a file says.
+    pub(super) fn entry_type(&self, kind: FileType) -> DirEntryType {
+        match self.file_types {
+            true => DirEntryType::from_code(kind.dirent_code()),
+            false => DirEntryType::Unknown,
+        }
+    }
+
+    /// The hash of an index that names `version`.
+    pub(super) fn hasher(&self, version: HashVersion) -> DirHasher {
+        DirHasher { version, ..self.hasher }
+    }
+}
+
+/// The type that an entry says, if it says one.
+pub(super) fn file_type(kind: DirEntryType) -> Option<FileType> {
+    FileType::from_dirent_code(kind.code())
+}
+
+fn default_hasher(superblock: &Superblock) -> DirHasher {
+    let unsigned = superblock.flags & superblock::flag::UNSIGNED_HASH != 0;
+    DirHasher {
+        // An unknown default cannot be written into a root that others shall read.
+        version: HashVersion::from_code(superblock.def_hash_version)
+            .unwrap_or(HashVersion::HalfMd4),
+        sign: if unsigned { CharSign::Unsigned } else { CharSign::Signed },
+        seed: superblock.hash_seed,
+    }
+}

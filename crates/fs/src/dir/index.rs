@@ -1,0 +1,233 @@
+//! The way through an index, from the root to a leaf.
+//!
+//! Invariants: the `index` lock is held, shared at least: roots and nodes do not change under a
+//! [`Path`]. At most three levels; every block is checked for its limit and count when it is used
+//! (hash order is trusted: wrong order can only hide names).
+
+use super::view::Dir;
+use crate::inode::InodeState;
+use crate::meta::MetaBlock;
+use crate::{Error, Result};
+use std::sync::Arc;
+use uext4_format::hash::DirHasher;
+use uext4_format::htree::{DxEntry, DxNode, RootInfo};
+use uext4_format::{Corrupt, LogicalBlock};
+
+/// Root and two levels of nodes.
+const LEVELS_MAX: usize = 3;
+
+/// What to look for in an index.
+#[derive(Clone, Copy)]
+pub(super) enum Target<'a> {
+    /// A name; the index says how to hash it.
+    Name(&'a [u8]),
+    /// A major hash.
+    Major(u32),
+}
+
+/// What a look into an index found.
+pub(super) enum Probe {
+    /// The way to the first leaf that may hold the target.
+    Path(Path),
+    /// The index makes no sense; the entries can still be read one by one.
+    Broken(Corrupt),
+}
+
+/// The way to a leaf.
+pub(super) struct Path {
+    /// Hash of this index.
+    pub(super) hasher: DirHasher,
+    /// Major hash that was looked for.
+    pub(super) major: u32,
+    /// The leaf.
+    pub(super) leaf: LogicalBlock,
+    steps: [Option<Step>; LEVELS_MAX],
+    len: usize,
+}
+
+/// A root or node, and the entry taken.
+pub(super) struct Step {
+    pub(super) block: Arc<MetaBlock>,
+    pub(super) kind: StepKind,
+    pub(super) at: usize,
+}
+
+/// Which of the two layouts.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum StepKind {
+    Root,
+    Node,
+}
+
+impl StepKind {
+    /// The entries of such a block.
+    pub(super) fn node<B: AsRef<[u8]>>(self, bytes: B) -> DxNode<B> {
+        match self {
+            StepKind::Root => DxNode::root(bytes),
+            StepKind::Node => DxNode::node(bytes),
+        }
+    }
+}
+
+impl Step {
+    fn entry(&self, at: usize) -> Option<DxEntry> {
+        self.kind.node(self.block.live().read().bytes()).entry(at)
+    }
+
+    /// True when no entry can be added.
+    pub(super) fn is_full(&self) -> bool {
+        self.kind.node(self.block.live().read().bytes()).is_full()
+    }
+}
+
+/// Finds the way to the first leaf that may hold `target`.
+pub(super) fn probe(dir: &Dir<'_>, target: Target<'_>) -> Result<Probe> {
+    let state = dir.inode.read();
+    match descend(dir, &state, target) {
+        Ok(path) => Ok(Probe::Path(path)),
+        Err(Stop::Broken(corrupt)) => Ok(Probe::Broken(corrupt)),
+        Err(Stop::Error(error)) => Err(error),
+    }
+}
+
+enum Stop {
+    Broken(Corrupt),
+    Error(Error),
+}
+
+impl From<Error> for Stop {
+    fn from(error: Error) -> Self {
+        Stop::Error(error)
+    }
+}
+
+fn descend(
+    dir: &Dir<'_>,
+    state: &InodeState,
+    target: Target<'_>,
+) -> std::result::Result<Path, Stop> {
+    let root = load(dir, state, LogicalBlock(0))?;
+    let info = {
+        let bytes = root.live().read();
+        RootInfo::parse(bytes.bytes(), dir.config().levels, dir.place(root.nr()))
+            .map_err(Stop::Broken)?
+    };
+    let hasher = dir.config().hasher(info.hash_version);
+    let major = match target {
+        Target::Name(name) => hasher.hash(name).major,
+        Target::Major(major) => major,
+    };
+    let mut path =
+        Path { hasher, major, leaf: LogicalBlock(0), steps: [None, None, None], len: 0 };
+    let mut child = path.push(dir, root, StepKind::Root, |node| node.search(major))?;
+    for _ in 0..info.indirect_levels {
+        let block = load(dir, state, child)?;
+        child = path.push(dir, block, StepKind::Node, |node| node.search(major))?;
+    }
+    path.leaf = child;
+    Ok(path)
+}
+
+fn load(
+    dir: &Dir<'_>,
+    state: &InodeState,
+    nr: LogicalBlock,
+) -> std::result::Result<Arc<MetaBlock>, Stop> {
+    let block = dir.block_in(state, nr)?;
+    block.ok_or_else(|| Stop::Broken(dir.damage("block of the index is missing")))
+}
+
+impl Path {
+    /// Adds a step and answers the block that its entry leads to.
+    fn push(
+        &mut self,
+        dir: &Dir<'_>,
+        block: Arc<MetaBlock>,
+        kind: StepKind,
+        choose: impl FnOnce(&DxNode<&[u8]>) -> usize,
+    ) -> std::result::Result<LogicalBlock, Stop> {
+        let broken = |problem| Stop::Broken(Corrupt::new(dir.place(block.nr()), "htree", problem));
+        let (at, child) = {
+            let state = block.live().read();
+            let node = kind.node(state.bytes());
+            if node.limit() != node.capacity(dir.config().tail) {
+                return Err(broken("limit does not fit the block"));
+            }
+            if node.count() == 0 || node.count() > node.limit() {
+                return Err(broken("count is zero or above the limit"));
+            }
+            let at = choose(&node);
+            (at, node.entry(at).map_or(LogicalBlock(0), |entry| entry.block))
+        };
+        if child.0 == 0 || child.0 >= dir.blocks {
+            return Err(broken("entry leads outside the directory"));
+        }
+        self.steps[self.len] = Some(Step { block, kind, at });
+        self.len += 1;
+        Ok(child)
+    }
+
+    /// The steps, root first.
+    pub(super) fn steps(&self) -> impl DoubleEndedIterator<Item = &Step> {
+        self.steps.iter().flatten()
+    }
+
+    /// Step number `level`, the root being 0.
+    pub(super) fn step(&self, level: usize) -> &Step {
+        self.steps[level].as_ref().expect("the caller names a level that the path has")
+    }
+
+    /// Number of steps: 1 for a root alone.
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// The root or node right above the leaf.
+    pub(super) fn parent(&self) -> &Step {
+        self.step(self.len - 1)
+    }
+
+    /// The hash of the next leaf in order, continuation bit included.
+    pub(super) fn next_hash(&self) -> Option<u32> {
+        self.steps().rev().find_map(|step| step.entry(step.at + 1)).map(|entry| entry.hash)
+    }
+
+    /// True when names of the target's hash may stand in the next leaf, too.
+    pub(super) fn continues(&self) -> bool {
+        self.continues_with(self.major)
+    }
+
+    /// True when names of major hash `major` began before the next leaf and go on there.
+    pub(super) fn continues_with(&self, major: u32) -> bool {
+        self.next_hash().is_some_and(|hash| hash & 1 == 1 && hash & !1 == major & !1)
+    }
+
+    /// Moves to the next leaf in order; false at the end.
+    pub(super) fn advance(&mut self, dir: &Dir<'_>) -> Result<bool> {
+        let state = dir.inode.read();
+        match self.step_on(dir, &state) {
+            Ok(moved) => Ok(moved),
+            Err(Stop::Broken(corrupt)) => Err(corrupt.into()),
+            Err(Stop::Error(error)) => Err(error),
+        }
+    }
+
+    fn step_on(&mut self, dir: &Dir<'_>, state: &InodeState) -> std::result::Result<bool, Stop> {
+        let depth = self.len;
+        let Some(level) = (0..depth).rev().find(|&level| {
+            let step = self.step(level);
+            step.entry(step.at + 1).is_some()
+        }) else {
+            return Ok(false);
+        };
+        let step = self.steps[level].take().expect("levels below the length have a step");
+        self.len = level;
+        let mut child = self.push(dir, step.block, step.kind, |_| step.at + 1)?;
+        while self.len < depth {
+            let block = load(dir, state, child)?;
+            child = self.push(dir, block, StepKind::Node, |_| 0)?;
+        }
+        self.leaf = child;
+        Ok(true)
+    }
+}

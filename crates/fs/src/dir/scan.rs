@@ -1,0 +1,113 @@
+//! Finding a name, whatever the form of the directory.
+
+use super::index::{Path, Probe, Target, probe};
+use super::view::{Dir, Form, is_dot};
+use crate::Result;
+use crate::meta::MetaBlock;
+use std::sync::Arc;
+use uext4_format::LogicalBlock;
+use uext4_format::dirent::{DirEntryType, DirLeaf};
+use uext4_format::{Corrupt, InodeNr};
+
+/// What an entry says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Found {
+    pub(super) inode: InodeNr,
+    pub(super) kind: DirEntryType,
+}
+
+/// What a leaf answers to "may this name come here?".
+pub(super) enum Fit {
+    /// The name is there.
+    Exists,
+    /// A gap is large enough.
+    Room,
+    /// No gap is.
+    Full,
+}
+
+/// Looks for `name` and for a gap of `needed_bytes`, in one walk.
+pub(super) fn fit<B: AsRef<[u8]>>(
+    leaf: &DirLeaf<B>,
+    name: &[u8],
+    needed_bytes: usize,
+) -> std::result::Result<Fit, Corrupt> {
+    let mut room = false;
+    for record in leaf.records() {
+        let record = record?;
+        if !record.is_free() && record.name == name {
+            return Ok(Fit::Exists);
+        }
+        room |= record.slack_bytes() >= needed_bytes;
+    }
+    Ok(if room { Fit::Room } else { Fit::Full })
+}
+
+impl Dir<'_> {
+    /// Hands the blocks that may hold `name` to `visit`, until it answers something. Not for
+    /// inline directories. A directory whose index makes no sense is searched block by block.
+    pub(super) fn search<T>(
+        &self,
+        name: &[u8],
+        mut visit: impl FnMut(&Arc<MetaBlock>) -> Result<Option<T>>,
+    ) -> Result<Option<T>> {
+        if is_dot(name) {
+            return match self.block(LogicalBlock(0))? {
+                Some(block) => visit(&block),
+                None => Ok(None),
+            };
+        }
+        if self.form == Form::Indexed {
+            match probe(self, Target::Name(name))? {
+                Probe::Path(path) => return self.search_chain(path, visit),
+                Probe::Broken(corrupt) => self.fs.superblock.record_error_later(self.fs, &corrupt),
+            }
+        }
+        self.search_all(visit)
+    }
+
+    /// Goes through the leaf of `path` and those that continue its hash.
+    pub(super) fn search_chain<T>(
+        &self,
+        mut path: Path,
+        mut visit: impl FnMut(&Arc<MetaBlock>) -> Result<Option<T>>,
+    ) -> Result<Option<T>> {
+        loop {
+            if let Some(answer) = visit(&self.block_or_damage(path.leaf)?)? {
+                return Ok(Some(answer));
+            }
+            if !path.continues() || !path.advance(self)? {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// Goes through all blocks.
+    pub(super) fn search_all<T>(
+        &self,
+        mut visit: impl FnMut(&Arc<MetaBlock>) -> Result<Option<T>>,
+    ) -> Result<Option<T>> {
+        for nr in 0..self.blocks {
+            let Some(block) = self.block(LogicalBlock(nr))? else { continue };
+            if let Some(answer) = visit(&block)? {
+                return Ok(Some(answer));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The entry `name` of a block.
+    pub(super) fn find_in(&self, block: &MetaBlock, name: &[u8]) -> Result<Option<Found>> {
+        let state = block.live().read();
+        let leaf = self.leaf(state.bytes(), block.nr());
+        let found = leaf.find(name)?;
+        Ok(found.map(|entry| Found { inode: entry.inode, kind: entry.kind }))
+    }
+
+    /// The block that holds `name` now, and what the entry says.
+    pub(super) fn locate(&self, name: &[u8]) -> Result<Option<(Arc<MetaBlock>, Found)>> {
+        self.search(name, |block| {
+            Ok(self.find_in(block, name)?.map(|found| (block.clone(), found)))
+        })
+    }
+}

@@ -1,0 +1,152 @@
+//! One directory as an operation sees it, and its blocks.
+//!
+//! Invariants: the caller holds the directory's `index` lock at least shared while a [`Dir`] lives,
+//! so form and length stay as they were read, unless the operation changes them itself.
+//! Locking: mapping a block takes the inode's state; no leaf may be locked then.
+
+use super::config::DirConfig;
+use crate::inode::InodeState;
+use crate::meta::{MetaBlock, Seal};
+use crate::{Error, Fs, Inode, Result, map};
+use std::sync::Arc;
+use uext4_format::dirent::{DirLeaf, LeafTail, NAME_MAX};
+use uext4_format::htree::BlockKind;
+use uext4_format::{BlockNr, Corrupt, InodeFlags, LogicalBlock, Place, Seed};
+
+/// How the entries of a directory are arranged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Form {
+    /// In the inode.
+    Inline,
+    /// Blocks of entries without order.
+    Linear,
+    /// Leaves ordered by hash under an index.
+    Indexed,
+}
+
+/// A directory while an operation works on it.
+pub(super) struct Dir<'a> {
+    pub(super) fs: &'a Fs,
+    pub(super) inode: &'a Arc<Inode>,
+    pub(super) form: Form,
+    /// Length in blocks.
+    pub(super) blocks: u32,
+    seed: Seed,
+}
+
+impl<'a> Dir<'a> {
+    /// Looks at a directory; its `index` lock is held.
+    pub(super) fn open(fs: &'a Fs, inode: &'a Arc<Inode>) -> Result<Self> {
+        let state = inode.read();
+        let flags = state.disk.flags;
+        let form = if flags.contains(InodeFlags::INLINE_DATA) {
+            Form::Inline
+        } else if flags.contains(InodeFlags::INDEX) && fs.dirs.index {
+            Form::Indexed
+        } else {
+            Form::Linear
+        };
+        let blocks = match form {
+            Form::Inline => 0,
+            _ => u32::try_from(state.disk.size / fs.block_size() as u64)
+                .map_err(|_| Corrupt::new(Place::Inode(inode.nr()), "directory", "too large"))?,
+        };
+        Ok(Self { fs, inode, form, blocks, seed: state.seed() })
+    }
+
+    /// What all directories of the file system have in common.
+    pub(super) fn config(&self) -> &'a DirConfig {
+        &self.fs.dirs
+    }
+
+    /// Checksum of this directory's blocks.
+    pub(super) fn seal(&self) -> Seal {
+        Seal::Directory(self.seed)
+    }
+
+    /// A block of the directory; `None` for a hole, or a block that was never written.
+    pub(super) fn block(&self, nr: LogicalBlock) -> Result<Option<Arc<MetaBlock>>> {
+        self.block_in(&self.inode.read(), nr)
+    }
+
+    /// As [`Self::block`], with the inode's state locked already.
+    pub(super) fn block_in(
+        &self,
+        state: &InodeState,
+        nr: LogicalBlock,
+    ) -> Result<Option<Arc<MetaBlock>>> {
+        if nr.0 >= self.blocks {
+            return Ok(None);
+        }
+        let Some(physical) = map::block_of(self.fs, state, nr)? else {
+            return Ok(None);
+        };
+        let check = |bytes: &[u8]| self.leaf(bytes, physical).validate();
+        match self.fs.blocks.read(self.fs, physical, self.seal(), check) {
+            Err(Error::Corrupt(corrupt)) => match self.is_blank(physical)? {
+                true => Ok(None),
+                false => Err(Error::Corrupt(corrupt)),
+            },
+            read => read.map(Some),
+        }
+    }
+
+    /// A block that must be there.
+    pub(super) fn block_or_damage(&self, nr: LogicalBlock) -> Result<Arc<MetaBlock>> {
+        self.block(nr)?.ok_or_else(|| self.damage("block is missing").into())
+    }
+
+    /// True when the block holds only zeroes: it was allocated and never written.
+    fn is_blank(&self, physical: BlockNr) -> Result<bool> {
+        self.fs.check_block(physical, self.seal().name())?;
+        Ok(self.fs.journal.read_block(physical)?.iter().all(|&byte| byte == 0))
+    }
+
+    /// The entries of a block to look at; a root or node shows what it shows to those who know
+    /// nothing of indexes.
+    pub(super) fn leaf<B: AsRef<[u8]>>(&self, bytes: B, nr: BlockNr) -> DirLeaf<B> {
+        let tail = match self.config().tail {
+            LeafTail::Checksum if BlockKind::of(bytes.as_ref()) != BlockKind::Leaf => LeafTail::None,
+            tail => tail,
+        };
+        DirLeaf::new(bytes, tail, self.place(nr))
+    }
+
+    /// The entries of a block to add to: that must be a leaf.
+    pub(super) fn leaf_mut<'b>(
+        &self,
+        bytes: &'b mut [u8],
+        nr: BlockNr,
+    ) -> Result<DirLeaf<&'b mut [u8]>> {
+        let tail = self.config().tail;
+        if tail == LeafTail::Checksum && BlockKind::of(bytes) != BlockKind::Leaf {
+            let problem = "index block in place of a leaf";
+            return Err(Corrupt::new(self.place(nr), "directory leaf", problem).into());
+        }
+        Ok(DirLeaf::new(bytes, tail, self.place(nr)))
+    }
+
+    /// Where block `nr` of this directory stands, for errors.
+    pub(super) fn place(&self, nr: BlockNr) -> Place {
+        Place::InodeBlock(self.inode.nr(), nr)
+    }
+
+    /// Damage of the directory as a whole.
+    pub(super) fn damage(&self, problem: &'static str) -> Corrupt {
+        Corrupt::new(Place::Inode(self.inode.nr()), "directory", problem)
+    }
+}
+
+/// True for "." and "..", which stand in the first block whatever the form.
+pub(super) fn is_dot(name: &[u8]) -> bool {
+    matches!(name, b"." | b"..")
+}
+
+/// Answers `NameTooLong` or `Invalid` for what cannot be a name.
+pub(super) fn check_name(name: &[u8]) -> Result<()> {
+    match name.len() {
+        0 => Err(Error::NotFound),
+        1..=NAME_MAX => Ok(()),
+        _ => Err(Error::NameTooLong),
+    }
+}
