@@ -16,6 +16,7 @@ mod split;
 mod tests;
 
 pub use node::{DxEntry, DxNode};
+pub(crate) use root::has_info;
 pub use root::{RootInfo, init_root};
 pub use split::{LeafSplit, split_leaf};
 

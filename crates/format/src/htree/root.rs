@@ -49,6 +49,11 @@ impl RootInfo {
     }
 }
 
+/// True when the bytes behind ".." are the information of a root, as far as checksums care.
+pub(crate) fn has_info(block: &[u8]) -> bool {
+    get_u32(block, INFO_START) == 0 && usize::from(get_u8(block, INFO_START + 5)) == INFO_BYTES
+}
+
 fn has_dots(block: &[u8]) -> bool {
     let rest = block.len().wrapping_sub(12);
     get_u16(block, 4) == 12

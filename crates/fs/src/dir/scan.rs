@@ -58,9 +58,8 @@ impl Dir<'_> {
             };
         }
         if self.form == Form::Indexed {
-            match probe(self, Target::Name(name))? {
-                Probe::Path(path) => return self.search_chain(path, visit),
-                Probe::Broken(corrupt) => self.fs.superblock.record_error_later(self.fs, &corrupt),
+            if let Probe::Path(path) = probe(self, Target::Name(name))? {
+                return self.search_chain(path, visit);
             }
         }
         self.search_all(visit)

@@ -9,9 +9,9 @@ use crate::inode::InodeState;
 use crate::meta::{MetaBlock, Seal};
 use crate::{Error, Fs, Inode, Result, map};
 use std::sync::Arc;
-use uext4_format::dirent::{DirLeaf, LeafTail, NAME_MAX};
-use uext4_format::htree::BlockKind;
-use uext4_format::{BlockNr, Corrupt, InodeFlags, LogicalBlock, Place, Seed};
+use uext4_format::dirent::{BlockKind, DirLeaf, LeafTail};
+
+use uext4_format::{BlockNr, Corrupt, InodeFlags, LogicalBlock, Place};
 
 /// How the entries of a directory are arranged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +31,7 @@ pub(super) struct Dir<'a> {
     pub(super) form: Form,
     /// Length in blocks.
     pub(super) blocks: u32,
-    seed: Seed,
+    seed: u32,
 }
 
 impl<'a> Dir<'a> {
@@ -140,13 +140,4 @@ impl<'a> Dir<'a> {
 /// True for "." and "..", which stand in the first block whatever the form.
 pub(super) fn is_dot(name: &[u8]) -> bool {
     matches!(name, b"." | b"..")
-}
-
-/// Answers `NameTooLong` or `Invalid` for what cannot be a name.
-pub(super) fn check_name(name: &[u8]) -> Result<()> {
-    match name.len() {
-        0 => Err(Error::NotFound),
-        1..=NAME_MAX => Ok(()),
-        _ => Err(Error::NameTooLong),
-    }
 }

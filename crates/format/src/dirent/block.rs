@@ -1,0 +1,113 @@
+//! What a whole block of a directory is, and its checksum.
+//!
+//! Who writes or verifies a block does not always know its role; its first records tell. Without
+//! checksums a leaf with a single free record looks like a node, which is harmless: neither shows
+//! an entry.
+
+use super::{LeafTail, decode_rec_len, tail};
+use crate::bytes::{get_u8, get_u16, get_u32};
+use crate::htree::{DxNode, has_info};
+use crate::{Place, Seed};
+
+/// What a block of a directory holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BlockKind {
+    /// Entries.
+    Leaf,
+    /// The root of an index, behind "." and "..".
+    Root,
+    /// A node of an index, behind one free record.
+    Node,
+}
+
+impl BlockKind {
+    /// What the first records say.
+    pub fn of(block: &[u8]) -> BlockKind {
+        let first = decode_rec_len(get_u16(block, 4), block.len());
+        if first == block.len() && get_u32(block, 0) == 0 && get_u8(block, 6) == 0 {
+            return BlockKind::Node;
+        }
+        let second = decode_rec_len(get_u16(block, 16), block.len());
+        if first == 12 && second == block.len().wrapping_sub(12) && has_info(block) {
+            return BlockKind::Root;
+        }
+        BlockKind::Leaf
+    }
+}
+
+/// Writes the checksum of any block of a directory. Only with the feature `metadata_csum`, whose
+/// space every block was made with; `seed` is the inode's.
+pub fn seal_block(block: &mut [u8], seed: Seed) {
+    match BlockKind::of(block) {
+        BlockKind::Leaf => tail::update(block, seed),
+        BlockKind::Root => DxNode::root(block).update_checksum(seed),
+        BlockKind::Node => DxNode::node(block).update_checksum(seed),
+    }
+}
+
+/// True when the checksum of any block of a directory matches; `seed` is the inode's.
+pub fn verify_block_seal(block: &[u8], seed: Seed) -> bool {
+    // The place is for the message, which is not used.
+    let (place, tail) = (Place::Superblock, LeafTail::Checksum);
+    match BlockKind::of(block) {
+        BlockKind::Leaf => tail::verify(block, seed, place).is_ok(),
+        BlockKind::Root => DxNode::root(block).verify_checksum(seed, tail, place).is_ok(),
+        BlockKind::Node => DxNode::node(block).verify_checksum(seed, tail, place).is_ok(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dirent::{DirEntryType, init_first_block};
+    use crate::hash::HashVersion;
+    use crate::htree::init_root;
+    use crate::{InodeNr, LogicalBlock};
+
+    const SEED: Seed = Seed(0x1234_5678);
+
+    fn leaf(tail: LeafTail) -> Vec<u8> {
+        let mut block = vec![0; 1024];
+        init_first_block(&mut block, tail, InodeNr(12), InodeNr(2), DirEntryType::Directory);
+        block
+    }
+
+    fn root() -> Vec<u8> {
+        let mut block = leaf(LeafTail::Checksum);
+        init_root(&mut block, HashVersion::HalfMd4, LeafTail::Checksum, LogicalBlock(1));
+        block
+    }
+
+    fn node() -> Vec<u8> {
+        let mut block = vec![0; 1024];
+        DxNode::init_node(&mut block[..], LeafTail::Checksum, LogicalBlock(1));
+        block
+    }
+
+    #[test]
+    fn kinds_are_told_apart() {
+        for tail in [LeafTail::None, LeafTail::Checksum] {
+            assert_eq!(BlockKind::of(&leaf(tail)), BlockKind::Leaf);
+        }
+        assert_eq!(BlockKind::of(&root()), BlockKind::Root);
+        assert_eq!(BlockKind::of(&node()), BlockKind::Node);
+    }
+
+    #[test]
+    fn sealed_blocks_verify_and_changed_ones_do_not() {
+        for mut block in [leaf(LeafTail::Checksum), root(), node()] {
+            seal_block(&mut block, SEED);
+            assert!(verify_block_seal(&block, SEED));
+            assert!(!verify_block_seal(&block, Seed(1)));
+            block[9] ^= 1;
+            assert!(!verify_block_seal(&block, SEED));
+        }
+    }
+
+    #[test]
+    fn no_bytes_are_no_reason_to_panic() {
+        for len in [0, 3, 12, 16, 40, 1024] {
+            assert!(!verify_block_seal(&vec![0; len], SEED));
+        }
+    }
+}

@@ -1,0 +1,282 @@
+//! Changing single entries: where the blocks allow it, under the lock of one block.
+
+use super::index::{Path, Probe, Target, probe};
+use super::scan::{Fit, fit};
+use super::view::{Dir, Form};
+use super::{DirError, Index, grow, inline};
+use crate::meta::MetaBlock;
+use crate::{Error, Fs, Inode};
+use std::sync::Arc;
+use uext4_format::dirent::{DirEntryType, Insertion, NewEntry, space_needed};
+use uext4_format::{Corrupt, FileType, InodeFlags, InodeNr, LogicalBlock};
+use uext4_journal::Handle;
+
+pub(super) type Answer<T> = Result<T, DirError>;
+
+/// Answers whether [`insert`] would succeed now, as far as that can be said without a handle:
+/// `Exists`, `NoSpace` when the directory cannot grow, or [`DirError::NeedExclusive`].
+pub(crate) fn can_insert(fs: &Fs, dir: &Arc<Inode>, name: &[u8], index: Index) -> Answer<()> {
+    let view = Dir::open(fs, dir)?;
+    match view.form {
+        Form::Inline => inline::can_insert(&view, name, index),
+        Form::Linear => can_insert_linear(&view, name, index),
+        Form::Indexed => match probe(&view, Target::Name(name))? {
+            Probe::Path(path) => can_insert_indexed(&view, path, name, index),
+            Probe::Broken(corrupt) => {
+                may_drop_index(&view, corrupt, index)?;
+                can_insert_linear(&view, name, index)
+            }
+        },
+    }
+}
+
+fn can_insert_linear(view: &Dir<'_>, name: &[u8], index: Index) -> Answer<()> {
+    if index == Index::Shared && view.blocks != 1 {
+        return Err(DirError::NeedExclusive);
+    }
+    let mut room = Room::new(name);
+    view.search_all(|block| room.look(view, block))?;
+    room.settle(index, view.blocks < view.config().max_blocks)
+}
+
+fn can_insert_indexed(view: &Dir<'_>, path: Path, name: &[u8], index: Index) -> Answer<()> {
+    if index == Index::Shared && path.continues() {
+        return Err(DirError::NeedExclusive);
+    }
+    let can_grow = view.blocks < view.config().max_blocks && !grow::is_full(view, &path);
+    let mut room = Room::new(name);
+    view.search_chain(path, |block| room.look(view, block))?;
+    room.settle(index, can_grow)
+}
+
+/// What a look at all blocks that may take a name has shown.
+struct Room<'a> {
+    name: &'a [u8],
+    exists: bool,
+    block: Option<Arc<MetaBlock>>,
+}
+
+impl<'a> Room<'a> {
+    fn new(name: &'a [u8]) -> Self {
+        Self { name, exists: false, block: None }
+    }
+
+    /// Looks at one block; ends the search when the name is there.
+    fn look(&mut self, view: &Dir<'_>, block: &Arc<MetaBlock>) -> crate::Result<Option<()>> {
+        let state = block.live().read();
+        let leaf = view.leaf(state.bytes(), block.nr());
+        match fit(&leaf, self.name, space_needed(self.name.len()))? {
+            Fit::Exists => {
+                self.exists = true;
+                return Ok(Some(()));
+            }
+            Fit::Room if self.block.is_none() => self.block = Some(block.clone()),
+            Fit::Room | Fit::Full => {}
+        }
+        Ok(None)
+    }
+
+    fn settle(self, index: Index, can_grow: bool) -> Answer<()> {
+        match (self.block, index) {
+            _ if self.exists => Err(Error::Exists.into()),
+            (Some(_), _) => Ok(()),
+            (None, Index::Shared) => Err(DirError::NeedExclusive),
+            (None, Index::Exclusive) if can_grow => Ok(()),
+            (None, Index::Exclusive) => Err(Error::NoSpace.into()),
+        }
+    }
+}
+
+/// Gives `child` the name `name`.
+///
+/// # Errors
+/// `Exists`, `NoSpace`; with [`Index::Shared`] also [`DirError::NeedExclusive`].
+pub(crate) fn insert(
+    fs: &Fs,
+    handle: &Handle<'_>,
+    dir: &Arc<Inode>,
+    name: &[u8],
+    child: InodeNr,
+    kind: FileType,
+    index: Index,
+) -> Answer<()> {
+    let mut view = Dir::open(fs, dir)?;
+    let new = NewEntry { inode: child, name, kind: fs.dirs.entry_type(kind) };
+    insert_entry(&mut view, handle, &new, index)
+}
+
+pub(super) fn insert_entry(
+    view: &mut Dir<'_>,
+    handle: &Handle<'_>,
+    new: &NewEntry<'_>,
+    index: Index,
+) -> Answer<()> {
+    match (view.form, index) {
+        (Form::Inline, Index::Shared) => Err(DirError::NeedExclusive),
+        (Form::Inline, Index::Exclusive) => inline::insert(view, handle, new),
+        (_, Index::Shared) => insert_in(view, handle, &one_leaf(view, new.name)?, new),
+        (Form::Linear, Index::Exclusive) => insert_linear(view, handle, new),
+        (Form::Indexed, Index::Exclusive) => insert_indexed(view, handle, new),
+    }
+}
+
+/// The only block where `name` may be or come, if there is just one.
+pub(super) fn one_leaf(view: &Dir<'_>, name: &[u8]) -> Answer<Arc<MetaBlock>> {
+    let leaf = match view.form {
+        Form::Inline => None,
+        Form::Linear => (view.blocks == 1).then_some(LogicalBlock(0)),
+        Form::Indexed => match probe(view, Target::Name(name))? {
+            Probe::Path(path) => (!path.continues()).then_some(path.leaf),
+            Probe::Broken(_) => None,
+        },
+    };
+    Ok(view.block_or_damage(leaf.ok_or(DirError::NeedExclusive)?)?)
+}
+
+/// Puts the entry into a block, which is the only one that may hold the name.
+fn insert_in(
+    view: &Dir<'_>,
+    handle: &Handle<'_>,
+    block: &Arc<MetaBlock>,
+    new: &NewEntry<'_>,
+) -> Answer<()> {
+    let mut state = handle.write(block);
+    match view.leaf_mut(state.bytes_mut(), block.nr())?.insert(new)? {
+        Insertion::Done(_) => Ok(()),
+        Insertion::Exists(..) => Err(Error::Exists.into()),
+        Insertion::NoRoom => Err(DirError::NeedExclusive),
+    }
+}
+
+fn insert_linear(view: &mut Dir<'_>, handle: &Handle<'_>, new: &NewEntry<'_>) -> Answer<()> {
+    let mut room = Room::new(new.name);
+    view.search_all(|block| room.look(view, block))?;
+    match room {
+        Room { exists: true, .. } => Err(Error::Exists.into()),
+        Room { block: Some(block), .. } => insert_in(view, handle, &block, new),
+        // A directory gets its index when the first block is full, never later.
+        _ if view.config().index && view.blocks == 1 => {
+            grow::make_index(view, handle)?;
+            insert_indexed(view, handle, new)
+        }
+        _ => Ok(grow::append_leaf(view, handle, new)?),
+    }
+}
+
+fn insert_indexed(view: &mut Dir<'_>, handle: &Handle<'_>, new: &NewEntry<'_>) -> Answer<()> {
+    let path = match probe(view, Target::Name(new.name))? {
+        Probe::Path(path) => path,
+        Probe::Broken(corrupt) => {
+            may_drop_index(view, corrupt, Index::Exclusive)?;
+            handle.write(view.inode).disk.flags.remove(InodeFlags::INDEX);
+            view.form = Form::Linear;
+            return insert_without_index(view, handle, new);
+        }
+    };
+    let mut room = Room::new(new.name);
+    view.search_chain(path, |block| room.look(view, block))?;
+    match room {
+        Room { exists: true, .. } => Err(Error::Exists.into()),
+        Room { block: Some(block), .. } => insert_in(view, handle, &block, new),
+        Room { block: None, .. } => Ok(grow::insert_with_split(view, handle, new)?),
+    }
+}
+
+fn insert_without_index(view: &mut Dir<'_>, handle: &Handle<'_>, new: &NewEntry<'_>) -> Answer<()> {
+    let mut room = Room::new(new.name);
+    view.search_all(|block| room.look(view, block))?;
+    match room {
+        Room { exists: true, .. } => Err(Error::Exists.into()),
+        Room { block: Some(block), .. } => insert_in(view, handle, &block, new),
+        Room { block: None, .. } => Ok(grow::append_leaf(view, handle, new)?),
+    }
+}
+
+/// An index that makes no sense is given up when an entry must be added, as Linux does: then the
+/// directory is linear. With checksums it can only be real damage, and nothing is changed.
+fn may_drop_index(view: &Dir<'_>, corrupt: Corrupt, index: Index) -> Answer<()> {
+    match (view.config().tail, index) {
+        (uext4_format::dirent::LeafTail::Checksum, _) => Err(corrupt.into()),
+        (_, Index::Shared) => Err(DirError::NeedExclusive),
+        (_, Index::Exclusive) => Ok(()),
+    }
+}
+
+/// Takes the name `name` from `child`.
+///
+/// # Errors
+/// `NotFound` when the entry is gone or means another inode.
+pub(crate) fn remove(
+    fs: &Fs,
+    handle: &Handle<'_>,
+    dir: &Arc<Inode>,
+    name: &[u8],
+    child: InodeNr,
+    index: Index,
+) -> Answer<()> {
+    let view = Dir::open(fs, dir)?;
+    match (view.form, index) {
+        (Form::Inline, Index::Shared) => return Err(DirError::NeedExclusive),
+        (Form::Inline, Index::Exclusive) => return inline::remove(&view, handle, name, child),
+        _ => {}
+    }
+    let block = holder(&view, name, child)?;
+    let mut state = handle.write(&block);
+    let mut leaf = view.leaf_mut(state.bytes_mut(), block.nr())?;
+    match leaf.find(name)? {
+        Some(entry) if entry.inode == child => leaf.remove(name)?,
+        _ => return Err(Error::NotFound.into()),
+    };
+    Ok(())
+}
+
+/// The block where `name` means `child`, for now: to be looked at again under its lock.
+pub(super) fn holder(view: &Dir<'_>, name: &[u8], child: InodeNr) -> Answer<Arc<MetaBlock>> {
+    match view.locate(name)? {
+        Some((block, found)) if found.inode == child => Ok(block),
+        _ => Err(Error::NotFound.into()),
+    }
+}
+
+/// Lets `name`, which means `old`, mean `new`.
+///
+/// # Errors
+/// `NotFound` when the entry is gone or means another inode than `old`; for an inline directory
+/// [`DirError::NeedExclusive`] unless `index` is held exclusively.
+pub(crate) fn replace(
+    fs: &Fs,
+    handle: &Handle<'_>,
+    dir: &Arc<Inode>,
+    (name, old): (&[u8], InodeNr),
+    (new, kind): (InodeNr, FileType),
+    index: Index,
+) -> Answer<()> {
+    let view = Dir::open(fs, dir)?;
+    let kind = fs.dirs.entry_type(kind);
+    match (view.form, index) {
+        (Form::Inline, Index::Shared) => return Err(DirError::NeedExclusive),
+        (Form::Inline, Index::Exclusive) => {
+            return inline::replace(&view, handle, (name, old), (new, kind));
+        }
+        _ => {}
+    }
+    let block = holder(&view, name, old)?;
+    let mut state = handle.write(&block);
+    retarget(&view, state.bytes_mut(), &block, (name, old), (new, kind))
+}
+
+/// Changes an entry of a locked block, if it still means `old`.
+pub(super) fn retarget(
+    view: &Dir<'_>,
+    bytes: &mut [u8],
+    block: &MetaBlock,
+    (name, old): (&[u8], InodeNr),
+    (new, kind): (InodeNr, DirEntryType),
+) -> Answer<()> {
+    let mut leaf = view.leaf_mut(bytes, block.nr())?;
+    match leaf.find(name)? {
+        Some(entry) if entry.inode == old => leaf.retarget(name, new, kind)?,
+        _ => return Err(Error::NotFound.into()),
+    };
+    Ok(())
+}

@@ -1,0 +1,186 @@
+//! Changing the structure of a directory: new blocks, the first index, splits.
+//!
+//! Invariants: the `index` lock is held exclusively, so one block may be changed after the other
+//! without anybody seeing the middle. The new block is allocated before anything is changed; each
+//! step (a level more, a node split, a leaf split) leaves a sound index.
+//! Locking: one object at a time.
+
+use super::index::{Path, Probe, Step, Target, probe};
+use super::split::{Item, bytes_of, cut, separator, sorted};
+use super::view::{Dir, is_dot};
+use crate::meta::MetaBlock;
+use crate::{Error, Result, map};
+use std::sync::Arc;
+use uext4_format::dirent::{DirLeaf, NewEntry};
+use uext4_format::htree::{DxEntry, DxNode, RootInfo, init_root};
+use uext4_format::{BlockNr, Corrupt, InodeFlags, LogicalBlock, NoRoom};
+use uext4_journal::{Handle, Image};
+
+/// An index grows by one step at each of its levels at most, and by a level, per insert.
+const STEPS_MAX: usize = 8;
+
+/// Adds a block with these bytes at the end of the directory.
+pub(super) fn append(
+    dir: &mut Dir<'_>,
+    handle: &Handle<'_>,
+    image: Vec<u8>,
+) -> Result<LogicalBlock> {
+    let logical = LogicalBlock(dir.blocks);
+    if dir.blocks >= dir.config().max_blocks {
+        return Err(Error::NoSpace);
+    }
+    let nr = map_next(dir, handle, logical)?;
+    dir.fs.blocks.create(handle, nr, dir.seal(), Image::from(image));
+    dir.blocks += 1;
+    Ok(logical)
+}
+
+fn map_next(dir: &Dir<'_>, handle: &Handle<'_>, logical: LogicalBlock) -> Result<BlockNr> {
+    let mut state = handle.write(dir.inode);
+    let nr = map::insert_block(dir.fs, handle, &mut state, logical)?;
+    state.disk.size = (u64::from(logical.0) + 1) * dir.fs.block_size() as u64;
+    Ok(nr)
+}
+
+/// Adds a block with this entry to a linear directory.
+pub(super) fn append_leaf(dir: &mut Dir<'_>, handle: &Handle<'_>, new: &NewEntry<'_>) -> Result<()> {
+    let image = packed(dir, std::iter::once(*new))?;
+    append(dir, handle, image).map(drop)
+}
+
+/// The bytes of a leaf with these entries.
+fn packed<'a>(
+    dir: &Dir<'_>,
+    entries: impl Iterator<Item = NewEntry<'a>> + Clone,
+) -> Result<Vec<u8>> {
+    let mut image = vec![0; dir.fs.block_size()];
+    let place = uext4_format::Place::Inode(dir.inode.nr());
+    let mut leaf = DirLeaf::init(&mut image[..], dir.config().tail, place);
+    leaf.pack(entries).map_err(|NoRoom| dir.damage("entries do not fit a block"))?;
+    Ok(image)
+}
+
+fn entry_of<'a>(entry: uext4_format::dirent::DirEntry<'a>) -> NewEntry<'a> {
+    NewEntry { inode: entry.inode, name: entry.name, kind: entry.kind }
+}
+
+/// Turns a linear directory of one block into an indexed one: the entries move to block 1.
+pub(super) fn make_index(dir: &mut Dir<'_>, handle: &Handle) -> Result<()> {
+    let root = dir.block_or_damage(LogicalBlock(0))?;
+    let image = root.image();
+    let leaf = dir.leaf(&image[..], root.nr());
+    check_dots(dir, &leaf)?;
+    let entries = leaf.entries().collect::<std::result::Result<Vec<_>, Corrupt>>()?;
+    let names = entries.into_iter().filter(|entry| !is_dot(entry.name)).map(entry_of);
+    let child = append(dir, handle, packed(dir, names)?)?;
+    let (version, tail) = (dir.config().hasher.version, dir.config().tail);
+    init_root(handle.write(&root).bytes_mut(), version, tail, child);
+    handle.write(dir.inode).disk.flags.insert(InodeFlags::INDEX);
+    dir.form = super::view::Form::Indexed;
+    Ok(())
+}
+
+/// A root begins with "." and "..", and keeps them where they are.
+fn check_dots(dir: &Dir<'_>, leaf: &DirLeaf<&[u8]>) -> Result<()> {
+    let mut records = leaf.records();
+    for (name, offset) in [(&b"."[..], 0), (b"..", 12)] {
+        let record = records.next().transpose()?;
+        if !record.is_some_and(|found| found.name == name && found.offset == offset) {
+            return Err(dir.damage("does not begin with \".\" and \"..\"").into());
+        }
+    }
+    Ok(())
+}
+
+/// True when the index cannot take another leaf.
+pub(super) fn is_full(dir: &Dir<'_>, path: &Path) -> bool {
+    path.len() > usize::from(dir.config().levels.indirect()) && path.steps().all(Step::is_full)
+}
+
+/// Makes room in the leaf where `new` belongs, and puts it there. The name must be absent.
+pub(super) fn insert_with_split(
+    dir: &mut Dir<'_>,
+    handle: &Handle<'_>,
+    new: &NewEntry<'_>,
+) -> Result<()> {
+    for _ in 0..STEPS_MAX {
+        let path = match probe(dir, Target::Name(new.name))? {
+            Probe::Path(path) => path,
+            Probe::Broken(corrupt) => return Err(corrupt.into()),
+        };
+        let mut full_below = path.len();
+        while full_below > 0 && path.step(full_below - 1).is_full() {
+            full_below -= 1;
+        }
+        match full_below {
+            level if level == path.len() => return split_leaf(dir, handle, &path, new),
+            0 if is_full(dir, &path) => return Err(Error::NoSpace),
+            0 => add_level(dir, handle, path.step(0))?,
+            level => split_node(dir, handle, path.step(level - 1), path.step(level))?,
+        }
+    }
+    Err(dir.damage("index does not get room").into())
+}
+
+/// Moves the entries of the root into a new node below it.
+fn add_level(dir: &mut Dir<'_>, handle: &Handle<'_>, root: &Step) -> Result<()> {
+    let tail = dir.config().tail;
+    let mut above = root.block.image().to_vec();
+    let mut below = vec![0; above.len()];
+    DxNode::root(&mut above[..]).push_down(&mut below, LogicalBlock(dir.blocks), tail);
+    let info = RootInfo::parse(&above, dir.config().levels, dir.place(root.block.nr()))?;
+    RootInfo::set_indirect_levels(&mut above, info.indirect_levels + 1);
+    append(dir, handle, below)?;
+    overwrite(handle, &root.block, &above);
+    Ok(())
+}
+
+/// Moves the upper half of a node's entries into a new node beside it; `parent` has room.
+fn split_node(dir: &mut Dir<'_>, handle: &Handle<'_>, parent: &Step, node: &Step) -> Result<()> {
+    let tail = dir.config().tail;
+    let mut lower = node.block.image().to_vec();
+    let mut upper = vec![0; lower.len()];
+    let mut entries = DxNode::node(&mut lower[..]);
+    let middle = entries.count() / 2;
+    let hash = entries.split_to(middle, &mut upper, tail).ok_or_else(|| dir.damage("empty node"))?;
+    let block = append(dir, handle, upper)?;
+    overwrite(handle, &node.block, &lower);
+    add_entry(dir, handle, parent, DxEntry { hash, block })
+}
+
+fn overwrite(handle: &Handle<'_>, block: &Arc<MetaBlock>, bytes: &[u8]) {
+    handle.write(block).bytes_mut().copy_from_slice(bytes);
+}
+
+/// Puts an entry behind the one that the step took.
+fn add_entry(dir: &Dir<'_>, handle: &Handle<'_>, step: &Step, entry: DxEntry) -> Result<()> {
+    let mut state = handle.write(&step.block);
+    let added = step.kind.node(state.bytes_mut()).insert(step.at + 1, entry);
+    added.map_err(|NoRoom| dir.damage("no room in a node that had some").into())
+}
+
+/// Splits the leaf of `path` and puts `new` into its half. A leaf that is only fragmented is
+/// packed instead.
+fn split_leaf(dir: &mut Dir<'_>, handle: &Handle<'_>, path: &Path, new: &NewEntry<'_>) -> Result<()> {
+    let block = dir.block_or_damage(path.leaf)?;
+    let image = block.image();
+    let leaf = dir.leaf(&image[..], block.nr());
+    let entries = leaf.entries().collect::<std::result::Result<Vec<_>, Corrupt>>()?;
+    let entries = entries.into_iter().map(entry_of).chain(std::iter::once(*new));
+    let items = sorted(&path.hasher, entries);
+    let area = leaf.area_bytes();
+    if bytes_of(&items) <= area / 4 * 3 {
+        overwrite(handle, &block, &pack_items(dir, &items)?);
+        return Ok(());
+    }
+    let at = cut(&items, area).ok_or_else(|| dir.damage("leaf cannot be split"))?;
+    let (lower, upper) = (pack_items(dir, &items[..at])?, pack_items(dir, &items[at..])?);
+    let added = append(dir, handle, upper)?;
+    overwrite(handle, &block, &lower);
+    let entry = DxEntry { hash: separator(&items, at), block: added };
+    add_entry(dir, handle, path.parent(), entry)
+}
+
+fn pack_items(dir: &Dir<'_>, items: &[Item<'_>]) -> Result<Vec<u8>> {
+    packed(dir, items.iter().map(|item| item.entry))
+}

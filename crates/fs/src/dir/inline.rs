@@ -1,0 +1,283 @@
+//! Directories that live in their inode.
+//!
+//! Layout: `i_block` holds the parent and a first area of entries; the value of the attribute
+//! `system.data`, in the inode too, holds a second one when it is not empty. "." and ".." have no
+//! entries.
+//! Invariants: the attribute is there as long as the flag INLINE_DATA is; the directory's size is
+//! 60 bytes and the value's length.
+//! Locking: changes need the `index` lock exclusively; the inode's state guards the bytes.
+//! References: kernel documentation, "inlinedata".
+
+use super::edit::{Answer, insert_entry};
+use super::scan::{Fit, Found, fit};
+use super::view::{Dir, Form, is_dot};
+use super::{DirError, Index, grow};
+use crate::inode::InodeState;
+use crate::{Error, Result, map};
+use uext4_format::dirent::{
+    DirEntry, DirEntryType, DirLeaf, Insertion, NewEntry, init_first_block, space_needed,
+};
+use uext4_format::inline_data::{self, ROOT_BYTES};
+use uext4_format::xattr::{
+    XattrName, XattrSet, XattrValue, decode_ibody, encode_ibody, ibody_capacity_bytes, value_bytes,
+};
+use uext4_format::{Corrupt, FileType, InodeFlags, InodeNr, NoRoom, Place};
+use uext4_journal::Handle;
+
+/// The bytes of an inline directory, copied.
+pub(super) struct Content {
+    i_block: [u8; ROOT_BYTES],
+    value: Vec<u8>,
+}
+
+impl Content {
+    /// What the inode holds.
+    pub(super) fn of(state: &InodeState) -> Result<Self> {
+        let value = match attributes(state)?.remove(&XattrName::inline_data()) {
+            Some(XattrValue::Here(value)) => value,
+            Some(XattrValue::Inode { .. }) => {
+                let problem = "value is in another inode";
+                return Err(Corrupt::new(place(state), "inline directory", problem).into());
+            }
+            None => Vec::new(),
+        };
+        Ok(Self { i_block: state.disk.i_block, value })
+    }
+
+    /// Its entries.
+    pub(super) fn entries(
+        &self,
+        nr: InodeNr,
+    ) -> impl Iterator<Item = std::result::Result<DirEntry<'_>, Corrupt>> {
+        inline_data::records(&self.i_block, &self.value, Place::Inode(nr))
+            .filter(|record| record.as_ref().map_or(true, |entry| !entry.is_free()))
+    }
+
+    fn find(&self, nr: InodeNr, name: &[u8]) -> Result<Option<Found>> {
+        for entry in self.entries(nr) {
+            let entry = entry?;
+            if entry.name == name {
+                return Ok(Some(Found { inode: entry.inode, kind: entry.kind }));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Calls `change` for one area after the other, until it answers something.
+    fn in_areas<T>(
+        &mut self,
+        nr: InodeNr,
+        mut change: impl FnMut(&mut DirLeaf<&mut [u8]>) -> std::result::Result<Option<T>, Corrupt>,
+    ) -> Result<Option<T>> {
+        let place = Place::Inode(nr);
+        let mut root = inline_data::root_area_mut(&mut self.i_block, place);
+        if let Some(answer) = change(&mut root)? {
+            return Ok(Some(answer));
+        }
+        Ok(change(&mut inline_data::value_area(&mut self.value[..], place))?)
+    }
+
+    /// Writes the bytes into the inode.
+    fn store(self, state: &mut InodeState) -> Result<()> {
+        let mut set = attributes(state)?;
+        let size = ROOT_BYTES + self.value.len();
+        set.set(XattrName::inline_data(), XattrValue::Here(self.value));
+        // The value is as long as it was, or was cut to the room that there is.
+        encode_ibody(&mut state.disk.tail, &set).map_err(|NoRoom| Error::NoSpace)?;
+        state.disk.i_block = self.i_block;
+        state.disk.size = size as u64;
+        Ok(())
+    }
+}
+
+fn place(state: &InodeState) -> Place {
+    Place::Inode(state.nr())
+}
+
+fn attributes(state: &InodeState) -> Result<XattrSet> {
+    Ok(decode_ibody(&state.disk.tail, place(state))?)
+}
+
+/// What `name` means, handed to `use_it` while the inode is locked.
+pub(super) fn with_entry<T>(
+    dir: &Dir<'_>,
+    name: &[u8],
+    use_it: impl FnOnce(Found) -> Result<T>,
+) -> Result<Option<T>> {
+    let state = dir.inode.read();
+    let found = if is_dot(name) {
+        let parent = || inline_data::parent(&state.disk.i_block);
+        let inode = if name.len() == 1 { dir.inode.nr() } else { parent() };
+        Some(Found { inode, kind: dir.config().entry_type(FileType::Directory) })
+    } else {
+        Content::of(&state)?.find(dir.inode.nr(), name)?
+    };
+    found.map(use_it).transpose()
+}
+
+/// What ".." means.
+pub(super) fn parent_of(dir: &Dir<'_>) -> InodeNr {
+    inline_data::parent(&dir.inode.read().disk.i_block)
+}
+
+/// Changes what ".." means.
+pub(super) fn set_parent(dir: &Dir<'_>, handle: &Handle<'_>, parent: InodeNr) {
+    inline_data::set_parent(&mut handle.write(dir.inode).disk.i_block, parent);
+}
+
+/// True without entries.
+pub(super) fn is_empty(dir: &Dir<'_>) -> Result<bool> {
+    let content = Content::of(&dir.inode.read())?;
+    let first = content.entries(dir.inode.nr()).next().transpose()?;
+    Ok(first.is_none())
+}
+
+/// Makes an empty inline directory; one with a block when the inode has no room for the attribute.
+pub(super) fn init(dir: &mut Dir<'_>, handle: &Handle<'_>, parent: InodeNr) -> Result<()> {
+    let stored = {
+        let mut state = handle.write(dir.inode);
+        let mut content = Content { i_block: [0; ROOT_BYTES], value: Vec::new() };
+        inline_data::init_directory(&mut content.i_block, parent);
+        content.store(&mut state)
+    };
+    match stored {
+        Err(Error::NoSpace) => convert(dir, handle, Some(parent)),
+        other => other,
+    }
+}
+
+/// As [`super::can_insert`].
+pub(super) fn can_insert(dir: &Dir<'_>, name: &[u8], index: Index) -> Answer<()> {
+    let mut content = Content::of(&dir.inode.read())?;
+    let needed = space_needed(name.len());
+    let there = content.in_areas(dir.inode.nr(), |area| match fit(area, name, needed)? {
+        Fit::Exists => Ok(Some(())),
+        Fit::Room | Fit::Full => Ok(None),
+    })?;
+    match (there, index) {
+        (Some(()), _) => Err(Error::Exists.into()),
+        (None, Index::Shared) => Err(DirError::NeedExclusive),
+        (None, Index::Exclusive) => Ok(()),
+    }
+}
+
+/// Adds an entry: in the inode, or in a block when the inode is full.
+pub(super) fn insert(dir: &mut Dir<'_>, handle: &Handle<'_>, new: &NewEntry<'_>) -> Answer<()> {
+    let nr = dir.inode.nr();
+    {
+        let mut state = handle.write(dir.inode);
+        let mut content = Content::of(&state)?;
+        if content.find(nr, new.name)?.is_some() {
+            return Err(Error::Exists.into());
+        }
+        if add(&mut content, nr, new)? || grow_value(&state, &mut content, new)? {
+            return Ok(content.store(&mut state)?);
+        }
+    }
+    convert(dir, handle, None)?;
+    insert_entry(dir, handle, new, Index::Exclusive)
+}
+
+fn add(content: &mut Content, nr: InodeNr, new: &NewEntry<'_>) -> Result<bool> {
+    let added = content.in_areas(nr, |area| match area.insert(new)? {
+        Insertion::Done(_) => Ok(Some(())),
+        Insertion::Exists(..) | Insertion::NoRoom => Ok(None),
+    })?;
+    Ok(added.is_some())
+}
+
+/// Takes what the inode has left for the value, if the entry fits then.
+fn grow_value(state: &InodeState, content: &mut Content, new: &NewEntry<'_>) -> Result<bool> {
+    let room = ibody_capacity_bytes(state.disk.tail.len());
+    let used = attributes(state)?.area_bytes() - value_bytes(content.value.len());
+    let len = room.saturating_sub(used) & !3;
+    if len < content.value.len() + new.space_needed() {
+        return Ok(false);
+    }
+    inline_data::grow_value(&mut content.value, len, place(state))?;
+    add(content, state.nr(), new)
+}
+
+/// Moves the entries into a first block; `parent` is given for a directory without content.
+fn convert(dir: &mut Dir<'_>, handle: &Handle<'_>, parent: Option<InodeNr>) -> Result<()> {
+    let before = dir.inode.read().disk.clone();
+    let image = match parent {
+        Some(parent) => block_image(dir, parent, None)?,
+        None => {
+            let content = Content::of(&dir.inode.read())?;
+            block_image(dir, inline_data::parent(&content.i_block), Some(&content))?
+        }
+    };
+    {
+        let mut state = handle.write(dir.inode);
+        let mut set = attributes(&state)?;
+        set.remove(&XattrName::inline_data());
+        // Cannot fail: the set got smaller.
+        let _ = encode_ibody(&mut state.disk.tail, &set);
+        state.disk.flags.remove(InodeFlags::INLINE_DATA);
+        state.disk.size = 0;
+        map::init(dir.fs, &mut state);
+    }
+    dir.form = Form::Linear;
+    dir.blocks = 0;
+    let grown = grow::append(dir, handle, image);
+    if grown.is_err() {
+        handle.write(dir.inode).disk = before;
+        dir.form = Form::Inline;
+    }
+    grown.map(drop)
+}
+
+fn block_image(dir: &Dir<'_>, parent: InodeNr, content: Option<&Content>) -> Result<Vec<u8>> {
+    let nr = dir.inode.nr();
+    let kind = dir.config().entry_type(FileType::Directory);
+    let mut image = vec![0; dir.fs.block_size()];
+    init_first_block(&mut image, dir.config().tail, nr, parent, kind);
+    let mut leaf = DirLeaf::new(&mut image[..], dir.config().tail, Place::Inode(nr));
+    for entry in content.iter().flat_map(|content| content.entries(nr)) {
+        let DirEntry { inode, name, kind, .. } = entry?;
+        match leaf.insert(&NewEntry { inode, name, kind })? {
+            Insertion::Done(_) => {}
+            Insertion::Exists(..) => return Err(dir.damage("name stands twice").into()),
+            Insertion::NoRoom => return Err(dir.damage("entries do not fit a block").into()),
+        }
+    }
+    Ok(image)
+}
+
+/// As [`super::remove`].
+pub(super) fn remove(
+    dir: &Dir<'_>,
+    handle: &Handle<'_>,
+    name: &[u8],
+    child: InodeNr,
+) -> Answer<()> {
+    change(dir, handle, (name, child), |area| Ok(area.remove(name)?.map(drop)))
+}
+
+/// As [`super::replace`].
+pub(super) fn replace(
+    dir: &Dir<'_>,
+    handle: &Handle<'_>,
+    (name, old): (&[u8], InodeNr),
+    (new, kind): (InodeNr, DirEntryType),
+) -> Answer<()> {
+    change(dir, handle, (name, old), |area| Ok(area.retarget(name, new, kind)?.then_some(())))
+}
+
+/// Changes the entry `name` if it means `child`.
+fn change(
+    dir: &Dir<'_>,
+    handle: &Handle<'_>,
+    (name, child): (&[u8], InodeNr),
+    change: impl FnMut(&mut DirLeaf<&mut [u8]>) -> std::result::Result<Option<()>, Corrupt>,
+) -> Answer<()> {
+    let nr = dir.inode.nr();
+    let mut state = handle.write(dir.inode);
+    let mut content = Content::of(&state)?;
+    match content.find(nr, name)? {
+        Some(found) if found.inode == child => content.in_areas(nr, change)?,
+        _ => return Err(Error::NotFound.into()),
+    };
+    Ok(content.store(&mut state)?)
+}

@@ -1,0 +1,159 @@
+//! Directories: names to inode numbers, in three forms (inline, linear, indexed).
+//!
+//! Layout: [`view`] is one directory as an operation sees it; [`index`] the way through a hash
+//! tree; [`scan`] finds names; [`edit`] changes entries in existing blocks; [`grow`] changes the
+//! structure; [`rename`] changes two entries at once; [`read`] lists; [`inline`] is the form that
+//! lives in the inode.
+//! Invariants: a name stands at most once; the block that holds it follows from its hash in an
+//! indexed directory. Every step of growing leaves a sound directory, so that "no space" in the
+//! middle needs no undoing.
+//! Locking: callers hold the directory's `index` lock (`Rank::DirIndex`) for the whole call: shared
+//! is enough for [`lookup`], [`find`], [`read`], [`is_empty`] and for changes with
+//! [`Index::Shared`]. Such changes touch one block under its own lock, which makes "absent, then
+//! insert" one step. Whatever needs more answers [`DirError::NeedExclusive`] and has changed nothing.
+//! Not here: permissions, link counts, times, case folding, encrypted names.
+//! References: kernel documentation, "directory".
+
+mod config;
+mod cookie;
+mod edit;
+mod grow;
+mod index;
+mod inline;
+mod read;
+mod rename;
+mod scan;
+mod split;
+#[cfg(test)]
+mod tests;
+mod view;
+
+pub(crate) use config::DirConfig;
+pub(crate) use edit::{can_insert, insert, remove, replace};
+pub(crate) use read::read;
+pub use read::{DirEntry, Visit};
+pub(crate) use rename::{Exchange, Move, exchange, rename};
+
+use crate::{Error, Fs, Inode, InodeRef, Result};
+use config::file_type;
+use std::sync::Arc;
+use uext4_format::{Corrupt, FileType, InodeNr, LogicalBlock, dirent};
+use uext4_journal::Handle;
+use view::{Dir, Form};
+
+/// How the caller holds the directory's `index` lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Index {
+    /// Shared: entries may change.
+    Shared,
+    /// Exclusively: blocks may come and move.
+    Exclusive,
+}
+
+/// Why a change was not made.
+#[derive(Debug)]
+pub(crate) enum DirError {
+    /// The structure must change: come again with [`Index::Exclusive`]. Nothing was changed.
+    NeedExclusive,
+    /// It failed.
+    Fs(Error),
+}
+
+impl From<Error> for DirError {
+    fn from(error: Error) -> Self {
+        DirError::Fs(error)
+    }
+}
+
+impl From<Corrupt> for DirError {
+    fn from(corrupt: Corrupt) -> Self {
+        DirError::Fs(corrupt.into())
+    }
+}
+
+/// The inode that `name` means. It is counted before the entry's block is unlocked, so that an
+/// unlink that comes later sees its user.
+pub(crate) fn lookup(fs: &Fs, dir: &Arc<Inode>, name: &[u8]) -> Result<Option<InodeRef>> {
+    let view = Dir::open(fs, dir)?;
+    let held = |nr| Ok(InodeRef::new(fs.inodes.load(fs, nr)?));
+    let found = match view.form {
+        Form::Inline => inline::with_entry(&view, name, |found| held(found.inode))?,
+        _ => view.search(name, |block| {
+            let state = block.live().read();
+            let entry = view.leaf(state.bytes(), block.nr()).find(name)?;
+            entry.map(|entry| held(entry.inode)).transpose()
+        })?,
+    };
+    // Whether the inode is in use can only be asked with the block unlocked (lock order).
+    found.map(|inode| fs.checked(inode)).transpose()
+}
+
+/// What the entry `name` says: an inode number, and its type where entries have one.
+pub(crate) fn find(
+    fs: &Fs,
+    dir: &Arc<Inode>,
+    name: &[u8],
+) -> Result<Option<(InodeNr, Option<FileType>)>> {
+    let view = Dir::open(fs, dir)?;
+    let found = match view.form {
+        Form::Inline => inline::with_entry(&view, name, Ok)?,
+        _ => view.locate(name)?.map(|(_, found)| found),
+    };
+    Ok(found.map(|found| (found.inode, file_type(found.kind))))
+}
+
+/// Gives a new directory its "." and "..". It has no block yet and nobody else knows it.
+pub(crate) fn init(fs: &Fs, handle: &Handle<'_>, dir: &Arc<Inode>, parent: InodeNr) -> Result<()> {
+    let mut view = Dir::open(fs, dir)?;
+    if view.form == Form::Inline {
+        return inline::init(&mut view, handle, parent);
+    }
+    let kind = view.config().entry_type(FileType::Directory);
+    let mut image = vec![0; fs.block_size()];
+    dirent::init_first_block(&mut image, view.config().tail, dir.nr(), parent, kind);
+    grow::append(&mut view, handle, image)?;
+    Ok(())
+}
+
+/// The directory that ".." means.
+pub(crate) fn parent_of(fs: &Fs, dir: &Arc<Inode>) -> Result<InodeNr> {
+    let view = Dir::open(fs, dir)?;
+    if view.form == Form::Inline {
+        return Ok(inline::parent_of(&view));
+    }
+    let found = view.find_in(&*view.block_or_damage(LogicalBlock(0))?, b"..")?;
+    Ok(found.ok_or_else(|| view.damage("no \"..\""))?.inode)
+}
+
+/// Lets ".." mean `parent`.
+pub(crate) fn set_parent(
+    fs: &Fs,
+    handle: &Handle<'_>,
+    dir: &Arc<Inode>,
+    parent: InodeNr,
+) -> Result<()> {
+    let view = Dir::open(fs, dir)?;
+    if view.form == Form::Inline {
+        inline::set_parent(&view, handle, parent);
+        return Ok(());
+    }
+    let block = view.block_or_damage(LogicalBlock(0))?;
+    let mut state = handle.write(&block);
+    let kind = view.config().entry_type(FileType::Directory);
+    let changed = view.leaf(state.bytes_mut(), block.nr()).retarget(b"..", parent, kind)?;
+    if changed { Ok(()) } else { Err(view.damage("no \"..\"").into()) }
+}
+
+/// True when only "." and ".." are left. Stays true only while `index` is held exclusively.
+pub(crate) fn is_empty(fs: &Fs, dir: &Arc<Inode>) -> Result<bool> {
+    let view = Dir::open(fs, dir)?;
+    if view.form == Form::Inline {
+        return inline::is_empty(&view);
+    }
+    let used = view.search_all(|block| {
+        let state = block.live().read();
+        let empty = view.leaf(state.bytes(), block.nr()).is_empty()?;
+        Ok((!empty).then_some(()))
+    })?;
+    Ok(used.is_none())
+}

@@ -1,0 +1,205 @@
+//! Changing two entries at once.
+//!
+//! Locking: with shared `index` locks both blocks are locked, ascending by number, before either
+//! entry is looked at; so everybody sees both changes or none. With exclusive locks nobody else is
+//! there, and the steps follow each other.
+
+use super::edit::{Answer, holder, insert_entry, one_leaf, retarget};
+use super::view::{Dir, Form};
+use super::{DirError, Index, edit};
+use crate::meta::{BlockState, MetaBlock};
+use crate::{Error, Fs, Inode};
+use std::sync::Arc;
+use uext4_format::dirent::{DirEntryType, Insertion, NewEntry};
+use uext4_format::{FileType, InodeNr};
+use uext4_journal::{Handle, LogGuard};
+
+/// A name that moves.
+pub(crate) struct Move<'a> {
+    pub(crate) from_dir: &'a Arc<Inode>,
+    pub(crate) from_name: &'a [u8],
+    pub(crate) to_dir: &'a Arc<Inode>,
+    pub(crate) to_name: &'a [u8],
+    /// What the old name means, and the new name will.
+    pub(crate) child: InodeNr,
+    /// Its type.
+    pub(crate) kind: FileType,
+    /// What the new name means now.
+    pub(crate) victim: Option<InodeNr>,
+    /// What the old name will mean, instead of vanishing: a character device.
+    pub(crate) whiteout: Option<InodeNr>,
+}
+
+/// Two names that change places: directory, name, what it means, type of that.
+pub(crate) struct Exchange<'a> {
+    pub(crate) one: Named<'a>,
+    pub(crate) two: Named<'a>,
+}
+
+type Named<'a> = (&'a Arc<Inode>, &'a [u8], InodeNr, FileType);
+
+/// Moves a name.
+///
+/// # Errors
+/// `NotFound` when one of the entries no longer means what `step` says, `Exists` when there is no
+/// victim but an entry, `NoSpace`, and [`DirError::NeedExclusive`]. Nothing is changed then.
+pub(crate) fn rename(fs: &Fs, handle: &Handle<'_>, step: &Move<'_>, index: Index) -> Answer<()> {
+    match index {
+        Index::Shared => rename_shared(fs, handle, step),
+        Index::Exclusive => rename_exclusive(fs, handle, step),
+    }
+}
+
+fn rename_exclusive(fs: &Fs, handle: &Handle<'_>, step: &Move<'_>) -> Answer<()> {
+    expect(fs, step.from_dir, step.from_name, step.child)?;
+    let moved = (step.child, step.kind);
+    match step.victim {
+        Some(victim) => {
+            let place = (step.to_name, victim);
+            edit::replace(fs, handle, step.to_dir, place, moved, Index::Exclusive)?;
+        }
+        None => {
+            let mut to = Dir::open(fs, step.to_dir)?;
+            let kind = fs.dirs.entry_type(step.kind);
+            let new = NewEntry { inode: step.child, name: step.to_name, kind };
+            insert_entry(&mut to, handle, &new, Index::Exclusive)?;
+        }
+    }
+    let (dir, name) = (step.from_dir, step.from_name);
+    match step.whiteout {
+        Some(whiteout) => {
+            let whiteout = (whiteout, FileType::CharDevice);
+            edit::replace(fs, handle, dir, (name, step.child), whiteout, Index::Exclusive)
+        }
+        None => edit::remove(fs, handle, dir, name, step.child, Index::Exclusive),
+    }
+}
+
+/// Answers `NotFound` unless `name` means `child`.
+fn expect(fs: &Fs, dir: &Arc<Inode>, name: &[u8], child: InodeNr) -> Answer<()> {
+    match super::find(fs, dir, name)? {
+        Some((found, _)) if found == child => Ok(()),
+        _ => Err(Error::NotFound.into()),
+    }
+}
+
+fn rename_shared(fs: &Fs, handle: &Handle<'_>, step: &Move<'_>) -> Answer<()> {
+    let (from, to) = (open(fs, step.from_dir)?, open(fs, step.to_dir)?);
+    let source = holder(&from, step.from_name, step.child)?;
+    let target = match step.victim {
+        Some(victim) => holder(&to, step.to_name, victim)?,
+        None => one_leaf(&to, step.to_name)?,
+    };
+    let mut pair = Pair::lock(handle, &source, &target);
+    check_entry(&from, pair.source(), &source, step.from_name, step.child)?;
+    set_target(&to, pair.target(), &target, step)?;
+    leave_source(&from, pair.source(), &source, step)
+}
+
+fn open<'a>(fs: &'a Fs, dir: &'a Arc<Inode>) -> Answer<Dir<'a>> {
+    let view = Dir::open(fs, dir)?;
+    if view.form == Form::Inline { Err(DirError::NeedExclusive) } else { Ok(view) }
+}
+
+fn check_entry(
+    dir: &Dir<'_>,
+    state: &BlockState,
+    block: &MetaBlock,
+    name: &[u8],
+    child: InodeNr,
+) -> Answer<()> {
+    match dir.leaf(state.bytes(), block.nr()).find(name)? {
+        Some(entry) if entry.inode == child => Ok(()),
+        _ => Err(Error::NotFound.into()),
+    }
+}
+
+fn set_target(
+    dir: &Dir<'_>,
+    state: &mut BlockState,
+    block: &MetaBlock,
+    step: &Move<'_>,
+) -> Answer<()> {
+    let (name, child) = (step.to_name, step.child);
+    let kind = dir.config().entry_type(step.kind);
+    if let Some(victim) = step.victim {
+        return retarget(dir, state.bytes_mut(), block, (name, victim), (child, kind));
+    }
+    let new = NewEntry { inode: child, name, kind };
+    match dir.leaf_mut(state.bytes_mut(), block.nr())?.insert(&new)? {
+        Insertion::Done(_) => Ok(()),
+        Insertion::Exists(..) => Err(Error::Exists.into()),
+        Insertion::NoRoom => Err(DirError::NeedExclusive),
+    }
+}
+
+fn leave_source(
+    dir: &Dir<'_>,
+    state: &mut BlockState,
+    block: &MetaBlock,
+    step: &Move<'_>,
+) -> Answer<()> {
+    let name = step.from_name;
+    if let Some(whiteout) = step.whiteout {
+        let kind = dir.config().entry_type(FileType::CharDevice);
+        return retarget(dir, state.bytes_mut(), block, (name, step.child), (whiteout, kind));
+    }
+    dir.leaf_mut(state.bytes_mut(), block.nr())?.remove(name)?;
+    Ok(())
+}
+
+/// Lets two names change places.
+///
+/// # Errors
+/// As [`rename`].
+pub(crate) fn exchange(fs: &Fs, handle: &Handle<'_>, step: &Exchange<'_>, index: Index) -> Answer<()> {
+    let (one, two) = (&step.one, &step.two);
+    if index == Index::Exclusive {
+        expect(fs, one.0, one.1, one.2)?;
+        expect(fs, two.0, two.1, two.2)?;
+        edit::replace(fs, handle, one.0, (one.1, one.2), (two.2, two.3), index)?;
+        return edit::replace(fs, handle, two.0, (two.1, two.2), (one.2, one.3), index);
+    }
+    let (first, second) = (open(fs, one.0)?, open(fs, two.0)?);
+    let (source, target) = (holder(&first, one.1, one.2)?, holder(&second, two.1, two.2)?);
+    let mut pair = Pair::lock(handle, &source, &target);
+    check_entry(&second, pair.target(), &target, two.1, two.2)?;
+    let kind = |kind| -> DirEntryType { fs.dirs.entry_type(kind) };
+    let (was_one, was_two) = ((one.1, one.2), (two.1, two.2));
+    let bytes = pair.source().bytes_mut();
+    retarget(&first, bytes, &source, was_one, (two.2, kind(two.3)))?;
+    let bytes = pair.target().bytes_mut();
+    retarget(&second, bytes, &target, was_two, (one.2, kind(one.3)))
+}
+
+/// Two locked blocks, which may be the same one.
+struct Pair<'a> {
+    source: LogGuard<'a, BlockState>,
+    target: Option<LogGuard<'a, BlockState>>,
+}
+
+impl<'a> Pair<'a> {
+    fn lock(handle: &'a Handle<'_>, source: &'a Arc<MetaBlock>, target: &'a Arc<MetaBlock>) -> Self {
+        if source.nr() == target.nr() {
+            return Self { source: handle.write(source), target: None };
+        }
+        let lock = |block: &'a Arc<MetaBlock>| handle.write_ordered(block, block.nr().0);
+        if source.nr() < target.nr() {
+            let source = lock(source);
+            return Self { source, target: Some(lock(target)) };
+        }
+        let target = Some(lock(target));
+        Self { source: lock(source), target }
+    }
+
+    fn source(&mut self) -> &mut BlockState {
+        &mut self.source
+    }
+
+    fn target(&mut self) -> &mut BlockState {
+        match &mut self.target {
+            Some(target) => target,
+            None => &mut self.source,
+        }
+    }
+}
