@@ -1,5 +1,6 @@
 //! The mounted file system: what every operation reaches for.
 
+use crate::dir::DirConfig;
 use crate::inode::Inodes;
 use crate::meta::Blocks;
 use crate::mount::MmpGuard;
@@ -32,6 +33,7 @@ pub(crate) struct Fs {
     pub(crate) inodes: Inodes,
     pub(crate) blocks: Blocks,
     pub(crate) orphans: Orphans,
+    pub(crate) dirs: DirConfig,
     /// Moves of directories between parents.
     pub(crate) rename: Mutex<()>,
     pub(crate) clock: Arc<dyn Clock>,

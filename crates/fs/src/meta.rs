@@ -11,14 +11,12 @@
 use crate::cache::Cache;
 use crate::{Error, Fs, Result};
 use std::sync::Arc;
-use uext4_format::bytes::{get_u8, get_u16, get_u32};
-use uext4_format::dirent::{DirLeaf, LeafTail, decode_rec_len};
+use uext4_format::dirent;
 use uext4_format::extent::ExtentNode;
-use uext4_format::htree::DxNode;
 use uext4_format::xattr::XattrBlock;
 use uext4_format::{BlockNr, Corrupt, Place, Seed};
 use uext4_journal::{Handle, Image, Live, Object, Render, Sink};
-use uext4_sync::Rank;
+use uext4_sync::{Rank, RwLockReadGuard};
 
 /// How the checksum of a metadata block is made. Seeds are raw crc32c states.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,6 +48,11 @@ impl MetaBlock {
     /// The block's number.
     pub(crate) fn nr(&self) -> BlockNr {
         self.nr
+    }
+
+    /// The block's lock, to read.
+    pub(crate) fn read(&self) -> RwLockReadGuard<'_, BlockState> {
+        self.live.read()
     }
 
     /// The current bytes, shared; a later change copies them first.
@@ -101,7 +104,7 @@ impl Sealer {
         match seal {
             Seal::Indirect => {}
             Seal::Extent(seed) => ExtentNode::new(bytes).update_checksum(seed),
-            Seal::Directory(seed) => seal_directory(bytes, seed),
+            Seal::Directory(seed) => dirent::seal_block(bytes, seed),
             Seal::Xattr => XattrBlock::new(bytes).update_checksum(fs_seed, nr),
         }
     }
@@ -112,53 +115,9 @@ impl Sealer {
         match seal {
             Seal::Indirect => Ok(()),
             Seal::Extent(seed) => ExtentNode::new(bytes).verify_checksum(seed, place),
-            Seal::Directory(seed) => verify_directory(bytes, seed, place),
+            Seal::Directory(seed) => dirent::verify_block(bytes, seed, place),
             Seal::Xattr => XattrBlock::new(bytes).verify_checksum(fs_seed, nr),
         }
-    }
-
-    /// Whether directory leaves end with a checksum.
-    pub(crate) fn leaf_tail(self) -> LeafTail {
-        if self.fs_seed.is_some() { LeafTail::Checksum } else { LeafTail::None }
-    }
-}
-
-/// What a directory block with checksums is, told by its records: an index node is one free record
-/// over the whole block, an index root has a `..` that reaches to the end, all else is a leaf.
-enum DirectoryBlock {
-    Root,
-    Node,
-    Leaf,
-}
-
-fn directory_block(bytes: &[u8]) -> DirectoryBlock {
-    let size = bytes.len();
-    let rec_len = |at| decode_rec_len(get_u16(bytes, at), size);
-    if get_u32(bytes, 0) == 0 && rec_len(4) == size {
-        return DirectoryBlock::Node;
-    }
-    let dot = rec_len(4) == 12 && get_u8(bytes, 6) == 1 && get_u8(bytes, 8) == b'.';
-    if dot && rec_len(16) == size - 12 { DirectoryBlock::Root } else { DirectoryBlock::Leaf }
-}
-
-fn seal_directory(bytes: &mut [u8], seed: Seed) {
-    match directory_block(bytes) {
-        DirectoryBlock::Root => DxNode::root(bytes).update_checksum(seed),
-        DirectoryBlock::Node => DxNode::node(bytes).update_checksum(seed),
-        DirectoryBlock::Leaf => {
-            // The place is used for errors of reading only.
-            let place = Place::Superblock;
-            DirLeaf::new(bytes, LeafTail::Checksum, place).update_checksum(seed);
-        }
-    }
-}
-
-fn verify_directory(bytes: &[u8], seed: Seed, place: Place) -> std::result::Result<(), Corrupt> {
-    let tail = LeafTail::Checksum;
-    match directory_block(bytes) {
-        DirectoryBlock::Root => DxNode::root(bytes).verify_checksum(seed, tail, place),
-        DirectoryBlock::Node => DxNode::node(bytes).verify_checksum(seed, tail, place),
-        DirectoryBlock::Leaf => DirLeaf::new(bytes, tail, place).verify_checksum(seed),
     }
 }
 

@@ -7,7 +7,7 @@
 use super::{LeafTail, decode_rec_len, tail};
 use crate::bytes::{get_u8, get_u16, get_u32};
 use crate::htree::{DxNode, has_info};
-use crate::{Place, Seed};
+use crate::{Corrupt, Place, Seed};
 
 /// What a block of a directory holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,14 +45,13 @@ pub fn seal_block(block: &mut [u8], seed: Seed) {
     }
 }
 
-/// True when the checksum of any block of a directory matches; `seed` is the inode's.
-pub fn verify_block_seal(block: &[u8], seed: Seed) -> bool {
-    // The place is for the message, which is not used.
-    let (place, tail) = (Place::Superblock, LeafTail::Checksum);
+/// Compares the checksum of any block of a directory; `seed` is the inode's.
+pub fn verify_block(block: &[u8], seed: Seed, place: Place) -> Result<(), Corrupt> {
+    let tail = LeafTail::Checksum;
     match BlockKind::of(block) {
-        BlockKind::Leaf => tail::verify(block, seed, place).is_ok(),
-        BlockKind::Root => DxNode::root(block).verify_checksum(seed, tail, place).is_ok(),
-        BlockKind::Node => DxNode::node(block).verify_checksum(seed, tail, place).is_ok(),
+        BlockKind::Leaf => tail::verify(block, seed, place),
+        BlockKind::Root => DxNode::root(block).verify_checksum(seed, tail, place),
+        BlockKind::Node => DxNode::node(block).verify_checksum(seed, tail, place),
     }
 }
 
@@ -65,16 +64,28 @@ mod tests {
     use crate::{InodeNr, LogicalBlock};
 
     const SEED: Seed = Seed(0x1234_5678);
+    const PLACE: Place = Place::Superblock;
 
     fn leaf(tail: LeafTail) -> Vec<u8> {
         let mut block = vec![0; 1024];
-        init_first_block(&mut block, tail, InodeNr(12), InodeNr(2), DirEntryType::Directory);
+        init_first_block(
+            &mut block,
+            tail,
+            InodeNr(12),
+            InodeNr(2),
+            DirEntryType::Directory,
+        );
         block
     }
 
     fn root() -> Vec<u8> {
         let mut block = leaf(LeafTail::Checksum);
-        init_root(&mut block, HashVersion::HalfMd4, LeafTail::Checksum, LogicalBlock(1));
+        init_root(
+            &mut block,
+            HashVersion::HalfMd4,
+            LeafTail::Checksum,
+            LogicalBlock(1),
+        );
         block
     }
 
@@ -97,17 +108,17 @@ mod tests {
     fn sealed_blocks_verify_and_changed_ones_do_not() {
         for mut block in [leaf(LeafTail::Checksum), root(), node()] {
             seal_block(&mut block, SEED);
-            assert!(verify_block_seal(&block, SEED));
-            assert!(!verify_block_seal(&block, Seed(1)));
+            assert!(verify_block(&block, SEED, PLACE).is_ok());
+            assert!(verify_block(&block, Seed(1), PLACE).is_err());
             block[9] ^= 1;
-            assert!(!verify_block_seal(&block, SEED));
+            assert!(verify_block(&block, SEED, PLACE).is_err());
         }
     }
 
     #[test]
     fn no_bytes_are_no_reason_to_panic() {
         for len in [0, 3, 12, 16, 40, 1024] {
-            assert!(!verify_block_seal(&vec![0; len], SEED));
+            assert!(verify_block(&vec![0; len], SEED, PLACE).is_err());
         }
     }
 }

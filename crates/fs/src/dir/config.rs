@@ -28,7 +28,7 @@ impl DirConfig {
     /// From the superblock; `max_dir_size_kib` is the mount option of that name.
     pub(crate) fn new(superblock: &Superblock, max_dir_size_kib: Option<u64>) -> Self {
         let features = superblock.features();
-        let large = features.has(Feature::LARGEDIR);
+        let large = features.has(Feature::LARGE_DIR);
         let checksums = features.has(Feature::METADATA_CSUM);
         let block_size = 1024_u64 << superblock.log_block_size.min(6);
         // Without `large_dir` the upper half of a directory's size means nothing.

@@ -63,7 +63,7 @@ impl<'a> Room<'a> {
 
     /// Looks at one block; ends the search when the name is there.
     fn look(&mut self, view: &Dir<'_>, block: &Arc<MetaBlock>) -> crate::Result<Option<()>> {
-        let state = block.live().read();
+        let state = block.read();
         let leaf = view.leaf(state.bytes(), block.nr());
         match fit(&leaf, self.name, space_needed(self.name.len()))? {
             Fit::Exists => {

@@ -71,12 +71,12 @@ impl StepKind {
 
 impl Step {
     fn entry(&self, at: usize) -> Option<DxEntry> {
-        self.kind.node(self.block.live().read().bytes()).entry(at)
+        self.kind.node(self.block.read().bytes()).entry(at)
     }
 
     /// True when no entry can be added.
     pub(super) fn is_full(&self) -> bool {
-        self.kind.node(self.block.live().read().bytes()).is_full()
+        self.kind.node(self.block.read().bytes()).is_full()
     }
 }
 
@@ -108,7 +108,7 @@ fn descend(
 ) -> std::result::Result<Path, Stop> {
     let root = load(dir, state, LogicalBlock(0))?;
     let info = {
-        let bytes = root.live().read();
+        let bytes = root.read();
         RootInfo::parse(bytes.bytes(), dir.config().levels, dir.place(root.nr()))
             .map_err(Stop::Broken)?
     };
@@ -148,7 +148,7 @@ impl Path {
     ) -> std::result::Result<LogicalBlock, Stop> {
         let broken = |problem| Stop::Broken(Corrupt::new(dir.place(block.nr()), "htree", problem));
         let (at, child) = {
-            let state = block.live().read();
+            let state = block.read();
             let node = kind.node(state.bytes());
             if node.limit() != node.capacity(dir.config().tail) {
                 return Err(broken("limit does not fit the block"));

@@ -8,7 +8,7 @@
 //! indexed directory. Every step of growing leaves a sound directory, so that "no space" in the
 //! middle needs no undoing.
 //! Locking: callers hold the directory's `index` lock (`Rank::DirIndex`) for the whole call: shared
-//! is enough for [`lookup`], [`find`], [`read`], [`is_empty`] and for changes with
+//! is enough for [`lookup`], [`find`], [`read()`], [`is_empty`] and for changes with
 //! [`Index::Shared`]. Such changes touch one block under its own lock, which makes "absent, then
 //! insert" one step. Whatever needs more answers [`DirError::NeedExclusive`] and has changed nothing.
 //! Not here: permissions, link counts, times, case folding, encrypted names.
@@ -29,7 +29,7 @@ mod tests;
 mod view;
 
 pub(crate) use config::DirConfig;
-pub(crate) use edit::{can_insert, insert, remove, replace};
+pub(crate) use edit::{can_insert, insert, remove};
 pub(crate) use read::read;
 pub use read::{DirEntry, Visit};
 pub(crate) use rename::{Exchange, Move, exchange, rename};
@@ -79,9 +79,9 @@ pub(crate) fn lookup(fs: &Fs, dir: &Arc<Inode>, name: &[u8]) -> Result<Option<In
     let found = match view.form {
         Form::Inline => inline::with_entry(&view, name, |found| held(found.inode))?,
         _ => view.search(name, |block| {
-            let state = block.live().read();
-            let entry = view.leaf(state.bytes(), block.nr()).find(name)?;
-            entry.map(|entry| held(entry.inode)).transpose()
+            let state = block.read();
+            let leaf = view.leaf(state.bytes(), block.nr());
+            leaf.find(name)?.map(|entry| held(entry.inode)).transpose()
         })?,
     };
     // Whether the inode is in use can only be asked with the block unlocked (lock order).
@@ -151,7 +151,7 @@ pub(crate) fn is_empty(fs: &Fs, dir: &Arc<Inode>) -> Result<bool> {
         return inline::is_empty(&view);
     }
     let used = view.search_all(|block| {
-        let state = block.live().read();
+        let state = block.read();
         let empty = view.leaf(state.bytes(), block.nr()).is_empty()?;
         Ok((!empty).then_some(()))
     })?;

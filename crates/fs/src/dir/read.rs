@@ -15,7 +15,7 @@ use crate::{Fs, Inode, Result};
 use std::sync::Arc;
 use uext4_format::dirent::DirEntry as DiskEntry;
 use uext4_format::hash::DirHasher;
-use uext4_format::{BlockNr, Corrupt, FileType, InodeNr, LogicalBlock};
+use uext4_format::{BlockNr, FileType, InodeNr, LogicalBlock};
 use uext4_journal::Image;
 
 /// An entry of a listing.

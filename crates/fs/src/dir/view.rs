@@ -11,7 +11,7 @@ use crate::{Error, Fs, Inode, Result, map};
 use std::sync::Arc;
 use uext4_format::dirent::{BlockKind, DirLeaf, LeafTail};
 
-use uext4_format::{BlockNr, Corrupt, InodeFlags, LogicalBlock, Place};
+use uext4_format::{BlockNr, Corrupt, InodeFlags, LogicalBlock, Place, Seed};
 
 /// How the entries of a directory are arranged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +31,7 @@ pub(super) struct Dir<'a> {
     pub(super) form: Form,
     /// Length in blocks.
     pub(super) blocks: u32,
-    seed: u32,
+    seed: Seed,
 }
 
 impl<'a> Dir<'a> {

@@ -72,7 +72,11 @@ impl Inodes {
 impl Fs {
     /// A counted hold on an inode that must be in use.
     pub(crate) fn inode(&self, nr: InodeNr) -> Result<InodeRef> {
-        let inode = InodeRef::new(self.inodes.load(self, nr)?);
+        self.checked(InodeRef::new(self.inodes.load(self, nr)?))
+    }
+
+    /// The inode, if it is in use. No inode may be locked.
+    pub(crate) fn checked(&self, inode: InodeRef) -> Result<InodeRef> {
         if inode.is_freed() {
             return Err(Error::Stale);
         }
@@ -84,7 +88,8 @@ impl Fs {
             return Err(Error::Stale);
         }
         if kind.is_none() {
-            return Err(Corrupt::new(Place::Inode(nr), "inode", "mode names no file type").into());
+            let place = Place::Inode(inode.nr());
+            return Err(Corrupt::new(place, "inode", "mode names no file type").into());
         }
         Ok(inode)
     }

@@ -2,6 +2,7 @@
 
 use super::mmp::MmpGuard;
 use super::open::Plan;
+use crate::dir::DirConfig;
 use crate::filesystem::{MountState, Random};
 use crate::inode::{InodeFormat, Inodes};
 use crate::meta::{Blocks, Sealer};
@@ -37,6 +38,7 @@ pub(super) fn assemble(
         inodes: Inodes::new(plan.options.cache_objects, Arc::new(format)),
         blocks: Blocks::new(plan.options.cache_objects, sealer),
         orphans: Orphans::new(None),
+        dirs: DirConfig::new(&plan.superblock, plan.options.max_dir_size_kib),
         rename: Mutex::new(Rank::Rename, ()),
         clock: plan.options.clock.clone(),
         random: Random::new(plan.options.seed),
