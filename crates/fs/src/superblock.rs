@@ -79,6 +79,11 @@ impl Super {
         self.live.read()
     }
 
+    /// The superblock's lock, to change what is not logged (unmount).
+    pub(crate) fn write_unlogged(&self) -> uext4_sync::RwLockWriteGuard<'_, SuperState> {
+        self.live.write_unlogged()
+    }
+
     /// Changes the superblock in the handle's transaction.
     pub(crate) fn update(self: &Arc<Self>, handle: &Handle<'_>, change: impl FnOnce(&mut Superblock)) {
         change(&mut handle.write(self).disk);

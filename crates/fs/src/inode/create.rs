@@ -3,6 +3,7 @@
 use super::{Inode, InodeState};
 use crate::{Caller, Fs, Result, xattr};
 use std::sync::Arc;
+use uext4_format::extent::ExtentNode;
 use uext4_format::{DeviceNumber, Feature, FileType, Inode as DiskInode, InodeFlags};
 use uext4_journal::Handle;
 
@@ -42,9 +43,10 @@ impl Fs {
         new: &NewInode<'_>,
         caller: &Caller,
     ) -> Result<Arc<Inode>> {
-        let nr = self.space.alloc_inode(self, handle, parent, new.kind)?;
+        let generation = self.random.next();
+        let nr = self.space.alloc_inode(self, handle, parent, new.kind, generation)?;
         let mut disk = self.blank_inode(parent, new, caller);
-        disk.generation = self.random.next();
+        disk.generation = generation;
         let acl = xattr::inherit_acl(self, parent, new, caller.umask)?;
         disk.mode = new.kind.mode_bits() | (disk.mode & 0o7000) | acl.mode;
         let inode = self.inodes.place_new(self, handle, nr, disk)?;
@@ -54,7 +56,7 @@ impl Fs {
 
     fn blank_inode(&self, parent: &Inode, new: &NewInode<'_>, caller: &Caller) -> DiskInode {
         let now = self.now();
-        let mut disk = DiskInode::new(&self.geometry, self.want_extra_isize());
+        let mut disk = DiskInode::new(&self.geometry, self.superblock.read().disk.want_extra_isize);
         let parent = parent.read();
         let directory = new.kind == FileType::Directory;
         disk.mode = new.mode;
@@ -76,7 +78,7 @@ impl Fs {
             let (major, minor) = new.device;
             disk.set_device_number(DeviceNumber { major, minor });
         } else if disk.flags.contains(InodeFlags::EXTENTS) {
-            uext4_format::extent::init_root(&mut disk.i_block);
+            ExtentNode::init_root(&mut disk.i_block[..], 0);
         }
         disk
     }

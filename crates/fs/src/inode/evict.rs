@@ -76,7 +76,7 @@ impl Fs {
             state.disk.size = 0;
             kind
         };
-        self.space.free_inode(self, handle, inode.nr(), kind == Some(FileType::Directory))
+        self.space.free_inode(self, handle, inode.nr(), kind)
     }
 }
 
@@ -84,5 +84,7 @@ impl Fs {
 pub(crate) fn has_blocks(inode: &Inode) -> bool {
     let state = inode.read();
     let inline = state.disk.flags.contains(InodeFlags::INLINE_DATA);
-    !inline && state.disk.maps_blocks()
+    let kind = state.disk.file_type();
+    let may = matches!(kind, Some(FileType::Regular | FileType::Directory | FileType::Symlink));
+    may && !inline && state.disk.blocks_raw != 0
 }

@@ -17,12 +17,12 @@ mod table;
 pub(crate) use attr::attr_of;
 pub(crate) use create::NewInode;
 pub(crate) use evict::{Reclaim, has_blocks};
-pub(crate) use state::InodeState;
+pub(crate) use state::{InodeFormat, InodeState};
 pub(crate) use table::Inodes;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
-use uext4_format::{BlockNr, FileType, InodeNr};
+use uext4_format::{BlockNr, FileType, GroupNr, InodeFlags, InodeNr};
 use uext4_journal::{Live, Object};
 use uext4_sync::{Rank, RwLock};
 
@@ -50,6 +50,8 @@ pub struct Inode {
     pub(crate) orphan: AtomicU64,
     /// Where the last block of data was found (a hint for the next allocation).
     pub(crate) last_block: AtomicU64,
+    /// Group of the inode that was last created in this directory plus one (a hint).
+    last_group: AtomicU32,
     reclaim: Arc<Reclaim>,
 }
 
@@ -72,6 +74,7 @@ impl Inode {
             life: AtomicU8::new(life),
             orphan: AtomicU64::new(0),
             last_block: AtomicU64::new(0),
+            last_group: AtomicU32::new(0),
             reclaim,
         }
     }
@@ -140,6 +143,23 @@ impl Inode {
     /// True when the inode was freed, or is being freed.
     pub(crate) fn is_freed(&self) -> bool {
         self.life.load(Ordering::SeqCst) == LIFE_FREED
+    }
+
+    /// True for a directory flagged as top of hierarchies (`chattr +T`).
+    pub(crate) fn is_top_dir(&self) -> bool {
+        self.read().disk.flags.contains(InodeFlags::TOPDIR)
+    }
+
+    /// Group where the last inode of this directory was created.
+    pub(crate) fn last_group(&self) -> Option<GroupNr> {
+        self.last_group.load(Ordering::Relaxed).checked_sub(1).map(GroupNr)
+    }
+
+    pub(crate) fn set_last_group(&self, group: GroupNr) {
+        let known = group.0 + 1;
+        if self.last_group.load(Ordering::Relaxed) != known {
+            self.last_group.store(known, Ordering::Relaxed);
+        }
     }
 
     /// A block near which new data of this inode should go.

@@ -44,6 +44,11 @@ impl InodeState {
         (self.block.0 << block_bits) + self.offset_bytes as u64 + I_BLOCK_AT
     }
 
+    /// The inode's number.
+    pub(crate) fn nr(&self) -> InodeNr {
+        self.nr
+    }
+
     /// Seed of all checksums that belong to this inode's metadata blocks.
     pub(crate) fn seed(&self) -> Seed {
         let seed = self.format.checksums.inode_seed(self.nr, self.disk.generation);

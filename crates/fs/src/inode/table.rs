@@ -55,7 +55,7 @@ impl Inodes {
     /// Block and byte offset of an inode's slot in the table.
     pub(super) fn place(&self, fs: &Fs, nr: InodeNr) -> Result<(BlockNr, usize)> {
         let bad = Corrupt::new(Place::Inode(nr), "inode number", "out of range");
-        fs.space.inode_place(&fs.geometry, nr).ok_or(Error::Corrupt(bad))
+        fs.space.inode_place(nr)?.ok_or(Error::Corrupt(bad))
     }
 
     /// Inodes in memory now.

@@ -48,7 +48,7 @@ pub(super) fn assemble(
         options: plan.options.clone(),
         checksums,
     };
-    fs.space.protect_journal(&fs)?;
+    fs.space.protect_journal(journal_blocks(&plan));
     let file = Orphans::load(&fs)?;
     fs.orphans.set_file(file);
     fs.inode(uext4_format::InodeNr::ROOT)?;
@@ -79,6 +79,13 @@ fn journal_config(device: &Arc<dyn BlockDevice>, plan: &Plan, space: &Arc<Space>
         clock: plan.options.clock.clone(),
         ..Config::new(device.clone(), plan.geometry.block_size())
     }
+}
+
+/// Blocks of the file system's own device that hold the log.
+fn journal_blocks(plan: &Plan) -> Vec<std::ops::Range<u64>> {
+    let internal = plan.superblock.journal_inum != 0;
+    let runs = plan.log.iter().filter(|_| internal).flat_map(|log| &log.runs);
+    runs.map(|run| run.device_block..run.device_block + u64::from(run.len)).collect()
 }
 
 /// Marks the file system as in use. The mark must be on disk before anything else is.

@@ -41,7 +41,6 @@ impl Fs {
             return Ok(());
         }
         if writable {
-            self.space.discard_reservations();
             self.journal.commit_running()?;
             self.journal.close()?;
             self.mark_clean()?;
@@ -55,7 +54,7 @@ impl Fs {
     /// The log is empty and everything is home: the last write says that no recovery is needed.
     fn mark_clean(&self) -> Result<()> {
         {
-            let mut state = self.superblock.live().write_unlogged();
+            let mut state = self.superblock.write_unlogged();
             let mut features = state.disk.features();
             features.remove(Feature::RECOVER);
             if self.orphans.is_empty() {

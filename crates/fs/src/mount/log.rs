@@ -2,12 +2,13 @@
 //!
 //! This runs before the engine exists, so it reads the device directly.
 
+use crate::superblock::{SUPERBLOCK_BYTES, SUPERBLOCK_OFFSET};
 use crate::{Error, MountOptions, Result};
 use std::sync::Arc;
 use uext4_device::BlockDevice;
 use uext4_format::extent::{ExtentNode, Expect};
 use uext4_format::{
-    BlockNr, Corrupt, Geometry, GroupDescriptor, Inode, InodeFlags, InodeNr, LogicalBlock, Place,
+    BlockNr, Corrupt, Feature, Geometry, GroupDescriptor, Inode, InodeFlags, InodeNr, LogicalBlock, Place,
     Superblock, indirect,
 };
 use uext4_journal::{Log, LogRun};
@@ -37,7 +38,31 @@ fn external(
 ) -> Result<Log> {
     let missing = "the journal is on another device: name it with journal_path=";
     let device = options.journal_device.clone().ok_or(Error::Mount(missing.into()))?;
-    Ok(uext4_journal::external_log(device, geometry.block_size(), &superblock.journal_uuid)?)
+    external_log(device, geometry, &superblock.journal_uuid)
+}
+
+/// An external journal has an ext superblock of its own with the feature `journal_dev`; the jbd2
+/// superblock stands in the block after it.
+fn external_log(
+    device: Arc<dyn BlockDevice>,
+    geometry: &Geometry,
+    uuid: &[u8; 16],
+) -> Result<Log> {
+    let wrong = |problem: &str| Error::Mount(format!("{}: {problem}", device.describe()));
+    let mut bytes = [0; SUPERBLOCK_BYTES];
+    device.read_at(SUPERBLOCK_OFFSET, &mut bytes)?;
+    let head = Superblock::parse_unverified(&bytes)?;
+    if !head.features().has(Feature::JOURNAL_DEV) {
+        return Err(wrong("is not an ext4 journal device"));
+    }
+    if head.uuid != *uuid {
+        return Err(wrong("is the journal of another file system (its UUID differs)"));
+    }
+    let block_size = u64::from(geometry.block_size());
+    let len_blocks = u32::try_from(head.blocks_count.min(device.size_bytes() / block_size));
+    let len_blocks = len_blocks.map_err(|_| wrong("is too large"))?;
+    let superblock = (SUPERBLOCK_OFFSET / block_size) as u32 + 1;
+    Ok(Log { superblock, ..Log::contiguous(device, 0, len_blocks) })
 }
 
 struct Finder<'a> {
@@ -106,7 +131,7 @@ impl Finder<'_> {
             runs.push(LogRun {
                 log_start: extent.logical.0,
                 device_block: extent.start.0,
-                len: extent.len_blocks.into(),
+                len: extent.len.into(),
             });
         }
         for (at, index) in node.indexes().enumerate() {

@@ -7,6 +7,7 @@
 
 mod assemble;
 mod close;
+mod fast_commit;
 mod features;
 mod log;
 mod mmp;

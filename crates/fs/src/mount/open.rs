@@ -1,13 +1,14 @@
 //! The first look at a device: superblock, features, whether the journal must be replayed.
 
-use super::{features, log};
+use super::{fast_commit, features, log};
 use crate::options::Access;
 use crate::superblock::{SUPERBLOCK_BYTES, SUPERBLOCK_OFFSET};
 use crate::{Error, MountOptions, Result};
 use std::sync::Arc;
 use uext4_device::BlockDevice;
 use uext4_format::{Feature, Geometry, Superblock, superblock};
-use uext4_journal::{Log, Recovery};
+use uext4_journal::Log;
+use uext4_journal::recovery::{self, RecoveryMode};
 
 /// What a mount found out before it assembles the engine.
 pub(super) struct Plan {
@@ -77,12 +78,10 @@ pub(super) fn replay(device: &Arc<dyn BlockDevice>, plan: &mut Plan) -> Result<(
     let found = log::find(device, &plan.superblock, &plan.geometry, &plan.options)?;
     if plan.needs_replay {
         let block_size = plan.geometry.block_size();
-        let recovered = uext4_journal::recover(&found, &**device, block_size, Recovery::Replay)?;
+        let report = recovery::recover(&found, device, block_size, RecoveryMode::Replay)?;
+        fast_commit::finish(&found, block_size, &report)?;
         plan.superblock = read_superblock(&**device, plan.options.superblock_kib)?;
         plan.geometry = plan.superblock.geometry()?;
-        if !recovered.fast_commit_blocks.is_empty() {
-            return Err(Error::NotSupported("replay of a fast-commit area that is not empty"));
-        }
     }
     plan.log = Some(found);
     Ok(())

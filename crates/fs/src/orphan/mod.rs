@@ -86,10 +86,3 @@ impl Orphans {
         self.list.is_empty() && self.file.as_ref().is_none_or(OrphanFile::is_empty)
     }
 }
-
-impl Inode {
-    /// True while the inode is unlinked but still tracked, that is, alive for its users.
-    pub(crate) fn is_tracked_unlinked(&self) -> bool {
-        self.orphan.load(Ordering::Acquire) != 0
-    }
-}

@@ -76,7 +76,7 @@ fn load_orphan(fs: &Fs, nr: InodeNr) -> Option<Arc<Inode>> {
 
 fn finish(fs: &Fs, inode: &Arc<Inode>, report: &mut OrphanReport) -> Result<()> {
     if inode.read().disk.links == 0 {
-        inode.set_unlinked(0);
+        inode.set_links(0);
         report.freed += 1;
         return fs.evict(inode);
     }

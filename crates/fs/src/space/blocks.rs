@@ -3,8 +3,8 @@
 use super::Space;
 use super::load::BitmapLoader;
 use crate::{Error, Fs, Result};
-use uext4_alloc::{ClusterNr, Goal, Kind, Placement, Request, Run};
-use uext4_format::{BlockNr, BlockRun, Corrupt, GroupNr, InodeNr, Place};
+use uext4_alloc::{ClusterNr, Goal, Kind, Placement, Privilege, Request, Run};
+use uext4_format::{BlockNr, BlockRun, Corrupt, Feature, GroupNr, InodeNr, Place};
 use uext4_journal::{Handle, Object};
 
 /// What blocks are for.
@@ -29,6 +29,15 @@ pub(crate) enum Reserve {
     Keep,
 }
 
+/// Which blocks the file's map can address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reach {
+    /// All.
+    All,
+    /// Those below 2^32.
+    Narrow,
+}
+
 /// A wish for blocks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Want {
@@ -40,8 +49,8 @@ pub(crate) struct Want {
     pub(crate) inode: InodeNr,
     pub(crate) purpose: Purpose,
     pub(crate) reserve: Reserve,
-    /// Blocks from this one on cannot be addressed (indirect files: 2^32).
-    pub(crate) end: Option<BlockNr>,
+    /// Only blocks that 32 bits can number (files without extents).
+    pub(crate) reach: Reach,
 }
 
 /// How often a failed allocation forces a commit, which gives freed blocks back.
@@ -57,14 +66,15 @@ impl Space {
         let bits = self.geometry().cluster_bits;
         let len = want.len_blocks.div_ceil(1 << bits);
         let min = want.min_blocks.div_ceil(1 << bits);
-        let floor = match want.reserve {
-            Reserve::MayUse => 0,
-            Reserve::Keep => self.claims.reserved_clusters(),
+        let privilege = match (want.purpose, want.reserve) {
+            (Purpose::Metadata, _) => Privilege::Metadata,
+            (_, Reserve::MayUse) => Privilege::Root,
+            (_, Reserve::Keep) => Privilege::User,
         };
-        let granted = self.claims.claim_fast(len, min, floor)?;
+        let granted = self.claims.claim(len, min, privilege)?;
         let taken = self.take(fs, want, granted, min);
         let used = taken.as_ref().map_or(0, |run| run.len);
-        self.claims.unclaim(u64::from(granted - used));
+        self.claims.give(u64::from(granted - used));
         Ok(self.to_blocks(taken?))
     }
 
@@ -96,7 +106,10 @@ impl Space {
             min_len: min,
             kind,
             placement: if stream { Placement::Stream } else { Placement::Local },
-            end: want.end.and_then(|end| volume.cluster_of(end)),
+            end: match want.reach {
+                Reach::All => None,
+                Reach::Narrow => volume.cluster_of(BlockNr(1 << 32)),
+            },
             ..Request::new(want.inode, len)
         };
         let loader = BitmapLoader { fs, space: self, failed: Default::default() };
@@ -135,7 +148,7 @@ impl Space {
     pub(crate) fn unreserve(&self, run: BlockRun) {
         let run = self.to_run(run);
         self.engine.release(run);
-        self.claims.unclaim(run.len.into());
+        self.claims.give(run.len.into());
     }
 
     /// One block of metadata: reserved and committed.
@@ -153,16 +166,11 @@ impl Space {
             inode,
             purpose: Purpose::Metadata,
             reserve: Reserve::MayUse,
-            end: self.metadata_end(fs),
+            reach: if fs.features.has(Feature::EXTENTS) { Reach::All } else { Reach::Narrow },
         };
         let run = self.reserve(fs, &want)?;
         self.commit(fs, handle, run)?;
         Ok(run.start)
-    }
-
-    fn metadata_end(&self, fs: &Fs) -> Option<BlockNr> {
-        let extents = fs.features.has(uext4_format::Feature::EXTENTS);
-        (!extents).then_some(BlockNr(1 << 32))
     }
 
     /// Clears the bits of a run under the handle. The blocks can be used again when the handle's

@@ -1,70 +1,41 @@
-//! Counting free clusters: on disk, in memory, and those that only the superuser may have.
+//! Counting free clusters, on disk and in memory.
 //!
-//! `on disk` is what the descriptors count; `available` is that less what is reserved in memory and
-//! what waits for a commit. Both are sharded. A claim near the limit sums exactly under a lock, so
-//! that there is neither a false "no space" nor an overdraft.
+//! `on disk` is what the descriptors count. The claims are that less what is reserved in memory and
+//! what waits for a commit; [`FreeCount`] keeps them exact near the limit.
 
 use crate::{Error, Result};
-use uext4_sync::{Counter, Mutex, Rank};
-
-/// Claims smaller than the distance to the limit minus this need no exact sum, in clusters.
-const SLACK_CLUSTERS: u64 = 4096;
+use uext4_alloc::{FreeCount, Privilege};
+use uext4_sync::Counter;
 
 pub(super) struct Claims {
     on_disk: Counter,
-    available: Counter,
-    /// Serialises claims near the limit.
-    exact: Mutex<()>,
-    /// Free clusters that only the superuser (or `resuid=`) may take.
-    reserved_clusters: u64,
-    /// Clusters held back from everybody for metadata of data that is already accepted.
-    held_back_clusters: u64,
+    count: FreeCount,
     cluster_bits: u32,
+    /// Clusters held back from everybody but metadata of data that is already accepted.
+    held_back_clusters: u64,
 }
 
 impl Claims {
-    pub(super) fn new(
-        free_clusters: u64,
-        reserved_clusters: u64,
-        held_back_clusters: u64,
-        cluster_bits: u32,
-    ) -> Self {
-        let free = i64::try_from(free_clusters).unwrap_or(i64::MAX);
+    pub(super) fn new(free: u64, clusters: u64, root_reserve: u64, cluster_bits: u32) -> Self {
+        let held_back_clusters = FreeCount::default_metadata_reserve(clusters);
         Self {
-            on_disk: Counter::new(free),
-            available: Counter::new(free),
-            exact: Mutex::new(Rank::Queue, ()),
-            reserved_clusters,
-            held_back_clusters,
+            on_disk: Counter::new(i64::try_from(free).unwrap_or(i64::MAX)),
+            count: FreeCount::new(free, root_reserve, held_back_clusters),
             cluster_bits,
+            held_back_clusters,
         }
     }
 
-    /// Takes up to `wanted` clusters off the available ones, leaving `floor`; at least `min`.
-    pub(super) fn claim(&self, wanted: u32, min: u32, floor: u64) -> Result<u32> {
-        let _exact = self.exact.lock();
-        let room = self.available().saturating_sub(floor);
-        let granted = room.min(u64::from(wanted)) as u32;
-        if granted < min {
-            return Err(Error::NoSpace);
-        }
-        self.available.add(-i64::from(granted));
-        Ok(granted)
+    /// Takes up to `wanted` clusters off the available ones; at least `min`.
+    pub(super) fn claim(&self, wanted: u32, min: u32, privilege: Privilege) -> Result<u32> {
+        let granted = self.count.claim_up_to(wanted.into(), min.into(), privilege);
+        // At most what was wanted.
+        granted.map(|clusters| clusters as u32).ok_or(Error::NoSpace)
     }
 
-    /// As [`Self::claim`] without the lock, when the limit is far away.
-    pub(super) fn claim_fast(&self, wanted: u32, min: u32, floor: u64) -> Result<u32> {
-        let far = floor.saturating_add(SLACK_CLUSTERS).saturating_add(u64::from(wanted));
-        if self.available() > far {
-            self.available.add(-i64::from(wanted));
-            return Ok(wanted);
-        }
-        self.claim(wanted, min, floor)
-    }
-
-    /// Gives claimed clusters back that were not used.
-    pub(super) fn unclaim(&self, clusters: u64) {
-        self.available.add(clusters as i64);
+    /// Gives claimed clusters back that were not used, or that a commit made free.
+    pub(super) fn give(&self, clusters: u64) {
+        self.count.give(clusters);
     }
 
     /// Claimed clusters are in use on disk now.
@@ -77,21 +48,12 @@ impl Claims {
         self.on_disk.add(clusters as i64);
     }
 
-    /// Freed clusters can be used again.
-    pub(super) fn returned(&self, clusters: u64) {
-        self.available.add(clusters as i64);
-    }
-
     pub(super) fn available(&self) -> u64 {
-        self.available.sum().max(0) as u64
+        self.count.available()
     }
 
     pub(super) fn free_on_disk(&self) -> u64 {
         self.on_disk.sum().max(0) as u64
-    }
-
-    pub(super) fn reserved_clusters(&self) -> u64 {
-        self.reserved_clusters
     }
 
     pub(super) fn held_back_blocks(&self) -> u64 {

@@ -11,7 +11,7 @@ use super::Space;
 use super::group::{Group, InodeState};
 use crate::inode::Inode;
 use crate::{Error, Fs, Result};
-use uext4_alloc::{InodeKind, InodeSummary, Parent};
+use uext4_alloc::{InodeKind, Parent};
 use uext4_format::{Corrupt, FileType, GroupNr, InodeNr, Place, group_flag};
 use uext4_journal::{Handle, Object};
 
@@ -25,12 +25,14 @@ impl Space {
         kind: FileType,
         name_hash: u32,
     ) -> Result<InodeNr> {
-        let parent_group = self.geometry().split_inode(parent.nr()).map_or(GroupNr(0), |at| at.0);
+        let group = self.geometry().split_inode(parent.nr()).map_or(GroupNr(0), |at| at.0);
         let top_level = parent.nr() == InodeNr::ROOT || parent.is_top_dir();
-        let from = Parent { group: parent_group, top_level, name_hash };
-        let what = if kind == FileType::Directory { InodeKind::Directory } else { InodeKind::File };
-        for group in self.policy.candidates(what, from) {
+        let top = top_level.then_some(name_hash);
+        let from = Parent { group, last_group: parent.last_group(), top };
+        let free = self.claims.available();
+        for group in self.policy.candidates(from, inode_kind(kind), &*self.engine, free) {
             if let Some(nr) = self.take_in_group(fs, handle, group, kind)? {
+                parent.set_last_group(group);
                 return Ok(nr);
             }
         }
@@ -45,7 +47,7 @@ impl Space {
         kind: FileType,
     ) -> Result<Option<InodeNr>> {
         let group = self.group(nr)?;
-        if group.inodes.live().read().free_inodes == 0 {
+        if self.policy.summary(nr).free_inodes == 0 {
             return Ok(None);
         }
         let taken = {
@@ -54,7 +56,6 @@ impl Space {
             self.take_bit(nr, &mut half, kind)?
         };
         if taken.is_some() {
-            self.free_inodes.add(-1);
             self.settle_block_bitmap(fs, handle, nr, group)?;
         }
         Ok(taken)
@@ -76,7 +77,7 @@ impl Space {
         half.free_inodes -= 1;
         half.used_dirs += u32::from(kind == FileType::Directory);
         self.initialise_table(nr, half, index)?;
-        self.publish(nr, half);
+        self.policy.taken(nr, inode_kind(kind));
         Ok(Some(self.geometry().inode_at(nr, index)))
     }
 
@@ -156,9 +157,7 @@ impl Space {
         if kind == Some(FileType::Directory) {
             half.used_dirs = half.used_dirs.saturating_sub(1);
         }
-        self.publish(group_nr, &half);
-        drop(half);
-        self.free_inodes.add(1);
+        self.policy.given(group_nr, kind.map_or(InodeKind::Other, inode_kind));
         Ok(())
     }
 
@@ -175,10 +174,8 @@ impl Space {
         self.load_inodes(fs, group_nr, &mut half)?;
         Ok(half.used.as_ref().is_some_and(|used| used.get(index)))
     }
+}
 
-    fn publish(&self, nr: GroupNr, half: &InodeState) {
-        let summary =
-            InodeSummary { free_inodes: half.free_inodes, used_dirs: half.used_dirs };
-        self.policy.publish(nr, summary);
-    }
+fn inode_kind(kind: FileType) -> InodeKind {
+    if kind == FileType::Directory { InodeKind::Directory } else { InodeKind::Other }
 }

@@ -8,10 +8,11 @@ use super::group::{BlockState, Group, InodeState};
 use super::layout::GroupLayout;
 use super::zones::{self, Zones};
 use super::{Claims, Space};
+use crate::options::Threads;
 use crate::{Error, Fs, MountOptions, Result};
 use std::sync::{Arc, OnceLock};
 use uext4_alloc::{
-    Affinity, Bitmap, BuddyEngine, Config, InodePolicy, LoadError, Loader, ScanOrder, Summary,
+    Affinity, Bitmap, BuddyEngine, Config, InodePolicy, InodeSummary, LoadError, Loader, ScanOrder, Summary,
     Trust, Volume,
 };
 use uext4_device::BlockDevice;
@@ -19,10 +20,6 @@ use uext4_format::{
     BlockNr, Corrupt, Geometry, GroupDescriptor, GroupNr, Place, Superblock, group_flag,
 };
 use uext4_journal::Object;
-use uext4_sync::Counter;
-
-/// Most clusters held back for metadata of accepted data, as in the kernel.
-const HELD_BACK_CLUSTERS_MAX: u64 = 4096;
 
 /// The descriptors as read at mount.
 pub(super) struct DescriptorTable {
@@ -78,15 +75,21 @@ impl Space {
         let checksums = superblock.checksums();
         let layout = Arc::new(GroupLayout { geometry: geometry.clone(), checksums });
         let survey = Survey::of(&raw, geometry);
+        let affinity = match options.threads {
+            Threads::Background => Affinity::PerThread,
+            Threads::Inline => Affinity::None,
+        };
         let volume = volume(geometry);
-        let policy = inode_policy(&raw, geometry);
-        let config = Config { volume, affinity: Affinity::Thread };
+        let inodes = geometry.inodes_per_group;
+        let policy = InodePolicy::new(volume.clone(), inodes, affinity, &|nr| {
+            inode_summary(&raw, geometry, nr)
+        });
+        let config = Config { volume, affinity };
         let order = ScanOrder::default_for(geometry.group_count);
         let engine = BuddyEngine::new(config, order, &|nr| summary(&raw, geometry, nr));
         let clusters = geometry.clusters_count();
         let reserved = superblock.r_blocks_count >> geometry.cluster_bits;
-        let held_back = (clusters / 50).min(HELD_BACK_CLUSTERS_MAX);
-        let claims = Claims::new(survey.free_clusters, reserved, held_back, geometry.cluster_bits);
+        let claims = Claims::new(survey.free_clusters, clusters, reserved, geometry.cluster_bits);
         let overhead = u64::from(superblock.overhead_clusters) << geometry.cluster_bits;
         Ok(Arc::new(Self {
             groups: (0..geometry.group_count).map(|_| OnceLock::new()).collect(),
@@ -94,7 +97,6 @@ impl Space {
             engine: Box::new(engine),
             policy,
             claims,
-            free_inodes: Counter::new(survey.free_inodes as i64),
             overhead_blocks: if overhead == 0 { survey.zones.total() } else { overhead },
             zones: survey.zones,
             journal_zones: OnceLock::new(),
@@ -214,22 +216,20 @@ impl Loader for BitmapLoader<'_> {
 /// Totals and places over all descriptors.
 struct Survey {
     free_clusters: u64,
-    free_inodes: u64,
     zones: Zones,
 }
 
 impl Survey {
     fn of(raw: &DescriptorTable, geometry: &Geometry) -> Self {
-        let (mut free_clusters, mut free_inodes) = (0u64, 0u64);
+        let mut free_clusters = 0;
         let mut ranges = Vec::with_capacity(geometry.group_count as usize * 4);
         for nr in (0..geometry.group_count).map(GroupNr) {
             let descriptor = raw.unverified(nr);
             let clusters = descriptor.free_clusters.min(geometry.clusters_in_group(nr));
             free_clusters += u64::from(clusters);
-            free_inodes += u64::from(descriptor.free_inodes.min(geometry.inodes_per_group));
             ranges.extend(zones::of_group(geometry, nr, &descriptor));
         }
-        Self { free_clusters, free_inodes, zones: Zones::new(ranges) }
+        Self { free_clusters, zones: Zones::new(ranges) }
     }
 }
 
@@ -250,5 +250,13 @@ fn summary(raw: &DescriptorTable, geometry: &Geometry, nr: GroupNr) -> Summary {
     Summary {
         free_clusters: descriptor.free_clusters.min(geometry.clusters_in_group(nr)),
         uninit: descriptor.has_flag(group_flag::BLOCK_UNINIT),
+    }
+}
+
+fn inode_summary(raw: &DescriptorTable, geometry: &Geometry, nr: GroupNr) -> InodeSummary {
+    let descriptor = raw.unverified(nr);
+    InodeSummary {
+        free_inodes: descriptor.free_inodes.min(geometry.inodes_per_group),
+        used_dirs: descriptor.used_dirs.min(geometry.inodes_per_group),
     }
 }

@@ -15,7 +15,7 @@ mod layout;
 mod load;
 mod zones;
 
-pub(crate) use blocks::{Purpose, Reserve, Want};
+pub(crate) use blocks::{Purpose, Reach, Reserve, Want};
 
 use crate::attr::StatFs;
 use crate::{Error, Fs, Result};
@@ -27,7 +27,6 @@ use uext4_alloc::{Engine, InodePolicy};
 use uext4_device::BlockDevice;
 use uext4_format::{BlockNr, Geometry, GroupNr, InodeNr, Tid};
 use uext4_journal::CommitObserver;
-use uext4_sync::Counter;
 use zones::Zones;
 
 /// All space of a mounted file system.
@@ -40,7 +39,6 @@ pub(crate) struct Space {
     engine: Box<dyn Engine>,
     policy: InodePolicy,
     claims: Claims,
-    free_inodes: Counter,
     zones: Zones,
     journal_zones: OnceLock<Zones>,
     overhead_blocks: u64,
@@ -75,7 +73,7 @@ impl Space {
     }
 
     /// Keeps files from mapping blocks of the journal.
-    pub(crate) fn protect(&self, runs: Vec<std::ops::Range<u64>>) {
+    pub(crate) fn protect_journal(&self, runs: Vec<std::ops::Range<u64>>) {
         let _ = self.journal_zones.set(Zones::new(runs));
     }
 
@@ -94,7 +92,7 @@ impl Space {
     pub(crate) fn free_on_disk(&self) -> (u64, u32) {
         let clusters = self.claims.free_on_disk();
         let blocks = clusters << self.geometry().cluster_bits;
-        (blocks, u32::try_from(self.free_inodes.sum().max(0)).unwrap_or(u32::MAX))
+        (blocks, u32::try_from(self.policy.free_inodes()).unwrap_or(u32::MAX))
     }
 
     /// Numbers of the whole file system.
@@ -112,7 +110,7 @@ impl Space {
             blocks_free,
             blocks_available: blocks_free.saturating_sub(reserved),
             inodes: geometry.inodes_count.into(),
-            inodes_free: self.free_inodes.sum().max(0) as u64,
+            inodes_free: self.policy.free_inodes(),
             name_max: 255,
             id: half(0) ^ half(8),
         }
@@ -133,7 +131,7 @@ impl CommitObserver for Space {
         }
         self.engine.finish_return(&runs);
         let clusters: u64 = runs.iter().map(|run| u64::from(run.len)).sum();
-        self.claims.returned(clusters);
+        self.claims.give(clusters);
     }
 
     fn aborted(&self, _cause: &uext4_journal::Error) {}

@@ -34,6 +34,11 @@ impl Zones {
         self.ranges.get(after).is_none_or(|range| range.start >= end)
     }
 
+    /// Blocks in all zones.
+    pub(super) fn total(&self) -> u64 {
+        self.ranges.iter().map(|range| range.end - range.start).sum()
+    }
+
     /// The ranges that meet `within`, cut to it.
     pub(super) fn inside(&self, within: Range<u64>) -> impl Iterator<Item = Range<u64>> + '_ {
         let first = self.ranges.partition_point(|range| range.end <= within.start);
