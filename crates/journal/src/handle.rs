@@ -52,6 +52,15 @@ impl<'j> Handle<'j> {
         LogGuard::new(state)
     }
 
+    /// Logs the object to this transaction without keeping its lock: one load when it is logged
+    /// already. For states that hold atomics which many threads change side by side; what they
+    /// change afterwards belongs to this transaction or a later one, never to an earlier.
+    pub fn touch<O: Object>(&self, object: &Arc<O>) {
+        if object.live().dirty_tid() != Some(self.tid()) {
+            drop(self.write(object));
+        }
+    }
+
     /// As [`Self::write`], beside objects of the same rank that were taken with smaller keys
     /// (inode, block or group numbers).
     pub fn write_ordered<'a, O: Object>(

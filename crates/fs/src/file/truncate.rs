@@ -51,7 +51,7 @@ fn cut(fs: &Fs, handle: &mut Handle<'_>, inode: &Arc<Inode>, first: u64) -> Resu
         };
         let Progress::More { end: left } = progress else { break };
         end = left;
-        if !inode.is_tracked_unlinked() {
+        if !inode.is_orphan() {
             fs.orphans.add(fs, handle, inode)?;
             tracked_here = true;
         }

@@ -145,6 +145,11 @@ impl Inode {
         self.life.load(Ordering::SeqCst) == LIFE_FREED
     }
 
+    /// True while the inode is tracked as an orphan.
+    pub(crate) fn is_orphan(&self) -> bool {
+        self.orphan.load(Ordering::Acquire) != 0
+    }
+
     /// True for a directory flagged as top of hierarchies (`chattr +T`).
     pub(crate) fn is_top_dir(&self) -> bool {
         self.read().disk.flags.contains(InodeFlags::TOPDIR)

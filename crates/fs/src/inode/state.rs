@@ -33,11 +33,6 @@ impl InodeState {
         Self { disk, nr, block: place.0, offset_bytes: place.1, format }
     }
 
-    /// The inode's number.
-    pub(crate) fn nr(&self) -> InodeNr {
-        self.nr
-    }
-
     /// Where `i_block` stands on the device, in bytes.
     pub(crate) fn i_block_byte(&self, block_bits: u32) -> u64 {
         const I_BLOCK_AT: u64 = 0x28;

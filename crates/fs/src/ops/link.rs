@@ -30,7 +30,7 @@ impl Filesystem {
 fn check_linkable(inode: &Inode) -> Result<()> {
     let state = inode.read();
     let flags = &state.disk.flags;
-    let directory = state.disk.file_type() == FileType::Directory;
+    let directory = state.disk.file_type() == Some(FileType::Directory);
     if directory || flags.contains(InodeFlags::IMMUTABLE) || flags.contains(InodeFlags::APPEND) {
         return Err(Error::NotPermitted);
     }

@@ -85,7 +85,7 @@ pub(crate) fn settled<T>(answer: std::result::Result<T, DirError>) -> Result<T> 
 /// The directory must still have a name.
 pub(crate) fn check_alive(dir: &Inode) -> Result<()> {
     let state = dir.read();
-    if state.disk.file_type() != FileType::Directory {
+    if state.disk.file_type() != Some(FileType::Directory) {
         return Err(Error::NotDirectory);
     }
     if state.disk.links == 0 { Err(Error::NotFound) } else { Ok(()) }

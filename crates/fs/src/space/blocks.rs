@@ -29,15 +29,6 @@ pub(crate) enum Reserve {
     Keep,
 }
 
-/// Which blocks the file's map can address.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Reach {
-    /// All.
-    All,
-    /// Those below 2^32.
-    Narrow,
-}
-
 /// A wish for blocks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Want {
@@ -49,8 +40,8 @@ pub(crate) struct Want {
     pub(crate) inode: InodeNr,
     pub(crate) purpose: Purpose,
     pub(crate) reserve: Reserve,
-    /// Only blocks that 32 bits can number (files without extents).
-    pub(crate) reach: Reach,
+    /// Blocks from this one on cannot be addressed by the file's map.
+    pub(crate) end: Option<BlockNr>,
 }
 
 /// How often a failed allocation forces a commit, which gives freed blocks back.
@@ -106,10 +97,7 @@ impl Space {
             min_len: min,
             kind,
             placement: if stream { Placement::Stream } else { Placement::Local },
-            end: match want.reach {
-                Reach::All => None,
-                Reach::Narrow => volume.cluster_of(BlockNr(1 << 32)),
-            },
+            end: want.end.and_then(|end| volume.cluster_of(end)),
             ..Request::new(want.inode, len)
         };
         let loader = BitmapLoader { fs, space: self, failed: Default::default() };
@@ -166,7 +154,7 @@ impl Space {
             inode,
             purpose: Purpose::Metadata,
             reserve: Reserve::MayUse,
-            reach: if fs.features.has(Feature::EXTENTS) { Reach::All } else { Reach::Narrow },
+            end: (!fs.features.has(Feature::EXTENTS)).then_some(BlockNr(1 << 32)),
         };
         let run = self.reserve(fs, &want)?;
         self.commit(fs, handle, run)?;

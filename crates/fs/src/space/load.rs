@@ -195,7 +195,7 @@ pub(super) struct BitmapLoader<'a> {
 
 impl Loader for BitmapLoader<'_> {
     fn load(&self, group: GroupNr, used: &mut Bitmap) -> std::result::Result<(), LoadError> {
-        let load = || -> Result<()> {
+        let mut load = || -> Result<()> {
             let group_ref: &Group = self.space.group(group)?;
             let mut half = group_ref.blocks.live().write_unlogged();
             self.space.load_blocks(self.fs, group, &mut half)?;

@@ -15,7 +15,7 @@ mod layout;
 mod load;
 mod zones;
 
-pub(crate) use blocks::{Purpose, Reach, Reserve, Want};
+pub(crate) use blocks::{Purpose, Reserve, Want};
 
 use crate::attr::StatFs;
 use crate::{Error, Fs, Result};
