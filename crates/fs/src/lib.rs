@@ -27,10 +27,18 @@ mod space;
 mod superblock;
 mod xattr;
 
+pub use access::Want;
 pub use attr::{Attr, Caller, Checks, FileType, SetAttr, SetTime, StatFs, Timestamp};
+pub use dir::{DirEntry, Visit};
 pub use error::{Error, Result};
+pub use file::{Extent, FallocateMode, Seek};
 pub use filesystem::Filesystem;
 pub use inode::{Inode, InodeRef};
-pub use options::{Access, MountOptions};
+pub use mount::read_superblock;
+pub use ops::{KillPrivileges, RenameFlags};
+pub use options::{Access, MountOptions, OnError, Threads};
+pub use uext4_device as device;
+pub use uext4_format as format;
+pub use xattr::SetMode;
 
 pub(crate) use filesystem::Fs;

@@ -53,11 +53,12 @@ impl Fs {
 
     /// The log is empty and everything is home: the last write says that no recovery is needed.
     fn mark_clean(&self) -> Result<()> {
+        let no_orphans = self.orphans.is_empty();
         {
             let mut state = self.superblock.write_unlogged();
             let mut features = state.disk.features();
             features.remove(Feature::RECOVER);
-            if self.orphans.is_empty() {
+            if no_orphans {
                 features.remove(Feature::ORPHAN_PRESENT);
             }
             state.disk.set_features(features);

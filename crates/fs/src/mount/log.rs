@@ -127,12 +127,13 @@ impl Finder<'_> {
     ) -> Result<()> {
         let node = ExtentNode::new(bytes);
         node.validate(expect, Place::Inode(self.nr))?;
-        for extent in node.extents() {
-            runs.push(LogRun {
+        if node.depth() == 0 {
+            runs.extend(node.extents().map(|extent| LogRun {
                 log_start: extent.logical.0,
                 device_block: extent.start.0,
                 len: extent.len.into(),
-            });
+            }));
+            return Ok(());
         }
         for (at, index) in node.indexes().enumerate() {
             if levels == 0 {

@@ -4,7 +4,7 @@ use crate::inode::Inode;
 use crate::{Error, Filesystem, Fs, InodeRef, Result, credits, file};
 use uext4_format::{FileType, InodeFlags};
 
-pub use crate::file::{Extent, FallocateMode, Seek};
+use crate::file::{Extent, FallocateMode, Seek};
 
 /// What a write does to setuid and setgid bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

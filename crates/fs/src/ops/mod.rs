@@ -14,6 +14,7 @@ mod setattr;
 mod unlink;
 mod xattrs;
 
+pub use io::KillPrivileges;
 pub use rename::RenameFlags;
 
 use crate::dir::{DirError, Index};

@@ -1,0 +1,50 @@
+//! Images in memory and what e2fsck says of them.
+
+use std::process::Command;
+use std::sync::Arc;
+use uext4::device::{BlockDevice, MemDevice};
+use uext4::mkfs::{self, MkfsOptions, Preset};
+use uext4::{Filesystem, MountOptions, Threads};
+
+/// A fresh file system of this many MiB.
+pub(crate) fn fresh(mib: u64, options: &MkfsOptions) -> Arc<MemDevice> {
+    let device = Arc::new(MemDevice::new(mib << 20));
+    mkfs::format(&*device, options).expect("mkfs of a plain image");
+    device
+}
+
+/// The default ext4.
+pub(crate) fn ext4(mib: u64) -> Arc<MemDevice> {
+    fresh(mib, &MkfsOptions::new(Preset::Ext4))
+}
+
+/// Mounts without background threads.
+pub(crate) fn mount(device: &Arc<MemDevice>) -> Filesystem {
+    let options = MountOptions { threads: Threads::Inline, ..MountOptions::default() };
+    Filesystem::mount(device.clone(), options).expect("mount of a good image")
+}
+
+/// Panics with e2fsck's words unless it calls the image clean.
+pub(crate) fn assert_clean(device: &MemDevice) {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let path = dir.path().join("image");
+    let file = std::fs::File::create(&path).expect("an image file");
+    file.set_len(device.size_bytes()).expect("a sparse image");
+    copy_out(device, &path);
+    let out = Command::new("e2fsck").arg("-fn").arg(&path).output().expect("e2fsck is installed");
+    let text = String::from_utf8_lossy(&out.stdout);
+    assert!(out.status.success(), "e2fsck -fn: {text}{}", String::from_utf8_lossy(&out.stderr));
+}
+
+fn copy_out(device: &MemDevice, path: &std::path::Path) {
+    use std::os::unix::fs::FileExt;
+    let file = std::fs::OpenOptions::new().write(true).open(path).expect("the image file");
+    let mut chunk = vec![0; 1 << 16];
+    for at in (0..device.size_bytes()).step_by(chunk.len()) {
+        let len = (device.size_bytes() - at).min(chunk.len() as u64) as usize;
+        device.read_at(at, &mut chunk[..len]).expect("memory reads");
+        if chunk[..len].iter().any(|byte| *byte != 0) {
+            file.write_all_at(&chunk[..len], at).expect("the temporary file system has room");
+        }
+    }
+}
