@@ -25,6 +25,8 @@ mod options;
 mod orphan;
 mod space;
 mod superblock;
+#[cfg(test)]
+mod test_rig;
 mod xattr;
 
 pub use access::Want;

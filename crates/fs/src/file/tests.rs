@@ -1,0 +1,242 @@
+//! Files against a vector of bytes, on every kind of map, with e2fsck as the judge.
+
+use super::*;
+use crate::test_rig::Rig;
+use proptest::prelude::*;
+
+/// Largest size that the model tries, in bytes.
+const SIZE_MAX: u64 = 3 << 20;
+
+#[derive(Clone, Debug)]
+enum Step {
+    Write { at: u64, len: usize, byte: u8 },
+    Append { len: usize, byte: u8 },
+    Truncate { size: u64 },
+    Fallocate { mode: FallocateMode, at: u64, len: u64 },
+    Remount,
+}
+
+fn steps(size_max: u64, count: usize) -> impl Strategy<Value = Vec<Step>> {
+    let offset = prop_oneof![0..size_max, 0..size_max / 16, (0..size_max / 4096).prop_map(|b| b * 4096)];
+    let len = prop_oneof![1usize..200, 1usize..20_000, (1usize..16).prop_map(|b| b * 4096)];
+    let mode = prop_oneof![
+        Just(FallocateMode::Allocate),
+        Just(FallocateMode::AllocateKeepSize),
+        2 => Just(FallocateMode::PunchHole),
+        Just(FallocateMode::ZeroRange),
+        Just(FallocateMode::ZeroRangeKeepSize),
+    ];
+    let step = prop_oneof![
+        8 => (offset.clone(), len.clone(), 1u8..).prop_map(|(at, len, byte)| Step::Write { at, len, byte }),
+        2 => (len, 1u8..).prop_map(|(len, byte)| Step::Append { len, byte }),
+        2 => offset.clone().prop_map(|size| Step::Truncate { size }),
+        4 => (mode, offset, 1..size_max / 4).prop_map(|(mode, at, len)| Step::Fallocate { mode, at, len }),
+        1 => Just(Step::Remount),
+    ];
+    prop::collection::vec(step, 1..count)
+}
+
+/// Data that tell where they were written.
+fn pattern(at: u64, len: usize, byte: u8) -> Vec<u8> {
+    (0..len).map(|index| byte ^ ((at as usize + index) / 512) as u8 | 1).collect()
+}
+
+fn put(model: &mut Vec<u8>, at: u64, data: &[u8]) {
+    let at = at as usize;
+    model.resize(model.len().max(at + data.len()), 0);
+    model[at..at + data.len()].copy_from_slice(data);
+}
+
+fn model_fallocate(model: &mut Vec<u8>, mode: FallocateMode, at: u64, len: u64) {
+    let (at, end) = (at as usize, (at + len) as usize);
+    if matches!(mode, FallocateMode::Allocate | FallocateMode::ZeroRange) {
+        model.resize(model.len().max(end), 0);
+    }
+    if !matches!(mode, FallocateMode::Allocate | FallocateMode::AllocateKeepSize) {
+        let (from, to) = (at.min(model.len()), end.min(model.len()));
+        model[from..to].fill(0);
+    }
+}
+
+fn apply(rig: &Rig, model: &mut Vec<u8>, step: &Step) {
+    let (fs, file) = (rig.fs(), rig.file.arc());
+    match *step {
+        Step::Write { at, len, byte } => {
+            let data = pattern(at, len, byte);
+            assert_eq!(write(fs, file, at, &data).expect("writes"), len);
+            put(model, at, &data);
+        }
+        Step::Append { len, byte } => {
+            let at = model.len() as u64;
+            let data = pattern(at, len, byte);
+            assert_eq!(append(fs, file, &data).expect("appends"), (at, len));
+            put(model, at, &data);
+        }
+        Step::Truncate { size } => {
+            truncate(fs, file, size).expect("truncates");
+            model.resize(size as usize, 0);
+        }
+        Step::Fallocate { mode, at, len } => match fallocate(fs, file, mode, at, len) {
+            Ok(()) => model_fallocate(model, mode, at, len),
+            Err(Error::NotSupported(_)) => assert!(!crate::map::has_extents(&file.read())),
+            Err(error) => panic!("{mode:?}: {error}"),
+        },
+        Step::Remount => {}
+    }
+}
+
+fn compare(rig: &Rig, model: &[u8]) {
+    let mut found = vec![0xEE; model.len() + 100];
+    let len = read(rig.fs(), &rig.file, 0, &mut found).expect("reads");
+    assert_eq!(len, model.len());
+    if let Some(at) = (0..len).find(|&at| found[at] != model[at]) {
+        panic!("byte {at} of {len} is {:#x} and should be {:#x}", found[at], model[at]);
+    }
+    assert_eq!(rig.file.read().disk.size, model.len() as u64);
+    check_seek(rig, model);
+}
+
+/// What lies in holes is zero, and data are found.
+fn check_seek(rig: &Rig, model: &[u8]) {
+    let mut at = 0;
+    while let Ok(data) = seek(rig.fs(), &rig.file, at, Seek::Data) {
+        assert!(model[at as usize..data as usize].iter().all(|byte| *byte == 0), "data in a hole");
+        at = seek(rig.fs(), &rig.file, data, Seek::Hole).expect("the end is a hole");
+        assert!(at > data);
+    }
+    assert!(model[at as usize..].iter().all(|byte| *byte == 0), "data behind the last");
+}
+
+fn run(options: &[&str], steps: &[Step]) {
+    let mut rig = Rig::new(24, options);
+    let mut model = Vec::new();
+    for step in steps {
+        apply(&rig, &mut model, step);
+        if matches!(step, Step::Remount) {
+            rig = rig.remount();
+        }
+        compare(&rig, &model);
+    }
+    rig.assert_clean();
+}
+
+macro_rules! model_tests {
+    ($($name:ident: $size:expr, $options:expr;)*) => {
+        proptest! {
+            #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(6) })]
+            $(#[test] fn $name(steps in steps($size, 40)) { run($options, &steps); })*
+        }
+    };
+}
+
+model_tests! {
+    extents_1k: SIZE_MAX, &["-b", "1024"];
+    extents_4k: SIZE_MAX, &["-b", "4096"];
+    extents_64k: SIZE_MAX, &["-b", "65536"];
+    without_journal: SIZE_MAX, &["-b", "4096", "-O", "^has_journal"];
+    tables_1k: SIZE_MAX, &["-b", "1024", "-O", "^extent,^64bit,^metadata_csum"];
+    tables_4k: SIZE_MAX, &["-b", "4096", "-O", "^extent,^64bit"];
+    inline_small: 300, &["-b", "1024", "-O", "inline_data", "-I", "512"];
+    inline_large: 20_000, &["-b", "4096", "-O", "inline_data"];
+    clusters: SIZE_MAX, &["-b", "1024", "-O", "bigalloc", "-C", "8192"];
+}
+
+#[test]
+fn a_full_device_gives_short_writes_and_takes_them_back() {
+    let rig = Rig::new(8, &["-b", "1024", "-m", "0"]);
+    let data = vec![7u8; 16 << 20];
+    let (fs, file) = (rig.fs(), rig.file.arc());
+    let written = write(fs, file, 0, &data).expect("some fits");
+    assert!(written > 1 << 20 && written < data.len());
+    assert!(matches!(write(fs, file, written as u64, &data[..4096]), Err(Error::NoSpace)));
+    let mut model = data[..written].to_vec();
+    compare(&rig, &model);
+    truncate(fs, file, 10).expect("truncates");
+    model.truncate(10);
+    assert_eq!(write(fs, file, 10, &data[..1 << 20]).expect("space is back"), 1 << 20);
+    put(&mut model, 10, &data[..1 << 20]);
+    compare(&rig, &model);
+    rig.assert_clean();
+}
+
+#[test]
+fn the_largest_size_is_the_formats() {
+    let rig = Rig::new(8, &["-b", "1024"]);
+    let (fs, file) = (rig.fs(), rig.file.arc());
+    let end = 0xFFFF_FFFFu64 << 10;
+    assert!(matches!(truncate(fs, file, end + 1), Err(Error::TooLarge)));
+    truncate(fs, file, end).expect("the largest size");
+    assert_eq!(write(fs, file, end - 3, b"abcdef").expect("a short write"), 3);
+    assert!(matches!(write(fs, file, end, b"x"), Err(Error::TooLarge)));
+    let mut buf = [0; 8];
+    assert_eq!(read(fs, &rig.file, end - 5, &mut buf).expect("reads"), 5);
+    assert_eq!(&buf[..5], b"\0\0abc");
+    assert_eq!(seek(fs, &rig.file, 5, Seek::Data).expect("data"), end - 1024);
+    rig.assert_clean();
+}
+
+#[test]
+fn tables_end_where_three_levels_end() {
+    let rig = Rig::new(8, &["-b", "1024", "-O", "^extent,^64bit,^metadata_csum"]);
+    let (fs, file) = (rig.fs(), rig.file.arc());
+    let end = (12 + 256 + 256 * 256 + 256 * 256 * 256u64) << 10;
+    assert!(matches!(write(fs, file, end, b"x"), Err(Error::TooLarge)));
+    let last = crate::map::size_end_bytes(fs, &file.read()) - 1;
+    assert_eq!(write(fs, file, last, b"x").expect("the last byte"), 1);
+    assert_eq!(file.read().disk.sectors(&fs.geometry), 2 * 4, "a block and three tables");
+    truncate(fs, file, 0).expect("truncates");
+    assert_eq!(file.read().disk.sectors(&fs.geometry), 0);
+    rig.assert_clean();
+}
+
+#[test]
+fn allocated_space_is_zero_and_counts_as_a_hole() {
+    let rig = Rig::new(8, &["-b", "1024"]);
+    let (fs, file) = (rig.fs(), rig.file.arc());
+    fallocate(fs, file, FallocateMode::Allocate, 0, 100 << 10).expect("allocates");
+    let extents = fiemap(fs, file, 0, u64::MAX).expect("extents");
+    assert_eq!(extents.iter().map(|extent| extent.len_bytes).sum::<u64>(), 100 << 10);
+    assert!(extents.iter().all(|extent| extent.flags & Extent::UNWRITTEN != 0));
+    assert!(matches!(seek(fs, file, 0, Seek::Data), Err(Error::NoOffset)));
+    write(fs, file, 50 << 10, b"data").expect("writes");
+    assert_eq!(seek(fs, file, 0, Seek::Data).expect("data"), 50 << 10);
+    let extents = fiemap(fs, file, 0, u64::MAX).expect("extents");
+    let written = extents.iter().filter(|extent| extent.flags & Extent::UNWRITTEN == 0);
+    assert_eq!(written.map(|extent| extent.len_bytes).collect::<Vec<_>>(), [1024]);
+    assert_eq!(extents.last().expect("extents").flags & Extent::LAST, Extent::LAST);
+    rig.assert_clean();
+}
+
+#[test]
+fn space_allocated_before_can_be_written_when_the_device_is_full() {
+    let rig = Rig::new(8, &["-b", "1024", "-m", "0"]);
+    let (fs, file) = (rig.fs(), rig.file.arc());
+    fallocate(fs, file, FallocateMode::Allocate, 0, 2 << 20).expect("allocates");
+    let fill = vec![1u8; 16 << 20];
+    while write(fs, file, 4 << 20, &fill).is_ok_and(|len| len == fill.len()) {}
+    let size = file.read().disk.size;
+    while append(fs, file, &fill[..1024]).is_ok() {}
+    let mut model = vec![0u8; size as usize];
+    model[4 << 20..].fill(1);
+    model.resize(file.read().disk.size as usize, 1);
+    // Every other block: the extents cannot be split forever.
+    for block in (0..2048u64).step_by(2) {
+        write(fs, file, block << 10, &[9; 1000]).expect("the space is there");
+        put(&mut model, block << 10, &[9; 1000]);
+    }
+    compare(&rig, &model);
+    rig.assert_clean();
+}
+
+#[test]
+fn changes_within_a_tick_share_a_time() {
+    let rig = Rig::new(8, &["-b", "1024"]);
+    let (fs, file) = (rig.fs(), rig.file.arc());
+    write(fs, file, 0, b"a").expect("writes");
+    let mtime = file.read().disk.mtime;
+    assert_eq!(mtime, file.read().disk.ctime);
+    std::thread::sleep(std::time::Duration::from_millis(9));
+    write(fs, file, 0, b"b").expect("writes");
+    assert!(file.read().disk.mtime > mtime);
+    rig.assert_clean();
+}

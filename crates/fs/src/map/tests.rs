@@ -1,0 +1,227 @@
+//! The map against a naive model: one entry per block.
+
+use super::*;
+use crate::credits;
+use crate::space::{Purpose, Reserve, Want};
+use crate::test_rig::Rig;
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+use uext4_format::extent::ExtentNode;
+
+type Model = BTreeMap<u32, (u64, ExtentState)>;
+
+#[derive(Clone, Debug)]
+enum Step {
+    Insert { at: u32, len: u32, state: ExtentState, scatter: u64 },
+    Mark { at: u32, len: u32, state: ExtentState },
+    Remove { from: u32, len: u32 },
+    Remount,
+}
+
+fn steps(reach: u32, written_only: bool) -> impl Strategy<Value = Vec<Step>> {
+    let state = prop_oneof![Just(ExtentState::Written), Just(ExtentState::Unwritten)];
+    let state = state.prop_map(move |state| if written_only { ExtentState::Written } else { state });
+    let len = prop_oneof![6 => Just(1u32), 1 => 1u32..40, 1 => 1u32..400];
+    let step = prop_oneof![
+        30 => (0..reach, len.clone(), state.clone(), any::<u64>())
+            .prop_map(|(at, len, state, scatter)| Step::Insert { at, len, state, scatter }),
+        6 => (0..reach, len.clone(), state).prop_map(|(at, len, state)| Step::Mark { at, len, state }),
+        4 => (0..reach, len).prop_map(|(from, len)| Step::Remove { from, len }),
+        1 => (0..reach, 0..reach).prop_map(|(from, len)| Step::Remove { from, len: len / 4 }),
+        1 => Just(Step::Remount),
+    ];
+    prop::collection::vec(step, 400..900)
+}
+
+fn apply(rig: &Rig, model: &mut Model, step: &Step) {
+    let fs = rig.fs();
+    match *step {
+        Step::Insert { at, len, state, scatter } => insert_step(rig, model, at, len, state, scatter),
+        Step::Mark { at, len, state } => {
+            let mapped = (at..at + len).take_while(|block| model.contains_key(block)).count() as u32;
+            let handle = fs.start(credits::MAP).expect("a handle");
+            let mut inode = handle.write(rig.file.arc());
+            match state {
+                ExtentState::Unwritten if !has_extents(&inode) => return,
+                ExtentState::Unwritten => mark_unwritten(fs, &handle, &mut inode, LogicalBlock(at), mapped),
+                ExtentState::Written => mark_written(fs, &handle, &mut inode, LogicalBlock(at), mapped),
+            }
+            .expect("marks");
+            for block in at..at + mapped {
+                model.get_mut(&block).expect("mapped").1 = state;
+            }
+        }
+        Step::Remove { from, len } => {
+            remove_step(rig, from, len);
+            model.retain(|block, _| !(from..from + len).contains(block));
+        }
+        Step::Remount => {}
+    }
+}
+
+fn insert_step(rig: &Rig, model: &mut Model, at: u32, len: u32, state: ExtentState, scatter: u64) {
+    let fs = rig.fs();
+    let len = (at..at + len).take_while(|block| !model.contains_key(block)).count() as u32;
+    if len == 0 {
+        return;
+    }
+    let goal = BlockNr(1 + scatter % (fs.geometry.blocks_count - 1));
+    let want = Want {
+        goal: Some(goal),
+        len_blocks: len,
+        min_blocks: 1,
+        inode: rig.file.nr(),
+        purpose: Purpose::Data,
+        reserve: Reserve::MayUse,
+        end: None,
+    };
+    let run = fs.space.reserve_or_commit(fs, &want).expect("space");
+    let run = BlockRun { len_blocks: run.len_blocks.min(len), ..run };
+    let handle = fs.start(credits::MAP).expect("a handle");
+    fs.space.commit(fs, &handle, run).expect("commits");
+    let mut inode = handle.write(rig.file.arc());
+    insert(fs, &handle, &mut inode, LogicalBlock(at), run, state).expect("inserts");
+    let end = u64::from(at + run.len_blocks) << fs.geometry.block_bits;
+    inode.disk.size = inode.disk.size.max(end);
+    for offset in 0..run.len_blocks {
+        model.insert(at + offset, (run.start.0 + u64::from(offset), state));
+    }
+}
+
+fn remove_step(rig: &Rig, from: u32, len: u32) {
+    let fs = rig.fs();
+    let mut handle = fs.start(credits::TRUNCATE).expect("a handle");
+    let mut range = u64::from(from)..u64::from(from) + u64::from(len);
+    loop {
+        let progress = {
+            let mut inode = handle.write(rig.file.arc());
+            remove(fs, &handle, &mut inode, range.clone()).expect("removes")
+        };
+        match progress {
+            Progress::Done => break,
+            Progress::More { end } => {
+                assert!(end < range.end, "gets somewhere");
+                range.end = end;
+            }
+        }
+        handle.restart(credits::TRUNCATE).expect("restarts");
+    }
+}
+
+/// Every block, found one by one and as stretches.
+fn compare(rig: &Rig, model: &Model, reach: u32) {
+    let (fs, inode) = (rig.fs(), rig.file.read());
+    let mut found = Model::new();
+    for_each(fs, &inode, 0..LOGICAL_END, |mapped| {
+        for offset in 0..mapped.len_blocks {
+            let block = mapped.start.0 + u64::from(offset);
+            found.insert(mapped.logical.0 + offset, (block, mapped.state));
+        }
+        ControlFlow::Continue(())
+    })
+    .expect("walks");
+    assert_eq!(&found, model);
+    for block in (0..reach).step_by(7) {
+        let expected = model.get(&block).map(|(block, _)| BlockNr(*block));
+        assert_eq!(block_of(fs, &inode, LogicalBlock(block)).expect("looks up"), expected);
+    }
+}
+
+fn run(options: &[&str], reach: u32, steps: &[Step]) {
+    let mut rig = Rig::new(64, options);
+    let mut model = Model::new();
+    for (index, step) in steps.iter().enumerate() {
+        apply(&rig, &mut model, step);
+        if matches!(step, Step::Remount) {
+            rig = rig.remount();
+        }
+        if index % 50 == 0 {
+            compare(&rig, &model, reach);
+        }
+    }
+    compare(&rig, &model, reach);
+    rig = rig.remount();
+    compare(&rig, &model, reach);
+    remove_step(&rig, 0, u32::MAX);
+    assert_eq!(rig.file.read().disk.blocks_raw, 0);
+    rig = rig.remount();
+    rig.assert_clean();
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(6) })]
+    #[test]
+    fn extents_are_like_the_model(steps in steps(6000, false)) {
+        run(&["-b", "1024"], 6000, &steps);
+    }
+    #[test]
+    fn tables_are_like_the_model(steps in steps(70_000, true)) {
+        run(&["-b", "1024", "-O", "^extent,^64bit"], 70_000, &steps);
+    }
+}
+
+/// Single blocks, none next to another: one extent each.
+fn scattered(rig: &Rig, model: &mut Model, blocks: impl Iterator<Item = u32>) {
+    for block in blocks {
+        insert_step(rig, model, block, 1, ExtentState::Written, u64::from(block) * 7919);
+    }
+}
+
+fn depth(rig: &Rig) -> u16 {
+    ExtentNode::new(&rig.file.read().disk.i_block[..]).depth()
+}
+
+#[test]
+fn a_tree_grows_and_comes_back() {
+    for reverse in [false, true] {
+        let mut rig = Rig::new(64, &["-b", "1024"]);
+        let mut model = Model::new();
+        let blocks = (0..20_000u32).map(|index| index * 2);
+        match reverse {
+            false => scattered(&rig, &mut model, blocks),
+            true => scattered(&rig, &mut model, blocks.rev()),
+        }
+        assert_eq!(depth(&rig), 2, "84 extents a leaf, 84 leaves an index block, 4 in the root");
+        compare(&rig, &model, 40_000);
+        rig = rig.remount();
+        compare(&rig, &model, 40_000);
+        // Holes in the middle, across leaves; then all but four.
+        remove_step(&rig, 10_000, 15_000);
+        model.retain(|block, _| !(10_000..25_000).contains(block));
+        compare(&rig, &model, 40_000);
+        remove_step(&rig, 8, u32::MAX - 8);
+        model.retain(|block, _| *block < 8);
+        assert_eq!(depth(&rig), 0, "four extents fit the inode");
+        compare(&rig, &model, 40_000);
+        assert_eq!(rig.file.read().disk.blocks_raw, 8);
+        rig.assert_clean();
+    }
+}
+
+#[test]
+fn a_deep_tree_is_clean() {
+    let rig = Rig::new(64, &["-b", "1024"]);
+    let mut model = Model::new();
+    // A stride that visits all even blocks in a scattered order.
+    scattered(&rig, &mut model, (0..30_000u32).map(|index| index * 7919 % 30_000 * 2));
+    assert!(depth(&rig) >= 2);
+    compare(&rig, &model, 60_000);
+    rig.assert_clean();
+}
+
+#[test]
+fn long_extents_stop_at_their_limits() {
+    let rig = Rig::new(512, &["-b", "4096"]);
+    let fs = rig.fs();
+    let file = rig.file.arc();
+    crate::file::fallocate(fs, file, crate::file::FallocateMode::Allocate, 0, 300 << 20).expect("allocates");
+    for len in [40_000u32, 76_800] {
+        let handle = fs.start(credits::MAP).expect("a handle");
+        let mut inode = handle.write(file);
+        mark_written(fs, &handle, &mut inode, LogicalBlock(0), len).expect("marks");
+    }
+    let handle = fs.start(credits::MAP).expect("a handle");
+    mark_unwritten(fs, &handle, &mut handle.write(file), LogicalBlock(0), 76_800).expect("marks");
+    drop(handle);
+    rig.assert_clean();
+}

@@ -1,0 +1,72 @@
+//! For tests: a file system of mke2fs in memory with one file, and e2fsck as the judge.
+
+use crate::inode::InodeRef;
+use crate::options::Threads;
+use crate::{Filesystem, Fs, MountOptions};
+use std::sync::Arc;
+use uext4_device::MemDevice;
+use uext4_format::{FileType, InodeNr};
+use uext4_testkit::oracle;
+
+/// A mounted file system and the file `/file` in it, which is empty.
+pub(crate) struct Rig {
+    pub(crate) device: Arc<MemDevice>,
+    pub(crate) mounted: Filesystem,
+    pub(crate) file: InodeRef,
+}
+
+impl Rig {
+    /// Lets mke2fs make a file system of `size_mib` MiB with these options, and mounts it.
+    pub(crate) fn new(size_mib: u64, options: &[&str]) -> Self {
+        let source = oracle::scratch_dir().expect("a scratch directory");
+        std::fs::write(source.path().join("file"), b"").expect("an empty file");
+        let path = source.path().to_str().expect("a path of ASCII");
+        let options = [&["-d", path], options].concat();
+        let made = oracle::mke2fs_image(size_mib << 20, &options);
+        let (_scratch, image) = made.expect("mke2fs makes an image");
+        let bytes = std::fs::read(image).expect("the image");
+        Self::mount(Arc::new(MemDevice::from_bytes(&bytes)))
+    }
+
+    fn mount(device: Arc<MemDevice>) -> Self {
+        let options = MountOptions { threads: Threads::Inline, ..MountOptions::default() };
+        let mounted = Filesystem::mount(device.clone(), options).expect("mounts");
+        let first = mounted.fs.geometry.first_inode;
+        let is_file = |nr: &u32| {
+            let inode = mounted.fs.inode(InodeNr(*nr));
+            inode.is_ok_and(|inode| inode.read().disk.file_type() == Some(FileType::Regular))
+        };
+        let nr = (first..first + 4).find(is_file).expect("the file");
+        let file = mounted.fs.inode(InodeNr(nr)).expect("the file");
+        Self { device, mounted, file }
+    }
+
+    pub(crate) fn fs(&self) -> &Fs {
+        &self.mounted.fs
+    }
+
+    /// Unmounts and mounts again.
+    pub(crate) fn remount(self) -> Self {
+        let device = self.device.clone();
+        self.unmount();
+        Self::mount(device)
+    }
+
+    /// Unmounts; e2fsck must find nothing wrong.
+    pub(crate) fn assert_clean(self) {
+        let device = self.device.clone();
+        self.unmount();
+        let scratch = oracle::scratch_dir().expect("a scratch directory");
+        let image = scratch.path().join("image.img");
+        std::fs::write(&image, device.to_bytes()).expect("the image");
+        if let Ok(keep) = std::env::var("UEXT4_KEEP_IMAGE") {
+            std::fs::copy(&image, keep).expect("a copy of the image");
+        }
+        oracle::assert_clean(&image);
+    }
+
+    fn unmount(self) {
+        drop(self.file);
+        self.mounted.unmount().expect("unmounts");
+    }
+}
