@@ -73,7 +73,7 @@ fn insert_step(rig: &Rig, model: &mut Model, at: u32, len: u32, state: ExtentSta
         inode: rig.file.nr(),
         purpose: Purpose::Data,
         reserve: Reserve::MayUse,
-        end: None,
+        end: block_end(&rig.file.read()),
     };
     let run = fs.space.reserve_or_commit(fs, &want).expect("space");
     let run = BlockRun { len_blocks: run.len_blocks.min(len), ..run };
