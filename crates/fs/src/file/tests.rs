@@ -17,7 +17,7 @@ enum Step {
 }
 
 fn steps(size_max: u64, count: usize) -> impl Strategy<Value = Vec<Step>> {
-    let offset = prop_oneof![0..size_max, 0..size_max / 16, (0..size_max / 4096).prop_map(|b| b * 4096)];
+    let offset = prop_oneof![0..size_max, 0..size_max.div_ceil(16), (0..size_max.div_ceil(4096)).prop_map(|b| b * 4096)];
     let len = prop_oneof![1usize..200, 1usize..20_000, (1usize..16).prop_map(|b| b * 4096)];
     let mode = prop_oneof![
         Just(FallocateMode::Allocate),
