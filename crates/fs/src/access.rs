@@ -5,6 +5,7 @@
 use crate::attr::Checks;
 use crate::inode::{Inode, InodeState};
 use crate::{Caller, Error, Fs, Result, xattr};
+use uext4_format::acl::Subject;
 use uext4_format::{FileType, InodeFlags};
 
 /// What is wanted of a file: a set of permission bits.
@@ -37,19 +38,27 @@ impl Fs {
         if caller.checks == Checks::Done {
             return Ok(());
         }
-        let acl = if self.options.acl { xattr::access_acl(self, inode)? } else { None };
+        let acl = if self.asks_acl(inode, caller) { xattr::access_acl(self, inode)? } else { None };
         let state = inode.read();
-        let granted = match (&acl, caller.uid == state.disk.uid) {
-            (Some(acl), false) => acl.permits(
-                caller.uid,
-                &group_list(caller),
-                state.disk.uid,
-                state.disk.gid,
-                want.0,
-            ),
-            _ => class_bits(&state, caller) & want.0 == want.0,
+        let granted = match acl {
+            Some(acl) => {
+                let gids = group_list(caller);
+                let who = Subject { uid: caller.uid, gids: &gids };
+                acl.allows(who, state.disk.uid, state.disk.gid, want.0)
+            }
+            None => class_bits(&state, caller) & want.0 == want.0,
         };
         if granted || superuser_may(&state, caller, want) { Ok(()) } else { Err(Error::Access) }
+    }
+
+    /// Whether the access list has a say: not for the owner, whose bits stand in the mode, and not
+    /// when the group bits, which stand for the mask, are all clear.
+    fn asks_acl(&self, inode: &Inode, caller: &Caller) -> bool {
+        if !self.options.acl || inode.lacks_acl() {
+            return false;
+        }
+        let state = inode.read();
+        state.disk.uid != caller.uid && state.disk.mode & 0o070 != 0
     }
 
     /// Nobody writes to an immutable inode.

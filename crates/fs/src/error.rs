@@ -84,6 +84,9 @@ pub enum Error {
     /// The buffer is too small for the value.
     #[error("result too large for the buffer")]
     Range,
+    /// The value is longer than an attribute may be.
+    #[error("argument too long")]
+    TooBig,
     /// Past the last data or hole.
     #[error("no such offset")]
     NoOffset,
@@ -128,6 +131,7 @@ impl Error {
             Error::CrossDevice => Errno::XDEV,
             Error::NoAttribute => Errno::NODATA,
             Error::Range => Errno::RANGE,
+            Error::TooBig => Errno::TOOBIG,
             Error::NoOffset => Errno::NXIO,
             Error::Busy => Errno::BUSY,
             Error::Stale => Errno::STALE,

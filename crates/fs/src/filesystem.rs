@@ -8,6 +8,7 @@ use crate::options::MountOptions;
 use crate::orphan::Orphans;
 use crate::space::Space;
 use crate::superblock::Super;
+use crate::xattr::SharedBlocks;
 use crate::{Error, Result};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
@@ -34,6 +35,7 @@ pub(crate) struct Fs {
     pub(crate) blocks: Blocks,
     pub(crate) orphans: Orphans,
     pub(crate) dirs: DirConfig,
+    pub(crate) shared_xattrs: SharedBlocks,
     /// Moves of directories between parents.
     pub(crate) rename: Mutex<()>,
     pub(crate) clock: Arc<dyn Clock>,

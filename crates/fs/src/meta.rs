@@ -165,6 +165,11 @@ impl Blocks {
         self.expect(block, seal)
     }
 
+    /// The block, if it is in memory with this seal.
+    pub(crate) fn cached(&self, nr: BlockNr, seal: Seal) -> Option<Arc<MetaBlock>> {
+        self.cache.get(nr).filter(|block| block.live.read().seal == seal)
+    }
+
     /// A new block with these bytes, logged to the handle's transaction. The block must have been
     /// allocated under the same handle.
     pub(crate) fn create(

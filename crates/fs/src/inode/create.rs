@@ -116,7 +116,7 @@ fn set_gid(mode: u16, directory: bool, caller: &Caller, gid: u32) -> u16 {
 impl super::Inodes {
     /// The live object of a number that was just allocated. If the number's last bearer is still
     /// in memory (its images may wait for a commit), its object is used again.
-    fn place_new(
+    pub(crate) fn place_new(
         &self,
         fs: &Fs,
         handle: &Handle<'_>,
@@ -130,8 +130,10 @@ impl super::Inodes {
                 self.insert(nr, InodeState::new(nr, disk.clone(), place, self.format().clone()))
             }
         };
-        handle.write(&inode).disk = disk;
-        inode.reborn();
+        let mut state = handle.write(&inode);
+        state.disk = disk;
+        inode.reborn(&state);
+        drop(state);
         Ok(inode)
     }
 }

@@ -35,6 +35,15 @@ const LIFE_UNNAMED: u8 = 2;
 /// It is free, or being freed.
 const LIFE_FREED: u8 = 3;
 
+/// The inode has no access control list.
+const NOTE_NO_ACL: u8 = 1;
+/// The inode holds the value of an attribute.
+const NOTE_VALUE: u8 = 2;
+
+fn kind_note(state: &InodeState) -> u8 {
+    if state.disk.flags.contains(InodeFlags::EA_INODE) { NOTE_VALUE } else { 0 }
+}
+
 /// An inode in memory.
 pub struct Inode {
     nr: InodeNr,
@@ -52,6 +61,8 @@ pub struct Inode {
     pub(crate) last_block: AtomicU64,
     /// Group of the inode that was last created in this directory plus one (a hint).
     last_group: AtomicU32,
+    /// What is known of the attributes: `NOTE_*` bits. Changes with the state locked.
+    notes: AtomicU8,
     reclaim: Arc<Reclaim>,
 }
 
@@ -65,6 +76,7 @@ impl Object for Inode {
 impl Inode {
     fn new(nr: InodeNr, state: InodeState, reclaim: Arc<Reclaim>) -> Self {
         let life = if state.disk.links == 0 { LIFE_UNLINKED } else { LIFE_NAMED };
+        let notes = AtomicU8::new(kind_note(&state));
         Self {
             nr,
             live: Live::new(state),
@@ -75,6 +87,7 @@ impl Inode {
             orphan: AtomicU64::new(0),
             last_block: AtomicU64::new(0),
             last_group: AtomicU32::new(0),
+            notes,
             reclaim,
         }
     }
@@ -134,10 +147,31 @@ impl Inode {
     }
 
     /// The number was allocated again.
-    fn reborn(&self) {
+    fn reborn(&self, state: &InodeState) {
+        self.notes.store(kind_note(state), Ordering::Release);
         self.orphan.store(0, Ordering::SeqCst);
         self.last_block.store(0, Ordering::Relaxed);
         self.life.store(LIFE_NAMED, Ordering::SeqCst);
+    }
+
+    /// True when the inode surely has no access control list.
+    pub(crate) fn lacks_acl(&self) -> bool {
+        self.notes.load(Ordering::Acquire) & NOTE_NO_ACL != 0
+    }
+
+    /// Remembers that there is no access control list; `_state` is this inode's, locked.
+    pub(crate) fn note_no_acl(&self, _state: &InodeState) {
+        self.notes.fetch_or(NOTE_NO_ACL, Ordering::Release);
+    }
+
+    /// An access control list may come; `_state` is this inode's, locked to change.
+    pub(crate) fn forget_no_acl(&self, _state: &mut InodeState) {
+        self.notes.fetch_and(!NOTE_NO_ACL, Ordering::Release);
+    }
+
+    /// True for an inode that holds the value of an attribute. Takes no lock.
+    pub(crate) fn holds_value(&self) -> bool {
+        self.notes.load(Ordering::Acquire) & NOTE_VALUE != 0
     }
 
     /// True when the inode was freed, or is being freed.

@@ -10,6 +10,7 @@ use crate::options::{Access, Threads};
 use crate::orphan::Orphans;
 use crate::space::Space;
 use crate::superblock::Super;
+use crate::xattr::SharedBlocks;
 use crate::{Fs, Result};
 use std::sync::Arc;
 use uext4_device::BlockDevice;
@@ -39,6 +40,7 @@ pub(super) fn assemble(
         blocks: Blocks::new(plan.options.cache_objects, sealer),
         orphans: Orphans::new(None),
         dirs: DirConfig::new(&plan.superblock, plan.options.max_dir_size_kib),
+        shared_xattrs: SharedBlocks::default(),
         rename: Mutex::new(Rank::Rename, ()),
         clock: plan.options.clock.clone(),
         random: Random::new(plan.options.seed),

@@ -1,0 +1,191 @@
+//! Access control lists of inodes: the attributes, the mode that mirrors them, and inheritance.
+//!
+//! Whether an inode has an access list is asked at every permission check, so that it has none is
+//! remembered in [`Inode`]; who changes attributes forgets that under the state's lock.
+
+use super::change::{self, Edit};
+use super::{SetMode, areas, value};
+use crate::inode::{Inode, InodeState, NewInode};
+use crate::{Error, Fs, Result};
+use std::sync::Arc;
+use uext4_format::acl::{Acl, NewFile};
+use uext4_format::xattr::{NameIndex, XattrName, XattrValue};
+use uext4_format::{Corrupt, FileType, Place};
+use uext4_journal::Handle;
+
+/// Permission bits that a list mirrors.
+const PERMISSION_BITS: u16 = 0o777;
+
+/// Which of the two lists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Which {
+    /// Who may do what.
+    Access,
+    /// What new files in the directory get.
+    Default,
+}
+
+impl Which {
+    fn name(self) -> XattrName {
+        let index = match self {
+            Which::Access => NameIndex::POSIX_ACL_ACCESS,
+            Which::Default => NameIndex::POSIX_ACL_DEFAULT,
+        };
+        XattrName::new(index, b"")
+    }
+}
+
+/// Mode and lists of a new file.
+pub(crate) struct Inherited {
+    /// The permission bits (`0o777`), after the umask or the default list.
+    pub(crate) mode: u16,
+    access: Option<Acl>,
+    default: Option<Acl>,
+}
+
+fn check_enabled(fs: &Fs, inode: &Inode) -> Result<()> {
+    if fs.options.acl && inode.kind() != FileType::Symlink {
+        return Ok(());
+    }
+    Err(Error::NotSupported("access control lists here"))
+}
+
+/// The list as a program sees it.
+pub(super) fn get(fs: &Fs, inode: &Inode, which: Which) -> Result<Option<Vec<u8>>> {
+    check_enabled(fs, inode)?;
+    Ok(load(fs, inode, which)?.map(|acl| acl.to_xattr()))
+}
+
+fn parse(inode: &Inode, bytes: &[u8]) -> Result<Option<Acl>> {
+    let problem = "the value is no list";
+    let bad = Corrupt::new(Place::Inode(inode.nr()), "access control list", problem);
+    Acl::from_disk(bytes).map_err(|_| bad.into())
+}
+
+fn load(fs: &Fs, inode: &Inode, which: Which) -> Result<Option<Acl>> {
+    match areas::value(fs, inode, &which.name())? {
+        Some(bytes) => parse(inode, &bytes),
+        None => Ok(None),
+    }
+}
+
+/// The access list, if the inode has one. No I/O and no parsing when it is known to have none.
+pub(crate) fn access_acl(fs: &Fs, inode: &Inode) -> Result<Option<Acl>> {
+    if inode.lacks_acl() {
+        return Ok(None);
+    }
+    let held = {
+        let state = inode.read();
+        match areas::find(fs, &state, &Which::Access.name())? {
+            None => {
+                inode.note_no_acl(&state);
+                return Ok(None);
+            }
+            Some(XattrValue::Here(bytes)) => return parse(inode, &bytes),
+            Some(XattrValue::Inode { inode, size, .. }) => value::hold(fs, &state, inode, size)?,
+        }
+    };
+    parse(inode, &held.read(fs)?)
+}
+
+/// Sets a list from the value that a program passes.
+pub(super) fn set(fs: &Fs, inode: &Arc<Inode>, which: Which, value: &[u8]) -> Result<()> {
+    check_enabled(fs, inode)?;
+    let acl = Acl::from_xattr(value).map_err(|_| Error::Invalid("access control list"))?;
+    let Some(acl) = acl else { return remove(fs, inode, which) };
+    let name = which.name();
+    let disk = acl.to_disk();
+    match which {
+        Which::Default if !inode.is_dir() => Err(Error::Access),
+        Which::Default => change::set(fs, inode, &name, &disk, SetMode::Any),
+        Which::Access => {
+            let mode = acl.mode_bits();
+            let set_mode = move |state: &mut InodeState| set_permissions(fs, state, mode);
+            if acl.is_equivalent_to_mode() {
+                let edit = Edit { name: &name, value: None, mode: SetMode::Any };
+                return change::run(fs, inode, edit, &set_mode);
+            }
+            change::set_with(fs, inode, &name, &disk, SetMode::Any, set_mode)
+        }
+    }
+}
+
+fn set_permissions(fs: &Fs, state: &mut InodeState, mode: u16) {
+    let new = (state.disk.mode & !PERMISSION_BITS) | mode;
+    if new != state.disk.mode {
+        state.disk.mode = new;
+        state.disk.ctime = fs.now();
+    }
+}
+
+/// Takes a list away; that there is none is no error.
+pub(super) fn remove(fs: &Fs, inode: &Arc<Inode>, which: Which) -> Result<()> {
+    check_enabled(fs, inode)?;
+    if which == Which::Default && !inode.is_dir() {
+        return Ok(());
+    }
+    let name = which.name();
+    change::run(fs, inode, Edit { name: &name, value: None, mode: SetMode::Any }, &|_| {})
+}
+
+/// The access list after a chmod to `mode`, in the caller's handle. The mode is the caller's job.
+pub(crate) fn chmod_acl(
+    fs: &Fs,
+    handle: &Handle<'_>,
+    inode: &Arc<Inode>,
+    mode: u16,
+) -> Result<()> {
+    match access_acl(fs, inode)? {
+        Some(acl) => put(fs, handle, inode, Which::Access, &acl.with_mode(mode)),
+        None => Ok(()),
+    }
+}
+
+fn put(fs: &Fs, handle: &Handle<'_>, inode: &Arc<Inode>, which: Which, acl: &Acl) -> Result<()> {
+    let value = Some(XattrValue::Here(acl.to_disk()));
+    let edit = Edit { name: &which.name(), value, mode: SetMode::Any };
+    change::run_in(fs, handle, inode, edit, &|_| {})
+}
+
+/// Mode and lists of a new file in `parent`: by the default list, or else by the umask.
+pub(crate) fn inherit_acl(
+    fs: &Fs,
+    parent: &Inode,
+    new: &NewInode<'_>,
+    umask: u16,
+) -> Result<Inherited> {
+    let plain = |mode| Inherited { mode: mode & PERMISSION_BITS, access: None, default: None };
+    if new.kind == FileType::Symlink {
+        return Ok(plain(new.mode));
+    }
+    let default = if fs.options.acl { default_acl(fs, parent)? } else { None };
+    let Some(default) = default else { return Ok(plain(new.mode & !umask)) };
+    let directory = new.kind == FileType::Directory;
+    let kind = if directory { NewFile::Directory } else { NewFile::Other };
+    let lists = default.inherit(new.mode, kind);
+    let mode = lists.mode & PERMISSION_BITS;
+    Ok(Inherited { mode, access: lists.access, default: lists.default })
+}
+
+fn default_acl(fs: &Fs, parent: &Inode) -> Result<Option<Acl>> {
+    if !areas::has_any(&parent.read()) {
+        return Ok(None);
+    }
+    load(fs, parent, Which::Default)
+}
+
+/// Gives a new inode its lists, in the handle that makes it.
+pub(crate) fn store_inherited(
+    fs: &Fs,
+    handle: &Handle<'_>,
+    inode: &Arc<Inode>,
+    acl: &Inherited,
+) -> Result<()> {
+    if let Some(default) = &acl.default {
+        put(fs, handle, inode, Which::Default, default)?;
+    }
+    if let Some(access) = &acl.access {
+        put(fs, handle, inode, Which::Access, access)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,76 @@
+//! The two areas of an inode: reading them and finding a value.
+
+use super::value;
+use crate::inode::{Inode, InodeState};
+use crate::meta::{MetaBlock, Seal};
+use crate::{Fs, Result};
+use std::sync::Arc;
+use uext4_format::xattr::{XattrName, XattrSet, XattrValue, decode_block, decode_ibody};
+use uext4_format::{BlockNr, Place};
+
+/// The block of an inode, and what stood in it when it was read.
+pub(super) struct LoadedBlock {
+    pub(super) meta: Arc<MetaBlock>,
+    pub(super) set: XattrSet,
+}
+
+/// The inode's own area. Inodes without extra fields have none, as with Linux.
+pub(super) fn ibody_area(state: &InodeState) -> &[u8] {
+    if state.disk.extra_isize == 0 { &[] } else { &state.disk.tail }
+}
+
+/// [`ibody_area`], to change.
+pub(super) fn ibody_area_mut(state: &mut InodeState) -> &mut [u8] {
+    if state.disk.extra_isize == 0 { &mut [] } else { &mut state.disk.tail }
+}
+
+/// Attributes in the inode.
+pub(super) fn ibody(state: &InodeState) -> Result<XattrSet> {
+    Ok(decode_ibody(ibody_area(state), Place::Inode(state.nr()))?)
+}
+
+/// Attributes in the inode's block, if it has one. While the state is locked the inode's reference
+/// keeps the block; what stands in it changes only by this inode's hand, or not at all.
+pub(super) fn read_block(fs: &Fs, state: &InodeState) -> Result<Option<LoadedBlock>> {
+    let nr = state.disk.file_acl;
+    if nr == BlockNr(0) {
+        return Ok(None);
+    }
+    let place = Place::Block(nr);
+    let meta = fs.blocks.read(fs, nr, Seal::Xattr, |bytes| decode_block(bytes, place).map(drop))?;
+    let set = decode_block(&meta.image(), place)?;
+    Ok(Some(LoadedBlock { meta, set }))
+}
+
+/// False when the inode surely has no attributes. No I/O.
+pub(super) fn has_any(state: &InodeState) -> bool {
+    // The magic is not zero; without it the area holds nothing.
+    let marked = ibody_area(state).get(..4).is_some_and(|magic| magic != [0; 4]);
+    state.disk.file_acl != BlockNr(0) || marked
+}
+
+/// The entry of `name` in either area.
+pub(super) fn find(fs: &Fs, state: &InodeState, name: &XattrName) -> Result<Option<XattrValue>> {
+    if !has_any(state) {
+        return Ok(None);
+    }
+    if let Some(value) = ibody(state)?.get(name) {
+        return Ok(Some(value.clone()));
+    }
+    let block = read_block(fs, state)?;
+    Ok(block.and_then(|block| block.set.get(name).cloned()))
+}
+
+/// The value of `name`. The caller holds no inode's state.
+pub(super) fn value(fs: &Fs, inode: &Inode, name: &XattrName) -> Result<Option<Vec<u8>>> {
+    let held = {
+        let state = inode.read();
+        match find(fs, &state, name)? {
+            None => return Ok(None),
+            Some(XattrValue::Here(value)) => return Ok(Some(value)),
+            // Held before the owner lets go, so that it stays in use.
+            Some(XattrValue::Inode { inode, size, .. }) => value::hold(fs, &state, inode, size)?,
+        }
+    };
+    held.read(fs).map(Some)
+}

@@ -1,0 +1,132 @@
+//! The attribute block of an inode: made, changed, shared, copied and freed.
+//!
+//! Concurrency: who drops the last reference empties the block's bytes under its lock before it is
+//! freed, so a thread that found the block by its hash at that moment sees that it is gone.
+
+use super::areas::LoadedBlock;
+use super::refs::Refs;
+use super::share;
+use crate::inode::InodeState;
+use crate::meta::{MetaBlock, Seal};
+use crate::{Error, Fs, Result};
+use std::sync::Arc;
+use uext4_format::xattr::{XattrBlock, XattrSet, encode_block};
+use uext4_format::{BlockNr, BlockRun};
+use uext4_journal::{Handle, Object};
+
+/// Makes the inode's block hold `new`, and `state` name it. Nothing is changed after an error
+/// other than damage.
+pub(super) fn put(
+    fs: &Fs,
+    handle: &Handle<'_>,
+    state: &mut InodeState,
+    old: Option<&LoadedBlock>,
+    new: &XattrSet,
+    refs: &mut Refs,
+) -> Result<()> {
+    if old.map_or(new.is_empty(), |old| old.set == *new) {
+        return Ok(());
+    }
+    let mut image = vec![0; fs.block_size()];
+    if !new.is_empty() {
+        encode_block(&mut image, new).map_err(|_| Error::NoSpace)?;
+        if let Some(block) = share::join(fs, handle, &image) {
+            state.disk.file_acl = block.nr();
+            return release_old(fs, handle, old, refs);
+        }
+        if old.is_some_and(|old| replace(fs, handle, old, &image, new, refs)) {
+            return Ok(());
+        }
+    }
+    state.disk.file_acl = if new.is_empty() {
+        BlockNr(0)
+    } else {
+        let nr = create(fs, handle, state, image)?;
+        refs.take_all(new);
+        // Before the old block loses its reference, which may be what keeps the values in use.
+        if let Err(error) = refs.settle_taken(fs, handle) {
+            give_up(fs, handle, nr)?;
+            return Err(error);
+        }
+        nr
+    };
+    release_old(fs, handle, old, refs)
+}
+
+/// Changes the block in place if it is the inode's alone.
+fn replace(
+    fs: &Fs,
+    handle: &Handle<'_>,
+    old: &LoadedBlock,
+    image: &[u8],
+    new: &XattrSet,
+    refs: &mut Refs,
+) -> bool {
+    let alone = |bytes: &[u8]| XattrBlock::new(bytes).refcount() == 1;
+    if !alone(old.meta.live().read().bytes()) {
+        return false;
+    }
+    {
+        let mut block = handle.write(&old.meta);
+        if !alone(block.bytes()) {
+            return false;
+        }
+        block.bytes_mut().copy_from_slice(image);
+    }
+    fs.shared_xattrs.note(XattrBlock::new(image).hash(), old.meta.nr());
+    refs.take_all(new);
+    refs.drop_all(&old.set);
+    true
+}
+
+fn create(
+    fs: &Fs,
+    handle: &Handle<'_>,
+    state: &InodeState,
+    image: Vec<u8>,
+) -> Result<BlockNr> {
+    let nr = fs.space.allocate_block(fs, handle, None, state.nr())?;
+    let hash = XattrBlock::new(&image).hash();
+    fs.blocks.create(handle, nr, Seal::Xattr, image.into());
+    fs.shared_xattrs.note(hash, nr);
+    Ok(nr)
+}
+
+/// Frees a block that was just made. Somebody may have joined it, who then keeps it.
+fn give_up(fs: &Fs, handle: &Handle<'_>, nr: BlockNr) -> Result<()> {
+    match fs.blocks.cached(nr, Seal::Xattr) {
+        Some(block) if drop_reference(handle, &block) => free(fs, handle, nr),
+        _ => Ok(()),
+    }
+}
+
+fn release_old(
+    fs: &Fs,
+    handle: &Handle<'_>,
+    old: Option<&LoadedBlock>,
+    refs: &mut Refs,
+) -> Result<()> {
+    let Some(old) = old else { return Ok(()) };
+    if !drop_reference(handle, &old.meta) {
+        return Ok(());
+    }
+    refs.drop_all(&old.set);
+    free(fs, handle, old.meta.nr())
+}
+
+/// One reference less; true when it was the last one, and the block is to be freed.
+fn drop_reference(handle: &Handle<'_>, block: &Arc<MetaBlock>) -> bool {
+    let mut state = handle.write(block);
+    let refcount = XattrBlock::new(state.bytes()).refcount();
+    if refcount > 1 {
+        XattrBlock::new(state.bytes_mut()).set_refcount(refcount - 1);
+    } else {
+        state.bytes_mut().fill(0);
+    }
+    refcount <= 1
+}
+
+fn free(fs: &Fs, handle: &Handle<'_>, nr: BlockNr) -> Result<()> {
+    fs.blocks.forget(handle, nr);
+    fs.space.free(fs, handle, BlockRun { start: nr, len_blocks: 1 })
+}

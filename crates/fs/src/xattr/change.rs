@@ -1,0 +1,272 @@
+//! Setting and removing attributes: which area takes them, and what that costs the inode.
+
+use super::areas::{self, LoadedBlock};
+use super::refs::Refs;
+use super::value::NewValue;
+use super::{SetMode, block};
+use crate::inode::{Inode, InodeState};
+use crate::{Error, Fs, Result, credits};
+use std::sync::Arc;
+use uext4_format::xattr::{
+    XattrName, XattrSet, XattrValue, block_capacity_bytes, encode_ibody, entry_bytes,
+    ibody_capacity_bytes,
+};
+use uext4_format::{Corrupt, Feature, InodeFlags, Place};
+use uext4_journal::Handle;
+
+/// The name of the shortest attribute that a value must leave room for in a block (Linux's choice).
+const SHORT_NAME_BYTES: usize = 3;
+
+/// What happens to one attribute.
+pub(super) struct Edit<'a> {
+    pub(super) name: &'a XattrName,
+    /// The new value; `None` removes it.
+    pub(super) value: Option<XattrValue>,
+    pub(super) mode: SetMode,
+}
+
+/// Sets an attribute in a handle of its own.
+pub(super) fn set(
+    fs: &Fs,
+    inode: &Arc<Inode>,
+    name: &XattrName,
+    value: &[u8],
+    mode: SetMode,
+) -> Result<()> {
+    set_with(fs, inode, name, value, mode, |_| {})
+}
+
+/// Sets an attribute, and changes the inode besides, in one handle.
+pub(super) fn set_with(
+    fs: &Fs,
+    inode: &Arc<Inode>,
+    name: &XattrName,
+    value: &[u8],
+    mode: SetMode,
+    change: impl Fn(&mut InodeState),
+) -> Result<()> {
+    let has_ea_inode = fs.features.has(Feature::EA_INODE);
+    if !(has_ea_inode && value.len() > value_max_bytes(fs)) {
+        let edit = Edit { name, value: Some(XattrValue::Here(value.to_vec())), mode };
+        match run(fs, inode, edit, &change) {
+            Err(Error::NoSpace) if has_ea_inode && !value.is_empty() => {}
+            done => return done,
+        }
+    }
+    set_large(fs, inode, name, value, mode, change)
+}
+
+/// A value above this has an inode of its own at once, in bytes.
+fn value_max_bytes(fs: &Fs) -> usize {
+    block_capacity_bytes(fs.block_size()) - entry_bytes(SHORT_NAME_BYTES)
+}
+
+fn set_large(
+    fs: &Fs,
+    inode: &Arc<Inode>,
+    name: &XattrName,
+    value: &[u8],
+    mode: SetMode,
+    change: impl Fn(&mut InodeState),
+) -> Result<()> {
+    check_mode(mode, areas::find(fs, &inode.read(), name)?.is_some())?;
+    let new = NewValue::write(fs, inode, value)?;
+    let handle = fs.start(credits::XATTR + credits::MAP)?;
+    let (nr, value) = new.create(&handle, inode, name)?;
+    let edit = Edit { name, value: Some(value), mode };
+    let (result, mut refs) = apply(fs, &handle, inode, edit, &change);
+    // The reference that the new inode was made with.
+    refs.drop_one(nr);
+    refs.settle(fs, &handle)?;
+    result
+}
+
+/// Removes an attribute in a handle of its own.
+pub(super) fn remove(fs: &Fs, inode: &Arc<Inode>, name: &XattrName) -> Result<()> {
+    run(fs, inode, Edit { name, value: None, mode: SetMode::Replace }, &|_| {})
+}
+
+/// Makes one edit in a handle of its own.
+pub(super) fn run(
+    fs: &Fs,
+    inode: &Arc<Inode>,
+    edit: Edit<'_>,
+    change: &impl Fn(&mut InodeState),
+) -> Result<()> {
+    let handle = fs.start(credits::XATTR)?;
+    run_in(fs, &handle, inode, edit, change)
+}
+
+/// Makes one edit in the caller's handle.
+pub(super) fn run_in(
+    fs: &Fs,
+    handle: &Handle<'_>,
+    inode: &Arc<Inode>,
+    edit: Edit<'_>,
+    change: &impl Fn(&mut InodeState),
+) -> Result<()> {
+    let (result, refs) = apply(fs, handle, inode, edit, change);
+    refs.settle(fs, handle)?;
+    result
+}
+
+/// Makes one edit; the references on value inodes are still to be settled.
+fn apply(
+    fs: &Fs,
+    handle: &Handle<'_>,
+    inode: &Arc<Inode>,
+    edit: Edit<'_>,
+    change: &impl Fn(&mut InodeState),
+) -> (Result<()>, Refs) {
+    let mut refs = Refs::default();
+    let now = fs.now();
+    let result = {
+        let mut state = handle.write(inode);
+        inode.forget_no_acl(&mut state);
+        edit_areas(fs, handle, &mut state, edit, &mut refs).map(|changed| {
+            change(&mut state);
+            if changed == Changed::Yes {
+                state.disk.ctime = now;
+                state.disk.version = state.disk.version.wrapping_add(1);
+            }
+        })
+    };
+    if result.is_ok() {
+        mark_superblock(fs, handle);
+    } else {
+        refs = Refs::default();
+    }
+    (result, refs)
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Changed {
+    Yes,
+    No,
+}
+
+fn edit_areas(
+    fs: &Fs,
+    handle: &Handle<'_>,
+    state: &mut InodeState,
+    edit: Edit<'_>,
+    refs: &mut Refs,
+) -> Result<Changed> {
+    if state.disk.flags.contains(InodeFlags::EA_INODE) {
+        let problem = "holds a value and has attributes";
+        return Err(Corrupt::new(Place::Inode(state.nr()), "value inode", problem).into());
+    }
+    let mut ibody = areas::ibody(state)?;
+    let old = areas::read_block(fs, state)?;
+    let mut block = old.as_ref().map(|old| old.set.clone()).unwrap_or_default();
+    let present = ibody.get(edit.name).or_else(|| block.get(edit.name));
+    check_mode(edit.mode, present.is_some())?;
+    if present == edit.value.as_ref() {
+        return Ok(Changed::No);
+    }
+    match edit.value {
+        None => {
+            ibody.remove(edit.name);
+            block.remove(edit.name);
+        }
+        Some(value) => place(fs, state, (&mut ibody, &mut block), edit.name, value)?,
+    }
+    store_over(fs, handle, state, old, (&ibody, &block), refs)?;
+    Ok(Changed::Yes)
+}
+
+fn check_mode(mode: SetMode, exists: bool) -> Result<()> {
+    match mode {
+        SetMode::Create if exists => Err(Error::Exists),
+        SetMode::Replace if !exists => Err(Error::NoAttribute),
+        _ => Ok(()),
+    }
+}
+
+/// Puts the value into the inode's area if it fits there, or into the block's.
+fn place(
+    fs: &Fs,
+    state: &InodeState,
+    (ibody, block): (&mut XattrSet, &mut XattrSet),
+    name: &XattrName,
+    value: XattrValue,
+) -> Result<()> {
+    let mut with = ibody.clone();
+    with.set(name.clone(), value.clone());
+    if with.area_bytes() <= ibody_capacity_bytes(areas::ibody_area(state).len()) {
+        *ibody = with;
+        block.remove(name);
+        return Ok(());
+    }
+    ibody.remove(name);
+    block.set(name.clone(), value);
+    let fits = block.area_bytes() <= block_capacity_bytes(fs.block_size());
+    if fits { Ok(()) } else { Err(Error::NoSpace) }
+}
+
+/// Stores both sets (in the inode, in the block) in place of what the areas hold.
+pub(super) fn store(
+    fs: &Fs,
+    handle: &Handle<'_>,
+    state: &mut InodeState,
+    new: (&XattrSet, &XattrSet),
+    refs: &mut Refs,
+) -> Result<()> {
+    let old = areas::read_block(fs, state)?;
+    store_over(fs, handle, state, old, new, refs)
+}
+
+fn store_over(
+    fs: &Fs,
+    handle: &Handle<'_>,
+    state: &mut InodeState,
+    old: Option<LoadedBlock>,
+    (ibody, block): (&XattrSet, &XattrSet),
+    refs: &mut Refs,
+) -> Result<()> {
+    let old_ibody = areas::ibody(state)?;
+    let nothing = XattrSet::new();
+    let old_block = old.as_ref().map_or(&nothing, |old| &old.set);
+    let before = sectors(fs, &old_ibody, old_block) + u64::from(old.is_some()) * cluster(fs);
+    let after = sectors(fs, ibody, block) + u64::from(!block.is_empty()) * cluster(fs);
+    let (blocks_raw, flags) = (state.disk.blocks_raw, state.disk.flags);
+    let charged = state.disk.sectors(&fs.geometry).saturating_sub(before).saturating_add(after);
+    state.disk.set_sectors(charged, &fs.geometry).map_err(|_| Error::NoSpace)?;
+    let stored = block::put(fs, handle, state, old.as_ref(), block, refs);
+    if let Err(error) = stored {
+        (state.disk.blocks_raw, state.disk.flags) = (blocks_raw, flags);
+        return Err(error);
+    }
+    // It was measured before; an area that holds nothing may have no room for the magic.
+    let _ = encode_ibody(areas::ibody_area_mut(state), ibody);
+    refs.take_all(ibody);
+    refs.drop_all(&old_ibody);
+    Ok(())
+}
+
+/// Sectors that the owner is charged for: each value inode counts as if it were its own.
+fn sectors(fs: &Fs, ibody: &XattrSet, block: &XattrSet) -> u64 {
+    let value = |value: &XattrValue| match value {
+        XattrValue::Here(_) => 0,
+        XattrValue::Inode { size, .. } => u64::from(*size).div_ceil(fs.geometry.cluster_size()),
+    };
+    let clusters: u64 = ibody.iter().chain(block.iter()).map(|entry| value(&entry.value)).sum();
+    clusters * cluster(fs)
+}
+
+/// Sectors of a cluster.
+fn cluster(fs: &Fs) -> u64 {
+    fs.geometry.cluster_size() >> 9
+}
+
+/// The superblock says when there may be attributes.
+fn mark_superblock(fs: &Fs, handle: &Handle<'_>) {
+    if fs.superblock.read().disk.features().has(Feature::EXT_ATTR) {
+        return;
+    }
+    fs.superblock.update(handle, |disk| {
+        let mut features = disk.features();
+        features.insert(Feature::EXT_ATTR);
+        disk.set_features(features);
+    });
+}

@@ -1,0 +1,79 @@
+//! Blocks that may be shared, found by their hash.
+//!
+//! Layout: a table of words, each a block number and a part of its hash; a new block overwrites
+//! what stood in its place. It holds hints: whoever follows one compares the bytes under the
+//! block's lock.
+
+use crate::Fs;
+use crate::meta::{BlockState, MetaBlock, Seal};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use uext4_format::BlockNr;
+use uext4_format::xattr::{BLOCK_MAGIC, REFCOUNT_MAX, XattrBlock};
+use uext4_journal::{Handle, Object};
+
+const SLOTS: usize = 1024;
+const BLOCK_BITS: u32 = 48;
+
+/// Where blocks with a hash were seen last.
+pub(crate) struct SharedBlocks {
+    slots: Box<[AtomicU64]>,
+}
+
+impl Default for SharedBlocks {
+    fn default() -> Self {
+        Self { slots: (0..SLOTS).map(|_| AtomicU64::new(0)).collect() }
+    }
+}
+
+impl SharedBlocks {
+    fn slot(&self, hash: u32) -> &AtomicU64 {
+        let mixed = hash.wrapping_mul(0x9E37_79B1);
+        &self.slots[mixed as usize >> 22 & (SLOTS - 1)]
+    }
+
+    fn word(hash: u32, nr: BlockNr) -> u64 {
+        u64::from(hash & 0xFFFF) << BLOCK_BITS | nr.0
+    }
+
+    /// Notes that `nr` holds content with `hash`.
+    pub(super) fn note(&self, hash: u32, nr: BlockNr) {
+        if hash != 0 {
+            self.slot(hash).store(Self::word(hash, nr), Ordering::Relaxed);
+        }
+    }
+
+    /// A block that may hold content with `hash`.
+    fn candidate(&self, hash: u32) -> Option<BlockNr> {
+        let word = self.slot(hash).load(Ordering::Relaxed);
+        let nr = BlockNr(word & ((1 << BLOCK_BITS) - 1));
+        (hash != 0 && nr.0 != 0 && Self::word(hash, nr) == word).then_some(nr)
+    }
+}
+
+/// Takes a reference on a block in memory that holds the same as `image`, if one is known. Only
+/// cached blocks count: a hint may be old, and nothing is read from where it points.
+pub(super) fn join(fs: &Fs, handle: &Handle<'_>, image: &[u8]) -> Option<Arc<MetaBlock>> {
+    let hash = XattrBlock::new(image).hash();
+    let nr = fs.shared_xattrs.candidate(hash)?;
+    let block = fs.blocks.cached(nr, Seal::Xattr)?;
+    if !may_join(&block.live().read(), image) {
+        return None;
+    }
+    let joined = {
+        let mut state = handle.write(&block);
+        let joined = may_join(&state, image);
+        if joined {
+            let refcount = XattrBlock::new(state.bytes()).refcount();
+            XattrBlock::new(state.bytes_mut()).set_refcount(refcount + 1);
+        }
+        joined
+    };
+    joined.then_some(block)
+}
+
+fn may_join(state: &BlockState, image: &[u8]) -> bool {
+    let block = XattrBlock::new(state.bytes());
+    let open = block.magic() == BLOCK_MAGIC && (1..REFCOUNT_MAX).contains(&block.refcount());
+    open && block.same_content(image)
+}

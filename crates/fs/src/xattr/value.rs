@@ -1,0 +1,261 @@
+//! Values in inodes of their own (feature `ea_inode`).
+//!
+//! Crash safety: the data are written before the handle that makes the inode; a value that nobody
+//! names any more is an orphan from the transaction on that took its last reference.
+
+use crate::inode::{Inode, InodeRef, InodeState};
+use crate::map::{self, ExtentState, Mapping};
+use crate::space::{Purpose, Reserve, Want};
+use crate::{Error, Fs, Result};
+use std::sync::Arc;
+use uext4_format::xattr::{
+    EaInodeFields, XattrName, XattrValue, entry_hash_of_inode, value_hash,
+};
+use uext4_format::{
+    BlockNr, BlockRun, Corrupt, Feature, FileType, Inode as DiskInode, InodeFlags, InodeNr,
+    LogicalBlock, Place, Seed, Timestamp, WithExtra,
+};
+use uext4_journal::Handle;
+
+/// Permissions of value inodes, as Linux sets them.
+const MODE: u16 = 0o600;
+
+fn corrupt(nr: InodeNr, problem: &'static str) -> Error {
+    Corrupt::new(Place::Inode(nr), "value inode", problem).into()
+}
+
+/// Seed of the hashes of values; there with and without checksums of metadata.
+fn seed(fs: &Fs) -> Seed {
+    fs.checksums.metadata.unwrap_or_else(|| fs.superblock.read().disk.seed())
+}
+
+/// The value inode `nr`. No lock is taken.
+fn load(fs: &Fs, nr: InodeNr) -> Result<Arc<Inode>> {
+    if nr.0 < fs.geometry.first_inode || !fs.geometry.contains_inode(nr) {
+        return Err(corrupt(nr, "number out of range"));
+    }
+    let inode = fs.inodes.load(fs, nr)?;
+    if inode.is_freed() || !inode.holds_value() {
+        return Err(corrupt(nr, "the inode holds no value"));
+    }
+    Ok(inode)
+}
+
+/// A value that stays in use.
+pub(super) struct Held {
+    inode: InodeRef,
+    owner: InodeNr,
+    size: u32,
+}
+
+/// Holds a value that an entry of `owner` names; its state is locked.
+pub(super) fn hold(fs: &Fs, owner: &InodeState, nr: InodeNr, size: u32) -> Result<Held> {
+    Ok(Held { inode: InodeRef::new(load(fs, nr)?), owner: owner.nr(), size })
+}
+
+impl Held {
+    /// The value. The caller holds no inode's state.
+    pub(super) fn read(&self, fs: &Fs) -> Result<Vec<u8>> {
+        let state = self.inode.read();
+        let nr = self.inode.nr();
+        if state.disk.size != u64::from(self.size) {
+            return Err(corrupt(nr, "size is not the one that the entry says"));
+        }
+        let bytes = read_all(fs, &state, self.size as usize)?;
+        // Old values of Lustre have no hash, but their owner's number.
+        let of_lustre = state.disk.mtime.seconds as u32 == self.owner.0;
+        if fields(&state).hash == value_hash(seed(fs), &bytes) || of_lustre {
+            return Ok(bytes);
+        }
+        Err(corrupt(nr, "the hash of the value is another one"))
+    }
+}
+
+fn read_all(fs: &Fs, state: &InodeState, size: usize) -> Result<Vec<u8>> {
+    let bits = fs.geometry.block_bits;
+    let mut bytes = vec![0; size];
+    let mut at = 0;
+    while at < size {
+        let left_blocks = (size - at).div_ceil(fs.block_size()) as u32;
+        let mapping = map::lookup(fs, state, LogicalBlock((at >> bits) as u32), left_blocks)?;
+        let end = size.min(at + ((mapping.len_blocks() as usize) << bits));
+        let Mapping::Mapped { start, state: ExtentState::Written, .. } = mapping else {
+            return Err(corrupt(state.nr(), "the value has a hole"));
+        };
+        fs.device.read_at(start.0 << bits, &mut bytes[at..end])?;
+        at = end;
+    }
+    Ok(bytes)
+}
+
+fn fields(state: &InodeState) -> EaInodeFields {
+    let disk = &state.disk;
+    let low = |time: Timestamp| time.seconds as u32;
+    EaInodeFields::from_raw(low(disk.atime), low(disk.ctime), disk.version as u32)
+}
+
+fn set_fields(state: &mut InodeState, fields: EaInodeFields) {
+    let disk = &mut state.disk;
+    // The raw 32 bits must come out, whatever range of times the inode has.
+    let wide = disk.times_have_extra() == WithExtra::Yes;
+    let time = |raw: u32| if wide { i64::from(raw) } else { i64::from(raw as i32) };
+    disk.atime = Timestamp { seconds: time(fields.atime()), nanoseconds: 0 };
+    disk.ctime = Timestamp { seconds: time(fields.ctime()), nanoseconds: 0 };
+    disk.version = (disk.version & !u64::from(u32::MAX)) | u64::from(fields.version_low());
+}
+
+/// Takes `count` references. An owner's state may be locked.
+pub(super) fn take(fs: &Fs, handle: &Handle<'_>, nr: InodeNr, count: u64) -> Result<()> {
+    let inode = load(fs, nr)?;
+    let mut state = handle.write_nested(&inode);
+    let mut fields = fields(&state);
+    fields.refcount = fields.refcount.saturating_add(count);
+    set_fields(&mut state, fields);
+    Ok(())
+}
+
+/// Drops `count` references; with the last one the value becomes an orphan that is freed soon. The
+/// caller holds no live object.
+pub(super) fn release(fs: &Fs, handle: &Handle<'_>, nr: InodeNr, count: u64) -> Result<()> {
+    let inode = load(fs, nr)?;
+    {
+        let mut state = handle.write(&inode);
+        let mut fields = fields(&state);
+        let left = fields.refcount.checked_sub(count);
+        fields.refcount = left.ok_or(corrupt(nr, "more entries than references"))?;
+        set_fields(&mut state, fields);
+        if fields.refcount > 0 {
+            return Ok(());
+        }
+    }
+    orphan(fs, handle, &inode)
+}
+
+fn orphan(fs: &Fs, handle: &Handle<'_>, inode: &Arc<Inode>) -> Result<()> {
+    handle.write(inode).disk.links = 0;
+    fs.orphans.add(fs, handle, inode)?;
+    inode.set_links(0);
+    // The last user that goes away puts the inode on the queue of those to be freed.
+    drop(InodeRef::new(inode.clone()));
+    Ok(())
+}
+
+/// A value that is on disk, in blocks that are taken in memory only. They are given back when it
+/// is dropped before [`Self::create`].
+pub(super) struct NewValue<'a> {
+    fs: &'a Fs,
+    size: u32,
+    hash: u32,
+    runs: Vec<BlockRun>,
+}
+
+impl<'a> NewValue<'a> {
+    /// Writes the value to new blocks. The caller holds no handle.
+    pub(super) fn write(fs: &'a Fs, owner: &Inode, value: &[u8]) -> Result<Self> {
+        let hash = value_hash(seed(fs), value);
+        let mut new = Self { fs, size: value.len() as u32, hash, runs: Vec::new() };
+        let mut rest = value;
+        while !rest.is_empty() {
+            let run = new.reserve(owner, rest.len())?;
+            new.runs.push(run);
+            let (now, later) = rest.split_at(rest.len().min(new.bytes(run)));
+            new.write_run(run, now)?;
+            rest = later;
+        }
+        Ok(new)
+    }
+
+    fn bytes(&self, run: BlockRun) -> usize {
+        (run.len_blocks as usize) << self.fs.geometry.block_bits
+    }
+
+    fn reserve(&self, owner: &Inode, bytes: usize) -> Result<BlockRun> {
+        let ratio = self.fs.geometry.blocks_per_cluster();
+        let blocks = bytes.div_ceil(self.fs.block_size()) as u32;
+        let extents = self.fs.features.has(Feature::EXTENTS);
+        let want = Want {
+            goal: None,
+            len_blocks: blocks.next_multiple_of(ratio),
+            min_blocks: ratio,
+            inode: owner.nr(),
+            purpose: Purpose::Data,
+            reserve: Reserve::Keep,
+            end: (!extents).then_some(BlockNr(1 << 32)),
+        };
+        self.fs.space.reserve_or_commit(self.fs, &want)
+    }
+
+    /// Writes whole blocks; behind the value they are zero.
+    fn write_run(&self, run: BlockRun, value: &[u8]) -> Result<()> {
+        let mut bytes = value.to_vec();
+        bytes.resize(value.len().next_multiple_of(self.fs.block_size()), 0);
+        let at = run.start.0 << self.fs.geometry.block_bits;
+        Ok(self.fs.device.write_at(at, &bytes)?)
+    }
+
+    /// Makes the inode, with one reference, which is the caller's. Answers its number and what an
+    /// entry with `name` says of it.
+    pub(super) fn create(
+        mut self,
+        handle: &Handle<'_>,
+        owner: &Arc<Inode>,
+        name: &XattrName,
+    ) -> Result<(InodeNr, XattrValue)> {
+        let fs = self.fs;
+        let generation = fs.random.next();
+        let nr = fs.space.alloc_inode(fs, handle, owner, FileType::Regular, generation)?;
+        let disk = self.blank(owner, generation);
+        let inode = fs.inodes.place_new(fs, handle, nr, disk)?;
+        if let Err(error) = self.map(handle, &inode) {
+            orphan(fs, handle, &inode)?;
+            return Err(error);
+        }
+        let entry_hash = entry_hash_of_inode(&name.rest, self.hash);
+        Ok((nr, XattrValue::Inode { inode: nr, size: self.size, entry_hash }))
+    }
+
+    fn blank(&self, owner: &Inode, generation: u32) -> DiskInode {
+        let fs = self.fs;
+        let now = fs.now();
+        let extra = fs.superblock.read().disk.want_extra_isize;
+        let mut disk = DiskInode::new(&fs.geometry, extra);
+        let owner = owner.read();
+        disk.mode = FileType::Regular.mode_bits() | MODE;
+        (disk.uid, disk.gid) = (owner.disk.uid, owner.disk.gid);
+        disk.links = 1;
+        disk.generation = generation;
+        disk.size = u64::from(self.size);
+        disk.flags = InodeFlags::EA_INODE;
+        (disk.mtime, disk.crtime) = (now, now);
+        disk
+    }
+
+    fn map(&mut self, handle: &Handle<'_>, inode: &Arc<Inode>) -> Result<()> {
+        let mut state = handle.write(inode);
+        set_fields(&mut state, EaInodeFields { refcount: 1, hash: self.hash });
+        map::init(self.fs, &mut state);
+        let (mut at, end) = (0, self.size.div_ceil(self.fs.geometry.block_size()));
+        while let Some(&reserved) = self.runs.first() {
+            self.fs.space.commit(self.fs, handle, reserved)?;
+            self.runs.remove(0);
+            let run = BlockRun { len_blocks: reserved.len_blocks.min(end - at), ..reserved };
+            let written = ExtentState::Written;
+            let place = LogicalBlock(at);
+            let mapped = map::insert(self.fs, handle, &mut state, place, run, written);
+            if let Err(error) = mapped {
+                self.fs.space.free(self.fs, handle, reserved)?;
+                return Err(error);
+            }
+            at += run.len_blocks;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for NewValue<'_> {
+    fn drop(&mut self) {
+        for &run in &self.runs {
+            self.fs.space.unreserve(run);
+        }
+    }
+}
