@@ -7,7 +7,7 @@ use uext4_format::{Feature, Features, FeatureSet};
 /// Read-only compatible features that are known, but that a writer would have to keep up and this
 /// engine does not: such images are mounted read-only.
 const READ_ONLY: &[Feature] =
-    &[Feature::BIGALLOC, Feature::QUOTA, Feature::VERITY, Feature::SHARED_BLOCKS];
+    &[Feature::QUOTA, Feature::VERITY, Feature::SHARED_BLOCKS];
 
 /// Incompatible features whose files cannot be made sense of.
 const REFUSED: &[Feature] = &[Feature::CASEFOLD, Feature::ENCRYPT];

@@ -5,7 +5,7 @@ use super::load::BitmapLoader;
 use crate::{Error, Fs, Result};
 use uext4_alloc::{ClusterNr, Goal, Kind, Placement, Privilege, Request, Run};
 use uext4_format::{BlockNr, BlockRun, Corrupt, Feature, GroupNr, InodeNr, Place};
-use uext4_journal::{Handle, Object};
+use uext4_journal::Handle;
 
 /// What blocks are for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
