@@ -38,7 +38,6 @@ impl Engine {
         {
             let mut progress = self.progress.lock();
             progress.serving = progress.requests;
-            progress.committing = Some(tid);
         }
         let result = self.close_and_write(tid);
         if let Err(cause) = &result {
@@ -88,6 +87,10 @@ impl Engine {
             revokes.extend(more_revokes);
         }
         let nothing = objects.is_empty() && revokes.is_empty();
+        if !nothing {
+            // Not earlier: an empty transaction goes on, and who logs to it then must not join.
+            self.progress.lock().committing = Some(tid);
+        }
         self.gate.open(if nothing { tid } else { tid.next() });
         (objects, revokes)
     }

@@ -31,7 +31,7 @@ pub(crate) struct Logged {
 pub(crate) struct Progress {
     /// Last durable transaction.
     pub(crate) committed: Tid,
-    /// The transaction that is being closed or committed.
+    /// The transaction that is closed, not empty, and being committed.
     pub(crate) committing: Option<Tid>,
     /// Commits asked for, counted.
     pub(crate) requests: u64,
@@ -229,14 +229,19 @@ impl Engine {
         if !tid.is_after(progress.committed) {
             return self.gate.check();
         }
-        let ticket = if progress.committing == Some(tid) {
-            progress.serving
-        } else {
+        // A commit under way may serve no request at all (the timer started it), so whoever joins
+        // it waits for its end, not for a number.
+        let joined = progress.committing == Some(tid);
+        if !joined {
             progress.requests += 1;
             self.work.notify_all();
-            progress.requests
+        }
+        let ticket = progress.requests;
+        let is_over = |progress: &Progress| match joined {
+            true => progress.committing != Some(tid),
+            false => progress.served >= ticket,
         };
-        while tid.is_after(progress.committed) && progress.served < ticket {
+        while tid.is_after(progress.committed) && !is_over(&progress) {
             self.gate.check()?;
             self.changed.wait(&mut progress);
         }
