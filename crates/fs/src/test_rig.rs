@@ -70,3 +70,13 @@ impl Rig {
         self.mounted.unmount().expect("unmounts");
     }
 }
+
+/// Few cases by default, since each asks mke2fs and e2fsck; `PROPTEST_CASES` asks for more.
+pub(crate) fn proptest_config(cases: u32) -> proptest::test_runner::Config {
+    let wanted = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok());
+    proptest::test_runner::Config {
+        cases: wanted.unwrap_or(cases),
+        failure_persistence: None,
+        ..proptest::test_runner::Config::default()
+    }
+}

@@ -1,7 +1,7 @@
 //! Files against a vector of bytes, on every kind of map, with e2fsck as the judge.
 
 use super::*;
-use crate::test_rig::Rig;
+use crate::test_rig::{Rig, proptest_config};
 use proptest::prelude::*;
 
 /// Largest size that the model tries, in bytes.
@@ -124,7 +124,7 @@ fn run(options: &[&str], steps: &[Step]) {
 macro_rules! model_tests {
     ($($name:ident: $size:expr, $options:expr;)*) => {
         proptest! {
-            #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(6) })]
+            #![proptest_config(proptest_config(6))]
             $(#[test] fn $name(steps in steps($size, 40)) { run($options, &steps); })*
         }
     };

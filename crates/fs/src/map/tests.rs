@@ -3,7 +3,7 @@
 use super::*;
 use crate::credits;
 use crate::space::{Purpose, Reserve, Want};
-use crate::test_rig::Rig;
+use crate::test_rig::{Rig, proptest_config};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use uext4_format::extent::ExtentNode;
@@ -149,7 +149,7 @@ fn run(options: &[&str], reach: u32, steps: &[Step]) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(6) })]
+    #![proptest_config(proptest_config(6))]
     #[test]
     fn extents_are_like_the_model(steps in steps(6000, false)) {
         run(&["-b", "1024"], 6000, &steps);
