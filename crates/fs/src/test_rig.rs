@@ -2,10 +2,11 @@
 
 use crate::inode::InodeRef;
 use crate::options::Threads;
+use crate::space::{Purpose, Reserve, Want};
 use crate::{Filesystem, Fs, MountOptions};
 use std::sync::Arc;
 use uext4_device::MemDevice;
-use uext4_format::{FileType, InodeNr};
+use uext4_format::{BlockRun, FileType, InodeNr};
 use uext4_testkit::oracle;
 
 /// A mounted file system and the file `/file` in it, which is empty.
@@ -28,7 +29,8 @@ impl Rig {
         Self::mount(Arc::new(MemDevice::from_bytes(&bytes)))
     }
 
-    fn mount(device: Arc<MemDevice>) -> Self {
+    /// Mounts what stands on `device`.
+    pub(crate) fn mount(device: Arc<MemDevice>) -> Self {
         let options = MountOptions { threads: Threads::Inline, ..MountOptions::default() };
         let mounted = Filesystem::mount(device.clone(), options).expect("mounts");
         let first = mounted.fs.geometry.first_inode;
@@ -50,6 +52,26 @@ impl Rig {
         let device = self.device.clone();
         self.unmount();
         Self::mount(device)
+    }
+
+    /// Takes all blocks that are left, those for metadata, too. They are lost when the rig ends
+    /// without [`Self::give_all`].
+    pub(crate) fn take_all(&self) -> Vec<BlockRun> {
+        let want = Want {
+            goal: None,
+            len_blocks: 1024,
+            min_blocks: 1,
+            inode: self.file.nr(),
+            purpose: Purpose::Metadata,
+            reserve: Reserve::MayUse,
+            end: None,
+        };
+        std::iter::from_fn(|| self.fs().space.reserve_or_commit(self.fs(), &want).ok()).collect()
+    }
+
+    /// Gives back what [`Self::take_all`] took.
+    pub(crate) fn give_all(&self, runs: Vec<BlockRun>) {
+        runs.into_iter().for_each(|run| self.fs().space.unreserve(run));
     }
 
     /// Unmounts; e2fsck must find nothing wrong.

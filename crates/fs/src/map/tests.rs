@@ -225,3 +225,59 @@ fn long_extents_stop_at_their_limits() {
     drop(handle);
     rig.assert_clean();
 }
+
+/// Damaged trees on a file system without checksums: errors, but no panic and no endless loop.
+fn damage(options: &[&str], hits: &[(u16, u16, u8)]) {
+    let mut rig = Rig::new(16, options);
+    let mut model = Model::new();
+    scattered(&rig, &mut model, (0..1500u32).map(|index| index * 3));
+    rig = rig.remount();
+    let blocks = tree_blocks(&rig);
+    for (block, offset, byte) in hits {
+        let block = blocks[usize::from(*block) % blocks.len()];
+        let at = (block << 10) + u64::from(*offset) % 1024;
+        uext4_device::BlockDevice::write_at(&*rig.device, at, &[*byte]).expect("writes");
+    }
+    let (fs, file) = (rig.fs(), rig.file.arc());
+    let inode = file.read();
+    let _ = for_each(fs, &inode, 0..LOGICAL_END, |_| ControlFlow::Continue(()));
+    for block in (0..4500).step_by(100) {
+        let _ = lookup(fs, &inode, LogicalBlock(block), 100);
+        let _ = goal(fs, &inode, LogicalBlock(block));
+    }
+    drop(inode);
+    let _ = crate::file::write(fs, file, 1_000_000, &[1; 50_000]);
+    let _ = crate::file::fallocate(fs, file, crate::file::FallocateMode::PunchHole, 500_000, 90_000);
+    let _ = crate::file::truncate(fs, file, 100_000);
+    let _ = crate::file::truncate(fs, file, 0);
+    rig.mounted.abandon();
+}
+
+fn tree_blocks(rig: &Rig) -> Vec<u64> {
+    let (fs, inode) = (rig.fs(), rig.file.read());
+    let root = &inode.disk.i_block;
+    if has_extents(&inode) {
+        return ExtentNode::new(&root[..]).indexes().map(|index| index.child.0).collect();
+    }
+    let pointer = |table: &[u8], at| uext4_format::indirect::pointer(table, at).0;
+    let double = pointer(root, 13);
+    let bytes = fs.journal.read_block(BlockNr(double)).expect("reads");
+    let below = (0..256).map(|at| pointer(&bytes, at)).filter(|block| *block != 0);
+    [pointer(root, 12), double].into_iter().chain(below).collect()
+}
+
+proptest! {
+    #![proptest_config(proptest_config(20))]
+    #[test]
+    fn damaged_extents_are_errors(hits in prop::collection::vec(any::<(u16, u16, u8)>(), 1..20)) {
+        damage(&["-b", "1024", "-O", "^metadata_csum"], &hits);
+    }
+    #[test]
+    fn damaged_headers_are_errors(hits in prop::collection::vec((any::<u16>(), 0u16..24, any::<u8>()), 1..6)) {
+        damage(&["-b", "1024", "-O", "^metadata_csum"], &hits);
+    }
+    #[test]
+    fn damaged_tables_are_errors(hits in prop::collection::vec((any::<u16>(), any::<u16>(), 0u8..64), 1..20)) {
+        damage(&["-b", "1024", "-O", "^metadata_csum,^extent,^64bit"], &hits);
+    }
+}
