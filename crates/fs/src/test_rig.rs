@@ -31,7 +31,10 @@ impl Rig {
 
     /// Mounts what stands on `device`.
     pub(crate) fn mount(device: Arc<MemDevice>) -> Self {
-        let options = MountOptions { threads: Threads::Inline, ..MountOptions::default() };
+        let options = MountOptions {
+            threads: Threads::Inline,
+            ..MountOptions::default()
+        };
         let mounted = Filesystem::mount(device.clone(), options).expect("mounts");
         let first = mounted.fs.geometry.first_inode;
         let is_file = |nr: &u32| {
@@ -40,7 +43,11 @@ impl Rig {
         };
         let nr = (first..first + 4).find(is_file).expect("the file");
         let file = mounted.fs.inode(InodeNr(nr)).expect("the file");
-        Self { device, mounted, file }
+        Self {
+            device,
+            mounted,
+            file,
+        }
     }
 
     pub(crate) fn fs(&self) -> &Fs {
@@ -71,7 +78,8 @@ impl Rig {
 
     /// Gives back what [`Self::take_all`] took.
     pub(crate) fn give_all(&self, runs: Vec<BlockRun>) {
-        runs.into_iter().for_each(|run| self.fs().space.unreserve(run));
+        runs.into_iter()
+            .for_each(|run| self.fs().space.unreserve(run));
     }
 
     /// Unmounts; e2fsck must find nothing wrong.
@@ -95,7 +103,9 @@ impl Rig {
 
 /// Few cases by default, since each asks mke2fs and e2fsck; `PROPTEST_CASES` asks for more.
 pub(crate) fn proptest_config(cases: u32) -> proptest::test_runner::Config {
-    let wanted = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok());
+    let wanted = std::env::var("PROPTEST_CASES")
+        .ok()
+        .and_then(|cases| cases.parse().ok());
     proptest::test_runner::Config {
         cases: wanted.unwrap_or(cases),
         failure_persistence: None,

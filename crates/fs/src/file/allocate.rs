@@ -12,6 +12,9 @@ use uext4_journal::Handle;
 /// A file of this size is a stream (the kernel's `mb_stream_req`, 16 blocks of 4 KiB).
 const STREAM_BYTES: u64 = 64 << 10;
 
+/// Groups whose bitmaps one run may touch: the rest of `credits::MAP` is for the tree.
+const RUN_GROUPS: u32 = 6;
+
 /// Blocks for a hole. Given back when dropped before [`Self::map`].
 pub(super) struct NewBlocks<'a> {
     fs: &'a Fs,
@@ -31,29 +34,58 @@ impl<'a> NewBlocks<'a> {
     ) -> Result<Self> {
         let (want, mate) = {
             let state = inode.read();
-            let len_blocks = len_blocks.min(map::insert_max_blocks(fs, &state)).max(1);
+            let groups_max = fs.geometry.blocks_per_group.saturating_mul(RUN_GROUPS);
+            let len_blocks = len_blocks
+                .min(map::insert_max_blocks(fs, &state))
+                .min(groups_max);
             plan(fs, inode, &state, at, len_blocks)?
         };
         let ratio = fs.geometry.blocks_per_cluster();
         let offset = at.0 % ratio;
         if let Some(start) = mate {
-            let run = BlockRun { start, len_blocks: len_blocks.min(ratio - offset) };
-            return Ok(Self { fs, at, run, reserved: None });
+            let run = BlockRun {
+                start,
+                len_blocks: len_blocks.min(ratio - offset),
+            };
+            return Ok(Self {
+                fs,
+                at,
+                run,
+                reserved: None,
+            });
         }
         let got = fs.space.reserve_or_commit(fs, &want)?;
         let start = BlockNr(got.start.0 + u64::from(offset));
         let len = got.len_blocks.min(want.len_blocks) - offset;
-        let run = BlockRun { start, len_blocks: len.min(len_blocks) };
-        inode.last_block.store(start.0 + u64::from(run.len_blocks), Ordering::Relaxed);
-        Ok(Self { fs, at, run, reserved: Some(got) })
+        let run = BlockRun {
+            start,
+            len_blocks: len.min(len_blocks),
+        };
+        inode
+            .last_block
+            .store(start.0 + u64::from(run.len_blocks), Ordering::Relaxed);
+        Ok(Self {
+            fs,
+            at,
+            run,
+            reserved: Some(got),
+        })
     }
 
     /// Reserves the first block of a file whose inode maps nothing yet: there is no map to look at.
     /// May be called under a handle, so it does not wait for frees to be committed.
     pub(super) fn reserve_first(fs: &'a Fs, inode: &Inode) -> Result<Self> {
         let got = fs.space.reserve(fs, &base_want(fs, inode))?;
-        let run = BlockRun { len_blocks: 1, ..got };
-        Ok(Self { fs, at: LogicalBlock(0), run, reserved: Some(got) })
+        let run = BlockRun {
+            len_blocks: 1,
+            ..got
+        };
+        Ok(Self {
+            fs,
+            at: LogicalBlock(0),
+            run,
+            reserved: Some(got),
+        })
     }
 
     /// The blocks.
@@ -135,7 +167,11 @@ fn plan(
 /// Large files go where other streams go, small ones stay near their inode.
 fn purpose(fs: &Fs, at: LogicalBlock) -> Purpose {
     let offset_bytes = u64::from(at.0) << fs.geometry.block_bits;
-    if offset_bytes >= STREAM_BYTES { Purpose::Stream } else { Purpose::Data }
+    if offset_bytes >= STREAM_BYTES {
+        Purpose::Stream
+    } else {
+        Purpose::Data
+    }
 }
 
 /// A wish for one cluster of data near the inode.

@@ -62,20 +62,16 @@ enum Size {
 }
 
 /// The end of the range, if the file may have it.
-fn check_range(
-    fs: &Fs,
-    inode: &Inode,
-    mode: FallocateMode,
-    offset: u64,
-    len: u64,
-) -> Result<u64> {
+fn check_range(fs: &Fs, inode: &Inode, mode: FallocateMode, offset: u64, len: u64) -> Result<u64> {
     let state = inode.read();
     check_may_change(&state)?;
     let punches = mode == FallocateMode::PunchHole;
     let extents = map::has_extents(&state)
         || (inline::is_inline(&state) && fs.features.has(uext4_format::Feature::EXTENTS));
     if !extents && !punches {
-        return Err(Error::NotSupported("space without data in a file without extents"));
+        return Err(Error::NotSupported(
+            "space without data in a file without extents",
+        ));
     }
     let size_end = if extents {
         map::LOGICAL_END << fs.geometry.block_bits
@@ -129,7 +125,11 @@ fn allocate(fs: &Fs, inode: &Arc<Inode>, bytes: Range<u64>, size: Size) -> Resul
             }
         };
     }
-    if size == Size::Grows { note_change(fs, inode, Some(bytes.end)) } else { Ok(()) }
+    if size == Size::Grows {
+        note_change(fs, inode, Some(bytes.end))
+    } else {
+        Ok(())
+    }
 }
 
 /// Maps unwritten blocks at the front of a hole; answers how many. The size follows up to `grown`.
@@ -200,7 +200,12 @@ fn zero(fs: &Fs, inode: &Arc<Inode>, bytes: Range<u64>, size: Size) -> Result<()
         let logical = LogicalBlock(at as u32);
         let max_blocks = (blocks.end - at).min(u64::from(u32::MAX)) as u32;
         let mapping = map::lookup(fs, &inode.read(), logical, max_blocks)?;
-        if let Mapping::Mapped { start, len_blocks, state: ExtentState::Written } = mapping {
+        if let Mapping::Mapped {
+            start,
+            len_blocks,
+            state: ExtentState::Written,
+        } = mapping
+        {
             unwrite(fs, inode, logical, start, len_blocks)?;
         }
         at += u64::from(mapping.len_blocks());

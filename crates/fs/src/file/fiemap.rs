@@ -63,7 +63,10 @@ fn blocks(fs: &Fs, state: &InodeState, start: u64, end: u64) -> Result<Vec<Exten
                 && last.logical_bytes + last.len_bytes == extent.logical_bytes
                 && last.physical_bytes + last.len_bytes == extent.physical_bytes
         };
-        match found.last_mut().filter(|last| !map::has_extents(state) && joins(last)) {
+        match found
+            .last_mut()
+            .filter(|last| !map::has_extents(state) && joins(last))
+        {
             Some(last) => last.len_bytes += extent.len_bytes,
             None if extent.logical_bytes >= end => {
                 more_follows = true;

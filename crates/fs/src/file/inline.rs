@@ -68,7 +68,9 @@ pub(super) fn write(fs: &Fs, inode: &Arc<Inode>, offset: u64, data: &[u8]) -> Re
 
 /// Cuts or extends the data in the inode if they fit there.
 pub(super) fn resize(fs: &Fs, inode: &Arc<Inode>, size: u64) -> Result<Stored> {
-    change(fs, inode, size, |content, _| content.resize(size as usize, 0))
+    change(fs, inode, size, |content, _| {
+        content.resize(size as usize, 0)
+    })
 }
 
 /// Changes the data in the inode. `need_bytes` is a lower bound of the new size.

@@ -17,7 +17,10 @@ pub(super) fn byte_of(fs: &Fs, block: BlockNr) -> u64 {
 /// belong to the last one's successor, which nothing maps.
 pub(super) fn split(fs: &Fs, byte: u64) -> (LogicalBlock, u64) {
     let block = (byte >> fs.geometry.block_bits).min(map::LOGICAL_END);
-    (LogicalBlock(block as u32), byte & (fs.block_size() as u64 - 1))
+    (
+        LogicalBlock(block as u32),
+        byte & (fs.block_size() as u64 - 1),
+    )
 }
 
 /// Blocks that hold `bytes` bytes, rounded up.
@@ -42,7 +45,12 @@ pub(super) fn zero_within(fs: &Fs, inode: &Inode, from: u64, to: u64) -> Result<
     let (block, within) = split(fs, from);
     debug_assert!(within + (to - from) <= fs.block_size() as u64);
     let mapping = map::lookup(fs, &inode.read(), block, 1)?;
-    if let Mapping::Mapped { start, state: ExtentState::Written, .. } = mapping {
+    if let Mapping::Mapped {
+        start,
+        state: ExtentState::Written,
+        ..
+    } = mapping
+    {
         let zeroes = &ZEROES[..(to - from) as usize];
         fs.device.write_at(byte_of(fs, start) + within, zeroes)?;
     }

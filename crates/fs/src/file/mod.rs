@@ -23,8 +23,8 @@ mod tests;
 mod truncate;
 mod write;
 
-pub(crate) use fallocate::fallocate;
 pub use fallocate::FallocateMode;
+pub(crate) use fallocate::fallocate;
 pub use fiemap::Extent;
 pub(crate) use fiemap::fiemap;
 pub(crate) use read::read;
@@ -43,18 +43,29 @@ const TICK_NS: u32 = 4_000_000;
 
 /// Without the key there is no data.
 fn check_not_encrypted(state: &InodeState) -> Result<()> {
-    if state.disk.flags.contains(InodeFlags::ENCRYPT) { Err(Error::NoKey) } else { Ok(()) }
+    if state.disk.flags.contains(InodeFlags::ENCRYPT) {
+        Err(Error::NoKey)
+    } else {
+        Ok(())
+    }
 }
 
 /// Files that fs-verity sealed never change.
 fn check_may_change(state: &InodeState) -> Result<()> {
     check_not_encrypted(state)?;
-    if state.disk.flags.contains(InodeFlags::VERITY) { Err(Error::NotPermitted) } else { Ok(()) }
+    if state.disk.flags.contains(InodeFlags::VERITY) {
+        Err(Error::NotPermitted)
+    } else {
+        Ok(())
+    }
 }
 
 /// True when a change at `now` has to be noted: the times are not of this tick.
 fn stale_times(state: &InodeState, now: Timestamp) -> bool {
-    let tick = Timestamp { nanoseconds: now.nanoseconds / TICK_NS * TICK_NS, ..now };
+    let tick = Timestamp {
+        nanoseconds: now.nanoseconds / TICK_NS * TICK_NS,
+        ..now
+    };
     let recent = |time: Timestamp| time >= tick && time <= now;
     !recent(state.disk.mtime) || !recent(state.disk.ctime)
 }

@@ -48,19 +48,27 @@ fn plan(fs: &Fs, state: &InodeState, offset: u64, len: u64) -> Result<Vec<Piece>
 
 fn next_piece(fs: &Fs, state: &InodeState, at: u64, len: u64) -> Result<Piece> {
     if at >> fs.geometry.block_bits >= map::LOGICAL_END {
-        return Ok(Piece { len_bytes: len, at_byte: None });
+        return Ok(Piece {
+            len_bytes: len,
+            at_byte: None,
+        });
     }
     let (block, within) = io::split(fs, at);
     let max_blocks = io::blocks_for(fs, within + len).min(u64::from(u32::MAX)) as u32;
     let mapping = map::lookup(fs, state, block, max_blocks)?;
     let mapped = u64::from(mapping.len_blocks()) << fs.geometry.block_bits;
     let at_byte = match mapping {
-        Mapping::Mapped { start, state: ExtentState::Written, .. } => {
-            Some(io::byte_of(fs, start) + within)
-        }
+        Mapping::Mapped {
+            start,
+            state: ExtentState::Written,
+            ..
+        } => Some(io::byte_of(fs, start) + within),
         _ => None,
     };
-    Ok(Piece { len_bytes: (mapped - within).min(len), at_byte })
+    Ok(Piece {
+        len_bytes: (mapped - within).min(len),
+        at_byte,
+    })
 }
 
 fn fetch(fs: &Fs, pieces: &[Piece], buf: &mut [u8]) -> Result<()> {

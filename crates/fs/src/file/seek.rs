@@ -43,7 +43,13 @@ fn search(fs: &Fs, inode: &Inode, offset: u64, size: u64, what: Seek) -> Result<
         let (block, within) = io::split(fs, at);
         let max_blocks = (end - u64::from(block.0)) as u32;
         let mapping = map::lookup(fs, &inode.read(), block, max_blocks)?;
-        let written = matches!(mapping, Mapping::Mapped { state: ExtentState::Written, .. });
+        let written = matches!(
+            mapping,
+            Mapping::Mapped {
+                state: ExtentState::Written,
+                ..
+            }
+        );
         if written == (what == Seek::Data) {
             return Ok(Some(at));
         }

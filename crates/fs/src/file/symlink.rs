@@ -46,7 +46,11 @@ pub(crate) fn read_link(fs: &Fs, inode: &Inode) -> Result<Vec<u8>> {
         return inline::content(&state);
     }
     if is_fast(fs, &state) {
-        let target = state.disk.i_block.get(..size).filter(|_| size < I_BLOCK_BYTES);
+        let target = state
+            .disk
+            .i_block
+            .get(..size)
+            .filter(|_| size < I_BLOCK_BYTES);
         return Ok(target.ok_or(problem("bad size"))?.to_vec());
     }
     let block = map::block_of(fs, &state, LogicalBlock(0))?.ok_or(problem("no block"))?;
@@ -71,6 +75,10 @@ fn is_fast(fs: &Fs, state: &InodeState) -> bool {
     if fs.features.has(Feature::EA_INODE) {
         return disk.size != 0 && disk.size < I_BLOCK_BYTES as u64;
     }
-    let attributes = if disk.file_acl.0 == 0 { 0 } else { fs.geometry.cluster_size() >> 9 };
+    let attributes = if disk.file_acl.0 == 0 {
+        0
+    } else {
+        fs.geometry.cluster_size() >> 9
+    };
     disk.sectors(&fs.geometry).saturating_sub(attributes) == 0
 }

@@ -9,16 +9,37 @@ const SIZE_MAX: u64 = 3 << 20;
 
 #[derive(Clone, Debug)]
 enum Step {
-    Write { at: u64, len: usize, byte: u8 },
-    Append { len: usize, byte: u8 },
-    Truncate { size: u64 },
-    Fallocate { mode: FallocateMode, at: u64, len: u64 },
+    Write {
+        at: u64,
+        len: usize,
+        byte: u8,
+    },
+    Append {
+        len: usize,
+        byte: u8,
+    },
+    Truncate {
+        size: u64,
+    },
+    Fallocate {
+        mode: FallocateMode,
+        at: u64,
+        len: u64,
+    },
     Remount,
 }
 
 fn steps(size_max: u64, count: usize) -> impl Strategy<Value = Vec<Step>> {
-    let offset = prop_oneof![0..size_max, 0..size_max.div_ceil(16), (0..size_max.div_ceil(4096)).prop_map(|b| b * 4096)];
-    let len = prop_oneof![1usize..200, 1usize..20_000, (1usize..16).prop_map(|b| b * 4096)];
+    let offset = prop_oneof![
+        0..size_max,
+        0..size_max.div_ceil(16),
+        (0..size_max.div_ceil(4096)).prop_map(|b| b * 4096)
+    ];
+    let len = prop_oneof![
+        1usize..200,
+        1usize..20_000,
+        (1usize..16).prop_map(|b| b * 4096)
+    ];
     let mode = prop_oneof![
         Just(FallocateMode::Allocate),
         Just(FallocateMode::AllocateKeepSize),
@@ -39,7 +60,9 @@ fn steps(size_max: u64, count: usize) -> impl Strategy<Value = Vec<Step>> {
 
 /// Data that tell where they were written.
 fn pattern(at: u64, len: usize, byte: u8) -> Vec<u8> {
-    (0..len).map(|index| byte ^ ((at as usize + index) / 512) as u8 | 1).collect()
+    (0..len)
+        .map(|index| byte ^ ((at as usize + index) / 512) as u8 | 1)
+        .collect()
 }
 
 fn put(model: &mut Vec<u8>, at: u64, data: &[u8]) {
@@ -53,7 +76,10 @@ fn model_fallocate(model: &mut Vec<u8>, mode: FallocateMode, at: u64, len: u64) 
     if matches!(mode, FallocateMode::Allocate | FallocateMode::ZeroRange) {
         model.resize(model.len().max(end), 0);
     }
-    if !matches!(mode, FallocateMode::Allocate | FallocateMode::AllocateKeepSize) {
+    if !matches!(
+        mode,
+        FallocateMode::Allocate | FallocateMode::AllocateKeepSize
+    ) {
         let (from, to) = (at.min(model.len()), end.min(model.len()));
         model[from..to].fill(0);
     }
@@ -91,7 +117,10 @@ fn compare(rig: &Rig, model: &[u8]) {
     let len = read(rig.fs(), &rig.file, 0, &mut found).expect("reads");
     assert_eq!(len, model.len());
     if let Some(at) = (0..len).find(|&at| found[at] != model[at]) {
-        panic!("byte {at} of {len} is {:#x} and should be {:#x}", found[at], model[at]);
+        panic!(
+            "byte {at} of {len} is {:#x} and should be {:#x}",
+            found[at], model[at]
+        );
     }
     assert_eq!(rig.file.read().disk.size, model.len() as u64);
     check_seek(rig, model);
@@ -101,11 +130,19 @@ fn compare(rig: &Rig, model: &[u8]) {
 fn check_seek(rig: &Rig, model: &[u8]) {
     let mut at = 0;
     while let Ok(data) = seek(rig.fs(), &rig.file, at, Seek::Data) {
-        assert!(model[at as usize..data as usize].iter().all(|byte| *byte == 0), "data in a hole");
+        assert!(
+            model[at as usize..data as usize]
+                .iter()
+                .all(|byte| *byte == 0),
+            "data in a hole"
+        );
         at = seek(rig.fs(), &rig.file, data, Seek::Hole).expect("the end is a hole");
         assert!(at > data);
     }
-    assert!(model[at as usize..].iter().all(|byte| *byte == 0), "data behind the last");
+    assert!(
+        model[at as usize..].iter().all(|byte| *byte == 0),
+        "data behind the last"
+    );
 }
 
 fn run(options: &[&str], steps: &[Step]) {
@@ -149,12 +186,18 @@ fn a_full_device_gives_short_writes_and_takes_them_back() {
     let (fs, file) = (rig.fs(), rig.file.arc());
     let written = write(fs, file, 0, &data).expect("some fits");
     assert!(written > 1 << 20 && written < data.len());
-    assert!(matches!(write(fs, file, written as u64, &data[..4096]), Err(Error::NoSpace)));
+    assert!(matches!(
+        write(fs, file, written as u64, &data[..4096]),
+        Err(Error::NoSpace)
+    ));
     let mut model = data[..written].to_vec();
     compare(&rig, &model);
     truncate(fs, file, 10).expect("truncates");
     model.truncate(10);
-    assert_eq!(write(fs, file, 10, &data[..1 << 20]).expect("space is back"), 1 << 20);
+    assert_eq!(
+        write(fs, file, 10, &data[..1 << 20]).expect("space is back"),
+        1 << 20
+    );
     put(&mut model, 10, &data[..1 << 20]);
     compare(&rig, &model);
     rig.assert_clean();
@@ -167,12 +210,18 @@ fn the_largest_size_is_the_formats() {
     let end = 0xFFFF_FFFFu64 << 10;
     assert!(matches!(truncate(fs, file, end + 1), Err(Error::TooLarge)));
     truncate(fs, file, end).expect("the largest size");
-    assert_eq!(write(fs, file, end - 3, b"abcdef").expect("a short write"), 3);
+    assert_eq!(
+        write(fs, file, end - 3, b"abcdef").expect("a short write"),
+        3
+    );
     assert!(matches!(write(fs, file, end, b"x"), Err(Error::TooLarge)));
     let mut buf = [0; 8];
     assert_eq!(read(fs, &rig.file, end - 5, &mut buf).expect("reads"), 5);
     assert_eq!(&buf[..5], b"\0\0abc");
-    assert_eq!(seek(fs, &rig.file, 5, Seek::Data).expect("data"), end - 1024);
+    assert_eq!(
+        seek(fs, &rig.file, 5, Seek::Data).expect("data"),
+        end - 1024
+    );
     rig.assert_clean();
 }
 
@@ -184,7 +233,11 @@ fn tables_end_where_three_levels_end() {
     assert!(matches!(write(fs, file, end, b"x"), Err(Error::TooLarge)));
     let last = crate::map::size_end_bytes(fs, &file.read()) - 1;
     assert_eq!(write(fs, file, last, b"x").expect("the last byte"), 1);
-    assert_eq!(file.read().disk.sectors(&fs.geometry), 2 * 4, "a block and three tables");
+    assert_eq!(
+        file.read().disk.sectors(&fs.geometry),
+        2 * 4,
+        "a block and three tables"
+    );
     truncate(fs, file, 0).expect("truncates");
     assert_eq!(file.read().disk.sectors(&fs.geometry), 0);
     rig.assert_clean();
@@ -196,15 +249,33 @@ fn allocated_space_is_zero_and_counts_as_a_hole() {
     let (fs, file) = (rig.fs(), rig.file.arc());
     fallocate(fs, file, FallocateMode::Allocate, 0, 100 << 10).expect("allocates");
     let extents = fiemap(fs, file, 0, u64::MAX).expect("extents");
-    assert_eq!(extents.iter().map(|extent| extent.len_bytes).sum::<u64>(), 100 << 10);
-    assert!(extents.iter().all(|extent| extent.flags & Extent::UNWRITTEN != 0));
-    assert!(matches!(seek(fs, file, 0, Seek::Data), Err(Error::NoOffset)));
+    assert_eq!(
+        extents.iter().map(|extent| extent.len_bytes).sum::<u64>(),
+        100 << 10
+    );
+    assert!(
+        extents
+            .iter()
+            .all(|extent| extent.flags & Extent::UNWRITTEN != 0)
+    );
+    assert!(matches!(
+        seek(fs, file, 0, Seek::Data),
+        Err(Error::NoOffset)
+    ));
     write(fs, file, 50 << 10, b"data").expect("writes");
     assert_eq!(seek(fs, file, 0, Seek::Data).expect("data"), 50 << 10);
     let extents = fiemap(fs, file, 0, u64::MAX).expect("extents");
-    let written = extents.iter().filter(|extent| extent.flags & Extent::UNWRITTEN == 0);
-    assert_eq!(written.map(|extent| extent.len_bytes).collect::<Vec<_>>(), [1024]);
-    assert_eq!(extents.last().expect("extents").flags & Extent::LAST, Extent::LAST);
+    let written = extents
+        .iter()
+        .filter(|extent| extent.flags & Extent::UNWRITTEN == 0);
+    assert_eq!(
+        written.map(|extent| extent.len_bytes).collect::<Vec<_>>(),
+        [1024]
+    );
+    assert_eq!(
+        extents.last().expect("extents").flags & Extent::LAST,
+        Extent::LAST
+    );
     rig.assert_clean();
 }
 
@@ -241,7 +312,10 @@ fn changes_within_a_tick_share_a_time() {
 /// A truncate of many extents, stopped by a crash between two of its transactions.
 #[test]
 fn recovery_finishes_a_truncate() {
-    for options in [&["-b", "1024"][..], &["-b", "1024", "-O", "^extent,^64bit,^metadata_csum"]] {
+    for options in [
+        &["-b", "1024"][..],
+        &["-b", "1024", "-O", "^extent,^64bit,^metadata_csum"],
+    ] {
         let rig = Rig::new(32, options);
         let (fs, file) = (rig.fs(), rig.file.arc());
         for block in 0..3000u64 {
@@ -253,9 +327,14 @@ fn recovery_finishes_a_truncate() {
         let progress = {
             let mut state = handle.write(file);
             state.disk.size = 4500;
-            crate::map::remove(fs, &handle, &mut state, 5..crate::map::LOGICAL_END).expect("removes")
+            crate::map::remove(fs, &handle, &mut state, 5..crate::map::LOGICAL_END)
+                .expect("removes")
         };
-        assert_ne!(progress, crate::map::Progress::Done, "too small a file for this test");
+        assert_ne!(
+            progress,
+            crate::map::Progress::Done,
+            "too small a file for this test"
+        );
         fs.orphans.add(fs, &handle, file).expect("tracks");
         handle.restart(1).expect("restarts");
         drop(handle);
@@ -264,10 +343,19 @@ fn recovery_finishes_a_truncate() {
         rig.mounted.abandon();
         let rig = Rig::mount(crashed);
         let mut data = vec![9; 5000];
-        assert_eq!(read(rig.fs(), &rig.file, 0, &mut data).expect("reads"), 4500);
-        assert!(data[4096..4500].iter().all(|byte| *byte == 3), "the last block is kept");
+        assert_eq!(
+            read(rig.fs(), &rig.file, 0, &mut data).expect("reads"),
+            4500
+        );
+        assert!(
+            data[4096..4500].iter().all(|byte| *byte == 3),
+            "the last block is kept"
+        );
         let extents = fiemap(rig.fs(), &rig.file, 0, u64::MAX).expect("extents");
-        assert_eq!(extents.iter().map(|extent| extent.len_bytes).sum::<u64>(), 3 << 10);
+        assert_eq!(
+            extents.iter().map(|extent| extent.len_bytes).sum::<u64>(),
+            3 << 10
+        );
         rig.assert_clean();
     }
 }

@@ -18,7 +18,11 @@ pub(crate) fn truncate(fs: &Fs, inode: &Arc<Inode>, size: u64) -> Result<()> {
     let (old, inline, size_end) = {
         let state = inode.read();
         check_may_change(&state)?;
-        (state.disk.size, inline::is_inline(&state), map::size_end_bytes(fs, &state))
+        (
+            state.disk.size,
+            inline::is_inline(&state),
+            map::size_end_bytes(fs, &state),
+        )
     };
     if size > size_end {
         return Err(Error::TooLarge);
@@ -37,7 +41,11 @@ pub(crate) fn truncate(fs: &Fs, inode: &Arc<Inode>, size: u64) -> Result<()> {
         state.disk.size = size;
         touch(&mut state, now);
     }
-    if size > old { Ok(()) } else { cut(fs, &mut handle, inode, io::blocks_for(fs, size)) }
+    if size > old {
+        Ok(())
+    } else {
+        cut(fs, &mut handle, inode, io::blocks_for(fs, size))
+    }
 }
 
 /// Frees the blocks from `first` on. The new size is in the handle's transaction.
@@ -49,7 +57,9 @@ fn cut(fs: &Fs, handle: &mut Handle<'_>, inode: &Arc<Inode>, first: u64) -> Resu
             let mut state = handle.write(inode);
             map::remove(fs, handle, &mut state, first..end)?
         };
-        let Progress::More { end: left } = progress else { break };
+        let Progress::More { end: left } = progress else {
+            break;
+        };
         end = left;
         if !inode.is_orphan() {
             fs.orphans.add(fs, handle, inode)?;
@@ -57,7 +67,11 @@ fn cut(fs: &Fs, handle: &mut Handle<'_>, inode: &Arc<Inode>, first: u64) -> Resu
         }
         handle.restart(credits::TRUNCATE)?;
     }
-    if tracked_here { fs.orphans.remove(fs, handle, inode) } else { Ok(()) }
+    if tracked_here {
+        fs.orphans.remove(fs, handle, inode)
+    } else {
+        Ok(())
+    }
 }
 
 /// Frees what an interrupted truncate left behind the size, and ends the tracking.

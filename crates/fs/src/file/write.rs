@@ -31,9 +31,16 @@ fn write_locked(fs: &Fs, inode: &Arc<Inode>, offset: u64, data: &[u8]) -> Result
     let (size, inline, size_end) = {
         let state = inode.read();
         check_may_change(&state)?;
-        (state.disk.size, inline::is_inline(&state), map::size_end_bytes(fs, &state))
+        (
+            state.disk.size,
+            inline::is_inline(&state),
+            map::size_end_bytes(fs, &state),
+        )
     };
-    let room = size_end.checked_sub(offset).filter(|room| *room > 0).ok_or(Error::TooLarge)?;
+    let room = size_end
+        .checked_sub(offset)
+        .filter(|room| *room > 0)
+        .ok_or(Error::TooLarge)?;
     let data = &data[..room.min(data.len() as u64) as usize];
     if inline {
         if inline::write(fs, inode, offset, data)? == inline::Stored::Inline {
@@ -92,14 +99,25 @@ fn write_slice(fs: &Fs, inode: &Arc<Inode>, at: u64, data: &[u8]) -> Result<usiz
     let (block, within) = io::split(fs, at);
     let blocks = io::blocks_for(fs, within + data.len() as u64).min(u64::from(u32::MAX)) as u32;
     let mapping = map::lookup(fs, &inode.read(), block, blocks)?;
-    let slice = Slice { fs, inode, at, block, within, data };
+    let slice = Slice {
+        fs,
+        inode,
+        at,
+        block,
+        within,
+        data,
+    };
     match mapping {
-        Mapping::Mapped { start, len_blocks, state: ExtentState::Written } => {
-            slice.overwrite(start, len_blocks)
-        }
-        Mapping::Mapped { start, len_blocks, state: ExtentState::Unwritten } => {
-            slice.fill_unwritten(start, len_blocks)
-        }
+        Mapping::Mapped {
+            start,
+            len_blocks,
+            state: ExtentState::Written,
+        } => slice.overwrite(start, len_blocks),
+        Mapping::Mapped {
+            start,
+            len_blocks,
+            state: ExtentState::Unwritten,
+        } => slice.fill_unwritten(start, len_blocks),
         Mapping::Hole { len_blocks } => slice.fill_hole(len_blocks),
     }
 }
@@ -127,7 +145,9 @@ impl Slice<'_> {
 
     fn overwrite(&self, start: BlockNr, len_blocks: u32) -> Result<usize> {
         let data = self.front(len_blocks);
-        self.fs.device.write_at(io::byte_of(self.fs, start) + self.within, data)?;
+        self.fs
+            .device
+            .write_at(io::byte_of(self.fs, start) + self.within, data)?;
         Ok(data.len())
     }
 
@@ -138,7 +158,9 @@ impl Slice<'_> {
         io::write_padded(fs, blocks.run().start, self.within, data)?;
         let (now, end) = (fs.now(), self.end(data.len()));
         let handle = fs.start(credits::MAP)?;
-        blocks.map(&handle, self.inode, ExtentState::Written, |state| note_write(state, end, now))?;
+        blocks.map(&handle, self.inode, ExtentState::Written, |state| {
+            note_write(state, end, now)
+        })?;
         Ok(data.len())
     }
 

@@ -19,7 +19,10 @@ fn ratio(fs: &Fs) -> u64 {
 /// The cluster of the device around a block.
 pub(super) fn around(fs: &Fs, block: BlockNr) -> BlockRun {
     let ratio = ratio(fs);
-    BlockRun { start: BlockNr(block.0 & !(ratio - 1)), len_blocks: ratio as u32 }
+    BlockRun {
+        start: BlockNr(block.0 & !(ratio - 1)),
+        len_blocks: ratio as u32,
+    }
 }
 
 /// The block for `at` when another block of its cluster is mapped already.
@@ -39,7 +42,9 @@ pub(crate) fn cluster_mate(
     if block.0 % ratio != logical % ratio {
         return Err(misaligned(state, block).into());
     }
-    Ok(Some(BlockNr(block.0 - logical % ratio + u64::from(at.0) % ratio)))
+    Ok(Some(BlockNr(
+        block.0 - logical % ratio + u64::from(at.0) % ratio,
+    )))
 }
 
 /// Blocks of the clusters that mapping this run would add to the file.
@@ -78,7 +83,14 @@ pub(super) fn release(
             fs.blocks.forget(handle, BlockNr(start.0 + offset));
         }
     }
-    fs.space.free(fs, handle, BlockRun { start, len_blocks: len_blocks as u32 })?;
+    fs.space.free(
+        fs,
+        handle,
+        BlockRun {
+            start,
+            len_blocks: len_blocks as u32,
+        },
+    )?;
     discharge(fs, state, len_blocks);
     Ok(())
 }
@@ -107,11 +119,7 @@ fn owned_clusters(fs: &Fs, state: &InodeState, range: &Range<u64>) -> Result<Ran
     Ok(owned)
 }
 
-fn first_mapped(
-    fs: &Fs,
-    state: &InodeState,
-    range: Range<u64>,
-) -> Result<Option<(u64, BlockNr)>> {
+fn first_mapped(fs: &Fs, state: &InodeState, range: Range<u64>) -> Result<Option<(u64, BlockNr)>> {
     let mut at = range.start;
     let end = range.end.min(super::LOGICAL_END);
     while at < end {

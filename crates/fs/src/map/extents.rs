@@ -28,16 +28,24 @@ pub(super) use remove::remove;
 /// What stands at `at`; a hole reaches at least as far as said.
 pub(super) fn lookup(fs: &Fs, state: &InodeState, at: LogicalBlock) -> Result<Mapping> {
     let leaf = walk::leaf(fs, state, at)?;
-    let (found, next) = leaf.node.read(state, |node| (node.find(at), next_key(&node, at)));
+    let (found, next) = leaf
+        .node
+        .read(state, |node| (node.find(at), next_key(&node, at)));
     if let Some((_, extent)) = found {
         let skip = at.0 - extent.logical.0;
         let start = BlockNr(extent.start.0 + u64::from(skip));
         let len_blocks = u32::from(extent.len) - skip;
-        return Ok(Mapping::Mapped { start, len_blocks, state: extent.state });
+        return Ok(Mapping::Mapped {
+            start,
+            len_blocks,
+            state: extent.state,
+        });
     }
     let end = next.map_or(leaf.expect.logical.end, |key| u64::from(key.0));
     let len_blocks = end.saturating_sub(u64::from(at.0)).max(1);
-    Ok(Mapping::Hole { len_blocks: len_blocks.min(u64::from(u32::MAX)) as u32 })
+    Ok(Mapping::Hole {
+        len_blocks: len_blocks.min(u64::from(u32::MAX)) as u32,
+    })
 }
 
 /// The whole extent that maps `at`.
@@ -57,7 +65,10 @@ pub(super) fn goal(fs: &Fs, state: &InodeState, at: LogicalBlock) -> Result<Opti
     let leaf = walk::leaf(fs, state, at)?;
     let before = leaf.node.read(state, |node| {
         let position = node.search(at);
-        (position.and_then(|position| node.extent(position)), node.extent(0))
+        (
+            position.and_then(|position| node.extent(position)),
+            node.extent(0),
+        )
     });
     Ok(match before {
         (Some(extent), _) => {
@@ -87,7 +98,12 @@ pub(super) fn insert(
         let len = (run.len_blocks - done).min(max);
         let logical = LogicalBlock(at.0 + done);
         let start = BlockNr(run.start.0 + u64::from(done));
-        let extent = Extent { logical, start, len: len as u16, state: written };
+        let extent = Extent {
+            logical,
+            start,
+            len: len as u16,
+            state: written,
+        };
         if let Err(error) = insert_extent(fs, handle, state, extent) {
             let mapped = u64::from(at.0)..u64::from(logical.0);
             remove::unmap(fs, handle, state, mapped)?;
@@ -98,12 +114,7 @@ pub(super) fn insert(
     Ok(())
 }
 
-fn insert_extent(
-    fs: &Fs,
-    handle: &Handle<'_>,
-    state: &mut InodeState,
-    new: Extent,
-) -> Result<()> {
+fn insert_extent(fs: &Fs, handle: &Handle<'_>, state: &mut InodeState, new: Extent) -> Result<()> {
     let place = Place::Inode(state.nr());
     change_leaf(fs, handle, state, new.logical, |node| {
         let (left, right) = neighbours(node, new.logical);
@@ -136,7 +147,13 @@ pub(super) fn set_state(
             let (position, extent) = node.find(key).ok_or(hole)?;
             // 32768 blocks fit a written extent only: the last one may take a second round.
             next = extent.logical_end().min(at + max);
-            Ok(restate(node, position, extent, &(at..range.end.min(next)), wanted))
+            Ok(restate(
+                node,
+                position,
+                extent,
+                &(at..range.end.min(next)),
+                wanted,
+            ))
         })?;
         at = next;
     }
@@ -156,7 +173,10 @@ fn restate(
     }
     let from = range.start.max(u64::from(extent.logical.0));
     let to = range.end.min(extent.logical_end());
-    let middle = piece(&extent, from, to).map(|piece| Extent { state: wanted, ..piece });
+    let middle = piece(&extent, from, to).map(|piece| Extent {
+        state: wanted,
+        ..piece
+    });
     let before = piece(&extent, u64::from(extent.logical.0), from);
     let after = piece(&extent, to, extent.logical_end());
     let left = position.checked_sub(1).and_then(|left| node.extent(left));
@@ -187,7 +207,10 @@ fn join(
     if let (Some(left), Some(first)) = (left, with.first_mut())
         && left.joins(first)
     {
-        *first = Extent { len: left.len + first.len, ..left };
+        *first = Extent {
+            len: left.len + first.len,
+            ..left
+        };
         at.start -= 1;
     }
     if let (Some(right), Some(last)) = (right, with.last_mut())
@@ -200,13 +223,13 @@ fn join(
 }
 
 /// The extents before and behind a block that is in a hole.
-fn neighbours(
-    node: &ExtentNode<&[u8]>,
-    at: LogicalBlock,
-) -> (Option<Extent>, Option<Extent>) {
+fn neighbours(node: &ExtentNode<&[u8]>, at: LogicalBlock) -> (Option<Extent>, Option<Extent>) {
     let position = node.search(at);
     let left = position.and_then(|position| node.extent(position));
-    (left, node.extent(position.map_or(0, |position| position + 1)))
+    (
+        left,
+        node.extent(position.map_or(0, |position| position + 1)),
+    )
 }
 
 fn next_key(node: &ExtentNode<&[u8]>, at: LogicalBlock) -> Option<LogicalBlock> {

@@ -64,7 +64,12 @@ struct Step {
 fn load(fs: &Fs, state: &InodeState, nr: BlockNr) -> Result<Table> {
     let place = Place::InodeBlock(state.nr(), nr);
     let check = |bytes: &[u8]| indirect::validate(bytes, &block_bounds(fs), place);
-    Ok(Table::Block(fs.blocks.read(fs, nr, Seal::Indirect, check)?))
+    Ok(Table::Block(fs.blocks.read(
+        fs,
+        nr,
+        Seal::Indirect,
+        check,
+    )?))
 }
 
 /// The tables on the way to a block, down to the last one that exists.
@@ -74,7 +79,9 @@ fn walk(fs: &Fs, state: &InodeState, path: &IndirectPath) -> Result<Vec<Step>> {
     for (level, &at) in path.offsets().iter().enumerate() {
         let next = table.pointer(state, at);
         steps.push(Step { table, at });
-        let Some(next) = next.filter(|_| level < path.indirect_levels()) else { break };
+        let Some(next) = next.filter(|_| level < path.indirect_levels()) else {
+            break;
+        };
         table = load(fs, state, next)?;
     }
     Ok(steps)
@@ -85,7 +92,9 @@ fn walk(fs: &Fs, state: &InodeState, path: &IndirectPath) -> Result<Vec<Step>> {
 fn span(fs: &Fs, path: &IndirectPath, level: usize) -> (u64, u64) {
     let pointers = pointers_per_block(fs.block_size());
     let below = &path.offsets()[level + 1..];
-    below.iter().fold((0, 1), |(offset, size), &at| (offset * pointers + u64::from(at), size * pointers))
+    below.iter().fold((0, 1), |(offset, size), &at| {
+        (offset * pointers + u64::from(at), size * pointers)
+    })
 }
 
 /// What stands at `at`, for at most `max_blocks` blocks.
@@ -96,7 +105,9 @@ pub(super) fn lookup(
     max_blocks: u32,
 ) -> Result<Mapping> {
     let Some(path) = IndirectPath::new(at, fs.block_size()) else {
-        return Ok(Mapping::Hole { len_blocks: max_blocks });
+        return Ok(Mapping::Hole {
+            len_blocks: max_blocks,
+        });
     };
     let steps = walk(fs, state, &path)?;
     let level = steps.len() - 1;
@@ -104,10 +115,14 @@ pub(super) fn lookup(
     if level < path.indirect_levels() {
         let (offset, size) = span(fs, &path, level);
         let left = (size - offset).min(u64::from(max_blocks));
-        return Ok(Mapping::Hole { len_blocks: left as u32 });
+        return Ok(Mapping::Hole {
+            len_blocks: left as u32,
+        });
     }
     let max_blocks = max_blocks.min(path.run_blocks());
-    Ok(last.table.read(state, |table| stretch(table, last.at, max_blocks)))
+    Ok(last
+        .table
+        .read(state, |table| stretch(table, last.at, max_blocks)))
 }
 
 /// Equal or consecutive pointers from position `at` on.
@@ -122,12 +137,18 @@ fn stretch(table: &[u8], at: u32, max_blocks: u32) -> Mapping {
     if start.0 == 0 {
         return Mapping::Hole { len_blocks };
     }
-    Mapping::Mapped { start, len_blocks, state: ExtentState::Written }
+    Mapping::Mapped {
+        start,
+        len_blocks,
+        state: ExtentState::Written,
+    }
 }
 
 /// Behind the nearest pointer before the block in its table, or behind the table.
 pub(super) fn goal(fs: &Fs, state: &InodeState, at: LogicalBlock) -> Result<Option<BlockNr>> {
-    let Some(path) = IndirectPath::new(at, fs.block_size()) else { return Ok(None) };
+    let Some(path) = IndirectPath::new(at, fs.block_size()) else {
+        return Ok(None);
+    };
     let steps = walk(fs, state, &path)?;
     let last = steps.last().expect("the root is always there");
     let before = last.table.read(state, |table| {
@@ -159,7 +180,10 @@ pub(super) fn insert(
     let mut parts = Vec::new();
     let mut done = 0;
     while done < run.len_blocks {
-        let logical = at.0.checked_add(done).map(LogicalBlock).ok_or(Error::TooLarge)?;
+        let logical =
+            at.0.checked_add(done)
+                .map(LogicalBlock)
+                .ok_or(Error::TooLarge)?;
         let path = IndirectPath::new(logical, fs.block_size()).ok_or(Error::TooLarge)?;
         let step = make_tables(fs, handle, state, &path, run.start)?;
         let len = path.run_blocks().min(run.len_blocks - done);
@@ -198,8 +222,13 @@ fn make_tables(
         let nr = new_table_nr(fs, handle, state, goal)?;
         let image = vec![0; fs.block_size()].into();
         let table = Table::Block(fs.blocks.create(handle, nr, Seal::Indirect, image));
-        parent.table.edit(handle, state, |bytes| set_pointer(bytes, parent.at as usize, nr));
-        steps.push(Step { table, at: path.offsets()[steps.len()] });
+        parent.table.edit(handle, state, |bytes| {
+            set_pointer(bytes, parent.at as usize, nr)
+        });
+        steps.push(Step {
+            table,
+            at: path.offsets()[steps.len()],
+        });
     }
     Ok(steps.pop().expect("the root is always there"))
 }

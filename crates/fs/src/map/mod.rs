@@ -53,10 +53,18 @@ impl Mapping {
 
     fn cut(self, max_blocks: u32) -> Self {
         match self {
-            Mapping::Hole { len_blocks } => Mapping::Hole { len_blocks: len_blocks.min(max_blocks) },
-            Mapping::Mapped { start, len_blocks, state } => {
-                Mapping::Mapped { start, len_blocks: len_blocks.min(max_blocks), state }
-            }
+            Mapping::Hole { len_blocks } => Mapping::Hole {
+                len_blocks: len_blocks.min(max_blocks),
+            },
+            Mapping::Mapped {
+                start,
+                len_blocks,
+                state,
+            } => Mapping::Mapped {
+                start,
+                len_blocks: len_blocks.min(max_blocks),
+                state,
+            },
         }
     }
 }
@@ -120,7 +128,10 @@ pub(crate) fn lookup(
     } else {
         indirect::lookup(fs, state, at, max_blocks)?
     };
-    if let Mapping::Mapped { start, len_blocks, .. } = found {
+    if let Mapping::Mapped {
+        start, len_blocks, ..
+    } = found
+    {
         check_run(fs, state, start, len_blocks)?;
     }
     Ok(found)
@@ -153,7 +164,9 @@ pub(crate) fn insert(
     } else if written == ExtentState::Written {
         indirect::insert(fs, handle, state, at, run)?;
     } else {
-        return Err(Error::NotSupported("unwritten blocks in a file without extents"));
+        return Err(Error::NotSupported(
+            "unwritten blocks in a file without extents",
+        ));
     }
     charge(fs, state, fresh)
 }
@@ -168,7 +181,10 @@ pub(crate) fn insert_block(
     state: &mut InodeState,
     at: LogicalBlock,
 ) -> Result<BlockNr> {
-    let one = |start| BlockRun { start, len_blocks: 1 };
+    let one = |start| BlockRun {
+        start,
+        len_blocks: 1,
+    };
     if let Some(block) = cluster_mate(fs, state, at)? {
         insert(fs, handle, state, at, one(block), ExtentState::Written)?;
         return Ok(block);
@@ -199,7 +215,13 @@ pub(crate) fn mark_written(
     if !has_extents(state) {
         return Ok(());
     }
-    extents::set_state(fs, handle, state, block_range(at, len_blocks), ExtentState::Written)
+    extents::set_state(
+        fs,
+        handle,
+        state,
+        block_range(at, len_blocks),
+        ExtentState::Written,
+    )
 }
 
 /// Makes the whole extent around `at` written, without a split. The caller has zeroed what of it
@@ -244,9 +266,17 @@ pub(crate) fn mark_unwritten(
     len_blocks: u32,
 ) -> Result<()> {
     if !has_extents(state) {
-        return Err(Error::NotSupported("unwritten blocks in a file without extents"));
+        return Err(Error::NotSupported(
+            "unwritten blocks in a file without extents",
+        ));
     }
-    extents::set_state(fs, handle, state, block_range(at, len_blocks), ExtentState::Unwritten)
+    extents::set_state(
+        fs,
+        handle,
+        state,
+        block_range(at, len_blocks),
+        ExtentState::Unwritten,
+    )
 }
 
 /// Unmaps the blocks of `range` from its end on, and frees them and the tree blocks that become
@@ -278,8 +308,18 @@ pub(crate) fn for_each(
         let logical = LogicalBlock(at as u32);
         let max_blocks = (end - at).min(u64::from(u32::MAX)) as u32;
         let mapping = lookup(fs, state, logical, max_blocks)?;
-        if let Mapping::Mapped { start, len_blocks, state } = mapping
-            && visit(Mapped { logical, start, len_blocks, state }).is_break()
+        if let Mapping::Mapped {
+            start,
+            len_blocks,
+            state,
+        } = mapping
+            && visit(Mapped {
+                logical,
+                start,
+                len_blocks,
+                state,
+            })
+            .is_break()
         {
             break;
         }
@@ -301,7 +341,9 @@ pub(crate) fn goal(fs: &Fs, state: &InodeState, at: LogicalBlock) -> Result<Opti
 /// Blocks that one [`insert`] under [`crate::credits::MAP`] may map at most.
 pub(crate) fn insert_max_blocks(fs: &Fs, state: &InodeState) -> u32 {
     if has_extents(state) {
-        u32::from(uext4_format::extent::Extent::max_len_blocks(ExtentState::Unwritten))
+        u32::from(uext4_format::extent::Extent::max_len_blocks(
+            ExtentState::Unwritten,
+        ))
     } else {
         uext4_format::indirect::pointers_per_block(fs.block_size()) as u32
     }
@@ -323,7 +365,11 @@ pub(crate) fn size_end_bytes(fs: &Fs, state: &InodeState) -> u64 {
     // Without the HUGE_FILE form, i_blocks counts sectors in 32 bits; e2fsprogs and the kernel
     // keep room for the tables, too.
     let huge = fs.features.has(Feature::HUGE_FILE);
-    let sectors_max = if huge { u64::MAX >> 16 } else { u64::from(u32::MAX) };
+    let sectors_max = if huge {
+        u64::MAX >> 16
+    } else {
+        u64::from(u32::MAX)
+    };
     let tables = blocks / uext4_format::indirect::pointers_per_block(fs.block_size()) + 1;
     blocks.min((sectors_max >> (bits - 9)).saturating_sub(2 * tables)) << bits
 }
@@ -335,7 +381,10 @@ fn block_range(at: LogicalBlock, len_blocks: u32) -> Range<u64> {
 /// Adds blocks to what the inode occupies.
 fn charge(fs: &Fs, state: &mut InodeState, blocks: u64) -> Result<()> {
     let sectors = state.disk.sectors(&fs.geometry) + (blocks << (fs.geometry.block_bits - 9));
-    state.disk.set_sectors(sectors, &fs.geometry).map_err(|_| Error::TooLarge)
+    state
+        .disk
+        .set_sectors(sectors, &fs.geometry)
+        .map_err(|_| Error::TooLarge)
 }
 
 /// Takes blocks from what the inode occupies.

@@ -12,15 +12,33 @@ type Model = BTreeMap<u32, (u64, ExtentState)>;
 
 #[derive(Clone, Debug)]
 enum Step {
-    Insert { at: u32, len: u32, state: ExtentState, scatter: u64 },
-    Mark { at: u32, len: u32, state: ExtentState },
-    Remove { from: u32, len: u32 },
+    Insert {
+        at: u32,
+        len: u32,
+        state: ExtentState,
+        scatter: u64,
+    },
+    Mark {
+        at: u32,
+        len: u32,
+        state: ExtentState,
+    },
+    Remove {
+        from: u32,
+        len: u32,
+    },
     Remount,
 }
 
 fn steps(reach: u32, written_only: bool) -> impl Strategy<Value = Vec<Step>> {
     let state = prop_oneof![Just(ExtentState::Written), Just(ExtentState::Unwritten)];
-    let state = state.prop_map(move |state| if written_only { ExtentState::Written } else { state });
+    let state = state.prop_map(move |state| {
+        if written_only {
+            ExtentState::Written
+        } else {
+            state
+        }
+    });
     let len = prop_oneof![6 => Just(1u32), 1 => 1u32..40, 1 => 1u32..400];
     let step = prop_oneof![
         30 => (0..reach, len.clone(), state.clone(), any::<u64>())
@@ -36,15 +54,26 @@ fn steps(reach: u32, written_only: bool) -> impl Strategy<Value = Vec<Step>> {
 fn apply(rig: &Rig, model: &mut Model, step: &Step) {
     let fs = rig.fs();
     match *step {
-        Step::Insert { at, len, state, scatter } => insert_step(rig, model, at, len, state, scatter),
+        Step::Insert {
+            at,
+            len,
+            state,
+            scatter,
+        } => insert_step(rig, model, at, len, state, scatter),
         Step::Mark { at, len, state } => {
-            let mapped = (at..at + len).take_while(|block| model.contains_key(block)).count() as u32;
+            let mapped = (at..at + len)
+                .take_while(|block| model.contains_key(block))
+                .count() as u32;
             let handle = fs.start(credits::MAP).expect("a handle");
             let mut inode = handle.write(rig.file.arc());
             match state {
                 ExtentState::Unwritten if !has_extents(&inode) => return,
-                ExtentState::Unwritten => mark_unwritten(fs, &handle, &mut inode, LogicalBlock(at), mapped),
-                ExtentState::Written => mark_written(fs, &handle, &mut inode, LogicalBlock(at), mapped),
+                ExtentState::Unwritten => {
+                    mark_unwritten(fs, &handle, &mut inode, LogicalBlock(at), mapped)
+                }
+                ExtentState::Written => {
+                    mark_written(fs, &handle, &mut inode, LogicalBlock(at), mapped)
+                }
             }
             .expect("marks");
             for block in at..at + mapped {
@@ -61,7 +90,9 @@ fn apply(rig: &Rig, model: &mut Model, step: &Step) {
 
 fn insert_step(rig: &Rig, model: &mut Model, at: u32, len: u32, state: ExtentState, scatter: u64) {
     let fs = rig.fs();
-    let len = (at..at + len).take_while(|block| !model.contains_key(block)).count() as u32;
+    let len = (at..at + len)
+        .take_while(|block| !model.contains_key(block))
+        .count() as u32;
     if len == 0 {
         return;
     }
@@ -76,7 +107,10 @@ fn insert_step(rig: &Rig, model: &mut Model, at: u32, len: u32, state: ExtentSta
         end: block_end(&rig.file.read()),
     };
     let run = fs.space.reserve_or_commit(fs, &want).expect("space");
-    let run = BlockRun { len_blocks: run.len_blocks.min(len), ..run };
+    let run = BlockRun {
+        len_blocks: run.len_blocks.min(len),
+        ..run
+    };
     let handle = fs.start(credits::MAP).expect("a handle");
     fs.space.commit(fs, &handle, run).expect("commits");
     let mut inode = handle.write(rig.file.arc());
@@ -123,7 +157,10 @@ fn compare(rig: &Rig, model: &Model, reach: u32) {
     assert_eq!(&found, model);
     for block in (0..reach).step_by(7) {
         let expected = model.get(&block).map(|(block, _)| BlockNr(*block));
-        assert_eq!(block_of(fs, &inode, LogicalBlock(block)).expect("looks up"), expected);
+        assert_eq!(
+            block_of(fs, &inode, LogicalBlock(block)).expect("looks up"),
+            expected
+        );
     }
 }
 
@@ -163,7 +200,14 @@ proptest! {
 /// Single blocks, none next to another: one extent each.
 fn scattered(rig: &Rig, model: &mut Model, blocks: impl Iterator<Item = u32>) {
     for block in blocks {
-        insert_step(rig, model, block, 1, ExtentState::Written, u64::from(block) * 7919);
+        insert_step(
+            rig,
+            model,
+            block,
+            1,
+            ExtentState::Written,
+            u64::from(block) * 7919,
+        );
     }
 }
 
@@ -181,7 +225,11 @@ fn a_tree_grows_and_comes_back() {
             false => scattered(&rig, &mut model, blocks),
             true => scattered(&rig, &mut model, blocks.rev()),
         }
-        assert_eq!(depth(&rig), 2, "84 extents a leaf, 84 leaves an index block, 4 in the root");
+        assert_eq!(
+            depth(&rig),
+            2,
+            "84 extents a leaf, 84 leaves an index block, 4 in the root"
+        );
         compare(&rig, &model, 40_000);
         rig = rig.remount();
         compare(&rig, &model, 40_000);
@@ -203,7 +251,11 @@ fn a_deep_tree_is_clean() {
     let rig = Rig::new(64, &["-b", "1024"]);
     let mut model = Model::new();
     // A stride that visits all even blocks in a scattered order.
-    scattered(&rig, &mut model, (0..30_000u32).map(|index| index * 7919 % 30_000 * 2));
+    scattered(
+        &rig,
+        &mut model,
+        (0..30_000u32).map(|index| index * 7919 % 30_000 * 2),
+    );
     assert!(depth(&rig) >= 2);
     compare(&rig, &model, 60_000);
     rig.assert_clean();
@@ -214,14 +266,22 @@ fn long_extents_stop_at_their_limits() {
     let rig = Rig::new(512, &["-b", "4096"]);
     let fs = rig.fs();
     let file = rig.file.arc();
-    crate::file::fallocate(fs, file, crate::file::FallocateMode::Allocate, 0, 300 << 20).expect("allocates");
+    crate::file::fallocate(fs, file, crate::file::FallocateMode::Allocate, 0, 300 << 20)
+        .expect("allocates");
     for len in [40_000u32, 76_800] {
         let handle = fs.start(credits::MAP).expect("a handle");
         let mut inode = handle.write(file);
         mark_written(fs, &handle, &mut inode, LogicalBlock(0), len).expect("marks");
     }
     let handle = fs.start(credits::MAP).expect("a handle");
-    mark_unwritten(fs, &handle, &mut handle.write(file), LogicalBlock(0), 76_800).expect("marks");
+    mark_unwritten(
+        fs,
+        &handle,
+        &mut handle.write(file),
+        LogicalBlock(0),
+        76_800,
+    )
+    .expect("marks");
     drop(handle);
     rig.assert_clean();
 }
@@ -247,7 +307,13 @@ fn damage(options: &[&str], hits: &[(u16, u16, u8)]) {
     }
     drop(inode);
     let _ = crate::file::write(fs, file, 1_000_000, &[1; 50_000]);
-    let _ = crate::file::fallocate(fs, file, crate::file::FallocateMode::PunchHole, 500_000, 90_000);
+    let _ = crate::file::fallocate(
+        fs,
+        file,
+        crate::file::FallocateMode::PunchHole,
+        500_000,
+        90_000,
+    );
     let _ = crate::file::truncate(fs, file, 100_000);
     let _ = crate::file::truncate(fs, file, 0);
     rig.mounted.abandon();
@@ -257,13 +323,21 @@ fn tree_blocks(rig: &Rig) -> Vec<u64> {
     let (fs, inode) = (rig.fs(), rig.file.read());
     let root = &inode.disk.i_block;
     if has_extents(&inode) {
-        return ExtentNode::new(&root[..]).indexes().map(|index| index.child.0).collect();
+        return ExtentNode::new(&root[..])
+            .indexes()
+            .map(|index| index.child.0)
+            .collect();
     }
     let pointer = |table: &[u8], at| uext4_format::indirect::pointer(table, at).0;
     let double = pointer(root, 13);
     let bytes = fs.journal.read_block(BlockNr(double)).expect("reads");
-    let below = (0..256).map(|at| pointer(&bytes, at)).filter(|block| *block != 0);
-    [pointer(root, 12), double].into_iter().chain(below).collect()
+    let below = (0..256)
+        .map(|at| pointer(&bytes, at))
+        .filter(|block| *block != 0);
+    [pointer(root, 12), double]
+        .into_iter()
+        .chain(below)
+        .collect()
 }
 
 proptest! {

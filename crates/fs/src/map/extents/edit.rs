@@ -18,7 +18,10 @@ pub(super) struct Change {
 
 impl Change {
     pub(super) fn nothing() -> Self {
-        Change { at: 0..0, with: Vec::new() }
+        Change {
+            at: 0..0,
+            with: Vec::new(),
+        }
     }
 
     fn extra(&self) -> usize {
@@ -88,10 +91,13 @@ fn apply(
 
 /// Brings the first key of the node at `level` to its parents.
 fn fix_keys(handle: &Handle<'_>, state: &mut InodeState, path: &[Step], level: usize) {
-    let Some(key) = path[level].node.read(state, |node| node.key(0)) else { return };
+    let Some(key) = path[level].node.read(state, |node| node.key(0)) else {
+        return;
+    };
     for step in path[..level].iter().rev() {
         if step.node.read(state, |node| node.key(step.at)) != Some(key) {
-            step.node.edit(handle, state, |node| node.set_key(step.at, key));
+            step.node
+                .edit(handle, state, |node| node.set_key(step.at, key));
         }
         if step.at != 0 {
             return;

@@ -28,7 +28,10 @@ pub(in super::super) fn remove(
             progress = Progress::More { end };
             break;
         }
-        let run = BlockRun { start: cut.start, len_blocks: u32::from(cut.len) };
+        let run = BlockRun {
+            start: cut.start,
+            len_blocks: u32::from(cut.len),
+        };
         check_run(fs, state, run.start, run.len_blocks)?;
         cut_out(fs, handle, state, cut)?;
         clusters::release(fs, handle, state, u64::from(cut.logical.0), run)?;
@@ -86,7 +89,11 @@ fn last_in(fs: &Fs, state: &InodeState, range: Range<u64>) -> Result<Option<Exte
 fn limit_groups(fs: &Fs, cut: Extent) -> Extent {
     let last = fs.geometry.group_of_block(BlockNr(cut.physical_end() - 1));
     let first = uext4_format::GroupNr((u64::from(last.0) + 1).saturating_sub(STEP_GROUPS) as u32);
-    let skip = fs.geometry.group_first_block(first).0.saturating_sub(cut.start.0);
+    let skip = fs
+        .geometry
+        .group_first_block(first)
+        .0
+        .saturating_sub(cut.start.0);
     let from = u64::from(cut.logical.0) + skip;
     piece(&cut, from, cut.logical_end()).unwrap_or(cut)
 }
@@ -97,9 +104,16 @@ fn cut_out(fs: &Fs, handle: &Handle<'_>, state: &mut InodeState, cut: Extent) ->
         let Some((position, extent)) = node.find(cut.logical) else {
             return Ok(Change::nothing());
         };
-        let before = piece(&extent, u64::from(extent.logical.0), u64::from(cut.logical.0));
+        let before = piece(
+            &extent,
+            u64::from(extent.logical.0),
+            u64::from(cut.logical.0),
+        );
         let after = piece(&extent, cut.logical_end(), extent.logical_end());
         let with = before.into_iter().chain(after).collect();
-        Ok(Change { at: position..position + 1, with })
+        Ok(Change {
+            at: position..position + 1,
+            with,
+        })
     })
 }

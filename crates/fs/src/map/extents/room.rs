@@ -16,7 +16,9 @@ const STEPS_MAX: usize = 2 * MAX_DEPTH as usize + 2;
 
 /// Slots that a node has left.
 pub(super) fn free_slots(node: &Node, state: &InodeState) -> usize {
-    node.read(state, |node| node.max().min(node.capacity()).saturating_sub(node.count()))
+    node.read(state, |node| {
+        node.max().min(node.capacity()).saturating_sub(node.count())
+    })
 }
 
 /// Splits nodes until the leaf for `key` has `slots` free slots; the way to it.
@@ -33,7 +35,10 @@ pub(super) fn make(
         if free_slots(&leaf.node, state) >= slots {
             return Ok(path);
         }
-        match inner.iter().rposition(|step| free_slots(&step.node, state) > 0) {
+        match inner
+            .iter()
+            .rposition(|step| free_slots(&step.node, state) > 0)
+        {
             None => grow(fs, handle, state)?,
             Some(parent) => split(fs, handle, state, &path, parent, key)?,
         }
@@ -52,11 +57,14 @@ fn grow(fs: &Fs, handle: &Handle<'_>, state: &mut InodeState) -> Result<()> {
     let mut bytes = vec![0; fs.block_size()];
     let mut child = ExtentNode::init_block(&mut bytes[..], depth);
     let mut root = ExtentNode::new(&mut state.disk.i_block[..]);
-    root.move_tail_to(0, &mut child).expect("a block holds more than the root");
+    root.move_tail_to(0, &mut child)
+        .expect("a block holds more than the root");
     let logical = child.key(0).unwrap_or_default();
     root.set_depth(depth + 1);
-    root.insert_index(0, Index { logical, child: nr }).expect("the root is empty");
-    fs.blocks.create(handle, nr, walk::seal(state), bytes.into());
+    root.insert_index(0, Index { logical, child: nr })
+        .expect("the root is empty");
+    fs.blocks
+        .create(handle, nr, walk::seal(state), bytes.into());
     Ok(())
 }
 
@@ -83,10 +91,13 @@ fn split(
     node.edit(handle, state, |left| left.move_tail_to(middle, &mut right))
         .expect("an empty block holds what a block held");
     let logical = right.key(0).unwrap_or_default();
-    fs.blocks.create(handle, nr, walk::seal(state), bytes.into());
+    fs.blocks
+        .create(handle, nr, walk::seal(state), bytes.into());
     let step = &path[parent];
     step.node
-        .edit(handle, state, |node| node.insert_index(step.at + 1, Index { logical, child: nr }))
+        .edit(handle, state, |node| {
+            node.insert_index(step.at + 1, Index { logical, child: nr })
+        })
         .expect("the parent has a free slot");
     Ok(())
 }

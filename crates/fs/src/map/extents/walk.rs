@@ -69,7 +69,12 @@ pub(super) fn root(fs: &Fs, state: &InodeState) -> Result<Step> {
     let expect = Expect::root(super::super::block_bounds(fs));
     let node = ExtentNode::new(&state.disk.i_block[..]);
     node.validate(&expect, Place::Inode(state.nr()))?;
-    Ok(Step { depth: node.depth(), node: Node::Root, expect, at: 0 })
+    Ok(Step {
+        depth: node.depth(),
+        node: Node::Root,
+        expect,
+        at: 0,
+    })
 }
 
 /// The child of `step` on the way to `key`; notes the entry in `step`.
@@ -80,9 +85,16 @@ fn child(fs: &Fs, state: &InodeState, step: &mut Step, key: LogicalBlock) -> Res
     });
     step.at = at;
     let place = Place::Inode(state.nr());
-    let child = child.ok_or(Corrupt::new(place, "extent index", "no entries"))?.child;
+    let child = child
+        .ok_or(Corrupt::new(place, "extent index", "no entries"))?
+        .child;
     let block = load(fs, state, child, &expect)?;
-    Ok(Step { node: Node::Block(block), depth: step.depth - 1, expect, at: 0 })
+    Ok(Step {
+        node: Node::Block(block),
+        depth: step.depth - 1,
+        expect,
+        at: 0,
+    })
 }
 
 /// A tree block. One that is in memory already was checked when it was read, maybe for another
@@ -104,7 +116,9 @@ fn fits(node: &ExtentNode<&[u8]>, expect: &Expect) -> bool {
         0 => node.extent(last).map(|extent| extent.logical_end()),
         _ => node.key(last).map(|key| u64::from(key.0) + 1),
     };
-    let start = node.key(0).map_or(expect.logical.start, |key| u64::from(key.0));
+    let start = node
+        .key(0)
+        .map_or(expect.logical.start, |key| u64::from(key.0));
     expect.depth == Some(node.depth())
         && start >= expect.logical.start
         && end.unwrap_or(start) <= expect.logical.end

@@ -102,12 +102,19 @@ fn drop_if_empty(
     let mut freed = false;
     for pair in steps.windows(2).rev() {
         let [parent, step] = pair else { break };
-        let Table::Block(block) = &step.table else { break };
-        if !step.table.read(state, |table| table.iter().all(|byte| *byte == 0)) {
+        let Table::Block(block) = &step.table else {
+            break;
+        };
+        if !step
+            .table
+            .read(state, |table| table.iter().all(|byte| *byte == 0))
+        {
             break;
         }
         free_tree_block(fs, handle, state, block.nr(), Seal::Indirect)?;
-        parent.table.edit(handle, state, |table| set_pointer(table, parent.at as usize, BlockNr(0)));
+        parent.table.edit(handle, state, |table| {
+            set_pointer(table, parent.at as usize, BlockNr(0))
+        });
         freed = true;
     }
     Ok(freed)
