@@ -82,6 +82,20 @@ impl Rig {
             .for_each(|run| self.fs().space.unreserve(run));
     }
 
+    /// Unmounts, lets `change` use the file on a kernel mount, and mounts again.
+    pub(crate) fn with_kernel(self, change: impl FnOnce(&std::path::Path)) -> Self {
+        let device = self.device.clone();
+        self.unmount();
+        let scratch = oracle::scratch_dir().expect("a scratch directory");
+        let image = scratch.path().join("image.img");
+        std::fs::write(&image, device.to_bytes()).expect("the image");
+        let mount = oracle::KernelMount::new(&image, "").expect("the kernel mounts it");
+        change(&mount.path().join("file"));
+        mount.unmount().expect("the kernel unmounts it");
+        let bytes = std::fs::read(&image).expect("the image");
+        Self::mount(Arc::new(MemDevice::from_bytes(&bytes)))
+    }
+
     /// Unmounts; e2fsck must find nothing wrong.
     pub(crate) fn assert_clean(self) {
         let device = self.device.clone();

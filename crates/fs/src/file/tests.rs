@@ -359,3 +359,61 @@ fn recovery_finishes_a_truncate() {
         rig.assert_clean();
     }
 }
+
+/// The kernel reads what we wrote and we read what it wrote, in turns.
+#[test]
+fn the_kernel_takes_turns() {
+    use std::os::unix::fs::FileExt;
+    if !uext4_testkit::oracle::KernelMount::available_or_skip("the_kernel_takes_turns") {
+        return;
+    }
+    let inline: &[&str] = &["-b", "4096", "-O", "inline_data", "-I", "512"];
+    let tables: &[&str] = &["-b", "1024", "-O", "^extent,^64bit"];
+    let clusters: &[&str] = &["-b", "4096", "-O", "bigalloc", "-C", "16384"];
+    for options in [
+        &["-b", "1024"][..],
+        &["-b", "4096"],
+        inline,
+        tables,
+        clusters,
+    ] {
+        let mut rig = Rig::new(24, options);
+        let mut model = Vec::new();
+        for turn in 0..6u64 {
+            let start = if turn < 2 { turn * 70 } else { turn * 40_000 };
+            for part in 0..if turn < 2 { 1 } else { 8 } {
+                let step = Step::Write {
+                    at: start + part * 9_000,
+                    len: 100 + turn as usize * 700,
+                    byte: turn as u8 + 1,
+                };
+                apply(&rig, &mut model, &step);
+            }
+            if turn > 2 && crate::map::has_extents(&rig.file.read()) {
+                for mode in [FallocateMode::Allocate, FallocateMode::PunchHole] {
+                    let (at, len) = (turn * 30_000, 50_000);
+                    apply(&rig, &mut model, &Step::Fallocate { mode, at, len });
+                }
+            }
+            rig = rig.with_kernel(|path| {
+                assert!(
+                    std::fs::read(path).expect("reads") == model,
+                    "the kernel reads {options:?}"
+                );
+                let file = std::fs::OpenOptions::new()
+                    .write(true)
+                    .open(path)
+                    .expect("opens");
+                let at = model.len() as u64 / 2;
+                let data = pattern(at, 50 + turn as usize * 5_000, 0x55);
+                file.write_all_at(&data, at).expect("the kernel writes");
+                put(&mut model, at, &data);
+                let size = model.len() as u64 * 15 / 16 + 1;
+                file.set_len(size).expect("the kernel truncates");
+                model.resize(size as usize, 0);
+            });
+            compare(&rig, &model);
+        }
+        rig.assert_clean();
+    }
+}
