@@ -417,3 +417,68 @@ fn the_kernel_takes_turns() {
         rig.assert_clean();
     }
 }
+
+/// Readers never see anything but whole old or new contents while a writer cuts and refills.
+#[test]
+fn readers_see_no_freed_blocks() {
+    let rig = Rig::new(24, &["-b", "1024"]);
+    let (fs, file) = (rig.fs(), rig.file.arc());
+    write(fs, file, 0, &[1; 200_000]).expect("writes");
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                let mut buf = vec![9; 200_000];
+                while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                    let len = read(fs, file, 0, &mut buf).expect("reads");
+                    assert!(buf[..len].iter().all(|byte| *byte == buf[0] && *byte < 200));
+                }
+            });
+        }
+        for round in 2..60u8 {
+            truncate(fs, file, 0).expect("truncates");
+            assert_eq!(
+                write(fs, file, 0, &vec![round; 200_000]).expect("writes"),
+                200_000
+            );
+        }
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+    });
+    rig.assert_clean();
+}
+
+#[test]
+fn targets_of_links_are_kept() {
+    let kinds: [&[&str]; 4] = [
+        &["-b", "1024"],
+        &["-b", "4096", "-O", "ea_inode,inline_data"],
+        &["-b", "1024", "-O", "^extent,^64bit"],
+        &["-b", "4096", "-O", "bigalloc", "-C", "16384"],
+    ];
+    for options in kinds {
+        let rig = Rig::new(24, options);
+        let root = rig.mounted.root().expect("the root");
+        let caller = crate::Caller::root();
+        for len in [1, 59, 60, 61, 1023] {
+            let name = format!("link{len}");
+            let made = rig
+                .mounted
+                .symlink(&root, name.as_bytes(), &vec![b'x'; len], &caller);
+            drop(made.expect("makes a link"));
+        }
+        drop(root);
+        let rig = rig.remount();
+        let root = rig.mounted.root().expect("the root");
+        for len in [1, 59, 60, 61, 1023] {
+            let name = format!("link{len}");
+            let link = rig
+                .mounted
+                .lookup(&root, name.as_bytes(), &caller)
+                .expect("finds");
+            let target = rig.mounted.read_link(&link).expect("reads");
+            assert_eq!(target, vec![b'x'; len], "{options:?}");
+        }
+        drop(root);
+        rig.assert_clean();
+    }
+}
