@@ -1,1 +1,452 @@
-//! tests
+//! Directories against a map in memory, in many configurations, with e2fsck as the judge.
+
+use crate::ops::RenameFlags;
+use crate::options::Threads;
+use crate::{Caller, Error, Filesystem, InodeRef, MountOptions};
+use std::collections::{BTreeMap, HashMap};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use tempfile::TempDir;
+use uext4_device::{Access, FileDevice};
+use uext4_format::{InodeFlags, InodeNr};
+use uext4_sync::Rng;
+use uext4_testkit::oracle::{assert_clean, mke2fs_image};
+
+use super::Visit;
+
+const ROOT: Caller = Caller::root();
+
+/// An image that mke2fs made.
+struct Image {
+    _dir: TempDir,
+    path: PathBuf,
+}
+
+impl Image {
+    fn new(size_mib: u64, options: &[&str]) -> Self {
+        let (dir, path) = mke2fs_image(size_mib << 20, options).expect("mke2fs is installed");
+        Self { _dir: dir, path }
+    }
+
+    fn with_hash(self, version: &str) -> Self {
+        let hash = format!("hash_alg={version}");
+        let status = Command::new("/usr/sbin/tune2fs").args(["-E", &hash]).arg(&self.path).output();
+        assert!(status.expect("tune2fs is installed").status.success());
+        self
+    }
+
+    fn mount(&self) -> Filesystem {
+        mount(&self.path)
+    }
+}
+
+fn mount(path: &Path) -> Filesystem {
+    let device = FileDevice::open(path, Access::ReadWrite).expect("the image is there");
+    let options = MountOptions { threads: Threads::Inline, ..MountOptions::default() };
+    Filesystem::mount(Arc::new(device), options).expect("mounts")
+}
+
+/// How names look.
+#[derive(Clone, Copy)]
+enum Names {
+    Short,
+    Long,
+    Mixed,
+}
+
+impl Names {
+    fn make(self, rng: &mut Rng, range: u64) -> Vec<u8> {
+        let number = rng.below(range);
+        let length = match self {
+            Names::Short => 0,
+            Names::Long => 250,
+            Names::Mixed => (number * 7919 % 251) as usize,
+        };
+        let mut name = format!("{number:x}").into_bytes();
+        // Bytes above 0x7F tell signed hashes from unsigned ones.
+        name.resize(length.max(name.len()), 0xE4);
+        name
+    }
+}
+
+/// A directory, and what should be in it.
+struct World {
+    fs: Filesystem,
+    dir: InodeRef,
+    files: Vec<InodeRef>,
+    model: BTreeMap<Vec<u8>, InodeNr>,
+    rng: Rng,
+    names: Names,
+    range: u64,
+}
+
+impl World {
+    fn new(fs: Filesystem, seed: u64, names: Names, range: u64) -> Self {
+        let root = fs.root().unwrap();
+        let dir = fs.mkdir(&root, b"dir", 0o755, &ROOT).unwrap();
+        let file = |i| fs.create(&root, format!("file{i}").as_bytes(), 0o644, &ROOT).unwrap();
+        let files = (0..4).map(file).collect();
+        let (model, rng) = (BTreeMap::new(), Rng::new(seed));
+        Self { fs, dir, files, model, rng, names, range }
+    }
+
+    fn name(&mut self) -> Vec<u8> {
+        self.names.make(&mut self.rng, self.range)
+    }
+
+    fn insert(&mut self) -> Result<(), Error> {
+        let name = self.name();
+        let file = self.files[self.rng.below(self.files.len() as u64) as usize].clone();
+        let answer = self.fs.link(&file, &self.dir, &name, &ROOT).map(drop);
+        match (self.model.contains_key(&name), answer) {
+            (true, Err(Error::Exists)) => {}
+            (false, Ok(())) => drop(self.model.insert(name, file.nr())),
+            (false, Err(error)) => return Err(error),
+            (there, answer) => panic!("insert of {name:?}, there: {there}: {answer:?}"),
+        }
+        Ok(())
+    }
+
+    fn remove(&mut self) {
+        let name = self.name();
+        let answer = self.fs.unlink(&self.dir, &name, &ROOT);
+        match (self.model.remove(&name).is_some(), answer) {
+            (true, Ok(())) | (false, Err(Error::NotFound)) => {}
+            (there, answer) => panic!("remove of {name:?}, there: {there}: {answer:?}"),
+        }
+    }
+
+    fn rename(&mut self) {
+        let (from, to) = (self.name(), self.name());
+        let answer =
+            self.fs.rename(&self.dir, &from, &self.dir, &to, RenameFlags::Replace, &ROOT);
+        match (self.model.get(&from).copied(), answer) {
+            (None, Err(Error::NotFound)) => {}
+            // Two names of one file: nothing happens, as rename(2) says.
+            (Some(child), Ok(())) if self.model.get(&to) == Some(&child) => {}
+            (Some(child), Ok(())) => {
+                self.model.remove(&from);
+                self.model.insert(to, child);
+            }
+            (there, answer) => panic!("rename of {from:?} ({there:?}): {answer:?}"),
+        }
+    }
+
+    fn look_up(&mut self) {
+        let name = self.name();
+        let found = self.fs.lookup(&self.dir, &name, &ROOT).map(|found| found.nr());
+        match (self.model.get(&name), found) {
+            (Some(child), Ok(found)) => assert_eq!(*child, found),
+            (None, Err(Error::NotFound)) => {}
+            (there, found) => panic!("lookup of {name:?} ({there:?}): {found:?}"),
+        }
+    }
+
+    fn step(&mut self, inserts_percent: u64) -> Result<(), Error> {
+        match self.rng.below(100) {
+            n if n < inserts_percent => return self.insert(),
+            n if n < 92 => self.remove(),
+            n if n < 96 => self.rename(),
+            _ => self.look_up(),
+        }
+        Ok(())
+    }
+
+    fn compare(&self) {
+        let seen = list(&self.fs, &self.dir, 37);
+        let mut names = BTreeMap::new();
+        for (name, inode) in seen {
+            if name != b"." && name != b".." {
+                assert_eq!(names.insert(name, inode), None, "listed once");
+            }
+        }
+        assert_eq!(names, self.model);
+    }
+
+    fn is_indexed(&self) -> bool {
+        self.dir.read().disk.flags.contains(InodeFlags::INDEX)
+    }
+
+    fn blocks(&self) -> u64 {
+        self.dir.read().disk.size / self.fs.fs.block_size() as u64
+    }
+
+    /// Unmounts, lets e2fsck judge, mounts and compares again.
+    fn finish(self, image: &Image) {
+        self.compare();
+        let Self { fs, dir, files, model, .. } = self;
+        drop((dir, files));
+        fs.unmount().unwrap();
+        assert_clean(&image.path);
+        let fs = image.mount();
+        let root = fs.root().unwrap();
+        let dir = fs.lookup(&root, b"dir", &ROOT).unwrap();
+        for (name, inode) in &model {
+            assert_eq!(fs.lookup(&dir, name, &ROOT).unwrap().nr(), *inode);
+        }
+        drop((root, dir));
+        fs.unmount().unwrap();
+    }
+}
+
+/// Lists in pieces of `piece` entries, going on by cookie.
+fn list(fs: &Filesystem, dir: &InodeRef, piece: usize) -> Vec<(Vec<u8>, InodeNr)> {
+    let (mut all, mut cookie) = (Vec::new(), 0);
+    loop {
+        let before = all.len();
+        fs.read_dir(dir, cookie, &mut |entry| {
+            all.push((entry.name.to_vec(), entry.inode));
+            cookie = entry.next_cookie;
+            if all.len() - before == piece { Visit::Stop } else { Visit::Continue }
+        })
+        .unwrap();
+        if all.len() == before {
+            return all;
+        }
+    }
+}
+
+/// Grows, churns, shrinks; compares on the way.
+fn churn(image: &Image, names: Names, range: u64, steps: u64) -> World {
+    let mut world = World::new(image.mount(), 7, names, range);
+    for (phase, percent) in [(0, 80), (1, 46), (2, 65), (3, 20)] {
+        for _ in 0..steps / 4 {
+            world.step(percent).unwrap_or_else(|error| panic!("phase {phase}: {error}"));
+        }
+        world.compare();
+    }
+    world
+}
+
+#[test]
+fn one_kib_blocks_with_long_names() {
+    let image = Image::new(64, &["-b", "1024"]);
+    let world = churn(&image, Names::Long, 4000, 12_000);
+    assert!(world.is_indexed());
+    world.finish(&image);
+}
+
+#[test]
+fn four_kib_blocks_with_mixed_names() {
+    let image = Image::new(64, &["-b", "4096"]);
+    let world = churn(&image, Names::Mixed, 30_000, 50_000);
+    assert!(world.is_indexed() && world.blocks() > 100);
+    world.finish(&image);
+}
+
+#[test]
+fn sixty_four_kib_blocks() {
+    let image = Image::new(256, &["-b", "65536", "-O", "^resize_inode"]);
+    let world = churn(&image, Names::Mixed, 20_000, 40_000);
+    assert!(world.is_indexed());
+    world.finish(&image);
+}
+
+#[test]
+fn without_checksums_and_extents() {
+    let image = Image::new(64, &["-b", "1024", "-O", "^metadata_csum,^extents,^64bit"]);
+    let world = churn(&image, Names::Mixed, 4000, 12_000);
+    assert!(world.is_indexed());
+    world.finish(&image);
+}
+
+#[test]
+fn without_index_and_file_types() {
+    let image = Image::new(64, &["-b", "1024", "-O", "^dir_index,^filetype"]);
+    let world = churn(&image, Names::Mixed, 700, 4000);
+    assert!(!world.is_indexed() && world.blocks() > 10);
+    world.finish(&image);
+}
+
+#[test]
+fn every_hash() {
+    for version in ["legacy", "half_md4", "tea"] {
+        let image = Image::new(32, &["-b", "1024"]).with_hash(version);
+        let world = churn(&image, Names::Short, 6000, 12_000);
+        assert!(world.is_indexed());
+        world.finish(&image);
+    }
+}
+
+#[test]
+fn inline_directories_grow_into_blocks() {
+    let image = Image::new(32, &["-b", "1024", "-O", "inline_data", "-I", "256"]);
+    for range in [3, 8, 40, 400] {
+        let mut world = World::new(image.mount(), range, Names::Short, range);
+        for _ in 0..200 {
+            world.step(50).unwrap();
+            world.compare();
+        }
+        let inline = world.dir.read().disk.flags.contains(InodeFlags::INLINE_DATA);
+        assert_eq!(inline, range <= 8, "{range} names");
+        let names: Vec<_> = world.model.keys().cloned().collect();
+        for name in names {
+            world.fs.unlink(&world.dir, &name, &ROOT).unwrap();
+        }
+        world.model.clear();
+        world.compare();
+        let root = world.fs.root().unwrap();
+        for i in 0..4 {
+            world.fs.unlink(&root, format!("file{i}").as_bytes(), &ROOT).unwrap();
+        }
+        world.fs.rmdir(&root, b"dir", &ROOT).unwrap();
+        drop(root);
+        let World { fs, dir, files, .. } = world;
+        drop((dir, files));
+        fs.unmount().unwrap();
+        assert_clean(&image.path);
+    }
+}
+
+/// A third level where the features allow it, "no space" where they do not.
+#[test]
+fn full_indexes_grow_or_refuse() {
+    for (large, option) in [(true, "large_dir"), (false, "^large_dir")] {
+        let image = Image::new(160, &["-b", "1024", "-O", option]);
+        let mut world = World::new(image.mount(), 3, Names::Long, u64::MAX);
+        let mut refused = false;
+        for _ in 0..56_000 {
+            match world.insert() {
+                Ok(()) => {}
+                Err(Error::NoSpace) if !large => refused = true,
+                Err(error) => panic!("{error}"),
+            }
+            if refused {
+                break;
+            }
+        }
+        assert_eq!(refused, !large, "{} names", world.model.len());
+        for _ in 0..2000 {
+            let name = world.model.keys().next().unwrap().clone();
+            world.fs.unlink(&world.dir, &name, &ROOT).unwrap();
+            world.model.remove(&name);
+        }
+        world.finish(&image);
+    }
+}
+
+#[test]
+fn the_largest_size_is_kept() {
+    let image = Image::new(32, &["-b", "1024"]);
+    let device = FileDevice::open(&image.path, Access::ReadWrite).unwrap();
+    let options = MountOptions {
+        threads: Threads::Inline,
+        max_dir_size_kib: Some(16),
+        ..MountOptions::default()
+    };
+    let fs = Filesystem::mount(Arc::new(device), options).unwrap();
+    let mut world = World::new(fs, 3, Names::Long, 1000);
+    let refused = (0..1000).find_map(|_| world.insert().err());
+    assert!(matches!(refused, Some(Error::NoSpace)));
+    assert!(world.blocks() <= 16 && world.model.len() > 20);
+    world.finish(&image);
+}
+
+/// While threads insert, remove and rename, a listing shows what stays, once.
+#[test]
+fn listings_are_stable_while_the_directory_changes() {
+    let image = Image::new(64, &["-b", "1024"]);
+    let fs = image.mount();
+    let root = fs.root().unwrap();
+    let dir = fs.mkdir(&root, b"dir", 0o755, &ROOT).unwrap();
+    let file = fs.create(&root, b"file", 0o644, &ROOT).unwrap();
+    // Few enough that the directory is still one block when the listings begin.
+    for i in 0..20 {
+        fs.link(&file, &dir, format!("stays-{i}").as_bytes(), &ROOT).unwrap();
+    }
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let (fs, dir, file, done) = (&fs, &dir, &file, &done);
+        let writers: Vec<_> = (0..4)
+            .map(|thread| scope.spawn(move || change(fs, dir, file, thread)))
+            .collect();
+        let readers: Vec<_> = (0..2)
+            .map(|thread| {
+                scope.spawn(move || {
+                    while !done.load(Ordering::Relaxed) {
+                        check_listing(fs, dir, 3 + thread * 20);
+                    }
+                })
+            })
+            .collect();
+        writers.into_iter().for_each(|writer| writer.join().unwrap());
+        done.store(true, Ordering::Relaxed);
+        readers.into_iter().for_each(|reader| reader.join().unwrap());
+    });
+    assert!(dir.read().disk.flags.contains(InodeFlags::INDEX));
+    drop((root, dir, file));
+    fs.unmount().unwrap();
+    assert_clean(&image.path);
+}
+
+fn change(fs: &Filesystem, dir: &InodeRef, file: &InodeRef, thread: u64) {
+    let mut rng = Rng::new(thread);
+    let mut there: Vec<String> = Vec::new();
+    for i in 0..2500 {
+        match rng.below(10) {
+            0..6 => {
+                let name = format!("{thread}-{i}-{}", "x".repeat(rng.below(60) as usize));
+                fs.link(file, dir, name.as_bytes(), &ROOT).unwrap();
+                there.push(name);
+            }
+            6..9 if !there.is_empty() => {
+                let name = there.swap_remove(rng.below(there.len() as u64) as usize);
+                fs.unlink(dir, name.as_bytes(), &ROOT).unwrap();
+            }
+            _ if !there.is_empty() => {
+                let at = rng.below(there.len() as u64) as usize;
+                let new = format!("{thread}-{i}-moved");
+                let (old, to) = (there[at].as_bytes(), new.as_bytes());
+                // Names of one file are not moved onto each other: the new one is absent.
+                fs.rename(dir, old, dir, to, RenameFlags::NoReplace, &ROOT).unwrap();
+                there[at] = new;
+            }
+            _ => {}
+        }
+    }
+    for name in there {
+        assert_eq!(fs.lookup(dir, name.as_bytes(), &ROOT).unwrap().nr(), file.nr());
+    }
+}
+
+fn check_listing(fs: &Filesystem, dir: &InodeRef, piece: usize) {
+    let mut seen: HashMap<Vec<u8>, u32> = HashMap::new();
+    for (name, _) in list(fs, dir, piece) {
+        *seen.entry(name).or_default() += 1;
+    }
+    for i in 0..20 {
+        let name = format!("stays-{i}");
+        assert_eq!(seen.get(name.as_bytes()), Some(&1), "{name}");
+    }
+    assert!(seen.values().all(|&times| times == 1));
+}
+
+/// Every name at once made by one thread only, and every name made once.
+#[test]
+fn one_thread_wins_a_name() {
+    let image = Image::new(32, &["-b", "1024"]);
+    let fs = image.mount();
+    let root = fs.root().unwrap();
+    let made: u32 = std::thread::scope(|scope| {
+        let make = |_| {
+            scope.spawn(|| {
+                let made = |i: &u32| {
+                    match fs.create(&root, format!("name-{i}").as_bytes(), 0o600, &ROOT) {
+                        Ok(_) => true,
+                        Err(Error::Exists) => false,
+                        Err(error) => panic!("{error}"),
+                    }
+                };
+                (0..500).filter(made).count() as u32
+            })
+        };
+        let threads: Vec<_> = (0..4).map(make).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).sum()
+    });
+    assert_eq!(made, 500);
+    drop(root);
+    fs.unmount().unwrap();
+    assert_clean(&image.path);
+}
