@@ -179,6 +179,7 @@ impl World {
         let Self { fs, dir, files, model, .. } = self;
         drop((dir, files));
         fs.unmount().unwrap();
+        drop(fs);
         assert_clean(&image.path);
         let fs = image.mount();
         let root = fs.root().unwrap();
@@ -296,6 +297,7 @@ fn inline_directories_grow_into_blocks() {
         let World { fs, dir, files, .. } = world;
         drop((dir, files));
         fs.unmount().unwrap();
+        drop(fs);
         assert_clean(&image.path);
     }
 }
