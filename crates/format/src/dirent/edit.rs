@@ -1,8 +1,9 @@
 //! A leaf of a directory, read and edited in place.
 
 use super::iter::{DirEntries, DirEntry};
-use super::{DirEntryType, LeafTail, NewEntry, encode_rec_len, tail};
-use crate::bytes::{put_u8, put_u16, put_u32};
+use super::search::{Findings, Spot, search};
+use super::{DirEntryType, LeafTail, NewEntry, encode_rec_len, space_needed, tail};
+use crate::bytes::{get_u8, get_u32, put_u8, put_u16, put_u32};
 use crate::{Corrupt, InodeNr, NoRoom, Place, Seed};
 
 /// The records of a block (or of another area with the same layout) with what is needed to read them.
@@ -22,6 +23,17 @@ pub enum Insertion {
     /// The name is there already, for this file; nothing was changed.
     Exists(InodeNr, DirEntryType),
     /// No gap is large enough; nothing was changed.
+    NoRoom,
+}
+
+/// What a leaf says to a new name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fit {
+    /// The name is there.
+    Exists,
+    /// A gap is large enough.
+    Room,
+    /// No gap is.
     NoRoom,
 }
 
@@ -63,8 +75,12 @@ impl<B: AsRef<[u8]>> DirLeaf<B> {
 
     /// All records, free ones included. Ends after the first error.
     pub fn records(&self) -> DirEntries<'_> {
+        self.records_from(0)
+    }
+
+    fn records_from(&self, offset: usize) -> DirEntries<'_> {
         let area = &self.bytes.as_ref()[..self.area_bytes()];
-        DirEntries::new(area, 0, self.block_size(), self.place)
+        DirEntries::new(area, offset, self.block_size(), self.place)
     }
 
     /// The entries in use. Ends after the first error.
@@ -80,13 +96,25 @@ impl<B: AsRef<[u8]>> DirLeaf<B> {
 
     /// The entry with this name.
     pub fn find(&self, name: &[u8]) -> Result<Option<DirEntry<'_>>, Corrupt> {
-        for entry in self.entries() {
-            let entry = entry?;
-            if entry.name == name {
-                return Ok(Some(entry));
-            }
+        match self.search(name, usize::MAX)?.entry {
+            Some(spot) => self.records_from(spot.offset).next().transpose(),
+            None => Ok(None),
         }
-        Ok(None)
+    }
+
+    /// What [`Self::insert`] would say to `name` now.
+    pub fn fits(&self, name: &[u8]) -> Result<Fit, Corrupt> {
+        let found = self.search(name, space_needed(name.len()))?;
+        Ok(match found {
+            Findings { entry: Some(_), .. } => Fit::Exists,
+            Findings { gap: Some(_), .. } => Fit::Room,
+            Findings { .. } => Fit::NoRoom,
+        })
+    }
+
+    fn search(&self, name: &[u8], needed: usize) -> Result<Findings, Corrupt> {
+        let area = &self.bytes.as_ref()[..self.area_bytes()];
+        search(area, self.block_size(), self.place, name, needed)
     }
 
     /// True when only "." and ".." are left (or nothing at all).
@@ -118,44 +146,6 @@ impl<B: AsRef<[u8]>> DirLeaf<B> {
             LeafTail::Checksum => tail::verify(self.bytes.as_ref(), seed, self.place),
         }
     }
-
-    /// The first record that `wanted` accepts, and the offset of the record before it.
-    fn locate(
-        &self,
-        wanted: impl Fn(&DirEntry<'_>) -> bool,
-    ) -> Result<Option<(Option<Spot>, Spot)>, Corrupt> {
-        let mut before = None;
-        for record in self.records() {
-            let record = record?;
-            if wanted(&record) {
-                return Ok(Some((before, Spot::of(&record))));
-            }
-            before = Some(Spot::of(&record));
-        }
-        Ok(None)
-    }
-}
-
-/// A record without its name: does not borrow the block.
-#[derive(Clone, Copy)]
-struct Spot {
-    offset: usize,
-    rec_len: usize,
-    used: usize,
-    inode: InodeNr,
-    kind: DirEntryType,
-}
-
-impl Spot {
-    fn of(entry: &DirEntry<'_>) -> Self {
-        Self {
-            offset: entry.offset,
-            rec_len: entry.rec_len,
-            used: entry.used_bytes(),
-            inode: entry.inode,
-            kind: entry.kind,
-        }
-    }
 }
 
 impl<B: AsRef<[u8]> + AsMut<[u8]>> DirLeaf<B> {
@@ -174,20 +164,20 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> DirLeaf<B> {
     /// Puts an entry into the first gap that is large enough, unless the name is there already.
     /// One walk does both; the errors are those of a damaged record.
     pub fn insert(&mut self, new: &NewEntry<'_>) -> Result<Insertion, Corrupt> {
-        let needed = new.space_needed();
-        let mut gap = None;
-        for record in self.records() {
-            let record = record?;
-            if !record.is_free() && record.name == new.name {
-                return Ok(Insertion::Exists(record.inode, record.kind));
-            }
-            if gap.is_none() && record.slack_bytes() >= needed {
-                gap = Some(Spot::of(&record));
-            }
+        let found = self.search(new.name, new.space_needed())?;
+        if let Some(spot) = found.entry {
+            let (inode, kind) = self.meaning(spot);
+            return Ok(Insertion::Exists(inode, kind));
         }
-        Ok(gap.map_or(Insertion::NoRoom, |gap| {
+        Ok(found.gap.map_or(Insertion::NoRoom, |gap| {
             Insertion::Done(self.fill(gap, new))
         }))
+    }
+
+    fn meaning(&self, spot: Spot) -> (InodeNr, DirEntryType) {
+        let bytes = self.bytes.as_ref();
+        let inode = InodeNr(get_u32(bytes, spot.offset));
+        (inode, DirEntryType::from_code(get_u8(bytes, spot.offset + 7)))
     }
 
     /// Takes the slack of `gap` for `new`; says where that stands.
@@ -204,10 +194,11 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> DirLeaf<B> {
 
     /// Takes the entry `name` out and says what it was; `None` when it is not there.
     pub fn remove(&mut self, name: &[u8]) -> Result<Option<(InodeNr, DirEntryType)>, Corrupt> {
-        let found = self.locate(|entry| !entry.is_free() && entry.name == name)?;
-        Ok(found.map(|(before, spot)| {
-            self.release(before, spot);
-            (spot.inode, spot.kind)
+        let found = self.search(name, usize::MAX)?;
+        Ok(found.entry.map(|spot| {
+            let meaning = self.meaning(spot);
+            self.release(found.before, spot);
+            meaning
         }))
     }
 
@@ -236,7 +227,7 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> DirLeaf<B> {
         inode: InodeNr,
         kind: DirEntryType,
     ) -> Result<bool, Corrupt> {
-        let Some((_, spot)) = self.locate(|entry| !entry.is_free() && entry.name == name)? else {
+        let Some(spot) = self.search(name, usize::MAX)?.entry else {
             return Ok(false);
         };
         let bytes = self.bytes.as_mut();

@@ -1,13 +1,12 @@
 //! Changing single entries: where the blocks allow it, under the lock of one block.
 
 use super::index::{Path, Probe, Target, probe};
-use super::scan::{Fit, fit};
 use super::view::{Dir, Form};
 use super::{DirError, Index, grow, inline};
 use crate::meta::MetaBlock;
 use crate::{Error, Fs, Inode};
 use std::sync::Arc;
-use uext4_format::dirent::{DirEntryType, Insertion, NewEntry, space_needed};
+use uext4_format::dirent::{DirEntryType, Fit, Insertion, LeafTail, NewEntry};
 use uext4_format::{Corrupt, FileType, InodeFlags, InodeNr, LogicalBlock};
 use uext4_journal::Handle;
 
@@ -64,14 +63,13 @@ impl<'a> Room<'a> {
     /// Looks at one block; ends the search when the name is there.
     fn look(&mut self, view: &Dir<'_>, block: &Arc<MetaBlock>) -> crate::Result<Option<()>> {
         let state = block.read();
-        let leaf = view.leaf(state.bytes(), block.nr());
-        match fit(&leaf, self.name, space_needed(self.name.len()))? {
+        match view.leaf(state.bytes(), block.nr()).fits(self.name)? {
             Fit::Exists => {
                 self.exists = true;
                 return Ok(Some(()));
             }
             Fit::Room if self.block.is_none() => self.block = Some(block.clone()),
-            Fit::Room | Fit::Full => {}
+            Fit::Room | Fit::NoRoom => {}
         }
         Ok(None)
     }
@@ -196,7 +194,7 @@ fn insert_without_index(view: &mut Dir<'_>, handle: &Handle<'_>, new: &NewEntry<
 /// directory is linear. With checksums it can only be real damage, and nothing is changed.
 fn may_drop_index(view: &Dir<'_>, corrupt: Corrupt, index: Index) -> Answer<()> {
     match (view.config().tail, index) {
-        (uext4_format::dirent::LeafTail::Checksum, _) => Err(corrupt.into()),
+        (LeafTail::Checksum, _) => Err(corrupt.into()),
         (_, Index::Shared) => Err(DirError::NeedExclusive),
         (_, Index::Exclusive) => Ok(()),
     }

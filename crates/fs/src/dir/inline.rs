@@ -9,13 +9,13 @@
 //! References: kernel documentation, "inlinedata".
 
 use super::edit::{Answer, insert_entry};
-use super::scan::{Fit, Found, fit};
+use super::scan::Found;
 use super::view::{Dir, Form, is_dot};
 use super::{DirError, Index, grow};
 use crate::inode::InodeState;
 use crate::{Error, Result, map};
 use uext4_format::dirent::{
-    DirEntry, DirEntryType, DirLeaf, Insertion, NewEntry, init_first_block, space_needed,
+    DirEntry, DirEntryType, DirLeaf, Insertion, NewEntry, init_first_block,
 };
 use uext4_format::inline_data::{self, ROOT_BYTES};
 use uext4_format::xattr::{
@@ -148,14 +148,9 @@ pub(super) fn init(dir: &mut Dir<'_>, handle: &Handle<'_>, parent: InodeNr) -> R
 
 /// As [`super::can_insert`].
 pub(super) fn can_insert(dir: &Dir<'_>, name: &[u8], index: Index) -> Answer<()> {
-    let mut content = Content::of(&dir.inode.read())?;
-    let needed = space_needed(name.len());
-    let there = content.in_areas(dir.inode.nr(), |area| match fit(area, name, needed)? {
-        Fit::Exists => Ok(Some(())),
-        Fit::Room | Fit::Full => Ok(None),
-    })?;
+    let there = Content::of(&dir.inode.read())?.find(dir.inode.nr(), name)?;
     match (there, index) {
-        (Some(()), _) => Err(Error::Exists.into()),
+        (Some(_), _) => Err(Error::Exists.into()),
         (None, Index::Shared) => Err(DirError::NeedExclusive),
         (None, Index::Exclusive) => Ok(()),
     }

@@ -5,42 +5,14 @@ use super::view::{Dir, Form, is_dot};
 use crate::Result;
 use crate::meta::MetaBlock;
 use std::sync::Arc;
-use uext4_format::LogicalBlock;
-use uext4_format::dirent::{DirEntryType, DirLeaf};
-use uext4_format::{Corrupt, InodeNr};
+use uext4_format::dirent::DirEntryType;
+use uext4_format::{InodeNr, LogicalBlock};
 
 /// What an entry says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Found {
     pub(super) inode: InodeNr,
     pub(super) kind: DirEntryType,
-}
-
-/// What a leaf answers to "may this name come here?".
-pub(super) enum Fit {
-    /// The name is there.
-    Exists,
-    /// A gap is large enough.
-    Room,
-    /// No gap is.
-    Full,
-}
-
-/// Looks for `name` and for a gap of `needed_bytes`, in one walk.
-pub(super) fn fit<B: AsRef<[u8]>>(
-    leaf: &DirLeaf<B>,
-    name: &[u8],
-    needed_bytes: usize,
-) -> std::result::Result<Fit, Corrupt> {
-    let mut room = false;
-    for record in leaf.records() {
-        let record = record?;
-        if !record.is_free() && record.name == name {
-            return Ok(Fit::Exists);
-        }
-        room |= record.slack_bytes() >= needed_bytes;
-    }
-    Ok(if room { Fit::Room } else { Fit::Full })
 }
 
 impl Dir<'_> {

@@ -1,0 +1,98 @@
+//! One fast walk over a leaf: finds a name and a gap.
+//!
+//! Checks what the plain walk ([`super::DirEntries`]) checks, without making an entry of each
+//! record: lookups and inserts in large directories spend most of their time here.
+
+use super::{DirEntries, FIXED_BYTES, MIN_RECORD_BYTES, decode_rec_len, space_needed};
+use crate::{Corrupt, Place};
+
+/// Where a record stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Spot {
+    pub(super) offset: usize,
+    pub(super) rec_len: usize,
+    /// Bytes that the entry itself takes; 0 when the record is free.
+    pub(super) used: usize,
+}
+
+/// What a walk found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Findings {
+    /// The entry with the name; the walk ends there.
+    pub(super) entry: Option<Spot>,
+    /// The record before it.
+    pub(super) before: Option<Spot>,
+    /// The first record with enough slack.
+    pub(super) gap: Option<Spot>,
+}
+
+/// Walks `area`, part of a block of `block_size` bytes, for the entry `name` and for a gap of
+/// `needed` bytes.
+pub(super) fn search(
+    area: &[u8],
+    block_size: usize,
+    place: Place,
+    name: &[u8],
+    needed: usize,
+) -> Result<Findings, Corrupt> {
+    let wanted = Wanted::new(name);
+    let mut findings = Findings::default();
+    let mut before = None;
+    let mut at = 0;
+    while let Some(rest) = area.get(at..).filter(|rest| !rest.is_empty()) {
+        let Some((spot, name_len)) = read(rest, at, block_size) else {
+            // The plain walk knows what is wrong.
+            let damage = DirEntries::new(area, at, block_size, place).find_map(Result::err);
+            let unknown = Corrupt::new(place, "directory entry", "damaged");
+            return Err(damage.unwrap_or(unknown));
+        };
+        if spot.used > 0 && name_len == name.len() && wanted.is(&rest[FIXED_BYTES..]) {
+            (findings.entry, findings.before) = (Some(spot), before);
+            return Ok(findings);
+        }
+        if findings.gap.is_none() && spot.rec_len - spot.used >= needed {
+            findings.gap = Some(spot);
+        }
+        before = Some(spot);
+        at += spot.rec_len;
+    }
+    Ok(findings)
+}
+
+/// The record at the start of `rest`, and the length of its name; `None` for damage.
+#[inline]
+fn read(rest: &[u8], at: usize, block_size: usize) -> Option<(Spot, usize)> {
+    let head = u64::from_le_bytes(*rest.first_chunk()?);
+    let rec_len = decode_rec_len((head >> 32) as u16, block_size);
+    let name_len = usize::from((head >> 48) as u8);
+    let in_use = head as u32 != 0;
+    let needed = space_needed(name_len);
+    let sound = rec_len >= needed.max(MIN_RECORD_BYTES)
+        && rec_len <= rest.len()
+        && rec_len.is_multiple_of(4)
+        && !(in_use && name_len == 0);
+    let used = if in_use { needed } else { 0 };
+    sound.then_some((Spot { offset: at, rec_len, used }, name_len))
+}
+
+/// A name to compare with. Names in one directory often begin alike, so the end is compared first.
+struct Wanted<'a> {
+    name: &'a [u8],
+    end: u64,
+}
+
+impl<'a> Wanted<'a> {
+    fn new(name: &'a [u8]) -> Self {
+        Self { name, end: name.last_chunk().map_or(0, |end| u64::from_le_bytes(*end)) }
+    }
+
+    /// True when `bytes`, which are at least as long, begin with the name.
+    #[inline]
+    fn is(&self, bytes: &[u8]) -> bool {
+        let Some(bytes) = bytes.get(..self.name.len()) else { return false };
+        match bytes.last_chunk() {
+            Some(end) if u64::from_le_bytes(*end) != self.end => false,
+            _ => bytes == self.name,
+        }
+    }
+}
