@@ -452,3 +452,83 @@ fn one_thread_wins_a_name() {
     fs.unmount().unwrap();
     assert_clean(&image.path);
 }
+
+/// Two long names of one hash, and two around them: a leaf of 1 KiB holds three.
+fn colliding(fs: &Filesystem) -> [Vec<u8>; 4] {
+    let hasher = fs.fs.dirs.hasher;
+    let name = |i: u32| format!("{}{i}", "x".repeat(245)).into_bytes();
+    let mut seen: HashMap<u32, u32> = HashMap::new();
+    let (one, two, major) = (0..)
+        .find_map(|i| {
+            let major = hasher.hash(&name(i)).major;
+            seen.insert(major, i).map(|before| (before, i, major))
+        })
+        .unwrap();
+    let below = seen.iter().find(|(found, _)| **found < major).unwrap().1;
+    let above = seen.iter().find(|(found, _)| **found > major).unwrap().1;
+    [*below, one, two, *above].map(name)
+}
+
+#[test]
+fn names_of_one_hash_in_two_leaves() {
+    let image = Image::new(32, &["-b", "1024"]).with_hash("legacy");
+    let mut world = World::new(image.mount(), 1, Names::Short, 10);
+    let names = colliding(&world.fs);
+    let file = world.files[0].clone();
+    for name in &names {
+        world.fs.link(&file, &world.dir, name, &ROOT).unwrap();
+        world.model.insert(name.clone(), file.nr());
+    }
+    {
+        let _shared = world.dir.index.read();
+        let dir = super::Dir::open(&world.fs.fs, world.dir.arc()).unwrap();
+        let path = match super::index::probe(&dir, super::index::Target::Name(&names[1])).unwrap() {
+            super::index::Probe::Path(path) => path,
+            super::index::Probe::Broken(corrupt) => panic!("{corrupt}"),
+        };
+        assert!(path.continues(), "the two names are in two leaves");
+    }
+    for name in &names {
+        assert_eq!(world.fs.lookup(&world.dir, name, &ROOT).unwrap().nr(), file.nr());
+        let again = world.fs.link(&file, &world.dir, name, &ROOT);
+        assert!(matches!(again, Err(Error::Exists)));
+    }
+    assert_eq!(list(&world.fs, &world.dir, 1).len(), 6);
+    world.compare();
+    world.fs.rename(&world.dir, &names[1], &world.dir, b"new", RenameFlags::Replace, &ROOT).unwrap();
+    // Another name of the same file: nothing happens until it is gone.
+    assert!(world.fs.lookup(&world.dir, &names[1], &ROOT).is_err());
+    world.fs.unlink(&world.dir, &names[2], &ROOT).unwrap();
+    world.model.remove(&names[1]);
+    world.model.remove(&names[2]);
+    world.model.insert(b"new".to_vec(), file.nr());
+    world.finish(&image);
+}
+
+#[test]
+fn exchanges_and_whiteouts() {
+    for features in ["inline_data", "^inline_data"] {
+        let image = Image::new(32, &["-b", "1024", "-I", "256", "-O", features]);
+        let fs = image.mount();
+        let root = fs.root().unwrap();
+        let one = fs.mkdir(&root, b"one", 0o755, &ROOT).unwrap();
+        let two = fs.mkdir(&root, b"two", 0o755, &ROOT).unwrap();
+        let file = fs.create(&one, b"file", 0o644, &ROOT).unwrap();
+        let sub = fs.mkdir(&two, b"sub", 0o755, &ROOT).unwrap();
+        fs.rename(&one, b"file", &two, b"sub", RenameFlags::Exchange, &ROOT).unwrap();
+        assert_eq!(fs.lookup(&one, b"file", &ROOT).unwrap().nr(), sub.nr());
+        assert_eq!(fs.lookup(&two, b"sub", &ROOT).unwrap().nr(), file.nr());
+        {
+            let _shared = sub.index.read();
+            assert_eq!(super::parent_of(&fs.fs, sub.arc()).unwrap(), one.nr());
+        }
+        fs.rename(&two, b"sub", &one, b"moved", RenameFlags::Whiteout, &ROOT).unwrap();
+        let whiteout = fs.lookup(&two, b"sub", &ROOT).unwrap();
+        assert_eq!(whiteout.kind(), uext4_format::FileType::CharDevice);
+        assert_eq!(fs.lookup(&one, b"moved", &ROOT).unwrap().nr(), file.nr());
+        drop((root, one, two, file, sub, whiteout));
+        fs.unmount().unwrap();
+        drop(fs);
+        assert_clean(&image.path);
+    }
+}
