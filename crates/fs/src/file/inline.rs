@@ -11,6 +11,7 @@ use crate::{Error, Fs, Result, credits};
 use std::sync::Arc;
 use uext4_format::xattr::{XattrName, XattrSet, XattrValue, decode_ibody, encode_ibody};
 use uext4_format::{Corrupt, InodeFlags, NoRoom, Place, inline_data};
+use uext4_journal::Handle;
 
 /// Where the data of a change went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,6 +25,17 @@ pub(super) enum Stored {
 /// True when the data stand in the inode.
 pub(super) fn is_inline(state: &InodeState) -> bool {
     state.disk.flags.contains(InodeFlags::INLINE_DATA)
+}
+
+/// Gives a new, empty file the attribute that goes with the flag INLINE_DATA; where the inode has
+/// no room for it, the file becomes one that maps blocks.
+pub(crate) fn init(fs: &Fs, handle: &Handle<'_>, inode: &Arc<Inode>) -> Result<()> {
+    let mut state = handle.write(inode);
+    if is_inline(&state) && store(&mut state, &[])?.is_err() {
+        state.disk.flags.remove(InodeFlags::INLINE_DATA);
+        map::init(fs, &mut state);
+    }
+    Ok(())
 }
 
 /// All of the data.

@@ -27,6 +27,7 @@ pub use fallocate::FallocateMode;
 pub(crate) use fallocate::fallocate;
 pub use fiemap::Extent;
 pub(crate) use fiemap::fiemap;
+pub(crate) use inline::init as init_inline;
 pub(crate) use read::read;
 pub use seek::Seek;
 pub(crate) use seek::seek;

@@ -1,7 +1,7 @@
 //! New inodes: number, owner, mode, flags inherited from the parent.
 
 use super::{Inode, InodeState};
-use crate::{Caller, Fs, Result, xattr};
+use crate::{Caller, Fs, Result, file, xattr};
 use std::sync::Arc;
 use uext4_format::extent::ExtentNode;
 use uext4_format::{DeviceNumber, Feature, FileType, Inode as DiskInode, InodeFlags};
@@ -51,6 +51,9 @@ impl Fs {
         disk.mode = new.kind.mode_bits() | (disk.mode & 0o7000) | acl.mode;
         let inode = self.inodes.place_new(self, handle, nr, disk)?;
         xattr::store_inherited(self, handle, &inode, &acl)?;
+        if new.kind == FileType::Regular {
+            file::init_inline(self, handle, &inode)?;
+        }
         Ok(inode)
     }
 
