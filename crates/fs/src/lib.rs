@@ -23,6 +23,7 @@ mod mount;
 mod ops;
 mod options;
 mod orphan;
+pub mod path;
 mod space;
 mod superblock;
 #[cfg(test)]

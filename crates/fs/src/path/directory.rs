@@ -1,0 +1,77 @@
+//! Listing a directory.
+
+use crate::{FileType, Filesystem, InodeRef, Result, Visit};
+use std::collections::VecDeque;
+use uext4_format::InodeNr;
+
+/// Entries read at once: the directory is locked meanwhile.
+const BATCH: usize = 256;
+
+/// One name in a directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// The name.
+    pub name: Vec<u8>,
+    /// The inode it means.
+    pub inode: InodeNr,
+    /// Type of that inode; `None` in file systems without the feature `filetype`.
+    pub kind: Option<FileType>,
+}
+
+/// The entries of a directory, without `.` and `..`, in the order of the directory.
+///
+/// The directory may change meanwhile: what is there all the time is listed once.
+pub struct Directory<'fs> {
+    fs: &'fs Filesystem,
+    inode: InodeRef,
+    /// Where the next batch starts; `None` behind the end.
+    cookie: Option<u64>,
+    batch: VecDeque<Entry>,
+}
+
+impl<'fs> Directory<'fs> {
+    pub(super) fn new(fs: &'fs Filesystem, inode: InodeRef) -> Self {
+        Self {
+            fs,
+            inode,
+            cookie: Some(0),
+            batch: VecDeque::new(),
+        }
+    }
+
+    fn fill(&mut self) -> Result<()> {
+        while let (true, Some(start)) = (self.batch.is_empty(), self.cookie) {
+            let mut next = None;
+            let batch = &mut self.batch;
+            self.fs.read_dir(&self.inode, start, &mut |entry| {
+                if entry.name != b"." && entry.name != b".." {
+                    let name = entry.name.to_vec();
+                    batch.push_back(Entry {
+                        name,
+                        inode: entry.inode,
+                        kind: entry.kind,
+                    });
+                }
+                if batch.len() < BATCH {
+                    return Visit::Continue;
+                }
+                next = Some(entry.next_cookie);
+                Visit::Stop
+            })?;
+            self.cookie = next;
+        }
+        Ok(())
+    }
+}
+
+impl Iterator for Directory<'_> {
+    type Item = Result<Entry>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if let Err(error) = self.fill() {
+            self.cookie = None;
+            return Some(Err(error));
+        }
+        self.batch.pop_front().map(Ok)
+    }
+}

@@ -1,0 +1,144 @@
+//! An open file.
+
+use super::Metadata;
+use crate::{
+    Error, FallocateMode, Filesystem, InodeRef, KillPrivileges, Result, Seek as SeekTo, SetAttr,
+};
+use std::io;
+
+/// What an open file may be used for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Rights {
+    pub(super) read: bool,
+    pub(super) write: bool,
+    pub(super) append: bool,
+    pub(super) kill: KillPrivileges,
+}
+
+/// An open regular file of a mounted [`Filesystem`], with a position of its own.
+///
+/// Data of a write are in the image when it returns, and durable after [`File::sync_all`] or
+/// after the unmount. Nothing is buffered here.
+pub struct File<'fs> {
+    fs: &'fs Filesystem,
+    inode: InodeRef,
+    rights: Rights,
+    position: u64,
+}
+
+impl<'fs> File<'fs> {
+    pub(super) fn new(fs: &'fs Filesystem, inode: InodeRef, rights: Rights) -> Self {
+        Self {
+            fs,
+            inode,
+            rights,
+            position: 0,
+        }
+    }
+
+    /// The inode, for the operations of [`Filesystem`].
+    pub fn inode(&self) -> &InodeRef {
+        &self.inode
+    }
+
+    /// Reads up to `buf.len()` bytes at byte `offset`; answers how many, 0 at the end.
+    pub fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize> {
+        if !self.rights.read {
+            return Err(Error::Invalid("the file was not opened for reading"));
+        }
+        self.fs.read(&self.inode, offset, buf)
+    }
+
+    /// Writes `data` at byte `offset` (at the end in append mode); answers how many bytes.
+    pub fn write_at(&self, offset: u64, data: &[u8]) -> Result<usize> {
+        self.check_write()?;
+        if self.rights.append {
+            return Ok(self.fs.append(&self.inode, data)?.1);
+        }
+        self.fs
+            .write_as(&self.inode, offset, data, self.rights.kill)
+    }
+
+    /// Sets the size: cuts the file, or extends it with a hole.
+    pub fn set_len(&self, size_bytes: u64) -> Result<()> {
+        self.check_write()?;
+        self.fs.truncate(&self.inode, size_bytes)
+    }
+
+    /// Allocates, punches or zeroes a byte range.
+    pub fn allocate(&self, mode: FallocateMode, offset: u64, len: u64) -> Result<()> {
+        self.check_write()?;
+        self.fs.fallocate(&self.inode, mode, offset, len)
+    }
+
+    /// The next byte of data or hole at or after `offset` ([`Error::NoOffset`] past the end).
+    pub fn seek_to(&self, offset: u64, what: SeekTo) -> Result<u64> {
+        self.fs.seek(&self.inode, offset, what)
+    }
+
+    /// Makes data and attributes durable.
+    pub fn sync_all(&self) -> Result<()> {
+        self.fs.fsync(&self.inode)
+    }
+
+    /// Makes data durable, and the attributes needed to read them.
+    pub fn sync_data(&self) -> Result<()> {
+        self.fs.fdatasync(&self.inode)
+    }
+
+    /// Attributes.
+    pub fn metadata(&self) -> Metadata {
+        Metadata::new(self.fs.attr(&self.inode))
+    }
+
+    /// Changes attributes; who opened a file for writing may set its size and times.
+    pub fn set_attr(&self, set: &SetAttr, caller: &crate::Caller) -> Result<()> {
+        self.fs.set_attr(&self.inode, set, caller).map(drop)
+    }
+
+    fn check_write(&self) -> Result<()> {
+        if self.rights.write {
+            Ok(())
+        } else {
+            Err(Error::Invalid("the file was not opened for writing"))
+        }
+    }
+}
+
+impl io::Read for File<'_> {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let read = self.read_at(self.position, buf)?;
+        self.position += read as u64;
+        Ok(read)
+    }
+}
+
+impl io::Write for File<'_> {
+    fn write(&mut self, data: &[u8]) -> io::Result<usize> {
+        if self.rights.append {
+            self.check_write()?;
+            let (offset, written) = self.fs.append(&self.inode, data)?;
+            self.position = offset + written as u64;
+            return Ok(written);
+        }
+        let written = self.write_at(self.position, data)?;
+        self.position += written as u64;
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl io::Seek for File<'_> {
+    fn seek(&mut self, to: io::SeekFrom) -> io::Result<u64> {
+        let target = match to {
+            io::SeekFrom::Start(offset) => Some(offset),
+            io::SeekFrom::End(offset) => self.metadata().len().checked_add_signed(offset),
+            io::SeekFrom::Current(offset) => self.position.checked_add_signed(offset),
+        };
+        self.position = target.ok_or(Error::Invalid("a position before the start of the file"))?;
+        Ok(self.position)
+    }
+}

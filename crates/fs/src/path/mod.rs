@@ -1,0 +1,308 @@
+//! Files by path, as in `std::fs`.
+//!
+//! [`Filesystem::paths`] answers a view of the tree for programs. Paths are bytes, `&str` or
+//! `&Path`; they start at the root of the image, and so do absolute symbolic links in it. Nothing
+//! outside of the image is ever touched.
+//!
+//! ```
+//! use std::io::{Read, Seek, SeekFrom, Write};
+//! use std::sync::Arc;
+//! use uext4::device::MemDevice;
+//! use uext4::mkfs::{self, MkfsOptions, Preset};
+//! use uext4::{Filesystem, MountOptions};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! // A file system of 64 MiB in memory; `uext4::device::FileDevice` has one in an image.
+//! let device = Arc::new(MemDevice::new(64 << 20));
+//! mkfs::format(&*device, &MkfsOptions::new(Preset::Ext4))?;
+//!
+//! let fs = Filesystem::mount(device, MountOptions::default())?;
+//! let paths = fs.paths();
+//! paths.create_dir_all("/srv/www")?;
+//! paths.write("/srv/www/index.html", b"<h1>Hello</h1>")?;
+//! paths.symlink("/srv/www", "/www")?;
+//!
+//! let mut file = paths.open("/www/index.html")?;
+//! file.seek(SeekFrom::Start(4))?;
+//! let mut text = String::new();
+//! file.read_to_string(&mut text)?;
+//! assert_eq!(text, "Hello</h1>");
+//!
+//! let names: Vec<_> = paths.read_dir("/srv")?.map(|entry| entry.unwrap().name).collect();
+//! assert_eq!(names, [b"www"]);
+//! # drop(file);
+//! fs.unmount()?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Every operation is checked against a [`Caller`]: the superuser, unless
+//! [`Filesystem::paths_as`] names another. Errors are [`Error`]; its `errno` is what Linux would
+//! answer, and `?` turns it into `std::io::Error`.
+//!
+//! Layout: `walk` from a path to inodes, `open` and `file` open files, `change` everything that
+//! changes names.
+//! Not here: operations by inode ([`Filesystem`] itself).
+
+mod change;
+mod directory;
+mod file;
+mod metadata;
+mod open;
+mod walk;
+
+#[cfg(test)]
+mod tests;
+
+pub use directory::{Directory, Entry};
+pub use file::File;
+pub use metadata::Metadata;
+pub use open::OpenOptions;
+
+use crate::{Caller, Error, Filesystem, InodeRef, Result, Seek, SetAttr, Want};
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use walk::{Last, Walker};
+
+/// Bytes copied at once.
+const COPY_BYTES: usize = 1 << 20;
+/// The umask of [`Filesystem::paths`].
+const UMASK: u16 = 0o022;
+
+/// What can be a path in the image: bytes without zero.
+pub trait AsBytes {
+    /// The bytes of the path.
+    fn as_bytes(&self) -> &[u8];
+}
+
+macro_rules! as_bytes {
+    ($($type:ty: $self:ident => $bytes:expr;)*) => {
+        $(impl AsBytes for $type {
+            fn as_bytes(&$self) -> &[u8] {
+                $bytes
+            }
+        })*
+    };
+}
+
+as_bytes! {
+    [u8]: self => self;
+    Vec<u8>: self => self;
+    str: self => str::as_bytes(self);
+    String: self => str::as_bytes(self);
+    OsStr: self => OsStrExt::as_bytes(self);
+    OsString: self => OsStrExt::as_bytes(self.as_os_str());
+    Path: self => OsStrExt::as_bytes(self.as_os_str());
+    PathBuf: self => OsStrExt::as_bytes(self.as_os_str());
+}
+
+impl<const N: usize> AsBytes for [u8; N] {
+    fn as_bytes(&self) -> &[u8] {
+        self
+    }
+}
+
+impl<T: AsBytes + ?Sized> AsBytes for &T {
+    fn as_bytes(&self) -> &[u8] {
+        (**self).as_bytes()
+    }
+}
+
+/// The tree of a mounted file system, by path, on behalf of one caller.
+#[derive(Clone)]
+pub struct Paths<'fs> {
+    fs: &'fs Filesystem,
+    caller: Caller,
+}
+
+impl Filesystem {
+    /// The tree by path, for the superuser with the umask 022.
+    pub fn paths(&self) -> Paths<'_> {
+        self.paths_as(Caller {
+            umask: UMASK,
+            ..Caller::root()
+        })
+    }
+
+    /// The tree by path, for this caller.
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use uext4::{Caller, Error, Filesystem, MountOptions, device::MemDevice, mkfs};
+    /// # let device = Arc::new(MemDevice::new(16 << 20));
+    /// # mkfs::format(&*device, &mkfs::MkfsOptions::new(mkfs::Preset::Ext4)).unwrap();
+    /// # let fs = Filesystem::mount(device, MountOptions::default()).unwrap();
+    /// let somebody = Caller { uid: 1000, gid: 1000, ..Caller::root() };
+    /// let refused = fs.paths_as(somebody).write("/file", b"data");
+    /// assert!(matches!(refused, Err(Error::Access)));
+    /// ```
+    pub fn paths_as(&self, caller: Caller) -> Paths<'_> {
+        Paths { fs: self, caller }
+    }
+}
+
+impl<'fs> Paths<'fs> {
+    /// Who asks.
+    pub fn caller(&self) -> &Caller {
+        &self.caller
+    }
+
+    fn fs(&self) -> &'fs Filesystem {
+        self.fs
+    }
+
+    fn walker(&self) -> Walker<'_> {
+        Walker {
+            fs: self.fs,
+            caller: &self.caller,
+        }
+    }
+
+    /// Opens a file for reading.
+    pub fn open(&self, path: impl AsBytes) -> Result<File<'fs>> {
+        OpenOptions::new().read(true).open(self, path)
+    }
+
+    /// Opens a file for writing; makes it, or makes it empty.
+    pub fn create(&self, path: impl AsBytes) -> Result<File<'fs>> {
+        OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .open(self, path)
+    }
+
+    /// All bytes of a file.
+    pub fn read(&self, path: impl AsBytes) -> Result<Vec<u8>> {
+        let file = self.open(path)?;
+        let mut bytes = Vec::new();
+        let mut buffer = vec![0; COPY_BYTES];
+        loop {
+            let read = file.read_at(bytes.len() as u64, &mut buffer)?;
+            if read == 0 {
+                return Ok(bytes);
+            }
+            bytes.extend_from_slice(buffer.split_at(read).0);
+        }
+    }
+
+    /// Makes a file of these bytes, or replaces its content.
+    pub fn write(&self, path: impl AsBytes, data: impl AsRef<[u8]>) -> Result<()> {
+        write_all(&self.create(path)?, 0, data.as_ref())
+    }
+
+    /// Copies content (holes stay holes) and permission bits of a file; answers its size in bytes.
+    pub fn copy(&self, from: impl AsBytes, to: impl AsBytes) -> Result<u64> {
+        let source = self.open(from)?;
+        let target = self.create(to)?;
+        if source.inode().nr() == target.inode().nr() {
+            return Err(Error::Invalid("a file cannot be copied to itself"));
+        }
+        let size = source.metadata().len();
+        copy_data(&source, &target)?;
+        target.set_len(size)?;
+        let mode = Some(source.metadata().mode());
+        target.set_attr(
+            &SetAttr {
+                mode,
+                ..SetAttr::default()
+            },
+            &self.caller,
+        )?;
+        Ok(size)
+    }
+
+    /// Attributes of what `path` leads to.
+    pub fn metadata(&self, path: impl AsBytes) -> Result<Metadata> {
+        Ok(Metadata::new(self.fs.attr(&self.inode(path)?)))
+    }
+
+    /// Attributes of the name itself: a symbolic link is not followed.
+    pub fn symlink_metadata(&self, path: impl AsBytes) -> Result<Metadata> {
+        Ok(Metadata::new(self.fs.attr(&self.symlink_inode(path)?)))
+    }
+
+    /// The inode that `path` leads to, for the operations of [`Filesystem`].
+    pub fn inode(&self, path: impl AsBytes) -> Result<InodeRef> {
+        self.walker().existing(path.as_bytes(), Last::Follow)
+    }
+
+    /// The inode of the name itself: a symbolic link is not followed.
+    pub fn symlink_inode(&self, path: impl AsBytes) -> Result<InodeRef> {
+        self.walker().existing(path.as_bytes(), Last::Keep)
+    }
+
+    /// Whether `path` leads to something.
+    pub fn exists(&self, path: impl AsBytes) -> Result<bool> {
+        match self.inode(path) {
+            Ok(_) => Ok(true),
+            Err(Error::NotFound | Error::NotDirectory) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The path without symbolic links, `.` and `..`; all of it must exist.
+    pub fn canonicalize(&self, path: impl AsBytes) -> Result<Vec<u8>> {
+        let found = self.walker().walk(path.as_bytes(), Last::Follow)?;
+        if found.missing.is_some() {
+            Err(Error::NotFound)
+        } else {
+            Ok(found.path())
+        }
+    }
+
+    /// The names in a directory.
+    pub fn read_dir(&self, path: impl AsBytes) -> Result<Directory<'fs>> {
+        self.list(self.inode(path)?)
+    }
+
+    /// Target of a symbolic link.
+    pub fn read_link(&self, path: impl AsBytes) -> Result<Vec<u8>> {
+        self.fs.read_link(&self.symlink_inode(path)?)
+    }
+
+    fn list(&self, dir: InodeRef) -> Result<Directory<'fs>> {
+        if !dir.is_dir() {
+            return Err(Error::NotDirectory);
+        }
+        self.fs.access(&dir, &self.caller, Want::READ)?;
+        Ok(Directory::new(self.fs, dir))
+    }
+}
+
+fn write_all(file: &File<'_>, mut offset: u64, mut data: &[u8]) -> Result<()> {
+    while !data.is_empty() {
+        let written = file.write_at(offset, data)?;
+        if written == 0 {
+            return Err(Error::NoSpace);
+        }
+        offset += written as u64;
+        data = data.split_at(written).1;
+    }
+    Ok(())
+}
+
+fn copy_data(source: &File<'_>, target: &File<'_>) -> Result<()> {
+    let mut buffer = vec![0; COPY_BYTES];
+    let mut end = 0;
+    loop {
+        let start = match source.seek_to(end, Seek::Data) {
+            Err(Error::NoOffset) => return Ok(()),
+            other => other?,
+        };
+        end = source.seek_to(start, Seek::Hole)?;
+        let mut at = start;
+        while at < end {
+            let want = usize::try_from(end - at)
+                .unwrap_or(COPY_BYTES)
+                .min(COPY_BYTES);
+            let read = source.read_at(at, buffer.split_at_mut(want).0)?;
+            if read == 0 {
+                return Ok(());
+            }
+            write_all(target, at, buffer.split_at(read).0)?;
+            at += read as u64;
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! How a file is opened.
+
+use super::file::Rights;
+use super::walk::{Last, Walker};
+use super::{AsBytes, File, Paths};
+use crate::{Caller, Error, FileType, InodeRef, KillPrivileges, Result, Want};
+
+/// How a file is opened, as `std::fs::OpenOptions`: nothing is allowed before it is said.
+#[derive(Clone, Debug)]
+pub struct OpenOptions {
+    read: bool,
+    write: bool,
+    append: bool,
+    truncate: bool,
+    create: bool,
+    create_new: bool,
+    mode: u16,
+}
+
+impl Default for OpenOptions {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+macro_rules! switches {
+    ($($(#[$doc:meta])* $name:ident)*) => {
+        $($(#[$doc])* pub fn $name(&mut self, on: bool) -> &mut Self {
+            self.$name = on;
+            self
+        })*
+    };
+}
+
+impl OpenOptions {
+    /// Nothing is allowed yet.
+    pub fn new() -> Self {
+        Self {
+            read: false,
+            write: false,
+            append: false,
+            truncate: false,
+            create: false,
+            create_new: false,
+            mode: 0o666,
+        }
+    }
+
+    switches! {
+        /// Reading.
+        read
+        /// Writing.
+        write
+        /// Every write goes to the end, whoever else writes; implies writing.
+        append
+        /// The file becomes empty; needs writing.
+        truncate
+        /// The file is made if it does not exist; needs writing.
+        create
+        /// The file is made, and must not exist.
+        create_new
+    }
+
+    /// Permission bits of a new file, before the umask.
+    pub fn mode(&mut self, mode: u16) -> &mut Self {
+        self.mode = mode;
+        self
+    }
+
+    /// Opens the file.
+    ///
+    /// # Errors
+    /// As open(2): [`Error::IsDirectory`] for writing a directory, [`Error::Exists`] when it must
+    /// be new, [`Error::Invalid`] when the options contradict each other.
+    pub fn open<'fs>(&self, paths: &Paths<'fs>, path: impl AsBytes) -> Result<File<'fs>> {
+        self.check()?;
+        let caller = paths.caller();
+        let inode = self.inode(paths, path.as_bytes())?;
+        let kill = if caller.is_superuser() {
+            KillPrivileges::No
+        } else {
+            KillPrivileges::Yes
+        };
+        let writes = self.writes();
+        if self.truncate && paths.fs().attr(&inode).size_bytes != 0 {
+            paths.fs().truncate(&inode, 0)?;
+        }
+        let rights = Rights {
+            read: self.read,
+            write: writes,
+            append: self.append,
+            kill,
+        };
+        Ok(File::new(paths.fs(), inode, rights))
+    }
+
+    fn writes(&self) -> bool {
+        self.write || self.append
+    }
+
+    fn check(&self) -> Result<()> {
+        let makes = self.create || self.create_new;
+        if !self.read && !self.writes() {
+            return Err(Error::Invalid(
+                "a file is opened for reading, writing or both",
+            ));
+        }
+        if (self.truncate || makes) && !self.writes() {
+            return Err(Error::Invalid("making and truncating need writing"));
+        }
+        Ok(())
+    }
+
+    fn inode(&self, paths: &Paths<'_>, path: &[u8]) -> Result<InodeRef> {
+        let walker = Walker {
+            fs: paths.fs(),
+            caller: paths.caller(),
+        };
+        let last = if self.create_new {
+            Last::Keep
+        } else {
+            Last::Follow
+        };
+        loop {
+            let found = walker.walk(path, last)?;
+            let Some(name) = &found.missing else {
+                return self.existing(paths, found.existing()?);
+            };
+            if !(self.create || self.create_new) {
+                return Err(Error::NotFound);
+            }
+            if path.ends_with(b"/") {
+                return Err(Error::IsDirectory);
+            }
+            match paths
+                .fs()
+                .create(found.inode(), name, self.mode, paths.caller())
+            {
+                // Somebody else made it meanwhile.
+                Err(Error::Exists) if !self.create_new => {}
+                other => return other,
+            }
+        }
+    }
+
+    fn existing(&self, paths: &Paths<'_>, inode: InodeRef) -> Result<InodeRef> {
+        if self.create_new {
+            return Err(Error::Exists);
+        }
+        match inode.kind() {
+            FileType::Regular => {}
+            FileType::Directory => return Err(Error::IsDirectory),
+            _ => return Err(Error::Invalid("not a regular file")),
+        }
+        self.check_access(paths, &inode, paths.caller())?;
+        Ok(inode)
+    }
+
+    fn check_access(&self, paths: &Paths<'_>, inode: &InodeRef, caller: &Caller) -> Result<()> {
+        if self.read {
+            paths.fs().access(inode, caller, Want::READ)?;
+        }
+        if self.writes() {
+            paths.fs().access(inode, caller, Want::WRITE)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,256 @@
+use super::{AsBytes, Directory, File, OpenOptions, Paths};
+use crate::mkfs::{self, MkfsOptions, Preset};
+use crate::options::Threads;
+use crate::{Caller, Error, FileType, Filesystem, MountOptions};
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::sync::Arc;
+use uext4_device::MemDevice;
+
+fn mounted() -> (Arc<MemDevice>, Filesystem) {
+    let device = Arc::new(MemDevice::new(32 << 20));
+    mkfs::format(&*device, &MkfsOptions::new(Preset::Ext4)).expect("makes a file system");
+    let options = MountOptions {
+        threads: Threads::Inline,
+        ..MountOptions::default()
+    };
+    let fs = Filesystem::mount(device.clone(), options).expect("mounts");
+    (device, fs)
+}
+
+fn assert_clean(device: &MemDevice, fs: Filesystem) {
+    fs.unmount().expect("unmounts");
+    let scratch = uext4_testkit::oracle::scratch_dir().expect("a scratch directory");
+    let image = scratch.path().join("image");
+    std::fs::write(&image, device.to_bytes()).expect("writes the image");
+    uext4_testkit::oracle::assert_clean(&image);
+}
+
+#[test]
+fn everything_may_go_to_other_threads() {
+    fn check<T: Send + Sync>() {}
+    check::<Filesystem>();
+    check::<Paths<'_>>();
+    check::<File<'_>>();
+    check::<Directory<'_>>();
+    check::<crate::InodeRef>();
+}
+
+#[test]
+fn a_tree_is_made_and_taken_apart() {
+    let (device, fs) = mounted();
+    let paths = fs.paths();
+    paths.create_dir_all("a//b/c/").unwrap();
+    paths.create_dir_all("/a/b").unwrap();
+    for n in 0..600 {
+        paths
+            .write(format!("/a/b/file-{n}"), format!("content {n}"))
+            .unwrap();
+    }
+    assert_eq!(paths.read("/a/b/file-77").unwrap(), b"content 77");
+    let mut names: Vec<_> = paths
+        .read_dir("/a/b")
+        .unwrap()
+        .map(|entry| entry.unwrap().name)
+        .collect();
+    names.sort();
+    names.dedup();
+    assert_eq!(names.len(), 601);
+    paths.hard_link("/a/b/file-1", "/one").unwrap();
+    assert_eq!(paths.metadata("/one").unwrap().nlink(), 2);
+    paths.rename("/a/b", "/moved").unwrap();
+    assert!(matches!(paths.remove_dir("/moved"), Err(Error::NotEmpty)));
+    assert!(matches!(
+        paths.remove_dir_all("/one"),
+        Err(Error::NotDirectory)
+    ));
+    paths.remove_dir_all("/moved").unwrap();
+    assert!(!paths.exists("/moved").unwrap() && paths.exists("/one").unwrap());
+    assert_eq!(paths.metadata("/one").unwrap().nlink(), 1);
+    assert_clean(&device, fs);
+}
+
+#[test]
+fn symbolic_links_stay_in_the_image() {
+    let (device, fs) = mounted();
+    let paths = fs.paths();
+    paths.create_dir_all("/dir/sub").unwrap();
+    paths.write("/dir/file", "x").unwrap();
+    paths.symlink("/dir", "/dir/sub/up").unwrap();
+    paths
+        .symlink("../../../../dir/./file", "/dir/sub/rel")
+        .unwrap();
+    assert_eq!(paths.read("dir/sub/up/sub/rel").unwrap(), b"x");
+    assert_eq!(
+        paths.canonicalize("/dir/sub/up/sub/../file").unwrap(),
+        b"/dir/file"
+    );
+    assert_eq!(paths.canonicalize("/..").unwrap(), b"/");
+    assert_eq!(paths.read_link("/dir/sub/up").unwrap(), b"/dir");
+    assert!(paths.symlink_metadata("/dir/sub/up").unwrap().is_symlink());
+    assert!(paths.symlink_metadata("/dir/sub/up/").unwrap().is_dir());
+    paths.remove_dir_all("/dir/sub").unwrap();
+    assert!(
+        paths.exists("/dir/file").unwrap(),
+        "links are not followed when a tree goes"
+    );
+    paths.symlink("made", "/dangling").unwrap();
+    paths.write("/dangling", "through").unwrap();
+    assert_eq!(paths.read("/made").unwrap(), b"through");
+    assert_clean(&device, fs);
+}
+
+#[test]
+fn loops_end_at_forty_links() {
+    let (device, fs) = mounted();
+    let paths = fs.paths();
+    paths.symlink("loop", "/loop").unwrap();
+    assert!(matches!(paths.metadata("/loop"), Err(Error::Loop)));
+    paths.write("/link-0", "end").unwrap();
+    for n in 1..=41 {
+        paths
+            .symlink(format!("link-{}", n - 1), format!("/link-{n}"))
+            .unwrap();
+    }
+    assert_eq!(paths.read("/link-40").unwrap(), b"end");
+    assert!(matches!(paths.read("/link-41"), Err(Error::Loop)));
+    assert_clean(&device, fs);
+}
+
+#[test]
+fn paths_that_lead_nowhere_are_refused_as_linux_does() {
+    let (device, fs) = mounted();
+    let paths = fs.paths();
+    paths.write("/file", "").unwrap();
+    paths.create_dir("/dir").unwrap();
+    let errno = |answer: crate::Result<()>| answer.expect_err("must be refused").errno();
+    let get = |path: &str| errno(paths.metadata(path).map(drop));
+    const NOENT: i32 = 2;
+    const BUSY: i32 = 16;
+    const EXIST: i32 = 17;
+    const NOTDIR: i32 = 20;
+    const ISDIR: i32 = 21;
+    const INVAL: i32 = 22;
+    assert_eq!([get(""), get("/no"), get("/no/no")], [NOENT; 3]);
+    assert_eq!(
+        [get("/file/"), get("/file/x"), get("/file/..")],
+        [NOTDIR; 3]
+    );
+    assert_eq!(get(&"n".repeat(256)), 36);
+    assert_eq!(errno(paths.create_dir("/dir")), EXIST);
+    assert_eq!(errno(paths.create_dir("/")), EXIST);
+    assert_eq!(errno(paths.create_dir_all("/file/x")), NOTDIR);
+    assert_eq!(errno(paths.remove_dir("/")), BUSY);
+    assert_eq!(errno(paths.remove_dir("/dir/.")), INVAL);
+    assert_eq!(errno(paths.remove_file("/")), ISDIR);
+    assert_eq!(errno(paths.remove_file("/dir")), ISDIR);
+    assert_eq!(errno(paths.remove_file("/file/")), NOTDIR);
+    assert_eq!(errno(paths.rename("/file", "/new/")), NOTDIR);
+    assert_eq!(errno(paths.create("/dir").map(drop)), ISDIR);
+    assert_eq!(errno(paths.create("/new/").map(drop)), ISDIR);
+    assert_eq!(errno(paths.read_dir("/file").map(drop)), NOTDIR);
+    assert_eq!(errno(paths.read_link("/file").map(drop)), INVAL);
+    assert_clean(&device, fs);
+}
+
+#[test]
+fn open_files_keep_position_rights_and_the_end() {
+    let (device, fs) = mounted();
+    let paths = fs.paths();
+    let mut new = OpenOptions::new();
+    new.read(true).write(true).create_new(true).mode(0o640);
+    let mut file = new.open(&paths, "/file").unwrap();
+    assert!(matches!(new.open(&paths, "/file"), Err(Error::Exists)));
+    file.write_all(b"0123456789").unwrap();
+    file.seek(SeekFrom::End(-3)).unwrap();
+    let mut rest = String::new();
+    file.read_to_string(&mut rest).unwrap();
+    assert_eq!(rest, "789");
+    assert!(file.seek(SeekFrom::Current(-11)).is_err());
+    assert_eq!(file.metadata().mode(), 0o640);
+    let mut append = OpenOptions::new()
+        .append(true)
+        .open(&paths, "/file")
+        .unwrap();
+    append.write_all(b"ab").unwrap();
+    assert!(
+        append.read_at(0, &mut [0]).is_err(),
+        "not opened for reading"
+    );
+    assert!(
+        paths.open("/file").unwrap().write_at(0, b"x").is_err(),
+        "not opened for writing"
+    );
+    file.set_len(11).unwrap();
+    file.sync_all().unwrap();
+    paths.remove_file("/file").unwrap();
+    let mut all = [0; 20];
+    assert_eq!(
+        file.read_at(0, &mut all).unwrap(),
+        11,
+        "an open file outlives its name"
+    );
+    assert_eq!(&all[..11], b"0123456789a");
+    drop((file, append));
+    assert_clean(&device, fs);
+}
+
+#[test]
+fn copies_keep_holes_and_mode() {
+    let (device, fs) = mounted();
+    let paths = fs.paths();
+    let file = paths.create("/sparse").unwrap();
+    file.write_at(5 << 20, b"data").unwrap();
+    file.set_len(9 << 20).unwrap();
+    drop(file);
+    paths.set_permissions("/sparse", 0o4711).unwrap();
+    assert_eq!(paths.copy("/sparse", "/copy").unwrap(), 9 << 20);
+    let (from, to) = (
+        paths.metadata("/sparse").unwrap(),
+        paths.metadata("/copy").unwrap(),
+    );
+    assert_eq!((to.len(), to.mode()), (from.len(), 0o4711));
+    assert_eq!(to.attr().sectors, from.attr().sectors);
+    assert!(paths.read("/sparse").unwrap() == paths.read("/copy").unwrap());
+    assert_clean(&device, fs);
+}
+
+#[test]
+fn callers_get_what_the_modes_give_them() {
+    let (device, fs) = mounted();
+    let root = fs.paths();
+    let user = fs.paths_as(Caller {
+        uid: 7,
+        gid: 7,
+        umask: 0o027,
+        ..Caller::root()
+    });
+    root.create_dir_mode("/open", 0o777).unwrap();
+    root.set_permissions("/open", 0o1777).unwrap();
+    root.create_dir("/closed").unwrap();
+    root.set_permissions("/closed", 0o700).unwrap();
+    root.write("/closed/file", "").unwrap();
+    assert!(matches!(user.metadata("/closed/file"), Err(Error::Access)));
+    assert!(matches!(
+        user.read_dir("/closed").map(drop),
+        Err(Error::Access)
+    ));
+    user.write("/open/mine", "mine").unwrap();
+    let mine = root.metadata("/open/mine").unwrap();
+    assert_eq!((mine.uid(), mine.gid(), mine.mode()), (7, 7, 0o640));
+    root.mknod("/open/pipe", FileType::Fifo, 0o600, (0, 0))
+        .unwrap();
+    assert!(user.remove_file("/open/pipe").is_err(), "sticky");
+    assert!(user.set_permissions("/open", 0o777).is_err());
+    assert_clean(&device, fs);
+}
+
+#[test]
+fn paths_may_be_anything_with_bytes() {
+    let forms: [&dyn AsBytes; 4] = [
+        &"/x",
+        &b"/x",
+        &std::path::Path::new("/x"),
+        &vec![b'/', b'x'],
+    ];
+    assert!(forms.iter().all(|form| form.as_bytes() == b"/x"));
+}
