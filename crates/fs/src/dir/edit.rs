@@ -147,17 +147,31 @@ fn insert_in(
 }
 
 fn insert_linear(view: &mut Dir<'_>, handle: &Handle<'_>, new: &NewEntry<'_>) -> Answer<()> {
+    let full = insert_where_room(view, handle, new)?;
+    match full {
+        Full::No => Ok(()),
+        // A directory gets its index when the first block is full, never later.
+        Full::Yes if view.config().index && view.blocks == 1 => {
+            grow::make_index(view, handle)?;
+            insert_indexed(view, handle, new)
+        }
+        Full::Yes => Ok(grow::append_leaf(view, handle, new)?),
+    }
+}
+
+/// Whether a linear directory had no room.
+enum Full {
+    Yes,
+    No,
+}
+
+fn insert_where_room(view: &Dir<'_>, handle: &Handle<'_>, new: &NewEntry<'_>) -> Answer<Full> {
     let mut room = Room::new(new.name);
     view.search_all(|block| room.look(view, block))?;
     match room {
         Room { exists: true, .. } => Err(Error::Exists.into()),
-        Room { block: Some(block), .. } => insert_in(view, handle, &block, new),
-        // A directory gets its index when the first block is full, never later.
-        _ if view.config().index && view.blocks == 1 => {
-            grow::make_index(view, handle)?;
-            insert_indexed(view, handle, new)
-        }
-        _ => Ok(grow::append_leaf(view, handle, new)?),
+        Room { block: Some(block), .. } => insert_in(view, handle, &block, new).map(|()| Full::No),
+        Room { block: None, .. } => Ok(Full::Yes),
     }
 }
 
@@ -168,7 +182,10 @@ fn insert_indexed(view: &mut Dir<'_>, handle: &Handle<'_>, new: &NewEntry<'_>) -
             may_drop_index(view, corrupt, Index::Exclusive)?;
             handle.write(view.inode).disk.flags.remove(InodeFlags::INDEX);
             view.form = Form::Linear;
-            return insert_without_index(view, handle, new);
+            return match insert_where_room(view, handle, new)? {
+                Full::No => Ok(()),
+                Full::Yes => Ok(grow::append_leaf(view, handle, new)?),
+            };
         }
     };
     let mut room = Room::new(new.name);
@@ -177,16 +194,6 @@ fn insert_indexed(view: &mut Dir<'_>, handle: &Handle<'_>, new: &NewEntry<'_>) -
         Room { exists: true, .. } => Err(Error::Exists.into()),
         Room { block: Some(block), .. } => insert_in(view, handle, &block, new),
         Room { block: None, .. } => Ok(grow::insert_with_split(view, handle, new)?),
-    }
-}
-
-fn insert_without_index(view: &mut Dir<'_>, handle: &Handle<'_>, new: &NewEntry<'_>) -> Answer<()> {
-    let mut room = Room::new(new.name);
-    view.search_all(|block| room.look(view, block))?;
-    match room {
-        Room { exists: true, .. } => Err(Error::Exists.into()),
-        Room { block: Some(block), .. } => insert_in(view, handle, &block, new),
-        Room { block: None, .. } => Ok(grow::append_leaf(view, handle, new)?),
     }
 }
 

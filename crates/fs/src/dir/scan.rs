@@ -29,10 +29,10 @@ impl Dir<'_> {
                 None => Ok(None),
             };
         }
-        if self.form == Form::Indexed {
-            if let Probe::Path(path) = probe(self, Target::Name(name))? {
-                return self.search_chain(path, visit);
-            }
+        if self.form == Form::Indexed
+            && let Probe::Path(path) = probe(self, Target::Name(name))?
+        {
+            return self.search_chain(path, visit);
         }
         self.search_all(visit)
     }

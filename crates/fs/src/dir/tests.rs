@@ -532,3 +532,38 @@ fn exchanges_and_whiteouts() {
         assert_clean(&image.path);
     }
 }
+
+/// An index of an unknown hash: names are still found, and an insert gives the index up.
+#[test]
+fn a_broken_index_is_done_without() {
+    let image = Image::new(32, &["-b", "1024", "-O", "^metadata_csum"]);
+    let mut world = churn(&image, Names::Mixed, 200, 800);
+    assert!(world.is_indexed());
+    let root_block = {
+        let _shared = world.dir.index.read();
+        let dir = super::Dir::open(&world.fs.fs, world.dir.arc()).unwrap();
+        dir.block(uext4_format::LogicalBlock(0)).unwrap().unwrap().nr()
+    };
+    world.fs.unmount().unwrap();
+    let mut bytes = std::fs::read(&image.path).unwrap();
+    bytes[root_block.0 as usize * 1024 + 28] = 77;
+    drop((world.files, world.dir, world.fs));
+    std::fs::write(&image.path, bytes).unwrap();
+    let fs = image.mount();
+    let root = fs.root().unwrap();
+    world.dir = fs.lookup(&root, b"dir", &ROOT).unwrap();
+    world.files = vec![fs.lookup(&root, b"file0", &ROOT).unwrap()];
+    drop(root);
+    world.fs = fs;
+    world.compare();
+    for _ in 0..200 {
+        world.look_up();
+        world.remove();
+    }
+    assert!(world.is_indexed(), "removing needs no index");
+    for _ in 0..200 {
+        world.step(70).unwrap();
+    }
+    assert!(!world.is_indexed());
+    world.finish(&image);
+}
