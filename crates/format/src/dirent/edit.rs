@@ -177,7 +177,10 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> DirLeaf<B> {
     fn meaning(&self, spot: Spot) -> (InodeNr, DirEntryType) {
         let bytes = self.bytes.as_ref();
         let inode = InodeNr(get_u32(bytes, spot.offset));
-        (inode, DirEntryType::from_code(get_u8(bytes, spot.offset + 7)))
+        (
+            inode,
+            DirEntryType::from_code(get_u8(bytes, spot.offset + 7)),
+        )
     }
 
     /// Takes the slack of `gap` for `new`; says where that stands.

@@ -72,7 +72,14 @@ fn read(rest: &[u8], at: usize, block_size: usize) -> Option<(Spot, usize)> {
         && rec_len.is_multiple_of(4)
         && !(in_use && name_len == 0);
     let used = if in_use { needed } else { 0 };
-    sound.then_some((Spot { offset: at, rec_len, used }, name_len))
+    sound.then_some((
+        Spot {
+            offset: at,
+            rec_len,
+            used,
+        },
+        name_len,
+    ))
 }
 
 /// A name to compare with. Names in one directory often begin alike, so the end is compared first.
@@ -83,13 +90,18 @@ struct Wanted<'a> {
 
 impl<'a> Wanted<'a> {
     fn new(name: &'a [u8]) -> Self {
-        Self { name, end: name.last_chunk().map_or(0, |end| u64::from_le_bytes(*end)) }
+        Self {
+            name,
+            end: name.last_chunk().map_or(0, |end| u64::from_le_bytes(*end)),
+        }
     }
 
     /// True when `bytes`, which are at least as long, begin with the name.
     #[inline]
     fn is(&self, bytes: &[u8]) -> bool {
-        let Some(bytes) = bytes.get(..self.name.len()) else { return false };
+        let Some(bytes) = bytes.get(..self.name.len()) else {
+            return false;
+        };
         match bytes.last_chunk() {
             Some(end) if u64::from_le_bytes(*end) != self.end => false,
             _ => bytes == self.name,
