@@ -1,5 +1,6 @@
 //! The engine as a whole, judged by e2fsck.
 
 mod basic;
+mod damage;
 mod image;
 mod threads;
