@@ -26,7 +26,12 @@ impl Rig {
         let made = oracle::mke2fs_image(size_mib << 20, &options);
         let (_scratch, image) = made.expect("mke2fs makes an image");
         let bytes = std::fs::read(image).expect("the image");
-        Self::mount(Arc::new(MemDevice::from_bytes(&bytes)))
+        Self::mount_image(&bytes)
+    }
+
+    /// Mounts an image that [`Rig::new`] made, or one made of it.
+    pub(crate) fn mount_image(bytes: &[u8]) -> Self {
+        Self::mount(Arc::new(MemDevice::from_bytes(bytes)))
     }
 
     /// Mounts what stands on `device`.

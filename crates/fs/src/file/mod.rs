@@ -31,7 +31,7 @@ pub(crate) use inline::init as init_inline;
 pub(crate) use read::read;
 pub use seek::Seek;
 pub(crate) use seek::seek;
-pub(crate) use symlink::{read_link, write_link};
+pub(crate) use symlink::{is_fast_link, read_link, write_link};
 pub(crate) use truncate::{finish_truncate, free_all_blocks, truncate};
 pub(crate) use write::{append, write};
 

@@ -45,7 +45,7 @@ pub(crate) fn read_link(fs: &Fs, inode: &Inode) -> Result<Vec<u8>> {
     if inline::is_inline(&state) {
         return inline::content(&state);
     }
-    if is_fast(fs, &state) {
+    if is_fast_link(fs, &state) {
         let target = state
             .disk
             .i_block
@@ -70,7 +70,7 @@ fn read_block(fs: &Fs, block: BlockNr, size: usize) -> Result<Vec<u8>> {
 
 /// True when the target stands in `i_block`. With value inodes the block count says nothing: it
 /// includes blocks of attributes.
-fn is_fast(fs: &Fs, state: &InodeState) -> bool {
+pub(crate) fn is_fast_link(fs: &Fs, state: &InodeState) -> bool {
     let disk = &state.disk;
     if fs.features.has(Feature::EA_INODE) {
         return disk.size != 0 && disk.size < I_BLOCK_BYTES as u64;

@@ -59,7 +59,7 @@ impl Fs {
             return Ok(());
         }
         let mut handle = self.start(credits::TRUNCATE)?;
-        if has_blocks(inode) {
+        if has_blocks(self, inode) {
             file::free_all_blocks(self, &mut handle, inode)?;
         }
         self.finish_evict(&handle, inode)
@@ -80,11 +80,14 @@ impl Fs {
     }
 }
 
-/// True when the inode may map blocks of its own.
-pub(crate) fn has_blocks(inode: &Inode) -> bool {
+/// True when the inode may map blocks of its own. `i_blocks` counts those of attributes, too.
+pub(crate) fn has_blocks(fs: &Fs, inode: &Inode) -> bool {
     let state = inode.read();
     let inline = state.disk.flags.contains(InodeFlags::INLINE_DATA);
-    let kind = state.disk.file_type();
-    let may = matches!(kind, Some(FileType::Regular | FileType::Directory | FileType::Symlink));
+    let may = match state.disk.file_type() {
+        Some(FileType::Regular | FileType::Directory) => true,
+        Some(FileType::Symlink) => !file::is_fast_link(fs, &state),
+        _ => false,
+    };
     may && !inline && state.disk.blocks_raw != 0
 }

@@ -118,7 +118,7 @@ impl Fs {
 
     fn orphan_or_free(&self, handle: &Handle<'_>, inode: &Arc<Inode>) -> Result<()> {
         inode.set_links(0);
-        if !has_blocks(inode) && inode.claim_free(1) {
+        if !has_blocks(self, inode) && inode.claim_free(1) {
             return self.finish_evict(handle, inode);
         }
         self.orphans.add(self, handle, inode)

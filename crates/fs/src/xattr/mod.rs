@@ -21,6 +21,9 @@ mod refs;
 mod share;
 mod value;
 
+#[cfg(test)]
+mod tests;
+
 pub(crate) use acl::{access_acl, chmod_acl, inherit_acl, store_inherited};
 pub(crate) use share::SharedBlocks;
 
