@@ -43,18 +43,37 @@ impl Fs {
         new: &NewInode<'_>,
         caller: &Caller,
     ) -> Result<Arc<Inode>> {
+        let acl = xattr::inherit_acl(self, parent, new, caller.umask)?;
         let generation = self.random.next();
         let nr = self.space.alloc_inode(self, handle, parent, new.kind, generation)?;
         let mut disk = self.blank_inode(parent, new, caller);
         disk.generation = generation;
-        let acl = xattr::inherit_acl(self, parent, new, caller.umask)?;
         disk.mode = new.kind.mode_bits() | (disk.mode & 0o7000) | acl.mode;
         let inode = self.inodes.place_new(self, handle, nr, disk)?;
-        xattr::store_inherited(self, handle, &inode, &acl)?;
-        if new.kind == FileType::Regular {
-            file::init_inline(self, handle, &inode)?;
+        if let Err(error) = self.furnish(handle, &inode, new, &acl) {
+            handle.write(&inode).disk.links = 0;
+            inode.set_links(0);
+            if inode.claim_free(0) {
+                self.finish_evict(handle, &inode)?;
+            }
+            return Err(error);
         }
         Ok(inode)
+    }
+
+    /// The attributes that a new inode has from the start.
+    fn furnish(
+        &self,
+        handle: &Handle<'_>,
+        inode: &Arc<Inode>,
+        new: &NewInode<'_>,
+        acl: &xattr::Inherited,
+    ) -> Result<()> {
+        xattr::store_inherited(self, handle, inode, acl)?;
+        if new.kind == FileType::Regular {
+            file::init_inline(self, handle, inode)?;
+        }
+        Ok(())
     }
 
     fn blank_inode(&self, parent: &Inode, new: &NewInode<'_>, caller: &Caller) -> DiskInode {
@@ -80,7 +99,8 @@ impl Fs {
         if matches!(new.kind, FileType::CharDevice | FileType::BlockDevice) {
             let (major, minor) = new.device;
             disk.set_device_number(DeviceNumber { major, minor });
-        } else if disk.flags.contains(InodeFlags::EXTENTS) {
+        }
+        if disk.flags.contains(InodeFlags::EXTENTS) {
             ExtentNode::init_root(&mut disk.i_block[..], 0);
         }
         disk

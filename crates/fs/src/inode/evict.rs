@@ -47,10 +47,16 @@ impl Reclaim {
 impl Fs {
     /// Frees the unlinked inodes whose last user is gone. No lock may be held.
     pub(crate) fn reap(&self) -> Result<()> {
-        for inode in self.inodes.reclaim.take() {
-            self.evict(&inode)?;
+        // Freeing one may leave others without a user: the values of its attributes.
+        loop {
+            let unused = self.inodes.reclaim.take();
+            if unused.is_empty() {
+                return Ok(());
+            }
+            for inode in &unused {
+                self.evict(inode)?;
+            }
         }
-        Ok(())
     }
 
     /// Frees an inode without names: data, attributes, number. May take several transactions.

@@ -2,7 +2,7 @@
 
 use crate::access::Want;
 use crate::attr::Checks;
-use crate::xattr::{self, SetMode};
+use crate::xattr::{self, SetMode, Setgid};
 use crate::{Caller, Error, Filesystem, Fs, InodeRef, Result};
 use uext4_format::FileType;
 
@@ -37,7 +37,11 @@ impl Filesystem {
     ) -> Result<()> {
         self.run(|fs| {
             check_write(fs, inode, name, caller)?;
-            xattr::set(fs, inode.arc(), name, value, mode)
+            let gid = inode.read().disk.gid;
+            let trusted = caller.checks == Checks::Done || caller.is_superuser();
+            let keep = trusted || caller.in_group(gid);
+            let setgid = if keep { Setgid::Keep } else { Setgid::Clear };
+            xattr::set(fs, inode.arc(), name, value, mode, setgid)
         })
     }
 

@@ -16,6 +16,18 @@ use uext4_journal::Handle;
 /// Permission bits that a list mirrors.
 const PERMISSION_BITS: u16 = 0o777;
 
+/// The setgid bit.
+const SETGID: u16 = 0o2000;
+
+/// What becomes of the setgid bit when an access list is set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Setgid {
+    /// It stays.
+    Keep,
+    /// It goes: who sets the list does not belong to the file's group.
+    Clear,
+}
+
 /// Which of the two lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Which {
@@ -89,8 +101,17 @@ pub(crate) fn access_acl(fs: &Fs, inode: &Inode) -> Result<Option<Acl>> {
 }
 
 /// Sets a list from the value that a program passes.
-pub(super) fn set(fs: &Fs, inode: &Arc<Inode>, which: Which, value: &[u8]) -> Result<()> {
+pub(super) fn set(
+    fs: &Fs,
+    inode: &Arc<Inode>,
+    which: Which,
+    value: &[u8],
+    setgid: Setgid,
+) -> Result<()> {
     check_enabled(fs, inode)?;
+    if value.is_empty() {
+        return remove(fs, inode, which);
+    }
     let acl = Acl::from_xattr(value).map_err(|_| Error::Invalid("access control list"))?;
     let Some(acl) = acl else { return remove(fs, inode, which) };
     let name = which.name();
@@ -100,9 +121,9 @@ pub(super) fn set(fs: &Fs, inode: &Arc<Inode>, which: Which, value: &[u8]) -> Re
         Which::Default => change::set(fs, inode, &name, &disk, SetMode::Any),
         Which::Access => {
             let mode = acl.mode_bits();
-            let set_mode = move |state: &mut InodeState| set_permissions(fs, state, mode);
+            let set_mode = move |state: &mut InodeState| set_permissions(fs, state, mode, setgid);
             if acl.is_equivalent_to_mode() {
-                let edit = Edit { name: &name, value: None, mode: SetMode::Any };
+                let edit = Edit { name: &name, value: None, mode: SetMode::Any, was: None };
                 return change::run(fs, inode, edit, &set_mode);
             }
             change::set_with(fs, inode, &name, &disk, SetMode::Any, set_mode)
@@ -110,8 +131,11 @@ pub(super) fn set(fs: &Fs, inode: &Arc<Inode>, which: Which, value: &[u8]) -> Re
     }
 }
 
-fn set_permissions(fs: &Fs, state: &mut InodeState, mode: u16) {
-    let new = (state.disk.mode & !PERMISSION_BITS) | mode;
+fn set_permissions(fs: &Fs, state: &mut InodeState, mode: u16, setgid: Setgid) {
+    let mut new = (state.disk.mode & !PERMISSION_BITS) | mode;
+    if setgid == Setgid::Clear {
+        new &= !SETGID;
+    }
     if new != state.disk.mode {
         state.disk.mode = new;
         state.disk.ctime = fs.now();
@@ -125,7 +149,7 @@ pub(super) fn remove(fs: &Fs, inode: &Arc<Inode>, which: Which) -> Result<()> {
         return Ok(());
     }
     let name = which.name();
-    change::run(fs, inode, Edit { name: &name, value: None, mode: SetMode::Any }, &|_| {})
+    change::run(fs, inode, Edit { name: &name, value: None, mode: SetMode::Any, was: None }, &|_| {})
 }
 
 /// The access list after a chmod to `mode`, in the caller's handle. The mode is the caller's job.
@@ -135,15 +159,23 @@ pub(crate) fn chmod_acl(
     inode: &Arc<Inode>,
     mode: u16,
 ) -> Result<()> {
-    match access_acl(fs, inode)? {
-        Some(acl) => put(fs, handle, inode, Which::Access, &acl.with_mode(mode)),
-        None => Ok(()),
+    let name = Which::Access.name();
+    while let Some(acl) = access_acl(fs, inode)? {
+        let was = XattrValue::Here(acl.to_disk());
+        let value = Some(XattrValue::Here(acl.with_mode(mode).to_disk()));
+        let edit = Edit { name: &name, value, mode: SetMode::Replace, was: Some(&was) };
+        match change::run_in(fs, handle, inode, edit, &|_| {}) {
+            // Somebody else set a list since it was read.
+            Err(Error::Busy | Error::NoAttribute) => {}
+            done => return done,
+        }
     }
+    Ok(())
 }
 
 fn put(fs: &Fs, handle: &Handle<'_>, inode: &Arc<Inode>, which: Which, acl: &Acl) -> Result<()> {
     let value = Some(XattrValue::Here(acl.to_disk()));
-    let edit = Edit { name: &which.name(), value, mode: SetMode::Any };
+    let edit = Edit { name: &which.name(), value, mode: SetMode::Any, was: None };
     change::run_in(fs, handle, inode, edit, &|_| {})
 }
 

@@ -23,6 +23,8 @@ pub(super) struct Edit<'a> {
     /// The new value; `None` removes it.
     pub(super) value: Option<XattrValue>,
     pub(super) mode: SetMode,
+    /// What the value must be now; the answer is [`Error::Busy`] when it is another one.
+    pub(super) was: Option<&'a XattrValue>,
 }
 
 /// Sets an attribute in a handle of its own.
@@ -47,7 +49,7 @@ pub(super) fn set_with(
 ) -> Result<()> {
     let has_ea_inode = fs.features.has(Feature::EA_INODE);
     if !(has_ea_inode && value.len() > value_max_bytes(fs)) {
-        let edit = Edit { name, value: Some(XattrValue::Here(value.to_vec())), mode };
+        let edit = Edit { name, value: Some(XattrValue::Here(value.to_vec())), mode, was: None };
         match run(fs, inode, edit, &change) {
             Err(Error::NoSpace) if has_ea_inode && !value.is_empty() => {}
             done => return done,
@@ -73,7 +75,7 @@ fn set_large(
     let new = NewValue::write(fs, inode, value)?;
     let handle = fs.start(credits::XATTR + credits::MAP)?;
     let (nr, value) = new.create(&handle, inode, name)?;
-    let edit = Edit { name, value: Some(value), mode };
+    let edit = Edit { name, value: Some(value), mode, was: None };
     let (result, mut refs) = apply(fs, &handle, inode, edit, &change);
     // The reference that the new inode was made with.
     refs.drop_one(nr);
@@ -83,7 +85,7 @@ fn set_large(
 
 /// Removes an attribute in a handle of its own.
 pub(super) fn remove(fs: &Fs, inode: &Arc<Inode>, name: &XattrName) -> Result<()> {
-    run(fs, inode, Edit { name, value: None, mode: SetMode::Replace }, &|_| {})
+    run(fs, inode, Edit { name, value: None, mode: SetMode::Replace, was: None }, &|_| {})
 }
 
 /// Makes one edit in a handle of its own.
@@ -161,6 +163,9 @@ fn edit_areas(
     let mut block = old.as_ref().map(|old| old.set.clone()).unwrap_or_default();
     let present = ibody.get(edit.name).or_else(|| block.get(edit.name));
     check_mode(edit.mode, present.is_some())?;
+    if edit.was.is_some() && edit.was != present {
+        return Err(Error::Busy);
+    }
     if present == edit.value.as_ref() {
         return Ok(Changed::No);
     }

@@ -24,7 +24,7 @@ mod value;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use acl::{access_acl, chmod_acl, inherit_acl, store_inherited};
+pub(crate) use acl::{Inherited, Setgid, access_acl, chmod_acl, inherit_acl, store_inherited};
 pub(crate) use share::SharedBlocks;
 
 use crate::inode::Inode;
@@ -36,7 +36,7 @@ use uext4_format::xattr::XattrSet;
 use uext4_journal::Handle;
 
 /// The longest value that a program may set, in bytes.
-pub const VALUE_MAX_BYTES: usize = 65536;
+pub(crate) const VALUE_MAX_BYTES: usize = 65536;
 
 /// Whether the attribute has to exist before it is set (the flags of setxattr(2)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,13 +81,14 @@ pub(crate) fn set(
     name: &[u8],
     value: &[u8],
     mode: SetMode,
+    setgid: Setgid,
 ) -> Result<()> {
     if value.len() > VALUE_MAX_BYTES {
         return Err(Error::TooBig);
     }
     match names::target(name)? {
         Target::Plain(name) => change::set(fs, inode, &name, value, mode),
-        Target::Acl(which) => acl::set(fs, inode, which, value),
+        Target::Acl(which) => acl::set(fs, inode, which, value, setgid),
     }
 }
 

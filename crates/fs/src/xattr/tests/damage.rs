@@ -7,7 +7,7 @@ use uext4_format::{BlockNr, InodeNr};
 /// Every byte of the header and of the first entries, with several values, one after the other.
 #[test]
 fn a_damaged_block_is_an_error_or_other_attributes() {
-    for options in [&["-I", "128", "-O", "^metadata_csum"][..], &["-I", "128", "-O", "^metadata_csum,ea_inode"]] {
+    for options in [&["-b", "4096", "-I", "128", "-O", "^metadata_csum"][..], &["-b", "4096", "-I", "128", "-O", "^metadata_csum,ea_inode"]] {
         let rig = Rig::new(24, options);
         set(&rig, &rig.file, "user.value", &bytes(300, 1)).unwrap();
         set(&rig, &rig.file, "user.other", b"short").unwrap();
@@ -75,7 +75,7 @@ fn a_block_number_that_cannot_be_is_an_error() {
 /// An entry that names an ordinary file, itself or nothing as its value inode.
 #[test]
 fn value_inodes_that_hold_no_value_are_errors() {
-    let rig = Rig::new(24, &["-I", "128", "-O", "ea_inode,^metadata_csum"]);
+    let rig = Rig::new(24, &["-b", "4096", "-I", "128", "-O", "ea_inode,^metadata_csum"]);
     set(&rig, &rig.file, "user.value", &bytes(5000, 1)).unwrap();
     let nr = rig.file.read().disk.file_acl;
     let file = rig.file.nr();
@@ -89,7 +89,7 @@ fn value_inodes_that_hold_no_value_are_errors() {
         let rig = Rig::mount_image(&bytes);
         let held = rig.mounted.inode(file).unwrap();
         let got = rig.mounted.get_xattr(&held, b"user.value", &Caller::root());
-        assert!(matches!(got, Err(Error::Corrupt(_))), "{got:?}");
+        assert!(matches!(got, Err(Error::Corrupt(_))), "{inode:?}");
         drop(held);
         poke(&rig, file);
     }

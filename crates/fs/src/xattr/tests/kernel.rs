@@ -7,7 +7,7 @@ use uext4_testkit::oracle::{KernelMount, scratch_dir};
 
 const OPTIONS: [&[&str]; 4] = [
     &["-I", "128"],
-    &["-I", "256", "-O", "ea_inode"],
+    &["-b", "4096", "-I", "256", "-O", "ea_inode"],
     &["-b", "1024", "-I", "1024", "-O", "ea_inode"],
     &["-I", "128", "-O", "ea_inode,^metadata_csum"],
 ];

@@ -77,7 +77,12 @@ fn apply(rig: &Rig, model: &mut Model, step: &Step) {
                     assert!(!exists || mode != SetMode::Create);
                     model[file].insert(name.to_vec(), value);
                 }
-                Err(Error::NoSpace) => assert!(len > 100, "a value of {len} bytes finds no room"),
+                Err(Error::NoSpace) => {
+                    let mut all = model[file].clone();
+                    all.insert(name.to_vec(), value);
+                    let needed: usize = all.iter().map(|(n, v)| n.len() + v.len() + 24).sum();
+                    assert!(needed > rig.fs().block_size() - 36, "{needed} bytes find no room");
+                }
                 Err(Error::Exists) => assert!(exists && mode == SetMode::Create),
                 Err(Error::NoAttribute) => assert!(!exists && mode == SetMode::Replace),
                 Err(error) => panic!("{step:?}: {error}"),
@@ -109,10 +114,10 @@ macro_rules! models {
 
 models! {
     model_small_inodes: ["-I", "128"];
-    model_ordinary_inodes: ["-I", "256"];
-    model_large_inodes: ["-I", "1024"];
+    model_ordinary_inodes: ["-b", "4096", "-I", "256"];
+    model_large_inodes: ["-b", "4096", "-I", "1024"];
     model_small_blocks: ["-b", "1024", "-I", "256"];
-    model_value_inodes: ["-O", "ea_inode"];
+    model_value_inodes: ["-b", "4096", "-O", "ea_inode"];
     model_value_inodes_small_blocks: ["-b", "1024", "-I", "128", "-O", "ea_inode"];
     model_value_inodes_without_checksums: ["-I", "128", "-O", "ea_inode,^metadata_csum"];
     model_value_inodes_without_extents: ["-b", "1024", "-O", "ea_inode,^extents,^64bit,^flex_bg,^metadata_csum"];
