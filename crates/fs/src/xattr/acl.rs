@@ -113,7 +113,9 @@ pub(super) fn set(
         return remove(fs, inode, which);
     }
     let acl = Acl::from_xattr(value).map_err(|_| Error::Invalid("access control list"))?;
-    let Some(acl) = acl else { return remove(fs, inode, which) };
+    let Some(acl) = acl else {
+        return remove(fs, inode, which);
+    };
     let name = which.name();
     let disk = acl.to_disk();
     match which {
@@ -123,7 +125,12 @@ pub(super) fn set(
             let mode = acl.mode_bits();
             let set_mode = move |state: &mut InodeState| set_permissions(fs, state, mode, setgid);
             if acl.is_equivalent_to_mode() {
-                let edit = Edit { name: &name, value: None, mode: SetMode::Any, was: None };
+                let edit = Edit {
+                    name: &name,
+                    value: None,
+                    mode: SetMode::Any,
+                    was: None,
+                };
                 return change::run(fs, inode, edit, &set_mode);
             }
             change::set_with(fs, inode, &name, &disk, SetMode::Any, set_mode)
@@ -149,21 +156,31 @@ pub(super) fn remove(fs: &Fs, inode: &Arc<Inode>, which: Which) -> Result<()> {
         return Ok(());
     }
     let name = which.name();
-    change::run(fs, inode, Edit { name: &name, value: None, mode: SetMode::Any, was: None }, &|_| {})
+    change::run(
+        fs,
+        inode,
+        Edit {
+            name: &name,
+            value: None,
+            mode: SetMode::Any,
+            was: None,
+        },
+        &|_| {},
+    )
 }
 
 /// The access list after a chmod to `mode`, in the caller's handle. The mode is the caller's job.
-pub(crate) fn chmod_acl(
-    fs: &Fs,
-    handle: &Handle<'_>,
-    inode: &Arc<Inode>,
-    mode: u16,
-) -> Result<()> {
+pub(crate) fn chmod_acl(fs: &Fs, handle: &Handle<'_>, inode: &Arc<Inode>, mode: u16) -> Result<()> {
     let name = Which::Access.name();
     while let Some(acl) = access_acl(fs, inode)? {
         let was = XattrValue::Here(acl.to_disk());
         let value = Some(XattrValue::Here(acl.with_mode(mode).to_disk()));
-        let edit = Edit { name: &name, value, mode: SetMode::Replace, was: Some(&was) };
+        let edit = Edit {
+            name: &name,
+            value,
+            mode: SetMode::Replace,
+            was: Some(&was),
+        };
         match change::run_in(fs, handle, inode, edit, &|_| {}) {
             // Somebody else set a list since it was read.
             Err(Error::Busy | Error::NoAttribute) => {}
@@ -175,7 +192,12 @@ pub(crate) fn chmod_acl(
 
 fn put(fs: &Fs, handle: &Handle<'_>, inode: &Arc<Inode>, which: Which, acl: &Acl) -> Result<()> {
     let value = Some(XattrValue::Here(acl.to_disk()));
-    let edit = Edit { name: &which.name(), value, mode: SetMode::Any, was: None };
+    let edit = Edit {
+        name: &which.name(),
+        value,
+        mode: SetMode::Any,
+        was: None,
+    };
     change::run_in(fs, handle, inode, edit, &|_| {})
 }
 
@@ -186,17 +208,35 @@ pub(crate) fn inherit_acl(
     new: &NewInode<'_>,
     umask: u16,
 ) -> Result<Inherited> {
-    let plain = |mode| Inherited { mode: mode & PERMISSION_BITS, access: None, default: None };
+    let plain = |mode| Inherited {
+        mode: mode & PERMISSION_BITS,
+        access: None,
+        default: None,
+    };
     if new.kind == FileType::Symlink {
         return Ok(plain(new.mode));
     }
-    let default = if fs.options.acl { default_acl(fs, parent)? } else { None };
-    let Some(default) = default else { return Ok(plain(new.mode & !umask)) };
+    let default = if fs.options.acl {
+        default_acl(fs, parent)?
+    } else {
+        None
+    };
+    let Some(default) = default else {
+        return Ok(plain(new.mode & !umask));
+    };
     let directory = new.kind == FileType::Directory;
-    let kind = if directory { NewFile::Directory } else { NewFile::Other };
+    let kind = if directory {
+        NewFile::Directory
+    } else {
+        NewFile::Other
+    };
     let lists = default.inherit(new.mode, kind);
     let mode = lists.mode & PERMISSION_BITS;
-    Ok(Inherited { mode, access: lists.access, default: lists.default })
+    Ok(Inherited {
+        mode,
+        access: lists.access,
+        default: lists.default,
+    })
 }
 
 fn default_acl(fs: &Fs, parent: &Inode) -> Result<Option<Acl>> {

@@ -16,12 +16,20 @@ pub(super) struct LoadedBlock {
 
 /// The inode's own area. Inodes without extra fields have none, as with Linux.
 pub(super) fn ibody_area(state: &InodeState) -> &[u8] {
-    if state.disk.extra_isize == 0 { &[] } else { &state.disk.tail }
+    if state.disk.extra_isize == 0 {
+        &[]
+    } else {
+        &state.disk.tail
+    }
 }
 
 /// [`ibody_area`], to change.
 pub(super) fn ibody_area_mut(state: &mut InodeState) -> &mut [u8] {
-    if state.disk.extra_isize == 0 { &mut [] } else { &mut state.disk.tail }
+    if state.disk.extra_isize == 0 {
+        &mut []
+    } else {
+        &mut state.disk.tail
+    }
 }
 
 /// Attributes in the inode.
@@ -37,7 +45,9 @@ pub(super) fn read_block(fs: &Fs, state: &InodeState) -> Result<Option<LoadedBlo
         return Ok(None);
     }
     let place = Place::Block(nr);
-    let meta = fs.blocks.read(fs, nr, Seal::Xattr, |bytes| decode_block(bytes, place).map(drop))?;
+    let meta = fs.blocks.read(fs, nr, Seal::Xattr, |bytes| {
+        decode_block(bytes, place).map(drop)
+    })?;
     let set = decode_block(&meta.image(), place)?;
     Ok(Some(LoadedBlock { meta, set }))
 }
@@ -45,7 +55,9 @@ pub(super) fn read_block(fs: &Fs, state: &InodeState) -> Result<Option<LoadedBlo
 /// False when the inode surely has no attributes. No I/O.
 pub(super) fn has_any(state: &InodeState) -> bool {
     // The magic is not zero; without it the area holds nothing.
-    let marked = ibody_area(state).get(..4).is_some_and(|magic| magic != [0; 4]);
+    let marked = ibody_area(state)
+        .get(..4)
+        .is_some_and(|magic| magic != [0; 4]);
     state.disk.file_acl != BlockNr(0) || marked
 }
 

@@ -73,18 +73,14 @@ fn replace(
         }
         block.bytes_mut().copy_from_slice(image);
     }
-    fs.shared_xattrs.note(XattrBlock::new(image).hash(), old.meta.nr());
+    fs.shared_xattrs
+        .note(XattrBlock::new(image).hash(), old.meta.nr());
     refs.take_all(new);
     refs.drop_all(&old.set);
     true
 }
 
-fn create(
-    fs: &Fs,
-    handle: &Handle<'_>,
-    state: &InodeState,
-    image: Vec<u8>,
-) -> Result<BlockNr> {
+fn create(fs: &Fs, handle: &Handle<'_>, state: &InodeState, image: Vec<u8>) -> Result<BlockNr> {
     let nr = fs.space.allocate_block(fs, handle, None, state.nr())?;
     let hash = XattrBlock::new(&image).hash();
     fs.blocks.create(handle, nr, Seal::Xattr, image.into());
@@ -128,5 +124,12 @@ fn drop_reference(handle: &Handle<'_>, block: &Arc<MetaBlock>) -> bool {
 
 fn free(fs: &Fs, handle: &Handle<'_>, nr: BlockNr) -> Result<()> {
     fs.blocks.forget(handle, nr);
-    fs.space.free(fs, handle, BlockRun { start: nr, len_blocks: 1 })
+    fs.space.free(
+        fs,
+        handle,
+        BlockRun {
+            start: nr,
+            len_blocks: 1,
+        },
+    )
 }

@@ -49,7 +49,12 @@ pub(super) fn set_with(
 ) -> Result<()> {
     let has_ea_inode = fs.features.has(Feature::EA_INODE);
     if !(has_ea_inode && value.len() > value_max_bytes(fs)) {
-        let edit = Edit { name, value: Some(XattrValue::Here(value.to_vec())), mode, was: None };
+        let edit = Edit {
+            name,
+            value: Some(XattrValue::Here(value.to_vec())),
+            mode,
+            was: None,
+        };
         match run(fs, inode, edit, &change) {
             Err(Error::NoSpace) if has_ea_inode && !value.is_empty() => {}
             done => return done,
@@ -75,7 +80,12 @@ fn set_large(
     let new = NewValue::write(fs, inode, value)?;
     let handle = fs.start(credits::XATTR + credits::MAP)?;
     let (nr, value) = new.create(&handle, inode, name)?;
-    let edit = Edit { name, value: Some(value), mode, was: None };
+    let edit = Edit {
+        name,
+        value: Some(value),
+        mode,
+        was: None,
+    };
     let (result, mut refs) = apply(fs, &handle, inode, edit, &change);
     // The reference that the new inode was made with.
     refs.drop_one(nr);
@@ -85,7 +95,17 @@ fn set_large(
 
 /// Removes an attribute in a handle of its own.
 pub(super) fn remove(fs: &Fs, inode: &Arc<Inode>, name: &XattrName) -> Result<()> {
-    run(fs, inode, Edit { name, value: None, mode: SetMode::Replace, was: None }, &|_| {})
+    run(
+        fs,
+        inode,
+        Edit {
+            name,
+            value: None,
+            mode: SetMode::Replace,
+            was: None,
+        },
+        &|_| {},
+    )
 }
 
 /// Makes one edit in a handle of its own.
@@ -235,8 +255,15 @@ fn store_over(
     let before = sectors(fs, &old_ibody, old_block) + u64::from(old.is_some()) * cluster(fs);
     let after = sectors(fs, ibody, block) + u64::from(!block.is_empty()) * cluster(fs);
     let (blocks_raw, flags) = (state.disk.blocks_raw, state.disk.flags);
-    let charged = state.disk.sectors(&fs.geometry).saturating_sub(before).saturating_add(after);
-    state.disk.set_sectors(charged, &fs.geometry).map_err(|_| Error::NoSpace)?;
+    let charged = state
+        .disk
+        .sectors(&fs.geometry)
+        .saturating_sub(before)
+        .saturating_add(after);
+    state
+        .disk
+        .set_sectors(charged, &fs.geometry)
+        .map_err(|_| Error::NoSpace)?;
     let stored = block::put(fs, handle, state, old.as_ref(), block, refs);
     if let Err(error) = stored {
         (state.disk.blocks_raw, state.disk.flags) = (blocks_raw, flags);
@@ -255,7 +282,11 @@ fn sectors(fs: &Fs, ibody: &XattrSet, block: &XattrSet) -> u64 {
         XattrValue::Here(_) => 0,
         XattrValue::Inode { size, .. } => u64::from(*size).div_ceil(fs.geometry.cluster_size()),
     };
-    let clusters: u64 = ibody.iter().chain(block.iter()).map(|entry| value(&entry.value)).sum();
+    let clusters: u64 = ibody
+        .iter()
+        .chain(block.iter())
+        .map(|entry| value(&entry.value))
+        .sum();
     clusters * cluster(fs)
 }
 

@@ -66,8 +66,12 @@ pub(crate) fn list(fs: &Fs, inode: &Inode) -> Result<Vec<Vec<u8>>> {
     let ibody = areas::ibody(&state)?;
     let block = areas::read_block(fs, &state)?;
     drop(state);
-    let all = ibody.iter().chain(block.iter().flat_map(|block| block.set.iter()));
-    Ok(all.filter_map(|entry| names::listed(fs, &entry.name)).collect())
+    let all = ibody
+        .iter()
+        .chain(block.iter().flat_map(|block| block.set.iter()));
+    Ok(all
+        .filter_map(|entry| names::listed(fs, &entry.name))
+        .collect())
 }
 
 /// Sets an attribute. Starts a handle of its own.

@@ -32,7 +32,8 @@ pub(super) fn target(full: &[u8]) -> Result<Target> {
         return Err(Error::Invalid("zero byte in the attribute's name"));
     }
     let name = XattrName::from_full(full).filter(|name| is_open(name.index));
-    name.map(Target::Plain).ok_or(Error::NotSupported("namespace of extended attributes"))
+    name.map(Target::Plain)
+        .ok_or(Error::NotSupported("namespace of extended attributes"))
 }
 
 /// The full name, if programs see the attribute in a list.

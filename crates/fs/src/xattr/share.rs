@@ -22,7 +22,9 @@ pub(crate) struct SharedBlocks {
 
 impl Default for SharedBlocks {
     fn default() -> Self {
-        Self { slots: (0..SLOTS).map(|_| AtomicU64::new(0)).collect() }
+        Self {
+            slots: (0..SLOTS).map(|_| AtomicU64::new(0)).collect(),
+        }
     }
 }
 
@@ -39,7 +41,8 @@ impl SharedBlocks {
     /// Notes that `nr` holds content with `hash`.
     pub(super) fn note(&self, hash: u32, nr: BlockNr) {
         if hash != 0 {
-            self.slot(hash).store(Self::word(hash, nr), Ordering::Relaxed);
+            self.slot(hash)
+                .store(Self::word(hash, nr), Ordering::Relaxed);
         }
     }
 

@@ -8,9 +8,7 @@ use crate::map::{self, ExtentState, Mapping};
 use crate::space::{Purpose, Reserve, Want};
 use crate::{Error, Fs, Result};
 use std::sync::Arc;
-use uext4_format::xattr::{
-    EaInodeFields, XattrName, XattrValue, entry_hash_of_inode, value_hash,
-};
+use uext4_format::xattr::{EaInodeFields, XattrName, XattrValue, entry_hash_of_inode, value_hash};
 use uext4_format::{
     BlockNr, BlockRun, Corrupt, Feature, FileType, Inode as DiskInode, InodeFlags, InodeNr,
     LogicalBlock, Place, Seed, Timestamp, WithExtra,
@@ -26,7 +24,9 @@ fn corrupt(nr: InodeNr, problem: &'static str) -> Error {
 
 /// Seed of the hashes of values; there with and without checksums of metadata.
 fn seed(fs: &Fs) -> Seed {
-    fs.checksums.metadata.unwrap_or_else(|| fs.superblock.read().disk.seed())
+    fs.checksums
+        .metadata
+        .unwrap_or_else(|| fs.superblock.read().disk.seed())
 }
 
 /// The value inode `nr`. No lock is taken.
@@ -50,7 +50,11 @@ pub(super) struct Held {
 
 /// Holds a value that an entry of `owner` names; its state is locked.
 pub(super) fn hold(fs: &Fs, owner: &InodeState, nr: InodeNr, size: u32) -> Result<Held> {
-    Ok(Held { inode: InodeRef::new(load(fs, nr)?), owner: owner.nr(), size })
+    Ok(Held {
+        inode: InodeRef::new(load(fs, nr)?),
+        owner: owner.nr(),
+        size,
+    })
 }
 
 impl Held {
@@ -79,7 +83,12 @@ fn read_all(fs: &Fs, state: &InodeState, size: usize) -> Result<Vec<u8>> {
         let left_blocks = (size - at).div_ceil(fs.block_size()) as u32;
         let mapping = map::lookup(fs, state, LogicalBlock((at >> bits) as u32), left_blocks)?;
         let end = size.min(at + ((mapping.len_blocks() as usize) << bits));
-        let Mapping::Mapped { start, state: ExtentState::Written, .. } = mapping else {
+        let Mapping::Mapped {
+            start,
+            state: ExtentState::Written,
+            ..
+        } = mapping
+        else {
             return Err(corrupt(state.nr(), "the value has a hole"));
         };
         fs.device.read_at(start.0 << bits, &mut bytes[at..end])?;
@@ -98,9 +107,21 @@ fn set_fields(state: &mut InodeState, fields: EaInodeFields) {
     let disk = &mut state.disk;
     // The raw 32 bits must come out, whatever range of times the inode has.
     let wide = disk.times_have_extra() == WithExtra::Yes;
-    let time = |raw: u32| if wide { i64::from(raw) } else { i64::from(raw as i32) };
-    disk.atime = Timestamp { seconds: time(fields.atime()), nanoseconds: 0 };
-    disk.ctime = Timestamp { seconds: time(fields.ctime()), nanoseconds: 0 };
+    let time = |raw: u32| {
+        if wide {
+            i64::from(raw)
+        } else {
+            i64::from(raw as i32)
+        }
+    };
+    disk.atime = Timestamp {
+        seconds: time(fields.atime()),
+        nanoseconds: 0,
+    };
+    disk.ctime = Timestamp {
+        seconds: time(fields.ctime()),
+        nanoseconds: 0,
+    };
     disk.version = (disk.version & !u64::from(u32::MAX)) | u64::from(fields.version_low());
 }
 
@@ -153,7 +174,12 @@ impl<'a> NewValue<'a> {
     /// Writes the value to new blocks. The caller holds no handle.
     pub(super) fn write(fs: &'a Fs, owner: &Inode, value: &[u8]) -> Result<Self> {
         let hash = value_hash(seed(fs), value);
-        let mut new = Self { fs, size: value.len() as u32, hash, runs: Vec::new() };
+        let mut new = Self {
+            fs,
+            size: value.len() as u32,
+            hash,
+            runs: Vec::new(),
+        };
         let mut rest = value;
         while !rest.is_empty() {
             let run = new.reserve(owner, rest.len())?;
@@ -203,7 +229,9 @@ impl<'a> NewValue<'a> {
     ) -> Result<(InodeNr, XattrValue)> {
         let fs = self.fs;
         let generation = fs.random.next();
-        let nr = fs.space.alloc_inode(fs, handle, owner, FileType::Regular, generation)?;
+        let nr = fs
+            .space
+            .alloc_inode(fs, handle, owner, FileType::Regular, generation)?;
         let disk = self.blank(owner, generation);
         let inode = fs.inodes.place_new(fs, handle, nr, disk)?;
         if let Err(error) = self.map(handle, &inode) {
@@ -211,7 +239,14 @@ impl<'a> NewValue<'a> {
             return Err(error);
         }
         let entry_hash = entry_hash_of_inode(&name.rest, self.hash);
-        Ok((nr, XattrValue::Inode { inode: nr, size: self.size, entry_hash }))
+        Ok((
+            nr,
+            XattrValue::Inode {
+                inode: nr,
+                size: self.size,
+                entry_hash,
+            },
+        ))
     }
 
     fn blank(&self, owner: &Inode, generation: u32) -> DiskInode {
@@ -232,13 +267,22 @@ impl<'a> NewValue<'a> {
 
     fn map(&mut self, handle: &Handle<'_>, inode: &Arc<Inode>) -> Result<()> {
         let mut state = handle.write(inode);
-        set_fields(&mut state, EaInodeFields { refcount: 1, hash: self.hash });
+        set_fields(
+            &mut state,
+            EaInodeFields {
+                refcount: 1,
+                hash: self.hash,
+            },
+        );
         map::init(self.fs, &mut state);
         let (mut at, end) = (0, self.size.div_ceil(self.fs.geometry.block_size()));
         while let Some(&reserved) = self.runs.first() {
             self.fs.space.commit(self.fs, handle, reserved)?;
             self.runs.remove(0);
-            let run = BlockRun { len_blocks: reserved.len_blocks.min(end - at), ..reserved };
+            let run = BlockRun {
+                len_blocks: reserved.len_blocks.min(end - at),
+                ..reserved
+            };
             let written = ExtentState::Written;
             let place = LogicalBlock(at);
             let mapped = map::insert(self.fs, handle, &mut state, place, run, written);

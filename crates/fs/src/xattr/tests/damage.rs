@@ -7,7 +7,10 @@ use uext4_format::{BlockNr, InodeNr};
 /// Every byte of the header and of the first entries, with several values, one after the other.
 #[test]
 fn a_damaged_block_is_an_error_or_other_attributes() {
-    for options in [&["-b", "4096", "-I", "128", "-O", "^metadata_csum"][..], &["-b", "4096", "-I", "128", "-O", "^metadata_csum,ea_inode"]] {
+    for options in [
+        &["-b", "4096", "-I", "128", "-O", "^metadata_csum"][..],
+        &["-b", "4096", "-I", "128", "-O", "^metadata_csum,ea_inode"],
+    ] {
         let rig = Rig::new(24, options);
         set(&rig, &rig.file, "user.value", &bytes(300, 1)).unwrap();
         set(&rig, &rig.file, "user.other", b"short").unwrap();
@@ -30,7 +33,9 @@ fn a_damaged_block_is_an_error_or_other_attributes() {
 
 /// Reads and changes all; errors are fine.
 fn poke(rig: &Rig, file: InodeNr) {
-    let Ok(inode) = rig.mounted.inode(file) else { return };
+    let Ok(inode) = rig.mounted.inode(file) else {
+        return;
+    };
     let caller = Caller::root();
     if let Ok(names) = rig.mounted.list_xattrs(&inode, &caller) {
         for name in names {
@@ -53,7 +58,9 @@ fn a_damaged_area_in_the_inode_is_an_error() {
         state.disk.tail[7] = 0xFF;
         state.disk.tail.clone()
     };
-    let got = rig.mounted.get_xattr(&rig.file, b"user.value", &Caller::root());
+    let got = rig
+        .mounted
+        .get_xattr(&rig.file, b"user.value", &Caller::root());
     assert!(matches!(got, Err(Error::Corrupt(_))));
     assert!(set(&rig, &rig.file, "user.value", b"1").is_err());
     assert_eq!(rig.file.read().disk.tail, area);
@@ -75,7 +82,10 @@ fn a_block_number_that_cannot_be_is_an_error() {
 /// An entry that names an ordinary file, itself or nothing as its value inode.
 #[test]
 fn value_inodes_that_hold_no_value_are_errors() {
-    let rig = Rig::new(24, &["-b", "4096", "-I", "128", "-O", "ea_inode,^metadata_csum"]);
+    let rig = Rig::new(
+        24,
+        &["-b", "4096", "-I", "128", "-O", "ea_inode,^metadata_csum"],
+    );
     set(&rig, &rig.file, "user.value", &bytes(5000, 1)).unwrap();
     let nr = rig.file.read().disk.file_acl;
     let file = rig.file.nr();

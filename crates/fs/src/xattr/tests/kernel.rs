@@ -13,7 +13,12 @@ const OPTIONS: [&[&str]; 4] = [
 ];
 
 fn sh(dir: &Path, script: &str) -> String {
-    let out = Command::new("sh").arg("-ec").arg(script).current_dir(dir).output().expect("sh");
+    let out = Command::new("sh")
+        .arg("-ec")
+        .arg(script)
+        .current_dir(dir)
+        .output()
+        .expect("sh");
     let error = String::from_utf8_lossy(&out.stderr);
     assert!(out.status.success(), "{script}: {error}");
     String::from_utf8(out.stdout).expect("text")
@@ -41,16 +46,33 @@ fn hex(bytes: &[u8]) -> String {
 fn dump_text(rig: &Rig, name: &str) -> Vec<String> {
     let line = |(name, value): (Vec<u8>, Vec<u8>)| {
         let name = String::from_utf8(name).expect("names of ASCII");
-        if value.is_empty() { format!("{name}=") } else { format!("{name}=0x{}", hex(&value)) }
+        if value.is_empty() {
+            format!("{name}=")
+        } else {
+            format!("{name}=0x{}", hex(&value))
+        }
     };
-    dump(rig, &lookup(rig, name)).into_iter().map(line).collect()
+    dump(rig, &lookup(rig, name))
+        .into_iter()
+        .map(line)
+        .collect()
 }
 
 fn attributes(text: &str) -> Vec<String> {
-    let shown = text.lines().filter(|line| line.contains('=') && !line.starts_with('#'));
-    let mut lines: Vec<_> = shown.map(|line| line.replace("=\"\"", "=").replace("=0x\n", "=")).collect();
+    let shown = text
+        .lines()
+        .filter(|line| line.contains('=') && !line.starts_with('#'));
+    let mut lines: Vec<_> = shown
+        .map(|line| line.replace("=\"\"", "=").replace("=0x\n", "="))
+        .collect();
     lines.sort();
-    lines.iter().map(|line| line.strip_suffix("=0x").map_or(line.clone(), |l| format!("{l}="))).collect()
+    lines
+        .iter()
+        .map(|line| {
+            line.strip_suffix("=0x")
+                .map_or(line.clone(), |l| format!("{l}="))
+        })
+        .collect()
 }
 
 #[test]
@@ -72,7 +94,9 @@ fn linux_reads_what_is_written_here() {
             }
             set(&rig, &file, "system.posix_acl_access", &acl(5)).unwrap();
         }
-        let ours: Vec<_> = (0..6).map(|nr| dump_text(&rig, &format!("f{nr}"))).collect();
+        let ours: Vec<_> = (0..6)
+            .map(|nr| dump_text(&rig, &format!("f{nr}")))
+            .collect();
         let dir = scratch_dir().unwrap();
         let image = dir.path().join("image");
         image_of(rig, &image);
@@ -80,8 +104,14 @@ fn linux_reads_what_is_written_here() {
             let theirs = with_kernel(&image, &format!("getfattr -d -m - -e hex f{nr}"));
             assert_eq!(&attributes(&theirs), ours, "{options:?}");
         }
-        let listed = with_kernel(&image, "getfacl -cn f0; rm f1; setfattr -n user.some -v x f2; setfattr -x trusted.more f3");
-        assert_eq!(listed.trim(), "user::rw-\nuser:1000:r-x\ngroup::r--\nmask::r-x\nother::---");
+        let listed = with_kernel(
+            &image,
+            "getfacl -cn f0; rm f1; setfattr -n user.some -v x f2; setfattr -x trusted.more f3",
+        );
+        assert_eq!(
+            listed.trim(),
+            "user::rw-\nuser:1000:r-x\ngroup::r--\nmask::r-x\nother::---"
+        );
         uext4_testkit::oracle::assert_clean(&image);
     }
 }
@@ -90,7 +120,13 @@ fn linux_reads_what_is_written_here() {
 fn acl(perm: u16) -> Vec<u8> {
     let mut value = 2u32.to_le_bytes().to_vec();
     let none = u32::MAX;
-    for (tag, perm, id) in [(1u16, 6, none), (2, perm, 1000), (4, 4, none), (16, perm, none), (32, 0, none)] {
+    for (tag, perm, id) in [
+        (1u16, 6, none),
+        (2, perm, 1000),
+        (4, 4, none),
+        (16, perm, none),
+        (32, 0, none),
+    ] {
         value.extend(tag.to_le_bytes());
         value.extend(perm.to_le_bytes());
         value.extend(id.to_le_bytes());
@@ -114,9 +150,11 @@ fn what_linux_writes_is_read_and_changed_here() {
             setfattr -n user.b -v 1 b; "
             .to_string();
         if large {
-            script += "for f in a b c; do setfattr -n user.l -v $(head -c 6000 /dev/zero | tr '\\0' q) $f; done; ";
+            script += "for f in a b c; do \
+                setfattr -n user.l -v $(head -c 6000 /dev/zero | tr '\\0' q) $f; done; ";
         }
-        script += "mv d/f f; for f in a b c d f; do echo \"% $f\"; getfattr -d -m - -e hex $f; done";
+        script +=
+            "mv d/f f; for f in a b c d f; do echo \"% $f\"; getfattr -d -m - -e hex $f; done";
         let theirs = with_kernel(&image, &script);
         uext4_testkit::oracle::assert_clean(&image);
         let rig = Rig::mount_image(&std::fs::read(&image).unwrap());

@@ -18,15 +18,30 @@ const NAMES: [&str; 7] = [
 
 #[derive(Clone, Debug)]
 enum Step {
-    Set { file: usize, name: usize, len: usize, seed: u32, mode: SetMode },
-    Remove { file: usize, name: usize },
-    Recreate { file: usize },
+    Set {
+        file: usize,
+        name: usize,
+        len: usize,
+        seed: u32,
+        mode: SetMode,
+    },
+    Remove {
+        file: usize,
+        name: usize,
+    },
+    Recreate {
+        file: usize,
+    },
     Remount,
 }
 
 fn steps(count: usize) -> impl Strategy<Value = Vec<Step>> {
     let len = prop_oneof![0usize..12, 0usize..100, 100usize..1500, 900usize..9000];
-    let mode = prop_oneof![6 => Just(SetMode::Any), 1 => Just(SetMode::Create), 1 => Just(SetMode::Replace)];
+    let mode = prop_oneof![
+        6 => Just(SetMode::Any),
+        1 => Just(SetMode::Create),
+        1 => Just(SetMode::Replace),
+    ];
     let (file, name) = (0..FILES, 0..NAMES.len());
     let step = prop_oneof![
         // Few seeds, so that files often have equal attributes.
@@ -58,7 +73,11 @@ fn run(options: &[&str], steps: Vec<Step>) {
             apply(&rig, &mut model, &step);
         }
         for (file, expected) in model.iter().enumerate() {
-            assert_eq!(&dump(&rig, &lookup(&rig, &name_of(file))), expected, "{step:?}");
+            assert_eq!(
+                &dump(&rig, &lookup(&rig, &name_of(file))),
+                expected,
+                "{step:?}"
+            );
         }
     }
     rig.assert_clean();
@@ -66,11 +85,19 @@ fn run(options: &[&str], steps: Vec<Step>) {
 
 fn apply(rig: &Rig, model: &mut Model, step: &Step) {
     match *step {
-        Step::Set { file, name, len, seed, mode } => {
+        Step::Set {
+            file,
+            name,
+            len,
+            seed,
+            mode,
+        } => {
             let (inode, value) = (lookup(rig, &name_of(file)), bytes(len, seed));
             let name = NAMES[name].as_bytes();
             let exists = model[file].contains_key(name);
-            let set = rig.mounted.set_xattr(&inode, name, &value, mode, &Caller::root());
+            let set = rig
+                .mounted
+                .set_xattr(&inode, name, &value, mode, &Caller::root());
             match set {
                 Ok(()) => {
                     assert!(exists || mode != SetMode::Replace);
@@ -81,7 +108,10 @@ fn apply(rig: &Rig, model: &mut Model, step: &Step) {
                     let mut all = model[file].clone();
                     all.insert(name.to_vec(), value);
                     let needed: usize = all.iter().map(|(n, v)| n.len() + v.len() + 24).sum();
-                    assert!(needed > rig.fs().block_size() - 36, "{needed} bytes find no room");
+                    assert!(
+                        needed > rig.fs().block_size() - 36,
+                        "{needed} bytes find no room"
+                    );
                 }
                 Err(Error::Exists) => assert!(exists && mode == SetMode::Create),
                 Err(Error::NoAttribute) => assert!(!exists && mode == SetMode::Replace),
@@ -120,7 +150,8 @@ models! {
     model_value_inodes: ["-b", "4096", "-O", "ea_inode"];
     model_value_inodes_small_blocks: ["-b", "1024", "-I", "128", "-O", "ea_inode"];
     model_value_inodes_without_checksums: ["-I", "128", "-O", "ea_inode,^metadata_csum"];
-    model_value_inodes_without_extents: ["-b", "1024", "-O", "ea_inode,^extents,^64bit,^flex_bg,^metadata_csum"];
+    model_value_inodes_without_extents:
+        ["-b", "1024", "-O", "ea_inode,^extents,^64bit,^flex_bg,^metadata_csum"];
     model_clusters: ["-O", "bigalloc,ea_inode", "-C", "16384"];
     model_inline_data: ["-I", "512", "-O", "inline_data,ea_inode"];
     model_ext2: ["-I", "128", "-O", "^has_journal,^extents,^64bit,^metadata_csum,^huge_file"];
@@ -131,7 +162,10 @@ fn the_largest_value_and_what_is_larger() {
     let rig = Rig::new(24, &["-O", "ea_inode"]);
     let large = bytes(super::super::VALUE_MAX_BYTES, 3);
     set(&rig, &rig.file, "user.large", &large).unwrap();
-    assert!(matches!(set(&rig, &rig.file, "user.more", &bytes(65537, 1)), Err(Error::TooBig)));
+    assert!(matches!(
+        set(&rig, &rig.file, "user.more", &bytes(65537, 1)),
+        Err(Error::TooBig)
+    ));
     let rig = rig.remount();
     assert_eq!(dump(&rig, &rig.file)[&b"user.large"[..]], large);
     rig.assert_clean();
@@ -141,12 +175,30 @@ fn the_largest_value_and_what_is_larger() {
 fn names_that_cannot_be() {
     let rig = Rig::new(24, &[]);
     let long = format!("user.{}", "x".repeat(251));
-    assert!(matches!(set(&rig, &rig.file, &long, b"1"), Err(Error::Range)));
+    assert!(matches!(
+        set(&rig, &rig.file, &long, b"1"),
+        Err(Error::Range)
+    ));
     set(&rig, &rig.file, &long[..255], b"1").unwrap();
-    for name in ["foo.bar", "system.data", "system.x", "nodot", "system.richacl"] {
-        assert!(matches!(set(&rig, &rig.file, name, b"1"), Err(Error::NotSupported(_))), "{name}");
+    for name in [
+        "foo.bar",
+        "system.data",
+        "system.x",
+        "nodot",
+        "system.richacl",
+    ] {
+        assert!(
+            matches!(
+                set(&rig, &rig.file, name, b"1"),
+                Err(Error::NotSupported(_))
+            ),
+            "{name}"
+        );
     }
-    assert!(matches!(set(&rig, &rig.file, "user.", b"1"), Err(Error::Invalid(_))));
+    assert!(matches!(
+        set(&rig, &rig.file, "user.", b"1"),
+        Err(Error::Invalid(_))
+    ));
     rig.assert_clean();
 }
 
@@ -157,9 +209,18 @@ fn every_kind_of_file_has_attributes_and_gives_them_back() {
         let root = rig.mounted.root().unwrap();
         let caller = Caller::root();
         let dir = rig.mounted.mkdir(&root, b"dir", 0o755, &caller).unwrap();
-        let fifo = rig.mounted.mknod(&root, b"fifo", FileType::Fifo, 0o644, (0, 0), &caller).unwrap();
-        let fast = rig.mounted.symlink(&root, b"fast", b"target", &caller).unwrap();
-        let slow = rig.mounted.symlink(&root, b"slow", &[b'x'; 100], &caller).unwrap();
+        let fifo = rig
+            .mounted
+            .mknod(&root, b"fifo", FileType::Fifo, 0o644, (0, 0), &caller)
+            .unwrap();
+        let fast = rig
+            .mounted
+            .symlink(&root, b"fast", b"target", &caller)
+            .unwrap();
+        let slow = rig
+            .mounted
+            .symlink(&root, b"slow", &[b'x'; 100], &caller)
+            .unwrap();
         for (seed, inode) in [&dir, &fifo, &fast, &slow].into_iter().enumerate() {
             set(&rig, inode, "trusted.value", &bytes(900, seed as u32)).unwrap();
         }
@@ -167,9 +228,15 @@ fn every_kind_of_file_has_attributes_and_gives_them_back() {
         assert_eq!(rig.mounted.read_link(&fast).unwrap(), b"target");
         drop((dir, fifo, fast, slow, root));
         let rig = rig.remount();
-        assert_eq!(rig.mounted.read_link(&lookup(&rig, "fast")).unwrap(), b"target");
+        assert_eq!(
+            rig.mounted.read_link(&lookup(&rig, "fast")).unwrap(),
+            b"target"
+        );
         for (seed, name) in ["dir", "fifo", "fast", "slow"].into_iter().enumerate() {
-            assert_eq!(dump(&rig, &lookup(&rig, name))[&b"trusted.value"[..]], bytes(900, seed as u32));
+            assert_eq!(
+                dump(&rig, &lookup(&rig, name))[&b"trusted.value"[..]],
+                bytes(900, seed as u32)
+            );
         }
         for name in ["fifo", "fast", "slow"] {
             unlink(&rig, name);

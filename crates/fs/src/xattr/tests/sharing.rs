@@ -9,7 +9,9 @@ fn block_of(inode: &InodeRef) -> BlockNr {
 }
 
 fn refcount(rig: &Rig, inode: &InodeRef) -> u32 {
-    let block = super::super::areas::read_block(rig.fs(), &inode.read()).unwrap().unwrap();
+    let block = super::super::areas::read_block(rig.fs(), &inode.read())
+        .unwrap()
+        .unwrap();
     XattrBlock::new(&block.meta.image()[..]).refcount()
 }
 
@@ -44,7 +46,9 @@ fn equal_attributes_share_a_block_until_one_changes() {
 #[test]
 fn a_block_is_shared_by_1024_inodes_at_most() {
     let rig = Rig::new(32, &["-I", "128", "-N", "2048"]);
-    let files: Vec<_> = (0..1026).map(|nr| create(&rig, &format!("f{nr}"))).collect();
+    let files: Vec<_> = (0..1026)
+        .map(|nr| create(&rig, &format!("f{nr}")))
+        .collect();
     for file in &files {
         set(&rig, file, "user.value", &bytes(300, 7)).unwrap();
     }
@@ -67,7 +71,10 @@ fn copies_of_shared_blocks_take_references_on_value_inodes() {
     assert_eq!(dump(&rig, &b)[&b"user.large"[..]], bytes(9000, 1));
     drop((a, b));
     let rig = rig.remount();
-    assert_eq!(dump(&rig, &lookup(&rig, "b"))[&b"user.large"[..]], bytes(9000, 1));
+    assert_eq!(
+        dump(&rig, &lookup(&rig, "b"))[&b"user.large"[..]],
+        bytes(9000, 1)
+    );
     unlink(&rig, "b");
     rig.assert_clean();
 }
@@ -76,7 +83,9 @@ fn copies_of_shared_blocks_take_references_on_value_inodes() {
 fn share_block(rig: &Rig, a: &InodeRef, b: &InodeRef) {
     let fs = rig.fs();
     let handle = fs.start(8).unwrap();
-    let block = super::super::areas::read_block(fs, &a.read()).unwrap().unwrap();
+    let block = super::super::areas::read_block(fs, &a.read())
+        .unwrap()
+        .unwrap();
     {
         let mut bytes = handle.write(&block.meta);
         XattrBlock::new(bytes.bytes_mut()).set_refcount(2);
@@ -98,7 +107,10 @@ fn threads_set_equal_attributes() {
                 for round in 0..60 {
                     let large = if round % 7 == nr % 7 { 5000 } else { 400 };
                     set(rig, file, "user.value", &bytes(large, round as u32 % 3)).unwrap();
-                    assert_eq!(dump(rig, file)[&b"user.value"[..]], bytes(large, round as u32 % 3));
+                    assert_eq!(
+                        dump(rig, file)[&b"user.value"[..]],
+                        bytes(large, round as u32 % 3)
+                    );
                     if round % 5 == 0 {
                         remove(rig, file, "user.value").unwrap();
                     }
