@@ -99,8 +99,7 @@ impl Fs {
         if matches!(new.kind, FileType::CharDevice | FileType::BlockDevice) {
             let (major, minor) = new.device;
             disk.set_device_number(DeviceNumber { major, minor });
-        }
-        if disk.flags.contains(InodeFlags::EXTENTS) {
+        } else if disk.flags.contains(InodeFlags::EXTENTS) {
             ExtentNode::init_root(&mut disk.i_block[..], 0);
         }
         disk
