@@ -43,6 +43,8 @@ pub(crate) struct Fs {
     pub(crate) state: MountState,
     pub(crate) mmp: Option<MmpGuard>,
     pub(crate) checksums: Checksums,
+    /// Bytes of extra fields that new inodes get.
+    pub(crate) want_extra_isize: u16,
 }
 
 /// Random numbers for generations: each draw hashes a counter, so threads share one word.

@@ -1,6 +1,6 @@
 //! New inodes: number, owner, mode, flags inherited from the parent.
 
-use super::{Inode, InodeState};
+use super::{Inode, InodeRef, InodeState};
 use crate::{Caller, Fs, Result, file, xattr};
 use std::sync::Arc;
 use uext4_format::extent::ExtentNode;
@@ -42,20 +42,16 @@ impl Fs {
         parent: &Arc<Inode>,
         new: &NewInode<'_>,
         caller: &Caller,
-    ) -> Result<Arc<Inode>> {
+    ) -> Result<InodeRef> {
         let acl = xattr::inherit_acl(self, parent, new, caller.umask)?;
         let generation = self.random.next();
         let nr = self.space.alloc_inode(self, handle, parent, new.kind, generation)?;
         let mut disk = self.blank_inode(parent, new, caller);
         disk.generation = generation;
         disk.mode = new.kind.mode_bits() | (disk.mode & 0o7000) | acl.mode;
-        let inode = self.inodes.place_new(self, handle, nr, disk)?;
-        if let Err(error) = self.furnish(handle, &inode, new, &acl) {
-            handle.write(&inode).disk.links = 0;
-            inode.set_links(0);
-            if inode.claim_free(0) {
-                self.finish_evict(handle, &inode)?;
-            }
+        let inode = InodeRef::new(self.inodes.place_new(self, handle, nr, disk)?);
+        if let Err(error) = self.furnish(handle, inode.arc(), new, &acl) {
+            self.abandon_inode(handle, inode.arc())?;
             return Err(error);
         }
         Ok(inode)
@@ -76,9 +72,17 @@ impl Fs {
         Ok(())
     }
 
+    /// An inode that got no name is freed as if it had lost its last one, when its last user drops
+    /// it.
+    pub(crate) fn abandon_inode(&self, handle: &Handle<'_>, inode: &Arc<Inode>) -> Result<()> {
+        handle.write(inode).disk.links = 0;
+        inode.set_links(0);
+        self.orphans.add(self, handle, inode)
+    }
+
     fn blank_inode(&self, parent: &Inode, new: &NewInode<'_>, caller: &Caller) -> DiskInode {
         let now = self.now();
-        let mut disk = DiskInode::new(&self.geometry, self.superblock.read().disk.want_extra_isize);
+        let mut disk = DiskInode::new(&self.geometry, self.want_extra_isize);
         let parent = parent.read();
         let directory = new.kind == FileType::Directory;
         disk.mode = new.mode;

@@ -59,11 +59,26 @@ impl Fs {
         }
     }
 
+    /// Frees every inode without names, whoever still holds it: the file system goes away.
+    pub(crate) fn reap_all(&self) -> Result<()> {
+        self.reap()?;
+        for inode in self.inodes.snapshot() {
+            if inode.claim_free(u32::MAX) {
+                self.free_claimed(&inode)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Frees an inode without names: data, attributes, number. May take several transactions.
     pub(crate) fn evict(&self, inode: &Arc<Inode>) -> Result<()> {
         if self.writable().is_err() || !inode.claim_free(0) {
             return Ok(());
         }
+        self.free_claimed(inode)
+    }
+
+    fn free_claimed(&self, inode: &Arc<Inode>) -> Result<()> {
         let mut handle = self.start(credits::TRUNCATE)?;
         if has_blocks(self, inode) {
             file::free_all_blocks(self, &mut handle, inode)?;

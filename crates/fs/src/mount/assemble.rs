@@ -49,6 +49,7 @@ pub(super) fn assemble(
         geometry: plan.geometry.clone(),
         options: plan.options.clone(),
         checksums,
+        want_extra_isize: plan.superblock.want_extra_isize,
     };
     fs.space.protect_journal(journal_blocks(&plan));
     let file = Orphans::load(&fs)?;

@@ -33,7 +33,7 @@ impl Fs {
     fn close(&self) -> Result<()> {
         let writable = self.state.is_writable();
         if writable {
-            self.reap()?;
+            self.reap_all()?;
             let handle = self.start(credits::ATTRIBUTES)?;
             self.superblock.update_counts(self, &handle);
         }

@@ -74,7 +74,7 @@ impl Filesystem {
             fs.may(parent, caller, Want::WRITE.and(Want::EXECUTE))?;
             let handle = fs.start(credits::CREATE)?;
             let new = NewInode::new(FileType::Regular, mode);
-            let inode = InodeRef::new(fs.new_inode(&handle, parent.arc(), &new, caller)?);
+            let inode = fs.new_inode(&handle, parent.arc(), &new, caller)?;
             handle.write(inode.arc()).disk.links = 0;
             inode.set_unnamed();
             fs.orphans.add(fs, &handle, inode.arc())?;
@@ -110,17 +110,39 @@ fn make_named(
     dir::can_insert(fs, parent, name, index)?;
     let grow = if index == Index::Exclusive { credits::DIR_GROW } else { 0 };
     let handle = fs.start(credits::CREATE + grow)?;
-    let inode = InodeRef::new(fs.new_inode(&handle, parent, new, caller)?);
-    let filled = fill(fs, &handle, parent, &inode, new);
-    let named = filled.map_err(DirError::from).and_then(|()| {
-        dir::insert(fs, &handle, parent, name, inode.nr(), new.kind, index)
-    });
-    if let Err(error) = named {
-        undo(fs, &handle, parent, &inode, new)?;
-        return Err(error);
+    if new.kind == FileType::Directory {
+        fs.add_dir_link(&handle, parent)?;
     }
-    touch_dir(&handle, parent, fs.now());
-    Ok(inode)
+    let made = make_linked(fs, &handle, parent, name, new, caller, index);
+    match &made {
+        Ok(_) => touch_dir(&handle, parent, fs.now()),
+        Err(_) if new.kind == FileType::Directory => fs.drop_dir_link(&handle, parent),
+        Err(_) => {}
+    }
+    made
+}
+
+fn make_linked(
+    fs: &Fs,
+    handle: &Handle<'_>,
+    parent: &Arc<Inode>,
+    name: &[u8],
+    new: &NewInode<'_>,
+    caller: &Caller,
+    index: Index,
+) -> std::result::Result<InodeRef, DirError> {
+    let inode = fs.new_inode(handle, parent, new, caller)?;
+    let filled = fill(fs, handle, parent, &inode, new);
+    let named = filled.map_err(DirError::from).and_then(|()| {
+        dir::insert(fs, handle, parent, name, inode.nr(), new.kind, index)
+    });
+    match named {
+        Ok(()) => Ok(inode),
+        Err(error) => {
+            fs.abandon_inode(handle, inode.arc())?;
+            Err(error)
+        }
+    }
 }
 
 fn fill(
@@ -131,28 +153,8 @@ fn fill(
     new: &NewInode<'_>,
 ) -> Result<()> {
     match new.kind {
-        FileType::Directory => {
-            fs.add_dir_link(handle, parent)?;
-            dir::init(fs, handle, inode.arc(), parent.nr())
-        }
+        FileType::Directory => dir::init(fs, handle, inode.arc(), parent.nr()),
         FileType::Symlink => file::write_link(fs, handle, inode.arc(), new.target),
         _ => Ok(()),
     }
-}
-
-/// Another thread took the room or the name meanwhile: the inode is freed as if it had lost its
-/// last name. Its few blocks go when its last user drops it.
-fn undo(
-    fs: &Fs,
-    handle: &Handle<'_>,
-    parent: &Arc<Inode>,
-    inode: &InodeRef,
-    new: &NewInode<'_>,
-) -> Result<()> {
-    if new.kind == FileType::Directory {
-        fs.drop_dir_link(handle, parent);
-    }
-    handle.write(inode.arc()).disk.links = 0;
-    inode.set_links(0);
-    fs.orphans.add(fs, handle, inode.arc())
 }

@@ -2,7 +2,7 @@
 
 use crate::inode::Inode;
 use crate::{Error, Filesystem, Fs, InodeRef, Result, credits, file};
-use uext4_format::{FileType, InodeFlags};
+use uext4_format::{FileType, InodeFlags, Tid};
 
 use crate::file::{Extent, FallocateMode, Seek};
 
@@ -144,8 +144,13 @@ impl Fs {
         use uext4_journal::Object;
         match inode.arc().live().dirty_tid() {
             Some(tid) => Ok(self.journal.wait_durable(tid)?),
-            // Nothing of the inode waits for a commit: its data may.
-            None => Ok(self.journal.flush_device()?),
+            // Nothing of the inode waits to be rendered. It may be in the commit that is under way,
+            // and its data may wait for a flush.
+            None => {
+                let committing = Tid(self.journal.running().0.wrapping_sub(1));
+                self.journal.wait_durable(committing)?;
+                Ok(self.journal.flush_device()?)
+            }
         }
     }
 

@@ -53,7 +53,7 @@ fn link_named(
     if let Err(error) = dir::insert(fs, &handle, parent, name, inode.nr(), kind, index) {
         let mut state = handle.write(inode);
         state.disk.links -= 1;
-        inode.set_links(state.disk.links);
+        if first_name { inode.set_unnamed() } else { inode.set_links(state.disk.links) }
         return Err(error);
     }
     if first_name {

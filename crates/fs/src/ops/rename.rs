@@ -40,6 +40,23 @@ impl RenameFlags {
     }
 }
 
+/// How often a rename starts over because names changed meanwhile.
+const TRIES: u32 = 1000;
+
+/// Why a try came to nothing.
+enum Missed {
+    /// Another thread changed a name: try again.
+    Changed,
+    /// This is the answer.
+    Failed(Error),
+}
+
+impl From<Error> for Missed {
+    fn from(error: Error) -> Self {
+        Missed::Failed(error)
+    }
+}
+
 /// One side of a rename.
 struct Side<'a> {
     dir: &'a Arc<Inode>,
@@ -48,8 +65,8 @@ struct Side<'a> {
 
 /// A rename with both sides looked up.
 struct Rename<'a> {
-    from: Side<'a>,
-    to: Side<'a>,
+    from: &'a Side<'a>,
+    to: &'a Side<'a>,
     source: InodeRef,
     target: Option<InodeRef>,
     flags: RenameFlags,
@@ -75,7 +92,7 @@ impl Filesystem {
             }
             let from = Side { dir: from.arc(), name: from_name };
             let to = Side { dir: to.arc(), name: to_name };
-            rename(fs, from, to, flags, caller)
+            rename(fs, &from, &to, flags, caller)
         })
     }
 }
@@ -90,18 +107,36 @@ fn check_names(from: &[u8], to: &[u8], flags: RenameFlags) -> Result<()> {
     check_new_name(from)
 }
 
+/// Names may change hands between the look at them and the change; then everything is done again.
 fn rename(
     fs: &Fs,
-    from: Side<'_>,
-    to: Side<'_>,
+    from: &Side<'_>,
+    to: &Side<'_>,
     flags: RenameFlags,
     caller: &Caller,
 ) -> Result<()> {
-    let source = find(fs, &from)?.ok_or(Error::NotFound)?;
+    for _ in 0..TRIES {
+        match rename_once(fs, from, to, flags, caller) {
+            Err(Missed::Changed) => {}
+            Err(Missed::Failed(error)) => return Err(error),
+            Ok(()) => return Ok(()),
+        }
+    }
+    Err(Error::Busy)
+}
+
+fn rename_once(
+    fs: &Fs,
+    from: &Side<'_>,
+    to: &Side<'_>,
+    flags: RenameFlags,
+    caller: &Caller,
+) -> std::result::Result<(), Missed> {
+    let source = find(fs, from)?.ok_or(Error::NotFound)?;
     let moves_dir = source.is_dir() && from.dir.nr() != to.dir.nr();
     let exchange = flags == RenameFlags::Exchange;
     let topology = if moves_dir || exchange { Some(fs.rename.lock()) } else { None };
-    let target = find(fs, &to)?;
+    let target = find(fs, to)?;
     let rename = Rename { from, to, source, target, flags, caller };
     rename.check(fs)?;
     if rename.target.as_ref().is_some_and(|target| target.nr() == rename.source.nr()) {
@@ -112,7 +147,10 @@ fn rename(
         other => settled(other),
     };
     drop(topology);
-    answer
+    match answer {
+        Err(Error::NotFound | Error::Exists) if rename.is_outdated(fs)? => Err(Missed::Changed),
+        other => Ok(other?),
+    }
 }
 
 fn find(fs: &Fs, side: &Side<'_>) -> Result<Option<InodeRef>> {
@@ -157,6 +195,15 @@ impl Rename<'_> {
             return Err(Error::Invalid("a directory cannot move below itself"));
         }
         Ok(())
+    }
+
+    /// True when a name no longer stands for what was looked up.
+    fn is_outdated(&self, fs: &Fs) -> Result<bool> {
+        let number = |inode: Option<InodeRef>| inode.map(|inode| inode.nr());
+        let source = number(find(fs, self.from)?);
+        let target = number(find(fs, self.to)?);
+        let known = self.target.as_ref().map(|target| target.nr());
+        Ok(source != Some(self.source.nr()) || target != known)
     }
 
     fn run(&self, fs: &Fs, index: Index) -> std::result::Result<(), DirError> {
@@ -218,7 +265,7 @@ impl Rename<'_> {
         }
         let new = NewInode::new(FileType::CharDevice, 0);
         let inode = fs.new_inode(handle, self.from.dir, &new, self.caller)?;
-        Ok(Some(InodeRef::new(inode)))
+        Ok(Some(inode))
     }
 
     /// Link counts and times after the entries have changed.

@@ -9,6 +9,9 @@ use std::sync::Arc;
 use uext4_format::{FileType, Timestamp};
 use uext4_journal::Handle;
 
+/// How often an unlink looks again because the name changed hands meanwhile.
+const TRIES: u32 = 1000;
+
 impl Filesystem {
     /// Takes a name away that is not a directory's. The inode lives on for its users.
     pub fn unlink(&self, parent: &InodeRef, name: &[u8], caller: &Caller) -> Result<()> {
@@ -52,17 +55,23 @@ fn unlink_named(
     caller: &Caller,
     index: Index,
 ) -> std::result::Result<(), DirError> {
-    let target = dir::lookup(fs, parent.arc(), name)?.ok_or(Error::NotFound)?;
-    if target.is_dir() {
-        return Err(Error::IsDirectory.into());
+    for _ in 0..TRIES {
+        let target = dir::lookup(fs, parent.arc(), name)?.ok_or(Error::NotFound)?;
+        if target.is_dir() {
+            return Err(Error::IsDirectory.into());
+        }
+        fs.may_delete(parent, &target, caller)?;
+        let handle = fs.start(credits::REMOVE)?;
+        match dir::remove(fs, &handle, parent.arc(), name, target.nr(), index) {
+            // A rename put another inode there, or another unlink was first: look again.
+            Err(DirError::Fs(Error::NotFound)) => continue,
+            other => other?,
+        }
+        let now = fs.now();
+        touch_dir(&handle, parent.arc(), now);
+        return Ok(fs.drop_link(&handle, target.arc(), now)?);
     }
-    fs.may_delete(parent, &target, caller)?;
-    let handle = fs.start(credits::REMOVE)?;
-    dir::remove(fs, &handle, parent.arc(), name, target.nr(), index)?;
-    let now = fs.now();
-    touch_dir(&handle, parent.arc(), now);
-    fs.drop_link(&handle, target.arc(), now)?;
-    Ok(())
+    Err(Error::Busy.into())
 }
 
 /// Both directories are locked, ascending by inode number; the entry is checked again by

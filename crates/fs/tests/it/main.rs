@@ -3,4 +3,5 @@
 mod basic;
 mod damage;
 mod image;
+mod races;
 mod threads;
