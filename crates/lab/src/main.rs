@@ -1,1 +1,33 @@
-fn main() {}
+//! `uext4-lab`: experiments that compare uext4 with its peers on the same backing.
+//!
+//! Layout: an [`experiments`] entry says what one worker does, phase by phase, through a
+//! [`seat`]: the library in this process, or system calls in a process per worker. A [`stage`]
+//! is a fresh file system of one [`system`]; the [`crew`] lets all workers start a phase at the
+//! same moment. Runs of all systems take turns, so that noise meets all of them; [`report`]
+//! shows medians.
+#![forbid(unsafe_code)]
+
+mod backing;
+mod cli;
+mod crew;
+mod experiments;
+mod janitor;
+mod measure;
+mod mounts;
+mod report;
+mod seat;
+mod stage;
+mod system;
+
+use clap::Parser;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    match cli::Cli::parse().run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("uext4-lab: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

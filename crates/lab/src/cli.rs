@@ -1,0 +1,136 @@
+//! The command line.
+
+use crate::experiments::{Experiment, Plan};
+use crate::system::System;
+use crate::{crew, janitor, measure, mounts, report};
+use anyhow::{Context, Result};
+use clap::{Args, Parser, Subcommand};
+use std::io::IsTerminal;
+use std::path::PathBuf;
+
+/// Experiments with uext4 and its peers, each on a fresh file system in memory.
+#[derive(Parser)]
+#[command(version, about)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Create, stat and remove empty files (variants: own, shared directory).
+    Mdtest(Options),
+    /// 8 KiB fallocate calls at the end of an unlinked file, cut every 128 calls (variants:
+    /// default, linear, optimized, freespace-tree).
+    Fallocate2(Options),
+    /// Create a file, write 4 KiB, fsync.
+    Fsync(Options),
+    /// Creates through mounts while one directory grows, per chunk of names.
+    MountCreate(Options),
+    /// Sequential writes and reads through mounts, 1 MiB and 4 KiB at a time.
+    MountIo(Options),
+    /// One worker of an experiment in a process of its own.
+    #[command(hide = true)]
+    Worker { task: String, dir: PathBuf },
+    /// Serves an image as a mount until it is unmounted.
+    #[command(hide = true)]
+    Serve {
+        image: PathBuf,
+        dir: PathBuf,
+        options: String,
+    },
+    /// Cleans up after this program when it dies.
+    #[command(hide = true)]
+    Janitor,
+}
+
+#[derive(Args)]
+struct Options {
+    /// How many workers at once, one measurement each.
+    #[arg(long, value_delimiter = ',', default_value = "1,2")]
+    workers: Vec<u32>,
+    /// Length of a phase that is measured by time.
+    #[arg(long, default_value_t = 2.0)]
+    seconds: f64,
+    /// Fresh file systems per system; the table shows the median.
+    #[arg(long, default_value_t = 5)]
+    runs: u32,
+    /// Systems that take turns; without it, those that suit the experiment.
+    #[arg(long, value_enum, value_delimiter = ',')]
+    systems: Vec<System>,
+    /// Variants of the experiment; without it, all.
+    #[arg(long, value_delimiter = ',')]
+    variants: Vec<String>,
+    /// Files per worker (mdtest), names in all (mount-create), MiB per worker (mount-io).
+    #[arg(long)]
+    count: Option<u64>,
+    /// Size of the file system in MiB.
+    #[arg(long, default_value_t = 2048)]
+    image_mib: u64,
+    /// Size of the journal in MiB.
+    #[arg(long, default_value_t = 128)]
+    journal_mib: u64,
+    /// More mount options for uext4.
+    #[arg(long, default_value = "")]
+    mount_options: String,
+    /// One JSON object per line instead of a table.
+    #[arg(long)]
+    json: bool,
+    /// Also draw the result into this file.
+    #[arg(long)]
+    svg: Option<PathBuf>,
+}
+
+impl Cli {
+    pub(crate) fn run(self) -> Result<()> {
+        match self.command {
+            Command::Mdtest(options) => options.run(Experiment::Mdtest),
+            Command::Fallocate2(options) => options.run(Experiment::Fallocate2),
+            Command::Fsync(options) => options.run(Experiment::Fsync),
+            Command::MountCreate(options) => options.run(Experiment::MountCreate),
+            Command::MountIo(options) => options.run(Experiment::MountIo),
+            Command::Worker { task, dir } => crew::work_as_process(&task, &dir),
+            Command::Serve {
+                image,
+                dir,
+                options,
+            } => mounts::serve(&image, &dir, &options),
+            Command::Janitor => janitor::run(),
+        }
+    }
+}
+
+impl Options {
+    fn run(self, experiment: Experiment) -> Result<()> {
+        let chosen = match self.systems.is_empty() {
+            true => experiment.default_systems().to_vec(),
+            false => self.systems,
+        };
+        let variants = experiment.pick_variants(&self.variants)?;
+        let plan = Plan {
+            experiment,
+            variants,
+            workers: self.workers,
+            systems: chosen,
+            seconds: self.seconds,
+            runs: self.runs.max(1),
+            count: self.count.unwrap_or(experiment.default_count()),
+            image_mib: self.image_mib,
+            journal_mib: self.journal_mib,
+            mount_options: self.mount_options,
+        };
+        let results = measure::run(&plan)?;
+        match self.json {
+            true => print!("{}", report::json_lines(&results)?),
+            false => print!(
+                "{}",
+                report::table(&results, std::io::stdout().is_terminal())
+            ),
+        }
+        if let Some(path) = self.svg {
+            let drawing = report::svg(&results);
+            std::fs::write(&path, drawing).with_context(|| format!("write {}", path.display()))?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,201 @@
+//! Workers, as threads for the library and as processes for system calls, in step.
+//!
+//! A process per worker, as the benchmarks that we follow have it: threads would share one file
+//! table, which costs the peers. The parent sends one line per phase, the child answers one line
+//! `AMOUNT NANOSECONDS`.
+
+use crate::experiments::{Task, Work};
+use crate::seat::{LibrarySeat, Seat, SystemSeat};
+use crate::stage::Place;
+use anyhow::{Context, Result, anyhow, ensure};
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use uext4::Filesystem;
+
+/// What one worker did in one phase.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Done {
+    pub(crate) amount: u64,
+    pub(crate) elapsed: Duration,
+}
+
+/// Everybody's answers, phase by phase.
+pub(crate) fn work(place: &Place, tasks: &[Task]) -> Result<Vec<Vec<Done>>> {
+    let start = |task: &Task| -> Result<Box<dyn Member>> {
+        match place {
+            Place::Library(filesystem) => Ok(Box::new(Thread::start(filesystem.clone(), task)?)),
+            Place::Directory(dir) => Ok(Box::new(Process::start(dir, task)?)),
+        }
+    };
+    let mut crew = tasks.iter().map(start).collect::<Result<Vec<_>>>()?;
+    let phases = tasks.first().map_or(0, Task::phase_count);
+    let phase = |index| {
+        crew.iter_mut().try_for_each(|member| member.go(index))?;
+        crew.iter_mut().map(|member| member.answer()).collect()
+    };
+    (0..phases).map(phase).collect()
+}
+
+/// A worker as its crew sees it.
+trait Member {
+    fn go(&mut self, phase: usize) -> Result<()>;
+    fn answer(&mut self) -> Result<Done>;
+}
+
+fn timed(work: &mut dyn Work, phase: usize) -> Result<Done> {
+    let start = Instant::now();
+    let amount = work.phase(phase)?;
+    Ok(Done {
+        amount,
+        elapsed: start.elapsed(),
+    })
+}
+
+struct Thread {
+    orders: Option<Sender<usize>>,
+    answers: Receiver<Result<Done>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Thread {
+    fn start(filesystem: Arc<Filesystem>, task: &Task) -> Result<Self> {
+        let (orders, inbox) = channel();
+        let (outbox, answers) = channel();
+        let task = task.clone();
+        let thread = std::thread::spawn(move || run_thread(filesystem, task, &inbox, &outbox));
+        let member = Self {
+            orders: Some(orders),
+            answers,
+            thread: Some(thread),
+        };
+        member.receive().context("a worker could not start")?;
+        Ok(member)
+    }
+
+    fn receive(&self) -> Result<Done> {
+        self.answers.recv().map_err(|_| anyhow!("a worker died"))?
+    }
+}
+
+fn run_thread(
+    filesystem: Arc<Filesystem>,
+    task: Task,
+    inbox: &Receiver<usize>,
+    outbox: &Sender<Result<Done>>,
+) {
+    let seat = || -> Result<Box<dyn Seat>> { Ok(Box::new(LibrarySeat::new(filesystem)?)) };
+    let mut work = match seat().and_then(|seat| task.start(seat)) {
+        Ok(work) => work,
+        Err(error) => return drop(outbox.send(Err(error))),
+    };
+    let ready = Done {
+        amount: 0,
+        elapsed: Duration::ZERO,
+    };
+    let mut answer = Ok(ready);
+    while outbox.send(answer).is_ok() {
+        let Ok(phase) = inbox.recv() else { return };
+        answer = timed(&mut *work, phase);
+    }
+}
+
+impl Member for Thread {
+    fn go(&mut self, phase: usize) -> Result<()> {
+        let orders = self.orders.as_ref().context("the worker is going home")?;
+        orders.send(phase).map_err(|_| anyhow!("a worker died"))
+    }
+
+    fn answer(&mut self) -> Result<Done> {
+        self.receive()
+    }
+}
+
+impl Drop for Thread {
+    fn drop(&mut self) {
+        self.orders = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+struct Process {
+    child: Child,
+    lines: BufReader<ChildStdout>,
+}
+
+impl Process {
+    fn start(dir: &Path, task: &Task) -> Result<Self> {
+        let mut child = Command::new(std::env::current_exe()?)
+            .args(["worker", &serde_json::to_string(task)?])
+            .arg(dir)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .context("cannot start a worker")?;
+        let stdout = child
+            .stdout
+            .take()
+            .context("the worker's output is piped")?;
+        let mut member = Self {
+            child,
+            lines: BufReader::new(stdout),
+        };
+        member.answer()?;
+        Ok(member)
+    }
+}
+
+impl Member for Process {
+    fn go(&mut self, phase: usize) -> Result<()> {
+        let input = self
+            .child
+            .stdin
+            .as_mut()
+            .context("the worker's input is piped")?;
+        Ok(writeln!(input, "{phase}")?)
+    }
+
+    fn answer(&mut self) -> Result<Done> {
+        let mut line = String::new();
+        self.lines.read_line(&mut line)?;
+        let numbers: Vec<u64> = line.split_whitespace().flat_map(str::parse).collect();
+        ensure!(numbers.len() == 2, "a worker died (it says why above)");
+        Ok(Done {
+            amount: numbers[0],
+            elapsed: Duration::from_nanos(numbers[1]),
+        })
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        drop(self.child.stdin.take());
+        let _ = self.child.wait();
+    }
+}
+
+/// Life of a worker process.
+pub(crate) fn work_as_process(task: &str, dir: &Path) -> Result<()> {
+    let task: Task = serde_json::from_str(task)?;
+    let mut work = task.start(Box::new(SystemSeat::new(dir)?))?;
+    say(Done {
+        amount: 0,
+        elapsed: Duration::ZERO,
+    })?;
+    for line in std::io::stdin().lock().lines() {
+        say(timed(&mut *work, line?.parse()?)?)?;
+    }
+    Ok(())
+}
+
+fn say(done: Done) -> Result<()> {
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "{} {}", done.amount, done.elapsed.as_nanos())?;
+    Ok(out.flush()?)
+}

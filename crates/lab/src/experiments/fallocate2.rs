@@ -1,0 +1,42 @@
+//! The allocator, the journal and the extent tree, as will-it-scale's `fallocate2` runs them.
+//!
+//! Each worker has a file that has no name any more. One operation allocates 8 KiB at its end;
+//! after 128 of them the file is cut to nothing, which is not counted.
+
+use super::{Task, Work};
+use crate::seat::{OpenFile, Seat};
+use anyhow::Result;
+use std::time::{Duration, Instant};
+
+const STEP_BYTES: u64 = 8192;
+const STEPS: u64 = 128;
+
+struct Fallocate2 {
+    file: Box<dyn OpenFile>,
+    seconds: f64,
+}
+
+pub(super) fn start(task: Task, seat: Box<dyn Seat>) -> Result<Box<dyn Work>> {
+    let name = format!("fallocate2.{}", task.worker);
+    let file = seat.open_new(&name)?;
+    seat.remove(&name)?;
+    Ok(Box::new(Fallocate2 {
+        file,
+        seconds: task.seconds,
+    }))
+}
+
+impl Work for Fallocate2 {
+    fn phase(&mut self, _index: usize) -> Result<u64> {
+        let end = Instant::now() + Duration::from_secs_f64(self.seconds);
+        let mut done = 0;
+        while Instant::now() < end {
+            for step in 0..STEPS {
+                self.file.fallocate(step * STEP_BYTES, STEP_BYTES)?;
+            }
+            self.file.truncate(0)?;
+            done += STEPS;
+        }
+        Ok(done)
+    }
+}

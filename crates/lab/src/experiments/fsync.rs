@@ -1,0 +1,38 @@
+//! Small durable files: create, write 4 KiB, fsync, close.
+
+use super::{Task, Work};
+use crate::seat::Seat;
+use anyhow::Result;
+use std::time::{Duration, Instant};
+
+const FILE_BYTES: usize = 4096;
+
+struct Fsync {
+    seat: Box<dyn Seat>,
+    seconds: f64,
+}
+
+pub(super) fn start(task: Task, mut seat: Box<dyn Seat>) -> Result<Box<dyn Work>> {
+    let dir = format!("dir.{}", task.worker);
+    seat.make_dir(&dir)?;
+    seat.enter(&dir)?;
+    Ok(Box::new(Fsync {
+        seat,
+        seconds: task.seconds,
+    }))
+}
+
+impl Work for Fsync {
+    fn phase(&mut self, _index: usize) -> Result<u64> {
+        let end = Instant::now() + Duration::from_secs_f64(self.seconds);
+        let data = [0x5a; FILE_BYTES];
+        let mut done = 0;
+        while Instant::now() < end {
+            let file = self.seat.open_new(&format!("file.{done}"))?;
+            file.write(0, &data)?;
+            file.fsync()?;
+            done += 1;
+        }
+        Ok(done)
+    }
+}

@@ -1,0 +1,46 @@
+//! Empty files: create all, stat all, remove all; in an own directory per worker or in one.
+//!
+//! Names are made before the clock runs.
+
+use super::{Phase, Task, Unit, Work};
+use crate::seat::Seat;
+use anyhow::Result;
+
+pub(super) fn phases() -> Vec<Phase> {
+    ["create", "stat", "remove"]
+        .map(|metric| Phase::new(metric, Unit::PerSecond))
+        .to_vec()
+}
+
+struct Mdtest {
+    seat: Box<dyn Seat>,
+    names: Vec<String>,
+}
+
+pub(super) fn start(task: Task, mut seat: Box<dyn Seat>) -> Result<Box<dyn Work>> {
+    let worker = task.worker;
+    let dir = if task.variant == "own" {
+        format!("dir.{worker}")
+    } else {
+        "dir".into()
+    };
+    seat.make_dir(&dir)?;
+    seat.enter(&dir)?;
+    let names = (0..task.count)
+        .map(|index| format!("file.mdtest.{worker}.{index}"))
+        .collect();
+    Ok(Box::new(Mdtest { seat, names }))
+}
+
+impl Work for Mdtest {
+    fn phase(&mut self, index: usize) -> Result<u64> {
+        for name in &self.names {
+            match index {
+                0 => self.seat.create(name)?,
+                1 => self.seat.stat(name)?,
+                _ => self.seat.remove(name)?,
+            }
+        }
+        Ok(self.names.len() as u64)
+    }
+}

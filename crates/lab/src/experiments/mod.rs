@@ -1,0 +1,195 @@
+//! What is measured: one module per experiment.
+
+mod fallocate2;
+mod fsync;
+mod mdtest;
+mod mount_create;
+mod mount_io;
+
+use crate::seat::Seat;
+use crate::system::System;
+use anyhow::{Result, bail};
+use serde::{Deserialize, Serialize};
+
+/// An experiment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Experiment {
+    Mdtest,
+    Fallocate2,
+    Fsync,
+    MountCreate,
+    MountIo,
+}
+
+/// Everything that the user chose.
+pub(crate) struct Plan {
+    pub(crate) experiment: Experiment,
+    pub(crate) variants: Vec<&'static str>,
+    pub(crate) workers: Vec<u32>,
+    pub(crate) systems: Vec<System>,
+    pub(crate) seconds: f64,
+    pub(crate) runs: u32,
+    pub(crate) count: u64,
+    pub(crate) image_mib: u64,
+    pub(crate) journal_mib: u64,
+    pub(crate) mount_options: String,
+}
+
+/// One worker's part of one run; travels to worker processes as JSON.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Task {
+    pub(crate) experiment: Experiment,
+    pub(crate) variant: String,
+    pub(crate) worker: u32,
+    pub(crate) workers: u32,
+    pub(crate) count: u64,
+    pub(crate) seconds: f64,
+}
+
+/// What one phase counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unit {
+    /// Operations per second.
+    PerSecond,
+    /// 10^6 bytes per second; the phase counts bytes.
+    MegabytesPerSecond,
+}
+
+impl Unit {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::PerSecond => "1/s",
+            Self::MegabytesPerSecond => "MB/s",
+        }
+    }
+}
+
+/// A stretch of work that all workers start together.
+#[derive(Clone, Debug)]
+pub(crate) struct Phase {
+    pub(crate) metric: String,
+    pub(crate) unit: Unit,
+}
+
+impl Phase {
+    fn new(metric: impl Into<String>, unit: Unit) -> Self {
+        Self {
+            metric: metric.into(),
+            unit,
+        }
+    }
+}
+
+/// One worker at work.
+pub(crate) trait Work {
+    /// Does the phase of this index; answers how much it did in the phase's unit.
+    fn phase(&mut self, index: usize) -> Result<u64>;
+}
+
+impl Experiment {
+    /// Name on the command line and in reports.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Mdtest => "mdtest",
+            Self::Fallocate2 => "fallocate2",
+            Self::Fsync => "fsync",
+            Self::MountCreate => "mount-create",
+            Self::MountIo => "mount-io",
+        }
+    }
+
+    pub(crate) fn default_systems(self) -> &'static [System] {
+        match self {
+            Self::Mdtest | Self::Fallocate2 | Self::Fsync => &[System::Uext4, System::KernelExt4],
+            Self::MountCreate => &[System::Uext4Mount, System::Fuse2fs],
+            Self::MountIo => &[System::Uext4Mount, System::Fuse2fs, System::KernelExt4],
+        }
+    }
+
+    fn variants(self) -> &'static [&'static str] {
+        match self {
+            Self::Mdtest => &["own", "shared"],
+            Self::Fallocate2 => &["default", "linear", "optimized", "freespace-tree"],
+            Self::Fsync => &["own"],
+            Self::MountCreate => &["shared"],
+            Self::MountIo => &["sequential"],
+        }
+    }
+
+    /// The variants that were asked for, or all.
+    pub(crate) fn pick_variants(self, wanted: &[String]) -> Result<Vec<&'static str>> {
+        let all = self.variants();
+        if wanted.is_empty() {
+            return Ok(all.to_vec());
+        }
+        let pick = |name: &String| match all.iter().find(|one| **one == name) {
+            Some(one) => Ok(*one),
+            None => bail!("{} has the variants {}", self.name(), all.join(", ")),
+        };
+        wanted.iter().map(pick).collect()
+    }
+
+    /// What `--count` is when it is not given; see the command line for its meaning.
+    pub(crate) fn default_count(self) -> u64 {
+        match self {
+            Self::Mdtest => 50_000,
+            Self::Fallocate2 | Self::Fsync => 0,
+            Self::MountCreate => 200_000,
+            Self::MountIo => 256,
+        }
+    }
+
+    /// Mount options that the variant means for a system; `None` when it has no such thing.
+    pub(crate) fn mount_options(self, variant: &str, system: System) -> Option<String> {
+        let ours = matches!(system, System::Uext4 | System::Uext4Mount);
+        match (variant, system) {
+            ("linear" | "optimized" | "freespace-tree", _) if ours => {
+                Some(format!("allocator={variant}"))
+            }
+            ("linear", System::KernelExt4) => Some("mb_optimize_scan=0".into()),
+            ("optimized", System::KernelExt4) => Some("mb_optimize_scan=1".into()),
+            ("linear" | "optimized" | "freespace-tree", _) => None,
+            _ => Some(String::new()),
+        }
+    }
+
+    pub(crate) fn phases(self, count: u64, workers: u32) -> Vec<Phase> {
+        match self {
+            Self::Mdtest => mdtest::phases(),
+            Self::Fallocate2 => vec![Phase::new("fallocate", Unit::PerSecond)],
+            Self::Fsync => vec![Phase::new("files", Unit::PerSecond)],
+            Self::MountCreate => mount_create::phases(count, workers),
+            Self::MountIo => mount_io::phases(),
+        }
+    }
+}
+
+impl Task {
+    /// A task for the worker of this number.
+    pub(crate) fn new(plan: &Plan, variant: &str, worker: u32, workers: u32) -> Self {
+        Self {
+            experiment: plan.experiment,
+            variant: variant.to_owned(),
+            worker,
+            workers,
+            count: plan.count,
+            seconds: plan.seconds,
+        }
+    }
+
+    /// The worker, with what it needs prepared.
+    pub(crate) fn start(self, seat: Box<dyn Seat>) -> Result<Box<dyn Work>> {
+        match self.experiment {
+            Experiment::Mdtest => mdtest::start(self, seat),
+            Experiment::Fallocate2 => fallocate2::start(self, seat),
+            Experiment::Fsync => fsync::start(self, seat),
+            Experiment::MountCreate => mount_create::start(self, seat),
+            Experiment::MountIo => mount_io::start(self, seat),
+        }
+    }
+
+    /// How many phases it has.
+    pub(crate) fn phase_count(&self) -> usize {
+        self.experiment.phases(self.count, self.workers).len()
+    }
+}

@@ -1,0 +1,49 @@
+//! Creates in one growing directory; each chunk of names is a metric of its own, so that a rate
+//! that falls as the directory grows is seen.
+
+use super::{Phase, Task, Unit, Work};
+use crate::seat::Seat;
+use anyhow::Result;
+
+/// Names per chunk, all workers together.
+const CHUNK: u64 = 20_000;
+
+fn chunk(count: u64, workers: u32) -> u64 {
+    CHUNK.min(count).div_ceil(workers.into()).max(1)
+}
+
+pub(super) fn phases(count: u64, workers: u32) -> Vec<Phase> {
+    let step = chunk(count, workers) * u64::from(workers);
+    let starts = (0..count.max(1)).step_by(step as usize);
+    starts
+        .map(|from| Phase::new(format!("create from {from}"), Unit::PerSecond))
+        .collect()
+}
+
+struct MountCreate {
+    seat: Box<dyn Seat>,
+    worker: u32,
+    chunk: u64,
+}
+
+pub(super) fn start(task: Task, mut seat: Box<dyn Seat>) -> Result<Box<dyn Work>> {
+    seat.make_dir("dir")?;
+    seat.enter("dir")?;
+    let chunk = chunk(task.count, task.workers);
+    Ok(Box::new(MountCreate {
+        seat,
+        worker: task.worker,
+        chunk,
+    }))
+}
+
+impl Work for MountCreate {
+    fn phase(&mut self, index: usize) -> Result<u64> {
+        let first = index as u64 * self.chunk;
+        for number in first..first + self.chunk {
+            self.seat
+                .create(&format!("file.{}.{number}", self.worker))?;
+        }
+        Ok(self.chunk)
+    }
+}

@@ -1,0 +1,80 @@
+//! Cleans up when the program dies without running destructors (a signal, a crash).
+//!
+//! The janitor is a child in a process group of its own, so that an interrupt from the keyboard
+//! does not reach it. It reads paths until its input ends, then unmounts and removes what is
+//! still there. In a normal run nothing is.
+
+use anyhow::{Context, Result};
+use std::io::{BufRead, Write};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use uext4_testkit::oracle::Program;
+
+/// The parent's end.
+pub(crate) struct Janitor {
+    child: Child,
+    input: Option<ChildStdin>,
+}
+
+impl Janitor {
+    /// Starts the child.
+    pub(crate) fn start() -> Result<Self> {
+        let mut child = Command::new(std::env::current_exe()?)
+            .arg("janitor")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .process_group(0)
+            .spawn()
+            .context("cannot start the janitor")?;
+        let input = child.stdin.take();
+        Ok(Self { child, input })
+    }
+
+    /// `dir` has to go when this program ends, and what is mounted on it, too.
+    pub(crate) fn watch(&mut self, dir: &Path) -> Result<()> {
+        let input = self
+            .input
+            .as_mut()
+            .context("the janitor's input is closed")?;
+        Ok(writeln!(input, "{}", dir.display())?)
+    }
+}
+
+impl Drop for Janitor {
+    fn drop(&mut self) {
+        self.input = None;
+        let _ = self.child.wait();
+    }
+}
+
+/// The child's life.
+pub(crate) fn run() -> Result<()> {
+    let paths: Vec<String> = std::io::stdin()
+        .lock()
+        .lines()
+        .map_while(Result::ok)
+        .collect();
+    for path in paths.iter().rev() {
+        clean(Path::new(path))?;
+    }
+    Ok(())
+}
+
+fn clean(dir: &Path) -> Result<()> {
+    let mounts = std::fs::read_to_string("/proc/self/mounts")?;
+    let inside = |line: &str| {
+        let target = line.split(' ').nth(1)?;
+        Path::new(target)
+            .starts_with(dir)
+            .then(|| target.to_owned())
+    };
+    for target in mounts.lines().filter_map(inside) {
+        // Lazily: a worker that is dying, too, may still use it.
+        Program::new("umount")?.args(["-l", &target]).run_ok()?;
+    }
+    if dir.is_dir() {
+        std::fs::remove_dir_all(dir)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,169 @@
+//! Runs a plan: systems take turns, each on a fresh file system on the same backing.
+
+use crate::backing::Backing;
+use crate::crew::{self, Done};
+use crate::experiments::{Phase, Plan, Task, Unit};
+use crate::janitor::Janitor;
+use crate::stage::Stage;
+use crate::system::System;
+use anyhow::{Context, Result, ensure};
+use indicatif::{ProgressBar, ProgressStyle};
+
+/// What is measured how.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Key {
+    pub(crate) experiment: &'static str,
+    pub(crate) system: System,
+    pub(crate) variant: &'static str,
+    pub(crate) workers: u32,
+}
+
+/// All samples of one metric.
+#[derive(Clone, Debug)]
+pub(crate) struct Series {
+    pub(crate) key: Key,
+    pub(crate) metric: String,
+    pub(crate) unit: Unit,
+    /// One per run, ascending.
+    pub(crate) samples: Vec<f64>,
+}
+
+impl Series {
+    pub(crate) fn median(&self) -> f64 {
+        let middle = self.samples.len() / 2;
+        match self.samples.len() % 2 {
+            1 => self.samples[middle],
+            _ => (self.samples[middle - 1] + self.samples[middle]) / 2.0,
+        }
+    }
+
+    pub(crate) fn min(&self) -> f64 {
+        self.samples.first().copied().unwrap_or(f64::NAN)
+    }
+
+    pub(crate) fn max(&self) -> f64 {
+        self.samples.last().copied().unwrap_or(f64::NAN)
+    }
+}
+
+/// The outcome of a plan.
+pub(crate) struct Results {
+    pub(crate) series: Vec<Series>,
+    /// Peers that could not run, and why.
+    pub(crate) missing: Vec<(System, &'static str)>,
+}
+
+/// Runs everything.
+pub(crate) fn run(plan: &Plan) -> Result<Results> {
+    let split = |system: &System| system.missing().map(|why| (*system, why));
+    let missing: Vec<_> = plan.systems.iter().filter_map(split).collect();
+    let keys = keys(plan);
+    ensure!(
+        !keys.is_empty(),
+        "nothing to run: no system of the list suits"
+    );
+    let mut janitor = Janitor::start()?;
+    let backing = Backing::new(plan.image_mib, plan.journal_mib)?;
+    janitor.watch(backing.dir())?;
+    let progress = progress(keys.len() as u64 * u64::from(plan.runs));
+    let mut series: Vec<Vec<Series>> = keys.iter().map(|key| empty_series(plan, key)).collect();
+    for _ in 0..plan.runs {
+        for (key, series) in keys.iter().zip(&mut series) {
+            let system = key.system.name();
+            progress.set_message(format!("{system} {} x{}", key.variant, key.workers));
+            let phases = one_run(plan, key, &backing, &mut janitor)
+                .with_context(|| format!("{system}, {}, {} workers", key.variant, key.workers))?;
+            for (series, done) in series.iter_mut().zip(&phases) {
+                series.samples.push(rate(series.unit, done));
+            }
+            progress.inc(1);
+        }
+    }
+    progress.finish_and_clear();
+    let mut series: Vec<Series> = series.into_iter().flatten().collect();
+    series
+        .iter_mut()
+        .for_each(|series| series.samples.sort_by(f64::total_cmp));
+    Ok(Results { series, missing })
+}
+
+fn keys(plan: &Plan) -> Vec<Key> {
+    let mut keys = Vec::new();
+    for &variant in &plan.variants {
+        for &workers in &plan.workers {
+            for &system in &plan.systems {
+                let suits = plan.experiment.mount_options(variant, system).is_some();
+                if suits && workers > 0 && system.missing().is_none() {
+                    let experiment = plan.experiment.name();
+                    keys.push(Key {
+                        experiment,
+                        system,
+                        variant,
+                        workers,
+                    });
+                }
+            }
+        }
+    }
+    keys
+}
+
+fn empty_series(plan: &Plan, key: &Key) -> Vec<Series> {
+    let phases = plan.experiment.phases(plan.count, key.workers);
+    let empty = |Phase { metric, unit }| Series {
+        key: key.clone(),
+        metric,
+        unit,
+        samples: Vec::new(),
+    };
+    phases.into_iter().map(empty).collect()
+}
+
+fn one_run(
+    plan: &Plan,
+    key: &Key,
+    backing: &Backing,
+    janitor: &mut Janitor,
+) -> Result<Vec<Vec<Done>>> {
+    let variant = plan
+        .experiment
+        .mount_options(key.variant, key.system)
+        .unwrap_or_default();
+    let ours = matches!(key.system, System::Uext4 | System::Uext4Mount);
+    let more = if ours {
+        plan.mount_options.as_str()
+    } else {
+        ""
+    };
+    let options: Vec<&str> = [variant.as_str(), more]
+        .into_iter()
+        .filter(|o| !o.is_empty())
+        .collect();
+    let stage = Stage::set(key.system, backing, &options.join(","), janitor)?;
+    let task = |worker| Task::new(plan, key.variant, worker, key.workers);
+    let tasks: Vec<Task> = (0..key.workers).map(task).collect();
+    let answers = crew::work(&stage.place(), &tasks);
+    let struck = stage.strike();
+    let answers = answers?;
+    struck?;
+    Ok(answers)
+}
+
+/// All that was done over the time of the slowest.
+fn rate(unit: Unit, done: &[Done]) -> f64 {
+    let amount: u64 = done.iter().map(|one| one.amount).sum();
+    let slowest = done.iter().map(|one| one.elapsed).max().unwrap_or_default();
+    let per_second = amount as f64 / slowest.as_secs_f64().max(1e-9);
+    match unit {
+        Unit::PerSecond => per_second,
+        Unit::MegabytesPerSecond => per_second / 1e6,
+    }
+}
+
+/// A bar on a terminal, silence in a pipe.
+fn progress(steps: u64) -> ProgressBar {
+    let bar = ProgressBar::new(steps);
+    let style = ProgressStyle::with_template("{bar:30} {pos}/{len} {msg} ({eta} left)");
+    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+    bar
+}

@@ -1,0 +1,123 @@
+//! FUSE mounts whose server is a child process: ours and fuse2fs.
+
+use anyhow::{Context, Result, bail, ensure};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+use uext4_testkit::oracle::Program;
+
+/// How long a server may take to mount, and to end after the unmount.
+const PATIENCE: Duration = Duration::from_secs(60);
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// A mount and its server.
+pub(crate) struct FuseMount {
+    dir: TempDir,
+    server: Child,
+    mounted: bool,
+}
+
+impl FuseMount {
+    /// Mounts with our own server: this program, once more.
+    pub(crate) fn ours(image: &Path, scratch: &Path, options: &str) -> Result<Self> {
+        let mut command = Command::new(std::env::current_exe()?);
+        command.arg("serve").arg(image);
+        Self::start(command, scratch, &[options])
+    }
+
+    /// Mounts with fuse2fs.
+    pub(crate) fn fuse2fs(image: &Path, scratch: &Path) -> Result<Self> {
+        let mut command = Command::new("fuse2fs");
+        command.args(["-f", "-o", "rw"]).arg(image);
+        Self::start(command, scratch, &[])
+    }
+
+    fn start(mut command: Command, scratch: &Path, after: &[&str]) -> Result<Self> {
+        let dir = tempfile::Builder::new()
+            .prefix("mount-")
+            .tempdir_in(scratch)?;
+        let outside = std::fs::metadata(dir.path())?.dev();
+        let server = command
+            .arg(dir.path())
+            .args(after)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .spawn()
+            .with_context(|| format!("cannot start {:?}", command.get_program()))?;
+        let mut mount = Self {
+            dir,
+            server,
+            mounted: true,
+        };
+        mount.wait_until_mounted(outside)?;
+        Ok(mount)
+    }
+
+    fn wait_until_mounted(&mut self, outside: u64) -> Result<()> {
+        let start = Instant::now();
+        while start.elapsed() < PATIENCE {
+            if std::fs::metadata(self.dir.path()).is_ok_and(|meta| meta.dev() != outside) {
+                return Ok(());
+            }
+            if let Some(status) = self.server.try_wait()? {
+                self.mounted = false;
+                bail!("the server ended before it had mounted: {status}");
+            }
+            std::thread::sleep(PAUSE);
+        }
+        bail!("the server did not mount within {} s", PATIENCE.as_secs())
+    }
+
+    /// The mount point.
+    pub(crate) fn path(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// Unmounts and waits until the server has written everything.
+    pub(crate) fn unmount(mut self) -> Result<()> {
+        self.release()
+    }
+
+    fn release(&mut self) -> Result<()> {
+        if !self.mounted {
+            return Ok(());
+        }
+        self.mounted = false;
+        let unmounted = Program::new("umount")?.arg(self.dir.path()).run()?;
+        if unmounted.code != Some(0) {
+            Program::new("umount")?
+                .arg("-l")
+                .arg(self.dir.path())
+                .run_ok()?;
+        }
+        let start = Instant::now();
+        while self.server.try_wait()?.is_none() {
+            if start.elapsed() > PATIENCE {
+                self.server.kill()?;
+                self.server.wait()?;
+                bail!(
+                    "the server did not end within {} s and was killed",
+                    PATIENCE.as_secs()
+                );
+            }
+            std::thread::sleep(PAUSE);
+        }
+        ensure!(unmounted.code == Some(0), "{}", unmounted.all().trim());
+        Ok(())
+    }
+}
+
+impl Drop for FuseMount {
+    fn drop(&mut self) {
+        if let Err(error) = self.release() {
+            eprintln!("uext4-lab: {}: {error:#}", self.dir.path().display());
+        }
+    }
+}
+
+/// Serves `image` on `dir` until somebody unmounts it.
+pub(crate) fn serve(_image: &PathBuf, _dir: &PathBuf, _options: &str) -> Result<()> {
+    bail!("the mount is not part of this build")
+}

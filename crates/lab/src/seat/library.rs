@@ -1,0 +1,111 @@
+//! The library in this process.
+
+use super::{OpenFile, Seat};
+use anyhow::{Result, ensure};
+use std::hint::black_box;
+use std::sync::Arc;
+use uext4::{Caller, Error, FallocateMode, Filesystem, InodeRef};
+
+/// A directory of a mounted [`Filesystem`].
+pub(crate) struct LibrarySeat {
+    filesystem: Arc<Filesystem>,
+    dir: InodeRef,
+    caller: Caller,
+}
+
+impl LibrarySeat {
+    /// A seat in the root directory.
+    pub(crate) fn new(filesystem: Arc<Filesystem>) -> Result<Self> {
+        let dir = filesystem.root()?;
+        Ok(Self {
+            filesystem,
+            dir,
+            caller: Caller::root(),
+        })
+    }
+}
+
+impl Seat for LibrarySeat {
+    fn make_dir(&self, name: &str) -> Result<()> {
+        match self
+            .filesystem
+            .mkdir(&self.dir, name.as_bytes(), 0o755, &self.caller)
+        {
+            Ok(_) | Err(Error::Exists) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn enter(&mut self, name: &str) -> Result<()> {
+        self.dir = self
+            .filesystem
+            .lookup(&self.dir, name.as_bytes(), &self.caller)?;
+        Ok(())
+    }
+
+    fn create(&self, name: &str) -> Result<()> {
+        self.filesystem
+            .create(&self.dir, name.as_bytes(), 0o644, &self.caller)?;
+        Ok(())
+    }
+
+    fn stat(&self, name: &str) -> Result<()> {
+        let inode = self
+            .filesystem
+            .lookup(&self.dir, name.as_bytes(), &self.caller)?;
+        black_box(self.filesystem.attr(&inode));
+        Ok(())
+    }
+
+    fn remove(&self, name: &str) -> Result<()> {
+        Ok(self
+            .filesystem
+            .unlink(&self.dir, name.as_bytes(), &self.caller)?)
+    }
+
+    fn open_new(&self, name: &str) -> Result<Box<dyn OpenFile>> {
+        let inode = self
+            .filesystem
+            .create(&self.dir, name.as_bytes(), 0o644, &self.caller)?;
+        Ok(Box::new(LibraryFile {
+            filesystem: self.filesystem.clone(),
+            inode,
+        }))
+    }
+}
+
+struct LibraryFile {
+    filesystem: Arc<Filesystem>,
+    inode: InodeRef,
+}
+
+impl OpenFile for LibraryFile {
+    fn fallocate(&self, offset_bytes: u64, len_bytes: u64) -> Result<()> {
+        let mode = FallocateMode::Allocate;
+        Ok(self
+            .filesystem
+            .fallocate(&self.inode, mode, offset_bytes, len_bytes)?)
+    }
+
+    fn truncate(&self, size_bytes: u64) -> Result<()> {
+        Ok(self.filesystem.truncate(&self.inode, size_bytes)?)
+    }
+
+    fn write(&self, offset_bytes: u64, data: &[u8]) -> Result<()> {
+        let written = self.filesystem.write(&self.inode, offset_bytes, data)?;
+        ensure!(written == data.len(), "only {written} bytes were written");
+        Ok(())
+    }
+
+    fn read(&self, offset_bytes: u64, buf: &mut [u8]) -> Result<usize> {
+        Ok(self.filesystem.read(&self.inode, offset_bytes, buf)?)
+    }
+
+    fn fsync(&self) -> Result<()> {
+        Ok(self.filesystem.fsync(&self.inode)?)
+    }
+
+    fn drop_cache(&self) -> Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,41 @@
+//! Where a worker sits: a current directory and the operations that experiments are made of.
+
+mod library;
+mod syscalls;
+
+pub(crate) use library::LibrarySeat;
+pub(crate) use syscalls::SystemSeat;
+
+use anyhow::Result;
+
+/// One worker's way into a file system.
+pub(crate) trait Seat {
+    /// Makes the directory `name` here, unless it is there.
+    fn make_dir(&self, name: &str) -> Result<()>;
+    /// Goes into the directory `name`.
+    fn enter(&mut self, name: &str) -> Result<()>;
+    /// Makes an empty file that was not there, and closes it.
+    fn create(&self, name: &str) -> Result<()>;
+    /// Looks a name up and reads its attributes.
+    fn stat(&self, name: &str) -> Result<()>;
+    /// Removes a file.
+    fn remove(&self, name: &str) -> Result<()>;
+    /// Makes a file that was not there, and keeps it open.
+    fn open_new(&self, name: &str) -> Result<Box<dyn OpenFile>>;
+}
+
+/// An open file.
+pub(crate) trait OpenFile {
+    /// Allocates a range; the file grows to hold it.
+    fn fallocate(&self, offset_bytes: u64, len_bytes: u64) -> Result<()>;
+    /// Sets the size.
+    fn truncate(&self, size_bytes: u64) -> Result<()>;
+    /// Writes all of `data`.
+    fn write(&self, offset_bytes: u64, data: &[u8]) -> Result<()>;
+    /// Reads; answers how many bytes, 0 at the end.
+    fn read(&self, offset_bytes: u64, buf: &mut [u8]) -> Result<usize>;
+    /// Makes the file durable.
+    fn fsync(&self) -> Result<()>;
+    /// Lets the kernel forget cached data of the file, where there is such a cache.
+    fn drop_cache(&self) -> Result<()>;
+}

@@ -1,0 +1,80 @@
+//! A fresh file system of one system, ready for workers; dropping it releases everything.
+
+use crate::backing::Backing;
+use crate::janitor::Janitor;
+use crate::mounts::FuseMount;
+use crate::system::System;
+use anyhow::{Context, Result};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use uext4::{Filesystem, MountOptions};
+use uext4_device::{Access, FileDevice};
+use uext4_testkit::oracle::KernelMount;
+
+/// Where workers find the file system.
+pub(crate) enum Place {
+    /// In this process.
+    Library(Arc<Filesystem>),
+    /// Under a directory; one process per worker.
+    Directory(PathBuf),
+}
+
+/// A mounted file system.
+pub(crate) enum Stage {
+    Library(Arc<Filesystem>),
+    Kernel(KernelMount),
+    Fuse(FuseMount),
+}
+
+impl Stage {
+    /// Formats the backing and mounts it; `options` are mount options of uext4 or the kernel.
+    pub(crate) fn set(
+        system: System,
+        backing: &Backing,
+        options: &str,
+        janitor: &mut Janitor,
+    ) -> Result<Self> {
+        backing.format()?;
+        let image = backing.image();
+        match system {
+            System::Uext4 => library(&image, options),
+            System::KernelExt4 => {
+                let mount = KernelMount::new(&image, options)?;
+                janitor.watch(mount.path())?;
+                Ok(Self::Kernel(mount))
+            }
+            System::Uext4Mount => Ok(Self::Fuse(FuseMount::ours(&image, backing.dir(), options)?)),
+            System::Fuse2fs => Ok(Self::Fuse(FuseMount::fuse2fs(&image, backing.dir())?)),
+        }
+    }
+
+    /// Where the workers go.
+    pub(crate) fn place(&self) -> Place {
+        match self {
+            Self::Library(filesystem) => Place::Library(filesystem.clone()),
+            Self::Kernel(mount) => Place::Directory(mount.path().to_owned()),
+            Self::Fuse(mount) => Place::Directory(mount.path().to_owned()),
+        }
+    }
+
+    /// Unmounts and says what went wrong; a mere drop prints it.
+    pub(crate) fn strike(self) -> Result<()> {
+        match self {
+            Self::Library(filesystem) => Ok(filesystem.unmount()?),
+            Self::Kernel(mount) => mount.unmount(),
+            Self::Fuse(mount) => mount.unmount(),
+        }
+    }
+}
+
+/// Opens an image with the library.
+pub(crate) fn open(image: &Path, options: &str) -> uext4::Result<Filesystem> {
+    let options = MountOptions::default().parse(options)?;
+    let device = FileDevice::open(image, Access::ReadWrite)?;
+    Filesystem::mount(Arc::new(device), options)
+}
+
+fn library(image: &Path, options: &str) -> Result<Stage> {
+    let filesystem = open(image, options).context("mount with the library")?;
+    Ok(Stage::Library(Arc::new(filesystem)))
+}

@@ -1,0 +1,42 @@
+//! The systems that are compared.
+
+use uext4_testkit::oracle::{self, KernelMount};
+
+/// One way to an ext4 file system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
+pub(crate) enum System {
+    /// The library, in this process.
+    Uext4,
+    /// Our FUSE mount.
+    Uext4Mount,
+    /// The kernel's ext4 on a loop device.
+    KernelExt4,
+    /// fuse2fs of e2fsprogs.
+    Fuse2fs,
+}
+
+impl System {
+    /// Its name in tables and on the command line.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Uext4 => "uext4",
+            Self::Uext4Mount => "uext4-mount",
+            Self::KernelExt4 => "kernel-ext4",
+            Self::Fuse2fs => "fuse2fs",
+        }
+    }
+
+    /// What is missing to run it here; `None` when nothing is.
+    pub(crate) fn missing(self) -> Option<&'static str> {
+        let fuse = || std::path::Path::new("/dev/fuse").exists();
+        match self {
+            Self::Uext4 => None,
+            Self::Uext4Mount => Some("the mount is not part of this build"),
+            Self::KernelExt4 => {
+                (!KernelMount::is_available()).then_some("needs root and loop devices")
+            }
+            Self::Fuse2fs if !oracle::has_fuse2fs() => Some("fuse2fs is not installed"),
+            Self::Fuse2fs => (!fuse()).then_some("no /dev/fuse"),
+        }
+    }
+}

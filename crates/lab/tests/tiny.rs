@@ -1,0 +1,112 @@
+//! Every experiment, tiny, so that it does not rot. Nothing is timed.
+
+use std::process::Command;
+
+fn lab(args: &[&str]) -> String {
+    let output = Command::new(env!("CARGO_BIN_EXE_uext4-lab"))
+        .args(args)
+        .args([
+            "--runs",
+            "1",
+            "--image-mib",
+            "64",
+            "--journal-mib",
+            "4",
+            "--seconds",
+            "0.02",
+        ])
+        .output()
+        .expect("the program starts");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{args:?}: {errors}");
+    String::from_utf8(output.stdout).expect("UTF-8")
+}
+
+/// Peers that are not there are named, never an error; the library always runs.
+fn rows(args: &[&str], system: &str) -> usize {
+    let lines = lab(&[args, &["--json"]].concat());
+    let of_system = format!("\"system\":\"{system}\"");
+    lines
+        .lines()
+        .filter(|line| line.starts_with('{') && line.contains(&of_system))
+        .count()
+}
+
+#[test]
+fn mdtest_reports_three_metrics_per_variant_and_worker_count() {
+    let args = ["mdtest", "--workers", "1,2", "--count", "30"];
+    assert_eq!(rows(&args, "uext4"), 2 * 2 * 3);
+}
+
+#[test]
+fn fallocate2_runs_every_allocator() {
+    assert_eq!(rows(&["fallocate2", "--workers", "2"], "uext4"), 4);
+}
+
+#[test]
+fn fsync_reports_files() {
+    assert_eq!(rows(&["fsync", "--workers", "2"], "uext4"), 1);
+}
+
+#[test]
+fn mounts_are_compared_where_they_can_be() {
+    let systems = "uext4,uext4-mount,fuse2fs,kernel-ext4";
+    let io = [
+        "mount-io",
+        "--workers",
+        "1",
+        "--count",
+        "2",
+        "--systems",
+        systems,
+    ];
+    assert_eq!(rows(&io, "uext4"), 4);
+    let create = [
+        "mount-create",
+        "--workers",
+        "2",
+        "--count",
+        "40",
+        "--systems",
+        systems,
+    ];
+    assert_eq!(rows(&create, "uext4"), 1);
+}
+
+#[test]
+fn the_table_and_the_drawing_name_what_was_measured() {
+    let drawing = std::env::temp_dir().join(format!("uext4-lab-{}.svg", std::process::id()));
+    let path = drawing.to_str().expect("a path of UTF-8");
+    let args = [
+        "mdtest",
+        "--workers",
+        "1",
+        "--count",
+        "10",
+        "--systems",
+        "uext4",
+        "--svg",
+        path,
+    ];
+    let table = lab(&args);
+    let picture = std::fs::read_to_string(&drawing).expect("the drawing");
+    std::fs::remove_file(&drawing).expect("the drawing goes");
+    for word in ["create", "stat", "remove", "uext4", "1/s"] {
+        assert!(table.contains(word), "{word} is not in\n{table}");
+        assert!(picture.contains(word), "{word} is not drawn");
+    }
+    assert!(picture.starts_with("<svg") && picture.ends_with("</svg>\n"));
+}
+
+#[test]
+fn an_unknown_variant_is_refused_with_the_known_ones() {
+    let output = Command::new(env!("CARGO_BIN_EXE_uext4-lab"))
+        .args(["mdtest", "--variants", "wrong"])
+        .output()
+        .expect("the program starts");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        !output.status.success() && errors.contains("own, shared"),
+        "{errors}"
+    );
+}
