@@ -16,6 +16,9 @@ use uext4_format::{GroupNr, Tid};
 
 /// Free space of one file system.
 pub trait Engine: Send + Sync {
+    /// Its name as the mount option `allocator=` has it.
+    fn name(&self) -> &'static str;
+
     /// Reserves at least `request.min_len` and at most `request.len` clusters in one group.
     ///
     /// # Errors
@@ -159,6 +162,12 @@ impl BuddyEngine {
 }
 
 impl Engine for BuddyEngine {
+    fn name(&self) -> &'static str {
+        match self.order {
+            ScanOrder::Linear => "linear",
+            ScanOrder::Optimized => "optimized",
+        }
+    }
     fn allocate(&self, request: &Request, loader: &dyn Loader) -> Result<Run, Error> {
         assert!(
             request.min_len > 0 && request.min_len <= request.len,

@@ -76,6 +76,9 @@ impl TreeEngine {
 }
 
 impl Engine for TreeEngine {
+    fn name(&self) -> &'static str {
+        "freespace-tree"
+    }
     fn allocate(&self, request: &Request, loader: &dyn Loader) -> Result<Run, Error> {
         assert!(
             request.min_len > 0 && request.min_len <= request.len,

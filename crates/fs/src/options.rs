@@ -36,6 +36,18 @@ pub enum Threads {
     Inline,
 }
 
+/// How free space is searched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Allocator {
+    /// Buddy groups, visited one after the other (`allocator=linear`, `mb_optimize_scan=0`).
+    Linear,
+    /// Buddy groups, found by their largest and average free run (`allocator=optimized`,
+    /// `mb_optimize_scan=1`).
+    Optimized,
+    /// Trees of free extents per flex group (`allocator=freespace-tree`, `freespace_tree`).
+    FreespaceTree,
+}
+
 /// How to mount. Build one with [`MountOptions::default`] and the fields, or [`Self::parse`].
 #[derive(Clone)]
 pub struct MountOptions {
@@ -69,6 +81,15 @@ pub struct MountOptions {
     pub superblock_kib: Option<u64>,
     /// `discard`: freed blocks are discarded after their transaction committed.
     pub discard: bool,
+    /// `allocator=`; `None` takes the linear scan below 16 groups and the optimized one from there.
+    pub allocator: Option<Allocator>,
+    /// `cache_aggression=` (`frsp_cache_aggression=`): how eagerly free-space trees are built, 0 to
+    /// 3.
+    pub cache_aggression: u8,
+    /// `freespace_memory=BYTES`: limit for free-space trees; 0 takes the default of the volume.
+    pub freespace_memory_bytes: u64,
+    /// `stripe=BLOCKS` of a RAID array; 0 for none.
+    pub stripe_blocks: u32,
     /// Device of an external journal (`journal_path=` names one for the tool).
     pub journal_device: Option<Arc<dyn BlockDevice>>,
     /// `journal_path=`.
@@ -103,6 +124,10 @@ impl Default for MountOptions {
             reserved_gid: None,
             superblock_kib: None,
             discard: false,
+            allocator: None,
+            cache_aggression: 1,
+            freespace_memory_bytes: 0,
+            stripe_blocks: 0,
             journal_device: None,
             journal_path: None,
             max_dir_size_kib: None,
@@ -163,6 +188,7 @@ impl MountOptions {
             "norelatime" | "strictatime" => self.relatime = false,
             "discard" => self.discard = true,
             "nodiscard" => self.discard = false,
+            "freespace_tree" => self.allocator = Some(Allocator::FreespaceTree),
             name if IGNORED.contains(&name) => {}
             name => return Err(unknown(name)),
         }
@@ -178,6 +204,13 @@ impl MountOptions {
             "resgid" => self.reserved_gid = Some(number(name, value)? as u32),
             "sb" => self.superblock_kib = Some(number(name, value)?),
             "max_dir_size_kb" => self.max_dir_size_kib = Some(number(name, value)?),
+            "allocator" => self.allocator = Some(parse_allocator(value)?),
+            "mb_optimize_scan" => self.allocator = Some(parse_optimize_scan(value)?),
+            "cache_aggression" | "frsp_cache_aggression" => {
+                self.cache_aggression = bounded(name, value, 3)? as u8;
+            }
+            "freespace_memory" => self.freespace_memory_bytes = number(name, value)?,
+            "stripe" => self.stripe_blocks = bounded(name, value, u32::MAX.into())? as u32,
             "journal_path" => self.journal_path = Some(value.into()),
             "data" if value == "ordered" => {}
             "data" => return Err(unsupported("data", value)),
@@ -200,6 +233,30 @@ const IGNORED: &[&str] = &[
 
 fn number(name: &str, value: &str) -> Result<u64> {
     value.parse().map_err(|_| Error::Option(format!("{name}={value}: not a number")))
+}
+
+fn bounded(name: &str, value: &str, max: u64) -> Result<u64> {
+    let number = number(name, value)?;
+    if number > max {
+        return Err(Error::Option(format!("{name}={value}: at most {max}")));
+    }
+    Ok(number)
+}
+
+fn parse_allocator(value: &str) -> Result<Allocator> {
+    match value {
+        "linear" => Ok(Allocator::Linear),
+        "optimized" => Ok(Allocator::Optimized),
+        "freespace-tree" => Ok(Allocator::FreespaceTree),
+        other => Err(unsupported("allocator", other)),
+    }
+}
+
+fn parse_optimize_scan(value: &str) -> Result<Allocator> {
+    match bounded("mb_optimize_scan", value, 1)? {
+        0 => Ok(Allocator::Linear),
+        _ => Ok(Allocator::Optimized),
+    }
 }
 
 fn parse_commit(value: &str) -> Result<Duration> {
@@ -238,8 +295,18 @@ mod tests {
     }
 
     #[test]
+    fn allocators_have_the_names_of_ext4_and_their_own() {
+        let allocator = |list| MountOptions::default().parse(list).unwrap().allocator;
+        assert_eq!(allocator(""), None);
+        assert_eq!(allocator("mb_optimize_scan=0"), Some(Allocator::Linear));
+        assert_eq!(allocator("allocator=linear,mb_optimize_scan=1"), Some(Allocator::Optimized));
+        assert_eq!(allocator("freespace_tree"), Some(Allocator::FreespaceTree));
+        assert_eq!(allocator("allocator=freespace-tree"), Some(Allocator::FreespaceTree));
+    }
+
+    #[test]
     fn unknown_and_bad_options_are_named() {
-        for (list, word) in [("frobnicate", "frobnicate"), ("commit=x", "commit=x"), ("data=journal", "data")] {
+        for (list, word) in [("frobnicate", "frobnicate"), ("commit=x", "commit=x"), ("data=journal", "data"), ("allocator=best", "best"), ("cache_aggression=4", "at most 3")] {
             let error = MountOptions::default().parse(list).err().expect("must be refused");
             assert!(error.to_string().contains(word), "{error}");
         }

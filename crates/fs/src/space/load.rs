@@ -8,12 +8,13 @@ use super::group::{BlockState, Group, InodeState};
 use super::layout::GroupLayout;
 use super::zones::{self, Zones};
 use super::{Claims, Space};
-use crate::options::Threads;
+use crate::options::{Allocator, Threads};
 use crate::{Error, Fs, MountOptions, Result};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 use uext4_alloc::{
-    Affinity, Bitmap, BuddyEngine, Config, InodePolicy, InodeSummary, LoadError, Loader, ScanOrder, Summary,
-    Trust, Volume,
+    Affinity, Bitmap, BuddyEngine, Config, Engine, InodePolicy, InodeSummary, LoadError, Loader,
+    ScanOrder, Summary, TreeEngine, Trust, Volume,
 };
 use uext4_device::BlockDevice;
 use uext4_format::{
@@ -85,8 +86,7 @@ impl Space {
             inode_summary(&raw, geometry, nr)
         });
         let config = Config { volume, affinity };
-        let order = ScanOrder::default_for(geometry.group_count);
-        let engine = BuddyEngine::new(config, order, &|nr| summary(&raw, geometry, nr));
+        let engine = engine(config, options, &|nr| summary(&raw, geometry, nr));
         let clusters = geometry.clusters_count();
         let reserved = superblock.r_blocks_count >> geometry.cluster_bits;
         let claims = Claims::new(survey.free_clusters, clusters, reserved, geometry.cluster_bits);
@@ -94,7 +94,7 @@ impl Space {
         Ok(Arc::new(Self {
             groups: (0..geometry.group_count).map(|_| OnceLock::new()).collect(),
             device: device.clone(),
-            engine: Box::new(engine),
+            engine,
             policy,
             claims,
             overhead_blocks: if overhead == 0 { survey.zones.total() } else { overhead },
@@ -233,6 +233,31 @@ impl Survey {
     }
 }
 
+/// The engine that the options name, with the limits that they set.
+fn engine(
+    config: Config,
+    options: &MountOptions,
+    summary: &dyn Fn(GroupNr) -> Summary,
+) -> Box<dyn Engine> {
+    let stripe = options.stripe_blocks >> config.volume.cluster_bits;
+    let order = match options.allocator {
+        None => Some(ScanOrder::default_for(config.volume.groups)),
+        Some(Allocator::Linear) => Some(ScanOrder::Linear),
+        Some(Allocator::Optimized) => Some(ScanOrder::Optimized),
+        Some(Allocator::FreespaceTree) => None,
+    };
+    let engine: Box<dyn Engine> = match order {
+        Some(order) => Box::new(BuddyEngine::new(config, order, summary)),
+        None => Box::new(TreeEngine::new(config, summary)),
+    };
+    let tunables = engine.tunables();
+    tunables.stripe.store(stripe, Ordering::Relaxed);
+    tunables.cache_aggression.store(options.cache_aggression.into(), Ordering::Relaxed);
+    let memory = options.freespace_memory_bytes;
+    tunables.freespace_memory_bytes.store(memory, Ordering::Relaxed);
+    engine
+}
+
 fn volume(geometry: &Geometry) -> Volume {
     let last = GroupNr(geometry.group_count - 1);
     Volume {
@@ -258,5 +283,61 @@ fn inode_summary(raw: &DescriptorTable, geometry: &Geometry, nr: GroupNr) -> Ino
     InodeSummary {
         free_inodes: descriptor.free_inodes.min(geometry.inodes_per_group),
         used_dirs: descriptor.used_dirs.min(geometry.inodes_per_group),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Caller, Filesystem, MountOptions};
+    use std::sync::Arc;
+    use std::sync::atomic::Ordering;
+    use uext4_alloc::{Engine, Stat};
+    use uext4_device::MemDevice;
+    use uext4_testkit::oracle;
+
+    fn image() -> Vec<u8> {
+        let (_scratch, image) = oracle::mke2fs_image(16 << 20, &[]).expect("mke2fs");
+        std::fs::read(image).expect("the image")
+    }
+
+    /// Mounts with `options`, writes, lets `look` see the engine, unmounts; answers the image.
+    fn write_with(bytes: &[u8], options: &str, look: impl FnOnce(&dyn Engine)) -> Vec<u8> {
+        let device = Arc::new(MemDevice::from_bytes(bytes));
+        let options = MountOptions::default().parse(options).expect("options");
+        let mounted = Filesystem::mount(device.clone(), options).expect("mounts");
+        let root = mounted.root().expect("the root");
+        let file = mounted.create(&root, b"file", 0o644, &Caller::root()).expect("a file");
+        mounted.write(&file, 0, &[7; 300_000]).expect("data");
+        mounted.fsync(&file).expect("durable");
+        look(&*mounted.fs.space.engine);
+        drop((root, file));
+        mounted.unmount().expect("unmounts");
+        device.to_bytes()
+    }
+
+    #[test]
+    fn every_allocator_serves_writes_and_leaves_a_clean_image() {
+        let bytes = image();
+        for name in ["linear", "optimized", "freespace-tree"] {
+            let after = write_with(&bytes, &format!("allocator={name}"), |engine| {
+                assert_eq!(engine.name(), name);
+                assert!(engine.stats().get(Stat::Success) > 0, "{name} handed nothing out");
+            });
+            let scratch = oracle::scratch_dir().expect("a scratch directory");
+            let path = scratch.path().join("image.img");
+            std::fs::write(&path, after).expect("the image");
+            oracle::assert_clean(&path);
+        }
+    }
+
+    #[test]
+    fn limits_of_the_options_reach_the_engine() {
+        let options = "freespace_tree,frsp_cache_aggression=3,freespace_memory=65536,stripe=16";
+        write_with(&image(), options, |engine| {
+            let tunables = engine.tunables();
+            assert_eq!(tunables.cache_aggression.load(Ordering::Relaxed), 3);
+            assert_eq!(tunables.freespace_memory_bytes.load(Ordering::Relaxed), 65536);
+            assert_eq!(tunables.stripe.load(Ordering::Relaxed), 16);
+        });
     }
 }
