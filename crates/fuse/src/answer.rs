@@ -14,7 +14,10 @@ impl Answer {
     /// An empty answer with room for `capacity_bytes` without growing.
     pub(crate) fn new(capacity_bytes: usize) -> Self {
         let buf = vec![0; ANSWER_HEADER_BYTES + capacity_bytes];
-        Self { buf, len: ANSWER_HEADER_BYTES }
+        Self {
+            buf,
+            len: ANSWER_HEADER_BYTES,
+        }
     }
 
     /// Forgets what was put.
@@ -72,7 +75,10 @@ impl Answer {
     /// Puts the first `len` bytes of what [`Self::room`] gave.
     pub(crate) fn filled(&mut self, len: usize) {
         self.len += len;
-        debug_assert!(self.len <= self.buf.len(), "more was filled than there was room for");
+        debug_assert!(
+            self.len <= self.buf.len(),
+            "more was filled than there was room for"
+        );
     }
 
     /// The finished answer to request `unique`, ready to send. An error takes what was put away.
@@ -109,9 +115,9 @@ mod tests {
     fn an_error_carries_no_body() {
         let mut answer = Answer::new(0);
         answer.u64(1);
-        let bytes = answer.finish(5, Err(Errno::ENOENT)).to_vec();
+        let bytes = answer.finish(5, Err(Errno::EIO)).to_vec();
         assert_eq!(bytes.len(), ANSWER_HEADER_BYTES);
-        assert_eq!(bytes[4..8], (-2i32).to_ne_bytes());
+        assert_eq!(bytes[4..8], (-5i32).to_ne_bytes());
     }
 
     #[test]

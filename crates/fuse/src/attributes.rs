@@ -54,7 +54,15 @@ pub(crate) fn put_attr(answer: &mut Answer, attr: &Attr) {
     }
     let rdev = device_word(attr.rdev);
     let mode = mode_of(attr);
-    for word in [mode, attr.links, attr.uid, attr.gid, rdev, attr.block_size, 0] {
+    for word in [
+        mode,
+        attr.links,
+        attr.uid,
+        attr.gid,
+        rdev,
+        attr.block_size,
+        0,
+    ] {
         answer.u32(word);
     }
 }
@@ -94,8 +102,13 @@ const STATX_BASIC: u32 = 0x7ff;
 const STATX_BTIME: u32 = 0x800;
 
 /// Attributes of `statx` and the inode flags (`FS_*_FL`) that they show.
-const STATX_ATTRIBUTES: &[(u64, u32)] =
-    &[(0x4, 0x4), (0x10, 0x10), (0x20, 0x20), (0x40, 0x40), (0x800, 0x800)];
+const STATX_ATTRIBUTES: &[(u64, u32)] = &[
+    (0x4, 0x4),
+    (0x10, 0x10),
+    (0x20, 0x20),
+    (0x40, 0x40),
+    (0x800, 0x800),
+];
 
 /// Puts `struct fuse_statx_out`.
 pub(crate) fn put_statx(answer: &mut Answer, attr: &Attr, ttl: Duration) {
@@ -103,18 +116,29 @@ pub(crate) fn put_statx(answer: &mut Answer, attr: &Attr, ttl: Duration) {
     answer.u32(ttl.subsec_nanos());
     answer.zeroes(4 + 16);
     let born = attr.crtime != Timestamp::new(0, 0);
-    let mask = if born { STATX_BASIC | STATX_BTIME } else { STATX_BASIC };
+    let mask = if born {
+        STATX_BASIC | STATX_BTIME
+    } else {
+        STATX_BASIC
+    };
     answer.u32(mask);
     answer.u32(attr.block_size);
     let shown = |flags: u32| {
-        let set = STATX_ATTRIBUTES.iter().filter(move |(_, flag)| flags & flag != 0);
+        let set = STATX_ATTRIBUTES
+            .iter()
+            .filter(move |(_, flag)| flags & flag != 0);
         set.fold(0, |bits, (bit, _)| bits | bit)
     };
     answer.u64(shown(attr.flags));
     for word in [attr.links, attr.uid, attr.gid, mode_of(attr)] {
         answer.u32(word);
     }
-    for word in [u64::from(attr.ino.0), attr.size_bytes, attr.sectors, shown(u32::MAX)] {
+    for word in [
+        u64::from(attr.ino.0),
+        attr.size_bytes,
+        attr.sectors,
+        shown(u32::MAX),
+    ] {
         answer.u64(word);
     }
     for time in [attr.atime, attr.crtime, attr.ctime, attr.mtime] {

@@ -56,7 +56,10 @@ impl Claim {
             let mut file = open_or_make(&path).map_err(failed())?;
             if !try_lock(&file).map_err(failed())? {
                 let pid = read(&mut file).0;
-                return Err(Error::Mounted { path: mount_point.into(), pid });
+                return Err(Error::Mounted {
+                    path: mount_point.into(),
+                    pid,
+                });
             }
             if is_at(&file, &path) {
                 file.set_len(0).map_err(failed())?;
@@ -142,7 +145,12 @@ fn make_directory(dir: &Path) -> io::Result<()> {
 }
 
 fn open_or_make(path: &Path) -> io::Result<File> {
-    File::options().read(true).write(true).create(true).truncate(false).open(path)
+    File::options()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .open(path)
 }
 
 fn try_lock(file: &File) -> io::Result<bool> {
@@ -155,7 +163,9 @@ fn try_lock(file: &File) -> io::Result<bool> {
 
 /// Whether the path still means this file.
 fn is_at(file: &File, path: &Path) -> bool {
-    let (Ok(ours), Ok(there)) = (file.metadata(), fs::metadata(path)) else { return false };
+    let (Ok(ours), Ok(there)) = (file.metadata(), fs::metadata(path)) else {
+        return false;
+    };
     (ours.dev(), ours.ino()) == (there.dev(), there.ino())
 }
 
@@ -197,7 +207,9 @@ fn file_name(mount_point: &Path) -> String {
 fn fnv(bytes: &[u8]) -> u64 {
     const OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
     const PRIME: u64 = 0x0100_0000_01b3;
-    bytes.iter().fold(OFFSET, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(PRIME))
+    bytes.iter().fold(OFFSET, |hash, &byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(PRIME)
+    })
 }
 
 #[cfg(test)]
@@ -208,7 +220,10 @@ mod tests {
     fn names_are_different_and_short() {
         let long = |end: char| format!("/{}{end}", "x".repeat(300));
         let names = ["/mnt/a b", "/mnt/a-b", "/mnt/a/b", &long('1'), &long('2')];
-        let escaped: Vec<String> = names.iter().map(|name| file_name(Path::new(name))).collect();
+        let escaped: Vec<String> = names
+            .iter()
+            .map(|name| file_name(Path::new(name)))
+            .collect();
         for (i, name) in escaped.iter().enumerate() {
             assert!(name.len() <= NAME_BYTES_MAX, "{name}");
             assert!(!escaped[..i].contains(name), "{name}");
@@ -238,7 +253,10 @@ mod tests {
         let uid = rustix::process::geteuid().as_raw();
         drop(Claim::take(point).expect("nobody has it"));
         let mut waiter = Waiter::find(point, uid).expect("the file is there");
-        assert_eq!(waiter.wait(Duration::ZERO).expect("it locks"), Some(Ending::Killed));
+        assert_eq!(
+            waiter.wait(Duration::ZERO).expect("it locks"),
+            Some(Ending::Killed)
+        );
         assert!(Waiter::find(point, uid).is_none(), "the waiter cleans up");
     }
 }

@@ -1,7 +1,7 @@
 //! A server process of its own, and how its parent learns that the mount is ready.
 //!
 //! Layout: the child writes one zero byte when it is ready, or the text of what went wrong; then it
-//! closes the pipe.
+//! ends.
 
 use crate::error::{Error, Result};
 use std::fs::File;
@@ -46,15 +46,22 @@ pub(crate) fn fork() -> Result<Side> {
 impl Child {
     /// Waits until the mount is ready.
     pub(crate) fn wait_ready(mut self) -> Result<()> {
-        let mut said = Vec::new();
-        let read = self.0.read_to_end(&mut said);
-        match (read, said.as_slice()) {
-            (_, [READY, ..]) => Ok(()),
-            (Ok(_), [_, ..]) => {
-                Err(Error::Server { said: String::from_utf8_lossy(&said).into_owned() })
-            }
+        let mut first = [READY];
+        // The server keeps its end of the pipe, so the end of the file comes only without it.
+        match self.0.read(&mut first) {
+            Ok(1) if first == [READY] => Ok(()),
+            Ok(1) => Err(Error::Server {
+                said: self.rest(first[0]),
+            }),
             _ => Err(Error::ServerDied),
         }
+    }
+
+    fn rest(mut self, first: u8) -> String {
+        let mut said = vec![first];
+        // What came until an error is better than nothing.
+        let _ = self.0.read_to_end(&mut said);
+        String::from_utf8_lossy(&said).into_owned()
     }
 }
 
@@ -87,7 +94,9 @@ impl Parent {
 #[allow(unsafe_code)]
 fn leave() {
     let _ = rustix::process::chdir("/");
-    let Ok(null) = File::options().read(true).write(true).open("/dev/null") else { return };
+    let Ok(null) = File::options().read(true).write(true).open("/dev/null") else {
+        return;
+    };
     for standard in 0..=2 {
         // SAFETY: dup2 replaces descriptors 0 to 2, which belong to the standard streams; those
         // stay usable and go nowhere.

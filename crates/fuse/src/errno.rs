@@ -5,7 +5,6 @@
 pub(crate) struct Errno(pub(crate) i32);
 
 impl Errno {
-    pub(crate) const ENOENT: Errno = Errno(2);
     pub(crate) const EIO: Errno = Errno(5);
     pub(crate) const EINVAL: Errno = Errno(22);
     pub(crate) const EPERM: Errno = Errno(1);

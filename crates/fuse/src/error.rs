@@ -71,8 +71,15 @@ pub enum Error {
 }
 
 impl Error {
-    pub(crate) fn system(doing: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
+    pub(crate) fn system(
+        doing: &'static str,
+        path: impl Into<PathBuf>,
+    ) -> impl FnOnce(io::Error) -> Self {
         let path = path.into();
-        move |source| Error::System { doing, path, source }
+        move |source| Error::System {
+            doing,
+            path,
+            source,
+        }
     }
 }

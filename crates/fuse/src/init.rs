@@ -162,8 +162,13 @@ mod tests {
     fn only_what_is_offered_is_agreed() {
         let offered = NEEDED | cap::WRITEBACK_CACHE | cap::INIT_EXT | 1 << 2 | 1 << 41;
         let (got, len) = greeting(&init(7, 45, offered));
-        let Ok(Greeting::Agreed(agreement)) = got else { panic!("{got:?}") };
-        assert_eq!(agreement.flags, NEEDED | cap::WRITEBACK_CACHE | cap::INIT_EXT);
+        let Ok(Greeting::Agreed(agreement)) = got else {
+            panic!("{got:?}")
+        };
+        assert_eq!(
+            agreement.flags,
+            NEEDED | cap::WRITEBACK_CACHE | cap::INIT_EXT
+        );
         assert!(agreement.writeback() && !agreement.long_setxattr());
         assert_eq!(len, 64);
     }

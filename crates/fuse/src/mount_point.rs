@@ -45,7 +45,13 @@ pub(crate) fn attach(path: &Path, options: &MountOptions) -> Result<DevFuse> {
 fn attach_directly(path: &Path, options: &MountOptions) -> io::Result<DevFuse> {
     let device = DevFuse::open()?;
     let data = CString::new(kernel_options(&device.as_fd().as_raw_fd(), path, options)?)?;
-    rustix::mount::mount(options.source.as_str(), path, FS_TYPE, mount_flags(options), &*data)?;
+    rustix::mount::mount(
+        options.source.as_str(),
+        path,
+        FS_TYPE,
+        mount_flags(options),
+        &*data,
+    )?;
     Ok(DevFuse::new(device.into()))
 }
 
@@ -53,7 +59,11 @@ fn kernel_options(fd: &i32, path: &Path, options: &MountOptions) -> io::Result<S
     let mode = std::fs::metadata(path)?.mode();
     let (user, group) = (rustix::process::getuid(), rustix::process::getgid());
     let (user, group) = (user.as_raw(), group.as_raw());
-    let others = if options.allows_others() { ",allow_other" } else { "" };
+    let others = if options.allows_others() {
+        ",allow_other"
+    } else {
+        ""
+    };
     Ok(format!(
         "fd={fd},rootmode={:o},user_id={user},group_id={group},default_permissions{others}",
         mode & 0o170000,
@@ -106,7 +116,10 @@ fn helper_options(options: &MountOptions) -> OsString {
         (options.no_atime, ",noatime"),
         (options.allows_others(), ",allow_other"),
     ];
-    words.into_iter().filter(|(set, _)| *set).for_each(|(_, word)| list.push_str(word));
+    words
+        .into_iter()
+        .filter(|(set, _)| *set)
+        .for_each(|(_, word)| list.push_str(word));
     list.into()
 }
 
@@ -115,7 +128,12 @@ fn receive_descriptor(socket: &UnixStream) -> io::Result<OwnedFd> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let flags = RecvFlags::CMSG_CLOEXEC;
-    rustix::net::recvmsg(socket, &mut [IoSliceMut::new(&mut byte)], &mut control, flags)?;
+    rustix::net::recvmsg(
+        socket,
+        &mut [IoSliceMut::new(&mut byte)],
+        &mut control,
+        flags,
+    )?;
     let descriptor = control.drain().find_map(|message| match message {
         RecvAncillaryMessage::ScmRights(mut fds) => fds.next(),
         _ => None,
@@ -140,7 +158,9 @@ pub(crate) fn detach(path: &Path, lazy: Lazy) -> Result<()> {
     match rustix::mount::unmount(path, flags) {
         Err(rustix::io::Errno::BUSY) => Err(Error::Busy { path: path.into() }),
         Err(rustix::io::Errno::PERM) => detach_by_helper(path, lazy),
-        done => done.map_err(io::Error::from).map_err(Error::system("unmount", path)),
+        done => done
+            .map_err(io::Error::from)
+            .map_err(Error::system("unmount", path)),
     }
 }
 

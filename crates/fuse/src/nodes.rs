@@ -30,7 +30,11 @@ pub(crate) struct Nodes {
 
 /// Node id of an inode.
 pub(crate) fn node_of(inode: InodeNr) -> u64 {
-    if inode == InodeNr::ROOT { ROOT_ID } else { u64::from(inode.0) }
+    if inode == InodeNr::ROOT {
+        ROOT_ID
+    } else {
+        u64::from(inode.0)
+    }
 }
 
 /// Inode number of a node id.
@@ -46,7 +50,9 @@ impl Nodes {
     /// A table that knows the root only.
     pub(crate) fn new(root: InodeRef) -> Self {
         let shard = |_| RwLock::new(Rank::CacheShard, HashMap::new());
-        let nodes = Self { shards: (0..SHARDS).map(shard).collect() };
+        let nodes = Self {
+            shards: (0..SHARDS).map(shard).collect(),
+        };
         nodes.insert(root);
         nodes
     }
@@ -58,7 +64,10 @@ impl Nodes {
     /// The inode of a node.
     pub(crate) fn get(&self, node: u64) -> Result<InodeRef, Errno> {
         let shard = self.shard(node).read();
-        shard.get(&node).map(|node| node.inode.clone()).ok_or(Errno::ESTALE)
+        shard
+            .get(&node)
+            .map(|node| node.inode.clone())
+            .ok_or(Errno::ESTALE)
     }
 
     /// Counts one lookup of an inode that is about to be answered; answers its node id.
@@ -72,7 +81,11 @@ impl Nodes {
                     Some(inode)
                 }
                 Entry::Vacant(free) => {
-                    free.insert(Node { inode, lookups: 1, writers: 0 });
+                    free.insert(Node {
+                        inode,
+                        lookups: 1,
+                        writers: 0,
+                    });
                     None
                 }
             }

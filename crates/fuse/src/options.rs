@@ -75,7 +75,11 @@ impl MountOptions {
     /// Threads to start. At least two, since the kernel may ask for one thing before another.
     pub(crate) fn threads(&self) -> usize {
         let cores = || std::thread::available_parallelism().map_or(1, |cores| cores.get());
-        let asked = if self.n_threads == 0 { cores() } else { self.n_threads };
+        let asked = if self.n_threads == 0 {
+            cores()
+        } else {
+            self.n_threads
+        };
         asked.max(2)
     }
 

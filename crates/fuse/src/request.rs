@@ -33,7 +33,14 @@ impl<'a> Request<'a> {
         let uid = head.u32().ok()?;
         let gid = head.u32().ok()?;
         let body = bytes.get(REQUEST_HEADER_BYTES..len_bytes)?;
-        Some(Self { opcode, unique, node, uid, gid, body })
+        Some(Self {
+            opcode,
+            unique,
+            node,
+            uid,
+            gid,
+            body,
+        })
     }
 
     /// The arguments, from the first.
@@ -82,7 +89,11 @@ impl<'a> Args<'a> {
 
     /// The next string, without the zero byte that ends it.
     pub(crate) fn name(&mut self) -> Result<&'a [u8], Errno> {
-        let end = self.0.iter().position(|&byte| byte == 0).ok_or(Errno::EPROTO)?;
+        let end = self
+            .0
+            .iter()
+            .position(|&byte| byte == 0)
+            .ok_or(Errno::EPROTO)?;
         let name = self.bytes(end)?;
         self.bytes(1)?;
         Ok(name)
@@ -91,11 +102,6 @@ impl<'a> Args<'a> {
     /// Leaves `len` bytes out.
     pub(crate) fn skip(&mut self, len: usize) -> Result<(), Errno> {
         self.bytes(len).map(|_| ())
-    }
-
-    /// All that is left.
-    pub(crate) fn rest(self) -> &'a [u8] {
-        self.0
     }
 }
 

@@ -40,12 +40,16 @@ pub fn mount(
     options: &MountOptions,
 ) -> Result<()> {
     // A daemon leaves the working directory.
-    let path = mount_point.canonicalize().map_err(Error::system("find", mount_point))?;
+    let path = mount_point
+        .canonicalize()
+        .map_err(Error::system("find", mount_point))?;
     match options.run {
         Run::Foreground => serve(open, &path, options, || ()),
         Run::Daemon => match daemon::fork()? {
             daemon::Side::Parent(child) => child.wait_ready(),
-            daemon::Side::Child(parent) => parent.finish(|ready| serve(open, &path, options, ready)),
+            daemon::Side::Child(parent) => {
+                parent.finish(|ready| serve(open, &path, options, ready))
+            }
         },
     }
 }
@@ -88,7 +92,9 @@ impl Session {
         mount_point: &Path,
         options: &MountOptions,
     ) -> Result<Self> {
-        let path = mount_point.canonicalize().map_err(Error::system("find", mount_point))?;
+        let path = mount_point
+            .canonicalize()
+            .map_err(Error::system("find", mount_point))?;
         let claim = Claim::take(&path)?;
         Self::with_claim(claim, filesystem, &path, options)
     }
@@ -104,7 +110,13 @@ impl Session {
         match started {
             Ok((server, workers, flusher)) => {
                 raise_read_ahead(path);
-                Ok(Self { server, workers, flusher, path: path.into(), claim: Some(claim) })
+                Ok(Self {
+                    server,
+                    workers,
+                    flusher,
+                    path: path.into(),
+                    claim: Some(claim),
+                })
             }
             Err(error) => {
                 // What is mounted now would answer nothing.
@@ -120,7 +132,11 @@ impl Session {
         filesystem: Filesystem,
         path: &Path,
         options: &MountOptions,
-    ) -> Result<(Arc<Server>, Vec<JoinHandle<std::io::Result<()>>>, JoinHandle<()>)> {
+    ) -> Result<(
+        Arc<Server>,
+        Vec<JoinHandle<std::io::Result<()>>>,
+        JoinHandle<()>,
+    )> {
         let failed = || Error::system("serve", path);
         let agreement = agree(first, options).map_err(failed())??;
         let (flusher, queue) = flusher();
@@ -150,7 +166,10 @@ impl Session {
     }
 
     pub(crate) fn stopper(&self) -> Stopper {
-        Stopper { server: self.server.clone(), path: self.path.clone() }
+        Stopper {
+            server: self.server.clone(),
+            path: self.path.clone(),
+        }
     }
 
     /// Waits until somebody unmounts, and closes the image.
@@ -160,14 +179,21 @@ impl Session {
     pub fn wait(mut self) -> Result<()> {
         let mut served = Ok(());
         for worker in std::mem::take(&mut self.workers) {
-            let done = worker.join().unwrap_or(Err(std::io::ErrorKind::Other.into()));
+            let done = worker
+                .join()
+                .unwrap_or(Err(std::io::ErrorKind::Other.into()));
             served = served.and(done);
         }
         self.server.stop_flusher();
         let closed = self.server.close().map_err(Error::from);
         let closed = closed.and(served.map_err(Error::system("serve", &self.path)));
         if let Some(claim) = self.claim.take() {
-            claim.finish(&closed.as_ref().map(|()| ()).map_err(|error| error.to_string()));
+            claim.finish(
+                &closed
+                    .as_ref()
+                    .map(|()| ())
+                    .map_err(|error| error.to_string()),
+            );
         }
         // It waits for nothing but its queue, whose end it has seen.
         let _ = self.flusher.join();
@@ -180,7 +206,10 @@ impl Stopper {
     pub(crate) fn unmount(&self) {
         match detach(&self.path, Lazy::No) {
             Err(Error::Busy { path }) => {
-                eprintln!("uext4: {} is in use; it vanishes with its last user", path.display());
+                eprintln!(
+                    "uext4: {} is in use; it vanishes with its last user",
+                    path.display()
+                );
                 let _ = detach(&path, Lazy::Yes);
             }
             Err(error) => eprintln!("uext4: {error}"),
@@ -202,14 +231,13 @@ impl Stopper {
 }
 
 /// The first exchange with the kernel. The outer error is the device's.
-fn agree(
-    transport: &dyn Transport,
-    options: &MountOptions,
-) -> std::io::Result<Result<Agreement>> {
+fn agree(transport: &dyn Transport, options: &MountOptions) -> std::io::Result<Result<Agreement>> {
     let mut buf = vec![0; REQUEST_MORE_BYTES + WRITE_BYTES_MAX as usize];
     let mut answer = Answer::new(64);
     loop {
-        let len = transport.receive(&mut buf)?.ok_or(std::io::ErrorKind::NotConnected)?;
+        let len = transport
+            .receive(&mut buf)?
+            .ok_or(std::io::ErrorKind::NotConnected)?;
         let request = Request::parse(&buf[..len]).ok_or(Errno::EPROTO)?;
         if request.opcode != opcode::INIT {
             transport.send(answer.finish(request.unique, Err(Errno::EIO)))?;
@@ -278,8 +306,13 @@ impl Drop for AbortOnPanic {
 /// it sequential reads are slower, nothing else.
 fn raise_read_ahead(path: &Path) {
     use std::os::unix::fs::MetadataExt;
-    let Ok(metadata) = std::fs::metadata(path) else { return };
-    let (major, minor) = (rustix::fs::major(metadata.dev()), rustix::fs::minor(metadata.dev()));
+    let Ok(metadata) = std::fs::metadata(path) else {
+        return;
+    };
+    let (major, minor) = (
+        rustix::fs::major(metadata.dev()),
+        rustix::fs::minor(metadata.dev()),
+    );
     let file = format!("/sys/class/bdi/{major}:{minor}/read_ahead_kb");
     let _ = std::fs::write(file, (READ_AHEAD_BYTES / 1024).to_string());
 }

@@ -22,14 +22,19 @@ pub(crate) fn on_stop(stopper: Stopper) -> Result<()> {
     }
     let wait = move || {
         let mut byte = [0];
-        for act in [Stopper::unmount, |stopper: &Stopper| stopper.close_and_exit()] {
+        for act in [Stopper::unmount, |stopper: &Stopper| {
+            stopper.close_and_exit()
+        }] {
             if reader.read_exact(&mut byte).is_ok() {
                 act(&stopper);
             }
         }
     };
     let name = "uext4-fuse-signals".to_owned();
-    std::thread::Builder::new().name(name).spawn(wait).map_err(failed())?;
+    std::thread::Builder::new()
+        .name(name)
+        .spawn(wait)
+        .map_err(failed())?;
     Ok(())
 }
 
@@ -43,7 +48,11 @@ fn install(signal: libc::c_int) -> io::Result<()> {
         action.sa_flags = libc::SA_RESTART;
         libc::sigaction(signal, &action, std::ptr::null_mut())
     };
-    if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    if done == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
 }
 
 #[allow(unsafe_code)]

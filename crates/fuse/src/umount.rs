@@ -4,7 +4,7 @@ use crate::claim::{Ending, Waiter};
 use crate::error::{Error, Result};
 use crate::mount_point::{FS_TYPE, Lazy, detach};
 use std::ffi::OsString;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -36,14 +36,26 @@ pub fn umount(dir: &Path, lazy: Lazy) -> Result<Image> {
     let waiter = Waiter::find(&path, uid);
     detach(&path, lazy)?;
     // Without a claim the server is gone already, or too old to have made one.
-    let Some(mut waiter) = waiter else { return Ok(Image::NeedsRecovery) };
-    let limit = if lazy == Lazy::Yes { Duration::ZERO } else { CLOSE_LIMIT };
-    match waiter.wait(limit).map_err(Error::system("wait for the server of", &path))? {
+    let Some(mut waiter) = waiter else {
+        return Ok(Image::NeedsRecovery);
+    };
+    let limit = if lazy == Lazy::Yes {
+        Duration::ZERO
+    } else {
+        CLOSE_LIMIT
+    };
+    match waiter
+        .wait(limit)
+        .map_err(Error::system("wait for the server of", &path))?
+    {
         Some(Ending::Closed) => Ok(Image::Clean),
         Some(Ending::Killed) => Ok(Image::NeedsRecovery),
         Some(Ending::Failed(said)) => Err(Error::Server { said }),
         None if lazy == Lazy::Yes => Ok(Image::InUse),
-        None => Err(Error::StillOpen { pid: waiter.pid(), path }),
+        None => Err(Error::StillOpen {
+            pid: waiter.pid(),
+            path,
+        }),
     }
 }
 
@@ -54,9 +66,10 @@ fn absolute(dir: &Path) -> Result<PathBuf> {
     }
     let absolute = std::path::absolute(dir).map_err(Error::system("find", dir))?;
     match (absolute.parent(), absolute.file_name()) {
-        (Some(parent), Some(name)) => {
-            Ok(parent.canonicalize().map_err(Error::system("find", dir))?.join(name))
-        }
+        (Some(parent), Some(name)) => Ok(parent
+            .canonicalize()
+            .map_err(Error::system("find", dir))?
+            .join(name)),
         _ => Ok(absolute),
     }
 }
@@ -66,7 +79,10 @@ fn mounted(path: &Path) -> Result<Option<u32>> {
     let table = "/proc/self/mountinfo";
     let text = std::fs::read(table).map_err(Error::system("read", table))?;
     let lines = text.split(|&byte| byte == b'\n');
-    let last = lines.filter_map(parse_line).filter(|mount| mount.path == path).last();
+    let last = lines
+        .filter_map(parse_line)
+        .filter(|mount| mount.path == path)
+        .last();
     Ok(last.filter(|mount| mount.ours).map(|mount| mount.uid))
 }
 
@@ -84,8 +100,14 @@ fn parse_line(line: &[u8]) -> Option<Mount> {
     let mut rest = fields.skip_while(|field| *field != b"-").skip(1);
     let ours = rest.next()? == FS_TYPE.as_bytes();
     let options = String::from_utf8_lossy(rest.nth(1)?).into_owned();
-    let uid = options.split(',').find_map(|word| word.strip_prefix("user_id=")?.parse().ok());
-    Some(Mount { path, ours, uid: uid.unwrap_or(0) })
+    let uid = options
+        .split(',')
+        .find_map(|word| word.strip_prefix("user_id=")?.parse().ok());
+    Some(Mount {
+        path,
+        ours,
+        uid: uid.unwrap_or(0),
+    })
 }
 
 /// Undoes the octal escapes of space, tab, newline and backslash.
@@ -112,6 +134,7 @@ fn unescape(field: &[u8]) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::ffi::OsStrExt;
 
     #[test]
     fn a_line_of_mountinfo() {

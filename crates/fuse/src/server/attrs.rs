@@ -48,7 +48,10 @@ impl Server {
     /// Takes setuid and setgid away, as a write of somebody without privileges does.
     pub(super) fn kill_privileges(&self, request: &Request<'_>, inode: &InodeRef) -> Handled {
         if let Some(mode) = self.mode_without_privileges(inode) {
-            let set = SetAttr { mode: Some(mode), ..SetAttr::default() };
+            let set = SetAttr {
+                mode: Some(mode),
+                ..SetAttr::default()
+            };
             self.filesystem.set_attr(inode, &set, &request.caller(0))?;
         }
         Ok(())

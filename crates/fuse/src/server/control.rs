@@ -40,14 +40,30 @@ impl Server {
             GETVERSION => put_number(answer, attr.generation, out_size),
             SETFLAGS => {
                 let flags = Some(input.u32()?);
-                self.set(request, &inode, SetAttr { flags, ..SetAttr::default() })
+                self.set(
+                    request,
+                    &inode,
+                    SetAttr {
+                        flags,
+                        ..SetAttr::default()
+                    },
+                )
             }
             FSGETXATTR => put_fsxattr(answer, &attr, out_size),
             FSSETXATTR if in_size as usize >= FSXATTR_BYTES => {
-                let (xflags, _, _, project) = (input.u32()?, input.u32()?, input.u32()?, input.u32()?);
+                let (xflags, _, _, project) =
+                    (input.u32()?, input.u32()?, input.u32()?, input.u32()?);
                 let flags = Some(flags_of(xflags, attr.flags));
                 let project = (project != attr.project).then_some(project);
-                self.set(request, &inode, SetAttr { flags, project, ..SetAttr::default() })
+                self.set(
+                    request,
+                    &inode,
+                    SetAttr {
+                        flags,
+                        project,
+                        ..SetAttr::default()
+                    },
+                )
             }
             _ => Err(Errno::ENOTTY),
         }
@@ -89,10 +105,12 @@ fn put_fsxattr(answer: &mut Answer, attr: &Attr, out_size: u32) -> Handled {
 
 /// The inode flags after `FSSETXATTR`: those that it cannot name stay.
 fn flags_of(xflags: u32, old: u32) -> u32 {
-    XFLAGS.iter().fold(old, |flags, (xflag, flag)| match xflags & xflag {
-        0 => flags & !flag,
-        _ => flags | flag,
-    })
+    XFLAGS
+        .iter()
+        .fold(old, |flags, (xflag, flag)| match xflags & xflag {
+            0 => flags & !flag,
+            _ => flags | flag,
+        })
 }
 
 #[cfg(test)]

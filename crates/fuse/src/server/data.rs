@@ -69,14 +69,21 @@ impl Server {
     /// seen: they are fetched first, by a thread of its own (the data come as requests, which
     /// this thread may have to serve).
     pub(super) fn lseek(&self, request: &Request<'_>, answer: &mut Answer) -> Outcome {
-        let parsed = parse_seek(request).and_then(|(at, what)| Ok((self.get(request.node)?, at, what)));
+        let parsed =
+            parse_seek(request).and_then(|(at, what)| Ok((self.get(request.node)?, at, what)));
         let (inode, offset, what) = match parsed {
             Ok(parsed) => parsed,
             Err(errno) => return Outcome::Answer(Err(errno)),
         };
         if self.nodes.writers(request.node) == Writers::Some && self.agreement.writeback() {
             let (unique, node) = (request.unique, request.node);
-            self.flusher.seek_later(SeekLater { unique, node, inode, offset, what });
+            self.flusher.seek_later(SeekLater {
+                unique,
+                node,
+                inode,
+                offset,
+                what,
+            });
             return Outcome::Silent;
         }
         Outcome::Answer(seek(&self.filesystem, &inode, offset, what, answer))
@@ -84,7 +91,13 @@ impl Server {
 
     /// Answers a seek that had to wait for data.
     pub(crate) fn seek_now(&self, later: &SeekLater, answer: &mut Answer) -> Handled {
-        seek(&self.filesystem, &later.inode, later.offset, later.what, answer)
+        seek(
+            &self.filesystem,
+            &later.inode,
+            later.offset,
+            later.what,
+            answer,
+        )
     }
 
     pub(super) fn copy_file_range(&self, request: &Request<'_>, answer: &mut Answer) -> Handled {

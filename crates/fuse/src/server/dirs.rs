@@ -29,7 +29,13 @@ impl Server {
             if answer.len() + dirent_bytes(entry.name) > size {
                 return Visit::Stop;
             }
-            put_dirent(answer, entry.inode, entry.next_cookie, entry.kind, entry.name);
+            put_dirent(
+                answer,
+                entry.inode,
+                entry.next_cookie,
+                entry.kind,
+                entry.name,
+            );
             Visit::Continue
         })?;
         Ok(())
@@ -65,7 +71,11 @@ impl Server {
     /// Entries without attributes (`.`, `..`, an inode that cannot be read) count no lookup.
     fn put_found(&self, entry: &Found, answer: &mut Answer) {
         let dots = matches!(&*entry.name, b"." | b"..");
-        let inode = if dots { None } else { self.filesystem.inode(entry.inode).ok() };
+        let inode = if dots {
+            None
+        } else {
+            self.filesystem.inode(entry.inode).ok()
+        };
         let mut kind = entry.kind;
         match inode {
             None => answer.zeroes(ENTRY_BYTES),

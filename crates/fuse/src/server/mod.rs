@@ -56,7 +56,12 @@ impl Server {
         flusher: Flusher,
     ) -> uext4::Result<Self> {
         let nodes = Nodes::new(filesystem.root()?);
-        Ok(Self { filesystem, nodes, agreement, flusher })
+        Ok(Self {
+            filesystem,
+            nodes,
+            agreement,
+            flusher,
+        })
     }
 
     /// Does what `request` asks; the body of the answer is in `answer` then.
@@ -117,7 +122,9 @@ impl Server {
 
     /// The inode of a node, or of a number out of an NFS handle.
     fn get_any(&self, node: u64) -> Result<InodeRef, Errno> {
-        self.nodes.get(node).or_else(|_| Ok(self.filesystem.inode(inode_of(node)?)?))
+        self.nodes
+            .get(node)
+            .or_else(|_| Ok(self.filesystem.inode(inode_of(node)?)?))
     }
 
     /// Ends the thread that fetches data before seeks.

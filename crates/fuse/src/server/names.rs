@@ -18,8 +18,12 @@ impl Server {
         // NFS servers ask for "." and ".." of a number that the kernel may have forgotten.
         let found = match name {
             b"." => Ok(self.get_any(request.node)?),
-            b".." => self.filesystem.lookup(&self.get_any(request.node)?, name, &request.caller(0)),
-            _ => self.filesystem.lookup(&self.get(request.node)?, name, &request.caller(0)),
+            b".." => self
+                .filesystem
+                .lookup(&self.get_any(request.node)?, name, &request.caller(0)),
+            _ => self
+                .filesystem
+                .lookup(&self.get(request.node)?, name, &request.caller(0)),
         };
         match found {
             Ok(inode) => self.entry(inode, answer),
@@ -51,14 +55,18 @@ impl Server {
         let count = args.u32().unwrap_or(0);
         let _ = args.u32();
         for _ in 0..count {
-            let (Ok(node), Ok(lookups)) = (args.u64(), args.u64()) else { break };
+            let (Ok(node), Ok(lookups)) = (args.u64(), args.u64()) else {
+                break;
+            };
             self.forget_node(node, lookups);
         }
         Outcome::Silent
     }
 
     fn forget_node(&self, node: u64, lookups: u64) {
-        let Some(inode) = self.nodes.forget(node, lookups) else { return };
+        let Some(inode) = self.nodes.forget(node, lookups) else {
+            return;
+        };
         let unlinked = self.filesystem.attr(&inode).links == 0;
         drop(inode);
         if unlinked {
@@ -79,7 +87,9 @@ impl Server {
         let permissions = (mode & 0o7777) as u16;
         let kind = FileType::from_mode((mode & 0xffff) as u16).unwrap_or(FileType::Regular);
         let device = device_of(rdev);
-        let made = self.filesystem.mknod(&parent, name, kind, permissions, device, &caller)?;
+        let made = self
+            .filesystem
+            .mknod(&parent, name, kind, permissions, device, &caller)?;
         self.entry(made, answer)
     }
 
@@ -89,7 +99,9 @@ impl Server {
         let name = args.name()?;
         let parent = self.get(request.node)?;
         let permissions = (mode & 0o7777) as u16;
-        let made = self.filesystem.mkdir(&parent, name, permissions, &request.caller(umask))?;
+        let made = self
+            .filesystem
+            .mkdir(&parent, name, permissions, &request.caller(umask))?;
         self.entry(made, answer)
     }
 
@@ -97,7 +109,9 @@ impl Server {
         let mut args = request.args();
         let (name, target) = (args.name()?, args.name()?);
         let parent = self.get(request.node)?;
-        let made = self.filesystem.symlink(&parent, name, target, &request.caller(0))?;
+        let made = self
+            .filesystem
+            .symlink(&parent, name, target, &request.caller(0))?;
         self.entry(made, answer)
     }
 
@@ -105,30 +119,47 @@ impl Server {
         let mut args = request.args();
         let inode = self.get(args.u64()?)?;
         let parent = self.get(request.node)?;
-        self.filesystem.link(&inode, &parent, args.name()?, &request.caller(0))?;
+        self.filesystem
+            .link(&inode, &parent, args.name()?, &request.caller(0))?;
         self.entry(inode, answer)
     }
 
     pub(super) fn unlink(&self, request: &Request<'_>) -> Handled {
         let parent = self.get(request.node)?;
-        Ok(self.filesystem.unlink(&parent, request.args().name()?, &request.caller(0))?)
+        Ok(self
+            .filesystem
+            .unlink(&parent, request.args().name()?, &request.caller(0))?)
     }
 
     pub(super) fn rmdir(&self, request: &Request<'_>) -> Handled {
         let parent = self.get(request.node)?;
-        Ok(self.filesystem.rmdir(&parent, request.args().name()?, &request.caller(0))?)
+        Ok(self
+            .filesystem
+            .rmdir(&parent, request.args().name()?, &request.caller(0))?)
     }
 
     pub(super) fn rename(&self, request: &Request<'_>) -> Handled {
         let mut args = request.args();
         let to = args.u64()?;
-        self.move_name(request, args.name()?, to, args.name()?, RenameFlags::Replace)
+        self.move_name(
+            request,
+            args.name()?,
+            to,
+            args.name()?,
+            RenameFlags::Replace,
+        )
     }
 
     pub(super) fn rename2(&self, request: &Request<'_>) -> Handled {
         let mut args = request.args();
         let (to, flags, _) = (args.u64()?, args.u32()?, args.u32()?);
-        self.move_name(request, args.name()?, to, args.name()?, rename_flags(flags)?)
+        self.move_name(
+            request,
+            args.name()?,
+            to,
+            args.name()?,
+            rename_flags(flags)?,
+        )
     }
 
     fn move_name(
@@ -141,7 +172,9 @@ impl Server {
     ) -> Handled {
         let (from, to) = (self.get(request.node)?, self.get(to)?);
         let caller = request.caller(0);
-        Ok(self.filesystem.rename(&from, from_name, &to, to_name, flags, &caller)?)
+        Ok(self
+            .filesystem
+            .rename(&from, from_name, &to, to_name, flags, &caller)?)
     }
 }
 

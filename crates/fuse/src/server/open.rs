@@ -51,8 +51,16 @@ impl Server {
 
     fn truncate_opened(&self, request: &Request<'_>, inode: &InodeRef, flags: u32) -> Handled {
         let kill = flags & OPEN_KILL_SUIDGID != 0;
-        let mode = if kill { self.mode_without_privileges(inode) } else { None };
-        let set = SetAttr { size_bytes: Some(0), mode, ..SetAttr::default() };
+        let mode = if kill {
+            self.mode_without_privileges(inode)
+        } else {
+            None
+        };
+        let set = SetAttr {
+            size_bytes: Some(0),
+            mode,
+            ..SetAttr::default()
+        };
         self.filesystem.set_attr(inode, &set, &request.caller(0))?;
         Ok(())
     }
@@ -90,7 +98,9 @@ impl Server {
         let (flags, mode, umask) = (args.u32()?, args.u32()?, args.u32()?);
         let parent = self.get(request.node)?;
         let permissions = (mode & 0o7777) as u16;
-        let made = self.filesystem.tmpfile(&parent, permissions, &request.caller(umask))?;
+        let made = self
+            .filesystem
+            .tmpfile(&parent, permissions, &request.caller(umask))?;
         self.put_created(made, flags, answer)
     }
 

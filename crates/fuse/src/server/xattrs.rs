@@ -30,10 +30,14 @@ impl Server {
         };
         let inode = self.get(request.node)?;
         let caller = request.caller(0);
-        self.filesystem.set_xattr(&inode, name, value, mode, &caller)?;
+        self.filesystem
+            .set_xattr(&inode, name, value, mode, &caller)?;
         let old_mode = self.filesystem.attr(&inode).mode;
         if more & SETXATTR_ACL_KILL_SGID != 0 && old_mode & 0o2000 != 0 {
-            let set = SetAttr { mode: Some(old_mode & !0o2000), ..SetAttr::default() };
+            let set = SetAttr {
+                mode: Some(old_mode & !0o2000),
+                ..SetAttr::default()
+            };
             self.filesystem.set_attr(&inode, &set, &caller)?;
         }
         Ok(())
@@ -43,7 +47,9 @@ impl Server {
         let mut args = request.args();
         let (size, _) = (args.u32()?, args.u32()?);
         let inode = self.get(request.node)?;
-        let value = self.filesystem.get_xattr(&inode, args.name()?, &request.caller(0))?;
+        let value = self
+            .filesystem
+            .get_xattr(&inode, args.name()?, &request.caller(0))?;
         put_value(answer, size, &value)
     }
 
@@ -64,7 +70,9 @@ impl Server {
     pub(super) fn removexattr(&self, request: &Request<'_>) -> Handled {
         let inode = self.get(request.node)?;
         let name = request.args().name()?;
-        Ok(self.filesystem.remove_xattr(&inode, name, &request.caller(0))?)
+        Ok(self
+            .filesystem
+            .remove_xattr(&inode, name, &request.caller(0))?)
     }
 }
 

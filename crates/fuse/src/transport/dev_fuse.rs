@@ -43,7 +43,9 @@ impl Transport for DevFuse {
     }
 
     fn send(&self, bytes: &[u8]) -> io::Result<()> {
-        let Err(error) = (&self.0).write(bytes) else { return Ok(()) };
+        let Err(error) = (&self.0).write(bytes) else {
+            return Ok(());
+        };
         match error.raw_os_error() {
             Some(libc::ENOENT | libc::ENODEV | libc::ECONNABORTED) => Ok(()),
             _ => Err(error),
