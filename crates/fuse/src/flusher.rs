@@ -8,6 +8,7 @@ use crate::answer::Answer;
 use crate::protocol::NOTIFY_INVAL_INODE;
 use crate::server::Server;
 use crate::transport::Transport;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use uext4::{InodeRef, Seek};
 
@@ -18,6 +19,8 @@ pub(crate) struct SeekLater {
     pub(crate) inode: InodeRef,
     pub(crate) offset: u64,
     pub(crate) what: Seek,
+    /// Where the request came from.
+    pub(crate) transport: Arc<dyn Transport>,
 }
 
 /// Where the server leaves such seeks.
@@ -46,15 +49,15 @@ impl Flusher {
 
 impl FlusherQueue {
     /// Serves the queue until [`Flusher::stop`].
-    pub(crate) fn run(&self, server: &Server, transport: &dyn Transport) {
+    pub(crate) fn run(&self, server: &Server) {
         let mut answer = Answer::new(64);
         while let Ok(Some(seek)) = self.0.recv() {
             // Whatever keeps the kernel from writing the data, the seek is answered with what we
             // have.
-            let _ = transport.send(write_back(&mut answer, seek.node));
+            let _ = seek.transport.send(write_back(&mut answer, seek.node));
             answer.clear();
             let done = server.seek_now(&seek, &mut answer);
-            let _ = transport.send(answer.finish(seek.unique, done));
+            let _ = seek.transport.send(answer.finish(seek.unique, done));
         }
     }
 }

@@ -147,11 +147,11 @@ impl Session {
             let server = server.clone();
             let worker = thread::Builder::new()
                 .name(format!("uext4-fuse-{index}"))
-                .spawn(move || work(&server, &*transport))
+                .spawn(move || work(&server, &transport))
                 .map_err(failed())?;
             workers.push(worker);
         }
-        let flusher = spawn_flusher(&server, queue, first).map_err(failed())?;
+        let flusher = spawn_flusher(&server, queue).map_err(failed())?;
         Ok((server, workers, flusher))
     }
 
@@ -253,22 +253,17 @@ fn agree(transport: &dyn Transport, options: &MountOptions) -> std::io::Result<R
     }
 }
 
-fn spawn_flusher(
-    server: &Arc<Server>,
-    queue: FlusherQueue,
-    first: &dyn Transport,
-) -> std::io::Result<JoinHandle<()>> {
-    let transport = first.another()?;
+fn spawn_flusher(server: &Arc<Server>, queue: FlusherQueue) -> std::io::Result<JoinHandle<()>> {
     let server = server.clone();
     let name = "uext4-fuse-flush".to_owned();
     thread::Builder::new().name(name).spawn(move || {
         let _guard = AbortOnPanic;
-        queue.run(&server, &*transport);
+        queue.run(&server);
     })
 }
 
 /// Serves requests until the file system is unmounted.
-fn work(server: &Server, transport: &dyn Transport) -> std::io::Result<()> {
+fn work(server: &Server, transport: &Arc<dyn Transport>) -> std::io::Result<()> {
     let _guard = AbortOnPanic;
     let mut buf = vec![0; REQUEST_MORE_BYTES + WRITE_BYTES_MAX as usize];
     let mut answer = Answer::new(WRITE_BYTES_MAX as usize);
@@ -277,7 +272,7 @@ fn work(server: &Server, transport: &dyn Transport) -> std::io::Result<()> {
             return Err(Errno::EPROTO.into());
         };
         answer.clear();
-        match server.handle(&request, &mut answer) {
+        match server.handle(&request, transport, &mut answer) {
             Outcome::Silent => {}
             Outcome::Destroyed => transport.send(answer.finish(request.unique, Ok(())))?,
             Outcome::Answer(done) => {

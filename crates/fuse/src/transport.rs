@@ -5,8 +5,10 @@ mod dev_fuse;
 pub(crate) use dev_fuse::DevFuse;
 
 use std::io;
+use std::sync::Arc;
 
-/// A way to the kernel. Each thread has one of its own.
+/// A way to the kernel. Each thread has one of its own; an answer must go the way that its request
+/// came.
 pub(crate) trait Transport: Send + Sync {
     /// Waits for a request and puts it in `buf`; answers its length, or `None` when the file
     /// system was unmounted.
@@ -17,5 +19,5 @@ pub(crate) trait Transport: Send + Sync {
     fn send(&self, bytes: &[u8]) -> io::Result<()>;
 
     /// Another way to the same file system, for another thread.
-    fn another(&self) -> io::Result<Box<dyn Transport>>;
+    fn another(&self) -> io::Result<Arc<dyn Transport>>;
 }

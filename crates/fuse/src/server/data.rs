@@ -7,6 +7,8 @@ use crate::errno::Errno;
 use crate::flusher::SeekLater;
 use crate::protocol::{FSYNC_DATA, WRITE_CACHE, WRITE_KILL_SUIDGID, opcode};
 use crate::request::Request;
+use crate::transport::Transport;
+use std::sync::Arc;
 use uext4::{FallocateMode, FileType, Filesystem, InodeRef, KillPrivileges, Seek};
 
 /// `fallocate(2)` modes.
@@ -68,7 +70,12 @@ impl Server {
     /// Where somebody has the file open for writing, the kernel may hold data that we have not
     /// seen: they are fetched first, by a thread of its own (the data come as requests, which
     /// this thread may have to serve).
-    pub(super) fn lseek(&self, request: &Request<'_>, answer: &mut Answer) -> Outcome {
+    pub(super) fn lseek(
+        &self,
+        request: &Request<'_>,
+        transport: &Arc<dyn Transport>,
+        answer: &mut Answer,
+    ) -> Outcome {
         let parsed =
             parse_seek(request).and_then(|(at, what)| Ok((self.get(request.node)?, at, what)));
         let (inode, offset, what) = match parsed {
@@ -77,12 +84,14 @@ impl Server {
         };
         if self.nodes.writers(request.node) == Writers::Some && self.agreement.writeback() {
             let (unique, node) = (request.unique, request.node);
+            let transport = transport.clone();
             self.flusher.seek_later(SeekLater {
                 unique,
                 node,
                 inode,
                 offset,
                 what,
+                transport,
             });
             return Outcome::Silent;
         }

@@ -21,6 +21,8 @@ use crate::init::Agreement;
 use crate::nodes::{Nodes, inode_of};
 use crate::protocol::opcode;
 use crate::request::Request;
+use crate::transport::Transport;
+use std::sync::Arc;
 use uext4::{Filesystem, InodeRef};
 
 /// What an operation answers: the body is in the [`Answer`].
@@ -64,13 +66,19 @@ impl Server {
         })
     }
 
-    /// Does what `request` asks; the body of the answer is in `answer` then.
-    pub(crate) fn handle(&self, request: &Request<'_>, answer: &mut Answer) -> Outcome {
+    /// Does what `request`, which came over `transport`, asks; the body of the answer is in
+    /// `answer` then.
+    pub(crate) fn handle(
+        &self,
+        request: &Request<'_>,
+        transport: &Arc<dyn Transport>,
+        answer: &mut Answer,
+    ) -> Outcome {
         match request.opcode {
             opcode::FORGET => self.forget(request),
             opcode::BATCH_FORGET => self.batch_forget(request),
             opcode::DESTROY => Outcome::Destroyed,
-            opcode::LSEEK => self.lseek(request, answer),
+            opcode::LSEEK => self.lseek(request, transport, answer),
             _ => Outcome::Answer(self.answer(request, answer)),
         }
     }

@@ -4,6 +4,7 @@ use super::Transport;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::Arc;
 
 /// A descriptor of `/dev/fuse` that belongs to a mount.
 pub(crate) struct DevFuse(File);
@@ -52,7 +53,7 @@ impl Transport for DevFuse {
         }
     }
 
-    fn another(&self) -> io::Result<Box<dyn Transport>> {
+    fn another(&self) -> io::Result<Arc<dyn Transport>> {
         let file = Self::open()?;
         let mut from = self.0.as_raw_fd() as u32;
         // SAFETY: the ioctl reads one u32 from the pointer, which lives until it returns; both
@@ -62,6 +63,6 @@ impl Transport for DevFuse {
         if done < 0 {
             return Err(io::Error::last_os_error());
         }
-        Ok(Box::new(Self(file)))
+        Ok(Arc::new(Self(file)))
     }
 }
