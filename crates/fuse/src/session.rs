@@ -188,12 +188,7 @@ impl Session {
         let closed = self.server.close().map_err(Error::from);
         let closed = closed.and(served.map_err(Error::system("serve", &self.path)));
         if let Some(claim) = self.claim.take() {
-            claim.finish(
-                &closed
-                    .as_ref()
-                    .map(|()| ())
-                    .map_err(|error| error.to_string()),
-            );
+            claim.finish(&closed.as_ref().copied().map_err(|error| error.to_string()));
         }
         // It waits for nothing but its queue, whose end it has seen.
         let _ = self.flusher.join();

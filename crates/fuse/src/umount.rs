@@ -81,8 +81,7 @@ fn mounted(path: &Path) -> Result<Option<u32>> {
     let lines = text.split(|&byte| byte == b'\n');
     let last = lines
         .filter_map(parse_line)
-        .filter(|mount| mount.path == path)
-        .last();
+        .rfind(|mount| mount.path == path);
     Ok(last.filter(|mount| mount.ours).map(|mount| mount.uid))
 }
 

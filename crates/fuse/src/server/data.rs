@@ -60,7 +60,7 @@ impl Server {
         let mode = fallocate_mode(mode).ok_or(Errno::EOPNOTSUPP)?;
         let inode = self.get(request.node)?;
         self.filesystem.fallocate(&inode, mode, offset, len)?;
-        // The request does not say whether the caller may keep them; only the superuser usually may.
+        // The request does not say whether the caller may keep setuid; the superuser usually may.
         if request.uid != 0 {
             self.kill_privileges(request, &inode)?;
         }

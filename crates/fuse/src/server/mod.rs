@@ -1,8 +1,8 @@
 //! Requests to operations of the library: one file per family.
 //!
 //! Invariants: the kernel checks permissions, sticky directories and ACLs itself
-//! (`default_permissions`, always on), so that every caller here is [`uext4::Checks::Done`]. File handles are
-//! not used: every request names its node, and a node holds its inode.
+//! (`default_permissions`, always on), so that every caller here is [`uext4::Checks::Done`]. File
+//! handles are not used: every request names its node, and a node holds its inode.
 //! Locking: none here; the library's operations run side by side on as many threads as ask.
 //! References: `linux/fuse.h`.
 

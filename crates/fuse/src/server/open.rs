@@ -104,7 +104,7 @@ impl Server {
         self.put_created(made, flags, answer)
     }
 
-    /// The entry is answered as one with writers, since it will have them before the kernel sees it.
+    /// The entry is answered as one with writers: it has them before the kernel sees it.
     fn put_created(&self, inode: InodeRef, flags: u32, answer: &mut Answer) -> Handled {
         let attr = self.filesystem.attr(&inode);
         let node = self.nodes.insert(inode);

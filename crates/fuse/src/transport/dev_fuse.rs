@@ -54,7 +54,13 @@ impl Transport for DevFuse {
     }
 
     fn another(&self) -> io::Result<Arc<dyn Transport>> {
-        let file = Self::open()?;
+        let file = match Self::open() {
+            // Where only the helper may open the device, threads share its descriptor.
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                return Ok(Arc::new(Self(self.0.try_clone()?)));
+            }
+            opened => opened?,
+        };
         let mut from = self.0.as_raw_fd() as u32;
         // SAFETY: the ioctl reads one u32 from the pointer, which lives until it returns; both
         // descriptors are open.

@@ -95,7 +95,7 @@ fn names_that_are_not_there_appear() {
 fn unnamed_files_get_a_name() {
     let mut mounted = Mounted::new();
     let flags = OFlags::TMPFILE | OFlags::RDWR;
-    let fd = rustix::fs::open(&mounted.root(), flags, Mode::from_raw_mode(0o600)).unwrap();
+    let fd = rustix::fs::open(mounted.root(), flags, Mode::from_raw_mode(0o600)).unwrap();
     rustix::io::write(&fd, b"secret").unwrap();
     let name = mounted.path("named");
     let proc = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&fd));
@@ -103,7 +103,7 @@ fn unnamed_files_get_a_name() {
     drop(fd);
     assert_eq!(fs::read(&name).unwrap(), b"secret");
     assert_eq!(fs::metadata(&name).unwrap().nlink(), 1);
-    let lost = rustix::fs::open(&mounted.root(), flags, Mode::from_raw_mode(0o600)).unwrap();
+    let lost = rustix::fs::open(mounted.root(), flags, Mode::from_raw_mode(0o600)).unwrap();
     rustix::io::write(&lost, &[1; 100_000]).unwrap();
     drop(lost);
     mounted.unmount();
