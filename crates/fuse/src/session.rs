@@ -61,7 +61,7 @@ fn serve(
     ready: impl FnOnce(),
 ) -> Result<()> {
     let claim = Claim::take(path)?;
-    let session = Session::with_claim(claim, open()?, path, options)?;
+    let session = Session::claimed(claim, path, options, open)?;
     signals::on_stop(session.stopper())?;
     ready();
     session.wait()
@@ -96,18 +96,32 @@ impl Session {
             .canonicalize()
             .map_err(Error::system("find", mount_point))?;
         let claim = Claim::take(&path)?;
-        Self::with_claim(claim, filesystem, &path, options)
+        Self::claimed(claim, &path, options, || Ok(filesystem))
     }
 
-    fn with_claim(
+    /// Whatever fails, the claim is given back.
+    fn claimed(
         claim: Claim,
-        filesystem: Filesystem,
         path: &Path,
         options: &MountOptions,
+        open: impl FnOnce() -> uext4::Result<Filesystem>,
     ) -> Result<Self> {
+        let opened = open().map_err(Error::from);
+        match opened.and_then(|filesystem| Self::attached(filesystem, path, options)) {
+            Ok(session) => Ok(Self {
+                claim: Some(claim),
+                ..session
+            }),
+            Err(error) => {
+                claim.finish(&Err(error.to_string()));
+                Err(error)
+            }
+        }
+    }
+
+    fn attached(filesystem: Filesystem, path: &Path, options: &MountOptions) -> Result<Self> {
         let device = attach(path, options)?;
-        let started = Self::launch(&device, filesystem, path, options);
-        match started {
+        match Self::launch(&device, filesystem, path, options) {
             Ok((server, workers, flusher)) => {
                 raise_read_ahead(path);
                 Ok(Self {
@@ -115,7 +129,7 @@ impl Session {
                     workers,
                     flusher,
                     path: path.into(),
-                    claim: Some(claim),
+                    claim: None,
                 })
             }
             Err(error) => {
