@@ -111,5 +111,6 @@ fn begin(fs: &Fs) -> Result<()> {
     });
     drop(handle);
     super::close::write_superblock(fs)?;
+    fs.journal.flush_device()?;
     Ok(fs.journal.commit_running()?)
 }

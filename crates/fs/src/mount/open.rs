@@ -82,7 +82,18 @@ pub(super) fn replay(device: &Arc<dyn BlockDevice>, plan: &mut Plan) -> Result<(
         fast_commit::finish(&found, block_size, &report)?;
         plan.superblock = read_superblock(&**device, plan.options.superblock_kib)?;
         plan.geometry = plan.superblock.geometry()?;
+    } else if plan.options.access == Access::ReadWrite {
+        wipe(&found, device, plan.geometry.block_size())?;
     }
     plan.log = Some(found);
+    Ok(())
+}
+
+/// Marks a log clean that nobody may replay: the file system says that all of it is home.
+fn wipe(log: &Log, device: &Arc<dyn BlockDevice>, block_size: u32) -> Result<()> {
+    if recovery::needs_recovery(log, block_size)? {
+        let report = recovery::recover(log, device, block_size, RecoveryMode::Inspect)?;
+        recovery::mark_clean(log, block_size, &report)?;
+    }
     Ok(())
 }
