@@ -10,6 +10,7 @@
 
 use crate::{BlockDevice, MemDevice};
 use std::collections::BTreeSet;
+use std::ops::Range;
 use std::sync::Arc;
 use uext4_sync::Rng;
 
@@ -105,6 +106,8 @@ pub struct CrashLog {
     /// returned by then are durable.
     horizons: Arc<[usize]>,
     durable: Durable,
+    /// Bytes that are never torn.
+    whole: Range<u64>,
 }
 
 /// The base with the durable changes of some horizon applied.
@@ -154,6 +157,7 @@ impl Clone for CrashLog {
             events: self.events.clone(),
             horizons: self.horizons.clone(),
             durable: Durable::new(&self.base),
+            whole: self.whole.clone(),
         }
     }
 }
@@ -174,7 +178,14 @@ impl CrashLog {
             events: events.into(),
             horizons: horizons.into(),
             durable,
+            whole: 0..0,
         }
+    }
+
+    /// From now on these bytes are never torn apart: for structures that their users take to be
+    /// one sector, though they are longer.
+    pub fn keep_whole(&mut self, bytes: Range<u64>) {
+        self.whole = bytes;
     }
 
     /// Number of events; cuts are `0..=len()`.
@@ -228,13 +239,18 @@ impl CrashLog {
             } if *returned_at > horizon => Some(change),
             _ => None,
         });
-        settle(&image, pending, survivors);
+        settle(&image, pending, survivors, &self.whole);
         image
     }
 }
 
 /// Applies the survivors among the pending changes.
-fn settle<'a>(image: &MemDevice, pending: impl Iterator<Item = &'a Change>, survivors: Survivors) {
+fn settle<'a>(
+    image: &MemDevice,
+    pending: impl Iterator<Item = &'a Change>,
+    survivors: Survivors,
+    whole: &Range<u64>,
+) {
     match survivors {
         Survivors::All => pending.for_each(|change| apply(image, change)),
         Survivors::None => {}
@@ -243,7 +259,7 @@ fn settle<'a>(image: &MemDevice, pending: impl Iterator<Item = &'a Change>, surv
             .enumerate()
             .filter(|(i, _)| mask >> i & 1 == 1)
             .for_each(|(_, change)| apply(image, change)),
-        Survivors::Seeded { seed, tearing } => settle_by_seed(image, pending, seed, tearing),
+        Survivors::Seeded { seed, tearing } => settle_by_seed(image, pending, seed, tearing, whole),
     }
 }
 
@@ -252,6 +268,7 @@ fn settle_by_seed<'a>(
     pending: impl Iterator<Item = &'a Change>,
     seed: u64,
     tearing: Tearing,
+    whole: &Range<u64>,
 ) {
     let mut rng = Rng::new(seed);
     // Nearly nothing and nearly everything are as telling as half, and rare under even odds.
@@ -262,7 +279,7 @@ fn settle_by_seed<'a>(
         match (kept, torn && tearing == Tearing::Sectors) {
             (false, _) => {}
             (true, false) => apply(image, change),
-            (true, true) => apply_torn(image, change, rng.fork()),
+            (true, true) => apply_torn(image, change, rng.fork(), whole),
         }
     }
 }
@@ -279,7 +296,7 @@ fn apply(image: &MemDevice, change: &Change) {
 }
 
 /// Applies some sectors of a change; sectors are those of the device, not of the change.
-fn apply_torn(image: &MemDevice, change: &Change, mut rng: Rng) {
+fn apply_torn(image: &MemDevice, change: &Change, mut rng: Rng, whole: &Range<u64>) {
     let (offset, len) = match change {
         Change::Write { offset, bytes } => (*offset, bytes.len() as u64),
         Change::Zero { offset, len } | Change::Discard { offset, len } => (*offset, *len),
@@ -287,7 +304,8 @@ fn apply_torn(image: &MemDevice, change: &Change, mut rng: Rng) {
     let mut done = 0;
     while done < len {
         let at = offset + done;
-        let n = (SECTOR_BYTES - at % SECTOR_BYTES).min(len - done);
+        let end = if whole.contains(&at) { whole.end } else { at - at % SECTOR_BYTES + SECTOR_BYTES };
+        let n = (end - at).min(len - done);
         if rng.chance(1, 2) {
             apply(image, &part(change, done, n));
         }
