@@ -64,7 +64,55 @@ impl Model {
         Manifest { entries }
     }
 
-    fn write(&mut self, path: &[u8], offset_bytes: u64, bytes: &[u8]) -> Answer<()> {
+    /// Every path with the number of its inode (never used again).
+    pub fn numbers(&self) -> BTreeMap<Vec<u8>, u64> {
+        self.walk().into_iter().collect()
+    }
+
+    fn walk(&self) -> Vec<(Vec<u8>, Number)> {
+        let mut found = Vec::new();
+        let mut waiting = vec![(Vec::new(), ROOT)];
+        while let Some((path, number)) = waiting.pop() {
+            for (name, child) in self.inode(number).children().into_iter().flatten() {
+                let separator: &[u8] = if path.is_empty() { b"" } else { b"/" };
+                waiting.push(([&path, separator, name].concat(), *child));
+            }
+            found.push((path, number));
+        }
+        found
+    }
+
+    /// Every path of a regular file, with the number of its inode (never used again) and its
+    /// content.
+    pub fn files(&self) -> BTreeMap<Vec<u8>, (u64, &[u8])> {
+        let mut files = BTreeMap::new();
+        for (path, number) in self.walk() {
+            if let Body::File(data) = &self.inode(number).body {
+                files.insert(path, (number, data.as_slice()));
+            }
+        }
+        files
+    }
+
+    /// Sets an access list, given as the bytes of `system.posix_acl_access`, and the permission
+    /// bits that go with it.
+    ///
+    /// # Errors
+    /// The path leads nowhere.
+    pub fn set_acl(&mut self, path: &[u8], value: &[u8], mode: u32) -> Result<(), Errno> {
+        let number = self.lookup(path)?;
+        let inode = self.inode_mut(number);
+        inode.mode = mode;
+        let name = b"system.posix_acl_access".to_vec();
+        inode.xattrs.insert(name, value.to_vec());
+        Ok(())
+    }
+
+    /// Writes bytes to a file.
+    ///
+    /// # Errors
+    /// The path leads to no file.
+    pub fn write(&mut self, path: &[u8], offset_bytes: u64, bytes: &[u8]) -> Result<(), Errno> {
         let data = self.data(path)?;
         // Writing nothing does not extend a file.
         if bytes.is_empty() {

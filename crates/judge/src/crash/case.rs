@@ -1,0 +1,125 @@
+//! One crash, with a text that repeats it.
+
+use std::fmt;
+use std::str::FromStr;
+
+use anyhow::{Context, Error, Result, bail};
+use uext4::device::{self, Tearing};
+
+use super::config::Config;
+use super::play::Run;
+
+/// What of the pending writes is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Survivors {
+    /// Everything.
+    All,
+    /// Nothing.
+    None,
+    /// Some, whole, by a seed.
+    Whole(u64),
+    /// Some, in part, by a seed.
+    Torn(u64),
+}
+
+/// A crash of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Case {
+    /// The run.
+    pub run: Run,
+    /// How many events of it happened.
+    pub cut: usize,
+    /// What survived.
+    pub survivors: Survivors,
+}
+
+impl Survivors {
+    /// As the device's crash log takes it.
+    pub fn for_device(self) -> device::Survivors {
+        let seeded = |seed, tearing| device::Survivors::Seeded { seed, tearing };
+        match self {
+            Self::All => device::Survivors::All,
+            Self::None => device::Survivors::None,
+            Self::Whole(seed) => seeded(seed, Tearing::Whole),
+            Self::Torn(seed) => seeded(seed, Tearing::Sectors),
+        }
+    }
+}
+
+impl fmt::Display for Survivors {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::All => f.write_str("all"),
+            Self::None => f.write_str("none"),
+            Self::Whole(seed) => write!(f, "whole:{seed}"),
+            Self::Torn(seed) => write!(f, "torn:{seed}"),
+        }
+    }
+}
+
+impl FromStr for Survivors {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        Ok(match text.split_once(':') {
+            None if text == "all" => Self::All,
+            None if text == "none" => Self::None,
+            Some(("whole", seed)) => Self::Whole(seed.parse()?),
+            Some(("torn", seed)) => Self::Torn(seed.parse()?),
+            _ => bail!("no survivors: {text}"),
+        })
+    }
+}
+
+impl fmt::Display for Case {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Run {
+            config,
+            seed,
+            warm_up,
+            steps,
+        } = self.run;
+        let (cut, survivors) = (self.cut, self.survivors);
+        write!(
+            f,
+            "{},{seed},{warm_up},{steps},{cut},{survivors}",
+            config.name
+        )
+    }
+}
+
+impl FromStr for Case {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let parts: Vec<&str> = text.split(',').collect();
+        let [config, seed, warm_up, steps, cut, survivors] = parts[..] else {
+            bail!("a case is CONFIG,SEED,WARM_UP,STEPS,CUT,SURVIVORS: {text}");
+        };
+        let run = Run {
+            config: Config::named(config).with_context(|| format!("no configuration {config}"))?,
+            seed: seed.parse()?,
+            warm_up: warm_up.parse()?,
+            steps: steps.parse()?,
+        };
+        Ok(Self {
+            run,
+            cut: cut.parse()?,
+            survivors: survivors.parse()?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_text_of_a_case_is_read_back() {
+        for text in ["ext4,1,0,20,77,all", "inline,9,30,2,0,torn:12345"] {
+            assert_eq!(text.parse::<Case>().unwrap().to_string(), text);
+        }
+        assert!("ext4,1,0,20,77".parse::<Case>().is_err());
+        assert!("ext9,1,0,20,77,all".parse::<Case>().is_err());
+    }
+}

@@ -1,0 +1,150 @@
+//! What the tree was after each step, and how far the promises reached.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use uext4_testkit::manifest::{Entry, Manifest};
+use uext4_testkit::model::Model;
+use uext4_testkit::ops::Op;
+
+use super::step::Step;
+
+/// Bytes of a file; equal contents of successive states share memory.
+type Content = Arc<[u8]>;
+
+/// The model after a step.
+pub(super) struct State {
+    pub(super) manifest: Manifest,
+    /// Inode number of each path of a file.
+    pub(super) files: BTreeMap<Vec<u8>, u64>,
+    pub(super) contents: BTreeMap<u64, Content>,
+    views: BTreeMap<u64, View>,
+    /// The inode whose size the step may have changed bit by bit.
+    pub(super) gradual: Option<u64>,
+    /// For a reader of a failure.
+    pub(super) text: String,
+}
+
+/// What the inode itself shows; a change of it is a change that its fsync makes durable.
+#[derive(PartialEq)]
+struct View {
+    entry: Entry,
+    /// Parent and name, ascending.
+    names: Vec<(u64, Vec<u8>)>,
+    children: Vec<(Vec<u8>, u64)>,
+}
+
+/// All states of a run; state 0 is the empty file system.
+pub(super) struct History {
+    pub(super) states: Vec<State>,
+    /// For each step the oldest state that is allowed once it has returned.
+    floors: Vec<usize>,
+    /// The step that last touched an inode.
+    touched: BTreeMap<u64, usize>,
+}
+
+impl History {
+    pub(super) fn new(model: &Model) -> Self {
+        Self {
+            states: vec![State::of(model, None, None, "mount".into())],
+            floors: vec![0],
+            touched: BTreeMap::new(),
+        }
+    }
+
+    /// A step returned and left `model`; it promises something only when it was `done`.
+    pub(super) fn push(&mut self, step: &Step, done: bool, model: &Model, text: String) {
+        let last = self.states.last().expect("there is state 0");
+        let state = State::of(model, Some(last), step.gradual(), text);
+        let now = self.states.len();
+        for (number, view) in &state.views {
+            let same_view = last.views.get(number) == Some(view);
+            let (old, new) = (last.contents.get(number), state.contents.get(number));
+            if !same_view || old != new {
+                self.touched.insert(*number, now);
+            }
+        }
+        let before = self.floors[now - 1];
+        let floor = match step {
+            _ if !done => 0,
+            Step::Sync | Step::Unmount => now,
+            Step::Op(Op::Fsync { path }) => {
+                let number = model.numbers().get(path).copied();
+                let promised = number.and_then(|number| self.touched.get(&number));
+                promised.copied().unwrap_or(0)
+            }
+            _ => 0,
+        };
+        self.states.push(state);
+        self.floors.push(floor.max(before));
+    }
+
+    /// Number of the last step.
+    pub(super) fn last(&self) -> usize {
+        self.states.len() - 1
+    }
+
+    /// The oldest state that is allowed after `step` returned.
+    pub(super) fn floor(&self, step: usize) -> usize {
+        self.floors[step]
+    }
+}
+
+impl State {
+    fn of(model: &Model, before: Option<&State>, gradual: Option<&[u8]>, text: String) -> Self {
+        let mut manifest = model.manifest();
+        if let Some(root) = manifest.entries.get_mut(&b""[..]) {
+            root.nlink += 1; // `lost+found`, which no manifest shows
+        }
+        let mut contents: BTreeMap<u64, Content> = BTreeMap::new();
+        let mut files = BTreeMap::new();
+        for (path, (number, data)) in model.files() {
+            files.insert(path, number);
+            let old = before.and_then(|before| before.contents.get(&number));
+            let content = match old.filter(|old| ***old == *data) {
+                Some(old) => old.clone(),
+                None => data.into(),
+            };
+            contents.insert(number, content);
+        }
+        let numbers = model.numbers();
+        Self {
+            views: views(&manifest, &numbers),
+            gradual: gradual.and_then(|path| numbers.get(path).copied()),
+            manifest,
+            files,
+            contents,
+            text,
+        }
+    }
+}
+
+fn views(manifest: &Manifest, numbers: &BTreeMap<Vec<u8>, u64>) -> BTreeMap<u64, View> {
+    let mut views: BTreeMap<u64, View> = BTreeMap::new();
+    for (path, number) in numbers {
+        let mut entry = manifest.entries[path].clone();
+        (entry.link_group, entry.hash) = (None, None);
+        let new = || View {
+            entry,
+            names: Vec::new(),
+            children: Vec::new(),
+        };
+        views.entry(*number).or_insert_with(new);
+    }
+    for (path, number) in numbers.iter().filter(|(path, _)| !path.is_empty()) {
+        let at = path.iter().rposition(|byte| *byte == b'/');
+        let (parent, name) =
+            at.map_or((&path[..0], &path[..]), |at| (&path[..at], &path[at + 1..]));
+        let parent = numbers[parent];
+        let of = |number| views.contains_key(&number);
+        debug_assert!(of(parent) && of(*number), "both were entered above");
+        if let Some(view) = views.get_mut(number) {
+            view.names.push((parent, name.to_vec()));
+        }
+        if let Some(view) = views.get_mut(&parent) {
+            view.children.push((name.to_vec(), *number));
+        }
+    }
+    views.values_mut().for_each(|view| view.names.sort());
+    views
+}

@@ -1,0 +1,85 @@
+//! Plants a bug in a recording: the same writes without some of the flushes.
+//!
+//! A crash suite that does not see these sees nothing.
+
+use std::sync::Arc;
+
+use anyhow::Result;
+use uext4::device::{BlockDevice, Change, CrashLog, Event, MemDevice, Recorder, Survivors};
+
+use super::play::{Recording, SUPERBLOCK_BYTES};
+
+/// Which flushes are left out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Plant {
+    /// Every one.
+    AllFlushes,
+    /// Those before a commit block: data and log body may come after it.
+    BeforeCommitBlock,
+    /// Those after a commit block: an fsync returns too early.
+    AfterCommitBlock,
+}
+
+/// First bytes of a commit block of a jbd2 log: the magic number and the type.
+const COMMIT_BLOCK: [u8; 8] = [0xC0, 0x3B, 0x39, 0x98, 0, 0, 0, 2];
+
+impl Plant {
+    /// The recording as a faulty engine would have made it.
+    ///
+    /// # Errors
+    /// Never in practice: the writes fitted before.
+    pub fn into_recording(self, mut recording: Recording) -> Result<Recording> {
+        let base = recording.log.image(0, Survivors::All);
+        recording.log = self.rewrite(&recording.log, base)?;
+        Ok(recording)
+    }
+
+    fn rewrite(self, log: &CrashLog, base: MemDevice) -> Result<CrashLog> {
+        let recorder = Recorder::new(Arc::new(base));
+        let mut after_commit = false;
+        for (index, event) in log.events().iter().enumerate() {
+            match event {
+                Event::Change { change, .. } => {
+                    after_commit = is_commit_block(change);
+                    apply(&recorder, change)?;
+                }
+                Event::FlushDone { .. } => {
+                    let next = log.events()[index..].iter().find_map(as_change);
+                    let left_out = match self {
+                        Self::AllFlushes => true,
+                        Self::BeforeCommitBlock => next.is_some_and(is_commit_block),
+                        Self::AfterCommitBlock => after_commit,
+                    };
+                    if !left_out {
+                        recorder.flush()?;
+                    }
+                }
+                Event::Mark(label) => recorder.mark(*label),
+                Event::FlushStarted | Event::Failed => {}
+            }
+        }
+        let mut log = recorder.log();
+        log.keep_whole(SUPERBLOCK_BYTES);
+        Ok(log)
+    }
+}
+
+fn as_change(event: &Event) -> Option<&Change> {
+    match event {
+        Event::Change { change, .. } => Some(change),
+        _ => None,
+    }
+}
+
+fn is_commit_block(change: &Change) -> bool {
+    matches!(change, Change::Write { bytes, .. } if bytes.starts_with(&COMMIT_BLOCK))
+}
+
+fn apply(device: &Recorder, change: &Change) -> Result<()> {
+    match change {
+        Change::Write { offset, bytes } => device.write_at(*offset, bytes)?,
+        Change::Zero { offset, len } => device.write_zeroes(*offset, *len)?,
+        Change::Discard { offset, len } => device.discard(*offset, *len)?,
+    }
+    Ok(())
+}

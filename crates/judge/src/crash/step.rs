@@ -1,0 +1,250 @@
+//! One step of a workload: an operation of testkit, or one that needs a handle or a device.
+
+use std::collections::BTreeMap;
+use uext4::{Caller, FallocateMode, Filesystem, InodeRef, SetAttr, SetMode, SetTime, Timestamp};
+use uext4_testkit::model::Model;
+use uext4_testkit::ops::{Errno, Op, Target, written_bytes};
+
+use crate::EngineTarget;
+
+/// An access list of owner, one user, group, mask and others, as Linux passes it.
+const ACL: [u8; 44] = [
+    2, 0, 0, 0, 1, 0, 6, 0, 255, 255, 255, 255, 2, 0, 4, 0, 100, 0, 0, 0, 4, 0, 4, 0, 255, 255,
+    255, 255, 16, 0, 4, 0, 255, 255, 255, 255, 32, 0, 4, 0, 255, 255, 255, 255,
+];
+/// The permission bits that go with [`ACL`].
+const ACL_MODE: u32 = 0o644;
+
+/// One step. Each is one call of the engine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    Op(Op),
+    Sync,
+    /// An unnamed file, held open.
+    Tmpfile {
+        held: u64,
+    },
+    /// Takes the name of a file that is held open.
+    UnlinkHeld {
+        held: u64,
+        path: Vec<u8>,
+    },
+    WriteHeld {
+        held: u64,
+        offset: u64,
+        len: u32,
+        seed: u64,
+    },
+    /// Names a held file and closes it.
+    LinkHeld {
+        held: u64,
+        path: Vec<u8>,
+    },
+    Close {
+        held: u64,
+    },
+    Fallocate {
+        path: Vec<u8>,
+        mode: FallocateMode,
+        offset: u64,
+        len: u64,
+    },
+    SetAcl {
+        path: Vec<u8>,
+    },
+    Utimes {
+        path: Vec<u8>,
+        seconds: i64,
+    },
+    /// The last step of every workload.
+    Unmount,
+}
+
+/// Open files of a workload.
+#[derive(Default)]
+pub(super) struct Held {
+    inodes: BTreeMap<u64, InodeRef>,
+    /// What the unnamed ones hold.
+    unnamed: BTreeMap<u64, Vec<u8>>,
+}
+
+/// Runs a step on the engine.
+pub(super) fn run(step: &Step, fs: &Filesystem, held: &mut Held) -> Result<(), Errno> {
+    let mut target = EngineTarget::new(fs);
+    let caller = Caller::root();
+    let answer = |result: uext4::Result<()>| result.map_err(|error| crate::errno(&error));
+    match step {
+        Step::Op(op) => target.run(op),
+        Step::Sync => answer(fs.sync()),
+        Step::Tmpfile { held: id } => {
+            let root = target.find(b"")?;
+            let made = fs
+                .tmpfile(&root, 0o600, &caller)
+                .map_err(|error| crate::errno(&error))?;
+            held.inodes.insert(*id, made);
+            Ok(())
+        }
+        Step::UnlinkHeld { held: id, path } => {
+            let file = target.file(path)?;
+            let (parent, name) = target.place(path)?;
+            answer(fs.unlink(&parent, name, &caller))?;
+            held.inodes.insert(*id, file);
+            Ok(())
+        }
+        Step::WriteHeld {
+            held: id,
+            offset,
+            len,
+            seed,
+        } => {
+            let file = held.inodes.get(id).ok_or(Errno::ENOENT)?;
+            target.write_all(file, *offset, &written_bytes(*seed, *len))
+        }
+        Step::LinkHeld { held: id, path } => {
+            let file = held.inodes.remove(id).ok_or(Errno::ENOENT)?;
+            let (parent, name) = target.place(path)?;
+            answer(fs.link(&file, &parent, name, &caller))
+        }
+        Step::Close { held: id } => {
+            held.inodes.remove(id);
+            // Whatever comes next frees it: here a lookup that finds nothing.
+            let _ = target.find(b"no such name");
+            Ok(())
+        }
+        Step::Fallocate {
+            path,
+            mode,
+            offset,
+            len,
+        } => {
+            let file = target.file(path)?;
+            answer(fs.fallocate(&file, *mode, *offset, *len))
+        }
+        Step::SetAcl { path } => {
+            let file = target.find(path)?;
+            let name = b"system.posix_acl_access";
+            answer(fs.set_xattr(&file, name, &ACL, SetMode::Any, &caller))
+        }
+        Step::Utimes { path, seconds } => {
+            let inode = target.find(path)?;
+            let time = SetTime::At(Timestamp {
+                seconds: *seconds,
+                nanoseconds: 7,
+            });
+            let set = SetAttr {
+                atime: Some(time),
+                mtime: Some(time),
+                ..SetAttr::default()
+            };
+            answer(fs.set_attr(&inode, &set, &caller).map(drop))
+        }
+        Step::Unmount => {
+            held.inodes.clear();
+            answer(fs.unmount())
+        }
+    }
+}
+
+/// What the step does to the model.
+pub(super) fn expect(step: &Step, model: &mut Model, held: &mut Held) -> Result<(), Errno> {
+    match step {
+        Step::Op(op) => model.run(op),
+        Step::Sync | Step::Close { .. } | Step::Unmount => Ok(()),
+        Step::Tmpfile { held: id } => {
+            held.unnamed.insert(*id, Vec::new());
+            Ok(())
+        }
+        Step::UnlinkHeld { path, .. } => {
+            model.write(path, 0, &[])?;
+            model.run(&Op::Unlink { path: path.clone() })
+        }
+        Step::WriteHeld {
+            held: id,
+            offset,
+            len,
+            seed,
+        } => {
+            if let Some(data) = held.unnamed.get_mut(id) {
+                put(data, *offset as usize, &written_bytes(*seed, *len));
+            }
+            held.inodes
+                .contains_key(id)
+                .then_some(())
+                .ok_or(Errno::ENOENT)
+        }
+        Step::LinkHeld { held: id, path } => {
+            // What had a name and lost it gets none again.
+            let data = held.unnamed.remove(id).ok_or(Errno::ENOENT)?;
+            model.run(&Op::Create {
+                path: path.clone(),
+                mode: 0o600,
+            })?;
+            model.write(path, 0, &data)
+        }
+        Step::Fallocate {
+            path,
+            mode,
+            offset,
+            len,
+        } => {
+            let files = model.files();
+            let size = files.get(path).map_or(0, |(_, data)| data.len() as u64);
+            model.write(path, 0, &[])?;
+            reshape(model, path, *mode, size, *offset, *len)
+        }
+        Step::SetAcl { path } => model.set_acl(path, &ACL, ACL_MODE),
+        Step::Utimes { path, .. } => {
+            let numbers = model.numbers();
+            numbers
+                .contains_key(path)
+                .then_some(())
+                .ok_or(Errno::ENOENT)
+        }
+    }
+}
+
+fn put(data: &mut Vec<u8>, start: usize, bytes: &[u8]) {
+    if bytes.is_empty() {
+        return;
+    }
+    let end = start + bytes.len();
+    if data.len() < end {
+        data.resize(end, 0);
+    }
+    data[start..end].copy_from_slice(bytes);
+}
+
+fn reshape(
+    model: &mut Model,
+    path: &[u8],
+    mode: FallocateMode,
+    size: u64,
+    offset: u64,
+    len: u64,
+) -> Result<(), Errno> {
+    use FallocateMode::{Allocate, PunchHole, ZeroRange, ZeroRangeKeepSize};
+    let end = offset + len;
+    if matches!(mode, Allocate | ZeroRange) && end > size {
+        let size_bytes = end;
+        model.run(&Op::Truncate {
+            path: path.to_vec(),
+            size_bytes,
+        })?;
+    }
+    if matches!(mode, PunchHole | ZeroRange | ZeroRangeKeepSize) && offset < size {
+        let zeroes = vec![0; (end.min(size) - offset) as usize];
+        model.write(path, offset, &zeroes)?;
+    }
+    Ok(())
+}
+
+impl Step {
+    /// The file whose size the step may change bit by bit.
+    pub(super) fn gradual(&self) -> Option<&[u8]> {
+        match self {
+            Step::Op(Op::Write { path, .. } | Op::Truncate { path, .. })
+            | Step::Fallocate { path, .. } => Some(path),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! Four threads and the background commit, cut at random.
+//!
+//! Such a run does not repeat, so only what holds in every order is checked: the recovered image is
+//! clean, and what a thread had synced is there.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::thread;
+
+use anyhow::{Context, Result, anyhow, ensure};
+use uext4::device::{CrashLog, Event, Recorder};
+use uext4::{Caller, Filesystem, InodeRef, MountOptions, RenameFlags};
+use uext4_testkit::ops::written_bytes;
+use uext4_testkit::rng::Rng;
+
+use super::case::Survivors;
+use super::config::Config;
+use super::play::{SUPERBLOCK_BYTES, fresh};
+use super::recover::{Scratch, by_us};
+use crate::EngineTarget;
+
+const THREADS: u64 = 4;
+/// Files that one thread syncs.
+const FILES: u64 = 12;
+
+/// What was done.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ThreadsFigures {
+    /// Images recovered.
+    pub images: u64,
+    /// Synced files found with their content.
+    pub files: u64,
+}
+
+/// Runs the threads once and crashes `crashes` times.
+///
+/// # Errors
+/// A promise was broken.
+pub fn run_threads(config: Config, seed: u64, crashes: u64) -> Result<ThreadsFigures> {
+    let recorder = Arc::new(Recorder::new(fresh(config)?));
+    let options = MountOptions {
+        no_atime: true,
+        ..MountOptions::default()
+    };
+    let fs = Arc::new(Filesystem::mount(recorder.clone(), options)?);
+    let workers: Vec<_> = (0..THREADS)
+        .map(|id| {
+            let worker = Worker {
+                fs: fs.clone(),
+                recorder: recorder.clone(),
+                id,
+                seed,
+            };
+            thread::spawn(move || worker.run())
+        })
+        .collect();
+    for worker in workers {
+        worker.join().map_err(|_| anyhow!("a worker panicked"))??;
+    }
+    fs.unmount()?;
+    let mut log = recorder.log();
+    log.keep_whole(SUPERBLOCK_BYTES);
+    let mut rng = Rng::new(seed).fork(99);
+    let (scratch, mut figures) = (Scratch::new()?, ThreadsFigures::default());
+    for _ in 0..crashes {
+        let cut = rng.below(log.len() as u64 + 1) as usize;
+        let survivors = match rng.below(3) {
+            0 => Survivors::None,
+            1 => Survivors::All,
+            _ => Survivors::Torn(rng.next_u64()),
+        };
+        figures.files += crash(&mut log, cut, survivors, &scratch, seed)
+            .with_context(|| format!("{} seed {seed}, cut {cut}, {survivors}", config.name))?;
+        figures.images += 1;
+    }
+    Ok(figures)
+}
+
+fn crash(
+    log: &mut CrashLog,
+    cut: usize,
+    survivors: Survivors,
+    scratch: &Scratch,
+    seed: u64,
+) -> Result<u64> {
+    let recovered = by_us(log.image(cut, survivors.for_device()))?;
+    let target = EngineTarget::new(&recovered.fs);
+    let mut found = 0;
+    let marks = log.events()[..cut].iter().filter_map(|event| match event {
+        Event::Mark(label) => Some((label / FILES, label % FILES)),
+        _ => None,
+    });
+    for (id, n) in marks {
+        let path = format!("thread {id}/kept {n}");
+        let file = target.find(path.as_bytes());
+        let file = file.map_err(|errno| anyhow!("{path} answers errno {}", errno.0))?;
+        let expected = kept(seed, id, n);
+        let mut data = vec![0; expected.len() + 1];
+        let len = recovered.fs.read(&file, 0, &mut data)?;
+        ensure!(data[..len] == expected, "{path} has other content");
+        found += 1;
+    }
+    recovered.fs.unmount()?;
+    scratch.check(&recovered.device, "our recovery")?;
+    Ok(found)
+}
+
+/// Content of a file that is synced.
+fn kept(seed: u64, id: u64, n: u64) -> Vec<u8> {
+    written_bytes(seed ^ (id << 32 | n), 100 + 3001 * n as u32)
+}
+
+struct Worker {
+    fs: Arc<Filesystem>,
+    recorder: Arc<Recorder>,
+    id: u64,
+    seed: u64,
+}
+
+impl Worker {
+    fn run(&self) -> Result<()> {
+        let caller = Caller::root();
+        let root = self.fs.root()?;
+        let name = format!("thread {}", self.id);
+        let own = self.fs.mkdir(&root, name.as_bytes(), 0o755, &caller)?;
+        let mut rng = Rng::new(self.seed).fork(self.id);
+        let mut churned = BTreeMap::new();
+        for n in 0..FILES {
+            for _ in 0..rng.below(30) {
+                self.churn(&own, &mut rng, &mut churned)?;
+            }
+            let name = format!("kept {n}");
+            let file = self.fs.create(&own, name.as_bytes(), 0o644, &caller)?;
+            let data = kept(self.seed, self.id, n);
+            let written = self.fs.write(&file, 0, &data)?;
+            ensure!(written == data.len(), "a short write");
+            self.fs.fsync(&file)?;
+            self.recorder.mark(self.id * FILES + n);
+        }
+        Ok(())
+    }
+
+    /// Work that nobody asks about later.
+    fn churn(
+        &self,
+        own: &InodeRef,
+        rng: &mut Rng,
+        made: &mut BTreeMap<u64, InodeRef>,
+    ) -> Result<()> {
+        let caller = Caller::root();
+        let n = rng.below(20);
+        let name = format!("churn {n}");
+        match made.remove(&n) {
+            None => {
+                let file = self.fs.create(own, name.as_bytes(), 0o600, &caller)?;
+                self.fs.write(&file, rng.below(9000), &rng.bytes(5000))?;
+                made.insert(n, file);
+            }
+            Some(file) => match rng.below(3) {
+                0 => self.fs.unlink(own, name.as_bytes(), &caller)?,
+                1 => {
+                    self.fs.truncate(&file, rng.below(9000))?;
+                    made.insert(n, file);
+                }
+                _ => {
+                    let to = 20 + n;
+                    let new = format!("churn {to}");
+                    let (old, new) = (name.as_bytes(), new.as_bytes());
+                    self.fs
+                        .rename(own, old, own, new, RenameFlags::Replace, &caller)?;
+                    made.insert(to, file);
+                }
+            },
+        }
+        Ok(())
+    }
+}

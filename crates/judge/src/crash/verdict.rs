@@ -1,0 +1,151 @@
+//! Whether a tree that was found may be there.
+//!
+//! It must be the model after some step between the oldest that the promises allow and the last
+//! that began. Names, attributes and sizes are compared exactly. Data goes to its place at once,
+//! so that a sector of a file may be newer than the tree: it must hold what it held in that state
+//! or in a later one. Every write has bytes of its own, so data of another file shows.
+
+use anyhow::{Context, Result, bail, ensure};
+use uext4_testkit::manifest::{Field, FileKind, Manifest, Policy, Source};
+
+use super::history::{History, State};
+
+/// What a device writes whole, in bytes.
+const SECTOR_BYTES: usize = 512;
+/// Differences that a failure shows.
+const SHOWN: usize = 8;
+/// Steps before the crash that a failure shows.
+const STEPS_SHOWN: usize = 15;
+
+/// The states that are allowed: from the promised one to the last that began.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Window {
+    pub(super) floor: usize,
+    pub(super) begun: usize,
+}
+
+fn structure() -> Policy {
+    let policy = Policy::default()
+        .ignore(Field::Mtime)
+        .ignore(Field::DirectoryMtime);
+    policy.ignore(Field::Content).ignore(Field::Size)
+}
+
+/// Answers the state that was found.
+///
+/// # Errors
+/// No allowed state has this tree; the text tells the nearest.
+pub(super) fn judge(
+    history: &History,
+    window: Window,
+    found: &Manifest,
+    source: &dyn Source,
+) -> Result<usize> {
+    let mut nearest: Option<(usize, usize, String)> = None;
+    let policy = structure();
+    for step in (window.floor..=window.begun).rev() {
+        let state = &history.states[step];
+        let differences = state.manifest.diff(found, &policy);
+        let (count, text) = if differences.is_empty() {
+            match contents(history, step, window.begun, found, source) {
+                Ok(()) => return Ok(step),
+                Err(error) => (0, format!("{error:#}")),
+            }
+        } else {
+            let shown = differences.iter().take(SHOWN).map(ToString::to_string);
+            (differences.len(), shown.collect::<Vec<_>>().join("; "))
+        };
+        if nearest.as_ref().is_none_or(|(_, least, _)| count < *least) {
+            nearest = Some((step, count, text));
+        }
+    }
+    let (step, count, text) = nearest.context("a window holds a state")?;
+    let texts = (0..=window.begun).map(|step| history.states[step].text.as_str());
+    let mut told: Vec<&str> = texts.filter(|text| !text.contains(": errno ")).collect();
+    told.drain(..told.len().saturating_sub(STEPS_SHOWN));
+    bail!(
+        "no state of {}..={} is the tree; nearest is {step}, {count} differences: {text}\nlast steps:\n{}",
+        window.floor,
+        window.begun,
+        told.join("\n")
+    );
+}
+
+fn contents(
+    history: &History,
+    step: usize,
+    begun: usize,
+    found: &Manifest,
+    source: &dyn Source,
+) -> Result<()> {
+    let state = &history.states[step];
+    for (path, entry) in &found.entries {
+        if entry.kind != FileKind::File {
+            continue;
+        }
+        let same = state.manifest.entries[path].hash == entry.hash;
+        if same {
+            continue;
+        }
+        let later = &history.states[step..=begun];
+        one_file(later, path, state.files[path], source)
+            .with_context(|| format!("\"{}\" in state {step}", path.escape_ascii()))?;
+    }
+    Ok(())
+}
+
+/// `states` begins with the one whose tree was found.
+fn one_file(states: &[State], path: &[u8], number: u64, source: &dyn Source) -> Result<()> {
+    let mut data = Vec::new();
+    source.read(path, 1 << 20, &mut |bytes| data.extend_from_slice(bytes))?;
+    let size = states[0].contents[&number].len();
+    let next = states.get(1).filter(|next| next.gradual == Some(number));
+    let next = next
+        .and_then(|next| next.contents.get(&number))
+        .map_or(size, |next| next.len());
+    let sizes = size.min(next)..=size.max(next);
+    ensure!(
+        sizes.contains(&data.len()),
+        "{} bytes, expected {sizes:?}",
+        data.len()
+    );
+    let mut versions: Vec<&[u8]> = Vec::new();
+    for content in states
+        .iter()
+        .filter_map(|state| state.contents.get(&number))
+    {
+        if versions
+            .last()
+            .is_none_or(|last| !std::ptr::eq(*last, &**content))
+        {
+            versions.push(content);
+        }
+    }
+    for (index, sector) in data.chunks(SECTOR_BYTES).enumerate() {
+        let start = index * SECTOR_BYTES;
+        let fits = versions
+            .iter()
+            .any(|version| is_part(version, start, sector));
+        ensure!(
+            fits,
+            "sector at byte {start} is of no version from here on ({} of them){}; begins {:02x?}",
+            versions.len(),
+            if sector.iter().all(|byte| *byte == 0) {
+                ", is zero"
+            } else {
+                ""
+            },
+            &sector[..sector.len().min(16)]
+        );
+    }
+    Ok(())
+}
+
+/// Whether `sector` is what `version` holds at `start`, zeroes behind its end.
+fn is_part(version: &[u8], start: usize, sector: &[u8]) -> bool {
+    let at = |index: usize| version.get(start + index).copied().unwrap_or(0);
+    sector
+        .iter()
+        .enumerate()
+        .all(|(index, byte)| *byte == at(index))
+}

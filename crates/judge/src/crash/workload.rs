@@ -1,0 +1,247 @@
+//! Draws the steps of a workload: testkit's stream, and what it does not know.
+
+use std::collections::VecDeque;
+
+use uext4::FallocateMode;
+use uext4_testkit::model::Model;
+use uext4_testkit::ops::{Op, Palette, Stream, XattrHow};
+use uext4_testkit::rng::Rng;
+
+use super::config::Config;
+use super::step::Step;
+
+/// Largest file in bytes.
+const FILE_MAX_BYTES: u64 = 96 << 10;
+/// Files held open at once.
+const HELD_MAX: usize = 4;
+
+pub(super) struct Workload {
+    rng: Rng,
+    stream: Stream,
+    config: Config,
+    /// Steps of a scenario under way.
+    queue: VecDeque<Step>,
+    held: Vec<u64>,
+    next_name: u64,
+}
+
+impl Workload {
+    pub(super) fn new(seed: u64, config: Config) -> Self {
+        let palette = Palette {
+            file_max_bytes: FILE_MAX_BYTES,
+            ..Palette::default()
+        };
+        Self {
+            rng: Rng::new(seed).fork(1),
+            stream: Stream::new(seed, palette),
+            config,
+            queue: VecDeque::new(),
+            held: Vec::new(),
+            next_name: 0,
+        }
+    }
+
+    pub(super) fn draw(&mut self, model: &Model) -> Step {
+        if !self.queue.is_empty() && self.rng.chance(70) {
+            return self.queue.pop_front().expect("not empty");
+        }
+        match self.rng.below(100) {
+            0..=3 => Step::Sync,
+            4..=10 => Step::Op(Op::Fsync {
+                path: self.file(model),
+            }),
+            11..=14 => self.unnamed(),
+            15..=19 => self.use_held(),
+            20..=22 => self.unlink_held(model),
+            23..=31 if self.config.has_extents() => self.fallocate(model),
+            32..=33 => self.acl(),
+            34..=36 => self.utimes(model),
+            37..=39 => self.large_xattr(model),
+            40..=41 => self.scenario(),
+            _ => Step::Op(self.stream.next().expect("a stream has no end")),
+        }
+    }
+
+    /// A file that exists, if there is one.
+    fn file(&mut self, model: &Model) -> Vec<u8> {
+        let paths: Vec<Vec<u8>> = model.files().into_keys().collect();
+        match paths.is_empty() {
+            true => b"a".to_vec(),
+            false => self.rng.pick(&paths).clone(),
+        }
+    }
+
+    fn fresh(&mut self, what: &str) -> Vec<u8> {
+        self.next_name += 1;
+        format!("{what} {}", self.next_name).into_bytes()
+    }
+
+    fn hold(&mut self) -> u64 {
+        self.next_name += 1;
+        self.held.push(self.next_name);
+        self.next_name
+    }
+
+    fn unnamed(&mut self) -> Step {
+        if self.held.len() >= HELD_MAX {
+            return self.use_held();
+        }
+        Step::Tmpfile { held: self.hold() }
+    }
+
+    fn use_held(&mut self) -> Step {
+        if self.held.is_empty() {
+            return Step::Sync;
+        }
+        let slot = self.rng.below(self.held.len() as u64) as usize;
+        let held = self.held[slot];
+        match self.rng.below(4) {
+            0 | 1 => Step::WriteHeld {
+                held,
+                offset: self.rng.below(FILE_MAX_BYTES),
+                len: self.rng.below(9000) as u32,
+                seed: self.rng.next_u64(),
+            },
+            // The name of a file that was unlinked cannot come back: that fails, as it must.
+            2 => {
+                self.held.swap_remove(slot);
+                Step::LinkHeld {
+                    held,
+                    path: self.fresh("linked"),
+                }
+            }
+            _ => {
+                self.held.swap_remove(slot);
+                Step::Close { held }
+            }
+        }
+    }
+
+    fn unlink_held(&mut self, model: &Model) -> Step {
+        if self.held.len() >= HELD_MAX {
+            return self.use_held();
+        }
+        let path = self.file(model);
+        let files = model.files();
+        let number = files.get(&path).map(|(number, _)| *number);
+        if files
+            .values()
+            .filter(|(other, _)| Some(*other) == number)
+            .count()
+            != 1
+        {
+            // With another name it would live on, and the model does not follow handles.
+            return Step::Sync;
+        }
+        Step::UnlinkHeld {
+            held: self.hold(),
+            path,
+        }
+    }
+
+    fn fallocate(&mut self, model: &Model) -> Step {
+        use FallocateMode::{Allocate, AllocateKeepSize, PunchHole, ZeroRange, ZeroRangeKeepSize};
+        let modes = [
+            Allocate,
+            AllocateKeepSize,
+            PunchHole,
+            PunchHole,
+            ZeroRange,
+            ZeroRangeKeepSize,
+        ];
+        Step::Fallocate {
+            path: self.file(model),
+            mode: *self.rng.pick(&modes),
+            offset: self.rng.below(FILE_MAX_BYTES / 2),
+            len: 1 + self.rng.below(FILE_MAX_BYTES / 2),
+        }
+    }
+
+    fn acl(&mut self) -> Step {
+        let path = self.fresh("acl");
+        self.queue.push_back(Step::SetAcl { path: path.clone() });
+        Step::Op(Op::Create { path, mode: 0o600 })
+    }
+
+    fn utimes(&mut self, model: &Model) -> Step {
+        Step::Utimes {
+            path: self.file(model),
+            seconds: self.rng.below(4_000_000_000) as i64,
+        }
+    }
+
+    /// A value that needs a block; equal values share one.
+    fn large_xattr(&mut self, model: &Model) -> Step {
+        let len = self.config.block_size as usize / 2;
+        let value = vec![b'A' + self.rng.below(2) as u8; len];
+        Step::Op(Op::SetXattr {
+            path: self.file(model),
+            name: "user.large".into(),
+            value,
+            how: XattrHow::Either,
+        })
+    }
+
+    fn scenario(&mut self) -> Step {
+        if !self.queue.is_empty() {
+            return Step::Sync;
+        }
+        match self.rng.chance(50) {
+            true => self.comb(),
+            false => self.big_directory(),
+        }
+        self.queue.pop_front().expect("a scenario has steps")
+    }
+
+    /// A file of many extents, cut, and cut off.
+    fn comb(&mut self) {
+        let path = self.fresh("comb");
+        let block = u64::from(self.config.block_size);
+        let teeth = self.rng.between(6, 110);
+        self.queue.push_back(Step::Op(Op::Create {
+            path: path.clone(),
+            mode: 0o644,
+        }));
+        for tooth in 0..teeth {
+            self.queue.push_back(Step::Op(Op::Write {
+                path: path.clone(),
+                offset_bytes: tooth * 2 * block,
+                len_bytes: block as u32,
+                seed: self.rng.next_u64(),
+            }));
+        }
+        if self.rng.chance(50) {
+            self.queue.push_back(Step::Sync);
+        }
+        for size_bytes in [teeth * block, 3 * block / 2, 0] {
+            self.queue.push_back(Step::Op(Op::Truncate {
+                path: path.clone(),
+                size_bytes,
+            }));
+        }
+        self.queue.push_back(Step::Op(Op::Unlink { path }));
+    }
+
+    /// A directory that grows through splits and is emptied and removed.
+    fn big_directory(&mut self) {
+        let path = self.fresh("directory");
+        let names = self.rng.between(4, 60);
+        let child = |n: u64| [&path[..], format!("/{n:0200}").as_bytes()].concat();
+        self.queue.push_back(Step::Op(Op::Mkdir {
+            path: path.clone(),
+            mode: 0o755,
+        }));
+        for n in 0..names {
+            let op = Op::Create {
+                path: child(n),
+                mode: 0o644,
+            };
+            self.queue.push_back(Step::Op(op));
+        }
+        for n in 0..names {
+            self.queue
+                .push_back(Step::Op(Op::Unlink { path: child(n) }));
+        }
+        self.queue.push_back(Step::Op(Op::Rmdir { path }));
+    }
+}

@@ -1,0 +1,3 @@
+//! The engine before its judges.
+
+mod crash;
