@@ -1,6 +1,6 @@
 //! Listing a directory.
 
-use crate::{FileType, Filesystem, InodeRef, Result, Visit};
+use crate::{Error, FileType, Filesystem, InodeRef, Result, Visit};
 use std::collections::VecDeque;
 use uext4_format::InodeNr;
 
@@ -36,6 +36,18 @@ impl<'fs> Directory<'fs> {
             inode,
             cookie: Some(0),
             batch: VecDeque::new(),
+        }
+    }
+
+    /// The entries of an open directory.
+    ///
+    /// # Errors
+    /// [`Error::NotDirectory`].
+    pub fn of(fs: &'fs Filesystem, dir: &InodeRef) -> Result<Self> {
+        if dir.is_dir() {
+            Ok(Self::new(fs, dir.clone()))
+        } else {
+            Err(Error::NotDirectory)
         }
     }
 

@@ -1,0 +1,240 @@
+//! Commands that change names and attributes: mkdir, rm, ln, mv, chmod, chown.
+//!
+//! All go through the journal: a crash leaves each operation done or not begun.
+
+use super::mode::Mode;
+use crate::failure::{At, Result};
+use crate::image::ImageArgs;
+use crate::numbers;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use uext4::path::Paths;
+use uext4::{Error, SetAttr};
+
+/// Make directories
+#[derive(clap::Args)]
+#[command(after_help = "Example:\n  uext4 mkdir -p -m 750 disk.img /srv/data/in")]
+pub(crate) struct MkdirArgs {
+    #[command(flatten)]
+    image: ImageArgs,
+    /// Directories in the image
+    #[arg(required = true)]
+    paths: Vec<OsString>,
+    /// Also make those above; existing ones are fine
+    #[arg(short, long)]
+    parents: bool,
+    /// Permission bits of the directories
+    #[arg(short, long, value_parser = numbers::octal_mode)]
+    mode: Option<u16>,
+}
+
+impl MkdirArgs {
+    pub(crate) fn run(self) -> Result<()> {
+        each(&self.image, &self.paths, |paths, path| {
+            if self.parents && paths.exists(path)? && paths.metadata(path)?.is_dir() {
+                return Ok(());
+            }
+            match self.parents {
+                true => paths.create_dir_all(path)?,
+                false => paths.create_dir(path)?,
+            }
+            self.mode
+                .map_or(Ok(()), |mode| paths.set_permissions(path, mode))
+        })
+    }
+}
+
+/// Remove files and directories
+#[derive(clap::Args)]
+#[command(after_help = "Example:\n  uext4 rm -rf disk.img /var/cache /tmp/old")]
+pub(crate) struct RmArgs {
+    #[command(flatten)]
+    image: ImageArgs,
+    /// Names in the image; a symbolic link is removed, not followed
+    #[arg(required = true)]
+    paths: Vec<OsString>,
+    /// Remove directories and all below them
+    #[arg(short, long)]
+    recursive: bool,
+    /// What does not exist is no error
+    #[arg(short, long)]
+    force: bool,
+}
+
+impl RmArgs {
+    pub(crate) fn run(self) -> Result<()> {
+        each(&self.image, &self.paths, |paths, path| {
+            match self.remove(paths, path) {
+                Err(Error::NotFound) if self.force => Ok(()),
+                other => other,
+            }
+        })
+    }
+
+    fn remove(&self, paths: &Paths<'_>, path: &OsStr) -> uext4::Result<()> {
+        let is_dir = paths.symlink_metadata(path)?.is_dir();
+        if is_dir && self.recursive {
+            paths.remove_dir_all(path)
+        } else {
+            paths.remove_file(path)
+        }
+    }
+}
+
+/// Give a file another name, or make a symbolic link
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  uext4 ln disk.img /bin/busybox /bin/sh            the same file under two names
+  uext4 ln -s disk.img ../lib/libc.so /lib/libc.so  a symbolic link")]
+pub(crate) struct LnArgs {
+    #[command(flatten)]
+    image: ImageArgs,
+    /// File in the image; with -s: what the link says, whether it exists or not
+    target: OsString,
+    /// The new name
+    path: OsString,
+    /// Make a symbolic link
+    #[arg(short, long)]
+    symbolic: bool,
+}
+
+impl LnArgs {
+    pub(crate) fn run(self) -> Result<()> {
+        let at = self.image.name_of(self.path.as_bytes());
+        self.image.change(|fs| {
+            let paths = fs.paths();
+            let path = into_directory(&paths, &self.target, &self.path);
+            match self.symbolic {
+                true => paths.symlink(&self.target, path).at(at),
+                false => paths.hard_link(&self.target, path).at(at),
+            }
+        })
+    }
+}
+
+/// Rename or move a file or directory
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  uext4 mv disk.img /etc/hosts /etc/hosts.old
+  uext4 mv disk.img /srv/www /var          into the directory /var")]
+pub(crate) struct MvArgs {
+    #[command(flatten)]
+    image: ImageArgs,
+    /// Name in the image
+    from: OsString,
+    /// New name, which is replaced, or a directory to move to
+    to: OsString,
+}
+
+impl MvArgs {
+    pub(crate) fn run(self) -> Result<()> {
+        let at = self.image.name_of(self.from.as_bytes());
+        self.image.change(|fs| {
+            let paths = fs.paths();
+            paths
+                .rename(&self.from, into_directory(&paths, &self.from, &self.to))
+                .at(at)
+        })
+    }
+}
+
+/// Change permission bits
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  uext4 chmod 640 disk.img /etc/shadow
+  uext4 chmod u+x,go-w disk.img /usr/local/bin/run")]
+pub(crate) struct ChmodArgs {
+    /// Octal, or changes such as u+x,go-w
+    #[arg(allow_hyphen_values = true)]
+    mode: Mode,
+    #[command(flatten)]
+    image: ImageArgs,
+    /// Files in the image
+    #[arg(required = true)]
+    paths: Vec<OsString>,
+}
+
+impl ChmodArgs {
+    pub(crate) fn run(self) -> Result<()> {
+        each(&self.image, &self.paths, |paths, path| {
+            let found = paths.metadata(path)?;
+            paths.set_permissions(path, self.mode.apply(found.mode(), found.is_dir()))
+        })
+    }
+}
+
+/// Change owner and group
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  uext4 chown 1000 disk.img /home/me
+  uext4 chown 0:8 disk.img /var/mail
+  uext4 chown :8 disk.img /var/mail
+
+Owner and group are numbers: names belong to the system that is in the image.")]
+pub(crate) struct ChownArgs {
+    /// UID, UID:GID or :GID
+    #[arg(value_parser = owner)]
+    owner: (Option<u32>, Option<u32>),
+    #[command(flatten)]
+    image: ImageArgs,
+    /// Files in the image
+    #[arg(required = true)]
+    paths: Vec<OsString>,
+}
+
+impl ChownArgs {
+    pub(crate) fn run(self) -> Result<()> {
+        let (uid, gid) = self.owner;
+        let set = SetAttr {
+            uid,
+            gid,
+            ..SetAttr::default()
+        };
+        each(&self.image, &self.paths, |paths, path| {
+            paths.set_attr(path, &set)
+        })
+    }
+}
+
+fn owner(text: &str) -> std::result::Result<(Option<u32>, Option<u32>), String> {
+    let id = |text: &str| match text {
+        "" => Ok(None),
+        text => text
+            .parse()
+            .map(Some)
+            .map_err(|_| format!("{text:?} is no number")),
+    };
+    let (uid, gid) = text.split_once(':').unwrap_or((text, ""));
+    match (id(uid)?, id(gid)?) {
+        (None, None) => Err("give UID, UID:GID or :GID".into()),
+        both => Ok(both),
+    }
+}
+
+/// Mounts the image and changes these paths one after the other, up to the first that fails.
+fn each(
+    image: &ImageArgs,
+    paths: &[OsString],
+    change: impl Fn(&Paths<'_>, &OsStr) -> uext4::Result<()>,
+) -> Result<()> {
+    image.change(|fs| {
+        let tree = fs.paths();
+        paths
+            .iter()
+            .try_for_each(|path| change(&tree, path).at(image.name_of(path.as_bytes())))
+    })
+}
+
+/// `to`, or the last name of `from` in it if it is a directory.
+fn into_directory(paths: &Paths<'_>, from: &OsStr, to: &OsStr) -> Vec<u8> {
+    let is_dir = paths.metadata(to).is_ok_and(|found| found.is_dir());
+    match Path::new(from).file_name() {
+        Some(name) if is_dir => crate::transfer::join(to.as_bytes(), name.as_bytes()),
+        _ => to.as_bytes().to_vec(),
+    }
+}

@@ -1,0 +1,44 @@
+//! The commands, one file each.
+
+pub(crate) mod change;
+pub(crate) mod completions;
+pub(crate) mod extents;
+pub(crate) mod get;
+pub(crate) mod groups;
+pub(crate) mod info;
+pub(crate) mod ls;
+pub(crate) mod mkfs;
+mod mkfs_extended;
+mod mode;
+pub(crate) mod mount;
+pub(crate) mod put;
+pub(crate) mod replay;
+pub(crate) mod stat;
+
+use crate::cli::Command;
+use crate::failure::Result;
+
+/// Runs one command.
+pub(crate) fn run(command: Command) -> Result<()> {
+    match command {
+        Command::Mkfs(args) => args.run(),
+        Command::Mount(args) => args.run(),
+        Command::Umount(args) => args.run(),
+        Command::Info(args) => args.run(),
+        Command::Ls(args) => args.run(),
+        Command::Stat(args) => args.run(),
+        Command::Cat(args) => args.run(),
+        Command::Get(args) => args.run(),
+        Command::Put(args) => args.run(),
+        Command::Mkdir(args) => args.run(),
+        Command::Rm(args) => args.run(),
+        Command::Ln(args) => args.run(),
+        Command::Mv(args) => args.run(),
+        Command::Chmod(args) => args.run(),
+        Command::Chown(args) => args.run(),
+        Command::Extents(args) => args.run(),
+        Command::Replay(args) => args.run(),
+        Command::Completions(args) => args.run(),
+        Command::Man(args) => args.run(),
+    }
+}

@@ -1,0 +1,155 @@
+//! `uext4 mount` and `uext4 umount`: the image as a directory, through FUSE.
+
+use crate::failure::{Cause, Exit, Failure, Result};
+use crate::image::{ImageArgs, Purpose};
+use std::path::PathBuf;
+use uext4::{Access, Filesystem, MountOptions};
+use uext4_fuse::{DataCache, Image, Lazy, Run, Sharing};
+
+/// Mount an image on a directory, without the kernel's ext4
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  uext4 mount disk.img /mnt/data
+  uext4 mount -o ro,noatime disk.img --partition 2 /mnt/data
+  uext4 mount --foreground disk.img /mnt/data     until Ctrl-C or umount
+
+OPTIONS are those of ext4 (ro, noatime, commit=SECONDS, acl, ...) and nosuid, nodev, noexec,
+allow_other, writethrough. The image is clean once `uext4 umount` returns.")]
+pub(crate) struct Args {
+    #[command(flatten)]
+    image: ImageArgs,
+    /// Existing directory
+    dir: PathBuf,
+    /// Mount options, separated by commas
+    #[arg(short, long, value_name = "OPTIONS")]
+    options: Vec<String>,
+    /// Stay in this terminal
+    #[arg(short, long)]
+    foreground: bool,
+    /// Threads that serve; default: one per core
+    #[arg(long, default_value_t = 0)]
+    threads: usize,
+}
+
+impl Args {
+    pub(crate) fn run(self) -> Result<()> {
+        let mut mount = uext4_fuse::MountOptions {
+            n_threads: self.threads,
+            source: self.source(),
+            run: if self.foreground {
+                Run::Foreground
+            } else {
+                Run::Daemon
+            },
+            ..uext4_fuse::MountOptions::default()
+        };
+        let list = self.options.join(",");
+        let rest = take_ours(&list, &mut mount);
+        let options = MountOptions::default().parse(&rest);
+        let options = options.map_err(|error| Failure::usage(format!("-o {list}: {error}")))?;
+        mount.read_only = options.access == Access::ReadOnly;
+        // The reason is told by the server's process: it opens the image.
+        let open = || self.open(options);
+        uext4_fuse::mount(open, &self.dir, &mount).map_err(|error| self.failure(&error))
+    }
+
+    fn source(&self) -> String {
+        let path = self.image.image.canonicalize();
+        path.unwrap_or_else(|_| self.image.image.clone())
+            .display()
+            .to_string()
+    }
+
+    fn open(&self, options: MountOptions) -> uext4::Result<Filesystem> {
+        let purpose = match options.access {
+            Access::ReadOnly => Purpose::Read,
+            Access::ReadWrite => Purpose::Change,
+        };
+        self.image.open(purpose, options)
+    }
+
+    fn failure(&self, error: &uext4_fuse::Error) -> Failure {
+        Failure::new(error.exit(), format!("{}: {error}", self.image.name()))
+    }
+}
+
+/// Takes the options out of the list that concern the kernel's side; answers the others.
+fn take_ours(list: &str, mount: &mut uext4_fuse::MountOptions) -> String {
+    let mut rest = Vec::new();
+    for word in list.split(',').filter(|word| !word.is_empty()) {
+        match word {
+            "nosuid" => mount.no_suid = true,
+            "nodev" => mount.no_dev = true,
+            "noexec" => mount.no_exec = true,
+            "allow_other" => mount.sharing = Sharing::Everybody,
+            "writethrough" => mount.data_cache = DataCache::WriteThrough,
+            "writeback" => mount.data_cache = DataCache::WriteBack,
+            other => {
+                mount.no_atime |= other == "noatime";
+                rest.push(other);
+            }
+        }
+    }
+    rest.join(",")
+}
+
+/// Take a mount off, and wait until the image is clean
+#[derive(clap::Args)]
+#[command(after_help = "Example:\n  uext4 umount /mnt/data")]
+pub(crate) struct UmountArgs {
+    /// Where it is mounted
+    dir: PathBuf,
+    /// Detach a mount that is in use; the image is closed after its last user
+    #[arg(short, long)]
+    lazy: bool,
+}
+
+impl UmountArgs {
+    pub(crate) fn run(self) -> Result<()> {
+        let lazy = if self.lazy { Lazy::Yes } else { Lazy::No };
+        let dir = self.dir.display();
+        match uext4_fuse::umount(&self.dir, lazy) {
+            Ok(Image::Clean) => {}
+            Ok(Image::NeedsRecovery) => {
+                eprintln!(
+                    "uext4: note: {dir}: its server had been killed; the next mount recovers the image"
+                );
+            }
+            Ok(Image::InUse) => {
+                eprintln!(
+                    "uext4: note: {dir}: detached; the image is in use until its last user is gone"
+                );
+            }
+            Err(error) => return Err(Failure::new(error.exit(), error.to_string())),
+        }
+        Ok(())
+    }
+}
+
+impl Cause for uext4_fuse::Error {
+    fn exit(&self) -> Exit {
+        use uext4_fuse::Error;
+        match self {
+            Error::FileSystem(error) => error.exit(),
+            Error::Mounted { .. } | Error::Busy { .. } | Error::StillOpen { .. } => Exit::Busy,
+            _ => Exit::Failed,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_of_both_sides_are_told_apart() {
+        let mut mount = uext4_fuse::MountOptions::default();
+        assert_eq!(
+            take_ours("ro,nosuid,noatime,writethrough,commit=9", &mut mount),
+            "ro,noatime,commit=9"
+        );
+        assert!(mount.no_suid && mount.no_atime && !mount.no_dev);
+        assert_eq!(mount.data_cache, DataCache::WriteThrough);
+    }
+}

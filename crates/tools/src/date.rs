@@ -1,0 +1,61 @@
+//! Points in time for people, in UTC.
+//!
+//! References: the proleptic Gregorian calendar; 400 years have 146097 days.
+
+use uext4::Timestamp;
+
+const DAY_SECONDS: i64 = 24 * 3600;
+const ERA_DAYS: i64 = 146_097;
+/// Days from 1 March of year 0 to 1 January 1970.
+const EPOCH_DAYS: i64 = 719_468;
+
+/// `2026-11-21 02:43:40` in UTC.
+pub(crate) fn show(time: Timestamp) -> String {
+    let (days, second) = (
+        time.seconds.div_euclid(DAY_SECONDS),
+        time.seconds.rem_euclid(DAY_SECONDS),
+    );
+    let (year, month, day) = civil(days);
+    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
+    format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}")
+}
+
+/// As [`show`], with nanoseconds.
+pub(crate) fn show_exact(time: Timestamp) -> String {
+    format!("{}.{:09} UTC", show(time), time.nanoseconds)
+}
+
+/// Year, month and day of a day counted from 1970. Years are counted from March, so that the leap
+/// day is the last one of a year.
+fn civil(days: i64) -> (i64, i64, i64) {
+    let days = days + EPOCH_DAYS;
+    let era = days.div_euclid(ERA_DAYS);
+    let day_of_era = days.rem_euclid(ERA_DAYS);
+    let leap_days = day_of_era / 1460 - day_of_era / 36_524 + day_of_era / (ERA_DAYS - 1);
+    let year_of_era = (day_of_era - leap_days) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    // Months from March have 31, 30, 31, 30, 31 days, again and again: 153 in five months.
+    let month_from_march = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
+    let month = if month_from_march < 10 {
+        month_from_march + 3
+    } else {
+        month_from_march - 9
+    };
+    (era * 400 + year_of_era + i64::from(month <= 2), month, day)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates_over_all_of_ext4() {
+        let at = |seconds| show(Timestamp::new(seconds, 0));
+        assert_eq!(at(0), "1970-01-01 00:00:00");
+        assert_eq!(at(-1), "1969-12-31 23:59:59");
+        assert_eq!(at(951_782_400), "2000-02-29 00:00:00");
+        assert_eq!(at(-2_147_483_648), "1901-12-13 20:45:52");
+        assert_eq!(at(15_032_385_535), "2446-05-10 22:38:55");
+    }
+}

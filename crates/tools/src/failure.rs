@@ -1,0 +1,186 @@
+//! How a command fails: one sentence (what, where, what to do) and an exit status.
+
+use std::fmt::Display;
+use std::io;
+use std::process::ExitCode;
+
+/// Result of a command.
+pub(crate) type Result<T> = std::result::Result<T, Failure>;
+
+/// Exit status of the tool; `uext4 --help` tells them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Exit {
+    /// Whoever read our output went away: nobody is left to tell.
+    Quiet = 0,
+    Failed = 1,
+    Usage = 2,
+    NotExt4 = 3,
+    Damaged = 4,
+    Busy = 5,
+}
+
+/// Why a command failed.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    exit: Exit,
+    text: String,
+}
+
+impl Failure {
+    pub(crate) fn new(exit: Exit, text: impl Into<String>) -> Self {
+        Self {
+            exit,
+            text: text.into(),
+        }
+    }
+
+    pub(crate) fn usage(text: impl Into<String>) -> Self {
+        Self::new(Exit::Usage, text)
+    }
+
+    /// Adds what to do about it.
+    pub(crate) fn hint(mut self, hint: &str) -> Self {
+        self.text = format!("{}; {hint}", self.text);
+        self
+    }
+
+    /// Prints the sentence; answers the exit status.
+    pub(crate) fn report(self) -> ExitCode {
+        if self.exit != Exit::Quiet {
+            eprintln!("uext4: {}", self.text);
+        }
+        ExitCode::from(self.exit as u8)
+    }
+}
+
+/// Errors of writing to standard output.
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::BrokenPipe => Self::new(Exit::Quiet, ""),
+            _ => Self::new(Exit::Failed, format!("standard output: {error}")),
+        }
+    }
+}
+
+/// Errors that know their exit status.
+pub(crate) trait Cause: Display {
+    fn exit(&self) -> Exit;
+    fn hint(&self) -> Option<&'static str> {
+        None
+    }
+    /// What happened, without a hint.
+    fn text(&self) -> String {
+        self.to_string()
+    }
+}
+
+/// Adds where it happened.
+pub(crate) trait At<T> {
+    fn at(self, place: impl Display) -> Result<T>;
+}
+
+impl<T, E: Cause> At<T> for std::result::Result<T, E> {
+    fn at(self, place: impl Display) -> Result<T> {
+        self.map_err(|cause| {
+            let failure = Failure::new(cause.exit(), format!("{place}: {}", cause.text()));
+            match cause.hint() {
+                Some(hint) => failure.hint(hint),
+                None => failure,
+            }
+        })
+    }
+}
+
+impl Cause for io::Error {
+    fn exit(&self) -> Exit {
+        Exit::Failed
+    }
+}
+
+impl Cause for rustix::io::Errno {
+    fn exit(&self) -> Exit {
+        Exit::Failed
+    }
+}
+
+impl Cause for uext4::Error {
+    fn exit(&self) -> Exit {
+        use uext4::Error;
+        match self {
+            Error::Device(device) => device.exit(),
+            Error::Corrupt(_) => Exit::Damaged,
+            Error::Journal(_) if self.errno() == UCLEAN => Exit::Damaged,
+            Error::Unsupported(_) | Error::Mount(_) => Exit::NotExt4,
+            Error::Option(_) => Exit::Usage,
+            Error::Busy => Exit::Busy,
+            _ => Exit::Failed,
+        }
+    }
+
+    fn text(&self) -> String {
+        match self {
+            uext4::Error::Device(device) => device.text(),
+            other => other.to_string(),
+        }
+    }
+
+    fn hint(&self) -> Option<&'static str> {
+        use uext4::Error;
+        match self {
+            Error::Device(device) => device.hint(),
+            Error::ReadOnly => {
+                Some("a feature of this image allows only reading, `uext4 info` names it")
+            }
+            Error::NotEmpty | Error::IsDirectory => Some("-r works on directories"),
+            _ => None,
+        }
+    }
+}
+
+/// `EUCLEAN` of Linux: the structure needs cleaning.
+const UCLEAN: i32 = 117;
+
+impl Cause for uext4::device::Error {
+    fn exit(&self) -> Exit {
+        use uext4::device::Error;
+        match self {
+            Error::Busy { .. } => Exit::Busy,
+            Error::PartitionTable { .. } | Error::NoPartition { .. } => Exit::NotExt4,
+            Error::OutOfRange { .. } => Exit::Usage,
+            _ => Exit::Failed,
+        }
+    }
+
+    fn hint(&self) -> Option<&'static str> {
+        matches!(self, uext4::device::Error::Busy { .. }).then_some("unmount it first")
+    }
+
+    fn text(&self) -> String {
+        match self {
+            uext4::device::Error::Io {
+                op: "open", source, ..
+            } => source.to_string(),
+            uext4::device::Error::Busy { .. } => "in use: somebody has it open for writing".into(),
+            other => other.to_string(),
+        }
+    }
+}
+
+impl Cause for uext4::mkfs::Error {
+    fn exit(&self) -> Exit {
+        use uext4::mkfs::Error;
+        match self {
+            Error::Device(device) => device.exit(),
+            Error::NoSpace(_) | Error::TooSmall => Exit::Failed,
+            _ => Exit::Usage,
+        }
+    }
+
+    fn text(&self) -> String {
+        match self {
+            uext4::mkfs::Error::Device(device) => device.text(),
+            other => other.to_string(),
+        }
+    }
+}

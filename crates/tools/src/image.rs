@@ -1,0 +1,138 @@
+//! The image that a command works on.
+
+use crate::failure::{At, Result};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use uext4::device::{self, BlockDevice, FileDevice, partition};
+use uext4::{Filesystem, MountOptions};
+
+/// Which image, and where in it the file system starts.
+#[derive(clap::Args, Clone, Debug)]
+pub(crate) struct ImageArgs {
+    /// File or block device with an ext4 file system
+    #[arg(value_name = "IMAGE")]
+    pub(crate) image: PathBuf,
+    #[command(flatten)]
+    pub(crate) place: Place,
+    /// Image of the external journal
+    #[arg(long, value_name = "FILE", help_heading = "Image")]
+    journal_path: Option<PathBuf>,
+}
+
+/// Where in an image the file system is.
+#[derive(clap::Args, Clone, Debug)]
+pub(crate) struct Place {
+    /// The file system starts at this byte (64K, 1M and so on are understood)
+    #[arg(long, value_name = "BYTES", help_heading = "Image", value_parser = crate::numbers::size)]
+    pub(crate) offset: Option<u64>,
+    /// The file system is in partition N of a disk image (GPT or MBR), from 1
+    #[arg(
+        long,
+        value_name = "N",
+        help_heading = "Image",
+        conflicts_with = "offset"
+    )]
+    pub(crate) partition: Option<u32>,
+}
+
+impl Place {
+    /// True when the file system is only a part of the file.
+    pub(crate) fn is_part(&self) -> bool {
+        self.offset.is_some() || self.partition.is_some()
+    }
+
+    /// Opens the file, or the part of it.
+    pub(crate) fn open(
+        &self,
+        path: &Path,
+        access: device::Access,
+    ) -> std::result::Result<Arc<dyn BlockDevice>, device::Error> {
+        let offset = self.offset.unwrap_or(0);
+        let file: Arc<dyn BlockDevice> =
+            Arc::new(FileDevice::open_window(path, access, offset, None)?);
+        match self.partition {
+            Some(number) => Ok(Arc::new(partition::open(file, number)?)),
+            None => Ok(file),
+        }
+    }
+}
+
+/// What a command does with the file system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// Nothing in the image changes.
+    Read,
+    /// It may change, so nobody else may have it open for writing.
+    Change,
+}
+
+impl Purpose {
+    fn access(self) -> device::Access {
+        match self {
+            Purpose::Read => device::Access::ReadOnly,
+            Purpose::Change => device::Access::ReadWrite,
+        }
+    }
+}
+
+impl ImageArgs {
+    /// What to call the image in messages.
+    pub(crate) fn name(&self) -> String {
+        self.image.display().to_string()
+    }
+
+    /// What to call a path in the image in messages.
+    pub(crate) fn name_of(&self, path: &[u8]) -> String {
+        format!("{}:{}", self.name(), crate::show::name(path))
+    }
+
+    /// Opens the device without mounting it.
+    pub(crate) fn device(&self, purpose: Purpose) -> Result<Arc<dyn BlockDevice>> {
+        self.place
+            .open(&self.image, purpose.access())
+            .at(self.name())
+    }
+
+    /// Mounts the file system in this process.
+    pub(crate) fn mount(&self, purpose: Purpose) -> Result<Filesystem> {
+        self.open(purpose, MountOptions::default()).at(self.name())
+    }
+
+    /// As [`Self::mount`], with these options.
+    pub(crate) fn open(
+        &self,
+        purpose: Purpose,
+        options: MountOptions,
+    ) -> uext4::Result<Filesystem> {
+        let access = match purpose {
+            Purpose::Read => uext4::Access::ReadOnly,
+            Purpose::Change => options.access,
+        };
+        let path = self.journal_path.as_ref().or(options.journal_path.as_ref());
+        let journal_device = match path {
+            Some(path) => {
+                Some(Arc::new(FileDevice::open(path, purpose.access())?) as Arc<dyn BlockDevice>)
+            }
+            None => None,
+        };
+        let device = self.place.open(&self.image, purpose.access())?;
+        Filesystem::mount(
+            device,
+            MountOptions {
+                access,
+                journal_device,
+                ..options
+            },
+        )
+    }
+
+    /// Mounts, lets `change` work, and unmounts, also when it failed.
+    pub(crate) fn change<T>(&self, change: impl FnOnce(&Filesystem) -> Result<T>) -> Result<T> {
+        let fs = self.mount(Purpose::Change)?;
+        let answer = change(&fs);
+        let closed = fs.unmount().at(self.name());
+        let answer = answer?;
+        closed?;
+        Ok(answer)
+    }
+}

@@ -1,0 +1,102 @@
+//! Numbers as people write them.
+
+/// Bytes with a suffix: `512`, `64K`, `2G`, `1.5T` is not understood, `2GiB` is.
+pub(crate) fn size(text: &str) -> Result<u64, String> {
+    let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
+    let unit = text.split_at(digits.len()).1.to_ascii_lowercase();
+    let shift = match unit.trim_end_matches("ib").trim_end_matches('b') {
+        "" => 0,
+        "k" => 10,
+        "m" => 20,
+        "g" => 30,
+        "t" => 40,
+        _ => return Err("a size is a number with K, M, G or T behind it, such as 2G".into()),
+    };
+    let number: u64 = digits.parse().map_err(|_| "not a number".to_string())?;
+    number
+        .checked_mul(1 << shift)
+        .ok_or_else(|| "too large".into())
+}
+
+/// Bytes for people: `2 GiB`, `1.5 MiB`, `17 bytes`.
+pub(crate) fn readable_size(bytes: u64) -> String {
+    const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+    if bytes < 1024 {
+        return format!("{bytes} bytes");
+    }
+    let mut value = bytes as f64 / 1024.0;
+    let mut unit = 0;
+    while value >= 1024.0 && unit + 1 < UNITS.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    let digits = usize::from(value.fract() >= 0.05 && value < 100.0);
+    format!("{value:.digits$} {}", UNITS[unit])
+}
+
+/// Permission bits in octal: `755`, `0755`, `4711`.
+pub(crate) fn octal_mode(text: &str) -> Result<u16, String> {
+    match u16::from_str_radix(text, 8) {
+        Ok(mode) if mode <= 0o7777 => Ok(mode),
+        _ => Err("a mode is an octal number up to 7777, such as 755".into()),
+    }
+}
+
+/// A UUID: 32 hex digits, with dashes anywhere.
+pub(crate) fn uuid(text: &str) -> Result<[u8; 16], String> {
+    let digits: String = text.chars().filter(|c| *c != '-').collect();
+    let bad =
+        || "a UUID has 32 hex digits, such as 01234567-89ab-cdef-0123-456789abcdef".to_string();
+    if digits.len() != 32 || !digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        return Err(bad());
+    }
+    let number = u128::from_str_radix(&digits, 16).map_err(|_| bad())?;
+    Ok(number.to_be_bytes())
+}
+
+/// A UUID with dashes.
+pub(crate) fn show_uuid(uuid: &[u8; 16]) -> String {
+    let hex = format!("{:032x}", u128::from_be_bytes(*uuid));
+    let part = |from: usize, to: usize| hex.get(from..to).unwrap_or_default().to_string();
+    [
+        part(0, 8),
+        part(8, 12),
+        part(12, 16),
+        part(16, 20),
+        part(20, 32),
+    ]
+    .join("-")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes() {
+        assert_eq!(size("4096"), Ok(4096));
+        assert_eq!(
+            [size("1k"), size("1K"), size("1KiB"), size("1kb")],
+            [const { Ok(1024) }; 4]
+        );
+        assert_eq!(size("2G"), Ok(2 << 30));
+        for bad in ["", "G", "2X", "1.5G", "-1", "99999999T"] {
+            assert!(size(bad).is_err(), "{bad}");
+        }
+        let readable = [
+            readable_size(0),
+            readable_size(1536),
+            readable_size(2 << 30),
+        ];
+        assert_eq!(readable, ["0 bytes", "1.5 KiB", "2 GiB"]);
+    }
+
+    #[test]
+    fn uuids_and_modes() {
+        let text = "01234567-89ab-cdef-0123-456789abcdef";
+        assert_eq!(show_uuid(&uuid(text).unwrap()), text);
+        assert!(uuid("0123").is_err() && uuid(&"g".repeat(32)).is_err());
+        assert_eq!(octal_mode("0755"), Ok(0o755));
+        assert!(octal_mode("10000").is_err() && octal_mode("8").is_err());
+    }
+}
