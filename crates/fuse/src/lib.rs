@@ -1,1 +1,37 @@
-//! placeholder
+//! The mount: an ext4 image as a directory, through FUSE.
+//!
+//! [`mount`] serves until somebody unmounts, here or in a process of its own; [`Session`] serves in
+//! the background of this process; [`umount`] takes a mount off and waits until its server has
+//! closed the image.
+//!
+//! Layout: `transport` brings requests and takes answers (`/dev/fuse`); `request` and `answer` are
+//! their bytes; `init` is the first exchange; `server` turns requests into operations of [`uext4`];
+//! `nodes` holds the inodes that the kernel knows; `session`, `mount_point`, `claim`, `umount`,
+//! `daemon` and `signals` are the life of a mount.
+//! References: `linux/fuse.h`; man page `fuse(4)`.
+#![deny(unsafe_code)]
+
+mod answer;
+mod attributes;
+mod claim;
+mod daemon;
+mod errno;
+mod error;
+mod flusher;
+mod init;
+mod mount_point;
+mod nodes;
+mod options;
+mod protocol;
+mod request;
+mod server;
+mod session;
+mod signals;
+mod transport;
+mod umount;
+
+pub use error::{Error, Result};
+pub use mount_point::Lazy;
+pub use options::{DataCache, MountOptions, Run, Sharing};
+pub use session::{Session, mount};
+pub use umount::{Image, umount};

@@ -55,6 +55,17 @@ impl Filesystem {
         })
     }
 
+    /// Writes data that a cache above accepted earlier, when the rules about immutable and
+    /// append-only files and about setuid were applied. Whole pages come back, also of a file that
+    /// was only appended to.
+    pub fn write_back(&self, inode: &InodeRef, offset: u64, data: &[u8]) -> Result<usize> {
+        self.run(|fs| {
+            regular(inode)?;
+            fs.writable()?;
+            file::write(fs, inode.arc(), offset, data)
+        })
+    }
+
     /// Appends `data` at the end; answers the offset where it went and how many bytes.
     pub fn append(&self, inode: &InodeRef, data: &[u8]) -> Result<(u64, usize)> {
         self.run(|fs| {

@@ -1,0 +1,66 @@
+//! Mounts an image: `mount IMAGE DIR [daemon] [ro] [through]`, and `mount umount DIR [lazy]`.
+
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+use uext4_device::{Access, BlockDevice, FileDevice};
+use uext4_fuse::{DataCache, Lazy, MountOptions, Run, mount, umount};
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = args.iter().map(String::as_str).collect();
+    let done = match words.as_slice() {
+        ["umount", dir, rest @ ..] => {
+            let lazy = if rest.contains(&"lazy") {
+                Lazy::Yes
+            } else {
+                Lazy::No
+            };
+            umount(Path::new(dir), lazy).map(|image| println!("{image:?}"))
+        }
+        [image, dir, rest @ ..] => serve(image, dir, rest),
+        _ => {
+            eprintln!("mount IMAGE DIR [daemon] [ro] [through] | mount umount DIR [lazy]");
+            return ExitCode::FAILURE;
+        }
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn serve(image: &str, dir: &str, words: &[&str]) -> uext4_fuse::Result<()> {
+    let read_only = words.contains(&"ro");
+    let options = MountOptions {
+        source: image.to_owned(),
+        read_only,
+        run: if words.contains(&"daemon") {
+            Run::Daemon
+        } else {
+            Run::Foreground
+        },
+        data_cache: match words.contains(&"through") {
+            true => DataCache::WriteThrough,
+            false => DataCache::WriteBack,
+        },
+        ..MountOptions::default()
+    };
+    let open = || {
+        let mode = if read_only {
+            Access::ReadOnly
+        } else {
+            Access::ReadWrite
+        };
+        let device: Arc<dyn BlockDevice> = Arc::new(FileDevice::open(Path::new(image), mode)?);
+        let options = match read_only {
+            true => uext4::MountOptions::read_only(),
+            false => uext4::MountOptions::default(),
+        };
+        uext4::Filesystem::mount(device, options)
+    };
+    mount(open, Path::new(dir), &options)
+}

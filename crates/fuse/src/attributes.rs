@@ -1,0 +1,221 @@
+//! Attributes as the kernel wants them, and how long it may keep them.
+//!
+//! Only we change the image, and every change but our own writing of access times comes through
+//! the kernel, which updates or drops what it caches then: after unlink, link, rename, chmod and
+//! the like it drops the attributes of the inodes concerned (link counts and change times with
+//! them), after changes of a directory the directory's, after reads the access time. So attributes
+//! and names, also names that do not exist, may be kept for long.
+//!
+//! One attribute is not exact in the kernel: the space used by a file whose pages are written back
+//! later. It drops that on close only. Attributes of files that somebody has open for writing
+//! therefore have a short life.
+//!
+//! With the writeback cache the kernel owns size, mtime and ctime of regular files while it keeps
+//! the inode, whatever we answer, and sends them to us before it lets the inode go.
+
+use crate::answer::Answer;
+use std::time::Duration;
+use uext4::{Attr, Timestamp};
+
+/// Life of names and of attributes that cannot change behind the kernel's back.
+pub(crate) const TTL: Duration = Duration::from_secs(3600);
+/// Life of attributes of files that are open for writing.
+pub(crate) const TTL_WRITERS: Duration = Duration::from_secs(1);
+
+/// Whether somebody has a file open for writing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Writers {
+    /// Nobody.
+    None,
+    /// Somebody, so that the kernel may hold data that we do not know.
+    Some,
+}
+
+impl Writers {
+    /// How long the kernel may keep attributes.
+    pub(crate) fn ttl(self) -> Duration {
+        match self {
+            Writers::None => TTL,
+            Writers::Some => TTL_WRITERS,
+        }
+    }
+}
+
+/// Puts `struct fuse_attr`.
+pub(crate) fn put_attr(answer: &mut Answer, attr: &Attr) {
+    for word in [u64::from(attr.ino.0), attr.size_bytes, attr.sectors] {
+        answer.u64(word);
+    }
+    for time in [attr.atime, attr.mtime, attr.ctime] {
+        answer.u64(time.seconds as u64);
+    }
+    for time in [attr.atime, attr.mtime, attr.ctime] {
+        answer.u32(time.nanoseconds);
+    }
+    let rdev = device_word(attr.rdev);
+    let mode = mode_of(attr);
+    for word in [
+        mode,
+        attr.links,
+        attr.uid,
+        attr.gid,
+        rdev,
+        attr.block_size,
+        0,
+    ] {
+        answer.u32(word);
+    }
+}
+
+/// Puts `struct fuse_attr_out`.
+pub(crate) fn put_attr_out(answer: &mut Answer, attr: &Attr, ttl: Duration) {
+    answer.u64(ttl.as_secs());
+    answer.u32(ttl.subsec_nanos());
+    answer.u32(0);
+    put_attr(answer, attr);
+}
+
+/// Puts `struct fuse_entry_out`.
+pub(crate) fn put_entry(answer: &mut Answer, node: u64, attr: &Attr, attr_ttl: Duration) {
+    answer.u64(node);
+    answer.u64(u64::from(attr.generation));
+    answer.u64(TTL.as_secs());
+    answer.u64(attr_ttl.as_secs());
+    answer.u32(TTL.subsec_nanos());
+    answer.u32(attr_ttl.subsec_nanos());
+    put_attr(answer, attr);
+}
+
+/// Bytes of `struct fuse_entry_out`.
+pub(crate) const ENTRY_BYTES: usize = 128;
+
+/// Puts a `struct fuse_entry_out` that says that there is no such name.
+pub(crate) fn put_no_entry(answer: &mut Answer) {
+    answer.u64(0);
+    answer.u64(0);
+    answer.u64(TTL.as_secs());
+    answer.zeroes(ENTRY_BYTES - 24);
+}
+
+/// Bits of `struct statx` that we fill: the basic ones and the time of birth.
+const STATX_BASIC: u32 = 0x7ff;
+const STATX_BTIME: u32 = 0x800;
+
+/// Attributes of `statx` and the inode flags (`FS_*_FL`) that they show.
+const STATX_ATTRIBUTES: &[(u64, u32)] = &[
+    (0x4, 0x4),
+    (0x10, 0x10),
+    (0x20, 0x20),
+    (0x40, 0x40),
+    (0x800, 0x800),
+];
+
+/// Puts `struct fuse_statx_out`.
+pub(crate) fn put_statx(answer: &mut Answer, attr: &Attr, ttl: Duration) {
+    answer.u64(ttl.as_secs());
+    answer.u32(ttl.subsec_nanos());
+    answer.zeroes(4 + 16);
+    let born = attr.crtime != Timestamp::new(0, 0);
+    let mask = if born {
+        STATX_BASIC | STATX_BTIME
+    } else {
+        STATX_BASIC
+    };
+    answer.u32(mask);
+    answer.u32(attr.block_size);
+    let shown = |flags: u32| {
+        let set = STATX_ATTRIBUTES
+            .iter()
+            .filter(move |(_, flag)| flags & flag != 0);
+        set.fold(0, |bits, (bit, _)| bits | bit)
+    };
+    answer.u64(shown(attr.flags));
+    for word in [attr.links, attr.uid, attr.gid, mode_of(attr)] {
+        answer.u32(word);
+    }
+    for word in [
+        u64::from(attr.ino.0),
+        attr.size_bytes,
+        attr.sectors,
+        shown(u32::MAX),
+    ] {
+        answer.u64(word);
+    }
+    for time in [attr.atime, attr.crtime, attr.ctime, attr.mtime] {
+        answer.u64(time.seconds as u64);
+        answer.u32(time.nanoseconds);
+        answer.u32(0);
+    }
+    for word in [attr.rdev.0, attr.rdev.1, 0, 0] {
+        answer.u32(word);
+    }
+    answer.zeroes(14 * 8);
+}
+
+/// Type and permission bits.
+fn mode_of(attr: &Attr) -> u32 {
+    u32::from(attr.kind.mode_bits() | attr.mode)
+}
+
+/// Device number as the kernel's user interface packs it in 32 bits.
+fn device_word((major, minor): (u32, u32)) -> u32 {
+    (minor & 0xff) | ((major & 0xfff) << 8) | ((minor & !0xff) << 12)
+}
+
+/// Major and minor of a packed device number.
+pub(crate) fn device_of(word: u32) -> (u32, u32) {
+    ((word >> 8) & 0xfff, (word & 0xff) | ((word >> 12) & !0xff))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn device_numbers_round_trip() {
+        for device in [(0, 0), (8, 1), (0xfff, 0xfffff), (259, 0x12345)] {
+            assert_eq!(device_of(device_word(device)), device);
+        }
+        assert_eq!(device_word((8, 1)), 0x801);
+    }
+
+    #[test]
+    fn structures_have_the_sizes_of_the_protocol() {
+        let attr = sample();
+        let mut answer = Answer::new(0);
+        put_attr_out(&mut answer, &attr, TTL);
+        assert_eq!(answer.len(), 104);
+        answer.clear();
+        put_entry(&mut answer, 9, &attr, TTL);
+        assert_eq!(answer.len(), ENTRY_BYTES);
+        answer.clear();
+        put_no_entry(&mut answer);
+        assert_eq!(answer.len(), ENTRY_BYTES);
+        answer.clear();
+        put_statx(&mut answer, &attr, TTL);
+        assert_eq!(answer.len(), 288);
+    }
+
+    fn sample() -> Attr {
+        let time = Timestamp::new(-2, 800_000_000);
+        Attr {
+            ino: uext4_format::InodeNr(12),
+            generation: 1,
+            kind: uext4::FileType::Regular,
+            mode: 0o644,
+            links: 1,
+            uid: 0,
+            gid: 0,
+            project: 0,
+            rdev: (0, 0),
+            size_bytes: 1,
+            sectors: 8,
+            block_size: 4096,
+            atime: time,
+            mtime: time,
+            ctime: time,
+            crtime: time,
+            flags: 0,
+        }
+    }
+}

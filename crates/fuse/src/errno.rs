@@ -1,0 +1,30 @@
+//! The errno of an answer.
+
+/// A Linux errno, as it goes to the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Errno(pub(crate) i32);
+
+impl Errno {
+    pub(crate) const EIO: Errno = Errno(5);
+    pub(crate) const EINVAL: Errno = Errno(22);
+    pub(crate) const EPERM: Errno = Errno(1);
+    pub(crate) const ENOTTY: Errno = Errno(25);
+    pub(crate) const ERANGE: Errno = Errno(34);
+    pub(crate) const ENOSYS: Errno = Errno(38);
+    pub(crate) const EPROTO: Errno = Errno(71);
+    pub(crate) const EOPNOTSUPP: Errno = Errno(95);
+    pub(crate) const ESTALE: Errno = Errno(116);
+}
+
+/// The library has the one table from errors to errno.
+impl From<uext4::Error> for Errno {
+    fn from(error: uext4::Error) -> Self {
+        Errno(error.errno())
+    }
+}
+
+impl From<Errno> for std::io::Error {
+    fn from(errno: Errno) -> Self {
+        std::io::Error::from_raw_os_error(errno.0)
+    }
+}

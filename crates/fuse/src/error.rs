@@ -1,0 +1,85 @@
+//! Errors of mounting and unmounting.
+
+use std::io;
+use std::path::PathBuf;
+
+/// Result of mounting and unmounting.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// What kept a mount or unmount from its end.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A call of the system failed.
+    #[error("{doing} {}: {source}", path.display())]
+    System {
+        /// What was tried.
+        doing: &'static str,
+        /// With what.
+        path: PathBuf,
+        /// Why it failed.
+        source: io::Error,
+    },
+    /// The file system could not be opened, or not be closed cleanly.
+    #[error(transparent)]
+    FileSystem(#[from] uext4::Error),
+    /// A server runs for this mount point already.
+    #[error("{} is mounted already, by process {pid}", path.display())]
+    Mounted {
+        /// The mount point.
+        path: PathBuf,
+        /// The server.
+        pid: u32,
+    },
+    /// Nothing of ours is mounted there.
+    #[error("{} is not a mount point of uext4", path.display())]
+    NotMounted {
+        /// The path.
+        path: PathBuf,
+    },
+    /// Files of the mount are in use.
+    #[error("{} is in use; `fuser -vm {}` shows by whom", path.display(), path.display())]
+    Busy {
+        /// The mount point.
+        path: PathBuf,
+    },
+    /// The server did not close the image in time.
+    #[error("{} is unmounted, but process {pid} is still writing to the image", path.display())]
+    StillOpen {
+        /// The mount point.
+        path: PathBuf,
+        /// The server.
+        pid: u32,
+    },
+    /// `fusermount3` refused.
+    #[error("fusermount3: {said}")]
+    Fusermount {
+        /// What it said.
+        said: String,
+    },
+    /// The server process could not mount, or could not close the image; this is what it said.
+    #[error("{said}")]
+    Server {
+        /// What it said.
+        said: String,
+    },
+    /// The server process ended before the mount was ready.
+    #[error("the server ended before the mount was ready")]
+    ServerDied,
+    /// The kernel is too old for this protocol, or speaks another.
+    #[error("the kernel's FUSE is too old (Linux 4.20 or newer is needed)")]
+    Protocol,
+}
+
+impl Error {
+    pub(crate) fn system(
+        doing: &'static str,
+        path: impl Into<PathBuf>,
+    ) -> impl FnOnce(io::Error) -> Self {
+        let path = path.into();
+        move |source| Error::System {
+            doing,
+            path,
+            source,
+        }
+    }
+}

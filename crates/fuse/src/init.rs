@@ -1,0 +1,182 @@
+//! The first exchange: what the kernel can do and what we want of it.
+//!
+//! Asked for: permission checks, ACLs and the umask are left as they are meant (`POSIX_ACL`,
+//! `DONT_MASK`); setuid and setgid are taken away by us on request (`HANDLE_KILLPRIV_V2`), which
+//! spares the kernel a request per write; lookups and listings of a directory side by side; data
+//! written back later; large requests; symbolic links kept; directories opened without asking.
+//! Not asked for: locks (the kernel has its own for one machine), splicing.
+
+use crate::answer::Answer;
+use crate::errno::Errno;
+use crate::options::{DataCache, MountOptions};
+use crate::protocol::{MINOR_MIN, VERSION, capability as cap};
+use crate::request::Request;
+
+/// Largest write in one request; a power of two pages.
+pub(crate) const WRITE_BYTES_MAX: u32 = 1 << 20;
+/// Read-ahead that we let the kernel do.
+pub(crate) const READ_AHEAD_BYTES: u32 = 1 << 20;
+/// Requests that nobody waits for (read-ahead, write-back) in flight at most.
+const BACKGROUND_MAX: u16 = 64;
+
+/// Capabilities that we use wherever the kernel has them.
+const WANTED: u64 = cap::ASYNC_READ
+    | cap::ATOMIC_O_TRUNC
+    | cap::EXPORT_SUPPORT
+    | cap::BIG_WRITES
+    | cap::DONT_MASK
+    | cap::HAS_IOCTL_DIR
+    | cap::DO_READDIRPLUS
+    | cap::READDIRPLUS_AUTO
+    | cap::ASYNC_DIO
+    | cap::PARALLEL_DIROPS
+    | cap::POSIX_ACL
+    | cap::MAX_PAGES
+    | cap::CACHE_SYMLINKS
+    | cap::NO_OPENDIR_SUPPORT
+    | cap::EXPLICIT_INVAL_DATA
+    | cap::HANDLE_KILLPRIV_V2
+    | cap::SETXATTR_EXT
+    | cap::INIT_EXT
+    | cap::DIRECT_IO_ALLOW_MMAP;
+
+/// Capabilities without which answers would be wrong (Linux 4.9 has all of them).
+const NEEDED: u64 = cap::DONT_MASK | cap::POSIX_ACL | cap::BIG_WRITES;
+
+/// What both sides agreed on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Agreement {
+    flags: u64,
+}
+
+/// What the first request came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Greeting {
+    /// Agreed.
+    Agreed(Agreement),
+    /// The kernel speaks a later major version: it asks again with ours.
+    AskAgain,
+}
+
+impl Agreement {
+    /// The kernel keeps written data and writes them later.
+    pub(crate) fn writeback(self) -> bool {
+        self.flags & cap::WRITEBACK_CACHE != 0
+    }
+
+    /// `SETXATTR` has the long form.
+    pub(crate) fn long_setxattr(self) -> bool {
+        self.flags & cap::SETXATTR_EXT != 0
+    }
+
+    /// Most bytes that one answer carries.
+    pub(crate) fn read_bytes_max(self) -> u32 {
+        WRITE_BYTES_MAX
+    }
+}
+
+/// Answers the kernel's first request.
+///
+/// # Errors
+/// `EPROTO` when the kernel is too old.
+pub(crate) fn greet(
+    request: &Request<'_>,
+    options: &MountOptions,
+    answer: &mut Answer,
+) -> Result<Greeting, Errno> {
+    let mut args = request.args();
+    let (major, minor) = (args.u32()?, args.u32()?);
+    if major > VERSION.0 {
+        put_version(answer);
+        answer.zeroes(56);
+        return Ok(Greeting::AskAgain);
+    }
+    if major < VERSION.0 || minor < MINOR_MIN {
+        return Err(Errno::EPROTO);
+    }
+    let (read_ahead, low) = (args.u32()?, args.u32()?);
+    let has_more = u64::from(low) & cap::INIT_EXT != 0;
+    let high = if has_more { args.u32()? } else { 0 };
+    let offered = u64::from(low) | u64::from(high) << 32;
+    if offered & NEEDED != NEEDED {
+        return Err(Errno::EPROTO);
+    }
+    let write_back = match options.data_cache {
+        DataCache::WriteBack if !options.read_only => cap::WRITEBACK_CACHE,
+        _ => 0,
+    };
+    let flags = offered & (WANTED | write_back);
+    put_agreement(answer, flags, read_ahead);
+    Ok(Greeting::Agreed(Agreement { flags }))
+}
+
+fn put_version(answer: &mut Answer) {
+    answer.u32(VERSION.0);
+    answer.u32(VERSION.1);
+}
+
+/// Puts `struct fuse_init_out`.
+fn put_agreement(answer: &mut Answer, flags: u64, read_ahead: u32) {
+    let pages = WRITE_BYTES_MAX / page_bytes();
+    put_version(answer);
+    answer.u32(read_ahead.max(READ_AHEAD_BYTES));
+    answer.u32(flags as u32);
+    answer.u32(u32::from(BACKGROUND_MAX) | u32::from(BACKGROUND_MAX / 4 * 3) << 16);
+    answer.u32(WRITE_BYTES_MAX);
+    // Times are exact to the nanosecond.
+    answer.u32(1);
+    answer.u32(pages.min(0xffff));
+    answer.u32((flags >> 32) as u32);
+    answer.zeroes(4 + 6 * 4);
+}
+
+fn page_bytes() -> u32 {
+    u32::try_from(rustix::param::page_size()).unwrap_or(4096)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::opcode;
+
+    fn init(major: u32, minor: u32, flags: u64) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        for word in [104u32, opcode::INIT, 1, 0, 0, 0, 0, 0, 0, 0] {
+            bytes.extend(word.to_ne_bytes());
+        }
+        for word in [major, minor, 131072, flags as u32, (flags >> 32) as u32] {
+            bytes.extend(word.to_ne_bytes());
+        }
+        bytes.resize(104, 0);
+        bytes
+    }
+
+    fn greeting(bytes: &[u8]) -> (Result<Greeting, Errno>, usize) {
+        let mut answer = Answer::new(0);
+        let request = Request::parse(bytes).expect("it is complete");
+        let got = greet(&request, &MountOptions::default(), &mut answer);
+        (got, answer.len())
+    }
+
+    #[test]
+    fn only_what_is_offered_is_agreed() {
+        let offered = NEEDED | cap::WRITEBACK_CACHE | cap::INIT_EXT | 1 << 2 | 1 << 41;
+        let (got, len) = greeting(&init(7, 45, offered));
+        let Ok(Greeting::Agreed(agreement)) = got else {
+            panic!("{got:?}")
+        };
+        assert_eq!(
+            agreement.flags,
+            NEEDED | cap::WRITEBACK_CACHE | cap::INIT_EXT
+        );
+        assert!(agreement.writeback() && !agreement.long_setxattr());
+        assert_eq!(len, 64);
+    }
+
+    #[test]
+    fn other_versions() {
+        assert_eq!(greeting(&init(8, 0, NEEDED)), (Ok(Greeting::AskAgain), 64));
+        assert_eq!(greeting(&init(7, 20, NEEDED)).0, Err(Errno::EPROTO));
+        assert_eq!(greeting(&init(7, 45, 0)).0, Err(Errno::EPROTO));
+    }
+}

@@ -1,0 +1,185 @@
+//! Attaching a FUSE file system to a directory, and taking it off.
+//!
+//! The superuser calls `mount(2)` and `umount2(2)`; everybody else goes through `fusermount3`.
+
+use crate::error::{Error, Result};
+use crate::options::MountOptions;
+use crate::transport::DevFuse;
+use rustix::mount::{MountFlags, UnmountFlags};
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags};
+use std::ffi::{CString, OsStr, OsString};
+use std::io::{self, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+/// Type of file system in `/proc/mounts`.
+pub(crate) const FS_TYPE: &str = "fuse.uext4";
+/// Helper that is setuid root.
+const FUSERMOUNT: &str = "fusermount3";
+/// Tells the helper where to send the descriptor.
+const COMM_ENV: &str = "_FUSE_COMMFD";
+
+/// Whether a mount in use is detached, to vanish with its last user.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lazy {
+    /// It is detached at once.
+    Yes,
+    /// A mount in use stays.
+    No,
+}
+
+/// Mounts on `path`, which is absolute and a directory.
+pub(crate) fn attach(path: &Path, options: &MountOptions) -> Result<DevFuse> {
+    match attach_directly(path, options) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            attach_by_helper(path, options)
+        }
+        done => done.map_err(Error::system("mount on", path)),
+    }
+}
+
+fn attach_directly(path: &Path, options: &MountOptions) -> io::Result<DevFuse> {
+    let device = DevFuse::open()?;
+    let data = CString::new(kernel_options(&device.as_fd().as_raw_fd(), path, options)?)?;
+    rustix::mount::mount(
+        options.source.as_str(),
+        path,
+        FS_TYPE,
+        mount_flags(options),
+        &*data,
+    )?;
+    Ok(DevFuse::new(device.into()))
+}
+
+fn kernel_options(fd: &i32, path: &Path, options: &MountOptions) -> io::Result<String> {
+    let mode = std::fs::metadata(path)?.mode();
+    let (user, group) = (rustix::process::getuid(), rustix::process::getgid());
+    let (user, group) = (user.as_raw(), group.as_raw());
+    let others = if options.allows_others() {
+        ",allow_other"
+    } else {
+        ""
+    };
+    Ok(format!(
+        "fd={fd},rootmode={:o},user_id={user},group_id={group},default_permissions{others}",
+        mode & 0o170000,
+    ))
+}
+
+fn mount_flags(options: &MountOptions) -> MountFlags {
+    let wanted = [
+        (options.read_only, MountFlags::RDONLY),
+        (options.no_suid, MountFlags::NOSUID),
+        (options.no_dev, MountFlags::NODEV),
+        (options.no_exec, MountFlags::NOEXEC),
+        (options.no_atime, MountFlags::NOATIME),
+    ];
+    let set = wanted.into_iter().filter(|(set, _)| *set);
+    set.fold(MountFlags::empty(), |flags, (_, flag)| flags | flag)
+}
+
+fn attach_by_helper(path: &Path, options: &MountOptions) -> Result<DevFuse> {
+    let doing = || Error::system("mount with fusermount3 on", path);
+    let (ours, theirs) = UnixStream::pair().map_err(doing())?;
+    // The helper must inherit its end.
+    rustix::io::fcntl_setfd(&theirs, rustix::io::FdFlags::empty())
+        .map_err(io::Error::from)
+        .map_err(doing())?;
+    let child = Command::new(FUSERMOUNT)
+        .arg("-o")
+        .arg(helper_options(options))
+        .arg("--")
+        .arg(path)
+        .env(COMM_ENV, theirs.as_raw_fd().to_string())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(doing())?;
+    drop(theirs);
+    let received = receive_descriptor(&ours);
+    let said = wait(child).map_err(doing())?;
+    match received {
+        Ok(fd) => Ok(DevFuse::new(fd)),
+        Err(_) => Err(Error::Fusermount { said }),
+    }
+}
+
+fn helper_options(options: &MountOptions) -> OsString {
+    let source = options.source.replace('\\', "\\\\").replace(',', "\\,");
+    let mut list = format!("fsname={source},subtype=uext4,default_permissions");
+    let words = [
+        (options.read_only, ",ro"),
+        (options.no_exec, ",noexec"),
+        (options.no_atime, ",noatime"),
+        (options.allows_others(), ",allow_other"),
+    ];
+    words
+        .into_iter()
+        .filter(|(set, _)| *set)
+        .for_each(|(_, word)| list.push_str(word));
+    list.into()
+}
+
+fn receive_descriptor(socket: &UnixStream) -> io::Result<OwnedFd> {
+    let mut byte = [0];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let flags = RecvFlags::CMSG_CLOEXEC;
+    rustix::net::recvmsg(
+        socket,
+        &mut [IoSliceMut::new(&mut byte)],
+        &mut control,
+        flags,
+    )?;
+    let descriptor = control.drain().find_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(mut fds) => fds.next(),
+        _ => None,
+    });
+    descriptor.ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
+}
+
+fn wait(child: Child) -> io::Result<String> {
+    let output = child.wait_with_output()?;
+    Ok(String::from_utf8_lossy(&output.stderr).trim().to_owned())
+}
+
+/// Takes the mount off `path`.
+///
+/// # Errors
+/// [`Error::Busy`] when it is in use and may not be detached.
+pub(crate) fn detach(path: &Path, lazy: Lazy) -> Result<()> {
+    let flags = match lazy {
+        Lazy::Yes => UnmountFlags::NOFOLLOW | UnmountFlags::DETACH,
+        Lazy::No => UnmountFlags::NOFOLLOW,
+    };
+    match rustix::mount::unmount(path, flags) {
+        Err(rustix::io::Errno::BUSY) => Err(Error::Busy { path: path.into() }),
+        Err(rustix::io::Errno::PERM) => detach_by_helper(path, lazy),
+        done => done
+            .map_err(io::Error::from)
+            .map_err(Error::system("unmount", path)),
+    }
+}
+
+fn detach_by_helper(path: &Path, lazy: Lazy) -> Result<()> {
+    let flags: &[&str] = match lazy {
+        Lazy::Yes => &["-u", "-z"],
+        Lazy::No => &["-u"],
+    };
+    let output = Command::new(FUSERMOUNT)
+        .args(flags)
+        .args([OsStr::new("--"), path.as_os_str()])
+        .output()
+        .map_err(Error::system("unmount with fusermount3", path))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+    match said.contains("busy") {
+        true => Err(Error::Busy { path: path.into() }),
+        false => Err(Error::Fusermount { said }),
+    }
+}

@@ -1,0 +1,156 @@
+//! The nodes that the kernel knows: each holds its inode until the kernel forgets it.
+//!
+//! Invariants: a node's id is its inode number, but for the root (id 1, inode 2); inode 1 is never
+//! shown. `lookups` counts the entries answered for the node and not yet forgotten; the root is
+//! never forgotten. A node keeps an unlinked inode alive while a process has it open.
+//! Locking: one lock per shard, never held over a call of the library.
+
+use crate::attributes::Writers;
+use crate::errno::Errno;
+use crate::protocol::ROOT_ID;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use uext4::InodeRef;
+use uext4_format::InodeNr;
+use uext4_sync::{Rank, RwLock};
+
+/// Shards of the table; a power of two.
+const SHARDS: usize = 64;
+
+struct Node {
+    inode: InodeRef,
+    lookups: u64,
+    writers: u32,
+}
+
+/// The table of nodes.
+pub(crate) struct Nodes {
+    shards: Box<[RwLock<HashMap<u64, Node>>]>,
+}
+
+/// Node id of an inode.
+pub(crate) fn node_of(inode: InodeNr) -> u64 {
+    if inode == InodeNr::ROOT {
+        ROOT_ID
+    } else {
+        u64::from(inode.0)
+    }
+}
+
+/// Inode number of a node id.
+pub(crate) fn inode_of(node: u64) -> Result<InodeNr, Errno> {
+    match u32::try_from(node) {
+        Ok(_) if node == ROOT_ID => Ok(InodeNr::ROOT),
+        Ok(nr) if nr > InodeNr::ROOT.0 => Ok(InodeNr(nr)),
+        _ => Err(Errno::ESTALE),
+    }
+}
+
+impl Nodes {
+    /// A table that knows the root only.
+    pub(crate) fn new(root: InodeRef) -> Self {
+        let shard = |_| RwLock::new(Rank::CacheShard, HashMap::new());
+        let nodes = Self {
+            shards: (0..SHARDS).map(shard).collect(),
+        };
+        nodes.insert(root);
+        nodes
+    }
+
+    fn shard(&self, node: u64) -> &RwLock<HashMap<u64, Node>> {
+        &self.shards[node as usize % SHARDS]
+    }
+
+    /// The inode of a node.
+    pub(crate) fn get(&self, node: u64) -> Result<InodeRef, Errno> {
+        let shard = self.shard(node).read();
+        shard
+            .get(&node)
+            .map(|node| node.inode.clone())
+            .ok_or(Errno::ESTALE)
+    }
+
+    /// Counts one lookup of an inode that is about to be answered; answers its node id.
+    pub(crate) fn insert(&self, inode: InodeRef) -> u64 {
+        let id = node_of(inode.nr());
+        let spare = {
+            let mut shard = self.shard(id).write();
+            match shard.entry(id) {
+                Entry::Occupied(mut known) => {
+                    known.get_mut().lookups += 1;
+                    Some(inode)
+                }
+                Entry::Vacant(free) => {
+                    free.insert(Node {
+                        inode,
+                        lookups: 1,
+                        writers: 0,
+                    });
+                    None
+                }
+            }
+        };
+        // Letting go of an inode may take locks of the library.
+        drop(spare);
+        id
+    }
+
+    /// The kernel forgot `lookups` lookups of a node. Answers the inode when that were all.
+    pub(crate) fn forget(&self, node: u64, lookups: u64) -> Option<InodeRef> {
+        if node == ROOT_ID {
+            return None;
+        }
+        let mut shard = self.shard(node).write();
+        let known = shard.get_mut(&node)?;
+        known.lookups = known.lookups.saturating_sub(lookups);
+        if known.lookups > 0 {
+            return None;
+        }
+        shard.remove(&node).map(|node| node.inode)
+    }
+
+    /// Somebody opened the node for writing.
+    pub(crate) fn add_writer(&self, node: u64) {
+        if let Some(node) = self.shard(node).write().get_mut(&node) {
+            node.writers += 1;
+        }
+    }
+
+    /// A file open for writing was closed for good.
+    pub(crate) fn drop_writer(&self, node: u64) {
+        if let Some(node) = self.shard(node).write().get_mut(&node) {
+            node.writers = node.writers.saturating_sub(1);
+        }
+    }
+
+    /// Whether anybody has the node open for writing.
+    pub(crate) fn writers(&self, node: u64) -> Writers {
+        match self.shard(node).read().get(&node) {
+            Some(node) if node.writers > 0 => Writers::Some,
+            _ => Writers::None,
+        }
+    }
+
+    /// Forgets every node, when the kernel is gone.
+    pub(crate) fn clear(&self) {
+        for shard in &self.shards {
+            let nodes = std::mem::take(&mut *shard.write());
+            drop(nodes);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_root_has_two_numbers_and_nobody_else_has_them() {
+        assert_eq!(node_of(InodeNr::ROOT), ROOT_ID);
+        assert_eq!(inode_of(ROOT_ID), Ok(InodeNr::ROOT));
+        assert_eq!(inode_of(2), Err(Errno::ESTALE));
+        assert_eq!(inode_of(0), Err(Errno::ESTALE));
+        assert_eq!(inode_of(1 << 32), Err(Errno::ESTALE));
+        assert_eq!(inode_of(12), Ok(InodeNr(12)));
+    }
+}

@@ -1,0 +1,94 @@
+//! How to mount.
+
+/// What the kernel does with written data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DataCache {
+    /// It keeps them and writes them to us later, in large pieces (as its own file systems do).
+    WriteBack,
+    /// Every write comes to us at once.
+    WriteThrough,
+}
+
+/// Where the server runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Run {
+    /// In the calling process.
+    Foreground,
+    /// In a process of its own; the caller goes on when the mount is ready.
+    Daemon,
+}
+
+/// Who may use the mount besides the one who made it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sharing {
+    /// Everybody, as the permissions of the files say (`allow_other`).
+    Everybody,
+    /// Nobody else.
+    Owner,
+    /// Everybody when the superuser mounts, nobody else otherwise.
+    Default,
+}
+
+/// How to mount. What the file system itself needs to know is in [`uext4::MountOptions`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MountOptions {
+    /// Threads that serve requests; 0 means one per core.
+    pub n_threads: usize,
+    /// What `/proc/mounts` names as the source: the image or device.
+    pub source: String,
+    /// `ro`.
+    pub read_only: bool,
+    /// `nosuid`.
+    pub no_suid: bool,
+    /// `nodev`.
+    pub no_dev: bool,
+    /// `noexec`.
+    pub no_exec: bool,
+    /// `noatime`; the file system's own option decides whether access times are written.
+    pub no_atime: bool,
+    /// Who may use the mount.
+    pub sharing: Sharing,
+    /// What the kernel does with written data.
+    pub data_cache: DataCache,
+    /// Where the server runs.
+    pub run: Run,
+}
+
+impl Default for MountOptions {
+    fn default() -> Self {
+        Self {
+            n_threads: 0,
+            source: "uext4".into(),
+            read_only: false,
+            no_suid: false,
+            no_dev: false,
+            no_exec: false,
+            no_atime: false,
+            sharing: Sharing::Default,
+            data_cache: DataCache::WriteBack,
+            run: Run::Foreground,
+        }
+    }
+}
+
+impl MountOptions {
+    /// Threads to start. At least two, since the kernel may ask for one thing before another.
+    pub(crate) fn threads(&self) -> usize {
+        let cores = || std::thread::available_parallelism().map_or(1, |cores| cores.get());
+        let asked = if self.n_threads == 0 {
+            cores()
+        } else {
+            self.n_threads
+        };
+        asked.max(2)
+    }
+
+    /// True when the kernel lets other users in.
+    pub(crate) fn allows_others(&self) -> bool {
+        match self.sharing {
+            Sharing::Everybody => true,
+            Sharing::Owner => false,
+            Sharing::Default => rustix::process::geteuid().is_root(),
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! A request of the kernel, and a cursor over its arguments.
+//!
+//! Not here: what the requests mean (`server`).
+
+use crate::errno::Errno;
+use crate::protocol::REQUEST_HEADER_BYTES;
+use uext4::{Caller, Checks};
+
+/// One request: the header's fields and the bytes behind it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Request<'a> {
+    /// What is asked, one of `protocol::opcode`.
+    pub(crate) opcode: u32,
+    /// Identifies the answer.
+    pub(crate) unique: u64,
+    /// The node that it is about.
+    pub(crate) node: u64,
+    /// File system user id of the caller.
+    pub(crate) uid: u32,
+    /// File system group id of the caller.
+    pub(crate) gid: u32,
+    body: &'a [u8],
+}
+
+impl<'a> Request<'a> {
+    /// Reads a request. `None` when it is shorter than it says.
+    pub(crate) fn parse(bytes: &'a [u8]) -> Option<Self> {
+        let mut head = Args(bytes.get(..REQUEST_HEADER_BYTES)?);
+        let len_bytes = head.u32().ok()? as usize;
+        let opcode = head.u32().ok()?;
+        let unique = head.u64().ok()?;
+        let node = head.u64().ok()?;
+        let uid = head.u32().ok()?;
+        let gid = head.u32().ok()?;
+        let body = bytes.get(REQUEST_HEADER_BYTES..len_bytes)?;
+        Some(Self {
+            opcode,
+            unique,
+            node,
+            uid,
+            gid,
+            body,
+        })
+    }
+
+    /// The arguments, from the first.
+    pub(crate) fn args(&self) -> Args<'a> {
+        Args(self.body)
+    }
+
+    /// Who asks. The kernel has checked permissions already (`default_permissions`), and groups
+    /// are only needed for that.
+    pub(crate) fn caller(&self, umask: u32) -> Caller {
+        Caller {
+            uid: self.uid,
+            gid: self.gid,
+            groups: Vec::new(),
+            umask: (umask & 0o777) as u16,
+            checks: Checks::Done,
+        }
+    }
+}
+
+/// The rest of a request's arguments. A request that is too short answers `EPROTO`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Args<'a>(&'a [u8]);
+
+impl<'a> Args<'a> {
+    /// The next `len` bytes.
+    pub(crate) fn bytes(&mut self, len: usize) -> Result<&'a [u8], Errno> {
+        let (head, rest) = self.0.split_at_checked(len).ok_or(Errno::EPROTO)?;
+        self.0 = rest;
+        Ok(head)
+    }
+
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], Errno> {
+        self.bytes(N)?.try_into().map_err(|_| Errno::EPROTO)
+    }
+
+    /// The next 32-bit number.
+    pub(crate) fn u32(&mut self) -> Result<u32, Errno> {
+        Ok(u32::from_ne_bytes(self.array()?))
+    }
+
+    /// The next 64-bit number.
+    pub(crate) fn u64(&mut self) -> Result<u64, Errno> {
+        Ok(u64::from_ne_bytes(self.array()?))
+    }
+
+    /// The next string, without the zero byte that ends it.
+    pub(crate) fn name(&mut self) -> Result<&'a [u8], Errno> {
+        let end = self
+            .0
+            .iter()
+            .position(|&byte| byte == 0)
+            .ok_or(Errno::EPROTO)?;
+        let name = self.bytes(end)?;
+        self.bytes(1)?;
+        Ok(name)
+    }
+
+    /// Leaves `len` bytes out.
+    pub(crate) fn skip(&mut self, len: usize) -> Result<(), Errno> {
+        self.bytes(len).map(|_| ())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample() -> Vec<u8> {
+        let mut bytes = Vec::new();
+        for word in [54u32, 12] {
+            bytes.extend(word.to_ne_bytes());
+        }
+        for word in [7u64, 2] {
+            bytes.extend(word.to_ne_bytes());
+        }
+        for word in [1000u32, 100, 4711, 0] {
+            bytes.extend(word.to_ne_bytes());
+        }
+        bytes.extend(9u64.to_ne_bytes());
+        bytes.extend(b"a\0bcd\0");
+        bytes
+    }
+
+    #[test]
+    fn arguments_come_in_order() {
+        let bytes = sample();
+        let request = Request::parse(&bytes).expect("it is complete");
+        assert_eq!((request.opcode, request.unique, request.node), (12, 7, 2));
+        assert_eq!((request.uid, request.gid), (1000, 100));
+        let mut args = request.args();
+        assert_eq!(args.u64(), Ok(9));
+        assert_eq!((args.name(), args.name()), (Ok(&b"a"[..]), Ok(&b"bcd"[..])));
+        assert_eq!(args.name(), Err(Errno::EPROTO));
+    }
+
+    #[test]
+    fn short_requests_are_refused() {
+        let bytes = sample();
+        for len in 0..bytes.len() {
+            assert!(Request::parse(&bytes[..len]).is_none(), "{len} bytes");
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! Attributes: getattr, setattr, statx, statfs.
+
+use super::{Handled, Server};
+use crate::answer::Answer;
+use crate::attributes::{put_attr_out, put_statx};
+use crate::errno::Errno;
+use crate::protocol::fattr;
+use crate::request::{Args, Request};
+use uext4::{Attr, InodeRef, SetAttr, SetTime, Timestamp};
+
+impl Server {
+    pub(super) fn getattr(&self, request: &Request<'_>, answer: &mut Answer) -> Handled {
+        let inode = self.get(request.node)?;
+        self.put_attributes(request.node, &self.filesystem.attr(&inode), answer)
+    }
+
+    fn put_attributes(&self, node: u64, attr: &Attr, answer: &mut Answer) -> Handled {
+        put_attr_out(answer, attr, self.nodes.writers(node).ttl());
+        Ok(())
+    }
+
+    pub(super) fn statx(&self, request: &Request<'_>, answer: &mut Answer) -> Handled {
+        let inode = self.get(request.node)?;
+        let ttl = self.nodes.writers(request.node).ttl();
+        put_statx(answer, &self.filesystem.attr(&inode), ttl);
+        Ok(())
+    }
+
+    pub(super) fn setattr(&self, request: &Request<'_>, answer: &mut Answer) -> Handled {
+        let inode = self.get(request.node)?;
+        let (valid, mut set) = parse(request.args())?;
+        if valid & fattr::KILL_SUIDGID != 0 && set.mode.is_none() {
+            set.mode = self.mode_without_privileges(&inode);
+        }
+        let attr = self.filesystem.set_attr(&inode, &set, &request.caller(0))?;
+        self.put_attributes(request.node, &attr, answer)
+    }
+
+    /// The mode without setuid, and without setgid of group executables; `None` when it has none
+    /// of them.
+    pub(super) fn mode_without_privileges(&self, inode: &InodeRef) -> Option<u16> {
+        let mode = self.filesystem.attr(inode).mode;
+        let set_gid = if mode & 0o010 != 0 { 0o2000 } else { 0 };
+        let kill = mode & (0o4000 | set_gid);
+        (kill != 0).then_some(mode & !kill)
+    }
+
+    /// Takes setuid and setgid away, as a write of somebody without privileges does.
+    pub(super) fn kill_privileges(&self, request: &Request<'_>, inode: &InodeRef) -> Handled {
+        if let Some(mode) = self.mode_without_privileges(inode) {
+            let set = SetAttr {
+                mode: Some(mode),
+                ..SetAttr::default()
+            };
+            self.filesystem.set_attr(inode, &set, &request.caller(0))?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn statfs(&self, answer: &mut Answer) -> Handled {
+        let numbers = self.filesystem.statfs();
+        answer.u64(numbers.blocks);
+        answer.u64(numbers.blocks_free);
+        answer.u64(numbers.blocks_available);
+        answer.u64(numbers.inodes);
+        answer.u64(numbers.inodes_free);
+        for word in [numbers.block_size, numbers.name_max, numbers.block_size] {
+            answer.u32(word);
+        }
+        answer.zeroes(4 + 6 * 4);
+        Ok(())
+    }
+}
+
+/// Reads `struct fuse_setattr_in`.
+fn parse(mut args: Args<'_>) -> Result<(u32, SetAttr), Errno> {
+    let (valid, _, _fh) = (args.u32()?, args.u32()?, args.u64()?);
+    let (size, _lock_owner) = (args.u64()?, args.u64()?);
+    let seconds = [args.u64()?, args.u64()?, args.u64()?];
+    let nanoseconds = [args.u32()?, args.u32()?, args.u32()?];
+    let (mode, _, uid, gid) = (args.u32()?, args.u32()?, args.u32()?, args.u32()?);
+    let has = |bit| valid & bit != 0;
+    let at = |which: usize| Timestamp::new(seconds[which] as i64, nanoseconds[which]);
+    let time = |bit, now_bit, which| match (has(bit), has(now_bit)) {
+        (false, _) => None,
+        (true, true) => Some(SetTime::Now),
+        (true, false) => Some(SetTime::At(at(which))),
+    };
+    let set = SetAttr {
+        mode: has(fattr::MODE).then_some((mode & 0o7777) as u16),
+        uid: has(fattr::UID).then_some(uid),
+        gid: has(fattr::GID).then_some(gid),
+        size_bytes: has(fattr::SIZE).then_some(size),
+        atime: time(fattr::ATIME, fattr::ATIME_NOW, 0),
+        mtime: time(fattr::MTIME, fattr::MTIME_NOW, 1),
+        ctime: has(fattr::CTIME).then(|| at(2)),
+        ..SetAttr::default()
+    };
+    Ok((valid, set))
+}

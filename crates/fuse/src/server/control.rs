@@ -1,0 +1,124 @@
+//! The few ioctls that the kernel passes on: inode flags, project ids, generation.
+
+use super::{Handled, Server};
+use crate::answer::Answer;
+use crate::errno::Errno;
+use crate::request::Request;
+use uext4::{Attr, InodeRef, SetAttr};
+
+/// Low 16 bits of the ioctls: type and number. Sizes differ between 32 and 64-bit callers.
+const GETFLAGS: u32 = 0x6601;
+const SETFLAGS: u32 = 0x6602;
+const GETVERSION: u32 = 0x7601;
+const FSGETXATTR: u32 = 0x581f;
+const FSSETXATTR: u32 = 0x5820;
+
+/// `FS_XFLAG_*` and the `FS_*_FL` that they stand for.
+const XFLAGS: &[(u32, u32)] = &[
+    (0x0000_0008, 0x0000_0010),
+    (0x0000_0010, 0x0000_0020),
+    (0x0000_0020, 0x0000_0008),
+    (0x0000_0040, 0x0000_0080),
+    (0x0000_0080, 0x0000_0040),
+    (0x0000_0200, 0x2000_0000),
+    (0x0000_8000, 0x0200_0000),
+];
+/// Bytes of `struct fsxattr`.
+const FSXATTR_BYTES: usize = 28;
+
+impl Server {
+    pub(super) fn ioctl(&self, request: &Request<'_>, answer: &mut Answer) -> Handled {
+        let mut args = request.args();
+        let (_fh, _flags, command, _arg) = (args.u64()?, args.u32()?, args.u32()?, args.u64()?);
+        let (in_size, out_size) = (args.u32()?, args.u32()?);
+        let mut input = args;
+        let inode = self.get(request.node)?;
+        let attr = self.filesystem.attr(&inode);
+        put_head(answer);
+        match command & 0xffff {
+            GETFLAGS => put_number(answer, attr.flags, out_size),
+            GETVERSION => put_number(answer, attr.generation, out_size),
+            SETFLAGS => {
+                let flags = Some(input.u32()?);
+                self.set(
+                    request,
+                    &inode,
+                    SetAttr {
+                        flags,
+                        ..SetAttr::default()
+                    },
+                )
+            }
+            FSGETXATTR => put_fsxattr(answer, &attr, out_size),
+            FSSETXATTR if in_size as usize >= FSXATTR_BYTES => {
+                let (xflags, _, _, project) =
+                    (input.u32()?, input.u32()?, input.u32()?, input.u32()?);
+                let flags = Some(flags_of(xflags, attr.flags));
+                let project = (project != attr.project).then_some(project);
+                self.set(
+                    request,
+                    &inode,
+                    SetAttr {
+                        flags,
+                        project,
+                        ..SetAttr::default()
+                    },
+                )
+            }
+            _ => Err(Errno::ENOTTY),
+        }
+    }
+
+    fn set(&self, request: &Request<'_>, inode: &InodeRef, set: SetAttr) -> Handled {
+        self.filesystem.set_attr(inode, &set, &request.caller(0))?;
+        Ok(())
+    }
+}
+
+/// Puts `struct fuse_ioctl_out`: result 0, nothing to retry.
+fn put_head(answer: &mut Answer) {
+    answer.zeroes(16);
+}
+
+/// A 32-bit number, whatever width the ioctl's code says: programs pass an `int` as ext4 wants it.
+fn put_number(answer: &mut Answer, number: u32, out_size: u32) -> Handled {
+    if out_size < 4 {
+        return Err(Errno::EINVAL);
+    }
+    answer.u32(number);
+    Ok(())
+}
+
+fn put_fsxattr(answer: &mut Answer, attr: &Attr, out_size: u32) -> Handled {
+    if (out_size as usize) < FSXATTR_BYTES {
+        return Err(Errno::EINVAL);
+    }
+    let set = XFLAGS.iter().filter(|(_, flag)| attr.flags & flag != 0);
+    let xflags = set.fold(0, |bits, (xflag, _)| bits | xflag);
+    for word in [xflags, 0, 0, attr.project, 0] {
+        answer.u32(word);
+    }
+    answer.zeroes(8);
+    Ok(())
+}
+
+/// The inode flags after `FSSETXATTR`: those that it cannot name stay.
+fn flags_of(xflags: u32, old: u32) -> u32 {
+    XFLAGS
+        .iter()
+        .fold(old, |flags, (xflag, flag)| match xflags & xflag {
+            0 => flags & !flag,
+            _ => flags | flag,
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_that_fsxattr_cannot_name_stay() {
+        let extents = 0x0008_0000;
+        assert_eq!(flags_of(0x8, extents | 0x20), extents | 0x10);
+    }
+}

@@ -1,0 +1,216 @@
+//! Data: read, write, space, seek, copy, sync.
+
+use super::{Handled, Outcome, Server};
+use crate::answer::Answer;
+use crate::attributes::Writers;
+use crate::errno::Errno;
+use crate::flusher::SeekLater;
+use crate::protocol::{FSYNC_DATA, WRITE_CACHE, WRITE_KILL_SUIDGID, opcode};
+use crate::request::Request;
+use crate::transport::Transport;
+use std::sync::Arc;
+use uext4::{FallocateMode, FileType, Filesystem, InodeRef, KillPrivileges, Seek};
+
+/// `fallocate(2)` modes.
+const FALLOC_KEEP_SIZE: u32 = 0x01;
+const FALLOC_PUNCH_HOLE: u32 = 0x02;
+const FALLOC_ZERO_RANGE: u32 = 0x10;
+/// `lseek(2)` modes that reach a file system.
+const SEEK_DATA: u32 = 3;
+const SEEK_HOLE: u32 = 4;
+/// Most bytes that one request copies inside the file system.
+const COPY_BYTES_MAX: u64 = 16 << 20;
+/// Bytes copied at a time.
+const COPY_STEP_BYTES: usize = 1 << 20;
+
+impl Server {
+    pub(super) fn read(&self, request: &Request<'_>, answer: &mut Answer) -> Handled {
+        let mut args = request.args();
+        let (_fh, offset, size) = (args.u64()?, args.u64()?, args.u32()?);
+        let size = size.min(self.agreement.read_bytes_max()) as usize;
+        let inode = self.get(request.node)?;
+        let read = self.filesystem.read(&inode, offset, answer.room(size))?;
+        answer.filled(read);
+        Ok(())
+    }
+
+    pub(super) fn write(&self, request: &Request<'_>, answer: &mut Answer) -> Handled {
+        let mut args = request.args();
+        let (_fh, offset, size, flags) = (args.u64()?, args.u64()?, args.u32()?, args.u32()?);
+        args.skip(16)?;
+        let data = args.bytes(size as usize)?;
+        let inode = self.get(request.node)?;
+        let kill = match flags & WRITE_KILL_SUIDGID {
+            0 => KillPrivileges::No,
+            _ => KillPrivileges::Yes,
+        };
+        let written = if flags & WRITE_CACHE != 0 {
+            self.filesystem.write_back(&inode, offset, data)?
+        } else {
+            self.filesystem.write_as(&inode, offset, data, kill)?
+        };
+        answer.u32(u32::try_from(written).map_err(|_| Errno::EIO)?);
+        answer.u32(0);
+        Ok(())
+    }
+
+    pub(super) fn fallocate(&self, request: &Request<'_>) -> Handled {
+        let mut args = request.args();
+        let (_fh, offset, len, mode) = (args.u64()?, args.u64()?, args.u64()?, args.u32()?);
+        let mode = fallocate_mode(mode).ok_or(Errno::EOPNOTSUPP)?;
+        let inode = self.get(request.node)?;
+        self.filesystem.fallocate(&inode, mode, offset, len)?;
+        // The request does not say whether the caller may keep setuid; the superuser usually may.
+        if request.uid != 0 {
+            self.kill_privileges(request, &inode)?;
+        }
+        Ok(())
+    }
+
+    /// Where somebody has the file open for writing, the kernel may hold data that we have not
+    /// seen: they are fetched first, by a thread of its own (the data come as requests, which
+    /// this thread may have to serve).
+    pub(super) fn lseek(
+        &self,
+        request: &Request<'_>,
+        transport: &Arc<dyn Transport>,
+        answer: &mut Answer,
+    ) -> Outcome {
+        let parsed =
+            parse_seek(request).and_then(|(at, what)| Ok((self.get(request.node)?, at, what)));
+        let (inode, offset, what) = match parsed {
+            Ok(parsed) => parsed,
+            Err(errno) => return Outcome::Answer(Err(errno)),
+        };
+        if self.nodes.writers(request.node) == Writers::Some && self.agreement.writeback() {
+            let (unique, node) = (request.unique, request.node);
+            let transport = transport.clone();
+            self.flusher.seek_later(SeekLater {
+                unique,
+                node,
+                inode,
+                offset,
+                what,
+                transport,
+            });
+            return Outcome::Silent;
+        }
+        Outcome::Answer(seek(&self.filesystem, &inode, offset, what, answer))
+    }
+
+    /// Answers a seek that had to wait for data.
+    pub(crate) fn seek_now(&self, later: &SeekLater, answer: &mut Answer) -> Handled {
+        seek(
+            &self.filesystem,
+            &later.inode,
+            later.offset,
+            later.what,
+            answer,
+        )
+    }
+
+    pub(super) fn copy_file_range(&self, request: &Request<'_>, answer: &mut Answer) -> Handled {
+        let mut args = request.args();
+        let (_fh_in, mut from_at) = (args.u64()?, args.u64()?);
+        let (to_node, _fh_out, mut to_at) = (args.u64()?, args.u64()?, args.u64()?);
+        let (len, flags) = (args.u64()?, args.u64()?);
+        if flags != 0 {
+            return Err(Errno::EINVAL);
+        }
+        let (from, to) = (self.get(request.node)?, self.get(to_node)?);
+        let mut left = len.min(COPY_BYTES_MAX);
+        let mut copied = 0u32;
+        let mut buf = vec![0; COPY_STEP_BYTES.min(left as usize)];
+        while left > 0 {
+            let step = buf.len().min(left as usize);
+            let read = self.filesystem.read(&from, from_at, &mut buf[..step])?;
+            if read == 0 {
+                break;
+            }
+            let written = match self.filesystem.write(&to, to_at, &buf[..read]) {
+                Err(_) if copied > 0 => break,
+                written => written?,
+            };
+            (from_at, to_at) = (from_at + written as u64, to_at + written as u64);
+            left -= written as u64;
+            copied += written as u32;
+            if written < read {
+                break;
+            }
+        }
+        answer.u32(copied);
+        answer.u32(0);
+        Ok(())
+    }
+
+    pub(super) fn fsync(&self, request: &Request<'_>) -> Handled {
+        let mut args = request.args();
+        let (_fh, flags) = (args.u64()?, args.u32()?);
+        let inode = self.get(request.node)?;
+        match flags & FSYNC_DATA {
+            0 => self.filesystem.fsync(&inode)?,
+            _ => self.filesystem.fdatasync(&inode)?,
+        }
+        Ok(())
+    }
+
+    pub(super) fn readlink(&self, request: &Request<'_>, answer: &mut Answer) -> Handled {
+        let inode = self.get(request.node)?;
+        answer.put(&self.filesystem.read_link(&inode)?);
+        Ok(())
+    }
+}
+
+fn parse_seek(request: &Request<'_>) -> Result<(u64, Seek), Errno> {
+    debug_assert_eq!(request.opcode, opcode::LSEEK);
+    let mut args = request.args();
+    let (_fh, offset, whence) = (args.u64()?, args.u64()?, args.u32()?);
+    match whence {
+        SEEK_DATA => Ok((offset, Seek::Data)),
+        SEEK_HOLE => Ok((offset, Seek::Hole)),
+        _ => Err(Errno::EINVAL),
+    }
+}
+
+fn seek(
+    filesystem: &Filesystem,
+    inode: &InodeRef,
+    offset: u64,
+    what: Seek,
+    answer: &mut Answer,
+) -> Handled {
+    if inode.kind() != FileType::Regular {
+        return Err(Errno::EINVAL);
+    }
+    answer.u64(filesystem.seek(inode, offset, what)?);
+    Ok(())
+}
+
+fn fallocate_mode(mode: u32) -> Option<FallocateMode> {
+    const PUNCH: u32 = FALLOC_PUNCH_HOLE | FALLOC_KEEP_SIZE;
+    const ZERO_KEEP: u32 = FALLOC_ZERO_RANGE | FALLOC_KEEP_SIZE;
+    match mode {
+        0 => Some(FallocateMode::Allocate),
+        FALLOC_KEEP_SIZE => Some(FallocateMode::AllocateKeepSize),
+        PUNCH => Some(FallocateMode::PunchHole),
+        FALLOC_ZERO_RANGE => Some(FallocateMode::ZeroRange),
+        ZERO_KEEP => Some(FallocateMode::ZeroRangeKeepSize),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unknown_fallocate_modes_are_not_supported() {
+        assert_eq!(fallocate_mode(PUNCH_KEEP), Some(FallocateMode::PunchHole));
+        // Collapse, insert, unshare, punch that changes the size.
+        for mode in [0x08, 0x20, 0x40, 0x02, 0x03 | 0x10] {
+            assert_eq!(fallocate_mode(mode), None, "{mode:#x}");
+        }
+    }
+
+    const PUNCH_KEEP: u32 = 3;
+}

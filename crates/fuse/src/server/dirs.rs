@@ -1,0 +1,121 @@
+//! Reading directories.
+//!
+//! Directories are opened without a request; a cookie says where to go on, whatever happened to
+//! the directory in between.
+
+use super::{Handled, Server};
+use crate::answer::Answer;
+use crate::attributes::{ENTRY_BYTES, put_entry};
+use crate::errno::Errno;
+use crate::request::Request;
+use uext4::{DirEntry, FileType, InodeRef, Visit};
+use uext4_format::InodeNr;
+
+/// Bytes of `struct fuse_dirent` before the name.
+const DIRENT_BYTES: usize = 24;
+
+/// An entry that was read while the directory was locked.
+struct Found {
+    inode: InodeNr,
+    next_cookie: u64,
+    kind: Option<FileType>,
+    name: Box<[u8]>,
+}
+
+impl Server {
+    pub(super) fn readdir(&self, request: &Request<'_>, answer: &mut Answer) -> Handled {
+        let (dir, cookie, size) = self.parse_readdir(request)?;
+        self.filesystem.read_dir(&dir, cookie, &mut |entry| {
+            if answer.len() + dirent_bytes(entry.name) > size {
+                return Visit::Stop;
+            }
+            put_dirent(
+                answer,
+                entry.inode,
+                entry.next_cookie,
+                entry.kind,
+                entry.name,
+            );
+            Visit::Continue
+        })?;
+        Ok(())
+    }
+
+    fn parse_readdir(&self, request: &Request<'_>) -> Result<(InodeRef, u64, usize), Errno> {
+        let mut args = request.args();
+        let (_fh, cookie, size) = (args.u64()?, args.u64()?, args.u32()?);
+        let size = size.min(self.agreement.read_bytes_max()) as usize;
+        Ok((self.get(request.node)?, cookie, size))
+    }
+
+    /// The directory is read first and the inodes after that: an inode must not be loaded under
+    /// the directory's locks. Nobody takes a name away in between, the kernel holds the directory.
+    pub(super) fn readdirplus(&self, request: &Request<'_>, answer: &mut Answer) -> Handled {
+        let (dir, cookie, size) = self.parse_readdir(request)?;
+        let mut found = Vec::new();
+        let mut room = size;
+        self.filesystem.read_dir(&dir, cookie, &mut |entry| {
+            match room.checked_sub(ENTRY_BYTES + dirent_bytes(entry.name)) {
+                None => return Visit::Stop,
+                Some(left) => room = left,
+            }
+            found.push(Found::new(&entry));
+            Visit::Continue
+        })?;
+        for entry in &found {
+            self.put_found(entry, answer);
+        }
+        Ok(())
+    }
+
+    /// Entries without attributes (`.`, `..`, an inode that cannot be read) count no lookup.
+    fn put_found(&self, entry: &Found, answer: &mut Answer) {
+        let dots = matches!(&*entry.name, b"." | b"..");
+        let inode = if dots {
+            None
+        } else {
+            self.filesystem.inode(entry.inode).ok()
+        };
+        let mut kind = entry.kind;
+        match inode {
+            None => answer.zeroes(ENTRY_BYTES),
+            Some(inode) => {
+                let attr = self.filesystem.attr(&inode);
+                kind = Some(attr.kind);
+                let node = self.nodes.insert(inode);
+                put_entry(answer, node, &attr, self.nodes.writers(node).ttl());
+            }
+        }
+        put_dirent(answer, entry.inode, entry.next_cookie, kind, &entry.name);
+    }
+}
+
+impl Found {
+    fn new(entry: &DirEntry<'_>) -> Self {
+        Self {
+            inode: entry.inode,
+            next_cookie: entry.next_cookie,
+            kind: entry.kind,
+            name: entry.name.into(),
+        }
+    }
+}
+
+fn dirent_bytes(name: &[u8]) -> usize {
+    (DIRENT_BYTES + name.len()).next_multiple_of(8)
+}
+
+fn put_dirent(
+    answer: &mut Answer,
+    inode: InodeNr,
+    next_cookie: u64,
+    kind: Option<FileType>,
+    name: &[u8],
+) {
+    answer.u64(u64::from(inode.0));
+    answer.u64(next_cookie);
+    answer.u32(name.len() as u32);
+    answer.u32(kind.map_or(0, |kind| u32::from(kind.mode_bits() >> 12)));
+    answer.put(name);
+    answer.align();
+}

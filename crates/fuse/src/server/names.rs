@@ -1,0 +1,191 @@
+//! Names: lookup, make, link, rename, remove, forget.
+
+use super::{Handled, Outcome, Server};
+use crate::answer::Answer;
+use crate::attributes::{device_of, put_entry, put_no_entry};
+use crate::errno::Errno;
+use crate::request::Request;
+use uext4::{Error, FileType, InodeRef, RenameFlags};
+
+/// `RENAME_*` of `renameat2(2)`.
+const RENAME_NOREPLACE: u32 = 1;
+const RENAME_EXCHANGE: u32 = 2;
+const RENAME_WHITEOUT: u32 = 4;
+
+impl Server {
+    pub(super) fn lookup(&self, request: &Request<'_>, answer: &mut Answer) -> Handled {
+        let name = request.args().name()?;
+        // NFS servers ask for "." and ".." of a number that the kernel may have forgotten.
+        let found = match name {
+            b"." => Ok(self.get_any(request.node)?),
+            b".." => self
+                .filesystem
+                .lookup(&self.get_any(request.node)?, name, &request.caller(0)),
+            _ => self
+                .filesystem
+                .lookup(&self.get(request.node)?, name, &request.caller(0)),
+        };
+        match found {
+            Ok(inode) => self.entry(inode, answer),
+            Err(Error::NotFound) => {
+                put_no_entry(answer);
+                Ok(())
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Counts a lookup of `inode` and answers its entry.
+    pub(super) fn entry(&self, inode: InodeRef, answer: &mut Answer) -> Handled {
+        let attr = self.filesystem.attr(&inode);
+        let node = self.nodes.insert(inode);
+        put_entry(answer, node, &attr, self.nodes.writers(node).ttl());
+        Ok(())
+    }
+
+    pub(super) fn forget(&self, request: &Request<'_>) -> Outcome {
+        if let Ok(lookups) = request.args().u64() {
+            self.forget_node(request.node, lookups);
+        }
+        Outcome::Silent
+    }
+
+    pub(super) fn batch_forget(&self, request: &Request<'_>) -> Outcome {
+        let mut args = request.args();
+        let count = args.u32().unwrap_or(0);
+        let _ = args.u32();
+        for _ in 0..count {
+            let (Ok(node), Ok(lookups)) = (args.u64(), args.u64()) else {
+                break;
+            };
+            self.forget_node(node, lookups);
+        }
+        Outcome::Silent
+    }
+
+    fn forget_node(&self, node: u64, lookups: u64) {
+        let Some(inode) = self.nodes.forget(node, lookups) else {
+            return;
+        };
+        let unlinked = self.filesystem.attr(&inode).links == 0;
+        drop(inode);
+        if unlinked {
+            // Any operation frees inodes that lost their last user; without one the space would
+            // stay taken on an idle mount. Nobody waits for this request, so errors have no
+            // reader; they are in the superblock.
+            let _ = self.filesystem.root();
+        }
+    }
+
+    pub(super) fn mknod(&self, request: &Request<'_>, answer: &mut Answer) -> Handled {
+        let mut args = request.args();
+        let (mode, rdev, umask) = (args.u32()?, args.u32()?, args.u32()?);
+        args.skip(4)?;
+        let name = args.name()?;
+        let parent = self.get(request.node)?;
+        let caller = request.caller(umask);
+        let permissions = (mode & 0o7777) as u16;
+        let kind = FileType::from_mode((mode & 0xffff) as u16).unwrap_or(FileType::Regular);
+        let device = device_of(rdev);
+        let made = self
+            .filesystem
+            .mknod(&parent, name, kind, permissions, device, &caller)?;
+        self.entry(made, answer)
+    }
+
+    pub(super) fn mkdir(&self, request: &Request<'_>, answer: &mut Answer) -> Handled {
+        let mut args = request.args();
+        let (mode, umask) = (args.u32()?, args.u32()?);
+        let name = args.name()?;
+        let parent = self.get(request.node)?;
+        let permissions = (mode & 0o7777) as u16;
+        let made = self
+            .filesystem
+            .mkdir(&parent, name, permissions, &request.caller(umask))?;
+        self.entry(made, answer)
+    }
+
+    pub(super) fn symlink(&self, request: &Request<'_>, answer: &mut Answer) -> Handled {
+        let mut args = request.args();
+        let (name, target) = (args.name()?, args.name()?);
+        let parent = self.get(request.node)?;
+        let made = self
+            .filesystem
+            .symlink(&parent, name, target, &request.caller(0))?;
+        self.entry(made, answer)
+    }
+
+    pub(super) fn link(&self, request: &Request<'_>, answer: &mut Answer) -> Handled {
+        let mut args = request.args();
+        let inode = self.get(args.u64()?)?;
+        let parent = self.get(request.node)?;
+        self.filesystem
+            .link(&inode, &parent, args.name()?, &request.caller(0))?;
+        self.entry(inode, answer)
+    }
+
+    pub(super) fn unlink(&self, request: &Request<'_>) -> Handled {
+        let parent = self.get(request.node)?;
+        Ok(self
+            .filesystem
+            .unlink(&parent, request.args().name()?, &request.caller(0))?)
+    }
+
+    pub(super) fn rmdir(&self, request: &Request<'_>) -> Handled {
+        let parent = self.get(request.node)?;
+        Ok(self
+            .filesystem
+            .rmdir(&parent, request.args().name()?, &request.caller(0))?)
+    }
+
+    pub(super) fn rename(&self, request: &Request<'_>) -> Handled {
+        let mut args = request.args();
+        let to = args.u64()?;
+        self.move_name(
+            request,
+            args.name()?,
+            to,
+            args.name()?,
+            RenameFlags::Replace,
+        )
+    }
+
+    pub(super) fn rename2(&self, request: &Request<'_>) -> Handled {
+        let mut args = request.args();
+        let (to, flags, _) = (args.u64()?, args.u32()?, args.u32()?);
+        self.move_name(
+            request,
+            args.name()?,
+            to,
+            args.name()?,
+            rename_flags(flags)?,
+        )
+    }
+
+    fn move_name(
+        &self,
+        request: &Request<'_>,
+        from_name: &[u8],
+        to: u64,
+        to_name: &[u8],
+        flags: RenameFlags,
+    ) -> Handled {
+        let (from, to) = (self.get(request.node)?, self.get(to)?);
+        let caller = request.caller(0);
+        Ok(self
+            .filesystem
+            .rename(&from, from_name, &to, to_name, flags, &caller)?)
+    }
+}
+
+fn rename_flags(flags: u32) -> Result<RenameFlags, Errno> {
+    const WHITEOUT_NOREPLACE: u32 = RENAME_WHITEOUT | RENAME_NOREPLACE;
+    match flags {
+        0 => Ok(RenameFlags::Replace),
+        RENAME_NOREPLACE => Ok(RenameFlags::NoReplace),
+        RENAME_EXCHANGE => Ok(RenameFlags::Exchange),
+        RENAME_WHITEOUT => Ok(RenameFlags::Whiteout),
+        WHITEOUT_NOREPLACE => Ok(RenameFlags::WhiteoutNoReplace),
+        _ => Err(Errno::EINVAL),
+    }
+}

@@ -1,0 +1,126 @@
+//! Opening and closing files.
+//!
+//! The kernel does not know of immutable and append-only files, so opening asks us; only
+//! directories are opened without a request. `O_TRUNC` comes with the request.
+
+use super::{Handled, Server};
+use crate::answer::Answer;
+use crate::errno::Errno;
+use crate::protocol::{OPEN_KILL_SUIDGID, fopen};
+use crate::request::Request;
+use uext4::{Error, InodeRef, SetAttr};
+
+/// `O_*` of `open(2)` that matter here.
+const O_ACCMODE: u32 = 0o3;
+const O_EXCL: u32 = 0o200;
+const O_TRUNC: u32 = 0o1000;
+const O_APPEND: u32 = 0o2000;
+/// Inode flags (`FS_*_FL`).
+const FLAG_IMMUTABLE: u32 = 0x10;
+const FLAG_APPEND: u32 = 0x20;
+
+/// True when a file opened so can be written.
+fn writes(flags: u32) -> bool {
+    flags & O_ACCMODE != 0
+}
+
+impl Server {
+    pub(super) fn open(&self, request: &Request<'_>, answer: &mut Answer) -> Handled {
+        let mut args = request.args();
+        let (flags, open_flags) = (args.u32()?, args.u32()?);
+        let inode = self.get(request.node)?;
+        self.check_open(&inode, flags)?;
+        if flags & O_TRUNC != 0 {
+            self.truncate_opened(request, &inode, open_flags)?;
+        }
+        self.put_opened(request.node, flags, answer);
+        Ok(())
+    }
+
+    fn check_open(&self, inode: &InodeRef, flags: u32) -> Handled {
+        if !writes(flags) && flags & O_TRUNC == 0 {
+            return Ok(());
+        }
+        let fixed = self.filesystem.attr(inode).flags;
+        let only_appends = flags & O_APPEND != 0 && flags & O_TRUNC == 0;
+        if fixed & FLAG_IMMUTABLE != 0 || (fixed & FLAG_APPEND != 0 && !only_appends) {
+            return Err(Errno::EPERM);
+        }
+        Ok(())
+    }
+
+    fn truncate_opened(&self, request: &Request<'_>, inode: &InodeRef, flags: u32) -> Handled {
+        let kill = flags & OPEN_KILL_SUIDGID != 0;
+        let mode = if kill {
+            self.mode_without_privileges(inode)
+        } else {
+            None
+        };
+        let set = SetAttr {
+            size_bytes: Some(0),
+            mode,
+            ..SetAttr::default()
+        };
+        self.filesystem.set_attr(inode, &set, &request.caller(0))?;
+        Ok(())
+    }
+
+    /// Puts `struct fuse_open_out` and notes a writer.
+    fn put_opened(&self, node: u64, flags: u32, answer: &mut Answer) {
+        if writes(flags) {
+            self.nodes.add_writer(node);
+        }
+        answer.u64(0);
+        answer.u32(fopen::KEEP_CACHE | fopen::NOFLUSH | fopen::PARALLEL_DIRECT_WRITES);
+        answer.u32(0);
+    }
+
+    pub(super) fn create(&self, request: &Request<'_>, answer: &mut Answer) -> Handled {
+        let mut args = request.args();
+        let (flags, mode, umask, _) = (args.u32()?, args.u32()?, args.u32()?, args.u32()?);
+        let name = args.name()?;
+        let parent = self.get(request.node)?;
+        let caller = request.caller(umask);
+        let permissions = (mode & 0o7777) as u16;
+        let inode = match self.filesystem.create(&parent, name, permissions, &caller) {
+            Err(Error::Exists) if flags & O_EXCL == 0 => {
+                let inode = self.filesystem.lookup(&parent, name, &caller)?;
+                self.check_open(&inode, flags)?;
+                inode
+            }
+            made => made?,
+        };
+        self.put_created(inode, flags, answer)
+    }
+
+    pub(super) fn tmpfile(&self, request: &Request<'_>, answer: &mut Answer) -> Handled {
+        let mut args = request.args();
+        let (flags, mode, umask) = (args.u32()?, args.u32()?, args.u32()?);
+        let parent = self.get(request.node)?;
+        let permissions = (mode & 0o7777) as u16;
+        let made = self
+            .filesystem
+            .tmpfile(&parent, permissions, &request.caller(umask))?;
+        self.put_created(made, flags, answer)
+    }
+
+    /// The entry is answered as one with writers: it has them before the kernel sees it.
+    fn put_created(&self, inode: InodeRef, flags: u32, answer: &mut Answer) -> Handled {
+        let attr = self.filesystem.attr(&inode);
+        let node = self.nodes.insert(inode);
+        let mut opened = Answer::new(16);
+        self.put_opened(node, flags, &mut opened);
+        crate::attributes::put_entry(answer, node, &attr, self.nodes.writers(node).ttl());
+        answer.put(opened.body());
+        Ok(())
+    }
+
+    pub(super) fn release(&self, request: &Request<'_>) -> Handled {
+        let mut args = request.args();
+        let (_fh, flags) = (args.u64()?, args.u32()?);
+        if writes(flags) {
+            self.nodes.drop_writer(request.node);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,107 @@
+//! Extended attributes.
+
+use super::{Handled, Server};
+use crate::answer::Answer;
+use crate::errno::Errno;
+use crate::protocol::SETXATTR_ACL_KILL_SGID;
+use crate::request::Request;
+use uext4::{SetAttr, SetMode};
+
+/// `setxattr(2)` flags.
+const XATTR_CREATE: u32 = 1;
+const XATTR_REPLACE: u32 = 2;
+
+impl Server {
+    pub(super) fn setxattr(&self, request: &Request<'_>) -> Handled {
+        let mut args = request.args();
+        let (size, flags) = (args.u32()?, args.u32()?);
+        let mut more = 0;
+        if self.agreement.long_setxattr() {
+            more = args.u32()?;
+            args.skip(4)?;
+        }
+        let name = args.name()?;
+        let value = args.bytes(size as usize)?;
+        let mode = match flags {
+            0 => SetMode::Any,
+            XATTR_CREATE => SetMode::Create,
+            XATTR_REPLACE => SetMode::Replace,
+            _ => return Err(Errno::EINVAL),
+        };
+        let inode = self.get(request.node)?;
+        let caller = request.caller(0);
+        self.filesystem
+            .set_xattr(&inode, name, value, mode, &caller)?;
+        let old_mode = self.filesystem.attr(&inode).mode;
+        if more & SETXATTR_ACL_KILL_SGID != 0 && old_mode & 0o2000 != 0 {
+            let set = SetAttr {
+                mode: Some(old_mode & !0o2000),
+                ..SetAttr::default()
+            };
+            self.filesystem.set_attr(&inode, &set, &caller)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn getxattr(&self, request: &Request<'_>, answer: &mut Answer) -> Handled {
+        let mut args = request.args();
+        let (size, _) = (args.u32()?, args.u32()?);
+        let inode = self.get(request.node)?;
+        let value = self
+            .filesystem
+            .get_xattr(&inode, args.name()?, &request.caller(0))?;
+        put_value(answer, size, &value)
+    }
+
+    /// Names that only the superuser uses are shown to nobody else, as the kernel's ext4 does.
+    pub(super) fn listxattr(&self, request: &Request<'_>, answer: &mut Answer) -> Handled {
+        let size = request.args().u32()?;
+        let inode = self.get(request.node)?;
+        let mut list = Vec::new();
+        for name in self.filesystem.list_xattrs(&inode, &request.caller(0))? {
+            if request.uid == 0 || !name.starts_with(b"trusted.") {
+                list.extend_from_slice(&name);
+                list.push(0);
+            }
+        }
+        put_value(answer, size, &list)
+    }
+
+    pub(super) fn removexattr(&self, request: &Request<'_>) -> Handled {
+        let inode = self.get(request.node)?;
+        let name = request.args().name()?;
+        Ok(self
+            .filesystem
+            .remove_xattr(&inode, name, &request.caller(0))?)
+    }
+}
+
+/// A size of 0 asks for the length only.
+fn put_value(answer: &mut Answer, size: u32, value: &[u8]) -> Handled {
+    if size == 0 {
+        answer.u32(u32::try_from(value.len()).map_err(|_| Errno::ERANGE)?);
+        answer.u32(0);
+    } else if value.len() > size as usize {
+        return Err(Errno::ERANGE);
+    } else {
+        answer.put(value);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_follow_the_rules_of_getxattr() {
+        let mut answer = Answer::new(0);
+        assert_eq!(put_value(&mut answer, 0, b"four"), Ok(()));
+        assert_eq!(answer.body(), [4, 0, 0, 0, 0, 0, 0, 0]);
+        answer.clear();
+        assert_eq!(put_value(&mut answer, 4, b"four"), Ok(()));
+        assert_eq!(answer.body(), b"four");
+        answer.clear();
+        assert_eq!(put_value(&mut answer, 3, b"four"), Err(Errno::ERANGE));
+    }
+}

@@ -1,0 +1,69 @@
+//! Terminate, interrupt and hang up: a handler writes to a pipe, a thread reads it and acts.
+
+use crate::error::{Error, Result};
+use crate::session::Stopper;
+use std::io::{self, Read};
+use std::os::fd::{IntoRawFd, RawFd};
+use std::sync::atomic::{AtomicI32, Ordering};
+
+/// The pipe's writing end, for the handler.
+static PIPE: AtomicI32 = AtomicI32::new(-1);
+
+/// Signals that end a mount.
+const SIGNALS: [libc::c_int; 3] = [libc::SIGTERM, libc::SIGINT, libc::SIGHUP];
+
+/// From now on the first of these signals unmounts, and the second closes the image at once.
+pub(crate) fn on_stop(stopper: Stopper) -> Result<()> {
+    let failed = || Error::system("wait for signals", "pipe");
+    let (mut reader, writer) = io::pipe().map_err(failed())?;
+    PIPE.store(writer.into_raw_fd(), Ordering::SeqCst);
+    for signal in SIGNALS {
+        install(signal).map_err(failed())?;
+    }
+    let wait = move || {
+        let mut byte = [0];
+        for act in [Stopper::unmount, |stopper: &Stopper| {
+            stopper.close_and_exit()
+        }] {
+            if reader.read_exact(&mut byte).is_ok() {
+                act(&stopper);
+            }
+        }
+    };
+    let name = "uext4-fuse-signals".to_owned();
+    std::thread::Builder::new()
+        .name(name)
+        .spawn(wait)
+        .map_err(failed())?;
+    Ok(())
+}
+
+#[allow(unsafe_code)]
+fn install(signal: libc::c_int) -> io::Result<()> {
+    // SAFETY: the structure is zeroed, which is a valid value; the handler is an `extern "C"`
+    // function that makes only calls that are allowed in handlers.
+    let done = unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = note as extern "C" fn(libc::c_int) as libc::sighandler_t;
+        action.sa_flags = libc::SA_RESTART;
+        libc::sigaction(signal, &action, std::ptr::null_mut())
+    };
+    if done == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
+
+#[allow(unsafe_code)]
+extern "C" fn note(_signal: libc::c_int) {
+    let fd: RawFd = PIPE.load(Ordering::SeqCst);
+    let byte = [0u8];
+    // SAFETY: write(2) is allowed in handlers; the byte lives until it returns; the descriptor is
+    // never closed. errno is given back as it was, for the code that was interrupted.
+    unsafe {
+        let errno = *libc::__errno_location();
+        libc::write(fd, byte.as_ptr().cast(), 1);
+        *libc::__errno_location() = errno;
+    }
+}

@@ -1,0 +1,163 @@
+//! The life of a mount: ready, in use, ended by a call, by a signal, or killed.
+
+use crate::support::{Mounted, errno, program, run, try_run};
+use std::fs::{self, File};
+use std::process::Command;
+use std::time::{Duration, Instant};
+use uext4_fuse::{Error, Image, Lazy, umount};
+use uext4_testkit::oracle;
+
+#[test]
+fn proc_mounts_names_the_image() {
+    let mut mounted = Mounted::new();
+    let mounts = fs::read_to_string("/proc/mounts").unwrap();
+    let line = format!(
+        "{} {} fuse.uext4 rw",
+        mounted.image().display(),
+        mounted.root().display()
+    );
+    assert!(mounts.contains(&line), "{mounts}");
+    mounted.unmount();
+}
+
+#[test]
+fn a_mount_in_use_is_busy_and_may_be_detached() {
+    let mut mounted = Mounted::new();
+    let file = File::create(mounted.path("open")).unwrap();
+    assert!(matches!(
+        umount(&mounted.root(), Lazy::No),
+        Err(Error::Busy { .. })
+    ));
+    assert_eq!(umount(&mounted.root(), Lazy::Yes).unwrap(), Image::InUse);
+    assert!(matches!(
+        umount(&mounted.root(), Lazy::No),
+        Err(Error::NotMounted { .. })
+    ));
+    rustix::io::write(&file, b"last words").unwrap();
+    drop(file);
+    assert!(mounted.server().wait().unwrap().success());
+    oracle::assert_clean(&mounted.image());
+    mounted.mount(&[]);
+    assert_eq!(fs::read(mounted.path("open")).unwrap(), b"last words");
+    mounted.unmount();
+}
+
+#[test]
+fn terminate_unmounts_and_closes() {
+    let mut mounted = Mounted::new();
+    fs::write(mounted.path("file"), vec![7; 1_000_000]).unwrap();
+    let pid = mounted.server().id().to_string();
+    run("kill", &[&"-TERM", &pid]);
+    assert!(mounted.server().wait().unwrap().success());
+    assert!(!mounted.is_mounted());
+    oracle::assert_clean(&mounted.image());
+}
+
+#[test]
+fn a_second_server_of_the_same_place_is_refused() {
+    let mut mounted = Mounted::new();
+    let output = try_run(
+        program().to_str().unwrap(),
+        &[&mounted.image(), &mounted.root()],
+    );
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(
+        !output.status.success() && said.contains("mounted already"),
+        "{said}"
+    );
+    mounted.unmount();
+}
+
+#[test]
+fn a_killed_server_leaves_an_image_that_recovers() {
+    let mut mounted = Mounted::new();
+    let dir = mounted.path("dir");
+    fs::create_dir(&dir).unwrap();
+    for i in 0..500 {
+        fs::write(dir.join(format!("{i}")), format!("content {i}")).unwrap();
+    }
+    let synced = File::create(mounted.path("synced")).unwrap();
+    rustix::io::write(&synced, &[5; 100_000]).unwrap();
+    synced.sync_all().unwrap();
+    for i in 0..500 {
+        fs::write(dir.join(format!("late-{i}")), vec![1; 5000]).unwrap();
+    }
+    mounted.kill();
+    drop(synced);
+    assert_eq!(errno(fs::metadata(&dir)), Some(libc::ENOTCONN));
+    assert_eq!(
+        umount(&mounted.root(), Lazy::No).unwrap(),
+        Image::NeedsRecovery
+    );
+    assert!(!mounted.is_mounted());
+    mounted.mount(&[]);
+    assert_eq!(fs::read(mounted.path("synced")).unwrap(), [5; 100_000]);
+    for i in 0..500 {
+        assert_eq!(
+            fs::read_to_string(dir.join(format!("{i}"))).unwrap(),
+            format!("content {i}")
+        );
+    }
+    mounted.unmount();
+}
+
+#[test]
+fn a_daemon_is_ready_when_its_parent_returns() {
+    let mut mounted = Mounted::new();
+    mounted.unmount();
+    let start = |image| {
+        Command::new(program())
+            .arg(image)
+            .arg(mounted.root())
+            .arg("daemon")
+            .output()
+    };
+    let output = start(mounted.image()).unwrap();
+    assert!(output.status.success(), "{output:?}");
+    assert!(mounted.is_mounted());
+    fs::write(mounted.path("file"), "x").unwrap();
+    let output = try_run(program().to_str().unwrap(), &[&"umount", &mounted.root()]);
+    assert!(output.status.success(), "{output:?}");
+    oracle::assert_clean(&mounted.image());
+    let output = start(mounted.root()).unwrap();
+    assert!(
+        !output.status.success() && !output.stderr.is_empty(),
+        "{output:?}"
+    );
+}
+
+#[test]
+fn a_read_only_mount_changes_nothing() {
+    let mut mounted = Mounted::new();
+    fs::write(mounted.path("file"), "x").unwrap();
+    mounted.unmount();
+    let before = fs::read(mounted.image()).unwrap();
+    mounted.mount(&["ro"]);
+    assert_eq!(fs::read(mounted.path("file")).unwrap(), b"x");
+    assert_eq!(
+        errno(fs::write(mounted.path("new"), "x")),
+        Some(libc::EROFS)
+    );
+    mounted.unmount();
+    assert!(fs::read(mounted.image()).unwrap() == before);
+}
+
+#[test]
+fn a_full_file_system_says_so() {
+    let mut mounted = Mounted::with(&["-b", "4096"], &["through"]);
+    let start = Instant::now();
+    let filled = loop {
+        let path = mounted.path(&format!("fill-{}", start.elapsed().as_nanos()));
+        if let Err(error) = fs::write(&path, vec![1; 8 << 20]) {
+            break error;
+        }
+        assert!(start.elapsed() < Duration::from_secs(60), "it never fills");
+    };
+    assert_eq!(filled.raw_os_error(), Some(libc::ENOSPC));
+    run(
+        "sh",
+        &[&"-c", &format!("rm {}/fill-*", mounted.root().display())],
+    );
+    fs::write(mounted.path("fits"), vec![1; 8 << 20]).unwrap();
+    mounted.unmount();
+}

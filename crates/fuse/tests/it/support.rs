@@ -1,0 +1,187 @@
+//! An image that is mounted while a value lives.
+
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+use uext4_fuse::{Error, Image, Lazy, umount};
+use uext4_testkit::oracle;
+
+/// Size of the images.
+pub(crate) const IMAGE_BYTES: u64 = 256 << 20;
+
+/// An image and a mount point, mounted or not. Both vanish with it.
+pub(crate) struct Mounted {
+    dir: TempDir,
+    server: Option<Child>,
+}
+
+/// The example program `mount`, which cargo builds with the tests.
+pub(crate) fn program() -> PathBuf {
+    let tests = std::env::current_exe().expect("the test has a path");
+    let built = tests
+        .ancestors()
+        .nth(2)
+        .expect("tests are in target/PROFILE/deps");
+    let program = built.join("examples/mount");
+    let hint = "run `cargo build -p uext4-fuse --examples`";
+    assert!(program.exists(), "{} is missing: {hint}", program.display());
+    program
+}
+
+impl Mounted {
+    /// A fresh file system of mke2fs with these options, mounted with these words of the example.
+    pub(crate) fn with(mke2fs: &[&str], words: &[&str]) -> Self {
+        let dir = oracle::scratch_dir().expect("there is room");
+        oracle::mke2fs(&dir.path().join("image"), IMAGE_BYTES, mke2fs).expect("mke2fs runs");
+        std::fs::create_dir(dir.path().join("at")).expect("it is fresh");
+        let mut mounted = Self { dir, server: None };
+        mounted.mount(words);
+        mounted
+    }
+
+    /// A fresh file system with default options, mounted.
+    pub(crate) fn new() -> Self {
+        Self::with(&["-b", "4096"], &[])
+    }
+
+    pub(crate) fn image(&self) -> PathBuf {
+        self.dir.path().join("image")
+    }
+
+    pub(crate) fn root(&self) -> PathBuf {
+        self.dir.path().join("at")
+    }
+
+    /// A path in the mount.
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.root().join(name)
+    }
+
+    /// Mounts the image in a server process and waits until it is ready.
+    pub(crate) fn mount(&mut self, words: &[&str]) {
+        let mut server = Command::new(program())
+            .arg(self.image())
+            .arg(self.root())
+            .args(words)
+            .stdin(Stdio::null())
+            .spawn()
+            .expect("the server starts");
+        let start = Instant::now();
+        while !self.is_mounted() {
+            let ended = server.try_wait().expect("it is our child");
+            assert!(ended.is_none(), "the server ended: {ended:?}");
+            assert!(
+                start.elapsed() < Duration::from_secs(30),
+                "the mount is not ready"
+            );
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        self.server = Some(server);
+    }
+
+    /// Whether `/proc/mounts` has the mount.
+    pub(crate) fn is_mounted(&self) -> bool {
+        let mounts = std::fs::read_to_string("/proc/mounts").expect("/proc is mounted");
+        let root = self.root();
+        let wanted = root.to_str().expect("the path is plain");
+        mounts.lines().any(|line| {
+            let mut words = line.split(' ');
+            (words.nth(1), words.next()) == (Some(wanted), Some("fuse.uext4"))
+        })
+    }
+
+    /// The server process.
+    pub(crate) fn server(&mut self) -> &mut Child {
+        self.server.as_mut().expect("it is mounted")
+    }
+
+    /// Unmounts, waits for the server and asks e2fsck.
+    pub(crate) fn unmount(&mut self) {
+        assert_eq!(self.umount_soon(), Image::Clean);
+        oracle::assert_clean(&self.image());
+        let status = self.server().wait().expect("it is our child");
+        assert!(status.success(), "the server ended with {status}");
+        self.server = None;
+    }
+
+    /// Another test that starts a program has a copy of every open file until its child runs that
+    /// program, which makes mounts busy for a moment.
+    fn umount_soon(&self) -> Image {
+        let start = Instant::now();
+        loop {
+            match umount(&self.root(), Lazy::No) {
+                Err(Error::Busy { .. }) if start.elapsed() < Duration::from_secs(5) => {
+                    std::thread::sleep(Duration::from_millis(10));
+                }
+                done => return done.expect("it unmounts"),
+            }
+        }
+    }
+
+    /// Kills the server without a word.
+    pub(crate) fn kill(&mut self) {
+        let mut server = self.server.take().expect("it is mounted");
+        server.kill().expect("it is our child");
+        let status = server.wait().expect("it is our child");
+        assert_eq!(status.signal(), Some(9));
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        if self.is_mounted() {
+            let _ = umount(&self.root(), Lazy::Yes);
+        }
+        if let Some(mut server) = self.server.take() {
+            let _ = server.kill();
+            let _ = server.wait();
+        }
+    }
+}
+
+/// Runs a program that must succeed; answers what it printed.
+pub(crate) fn run(program: &str, args: &[&dyn AsRef<std::ffi::OsStr>]) -> String {
+    let output = try_run(program, args);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        output.status.success(),
+        "{program}: {} {said}",
+        output.status
+    );
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// Runs a program with a time limit.
+pub(crate) fn try_run(program: &str, args: &[&dyn AsRef<std::ffi::OsStr>]) -> Output {
+    let mut command = Command::new("timeout");
+    command.args(["60", program]);
+    for arg in args {
+        command.arg(arg);
+    }
+    command.output().expect("timeout is there")
+}
+
+/// A name of that many bytes.
+pub(crate) fn long_name(bytes: usize) -> String {
+    "n".repeat(bytes)
+}
+
+/// The errno of a failed call.
+pub(crate) fn errno<T>(result: std::io::Result<T>) -> Option<i32> {
+    result.err().and_then(|error| error.raw_os_error())
+}
+
+/// Whether a directory is empty but for `lost+found`.
+pub(crate) fn names_in(dir: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(dir).expect("it is a directory");
+    let name = |entry: std::io::Result<std::fs::DirEntry>| {
+        entry
+            .expect("it reads")
+            .file_name()
+            .into_string()
+            .expect("names are plain")
+    };
+    entries.map(name).collect()
+}
