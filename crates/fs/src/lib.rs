@@ -39,7 +39,7 @@ pub use filesystem::Filesystem;
 pub use inode::{Inode, InodeRef};
 pub use mount::read_superblock;
 pub use ops::{KillPrivileges, RenameFlags};
-pub use options::{Access, Allocator, MountOptions, OnError, Threads};
+pub use options::{Access, Allocator, DataMode, MountOptions, OnError, Threads};
 pub use uext4_device as device;
 pub use uext4_format as format;
 pub use xattr::SetMode;

@@ -105,7 +105,7 @@ impl Super {
     pub(crate) fn record_error(self: &Arc<Self>, fs: &Fs, corrupt: &Corrupt) {
         if fs.state.is_writable() {
             let recorded = self.write_error(fs, corrupt);
-            if self.policy(fs) == OnError::RemountReadOnly || recorded.is_err() {
+            if self.policy(fs) != OnError::Continue || recorded.is_err() {
                 fs.state.fail();
             }
         }
@@ -126,10 +126,10 @@ impl Super {
 
     fn policy(&self, fs: &Fs) -> OnError {
         match fs.options.on_error {
-            // A server must not bring its machine down: panic becomes read-only.
             OnError::Superblock => match ErrorBehaviour::from_raw(self.read().disk.errors) {
                 ErrorBehaviour::Continue => OnError::Continue,
-                _ => OnError::RemountReadOnly,
+                ErrorBehaviour::RemountReadOnly => OnError::RemountReadOnly,
+                ErrorBehaviour::Panic => OnError::Panic,
             },
             chosen => chosen,
         }

@@ -67,7 +67,8 @@ pub(super) fn assemble(
 fn journal_config(device: &Arc<dyn BlockDevice>, plan: &Plan, space: &Arc<Space>) -> Config {
     let features = plan.superblock.features();
     let writable = plan.options.access == Access::ReadWrite;
-    let checksummed = features.has(Feature::METADATA_CSUM);
+    let by_feature = features.has(Feature::METADATA_CSUM);
+    let checksummed = plan.options.journal_checksum.unwrap_or(by_feature);
     let wide = features.has(Feature::SIXTY_FOUR_BIT);
     Config {
         log: if writable { plan.log.clone() } else { None },

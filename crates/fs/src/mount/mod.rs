@@ -11,6 +11,7 @@ mod fast_commit;
 mod features;
 mod log;
 mod mmp;
+mod no_barrier;
 
 pub(crate) use mmp::MmpGuard;
 mod open;
@@ -31,6 +32,10 @@ impl Filesystem {
     /// a feature that is not there, [`crate::Error::Corrupt`] the damaged structure.
     pub fn mount(device: Arc<dyn BlockDevice>, options: MountOptions) -> Result<Self> {
         let mut plan = open::inspect(&device, options)?;
+        let device = match plan.options.barrier {
+            true => device,
+            false => no_barrier::without_flushes(device, &mut plan),
+        };
         let device = match plan.options.access {
             Access::ReadOnly if plan.needs_replay => {
                 Arc::new(Overlay::new(device)) as Arc<dyn BlockDevice>

@@ -41,6 +41,7 @@ pub fn read_superblock(device: &dyn BlockDevice, at_kib: Option<u64>) -> Result<
 
 pub(super) fn inspect(device: &Arc<dyn BlockDevice>, mut options: MountOptions) -> Result<Plan> {
     let superblock = read_superblock(&**device, options.superblock_kib)?;
+    options = options.settled(&superblock)?;
     let features = superblock.features();
     let geometry = superblock.geometry()?;
     check_size(&**device, &geometry)?;

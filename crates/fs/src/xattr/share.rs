@@ -57,6 +57,9 @@ impl SharedBlocks {
 /// Takes a reference on a block in memory that holds the same as `image`, if one is known. Only
 /// cached blocks count: a hint may be old, and nothing is read from where it points.
 pub(super) fn join(fs: &Fs, handle: &Handle<'_>, image: &[u8]) -> Option<Arc<MetaBlock>> {
+    if !fs.options.share_xattr_blocks {
+        return None;
+    }
     let hash = XattrBlock::new(image).hash();
     let nr = fs.shared_xattrs.candidate(hash)?;
     let block = fs.blocks.cached(nr, Seal::Xattr)?;

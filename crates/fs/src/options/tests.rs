@@ -1,0 +1,87 @@
+use super::*;
+use uext4_format::Superblock;
+use uext4_format::superblock::default_mount_option as bit;
+
+fn parse(list: &str) -> Result<MountOptions> {
+    MountOptions::default().parse(list)
+}
+
+#[test]
+fn ext4_words_are_understood() {
+    let options = parse("ro,errors=remount-ro,commit=30,grpid,nosuid,x-systemd.automount").unwrap();
+    assert_eq!(options.access, Access::ReadOnly);
+    assert_eq!(options.on_error, OnError::RemountReadOnly);
+    assert_eq!(options.commit_interval, Duration::from_secs(30));
+    assert!(options.group_from_parent);
+}
+
+#[test]
+fn what_is_not_there_is_refused_by_name_and_reason() {
+    let cases = [
+        ("frobnicate", "unknown"),
+        ("commit=x", "not a number"),
+        ("commit=2147484", "too large"),
+        ("resuid=4294967295", "too large"),
+        ("delalloc", "delayed allocation"),
+        ("lazytime", "times"),
+        ("usrjquota=aquota.user", "quota"),
+        ("inode_readahead_blks=32", "only 0"),
+        ("max_batch_time=15000", "only 0"),
+        ("errors=explode", "remount-ro"),
+    ];
+    for (list, word) in cases {
+        let error = parse(list).err().expect("must be refused").to_string();
+        assert!(error.contains(word) && error.contains(list), "{error}");
+    }
+}
+
+#[test]
+fn later_words_win() {
+    assert_eq!(parse("commit=0").unwrap().commit_interval, Duration::from_secs(5));
+    assert!(parse("nobarrier,barrier=1").unwrap().barrier);
+    assert!(!parse("barrier=0").unwrap().barrier);
+    let options = parse("noatime,strictatime").unwrap();
+    assert!(!options.no_atime && !options.relatime);
+}
+
+#[test]
+fn the_superblock_asks_and_words_win() {
+    let mut superblock = Superblock::blank();
+    superblock.default_mount_opts =
+        bit::BSDGROUPS | bit::NOBARRIER | bit::DISCARD | bit::JMODE_DATA;
+    superblock.def_resuid = 7;
+    superblock.def_resuid_hi = 1;
+    superblock.mount_opts[..16].copy_from_slice(b"commit=9,minixdf");
+    let refused = MountOptions::default().settled(&superblock);
+    assert!(refused.err().expect("data=journal").to_string().contains("data=journal"));
+    let options = parse("data=ordered").unwrap().settled(&superblock).unwrap();
+    assert!(options.group_from_parent && !options.barrier && options.discard && options.minix_df);
+    assert_eq!(options.commit_interval, Duration::from_secs(9));
+    assert_eq!(options.reserved_uid, Some(65543));
+    let words = "data=ordered,nogrpid,barrier,nodiscard,bsddf,resuid=5,commit=3";
+    let options = parse(words).unwrap().settled(&superblock).unwrap();
+    assert!(!options.group_from_parent && options.barrier && !options.discard && !options.minix_df);
+    assert_eq!(options.commit_interval, Duration::from_secs(3));
+    assert_eq!(options.reserved_uid, Some(5));
+}
+
+#[test]
+fn a_bad_string_of_the_superblock_is_left_out_as_a_whole() {
+    let mut superblock = Superblock::blank();
+    superblock.mount_opts[..17].copy_from_slice(b"commit=9,whatever");
+    let options = MountOptions::default().settled(&superblock).unwrap();
+    assert_eq!(options.commit_interval, Duration::from_secs(5));
+}
+
+#[test]
+fn allocators_have_the_names_of_ext4_and_their_own() {
+    let allocator = |list| parse(list).unwrap().allocator;
+    assert_eq!(allocator(""), None);
+    assert_eq!(allocator("mb_optimize_scan=0"), Some(Allocator::Linear));
+    assert_eq!(allocator("allocator=linear,mb_optimize_scan=1"), Some(Allocator::Optimized));
+    assert_eq!(allocator("freespace_tree"), Some(Allocator::FreespaceTree));
+    assert_eq!(allocator("allocator=freespace-tree"), Some(Allocator::FreespaceTree));
+    for list in ["allocator=best", "cache_aggression=4", "mb_optimize_scan=2"] {
+        assert!(parse(list).is_err(), "{list}");
+    }
+}
