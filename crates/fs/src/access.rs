@@ -4,6 +4,7 @@
 
 use crate::attr::Checks;
 use crate::inode::{Inode, InodeState};
+use crate::space::Reserve;
 use crate::{Caller, Error, Fs, Result, xattr};
 use uext4_format::acl::Subject;
 use uext4_format::{FileType, InodeFlags};
@@ -59,6 +60,14 @@ impl Fs {
         }
         let state = inode.read();
         state.disk.uid != caller.uid && state.disk.mode & 0o070 != 0
+    }
+
+    /// Whether `caller` may use the blocks reserved for the superuser: as `resuid` and `resgid` say.
+    pub(crate) fn reserve_of(&self, caller: &Caller) -> Reserve {
+        let gid = self.options.reserved_gid.filter(|gid| *gid != 0);
+        let listed = self.options.reserved_uid == Some(caller.uid)
+            || gid.is_some_and(|gid| caller.in_group(gid));
+        if caller.is_superuser() || listed { Reserve::MayUse } else { Reserve::Keep }
     }
 
     /// Nobody writes to an immutable inode.

@@ -4,6 +4,7 @@ use super::index::{Path, Probe, Target, probe};
 use super::view::{Dir, Form};
 use super::{DirError, Index, grow, inline};
 use crate::meta::MetaBlock;
+use crate::space::Reserve;
 use crate::{Error, Fs, Inode};
 use std::sync::Arc;
 use uext4_format::dirent::{DirEntryType, Fit, Insertion, LeafTail, NewEntry};
@@ -14,38 +15,56 @@ pub(super) type Answer<T> = Result<T, DirError>;
 
 /// Answers whether [`insert`] would succeed now, as far as that can be said without a handle:
 /// `Exists`, `NoSpace` when the directory cannot grow, or [`DirError::NeedExclusive`].
-pub(crate) fn can_insert(fs: &Fs, dir: &Arc<Inode>, name: &[u8], index: Index) -> Answer<()> {
+pub(crate) fn can_insert(
+    fs: &Fs,
+    dir: &Arc<Inode>,
+    name: &[u8],
+    index: Index,
+    reserve: Reserve,
+) -> Answer<()> {
     let view = Dir::open(fs, dir)?;
     match view.form {
         Form::Inline => inline::can_insert(&view, name, index),
-        Form::Linear => can_insert_linear(&view, name, index),
+        Form::Linear => can_insert_linear(&view, name, index, reserve),
         Form::Indexed => match probe(&view, Target::Name(name))? {
-            Probe::Path(path) => can_insert_indexed(&view, path, name, index),
+            Probe::Path(path) => can_insert_indexed(&view, path, name, index, reserve),
             Probe::Broken(corrupt) => {
                 may_drop_index(&view, corrupt, index)?;
-                can_insert_linear(&view, name, index)
+                can_insert_linear(&view, name, index, reserve)
             }
         },
     }
 }
 
-fn can_insert_linear(view: &Dir<'_>, name: &[u8], index: Index) -> Answer<()> {
+fn can_insert_linear(
+    view: &Dir<'_>,
+    name: &[u8],
+    index: Index,
+    reserve: Reserve,
+) -> Answer<()> {
     if index == Index::Shared && view.blocks != 1 {
         return Err(DirError::NeedExclusive);
     }
     let mut room = Room::new(name);
     view.search_all(|block| room.look(view, block))?;
-    room.settle(index, view.blocks < view.config().max_blocks)
+    let can_grow = view.blocks < view.config().max_blocks && view.fs.space.has_room(reserve);
+    room.settle(index, can_grow)
 }
 
-fn can_insert_indexed(view: &Dir<'_>, path: Path, name: &[u8], index: Index) -> Answer<()> {
+fn can_insert_indexed(
+    view: &Dir<'_>,
+    path: Path,
+    name: &[u8],
+    index: Index,
+    reserve: Reserve,
+) -> Answer<()> {
     if index == Index::Shared && path.continues() {
         return Err(DirError::NeedExclusive);
     }
     let can_grow = view.blocks < view.config().max_blocks && !grow::is_full(view, &path);
     let mut room = Room::new(name);
     view.search_chain(path, |block| room.look(view, block))?;
-    room.settle(index, can_grow)
+    room.settle(index, can_grow && view.fs.space.has_room(reserve))
 }
 
 /// What a look at all blocks that may take a name has shown.

@@ -31,6 +31,7 @@ impl<'a> NewBlocks<'a> {
         inode: &Inode,
         at: LogicalBlock,
         len_blocks: u32,
+        reserve: Reserve,
     ) -> Result<Self> {
         let (want, mate) = {
             let state = inode.read();
@@ -54,7 +55,7 @@ impl<'a> NewBlocks<'a> {
                 reserved: None,
             });
         }
-        let got = fs.space.reserve_or_commit(fs, &want)?;
+        let got = fs.space.reserve_or_commit(fs, &Want { reserve, ..want })?;
         let start = BlockNr(got.start.0 + u64::from(offset));
         let len = got.len_blocks.min(want.len_blocks) - offset;
         let run = BlockRun {
@@ -74,8 +75,8 @@ impl<'a> NewBlocks<'a> {
 
     /// Reserves the first block of a file whose inode maps nothing yet: there is no map to look at.
     /// May be called under a handle, so it does not wait for frees to be committed.
-    pub(super) fn reserve_first(fs: &'a Fs, inode: &Inode) -> Result<Self> {
-        let got = fs.space.reserve(fs, &base_want(fs, inode))?;
+    pub(super) fn reserve_first(fs: &'a Fs, inode: &Inode, reserve: Reserve) -> Result<Self> {
+        let got = fs.space.reserve(fs, &Want { reserve, ..base_want(fs, inode) })?;
         let run = BlockRun {
             len_blocks: 1,
             ..got

@@ -3,6 +3,7 @@
 use super::allocate::NewBlocks;
 use super::{check_may_change, inline, io, touch};
 use crate::inode::Inode;
+use crate::space::Reserve;
 use crate::map::{self, ExtentState, Mapping, Progress};
 use crate::{Error, Fs, Result, credits};
 use std::ops::Range;
@@ -35,6 +36,7 @@ pub(crate) fn fallocate(
     mode: FallocateMode,
     offset: u64,
     len: u64,
+    reserve: Reserve,
 ) -> Result<()> {
     let _exclusive = inode.io.write();
     fs.writable()?;
@@ -43,14 +45,17 @@ pub(crate) fn fallocate(
     }
     let end = check_range(fs, inode, mode, offset, len)?;
     if inline::is_inline(&inode.read()) {
-        inline::convert(fs, inode)?;
+        inline::convert(fs, inode, reserve)?;
     }
+    let bytes = offset..end;
+    let grows = Growth { size: Size::Grows, reserve };
+    let stays = Growth { size: Size::Stays, reserve };
     match mode {
-        FallocateMode::PunchHole => punch(fs, inode, offset..end)?,
-        FallocateMode::Allocate => allocate(fs, inode, offset..end, Size::Grows)?,
-        FallocateMode::AllocateKeepSize => allocate(fs, inode, offset..end, Size::Stays)?,
-        FallocateMode::ZeroRange => zero(fs, inode, offset..end, Size::Grows)?,
-        FallocateMode::ZeroRangeKeepSize => zero(fs, inode, offset..end, Size::Stays)?,
+        FallocateMode::PunchHole => punch(fs, inode, bytes)?,
+        FallocateMode::Allocate => allocate(fs, inode, bytes, grows)?,
+        FallocateMode::AllocateKeepSize => allocate(fs, inode, bytes, stays)?,
+        FallocateMode::ZeroRange => zero(fs, inode, bytes, grows)?,
+        FallocateMode::ZeroRangeKeepSize => zero(fs, inode, bytes, stays)?,
     }
     note_change(fs, inode, None)
 }
@@ -59,6 +64,13 @@ pub(crate) fn fallocate(
 enum Size {
     Grows,
     Stays,
+}
+
+/// What an allocation may change and use.
+#[derive(Clone, Copy)]
+struct Growth {
+    size: Size,
+    reserve: Reserve,
 }
 
 /// The end of the range, if the file may have it.
@@ -106,9 +118,9 @@ fn inner_blocks(fs: &Fs, bytes: &Range<u64>) -> Range<u64> {
 }
 
 /// Gives the holes of the range unwritten blocks.
-fn allocate(fs: &Fs, inode: &Arc<Inode>, bytes: Range<u64>, size: Size) -> Result<()> {
+fn allocate(fs: &Fs, inode: &Arc<Inode>, bytes: Range<u64>, growth: Growth) -> Result<()> {
     let old = inode.read().disk.size;
-    if size == Size::Grows && bytes.end > old {
+    if growth.size == Size::Grows && bytes.end > old {
         io::zero_tail(fs, inode, old)?;
     }
     let blocks = outer_blocks(fs, &bytes);
@@ -120,12 +132,14 @@ fn allocate(fs: &Fs, inode: &Arc<Inode>, bytes: Range<u64>, size: Size) -> Resul
         at += match mapping {
             Mapping::Mapped { len_blocks, .. } => u64::from(len_blocks),
             Mapping::Hole { len_blocks } => {
-                let grown = (size == Size::Grows).then_some(bytes.end);
-                fill_hole(fs, inode, logical, len_blocks, grown)?
+                let grown = (growth.size == Size::Grows).then_some(bytes.end);
+                let blocks =
+                    NewBlocks::reserve(fs, inode, logical, len_blocks, growth.reserve)?;
+                fill_hole(fs, inode, logical, blocks, grown)?
             }
         };
     }
-    if size == Size::Grows {
+    if growth.size == Size::Grows {
         note_change(fs, inode, Some(bytes.end))
     } else {
         Ok(())
@@ -137,10 +151,9 @@ fn fill_hole(
     fs: &Fs,
     inode: &Arc<Inode>,
     at: LogicalBlock,
-    len_blocks: u32,
+    blocks: NewBlocks<'_>,
     grown: Option<u64>,
 ) -> Result<u64> {
-    let blocks = NewBlocks::reserve(fs, inode, at, len_blocks)?;
     let len = u64::from(blocks.run().len_blocks);
     let reached = (u64::from(at.0) + len) << fs.geometry.block_bits;
     let handle = fs.start(credits::MAP)?;
@@ -191,8 +204,8 @@ fn punch(fs: &Fs, inode: &Arc<Inode>, bytes: Range<u64>) -> Result<()> {
     }
 }
 
-fn zero(fs: &Fs, inode: &Arc<Inode>, bytes: Range<u64>, size: Size) -> Result<()> {
-    allocate(fs, inode, bytes.clone(), size)?;
+fn zero(fs: &Fs, inode: &Arc<Inode>, bytes: Range<u64>, growth: Growth) -> Result<()> {
+    allocate(fs, inode, bytes.clone(), growth)?;
     zero_edges(fs, inode, &bytes)?;
     let blocks = inner_blocks(fs, &bytes);
     let mut at = blocks.start;

@@ -5,6 +5,7 @@
 
 use super::allocate::NewBlocks;
 use super::{io, touch};
+use crate::space::Reserve;
 use crate::inode::{Inode, InodeState};
 use crate::map::{self, ExtentState};
 use crate::{Error, Fs, Result, credits};
@@ -126,7 +127,7 @@ fn store(state: &mut InodeState, data: &[u8]) -> Result<std::result::Result<(), 
 }
 
 /// Moves the data into a block.
-pub(super) fn convert(fs: &Fs, inode: &Arc<Inode>) -> Result<()> {
+pub(super) fn convert(fs: &Fs, inode: &Arc<Inode>, reserve: Reserve) -> Result<()> {
     let data = content(&inode.read())?;
     if data.is_empty() {
         let handle = fs.start(credits::ATTRIBUTES)?;
@@ -135,7 +136,7 @@ pub(super) fn convert(fs: &Fs, inode: &Arc<Inode>) -> Result<()> {
     if data.len() > fs.block_size() {
         return Err(Error::TooLarge);
     }
-    let blocks = NewBlocks::reserve_first(fs, inode)?;
+    let blocks = NewBlocks::reserve_first(fs, inode, reserve)?;
     io::write_padded(fs, blocks.run().start, 0, &data)?;
     let handle = fs.start(credits::MAP)?;
     let before = handle.write(inode).disk.clone();

@@ -2,6 +2,7 @@
 
 use super::allocate::NewBlocks;
 use super::{check_not_encrypted, inline, io};
+use crate::space::Reserve;
 use crate::inode::{Inode, InodeState};
 use crate::map::{self, ExtentState};
 use crate::{Fs, Result};
@@ -15,6 +16,7 @@ pub(crate) fn write_link(
     handle: &Handle<'_>,
     inode: &Arc<Inode>,
     target: &[u8],
+    reserve: Reserve,
 ) -> Result<()> {
     if target.len() < I_BLOCK_BYTES {
         let mut state = handle.write(inode);
@@ -25,7 +27,7 @@ pub(crate) fn write_link(
         disk.size = target.len() as u64;
         return Ok(());
     }
-    let blocks = NewBlocks::reserve_first(fs, inode)?;
+    let blocks = NewBlocks::reserve_first(fs, inode, reserve)?;
     io::write_padded(fs, blocks.run().start, 0, target)?;
     map::init(fs, &mut handle.write(inode));
     blocks.map(handle, inode, ExtentState::Written, |state| {

@@ -2,7 +2,23 @@
 
 use super::*;
 use crate::test_rig::{Rig, proptest_config};
+use crate::inode::Inode;
+use crate::space::Reserve;
+use crate::{Fs, Result};
 use proptest::prelude::*;
+use std::sync::Arc;
+
+fn write(fs: &Fs, file: &Arc<Inode>, at: u64, data: &[u8]) -> Result<usize> {
+    super::write(fs, file, at, data, Reserve::MayUse)
+}
+
+fn append(fs: &Fs, file: &Arc<Inode>, data: &[u8]) -> Result<(u64, usize)> {
+    super::append(fs, file, data, Reserve::MayUse)
+}
+
+fn fallocate(fs: &Fs, file: &Arc<Inode>, mode: FallocateMode, at: u64, len: u64) -> Result<()> {
+    super::fallocate(fs, file, mode, at, len, Reserve::MayUse)
+}
 
 /// Largest size that the model tries, in bytes.
 const SIZE_MAX: u64 = 3 << 20;

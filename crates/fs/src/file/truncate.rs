@@ -6,6 +6,7 @@
 
 use super::{check_may_change, inline, io, touch};
 use crate::inode::Inode;
+use crate::space::Reserve;
 use crate::map::{self, LOGICAL_END, Progress};
 use crate::{Error, Fs, Result, credits};
 use std::sync::Arc;
@@ -31,7 +32,7 @@ pub(crate) fn truncate(fs: &Fs, inode: &Arc<Inode>, size: u64) -> Result<()> {
         if inline::resize(fs, inode, size)? == inline::Stored::Inline {
             return Ok(());
         }
-        inline::convert(fs, inode)?;
+        inline::convert(fs, inode, Reserve::MayUse)?;
     }
     io::zero_tail(fs, inode, size.min(old))?;
     let now = fs.now();

@@ -3,6 +3,7 @@
 use super::allocate::NewBlocks;
 use super::{check_may_change, inline, io, stale_times, touch};
 use crate::inode::{Inode, InodeState};
+use crate::space::Reserve;
 use crate::map::{self, ExtentState, Mapping};
 use crate::{Error, Fs, Result, credits};
 use std::sync::Arc;
@@ -10,20 +11,37 @@ use uext4_format::{BlockNr, LogicalBlock, Timestamp};
 
 /// Writes `data` from byte `offset` on; answers how many bytes were written: less than all when
 /// space or the largest size was reached, never zero unless `data` is empty.
-pub(crate) fn write(fs: &Fs, inode: &Arc<Inode>, offset: u64, data: &[u8]) -> Result<usize> {
+pub(crate) fn write(
+    fs: &Fs,
+    inode: &Arc<Inode>,
+    offset: u64,
+    data: &[u8],
+    reserve: Reserve,
+) -> Result<usize> {
     let _exclusive = inode.io.write();
-    write_locked(fs, inode, offset, data)
+    write_locked(fs, inode, offset, data, reserve)
 }
 
 /// Writes `data` at the end; answers where that was and how many bytes.
-pub(crate) fn append(fs: &Fs, inode: &Arc<Inode>, data: &[u8]) -> Result<(u64, usize)> {
+pub(crate) fn append(
+    fs: &Fs,
+    inode: &Arc<Inode>,
+    data: &[u8],
+    reserve: Reserve,
+) -> Result<(u64, usize)> {
     let _exclusive = inode.io.write();
     let offset = inode.read().disk.size;
-    let written = write_locked(fs, inode, offset, data)?;
+    let written = write_locked(fs, inode, offset, data, reserve)?;
     Ok((offset, written))
 }
 
-fn write_locked(fs: &Fs, inode: &Arc<Inode>, offset: u64, data: &[u8]) -> Result<usize> {
+fn write_locked(
+    fs: &Fs,
+    inode: &Arc<Inode>,
+    offset: u64,
+    data: &[u8],
+    reserve: Reserve,
+) -> Result<usize> {
     fs.writable()?;
     if data.is_empty() {
         return Ok(0);
@@ -46,19 +64,25 @@ fn write_locked(fs: &Fs, inode: &Arc<Inode>, offset: u64, data: &[u8]) -> Result
         if inline::write(fs, inode, offset, data)? == inline::Stored::Inline {
             return Ok(data.len());
         }
-        inline::convert(fs, inode)?;
+        inline::convert(fs, inode, reserve)?;
     }
     if offset > size {
         io::zero_tail(fs, inode, size)?;
     }
-    write_slices(fs, inode, offset, data)
+    write_slices(fs, inode, offset, data, reserve)
 }
 
-fn write_slices(fs: &Fs, inode: &Arc<Inode>, offset: u64, data: &[u8]) -> Result<usize> {
+fn write_slices(
+    fs: &Fs,
+    inode: &Arc<Inode>,
+    offset: u64,
+    data: &[u8],
+    reserve: Reserve,
+) -> Result<usize> {
     let mut done = 0;
     let mut stopped = None;
     while done < data.len() {
-        match write_slice(fs, inode, offset + done as u64, &data[done..]) {
+        match write_slice(fs, inode, offset + done as u64, &data[done..], reserve) {
             Ok(written) => done += written,
             Err(error) => {
                 stopped = Some(error);
@@ -95,7 +119,13 @@ fn note_write(state: &mut InodeState, end: u64, now: Timestamp) {
 }
 
 /// Writes the front of `data`, as far as one mapping reaches; answers how many bytes.
-fn write_slice(fs: &Fs, inode: &Arc<Inode>, at: u64, data: &[u8]) -> Result<usize> {
+fn write_slice(
+    fs: &Fs,
+    inode: &Arc<Inode>,
+    at: u64,
+    data: &[u8],
+    reserve: Reserve,
+) -> Result<usize> {
     let (block, within) = io::split(fs, at);
     let blocks = io::blocks_for(fs, within + data.len() as u64).min(u64::from(u32::MAX)) as u32;
     let mapping = map::lookup(fs, &inode.read(), block, blocks)?;
@@ -118,7 +148,7 @@ fn write_slice(fs: &Fs, inode: &Arc<Inode>, at: u64, data: &[u8]) -> Result<usiz
             len_blocks,
             state: ExtentState::Unwritten,
         } => slice.fill_unwritten(start, len_blocks),
-        Mapping::Hole { len_blocks } => slice.fill_hole(len_blocks),
+        Mapping::Hole { len_blocks } => slice.fill_hole(len_blocks, reserve),
     }
 }
 
@@ -151,9 +181,9 @@ impl Slice<'_> {
         Ok(data.len())
     }
 
-    fn fill_hole(&self, len_blocks: u32) -> Result<usize> {
+    fn fill_hole(&self, len_blocks: u32, reserve: Reserve) -> Result<usize> {
         let fs = self.fs;
-        let blocks = NewBlocks::reserve(fs, self.inode, self.block, len_blocks)?;
+        let blocks = NewBlocks::reserve(fs, self.inode, self.block, len_blocks, reserve)?;
         let data = self.front(blocks.run().len_blocks);
         io::write_padded(fs, blocks.run().start, self.within, data)?;
         let (now, end) = (fs.now(), self.end(data.len()));

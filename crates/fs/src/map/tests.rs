@@ -266,7 +266,7 @@ fn long_extents_stop_at_their_limits() {
     let rig = Rig::new(512, &["-b", "4096"]);
     let fs = rig.fs();
     let file = rig.file.arc();
-    crate::file::fallocate(fs, file, crate::file::FallocateMode::Allocate, 0, 300 << 20)
+    crate::file::fallocate(fs, file, crate::file::FallocateMode::Allocate, 0, 300 << 20, Reserve::MayUse)
         .expect("allocates");
     for len in [40_000u32, 76_800] {
         let handle = fs.start(credits::MAP).expect("a handle");
@@ -306,13 +306,14 @@ fn damage(options: &[&str], hits: &[(u16, u16, u8)]) {
         let _ = goal(fs, &inode, LogicalBlock(block));
     }
     drop(inode);
-    let _ = crate::file::write(fs, file, 1_000_000, &[1; 50_000]);
+    let _ = crate::file::write(fs, file, 1_000_000, &[1; 50_000], Reserve::MayUse);
     let _ = crate::file::fallocate(
         fs,
         file,
         crate::file::FallocateMode::PunchHole,
         500_000,
         90_000,
+        Reserve::MayUse,
     );
     let _ = crate::file::truncate(fs, file, 100_000);
     let _ = crate::file::truncate(fs, file, 0);

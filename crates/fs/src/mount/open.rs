@@ -40,7 +40,9 @@ pub fn read_superblock(device: &dyn BlockDevice, at_kib: Option<u64>) -> Result<
 }
 
 pub(super) fn inspect(device: &Arc<dyn BlockDevice>, mut options: MountOptions) -> Result<Plan> {
-    let superblock = read_superblock(&**device, options.superblock_kib)?;
+    let mut superblock = read_superblock(&**device, options.superblock_kib)?;
+    // Mounted from a backup, it becomes the primary.
+    superblock.block_group_nr = 0;
     options = options.settled(&superblock)?;
     let features = superblock.features();
     let geometry = superblock.geometry()?;
@@ -53,8 +55,11 @@ pub(super) fn inspect(device: &Arc<dyn BlockDevice>, mut options: MountOptions) 
     let recovering = features.has(Feature::RECOVER)
         || features.has(Feature::ORPHAN_PRESENT)
         || superblock.last_orphan != 0
-        || state & superblock::state::VALID == 0;
-    let needs_replay = features.has(Feature::RECOVER) && options.replay;
+        || state & superblock::state::VALID == 0
+        || options.superblock_kib.is_some();
+    // A backup does not know whether the log holds anything; replaying an empty one does nothing.
+    let backup = options.superblock_kib.is_some() && features.has(Feature::HAS_JOURNAL);
+    let needs_replay = (features.has(Feature::RECOVER) || backup) && options.replay;
     if features.has(Feature::RECOVER) && !options.replay && options.access == Access::ReadWrite {
         return Err(Error::Mount("noload needs a read-only mount".into()));
     }
@@ -71,6 +76,19 @@ fn check_size(device: &dyn BlockDevice, geometry: &Geometry) -> Result<()> {
     Ok(())
 }
 
+/// The log holds the primary superblock when it changed, so that one is good now; else the backup
+/// has to do.
+fn after_replay(device: &dyn BlockDevice, options: &MountOptions) -> Result<Superblock> {
+    match read_superblock(device, None) {
+        Err(_) if options.superblock_kib.is_some() => {
+            let mut backup = read_superblock(device, options.superblock_kib)?;
+            backup.block_group_nr = 0;
+            Ok(backup)
+        }
+        primary => primary,
+    }
+}
+
 /// Finds the log, replays it if it must be, and reads the superblock again.
 pub(super) fn replay(device: &Arc<dyn BlockDevice>, plan: &mut Plan) -> Result<()> {
     if !plan.superblock.features().has(Feature::HAS_JOURNAL) {
@@ -81,7 +99,7 @@ pub(super) fn replay(device: &Arc<dyn BlockDevice>, plan: &mut Plan) -> Result<(
         let block_size = plan.geometry.block_size();
         let report = recovery::recover(&found, device, block_size, RecoveryMode::Replay)?;
         fast_commit::finish(&found, block_size, &report)?;
-        plan.superblock = read_superblock(&**device, plan.options.superblock_kib)?;
+        plan.superblock = after_replay(&**device, &plan.options)?;
         plan.geometry = plan.superblock.geometry()?;
     } else if plan.options.access == Access::ReadWrite {
         wipe(&found, device, plan.geometry.block_size())?;

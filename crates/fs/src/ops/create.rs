@@ -6,7 +6,8 @@ use crate::dir::{self, DirError, Index};
 use crate::inode::{Inode, NewInode};
 use crate::{Caller, Error, Filesystem, Fs, InodeRef, Result, credits, file};
 use std::sync::Arc;
-use uext4_format::FileType;
+use crate::space::Reserve;
+use uext4_format::{Feature, FileType};
 use uext4_journal::Handle;
 
 impl Filesystem {
@@ -107,7 +108,12 @@ fn make_named(
     index: Index,
 ) -> std::result::Result<InodeRef, DirError> {
     check_alive(parent)?;
-    dir::can_insert(fs, parent, name, index)?;
+    let reserve = fs.reserve_of(caller);
+    dir::can_insert(fs, parent, name, index, reserve)?;
+    let needs_block = new.kind == FileType::Directory && !fs.features.has(Feature::INLINE_DATA);
+    if needs_block && !fs.space.has_room(reserve) {
+        return Err(Error::NoSpace.into());
+    }
     let grow = if index == Index::Exclusive { credits::DIR_GROW } else { 0 };
     let handle = fs.start(credits::CREATE + grow)?;
     if new.kind == FileType::Directory {
@@ -132,7 +138,7 @@ fn make_linked(
     index: Index,
 ) -> std::result::Result<InodeRef, DirError> {
     let inode = fs.new_inode(handle, parent, new, caller)?;
-    let filled = fill(fs, handle, parent, &inode, new);
+    let filled = fill(fs, handle, parent, &inode, new, fs.reserve_of(caller));
     let named = filled.map_err(DirError::from).and_then(|()| {
         dir::insert(fs, handle, parent, name, inode.nr(), new.kind, index)
     });
@@ -151,10 +157,11 @@ fn fill(
     parent: &Arc<Inode>,
     inode: &InodeRef,
     new: &NewInode<'_>,
+    reserve: Reserve,
 ) -> Result<()> {
     match new.kind {
         FileType::Directory => dir::init(fs, handle, inode.arc(), parent.nr()),
-        FileType::Symlink => file::write_link(fs, handle, inode.arc(), new.target),
+        FileType::Symlink => file::write_link(fs, handle, inode.arc(), new.target, reserve),
         _ => Ok(()),
     }
 }

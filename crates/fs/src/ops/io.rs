@@ -1,7 +1,7 @@
 //! Data: read, write, space, sync.
 
 use crate::inode::Inode;
-use crate::{Error, Filesystem, Fs, InodeRef, Result, credits, file};
+use crate::{Caller, Error, Filesystem, Fs, InodeRef, Result, credits, file};
 use uext4_format::{FileType, InodeFlags, Tid};
 
 use crate::file::{Extent, FallocateMode, Seek};
@@ -40,6 +40,19 @@ impl Filesystem {
         data: &[u8],
         kill: KillPrivileges,
     ) -> Result<usize> {
+        self.write_by(inode, offset, data, kill, &Caller::root())
+    }
+
+    /// As [`Self::write_as`]; the blocks reserved for the superuser are for `caller` only if
+    /// `resuid` and `resgid` say so. Rights are not checked: who opened the file did.
+    pub fn write_by(
+        &self,
+        inode: &InodeRef,
+        offset: u64,
+        data: &[u8],
+        kill: KillPrivileges,
+        caller: &Caller,
+    ) -> Result<usize> {
         self.run(|fs| {
             regular(inode)?;
             check_data_change(fs, inode)?;
@@ -51,7 +64,7 @@ impl Filesystem {
             if kill == KillPrivileges::Yes {
                 fs.kill_privileges(inode)?;
             }
-            file::write(fs, inode.arc(), offset, data)
+            file::write(fs, inode.arc(), offset, data, fs.reserve_of(caller))
         })
     }
 
@@ -68,10 +81,24 @@ impl Filesystem {
 
     /// Appends `data` at the end; answers the offset where it went and how many bytes.
     pub fn append(&self, inode: &InodeRef, data: &[u8]) -> Result<(u64, usize)> {
+        self.append_by(inode, data, KillPrivileges::No, &Caller::root())
+    }
+
+    /// As [`Self::append`], with the rules of [`Self::write_by`].
+    pub fn append_by(
+        &self,
+        inode: &InodeRef,
+        data: &[u8],
+        kill: KillPrivileges,
+        caller: &Caller,
+    ) -> Result<(u64, usize)> {
         self.run(|fs| {
             regular(inode)?;
             check_data_change(fs, inode)?;
-            file::append(fs, inode.arc(), data)
+            if kill == KillPrivileges::Yes {
+                fs.kill_privileges(inode)?;
+            }
+            file::append(fs, inode.arc(), data, fs.reserve_of(caller))
         })
     }
 
@@ -95,10 +122,27 @@ impl Filesystem {
         offset: u64,
         len: u64,
     ) -> Result<()> {
+        self.fallocate_by(inode, mode, offset, len, KillPrivileges::No, &Caller::root())
+    }
+
+    /// As [`Self::fallocate`], with the rules of [`Self::write_by`].
+    pub fn fallocate_by(
+        &self,
+        inode: &InodeRef,
+        mode: FallocateMode,
+        offset: u64,
+        len: u64,
+        kill: KillPrivileges,
+        caller: &Caller,
+    ) -> Result<()> {
         self.run(|fs| {
             regular(inode)?;
             check_data_change(fs, inode)?;
-            file::fallocate(fs, inode.arc(), mode, offset, len)
+            check_append_only(inode, mode)?;
+            if kill == KillPrivileges::Yes {
+                fs.kill_privileges(inode)?;
+            }
+            file::fallocate(fs, inode.arc(), mode, offset, len, fs.reserve_of(caller))
         })
     }
 
@@ -143,6 +187,13 @@ fn regular(inode: &Inode) -> Result<()> {
         FileType::Directory => Err(Error::IsDirectory),
         _ => Err(Error::Invalid("not a regular file")),
     }
+}
+
+/// A file that only grows may get space behind its end, nothing else.
+fn check_append_only(inode: &Inode, mode: FallocateMode) -> Result<()> {
+    let append_only = inode.read().disk.flags.contains(InodeFlags::APPEND);
+    let harmless = matches!(mode, FallocateMode::Allocate | FallocateMode::AllocateKeepSize);
+    if append_only && !harmless { Err(Error::NotPermitted) } else { Ok(()) }
 }
 
 /// An open file of an immutable inode may not be written either.

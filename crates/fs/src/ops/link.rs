@@ -4,6 +4,7 @@ use super::{LINK_MAX, check_alive, check_new_name, touch_dir, with_index};
 use crate::access::Want;
 use crate::dir::{self, DirError, Index};
 use crate::inode::Inode;
+use crate::space::Reserve;
 use crate::{Caller, Error, Filesystem, Fs, InodeRef, Result, credits};
 use std::sync::Arc;
 use uext4_format::{FileType, InodeFlags};
@@ -22,7 +23,9 @@ impl Filesystem {
             check_alive(parent)?;
             check_linkable(inode)?;
             fs.may(parent, caller, Want::WRITE.and(Want::EXECUTE))?;
-            with_index(parent.arc(), |index| link_named(fs, inode.arc(), parent.arc(), name, index))
+            with_index(parent.arc(), |index| {
+                link_named(fs, inode.arc(), parent.arc(), name, index, fs.reserve_of(caller))
+            })
         })
     }
 }
@@ -43,9 +46,10 @@ fn link_named(
     parent: &Arc<Inode>,
     name: &[u8],
     index: Index,
+    reserve: Reserve,
 ) -> std::result::Result<(), DirError> {
     check_alive(parent)?;
-    dir::can_insert(fs, parent, name, index)?;
+    dir::can_insert(fs, parent, name, index, reserve)?;
     let handle = fs.start(credits::CREATE + credits::DIR_GROW)?;
     let now = fs.now();
     let first_name = add_link(&handle, inode, now)?;

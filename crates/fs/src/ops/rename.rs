@@ -220,7 +220,7 @@ impl Rename<'_> {
             }
         }
         if self.target.is_none() {
-            dir::can_insert(fs, self.to.dir, self.to.name, index)?;
+            dir::can_insert(fs, self.to.dir, self.to.name, index, fs.reserve_of(self.caller))?;
         }
         self.replace(fs, index)
     }

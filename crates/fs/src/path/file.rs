@@ -2,17 +2,19 @@
 
 use super::Metadata;
 use crate::{
-    Error, FallocateMode, Filesystem, InodeRef, KillPrivileges, Result, Seek as SeekTo, SetAttr,
+    Caller, Error, FallocateMode, Filesystem, InodeRef, KillPrivileges, Result, Seek as SeekTo, SetAttr,
 };
 use std::io;
 
 /// What an open file may be used for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(super) struct Rights {
     pub(super) read: bool,
     pub(super) write: bool,
     pub(super) append: bool,
     pub(super) kill: KillPrivileges,
+    /// Who opened the file: whose space is used.
+    pub(super) caller: Caller,
 }
 
 /// An open regular file of a mounted [`Filesystem`], with a position of its own.
@@ -53,10 +55,15 @@ impl<'fs> File<'fs> {
     pub fn write_at(&self, offset: u64, data: &[u8]) -> Result<usize> {
         self.check_write()?;
         if self.rights.append {
-            return Ok(self.fs.append(&self.inode, data)?.1);
+            return Ok(self.append(data)?.1);
         }
-        self.fs
-            .write_as(&self.inode, offset, data, self.rights.kill)
+        let Rights { kill, caller, .. } = &self.rights;
+        self.fs.write_by(&self.inode, offset, data, *kill, caller)
+    }
+
+    fn append(&self, data: &[u8]) -> Result<(u64, usize)> {
+        let Rights { kill, caller, .. } = &self.rights;
+        self.fs.append_by(&self.inode, data, *kill, caller)
     }
 
     /// Sets the size: cuts the file, or extends it with a hole.
@@ -68,7 +75,8 @@ impl<'fs> File<'fs> {
     /// Allocates, punches or zeroes a byte range.
     pub fn allocate(&self, mode: FallocateMode, offset: u64, len: u64) -> Result<()> {
         self.check_write()?;
-        self.fs.fallocate(&self.inode, mode, offset, len)
+        let Rights { kill, caller, .. } = &self.rights;
+        self.fs.fallocate_by(&self.inode, mode, offset, len, *kill, caller)
     }
 
     /// The next byte of data or hole at or after `offset` ([`Error::NoOffset`] past the end).
@@ -117,7 +125,7 @@ impl io::Write for File<'_> {
     fn write(&mut self, data: &[u8]) -> io::Result<usize> {
         if self.rights.append {
             self.check_write()?;
-            let (offset, written) = self.fs.append(&self.inode, data)?;
+            let (offset, written) = self.append(data)?;
             self.position = offset + written as u64;
             return Ok(written);
         }

@@ -90,6 +90,7 @@ impl OpenOptions {
             write: writes,
             append: self.append,
             kill,
+            caller: caller.clone(),
         };
         Ok(File::new(paths.fs(), inode, rights))
     }

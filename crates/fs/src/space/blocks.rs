@@ -29,6 +29,15 @@ pub(crate) enum Reserve {
     Keep,
 }
 
+impl Reserve {
+    fn privilege(self) -> Privilege {
+        match self {
+            Reserve::MayUse => Privilege::Root,
+            Reserve::Keep => Privilege::User,
+        }
+    }
+}
+
 /// A wish for blocks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Want {
@@ -57,16 +66,20 @@ impl Space {
         let bits = self.geometry().cluster_bits;
         let len = want.len_blocks.div_ceil(1 << bits);
         let min = want.min_blocks.div_ceil(1 << bits);
-        let privilege = match (want.purpose, want.reserve) {
-            (Purpose::Metadata, _) => Privilege::Metadata,
-            (_, Reserve::MayUse) => Privilege::Root,
-            (_, Reserve::Keep) => Privilege::User,
+        let privilege = match want.purpose {
+            Purpose::Metadata => Privilege::Metadata,
+            _ => want.reserve.privilege(),
         };
         let granted = self.claims.claim(len, min, privilege)?;
         let taken = self.take(fs, want, granted, min);
         let used = taken.as_ref().map_or(0, |run| run.len);
         self.claims.give(u64::from(granted - used));
         Ok(self.to_blocks(taken?))
+    }
+
+    /// True when one more cluster is there for this claimant.
+    pub(crate) fn has_room(&self, reserve: Reserve) -> bool {
+        self.claims.available_to(reserve.privilege()) > 0
     }
 
     /// As [`Self::reserve`]; when there is no space but frees wait for a commit, commits and tries

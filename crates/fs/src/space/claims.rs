@@ -48,6 +48,10 @@ impl Claims {
         self.on_disk.add(clusters as i64);
     }
 
+    pub(super) fn available_to(&self, privilege: Privilege) -> u64 {
+        self.count.available_to(privilege)
+    }
+
     pub(super) fn available(&self) -> u64 {
         self.count.available()
     }

@@ -18,7 +18,7 @@ use uext4_alloc::{
 };
 use uext4_device::BlockDevice;
 use uext4_format::{
-    BlockNr, Corrupt, Geometry, GroupDescriptor, GroupNr, Place, Superblock, group_flag,
+    BlockNr, Corrupt, Feature, Geometry, GroupDescriptor, GroupNr, Place, Superblock, group_flag,
 };
 use uext4_journal::Object;
 
@@ -89,7 +89,12 @@ impl Space {
         let engine = engine(config, options, &|nr| summary(&raw, geometry, nr));
         let clusters = geometry.clusters_count();
         let reserved = superblock.r_blocks_count >> geometry.cluster_bits;
-        let claims = Claims::new(survey.free_clusters, clusters, reserved, geometry.cluster_bits);
+        let claims = Claims::new(
+            survey.free_clusters,
+            if geometry.features.has(Feature::EXTENTS) { clusters } else { 0 },
+            reserved,
+            geometry.cluster_bits,
+        );
         let overhead = u64::from(superblock.overhead_clusters) << geometry.cluster_bits;
         Ok(Arc::new(Self {
             groups: (0..geometry.group_count).map(|_| OnceLock::new()).collect(),

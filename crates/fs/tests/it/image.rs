@@ -1,10 +1,12 @@
 //! Images in memory and what e2fsck says of them.
 
+use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Arc;
 use uext4::device::{BlockDevice, MemDevice};
 use uext4::mkfs::{self, MkfsOptions, Preset};
 use uext4::{Filesystem, MountOptions, Threads};
+use uext4_testkit::oracle;
 
 /// A fresh file system of this many MiB.
 pub(crate) fn fresh(mib: u64, options: &MkfsOptions) -> Arc<MemDevice> {
@@ -18,10 +20,31 @@ pub(crate) fn ext4(mib: u64) -> Arc<MemDevice> {
     fresh(mib, &MkfsOptions::new(Preset::Ext4))
 }
 
+/// Made by mke2fs.
+pub(crate) fn mke2fs(mib: u64, options: &[&str]) -> Arc<MemDevice> {
+    let (_dir, path) = oracle::mke2fs_image(mib << 20, options).expect("mke2fs");
+    Arc::new(MemDevice::from_bytes(&std::fs::read(path).expect("the image")))
+}
+
 /// Mounts without background threads.
 pub(crate) fn mount(device: &Arc<MemDevice>) -> Filesystem {
+    mount_with(device, "").expect("mount of a good image")
+}
+
+/// As [`mount`], with a list of options.
+pub(crate) fn mount_with(device: &Arc<MemDevice>, list: &str) -> uext4::Result<Filesystem> {
     let options = MountOptions { threads: Threads::Inline, ..MountOptions::default() };
-    Filesystem::mount(device.clone(), options).expect("mount of a good image")
+    Filesystem::mount(device.clone(), options.parse(list)?)
+}
+
+/// The image as a file, for the kernel and the tools.
+pub(crate) fn on_disk(device: &MemDevice) -> (tempfile::TempDir, PathBuf) {
+    let dir = oracle::scratch_dir().expect("a scratch directory");
+    let path = dir.path().join("image");
+    let file = std::fs::File::create(&path).expect("an image file");
+    file.set_len(device.size_bytes()).expect("a sparse image");
+    copy_out(device, &path);
+    (dir, path)
 }
 
 /// Panics with e2fsck's words unless it calls the image clean.

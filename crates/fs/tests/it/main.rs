@@ -2,6 +2,9 @@
 
 mod basic;
 mod damage;
+mod full;
 mod image;
+mod options;
 mod races;
+mod statfs;
 mod threads;

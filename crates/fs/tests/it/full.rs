@@ -1,0 +1,126 @@
+//! Full devices: who may use the last blocks, exact counts, and everything comes back.
+
+use crate::image;
+use uext4::{Caller, Error, FallocateMode, Filesystem, InodeRef, KillPrivileges};
+
+const SHAPES: &[&[&str]] = &[
+    &["-m", "10"],
+    &["-m", "10", "-b", "1024"],
+    &["-m", "10", "-b", "1024", "-O", "^has_journal,^extent,^64bit,^metadata_csum"],
+    &["-m", "10", "-O", "bigalloc", "-C", "16384"],
+    &["-m", "10", "-O", "inline_data"],
+];
+/// Blocks of the map that a file may need beside its data when the device fills up.
+const MAP_BLOCKS: u64 = 80;
+
+fn caller(uid: u32, gid: u32) -> Caller {
+    Caller { uid, gid, ..Caller::root() }
+}
+
+fn write_until_full(fs: &Filesystem, file: &InodeRef, who: &Caller) {
+    let data = vec![0x5A; 1 << 20];
+    loop {
+        let end = fs.attr(file).size_bytes;
+        match fs.write_by(file, end, &data, KillPrivileges::No, who) {
+            Ok(_) => {}
+            Err(Error::NoSpace) => return,
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+#[test]
+fn the_reserve_is_for_the_superuser() {
+    for shape in SHAPES {
+        let device = image::mke2fs(32, shape);
+        let fs = image::mount(&device);
+        let (root, user) = (Caller::root(), caller(1000, 1000));
+        let top = fs.root().unwrap();
+        let before = fs.statfs();
+        let reserved = before.blocks_free - before.blocks_available;
+        let file = fs.create(&top, b"user's", 0o666, &root).unwrap();
+        write_until_full(&fs, &file, &user);
+        let full = fs.statfs();
+        assert_eq!(full.blocks_available, 0, "{shape:?}");
+        let cluster = 4;
+        assert!(full.blocks_free <= reserved + cluster, "{shape:?}: {full:?} {reserved}");
+        assert!(full.blocks_free + MAP_BLOCKS > reserved, "{shape:?}: {full:?}");
+        let more = fs.create(&top, b"more", 0o666, &root).unwrap();
+        let refused = fs.fallocate_by(
+            &more, FallocateMode::Allocate, 0, 1 << 16, KillPrivileges::No, &user);
+        if !shape.iter().any(|word| word.contains("^extent")) {
+            assert!(matches!(refused, Err(Error::NoSpace)), "{shape:?}: {refused:?}");
+        }
+        let open = fs.mkdir(&top, b"open", 0o777, &root).unwrap();
+        if !shape.contains(&"inline_data") {
+            let made = fs.mkdir(&open, b"no", 0o755, &user);
+            assert!(matches!(made, Err(Error::NoSpace)), "{shape:?}");
+        }
+        write_until_full(&fs, &more, &root);
+        let empty = fs.statfs();
+        assert!(empty.blocks_free < full.blocks_free / 2, "{shape:?}: {empty:?}");
+        assert!(fs.attr(&more).size_bytes > 1 << 20);
+        drop((more, file, open));
+        for name in [&b"more"[..], b"user's"] {
+            fs.unlink(&top, name, &root).unwrap();
+        }
+        fs.rmdir(&top, b"open", &root).unwrap();
+        fs.sync().unwrap();
+        assert_eq!(fs.statfs(), before, "{shape:?}");
+        drop(top);
+        fs.unmount().unwrap();
+        image::assert_clean(&device);
+    }
+}
+
+#[test]
+fn resuid_and_resgid_may_use_the_reserve() {
+    let tune: &[&[&str]] = &[&["-m", "10", "-E", "root_owner=0:0"]];
+    let device = image::mke2fs(24, tune[0]);
+    let fs = image::mount_with(&device, "resuid=7,resgid=70").unwrap();
+    let top = fs.root().unwrap();
+    let file = fs.create(&top, b"file", 0o666, &Caller::root()).unwrap();
+    write_until_full(&fs, &file, &caller(1000, 1000));
+    let full = fs.statfs().blocks_free;
+    let member = Caller { groups: vec![5, 70], ..caller(8, 8) };
+    write_until_full(&fs, &file, &member);
+    assert!(fs.statfs().blocks_free < full / 2);
+    fs.truncate(&file, 0).unwrap();
+    fs.sync().unwrap();
+    write_until_full(&fs, &file, &caller(7, 7));
+    assert!(fs.statfs().blocks_free < full / 2);
+    drop((file, top));
+    fs.unmount().unwrap();
+    image::assert_clean(&device);
+}
+
+#[test]
+fn inodes_run_out_and_come_back() {
+    for shape in [&["-N", "300"][..], &["-N", "300", "-b", "1024", "-O", "^metadata_csum"]] {
+        let device = image::mke2fs(24, shape);
+        let fs = image::mount(&device);
+        let (root, top) = (Caller::root(), fs.root().unwrap());
+        let before = fs.statfs();
+        let mut made = 0u64;
+        let refused = loop {
+            match fs.create(&top, format!("{made}").as_bytes(), 0o644, &root) {
+                Ok(_) => made += 1,
+                Err(error) => break error,
+            }
+        };
+        assert!(matches!(refused, Error::NoSpace));
+        assert_eq!((made, fs.statfs().inodes_free), (before.inodes_free, 0));
+        assert!(matches!(fs.mkdir(&top, b"dir", 0o755, &root), Err(Error::NoSpace)));
+        assert!(matches!(fs.symlink(&top, b"link", b"x", &root), Err(Error::NoSpace)));
+        assert!(matches!(fs.tmpfile(&top, 0o600, &root), Err(Error::NoSpace)));
+        for i in 0..made {
+            fs.unlink(&top, format!("{i}").as_bytes(), &root).unwrap();
+        }
+        fs.sync().unwrap();
+        assert_eq!(fs.statfs().inodes_free, before.inodes_free);
+        fs.mkdir(&top, b"dir", 0o755, &root).unwrap();
+        drop(top);
+        fs.unmount().unwrap();
+        image::assert_clean(&device);
+    }
+}
