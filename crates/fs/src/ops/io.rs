@@ -1,6 +1,7 @@
 //! Data: read, write, space, sync.
 
 use crate::inode::Inode;
+use crate::space::Reserve;
 use crate::{Caller, Error, Filesystem, Fs, InodeRef, Result, credits, file};
 use uext4_format::{FileType, InodeFlags, Tid};
 
@@ -75,7 +76,7 @@ impl Filesystem {
         self.run(|fs| {
             regular(inode)?;
             fs.writable()?;
-            file::write(fs, inode.arc(), offset, data)
+            file::write(fs, inode.arc(), offset, data, Reserve::MayUse)
         })
     }
 
