@@ -55,7 +55,7 @@ say "Unmounting"
 
 say "Asking the tool about the image"
 "$tool" info "$image"
-"$tool" ls "$image" /
+"$tool" ls -l "$image" /
 
 say "Asking e2fsck, which is not ours"
 e2fsck -fn "$image"

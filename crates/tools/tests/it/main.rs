@@ -1,0 +1,10 @@
+//! The tool as a program: run, then judged by e2fsck, debugfs, dumpe2fs and the kernel.
+#![allow(missing_docs)]
+
+mod arguments;
+mod changes;
+mod damage;
+mod mkfs;
+mod mount;
+mod rig;
+mod transfer;

@@ -1,0 +1,108 @@
+//! `mkfs` and `info` against e2fsck and dumpe2fs.
+
+use crate::rig::{Rig, bytes};
+use uext4_testkit::oracle;
+
+const UUID: &str = "01234567-89ab-cdef-0123-456789abcdef";
+
+#[test]
+fn every_kind_is_clean_and_has_what_was_asked_for() {
+    let kinds: [&[&str]; 8] = [
+        &[],
+        &["--type", "ext2"],
+        &["--type", "ext3"],
+        &["-b", "4K", "-I", "512"],
+        &["-O", "bigalloc,^resize_inode", "-C", "64K", "-b", "4K"],
+        &["-O", "inline_data,ea_inode,^orphan_file"],
+        &["-N", "2000", "-m", "1", "-J", "size=8"],
+        &[
+            "-E",
+            "stride=4,stripe_width=8,root_owner=7:8,lazy_itable_init=0",
+            "-i",
+            "8192",
+        ],
+    ];
+    for kind in kinds {
+        let rig = Rig::new(kind);
+        rig.assert_clean();
+        rig.ok(&["mkdir", "-p", "disk.img", "/a/b"]);
+        rig.assert_clean();
+    }
+}
+
+#[test]
+fn info_agrees_with_dumpe2fs() {
+    let rig = Rig::new(&["-L", "data", "-U", UUID, "-b", "2K"]);
+    let info = rig.json(&["info", "--json", "--groups", "disk.img"]);
+    let header = oracle::dumpe2fs(&rig.image()).expect("dumpe2fs answers");
+    assert_eq!(header.text("Filesystem volume name").unwrap(), "data");
+    assert_eq!(info["label"], "data");
+    assert_eq!(info["uuid"], UUID);
+    assert_eq!(header.text("Filesystem UUID").unwrap(), UUID);
+    let numbers = [
+        ("blocks", "Block count"),
+        ("blocks_free", "Free blocks"),
+        ("blocks_reserved", "Reserved block count"),
+        ("inodes", "Inode count"),
+        ("inodes_free", "Free inodes"),
+        ("block_size", "Block size"),
+        ("inode_size", "Inode size"),
+    ];
+    for (ours, theirs) in numbers {
+        assert_eq!(info[ours], header.number(theirs).unwrap(), "{ours}");
+    }
+    let features = info["features"].as_array().expect("a list");
+    assert!(
+        features
+            .iter()
+            .all(|name| header.has_feature(name.as_str().expect("a name")))
+    );
+    let list = info["group_list"].as_array().expect("a list");
+    let free: u64 = list
+        .iter()
+        .filter_map(|group| group["clusters_free"].as_u64())
+        .sum();
+    assert_eq!(info["blocks_free"], free);
+    assert!(rig.ok(&["info", "disk.img"]).contains("clean"));
+}
+
+#[test]
+fn the_same_words_make_the_same_bytes() {
+    let words = ["-U", UUID, "--hash-seed", UUID, "--time", "1000000000"];
+    let (one, two) = (Rig::new(&words), Rig::new(&words));
+    assert!(bytes(&one.image()) == bytes(&two.image()));
+}
+
+#[test]
+fn what_is_there_is_kept() {
+    let rig = Rig::new(&[]);
+    let before = bytes(&rig.image());
+    rig.fails(1, "--force", &["mkfs", "disk.img"]);
+    assert!(bytes(&rig.image()) == before);
+    rig.ok(&["mkfs", "-q", "--force", "disk.img", "-L", "new"]);
+    assert_eq!(rig.json(&["info", "--json", "disk.img"])["label"], "new");
+    rig.fails(2, "--size", &["mkfs", "new.img"]);
+    assert!(!rig.path("new.img").exists());
+}
+
+#[test]
+fn a_file_system_in_a_part_of_a_disk() {
+    let rig = Rig::empty();
+    let disk = std::fs::File::create(rig.image()).unwrap();
+    disk.set_len(80 << 20).unwrap();
+    rig.ok(&["mkfs", "-q", "disk.img", "--offset", "1M", "--size", "64M"]);
+    std::fs::write(rig.path("file"), "in a part").unwrap();
+    rig.ok(&["put", "disk.img", "--offset", "1M", "file", "/file"]);
+    assert_eq!(
+        rig.ok(&["cat", "disk.img", "--offset", "1M", "/file"]),
+        "in a part"
+    );
+    let all = bytes(&rig.image());
+    assert!(
+        all[..1 << 20].iter().all(|byte| *byte == 0),
+        "nothing before the part"
+    );
+    std::fs::write(rig.path("part.img"), &all[1 << 20..65 << 20]).unwrap();
+    oracle::assert_clean(&rig.path("part.img"));
+    rig.fails(3, "partition", &["ls", "disk.img", "--partition", "1"]);
+}

@@ -1,0 +1,105 @@
+//! Runs the tool on an image in a directory of its own.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use tempfile::TempDir;
+use uext4_testkit::oracle;
+
+/// A directory with the image `disk.img` in it, made by the tool.
+pub(crate) struct Rig {
+    dir: TempDir,
+}
+
+impl Rig {
+    /// An empty directory.
+    pub(crate) fn empty() -> Self {
+        Self {
+            dir: oracle::scratch_dir().expect("a scratch directory"),
+        }
+    }
+
+    /// With an image of 64 MiB, made with these arguments of `uext4 mkfs`.
+    pub(crate) fn new(mkfs: &[&str]) -> Self {
+        let rig = Self::empty();
+        let fixed = ["mkfs", "disk.img", "--size", "64M", "-q"];
+        rig.ok(&[&fixed, mkfs].concat());
+        rig
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    pub(crate) fn image(&self) -> PathBuf {
+        self.path("disk.img")
+    }
+
+    /// Runs the tool in the directory.
+    pub(crate) fn run(&self, args: &[&str]) -> Output {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_uext4"));
+        command.current_dir(self.dir.path()).args(args);
+        command.output().expect("the tool starts")
+    }
+
+    /// Runs the tool, which must be content; answers what it printed.
+    pub(crate) fn ok(&self, args: &[&str]) -> String {
+        let output = self.run(args);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(
+            output.status.success(),
+            "{args:?}: {:?}: {said}",
+            output.status
+        );
+        assert_eq!(said, "", "{args:?} is silent on stderr");
+        String::from_utf8(output.stdout).expect("text")
+    }
+
+    /// As [`Rig::ok`], for an image that this process had open: a child that another test forks
+    /// holds the lock too, until it runs its own program.
+    pub(crate) fn ok_when_free(&self, args: &[&str]) {
+        let busy = |output: &Output| output.status.code() == Some(5);
+        let mut output = self.run(args);
+        for _ in 0..100 {
+            if !busy(&output) {
+                break;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            output = self.run(args);
+        }
+        assert!(output.status.success(), "{args:?}: {output:?}");
+    }
+
+    /// Runs the tool, which must fail with this status and say one line with this word in it.
+    pub(crate) fn fails(&self, status: i32, word: &str, args: &[&str]) {
+        let output = self.run(args);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(status), "{args:?}: {said}");
+        assert!(
+            said.contains(word),
+            "{args:?} says {said:?} without {word:?}"
+        );
+        assert!(
+            status == 2 || said.lines().count() == 1,
+            "{args:?} says {said:?}"
+        );
+    }
+
+    /// What the tool prints as JSON.
+    pub(crate) fn json(&self, args: &[&str]) -> serde_json::Value {
+        serde_json::from_str(&self.ok(args)).expect("JSON")
+    }
+
+    pub(crate) fn assert_clean(&self) {
+        oracle::assert_clean(&self.image());
+    }
+
+    /// What debugfs answers.
+    pub(crate) fn debugfs(&self, command: &str) -> String {
+        oracle::debugfs_one(&self.image(), command).expect("debugfs answers")
+    }
+}
+
+/// All bytes of a file, to see that nothing changed.
+pub(crate) fn bytes(path: &Path) -> Vec<u8> {
+    std::fs::read(path).expect("the file")
+}
