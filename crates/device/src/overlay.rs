@@ -64,6 +64,15 @@ impl Overlay {
             .sum()
     }
 
+    /// Where changes stand, in bytes: ascending ranges that do not overlap and cover all of them.
+    pub fn changed_ranges(&self) -> Vec<std::ops::Range<u64>> {
+        let pages_of = |shard: &RwLock<Pages>| shard.read().keys().copied().collect::<Vec<_>>();
+        let mut pages: Vec<u64> = self.shards.iter().flat_map(pages_of).collect();
+        pages.sort_unstable();
+        let end = |page: u64| ((page + 1) * PAGE_BYTES).min(self.size_bytes());
+        pages.into_iter().map(|page| page * PAGE_BYTES..end(page)).collect()
+    }
+
     fn shard(&self, page: u64) -> &RwLock<Pages> {
         &self.shards[(page % SHARDS as u64) as usize]
     }

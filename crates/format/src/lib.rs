@@ -8,6 +8,7 @@ mod checksum;
 pub mod dirent;
 mod error;
 pub mod extent;
+pub mod fast_commit;
 mod feature;
 mod geometry;
 mod group;

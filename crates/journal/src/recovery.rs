@@ -6,15 +6,18 @@
 //!
 //! Invariants: no pass visits more blocks than the log has, whatever the log says; memory is
 //! bounded by the number of tags and revoke entries in the log.
-//! Not here: fast-commit blocks are handed to the caller ([`RecoveryReport::fast_commit`]).
+//! Not here: fast-commit blocks are handed to the caller ([`RecoveryReport::fast_commit`]), who turns
+//! them into block images for [`supersede`].
 //! References: kernel doc `filesystems/ext4/journal.rst`.
 
 mod cursor;
 mod fast_commit;
 mod replay;
 mod scan;
+mod supersede;
 
 pub use fast_commit::{FastCommitArea, read_fast_commit_block};
+pub use supersede::supersede;
 
 use crate::log_file::LogFile;
 use crate::{Error, Log};
@@ -44,6 +47,8 @@ pub struct RecoveryReport {
     pub first: Tid,
     /// The first transaction that is not complete: those before it count.
     pub end: Tid,
+    /// The log block that `end` would start in.
+    pub end_block: u32,
     /// Images in complete transactions, those that were not needed included.
     pub images: u64,
     /// Images left out because their block was revoked.
@@ -53,7 +58,7 @@ pub struct RecoveryReport {
     /// Blocks written home.
     pub written_blocks: u64,
     /// The log may hold fast commits on top of these transactions. Then the log is not marked
-    /// clean: the caller replays them, flushes, and calls [`mark_clean`].
+    /// clean: the caller reads them, and calls [`supersede`], or [`mark_clean`] if there are none.
     pub fast_commit: Option<FastCommitArea>,
     /// Error that stopped the journal in its last life, as the (negative) errno it stored.
     pub errno: i32,
@@ -82,6 +87,7 @@ pub fn recover(
         was_clean: superblock.start == 0,
         first: superblock.sequence,
         end: superblock.sequence,
+        end_block: superblock.start,
         images: 0,
         revoked: 0,
         damaged: 0,
@@ -92,7 +98,8 @@ pub fn recover(
     if report.was_clean {
         return Ok(report);
     }
-    report.end = scan::find_end(&file, &superblock)?;
+    let end = scan::find_end(&file, &superblock)?;
+    (report.end, report.end_block) = (end.tid, end.at);
     report.fast_commit = FastCommitArea::of(&superblock, report.end);
     let mut replay = Replay::new(&file, &superblock, home, mode);
     replay.collect(&mut report)?;

@@ -90,3 +90,13 @@ fn memory_goes_to_changes_only() {
     assert_eq!(overlay.changed_bytes(), 2 * PAGE_BYTES);
     assert!(!overlay.is_read_only());
 }
+
+#[test]
+fn changed_ranges_cover_what_was_written() {
+    let base = Arc::new(MemDevice::new(10_000));
+    let overlay = Overlay::new(base);
+    assert!(overlay.changed_ranges().is_empty());
+    overlay.write_at(9_000, &[1; 10]).unwrap();
+    overlay.write_at(4_090, &[1; 10]).unwrap();
+    assert_eq!(overlay.changed_ranges(), [0..4096, 4096..8192, 8192..10_000]);
+}

@@ -15,19 +15,39 @@ use crate::{Fs, Result};
 use std::sync::Arc;
 use uext4_device::BlockDevice;
 use uext4_format::{Feature, superblock};
-use uext4_journal::{Checksums, Config, Journal, Width};
+use uext4_journal::{Checksums, Config, Journal, Log, Width};
 use uext4_sync::{Mutex, Rank};
 
+/// The engine, and what a mount does first: marks the file system as in use, frees orphans.
 pub(super) fn assemble(
     device: Arc<dyn BlockDevice>,
     plan: Plan,
     mmp: Option<MmpGuard>,
 ) -> Result<Fs> {
     let writable = plan.options.access == Access::ReadWrite;
+    let log = plan.log.clone().filter(|_| writable);
+    let fs = engine(device, &plan, mmp, log)?;
+    if writable {
+        begin(&fs)?;
+        if plan.recovering {
+            fs.orphans.recover(&fs)?;
+        }
+    }
+    Ok(fs)
+}
+
+/// The engine alone: nothing is written. `log` is the one to write to, if any.
+pub(super) fn engine(
+    device: Arc<dyn BlockDevice>,
+    plan: &Plan,
+    mmp: Option<MmpGuard>,
+    log: Option<Log>,
+) -> Result<Fs> {
+    let writable = plan.options.access == Access::ReadWrite;
     let features = plan.superblock.features();
     let checksums = plan.superblock.checksums();
     let space = Space::load(&device, &plan.superblock, &plan.geometry, &plan.options)?;
-    let journal = Journal::open(journal_config(&device, &plan, &space))?;
+    let journal = Journal::open(journal_config(&device, plan, &space, log))?;
     let format = InodeFormat { geometry: plan.geometry.clone(), checksums };
     let sealer = Sealer { fs_seed: checksums.metadata };
     let mut fs = Fs {
@@ -51,27 +71,26 @@ pub(super) fn assemble(
         checksums,
         want_extra_isize: plan.superblock.want_extra_isize,
     };
-    fs.space.protect_journal(journal_blocks(&plan));
+    fs.space.protect_journal(journal_blocks(plan));
     let file = Orphans::load(&fs)?;
     fs.orphans.set_file(file);
     fs.inode(uext4_format::InodeNr::ROOT)?;
-    if writable {
-        begin(&fs)?;
-        if plan.recovering {
-            fs.orphans.recover(&fs)?;
-        }
-    }
     Ok(fs)
 }
 
-fn journal_config(device: &Arc<dyn BlockDevice>, plan: &Plan, space: &Arc<Space>) -> Config {
+fn journal_config(
+    device: &Arc<dyn BlockDevice>,
+    plan: &Plan,
+    space: &Arc<Space>,
+    log: Option<Log>,
+) -> Config {
     let features = plan.superblock.features();
     let writable = plan.options.access == Access::ReadWrite;
     let by_feature = features.has(Feature::METADATA_CSUM);
     let checksummed = plan.options.journal_checksum.unwrap_or(by_feature);
     let wide = features.has(Feature::SIXTY_FOUR_BIT);
     Config {
-        log: if writable { plan.log.clone() } else { None },
+        log,
         observer: space.clone(),
         threads: match plan.options.threads {
             Threads::Background if writable => uext4_journal::Threads::Background,

@@ -38,7 +38,9 @@ impl Filesystem {
         };
         let device = match plan.options.access {
             Access::ReadOnly if plan.needs_replay => {
-                Arc::new(Overlay::new(device)) as Arc<dyn BlockDevice>
+                // The log, too, must not be marked clean by a replay that lives in memory.
+                plan.options.journal_device = plan.options.journal_device.take().map(overlay);
+                overlay(device)
             }
             _ => device,
         };
@@ -47,4 +49,8 @@ impl Filesystem {
         let fs = assemble::assemble(device, plan, mmp)?;
         Ok(Self { fs: Arc::new(fs) })
     }
+}
+
+fn overlay(device: Arc<dyn BlockDevice>) -> Arc<dyn BlockDevice> {
+    Arc::new(Overlay::new(device))
 }

@@ -11,6 +11,7 @@ use uext4_journal::Log;
 use uext4_journal::recovery::{self, RecoveryMode};
 
 /// What a mount found out before it assembles the engine.
+#[derive(Clone)]
 pub(super) struct Plan {
     pub(super) options: MountOptions,
     pub(super) superblock: Superblock,
@@ -98,9 +99,12 @@ pub(super) fn replay(device: &Arc<dyn BlockDevice>, plan: &mut Plan) -> Result<(
     if plan.needs_replay {
         let block_size = plan.geometry.block_size();
         let report = recovery::recover(&found, device, block_size, RecoveryMode::Replay)?;
-        fast_commit::finish(&found, block_size, &report)?;
         plan.superblock = after_replay(&**device, &plan.options)?;
         plan.geometry = plan.superblock.geometry()?;
+        plan.log = Some(found.clone());
+        if fast_commit::finish(device, plan, &found, &report)? == fast_commit::Outcome::Replayed {
+            plan.superblock = after_replay(&**device, &plan.options)?;
+        }
     } else if plan.options.access == Access::ReadWrite {
         wipe(&found, device, plan.geometry.block_size())?;
     }

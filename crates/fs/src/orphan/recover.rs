@@ -27,6 +27,11 @@ impl Orphans {
         Ok(report)
     }
 
+    /// Takes over what is tracked on disk without processing it, so that more can be added.
+    pub(crate) fn take_over(&self, fs: &Fs) -> Result<()> {
+        self.adopt(fs).map(|_kept_on_disk| ())
+    }
+
     /// Mirrors what is on disk in memory. Numbers that make no sense are dropped: the chain ends
     /// at the first bad one, a bad slot is emptied.
     fn adopt(&self, fs: &Fs) -> Result<Vec<Arc<Inode>>> {

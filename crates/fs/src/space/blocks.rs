@@ -215,12 +215,12 @@ impl Space {
         Ok(())
     }
 
-    fn to_blocks(&self, run: Run) -> BlockRun {
+    pub(super) fn to_blocks(&self, run: Run) -> BlockRun {
         let bits = self.geometry().cluster_bits;
         BlockRun { start: self.engine.volume().block_of(run.start), len_blocks: run.len << bits }
     }
 
-    fn to_run(&self, run: BlockRun) -> Run {
+    pub(super) fn to_run(&self, run: BlockRun) -> Run {
         let bits = self.geometry().cluster_bits;
         let first = u64::from(self.geometry().first_data_block);
         let start = ClusterNr((run.start.0 - first) >> bits);

@@ -69,16 +69,28 @@ impl Space {
     ) -> Result<Option<InodeNr>> {
         let inodes = self.geometry().inodes_per_group;
         let first = self.first_index(nr);
-        let used = half.used.as_mut().expect("the caller loaded the bitmap");
+        let used = half.used.as_ref().expect("the caller loaded the bitmap");
         let Some(index) = used.next_clear(first..inodes) else {
             return Ok(None);
         };
-        used.set_range(index..index + 1);
+        self.set_bit(nr, half, index, kind)?;
+        Ok(Some(self.geometry().inode_at(nr, index)))
+    }
+
+    /// Sets a clear bit of a loaded bitmap.
+    pub(super) fn set_bit(
+        &self,
+        nr: GroupNr,
+        half: &mut InodeState,
+        index: u32,
+        kind: FileType,
+    ) -> Result<()> {
+        half.used.as_mut().expect("the caller loaded the bitmap").set_range(index..index + 1);
         half.free_inodes -= 1;
         half.used_dirs += u32::from(kind == FileType::Directory);
         self.initialise_table(nr, half, index)?;
         self.policy.taken(nr, inode_kind(kind));
-        Ok(Some(self.geometry().inode_at(nr, index)))
+        Ok(())
     }
 
     /// Index of the first inode of a group that may be handed out.
@@ -120,7 +132,7 @@ impl Space {
     }
 
     /// A group with inodes in use has a block bitmap on disk, as the kernel keeps it.
-    fn settle_block_bitmap(
+    pub(super) fn settle_block_bitmap(
         &self,
         fs: &Fs,
         handle: &Handle<'_>,

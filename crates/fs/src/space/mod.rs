@@ -9,6 +9,7 @@
 
 mod blocks;
 mod claims;
+mod exact;
 mod group;
 mod inodes;
 mod layout;
@@ -16,6 +17,7 @@ mod load;
 mod zones;
 
 pub(crate) use blocks::{Purpose, Reserve, Want};
+pub(crate) use exact::Was;
 
 use crate::attr::StatFs;
 use crate::{Error, Fs, Result};

@@ -47,6 +47,11 @@ impl<'a> Cursor<'a> {
         }
     }
 
+    /// The block that comes next.
+    pub(super) fn position(&self) -> u32 {
+        self.at
+    }
+
     /// The next header block of the expected transaction; `None` at the end of the log.
     pub(super) fn next(&mut self) -> Result<Option<Found>, Error> {
         let Some(at) = self.step() else {

@@ -30,19 +30,36 @@ enum Verdict {
     LogEnds,
 }
 
-/// The first transaction that is not complete.
-pub(super) fn find_end(file: &LogFile, superblock: &Superblock) -> Result<Tid, Error> {
+/// Where the complete transactions of a log end.
+#[derive(Clone, Copy)]
+pub(super) struct LogEnd {
+    /// The first transaction that is not complete.
+    pub(super) tid: Tid,
+    /// The log block that it would start in.
+    pub(super) at: u32,
+}
+
+/// Finds the end of the complete transactions.
+pub(super) fn find_end(file: &LogFile, superblock: &Superblock) -> Result<LogEnd, Error> {
     let mut scan = Scan {
         cursor: Cursor::new(file, superblock),
         sum: TransactionChecksum::new(),
         suspect: None,
         last_commit_seconds: 0,
     };
-    let mut end = superblock.sequence;
+    let mut end = LogEnd {
+        tid: superblock.sequence,
+        at: superblock.start,
+    };
     while let Some(found) = scan.cursor.next()? {
         match scan.judge(&found)? {
             Verdict::GoesOn => {}
-            Verdict::Complete => end = end.next(),
+            Verdict::Complete => {
+                end = LogEnd {
+                    tid: end.tid.next(),
+                    at: scan.cursor.position(),
+                }
+            }
             Verdict::LogEnds => break,
         }
     }

@@ -1,0 +1,228 @@
+//! Fast commits: small logical records that stand behind the log's transactions.
+//!
+//! Layout: each fast commit starts on a block with a HEAD record (features, transaction number)
+//! and ends with a TAIL (transaction number, checksum), which covers the rest of its last block.
+//! A record is a tag, the length of its value, and the value; records do not cross blocks, a PAD
+//! fills the end of a block. All fast commits of an area belong to one transaction: the one that
+//! comes after the last complete transaction of the log.
+//!
+//! Invariants: only what a matching TAIL closes counts, and everything after the first record that
+//! does not fit is stale or torn. Memory is bounded by the blocks that were pushed.
+//! References: kernel documentation, `filesystems/ext4/journal.rst`, "fast commits".
+
+use crate::bytes::{get_u16, get_u32};
+use crate::extent::{ENTRY_BYTES, Extent};
+use crate::{GOOD_OLD_INODE_BYTES, InodeNr, LogicalBlock, Tid, crc32c};
+
+#[cfg(test)]
+mod tests;
+
+const TAG_ADD_RANGE: u16 = 1;
+const TAG_DEL_RANGE: u16 = 2;
+const TAG_CREATE: u16 = 3;
+const TAG_LINK: u16 = 4;
+const TAG_UNLINK: u16 = 5;
+const TAG_INODE: u16 = 6;
+const TAG_PAD: u16 = 7;
+const TAG_TAIL: u16 = 8;
+const TAG_HEAD: u16 = 9;
+
+/// Bytes of tag and length.
+const TAG_BYTES: usize = 4;
+/// Longest name of a directory entry in bytes.
+const NAME_MAX: usize = 255;
+
+/// A name in a directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Dentry {
+    /// The directory.
+    pub parent: InodeNr,
+    /// What the name means.
+    pub inode: InodeNr,
+    /// The name, 1 to 255 bytes.
+    pub name: Box<[u8]>,
+}
+
+/// What one record says has happened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Record {
+    /// The inode maps this extent.
+    AddRange {
+        /// The inode.
+        inode: InodeNr,
+        /// What it maps; the length may be anything.
+        extent: Extent,
+    },
+    /// The inode maps nothing there any more.
+    DelRange {
+        /// The inode.
+        inode: InodeNr,
+        /// First block.
+        start: LogicalBlock,
+        /// How many.
+        len_blocks: u32,
+    },
+    /// A new inode got its first name.
+    Create(Dentry),
+    /// An inode got another name.
+    Link(Dentry),
+    /// A name went away.
+    Unlink(Dentry),
+    /// The inode's new bytes: at least [`GOOD_OLD_INODE_BYTES`], at most the inode size.
+    Inode {
+        /// The inode.
+        inode: InodeNr,
+        /// Its bytes as in the inode table; not checksummed.
+        raw: Box<[u8]>,
+    },
+}
+
+/// Reads an area of fast commits block by block.
+pub struct Scan {
+    tid: Tid,
+    inode_size: usize,
+    crc: u32,
+    is_open: bool,
+    pending: Vec<Record>,
+    committed: Vec<Record>,
+    commits: u32,
+}
+
+/// Whether more of the area may count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Push the next block.
+    GoesOn,
+    /// What follows is stale or torn.
+    Ends,
+}
+
+/// Where a record leads.
+enum Step {
+    Next,
+    Ends,
+}
+
+impl Scan {
+    /// An area whose fast commits must belong to `tid`, on a file system with inodes of
+    /// `inode_size` bytes.
+    pub fn new(tid: Tid, inode_size: u16) -> Self {
+        Self {
+            tid,
+            inode_size: inode_size.into(),
+            crc: 0,
+            is_open: false,
+            pending: Vec::new(),
+            committed: Vec::new(),
+            commits: 0,
+        }
+    }
+
+    /// Takes the next block of the area.
+    pub fn push(&mut self, block: &[u8]) -> Verdict {
+        let mut at = 0;
+        while at + TAG_BYTES <= block.len() {
+            let len = usize::from(get_u16(block, at + 2));
+            let end = at + TAG_BYTES + len;
+            let Some(record) = block.get(at..end) else { return Verdict::Ends };
+            match self.step(get_u16(block, at), record) {
+                Step::Next => at = end,
+                Step::Ends => return Verdict::Ends,
+            }
+        }
+        Verdict::GoesOn
+    }
+
+    /// How many fast commits are complete.
+    pub fn commits(&self) -> u32 {
+        self.commits
+    }
+
+    /// The records of all complete fast commits, in their order.
+    pub fn into_records(self) -> Vec<Record> {
+        self.committed
+    }
+
+    fn step(&mut self, tag: u16, record: &[u8]) -> Step {
+        let value = &record[TAG_BYTES..];
+        match tag {
+            TAG_HEAD if !self.is_open => self.open(record),
+            TAG_TAIL if self.is_open => self.close(record),
+            TAG_PAD if self.is_open => self.sum(record),
+            _ if self.is_open => match parse(tag, value, self.inode_size) {
+                Some(parsed) => {
+                    self.pending.push(parsed);
+                    self.sum(record)
+                }
+                None => Step::Ends,
+            },
+            _ => Step::Ends,
+        }
+    }
+
+    fn sum(&mut self, bytes: &[u8]) -> Step {
+        self.crc = crc32c(self.crc, bytes);
+        Step::Next
+    }
+
+    fn open(&mut self, record: &[u8]) -> Step {
+        let fits = record.len() == TAG_BYTES + 8;
+        let no_features = fits && get_u32(record, TAG_BYTES) == 0;
+        if !no_features || get_u32(record, TAG_BYTES + 4) != self.tid.0 {
+            return Step::Ends;
+        }
+        self.is_open = true;
+        self.crc = 0;
+        self.sum(record)
+    }
+
+    fn close(&mut self, record: &[u8]) -> Step {
+        if record.len() < TAG_BYTES + 8 {
+            return Step::Ends;
+        }
+        self.sum(&record[..TAG_BYTES + 4]);
+        let matches = get_u32(record, TAG_BYTES) == self.tid.0
+            && get_u32(record, TAG_BYTES + 4) == self.crc;
+        if !matches {
+            return Step::Ends;
+        }
+        self.is_open = false;
+        self.commits += 1;
+        self.committed.append(&mut self.pending);
+        Step::Next
+    }
+}
+
+fn parse(tag: u16, value: &[u8], inode_size: usize) -> Option<Record> {
+    match tag {
+        TAG_ADD_RANGE => (value.len() == 4 + ENTRY_BYTES).then(|| Record::AddRange {
+            inode: InodeNr(get_u32(value, 0)),
+            extent: Extent::decode(&value[4..]),
+        }),
+        TAG_DEL_RANGE => (value.len() == 12).then(|| Record::DelRange {
+            inode: InodeNr(get_u32(value, 0)),
+            start: LogicalBlock(get_u32(value, 4)),
+            len_blocks: get_u32(value, 8),
+        }),
+        TAG_CREATE => dentry(value).map(Record::Create),
+        TAG_LINK => dentry(value).map(Record::Link),
+        TAG_UNLINK => dentry(value).map(Record::Unlink),
+        TAG_INODE => inode(value, inode_size),
+        _ => None,
+    }
+}
+
+fn dentry(value: &[u8]) -> Option<Dentry> {
+    let name = value.get(8..)?;
+    (1..=NAME_MAX).contains(&name.len()).then(|| Dentry {
+        parent: InodeNr(get_u32(value, 0)),
+        inode: InodeNr(get_u32(value, 4)),
+        name: name.into(),
+    })
+}
+
+fn inode(value: &[u8], inode_size: usize) -> Option<Record> {
+    let raw = value.get(4..)?;
+    let fits = (GOOD_OLD_INODE_BYTES..=inode_size).contains(&raw.len());
+    fits.then(|| Record::Inode { inode: InodeNr(get_u32(value, 0)), raw: raw.into() })
+}

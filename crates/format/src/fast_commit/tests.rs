@@ -1,0 +1,127 @@
+use super::*;
+use proptest::prelude::*;
+
+const BLOCK: usize = 1024;
+const TID: Tid = Tid(7);
+
+/// Writes records as the kernel does: blocks that end in a PAD, a TAIL over the rest of the last.
+struct Writer {
+    area: Vec<u8>,
+    crc: u32,
+}
+
+impl Writer {
+    fn commit(area: Vec<u8>, tid: Tid, records: &[(u16, Vec<u8>)]) -> Vec<u8> {
+        let mut writer = Writer { area, crc: 0 };
+        let head = [0u32.to_le_bytes(), tid.0.to_le_bytes()].concat();
+        writer.push(TAG_HEAD, &head);
+        records.iter().for_each(|(tag, value)| writer.push(*tag, value));
+        writer.tail(tid);
+        writer.area
+    }
+
+    fn room(&self) -> usize {
+        BLOCK - self.area.len() % BLOCK
+    }
+
+    fn put(&mut self, tag: u16, value: &[u8]) {
+        let start = self.area.len();
+        self.area.extend(tag.to_le_bytes());
+        self.area.extend((value.len() as u16).to_le_bytes());
+        self.area.extend(value);
+        self.crc = crc32c(self.crc, &self.area[start..]);
+    }
+
+    fn push(&mut self, tag: u16, value: &[u8]) {
+        self.make_room(TAG_BYTES + value.len());
+        self.put(tag, value);
+    }
+
+    fn make_room(&mut self, len: usize) {
+        if len + TAG_BYTES > self.room() {
+            let pad = vec![0; self.room() - TAG_BYTES];
+            self.put(TAG_PAD, &pad);
+        }
+    }
+
+    fn tail(&mut self, tid: Tid) {
+        self.make_room(TAG_BYTES + 8);
+        let mut record = TAG_TAIL.to_le_bytes().to_vec();
+        record.extend(((self.room() - TAG_BYTES) as u16).to_le_bytes());
+        record.extend(tid.0.to_le_bytes());
+        let crc = crc32c(self.crc, &record);
+        record.extend(crc.to_le_bytes());
+        record.resize(self.room(), 0);
+        self.area.extend(record);
+    }
+}
+
+fn scan(area: &[u8]) -> Scan {
+    let mut scan = Scan::new(TID, 256);
+    for block in area.chunks(BLOCK) {
+        if scan.push(block) == Verdict::Ends {
+            break;
+        }
+    }
+    scan
+}
+
+fn name(parent: u32, inode: u32, name: &[u8]) -> Vec<u8> {
+    [&parent.to_le_bytes()[..], &inode.to_le_bytes(), name].concat()
+}
+
+fn many(count: u32) -> Vec<(u16, Vec<u8>)> {
+    let one = |i: u32| match i % 3 {
+        0 => (TAG_CREATE, name(2, 20 + i, &vec![b'x'; 1 + i as usize % 255])),
+        1 => (TAG_INODE, [&i.to_le_bytes()[..], &[3; 160]].concat()),
+        _ => (TAG_DEL_RANGE, [i.to_le_bytes(), [1; 4], [0; 4]].concat()),
+    };
+    (0..count).map(one).collect()
+}
+
+#[test]
+fn two_commits_over_many_blocks_are_read_back() {
+    let area = Writer::commit(Vec::new(), TID, &many(100));
+    let area = Writer::commit(area, TID, &[(TAG_UNLINK, name(2, 20, b"x"))]);
+    let found = scan(&area);
+    assert_eq!(found.commits(), 2);
+    let records = found.into_records();
+    assert_eq!(records.len(), 101);
+    let dentry = Dentry { parent: InodeNr(2), inode: InodeNr(20), name: b"x"[..].into() };
+    assert_eq!(records[0], Record::Create(dentry.clone()));
+    assert_eq!(records[100], Record::Unlink(dentry));
+}
+
+#[test]
+fn only_what_a_matching_tail_closes_counts() {
+    let first = Writer::commit(Vec::new(), TID, &many(10));
+    let first_len = first.len();
+    let both = Writer::commit(first, TID, &many(20));
+    for at in (first_len..both.len() - BLOCK).step_by(17) {
+        let mut torn = both.clone();
+        torn[at] ^= 0x40;
+        assert_eq!(scan(&torn).commits(), 1, "byte {at}");
+    }
+    let stale = Writer::commit(both[..first_len].to_vec(), Tid(6), &many(3));
+    assert_eq!(scan(&stale).into_records().len(), 10);
+    assert!(scan(&Writer::commit(Vec::new(), Tid(8), &many(3))).into_records().is_empty());
+}
+
+proptest! {
+    #[test]
+    fn any_bytes_end_without_harm(bytes in prop::collection::vec(any::<u8>(), 0..4096)) {
+        let mut scan = scan(&bytes);
+        scan.push(&bytes);
+        prop_assert!(scan.into_records().is_empty());
+    }
+
+    #[test]
+    fn any_value_of_a_record_is_parsed_or_refused(
+        tag in 1u16..7,
+        value in prop::collection::vec(any::<u8>(), 0..300),
+    ) {
+        let area = Writer::commit(Vec::new(), TID, &[(tag, value)]);
+        let found = scan(&area);
+        prop_assert_eq!(found.commits() as usize, found.into_records().len());
+    }
+}

@@ -1,0 +1,178 @@
+//! Bringing inodes to their last recorded state.
+//!
+//! A record tells everything of an inode but what others own here: its map and block count
+//! ([`super::maps`]), its place on the orphan list, and of a directory its entries, size and links
+//! ([`super::names`]).
+
+use super::{contradiction, load};
+use crate::inode::{Inode, InodeState};
+use crate::space::Was;
+use crate::{Error, Fs, Result, credits, dir, map};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use uext4_format::bytes::get_u16;
+use uext4_format::fast_commit::Record;
+use uext4_format::{
+    Checksums, FileType, GOOD_OLD_INODE_BYTES, I_BLOCK_BYTES, Inode as DiskInode, InodeFlags,
+    InodeNr,
+};
+use uext4_journal::Handle;
+
+/// Byte of the mode in an inode, and of the size of its extra fields.
+const MODE_AT: usize = 0;
+const EXTRA_ISIZE_AT: usize = 0x80;
+
+/// Flags that say how the inode is stored: they stay as the map here has them.
+const STORAGE: InodeFlags = InodeFlags(
+    InodeFlags::EXTENTS.0
+        | InodeFlags::HUGE_FILE.0
+        | InodeFlags::INDEX.0
+        | InodeFlags::INLINE_DATA.0,
+);
+
+/// Brings every recorded inode to its last state; new ones are allocated.
+pub(super) fn apply(
+    fs: &Fs,
+    records: &[Record],
+    last: &BTreeMap<InodeNr, &[u8]>,
+) -> Result<()> {
+    for (nr, raw) in last {
+        let kind = FileType::from_mode(get_u16(raw, MODE_AT))
+            .ok_or(contradiction(*nr, "mode names no file type"))?;
+        match kind {
+            FileType::Directory => apply_directory(fs, *nr, raw, first_parent(records, *nr))?,
+            _ => apply_file(fs, *nr, raw, kind)?,
+        }
+    }
+    Ok(())
+}
+
+/// The directory in which an inode was created.
+fn first_parent(records: &[Record], nr: InodeNr) -> Option<InodeNr> {
+    records.iter().find_map(|record| match record {
+        Record::Create(dentry) if dentry.inode == nr => Some(dentry.parent),
+        _ => None,
+    })
+}
+
+fn apply_file(fs: &Fs, nr: InodeNr, raw: &[u8], kind: FileType) -> Result<()> {
+    let handle = fs.start(credits::CREATE)?;
+    if fs.space.take_inode(fs, &handle, nr, kind)? == Was::Free {
+        return make(fs, &handle, nr, raw, kind).map(|_| ());
+    }
+    let inode = load(fs, nr)?;
+    match inode.read().disk.file_type() {
+        None => {}
+        Some(found) if found == kind => {}
+        Some(_) => return Err(contradiction(nr, "gives an inode another type")),
+    }
+    let is_blank = inode.read().disk.file_type().is_none();
+    if is_blank {
+        return make(fs, &handle, nr, raw, kind).map(|_| ());
+    }
+    let mut state = handle.write(&inode);
+    merge(fs, &mut state, raw)
+}
+
+/// A number that was free gets its inode: everything from the record, mapping nothing yet.
+fn make(
+    fs: &Fs,
+    handle: &Handle<'_>,
+    nr: InodeNr,
+    raw: &[u8],
+    kind: FileType,
+) -> Result<Arc<Inode>> {
+    let mut disk = parse(fs, nr, raw, &vec![0; usize::from(fs.geometry.inode_size)])?;
+    disk.dtime = 0;
+    disk.blocks_raw = 0;
+    disk.flags.remove(InodeFlags::HUGE_FILE);
+    if !keeps_content(&disk, kind) {
+        disk.i_block = [0; I_BLOCK_BYTES];
+        if disk.flags.contains(InodeFlags::EXTENTS) {
+            uext4_format::extent::ExtentNode::init_root(&mut disk.i_block[..], 0);
+        }
+    }
+    fs.inodes.place_new(fs, handle, nr, disk)
+}
+
+/// True when `i_block` holds the inode's content itself, not a map.
+fn keeps_content(disk: &DiskInode, kind: FileType) -> bool {
+    let short = disk.size < I_BLOCK_BYTES as u64 && !disk.flags.contains(InodeFlags::EXTENTS);
+    match kind {
+        FileType::Regular => disk.flags.contains(InodeFlags::INLINE_DATA),
+        FileType::Directory => false,
+        FileType::Symlink => short || disk.flags.contains(InodeFlags::INLINE_DATA),
+        _ => true,
+    }
+}
+
+/// An inode that exists takes over what the record says, but keeps its map.
+fn merge(fs: &Fs, state: &mut InodeState, raw: &[u8]) -> Result<()> {
+    let nr = state.nr();
+    let mut bytes = vec![0; usize::from(fs.geometry.inode_size)];
+    state.disk.write_to(&mut bytes, nr, &fs.geometry, &fs.checksums);
+    let mut disk = parse(fs, nr, raw, &bytes)?;
+    let was_inline = state.disk.flags.contains(InodeFlags::INLINE_DATA);
+    let is_inline = disk.flags.contains(InodeFlags::INLINE_DATA);
+    if was_inline != is_inline {
+        let problem = "a fast commit that moves inline data out of its inode; run e2fsck";
+        return Err(Error::NotSupported(problem));
+    }
+    if !is_inline {
+        disk.i_block = state.disk.i_block;
+    }
+    disk.blocks_raw = state.disk.blocks_raw;
+    disk.dtime = state.disk.dtime;
+    disk.flags = InodeFlags(disk.flags.0 & !STORAGE.0 | state.disk.flags.0 & STORAGE.0);
+    let reborn = disk.generation != state.disk.generation;
+    state.disk = disk;
+    if reborn && !is_inline {
+        // Nodes of the old tree are gone; those to come are sealed with the new generation.
+        map::init(fs, state);
+    }
+    Ok(())
+}
+
+/// The record's bytes over those of `base`.
+fn parse(fs: &Fs, nr: InodeNr, raw: &[u8], base: &[u8]) -> Result<DiskInode> {
+    let mut bytes = base.to_vec();
+    let len = raw.len().min(bytes.len());
+    bytes[..len].copy_from_slice(&raw[..len]);
+    let unverified = Checksums { metadata: None, ..fs.checksums };
+    Ok(DiskInode::parse(&bytes, nr, &fs.geometry, &unverified)?)
+}
+
+/// A new directory starts empty: the names in it have records of their own. One that exists keeps
+/// its form, size and links; one that never got a name cannot be reached and is passed over.
+fn apply_directory(fs: &Fs, nr: InodeNr, raw: &[u8], parent: Option<InodeNr>) -> Result<()> {
+    let kind = FileType::Directory;
+    let handle = fs.start(credits::CREATE + credits::DIR_GROW)?;
+    if fs.space.is_inode_allocated(fs, nr)? {
+        let inode = load(fs, nr)?;
+        let mut state = handle.write(&inode);
+        if state.disk.file_type() != Some(kind) {
+            return Err(contradiction(nr, "gives an inode another type"));
+        }
+        let (size, links) = (state.disk.size, state.disk.links);
+        merge(fs, &mut state, raw)?;
+        (state.disk.size, state.disk.links) = (size, links);
+        return Ok(());
+    }
+    let Some(parent) = parent else { return Ok(()) };
+    fs.space.take_inode(fs, &handle, nr, kind)?;
+    let inode = make(fs, &handle, nr, without_attributes(raw), kind)?;
+    {
+        let mut state = handle.write(&inode);
+        state.disk.size = 0;
+        state.disk.links = 2;
+        state.disk.flags.remove(InodeFlags::INDEX);
+    }
+    dir::init(fs, &handle, &inode, parent)
+}
+
+/// The record without the area for attributes, where an inline directory has its entries.
+fn without_attributes(raw: &[u8]) -> &[u8] {
+    let extra = if raw.len() > GOOD_OLD_INODE_BYTES + 1 { get_u16(raw, EXTRA_ISIZE_AT) } else { 0 };
+    let end = (GOOD_OLD_INODE_BYTES + usize::from(extra)).min(raw.len());
+    &raw[..end]
+}

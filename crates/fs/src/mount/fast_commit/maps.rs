@@ -1,0 +1,242 @@
+//! Bringing the maps of files to what the records say.
+
+use super::ranges::{Piece, Ranges, Target};
+use super::{contradiction, last_inodes, load};
+use crate::inode::{Inode, InodeState};
+use crate::map::{self, LOGICAL_END, Mapping, Progress};
+use crate::{Error, Fs, Result, credits};
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
+use uext4_format::bytes::get_u32;
+use uext4_format::fast_commit::Record;
+use uext4_format::{BlockRun, InodeFlags, InodeNr, LogicalBlock};
+
+/// Byte of the generation in an inode.
+const GENERATION_AT: usize = 0x64;
+
+/// What is to be done with one stretch.
+enum Todo {
+    /// It is as it should be.
+    Keep,
+    /// Only its state is wrong.
+    Restate(Piece),
+    /// It is a hole, or must become one before it is mapped elsewhere.
+    Replace(Piece),
+}
+
+/// A stretch to be mapped, and its blocks once they are reserved.
+struct Wanted {
+    inode: InodeNr,
+    piece: Piece,
+    target: Target,
+    reserved: Option<Vec<BlockRun>>,
+}
+
+impl Wanted {
+    fn run(&self) -> BlockRun {
+        // A piece comes from one extent or removal: its length fits 32 bits.
+        let len_blocks = (self.piece.end - self.piece.start) as u32;
+        BlockRun { start: self.target.start, len_blocks }
+    }
+}
+
+/// All changes of maps.
+#[derive(Default)]
+pub(super) struct Maps {
+    wanted: Vec<Wanted>,
+    restate: Vec<(InodeNr, Piece)>,
+    unmap: Vec<(InodeNr, Range<u64>)>,
+}
+
+impl Maps {
+    /// Compares what the records say with the maps as they are.
+    pub(super) fn new(fs: &Fs, records: &[Record]) -> Result<Self> {
+        let ranges = collect(records);
+        if !ranges.is_empty() && fs.geometry.cluster_bits > 0 {
+            return Err(Error::NotSupported("fast commits of mappings with bigalloc; run e2fsck"));
+        }
+        let inodes = last_inodes(records);
+        let mut maps = Self::default();
+        for (nr, raw) in &inodes {
+            if is_reborn(fs, *nr, raw)? {
+                maps.unmap.push((*nr, 0..LOGICAL_END));
+            }
+        }
+        for (nr, ranges) in &ranges {
+            let known = fs.space.is_inode_allocated(fs, *nr)?;
+            let reborn = maps.unmap.iter().any(|(unmapped, _)| unmapped == nr);
+            let inode = if known && !reborn { Some(load(fs, *nr)?) } else { None };
+            for piece in ranges.iter() {
+                maps.plan(fs, *nr, inode.as_ref(), piece)?;
+            }
+        }
+        Ok(maps)
+    }
+
+    fn plan(&mut self, fs: &Fs, nr: InodeNr, inode: Option<&Arc<Inode>>, piece: Piece) -> Result<()> {
+        let mut at = piece.start;
+        while at < piece.end {
+            let rest = piece.part(at, piece.end);
+            let (todo, end) = match inode {
+                Some(inode) => compare(fs, &inode.read(), rest)?,
+                None => (Todo::Replace(rest), rest.end),
+            };
+            match todo {
+                Todo::Keep => {}
+                Todo::Restate(piece) => self.restate.push((nr, piece)),
+                Todo::Replace(piece) => self.replace(fs, nr, inode.is_some(), piece)?,
+            }
+            at = end;
+        }
+        Ok(())
+    }
+
+    fn replace(&mut self, fs: &Fs, inode: InodeNr, exists: bool, piece: Piece) -> Result<()> {
+        if exists {
+            self.unmap.push((inode, piece.start..piece.end));
+        }
+        if let Some(target) = piece.target {
+            let wanted = Wanted { inode, piece, target, reserved: None };
+            if !fs.space.may_hold_run(target.start, wanted.run().len_blocks.into()) {
+                return Err(contradiction(inode, "maps blocks outside the data area"));
+            }
+            self.wanted.push(wanted);
+        }
+        Ok(())
+    }
+
+    /// Reserves the blocks that are free now, before anything else can take them.
+    pub(super) fn reserve_free(&mut self, fs: &Fs) -> Result<()> {
+        for wanted in &mut self.wanted {
+            match fs.space.reserve_exactly(fs, wanted.run(), wanted.inode) {
+                Ok(pieces) => wanted.reserved = Some(pieces),
+                Err(Error::NoSpace) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Reserves what other files gave up, whose removal has been committed.
+    pub(super) fn reserve_rest(&mut self, fs: &Fs) -> Result<()> {
+        for wanted in self.wanted.iter_mut().filter(|wanted| wanted.reserved.is_none()) {
+            let pieces = fs.space.reserve_exactly(fs, wanted.run(), wanted.inode);
+            wanted.reserved = Some(pieces.map_err(|error| match error {
+                Error::NoSpace => contradiction(wanted.inode, "maps blocks that are in use"),
+                other => other,
+            })?);
+        }
+        Ok(())
+    }
+
+    /// Unmaps and frees what files do not map in the end.
+    pub(super) fn unmap(&self, fs: &Fs) -> Result<()> {
+        for (nr, range) in &self.unmap {
+            unmap(fs, &load(fs, *nr)?, range.clone())?;
+        }
+        Ok(())
+    }
+
+    /// Maps what is new. The inodes exist by now.
+    pub(super) fn map(self, fs: &Fs) -> Result<()> {
+        for (nr, piece) in &self.restate {
+            restate(fs, &load(fs, *nr)?, piece)?;
+        }
+        for wanted in self.wanted {
+            if !fs.space.is_inode_allocated(fs, wanted.inode)? {
+                return Err(contradiction(wanted.inode, "maps blocks of a free inode"));
+            }
+            let inode = load(fs, wanted.inode)?;
+            map_one(fs, &inode, wanted)?;
+        }
+        Ok(())
+    }
+}
+
+fn collect(records: &[Record]) -> BTreeMap<InodeNr, Ranges> {
+    let mut all: BTreeMap<InodeNr, Ranges> = BTreeMap::new();
+    for record in records {
+        let (inode, piece) = match *record {
+            Record::AddRange { inode, extent } => {
+                let target = Some(Target { start: extent.start, state: extent.state });
+                let end = extent.logical_end().min(LOGICAL_END);
+                (inode, Piece { start: u64::from(extent.logical.0), end, target })
+            }
+            Record::DelRange { inode, start, len_blocks } => {
+                let end = (u64::from(start.0) + u64::from(len_blocks)).min(LOGICAL_END);
+                (inode, Piece { start: u64::from(start.0), end, target: None })
+            }
+            _ => continue,
+        };
+        all.entry(inode).or_default().set(piece);
+    }
+    all
+}
+
+/// True when the number belongs to another file on disk than in the record.
+fn is_reborn(fs: &Fs, nr: InodeNr, raw: &[u8]) -> Result<bool> {
+    if !fs.space.is_inode_allocated(fs, nr)? {
+        return Ok(false);
+    }
+    let inode = load(fs, nr)?;
+    let generation = inode.read().disk.generation;
+    Ok(generation != get_u32(raw, GENERATION_AT) && crate::inode::has_blocks(&inode))
+}
+
+/// What is to be done at the start of `piece`, and up to where.
+fn compare(fs: &Fs, state: &InodeState, piece: Piece) -> Result<(Todo, u64)> {
+    if state.disk.flags.contains(InodeFlags::INLINE_DATA) {
+        let problem = "a fast commit that moves inline data out of its inode; run e2fsck";
+        return Err(Error::NotSupported(problem));
+    }
+    let max = (piece.end - piece.start).min(u64::from(u32::MAX)) as u32;
+    let found = map::lookup(fs, state, LogicalBlock(piece.start as u32), max)?;
+    let end = piece.start + u64::from(found.len_blocks());
+    let piece = piece.part(piece.start, end);
+    let todo = match (found, piece.target) {
+        (Mapping::Hole { .. }, None) => Todo::Keep,
+        (Mapping::Mapped { start, state, .. }, Some(target)) if start == target.start => {
+            if state == target.state { Todo::Keep } else { Todo::Restate(piece) }
+        }
+        _ => Todo::Replace(piece),
+    };
+    Ok((todo, end))
+}
+
+fn unmap(fs: &Fs, inode: &Arc<Inode>, range: Range<u64>) -> Result<()> {
+    let mut handle = fs.start(credits::TRUNCATE)?;
+    let mut end = range.end;
+    loop {
+        let progress = map::remove(fs, &handle, &mut handle.write(inode), range.start..end)?;
+        match progress {
+            Progress::Done => return Ok(()),
+            Progress::More { end: left } => end = left,
+        }
+        handle.restart(credits::TRUNCATE)?;
+    }
+}
+
+fn restate(fs: &Fs, inode: &Arc<Inode>, piece: &Piece) -> Result<()> {
+    use map::ExtentState::Written;
+    let handle = fs.start(credits::MAP)?;
+    let mut state = handle.write(inode);
+    let (at, len) = (LogicalBlock(piece.start as u32), (piece.end - piece.start) as u32);
+    match piece.target {
+        Some(Target { state: Written, .. }) => map::mark_written(fs, &handle, &mut state, at, len),
+        _ => map::mark_unwritten(fs, &handle, &mut state, at, len),
+    }
+}
+
+fn map_one(fs: &Fs, inode: &Arc<Inode>, wanted: Wanted) -> Result<()> {
+    let mut at = LogicalBlock(wanted.piece.start as u32);
+    for run in wanted.reserved.into_iter().flatten() {
+        let handle = fs.start(credits::MAP)?;
+        fs.space.commit(fs, &handle, run)?;
+        let mut state = handle.write(inode);
+        map::insert(fs, &handle, &mut state, at, run, wanted.target.state)?;
+        at = LogicalBlock(at.0.saturating_add(run.len_blocks));
+    }
+    Ok(())
+}
+

@@ -1,0 +1,177 @@
+//! Replaying fast commits on top of the transactions of a log.
+//!
+//! The records are applied by the engine itself to an overlay in memory. What changed there goes
+//! to the log as one transaction, which takes the place of the fast commits
+//! ([`uext4_journal::recovery::supersede`]). So a crash at any point leads either to the same
+//! records on the same state, or to a plain replay: records are never applied twice.
+//!
+//! Layout: [`ranges`] is what the records say of one file's blocks in the end; [`maps`] brings the
+//! maps there; [`inodes`] and [`names`] apply the other records.
+//! Order: blocks that the records name are reserved before anything can be allocated; then what
+//! files lost is unmapped; then inodes, names in their order, and the new mappings.
+//! Invariants: an inode without a name in the end is tracked as an orphan, for the mount to free.
+//! Bytes of a record are checked as any other bytes from disk; damage refuses the mount.
+//! Not here: times of directories, which no record tells; they get the time of the replay.
+//!
+//! References: kernel documentation, `filesystems/ext4/journal.rst`, "fast commits".
+
+mod inodes;
+mod maps;
+mod names;
+mod ranges;
+
+use super::assemble;
+use super::open::Plan;
+use crate::options::{Access, Threads};
+use crate::{Error, Fs, MountOptions, Result, credits};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use uext4_device::{BlockDevice, Overlay};
+use uext4_format::fast_commit::{Record, Scan, Verdict};
+use uext4_format::{BlockNr, Corrupt, InodeNr, Place};
+use uext4_journal::recovery::{self, RecoveryReport};
+use uext4_journal::{Image, Log};
+
+/// What there was to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    /// No fast commits.
+    Nothing,
+    /// Fast commits were replayed: the superblock may differ.
+    Replayed,
+}
+
+/// Replays the fast commits that stand behind the replayed transactions, if there are any, and
+/// marks the log clean. `plan` holds what the replay of the transactions left.
+pub(super) fn finish(
+    device: &Arc<dyn BlockDevice>,
+    plan: &Plan,
+    log: &Log,
+    report: &RecoveryReport,
+) -> Result<Outcome> {
+    if report.fast_commit.is_none() {
+        return Ok(Outcome::Nothing);
+    }
+    let block_size = plan.geometry.block_size();
+    let records = read_records(plan, log, report)?;
+    if records.is_empty() {
+        recovery::mark_clean(log, block_size, report)?;
+        return Ok(Outcome::Nothing);
+    }
+    let overlay = Arc::new(Overlay::new(device.clone()));
+    apply(overlay.clone(), plan, &records)?;
+    let images = changed_blocks(&overlay, &**device, block_size)?;
+    let seconds = u64::try_from(plan.options.clock.wall().seconds).unwrap_or(0);
+    match recovery::supersede(log, device, block_size, report, images, seconds) {
+        Err(uext4_journal::Error::LogTooSmall { .. }) => {
+            write_directly(&overlay, device, log, block_size, report)?;
+        }
+        other => other?,
+    }
+    Ok(Outcome::Replayed)
+}
+
+fn read_records(plan: &Plan, log: &Log, report: &RecoveryReport) -> Result<Vec<Record>> {
+    let Some(area) = &report.fast_commit else { return Ok(Vec::new()) };
+    let block_size = plan.geometry.block_size();
+    let mut scan = Scan::new(area.tid, plan.geometry.inode_size);
+    for index in 0.. {
+        let block = recovery::read_fast_commit_block(log, block_size, area, index)?;
+        let Some(block) = block else { break };
+        if scan.push(&block) == Verdict::Ends {
+            break;
+        }
+    }
+    Ok(scan.into_records())
+}
+
+/// Applies the records to a device that takes the changes of an engine without a log.
+fn apply(device: Arc<dyn BlockDevice>, plan: &Plan, records: &[Record]) -> Result<()> {
+    let options = MountOptions {
+        access: Access::ReadWrite,
+        threads: Threads::Inline,
+        discard: false,
+        ..plan.options.clone()
+    };
+    let plan = Plan { options, ..plan.clone() };
+    let fs = assemble::engine(device, &plan, None, None)?;
+    fs.orphans.take_over(&fs)?;
+    let mut maps = maps::Maps::new(&fs, records)?;
+    maps.reserve_free(&fs)?;
+    maps.unmap(&fs)?;
+    fs.journal.commit_running()?;
+    maps.reserve_rest(&fs)?;
+    let last = last_inodes(records);
+    inodes::apply(&fs, records, &last)?;
+    names::apply(&fs, records)?;
+    maps.map(&fs)?;
+    names::track_nameless(&fs, records)?;
+    let handle = fs.start(credits::ATTRIBUTES)?;
+    fs.superblock.update_counts(&fs, &handle);
+    drop(handle);
+    Ok(fs.journal.commit_running()?)
+}
+
+/// The last state of every inode that has one.
+fn last_inodes(records: &[Record]) -> BTreeMap<InodeNr, &[u8]> {
+    let raw = |record| match record {
+        &Record::Inode { inode, ref raw } => Some((inode, &raw[..])),
+        _ => None,
+    };
+    records.iter().filter_map(raw).collect()
+}
+
+/// The blocks that differ, ascending.
+fn changed_blocks(
+    overlay: &Overlay,
+    base: &dyn BlockDevice,
+    block_size: u32,
+) -> Result<Vec<(BlockNr, Image)>> {
+    let size = u64::from(block_size);
+    let mut changed: Vec<(BlockNr, Image)> = Vec::new();
+    for range in overlay.changed_ranges() {
+        for nr in range.start / size..range.end.div_ceil(size) {
+            if changed.last().is_some_and(|(last, _)| last.0 >= nr) {
+                continue;
+            }
+            let (mut new, mut old) = (vec![0; size as usize], vec![0; size as usize]);
+            overlay.read_at(nr * size, &mut new)?;
+            base.read_at(nr * size, &mut old)?;
+            if new != old {
+                changed.push((BlockNr(nr), new.into()));
+            }
+        }
+    }
+    Ok(changed)
+}
+
+/// The log cannot hold the changes at once: they go straight home. After a crash in between the
+/// records meet a state that has some of them, which e2fsck can clear up.
+fn write_directly(
+    overlay: &Overlay,
+    device: &Arc<dyn BlockDevice>,
+    log: &Log,
+    block_size: u32,
+    report: &RecoveryReport,
+) -> Result<()> {
+    for (nr, image) in changed_blocks(overlay, &**device, block_size)? {
+        device.write_at(nr.0 * u64::from(block_size), &image)?;
+    }
+    device.flush()?;
+    Ok(recovery::mark_clean(log, block_size, report)?)
+}
+
+/// A record that contradicts the file system.
+fn contradiction(inode: InodeNr, problem: &'static str) -> Error {
+    Corrupt::new(Place::Inode(inode), "fast commit", problem).into()
+}
+
+/// The inode of a record, loaded; a number that no file has is damage.
+fn load(fs: &Fs, nr: InodeNr) -> Result<Arc<crate::Inode>> {
+    let ordinary = nr == InodeNr::ROOT || nr.0 >= fs.geometry.first_inode;
+    let own = fs.superblock.read().disk.orphan_file_inum;
+    if !ordinary || nr.0 == own {
+        return Err(contradiction(nr, "names an inode of the file system itself"));
+    }
+    fs.inodes.load(fs, nr)
+}

@@ -1,0 +1,157 @@
+//! Applying names and link counts, record by record.
+//!
+//! A name that is there already, or gone already, changes nothing. The count of links of a file is
+//! what its last record says, plus the names that came and went after it; that of a directory is
+//! counted here alone, from the directories that came to it and went.
+
+use super::{contradiction, load};
+use crate::dir::{self, Index};
+use crate::inode::Inode;
+use crate::ops::{check_new_name, settled, touch_dir};
+use crate::{Fs, Result, credits};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use uext4_format::bytes::get_u16;
+use uext4_format::fast_commit::{Dentry, Record};
+use uext4_format::{FileType, InodeNr};
+use uext4_journal::Handle;
+
+/// Byte of the link count in an inode.
+const LINKS_AT: usize = 0x1A;
+
+/// Whether a new name counts as a link: the record of a new inode has counted its first one.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Count {
+    Counted,
+    Adds,
+}
+
+/// Applies all names in the order of their records.
+pub(super) fn apply(fs: &Fs, records: &[Record]) -> Result<()> {
+    for record in records {
+        match record {
+            Record::Create(dentry) => add(fs, dentry, Count::Counted)?,
+            Record::Link(dentry) => add(fs, dentry, Count::Adds)?,
+            Record::Unlink(dentry) => remove(fs, dentry)?,
+            Record::Inode { inode, raw } => set_links(fs, *inode, get_u16(raw, LINKS_AT))?,
+            Record::AddRange { .. } | Record::DelRange { .. } => {}
+        }
+    }
+    Ok(())
+}
+
+/// Tracks inodes that lost their last name as orphans. One that was an orphan and got a name stays
+/// tracked: the mount finds that there is nothing to free.
+pub(super) fn track_nameless(fs: &Fs, records: &[Record]) -> Result<()> {
+    let inode_of = |record: &Record| match record {
+        Record::Create(dentry) | Record::Link(dentry) | Record::Unlink(dentry) => dentry.inode,
+        Record::Inode { inode, .. }
+        | Record::AddRange { inode, .. }
+        | Record::DelRange { inode, .. } => *inode,
+    };
+    let touched: BTreeSet<InodeNr> = records.iter().map(inode_of).collect();
+    for nr in touched {
+        if !fs.space.is_inode_allocated(fs, nr)? {
+            continue;
+        }
+        let inode = load(fs, nr)?;
+        let links = inode.read().disk.links;
+        if links == 0 {
+            fs.orphans.add(fs, &fs.start(credits::REMOVE)?, &inode)?;
+        }
+    }
+    Ok(())
+}
+
+fn set_links(fs: &Fs, nr: InodeNr, links: u16) -> Result<()> {
+    if !fs.space.is_inode_allocated(fs, nr)? {
+        return Ok(());
+    }
+    let inode = load(fs, nr)?;
+    let handle = fs.start(credits::ATTRIBUTES)?;
+    let mut state = handle.write(&inode);
+    if state.disk.file_type() != Some(FileType::Directory) {
+        state.disk.links = links;
+    }
+    Ok(())
+}
+
+/// The directory of a name, which must be one.
+fn parent(fs: &Fs, dentry: &Dentry) -> Result<Arc<Inode>> {
+    check_new_name(&dentry.name).map_err(|_| contradiction(dentry.parent, "has a bad name"))?;
+    let known = fs.space.is_inode_allocated(fs, dentry.parent)?;
+    let parent = load(fs, dentry.parent)?;
+    let kind = parent.read().disk.file_type();
+    if known && kind == Some(FileType::Directory) {
+        return Ok(parent);
+    }
+    Err(contradiction(dentry.parent, "has a name in what is no directory"))
+}
+
+fn kind_of(fs: &Fs, nr: InodeNr) -> Result<FileType> {
+    let kind = match fs.space.is_inode_allocated(fs, nr)? {
+        true => load(fs, nr)?.read().disk.file_type(),
+        false => None,
+    };
+    kind.ok_or(contradiction(nr, "names an inode that is free"))
+}
+
+fn add(fs: &Fs, dentry: &Dentry, count: Count) -> Result<()> {
+    let dir = parent(fs, dentry)?;
+    let kind = kind_of(fs, dentry.inode)?;
+    if kind == FileType::Directory && count == Count::Adds {
+        return Err(contradiction(dentry.inode, "is a directory with a second name"));
+    }
+    let _alone = dir.index.write();
+    match dir::find(fs, &dir, &dentry.name)? {
+        Some((found, _)) if found == dentry.inode => return Ok(()),
+        Some((found, _)) => {
+            let replaced = Dentry { inode: found, ..dentry.clone() };
+            take_away(fs, &dir, &replaced)?;
+        }
+        None => {}
+    }
+    let handle = fs.start(credits::CREATE + credits::DIR_GROW)?;
+    let index = Index::Exclusive;
+    settled(dir::insert(fs, &handle, &dir, &dentry.name, dentry.inode, kind, index))?;
+    touch_dir(&handle, &dir, fs.now());
+    match (kind, count) {
+        (FileType::Directory, _) => fs.add_dir_link(&handle, &dir),
+        (_, Count::Adds) => change_links(fs, &handle, dentry.inode, |links| links.saturating_add(1)),
+        (_, Count::Counted) => Ok(()),
+    }
+}
+
+fn remove(fs: &Fs, dentry: &Dentry) -> Result<()> {
+    let dir = parent(fs, dentry)?;
+    let _alone = dir.index.write();
+    match dir::find(fs, &dir, &dentry.name)? {
+        Some((found, _)) if found == dentry.inode => take_away(fs, &dir, dentry),
+        _ => Ok(()),
+    }
+}
+
+/// Takes a name away that is there; the directory is locked.
+fn take_away(fs: &Fs, dir: &Arc<Inode>, dentry: &Dentry) -> Result<()> {
+    let kind = kind_of(fs, dentry.inode)?;
+    let handle = fs.start(credits::REMOVE)?;
+    settled(dir::remove(fs, &handle, dir, &dentry.name, dentry.inode, Index::Exclusive))?;
+    touch_dir(&handle, dir, fs.now());
+    if kind == FileType::Directory {
+        fs.drop_dir_link(&handle, dir);
+        return change_links(fs, &handle, dentry.inode, |_| 0);
+    }
+    change_links(fs, &handle, dentry.inode, |links| links.saturating_sub(1))
+}
+
+fn change_links(
+    fs: &Fs,
+    handle: &Handle<'_>,
+    nr: InodeNr,
+    change: impl FnOnce(u16) -> u16,
+) -> Result<()> {
+    let inode = load(fs, nr)?;
+    let mut state = handle.write(&inode);
+    state.disk.links = change(state.disk.links);
+    Ok(())
+}

@@ -1,0 +1,92 @@
+//! Taking given blocks and inode numbers, where recovery says which.
+
+use super::Space;
+use super::load::BitmapLoader;
+use crate::{Error, Fs, Result};
+use uext4_alloc::{Goal, Privilege, Request, Run};
+use uext4_format::{BlockRun, Corrupt, FileType, InodeNr, Place};
+use uext4_journal::Handle;
+
+/// Whether a number was free.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Was {
+    /// It was, and is taken now.
+    Free,
+    /// Somebody has it already; nothing changed.
+    InUse,
+}
+
+impl Space {
+    /// Reserves exactly these blocks; whole clusters. Answers the pieces to commit, one per group.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`], with nothing reserved, when not all of them are free.
+    pub(crate) fn reserve_exactly(
+        &self,
+        fs: &Fs,
+        run: BlockRun,
+        inode: InodeNr,
+    ) -> Result<Vec<BlockRun>> {
+        let mut pieces = Vec::new();
+        for (group, from, len) in self.engine.volume().split(self.to_run(run)) {
+            let first = self.engine.volume().first_cluster(group).0 + u64::from(from);
+            let piece = Run::new(uext4_alloc::ClusterNr(first), len);
+            if let Err(error) = self.reserve_piece(fs, piece, inode) {
+                pieces.into_iter().for_each(|piece| self.unreserve(piece));
+                return Err(error);
+            }
+            pieces.push(self.to_blocks(piece));
+        }
+        Ok(pieces)
+    }
+
+    fn reserve_piece(&self, fs: &Fs, piece: Run, inode: InodeNr) -> Result<()> {
+        self.claims.claim(piece.len, piece.len, Privilege::Metadata)?;
+        let loader = BitmapLoader { fs, space: self, failed: Default::default() };
+        let request = Request::new(inode, piece.len)
+            .goal(Goal::Only(piece.start))
+            .min_len(piece.len);
+        let answer = self.engine.allocate(&request, &loader).map_err(|error| match error {
+            uext4_alloc::Error::NoSpace => Error::NoSpace,
+            uext4_alloc::Error::Unreadable(_) => loader.failed.take().unwrap_or(Error::NoSpace),
+        });
+        match answer {
+            Ok(run) if run == piece => Ok(()),
+            other => {
+                if let Ok(run) = &other {
+                    self.engine.release(*run);
+                }
+                self.claims.give(piece.len.into());
+                Err(other.err().unwrap_or(Error::NoSpace))
+            }
+        }
+    }
+
+    /// Takes this inode number in the handle's transaction, unless it is taken.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] for a number that no file can have.
+    pub(crate) fn take_inode(
+        &self,
+        fs: &Fs,
+        handle: &Handle<'_>,
+        nr: InodeNr,
+        kind: FileType,
+    ) -> Result<Was> {
+        let ordinary = nr.0 >= self.geometry().first_inode;
+        let place = self.geometry().split_inode(nr).filter(|_| ordinary);
+        let bad = Corrupt::new(Place::Inode(nr), "inode number", "out of range");
+        let (group_nr, index) = place.ok_or(bad)?;
+        let group = self.group(group_nr)?;
+        {
+            let mut half = handle.write(&group.inodes);
+            self.load_inodes(fs, group_nr, &mut half)?;
+            if half.used.as_ref().is_some_and(|used| used.get(index)) {
+                return Ok(Was::InUse);
+            }
+            self.set_bit(group_nr, &mut half, index, kind)?;
+        }
+        self.settle_block_bitmap(fs, handle, group_nr, group)?;
+        Ok(Was::Free)
+    }
+}

@@ -1,0 +1,105 @@
+//! Ending a recovery with one more transaction, which takes the place of the fast commits.
+//!
+//! Fast commits count only while the transaction whose number they carry is not in the log. So
+//! what they mean is written to the log as that very transaction: until its commit block is
+//! durable a crash leads to the same fast commits, afterwards to a plain replay of it. Only then
+//! are the images written home.
+
+use super::{RecoveryReport, mark_clean};
+use crate::commit::Closed;
+use crate::encode::{LogBlock, encode};
+use crate::home::Home;
+use crate::log_file::LogFile;
+use crate::{Error, Image, Log};
+use std::sync::Arc;
+use uext4_device::BlockDevice;
+use uext4_format::BlockNr;
+use uext4_format::jbd2::{CommitBlock, Superblock};
+
+/// Writes `images` (ascending) to the log as the transaction that the fast commits of `report`
+/// belong to, then home, and marks the log clean. `seconds` since 1970 go to the commit block.
+///
+/// # Errors
+/// [`Error::LogTooSmall`], with nothing changed, when the log cannot hold them at once.
+pub fn supersede(
+    log: &Log,
+    home: &Arc<dyn BlockDevice>,
+    block_size: u32,
+    report: &RecoveryReport,
+    images: Vec<(BlockNr, Image)>,
+    seconds: u64,
+) -> Result<(), Error> {
+    let file = LogFile::new(log, block_size);
+    let home = Home {
+        device: Arc::clone(home),
+        block_size,
+    };
+    let closed = Closed {
+        tid: report.end,
+        images,
+        revokes: Vec::new(),
+    };
+    let mut superblock = file.read_superblock()?;
+    let body = encode(&superblock.layout(), &superblock.uuid, &closed);
+    let blocks = body.len() as u64 + 1;
+    if blocks >= u64::from(superblock.end() - superblock.first) {
+        return Err(Error::LogTooSmall { blocks });
+    }
+    empty_log(&file, &mut superblock, report)?;
+    write_transaction(&file, &superblock, &closed, &body, seconds)?;
+    home.write_many(&closed.images)?;
+    home.flush()?;
+    let replayed = RecoveryReport {
+        end: report.end.next(),
+        ..report.clone()
+    };
+    mark_clean(log, block_size, &replayed)
+}
+
+/// All transactions of the log are at home and flushed: it starts with the one to be written. The
+/// number that the fast commits must have stays the next one.
+fn empty_log(
+    file: &LogFile,
+    superblock: &mut Superblock,
+    report: &RecoveryReport,
+) -> Result<(), Error> {
+    (superblock.start, superblock.sequence) = (report.end_block, report.end);
+    file.write_superblock(superblock)?;
+    file.flush()
+}
+
+fn write_transaction(
+    file: &LogFile,
+    superblock: &Superblock,
+    closed: &Closed,
+    body: &[LogBlock],
+    seconds: u64,
+) -> Result<(), Error> {
+    let layout = superblock.layout();
+    let bytes: Vec<&[u8]> = body.iter().map(LogBlock::bytes).collect();
+    write_around(file, superblock, superblock.start, &bytes)?;
+    file.flush()?;
+    let commit = CommitBlock::encode(&layout, closed.tid, seconds, 0);
+    let to_end = superblock.end() - superblock.start;
+    let len = body.len() as u32;
+    let at = if len < to_end {
+        superblock.start + len
+    } else {
+        superblock.first + (len - to_end)
+    };
+    write_around(file, superblock, at, &[&commit])?;
+    file.flush()
+}
+
+/// Writes blocks around the end of the log; they are fewer than the log has.
+fn write_around(
+    file: &LogFile,
+    superblock: &Superblock,
+    start: u32,
+    blocks: &[&[u8]],
+) -> Result<(), Error> {
+    let until_end = blocks.len().min((superblock.end() - start) as usize);
+    let (now, wrapped) = blocks.split_at(until_end);
+    file.write(start, now)?;
+    file.write(superblock.first, wrapped)
+}
