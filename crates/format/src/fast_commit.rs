@@ -1,7 +1,8 @@
 //! Fast commits: small logical records that stand behind the log's transactions.
 //!
-//! Layout: each fast commit starts on a block with a HEAD record (features, transaction number)
-//! and ends with a TAIL (transaction number, checksum), which covers the rest of its last block.
+//! Layout: the area starts with a HEAD record (features, transaction number). Each fast commit
+//! starts on a block and ends with a TAIL (transaction number, checksum), which covers the rest of
+//! its last block.
 //! A record is a tag, the length of its value, and the value; records do not cross blocks, a PAD
 //! fills the end of a block. All fast commits of an area belong to one transaction: the one that
 //! comes after the last complete transaction of the log.
@@ -82,7 +83,7 @@ pub struct Scan {
     tid: Tid,
     inode_size: usize,
     crc: u32,
-    is_open: bool,
+    has_head: bool,
     pending: Vec<Record>,
     committed: Vec<Record>,
     commits: u32,
@@ -111,7 +112,7 @@ impl Scan {
             tid,
             inode_size: inode_size.into(),
             crc: 0,
-            is_open: false,
+            has_head: false,
             pending: Vec::new(),
             committed: Vec::new(),
             commits: 0,
@@ -146,17 +147,17 @@ impl Scan {
     fn step(&mut self, tag: u16, record: &[u8]) -> Step {
         let value = &record[TAG_BYTES..];
         match tag {
-            TAG_HEAD if !self.is_open => self.open(record),
-            TAG_TAIL if self.is_open => self.close(record),
-            TAG_PAD if self.is_open => self.sum(record),
-            _ if self.is_open => match parse(tag, value, self.inode_size) {
+            TAG_HEAD => self.open(record),
+            _ if !self.has_head => Step::Ends,
+            TAG_TAIL => self.close(record),
+            TAG_PAD => self.sum(record),
+            _ => match parse(tag, value, self.inode_size) {
                 Some(parsed) => {
                     self.pending.push(parsed);
                     self.sum(record)
                 }
                 None => Step::Ends,
             },
-            _ => Step::Ends,
         }
     }
 
@@ -171,8 +172,7 @@ impl Scan {
         if !no_features || get_u32(record, TAG_BYTES + 4) != self.tid.0 {
             return Step::Ends;
         }
-        self.is_open = true;
-        self.crc = 0;
+        self.has_head = true;
         self.sum(record)
     }
 
@@ -186,7 +186,7 @@ impl Scan {
         if !matches {
             return Step::Ends;
         }
-        self.is_open = false;
+        self.crc = 0;
         self.commits += 1;
         self.committed.append(&mut self.pending);
         Step::Next

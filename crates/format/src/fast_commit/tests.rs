@@ -13,8 +13,10 @@ struct Writer {
 impl Writer {
     fn commit(area: Vec<u8>, tid: Tid, records: &[(u16, Vec<u8>)]) -> Vec<u8> {
         let mut writer = Writer { area, crc: 0 };
-        let head = [0u32.to_le_bytes(), tid.0.to_le_bytes()].concat();
-        writer.push(TAG_HEAD, &head);
+        if writer.area.is_empty() {
+            let head = [0u32.to_le_bytes(), tid.0.to_le_bytes()].concat();
+            writer.push(TAG_HEAD, &head);
+        }
         records.iter().for_each(|(tag, value)| writer.push(*tag, value));
         writer.tail(tid);
         writer.area

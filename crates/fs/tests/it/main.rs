@@ -1,8 +1,10 @@
 //! The engine as a whole, judged by e2fsck.
 
 mod basic;
+mod crashed;
 mod damage;
 mod full;
+mod fast_commits;
 mod image;
 mod options;
 mod races;

@@ -4,10 +4,11 @@
 //! ([`super::maps`]), its place on the orphan list, and of a directory its entries, size and links
 //! ([`super::names`]).
 
+use super::maps::{generation, generation_of};
 use super::{contradiction, load};
 use crate::inode::{Inode, InodeState};
 use crate::space::Was;
-use crate::{Error, Fs, Result, credits, dir, map};
+use crate::{Error, Fs, Result, credits, dir};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use uext4_format::bytes::get_u16;
@@ -57,21 +58,26 @@ fn first_parent(records: &[Record], nr: InodeNr) -> Option<InodeNr> {
 
 fn apply_file(fs: &Fs, nr: InodeNr, raw: &[u8], kind: FileType) -> Result<()> {
     let handle = fs.start(credits::CREATE)?;
+    free_other_life(fs, &handle, nr, raw)?;
     if fs.space.take_inode(fs, &handle, nr, kind)? == Was::Free {
         return make(fs, &handle, nr, raw, kind).map(|_| ());
     }
     let inode = load(fs, nr)?;
-    match inode.read().disk.file_type() {
-        None => {}
-        Some(found) if found == kind => {}
-        Some(_) => return Err(contradiction(nr, "gives an inode another type")),
-    }
-    let is_blank = inode.read().disk.file_type().is_none();
-    if is_blank {
-        return make(fs, &handle, nr, raw, kind).map(|_| ());
-    }
     let mut state = handle.write(&inode);
+    if state.disk.file_type() != Some(kind) {
+        return Err(contradiction(nr, "gives an inode another type"));
+    }
     merge(fs, &mut state, raw)
+}
+
+/// Frees the number if another file has it on disk, which the records say is gone. Its blocks are
+/// unmapped already.
+fn free_other_life(fs: &Fs, handle: &Handle<'_>, nr: InodeNr, raw: &[u8]) -> Result<()> {
+    if generation_of(fs, nr)?.is_none_or(|found| found == generation(raw)) {
+        return Ok(());
+    }
+    let inode = load(fs, nr)?;
+    fs.finish_evict(handle, &inode)
 }
 
 /// A number that was free gets its inode: everything from the record, mapping nothing yet.
@@ -124,12 +130,7 @@ fn merge(fs: &Fs, state: &mut InodeState, raw: &[u8]) -> Result<()> {
     disk.blocks_raw = state.disk.blocks_raw;
     disk.dtime = state.disk.dtime;
     disk.flags = InodeFlags(disk.flags.0 & !STORAGE.0 | state.disk.flags.0 & STORAGE.0);
-    let reborn = disk.generation != state.disk.generation;
     state.disk = disk;
-    if reborn && !is_inline {
-        // Nodes of the old tree are gone; those to come are sealed with the new generation.
-        map::init(fs, state);
-    }
     Ok(())
 }
 
@@ -147,6 +148,7 @@ fn parse(fs: &Fs, nr: InodeNr, raw: &[u8], base: &[u8]) -> Result<DiskInode> {
 fn apply_directory(fs: &Fs, nr: InodeNr, raw: &[u8], parent: Option<InodeNr>) -> Result<()> {
     let kind = FileType::Directory;
     let handle = fs.start(credits::CREATE + credits::DIR_GROW)?;
+    free_other_life(fs, &handle, nr, raw)?;
     if fs.space.is_inode_allocated(fs, nr)? {
         let inode = load(fs, nr)?;
         let mut state = handle.write(&inode);

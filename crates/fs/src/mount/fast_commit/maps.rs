@@ -5,7 +5,7 @@ use super::{contradiction, last_inodes, load};
 use crate::inode::{Inode, InodeState};
 use crate::map::{self, LOGICAL_END, Mapping, Progress};
 use crate::{Error, Fs, Result, credits};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
 use uext4_format::bytes::get_u32;
@@ -52,21 +52,21 @@ pub(super) struct Maps {
 impl Maps {
     /// Compares what the records say with the maps as they are.
     pub(super) fn new(fs: &Fs, records: &[Record]) -> Result<Self> {
-        let ranges = collect(records);
+        let ranges = collect(fs, records)?;
         if !ranges.is_empty() && fs.geometry.cluster_bits > 0 {
             return Err(Error::NotSupported("fast commits of mappings with bigalloc; run e2fsck"));
         }
-        let inodes = last_inodes(records);
         let mut maps = Self::default();
-        for (nr, raw) in &inodes {
-            if is_reborn(fs, *nr, raw)? {
-                maps.unmap.push((*nr, 0..LOGICAL_END));
+        let mut reborn = BTreeSet::new();
+        for (nr, raw) in last_inodes(records) {
+            if generation_of(fs, nr)?.is_some_and(|found| found != generation(raw)) {
+                maps.unmap.push((nr, 0..LOGICAL_END));
+                reborn.insert(nr);
             }
         }
         for (nr, ranges) in &ranges {
-            let known = fs.space.is_inode_allocated(fs, *nr)?;
-            let reborn = maps.unmap.iter().any(|(unmapped, _)| unmapped == nr);
-            let inode = if known && !reborn { Some(load(fs, *nr)?) } else { None };
+            let goes_on = !reborn.contains(nr) && fs.space.is_inode_allocated(fs, *nr)?;
+            let inode = if goes_on { Some(load(fs, *nr)?) } else { None };
             for piece in ranges.iter() {
                 maps.plan(fs, *nr, inode.as_ref(), piece)?;
             }
@@ -133,7 +133,10 @@ impl Maps {
     /// Unmaps and frees what files do not map in the end.
     pub(super) fn unmap(&self, fs: &Fs) -> Result<()> {
         for (nr, range) in &self.unmap {
-            unmap(fs, &load(fs, *nr)?, range.clone())?;
+            let inode = load(fs, *nr)?;
+            if crate::inode::has_blocks(fs, &inode) {
+                unmap(fs, &inode, range.clone())?;
+            }
         }
         Ok(())
     }
@@ -154,8 +157,11 @@ impl Maps {
     }
 }
 
-fn collect(records: &[Record]) -> BTreeMap<InodeNr, Ranges> {
+/// What all records together say, by inode. A record with another generation than the one before
+/// begins a new life of the number, whose map starts empty.
+fn collect(fs: &Fs, records: &[Record]) -> Result<BTreeMap<InodeNr, Ranges>> {
     let mut all: BTreeMap<InodeNr, Ranges> = BTreeMap::new();
+    let mut lives: BTreeMap<InodeNr, u32> = BTreeMap::new();
     for record in records {
         let (inode, piece) = match *record {
             Record::AddRange { inode, extent } => {
@@ -167,21 +173,36 @@ fn collect(records: &[Record]) -> BTreeMap<InodeNr, Ranges> {
                 let end = (u64::from(start.0) + u64::from(len_blocks)).min(LOGICAL_END);
                 (inode, Piece { start: u64::from(start.0), end, target: None })
             }
+            Record::Inode { inode, ref raw } => {
+                let before = match lives.insert(inode, generation(raw)) {
+                    None => generation_of(fs, inode)?,
+                    known => known,
+                };
+                if before.is_none_or(|before| before == generation(raw)) {
+                    continue;
+                }
+                (inode, Piece { start: 0, end: LOGICAL_END, target: None })
+            }
             _ => continue,
         };
         all.entry(inode).or_default().set(piece);
     }
-    all
+    Ok(all)
 }
 
-/// True when the number belongs to another file on disk than in the record.
-fn is_reborn(fs: &Fs, nr: InodeNr, raw: &[u8]) -> Result<bool> {
+/// The generation that a recorded inode has.
+pub(super) fn generation(raw: &[u8]) -> u32 {
+    get_u32(raw, GENERATION_AT)
+}
+
+/// The generation of an inode that is in use.
+pub(super) fn generation_of(fs: &Fs, nr: InodeNr) -> Result<Option<u32>> {
     if !fs.space.is_inode_allocated(fs, nr)? {
-        return Ok(false);
+        return Ok(None);
     }
     let inode = load(fs, nr)?;
     let generation = inode.read().disk.generation;
-    Ok(generation != get_u32(raw, GENERATION_AT) && crate::inode::has_blocks(&inode))
+    Ok(Some(generation))
 }
 
 /// What is to be done at the start of `piece`, and up to where.

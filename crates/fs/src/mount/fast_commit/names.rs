@@ -105,9 +105,9 @@ fn add(fs: &Fs, dentry: &Dentry, count: Count) -> Result<()> {
     let _alone = dir.index.write();
     match dir::find(fs, &dir, &dentry.name)? {
         Some((found, _)) if found == dentry.inode => return Ok(()),
-        Some((found, _)) => {
+        Some((found, kind)) => {
             let replaced = Dentry { inode: found, ..dentry.clone() };
-            take_away(fs, &dir, &replaced)?;
+            take_away(fs, &dir, &replaced, kind)?;
         }
         None => {}
     }
@@ -116,7 +116,10 @@ fn add(fs: &Fs, dentry: &Dentry, count: Count) -> Result<()> {
     settled(dir::insert(fs, &handle, &dir, &dentry.name, dentry.inode, kind, index))?;
     touch_dir(&handle, &dir, fs.now());
     match (kind, count) {
-        (FileType::Directory, _) => fs.add_dir_link(&handle, &dir),
+        (FileType::Directory, _) => {
+            change_links(fs, &handle, dentry.inode, |links| links.max(2))?;
+            fs.add_dir_link(&handle, &dir)
+        }
         (_, Count::Adds) => change_links(fs, &handle, dentry.inode, |links| links.saturating_add(1)),
         (_, Count::Counted) => Ok(()),
     }
@@ -126,14 +129,20 @@ fn remove(fs: &Fs, dentry: &Dentry) -> Result<()> {
     let dir = parent(fs, dentry)?;
     let _alone = dir.index.write();
     match dir::find(fs, &dir, &dentry.name)? {
-        Some((found, _)) if found == dentry.inode => take_away(fs, &dir, dentry),
+        Some((found, kind)) if found == dentry.inode => take_away(fs, &dir, dentry, kind),
         _ => Ok(()),
     }
 }
 
-/// Takes a name away that is there; the directory is locked.
-fn take_away(fs: &Fs, dir: &Arc<Inode>, dentry: &Dentry) -> Result<()> {
-    let kind = kind_of(fs, dentry.inode)?;
+/// Takes a name away that is there; the directory is locked. The type is the entry's where it has
+/// one: the number may have another file in the end.
+fn take_away(
+    fs: &Fs,
+    dir: &Arc<Inode>,
+    dentry: &Dentry,
+    kind: Option<FileType>,
+) -> Result<()> {
+    let kind = kind.map_or_else(|| kind_of(fs, dentry.inode), Ok)?;
     let handle = fs.start(credits::REMOVE)?;
     settled(dir::remove(fs, &handle, dir, &dentry.name, dentry.inode, Index::Exclusive))?;
     touch_dir(&handle, dir, fs.now());

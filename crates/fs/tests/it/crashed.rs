@@ -1,0 +1,108 @@
+//! Images that the kernel left as after a power cut, and the trees that different recoveries make
+//! of them.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use tempfile::TempDir;
+use uext4::device::{Access, BlockDevice, FileDevice};
+use uext4::{Filesystem, MountOptions, Threads};
+use uext4_testkit::manifest::{Field, Manifest, Policy};
+use uext4_testkit::oracle::{KernelMount, Repair, e2fsck, e2fsck_repair, mke2fs_image};
+
+/// The kernel must not commit on its own while the image is copied.
+pub(crate) const NO_COMMITS: &str = "commit=300";
+
+/// An image whose journal needs replay, in a directory of its own.
+pub(crate) struct Crashed {
+    dir: TempDir,
+    image: PathBuf,
+}
+
+impl Crashed {
+    /// Makes a file system of `mib` MiB with `mke2fs`, runs `work` on the kernel's mount of it, and
+    /// copies the device at the end of `work`: what was not made durable is lost.
+    pub(crate) fn by_kernel(
+        mib: u64,
+        mke2fs: &[&str],
+        mount: &str,
+        work: impl FnOnce(&Path),
+    ) -> Self {
+        let (dir, live) = mke2fs_image(mib << 20, mke2fs).expect("mke2fs");
+        let options = [NO_COMMITS, mount].join(if mount.is_empty() { "" } else { "," });
+        let mounted = KernelMount::new(&live, &options).expect("the kernel mounts a fresh image");
+        work(mounted.path());
+        let image = dir.path().join("crashed.img");
+        std::fs::copy(&live, &image).expect("room for a copy");
+        mounted.unmount().expect("unmount");
+        if let Ok(k)=std::env::var("KEEP"){ std::fs::copy(&image,k).unwrap(); }
+        std::fs::remove_file(live).expect("the live image is there");
+        Self { dir, image }
+    }
+
+    /// The crashed image; nobody writes to it.
+    pub(crate) fn image(&self) -> &Path {
+        &self.image
+    }
+
+    /// A copy to recover.
+    pub(crate) fn copy(&self, name: &str) -> PathBuf {
+        let path = self.dir.path().join(name);
+        std::fs::copy(&self.image, &path).expect("room for a copy");
+        path
+    }
+
+    /// The tree after our recovery, which e2fsck must call clean.
+    #[track_caller]
+    pub(crate) fn our_tree(&self) -> Manifest {
+        let image = self.copy("ours.img");
+        let fs = Filesystem::mount(open(&image), options()).expect("our mount recovers");
+        fs.unmount().expect("our unmount");
+        drop(fs);
+        clean_tree(&image)
+    }
+
+    /// The tree after the kernel's own recovery.
+    pub(crate) fn kernel_tree(&self) -> Manifest {
+        tree(&self.copy("kernel.img"))
+    }
+
+    /// The tree after e2fsck's recovery and repair.
+    pub(crate) fn e2fsck_tree(&self) -> Manifest {
+        let image = self.copy("e2fsck.img");
+        let verdict = e2fsck_repair(&image, Repair::Everything).expect("e2fsck runs");
+        assert!(verdict.is_repaired(), "{verdict}");
+        tree(&image)
+    }
+}
+
+/// Mount options for runs that repeat exactly.
+pub(crate) fn options() -> MountOptions {
+    MountOptions { threads: Threads::Inline, ..MountOptions::default() }
+}
+
+/// An image file as a device.
+pub(crate) fn open(image: &Path) -> Arc<dyn BlockDevice> {
+    Arc::new(FileDevice::open(image, Access::ReadWrite).expect("an image file"))
+}
+
+/// The tree that the kernel sees.
+pub(crate) fn tree(image: &Path) -> Manifest {
+    let mounted = KernelMount::new(image, "").expect("the kernel mounts the image");
+    let tree = Manifest::of_dir(mounted.path()).expect("the tree can be walked");
+    mounted.unmount().expect("unmount");
+    tree
+}
+
+/// The tree of an image that e2fsck must call clean.
+#[track_caller]
+pub(crate) fn clean_tree(image: &Path) -> Manifest {
+    let verdict = e2fsck(image).expect("e2fsck runs");
+    assert!(verdict.is_clean(), "{verdict}");
+    tree(image)
+}
+
+/// Everything counts but when directories changed, which a replay does not know, and what the
+/// walk itself touches.
+pub(crate) fn policy() -> Policy {
+    Policy::default().ignore(Field::DirectoryMtime).check(Field::DataRuns)
+}

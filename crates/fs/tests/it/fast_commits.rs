@@ -1,0 +1,174 @@
+//! Fast commits that the kernel wrote, replayed by us, by the kernel and by e2fsck.
+
+use crate::crashed::{self, Crashed};
+use std::fs::{self, File, OpenOptions};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use uext4_testkit::oracle::KernelMount;
+use uext4_testkit::rng::Rng;
+
+const MIB: u64 = 32;
+const BASE_FILES: u64 = 8;
+
+/// Small changes, each made durable by an fsync.
+struct Work {
+    root: PathBuf,
+    rng: Rng,
+    files: Vec<PathBuf>,
+    made: u64,
+}
+
+impl Work {
+    fn new(root: &Path, seed: u64) -> Self {
+        Self { root: root.to_path_buf(), rng: Rng::new(seed), files: Vec::new(), made: 0 }
+    }
+
+    /// What a full commit holds already.
+    fn base(&mut self) {
+        fs::create_dir(self.root.join("dir")).unwrap();
+        for nr in 0..BASE_FILES {
+            let path = self.name("base");
+            let len = [100, 5_000, 70_000][nr as usize % 3];
+            fs::write(&path, self.rng.bytes(len)).unwrap();
+            self.files.push(path);
+        }
+        rustix::fs::syncfs(File::open(&self.root).unwrap()).unwrap();
+    }
+
+    fn name(&mut self, kind: &str) -> PathBuf {
+        self.made += 1;
+        let dir = if self.rng.chance(50) { self.root.join("dir") } else { self.root.clone() };
+        dir.join(format!("{kind} {}", self.made))
+    }
+
+    fn file(&mut self) -> PathBuf {
+        self.rng.pick(&self.files).clone()
+    }
+
+    fn take(&mut self) -> PathBuf {
+        let slot = self.rng.below(self.files.len() as u64) as usize;
+        self.files.swap_remove(slot)
+    }
+
+    fn step(&mut self) {
+        match self.rng.below(if self.files.len() < 3 { 1 } else { 10 }) {
+            0..=2 => self.create(),
+            3..=4 => self.write(),
+            5 => self.unlink(),
+            6 => self.link(),
+            7 => self.rename(),
+            8 => self.truncate(),
+            _ => self.punch(),
+        }
+    }
+
+    fn create(&mut self) {
+        let path = self.name("new");
+        let len = self.rng.below(30_000) as usize;
+        fs::write(&path, self.rng.bytes(len)).unwrap();
+        sync(&path);
+        self.files.push(path);
+    }
+
+    fn write(&mut self) {
+        let path = self.file();
+        let (at, len) = (self.rng.below(200_000), 1 + self.rng.below(20_000) as usize);
+        let file = OpenOptions::new().write(true).open(&path).unwrap();
+        file.write_all_at(&self.rng.bytes(len), at).unwrap();
+        file.sync_all().unwrap();
+    }
+
+    fn unlink(&mut self) {
+        fs::remove_file(self.take()).unwrap();
+        let other = self.file();
+        self.touch(&other);
+    }
+
+    fn link(&mut self) {
+        let (from, to) = (self.file(), self.name("link"));
+        fs::hard_link(&from, &to).unwrap();
+        sync(&from);
+        self.files.push(to);
+    }
+
+    fn rename(&mut self) {
+        let from = self.take();
+        let to = if self.rng.chance(30) { self.take() } else { self.name("moved") };
+        fs::rename(from, &to).unwrap();
+        self.touch(&to);
+        self.files.push(to);
+    }
+
+    fn truncate(&mut self) {
+        let path = self.file();
+        let file = OpenOptions::new().write(true).open(&path).unwrap();
+        file.set_len(self.rng.below(100_000)).unwrap();
+        file.sync_all().unwrap();
+    }
+
+    fn punch(&mut self) {
+        use rustix::fs::FallocateFlags as Flags;
+        let path = self.file();
+        let file = OpenOptions::new().write(true).open(&path).unwrap();
+        let (at, len) = (self.rng.below(60_000), 1 + self.rng.below(30_000));
+        let flags = match self.rng.below(3) {
+            0 => Flags::empty(),
+            1 => Flags::KEEP_SIZE,
+            _ => Flags::KEEP_SIZE | Flags::PUNCH_HOLE,
+        };
+        rustix::fs::fallocate(&file, flags, at, len).unwrap();
+        file.sync_all().unwrap();
+    }
+
+    /// A small change, for an fsync that has something to do.
+    fn touch(&mut self, path: &Path) {
+        let file = OpenOptions::new().append(true).open(path).unwrap();
+        file.write_all_at(b"touched", 3).unwrap();
+        file.sync_all().unwrap();
+    }
+}
+
+fn sync(path: &Path) {
+    File::open(path).unwrap().sync_all().unwrap();
+}
+
+/// Statistics of the kernel about fast commits on the mounted device.
+fn fast_commits(mounted: &Path) -> u64 {
+    let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
+    let name = mounts.lines().find_map(|line| {
+        let (device, rest) = line.split_once(' ')?;
+        rest.starts_with(mounted.to_str()?).then(|| device.trim_start_matches("/dev/").to_owned())
+    });
+    let path = format!("/proc/fs/ext4/{}/fc_info", name.expect("a mounted device"));
+    let text = fs::read_to_string(path).unwrap();
+    let first = text.lines().find_map(|line| line.strip_suffix(" commits"));
+    first.and_then(|count| count.trim().parse().ok()).unwrap_or(0)
+}
+
+fn crashed(seed: u64, count: &mut u64) -> Crashed {
+    let block = ["1024", "4096"][seed as usize % 2];
+    Crashed::by_kernel(MIB, &["-O", "fast_commit", "-b", block], "", |root| {
+        let mut work = Work::new(root, seed);
+        work.base();
+        let before = fast_commits(root);
+        (0..4 + seed % 12).for_each(|_| work.step());
+        *count = fast_commits(root) - before;
+    })
+}
+
+#[test]
+fn replays_agree_with_the_kernel() {
+    if !KernelMount::available_or_skip("replays_agree_with_the_kernel") {
+        return;
+    }
+    let mut with_fast_commits = 0;
+    for seed in 0..24 {
+        let mut count = 0;
+        let crashed = crashed(seed, &mut count);
+        with_fast_commits += u64::from(count > 0);
+        eprintln!("seed {seed}: {count} fast commits");
+        let ours = crashed.our_tree();
+        crashed.kernel_tree().assert_same(&ours, &crashed::policy());
+    }
+    assert!(with_fast_commits > 12, "only {with_fast_commits} seeds have fast commits");
+}
