@@ -70,7 +70,10 @@ impl Overlay {
         let mut pages: Vec<u64> = self.shards.iter().flat_map(pages_of).collect();
         pages.sort_unstable();
         let end = |page: u64| ((page + 1) * PAGE_BYTES).min(self.size_bytes());
-        pages.into_iter().map(|page| page * PAGE_BYTES..end(page)).collect()
+        pages
+            .into_iter()
+            .map(|page| page * PAGE_BYTES..end(page))
+            .collect()
     }
 
     fn shard(&self, page: u64) -> &RwLock<Pages> {

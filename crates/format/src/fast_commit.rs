@@ -125,7 +125,9 @@ impl Scan {
         while at + TAG_BYTES <= block.len() {
             let len = usize::from(get_u16(block, at + 2));
             let end = at + TAG_BYTES + len;
-            let Some(record) = block.get(at..end) else { return Verdict::Ends };
+            let Some(record) = block.get(at..end) else {
+                return Verdict::Ends;
+            };
             match self.step(get_u16(block, at), record) {
                 Step::Next => at = end,
                 Step::Ends => return Verdict::Ends,
@@ -181,8 +183,8 @@ impl Scan {
             return Step::Ends;
         }
         self.sum(&record[..TAG_BYTES + 4]);
-        let matches = get_u32(record, TAG_BYTES) == self.tid.0
-            && get_u32(record, TAG_BYTES + 4) == self.crc;
+        let matches =
+            get_u32(record, TAG_BYTES) == self.tid.0 && get_u32(record, TAG_BYTES + 4) == self.crc;
         if !matches {
             return Step::Ends;
         }
@@ -224,5 +226,8 @@ fn dentry(value: &[u8]) -> Option<Dentry> {
 fn inode(value: &[u8], inode_size: usize) -> Option<Record> {
     let raw = value.get(4..)?;
     let fits = (GOOD_OLD_INODE_BYTES..=inode_size).contains(&raw.len());
-    fits.then(|| Record::Inode { inode: InodeNr(get_u32(value, 0)), raw: raw.into() })
+    fits.then(|| Record::Inode {
+        inode: InodeNr(get_u32(value, 0)),
+        raw: raw.into(),
+    })
 }

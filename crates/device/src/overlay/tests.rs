@@ -98,5 +98,8 @@ fn changed_ranges_cover_what_was_written() {
     assert!(overlay.changed_ranges().is_empty());
     overlay.write_at(9_000, &[1; 10]).unwrap();
     overlay.write_at(4_090, &[1; 10]).unwrap();
-    assert_eq!(overlay.changed_ranges(), [0..4096, 4096..8192, 8192..10_000]);
+    assert_eq!(
+        overlay.changed_ranges(),
+        [0..4096, 4096..8192, 8192..10_000]
+    );
 }

@@ -17,7 +17,9 @@ impl Writer {
             let head = [0u32.to_le_bytes(), tid.0.to_le_bytes()].concat();
             writer.push(TAG_HEAD, &head);
         }
-        records.iter().for_each(|(tag, value)| writer.push(*tag, value));
+        records
+            .iter()
+            .for_each(|(tag, value)| writer.push(*tag, value));
         writer.tail(tid);
         writer.area
     }
@@ -74,7 +76,10 @@ fn name(parent: u32, inode: u32, name: &[u8]) -> Vec<u8> {
 
 fn many(count: u32) -> Vec<(u16, Vec<u8>)> {
     let one = |i: u32| match i % 3 {
-        0 => (TAG_CREATE, name(2, 20 + i, &vec![b'x'; 1 + i as usize % 255])),
+        0 => (
+            TAG_CREATE,
+            name(2, 20 + i, &vec![b'x'; 1 + i as usize % 255]),
+        ),
         1 => (TAG_INODE, [&i.to_le_bytes()[..], &[3; 160]].concat()),
         _ => (TAG_DEL_RANGE, [i.to_le_bytes(), [1; 4], [0; 4]].concat()),
     };
@@ -89,7 +94,11 @@ fn two_commits_over_many_blocks_are_read_back() {
     assert_eq!(found.commits(), 2);
     let records = found.into_records();
     assert_eq!(records.len(), 101);
-    let dentry = Dentry { parent: InodeNr(2), inode: InodeNr(20), name: b"x"[..].into() };
+    let dentry = Dentry {
+        parent: InodeNr(2),
+        inode: InodeNr(20),
+        name: b"x"[..].into(),
+    };
     assert_eq!(records[0], Record::Create(dentry.clone()));
     assert_eq!(records[100], Record::Unlink(dentry));
 }
@@ -106,7 +115,11 @@ fn only_what_a_matching_tail_closes_counts() {
     }
     let stale = Writer::commit(both[..first_len].to_vec(), Tid(6), &many(3));
     assert_eq!(scan(&stale).into_records().len(), 10);
-    assert!(scan(&Writer::commit(Vec::new(), Tid(8), &many(3))).into_records().is_empty());
+    assert!(
+        scan(&Writer::commit(Vec::new(), Tid(8), &many(3)))
+            .into_records()
+            .is_empty()
+    );
 }
 
 proptest! {

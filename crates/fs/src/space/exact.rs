@@ -41,15 +41,23 @@ impl Space {
     }
 
     fn reserve_piece(&self, fs: &Fs, piece: Run, inode: InodeNr) -> Result<()> {
-        self.claims.claim(piece.len, piece.len, Privilege::Metadata)?;
-        let loader = BitmapLoader { fs, space: self, failed: Default::default() };
+        self.claims
+            .claim(piece.len, piece.len, Privilege::Metadata)?;
+        let loader = BitmapLoader {
+            fs,
+            space: self,
+            failed: Default::default(),
+        };
         let request = Request::new(inode, piece.len)
             .goal(Goal::Only(piece.start))
             .min_len(piece.len);
-        let answer = self.engine.allocate(&request, &loader).map_err(|error| match error {
-            uext4_alloc::Error::NoSpace => Error::NoSpace,
-            uext4_alloc::Error::Unreadable(_) => loader.failed.take().unwrap_or(Error::NoSpace),
-        });
+        let answer = self
+            .engine
+            .allocate(&request, &loader)
+            .map_err(|error| match error {
+                uext4_alloc::Error::NoSpace => Error::NoSpace,
+                uext4_alloc::Error::Unreadable(_) => loader.failed.take().unwrap_or(Error::NoSpace),
+            });
         match answer {
             Ok(run) if run == piece => Ok(()),
             other => {

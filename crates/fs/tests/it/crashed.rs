@@ -16,6 +16,7 @@ pub(crate) const NO_COMMITS: &str = "commit=300";
 pub(crate) struct Crashed {
     dir: TempDir,
     image: PathBuf,
+    live: Manifest,
 }
 
 impl Crashed {
@@ -33,15 +34,24 @@ impl Crashed {
         work(mounted.path());
         let image = dir.path().join("crashed.img");
         std::fs::copy(&live, &image).expect("room for a copy");
+        let tree = Manifest::of_dir(mounted.path()).expect("the tree can be walked");
         mounted.unmount().expect("unmount");
-        if let Ok(k)=std::env::var("KEEP"){ std::fs::copy(&image,k).unwrap(); }
         std::fs::remove_file(live).expect("the live image is there");
-        Self { dir, image }
+        Self {
+            dir,
+            image,
+            live: tree,
+        }
     }
 
     /// The crashed image; nobody writes to it.
     pub(crate) fn image(&self) -> &Path {
         &self.image
+    }
+
+    /// What the kernel showed at the moment of the crash.
+    pub(crate) fn live_tree(&self) -> &Manifest {
+        &self.live
     }
 
     /// A copy to recover.
@@ -62,22 +72,25 @@ impl Crashed {
     }
 
     /// The tree after the kernel's own recovery.
-    pub(crate) fn kernel_tree(&self) -> Manifest {
+    pub(crate) fn kernel_tree(&self) -> anyhow::Result<Manifest> {
         tree(&self.copy("kernel.img"))
     }
 
-    /// The tree after e2fsck's recovery and repair.
-    pub(crate) fn e2fsck_tree(&self) -> Manifest {
+    /// The tree after the recovery of e2fsck; `None` when it found more to repair.
+    pub(crate) fn e2fsck_tree(&self) -> Option<Manifest> {
         let image = self.copy("e2fsck.img");
-        let verdict = e2fsck_repair(&image, Repair::Everything).expect("e2fsck runs");
-        assert!(verdict.is_repaired(), "{verdict}");
-        tree(&image)
+        e2fsck_repair(&image, Repair::JournalOnly).expect("e2fsck runs");
+        let is_clean = e2fsck(&image).expect("e2fsck runs").is_clean();
+        is_clean.then(|| tree(&image).expect("the kernel mounts a clean image"))
     }
 }
 
 /// Mount options for runs that repeat exactly.
 pub(crate) fn options() -> MountOptions {
-    MountOptions { threads: Threads::Inline, ..MountOptions::default() }
+    MountOptions {
+        threads: Threads::Inline,
+        ..MountOptions::default()
+    }
 }
 
 /// An image file as a device.
@@ -86,11 +99,11 @@ pub(crate) fn open(image: &Path) -> Arc<dyn BlockDevice> {
 }
 
 /// The tree that the kernel sees.
-pub(crate) fn tree(image: &Path) -> Manifest {
-    let mounted = KernelMount::new(image, "").expect("the kernel mounts the image");
-    let tree = Manifest::of_dir(mounted.path()).expect("the tree can be walked");
-    mounted.unmount().expect("unmount");
-    tree
+pub(crate) fn tree(image: &Path) -> anyhow::Result<Manifest> {
+    let mounted = KernelMount::new(image, "")?;
+    let tree = Manifest::of_dir(mounted.path())?;
+    mounted.unmount()?;
+    Ok(tree)
 }
 
 /// The tree of an image that e2fsck must call clean.
@@ -98,11 +111,13 @@ pub(crate) fn tree(image: &Path) -> Manifest {
 pub(crate) fn clean_tree(image: &Path) -> Manifest {
     let verdict = e2fsck(image).expect("e2fsck runs");
     assert!(verdict.is_clean(), "{verdict}");
-    tree(image)
+    tree(image).expect("the kernel mounts a clean image")
 }
 
 /// Everything counts but when directories changed, which a replay does not know, and what the
 /// walk itself touches.
 pub(crate) fn policy() -> Policy {
-    Policy::default().ignore(Field::DirectoryMtime).check(Field::DataRuns)
+    Policy::default()
+        .ignore(Field::DirectoryMtime)
+        .check(Field::DataRuns)
 }

@@ -32,11 +32,7 @@ const STORAGE: InodeFlags = InodeFlags(
 );
 
 /// Brings every recorded inode to its last state; new ones are allocated.
-pub(super) fn apply(
-    fs: &Fs,
-    records: &[Record],
-    last: &BTreeMap<InodeNr, &[u8]>,
-) -> Result<()> {
+pub(super) fn apply(fs: &Fs, records: &[Record], last: &BTreeMap<InodeNr, &[u8]>) -> Result<()> {
     for (nr, raw) in last {
         let kind = FileType::from_mode(get_u16(raw, MODE_AT))
             .ok_or(contradiction(*nr, "mode names no file type"))?;
@@ -116,7 +112,9 @@ fn keeps_content(disk: &DiskInode, kind: FileType) -> bool {
 fn merge(fs: &Fs, state: &mut InodeState, raw: &[u8]) -> Result<()> {
     let nr = state.nr();
     let mut bytes = vec![0; usize::from(fs.geometry.inode_size)];
-    state.disk.write_to(&mut bytes, nr, &fs.geometry, &fs.checksums);
+    state
+        .disk
+        .write_to(&mut bytes, nr, &fs.geometry, &fs.checksums);
     let mut disk = parse(fs, nr, raw, &bytes)?;
     let was_inline = state.disk.flags.contains(InodeFlags::INLINE_DATA);
     let is_inline = disk.flags.contains(InodeFlags::INLINE_DATA);
@@ -139,7 +137,10 @@ fn parse(fs: &Fs, nr: InodeNr, raw: &[u8], base: &[u8]) -> Result<DiskInode> {
     let mut bytes = base.to_vec();
     let len = raw.len().min(bytes.len());
     bytes[..len].copy_from_slice(&raw[..len]);
-    let unverified = Checksums { metadata: None, ..fs.checksums };
+    let unverified = Checksums {
+        metadata: None,
+        ..fs.checksums
+    };
     Ok(DiskInode::parse(&bytes, nr, &fs.geometry, &unverified)?)
 }
 
@@ -174,7 +175,11 @@ fn apply_directory(fs: &Fs, nr: InodeNr, raw: &[u8], parent: Option<InodeNr>) ->
 
 /// The record without the area for attributes, where an inline directory has its entries.
 fn without_attributes(raw: &[u8]) -> &[u8] {
-    let extra = if raw.len() > GOOD_OLD_INODE_BYTES + 1 { get_u16(raw, EXTRA_ISIZE_AT) } else { 0 };
+    let extra = if raw.len() > GOOD_OLD_INODE_BYTES + 1 {
+        get_u16(raw, EXTRA_ISIZE_AT)
+    } else {
+        0
+    };
     let end = (GOOD_OLD_INODE_BYTES + usize::from(extra)).min(raw.len());
     &raw[..end]
 }

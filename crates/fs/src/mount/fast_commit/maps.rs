@@ -37,7 +37,10 @@ impl Wanted {
     fn run(&self) -> BlockRun {
         // A piece comes from one extent or removal: its length fits 32 bits.
         let len_blocks = (self.piece.end - self.piece.start) as u32;
-        BlockRun { start: self.target.start, len_blocks }
+        BlockRun {
+            start: self.target.start,
+            len_blocks,
+        }
     }
 }
 
@@ -54,7 +57,9 @@ impl Maps {
     pub(super) fn new(fs: &Fs, records: &[Record]) -> Result<Self> {
         let ranges = collect(fs, records)?;
         if !ranges.is_empty() && fs.geometry.cluster_bits > 0 {
-            return Err(Error::NotSupported("fast commits of mappings with bigalloc; run e2fsck"));
+            return Err(Error::NotSupported(
+                "fast commits of mappings with bigalloc; run e2fsck",
+            ));
         }
         let mut maps = Self::default();
         let mut reborn = BTreeSet::new();
@@ -74,7 +79,13 @@ impl Maps {
         Ok(maps)
     }
 
-    fn plan(&mut self, fs: &Fs, nr: InodeNr, inode: Option<&Arc<Inode>>, piece: Piece) -> Result<()> {
+    fn plan(
+        &mut self,
+        fs: &Fs,
+        nr: InodeNr,
+        inode: Option<&Arc<Inode>>,
+        piece: Piece,
+    ) -> Result<()> {
         let mut at = piece.start;
         while at < piece.end {
             let rest = piece.part(at, piece.end);
@@ -97,8 +108,16 @@ impl Maps {
             self.unmap.push((inode, piece.start..piece.end));
         }
         if let Some(target) = piece.target {
-            let wanted = Wanted { inode, piece, target, reserved: None };
-            if !fs.space.may_hold_run(target.start, wanted.run().len_blocks.into()) {
+            let wanted = Wanted {
+                inode,
+                piece,
+                target,
+                reserved: None,
+            };
+            if !fs
+                .space
+                .may_hold_run(target.start, wanted.run().len_blocks.into())
+            {
                 return Err(contradiction(inode, "maps blocks outside the data area"));
             }
             self.wanted.push(wanted);
@@ -120,7 +139,11 @@ impl Maps {
 
     /// Reserves what other files gave up, whose removal has been committed.
     pub(super) fn reserve_rest(&mut self, fs: &Fs) -> Result<()> {
-        for wanted in self.wanted.iter_mut().filter(|wanted| wanted.reserved.is_none()) {
+        for wanted in self
+            .wanted
+            .iter_mut()
+            .filter(|wanted| wanted.reserved.is_none())
+        {
             let pieces = fs.space.reserve_exactly(fs, wanted.run(), wanted.inode);
             wanted.reserved = Some(pieces.map_err(|error| match error {
                 Error::NoSpace => contradiction(wanted.inode, "maps blocks that are in use"),
@@ -165,13 +188,34 @@ fn collect(fs: &Fs, records: &[Record]) -> Result<BTreeMap<InodeNr, Ranges>> {
     for record in records {
         let (inode, piece) = match *record {
             Record::AddRange { inode, extent } => {
-                let target = Some(Target { start: extent.start, state: extent.state });
+                let target = Some(Target {
+                    start: extent.start,
+                    state: extent.state,
+                });
                 let end = extent.logical_end().min(LOGICAL_END);
-                (inode, Piece { start: u64::from(extent.logical.0), end, target })
+                (
+                    inode,
+                    Piece {
+                        start: u64::from(extent.logical.0),
+                        end,
+                        target,
+                    },
+                )
             }
-            Record::DelRange { inode, start, len_blocks } => {
+            Record::DelRange {
+                inode,
+                start,
+                len_blocks,
+            } => {
                 let end = (u64::from(start.0) + u64::from(len_blocks)).min(LOGICAL_END);
-                (inode, Piece { start: u64::from(start.0), end, target: None })
+                (
+                    inode,
+                    Piece {
+                        start: u64::from(start.0),
+                        end,
+                        target: None,
+                    },
+                )
             }
             Record::Inode { inode, ref raw } => {
                 let before = match lives.insert(inode, generation(raw)) {
@@ -181,7 +225,14 @@ fn collect(fs: &Fs, records: &[Record]) -> Result<BTreeMap<InodeNr, Ranges>> {
                 if before.is_none_or(|before| before == generation(raw)) {
                     continue;
                 }
-                (inode, Piece { start: 0, end: LOGICAL_END, target: None })
+                (
+                    inode,
+                    Piece {
+                        start: 0,
+                        end: LOGICAL_END,
+                        target: None,
+                    },
+                )
             }
             _ => continue,
         };
@@ -218,7 +269,11 @@ fn compare(fs: &Fs, state: &InodeState, piece: Piece) -> Result<(Todo, u64)> {
     let todo = match (found, piece.target) {
         (Mapping::Hole { .. }, None) => Todo::Keep,
         (Mapping::Mapped { start, state, .. }, Some(target)) if start == target.start => {
-            if state == target.state { Todo::Keep } else { Todo::Restate(piece) }
+            if state == target.state {
+                Todo::Keep
+            } else {
+                Todo::Restate(piece)
+            }
         }
         _ => Todo::Replace(piece),
     };
@@ -242,7 +297,10 @@ fn restate(fs: &Fs, inode: &Arc<Inode>, piece: &Piece) -> Result<()> {
     use map::ExtentState::Written;
     let handle = fs.start(credits::MAP)?;
     let mut state = handle.write(inode);
-    let (at, len) = (LogicalBlock(piece.start as u32), (piece.end - piece.start) as u32);
+    let (at, len) = (
+        LogicalBlock(piece.start as u32),
+        (piece.end - piece.start) as u32,
+    );
     match piece.target {
         Some(Target { state: Written, .. }) => map::mark_written(fs, &handle, &mut state, at, len),
         _ => map::mark_unwritten(fs, &handle, &mut state, at, len),
@@ -260,4 +318,3 @@ fn map_one(fs: &Fs, inode: &Arc<Inode>, wanted: Wanted) -> Result<()> {
     }
     Ok(())
 }
-

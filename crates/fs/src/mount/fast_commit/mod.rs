@@ -72,7 +72,9 @@ pub(super) fn finish(
 }
 
 fn read_records(plan: &Plan, log: &Log, report: &RecoveryReport) -> Result<Vec<Record>> {
-    let Some(area) = &report.fast_commit else { return Ok(Vec::new()) };
+    let Some(area) = &report.fast_commit else {
+        return Ok(Vec::new());
+    };
     let block_size = plan.geometry.block_size();
     let mut scan = Scan::new(area.tid, plan.geometry.inode_size);
     for index in 0.. {
@@ -93,7 +95,10 @@ fn apply(device: Arc<dyn BlockDevice>, plan: &Plan, records: &[Record]) -> Resul
         discard: false,
         ..plan.options.clone()
     };
-    let plan = Plan { options, ..plan.clone() };
+    let plan = Plan {
+        options,
+        ..plan.clone()
+    };
     let fs = assemble::engine(device, &plan, None, None)?;
     fs.orphans.take_over(&fs)?;
     let mut maps = maps::Maps::new(&fs, records)?;
@@ -171,7 +176,10 @@ fn load(fs: &Fs, nr: InodeNr) -> Result<Arc<crate::Inode>> {
     let ordinary = nr == InodeNr::ROOT || nr.0 >= fs.geometry.first_inode;
     let own = fs.superblock.read().disk.orphan_file_inum;
     if !ordinary || nr.0 == own {
-        return Err(contradiction(nr, "names an inode of the file system itself"));
+        return Err(contradiction(
+            nr,
+            "names an inode of the file system itself",
+        ));
     }
     fs.inodes.load(fs, nr)
 }

@@ -85,7 +85,10 @@ fn parent(fs: &Fs, dentry: &Dentry) -> Result<Arc<Inode>> {
     if known && kind == Some(FileType::Directory) {
         return Ok(parent);
     }
-    Err(contradiction(dentry.parent, "has a name in what is no directory"))
+    Err(contradiction(
+        dentry.parent,
+        "has a name in what is no directory",
+    ))
 }
 
 fn kind_of(fs: &Fs, nr: InodeNr) -> Result<FileType> {
@@ -100,27 +103,43 @@ fn add(fs: &Fs, dentry: &Dentry, count: Count) -> Result<()> {
     let dir = parent(fs, dentry)?;
     let kind = kind_of(fs, dentry.inode)?;
     if kind == FileType::Directory && count == Count::Adds {
-        return Err(contradiction(dentry.inode, "is a directory with a second name"));
+        return Err(contradiction(
+            dentry.inode,
+            "is a directory with a second name",
+        ));
     }
     let _alone = dir.index.write();
     match dir::find(fs, &dir, &dentry.name)? {
         Some((found, _)) if found == dentry.inode => return Ok(()),
         Some((found, kind)) => {
-            let replaced = Dentry { inode: found, ..dentry.clone() };
+            let replaced = Dentry {
+                inode: found,
+                ..dentry.clone()
+            };
             take_away(fs, &dir, &replaced, kind)?;
         }
         None => {}
     }
     let handle = fs.start(credits::CREATE + credits::DIR_GROW)?;
     let index = Index::Exclusive;
-    settled(dir::insert(fs, &handle, &dir, &dentry.name, dentry.inode, kind, index))?;
+    settled(dir::insert(
+        fs,
+        &handle,
+        &dir,
+        &dentry.name,
+        dentry.inode,
+        kind,
+        index,
+    ))?;
     touch_dir(&handle, &dir, fs.now());
     match (kind, count) {
         (FileType::Directory, _) => {
             change_links(fs, &handle, dentry.inode, |links| links.max(2))?;
             fs.add_dir_link(&handle, &dir)
         }
-        (_, Count::Adds) => change_links(fs, &handle, dentry.inode, |links| links.saturating_add(1)),
+        (_, Count::Adds) => {
+            change_links(fs, &handle, dentry.inode, |links| links.saturating_add(1))
+        }
         (_, Count::Counted) => Ok(()),
     }
 }
@@ -136,15 +155,17 @@ fn remove(fs: &Fs, dentry: &Dentry) -> Result<()> {
 
 /// Takes a name away that is there; the directory is locked. The type is the entry's where it has
 /// one: the number may have another file in the end.
-fn take_away(
-    fs: &Fs,
-    dir: &Arc<Inode>,
-    dentry: &Dentry,
-    kind: Option<FileType>,
-) -> Result<()> {
+fn take_away(fs: &Fs, dir: &Arc<Inode>, dentry: &Dentry, kind: Option<FileType>) -> Result<()> {
     let kind = kind.map_or_else(|| kind_of(fs, dentry.inode), Ok)?;
     let handle = fs.start(credits::REMOVE)?;
-    settled(dir::remove(fs, &handle, dir, &dentry.name, dentry.inode, Index::Exclusive))?;
+    settled(dir::remove(
+        fs,
+        &handle,
+        dir,
+        &dentry.name,
+        dentry.inode,
+        Index::Exclusive,
+    ))?;
     touch_dir(&handle, dir, fs.now());
     if kind == FileType::Directory {
         fs.drop_dir_link(&handle, dir);

@@ -28,8 +28,15 @@ impl Piece {
     /// The part between two blocks of it.
     pub(super) fn part(&self, start: u64, end: u64) -> Piece {
         let into = start - self.start;
-        let moved = |target: Target| Target { start: BlockNr(target.start.0 + into), ..target };
-        Piece { start, end, target: self.target.map(moved) }
+        let moved = |target: Target| Target {
+            start: BlockNr(target.start.0 + into),
+            ..target
+        };
+        Piece {
+            start,
+            end,
+            target: self.target.map(moved),
+        }
     }
 }
 
@@ -47,11 +54,16 @@ impl Ranges {
         }
         let before = self.pieces.range(..new.start).next_back();
         let first = before.map_or(new.start, |(start, _)| *start);
-        let met: Vec<Piece> = self.pieces.range(first..new.end).map(|(_, piece)| *piece).collect();
+        let met: Vec<Piece> = self
+            .pieces
+            .range(first..new.end)
+            .map(|(_, piece)| *piece)
+            .collect();
         for old in met.into_iter().filter(|old| old.end > new.start) {
             self.pieces.remove(&old.start);
             if old.start < new.start {
-                self.pieces.insert(old.start, old.part(old.start, new.start));
+                self.pieces
+                    .insert(old.start, old.part(old.start, new.start));
             }
             if old.end > new.end {
                 self.pieces.insert(new.end, old.part(new.end, old.end));
