@@ -3,6 +3,7 @@
 //! Each further job is one subcommand in its own module.
 #![forbid(unsafe_code)]
 
+mod crash;
 mod tidy;
 
 use std::path::{Path, PathBuf};
@@ -23,6 +24,8 @@ struct Arguments {
 enum Job {
     /// Checks the house rules of STYLE.md that a program can check.
     Tidy,
+    /// Crashes the engine at every write, over many seeds.
+    Crash(crash::Options),
 }
 
 fn main() -> ExitCode {
@@ -37,8 +40,9 @@ fn main() -> ExitCode {
 
 fn run(arguments: &Arguments) -> Result<ExitCode> {
     let root = repository_root()?;
-    match arguments.job {
+    match &arguments.job {
         Job::Tidy => tidy::run(&root),
+        Job::Crash(options) => crash::run(options),
     }
 }
 

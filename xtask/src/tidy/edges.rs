@@ -93,9 +93,7 @@ fn edges(metadata: &Value) -> Result<Vec<(String, String)>> {
         .context("cargo metadata has packages")?;
     let mut edges = Vec::new();
     for package in packages {
-        let from = package["manifest_path"]
-            .as_str()
-            .and_then(parent_name);
+        let from = package["manifest_path"].as_str().and_then(parent_name);
         let from = from.context("a package has a manifest")?;
         for dependency in package["dependencies"].as_array().into_iter().flatten() {
             let is_dev = dependency["kind"].as_str() == Some("dev");

@@ -39,6 +39,19 @@ pub struct Run {
     pub steps: usize,
 }
 
+impl Run {
+    /// The run of a seed. Every fourth starts on a fresh file system and sees its first mount.
+    pub fn of(config: Config, seed: u64, steps: usize) -> Self {
+        let warm_up = [0, 250, 80, 150][(seed % 4) as usize];
+        Self {
+            config,
+            seed,
+            warm_up,
+            steps,
+        }
+    }
+}
+
 /// A run that can be cut anywhere. Marks in the log: twice the number of a step when it begins,
 /// and one more when it returned.
 pub struct Recording {

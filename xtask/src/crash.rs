@@ -1,0 +1,91 @@
+//! `cargo xtask crash`: the crash suite over as many seeds as one likes.
+
+use std::process::ExitCode;
+use std::time::Instant;
+
+use anyhow::{Context, Result};
+use clap::{Args, ValueEnum};
+use uext4_judge::crash::{Case, Config, Effort, Figures, Run, run_case, run_suite};
+
+/// What to crash, and how often.
+#[derive(Args)]
+pub(super) struct Options {
+    /// Seeds of each kind of file system.
+    #[arg(long, default_value_t = 20)]
+    seeds: u64,
+    /// First seed.
+    #[arg(long, default_value_t = 1)]
+    first: u64,
+    /// Recorded steps of a run.
+    #[arg(long, default_value_t = 100)]
+    ops: usize,
+    /// One kind of file system; all of them by default.
+    #[arg(long)]
+    config: Option<String>,
+    /// How many images the slow judges see.
+    #[arg(long, value_enum, default_value = "sample")]
+    judges: Judges,
+    /// Go on after a failure.
+    #[arg(long)]
+    keep_going: bool,
+    /// Repeat one crash, as a failure named it.
+    #[arg(long, conflicts_with_all = ["seeds", "first", "ops", "config"])]
+    case: Option<String>,
+}
+
+/// Who judges.
+#[derive(Clone, Copy, ValueEnum)]
+enum Judges {
+    /// Our own recovery only.
+    Ours,
+    /// All, on a sample.
+    Sample,
+    /// All, on every image.
+    Full,
+}
+
+impl Judges {
+    fn effort(self) -> Effort {
+        match self {
+            Self::Ours => Effort::OURS,
+            Self::Sample => Effort::SAMPLE,
+            Self::Full => Effort::FULL,
+        }
+    }
+}
+
+pub(super) fn run(options: &Options) -> Result<ExitCode> {
+    if let Some(text) = &options.case {
+        let case: Case = text.parse()?;
+        println!("{case}: {}", run_case(case)?);
+        return Ok(ExitCode::SUCCESS);
+    }
+    let configs = match &options.config {
+        None => Config::ALL.to_vec(),
+        Some(name) => {
+            vec![Config::named(name).with_context(|| format!("no configuration {name}"))?]
+        }
+    };
+    let start = Instant::now();
+    let (mut total, mut failures) = (Figures::default(), 0);
+    for seed in options.first..options.first + options.seeds {
+        for config in &configs {
+            let run = Run::of(*config, seed, options.ops);
+            match run_suite(run, &options.judges.effort()) {
+                Ok(figures) => total += figures,
+                Err(error) if options.keep_going => {
+                    failures += 1;
+                    println!("FAILED {error:#}\n");
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        println!("seed {seed}, {} s: {total}", start.elapsed().as_secs());
+    }
+    println!("{failures} runs failed");
+    Ok(if failures == 0 {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
