@@ -13,9 +13,6 @@ use uext4_testkit::manifest::{DataRun, Entry, FileKind, Source, Stat};
 use uext4_testkit::ops::{Errno, Op, RenameHow, Target, XattrHow, written_bytes};
 use uext4_testkit::tree::{Device, Time};
 
-/// Longest name of a directory entry in bytes.
-const NAME_MAX_BYTES: usize = 255;
-
 /// A mounted file system that testkit's operations run on, as root.
 pub struct EngineTarget<'a> {
     fs: &'a Filesystem,
@@ -54,9 +51,6 @@ impl<'a> EngineTarget<'a> {
             }
             parent = child;
             rest = &rest[at + 1..];
-        }
-        if rest.len() > NAME_MAX_BYTES {
-            return Err(Errno::ENAMETOOLONG);
         }
         Ok((parent, rest))
     }
@@ -115,6 +109,11 @@ impl<'a> EngineTarget<'a> {
     fn link(&self, from: &[u8], to: &[u8]) -> Result<(), Errno> {
         let inode = self.find(from)?;
         let (parent, name) = self.place(to)?;
+        // As the VFS: a name that is taken counts before what may be linked.
+        match self.fs.lookup(&parent, name, &self.caller) {
+            Err(Error::NotFound) => {}
+            other => return answer(other).and(Err(Errno::EEXIST)),
+        }
         answer(self.fs.link(&inode, &parent, name, &self.caller))
     }
 
@@ -127,8 +126,10 @@ impl<'a> EngineTarget<'a> {
             RenameHow::WhiteoutNoReplace => RenameFlags::WhiteoutNoReplace,
             RenameHow::NoReplaceExchange => return Err(Errno::EINVAL),
         };
+        // As the VFS: both parents, then the names, the old one first.
         let (from, from_name) = self.place(from)?;
         let (to, to_name) = self.place(to)?;
+        answer(self.fs.lookup(&from, from_name, &self.caller))?;
         let caller = &self.caller;
         answer(
             self.fs

@@ -161,7 +161,8 @@ impl Player {
             let expected = step::expect(step, &mut self.model, &mut self.held);
             ensure!(
                 expected == found,
-                "step {number} {step:?} answers {found:?}, the model says {expected:?}"
+                "step {number} {} answers {found:?}, the model says {expected:?}",
+                short(step)
             );
         }
         self.recorder.mark(number * 2 + 1);
