@@ -33,6 +33,10 @@ pub enum Rank {
     GroupInodes,
     /// On-disk block bitmap half of one group (a live object).
     GroupBitmap,
+    /// Which files hold preallocated space, one shard of the list.
+    PreallocatedFiles,
+    /// Preallocated space of one file or of one shard of threads.
+    Preallocation,
     /// In-memory free space of one group or flexible group.
     GroupSpace,
     /// Last rendered descriptor of one group.
@@ -63,7 +67,7 @@ pub enum Rank {
 
 impl Rank {
     /// Every rank, outermost first.
-    pub const ALL: [Self; 25] = [
+    pub const ALL: [Self; 27] = [
         Self::Mount,
         Self::Rename,
         Self::DirIndex,
@@ -76,6 +80,8 @@ impl Rank {
         Self::MetaBlock,
         Self::GroupInodes,
         Self::GroupBitmap,
+        Self::PreallocatedFiles,
+        Self::Preallocation,
         Self::GroupSpace,
         Self::GroupDesc,
         Self::PendingFree,
@@ -96,7 +102,9 @@ impl Rank {
     pub const fn forbids_io(self) -> bool {
         matches!(
             self,
-            Self::GroupSpace
+            Self::PreallocatedFiles
+                | Self::Preallocation
+                | Self::GroupSpace
                 | Self::GroupDesc
                 | Self::PendingFree
                 | Self::JournalObjects

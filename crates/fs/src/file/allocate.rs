@@ -1,5 +1,6 @@
 //! New blocks for a file: reserved in memory first, then committed and mapped under a handle.
 
+use super::window;
 use crate::inode::{Inode, InodeState};
 use crate::map::{self, ExtentState};
 use crate::space::{Purpose, Reserve, Want};
@@ -8,9 +9,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use uext4_format::{BlockNr, BlockRun, Feature, LogicalBlock};
 use uext4_journal::Handle;
-
-/// A file of this size is a stream (the kernel's `mb_stream_req`, 16 blocks of 4 KiB).
-const STREAM_BYTES: u64 = 64 << 10;
 
 /// Groups whose bitmaps one run may touch: the rest of `credits::MAP` is for the tree.
 const RUN_GROUPS: u32 = 6;
@@ -31,19 +29,20 @@ impl<'a> NewBlocks<'a> {
         inode: &Inode,
         at: LogicalBlock,
         len_blocks: u32,
+        shape: Shape,
         reserve: Reserve,
     ) -> Result<Self> {
-        let (want, mate) = {
+        let mut plan = {
             let state = inode.read();
             let groups_max = fs.geometry.blocks_per_group.saturating_mul(RUN_GROUPS);
             let len_blocks = len_blocks
                 .min(map::insert_max_blocks(fs, &state))
                 .min(groups_max);
-            plan(fs, inode, &state, at, len_blocks)?
+            Plan::new(fs, inode, &state, at, len_blocks, shape)?
         };
         let ratio = fs.geometry.blocks_per_cluster();
         let offset = at.0 % ratio;
-        if let Some(start) = mate {
+        if let Some(start) = plan.mate {
             let run = BlockRun {
                 start,
                 len_blocks: len_blocks.min(ratio - offset),
@@ -55,9 +54,10 @@ impl<'a> NewBlocks<'a> {
                 reserved: None,
             });
         }
-        let got = fs.space.reserve_or_commit(fs, &Want { reserve, ..want })?;
+        plan.want.reserve = reserve;
+        let got = plan.reserve(fs, inode)?;
         let start = BlockNr(got.start.0 + u64::from(offset));
-        let len = got.len_blocks.min(want.len_blocks) - offset;
+        let len = got.len_blocks.min(plan.want.len_blocks) - offset;
         let run = BlockRun {
             start,
             len_blocks: len.min(len_blocks),
@@ -76,7 +76,13 @@ impl<'a> NewBlocks<'a> {
     /// Reserves the first block of a file whose inode maps nothing yet: there is no map to look at.
     /// May be called under a handle, so it does not wait for frees to be committed.
     pub(super) fn reserve_first(fs: &'a Fs, inode: &Inode, reserve: Reserve) -> Result<Self> {
-        let got = fs.space.reserve(fs, &Want { reserve, ..base_want(fs, inode) })?;
+        let got = fs.space.reserve(
+            fs,
+            &Want {
+                reserve,
+                ..base_want(fs, inode)
+            },
+        )?;
         let run = BlockRun {
             len_blocks: 1,
             ..got
@@ -137,42 +143,128 @@ impl Drop for NewBlocks<'_> {
     }
 }
 
-/// What to ask for; or the block for `at` when its cluster belongs to the file already.
-fn plan(
-    fs: &Fs,
-    inode: &Inode,
-    state: &InodeState,
-    at: LogicalBlock,
-    len_blocks: u32,
-) -> Result<(Want, Option<BlockNr>)> {
-    let ratio = fs.geometry.blocks_per_cluster();
-    let offset = at.0 % ratio;
-    let mate = map::cluster_mate(fs, state, at)?;
-    let mut len_blocks = len_blocks;
-    let last = (u64::from(at.0) + u64::from(len_blocks) - 1) as u32;
-    let last_cluster = last - last % ratio;
-    if last_cluster > at.0 && map::cluster_mate(fs, state, LogicalBlock(last_cluster))?.is_some() {
-        len_blocks = last_cluster - at.0;
-    }
-    let goal = map::goal(fs, state, at)?.or_else(|| inode.goal_hint());
-    let want = Want {
-        goal: goal.map(|goal| BlockNr(goal.0 - goal.0 % u64::from(ratio))),
-        len_blocks: (offset + len_blocks).next_multiple_of(ratio),
-        purpose: purpose(fs, at),
-        end: map::block_end(state),
-        ..base_want(fs, inode)
-    };
-    Ok((want, mate))
+/// Whether more may be reserved than is asked for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Shape {
+    /// No.
+    AsAsked,
+    /// Data are appended or fill a hole: what comes next should find room behind them.
+    Data,
 }
 
-/// Large files go where other streams go, small ones stay near their inode.
-fn purpose(fs: &Fs, at: LogicalBlock) -> Purpose {
-    let offset_bytes = u64::from(at.0) << fs.geometry.block_bits;
-    if offset_bytes >= STREAM_BYTES {
-        Purpose::Stream
-    } else {
-        Purpose::Data
+/// Where the blocks come from that the file does not hold in advance.
+enum Source {
+    AsAsked,
+    /// From the runs for small files.
+    Local,
+    /// From a window around the request.
+    Window,
+}
+
+/// How blocks for a hole are found.
+struct Plan {
+    want: Want,
+    /// The block, when its cluster belongs to the file already.
+    mate: Option<BlockNr>,
+    at: LogicalBlock,
+    len_blocks: u32,
+    source: Source,
+}
+
+impl Plan {
+    fn new(
+        fs: &Fs,
+        inode: &Inode,
+        state: &InodeState,
+        at: LogicalBlock,
+        len_blocks: u32,
+        shape: Shape,
+    ) -> Result<Self> {
+        let ratio = fs.geometry.blocks_per_cluster();
+        let mate = map::cluster_mate(fs, state, at)?;
+        let len_blocks = clip_to_mates(fs, state, at, len_blocks)?;
+        let len_blocks = clip_to_held(fs, inode, at, len_blocks);
+        let goal = map::goal(fs, state, at)?.or_else(|| inode.goal_hint());
+        let size = window::size_blocks(fs, state, at, len_blocks);
+        let stream_req = fs.space.shaping().stream_req_blocks.load(Ordering::Relaxed);
+        let stream = size > u64::from(stream_req);
+        let source = match shape {
+            _ if mate.is_some() => Source::AsAsked,
+            Shape::AsAsked => Source::AsAsked,
+            Shape::Data if !stream => Source::Local,
+            Shape::Data => Source::Window,
+        };
+        let want = Want {
+            goal: goal.map(|goal| BlockNr(goal.0 - goal.0 % u64::from(ratio))),
+            len_blocks: (at.0 % ratio + len_blocks).next_multiple_of(ratio),
+            purpose: if stream {
+                Purpose::Stream
+            } else {
+                Purpose::Data
+            },
+            end: map::block_end(state),
+            ..base_want(fs, inode)
+        };
+        Ok(Self {
+            want,
+            mate,
+            at,
+            len_blocks,
+            source,
+        })
     }
+
+    /// Takes what the file holds for the place, or reserves some anew.
+    fn reserve(&self, fs: &Fs, inode: &Inode) -> Result<BlockRun> {
+        let want = &self.want;
+        let at_cluster = self.at.0 / fs.geometry.blocks_per_cluster();
+        if let Some(held) = inode.preallocation()
+            && let Some(run) = fs.space.reserve_held(fs, want, held, at_cluster)?
+        {
+            return Ok(run);
+        }
+        match &self.source {
+            Source::AsAsked => fs.space.reserve_or_commit(fs, want),
+            Source::Local => fs.space.reserve_local(fs, want),
+            Source::Window => {
+                let window = window::around(fs, inode, self.at, self.len_blocks)?;
+                let keep = inode.preallocation_or_new();
+                fs.space.reserve_window(fs, want, &window, keep)
+            }
+        }
+    }
+}
+
+/// The run ends where its last cluster belongs to the file already.
+fn clip_to_mates(fs: &Fs, state: &InodeState, at: LogicalBlock, len_blocks: u32) -> Result<u32> {
+    let last = (u64::from(at.0) + u64::from(len_blocks) - 1) as u32;
+    let last_cluster = last - last % fs.geometry.blocks_per_cluster();
+    let ends_before =
+        last_cluster > at.0 && map::cluster_mate(fs, state, LogicalBlock(last_cluster))?.is_some();
+    Ok(if ends_before {
+        last_cluster - at.0
+    } else {
+        len_blocks
+    })
+}
+
+/// The run ends where the file holds space for what follows.
+fn clip_to_held(fs: &Fs, inode: &Inode, at: LogicalBlock, len_blocks: u32) -> u32 {
+    let ratio = fs.geometry.blocks_per_cluster();
+    let Some(held) = inode.preallocation() else {
+        return len_blocks;
+    };
+    let gap_end = fs
+        .space
+        .gap_around(held, at.0 / ratio)
+        .end
+        .saturating_mul(ratio.into());
+    let room = gap_end.saturating_sub(at.0.into());
+    // No room: the file holds space for `at` itself, and that tells how long it is.
+    if room == 0 {
+        return len_blocks;
+    }
+    room.min(len_blocks.into()) as u32
 }
 
 /// A wish for one cluster of data near the inode.

@@ -1,10 +1,10 @@
 //! `fallocate`: space without data, holes, zeroes.
 
-use super::allocate::NewBlocks;
+use super::allocate::{NewBlocks, Shape};
 use super::{check_may_change, inline, io, touch};
 use crate::inode::Inode;
-use crate::space::Reserve;
 use crate::map::{self, ExtentState, Mapping, Progress};
+use crate::space::Reserve;
 use crate::{Error, Fs, Result, credits};
 use std::ops::Range;
 use std::sync::Arc;
@@ -48,8 +48,14 @@ pub(crate) fn fallocate(
         inline::convert(fs, inode, reserve)?;
     }
     let bytes = offset..end;
-    let grows = Growth { size: Size::Grows, reserve };
-    let stays = Growth { size: Size::Stays, reserve };
+    let grows = Growth {
+        size: Size::Grows,
+        reserve,
+    };
+    let stays = Growth {
+        size: Size::Stays,
+        reserve,
+    };
     match mode {
         FallocateMode::PunchHole => punch(fs, inode, bytes)?,
         FallocateMode::Allocate => allocate(fs, inode, bytes, grows)?,
@@ -133,8 +139,14 @@ fn allocate(fs: &Fs, inode: &Arc<Inode>, bytes: Range<u64>, growth: Growth) -> R
             Mapping::Mapped { len_blocks, .. } => u64::from(len_blocks),
             Mapping::Hole { len_blocks } => {
                 let grown = (growth.size == Size::Grows).then_some(bytes.end);
-                let blocks =
-                    NewBlocks::reserve(fs, inode, logical, len_blocks, growth.reserve)?;
+                let blocks = NewBlocks::reserve(
+                    fs,
+                    inode,
+                    logical,
+                    len_blocks,
+                    Shape::AsAsked,
+                    growth.reserve,
+                )?;
                 fill_hole(fs, inode, logical, blocks, grown)?
             }
         };
@@ -179,6 +191,7 @@ fn zero_edges(fs: &Fs, inode: &Inode, bytes: &Range<u64>) -> Result<()> {
 
 fn punch(fs: &Fs, inode: &Arc<Inode>, bytes: Range<u64>) -> Result<()> {
     let size = inode.read().disk.size;
+    fs.discard_preallocation(inode);
     zero_edges(fs, inode, &bytes)?;
     let mut blocks = inner_blocks(fs, &bytes);
     if bytes.end >= size {

@@ -21,6 +21,7 @@ mod symlink;
 #[cfg(test)]
 mod tests;
 mod truncate;
+mod window;
 mod write;
 
 pub use fallocate::FallocateMode;

@@ -34,6 +34,7 @@ pub(crate) fn truncate(fs: &Fs, inode: &Arc<Inode>, size: u64) -> Result<()> {
         }
         inline::convert(fs, inode, Reserve::MayUse)?;
     }
+    fs.discard_preallocation(inode);
     io::zero_tail(fs, inode, size.min(old))?;
     let now = fs.now();
     let mut handle = fs.start(credits::TRUNCATE)?;

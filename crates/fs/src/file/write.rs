@@ -1,6 +1,6 @@
 //! Writing.
 
-use super::allocate::NewBlocks;
+use super::allocate::{NewBlocks, Shape};
 use super::{check_may_change, inline, io, stale_times, touch};
 use crate::inode::{Inode, InodeState};
 use crate::space::Reserve;
@@ -183,7 +183,8 @@ impl Slice<'_> {
 
     fn fill_hole(&self, len_blocks: u32, reserve: Reserve) -> Result<usize> {
         let fs = self.fs;
-        let blocks = NewBlocks::reserve(fs, self.inode, self.block, len_blocks, reserve)?;
+        let blocks =
+            NewBlocks::reserve(fs, self.inode, self.block, len_blocks, Shape::Data, reserve)?;
         let data = self.front(blocks.run().len_blocks);
         io::write_padded(fs, blocks.run().start, self.within, data)?;
         let (now, end) = (fs.now(), self.end(data.len()));

@@ -1,6 +1,6 @@
-//! Freeing inodes that have no name and no user any more.
+//! Freeing inodes that have no name and no user any more, and space held for files without users.
 //!
-//! The last [`super::InodeRef`] of an unlinked inode puts it on the [`Reclaim`] queue when it is
+//! The last [`super::InodeRef`] of such an inode puts it on the [`Reclaim`] queue when it is
 //! dropped (a drop must not start a handle: locks may be held). Every operation of the public API
 //! empties the queue when it ends.
 //!
@@ -16,7 +16,7 @@ use uext4_format::{FileType, InodeFlags};
 use uext4_journal::Handle;
 use uext4_sync::{Mutex, Rank};
 
-/// Unlinked inodes whose last user went away.
+/// Inodes whose last user went away, and which are unlinked or hold space in advance.
 pub(crate) struct Reclaim {
     waiting: AtomicUsize,
     queue: Mutex<Vec<Arc<Inode>>>,
@@ -54,14 +54,30 @@ impl Fs {
                 return Ok(());
             }
             for inode in &unused {
+                self.discard_unused(inode);
                 self.evict(inode)?;
             }
+        }
+    }
+
+    /// Gives back what the inode holds in advance, unless somebody uses it again.
+    fn discard_unused(&self, inode: &Inode) {
+        if inode.users.load(Ordering::SeqCst) == 0 {
+            self.discard_preallocation(inode);
+        }
+    }
+
+    /// Gives back the space that is held for what is written to the inode next.
+    pub(crate) fn discard_preallocation(&self, inode: &Inode) {
+        if let Some(held) = inode.preallocation().filter(|held| !held.is_empty()) {
+            self.space.discard_preallocation(held);
         }
     }
 
     /// Frees every inode without names, whoever still holds it: the file system goes away.
     pub(crate) fn reap_all(&self) -> Result<()> {
         self.reap()?;
+        self.space.discard_preallocations();
         for inode in self.inodes.snapshot() {
             if inode.claim_free(u32::MAX) {
                 self.free_claimed(&inode)?;
@@ -79,6 +95,7 @@ impl Fs {
     }
 
     fn free_claimed(&self, inode: &Arc<Inode>) -> Result<()> {
+        self.discard_preallocation(inode);
         let mut handle = self.start(credits::TRUNCATE)?;
         if has_blocks(self, inode) {
             file::free_all_blocks(self, &mut handle, inode)?;

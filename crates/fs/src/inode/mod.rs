@@ -20,7 +20,8 @@ pub(crate) use evict::{Reclaim, has_blocks};
 pub(crate) use state::{InodeFormat, InodeState};
 pub(crate) use table::Inodes;
 
-use std::sync::Arc;
+use crate::space::FilePreallocation;
+use std::sync::{Arc, OnceLock};
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 use uext4_format::{BlockNr, FileType, GroupNr, InodeFlags, InodeNr};
 use uext4_journal::{Live, Object};
@@ -63,6 +64,8 @@ pub struct Inode {
     last_group: AtomicU32,
     /// What is known of the attributes: `NOTE_*` bits. Changes with the state locked.
     notes: AtomicU8,
+    /// Space that is held for what is written next; none until the first write.
+    preallocation: OnceLock<Arc<FilePreallocation>>,
     reclaim: Arc<Reclaim>,
 }
 
@@ -88,6 +91,7 @@ impl Inode {
             last_block: AtomicU64::new(0),
             last_group: AtomicU32::new(0),
             notes,
+            preallocation: OnceLock::new(),
             reclaim,
         }
     }
@@ -201,6 +205,20 @@ impl Inode {
         }
     }
 
+    /// Space that is held for what is written next, if any ever was.
+    pub(crate) fn preallocation(&self) -> Option<&Arc<FilePreallocation>> {
+        self.preallocation.get()
+    }
+
+    /// Where space for what is written next is to be held.
+    pub(crate) fn preallocation_or_new(&self) -> &Arc<FilePreallocation> {
+        self.preallocation.get_or_init(|| Arc::new(FilePreallocation::new(self.nr)))
+    }
+
+    fn holds_space(&self) -> bool {
+        self.preallocation.get().is_some_and(|held| !held.is_empty())
+    }
+
     /// A block near which new data of this inode should go.
     pub(crate) fn goal_hint(&self) -> Option<BlockNr> {
         match self.last_block.load(Ordering::Relaxed) {
@@ -247,7 +265,7 @@ impl Drop for InodeRef {
     fn drop(&mut self) {
         let last = self.0.users.fetch_sub(1, Ordering::SeqCst) == 1;
         let life = self.0.life.load(Ordering::SeqCst);
-        if last && matches!(life, LIFE_UNLINKED | LIFE_UNNAMED) {
+        if last && (matches!(life, LIFE_UNLINKED | LIFE_UNNAMED) || self.0.holds_space()) {
             self.0.reclaim.push(self.0.clone());
         }
     }

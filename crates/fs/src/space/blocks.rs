@@ -56,6 +56,9 @@ pub(crate) struct Want {
 /// How often a failed allocation forces a commit, which gives freed blocks back.
 const COMMITS_BEFORE_NO_SPACE: u32 = 3;
 
+/// How often a failed allocation takes what is held in advance; others may hold some anew.
+const DISCARDS_BEFORE_NO_SPACE: u32 = 64;
+
 impl Space {
     /// Takes blocks in memory only: what is not committed is lost in a crash, and nothing leaks.
     ///
@@ -64,17 +67,24 @@ impl Space {
     /// bitmap cannot be used and no other group has space.
     pub(crate) fn reserve(&self, fs: &Fs, want: &Want) -> Result<BlockRun> {
         let bits = self.geometry().cluster_bits;
+        let min = want.min_blocks.div_ceil(1 << bits);
+        let granted = self.claim(want)?;
+        let taken = self.take(fs, want, granted, min);
+        let used = taken.as_ref().map_or(0, |run| run.len);
+        self.claims.give(u64::from(granted - used));
+        Ok(self.to_blocks(taken?))
+    }
+
+    /// Claims clusters for the wish: as many as are wanted, or as there are.
+    pub(super) fn claim(&self, want: &Want) -> Result<u32> {
+        let bits = self.geometry().cluster_bits;
         let len = want.len_blocks.div_ceil(1 << bits);
         let min = want.min_blocks.div_ceil(1 << bits);
         let privilege = match want.purpose {
             Purpose::Metadata => Privilege::Metadata,
             _ => want.reserve.privilege(),
         };
-        let granted = self.claims.claim(len, min, privilege)?;
-        let taken = self.take(fs, want, granted, min);
-        let used = taken.as_ref().map_or(0, |run| run.len);
-        self.claims.give(u64::from(granted - used));
-        Ok(self.to_blocks(taken?))
+        self.claims.claim(len, min, privilege)
     }
 
     /// True when one more cluster is there for this claimant.
@@ -85,18 +95,43 @@ impl Space {
     /// As [`Self::reserve`]; when there is no space but frees wait for a commit, commits and tries
     /// again. The caller holds no handle and no live object.
     pub(crate) fn reserve_or_commit(&self, fs: &Fs, want: &Want) -> Result<BlockRun> {
+        self.with_commits(fs, || self.reserve(fs, want))
+    }
+
+    /// Runs `reserve`; while it finds no space but frees wait for a commit, commits and runs it
+    /// again. The caller holds no handle and no live object.
+    pub(super) fn with_commits<T>(
+        &self,
+        fs: &Fs,
+        mut reserve: impl FnMut() -> Result<T>,
+    ) -> Result<T> {
         for _ in 0..COMMITS_BEFORE_NO_SPACE {
-            match self.reserve(fs, want) {
+            match reserve() {
                 Err(Error::NoSpace) if self.engine.pending().clusters() > 0 => {
                     fs.journal.commit_running()?;
                 }
                 other => return other,
             }
         }
-        self.reserve(fs, want)
+        reserve()
     }
 
-    fn take(&self, fs: &Fs, want: &Want, len: u32, min: u32) -> Result<Run> {
+    /// Takes up to `len` clusters from the engine. What was claimed is there: when the engine has
+    /// nothing, it is held in advance, and that is given back.
+    pub(super) fn take(&self, fs: &Fs, want: &Want, len: u32, min: u32) -> Result<Run> {
+        for _ in 0..DISCARDS_BEFORE_NO_SPACE {
+            match self.take_once(fs, want, len, min) {
+                Err(Error::NoSpace) if self.preallocations.clusters() > 0 => {
+                    self.discard_preallocations();
+                    uext4_sync::thread::yield_now();
+                }
+                other => return other,
+            }
+        }
+        self.take_once(fs, want, len, min)
+    }
+
+    fn take_once(&self, fs: &Fs, want: &Want, len: u32, min: u32) -> Result<Run> {
         let volume = self.engine.volume();
         let goal = want.goal.and_then(|block| volume.cluster_of(block));
         let kind = match want.purpose {

@@ -6,6 +6,8 @@
 
 use super::group::{BlockState, Group, InodeState};
 use super::layout::GroupLayout;
+use super::preallocation::Preallocations;
+use super::shaping::Shaping;
 use super::zones::{self, Zones};
 use super::{Claims, Space};
 use crate::options::{Allocator, Threads};
@@ -106,6 +108,8 @@ impl Space {
             zones: survey.zones,
             journal_zones: OnceLock::new(),
             discard: options.discard,
+            preallocations: Preallocations::new(),
+            shaping: Shaping::new(geometry.cluster_bits),
             layout,
             raw,
         }))

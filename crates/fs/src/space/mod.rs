@@ -14,16 +14,23 @@ mod group;
 mod inodes;
 mod layout;
 mod load;
+mod preallocation;
+mod shaping;
+#[cfg(test)]
+mod tests;
 mod zones;
 
 pub(crate) use blocks::{Purpose, Reserve, Want};
 pub(crate) use exact::Was;
+pub(crate) use preallocation::FilePreallocation;
+pub(crate) use shaping::{Shaping, Window};
 
 use crate::attr::StatFs;
 use crate::{Error, Fs, Result};
 use claims::Claims;
 use group::Group;
 use layout::GroupLayout;
+use preallocation::Preallocations;
 use std::sync::{Arc, OnceLock};
 use uext4_alloc::{Engine, InodePolicy};
 use uext4_device::BlockDevice;
@@ -41,6 +48,8 @@ pub(crate) struct Space {
     engine: Box<dyn Engine>,
     policy: InodePolicy,
     claims: Claims,
+    preallocations: Preallocations,
+    shaping: Shaping,
     zones: Zones,
     journal_zones: OnceLock<Zones>,
     overhead_blocks: u64,

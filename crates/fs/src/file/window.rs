@@ -1,0 +1,142 @@
+//! How much of a file to reserve around a request: files grow, so more than is asked for.
+//!
+//! Small files are predicted to grow to the next power of two, larger ones are reserved in aligned
+//! windows; then the window is cut to the hole around the request.
+//! Not here: taking the space (`space::shaping`).
+
+use crate::inode::{Inode, InodeState};
+use crate::map::{self, Mapping};
+use crate::space::Window;
+use crate::{Fs, Result};
+use std::ops::{ControlFlow, Range};
+use uext4_format::{BlockNr, LogicalBlock};
+
+const KIB: u64 = 1 << 10;
+const MIB: u64 = 1 << 20;
+/// Files up to 1 MiB are predicted to have one of these sizes.
+const PREDICTED_BYTES: [u64; 7] = [
+    16 * KIB,
+    32 * KIB,
+    64 * KIB,
+    128 * KIB,
+    256 * KIB,
+    512 * KIB,
+    MIB,
+];
+
+/// Blocks that the file will have after the request.
+pub(super) fn size_blocks(fs: &Fs, state: &InodeState, at: LogicalBlock, len_blocks: u32) -> u64 {
+    let end = u64::from(at.0) + u64::from(len_blocks);
+    end.max(super::io::blocks_for(fs, state.disk.size))
+}
+
+/// The bytes to reserve for a request of these bytes in a file of `size` bytes. Holds the request.
+fn predict(size: u64, request: Range<u64>) -> Range<u64> {
+    let aligned = |window: u64| {
+        let start = request.start - request.start % window;
+        start..request.end.max(start + window)
+    };
+    let size = size.max(request.end);
+    match PREDICTED_BYTES
+        .into_iter()
+        .find(|predicted| size <= *predicted)
+    {
+        Some(predicted) => 0..predicted,
+        None if size <= 4 * MIB => aligned(2 * MIB),
+        None if size <= 8 * MIB => aligned(4 * MIB),
+        None if request.end - request.start <= 8 * MIB => aligned(8 * MIB),
+        None => request,
+    }
+}
+
+/// What to reserve around the hole of at least `len_blocks` blocks at `at`.
+pub(super) fn around(fs: &Fs, inode: &Inode, at: LogicalBlock, len_blocks: u32) -> Result<Window> {
+    let state = &inode.read();
+    let bits = fs.geometry.block_bits;
+    let ratio = u64::from(fs.geometry.blocks_per_cluster());
+    let request = u64::from(at.0)..u64::from(at.0) + u64::from(len_blocks);
+    let bytes = predict(state.disk.size, request.start << bits..request.end << bits);
+    let wanted = bytes.start >> bits..(bytes.end >> bits).min(map::LOGICAL_END);
+    let hole = cut_to_hole(fs, state, wanted, &request)?;
+    // Clusters at the borders that hold mapped blocks are the neighbours'.
+    let covers = request.start / ratio..request.end.div_ceil(ratio);
+    let mut range =
+        hole.start.div_ceil(ratio).min(covers.start)..(hole.end / ratio).max(covers.end);
+    if let Some(held) = inode.preallocation() {
+        let gap = fs.space.gap_around(held, covers.start as u32);
+        range = range.start.max(gap.start)..range.end.min(gap.end);
+    }
+    let range = cut_to_group(range, covers, fs.geometry.clusters_per_group.into());
+    let goal = map::goal(fs, state, LogicalBlock((range.start * ratio) as u32))?;
+    Ok(Window {
+        at: at.0 / ratio as u32,
+        range: range.start as u32..range.end as u32,
+        goal: goal
+            .or_else(|| inode.goal_hint())
+            .map(|goal| BlockNr(goal.0 - goal.0 % ratio)),
+    })
+}
+
+/// The part of `window` around the request in which the file maps nothing. All of `request` is.
+fn cut_to_hole(
+    fs: &Fs,
+    state: &InodeState,
+    window: Range<u64>,
+    request: &Range<u64>,
+) -> Result<Range<u64>> {
+    let mut start = window.start;
+    let before = LogicalBlock(request.start.saturating_sub(1) as u32);
+    if request.start == 0 || map::block_of(fs, state, before)?.is_some() {
+        start = request.start;
+    }
+    map::for_each(fs, state, start..request.start, |mapped| {
+        start = u64::from(mapped.logical.0) + u64::from(mapped.len_blocks);
+        ControlFlow::Continue(())
+    })?;
+    let at = LogicalBlock(request.start as u32);
+    let max_blocks = (window.end - request.start) as u32;
+    Ok(match map::lookup(fs, state, at, max_blocks)? {
+        Mapping::Hole { len_blocks } => start..request.start + u64::from(len_blocks),
+        Mapping::Mapped { .. } => request.clone(),
+    })
+}
+
+/// At most as much as one group has; what does not hold the start of the request goes first.
+fn cut_to_group(range: Range<u64>, covers: Range<u64>, group: u64) -> Range<u64> {
+    if range.end - range.start <= group {
+        return range;
+    }
+    let end = range.end.min(covers.start + group);
+    covers.start..end
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_predicted() {
+        for (size, request, window) in [
+            (0, 0..1, 0..16 * KIB),
+            (0, 0..16 * KIB, 0..16 * KIB),
+            (64 * KIB, 64 * KIB..68 * KIB, 0..128 * KIB),
+            (MIB, MIB - 5..MIB, 0..MIB),
+            (MIB, MIB..MIB + 4096, 0..2 * MIB),
+            (3 * MIB, 3 * MIB..3 * MIB + 1, 2 * MIB..4 * MIB),
+            (5 * MIB, MIB..MIB + 1, 0..4 * MIB),
+            (100 * MIB, 17 * MIB..18 * MIB, 16 * MIB..24 * MIB),
+            (100 * MIB, 23 * MIB..26 * MIB, 16 * MIB..26 * MIB),
+            (0, 5 * MIB..25 * MIB, 5 * MIB..25 * MIB),
+        ] {
+            assert_eq!(predict(size, request.clone()), window, "{size} {request:?}");
+        }
+    }
+
+    #[test]
+    fn a_window_fits_in_a_group() {
+        assert_eq!(cut_to_group(0..100, 50..60, 100), 0..100);
+        assert_eq!(cut_to_group(0..100, 50..60, 40), 50..90);
+        assert_eq!(cut_to_group(0..100, 90..99, 40), 90..100);
+        assert_eq!(cut_to_group(0..200, 50..160, 40), 50..90);
+    }
+}

@@ -1,0 +1,255 @@
+//! Reservations for data that take more than is needed now, and keep the rest for what comes.
+//!
+//! Not here: which window (`file::window`); the sets that keep the rest (`preallocation`).
+
+use super::preallocation::Piece;
+use super::{FilePreallocation, Space, Want};
+use crate::{Fs, Result};
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use uext4_alloc::Run;
+use uext4_format::{BlockNr, BlockRun};
+
+/// Nothing is held in advance when fewer clusters are left than this many times what would be.
+const SCARCE_TIMES: u64 = 4;
+
+/// Limits of sysfs that concern requests.
+pub(crate) struct Shaping {
+    /// `mb_stream_req`: files of more blocks are streams.
+    pub(crate) stream_req_blocks: AtomicU32,
+    /// `mb_group_prealloc`: clusters of a run for small files.
+    pub(crate) group_prealloc_clusters: AtomicU32,
+}
+
+impl Shaping {
+    pub(super) fn new(cluster_bits: u32) -> Self {
+        Self {
+            stream_req_blocks: 16.into(),
+            group_prealloc_clusters: (512 >> cluster_bits).max(32).into(),
+        }
+    }
+}
+
+/// What to reserve of a file around a request, in clusters of the file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Window {
+    /// Where the request begins.
+    pub(crate) at: u32,
+    /// Holds the request.
+    pub(crate) range: Range<u32>,
+    /// Where the window's start should stand.
+    pub(crate) goal: Option<BlockNr>,
+}
+
+impl Window {
+    fn len(&self) -> u32 {
+        self.range.end - self.range.start
+    }
+
+    /// Where a run of `len` clusters goes that is for `needed` clusters at least: at the window's
+    /// end if that covers the request, else at its start, else at the request.
+    fn place(&self, len: u32, needed: u32) -> u32 {
+        let covers = |start: &u32| *start <= self.at && self.at + needed <= start + len;
+        let at_end = self.range.end.checked_sub(len);
+        [at_end, Some(self.range.start)]
+            .into_iter()
+            .flatten()
+            .find(covers)
+            .unwrap_or(self.at)
+    }
+}
+
+impl Space {
+    /// Limits that may change while mounted.
+    pub(crate) fn shaping(&self) -> &Shaping {
+        &self.shaping
+    }
+
+    /// Takes up to `want.len_blocks` blocks of what the file holds for cluster `at`.
+    ///
+    /// # Errors
+    /// [`crate::Error::NoSpace`] when nobody may have more: all that is free is held back.
+    pub(crate) fn reserve_held(
+        &self,
+        fs: &Fs,
+        want: &Want,
+        file: &FilePreallocation,
+        at: u32,
+    ) -> Result<Option<BlockRun>> {
+        if file.is_empty() {
+            return Ok(None);
+        }
+        let granted = self.with_commits(fs, || self.claim(want))?;
+        let run = self.preallocations.take(file, at, granted);
+        let used = run.map_or(0, |run| run.len);
+        self.preallocations.restore(used.into());
+        self.claims.give(u64::from(granted - used));
+        Ok(run.map(|run| self.to_blocks(run)))
+    }
+
+    /// Reserves the window; answers the part that is for the request. The file keeps the rest. May
+    /// commit, as `reserve_or_commit`.
+    ///
+    /// # Errors
+    /// As `reserve`.
+    pub(crate) fn reserve_window(
+        &self,
+        fs: &Fs,
+        want: &Want,
+        window: &Window,
+        file: &Arc<FilePreallocation>,
+    ) -> Result<BlockRun> {
+        self.with_commits(fs, || self.reserve_window_now(fs, want, window, file))
+    }
+
+    fn reserve_window_now(
+        &self,
+        fs: &Fs,
+        want: &Want,
+        window: &Window,
+        file: &Arc<FilePreallocation>,
+    ) -> Result<BlockRun> {
+        if self.is_scarce(window.len()) {
+            return self.reserve(fs, want);
+        }
+        let granted = self.claim(want)?;
+        let want = Want {
+            goal: window.goal,
+            ..*want
+        };
+        let (run, extra) = self.take_more(fs, &want, granted, window.len())?;
+        let needed = run.len - extra;
+        let start = window.place(run.len, needed);
+        let skip = window.at - start;
+        let front = Run::new(run.start, skip);
+        let used = Run::new(front.end(), needed);
+        let back = Run::new(used.end(), extra - skip);
+        self.keep(
+            file,
+            Piece {
+                logical: start,
+                run: front,
+            },
+        );
+        self.keep(
+            file,
+            Piece {
+                logical: window.at + needed,
+                run: back,
+            },
+        );
+        Ok(self.to_blocks(used))
+    }
+
+    /// Reserves from the runs for small files of this thread's shard. May commit.
+    ///
+    /// # Errors
+    /// As `reserve`.
+    pub(crate) fn reserve_local(&self, fs: &Fs, want: &Want) -> Result<BlockRun> {
+        self.with_commits(fs, || self.reserve_local_now(fs, want))
+    }
+
+    fn reserve_local_now(&self, fs: &Fs, want: &Want) -> Result<BlockRun> {
+        let at_once = self.shaping.group_prealloc_clusters.load(Ordering::Relaxed);
+        if self.is_scarce(at_once) {
+            return self.reserve(fs, want);
+        }
+        let granted = self.claim(want)?;
+        if let Some(run) = self.take_local(want, granted) {
+            self.preallocations.restore(run.len.into());
+            return Ok(self.to_blocks(run));
+        }
+        let (run, extra) = self.take_more(fs, want, granted, at_once)?;
+        let used = Run::new(run.start, run.len - extra);
+        if extra > 0 {
+            let much = self.preallocations.keep_local(Run::new(used.end(), extra));
+            self.let_go(much.as_slice());
+        }
+        Ok(self.to_blocks(used))
+    }
+
+    fn take_local(&self, want: &Want, len: u32) -> Option<Run> {
+        let cluster = |block: BlockNr| self.engine.volume().cluster_of(block);
+        let goal = want.goal.and_then(cluster).map_or(0, |cluster| cluster.0);
+        let end = want
+            .end
+            .and_then(cluster)
+            .map_or(u64::MAX, |cluster| cluster.0);
+        self.preallocations.take_local(goal, len, end)
+    }
+
+    /// Takes up to `len` clusters, `granted` of them claimed; answers how many of them are not,
+    /// and are counted as held in advance.
+    fn take_more(&self, fs: &Fs, want: &Want, granted: u32, len: u32) -> Result<(Run, u32)> {
+        let min = want.min_blocks.div_ceil(1 << self.geometry().cluster_bits);
+        let more = len.saturating_sub(granted);
+        self.preallocations.withhold(more.into());
+        let taken = self.take(fs, want, granted + more, min);
+        let used = taken.as_ref().map_or(0, |run| run.len.min(granted));
+        let extra = taken
+            .as_ref()
+            .map_or(0, |run| run.len.saturating_sub(granted));
+        self.preallocations.restore(u64::from(more - extra));
+        self.claims.give(u64::from(granted - used));
+        Ok((taken?, extra))
+    }
+
+    fn keep(&self, file: &Arc<FilePreallocation>, piece: Piece) {
+        if piece.run.len > 0 && !self.preallocations.keep(file, piece) {
+            self.let_go(&[piece.run]);
+        }
+    }
+
+    fn is_scarce(&self, clusters: u32) -> bool {
+        self.claims.available() < SCARCE_TIMES * u64::from(clusters)
+    }
+
+    /// Gives runs back that were held in advance.
+    fn let_go(&self, runs: &[Run]) {
+        for run in runs {
+            self.engine.release(*run);
+            self.preallocations.restore(run.len.into());
+        }
+    }
+
+    /// Gives back what the file holds in advance. May be called with live objects locked.
+    pub(crate) fn discard_preallocation(&self, file: &FilePreallocation) {
+        self.let_go(&self.preallocations.drain_file(file));
+    }
+
+    /// Gives back what all files and threads hold in advance.
+    pub(crate) fn discard_preallocations(&self) {
+        self.let_go(&self.preallocations.drain());
+    }
+
+    /// Clusters that files and threads hold in advance; they count as free.
+    pub(crate) fn preallocated_clusters(&self) -> u64 {
+        self.preallocations.clusters()
+    }
+
+    /// The stretch around cluster `at` of the file in which it holds nothing.
+    pub(crate) fn gap_around(&self, file: &FilePreallocation, at: u32) -> Range<u64> {
+        let (start, end) = file.gap(at);
+        start..end
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_short_run_still_covers_the_request() {
+        let window = Window {
+            at: 40,
+            range: 32..64,
+            goal: None,
+        };
+        assert_eq!(window.place(32, 1), 32);
+        assert_eq!(window.place(25, 1), 39, "at the end of the window");
+        assert_eq!(window.place(10, 1), 32, "at its start");
+        assert_eq!(window.place(4, 1), 40, "at the request");
+        assert_eq!(window.place(4, 4), 40);
+    }
+}
