@@ -1,6 +1,6 @@
 //! The command line.
 
-use crate::experiments::{Experiment, Plan};
+use crate::experiments::{Clock, Experiment, Plan};
 use crate::system::System;
 use crate::{crew, janitor, measure, mounts, report};
 use anyhow::{Context, Result};
@@ -70,6 +70,9 @@ struct Options {
     /// Size of the journal in MiB.
     #[arg(long, default_value_t = 128)]
     journal_mib: u64,
+    /// What time is: the wall's, or the processor's that the workers used.
+    #[arg(long, value_enum, default_value = "wall")]
+    clock: Clock,
     /// More mount options for uext4.
     #[arg(long, default_value = "")]
     mount_options: String,
@@ -118,6 +121,7 @@ impl Options {
             image_mib: self.image_mib,
             journal_mib: self.journal_mib,
             mount_options: self.mount_options,
+            clock: self.clock,
         };
         let results = measure::run(&plan)?;
         match self.json {

@@ -4,17 +4,18 @@
 //! table, which costs the peers. The parent sends one line per phase, the child answers one line
 //! `AMOUNT NANOSECONDS`.
 
-use crate::experiments::{Task, Work};
+use crate::experiments::{Clock, Task, Work};
 use crate::seat::{LibrarySeat, Seat, SystemSeat};
 use crate::stage::Place;
 use anyhow::{Context, Result, anyhow, ensure};
+use rustix::time::ClockId;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use uext4::Filesystem;
 
 /// What one worker did in one phase.
@@ -47,13 +48,22 @@ trait Member {
     fn answer(&mut self) -> Result<Done>;
 }
 
-fn timed(work: &mut dyn Work, phase: usize) -> Result<Done> {
-    let start = Instant::now();
+fn timed(work: &mut dyn Work, phase: usize, clock: Clock) -> Result<Done> {
+    let start = now(clock);
     let amount = work.phase(phase)?;
-    Ok(Done {
-        amount,
-        elapsed: start.elapsed(),
-    })
+    let elapsed = now(clock).saturating_sub(start);
+    Ok(Done { amount, elapsed })
+}
+
+fn now(clock: Clock) -> Duration {
+    let time = rustix::time::clock_gettime(match clock {
+        Clock::Wall => ClockId::Monotonic,
+        Clock::Cpu => ClockId::ThreadCPUTime,
+    });
+    Duration::new(
+        time.tv_sec.unsigned_abs(),
+        time.tv_nsec.unsigned_abs() as u32,
+    )
 }
 
 struct Thread {
@@ -89,6 +99,7 @@ fn run_thread(
     outbox: &Sender<Result<Done>>,
 ) {
     let seat = || -> Result<Box<dyn Seat>> { Ok(Box::new(LibrarySeat::new(filesystem)?)) };
+    let clock = task.clock;
     let mut work = match seat().and_then(|seat| task.start(seat)) {
         Ok(work) => work,
         Err(error) => return drop(outbox.send(Err(error))),
@@ -100,7 +111,7 @@ fn run_thread(
     let mut answer = Ok(ready);
     while outbox.send(answer).is_ok() {
         let Ok(phase) = inbox.recv() else { return };
-        answer = timed(&mut *work, phase);
+        answer = timed(&mut *work, phase, clock);
     }
 }
 
@@ -183,13 +194,14 @@ impl Drop for Process {
 /// Life of a worker process.
 pub(crate) fn work_as_process(task: &str, dir: &Path) -> Result<()> {
     let task: Task = serde_json::from_str(task)?;
+    let clock = task.clock;
     let mut work = task.start(Box::new(SystemSeat::new(dir)?))?;
     say(Done {
         amount: 0,
         elapsed: Duration::ZERO,
     })?;
     for line in std::io::stdin().lock().lines() {
-        say(timed(&mut *work, line?.parse()?)?)?;
+        say(timed(&mut *work, line?.parse()?, clock)?)?;
     }
     Ok(())
 }

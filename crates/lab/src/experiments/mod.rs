@@ -33,6 +33,17 @@ pub(crate) struct Plan {
     pub(crate) image_mib: u64,
     pub(crate) journal_mib: u64,
     pub(crate) mount_options: String,
+    pub(crate) clock: Clock,
+}
+
+/// What the time of a phase is taken from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+pub(crate) enum Clock {
+    /// Time that passes.
+    Wall,
+    /// Time that the worker had a processor, in user and kernel mode: compares versions of one
+    /// system on a busy machine. Work that a server or a background thread does is not in it.
+    Cpu,
 }
 
 /// One worker's part of one run; travels to worker processes as JSON.
@@ -44,6 +55,7 @@ pub(crate) struct Task {
     pub(crate) workers: u32,
     pub(crate) count: u64,
     pub(crate) seconds: f64,
+    pub(crate) clock: Clock,
 }
 
 /// What one phase counts.
@@ -174,6 +186,7 @@ impl Task {
             workers,
             count: plan.count,
             seconds: plan.seconds,
+            clock: plan.clock,
         }
     }
 
