@@ -104,6 +104,12 @@ impl InodePolicy {
         u64::try_from(self.free_inodes.sum()).unwrap_or(0)
     }
 
+    /// Free inodes of a group on average, at least one.
+    fn average_free(&self) -> u32 {
+        let average = self.free_inodes() / u64::from(self.volume.groups);
+        u32::try_from(average).unwrap_or(u32::MAX).max(1)
+    }
+
     /// Directories of the file system.
     pub fn used_dirs(&self) -> u64 {
         u64::try_from(self.used_dirs.sum()).unwrap_or(0)
@@ -117,7 +123,9 @@ impl InodePolicy {
         };
         self.groups[group.0 as usize].fetch_add(change, Relaxed);
         self.free_inodes.add(-1);
-        self.used_dirs.add(i64::from(kind == InodeKind::Directory));
+        if kind == InodeKind::Directory {
+            self.used_dirs.add(1);
+        }
     }
 
     /// An inode of the group became free. The caller holds the group's inode lock.
@@ -128,16 +136,18 @@ impl InodePolicy {
         };
         self.groups[group.0 as usize].fetch_sub(change, Relaxed);
         self.free_inodes.add(1);
-        self.used_dirs.add(-i64::from(kind == InodeKind::Directory));
+        if kind == InodeKind::Directory {
+            self.used_dirs.add(-1);
+        }
     }
 
-    /// Groups to try for a new inode, best first; `free_clusters` is the file system's.
+    /// Groups to try for a new inode, best first; `free_clusters` answers the file system's.
     pub fn candidates<'a>(
         &'a self,
         parent: Parent,
         kind: InodeKind,
         space: &'a dyn Engine,
-        free_clusters: u64,
+        free_clusters: &'a dyn Fn() -> u64,
     ) -> Candidates<'a> {
         let stage = match kind {
             InodeKind::Directory => Stage::Spread,
@@ -277,7 +287,7 @@ pub struct Candidates<'a> {
     policy: &'a InodePolicy,
     parent: Parent,
     space: &'a dyn Engine,
-    free_clusters: u64,
+    free_clusters: &'a dyn Fn() -> u64,
     stage: Stage,
     window: Window,
 }
@@ -286,8 +296,6 @@ impl Candidates<'_> {
     /// Opens the window of the current stage; false when there are no more.
     fn open_next(&mut self) -> bool {
         let policy = self.policy;
-        let average = policy.free_inodes() / u64::from(policy.volume.groups);
-        let average = u32::try_from(average).unwrap_or(u32::MAX).max(1);
         let (window, next) = match self.stage {
             Stage::Parent => (
                 Some(policy.flex(policy.flex_of(self.parent.group))),
@@ -301,11 +309,11 @@ impl Candidates<'_> {
                 (last, Stage::Spread)
             }
             Stage::Spread => {
-                let flex = policy.spread(self.parent, self.space, self.free_clusters);
+                let flex = policy.spread(self.parent, self.space, (self.free_clusters)());
                 (flex.map(|flex| policy.flex(flex)), Stage::AboveAverage)
             }
             Stage::AboveAverage => (
-                Some(policy.everywhere(self.parent.group, average)),
+                Some(policy.everywhere(self.parent.group, policy.average_free())),
                 Stage::Any,
             ),
             Stage::Any => (Some(policy.everywhere(self.parent.group, 1)), Stage::Done),

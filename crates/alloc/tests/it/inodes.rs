@@ -32,8 +32,9 @@ fn files_fill_the_parents_flexible_group_first() {
         let (disk, policy) = policy(16, 4, affinity);
         let engine = disk.engine(Choice::Linear, affinity);
         let take = || {
+            let free = || disk.free();
             let mut all =
-                policy.candidates(parent(5, None), InodeKind::Other, &*engine, disk.free());
+                policy.candidates(parent(5, None), InodeKind::Other, &*engine, &free);
             let group = all.next();
             if let Some(group) = group {
                 policy.taken(group, InodeKind::Other);
@@ -59,7 +60,7 @@ fn the_last_stage_visits_every_group_with_free_inodes() {
     let engine = disk.engine(Choice::Linear, Affinity::PerThread);
     for kind in [InodeKind::Other, InodeKind::Directory] {
         let mut seen = [false; 37];
-        for group in policy.candidates(parent(20, Some(9)), kind, &*engine, disk.free()) {
+        for group in policy.candidates(parent(20, Some(9)), kind, &*engine, &|| disk.free()) {
             seen[group.0 as usize] = true;
         }
         assert!(seen.iter().all(|seen| *seen));
@@ -73,7 +74,8 @@ fn top_level_directories_spread_and_others_stay() {
     let mut dirs = [0; 16];
     for name in 0..32u32 {
         let top = parent(0, Some(name.wrapping_mul(0x9e37_79b9)));
-        let mut all = policy.candidates(top, InodeKind::Directory, &*engine, disk.free());
+        let free = || disk.free();
+        let mut all = policy.candidates(top, InodeKind::Directory, &*engine, &free);
         let group = all.next().unwrap();
         policy.taken(group, InodeKind::Directory);
         dirs[group.0 as usize / 4] += 1;
@@ -82,11 +84,12 @@ fn top_level_directories_spread_and_others_stay() {
     }
     assert_eq!(dirs, [2; 16]);
     assert_eq!(policy.used_dirs(), 32);
+    let free = || disk.free();
     let inner = policy.candidates(
         parent(41, None),
         InodeKind::Directory,
         &*engine,
-        disk.free(),
+        &free,
     );
     assert_eq!(inner.take(1).next(), Some(GroupNr(40)));
 }

@@ -29,8 +29,8 @@ impl Space {
         let top_level = parent.nr() == InodeNr::ROOT || parent.is_top_dir();
         let top = top_level.then_some(name_hash);
         let from = Parent { group, last_group: parent.last_group(), top };
-        let free = self.claims.available();
-        for group in self.policy.candidates(from, inode_kind(kind), &*self.engine, free) {
+        let free = || self.claims.available();
+        for group in self.policy.candidates(from, inode_kind(kind), &*self.engine, &free) {
             if let Some(nr) = self.take_in_group(fs, handle, group, kind)? {
                 parent.set_last_group(group);
                 return Ok(nr);
