@@ -20,7 +20,7 @@ use crate::bytes::{put_slice, put_u8, put_u16, put_u32};
 use crate::{FileType, InodeNr};
 
 pub use block::{BlockKind, seal_block, verify_block};
-pub use edit::{DirLeaf, Fit, Insertion, LeafSpace, init_first_block};
+pub use edit::{DirLeaf, Fit, Gap, Insertion, LeafSpace, Location, init_first_block};
 pub use iter::{DirEntries, DirEntry};
 pub use tail::{LeafTail, TAIL_BYTES};
 

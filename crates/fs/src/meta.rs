@@ -66,6 +66,7 @@ pub(crate) struct BlockState {
     nr: BlockNr,
     seal: Seal,
     sealer: Sealer,
+    changes: u64,
     bytes: Image,
 }
 
@@ -75,8 +76,15 @@ impl BlockState {
         &self.bytes
     }
 
+    /// How often the bytes were handed out to change: what was found in them stands while this
+    /// stays.
+    pub(crate) fn changes(&self) -> u64 {
+        self.changes
+    }
+
     /// The bytes, to change; copied first when an image still shares them.
     pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
+        self.changes += 1;
         Arc::make_mut(&mut self.bytes)
     }
 }
@@ -199,7 +207,7 @@ impl Blocks {
     }
 
     fn object(&self, nr: BlockNr, seal: Seal, bytes: Image) -> MetaBlock {
-        let state = BlockState { nr, seal, sealer: self.sealer, bytes };
+        let state = BlockState { nr, seal, sealer: self.sealer, changes: 0, bytes };
         MetaBlock { nr, live: Live::new(state) }
     }
 

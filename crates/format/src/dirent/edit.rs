@@ -31,10 +31,25 @@ pub enum Insertion {
 pub enum Fit {
     /// The name is there.
     Exists,
-    /// A gap is large enough.
-    Room,
+    /// This gap is large enough.
+    Room(Gap),
     /// No gap is.
     NoRoom,
+}
+
+/// A gap that [`DirLeaf::fits`] found; good until the leaf changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gap(Spot);
+
+/// An entry that [`DirLeaf::locate`] found; good until the leaf changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Location {
+    /// What the entry means.
+    pub inode: InodeNr,
+    /// Its type where entries have one.
+    pub kind: DirEntryType,
+    before: Option<Spot>,
+    spot: Spot,
 }
 
 /// How full a leaf is.
@@ -102,12 +117,30 @@ impl<B: AsRef<[u8]>> DirLeaf<B> {
         }
     }
 
+    /// The entry with this name, to be removed with [`Self::remove_at`].
+    pub fn locate(&self, name: &[u8]) -> Result<Option<Location>, Corrupt> {
+        let Findings { entry, before, .. } = self.search(name, usize::MAX)?;
+        Ok(entry.map(|spot| {
+            let (inode, kind) = self.meaning(spot);
+            Location { inode, kind, before, spot }
+        }))
+    }
+
+    fn meaning(&self, spot: Spot) -> (InodeNr, DirEntryType) {
+        let bytes = self.bytes.as_ref();
+        let inode = InodeNr(get_u32(bytes, spot.offset));
+        (
+            inode,
+            DirEntryType::from_code(get_u8(bytes, spot.offset + 7)),
+        )
+    }
+
     /// What [`Self::insert`] would say to `name` now.
     pub fn fits(&self, name: &[u8]) -> Result<Fit, Corrupt> {
         let found = self.search(name, space_needed(name.len()))?;
         Ok(match found {
             Findings { entry: Some(_), .. } => Fit::Exists,
-            Findings { gap: Some(_), .. } => Fit::Room,
+            Findings { gap: Some(gap), .. } => Fit::Room(Gap(gap)),
             Findings { .. } => Fit::NoRoom,
         })
     }
@@ -174,13 +207,15 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> DirLeaf<B> {
         }))
     }
 
-    fn meaning(&self, spot: Spot) -> (InodeNr, DirEntryType) {
-        let bytes = self.bytes.as_ref();
-        let inode = InodeNr(get_u32(bytes, spot.offset));
-        (
-            inode,
-            DirEntryType::from_code(get_u8(bytes, spot.offset + 7)),
-        )
+    /// Puts an entry into a gap that [`Self::fits`] found for its name. The leaf has not changed
+    /// since.
+    pub fn insert_at(&mut self, gap: Gap, new: &NewEntry<'_>) {
+        self.fill(gap.0, new);
+    }
+
+    /// Takes an entry out that [`Self::locate`] found. The leaf has not changed since.
+    pub fn remove_at(&mut self, at: Location) {
+        self.release(at.before, at.spot);
     }
 
     /// Takes the slack of `gap` for `new`; says where that stands.

@@ -7,13 +7,31 @@ use crate::meta::MetaBlock;
 use crate::space::Reserve;
 use crate::{Error, Fs, Inode};
 use std::sync::Arc;
-use uext4_format::dirent::{DirEntryType, Fit, Insertion, LeafTail, NewEntry};
-use uext4_format::{Corrupt, FileType, InodeFlags, InodeNr, LogicalBlock};
+use uext4_format::dirent::{
+    DirEntryType, DirLeaf, Fit, Gap, Insertion, LeafTail, Location, NewEntry,
+};
+use uext4_format::{Corrupt, FileType, InodeFlags, InodeNr, LogicalBlock, Place};
 use uext4_journal::Handle;
 
 pub(super) type Answer<T> = Result<T, DirError>;
 
-/// Answers whether [`insert`] would succeed now, as far as that can be said without a handle:
+/// How [`insert`] goes about it; good while `index` is held.
+pub(crate) enum Way {
+    /// Into the only block that may hold the name.
+    Into(Opening),
+    /// By looking at everything, with the index held exclusively.
+    Search,
+}
+
+/// A block with room for a name.
+pub(crate) struct Opening {
+    block: Arc<MetaBlock>,
+    /// `BlockState::changes` when the gap was found.
+    changes: u64,
+    gap: Gap,
+}
+
+/// Answers how [`insert`] would succeed now, as far as that can be said without a handle:
 /// `Exists`, `NoSpace` when the directory cannot grow, or [`DirError::NeedExclusive`].
 pub(crate) fn can_insert(
     fs: &Fs,
@@ -21,10 +39,10 @@ pub(crate) fn can_insert(
     name: &[u8],
     index: Index,
     reserve: Reserve,
-) -> Answer<()> {
+) -> Answer<Way> {
     let view = Dir::open(fs, dir)?;
     match view.form {
-        Form::Inline => inline::can_insert(&view, name, index),
+        Form::Inline => inline::can_insert(&view, name, index).map(|()| Way::Search),
         Form::Linear => can_insert_linear(&view, name, index, reserve),
         Form::Indexed => match probe(&view, Target::Name(name))? {
             Probe::Path(path) => can_insert_indexed(&view, path, name, index, reserve),
@@ -41,13 +59,13 @@ fn can_insert_linear(
     name: &[u8],
     index: Index,
     reserve: Reserve,
-) -> Answer<()> {
+) -> Answer<Way> {
     if index == Index::Shared && view.blocks != 1 {
         return Err(DirError::NeedExclusive);
     }
     let mut room = Room::new(name);
     view.search_all(|block| room.look(view, block))?;
-    let can_grow = view.blocks < view.config().max_blocks && view.fs.space.has_room(reserve);
+    let can_grow = || view.blocks < view.config().max_blocks && view.fs.space.has_room(reserve);
     room.settle(index, can_grow)
 }
 
@@ -57,26 +75,27 @@ fn can_insert_indexed(
     name: &[u8],
     index: Index,
     reserve: Reserve,
-) -> Answer<()> {
+) -> Answer<Way> {
     if index == Index::Shared && path.continues() {
         return Err(DirError::NeedExclusive);
     }
-    let can_grow = view.blocks < view.config().max_blocks && !grow::is_full(view, &path);
+    let full = index == Index::Exclusive && grow::is_full(view, &path);
     let mut room = Room::new(name);
     view.search_chain(path, |block| room.look(view, block))?;
-    room.settle(index, can_grow && view.fs.space.has_room(reserve))
+    let may_grow = || !full && view.blocks < view.config().max_blocks;
+    room.settle(index, || may_grow() && view.fs.space.has_room(reserve))
 }
 
 /// What a look at all blocks that may take a name has shown.
 struct Room<'a> {
     name: &'a [u8],
     exists: bool,
-    block: Option<Arc<MetaBlock>>,
+    opening: Option<Opening>,
 }
 
 impl<'a> Room<'a> {
     fn new(name: &'a [u8]) -> Self {
-        Self { name, exists: false, block: None }
+        Self { name, exists: false, opening: None }
     }
 
     /// Looks at one block; ends the search when the name is there.
@@ -87,27 +106,31 @@ impl<'a> Room<'a> {
                 self.exists = true;
                 return Ok(Some(()));
             }
-            Fit::Room if self.block.is_none() => self.block = Some(block.clone()),
-            Fit::Room | Fit::NoRoom => {}
+            Fit::Room(gap) if self.opening.is_none() => {
+                let (block, changes) = (block.clone(), state.changes());
+                self.opening = Some(Opening { block, changes, gap });
+            }
+            Fit::Room(_) | Fit::NoRoom => {}
         }
         Ok(None)
     }
 
-    fn settle(self, index: Index, can_grow: bool) -> Answer<()> {
-        match (self.block, index) {
+    fn settle(self, index: Index, can_grow: impl FnOnce() -> bool) -> Answer<Way> {
+        match (self.opening, index) {
             _ if self.exists => Err(Error::Exists.into()),
-            (Some(_), _) => Ok(()),
+            (Some(opening), Index::Shared) => Ok(Way::Into(opening)),
             (None, Index::Shared) => Err(DirError::NeedExclusive),
-            (None, Index::Exclusive) if can_grow => Ok(()),
+            (Some(_), Index::Exclusive) => Ok(Way::Search),
+            (None, Index::Exclusive) if can_grow() => Ok(Way::Search),
             (None, Index::Exclusive) => Err(Error::NoSpace.into()),
         }
     }
 }
 
-/// Gives `child` the name `name`.
+/// Gives `child` the name `name`, the way that [`can_insert`] found.
 ///
 /// # Errors
-/// `Exists`, `NoSpace`; with [`Index::Shared`] also [`DirError::NeedExclusive`].
+/// `Exists`, `NoSpace`; with [`Way::Into`] also [`DirError::NeedExclusive`].
 pub(crate) fn insert(
     fs: &Fs,
     handle: &Handle<'_>,
@@ -115,25 +138,52 @@ pub(crate) fn insert(
     name: &[u8],
     child: InodeNr,
     kind: FileType,
-    index: Index,
+    way: &Way,
 ) -> Answer<()> {
-    let mut view = Dir::open(fs, dir)?;
     let new = NewEntry { inode: child, name, kind: fs.dirs.entry_type(kind) };
-    insert_entry(&mut view, handle, &new, index)
+    match way {
+        Way::Into(opening) => insert_into(fs, handle, dir, &new, opening),
+        Way::Search => insert_entry(&mut Dir::open(fs, dir)?, handle, &new),
+    }
+}
+
+/// The gap still stands unless somebody changed the block meanwhile.
+fn insert_into(
+    fs: &Fs,
+    handle: &Handle<'_>,
+    dir: &Inode,
+    new: &NewEntry<'_>,
+    opening: &Opening,
+) -> Answer<()> {
+    let block = &opening.block;
+    let mut state = handle.write(block);
+    let unchanged = state.changes() == opening.changes;
+    let place = Place::InodeBlock(dir.nr(), block.nr());
+    let mut leaf = DirLeaf::new(state.bytes_mut(), fs.dirs.tail, place);
+    if unchanged {
+        leaf.insert_at(opening.gap, new);
+        return Ok(());
+    }
+    inserted(leaf.insert(new)?)
+}
+
+fn inserted(insertion: Insertion) -> Answer<()> {
+    match insertion {
+        Insertion::Done(_) => Ok(()),
+        Insertion::Exists(..) => Err(Error::Exists.into()),
+        Insertion::NoRoom => Err(DirError::NeedExclusive),
+    }
 }
 
 pub(super) fn insert_entry(
     view: &mut Dir<'_>,
     handle: &Handle<'_>,
     new: &NewEntry<'_>,
-    index: Index,
 ) -> Answer<()> {
-    match (view.form, index) {
-        (Form::Inline, Index::Shared) => Err(DirError::NeedExclusive),
-        (Form::Inline, Index::Exclusive) => inline::insert(view, handle, new),
-        (_, Index::Shared) => insert_in(view, handle, &one_leaf(view, new.name)?, new),
-        (Form::Linear, Index::Exclusive) => insert_linear(view, handle, new),
-        (Form::Indexed, Index::Exclusive) => insert_indexed(view, handle, new),
+    match view.form {
+        Form::Inline => inline::insert(view, handle, new),
+        Form::Linear => insert_linear(view, handle, new),
+        Form::Indexed => insert_indexed(view, handle, new),
     }
 }
 
@@ -158,11 +208,7 @@ fn insert_in(
     new: &NewEntry<'_>,
 ) -> Answer<()> {
     let mut state = handle.write(block);
-    match view.leaf_mut(state.bytes_mut(), block.nr())?.insert(new)? {
-        Insertion::Done(_) => Ok(()),
-        Insertion::Exists(..) => Err(Error::Exists.into()),
-        Insertion::NoRoom => Err(DirError::NeedExclusive),
-    }
+    inserted(view.leaf_mut(state.bytes_mut(), block.nr())?.insert(new)?)
 }
 
 fn insert_linear(view: &mut Dir<'_>, handle: &Handle<'_>, new: &NewEntry<'_>) -> Answer<()> {
@@ -189,8 +235,10 @@ fn insert_where_room(view: &Dir<'_>, handle: &Handle<'_>, new: &NewEntry<'_>) ->
     view.search_all(|block| room.look(view, block))?;
     match room {
         Room { exists: true, .. } => Err(Error::Exists.into()),
-        Room { block: Some(block), .. } => insert_in(view, handle, &block, new).map(|()| Full::No),
-        Room { block: None, .. } => Ok(Full::Yes),
+        Room { opening: Some(opening), .. } => {
+            insert_in(view, handle, &opening.block, new).map(|()| Full::No)
+        }
+        Room { opening: None, .. } => Ok(Full::Yes),
     }
 }
 
@@ -211,8 +259,8 @@ fn insert_indexed(view: &mut Dir<'_>, handle: &Handle<'_>, new: &NewEntry<'_>) -
     view.search_chain(path, |block| room.look(view, block))?;
     match room {
         Room { exists: true, .. } => Err(Error::Exists.into()),
-        Room { block: Some(block), .. } => insert_in(view, handle, &block, new),
-        Room { block: None, .. } => Ok(grow::insert_with_split(view, handle, new)?),
+        Room { opening: Some(opening), .. } => insert_in(view, handle, &opening.block, new),
+        Room { opening: None, .. } => Ok(grow::insert_with_split(view, handle, new)?),
     }
 }
 
@@ -251,6 +299,41 @@ pub(crate) fn remove(
         Some(entry) if entry.inode == child => leaf.remove(name)?,
         _ => return Err(Error::NotFound.into()),
     };
+    Ok(())
+}
+
+/// Where a lookup found an entry; good while `index` is held.
+pub(crate) struct Holder {
+    pub(super) block: Arc<MetaBlock>,
+    /// `BlockState::changes` when it was found.
+    pub(super) changes: u64,
+    pub(super) at: Location,
+}
+
+/// As [`remove`], where [`super::lookup_holder`] found the entry.
+///
+/// # Errors
+/// `NotFound` when the entry is gone or means another inode.
+pub(crate) fn remove_at(
+    fs: &Fs,
+    handle: &Handle<'_>,
+    dir: &Inode,
+    name: &[u8],
+    holder: &Holder,
+) -> Answer<()> {
+    let block = &holder.block;
+    let mut state = handle.write(block);
+    let unchanged = state.changes() == holder.changes;
+    let place = Place::InodeBlock(dir.nr(), block.nr());
+    let mut leaf = DirLeaf::new(state.bytes_mut(), fs.dirs.tail, place);
+    if unchanged {
+        leaf.remove_at(holder.at);
+        return Ok(());
+    }
+    match leaf.locate(name)? {
+        Some(at) if at.inode == holder.at.inode => leaf.remove_at(at),
+        _ => return Err(Error::NotFound.into()),
+    }
     Ok(())
 }
 

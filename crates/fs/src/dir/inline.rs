@@ -170,7 +170,7 @@ pub(super) fn insert(dir: &mut Dir<'_>, handle: &Handle<'_>, new: &NewEntry<'_>)
         }
     }
     convert(dir, handle, None)?;
-    insert_entry(dir, handle, new, Index::Exclusive)
+    insert_entry(dir, handle, new)
 }
 
 fn add(content: &mut Content, nr: InodeNr, new: &NewEntry<'_>) -> Result<bool> {

@@ -29,7 +29,7 @@ mod tests;
 mod view;
 
 pub(crate) use config::DirConfig;
-pub(crate) use edit::{can_insert, insert, remove};
+pub(crate) use edit::{Holder, Way, can_insert, insert, remove, remove_at};
 pub(crate) use read::read;
 pub use read::{DirEntry, Visit};
 pub(crate) use rename::{Exchange, Move, exchange, rename};
@@ -74,18 +74,30 @@ impl From<Corrupt> for DirError {
 /// The inode that `name` means. It is counted before the entry's block is unlocked, so that an
 /// unlink that comes later sees its user.
 pub(crate) fn lookup(fs: &Fs, dir: &Arc<Inode>, name: &[u8]) -> Result<Option<InodeRef>> {
+    Ok(lookup_holder(fs, dir, name)?.map(|(inode, _)| inode))
+}
+
+/// As [`lookup`], and where the entry stands if that is in a block: for [`remove_at`].
+pub(crate) fn lookup_holder(
+    fs: &Fs,
+    dir: &Arc<Inode>,
+    name: &[u8],
+) -> Result<Option<(InodeRef, Option<Holder>)>> {
     let view = Dir::open(fs, dir)?;
-    let held = |nr| Ok(InodeRef::new(fs.inodes.load(fs, nr)?));
+    let held = |nr| fs.inodes.load(fs, nr).map(InodeRef::new);
     let found = match view.form {
-        Form::Inline => inline::with_entry(&view, name, |found| held(found.inode))?,
+        Form::Inline => inline::with_entry(&view, name, |found| Ok((held(found.inode)?, None)))?,
         _ => view.search(name, |block| {
             let state = block.read();
-            let leaf = view.leaf(state.bytes(), block.nr());
-            leaf.find(name)?.map(|entry| held(entry.inode)).transpose()
+            let Some(at) = view.leaf(state.bytes(), block.nr()).locate(name)? else {
+                return Ok(None);
+            };
+            let holder = Holder { block: block.clone(), changes: state.changes(), at };
+            Ok(Some((held(at.inode)?, Some(holder))))
         })?,
     };
     // Whether the inode is in use can only be asked with the block unlocked (lock order).
-    found.map(|inode| fs.checked(inode)).transpose()
+    found.map(|(inode, holder)| Ok((fs.checked(inode)?, holder))).transpose()
 }
 
 /// What the entry `name` says: an inode number, and its type where entries have one.

@@ -62,7 +62,7 @@ fn rename_exclusive(fs: &Fs, handle: &Handle<'_>, step: &Move<'_>) -> Answer<()>
             let mut to = Dir::open(fs, step.to_dir)?;
             let kind = fs.dirs.entry_type(step.kind);
             let new = NewEntry { inode: step.child, name: step.to_name, kind };
-            insert_entry(&mut to, handle, &new, Index::Exclusive)?;
+            insert_entry(&mut to, handle, &new)?;
         }
     }
     let (dir, name) = (step.from_dir, step.from_name);

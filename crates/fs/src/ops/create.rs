@@ -2,7 +2,7 @@
 
 use super::{check_alive, check_new_name, touch_dir, with_index};
 use crate::access::Want;
-use crate::dir::{self, DirError, Index};
+use crate::dir::{self, DirError, Index, Way};
 use crate::inode::{Inode, NewInode};
 use crate::{Caller, Error, Filesystem, Fs, InodeRef, Result, credits, file};
 use std::sync::Arc;
@@ -109,7 +109,7 @@ fn make_named(
 ) -> std::result::Result<InodeRef, DirError> {
     check_alive(parent)?;
     let reserve = fs.reserve_of(caller);
-    dir::can_insert(fs, parent, name, index, reserve)?;
+    let way = dir::can_insert(fs, parent, name, index, reserve)?;
     let needs_block = new.kind == FileType::Directory && !fs.features.has(Feature::INLINE_DATA);
     if needs_block && !fs.space.has_room(reserve) {
         return Err(Error::NoSpace.into());
@@ -119,7 +119,7 @@ fn make_named(
     if new.kind == FileType::Directory {
         fs.add_dir_link(&handle, parent)?;
     }
-    let made = make_linked(fs, &handle, parent, name, new, caller, index);
+    let made = make_linked(fs, &handle, parent, name, new, caller, &way);
     match &made {
         Ok(_) => touch_dir(&handle, parent, fs.now()),
         Err(_) if new.kind == FileType::Directory => fs.drop_dir_link(&handle, parent),
@@ -135,12 +135,12 @@ fn make_linked(
     name: &[u8],
     new: &NewInode<'_>,
     caller: &Caller,
-    index: Index,
+    way: &Way,
 ) -> std::result::Result<InodeRef, DirError> {
     let inode = fs.new_inode(handle, parent, new, caller)?;
     let filled = fill(fs, handle, parent, &inode, new, fs.reserve_of(caller));
     let named = filled.map_err(DirError::from).and_then(|()| {
-        dir::insert(fs, handle, parent, name, inode.nr(), new.kind, index)
+        dir::insert(fs, handle, parent, name, inode.nr(), new.kind, way)
     });
     match named {
         Ok(()) => Ok(inode),

@@ -49,12 +49,12 @@ fn link_named(
     reserve: Reserve,
 ) -> std::result::Result<(), DirError> {
     check_alive(parent)?;
-    dir::can_insert(fs, parent, name, index, reserve)?;
+    let way = dir::can_insert(fs, parent, name, index, reserve)?;
     let handle = fs.start(credits::CREATE + credits::DIR_GROW)?;
     let now = fs.now();
     let first_name = add_link(&handle, inode, now)?;
     let kind = inode.kind();
-    if let Err(error) = dir::insert(fs, &handle, parent, name, inode.nr(), kind, index) {
+    if let Err(error) = dir::insert(fs, &handle, parent, name, inode.nr(), kind, &way) {
         let mut state = handle.write(inode);
         state.disk.links -= 1;
         if first_name { inode.set_unnamed() } else { inode.set_links(state.disk.links) }

@@ -56,13 +56,18 @@ fn unlink_named(
     index: Index,
 ) -> std::result::Result<(), DirError> {
     for _ in 0..TRIES {
-        let target = dir::lookup(fs, parent.arc(), name)?.ok_or(Error::NotFound)?;
+        let found = dir::lookup_holder(fs, parent.arc(), name)?;
+        let (target, holder) = found.ok_or(Error::NotFound)?;
         if target.is_dir() {
             return Err(Error::IsDirectory.into());
         }
         fs.may_delete(parent, &target, caller)?;
         let handle = fs.start(credits::REMOVE)?;
-        match dir::remove(fs, &handle, parent.arc(), name, target.nr(), index) {
+        let removed = match &holder {
+            Some(holder) => dir::remove_at(fs, &handle, parent, name, holder),
+            None => dir::remove(fs, &handle, parent.arc(), name, target.nr(), index),
+        };
+        match removed {
             // A rename put another inode there, or another unlink was first: look again.
             Err(DirError::Fs(Error::NotFound)) => continue,
             other => other?,

@@ -121,7 +121,7 @@ fn add(fs: &Fs, dentry: &Dentry, count: Count) -> Result<()> {
         None => {}
     }
     let handle = fs.start(credits::CREATE + credits::DIR_GROW)?;
-    let index = Index::Exclusive;
+    let way = &dir::Way::Search;
     settled(dir::insert(
         fs,
         &handle,
@@ -129,7 +129,7 @@ fn add(fs: &Fs, dentry: &Dentry, count: Count) -> Result<()> {
         &dentry.name,
         dentry.inode,
         kind,
-        index,
+        way,
     ))?;
     touch_dir(&handle, &dir, fs.now());
     match (kind, count) {
