@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result, bail, ensure};
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
@@ -118,6 +118,11 @@ impl Drop for FuseMount {
 }
 
 /// Serves `image` on `dir` until somebody unmounts it.
-pub(crate) fn serve(_image: &PathBuf, _dir: &PathBuf, _options: &str) -> Result<()> {
-    bail!("the mount is not part of this build")
+pub(crate) fn serve(image: &Path, dir: &Path, options: &str) -> Result<()> {
+    let fuse = uext4_fuse::MountOptions {
+        source: image.display().to_string(),
+        ..uext4_fuse::MountOptions::default()
+    };
+    uext4_fuse::mount(|| crate::stage::open(image, options), dir, &fuse)?;
+    Ok(())
 }

@@ -31,7 +31,7 @@ impl System {
         let fuse = || std::path::Path::new("/dev/fuse").exists();
         match self {
             Self::Uext4 => None,
-            Self::Uext4Mount => Some("the mount is not part of this build"),
+            Self::Uext4Mount => (!fuse()).then_some("no /dev/fuse"),
             Self::KernelExt4 => {
                 (!KernelMount::is_available()).then_some("needs root and loop devices")
             }
