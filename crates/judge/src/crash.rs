@@ -24,5 +24,5 @@ pub use case::{Case, Survivors};
 pub use config::Config;
 pub use plant::Plant;
 pub use play::{Recording, Run, play};
-pub use suite::{Effort, Figures, Judge, run_case, run_suite};
+pub use suite::{Effort, Figures, Judge, run_case, run_suite, run_unjournaled};
 pub use threads::{ThreadsFigures, run_threads};

@@ -55,7 +55,13 @@ impl Config {
     ];
 
     /// A file system without a log: no promise but that a mount does not panic.
-    pub const NO_JOURNAL: Config = config("no-journal", Preset::Ext4, "^has_journal", 1024, 12);
+    pub const NO_JOURNAL: Config = config(
+        "no-journal",
+        Preset::Ext4,
+        "^has_journal,^orphan_file",
+        1024,
+        12,
+    );
 
     /// The kind of that name.
     pub fn named(name: &str) -> Option<Config> {

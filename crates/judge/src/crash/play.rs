@@ -1,5 +1,6 @@
 //! Runs a workload over a recorder.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -58,6 +59,8 @@ pub struct Recording {
     pub(super) run: Run,
     pub(super) log: CrashLog,
     pub(super) history: History,
+    /// The kinds of recorded steps that succeeded.
+    pub done: BTreeSet<String>,
 }
 
 /// The clock of a run.
@@ -105,6 +108,7 @@ pub fn play(run: Run) -> Result<Recording> {
     if run.warm_up > 0 {
         player.take(&Step::Sync)?;
         player.recorder.restart();
+        player.done.clear();
         player.recorder.mark(player.history.last() as u64 * 2 + 1);
     }
     for _ in 0..run.steps {
@@ -117,6 +121,7 @@ pub fn play(run: Run) -> Result<Recording> {
         run,
         log,
         history: player.history,
+        done: player.done,
     })
 }
 
@@ -129,6 +134,7 @@ struct Player {
     model: Model,
     held: Held,
     history: History,
+    done: BTreeSet<String>,
 }
 
 impl Player {
@@ -143,6 +149,7 @@ impl Player {
             history: History::new(&model),
             model,
             held: Held::default(),
+            done: BTreeSet::new(),
         }
     }
 
@@ -166,6 +173,9 @@ impl Player {
             );
         }
         self.recorder.mark(number * 2 + 1);
+        if found.is_ok() {
+            self.done.insert(step.kind());
+        }
         let text = match found {
             Ok(()) => format!("{number}: {}", short(step)),
             Err(errno) => format!("{number}: errno {} from {}", errno.0, short(step)),

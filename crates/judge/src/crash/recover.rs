@@ -79,6 +79,14 @@ impl Scratch {
         tree.context("the tree after e2fsck -p")
     }
 
+    /// `e2fsck -y` makes the image clean.
+    pub(super) fn repair(&self, image: &MemDevice) -> Result<()> {
+        self.fill(image)?;
+        let verdict = e2fsck_repair(&self.path, Repair::Everything)?;
+        ensure!(verdict.is_repaired(), "e2fsck -y: {verdict}");
+        self.must_be_clean("e2fsck -y")
+    }
+
     /// The kernel mounts the image, and unmounts it clean. Answers the tree.
     pub(super) fn by_kernel(&self, image: &MemDevice) -> Result<Manifest> {
         self.fill(image)?;

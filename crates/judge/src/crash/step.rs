@@ -239,6 +239,21 @@ fn reshape(
 }
 
 impl Step {
+    /// What it does, in a word or two.
+    pub(super) fn kind(&self) -> String {
+        let text = match self {
+            Step::Op(Op::Rename { how, .. }) => format!("Rename {how:?}"),
+            Step::Op(Op::Write {
+                offset_bytes: 0, ..
+            }) => "Write at 0".into(),
+            Step::Op(op) => format!("{op:?}"),
+            Step::Fallocate { mode, .. } => format!("Fallocate {mode:?}"),
+            other => format!("{other:?}"),
+        };
+        let end = text.find(" {").unwrap_or(text.len());
+        text[..end].to_owned()
+    }
+
     /// The file whose size the step may change bit by bit.
     pub(super) fn gradual(&self) -> Option<&[u8]> {
         match self {

@@ -291,6 +291,38 @@ pub fn run_suite(run: super::Run, effort: &Effort) -> Result<Figures> {
     Ok(judge.figures)
 }
 
+/// Crashes a run without a log. Nothing is promised, but our mount and a walk of the tree must end
+/// with an answer or an error, and `e2fsck -y` must be able to repair what it is given. Answers the
+/// number of images and of those that could be mounted.
+///
+/// # Errors
+/// A panic, or an image beyond repair.
+pub fn run_unjournaled(run: super::Run) -> Result<(u64, u64)> {
+    let mut recording = play(run)?;
+    let scratch = Scratch::new()?;
+    let (mut images, mut mounted) = (0, 0);
+    for cut in cuts(&recording.log) {
+        for survivors in [Survivors::All, Survivors::None, Survivors::Torn(cut as u64)] {
+            let case = Case {
+                run,
+                cut,
+                survivors,
+            };
+            let image = recording.log.image(cut, survivors.for_device());
+            images += 1;
+            let tree = no_panic("a mount without a log", || {
+                Ok(by_us(image.snapshot()).is_ok())
+            });
+            mounted += u64::from(tree.with_context(|| format!("crash {case}"))?);
+            if images % 20 == 0 {
+                let repaired = scratch.repair(&image);
+                repaired.with_context(|| format!("crash {case}"))?;
+            }
+        }
+    }
+    Ok((images, mounted))
+}
+
 /// Runs exactly one crash, with every judge.
 ///
 /// # Errors

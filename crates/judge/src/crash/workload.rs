@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use uext4::FallocateMode;
 use uext4_testkit::model::Model;
-use uext4_testkit::ops::{Op, Palette, Stream, XattrHow};
+use uext4_testkit::ops::{Op, Palette, RenameHow, Stream, XattrHow};
 use uext4_testkit::rng::Rng;
 
 use super::config::Config;
@@ -58,6 +58,8 @@ impl Workload {
             34..=36 => self.utimes(model),
             37..=39 => self.large_xattr(model),
             40..=41 => self.scenario(),
+            42..=44 => self.exchange(model),
+            45..=46 => self.remove_xattr(model),
             _ => Step::Op(self.stream.next().expect("a stream has no end")),
         }
     }
@@ -170,6 +172,20 @@ impl Workload {
         }
     }
 
+    /// Two paths that exist change places.
+    fn exchange(&mut self, model: &Model) -> Step {
+        let mut paths: Vec<Vec<u8>> = model.numbers().into_keys().collect();
+        paths.retain(|path| !path.is_empty());
+        if paths.is_empty() {
+            return Step::Sync;
+        }
+        Step::Op(Op::Rename {
+            from: self.rng.pick(&paths).clone(),
+            to: self.rng.pick(&paths).clone(),
+            how: RenameHow::Exchange,
+        })
+    }
+
     /// A value that needs a block; equal values share one.
     fn large_xattr(&mut self, model: &Model) -> Step {
         let len = self.config.block_size as usize / 2;
@@ -180,6 +196,23 @@ impl Workload {
             value,
             how: XattrHow::Either,
         })
+    }
+
+    /// Takes an attribute away that is there.
+    fn remove_xattr(&mut self, model: &Model) -> Step {
+        let tree = model.manifest();
+        let name = |name: &Vec<u8>| String::from_utf8(name.clone()).ok();
+        let usable = |name: &String| !name.starts_with("system.");
+        let pairs = tree.entries.iter().flat_map(|(path, entry)| {
+            let names = entry.xattrs.keys().filter_map(name).filter(usable);
+            names.map(|name| (path.clone(), name))
+        });
+        let pairs: Vec<(Vec<u8>, String)> = pairs.collect();
+        if pairs.is_empty() {
+            return self.large_xattr(model);
+        }
+        let (path, name) = self.rng.pick(&pairs).clone();
+        Step::Op(Op::RemoveXattr { path, name })
     }
 
     fn scenario(&mut self) -> Step {

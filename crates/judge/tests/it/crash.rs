@@ -2,8 +2,11 @@
 //!
 //! `UEXT4_CRASH_SEEDS` and `UEXT4_CRASH_OPS` make it larger, `UEXT4_CRASH_CASE` repeats one crash.
 
+use std::collections::BTreeSet;
+
 use uext4_judge::crash::{
     Case, Config, Effort, Judge, Plant, Run, play, run_case, run_suite, run_threads,
+    run_unjournaled,
 };
 
 /// Runs in which a planted bug must show.
@@ -16,16 +19,59 @@ fn number(variable: &str, default: usize) -> usize {
     }
 }
 
+/// What must be among the recorded steps that succeed.
+const KINDS: [&str; 30] = [
+    "Create",
+    "Mkdir",
+    "Mkfifo",
+    "Symlink",
+    "Link",
+    "Unlink",
+    "Rmdir",
+    "Rename Replace",
+    "Rename NoReplace",
+    "Rename Exchange",
+    "Rename Whiteout",
+    "Write",
+    "Write at 0",
+    "Truncate",
+    "Chmod",
+    "Chown",
+    "SetXattr",
+    "RemoveXattr",
+    "Fsync",
+    "Sync",
+    "Tmpfile",
+    "WriteHeld",
+    "LinkHeld",
+    "UnlinkHeld",
+    "Close",
+    "SetAcl",
+    "Utimes",
+    "Fallocate Allocate",
+    "Fallocate PunchHole",
+    "Fallocate ZeroRangeKeepSize",
+];
+
+/// Recorded steps of a run.
+fn steps() -> usize {
+    number("UEXT4_CRASH_OPS", 60)
+}
+
+/// The runs of one kind of file system: another workload for every kind.
+fn runs(config: Config) -> impl Iterator<Item = Run> {
+    let place = Config::ALL.iter().position(|other| *other == config);
+    let first = place.map_or(0, |place| place as u64 * 100);
+    let seeds = number("UEXT4_CRASH_SEEDS", 4) as u64;
+    (first..first + seeds).map(move |seed| Run::of(config, seed, steps()))
+}
+
 /// Runs of one kind of file system.
 fn suite(name: &str) {
     let config = Config::named(name).expect("a known configuration");
-    let seeds = number("UEXT4_CRASH_SEEDS", 4) as u64;
-    let steps = number("UEXT4_CRASH_OPS", 60);
-    // Another workload for every kind.
-    let place = Config::ALL.iter().position(|other| *other == config);
-    let first = place.map_or(0, |place| place as u64 * 100);
-    for seed in first..first + seeds {
-        match run_suite(Run::of(config, seed, steps), &Effort::SAMPLE) {
+    for run in runs(config) {
+        let seed = run.seed;
+        match run_suite(run, &Effort::SAMPLE) {
             Ok(figures) => println!("{name} seed {seed}: {figures}"),
             Err(error) => panic!("{error:?}"),
         }
@@ -110,6 +156,27 @@ fn what_threads_synced_is_there() {
         let config = Config::named(name).expect("a known configuration");
         match run_threads(config, seed, 60) {
             Ok(figures) => println!("{name} seed {seed}: {figures:?}"),
+            Err(error) => panic!("{error:?}"),
+        }
+    }
+}
+
+#[test]
+fn every_operation_is_crashed() {
+    let all = Config::ALL.into_iter().flat_map(runs);
+    let done: BTreeSet<String> = all.flat_map(|run| play(run).expect("a run").done).collect();
+    let missing: Vec<_> = KINDS.iter().filter(|kind| !done.contains(**kind)).collect();
+    assert!(
+        missing.is_empty(),
+        "{missing:?} never succeeds; what does: {done:?}"
+    );
+}
+
+#[test]
+fn without_a_journal_nothing_panics() {
+    for seed in 1..=2 {
+        match run_unjournaled(Run::of(Config::NO_JOURNAL, seed, steps())) {
+            Ok((images, mounted)) => println!("seed {seed}: {mounted} of {images} mounted"),
             Err(error) => panic!("{error:?}"),
         }
     }

@@ -22,6 +22,9 @@ const ROOT: Number = 1;
 
 type Answer<T> = Result<T, Errno>;
 
+/// Name of the attribute that holds an access list.
+const ACCESS_ACL: &[u8] = b"system.posix_acl_access";
+
 /// The whole file system.
 #[derive(Clone, Debug)]
 pub struct Model {
@@ -94,7 +97,7 @@ impl Model {
         files
     }
 
-    /// Sets an access list, given as the bytes of `system.posix_acl_access`, and the permission
+    /// Sets an access list with a mask, given as the bytes of `system.posix_acl_access`, and the permission
     /// bits that go with it.
     ///
     /// # Errors
@@ -103,8 +106,7 @@ impl Model {
         let number = self.lookup(path)?;
         let inode = self.inode_mut(number);
         inode.mode = mode;
-        let name = b"system.posix_acl_access".to_vec();
-        inode.xattrs.insert(name, value.to_vec());
+        inode.xattrs.insert(ACCESS_ACL.to_vec(), value.to_vec());
         Ok(())
     }
 
@@ -145,6 +147,9 @@ impl Model {
             return Err(Errno(95));
         }
         inode.mode = mode;
+        if let Some(acl) = inode.xattrs.get_mut(ACCESS_ACL) {
+            follow_mode(acl, mode);
+        }
         Ok(())
     }
 
@@ -232,6 +237,19 @@ impl Target for Model {
             Op::RemoveXattr { path, name } => self.remove_xattr(path, name),
             Op::Fsync { path } => self.fsync(path),
         }
+    }
+}
+
+/// Owner, mask and others of an access list are the permission bits.
+fn follow_mode(acl: &mut [u8], mode: u32) {
+    for entry in acl.get_mut(4..).unwrap_or_default().chunks_exact_mut(8) {
+        let shift = match entry[0] {
+            0x01 => 6,
+            0x10 => 3,
+            0x20 => 0,
+            _ => continue,
+        };
+        entry[2] = (mode >> shift & 7) as u8;
     }
 }
 
