@@ -1,7 +1,7 @@
 //! `fallocate`: space without data, holes, zeroes.
 
 use super::allocate::{NewBlocks, Shape};
-use super::{check_may_change, inline, io, touch};
+use super::{check_may_change, inline, io, shift, touch};
 use crate::inode::Inode;
 use crate::map::{self, ExtentState, Mapping, Progress};
 use crate::space::Reserve;
@@ -23,6 +23,13 @@ pub enum FallocateMode {
     ZeroRange,
     /// Makes it read as zeroes, allocated; the size stays.
     ZeroRangeKeepSize,
+    /// Writes zeroes to it on the device, so that later writes change no metadata; the file grows
+    /// to hold it.
+    WriteZeroes,
+    /// Takes it out: what follows moves to its start, and the file gets shorter.
+    CollapseRange,
+    /// Makes a hole of it: what stood there and behind moves to its end.
+    InsertRange,
 }
 
 /// Allocates, punches or zeroes the byte range; see [`FallocateMode`].
@@ -62,6 +69,9 @@ pub(crate) fn fallocate(
         FallocateMode::AllocateKeepSize => allocate(fs, inode, bytes, stays)?,
         FallocateMode::ZeroRange => zero(fs, inode, bytes, grows)?,
         FallocateMode::ZeroRangeKeepSize => zero(fs, inode, bytes, stays)?,
+        FallocateMode::WriteZeroes => write_zeroes(fs, inode, bytes, grows)?,
+        FallocateMode::CollapseRange => shift::collapse(fs, inode, bytes)?,
+        FallocateMode::InsertRange => shift::insert(fs, inode, bytes)?,
     }
     note_change(fs, inode, None)
 }
@@ -233,6 +243,30 @@ fn zero(fs: &Fs, inode: &Arc<Inode>, bytes: Range<u64>, growth: Growth) -> Resul
         } = mapping
         {
             unwrite(fs, inode, logical, start, len_blocks)?;
+        }
+        at += u64::from(mapping.len_blocks());
+    }
+    Ok(())
+}
+
+fn write_zeroes(fs: &Fs, inode: &Arc<Inode>, bytes: Range<u64>, growth: Growth) -> Result<()> {
+    zero(fs, inode, bytes.clone(), growth)?;
+    let blocks = outer_blocks(fs, &bytes);
+    let mut at = blocks.start;
+    while at < blocks.end {
+        let logical = LogicalBlock(at as u32);
+        let max_blocks = (blocks.end - at).min(u64::from(u32::MAX)) as u32;
+        let mapping = map::lookup(fs, &inode.read(), logical, max_blocks)?;
+        if let Mapping::Mapped {
+            start,
+            len_blocks,
+            state: ExtentState::Unwritten,
+        } = mapping
+        {
+            io::zero_blocks(fs, start, len_blocks.into())?;
+            let handle = fs.start(credits::MAP)?;
+            let mut state = handle.write(inode);
+            map::mark_written(fs, &handle, &mut state, logical, len_blocks)?;
         }
         at += u64::from(mapping.len_blocks());
     }

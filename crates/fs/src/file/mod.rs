@@ -17,6 +17,7 @@ mod inline;
 mod io;
 mod read;
 mod seek;
+mod shift;
 mod symlink;
 #[cfg(test)]
 mod tests;

@@ -63,6 +63,9 @@ fn steps(size_max: u64, count: usize) -> impl Strategy<Value = Vec<Step>> {
         Just(FallocateMode::PunchHole),
         Just(FallocateMode::ZeroRange),
         Just(FallocateMode::ZeroRangeKeepSize),
+        Just(FallocateMode::WriteZeroes),
+        Just(FallocateMode::CollapseRange),
+        Just(FallocateMode::InsertRange),
     ];
     let step = prop_oneof![
         8 => (offset.clone(), len.clone(), 1u8..).prop_map(|(at, len, byte)| Step::Write { at, len, byte }),
@@ -89,7 +92,15 @@ fn put(model: &mut Vec<u8>, at: u64, data: &[u8]) {
 
 fn model_fallocate(model: &mut Vec<u8>, mode: FallocateMode, at: u64, len: u64) {
     let (at, end) = (at as usize, (at + len) as usize);
-    if matches!(mode, FallocateMode::Allocate | FallocateMode::ZeroRange) {
+    match mode {
+        FallocateMode::CollapseRange => return drop(model.drain(at..end)),
+        FallocateMode::InsertRange => {
+            return drop(model.splice(at..at, std::iter::repeat_n(0, end - at)));
+        }
+        _ => {}
+    }
+    let grows = [FallocateMode::Allocate, FallocateMode::ZeroRange, FallocateMode::WriteZeroes];
+    if grows.contains(&mode) {
         model.resize(model.len().max(end), 0);
     }
     if !matches!(
@@ -98,6 +109,33 @@ fn model_fallocate(model: &mut Vec<u8>, mode: FallocateMode, at: u64, len: u64) 
     ) {
         let (from, to) = (at.min(model.len()), end.min(model.len()));
         model[from..to].fill(0);
+    }
+}
+
+fn apply_fallocate(rig: &Rig, model: &mut Vec<u8>, mode: FallocateMode, at: u64, len: u64) {
+    let (fs, file) = (rig.fs(), rig.file.arc());
+    let (mut at, mut len, size) = (at, len, model.len() as u64);
+    let shifts = matches!(mode, FallocateMode::CollapseRange | FallocateMode::InsertRange);
+    if shifts {
+        let cluster = u64::from(fs.geometry.blocks_per_cluster()) * fs.block_size() as u64;
+        (at, len) = (at - at % cluster, len.next_multiple_of(cluster));
+    }
+    let inside = match mode {
+        FallocateMode::CollapseRange => at + len < size,
+        FallocateMode::InsertRange => at < size && size + len < 4 * SIZE_MAX,
+        _ => true,
+    };
+    if mode == FallocateMode::InsertRange && at < size && !inside {
+        return;
+    }
+    match fallocate(fs, file, mode, at, len) {
+        Ok(()) => {
+            assert!(inside, "{mode:?} outside of the file");
+            model_fallocate(model, mode, at, len);
+        }
+        Err(Error::NotSupported(_)) => assert!(!crate::map::has_extents(&file.read())),
+        Err(Error::Invalid(_)) if !inside => {}
+        Err(error) => panic!("{mode:?}: {error}"),
     }
 }
 
@@ -119,11 +157,7 @@ fn apply(rig: &Rig, model: &mut Vec<u8>, step: &Step) {
             truncate(fs, file, size).expect("truncates");
             model.resize(size as usize, 0);
         }
-        Step::Fallocate { mode, at, len } => match fallocate(fs, file, mode, at, len) {
-            Ok(()) => model_fallocate(model, mode, at, len),
-            Err(Error::NotSupported(_)) => assert!(!crate::map::has_extents(&file.read())),
-            Err(error) => panic!("{mode:?}: {error}"),
-        },
+        Step::Fallocate { mode, at, len } => apply_fallocate(rig, model, mode, at, len),
         Step::Remount => {}
     }
 }
@@ -256,6 +290,58 @@ fn tables_end_where_three_levels_end() {
     );
     truncate(fs, file, 0).expect("truncates");
     assert_eq!(file.read().disk.sectors(&fs.geometry), 0);
+    rig.assert_clean();
+}
+
+#[test]
+fn many_extents_move_over_several_leaves() {
+    let rig = Rig::new(32, &["-b", "1024"]);
+    let (fs, file) = (rig.fs(), rig.file.arc());
+    let mut model = Vec::new();
+    // Every other block: hundreds of extents in a tree of depth two.
+    for block in (0..4000u64).step_by(2) {
+        let data = pattern(block << 10, 1024, block as u8);
+        write(fs, file, block << 10, &data).expect("writes");
+        put(&mut model, block << 10, &data);
+    }
+    for (mode, at, len) in [
+        (FallocateMode::CollapseRange, 700, 301),
+        (FallocateMode::InsertRange, 1, 5),
+        (FallocateMode::InsertRange, 2000, 10_000),
+        (FallocateMode::CollapseRange, 0, 1),
+        (FallocateMode::CollapseRange, 1500, 10_700),
+        (FallocateMode::WriteZeroes, 100, 50),
+    ] {
+        apply_fallocate(&rig, &mut model, mode, at << 10, len << 10);
+        compare(&rig, &model);
+    }
+    let rig = rig.remount();
+    compare(&rig, &model);
+    rig.assert_clean();
+}
+
+#[test]
+fn ranges_move_by_the_rules_of_linux() {
+    let rig = Rig::new(8, &["-b", "1024"]);
+    let (fs, file) = (rig.fs(), rig.file.arc());
+    write(fs, file, 0, &[1; 10_000]).expect("writes");
+    let refused = |mode, at, len| {
+        matches!(fallocate(fs, file, mode, at, len), Err(Error::Invalid(_)))
+    };
+    assert!(refused(FallocateMode::CollapseRange, 512, 1024), "not aligned");
+    assert!(refused(FallocateMode::CollapseRange, 1024, 1000), "not aligned");
+    assert!(refused(FallocateMode::CollapseRange, 8192, 2048), "reaches the end");
+    assert!(refused(FallocateMode::InsertRange, 10_240, 1024), "behind the end");
+    assert!(matches!(
+        fallocate(fs, file, FallocateMode::InsertRange, 1024, (1 << 42) - 10_240),
+        Err(Error::TooLarge)
+    ));
+    fallocate(fs, file, FallocateMode::AllocateKeepSize, (1 << 42) - 2048, 1024).expect("far behind");
+    assert!(refused(FallocateMode::InsertRange, 1024, 4096), "space would leave the file");
+    compare(&rig, &[1; 10_000]);
+    fallocate(fs, file, FallocateMode::WriteZeroes, 0, 20_000).expect("writes zeroes");
+    let extents = fiemap(fs, file, 0, 20_480).expect("extents");
+    assert!(extents.iter().all(|extent| extent.flags & Extent::UNWRITTEN == 0));
     rig.assert_clean();
 }
 

@@ -12,6 +12,7 @@
 mod edit;
 mod remove;
 mod room;
+mod shift;
 mod walk;
 
 use super::{Mapped, Mapping};
@@ -24,6 +25,7 @@ use uext4_format::{BlockNr, BlockRun, Corrupt, LogicalBlock, Place};
 use uext4_journal::Handle;
 
 pub(super) use remove::remove;
+pub(crate) use shift::{join_at, left as shift_left, mapped_end, right as shift_right, split_at};
 
 /// What stands at `at`; a hole reaches at least as far as said.
 pub(super) fn lookup(fs: &Fs, state: &InodeState, at: LogicalBlock) -> Result<Mapping> {

@@ -22,6 +22,7 @@ use uext4_format::{BlockNr, BlockRun, Corrupt, Feature, InodeFlags, LogicalBlock
 use uext4_journal::Handle;
 
 pub(crate) use clusters::cluster_mate;
+pub(crate) use extents::{join_at, mapped_end, shift_left, shift_right, split_at};
 pub(crate) use uext4_format::extent::ExtentState;
 
 /// What stands at a block of a file.

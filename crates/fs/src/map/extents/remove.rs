@@ -65,7 +65,7 @@ fn step_credits(state: &InodeState) -> u64 {
 }
 
 /// The last stretch of `range` that one extent maps, cut to a bounded number of groups.
-fn last_in(fs: &Fs, state: &InodeState, range: Range<u64>) -> Result<Option<Extent>> {
+pub(super) fn last_in(fs: &Fs, state: &InodeState, range: Range<u64>) -> Result<Option<Extent>> {
     let mut end = range.end.min(super::super::LOGICAL_END);
     while end > range.start {
         let key = LogicalBlock((end - 1) as u32);

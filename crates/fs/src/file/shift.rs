@@ -1,0 +1,109 @@
+//! `fallocate` that moves what follows: taking a range out of a file, making room inside one.
+//!
+//! Crash safety: a file with more extents than one transaction can change is moved in several; a
+//! crash in between leaves a valid file in which only the front (taken out) or only the back (made
+//! room) has moved, as with the kernel.
+
+use super::touch;
+use crate::inode::Inode;
+use crate::map::{self, LOGICAL_END, Progress};
+use crate::{Error, Fs, Result, credits};
+use std::ops::Range;
+use std::sync::Arc;
+use uext4_format::LogicalBlock;
+
+/// Takes the byte range out: what follows moves to its start, and the file gets shorter.
+///
+/// # Errors
+/// [`Error::Invalid`] unless the range is made of whole clusters and ends before the file.
+pub(super) fn collapse(fs: &Fs, inode: &Arc<Inode>, bytes: Range<u64>) -> Result<()> {
+    let size = inode.read().disk.size;
+    check_aligned(fs, &bytes)?;
+    if bytes.end >= size {
+        return Err(Error::Invalid("the range reaches the end of the file"));
+    }
+    fs.discard_preallocation(inode);
+    let blocks = blocks(fs, &bytes);
+    let by = (blocks.end - blocks.start) as u32;
+    unmap(fs, inode, blocks.clone())?;
+    let mut handle = fs.start(credits::TRUNCATE)?;
+    let mut at = Some(blocks.end);
+    while let Some(from) = at {
+        at = map::shift_left(fs, &handle, &mut handle.write(inode), from, by)?;
+        if at.is_some() {
+            handle.restart(credits::TRUNCATE)?;
+        }
+    }
+    let mut state = handle.write(inode);
+    state.disk.size -= bytes.end - bytes.start;
+    touch(&mut state, fs.now());
+    map::join_at(fs, &handle, &mut state, LogicalBlock(blocks.start as u32))
+}
+
+fn unmap(fs: &Fs, inode: &Arc<Inode>, blocks: Range<u64>) -> Result<()> {
+    let mut handle = fs.start(credits::TRUNCATE)?;
+    let mut left = blocks;
+    loop {
+        let progress = map::remove(fs, &handle, &mut handle.write(inode), left.clone())?;
+        match progress {
+            Progress::Done => return Ok(()),
+            Progress::More { end } => left.end = end,
+        }
+        handle.restart(credits::TRUNCATE)?;
+    }
+}
+
+/// Makes a hole of the byte range: what stood there and behind moves to its end.
+///
+/// # Errors
+/// [`Error::Invalid`] unless the range is made of whole clusters and begins inside the file;
+/// [`Error::TooLarge`] when the file would be.
+pub(super) fn insert(fs: &Fs, inode: &Arc<Inode>, bytes: Range<u64>) -> Result<()> {
+    check_aligned(fs, &bytes)?;
+    let len = bytes.end - bytes.start;
+    let blocks = blocks(fs, &bytes);
+    let by = (blocks.end - blocks.start) as u32;
+    {
+        let state = inode.read();
+        if bytes.start >= state.disk.size {
+            return Err(Error::Invalid("the range begins behind the end of the file"));
+        }
+        if len > map::size_end_bytes(fs, &state) - state.disk.size {
+            return Err(Error::TooLarge);
+        }
+        if map::mapped_end(fs, &state)? + u64::from(by) > LOGICAL_END {
+            return Err(Error::Invalid("space behind the end would move out of the file"));
+        }
+    }
+    fs.discard_preallocation(inode);
+    let mut handle = fs.start(credits::TRUNCATE)?;
+    {
+        let mut state = handle.write(inode);
+        map::split_at(fs, &handle, &mut state, LogicalBlock(blocks.start as u32))?;
+        state.disk.size += len;
+        touch(&mut state, fs.now());
+    }
+    let mut end = LOGICAL_END;
+    loop {
+        let moved =
+            map::shift_right(fs, &handle, &mut handle.write(inode), blocks.start, end, by)?;
+        let Some(left) = moved else {
+            return Ok(());
+        };
+        end = left;
+        handle.restart(credits::TRUNCATE)?;
+    }
+}
+
+fn blocks(fs: &Fs, bytes: &Range<u64>) -> Range<u64> {
+    bytes.start >> fs.geometry.block_bits..bytes.end >> fs.geometry.block_bits
+}
+
+fn check_aligned(fs: &Fs, bytes: &Range<u64>) -> Result<()> {
+    let cluster_bytes = u64::from(fs.geometry.blocks_per_cluster()) << fs.geometry.block_bits;
+    if bytes.start.is_multiple_of(cluster_bytes) && bytes.end.is_multiple_of(cluster_bytes) {
+        Ok(())
+    } else {
+        Err(Error::Invalid("the range is not made of whole clusters"))
+    }
+}

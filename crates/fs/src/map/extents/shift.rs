@@ -1,0 +1,147 @@
+//! Moving extents along the file, without moving data: to the left behind a removed range, to the
+//! right before an inserted one.
+//!
+//! One leaf is changed at a time, from the side to which extents move, so that the tree is valid
+//! after each and no tree block is needed.
+
+use super::super::LOGICAL_END;
+use super::edit::{self, Change, change_leaf};
+use super::{join, neighbours, piece, remove, walk};
+use crate::inode::InodeState;
+use crate::{Fs, Result};
+use uext4_format::LogicalBlock;
+use uext4_format::extent::ExtentNode;
+use uext4_journal::Handle;
+
+/// Which way extents move, and by how many blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Shift {
+    /// To smaller logical blocks.
+    Left(u32),
+    /// To larger ones.
+    Right(u32),
+}
+
+impl Shift {
+    fn apply(self, at: LogicalBlock) -> LogicalBlock {
+        LogicalBlock(match self {
+            Shift::Left(by) => at.0 - by,
+            Shift::Right(by) => at.0 + by,
+        })
+    }
+}
+
+/// Moves the extents of the first leaf that has some from `at` on to the left by `by` blocks,
+/// which are a hole before `at`; answers where the rest begins, until there is none.
+pub(crate) fn left(
+    fs: &Fs,
+    handle: &Handle<'_>,
+    state: &mut InodeState,
+    at: u64,
+    by: u32,
+) -> Result<Option<u64>> {
+    let mut at = at;
+    while at < LOGICAL_END {
+        let path = walk::path(fs, state, LogicalBlock(at as u32))?;
+        let leaf = path.last().expect("a path has a leaf");
+        let (first, end) = leaf.node.read(state, |node| from(&node, at));
+        if let Some(end) = end {
+            move_entries(handle, state, &path, first, Shift::Left(by));
+            return Ok(Some(end));
+        }
+        at = leaf.expect.logical.end.max(at + 1);
+    }
+    Ok(None)
+}
+
+/// Moves the extents of the last leaf that has some from `start` on and before `end` to the right;
+/// answers before which block the rest ends, until there is none.
+pub(crate) fn right(
+    fs: &Fs,
+    handle: &Handle<'_>,
+    state: &mut InodeState,
+    start: u64,
+    end: u64,
+    by: u32,
+) -> Result<Option<u64>> {
+    let Some(last) = remove::last_in(fs, state, start..end)? else {
+        return Ok(None);
+    };
+    let path = walk::path(fs, state, last.logical)?;
+    let leaf = path.last().expect("a path has a leaf");
+    let (first, _) = leaf.node.read(state, |node| from(&node, start));
+    let key = leaf.node.read(state, |node| node.key(first));
+    move_entries(handle, state, &path, first, Shift::Right(by));
+    Ok(key.map(|key| key.0.into()))
+}
+
+/// The first entry of a leaf that starts at `at` or behind it, and where the last of them ends.
+fn from(node: &ExtentNode<&[u8]>, at: u64) -> (usize, Option<u64>) {
+    let first = node.extents().take_while(|extent| u64::from(extent.logical.0) < at).count();
+    let last = node.extents().skip(first).last();
+    (first, last.map(|extent| extent.logical_end()))
+}
+
+fn move_entries(
+    handle: &Handle<'_>,
+    state: &mut InodeState,
+    path: &[walk::Step],
+    first: usize,
+    shift: Shift,
+) {
+    let leaf = path.last().expect("a path has a leaf");
+    leaf.node.edit(handle, state, |node| {
+        for at in first..node.count() {
+            let key = node.key(at).expect("below the count");
+            node.set_key(at, shift.apply(key));
+        }
+    });
+    if first == 0 {
+        edit::fix_keys(handle, state, path, path.len() - 1);
+    }
+}
+
+/// Cuts the extent around `at` in two, if one begins before it.
+pub(crate) fn split_at(
+    fs: &Fs,
+    handle: &Handle<'_>,
+    state: &mut InodeState,
+    at: LogicalBlock,
+) -> Result<()> {
+    change_leaf(fs, handle, state, at, |node| {
+        let Some((position, extent)) = node.find(at).filter(|(_, found)| found.logical < at) else {
+            return Ok(Change::nothing());
+        };
+        let before = piece(&extent, extent.logical.0.into(), at.0.into());
+        let behind = piece(&extent, at.0.into(), extent.logical_end());
+        let with = before.into_iter().chain(behind).collect();
+        Ok(Change { at: position..position + 1, with })
+    })
+}
+
+/// Joins the extent that begins at `at` with the one before it, if they are one in all but the
+/// tree and stand in one leaf.
+pub(crate) fn join_at(
+    fs: &Fs,
+    handle: &Handle<'_>,
+    state: &mut InodeState,
+    at: LogicalBlock,
+) -> Result<()> {
+    change_leaf(fs, handle, state, at, |node| {
+        let Some((position, extent)) = node.find(at).filter(|(_, found)| found.logical == at) else {
+            return Ok(Change::nothing());
+        };
+        let left = position.checked_sub(1).and_then(|left| node.extent(left));
+        if !left.is_some_and(|left| left.joins(&extent)) {
+            return Ok(Change::nothing());
+        }
+        let (_, right) = neighbours(node, at);
+        Ok(join(position..position + 1, [Some(extent), None, None], left, right))
+    })?;
+    edit::shrink(fs, handle, state)
+}
+
+/// Behind the last mapped block.
+pub(crate) fn mapped_end(fs: &Fs, state: &InodeState) -> Result<u64> {
+    Ok(remove::last_in(fs, state, 0..LOGICAL_END)?.map_or(0, |last| last.logical_end()))
+}
