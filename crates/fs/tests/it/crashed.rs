@@ -44,6 +44,14 @@ impl Crashed {
         }
     }
 
+    /// An image that somebody else crashed.
+    pub(crate) fn from_image(crashed: &Path) -> Self {
+        let dir = uext4_testkit::oracle::scratch_dir().expect("a scratch directory");
+        let image = dir.path().join("crashed.img");
+        std::fs::copy(crashed, &image).expect("room for a copy");
+        Self { dir, image, live: Manifest::default() }
+    }
+
     /// The crashed image; nobody writes to it.
     pub(crate) fn image(&self) -> &Path {
         &self.image

@@ -6,6 +6,7 @@ mod damage;
 mod full;
 mod fast_commits;
 mod image;
+mod journals;
 mod options;
 mod races;
 mod statfs;
