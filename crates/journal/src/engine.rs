@@ -252,9 +252,13 @@ impl Engine {
         }
     }
 
-    /// Stops the journal: nothing is written any more.
+    /// Stops the journal: nothing is written any more but a note in the journal superblock that
+    /// it was stopped by an error. The caller holds no lock of the journal but `one_commit`.
     pub(crate) fn abort(&self, cause: Error) {
         if self.gate.stop(cause.clone().aborted()) {
+            if let (Some(log), Some(errno)) = (&self.log, cause.stored_errno()) {
+                log.note_error(errno);
+            }
             self.observer.aborted(&cause);
         }
         let _progress = self.progress.lock();

@@ -50,6 +50,19 @@ pub enum Error {
 }
 
 impl Error {
+    /// What the journal superblock keeps of an error that stopped the journal; `None` for an end
+    /// that is no error.
+    pub(crate) fn stored_errno(&self) -> Option<i32> {
+        use rustix::io::Errno;
+        let errno = match self {
+            Error::Closed => return None,
+            Error::Aborted { cause } => return cause.stored_errno(),
+            Error::Corrupt(_) => Errno::UCLEAN,
+            _ => Errno::IO,
+        };
+        Some(-errno.raw_os_error())
+    }
+
     /// The answer to later calls after this error stopped the journal.
     pub(crate) fn aborted(self) -> Error {
         match self {

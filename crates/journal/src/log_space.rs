@@ -157,6 +157,18 @@ impl OpenLog {
         Ok(())
     }
 
+    /// Notes in the superblock that an error stopped the journal. Best effort: the device may be
+    /// what failed, and a checkpoint under way in another thread has the superblock.
+    pub(crate) fn note_error(&self, errno: i32) {
+        let Some(mut superblock) = self.superblock.try_lock() else {
+            return;
+        };
+        superblock.errno = errno;
+        if superblock.start != 0 && self.file.write_superblock(&superblock).is_ok() {
+            let _best_effort = self.file.flush();
+        }
+    }
+
     /// A transaction of `blocks` log blocks is durable and its images are published.
     pub(crate) fn push(&self, record: Arc<Record>, blocks: u32) {
         let mut space = self.space.lock();

@@ -112,6 +112,16 @@ pub fn recover(
     Ok(report)
 }
 
+/// Forgets the error that stopped the journal in its last life ([`RecoveryReport::errno`]). The
+/// caller has noted it where it stays.
+pub fn clear_errno(log: &Log, block_size: u32) -> Result<(), Error> {
+    let file = LogFile::new(log, block_size);
+    let mut superblock = file.read_superblock()?;
+    superblock.errno = 0;
+    file.write_superblock(&superblock)?;
+    file.flush()
+}
+
 /// Marks a replayed log clean. Everything replayed was flushed before.
 pub fn mark_clean(log: &Log, block_size: u32, report: &RecoveryReport) -> Result<(), Error> {
     let file = LogFile::new(log, block_size);

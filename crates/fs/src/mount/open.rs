@@ -105,11 +105,23 @@ pub(super) fn replay(device: &Arc<dyn BlockDevice>, plan: &mut Plan) -> Result<(
         if fast_commit::finish(device, plan, &found, &report)? == fast_commit::Outcome::Replayed {
             plan.superblock = after_replay(&**device, &plan.options)?;
         }
+        if report.errno != 0 {
+            take_over_error(device, plan, &found)?;
+        }
     } else if plan.options.access == Access::ReadWrite {
         wipe(&found, device, plan.geometry.block_size())?;
     }
     plan.log = Some(found);
     Ok(())
+}
+
+/// An error stopped the journal before: the superblock says so until e2fsck has looked.
+fn take_over_error(device: &Arc<dyn BlockDevice>, plan: &mut Plan, log: &Log) -> Result<()> {
+    plan.superblock.state |= superblock::state::ERROR;
+    let bytes: [u8; SUPERBLOCK_BYTES] = plan.superblock.to_bytes();
+    device.write_at(SUPERBLOCK_OFFSET, &bytes)?;
+    device.flush()?;
+    Ok(recovery::clear_errno(log, plan.geometry.block_size())?)
 }
 
 /// Marks a log clean that nobody may replay: the file system says that all of it is home.
