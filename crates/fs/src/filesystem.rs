@@ -10,7 +10,7 @@ use crate::space::Space;
 use crate::superblock::Super;
 use crate::xattr::SharedBlocks;
 use crate::{Error, Result};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use uext4_device::BlockDevice;
 use uext4_format::{BlockNr, Checksums, Corrupt, Features, Geometry, Place, Timestamp};
@@ -69,7 +69,11 @@ impl Random {
 }
 
 /// Whether writes are allowed now.
-pub(crate) struct MountState(AtomicU8);
+pub(crate) struct MountState {
+    word: AtomicU8,
+    /// What ended writing for good; the first cause stays.
+    failure: OnceLock<Error>,
+}
 
 const READ_WRITE: u8 = 0;
 const READ_ONLY: u8 = 1;
@@ -78,32 +82,48 @@ const CLOSED: u8 = 3;
 
 impl MountState {
     pub(crate) fn new(writable: bool) -> Self {
-        Self(AtomicU8::new(if writable { READ_WRITE } else { READ_ONLY }))
+        let word = AtomicU8::new(if writable { READ_WRITE } else { READ_ONLY });
+        Self { word, failure: OnceLock::new() }
     }
 
     pub(crate) fn is_writable(&self) -> bool {
-        self.0.load(Ordering::Relaxed) == READ_WRITE
+        self.word.load(Ordering::Relaxed) == READ_WRITE
     }
 
-    /// Goes read-only for good after an error.
-    pub(crate) fn fail(&self) {
-        self.0.store(FAILED, Ordering::SeqCst);
+    /// Goes read-only for good after an error. A mount that is closed stays so.
+    pub(crate) fn fail(&self, cause: &Error) {
+        let order = Ordering::SeqCst;
+        if self.word.compare_exchange(READ_WRITE, FAILED, order, order).is_ok() {
+            let _the_first_stays = self.failure.set(cause.clone());
+        }
+    }
+
+    /// Why the mount went read-only, if an error did it.
+    pub(crate) fn failure(&self) -> Option<&Error> {
+        self.failure.get()
     }
 
     pub(crate) fn set_writable(&self, writable: bool) {
-        self.0.store(if writable { READ_WRITE } else { READ_ONLY }, Ordering::SeqCst);
+        self.word.store(if writable { READ_WRITE } else { READ_ONLY }, Ordering::SeqCst);
     }
 
     /// Marks the mount closed; true for the first caller.
     pub(crate) fn close(&self) -> bool {
-        self.0.swap(CLOSED, Ordering::SeqCst) != CLOSED
+        self.word.swap(CLOSED, Ordering::SeqCst) != CLOSED
     }
 }
 
 impl Fs {
     /// Answers `ReadOnly` unless writes are allowed.
     pub(crate) fn writable(&self) -> Result<()> {
-        if self.state.is_writable() { Ok(()) } else { Err(Error::ReadOnly) }
+        if !self.state.is_writable() {
+            return Err(Error::ReadOnly);
+        }
+        // A commit in the background may have failed since.
+        self.journal.check().map_err(|cause| {
+            self.state.fail(&cause.into());
+            Error::ReadOnly
+        })
     }
 
     /// Starts a handle that may log `credits` blocks; may wait for a commit.
@@ -137,8 +157,8 @@ impl Fs {
         if let Err(Error::Corrupt(corrupt)) = &result {
             self.superblock.record_error(self, corrupt);
         }
-        if let Err(Error::Journal(_)) = &result {
-            self.state.fail();
+        if let Err(cause @ Error::Journal(_)) = &result {
+            self.state.fail(cause);
         }
         result
     }

@@ -106,7 +106,7 @@ impl Super {
         if fs.state.is_writable() {
             let recorded = self.write_error(fs, corrupt);
             if self.policy(fs) != OnError::Continue || recorded.is_err() {
-                fs.state.fail();
+                fs.state.fail(&corrupt.clone().into());
             }
         }
     }

@@ -15,6 +15,15 @@ impl Filesystem {
         self.fs.close()
     }
 
+    /// What made the mount read-only for good: a write or flush of the journal or of metadata that
+    /// failed, or damage with `errors=remount-ro`. From then on nothing is written, operations that
+    /// change something answer [`crate::Error::ReadOnly`], and the next mount recovers what was
+    /// durable. `None` while all is well.
+    pub fn failure(&self) -> Option<crate::Error> {
+        let _notices_a_failed_commit = self.fs.writable();
+        self.fs.state.failure().cloned()
+    }
+
     /// Stops at once without writing anything more, as if power were cut. For crash tests.
     pub fn abandon(&self) {
         self.fs.state.close();
@@ -31,9 +40,9 @@ impl Drop for Filesystem {
 
 impl Fs {
     fn close(&self) -> Result<()> {
-        let writable = self.state.is_writable();
+        let writable = self.writable().is_ok();
         if writable {
-            self.reap_all()?;
+            self.note(self.reap_all())?;
             let handle = self.start(credits::ATTRIBUTES)?;
             self.superblock.update_counts(self, &handle);
         }
@@ -45,9 +54,11 @@ impl Fs {
             self.journal.close()?;
             self.mark_clean()?;
         }
-        match &self.mmp {
-            Some(mmp) => mmp.release(self),
-            None => Ok(()),
+        match (self.state.failure(), &self.mmp) {
+            // Nothing more is written: other hosts see that the claim is not renewed.
+            (Some(cause), _) => Err(cause.clone()),
+            (None, Some(mmp)) => mmp.release(self),
+            (None, None) => Ok(()),
         }
     }
 

@@ -19,12 +19,12 @@ struct Kind {
     mount: &'static str,
 }
 
-const fn kind(
-    name: &'static str,
-    mke2fs: &'static [&'static str],
-    mount: &'static str,
-) -> Kind {
-    Kind { name, mke2fs, mount }
+const fn kind(name: &'static str, mke2fs: &'static [&'static str], mount: &'static str) -> Kind {
+    Kind {
+        name,
+        mke2fs,
+        mount,
+    }
 }
 
 const NO_CSUM: &[&str] = &["-O", "^metadata_csum"];
@@ -34,8 +34,16 @@ const KINDS: &[Kind] = &[
     kind("32 bits", &["-O", "^64bit"], ""),
     kind("no checksums", NO_CSUM, ""),
     kind("checksums of blocks alone", NO_CSUM, "journal_checksum"),
-    kind("checksum of the transaction", NO_CSUM, "journal_async_commit,data=writeback"),
-    kind("neither 64 bits nor checksums", &["-O", "^64bit,^metadata_csum"], "journal_checksum"),
+    kind(
+        "checksum of the transaction",
+        NO_CSUM,
+        "journal_async_commit,data=writeback",
+    ),
+    kind(
+        "neither 64 bits nor checksums",
+        &["-O", "^64bit,^metadata_csum"],
+        "journal_checksum",
+    ),
     kind("small and wrapping", &["-b", "1024", "-J", "size=1"], ""),
     kind("data in the journal", &["-b", "1024"], "data=journal"),
     kind("data out of order", &[], "data=writeback"),
@@ -47,7 +55,10 @@ fn policy() -> Policy {
 }
 
 fn palette() -> Palette {
-    Palette { file_max_bytes: 60 << 10, ..Palette::default() }
+    Palette {
+        file_max_bytes: 60 << 10,
+        ..Palette::default()
+    }
 }
 
 /// Runs a stream of operations with a sync now and then; what is after the last one may be lost.
@@ -62,14 +73,19 @@ fn run(target: &mut dyn Target, seed: u64, mut sync: impl FnMut()) {
 
 fn run_on_kernel(root: &Path, seed: u64) {
     let dir = File::open(root).unwrap();
-    run(&mut HostTarget::new(root), seed, || rustix::fs::syncfs(&dir).unwrap());
+    run(&mut HostTarget::new(root), seed, || {
+        rustix::fs::syncfs(&dir).unwrap()
+    });
 }
 
 #[track_caller]
 fn assert_same(name: &str, kernel: &Manifest, ours: &Manifest) {
     let differences = kernel.diff(ours, &policy());
     assert!(differences.is_empty(), "{name}: {differences:?}");
-    assert!(kernel.entries.len() > 10, "{name}: an empty tree proves nothing");
+    assert!(
+        kernel.entries.len() > 10,
+        "{name}: an empty tree proves nothing"
+    );
 }
 
 #[test]
@@ -80,8 +96,16 @@ fn we_recover_what_the_kernel_left() {
     for (seed, kind) in KINDS.iter().enumerate() {
         let work = |root: &Path| run_on_kernel(root, 20 + seed as u64);
         let crashed = Crashed::by_kernel(MIB, kind.mke2fs, kind.mount, work);
-        assert!(needs_recovery(crashed.image()), "{}: the journal is empty", kind.name);
-        assert_same(kind.name, &crashed.kernel_tree().unwrap(), &crashed.our_tree());
+        assert!(
+            needs_recovery(crashed.image()),
+            "{}: the journal is empty",
+            kind.name
+        );
+        assert_same(
+            kind.name,
+            &crashed.kernel_tree().unwrap(),
+            &crashed.our_tree(),
+        );
     }
 }
 
@@ -98,12 +122,22 @@ fn the_kernel_recovers_what_we_left() {
     for (seed, kind) in KINDS.iter().enumerate() {
         let (_dir, image) = mke2fs_image(MIB << 20, kind.mke2fs).unwrap();
         let fs = Filesystem::mount(crashed::open(&image), crashed::options()).unwrap();
-        run(&mut EngineTarget::new(&fs), seed as u64 + 100, || fs.sync().unwrap());
+        run(&mut EngineTarget::new(&fs), seed as u64 + 100, || {
+            fs.sync().unwrap()
+        });
         fs.abandon();
         drop(fs);
         let crashed = Crashed::from_image(&image);
-        assert!(needs_recovery(crashed.image()), "{}: the journal is empty", kind.name);
-        assert_same(kind.name, &crashed.kernel_tree().unwrap(), &crashed.our_tree());
+        assert!(
+            needs_recovery(crashed.image()),
+            "{}: the journal is empty",
+            kind.name
+        );
+        assert_same(
+            kind.name,
+            &crashed.kernel_tree().unwrap(),
+            &crashed.our_tree(),
+        );
     }
 }
 
@@ -119,7 +153,10 @@ impl Loop {
 
 impl Drop for Loop {
     fn drop(&mut self) {
-        let detached = Program::new("losetup").unwrap().args(["-d", &self.0]).run_ok();
+        let detached = Program::new("losetup")
+            .unwrap()
+            .args(["-d", &self.0])
+            .run_ok();
         assert!(detached.is_ok() || std::thread::panicking(), "{detached:?}");
     }
 }
@@ -134,7 +171,10 @@ fn kernel_tree_of_pair(image: &Path, journal: &Path) -> Manifest {
 }
 
 fn with_journal(journal: &Path) -> MountOptions {
-    MountOptions { journal_device: Some(crashed::open(journal)), ..crashed::options() }
+    MountOptions {
+        journal_device: Some(crashed::open(journal)),
+        ..crashed::options()
+    }
 }
 
 /// The file system and its journal after a crash, recovered by us; e2fsck must agree.
@@ -142,7 +182,9 @@ fn our_tree_of_pair(image: &Path, journal: &Path) -> Manifest {
     let fs = Filesystem::mount(crashed::open(image), with_journal(journal)).unwrap();
     fs.unmount().unwrap();
     let device = Loop::new(journal);
-    let e2fsck = Program::new("e2fsck").unwrap().args(["-fn", "-j", &device.0]);
+    let e2fsck = Program::new("e2fsck")
+        .unwrap()
+        .args(["-fn", "-j", &device.0]);
     let verdict = e2fsck.arg(image).run().unwrap();
     assert_eq!(verdict.code, Some(0), "{}", verdict.all());
     drop(device);
@@ -160,11 +202,23 @@ fn external() -> (tempfile::TempDir, PathBuf, PathBuf) {
     let (dir, image) = mke2fs_image(MIB << 20, &["-O", "^has_journal"]).unwrap();
     let journal = dir.path().join("journal.img");
     File::create(&journal).unwrap().set_len(8 << 20).unwrap();
-    let mke2fs = || Program::new("mke2fs").unwrap().args(["-q", "-F", "-b", "4096"]);
-    mke2fs().args(["-O", "journal_dev"]).arg(&journal).run_ok().unwrap();
+    let mke2fs = || {
+        Program::new("mke2fs")
+            .unwrap()
+            .args(["-q", "-F", "-b", "4096"])
+    };
+    mke2fs()
+        .args(["-O", "journal_dev"])
+        .arg(&journal)
+        .run_ok()
+        .unwrap();
     let device = Loop::new(&journal);
     let option = format!("device={}", device.0);
-    mke2fs().args(["-t", "ext4", "-J", &option]).arg(&image).run_ok().unwrap();
+    mke2fs()
+        .args(["-t", "ext4", "-J", &option])
+        .arg(&image)
+        .run_ok()
+        .unwrap();
     drop(device);
     (dir, image, journal)
 }
@@ -206,7 +260,10 @@ fn a_read_only_mount_leaves_an_external_journal_alone() {
     drop(fs);
     let before = [&image, &journal].map(|file| std::fs::read(file).unwrap());
     let access = uext4::Access::ReadOnly;
-    let options = MountOptions { access, ..with_journal(&journal) };
+    let options = MountOptions {
+        access,
+        ..with_journal(&journal)
+    };
     let fs = Filesystem::mount(crashed::open(&image), options).unwrap();
     assert!(Manifest::of(&EngineTarget::new(&fs)).unwrap().entries.len() > 10);
     drop(fs);

@@ -5,6 +5,7 @@ mod crashed;
 mod damage;
 mod full;
 mod fast_commits;
+mod faults;
 mod image;
 mod journals;
 mod options;

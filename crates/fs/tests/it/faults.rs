@@ -1,0 +1,232 @@
+//! Devices that fail: what operations answer, that nothing is written afterwards, and that the
+//! next mount finds what was durable.
+
+use crate::{crashed, image};
+use std::sync::Arc;
+use uext4::device::{
+    BlockDevice, Cause, Event, Fault, Faulty, MemDevice, Operation, Recorder, When,
+};
+use uext4::format::{BlockNr, GroupNr};
+use uext4::{Caller, Error, Filesystem, InodeRef};
+
+/// Linux' `EIO` and `EROFS`.
+const EIO: i32 = 5;
+const EROFS: i32 = 30;
+
+/// A mount of a fresh file system with one durable file, on a device that can fail.
+struct Rig {
+    device: Arc<MemDevice>,
+    recorder: Arc<Recorder>,
+    faulty: Arc<Faulty>,
+    fs: Filesystem,
+    durable: InodeRef,
+}
+
+impl Rig {
+    fn new() -> Self {
+        let device = image::ext4(64);
+        let recorder = Arc::new(Recorder::new(device.clone()));
+        let faulty = Arc::new(Faulty::new(recorder.clone()));
+        let fs = Filesystem::mount(faulty.clone(), crashed::options()).unwrap();
+        let root = fs.root().unwrap();
+        let durable = fs
+            .create(&root, b"durable", 0o644, &Caller::root())
+            .unwrap();
+        fs.write(&durable, 0, b"promised").unwrap();
+        fs.fsync(&durable).unwrap();
+        Self {
+            device,
+            recorder,
+            faulty,
+            fs,
+            durable,
+        }
+    }
+
+    fn fail(&self, operation: Operation, when: When) {
+        self.faulty.arm(Fault {
+            operation,
+            when,
+            cause: Cause::Io,
+        });
+    }
+
+    /// Changes and fsyncs until one fails; its errno.
+    fn provoke(&self) -> i32 {
+        let root = self.fs.root().unwrap();
+        for nr in 0..10_000 {
+            let name = format!("file {nr}");
+            let made = self
+                .fs
+                .create(&root, name.as_bytes(), 0o644, &Caller::root());
+            if let Err(error) = made.and_then(|file| self.fs.fsync(&file)) {
+                return error.errno();
+            }
+        }
+        panic!("the fault was never met");
+    }
+
+    /// After the failure: a reason, reads, refusals, and no write.
+    fn assert_stopped(&self) {
+        assert!(
+            matches!(self.fs.failure(), Some(Error::Journal(_))),
+            "{:?}",
+            self.fs.failure()
+        );
+        self.faulty.disarm();
+        let written = self.writes();
+        let (root, caller) = (self.fs.root().unwrap(), Caller::root());
+        let made = self.fs.create(&root, b"late", 0o644, &caller);
+        assert!(matches!(made, Err(Error::ReadOnly)), "{made:?}");
+        assert!(matches!(
+            self.fs.write(&self.durable, 0, b"late"),
+            Err(Error::ReadOnly)
+        ));
+        assert!(matches!(
+            self.fs.unlink(&root, b"durable", &caller),
+            Err(Error::ReadOnly)
+        ));
+        assert_eq!(self.fs.fsync(&self.durable).unwrap_err().errno(), EROFS);
+        let mut data = [0; 8];
+        assert_eq!(self.fs.read(&self.durable, 0, &mut data).unwrap(), 8);
+        assert_eq!(&data, b"promised");
+        assert!(self.fs.unmount().is_err());
+        assert_eq!(
+            self.writes(),
+            written,
+            "something was written after the failure"
+        );
+    }
+
+    fn writes(&self) -> usize {
+        let log = self.recorder.log();
+        log.events()
+            .iter()
+            .filter(|event| matches!(event, Event::Change { .. }))
+            .count()
+    }
+
+    /// The next mount has what was durable, and e2fsck agrees.
+    fn assert_recovers(self) {
+        let Self {
+            device,
+            fs,
+            durable,
+            ..
+        } = self;
+        drop((durable, fs));
+        let fs = image::mount(&device);
+        assert!(fs.failure().is_none());
+        let found = fs
+            .lookup(&fs.root().unwrap(), b"durable", &Caller::root())
+            .unwrap();
+        let mut data = [0; 8];
+        assert_eq!(fs.read(&found, 0, &mut data).unwrap(), 8);
+        assert_eq!(&data, b"promised");
+        drop(found);
+        fs.unmount().unwrap();
+        image::assert_clean(&device);
+    }
+}
+
+/// Each of the writes and flushes of a commit fails once.
+#[test]
+fn a_failed_commit_stops_everything() {
+    for operation in [Operation::Write, Operation::Flush] {
+        for after in 0..3 {
+            let rig = Rig::new();
+            rig.fail(operation, When::Counted { after, count: 1 });
+            assert_eq!(rig.provoke(), EIO);
+            rig.assert_stopped();
+            rig.assert_recovers();
+        }
+    }
+}
+
+#[test]
+fn a_device_that_goes_away_stops_everything() {
+    let rig = Rig::new();
+    rig.faulty.vanish();
+    assert!(rig.provoke() > 0);
+    rig.faulty.come_back();
+    rig.assert_stopped();
+    rig.assert_recovers();
+}
+
+/// Metadata goes home long after its commit, when the log fills up.
+#[test]
+fn a_failed_checkpoint_stops_everything() {
+    let rig = Rig::new();
+    rig.fail(Operation::Write, When::Touching(cold_inodes(&*rig.device)));
+    assert_eq!(rig.provoke(), EIO);
+    rig.assert_stopped();
+    rig.assert_recovers();
+}
+
+/// Bytes of a block of the inode table: only a few commits log it, and only a checkpoint writes it
+/// home.
+fn cold_inodes(device: &dyn BlockDevice) -> std::ops::Range<u64> {
+    let geometry = uext4::read_superblock(device, None)
+        .unwrap()
+        .geometry()
+        .unwrap();
+    let size = u64::from(geometry.block_size());
+    let (block, offset) = geometry.descriptor_location(GroupNr(0));
+    let mut low = [0; 4];
+    device
+        .read_at(block.0 * size + u64::from(offset) + 8, &mut low)
+        .unwrap();
+    let table = BlockNr(u64::from(u32::from_le_bytes(low)));
+    let (block, _) = geometry.inode_location(table, 30);
+    block.0 * size..(block.0 + 1) * size
+}
+
+/// As in Linux with `data_err=ignore`: the writer is told, the file system goes on.
+#[test]
+fn a_failed_data_write_is_told_to_the_writer() {
+    let rig = Rig::new();
+    rig.fail(Operation::Write, When::Counted { after: 0, count: 1 });
+    let data = vec![7; 100_000];
+    assert_eq!(
+        rig.fs.write(&rig.durable, 4096, &data).unwrap_err().errno(),
+        EIO
+    );
+    assert!(rig.fs.failure().is_none());
+    assert_eq!(rig.fs.write(&rig.durable, 4096, &data).unwrap(), data.len());
+    rig.fs.fsync(&rig.durable).unwrap();
+    let mut found = vec![0; data.len()];
+    rig.fs.read(&rig.durable, 4096, &mut found).unwrap();
+    assert!(found == data);
+    rig.fs.unmount().unwrap();
+    image::assert_clean(&rig.device);
+}
+
+#[test]
+fn the_journal_remembers_the_error_until_the_next_mount() {
+    let rig = Rig::new();
+    rig.fail(Operation::Flush, When::Counted { after: 0, count: 1 });
+    assert_eq!(rig.provoke(), EIO);
+    let Rig {
+        device,
+        fs,
+        durable,
+        ..
+    } = rig;
+    drop((durable, fs));
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("image");
+    std::fs::write(&path, device.to_bytes()).unwrap();
+    let header = uext4_testkit::oracle::dumpe2fs(&path).unwrap();
+    assert_eq!(header.text("Journal errno").unwrap(), "-5");
+    let fs = image::mount(&device);
+    fs.unmount().unwrap();
+    std::fs::write(&path, device.to_bytes()).unwrap();
+    let header = uext4_testkit::oracle::dumpe2fs(&path).unwrap();
+    assert!(
+        header
+            .text("Filesystem state")
+            .unwrap()
+            .contains("with errors")
+    );
+    assert!(header.text("Journal errno").is_err());
+}
