@@ -62,9 +62,16 @@ impl Timestamp {
     }
 
     /// The time that an inode keeps when given this one: out of range becomes the nearest
-    /// possible, nanoseconds are dropped where there is no room.
+    /// possible, nanoseconds are dropped where there is no room, and at the first and the last
+    /// second, as Linux does.
     pub fn as_stored(self, with_extra: WithExtra) -> Self {
-        let (low, extra) = self.encode(with_extra);
+        let last = match with_extra {
+            WithExtra::Yes => SECONDS_MAX,
+            WithExtra::No => i64::from(i32::MAX),
+        };
+        let at_the_end = self.seconds <= i64::from(i32::MIN) || self.seconds >= last;
+        let nanoseconds = if at_the_end { 0 } else { self.nanoseconds };
+        let (low, extra) = Self { nanoseconds, ..self }.encode(with_extra);
         Self::decode(low, (with_extra == WithExtra::Yes).then_some(extra))
     }
 }

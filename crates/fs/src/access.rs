@@ -79,8 +79,10 @@ impl Fs {
         Ok(())
     }
 
-    /// Sticky directories: only the owner of the file or the directory takes a name away.
+    /// Whoever changes entries writes the directory. In sticky directories, only the owner of the
+    /// file or the directory takes a name away.
     pub(crate) fn may_delete(&self, parent: &Inode, target: &Inode, caller: &Caller) -> Result<()> {
+        self.may(parent, caller, Want::WRITE.and(Want::EXECUTE))?;
         let append_only = InodeFlags::APPEND;
         if parent.read().disk.flags.contains(append_only) {
             return Err(Error::NotPermitted);

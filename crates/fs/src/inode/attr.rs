@@ -1,11 +1,8 @@
 //! What callers see of an inode.
 
-use super::Inode;
+use super::{Inode, flags};
 use crate::{Attr, Fs};
-use uext4_format::{FileType, InodeFlags};
-
-/// Flags that `lsattr` shows; the others say how the inode is stored.
-const VISIBLE_FLAGS: u32 = 0x705B_DFFF;
+use uext4_format::FileType;
 
 /// The inode's attributes now.
 pub(crate) fn attr_of(fs: &Fs, inode: &Inode) -> Attr {
@@ -33,6 +30,6 @@ pub(crate) fn attr_of(fs: &Fs, inode: &Inode) -> Attr {
         mtime: disk.mtime,
         ctime: disk.ctime,
         crtime: disk.crtime,
-        flags: disk.flags.0 & VISIBLE_FLAGS & !InodeFlags::INLINE_DATA.0,
+        flags: flags::visible(disk.flags, kind),
     }
 }

@@ -1,6 +1,6 @@
 //! New inodes: number, owner, mode, flags inherited from the parent.
 
-use super::{Inode, InodeRef, InodeState};
+use super::{Inode, InodeRef, InodeState, flags};
 use crate::{Caller, Fs, Result, file, xattr};
 use std::sync::Arc;
 use uext4_format::extent::ExtentNode;
@@ -25,13 +25,6 @@ impl NewInode<'_> {
         Self { kind, mode: mode & 0o7777, device: (0, 0), target: &[] }
     }
 }
-
-/// Flags that a new inode takes from its directory.
-const INHERITED: InodeFlags = InodeFlags(0x2000_E4FF & !0x30);
-/// Of those, the ones that mean something on regular files.
-const INHERITED_FILE: InodeFlags = InodeFlags(0x2000_04CB);
-/// And on all others (`nodump`, `noatime`).
-const INHERITED_OTHER: InodeFlags = InodeFlags(0xC0);
 
 impl Fs {
     /// Allocates an inode in the handle's transaction and fills it in: one link (two for a
@@ -110,12 +103,7 @@ impl Fs {
     }
 
     fn new_flags(&self, parent: InodeFlags, kind: FileType) -> InodeFlags {
-        let mask = match kind {
-            FileType::Directory => INHERITED,
-            FileType::Regular => INHERITED_FILE,
-            _ => INHERITED_OTHER,
-        };
-        let mut flags = InodeFlags(parent.0 & mask.0);
+        let mut flags = flags::inherited(parent, kind);
         let has_data = matches!(kind, FileType::Regular | FileType::Directory | FileType::Symlink);
         if has_data && self.features.has(Feature::EXTENTS) {
             flags.insert(InodeFlags::EXTENTS);

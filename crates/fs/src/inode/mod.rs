@@ -11,6 +11,7 @@
 mod attr;
 mod create;
 mod evict;
+pub(crate) mod flags;
 mod state;
 mod table;
 

@@ -1,6 +1,6 @@
 //! New inodes: files, directories, nodes, symbolic links, unnamed files.
 
-use super::{check_alive, check_new_name, touch_dir, with_index};
+use super::{check_alive, check_new_name, may_add, touch_dir, with_index};
 use crate::access::Want;
 use crate::dir::{self, DirError, Index, Way};
 use crate::inode::{Inode, NewInode};
@@ -93,8 +93,11 @@ impl Filesystem {
         self.run(|fs| {
             check_new_name(name)?;
             check_alive(parent)?;
-            fs.may(parent, caller, Want::WRITE.and(Want::EXECUTE))?;
-            with_index(parent.arc(), |index| make_named(fs, parent.arc(), name, new, caller, index))
+            may_add(fs, parent.arc(), name, caller)?;
+            let change = |index| make_named(fs, parent.arc(), name, new, caller, index);
+            let made = with_index(parent.arc(), change)?;
+            fs.sync_if_asked(parent)?;
+            Ok(made)
         })
     }
 }

@@ -65,7 +65,9 @@ impl Filesystem {
             if kill == KillPrivileges::Yes {
                 fs.kill_privileges(inode)?;
             }
-            file::write(fs, inode.arc(), offset, data, fs.reserve_of(caller))
+            let written = file::write(fs, inode.arc(), offset, data, fs.reserve_of(caller))?;
+            fs.sync_if_asked(inode)?;
+            Ok(written)
         })
     }
 
@@ -99,7 +101,9 @@ impl Filesystem {
             if kill == KillPrivileges::Yes {
                 fs.kill_privileges(inode)?;
             }
-            file::append(fs, inode.arc(), data, fs.reserve_of(caller))
+            let written = file::append(fs, inode.arc(), data, fs.reserve_of(caller))?;
+            fs.sync_if_asked(inode)?;
+            Ok(written)
         })
     }
 
@@ -203,6 +207,14 @@ fn check_data_change(fs: &Fs, inode: &Inode) -> Result<()> {
 }
 
 impl Fs {
+    /// Makes a change durable at once when the inode (`chattr +S`, of a directory also `+D`) asks
+    /// for it.
+    pub(super) fn sync_if_asked(&self, inode: &InodeRef) -> Result<()> {
+        let flags = inode.read().disk.flags;
+        let entries = inode.is_dir() && flags.contains(InodeFlags::DIRSYNC);
+        if entries || flags.contains(InodeFlags::SYNC) { self.sync_inode(inode) } else { Ok(()) }
+    }
+
     fn sync_inode(&self, inode: &InodeRef) -> Result<()> {
         use uext4_journal::Object;
         match inode.arc().live().dirty_tid() {
@@ -218,8 +230,10 @@ impl Fs {
     }
 
     /// Sets the access time when the mount options ask for it.
-    fn touch_atime(&self, inode: &InodeRef) -> Result<()> {
-        if self.options.no_atime || !self.state.is_writable() {
+    pub(super) fn touch_atime(&self, inode: &InodeRef) -> Result<()> {
+        let options = &self.options;
+        let off = options.no_atime || (options.no_dir_atime && inode.is_dir());
+        if off || !self.state.is_writable() {
             return Ok(());
         }
         let now = self.now();

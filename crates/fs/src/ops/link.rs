@@ -1,7 +1,6 @@
 //! Hard links.
 
-use super::{LINK_MAX, check_alive, check_new_name, touch_dir, with_index};
-use crate::access::Want;
+use super::{LINK_MAX, check_alive, check_new_name, exists_or, may_add, touch_dir, with_index};
 use crate::dir::{self, DirError, Index};
 use crate::inode::Inode;
 use crate::space::Reserve;
@@ -21,11 +20,13 @@ impl Filesystem {
         self.run(|fs| {
             check_new_name(name)?;
             check_alive(parent)?;
-            check_linkable(inode)?;
-            fs.may(parent, caller, Want::WRITE.and(Want::EXECUTE))?;
+            may_add(fs, parent.arc(), name, caller)?;
+            check_linkable(inode).map_err(|refused| exists_or(fs, parent.arc(), name, refused))?;
+            let reserve = fs.reserve_of(caller);
             with_index(parent.arc(), |index| {
-                link_named(fs, inode.arc(), parent.arc(), name, index, fs.reserve_of(caller))
-            })
+                link_named(fs, inode.arc(), parent.arc(), name, index, reserve)
+            })?;
+            fs.sync_if_asked(parent)
         })
     }
 }

@@ -58,15 +58,22 @@ impl Filesystem {
             if !dir.is_dir() {
                 return Err(Error::NotDirectory);
             }
-            let _shared = dir.index.read();
-            settled(dir::read(fs, dir.arc(), cookie, visit).map_err(Into::into))
+            {
+                let _shared = dir.index.read();
+                settled(dir::read(fs, dir.arc(), cookie, visit).map_err(Into::into))?;
+            }
+            fs.touch_atime(dir)
         })
     }
 
     /// Target of a symbolic link.
     pub fn read_link(&self, inode: &InodeRef) -> Result<Vec<u8>> {
         self.run(|fs| match inode.kind() {
-            FileType::Symlink => file::read_link(fs, inode),
+            FileType::Symlink => {
+                let target = file::read_link(fs, inode)?;
+                fs.touch_atime(inode)?;
+                Ok(target)
+            }
             _ => Err(Error::Invalid("not a symbolic link")),
         })
     }

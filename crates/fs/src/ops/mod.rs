@@ -17,9 +17,10 @@ mod xattrs;
 pub use io::KillPrivileges;
 pub use rename::RenameFlags;
 
-use crate::dir::{DirError, Index};
+use crate::access::Want;
+use crate::dir::{self, DirError, Index};
 use crate::inode::Inode;
-use crate::{Error, Filesystem, Fs, Result};
+use crate::{Caller, Error, Filesystem, Fs, Result};
 use std::sync::Arc;
 use uext4_format::{FileType, Timestamp};
 use uext4_journal::Handle;
@@ -90,6 +91,25 @@ pub(crate) fn check_alive(dir: &Inode) -> Result<()> {
         return Err(Error::NotDirectory);
     }
     if state.disk.links == 0 { Err(Error::NotFound) } else { Ok(()) }
+}
+
+/// Whether `caller` may add `name` to `parent`. That the name exists goes before a missing right.
+pub(crate) fn may_add(fs: &Fs, parent: &Arc<Inode>, name: &[u8], caller: &Caller) -> Result<()> {
+    let Err(refused) = fs.may(parent, caller, Want::WRITE.and(Want::EXECUTE)) else {
+        return Ok(());
+    };
+    fs.may(parent, caller, Want::EXECUTE)?;
+    Err(exists_or(fs, parent, name, refused))
+}
+
+/// `refused`, unless the name is there, which is found out first.
+pub(crate) fn exists_or(fs: &Fs, parent: &Arc<Inode>, name: &[u8], refused: Error) -> Error {
+    let _shared = parent.index.read();
+    match dir::find(fs, parent, name) {
+        Ok(Some(_)) => Error::Exists,
+        Ok(None) => refused,
+        Err(error) => error,
+    }
 }
 
 /// Sets the times that a change of entries sets.

@@ -88,11 +88,13 @@ impl Filesystem {
             check_names(from_name, to_name, flags)?;
             for dir in [from, to] {
                 check_alive(dir)?;
-                fs.may(dir, caller, Want::WRITE.and(Want::EXECUTE))?;
+                fs.may(dir, caller, Want::EXECUTE)?;
             }
-            let from = Side { dir: from.arc(), name: from_name };
-            let to = Side { dir: to.arc(), name: to_name };
-            rename(fs, &from, &to, flags, caller)
+            let sides = [(from, from_name), (to, to_name)];
+            let [old, new] = sides.map(|(dir, name)| Side { dir: dir.arc(), name });
+            rename(fs, &old, &new, flags, caller)?;
+            fs.sync_if_asked(from)?;
+            fs.sync_if_asked(to)
         })
     }
 }
@@ -139,7 +141,7 @@ fn rename_once(
     let target = find(fs, to)?;
     let rename = Rename { from, to, source, target, flags, caller };
     rename.check(fs)?;
-    if rename.target.as_ref().is_some_and(|target| target.nr() == rename.source.nr()) {
+    if rename.is_same() {
         return Ok(());
     }
     let answer = match rename.run(fs, Index::Shared) {
@@ -159,42 +161,69 @@ fn find(fs: &Fs, side: &Side<'_>) -> Result<Option<InodeRef>> {
 }
 
 impl Rename<'_> {
+    /// In the order in which Linux finds out.
     fn check(&self, fs: &Fs) -> Result<()> {
+        self.check_target()?;
+        self.check_place(fs)?;
+        if self.is_same() {
+            return Ok(());
+        }
         fs.may_delete(self.from.dir, &self.source, self.caller)?;
-        self.check_move(fs, &self.source, self.from.dir, self.to.dir)?;
-        let Some(target) = &self.target else {
-            return if self.flags == RenameFlags::Exchange { Err(Error::NotFound) } else { Ok(()) };
-        };
-        if self.flags.keeps_target() {
-            return Err(Error::Exists);
+        match &self.target {
+            Some(target) => fs.may_delete(self.to.dir, target, self.caller)?,
+            None => fs.may(self.to.dir, self.caller, Want::WRITE.and(Want::EXECUTE))?,
         }
-        fs.may_delete(self.to.dir, target, self.caller)?;
-        if self.flags == RenameFlags::Exchange {
-            return self.check_move(fs, target, self.to.dir, self.from.dir);
+        let exchanged = self.target.as_ref().filter(|_| self.flags == RenameFlags::Exchange);
+        if let (Some(target), None) = (&self.target, exchanged) {
+            match (self.source.is_dir(), target.is_dir()) {
+                (true, false) => return Err(Error::NotDirectory),
+                (false, true) => return Err(Error::IsDirectory),
+                _ => {}
+            }
         }
-        match (self.source.is_dir(), target.is_dir()) {
-            (true, false) => Err(Error::NotDirectory),
-            (false, true) => Err(Error::IsDirectory),
+        // A directory that moves must be writable: its `..` changes.
+        let moved = [Some(&self.source), exchanged];
+        let moved = moved.into_iter().flatten().filter(|inode| inode.is_dir() && self.moves());
+        moved.into_iter().try_for_each(|inode| fs.may(inode, self.caller, Want::WRITE))
+    }
+
+    fn moves(&self) -> bool {
+        self.from.dir.nr() != self.to.dir.nr()
+    }
+
+    /// Both names stand for one inode: there is nothing to do.
+    fn is_same(&self) -> bool {
+        self.target.as_ref().is_some_and(|target| target.nr() == self.source.nr())
+    }
+
+    fn check_target(&self) -> Result<()> {
+        match &self.target {
+            Some(_) if self.flags.keeps_target() => Err(Error::Exists),
+            None if self.flags == RenameFlags::Exchange => Err(Error::NotFound),
             _ => Ok(()),
         }
     }
 
-    /// A directory that moves must be writable (its `..` changes) and must not end below itself.
-    fn check_move(
-        &self,
-        fs: &Fs,
-        moved: &InodeRef,
-        old: &Arc<Inode>,
-        new: &Arc<Inode>,
-    ) -> Result<()> {
-        if !moved.is_dir() || old.nr() == new.nr() {
+    /// Nothing moves below itself, and nothing replaces what it stands in.
+    fn check_place(&self, fs: &Fs) -> Result<()> {
+        if !self.moves() {
             return Ok(());
         }
-        fs.may(moved, self.caller, Want::WRITE)?;
-        if is_below(fs, new, moved.nr())? {
+        let below = |dir: &Arc<Inode>, inode: &InodeRef| {
+            Ok::<_, Error>(inode.is_dir() && is_below(fs, dir, inode.nr())?)
+        };
+        if below(self.to.dir, &self.source)? {
             return Err(Error::Invalid("a directory cannot move below itself"));
         }
-        Ok(())
+        match &self.target {
+            Some(target) if below(self.from.dir, target)? => match self.flags {
+                RenameFlags::Exchange => {
+                    Err(Error::Invalid("a directory cannot move below itself"))
+                }
+                _ => Err(Error::NotEmpty),
+            },
+            _ => Ok(()),
+        }
     }
 
     /// True when a name no longer stands for what was looked up.

@@ -18,8 +18,10 @@ impl Filesystem {
         self.run(|fs| {
             check_name(name)?;
             check_alive(parent)?;
-            fs.may(parent, caller, Want::WRITE.and(Want::EXECUTE))?;
-            super::with_index(parent.arc(), |index| unlink_named(fs, parent, name, caller, index))
+            fs.may(parent, caller, Want::EXECUTE)?;
+            let change = |index| unlink_named(fs, parent, name, caller, index);
+            super::with_index(parent.arc(), change)?;
+            fs.sync_if_asked(parent)
         })
     }
 
@@ -33,17 +35,18 @@ impl Filesystem {
                 _ => {}
             }
             check_alive(parent)?;
-            fs.may(parent, caller, Want::WRITE.and(Want::EXECUTE))?;
+            fs.may(parent, caller, Want::EXECUTE)?;
             let found = {
                 let _shared = parent.index.read();
                 dir::lookup(fs, parent.arc(), name)?
             };
             let target = found.ok_or(Error::NotFound)?;
+            fs.may_delete(parent, &target, caller)?;
             if !target.is_dir() {
                 return Err(Error::NotDirectory);
             }
-            fs.may_delete(parent, &target, caller)?;
-            rmdir_locked(fs, parent.arc(), name, &target)
+            rmdir_locked(fs, parent.arc(), name, &target)?;
+            fs.sync_if_asked(parent)
         })
     }
 }
@@ -58,10 +61,10 @@ fn unlink_named(
     for _ in 0..TRIES {
         let found = dir::lookup_holder(fs, parent.arc(), name)?;
         let (target, holder) = found.ok_or(Error::NotFound)?;
+        fs.may_delete(parent, &target, caller)?;
         if target.is_dir() {
             return Err(Error::IsDirectory.into());
         }
-        fs.may_delete(parent, &target, caller)?;
         let handle = fs.start(credits::REMOVE)?;
         let removed = match &holder {
             Some(holder) => dir::remove_at(fs, &handle, parent, name, holder),

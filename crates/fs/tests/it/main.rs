@@ -3,6 +3,7 @@
 mod basic;
 mod crashed;
 mod damage;
+mod beside_kernel;
 mod full;
 mod fast_commits;
 mod faults;

@@ -47,7 +47,7 @@ impl Server {
         let written = if flags & WRITE_CACHE != 0 {
             self.filesystem.write_back(&inode, offset, data)?
         } else {
-            self.filesystem.write_as(&inode, offset, data, kill)?
+            self.filesystem.write_by(&inode, offset, data, kill, &request.caller(0))?
         };
         answer.u32(u32::try_from(written).map_err(|_| Errno::EIO)?);
         answer.u32(0);
@@ -59,7 +59,8 @@ impl Server {
         let (_fh, offset, len, mode) = (args.u64()?, args.u64()?, args.u64()?, args.u32()?);
         let mode = fallocate_mode(mode).ok_or(Errno::EOPNOTSUPP)?;
         let inode = self.get(request.node)?;
-        self.filesystem.fallocate(&inode, mode, offset, len)?;
+        let (keep, caller) = (KillPrivileges::No, request.caller(0));
+        self.filesystem.fallocate_by(&inode, mode, offset, len, keep, &caller)?;
         // The request does not say whether the caller may keep setuid; the superuser usually may.
         if request.uid != 0 {
             self.kill_privileges(request, &inode)?;

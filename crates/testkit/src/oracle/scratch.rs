@@ -5,18 +5,21 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use tempfile::TempDir;
 
-/// A fresh directory in memory when there is `/dev/shm`, else in the temporary directory.
+/// A fresh directory in memory when `/dev/shm` takes one, else in the temporary directory.
 ///
 /// # Errors
 /// The directory cannot be created.
 pub fn scratch_dir() -> Result<TempDir> {
-    let shared_memory = Path::new("/dev/shm");
-    let parent = match shared_memory.is_dir() {
-        true => shared_memory.to_path_buf(),
-        false => std::env::temp_dir(),
-    };
-    tempfile::Builder::new()
-        .prefix("uext4-test-")
-        .tempdir_in(&parent)
-        .with_context(|| format!("no scratch directory in {}", parent.display()))
+    fresh_in(Path::new("/dev/shm")).or_else(|_| {
+        let parent = std::env::temp_dir();
+        fresh_in(&parent).with_context(|| format!("no scratch directory in {}", parent.display()))
+    })
+}
+
+fn fresh_in(parent: &Path) -> std::io::Result<TempDir> {
+    let dir = tempfile::Builder::new().prefix("uext4-test-").tempdir_in(parent)?;
+    // A full file system may take a directory and refuse the files.
+    std::fs::write(dir.path().join("probe"), "x")?;
+    std::fs::remove_file(dir.path().join("probe"))?;
+    Ok(dir)
 }
