@@ -22,7 +22,7 @@ impl Filesystem {
         self.make(parent, name, &NewInode::new(FileType::Regular, mode), caller)
     }
 
-    /// Makes a directory.
+    /// Makes a directory. It gets setgid from its parent only, and setuid never.
     pub fn mkdir(
         &self,
         parent: &InodeRef,
@@ -30,7 +30,7 @@ impl Filesystem {
         mode: u16,
         caller: &Caller,
     ) -> Result<InodeRef> {
-        self.make(parent, name, &NewInode::new(FileType::Directory, mode), caller)
+        self.make(parent, name, &NewInode::new(FileType::Directory, mode & 0o1777), caller)
     }
 
     /// Makes a device node, fifo, socket or regular file; `device` is (major, minor).

@@ -32,10 +32,10 @@ impl Filesystem {
     pub fn lookup(&self, parent: &InodeRef, name: &[u8], caller: &Caller) -> Result<InodeRef> {
         self.run(|fs| {
             check_name(name)?;
-            fs.may(parent, caller, Want::EXECUTE)?;
             if !parent.is_dir() {
                 return Err(Error::NotDirectory);
             }
+            fs.may(parent, caller, Want::EXECUTE)?;
             let _shared = parent.index.read();
             dir::lookup(fs, parent.arc(), name)?.ok_or(Error::NotFound)
         })

@@ -58,7 +58,12 @@ impl Host {
             }
             Op::ReadDir(path) => {
                 let fd = open(path, OFlags::RDONLY | OFlags::DIRECTORY)?;
-                rustix::fs::Dir::read_from(fd)?.try_for_each(|entry| entry.map(drop))
+                let mut room = vec![std::mem::MaybeUninit::uninit(); 4096];
+                let mut entries = rustix::fs::RawDir::new(fd, &mut room);
+                while let Some(entry) = entries.next() {
+                    entry?;
+                }
+                Ok(())
             }
             Op::ReadLink(path) => rustix::fs::readlink(self.at(path), Vec::new()).map(drop),
             Op::SetXattr(path, name, value) => {

@@ -23,6 +23,11 @@ impl Library {
         let (dir, name) = split(path);
         let root = self.fs.root()?;
         let dir = if dir.is_empty() { root } else { self.fs.lookup(&root, dir.as_bytes(), caller)? };
+        // A path walk asks this before it looks at what comes next.
+        if !dir.is_dir() {
+            return Err(Error::NotDirectory);
+        }
+        self.fs.access(&dir, caller, Want::EXECUTE)?;
         Ok((dir, name.as_bytes()))
     }
 
