@@ -28,6 +28,7 @@ impl Filesystem {
     pub fn abandon(&self) {
         self.fs.state.close();
         self.fs.journal.abort(uext4_journal::Error::Closed);
+        self.fs.mmp.iter().for_each(|mmp| mmp.stop());
     }
 }
 
@@ -55,9 +56,12 @@ impl Fs {
             self.mark_clean()?;
         }
         match (self.state.failure(), &self.mmp) {
-            // Nothing more is written: other hosts see that the claim is not renewed.
-            (Some(cause), _) => Err(cause.clone()),
-            (None, Some(mmp)) => mmp.release(self),
+            (Some(cause), mmp) => {
+                // Nothing more is written: other hosts see that the claim is not renewed.
+                mmp.iter().for_each(|mmp| mmp.stop());
+                Err(cause.clone())
+            }
+            (None, Some(mmp)) => mmp.release(),
             (None, None) => Ok(()),
         }
     }

@@ -7,7 +7,7 @@
 
 use super::open::Plan;
 use crate::options::Access;
-use crate::{Error, Fs, Result};
+use crate::{Error, Result};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -21,9 +21,10 @@ use uext4_format::{BlockNr, Checksums, Feature};
 /// Longest wait of a mount for another host to show itself, in seconds.
 const WAIT_MAX_SECONDS: u64 = 300;
 
-/// The claim of a mount; a thread renews it.
+/// The claim of a mount; a thread renews it. Dropping it ends the claim, too.
 pub(crate) struct MmpGuard {
     slot: Slot,
+    clock: Arc<dyn uext4_sync::Clock>,
     stop: Arc<AtomicBool>,
     thread: uext4_sync::Mutex<Option<std::thread::JoinHandle<()>>>,
 }
@@ -71,7 +72,7 @@ pub(super) fn claim(device: &Arc<dyn BlockDevice>, plan: &Plan) -> Result<Option
     let stop = Arc::new(AtomicBool::new(false));
     let thread = renew(slot.clone(), mine, interval, stop.clone());
     let thread = uext4_sync::Mutex::new(uext4_sync::Rank::Queue, Some(thread));
-    Ok(Some(MmpGuard { slot, stop, thread }))
+    Ok(Some(MmpGuard { slot, clock: plan.options.clock.clone(), stop, thread }))
 }
 
 fn take(slot: &Slot, interval: u16, clock: &dyn uext4_sync::Clock) -> Result<Mmp> {
@@ -125,16 +126,29 @@ fn renew(
 }
 
 impl MmpGuard {
-    /// Ends the claim: the block says clean.
-    pub(crate) fn release(&self, fs: &Fs) -> Result<()> {
+    /// Stops renewing the claim, without a word to others; true for the first caller.
+    pub(crate) fn stop(&self) -> bool {
         self.stop.store(true, Ordering::Relaxed);
         let thread = self.thread.lock().take();
-        if let Some(thread) = thread {
-            let _ = thread.join();
+        // A renewer that panicked has stopped, which is all that is wanted.
+        thread.map(|thread| thread.join()).is_some()
+    }
+
+    /// Ends the claim: the block says clean. Again it does nothing.
+    pub(crate) fn release(&self) -> Result<()> {
+        if !self.stop() {
+            return Ok(());
         }
         let mut mmp = self.slot.read()?;
         mmp.sequence = MMP_SEQ_CLEAN;
-        mmp.time = fs.now().seconds.max(0) as u64;
+        mmp.time = self.clock.wall().seconds.max(0) as u64;
         self.slot.write(&mmp)
+    }
+}
+
+impl Drop for MmpGuard {
+    fn drop(&mut self) {
+        // Nobody is left to be told; another host waits one interval longer.
+        let _ = self.release();
     }
 }

@@ -44,8 +44,8 @@ impl Filesystem {
             }
             _ => device,
         };
-        open::replay(&device, &mut plan)?;
         let mmp = mmp::claim(&device, &plan)?;
+        open::replay(&device, &mut plan)?;
         let fs = assemble::assemble(device, plan, mmp)?;
         Ok(Self { fs: Arc::new(fs) })
     }
