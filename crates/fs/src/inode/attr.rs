@@ -2,7 +2,7 @@
 
 use super::{Inode, flags};
 use crate::{Attr, Fs};
-use uext4_format::FileType;
+use uext4_format::{FileType, Inode as DiskInode, InodeFlags};
 
 /// The inode's attributes now.
 pub(crate) fn attr_of(fs: &Fs, inode: &Inode) -> Attr {
@@ -24,7 +24,7 @@ pub(crate) fn attr_of(fs: &Fs, inode: &Inode) -> Attr {
         project: disk.projid,
         rdev: (device.major, device.minor),
         size_bytes: disk.size,
-        sectors: disk.sectors(&fs.geometry),
+        sectors: disk.sectors(&fs.geometry) + inline_sectors(disk, kind),
         block_size: fs.geometry.block_size(),
         atime: disk.atime,
         mtime: disk.mtime,
@@ -32,4 +32,11 @@ pub(crate) fn attr_of(fs: &Fs, inode: &Inode) -> Attr {
         crtime: disk.crtime,
         flags: flags::visible(disk.flags, kind),
     }
+}
+
+/// Sectors that data inside the inode would fill. As the kernel, they are told for files: archivers
+/// take a file without sectors for a hole.
+fn inline_sectors(disk: &DiskInode, kind: FileType) -> u64 {
+    let is_inline = disk.flags.0 & InodeFlags::INLINE_DATA.0 != 0;
+    if is_inline && kind == FileType::Regular { disk.size.div_ceil(512) } else { 0 }
 }
