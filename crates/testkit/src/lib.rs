@@ -7,6 +7,7 @@
 //! - [`oracle`]: e2fsck, mke2fs, debugfs, dumpe2fs and a kernel mount that always lets go.
 //! - [`tree`]: a realistic tree from a seed. [`manifest`]: all that can be seen of a tree.
 //! - [`ops`]: random streams of operations. [`model`]: what they must do.
+//! - [`served`]: a mount that a server process serves, as ours.
 //! - [`damage`]: wrong fields and flipped bits, with good checksums too.
 //!
 //! Not here: benchmarks (crate `lab`), full-size runs (`xtask`).
@@ -18,4 +19,5 @@ pub mod model;
 pub mod ops;
 pub mod oracle;
 pub mod rng;
+pub mod served;
 pub mod tree;

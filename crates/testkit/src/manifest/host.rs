@@ -100,8 +100,8 @@ impl Source for HostDir {
         {
             let mut value = vec![0; XATTR_BYTES];
             let len = sys::lgetxattr(&path, name, &mut value)?;
-            value.truncate(len);
-            pairs.insert(name.to_vec(), value);
+            // A copy: most values are far smaller than what was read into.
+            pairs.insert(name.to_vec(), value[..len].to_vec());
         }
         Ok(pairs)
     }

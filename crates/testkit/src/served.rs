@@ -1,0 +1,213 @@
+//! A mount that a server process serves, as FUSE servers do.
+//!
+//! The server is any command that mounts, stays in the foreground and ends with 0 when somebody
+//! unmounted and it closed the image.
+//!
+//! Invariants: neither the mount nor the server outlives its [`ServedMount`]; a server that is
+//! alive after [`TIME_LIMIT`] is killed, so that a hang of it ends in errors and not in a hang of
+//! the test.
+
+use std::io::ErrorKind;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use tempfile::TempDir;
+
+use crate::oracle::{Program, in_ci, scratch_dir};
+
+/// Longest life of a server.
+const TIME_LIMIT: Duration = Duration::from_secs(1800);
+/// Longest time until the mount answers.
+const READY_LIMIT: Duration = Duration::from_secs(60);
+/// Longest time from the unmount to the end of the server.
+const CLOSE_LIMIT: Duration = Duration::from_secs(300);
+/// Pause between two looks.
+const PAUSE: Duration = Duration::from_millis(2);
+/// How often a busy mount is tried.
+const UNMOUNT_ATTEMPTS: u32 = 50;
+
+/// A directory that a process of ours serves; dropping it detaches the mount and kills the server.
+#[derive(Debug)]
+pub struct ServedMount {
+    dir: TempDir,
+    server: Arc<Mutex<Child>>,
+    /// Dropping it ends the watchdog.
+    _watchdog: Sender<()>,
+}
+
+impl ServedMount {
+    /// Whether this process may mount through FUSE for everybody: it is root and there is
+    /// `/dev/fuse`.
+    pub fn is_available() -> bool {
+        rustix::process::geteuid().is_root() && Path::new("/dev/fuse").exists()
+    }
+
+    /// [`ServedMount::is_available`] for the first line of a test: says loudly which test is
+    /// skipped.
+    ///
+    /// # Panics
+    /// In continuous integration, where nothing may be skipped.
+    pub fn available_or_skip(test: &str) -> bool {
+        if Self::is_available() {
+            return true;
+        }
+        assert!(
+            !in_ci(),
+            "{test}: FUSE is not available, and CI may not skip it"
+        );
+        eprintln!("=== SKIPPED: {test} needs root and /dev/fuse ===");
+        false
+    }
+
+    /// Starts the command that `command` makes for a fresh mount point, and waits until the mount
+    /// answers.
+    ///
+    /// # Errors
+    /// The server cannot be started, or ended, or was not ready within a minute.
+    pub fn start(command: impl FnOnce(&Path) -> Command) -> Result<Self> {
+        let dir = scratch_dir()?;
+        let mut command = command(dir.path());
+        let child = command.stdin(Stdio::null()).spawn();
+        let child = child.with_context(|| format!("start {command:?}"))?;
+        let server = Arc::new(Mutex::new(child));
+        let mount = Self {
+            dir,
+            _watchdog: watch(&server),
+            server,
+        };
+        mount.wait_until_ready()?;
+        Ok(mount)
+    }
+
+    /// The root of the mount.
+    pub fn path(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// Process id of the server.
+    pub fn pid(&self) -> u32 {
+        lock(&self.server).id()
+    }
+
+    /// Unmounts and waits until the server closed the image.
+    ///
+    /// # Errors
+    /// The mount stays in use, or the server ends with another code than 0.
+    pub fn unmount(self) -> Result<()> {
+        let mut attempts = 0;
+        while !umount(self.path(), &[])? {
+            attempts += 1;
+            ensure!(
+                attempts < UNMOUNT_ATTEMPTS,
+                "{} stays busy",
+                self.path().display()
+            );
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let status = self.wait_for_end()?;
+        ensure!(status.success(), "the server ended with {status}");
+        Ok(())
+    }
+
+    /// Kills the server with SIGKILL and waits for its end. The mount stays and answers nothing.
+    ///
+    /// # Errors
+    /// The server had ended by itself.
+    pub fn kill(&self) -> Result<()> {
+        let mut server = lock(&self.server);
+        if let Some(status) = server.try_wait()? {
+            bail!("the server ended before it was killed: {status}");
+        }
+        server.kill()?;
+        server.wait()?;
+        Ok(())
+    }
+
+    /// Whether the kernel knows the mount.
+    fn is_mounted(&self) -> Result<bool> {
+        let mounts = std::fs::read_to_string("/proc/self/mounts")?;
+        let path = self.path().to_string_lossy();
+        Ok(mounts
+            .lines()
+            .any(|line| line.split(' ').nth(1) == Some(&*path)))
+    }
+
+    fn wait_until_ready(&self) -> Result<()> {
+        let start = Instant::now();
+        while !self.is_mounted()? {
+            if let Some(status) = lock(&self.server).try_wait()? {
+                bail!("the server ended before it mounted: {status}");
+            }
+            ensure!(start.elapsed() < READY_LIMIT, "the server did not mount");
+            std::thread::sleep(PAUSE);
+        }
+        // The first request waits until the server greeted the kernel.
+        std::fs::metadata(self.path()).context("the mount does not answer")?;
+        Ok(())
+    }
+
+    fn wait_for_end(&self) -> Result<ExitStatus> {
+        let start = Instant::now();
+        loop {
+            if let Some(status) = lock(&self.server).try_wait()? {
+                return Ok(status);
+            }
+            ensure!(
+                start.elapsed() < CLOSE_LIMIT,
+                "the server did not end after the unmount"
+            );
+            std::thread::sleep(PAUSE);
+        }
+    }
+
+    fn release(&self) -> Result<()> {
+        while self.is_mounted()? {
+            ensure!(
+                umount(self.path(), &["-l"])?,
+                "{} stays mounted",
+                self.path().display()
+            );
+        }
+        let mut server = lock(&self.server);
+        match server.kill() {
+            Err(error) if error.kind() != ErrorKind::InvalidInput => return Err(error.into()),
+            _ => server.wait()?,
+        };
+        Ok(())
+    }
+}
+
+impl Drop for ServedMount {
+    fn drop(&mut self) {
+        if let Err(error) = self.release() {
+            eprintln!("served mount: {error:#}");
+        }
+    }
+}
+
+/// Kills the server when nobody ended it in time.
+fn watch(server: &Arc<Mutex<Child>>) -> Sender<()> {
+    let (sender, receiver) = mpsc::channel();
+    let server = server.clone();
+    std::thread::spawn(move || {
+        if receiver.recv_timeout(TIME_LIMIT) == Err(RecvTimeoutError::Timeout) {
+            eprintln!("the server lives for too long and is killed");
+            // It may have ended at this very moment.
+            let _ = lock(&server).kill();
+        }
+    });
+    sender
+}
+
+fn lock(server: &Mutex<Child>) -> std::sync::MutexGuard<'_, Child> {
+    server.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Whether the unmount worked.
+fn umount(dir: &Path, how: &[&str]) -> Result<bool> {
+    Ok(Program::new("umount")?.args(how).arg(dir).run()?.code == Some(0))
+}
