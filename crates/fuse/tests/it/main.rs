@@ -4,7 +4,9 @@
 
 mod attributes;
 mod data;
+mod exerciser;
 mod life;
+mod model;
 mod names;
 mod support;
 mod trees;
