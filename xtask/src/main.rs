@@ -1,6 +1,7 @@
-//! Work on the repository itself: `cargo xtask tidy` keeps the house rules.
+//! Work on the repository itself: `cargo xtask tidy` keeps the house rules; `crash`, `trees`,
+//! `kill`, `threads` and `damage` are the full-size runs of the library of this package.
 //!
-//! Each further job is one subcommand in its own module.
+//! `mount` is the server of the runs that mount: see [`xtask::server`].
 #![forbid(unsafe_code)]
 
 mod crash;
@@ -8,9 +9,11 @@ mod tidy;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
-use clap::{Parser, Subcommand};
+use clap::{Args, Parser, Subcommand};
+use xtask::server::{Rights, Server};
 
 /// Work on the repository itself.
 #[derive(Parser)]
@@ -26,6 +29,75 @@ enum Job {
     Tidy,
     /// Crashes the engine at every write, over many seeds.
     Crash(crash::Options),
+    /// Whole trees through our mount and the kernel's, in every kind of file system.
+    Trees {
+        /// Names in the tree.
+        #[arg(long, default_value_t = 20_000)]
+        entries: usize,
+        /// One kind of file system only.
+        #[arg(long)]
+        config: Option<String>,
+        #[command(flatten)]
+        common: Common,
+    },
+    /// The server of a mount killed at random moments.
+    Kill {
+        /// Kills.
+        #[arg(long, default_value_t = 50)]
+        rounds: u32,
+        #[command(flatten)]
+        common: Common,
+    },
+    /// 1, 2 and 16 threads in one file system, with models (use --release for figures).
+    Threads {
+        /// Time of the 16 threads; the others take a quarter of it.
+        #[arg(long, default_value_t = 60)]
+        seconds: u64,
+        /// Repeats a run.
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+    },
+    /// Damaged images, mounted and used.
+    Damage {
+        /// Images.
+        #[arg(long, default_value_t = 10_000)]
+        images: u64,
+        /// First seed.
+        #[arg(long, default_value_t = 0)]
+        first: u64,
+        /// Processes at once; by default one for each core.
+        #[arg(long)]
+        jobs: Option<u64>,
+    },
+    /// Serves an image: the server of the other jobs.
+    #[command(hide = true)]
+    Mount {
+        image: PathBuf,
+        dir: PathBuf,
+        #[arg(long)]
+        foreground: bool,
+        #[arg(short)]
+        options: Option<String>,
+    },
+}
+
+/// What the runs that mount have in common.
+#[derive(Args)]
+struct Common {
+    /// Repeats a run.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Program that serves the mounts, for example target/release/uext4; by default this one.
+    #[arg(long)]
+    server: Option<PathBuf>,
+}
+
+impl Common {
+    fn server(&self) -> Result<Server> {
+        self.server
+            .as_ref()
+            .map_or_else(Server::this, |program| Ok(Server::new(program)))
+    }
 }
 
 fn main() -> ExitCode {
@@ -41,9 +113,44 @@ fn main() -> ExitCode {
 fn run(arguments: &Arguments) -> Result<ExitCode> {
     let root = repository_root()?;
     match &arguments.job {
-        Job::Tidy => tidy::run(&root),
-        Job::Crash(options) => crash::run(options),
+        Job::Tidy => return tidy::run(&root),
+        Job::Crash(options) => return crash::run(options),
+        Job::Trees {
+            entries,
+            config,
+            common,
+        } => {
+            xtask::trees::run(&common.server()?, *entries, common.seed, config.as_deref())?;
+        }
+        Job::Kill { rounds, common } => {
+            let figures = xtask::kill::run(&common.server()?, *rounds, common.seed)?;
+            println!("{figures}");
+        }
+        Job::Threads { seconds, seed } => {
+            xtask::threads::run(Duration::from_secs(*seconds), *seed)?;
+        }
+        Job::Damage {
+            images,
+            first,
+            jobs,
+        } => {
+            let cores = || std::thread::available_parallelism().map_or(1, |n| n.get() as u64);
+            xtask::damage::run(&root, *images, *first, jobs.unwrap_or_else(cores))?;
+        }
+        Job::Mount {
+            image,
+            dir,
+            options,
+            ..
+        } => {
+            let rights = match options.as_deref() {
+                Some("ro") => Rights::ReadOnly,
+                _ => Rights::ReadWrite,
+            };
+            xtask::server::serve(image, dir, rights)?;
+        }
     }
+    Ok(ExitCode::SUCCESS)
 }
 
 fn repository_root() -> Result<PathBuf> {

@@ -24,6 +24,14 @@ fn number(name: &str, default: u64) -> u64 {
     std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
 }
 
+/// Most memory that this process has used, in KiB.
+fn peak_kib() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let number = peak.and_then(|peak| peak.split_whitespace().next()?.parse().ok());
+    number.expect("Linux tells the peak of every process")
+}
+
 fn open(path: &Path) -> uext4::Result<Filesystem> {
     let device = Arc::new(FileDevice::open(path, Access::ReadWrite)?);
     let options = MountOptions { threads: Threads::Inline, ..MountOptions::default() };
@@ -190,7 +198,7 @@ fn damaged_images_are_refused_or_survived() {
             Ok(None) => {}
         }
     }
-    println!("{wounds} wounds, {refused} noticed");
+    println!("{wounds} wounds, {refused} noticed, {} KiB of memory", peak_kib());
     // Some damage is harmless; if hardly any is seen, this test looks in the wrong place.
     assert!(refused * 4 > wounds, "{refused} of {wounds} wounds were noticed");
 }

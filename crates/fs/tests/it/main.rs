@@ -13,3 +13,4 @@ mod options;
 mod races;
 mod statfs;
 mod threads;
+mod worker;

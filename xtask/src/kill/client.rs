@@ -1,0 +1,255 @@
+//! One client: it works on names of its own until the server is gone, and notes what it was
+//! promised.
+//!
+//! Invariants: a name is open from before the first system call that changes it until the fsync
+//! that covers the change answered. A rename whose fsync did not answer leaves the content under
+//! one of both names.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail, ensure};
+use uext4_testkit::rng::Rng;
+
+use super::promise::{Content, Known};
+
+/// Names of one client in each of both directories.
+const NAMES: usize = 24;
+/// Largest file.
+const FILE_BYTES_MAX: u64 = 300_000;
+/// Descriptors of removed files that stay open: the kill leaves orphans.
+const HELD_MAX: usize = 8;
+
+const SHARED: &str = "shared";
+
+/// Makes the directories that clients work in.
+pub(super) fn make_directories(root: &Path, clients: u64) -> Result<()> {
+    fs::create_dir(root.join(SHARED))?;
+    for id in 0..clients {
+        fs::create_dir(root.join(own(id)))?;
+    }
+    Ok(())
+}
+
+fn own(id: u64) -> String {
+    format!("client {id}")
+}
+
+#[derive(Debug)]
+pub(super) struct Client {
+    id: u64,
+    rng: Rng,
+    known: Vec<Known>,
+    /// A rename under way: the content that must be under one of both names.
+    moving: Option<(usize, usize, Known)>,
+}
+
+impl Client {
+    pub(super) fn new(id: u64, rng: Rng) -> Self {
+        Self {
+            id,
+            rng,
+            known: vec![Known::Absent; 2 * NAMES],
+            moving: None,
+        }
+    }
+
+    /// Names that something is promised of.
+    pub(super) fn promises(&self) -> u64 {
+        self.known.iter().filter(|known| known.is_promise()).count() as u64
+    }
+
+    /// Even names are in the client's directory, odd ones in the shared one.
+    fn dir(&self, name: usize) -> PathBuf {
+        if name.is_multiple_of(2) {
+            own(self.id).into()
+        } else {
+            SHARED.into()
+        }
+    }
+
+    fn path(&self, root: &Path, name: usize) -> PathBuf {
+        root.join(self.dir(name))
+            .join(format!("file {} of client {}", name / 2, self.id))
+    }
+
+    /// Works until the mount answers no more; operations that were done.
+    ///
+    /// # Errors
+    /// An answer that a living mount must not give.
+    pub(super) fn work(&mut self, root: &Path) -> Result<u64> {
+        let mut held = Vec::new();
+        for done in 0.. {
+            match self.step(root, &mut held) {
+                Ok(()) => {}
+                Err(error) if is_end(&error, root) => return Ok(done),
+                Err(error) => {
+                    return Err(error).with_context(|| format!("client {}", self.id));
+                }
+            }
+        }
+        bail!("the counter of operations overflowed")
+    }
+
+    fn step(&mut self, root: &Path, held: &mut Vec<File>) -> io::Result<()> {
+        self.moving = None;
+        let name = self.rng.below(self.known.len() as u64) as usize;
+        match self.rng.below(10) {
+            0..=4 => self.write(root, name),
+            5 => self.append(root, name),
+            6..=7 => self.rename(root, name),
+            8 => self.remove(root, name, held),
+            _ => self.truncate(root, name),
+        }
+    }
+
+    /// A new file in place of the old one, or the old one written over.
+    fn write(&mut self, root: &Path, name: usize) -> io::Result<()> {
+        let shift = self.rng.below(8);
+        let len_bytes = self.rng.below(FILE_BYTES_MAX >> shift) as usize;
+        let content = Content {
+            seed: self.rng.next_u64(),
+            len_bytes,
+        };
+        let bytes = content.bytes();
+        self.known[name] = Known::Open;
+        let file = File::create(self.path(root, name))?;
+        let piece = 1 + self.rng.below(60_000) as usize;
+        for (index, part) in bytes.chunks(piece).enumerate() {
+            file.write_all_at(part, (index * piece) as u64)?;
+        }
+        if self.rng.chance(60) {
+            file.sync_all()?;
+            self.known[name] = Known::Holds(content);
+        }
+        Ok(())
+    }
+
+    fn append(&mut self, root: &Path, name: usize) -> io::Result<()> {
+        let Some(mut bytes) = self.content(name) else {
+            return Ok(());
+        };
+        self.known[name] = Known::Open;
+        let len = 1 + self.rng.below(20_000) as usize;
+        let more = self.rng.bytes(len);
+        let file = File::options().write(true).open(self.path(root, name))?;
+        file.write_all_at(&more, bytes.len() as u64)?;
+        file.sync_data()?;
+        bytes.extend(more);
+        self.known[name] = Known::Found(bytes);
+        Ok(())
+    }
+
+    fn truncate(&mut self, root: &Path, name: usize) -> io::Result<()> {
+        let Some(mut bytes) = self.content(name) else {
+            return Ok(());
+        };
+        self.known[name] = Known::Open;
+        let size = self.rng.below(bytes.len() as u64 * 2 + 1);
+        let file = File::options().write(true).open(self.path(root, name))?;
+        file.set_len(size)?;
+        file.sync_all()?;
+        bytes.resize(size as usize, 0);
+        self.known[name] = Known::Found(bytes);
+        Ok(())
+    }
+
+    fn rename(&mut self, root: &Path, from: usize) -> io::Result<()> {
+        let to = self.rng.below(self.known.len() as u64) as usize;
+        if self.content(from).is_none() || from == to {
+            return Ok(());
+        }
+        let known = std::mem::take(&mut self.known[from]);
+        self.known[to] = Known::Open;
+        self.moving = Some((from, to, known.clone()));
+        fs::rename(self.path(root, from), self.path(root, to))?;
+        if self.rng.chance(50) {
+            self.sync_dirs(root, from, to)?;
+            self.known[from] = Known::Absent;
+            self.known[to] = known;
+        }
+        Ok(())
+    }
+
+    fn remove(&mut self, root: &Path, name: usize, held: &mut Vec<File>) -> io::Result<()> {
+        if self.content(name).is_none() {
+            return Ok(());
+        }
+        self.known[name] = Known::Open;
+        let path = self.path(root, name);
+        if held.len() < HELD_MAX {
+            held.push(File::options().write(true).open(&path)?);
+        }
+        fs::remove_file(&path)?;
+        if self.rng.chance(50) {
+            self.sync_dirs(root, name, name)?;
+            self.known[name] = Known::Absent;
+        }
+        Ok(())
+    }
+
+    fn sync_dirs(&self, root: &Path, a: usize, b: usize) -> io::Result<()> {
+        File::open(root.join(self.dir(a)))?.sync_all()?;
+        File::open(root.join(self.dir(b)))?.sync_all()
+    }
+
+    fn content(&self, name: usize) -> Option<Vec<u8>> {
+        match &self.known[name] {
+            Known::Holds(content) => Some(content.bytes()),
+            Known::Found(bytes) => Some(bytes.clone()),
+            Known::Open | Known::Absent => None,
+        }
+    }
+
+    /// Looks all promises up.
+    ///
+    /// # Errors
+    /// The first that is broken.
+    pub(super) fn check(&self, root: &Path) -> Result<()> {
+        for (name, known) in self.known.iter().enumerate() {
+            known.check(&self.path(root, name))?;
+        }
+        let Some((from, to, known)) = &self.moving else {
+            return Ok(());
+        };
+        let (old, new) = (self.path(root, *from), self.path(root, *to));
+        let at_new = known.check(&new);
+        if at_new.is_err() {
+            known
+                .check(&old)
+                .context("a rename under way lost the file")?;
+        } else {
+            ensure!(
+                !old.exists(),
+                "{} and {} are the same file",
+                old.display(),
+                new.display()
+            );
+        }
+        Ok(())
+    }
+
+    /// Knows of every name what is there now.
+    ///
+    /// # Errors
+    /// A file cannot be read.
+    pub(super) fn look(&mut self, root: &Path) -> Result<()> {
+        self.moving = None;
+        for name in 0..self.known.len() {
+            self.known[name] = Known::look(&self.path(root, name))?;
+        }
+        Ok(())
+    }
+}
+
+/// What a mount answers whose server is gone. Data that could not be written back anymore are an
+/// `EIO`; a mount that lives and says so is broken.
+fn is_end(error: &io::Error, root: &Path) -> bool {
+    use rustix::io::Errno;
+    let is = |error: &io::Error, errno: Errno| error.raw_os_error() == Some(errno.raw_os_error());
+    let is_gone = || fs::metadata(root).is_err_and(|error| is(&error, Errno::NOTCONN));
+    let aborted = is(error, Errno::NOTCONN) || is(error, Errno::CONNABORTED);
+    aborted || (is(error, Errno::IO) && is_gone())
+}

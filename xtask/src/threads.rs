@@ -1,0 +1,124 @@
+//! Many threads in one file system through the library, each with a model of its names.
+//!
+//! The same work by 1, 2 and 16 threads gives three throughputs; after each, e2fsck and a second
+//! mount judge.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use uext4::device::{Access, FileDevice};
+use uext4::mkfs::{self, MkfsOptions, Preset};
+use uext4::{Filesystem, MountOptions};
+use uext4_testkit::oracle::{e2fsck, scratch_dir};
+
+#[path = "../../crates/fs/tests/it/worker.rs"]
+mod worker;
+
+use worker::{Model, Worker};
+
+const IMAGE_BYTES: u64 = 1 << 30;
+const MOST_THREADS: u64 = 16;
+
+/// What some threads did together.
+#[derive(Clone, Copy, Debug)]
+pub struct Throughput {
+    /// Threads.
+    pub threads: u64,
+    /// Operations of all of them.
+    pub operations: u64,
+    /// From their start to the end of the last.
+    pub time: Duration,
+}
+
+impl Throughput {
+    /// Operations of all threads in one second.
+    pub fn per_second(&self) -> f64 {
+        self.operations as f64 / self.time.as_secs_f64()
+    }
+}
+
+/// 1, 2 and 16 threads: the 16 for `time`, the others for a quarter of it.
+///
+/// # Errors
+/// What e2fsck or the models say; 16 threads together are not faster than one.
+pub fn run(time: Duration, seed: u64) -> Result<[Throughput; 3]> {
+    println!("seed {seed}");
+    let mut results = Vec::new();
+    for (threads, time) in [(1, time / 4), (2, time / 4), (MOST_THREADS, time)] {
+        let result = measure(threads, time, seed)
+            .with_context(|| format!("{threads} threads, seed {seed}"))?;
+        println!(
+            "{threads:2} threads: {:8.0} operations per second together ({} in {:.1} s)",
+            result.per_second(),
+            result.operations,
+            result.time.as_secs_f64()
+        );
+        results.push(result);
+    }
+    let results: [Throughput; 3] = results.try_into().expect("three were measured");
+    let [one, _, most] = results.map(|result| result.per_second());
+    ensure!(
+        most > one,
+        "{MOST_THREADS} threads together are slower than one"
+    );
+    Ok(results)
+}
+
+/// Lets `threads` work for `time` in a fresh file system, and judges it.
+///
+/// # Errors
+/// What e2fsck or the models say.
+pub fn measure(threads: u64, time: Duration, seed: u64) -> Result<Throughput> {
+    let scratch = scratch_dir()?;
+    let image = scratch.path().join("image");
+    let device = FileDevice::create(&image, IMAGE_BYTES)?;
+    mkfs::format(&device, &MkfsOptions::new(Preset::Ext4))?;
+    drop(device);
+
+    let fs = Arc::new(mount(&image)?);
+    let workers: Vec<Worker> = (0..threads)
+        .map(|id| Worker::new(&fs, id, seed ^ id))
+        .collect::<uext4::Result<_>>()?;
+    let start = Instant::now();
+    let handles: Vec<_> = workers
+        .into_iter()
+        .map(|worker| thread::spawn(move || worker.work(|_| start.elapsed() < time)))
+        .collect();
+    let mut models: Vec<Model> = Vec::new();
+    let mut operations = 0;
+    for handle in handles {
+        let done = handle
+            .join()
+            .map_err(|_| anyhow::anyhow!("a thread panicked"))?;
+        models.push(done.0);
+        operations += done.1;
+    }
+    let time = start.elapsed();
+    fs.unmount()?;
+    // The last owner lets go of the image.
+    drop(fs);
+    judge(&image, &models)?;
+    Ok(Throughput {
+        threads,
+        operations,
+        time,
+    })
+}
+
+fn mount(image: &Path) -> Result<Filesystem> {
+    let device = Arc::new(FileDevice::open(image, Access::ReadWrite)?);
+    Ok(Filesystem::mount(device, MountOptions::default())?)
+}
+
+fn judge(image: &Path, models: &[Model]) -> Result<()> {
+    let verdict = e2fsck(image)?;
+    ensure!(verdict.is_clean(), "{verdict}");
+    let fs = mount(image)?;
+    for (id, model) in models.iter().enumerate() {
+        worker::check(&fs, id as u64, model)?;
+    }
+    Ok(fs.unmount()?)
+}

@@ -1,0 +1,78 @@
+//! What must be the same, and who says so.
+
+use std::path::Path;
+
+use anyhow::{Result, ensure};
+use uext4_testkit::manifest::{Field, FileKind, Manifest, Policy};
+use uext4_testkit::oracle::{Access, KernelMount, debugfs, e2fsck};
+
+/// Differences that are shown.
+const SHOWN: usize = 20;
+
+/// Fails with the first differences.
+pub(super) fn same(
+    what: &str,
+    expected: &Manifest,
+    found: &Manifest,
+    policy: &Policy,
+) -> Result<()> {
+    let differences = expected.diff(found, policy);
+    let shown: Vec<_> = differences
+        .iter()
+        .take(SHOWN)
+        .map(ToString::to_string)
+        .collect();
+    ensure!(
+        differences.is_empty(),
+        "{what}: {} differences in {} names:\n{}",
+        differences.len(),
+        expected.entries.len(),
+        shown.join("\n")
+    );
+    Ok(())
+}
+
+/// Fails with e2fsck's words.
+pub(super) fn clean(what: &str, image: &Path) -> Result<()> {
+    let verdict = e2fsck(image)?;
+    ensure!(verdict.is_clean(), "{what}: {verdict}");
+    Ok(())
+}
+
+/// What the kernel sees in `image`.
+pub(super) fn by_kernel(image: &Path) -> Result<Manifest> {
+    let mount = KernelMount::new(image, "ro")?;
+    let manifest = Manifest::of_dir(mount.path())?;
+    mount.unmount()?;
+    Ok(manifest)
+}
+
+/// What debugfs copies out of `image`: files, directories and symlinks. It drops extended
+/// attributes and hard links.
+pub(super) fn by_debugfs(image: &Path, dir: &Path) -> Result<Manifest> {
+    std::fs::create_dir(dir)?;
+    debugfs(image, Access::Read, &[format!("rdump / {}", dir.display())])?;
+    Manifest::of_dir(dir)
+}
+
+/// The part of a manifest that debugfs copies.
+pub(super) fn copied_by_debugfs(manifest: &Manifest) -> Manifest {
+    let plain = [FileKind::File, FileKind::Directory, FileKind::Symlink];
+    let entries = manifest
+        .entries
+        .iter()
+        .filter(|(_, entry)| plain.contains(&entry.kind));
+    Manifest {
+        entries: entries
+            .map(|(path, entry)| (path.clone(), entry.clone()))
+            .collect(),
+    }
+}
+
+/// What debugfs keeps: names, content, sizes and targets. It changes owners after modes, which
+/// takes bits away, and gives some files no owner.
+pub(super) fn debugfs_policy() -> Policy {
+    use Field::{LinkGroup, Mode, Mtime, Nlink, Owner, Root, Xattrs};
+    let dropped = [Root, Xattrs, Nlink, LinkGroup, Mtime, Mode, Owner];
+    dropped.into_iter().fold(Policy::default(), Policy::ignore)
+}

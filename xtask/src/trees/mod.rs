@@ -1,0 +1,50 @@
+//! Whole trees through our mount and the kernel's, in both directions, for every kind of file
+//! system.
+//!
+//! Forward: an archive goes into our mount by tar; it is compared name by name there, by e2fsck,
+//! by our next mount and by the kernel. Back: what the kernel filled is the same in our mount, and
+//! e2fsck has nothing to say after we removed all of it.
+
+mod configs;
+mod judge;
+mod round;
+
+use std::time::Instant;
+
+use anyhow::{Context, Result};
+use uext4_testkit::oracle::KernelMount;
+use uext4_testkit::served::ServedMount;
+
+use crate::server::Server;
+
+pub use configs::Config;
+pub use round::{Figures, round_trip};
+
+/// All configurations, or the one named, with progress in plain lines.
+///
+/// # Errors
+/// The first configuration that failed, with the seed.
+pub fn run(server: &Server, entries: usize, seed: u64, only: Option<&str>) -> Result<()> {
+    let configs: Vec<Config> = match only {
+        Some(name) => vec![Config::named(name).with_context(|| format!("no config {name}"))?],
+        None => Config::ALL.to_vec(),
+    };
+    if !(ServedMount::available_or_skip("trees") && KernelMount::available_or_skip("trees")) {
+        return Ok(());
+    }
+    println!(
+        "{entries} names, seed {seed}, {} configurations",
+        configs.len()
+    );
+    for config in configs {
+        let start = Instant::now();
+        let figures = round_trip(server, &config, entries, seed)
+            .with_context(|| format!("config {}, seed {seed}, {entries} names", config.name))?;
+        println!(
+            "{:15} {figures}, all in {:.1} s",
+            config.name,
+            start.elapsed().as_secs_f64()
+        );
+    }
+    Ok(())
+}

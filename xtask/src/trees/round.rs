@@ -1,0 +1,244 @@
+//! One configuration, there and back.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use tempfile::TempDir;
+use uext4_testkit::manifest::{Field, Manifest, Policy};
+use uext4_testkit::oracle::{KernelMount, scratch_dir};
+use uext4_testkit::tree::{TreeSpec, pack, unpack};
+
+use super::configs::Config;
+use super::judge::{self, clean, same};
+use crate::server::{Rights, Server};
+
+/// How large it was and how long it took.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Figures {
+    /// Names in the tree.
+    pub entries: usize,
+    /// Bytes of the archive.
+    pub archive_bytes: u64,
+    /// tar into our mount, unmounted.
+    pub unpack: Duration,
+    /// Everything in our mount read and hashed.
+    pub walk: Duration,
+    /// Everything removed through our mount, unmounted.
+    pub remove: Duration,
+}
+
+impl fmt::Display for Figures {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let seconds = Duration::as_secs_f64;
+        write!(
+            f,
+            "{} names, archive of {} MiB: ",
+            self.entries,
+            self.archive_bytes >> 20
+        )?;
+        let (unpack, walk) = (seconds(&self.unpack), seconds(&self.walk));
+        write!(
+            f,
+            "in {unpack:.2} s, read {walk:.2} s, removed {:.2} s",
+            seconds(&self.remove)
+        )
+    }
+}
+
+/// Runs one configuration in both directions.
+///
+/// # Errors
+/// The first difference, or what e2fsck said.
+pub fn round_trip(server: &Server, config: &Config, entries: usize, seed: u64) -> Result<Figures> {
+    let spec = TreeSpec::generate(seed, &config.shape(entries));
+    let scratch = scratch_dir()?;
+    let mut trip = Trip {
+        server,
+        config,
+        entries,
+        scratch,
+        figures: Figures::default(),
+    };
+    trip.figures.entries = spec.nodes.len();
+    let source = trip.source(&spec)?;
+    trip.forward(&source).context("into our mount")?;
+    trip.back(&source).context("from the kernel's image")?;
+    Ok(trip.figures)
+}
+
+struct Trip<'a> {
+    server: &'a Server,
+    config: &'a Config,
+    entries: usize,
+    scratch: TempDir,
+    figures: Figures,
+}
+
+/// A tree that the kernel holds, and its archive.
+struct Source {
+    image: PathBuf,
+    archive: PathBuf,
+    manifest: Manifest,
+}
+
+impl Trip<'_> {
+    fn path(&self, name: &str) -> PathBuf {
+        self.scratch.path().join(name)
+    }
+
+    /// Lets the kernel make the tree, in the same configuration where it can.
+    fn source(&mut self, spec: &TreeSpec) -> Result<Source> {
+        let (image, archive) = (self.path("kernel.img"), self.path("tree.tar"));
+        let usual = Config::usual();
+        let config = if self.config.fits_kernel() {
+            self.config
+        } else {
+            &usual
+        };
+        config.make_reference(&image, self.entries)?;
+        let mount = KernelMount::new(&image, "")?;
+        spec.apply(mount.path())?;
+        mount.unmount()?;
+        clean("the kernel's own image", &image)?;
+        let mount = KernelMount::new(&image, "ro")?;
+        let manifest = Manifest::of_dir(mount.path())?;
+        let expected = config.kept(spec.manifest());
+        same(
+            "the kernel's tree",
+            &expected,
+            &manifest,
+            &Policy::default().ignore(Field::Root),
+        )?;
+        pack(mount.path(), &archive)?;
+        mount.unmount()?;
+        self.figures.archive_bytes = archive.metadata()?.len();
+        Ok(Source {
+            image,
+            archive,
+            manifest,
+        })
+    }
+
+    fn forward(&mut self, source: &Source) -> Result<()> {
+        let image = self.path("ours.img");
+        self.config.make(&image, self.entries)?;
+        let start = Instant::now();
+        let mount = self.server.mount(&image, Rights::ReadWrite)?;
+        unpack(&source.archive, mount.path())?;
+        let expected = self.config.kept(source.manifest.clone());
+        let archived = Policy::archived();
+        same(
+            "our mount",
+            &expected,
+            &Manifest::of_dir(mount.path())?,
+            &archived,
+        )?;
+        mount.unmount()?;
+        self.figures.unpack = start.elapsed();
+        clean("our image", &image)?;
+        let ours = self.look(&image)?;
+        same("our second mount", &expected, &ours, &archived)?;
+        if self.config.fits_kernel() {
+            let seen = judge::by_kernel(&image)?;
+            same("the kernel after us", &ours, &seen, &Policy::everything())?;
+        } else {
+            self.without_kernel("debugfs reads our image instead");
+            let copied = judge::by_debugfs(&image, &self.path("copied"))?;
+            let expected = judge::copied_by_debugfs(&ours);
+            same(
+                "debugfs after us",
+                &expected,
+                &copied,
+                &judge::debugfs_policy(),
+            )?;
+        }
+        std::fs::remove_file(&image)?;
+        Ok(())
+    }
+
+    fn back(&mut self, source: &Source) -> Result<()> {
+        let image = if self.config.fits_kernel() {
+            let seen = self.look(&source.image)?;
+            same(
+                "our mount after the kernel",
+                &source.manifest,
+                &seen,
+                &Policy::everything(),
+            )?;
+            source.image.clone()
+        } else {
+            self.without_kernel("mke2fs -d fills an image instead");
+            self.filled_by_mke2fs(source)?
+        };
+        let start = Instant::now();
+        let mount = self.server.mount(&image, Rights::ReadWrite)?;
+        same(
+            "our mount",
+            &source.manifest,
+            &Manifest::of_dir(mount.path())?,
+            &filled(self.config),
+        )?;
+        self.figures.walk = start.elapsed();
+        mount.unmount()?;
+        clean("the filled image after our mount", &image)?;
+        let start = Instant::now();
+        let mount = self.server.mount(&image, Rights::ReadWrite)?;
+        remove_all(mount.path())?;
+        mount.unmount()?;
+        self.figures.remove = start.elapsed();
+        clean("the image after we removed everything", &image)
+    }
+
+    fn filled_by_mke2fs(&self, source: &Source) -> Result<PathBuf> {
+        let image = self.path("filled.img");
+        let mount = KernelMount::new(&source.image, "ro")?;
+        self.config
+            .make_filled(&image, self.entries, mount.path())?;
+        mount.unmount()?;
+        clean("the image that mke2fs filled", &image)?;
+        Ok(image)
+    }
+
+    /// Everything that our mount shows, and nothing changed by the look.
+    fn look(&self, image: &Path) -> Result<Manifest> {
+        let mount = self.server.mount(image, Rights::ReadOnly)?;
+        let manifest = Manifest::of_dir(mount.path())?;
+        mount.unmount()?;
+        Ok(manifest)
+    }
+
+    fn without_kernel(&self, instead: &str) {
+        eprintln!(
+            "=== SKIPPED: the kernel of this machine cannot mount {}; {instead} ===",
+            self.config.name
+        );
+    }
+}
+
+/// What an image that somebody else filled keeps.
+fn filled(config: &Config) -> Policy {
+    match config.fits_kernel() {
+        true => Policy::default(),
+        // mke2fs knows no sockets, gives its root its own attributes and cuts times to 32 bits.
+        false => Policy::archived().ignore(Field::Root).ignore(Field::Mtime),
+    }
+}
+
+fn remove_all(root: &Path) -> Result<()> {
+    for entry in std::fs::read_dir(root)? {
+        let entry = entry?;
+        match entry.file_type()?.is_dir() {
+            true => std::fs::remove_dir_all(entry.path())?,
+            false => std::fs::remove_file(entry.path())?,
+        }
+    }
+    ensure!(
+        std::fs::read_dir(root)?.next().is_none(),
+        "the root is not empty"
+    );
+    // e2fsck misses it.
+    std::fs::create_dir(root.join("lost+found"))?;
+    Ok(())
+}

@@ -1,0 +1,3 @@
+//! The small sizes of the full-size runs.
+
+mod runs;

@@ -1,0 +1,85 @@
+//! Trees, kills and threads as large as they fit into every test run.
+
+use std::time::Duration;
+
+use uext4_testkit::oracle::KernelMount;
+use uext4_testkit::served::ServedMount;
+use xtask::server::Server;
+use xtask::{kill, threads, trees};
+
+const ENTRIES: usize = 800;
+const SEED: u64 = 20_260_721;
+const KILLS: u32 = 4;
+
+fn server() -> Server {
+    Server::new(env!("CARGO_BIN_EXE_xtask"))
+}
+
+fn trees(names: &[&str]) {
+    let test = "trees through the mount";
+    if !(ServedMount::available_or_skip(test) && KernelMount::available_or_skip(test)) {
+        return;
+    }
+    for name in names {
+        if let Err(error) = trees::run(&server(), ENTRIES, SEED, Some(name)) {
+            panic!("{error:?}");
+        }
+    }
+}
+
+/// Three tests, so that they share the cores.
+const FIRST: [&str; 5] = ["default", "blocks-1k", "blocks-64k", "no-journal", "ext2"];
+const SECOND: [&str; 5] = ["ext3", "uninit-bg", "meta-bg", "inline-data", "orphan-file"];
+const THIRD: [&str; 5] = [
+    "no-orphan-file",
+    "large-dir",
+    "ea-inode",
+    "bigalloc",
+    "inodes-128",
+];
+
+#[test]
+fn trees_go_there_and_back_first() {
+    trees(&FIRST);
+}
+
+#[test]
+fn trees_go_there_and_back_second() {
+    trees(&SECOND);
+}
+
+#[test]
+fn trees_go_there_and_back_third() {
+    trees(&THIRD);
+}
+
+#[test]
+fn every_config_is_tested() {
+    let mut tested = [FIRST, SECOND, THIRD].concat();
+    let mut all = trees::Config::ALL.map(|config| config.name);
+    tested.sort();
+    all.sort();
+    assert_eq!(tested, all);
+}
+
+#[test]
+fn a_killed_server_keeps_its_promises() {
+    let figures = kill::run(&server(), KILLS, SEED).unwrap_or_else(|error| panic!("{error:?}"));
+    assert!(
+        figures.rounds == 0 || figures.promises > 0,
+        "nothing was promised: {figures}"
+    );
+}
+
+#[test]
+fn threads_agree_with_their_models() {
+    for threads in [1, 16] {
+        let result = threads::measure(threads, Duration::from_secs(2), SEED);
+        assert!(
+            result
+                .unwrap_or_else(|error| panic!("{error:?}"))
+                .operations
+                > 0
+        );
+    }
+}
