@@ -28,7 +28,9 @@ impl Filesystem {
     pub fn abandon(&self) {
         self.fs.state.close();
         self.fs.journal.abort(uext4_journal::Error::Closed);
-        self.fs.mmp.iter().for_each(|mmp| mmp.stop());
+        if let Some(mmp) = &self.fs.mmp {
+            mmp.stop();
+        }
     }
 }
 
@@ -58,7 +60,9 @@ impl Fs {
         match (self.state.failure(), &self.mmp) {
             (Some(cause), mmp) => {
                 // Nothing more is written: other hosts see that the claim is not renewed.
-                mmp.iter().for_each(|mmp| mmp.stop());
+                if let Some(mmp) = mmp {
+                    mmp.stop();
+                }
                 Err(cause.clone())
             }
             (None, Some(mmp)) => mmp.release(),
