@@ -4,7 +4,7 @@ use super::{Inode, InodeRef, InodeState, flags};
 use crate::{Caller, Fs, Result, file, xattr};
 use std::sync::Arc;
 use uext4_format::extent::ExtentNode;
-use uext4_format::{DeviceNumber, Feature, FileType, Inode as DiskInode, InodeFlags};
+use uext4_format::{DeviceNumber, Feature, FileType, Inode as DiskInode, InodeFlags, WithExtra};
 use uext4_journal::Handle;
 
 /// What is to be made.
@@ -88,7 +88,12 @@ impl Fs {
         if parent.disk.mode & 0o2000 != 0 {
             disk.mode = set_gid(disk.mode, directory, caller, parent.disk.gid);
         }
-        (disk.atime, disk.mtime, disk.ctime, disk.crtime) = (now, now, now, now);
+        let extra = disk.times_have_extra();
+        let now = now.as_stored(extra);
+        (disk.atime, disk.mtime, disk.ctime) = (now, now, now);
+        if extra == WithExtra::Yes {
+            disk.crtime = now;
+        }
         disk.flags = self.new_flags(parent.disk.flags, new.kind);
         if parent.disk.flags.contains(InodeFlags::PROJINHERIT) && disk.has_projid() {
             disk.projid = parent.disk.projid;

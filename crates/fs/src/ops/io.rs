@@ -3,7 +3,7 @@
 use crate::inode::Inode;
 use crate::space::Reserve;
 use crate::{Caller, Error, Filesystem, Fs, InodeRef, Result, credits, file};
-use uext4_format::{FileType, InodeFlags, Tid};
+use uext4_format::{Feature, FileType, InodeFlags, Tid};
 
 use crate::file::{Extent, FallocateMode, Seek};
 
@@ -65,6 +65,7 @@ impl Filesystem {
             if kill == KillPrivileges::Yes {
                 fs.kill_privileges(inode)?;
             }
+            fs.allow_size(offset.saturating_add(data.len() as u64))?;
             let written = file::write(fs, inode.arc(), offset, data, fs.reserve_of(caller))?;
             fs.sync_if_asked(inode)?;
             Ok(written)
@@ -78,6 +79,7 @@ impl Filesystem {
         self.run(|fs| {
             regular(inode)?;
             fs.writable()?;
+            fs.allow_size(offset.saturating_add(data.len() as u64))?;
             file::write(fs, inode.arc(), offset, data, Reserve::MayUse)
         })
     }
@@ -101,6 +103,7 @@ impl Filesystem {
             if kill == KillPrivileges::Yes {
                 fs.kill_privileges(inode)?;
             }
+            fs.allow_size(inode.read().disk.size.saturating_add(data.len() as u64))?;
             let written = file::append(fs, inode.arc(), data, fs.reserve_of(caller))?;
             fs.sync_if_asked(inode)?;
             Ok(written)
@@ -115,6 +118,7 @@ impl Filesystem {
             if inode.read().disk.flags.contains(InodeFlags::APPEND) {
                 return Err(Error::NotPermitted);
             }
+            fs.allow_size(size_bytes)?;
             file::truncate(fs, inode.arc(), size_bytes)
         })
     }
@@ -147,6 +151,7 @@ impl Filesystem {
             if kill == KillPrivileges::Yes {
                 fs.kill_privileges(inode)?;
             }
+            fs.allow_size(offset.saturating_add(len))?;
             file::fallocate(fs, inode.arc(), mode, offset, len, fs.reserve_of(caller))
         })
     }
@@ -207,6 +212,22 @@ fn check_data_change(fs: &Fs, inode: &Inode) -> Result<()> {
 }
 
 impl Fs {
+    /// Before a file may be so large: from 2 GiB on the superblock says that there are such files.
+    /// That it says so too early, after an error, does no harm.
+    pub(super) fn allow_size(&self, size_bytes: u64) -> Result<()> {
+        let known = self.features.has(Feature::LARGE_FILE) || size_bytes <= i32::MAX as u64;
+        if known || self.superblock.read().disk.features().has(Feature::LARGE_FILE) {
+            return Ok(());
+        }
+        let handle = self.start(1)?;
+        self.superblock.update(&handle, |disk| {
+            let mut features = disk.features();
+            features.insert(Feature::LARGE_FILE);
+            disk.set_features(features);
+        });
+        Ok(())
+    }
+
     /// Makes a change durable at once when the inode (`chattr +S`, of a directory also `+D`) asks
     /// for it.
     pub(super) fn sync_if_asked(&self, inode: &InodeRef) -> Result<()> {

@@ -9,6 +9,7 @@ mod fast_commits;
 mod faults;
 mod image;
 mod journals;
+mod old_formats;
 mod options;
 mod races;
 mod statfs;
