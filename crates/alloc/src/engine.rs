@@ -89,6 +89,17 @@ pub trait Engine: Send + Sync {
     /// Clusters that wait for a commit.
     fn pending(&self) -> &PendingFree;
 
+    /// Groups per order, by largest free chunk and by average free run (`mb_structs_summary`);
+    /// empty for an engine without orders.
+    fn groups_by_order(&self) -> Vec<(u32, u32)> {
+        Vec::new()
+    }
+
+    /// Memory of the free-space trees; `None` for an engine without trees.
+    fn tree_memory(&self) -> Option<TreeMemory> {
+        None
+    }
+
     /// Limits that may change while mounted.
     fn tunables(&self) -> &Tunables;
 
@@ -97,6 +108,15 @@ pub trait Engine: Send + Sync {
 
     /// Geometry.
     fn volume(&self) -> &Volume;
+}
+
+/// Memory of free-space trees, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TreeMemory {
+    /// In use now.
+    pub used_bytes: u64,
+    /// May be used.
+    pub limit_bytes: u64,
 }
 
 /// In which order groups are visited.
@@ -236,6 +256,9 @@ impl Engine for BuddyEngine {
     }
     fn pending(&self) -> &PendingFree {
         &self.groups.pending
+    }
+    fn groups_by_order(&self) -> Vec<(u32, u32)> {
+        Self::groups_by_order(self)
     }
     fn tunables(&self) -> &Tunables {
         &self.tunables

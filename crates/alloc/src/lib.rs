@@ -43,7 +43,7 @@ mod volume;
 mod words;
 
 pub use bitmap::Bitmap;
-pub use engine::{BuddyEngine, Config, Engine, ScanOrder};
+pub use engine::{BuddyEngine, Config, Engine, ScanOrder, TreeMemory};
 pub use free_count::{FreeCount, Privilege};
 pub use group::{GroupReport, Summary};
 pub use inode_policy::{Candidates, InodeKind, InodePolicy, InodeSummary, Parent};

@@ -55,6 +55,34 @@ pub enum Stat {
 
 const STATS: usize = Stat::GiveBackGroups as usize + 1;
 
+impl Stat {
+    /// Every counter with its name.
+    pub const NAMES: [(Self, &'static str); STATS] = [
+        (Self::Requests, "requests"),
+        (Self::Success, "success"),
+        (Self::Clusters, "clusters"),
+        (Self::GroupsScanned, "groups_scanned"),
+        (Self::GroupsConsidered, "groups_considered"),
+        (Self::ExtentsScanned, "extents_scanned"),
+        (Self::GoalHits, "goal_hits"),
+        (Self::StreamGoalHits, "stream_goal_hits"),
+        (Self::PowerOfTwoHits, "power_of_two_hits"),
+        (Self::GoalFastHits, "goal_fast_hits"),
+        (Self::BestAvailHits, "best_avail_hits"),
+        (Self::GoalSlowHits, "goal_slow_hits"),
+        (Self::AnyFreeHits, "any_free_hits"),
+        (Self::UselessLoops, "useless_loops"),
+        (Self::BusySkips, "busy_skips"),
+        (Self::Breaks, "breaks"),
+        (Self::Lost, "lost"),
+        (Self::Loads, "loads"),
+        (Self::Evictions, "evictions"),
+        (Self::DeferredFrees, "deferred_frees"),
+        (Self::DeferredMerges, "deferred_merges"),
+        (Self::GiveBackGroups, "give_back_groups"),
+    ];
+}
+
 /// All counters.
 pub struct Stats {
     shards: Sharded<[AtomicU64; STATS]>,

@@ -9,7 +9,7 @@ use crate::flex_groups::FlexGroups;
 use crate::locality::Locality;
 use crate::tree_search::Search;
 use crate::{Config, Engine, Error, GroupReport, Loader, PendingFree, Request, Run};
-use crate::{Stat, Stats, Summary, Tunables, Volume};
+use crate::{Stat, Stats, Summary, TreeMemory, Tunables, Volume};
 use std::ops::Range;
 use uext4_format::{GroupNr, Tid};
 use uext4_sync::Sharded;
@@ -190,6 +190,12 @@ impl Engine for TreeEngine {
     }
     fn pending(&self) -> &PendingFree {
         &self.groups.pending
+    }
+    fn tree_memory(&self) -> Option<TreeMemory> {
+        Some(TreeMemory {
+            used_bytes: self.memory_bytes(),
+            limit_bytes: self.memory_limit(),
+        })
     }
     fn tunables(&self) -> &Tunables {
         &self.tunables

@@ -25,9 +25,11 @@ mod options;
 mod orphan;
 pub mod path;
 mod space;
+mod stats;
 mod superblock;
 #[cfg(test)]
 mod test_rig;
+mod tunables;
 mod xattr;
 
 pub use access::Want;
@@ -40,6 +42,10 @@ pub use inode::{Inode, InodeRef};
 pub use mount::read_superblock;
 pub use ops::{KillPrivileges, RenameFlags};
 pub use options::{Access, Allocator, DataMode, MountOptions, OnError, Threads};
+pub use space::{FreeExtents, FreeFragments};
+pub use stats::{
+    CacheStats, GroupStats, JournalStats, LockStats, OrderStats, SpaceStats, Stats, TreeStats,
+};
 pub use uext4_device as device;
 pub use uext4_format as format;
 pub use xattr::SetMode;

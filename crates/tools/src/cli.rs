@@ -1,7 +1,7 @@
 //! What the command line can ask.
 
 use crate::commands::{
-    change, completions, extents, get, info, ls, mkfs, mount, put, replay, stat,
+    change, completions, extents, freefrag, get, info, ls, mkfs, mount, put, replay, stat, trim,
 };
 use clap::builder::styling::{AnsiColor, Styles};
 use clap::{Parser, Subcommand};
@@ -60,6 +60,8 @@ pub(crate) enum Command {
     Chmod(change::ChmodArgs),
     Chown(change::ChownArgs),
     Extents(extents::Args),
+    Freefrag(freefrag::Args),
+    Trim(trim::Args),
     Replay(replay::Args),
     Completions(completions::Args),
     Man(completions::ManArgs),

@@ -57,7 +57,8 @@ pub(crate) struct Want {
 const COMMITS_BEFORE_NO_SPACE: u32 = 3;
 
 /// How often a failed allocation takes what is held in advance; others may hold some anew.
-const DISCARDS_BEFORE_NO_SPACE: u32 = 64;
+const DISCARDS_BEFORE_NO_SPACE: u32 = 256;
+const DISCARD_WAIT: std::time::Duration = std::time::Duration::from_millis(1);
 
 impl Space {
     /// Takes blocks in memory only: what is not committed is lost in a crash, and nothing leaks.
@@ -122,8 +123,10 @@ impl Space {
         for _ in 0..DISCARDS_BEFORE_NO_SPACE {
             match self.take_once(fs, want, len, min) {
                 Err(Error::NoSpace) if self.preallocations.clusters() > 0 => {
-                    self.discard_preallocations();
-                    uext4_sync::thread::yield_now();
+                    if self.discard_preallocations() == 0 {
+                        // It is being taken, or trimmed, at this moment.
+                        uext4_sync::thread::sleep(DISCARD_WAIT);
+                    }
                 }
                 other => return other,
             }

@@ -10,6 +10,7 @@
 mod blocks;
 mod claims;
 mod exact;
+mod fragments;
 mod group;
 mod inodes;
 mod layout;
@@ -18,10 +19,12 @@ mod preallocation;
 mod shaping;
 #[cfg(test)]
 mod tests;
+mod trim;
 mod zones;
 
 pub(crate) use blocks::{Purpose, Reserve, Want};
 pub(crate) use exact::Was;
+pub use fragments::{FreeExtents, FreeFragments};
 pub(crate) use preallocation::FilePreallocation;
 pub(crate) use shaping::{Shaping, Window};
 

@@ -218,9 +218,11 @@ impl Space {
         self.let_go(&self.preallocations.drain_file(file));
     }
 
-    /// Gives back what all files and threads hold in advance.
-    pub(crate) fn discard_preallocations(&self) {
-        self.let_go(&self.preallocations.drain());
+    /// Gives back what all files and threads hold in advance; answers how many runs that were.
+    pub(crate) fn discard_preallocations(&self) -> usize {
+        let runs = self.preallocations.drain();
+        self.let_go(&runs);
+        runs.len()
     }
 
     /// Clusters that files and threads hold in advance; they count as free.

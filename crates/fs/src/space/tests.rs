@@ -178,3 +178,135 @@ fn a_crash_loses_nothing_that_is_held() {
     fs.unmount().expect("unmounts");
     assert_clean(&device);
 }
+
+/// Writes a file of 8 MiB and removes it again.
+fn write_and_remove(fs: &Filesystem) {
+    let root = fs.root().expect("the root");
+    let file = create(fs, "gone");
+    fs.write(&file, 0, &vec![7; 8 << 20]).expect("writes");
+    drop(file);
+    fs.sync().expect("commits");
+    fs.unlink(&root, b"gone", &Caller::root()).expect("unlinks");
+}
+
+#[test]
+fn trim_and_discard_give_memory_back() {
+    for options in ["nodiscard", "discard"] {
+        let (device, fs) = mount(64);
+        fs.unmount().expect("unmounts");
+        let mount = MountOptions::default().parse(options).expect("a known option");
+        let fs = Filesystem::mount(device.clone(), mount).expect("mounts");
+        let before = device.resident_bytes();
+        write_and_remove(&fs);
+        let pending = device.resident_bytes();
+        assert!(pending >= before + (8 << 20), "not committed, not discarded");
+        fs.sync().expect("commits");
+        if options == "nodiscard" {
+            assert!(device.resident_bytes() >= pending);
+            let free = fs.statfs().blocks_free * PAGE as u64;
+            assert_eq!(fs.trim(0..u64::MAX, 0).expect("trims"), free);
+            assert_eq!(fs.trim(0..u64::MAX, 512 << 20).ok(), None, "longer than a group");
+            assert_eq!(fs.trim(1 << 40..u64::MAX, 0).ok(), None, "behind the end");
+        }
+        let after = device.resident_bytes();
+        assert!(after < before + (1 << 20), "{options}: {before} before, {after} after");
+        assert_counts(&fs);
+        fs.unmount().expect("unmounts");
+        assert_clean(&device);
+    }
+}
+
+#[test]
+fn trim_keeps_to_its_range_and_length() {
+    let (device, fs) = mount(64);
+    let keep = create(&fs, "keep");
+    fs.write(&keep, 0, &[9; 100_000]).expect("writes");
+    let fragments = fs.free_fragments(64).expect("bitmaps");
+    let part = fs.trim(8 << 20..16 << 20, 0).expect("trims");
+    assert!(part <= 8 << 20 && part > 0, "{part}");
+    let long = fs.trim(0..64 << 20, 4 << 20).expect("trims");
+    assert!(long <= fragments.free_bytes);
+    assert_counts(&fs);
+    let mut found = vec![0; 100_000];
+    assert_eq!(fs.read(&keep, 0, &mut found).expect("reads"), 100_000);
+    assert!(found.iter().all(|byte| *byte == 9));
+    drop(keep);
+    fs.unmount().expect("unmounts");
+    assert_clean(&device);
+}
+
+#[test]
+fn trimming_beside_writers_refuses_nobody_space() {
+    let (device, fs) = mount(64);
+    std::thread::scope(|scope| {
+        scope.spawn(|| (0..20).for_each(|_| drop(fs.trim(0..u64::MAX, 0).expect("trims"))));
+        for nr in 0..3 {
+            let (fs, file) = (&fs, create(&fs, &format!("file {nr}")));
+            scope.spawn(move || {
+                for round in 0..20u8 {
+                    fs.write(&file, 0, &vec![round + 1; 3 << 20]).expect("there is space");
+                    let mut found = vec![0; 3 << 20];
+                    fs.read(&file, 0, &mut found).expect("reads");
+                    assert!(found.iter().all(|byte| *byte == round + 1), "trimmed data");
+                    fs.truncate(&file, 0).expect("truncates");
+                }
+            });
+        }
+    });
+    assert_counts(&fs);
+    fs.unmount().expect("unmounts");
+    assert_clean(&device);
+}
+
+#[test]
+fn fragments_are_what_the_counts_say() {
+    let (_device, fs) = mount(64);
+    let fragments = fs.free_fragments(50).expect("bitmaps");
+    assert_eq!(fragments.free_bytes, fs.statfs().blocks_free * PAGE as u64);
+    assert_eq!(fragments.size_bytes, 64 << 20);
+    let rows: u64 = fragments.histogram.iter().map(|row| row.extents).sum();
+    assert_eq!(rows, fragments.extents);
+    assert!(fragments.picture.len() <= 50 && fragments.picture.iter().any(|free| *free == 1000));
+}
+
+#[test]
+fn numbers_tell_what_happened() {
+    let (_device, fs) = mount(64);
+    let file = create(&fs, "file");
+    fs.write(&file, 0, &[1; 300_000]).expect("writes");
+    fs.sync().expect("commits");
+    let stats = fs.stats();
+    assert!(stats.allocator["requests"] > 0 && stats.allocator["clusters"] >= 74);
+    assert_eq!(stats.space.free_clusters, fs.statfs().blocks_free);
+    assert!(stats.journal.transactions > 0 && stats.caches.inodes > 0);
+    assert_eq!(fs.group_stats().map(|group| u64::from(group.free_clusters)).sum::<u64>()
+        + stats.space.preallocated_clusters, stats.space.free_clusters);
+}
+
+#[test]
+fn tunables_take_any_value_that_is_set() {
+    for allocator in ["linear", "optimized", "freespace-tree"] {
+        let (device, fs) = mount(64);
+        fs.unmount().expect("unmounts");
+        let options = format!("allocator={allocator}");
+        let options = MountOptions::default().parse(&options).expect("a known option");
+        let fs = Filesystem::mount(device.clone(), options).expect("mounts");
+        for value in [0, 1, 3, 1 << 20, u64::from(u32::MAX)] {
+            for name in Filesystem::TUNABLES {
+                if fs.set_tunable(name, value).is_ok() {
+                    assert_eq!(fs.tunable(name), Some(value), "{name}");
+                }
+            }
+            let file = create(&fs, &format!("file {value}"));
+            for at in [0, 100_000, 5 << 20] {
+                fs.write(&file, at, &[1; 30_000]).expect("writes");
+            }
+        }
+        assert!(matches!(fs.set_tunable("mb_frobnicate", 1), Err(Error::NotFound)));
+        assert!(matches!(fs.set_tunable("frsp_tree_usage", 1), Err(Error::NotPermitted)));
+        assert!(matches!(fs.set_tunable("mb_group_prealloc", 0), Err(Error::Invalid(_))));
+        assert_counts(&fs);
+        fs.unmount().expect("unmounts");
+        assert_clean(&device);
+    }
+}

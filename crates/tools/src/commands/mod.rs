@@ -3,6 +3,7 @@
 pub(crate) mod change;
 pub(crate) mod completions;
 pub(crate) mod extents;
+pub(crate) mod freefrag;
 pub(crate) mod get;
 pub(crate) mod groups;
 pub(crate) mod info;
@@ -14,6 +15,7 @@ pub(crate) mod mount;
 pub(crate) mod put;
 pub(crate) mod replay;
 pub(crate) mod stat;
+pub(crate) mod trim;
 
 use crate::cli::Command;
 use crate::failure::Result;
@@ -37,6 +39,8 @@ pub(crate) fn run(command: Command) -> Result<()> {
         Command::Chmod(args) => args.run(),
         Command::Chown(args) => args.run(),
         Command::Extents(args) => args.run(),
+        Command::Freefrag(args) => args.run(),
+        Command::Trim(args) => args.run(),
         Command::Replay(args) => args.run(),
         Command::Completions(args) => args.run(),
         Command::Man(args) => args.run(),

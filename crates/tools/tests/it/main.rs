@@ -7,4 +7,5 @@ mod damage;
 mod mkfs;
 mod mount;
 mod rig;
+mod space;
 mod transfer;

@@ -1,0 +1,193 @@
+//! How free space is cut up, and where it lies, as the bitmaps say.
+
+use super::Space;
+use crate::{Filesystem, Fs, Result};
+use serde::Serialize;
+use std::ops::Range;
+use uext4_format::GroupNr;
+use uext4_journal::Object;
+
+/// Free extents of a range of lengths.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct FreeExtents {
+    /// Shortest length counted here, in bytes; the longest is one cluster less than twice that.
+    pub from_bytes: u64,
+    /// Number of extents.
+    pub extents: u64,
+    /// Their lengths together, in bytes.
+    pub bytes: u64,
+}
+
+/// The free space of a file system; free extents may span groups.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct FreeFragments {
+    /// Size of the file system in bytes.
+    pub size_bytes: u64,
+    /// Bytes of an allocation unit.
+    pub cluster_bytes: u64,
+    /// Free bytes.
+    pub free_bytes: u64,
+    /// Number of free extents.
+    pub extents: u64,
+    /// The shortest one; 0 when nothing is free.
+    pub min_bytes: u64,
+    /// The longest one.
+    pub max_bytes: u64,
+    /// By power of two of the length, without empty rows.
+    pub histogram: Vec<FreeExtents>,
+    /// Free share of each slice of the device in thousandths; slices are of equal size but the
+    /// last.
+    pub picture: Vec<u16>,
+}
+
+impl Filesystem {
+    /// Looks at all block bitmaps; the picture has at most `slices` slices. What waits for a
+    /// commit or is held in advance counts as free.
+    ///
+    /// # Errors
+    /// [`crate::Error::Corrupt`] for a bitmap that cannot be used.
+    pub fn free_fragments(&self, slices: usize) -> Result<FreeFragments> {
+        self.run(|fs| fs.space.fragments(fs, slices))
+    }
+}
+
+impl Space {
+    fn fragments(&self, fs: &Fs, slices: usize) -> Result<FreeFragments> {
+        let volume = self.engine.volume();
+        let mut survey = Survey::new(volume.clusters(), slices);
+        for nr in (0..volume.groups).map(GroupNr) {
+            let first = volume.first_cluster(nr).0;
+            self.each_free_run(fs, nr, |run| {
+                survey.add(first + u64::from(run.start)..first + u64::from(run.end));
+            })?;
+        }
+        let block_size = u64::from(self.geometry().block_size());
+        let cluster_bytes = block_size << self.geometry().cluster_bits;
+        Ok(survey.finish(cluster_bytes, self.geometry().blocks_count * block_size))
+    }
+
+    /// Calls `visit` with the free runs of a group, ascending. A bitmap that is not in memory does
+    /// not stay there.
+    fn each_free_run(
+        &self,
+        fs: &Fs,
+        nr: GroupNr,
+        mut visit: impl FnMut(Range<u32>),
+    ) -> Result<()> {
+        let mut half = self.group(nr)?.blocks.live().write_unlogged();
+        let known = half.used.is_some();
+        self.load_blocks(fs, nr, &mut half)?;
+        let used = half.used.as_ref().expect("load_blocks fills the bitmap in");
+        let mut at = 0;
+        while let Some(run) = used.next_clear_run(at) {
+            at = run.end;
+            visit(run);
+        }
+        if !known {
+            half.used = None;
+        }
+        Ok(())
+    }
+}
+
+/// Counts in clusters.
+struct Survey {
+    clusters: u64,
+    slice_clusters: u64,
+    open: Range<u64>,
+    by_order: [FreeExtents; 64],
+    min: u64,
+    max: u64,
+    picture: Vec<u64>,
+}
+
+impl Survey {
+    fn new(clusters: u64, slices: usize) -> Self {
+        let slice_clusters = clusters.div_ceil(slices.max(1) as u64).max(1);
+        Self {
+            clusters,
+            slice_clusters,
+            open: 0..0,
+            by_order: [FreeExtents::default(); 64],
+            min: u64::MAX,
+            max: 0,
+            // At most `slices`.
+            picture: vec![0; clusters.div_ceil(slice_clusters) as usize],
+        }
+    }
+
+    /// The next free run, ascending; joined with the one before it when they touch.
+    fn add(&mut self, run: Range<u64>) {
+        let mut at = run.start;
+        while at < run.end {
+            let slice = at / self.slice_clusters;
+            let end = run.end.min((slice + 1) * self.slice_clusters);
+            self.picture[slice as usize] += end - at;
+            at = end;
+        }
+        if self.open.end == run.start {
+            self.open.end = run.end;
+        } else {
+            self.close();
+            self.open = run;
+        }
+    }
+
+    fn close(&mut self) {
+        let len = self.open.end - self.open.start;
+        if len > 0 {
+            let row = &mut self.by_order[len.ilog2() as usize];
+            row.extents += 1;
+            row.bytes += len;
+            self.min = self.min.min(len);
+            self.max = self.max.max(len);
+        }
+    }
+
+    fn finish(mut self, cluster_bytes: u64, size_bytes: u64) -> FreeFragments {
+        self.close();
+        let rows = self.by_order.iter().enumerate().filter(|(_, row)| row.extents > 0);
+        let histogram: Vec<_> = rows
+            .map(|(order, row)| FreeExtents {
+                from_bytes: cluster_bytes << order,
+                bytes: row.bytes * cluster_bytes,
+                ..*row
+            })
+            .collect();
+        let share = |(slice, free): (usize, &u64)| {
+            let start = slice as u64 * self.slice_clusters;
+            let len = self.slice_clusters.min(self.clusters - start);
+            (free * 1000 / len) as u16 // at most 1000
+        };
+        FreeFragments {
+            size_bytes,
+            cluster_bytes,
+            free_bytes: histogram.iter().map(|row| row.bytes).sum(),
+            extents: histogram.iter().map(|row| row.extents).sum(),
+            min_bytes: if self.max == 0 { 0 } else { self.min * cluster_bytes },
+            max_bytes: self.max * cluster_bytes,
+            picture: self.picture.iter().enumerate().map(share).collect(),
+            histogram,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_that_touch_are_one() {
+        let mut survey = Survey::new(100, 10);
+        survey.add(0..5);
+        survey.add(20..32);
+        survey.add(32..40);
+        survey.add(99..100);
+        let found = survey.finish(4096, 100 * 4096);
+        assert_eq!((found.extents, found.free_bytes), (3, 26 * 4096));
+        assert_eq!((found.min_bytes, found.max_bytes), (4096, 20 * 4096));
+        let rows: Vec<_> = found.histogram.iter().map(|row| (row.from_bytes / 4096, row.extents)).collect();
+        assert_eq!(rows, [(1, 1), (4, 1), (16, 1)]);
+        assert_eq!(found.picture, [500, 0, 1000, 1000, 0, 0, 0, 0, 0, 100]);
+    }
+}

@@ -1,0 +1,224 @@
+//! What a mounted file system did and holds, in numbers.
+
+use crate::Filesystem;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use uext4_alloc::Stat;
+use uext4_format::GroupNr;
+
+/// All numbers; see [`Filesystem::stats`].
+#[derive(Clone, Debug, Serialize)]
+pub struct Stats {
+    /// Counters of the allocator since the mount (`mb_stats`), by name.
+    pub allocator: BTreeMap<&'static str, u64>,
+    /// Free space now.
+    pub space: SpaceStats,
+    /// Groups by the size of their free space (`mb_structs_summary`); empty for free-space trees.
+    pub orders: Vec<OrderStats>,
+    /// Memory of the free-space trees; `None` for buddy groups.
+    pub trees: Option<TreeStats>,
+    /// The journal.
+    pub journal: JournalStats,
+    /// Waits for locks since the process started, in the lock order; only ranks that were waited
+    /// for.
+    pub locks: Vec<LockStats>,
+    /// Objects in memory.
+    pub caches: CacheStats,
+}
+
+/// Clusters by what they wait for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct SpaceStats {
+    /// Nobody claims them.
+    pub free_clusters: u64,
+    /// Of these, held in advance for files and threads.
+    pub preallocated_clusters: u64,
+    /// Freed, and waiting for a commit.
+    pub pending_clusters: u64,
+    /// Free inodes.
+    pub free_inodes: u64,
+}
+
+/// Groups of one order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct OrderStats {
+    /// Power of two, in clusters.
+    pub order: u32,
+    /// Groups whose largest free chunk has it.
+    pub groups_by_largest: u32,
+    /// Groups whose average free run has it.
+    pub groups_by_average: u32,
+}
+
+/// Free-space trees.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct TreeStats {
+    /// Bytes they use (`frsp_tree_usage`).
+    pub used_bytes: u64,
+    /// Bytes they may use.
+    pub limit_bytes: u64,
+    /// Trees built since the mount.
+    pub loads: u64,
+    /// Trees dropped since the mount.
+    pub evictions: u64,
+}
+
+/// As `/proc/fs/jbd2/*/info`, with the time spent in each phase of the commits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct JournalStats {
+    /// Transactions committed.
+    pub transactions: u64,
+    /// Most blocks of one transaction.
+    pub transaction_limit_blocks: u32,
+    /// Handles that ended.
+    pub handles: u64,
+    /// Images committed, in blocks.
+    pub image_blocks: u64,
+    /// Blocks written to the log.
+    pub log_blocks: u64,
+    /// Blocks revoked.
+    pub revoked_blocks: u64,
+    /// Blocks written home by checkpoints.
+    pub checkpointed_blocks: u64,
+    /// Time in which no handle could start.
+    pub drain_ns: u64,
+    /// Time to render and merge.
+    pub render_ns: u64,
+    /// Time to write the log.
+    pub write_ns: u64,
+    /// Time to flush.
+    pub flush_ns: u64,
+    /// Time to publish what was committed.
+    pub publish_ns: u64,
+}
+
+/// Waits for the locks of one rank.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct LockStats {
+    /// Name of the rank.
+    pub rank: String,
+    /// Acquisitions that waited.
+    pub waits: u64,
+    /// How long, together.
+    pub wait_ns: u64,
+}
+
+/// Objects in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct CacheStats {
+    /// Inodes.
+    pub inodes: u64,
+    /// Metadata blocks.
+    pub blocks: u64,
+}
+
+/// One row of `mb_groups`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct GroupStats {
+    /// Number of the group.
+    pub group: u32,
+    /// Clusters that can be allocated.
+    pub free_clusters: u32,
+    /// Free runs; 0 while the bitmap is not loaded.
+    pub fragments: u32,
+    /// Offset of the first free cluster.
+    pub first_free: Option<u32>,
+    /// Free chunks per order; empty while the bitmap is not loaded.
+    pub chunks: Vec<u32>,
+}
+
+impl Filesystem {
+    /// All numbers at this moment. Takes no lock that operations wait for.
+    pub fn stats(&self) -> Stats {
+        Stats {
+            allocator: self.allocator_stats(),
+            space: self.space_stats(),
+            orders: self.order_stats(),
+            trees: self.tree_stats(),
+            journal: self.journal_stats(),
+            locks: lock_stats(),
+            caches: CacheStats {
+                inodes: self.fs.inodes.len() as u64,
+                blocks: self.fs.blocks.len() as u64,
+            },
+        }
+    }
+
+    /// The rows of `mb_groups`, one per group.
+    pub fn group_stats(&self) -> impl Iterator<Item = GroupStats> + '_ {
+        (0..self.fs.geometry.group_count).map(|nr| {
+            let report = self.fs.space.engine().report(GroupNr(nr));
+            GroupStats {
+                group: nr,
+                free_clusters: report.free_clusters,
+                fragments: report.fragments,
+                first_free: report.first_free,
+                chunks: report.chunks,
+            }
+        })
+    }
+
+    fn allocator_stats(&self) -> BTreeMap<&'static str, u64> {
+        let stats = self.fs.space.engine().stats();
+        Stat::NAMES.into_iter().map(|(stat, name)| (name, stats.get(stat))).collect()
+    }
+
+    fn space_stats(&self) -> SpaceStats {
+        let space = &self.fs.space;
+        SpaceStats {
+            free_clusters: self.statfs().blocks_free >> self.fs.geometry.cluster_bits,
+            preallocated_clusters: space.preallocated_clusters(),
+            pending_clusters: space.engine().pending().clusters(),
+            free_inodes: self.statfs().inodes_free,
+        }
+    }
+
+    fn order_stats(&self) -> Vec<OrderStats> {
+        let counts = self.fs.space.engine().groups_by_order();
+        let row = |(order, (groups_by_largest, groups_by_average))| OrderStats {
+            order,
+            groups_by_largest,
+            groups_by_average,
+        };
+        (0..).zip(counts).map(row).collect()
+    }
+
+    fn tree_stats(&self) -> Option<TreeStats> {
+        let engine = self.fs.space.engine();
+        engine.tree_memory().map(|memory| TreeStats {
+            used_bytes: memory.used_bytes,
+            limit_bytes: memory.limit_bytes,
+            loads: engine.stats().get(Stat::Loads),
+            evictions: engine.stats().get(Stat::Evictions),
+        })
+    }
+
+    fn journal_stats(&self) -> JournalStats {
+        let stats = self.fs.journal.stats();
+        let ns = |time: std::time::Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        JournalStats {
+            transactions: stats.transactions,
+            transaction_limit_blocks: stats.transaction_limit_blocks,
+            handles: stats.handles,
+            image_blocks: stats.image_blocks,
+            log_blocks: stats.log_blocks,
+            revoked_blocks: stats.revoked_blocks,
+            checkpointed_blocks: stats.checkpointed_blocks,
+            drain_ns: ns(stats.drain),
+            render_ns: ns(stats.render),
+            write_ns: ns(stats.write),
+            flush_ns: ns(stats.flush),
+            publish_ns: ns(stats.publish),
+        }
+    }
+}
+
+fn lock_stats() -> Vec<LockStats> {
+    let waited = uext4_sync::lock_waits().into_iter().filter(|wait| wait.waits > 0);
+    let row = |wait: uext4_sync::LockWait| LockStats {
+        rank: format!("{:?}", wait.rank),
+        waits: wait.waits,
+        wait_ns: wait.wait_ns,
+    };
+    waited.map(row).collect()
+}

@@ -1,0 +1,91 @@
+//! Limits of allocation that may change while mounted, by their names in `/sys/fs/ext4`.
+
+use crate::{Error, Filesystem, Fs, Result};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+
+/// Where a value is kept.
+enum Slot<'a> {
+    Word(&'a AtomicU32),
+    Bytes(&'a AtomicU64),
+    /// Cannot be set.
+    Reading(u64),
+}
+
+impl Filesystem {
+    /// Every name that [`Self::tunable`] knows.
+    pub const TUNABLES: [&'static str; 13] = [
+        "mb_stream_req",
+        "mb_group_prealloc",
+        "mb_max_to_scan",
+        "mb_min_to_scan",
+        "mb_order2_req",
+        "mb_max_linear_groups",
+        "mb_best_avail_max_trim_order",
+        "mb_prefetch",
+        "mb_prefetch_limit",
+        "mb_frsp_max_mem",
+        "frsp_cache_aggression",
+        "frsp_tree_usage",
+        "mb_preallocated",
+    ];
+
+    /// The value now; `None` for a name that is not in [`Self::TUNABLES`]. `mb_stream_req` is in
+    /// blocks, `mb_group_prealloc` and `mb_preallocated` in clusters, `mb_frsp_max_mem` and
+    /// `frsp_tree_usage` in bytes.
+    pub fn tunable(&self, name: &str) -> Option<u64> {
+        Some(match slot(&self.fs, name)? {
+            Slot::Word(value) => value.load(Relaxed).into(),
+            Slot::Bytes(value) => value.load(Relaxed),
+            Slot::Reading(value) => value,
+        })
+    }
+
+    /// Sets a value; requests that begin later see it.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] for an unknown name, [`Error::NotPermitted`] for one that only tells,
+    /// [`Error::Invalid`] for a value that makes no sense.
+    pub fn set_tunable(&self, name: &str, value: u64) -> Result<()> {
+        let slot = slot(&self.fs, name).ok_or(Error::NotFound)?;
+        let max = match name {
+            "mb_group_prealloc" => u64::from(self.fs.geometry.clusters_per_group),
+            "frsp_cache_aggression" => 3,
+            _ => u64::from(u32::MAX),
+        };
+        match slot {
+            Slot::Reading(_) => Err(Error::NotPermitted),
+            Slot::Bytes(slot) => {
+                slot.store(value, Relaxed);
+                Ok(())
+            }
+            Slot::Word(_) if value > max || (name == "mb_group_prealloc" && value == 0) => {
+                Err(Error::Invalid("the value is out of range"))
+            }
+            Slot::Word(slot) => {
+                slot.store(value as u32, Relaxed); // at most `max`
+                Ok(())
+            }
+        }
+    }
+}
+
+fn slot<'a>(fs: &'a Fs, name: &str) -> Option<Slot<'a>> {
+    let engine = fs.space.engine();
+    let (limits, shaping) = (engine.tunables(), fs.space.shaping());
+    Some(match name {
+        "mb_stream_req" => Slot::Word(&shaping.stream_req_blocks),
+        "mb_group_prealloc" => Slot::Word(&shaping.group_prealloc_clusters),
+        "mb_max_to_scan" => Slot::Word(&limits.max_to_scan),
+        "mb_min_to_scan" => Slot::Word(&limits.min_to_scan),
+        "mb_order2_req" => Slot::Word(&limits.order2_req),
+        "mb_max_linear_groups" => Slot::Word(&limits.max_linear_groups),
+        "mb_best_avail_max_trim_order" => Slot::Word(&limits.best_avail_max_trim_order),
+        "mb_prefetch" => Slot::Word(&limits.prefetch),
+        "mb_prefetch_limit" => Slot::Word(&limits.prefetch_limit),
+        "mb_frsp_max_mem" => Slot::Bytes(&limits.freespace_memory_bytes),
+        "frsp_cache_aggression" => Slot::Word(&limits.cache_aggression),
+        "frsp_tree_usage" => Slot::Reading(engine.tree_memory().map_or(0, |memory| memory.used_bytes)),
+        "mb_preallocated" => Slot::Reading(fs.space.preallocated_clusters()),
+        _ => return None,
+    })
+}

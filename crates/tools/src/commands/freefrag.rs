@@ -1,0 +1,93 @@
+//! `uext4 freefrag`: how free space is cut up, and where it lies.
+
+use crate::failure::{At, Result};
+use crate::image::{ImageArgs, Purpose};
+use crate::{numbers, show};
+use std::io::Write;
+use uext4::FreeFragments;
+
+const COLUMNS: usize = 64;
+const ROWS: usize = 16;
+/// From full to free.
+const SHADES: [char; 5] = ['█', '▓', '▒', '░', '·'];
+
+/// Show how fragmented free space is, and where it lies
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  uext4 freefrag disk.img
+  uext4 freefrag disk.img --json | jq .max_bytes
+
+In the picture each cell is an equal slice of the device, from █ in use to · free.")]
+pub(crate) struct Args {
+    #[command(flatten)]
+    image: ImageArgs,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl Args {
+    pub(crate) fn run(self) -> Result<()> {
+        let fs = self.image.mount(Purpose::Read)?;
+        let found = fs.free_fragments(COLUMNS * ROWS).at(self.image.name())?;
+        let mut out = show::stdout();
+        if self.json {
+            show::json(&mut out, &found)?;
+        } else {
+            totals(&mut out, &found)?;
+            histogram(&mut out, &found)?;
+            picture(&mut out, &found)?;
+        }
+        Ok(out.flush()?)
+    }
+}
+
+fn totals(out: &mut dyn Write, found: &FreeFragments) -> Result<()> {
+    let size = numbers::readable_size;
+    let share = percent(found.free_bytes, found.size_bytes);
+    let average = found.free_bytes.checked_div(found.extents).unwrap_or(0);
+    writeln!(out, "free      {} of {} ({share:.1}%)", size(found.free_bytes), size(found.size_bytes))?;
+    writeln!(out, "extents   {}", found.extents)?;
+    writeln!(out, "shortest  {}", size(found.min_bytes))?;
+    writeln!(out, "longest   {}", size(found.max_bytes))?;
+    writeln!(out, "average   {}", size(average))?;
+    Ok(())
+}
+
+fn histogram(out: &mut dyn Write, found: &FreeFragments) -> Result<()> {
+    writeln!(out, "\n{:>24} {:>10} {:>12} {:>7}", "extent size", "extents", "free", "share")?;
+    for row in &found.histogram {
+        let to = numbers::readable_size(row.from_bytes * 2);
+        let from = numbers::readable_size(row.from_bytes);
+        let free = numbers::readable_size(row.bytes);
+        let share = percent(row.bytes, found.free_bytes);
+        let range = format!("{from} up to {to}");
+        writeln!(out, "{range:>24} {:>10} {free:>12} {share:>6.1}%", row.extents)?;
+    }
+    Ok(())
+}
+
+fn picture(out: &mut dyn Write, found: &FreeFragments) -> Result<()> {
+    writeln!(out)?;
+    for row in found.picture.chunks(COLUMNS) {
+        let cells: String = row.iter().map(|free| shade(*free)).collect();
+        writeln!(out, "{cells}")?;
+    }
+    Ok(())
+}
+
+/// Only what is all in use is █, and only what is all free is ·.
+fn shade(free_thousandths: u16) -> char {
+    match free_thousandths {
+        0 => SHADES[0],
+        1..334 => SHADES[1],
+        334..667 => SHADES[2],
+        667..1000 => SHADES[3],
+        _ => SHADES[4],
+    }
+}
+
+fn percent(part: u64, whole: u64) -> f64 {
+    if whole == 0 { 0.0 } else { part as f64 * 100.0 / whole as f64 }
+}
