@@ -101,7 +101,7 @@ fn figures(said: &str) -> Option<Figures> {
 fn build(root: &Path) -> Result<PathBuf> {
     let output = Command::new(env!("CARGO"))
         .args(["test", "--package", "uext4", "--test", "it", "--no-run"])
-        .args(["--message-format", "json"])
+        .args(["--message-format", "json-render-diagnostics"])
         .current_dir(root)
         .stderr(Stdio::inherit())
         .output()
