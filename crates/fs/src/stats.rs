@@ -160,7 +160,10 @@ impl Filesystem {
 
     fn allocator_stats(&self) -> BTreeMap<&'static str, u64> {
         let stats = self.fs.space.engine().stats();
-        Stat::NAMES.into_iter().map(|(stat, name)| (name, stats.get(stat))).collect()
+        Stat::NAMES
+            .into_iter()
+            .map(|(stat, name)| (name, stats.get(stat)))
+            .collect()
     }
 
     fn space_stats(&self) -> SpaceStats {
@@ -214,7 +217,9 @@ impl Filesystem {
 }
 
 fn lock_stats() -> Vec<LockStats> {
-    let waited = uext4_sync::lock_waits().into_iter().filter(|wait| wait.waits > 0);
+    let waited = uext4_sync::lock_waits()
+        .into_iter()
+        .filter(|wait| wait.waits > 0);
     let row = |wait: uext4_sync::LockWait| LockStats {
         rank: format!("{:?}", wait.rank),
         waits: wait.waits,

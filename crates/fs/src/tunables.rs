@@ -84,7 +84,9 @@ fn slot<'a>(fs: &'a Fs, name: &str) -> Option<Slot<'a>> {
         "mb_prefetch_limit" => Slot::Word(&limits.prefetch_limit),
         "mb_frsp_max_mem" => Slot::Bytes(&limits.freespace_memory_bytes),
         "frsp_cache_aggression" => Slot::Word(&limits.cache_aggression),
-        "frsp_tree_usage" => Slot::Reading(engine.tree_memory().map_or(0, |memory| memory.used_bytes)),
+        "frsp_tree_usage" => {
+            Slot::Reading(engine.tree_memory().map_or(0, |memory| memory.used_bytes))
+        }
         "mb_preallocated" => Slot::Reading(fs.space.preallocated_clusters()),
         _ => return None,
     })

@@ -66,13 +66,17 @@ pub(super) fn insert(fs: &Fs, inode: &Arc<Inode>, bytes: Range<u64>) -> Result<(
     {
         let state = inode.read();
         if bytes.start >= state.disk.size {
-            return Err(Error::Invalid("the range begins behind the end of the file"));
+            return Err(Error::Invalid(
+                "the range begins behind the end of the file",
+            ));
         }
         if len > map::size_end_bytes(fs, &state) - state.disk.size {
             return Err(Error::TooLarge);
         }
         if map::mapped_end(fs, &state)? + u64::from(by) > LOGICAL_END {
-            return Err(Error::Invalid("space behind the end would move out of the file"));
+            return Err(Error::Invalid(
+                "space behind the end would move out of the file",
+            ));
         }
     }
     fs.discard_preallocation(inode);
@@ -85,8 +89,7 @@ pub(super) fn insert(fs: &Fs, inode: &Arc<Inode>, bytes: Range<u64>) -> Result<(
     }
     let mut end = LOGICAL_END;
     loop {
-        let moved =
-            map::shift_right(fs, &handle, &mut handle.write(inode), blocks.start, end, by)?;
+        let moved = map::shift_right(fs, &handle, &mut handle.write(inode), blocks.start, end, by)?;
         let Some(left) = moved else {
             return Ok(());
         };

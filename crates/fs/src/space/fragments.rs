@@ -68,12 +68,7 @@ impl Space {
 
     /// Calls `visit` with the free runs of a group, ascending. A bitmap that is not in memory does
     /// not stay there.
-    fn each_free_run(
-        &self,
-        fs: &Fs,
-        nr: GroupNr,
-        mut visit: impl FnMut(Range<u32>),
-    ) -> Result<()> {
+    fn each_free_run(&self, fs: &Fs, nr: GroupNr, mut visit: impl FnMut(Range<u32>)) -> Result<()> {
         let mut half = self.group(nr)?.blocks.live().write_unlogged();
         let known = half.used.is_some();
         self.load_blocks(fs, nr, &mut half)?;
@@ -146,7 +141,11 @@ impl Survey {
 
     fn finish(mut self, cluster_bytes: u64, size_bytes: u64) -> FreeFragments {
         self.close();
-        let rows = self.by_order.iter().enumerate().filter(|(_, row)| row.extents > 0);
+        let rows = self
+            .by_order
+            .iter()
+            .enumerate()
+            .filter(|(_, row)| row.extents > 0);
         let histogram: Vec<_> = rows
             .map(|(order, row)| FreeExtents {
                 from_bytes: cluster_bytes << order,
@@ -164,7 +163,11 @@ impl Survey {
             cluster_bytes,
             free_bytes: histogram.iter().map(|row| row.bytes).sum(),
             extents: histogram.iter().map(|row| row.extents).sum(),
-            min_bytes: if self.max == 0 { 0 } else { self.min * cluster_bytes },
+            min_bytes: if self.max == 0 {
+                0
+            } else {
+                self.min * cluster_bytes
+            },
             max_bytes: self.max * cluster_bytes,
             picture: self.picture.iter().enumerate().map(share).collect(),
             histogram,
@@ -186,7 +189,11 @@ mod tests {
         let found = survey.finish(4096, 100 * 4096);
         assert_eq!((found.extents, found.free_bytes), (3, 26 * 4096));
         assert_eq!((found.min_bytes, found.max_bytes), (4096, 20 * 4096));
-        let rows: Vec<_> = found.histogram.iter().map(|row| (row.from_bytes / 4096, row.extents)).collect();
+        let rows: Vec<_> = found
+            .histogram
+            .iter()
+            .map(|row| (row.from_bytes / 4096, row.extents))
+            .collect();
         assert_eq!(rows, [(1, 1), (4, 1), (16, 1)]);
         assert_eq!(found.picture, [500, 0, 1000, 1000, 0, 0, 0, 0, 0, 100]);
     }

@@ -151,15 +151,18 @@ impl Space {
     }
 
     fn reserve_local_now(&self, fs: &Fs, want: &Want) -> Result<BlockRun> {
-        let at_once = self.shaping.group_prealloc_clusters.load(Ordering::Relaxed);
-        if self.is_scarce(at_once) {
-            return self.reserve(fs, want);
-        }
         let granted = self.claim(want)?;
         if let Some(run) = self.take_local(want, granted) {
             self.preallocations.restore(run.len.into());
             return Ok(self.to_blocks(run));
         }
+        // Asked once per run only: the exact number of free clusters takes a look at every shard.
+        let at_once = self.shaping.group_prealloc_clusters.load(Ordering::Relaxed);
+        let at_once = if self.is_scarce(at_once) {
+            granted
+        } else {
+            at_once
+        };
         let (run, extra) = self.take_more(fs, want, granted, at_once)?;
         let used = Run::new(run.start, run.len - extra);
         if extra > 0 {

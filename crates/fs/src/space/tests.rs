@@ -194,22 +194,34 @@ fn trim_and_discard_give_memory_back() {
     for options in ["nodiscard", "discard"] {
         let (device, fs) = mount(64);
         fs.unmount().expect("unmounts");
-        let mount = MountOptions::default().parse(options).expect("a known option");
+        let mount = MountOptions::default()
+            .parse(options)
+            .expect("a known option");
         let fs = Filesystem::mount(device.clone(), mount).expect("mounts");
         let before = device.resident_bytes();
         write_and_remove(&fs);
         let pending = device.resident_bytes();
-        assert!(pending >= before + (8 << 20), "not committed, not discarded");
+        assert!(
+            pending >= before + (8 << 20),
+            "not committed, not discarded"
+        );
         fs.sync().expect("commits");
         if options == "nodiscard" {
             assert!(device.resident_bytes() >= pending);
             let free = fs.statfs().blocks_free * PAGE as u64;
             assert_eq!(fs.trim(0..u64::MAX, 0).expect("trims"), free);
-            assert_eq!(fs.trim(0..u64::MAX, 512 << 20).ok(), None, "longer than a group");
+            assert_eq!(
+                fs.trim(0..u64::MAX, 512 << 20).ok(),
+                None,
+                "longer than a group"
+            );
             assert_eq!(fs.trim(1 << 40..u64::MAX, 0).ok(), None, "behind the end");
         }
         let after = device.resident_bytes();
-        assert!(after < before + (1 << 20), "{options}: {before} before, {after} after");
+        assert!(
+            after < before + (1 << 20),
+            "{options}: {before} before, {after} after"
+        );
         assert_counts(&fs);
         fs.unmount().expect("unmounts");
         assert_clean(&device);
@@ -244,7 +256,8 @@ fn trimming_beside_writers_refuses_nobody_space() {
             let (fs, file) = (&fs, create(&fs, &format!("file {nr}")));
             scope.spawn(move || {
                 for round in 0..20u8 {
-                    fs.write(&file, 0, &vec![round + 1; 3 << 20]).expect("there is space");
+                    fs.write(&file, 0, &vec![round + 1; 3 << 20])
+                        .expect("there is space");
                     let mut found = vec![0; 3 << 20];
                     fs.read(&file, 0, &mut found).expect("reads");
                     assert!(found.iter().all(|byte| *byte == round + 1), "trimmed data");
@@ -279,8 +292,13 @@ fn numbers_tell_what_happened() {
     assert!(stats.allocator["requests"] > 0 && stats.allocator["clusters"] >= 74);
     assert_eq!(stats.space.free_clusters, fs.statfs().blocks_free);
     assert!(stats.journal.transactions > 0 && stats.caches.inodes > 0);
-    assert_eq!(fs.group_stats().map(|group| u64::from(group.free_clusters)).sum::<u64>()
-        + stats.space.preallocated_clusters, stats.space.free_clusters);
+    assert_eq!(
+        fs.group_stats()
+            .map(|group| u64::from(group.free_clusters))
+            .sum::<u64>()
+            + stats.space.preallocated_clusters,
+        stats.space.free_clusters
+    );
 }
 
 #[test]
@@ -289,7 +307,9 @@ fn tunables_take_any_value_that_is_set() {
         let (device, fs) = mount(64);
         fs.unmount().expect("unmounts");
         let options = format!("allocator={allocator}");
-        let options = MountOptions::default().parse(&options).expect("a known option");
+        let options = MountOptions::default()
+            .parse(&options)
+            .expect("a known option");
         let fs = Filesystem::mount(device.clone(), options).expect("mounts");
         for value in [0, 1, 3, 1 << 20, u64::from(u32::MAX)] {
             for name in Filesystem::TUNABLES {
@@ -302,9 +322,18 @@ fn tunables_take_any_value_that_is_set() {
                 fs.write(&file, at, &[1; 30_000]).expect("writes");
             }
         }
-        assert!(matches!(fs.set_tunable("mb_frobnicate", 1), Err(Error::NotFound)));
-        assert!(matches!(fs.set_tunable("frsp_tree_usage", 1), Err(Error::NotPermitted)));
-        assert!(matches!(fs.set_tunable("mb_group_prealloc", 0), Err(Error::Invalid(_))));
+        assert!(matches!(
+            fs.set_tunable("mb_frobnicate", 1),
+            Err(Error::NotFound)
+        ));
+        assert!(matches!(
+            fs.set_tunable("frsp_tree_usage", 1),
+            Err(Error::NotPermitted)
+        ));
+        assert!(matches!(
+            fs.set_tunable("mb_group_prealloc", 0),
+            Err(Error::Invalid(_))
+        ));
         assert_counts(&fs);
         fs.unmount().expect("unmounts");
         assert_clean(&device);

@@ -43,7 +43,9 @@ impl Space {
         let mut trimmed = 0;
         let whole = Run::new(ClusterNr(start), u32::MAX);
         let volume = self.engine.volume();
-        let first = volume.locate(whole.start).map_or(volume.groups, |(group, _)| group.0);
+        let first = volume
+            .locate(whole.start)
+            .map_or(volume.groups, |(group, _)| group.0);
         for nr in (first..volume.groups).map(GroupNr) {
             if volume.first_cluster(nr).0 >= end {
                 break;
@@ -67,10 +69,20 @@ impl Space {
     }
 
     fn trim_withheld(&self, fs: &Fs, nr: GroupNr, range: Range<u64>, min_len: u32) -> Result<u64> {
-        let loader = BitmapLoader { fs, space: self, failed: Default::default() };
-        let runs = self.engine.take_free_runs(nr, min_len, &loader).map_err(|_| {
-            loader.failed.take().unwrap_or(Error::Invalid("the bitmap of a group cannot be used"))
-        })?;
+        let loader = BitmapLoader {
+            fs,
+            space: self,
+            failed: Default::default(),
+        };
+        let runs = self
+            .engine
+            .take_free_runs(nr, min_len, &loader)
+            .map_err(|_| {
+                loader
+                    .failed
+                    .take()
+                    .unwrap_or(Error::Invalid("the bitmap of a group cannot be used"))
+            })?;
         let mut trimmed = Ok(0);
         for run in runs {
             if let Ok(sum) = &mut trimmed

@@ -47,7 +47,12 @@ fn totals(out: &mut dyn Write, found: &FreeFragments) -> Result<()> {
     let size = numbers::readable_size;
     let share = percent(found.free_bytes, found.size_bytes);
     let average = found.free_bytes.checked_div(found.extents).unwrap_or(0);
-    writeln!(out, "free      {} of {} ({share:.1}%)", size(found.free_bytes), size(found.size_bytes))?;
+    writeln!(
+        out,
+        "free      {} of {} ({share:.1}%)",
+        size(found.free_bytes),
+        size(found.size_bytes)
+    )?;
     writeln!(out, "extents   {}", found.extents)?;
     writeln!(out, "shortest  {}", size(found.min_bytes))?;
     writeln!(out, "longest   {}", size(found.max_bytes))?;
@@ -56,14 +61,22 @@ fn totals(out: &mut dyn Write, found: &FreeFragments) -> Result<()> {
 }
 
 fn histogram(out: &mut dyn Write, found: &FreeFragments) -> Result<()> {
-    writeln!(out, "\n{:>24} {:>10} {:>12} {:>7}", "extent size", "extents", "free", "share")?;
+    writeln!(
+        out,
+        "\n{:>24} {:>10} {:>12} {:>7}",
+        "extent size", "extents", "free", "share"
+    )?;
     for row in &found.histogram {
         let to = numbers::readable_size(row.from_bytes * 2);
         let from = numbers::readable_size(row.from_bytes);
         let free = numbers::readable_size(row.bytes);
         let share = percent(row.bytes, found.free_bytes);
         let range = format!("{from} up to {to}");
-        writeln!(out, "{range:>24} {:>10} {free:>12} {share:>6.1}%", row.extents)?;
+        writeln!(
+            out,
+            "{range:>24} {:>10} {free:>12} {share:>6.1}%",
+            row.extents
+        )?;
     }
     Ok(())
 }
@@ -89,5 +102,9 @@ fn shade(free_thousandths: u16) -> char {
 }
 
 fn percent(part: u64, whole: u64) -> f64 {
-    if whole == 0 { 0.0 } else { part as f64 * 100.0 / whole as f64 }
+    if whole == 0 {
+        0.0
+    } else {
+        part as f64 * 100.0 / whole as f64
+    }
 }

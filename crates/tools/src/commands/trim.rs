@@ -33,9 +33,12 @@ pub(crate) struct Args {
 impl Args {
     pub(crate) fn run(self) -> Result<()> {
         let name = self.image.name();
-        let end = self.length.map_or(u64::MAX, |length| self.from.saturating_add(length));
-        let trimmed =
-            self.image.change(|fs| Ok(fs.trim(self.from..end, self.minimum).at(&name)?))?;
+        let end = self
+            .length
+            .map_or(u64::MAX, |length| self.from.saturating_add(length));
+        let trimmed = self
+            .image
+            .change(|fs| Ok(fs.trim(self.from..end, self.minimum).at(&name)?))?;
         if !self.quiet {
             let readable = numbers::readable_size(trimmed);
             println!("{name}: {readable} ({trimmed} bytes) trimmed");

@@ -19,10 +19,16 @@ fn free_extents_are_what_e2freefrag_counts() {
     let rig = Rig::new(&[]);
     fragment(&rig, 8);
     let found = rig.json(&["freefrag", "--json", "disk.img"]);
-    let judge = std::process::Command::new("e2freefrag").arg(rig.image()).output().unwrap();
+    let judge = std::process::Command::new("e2freefrag")
+        .arg(rig.image())
+        .output()
+        .unwrap();
     let judge = String::from_utf8(judge.stdout).unwrap();
     let number = |label: &str| -> u64 {
-        let line = judge.lines().find(|line| line.starts_with(label)).expect("a line");
+        let line = judge
+            .lines()
+            .find(|line| line.starts_with(label))
+            .expect("a line");
         let words = line[label.len()..].split_whitespace();
         words.into_iter().next().unwrap().parse().expect("a number")
     };
@@ -33,7 +39,10 @@ fn free_extents_are_what_e2freefrag_counts() {
     let average = found["free_bytes"].as_u64().unwrap() / found["extents"].as_u64().unwrap();
     assert_eq!(average >> 10, number("Avg. free extent:"));
     let text = rig.ok(&["freefrag", "disk.img"]);
-    assert!(text.contains("extents") && text.contains('█') && text.contains('·'), "{text}");
+    assert!(
+        text.contains("extents") && text.contains('█') && text.contains('·'),
+        "{text}"
+    );
 }
 
 #[test]
@@ -44,7 +53,11 @@ fn trim_makes_the_image_sparse_again() {
     let before = allocated();
     let said = rig.ok(&["trim", "disk.img"]);
     assert!(said.contains("trimmed"), "{said}");
-    assert!(allocated() + (3 << 20) <= before, "{before} before, {} after", allocated());
+    assert!(
+        allocated() + (3 << 20) <= before,
+        "{before} before, {} after",
+        allocated()
+    );
     assert!(rig.ok(&["cat", "disk.img", "/file1"]).len() == 1 << 20);
     rig.fails(1, "trim", &["trim", "disk.img", "--from", "1G"]);
     rig.assert_clean();

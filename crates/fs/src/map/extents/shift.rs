@@ -77,7 +77,10 @@ pub(crate) fn right(
 
 /// The first entry of a leaf that starts at `at` or behind it, and where the last of them ends.
 fn from(node: &ExtentNode<&[u8]>, at: u64) -> (usize, Option<u64>) {
-    let first = node.extents().take_while(|extent| u64::from(extent.logical.0) < at).count();
+    let first = node
+        .extents()
+        .take_while(|extent| u64::from(extent.logical.0) < at)
+        .count();
     let last = node.extents().skip(first).last();
     (first, last.map(|extent| extent.logical_end()))
 }
@@ -115,7 +118,10 @@ pub(crate) fn split_at(
         let before = piece(&extent, extent.logical.0.into(), at.0.into());
         let behind = piece(&extent, at.0.into(), extent.logical_end());
         let with = before.into_iter().chain(behind).collect();
-        Ok(Change { at: position..position + 1, with })
+        Ok(Change {
+            at: position..position + 1,
+            with,
+        })
     })
 }
 
@@ -128,7 +134,8 @@ pub(crate) fn join_at(
     at: LogicalBlock,
 ) -> Result<()> {
     change_leaf(fs, handle, state, at, |node| {
-        let Some((position, extent)) = node.find(at).filter(|(_, found)| found.logical == at) else {
+        let Some((position, extent)) = node.find(at).filter(|(_, found)| found.logical == at)
+        else {
             return Ok(Change::nothing());
         };
         let left = position.checked_sub(1).and_then(|left| node.extent(left));
@@ -136,7 +143,12 @@ pub(crate) fn join_at(
             return Ok(Change::nothing());
         }
         let (_, right) = neighbours(node, at);
-        Ok(join(position..position + 1, [Some(extent), None, None], left, right))
+        Ok(join(
+            position..position + 1,
+            [Some(extent), None, None],
+            left,
+            right,
+        ))
     })?;
     edit::shrink(fs, handle, state)
 }
