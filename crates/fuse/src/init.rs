@@ -3,7 +3,8 @@
 //! Asked for: permission checks, ACLs and the umask are left as they are meant (`POSIX_ACL`,
 //! `DONT_MASK`); setuid and setgid are taken away by us on request (`HANDLE_KILLPRIV_V2`), which
 //! spares the kernel a request per write; lookups and listings of a directory side by side; data
-//! written back later; large requests; symbolic links kept; directories opened without asking.
+//! written back later; large requests; with a new name the caller's groups (`CREATE_SUPP_GROUP`),
+//! which say whether a new file keeps setgid; symbolic links kept; directories opened without asking.
 //! Not asked for: locks (the kernel has its own for one machine), splicing.
 
 use crate::answer::Answer;
@@ -38,6 +39,7 @@ const WANTED: u64 = cap::ASYNC_READ
     | cap::HANDLE_KILLPRIV_V2
     | cap::SETXATTR_EXT
     | cap::INIT_EXT
+    | cap::CREATE_SUPP_GROUP
     | cap::DIRECT_IO_ALLOW_MMAP;
 
 /// Capabilities without which answers would be wrong (Linux 4.9 has all of them).

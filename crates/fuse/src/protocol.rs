@@ -76,6 +76,7 @@ pub(crate) mod capability {
     pub(crate) const HANDLE_KILLPRIV_V2: u64 = 1 << 28;
     pub(crate) const SETXATTR_EXT: u64 = 1 << 29;
     pub(crate) const INIT_EXT: u64 = 1 << 30;
+    pub(crate) const CREATE_SUPP_GROUP: u64 = 1 << 34;
     pub(crate) const DIRECT_IO_ALLOW_MMAP: u64 = 1 << 36;
 }
 
@@ -99,6 +100,9 @@ pub(crate) mod fopen {
     pub(crate) const NOFLUSH: u32 = 1 << 5;
     pub(crate) const PARALLEL_DIRECT_WRITES: u32 = 1 << 6;
 }
+
+/// What may follow a request's arguments: supplementary groups of the caller.
+pub(crate) const EXTENSION_GROUPS: u32 = 32;
 
 /// `WRITE`: the data come from the page cache.
 pub(crate) const WRITE_CACHE: u32 = 1 << 0;

@@ -3,8 +3,11 @@
 //! Not here: what the requests mean (`server`).
 
 use crate::errno::Errno;
-use crate::protocol::REQUEST_HEADER_BYTES;
+use crate::protocol::{EXTENSION_GROUPS, REQUEST_HEADER_BYTES};
 use uext4::{Caller, Checks};
+
+/// Bytes of `struct fuse_ext_header`.
+const EXTENSION_HEADER_BYTES: usize = 8;
 
 /// One request: the header's fields and the bytes behind it.
 #[derive(Clone, Copy, Debug)]
@@ -20,6 +23,8 @@ pub(crate) struct Request<'a> {
     /// File system group id of the caller.
     pub(crate) gid: u32,
     body: &'a [u8],
+    /// What follows the arguments, `struct fuse_ext_header` by `struct fuse_ext_header`.
+    extensions: &'a [u8],
 }
 
 impl<'a> Request<'a> {
@@ -32,7 +37,10 @@ impl<'a> Request<'a> {
         let node = head.u64().ok()?;
         let uid = head.u32().ok()?;
         let gid = head.u32().ok()?;
+        let _pid = head.u32().ok()?;
+        let extension_bytes = 8 * usize::from(head.u16().ok()?);
         let body = bytes.get(REQUEST_HEADER_BYTES..len_bytes)?;
+        let (body, extensions) = body.split_at_checked(body.len().checked_sub(extension_bytes)?)?;
         Some(Self {
             opcode,
             unique,
@@ -40,6 +48,7 @@ impl<'a> Request<'a> {
             uid,
             gid,
             body,
+            extensions,
         })
     }
 
@@ -48,16 +57,31 @@ impl<'a> Request<'a> {
         Args(self.body)
     }
 
-    /// Who asks. The kernel has checked permissions already (`default_permissions`), and groups
-    /// are only needed for that.
+    /// Who asks. The kernel has checked permissions already (`default_permissions`); groups are
+    /// needed for that, and where a new file keeps setgid: the kernel sends then those that matter.
     pub(crate) fn caller(&self, umask: u32) -> Caller {
         Caller {
             uid: self.uid,
             gid: self.gid,
-            groups: Vec::new(),
+            groups: self.groups().unwrap_or_default(),
             umask: (umask & 0o777) as u16,
             checks: Checks::Done,
         }
+    }
+
+    /// The caller's supplementary groups, if the kernel sent them.
+    fn groups(&self) -> Result<Vec<u32>, Errno> {
+        let mut rest = Args(self.extensions);
+        while !rest.0.is_empty() {
+            let (size_bytes, kind) = (rest.u32()? as usize, rest.u32()?);
+            let body = size_bytes.checked_sub(EXTENSION_HEADER_BYTES);
+            let mut body = Args(rest.bytes(body.ok_or(Errno::EPROTO)?)?);
+            if kind == EXTENSION_GROUPS {
+                let n_groups = body.u32()?;
+                return (0..n_groups).map(|_| body.u32()).collect();
+            }
+        }
+        Ok(Vec::new())
     }
 }
 
@@ -75,6 +99,11 @@ impl<'a> Args<'a> {
 
     fn array<const N: usize>(&mut self) -> Result<[u8; N], Errno> {
         self.bytes(N)?.try_into().map_err(|_| Errno::EPROTO)
+    }
+
+    /// The next 16-bit number.
+    fn u16(&mut self) -> Result<u16, Errno> {
+        Ok(u16::from_ne_bytes(self.array()?))
     }
 
     /// The next 32-bit number.
@@ -135,6 +164,27 @@ mod tests {
         assert_eq!(args.u64(), Ok(9));
         assert_eq!((args.name(), args.name()), (Ok(&b"a"[..]), Ok(&b"bcd"[..])));
         assert_eq!(args.name(), Err(Errno::EPROTO));
+    }
+
+    #[test]
+    fn groups_follow_the_arguments() {
+        let mut bytes = sample();
+        bytes.extend([0; 2]);
+        for word in [24u32, 99, 1, 2, 3, 4, 16, EXTENSION_GROUPS, 1, 77] {
+            bytes.extend(word.to_ne_bytes());
+        }
+        let len_bytes = bytes.len() as u32;
+        bytes[..4].copy_from_slice(&len_bytes.to_ne_bytes());
+        bytes[36..38].copy_from_slice(&5u16.to_ne_bytes());
+        let request = Request::parse(&bytes).expect("it is complete");
+        assert_eq!(request.caller(0).groups, [77]);
+        assert_eq!(request.body.len(), 16);
+        // A list longer than its header says.
+        bytes[88..92].copy_from_slice(&9u32.to_ne_bytes());
+        let request = Request::parse(&bytes).expect("it is complete");
+        assert_eq!(request.caller(0).groups, []);
+        bytes[36..38].copy_from_slice(&99u16.to_ne_bytes());
+        assert!(Request::parse(&bytes).is_none());
     }
 
     #[test]
