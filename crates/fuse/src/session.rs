@@ -40,9 +40,7 @@ pub fn mount(
     options: &MountOptions,
 ) -> Result<()> {
     // A daemon leaves the working directory.
-    let path = mount_point
-        .canonicalize()
-        .map_err(Error::system("find", mount_point))?;
+    let path = directory(mount_point)?;
     match options.run {
         Run::Foreground => serve(open, &path, options, || ()),
         Run::Daemon => match daemon::fork()? {
@@ -52,6 +50,18 @@ pub fn mount(
             }
         },
     }
+}
+
+/// The full path of a directory to mount on.
+fn directory(mount_point: &Path) -> Result<PathBuf> {
+    let found = mount_point.canonicalize();
+    let path = found.map_err(Error::system("find", mount_point))?;
+    // The kernel would mount on a file as well, a root that nobody can enter.
+    if !path.is_dir() {
+        let error = std::io::ErrorKind::NotADirectory.into();
+        return Err(Error::system("mount on", mount_point)(error));
+    }
+    Ok(path)
 }
 
 fn serve(
@@ -92,9 +102,7 @@ impl Session {
         mount_point: &Path,
         options: &MountOptions,
     ) -> Result<Self> {
-        let path = mount_point
-            .canonicalize()
-            .map_err(Error::system("find", mount_point))?;
+        let path = directory(mount_point)?;
         let claim = Claim::take(&path)?;
         Self::claimed(claim, &path, options, || Ok(filesystem))
     }

@@ -45,7 +45,7 @@ impl Server {
             _ => KillPrivileges::Yes,
         };
         let written = if flags & WRITE_CACHE != 0 {
-            self.filesystem.write_back(&inode, offset, data)?
+            self.write_back(&inode, offset, data)?
         } else {
             self.filesystem.write_by(&inode, offset, data, kill, &request.caller(0))?
         };
@@ -54,17 +54,32 @@ impl Server {
         Ok(())
     }
 
+    /// Writes all of `data` or fails: the kernel has promised them to somebody, and takes any answer
+    /// but an error as a sign that all are written, also one that says less.
+    fn write_back(&self, inode: &InodeRef, offset: u64, data: &[u8]) -> Result<usize, Errno> {
+        let mut done = 0;
+        while done < data.len() {
+            let at = offset + done as u64;
+            match self.filesystem.write_back(inode, at, &data[done..])? {
+                0 => return Err(Errno::EIO),
+                written => done += written,
+            }
+        }
+        Ok(done)
+    }
+
     pub(super) fn fallocate(&self, request: &Request<'_>) -> Handled {
         let mut args = request.args();
         let (_fh, offset, len, mode) = (args.u64()?, args.u64()?, args.u64()?, args.u32()?);
         let mode = fallocate_mode(mode).ok_or(Errno::EOPNOTSUPP)?;
         let inode = self.get(request.node)?;
-        let (keep, caller) = (KillPrivileges::No, request.caller(0));
-        self.filesystem.fallocate_by(&inode, mode, offset, len, keep, &caller)?;
         // The request does not say whether the caller may keep setuid; the superuser usually may.
+        // It goes first, as in the kernel: also when there is no space.
         if request.uid != 0 {
             self.kill_privileges(request, &inode)?;
         }
+        let (keep, caller) = (KillPrivileges::No, request.caller(0));
+        self.filesystem.fallocate_by(&inode, mode, offset, len, keep, &caller)?;
         Ok(())
     }
 
@@ -139,6 +154,9 @@ impl Server {
                 break;
             }
         }
+        if request.uid != 0 {
+            self.kill_privileges(request, &to)?;
+        }
         answer.u32(copied);
         answer.u32(0);
         Ok(())
@@ -160,6 +178,13 @@ impl Server {
         answer.put(&self.filesystem.read_link(&inode)?);
         Ok(())
     }
+}
+
+/// The node that `COPY_FILE_RANGE` writes to.
+pub(super) fn copy_target(request: &Request<'_>) -> Result<u64, Errno> {
+    let mut args = request.args();
+    args.skip(16)?;
+    args.u64()
 }
 
 fn parse_seek(request: &Request<'_>) -> Result<(u64, Seek), Errno> {

@@ -19,7 +19,7 @@ use crate::errno::Errno;
 use crate::flusher::Flusher;
 use crate::init::Agreement;
 use crate::nodes::{Nodes, inode_of};
-use crate::protocol::opcode;
+use crate::protocol::{NOTIFY_INVAL_INODE, opcode};
 use crate::request::Request;
 use crate::transport::Transport;
 use std::sync::Arc;
@@ -79,8 +79,27 @@ impl Server {
             opcode::BATCH_FORGET => self.batch_forget(request),
             opcode::DESTROY => Outcome::Destroyed,
             opcode::LSEEK => self.lseek(request, transport, answer),
-            _ => Outcome::Answer(self.answer(request, answer)),
+            _ => {
+                let privileged = self.privileged_target(request);
+                let done = self.answer(request, answer);
+                if let Some(node) = privileged {
+                    forget_attributes(node, transport);
+                }
+                Outcome::Answer(done)
+            }
         }
+    }
+
+    /// The node with setuid or setgid whose data `request` changes, which may take them away. The
+    /// kernel does not expect that of a change of data, and would go by the old mode.
+    fn privileged_target(&self, request: &Request<'_>) -> Option<u64> {
+        let node = match request.opcode {
+            opcode::WRITE | opcode::OPEN | opcode::FALLOCATE => request.node,
+            opcode::COPY_FILE_RANGE => data::copy_target(request).ok()?,
+            _ => return None,
+        };
+        let mode = self.filesystem.attr(&self.get(node).ok()?).mode;
+        (mode & 0o6000 != 0).then_some(node)
     }
 
     fn answer(&self, request: &Request<'_>, answer: &mut Answer) -> Handled {
@@ -148,4 +167,15 @@ impl Server {
         self.nodes.clear();
         self.filesystem.unmount()
     }
+}
+
+/// Makes the kernel ask for the attributes of `node` again.
+fn forget_attributes(node: u64, transport: &Arc<dyn Transport>) {
+    let mut notification = Answer::new(64);
+    notification.u64(node);
+    // No data: an offset below 0.
+    notification.u64(u64::MAX);
+    notification.u64(0);
+    // A kernel that does not know the node has no attributes of it either.
+    let _ = transport.send(notification.finish_notification(NOTIFY_INVAL_INODE));
 }
