@@ -1,10 +1,10 @@
 # The front door. Every target runs as root or as a user with sudo.
 
-.PHONY: help deps check test quickstart lab
+.PHONY: help deps tools check test quickstart lab
 
 # What the tests need beside Rust: FUSE, the reference tools, tar with attributes and ACLs.
-DEB_PACKAGES = fuse3 e2fsprogs attr acl tar util-linux coreutils
-NEEDED_TOOLS = fusermount3 mke2fs e2fsck debugfs dumpe2fs getfattr getfacl tar losetup mount timeout
+DEB_PACKAGES = fuse3 e2fsprogs attr acl tar util-linux coreutils git rsync fio sqlite3
+NEEDED_TOOLS = fusermount3 mke2fs e2fsck debugfs dumpe2fs getfattr getfacl tar losetup mount timeout git rsync fio sqlite3
 
 help: ## Show the targets.
 	@grep -E '^[a-z]+:.*##' Makefile | sed 's/:.*## /\t/'
@@ -28,7 +28,13 @@ check: ## Format, lints and house rules, without tests.
 	cargo clippy --workspace --all-targets --quiet -- -D warnings
 	cargo xtask tidy
 
-test: deps check ## All checks and all tests.
+# The suite of POSIX tests, from the registry: two minutes the first time.
+tools: ## Install the test suites that cargo knows into target/tools.
+	@test -x target/tools/bin/pjdfstest || \
+	  cargo install --quiet pjdfstest --version 0.2.2 --locked --root target/tools || \
+	  echo "tools: no pjdfstest; its tests are skipped"
+
+test: deps tools check ## All checks and all tests.
 	cargo test --workspace --quiet
 
 quickstart: ## Make an image, mount it, use it, check it. Leaves nothing behind.

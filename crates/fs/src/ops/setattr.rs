@@ -28,11 +28,13 @@ impl Filesystem {
 
 fn check(fs: &Fs, inode: &InodeRef, set: &SetAttr, caller: &Caller) -> Result<()> {
     let flags = inode.read().disk.flags;
-    // A cache above writes back what it allowed before.
-    let written_back = caller.checks == Checks::Done && set.ctime.is_some();
     let owner_only = set.mode.is_some() || set.uid.is_some() || set.gid.is_some();
     let changes = owner_only || set.size_bytes.is_some() || set.project.is_some();
     let touches = set.atime.is_some() || set.mtime.is_some();
+    // A cache above writes back the times of data that it accepted before; it sends a change time
+    // with what it did not check as well, a new mode for one.
+    let from_cache = caller.checks == Checks::Done && set.ctime.is_some();
+    let written_back = from_cache && !changes && set.atime.is_none();
     if flags.contains(InodeFlags::IMMUTABLE) && (changes || touches) && !written_back {
         return Err(Error::NotPermitted);
     }

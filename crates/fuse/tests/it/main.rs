@@ -4,9 +4,12 @@
 
 mod attributes;
 mod data;
+mod exact;
 mod exerciser;
 mod life;
 mod model;
 mod names;
+mod pjdfstest;
+mod programs;
 mod support;
 mod trees;
