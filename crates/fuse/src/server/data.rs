@@ -47,7 +47,8 @@ impl Server {
         let written = if flags & WRITE_CACHE != 0 {
             self.write_back(&inode, offset, data)?
         } else {
-            self.filesystem.write_by(&inode, offset, data, kill, &request.caller(0))?
+            self.filesystem
+                .write_by(&inode, offset, data, kill, &request.caller(0))?
         };
         answer.u32(u32::try_from(written).map_err(|_| Errno::EIO)?);
         answer.u32(0);
@@ -79,7 +80,8 @@ impl Server {
             self.kill_privileges(request, &inode)?;
         }
         let (keep, caller) = (KillPrivileges::No, request.caller(0));
-        self.filesystem.fallocate_by(&inode, mode, offset, len, keep, &caller)?;
+        self.filesystem
+            .fallocate_by(&inode, mode, offset, len, keep, &caller)?;
         Ok(())
     }
 
