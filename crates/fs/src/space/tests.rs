@@ -339,3 +339,27 @@ fn tunables_take_any_value_that_is_set() {
         assert_clean(&device);
     }
 }
+
+#[test]
+fn writers_at_once_use_all_space() {
+    let (device, fs) = mount(64);
+    std::thread::scope(|scope| {
+        for nr in 0..8 {
+            let (fs, file) = (&fs, create(&fs, &format!("file {nr}")));
+            scope.spawn(move || {
+                loop {
+                    match fs.append(&file, &[nr; PAGE]) {
+                        Ok(_) => {}
+                        Err(Error::NoSpace) => break,
+                        Err(error) => panic!("{error}"),
+                    }
+                }
+                let left = fs.statfs().blocks_available;
+                assert!(left == 0, "NoSpace with {left} blocks left");
+            });
+        }
+    });
+    assert_counts(&fs);
+    fs.unmount().expect("unmounts");
+    assert_clean(&device);
+}
