@@ -304,7 +304,11 @@ fn apply_torn(image: &MemDevice, change: &Change, mut rng: Rng, whole: &Range<u6
     let mut done = 0;
     while done < len {
         let at = offset + done;
-        let end = if whole.contains(&at) { whole.end } else { at - at % SECTOR_BYTES + SECTOR_BYTES };
+        let end = if whole.contains(&at) {
+            whole.end
+        } else {
+            at - at % SECTOR_BYTES + SECTOR_BYTES
+        };
         let n = (end - at).min(len - done);
         if rng.chance(1, 2) {
             apply(image, &part(change, done, n));

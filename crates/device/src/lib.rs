@@ -1,7 +1,7 @@
 //! Block devices: where the bytes of a file system live.
 //!
-//! One trait, [`BlockDevice`], addressed in bytes; callers (journal, fs) use `Arc<dyn BlockDevice>`.
-//! This is the only crate besides the FUSE transport that may hold `unsafe` code.
+//! One trait, [`BlockDevice`], addressed in bytes; callers (journal, fs) use `Arc<dyn
+//! BlockDevice>`. This is the only crate besides the FUSE transport that may hold `unsafe` code.
 #![deny(unsafe_op_in_unsafe_fn)]
 
 mod crash_log;

@@ -1,7 +1,7 @@
 //! POSIX access control lists: typed, as ext4 stores them, and as Linux passes them to programs.
 //!
-//! Layout: both forms are a version (4 bytes) and entries. ext4 (version 1, attribute value on disk)
-//! leaves out the id where an entry has none: 4 or 8 bytes. Linux (version 2, the value of
+//! Layout: both forms are a version (4 bytes) and entries. ext4 (version 1, attribute value on
+//! disk) leaves out the id where an entry has none: 4 or 8 bytes. Linux (version 2, the value of
 //! `system.posix_acl_access` and `_default`) always has 8 bytes, with an id of all ones for none.
 //! Invariants ([`Acl::new`]): owner, group and others exactly once; a mask when users or groups are
 //! named; order owner, users, group, groups, mask, others. Of equal ids the first counts.

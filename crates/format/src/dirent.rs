@@ -2,8 +2,8 @@
 //!
 //! Layout of an entry: inode (4 bytes, 0 is "free"), record length (2), name length (1), file type
 //! (1, 0 without the feature `filetype`), name. Records fill a block without gaps; a free record or
-//! the slack behind a name is where new entries go. With checksums the last 12 bytes are a tail that
-//! looks like a free record of type 0xDE.
+//! the slack behind a name is where new entries go. With checksums the last 12 bytes are a tail
+//! that looks like a free record of type 0xDE.
 //! Invariants: a record is a multiple of 4, at least 12, holds its name, ends in the block.
 //! Not here: hash tree blocks (`htree`), inline directories (`inline_data`), case folding.
 //! References: kernel documentation, "directory" (linear directories).

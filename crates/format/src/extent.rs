@@ -2,8 +2,8 @@
 //!
 //! Layout: a 12-byte header, `eh_max` slots of 12 bytes, and in blocks with checksums a 4-byte tail
 //! right after the last slot. A leaf (depth 0) holds extents, an inner node holds indexes.
-//! Invariants ([`ExtentNode::validate`]): entries sorted by logical block and not overlapping; every
-//! block inside the file system; depth falls by one per level and is at most [`MAX_DEPTH`].
+//! Invariants ([`ExtentNode::validate`]): entries sorted by logical block and not overlapping;
+//! every block inside the file system; depth falls by one per level and is at most [`MAX_DEPTH`].
 //! References: kernel documentation, "ifork" (extent tree) and "checksums".
 
 mod check;
@@ -85,8 +85,8 @@ impl Extent {
         (distance < u32::from(self.len)).then(|| BlockNr(self.start.0 + u64::from(distance)))
     }
 
-    /// True when `next` goes on where this one ends, in the file and on disk, in the same state, and
-    /// both fit into one extent.
+    /// True when `next` goes on where this one ends, in the file and on disk, in the same state,
+    /// and both fit into one extent.
     pub fn joins(&self, next: &Extent) -> bool {
         self.state == next.state
             && self.logical_end() == u64::from(next.logical.0)

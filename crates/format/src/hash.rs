@@ -4,8 +4,8 @@
 //! flags say which. A seed of zeroes means the initial state of MD4. The lowest bit of the major
 //! hash is always clear (index entries use it to say "goes on"), and the value that telldir keeps
 //! for the end of a directory is stepped over.
-//! References: kernel documentation, "directory" (hash tree directories); RFC 1320 (MD4); Wheeler and
-//! Needham, "TEA, a Tiny Encryption Algorithm".
+//! References: kernel documentation, "directory" (hash tree directories); RFC 1320 (MD4); Wheeler
+//! and Needham, "TEA, a Tiny Encryption Algorithm".
 
 const MD4_STATE: [u32; 4] = [0x6745_2301, 0xEFCD_AB89, 0x98BA_DCFE, 0x1032_5476];
 /// The major hash that means "end of directory" in a cookie of 32 bits.

@@ -1,9 +1,9 @@
 //! The index of a hashed directory: a root in block 0 and up to two levels of nodes below it.
 //!
-//! Layout: the root shows "." and ".." to whoever knows nothing of it; the index hides in the record
-//! of "..": 8 bytes of information, then entries of 8 bytes (hash, block). A node hides everything in
-//! one free record. The first entry has no hash: limit and count (2 bytes each) stand in its place,
-//! and its hash counts as 0. With checksums 8 bytes follow the last slot.
+//! Layout: the root shows "." and ".." to whoever knows nothing of it; the index hides in the
+//! record of "..": 8 bytes of information, then entries of 8 bytes (hash, block). A node hides
+//! everything in one free record. The first entry has no hash: limit and count (2 bytes each)
+//! stand in its place, and its hash counts as 0. With checksums 8 bytes follow the last slot.
 //! An entry's hash is the lowest in its block; the lowest bit says that the hash began in the block
 //! before.
 //! Not here: the leaves (`dirent`), the hash functions (`hash`).

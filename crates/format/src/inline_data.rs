@@ -3,8 +3,8 @@
 //! Layout of a file: the first 60 bytes in `i_block`, the rest in the value of the attribute
 //! `system.data`, which is there even when it is empty.
 //! Layout of a directory: `i_block` holds the parent (4 bytes) and an area of 56 bytes of records;
-//! the attribute's value, when not empty, is a second area. There is no ".", no ".." and no checksum
-//! tail. Records fill each area without gaps and never cross from one to the other.
+//! the attribute's value, when not empty, is a second area. There is no ".", no ".." and no
+//! checksum tail. Records fill each area without gaps and never cross from one to the other.
 //! References: kernel documentation, "inlinedata".
 
 use crate::bytes::{get_u32, put_u16, put_u32};

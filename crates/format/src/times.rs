@@ -71,7 +71,11 @@ impl Timestamp {
         };
         let at_the_end = self.seconds <= i64::from(i32::MIN) || self.seconds >= last;
         let nanoseconds = if at_the_end { 0 } else { self.nanoseconds };
-        let (low, extra) = Self { nanoseconds, ..self }.encode(with_extra);
+        let (low, extra) = Self {
+            nanoseconds,
+            ..self
+        }
+        .encode(with_extra);
         Self::decode(low, (with_extra == WithExtra::Yes).then_some(extra))
     }
 }
@@ -106,7 +110,13 @@ mod tests {
         ];
         for seconds in cases {
             let time = Timestamp::new(seconds, 123_456_789);
-            assert_eq!(time.as_stored(WithExtra::Yes), time);
+            // Linux drops the rest of the first and the last second that fit.
+            let limit = [i64::from(i32::MIN), SECONDS_MAX].contains(&seconds);
+            let kept = if limit { 0 } else { 123_456_789 };
+            assert_eq!(
+                time.as_stored(WithExtra::Yes),
+                Timestamp::new(seconds, kept)
+            );
         }
     }
 
@@ -126,7 +136,7 @@ mod tests {
         let far = Timestamp::new(i64::MAX, u32::MAX);
         assert_eq!(
             far.as_stored(WithExtra::Yes),
-            Timestamp::new(SECONDS_MAX, NANOSECONDS_MAX)
+            Timestamp::new(SECONDS_MAX, 0)
         );
         assert_eq!(
             far.as_stored(WithExtra::No),

@@ -39,17 +39,28 @@ impl Fs {
         if caller.checks == Checks::Done {
             return Ok(());
         }
-        let acl = if self.asks_acl(inode, caller) { xattr::access_acl(self, inode)? } else { None };
+        let acl = if self.asks_acl(inode, caller) {
+            xattr::access_acl(self, inode)?
+        } else {
+            None
+        };
         let state = inode.read();
         let granted = match acl {
             Some(acl) => {
                 let gids = group_list(caller);
-                let who = Subject { uid: caller.uid, gids: &gids };
+                let who = Subject {
+                    uid: caller.uid,
+                    gids: &gids,
+                };
                 acl.allows(who, state.disk.uid, state.disk.gid, want.0)
             }
             None => class_bits(&state, caller) & want.0 == want.0,
         };
-        if granted || superuser_may(&state, caller, want) { Ok(()) } else { Err(Error::Access) }
+        if granted || superuser_may(&state, caller, want) {
+            Ok(())
+        } else {
+            Err(Error::Access)
+        }
     }
 
     /// Whether the access list has a say: not for the owner, whose bits stand in the mode, and not
@@ -62,12 +73,17 @@ impl Fs {
         state.disk.uid != caller.uid && state.disk.mode & 0o070 != 0
     }
 
-    /// Whether `caller` may use the blocks reserved for the superuser: as `resuid` and `resgid` say.
+    /// Whether `caller` may use the blocks reserved for the superuser: as `resuid` and `resgid`
+    /// say.
     pub(crate) fn reserve_of(&self, caller: &Caller) -> Reserve {
         let gid = self.options.reserved_gid.filter(|gid| *gid != 0);
         let listed = self.options.reserved_uid == Some(caller.uid)
             || gid.is_some_and(|gid| caller.in_group(gid));
-        if caller.is_superuser() || listed { Reserve::MayUse } else { Reserve::Keep }
+        if caller.is_superuser() || listed {
+            Reserve::MayUse
+        } else {
+            Reserve::Keep
+        }
     }
 
     /// Nobody writes to an immutable inode.

@@ -101,7 +101,13 @@ pub enum Checks {
 impl Caller {
     /// The superuser with an empty umask.
     pub const fn root() -> Self {
-        Self { uid: 0, gid: 0, groups: Vec::new(), umask: 0, checks: Checks::Library }
+        Self {
+            uid: 0,
+            gid: 0,
+            groups: Vec::new(),
+            umask: 0,
+            checks: Checks::Library,
+        }
     }
 
     /// True for the superuser.

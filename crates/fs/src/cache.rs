@@ -84,9 +84,17 @@ impl<K: Key, V> Cache<K, V> {
     /// A cache that keeps about `max` objects that nobody uses.
     pub(crate) fn new(max: usize) -> Self {
         let shard_max = max.div_ceil(CACHE_SHARDS).max(8);
-        let entries = || Entries { map: Map::default(), limit: shard_max };
-        let shard = |_| Shard { entries: RwLock::new(Rank::CacheShard, entries()) };
-        Self { shards: (0..CACHE_SHARDS).map(shard).collect(), shard_max }
+        let entries = || Entries {
+            map: Map::default(),
+            limit: shard_max,
+        };
+        let shard = |_| Shard {
+            entries: RwLock::new(Rank::CacheShard, entries()),
+        };
+        Self {
+            shards: (0..CACHE_SHARDS).map(shard).collect(),
+            shard_max,
+        }
     }
 
     /// The cached object.
@@ -109,25 +117,42 @@ impl<K: Key, V> Cache<K, V> {
             evict(&mut entries, self.shard_max);
         }
         let value = Arc::new(value);
-        let entry = Entry { value: value.clone(), referenced: AtomicBool::new(false) };
+        let entry = Entry {
+            value: value.clone(),
+            referenced: AtomicBool::new(false),
+        };
         entries.map.insert(key, entry);
         value
     }
 
     /// Takes the object out.
     pub(crate) fn remove(&self, key: K) -> Option<Arc<V>> {
-        self.shard(key).entries.write().map.remove(&key).map(|entry| entry.value)
+        self.shard(key)
+            .entries
+            .write()
+            .map
+            .remove(&key)
+            .map(|entry| entry.value)
     }
 
     /// Number of cached objects.
     pub(crate) fn len(&self) -> usize {
-        self.shards.iter().map(|shard| shard.entries.read().map.len()).sum()
+        self.shards
+            .iter()
+            .map(|shard| shard.entries.read().map.len())
+            .sum()
     }
 
     /// All objects, for unmount checks and statistics.
     pub(crate) fn snapshot(&self) -> Vec<Arc<V>> {
         let all = |shard: &Shard<K, V>| -> Vec<Arc<V>> {
-            shard.entries.read().map.values().map(|entry| entry.value.clone()).collect()
+            shard
+                .entries
+                .read()
+                .map
+                .values()
+                .map(|entry| entry.value.clone())
+                .collect()
         };
         self.shards.iter().flat_map(all).collect()
     }

@@ -160,6 +160,9 @@ fn journal_errno(error: &uext4_journal::Error) -> Errno {
 
 impl From<Error> for std::io::Error {
     fn from(error: Error) -> Self {
-        std::io::Error::new(std::io::Error::from_raw_os_error(error.errno()).kind(), error)
+        std::io::Error::new(
+            std::io::Error::from_raw_os_error(error.errno()).kind(),
+            error,
+        )
     }
 }

@@ -10,8 +10,8 @@ use crate::space::Space;
 use crate::superblock::Super;
 use crate::xattr::SharedBlocks;
 use crate::{Error, Result};
-use std::sync::{Arc, OnceLock};
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use uext4_device::BlockDevice;
 use uext4_format::{BlockNr, Checksums, Corrupt, Features, Geometry, Place, Timestamp};
 use uext4_journal::{Handle, Journal};
@@ -55,7 +55,9 @@ impl Random {
     pub(crate) fn new(seed: Option<u64>) -> Self {
         let system = || {
             use std::hash::{BuildHasher, Hasher};
-            std::collections::hash_map::RandomState::new().build_hasher().finish()
+            std::collections::hash_map::RandomState::new()
+                .build_hasher()
+                .finish()
         };
         Self(AtomicU64::new(seed.unwrap_or_else(system)))
     }
@@ -83,7 +85,10 @@ const CLOSED: u8 = 3;
 impl MountState {
     pub(crate) fn new(writable: bool) -> Self {
         let word = AtomicU8::new(if writable { READ_WRITE } else { READ_ONLY });
-        Self { word, failure: OnceLock::new() }
+        Self {
+            word,
+            failure: OnceLock::new(),
+        }
     }
 
     pub(crate) fn is_writable(&self) -> bool {
@@ -93,7 +98,11 @@ impl MountState {
     /// Goes read-only for good after an error. A mount that is closed stays so.
     pub(crate) fn fail(&self, cause: &Error) {
         let order = Ordering::SeqCst;
-        if self.word.compare_exchange(READ_WRITE, FAILED, order, order).is_ok() {
+        if self
+            .word
+            .compare_exchange(READ_WRITE, FAILED, order, order)
+            .is_ok()
+        {
             let _the_first_stays = self.failure.set(cause.clone());
         }
     }
@@ -101,10 +110,6 @@ impl MountState {
     /// Why the mount went read-only, if an error did it.
     pub(crate) fn failure(&self) -> Option<&Error> {
         self.failure.get()
-    }
-
-    pub(crate) fn set_writable(&self, writable: bool) {
-        self.word.store(if writable { READ_WRITE } else { READ_ONLY }, Ordering::SeqCst);
     }
 
     /// Marks the mount closed; true for the first caller.

@@ -118,7 +118,9 @@ impl Sealer {
     }
 
     fn verify(self, nr: BlockNr, seal: Seal, bytes: &[u8]) -> std::result::Result<(), Corrupt> {
-        let Some(fs_seed) = self.fs_seed else { return Ok(()) };
+        let Some(fs_seed) = self.fs_seed else {
+            return Ok(());
+        };
         let place = Place::Block(nr);
         match seal {
             Seal::Indirect => Ok(()),
@@ -150,7 +152,10 @@ pub(crate) struct Blocks {
 impl Blocks {
     /// An empty cache that keeps about `max_blocks` clean blocks.
     pub(crate) fn new(max_blocks: usize, sealer: Sealer) -> Self {
-        Self { cache: Cache::new(max_blocks), sealer }
+        Self {
+            cache: Cache::new(max_blocks),
+            sealer,
+        }
     }
 
     /// The block, read and its checksum verified if it is not cached. `check` validates bytes that
@@ -175,7 +180,9 @@ impl Blocks {
 
     /// The block, if it is in memory with this seal.
     pub(crate) fn cached(&self, nr: BlockNr, seal: Seal) -> Option<Arc<MetaBlock>> {
-        self.cache.get(nr).filter(|block| block.live.read().seal == seal)
+        self.cache
+            .get(nr)
+            .filter(|block| block.live.read().seal == seal)
     }
 
     /// A new block with these bytes, logged to the handle's transaction. The block must have been
@@ -207,8 +214,17 @@ impl Blocks {
     }
 
     fn object(&self, nr: BlockNr, seal: Seal, bytes: Image) -> MetaBlock {
-        let state = BlockState { nr, seal, sealer: self.sealer, changes: 0, bytes };
-        MetaBlock { nr, live: Live::new(state) }
+        let state = BlockState {
+            nr,
+            seal,
+            sealer: self.sealer,
+            changes: 0,
+            bytes,
+        };
+        MetaBlock {
+            nr,
+            live: Live::new(state),
+        }
     }
 
     fn expect(&self, block: Arc<MetaBlock>, seal: Seal) -> Result<Arc<MetaBlock>> {
@@ -217,6 +233,10 @@ impl Blocks {
             return Ok(block);
         }
         let problem = "block belongs to another structure, too";
-        Err(Error::Corrupt(Corrupt::new(Place::Block(block.nr), seal.name(), problem)))
+        Err(Error::Corrupt(Corrupt::new(
+            Place::Block(block.nr),
+            seal.name(),
+            problem,
+        )))
     }
 }

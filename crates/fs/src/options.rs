@@ -182,7 +182,10 @@ impl Default for MountOptions {
 impl MountOptions {
     /// Options for a read-only mount.
     pub fn read_only() -> Self {
-        Self { access: Access::ReadOnly, ..Self::default() }
+        Self {
+            access: Access::ReadOnly,
+            ..Self::default()
+        }
     }
 
     /// Reads a comma separated list as `mount -o` takes it, on top of `self`.

@@ -71,7 +71,13 @@ impl Super {
     pub(crate) fn new(disk: Superblock, block_size: u64) -> Arc<Self> {
         let block = BlockNr(SUPERBLOCK_OFFSET / block_size);
         let offset_bytes = (SUPERBLOCK_OFFSET % block_size) as usize;
-        Arc::new(Self { live: Live::new(SuperState { disk, block, offset_bytes }) })
+        Arc::new(Self {
+            live: Live::new(SuperState {
+                disk,
+                block,
+                offset_bytes,
+            }),
+        })
     }
 
     /// The superblock's lock, to read.
@@ -85,7 +91,11 @@ impl Super {
     }
 
     /// Changes the superblock in the handle's transaction.
-    pub(crate) fn update(self: &Arc<Self>, handle: &Handle<'_>, change: impl FnOnce(&mut Superblock)) {
+    pub(crate) fn update(
+        self: &Arc<Self>,
+        handle: &Handle<'_>,
+        change: impl FnOnce(&mut Superblock),
+    ) {
         change(&mut handle.write(self).disk);
     }
 
@@ -120,7 +130,9 @@ impl Super {
             _ => (0, 0),
         };
         let now = fs.now().seconds.max(0) as u64;
-        self.update(&handle, |disk| note_error(disk, now, inode, block, corrupt.structure));
+        self.update(&handle, |disk| {
+            note_error(disk, now, inode, block, corrupt.structure)
+        });
         Ok(())
     }
 

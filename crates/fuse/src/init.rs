@@ -4,8 +4,8 @@
 //! `DONT_MASK`); setuid and setgid are taken away by us on request (`HANDLE_KILLPRIV_V2`), which
 //! spares the kernel a request per write; lookups and listings of a directory side by side; data
 //! written back later; large requests; with a new name the caller's groups (`CREATE_SUPP_GROUP`),
-//! which say whether a new file keeps setgid; symbolic links kept; directories opened without asking.
-//! Not asked for: locks (the kernel has its own for one machine), splicing.
+//! which say whether a new file keeps setgid; symbolic links kept; directories opened without
+//! asking. Not asked for: locks (the kernel has its own for one machine), splicing.
 
 use crate::answer::Answer;
 use crate::errno::Errno;

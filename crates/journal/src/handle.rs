@@ -105,8 +105,9 @@ impl<'j> Handle<'j> {
     }
 
     /// The object's metadata block `nr` was freed: it is revoked, and the object is not rendered
-    /// for this transaction. Takes the object's lock (nested, see [`Self::write_nested`]). Logging the object (or another one that
-    /// renders to `nr`) again in this transaction cancels the revoke.
+    /// for this transaction. Takes the object's lock (nested, see [`Self::write_nested`]). Logging
+    /// the object (or another one that renders to `nr`) again in this transaction cancels the
+    /// revoke.
     pub fn forget<O: Object>(&self, object: &Arc<O>, nr: BlockNr) {
         let live = object.live();
         let mut state = live.lock().write_nested();

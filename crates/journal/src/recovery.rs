@@ -6,8 +6,8 @@
 //!
 //! Invariants: no pass visits more blocks than the log has, whatever the log says; memory is
 //! bounded by the number of tags and revoke entries in the log.
-//! Not here: fast-commit blocks are handed to the caller ([`RecoveryReport::fast_commit`]), who turns
-//! them into block images for [`supersede`].
+//! Not here: fast-commit blocks are handed to the caller ([`RecoveryReport::fast_commit`]), who
+//! turns them into block images for [`supersede`].
 //! References: kernel doc `filesystems/ext4/journal.rst`.
 
 mod cursor;

@@ -33,8 +33,7 @@ fn files_fill_the_parents_flexible_group_first() {
         let engine = disk.engine(Choice::Linear, affinity);
         let take = || {
             let free = || disk.free();
-            let mut all =
-                policy.candidates(parent(5, None), InodeKind::Other, &*engine, &free);
+            let mut all = policy.candidates(parent(5, None), InodeKind::Other, &*engine, &free);
             let group = all.next();
             if let Some(group) = group {
                 policy.taken(group, InodeKind::Other);
@@ -85,11 +84,6 @@ fn top_level_directories_spread_and_others_stay() {
     assert_eq!(dirs, [2; 16]);
     assert_eq!(policy.used_dirs(), 32);
     let free = || disk.free();
-    let inner = policy.candidates(
-        parent(41, None),
-        InodeKind::Directory,
-        &*engine,
-        &free,
-    );
+    let inner = policy.candidates(parent(41, None), InodeKind::Directory, &*engine, &free);
     assert_eq!(inner.take(1).next(), Some(GroupNr(40)));
 }

@@ -115,7 +115,10 @@ proptest! {
     }
 
     #[test]
-    fn equal_seeds_give_equal_images(ops in prop::collection::vec(op(), 1..20), seed in any::<u64>()) {
+    fn equal_seeds_give_equal_images(
+            ops in prop::collection::vec(op(), 1..20),
+            seed in any::<u64>(),
+        ) {
         let mut log = record(&ops).1.log();
         let survivors = Survivors::Seeded { seed, tearing: Tearing::Sectors };
         let cut = log.len();

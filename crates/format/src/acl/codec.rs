@@ -66,8 +66,8 @@ impl Acl {
         Acl::new_in_order(entries)
     }
 
-    /// A list from outside: kinds of entries must be in order. Linux asks neither for rising ids nor
-    /// for different ones, so both pass here, as they are.
+    /// A list from outside: kinds of entries must be in order. Linux asks neither for rising ids
+    /// nor for different ones, so both pass here, as they are.
     fn new_in_order(entries: Vec<AclEntry>) -> Result<Acl, AclError> {
         if !entries.is_sorted_by_key(|entry| entry.tag.code()) {
             return Err(AclError::Structure);

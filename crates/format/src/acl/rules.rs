@@ -33,8 +33,8 @@ impl Acl {
     }
 
     /// True when `who` may do all of `want` with a file of `owner` and `group`. Capabilities are
-    /// the caller's business, and so is that Linux asks the list only when the group bits of the mode
-    /// are not all clear.
+    /// the caller's business, and so is that Linux asks the list only when the group bits of the
+    /// mode are not all clear.
     pub fn allows(&self, who: Subject<'_>, owner: u32, group: u32, want: u16) -> bool {
         let granted = |perm: u16| perm & want == want;
         let mask = self.perm(Tag::Mask).unwrap_or(PERM_ALL);

@@ -6,7 +6,8 @@ use super::{DirEntryType, LeafTail, NewEntry, encode_rec_len, space_needed, tail
 use crate::bytes::{get_u8, get_u32, put_u8, put_u16, put_u32};
 use crate::{Corrupt, InodeNr, NoRoom, Place, Seed};
 
-/// The records of a block (or of another area with the same layout) with what is needed to read them.
+/// The records of a block (or of another area with the same layout) with what is needed to read
+/// them.
 #[derive(Clone, Copy, Debug)]
 pub struct DirLeaf<B> {
     bytes: B,
@@ -122,7 +123,12 @@ impl<B: AsRef<[u8]>> DirLeaf<B> {
         let Findings { entry, before, .. } = self.search(name, usize::MAX)?;
         Ok(entry.map(|spot| {
             let (inode, kind) = self.meaning(spot);
-            Location { inode, kind, before, spot }
+            Location {
+                inode,
+                kind,
+                before,
+                spot,
+            }
         }))
     }
 

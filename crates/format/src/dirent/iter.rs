@@ -1,4 +1,5 @@
-//! Walk over the records of a leaf: checks each one before it is used, and ends at the first bad one.
+//! Walk over the records of a leaf: checks each one before it is used, and ends at the first bad
+//! one.
 
 use super::{DirEntryType, FIXED_BYTES, MIN_RECORD_BYTES, NAME_MAX, decode_rec_len, space_needed};
 use crate::bytes::{get_u8, get_u16, get_u32};

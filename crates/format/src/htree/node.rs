@@ -139,7 +139,8 @@ impl<B: AsRef<[u8]>> DxNode<B> {
         (0..self.count().min(self.raw().len() / ENTRY_BYTES)).filter_map(|at| self.entry(at))
     }
 
-    /// The entry whose block holds `hash` (or its first occurrence): the last with a hash not above.
+    /// The entry whose block holds `hash` (or its first occurrence): the last with a hash not
+    /// above.
     pub fn search(&self, hash: u32) -> usize {
         let (mut low, mut high) = (1, self.count().min(self.raw().len() / ENTRY_BYTES));
         while low < high {
@@ -158,8 +159,8 @@ impl<B: AsRef<[u8]>> DxNode<B> {
             .is_some_and(|entry| entry.hash & 1 == 1 && entry.hash & !1 == hash & !1)
     }
 
-    /// What the tail should say: everything up to the last used entry, the reserved word of the tail
-    /// and a zero in place of the checksum. `seed` is the inode's.
+    /// What the tail should say: everything up to the last used entry, the reserved word of the
+    /// tail and a zero in place of the checksum. `seed` is the inode's.
     pub fn checksum(&self, seed: Seed) -> u32 {
         let raw = self.raw();
         let used = self.slot(self.count()).min(raw.len());
@@ -283,8 +284,8 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> DxNode<B> {
         Some(first.hash)
     }
 
-    /// Moves all entries of a root into the new node `child`, so that the root leads to `block` only
-    /// (the tree grows by a level; see [`super::RootInfo::set_indirect_levels`]).
+    /// Moves all entries of a root into the new node `child`, so that the root leads to `block`
+    /// only (the tree grows by a level; see [`super::RootInfo::set_indirect_levels`]).
     pub fn push_down(&mut self, child: &mut [u8], block: LogicalBlock, tail: LeafTail) {
         let count = self.count();
         let first = self.entry(0).map_or(LogicalBlock(0), |entry| entry.block);

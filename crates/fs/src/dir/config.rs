@@ -33,13 +33,22 @@ impl DirConfig {
         let block_size = 1024_u64 << superblock.log_block_size.min(6);
         // Without `large_dir` the upper half of a directory's size means nothing.
         let format_max = if large { u64::MAX } else { u64::from(u32::MAX) } / block_size;
-        let asked_max = max_dir_size_kib.map_or(u64::MAX, |kib| kib.saturating_mul(1024) / block_size);
+        let asked_max =
+            max_dir_size_kib.map_or(u64::MAX, |kib| kib.saturating_mul(1024) / block_size);
         let max_blocks = format_max.min(asked_max.max(1)).min(INDEX_BLOCKS_MAX) as u32;
         Self {
-            tail: if checksums { LeafTail::Checksum } else { LeafTail::None },
+            tail: if checksums {
+                LeafTail::Checksum
+            } else {
+                LeafTail::None
+            },
             index: features.has(Feature::DIR_INDEX),
             file_types: features.has(Feature::FILETYPE),
-            levels: if large { MaxLevels::Three } else { MaxLevels::Two },
+            levels: if large {
+                MaxLevels::Three
+            } else {
+                MaxLevels::Two
+            },
             max_blocks,
             hasher: default_hasher(superblock),
         }
@@ -55,7 +64,10 @@ impl DirConfig {
 
     /// The hash of an index that names `version`.
     pub(super) fn hasher(&self, version: HashVersion) -> DirHasher {
-        DirHasher { version, ..self.hasher }
+        DirHasher {
+            version,
+            ..self.hasher
+        }
     }
 }
 
@@ -70,7 +82,11 @@ fn default_hasher(superblock: &Superblock) -> DirHasher {
         // An unknown default cannot be written into a root that others shall read.
         version: HashVersion::from_code(superblock.def_hash_version)
             .unwrap_or(HashVersion::HalfMd4),
-        sign: if unsigned { CharSign::Unsigned } else { CharSign::Signed },
+        sign: if unsigned {
+            CharSign::Unsigned
+        } else {
+            CharSign::Signed
+        },
         seed: superblock.hash_seed,
     }
 }

@@ -40,7 +40,11 @@ mod tests {
     #[test]
     fn positions_follow_the_major_hash_and_fit_an_offset() {
         for version in [HashVersion::Legacy, HashVersion::HalfMd4, HashVersion::Tea] {
-            let hasher = DirHasher { version, sign: CharSign::Signed, seed: [1, 2, 3, 4] };
+            let hasher = DirHasher {
+                version,
+                sign: CharSign::Signed,
+                seed: [1, 2, 3, 4],
+            };
             for i in 0..1000_u32 {
                 let name = format!("name-{i}");
                 let cookie = position(&hasher, name.as_bytes());

@@ -54,12 +54,7 @@ pub(crate) fn can_insert(
     }
 }
 
-fn can_insert_linear(
-    view: &Dir<'_>,
-    name: &[u8],
-    index: Index,
-    reserve: Reserve,
-) -> Answer<Way> {
+fn can_insert_linear(view: &Dir<'_>, name: &[u8], index: Index, reserve: Reserve) -> Answer<Way> {
     if index == Index::Shared && view.blocks != 1 {
         return Err(DirError::NeedExclusive);
     }
@@ -95,7 +90,11 @@ struct Room<'a> {
 
 impl<'a> Room<'a> {
     fn new(name: &'a [u8]) -> Self {
-        Self { name, exists: false, opening: None }
+        Self {
+            name,
+            exists: false,
+            opening: None,
+        }
     }
 
     /// Looks at one block; ends the search when the name is there.
@@ -108,7 +107,11 @@ impl<'a> Room<'a> {
             }
             Fit::Room(gap) if self.opening.is_none() => {
                 let (block, changes) = (block.clone(), state.changes());
-                self.opening = Some(Opening { block, changes, gap });
+                self.opening = Some(Opening {
+                    block,
+                    changes,
+                    gap,
+                });
             }
             Fit::Room(_) | Fit::NoRoom => {}
         }
@@ -140,7 +143,11 @@ pub(crate) fn insert(
     kind: FileType,
     way: &Way,
 ) -> Answer<()> {
-    let new = NewEntry { inode: child, name, kind: fs.dirs.entry_type(kind) };
+    let new = NewEntry {
+        inode: child,
+        name,
+        kind: fs.dirs.entry_type(kind),
+    };
     match way {
         Way::Into(opening) => insert_into(fs, handle, dir, &new, opening),
         Way::Search => insert_entry(&mut Dir::open(fs, dir)?, handle, &new),
@@ -235,9 +242,10 @@ fn insert_where_room(view: &Dir<'_>, handle: &Handle<'_>, new: &NewEntry<'_>) ->
     view.search_all(|block| room.look(view, block))?;
     match room {
         Room { exists: true, .. } => Err(Error::Exists.into()),
-        Room { opening: Some(opening), .. } => {
-            insert_in(view, handle, &opening.block, new).map(|()| Full::No)
-        }
+        Room {
+            opening: Some(opening),
+            ..
+        } => insert_in(view, handle, &opening.block, new).map(|()| Full::No),
         Room { opening: None, .. } => Ok(Full::Yes),
     }
 }
@@ -247,7 +255,11 @@ fn insert_indexed(view: &mut Dir<'_>, handle: &Handle<'_>, new: &NewEntry<'_>) -
         Probe::Path(path) => path,
         Probe::Broken(corrupt) => {
             may_drop_index(view, corrupt, Index::Exclusive)?;
-            handle.write(view.inode).disk.flags.remove(InodeFlags::INDEX);
+            handle
+                .write(view.inode)
+                .disk
+                .flags
+                .remove(InodeFlags::INDEX);
             view.form = Form::Linear;
             return match insert_where_room(view, handle, new)? {
                 Full::No => Ok(()),
@@ -259,7 +271,10 @@ fn insert_indexed(view: &mut Dir<'_>, handle: &Handle<'_>, new: &NewEntry<'_>) -
     view.search_chain(path, |block| room.look(view, block))?;
     match room {
         Room { exists: true, .. } => Err(Error::Exists.into()),
-        Room { opening: Some(opening), .. } => insert_in(view, handle, &opening.block, new),
+        Room {
+            opening: Some(opening),
+            ..
+        } => insert_in(view, handle, &opening.block, new),
         Room { opening: None, .. } => Ok(grow::insert_with_split(view, handle, new)?),
     }
 }

@@ -30,7 +30,9 @@ pub(super) fn append(
         return Err(Error::NoSpace);
     }
     let nr = map_next(dir, handle, logical)?;
-    dir.fs.blocks.create(handle, nr, dir.seal(), Image::from(image));
+    dir.fs
+        .blocks
+        .create(handle, nr, dir.seal(), Image::from(image));
     dir.blocks += 1;
     Ok(logical)
 }
@@ -43,7 +45,11 @@ fn map_next(dir: &Dir<'_>, handle: &Handle<'_>, logical: LogicalBlock) -> Result
 }
 
 /// Adds a block with this entry to a linear directory.
-pub(super) fn append_leaf(dir: &mut Dir<'_>, handle: &Handle<'_>, new: &NewEntry<'_>) -> Result<()> {
+pub(super) fn append_leaf(
+    dir: &mut Dir<'_>,
+    handle: &Handle<'_>,
+    new: &NewEntry<'_>,
+) -> Result<()> {
     let image = packed(dir, std::iter::once(*new))?;
     append(dir, handle, image).map(drop)
 }
@@ -56,12 +62,17 @@ fn packed<'a>(
     let mut image = vec![0; dir.fs.block_size()];
     let place = uext4_format::Place::Inode(dir.inode.nr());
     let mut leaf = DirLeaf::init(&mut image[..], dir.config().tail, place);
-    leaf.pack(entries).map_err(|NoRoom| dir.damage("entries do not fit a block"))?;
+    leaf.pack(entries)
+        .map_err(|NoRoom| dir.damage("entries do not fit a block"))?;
     Ok(image)
 }
 
 fn entry_of<'a>(entry: uext4_format::dirent::DirEntry<'a>) -> NewEntry<'a> {
-    NewEntry { inode: entry.inode, name: entry.name, kind: entry.kind }
+    NewEntry {
+        inode: entry.inode,
+        name: entry.name,
+        kind: entry.kind,
+    }
 }
 
 /// Turns a linear directory of one block into an indexed one: the entries move to block 1.
@@ -70,8 +81,13 @@ pub(super) fn make_index(dir: &mut Dir<'_>, handle: &Handle) -> Result<()> {
     let image = root.image();
     let leaf = dir.leaf(&image[..], root.nr());
     check_dots(dir, &leaf)?;
-    let entries = leaf.entries().collect::<std::result::Result<Vec<_>, Corrupt>>()?;
-    let names = entries.into_iter().filter(|entry| !is_dot(entry.name)).map(entry_of);
+    let entries = leaf
+        .entries()
+        .collect::<std::result::Result<Vec<_>, Corrupt>>()?;
+    let names = entries
+        .into_iter()
+        .filter(|entry| !is_dot(entry.name))
+        .map(entry_of);
     let child = append(dir, handle, packed(dir, names)?)?;
     let (version, tail) = (dir.config().hasher.version, dir.config().tail);
     init_root(handle.write(&root).bytes_mut(), version, tail, child);
@@ -142,7 +158,9 @@ fn split_node(dir: &mut Dir<'_>, handle: &Handle<'_>, parent: &Step, node: &Step
     let mut upper = vec![0; lower.len()];
     let mut entries = DxNode::node(&mut lower[..]);
     let middle = entries.count() / 2;
-    let hash = entries.split_to(middle, &mut upper, tail).ok_or_else(|| dir.damage("empty node"))?;
+    let hash = entries
+        .split_to(middle, &mut upper, tail)
+        .ok_or_else(|| dir.damage("empty node"))?;
     let block = append(dir, handle, upper)?;
     overwrite(handle, &node.block, &lower);
     add_entry(dir, handle, parent, DxEntry { hash, block })
@@ -161,12 +179,22 @@ fn add_entry(dir: &Dir<'_>, handle: &Handle<'_>, step: &Step, entry: DxEntry) ->
 
 /// Splits the leaf of `path` and puts `new` into its half. A leaf that is only fragmented is
 /// packed instead.
-fn split_leaf(dir: &mut Dir<'_>, handle: &Handle<'_>, path: &Path, new: &NewEntry<'_>) -> Result<()> {
+fn split_leaf(
+    dir: &mut Dir<'_>,
+    handle: &Handle<'_>,
+    path: &Path,
+    new: &NewEntry<'_>,
+) -> Result<()> {
     let block = dir.block_or_damage(path.leaf)?;
     let image = block.image();
     let leaf = dir.leaf(&image[..], block.nr());
-    let entries = leaf.entries().collect::<std::result::Result<Vec<_>, Corrupt>>()?;
-    let entries = entries.into_iter().map(entry_of).chain(std::iter::once(*new));
+    let entries = leaf
+        .entries()
+        .collect::<std::result::Result<Vec<_>, Corrupt>>()?;
+    let entries = entries
+        .into_iter()
+        .map(entry_of)
+        .chain(std::iter::once(*new));
     let items = sorted(&path.hasher, entries);
     let area = leaf.area_bytes();
     if bytes_of(&items) <= area / 4 * 3 {
@@ -174,10 +202,16 @@ fn split_leaf(dir: &mut Dir<'_>, handle: &Handle<'_>, path: &Path, new: &NewEntr
         return Ok(());
     }
     let at = cut(&items, area).ok_or_else(|| dir.damage("leaf cannot be split"))?;
-    let (lower, upper) = (pack_items(dir, &items[..at])?, pack_items(dir, &items[at..])?);
+    let (lower, upper) = (
+        pack_items(dir, &items[..at])?,
+        pack_items(dir, &items[at..])?,
+    );
     let added = append(dir, handle, upper)?;
     overwrite(handle, &block, &lower);
-    let entry = DxEntry { hash: separator(&items, at), block: added };
+    let entry = DxEntry {
+        hash: separator(&items, at),
+        block: added,
+    };
     add_entry(dir, handle, path.parent(), entry)
 }
 

@@ -117,8 +117,13 @@ fn descend(
         Target::Name(name) => hasher.hash(name).major,
         Target::Major(major) => major,
     };
-    let mut path =
-        Path { hasher, major, leaf: LogicalBlock(0), steps: [None, None, None], len: 0 };
+    let mut path = Path {
+        hasher,
+        major,
+        leaf: LogicalBlock(0),
+        steps: [None, None, None],
+        len: 0,
+    };
     let mut child = path.push(dir, root, StepKind::Root, |node| node.search(major))?;
     for _ in 0..info.indirect_levels {
         let block = load(dir, state, child)?;
@@ -157,7 +162,10 @@ impl Path {
                 return Err(broken("count is zero or above the limit"));
             }
             let at = choose(&node);
-            (at, node.entry(at).map_or(LogicalBlock(0), |entry| entry.block))
+            (
+                at,
+                node.entry(at).map_or(LogicalBlock(0), |entry| entry.block),
+            )
         };
         if child.0 == 0 || child.0 >= dir.blocks {
             return Err(broken("entry leads outside the directory"));
@@ -174,7 +182,9 @@ impl Path {
 
     /// Step number `level`, the root being 0.
     pub(super) fn step(&self, level: usize) -> &Step {
-        self.steps[level].as_ref().expect("the caller names a level that the path has")
+        self.steps[level]
+            .as_ref()
+            .expect("the caller names a level that the path has")
     }
 
     /// Number of steps: 1 for a root alone.
@@ -189,7 +199,10 @@ impl Path {
 
     /// The hash of the next leaf in order, continuation bit included.
     pub(super) fn next_hash(&self) -> Option<u32> {
-        self.steps().rev().find_map(|step| step.entry(step.at + 1)).map(|entry| entry.hash)
+        self.steps()
+            .rev()
+            .find_map(|step| step.entry(step.at + 1))
+            .map(|entry| entry.hash)
     }
 
     /// True when names of the target's hash may stand in the next leaf, too.
@@ -199,7 +212,8 @@ impl Path {
 
     /// True when names of major hash `major` began before the next leaf and go on there.
     pub(super) fn continues_with(&self, major: u32) -> bool {
-        self.next_hash().is_some_and(|hash| hash & 1 == 1 && hash & !1 == major & !1)
+        self.next_hash()
+            .is_some_and(|hash| hash & 1 == 1 && hash & !1 == major & !1)
     }
 
     /// Moves to the next leaf in order; false at the end.
@@ -220,7 +234,9 @@ impl Path {
         }) else {
             return Ok(false);
         };
-        let step = self.steps[level].take().expect("levels below the length have a step");
+        let step = self.steps[level]
+            .take()
+            .expect("levels below the length have a step");
         self.len = level;
         let mut child = self.push(dir, step.block, step.kind, |_| step.at + 1)?;
         while self.len < depth {

@@ -41,7 +41,10 @@ impl Content {
             }
             None => Vec::new(),
         };
-        Ok(Self { i_block: state.disk.i_block, value })
+        Ok(Self {
+            i_block: state.disk.i_block,
+            value,
+        })
     }
 
     /// Its entries.
@@ -57,7 +60,10 @@ impl Content {
         for entry in self.entries(nr) {
             let entry = entry?;
             if entry.name == name {
-                return Ok(Some(Found { inode: entry.inode, kind: entry.kind }));
+                return Ok(Some(Found {
+                    inode: entry.inode,
+                    kind: entry.kind,
+                }));
             }
         }
         Ok(None)
@@ -74,7 +80,10 @@ impl Content {
         if let Some(answer) = change(&mut root)? {
             return Ok(Some(answer));
         }
-        Ok(change(&mut inline_data::value_area(&mut self.value[..], place))?)
+        Ok(change(&mut inline_data::value_area(
+            &mut self.value[..],
+            place,
+        ))?)
     }
 
     /// Writes the bytes into the inode.
@@ -107,8 +116,15 @@ pub(super) fn with_entry<T>(
     let state = dir.inode.read();
     let found = if is_dot(name) {
         let parent = || inline_data::parent(&state.disk.i_block);
-        let inode = if name.len() == 1 { dir.inode.nr() } else { parent() };
-        Some(Found { inode, kind: dir.config().entry_type(FileType::Directory) })
+        let inode = if name.len() == 1 {
+            dir.inode.nr()
+        } else {
+            parent()
+        };
+        Some(Found {
+            inode,
+            kind: dir.config().entry_type(FileType::Directory),
+        })
     } else {
         Content::of(&state)?.find(dir.inode.nr(), name)?
     };
@@ -136,7 +152,10 @@ pub(super) fn is_empty(dir: &Dir<'_>) -> Result<bool> {
 pub(super) fn init(dir: &mut Dir<'_>, handle: &Handle<'_>, parent: InodeNr) -> Result<()> {
     let stored = {
         let mut state = handle.write(dir.inode);
-        let mut content = Content { i_block: [0; ROOT_BYTES], value: Vec::new() };
+        let mut content = Content {
+            i_block: [0; ROOT_BYTES],
+            value: Vec::new(),
+        };
         inline_data::init_directory(&mut content.i_block, parent);
         content.store(&mut state)
     };
@@ -230,7 +249,9 @@ fn block_image(dir: &Dir<'_>, parent: InodeNr, content: Option<&Content>) -> Res
     init_first_block(&mut image, dir.config().tail, nr, parent, kind);
     let mut leaf = DirLeaf::new(&mut image[..], dir.config().tail, Place::Inode(nr));
     for entry in content.iter().flat_map(|content| content.entries(nr)) {
-        let DirEntry { inode, name, kind, .. } = entry?;
+        let DirEntry {
+            inode, name, kind, ..
+        } = entry?;
         match leaf.insert(&NewEntry { inode, name, kind })? {
             Insertion::Done(_) => {}
             Insertion::Exists(..) => return Err(dir.damage("name stands twice").into()),
@@ -247,7 +268,9 @@ pub(super) fn remove(
     name: &[u8],
     child: InodeNr,
 ) -> Answer<()> {
-    change(dir, handle, (name, child), |area| Ok(area.remove(name)?.map(drop)))
+    change(dir, handle, (name, child), |area| {
+        Ok(area.remove(name)?.map(drop))
+    })
 }
 
 /// As [`super::replace`].
@@ -257,7 +280,9 @@ pub(super) fn replace(
     (name, old): (&[u8], InodeNr),
     (new, kind): (InodeNr, DirEntryType),
 ) -> Answer<()> {
-    change(dir, handle, (name, old), |area| Ok(area.retarget(name, new, kind)?.then_some(())))
+    change(dir, handle, (name, old), |area| {
+        Ok(area.retarget(name, new, kind)?.then_some(()))
+    })
 }
 
 /// Changes the entry `name` if it means `child`.

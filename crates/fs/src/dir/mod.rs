@@ -10,8 +10,8 @@
 //! Locking: callers hold the directory's `index` lock (`Rank::DirIndex`) for the whole call: shared
 //! is enough for [`lookup`], [`find`], [`read()`], [`is_empty`] and for changes with
 //! [`Index::Shared`]. Such changes touch one block under its own lock, which makes "absent, then
-//! insert" one step. Whatever needs more answers [`DirError::NeedExclusive`] and has changed nothing.
-//! Not here: permissions, link counts, times, case folding, encrypted names.
+//! insert" one step. Whatever needs more answers [`DirError::NeedExclusive`] and has changed
+//! nothing. Not here: permissions, link counts, times, case folding, encrypted names.
 //! References: kernel documentation, "directory".
 
 mod config;
@@ -92,12 +92,18 @@ pub(crate) fn lookup_holder(
             let Some(at) = view.leaf(state.bytes(), block.nr()).locate(name)? else {
                 return Ok(None);
             };
-            let holder = Holder { block: block.clone(), changes: state.changes(), at };
+            let holder = Holder {
+                block: block.clone(),
+                changes: state.changes(),
+                at,
+            };
             Ok(Some((held(at.inode)?, Some(holder))))
         })?,
     };
     // Whether the inode is in use can only be asked with the block unlocked (lock order).
-    found.map(|(inode, holder)| Ok((fs.checked(inode)?, holder))).transpose()
+    found
+        .map(|(inode, holder)| Ok((fs.checked(inode)?, holder)))
+        .transpose()
 }
 
 /// What the entry `name` says: an inode number, and its type where entries have one.
@@ -152,8 +158,14 @@ pub(crate) fn set_parent(
     let block = view.block_or_damage(LogicalBlock(0))?;
     let mut state = handle.write(&block);
     let kind = view.config().entry_type(FileType::Directory);
-    let changed = view.leaf(state.bytes_mut(), block.nr()).retarget(b"..", parent, kind)?;
-    if changed { Ok(()) } else { Err(view.damage("no \"..\"").into()) }
+    let changed = view
+        .leaf(state.bytes_mut(), block.nr())
+        .retarget(b"..", parent, kind)?;
+    if changed {
+        Ok(())
+    } else {
+        Err(view.damage("no \"..\"").into())
+    }
 }
 
 /// True when only "." and ".." are left. Stays true only while `index` is held exclusively.

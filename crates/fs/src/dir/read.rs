@@ -52,7 +52,10 @@ pub(crate) fn read(fs: &Fs, dir: &Arc<Inode>, cookie: u64, visit: Visitor<'_>) -
             return read_one_block(&view, cookie, visit);
         }
         Form::Linear => return read_linear(&view, cookie, visit),
-        Form::Indexed => probe(&view, Target::Major(cookie::major(cookie).unwrap_or(u32::MAX)))?,
+        Form::Indexed => probe(
+            &view,
+            Target::Major(cookie::major(cookie).unwrap_or(u32::MAX)),
+        )?,
     };
     match path {
         Probe::Path(path) => read_indexed(&view, path, cookie, visit),
@@ -65,7 +68,9 @@ fn read_linear(dir: &Dir<'_>, cookie: u64, visit: Visitor<'_>) -> Result<()> {
     let block_size = dir.fs.block_size() as u64;
     let first = u32::try_from(cookie / block_size).unwrap_or(u32::MAX);
     for nr in first..dir.blocks {
-        let Some(block) = dir.block(LogicalBlock(nr))? else { continue };
+        let Some(block) = dir.block(LogicalBlock(nr))? else {
+            continue;
+        };
         let start = u64::from(nr) * block_size;
         for entry in dir.leaf(&block.image()[..], block.nr()).entries() {
             let entry = entry?;
@@ -82,16 +87,31 @@ fn read_linear(dir: &Dir<'_>, cookie: u64, visit: Visitor<'_>) -> Result<()> {
 }
 
 fn shown<'a>(entry: &DiskEntry<'a>, next_cookie: u64) -> DirEntry<'a> {
-    DirEntry { name: entry.name, inode: entry.inode, kind: file_type(entry.kind), next_cookie }
+    DirEntry {
+        name: entry.name,
+        inode: entry.inode,
+        kind: file_type(entry.kind),
+        next_cookie,
+    }
 }
 
 /// Shows "." and ".." in hash order.
 fn read_dots(dir: &Dir<'_>, cookie: u64, visit: Visitor<'_>) -> Result<Visit> {
     let dots = [(&b"."[..], AFTER_DOT), (b"..", AFTER_DOTS)];
     for (name, next_cookie) in dots.into_iter().filter(|dot| cookie < dot.1) {
-        let inode = if name.len() == 1 { dir.inode.nr() } else { parent_of(dir.fs, dir.inode)? };
+        let inode = if name.len() == 1 {
+            dir.inode.nr()
+        } else {
+            parent_of(dir.fs, dir.inode)?
+        };
         let kind = dir.config().file_types.then_some(FileType::Directory);
-        if visit(DirEntry { name, inode, kind, next_cookie }) == Visit::Stop {
+        if visit(DirEntry {
+            name,
+            inode,
+            kind,
+            next_cookie,
+        }) == Visit::Stop
+        {
             return Ok(Visit::Stop);
         }
     }
@@ -115,7 +135,9 @@ fn read_one_block(dir: &Dir<'_>, cookie: u64, visit: Visitor<'_>) -> Result<()> 
     if read_dots(dir, cookie, visit)? == Visit::Stop {
         return Ok(());
     }
-    let Some(block) = dir.block(LogicalBlock(0))? else { return Ok(()) };
+    let Some(block) = dir.block(LogicalBlock(0))? else {
+        return Ok(());
+    };
     let images = [(block.nr(), block.image())];
     Batch::of(dir, dir.config().hasher, cookie, &images)?.show(visit);
     Ok(())
@@ -158,7 +180,11 @@ struct Batch<'a> {
 
 impl<'a> Batch<'a> {
     fn new(hasher: DirHasher, from: u64) -> Self {
-        Self { hasher, from, entries: Vec::new() }
+        Self {
+            hasher,
+            from,
+            entries: Vec::new(),
+        }
     }
 
     fn of(
@@ -171,7 +197,8 @@ impl<'a> Batch<'a> {
         for (nr, image) in images {
             let tail = dir.leaf(&image[..], *nr).area_bytes();
             let area = &image[..tail];
-            for record in uext4_format::dirent::DirEntries::new(area, 0, image.len(), dir.place(*nr))
+            for record in
+                uext4_format::dirent::DirEntries::new(area, 0, image.len(), dir.place(*nr))
             {
                 let record = record?;
                 if !record.is_free() && !is_dot(record.name) {
@@ -191,7 +218,8 @@ impl<'a> Batch<'a> {
 
     /// Shows the entries. Of several at one position, only the last says a position behind it.
     fn show(mut self, visit: Visitor<'_>) -> Visit {
-        self.entries.sort_unstable_by_key(|(position, entry)| (*position, entry.name));
+        self.entries
+            .sort_unstable_by_key(|(position, entry)| (*position, entry.name));
         let mut entries = self.entries.iter().peekable();
         while let Some((position, entry)) = entries.next() {
             let shared = entries.peek().is_some_and(|(next, _)| next == position);
@@ -203,4 +231,3 @@ impl<'a> Batch<'a> {
         Visit::Continue
     }
 }
-

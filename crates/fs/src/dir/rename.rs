@@ -61,7 +61,11 @@ fn rename_exclusive(fs: &Fs, handle: &Handle<'_>, step: &Move<'_>) -> Answer<()>
         None => {
             let mut to = Dir::open(fs, step.to_dir)?;
             let kind = fs.dirs.entry_type(step.kind);
-            let new = NewEntry { inode: step.child, name: step.to_name, kind };
+            let new = NewEntry {
+                inode: step.child,
+                name: step.to_name,
+                kind,
+            };
             insert_entry(&mut to, handle, &new)?;
         }
     }
@@ -69,7 +73,14 @@ fn rename_exclusive(fs: &Fs, handle: &Handle<'_>, step: &Move<'_>) -> Answer<()>
     match step.whiteout {
         Some(whiteout) => {
             let whiteout = (whiteout, FileType::CharDevice);
-            edit::replace(fs, handle, dir, (name, step.child), whiteout, Index::Exclusive)
+            edit::replace(
+                fs,
+                handle,
+                dir,
+                (name, step.child),
+                whiteout,
+                Index::Exclusive,
+            )
         }
         None => edit::remove(fs, handle, dir, name, step.child, Index::Exclusive),
     }
@@ -98,7 +109,11 @@ fn rename_shared(fs: &Fs, handle: &Handle<'_>, step: &Move<'_>) -> Answer<()> {
 
 fn open<'a>(fs: &'a Fs, dir: &'a Arc<Inode>) -> Answer<Dir<'a>> {
     let view = Dir::open(fs, dir)?;
-    if view.form == Form::Inline { Err(DirError::NeedExclusive) } else { Ok(view) }
+    if view.form == Form::Inline {
+        Err(DirError::NeedExclusive)
+    } else {
+        Ok(view)
+    }
 }
 
 fn check_entry(
@@ -125,7 +140,11 @@ fn set_target(
     if let Some(victim) = step.victim {
         return retarget(dir, state.bytes_mut(), block, (name, victim), (child, kind));
     }
-    let new = NewEntry { inode: child, name, kind };
+    let new = NewEntry {
+        inode: child,
+        name,
+        kind,
+    };
     match dir.leaf_mut(state.bytes_mut(), block.nr())?.insert(&new)? {
         Insertion::Done(_) => Ok(()),
         Insertion::Exists(..) => Err(Error::Exists.into()),
@@ -142,7 +161,13 @@ fn leave_source(
     let name = step.from_name;
     if let Some(whiteout) = step.whiteout {
         let kind = dir.config().entry_type(FileType::CharDevice);
-        return retarget(dir, state.bytes_mut(), block, (name, step.child), (whiteout, kind));
+        return retarget(
+            dir,
+            state.bytes_mut(),
+            block,
+            (name, step.child),
+            (whiteout, kind),
+        );
     }
     dir.leaf_mut(state.bytes_mut(), block.nr())?.remove(name)?;
     Ok(())
@@ -152,7 +177,12 @@ fn leave_source(
 ///
 /// # Errors
 /// As [`rename`].
-pub(crate) fn exchange(fs: &Fs, handle: &Handle<'_>, step: &Exchange<'_>, index: Index) -> Answer<()> {
+pub(crate) fn exchange(
+    fs: &Fs,
+    handle: &Handle<'_>,
+    step: &Exchange<'_>,
+    index: Index,
+) -> Answer<()> {
     let (one, two) = (&step.one, &step.two);
     if index == Index::Exclusive {
         expect(fs, one.0, one.1, one.2)?;
@@ -161,7 +191,10 @@ pub(crate) fn exchange(fs: &Fs, handle: &Handle<'_>, step: &Exchange<'_>, index:
         return edit::replace(fs, handle, two.0, (two.1, two.2), (one.2, one.3), index);
     }
     let (first, second) = (open(fs, one.0)?, open(fs, two.0)?);
-    let (source, target) = (holder(&first, one.1, one.2)?, holder(&second, two.1, two.2)?);
+    let (source, target) = (
+        holder(&first, one.1, one.2)?,
+        holder(&second, two.1, two.2)?,
+    );
     let mut pair = Pair::lock(handle, &source, &target);
     check_entry(&second, pair.target(), &target, two.1, two.2)?;
     let kind = |kind| -> DirEntryType { fs.dirs.entry_type(kind) };
@@ -179,17 +212,30 @@ struct Pair<'a> {
 }
 
 impl<'a> Pair<'a> {
-    fn lock(handle: &'a Handle<'_>, source: &'a Arc<MetaBlock>, target: &'a Arc<MetaBlock>) -> Self {
+    fn lock(
+        handle: &'a Handle<'_>,
+        source: &'a Arc<MetaBlock>,
+        target: &'a Arc<MetaBlock>,
+    ) -> Self {
         if source.nr() == target.nr() {
-            return Self { source: handle.write(source), target: None };
+            return Self {
+                source: handle.write(source),
+                target: None,
+            };
         }
         let lock = |block: &'a Arc<MetaBlock>| handle.write_ordered(block, block.nr().0);
         if source.nr() < target.nr() {
             let source = lock(source);
-            return Self { source, target: Some(lock(target)) };
+            return Self {
+                source,
+                target: Some(lock(target)),
+            };
         }
         let target = Some(lock(target));
-        Self { source: lock(source), target }
+        Self {
+            source: lock(source),
+            target,
+        }
     }
 
     fn source(&mut self) -> &mut BlockState {

@@ -59,7 +59,9 @@ impl Dir<'_> {
         mut visit: impl FnMut(&Arc<MetaBlock>) -> Result<Option<T>>,
     ) -> Result<Option<T>> {
         for nr in 0..self.blocks {
-            let Some(block) = self.block(LogicalBlock(nr))? else { continue };
+            let Some(block) = self.block(LogicalBlock(nr))? else {
+                continue;
+            };
             if let Some(answer) = visit(&block)? {
                 return Ok(Some(answer));
             }
@@ -72,13 +74,18 @@ impl Dir<'_> {
         let state = block.read();
         let leaf = self.leaf(state.bytes(), block.nr());
         let found = leaf.find(name)?;
-        Ok(found.map(|entry| Found { inode: entry.inode, kind: entry.kind }))
+        Ok(found.map(|entry| Found {
+            inode: entry.inode,
+            kind: entry.kind,
+        }))
     }
 
     /// The block that holds `name` now, and what the entry says.
     pub(super) fn locate(&self, name: &[u8]) -> Result<Option<(Arc<MetaBlock>, Found)>> {
         self.search(name, |block| {
-            Ok(self.find_in(block, name)?.map(|found| (block.clone(), found)))
+            Ok(self
+                .find_in(block, name)?
+                .map(|found| (block.clone(), found)))
         })
     }
 }

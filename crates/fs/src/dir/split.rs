@@ -14,7 +14,10 @@ pub(super) fn sorted<'a>(
     hasher: &DirHasher,
     entries: impl Iterator<Item = NewEntry<'a>>,
 ) -> Vec<Item<'a>> {
-    let item = |entry: NewEntry<'a>| Item { hash: hasher.hash(entry.name), entry };
+    let item = |entry: NewEntry<'a>| Item {
+        hash: hasher.hash(entry.name),
+        entry,
+    };
     let mut items: Vec<_> = entries.map(item).collect();
     items.sort_unstable_by_key(|item| item.hash);
     items
@@ -62,7 +65,11 @@ mod tests {
     fn items<'a>(list: &[(u32, &'a [u8])]) -> Vec<Item<'a>> {
         let item = |&(major, name): &(u32, &'a [u8])| Item {
             hash: DirHash { major, minor: 0 },
-            entry: NewEntry { inode: InodeNr(12), name, kind: DirEntryType::Unknown },
+            entry: NewEntry {
+                inode: InodeNr(12),
+                name,
+                kind: DirEntryType::Unknown,
+            },
         };
         list.iter().map(item).collect()
     }

@@ -32,7 +32,10 @@ impl Image {
 
     fn with_hash(self, version: &str) -> Self {
         let hash = format!("hash_alg={version}");
-        let status = Command::new("/usr/sbin/tune2fs").args(["-E", &hash]).arg(&self.path).output();
+        let status = Command::new("/usr/sbin/tune2fs")
+            .args(["-E", &hash])
+            .arg(&self.path)
+            .output();
         assert!(status.expect("tune2fs is installed").status.success());
         self
     }
@@ -44,7 +47,10 @@ impl Image {
 
 fn mount(path: &Path) -> Filesystem {
     let device = FileDevice::open(path, Access::ReadWrite).expect("the image is there");
-    let options = MountOptions { threads: Threads::Inline, ..MountOptions::default() };
+    let options = MountOptions {
+        threads: Threads::Inline,
+        ..MountOptions::default()
+    };
     Filesystem::mount(Arc::new(device), options).expect("mounts")
 }
 
@@ -86,10 +92,21 @@ impl World {
     fn new(fs: Filesystem, seed: u64, names: Names, range: u64) -> Self {
         let root = fs.root().unwrap();
         let dir = fs.mkdir(&root, b"dir", 0o755, &ROOT).unwrap();
-        let file = |i| fs.create(&root, format!("file{i}").as_bytes(), 0o644, &ROOT).unwrap();
+        let file = |i| {
+            fs.create(&root, format!("file{i}").as_bytes(), 0o644, &ROOT)
+                .unwrap()
+        };
         let files = (0..4).map(file).collect();
         let (model, rng) = (BTreeMap::new(), Rng::new(seed));
-        Self { fs, dir, files, model, rng, names, range }
+        Self {
+            fs,
+            dir,
+            files,
+            model,
+            rng,
+            names,
+            range,
+        }
     }
 
     fn name(&mut self) -> Vec<u8> {
@@ -120,8 +137,14 @@ impl World {
 
     fn rename(&mut self) {
         let (from, to) = (self.name(), self.name());
-        let answer =
-            self.fs.rename(&self.dir, &from, &self.dir, &to, RenameFlags::Replace, &ROOT);
+        let answer = self.fs.rename(
+            &self.dir,
+            &from,
+            &self.dir,
+            &to,
+            RenameFlags::Replace,
+            &ROOT,
+        );
         match (self.model.get(&from).copied(), answer) {
             (None, Err(Error::NotFound)) => {}
             // Two names of one file: nothing happens, as rename(2) says.
@@ -136,7 +159,10 @@ impl World {
 
     fn look_up(&mut self) {
         let name = self.name();
-        let found = self.fs.lookup(&self.dir, &name, &ROOT).map(|found| found.nr());
+        let found = self
+            .fs
+            .lookup(&self.dir, &name, &ROOT)
+            .map(|found| found.nr());
         match (self.model.get(&name), found) {
             (Some(child), Ok(found)) => assert_eq!(*child, found),
             (None, Err(Error::NotFound)) => {}
@@ -176,7 +202,13 @@ impl World {
     /// Unmounts, lets e2fsck judge, mounts and compares again.
     fn finish(self, image: &Image) {
         self.compare();
-        let Self { fs, dir, files, model, .. } = self;
+        let Self {
+            fs,
+            dir,
+            files,
+            model,
+            ..
+        } = self;
         drop((dir, files));
         fs.unmount().unwrap();
         drop(fs);
@@ -200,7 +232,11 @@ fn list(fs: &Filesystem, dir: &InodeRef, piece: usize) -> Vec<(Vec<u8>, InodeNr)
         fs.read_dir(dir, cookie, &mut |entry| {
             all.push((entry.name.to_vec(), entry.inode));
             cookie = entry.next_cookie;
-            if all.len() - before == piece { Visit::Stop } else { Visit::Continue }
+            if all.len() - before == piece {
+                Visit::Stop
+            } else {
+                Visit::Continue
+            }
         })
         .unwrap();
         if all.len() == before {
@@ -214,7 +250,9 @@ fn churn(image: &Image, names: Names, range: u64, steps: u64) -> World {
     let mut world = World::new(image.mount(), 7, names, range);
     for (phase, percent) in [(0, 80), (1, 46), (2, 65), (3, 20)] {
         for _ in 0..steps / 4 {
-            world.step(percent).unwrap_or_else(|error| panic!("phase {phase}: {error}"));
+            world
+                .step(percent)
+                .unwrap_or_else(|error| panic!("phase {phase}: {error}"));
         }
         world.compare();
     }
@@ -280,7 +318,12 @@ fn inline_directories_grow_into_blocks() {
             world.step(50).unwrap();
             world.compare();
         }
-        let inline = world.dir.read().disk.flags.contains(InodeFlags::INLINE_DATA);
+        let inline = world
+            .dir
+            .read()
+            .disk
+            .flags
+            .contains(InodeFlags::INLINE_DATA);
         assert_eq!(inline, range <= 8, "{range} names");
         let names: Vec<_> = world.model.keys().cloned().collect();
         for name in names {
@@ -290,7 +333,10 @@ fn inline_directories_grow_into_blocks() {
         world.compare();
         let root = world.fs.root().unwrap();
         for i in 0..4 {
-            world.fs.unlink(&root, format!("file{i}").as_bytes(), &ROOT).unwrap();
+            world
+                .fs
+                .unlink(&root, format!("file{i}").as_bytes(), &ROOT)
+                .unwrap();
         }
         world.fs.rmdir(&root, b"dir", &ROOT).unwrap();
         drop(root);
@@ -356,7 +402,8 @@ fn listings_are_stable_while_the_directory_changes() {
     let file = fs.create(&root, b"file", 0o644, &ROOT).unwrap();
     // Few enough that the directory is still one block when the listings begin.
     for i in 0..20 {
-        fs.link(&file, &dir, format!("stays-{i}").as_bytes(), &ROOT).unwrap();
+        fs.link(&file, &dir, format!("stays-{i}").as_bytes(), &ROOT)
+            .unwrap();
     }
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -373,9 +420,13 @@ fn listings_are_stable_while_the_directory_changes() {
                 })
             })
             .collect();
-        writers.into_iter().for_each(|writer| writer.join().unwrap());
+        writers
+            .into_iter()
+            .for_each(|writer| writer.join().unwrap());
         done.store(true, Ordering::Relaxed);
-        readers.into_iter().for_each(|reader| reader.join().unwrap());
+        readers
+            .into_iter()
+            .for_each(|reader| reader.join().unwrap());
     });
     assert!(dir.read().disk.flags.contains(InodeFlags::INDEX));
     drop((root, dir, file));
@@ -402,14 +453,18 @@ fn change(fs: &Filesystem, dir: &InodeRef, file: &InodeRef, thread: u64) {
                 let new = format!("{thread}-{i}-moved");
                 let (old, to) = (there[at].as_bytes(), new.as_bytes());
                 // Names of one file are not moved onto each other: the new one is absent.
-                fs.rename(dir, old, dir, to, RenameFlags::NoReplace, &ROOT).unwrap();
+                fs.rename(dir, old, dir, to, RenameFlags::NoReplace, &ROOT)
+                    .unwrap();
                 there[at] = new;
             }
             _ => {}
         }
     }
     for name in there {
-        assert_eq!(fs.lookup(dir, name.as_bytes(), &ROOT).unwrap().nr(), file.nr());
+        assert_eq!(
+            fs.lookup(dir, name.as_bytes(), &ROOT).unwrap().nr(),
+            file.nr()
+        );
     }
 }
 
@@ -434,18 +489,24 @@ fn one_thread_wins_a_name() {
     let made: u32 = std::thread::scope(|scope| {
         let make = |_| {
             scope.spawn(|| {
-                let made = |i: &u32| {
-                    match fs.create(&root, format!("name-{i}").as_bytes(), 0o600, &ROOT) {
-                        Ok(_) => true,
-                        Err(Error::Exists) => false,
-                        Err(error) => panic!("{error}"),
-                    }
+                let made = |i: &u32| match fs.create(
+                    &root,
+                    format!("name-{i}").as_bytes(),
+                    0o600,
+                    &ROOT,
+                ) {
+                    Ok(_) => true,
+                    Err(Error::Exists) => false,
+                    Err(error) => panic!("{error}"),
                 };
                 (0..500).filter(made).count() as u32
             })
         };
         let threads: Vec<_> = (0..4).map(make).collect();
-        threads.into_iter().map(|thread| thread.join().unwrap()).sum()
+        threads
+            .into_iter()
+            .map(|thread| thread.join().unwrap())
+            .sum()
     });
     assert_eq!(made, 500);
     drop(root);
@@ -489,13 +550,26 @@ fn names_of_one_hash_in_two_leaves() {
         assert!(path.continues(), "the two names are in two leaves");
     }
     for name in &names {
-        assert_eq!(world.fs.lookup(&world.dir, name, &ROOT).unwrap().nr(), file.nr());
+        assert_eq!(
+            world.fs.lookup(&world.dir, name, &ROOT).unwrap().nr(),
+            file.nr()
+        );
         let again = world.fs.link(&file, &world.dir, name, &ROOT);
         assert!(matches!(again, Err(Error::Exists)));
     }
     assert_eq!(list(&world.fs, &world.dir, 1).len(), 6);
     world.compare();
-    world.fs.rename(&world.dir, &names[1], &world.dir, b"new", RenameFlags::Replace, &ROOT).unwrap();
+    world
+        .fs
+        .rename(
+            &world.dir,
+            &names[1],
+            &world.dir,
+            b"new",
+            RenameFlags::Replace,
+            &ROOT,
+        )
+        .unwrap();
     // Another name of the same file: nothing happens until it is gone.
     assert!(world.fs.lookup(&world.dir, &names[1], &ROOT).is_err());
     world.fs.unlink(&world.dir, &names[2], &ROOT).unwrap();
@@ -515,14 +589,16 @@ fn exchanges_and_whiteouts() {
         let two = fs.mkdir(&root, b"two", 0o755, &ROOT).unwrap();
         let file = fs.create(&one, b"file", 0o644, &ROOT).unwrap();
         let sub = fs.mkdir(&two, b"sub", 0o755, &ROOT).unwrap();
-        fs.rename(&one, b"file", &two, b"sub", RenameFlags::Exchange, &ROOT).unwrap();
+        fs.rename(&one, b"file", &two, b"sub", RenameFlags::Exchange, &ROOT)
+            .unwrap();
         assert_eq!(fs.lookup(&one, b"file", &ROOT).unwrap().nr(), sub.nr());
         assert_eq!(fs.lookup(&two, b"sub", &ROOT).unwrap().nr(), file.nr());
         {
             let _shared = sub.index.read();
             assert_eq!(super::parent_of(&fs.fs, sub.arc()).unwrap(), one.nr());
         }
-        fs.rename(&two, b"sub", &one, b"moved", RenameFlags::Whiteout, &ROOT).unwrap();
+        fs.rename(&two, b"sub", &one, b"moved", RenameFlags::Whiteout, &ROOT)
+            .unwrap();
         let whiteout = fs.lookup(&two, b"sub", &ROOT).unwrap();
         assert_eq!(whiteout.kind(), uext4_format::FileType::CharDevice);
         assert_eq!(fs.lookup(&one, b"moved", &ROOT).unwrap().nr(), file.nr());
@@ -542,7 +618,10 @@ fn a_broken_index_is_done_without() {
     let root_block = {
         let _shared = world.dir.index.read();
         let dir = super::Dir::open(&world.fs.fs, world.dir.arc()).unwrap();
-        dir.block(uext4_format::LogicalBlock(0)).unwrap().unwrap().nr()
+        dir.block(uext4_format::LogicalBlock(0))
+            .unwrap()
+            .unwrap()
+            .nr()
     };
     world.fs.unmount().unwrap();
     let mut bytes = std::fs::read(&image.path).unwrap();

@@ -51,7 +51,13 @@ impl<'a> Dir<'a> {
             _ => u32::try_from(state.disk.size / fs.block_size() as u64)
                 .map_err(|_| Corrupt::new(Place::Inode(inode.nr()), "directory", "too large"))?,
         };
-        Ok(Self { fs, inode, form, blocks, seed: state.seed() })
+        Ok(Self {
+            fs,
+            inode,
+            form,
+            blocks,
+            seed: state.seed(),
+        })
     }
 
     /// What all directories of the file system have in common.
@@ -93,20 +99,28 @@ impl<'a> Dir<'a> {
 
     /// A block that must be there.
     pub(super) fn block_or_damage(&self, nr: LogicalBlock) -> Result<Arc<MetaBlock>> {
-        self.block(nr)?.ok_or_else(|| self.damage("block is missing").into())
+        self.block(nr)?
+            .ok_or_else(|| self.damage("block is missing").into())
     }
 
     /// True when the block holds only zeroes: it was allocated and never written.
     fn is_blank(&self, physical: BlockNr) -> Result<bool> {
         self.fs.check_block(physical, self.seal().name())?;
-        Ok(self.fs.journal.read_block(physical)?.iter().all(|&byte| byte == 0))
+        Ok(self
+            .fs
+            .journal
+            .read_block(physical)?
+            .iter()
+            .all(|&byte| byte == 0))
     }
 
     /// The entries of a block to look at; a root or node shows what it shows to those who know
     /// nothing of indexes.
     pub(super) fn leaf<B: AsRef<[u8]>>(&self, bytes: B, nr: BlockNr) -> DirLeaf<B> {
         let tail = match self.config().tail {
-            LeafTail::Checksum if BlockKind::of(bytes.as_ref()) != BlockKind::Leaf => LeafTail::None,
+            LeafTail::Checksum if BlockKind::of(bytes.as_ref()) != BlockKind::Leaf => {
+                LeafTail::None
+            }
             tail => tail,
         };
         DirLeaf::new(bytes, tail, self.place(nr))

@@ -5,9 +5,9 @@
 
 use super::allocate::NewBlocks;
 use super::{io, touch};
-use crate::space::Reserve;
 use crate::inode::{Inode, InodeState};
 use crate::map::{self, ExtentState};
+use crate::space::Reserve;
 use crate::{Error, Fs, Result, credits};
 use std::sync::Arc;
 use uext4_format::xattr::{XattrName, XattrSet, XattrValue, decode_ibody, encode_ibody};

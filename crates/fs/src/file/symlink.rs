@@ -2,9 +2,9 @@
 
 use super::allocate::NewBlocks;
 use super::{check_not_encrypted, inline, io};
-use crate::space::Reserve;
 use crate::inode::{Inode, InodeState};
 use crate::map::{self, ExtentState};
+use crate::space::Reserve;
 use crate::{Fs, Result};
 use std::sync::Arc;
 use uext4_format::{BlockNr, Corrupt, Feature, I_BLOCK_BYTES, InodeFlags, LogicalBlock, Place};

@@ -1,9 +1,9 @@
 //! Files against a vector of bytes, on every kind of map, with e2fsck as the judge.
 
 use super::*;
-use crate::test_rig::{Rig, proptest_config};
 use crate::inode::Inode;
 use crate::space::Reserve;
+use crate::test_rig::{Rig, proptest_config};
 use crate::{Fs, Result};
 use proptest::prelude::*;
 use std::sync::Arc;
@@ -68,10 +68,12 @@ fn steps(size_max: u64, count: usize) -> impl Strategy<Value = Vec<Step>> {
         Just(FallocateMode::InsertRange),
     ];
     let step = prop_oneof![
-        8 => (offset.clone(), len.clone(), 1u8..).prop_map(|(at, len, byte)| Step::Write { at, len, byte }),
+        8 => (offset.clone(), len.clone(), 1u8..)
+            .prop_map(|(at, len, byte)| Step::Write { at, len, byte }),
         2 => (len, 1u8..).prop_map(|(len, byte)| Step::Append { len, byte }),
         2 => offset.clone().prop_map(|size| Step::Truncate { size }),
-        4 => (mode, offset, 1..size_max / 4).prop_map(|(mode, at, len)| Step::Fallocate { mode, at, len }),
+        4 => (mode, offset, 1..size_max / 4)
+            .prop_map(|(mode, at, len)| Step::Fallocate { mode, at, len }),
         1 => Just(Step::Remount),
     ];
     prop::collection::vec(step, 1..count)
@@ -99,7 +101,11 @@ fn model_fallocate(model: &mut Vec<u8>, mode: FallocateMode, at: u64, len: u64) 
         }
         _ => {}
     }
-    let grows = [FallocateMode::Allocate, FallocateMode::ZeroRange, FallocateMode::WriteZeroes];
+    let grows = [
+        FallocateMode::Allocate,
+        FallocateMode::ZeroRange,
+        FallocateMode::WriteZeroes,
+    ];
     if grows.contains(&mode) {
         model.resize(model.len().max(end), 0);
     }
@@ -115,7 +121,10 @@ fn model_fallocate(model: &mut Vec<u8>, mode: FallocateMode, at: u64, len: u64) 
 fn apply_fallocate(rig: &Rig, model: &mut Vec<u8>, mode: FallocateMode, at: u64, len: u64) {
     let (fs, file) = (rig.fs(), rig.file.arc());
     let (mut at, mut len, size) = (at, len, model.len() as u64);
-    let shifts = matches!(mode, FallocateMode::CollapseRange | FallocateMode::InsertRange);
+    let shifts = matches!(
+        mode,
+        FallocateMode::CollapseRange | FallocateMode::InsertRange
+    );
     if shifts {
         let cluster = u64::from(fs.geometry.blocks_per_cluster()) * fs.block_size() as u64;
         (at, len) = (at - at % cluster, len.next_multiple_of(cluster));
@@ -325,23 +334,54 @@ fn ranges_move_by_the_rules_of_linux() {
     let rig = Rig::new(8, &["-b", "1024"]);
     let (fs, file) = (rig.fs(), rig.file.arc());
     write(fs, file, 0, &[1; 10_000]).expect("writes");
-    let refused = |mode, at, len| {
-        matches!(fallocate(fs, file, mode, at, len), Err(Error::Invalid(_)))
-    };
-    assert!(refused(FallocateMode::CollapseRange, 512, 1024), "not aligned");
-    assert!(refused(FallocateMode::CollapseRange, 1024, 1000), "not aligned");
-    assert!(refused(FallocateMode::CollapseRange, 8192, 2048), "reaches the end");
-    assert!(refused(FallocateMode::InsertRange, 10_240, 1024), "behind the end");
+    let refused =
+        |mode, at, len| matches!(fallocate(fs, file, mode, at, len), Err(Error::Invalid(_)));
+    assert!(
+        refused(FallocateMode::CollapseRange, 512, 1024),
+        "not aligned"
+    );
+    assert!(
+        refused(FallocateMode::CollapseRange, 1024, 1000),
+        "not aligned"
+    );
+    assert!(
+        refused(FallocateMode::CollapseRange, 8192, 2048),
+        "reaches the end"
+    );
+    assert!(
+        refused(FallocateMode::InsertRange, 10_240, 1024),
+        "behind the end"
+    );
     assert!(matches!(
-        fallocate(fs, file, FallocateMode::InsertRange, 1024, (1 << 42) - 10_240),
+        fallocate(
+            fs,
+            file,
+            FallocateMode::InsertRange,
+            1024,
+            (1 << 42) - 10_240
+        ),
         Err(Error::TooLarge)
     ));
-    fallocate(fs, file, FallocateMode::AllocateKeepSize, (1 << 42) - 2048, 1024).expect("far behind");
-    assert!(refused(FallocateMode::InsertRange, 1024, 4096), "space would leave the file");
+    fallocate(
+        fs,
+        file,
+        FallocateMode::AllocateKeepSize,
+        (1 << 42) - 2048,
+        1024,
+    )
+    .expect("far behind");
+    assert!(
+        refused(FallocateMode::InsertRange, 1024, 4096),
+        "space would leave the file"
+    );
     compare(&rig, &[1; 10_000]);
     fallocate(fs, file, FallocateMode::WriteZeroes, 0, 20_000).expect("writes zeroes");
     let extents = fiemap(fs, file, 0, 20_480).expect("extents");
-    assert!(extents.iter().all(|extent| extent.flags & Extent::UNWRITTEN == 0));
+    assert!(
+        extents
+            .iter()
+            .all(|extent| extent.flags & Extent::UNWRITTEN == 0)
+    );
     rig.assert_clean();
 }
 

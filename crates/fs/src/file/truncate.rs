@@ -6,8 +6,8 @@
 
 use super::{check_may_change, inline, io, touch};
 use crate::inode::Inode;
-use crate::space::Reserve;
 use crate::map::{self, LOGICAL_END, Progress};
+use crate::space::Reserve;
 use crate::{Error, Fs, Result, credits};
 use std::sync::Arc;
 use uext4_journal::Handle;

@@ -3,8 +3,8 @@
 use super::allocate::{NewBlocks, Shape};
 use super::{check_may_change, inline, io, stale_times, touch};
 use crate::inode::{Inode, InodeState};
-use crate::space::Reserve;
 use crate::map::{self, ExtentState, Mapping};
+use crate::space::Reserve;
 use crate::{Error, Fs, Result, credits};
 use std::sync::Arc;
 use uext4_format::{BlockNr, LogicalBlock, Timestamp};

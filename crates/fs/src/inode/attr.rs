@@ -38,5 +38,9 @@ pub(crate) fn attr_of(fs: &Fs, inode: &Inode) -> Attr {
 /// take a file without sectors for a hole.
 fn inline_sectors(disk: &DiskInode, kind: FileType) -> u64 {
     let is_inline = disk.flags.0 & InodeFlags::INLINE_DATA.0 != 0;
-    if is_inline && kind == FileType::Regular { disk.size.div_ceil(512) } else { 0 }
+    if is_inline && kind == FileType::Regular {
+        disk.size.div_ceil(512)
+    } else {
+        0
+    }
 }

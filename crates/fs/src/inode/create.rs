@@ -22,7 +22,12 @@ pub(crate) struct NewInode<'a> {
 
 impl NewInode<'_> {
     pub(crate) fn new(kind: FileType, mode: u16) -> Self {
-        Self { kind, mode: mode & 0o7777, device: (0, 0), target: &[] }
+        Self {
+            kind,
+            mode: mode & 0o7777,
+            device: (0, 0),
+            target: &[],
+        }
     }
 }
 
@@ -38,7 +43,9 @@ impl Fs {
     ) -> Result<InodeRef> {
         let acl = xattr::inherit_acl(self, parent, new, caller.umask)?;
         let generation = self.random.next();
-        let nr = self.space.alloc_inode(self, handle, parent, new.kind, generation)?;
+        let nr = self
+            .space
+            .alloc_inode(self, handle, parent, new.kind, generation)?;
         let mut disk = self.blank_inode(parent, new, caller);
         disk.generation = generation;
         disk.mode = new.kind.mode_bits() | (disk.mode & 0o7000) | acl.mode;
@@ -109,7 +116,10 @@ impl Fs {
 
     fn new_flags(&self, parent: InodeFlags, kind: FileType) -> InodeFlags {
         let mut flags = flags::inherited(parent, kind);
-        let has_data = matches!(kind, FileType::Regular | FileType::Directory | FileType::Symlink);
+        let has_data = matches!(
+            kind,
+            FileType::Regular | FileType::Directory | FileType::Symlink
+        );
         if has_data && self.features.has(Feature::EXTENTS) {
             flags.insert(InodeFlags::EXTENTS);
         }
@@ -129,7 +139,11 @@ fn set_gid(mode: u16, directory: bool, caller: &Caller, gid: u32) -> u16 {
         return mode | 0o2000;
     }
     let executable = mode & 0o2010 == 0o2010;
-    if executable && !caller.is_superuser() && !caller.in_group(gid) { mode & !0o2000 } else { mode }
+    if executable && !caller.is_superuser() && !caller.in_group(gid) {
+        mode & !0o2000
+    } else {
+        mode
+    }
 }
 
 impl super::Inodes {
@@ -146,7 +160,10 @@ impl super::Inodes {
             Some(inode) => inode,
             None => {
                 let place = self.place(fs, nr)?;
-                self.insert(nr, InodeState::new(nr, disk.clone(), place, self.format().clone()))
+                self.insert(
+                    nr,
+                    InodeState::new(nr, disk.clone(), place, self.format().clone()),
+                )
             }
         };
         let mut state = handle.write(&inode);

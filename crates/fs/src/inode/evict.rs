@@ -24,7 +24,10 @@ pub(crate) struct Reclaim {
 
 impl Default for Reclaim {
     fn default() -> Self {
-        Self { waiting: AtomicUsize::new(0), queue: Mutex::new(Rank::Queue, Vec::new()) }
+        Self {
+            waiting: AtomicUsize::new(0),
+            queue: Mutex::new(Rank::Queue, Vec::new()),
+        }
     }
 }
 

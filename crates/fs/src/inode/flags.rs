@@ -93,7 +93,11 @@ pub(super) fn inherited(parent: InodeFlags, kind: FileType) -> InodeFlags {
 /// Flags that callers are shown.
 pub(super) fn visible(flags: InodeFlags, kind: FileType) -> u32 {
     let shown = flags.0 & VISIBLE.0;
-    if kind == FileType::Regular { shown & !InodeFlags::PROJINHERIT.0 } else { shown }
+    if kind == FileType::Regular {
+        shown & !InodeFlags::PROJINHERIT.0
+    } else {
+        shown
+    }
 }
 
 /// The flags after a request for `wanted`, if `caller` (who owns the inode) may have that.
@@ -116,10 +120,13 @@ pub(crate) fn changed(
     }
     let wanted = wanted & MODIFIABLE.0;
     if fitting(kind, wanted) != wanted {
-        return Err(Error::NotSupported("flags that this type of file cannot have"));
+        return Err(Error::NotSupported(
+            "flags that this type of file cannot have",
+        ));
     }
     let changes = (old.0 & MODIFIABLE.0) ^ wanted;
-    let stays_immutable = old.contains(InodeFlags::IMMUTABLE) && wanted & InodeFlags::IMMUTABLE.0 != 0;
+    let stays_immutable =
+        old.contains(InodeFlags::IMMUTABLE) && wanted & InodeFlags::IMMUTABLE.0 != 0;
     if stays_immutable && changes != 0 {
         return Err(Error::NotPermitted);
     }
@@ -142,7 +149,10 @@ mod tests {
     #[test]
     fn the_sets_are_those_of_linux() {
         assert_eq!(MODIFIABLE.0, 0x624B_C0FF);
-        assert_eq!(VISIBLE.0 | InodeFlags::TOPDIR.0, 0x725F_DFFF | InodeFlags::TOPDIR.0);
+        assert_eq!(
+            VISIBLE.0 | InodeFlags::TOPDIR.0,
+            0x725F_DFFF | InodeFlags::TOPDIR.0
+        );
         assert_eq!(INHERITED.0, 0x6201_C4CF);
     }
 
@@ -151,11 +161,17 @@ mod tests {
         let old = InodeFlags::IMMUTABLE.union(InodeFlags::EXTENTS);
         let root = Caller::root();
         let change = |wanted: u32| changed(old, wanted, FileType::Regular, &root);
-        assert!(matches!(change(old.0 | InodeFlags::NODUMP.0), Err(Error::NotPermitted)));
+        assert!(matches!(
+            change(old.0 | InodeFlags::NODUMP.0),
+            Err(Error::NotPermitted)
+        ));
         assert_eq!(change(old.0).unwrap(), old);
         let both = InodeFlags::EXTENTS.0 | InodeFlags::NODUMP.0;
         assert_eq!(change(both).unwrap().0, both);
-        let user = Caller { uid: 5, ..root.clone() };
+        let user = Caller {
+            uid: 5,
+            ..root.clone()
+        };
         assert!(changed(old, InodeFlags::EXTENTS.0, FileType::Regular, &user).is_err());
     }
 }

@@ -22,8 +22,8 @@ pub(crate) use state::{InodeFormat, InodeState};
 pub(crate) use table::Inodes;
 
 use crate::space::FilePreallocation;
-use std::sync::{Arc, OnceLock};
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use uext4_format::{BlockNr, FileType, GroupNr, InodeFlags, InodeNr};
 use uext4_journal::{Live, Object};
 use uext4_sync::{Rank, RwLock};
@@ -43,7 +43,11 @@ const NOTE_NO_ACL: u8 = 1;
 const NOTE_VALUE: u8 = 2;
 
 fn kind_note(state: &InodeState) -> u8 {
-    if state.disk.flags.contains(InodeFlags::EA_INODE) { NOTE_VALUE } else { 0 }
+    if state.disk.flags.contains(InodeFlags::EA_INODE) {
+        NOTE_VALUE
+    } else {
+        0
+    }
 }
 
 /// An inode in memory.
@@ -79,7 +83,11 @@ impl Object for Inode {
 
 impl Inode {
     fn new(nr: InodeNr, state: InodeState, reclaim: Arc<Reclaim>) -> Self {
-        let life = if state.disk.links == 0 { LIFE_UNLINKED } else { LIFE_NAMED };
+        let life = if state.disk.links == 0 {
+            LIFE_UNLINKED
+        } else {
+            LIFE_NAMED
+        };
         let notes = AtomicU8::new(kind_note(&state));
         Self {
             nr,
@@ -120,7 +128,11 @@ impl Inode {
 
     /// Notes whether the inode still has a name; the last user of one without is who frees it.
     pub(crate) fn set_links(&self, links: u16) {
-        let life = if links == 0 { LIFE_UNLINKED } else { LIFE_NAMED };
+        let life = if links == 0 {
+            LIFE_UNLINKED
+        } else {
+            LIFE_NAMED
+        };
         self.life.store(life, Ordering::SeqCst);
     }
 
@@ -139,7 +151,9 @@ impl Inode {
         let life = self.life.load(Ordering::SeqCst);
         let claim = |life| {
             let order = Ordering::SeqCst;
-            self.life.compare_exchange(life, LIFE_FREED, order, order).is_ok()
+            self.life
+                .compare_exchange(life, LIFE_FREED, order, order)
+                .is_ok()
         };
         if !matches!(life, LIFE_UNLINKED | LIFE_UNNAMED) || !claim(life) {
             return false;
@@ -196,7 +210,10 @@ impl Inode {
 
     /// Group where the last inode of this directory was created.
     pub(crate) fn last_group(&self) -> Option<GroupNr> {
-        self.last_group.load(Ordering::Relaxed).checked_sub(1).map(GroupNr)
+        self.last_group
+            .load(Ordering::Relaxed)
+            .checked_sub(1)
+            .map(GroupNr)
     }
 
     pub(crate) fn set_last_group(&self, group: GroupNr) {
@@ -213,11 +230,14 @@ impl Inode {
 
     /// Where space for what is written next is to be held.
     pub(crate) fn preallocation_or_new(&self) -> &Arc<FilePreallocation> {
-        self.preallocation.get_or_init(|| Arc::new(FilePreallocation::new(self.nr)))
+        self.preallocation
+            .get_or_init(|| Arc::new(FilePreallocation::new(self.nr)))
     }
 
     fn holds_space(&self) -> bool {
-        self.preallocation.get().is_some_and(|held| !held.is_empty())
+        self.preallocation
+            .get()
+            .is_some_and(|held| !held.is_empty())
     }
 
     /// A block near which new data of this inode should go.

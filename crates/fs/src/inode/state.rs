@@ -30,7 +30,13 @@ impl InodeState {
         place: (BlockNr, usize),
         format: Arc<InodeFormat>,
     ) -> Self {
-        Self { disk, nr, block: place.0, offset_bytes: place.1, format }
+        Self {
+            disk,
+            nr,
+            block: place.0,
+            offset_bytes: place.1,
+            format,
+        }
     }
 
     /// Where `i_block` stands on the device, in bytes.
@@ -46,14 +52,18 @@ impl InodeState {
 
     /// Seed of all checksums that belong to this inode's metadata blocks.
     pub(crate) fn seed(&self) -> Seed {
-        let seed = self.format.checksums.inode_seed(self.nr, self.disk.generation);
+        let seed = self
+            .format
+            .checksums
+            .inode_seed(self.nr, self.disk.generation);
         seed.unwrap_or(Seed(0))
     }
 }
 
 impl InodeState {
     fn write_bytes(&self, buf: &mut [u8]) {
-        self.disk.write_to(buf, self.nr, &self.format.geometry, &self.format.checksums);
+        self.disk
+            .write_to(buf, self.nr, &self.format.geometry, &self.format.checksums);
     }
 }
 

@@ -2,10 +2,10 @@
 
 use super::{Inode, InodeRef, InodeState, Reclaim};
 use crate::cache::Cache;
+use crate::inode::state::InodeFormat;
 use crate::{Error, Fs, Result};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use crate::inode::state::InodeFormat;
 use uext4_format::{BlockNr, Corrupt, Inode as DiskInode, InodeNr, Place};
 
 /// All inodes in memory.
@@ -18,7 +18,11 @@ pub(crate) struct Inodes {
 impl Inodes {
     /// An empty cache that keeps about `max_inodes` that nobody uses.
     pub(crate) fn new(max_inodes: usize, format: Arc<InodeFormat>) -> Self {
-        Self { cache: Cache::new(max_inodes), format, reclaim: Arc::default() }
+        Self {
+            cache: Cache::new(max_inodes),
+            format,
+            reclaim: Arc::default(),
+        }
     }
 
     /// How inodes are laid out on this file system.
@@ -39,17 +43,23 @@ impl Inodes {
         let (block, offset) = self.place(fs, nr)?;
         let image = fs.journal.read_block(block)?;
         let size = usize::from(self.format.geometry.inode_size);
-        let slot = image.get(offset..offset + size).ok_or(Error::Corrupt(Corrupt::new(
-            Place::Inode(nr),
-            "inode",
-            "slot is outside its block",
-        )))?;
+        let slot = image
+            .get(offset..offset + size)
+            .ok_or(Error::Corrupt(Corrupt::new(
+                Place::Inode(nr),
+                "inode",
+                "slot is outside its block",
+            )))?;
         let disk = DiskInode::parse(slot, nr, &self.format.geometry, &self.format.checksums)?;
-        Ok(self.insert(nr, InodeState::new(nr, disk, (block, offset), self.format.clone())))
+        Ok(self.insert(
+            nr,
+            InodeState::new(nr, disk, (block, offset), self.format.clone()),
+        ))
     }
 
     pub(super) fn insert(&self, nr: InodeNr, state: InodeState) -> Arc<Inode> {
-        self.cache.insert_or_get(nr, Inode::new(nr, state, self.reclaim.clone()))
+        self.cache
+            .insert_or_get(nr, Inode::new(nr, state, self.reclaim.clone()))
     }
 
     /// Block and byte offset of an inode's slot in the table.

@@ -43,7 +43,8 @@ fn steps(reach: u32, written_only: bool) -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
         30 => (0..reach, len.clone(), state.clone(), any::<u64>())
             .prop_map(|(at, len, state, scatter)| Step::Insert { at, len, state, scatter }),
-        6 => (0..reach, len.clone(), state).prop_map(|(at, len, state)| Step::Mark { at, len, state }),
+        6 => (0..reach, len.clone(), state)
+            .prop_map(|(at, len, state)| Step::Mark { at, len, state }),
         4 => (0..reach, len).prop_map(|(from, len)| Step::Remove { from, len }),
         1 => (0..reach, 0..reach).prop_map(|(from, len)| Step::Remove { from, len: len / 4 }),
         1 => Just(Step::Remount),
@@ -266,8 +267,15 @@ fn long_extents_stop_at_their_limits() {
     let rig = Rig::new(512, &["-b", "4096"]);
     let fs = rig.fs();
     let file = rig.file.arc();
-    crate::file::fallocate(fs, file, crate::file::FallocateMode::Allocate, 0, 300 << 20, Reserve::MayUse)
-        .expect("allocates");
+    crate::file::fallocate(
+        fs,
+        file,
+        crate::file::FallocateMode::Allocate,
+        0,
+        300 << 20,
+        Reserve::MayUse,
+    )
+    .expect("allocates");
     for len in [40_000u32, 76_800] {
         let handle = fs.start(credits::MAP).expect("a handle");
         let mut inode = handle.write(file);
@@ -348,11 +356,15 @@ proptest! {
         damage(&["-b", "1024", "-O", "^metadata_csum"], &hits);
     }
     #[test]
-    fn damaged_headers_are_errors(hits in prop::collection::vec((any::<u16>(), 0u16..24, any::<u8>()), 1..6)) {
+    fn damaged_headers_are_errors(
+        hits in prop::collection::vec((any::<u16>(), 0u16..24, any::<u8>()), 1..6),
+    ) {
         damage(&["-b", "1024", "-O", "^metadata_csum"], &hits);
     }
     #[test]
-    fn damaged_tables_are_errors(hits in prop::collection::vec((any::<u16>(), any::<u16>(), 0u8..64), 1..20)) {
+    fn damaged_tables_are_errors(
+        hits in prop::collection::vec((any::<u16>(), any::<u16>(), 0u8..64), 1..20),
+    ) {
         damage(&["-b", "1024", "-O", "^metadata_csum,^extent,^64bit"], &hits);
     }
 }

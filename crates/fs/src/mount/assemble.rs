@@ -48,13 +48,21 @@ pub(super) fn engine(
     let checksums = plan.superblock.checksums();
     let space = Space::load(&device, &plan.superblock, &plan.geometry, &plan.options)?;
     let journal = Journal::open(journal_config(&device, plan, &space, log))?;
-    let format = InodeFormat { geometry: plan.geometry.clone(), checksums };
-    let sealer = Sealer { fs_seed: checksums.metadata };
+    let format = InodeFormat {
+        geometry: plan.geometry,
+        checksums,
+    };
+    let sealer = Sealer {
+        fs_seed: checksums.metadata,
+    };
     let mut fs = Fs {
         device: device.clone(),
         features,
         journal,
-        superblock: Super::new(plan.superblock.clone(), u64::from(plan.geometry.block_size())),
+        superblock: Super::new(
+            plan.superblock.clone(),
+            u64::from(plan.geometry.block_size()),
+        ),
         space,
         inodes: Inodes::new(plan.options.cache_objects, Arc::new(format)),
         blocks: Blocks::new(plan.options.cache_objects, sealer),
@@ -66,7 +74,7 @@ pub(super) fn engine(
         random: Random::new(plan.options.seed),
         state: MountState::new(writable),
         mmp,
-        geometry: plan.geometry.clone(),
+        geometry: plan.geometry,
         options: plan.options.clone(),
         checksums,
         want_extra_isize: plan.superblock.want_extra_isize,
@@ -97,7 +105,11 @@ fn journal_config(
             _ => uext4_journal::Threads::Inline,
         },
         commit_interval: plan.options.commit_interval,
-        checksums: if checksummed { Checksums::V3 } else { Checksums::None },
+        checksums: if checksummed {
+            Checksums::V3
+        } else {
+            Checksums::None
+        },
         width: if wide { Width::Wide } else { Width::Narrow },
         clock: plan.options.clock.clone(),
         ..Config::new(device.clone(), plan.geometry.block_size())
@@ -107,8 +119,13 @@ fn journal_config(
 /// Blocks of the file system's own device that hold the log.
 fn journal_blocks(plan: &Plan) -> Vec<std::ops::Range<u64>> {
     let internal = plan.superblock.journal_inum != 0;
-    let runs = plan.log.iter().filter(|_| internal).flat_map(|log| &log.runs);
-    runs.map(|run| run.device_block..run.device_block + u64::from(run.len)).collect()
+    let runs = plan
+        .log
+        .iter()
+        .filter(|_| internal)
+        .flat_map(|log| &log.runs);
+    runs.map(|run| run.device_block..run.device_block + u64::from(run.len))
+        .collect()
 }
 
 /// Marks the file system as in use. The mark must be on disk before anything else is.

@@ -2,12 +2,11 @@
 
 use crate::options::Access;
 use crate::{Error, MountOptions, Result};
-use uext4_format::{Feature, Features, FeatureSet};
+use uext4_format::{Feature, FeatureSet, Features};
 
 /// Read-only compatible features that are known, but that a writer would have to keep up and this
 /// engine does not: such images are mounted read-only.
-const READ_ONLY: &[Feature] =
-    &[Feature::QUOTA, Feature::VERITY, Feature::SHARED_BLOCKS];
+const READ_ONLY: &[Feature] = &[Feature::QUOTA, Feature::VERITY, Feature::SHARED_BLOCKS];
 
 /// Incompatible features whose files cannot be made sense of.
 const REFUSED: &[Feature] = &[Feature::CASEFOLD, Feature::ENCRYPT];
@@ -32,6 +31,9 @@ pub(super) fn settle(features: Features, options: &mut MountOptions) -> Result<(
 fn refuse(feature: Feature) -> Error {
     match feature.name() {
         Some(name) => Error::Unsupported(name),
-        None => Error::Mount(format!("unknown incompatible feature bit {:#x}", feature.bit)),
+        None => Error::Mount(format!(
+            "unknown incompatible feature bit {:#x}",
+            feature.bit
+        )),
     }
 }

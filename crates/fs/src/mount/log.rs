@@ -6,10 +6,10 @@ use crate::superblock::{SUPERBLOCK_BYTES, SUPERBLOCK_OFFSET};
 use crate::{Error, MountOptions, Result};
 use std::sync::Arc;
 use uext4_device::BlockDevice;
-use uext4_format::extent::{ExtentNode, Expect};
+use uext4_format::extent::{Expect, ExtentNode};
 use uext4_format::{
-    BlockNr, Corrupt, Feature, Geometry, GroupDescriptor, Inode, InodeFlags, InodeNr, LogicalBlock, Place,
-    Superblock, indirect,
+    BlockNr, Corrupt, Feature, Geometry, GroupDescriptor, Inode, InodeFlags, InodeNr, LogicalBlock,
+    Place, Superblock, indirect,
 };
 use uext4_journal::{Log, LogRun};
 
@@ -27,27 +27,27 @@ pub(super) fn find(
     if superblock.journal_inum == 0 {
         return external(superblock, geometry, options);
     }
-    let finder = Finder { device, superblock, geometry, nr: InodeNr(superblock.journal_inum) };
+    let finder = Finder {
+        device,
+        superblock,
+        geometry,
+        nr: InodeNr(superblock.journal_inum),
+    };
     finder.find()
 }
 
-fn external(
-    superblock: &Superblock,
-    geometry: &Geometry,
-    options: &MountOptions,
-) -> Result<Log> {
+fn external(superblock: &Superblock, geometry: &Geometry, options: &MountOptions) -> Result<Log> {
     let missing = "the journal is on another device: name it with journal_path=";
-    let device = options.journal_device.clone().ok_or(Error::Mount(missing.into()))?;
+    let device = options
+        .journal_device
+        .clone()
+        .ok_or(Error::Mount(missing.into()))?;
     external_log(device, geometry, &superblock.journal_uuid)
 }
 
 /// An external journal has an ext superblock of its own with the feature `journal_dev`; the jbd2
 /// superblock stands in the block after it.
-fn external_log(
-    device: Arc<dyn BlockDevice>,
-    geometry: &Geometry,
-    uuid: &[u8; 16],
-) -> Result<Log> {
+fn external_log(device: Arc<dyn BlockDevice>, geometry: &Geometry, uuid: &[u8; 16]) -> Result<Log> {
     let wrong = |problem: &str| Error::Mount(format!("{}: {problem}", device.describe()));
     let mut bytes = [0; SUPERBLOCK_BYTES];
     device.read_at(SUPERBLOCK_OFFSET, &mut bytes)?;
@@ -56,13 +56,18 @@ fn external_log(
         return Err(wrong("is not an ext4 journal device"));
     }
     if head.uuid != *uuid {
-        return Err(wrong("is the journal of another file system (its UUID differs)"));
+        return Err(wrong(
+            "is the journal of another file system (its UUID differs)",
+        ));
     }
     let block_size = u64::from(geometry.block_size());
     let len_blocks = u32::try_from(head.blocks_count.min(device.size_bytes() / block_size));
     let len_blocks = len_blocks.map_err(|_| wrong("is too large"))?;
     let superblock = (SUPERBLOCK_OFFSET / block_size) as u32 + 1;
-    Ok(Log { superblock, ..Log::contiguous(device, 0, len_blocks) })
+    Ok(Log {
+        superblock,
+        ..Log::contiguous(device, 0, len_blocks)
+    })
 }
 
 struct Finder<'a> {
@@ -88,11 +93,19 @@ impl Finder<'_> {
         }
         let len_blocks = blocks as u32;
         self.check_runs(&runs, len_blocks)?;
-        Ok(Log { device: self.device.clone(), runs, len_blocks, superblock: 0 })
+        Ok(Log {
+            device: self.device.clone(),
+            runs,
+            len_blocks,
+            superblock: 0,
+        })
     }
 
     fn inode(&self) -> Result<Inode> {
-        let (group, index) = self.geometry.split_inode(self.nr).ok_or(self.bad("bad number"))?;
+        let (group, index) = self
+            .geometry
+            .split_inode(self.nr)
+            .ok_or(self.bad("bad number"))?;
         let (block, offset) = self.geometry.descriptor_location(group);
         let checksums = self.superblock.checksums();
         let block = self.read(block)?;
@@ -176,7 +189,11 @@ impl Finder<'_> {
             }
             next = next.saturating_add(run.len);
         }
-        if next < len_blocks { Err(self.bad("is shorter than its size")) } else { Ok(()) }
+        if next < len_blocks {
+            Err(self.bad("is shorter than its size"))
+        } else {
+            Ok(())
+        }
     }
 
     fn bad(&self, problem: &'static str) -> Error {
@@ -187,6 +204,10 @@ impl Finder<'_> {
 fn push_block(runs: &mut Vec<LogRun>, logical: u32, block: BlockNr) {
     match runs.last_mut() {
         Some(run) if run.device_block + u64::from(run.len) == block.0 => run.len += 1,
-        _ => runs.push(LogRun { log_start: logical, device_block: block.0, len: 1 }),
+        _ => runs.push(LogRun {
+            log_start: logical,
+            device_block: block.0,
+            len: 1,
+        }),
     }
 }

@@ -40,14 +40,16 @@ struct Slot {
 impl Slot {
     fn read(&self) -> Result<Mmp> {
         let mut bytes = vec![0; self.block_size as usize];
-        self.device.read_at(self.nr.0 * u64::from(self.block_size), &mut bytes)?;
+        self.device
+            .read_at(self.nr.0 * u64::from(self.block_size), &mut bytes)?;
         Ok(Mmp::parse(&bytes, self.nr, &self.checksums)?)
     }
 
     fn write(&self, mmp: &Mmp) -> Result<()> {
         let mut bytes = [0; MMP_BYTES];
         mmp.write_to(&mut bytes, &self.checksums);
-        self.device.write_at(self.nr.0 * u64::from(self.block_size), &bytes)?;
+        self.device
+            .write_at(self.nr.0 * u64::from(self.block_size), &bytes)?;
         Ok(self.device.flush()?)
     }
 }
@@ -67,20 +69,33 @@ pub(super) fn claim(device: &Arc<dyn BlockDevice>, plan: &Plan) -> Result<Option
     if !plan.geometry.contains(slot.nr) {
         return Err(Error::Mount("the MMP block is out of range".into()));
     }
-    let interval = plan.superblock.mmp_update_interval.max(MMP_UPDATE_INTERVAL_SECONDS);
+    let interval = plan
+        .superblock
+        .mmp_update_interval
+        .max(MMP_UPDATE_INTERVAL_SECONDS);
     let mine = take(&slot, interval, &*plan.options.clock)?;
     let stop = Arc::new(AtomicBool::new(false));
     let thread = renew(slot.clone(), mine, interval, stop.clone());
     let thread = uext4_sync::Mutex::new(uext4_sync::Rank::Queue, Some(thread));
-    Ok(Some(MmpGuard { slot, clock: plan.options.clock.clone(), stop, thread }))
+    Ok(Some(MmpGuard {
+        slot,
+        clock: plan.options.clock.clone(),
+        stop,
+        thread,
+    }))
 }
 
 fn take(slot: &Slot, interval: u16, clock: &dyn uext4_sync::Clock) -> Result<Mmp> {
     let mut seen = slot.read()?;
     if seen.sequence == MMP_SEQ_FSCK {
-        return Err(Error::Mount("e2fsck is running on the file system (MMP)".into()));
+        return Err(Error::Mount(
+            "e2fsck is running on the file system (MMP)".into(),
+        ));
     }
-    let check = seen.check_interval.max(interval).max(MMP_MIN_CHECK_INTERVAL_SECONDS);
+    let check = seen
+        .check_interval
+        .max(interval)
+        .max(MMP_MIN_CHECK_INTERVAL_SECONDS);
     let wait = Duration::from_secs((u64::from(check) * 2 + 1).min(WAIT_MAX_SECONDS));
     if seen.sequence != MMP_SEQ_CLEAN {
         std::thread::sleep(wait);
@@ -100,7 +115,9 @@ fn unchanged(slot: &Slot, sequence: u32) -> Result<()> {
     if slot.read()?.sequence == sequence {
         return Ok(());
     }
-    Err(Error::Mount("the file system is in use on another host (MMP)".into()))
+    Err(Error::Mount(
+        "the file system is in use on another host (MMP)".into(),
+    ))
 }
 
 fn renew(

@@ -30,12 +30,17 @@ pub fn read_superblock(device: &dyn BlockDevice, at_kib: Option<u64>) -> Result<
     let offset = at_kib.map_or(SUPERBLOCK_OFFSET, |kib| kib.saturating_mul(1024));
     let mut bytes = [0u8; SUPERBLOCK_BYTES];
     if offset.saturating_add(SUPERBLOCK_BYTES as u64) > device.size_bytes() {
-        return Err(Error::Mount(format!("{} is too small for ext4", device.describe())));
+        return Err(Error::Mount(format!(
+            "{} is too small for ext4",
+            device.describe()
+        )));
     }
     device.read_at(offset, &mut bytes)?;
     if u16::from_le_bytes([bytes[0x38], bytes[0x39]]) != superblock::SUPERBLOCK_MAGIC {
         let name = device.describe();
-        return Err(Error::Mount(format!("{name} holds no ext4 file system (no magic at byte {offset})")));
+        return Err(Error::Mount(format!(
+            "{name} holds no ext4 file system (no magic at byte {offset})"
+        )));
     }
     Ok(Superblock::parse(&bytes)?)
 }
@@ -64,7 +69,14 @@ pub(super) fn inspect(device: &Arc<dyn BlockDevice>, mut options: MountOptions) 
     if features.has(Feature::RECOVER) && !options.replay && options.access == Access::ReadWrite {
         return Err(Error::Mount("noload needs a read-only mount".into()));
     }
-    Ok(Plan { options, superblock, geometry, needs_replay, log: None, recovering })
+    Ok(Plan {
+        options,
+        superblock,
+        geometry,
+        needs_replay,
+        log: None,
+        recovering,
+    })
 }
 
 fn check_size(device: &dyn BlockDevice, geometry: &Geometry) -> Result<()> {

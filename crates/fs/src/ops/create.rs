@@ -4,9 +4,9 @@ use super::{check_alive, check_new_name, may_add, touch_dir, with_index};
 use crate::access::Want;
 use crate::dir::{self, DirError, Index, Way};
 use crate::inode::{Inode, NewInode};
+use crate::space::Reserve;
 use crate::{Caller, Error, Filesystem, Fs, InodeRef, Result, credits, file};
 use std::sync::Arc;
-use crate::space::Reserve;
 use uext4_format::{Feature, FileType};
 use uext4_journal::Handle;
 
@@ -19,7 +19,12 @@ impl Filesystem {
         mode: u16,
         caller: &Caller,
     ) -> Result<InodeRef> {
-        self.make(parent, name, &NewInode::new(FileType::Regular, mode), caller)
+        self.make(
+            parent,
+            name,
+            &NewInode::new(FileType::Regular, mode),
+            caller,
+        )
     }
 
     /// Makes a directory. It gets setgid from its parent only, and setuid never.
@@ -30,7 +35,12 @@ impl Filesystem {
         mode: u16,
         caller: &Caller,
     ) -> Result<InodeRef> {
-        self.make(parent, name, &NewInode::new(FileType::Directory, mode & 0o1777), caller)
+        self.make(
+            parent,
+            name,
+            &NewInode::new(FileType::Directory, mode & 0o1777),
+            caller,
+        )
     }
 
     /// Makes a device node, fifo, socket or regular file; `device` is (major, minor).
@@ -46,7 +56,15 @@ impl Filesystem {
         if matches!(kind, FileType::Directory | FileType::Symlink) {
             return Err(Error::NotPermitted);
         }
-        self.make(parent, name, &NewInode { device, ..NewInode::new(kind, mode) }, caller)
+        self.make(
+            parent,
+            name,
+            &NewInode {
+                device,
+                ..NewInode::new(kind, mode)
+            },
+            caller,
+        )
     }
 
     /// Makes a symbolic link to `target`.
@@ -63,7 +81,10 @@ impl Filesystem {
         if target.len() >= self.fs.block_size().min(4096) {
             return Err(Error::NameTooLong);
         }
-        let new = NewInode { target, ..NewInode::new(FileType::Symlink, 0o777) };
+        let new = NewInode {
+            target,
+            ..NewInode::new(FileType::Symlink, 0o777)
+        };
         self.make(parent, name, &new, caller)
     }
 
@@ -117,7 +138,11 @@ fn make_named(
     if needs_block && !fs.space.has_room(reserve) {
         return Err(Error::NoSpace.into());
     }
-    let grow = if index == Index::Exclusive { credits::DIR_GROW } else { 0 };
+    let grow = if index == Index::Exclusive {
+        credits::DIR_GROW
+    } else {
+        0
+    };
     let handle = fs.start(credits::CREATE + grow)?;
     if new.kind == FileType::Directory {
         fs.add_dir_link(&handle, parent)?;
@@ -142,9 +167,9 @@ fn make_linked(
 ) -> std::result::Result<InodeRef, DirError> {
     let inode = fs.new_inode(handle, parent, new, caller)?;
     let filled = fill(fs, handle, parent, &inode, new, fs.reserve_of(caller));
-    let named = filled.map_err(DirError::from).and_then(|()| {
-        dir::insert(fs, handle, parent, name, inode.nr(), new.kind, way)
-    });
+    let named = filled
+        .map_err(DirError::from)
+        .and_then(|()| dir::insert(fs, handle, parent, name, inode.nr(), new.kind, way));
     match named {
         Ok(()) => Ok(inode),
         Err(error) => {

@@ -131,7 +131,14 @@ impl Filesystem {
         offset: u64,
         len: u64,
     ) -> Result<()> {
-        self.fallocate_by(inode, mode, offset, len, KillPrivileges::No, &Caller::root())
+        self.fallocate_by(
+            inode,
+            mode,
+            offset,
+            len,
+            KillPrivileges::No,
+            &Caller::root(),
+        )
     }
 
     /// As [`Self::fallocate`], with the rules of [`Self::write_by`].
@@ -202,8 +209,15 @@ fn regular(inode: &Inode) -> Result<()> {
 /// A file that only grows may get space behind its end, nothing else.
 fn check_append_only(inode: &Inode, mode: FallocateMode) -> Result<()> {
     let append_only = inode.read().disk.flags.contains(InodeFlags::APPEND);
-    let harmless = matches!(mode, FallocateMode::Allocate | FallocateMode::AllocateKeepSize);
-    if append_only && !harmless { Err(Error::NotPermitted) } else { Ok(()) }
+    let harmless = matches!(
+        mode,
+        FallocateMode::Allocate | FallocateMode::AllocateKeepSize
+    );
+    if append_only && !harmless {
+        Err(Error::NotPermitted)
+    } else {
+        Ok(())
+    }
 }
 
 /// An open file of an immutable inode may not be written either.
@@ -216,7 +230,14 @@ impl Fs {
     /// That it says so too early, after an error, does no harm.
     pub(super) fn allow_size(&self, size_bytes: u64) -> Result<()> {
         let known = self.features.has(Feature::LARGE_FILE) || size_bytes <= i32::MAX as u64;
-        if known || self.superblock.read().disk.features().has(Feature::LARGE_FILE) {
+        if known
+            || self
+                .superblock
+                .read()
+                .disk
+                .features()
+                .has(Feature::LARGE_FILE)
+        {
             return Ok(());
         }
         let handle = self.start(1)?;
@@ -233,7 +254,11 @@ impl Fs {
     pub(super) fn sync_if_asked(&self, inode: &InodeRef) -> Result<()> {
         let flags = inode.read().disk.flags;
         let entries = inode.is_dir() && flags.contains(InodeFlags::DIRSYNC);
-        if entries || flags.contains(InodeFlags::SYNC) { self.sync_inode(inode) } else { Ok(()) }
+        if entries || flags.contains(InodeFlags::SYNC) {
+            self.sync_inode(inode)
+        } else {
+            Ok(())
+        }
     }
 
     fn sync_inode(&self, inode: &InodeRef) -> Result<()> {

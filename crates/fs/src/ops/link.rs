@@ -38,7 +38,11 @@ fn check_linkable(inode: &Inode) -> Result<()> {
     if directory || flags.contains(InodeFlags::IMMUTABLE) || flags.contains(InodeFlags::APPEND) {
         return Err(Error::NotPermitted);
     }
-    if state.disk.links >= LINK_MAX { Err(Error::TooManyLinks) } else { Ok(()) }
+    if state.disk.links >= LINK_MAX {
+        Err(Error::TooManyLinks)
+    } else {
+        Ok(())
+    }
 }
 
 fn link_named(
@@ -58,7 +62,11 @@ fn link_named(
     if let Err(error) = dir::insert(fs, &handle, parent, name, inode.nr(), kind, &way) {
         let mut state = handle.write(inode);
         state.disk.links -= 1;
-        if first_name { inode.set_unnamed() } else { inode.set_links(state.disk.links) }
+        if first_name {
+            inode.set_unnamed()
+        } else {
+            inode.set_links(state.disk.links)
+        }
         return Err(error);
     }
     if first_name {

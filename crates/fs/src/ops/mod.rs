@@ -56,7 +56,11 @@ pub(crate) fn check_name(name: &[u8]) -> Result<()> {
 /// Refuses `.` and `..` besides what [`check_name`] refuses.
 pub(crate) fn check_new_name(name: &[u8]) -> Result<()> {
     check_name(name)?;
-    if name == b"." || name == b".." { Err(Error::Exists) } else { Ok(()) }
+    if name == b"." || name == b".." {
+        Err(Error::Exists)
+    } else {
+        Ok(())
+    }
 }
 
 /// Runs a change of one directory with its index shared, and once more exclusively if the
@@ -90,7 +94,11 @@ pub(crate) fn check_alive(dir: &Inode) -> Result<()> {
     if state.disk.file_type() != Some(FileType::Directory) {
         return Err(Error::NotDirectory);
     }
-    if state.disk.links == 0 { Err(Error::NotFound) } else { Ok(()) }
+    if state.disk.links == 0 {
+        Err(Error::NotFound)
+    } else {
+        Ok(())
+    }
 }
 
 /// Whether `caller` may add `name` to `parent`. That the name exists goes before a missing right.

@@ -32,7 +32,10 @@ pub enum RenameFlags {
 
 impl RenameFlags {
     fn keeps_target(self) -> bool {
-        matches!(self, RenameFlags::NoReplace | RenameFlags::WhiteoutNoReplace)
+        matches!(
+            self,
+            RenameFlags::NoReplace | RenameFlags::WhiteoutNoReplace
+        )
     }
 
     fn leaves_whiteout(self) -> bool {
@@ -91,7 +94,10 @@ impl Filesystem {
                 fs.may(dir, caller, Want::EXECUTE)?;
             }
             let sides = [(from, from_name), (to, to_name)];
-            let [old, new] = sides.map(|(dir, name)| Side { dir: dir.arc(), name });
+            let [old, new] = sides.map(|(dir, name)| Side {
+                dir: dir.arc(),
+                name,
+            });
             rename(fs, &old, &new, flags, caller)?;
             fs.sync_if_asked(from)?;
             fs.sync_if_asked(to)
@@ -104,7 +110,11 @@ fn check_names(from: &[u8], to: &[u8], flags: RenameFlags) -> Result<()> {
     check_name(to)?;
     let dots = |name: &[u8]| name == b"." || name == b"..";
     if dots(from) || dots(to) {
-        return Err(if flags.keeps_target() { Error::Exists } else { Error::Busy });
+        return Err(if flags.keeps_target() {
+            Error::Exists
+        } else {
+            Error::Busy
+        });
     }
     check_new_name(from)
 }
@@ -137,9 +147,20 @@ fn rename_once(
     let source = find(fs, from)?.ok_or(Error::NotFound)?;
     let moves_dir = source.is_dir() && from.dir.nr() != to.dir.nr();
     let exchange = flags == RenameFlags::Exchange;
-    let topology = if moves_dir || exchange { Some(fs.rename.lock()) } else { None };
+    let topology = if moves_dir || exchange {
+        Some(fs.rename.lock())
+    } else {
+        None
+    };
     let target = find(fs, to)?;
-    let rename = Rename { from, to, source, target, flags, caller };
+    let rename = Rename {
+        from,
+        to,
+        source,
+        target,
+        flags,
+        caller,
+    };
     rename.check(fs)?;
     if rename.is_same() {
         return Ok(());
@@ -173,7 +194,10 @@ impl Rename<'_> {
             Some(target) => fs.may_delete(self.to.dir, target, self.caller)?,
             None => fs.may(self.to.dir, self.caller, Want::WRITE.and(Want::EXECUTE))?,
         }
-        let exchanged = self.target.as_ref().filter(|_| self.flags == RenameFlags::Exchange);
+        let exchanged = self
+            .target
+            .as_ref()
+            .filter(|_| self.flags == RenameFlags::Exchange);
         if let (Some(target), None) = (&self.target, exchanged) {
             match (self.source.is_dir(), target.is_dir()) {
                 (true, false) => return Err(Error::NotDirectory),
@@ -183,8 +207,13 @@ impl Rename<'_> {
         }
         // A directory that moves must be writable: its `..` changes.
         let moved = [Some(&self.source), exchanged];
-        let moved = moved.into_iter().flatten().filter(|inode| inode.is_dir() && self.moves());
-        moved.into_iter().try_for_each(|inode| fs.may(inode, self.caller, Want::WRITE))
+        let moved = moved
+            .into_iter()
+            .flatten()
+            .filter(|inode| inode.is_dir() && self.moves());
+        moved
+            .into_iter()
+            .try_for_each(|inode| fs.may(inode, self.caller, Want::WRITE))
     }
 
     fn moves(&self) -> bool {
@@ -193,7 +222,9 @@ impl Rename<'_> {
 
     /// Both names stand for one inode: there is nothing to do.
     fn is_same(&self) -> bool {
-        self.target.as_ref().is_some_and(|target| target.nr() == self.source.nr())
+        self.target
+            .as_ref()
+            .is_some_and(|target| target.nr() == self.source.nr())
     }
 
     fn check_target(&self) -> Result<()> {
@@ -243,13 +274,19 @@ impl Rename<'_> {
         if self.flags == RenameFlags::Exchange {
             return self.exchange(fs, index);
         }
-        if let Some(target) = self.target.as_ref().filter(|target| target.is_dir()) {
-            if !dir::is_empty(fs, target.arc())? {
-                return Err(Error::NotEmpty.into());
-            }
+        if let Some(target) = self.target.as_ref().filter(|target| target.is_dir())
+            && !dir::is_empty(fs, target.arc())?
+        {
+            return Err(Error::NotEmpty.into());
         }
         if self.target.is_none() {
-            dir::can_insert(fs, self.to.dir, self.to.name, index, fs.reserve_of(self.caller))?;
+            dir::can_insert(
+                fs,
+                self.to.dir,
+                self.to.name,
+                index,
+                fs.reserve_of(self.caller),
+            )?;
         }
         self.replace(fs, index)
     }
@@ -265,7 +302,11 @@ impl Rename<'_> {
     }
 
     fn replace(&self, fs: &Fs, index: Index) -> std::result::Result<(), DirError> {
-        let grow = if index == Index::Exclusive { credits::DIR_GROW } else { 0 };
+        let grow = if index == Index::Exclusive {
+            credits::DIR_GROW
+        } else {
+            0
+        };
         let handle = fs.start(credits::RENAME + grow)?;
         let whiteout = self.whiteout(fs, &handle)?;
         let step = dir::Move {
@@ -325,7 +366,12 @@ impl Rename<'_> {
         let target = self.target.as_ref().ok_or(Error::NotFound)?;
         let handle = fs.start(credits::RENAME)?;
         let step = dir::Exchange {
-            one: (self.from.dir, self.from.name, self.source.nr(), self.source.kind()),
+            one: (
+                self.from.dir,
+                self.from.name,
+                self.source.nr(),
+                self.source.kind(),
+            ),
             two: (self.to.dir, self.to.name, target.nr(), target.kind()),
         };
         dir::exchange(fs, &handle, &step, index)?;

@@ -132,7 +132,9 @@ fn new_mode(inode: &Inode, set: &SetAttr, caller: &Caller) -> Option<u16> {
 fn new_flags(inode: &Inode, set: &SetAttr, caller: &Caller) -> Result<Option<InodeFlags>> {
     let kind = inode.kind();
     let old = inode.read().disk.flags;
-    set.flags.map(|wanted| flags::changed(old, wanted, kind, caller)).transpose()
+    set.flags
+        .map(|wanted| flags::changed(old, wanted, kind, caller))
+        .transpose()
 }
 
 /// What was worked out from a request.
@@ -142,13 +144,7 @@ struct New {
     now: Timestamp,
 }
 
-fn change(
-    fs: &Fs,
-    handle: &Handle<'_>,
-    inode: &InodeRef,
-    set: &SetAttr,
-    new: New,
-) -> Result<()> {
+fn change(fs: &Fs, handle: &Handle<'_>, inode: &InodeRef, set: &SetAttr, new: New) -> Result<()> {
     let New { mode, flags, now } = new;
     let mut state = handle.write(inode.arc());
     let disk = &mut state.disk;
@@ -168,10 +164,11 @@ fn change(
     disk.flags = flags.unwrap_or(disk.flags);
     if let Some(project) = set.project {
         if !fs.features.has(uext4_format::Feature::PROJECT) || !disk.has_projid() {
-            return Err(Error::NotSupported("project ids without the feature project"));
+            return Err(Error::NotSupported(
+                "project ids without the feature project",
+            ));
         }
         disk.projid = project;
     }
     Ok(())
 }
-

@@ -90,7 +90,14 @@ fn rmdir_locked(fs: &Fs, parent: &Arc<Inode>, name: &[u8], target: &InodeRef) ->
         return Err(Error::NotEmpty);
     }
     let handle = fs.start(credits::REMOVE)?;
-    settled(dir::remove(fs, &handle, parent, name, target.nr(), Index::Exclusive))?;
+    settled(dir::remove(
+        fs,
+        &handle,
+        parent,
+        name,
+        target.nr(),
+        Index::Exclusive,
+    ))?;
     let now = fs.now();
     touch_dir(&handle, parent, now);
     fs.drop_dir_link(&handle, parent);
@@ -112,7 +119,11 @@ impl Fs {
             state.disk.links = state.disk.links.saturating_sub(1);
             state.disk.links == 0
         };
-        if last { self.orphan_or_free(handle, inode) } else { Ok(()) }
+        if last {
+            self.orphan_or_free(handle, inode)
+        } else {
+            Ok(())
+        }
     }
 
     /// A directory loses its name and its own `.`.

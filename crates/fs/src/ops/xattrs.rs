@@ -66,7 +66,12 @@ fn check_read(fs: &Fs, inode: &InodeRef, name: &[u8], caller: &Caller) -> Result
 
 fn check_write(fs: &Fs, inode: &InodeRef, name: &[u8], caller: &Caller) -> Result<()> {
     fs.may_change(inode)?;
-    if inode.read().disk.flags.contains(uext4_format::InodeFlags::APPEND) {
+    if inode
+        .read()
+        .disk
+        .flags
+        .contains(uext4_format::InodeFlags::APPEND)
+    {
         return Err(Error::NotPermitted);
     }
     if caller.checks == Checks::Done {
@@ -82,7 +87,11 @@ fn check_write(fs: &Fs, inode: &InodeRef, name: &[u8], caller: &Caller) -> Resul
     if name.starts_with(b"system.posix_acl_") {
         return fs.may_administer(inode, caller);
     }
-    if caller.is_superuser() { Ok(()) } else { Err(Error::NotPermitted) }
+    if caller.is_superuser() {
+        Ok(())
+    } else {
+        Err(Error::NotPermitted)
+    }
 }
 
 /// User attributes exist on regular files and directories, and follow the file's permissions.
@@ -93,7 +102,11 @@ fn check_user(fs: &Fs, inode: &InodeRef, caller: &Caller, want: Want) -> Result<
     let allowed = matches!(inode.kind(), FileType::Regular | FileType::Directory);
     if !allowed {
         let reading = want == Want::READ;
-        return Err(if reading { Error::NoAttribute } else { Error::NotPermitted });
+        return Err(if reading {
+            Error::NoAttribute
+        } else {
+            Error::NotPermitted
+        });
     }
     if want == Want::WRITE && inode.is_dir() && inode.read().disk.mode & 0o1000 != 0 {
         fs.may_administer(inode, caller)?;

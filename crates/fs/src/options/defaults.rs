@@ -21,13 +21,20 @@ pub(super) fn apply(options: &mut MountOptions, superblock: &Superblock) {
         _ => options.data,
     };
     let id = |low: u16, high: u16| u32::from(high) << 16 | u32::from(low);
-    options.reserved_uid.get_or_insert(id(superblock.def_resuid, superblock.def_resuid_hi));
-    options.reserved_gid.get_or_insert(id(superblock.def_resgid, superblock.def_resgid_hi));
-    let string = superblock.mount_opts.split(|byte| *byte == 0).next().unwrap_or(&[]);
+    options
+        .reserved_uid
+        .get_or_insert(id(superblock.def_resuid, superblock.def_resuid_hi));
+    options
+        .reserved_gid
+        .get_or_insert(id(superblock.def_resgid, superblock.def_resgid_hi));
+    let string = superblock
+        .mount_opts
+        .split(|byte| *byte == 0)
+        .next()
+        .unwrap_or(&[]);
     let mut tried = options.clone();
-    let understood = std::str::from_utf8(string).is_ok_and(|list| {
-        words::apply_list(&mut tried, list).is_ok()
-    });
+    let understood =
+        std::str::from_utf8(string).is_ok_and(|list| words::apply_list(&mut tried, list).is_ok());
     if understood {
         *options = tried;
     }

@@ -37,7 +37,10 @@ fn what_is_not_there_is_refused_by_name_and_reason() {
 
 #[test]
 fn later_words_win() {
-    assert_eq!(parse("commit=0").unwrap().commit_interval, Duration::from_secs(5));
+    assert_eq!(
+        parse("commit=0").unwrap().commit_interval,
+        Duration::from_secs(5)
+    );
     assert!(parse("nobarrier,barrier=1").unwrap().barrier);
     assert!(!parse("barrier=0").unwrap().barrier);
     let options = parse("noatime,strictatime").unwrap();
@@ -53,7 +56,13 @@ fn the_superblock_asks_and_words_win() {
     superblock.def_resuid_hi = 1;
     superblock.mount_opts[..16].copy_from_slice(b"commit=9,minixdf");
     let refused = MountOptions::default().settled(&superblock);
-    assert!(refused.err().expect("data=journal").to_string().contains("data=journal"));
+    assert!(
+        refused
+            .err()
+            .expect("data=journal")
+            .to_string()
+            .contains("data=journal")
+    );
     let options = parse("data=ordered").unwrap().settled(&superblock).unwrap();
     assert!(options.group_from_parent && !options.barrier && options.discard && options.minix_df);
     assert_eq!(options.commit_interval, Duration::from_secs(9));
@@ -78,9 +87,15 @@ fn allocators_have_the_names_of_ext4_and_their_own() {
     let allocator = |list| parse(list).unwrap().allocator;
     assert_eq!(allocator(""), None);
     assert_eq!(allocator("mb_optimize_scan=0"), Some(Allocator::Linear));
-    assert_eq!(allocator("allocator=linear,mb_optimize_scan=1"), Some(Allocator::Optimized));
+    assert_eq!(
+        allocator("allocator=linear,mb_optimize_scan=1"),
+        Some(Allocator::Optimized)
+    );
     assert_eq!(allocator("freespace_tree"), Some(Allocator::FreespaceTree));
-    assert_eq!(allocator("allocator=freespace-tree"), Some(Allocator::FreespaceTree));
+    assert_eq!(
+        allocator("allocator=freespace-tree"),
+        Some(Allocator::FreespaceTree)
+    );
     for list in ["allocator=best", "cache_aggression=4", "mb_optimize_scan=2"] {
         assert!(parse(list).is_err(), "{list}");
     }

@@ -11,42 +11,117 @@ const COMMIT_SECONDS: u64 = 5;
 
 /// Words that ext4 in the kernel accepts and ignores as well.
 const IGNORED_BY_THE_KERNEL: &[&str] = &[
-    "oldalloc", "orlov", "bh", "nobh", "i_version", "mblk_io_submit", "nomblk_io_submit",
-    "check=none", "nocheck", "reservation", "noreservation", "prefetch_block_bitmaps",
+    "oldalloc",
+    "orlov",
+    "bh",
+    "nobh",
+    "i_version",
+    "mblk_io_submit",
+    "nomblk_io_submit",
+    "check=none",
+    "nocheck",
+    "reservation",
+    "noreservation",
+    "prefetch_block_bitmaps",
 ];
 
 /// Words that `mount(8)` or the VFS act on, above any file system: here the mount's own flags
 /// (`nosuid`, `nodev`, `noexec`) are set by whoever makes the mount point.
 const ABOVE: &[&str] = &[
-    "defaults", "suid", "nosuid", "dev", "nodev", "exec", "noexec", "auto", "noauto", "user",
-    "nouser", "users", "nousers", "owner", "noowner", "group", "nogroup", "nofail", "_netdev",
-    "async", "silent", "loud", "iversion", "noiversion",
+    "defaults",
+    "suid",
+    "nosuid",
+    "dev",
+    "nodev",
+    "exec",
+    "noexec",
+    "auto",
+    "noauto",
+    "user",
+    "nouser",
+    "users",
+    "nousers",
+    "owner",
+    "noowner",
+    "group",
+    "nogroup",
+    "nofail",
+    "_netdev",
+    "async",
+    "silent",
+    "loud",
+    "iversion",
+    "noiversion",
 ];
 
 /// Words that ask for what is done anyway.
 const AS_IT_IS: &[&str] = &[
-    "nodelalloc", "auto_da_alloc", "auto_da_alloc=1", "block_validity", "noinit_itable",
-    "no_prefetch_block_bitmaps", "nolazytime", "noquota", "data_err=ignore", "dax=never",
-    "nowarn_on_error", "inode_readahead_blks=0", "max_batch_time=0", "min_batch_time=0",
+    "nodelalloc",
+    "auto_da_alloc",
+    "auto_da_alloc=1",
+    "block_validity",
+    "noinit_itable",
+    "no_prefetch_block_bitmaps",
+    "nolazytime",
+    "noquota",
+    "data_err=ignore",
+    "dax=never",
+    "nowarn_on_error",
+    "inode_readahead_blks=0",
+    "max_batch_time=0",
+    "min_batch_time=0",
 ];
 
 /// Options of ext4 that are refused, by the name before `=`, each with its reason.
 const REFUSED: &[(&str, &str)] = &[
-    ("delalloc", "delayed allocation is not there yet; blocks are chosen at the write"),
-    ("noauto_da_alloc", "data always reaches the device before the metadata that needs it"),
-    ("auto_da_alloc", "data always reaches the device before the metadata that needs it"),
+    (
+        "delalloc",
+        "delayed allocation is not there yet; blocks are chosen at the write",
+    ),
+    (
+        "noauto_da_alloc",
+        "data always reaches the device before the metadata that needs it",
+    ),
+    (
+        "auto_da_alloc",
+        "data always reaches the device before the metadata that needs it",
+    ),
     ("noblock_validity", "block numbers are always checked"),
-    ("init_itable", "inode tables are zeroed on first use, not in the background"),
-    ("inode_readahead_blks", "inode tables are not read ahead; only 0 is possible"),
-    ("min_batch_time", "commits do not wait for company; only 0 is possible"),
-    ("max_batch_time", "commits do not wait for company; only 0 is possible"),
-    ("journal_async_commit", "commit blocks are always written after what they cover"),
+    (
+        "init_itable",
+        "inode tables are zeroed on first use, not in the background",
+    ),
+    (
+        "inode_readahead_blks",
+        "inode tables are not read ahead; only 0 is possible",
+    ),
+    (
+        "min_batch_time",
+        "commits do not wait for company; only 0 is possible",
+    ),
+    (
+        "max_batch_time",
+        "commits do not wait for company; only 0 is possible",
+    ),
+    (
+        "journal_async_commit",
+        "commit blocks are always written after what they cover",
+    ),
     ("journal_dev", "name the journal's device by journal_path="),
     ("journal_ioprio", "requests have no priorities"),
-    ("data_err", "an error in writing data fails the write, not the journal"),
+    (
+        "data_err",
+        "an error in writing data fails the write, not the journal",
+    ),
     ("lazytime", "times are not kept back in memory"),
-    ("sync", "synchronous mounts are not there; use fsync, or chattr +S"),
-    ("dirsync", "synchronous mounts are not there; use fsync, or chattr +D"),
+    (
+        "sync",
+        "synchronous mounts are not there; use fsync, or chattr +S",
+    ),
+    (
+        "dirsync",
+        "synchronous mounts are not there; use fsync, or chattr +D",
+    ),
     ("quota", "quota is not there"),
     ("usrquota", "quota is not there"),
     ("grpquota", "quota is not there"),
@@ -68,12 +143,15 @@ const REFUSED: &[(&str, &str)] = &[
 
 /// Applies a comma separated list.
 pub(super) fn apply_list(options: &mut MountOptions, list: &str) -> Result<()> {
-    list.split(',').filter(|word| !word.is_empty()).try_for_each(|word| apply(options, word))
+    list.split(',')
+        .filter(|word| !word.is_empty())
+        .try_for_each(|word| apply(options, word))
 }
 
 fn apply(options: &mut MountOptions, word: &str) -> Result<()> {
     let known = [IGNORED_BY_THE_KERNEL, ABOVE, AS_IT_IS];
-    let for_fstab = word.starts_with("x-") || word.starts_with("X-") || word.starts_with("comment=");
+    let for_fstab =
+        word.starts_with("x-") || word.starts_with("X-") || word.starts_with("comment=");
     if for_fstab || known.iter().any(|words| words.contains(&word)) {
         return Ok(());
     }
@@ -86,7 +164,10 @@ fn apply(options: &mut MountOptions, word: &str) -> Result<()> {
 
 fn refusal(word: &str) -> Error {
     let name = word.split('=').next().unwrap_or(word);
-    let reason = REFUSED.iter().find(|(refused, _)| *refused == name).map(|(_, reason)| *reason);
+    let reason = REFUSED
+        .iter()
+        .find(|(refused, _)| *refused == name)
+        .map(|(_, reason)| *reason);
     Error::Option(format!("{word}: {}", reason.unwrap_or("unknown")))
 }
 
@@ -182,12 +263,20 @@ const ID_MAX: u64 = u32::MAX as u64 - 1;
 fn number(name: &str, value: &str, max: u64) -> Result<u64> {
     let bad = |what: &str| Error::Option(format!("{name}={value}: {what}"));
     let number: u64 = value.parse().map_err(|_| bad("not a number"))?;
-    if number > max { Err(bad("too large")) } else { Ok(number) }
+    if number > max {
+        Err(bad("too large"))
+    } else {
+        Ok(number)
+    }
 }
 
 fn commit(value: &str) -> Result<Duration> {
     let seconds = number("commit", value, COMMIT_SECONDS_MAX)?;
-    Ok(Duration::from_secs(if seconds == 0 { COMMIT_SECONDS } else { seconds }))
+    Ok(Duration::from_secs(if seconds == 0 {
+        COMMIT_SECONDS
+    } else {
+        seconds
+    }))
 }
 
 fn errors(value: &str) -> Result<OnError> {
@@ -195,7 +284,9 @@ fn errors(value: &str) -> Result<OnError> {
         "continue" => Ok(OnError::Continue),
         "remount-ro" => Ok(OnError::RemountReadOnly),
         "panic" => Ok(OnError::Panic),
-        other => Err(Error::Option(format!("errors={other}: not continue, remount-ro or panic"))),
+        other => Err(Error::Option(format!(
+            "errors={other}: not continue, remount-ro or panic"
+        ))),
     }
 }
 
@@ -204,14 +295,17 @@ fn data(value: &str) -> Result<DataMode> {
         "ordered" => Ok(DataMode::Ordered),
         "writeback" => Ok(DataMode::Writeback),
         "journal" => Ok(DataMode::Journal),
-        other => Err(Error::Option(format!("data={other}: not ordered, writeback or journal"))),
+        other => Err(Error::Option(format!(
+            "data={other}: not ordered, writeback or journal"
+        ))),
     }
 }
 
 /// Refuses what only shows when all sources are together.
 pub(super) fn check_together(options: &MountOptions) -> Result<()> {
     if options.data == DataMode::Journal {
-        let reason = "data=journal: data cannot go through the journal yet; mount with data=ordered";
+        let reason =
+            "data=journal: data cannot go through the journal yet; mount with data=ordered";
         return Err(Error::Option(reason.into()));
     }
     Ok(())

@@ -9,14 +9,11 @@
 use crate::{Error, Fs, Result, map};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
-use uext4_format::{
-    BlockNr, Corrupt, Feature, InodeNr, LogicalBlock, Place, Seed,
-
-};
 use uext4_format::orphan_file::{
     ORPHAN_FILE_BLOCKS_MAX, orphan_slot, orphan_slots_per_block, seal_orphan_block,
     set_orphan_slot, verify_orphan_block,
 };
+use uext4_format::{BlockNr, Corrupt, Feature, InodeNr, LogicalBlock, Place, Seed};
 use uext4_journal::{Handle, Image, Live, Object, Render, Sink};
 use uext4_sync::{Rank, shard_index};
 
@@ -74,13 +71,17 @@ impl OrphanFile {
         let state = inode.read();
         let block_size = fs.block_size() as u64;
         let count = state.disk.size / block_size;
-        if count == 0 || count > ORPHAN_FILE_BLOCKS_MAX.into() || state.disk.size % block_size != 0 {
+        if count == 0 || count > ORPHAN_FILE_BLOCKS_MAX.into() || state.disk.size % block_size != 0
+        {
             return Err(Corrupt::new(Place::Inode(nr), "orphan file", "bad size").into());
         }
         let load = |logical| Self::load_block(fs, &state, nr, LogicalBlock(logical as u32));
         let blocks: Vec<_> = (0..count).map(load).collect::<Result<_>>()?;
         let slots_per_block = orphan_slots_per_block(fs.block_size());
-        Ok(Some(Self { blocks, slots_per_block }))
+        Ok(Some(Self {
+            blocks,
+            slots_per_block,
+        }))
     }
 
     fn load_block(
@@ -97,10 +98,22 @@ impl OrphanFile {
         let count = orphan_slots_per_block(bytes.len());
         let slot = |index| AtomicU32::new(orphan_slot(&bytes, index).map_or(0, |inode| inode.0));
         let slots: Arc<[AtomicU32]> = (0..count).map(slot).collect();
-        let free = slots.iter().filter(|slot| slot.load(Ordering::Relaxed) == 0).count();
-        let state = SlotState { nr: block, seed, bytes, slots: slots.clone() };
+        let free = slots
+            .iter()
+            .filter(|slot| slot.load(Ordering::Relaxed) == 0)
+            .count();
+        let state = SlotState {
+            nr: block,
+            seed,
+            bytes,
+            slots: slots.clone(),
+        };
         let free = AtomicI64::new(free as i64);
-        Ok(Arc::new(SlotBlock { free, slots, live: Live::new(state) }))
+        Ok(Arc::new(SlotBlock {
+            free,
+            slots,
+            live: Live::new(state),
+        }))
     }
 
     /// Takes a slot for `inode`; `None` when the file is full.
@@ -135,7 +148,9 @@ impl OrphanFile {
     pub(super) fn entries(&self) -> impl Iterator<Item = (u64, InodeNr)> {
         let slots = self.blocks.iter().flat_map(|block| block.slots.iter());
         let taken = slots.map(|slot| slot.load(Ordering::Acquire)).enumerate();
-        taken.filter(|(_, inode)| *inode != 0).map(|(slot, inode)| (slot as u64, InodeNr(inode)))
+        taken
+            .filter(|(_, inode)| *inode != 0)
+            .map(|(slot, inode)| (slot as u64, InodeNr(inode)))
     }
 }
 
@@ -143,7 +158,9 @@ impl SlotBlock {
     /// Takes one of the free slots into account; false when there is none.
     fn claim(&self) -> bool {
         let take = |free: i64| if free > 0 { Some(free - 1) } else { None };
-        self.free.fetch_update(Ordering::AcqRel, Ordering::Relaxed, take).is_ok()
+        self.free
+            .fetch_update(Ordering::AcqRel, Ordering::Relaxed, take)
+            .is_ok()
     }
 
     /// Stores `inode` in a free slot. A claim guarantees one; a slot that is being emptied just
@@ -152,7 +169,8 @@ impl SlotBlock {
         loop {
             for (index, slot) in self.slots.iter().enumerate() {
                 let free = slot.load(Ordering::Relaxed) == 0;
-                let take = || slot.compare_exchange(0, inode.0, Ordering::AcqRel, Ordering::Relaxed);
+                let take =
+                    || slot.compare_exchange(0, inode.0, Ordering::AcqRel, Ordering::Relaxed);
                 if free && take().is_ok() {
                     return index;
                 }

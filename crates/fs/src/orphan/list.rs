@@ -27,7 +27,9 @@ pub(super) struct OrphanList {
 
 impl Default for OrphanList {
     fn default() -> Self {
-        Self { chain: Mutex::new(Rank::OrphanList, Chain::default()) }
+        Self {
+            chain: Mutex::new(Rank::OrphanList, Chain::default()),
+        }
     }
 }
 
@@ -40,7 +42,14 @@ impl OrphanList {
         if let Some(link) = chain.links.get_mut(&older) {
             link.newer = nr;
         }
-        chain.links.insert(nr, Link { inode: inode.clone(), newer: 0, older });
+        chain.links.insert(
+            nr,
+            Link {
+                inode: inode.clone(),
+                newer: 0,
+                older,
+            },
+        );
         chain.head = nr;
         handle.write(inode).disk.dtime = older;
         fs.superblock.update(handle, |disk| disk.last_orphan = nr);
@@ -64,7 +73,8 @@ impl OrphanList {
             }
             None => {
                 chain.head = link.older;
-                fs.superblock.update(handle, |disk| disk.last_orphan = link.older);
+                fs.superblock
+                    .update(handle, |disk| disk.last_orphan = link.older);
             }
         }
         handle.write(&link.inode).disk.dtime = 0;

@@ -35,7 +35,10 @@ pub(crate) struct Orphans {
 impl Orphans {
     /// No orphan tracked; `file` when the feature is there.
     pub(crate) fn new(file: Option<OrphanFile>) -> Self {
-        Self { file, list: OrphanList::default() }
+        Self {
+            file,
+            list: OrphanList::default(),
+        }
     }
 
     /// Loads the orphan file of this file system, if it has one.
@@ -56,7 +59,10 @@ impl Orphans {
         }
         // The inode itself must be in the transaction: recovery reads its size and links.
         drop(handle.write(inode));
-        let slot = self.file.as_ref().and_then(|file| file.add(handle, inode.nr()));
+        let slot = self
+            .file
+            .as_ref()
+            .and_then(|file| file.add(handle, inode.nr()));
         match slot {
             Some(slot) => inode.orphan.store(slot + 1, Ordering::Release),
             None => {

@@ -36,7 +36,9 @@ impl Orphans {
     /// at the first bad one, a bad slot is emptied.
     fn adopt(&self, fs: &Fs) -> Result<Vec<Arc<Inode>>> {
         let mut found = self.adopt_list(fs)?;
-        let Some(file) = &self.file else { return Ok(found) };
+        let Some(file) = &self.file else {
+            return Ok(found);
+        };
         for (slot, nr) in file.entries().collect::<Vec<_>>() {
             match load_orphan(fs, nr) {
                 Some(inode) if inode.orphan.load(Ordering::Acquire) == 0 => {
@@ -54,7 +56,9 @@ impl Orphans {
         let mut seen = HashSet::new();
         let mut next = fs.superblock.read().disk.last_orphan;
         while next != 0 && seen.insert(next) {
-            let Some(inode) = load_orphan(fs, InodeNr(next)) else { break };
+            let Some(inode) = load_orphan(fs, InodeNr(next)) else {
+                break;
+            };
             next = inode.read().disk.dtime;
             chain.push(inode);
         }

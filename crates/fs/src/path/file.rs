@@ -2,7 +2,8 @@
 
 use super::Metadata;
 use crate::{
-    Caller, Error, FallocateMode, Filesystem, InodeRef, KillPrivileges, Result, Seek as SeekTo, SetAttr,
+    Caller, Error, FallocateMode, Filesystem, InodeRef, KillPrivileges, Result, Seek as SeekTo,
+    SetAttr,
 };
 use std::io;
 
@@ -76,7 +77,8 @@ impl<'fs> File<'fs> {
     pub fn allocate(&self, mode: FallocateMode, offset: u64, len: u64) -> Result<()> {
         self.check_write()?;
         let Rights { kill, caller, .. } = &self.rights;
-        self.fs.fallocate_by(&self.inode, mode, offset, len, *kill, caller)
+        self.fs
+            .fallocate_by(&self.inode, mode, offset, len, *kill, caller)
     }
 
     /// The next byte of data or hole at or after `offset` ([`Error::NoOffset`] past the end).

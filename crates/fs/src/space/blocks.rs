@@ -14,8 +14,6 @@ pub(crate) enum Purpose {
     Data,
     /// Data of a large file: where other streams go.
     Stream,
-    /// Directory blocks.
-    Directory,
     /// Tree nodes, attribute blocks.
     Metadata,
 }
@@ -139,7 +137,6 @@ impl Space {
         let goal = want.goal.and_then(|block| volume.cluster_of(block));
         let kind = match want.purpose {
             Purpose::Data | Purpose::Stream => Kind::Data,
-            Purpose::Directory => Kind::Directory,
             Purpose::Metadata => Kind::Metadata,
         };
         let stream = want.purpose == Purpose::Stream;
@@ -147,17 +144,27 @@ impl Space {
             goal: goal.map_or_else(|| self.inode_goal(want.inode, kind), Goal::At),
             min_len: min,
             kind,
-            placement: if stream { Placement::Stream } else { Placement::Local },
+            placement: if stream {
+                Placement::Stream
+            } else {
+                Placement::Local
+            },
             end: want.end.and_then(|end| volume.cluster_of(end)),
             ..Request::new(want.inode, len)
         };
-        let loader = BitmapLoader { fs, space: self, failed: Default::default() };
-        self.engine.allocate(&request, &loader).map_err(|error| match error {
-            uext4_alloc::Error::NoSpace => Error::NoSpace,
-            uext4_alloc::Error::Unreadable(_) => {
-                loader.failed.into_inner().unwrap_or(Error::NoSpace)
-            }
-        })
+        let loader = BitmapLoader {
+            fs,
+            space: self,
+            failed: Default::default(),
+        };
+        self.engine
+            .allocate(&request, &loader)
+            .map_err(|error| match error {
+                uext4_alloc::Error::NoSpace => Error::NoSpace,
+                uext4_alloc::Error::Unreadable(_) => {
+                    loader.failed.into_inner().unwrap_or(Error::NoSpace)
+                }
+            })
     }
 
     fn inode_goal(&self, inode: InodeNr, kind: Kind) -> Goal {
@@ -241,13 +248,18 @@ impl Space {
         let start = self.engine.volume().first_cluster(nr).0 + u64::from(from);
         let mut half = handle.write(&group.blocks);
         self.load_blocks(fs, nr, &mut half)?;
-        if !half.used.as_ref().is_some_and(|used| used.is_set(from..from + len)) {
+        if !half
+            .used
+            .as_ref()
+            .is_some_and(|used| used.is_set(from..from + len))
+        {
             let block = self.engine.volume().block_of(ClusterNr(start));
             let problem = "freed blocks are free already";
             return Err(Corrupt::new(Place::Block(block), "block bitmap", problem).into());
         }
         // Pending first: whoever rebuilds from the bitmap must not see the blocks as free.
-        self.engine.defer_free(handle.tid(), Run::new(ClusterNr(start), len));
+        self.engine
+            .defer_free(handle.tid(), Run::new(ClusterNr(start), len));
         half.give(from, len);
         self.claims.freed(len.into());
         Ok(())
@@ -255,7 +267,10 @@ impl Space {
 
     pub(super) fn to_blocks(&self, run: Run) -> BlockRun {
         let bits = self.geometry().cluster_bits;
-        BlockRun { start: self.engine.volume().block_of(run.start), len_blocks: run.len << bits }
+        BlockRun {
+            start: self.engine.volume().block_of(run.start),
+            len_blocks: run.len << bits,
+        }
     }
 
     pub(super) fn to_run(&self, run: BlockRun) -> Run {

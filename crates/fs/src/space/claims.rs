@@ -30,7 +30,9 @@ impl Claims {
     pub(super) fn claim(&self, wanted: u32, min: u32, privilege: Privilege) -> Result<u32> {
         let granted = self.count.claim_up_to(wanted.into(), min.into(), privilege);
         // At most what was wanted.
-        granted.map(|clusters| clusters as u32).ok_or(Error::NoSpace)
+        granted
+            .map(|clusters| clusters as u32)
+            .ok_or(Error::NoSpace)
     }
 
     /// Gives claimed clusters back that were not used, or that a commit made free.

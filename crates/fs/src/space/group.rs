@@ -50,8 +50,12 @@ impl Group {
             flags: descriptor.flags,
         };
         Self {
-            blocks: Arc::new(BlockHalf { live: Live::new(blocks) }),
-            inodes: Arc::new(InodeHalf { live: Live::new(inodes) }),
+            blocks: Arc::new(BlockHalf {
+                live: Live::new(blocks),
+            }),
+            inodes: Arc::new(InodeHalf {
+                live: Live::new(inodes),
+            }),
         }
     }
 }
@@ -82,7 +86,10 @@ impl Object for BlockHalf {
 impl BlockState {
     /// Sets the bits of clusters that were free; the bitmap is loaded.
     pub(super) fn take(&mut self, from: u32, len: u32) {
-        let used = self.used.as_mut().expect("commit loads the bitmap before it takes bits");
+        let used = self
+            .used
+            .as_mut()
+            .expect("commit loads the bitmap before it takes bits");
         used.set_range(from..from + len);
         self.free_clusters -= len;
         self.uninit = false;
@@ -90,7 +97,10 @@ impl BlockState {
 
     /// Clears the bits of clusters that were in use; false (and nothing done) if some were not.
     pub(super) fn give(&mut self, from: u32, len: u32) -> bool {
-        let used = self.used.as_mut().expect("free loads the bitmap before it clears bits");
+        let used = self
+            .used
+            .as_mut()
+            .expect("free loads the bitmap before it clears bits");
         if !used.is_set(from..from + len) {
             return false;
         }
@@ -188,5 +198,9 @@ impl Render for InodeState {
 }
 
 fn set_flag(descriptor: &mut GroupDescriptor, flag: u16, on: bool) {
-    descriptor.flags = if on { descriptor.flags | flag } else { descriptor.flags & !flag };
+    descriptor.flags = if on {
+        descriptor.flags | flag
+    } else {
+        descriptor.flags & !flag
+    };
 }

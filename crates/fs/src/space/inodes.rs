@@ -25,12 +25,22 @@ impl Space {
         kind: FileType,
         name_hash: u32,
     ) -> Result<InodeNr> {
-        let group = self.geometry().split_inode(parent.nr()).map_or(GroupNr(0), |at| at.0);
+        let group = self
+            .geometry()
+            .split_inode(parent.nr())
+            .map_or(GroupNr(0), |at| at.0);
         let top_level = parent.nr() == InodeNr::ROOT || parent.is_top_dir();
         let top = top_level.then_some(name_hash);
-        let from = Parent { group, last_group: parent.last_group(), top };
+        let from = Parent {
+            group,
+            last_group: parent.last_group(),
+            top,
+        };
         let free = || self.claims.available();
-        for group in self.policy.candidates(from, inode_kind(kind), &*self.engine, &free) {
+        for group in self
+            .policy
+            .candidates(from, inode_kind(kind), &*self.engine, &free)
+        {
             if let Some(nr) = self.take_in_group(fs, handle, group, kind)? {
                 parent.set_last_group(group);
                 return Ok(nr);
@@ -85,7 +95,10 @@ impl Space {
         index: u32,
         kind: FileType,
     ) -> Result<()> {
-        half.used.as_mut().expect("the caller loaded the bitmap").set_range(index..index + 1);
+        half.used
+            .as_mut()
+            .expect("the caller loaded the bitmap")
+            .set_range(index..index + 1);
         half.free_inodes -= 1;
         half.used_dirs += u32::from(kind == FileType::Directory);
         self.initialise_table(nr, half, index)?;
@@ -95,7 +108,11 @@ impl Space {
 
     /// Index of the first inode of a group that may be handed out.
     fn first_index(&self, nr: GroupNr) -> u32 {
-        if nr.0 == 0 { self.geometry().first_inode - 1 } else { 0 }
+        if nr.0 == 0 {
+            self.geometry().first_inode - 1
+        } else {
+            0
+        }
     }
 
     /// The table is in use up to `index` now: what was never written before is zeroed.
@@ -126,7 +143,8 @@ impl Space {
         let table = self.raw.inode_table(nr).0;
         if from < to {
             let at = (table + u64::from(from)) * block_size;
-            self.device.write_zeroes(at, u64::from(to - from) * block_size)?;
+            self.device
+                .write_zeroes(at, u64::from(to - from) * block_size)?;
         }
         Ok(())
     }
@@ -156,7 +174,10 @@ impl Space {
         kind: Option<FileType>,
     ) -> Result<()> {
         let bad = |problem| Error::Corrupt(Corrupt::new(Place::Inode(nr), "inode bitmap", problem));
-        let (group_nr, index) = self.geometry().split_inode(nr).ok_or(bad("number out of range"))?;
+        let (group_nr, index) = self
+            .geometry()
+            .split_inode(nr)
+            .ok_or(bad("number out of range"))?;
         let group = self.group(group_nr)?;
         let mut half = handle.write(&group.inodes);
         self.load_inodes(fs, group_nr, &mut half)?;
@@ -169,7 +190,8 @@ impl Space {
         if kind == Some(FileType::Directory) {
             half.used_dirs = half.used_dirs.saturating_sub(1);
         }
-        self.policy.given(group_nr, kind.map_or(InodeKind::Other, inode_kind));
+        self.policy
+            .given(group_nr, kind.map_or(InodeKind::Other, inode_kind));
         Ok(())
     }
 
@@ -189,5 +211,9 @@ impl Space {
 }
 
 fn inode_kind(kind: FileType) -> InodeKind {
-    if kind == FileType::Directory { InodeKind::Directory } else { InodeKind::Other }
+    if kind == FileType::Directory {
+        InodeKind::Directory
+    } else {
+        InodeKind::Other
+    }
 }

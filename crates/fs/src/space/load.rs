@@ -38,14 +38,20 @@ impl DescriptorTable {
         let mut first = 0;
         while first < blocks {
             let start = geometry.descriptor_block(first);
-            let in_a_row = |len| geometry.descriptor_block(first + len).0 == start.0 + u64::from(len);
-            let len = (1..blocks - first).find(|&len| !in_a_row(len)).unwrap_or(blocks - first);
+            let in_a_row =
+                |len| geometry.descriptor_block(first + len).0 == start.0 + u64::from(len);
+            let len = (1..blocks - first)
+                .find(|&len| !in_a_row(len))
+                .unwrap_or(blocks - first);
             let from = first as usize * block_size;
             let to = from + len as usize * block_size;
             device.read_at(start.0 * block_size as u64, &mut bytes[from..to])?;
             first += len;
         }
-        Ok(Self { bytes, desc_size: geometry.desc_size.into() })
+        Ok(Self {
+            bytes,
+            desc_size: geometry.desc_size.into(),
+        })
     }
 
     fn slot(&self, nr: GroupNr) -> &[u8] {
@@ -54,7 +60,12 @@ impl DescriptorTable {
     }
 
     pub(super) fn parse(&self, nr: GroupNr, layout: &GroupLayout) -> Result<GroupDescriptor> {
-        Ok(GroupDescriptor::parse(self.slot(nr), nr, &layout.geometry, &layout.checksums)?)
+        Ok(GroupDescriptor::parse(
+            self.slot(nr),
+            nr,
+            &layout.geometry,
+            &layout.checksums,
+        )?)
     }
 
     fn unverified(&self, nr: GroupNr) -> GroupDescriptor {
@@ -76,7 +87,10 @@ impl Space {
     ) -> Result<Arc<Self>> {
         let raw = DescriptorTable::read(&**device, geometry)?;
         let checksums = superblock.checksums();
-        let layout = Arc::new(GroupLayout { geometry: geometry.clone(), checksums });
+        let layout = Arc::new(GroupLayout {
+            geometry: *geometry,
+            checksums,
+        });
         let survey = Survey::of(&raw, geometry);
         let affinity = match options.threads {
             Threads::Background => Affinity::PerThread,
@@ -93,7 +107,11 @@ impl Space {
         let reserved = superblock.r_blocks_count >> geometry.cluster_bits;
         let claims = Claims::new(
             survey.free_clusters,
-            if geometry.features.has(Feature::EXTENTS) { clusters } else { 0 },
+            if geometry.features.has(Feature::EXTENTS) {
+                clusters
+            } else {
+                0
+            },
             reserved,
             geometry.cluster_bits,
         );
@@ -104,7 +122,11 @@ impl Space {
             engine,
             policy,
             claims,
-            overhead_blocks: if overhead == 0 { survey.zones.total() } else { overhead },
+            overhead_blocks: if overhead == 0 {
+                survey.zones.total()
+            } else {
+                overhead
+            },
             zones: survey.zones,
             journal_zones: OnceLock::new(),
             discard: options.discard,
@@ -238,7 +260,10 @@ impl Survey {
             free_clusters += u64::from(clusters);
             ranges.extend(zones::of_group(geometry, nr, &descriptor));
         }
-        Self { free_clusters, zones: Zones::new(ranges) }
+        Self {
+            free_clusters,
+            zones: Zones::new(ranges),
+        }
     }
 }
 
@@ -261,9 +286,13 @@ fn engine(
     };
     let tunables = engine.tunables();
     tunables.stripe.store(stripe, Ordering::Relaxed);
-    tunables.cache_aggression.store(options.cache_aggression.into(), Ordering::Relaxed);
+    tunables
+        .cache_aggression
+        .store(options.cache_aggression.into(), Ordering::Relaxed);
     let memory = options.freespace_memory_bytes;
-    tunables.freespace_memory_bytes.store(memory, Ordering::Relaxed);
+    tunables
+        .freespace_memory_bytes
+        .store(memory, Ordering::Relaxed);
     engine
 }
 
@@ -315,7 +344,9 @@ mod tests {
         let options = MountOptions::default().parse(options).expect("options");
         let mounted = Filesystem::mount(device.clone(), options).expect("mounts");
         let root = mounted.root().expect("the root");
-        let file = mounted.create(&root, b"file", 0o644, &Caller::root()).expect("a file");
+        let file = mounted
+            .create(&root, b"file", 0o644, &Caller::root())
+            .expect("a file");
         mounted.write(&file, 0, &[7; 300_000]).expect("data");
         mounted.fsync(&file).expect("durable");
         look(&*mounted.fs.space.engine);
@@ -330,7 +361,10 @@ mod tests {
         for name in ["linear", "optimized", "freespace-tree"] {
             let after = write_with(&bytes, &format!("allocator={name}"), |engine| {
                 assert_eq!(engine.name(), name);
-                assert!(engine.stats().get(Stat::Success) > 0, "{name} handed nothing out");
+                assert!(
+                    engine.stats().get(Stat::Success) > 0,
+                    "{name} handed nothing out"
+                );
             });
             let scratch = oracle::scratch_dir().expect("a scratch directory");
             let path = scratch.path().join("image.img");
@@ -345,7 +379,10 @@ mod tests {
         write_with(&image(), options, |engine| {
             let tunables = engine.tunables();
             assert_eq!(tunables.cache_aggression.load(Ordering::Relaxed), 3);
-            assert_eq!(tunables.freespace_memory_bytes.load(Ordering::Relaxed), 65536);
+            assert_eq!(
+                tunables.freespace_memory_bytes.load(Ordering::Relaxed),
+                65536
+            );
             assert_eq!(tunables.stripe.load(Ordering::Relaxed), 16);
         });
     }

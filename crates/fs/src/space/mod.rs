@@ -62,7 +62,10 @@ pub(crate) struct Space {
 impl Space {
     /// The group, parsed from its descriptor on first use.
     fn group(&self, nr: GroupNr) -> Result<&Group> {
-        let cell = self.groups.get(nr.0 as usize).ok_or(Error::Invalid("group number"))?;
+        let cell = self
+            .groups
+            .get(nr.0 as usize)
+            .ok_or(Error::Invalid("group number"))?;
         if let Some(group) = cell.get() {
             return Ok(group);
         }
@@ -81,7 +84,11 @@ impl Space {
 
     /// True when a file may own all blocks of the run.
     pub(crate) fn may_hold_run(&self, start: BlockNr, len_blocks: u64) -> bool {
-        let journal = || self.journal_zones.get().is_none_or(|z| z.is_clear(start, len_blocks));
+        let journal = || {
+            self.journal_zones
+                .get()
+                .is_none_or(|z| z.is_clear(start, len_blocks))
+        };
         let inside = self.geometry().contains_run(start, len_blocks);
         inside && self.zones.is_clear(start, len_blocks) && journal()
     }
@@ -106,16 +113,26 @@ impl Space {
     pub(crate) fn free_on_disk(&self) -> (u64, u32) {
         let clusters = self.claims.free_on_disk();
         let blocks = clusters << self.geometry().cluster_bits;
-        (blocks, u32::try_from(self.policy.free_inodes()).unwrap_or(u32::MAX))
+        (
+            blocks,
+            u32::try_from(self.policy.free_inodes()).unwrap_or(u32::MAX),
+        )
     }
 
     /// Numbers of the whole file system.
     pub(crate) fn statfs(&self, fs: &Fs) -> StatFs {
         let geometry = self.geometry();
         let state = fs.superblock.read();
-        let overhead = if fs.options.minix_df { 0 } else { self.overhead_blocks };
+        let overhead = if fs.options.minix_df {
+            0
+        } else {
+            self.overhead_blocks
+        };
         let blocks_free = self.claims.available() << geometry.cluster_bits;
-        let reserved = state.disk.r_blocks_count.saturating_add(self.claims.held_back_blocks());
+        let reserved = state
+            .disk
+            .r_blocks_count
+            .saturating_add(self.claims.held_back_blocks());
         let uuid = state.disk.uuid;
         let half = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| uuid[at + i]));
         StatFs {

@@ -251,7 +251,11 @@ fn trim_keeps_to_its_range_and_length() {
 fn trimming_beside_writers_refuses_nobody_space() {
     let (device, fs) = mount(64);
     std::thread::scope(|scope| {
-        scope.spawn(|| (0..20).for_each(|_| drop(fs.trim(0..u64::MAX, 0).expect("trims"))));
+        scope.spawn(|| {
+            for _ in 0..20 {
+                fs.trim(0..u64::MAX, 0).expect("trims");
+            }
+        });
         for nr in 0..3 {
             let (fs, file) = (&fs, create(&fs, &format!("file {nr}")));
             scope.spawn(move || {
@@ -279,7 +283,7 @@ fn fragments_are_what_the_counts_say() {
     assert_eq!(fragments.size_bytes, 64 << 20);
     let rows: u64 = fragments.histogram.iter().map(|row| row.extents).sum();
     assert_eq!(rows, fragments.extents);
-    assert!(fragments.picture.len() <= 50 && fragments.picture.iter().any(|free| *free == 1000));
+    assert!(fragments.picture.len() <= 50 && fragments.picture.contains(&1000));
 }
 
 #[test]

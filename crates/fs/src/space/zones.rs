@@ -31,17 +31,24 @@ impl Zones {
     pub(super) fn is_clear(&self, start: BlockNr, len_blocks: u64) -> bool {
         let end = start.0.saturating_add(len_blocks);
         let after = self.ranges.partition_point(|range| range.end <= start.0);
-        self.ranges.get(after).is_none_or(|range| range.start >= end)
+        self.ranges
+            .get(after)
+            .is_none_or(|range| range.start >= end)
     }
 
     /// Blocks in all zones.
     pub(super) fn total(&self) -> u64 {
-        self.ranges.iter().map(|range| range.end - range.start).sum()
+        self.ranges
+            .iter()
+            .map(|range| range.end - range.start)
+            .sum()
     }
 
     /// The ranges that meet `within`, cut to it.
     pub(super) fn inside(&self, within: Range<u64>) -> impl Iterator<Item = Range<u64>> + '_ {
-        let first = self.ranges.partition_point(|range| range.end <= within.start);
+        let first = self
+            .ranges
+            .partition_point(|range| range.end <= within.start);
         let meets = self.ranges[first..].iter().take_while({
             let end = within.end;
             move |range| range.start < end

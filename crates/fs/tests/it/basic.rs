@@ -25,12 +25,22 @@ fn files_and_directories_survive_a_remount() {
     }
     fs.symlink(&dir, b"short", b"target", &root_user).unwrap();
     fs.symlink(&dir, b"long", &[b'x'; 200], &root_user).unwrap();
-    fs.mknod(&dir, b"null", FileType::CharDevice, 0o666, (1, 3), &root_user).unwrap();
+    fs.mknod(
+        &dir,
+        b"null",
+        FileType::CharDevice,
+        0o666,
+        (1, 3),
+        &root_user,
+    )
+    .unwrap();
     for i in (0..300).step_by(3) {
-        fs.unlink(&dir, format!("file number {i}").as_bytes(), &root_user).unwrap();
+        fs.unlink(&dir, format!("file number {i}").as_bytes(), &root_user)
+            .unwrap();
     }
     let flags = RenameFlags::Replace;
-    fs.rename(&dir, b"file number 1", &root, b"moved", flags, &root_user).unwrap();
+    fs.rename(&dir, b"file number 1", &root, b"moved", flags, &root_user)
+        .unwrap();
     drop((dir, root));
     fs.unmount().unwrap();
     drop(fs);

@@ -49,7 +49,11 @@ impl Crashed {
         let dir = uext4_testkit::oracle::scratch_dir().expect("a scratch directory");
         let image = dir.path().join("crashed.img");
         std::fs::copy(crashed, &image).expect("room for a copy");
-        Self { dir, image, live: Manifest::default() }
+        Self {
+            dir,
+            image,
+            live: Manifest::default(),
+        }
     }
 
     /// The crashed image; nobody writes to it.

@@ -21,7 +21,10 @@ const DEADLINE: Duration = Duration::from_secs(60);
 const WALK_MAX: usize = 3000;
 
 fn number(name: &str, default: u64) -> u64 {
-    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
+    std::env::var(name)
+        .ok()
+        .and_then(|text| text.parse().ok())
+        .unwrap_or(default)
 }
 
 /// Most memory that this process has used, in KiB.
@@ -34,14 +37,20 @@ fn peak_kib() -> u64 {
 
 fn open(path: &Path) -> uext4::Result<Filesystem> {
     let device = Arc::new(FileDevice::open(path, Access::ReadWrite)?);
-    let options = MountOptions { threads: Threads::Inline, ..MountOptions::default() };
+    let options = MountOptions {
+        threads: Threads::Inline,
+        ..MountOptions::default()
+    };
     Filesystem::mount(device, options)
 }
 
 /// An image with something of everything, and a journal that must be replayed.
 fn base(path: &Path, block_size: u32) {
     let device = FileDevice::create(path, 12 << 20).expect("an image file");
-    let options = MkfsOptions { block_size: Some(block_size), ..MkfsOptions::new(Preset::Ext4) };
+    let options = MkfsOptions {
+        block_size: Some(block_size),
+        ..MkfsOptions::new(Preset::Ext4)
+    };
     mkfs::format(&device, &options).expect("mkfs");
     drop(device);
     let fs = open(path).expect("mount of a sound image");
@@ -55,7 +64,12 @@ fn fill(fs: &Filesystem) -> uext4::Result<()> {
     let root = fs.root()?;
     let wide = fs.mkdir(&root, b"wide", 0o755, &root_user)?;
     for i in 0..600 {
-        fs.create(&wide, format!("a name in a wide directory {i}").as_bytes(), 0o644, &root_user)?;
+        fs.create(
+            &wide,
+            format!("a name in a wide directory {i}").as_bytes(),
+            0o644,
+            &root_user,
+        )?;
     }
     let holes = fs.create(&root, b"holes", 0o644, &root_user)?;
     for i in 0..300 {
@@ -69,7 +83,14 @@ fn fill(fs: &Filesystem) -> uext4::Result<()> {
     }
     fs.symlink(&root, b"fast", b"wide", &root_user)?;
     fs.symlink(&root, b"slow", &[b's'; 300], &root_user)?;
-    fs.mknod(&root, b"node", FileType::CharDevice, 0o600, (1, 3), &root_user)?;
+    fs.mknod(
+        &root,
+        b"node",
+        FileType::CharDevice,
+        0o600,
+        (1, 3),
+        &root_user,
+    )?;
     fs.link(&rich, &wide, b"second name", &root_user)
 }
 
@@ -93,7 +114,11 @@ fn walk(fs: &Filesystem) -> uext4::Result<()> {
         let mut names = Vec::new();
         let listed = fs.read_dir(&dir, 0, &mut |entry| {
             names.push(entry.name.to_vec());
-            if names.len() < WALK_MAX { Visit::Continue } else { Visit::Stop }
+            if names.len() < WALK_MAX {
+                Visit::Continue
+            } else {
+                Visit::Stop
+            }
         });
         first = first.or(listed.err());
         for name in names.iter().filter(|name| *name != b"." && *name != b"..") {
@@ -121,7 +146,12 @@ fn look(fs: &Filesystem, inode: &InodeRef) -> uext4::Result<()> {
         FileType::Symlink => drop(fs.read_link(inode)?),
         FileType::Regular => {
             let mut buf = vec![0; 1 << 16];
-            for offset in [0, 1 << 20, attr.size_bytes / 2, attr.size_bytes.saturating_sub(100)] {
+            for offset in [
+                0,
+                1 << 20,
+                attr.size_bytes / 2,
+                attr.size_bytes.saturating_sub(100),
+            ] {
                 fs.read(inode, offset, &mut buf)?;
             }
             fs.fiemap(inode, 0, u64::MAX)?;
@@ -146,7 +176,11 @@ fn change(fs: &Filesystem) -> uext4::Result<()> {
     fs.set_xattr(&rich, b"user.attribute3", &[1; 300], SetMode::Any, &caller)?;
     let wide = fs.lookup(&root, b"wide", &caller)?;
     for i in 0..600 {
-        fs.unlink(&wide, format!("a name in a wide directory {i}").as_bytes(), &caller)?;
+        fs.unlink(
+            &wide,
+            format!("a name in a wide directory {i}").as_bytes(),
+            &caller,
+        )?;
     }
     fs.sync()
 }
@@ -181,7 +215,11 @@ fn damaged_images_are_refused_or_survived() {
     let (mut wounds, mut refused) = (0, 0);
     for seed in first..first + number("UEXT4_DAMAGE_SEEDS", 360) {
         let target = Target::ALL[seed as usize % Target::ALL.len()];
-        let checksums = if seed / 12 % 3 == 0 { Checksums::Left } else { Checksums::Fixed };
+        let checksums = if seed / 12 % 3 == 0 {
+            Checksums::Left
+        } else {
+            Checksums::Fixed
+        };
         std::fs::copy(&bases[seed as usize / 36 % 2], &image).expect("a copy of the base");
         let Some(wound) = Wound::inflict(&image, target, seed, checksums).expect("a wound") else {
             continue;
@@ -192,13 +230,22 @@ fn damaged_images_are_refused_or_survived() {
             Ok(Some(uext4::Error::Corrupt(corrupt))) => {
                 refused += 1;
                 let words = corrupt.to_string();
-                assert!(words.contains(corrupt.structure), "seed {seed}: {wound}: {words}");
+                assert!(
+                    words.contains(corrupt.structure),
+                    "seed {seed}: {wound}: {words}"
+                );
             }
             Ok(Some(_)) => refused += 1,
             Ok(None) => {}
         }
     }
-    println!("{wounds} wounds, {refused} noticed, {} KiB of memory", peak_kib());
+    println!(
+        "{wounds} wounds, {refused} noticed, {} KiB of memory",
+        peak_kib()
+    );
     // Some damage is harmless; if hardly any is seen, this test looks in the wrong place.
-    assert!(refused * 4 > wounds, "{refused} of {wounds} wounds were noticed");
+    assert!(
+        refused * 4 > wounds,
+        "{refused} of {wounds} wounds were noticed"
+    );
 }

@@ -6,7 +6,14 @@ use uext4::{Caller, Error, FallocateMode, Filesystem, InodeRef, KillPrivileges};
 const SHAPES: &[&[&str]] = &[
     &["-m", "10"],
     &["-m", "10", "-b", "1024"],
-    &["-m", "10", "-b", "1024", "-O", "^has_journal,^extent,^64bit,^metadata_csum"],
+    &[
+        "-m",
+        "10",
+        "-b",
+        "1024",
+        "-O",
+        "^has_journal,^extent,^64bit,^metadata_csum",
+    ],
     &["-m", "10", "-O", "bigalloc", "-C", "16384"],
     &["-m", "10", "-O", "inline_data"],
 ];
@@ -14,7 +21,11 @@ const SHAPES: &[&[&str]] = &[
 const MAP_BLOCKS: u64 = 80;
 
 fn caller(uid: u32, gid: u32) -> Caller {
-    Caller { uid, gid, ..Caller::root() }
+    Caller {
+        uid,
+        gid,
+        ..Caller::root()
+    }
 }
 
 fn write_until_full(fs: &Filesystem, file: &InodeRef, who: &Caller) {
@@ -43,13 +54,28 @@ fn the_reserve_is_for_the_superuser() {
         let full = fs.statfs();
         assert_eq!(full.blocks_available, 0, "{shape:?}");
         let cluster = 4;
-        assert!(full.blocks_free <= reserved + cluster, "{shape:?}: {full:?} {reserved}");
-        assert!(full.blocks_free + MAP_BLOCKS > reserved, "{shape:?}: {full:?}");
+        assert!(
+            full.blocks_free <= reserved + cluster,
+            "{shape:?}: {full:?} {reserved}"
+        );
+        assert!(
+            full.blocks_free + MAP_BLOCKS > reserved,
+            "{shape:?}: {full:?}"
+        );
         let more = fs.create(&top, b"more", 0o666, &root).unwrap();
         let refused = fs.fallocate_by(
-            &more, FallocateMode::Allocate, 0, 1 << 16, KillPrivileges::No, &user);
+            &more,
+            FallocateMode::Allocate,
+            0,
+            1 << 16,
+            KillPrivileges::No,
+            &user,
+        );
         if !shape.iter().any(|word| word.contains("^extent")) {
-            assert!(matches!(refused, Err(Error::NoSpace)), "{shape:?}: {refused:?}");
+            assert!(
+                matches!(refused, Err(Error::NoSpace)),
+                "{shape:?}: {refused:?}"
+            );
         }
         let open = fs.mkdir(&top, b"open", 0o777, &root).unwrap();
         if !shape.contains(&"inline_data") {
@@ -58,7 +84,10 @@ fn the_reserve_is_for_the_superuser() {
         }
         write_until_full(&fs, &more, &root);
         let empty = fs.statfs();
-        assert!(empty.blocks_free < full.blocks_free / 2, "{shape:?}: {empty:?}");
+        assert!(
+            empty.blocks_free < full.blocks_free / 2,
+            "{shape:?}: {empty:?}"
+        );
         assert!(fs.attr(&more).size_bytes > 1 << 20);
         drop((more, file, open));
         for name in [&b"more"[..], b"user's"] {
@@ -82,7 +111,10 @@ fn resuid_and_resgid_may_use_the_reserve() {
     let file = fs.create(&top, b"file", 0o666, &Caller::root()).unwrap();
     write_until_full(&fs, &file, &caller(1000, 1000));
     let full = fs.statfs().blocks_free;
-    let member = Caller { groups: vec![5, 70], ..caller(8, 8) };
+    let member = Caller {
+        groups: vec![5, 70],
+        ..caller(8, 8)
+    };
     write_until_full(&fs, &file, &member);
     assert!(fs.statfs().blocks_free < full / 2);
     fs.truncate(&file, 0).unwrap();
@@ -96,7 +128,10 @@ fn resuid_and_resgid_may_use_the_reserve() {
 
 #[test]
 fn inodes_run_out_and_come_back() {
-    for shape in [&["-N", "300"][..], &["-N", "300", "-b", "1024", "-O", "^metadata_csum"]] {
+    for shape in [
+        &["-N", "300"][..],
+        &["-N", "300", "-b", "1024", "-O", "^metadata_csum"],
+    ] {
         let device = image::mke2fs(24, shape);
         let fs = image::mount(&device);
         let (root, top) = (Caller::root(), fs.root().unwrap());
@@ -110,9 +145,18 @@ fn inodes_run_out_and_come_back() {
         };
         assert!(matches!(refused, Error::NoSpace));
         assert_eq!((made, fs.statfs().inodes_free), (before.inodes_free, 0));
-        assert!(matches!(fs.mkdir(&top, b"dir", 0o755, &root), Err(Error::NoSpace)));
-        assert!(matches!(fs.symlink(&top, b"link", b"x", &root), Err(Error::NoSpace)));
-        assert!(matches!(fs.tmpfile(&top, 0o600, &root), Err(Error::NoSpace)));
+        assert!(matches!(
+            fs.mkdir(&top, b"dir", 0o755, &root),
+            Err(Error::NoSpace)
+        ));
+        assert!(matches!(
+            fs.symlink(&top, b"link", b"x", &root),
+            Err(Error::NoSpace)
+        ));
+        assert!(matches!(
+            fs.tmpfile(&top, 0o600, &root),
+            Err(Error::NoSpace)
+        ));
         for i in 0..made {
             fs.unlink(&top, format!("{i}").as_bytes(), &root).unwrap();
         }

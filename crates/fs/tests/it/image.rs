@@ -23,7 +23,9 @@ pub(crate) fn ext4(mib: u64) -> Arc<MemDevice> {
 /// Made by mke2fs.
 pub(crate) fn mke2fs(mib: u64, options: &[&str]) -> Arc<MemDevice> {
     let (_dir, path) = oracle::mke2fs_image(mib << 20, options).expect("mke2fs");
-    Arc::new(MemDevice::from_bytes(&std::fs::read(path).expect("the image")))
+    Arc::new(MemDevice::from_bytes(
+        &std::fs::read(path).expect("the image"),
+    ))
 }
 
 /// Mounts without background threads.
@@ -33,7 +35,10 @@ pub(crate) fn mount(device: &Arc<MemDevice>) -> Filesystem {
 
 /// As [`mount`], with a list of options.
 pub(crate) fn mount_with(device: &Arc<MemDevice>, list: &str) -> uext4::Result<Filesystem> {
-    let options = MountOptions { threads: Threads::Inline, ..MountOptions::default() };
+    let options = MountOptions {
+        threads: Threads::Inline,
+        ..MountOptions::default()
+    };
     Filesystem::mount(device.clone(), options.parse(list)?)
 }
 
@@ -54,20 +59,32 @@ pub(crate) fn assert_clean(device: &MemDevice) {
     let file = std::fs::File::create(&path).expect("an image file");
     file.set_len(device.size_bytes()).expect("a sparse image");
     copy_out(device, &path);
-    let out = Command::new("e2fsck").arg("-fn").arg(&path).output().expect("e2fsck is installed");
+    let out = Command::new("e2fsck")
+        .arg("-fn")
+        .arg(&path)
+        .output()
+        .expect("e2fsck is installed");
     let text = String::from_utf8_lossy(&out.stdout);
-    assert!(out.status.success(), "e2fsck -fn: {text}{}", String::from_utf8_lossy(&out.stderr));
+    assert!(
+        out.status.success(),
+        "e2fsck -fn: {text}{}",
+        String::from_utf8_lossy(&out.stderr)
+    );
 }
 
 fn copy_out(device: &MemDevice, path: &std::path::Path) {
     use std::os::unix::fs::FileExt;
-    let file = std::fs::OpenOptions::new().write(true).open(path).expect("the image file");
+    let file = std::fs::OpenOptions::new()
+        .write(true)
+        .open(path)
+        .expect("the image file");
     let mut chunk = vec![0; 1 << 16];
     for at in (0..device.size_bytes()).step_by(chunk.len()) {
         let len = (device.size_bytes() - at).min(chunk.len() as u64) as usize;
         device.read_at(at, &mut chunk[..len]).expect("memory reads");
         if chunk[..len].iter().any(|byte| *byte != 0) {
-            file.write_all_at(&chunk[..len], at).expect("the temporary file system has room");
+            file.write_all_at(&chunk[..len], at)
+                .expect("the temporary file system has room");
         }
     }
 }

@@ -1,12 +1,12 @@
 //! The engine as a whole, judged by e2fsck.
 
 mod basic;
+mod beside_kernel;
 mod crashed;
 mod damage;
-mod beside_kernel;
-mod full;
 mod fast_commits;
 mod faults;
+mod full;
 mod image;
 mod journals;
 mod old_formats;

@@ -4,8 +4,14 @@ use crate::image;
 use uext4::format::Feature;
 use uext4::{Caller, Error, SetAttr, SetTime, Timestamp, read_superblock};
 
-const EXT2: &[&str] = &["-O", "^has_journal,^extent,^64bit,^metadata_csum,^flex_bg,^large_file"];
-const EXT3: &[&str] = &["-O", "^extent,^64bit,^metadata_csum,^flex_bg,^large_file,^orphan_file"];
+const EXT2: &[&str] = &[
+    "-O",
+    "^has_journal,^extent,^64bit,^metadata_csum,^flex_bg,^large_file",
+];
+const EXT3: &[&str] = &[
+    "-O",
+    "^extent,^64bit,^metadata_csum,^flex_bg,^large_file,^orphan_file",
+];
 
 #[test]
 fn large_files_are_told_by_the_superblock() {
@@ -20,7 +26,10 @@ fn large_files_are_told_by_the_superblock() {
                 0 => drop(fs.write(&file, large, b"x").unwrap()),
                 1 => fs.truncate(&file, large).unwrap(),
                 _ => {
-                    let set = SetAttr { size_bytes: Some(large), ..Default::default() };
+                    let set = SetAttr {
+                        size_bytes: Some(large),
+                        ..Default::default()
+                    };
                     fs.set_attr(&file, &set, &root).unwrap();
                 }
             }
@@ -40,7 +49,11 @@ fn small_inodes_keep_whole_seconds_to_2038() {
     let (root, top) = (Caller::root(), fs.root().unwrap());
     let file = fs.create(&top, b"file", 0o644, &root).unwrap();
     let at = |seconds| Some(SetTime::At(Timestamp::new(seconds, 5)));
-    let set = SetAttr { atime: at(1 << 40), mtime: at(77), ..Default::default() };
+    let set = SetAttr {
+        atime: at(1 << 40),
+        mtime: at(77),
+        ..Default::default()
+    };
     let attr = fs.set_attr(&file, &set, &root).unwrap();
     assert_eq!(attr.atime, Timestamp::new(i32::MAX.into(), 0));
     assert_eq!(attr.mtime, Timestamp::new(77, 0));
@@ -57,17 +70,33 @@ fn times_end_in_1901_and_2446() {
     let (root, top) = (Caller::root(), fs.root().unwrap());
     let last = (3i64 << 32) + i64::from(i32::MAX);
     let first = i64::from(i32::MIN);
-    let cases = [(last, 0), (last + 1, 0), (last - 1, 5), (first, 0), (first - 9, 0), (first + 1, 5)];
+    let cases = [
+        (last, 0),
+        (last + 1, 0),
+        (last - 1, 5),
+        (first, 0),
+        (first - 9, 0),
+        (first + 1, 5),
+    ];
     for (seconds, nanoseconds) in cases {
-        let set = SetAttr { mtime: Some(SetTime::At(Timestamp::new(seconds, 5))), ..Default::default() };
+        let set = SetAttr {
+            mtime: Some(SetTime::At(Timestamp::new(seconds, 5))),
+            ..Default::default()
+        };
         let mtime = fs.set_attr(&top, &set, &root).unwrap().mtime;
-        assert_eq!(mtime, Timestamp::new(seconds.clamp(first, last), nanoseconds));
+        assert_eq!(
+            mtime,
+            Timestamp::new(seconds.clamp(first, last), nanoseconds)
+        );
     }
 }
 
 #[test]
 fn without_dir_nlink_directories_run_out_of_links() {
-    let device = image::mke2fs(400, &["-O", "^dir_nlink,inline_data", "-N", "66000", "-b", "1024"]);
+    let device = image::mke2fs(
+        400,
+        &["-O", "^dir_nlink,inline_data", "-N", "66000", "-b", "1024"],
+    );
     let fs = image::mount(&device);
     let (root, top) = (Caller::root(), fs.root().unwrap());
     let dir = fs.mkdir(&top, b"dir", 0o755, &root).unwrap();
@@ -92,7 +121,8 @@ fn with_dir_nlink_the_count_becomes_one() {
     let (root, top) = (Caller::root(), fs.root().unwrap());
     let dir = fs.mkdir(&top, b"dir", 0o755, &root).unwrap();
     for i in 0..65_100 {
-        fs.mkdir(&dir, format!("{i}").as_bytes(), 0o755, &root).unwrap();
+        fs.mkdir(&dir, format!("{i}").as_bytes(), 0o755, &root)
+            .unwrap();
     }
     assert_eq!(fs.attr(&dir).links, 1);
     for i in 0..200 {

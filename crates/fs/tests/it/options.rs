@@ -37,10 +37,18 @@ impl BlockDevice for Counting {
 
 fn flushes_of_a_run(list: &str) -> u64 {
     let device = image::ext4(32);
-    let counting = Arc::new(Counting { device: device.clone(), flushes: AtomicU64::new(0) });
-    let options = MountOptions { threads: Threads::Inline, ..MountOptions::default() };
+    let counting = Arc::new(Counting {
+        device: device.clone(),
+        flushes: AtomicU64::new(0),
+    });
+    let options = MountOptions {
+        threads: Threads::Inline,
+        ..MountOptions::default()
+    };
     let fs = Filesystem::mount(counting.clone(), options.parse(list).unwrap()).unwrap();
-    let file = fs.create(&fs.root().unwrap(), b"file", 0o644, &Caller::root()).unwrap();
+    let file = fs
+        .create(&fs.root().unwrap(), b"file", 0o644, &Caller::root())
+        .unwrap();
     fs.write(&file, 0, b"data").unwrap();
     fs.fsync(&file).unwrap();
     drop(file);
@@ -59,7 +67,9 @@ fn nobarrier_sends_no_flush() {
 /// Creates a file, syncs, cuts the power; answers the device.
 fn crashed(device: &Arc<MemDevice>, list: &str) {
     let fs = image::mount_with(device, list).unwrap();
-    let file = fs.create(&fs.root().unwrap(), b"file", 0o644, &Caller::root()).unwrap();
+    let file = fs
+        .create(&fs.root().unwrap(), b"file", 0o644, &Caller::root())
+        .unwrap();
     fs.write(&file, 0, b"data").unwrap();
     fs.sync().unwrap();
     drop(file);
@@ -67,7 +77,9 @@ fn crashed(device: &Arc<MemDevice>, list: &str) {
 }
 
 fn content(fs: &Filesystem) -> Vec<u8> {
-    let file = fs.lookup(&fs.root().unwrap(), b"file", &Caller::root()).unwrap();
+    let file = fs
+        .lookup(&fs.root().unwrap(), b"file", &Caller::root())
+        .unwrap();
     let mut data = vec![0; 10];
     let len = fs.read(&file, 0, &mut data).unwrap();
     data.truncate(len);
@@ -76,7 +88,10 @@ fn content(fs: &Filesystem) -> Vec<u8> {
 
 #[test]
 fn a_backup_superblock_mounts_what_the_primary_cannot() {
-    for (shape, at_kib) in [(&["-b", "1024"][..], 8193), (&["-b", "4096", "-g", "4096"], 16384)] {
+    for (shape, at_kib) in [
+        (&["-b", "1024"][..], 8193),
+        (&["-b", "4096", "-g", "4096"], 16384),
+    ] {
         for dirty in [false, true] {
             let device = image::mke2fs(48, shape);
             crashed(&device, "");
@@ -103,7 +118,10 @@ fn noload_needs_a_read_only_mount_and_replays_nothing() {
     assert!(image::mount_with(&device, "noload").is_err());
     let before = device.to_bytes();
     let fs = image::mount_with(&device, "ro,noload").unwrap();
-    assert!(fs.lookup(&fs.root().unwrap(), b"file", &Caller::root()).is_err());
+    assert!(
+        fs.lookup(&fs.root().unwrap(), b"file", &Caller::root())
+            .is_err()
+    );
     drop(fs);
     assert!(device.to_bytes() == before);
     assert_eq!(content(&image::mount_with(&device, "ro").unwrap()), b"data");
@@ -123,7 +141,11 @@ fn the_log_is_checksummed_as_asked() {
         crashed(&device, list);
         let (_dir, path) = image::on_disk(&device);
         let log = debugfs_one(&path, "logdump -S").unwrap();
-        assert_eq!(log.contains("journal_checksum_v3"), wanted, "{shape:?} {list}: {log}");
+        assert_eq!(
+            log.contains("journal_checksum_v3"),
+            wanted,
+            "{shape:?} {list}: {log}"
+        );
         let mount = KernelMount::new(&path, "").expect("the kernel replays it");
         assert_eq!(std::fs::read(mount.path().join("file")).unwrap(), b"data");
         mount.unmount().unwrap();
@@ -139,13 +161,18 @@ fn words_in_the_superblock_are_used() {
     device.write_at(1024, &superblock.to_bytes()).unwrap();
     let fs = image::mount(&device);
     let root = fs.root().unwrap();
-    let set = uext4::SetAttr { gid: Some(77), ..Default::default() };
+    let set = uext4::SetAttr {
+        gid: Some(77),
+        ..Default::default()
+    };
     fs.set_attr(&root, &set, &Caller::root()).unwrap();
     let file = fs.create(&root, b"file", 0o644, &Caller::root()).unwrap();
     assert_eq!(fs.attr(&file).gid, 77);
     drop((file, root));
     fs.unmount().unwrap();
     let fs = image::mount_with(&device, "nogrpid").unwrap();
-    let file = fs.create(&fs.root().unwrap(), b"other", 0o644, &Caller::root()).unwrap();
+    let file = fs
+        .create(&fs.root().unwrap(), b"other", 0o644, &Caller::root())
+        .unwrap();
     assert_eq!(fs.attr(&file).gid, 0);
 }

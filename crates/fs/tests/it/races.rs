@@ -32,7 +32,11 @@ fn step(fs: &Filesystem, dirs: &[InodeRef], rng: &mut Rng) -> Result<(), Error> 
         }
         8 => {
             let file = fs.lookup(dir, &one, &caller)?;
-            fs.write(&file, rng.below(100_000), &vec![1; rng.below(30_000) as usize])?;
+            fs.write(
+                &file,
+                rng.below(100_000),
+                &vec![1; rng.below(30_000) as usize],
+            )?;
         }
         _ => {
             let file = fs.tmpfile(dir, 0o600, &caller)?;

@@ -10,9 +10,21 @@ const SHAPES: &[&[&str]] = &[
     &["-O", "bigalloc", "-C", "16384"],
     &["-O", "^resize_inode,meta_bg"],
     &["-b", "1024", "-O", "^resize_inode,meta_bg", "-m", "20"],
-    &["-O", "^has_journal,^extent,^64bit,^metadata_csum,^flex_bg", "-b", "1024"],
+    &[
+        "-O",
+        "^has_journal,^extent,^64bit,^metadata_csum,^flex_bg",
+        "-b",
+        "1024",
+    ],
     &["-O", "^has_journal,sparse_super2"],
-    &["-O", "^sparse_super,^resize_inode", "-b", "1024", "-g", "1024"],
+    &[
+        "-O",
+        "^sparse_super,^resize_inode",
+        "-b",
+        "1024",
+        "-g",
+        "1024",
+    ],
     &["-O", "inline_data,ea_inode", "-I", "512"],
 ];
 
@@ -29,7 +41,12 @@ fn kernel(path: &std::path::Path, options: &str) -> Numbers {
 
 fn ours(fs: &uext4::Filesystem) -> Numbers {
     let all = fs.statfs();
-    let space = [all.block_size.into(), all.blocks, all.blocks_free, all.blocks_available];
+    let space = [
+        all.block_size.into(),
+        all.blocks,
+        all.blocks_free,
+        all.blocks_available,
+    ];
     let rest = [all.inodes, all.inodes_free, all.name_max.into(), all.id];
     [space, rest].concat().try_into().expect("eight numbers")
 }
@@ -54,7 +71,9 @@ fn statfs_counts_as_the_kernel_does_after_changes() {
         let fs = image::mount(&device);
         let top = fs.root().expect("root");
         for i in 0..40u64 {
-            let file = fs.create(&top, format!("{i}").as_bytes(), 0o644, &root).expect("creates");
+            let file = fs
+                .create(&top, format!("{i}").as_bytes(), 0o644, &root)
+                .expect("creates");
             fs.write(&file, i * 5000, &vec![1; 30_000]).expect("writes");
         }
         fs.unlink(&top, b"7", &root).expect("unlinks");

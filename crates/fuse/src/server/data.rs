@@ -55,8 +55,8 @@ impl Server {
         Ok(())
     }
 
-    /// Writes all of `data` or fails: the kernel has promised them to somebody, and takes any answer
-    /// but an error as a sign that all are written, also one that says less.
+    /// Writes all of `data` or fails: the kernel has promised them to somebody, and takes any
+    /// answer but an error as a sign that all are written, also one that says less.
     fn write_back(&self, inode: &InodeRef, offset: u64, data: &[u8]) -> Result<usize, Errno> {
         let mut done = 0;
         while done < data.len() {

@@ -98,7 +98,8 @@ impl Database {
             // The pipe breaks when the shell is killed.
             while sent.is_ok() {
                 sent = input.write_all(
-                    b"insert into t(b) values(hex(randomblob(300))); select 'row', max(a) from t;\n",
+                    b"insert into t(b) values(hex(randomblob(300))); \
+                   select 'row', max(a) from t;\n",
                 );
             }
         });

@@ -127,21 +127,24 @@ pub(super) fn run(step: &Step, fs: &Filesystem, held: &mut Held) -> Result<(), E
         }
         Step::Utimes { path, seconds } => {
             let inode = target.find(path)?;
-            let time = SetTime::At(Timestamp {
-                seconds: *seconds,
-                nanoseconds: 7,
-            });
-            let set = SetAttr {
-                atime: Some(time),
-                mtime: Some(time),
-                ..SetAttr::default()
-            };
-            answer(fs.set_attr(&inode, &set, &caller).map(drop))
+            answer(fs.set_attr(&inode, &times(*seconds), &caller).map(drop))
         }
         Step::Unmount => {
             held.inodes.clear();
             answer(fs.unmount())
         }
+    }
+}
+
+fn times(seconds: i64) -> SetAttr {
+    let time = SetTime::At(Timestamp {
+        seconds,
+        nanoseconds: 7,
+    });
+    SetAttr {
+        atime: Some(time),
+        mtime: Some(time),
+        ..SetAttr::default()
     }
 }
 

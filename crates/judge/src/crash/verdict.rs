@@ -64,7 +64,8 @@ pub(super) fn judge(
     let mut told: Vec<&str> = texts.filter(|text| !text.contains(": errno ")).collect();
     told.drain(..told.len().saturating_sub(STEPS_SHOWN));
     bail!(
-        "no state of {}..={} is the tree; nearest is {step}, {count} differences: {text}\nlast steps:\n{}",
+        "no state of {}..={} is the tree; nearest is {step}, {count} differences: {text}\n\
+         last steps:\n{}",
         window.floor,
         window.begun,
         told.join("\n")

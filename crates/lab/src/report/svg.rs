@@ -28,8 +28,9 @@ pub(crate) fn svg(results: &Results) -> String {
     let mut out = String::new();
     let _ = writeln!(
         out,
-        r#"<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height}" font-family="sans-serif" font-size="12">"#
+        r#"<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height}""#
     );
+    let _ = writeln!(out, r#" font-family="sans-serif" font-size="12">"#);
     let _ = writeln!(out, r#"<rect width="100%" height="100%" fill="white"/>"#);
     let title = results
         .series

@@ -97,8 +97,8 @@ impl Model {
         files
     }
 
-    /// Sets an access list with a mask, given as the bytes of `system.posix_acl_access`, and the permission
-    /// bits that go with it.
+    /// Sets an access list with a mask, given as the bytes of `system.posix_acl_access`, and the
+    /// permission bits that go with it.
     ///
     /// # Errors
     /// The path leads nowhere.

@@ -17,7 +17,9 @@ pub fn scratch_dir() -> Result<TempDir> {
 }
 
 fn fresh_in(parent: &Path) -> std::io::Result<TempDir> {
-    let dir = tempfile::Builder::new().prefix("uext4-test-").tempdir_in(parent)?;
+    let dir = tempfile::Builder::new()
+        .prefix("uext4-test-")
+        .tempdir_in(parent)?;
     // A full file system may take a directory and refuse the files.
     std::fs::write(dir.path().join("probe"), "x")?;
     std::fs::remove_file(dir.path().join("probe"))?;

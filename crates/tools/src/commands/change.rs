@@ -171,7 +171,7 @@ impl ChmodArgs {
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
-  uext4 chown 1000 disk.img /home/me
+  uext4 chown 1000 disk.img /srv/me
   uext4 chown 0:8 disk.img /var/mail
   uext4 chown :8 disk.img /var/mail
 

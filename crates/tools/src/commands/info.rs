@@ -140,6 +140,16 @@ impl Info {
     }
 
     fn print(&self, out: &mut dyn Write) -> Result<()> {
+        self.print_space(out)?;
+        self.print_state(out)?;
+        if let Some(list) = &self.group_list {
+            groups::print(out, list)?;
+        }
+        Ok(())
+    }
+
+    /// Label, sizes and counts.
+    fn print_space(&self, out: &mut dyn Write) -> Result<()> {
         let bytes =
             |blocks: u64| numbers::readable_size(blocks.saturating_mul(self.block_size.into()));
         let mut line = |name: &str, value: String| writeln!(out, "{name:<13}{value}");
@@ -177,6 +187,12 @@ impl Info {
             "groups",
             format!("{} of {} blocks", self.groups, self.blocks_per_group),
         )?;
+        Ok(())
+    }
+
+    /// Features, journal, errors and dates.
+    fn print_state(&self, out: &mut dyn Write) -> Result<()> {
+        let mut line = |name: &str, value: String| writeln!(out, "{name:<13}{value}");
         line("features", self.features.join(" "))?;
         for (name, list) in [
             ("unsupported", &self.unsupported),
@@ -211,9 +227,6 @@ impl Info {
         }
         line("mounts", self.mounts.to_string())?;
         line("mounted on", text(&self.last_mounted_on))?;
-        if let Some(list) = &self.group_list {
-            groups::print(out, list)?;
-        }
         Ok(())
     }
 }

@@ -113,7 +113,8 @@ impl UmountArgs {
             Ok(Image::Clean) => {}
             Ok(Image::NeedsRecovery) => {
                 eprintln!(
-                    "uext4: note: {dir}: its server had been killed; the next mount recovers the image"
+                    "uext4: note: {dir}: its server had been killed; \
+             the next mount recovers the image"
                 );
             }
             Ok(Image::InUse) => {

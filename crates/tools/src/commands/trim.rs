@@ -38,7 +38,7 @@ impl Args {
             .map_or(u64::MAX, |length| self.from.saturating_add(length));
         let trimmed = self
             .image
-            .change(|fs| Ok(fs.trim(self.from..end, self.minimum).at(&name)?))?;
+            .change(|fs| fs.trim(self.from..end, self.minimum).at(&name))?;
         if !self.quiet {
             let readable = numbers::readable_size(trimmed);
             println!("{name}: {readable} ({trimmed} bytes) trimmed");

@@ -90,12 +90,7 @@ fn apply(
 }
 
 /// Brings the first key of the node at `level` to its parents.
-pub(super) fn fix_keys(
-    handle: &Handle<'_>,
-    state: &mut InodeState,
-    path: &[Step],
-    level: usize,
-) {
+pub(super) fn fix_keys(handle: &Handle<'_>, state: &mut InodeState, path: &[Step], level: usize) {
     let Some(key) = path[level].node.read(state, |node| node.key(0)) else {
         return;
     };

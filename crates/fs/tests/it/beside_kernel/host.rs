@@ -1,7 +1,9 @@
 //! The kernel's side: system calls of a thread that takes the caller's identity.
 
 use super::{Op, Side, Stat, Who};
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, XattrFlags};
+use rustix::fs::{
+    AtFlags, CWD, Mode, OFlags, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, XattrFlags,
+};
 use rustix::io::Result;
 use rustix::process::{Gid, Uid};
 use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
@@ -18,7 +20,9 @@ impl Host {
         for dir in [top, top.parent().expect("a scratch directory")] {
             let _ = std::fs::set_permissions(dir, std::fs::Permissions::from_mode(0o755));
         }
-        Self { top: top.to_owned() }
+        Self {
+            top: top.to_owned(),
+        }
     }
 
     fn at(&self, path: &str) -> PathBuf {
@@ -47,9 +51,7 @@ impl Host {
             Op::Touch(path) => self.utimens(path, UTIME_NOW, UTIME_NOW),
             Op::SetTimes(path) => self.utimens(path, 5, 6),
             Op::SetAtime(path) => self.utimens(path, UTIME_NOW, UTIME_OMIT),
-            Op::Truncate(path, size) => {
-                rustix::fs::ftruncate(open(path, OFlags::WRONLY)?, *size)
-            }
+            Op::Truncate(path, size) => rustix::fs::ftruncate(open(path, OFlags::WRONLY)?, *size),
             Op::Write(path) => {
                 rustix::io::pwrite(open(path, OFlags::WRONLY)?, b"data", 0).map(drop)
             }
@@ -78,7 +80,10 @@ impl Host {
     }
 
     fn utimens(&self, path: &str, access: i64, modification: i64) -> Result<()> {
-        let time = |nanoseconds| Timespec { tv_sec: 1_000_000, tv_nsec: nanoseconds };
+        let time = |nanoseconds| Timespec {
+            tv_sec: 1_000_000,
+            tv_nsec: nanoseconds,
+        };
         let times = Timestamps {
             last_access: time(access),
             last_modification: time(modification),
@@ -98,7 +103,8 @@ impl Side for Host {
                 set_thread_res_gid(gid, gid, gid).expect("setresgid");
                 let uid = Uid::from_raw(who.uid);
                 set_thread_res_uid(uid, uid, uid).expect("setresuid");
-                self.change(op).map_or_else(|error| error.raw_os_error(), |()| 0)
+                self.change(op)
+                    .map_or_else(|error| error.raw_os_error(), |()| 0)
             });
             worker.join().expect("no panic")
         })

@@ -22,7 +22,11 @@ impl Library {
     fn dir<'a>(&self, path: &'a str, caller: &Caller) -> Result<(InodeRef, &'a [u8])> {
         let (dir, name) = split(path);
         let root = self.fs.root()?;
-        let dir = if dir.is_empty() { root } else { self.fs.lookup(&root, dir.as_bytes(), caller)? };
+        let dir = if dir.is_empty() {
+            root
+        } else {
+            self.fs.lookup(&root, dir.as_bytes(), caller)?
+        };
         // A path walk asks this before it looks at what comes next.
         if !dir.is_dir() {
             return Err(Error::NotDirectory);
@@ -33,7 +37,11 @@ impl Library {
 
     fn inode(&self, path: &str, caller: &Caller) -> Result<InodeRef> {
         let (dir, name) = self.dir(path, caller)?;
-        if name.is_empty() { Ok(dir) } else { self.fs.lookup(&dir, name, caller) }
+        if name.is_empty() {
+            Ok(dir)
+        } else {
+            self.fs.lookup(&dir, name, caller)
+        }
     }
 
     fn open(&self, path: &str, caller: &Caller, want: Want) -> Result<InodeRef> {
@@ -46,7 +54,9 @@ impl Library {
     }
 
     fn set(&self, path: &str, set: SetAttr, caller: &Caller) -> Result<()> {
-        self.fs.set_attr(&self.inode(path, caller)?, &set, caller).map(drop)
+        self.fs
+            .set_attr(&self.inode(path, caller)?, &set, caller)
+            .map(drop)
     }
 
     fn change(&self, caller: &Caller, op: &Op) -> Result<()> {
@@ -82,30 +92,71 @@ impl Library {
                 let (dir, name) = self.dir(to, caller)?;
                 fs.link(&inode, &dir, name, caller)
             }
-            Op::Chmod(path, mode) => self.set(path, SetAttr { mode: Some(*mode), ..none }, caller),
-            Op::Chown(path, uid, gid) => {
-                self.set(path, SetAttr { uid: *uid, gid: *gid, ..none }, caller)
-            }
+            Op::Chmod(path, mode) => self.set(
+                path,
+                SetAttr {
+                    mode: Some(*mode),
+                    ..none
+                },
+                caller,
+            ),
+            Op::Chown(path, uid, gid) => self.set(
+                path,
+                SetAttr {
+                    uid: *uid,
+                    gid: *gid,
+                    ..none
+                },
+                caller,
+            ),
             Op::Touch(path) => {
                 let now = Some(SetTime::Now);
-                self.set(path, SetAttr { atime: now, mtime: now, ..none }, caller)
+                self.set(
+                    path,
+                    SetAttr {
+                        atime: now,
+                        mtime: now,
+                        ..none
+                    },
+                    caller,
+                )
             }
             Op::SetTimes(path) => {
                 let at = |nanoseconds| Some(SetTime::At(Timestamp::new(1_000_000, nanoseconds)));
-                self.set(path, SetAttr { atime: at(5), mtime: at(6), ..none }, caller)
+                self.set(
+                    path,
+                    SetAttr {
+                        atime: at(5),
+                        mtime: at(6),
+                        ..none
+                    },
+                    caller,
+                )
             }
-            Op::SetAtime(path) => {
-                self.set(path, SetAttr { atime: Some(SetTime::Now), ..none }, caller)
-            }
+            Op::SetAtime(path) => self.set(
+                path,
+                SetAttr {
+                    atime: Some(SetTime::Now),
+                    ..none
+                },
+                caller,
+            ),
             Op::Truncate(path, size) => {
                 let inode = self.open(path, caller, Want::WRITE)?;
-                let set = SetAttr { size_bytes: Some(*size), ..none };
+                let set = SetAttr {
+                    size_bytes: Some(*size),
+                    ..none
+                };
                 fs.set_attr(&inode, &set, caller).map(drop)
             }
             Op::Write(path) => {
                 let inode = self.open(path, caller, Want::WRITE)?;
                 let superuser = caller.uid == 0;
-                let kill = if superuser { KillPrivileges::No } else { KillPrivileges::Yes };
+                let kill = if superuser {
+                    KillPrivileges::No
+                } else {
+                    KillPrivileges::Yes
+                };
                 fs.write_by(&inode, 0, b"data", kill, caller).map(drop)
             }
             Op::Read(path) => {
@@ -125,9 +176,9 @@ impl Library {
                 let inode = self.inode(path, caller)?;
                 fs.set_xattr(&inode, name.as_bytes(), value, SetMode::Any, caller)
             }
-            Op::GetXattr(path, name) => {
-                fs.get_xattr(&self.inode(path, caller)?, name.as_bytes(), caller).map(drop)
-            }
+            Op::GetXattr(path, name) => fs
+                .get_xattr(&self.inode(path, caller)?, name.as_bytes(), caller)
+                .map(drop),
             Op::RemoveXattr(path, name) => {
                 fs.remove_xattr(&self.inode(path, caller)?, name.as_bytes(), caller)
             }
@@ -144,7 +195,8 @@ impl Side for Library {
             umask: UMASK,
             checks: Checks::Library,
         };
-        self.change(&caller, op).map_or_else(|error| error.errno(), |()| 0)
+        self.change(&caller, op)
+            .map_or_else(|error| error.errno(), |()| 0)
     }
 
     fn stat(&self, path: &str) -> Option<Stat> {

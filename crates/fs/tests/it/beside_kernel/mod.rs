@@ -22,7 +22,11 @@ struct Who {
     groups: &'static [u32],
 }
 
-const ROOT: Who = Who { uid: 0, gid: 0, groups: &[] };
+const ROOT: Who = Who {
+    uid: 0,
+    gid: 0,
+    groups: &[],
+};
 
 /// One operation on paths relative to the root directory, of at most two components.
 #[derive(Clone, Debug)]

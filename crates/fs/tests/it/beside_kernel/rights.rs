@@ -10,9 +10,21 @@ const STEPS: usize = 4000;
 
 const CALLERS: &[Who] = &[
     ROOT,
-    Who { uid: 1000, gid: 1000, groups: &[500] },
-    Who { uid: 2000, gid: 2000, groups: &[] },
-    Who { uid: 3000, gid: 500, groups: &[1000, 600] },
+    Who {
+        uid: 1000,
+        gid: 1000,
+        groups: &[500],
+    },
+    Who {
+        uid: 2000,
+        gid: 2000,
+        groups: &[],
+    },
+    Who {
+        uid: 3000,
+        gid: 500,
+        groups: &[1000, 600],
+    },
 ];
 const DIRS: &[(&str, u32, u32, u32)] = &[
     ("", 0o755, 0, 0),
@@ -28,8 +40,9 @@ const DIRS: &[(&str, u32, u32, u32)] = &[
     ("growing", 0o777, 0, 0),
 ];
 const NAMES: &[&str] = &["a", "b", "c", "d"];
-const MODES: &[u16] =
-    &[0o600, 0o644, 0o666, 0o640, 0o4755, 0o2755, 0o2745, 0o6777, 0o1777, 0o777, 0o000, 0o070];
+const MODES: &[u16] = &[
+    0o600, 0o644, 0o666, 0o640, 0o4755, 0o2755, 0o2745, 0o6777, 0o1777, 0o777, 0o000, 0o070,
+];
 const IDS: &[u32] = &[0, 500, 600, 1000, 2000, 3000];
 
 fn prepare(top: &Path) {
@@ -44,7 +57,10 @@ fn prepare(top: &Path) {
         rustix::fs::chmod(&path, mode).expect("chmod");
     }
     let chattr = |flag: &str, path: &str| {
-        let done = Command::new("chattr").arg(flag).arg(top.join(path)).status();
+        let done = Command::new("chattr")
+            .arg(flag)
+            .arg(top.join(path))
+            .status();
         assert!(done.expect("chattr").success());
     };
     chattr("+i", "fixed/a");
@@ -71,7 +87,11 @@ fn list(rng: &mut Rng) -> Vec<u8> {
 fn path(rng: &mut Rng) -> String {
     let (dir, ..) = DIRS[rng.below(DIRS.len() as u64) as usize];
     if dir.is_empty() || rng.chance(1, 6) {
-        return if dir.is_empty() { "top".into() } else { dir.into() };
+        return if dir.is_empty() {
+            "top".into()
+        } else {
+            dir.into()
+        };
     }
     format!("{dir}/{}", NAMES[rng.below(NAMES.len() as u64) as usize])
 }
@@ -80,7 +100,8 @@ fn op(rng: &mut Rng) -> Op {
     let at = path(rng);
     let mode = MODES[rng.below(MODES.len() as u64) as usize];
     let id = |rng: &mut Rng| {
-        rng.chance(2, 3).then(|| IDS[rng.below(IDS.len() as u64) as usize])
+        rng.chance(2, 3)
+            .then(|| IDS[rng.below(IDS.len() as u64) as usize])
     };
     const LISTS: [&str; 2] = ["system.posix_acl_access", "system.posix_acl_default"];
     const PLAIN: [&str; 4] = ["user.x", "trusted.x", "security.x", LISTS[0]];
@@ -101,7 +122,13 @@ fn op(rng: &mut Rng) -> Op {
         16 => Op::Truncate(at, rng.below(20)),
         17 => Op::Write(at),
         18 => Op::Read(at),
-        19 => if rng.chance(1, 2) { Op::ReadDir(at) } else { Op::GetXattr(at, plain) },
+        19 => {
+            if rng.chance(1, 2) {
+                Op::ReadDir(at)
+            } else {
+                Op::GetXattr(at, plain)
+            }
+        }
         20 => Op::SetXattr(at, LISTS[rng.below(2) as usize], list(rng)),
         _ if rng.chance(1, 2) => Op::SetXattr(at, plain, b"value".to_vec()),
         _ => Op::RemoveXattr(at, plain),
@@ -112,32 +139,53 @@ fn op(rng: &mut Rng) -> Op {
 /// and symbolic links on the way.
 fn is_comparable(host: &impl Side, who: Who, op: &Op) -> bool {
     use Op::*;
-    let is_link = |path: &str| host.stat(path).is_some_and(|stat| stat.mode == 0o777 && stat.size.is_none() && stat.links == 1);
-    let follows = !matches!(op, Unlink(_) | Rmdir(_) | Rename(..) | Create(..) | Mkdir(..));
+    let is_link = |path: &str| {
+        host.stat(path)
+            .is_some_and(|stat| stat.mode == 0o777 && stat.size.is_none() && stat.links == 1)
+    };
+    let follows = !matches!(
+        op,
+        Unlink(_) | Rmdir(_) | Rename(..) | Create(..) | Mkdir(..)
+    );
     if follows && op.paths().iter().any(|path| is_link(path)) {
         return false;
     }
     match op {
         // The list of a link's own is a value, not a list, for the VFS.
         SetXattr(_, name, value) if name.contains("acl") && value == b"value" => false,
-        Link(from, _) => host.stat(from).is_none_or(|stat| who.uid == 0 || stat.uid == who.uid),
+        Link(from, _) => host
+            .stat(from)
+            .is_none_or(|stat| who.uid == 0 || stat.uid == who.uid),
         Chown(_, None, None) => false,
         _ => true,
     }
 }
 
 fn without_times(stat: Option<Stat>) -> Option<Stat> {
-    stat.map(|stat| Stat { times: [0; 3], ..stat })
+    stat.map(|stat| Stat {
+        times: [0; 3],
+        ..stat
+    })
 }
 
 fn compare(host: &impl Side, library: &impl Side, who: Who, op: &Op) {
-    let before: Vec<_> = op.paths().iter().map(|path| without_times(host.stat(path))).collect();
+    let before: Vec<_> = op
+        .paths()
+        .iter()
+        .map(|path| without_times(host.stat(path)))
+        .collect();
     let (theirs, ours) = (host.run(who, op), library.run(who, op));
     assert_eq!(ours, theirs, "{op:?} by {who:?}, before: {before:?}");
     for path in op.paths() {
         for path in [path, split(path).0] {
-            let (theirs, ours) = (without_times(host.stat(path)), without_times(library.stat(path)));
-            assert_eq!(ours, theirs, "{path} after {op:?} by {who:?}, before: {before:?}");
+            let (theirs, ours) = (
+                without_times(host.stat(path)),
+                without_times(library.stat(path)),
+            );
+            assert_eq!(
+                ours, theirs,
+                "{path} after {op:?} by {who:?}, before: {before:?}"
+            );
         }
     }
 }

@@ -58,9 +58,17 @@ fn ops() -> Vec<Op> {
         SetXattr(text("one/d"), "user.x", b"value".to_vec()),
         GetXattr(text("one/d"), "user.x"),
         RemoveXattr(text("one/d"), "user.x"),
-        SetXattr(text("one/d"), "system.posix_acl_access", super::acl(&[
-            (1, 6, u32::MAX), (2, 4, 7), (4, 4, u32::MAX), (0x10, 4, u32::MAX), (0x20, 0, u32::MAX),
-        ])),
+        SetXattr(
+            text("one/d"),
+            "system.posix_acl_access",
+            super::acl(&[
+                (1, 6, u32::MAX),
+                (2, 4, 7),
+                (4, 4, u32::MAX),
+                (0x10, 4, u32::MAX),
+                (0x20, 0, u32::MAX),
+            ]),
+        ),
         Chmod(text("one/d"), 0o660),
         RemoveXattr(text("one/d"), "system.posix_acl_access"),
     ]
@@ -68,7 +76,10 @@ fn ops() -> Vec<Op> {
 
 /// Paths that an operation may touch: its own, their directories, and where they came from.
 fn watched(op: &Op) -> Vec<String> {
-    let own = op.paths().into_iter().flat_map(|path| [path, split(path).0]);
+    let own = op
+        .paths()
+        .into_iter()
+        .flat_map(|path| [path, split(path).0]);
     own.map(str::to_owned).chain(["one/a".into()]).collect()
 }
 
