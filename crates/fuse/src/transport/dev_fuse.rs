@@ -2,8 +2,8 @@
 //!
 //! Waking a thread on an idle core costs about 20 µs on a virtual machine, several times what a
 //! request costs. So a thread that has just answered looks for the next request for a moment before
-//! it sleeps. At most one thread of a mount does, and none where threads share a descriptor; an idle
-//! mount uses no processor time.
+//! it sleeps. At most one thread of a mount does, and none where threads share a descriptor; an
+//! idle mount uses no processor time.
 
 use super::Transport;
 use std::fs::File;
