@@ -52,7 +52,7 @@ pub(crate) struct Want {
 }
 
 /// How often a failed allocation forces a commit, which gives freed blocks back.
-const COMMITS_BEFORE_NO_SPACE: u32 = 3;
+const COMMITS_BEFORE_NO_SPACE: u32 = 64;
 
 /// How often a failed allocation takes what is held in advance; others may hold some anew.
 const DISCARDS_BEFORE_NO_SPACE: u32 = 256;
