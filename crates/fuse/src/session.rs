@@ -180,7 +180,7 @@ impl Session {
     /// Unmounts, waits until the last user is gone, and closes the image.
     ///
     /// # Errors
-    /// [`Error::Busy`] leaves everything as it was but the session detached; as [`Self::wait`]
+    /// [`Error::Busy`] leaves everything as it was but `self` detached; as [`Self::wait`]
     /// otherwise.
     pub fn unmount(self, lazy: Lazy) -> Result<()> {
         detach(&self.path, lazy)?;
