@@ -1,22 +1,21 @@
 //! The claim of a server on its mount point: a locked file that others wait for.
 //!
-//! Layout: `/run/uext4/NAME` of the superuser, `$XDG_RUNTIME_DIR/uext4/NAME` of others, where NAME
-//! is the escaped path of the mount point. The file holds the server's process id and, at the end,
-//! how the image was closed.
+//! Layout: a file in `runtime_dir`, named after the path of the mount point. It holds the server's
+//! process id and, at the end, how the image was closed.
 //! Invariants: a server holds the lock from before it opens the image until it has closed it, so
 //! whoever gets the lock knows that the image is nobody's. A server that was killed leaves the
 //! lock free and no last line.
 
 use crate::error::{Error, Result};
+use crate::runtime_dir::{self, file_name};
 use rustix::fs::{FlockOperation, flock};
-use std::fs::{self, DirBuilder, File};
+use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Longest escaped path that is used as it is.
+/// Longest name of a claim.
 const NAME_BYTES_MAX: usize = 200;
 /// Pause between two looks at a lock that another holds.
 const PAUSE: Duration = Duration::from_millis(5);
@@ -48,10 +47,10 @@ impl Claim {
     /// # Errors
     /// [`Error::Mounted`] while another server has it.
     pub(crate) fn take(mount_point: &Path) -> Result<Self> {
-        let dir = directory(rustix::process::geteuid().as_raw());
-        let path = dir.join(file_name(mount_point));
+        let dir = runtime_dir::own();
+        let path = dir.join(file_name(mount_point, NAME_BYTES_MAX));
         let failed = || Error::system("lock", &path);
-        make_directory(&dir).map_err(failed())?;
+        runtime_dir::make(&dir).map_err(failed())?;
         loop {
             let mut file = open_or_make(&path).map_err(failed())?;
             if !try_lock(&file).map_err(failed())? {
@@ -91,7 +90,7 @@ pub(crate) struct Waiter {
 impl Waiter {
     /// Finds the claim on `mount_point` of a server that runs, or ran, as user `uid`.
     pub(crate) fn find(mount_point: &Path, uid: u32) -> Option<Self> {
-        let path = directory(uid).join(file_name(mount_point));
+        let path = runtime_dir::of(uid).join(file_name(mount_point, NAME_BYTES_MAX));
         let file = File::open(&path).ok()?;
         Some(Self { file, path })
     }
@@ -116,32 +115,6 @@ impl Waiter {
         }
         Ok(Some(read(&mut self.file).1))
     }
-}
-
-/// Where claims of a user are.
-fn directory(uid: u32) -> PathBuf {
-    if uid == 0 {
-        return "/run/uext4".into();
-    }
-    let own = rustix::process::geteuid().as_raw() == uid;
-    let set = std::env::var_os("XDG_RUNTIME_DIR").filter(|dir| own && !dir.is_empty());
-    let usual = PathBuf::from(format!("/run/user/{uid}"));
-    match set.map(PathBuf::from).unwrap_or(usual) {
-        dir if dir.is_dir() => dir.join("uext4"),
-        _ => std::env::temp_dir().join(format!("uext4-{uid}")),
-    }
-}
-
-fn make_directory(dir: &Path) -> io::Result<()> {
-    match DirBuilder::new().mode(0o700).create(dir) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
-        _ => {}
-    }
-    let owner = fs::symlink_metadata(dir)?;
-    if !owner.is_dir() || owner.uid() != rustix::process::geteuid().as_raw() {
-        return Err(io::ErrorKind::PermissionDenied.into());
-    }
-    Ok(())
 }
 
 fn open_or_make(path: &Path) -> io::Result<File> {
@@ -184,51 +157,9 @@ fn read(file: &mut File) -> (u32, Ending) {
     (pid, ending)
 }
 
-/// The path as a file name; long ones end in a hash.
-fn file_name(mount_point: &Path) -> String {
-    let mut name = String::new();
-    for &byte in mount_point.as_os_str().as_bytes() {
-        match byte {
-            b'/' => name.push('-'),
-            b'.' | b'_' => name.push(char::from(byte)),
-            byte if byte.is_ascii_alphanumeric() => name.push(char::from(byte)),
-            byte => name.push_str(&format!("%{byte:02x}")),
-        }
-    }
-    if name.len() > NAME_BYTES_MAX {
-        let hash = fnv(mount_point.as_os_str().as_bytes());
-        name.truncate(NAME_BYTES_MAX - 17);
-        name.push_str(&format!("-{hash:016x}"));
-    }
-    name
-}
-
-/// FNV-1a.
-fn fnv(bytes: &[u8]) -> u64 {
-    const OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
-    const PRIME: u64 = 0x0100_0000_01b3;
-    bytes.iter().fold(OFFSET, |hash, &byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(PRIME)
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn names_are_different_and_short() {
-        let long = |end: char| format!("/{}{end}", "x".repeat(300));
-        let names = ["/mnt/a b", "/mnt/a-b", "/mnt/a/b", &long('1'), &long('2')];
-        let escaped: Vec<String> = names
-            .iter()
-            .map(|name| file_name(Path::new(name)))
-            .collect();
-        for (i, name) in escaped.iter().enumerate() {
-            assert!(name.len() <= NAME_BYTES_MAX, "{name}");
-            assert!(!escaped[..i].contains(name), "{name}");
-        }
-    }
 
     #[test]
     fn a_waiter_sees_how_the_server_ended() {

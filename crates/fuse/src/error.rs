@@ -1,5 +1,6 @@
 //! Errors of mounting and unmounting.
 
+use crate::control::Refusal;
 use std::io;
 use std::path::PathBuf;
 
@@ -50,6 +51,9 @@ pub enum Error {
         /// The server.
         pid: u32,
     },
+    /// The server of a running mount said no.
+    #[error("{0}")]
+    Refused(Refusal),
     /// `fusermount3` refused.
     #[error("fusermount3: {said}")]
     Fusermount {

@@ -6,14 +6,15 @@
 //!
 //! Layout: `transport` brings requests and takes answers (`/dev/fuse`); `request` and `answer` are
 //! their bytes; `init` is the first exchange; `server` turns requests into operations of [`uext4`];
-//! `nodes` holds the inodes that the kernel knows; `session`, `mount_point`, `claim`, `umount`,
-//! `daemon` and `signals` are the life of a mount.
+//! `nodes` holds the inodes that the kernel knows; `control` is how a running mount is asked;
+//! `session`, `mount_point`, `claim`, `umount`, `daemon` and `signals` are the life of a mount.
 //! References: `linux/fuse.h`; man page `fuse(4)`.
 #![deny(unsafe_code)]
 
 mod answer;
 mod attributes;
 mod claim;
+mod control;
 mod daemon;
 mod errno;
 mod error;
@@ -24,12 +25,14 @@ mod nodes;
 mod options;
 mod protocol;
 mod request;
+mod runtime_dir;
 mod server;
 mod session;
 mod signals;
 mod transport;
 mod umount;
 
+pub use control::{Ask, Client, Refusal};
 pub use error::{Error, Result};
 pub use mount_point::Lazy;
 pub use options::{DataCache, MountOptions, Run, Sharing};

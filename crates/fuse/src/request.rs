@@ -182,7 +182,7 @@ mod tests {
         // A list longer than its header says.
         bytes[88..92].copy_from_slice(&9u32.to_ne_bytes());
         let request = Request::parse(&bytes).expect("it is complete");
-        assert_eq!(request.caller(0).groups, []);
+        assert!(request.caller(0).groups.is_empty());
         bytes[36..38].copy_from_slice(&99u16.to_ne_bytes());
         assert!(Request::parse(&bytes).is_none());
     }

@@ -1,13 +1,14 @@
 //! A mount from its beginning to its end.
 //!
-//! Order: claim the mount point, open the image, attach, greet the kernel, serve; then close the
-//! image, say how that went, give the claim back. `umount` waits for the claim, so whoever saw it
-//! end finds the image closed.
+//! Order: claim the mount point, open the image, attach, greet the kernel, serve, listen on the
+//! control socket; then stop listening, close the image, say how that went, give the claim back.
+//! `umount` waits for the claim, so whoever saw it end finds the image closed.
 //! Invariants: a thread that panics takes the process down at once. What was half done is in a
 //! transaction that never commits, so the next mount finds a consistent image.
 
 use crate::answer::Answer;
 use crate::claim::Claim;
+use crate::control::Control;
 use crate::error::{Error, Result};
 use crate::flusher::{FlusherQueue, flusher};
 use crate::init::{Agreement, Greeting, READ_AHEAD_BYTES, WRITE_BYTES_MAX, greet};
@@ -83,6 +84,7 @@ pub struct Session {
     workers: Vec<JoinHandle<std::io::Result<()>>>,
     flusher: JoinHandle<()>,
     path: PathBuf,
+    control: Control,
     claim: Option<Claim>,
 }
 
@@ -129,36 +131,20 @@ impl Session {
 
     fn attached(filesystem: Filesystem, path: &Path, options: &MountOptions) -> Result<Self> {
         let device = attach(path, options)?;
-        match Self::launch(&device, filesystem, path, options) {
-            Ok((server, workers, flusher)) => {
-                raise_read_ahead(path);
-                Ok(Self {
-                    server,
-                    workers,
-                    flusher,
-                    path: path.into(),
-                    claim: None,
-                })
-            }
-            Err(error) => {
-                // What is mounted now would answer nothing.
-                let _ = detach(path, Lazy::Yes);
-                Err(error)
-            }
+        let launched = Self::launch(&device, filesystem, path, options);
+        if launched.is_err() {
+            // What is mounted now would answer nothing.
+            let _ = detach(path, Lazy::Yes);
         }
+        launched
     }
 
-    #[allow(clippy::type_complexity)]
     fn launch(
         first: &dyn Transport,
         filesystem: Filesystem,
         path: &Path,
         options: &MountOptions,
-    ) -> Result<(
-        Arc<Server>,
-        Vec<JoinHandle<std::io::Result<()>>>,
-        JoinHandle<()>,
-    )> {
+    ) -> Result<Self> {
         let failed = || Error::system("serve", path);
         let agreement = agree(first, options).map_err(failed())??;
         let (flusher, queue) = flusher();
@@ -174,7 +160,16 @@ impl Session {
             workers.push(worker);
         }
         let flusher = spawn_flusher(&server, queue).map_err(failed())?;
-        Ok((server, workers, flusher))
+        let control = Control::start(server.clone(), path)?;
+        raise_read_ahead(path);
+        Ok(Self {
+            server,
+            workers,
+            flusher,
+            path: path.into(),
+            control,
+            claim: None,
+        })
     }
 
     /// Unmounts, waits until the last user is gone, and closes the image.
@@ -206,6 +201,7 @@ impl Session {
                 .unwrap_or(Err(std::io::ErrorKind::Other.into()));
             served = served.and(done);
         }
+        self.control.stop();
         self.server.stop_flusher();
         let closed = self.server.close().map_err(Error::from);
         let closed = closed.and(served.map_err(Error::system("serve", &self.path)));
@@ -304,7 +300,8 @@ fn work(server: &Server, transport: &Arc<dyn Transport>) -> std::io::Result<()> 
     Ok(())
 }
 
-struct AbortOnPanic;
+/// Takes the process down with the thread that holds it.
+pub(crate) struct AbortOnPanic;
 
 impl Drop for AbortOnPanic {
     fn drop(&mut self) {

@@ -60,7 +60,7 @@ pub fn umount(dir: &Path, lazy: Lazy) -> Result<Image> {
 }
 
 /// The absolute path, also of a mount point whose server is dead.
-fn absolute(dir: &Path) -> Result<PathBuf> {
+pub(crate) fn absolute(dir: &Path) -> Result<PathBuf> {
     if let Ok(path) = dir.canonicalize() {
         return Ok(path);
     }
@@ -75,7 +75,7 @@ fn absolute(dir: &Path) -> Result<PathBuf> {
 }
 
 /// User id of whoever mounted ours on `path`, if the topmost mount there is ours.
-fn mounted(path: &Path) -> Result<Option<u32>> {
+pub(crate) fn mounted(path: &Path) -> Result<Option<u32>> {
     let table = "/proc/self/mountinfo";
     let text = std::fs::read(table).map_err(Error::system("read", table))?;
     let lines = text.split(|&byte| byte == b'\n');

@@ -142,6 +142,11 @@ impl Server {
         }
     }
 
+    /// What is served.
+    pub(crate) fn filesystem(&self) -> &Filesystem {
+        &self.filesystem
+    }
+
     /// The inode of a node.
     fn get(&self, node: u64) -> Result<InodeRef, Errno> {
         self.nodes.get(node)

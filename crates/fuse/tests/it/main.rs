@@ -3,6 +3,7 @@
 //! Needs the superuser and `/dev/fuse`.
 
 mod attributes;
+mod control;
 mod data;
 mod exact;
 mod exerciser;

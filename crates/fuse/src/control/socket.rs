@@ -1,0 +1,171 @@
+//! The server's side of the control socket: one thread that accepts, one per client.
+//!
+//! Invariants: whoever holds the claim of a mount point owns the socket of that name, so one that
+//! is there belongs to a server that is dead. The socket is gone before the image is closed, and
+//! no verb runs any more then.
+
+use super::line::{Lines, Woken, wait};
+use super::verbs::{self, Mount};
+use super::wire::{REQUEST_BYTES_MAX, Refusal, answer, parse_request};
+use crate::error::{Error, Result};
+use crate::runtime_dir;
+use crate::server::Server;
+use crate::session::AbortOnPanic;
+use rustix::event::PollFlags;
+use std::fs::{self, File, Permissions};
+use std::io::{self, PipeReader, PipeWriter, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+/// Clients served at once; others are sent away.
+const CLIENTS_MAX: usize = 16;
+/// How long a client may take for a request, and for taking the answer.
+const CLIENT_LIMIT: Duration = Duration::from_secs(10);
+/// Longest name of a socket: addresses have 107 bytes.
+const NAME_BYTES_MAX: usize = 60;
+
+/// The socket of a running mount.
+pub(crate) struct Control {
+    path: PathBuf,
+    /// Closing it stops the threads.
+    stop: PipeWriter,
+    listener: JoinHandle<()>,
+}
+
+impl Control {
+    /// Listens for `server`, which serves `mount_point` and has the claim of it.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub(crate) fn start(server: Arc<Server>, mount_point: &Path) -> Result<Self> {
+        let path = path_of(&runtime_dir::own(), mount_point);
+        let failed = || Error::system("listen on", &path);
+        let socket = bind(&path).map_err(failed())?;
+        let (stopped, stop) = io::pipe().map_err(failed())?;
+        let mount = Mount::new(server, mount_point);
+        let listener = thread::Builder::new()
+            .name("uext4-control".into())
+            .spawn(move || {
+                let _guard = AbortOnPanic;
+                accept(&socket, &Arc::new(stopped), &Arc::new(mount));
+            })
+            .map_err(failed())?;
+        Ok(Self {
+            path,
+            stop,
+            listener,
+        })
+    }
+
+    /// Waits for verbs that run, and listens no more.
+    pub(crate) fn stop(self) {
+        let _ = fs::remove_file(&self.path);
+        drop(self.stop);
+        // It aborts the process when it panics.
+        let _ = self.listener.join();
+    }
+}
+
+/// Where the socket of a mount point is.
+pub(super) fn path_of(dir: &Path, mount_point: &Path) -> PathBuf {
+    // Claims of the same directory begin with the dash of the root.
+    let name = runtime_dir::file_name(mount_point, NAME_BYTES_MAX);
+    dir.join(format!("control{name}"))
+}
+
+/// Calls `act` with a path to `socket` that is short enough for an address.
+pub(super) fn with_address<T>(
+    socket: &Path,
+    act: impl FnOnce(&Path) -> io::Result<T>,
+) -> io::Result<T> {
+    let (Some(dir), Some(name)) = (socket.parent(), socket.file_name()) else {
+        return Err(io::ErrorKind::InvalidInput.into());
+    };
+    let here = Path::new(".");
+    let dir = File::open(if dir == Path::new("") { here } else { dir })?;
+    act(&Path::new(&format!("/proc/self/fd/{}", dir.as_raw_fd())).join(name))
+}
+
+fn bind(path: &Path) -> io::Result<UnixListener> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let socket = with_address(path, |address| UnixListener::bind(address))?;
+    fs::set_permissions(path, Permissions::from_mode(0o600))?;
+    socket.set_nonblocking(true)?;
+    Ok(socket)
+}
+
+/// Accepts clients until the other end of `stop` is closed; then waits for those that are there.
+fn accept(socket: &UnixListener, stop: &Arc<PipeReader>, mount: &Arc<Mount>) {
+    let mut clients: Vec<JoinHandle<()>> = Vec::new();
+    let next = || wait(socket, PollFlags::IN, Some(stop), None);
+    while !matches!(next(), Ok(Woken::Stopped)) {
+        // A client that is gone again, or no descriptors left: wait for the next one.
+        let Ok((stream, _)) = socket.accept() else {
+            thread::sleep(Duration::from_millis(10));
+            continue;
+        };
+        clients.retain(|client| !client.is_finished());
+        let (stop, mount) = (stop.clone(), mount.clone());
+        if clients.len() >= CLIENTS_MAX {
+            send_away(&stream);
+            continue;
+        }
+        let client = thread::Builder::new()
+            .name("uext4-client".into())
+            .spawn(move || {
+                let _guard = AbortOnPanic;
+                // A client that goes away, is too slow or too loud: nobody else must know.
+                let _ = serve(&stream, &stop, &mount);
+            });
+        clients.extend(client.ok());
+    }
+    for client in clients {
+        let _ = client.join();
+    }
+}
+
+fn send_away(mut stream: &UnixStream) {
+    let refusal = Refusal {
+        errno: libc::EBUSY,
+        text: format!("{CLIENTS_MAX} clients are being served"),
+    };
+    let _ = stream.set_nonblocking(true);
+    let _ = stream.write_all(&answer(Err(refusal)));
+}
+
+/// Answers the requests of one client.
+fn serve(stream: &UnixStream, stop: &PipeReader, mount: &Mount) -> io::Result<()> {
+    let mut lines = Lines::new(stream, Some(stop), REQUEST_BYTES_MAX)?;
+    if !is_welcome(stream)? {
+        let refusal = Refusal {
+            errno: libc::EACCES,
+            text: "only the user of the server and the superuser are listened to".into(),
+        };
+        return lines.send(&answer(Err(refusal)), CLIENT_LIMIT);
+    }
+    loop {
+        let answered = match lines.receive(Some(CLIENT_LIMIT)) {
+            Ok(None) => return Ok(()),
+            Ok(Some(line)) => parse_request(&line).and_then(|ask| verbs::run(mount, ask)),
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+                let text = format!("a request has at most {REQUEST_BYTES_MAX} bytes");
+                return lines.send(&answer(Err(Refusal::invalid(text))), CLIENT_LIMIT);
+            }
+            Err(error) => return Err(error),
+        };
+        lines.send(&answer(answered), CLIENT_LIMIT)?;
+    }
+}
+
+fn is_welcome(stream: &UnixStream) -> io::Result<bool> {
+    let peer = rustix::net::sockopt::socket_peercred(stream)?;
+    Ok(peer.uid.is_root() || peer.uid == rustix::process::geteuid())
+}

@@ -1,0 +1,101 @@
+//! What each verb does.
+//!
+//! Locking: none here; verbs run beside the requests of the kernel.
+
+use super::wire::{Answered, Ask, Refusal};
+use crate::server::Server;
+use serde_json::{Map, Value, json};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use uext4::Filesystem;
+
+/// Most groups that one answer tells of.
+const GROUPS_MAX: u32 = 4096;
+
+/// The mount that verbs act on.
+pub(super) struct Mount {
+    pub(super) server: Arc<Server>,
+    /// Where it is mounted.
+    pub(super) path: PathBuf,
+}
+
+impl Mount {
+    pub(super) fn new(server: Arc<Server>, path: &Path) -> Self {
+        Self {
+            server,
+            path: path.into(),
+        }
+    }
+
+    fn filesystem(&self) -> &Filesystem {
+        self.server.filesystem()
+    }
+}
+
+/// Does what is asked.
+pub(super) fn run(mount: &Mount, ask: Ask) -> Answered {
+    let filesystem = mount.filesystem();
+    match ask {
+        Ask::Server {} => Ok(server(mount)),
+        Ask::Stats {} => Ok(to_value(&filesystem.stats())),
+        Ask::Groups { from, count } => Ok(groups(filesystem, from, count)),
+        Ask::Get { names } => get(filesystem, &names),
+        Ask::Set { name, value } => set(filesystem, &name, value),
+    }
+}
+
+fn to_value(answer: &impl serde::Serialize) -> Value {
+    serde_json::to_value(answer).expect("keys are text and numbers are whole")
+}
+
+fn server(mount: &Mount) -> Value {
+    json!({
+        "pid": std::process::id(),
+        "version": env!("CARGO_PKG_VERSION"),
+        "mount_point": mount.path.to_string_lossy(),
+    })
+}
+
+fn groups(filesystem: &Filesystem, from: u32, count: u32) -> Value {
+    let count = count.min(GROUPS_MAX) as usize;
+    let rows = filesystem.group_stats().skip(from as usize).take(count);
+    rows.map(|row| to_value(&row)).collect()
+}
+
+fn get(filesystem: &Filesystem, names: &[String]) -> Answered {
+    let all = || Filesystem::TUNABLES.map(str::to_owned).to_vec();
+    let names = if names.is_empty() {
+        all()
+    } else {
+        names.to_vec()
+    };
+    let mut found = Map::new();
+    for name in names {
+        let value = filesystem.tunable(&name).ok_or_else(|| unknown(&name))?;
+        found.insert(name, value.into());
+    }
+    Ok(found.into())
+}
+
+fn set(filesystem: &Filesystem, name: &str, value: u64) -> Answered {
+    let done = filesystem.set_tunable(name, value);
+    done.map_err(|error| match error {
+        uext4::Error::NotFound => unknown(name),
+        uext4::Error::NotPermitted => Refusal {
+            errno: libc::EPERM,
+            text: format!("{name} can only be read"),
+        },
+        other => Refusal {
+            errno: other.errno(),
+            text: format!("{name}={value}: {other}"),
+        },
+    })?;
+    Ok(Value::Null)
+}
+
+fn unknown(name: &str) -> Refusal {
+    Refusal {
+        errno: libc::ENOENT,
+        text: format!("{name}: no such tunable"),
+    }
+}

@@ -1,0 +1,187 @@
+//! What a client says and what it hears.
+//!
+//! Layout: a request is `{"version":1,"verb":VERB,...}` with the fields of the variant of [`Ask`];
+//! the answer is `{"version":1,"answer":...}` or `{"version":1,"refusal":{"errno":N,"text":...}}`.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use std::fmt;
+use std::time::Duration;
+
+/// Version of the protocol; a server refuses others.
+pub(super) const VERSION: u64 = 1;
+/// Longest request.
+pub(super) const REQUEST_BYTES_MAX: usize = 64 << 10;
+/// Longest answer that a client reads.
+pub(super) const ANSWER_BYTES_MAX: usize = 64 << 20;
+/// How long a client waits for most answers.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What can be asked of a running mount.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "verb", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Ask {
+    /// Who serves: process id, version of the program, mount point.
+    Server {},
+    /// All numbers ([`uext4::Stats`]).
+    Stats {},
+    /// Numbers of some groups, in ascending order: a list of [`uext4::GroupStats`].
+    Groups {
+        /// The first one.
+        from: u32,
+        /// Most that the answer lists; the server may list fewer.
+        count: u32,
+    },
+    /// Values of tunables: an object by name.
+    Get {
+        /// Which; all without any.
+        names: Vec<String>,
+    },
+    /// Sets a tunable.
+    Set {
+        /// Which.
+        name: String,
+        /// To what.
+        value: u64,
+    },
+}
+
+impl Ask {
+    /// How long a client waits for the answer; `None` for work that takes as long as it takes.
+    pub(super) fn patience(&self) -> Option<Duration> {
+        match self {
+            Ask::Server {}
+            | Ask::Stats {}
+            | Ask::Groups { .. }
+            | Ask::Get { .. }
+            | Ask::Set { .. } => Some(PATIENCE),
+        }
+    }
+}
+
+/// Why something was not done.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Refusal {
+    /// Number of the system.
+    pub errno: i32,
+    /// One sentence.
+    pub text: String,
+}
+
+impl Refusal {
+    pub(super) fn invalid(text: impl Into<String>) -> Self {
+        Self {
+            errno: libc::EINVAL,
+            text: text.into(),
+        }
+    }
+}
+
+impl From<uext4::Error> for Refusal {
+    fn from(error: uext4::Error) -> Self {
+        Self {
+            errno: error.errno(),
+            text: error.to_string(),
+        }
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+/// What the server made of a request.
+pub(super) type Answered = Result<Value, Refusal>;
+
+/// The line of a request.
+pub(super) fn request(ask: &Ask) -> Vec<u8> {
+    line(serde_json::to_value(ask).expect("its fields are plain"))
+}
+
+/// Reads the line of a request.
+pub(super) fn parse_request(line: &[u8]) -> Result<Ask, Refusal> {
+    let nonsense = |error: serde_json::Error| Refusal::invalid(format!("request: {error}"));
+    let mut value: Value = serde_json::from_slice(line).map_err(nonsense)?;
+    check_version(&mut value)?;
+    serde_json::from_value(value).map_err(nonsense)
+}
+
+/// The line of an answer.
+pub(super) fn answer(answered: Answered) -> Vec<u8> {
+    line(match answered {
+        Ok(value) => json!({ "answer": value }),
+        Err(refusal) => json!({ "refusal": refusal }),
+    })
+}
+
+/// Reads the line of an answer. The outer error is the line's.
+pub(super) fn parse_answer(line: &[u8]) -> Result<Answered, Refusal> {
+    let nonsense = |error: serde_json::Error| Refusal::invalid(format!("answer: {error}"));
+    let mut value: Value = serde_json::from_slice(line).map_err(nonsense)?;
+    check_version(&mut value)?;
+    match value.get_mut("answer").map(Value::take) {
+        Some(answer) => Ok(Ok(answer)),
+        None => serde_json::from_value(value["refusal"].take())
+            .map(Err)
+            .map_err(nonsense),
+    }
+}
+
+fn line(mut value: Value) -> Vec<u8> {
+    value["version"] = VERSION.into();
+    let mut line = value.to_string().into_bytes();
+    line.push(b'\n');
+    line
+}
+
+fn check_version(value: &mut Value) -> Result<(), Refusal> {
+    let object = value.as_object_mut();
+    let object = object.ok_or_else(|| Refusal::invalid("a line is a JSON object"))?;
+    match object.remove("version").and_then(|found| found.as_u64()) {
+        Some(VERSION) => Ok(()),
+        other => Err(Refusal {
+            errno: libc::EPROTONOSUPPORT,
+            text: match other {
+                Some(other) => format!("version {other} of the protocol, not {VERSION}"),
+                None => "the version of the protocol is missing".into(),
+            },
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_and_answers_come_back() {
+        let ask = Ask::Set {
+            name: "mb_prefetch".into(),
+            value: 7,
+        };
+        assert_eq!(parse_request(&request(&ask)), Ok(ask));
+        let refusal = Refusal::invalid("no");
+        for answered in [Ok(json!([1, "x"])), Ok(Value::Null), Err(refusal)] {
+            assert_eq!(parse_answer(&answer(answered.clone())), Ok(answered));
+        }
+    }
+
+    #[test]
+    fn nonsense_is_refused_by_name() {
+        for (line, reason) in [
+            ("", "EOF"),
+            ("[]", "object"),
+            (r#"{"verb":"stats"}"#, "version"),
+            (r#"{"version":2,"verb":"stats"}"#, "version 2"),
+            (r#"{"version":1,"verb":"dance"}"#, "unknown variant `dance`"),
+            (r#"{"version":1,"verb":"get"}"#, "names"),
+            (r#"{"version":1,"verb":"stats","more":1}"#, "more"),
+            (r#"{"version":1,"verb":"set","name":"x","value":-1}"#, "-1"),
+        ] {
+            let refusal = parse_request(line.as_bytes()).expect_err(line);
+            assert!(refusal.text.contains(reason), "{line}: {refusal}");
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! The control socket of a running mount, and clients that are no good.
+
+use crate::support::{Mounted, run, try_run};
+use serde_json::Value;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+use uext4_fuse::{Ask, Client, Error};
+
+/// The socket in the directory of the superuser: paths of tests are short and plain.
+fn socket(mounted: &Mounted) -> PathBuf {
+    let root = mounted.root();
+    let root = root.to_str().expect("it is plain");
+    let name = root.replace('-', "%2d").replace('/', "-");
+    let socket = PathBuf::from(format!("/run/uext4/control{name}"));
+    // It is there a moment after the mount.
+    let start = Instant::now();
+    while UnixStream::connect(&socket).is_err() {
+        assert!(start.elapsed() < Duration::from_secs(30), "{socket:?}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    socket
+}
+
+fn get(client: &Client, name: &str) -> Value {
+    let names = vec![name.to_owned()];
+    client.ask(&Ask::Get { names }).expect("it is known")[name].take()
+}
+
+#[test]
+fn numbers_come_out_and_tunables_go_in() {
+    let mut mounted = Mounted::new();
+    std::fs::write(mounted.path("file"), vec![1; 1 << 20]).unwrap();
+    run("sync", &[&"-f", &mounted.root()]);
+    let socket = socket(&mounted);
+    let client = Client::connect(&mounted.root()).expect("it listens");
+    let stats = client.ask(&Ask::Stats {}).unwrap();
+    assert!(
+        stats["journal"]["transactions"].as_u64() > Some(0),
+        "{stats}"
+    );
+    assert!(
+        stats["allocator"]["clusters"].as_u64() >= Some(256),
+        "{stats}"
+    );
+    let groups = client.ask(&Ask::Groups { from: 1, count: 9 }).unwrap();
+    assert_eq!(groups.as_array().map(Vec::len), Some(1), "{groups}");
+    assert_eq!(groups[0]["group"], 1);
+    let value = get(&client, "mb_max_to_scan").as_u64().unwrap() + 3;
+    let name = "mb_max_to_scan".to_owned();
+    client.ask(&Ask::Set { name, value }).unwrap();
+    // Somebody else sees it, by the socket's own name.
+    let other = Client::connect(&socket).expect("it is the socket");
+    assert_eq!(get(&other, "mb_max_to_scan"), value);
+    let server = other.ask(&Ask::Server {}).unwrap();
+    assert_eq!(server["pid"], mounted.server().id());
+    assert_eq!(server["mount_point"], mounted.root().to_str().unwrap());
+    let name = "no_such".to_owned();
+    let refused = client
+        .ask(&Ask::Set { name, value: 1 })
+        .expect_err("there is none");
+    assert!(
+        matches!(&refused, Error::Refused(no) if no.errno == libc::ENOENT),
+        "{refused}"
+    );
+    mounted.unmount();
+    assert!(!socket.exists());
+    let refused = Client::connect(&mounted.root()).err();
+    assert!(
+        matches!(refused, Some(Error::NotMounted { .. })),
+        "{refused:?}"
+    );
+}
+
+#[test]
+fn a_bad_client_harms_nobody() {
+    let mut mounted = Mounted::new();
+    let socket = socket(&mounted);
+    let connect = || UnixStream::connect(&socket).expect("it listens");
+    let line_of = |stream: &UnixStream| -> Value {
+        let mut line = String::new();
+        BufReader::new(stream).read_line(&mut line).unwrap();
+        serde_json::from_str(&line).unwrap_or_else(|_| panic!("{line:?}"))
+    };
+    // Nonsense is answered, and the next line is served.
+    let mut odd = connect();
+    odd.write_all(b"\x00\xff nonsense\n").unwrap();
+    assert_eq!(line_of(&odd)["refusal"]["errno"], libc::EINVAL);
+    odd.write_all(b"{\"version\":1,\"verb\":\"server\"}\n")
+        .unwrap();
+    assert_eq!(line_of(&odd)["answer"]["pid"], mounted.server().id());
+    odd.write_all(format!("{}\n", "[".repeat(60_000)).as_bytes())
+        .unwrap();
+    assert_eq!(line_of(&odd)["refusal"]["errno"], libc::EINVAL);
+    drop(odd);
+    // Too much is cut off. The server may close before it has read all.
+    let mut loud = connect();
+    let sent = loud.write_all(&vec![b'x'; 4 << 20]);
+    let mut said = Vec::new();
+    let _ = loud.read_to_end(&mut said);
+    assert!(sent.is_err(), "it listened to all: {said:?}");
+    // So many that say nothing, or ask and never listen, that the next one is sent away.
+    let mut silent: Vec<UnixStream> = (0..15).map(|_| connect()).collect();
+    let mut deaf = connect();
+    deaf.write_all(&b"{\"version\":1,\"verb\":\"stats\"}\n".repeat(1000))
+        .unwrap();
+    let one_more = connect();
+    assert_eq!(line_of(&one_more)["refusal"]["errno"], libc::EBUSY);
+    silent[0].write_all(b"{\"version\":1,\"verb\":").unwrap();
+    std::fs::write(mounted.path("file"), "as if nothing were").unwrap();
+    mounted.unmount();
+    assert!(
+        !matches!(silent[0].read(&mut [0]), Ok(1)),
+        "there is no answer"
+    );
+}
+
+#[test]
+fn a_stranger_is_not_let_in_and_a_dead_socket_is_replaced() {
+    let mut mounted = Mounted::new();
+    let socket = socket(&mounted);
+    let mode = std::fs::metadata(socket.parent().unwrap())
+        .unwrap()
+        .permissions()
+        .mode();
+    assert_eq!(mode & 0o777, 0o700);
+    let stranger = "exec setpriv --reuid 65534 --clear-groups test -e \"$0\"";
+    let output = try_run("sh", &[&"-c", &stranger, &socket]);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    mounted.kill();
+    assert!(socket.exists() && UnixStream::connect(&socket).is_err());
+    uext4_fuse::umount(&mounted.root(), uext4_fuse::Lazy::No).unwrap();
+    mounted.mount(&[]);
+    assert_eq!(self::socket(&mounted), socket);
+    let client = Client::connect(&mounted.root()).expect("it listens again");
+    assert!(client.ask(&Ask::Stats {}).is_ok());
+    mounted.unmount();
+}
