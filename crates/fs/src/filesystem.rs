@@ -2,6 +2,7 @@
 
 use crate::dir::DirConfig;
 use crate::inode::Inodes;
+use crate::map::ExtentStatus;
 use crate::meta::Blocks;
 use crate::mount::MmpGuard;
 use crate::options::MountOptions;
@@ -33,6 +34,7 @@ pub(crate) struct Fs {
     pub(crate) space: Arc<Space>,
     pub(crate) inodes: Inodes,
     pub(crate) blocks: Blocks,
+    pub(crate) extent_status: Arc<ExtentStatus>,
     pub(crate) orphans: Orphans,
     pub(crate) dirs: DirConfig,
     pub(crate) shared_xattrs: SharedBlocks,

@@ -39,6 +39,7 @@ pub use error::{Error, Result};
 pub use file::{Extent, FallocateMode, Seek};
 pub use filesystem::Filesystem;
 pub use inode::{Inode, InodeRef};
+pub use map::ExtentStatusStats;
 pub use mount::read_superblock;
 pub use ops::{KillPrivileges, RenameFlags};
 pub use options::{Access, Allocator, DataMode, MountOptions, OnError, Threads};

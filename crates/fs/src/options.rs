@@ -133,6 +133,8 @@ pub struct MountOptions {
     pub threads: Threads,
     /// Metadata blocks and inodes kept in memory when nobody uses them.
     pub cache_objects: usize,
+    /// `extent_cache=BYTES`: memory for what is known of the maps of files.
+    pub extent_cache_bytes: u64,
     /// Source of time; a manual one for runs that must repeat exactly.
     pub clock: Arc<dyn uext4_sync::Clock>,
     /// Seed of random choices (generations); `None` takes one from the system.
@@ -172,6 +174,7 @@ impl Default for MountOptions {
             max_dir_size_kib: None,
             threads: Threads::Background,
             cache_objects: 65536,
+            extent_cache_bytes: 32 << 20,
             clock: Arc::new(uext4_sync::RealClock::new()),
             seed: None,
             words: Vec::new(),

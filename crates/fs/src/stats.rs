@@ -1,6 +1,6 @@
 //! What a mounted file system did and holds, in numbers.
 
-use crate::Filesystem;
+use crate::{ExtentStatusStats, Filesystem};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use uext4_alloc::Stat;
@@ -24,6 +24,8 @@ pub struct Stats {
     pub locks: Vec<LockStats>,
     /// Objects in memory.
     pub caches: CacheStats,
+    /// What is known of the maps of files (`es_shrinker_info`).
+    pub extent_status: ExtentStatusStats,
 }
 
 /// Clusters by what they wait for.
@@ -141,6 +143,7 @@ impl Filesystem {
                 inodes: self.fs.inodes.len() as u64,
                 blocks: self.fs.blocks.len() as u64,
             },
+            extent_status: self.fs.extent_status.stats(),
         }
     }
 

@@ -13,7 +13,7 @@ enum Slot<'a> {
 
 impl Filesystem {
     /// Every name that [`Self::tunable`] knows.
-    pub const TUNABLES: [&'static str; 13] = [
+    pub const TUNABLES: [&'static str; 14] = [
         "mb_stream_req",
         "mb_group_prealloc",
         "mb_max_to_scan",
@@ -27,11 +27,12 @@ impl Filesystem {
         "frsp_cache_aggression",
         "frsp_tree_usage",
         "mb_preallocated",
+        "extent_cache",
     ];
 
     /// The value now; `None` for a name that is not in [`Self::TUNABLES`]. `mb_stream_req` is in
-    /// blocks, `mb_group_prealloc` and `mb_preallocated` in clusters, `mb_frsp_max_mem` and
-    /// `frsp_tree_usage` in bytes.
+    /// blocks, `mb_group_prealloc` and `mb_preallocated` in clusters, `mb_frsp_max_mem`,
+    /// `frsp_tree_usage` and `extent_cache` in bytes.
     pub fn tunable(&self, name: &str) -> Option<u64> {
         Some(match slot(&self.fs, name)? {
             Slot::Word(value) => value.load(Relaxed).into(),
@@ -88,6 +89,7 @@ fn slot<'a>(fs: &'a Fs, name: &str) -> Option<Slot<'a>> {
             Slot::Reading(engine.tree_memory().map_or(0, |memory| memory.used_bytes))
         }
         "mb_preallocated" => Slot::Reading(fs.space.preallocated_clusters()),
+        "extent_cache" => Slot::Bytes(fs.extent_status.budget_bytes()),
         _ => return None,
     })
 }

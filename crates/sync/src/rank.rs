@@ -57,6 +57,8 @@ pub enum Rank {
     JournalState,
     /// Checkpoint queue and images that wait for their home write.
     Checkpoint,
+    /// What is known of the map of one file.
+    ExtentStatus,
     /// One shard of the inode, name or block cache.
     CacheShard,
     /// Queues of small work (reclaim, statistics).
@@ -67,7 +69,7 @@ pub enum Rank {
 
 impl Rank {
     /// Every rank, outermost first.
-    pub const ALL: [Self; 27] = [
+    pub const ALL: [Self; 28] = [
         Self::Mount,
         Self::Rename,
         Self::DirIndex,
@@ -92,6 +94,7 @@ impl Rank {
         Self::CheckpointBatch,
         Self::JournalState,
         Self::Checkpoint,
+        Self::ExtentStatus,
         Self::CacheShard,
         Self::Queue,
         Self::Device,
@@ -109,6 +112,7 @@ impl Rank {
                 | Self::PendingFree
                 | Self::JournalObjects
                 | Self::JournalRendered
+                | Self::ExtentStatus
                 | Self::CacheShard
                 | Self::Queue
         )

@@ -89,7 +89,7 @@ pub(super) fn insert(fs: &Fs, inode: &Arc<Inode>, bytes: Range<u64>) -> Result<(
     }
     let mut end = LOGICAL_END;
     loop {
-        let moved = map::shift_right(fs, &handle, &mut handle.write(inode), blocks.start, end, by)?;
+        let moved = map::shift_right(fs, &handle, &mut handle.write(inode), blocks.start..end, by)?;
         let Some(left) = moved else {
             return Ok(());
         };

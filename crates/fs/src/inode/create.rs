@@ -1,7 +1,7 @@
 //! New inodes: number, owner, mode, flags inherited from the parent.
 
 use super::{Inode, InodeRef, InodeState, flags};
-use crate::{Caller, Fs, Result, file, xattr};
+use crate::{Caller, Fs, Result, file, map, xattr};
 use std::sync::Arc;
 use uext4_format::extent::ExtentNode;
 use uext4_format::{DeviceNumber, Feature, FileType, Inode as DiskInode, InodeFlags, WithExtra};
@@ -167,6 +167,7 @@ impl super::Inodes {
             }
         };
         let mut state = handle.write(&inode);
+        map::forget_all(&mut state);
         state.disk = disk;
         inode.reborn(&state);
         drop(state);

@@ -1,5 +1,6 @@
 //! The live state of an inode and how it becomes bytes.
 
+use crate::map::StatusSlot;
 use std::sync::Arc;
 use uext4_format::{BlockNr, Checksums, Geometry, Inode as DiskInode, InodeNr, Seed};
 use uext4_journal::{Render, Sink};
@@ -21,6 +22,8 @@ pub struct InodeState {
     block: BlockNr,
     offset_bytes: usize,
     format: Arc<InodeFormat>,
+    /// What is known of the map, so that it is not looked for again.
+    pub(crate) status: StatusSlot,
 }
 
 impl InodeState {
@@ -36,6 +39,7 @@ impl InodeState {
             block: place.0,
             offset_bytes: place.1,
             format,
+            status: StatusSlot::default(),
         }
     }
 

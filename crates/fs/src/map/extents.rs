@@ -27,6 +27,11 @@ use uext4_journal::Handle;
 pub(super) use remove::remove;
 pub(crate) use shift::{join_at, left as shift_left, mapped_end, right as shift_right, split_at};
 
+/// Levels of nodes below the root.
+pub(super) fn depth(state: &InodeState) -> u16 {
+    ExtentNode::new(&state.disk.i_block[..]).depth()
+}
+
 /// What stands at `at`; a hole reaches at least as far as said.
 pub(super) fn lookup(fs: &Fs, state: &InodeState, at: LogicalBlock) -> Result<Mapping> {
     let leaf = walk::leaf(fs, state, at)?;

@@ -12,6 +12,7 @@
 mod clusters;
 mod extents;
 mod indirect;
+mod status;
 #[cfg(test)]
 mod tests;
 
@@ -22,7 +23,9 @@ use uext4_format::{BlockNr, BlockRun, Corrupt, Feature, InodeFlags, LogicalBlock
 use uext4_journal::Handle;
 
 pub(crate) use clusters::cluster_mate;
-pub(crate) use extents::{join_at, mapped_end, shift_left, shift_right, split_at};
+pub(crate) use extents::{join_at, mapped_end, split_at};
+pub use status::ExtentStatusStats;
+pub(crate) use status::{ExtentStatus, StatusSlot, forget_all};
 pub(crate) use uext4_format::extent::ExtentState;
 
 /// What stands at a block of a file.
@@ -106,6 +109,7 @@ pub(crate) fn has_extents(state: &InodeState) -> bool {
 /// Makes the inode an empty file or directory mapped by extents, or by block tables on a file
 /// system without extents.
 pub(crate) fn init(fs: &Fs, state: &mut InodeState) {
+    forget_all(state);
     state.disk.i_block.fill(0);
     if fs.features.has(Feature::EXTENTS) {
         state.disk.flags.insert(InodeFlags::EXTENTS);
@@ -123,6 +127,44 @@ pub(crate) fn lookup(
     at: LogicalBlock,
     max_blocks: u32,
 ) -> Result<Mapping> {
+    if let Some(found) = status::find(state, at) {
+        debug_assert!(agrees(fs, state, at, found), "the extent status is stale");
+        return Ok(found.cut(max_blocks.max(1)));
+    }
+    if !is_deep(state, at) {
+        return search(fs, state, at, max_blocks);
+    }
+    let found = search(fs, state, at, search_blocks(state, max_blocks))?;
+    status::note(&fs.extent_status, state, at, found);
+    Ok(found.cut(max_blocks.max(1)))
+}
+
+/// True when finding the block takes more than a look into the inode.
+fn is_deep(state: &InodeState, at: LogicalBlock) -> bool {
+    if has_extents(state) {
+        extents::depth(state) > 0
+    } else {
+        at.0 >= uext4_format::indirect::DIRECT_BLOCKS
+    }
+}
+
+/// How far to look: an extent costs nothing to know whole, pointers are read one by one.
+fn search_blocks(state: &InodeState, max_blocks: u32) -> u32 {
+    if has_extents(state) {
+        u32::MAX
+    } else {
+        max_blocks
+    }
+}
+
+/// True when the map on disk says the same of `at`.
+fn agrees(fs: &Fs, state: &InodeState, at: LogicalBlock, found: Mapping) -> bool {
+    let truth = search(fs, state, at, 1);
+    truth.map_or(true, |truth| truth == found.cut(1))
+}
+
+/// Looks into the map itself.
+fn search(fs: &Fs, state: &InodeState, at: LogicalBlock, max_blocks: u32) -> Result<Mapping> {
     let max_blocks = max_blocks.max(1);
     let found = if has_extents(state) {
         extents::lookup(fs, state, at)?.cut(max_blocks)
@@ -152,6 +194,20 @@ pub(crate) fn block_of(fs: &Fs, state: &InodeState, at: LogicalBlock) -> Result<
 /// [`Error::NoSpace`] when a block of the tree cannot be allocated: what was mapped of `run` is
 /// unmapped again, and the run is still the caller's.
 pub(crate) fn insert(
+    fs: &Fs,
+    handle: &Handle<'_>,
+    state: &mut InodeState,
+    at: LogicalBlock,
+    run: BlockRun,
+    written: ExtentState,
+) -> Result<()> {
+    let range = block_range(at, run.len_blocks);
+    status::changing(state, range, |state| {
+        insert_run(fs, handle, state, at, run, written)
+    })
+}
+
+fn insert_run(
     fs: &Fs,
     handle: &Handle<'_>,
     state: &mut InodeState,
@@ -216,13 +272,10 @@ pub(crate) fn mark_written(
     if !has_extents(state) {
         return Ok(());
     }
-    extents::set_state(
-        fs,
-        handle,
-        state,
-        block_range(at, len_blocks),
-        ExtentState::Written,
-    )
+    let range = block_range(at, len_blocks);
+    status::changing(state, range.clone(), |state| {
+        extents::set_state(fs, handle, state, range, ExtentState::Written)
+    })
 }
 
 /// Makes the whole extent around `at` written, without a split. The caller has zeroed what of it
@@ -271,13 +324,10 @@ pub(crate) fn mark_unwritten(
             "unwritten blocks in a file without extents",
         ));
     }
-    extents::set_state(
-        fs,
-        handle,
-        state,
-        block_range(at, len_blocks),
-        ExtentState::Unwritten,
-    )
+    let range = block_range(at, len_blocks);
+    status::changing(state, range.clone(), |state| {
+        extents::set_state(fs, handle, state, range, ExtentState::Unwritten)
+    })
 }
 
 /// Unmaps the blocks of `range` from its end on, and frees them and the tree blocks that become
@@ -289,12 +339,44 @@ pub(crate) fn remove(
     range: Range<u64>,
 ) -> Result<Progress> {
     if range.is_empty() {
-        Ok(Progress::Done)
-    } else if has_extents(state) {
-        extents::remove(fs, handle, state, range)
-    } else {
-        indirect::remove(fs, handle, state, range)
+        return Ok(Progress::Done);
     }
+    status::changing(state, range.clone(), |state| {
+        if has_extents(state) {
+            extents::remove(fs, handle, state, range)
+        } else {
+            indirect::remove(fs, handle, state, range)
+        }
+    })
+}
+
+/// Moves the extents of the first leaf that has some from `at` on to the left by `by` blocks,
+/// which are a hole before `at`; answers where the rest begins, until there is none.
+pub(crate) fn shift_left(
+    fs: &Fs,
+    handle: &Handle<'_>,
+    state: &mut InodeState,
+    at: u64,
+    by: u32,
+) -> Result<Option<u64>> {
+    let moved = at.saturating_sub(by.into())..LOGICAL_END;
+    status::changing(state, moved, |state| {
+        extents::shift_left(fs, handle, state, at, by)
+    })
+}
+
+/// Moves the extents of the last leaf that has some in `range` to the right by `by` blocks; answers
+/// before which block the rest ends, until there is none.
+pub(crate) fn shift_right(
+    fs: &Fs,
+    handle: &Handle<'_>,
+    state: &mut InodeState,
+    range: Range<u64>,
+    by: u32,
+) -> Result<Option<u64>> {
+    status::changing(state, range.start..LOGICAL_END, |state| {
+        extents::shift_right(fs, handle, state, range, by)
+    })
 }
 
 /// Calls `visit` for every mapped stretch that meets `range` (in blocks), cut to it, in order.
@@ -308,7 +390,8 @@ pub(crate) fn for_each(
     while at < end {
         let logical = LogicalBlock(at as u32);
         let max_blocks = (end - at).min(u64::from(u32::MAX)) as u32;
-        let mapping = lookup(fs, state, logical, max_blocks)?;
+        // Stretch by stretch as they stand in the map, not as the extent status joins them.
+        let mapping = search(fs, state, logical, max_blocks)?;
         if let Mapping::Mapped {
             start,
             len_blocks,

@@ -5,6 +5,7 @@ use super::open::Plan;
 use crate::dir::DirConfig;
 use crate::filesystem::{MountState, Random};
 use crate::inode::{InodeFormat, Inodes};
+use crate::map::ExtentStatus;
 use crate::meta::{Blocks, Sealer};
 use crate::options::{Access, Threads};
 use crate::orphan::Orphans;
@@ -66,6 +67,10 @@ pub(super) fn engine(
         space,
         inodes: Inodes::new(plan.options.cache_objects, Arc::new(format)),
         blocks: Blocks::new(plan.options.cache_objects, sealer),
+        extent_status: Arc::new(ExtentStatus::new(
+            plan.options.extent_cache_bytes,
+            plan.options.clock.clone(),
+        )),
         orphans: Orphans::new(None),
         dirs: DirConfig::new(&plan.superblock, plan.options.max_dir_size_kib),
         shared_xattrs: SharedBlocks::default(),

@@ -242,6 +242,7 @@ fn apply_allocation(options: &mut MountOptions, name: &str, value: &str) -> Resu
             options.cache_aggression = number(name, value, 3)? as u8;
         }
         "freespace_memory" => options.freespace_memory_bytes = number(name, value, u64::MAX)?,
+        "extent_cache" => options.extent_cache_bytes = number(name, value, u64::MAX)?,
         "stripe" => options.stripe_blocks = number(name, value, u32::MAX.into())? as u32,
         _ => return Ok(false),
     }

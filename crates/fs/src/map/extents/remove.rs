@@ -60,8 +60,7 @@ pub(super) fn unmap(
 /// What a step may log: the way down twice (a hole in the middle splits it), a group half for
 /// each new and each freed node, and the groups of the blocks.
 fn step_credits(state: &InodeState) -> u64 {
-    let depth = uext4_format::extent::ExtentNode::new(&state.disk.i_block[..]).depth();
-    3 * u64::from(depth) + 2 + STEP_GROUPS
+    3 * u64::from(super::depth(state)) + 2 + STEP_GROUPS
 }
 
 /// The last stretch of `range` that one extent maps, cut to a bounded number of groups.

@@ -9,6 +9,7 @@ use super::edit::{self, Change, change_leaf};
 use super::{join, neighbours, piece, remove, walk};
 use crate::inode::InodeState;
 use crate::{Fs, Result};
+use std::ops::Range;
 use uext4_format::LogicalBlock;
 use uext4_format::extent::ExtentNode;
 use uext4_journal::Handle;
@@ -54,17 +55,17 @@ pub(crate) fn left(
     Ok(None)
 }
 
-/// Moves the extents of the last leaf that has some from `start` on and before `end` to the right;
-/// answers before which block the rest ends, until there is none.
+/// Moves the extents of the last leaf that has some in `range` to the right by `by` blocks; answers
+/// before which block the rest ends, until there is none.
 pub(crate) fn right(
     fs: &Fs,
     handle: &Handle<'_>,
     state: &mut InodeState,
-    start: u64,
-    end: u64,
+    range: Range<u64>,
     by: u32,
 ) -> Result<Option<u64>> {
-    let Some(last) = remove::last_in(fs, state, start..end)? else {
+    let start = range.start;
+    let Some(last) = remove::last_in(fs, state, range)? else {
         return Ok(None);
     };
     let path = walk::path(fs, state, last.logical)?;

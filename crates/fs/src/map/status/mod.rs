@@ -1,0 +1,149 @@
+//! The extent status: what was found in the maps of files, so that it is not looked for again.
+//!
+//! Kept for deep maps only: a root in the inode is found as fast as a cache would be. Holes,
+//! unwritten and written blocks are known alike. Blocks that wait for their allocation are with the
+//! data that wait (`file`), so the shrinker never meets them.
+//!
+//! Invariants: the inode's state lock guards the truth. Who changes the map holds it exclusively
+//! and forgets the range first; who looks up and notes what was found holds it shared.
+//! Locking: a tree has a lock of its own ([`Rank::ExtentStatus`]), held for a search or a note; the
+//! list that the shrinker goes round is touched when a file's first entry comes, never by a lookup.
+//! References: Kara, "Ext4 filesystem scaling"; kernel `extents_status`, as documented.
+
+mod shrinker;
+#[cfg(test)]
+mod tests;
+mod tree;
+
+pub(crate) use shrinker::ExtentStatus;
+pub use shrinker::ExtentStatusStats;
+
+use super::{LOGICAL_END, Mapping};
+use crate::inode::InodeState;
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+use tree::{Scanned, Tree};
+use uext4_format::{InodeNr, LogicalBlock};
+use uext4_sync::{Rank, RwLock};
+
+/// The place in an inode's state where its tree hangs; empty until something is noted.
+#[derive(Default)]
+pub(crate) struct StatusSlot {
+    file: OnceLock<Arc<FileStatus>>,
+    /// The map is being changed: it alone is asked, and nothing is noted.
+    changing: bool,
+}
+
+impl StatusSlot {
+    fn file(&self) -> Option<&Arc<FileStatus>> {
+        self.file.get().filter(|_| !self.changing)
+    }
+}
+
+/// What is known of one file's map.
+pub(crate) struct FileStatus {
+    nr: InodeNr,
+    tree: RwLock<Tree>,
+    /// In the shrinker's list. Cleared with the tree locked and empty.
+    listed: AtomicBool,
+    all: Arc<ExtentStatus>,
+}
+
+impl FileStatus {
+    fn new(nr: InodeNr, all: Arc<ExtentStatus>) -> Self {
+        Self {
+            nr,
+            tree: RwLock::new(Rank::ExtentStatus, Tree::default()),
+            listed: AtomicBool::new(false),
+            all,
+        }
+    }
+
+    fn note(self: &Arc<Self>, at: LogicalBlock, found: Mapping) {
+        self.change(|tree| tree.insert(at.0, found));
+        let listed = self.listed.load(Ordering::Acquire);
+        if !listed && !self.listed.swap(true, Ordering::AcqRel) {
+            self.all.list(self);
+        }
+        self.all.keep_to_budget();
+    }
+
+    /// Changes the tree, and counts its entries.
+    fn change(&self, change: impl FnOnce(&mut Tree)) {
+        let mut tree = self.tree.write();
+        let before = tree.len();
+        change(&mut tree);
+        self.all.count(before, tree.len());
+    }
+
+    /// One step of the shrinker; `None` when somebody is at the tree.
+    fn scan(&self, max: usize) -> Option<(Scanned, Left)> {
+        let mut tree = self.tree.try_write()?;
+        let before = tree.len();
+        let scanned = tree.scan(max);
+        self.all.count(before, tree.len());
+        let left = match (tree.len(), tree.was_scanned_to_end()) {
+            (0, _) => Left::Nothing,
+            (_, true) => Left::Again,
+            (_, false) => Left::Rest,
+        };
+        if left == Left::Nothing {
+            self.listed.store(false, Ordering::Release);
+        }
+        Some((scanned, left))
+    }
+}
+
+impl Drop for FileStatus {
+    fn drop(&mut self) {
+        self.all.count(self.tree.get_mut().len(), 0);
+    }
+}
+
+/// What a scan leaves of a tree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Left {
+    Nothing,
+    /// Entries; all were looked at.
+    Again,
+    /// Entries that were not looked at yet.
+    Rest,
+}
+
+/// What is known to stand at `at`.
+pub(super) fn find(state: &InodeState, at: LogicalBlock) -> Option<Mapping> {
+    let status = state.status.file()?;
+    let found = status.tree.read().find(at.0);
+    status.all.looked_up(found.as_ref());
+    found
+}
+
+/// Notes what the map says of `at`.
+pub(super) fn note(all: &Arc<ExtentStatus>, state: &InodeState, at: LogicalBlock, found: Mapping) {
+    if state.status.changing {
+        return;
+    }
+    let new = || Arc::new(FileStatus::new(state.nr(), all.clone()));
+    state.status.file.get_or_init(new).note(at, found);
+}
+
+/// Changes the map in `range`, of which nothing is known any more then.
+pub(super) fn changing<R>(
+    state: &mut InodeState,
+    range: Range<u64>,
+    change: impl FnOnce(&mut InodeState) -> R,
+) -> R {
+    if let Some(status) = state.status.file() {
+        status.change(|tree| tree.remove(range));
+    }
+    let outermost = !std::mem::replace(&mut state.status.changing, true);
+    let result = change(state);
+    state.status.changing = !outermost;
+    result
+}
+
+/// Forgets the whole file: another map takes the place of this one.
+pub(crate) fn forget_all(state: &mut InodeState) {
+    changing(state, 0..LOGICAL_END, |_| ());
+}
