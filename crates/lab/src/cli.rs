@@ -1,12 +1,14 @@
 //! The command line.
 
 use crate::experiments::{Clock, Experiment, Plan};
+use crate::measure::{self, Results};
 use crate::system::System;
-use crate::{crew, janitor, measure, mounts, report};
+use crate::{crew, fragmented, janitor, mounts, report};
 use anyhow::{Context, Result};
 use clap::{Args, Parser, Subcommand};
 use std::io::IsTerminal;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// Experiments with uext4 and its peers, each on a fresh file system in memory.
 #[derive(Parser)]
@@ -29,6 +31,16 @@ enum Command {
     MountCreate(Options),
     /// Sequential writes and reads through mounts, 1 MiB and 4 KiB at a time.
     MountIo(Options),
+    /// First and second write to a large, fragmented file system after a cold mount.
+    Fragmented(FragmentedOptions),
+    /// The writes of one row of `fragmented`.
+    #[command(hide = true)]
+    FragmentedRow {
+        kind: String,
+        place: PathBuf,
+        options: String,
+        settle_ms: u64,
+    },
     /// One worker of an experiment in a process of its own.
     #[command(hide = true)]
     Worker { task: String, dir: PathBuf },
@@ -76,12 +88,8 @@ struct Options {
     /// More mount options for uext4.
     #[arg(long, default_value = "")]
     mount_options: String,
-    /// One JSON object per line instead of a table.
-    #[arg(long)]
-    json: bool,
-    /// Also draw the result into this file.
-    #[arg(long)]
-    svg: Option<PathBuf>,
+    #[command(flatten)]
+    output: Output,
 }
 
 impl Cli {
@@ -92,6 +100,19 @@ impl Cli {
             Command::Fsync(options) => options.run(Experiment::Fsync),
             Command::MountCreate(options) => options.run(Experiment::MountCreate),
             Command::MountIo(options) => options.run(Experiment::MountIo),
+            Command::Fragmented(options) => options.run(),
+            Command::FragmentedRow {
+                kind,
+                place,
+                options,
+                settle_ms,
+            } => {
+                let settle = Duration::from_millis(settle_ms);
+                match kind.as_str() {
+                    "library" => fragmented::measure_library(&place, &options, settle),
+                    _ => fragmented::measure_directory(&place, settle),
+                }
+            }
             Command::Worker { task, dir } => crew::work_as_process(&task, &dir),
             Command::Serve {
                 image,
@@ -123,18 +144,86 @@ impl Options {
             mount_options: self.mount_options,
             clock: self.clock,
         };
-        let results = measure::run(&plan)?;
+        self.output.show(&measure::run(&plan)?)
+    }
+}
+
+/// Where results go.
+#[derive(Args)]
+struct Output {
+    /// One JSON object per line instead of a table.
+    #[arg(long)]
+    json: bool,
+    /// Also draw the result into this file.
+    #[arg(long)]
+    svg: Option<PathBuf>,
+}
+
+impl Output {
+    fn show(&self, results: &Results) -> Result<()> {
         match self.json {
-            true => print!("{}", report::json_lines(&results)?),
+            true => print!("{}", report::json_lines(results)?),
             false => print!(
                 "{}",
-                report::table(&results, std::io::stdout().is_terminal())
+                report::table(results, std::io::stdout().is_terminal())
             ),
         }
-        if let Some(path) = self.svg {
-            let drawing = report::svg(&results);
-            std::fs::write(&path, drawing).with_context(|| format!("write {}", path.display()))?;
+        if let Some(path) = &self.svg {
+            let drawing = report::svg(results);
+            std::fs::write(path, drawing).with_context(|| format!("write {}", path.display()))?;
         }
         Ok(())
+    }
+}
+
+#[derive(Args)]
+struct FragmentedOptions {
+    /// Size of the file system: 60T is that of the patch that proposed free-space trees; it takes
+    /// 2.1 GiB of memory.
+    #[arg(long, default_value = "60T", value_parser = fragmented::parse_size)]
+    size: u64,
+    /// Rows (names in the column `variant`); without it, all. Those named `linear` of the kernel
+    /// take minutes.
+    #[arg(long, value_delimiter = ',', value_parser = fragmented::names())]
+    rows: Vec<String>,
+    /// Systems.
+    #[arg(
+        long,
+        value_enum,
+        value_delimiter = ',',
+        default_value = "uext4,kernel-ext4"
+    )]
+    systems: Vec<System>,
+    /// Cold mounts per row; the table shows the median.
+    #[arg(long, default_value_t = 3)]
+    runs: u32,
+    /// Longest time of a row in seconds; what it reached until then is shown, and that it was
+    /// stopped. A write inside the kernel ends first.
+    #[arg(long, default_value_t = 60)]
+    limit_s: u64,
+    /// Seconds between the second and the third write.
+    #[arg(long, default_value_t = 3.0)]
+    settle_s: f64,
+    /// Only make the file system, in this new file.
+    #[arg(long)]
+    write_image: Option<PathBuf>,
+    #[command(flatten)]
+    output: Output,
+}
+
+impl FragmentedOptions {
+    fn run(self) -> Result<()> {
+        if let Some(path) = &self.write_image {
+            return fragmented::write_image(path, self.size);
+        }
+        let plan = fragmented::Plan {
+            size_bytes: self.size,
+            rows: self.rows,
+            systems: self.systems,
+            runs: self.runs.max(1),
+            limit: Duration::from_secs(self.limit_s),
+            settle: Duration::from_secs_f64(self.settle_s),
+        };
+        self.output.show(&fragmented::run(&plan)?)
     }
 }

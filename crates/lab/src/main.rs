@@ -11,6 +11,7 @@ mod backing;
 mod cli;
 mod crew;
 mod experiments;
+mod fragmented;
 mod janitor;
 mod measure;
 mod mounts;

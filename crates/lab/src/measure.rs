@@ -155,13 +155,13 @@ fn rate(unit: Unit, done: &[Done]) -> f64 {
     let slowest = done.iter().map(|one| one.elapsed).max().unwrap_or_default();
     let per_second = amount as f64 / slowest.as_secs_f64().max(1e-9);
     match unit {
-        Unit::PerSecond => per_second,
         Unit::MegabytesPerSecond => per_second / 1e6,
+        _ => per_second,
     }
 }
 
 /// A bar on a terminal, silence in a pipe.
-fn progress(steps: u64) -> ProgressBar {
+pub(crate) fn progress(steps: u64) -> ProgressBar {
     let bar = ProgressBar::new(steps);
     let style = ProgressStyle::with_template("{bar:30} {pos}/{len} {msg} ({eta} left)");
     bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));

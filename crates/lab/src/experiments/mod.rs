@@ -65,14 +65,36 @@ pub(crate) enum Unit {
     PerSecond,
     /// 10^6 bytes per second; the phase counts bytes.
     MegabytesPerSecond,
+    /// Milliseconds.
+    Milliseconds,
+    /// A number of things.
+    Count,
+    /// 2^20 bytes.
+    Mebibytes,
 }
 
 impl Unit {
+    const ALL: [Self; 5] = [
+        Self::PerSecond,
+        Self::MegabytesPerSecond,
+        Self::Milliseconds,
+        Self::Count,
+        Self::Mebibytes,
+    ];
+
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::PerSecond => "1/s",
             Self::MegabytesPerSecond => "MB/s",
+            Self::Milliseconds => "ms",
+            Self::Count => "",
+            Self::Mebibytes => "MiB",
         }
+    }
+
+    /// The unit of this name.
+    pub(crate) fn of_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|unit| unit.name() == name)
     }
 }
 

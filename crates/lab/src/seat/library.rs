@@ -105,6 +105,12 @@ impl OpenFile for LibraryFile {
         Ok(self.filesystem.fsync(&self.inode)?)
     }
 
+    fn extent_count(&self) -> Result<usize> {
+        let extents = self.filesystem.fiemap(&self.inode, 0, u64::MAX)?;
+        let stretch = |extent: &uext4::Extent| (extent.physical_bytes, extent.len_bytes);
+        Ok(super::stretches(extents.iter().map(stretch)))
+    }
+
     fn drop_cache(&self) -> Result<()> {
         Ok(())
     }

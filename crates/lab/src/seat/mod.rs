@@ -36,6 +36,19 @@ pub(crate) trait OpenFile {
     fn read(&self, offset_bytes: u64, buf: &mut [u8]) -> Result<usize>;
     /// Makes the file durable.
     fn fsync(&self) -> Result<()>;
+    /// Stretches of the device that the file's data stand in.
+    fn extent_count(&self) -> Result<usize>;
     /// Lets the kernel forget cached data of the file, where there is such a cache.
     fn drop_cache(&self) -> Result<()>;
+}
+
+/// How many stretches runs of `(start, length)` make when those that touch count as one.
+fn stretches(runs: impl Iterator<Item = (u64, u64)>) -> usize {
+    let mut end = None;
+    let starts_anew = |&(start, len): &(u64, u64)| {
+        let anew = end != Some(start);
+        end = Some(start + len);
+        anew
+    };
+    runs.filter(starts_anew).count()
 }

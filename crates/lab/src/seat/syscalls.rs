@@ -5,8 +5,9 @@ use anyhow::{Result, ensure};
 use rustix::fs::{Advice, AtFlags, FallocateFlags, Mode, OFlags};
 use rustix::{fs, io};
 use std::hint::black_box;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::Path;
+use uext4_testkit::oracle::Program;
 
 /// An open directory; names are relative to it, so no path is walked.
 pub(crate) struct SystemSeat {
@@ -96,7 +97,37 @@ impl OpenFile for SystemFile {
         Ok(fs::fsync(&self.0)?)
     }
 
+    fn extent_count(&self) -> Result<usize> {
+        let path = format!("/proc/{}/fd/{}", std::process::id(), self.0.as_raw_fd());
+        let output = Program::new("filefrag")?.args(["-v", &path]).run_ok()?;
+        Ok(super::stretches(output.stdout.lines().filter_map(stretch)))
+    }
+
     fn drop_cache(&self) -> Result<()> {
         Ok(fs::fadvise(&self.0, 0, None, Advice::DontNeed)?)
+    }
+}
+
+/// Start and length from a line of filefrag: `EXTENT: FIRST..LAST: START..END: LENGTH: FLAGS`.
+fn stretch(line: &str) -> Option<(u64, u64)> {
+    let mut fields = line.split(':').map(str::trim);
+    fields.next()?.parse::<u64>().ok()?;
+    let start = fields.nth(1)?.split("..").next()?.trim().parse().ok()?;
+    Some((start, fields.next()?.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::stretch;
+
+    #[test]
+    fn lines_of_filefrag_are_read() {
+        let line = "   1:    10492..   10495:      98304..     98307:      4:      34815: last,eof";
+        assert_eq!(stretch(line), Some((98304, 4)));
+        assert_eq!(
+            stretch(" ext:     logical_offset:  physical_offset: length:"),
+            None
+        );
+        assert_eq!(stretch("/a: 2 extents found"), None);
     }
 }

@@ -1,0 +1,144 @@
+//! First and second write to a large and fragmented file system that nobody has read yet.
+//!
+//! Layout: [`generator`] makes the image in a sparse file; each row mounts it anew and writes in a
+//! process of its own ([`row`]), which the parent stops at a limit of time. After each row what it
+//! wrote is removed and the image is as it was, so rows may come in any order.
+
+mod generator;
+mod owner;
+mod pattern;
+mod row;
+mod rows;
+
+pub(crate) use row::{measure_directory, measure_library};
+pub(crate) use rows::names;
+
+use crate::experiments::Unit;
+use crate::janitor::Janitor;
+use crate::measure::{Key, Results, Series, progress};
+use crate::system::System;
+use anyhow::{Context, Result, bail, ensure};
+use rows::Row;
+use std::path::Path;
+use std::time::{Duration, Instant};
+use uext4_testkit::oracle;
+
+const EXPERIMENT: &str = "fragmented";
+
+/// Everything that the user chose.
+pub(crate) struct Plan {
+    pub(crate) size_bytes: u64,
+    pub(crate) rows: Vec<String>,
+    pub(crate) systems: Vec<System>,
+    pub(crate) runs: u32,
+    pub(crate) limit: Duration,
+    /// How long a row waits before its last write, so that what runs in the background is done.
+    pub(crate) settle: Duration,
+}
+
+/// One number of one run.
+struct Sample {
+    metric: String,
+    unit: Unit,
+    value: f64,
+}
+
+/// Makes the image and keeps it.
+pub(crate) fn write_image(path: &Path, size_bytes: u64) -> Result<()> {
+    ensure!(!path.exists(), "{} is there already", path.display());
+    let start = Instant::now();
+    generator::generate(path, size_bytes)?;
+    eprintln!("made in {:.1} s", start.elapsed().as_secs_f64());
+    Ok(())
+}
+
+/// Runs all rows, in turns.
+pub(crate) fn run(plan: &Plan) -> Result<Results> {
+    let split = |system: &System| system.missing().map(|why| (*system, why));
+    let missing: Vec<_> = plan.systems.iter().filter_map(split).collect();
+    let rows = rows::pick(&plan.rows, &plan.systems)?;
+    if rows.is_empty() {
+        bail!("nothing to run: no row of the list suits");
+    }
+    let mut janitor = Janitor::start()?;
+    let dir = oracle::scratch_dir()?;
+    janitor.watch(dir.path())?;
+    let image = dir.path().join("fragmented.img");
+    let progress = progress(rows.len() as u64 * u64::from(plan.runs) + 1);
+    progress.set_message("makes the file system");
+    generator::generate(&image, plan.size_bytes)?;
+    progress.inc(1);
+    let mut series = Vec::new();
+    for _ in 0..plan.runs {
+        for row in &rows {
+            progress.set_message(format!("{} {}", row.system.name(), row.name));
+            let samples = one_run(plan, row, &image, &mut janitor)
+                .with_context(|| format!("{} {}", row.system.name(), row.name))?;
+            add(&mut series, row, samples);
+            progress.inc(1);
+        }
+    }
+    progress.finish_and_clear();
+    for one in &mut series {
+        one.samples.sort_by(f64::total_cmp);
+    }
+    Ok(Results { series, missing })
+}
+
+fn one_run(plan: &Plan, row: &Row, image: &Path, janitor: &mut Janitor) -> Result<Vec<Sample>> {
+    let samples = row::run(row, image, plan, janitor);
+    // Also after a failure: the image may be kept in use by nobody.
+    let restored = row::restore(image);
+    let samples = samples?;
+    restored?;
+    Ok(samples)
+}
+
+fn add(series: &mut Vec<Series>, row: &Row, samples: Vec<Sample>) {
+    for Sample {
+        metric,
+        unit,
+        value,
+    } in samples
+    {
+        let alike = |one: &&mut Series| {
+            one.key.variant == row.name && one.key.system == row.system && one.metric == metric
+        };
+        match series.iter_mut().find(alike) {
+            Some(one) => one.samples.push(value),
+            None => series.push(Series {
+                key: Key {
+                    experiment: EXPERIMENT,
+                    system: row.system,
+                    variant: row.name,
+                    workers: 1,
+                },
+                metric,
+                unit,
+                samples: vec![value],
+            }),
+        }
+    }
+}
+
+/// Bytes from a number with a unit: `60T`, `64G`, `512M`.
+pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
+    let units = [('K', 10), ('M', 20), ('G', 30), ('T', 40)];
+    let unit = units.iter().find(|(name, _)| text.ends_with(*name));
+    let (digits, shift) = unit.map_or((text, 0), |(_, shift)| (&text[..text.len() - 1], *shift));
+    let number: u64 = digits.parse().map_err(|_| format!("{text} is no size"))?;
+    let bytes = number.checked_mul(1 << shift);
+    bytes.ok_or_else(|| format!("{text} is too large"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::parse_size;
+
+    #[test]
+    fn sizes_have_units() {
+        assert_eq!(parse_size("60T"), Ok(60 << 40));
+        assert_eq!(parse_size("4096"), Ok(4096));
+        assert!(parse_size("T").is_err() && parse_size("99999999T").is_err());
+    }
+}

@@ -1,0 +1,239 @@
+//! One row: a cold mount, two writes, a pause, a third write.
+//!
+//! The writes happen in a child, which says each number as soon as it has it, so that a row that
+//! is stopped at the limit still tells what it reached.
+
+use super::rows::Row;
+use super::{Plan, Sample};
+use crate::experiments::Unit;
+use crate::janitor::Janitor;
+use crate::seat::{LibrarySeat, Seat, SystemSeat};
+use crate::system::System;
+use anyhow::{Context, Result};
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+use uext4::Filesystem;
+use uext4_testkit::oracle::KernelMount;
+
+/// Files of a row with the name of the phase and the MiB to write.
+const WRITES: [(&str, u64); 3] = [("first", 10), ("second", 100), ("third", 100)];
+const CALL_BYTES: usize = 1 << 20;
+
+/// Runs the row in a child.
+pub(super) fn run(
+    row: &Row,
+    image: &Path,
+    plan: &Plan,
+    janitor: &mut Janitor,
+) -> Result<Vec<Sample>> {
+    match row.system {
+        System::KernelExt4 => run_kernel(row, image, plan, janitor),
+        _ => listen(
+            child("library", image, row.options, plan.settle)?,
+            plan.limit,
+        ),
+    }
+}
+
+fn run_kernel(row: &Row, image: &Path, plan: &Plan, janitor: &mut Janitor) -> Result<Vec<Sample>> {
+    let buffers = buffers_mib()?;
+    let start = Instant::now();
+    let mount = KernelMount::new(image, row.options)?;
+    let elapsed = start.elapsed();
+    janitor.watch(mount.path())?;
+    let read = blocks_read(mount.loop_device())?;
+    let mut samples = vec![milliseconds("mount", elapsed)];
+    let written = child("directory", mount.path(), row.options, plan.settle)
+        .and_then(|child| listen(child, plan.limit));
+    let blocks = blocks_read(mount.loop_device())? - read;
+    let memory = (buffers_mib()? - buffers).max(0.0);
+    mount.unmount()?;
+    samples.extend(written?);
+    samples.push(sample("bitmaps read", Unit::Count, blocks));
+    samples.push(sample("memory", Unit::Mebibytes, memory));
+    Ok(samples)
+}
+
+fn child(kind: &str, place: &Path, options: &str, settle: Duration) -> Result<Child> {
+    Command::new(std::env::current_exe()?)
+        .args(["fragmented-row", kind])
+        .arg(place)
+        .arg(options)
+        .arg(settle.as_millis().to_string())
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .context("cannot start a row")
+}
+
+/// Collects what the child says; stops it at the limit.
+fn listen(mut child: Child, limit: Duration) -> Result<Vec<Sample>> {
+    let stdout = child.stdout.take().context("the output is piped")?;
+    let (sender, lines) = channel();
+    let reader = std::thread::spawn(move || {
+        let lines = BufReader::new(stdout).lines().map_while(Result::ok);
+        lines.map(|line| sender.send(line)).find(Result::is_err);
+    });
+    let start = Instant::now();
+    let mut samples = Vec::new();
+    let stopped = loop {
+        match lines.recv_timeout(limit.saturating_sub(start.elapsed())) {
+            Ok(line) => samples.push(parse(&line).context("a row speaks nonsense")?),
+            Err(RecvTimeoutError::Disconnected) => break false,
+            Err(RecvTimeoutError::Timeout) => break true,
+        }
+    };
+    if stopped {
+        // In the kernel it may go on until the write is done.
+        child.kill()?;
+        samples.push(milliseconds("stopped at the limit after", start.elapsed()));
+    }
+    let status = child.wait()?;
+    let _ = reader.join();
+    anyhow::ensure!(
+        stopped || status.success(),
+        "the row failed (it says why above)"
+    );
+    Ok(samples)
+}
+
+fn parse(line: &str) -> Option<Sample> {
+    let mut fields = line.split('\t');
+    let metric = fields.next()?.to_owned();
+    let unit = Unit::of_name(fields.next()?)?;
+    let value = fields.next()?.parse().ok()?;
+    Some(Sample {
+        metric,
+        unit,
+        value,
+    })
+}
+
+fn sample(metric: impl Into<String>, unit: Unit, value: f64) -> Sample {
+    let metric = metric.into();
+    Sample {
+        metric,
+        unit,
+        value,
+    }
+}
+
+fn milliseconds(metric: impl Into<String>, time: Duration) -> Sample {
+    sample(metric, Unit::Milliseconds, time.as_secs_f64() * 1e3)
+}
+
+fn say(sample: &Sample) -> Result<()> {
+    let mut out = std::io::stdout().lock();
+    let Sample {
+        metric,
+        unit,
+        value,
+    } = sample;
+    writeln!(out, "{metric}\t{}\t{value}", unit.name())?;
+    Ok(out.flush()?)
+}
+
+/// The child's life with the library.
+pub(crate) fn measure_library(image: &Path, options: &str, settle: Duration) -> Result<()> {
+    let start = Instant::now();
+    let filesystem = Arc::new(crate::stage::open(image, options)?);
+    say(&milliseconds("mount", start.elapsed()))?;
+    write_all(&LibrarySeat::new(filesystem.clone())?, settle, &|| {
+        library_numbers(&filesystem)?.iter().try_for_each(say)
+    })?;
+    filesystem.abandon();
+    Ok(())
+}
+
+/// The child's life in a mount.
+pub(crate) fn measure_directory(dir: &Path, settle: Duration) -> Result<()> {
+    write_all(&SystemSeat::new(dir)?, settle, &|| Ok(()))
+}
+
+/// All writes; `after_second` tells what the first two cost besides time.
+fn write_all(
+    seat: &dyn Seat,
+    settle: Duration,
+    after_second: &dyn Fn() -> Result<()>,
+) -> Result<()> {
+    let data = vec![0x5a; CALL_BYTES];
+    for (index, (name, mib)) in WRITES.into_iter().enumerate() {
+        if index == 2 {
+            after_second()?;
+            std::thread::sleep(settle);
+        }
+        let start = Instant::now();
+        let file = seat.open_new(name)?;
+        for call in 0..mib {
+            file.write(call * CALL_BYTES as u64, &data)?;
+        }
+        file.fsync()?;
+        say(&milliseconds(format!("{name} {mib} MiB"), start.elapsed()))?;
+        let extents = file.extent_count()? as f64;
+        say(&sample(format!("{name} extents"), Unit::Count, extents))?;
+    }
+    Ok(())
+}
+
+fn library_numbers(filesystem: &Filesystem) -> Result<Vec<Sample>> {
+    let stats = filesystem.stats();
+    let count = |name: &str| stats.allocator.get(name).copied().unwrap_or(0) as f64;
+    let mut samples = vec![
+        sample("bitmaps read", Unit::Count, count("bitmaps_read")),
+        sample("memory", Unit::Mebibytes, own_memory_mib()?),
+    ];
+    if let Some(trees) = stats.trees {
+        let loaded = trees.loads - trees.evictions;
+        samples.push(sample("trees", Unit::Count, loaded as f64));
+        let mib = trees.used_bytes as f64 / MIB;
+        samples.push(sample("tree memory", Unit::Mebibytes, mib));
+    }
+    Ok(samples)
+}
+
+const MIB: f64 = 1048576.0;
+
+/// The number of a line of KiB in a file of `/proc`, in MiB.
+fn proc_mib(file: &str, name: &str) -> Result<f64> {
+    let text = std::fs::read_to_string(file)?;
+    let line = text.lines().find_map(|line| line.strip_prefix(name));
+    let kib = line.and_then(|line| line.split_whitespace().next());
+    let kib: f64 = kib.context("no such line")?.parse()?;
+    Ok(kib / 1024.0)
+}
+
+/// Memory of this process that no file backs.
+fn own_memory_mib() -> Result<f64> {
+    proc_mib("/proc/self/status", "RssAnon:")
+}
+
+/// What the kernel caches of block devices.
+fn buffers_mib() -> Result<f64> {
+    proc_mib("/proc/meminfo", "Buffers:")
+}
+
+/// Blocks of 4 KiB that were read from a block device.
+fn blocks_read(device: &str) -> Result<f64> {
+    let name = device.rsplit('/').next().unwrap_or(device);
+    let stat = std::fs::read_to_string(format!("/sys/block/{name}/stat"))?;
+    let sectors = stat.split_whitespace().nth(2).context("no third field")?;
+    Ok(sectors.parse::<f64>()? / 8.0)
+}
+
+/// Removes what a row wrote, and its blocks from the sparse file.
+pub(super) fn restore(image: &Path) -> Result<()> {
+    let options = "discard,allocator=freespace-tree,no_prefetch_block_bitmaps";
+    let filesystem = Arc::new(crate::stage::open(image, options)?);
+    let seat = LibrarySeat::new(filesystem.clone())?;
+    for (name, _) in WRITES {
+        if seat.stat(name).is_ok() {
+            seat.remove(name)?;
+        }
+    }
+    drop(seat);
+    Ok(filesystem.unmount()?)
+}
