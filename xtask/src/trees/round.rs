@@ -219,10 +219,13 @@ impl Trip<'_> {
 
 /// What an image that somebody else filled keeps.
 fn filled(config: &Config) -> Policy {
+    use Field::{Mtime, Root, Sockets, SymlinkLinks};
+    // mke2fs knows no sockets, gives its root its own attributes, cuts times to 32 bits and follows
+    // hard links of everything but symlinks (debugfs shows an inode per name).
+    let lost = [Sockets, Root, Mtime, SymlinkLinks];
     match config.fits_kernel() {
         true => Policy::default(),
-        // mke2fs knows no sockets, gives its root its own attributes and cuts times to 32 bits.
-        false => Policy::archived().ignore(Field::Root).ignore(Field::Mtime),
+        false => lost.into_iter().fold(Policy::default(), Policy::ignore),
     }
 }
 

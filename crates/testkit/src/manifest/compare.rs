@@ -45,6 +45,8 @@ pub enum Field {
     LinkGroup,
     /// Hard links of device nodes and pipes: tar writes each name as a node of its own.
     SpecialLinks,
+    /// Hard links of symlinks: `mke2fs -d` makes an inode of each name.
+    SymlinkLinks,
     /// The root directory itself.
     Root,
     /// Sockets: an archive has no place for them.
@@ -225,11 +227,13 @@ fn entry_differences(a: &Entry, b: &Entry, policy: &Policy) -> Vec<String> {
 }
 
 fn has_links_that_count(kind: FileKind, policy: &Policy) -> bool {
-    let is_special = matches!(
-        kind,
-        FileKind::CharDevice | FileKind::BlockDevice | FileKind::Fifo
-    );
-    !is_special || policy.checks(Field::SpecialLinks)
+    match kind {
+        FileKind::CharDevice | FileKind::BlockDevice | FileKind::Fifo => {
+            policy.checks(Field::SpecialLinks)
+        }
+        FileKind::Symlink => policy.checks(Field::SymlinkLinks),
+        _ => true,
+    }
 }
 
 struct Collector<'a> {
