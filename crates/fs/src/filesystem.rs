@@ -1,7 +1,7 @@
 //! The mounted file system: what every operation reaches for.
 
 use crate::dir::DirConfig;
-use crate::inode::Inodes;
+use crate::inode::{Inodes, LazyTimes};
 use crate::map::ExtentStatus;
 use crate::meta::Blocks;
 use crate::mount::MmpGuard;
@@ -33,6 +33,7 @@ pub(crate) struct Fs {
     pub(crate) superblock: Arc<Super>,
     pub(crate) space: Arc<Space>,
     pub(crate) inodes: Inodes,
+    pub(crate) lazy_times: LazyTimes,
     pub(crate) blocks: Blocks,
     pub(crate) extent_status: Arc<ExtentStatus>,
     pub(crate) orphans: Orphans,

@@ -38,7 +38,7 @@ pub use dir::{DirEntry, Visit};
 pub use error::{Error, Result};
 pub use file::{Extent, FallocateMode, Seek};
 pub use filesystem::Filesystem;
-pub use inode::{Inode, InodeRef};
+pub use inode::{Atime, Inode, InodeRef};
 pub use map::ExtentStatusStats;
 pub use mount::read_superblock;
 pub use ops::{KillPrivileges, RenameFlags};

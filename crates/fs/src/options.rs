@@ -100,6 +100,13 @@ pub struct MountOptions {
     pub no_dir_atime: bool,
     /// `relatime` (the default of Linux) against `strictatime`.
     pub relatime: bool,
+    /// `lazytime`: a change of nothing but times stays in memory until the inode is logged for
+    /// another reason, `fsync`, `sync`, or a day.
+    pub lazytime: bool,
+    /// `sync`: what changes is durable when the operation returns.
+    pub sync: bool,
+    /// `dirsync`: the same for names.
+    pub dirsync: bool,
     /// `resuid=`: this user may use reserved blocks.
     pub reserved_uid: Option<u32>,
     /// `resgid=`: this group may use reserved blocks.
@@ -158,6 +165,9 @@ impl Default for MountOptions {
             no_atime: false,
             no_dir_atime: false,
             relatime: true,
+            lazytime: false,
+            sync: false,
+            dirsync: false,
             reserved_uid: None,
             reserved_gid: None,
             superblock_kib: None,

@@ -1,4 +1,5 @@
-//! Mounts an image: `mount IMAGE DIR [daemon] [ro] [through]`, and `mount umount DIR [lazy]`.
+//! Mounts an image: `mount IMAGE DIR [daemon] [ro] [through] [-o WORDS]`, and
+//! `mount umount DIR [lazy]`.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -20,7 +21,9 @@ fn main() -> ExitCode {
         }
         [image, dir, rest @ ..] => serve(image, dir, rest),
         _ => {
-            eprintln!("mount IMAGE DIR [daemon] [ro] [through] | mount umount DIR [lazy]");
+            eprintln!(
+                "mount IMAGE DIR [daemon] [ro] [through] [-o WORDS] | mount umount DIR [lazy]"
+            );
             return ExitCode::FAILURE;
         }
     };
@@ -35,9 +38,21 @@ fn main() -> ExitCode {
 
 fn serve(image: &str, dir: &str, words: &[&str]) -> uext4_fuse::Result<()> {
     let read_only = words.contains(&"ro");
+    let list = match words {
+        [.., "-o", list] => list,
+        _ => "",
+    };
+    let wanted = match read_only {
+        true => uext4::MountOptions::read_only(),
+        false => uext4::MountOptions::default(),
+    };
+    let wanted = wanted.parse(list)?;
     let options = MountOptions {
         source: image.to_owned(),
         read_only,
+        no_atime: wanted.no_atime,
+        sync: wanted.sync,
+        dirsync: wanted.dirsync,
         run: if words.contains(&"daemon") {
             Run::Daemon
         } else {
@@ -56,11 +71,7 @@ fn serve(image: &str, dir: &str, words: &[&str]) -> uext4_fuse::Result<()> {
             Access::ReadWrite
         };
         let device: Arc<dyn BlockDevice> = Arc::new(FileDevice::open(Path::new(image), mode)?);
-        let options = match read_only {
-            true => uext4::MountOptions::read_only(),
-            false => uext4::MountOptions::default(),
-        };
-        uext4::Filesystem::mount(device, options)
+        uext4::Filesystem::mount(device, wanted)
     };
     mount(open, Path::new(dir), &options)
 }

@@ -77,6 +77,8 @@ fn mount_flags(options: &MountOptions) -> MountFlags {
         (options.no_dev, MountFlags::NODEV),
         (options.no_exec, MountFlags::NOEXEC),
         (options.no_atime, MountFlags::NOATIME),
+        (options.sync, MountFlags::SYNCHRONOUS),
+        (options.dirsync, MountFlags::DIRSYNC),
     ];
     let set = wanted.into_iter().filter(|(set, _)| *set);
     set.fold(MountFlags::empty(), |flags, (_, flag)| flags | flag)
@@ -114,6 +116,8 @@ fn helper_options(options: &MountOptions) -> OsString {
         (options.read_only, ",ro"),
         (options.no_exec, ",noexec"),
         (options.no_atime, ",noatime"),
+        (options.sync, ",sync"),
+        (options.dirsync, ",dirsync"),
         (options.allows_others(), ",allow_other"),
     ];
     words

@@ -46,6 +46,11 @@ pub struct MountOptions {
     pub no_exec: bool,
     /// `noatime`; the file system's own option decides whether access times are written.
     pub no_atime: bool,
+    /// `sync`: the kernel has written data made durable before a write returns. The file system's
+    /// own option does the same for everything else.
+    pub sync: bool,
+    /// `dirsync`, for `/proc/mounts`; the file system's own option acts on it.
+    pub dirsync: bool,
     /// Who may use the mount.
     pub sharing: Sharing,
     /// What the kernel does with written data.
@@ -64,6 +69,8 @@ impl Default for MountOptions {
             no_dev: false,
             no_exec: false,
             no_atime: false,
+            sync: false,
+            dirsync: false,
             sharing: Sharing::Default,
             data_cache: DataCache::WriteBack,
             run: Run::Foreground,

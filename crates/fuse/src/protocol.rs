@@ -38,6 +38,7 @@ pub(crate) mod opcode {
     pub(crate) const LISTXATTR: u32 = 23;
     pub(crate) const REMOVEXATTR: u32 = 24;
     pub(crate) const INIT: u32 = 26;
+    pub(crate) const OPENDIR: u32 = 27;
     pub(crate) const READDIR: u32 = 28;
     pub(crate) const FSYNCDIR: u32 = 30;
     pub(crate) const ACCESS: u32 = 34;
@@ -96,6 +97,7 @@ pub(crate) mod fattr {
 
 /// How the kernel treats an open file.
 pub(crate) mod fopen {
+    pub(crate) const DIRECT_IO: u32 = 1 << 0;
     pub(crate) const KEEP_CACHE: u32 = 1 << 1;
     pub(crate) const NOFLUSH: u32 = 1 << 5;
     pub(crate) const PARALLEL_DIRECT_WRITES: u32 = 1 << 6;

@@ -4,7 +4,7 @@
 //! whole run repeats from one seed.
 
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 const NS: i64 = 1_000_000_000;
 
@@ -25,7 +25,8 @@ pub trait Clock: Send + Sync {
     fn monotonic(&self) -> Duration;
 }
 
-/// The system's clock.
+/// The system's clock. Its wall time moves in ticks, as that of the kernel's file systems does: the
+/// times that a cache in the kernel gives to files are comparable with ours then.
 #[derive(Clone, Copy, Debug)]
 pub struct RealClock {
     start: Instant,
@@ -48,12 +49,11 @@ impl Default for RealClock {
 
 impl Clock for RealClock {
     fn wall(&self) -> WallTime {
-        match SystemTime::now().duration_since(SystemTime::UNIX_EPOCH) {
-            Ok(since) => WallTime {
-                seconds: since.as_secs().cast_signed(),
-                nanoseconds: since.subsec_nanos(),
-            },
-            Err(before) => from_ns(-(before.duration().as_nanos() as i64)),
+        let now = rustix::time::clock_gettime(rustix::time::ClockId::RealtimeCoarse);
+        WallTime {
+            seconds: now.tv_sec,
+            // The kernel answers less than a second's worth.
+            nanoseconds: now.tv_nsec as u32,
         }
     }
     fn monotonic(&self) -> Duration {

@@ -102,13 +102,15 @@ fn write_slices(
 /// Size and times, as far as the slices have not noted them.
 fn settle(fs: &Fs, inode: &Arc<Inode>, end: u64) -> Result<()> {
     let now = fs.now();
-    let due = {
+    let (grows, stale) = {
         let state = inode.read();
-        end > state.disk.size || stale_times(&state, now)
+        (end > state.disk.size, stale_times(&state, now))
     };
-    if due {
+    if grows {
         let handle = fs.start(credits::ATTRIBUTES)?;
         note_write(&mut handle.write(inode), end, now);
+    } else if stale {
+        fs.change_times(inode, now, |state| touch(state, now))?;
     }
     Ok(())
 }

@@ -14,12 +14,15 @@ mod evict;
 pub(crate) mod flags;
 mod state;
 mod table;
+mod times;
 
 pub(crate) use attr::attr_of;
 pub(crate) use create::NewInode;
 pub(crate) use evict::{Reclaim, has_blocks};
 pub(crate) use state::{InodeFormat, InodeState};
 pub(crate) use table::Inodes;
+pub use times::Atime;
+pub(crate) use times::LazyTimes;
 
 use crate::space::FilePreallocation;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};

@@ -4,7 +4,7 @@ use super::mmp::MmpGuard;
 use super::open::Plan;
 use crate::dir::DirConfig;
 use crate::filesystem::{MountState, Random};
-use crate::inode::{InodeFormat, Inodes};
+use crate::inode::{InodeFormat, Inodes, LazyTimes};
 use crate::map::ExtentStatus;
 use crate::meta::{Blocks, Sealer};
 use crate::options::{Access, Threads};
@@ -66,6 +66,7 @@ pub(super) fn engine(
         ),
         space,
         inodes: Inodes::new(plan.options.cache_objects, Arc::new(format)),
+        lazy_times: LazyTimes::default(),
         blocks: Blocks::new(plan.options.cache_objects, sealer),
         extent_status: Arc::new(ExtentStatus::new(
             plan.options.extent_cache_bytes,

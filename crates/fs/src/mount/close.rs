@@ -46,6 +46,7 @@ impl Fs {
         let writable = self.writable().is_ok();
         if writable {
             self.note(self.reap_all())?;
+            self.log_lazy_times()?;
             let handle = self.start(credits::ATTRIBUTES)?;
             self.superblock.update_counts(self, &handle);
         }

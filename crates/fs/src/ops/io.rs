@@ -1,6 +1,6 @@
 //! Data: read, write, space, sync.
 
-use crate::inode::Inode;
+use crate::inode::{Atime, Inode};
 use crate::space::Reserve;
 use crate::{Caller, Error, Filesystem, Fs, InodeRef, Result, credits, file};
 use uext4_format::{Feature, FileType, InodeFlags, Tid};
@@ -22,9 +22,32 @@ impl Filesystem {
         self.run(|fs| {
             regular(inode)?;
             let read = file::read(fs, inode, offset, buf)?;
-            fs.touch_atime(inode)?;
+            if !buf.is_empty() {
+                fs.touch_atime(inode)?;
+            }
             Ok(read)
         })
+    }
+
+    /// As [`Self::read`], without a trace in the access time (`O_NOATIME`). That the caller may
+    /// ask for this is not checked: who opened the file did.
+    pub fn read_untouched(&self, inode: &InodeRef, offset: u64, buf: &mut [u8]) -> Result<usize> {
+        self.run(|fs| {
+            regular(inode)?;
+            file::read(fs, inode, offset, buf)
+        })
+    }
+
+    /// Notes an access that a cache above answers itself, when it opens a file to read for one: the
+    /// access time is set if the rules of the mount say so.
+    pub fn note_access(&self, inode: &InodeRef) -> Result<Atime> {
+        self.run(|fs| fs.touch_atime(inode))
+    }
+
+    /// True when every read sets the access time (`strictatime`): a cache above that answers reads
+    /// itself would lose some.
+    pub fn notes_every_read(&self) -> bool {
+        self.fs.notes_every_read()
     }
 
     /// Writes `data` at byte `offset`; answers how many bytes were written. What was written is
@@ -119,7 +142,8 @@ impl Filesystem {
                 return Err(Error::NotPermitted);
             }
             fs.allow_size(size_bytes)?;
-            file::truncate(fs, inode.arc(), size_bytes)
+            file::truncate(fs, inode.arc(), size_bytes)?;
+            fs.sync_if_asked(inode)
         })
     }
 
@@ -159,7 +183,8 @@ impl Filesystem {
                 fs.kill_privileges(inode)?;
             }
             fs.allow_size(offset.saturating_add(len))?;
-            file::fallocate(fs, inode.arc(), mode, offset, len, fs.reserve_of(caller))
+            file::fallocate(fs, inode.arc(), mode, offset, len, fs.reserve_of(caller))?;
+            fs.sync_if_asked(inode)
         })
     }
 
@@ -190,6 +215,7 @@ impl Filesystem {
     pub fn sync(&self) -> Result<()> {
         self.run(|fs| {
             if fs.state.is_writable() {
+                fs.log_lazy_times()?;
                 let handle = fs.start(1)?;
                 fs.superblock.update_counts(fs, &handle);
             }
@@ -249,20 +275,26 @@ impl Fs {
         Ok(())
     }
 
-    /// Makes a change durable at once when the inode (`chattr +S`, of a directory also `+D`) asks
-    /// for it.
+    /// Makes a change durable at once when the mount (`sync`, `dirsync`) or the inode (`chattr
+    /// +S`, of a directory also `+D`) asks for it.
     pub(super) fn sync_if_asked(&self, inode: &InodeRef) -> Result<()> {
-        let flags = inode.read().disk.flags;
-        let entries = inode.is_dir() && flags.contains(InodeFlags::DIRSYNC);
-        if entries || flags.contains(InodeFlags::SYNC) {
+        if self.syncs(inode) {
             self.sync_inode(inode)
         } else {
             Ok(())
         }
     }
 
+    /// Whether changes of the inode are durable at once.
+    pub(super) fn syncs(&self, inode: &InodeRef) -> bool {
+        let flags = inode.read().disk.flags;
+        let entries = self.options.dirsync || flags.contains(InodeFlags::DIRSYNC);
+        self.options.sync || flags.contains(InodeFlags::SYNC) || (entries && inode.is_dir())
+    }
+
     fn sync_inode(&self, inode: &InodeRef) -> Result<()> {
         use uext4_journal::Object;
+        self.log_lazy_times_of(inode)?;
         match inode.arc().live().dirty_tid() {
             Some(tid) => Ok(self.journal.wait_durable(tid)?),
             // Nothing of the inode waits to be rendered. It may be in the commit that is under way,
@@ -273,29 +305,6 @@ impl Fs {
                 Ok(self.journal.flush_device()?)
             }
         }
-    }
-
-    /// Sets the access time when the mount options ask for it.
-    pub(super) fn touch_atime(&self, inode: &InodeRef) -> Result<()> {
-        let options = &self.options;
-        let off = options.no_atime || (options.no_dir_atime && inode.is_dir());
-        if off || !self.state.is_writable() {
-            return Ok(());
-        }
-        let now = self.now();
-        let due = {
-            let state = inode.read();
-            let disk = &state.disk;
-            let day_old = now.seconds.saturating_sub(disk.atime.seconds) >= 24 * 3600;
-            let behind = disk.atime <= disk.mtime || disk.atime <= disk.ctime;
-            let skip = disk.flags.contains(InodeFlags::NOATIME);
-            !skip && disk.atime != now && (!self.options.relatime || behind || day_old)
-        };
-        if due {
-            let handle = self.start(credits::ATTRIBUTES)?;
-            handle.write(inode.arc()).disk.atime = now;
-        }
-        Ok(())
     }
 
     /// Takes setuid, and setgid of group executables, away.

@@ -62,7 +62,8 @@ impl Filesystem {
                 let _shared = dir.index.read();
                 settled(dir::read(fs, dir.arc(), cookie, visit).map_err(Into::into))?;
             }
-            fs.touch_atime(dir)
+            fs.touch_atime(dir)?;
+            Ok(())
         })
     }
 

@@ -21,6 +21,7 @@ impl Filesystem {
                 resize(fs, inode, size)?;
             }
             apply(fs, inode, set, caller)?;
+            fs.sync_if_asked(inode)?;
             Ok(attr_of(fs, inode))
         })
     }

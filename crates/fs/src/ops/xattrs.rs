@@ -41,7 +41,8 @@ impl Filesystem {
             let trusted = caller.checks == Checks::Done || caller.is_superuser();
             let keep = trusted || caller.in_group(gid);
             let setgid = if keep { Setgid::Keep } else { Setgid::Clear };
-            xattr::set(fs, inode.arc(), name, value, mode, setgid)
+            xattr::set(fs, inode.arc(), name, value, mode, setgid)?;
+            fs.sync_if_asked(inode)
         })
     }
 
@@ -49,7 +50,8 @@ impl Filesystem {
     pub fn remove_xattr(&self, inode: &InodeRef, name: &[u8], caller: &Caller) -> Result<()> {
         self.run(|fs| {
             check_write(fs, inode, name, caller)?;
-            xattr::remove(fs, inode.arc(), name)
+            xattr::remove(fs, inode.arc(), name)?;
+            fs.sync_if_asked(inode)
         })
     }
 }

@@ -23,7 +23,6 @@ fn what_is_not_there_is_refused_by_name_and_reason() {
         ("commit=2147484", "too large"),
         ("resuid=4294967295", "too large"),
         ("delalloc", "delayed allocation"),
-        ("lazytime", "times"),
         ("usrjquota=aquota.user", "quota"),
         ("inode_readahead_blks=32", "only 0"),
         ("max_batch_time=15000", "only 0"),
@@ -45,6 +44,8 @@ fn later_words_win() {
     assert!(!parse("barrier=0").unwrap().barrier);
     let options = parse("noatime,strictatime").unwrap();
     assert!(!options.no_atime && !options.relatime);
+    let options = parse("sync,dirsync,lazytime,async").unwrap();
+    assert!(!options.sync && options.dirsync && options.lazytime);
 }
 
 #[test]

@@ -47,7 +47,6 @@ const ABOVE: &[&str] = &[
     "nogroup",
     "nofail",
     "_netdev",
-    "async",
     "silent",
     "loud",
     "iversion",
@@ -62,7 +61,6 @@ const AS_IT_IS: &[&str] = &[
     "block_validity",
     "noinit_itable",
     "no_prefetch_block_bitmaps",
-    "nolazytime",
     "noquota",
     "data_err=ignore",
     "dax=never",
@@ -112,15 +110,6 @@ const REFUSED: &[(&str, &str)] = &[
     (
         "data_err",
         "an error in writing data fails the write, not the journal",
-    ),
-    ("lazytime", "times are not kept back in memory"),
-    (
-        "sync",
-        "synchronous mounts are not there; use fsync, or chattr +S",
-    ),
-    (
-        "dirsync",
-        "synchronous mounts are not there; use fsync, or chattr +D",
     ),
     ("quota", "quota is not there"),
     ("usrquota", "quota is not there"),
@@ -193,12 +182,12 @@ fn apply_flag(options: &mut MountOptions, name: &str) -> bool {
         "nojournal_checksum" => options.journal_checksum = Some(false),
         "freespace_tree" => options.allocator = Some(Allocator::FreespaceTree),
         "nombcache" | "no_mbcache" => options.share_xattr_blocks = false,
-        name => return apply_atime(options, name),
+        name => return apply_times(options, name),
     }
     true
 }
 
-fn apply_atime(options: &mut MountOptions, name: &str) -> bool {
+fn apply_times(options: &mut MountOptions, name: &str) -> bool {
     match name {
         "noatime" => options.no_atime = true,
         "atime" => options.no_atime = false,
@@ -206,6 +195,11 @@ fn apply_atime(options: &mut MountOptions, name: &str) -> bool {
         "diratime" => options.no_dir_atime = false,
         "relatime" | "nostrictatime" => (options.relatime, options.no_atime) = (true, false),
         "strictatime" | "norelatime" => (options.relatime, options.no_atime) = (false, false),
+        "lazytime" => options.lazytime = true,
+        "nolazytime" => options.lazytime = false,
+        "sync" => options.sync = true,
+        "async" => options.sync = false,
+        "dirsync" => options.dirsync = true,
         _ => return false,
     }
     true

@@ -1,5 +1,6 @@
 //! Data: read, write, space, seek, copy, sync.
 
+use super::open::O_NOATIME;
 use super::{Handled, Outcome, Server};
 use crate::answer::Answer;
 use crate::attributes::Writers;
@@ -27,9 +28,14 @@ impl Server {
     pub(super) fn read(&self, request: &Request<'_>, answer: &mut Answer) -> Handled {
         let mut args = request.args();
         let (_fh, offset, size) = (args.u64()?, args.u64()?, args.u32()?);
+        let (_, _, flags) = (args.u32()?, args.u64()?, args.u32()?);
         let size = size.min(self.agreement.read_bytes_max()) as usize;
         let inode = self.get(request.node)?;
-        let read = self.filesystem.read(&inode, offset, answer.room(size))?;
+        let room = answer.room(size);
+        let read = match flags & O_NOATIME {
+            0 => self.filesystem.read(&inode, offset, room)?,
+            _ => self.filesystem.read_untouched(&inode, offset, room)?,
+        };
         answer.filled(read);
         Ok(())
     }

@@ -80,9 +80,10 @@ impl Server {
             opcode::DESTROY => Outcome::Destroyed,
             opcode::LSEEK => self.lseek(request, transport, answer),
             _ => {
+                let accessed = self.accessed_by_opening(request);
                 let privileged = self.privileged_target(request);
                 let done = self.answer(request, answer);
-                if let Some(node) = privileged {
+                if let Some(node) = privileged.or(accessed) {
                     forget_attributes(node, transport);
                 }
                 Outcome::Answer(done)
@@ -118,6 +119,7 @@ impl Server {
             opcode::RENAME2 => self.rename2(request),
             opcode::LINK => self.link(request, answer),
             opcode::OPEN => self.open(request, answer),
+            opcode::OPENDIR => self.opendir(answer),
             opcode::CREATE => self.create(request, answer),
             opcode::TMPFILE => self.tmpfile(request, answer),
             opcode::RELEASE => self.release(request),
@@ -136,8 +138,8 @@ impl Server {
             opcode::REMOVEXATTR => self.removexattr(request),
             opcode::ACCESS => self.get(request.node).map(|_| ()),
             opcode::IOCTL => self.ioctl(request, answer),
-            // FLUSH, OPENDIR, POLL, INTERRUPT, BMAP and what is newer than we are: the kernel does
-            // without from then on, and needs none of the first four from us.
+            // FLUSH, POLL, INTERRUPT, BMAP and what is newer than we are: the kernel does
+            // without from then on, and needs none of the first three from us.
             _ => Err(Errno::ENOSYS),
         }
     }

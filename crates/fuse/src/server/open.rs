@@ -6,16 +6,19 @@
 use super::{Handled, Server};
 use crate::answer::Answer;
 use crate::errno::Errno;
-use crate::protocol::{OPEN_KILL_SUIDGID, fopen};
+use crate::protocol::{OPEN_KILL_SUIDGID, fopen, opcode};
 use crate::request::Request;
-use uext4::{Error, InodeRef, SetAttr};
+use uext4::{Atime, Error, InodeRef, SetAttr};
 
 /// `O_*` of `open(2)` that matter here.
 const O_ACCMODE: u32 = 0o3;
+const O_WRONLY: u32 = 0o1;
 const O_EXCL: u32 = 0o200;
 const O_TRUNC: u32 = 0o1000;
 const O_APPEND: u32 = 0o2000;
+pub(super) const O_NOATIME: u32 = 0o1000000;
 /// Inode flags (`FS_*_FL`).
+const FLAG_SYNC: u32 = 0x8;
 const FLAG_IMMUTABLE: u32 = 0x10;
 const FLAG_APPEND: u32 = 0x20;
 
@@ -33,8 +36,30 @@ impl Server {
         if flags & O_TRUNC != 0 {
             self.truncate_opened(request, &inode, open_flags)?;
         }
-        self.put_opened(request.node, flags, answer);
+        self.put_opened(request.node, &inode, flags, answer);
         Ok(())
+    }
+
+    /// The kernel keeps listings of directories that it need not open; where every listing has to
+    /// come to us for the access time, it does.
+    pub(super) fn opendir(&self, answer: &mut Answer) -> Handled {
+        if !self.filesystem.notes_every_read() {
+            return Err(Errno::ENOSYS);
+        }
+        answer.zeroes(16);
+        Ok(())
+    }
+
+    /// The node whose access time changes because `request` opens it: the kernel may read from its
+    /// cache then, and would not tell. Where every read comes to us that is not needed.
+    pub(super) fn accessed_by_opening(&self, request: &Request<'_>) -> Option<u64> {
+        let flags = request.args().u32().ok()?;
+        let reads = flags & O_ACCMODE != O_WRONLY && flags & O_NOATIME == 0;
+        if request.opcode != opcode::OPEN || !reads || self.filesystem.notes_every_read() {
+            return None;
+        }
+        let noted = self.filesystem.note_access(&self.get(request.node).ok()?);
+        matches!(noted, Ok(Atime::Set)).then_some(request.node)
     }
 
     fn check_open(&self, inode: &InodeRef, flags: u32) -> Handled {
@@ -66,13 +91,27 @@ impl Server {
     }
 
     /// Puts `struct fuse_open_out` and notes a writer.
-    fn put_opened(&self, node: u64, flags: u32, answer: &mut Answer) {
+    fn put_opened(&self, node: u64, inode: &InodeRef, flags: u32, answer: &mut Answer) {
         if writes(flags) {
             self.nodes.add_writer(node);
         }
         answer.u64(0);
-        answer.u32(fopen::KEEP_CACHE | fopen::NOFLUSH | fopen::PARALLEL_DIRECT_WRITES);
+        answer.u32(self.open_flags(inode));
         answer.u32(0);
+    }
+
+    /// How the kernel is to treat an open file. It keeps its cache, unless every read has to come
+    /// to us for the access time; of a file with `chattr +S`, which it does not know, it must not
+    /// hold data back.
+    fn open_flags(&self, inode: &InodeRef) -> u32 {
+        let mut flags = fopen::NOFLUSH | fopen::PARALLEL_DIRECT_WRITES;
+        if !self.filesystem.notes_every_read() {
+            flags |= fopen::KEEP_CACHE;
+        }
+        if self.filesystem.attr(inode).flags & FLAG_SYNC != 0 {
+            flags |= fopen::DIRECT_IO;
+        }
+        flags
     }
 
     pub(super) fn create(&self, request: &Request<'_>, answer: &mut Answer) -> Handled {
@@ -107,9 +146,9 @@ impl Server {
     /// The entry is answered as one with writers: it has them before the kernel sees it.
     fn put_created(&self, inode: InodeRef, flags: u32, answer: &mut Answer) -> Handled {
         let attr = self.filesystem.attr(&inode);
-        let node = self.nodes.insert(inode);
+        let node = self.nodes.insert(inode.clone());
         let mut opened = Answer::new(16);
-        self.put_opened(node, flags, &mut opened);
+        self.put_opened(node, &inode, flags, &mut opened);
         crate::attributes::put_entry(answer, node, &attr, self.nodes.writers(node).ttl());
         answer.put(opened.body());
         Ok(())

@@ -13,4 +13,5 @@ mod names;
 mod pjdfstest;
 mod programs;
 mod support;
+mod times;
 mod trees;

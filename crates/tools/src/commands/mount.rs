@@ -14,8 +14,8 @@ Examples:
   uext4 mount -o ro,noatime disk.img --partition 2 /mnt/data
   uext4 mount --foreground disk.img /mnt/data     until Ctrl-C or umount
 
-OPTIONS are those of ext4 (ro, noatime, commit=SECONDS, acl, ...) and nosuid, nodev, noexec,
-allow_other, writethrough. The image is clean once `uext4 umount` returns.")]
+OPTIONS are those of ext4 (ro, noatime, sync, lazytime, commit=SECONDS, acl, ...) and nosuid,
+nodev, noexec, allow_other, writethrough. The image is clean once `uext4 umount` returns.")]
 pub(crate) struct Args {
     #[command(flatten)]
     image: ImageArgs,
@@ -49,6 +49,7 @@ impl Args {
         let options = MountOptions::default().parse(&rest);
         let options = options.map_err(|error| Failure::usage(format!("-o {list}: {error}")))?;
         mount.read_only = options.access == Access::ReadOnly;
+        (mount.sync, mount.dirsync) = (options.sync, options.dirsync);
         // The reason is told by the server's process: it opens the image.
         let open = || self.open(options);
         uext4_fuse::mount(open, &self.dir, &mount).map_err(|error| self.failure(&error))

@@ -1,0 +1,145 @@
+//! Access times, and times that stand in memory only (`lazytime`).
+//!
+//! With `lazytime` a change of nothing but times changes the inode in memory and puts it on a list.
+//! Its times reach the disk with the next logged change of the inode, with `fsync` and `sync`, at
+//! unmount, and when the list is long or a day old.
+//!
+//! References: `mount(8)`, "lazytime", "relatime".
+
+use super::{Inode, InodeRef, InodeState};
+use crate::{Fs, Result, credits};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use uext4_format::{InodeFlags, InodeNr, Timestamp};
+use uext4_journal::Object;
+use uext4_sync::{Mutex, Rank};
+
+const DAY_SECONDS: i64 = 24 * 3600;
+/// Inodes on the list at most: each is kept in memory.
+const LISTED_MAX: usize = 4096;
+
+/// What an access did to the access time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Atime {
+    /// It is the time of the access now.
+    Set,
+    /// The rules of the mount leave it.
+    Kept,
+}
+
+/// Inodes whose times in memory are newer than those that are logged.
+pub(crate) struct LazyTimes {
+    list: Mutex<List>,
+}
+
+#[derive(Default)]
+struct List {
+    inodes: BTreeMap<InodeNr, Arc<Inode>>,
+    /// When the first of them came, in seconds.
+    since: i64,
+}
+
+impl Default for LazyTimes {
+    fn default() -> Self {
+        Self {
+            list: Mutex::new(Rank::Queue, List::default()),
+        }
+    }
+}
+
+impl LazyTimes {
+    /// Puts the inode on the list; true when it is time to empty it.
+    fn note(&self, inode: &Arc<Inode>, now: Timestamp) -> bool {
+        let mut list = self.list.lock();
+        if list.inodes.is_empty() {
+            list.since = now.seconds;
+        }
+        list.inodes
+            .entry(inode.nr())
+            .or_insert_with(|| inode.clone());
+        list.inodes.len() >= LISTED_MAX || now.seconds.saturating_sub(list.since) >= DAY_SECONDS
+    }
+
+    fn take(&self, nr: InodeNr) -> Option<Arc<Inode>> {
+        self.list.lock().inodes.remove(&nr)
+    }
+
+    fn take_all(&self) -> Vec<Arc<Inode>> {
+        let inodes = std::mem::take(&mut self.list.lock().inodes);
+        inodes.into_values().collect()
+    }
+}
+
+impl Fs {
+    /// Changes times of the inode and nothing else: at once, or in memory with `lazytime`.
+    pub(crate) fn change_times(
+        &self,
+        inode: &Arc<Inode>,
+        now: Timestamp,
+        change: impl FnOnce(&mut InodeState),
+    ) -> Result<()> {
+        if !self.options.lazytime {
+            let handle = self.start(credits::ATTRIBUTES)?;
+            change(&mut handle.write(inode));
+            return Ok(());
+        }
+        change(&mut inode.live().write_unlogged());
+        if self.lazy_times.note(inode, now) {
+            self.log_lazy_times()?;
+        }
+        Ok(())
+    }
+
+    /// Logs all times that stand in memory only.
+    pub(crate) fn log_lazy_times(&self) -> Result<()> {
+        self.lazy_times
+            .take_all()
+            .iter()
+            .try_for_each(|inode| self.log_times(inode))
+    }
+
+    /// Logs the times of one inode, if they stand in memory only.
+    pub(crate) fn log_lazy_times_of(&self, inode: &Inode) -> Result<()> {
+        match self.lazy_times.take(inode.nr()) {
+            Some(inode) => self.log_times(&inode),
+            None => Ok(()),
+        }
+    }
+
+    fn log_times(&self, inode: &Arc<Inode>) -> Result<()> {
+        if !inode.is_freed() {
+            let handle = self.start(credits::ATTRIBUTES)?;
+            drop(handle.write(inode));
+        }
+        Ok(())
+    }
+
+    /// Whether no read is too many for the access time (`strictatime`).
+    pub(crate) fn notes_every_read(&self) -> bool {
+        !self.options.relatime && !self.options.no_atime && self.state.is_writable()
+    }
+
+    /// Sets the access time when the mount options ask for it.
+    pub(crate) fn touch_atime(&self, inode: &InodeRef) -> Result<Atime> {
+        let options = &self.options;
+        let off = options.no_atime || (options.no_dir_atime && inode.is_dir());
+        let now = self.now();
+        if off || !self.state.is_writable() || !self.atime_is_due(&inode.read(), now) {
+            return Ok(Atime::Kept);
+        }
+        self.change_times(inode.arc(), now, |state| {
+            state.disk.atime = now.as_stored(state.disk.times_have_extra());
+        })?;
+        Ok(Atime::Set)
+    }
+
+    fn atime_is_due(&self, state: &InodeState, now: Timestamp) -> bool {
+        let disk = &state.disk;
+        if disk.flags.contains(InodeFlags::NOATIME) || disk.atime == now {
+            return false;
+        }
+        let day_old = now.seconds.saturating_sub(disk.atime.seconds) >= DAY_SECONDS;
+        let behind = disk.atime <= disk.mtime || disk.atime <= disk.ctime;
+        !self.options.relatime || behind || day_old
+    }
+}
