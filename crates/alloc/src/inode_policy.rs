@@ -46,7 +46,8 @@ pub struct Parent {
     pub group: GroupNr,
     /// Group of the inode created in it last.
     pub last_group: Option<GroupNr>,
-    /// `Some(hash of the new name)` when it is the root or flagged as top of hierarchies.
+    /// `Some(hash of the new name)` for a new directory in the root or in one that is flagged as
+    /// top of hierarchies.
     pub top: Option<u32>,
 }
 

@@ -33,17 +33,28 @@ impl Fs {
     /// Answers `Access` unless `caller` may do `want` with `inode`; `NotPermitted` or `ReadOnly`
     /// for writes that no one may do.
     pub(crate) fn may(&self, inode: &Inode, caller: &Caller, want: Want) -> Result<()> {
-        if want.0 & Want::WRITE.0 != 0 {
-            self.may_change(inode)?;
+        let writes = want.0 & Want::WRITE.0 != 0;
+        if writes {
+            self.writable()?;
+        }
+        // Asked about every directory on the way to everything: one look at the state.
+        let state = inode.read();
+        if writes && state.disk.flags.contains(InodeFlags::IMMUTABLE) {
+            return Err(Error::NotPermitted);
         }
         if caller.checks == Checks::Done {
             return Ok(());
         }
-        let acl = if self.asks_acl(inode, caller) {
-            xattr::access_acl(self, inode)?
-        } else {
-            None
-        };
+        if self.asks_acl(inode, &state, caller) {
+            drop(state);
+            return self.may_by_acl(inode, caller, want);
+        }
+        let granted = class_bits(&state, caller) & want.0 == want.0;
+        grant(granted, &state, caller, want)
+    }
+
+    fn may_by_acl(&self, inode: &Inode, caller: &Caller, want: Want) -> Result<()> {
+        let acl = xattr::access_acl(self, inode)?;
         let state = inode.read();
         let granted = match acl {
             Some(acl) => {
@@ -56,20 +67,15 @@ impl Fs {
             }
             None => class_bits(&state, caller) & want.0 == want.0,
         };
-        if granted || superuser_may(&state, caller, want) {
-            Ok(())
-        } else {
-            Err(Error::Access)
-        }
+        grant(granted, &state, caller, want)
     }
 
     /// Whether the access list has a say: not for the owner, whose bits stand in the mode, and not
     /// when the group bits, which stand for the mask, are all clear.
-    fn asks_acl(&self, inode: &Inode, caller: &Caller) -> bool {
+    fn asks_acl(&self, inode: &Inode, state: &InodeState, caller: &Caller) -> bool {
         if !self.options.acl || inode.lacks_acl() {
             return false;
         }
-        let state = inode.read();
         state.disk.uid != caller.uid && state.disk.mode & 0o070 != 0
     }
 
@@ -100,9 +106,13 @@ impl Fs {
     pub(crate) fn may_delete(&self, parent: &Inode, target: &Inode, caller: &Caller) -> Result<()> {
         self.may(parent, caller, Want::WRITE.and(Want::EXECUTE))?;
         let append_only = InodeFlags::APPEND;
-        if parent.read().disk.flags.contains(append_only) {
-            return Err(Error::NotPermitted);
-        }
+        let (sticky, parent_owner) = {
+            let state = parent.read();
+            if state.disk.flags.contains(append_only) {
+                return Err(Error::NotPermitted);
+            }
+            (state.disk.mode & 0o1000 != 0, state.disk.uid)
+        };
         let owner = {
             let state = target.read();
             let fixed = state.disk.flags.contains(append_only)
@@ -112,10 +122,8 @@ impl Fs {
             }
             state.disk.uid
         };
-        let state = parent.read();
-        let sticky = state.disk.mode & 0o1000 != 0;
         let free = caller.checks == Checks::Done || caller.is_superuser();
-        if !sticky || free || caller.uid == owner || caller.uid == state.disk.uid {
+        if !sticky || free || caller.uid == owner || caller.uid == parent_owner {
             return Ok(());
         }
         Err(Error::NotPermitted)
@@ -128,6 +136,14 @@ impl Fs {
             return Ok(());
         }
         Err(Error::NotPermitted)
+    }
+}
+
+fn grant(by_rights: bool, state: &InodeState, caller: &Caller, want: Want) -> Result<()> {
+    if by_rights || superuser_may(state, caller, want) {
+        Ok(())
+    } else {
+        Err(Error::Access)
     }
 }
 

@@ -13,6 +13,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use uext4_sync::{Rank, RwLock};
 
 const CACHE_SHARDS: usize = 128;
+/// Numbers in a row that share a shard: a thread that works through its own files or directory
+/// stays with the same few locks and lines, which nobody else writes meanwhile.
+const STRETCH_BITS: u32 = 8;
 
 /// A key that spreads over shards by itself.
 pub(crate) trait Key: Copy + Eq + Hash {
@@ -32,8 +35,10 @@ impl Key for uext4_format::InodeNr {
     }
 }
 
-/// Multiplicative hash for keys that are one integer; the input is never chosen by an attacker
-/// beyond the range of blocks and inodes, and a shard is bounded.
+/// Hash for keys that are one integer: neighbours are neighbours in the table, too, so that files
+/// looked up in the order of their numbers share cache lines; the upper bits, by which the table
+/// tells entries apart, are mixed. The input is never chosen by an attacker beyond the range of
+/// blocks and inodes, and a shard is bounded.
 #[derive(Default)]
 struct IntHasher(u64);
 
@@ -50,8 +55,10 @@ impl Hasher for IntHasher {
         self.write_u64(u64::from(value));
     }
     fn write_u64(&mut self, value: u64) {
-        let mixed = (self.0 ^ value).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        self.0 = mixed ^ (mixed >> 32);
+        const UPPER: u64 = !0 << 57;
+        let mixed = value.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        let stretch = (value >> STRETCH_BITS).wrapping_mul(0xD6E8_FEB8_6659_FD93) >> 32;
+        self.0 = mixed & UPPER | (value ^ (stretch << STRETCH_BITS)) & !UPPER;
     }
 }
 
@@ -107,8 +114,8 @@ impl<K: Key, V> Cache<K, V> {
         Some(entry.value.clone())
     }
 
-    /// Inserts `value` unless the key is cached already; answers the object that is cached then.
-    pub(crate) fn insert_or_get(&self, key: K, value: V) -> Arc<V> {
+    /// The cached object; when there is none, what `make` answers is cached. `make` takes no lock.
+    pub(crate) fn get_or_insert_with(&self, key: K, make: impl FnOnce() -> V) -> Arc<V> {
         let mut entries = self.shard(key).entries.write();
         if let Some(entry) = entries.map.get(&key) {
             return entry.value.clone();
@@ -116,7 +123,7 @@ impl<K: Key, V> Cache<K, V> {
         if entries.map.len() >= entries.limit {
             evict(&mut entries, self.shard_max);
         }
-        let value = Arc::new(value);
+        let value = Arc::new(make());
         let entry = Entry {
             value: value.clone(),
             referenced: AtomicBool::new(false),
@@ -158,7 +165,8 @@ impl<K: Key, V> Cache<K, V> {
     }
 
     fn shard(&self, key: K) -> &Shard<K, V> {
-        let mixed = key.number().wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        let stretch = key.number() >> STRETCH_BITS;
+        let mixed = stretch.wrapping_mul(0x9E37_79B9_7F4A_7C15);
         &self.shards[(mixed >> 57) as usize % CACHE_SHARDS]
     }
 }

@@ -16,7 +16,7 @@ use std::sync::{Arc, OnceLock};
 use uext4_device::BlockDevice;
 use uext4_format::{BlockNr, Checksums, Corrupt, Features, Geometry, Place, Timestamp};
 use uext4_journal::{Handle, Journal};
-use uext4_sync::{Clock, Mutex};
+use uext4_sync::{Clock, Mutex, Sharded};
 
 /// A mounted file system. Cloning is cheap; the last clone that goes away unmounts.
 pub struct Filesystem {
@@ -50,8 +50,12 @@ pub(crate) struct Fs {
     pub(crate) want_extra_isize: u16,
 }
 
-/// Random numbers for generations: each draw hashes a counter, so threads share one word.
-pub(crate) struct Random(AtomicU64);
+/// Random numbers for generations: each draw hashes a counter of the thread's shard.
+pub(crate) struct Random {
+    counters: Sharded<AtomicU64>,
+    /// With a seed all threads use one counter, so that a run repeats.
+    is_seeded: bool,
+}
 
 impl Random {
     /// From a seed, or from the system when there is none.
@@ -62,13 +66,24 @@ impl Random {
                 .build_hasher()
                 .finish()
         };
-        Self(AtomicU64::new(seed.unwrap_or_else(system)))
+        let first = seed.unwrap_or_else(system);
+        let start = |shard| uext4_sync::Rng::new(first.wrapping_add(shard as u64)).next_u64();
+        Self {
+            counters: Sharded::new(|shard| {
+                AtomicU64::new(if shard == 0 { first } else { start(shard) })
+            }),
+            is_seeded: seed.is_some(),
+        }
     }
 
     /// The next number.
     pub(crate) fn next(&self) -> u32 {
         const STEP: u64 = 0x9E37_79B9_7F4A_7C15;
-        let state = self.0.fetch_add(STEP, Ordering::Relaxed);
+        let counter = match self.is_seeded {
+            true => self.counters.slot(0),
+            false => self.counters.local(),
+        };
+        let state = counter.fetch_add(STEP, Ordering::Relaxed);
         uext4_sync::Rng::new(state).next_u64() as u32
     }
 }

@@ -11,6 +11,7 @@
 use crate::cache::Cache;
 use crate::{Error, Fs, Result};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use uext4_format::dirent;
 use uext4_format::extent::ExtentNode;
 use uext4_format::xattr::XattrBlock;
@@ -34,6 +35,8 @@ pub(crate) enum Seal {
 /// One metadata block.
 pub(crate) struct MetaBlock {
     nr: BlockNr,
+    /// It was freed: whoever remembers it must ask for the block again.
+    is_gone: AtomicBool,
     live: Live<BlockState>,
 }
 
@@ -48,6 +51,11 @@ impl MetaBlock {
     /// The block's number.
     pub(crate) fn nr(&self) -> BlockNr {
         self.nr
+    }
+
+    /// True once the block was freed.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.is_gone.load(Ordering::Acquire)
     }
 
     /// The block's lock, to read.
@@ -174,7 +182,9 @@ impl Blocks {
         let bytes = fs.journal.read_block(nr)?;
         self.sealer.verify(nr, seal, &bytes)?;
         check(&bytes)?;
-        let block = self.cache.insert_or_get(nr, self.object(nr, seal, bytes));
+        let block = self
+            .cache
+            .get_or_insert_with(nr, || self.object(nr, seal, bytes));
         self.expect(block, seal)
     }
 
@@ -194,18 +204,26 @@ impl Blocks {
         seal: Seal,
         bytes: Image,
     ) -> Arc<MetaBlock> {
-        self.cache.remove(nr);
-        let block = self.cache.insert_or_get(nr, self.object(nr, seal, bytes));
+        self.take(nr);
+        let block = self
+            .cache
+            .get_or_insert_with(nr, || self.object(nr, seal, bytes));
         drop(handle.write(&block));
         block
     }
 
     /// The block is freed under `handle`: revoked, and never written again.
     pub(crate) fn forget(&self, handle: &Handle<'_>, nr: BlockNr) {
-        match self.cache.remove(nr) {
+        match self.take(nr) {
             Some(block) => handle.forget(&block, nr),
             None => handle.revoke(nr),
         }
+    }
+
+    fn take(&self, nr: BlockNr) -> Option<Arc<MetaBlock>> {
+        let block = self.cache.remove(nr)?;
+        block.is_gone.store(true, Ordering::Release);
+        Some(block)
     }
 
     /// Blocks cached now.
@@ -223,6 +241,7 @@ impl Blocks {
         };
         MetaBlock {
             nr,
+            is_gone: AtomicBool::new(false),
             live: Live::new(state),
         }
     }

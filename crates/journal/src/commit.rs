@@ -82,6 +82,7 @@ impl Engine {
             let Logged {
                 objects: more,
                 revokes: more_revokes,
+                ..
             } = std::mem::take(&mut *shard.lock());
             objects.extend(more);
             revokes.extend(more_revokes);

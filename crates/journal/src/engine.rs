@@ -17,14 +17,17 @@ use std::time::Duration;
 use uext4_format::{BlockNr, Tid};
 use uext4_sync::{Clock, Condvar, Mutex, Rank, Sharded, handle_point};
 
-/// Credits of a transaction without a log, in blocks; bounds the memory of one commit.
-const UNLOGGED_LIMIT_BLOCKS: u32 = 16384;
+/// Most credits of a transaction, in blocks, however long the log is; bounds the memory that one
+/// commit pins.
+const LIMIT_MAX_BLOCKS: u32 = 16384;
 
 /// What one shard logged to the running transaction.
 #[derive(Default)]
 pub(crate) struct Logged {
     pub(crate) objects: DirtyList,
     pub(crate) revokes: Vec<BlockNr>,
+    /// The last block that was charged for a part of it ([`Render::shared_block`]).
+    last_shared: Option<BlockNr>,
 }
 
 /// Who waits for which commit.
@@ -71,9 +74,9 @@ pub(crate) struct Engine {
 impl Engine {
     pub(crate) fn new(config: Config, log: Option<OpenLog>) -> Engine {
         let first = log.as_ref().map_or(Tid(1), OpenLog::next);
-        let limit = log
-            .as_ref()
-            .map_or(UNLOGGED_LIMIT_BLOCKS, |log| log.len_blocks() / 4);
+        let limit = log.as_ref().map_or(LIMIT_MAX_BLOCKS, |log| {
+            (log.len_blocks() / 4).min(LIMIT_MAX_BLOCKS)
+        });
         let progress = Progress {
             committed: Tid(first.0.wrapping_sub(1)),
             committing: None,
@@ -149,8 +152,15 @@ impl Engine {
         }
     }
 
-    pub(crate) fn push_object(&self, object: Arc<dyn Dirty>) {
-        self.logged.local().lock().objects.push(object);
+    /// Puts an object on the running transaction's list; answers how many blocks it adds at most.
+    pub(crate) fn push_object(&self, object: Arc<dyn Dirty>, shared: Option<BlockNr>) -> u32 {
+        let mut logged = self.logged.local().lock();
+        logged.objects.push(object);
+        let is_charged = shared.is_some() && logged.last_shared == shared;
+        if shared.is_some() {
+            logged.last_shared = shared;
+        }
+        u32::from(!is_charged)
     }
 
     pub(crate) fn push_revoke(&self, block: BlockNr) {
@@ -180,6 +190,21 @@ impl Engine {
         match self.images.get(block) {
             Some(image) => Ok(image),
             None => self.home.read(block),
+        }
+    }
+
+    pub(crate) fn read_part(
+        &self,
+        block: BlockNr,
+        offset: usize,
+        out: &mut [u8],
+    ) -> Result<(), Error> {
+        match self.images.get(block) {
+            Some(image) => {
+                out.copy_from_slice(&image[offset..offset + out.len()]);
+                Ok(())
+            }
+            None => self.home.read_part(block, offset, out),
         }
     }
 

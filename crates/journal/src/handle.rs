@@ -6,7 +6,7 @@
 use crate::engine::Engine;
 use crate::gate::Ticket;
 use crate::live::LogGuard;
-use crate::{Error, Object};
+use crate::{Error, Object, Render};
 use std::cell::Cell;
 use std::sync::Arc;
 use uext4_format::{BlockNr, Tid};
@@ -100,8 +100,9 @@ impl<'j> Handle<'j> {
         self.engine
             .render_earlier(object.live(), state, dirty_in, tid);
         object.live().stamp(Some(tid));
-        self.engine.push_object(Arc::clone(object) as _);
-        self.used.set(self.used.get() + 1);
+        let shared = state.shared_block();
+        let charge = self.engine.push_object(Arc::clone(object) as _, shared);
+        self.used.set(self.used.get() + charge);
     }
 
     /// The object's metadata block `nr` was freed: it is revoked, and the object is not rendered

@@ -27,6 +27,17 @@ impl Home {
         Ok(image)
     }
 
+    /// Reads from byte `offset` of a block on.
+    pub(crate) fn read_part(
+        &self,
+        block: BlockNr,
+        offset: usize,
+        out: &mut [u8],
+    ) -> Result<(), Error> {
+        let at = self.offset(block).saturating_add(offset as u64);
+        Ok(self.device.read_at(at, out)?)
+    }
+
     /// Reads ascending blocks, neighbours in one access.
     pub(crate) fn read_many(&self, blocks: &[BlockNr]) -> Result<Vec<Image>, Error> {
         let mut images = Vec::with_capacity(blocks.len());

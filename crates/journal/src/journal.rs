@@ -54,6 +54,12 @@ impl Journal {
         self.engine.read_block(nr)
     }
 
+    /// Part of what [`Self::read_block`] answers: from byte `offset` of the block on, which lies
+    /// inside the block as a whole. Spares whoever needs little the copy of the rest.
+    pub fn read_part(&self, nr: BlockNr, offset: usize, out: &mut [u8]) -> Result<(), Error> {
+        self.engine.read_part(nr, offset, out)
+    }
+
     /// Stops the journal: everything later answers [`Error::Aborted`], nothing more is written.
     pub fn abort(&self, cause: Error) {
         self.engine.abort(cause);

@@ -7,7 +7,7 @@
 use crate::sink::{Rendered, Sink};
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
-use uext4_format::Tid;
+use uext4_format::{BlockNr, Tid};
 use uext4_sync::atomic::{AtomicU64, Ordering};
 use uext4_sync::{Rank, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
@@ -22,6 +22,11 @@ pub trait Render: Send + Sync + 'static {
     /// that logged the object, with its lock held exclusively. Must not take locks of this rank or
     /// before, start handles, or read the device.
     fn render(&mut self, out: &mut Sink<'_>);
+    /// The block of which the object is one small part among many, if that is what it is:
+    /// neighbours that are logged one after the other are charged one block together.
+    fn shared_block(&self) -> Option<BlockNr> {
+        None
+    }
 }
 
 /// What carries a [`Live`] state; shared in an `Arc`.

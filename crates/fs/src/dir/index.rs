@@ -5,7 +5,6 @@
 //! (hash order is trusted: wrong order can only hide names).
 
 use super::view::Dir;
-use crate::inode::InodeState;
 use crate::meta::MetaBlock;
 use crate::{Error, Result};
 use std::sync::Arc;
@@ -82,8 +81,7 @@ impl Step {
 
 /// Finds the way to the first leaf that may hold `target`.
 pub(super) fn probe(dir: &Dir<'_>, target: Target<'_>) -> Result<Probe> {
-    let state = dir.inode.read();
-    match descend(dir, &state, target) {
+    match descend(dir, target) {
         Ok(path) => Ok(Probe::Path(path)),
         Err(Stop::Broken(corrupt)) => Ok(Probe::Broken(corrupt)),
         Err(Stop::Error(error)) => Err(error),
@@ -101,12 +99,8 @@ impl From<Error> for Stop {
     }
 }
 
-fn descend(
-    dir: &Dir<'_>,
-    state: &InodeState,
-    target: Target<'_>,
-) -> std::result::Result<Path, Stop> {
-    let root = load(dir, state, LogicalBlock(0))?;
+fn descend(dir: &Dir<'_>, target: Target<'_>) -> std::result::Result<Path, Stop> {
+    let root = load(dir, LogicalBlock(0))?;
     let info = {
         let bytes = root.read();
         RootInfo::parse(bytes.bytes(), dir.config().levels, dir.place(root.nr()))
@@ -126,19 +120,15 @@ fn descend(
     };
     let mut child = path.push(dir, root, StepKind::Root, |node| node.search(major))?;
     for _ in 0..info.indirect_levels {
-        let block = load(dir, state, child)?;
+        let block = load(dir, child)?;
         child = path.push(dir, block, StepKind::Node, |node| node.search(major))?;
     }
     path.leaf = child;
     Ok(path)
 }
 
-fn load(
-    dir: &Dir<'_>,
-    state: &InodeState,
-    nr: LogicalBlock,
-) -> std::result::Result<Arc<MetaBlock>, Stop> {
-    let block = dir.block_in(state, nr)?;
+fn load(dir: &Dir<'_>, nr: LogicalBlock) -> std::result::Result<Arc<MetaBlock>, Stop> {
+    let block = dir.block(nr)?;
     block.ok_or_else(|| Stop::Broken(dir.damage("block of the index is missing")))
 }
 
@@ -218,15 +208,14 @@ impl Path {
 
     /// Moves to the next leaf in order; false at the end.
     pub(super) fn advance(&mut self, dir: &Dir<'_>) -> Result<bool> {
-        let state = dir.inode.read();
-        match self.step_on(dir, &state) {
+        match self.step_on(dir) {
             Ok(moved) => Ok(moved),
             Err(Stop::Broken(corrupt)) => Err(corrupt.into()),
             Err(Stop::Error(error)) => Err(error),
         }
     }
 
-    fn step_on(&mut self, dir: &Dir<'_>, state: &InodeState) -> std::result::Result<bool, Stop> {
+    fn step_on(&mut self, dir: &Dir<'_>) -> std::result::Result<bool, Stop> {
         let depth = self.len;
         let Some(level) = (0..depth).rev().find(|&level| {
             let step = self.step(level);
@@ -240,7 +229,7 @@ impl Path {
         self.len = level;
         let mut child = self.push(dir, step.block, step.kind, |_| step.at + 1)?;
         while self.len < depth {
-            let block = load(dir, state, child)?;
+            let block = load(dir, child)?;
             child = self.push(dir, block, StepKind::Node, |_| 0)?;
         }
         self.leaf = child;

@@ -14,6 +14,7 @@
 //! nothing. Not here: permissions, link counts, times, case folding, encrypted names.
 //! References: kernel documentation, "directory".
 
+mod blocks;
 mod config;
 mod cookie;
 mod edit;
@@ -28,6 +29,7 @@ mod split;
 mod tests;
 mod view;
 
+pub(crate) use blocks::DirBlocks;
 pub(crate) use config::DirConfig;
 pub(crate) use edit::{Holder, Way, can_insert, insert, remove, remove_at};
 pub(crate) use read::read;

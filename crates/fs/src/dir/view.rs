@@ -72,7 +72,16 @@ impl<'a> Dir<'a> {
 
     /// A block of the directory; `None` for a hole, or a block that was never written.
     pub(super) fn block(&self, nr: LogicalBlock) -> Result<Option<Arc<MetaBlock>>> {
-        self.block_in(&self.inode.read(), nr)
+        match self.known(nr) {
+            Some(block) => Ok(Some(block)),
+            None => self.block_in(&self.inode.read(), nr),
+        }
+    }
+
+    /// A block of the directory that is in memory, if it was used before.
+    pub(super) fn known(&self, nr: LogicalBlock) -> Option<Arc<MetaBlock>> {
+        let inside = nr.0 < self.blocks;
+        inside.then(|| self.inode.dir_blocks().get(nr)).flatten()
     }
 
     /// As [`Self::block`], with the inode's state locked already.
@@ -93,7 +102,11 @@ impl<'a> Dir<'a> {
                 true => Ok(None),
                 false => Err(Error::Corrupt(corrupt)),
             },
-            read => read.map(Some),
+            read => {
+                let block = read?;
+                self.inode.dir_blocks().put(nr, &block);
+                Ok(Some(block))
+            }
         }
     }
 

@@ -65,8 +65,9 @@ pub(crate) fn fallocate(
     };
     match mode {
         FallocateMode::PunchHole => punch(fs, inode, bytes)?,
-        FallocateMode::Allocate => allocate(fs, inode, bytes, grows)?,
-        FallocateMode::AllocateKeepSize => allocate(fs, inode, bytes, stays)?,
+        // These note the change with what they map: the commonest needs one handle.
+        FallocateMode::Allocate => return allocate(fs, inode, bytes, grows),
+        FallocateMode::AllocateKeepSize => return allocate(fs, inode, bytes, stays),
         FallocateMode::ZeroRange => zero(fs, inode, bytes, grows)?,
         FallocateMode::ZeroRangeKeepSize => zero(fs, inode, bytes, stays)?,
         FallocateMode::WriteZeroes => write_zeroes(fs, inode, bytes, grows)?,
@@ -133,14 +134,16 @@ fn inner_blocks(fs: &Fs, bytes: &Range<u64>) -> Range<u64> {
     io::blocks_for(fs, bytes.start)..bytes.end >> fs.geometry.block_bits
 }
 
-/// Gives the holes of the range unwritten blocks.
+/// Gives the holes of the range unwritten blocks, and notes the change.
 fn allocate(fs: &Fs, inode: &Arc<Inode>, bytes: Range<u64>, growth: Growth) -> Result<()> {
     let old = inode.read().disk.size;
     if growth.size == Size::Grows && bytes.end > old {
         io::zero_tail(fs, inode, old)?;
     }
     let blocks = outer_blocks(fs, &bytes);
+    let grown = (growth.size == Size::Grows).then_some(bytes.end);
     let mut at = blocks.start;
+    let mut noted_to = blocks.start;
     while at < blocks.end {
         let logical = LogicalBlock(at as u32);
         let max_blocks = (blocks.end - at).min(u64::from(u32::MAX)) as u32;
@@ -148,7 +151,6 @@ fn allocate(fs: &Fs, inode: &Arc<Inode>, bytes: Range<u64>, growth: Growth) -> R
         at += match mapping {
             Mapping::Mapped { len_blocks, .. } => u64::from(len_blocks),
             Mapping::Hole { len_blocks } => {
-                let grown = (growth.size == Size::Grows).then_some(bytes.end);
                 let blocks = NewBlocks::reserve(
                     fs,
                     inode,
@@ -157,18 +159,20 @@ fn allocate(fs: &Fs, inode: &Arc<Inode>, bytes: Range<u64>, growth: Growth) -> R
                     Shape::AsAsked,
                     growth.reserve,
                 )?;
-                fill_hole(fs, inode, logical, blocks, grown)?
+                let len = fill_hole(fs, inode, logical, blocks, grown)?;
+                noted_to = at + len;
+                len
             }
         };
     }
-    if growth.size == Size::Grows {
-        note_change(fs, inode, Some(bytes.end))
-    } else {
-        Ok(())
+    if noted_to < blocks.end {
+        note_change(fs, inode, grown)?;
     }
+    Ok(())
 }
 
-/// Maps unwritten blocks at the front of a hole; answers how many. The size follows up to `grown`.
+/// Maps unwritten blocks at the front of a hole; answers how many. The times change with it, and
+/// the size follows up to `grown`.
 fn fill_hole(
     fs: &Fs,
     inode: &Arc<Inode>,
@@ -178,11 +182,13 @@ fn fill_hole(
 ) -> Result<u64> {
     let len = u64::from(blocks.run().len_blocks);
     let reached = (u64::from(at.0) + len) << fs.geometry.block_bits;
+    let now = fs.now();
     let handle = fs.start(credits::MAP)?;
     blocks.map(&handle, inode, ExtentState::Unwritten, |state| {
         if let Some(grown) = grown {
             state.disk.size = state.disk.size.max(reached.min(grown));
         }
+        touch(state, now);
     })?;
     Ok(len)
 }

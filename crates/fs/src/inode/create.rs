@@ -1,6 +1,6 @@
 //! New inodes: number, owner, mode, flags inherited from the parent.
 
-use super::{Inode, InodeRef, InodeState, flags};
+use super::{Inode, InodeRef, flags};
 use crate::{Caller, Fs, Result, file, map, xattr};
 use std::sync::Arc;
 use uext4_format::extent::ExtentNode;
@@ -156,19 +156,16 @@ impl super::Inodes {
         nr: uext4_format::InodeNr,
         disk: DiskInode,
     ) -> Result<Arc<Inode>> {
-        let inode = match self.cached(nr) {
-            Some(inode) => inode,
-            None => {
-                let place = self.place(fs, nr)?;
-                self.insert(
-                    nr,
-                    InodeState::new(nr, disk.clone(), place, self.format().clone()),
-                )
-            }
-        };
+        let place = self.place(fs, nr)?;
+        let mut disk = Some(disk);
+        let inode = self.insert_with(nr, place, || {
+            disk.take().expect("called once, before anything takes it")
+        });
         let mut state = handle.write(&inode);
         map::forget_all(&mut state);
-        state.disk = disk;
+        if let Some(disk) = disk {
+            state.disk = disk;
+        }
         inode.reborn(&state);
         drop(state);
         Ok(inode)

@@ -21,9 +21,11 @@ pub(crate) use create::NewInode;
 pub(crate) use evict::{Reclaim, has_blocks};
 pub(crate) use state::{InodeFormat, InodeState};
 pub(crate) use table::Inodes;
+use table::ReclaimDoor;
 pub use times::Atime;
 pub(crate) use times::LazyTimes;
 
+use crate::dir::DirBlocks;
 use crate::space::FilePreallocation;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -72,9 +74,11 @@ pub struct Inode {
     last_group: AtomicU32,
     /// What is known of the attributes: `NOTE_*` bits. Changes with the state locked.
     notes: AtomicU8,
+    /// Of a directory: its blocks in memory.
+    dir_blocks: OnceLock<Box<DirBlocks>>,
     /// Space that is held for what is written next; none until the first write.
     preallocation: OnceLock<Arc<FilePreallocation>>,
-    reclaim: Arc<Reclaim>,
+    reclaim: Arc<ReclaimDoor>,
 }
 
 impl Object for Inode {
@@ -85,7 +89,7 @@ impl Object for Inode {
 }
 
 impl Inode {
-    fn new(nr: InodeNr, state: InodeState, reclaim: Arc<Reclaim>) -> Self {
+    fn new(nr: InodeNr, state: InodeState, reclaim: Arc<ReclaimDoor>) -> Self {
         let life = if state.disk.links == 0 {
             LIFE_UNLINKED
         } else {
@@ -103,6 +107,7 @@ impl Inode {
             last_block: AtomicU64::new(0),
             last_group: AtomicU32::new(0),
             notes,
+            dir_blocks: OnceLock::new(),
             preallocation: OnceLock::new(),
             reclaim,
         }
@@ -173,6 +178,9 @@ impl Inode {
         self.notes.store(kind_note(state), Ordering::Release);
         self.orphan.store(0, Ordering::SeqCst);
         self.last_block.store(0, Ordering::Relaxed);
+        if let Some(blocks) = self.dir_blocks.get() {
+            blocks.clear();
+        }
         self.life.store(LIFE_NAMED, Ordering::SeqCst);
     }
 
@@ -224,6 +232,11 @@ impl Inode {
         if self.last_group.load(Ordering::Relaxed) != known {
             self.last_group.store(known, Ordering::Relaxed);
         }
+    }
+
+    /// Of a directory: its blocks in memory.
+    pub(crate) fn dir_blocks(&self) -> &DirBlocks {
+        self.dir_blocks.get_or_init(Box::default)
     }
 
     /// Space that is held for what is written next, if any ever was.
@@ -290,7 +303,7 @@ impl Drop for InodeRef {
         let last = self.0.users.fetch_sub(1, Ordering::SeqCst) == 1;
         let life = self.0.life.load(Ordering::SeqCst);
         if last && (matches!(life, LIFE_UNLINKED | LIFE_UNNAMED) || self.0.holds_space()) {
-            self.0.reclaim.push(self.0.clone());
+            self.0.reclaim.0.push(self.0.clone());
         }
     }
 }

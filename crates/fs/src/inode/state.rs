@@ -7,9 +7,10 @@ use uext4_journal::{Render, Sink};
 use uext4_sync::Rank;
 
 /// Inodes up to this size are rendered on the stack.
-const STACK_BYTES: usize = 512;
+pub(super) const STACK_BYTES: usize = 512;
 
 /// How inodes are laid out and checksummed on one file system.
+#[derive(Clone)]
 pub(crate) struct InodeFormat {
     pub(crate) geometry: Geometry,
     pub(crate) checksums: Checksums,
@@ -73,6 +74,10 @@ impl InodeState {
 
 impl Render for InodeState {
     const RANK: Rank = Rank::InodeState;
+
+    fn shared_block(&self) -> Option<BlockNr> {
+        Some(self.block)
+    }
 
     fn render(&mut self, out: &mut Sink<'_>) {
         let size = usize::from(self.format.geometry.inode_size);

@@ -2,37 +2,49 @@
 
 use super::{Inode, InodeRef, InodeState, Reclaim};
 use crate::cache::Cache;
-use crate::inode::state::InodeFormat;
+use crate::inode::state::{InodeFormat, STACK_BYTES};
 use crate::{Error, Fs, Result};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use uext4_format::{BlockNr, Corrupt, Inode as DiskInode, InodeNr, Place};
+use uext4_sync::Sharded;
 
 /// All inodes in memory.
 pub(crate) struct Inodes {
     cache: Cache<InodeNr, Inode>,
-    format: Arc<InodeFormat>,
+    /// One copy per thread shard: an inode counts a reference, and all inodes on one count would be
+    /// a line that every thread writes.
+    shared: Sharded<Shared>,
     pub(super) reclaim: Arc<Reclaim>,
 }
 
+/// What every inode of a file system refers to.
+struct Shared {
+    format: Arc<InodeFormat>,
+    reclaim: Arc<ReclaimDoor>,
+}
+
+/// A way to the queue with a reference count of its own.
+pub(super) struct ReclaimDoor(pub(super) Arc<Reclaim>);
+
 impl Inodes {
     /// An empty cache that keeps about `max_inodes` that nobody uses.
-    pub(crate) fn new(max_inodes: usize, format: Arc<InodeFormat>) -> Self {
+    pub(crate) fn new(max_inodes: usize, format: &InodeFormat) -> Self {
+        let reclaim: Arc<Reclaim> = Arc::default();
+        let shared = |_| Shared {
+            format: Arc::new(format.clone()),
+            reclaim: Arc::new(ReclaimDoor(Arc::clone(&reclaim))),
+        };
         Self {
             cache: Cache::new(max_inodes),
-            format,
-            reclaim: Arc::default(),
+            shared: Sharded::new(shared),
+            reclaim,
         }
     }
 
     /// How inodes are laid out on this file system.
-    pub(crate) fn format(&self) -> &Arc<InodeFormat> {
-        &self.format
-    }
-
-    /// The inode, if it is in memory.
-    pub(crate) fn cached(&self, nr: InodeNr) -> Option<Arc<Inode>> {
-        self.cache.get(nr)
+    pub(super) fn format(&self) -> &Arc<InodeFormat> {
+        &self.shared.local().format
     }
 
     /// The inode, read from the table if need be. It may be free or unlinked: callers check.
@@ -40,26 +52,53 @@ impl Inodes {
         if let Some(inode) = self.cache.get(nr) {
             return Ok(inode);
         }
-        let (block, offset) = self.place(fs, nr)?;
-        let image = fs.journal.read_block(block)?;
-        let size = usize::from(self.format.geometry.inode_size);
-        let slot = image
-            .get(offset..offset + size)
-            .ok_or(Error::Corrupt(Corrupt::new(
-                Place::Inode(nr),
-                "inode",
-                "slot is outside its block",
-            )))?;
-        let disk = DiskInode::parse(slot, nr, &self.format.geometry, &self.format.checksums)?;
-        Ok(self.insert(
-            nr,
-            InodeState::new(nr, disk, (block, offset), self.format.clone()),
-        ))
+        let place = self.place(fs, nr)?;
+        let disk = self.read_slot(fs, nr, place)?;
+        Ok(self.insert_with(nr, place, || disk))
     }
 
-    pub(super) fn insert(&self, nr: InodeNr, state: InodeState) -> Arc<Inode> {
-        self.cache
-            .insert_or_get(nr, Inode::new(nr, state, self.reclaim.clone()))
+    fn read_slot(
+        &self,
+        fs: &Fs,
+        nr: InodeNr,
+        (block, offset): (BlockNr, usize),
+    ) -> Result<DiskInode> {
+        let format = self.format();
+        let size = usize::from(format.geometry.inode_size);
+        if offset + size > fs.block_size() {
+            let problem = "slot is outside its block";
+            return Err(Corrupt::new(Place::Inode(nr), "inode", problem).into());
+        }
+        let mut on_stack = [0; STACK_BYTES];
+        let mut on_heap = Vec::new();
+        let slot = match on_stack.get_mut(..size) {
+            Some(slot) => slot,
+            None => {
+                on_heap.resize(size, 0);
+                &mut on_heap[..]
+            }
+        };
+        fs.journal.read_part(block, offset, slot)?;
+        Ok(DiskInode::parse(
+            slot,
+            nr,
+            &format.geometry,
+            &format.checksums,
+        )?)
+    }
+
+    /// The inode in memory; when there is none, one with what `disk` answers.
+    pub(super) fn insert_with(
+        &self,
+        nr: InodeNr,
+        place: (BlockNr, usize),
+        disk: impl FnOnce() -> DiskInode,
+    ) -> Arc<Inode> {
+        let Shared { format, reclaim } = self.shared.local();
+        self.cache.get_or_insert_with(nr, || {
+            let state = InodeState::new(nr, disk(), place, format.clone());
+            Inode::new(nr, state, reclaim.clone())
+        })
     }
 
     /// Block and byte offset of an inode's slot in the table.

@@ -19,6 +19,9 @@ use uext4_format::{Feature, superblock};
 use uext4_journal::{Checksums, Config, Journal, Log, Width};
 use uext4_sync::{Mutex, Rank};
 
+/// Inodes that take about as much memory as one metadata block.
+const INODES_PER_OBJECT: usize = 4;
+
 /// The engine, and what a mount does first: marks the file system as in use, frees orphans.
 pub(super) fn assemble(
     device: Arc<dyn BlockDevice>,
@@ -65,7 +68,7 @@ pub(super) fn engine(
             u64::from(plan.geometry.block_size()),
         ),
         space,
-        inodes: Inodes::new(plan.options.cache_objects, Arc::new(format)),
+        inodes: Inodes::new(plan.options.cache_objects * INODES_PER_OBJECT, &format),
         lazy_times: LazyTimes::default(),
         blocks: Blocks::new(plan.options.cache_objects, sealer),
         extent_status: Arc::new(ExtentStatus::new(

@@ -44,6 +44,7 @@ impl Group {
             layout,
             shared,
             used: None,
+            none_below: 0,
             free_inodes: descriptor.free_inodes,
             used_dirs: descriptor.used_dirs,
             itable_unused: descriptor.itable_unused,
@@ -148,6 +149,8 @@ pub(super) struct InodeState {
     shared: Shared,
     /// Inodes in use; read from disk on first need.
     pub(super) used: Option<Bitmap>,
+    /// No inode below this index can be handed out: where the search for one begins.
+    pub(super) none_below: u32,
     pub(super) free_inodes: u32,
     pub(super) used_dirs: u32,
     pub(super) itable_unused: u32,

@@ -29,8 +29,9 @@ impl Space {
             .geometry()
             .split_inode(parent.nr())
             .map_or(GroupNr(0), |at| at.0);
-        let top_level = parent.nr() == InodeNr::ROOT || parent.is_top_dir();
-        let top = top_level.then_some(name_hash);
+        let top_level = || parent.nr() == InodeNr::ROOT || parent.is_top_dir();
+        let spreads = kind == FileType::Directory && top_level();
+        let top = spreads.then_some(name_hash);
         let from = Parent {
             group,
             last_group: parent.last_group(),
@@ -80,9 +81,11 @@ impl Space {
         let inodes = self.geometry().inodes_per_group;
         let first = self.first_index(nr);
         let used = half.used.as_ref().expect("the caller loaded the bitmap");
-        let Some(index) = used.next_clear(first..inodes) else {
+        let Some(index) = used.next_clear(first.max(half.none_below)..inodes) else {
+            half.none_below = inodes;
             return Ok(None);
         };
+        half.none_below = index + 1;
         self.set_bit(nr, half, index, kind)?;
         Ok(Some(self.geometry().inode_at(nr, index)))
     }
@@ -187,6 +190,7 @@ impl Space {
         }
         used.clear_range(index..index + 1);
         half.free_inodes += 1;
+        half.none_below = half.none_below.min(index);
         if kind == Some(FileType::Directory) {
             half.used_dirs = half.used_dirs.saturating_sub(1);
         }

@@ -276,3 +276,34 @@ impl CommitObserver for Told {
         self.0.lock().push("aborted".into());
     }
 }
+
+#[test]
+fn neighbours_in_one_block_are_charged_once_per_transaction() {
+    let device = Recorder::new(disk(200, LOG));
+    let journal = open(&device);
+    let slots = [(100, 0), (100, 8), (101, 0), (101, 8), (100, 16)];
+    let slots: Vec<_> = slots.iter().map(|(nr, at)| Slot::new(*nr, *at)).collect();
+    for _ in 0..2 {
+        let handle = journal.start(8).expect("starts");
+        let left = |slot: &Arc<Slot>| {
+            handle.write(slot).value += 1;
+            handle.credits_left()
+        };
+        let left: Vec<u32> = slots.iter().map(left).collect();
+        assert_eq!(left, [7, 7, 6, 6, 5]);
+        drop(handle);
+        journal.commit_running().expect("commits");
+    }
+    let mut part = [0; 8];
+    for (block, at) in [(100, 16), (101, 8)] {
+        journal
+            .read_part(BlockNr(block), at, &mut part)
+            .expect("reads");
+        assert_eq!(u64::from_le_bytes(part), 2);
+    }
+    journal.close().expect("closes");
+    journal
+        .read_part(BlockNr(101), 0, &mut part)
+        .expect("reads");
+    assert_eq!(u64::from_le_bytes(part), 2);
+}

@@ -62,6 +62,9 @@ impl Render for SlotState {
     fn render(&mut self, out: &mut Sink<'_>) {
         out.patch(self.nr, self.at, &self.value.to_le_bytes());
     }
+    fn shared_block(&self) -> Option<BlockNr> {
+        Some(self.nr)
+    }
 }
 
 pub(super) struct Slot {
