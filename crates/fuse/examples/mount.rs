@@ -1,11 +1,11 @@
-//! Mounts an image: `mount IMAGE DIR [daemon] [ro] [through] [-o WORDS]`, and
+//! Mounts an image: `mount IMAGE DIR [daemon] [ro] [through] [io_uring|dev_fuse] [-o WORDS]`, and
 //! `mount umount DIR [lazy]`.
 
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use uext4_device::{Access, BlockDevice, FileDevice};
-use uext4_fuse::{DataCache, Lazy, MountOptions, Run, mount, umount};
+use uext4_fuse::{Channel, DataCache, Lazy, MountOptions, Run, mount, umount};
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -21,9 +21,8 @@ fn main() -> ExitCode {
         }
         [image, dir, rest @ ..] => serve(image, dir, rest),
         _ => {
-            eprintln!(
-                "mount IMAGE DIR [daemon] [ro] [through] [-o WORDS] | mount umount DIR [lazy]"
-            );
+            eprintln!("mount IMAGE DIR [daemon] [ro] [through] [io_uring|dev_fuse] [-o WORDS]");
+            eprintln!("mount umount DIR [lazy]");
             return ExitCode::FAILURE;
         }
     };
@@ -57,6 +56,13 @@ fn serve(image: &str, dir: &str, words: &[&str]) -> uext4_fuse::Result<()> {
             Run::Daemon
         } else {
             Run::Foreground
+        },
+        channel: if words.contains(&"io_uring") {
+            Channel::IoUring
+        } else if words.contains(&"dev_fuse") {
+            Channel::DevFuse
+        } else {
+            Channel::Best
         },
         data_cache: match words.contains(&"through") {
             true => DataCache::WriteThrough,

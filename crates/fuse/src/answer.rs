@@ -1,38 +1,66 @@
-//! The answer to a request, built in a buffer that its thread uses again and again.
+//! The answer to a request, built in a buffer that is used again and again: one of the thread, or
+//! the one that the kernel reads the answer from.
 
 use crate::errno::Errno;
 use crate::protocol::ANSWER_HEADER_BYTES;
 
-/// An answer: room for the header, then what was put. Data that a file holds are read straight
-/// into the buffer.
-pub(crate) struct Answer {
-    buf: Vec<u8>,
+/// Where an answer is built.
+enum Room<'a> {
+    Own(Vec<u8>),
+    Lent(&'a mut [u8]),
+}
+
+/// An answer: what was put, without the header. Data that a file holds are read straight into the
+/// buffer.
+pub(crate) struct Answer<'a> {
+    room: Room<'a>,
     len: usize,
 }
 
-impl Answer {
+/// The header of an answer, as the kernel wants it.
+pub(crate) type AnswerHeader = [u8; ANSWER_HEADER_BYTES];
+
+impl<'a> Answer<'a> {
     /// An empty answer with room for `capacity_bytes` without growing.
     pub(crate) fn new(capacity_bytes: usize) -> Self {
-        let buf = vec![0; ANSWER_HEADER_BYTES + capacity_bytes];
-        Self {
-            buf,
-            len: ANSWER_HEADER_BYTES,
-        }
+        let room = Room::Own(vec![0; capacity_bytes]);
+        Self { room, len: 0 }
+    }
+
+    /// An empty answer in a buffer of somebody else. What does not fit moves to a buffer of its
+    /// own.
+    pub(crate) fn lent(buf: &'a mut [u8]) -> Self {
+        let room = Room::Lent(buf);
+        Self { room, len: 0 }
     }
 
     /// Forgets what was put.
     pub(crate) fn clear(&mut self) {
-        self.len = ANSWER_HEADER_BYTES;
+        self.len = 0;
     }
 
     /// Bytes put so far.
     pub(crate) fn len(&self) -> usize {
-        self.len - ANSWER_HEADER_BYTES
+        self.len
     }
 
     /// What was put so far.
     pub(crate) fn body(&self) -> &[u8] {
-        &self.buf[ANSWER_HEADER_BYTES..self.len]
+        match &self.room {
+            Room::Own(buf) => &buf[..self.len],
+            Room::Lent(buf) => &buf[..self.len],
+        }
+    }
+
+    /// What was put, unless it lies at the start of the buffer that was lent.
+    pub(crate) fn into_own(self) -> Option<Vec<u8>> {
+        match self.room {
+            Room::Own(mut buf) => {
+                buf.truncate(self.len);
+                Some(buf)
+            }
+            Room::Lent(_) => None,
+        }
     }
 
     /// Puts bytes.
@@ -66,23 +94,32 @@ impl Answer {
     /// Room for `len` bytes more; [`Self::filled`] puts them. They hold whatever was there before.
     pub(crate) fn room(&mut self, len: usize) -> &mut [u8] {
         let end = self.len + len;
-        if end > self.buf.len() {
-            self.buf.resize(end, 0);
+        if let Room::Lent(buf) = &self.room
+            && end > buf.len()
+        {
+            self.room = Room::Own(buf[..self.len].to_vec());
         }
-        &mut self.buf[self.len..end]
+        match &mut self.room {
+            Room::Own(buf) => {
+                if end > buf.len() {
+                    buf.resize(end, 0);
+                }
+                &mut buf[self.len..end]
+            }
+            Room::Lent(buf) => &mut buf[self.len..end],
+        }
     }
 
     /// Puts the first `len` bytes of what [`Self::room`] gave.
     pub(crate) fn filled(&mut self, len: usize) {
         self.len += len;
-        debug_assert!(
-            self.len <= self.buf.len(),
-            "more was filled than there was room for"
-        );
+        // The range is checked.
+        let _ = self.body();
     }
 
-    /// The finished answer to request `unique`, ready to send. An error takes what was put away.
-    pub(crate) fn finish(&mut self, unique: u64, result: Result<(), Errno>) -> &[u8] {
+    /// Finishes the answer to request `unique`; the header goes before [`Self::body`]. An error
+    /// takes what was put away.
+    pub(crate) fn finish(&mut self, unique: u64, result: Result<(), Errno>) -> AnswerHeader {
         let error = match result {
             Ok(()) => 0,
             Err(errno) => {
@@ -93,17 +130,18 @@ impl Answer {
         self.header(unique, error)
     }
 
-    /// A finished notification; the body is what was put.
-    pub(crate) fn finish_notification(&mut self, code: i32) -> &[u8] {
+    /// Finishes a notification; the body is what was put.
+    pub(crate) fn finish_notification(&self, code: i32) -> AnswerHeader {
         self.header(0, code)
     }
 
-    fn header(&mut self, unique: u64, error: i32) -> &[u8] {
-        let len = self.len as u32;
-        self.buf[0..4].copy_from_slice(&len.to_ne_bytes());
-        self.buf[4..8].copy_from_slice(&error.to_ne_bytes());
-        self.buf[8..16].copy_from_slice(&unique.to_ne_bytes());
-        &self.buf[..self.len]
+    fn header(&self, unique: u64, error: i32) -> AnswerHeader {
+        let len = (ANSWER_HEADER_BYTES + self.len) as u32;
+        let mut header = [0; ANSWER_HEADER_BYTES];
+        header[0..4].copy_from_slice(&len.to_ne_bytes());
+        header[4..8].copy_from_slice(&error.to_ne_bytes());
+        header[8..16].copy_from_slice(&unique.to_ne_bytes());
+        header
     }
 }
 
@@ -115,9 +153,10 @@ mod tests {
     fn an_error_carries_no_body() {
         let mut answer = Answer::new(0);
         answer.u64(1);
-        let bytes = answer.finish(5, Err(Errno::EIO)).to_vec();
-        assert_eq!(bytes.len(), ANSWER_HEADER_BYTES);
-        assert_eq!(bytes[4..8], (-5i32).to_ne_bytes());
+        let header = answer.finish(5, Err(Errno::EIO));
+        assert!(answer.body().is_empty());
+        assert_eq!(header[..4], 16u32.to_ne_bytes());
+        assert_eq!(header[4..8], (-5i32).to_ne_bytes());
     }
 
     #[test]
@@ -126,8 +165,24 @@ mod tests {
         answer.room(100).fill(0xff);
         answer.filled(3);
         answer.align();
-        let bytes = answer.finish(9, Ok(())).to_vec();
-        assert_eq!(bytes[16..], [0xff, 0xff, 0xff, 0, 0, 0, 0, 0]);
-        assert_eq!(bytes[..4], 24u32.to_ne_bytes());
+        let header = answer.finish(9, Ok(()));
+        assert_eq!(answer.body(), [0xff, 0xff, 0xff, 0, 0, 0, 0, 0]);
+        assert_eq!(header[..4], 24u32.to_ne_bytes());
+    }
+
+    #[test]
+    fn what_does_not_fit_moves() {
+        let mut buf = [0; 8];
+        let mut answer = Answer::lent(&mut buf);
+        answer.u64(1);
+        assert_eq!(answer.body(), 1u64.to_ne_bytes());
+        answer.u32(2);
+        assert_eq!(answer.body()[..8], 1u64.to_ne_bytes());
+        assert_eq!(answer.body()[8..], 2u32.to_ne_bytes());
+        assert_eq!(answer.into_own().map(|own| own.len()), Some(12));
+        let mut answer = Answer::lent(&mut buf);
+        answer.u64(3);
+        assert_eq!(answer.into_own(), None);
+        assert_eq!(buf, 3u64.to_ne_bytes());
     }
 }

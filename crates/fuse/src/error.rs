@@ -69,6 +69,12 @@ pub enum Error {
     /// The server process ended before the mount was ready.
     #[error("the server ended before the mount was ready")]
     ServerDied,
+    /// Requests were to come over io_uring, and the kernel does not offer that.
+    #[error(
+        "the kernel does not offer FUSE over io_uring: it needs Linux 6.14 or newer and Y in \
+         /sys/module/fuse/parameters/enable_uring"
+    )]
+    NoRings,
     /// The kernel is too old for this protocol, or speaks another.
     #[error("the kernel's FUSE is too old (Linux 4.20 or newer is needed)")]
     Protocol,

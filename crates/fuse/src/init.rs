@@ -51,13 +51,27 @@ pub(crate) struct Agreement {
     flags: u64,
 }
 
+/// What the kernel can do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Offer {
+    flags: u64,
+    read_ahead_bytes: u32,
+}
+
 /// What the first request came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Greeting {
-    /// Agreed.
-    Agreed(Agreement),
-    /// The kernel speaks a later major version: it asks again with ours.
+    /// The kernel says what it can do, and waits for [`Offer::accept`].
+    Offered(Offer),
+    /// The kernel speaks a later major version: it asks again with ours. The answer is complete.
     AskAgain,
+}
+
+/// Whether requests are to come over rings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rings {
+    Yes,
+    No,
 }
 
 impl Agreement {
@@ -77,15 +91,11 @@ impl Agreement {
     }
 }
 
-/// Answers the kernel's first request.
+/// Reads the kernel's first request.
 ///
 /// # Errors
 /// `EPROTO` when the kernel is too old.
-pub(crate) fn greet(
-    request: &Request<'_>,
-    options: &MountOptions,
-    answer: &mut Answer,
-) -> Result<Greeting, Errno> {
+pub(crate) fn greet(request: &Request<'_>, answer: &mut Answer) -> Result<Greeting, Errno> {
     let mut args = request.args();
     let (major, minor) = (args.u32()?, args.u32()?);
     if major > VERSION.0 {
@@ -96,20 +106,44 @@ pub(crate) fn greet(
     if major < VERSION.0 || minor < MINOR_MIN {
         return Err(Errno::EPROTO);
     }
-    let (read_ahead, low) = (args.u32()?, args.u32()?);
+    let (read_ahead_bytes, low) = (args.u32()?, args.u32()?);
     let has_more = u64::from(low) & cap::INIT_EXT != 0;
     let high = if has_more { args.u32()? } else { 0 };
-    let offered = u64::from(low) | u64::from(high) << 32;
-    if offered & NEEDED != NEEDED {
+    let flags = u64::from(low) | u64::from(high) << 32;
+    if flags & NEEDED != NEEDED {
         return Err(Errno::EPROTO);
     }
-    let write_back = match options.data_cache {
-        DataCache::WriteBack if !options.read_only => cap::WRITEBACK_CACHE,
-        _ => 0,
-    };
-    let flags = offered & (WANTED | write_back);
-    put_agreement(answer, flags, read_ahead);
-    Ok(Greeting::Agreed(Agreement { flags }))
+    Ok(Greeting::Offered(Offer {
+        flags,
+        read_ahead_bytes,
+    }))
+}
+
+impl Offer {
+    /// The kernel would send requests over rings.
+    pub(crate) fn has_rings(self) -> bool {
+        self.flags & cap::OVER_IO_URING != 0
+    }
+
+    /// Puts the answer to the first request.
+    pub(crate) fn accept(
+        self,
+        options: &MountOptions,
+        rings: Rings,
+        answer: &mut Answer,
+    ) -> Agreement {
+        let write_back = match options.data_cache {
+            DataCache::WriteBack if !options.read_only => cap::WRITEBACK_CACHE,
+            _ => 0,
+        };
+        let rings = match rings {
+            Rings::Yes => cap::OVER_IO_URING,
+            Rings::No => 0,
+        };
+        let flags = self.flags & (WANTED | write_back | rings);
+        put_agreement(answer, flags, self.read_ahead_bytes);
+        Agreement { flags }
+    }
 }
 
 fn put_version(answer: &mut Answer) {
@@ -156,23 +190,29 @@ mod tests {
     fn greeting(bytes: &[u8]) -> (Result<Greeting, Errno>, usize) {
         let mut answer = Answer::new(0);
         let request = Request::parse(bytes).expect("it is complete");
-        let got = greet(&request, &MountOptions::default(), &mut answer);
+        let got = greet(&request, &mut answer);
         (got, answer.len())
     }
 
     #[test]
     fn only_what_is_offered_is_agreed() {
-        let offered = NEEDED | cap::WRITEBACK_CACHE | cap::INIT_EXT | 1 << 2 | 1 << 41;
+        let common = NEEDED | cap::WRITEBACK_CACHE | cap::INIT_EXT;
+        let offered = common | cap::OVER_IO_URING | 1 << 2 | 1 << 60;
         let (got, len) = greeting(&init(7, 45, offered));
-        let Ok(Greeting::Agreed(agreement)) = got else {
+        let Ok(Greeting::Offered(offer)) = got else {
             panic!("{got:?}")
         };
-        assert_eq!(
-            agreement.flags,
-            NEEDED | cap::WRITEBACK_CACHE | cap::INIT_EXT
-        );
+        assert!(offer.has_rings() && len == 0);
+        let mut answer = Answer::new(0);
+        let accepted = |rings, answer: &mut Answer| {
+            offer.accept(&MountOptions::default(), rings, answer).flags
+        };
+        assert_eq!(accepted(Rings::No, &mut answer), common);
+        assert_eq!(answer.len(), 64);
+        let with_rings = accepted(Rings::Yes, &mut answer);
+        assert_eq!(with_rings, common | cap::OVER_IO_URING);
+        let agreement = Agreement { flags: with_rings };
         assert!(agreement.writeback() && !agreement.long_setxattr());
-        assert_eq!(len, 64);
     }
 
     #[test]

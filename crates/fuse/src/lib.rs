@@ -4,21 +4,23 @@
 //! the background of this process; [`umount`] takes a mount off and waits until its server has
 //! closed the image.
 //!
-//! Layout: `transport` brings requests and takes answers (`/dev/fuse`); `request` and `answer` are
-//! their bytes; `init` is the first exchange; `server` turns requests into operations of [`uext4`];
-//! `nodes` holds the inodes that the kernel knows; `control` is how a running mount is asked;
-//! `session`, `mount_point`, `claim`, `umount`, `daemon` and `signals` are the life of a mount.
+//! Layout: `transport` brings requests and takes answers (io_uring or `/dev/fuse`); `request` and
+//! `answer` are their bytes; `init` is the first exchange; `server` turns requests into operations
+//! of [`uext4`]; `aside` is where what takes long is done; `nodes` holds the inodes that the kernel
+//! knows; `control` is how a running mount is asked; `session`, `crew`, `mount_point`, `claim`,
+//! `umount`, `daemon` and `signals` are the life of a mount.
 //! References: `linux/fuse.h`; man page `fuse(4)`.
 #![deny(unsafe_code)]
 
 mod answer;
+mod aside;
 mod attributes;
 mod claim;
 mod control;
+mod crew;
 mod daemon;
 mod errno;
 mod error;
-mod flusher;
 mod init;
 mod mount_point;
 mod nodes;
@@ -35,6 +37,6 @@ mod umount;
 pub use control::{Ask, Client, Refusal};
 pub use error::{Error, Result};
 pub use mount_point::Lazy;
-pub use options::{DataCache, MountOptions, Run, Sharing};
+pub use options::{Announce, Channel, DataCache, MountOptions, Run, Sharing};
 pub use session::{Session, mount};
 pub use umount::{Image, umount};

@@ -29,11 +29,34 @@ pub enum Sharing {
     Default,
 }
 
+/// Whether standard error says how the mount is served, once it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Announce {
+    /// It does.
+    Yes,
+    /// It does not; the control socket tells who asks.
+    No,
+}
+
+/// How requests come from the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Channel {
+    /// Over io_uring where the kernel offers it, through `/dev/fuse` elsewhere.
+    Best,
+    /// Over io_uring; no mount without it. Linux 6.14 offers it when the superuser has written `Y`
+    /// to `/sys/module/fuse/parameters/enable_uring`.
+    IoUring,
+    /// Through `/dev/fuse`.
+    DevFuse,
+}
+
 /// How to mount. What the file system itself needs to know is in [`uext4::MountOptions`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MountOptions {
-    /// Threads that serve requests; 0 means one per core.
+    /// Threads that serve requests; 0 means one per core. Over io_uring never more than cores.
     pub n_threads: usize,
+    /// How requests come.
+    pub channel: Channel,
     /// What `/proc/mounts` names as the source: the image or device.
     pub source: String,
     /// `ro`.
@@ -57,12 +80,15 @@ pub struct MountOptions {
     pub data_cache: DataCache,
     /// Where the server runs.
     pub run: Run,
+    /// Whether standard error says how the mount is served.
+    pub announce: Announce,
 }
 
 impl Default for MountOptions {
     fn default() -> Self {
         Self {
             n_threads: 0,
+            channel: Channel::Best,
             source: "uext4".into(),
             read_only: false,
             no_suid: false,
@@ -74,6 +100,7 @@ impl Default for MountOptions {
             sharing: Sharing::Default,
             data_cache: DataCache::WriteBack,
             run: Run::Foreground,
+            announce: Announce::No,
         }
     }
 }

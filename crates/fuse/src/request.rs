@@ -22,15 +22,22 @@ pub(crate) struct Request<'a> {
     pub(crate) uid: u32,
     /// File system group id of the caller.
     pub(crate) gid: u32,
-    body: &'a [u8],
+    body: Args<'a>,
     /// What follows the arguments, `struct fuse_ext_header` by `struct fuse_ext_header`.
     extensions: &'a [u8],
 }
 
 impl<'a> Request<'a> {
-    /// Reads a request. `None` when it is shorter than it says.
+    /// Reads a request that lies in one piece. `None` when it is shorter than it says.
     pub(crate) fn parse(bytes: &'a [u8]) -> Option<Self> {
-        let mut head = Args(bytes.get(..REQUEST_HEADER_BYTES)?);
+        let (header, rest) = bytes.split_at_checked(REQUEST_HEADER_BYTES)?;
+        Self::parse_parts(header, rest, &[])
+    }
+
+    /// Reads a request of which the first argument lies at the start of `first` and the others are
+    /// `others`. `None` when they are shorter than the header says.
+    pub(crate) fn parse_parts(header: &'a [u8], first: &'a [u8], others: &'a [u8]) -> Option<Self> {
+        let mut head = Args::new(header.get(..REQUEST_HEADER_BYTES)?);
         let len_bytes = head.u32().ok()? as usize;
         let opcode = head.u32().ok()?;
         let unique = head.u64().ok()?;
@@ -39,8 +46,20 @@ impl<'a> Request<'a> {
         let gid = head.u32().ok()?;
         let _pid = head.u32().ok()?;
         let extension_bytes = 8 * usize::from(head.u16().ok()?);
-        let body = bytes.get(REQUEST_HEADER_BYTES..len_bytes)?;
-        let (body, extensions) = body.split_at_checked(body.len().checked_sub(extension_bytes)?)?;
+        let first_bytes = len_bytes
+            .checked_sub(REQUEST_HEADER_BYTES)?
+            .checked_sub(others.len())?;
+        let mut body = Args {
+            first: first.get(..first_bytes)?,
+            others,
+        };
+        let last = if others.is_empty() {
+            &mut body.first
+        } else {
+            &mut body.others
+        };
+        let arguments_bytes = last.len().checked_sub(extension_bytes)?;
+        let extensions = last.split_off(arguments_bytes..)?;
         Some(Self {
             opcode,
             unique,
@@ -54,7 +73,7 @@ impl<'a> Request<'a> {
 
     /// The arguments, from the first.
     pub(crate) fn args(&self) -> Args<'a> {
-        Args(self.body)
+        self.body
     }
 
     /// Who asks. The kernel has checked permissions already (`default_permissions`); groups are
@@ -71,11 +90,11 @@ impl<'a> Request<'a> {
 
     /// The caller's supplementary groups, if the kernel sent them.
     fn groups(&self) -> Result<Vec<u32>, Errno> {
-        let mut rest = Args(self.extensions);
-        while !rest.0.is_empty() {
+        let mut rest = Args::new(self.extensions);
+        while !rest.first.is_empty() {
             let (size_bytes, kind) = (rest.u32()? as usize, rest.u32()?);
             let body = size_bytes.checked_sub(EXTENSION_HEADER_BYTES);
-            let mut body = Args(rest.bytes(body.ok_or(Errno::EPROTO)?)?);
+            let mut body = Args::new(rest.bytes(body.ok_or(Errno::EPROTO)?)?);
             if kind == EXTENSION_GROUPS {
                 let n_groups = body.u32()?;
                 return (0..n_groups).map(|_| body.u32()).collect();
@@ -85,16 +104,31 @@ impl<'a> Request<'a> {
     }
 }
 
-/// The rest of a request's arguments. A request that is too short answers `EPROTO`.
+/// The rest of a request's arguments, in one or two pieces; no argument lies in both. A request
+/// that is too short answers `EPROTO`.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Args<'a>(&'a [u8]);
+pub(crate) struct Args<'a> {
+    first: &'a [u8],
+    others: &'a [u8],
+}
 
 impl<'a> Args<'a> {
+    fn new(bytes: &'a [u8]) -> Self {
+        let (first, others) = (bytes, [].as_slice());
+        Self { first, others }
+    }
+
+    /// What is left of the piece that the next argument lies in.
+    fn piece(&mut self) -> &mut &'a [u8] {
+        if self.first.is_empty() {
+            self.first = std::mem::take(&mut self.others);
+        }
+        &mut self.first
+    }
+
     /// The next `len` bytes.
     pub(crate) fn bytes(&mut self, len: usize) -> Result<&'a [u8], Errno> {
-        let (head, rest) = self.0.split_at_checked(len).ok_or(Errno::EPROTO)?;
-        self.0 = rest;
-        Ok(head)
+        self.piece().split_off(..len).ok_or(Errno::EPROTO)
     }
 
     fn array<const N: usize>(&mut self) -> Result<[u8; N], Errno> {
@@ -119,7 +153,7 @@ impl<'a> Args<'a> {
     /// The next string, without the zero byte that ends it.
     pub(crate) fn name(&mut self) -> Result<&'a [u8], Errno> {
         let end = self
-            .0
+            .piece()
             .iter()
             .position(|&byte| byte == 0)
             .ok_or(Errno::EPROTO)?;
@@ -178,13 +212,29 @@ mod tests {
         bytes[36..38].copy_from_slice(&5u16.to_ne_bytes());
         let request = Request::parse(&bytes).expect("it is complete");
         assert_eq!(request.caller(0).groups, [77]);
-        assert_eq!(request.body.len(), 16);
+        assert_eq!(request.body.first.len(), 16);
         // A list longer than its header says.
         bytes[88..92].copy_from_slice(&9u32.to_ne_bytes());
         let request = Request::parse(&bytes).expect("it is complete");
         assert!(request.caller(0).groups.is_empty());
         bytes[36..38].copy_from_slice(&99u16.to_ne_bytes());
         assert!(Request::parse(&bytes).is_none());
+    }
+
+    #[test]
+    fn arguments_in_two_pieces_are_those_in_one() {
+        let bytes = sample();
+        let (header, rest) = bytes.split_at(REQUEST_HEADER_BYTES);
+        // The first piece has room for more than there is.
+        let mut first = [0xff; 128];
+        first[..8].copy_from_slice(&rest[..8]);
+        let parse = |others| Request::parse_parts(header, &first, others);
+        let mut args = parse(&rest[8..]).expect("it is complete").args();
+        assert_eq!(args.u64(), Ok(9));
+        assert_eq!((args.name(), args.name()), (Ok(&b"a"[..]), Ok(&b"bcd"[..])));
+        assert_eq!(args.u32(), Err(Errno::EPROTO));
+        // More than the whole request.
+        assert!(parse(&[0; 99]).is_none());
     }
 
     #[test]

@@ -6,26 +6,19 @@
 //! Invariants: a thread that panics takes the process down at once. What was half done is in a
 //! transaction that never commits, so the next mount finds a consistent image.
 
-use crate::answer::Answer;
 use crate::claim::Claim;
 use crate::control::Control;
+use crate::crew::Crew;
 use crate::error::{Error, Result};
-use crate::flusher::{FlusherQueue, flusher};
-use crate::init::{Agreement, Greeting, READ_AHEAD_BYTES, WRITE_BYTES_MAX, greet};
+use crate::init::READ_AHEAD_BYTES;
 use crate::mount_point::{Lazy, attach, detach};
-use crate::options::{MountOptions, Run};
-use crate::protocol::opcode;
-use crate::request::Request;
-use crate::server::{Outcome, Server};
-use crate::transport::Transport;
-use crate::{daemon, errno::Errno, signals};
+use crate::options::{Announce, MountOptions, Run};
+use crate::server::Server;
+use crate::transport::DevFuse;
+use crate::{daemon, signals};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::thread::{self, JoinHandle};
 use uext4::Filesystem;
-
-/// Bytes of a request besides the data of a write.
-const REQUEST_MORE_BYTES: usize = 8192;
 
 /// Mounts the file system that `open` opens on `mount_point`, and serves it until it is unmounted.
 /// With [`Run::Daemon`] a process of its own serves it, and this returns when the mount is ready;
@@ -80,9 +73,7 @@ fn serve(
 
 /// A mount that this process serves on threads of its own.
 pub struct Session {
-    server: Arc<Server>,
-    workers: Vec<JoinHandle<std::io::Result<()>>>,
-    flusher: JoinHandle<()>,
+    crew: Crew,
     path: PathBuf,
     control: Control,
     claim: Option<Claim>,
@@ -131,7 +122,7 @@ impl Session {
 
     fn attached(filesystem: Filesystem, path: &Path, options: &MountOptions) -> Result<Self> {
         let device = attach(path, options)?;
-        let launched = Self::launch(&device, filesystem, path, options);
+        let launched = Self::launch(device, filesystem, path, options);
         if launched.is_err() {
             // What is mounted now would answer nothing.
             let _ = detach(path, Lazy::Yes);
@@ -140,32 +131,19 @@ impl Session {
     }
 
     fn launch(
-        first: &dyn Transport,
+        device: DevFuse,
         filesystem: Filesystem,
         path: &Path,
         options: &MountOptions,
     ) -> Result<Self> {
-        let failed = || Error::system("serve", path);
-        let agreement = agree(first, options).map_err(failed())??;
-        let (flusher, queue) = flusher();
-        let server = Arc::new(Server::new(filesystem, agreement, flusher)?);
-        let mut workers = Vec::new();
-        for index in 0..options.threads() {
-            let transport = first.another().map_err(failed())?;
-            let server = server.clone();
-            let worker = thread::Builder::new()
-                .name(format!("uext4-fuse-{index}"))
-                .spawn(move || work(&server, &transport))
-                .map_err(failed())?;
-            workers.push(worker);
-        }
-        let flusher = spawn_flusher(&server, queue).map_err(failed())?;
-        let control = Control::start(server.clone(), path)?;
+        let crew = Crew::start(device, filesystem, path, options)?;
+        let control = Control::start(crew.service.server.clone(), path, &crew.served)?;
         raise_read_ahead(path);
+        if options.announce == Announce::Yes {
+            eprintln!("uext4: {} is served {}", path.display(), crew.served);
+        }
         Ok(Self {
-            server,
-            workers,
-            flusher,
+            crew,
             path: path.into(),
             control,
             claim: None,
@@ -184,7 +162,7 @@ impl Session {
 
     pub(crate) fn stopper(&self) -> Stopper {
         Stopper {
-            server: self.server.clone(),
+            server: self.crew.service.server.clone(),
             path: self.path.clone(),
         }
     }
@@ -194,22 +172,13 @@ impl Session {
     /// # Errors
     /// What kept the image from being closed cleanly, or the requests from being served.
     pub fn wait(mut self) -> Result<()> {
-        let mut served = Ok(());
-        for worker in std::mem::take(&mut self.workers) {
-            let done = worker
-                .join()
-                .unwrap_or(Err(std::io::ErrorKind::Other.into()));
-            served = served.and(done);
-        }
+        let served = self.crew.wait();
         self.control.stop();
-        self.server.stop_flusher();
-        let closed = self.server.close().map_err(Error::from);
+        let closed = self.crew.service.server.close().map_err(Error::from);
         let closed = closed.and(served.map_err(Error::system("serve", &self.path)));
         if let Some(claim) = self.claim.take() {
             claim.finish(&closed.as_ref().copied().map_err(|error| error.to_string()));
         }
-        // It waits for nothing but its queue, whose end it has seen.
-        let _ = self.flusher.join();
         closed
     }
 }
@@ -240,74 +209,6 @@ impl Stopper {
             }
         };
         std::process::exit(code)
-    }
-}
-
-/// The first exchange with the kernel. The outer error is the device's.
-fn agree(transport: &dyn Transport, options: &MountOptions) -> std::io::Result<Result<Agreement>> {
-    let mut buf = vec![0; REQUEST_MORE_BYTES + WRITE_BYTES_MAX as usize];
-    let mut answer = Answer::new(64);
-    loop {
-        let len = transport
-            .receive(&mut buf)?
-            .ok_or(std::io::ErrorKind::NotConnected)?;
-        let request = Request::parse(&buf[..len]).ok_or(Errno::EPROTO)?;
-        if request.opcode != opcode::INIT {
-            transport.send(answer.finish(request.unique, Err(Errno::EIO)))?;
-            continue;
-        }
-        let greeting = greet(&request, options, &mut answer);
-        transport.send(answer.finish(request.unique, greeting.map(|_| ())))?;
-        match greeting {
-            Ok(Greeting::Agreed(agreement)) => return Ok(Ok(agreement)),
-            Ok(Greeting::AskAgain) => answer.clear(),
-            Err(_) => return Ok(Err(Error::Protocol)),
-        }
-    }
-}
-
-fn spawn_flusher(server: &Arc<Server>, queue: FlusherQueue) -> std::io::Result<JoinHandle<()>> {
-    let server = server.clone();
-    let name = "uext4-fuse-flush".to_owned();
-    thread::Builder::new().name(name).spawn(move || {
-        let _guard = AbortOnPanic;
-        queue.run(&server);
-    })
-}
-
-/// Serves requests until the file system is unmounted.
-fn work(server: &Server, transport: &Arc<dyn Transport>) -> std::io::Result<()> {
-    let _guard = AbortOnPanic;
-    let mut buf = vec![0; REQUEST_MORE_BYTES + WRITE_BYTES_MAX as usize];
-    let mut answer = Answer::new(WRITE_BYTES_MAX as usize);
-    while let Some(len) = transport.receive(&mut buf)? {
-        let Some(request) = Request::parse(&buf[..len]) else {
-            return Err(Errno::EPROTO.into());
-        };
-        answer.clear();
-        match server.handle(&request, transport, &mut answer) {
-            Outcome::Silent => {}
-            Outcome::Destroyed => transport.send(answer.finish(request.unique, Ok(())))?,
-            Outcome::Answer(done) => {
-                let sent = transport.send(answer.finish(request.unique, done));
-                if sent.is_err() {
-                    // The kernel did not like it; its caller must not wait forever.
-                    transport.send(answer.finish(request.unique, Err(Errno::EIO)))?;
-                }
-            }
-        }
-    }
-    Ok(())
-}
-
-/// Takes the process down with the thread that holds it.
-pub(crate) struct AbortOnPanic;
-
-impl Drop for AbortOnPanic {
-    fn drop(&mut self) {
-        if thread::panicking() {
-            std::process::abort();
-        }
     }
 }
 

@@ -1,23 +1,31 @@
-//! How requests come and answers go. `/dev/fuse` is the one way today; the server knows only this.
+//! How requests come and answers go: over rings that the kernel and we share (`uring`), one per
+//! core, or through `/dev/fuse` (`dev_fuse`). The server knows neither.
+//!
+//! With rings `/dev/fuse` still brings what the kernel sends no other way (`FORGET`, `INTERRUPT`)
+//! and takes notifications, so one thread reads it.
 
 mod dev_fuse;
+mod uring;
 
-pub(crate) use dev_fuse::DevFuse;
+pub(crate) use dev_fuse::{DevFuse, Reader, request_buffer};
+pub(crate) use uring::Rings;
 
+use crate::aside::Helpers;
+use crate::server::Server;
 use std::io;
 use std::sync::Arc;
 
-/// A way to the kernel. Each thread has one of its own; an answer must go the way that its request
-/// came.
-pub(crate) trait Transport: Send + Sync {
-    /// Waits for a request and puts it in `buf`; answers its length, or `None` when the file
-    /// system was unmounted.
-    fn receive(&self, buf: &mut [u8]) -> io::Result<Option<usize>>;
+/// A way from the kernel and back, for one thread. An answer goes the way that its request came.
+pub(crate) trait Transport: Send {
+    /// Brings requests to the server until the file system is unmounted.
+    fn serve(&mut self, service: &Service) -> io::Result<()>;
+}
 
-    /// Sends a finished answer or notification. An answer that nobody waits for any more is no
-    /// error.
-    fn send(&self, bytes: &[u8]) -> io::Result<()>;
-
-    /// Another way to the same file system, for another thread.
-    fn another(&self) -> io::Result<Arc<dyn Transport>>;
+/// Who does what the requests ask.
+#[derive(Clone)]
+pub(crate) struct Service {
+    /// Knows how.
+    pub(crate) server: Arc<Server>,
+    /// Do what takes long.
+    pub(crate) helpers: Arc<Helpers>,
 }

@@ -18,6 +18,7 @@ pub mod manifest;
 pub mod model;
 pub mod ops;
 pub mod oracle;
+pub mod rings;
 pub mod rng;
 pub mod served;
 pub mod tree;

@@ -7,10 +7,11 @@
 use super::line::{Lines, Woken, wait};
 use super::verbs::{self, Mount};
 use super::wire::{REQUEST_BYTES_MAX, Refusal, answer, parse_request};
+use crate::aside::AbortOnPanic;
+use crate::crew::Served;
 use crate::error::{Error, Result};
 use crate::runtime_dir;
 use crate::server::Server;
-use crate::session::AbortOnPanic;
 use rustix::event::PollFlags;
 use std::fs::{self, File, Permissions};
 use std::io::{self, PipeReader, PipeWriter, Write};
@@ -42,12 +43,12 @@ impl Control {
     ///
     /// # Errors
     /// What the system says.
-    pub(crate) fn start(server: Arc<Server>, mount_point: &Path) -> Result<Self> {
+    pub(crate) fn start(server: Arc<Server>, mount_point: &Path, served: &Served) -> Result<Self> {
         let path = path_of(&runtime_dir::own(), mount_point);
         let failed = || Error::system("listen on", &path);
         let socket = bind(&path).map_err(failed())?;
         let (stopped, stop) = io::pipe().map_err(failed())?;
-        let mount = Mount::new(server, mount_point);
+        let mount = Mount::new(server, mount_point, served);
         let listener = thread::Builder::new()
             .name("uext4-control".into())
             .spawn(move || {

@@ -3,6 +3,7 @@
 //! Locking: none here; verbs run beside the requests of the kernel.
 
 use super::wire::{Answered, Ask, Refusal};
+use crate::crew::Served;
 use crate::server::Server;
 use serde_json::{Map, Value, json};
 use std::path::{Path, PathBuf};
@@ -17,13 +18,16 @@ pub(super) struct Mount {
     pub(super) server: Arc<Server>,
     /// Where it is mounted.
     pub(super) path: PathBuf,
+    /// How requests come.
+    pub(super) served: String,
 }
 
 impl Mount {
-    pub(super) fn new(server: Arc<Server>, path: &Path) -> Self {
+    pub(super) fn new(server: Arc<Server>, path: &Path, served: &Served) -> Self {
         Self {
             server,
             path: path.into(),
+            served: served.to_string(),
         }
     }
 
@@ -53,6 +57,7 @@ fn server(mount: &Mount) -> Value {
         "pid": std::process::id(),
         "version": env!("CARGO_PKG_VERSION"),
         "mount_point": mount.path.to_string_lossy(),
+        "served": mount.served,
     })
 }
 

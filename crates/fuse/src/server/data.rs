@@ -1,15 +1,12 @@
 //! Data: read, write, space, seek, copy, sync.
 
 use super::open::O_NOATIME;
-use super::{Handled, Outcome, Server};
+use super::{Handled, Server};
 use crate::answer::Answer;
 use crate::attributes::Writers;
 use crate::errno::Errno;
-use crate::flusher::SeekLater;
 use crate::protocol::{FSYNC_DATA, WRITE_CACHE, WRITE_KILL_SUIDGID, opcode};
 use crate::request::Request;
-use crate::transport::Transport;
-use std::sync::Arc;
 use uext4::{FallocateMode, FileType, Filesystem, InodeRef, KillPrivileges, Seek};
 
 /// `fallocate(2)` modes.
@@ -91,46 +88,16 @@ impl Server {
         Ok(())
     }
 
-    /// Where somebody has the file open for writing, the kernel may hold data that we have not
-    /// seen: they are fetched first, by a thread of its own (the data come as requests, which
-    /// this thread may have to serve).
-    pub(super) fn lseek(
-        &self,
-        request: &Request<'_>,
-        transport: &Arc<dyn Transport>,
-        answer: &mut Answer,
-    ) -> Outcome {
-        let parsed =
-            parse_seek(request).and_then(|(at, what)| Ok((self.get(request.node)?, at, what)));
-        let (inode, offset, what) = match parsed {
-            Ok(parsed) => parsed,
-            Err(errno) => return Outcome::Answer(Err(errno)),
-        };
-        if self.nodes.writers(request.node) == Writers::Some && self.agreement.writeback() {
-            let (unique, node) = (request.unique, request.node);
-            let transport = transport.clone();
-            self.flusher.seek_later(SeekLater {
-                unique,
-                node,
-                inode,
-                offset,
-                what,
-                transport,
-            });
-            return Outcome::Silent;
-        }
-        Outcome::Answer(seek(&self.filesystem, &inode, offset, what, answer))
+    /// Whether the kernel may hold data of the node that we have not seen.
+    pub(super) fn may_lack_data(&self, node: u64) -> bool {
+        self.agreement.writeback() && self.nodes.writers(node) == Writers::Some
     }
 
-    /// Answers a seek that had to wait for data.
-    pub(crate) fn seek_now(&self, later: &SeekLater, answer: &mut Answer) -> Handled {
-        seek(
-            &self.filesystem,
-            &later.inode,
-            later.offset,
-            later.what,
-            answer,
-        )
+    /// Data that only the kernel had when the request came were fetched before.
+    pub(super) fn lseek(&self, request: &Request<'_>, answer: &mut Answer) -> Handled {
+        let (offset, what) = parse_seek(request)?;
+        let inode = self.get(request.node)?;
+        seek(&self.filesystem, &inode, offset, what, answer)
     }
 
     pub(super) fn copy_file_range(&self, request: &Request<'_>, answer: &mut Answer) -> Handled {
@@ -186,6 +153,12 @@ impl Server {
         answer.put(&self.filesystem.read_link(&inode)?);
         Ok(())
     }
+}
+
+/// Bytes that a `READ` or `WRITE` moves.
+pub(super) fn len_bytes(request: &Request<'_>) -> u32 {
+    let mut args = request.args();
+    args.skip(16).and_then(|()| args.u32()).unwrap_or(0)
 }
 
 /// The node that `COPY_FILE_RANGE` writes to.

@@ -16,12 +16,11 @@ mod xattrs;
 
 use crate::answer::Answer;
 use crate::errno::Errno;
-use crate::flusher::Flusher;
 use crate::init::Agreement;
 use crate::nodes::{Nodes, inode_of};
 use crate::protocol::{NOTIFY_INVAL_INODE, opcode};
 use crate::request::Request;
-use crate::transport::Transport;
+use crate::transport::DevFuse;
 use std::sync::Arc;
 use uext4::{Filesystem, InodeRef};
 
@@ -33,7 +32,8 @@ pub(crate) struct Server {
     filesystem: Filesystem,
     nodes: Nodes,
     agreement: Agreement,
-    flusher: Flusher,
+    /// For notifications.
+    kernel: Arc<DevFuse>,
 }
 
 /// What becomes of a request.
@@ -41,11 +41,25 @@ pub(crate) struct Server {
 pub(crate) enum Outcome {
     /// It is answered like this.
     Answer(Handled),
-    /// It gets no answer, or somebody else answers later.
+    /// It gets no answer.
     Silent,
-    /// The kernel says goodbye.
-    Destroyed,
 }
+
+/// How long a request may keep its thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pace {
+    /// A moment.
+    Soon,
+    /// As long as much data take.
+    Bulk,
+    /// Until a commit is on the disk.
+    Waits,
+    /// Until the kernel has sent other requests and got their answers.
+    Asks,
+}
+
+/// More data than this in one request are [`Pace::Bulk`].
+const SOON_BYTES_MAX: u32 = 64 << 10;
 
 impl Server {
     /// A server for `filesystem` under the rules that `agreement` lays down.
@@ -55,36 +69,43 @@ impl Server {
     pub(crate) fn new(
         filesystem: Filesystem,
         agreement: Agreement,
-        flusher: Flusher,
+        kernel: Arc<DevFuse>,
     ) -> uext4::Result<Self> {
         let nodes = Nodes::new(filesystem.root()?);
         Ok(Self {
             filesystem,
             nodes,
             agreement,
-            flusher,
+            kernel,
         })
     }
 
-    /// Does what `request`, which came over `transport`, asks; the body of the answer is in
+    /// How long `request` may keep its thread.
+    pub(crate) fn pace(&self, request: &Request<'_>) -> Pace {
+        match request.opcode {
+            opcode::FSYNC | opcode::FSYNCDIR | opcode::SYNCFS => Pace::Waits,
+            opcode::COPY_FILE_RANGE => Pace::Bulk,
+            opcode::READ | opcode::WRITE if data::len_bytes(request) > SOON_BYTES_MAX => Pace::Bulk,
+            opcode::LSEEK if self.may_lack_data(request.node) => Pace::Asks,
+            _ => Pace::Soon,
+        }
+    }
+
+    /// Does what `request` asks, at the pace that [`Self::pace`] said; the body of the answer is in
     /// `answer` then.
-    pub(crate) fn handle(
-        &self,
-        request: &Request<'_>,
-        transport: &Arc<dyn Transport>,
-        answer: &mut Answer,
-    ) -> Outcome {
+    pub(crate) fn handle(&self, request: &Request<'_>, pace: Pace, answer: &mut Answer) -> Outcome {
+        if pace == Pace::Asks {
+            self.fetch_data(request.node);
+        }
         match request.opcode {
             opcode::FORGET => self.forget(request),
             opcode::BATCH_FORGET => self.batch_forget(request),
-            opcode::DESTROY => Outcome::Destroyed,
-            opcode::LSEEK => self.lseek(request, transport, answer),
             _ => {
                 let accessed = self.accessed_by_opening(request);
                 let privileged = self.privileged_target(request);
                 let done = self.answer(request, answer);
                 if let Some(node) = privileged.or(accessed) {
-                    forget_attributes(node, transport);
+                    self.forget_attributes(node);
                 }
                 Outcome::Answer(done)
             }
@@ -126,6 +147,7 @@ impl Server {
             opcode::READ => self.read(request, answer),
             opcode::WRITE => self.write(request, answer),
             opcode::FALLOCATE => self.fallocate(request),
+            opcode::LSEEK => self.lseek(request, answer),
             opcode::COPY_FILE_RANGE => self.copy_file_range(request, answer),
             opcode::FSYNC | opcode::FSYNCDIR => self.fsync(request),
             opcode::SYNCFS => Ok(self.filesystem.sync()?),
@@ -138,6 +160,7 @@ impl Server {
             opcode::REMOVEXATTR => self.removexattr(request),
             opcode::ACCESS => self.get(request.node).map(|_| ()),
             opcode::IOCTL => self.ioctl(request, answer),
+            opcode::DESTROY => Ok(()),
             // FLUSH, POLL, INTERRUPT, BMAP and what is newer than we are: the kernel does
             // without from then on, and needs none of the first three from us.
             _ => Err(Errno::ENOSYS),
@@ -161,11 +184,6 @@ impl Server {
             .or_else(|_| Ok(self.filesystem.inode(inode_of(node)?)?))
     }
 
-    /// Ends the thread that fetches data before seeks.
-    pub(crate) fn stop_flusher(&self) {
-        self.flusher.stop();
-    }
-
     /// Lets go of all nodes and unmounts the file system.
     ///
     /// # Errors
@@ -174,15 +192,28 @@ impl Server {
         self.nodes.clear();
         self.filesystem.unmount()
     }
-}
 
-/// Makes the kernel ask for the attributes of `node` again.
-fn forget_attributes(node: u64, transport: &Arc<dyn Transport>) {
-    let mut notification = Answer::new(64);
-    notification.u64(node);
-    // No data: an offset below 0.
-    notification.u64(u64::MAX);
-    notification.u64(0);
-    // A kernel that does not know the node has no attributes of it either.
-    let _ = transport.send(notification.finish_notification(NOTIFY_INVAL_INODE));
+    /// Makes the kernel ask for the attributes of `node` again.
+    fn forget_attributes(&self, node: u64) {
+        // No data: an offset below 0.
+        self.invalidate(node, u64::MAX);
+    }
+
+    /// Makes the kernel write the data of `node` and drop its pages. The data come as requests,
+    /// which other threads serve. A kernel that cannot write them answers for that itself.
+    fn fetch_data(&self, node: u64) {
+        self.invalidate(node, 0);
+    }
+
+    /// Tells the kernel that the attributes of `node` changed, and its data from `offset` on.
+    fn invalidate(&self, node: u64, offset: u64) {
+        let mut notification = Answer::new(24);
+        notification.u64(node);
+        notification.u64(offset);
+        // To the end.
+        notification.u64(0);
+        let header = notification.finish_notification(NOTIFY_INVAL_INODE);
+        // A kernel that does not know the node has nothing of it either.
+        let _ = self.kernel.send(&header, notification.body());
+    }
 }

@@ -5,10 +5,15 @@
 //! it sleeps. At most one thread of a mount does, and none where threads share a descriptor; an
 //! idle mount uses no processor time.
 
-use super::Transport;
+use super::{Service, Transport};
+use crate::answer::{Answer, AnswerHeader};
+use crate::errno::Errno;
+use crate::init::WRITE_BYTES_MAX;
+use crate::request::Request;
+use crate::server::{Outcome, Pace, Server};
 use std::fs::File;
-use std::io::{self, Read, Write};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::io::{self, IoSlice, Read, Write};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -97,8 +102,10 @@ impl DevFuse {
     }
 }
 
-impl Transport for DevFuse {
-    fn receive(&self, buf: &mut [u8]) -> io::Result<Option<usize>> {
+impl DevFuse {
+    /// Waits for a request and puts it in `buf`; answers its length, or `None` when the file
+    /// system was unmounted.
+    pub(crate) fn receive(&self, buf: &mut [u8]) -> io::Result<Option<usize>> {
         loop {
             let error = match self.read(buf) {
                 Ok(len) => return Ok(Some(len)),
@@ -113,8 +120,11 @@ impl Transport for DevFuse {
         }
     }
 
-    fn send(&self, bytes: &[u8]) -> io::Result<()> {
-        let Err(error) = (&self.file).write(bytes) else {
+    /// Sends a finished answer or notification. An answer that nobody waits for any more is no
+    /// error.
+    pub(crate) fn send(&self, header: &AnswerHeader, body: &[u8]) -> io::Result<()> {
+        let sent = (&self.file).write_vectored(&[IoSlice::new(header), IoSlice::new(body)]);
+        let Err(error) = sent else {
             return Ok(());
         };
         match error.raw_os_error() {
@@ -123,16 +133,14 @@ impl Transport for DevFuse {
         }
     }
 
-    fn another(&self) -> io::Result<Arc<dyn Transport>> {
+    /// Another descriptor of the same mount, for another thread.
+    pub(crate) fn another(&self) -> io::Result<Self> {
         let file = match Self::open() {
             // Where only the helper may open the device, threads share its descriptor.
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
                 // Who reads at once would make the others' reads return at once, too.
-                if let Some(looker) = &self.looker {
-                    looker.store(true, Ordering::Release);
-                }
-                self.set_at_once(false)?;
-                return Ok(Arc::new(Self::with(self.file.try_clone()?, None)));
+                self.never_look()?;
+                return Ok(Self::with(self.file.try_clone()?, None));
             }
             opened => opened?,
         };
@@ -144,6 +152,101 @@ impl Transport for DevFuse {
         if done < 0 {
             return Err(io::Error::last_os_error());
         }
-        Ok(Arc::new(Self::with(file, self.looker.clone())))
+        Ok(Self::with(file, self.looker.clone()))
+    }
+
+    /// From now on all threads of the mount sleep at once.
+    pub(crate) fn never_look(&self) -> io::Result<()> {
+        if let Some(looker) = &self.looker {
+            looker.store(true, Ordering::Release);
+        }
+        self.set_at_once(false)
+    }
+}
+
+impl AsFd for DevFuse {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+}
+
+/// Bytes of a request besides the data of a write.
+const REQUEST_MORE_BYTES: usize = 8192;
+
+/// A buffer for any request.
+pub(crate) fn request_buffer() -> Vec<u8> {
+    vec![0; REQUEST_MORE_BYTES + WRITE_BYTES_MAX as usize]
+}
+
+/// A thread's way through `/dev/fuse`.
+pub(crate) struct Reader {
+    device: Arc<DevFuse>,
+    answer: Answer<'static>,
+}
+
+impl Reader {
+    /// A way through a descriptor of its own.
+    pub(crate) fn new(device: DevFuse) -> Self {
+        let device = Arc::new(device);
+        let answer = Answer::new(WRITE_BYTES_MAX as usize);
+        Self { device, answer }
+    }
+
+    fn serve_one(&mut self, bytes: &[u8], service: &Service) -> io::Result<()> {
+        let request = Request::parse(bytes).ok_or(Errno::EPROTO)?;
+        match service.server.pace(&request) {
+            Pace::Asks => {
+                self.leave_to_helper(bytes, service);
+                Ok(())
+            }
+            pace => answer(
+                &self.device,
+                &service.server,
+                &request,
+                pace,
+                &mut self.answer,
+            ),
+        }
+    }
+
+    fn leave_to_helper(&self, bytes: &[u8], service: &Service) {
+        let (device, server) = (self.device.clone(), service.server.clone());
+        let bytes = bytes.to_vec();
+        service.helpers.leave(move || {
+            let Some(request) = Request::parse(&bytes) else {
+                return;
+            };
+            // Who reads the device learns of its failure.
+            let _ = answer(&device, &server, &request, Pace::Asks, &mut Answer::new(64));
+        });
+    }
+}
+
+fn answer(
+    device: &DevFuse,
+    server: &Server,
+    request: &Request<'_>,
+    pace: Pace,
+    answer: &mut Answer,
+) -> io::Result<()> {
+    answer.clear();
+    let Outcome::Answer(done) = server.handle(request, pace, answer) else {
+        return Ok(());
+    };
+    let header = answer.finish(request.unique, done);
+    device.send(&header, answer.body()).or_else(|_| {
+        // The kernel did not like it; its caller must not wait forever.
+        let header = answer.finish(request.unique, Err(Errno::EIO));
+        device.send(&header, answer.body())
+    })
+}
+
+impl Transport for Reader {
+    fn serve(&mut self, service: &Service) -> io::Result<()> {
+        let mut buf = request_buffer();
+        while let Some(len) = self.device.receive(&mut buf)? {
+            self.serve_one(&buf[..len], service)?;
+        }
+        Ok(())
     }
 }

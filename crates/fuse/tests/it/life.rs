@@ -84,7 +84,13 @@ fn a_killed_server_leaves_an_image_that_recovers() {
     }
     mounted.kill();
     drop(synced);
-    assert_eq!(errno(fs::metadata(&dir)), Some(libc::ENOTCONN));
+    // Rings go a moment after their process; who asks in between is told so.
+    let gone = errno(fs::metadata(&dir));
+    let expected = [libc::ENOTCONN, libc::ECONNABORTED, libc::ECANCELED];
+    assert!(
+        gone.is_some_and(|gone| expected.contains(&gone)),
+        "{gone:?}"
+    );
     assert_eq!(
         umount(&mounted.root(), Lazy::No).unwrap(),
         Image::NeedsRecovery

@@ -15,3 +15,6 @@ mod programs;
 mod support;
 mod times;
 mod trees;
+
+/// How requests come.
+const VIA: support::Via = support::Via::DevFuse;

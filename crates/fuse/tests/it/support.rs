@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use uext4_fuse::{Error, Image, Lazy, umount};
 use uext4_testkit::oracle;
+use uext4_testkit::rings::RingsSwitch;
 
 /// Size of the images.
 pub(crate) const IMAGE_BYTES: u64 = 256 << 20;
@@ -15,6 +16,39 @@ pub(crate) const IMAGE_BYTES: u64 = 256 << 20;
 pub(crate) struct Mounted {
     dir: TempDir,
     server: Option<Child>,
+}
+
+/// How requests come from the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(dead_code, reason = "each test program has one")]
+pub(crate) enum Via {
+    DevFuse,
+    IoUring,
+}
+
+impl Via {
+    /// The word of the example program.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Via::DevFuse => "dev_fuse",
+            Via::IoUring => "io_uring",
+        }
+    }
+
+    /// Switches on what it needs for making a mount. Where it cannot be had this ends the test
+    /// program: none of its tests can run.
+    pub(crate) fn switch_on(self) -> Option<RingsSwitch> {
+        if self == Via::DevFuse {
+            return None;
+        }
+        if !RingsSwitch::is_available() {
+            // Past the harness, which keeps what tests print.
+            let said = "=== SKIPPED: all tests over io_uring need root and Linux 6.14 ===\n";
+            let _ = std::io::Write::write_all(&mut std::io::stderr(), said.as_bytes());
+            std::process::exit(i32::from(oracle::in_ci()));
+        }
+        Some(RingsSwitch::on().expect("it is available"))
+    }
 }
 
 /// The example program `mount`, which cargo builds with the tests.
@@ -61,9 +95,11 @@ impl Mounted {
 
     /// Mounts the image in a server process and waits until it is ready.
     pub(crate) fn mount(&mut self, words: &[&str]) {
+        let _on = crate::VIA.switch_on();
         let mut server = Command::new(program())
             .arg(self.image())
             .arg(self.root())
+            .arg(crate::VIA.word())
             .args(words)
             .stdin(Stdio::null())
             .spawn()
@@ -79,6 +115,8 @@ impl Mounted {
             std::thread::sleep(Duration::from_millis(2));
         }
         self.server = Some(server);
+        // The kernel greets the server and gets its answer while the switch is on.
+        std::fs::metadata(self.root()).expect("the mount answers");
     }
 
     /// Whether `/proc/mounts` has the mount.

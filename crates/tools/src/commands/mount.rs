@@ -4,7 +4,7 @@ use crate::failure::{Cause, Exit, Failure, Result};
 use crate::image::{ImageArgs, Purpose};
 use std::path::PathBuf;
 use uext4::{Access, Filesystem, MountOptions};
-use uext4_fuse::{DataCache, Image, Lazy, Run, Sharing};
+use uext4_fuse::{Announce, Channel, DataCache, Image, Lazy, Run, Sharing};
 
 /// Mount an image on a directory, without the kernel's ext4
 #[derive(clap::Args)]
@@ -15,7 +15,9 @@ Examples:
   uext4 mount --foreground disk.img /mnt/data     until Ctrl-C or umount
 
 OPTIONS are those of ext4 (ro, noatime, sync, lazytime, commit=SECONDS, acl, ...) and nosuid,
-nodev, noexec, allow_other, writethrough. The image is clean once `uext4 umount` returns.")]
+nodev, noexec, allow_other, writethrough. Requests come over io_uring where the kernel offers it
+(Linux 6.14, Y in /sys/module/fuse/parameters/enable_uring), else through /dev/fuse: io_uring
+demands the first, no_io_uring the second. The image is clean once `uext4 umount` returns.")]
 pub(crate) struct Args {
     #[command(flatten)]
     image: ImageArgs,
@@ -41,6 +43,11 @@ impl Args {
                 Run::Foreground
             } else {
                 Run::Daemon
+            },
+            announce: if self.foreground {
+                Announce::Yes
+            } else {
+                Announce::No
             },
             ..uext4_fuse::MountOptions::default()
         };
@@ -85,6 +92,8 @@ fn take_ours(list: &str, mount: &mut uext4_fuse::MountOptions) -> String {
             "noexec" => mount.no_exec = true,
             "allow_other" => mount.sharing = Sharing::Everybody,
             "writethrough" => mount.data_cache = DataCache::WriteThrough,
+            "io_uring" => mount.channel = Channel::IoUring,
+            "no_io_uring" => mount.channel = Channel::DevFuse,
             "writeback" => mount.data_cache = DataCache::WriteBack,
             other => {
                 mount.no_atime |= other == "noatime";
@@ -153,5 +162,12 @@ mod tests {
         );
         assert!(mount.no_suid && mount.no_atime && !mount.no_dev);
         assert_eq!(mount.data_cache, DataCache::WriteThrough);
+        for (word, channel) in [
+            ("io_uring", Channel::IoUring),
+            ("no_io_uring", Channel::DevFuse),
+        ] {
+            assert_eq!(take_ours(word, &mut mount), "");
+            assert_eq!(mount.channel, channel);
+        }
     }
 }

@@ -1,0 +1,206 @@
+//! The threads that serve a mount, from the first exchange with the kernel to the unmount.
+//!
+//! Rings are made before the kernel is told to use them, since it lets nobody in until they are
+//! registered. One that cannot be registered after that sends the kernel back to `/dev/fuse`, and
+//! us with it.
+
+use crate::answer::Answer;
+use crate::aside::{AbortOnPanic, Helpers};
+use crate::errno::Errno;
+use crate::error::{Error, Result};
+use crate::init::{self, Agreement, Greeting, Offer, greet};
+use crate::options::{Channel, MountOptions};
+use crate::protocol::opcode;
+use crate::request::Request;
+use crate::server::Server;
+use crate::transport::{DevFuse, Reader, Rings, Service, Transport, request_buffer};
+use std::fmt;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use uext4::Filesystem;
+
+/// The threads of a mount.
+pub(crate) struct Crew {
+    pub(crate) service: Service,
+    pub(crate) served: Served,
+    threads: Vec<JoinHandle<io::Result<()>>>,
+}
+
+/// How requests come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Served {
+    /// Over io_uring.
+    IoUring { n_threads: usize },
+    /// Through `/dev/fuse`.
+    DevFuse { n_threads: usize },
+}
+
+impl fmt::Display for Served {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::IoUring { n_threads } => write!(f, "over io_uring, threads: {n_threads}"),
+            Self::DevFuse { n_threads } => write!(f, "through /dev/fuse, threads: {n_threads}"),
+        }
+    }
+}
+
+impl Crew {
+    /// Greets the kernel and starts all threads.
+    ///
+    /// # Errors
+    /// What keeps the mount from being served as `options` demand.
+    pub(crate) fn start(
+        device: DevFuse,
+        filesystem: Filesystem,
+        path: &Path,
+        options: &MountOptions,
+    ) -> Result<Self> {
+        let failed = || Error::system("serve", path);
+        let device = Arc::new(device);
+        let (unique, offer) = hear(&device).map_err(failed())??;
+        let rings = rings(&device, offer, options)?;
+        let agreement = accept(&device, unique, offer, options, rings.is_some());
+        let agreement = agreement.map_err(failed())?;
+        let server = Server::new(filesystem, agreement, device.clone())?;
+        let service = Service {
+            server: Arc::new(server),
+            helpers: Helpers::new().map_err(failed())?,
+        };
+        let mut crew = Self {
+            service,
+            served: Served::DevFuse { n_threads: 0 },
+            threads: Vec::new(),
+        };
+        if let Some(rings) = rings {
+            let begun = crew.start_rings(rings);
+            match begun {
+                Err(error) if options.channel == Channel::IoUring => {
+                    return Err(Error::system("serve over io_uring", path)(error));
+                }
+                // The kernel has gone back to the device already.
+                _ => {}
+            }
+        }
+        crew.start_readers(&device, options).map_err(failed())?;
+        Ok(crew)
+    }
+
+    fn start_rings(&mut self, rings: Rings) -> io::Result<()> {
+        let n_threads = rings.queues.len();
+        for (index, queue) in rings.queues.into_iter().enumerate() {
+            self.start_thread(format!("uext4-ring-{index}"), queue)?;
+        }
+        rings.told.wait()?;
+        self.served = Served::IoUring { n_threads };
+        Ok(())
+    }
+
+    /// Beside rings one thread is enough for what they do not bring.
+    fn start_readers(&mut self, device: &DevFuse, options: &MountOptions) -> io::Result<()> {
+        let wanted = match &mut self.served {
+            Served::IoUring { .. } => {
+                device.never_look()?;
+                1
+            }
+            Served::DevFuse { n_threads } => {
+                *n_threads = options.threads();
+                *n_threads
+            }
+        };
+        for index in 0..wanted {
+            let reader = Reader::new(device.another()?);
+            self.start_thread(format!("uext4-fuse-{index}"), reader)?;
+        }
+        Ok(())
+    }
+
+    fn start_thread(
+        &mut self,
+        name: String,
+        mut transport: impl Transport + 'static,
+    ) -> io::Result<()> {
+        let service = self.service.clone();
+        let thread = thread::Builder::new().name(name).spawn(move || {
+            let _guard = AbortOnPanic;
+            transport.serve(&service)
+        })?;
+        self.threads.push(thread);
+        Ok(())
+    }
+
+    /// Waits until somebody unmounts and every request is done.
+    ///
+    /// # Errors
+    /// What kept requests from being served.
+    pub(crate) fn wait(&mut self) -> io::Result<()> {
+        let mut served = Ok(());
+        for thread in self.threads.drain(..) {
+            let done = thread.join().unwrap_or(Err(io::ErrorKind::Other.into()));
+            served = served.and(done);
+        }
+        self.service.helpers.finish();
+        served
+    }
+}
+
+/// Waits for the kernel's first request: its number, and what the kernel can do. The outer error
+/// is the device's.
+fn hear(device: &DevFuse) -> io::Result<Result<(u64, Offer)>> {
+    let mut buf = request_buffer();
+    let mut answer = Answer::new(64);
+    loop {
+        let len = device.receive(&mut buf)?;
+        let len = len.ok_or(io::ErrorKind::NotConnected)?;
+        let request = Request::parse(&buf[..len]).ok_or(Errno::EPROTO)?;
+        let greeting = match request.opcode {
+            opcode::INIT => greet(&request, &mut answer),
+            _ => Err(Errno::EIO),
+        };
+        if let Ok(Greeting::Offered(offer)) = greeting {
+            return Ok(Ok((request.unique, offer)));
+        }
+        let header = answer.finish(request.unique, greeting.map(|_| ()));
+        device.send(&header, answer.body())?;
+        answer.clear();
+        if greeting.is_err() && request.opcode == opcode::INIT {
+            return Ok(Err(Error::Protocol));
+        }
+    }
+}
+
+/// Makes the rings, if they are wanted and can be had.
+fn rings(device: &DevFuse, offer: Offer, options: &MountOptions) -> Result<Option<Rings>> {
+    let must = options.channel == Channel::IoUring;
+    match options.channel {
+        Channel::DevFuse => return Ok(None),
+        _ if offer.has_rings() => {}
+        _ if must => return Err(Error::NoRings),
+        _ => return Ok(None),
+    }
+    match Rings::prepare(device, options.n_threads) {
+        Ok(rings) => Ok(Some(rings)),
+        Err(error) if must => Err(Error::system("set up", "io_uring")(error)),
+        Err(_) => Ok(None),
+    }
+}
+
+fn accept(
+    device: &DevFuse,
+    unique: u64,
+    offer: Offer,
+    options: &MountOptions,
+    has_rings: bool,
+) -> io::Result<Agreement> {
+    let mut answer = Answer::new(64);
+    let rings = if has_rings {
+        init::Rings::Yes
+    } else {
+        init::Rings::No
+    };
+    let agreement = offer.accept(options, rings, &mut answer);
+    let header = answer.finish(unique, Ok(()));
+    device.send(&header, answer.body())?;
+    Ok(agreement)
+}

@@ -1,0 +1,107 @@
+//! Which thread serves which queues.
+//!
+//! The kernel has a queue for every core that there may ever be, and puts a request into the queue
+//! of the core that asks.
+
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use std::io;
+
+/// The queues of one thread.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Share {
+    /// Core that the thread stays on.
+    pub(super) cpu: Option<usize>,
+    /// Numbers of queues; none is in two shares.
+    pub(super) queues: Vec<u16>,
+}
+
+/// Deals all queues out to `n_threads` threads, 0 for one per core that this process may use.
+///
+/// # Errors
+/// The system does not say how many cores there are.
+pub(super) fn shares(n_threads: usize) -> io::Result<Vec<Share>> {
+    let possible = std::fs::read_to_string("/sys/devices/system/cpu/possible")?;
+    let n_queues = count(possible.trim()).ok_or(io::ErrorKind::InvalidData)?;
+    let allowed = sched_getaffinity(None)?;
+    let cpus: Vec<usize> = (0..usize::from(n_queues))
+        .filter(|&cpu| cpu < CpuSet::MAX_CPU && allowed.is_set(cpu))
+        .collect();
+    Ok(deal(n_queues, &cpus, n_threads))
+}
+
+/// The numbers in a list such as `0-3,8`.
+fn count(list: &str) -> Option<u16> {
+    list.split(',').try_fold(0, |sum: u16, range| {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        let (first, last): (u16, u16) = (first.parse().ok()?, last.parse().ok()?);
+        sum.checked_add(last.checked_sub(first)?.checked_add(1)?)
+    })
+}
+
+/// A thread stays on a core when there is one for each; the queues of other cores go round.
+fn deal(n_queues: u16, cpus: &[usize], n_threads: usize) -> Vec<Share> {
+    let all = cpus.len().max(1);
+    let n_shares = if n_threads == 0 {
+        all
+    } else {
+        n_threads.min(all)
+    };
+    let stays = n_shares == cpus.len();
+    let share = |index: usize| Share {
+        cpu: cpus.get(index).copied().filter(|_| stays),
+        queues: Vec::new(),
+    };
+    let mut shares: Vec<Share> = (0..n_shares).map(share).collect();
+    for queue in 0..n_queues {
+        let own = cpus.iter().position(|&cpu| cpu == usize::from(queue));
+        let index = own.unwrap_or(queue.into()) % n_shares;
+        shares[index].queues.push(queue);
+    }
+    shares.retain(|share| !share.queues.is_empty());
+    shares
+}
+
+/// Keeps the calling thread on a core. Where it may not, answers come from afar, nothing else.
+pub(super) fn stay_on(cpu: usize) {
+    let mut set = CpuSet::new();
+    set.set(cpu);
+    let _ = sched_setaffinity(None, &set);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_are_counted() {
+        assert_eq!(count("0"), Some(1));
+        assert_eq!(count("0-3,8,10-11"), Some(7));
+        for bad in ["", "a", "3-1", "0-70000"] {
+            assert_eq!(count(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn every_queue_has_one_thread() {
+        for (cpus, n_threads) in [
+            (vec![0, 1], 0),
+            (vec![1, 3], 0),
+            (vec![0, 1, 2, 3], 3),
+            (vec![2], 9),
+            (vec![], 0),
+        ] {
+            let shares = deal(6, &cpus, n_threads);
+            let mut queues: Vec<u16> = shares
+                .iter()
+                .flat_map(|share| share.queues.clone())
+                .collect();
+            queues.sort_unstable();
+            assert_eq!(queues, [0, 1, 2, 3, 4, 5], "{cpus:?} {n_threads}");
+            let at_home = |share: &Share| match share.cpu {
+                Some(cpu) => share.queues.contains(&(cpu as u16)),
+                None => n_threads > 0 || cpus.is_empty(),
+            };
+            assert!(shares.iter().all(at_home), "{shares:?}");
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! The memory of one request: its headers, and room for what goes with it or with its answer.
+
+use crate::answer::Answer;
+use crate::errno::Errno;
+use crate::init::WRITE_BYTES_MAX;
+use crate::protocol::{ANSWER_HEADER_BYTES, REQUEST_HEADER_BYTES};
+use crate::request::Request;
+use crate::server::{Outcome, Pace, Server};
+
+/// Bytes for the header of the request or the answer, and for the first argument of the request.
+const PART_BYTES: usize = 128;
+/// Longer arguments are not copied out of the way of the answer. Answers to such requests are
+/// short.
+const COPY_BYTES_MAX: usize = 4096;
+
+/// `struct fuse_uring_req_header`.
+#[repr(C)]
+struct Header {
+    in_out: [u8; PART_BYTES],
+    first_argument: [u8; PART_BYTES],
+    flags: u64,
+    commit_id: u64,
+    payload_bytes: u32,
+    padding: u32,
+    reserved: u64,
+}
+
+/// One entry of a queue. While it is with the kernel nobody here has it.
+pub(super) struct Entry {
+    header: Box<Header>,
+    payload: Box<[u8]>,
+    /// Number of the queue that it belongs to.
+    pub(super) queue: u16,
+    /// Two `struct iovec`: header and payload.
+    vectors: [[usize; 2]; 2],
+}
+
+/// A buffer that requests use one after the other.
+pub(super) type Scratch = Vec<u8>;
+
+impl Entry {
+    /// An empty entry.
+    pub(super) fn new(queue: u16) -> Self {
+        let header = Header {
+            in_out: [0; PART_BYTES],
+            first_argument: [0; PART_BYTES],
+            flags: 0,
+            commit_id: 0,
+            payload_bytes: 0,
+            padding: 0,
+            reserved: 0,
+        };
+        Self {
+            header: Box::new(header),
+            payload: vec![0; WRITE_BYTES_MAX as usize].into(),
+            queue,
+            vectors: [[0; 2]; 2],
+        }
+    }
+
+    /// Where the kernel finds the addresses of header and payload, as two `struct iovec` that stay
+    /// where they are as long as the entry does.
+    pub(super) fn vectors(&mut self) -> *const libc::iovec {
+        let header: *mut Header = &mut *self.header;
+        let payload = self.payload.as_mut_ptr();
+        self.vectors = [
+            [header.expose_provenance(), size_of::<Header>()],
+            [payload.expose_provenance(), self.payload.len()],
+        ];
+        self.vectors.as_ptr().cast()
+    }
+
+    /// What the kernel knows the request by.
+    pub(super) fn commit_id(&self) -> u64 {
+        self.header.commit_id
+    }
+
+    /// How long the request may keep its thread.
+    pub(super) fn pace(&self, server: &Server) -> Pace {
+        let n_payload = self.payload_bytes();
+        match parse(&self.header, &self.payload[..n_payload]) {
+            Some(request) => server.pace(&request),
+            None => Pace::Soon,
+        }
+    }
+
+    /// Bytes of the request's arguments but the first.
+    fn payload_bytes(&self) -> usize {
+        self.payload.len().min(self.header.payload_bytes as usize)
+    }
+
+    /// Serves the request and leaves the answer in its place.
+    pub(super) fn serve(&mut self, server: &Server, pace: Pace, scratch: &mut Scratch) {
+        let n_payload = self.payload_bytes();
+        let (arguments, mut answer) = if n_payload <= COPY_BYTES_MAX {
+            scratch.clear();
+            scratch.extend_from_slice(&self.payload[..n_payload]);
+            (&scratch[..], Answer::lent(&mut self.payload))
+        } else {
+            (&self.payload[..n_payload], Answer::new(64))
+        };
+        let done = match parse(&self.header, arguments) {
+            Some(request) => match server.handle(&request, pace, &mut answer) {
+                Outcome::Answer(done) => done,
+                // The kernel waits for whatever comes over a ring.
+                Outcome::Silent => Ok(()),
+            },
+            None => Err(Errno::EPROTO),
+        };
+        let header = answer.finish(self.header.commit_id, done);
+        let answer_bytes = answer.len();
+        let done = match answer.into_own() {
+            Some(own) if own.len() > self.payload.len() => Err(Errno::EIO),
+            Some(own) => {
+                self.payload[..own.len()].copy_from_slice(&own);
+                Ok(())
+            }
+            None => Ok(()),
+        };
+        match done {
+            Ok(()) => self.put(&header, answer_bytes),
+            Err(errno) => {
+                let unique = self.header.commit_id;
+                self.put(&Answer::new(0).finish(unique, Err(errno)), 0);
+            }
+        }
+    }
+
+    fn put(&mut self, header: &[u8; ANSWER_HEADER_BYTES], payload_bytes: usize) {
+        self.header.in_out[..ANSWER_HEADER_BYTES].copy_from_slice(header);
+        self.header.payload_bytes = payload_bytes as u32;
+    }
+}
+
+fn parse<'a>(header: &'a Header, others: &'a [u8]) -> Option<Request<'a>> {
+    let in_header = &header.in_out[..REQUEST_HEADER_BYTES];
+    Request::parse_parts(in_header, &header.first_argument, others)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::mem::offset_of;
+
+    #[test]
+    fn the_header_is_that_of_the_protocol() {
+        assert_eq!(size_of::<Header>(), 288);
+        assert_eq!(offset_of!(Header, commit_id), 264);
+        assert_eq!(offset_of!(Header, payload_bytes), 272);
+    }
+
+    #[test]
+    fn vectors_are_those_of_the_system() {
+        let mut entry = Entry::new(3);
+        let header: *const Header = &*entry.header;
+        let (header, payload) = (header.addr(), entry.payload.as_ptr().addr());
+        assert_eq!(entry.vectors().addr(), entry.vectors.as_ptr().addr());
+        assert_eq!(size_of::<libc::iovec>(), size_of::<[usize; 2]>());
+        assert_eq!(entry.vectors, [[header, 288], [payload, 1 << 20]]);
+    }
+}

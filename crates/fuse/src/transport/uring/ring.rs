@@ -1,0 +1,207 @@
+//! One io_uring whose commands are entries of FUSE queues.
+//!
+//! Invariants: an entry belongs to the kernel from [`Ring::register`] or [`Ring::commit`] until its
+//! completion; in between it exists here as an address only, in the completion's `user_data`. So
+//! nobody else touches its memory, and each is taken back at most once. When a ring goes while the
+//! kernel has entries, their memory is left to the kernel for good.
+//! Locking: a ring belongs to the thread that called [`Ring::begin`].
+#![allow(unsafe_code)]
+
+use super::entry::Entry;
+use crate::transport::DevFuse;
+use io_uring::{IoUring, cqueue, opcode, squeue, types};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::sync::Arc;
+use uext4_sync::{Mutex, Rank};
+
+/// Commands that wait for the next call of the kernel, at most.
+const SUBMISSIONS: u32 = 64;
+/// `FUSE_IO_URING_CMD_REGISTER`.
+const REGISTER: u32 = 1;
+/// `FUSE_IO_URING_CMD_COMMIT_AND_FETCH`.
+const COMMIT_AND_FETCH: u32 = 2;
+/// Where `struct io_uring_sqe` has its length.
+const LEN_OFFSET: usize = 24;
+/// `user_data` of the bell; no entry lies there.
+const BELL: u64 = 0;
+
+/// A ring.
+pub(super) struct Ring {
+    ring: IoUring<squeue::Entry128, cqueue::Entry>,
+    device: DevFuse,
+    returned: Arc<Returned>,
+}
+
+/// What the kernel gave back.
+pub(super) enum Completion {
+    /// A request.
+    Request(Box<Entry>),
+    /// An entry that it will not use any more.
+    Lost(io::Error),
+    /// Somebody returned entries.
+    Bell,
+}
+
+impl Ring {
+    /// Makes a ring for the queues of a mount.
+    ///
+    /// # Errors
+    /// Those of `io_uring_setup(2)`.
+    pub(super) fn new(device: DevFuse) -> io::Result<Self> {
+        let ring = IoUring::builder()
+            .dontfork()
+            .setup_clamp()
+            .setup_r_disabled()
+            .setup_single_issuer()
+            .setup_defer_taskrun()
+            .build(SUBMISSIONS)?;
+        ring.submitter()
+            .register_files(&[device.as_fd().as_raw_fd()])?;
+        let returned = Arc::new(Returned::new()?);
+        Ok(Self {
+            ring,
+            device,
+            returned,
+        })
+    }
+
+    /// Makes the ring that of the calling thread.
+    pub(super) fn begin(&mut self) -> io::Result<()> {
+        // A registered descriptor spares a lookup per request, and the ring keeps it open.
+        debug_assert!(self.device.as_fd().as_raw_fd() >= 0);
+        self.ring.submitter().register_enable_rings()?;
+        self.watch_bell()
+    }
+
+    /// Where other threads return entries.
+    pub(super) fn returned(&self) -> &Arc<Returned> {
+        &self.returned
+    }
+
+    /// Gives the kernel a fresh entry. Tells it at the next [`Ring::wait`] or [`Ring::submit`].
+    pub(super) fn register(&mut self, entry: Box<Entry>) -> io::Result<()> {
+        self.command(REGISTER, entry)
+    }
+
+    /// Gives the kernel an entry with an answer, to put the next request in.
+    pub(super) fn commit(&mut self, entry: Box<Entry>) -> io::Result<()> {
+        self.command(COMMIT_AND_FETCH, entry)
+    }
+
+    fn command(&mut self, op: u32, mut entry: Box<Entry>) -> io::Result<()> {
+        // `struct fuse_uring_cmd_req`: flags, commit id, queue.
+        let mut request = [0; 80];
+        request[8..16].copy_from_slice(&entry.commit_id().to_ne_bytes());
+        request[16..18].copy_from_slice(&entry.queue.to_ne_bytes());
+        let vectors = entry.vectors().expose_provenance() as u64;
+        let address = Box::into_raw(entry).expose_provenance() as u64;
+        let command = opcode::UringCmd80::new(types::Fixed(0), op)
+            .cmd(request)
+            .addr(Some(vectors));
+        let mut command = command.build().user_data(address);
+        // SAFETY: a submission is 128 bytes of plain numbers, and those at `LEN_OFFSET` are its
+        // length, aligned, which the builder has no name for.
+        unsafe {
+            let bytes: *mut u8 = (&raw mut command).cast();
+            bytes.add(LEN_OFFSET).cast::<u32>().write(2);
+        }
+        self.push(&command)
+    }
+
+    fn watch_bell(&mut self) -> io::Result<()> {
+        let bell = types::Fd(self.returned.bell.as_raw_fd());
+        let poll = opcode::PollAdd::new(bell, libc::POLLIN as u32).build();
+        self.push(&poll.user_data(BELL).into())
+    }
+
+    fn push(&mut self, command: &squeue::Entry128) -> io::Result<()> {
+        loop {
+            // SAFETY: what the command points to is an entry that was given up, so that it stays
+            // until the completion gives it back, or nothing.
+            if unsafe { self.ring.submission().push(command) }.is_ok() {
+                return Ok(());
+            }
+            self.submit()?;
+        }
+    }
+
+    /// Tells the kernel what was given.
+    pub(super) fn submit(&mut self) -> io::Result<()> {
+        self.enter(0)
+    }
+
+    /// Tells the kernel what was given and waits for a completion.
+    pub(super) fn wait(&mut self) -> io::Result<()> {
+        self.enter(1)
+    }
+
+    fn enter(&mut self, n_wanted: usize) -> io::Result<()> {
+        match self.ring.submit_and_wait(n_wanted) {
+            Ok(_) => Ok(()),
+            // Interrupted, or completions must be taken first: the caller does and comes again.
+            Err(error) if matches!(error.raw_os_error(), Some(libc::EINTR | libc::EBUSY)) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The next completion that is there.
+    pub(super) fn next(&mut self) -> io::Result<Option<Completion>> {
+        let Some(done) = self.ring.completion().next() else {
+            return Ok(None);
+        };
+        if done.user_data() == BELL {
+            self.returned.silence();
+            self.watch_bell()?;
+            return Ok(Some(Completion::Bell));
+        }
+        let address = std::ptr::with_exposed_provenance_mut(done.user_data() as usize);
+        // SAFETY: the address is that of an entry that `command` gave up, since no other commands
+        // have another `user_data` than `BELL`; a command completes once (none is multishot); so
+        // this is the one box of it.
+        let entry: Box<Entry> = unsafe { Box::from_raw(address) };
+        Ok(Some(match done.result() {
+            0.. => Completion::Request(entry),
+            errno => Completion::Lost(io::Error::from_raw_os_error(-errno)),
+        }))
+    }
+}
+
+/// Entries whose answers other threads have made, for the thread of the ring.
+pub(super) struct Returned {
+    #[allow(clippy::vec_box, reason = "the kernel knows their addresses")]
+    entries: Mutex<Vec<Box<Entry>>>,
+    bell: OwnedFd,
+}
+
+impl Returned {
+    fn new() -> io::Result<Self> {
+        use rustix::event::{EventfdFlags, eventfd};
+        let entries = Mutex::new(Rank::Queue, Vec::new());
+        let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        Ok(Self { entries, bell })
+    }
+
+    /// Returns an entry. The bell rings for the first of those that wait.
+    pub(super) fn give(&self, entry: Box<Entry>) {
+        let mut entries = self.entries.lock();
+        entries.push(entry);
+        let is_first = entries.len() == 1;
+        drop(entries);
+        if is_first {
+            // It fails only when the bell has been rung 2^64 times.
+            let _ = rustix::io::write(&self.bell, &1u64.to_ne_bytes());
+        }
+    }
+
+    /// All that was returned.
+    #[allow(clippy::vec_box, reason = "the kernel knows their addresses")]
+    pub(super) fn take(&self) -> Vec<Box<Entry>> {
+        std::mem::take(&mut *self.entries.lock())
+    }
+
+    fn silence(&self) {
+        // It fails when nobody has rung.
+        let _ = rustix::io::read(&self.bell, &mut [0; 8]);
+    }
+}

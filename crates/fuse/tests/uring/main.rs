@@ -1,0 +1,35 @@
+//! The tests of `tests/it` once more, over io_uring.
+//!
+//! The kernel offers it while `/sys/module/fuse/parameters/enable_uring` says so: each mount
+//! switches that on for a moment and puts back what was there.
+
+#[path = "../it/attributes.rs"]
+mod attributes;
+#[path = "../it/control.rs"]
+mod control;
+#[path = "../it/data.rs"]
+mod data;
+#[path = "../it/exact.rs"]
+mod exact;
+#[path = "../it/exerciser.rs"]
+mod exerciser;
+#[path = "../it/life.rs"]
+mod life;
+#[path = "../it/model.rs"]
+mod model;
+#[path = "../it/names.rs"]
+mod names;
+#[path = "../it/pjdfstest.rs"]
+mod pjdfstest;
+#[path = "../it/programs.rs"]
+mod programs;
+mod rings;
+#[path = "../it/support.rs"]
+mod support;
+#[path = "../it/times.rs"]
+mod times;
+#[path = "../it/trees.rs"]
+mod trees;
+
+/// How requests come.
+const VIA: support::Via = support::Via::IoUring;

@@ -1,0 +1,99 @@
+//! What only rings do: they are chosen and told, and no number of waiting requests stops a queue.
+
+use crate::support::{Mounted, program, try_run};
+use rustix::fs::{SeekFrom, seek};
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+use std::sync::Barrier;
+use std::time::{Duration, Instant};
+use uext4_fuse::{Ask, Client};
+use uext4_testkit::rings::RingsSwitch;
+
+/// More than a queue has entries.
+const WAITING: usize = 40;
+
+fn served(mounted: &Mounted) -> String {
+    // A server listens a moment after the mount answers.
+    let start = Instant::now();
+    let client = loop {
+        match Client::connect(&mounted.root()) {
+            Err(_) if start.elapsed() < Duration::from_secs(10) => std::thread::yield_now(),
+            done => break done.unwrap(),
+        }
+    };
+    let answer = client.ask(&Ask::Server {}).unwrap();
+    answer["served"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn a_mount_tells_how_it_is_served() {
+    let mut mounted = Mounted::new();
+    let said = served(&mounted);
+    assert!(said.starts_with("over io_uring"), "{said}");
+    mounted.unmount();
+}
+
+#[test]
+fn who_demands_rings_gets_no_mount_without_them() {
+    let mut mounted = Mounted::new();
+    mounted.unmount();
+    let (image, root) = (mounted.image(), mounted.root());
+    let _off = RingsSwitch::off().expect("it was switched before");
+    let output = try_run(program().to_str().unwrap(), &[&image, &root, &"io_uring"]);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success(), "{said}");
+    assert!(
+        said.contains("enable_uring") && !mounted.is_mounted(),
+        "{said}"
+    );
+}
+
+/// Each seek makes the kernel send the data first, as a request of its own.
+#[test]
+fn seeks_that_wait_for_data_do_not_stop_a_queue() {
+    let mut mounted = Mounted::new();
+    let start = Barrier::new(WAITING);
+    std::thread::scope(|scope| {
+        for index in 0..WAITING {
+            let (path, start) = (mounted.path(&format!("{index}")), &start);
+            scope.spawn(move || {
+                let file = File::create(path).unwrap();
+                start.wait();
+                for round in 0..20u64 {
+                    let at = round * 100_000;
+                    file.write_all_at(&[1; 10_000], at).unwrap();
+                    let hole = seek(&file, SeekFrom::Hole(at)).unwrap();
+                    assert_eq!(hole, at + 10_000);
+                    assert_eq!(seek(&file, SeekFrom::Data(at)).unwrap(), at);
+                }
+            });
+        }
+    });
+    mounted.unmount();
+}
+
+#[test]
+fn many_callers_of_fsync_wait_together() {
+    let mut mounted = Mounted::new();
+    let start = Barrier::new(WAITING);
+    std::thread::scope(|scope| {
+        for index in 0..WAITING {
+            let (path, start) = (mounted.path(&format!("{index}")), &start);
+            scope.spawn(move || {
+                let file = File::create(path).unwrap();
+                start.wait();
+                for round in 0..20 {
+                    file.write_all_at(&[7; 3000], round * 3000).unwrap();
+                    file.sync_all().unwrap();
+                }
+            });
+        }
+    });
+    mounted.kill();
+    crate::support::run("umount", &[&"-l", &mounted.root()]);
+    mounted.mount(&[]);
+    for index in 0..WAITING {
+        assert!(fs::read(mounted.path(&format!("{index}"))).unwrap() == [7; 60_000]);
+    }
+    mounted.unmount();
+}
