@@ -14,18 +14,25 @@ pub(crate) struct Background {
 }
 
 impl Background {
-    /// Starts the threads, unless the journal works inline.
-    pub(crate) fn start(engine: &Arc<Engine>) -> Background {
-        let mut threads = Vec::new();
-        if engine.threads == Threads::Background {
-            let (commits, checkpoints) = (Arc::clone(engine), Arc::clone(engine));
-            threads.push(thread::spawn(move || commits.commit_thread()));
-            threads.push(thread::spawn(move || checkpoints.checkpoint_thread()));
-        }
+    /// No threads yet.
+    pub(crate) fn new(engine: &Arc<Engine>) -> Background {
         Background {
             engine: Arc::clone(engine),
-            threads: Mutex::new(Rank::Queue, threads),
+            threads: Mutex::new(Rank::Queue, Vec::new()),
         }
+    }
+
+    /// Starts the threads, unless they run or the journal works inline.
+    pub(crate) fn start(&self) {
+        let mut threads = self.threads.lock();
+        if self.engine.threads == Threads::Inline || !threads.is_empty() {
+            return;
+        }
+        let (commits, checkpoints) = (Arc::clone(&self.engine), Arc::clone(&self.engine));
+        threads.push(thread::spawn(move || commits.commit_thread()));
+        threads.push(thread::spawn(move || checkpoints.checkpoint_thread()));
+        drop(threads);
+        self.engine.progress.lock().has_threads = true;
     }
 
     /// Ends the threads and waits for them; what they have begun they finish.
@@ -56,10 +63,13 @@ impl Engine {
         progress.requests == progress.served || self.gate.check().is_err()
     }
 
-    /// Waits for a commit to do; false: the thread must end.
-    fn await_commit(&self, deadline: Duration) -> bool {
+    /// Waits for a commit to do: one that is asked for, or that is due when the last one was at
+    /// `since`. False: the thread must end.
+    fn await_commit(&self, since: Duration) -> bool {
         let mut progress = self.progress.lock();
         while self.is_idle(&progress) && !progress.ending {
+            // Looked at each time: a remount may change it.
+            let deadline = since.saturating_add(self.commit_interval());
             let left = deadline.saturating_sub(self.clock.monotonic());
             if self.gate.check().is_err() {
                 self.work.wait(&mut progress);
@@ -71,20 +81,20 @@ impl Engine {
     }
 
     fn commit_thread(&self) {
-        let mut deadline = self.clock.monotonic() + self.commit_interval;
-        while self.await_commit(deadline) {
+        let mut since = self.clock.monotonic();
+        while self.await_commit(since) {
             let asked = { !self.is_idle(&self.progress.lock()) };
             if asked || self.is_dirty() {
                 let _one = self.one_commit.lock();
                 // An error has stopped the journal and reached everybody who waits.
                 let _told = self.commit_locked();
             }
-            deadline = self.clock.monotonic() + self.commit_interval;
+            since = self.clock.monotonic();
         }
     }
 
     fn checkpoint_thread(&self) {
-        let Some(log) = &self.log else { return };
+        let Some(log) = self.log.get() else { return };
         while Self::await_checkpoint(self, self.progress.lock()) {
             if let Err(cause) = self.checkpoint(log, Self::comfortable_blocks(log)) {
                 self.abort(cause);

@@ -123,7 +123,7 @@ impl Engine {
         Times::add(&self.times.transactions, 1);
         Times::add(&self.times.image_blocks, closed.images.len() as u64);
         Times::add(&self.times.revoked_blocks, closed.revokes.len() as u64);
-        let (tid, log) = (closed.tid, self.log.as_ref());
+        let (tid, log) = (closed.tid, self.log.get());
         match log {
             Some(log) => self.write_logged(log, closed)?,
             None => self.write_unlogged(&closed)?,

@@ -16,6 +16,16 @@ pub enum Threads {
     Inline,
 }
 
+/// What a journal does first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Start {
+    /// Handles may start at once.
+    Open,
+    /// As after [`crate::Journal::quiesce`]: handles wait for [`crate::Journal::resume`], and
+    /// there are no threads.
+    Quiet,
+}
+
 /// Checksums of the log; by the file system's `metadata_csum`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Checksums {
@@ -106,6 +116,8 @@ pub struct Config {
     pub observer: Arc<dyn CommitObserver>,
     /// Who runs commits.
     pub threads: Threads,
+    /// What it does first.
+    pub start: Start,
     /// A dirty transaction is committed after this long (background threads only).
     pub commit_interval: Duration,
     /// Checksums of the log.
@@ -117,7 +129,7 @@ pub struct Config {
 }
 
 impl Config {
-    /// Without a log, no observer, inline, 5 s, csum v3, 64 bits, system clock.
+    /// Without a log, no observer, inline, open, 5 s, csum v3, 64 bits, system clock.
     pub fn new(home: Arc<dyn BlockDevice>, block_size: u32) -> Config {
         Config {
             home,
@@ -125,6 +137,7 @@ impl Config {
             log: None,
             observer: Arc::new(NoObserver),
             threads: Threads::Inline,
+            start: Start::Open,
             commit_interval: Duration::from_secs(5),
             checksums: Checksums::V3,
             width: Width::Wide,

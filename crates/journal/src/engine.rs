@@ -12,9 +12,10 @@ use crate::log_space::OpenLog;
 use crate::sink::Rendered;
 use crate::stats::Times;
 use crate::{Error, Image, Live, Render};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use uext4_format::{BlockNr, Tid};
+use uext4_sync::atomic::{AtomicU64, Ordering};
 use uext4_sync::{Clock, Condvar, Mutex, Rank, Sharded, handle_point};
 
 /// Most credits of a transaction, in blocks, however long the log is; bounds the memory that one
@@ -44,6 +45,8 @@ pub(crate) struct Progress {
     pub(crate) served: u64,
     /// The log is more than half full.
     pub(crate) checkpoint_wanted: bool,
+    /// There is a commit thread to serve requests.
+    pub(crate) has_threads: bool,
     /// The background threads must end.
     pub(crate) ending: bool,
 }
@@ -53,7 +56,7 @@ pub(crate) struct Engine {
     pub(crate) home: Home,
     pub(crate) observer: Arc<dyn CommitObserver>,
     pub(crate) threads: Threads,
-    pub(crate) commit_interval: Duration,
+    commit_interval_ns: AtomicU64,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) logged: Sharded<Mutex<Logged>>,
     pub(crate) rendered: Rendered,
@@ -64,19 +67,27 @@ pub(crate) struct Engine {
     /// There is something to do for the background threads (with `progress`).
     pub(crate) work: Condvar,
     pub(crate) one_commit: Mutex<()>,
-    pub(crate) log: Option<OpenLog>,
+    /// Set when the journal is opened, or once while it is quiet.
+    pub(crate) log: OnceLock<OpenLog>,
     /// Held while images are on their way home.
     pub(crate) batch: Mutex<()>,
     pub(crate) cores: usize,
     pub(crate) times: Times,
 }
 
+/// Credits of one transaction in this log, in blocks.
+fn limit_of(log: &OpenLog) -> u32 {
+    (log.len_blocks() / 4).min(LIMIT_MAX_BLOCKS)
+}
+
+fn nanoseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
 impl Engine {
     pub(crate) fn new(config: Config, log: Option<OpenLog>) -> Engine {
         let first = log.as_ref().map_or(Tid(1), OpenLog::next);
-        let limit = log.as_ref().map_or(LIMIT_MAX_BLOCKS, |log| {
-            (log.len_blocks() / 4).min(LIMIT_MAX_BLOCKS)
-        });
+        let limit = log.as_ref().map_or(LIMIT_MAX_BLOCKS, limit_of);
         let progress = Progress {
             committed: Tid(first.0.wrapping_sub(1)),
             committing: None,
@@ -84,6 +95,7 @@ impl Engine {
             serving: 0,
             served: 0,
             checkpoint_wanted: false,
+            has_threads: false,
             ending: false,
         };
         Engine {
@@ -94,7 +106,7 @@ impl Engine {
             },
             observer: config.observer,
             threads: config.threads,
-            commit_interval: config.commit_interval,
+            commit_interval_ns: AtomicU64::new(nanoseconds(config.commit_interval)),
             clock: config.clock,
             logged: Sharded::new(|_| Mutex::new(Rank::JournalObjects, Logged::default())),
             rendered: Rendered::new(config.block_size),
@@ -103,7 +115,7 @@ impl Engine {
             changed: Condvar::new(),
             work: Condvar::new(),
             one_commit: Mutex::new(Rank::JournalCommit, ()),
-            log,
+            log: log.map_or_else(OnceLock::new, OnceLock::from),
             batch: Mutex::new(Rank::CheckpointBatch, ()),
             cores: std::thread::available_parallelism().map_or(1, usize::from),
             times: Times::default(),
@@ -235,17 +247,19 @@ impl Engine {
     pub(crate) fn wait_durable(&self, tid: Tid) -> Result<(), Error> {
         handle_point();
         match self.threads {
-            Threads::Inline => {
-                let _one = self.one_commit.lock();
-                self.gate.check()?;
-                let is_durable = !tid.is_after(self.progress.lock().committed);
-                if is_durable {
-                    Ok(())
-                } else {
-                    self.commit_locked()
-                }
-            }
+            Threads::Inline => self.commit_inline(tid),
             Threads::Background => self.join_commit(tid),
+        }
+    }
+
+    fn commit_inline(&self, tid: Tid) -> Result<(), Error> {
+        let _one = self.one_commit.lock();
+        self.gate.check()?;
+        let is_durable = !tid.is_after(self.progress.lock().committed);
+        if is_durable {
+            Ok(())
+        } else {
+            self.commit_locked()
         }
     }
 
@@ -253,6 +267,10 @@ impl Engine {
         let mut progress = self.progress.lock();
         if !tid.is_after(progress.committed) {
             return self.gate.check();
+        }
+        if !progress.has_threads {
+            drop(progress);
+            return self.commit_inline(tid);
         }
         // A commit under way may serve no request at all (the timer started it), so whoever joins
         // it waits for its end, not for a number.
@@ -281,13 +299,36 @@ impl Engine {
     /// it was stopped by an error. The caller holds no lock of the journal but `one_commit`.
     pub(crate) fn abort(&self, cause: Error) {
         if self.gate.stop(cause.clone().aborted()) {
-            if let (Some(log), Some(errno)) = (&self.log, cause.stored_errno()) {
+            if let (Some(log), Some(errno)) = (self.log.get(), cause.stored_errno()) {
                 log.note_error(errno);
             }
             self.observer.aborted(&cause);
         }
         let _progress = self.progress.lock();
         self.changed.notify_all();
+        self.work.notify_all();
+    }
+
+    /// Goes on with a log. Nothing was logged so far and the gate is held; the caller holds
+    /// `one_commit`.
+    pub(crate) fn attach(&self, log: OpenLog) {
+        let next = log.next();
+        self.progress.lock().committed = Tid(next.0.wrapping_sub(1));
+        self.gate.close();
+        self.gate.set_limit(limit_of(&log));
+        self.gate.open(next);
+        let _the_first_stays = self.log.set(log);
+    }
+
+    /// How long a dirty transaction may wait for its commit.
+    pub(crate) fn commit_interval(&self) -> Duration {
+        Duration::from_nanos(self.commit_interval_ns.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn set_commit_interval(&self, interval: Duration) {
+        self.commit_interval_ns
+            .store(nanoseconds(interval), Ordering::Relaxed);
+        let _progress = self.progress.lock();
         self.work.notify_all();
     }
 

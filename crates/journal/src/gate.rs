@@ -9,13 +9,15 @@
 use crate::Error;
 use std::sync::OnceLock;
 use uext4_format::Tid;
-use uext4_sync::atomic::{AtomicI64, AtomicU64, Ordering::SeqCst};
+use uext4_sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use uext4_sync::{Condvar, Mutex, Rank, Sharded, shard_index};
 
 /// No new handle may enter.
 const CLOSED: u64 = 1 << 32;
 /// The journal stopped for good.
 const STOPPED: u64 = 1 << 33;
+/// No new handle may enter until the journal is resumed; commits go on.
+const HELD: u64 = 1 << 34;
 /// Looks before a waiter parks; a drain takes microseconds.
 const SPINS: u32 = if cfg!(shuttle) { 1 } else { 200 };
 
@@ -58,7 +60,7 @@ pub(crate) struct Gate {
     shards: Sharded<Shard>,
     /// Credits of this transaction that no shard has.
     remaining: AtomicI64,
-    limit: u32,
+    limit: AtomicU32,
     stopped: OnceLock<Error>,
     park: Mutex<()>,
     wake: Condvar,
@@ -72,7 +74,7 @@ impl Gate {
             opened: AtomicU64::new(0),
             shards: Sharded::new(|_| Shard::default()),
             remaining: AtomicI64::new(i64::from(limit)),
-            limit,
+            limit: AtomicU32::new(limit),
             stopped: OnceLock::new(),
             park: Mutex::new(Rank::JournalState, ()),
             wake: Condvar::new(),
@@ -86,7 +88,12 @@ impl Gate {
 
     /// Credits of a whole transaction, in blocks.
     pub(crate) fn limit(&self) -> u32 {
-        self.limit
+        self.limit.load(Relaxed)
+    }
+
+    /// Credits of the transactions that open from now on, in blocks.
+    pub(crate) fn set_limit(&self, limit: u32) {
+        self.limit.store(limit, Relaxed);
     }
 
     /// Handles that ended since the journal was opened.
@@ -102,7 +109,7 @@ impl Gate {
         let index = shard_index();
         let shard = self.shards.slot(index);
         let word = self.word.load(SeqCst);
-        if word & (CLOSED | STOPPED) != 0 {
+        if word & (CLOSED | STOPPED | HELD) != 0 {
             return Err(Refused::Closed);
         }
         shard.active.fetch_add(1, SeqCst);
@@ -155,7 +162,7 @@ impl Gate {
             return true;
         }
         // Small enough that what idle shards hold is a fraction of the transaction.
-        let chunk = i64::from(self.limit / 256);
+        let chunk = i64::from(self.limit() / 256);
         if take(&self.remaining, want + chunk) {
             shard.credits.fetch_add(chunk, SeqCst);
             return true;
@@ -190,17 +197,29 @@ impl Gate {
         for shard in self.shards.iter() {
             shard.credits.store(0, SeqCst);
         }
-        self.remaining.store(i64::from(self.limit), SeqCst);
+        self.remaining.store(i64::from(self.limit()), SeqCst);
         let _parked = self.park.lock();
         self.opened.fetch_add(1, SeqCst);
-        let next = |word| Some(word & STOPPED | u64::from(tid.0));
+        let next = |word| Some(word & (STOPPED | HELD) | u64::from(tid.0));
         let _always = self.word.fetch_update(SeqCst, SeqCst, next);
         self.wake.notify_all();
     }
 
-    /// Waits while the gate is closed.
+    /// Keeps new handles out until [`Self::release`]; who is inside stays.
+    pub(crate) fn hold(&self) {
+        self.word.fetch_or(HELD, SeqCst);
+    }
+
+    /// Lets handles in again.
+    pub(crate) fn release(&self) {
+        let _parked = self.park.lock();
+        self.word.fetch_and(!HELD, SeqCst);
+        self.wake.notify_all();
+    }
+
+    /// Waits while the gate is closed or held.
     pub(crate) fn wait_open(&self) {
-        self.wait_while(|word| word & CLOSED != 0);
+        self.wait_while(|word| word & (CLOSED | HELD) != 0);
     }
 
     /// Waits until the gate was opened, with fresh credits, more than `opened` times.

@@ -3,8 +3,9 @@
 use crate::background::Background;
 use crate::engine::Engine;
 use crate::log_space::OpenLog;
-use crate::{Config, Error, Handle, Image, Stats};
+use crate::{Checksums, Config, Error, Handle, Image, Log, Start, Stats, Width};
 use std::sync::Arc;
+use uext4_device::BlockDevice;
 use uext4_format::{BlockNr, Tid};
 
 /// A journal, or the same engine without a log.
@@ -17,14 +18,25 @@ pub struct Journal {
 impl Journal {
     /// Opens a journal whose log is clean ([`Error::NeedsRecovery`] otherwise).
     pub fn open(config: Config) -> Result<Arc<Journal>, Error> {
-        let log = config.log.as_ref().map(|log| {
-            let is_external = Arc::as_ptr(&log.device).addr() != Arc::as_ptr(&config.home).addr();
-            let (checksums, width) = (config.checksums, config.width);
-            OpenLog::open(log, config.block_size, checksums, width, is_external)
-        });
+        let open = |log| {
+            open_log(
+                log,
+                &config.home,
+                config.block_size,
+                config.checksums,
+                config.width,
+            )
+        };
+        let log = config.log.as_ref().map(open);
+        let start = config.start;
         let engine = Arc::new(Engine::new(config, log.transpose()?));
-        let background = Background::start(&engine);
-        Ok(Arc::new(Journal { engine, background }))
+        let background = Background::new(&engine);
+        let journal = Journal { engine, background };
+        match start {
+            Start::Open => journal.background.start(),
+            Start::Quiet => journal.engine.gate.hold(),
+        }
+        Ok(Arc::new(journal))
     }
 
     /// Starts a handle that will log about `credits` objects' blocks. May wait for a commit; the
@@ -70,13 +82,59 @@ impl Journal {
         self.engine.gate.check()
     }
 
+    /// Brings the journal to rest: waits for the handles that are open, commits, writes everything
+    /// home and marks the log clean. Handles wait from now on, until [`Self::resume`]; reads and
+    /// waits for what is durable go on. The caller holds no handle and no live object.
+    ///
+    /// # Errors
+    /// What kept it from rest; the journal is stopped then, as by [`Self::abort`].
+    pub fn quiesce(&self) -> Result<(), Error> {
+        self.engine.gate.hold();
+        let rest = || {
+            let _one = self.engine.one_commit.lock();
+            self.engine.commit_locked()?;
+            match self.engine.log.get() {
+                Some(log) => self.engine.clean_log(log),
+                None => self.engine.home.flush(),
+            }
+        };
+        rest().inspect_err(|cause| self.engine.abort(cause.clone()))
+    }
+
+    /// Gives a journal that was opened quiet and without a log the log that it writes from now on;
+    /// one that has a log keeps it. `checksums` and `width` as in [`Config`].
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn attach(&self, log: &Log, checksums: Checksums, width: Width) -> Result<(), Error> {
+        let engine = &self.engine;
+        let _one = engine.one_commit.lock();
+        if engine.log.get().is_none() {
+            let home = &engine.home;
+            let log = open_log(log, &home.device, home.block_size, checksums, width)?;
+            engine.attach(log);
+        }
+        Ok(())
+    }
+
+    /// Lets handles start again after [`Self::quiesce`], or for the first time ([`Start::Quiet`]).
+    pub fn resume(&self) {
+        self.background.start();
+        self.engine.gate.release();
+    }
+
+    /// How long a change may wait for its commit from now on.
+    pub fn set_commit_interval(&self, interval: std::time::Duration) {
+        self.engine.set_commit_interval(interval);
+    }
+
     /// Commits, writes everything home, marks the log clean. Later calls answer
     /// [`Error::Closed`]; what a handle logs after the commit is lost. Dropping a journal without
     /// closing it is as a crash: what was not committed is lost, the log needs recovery.
     pub fn close(&self) -> Result<(), Error> {
         self.commit_running()?;
         let one_commit = self.engine.one_commit.lock();
-        match &self.engine.log {
+        match self.engine.log.get() {
             Some(log) => self.engine.clean_log(log)?,
             None => self.engine.home.flush()?,
         }
@@ -97,4 +155,15 @@ impl Journal {
             .times
             .snapshot(self.engine.gate.handles(), self.engine.gate.limit())
     }
+}
+
+fn open_log(
+    log: &Log,
+    home: &Arc<dyn BlockDevice>,
+    block_size: u32,
+    checksums: Checksums,
+    width: Width,
+) -> Result<OpenLog, Error> {
+    let is_external = Arc::as_ptr(&log.device).addr() != Arc::as_ptr(home).addr();
+    OpenLog::open(log, block_size, checksums, width, is_external)
 }

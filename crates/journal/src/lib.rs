@@ -26,7 +26,9 @@ mod stats;
 #[cfg(test)]
 mod tests;
 
-pub use config::{Checksums, CommitObserver, Config, Log, LogRun, NoObserver, Threads, Width};
+pub use config::{
+    Checksums, CommitObserver, Config, Log, LogRun, NoObserver, Start, Threads, Width,
+};
 pub use error::Error;
 pub use handle::Handle;
 pub use journal::Journal;

@@ -18,6 +18,7 @@ mod rank;
 mod rng;
 mod rwlock;
 mod shard;
+mod turnstile;
 mod waits;
 
 pub use backend::{atomic, thread};
@@ -29,6 +30,7 @@ pub use rank::Rank;
 pub use rng::Rng;
 pub use rwlock::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 pub use shard::{SHARDS, Sharded, shard_index};
+pub use turnstile::{Pass, Turnstile};
 pub use waits::{LockWait, lock_waits};
 
 #[cfg(all(test, shuttle))]

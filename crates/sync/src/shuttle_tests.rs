@@ -2,7 +2,7 @@
 
 use crate::atomic::{AtomicU32, Ordering::SeqCst};
 use crate::thread;
-use crate::{Condvar, Counter, Mutex, Rank, RwLock, RwLockWriteGuard};
+use crate::{Condvar, Counter, Mutex, Rank, RwLock, RwLockWriteGuard, Turnstile};
 use std::sync::Arc;
 
 const ITERATIONS: usize = 1000;
@@ -83,6 +83,36 @@ fn ascending_pairs_do_not_deadlock() {
                 .into_iter()
                 .for_each(|t| t.join().expect("no thread panics"));
             assert_eq!(locks.iter().map(|lock| *lock.read()).sum::<u32>(), 6);
+        },
+        ITERATIONS,
+    );
+}
+
+/// A closed turnstile is empty, and whoever waited at it goes on when it opens.
+#[test]
+fn a_closed_turnstile_is_empty() {
+    shuttle::check_random(
+        || {
+            let shared = Arc::new((Turnstile::default(), AtomicU32::new(0)));
+            let threads: Vec<_> = (0..2)
+                .map(|_| {
+                    let shared = shared.clone();
+                    thread::spawn(move || {
+                        let _pass = shared.0.enter();
+                        shared.1.fetch_add(1, SeqCst);
+                        thread::yield_now();
+                        shared.1.fetch_sub(1, SeqCst);
+                    })
+                })
+                .collect();
+            shared.0.close();
+            assert_eq!(shared.1.load(SeqCst), 0);
+            thread::yield_now();
+            assert_eq!(shared.1.load(SeqCst), 0);
+            shared.0.open();
+            threads
+                .into_iter()
+                .for_each(|t| t.join().expect("no thread panics"));
         },
         ITERATIONS,
     );

@@ -8,4 +8,5 @@ mod linux;
 #[cfg(shuttle)]
 mod model;
 mod objects;
+mod quiet;
 mod stress;

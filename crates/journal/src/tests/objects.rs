@@ -41,6 +41,11 @@ impl Block {
             live: Live::new(state),
         })
     }
+
+    /// What the live object holds now.
+    pub(super) fn live_byte(&self) -> u8 {
+        self.live.read().bytes[0]
+    }
 }
 
 impl Object for Block {

@@ -1,0 +1,127 @@
+//! A journal brought to rest and resumed.
+
+use super::device::Recorder;
+use super::objects::{BLOCK, Block, block_of, config, disk, log};
+use crate::recovery::needs_recovery;
+use crate::{Config, Error, Journal, Start, Threads};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+const LOG: u32 = 64;
+
+fn set(journal: &Journal, block: &Arc<Block>, byte: u8) -> Result<(), Error> {
+    let handle = journal.start(2)?;
+    handle.write(block).bytes.fill(byte);
+    Ok(())
+}
+
+fn is_clean(device: &Arc<Recorder>) -> bool {
+    !needs_recovery(&log(device, LOG), BLOCK as u32).expect("reads")
+}
+
+#[test]
+fn threads_wait_while_the_journal_is_quiet() {
+    let device = Recorder::new(disk(200, LOG));
+    let journal = Journal::open(Config {
+        threads: Threads::Background,
+        commit_interval: Duration::from_millis(1),
+        ..config(&device, LOG)
+    })
+    .expect("opens");
+    let blocks: Vec<_> = (0..4)
+        .map(|i| Block::new(100 + i, vec![0; BLOCK]))
+        .collect();
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for block in &blocks {
+            scope.spawn(|| {
+                let mut byte = 0u8;
+                while !done.load(Ordering::SeqCst) {
+                    byte = byte.wrapping_add(1);
+                    set(&journal, block, byte).expect("starts");
+                }
+            });
+        }
+        for _ in 0..20 {
+            journal.quiesce().expect("comes to rest");
+            let before = device.bytes();
+            assert!(is_clean(&device));
+            journal.commit_running().expect("a sync does not hang");
+            for (i, block) in blocks.iter().enumerate() {
+                let byte = block_of(&before, 100 + i as u64)[0];
+                assert_eq!(block.live_byte(), byte, "what was logged is home");
+            }
+            assert_eq!(device.bytes(), before, "nothing changes at rest");
+            journal.resume();
+        }
+        done.store(true, Ordering::SeqCst);
+    });
+    journal.close().expect("closes");
+    assert!(is_clean(&device));
+}
+
+#[test]
+fn a_quiet_journal_takes_a_log_later() {
+    let device = Recorder::new(disk(200, LOG));
+    let with_log = config(&device, LOG);
+    let (checksums, width) = (with_log.checksums, with_log.width);
+    let journal = Journal::open(Config {
+        log: None,
+        start: Start::Quiet,
+        ..with_log
+    })
+    .expect("opens");
+    journal
+        .attach(&log(&device, LOG), checksums, width)
+        .expect("a clean log");
+    journal.resume();
+    let block = Block::new(100, vec![0; BLOCK]);
+    set(&journal, &block, 5).expect("starts");
+    journal.commit_running().expect("commits");
+    assert!(!is_clean(&device), "the log is used");
+    assert_eq!(
+        block_of(&device.bytes(), 100),
+        [0; BLOCK],
+        "and home is not"
+    );
+    journal.quiesce().expect("comes to rest");
+    assert_eq!(block_of(&device.bytes(), 100), [5; BLOCK]);
+    assert!(is_clean(&device));
+}
+
+#[test]
+fn a_journal_opened_quiet_serves_waits_and_starts_later() {
+    let device = Recorder::new(disk(200, LOG));
+    let journal = Journal::open(Config {
+        threads: Threads::Background,
+        start: Start::Quiet,
+        ..config(&device, LOG)
+    })
+    .expect("opens");
+    journal.commit_running().expect("without a commit thread");
+    journal.resume();
+    let block = Block::new(100, vec![0; BLOCK]);
+    set(&journal, &block, 9).expect("starts");
+    journal.commit_running().expect("commits");
+    assert!(!is_clean(&device));
+    journal.close().expect("closes");
+    assert_eq!(block_of(&device.bytes(), 100), [9; BLOCK]);
+}
+
+#[test]
+fn closing_a_quiet_journal_ends_who_waits() {
+    let device = Recorder::new(disk(200, LOG));
+    let journal = Journal::open(config(&device, LOG)).expect("opens");
+    journal.quiesce().expect("comes to rest");
+    std::thread::scope(|scope| {
+        let block = Block::new(100, vec![0; BLOCK]);
+        let journal = &journal;
+        let waiting = scope.spawn(move || set(journal, &block, 1));
+        journal.close().expect("closes");
+        assert!(matches!(
+            waiting.join().expect("no panic"),
+            Err(Error::Closed)
+        ));
+    });
+}

@@ -1,0 +1,132 @@
+//! A turnstile: many threads go through side by side, until one closes it and has the place alone.
+//!
+//! Invariants: who enters counts itself into its thread's shard, then looks at the word again; who
+//! closes sets the word, then looks at the shards. Both with `SeqCst`, so one sees the other.
+//! Locking: one mutex ([`Rank::Queue`]) to park, never taken while the turnstile is open. Entering
+//! may wait for long, so it comes before every lock but [`Rank::Mount`].
+
+use crate::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use crate::{Condvar, Mutex, Rank, Sharded, shard_index};
+
+/// See the module.
+pub struct Turnstile {
+    closed: AtomicBool,
+    inside: Sharded<AtomicU64>,
+    park: Mutex<()>,
+    wake: Condvar,
+}
+
+/// A thread is inside; dropping it goes out.
+#[must_use = "dropping it goes out at once"]
+pub struct Pass<'a> {
+    turnstile: &'a Turnstile,
+    shard: usize,
+}
+
+impl Default for Turnstile {
+    fn default() -> Self {
+        Self {
+            closed: AtomicBool::new(false),
+            inside: Sharded::new(|_| AtomicU64::new(0)),
+            park: Mutex::new(Rank::Queue, ()),
+            wake: Condvar::new(),
+        }
+    }
+}
+
+impl Turnstile {
+    /// Goes in; waits while it is closed. A thread that is inside must not enter again: who closes
+    /// would wait for it, and it for who closes.
+    pub fn enter(&self) -> Pass<'_> {
+        loop {
+            if let Some(pass) = self.try_enter() {
+                return pass;
+            }
+            let mut parked = self.park.lock();
+            while self.is_closed() {
+                self.wake.wait(&mut parked);
+            }
+        }
+    }
+
+    /// Goes in if it is open now.
+    pub fn try_enter(&self) -> Option<Pass<'_>> {
+        let shard = shard_index();
+        if self.is_closed() {
+            return None;
+        }
+        self.inside.slot(shard).fetch_add(1, SeqCst);
+        let turnstile = self;
+        let pass = Pass { turnstile, shard };
+        (!self.is_closed()).then_some(pass)
+    }
+
+    /// Closes it and waits until nobody is inside. One caller at a time.
+    pub fn close(&self) {
+        self.closed.store(true, SeqCst);
+        let mut parked = self.park.lock();
+        while !self.is_empty() {
+            self.wake.wait(&mut parked);
+        }
+    }
+
+    /// Opens it again.
+    pub fn open(&self) {
+        let _parked = self.park.lock();
+        self.closed.store(false, SeqCst);
+        self.wake.notify_all();
+    }
+
+    /// Whether nobody can enter now.
+    pub fn is_closed(&self) -> bool {
+        self.closed.load(SeqCst)
+    }
+
+    /// A shard that was seen empty stays so: whoever enters now sees that it is closed.
+    fn is_empty(&self) -> bool {
+        self.inside.iter().all(|shard| shard.load(SeqCst) == 0)
+    }
+}
+
+impl Drop for Pass<'_> {
+    fn drop(&mut self) {
+        let turnstile = self.turnstile;
+        turnstile.inside.slot(self.shard).fetch_sub(1, SeqCst);
+        if turnstile.is_closed() {
+            let _parked = turnstile.park.lock();
+            turnstile.wake.notify_all();
+        }
+    }
+}
+
+#[cfg(all(test, not(shuttle)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_is_inside_while_it_is_closed() {
+        let turnstile = Turnstile::default();
+        let inside = AtomicU64::new(0);
+        let done = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    while !done.load(SeqCst) {
+                        let _pass = turnstile.enter();
+                        inside.fetch_add(1, SeqCst);
+                        std::thread::yield_now();
+                        inside.fetch_sub(1, SeqCst);
+                    }
+                });
+            }
+            for _ in 0..500 {
+                turnstile.close();
+                assert_eq!(inside.load(SeqCst), 0);
+                assert!(turnstile.try_enter().is_none());
+                turnstile.open();
+            }
+            done.store(true, SeqCst);
+        });
+        assert!(turnstile.try_enter().is_some());
+    }
+}
