@@ -4,6 +4,7 @@
 
 use crate::attr::Checks;
 use crate::inode::{Inode, InodeState};
+use crate::settings::Switch;
 use crate::space::Reserve;
 use crate::{Caller, Error, Fs, Result, xattr};
 use uext4_format::acl::Subject;
@@ -73,7 +74,7 @@ impl Fs {
     /// Whether the access list has a say: not for the owner, whose bits stand in the mode, and not
     /// when the group bits, which stand for the mask, are all clear.
     fn asks_acl(&self, inode: &Inode, state: &InodeState, caller: &Caller) -> bool {
-        if !self.options.acl || inode.lacks_acl() {
+        if !self.settings.has(Switch::Acl) || inode.lacks_acl() {
             return false;
         }
         state.disk.uid != caller.uid && state.disk.mode & 0o070 != 0
@@ -82,8 +83,8 @@ impl Fs {
     /// Whether `caller` may use the blocks reserved for the superuser: as `resuid` and `resgid`
     /// say.
     pub(crate) fn reserve_of(&self, caller: &Caller) -> Reserve {
-        let gid = self.options.reserved_gid.filter(|gid| *gid != 0);
-        let listed = self.options.reserved_uid == Some(caller.uid)
+        let gid = self.settings.reserved_gid().filter(|gid| *gid != 0);
+        let listed = self.settings.reserved_uid() == Some(caller.uid)
             || gid.is_some_and(|gid| caller.in_group(gid));
         if caller.is_superuser() || listed {
             Reserve::MayUse

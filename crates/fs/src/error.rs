@@ -30,6 +30,9 @@ pub enum Error {
     /// The device holds no ext4 file system, or one that cannot be mounted as asked.
     #[error("cannot mount: {0}")]
     Mount(String),
+    /// The mount cannot change as asked.
+    #[error("cannot remount: {0}")]
+    Remount(#[from] crate::RemountError),
     /// The file system or file is read-only.
     #[error("read-only file system")]
     ReadOnly,
@@ -114,6 +117,7 @@ impl Error {
             Error::Corrupt(_) => Errno::UCLEAN,
             Error::Unsupported(_) | Error::NotSupported(_) => Errno::OPNOTSUPP,
             Error::Option(_) | Error::Mount(_) | Error::Invalid(_) => Errno::INVAL,
+            Error::Remount(why) => remount_errno(why),
             Error::ReadOnly => Errno::ROFS,
             Error::NotFound => Errno::NOENT,
             Error::Exists => Errno::EXIST,
@@ -137,6 +141,15 @@ impl Error {
             Error::Stale => Errno::STALE,
             Error::NoKey => Errno::NOKEY,
         }
+    }
+}
+
+fn remount_errno(why: &crate::RemountError) -> Errno {
+    use crate::RemountError as Why;
+    match why {
+        Why::ReadOnlyDevice | Why::ReadOnlyFeature | Why::Failed => Errno::ROFS,
+        Why::Busy | Why::Frozen | Why::ChangedBelow => Errno::BUSY,
+        Why::Fixed(_) | Why::NotReplayed => Errno::INVAL,
     }
 }
 

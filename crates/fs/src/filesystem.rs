@@ -4,9 +4,9 @@ use crate::dir::DirConfig;
 use crate::inode::{Inodes, LazyTimes};
 use crate::map::ExtentStatus;
 use crate::meta::Blocks;
-use crate::mount::MmpGuard;
-use crate::options::MountOptions;
+use crate::mount::Lifecycle;
 use crate::orphan::Orphans;
+use crate::settings::Settings;
 use crate::space::Space;
 use crate::superblock::Super;
 use crate::xattr::SharedBlocks;
@@ -16,7 +16,7 @@ use std::sync::{Arc, OnceLock};
 use uext4_device::BlockDevice;
 use uext4_format::{BlockNr, Checksums, Corrupt, Features, Geometry, Place, Timestamp};
 use uext4_journal::{Handle, Journal};
-use uext4_sync::{Clock, Mutex, Sharded};
+use uext4_sync::{Clock, Mutex, Sharded, Turnstile};
 
 /// A mounted file system. Cloning is cheap; the last clone that goes away unmounts.
 pub struct Filesystem {
@@ -28,7 +28,7 @@ pub(crate) struct Fs {
     pub(crate) device: Arc<dyn BlockDevice>,
     pub(crate) geometry: Geometry,
     pub(crate) features: Features,
-    pub(crate) options: MountOptions,
+    pub(crate) settings: Settings,
     pub(crate) journal: Arc<Journal>,
     pub(crate) superblock: Arc<Super>,
     pub(crate) space: Arc<Space>,
@@ -44,7 +44,10 @@ pub(crate) struct Fs {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) random: Random,
     pub(crate) state: MountState,
-    pub(crate) mmp: Option<MmpGuard>,
+    /// Whoever changes something is inside; closed while the file system is frozen.
+    pub(crate) changes: Turnstile,
+    /// What mount, remount, freeze and unmount know; held while they work.
+    pub(crate) lifecycle: Mutex<Lifecycle>,
     pub(crate) checksums: Checksums,
     /// Bytes of extra fields that new inodes get.
     pub(crate) want_extra_isize: u16,
@@ -113,6 +116,16 @@ impl MountState {
         self.word.load(Ordering::Relaxed) == READ_WRITE
     }
 
+    /// Goes from read-only to read-write or back. A mount that failed or is closed stays so.
+    pub(crate) fn set_writable(&self, writable: bool) {
+        let (from, to) = match writable {
+            true => (READ_ONLY, READ_WRITE),
+            false => (READ_WRITE, READ_ONLY),
+        };
+        let order = Ordering::SeqCst;
+        let _failed_or_closed = self.word.compare_exchange(from, to, order, order);
+    }
+
     /// Goes read-only for good after an error. A mount that is closed stays so.
     pub(crate) fn fail(&self, cause: &Error) {
         let order = Ordering::SeqCst;
@@ -128,6 +141,11 @@ impl MountState {
     /// Why the mount went read-only, if an error did it.
     pub(crate) fn failure(&self) -> Option<&Error> {
         self.failure.get()
+    }
+
+    /// True once it was closed.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.word.load(Ordering::SeqCst) == CLOSED
     }
 
     /// Marks the mount closed; true for the first caller.
@@ -180,6 +198,18 @@ impl Fs {
         if let Err(Error::Corrupt(corrupt)) = &result {
             self.superblock.record_error(self, corrupt);
         }
+        self.note_failure(result)
+    }
+
+    /// As [`Self::note`] while nothing may be written: damage stays in memory until it may.
+    pub(crate) fn note_quietly<T>(&self, result: Result<T>) -> Result<T> {
+        if let Err(Error::Corrupt(corrupt)) = &result {
+            self.superblock.keep_error(self, corrupt);
+        }
+        self.note_failure(result)
+    }
+
+    fn note_failure<T>(&self, result: Result<T>) -> Result<T> {
         if let Err(cause @ Error::Journal(_)) = &result {
             self.state.fail(cause);
         }

@@ -67,6 +67,17 @@ fn note_error(disk: &mut Superblock, now: u64, inode: u32, block: u64, structure
     disk.last_error_errcode = ERROR_CODE_CORRUPT;
 }
 
+fn note_damage(disk: &mut Superblock, fs: &Fs, corrupt: &Corrupt) {
+    let (inode, block) = match corrupt.place {
+        Place::Inode(inode) => (inode.0, 0),
+        Place::Block(block) => (0, block.0),
+        Place::InodeBlock(inode, block) => (inode.0, block.0),
+        _ => (0, 0),
+    };
+    let now = fs.now().seconds.max(0) as u64;
+    note_error(disk, now, inode, block, corrupt.structure);
+}
+
 impl Super {
     pub(crate) fn new(disk: Superblock, block_size: u64) -> Arc<Self> {
         let block = BlockNr(SUPERBLOCK_OFFSET / block_size);
@@ -123,21 +134,23 @@ impl Super {
 
     fn write_error(self: &Arc<Self>, fs: &Fs, corrupt: &Corrupt) -> Result<()> {
         let handle = fs.start(1)?;
-        let (inode, block) = match corrupt.place {
-            Place::Inode(inode) => (inode.0, 0),
-            Place::Block(block) => (0, block.0),
-            Place::InodeBlock(inode, block) => (inode.0, block.0),
-            _ => (0, 0),
-        };
-        let now = fs.now().seconds.max(0) as u64;
-        self.update(&handle, |disk| {
-            note_error(disk, now, inode, block, corrupt.structure)
-        });
+        self.update(&handle, |disk| note_damage(disk, fs, corrupt));
         Ok(())
     }
 
+    /// As [`Self::record_error`] while nothing may be written: who writes the superblock next
+    /// writes the note.
+    pub(crate) fn keep_error(&self, fs: &Fs, corrupt: &Corrupt) {
+        if fs.state.is_writable() {
+            note_damage(&mut self.write_unlogged().disk, fs, corrupt);
+            if self.policy(fs) != OnError::Continue {
+                fs.state.fail(&corrupt.clone().into());
+            }
+        }
+    }
+
     fn policy(&self, fs: &Fs) -> OnError {
-        match fs.options.on_error {
+        match fs.settings.on_error() {
             OnError::Superblock => match ErrorBehaviour::from_raw(self.read().disk.errors) {
                 ErrorBehaviour::Continue => OnError::Continue,
                 ErrorBehaviour::RemountReadOnly => OnError::RemountReadOnly,

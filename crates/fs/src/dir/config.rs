@@ -1,5 +1,6 @@
 //! What the directories of one file system have in common.
 
+use std::sync::atomic::{AtomicU32, Ordering};
 use uext4_format::dirent::{DirEntryType, LeafTail};
 use uext4_format::hash::{CharSign, DirHasher, HashVersion};
 use uext4_format::htree::MaxLevels;
@@ -15,8 +16,11 @@ pub(crate) struct DirConfig {
     pub(super) file_types: bool,
     /// How deep an index may be (`large_dir`).
     pub(super) levels: MaxLevels,
-    /// Most blocks of a directory.
-    pub(super) max_blocks: u32,
+    /// Most blocks of a directory that the format allows.
+    format_max: u64,
+    block_size: u64,
+    /// Most blocks of a directory, by the format and `max_dir_size_kb`.
+    max_blocks: AtomicU32,
     /// The hash of new indexes; those that exist name their own version.
     pub(super) hasher: DirHasher,
 }
@@ -33,10 +37,7 @@ impl DirConfig {
         let block_size = 1024_u64 << superblock.log_block_size.min(6);
         // Without `large_dir` the upper half of a directory's size means nothing.
         let format_max = if large { u64::MAX } else { u64::from(u32::MAX) } / block_size;
-        let asked_max =
-            max_dir_size_kib.map_or(u64::MAX, |kib| kib.saturating_mul(1024) / block_size);
-        let max_blocks = format_max.min(asked_max.max(1)).min(INDEX_BLOCKS_MAX) as u32;
-        Self {
+        let config = Self {
             tail: if checksums {
                 LeafTail::Checksum
             } else {
@@ -49,9 +50,25 @@ impl DirConfig {
             } else {
                 MaxLevels::Two
             },
-            max_blocks,
+            format_max: format_max.min(INDEX_BLOCKS_MAX),
+            block_size,
+            max_blocks: AtomicU32::new(0),
             hasher: default_hasher(superblock),
-        }
+        };
+        config.set_max_size(max_dir_size_kib);
+        config
+    }
+
+    /// Takes over the mount option `max_dir_size_kb`.
+    pub(crate) fn set_max_size(&self, max_dir_size_kib: Option<u64>) {
+        let asked = max_dir_size_kib.map(|kib| kib.saturating_mul(1024) / self.block_size);
+        let max = asked.map_or(self.format_max, |blocks| blocks.clamp(1, self.format_max));
+        self.max_blocks.store(max as u32, Ordering::Relaxed);
+    }
+
+    /// Most blocks of a directory.
+    pub(super) fn max_blocks(&self) -> u32 {
+        self.max_blocks.load(Ordering::Relaxed)
     }
 
     /// The type that an entry for such a file says.

@@ -60,7 +60,7 @@ fn can_insert_linear(view: &Dir<'_>, name: &[u8], index: Index, reserve: Reserve
     }
     let mut room = Room::new(name);
     view.search_all(|block| room.look(view, block))?;
-    let can_grow = || view.blocks < view.config().max_blocks && view.fs.space.has_room(reserve);
+    let can_grow = || view.blocks < view.config().max_blocks() && view.fs.space.has_room(reserve);
     room.settle(index, can_grow)
 }
 
@@ -77,7 +77,7 @@ fn can_insert_indexed(
     let full = index == Index::Exclusive && grow::is_full(view, &path);
     let mut room = Room::new(name);
     view.search_chain(path, |block| room.look(view, block))?;
-    let may_grow = || !full && view.blocks < view.config().max_blocks;
+    let may_grow = || !full && view.blocks < view.config().max_blocks();
     room.settle(index, || may_grow() && view.fs.space.has_room(reserve))
 }
 

@@ -26,7 +26,7 @@ pub(super) fn append(
     image: Vec<u8>,
 ) -> Result<LogicalBlock> {
     let logical = LogicalBlock(dir.blocks);
-    if dir.blocks >= dir.config().max_blocks {
+    if dir.blocks >= dir.config().max_blocks() {
         return Err(Error::NoSpace);
     }
     let nr = map_next(dir, handle, logical)?;

@@ -1,6 +1,7 @@
 //! New inodes: number, owner, mode, flags inherited from the parent.
 
 use super::{Inode, InodeRef, flags};
+use crate::settings::Switch;
 use crate::{Caller, Fs, Result, file, map, xattr};
 use std::sync::Arc;
 use uext4_format::extent::ExtentNode;
@@ -89,7 +90,7 @@ impl Fs {
         disk.links = if directory { 2 } else { 1 };
         disk.uid = caller.uid;
         disk.gid = caller.gid;
-        if parent.disk.mode & 0o2000 != 0 || self.options.group_from_parent {
+        if parent.disk.mode & 0o2000 != 0 || self.settings.has(Switch::GroupFromParent) {
             disk.gid = parent.disk.gid;
         }
         if parent.disk.mode & 0o2000 != 0 {

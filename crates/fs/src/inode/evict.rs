@@ -37,8 +37,13 @@ impl Reclaim {
         self.waiting.fetch_add(1, Ordering::Release);
     }
 
+    /// Whether somebody waits to be freed.
+    pub(crate) fn has_work(&self) -> bool {
+        self.waiting.load(Ordering::Acquire) != 0
+    }
+
     fn take(&self) -> Vec<Arc<Inode>> {
-        if self.waiting.load(Ordering::Acquire) == 0 {
+        if !self.has_work() {
             return Vec::new();
         }
         let mut queue = self.queue.lock();

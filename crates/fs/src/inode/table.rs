@@ -15,7 +15,7 @@ pub(crate) struct Inodes {
     /// One copy per thread shard: an inode counts a reference, and all inodes on one count would be
     /// a line that every thread writes.
     shared: Sharded<Shared>,
-    pub(super) reclaim: Arc<Reclaim>,
+    pub(crate) reclaim: Arc<Reclaim>,
 }
 
 /// What every inode of a file system refers to.

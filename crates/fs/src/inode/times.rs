@@ -7,6 +7,7 @@
 //! References: `mount(8)`, "lazytime", "relatime".
 
 use super::{Inode, InodeRef, InodeState};
+use crate::settings::Switch;
 use crate::{Fs, Result, credits};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -78,7 +79,7 @@ impl Fs {
         now: Timestamp,
         change: impl FnOnce(&mut InodeState),
     ) -> Result<()> {
-        if !self.options.lazytime {
+        if !self.settings.has(Switch::Lazytime) {
             let handle = self.start(credits::ATTRIBUTES)?;
             change(&mut handle.write(inode));
             return Ok(());
@@ -116,17 +117,22 @@ impl Fs {
 
     /// Whether no read is too many for the access time (`strictatime`).
     pub(crate) fn notes_every_read(&self) -> bool {
-        !self.options.relatime && !self.options.no_atime && self.state.is_writable()
+        let has = |switch| self.settings.has(switch);
+        !has(Switch::Relatime) && !has(Switch::NoAtime) && self.state.is_writable()
     }
 
     /// Sets the access time when the mount options ask for it.
     pub(crate) fn touch_atime(&self, inode: &InodeRef) -> Result<Atime> {
-        let options = &self.options;
-        let off = options.no_atime || (options.no_dir_atime && inode.is_dir());
+        let has = |switch| self.settings.has(switch);
+        let off = has(Switch::NoAtime) || (has(Switch::NoDirAtime) && inode.is_dir());
         let now = self.now();
         if off || !self.state.is_writable() || !self.atime_is_due(&inode.read(), now) {
             return Ok(Atime::Kept);
         }
+        // A read does not wait for a frozen file system: the access is not noted.
+        let Some(_pass) = self.changes.try_enter() else {
+            return Ok(Atime::Kept);
+        };
         self.change_times(inode.arc(), now, |state| {
             state.disk.atime = now.as_stored(state.disk.times_have_extra());
         })?;
@@ -140,6 +146,6 @@ impl Fs {
         }
         let day_old = now.seconds.saturating_sub(disk.atime.seconds) >= DAY_SECONDS;
         let behind = disk.atime <= disk.mtime || disk.atime <= disk.ctime;
-        !self.options.relatime || behind || day_old
+        !self.settings.has(Switch::Relatime) || behind || day_old
     }
 }

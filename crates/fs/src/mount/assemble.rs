@@ -1,5 +1,7 @@
 //! Putting the engine together from what was found, and the first writes of a mount.
 
+use super::lifecycle::{Lifecycle, say_in_use};
+use super::medium::Media;
 use super::mmp::MmpGuard;
 use super::open::Plan;
 use crate::dir::DirConfig;
@@ -9,28 +11,25 @@ use crate::map::ExtentStatus;
 use crate::meta::{Blocks, Sealer};
 use crate::options::{Access, Threads};
 use crate::orphan::Orphans;
+use crate::settings::Settings;
 use crate::space::Space;
 use crate::superblock::Super;
 use crate::xattr::SharedBlocks;
-use crate::{Fs, Result};
+use crate::{Fs, MountOptions, Result};
 use std::sync::Arc;
 use uext4_device::BlockDevice;
-use uext4_format::{Feature, superblock};
-use uext4_journal::{Checksums, Config, Journal, Log, Width};
-use uext4_sync::{Mutex, Rank};
+use uext4_format::{Feature, Features};
+use uext4_journal::{Checksums, Config, Journal, Log, Start, Width};
+use uext4_sync::{Mutex, Rank, Turnstile};
 
 /// Inodes that take about as much memory as one metadata block.
 const INODES_PER_OBJECT: usize = 4;
 
 /// The engine, and what a mount does first: marks the file system as in use, frees orphans.
-pub(super) fn assemble(
-    device: Arc<dyn BlockDevice>,
-    plan: Plan,
-    mmp: Option<MmpGuard>,
-) -> Result<Fs> {
+pub(super) fn assemble(media: Media, plan: Plan, mmp: Option<MmpGuard>) -> Result<Fs> {
     let writable = plan.options.access == Access::ReadWrite;
     let log = plan.log.clone().filter(|_| writable);
-    let fs = engine(device, &plan, mmp, log)?;
+    let fs = engine(media, &plan, mmp, log)?;
     if writable {
         begin(&fs)?;
         if plan.recovering {
@@ -42,11 +41,12 @@ pub(super) fn assemble(
 
 /// The engine alone: nothing is written. `log` is the one to write to, if any.
 pub(super) fn engine(
-    device: Arc<dyn BlockDevice>,
+    media: Media,
     plan: &Plan,
     mmp: Option<MmpGuard>,
     log: Option<Log>,
 ) -> Result<Fs> {
+    let device: Arc<dyn BlockDevice> = media.home.clone();
     let writable = plan.options.access == Access::ReadWrite;
     let features = plan.superblock.features();
     let checksums = plan.superblock.checksums();
@@ -60,7 +60,7 @@ pub(super) fn engine(
         fs_seed: checksums.metadata,
     };
     let mut fs = Fs {
-        device: device.clone(),
+        device,
         features,
         journal,
         superblock: Super::new(
@@ -82,9 +82,10 @@ pub(super) fn engine(
         clock: plan.options.clock.clone(),
         random: Random::new(plan.options.seed),
         state: MountState::new(writable),
-        mmp,
+        changes: Turnstile::default(),
+        lifecycle: Mutex::new(Rank::Mount, Lifecycle::new(media, plan, mmp)?),
         geometry: plan.geometry,
-        options: plan.options.clone(),
+        settings: Settings::new(&plan.options),
         checksums,
         want_extra_isize: plan.superblock.want_extra_isize,
     };
@@ -103,26 +104,35 @@ fn journal_config(
 ) -> Config {
     let features = plan.superblock.features();
     let writable = plan.options.access == Access::ReadWrite;
-    let by_feature = features.has(Feature::METADATA_CSUM);
-    let checksummed = plan.options.journal_checksum.unwrap_or(by_feature);
-    let wide = features.has(Feature::SIXTY_FOUR_BIT);
+    let (checksums, width) = log_format(features, &plan.options);
     Config {
         log,
         observer: space.clone(),
         threads: match plan.options.threads {
-            Threads::Background if writable => uext4_journal::Threads::Background,
-            _ => uext4_journal::Threads::Inline,
+            Threads::Background => uext4_journal::Threads::Background,
+            Threads::Inline => uext4_journal::Threads::Inline,
         },
+        start: if writable { Start::Open } else { Start::Quiet },
         commit_interval: plan.options.commit_interval,
-        checksums: if checksummed {
-            Checksums::V3
-        } else {
-            Checksums::None
-        },
-        width: if wide { Width::Wide } else { Width::Narrow },
+        checksums,
+        width,
         clock: plan.options.clock.clone(),
         ..Config::new(device.clone(), plan.geometry.block_size())
     }
+}
+
+/// How the log is written.
+pub(super) fn log_format(features: Features, options: &MountOptions) -> (Checksums, Width) {
+    let by_feature = features.has(Feature::METADATA_CSUM);
+    let checksums = match options.journal_checksum.unwrap_or(by_feature) {
+        true => Checksums::V3,
+        false => Checksums::None,
+    };
+    let width = match features.has(Feature::SIXTY_FOUR_BIT) {
+        true => Width::Wide,
+        false => Width::Narrow,
+    };
+    (checksums, width)
 }
 
 /// Blocks of the file system's own device that hold the log.
@@ -138,22 +148,13 @@ fn journal_blocks(plan: &Plan) -> Vec<std::ops::Range<u64>> {
 }
 
 /// Marks the file system as in use. The mark must be on disk before anything else is.
-fn begin(fs: &Fs) -> Result<()> {
+pub(super) fn begin(fs: &Fs) -> Result<()> {
     let now = fs.now();
     let handle = fs.start(1)?;
     fs.superblock.update(&handle, |disk| {
         disk.mtime = now.seconds.max(0) as u64;
         disk.mnt_count = disk.mnt_count.saturating_add(1);
-        let mut features = disk.features();
-        if features.has(Feature::HAS_JOURNAL) {
-            features.insert(Feature::RECOVER);
-        } else {
-            disk.state &= !superblock::state::VALID;
-        }
-        if features.has(Feature::ORPHAN_FILE) {
-            features.insert(Feature::ORPHAN_PRESENT);
-        }
-        disk.set_features(features);
+        say_in_use(disk);
     });
     drop(handle);
     super::close::write_superblock(fs)?;

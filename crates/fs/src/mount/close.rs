@@ -1,8 +1,8 @@
 //! Unmounting: everything home, the log empty, the superblock clean.
 
+use super::lifecycle::Lifecycle;
 use crate::superblock::{SUPERBLOCK_BYTES, SUPERBLOCK_OFFSET};
 use crate::{Filesystem, Fs, Result, credits};
-use uext4_format::{Feature, superblock};
 
 impl Filesystem {
     /// Unmounts: commits what is running, brings everything home, marks the journal empty and the
@@ -28,7 +28,11 @@ impl Filesystem {
     pub fn abandon(&self) {
         self.fs.state.close();
         self.fs.journal.abort(uext4_journal::Error::Closed);
-        if let Some(mmp) = &self.fs.mmp {
+        let mut life = self.fs.lifecycle.lock();
+        if std::mem::take(&mut life.is_frozen) {
+            self.fs.changes.open();
+        }
+        if let Some(mmp) = &life.mmp {
             mmp.stop();
         }
     }
@@ -43,6 +47,20 @@ impl Drop for Filesystem {
 
 impl Fs {
     fn close(&self) -> Result<()> {
+        let mut life = self.lifecycle.lock();
+        let thawed = if std::mem::take(&mut life.is_frozen) {
+            self.thaw_journal()
+        } else {
+            self.changes.close();
+            Ok(())
+        };
+        let closed = self.close_still(&mut life);
+        self.changes.open();
+        thawed.and(closed)
+    }
+
+    /// Closes while no change is under way.
+    fn close_still(&self, life: &mut Lifecycle) -> Result<()> {
         let writable = self.writable().is_ok();
         if writable {
             self.note(self.reap_all())?;
@@ -54,11 +72,10 @@ impl Fs {
             return Ok(());
         }
         if writable {
-            self.journal.commit_running()?;
             self.journal.close()?;
             self.mark_clean()?;
         }
-        match (self.state.failure(), &self.mmp) {
+        match (self.state.failure(), life.mmp.take()) {
             (Some(cause), mmp) => {
                 // Nothing more is written: other hosts see that the claim is not renewed.
                 if let Some(mmp) = mmp {
@@ -69,25 +86,6 @@ impl Fs {
             (None, Some(mmp)) => mmp.release(),
             (None, None) => Ok(()),
         }
-    }
-
-    /// The log is empty and everything is home: the last write says that no recovery is needed.
-    fn mark_clean(&self) -> Result<()> {
-        let no_orphans = self.orphans.is_empty();
-        {
-            let mut state = self.superblock.write_unlogged();
-            let mut features = state.disk.features();
-            features.remove(Feature::RECOVER);
-            if no_orphans {
-                features.remove(Feature::ORPHAN_PRESENT);
-            }
-            state.disk.set_features(features);
-            if state.disk.state & superblock::state::ERROR == 0 {
-                state.disk.state |= superblock::state::VALID;
-            }
-        }
-        write_superblock(self)?;
-        Ok(self.device.flush()?)
     }
 }
 

@@ -5,6 +5,7 @@
 //!
 //! References: kernel documentation, `filesystems/ext4/mmp.rst`.
 
+use super::medium::Medium;
 use super::open::Plan;
 use crate::options::Access;
 use crate::{Error, Result};
@@ -16,7 +17,7 @@ use uext4_format::mmp::{
     MMP_BYTES, MMP_MIN_CHECK_INTERVAL_SECONDS, MMP_SEQ_CLEAN, MMP_SEQ_FSCK, MMP_SEQ_MAX,
     MMP_UPDATE_INTERVAL_SECONDS, Mmp,
 };
-use uext4_format::{BlockNr, Checksums, Feature};
+use uext4_format::{BlockNr, Checksums, Feature, Superblock};
 
 /// Longest wait of a mount for another host to show itself, in seconds.
 const WAIT_MAX_SECONDS: u64 = 300;
@@ -55,31 +56,42 @@ impl Slot {
 }
 
 /// Claims the file system for a writable mount; `None` without the feature or read-only.
-pub(super) fn claim(device: &Arc<dyn BlockDevice>, plan: &Plan) -> Result<Option<MmpGuard>> {
-    let wanted = plan.superblock.features().has(Feature::MMP);
-    if !wanted || plan.options.access == Access::ReadOnly {
+pub(super) fn claim(device: &Arc<Medium>, plan: &Plan) -> Result<Option<MmpGuard>> {
+    if plan.options.access == Access::ReadOnly {
         return Ok(None);
     }
+    claim_now(device, &plan.superblock, &plan.options.clock)
+}
+
+/// Claims the file system; `None` without the feature.
+pub(super) fn claim_now(
+    device: &Arc<Medium>,
+    superblock: &Superblock,
+    clock: &Arc<dyn uext4_sync::Clock>,
+) -> Result<Option<MmpGuard>> {
+    if !superblock.features().has(Feature::MMP) {
+        return Ok(None);
+    }
+    let geometry = superblock.geometry()?;
     let slot = Slot {
         device: device.clone(),
-        nr: BlockNr(plan.superblock.mmp_block),
-        block_size: plan.geometry.block_size(),
-        checksums: plan.superblock.checksums(),
+        nr: BlockNr(superblock.mmp_block),
+        block_size: geometry.block_size(),
+        checksums: superblock.checksums(),
     };
-    if !plan.geometry.contains(slot.nr) {
+    if !geometry.contains(slot.nr) {
         return Err(Error::Mount("the MMP block is out of range".into()));
     }
-    let interval = plan
-        .superblock
+    let interval = superblock
         .mmp_update_interval
         .max(MMP_UPDATE_INTERVAL_SECONDS);
-    let mine = take(&slot, interval, &*plan.options.clock)?;
+    let mine = take(&slot, interval, &**clock)?;
     let stop = Arc::new(AtomicBool::new(false));
     let thread = renew(slot.clone(), mine, interval, stop.clone());
     let thread = uext4_sync::Mutex::new(uext4_sync::Rank::Queue, Some(thread));
     Ok(Some(MmpGuard {
         slot,
-        clock: plan.options.clock.clone(),
+        clock: clock.clone(),
         stop,
         thread,
     }))

@@ -9,19 +9,23 @@ mod assemble;
 mod close;
 mod fast_commit;
 mod features;
+mod freeze;
+mod lifecycle;
 mod log;
+mod medium;
 mod mmp;
-mod no_barrier;
-
-pub(crate) use mmp::MmpGuard;
 mod open;
+mod remount;
+
+pub(crate) use lifecycle::Lifecycle;
 
 pub use open::read_superblock;
+pub use remount::RemountError;
 
-use crate::options::Access;
 use crate::{Filesystem, MountOptions, Result};
+use medium::Media;
 use std::sync::Arc;
-use uext4_device::{BlockDevice, Overlay};
+use uext4_device::BlockDevice;
 
 impl Filesystem {
     /// Mounts the file system on `device`: replays the journal if a crash left it full, frees
@@ -32,25 +36,11 @@ impl Filesystem {
     /// a feature that is not there, [`crate::Error::Corrupt`] the damaged structure.
     pub fn mount(device: Arc<dyn BlockDevice>, options: MountOptions) -> Result<Self> {
         let mut plan = open::inspect(&device, options)?;
-        let device = match plan.options.barrier {
-            true => device,
-            false => no_barrier::without_flushes(device, &mut plan),
-        };
-        let device = match plan.options.access {
-            Access::ReadOnly if plan.needs_replay => {
-                // The log, too, must not be marked clean by a replay that lives in memory.
-                plan.options.journal_device = plan.options.journal_device.take().map(overlay);
-                overlay(device)
-            }
-            _ => device,
-        };
-        let mmp = mmp::claim(&device, &plan)?;
+        let media = Media::new(device, &mut plan);
+        let mmp = mmp::claim(&media.home, &plan)?;
+        let device: Arc<dyn BlockDevice> = media.home.clone();
         open::replay(&device, &mut plan)?;
-        let fs = assemble::assemble(device, plan, mmp)?;
+        let fs = assemble::assemble(media, plan, mmp)?;
         Ok(Self { fs: Arc::new(fs) })
     }
-}
-
-fn overlay(device: Arc<dyn BlockDevice>) -> Arc<dyn BlockDevice> {
-    Arc::new(Overlay::new(device))
 }

@@ -137,7 +137,7 @@ fn take_over_error(device: &Arc<dyn BlockDevice>, plan: &mut Plan, log: &Log) ->
 }
 
 /// Marks a log clean that nobody may replay: the file system says that all of it is home.
-fn wipe(log: &Log, device: &Arc<dyn BlockDevice>, block_size: u32) -> Result<()> {
+pub(super) fn wipe(log: &Log, device: &Arc<dyn BlockDevice>, block_size: u32) -> Result<()> {
     if recovery::needs_recovery(log, block_size)? {
         let report = recovery::recover(log, device, block_size, RecoveryMode::Inspect)?;
         recovery::mark_clean(log, block_size, &report)?;

@@ -91,7 +91,7 @@ impl Filesystem {
     /// Makes a regular file without a name in the file system of `parent` (`O_TMPFILE`). It is
     /// freed with its last user unless [`Self::link`] gives it a name.
     pub fn tmpfile(&self, parent: &InodeRef, mode: u16, caller: &Caller) -> Result<InodeRef> {
-        self.run(|fs| {
+        self.change(|fs| {
             check_alive(parent)?;
             fs.may(parent, caller, Want::WRITE.and(Want::EXECUTE))?;
             let handle = fs.start(credits::CREATE)?;
@@ -111,7 +111,7 @@ impl Filesystem {
         new: &NewInode<'_>,
         caller: &Caller,
     ) -> Result<InodeRef> {
-        self.run(|fs| {
+        self.change(|fs| {
             check_new_name(name)?;
             check_alive(parent)?;
             may_add(fs, parent.arc(), name, caller)?;

@@ -1,6 +1,7 @@
 //! Data: read, write, space, sync.
 
 use crate::inode::{Atime, Inode};
+use crate::settings::Switch;
 use crate::space::Reserve;
 use crate::{Caller, Error, Filesystem, Fs, InodeRef, Result, credits, file};
 use uext4_format::{Feature, FileType, InodeFlags, Tid};
@@ -77,7 +78,7 @@ impl Filesystem {
         kill: KillPrivileges,
         caller: &Caller,
     ) -> Result<usize> {
-        self.run(|fs| {
+        self.change(|fs| {
             regular(inode)?;
             check_data_change(fs, inode)?;
             if inode.read().disk.flags.contains(InodeFlags::APPEND)
@@ -99,7 +100,7 @@ impl Filesystem {
     /// append-only files and about setuid were applied. Whole pages come back, also of a file that
     /// was only appended to.
     pub fn write_back(&self, inode: &InodeRef, offset: u64, data: &[u8]) -> Result<usize> {
-        self.run(|fs| {
+        self.change(|fs| {
             regular(inode)?;
             fs.writable()?;
             fs.allow_size(offset.saturating_add(data.len() as u64))?;
@@ -120,7 +121,7 @@ impl Filesystem {
         kill: KillPrivileges,
         caller: &Caller,
     ) -> Result<(u64, usize)> {
-        self.run(|fs| {
+        self.change(|fs| {
             regular(inode)?;
             check_data_change(fs, inode)?;
             if kill == KillPrivileges::Yes {
@@ -135,7 +136,7 @@ impl Filesystem {
 
     /// Sets the size: cuts the file, or extends it with a hole.
     pub fn truncate(&self, inode: &InodeRef, size_bytes: u64) -> Result<()> {
-        self.run(|fs| {
+        self.change(|fs| {
             regular(inode)?;
             check_data_change(fs, inode)?;
             if inode.read().disk.flags.contains(InodeFlags::APPEND) {
@@ -175,7 +176,7 @@ impl Filesystem {
         kill: KillPrivileges,
         caller: &Caller,
     ) -> Result<()> {
-        self.run(|fs| {
+        self.change(|fs| {
             regular(inode)?;
             check_data_change(fs, inode)?;
             check_append_only(inode, mode)?;
@@ -214,7 +215,9 @@ impl Filesystem {
     /// Makes everything durable.
     pub fn sync(&self) -> Result<()> {
         self.run(|fs| {
-            if fs.state.is_writable() {
+            // Who freezes has the counts written, and whoever changes them waits.
+            let pass = fs.changes.try_enter();
+            if pass.is_some() && fs.state.is_writable() {
                 fs.log_lazy_times()?;
                 let handle = fs.start(1)?;
                 fs.superblock.update_counts(fs, &handle);
@@ -288,13 +291,18 @@ impl Fs {
     /// Whether changes of the inode are durable at once.
     pub(super) fn syncs(&self, inode: &InodeRef) -> bool {
         let flags = inode.read().disk.flags;
-        let entries = self.options.dirsync || flags.contains(InodeFlags::DIRSYNC);
-        self.options.sync || flags.contains(InodeFlags::SYNC) || (entries && inode.is_dir())
+        let entries = self.settings.has(Switch::Dirsync) || flags.contains(InodeFlags::DIRSYNC);
+        self.settings.has(Switch::Sync)
+            || flags.contains(InodeFlags::SYNC)
+            || (entries && inode.is_dir())
     }
 
     fn sync_inode(&self, inode: &InodeRef) -> Result<()> {
         use uext4_journal::Object;
-        self.log_lazy_times_of(inode)?;
+        // Who freezes logs them all, and what it left to log waits for nobody.
+        if let Some(_pass) = self.changes.try_enter() {
+            self.log_lazy_times_of(inode)?;
+        }
         match inode.arc().live().dirty_tid() {
             Some(tid) => Ok(self.journal.wait_durable(tid)?),
             // Nothing of the inode waits to be rendered. It may be in the commit that is under way,

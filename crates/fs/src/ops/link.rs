@@ -17,7 +17,7 @@ impl Filesystem {
         name: &[u8],
         caller: &Caller,
     ) -> Result<()> {
-        self.run(|fs| {
+        self.change(|fs| {
             check_new_name(name)?;
             check_alive(parent)?;
             may_add(fs, parent.arc(), name, caller)?;

@@ -31,11 +31,24 @@ pub(crate) const NAME_MAX: usize = 255;
 pub(crate) const LINK_MAX: u16 = 65000;
 
 impl Filesystem {
-    /// Runs one operation: notes damage in the superblock, then frees what lost its last user.
+    /// Runs one operation that changes nothing: notes damage in the superblock, then frees what
+    /// lost its last user. While the file system is frozen both wait for later.
     pub(crate) fn run<T>(&self, operation: impl FnOnce(&Fs) -> Result<T>) -> Result<T> {
-        let answer = self.fs.note(operation(&self.fs));
-        self.fs.note(self.fs.reap())?;
-        answer
+        let answer = operation(&self.fs);
+        let failed = matches!(answer, Err(Error::Corrupt(_) | Error::Journal(_)));
+        if !failed && !self.fs.inodes.reclaim.has_work() {
+            return answer;
+        }
+        match self.fs.changes.try_enter() {
+            Some(_pass) => self.fs.finish(answer),
+            None => self.fs.note_quietly(answer),
+        }
+    }
+
+    /// Runs one operation that changes something; waits while the file system is frozen.
+    pub(crate) fn change<T>(&self, operation: impl FnOnce(&Fs) -> Result<T>) -> Result<T> {
+        let _pass = self.fs.changes.enter();
+        self.fs.finish(operation(&self.fs))
     }
 }
 
@@ -128,6 +141,13 @@ pub(crate) fn touch_dir(handle: &Handle<'_>, dir: &Arc<Inode>, now: Timestamp) {
 }
 
 impl Fs {
+    /// The end of an operation, among the changes.
+    fn finish<T>(&self, answer: Result<T>) -> Result<T> {
+        let answer = self.note(answer);
+        self.note(self.reap())?;
+        answer
+    }
+
     /// One more subdirectory: `..` of it is a link to `dir`.
     pub(crate) fn add_dir_link(&self, handle: &Handle<'_>, dir: &Arc<Inode>) -> Result<()> {
         let mut state = handle.write(dir);

@@ -87,7 +87,7 @@ impl Filesystem {
         flags: RenameFlags,
         caller: &Caller,
     ) -> Result<()> {
-        self.run(|fs| {
+        self.change(|fs| {
             check_names(from_name, to_name, flags)?;
             for dir in [from, to] {
                 check_alive(dir)?;

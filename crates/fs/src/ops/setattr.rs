@@ -3,6 +3,7 @@
 use crate::access::Want;
 use crate::attr::{Checks, SetTime};
 use crate::inode::{Inode, attr_of, flags};
+use crate::settings::Switch;
 use crate::{Attr, Caller, Error, Filesystem, Fs, InodeRef, Result, SetAttr, credits, file, xattr};
 use uext4_format::{FileType, InodeFlags, Timestamp};
 use uext4_journal::Handle;
@@ -14,7 +15,7 @@ const GROUP_EXECUTES: u16 = 0o010;
 impl Filesystem {
     /// Changes attributes as `set` says; answers the new ones.
     pub fn set_attr(&self, inode: &InodeRef, set: &SetAttr, caller: &Caller) -> Result<Attr> {
-        self.run(|fs| {
+        self.change(|fs| {
             fs.writable()?;
             check(fs, inode, set, caller)?;
             if let Some(size) = set.size_bytes {
@@ -100,7 +101,7 @@ fn apply(fs: &Fs, inode: &InodeRef, set: &SetAttr, caller: &Caller) -> Result<()
     let handle = fs.start(credits::ATTRIBUTES + credits::XATTR)?;
     let mode = new_mode(inode, set, caller);
     let flags = new_flags(inode, set, caller)?;
-    if let Some(mode) = mode.filter(|_| set.mode.is_some() && fs.options.acl) {
+    if let Some(mode) = mode.filter(|_| set.mode.is_some() && fs.settings.has(Switch::Acl)) {
         xattr::chmod_acl(fs, &handle, inode.arc(), mode)?;
     }
     change(fs, &handle, inode, set, New { mode, flags, now })

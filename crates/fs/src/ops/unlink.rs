@@ -15,7 +15,7 @@ const TRIES: u32 = 1000;
 impl Filesystem {
     /// Takes a name away that is not a directory's. The inode lives on for its users.
     pub fn unlink(&self, parent: &InodeRef, name: &[u8], caller: &Caller) -> Result<()> {
-        self.run(|fs| {
+        self.change(|fs| {
             check_name(name)?;
             check_alive(parent)?;
             fs.may(parent, caller, Want::EXECUTE)?;
@@ -27,7 +27,7 @@ impl Filesystem {
 
     /// Takes an empty directory away.
     pub fn rmdir(&self, parent: &InodeRef, name: &[u8], caller: &Caller) -> Result<()> {
-        self.run(|fs| {
+        self.change(|fs| {
             check_name(name)?;
             match name {
                 b"." => return Err(Error::Invalid("'.' cannot be removed")),

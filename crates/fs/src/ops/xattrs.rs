@@ -2,6 +2,7 @@
 
 use crate::access::Want;
 use crate::attr::Checks;
+use crate::settings::Switch;
 use crate::xattr::{self, SetMode, Setgid};
 use crate::{Caller, Error, Filesystem, Fs, InodeRef, Result};
 use uext4_format::FileType;
@@ -35,7 +36,7 @@ impl Filesystem {
         mode: SetMode,
         caller: &Caller,
     ) -> Result<()> {
-        self.run(|fs| {
+        self.change(|fs| {
             check_write(fs, inode, name, caller)?;
             let gid = inode.read().disk.gid;
             let trusted = caller.checks == Checks::Done || caller.is_superuser();
@@ -48,7 +49,7 @@ impl Filesystem {
 
     /// Takes the attribute away.
     pub fn remove_xattr(&self, inode: &InodeRef, name: &[u8], caller: &Caller) -> Result<()> {
-        self.run(|fs| {
+        self.change(|fs| {
             check_write(fs, inode, name, caller)?;
             xattr::remove(fs, inode.arc(), name)?;
             fs.sync_if_asked(inode)
@@ -98,7 +99,7 @@ fn check_write(fs: &Fs, inode: &InodeRef, name: &[u8], caller: &Caller) -> Resul
 
 /// User attributes exist on regular files and directories, and follow the file's permissions.
 fn check_user(fs: &Fs, inode: &InodeRef, caller: &Caller, want: Want) -> Result<()> {
-    if !fs.options.user_xattr {
+    if !fs.settings.has(Switch::UserXattr) {
         return Err(Error::NotSupported("user attributes on this mount"));
     }
     let allowed = matches!(inode.kind(), FileType::Regular | FileType::Directory);

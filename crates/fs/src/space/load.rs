@@ -78,6 +78,13 @@ impl DescriptorTable {
 }
 
 impl Space {
+    /// Takes over what the options say of searching for space, and of freed space.
+    pub(crate) fn set_options(&self, options: &MountOptions) {
+        let stripe = options.stripe_blocks >> self.geometry().cluster_bits;
+        set_limits(&*self.engine, stripe, options);
+        self.discard.store(options.discard, Ordering::Relaxed);
+    }
+
     /// Reads all descriptors and builds the allocator. Bitmaps are read when they are needed.
     pub(crate) fn load(
         device: &Arc<dyn BlockDevice>,
@@ -129,7 +136,7 @@ impl Space {
             },
             zones: survey.zones,
             journal_zones: OnceLock::new(),
-            discard: options.discard,
+            discard: options.discard.into(),
             preallocations: Preallocations::new(),
             shaping: Shaping::new(geometry.cluster_bits),
             layout,
@@ -284,6 +291,11 @@ fn engine(
         Some(order) => Box::new(BuddyEngine::new(config, order, summary)),
         None => Box::new(TreeEngine::new(config, summary)),
     };
+    set_limits(&*engine, stripe, options);
+    engine
+}
+
+fn set_limits(engine: &dyn Engine, stripe: u32, options: &MountOptions) {
     let tunables = engine.tunables();
     tunables.stripe.store(stripe, Ordering::Relaxed);
     tunables
@@ -293,7 +305,6 @@ fn engine(
     tunables
         .freespace_memory_bytes
         .store(memory, Ordering::Relaxed);
-    engine
 }
 
 fn volume(geometry: &Geometry) -> Volume {

@@ -29,11 +29,13 @@ pub(crate) use preallocation::FilePreallocation;
 pub(crate) use shaping::{Shaping, Window};
 
 use crate::attr::StatFs;
+use crate::settings::Switch;
 use crate::{Error, Fs, Result};
 use claims::Claims;
 use group::Group;
 use layout::GroupLayout;
 use preallocation::Preallocations;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use uext4_alloc::{Engine, InodePolicy};
 use uext4_device::BlockDevice;
@@ -56,7 +58,7 @@ pub(crate) struct Space {
     zones: Zones,
     journal_zones: OnceLock<Zones>,
     overhead_blocks: u64,
-    discard: bool,
+    discard: AtomicBool,
 }
 
 impl Space {
@@ -123,7 +125,7 @@ impl Space {
     pub(crate) fn statfs(&self, fs: &Fs) -> StatFs {
         let geometry = self.geometry();
         let state = fs.superblock.read();
-        let overhead = if fs.options.minix_df {
+        let overhead = if fs.settings.has(Switch::MinixDf) {
             0
         } else {
             self.overhead_blocks
@@ -157,7 +159,7 @@ impl CommitObserver for Space {
     /// What the transaction freed may be used again.
     fn committed(&self, tid: Tid) {
         let runs = self.engine.start_return(tid);
-        if self.discard {
+        if self.discard.load(Ordering::Relaxed) {
             self.discard_runs(&runs);
         }
         self.engine.finish_return(&runs);

@@ -18,7 +18,7 @@ impl Filesystem {
     /// [`Error::Invalid`] for a range that starts behind the file system or is shorter than a
     /// block, and for runs longer than a group; what the device says; [`Error::ReadOnly`].
     pub fn trim(&self, range: Range<u64>, min_len_bytes: u64) -> Result<u64> {
-        self.run(|fs| {
+        self.change(|fs| {
             fs.writable()?;
             fs.space.trim(fs, range, min_len_bytes)
         })

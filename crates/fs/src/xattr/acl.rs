@@ -6,6 +6,7 @@
 use super::change::{self, Edit};
 use super::{SetMode, areas, value};
 use crate::inode::{Inode, InodeState, NewInode};
+use crate::settings::Switch;
 use crate::{Error, Fs, Result};
 use std::sync::Arc;
 use uext4_format::acl::{Acl, NewFile};
@@ -56,7 +57,7 @@ pub(crate) struct Inherited {
 }
 
 fn check_enabled(fs: &Fs, inode: &Inode) -> Result<()> {
-    if fs.options.acl && inode.kind() != FileType::Symlink {
+    if fs.settings.has(Switch::Acl) && inode.kind() != FileType::Symlink {
         return Ok(());
     }
     Err(Error::NotSupported("access control lists here"))
@@ -216,7 +217,7 @@ pub(crate) fn inherit_acl(
     if new.kind == FileType::Symlink {
         return Ok(plain(new.mode));
     }
-    let default = if fs.options.acl {
+    let default = if fs.settings.has(Switch::Acl) {
         default_acl(fs, parent)?
     } else {
         None

@@ -1,6 +1,7 @@
 //! Full names of attributes, and which of them programs can use.
 
 use super::acl::Which;
+use crate::settings::Switch;
 use crate::{Error, Fs, Result};
 use uext4_format::xattr::{NameIndex, XattrName};
 
@@ -39,8 +40,8 @@ pub(super) fn target(full: &[u8]) -> Result<Target> {
 /// The full name, if programs see the attribute in a list.
 pub(super) fn listed(fs: &Fs, name: &XattrName) -> Option<Vec<u8>> {
     let shown = match name.index {
-        NameIndex::USER | NameIndex::HURD => fs.options.user_xattr,
-        NameIndex::POSIX_ACL_ACCESS | NameIndex::POSIX_ACL_DEFAULT => fs.options.acl,
+        NameIndex::USER | NameIndex::HURD => fs.settings.has(Switch::UserXattr),
+        NameIndex::POSIX_ACL_ACCESS | NameIndex::POSIX_ACL_DEFAULT => fs.settings.has(Switch::Acl),
         index => is_open(index),
     };
     if shown { name.full() } else { None }

@@ -6,6 +6,7 @@
 
 use crate::Fs;
 use crate::meta::{BlockState, MetaBlock, Seal};
+use crate::settings::Switch;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use uext4_format::BlockNr;
@@ -57,7 +58,7 @@ impl SharedBlocks {
 /// Takes a reference on a block in memory that holds the same as `image`, if one is known. Only
 /// cached blocks count: a hint may be old, and nothing is read from where it points.
 pub(super) fn join(fs: &Fs, handle: &Handle<'_>, image: &[u8]) -> Option<Arc<MetaBlock>> {
-    if !fs.options.share_xattr_blocks {
+    if !fs.settings.has(Switch::ShareXattrBlocks) {
         return None;
     }
     let hash = XattrBlock::new(image).hash();

@@ -21,6 +21,7 @@ mod names;
 mod ranges;
 
 use super::assemble;
+use super::medium::Media;
 use super::open::Plan;
 use crate::options::{Access, Threads};
 use crate::{Error, Fs, MountOptions, Result, credits};
@@ -95,11 +96,12 @@ fn apply(device: Arc<dyn BlockDevice>, plan: &Plan, records: &[Record]) -> Resul
         discard: false,
         ..plan.options.clone()
     };
-    let plan = Plan {
+    let mut plan = Plan {
         options,
         ..plan.clone()
     };
-    let fs = assemble::engine(device, &plan, None, None)?;
+    let media = Media::new(device, &mut plan);
+    let fs = assemble::engine(media, &plan, None, None)?;
     fs.orphans.take_over(&fs)?;
     let mut maps = maps::Maps::new(&fs, records)?;
     maps.reserve_free(&fs)?;

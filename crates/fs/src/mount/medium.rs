@@ -1,0 +1,179 @@
+//! The device under a mount: whether writes reach it, and whether flushes do.
+//!
+//! A read-only mount of a file system whose journal must be replayed replays it *in memory*, on an
+//! overlay; [`Media::settle`] brings that to the device when the mount becomes writable.
+//! `nobarrier` keeps flushes from the device, for devices whose cache survives a power cut: writes
+//! still go out in the order that the journal wants.
+//!
+//! Invariants: while writes stay in memory the device is never written. The switch comes when both
+//! show the same bytes, so whoever reads meanwhile does not see it.
+//! Locking: none of its own but the overlay's.
+
+use super::open::Plan;
+use crate::options::Access;
+use std::iter;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use uext4_device::{BlockDevice, Error, Overlay};
+
+/// Bytes copied at once.
+const COPY_BYTES: u64 = 1 << 20;
+
+/// Where writes go at first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Writes {
+    /// To the device.
+    Device,
+    /// To memory.
+    Memory,
+}
+
+/// The devices of a mount.
+pub(crate) struct Media {
+    pub(crate) home: Arc<Medium>,
+    /// That of an external journal.
+    pub(crate) log: Option<Arc<Medium>>,
+}
+
+impl Media {
+    /// Puts a medium over each device of the plan. A replay of a read-only mount stays in memory,
+    /// and so does what it writes to the log.
+    pub(super) fn new(device: Arc<dyn BlockDevice>, plan: &mut Plan) -> Self {
+        let writes = match plan.options.access {
+            Access::ReadOnly if plan.needs_replay => Writes::Memory,
+            _ => Writes::Device,
+        };
+        let home = Medium::new(device, writes);
+        let journal = plan.options.journal_device.take();
+        let log = journal.map(|device| Medium::new(device, writes));
+        plan.options.journal_device = log.clone().map(|log| log as _);
+        let media = Self { home, log };
+        media.set_barrier(plan.options.barrier);
+        media
+    }
+
+    /// `barrier` and `nobarrier`.
+    pub(super) fn set_barrier(&self, barrier: bool) {
+        for medium in iter::once(&self.home).chain(&self.log) {
+            medium.barrier.store(barrier, Ordering::Relaxed);
+        }
+    }
+
+    /// Brings what a replay left in memory to the devices, so that a crash in between leads to the
+    /// same replay; writes reach the devices from then on. `log` are the bytes of the log on the
+    /// file system's own device.
+    pub(super) fn settle(&self, log: &[Range<u64>], block_size: u64) -> Result<(), Error> {
+        self.home.settle(log, block_size)?;
+        self.log
+            .iter()
+            .try_for_each(|medium| medium.settle(&[], block_size))
+    }
+}
+
+/// See the module.
+pub(crate) struct Medium {
+    base: Arc<dyn BlockDevice>,
+    overlay: Overlay,
+    in_memory: AtomicBool,
+    barrier: AtomicBool,
+}
+
+impl Medium {
+    fn new(base: Arc<dyn BlockDevice>, writes: Writes) -> Arc<Self> {
+        Arc::new(Self {
+            overlay: Overlay::new(base.clone()),
+            base,
+            in_memory: AtomicBool::new(writes == Writes::Memory),
+            barrier: AtomicBool::new(true),
+        })
+    }
+
+    /// The device itself.
+    pub(super) fn base(&self) -> &dyn BlockDevice {
+        &*self.base
+    }
+
+    /// Brings what was written in memory to the device: first what `last` does not cover, then,
+    /// after a flush, the rest. Writes reach the device from then on.
+    ///
+    /// With the log as `last` a crash in between is harmless: what was brought home is what the
+    /// replay of the log brings home again.
+    fn settle(&self, last: &[Range<u64>], grain: u64) -> Result<(), Error> {
+        if !self.in_memory.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let pieces = self.changed_pieces(grain);
+        let is_last = |piece: &Range<u64>| last.iter().any(|range| range.contains(&piece.start));
+        let (late, early): (Vec<_>, Vec<_>) = pieces.into_iter().partition(is_last);
+        for pieces in [early, late] {
+            pieces.iter().try_for_each(|piece| self.copy(piece))?;
+            self.base.flush()?;
+        }
+        self.in_memory.store(false, Ordering::Release);
+        Ok(())
+    }
+
+    /// What changed, cut into pieces of one grain.
+    fn changed_pieces(&self, grain: u64) -> Vec<Range<u64>> {
+        let grain = grain.min(COPY_BYTES);
+        let cut = |range: Range<u64>| {
+            let start = range.start;
+            let pieces = (range.end - start).div_ceil(grain);
+            (0..pieces).map(move |i| start + i * grain..(start + (i + 1) * grain).min(range.end))
+        };
+        self.overlay
+            .changed_ranges()
+            .into_iter()
+            .flat_map(cut)
+            .collect()
+    }
+
+    fn copy(&self, piece: &Range<u64>) -> Result<(), Error> {
+        let mut bytes = vec![0; (piece.end - piece.start) as usize];
+        self.overlay.read_at(piece.start, &mut bytes)?;
+        self.base.write_at(piece.start, &bytes)
+    }
+
+    fn target(&self) -> &dyn BlockDevice {
+        if self.in_memory.load(Ordering::Relaxed) {
+            &self.overlay
+        } else {
+            &*self.base
+        }
+    }
+}
+
+impl BlockDevice for Medium {
+    fn size_bytes(&self) -> u64 {
+        self.base.size_bytes()
+    }
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), Error> {
+        self.target().read_at(offset, buf)
+    }
+    fn write_at(&self, offset: u64, buf: &[u8]) -> Result<(), Error> {
+        self.target().write_at(offset, buf)
+    }
+    fn write_vectored_at(&self, offset: u64, bufs: &[&[u8]]) -> Result<(), Error> {
+        self.target().write_vectored_at(offset, bufs)
+    }
+    fn flush(&self) -> Result<(), Error> {
+        if self.barrier.load(Ordering::Relaxed) {
+            self.target().flush()
+        } else {
+            Ok(())
+        }
+    }
+    fn discard(&self, offset: u64, len: u64) -> Result<(), Error> {
+        self.target().discard(offset, len)
+    }
+    fn write_zeroes(&self, offset: u64, len: u64) -> Result<(), Error> {
+        self.target().write_zeroes(offset, len)
+    }
+    fn is_read_only(&self) -> bool {
+        self.target().is_read_only()
+    }
+    fn describe(&self) -> String {
+        self.base.describe()
+    }
+}

@@ -1,0 +1,232 @@
+//! Changing how a file system is mounted: its options, and whether it may be written.
+//!
+//! As `mount -o remount` on ext4: the words change the options that are in force, and what cannot
+//! change while mounted is refused by its name. To read-only everything is brought home, and the
+//! device is clean as after an unmount. To read-write the file system is taken into use as by a
+//! mount: a journal that was replayed in memory is really replayed, orphans are freed.
+//!
+//! Locking: `Fs::lifecycle` throughout; `Fs::changes` is closed while the access changes, so that
+//! changes wait and then see what holds.
+
+use super::lifecycle::Lifecycle;
+use super::{assemble, features, log, mmp, open};
+use crate::options::Access;
+use crate::{Error, Filesystem, Fs, MountOptions, Result};
+use std::ops::Range;
+use std::sync::Arc;
+use uext4_format::Feature;
+
+/// Why a remount is refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RemountError {
+    /// The option cannot change while mounted.
+    #[error("{0} cannot change while mounted; unmount and mount again")]
+    Fixed(&'static str),
+    /// The device takes no writes.
+    #[error("the image or device cannot be written")]
+    ReadOnlyDevice,
+    /// A feature of the file system can only be read.
+    #[error("a feature of the file system is supported for reading only")]
+    ReadOnlyFeature,
+    /// The journal was not replayed.
+    #[error("it was mounted with noload; unmount, and mount read-write to replay the journal")]
+    NotReplayed,
+    /// Somebody else wrote to the device.
+    #[error("the device was changed since; unmount and mount again")]
+    ChangedBelow,
+    /// An error stopped it.
+    #[error("it was stopped by an error; unmount, run e2fsck, and mount again")]
+    Failed,
+    /// Deleted files are still open.
+    #[error("files without a name are in use; close them first")]
+    Busy,
+    /// It is frozen.
+    #[error("it is frozen; thaw it first")]
+    Frozen,
+}
+
+impl Filesystem {
+    /// Changes the mount options as `mount -o remount,LIST` does: `ro`, `rw`, and those that ext4
+    /// lets change. Words that are not in the list keep what is in force. Changes wait while the
+    /// access changes; open files stay open.
+    ///
+    /// Going read-only does not ask who has files open to write: their next write answers
+    /// [`Error::ReadOnly`].
+    ///
+    /// # Errors
+    /// [`Error::Option`] for an unknown word, [`Error::Remount`] says why it cannot be; then
+    /// nothing has changed. Errors of the device and of damage as in [`Self::mount`]; when they
+    /// come after the first write the file system has failed, see [`Self::failure`].
+    pub fn remount(&self, list: &str) -> Result<()> {
+        let fs = &self.fs;
+        let mut life = fs.lifecycle.lock();
+        if fs.state.is_closed() {
+            return Err(Error::ReadOnly);
+        }
+        if life.is_frozen {
+            return Err(RemountError::Frozen.into());
+        }
+        let wanted = life.options.clone().parse(list)?;
+        check_fixed(&life.options, &wanted)?;
+        fs.change_access(&mut life, wanted.access)?;
+        fs.apply(&life, &wanted);
+        life.options = wanted;
+        Ok(())
+    }
+
+    /// The options in force.
+    pub fn options(&self) -> MountOptions {
+        self.fs.lifecycle.lock().options.clone()
+    }
+}
+
+/// Refuses changes of what is settled when a file system is mounted.
+fn check_fixed(now: &MountOptions, wanted: &MountOptions) -> Result<()> {
+    let path = |options: &MountOptions| options.journal_path.clone();
+    let fixed = [
+        ("data=", now.data == wanted.data),
+        ("sb=", now.superblock_kib == wanted.superblock_kib),
+        ("journal_path=", path(now) == path(wanted)),
+        ("noload", now.replay == wanted.replay),
+        ("allocator=", now.allocator == wanted.allocator),
+        (
+            "nombcache",
+            now.share_xattr_blocks == wanted.share_xattr_blocks,
+        ),
+        (
+            "journal_checksum",
+            now.journal_checksum == wanted.journal_checksum,
+        ),
+    ];
+    match fixed.iter().find(|(_, same)| !same) {
+        Some((name, _)) => Err(RemountError::Fixed(name).into()),
+        None => Ok(()),
+    }
+}
+
+impl Fs {
+    /// Puts the options into force that may change while mounted.
+    fn apply(&self, life: &Lifecycle, options: &MountOptions) {
+        self.settings.set(options);
+        self.dirs.set_max_size(options.max_dir_size_kib);
+        self.space.set_options(options);
+        self.journal.set_commit_interval(options.commit_interval);
+        life.media.set_barrier(options.barrier);
+    }
+
+    fn change_access(&self, life: &mut Lifecycle, access: Access) -> Result<()> {
+        let writable = self.writable().is_ok();
+        match access {
+            Access::ReadOnly if writable => self.with_changes_stopped(|| self.end_writing(life)),
+            Access::ReadWrite if !writable => {
+                self.may_write(life)?;
+                self.with_changes_stopped(|| self.begin_writing(life))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn with_changes_stopped(&self, work: impl FnOnce() -> Result<()>) -> Result<()> {
+        self.changes.close();
+        let done = work();
+        self.changes.open();
+        done
+    }
+
+    fn end_writing(&self, life: &mut Lifecycle) -> Result<()> {
+        self.note(self.reap())?;
+        if !self.orphans.is_empty() {
+            return Err(RemountError::Busy.into());
+        }
+        self.rest().inspect_err(|cause| self.fail(cause))?;
+        self.state.set_writable(false);
+        life.left = life.superblock_below()?;
+        match life.mmp.take() {
+            Some(mmp) => mmp.release(),
+            None => Ok(()),
+        }
+    }
+
+    /// Refuses what can be seen before anything is done.
+    fn may_write(&self, life: &Lifecycle) -> Result<()> {
+        let refused = |why: RemountError| Err(why.into());
+        if self.state.failure().is_some() {
+            return refused(RemountError::Failed);
+        }
+        if life.media.home.base().is_read_only() {
+            return refused(RemountError::ReadOnlyDevice);
+        }
+        let mut options = MountOptions {
+            access: Access::ReadWrite,
+            ..life.options.clone()
+        };
+        features::settle(self.features, &mut options)?;
+        if options.access == Access::ReadOnly {
+            return refused(RemountError::ReadOnlyFeature);
+        }
+        let was_dirty = self.superblock.read().disk.features().has(Feature::RECOVER);
+        if !life.options.replay && was_dirty {
+            return refused(RemountError::NotReplayed);
+        }
+        Ok(())
+    }
+
+    fn begin_writing(&self, life: &mut Lifecycle) -> Result<()> {
+        if life.superblock_below()? != life.left {
+            return Err(RemountError::ChangedBelow.into());
+        }
+        let superblock = self.superblock.read().disk.clone();
+        life.mmp = mmp::claim_now(&life.media.home, &superblock, &life.options.clock)?;
+        let begun = self.take_into_use(life);
+        if begun.is_err() {
+            life.mmp = None;
+        }
+        begun
+    }
+
+    fn take_into_use(&self, life: &mut Lifecycle) -> Result<()> {
+        let block_size = u64::from(self.geometry.block_size());
+        life.media
+            .settle(&log_bytes(life, block_size), block_size)?;
+        self.attach_log(life)?;
+        self.state.set_writable(true);
+        self.journal.resume();
+        let recovered = assemble::begin(self).and_then(|()| match life.must_recover {
+            true => self.orphans.recover(self).map(|_report| ()),
+            false => Ok(()),
+        });
+        life.must_recover = false;
+        recovered.inspect_err(|cause| self.fail(cause))
+    }
+
+    /// Gives the journal its log when it has none yet. A log that nobody may replay is emptied.
+    fn attach_log(&self, life: &mut Lifecycle) -> Result<()> {
+        if !self.features.has(Feature::HAS_JOURNAL) {
+            return Ok(());
+        }
+        let found = match &life.log {
+            Some(log) => log.clone(),
+            None => {
+                let superblock = self.superblock.read().disk.clone();
+                log::find(&self.device, &superblock, &self.geometry, &life.options)?
+            }
+        };
+        open::wipe(&found, &self.device, self.geometry.block_size())?;
+        let (checksums, width) = assemble::log_format(self.features, &life.options);
+        self.journal.attach(&found, checksums, width)?;
+        life.log = Some(found);
+        Ok(())
+    }
+}
+
+/// Bytes of the file system's device that hold its log.
+fn log_bytes(life: &Lifecycle, block_size: u64) -> Vec<Range<u64>> {
+    let home: *const () = Arc::as_ptr(&life.media.home).cast();
+    let internal = |log: &&uext4_journal::Log| Arc::as_ptr(&log.device).cast() == home;
+    let runs = life.log.iter().filter(internal).flat_map(|log| &log.runs);
+    runs.map(|run| {
+        let start = run.device_block * block_size;
+        start..start + u64::from(run.len) * block_size
+    })
+    .collect()
+}

@@ -1,0 +1,116 @@
+//! The mount options that running operations ask for, and that a remount may change.
+//!
+//! Invariants: a remount stores them one by one while no change is under way; a reader may see
+//! some old and some new. Everything is read with plain loads, and written by remounts only.
+//! Not here: options settled at mount for good, and those that live where they act (commit
+//! interval: the journal; `discard`: space; `max_dir_size_kb`: directories; barriers: the device).
+
+use crate::MountOptions;
+use crate::options::OnError;
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
+
+/// What is on or off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub(crate) enum Switch {
+    /// `acl`
+    Acl = 1,
+    /// `user_xattr`
+    UserXattr = 2,
+    /// `noatime`
+    NoAtime = 4,
+    /// `nodiratime`
+    NoDirAtime = 8,
+    /// `relatime`
+    Relatime = 16,
+    /// `grpid`
+    GroupFromParent = 32,
+    /// `minixdf`
+    MinixDf = 64,
+    /// `nombcache` clears it.
+    ShareXattrBlocks = 128,
+    /// `sync`
+    Sync = 256,
+    /// `dirsync`
+    Dirsync = 512,
+    /// `lazytime`
+    Lazytime = 1024,
+}
+
+/// No user or group: one more than the largest id.
+const NOBODY: u64 = 1 << 32;
+
+/// See the module.
+#[derive(Default)]
+pub(crate) struct Settings {
+    switches: AtomicU32,
+    on_error: AtomicU8,
+    reserved_uid: AtomicU64,
+    reserved_gid: AtomicU64,
+}
+
+impl Settings {
+    pub(crate) fn new(options: &MountOptions) -> Self {
+        let settings = Self::default();
+        settings.set(options);
+        settings
+    }
+
+    /// Takes over what the options say.
+    pub(crate) fn set(&self, options: &MountOptions) {
+        let all = [
+            (Switch::Acl, options.acl),
+            (Switch::UserXattr, options.user_xattr),
+            (Switch::NoAtime, options.no_atime),
+            (Switch::NoDirAtime, options.no_dir_atime),
+            (Switch::Relatime, options.relatime),
+            (Switch::GroupFromParent, options.group_from_parent),
+            (Switch::MinixDf, options.minix_df),
+            (Switch::ShareXattrBlocks, options.share_xattr_blocks),
+            (Switch::Sync, options.sync),
+            (Switch::Dirsync, options.dirsync),
+            (Switch::Lazytime, options.lazytime),
+        ];
+        let on = all.iter().filter(|(_, on)| *on);
+        let switches = on.fold(0, |word, (switch, _)| word | *switch as u32);
+        self.switches.store(switches, Relaxed);
+        self.on_error.store(code(options.on_error), Relaxed);
+        let id = |id: Option<u32>| id.map_or(NOBODY, u64::from);
+        self.reserved_uid.store(id(options.reserved_uid), Relaxed);
+        self.reserved_gid.store(id(options.reserved_gid), Relaxed);
+    }
+
+    pub(crate) fn has(&self, switch: Switch) -> bool {
+        self.switches.load(Relaxed) & switch as u32 != 0
+    }
+
+    /// `errors=`
+    pub(crate) fn on_error(&self) -> OnError {
+        let code = self.on_error.load(Relaxed);
+        *ON_ERROR.get(usize::from(code)).unwrap_or(&ON_ERROR[0])
+    }
+
+    /// `resuid=`
+    pub(crate) fn reserved_uid(&self) -> Option<u32> {
+        u32::try_from(self.reserved_uid.load(Relaxed)).ok()
+    }
+
+    /// `resgid=`
+    pub(crate) fn reserved_gid(&self) -> Option<u32> {
+        u32::try_from(self.reserved_gid.load(Relaxed)).ok()
+    }
+}
+
+const ON_ERROR: [OnError; 4] = [
+    OnError::Superblock,
+    OnError::Continue,
+    OnError::RemountReadOnly,
+    OnError::Panic,
+];
+
+fn code(on_error: OnError) -> u8 {
+    ON_ERROR
+        .iter()
+        .position(|known| *known == on_error)
+        .map_or(0, |at| at as u8)
+}

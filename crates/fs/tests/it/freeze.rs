@@ -1,0 +1,241 @@
+//! Frozen file systems, judged by e2fsck, the kernel and the models of the threads that write.
+
+use crate::worker::{self, Model, Worker};
+use crate::{crashed, image};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use uext4::device::{BlockDevice, MemDevice, Recorder, Survivors, Tearing};
+use uext4::format::Feature;
+use uext4::mkfs::{MkfsOptions, Preset};
+use uext4::{Caller, Error, Filesystem, InodeRef, MountOptions};
+use uext4_judge::EngineTarget;
+use uext4_testkit::manifest::Manifest;
+use uext4_testkit::oracle::KernelMount;
+
+const THREADS: u64 = 4;
+const FREEZES: u32 = 3;
+
+fn file_with(fs: &Filesystem, name: &[u8], data: &[u8]) -> InodeRef {
+    let root = fs.root().unwrap();
+    let file = fs.create(&root, name, 0o644, &Caller::root()).unwrap();
+    fs.write(&file, 0, data).unwrap();
+    file
+}
+
+fn read(fs: &Filesystem, name: &[u8]) -> Vec<u8> {
+    let root = fs.root().unwrap();
+    let file = fs.lookup(&root, name, &Caller::root()).unwrap();
+    let mut data = vec![0; 64];
+    let len = fs.read(&file, 0, &mut data).unwrap();
+    data.truncate(len);
+    data
+}
+
+/// Says clean, is clean, and the kernel sees in it what we see in the frozen file system.
+fn judge(fs: &Filesystem, device: &MemDevice) {
+    let still = device.snapshot();
+    let superblock = uext4::read_superblock(&still, None).unwrap();
+    assert!(!superblock.features().has(Feature::RECOVER));
+    let ours = Manifest::of(&EngineTarget::new(fs)).unwrap();
+    let (_dir, path) = image::on_disk(&still);
+    let kernels = crashed::clean_tree(&path);
+    let differences = ours.diff(&kernels, &crashed::policy());
+    assert!(differences.is_empty(), "{differences:?}");
+    assert!(device.to_bytes() == still.to_bytes(), "reads changed it");
+}
+
+fn freezes_under_writers(options: &MkfsOptions) {
+    let device = image::fresh(96, options);
+    let fs = Arc::new(Filesystem::mount(device.clone(), MountOptions::default()).unwrap());
+    let done = Arc::new(AtomicBool::new(false));
+    let run = |id| {
+        let (worker, done) = (Worker::new(&fs, id, id).unwrap(), done.clone());
+        thread::spawn(move || worker.work(|_| !done.load(Ordering::SeqCst)).0)
+    };
+    let workers: Vec<_> = (0..THREADS).map(run).collect();
+    for round in 0..FREEZES {
+        let name = format!("round {round}").into_bytes();
+        drop(file_with(&fs, &name, &name));
+        fs.freeze().unwrap();
+        assert_eq!(read(&fs, &name), name, "a read does not wait");
+        fs.sync().expect("a sync does not wait");
+        judge(&fs, &device);
+        fs.thaw().unwrap();
+    }
+    done.store(true, Ordering::SeqCst);
+    let models: Vec<Model> = workers.into_iter().map(|w| w.join().unwrap()).collect();
+    fs.unmount().unwrap();
+    image::assert_clean(&device);
+    let fs = image::mount(&device);
+    for (id, model) in models.iter().enumerate() {
+        worker::check(&fs, id as u64, model).unwrap();
+    }
+}
+
+#[test]
+fn a_frozen_image_is_clean_under_writers() {
+    if KernelMount::available_or_skip("a_frozen_image_is_clean_under_writers") {
+        freezes_under_writers(&MkfsOptions::new(Preset::Ext4));
+    }
+}
+
+#[test]
+fn a_frozen_image_without_a_journal_is_clean_under_writers() {
+    if KernelMount::available_or_skip("a_frozen_image_without_a_journal") {
+        freezes_under_writers(&MkfsOptions::new(Preset::Ext2));
+    }
+}
+
+#[test]
+fn changes_wait_and_reads_of_the_same_file_do_not() {
+    let device = image::ext4(32);
+    let fs = image::mount_with(&device, "strictatime").unwrap();
+    let file = file_with(&fs, b"file", b"before");
+    fs.freeze().unwrap();
+    thread::scope(|scope| {
+        let root = fs.root().unwrap();
+        let (fs, file) = (&fs, &file);
+        let write = scope.spawn(move || fs.write(file, 0, b"after!").unwrap());
+        let unlink = scope.spawn(move || fs.unlink(&root, b"file", &Caller::root()));
+        for _ in 0..200 {
+            assert_eq!(read(fs, b"file"), b"before");
+            thread::yield_now();
+        }
+        assert!(!write.is_finished() && !unlink.is_finished());
+        fs.thaw().unwrap();
+        assert_eq!(write.join().unwrap(), 6);
+        unlink.join().unwrap().unwrap();
+    });
+    drop(file);
+    fs.unmount().unwrap();
+    image::assert_clean(&device);
+}
+
+#[test]
+fn freezing_is_answered_as_linux_does() {
+    let device = image::ext4(32);
+    let fs = image::mount(&device);
+    assert!(matches!(fs.thaw(), Err(Error::Invalid(_))));
+    fs.freeze().unwrap();
+    assert!(fs.is_frozen());
+    assert!(matches!(fs.freeze(), Err(Error::Busy)));
+    assert!(matches!(fs.remount("ro"), Err(Error::Remount(_))));
+    fs.thaw().unwrap();
+    assert!(!fs.is_frozen());
+    fs.unmount().unwrap();
+    assert!(matches!(fs.freeze(), Err(Error::ReadOnly)));
+    let fs = image::mount_with(&device, "ro").unwrap();
+    let before = device.to_bytes();
+    fs.freeze().unwrap();
+    fs.thaw().unwrap();
+    assert!(device.to_bytes() == before);
+}
+
+#[test]
+fn unmounting_while_frozen_ends_who_waits() {
+    let device = image::ext4(32);
+    let fs = image::mount(&device);
+    let file = file_with(&fs, b"file", b"data");
+    fs.freeze().unwrap();
+    thread::scope(|scope| {
+        let waiting = scope.spawn(|| fs.write(&file, 0, b"late"));
+        fs.unmount().unwrap();
+        let answer = waiting.join().unwrap();
+        assert!(answer.is_ok_and(|len| len == 4) || read(&fs, b"file") == b"data");
+    });
+    image::assert_clean(&device);
+}
+
+/// Files without a name live on; a copy of the device frees them.
+#[test]
+fn an_open_file_without_a_name_is_freed_in_a_copy() {
+    let device = image::ext4(32);
+    let fs = image::mount(&device);
+    let file = file_with(&fs, b"file", &[7; 50_000]);
+    fs.unlink(&fs.root().unwrap(), b"file", &Caller::root())
+        .unwrap();
+    fs.freeze().unwrap();
+    let copy = Arc::new(device.snapshot());
+    fs.thaw().unwrap();
+    let mut byte = [0];
+    fs.read(&file, 49_999, &mut byte).unwrap();
+    assert_eq!(byte, [7]);
+    drop(file);
+    fs.unmount().unwrap();
+    image::assert_clean(&device);
+    image::mount(&copy).unmount().unwrap();
+    image::assert_clean(&copy);
+}
+
+/// Power goes at every write from the freeze to after the thaw.
+#[test]
+fn a_crash_while_frozen_loses_nothing() {
+    let device = image::ext4(32);
+    let recorder = Arc::new(Recorder::new(device));
+    let fs = Filesystem::mount(recorder.clone(), crashed::options()).unwrap();
+    drop(file_with(&fs, b"durable", b"promised"));
+    fs.sync().unwrap();
+    recorder.restart();
+    drop(file_with(&fs, b"frozen", b"in time"));
+    fs.freeze().unwrap();
+    recorder.mark(1);
+    fs.thaw().unwrap();
+    drop(file_with(&fs, b"late", b"after it"));
+    fs.sync().unwrap();
+    recorder.mark(2);
+    fs.abandon();
+    let mut log = recorder.log();
+    log.keep_whole(1024..2048);
+    for cut in 0..=log.len() {
+        let tearing = Tearing::Sectors;
+        let seed = cut as u64;
+        for survivors in [
+            Survivors::All,
+            Survivors::None,
+            Survivors::Seeded { seed, tearing },
+        ] {
+            let image = Arc::new(log.image(cut, survivors));
+            let fs = image::mount(&image);
+            assert_eq!(read(&fs, b"durable"), b"promised", "cut {cut}");
+            if log.last_mark(cut) == Some(2) {
+                assert_eq!(read(&fs, b"late"), b"after it", "cut {cut}");
+            }
+            if log.last_mark(cut).is_some() {
+                assert_eq!(read(&fs, b"frozen"), b"in time", "cut {cut}");
+            }
+            fs.unmount().unwrap();
+            if cut % 4 == 0 && survivors != Survivors::All {
+                image::assert_clean(&image);
+            }
+        }
+    }
+}
+
+/// Damage met while frozen is written down at the thaw.
+#[test]
+fn damage_met_while_frozen_is_recorded_later() {
+    let device = image::ext4(32);
+    let fs = image::mount(&device);
+    let dir = fs
+        .mkdir(&fs.root().unwrap(), b"dir", 0o755, &Caller::root())
+        .unwrap();
+    let place = fs.fiemap(&dir, 0, 4096).unwrap()[0].physical_bytes;
+    drop(dir);
+    fs.unmount().unwrap();
+    device.write_at(place, &[0xAA; 512]).unwrap();
+    let fs = image::mount_with(&device, "errors=continue").unwrap();
+    fs.freeze().unwrap();
+    let before = device.to_bytes();
+    let dir = fs
+        .lookup(&fs.root().unwrap(), b"dir", &Caller::root())
+        .unwrap();
+    let found = fs.lookup(&dir, b"x", &Caller::root());
+    assert!(matches!(found, Err(Error::Corrupt(_))), "{found:?}");
+    assert!(device.to_bytes() == before);
+    fs.thaw().unwrap();
+    drop(dir);
+    fs.unmount().unwrap();
+    let superblock = uext4::read_superblock(&*device, None).unwrap();
+    assert_eq!(superblock.error_count, 1);
+}
