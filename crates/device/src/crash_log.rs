@@ -102,6 +102,7 @@ pub enum Survivors {
 pub struct CrashLog {
     base: MemDevice,
     events: Arc<[Event]>,
+    moments: Arc<[u64]>,
     /// For each cut, where the last flush that returned before it began: changes that had
     /// returned by then are durable.
     horizons: Arc<[usize]>,
@@ -155,6 +156,7 @@ impl Clone for CrashLog {
         Self {
             base: self.base.snapshot(),
             events: self.events.clone(),
+            moments: self.moments.clone(),
             horizons: self.horizons.clone(),
             durable: Durable::new(&self.base),
             whole: self.whole.clone(),
@@ -163,7 +165,13 @@ impl Clone for CrashLog {
 }
 
 impl CrashLog {
-    pub(crate) fn new(base: MemDevice, events: Vec<Event>) -> Self {
+    #[cfg(test)]
+    fn new(base: MemDevice, events: Vec<Event>) -> Self {
+        let moments = (0..events.len() as u64).collect();
+        Self::with_moments(base, events, moments)
+    }
+
+    pub(crate) fn with_moments(base: MemDevice, events: Vec<Event>, moments: Vec<u64>) -> Self {
         let mut horizons = vec![0];
         for event in &events {
             let last = horizons[horizons.len() - 1];
@@ -176,6 +184,7 @@ impl CrashLog {
         Self {
             base,
             events: events.into(),
+            moments: moments.into(),
             horizons: horizons.into(),
             durable,
             whole: 0..0,
@@ -201,6 +210,11 @@ impl CrashLog {
     /// The events in order.
     pub fn events(&self) -> &[Event] {
         &self.events
+    }
+
+    /// When each event came, ascending, in the count of all recorders that lie side by side.
+    pub fn moments(&self) -> &[u64] {
+        &self.moments
     }
 
     /// The last [`Event::Mark`] before the cut.

@@ -3,16 +3,20 @@
 //! Invariants: a change enters the log before the inner device sees it, so that a crash while it
 //! runs is among the enumerated ones; it notes the length of the log when it returned, so that
 //! exactly the flushes that began later make it durable.
+//! Recorders that lie side by side share a count of events, so that a crash of both is one moment.
 //! Locking: the log is under one mutex ([`Rank::Device`]), never held during an access.
 
 use crate::crash_log::{Change, CrashLog, Event, NEVER};
 use crate::{BlockDevice, Error, MemDevice, Survivors};
 use std::sync::Arc;
+use uext4_sync::atomic::{AtomicU64, Ordering};
 use uext4_sync::{Mutex, Rank};
 
 /// Wraps a device and records what happens to it.
 pub struct Recorder {
     inner: Arc<dyn BlockDevice>,
+    /// Events of this recorder and of those beside it.
+    moment: Arc<AtomicU64>,
     recording: Mutex<Recording>,
 }
 
@@ -20,6 +24,18 @@ struct Recording {
     /// The device before the first event.
     base: Arc<MemDevice>,
     events: Vec<Event>,
+    /// When each event came.
+    moments: Vec<u64>,
+}
+
+impl Recording {
+    fn new(base: MemDevice) -> Self {
+        Self {
+            base: Arc::new(base),
+            events: Vec::new(),
+            moments: Vec::new(),
+        }
+    }
 }
 
 impl Recorder {
@@ -31,13 +47,19 @@ impl Recorder {
 
     /// Records any device; `base` must hold the bytes that it has now.
     pub fn with_base(inner: Arc<dyn BlockDevice>, base: MemDevice) -> Self {
-        let recording = Recording {
-            base: Arc::new(base),
-            events: Vec::new(),
-        };
         Self {
             inner,
-            recording: Mutex::new(Rank::Device, recording),
+            moment: Arc::default(),
+            recording: Mutex::new(Rank::Device, Recording::new(base)),
+        }
+    }
+
+    /// Records `inner`, too: a crash takes both devices at one moment
+    /// ([`CrashLog::moments`]), though each has its own flushes.
+    pub fn beside(&self, inner: Arc<MemDevice>) -> Self {
+        Self {
+            moment: self.moment.clone(),
+            ..Self::new(inner)
         }
     }
 
@@ -48,28 +70,28 @@ impl Recorder {
 
     /// What was recorded so far.
     pub fn log(&self) -> CrashLog {
-        let (base, events) = {
+        let (base, events, moments) = {
             let recording = self.recording.lock();
-            (recording.base.clone(), recording.events.clone())
+            let (events, moments) = (recording.events.clone(), recording.moments.clone());
+            (recording.base.clone(), events, moments)
         };
-        CrashLog::new(base.snapshot(), events)
+        CrashLog::with_moments(base.snapshot(), events, moments)
     }
 
     /// Forgets the events; the present bytes count as durable from now on. Not while an access
     /// runs.
     pub fn restart(&self) {
         let mut log = self.log();
-        let base = Arc::new(log.image(log.len(), Survivors::All));
-        *self.recording.lock() = Recording {
-            base,
-            events: Vec::new(),
-        };
+        let base = log.image(log.len(), Survivors::All);
+        *self.recording.lock() = Recording::new(base);
     }
 
     /// Appends an event and answers its index.
     fn push(&self, event: Event) -> usize {
         let mut recording = self.recording.lock();
         recording.events.push(event);
+        let moment = self.moment.fetch_add(1, Ordering::Relaxed);
+        recording.moments.push(moment);
         recording.events.len() - 1
     }
 

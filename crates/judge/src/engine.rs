@@ -140,7 +140,7 @@ impl<'a> EngineTarget<'a> {
     fn set_attr(&self, path: &[u8], set: &SetAttr) -> Result<(), Errno> {
         let inode = self.find(path)?;
         if set.mode.is_some() && self.fs.attr(&inode).kind == FileType::Symlink {
-            return Err(Errno(95));
+            return Err(Errno::EOPNOTSUPP);
         }
         answer(self.fs.set_attr(&inode, set, &self.caller)).map(drop)
     }

@@ -33,6 +33,8 @@ impl Errno {
     pub const EISDIR: Self = Self(21);
     /// Invalid argument.
     pub const EINVAL: Self = Self(22);
+    /// No room.
+    pub const ENOSPC: Self = Self(28);
     /// Name too long.
     pub const ENAMETOOLONG: Self = Self(36);
     /// Directory not empty.
@@ -41,6 +43,8 @@ impl Errno {
     pub const ELOOP: Self = Self(40);
     /// No such extended attribute.
     pub const ENODATA: Self = Self(61);
+    /// Not for this kind of file.
+    pub const EOPNOTSUPP: Self = Self(95);
 }
 
 /// Anything that runs operations: the model, a mounted directory, our library.

@@ -73,18 +73,7 @@ impl FromStr for Survivors {
 
 impl fmt::Display for Case {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Run {
-            config,
-            seed,
-            warm_up,
-            steps,
-        } = self.run;
-        let (cut, survivors) = (self.cut, self.survivors);
-        write!(
-            f,
-            "{},{seed},{warm_up},{steps},{cut},{survivors}",
-            config.name
-        )
+        write!(f, "{},{},{}", self.run, self.cut, self.survivors)
     }
 }
 

@@ -1,11 +1,28 @@
 //! Kinds of file systems that are crashed, all small: a log of 1024 blocks, which is the least.
 
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+use uext4::device::MemDevice;
 use uext4::format::Features;
-use uext4::mkfs::{InodeCount, JournalSize, MkfsOptions, Preset};
+use uext4::mkfs::{
+    self, DeviceContents, ExternalJournal, InodeCount, JournalDeviceOptions, JournalSize,
+    MkfsOptions, Preset,
+};
+use uext4::{Allocator, MountOptions};
+use uext4_testkit::oracle::Repair;
+
+use super::disk::Disk;
 
 const MIB: u64 = 1 << 20;
 /// Least log that Linux accepts.
 const LOG_BLOCKS: u32 = 1024;
+/// Blocks of a group where there shall be many groups.
+const SMALL_GROUP_BLOCKS: u32 = 512;
+
+const FILE_SYSTEM_UUID: [u8; 16] = [0x42; 16];
+const JOURNAL_UUID: [u8; 16] = [0x24; 16];
+const MADE_AT_SECONDS: u64 = 1_000_000_000;
 
 /// A kind of file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,50 +35,106 @@ pub struct Config {
     /// Bytes of a block.
     pub block_size: u32,
     size_bytes: u64,
+    blocks_per_group: Option<u32>,
+    log: LogPlace,
+    allocator: Option<Allocator>,
+    /// Percent of the space that is taken before the run begins.
+    pub(super) full_percent: u64,
 }
 
-const fn config(
-    name: &'static str,
-    preset: Preset,
-    features: &'static str,
-    block_size: u32,
-    size_mib: u64,
-) -> Config {
+/// Where the log is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum LogPlace {
+    Inside,
+    OtherDevice,
+}
+
+const EXT4: Config = Config {
+    name: "ext4",
+    preset: Preset::Ext4,
+    features: "",
+    block_size: 1024,
+    size_bytes: 12 * MIB,
+    blocks_per_group: None,
+    log: LogPlace::Inside,
+    allocator: None,
+    full_percent: 0,
+};
+
+const fn with(name: &'static str, features: &'static str) -> Config {
     Config {
         name,
-        preset,
         features,
-        block_size,
-        size_bytes: size_mib * MIB,
+        ..EXT4
     }
 }
 
+/// Many groups and the engine that looks for space in them.
+const fn groups(name: &'static str, allocator: Allocator) -> Config {
+    Config {
+        name,
+        blocks_per_group: Some(SMALL_GROUP_BLOCKS),
+        allocator: Some(allocator),
+        ..EXT4
+    }
+}
+
+const fn full(config: Config) -> Config {
+    Config {
+        full_percent: 99,
+        ..config
+    }
+}
+
+const BIGALLOC: Config = Config {
+    size_bytes: 24 * MIB,
+    ..with("bigalloc", "bigalloc")
+};
+
 impl Config {
     /// All kinds with a log.
-    pub const ALL: [Config; 7] = [
-        config("ext4", Preset::Ext4, "", 1024, 12),
-        config("ext4-4k", Preset::Ext4, "", 4096, 24),
-        config("orphan-list", Preset::Ext4, "^orphan_file", 1024, 12),
-        config(
-            "no-checksums",
-            Preset::Ext4,
-            "^metadata_csum,^metadata_csum_seed,^64bit",
-            1024,
-            12,
-        ),
-        config("ext3", Preset::Ext3, "", 1024, 12),
-        config("inline", Preset::Ext4, "inline_data,ea_inode", 1024, 12),
-        config("bigalloc", Preset::Ext4, "bigalloc", 1024, 24),
+    pub const ALL: [Config; 18] = [
+        EXT4,
+        Config {
+            name: "ext4-4k",
+            block_size: 4096,
+            size_bytes: 24 * MIB,
+            ..EXT4
+        },
+        with("orphan-list", "^orphan_file"),
+        with("no-checksums", "^metadata_csum,^metadata_csum_seed,^64bit"),
+        Config {
+            name: "ext3",
+            preset: Preset::Ext3,
+            ..EXT4
+        },
+        with("inline", "inline_data"),
+        with("value-inodes", "ea_inode"),
+        BIGALLOC,
+        with("fast-commit", "fast_commit"),
+        Config {
+            log: LogPlace::OtherDevice,
+            ..with("external-journal", "")
+        },
+        groups("linear", Allocator::Linear),
+        groups("optimized", Allocator::Optimized),
+        groups("freespace-tree", Allocator::FreespaceTree),
+        Config {
+            name: "bigalloc-tree",
+            allocator: Some(Allocator::FreespaceTree),
+            ..BIGALLOC
+        },
+        full(groups("full-linear", Allocator::Linear)),
+        full(groups("full-optimized", Allocator::Optimized)),
+        full(groups("full-tree", Allocator::FreespaceTree)),
+        full(Config {
+            name: "full-bigalloc",
+            ..BIGALLOC
+        }),
     ];
 
-    /// A file system without a log: no promise but that a mount does not panic.
-    pub const NO_JOURNAL: Config = config(
-        "no-journal",
-        Preset::Ext4,
-        "^has_journal,^orphan_file",
-        1024,
-        12,
-    );
+    /// A file system without a log: promises only what `sync` left, until the next change.
+    pub const NO_JOURNAL: Config = with("no-journal", "^has_journal,^orphan_file");
 
     /// The kind of that name.
     pub fn named(name: &str) -> Option<Config> {
@@ -69,16 +142,44 @@ impl Config {
         all.into_iter().find(|config| config.name == name)
     }
 
-    /// Size of the device in bytes.
-    pub fn size_bytes(&self) -> u64 {
-        self.size_bytes
+    /// A fresh file system; equal on every run.
+    ///
+    /// # Errors
+    /// What mkfs answers.
+    pub(super) fn make(&self) -> Result<Disk> {
+        let main = MemDevice::new(self.size_bytes);
+        let mut options = self.mkfs();
+        let mut journal = None;
+        if self.log == LogPlace::OtherDevice {
+            let device = self.make_journal()?;
+            mkfs::add_journal_user(&device, FILE_SYSTEM_UUID)?;
+            options.external_journal = Some(ExternalJournal {
+                uuid: JOURNAL_UUID,
+                device_number: 0,
+            });
+            journal = Some(Arc::new(device));
+        }
+        mkfs::format(&main, &options).context("mkfs")?;
+        let main = Arc::new(main);
+        Ok(Disk { main, journal })
     }
 
-    /// What to make; equal on every run.
-    ///
-    /// # Panics
-    /// Never: the list of features is ours.
-    pub fn mkfs(&self) -> MkfsOptions {
+    fn make_journal(&self) -> Result<MemDevice> {
+        // One block more than the log for each of the two superblocks.
+        let blocks = u64::from(LOG_BLOCKS) + 2;
+        let device = MemDevice::new(blocks * u64::from(self.block_size));
+        let options = JournalDeviceOptions {
+            block_size: self.block_size,
+            uuid: Some(JOURNAL_UUID),
+            label: Vec::new(),
+            time: Some(MADE_AT_SECONDS),
+            contents: DeviceContents::Zeroed,
+        };
+        mkfs::format_journal_device(&device, &options).context("mkfs of the journal")?;
+        Ok(device)
+    }
+
+    fn mkfs(&self) -> MkfsOptions {
         let mut features: Features = self.preset.features();
         features
             .apply_list(self.features)
@@ -86,18 +187,42 @@ impl Config {
         MkfsOptions {
             features,
             block_size: Some(self.block_size),
+            blocks_per_group: self.blocks_per_group,
             inodes: InodeCount::AtLeast(1024),
-            uuid: Some([0x42; 16]),
+            uuid: Some(FILE_SYSTEM_UUID),
             hash_seed: Some([0x17; 16]),
-            time: Some(1_000_000_000),
+            time: Some(MADE_AT_SECONDS),
             journal: JournalSize::Blocks(LOG_BLOCKS),
-            contents: uext4::mkfs::DeviceContents::Zeroed,
+            contents: DeviceContents::Zeroed,
             ..MkfsOptions::new(self.preset)
+        }
+    }
+
+    /// How it is mounted, on top of `options`.
+    pub(super) fn mounted(&self, options: MountOptions) -> MountOptions {
+        MountOptions {
+            allocator: self.allocator,
+            ..options
         }
     }
 
     /// Whether files map their space with extents (`fallocate` needs it).
     pub fn has_extents(&self) -> bool {
         self.preset == Preset::Ext4
+    }
+
+    /// What e2fsck may do after a crash. Of an orphan whose values are inodes e2fsck 1.47 frees the
+    /// first and not the others, which `-p` then calls unattached: after a crash of the kernel too.
+    pub(super) fn repair(&self) -> Repair {
+        if self.has_value_inodes() {
+            Repair::Everything
+        } else {
+            Repair::Preen
+        }
+    }
+
+    /// Whether values too large for a block become inodes.
+    pub(super) fn has_value_inodes(&self) -> bool {
+        self.features.contains("ea_inode")
     }
 }

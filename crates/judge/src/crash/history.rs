@@ -1,6 +1,6 @@
 //! What the tree was after each step, and how far the promises reached.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use uext4_testkit::manifest::{Entry, Manifest};
@@ -39,8 +39,12 @@ pub(super) struct History {
     pub(super) states: Vec<State>,
     /// For each step the oldest state that is allowed once it has returned.
     floors: Vec<usize>,
+    /// Steps that were a sync.
+    syncs: BTreeSet<usize>,
     /// The step that last touched an inode.
     touched: BTreeMap<u64, usize>,
+    /// The step that last touched what it holds: its data and size.
+    written: BTreeMap<u64, usize>,
 }
 
 impl History {
@@ -48,7 +52,9 @@ impl History {
         Self {
             states: vec![State::of(model, None, None, "mount".into())],
             floors: vec![0],
+            syncs: BTreeSet::new(),
             touched: BTreeMap::new(),
+            written: BTreeMap::new(),
         }
     }
 
@@ -63,16 +69,19 @@ impl History {
             if !same_view || old != new {
                 self.touched.insert(*number, now);
             }
+            if old != new {
+                self.written.insert(*number, now);
+            }
+        }
+        if done && matches!(step, Step::Sync | Step::Unmount) {
+            self.syncs.insert(now);
         }
         let before = self.floors[now - 1];
         let floor = match step {
             _ if !done => 0,
             Step::Sync | Step::Unmount => now,
-            Step::Op(Op::Fsync { path }) => {
-                let number = model.numbers().get(path).copied();
-                let promised = number.and_then(|number| self.touched.get(&number));
-                promised.copied().unwrap_or(0)
-            }
+            Step::Op(Op::Fsync { path }) => promised(&self.touched, model, path),
+            Step::Fdatasync { path } => promised(&self.written, model, path),
             _ => 0,
         };
         self.states.push(state);
@@ -84,10 +93,22 @@ impl History {
         self.states.len() - 1
     }
 
+    /// Whether `step` was a sync of everything.
+    pub(super) fn is_sync(&self, step: usize) -> bool {
+        self.syncs.contains(&step)
+    }
+
     /// The oldest state that is allowed after `step` returned.
     pub(super) fn floor(&self, step: usize) -> usize {
         self.floors[step]
     }
+}
+
+/// The step up to which a sync of the file at `path` reaches.
+fn promised(steps: &BTreeMap<u64, usize>, model: &Model, path: &[u8]) -> usize {
+    let number = model.numbers().get(path).copied();
+    let step = number.and_then(|number| steps.get(&number));
+    step.copied().unwrap_or(0)
 }
 
 impl State {

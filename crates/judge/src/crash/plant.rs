@@ -7,7 +7,8 @@ use std::sync::Arc;
 use anyhow::Result;
 use uext4::device::{BlockDevice, Change, CrashLog, Event, MemDevice, Recorder, Survivors};
 
-use super::play::{Recording, SUPERBLOCK_BYTES};
+use super::play::Recording;
+use super::tape::Tape;
 
 /// Which flushes are left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,8 +30,9 @@ impl Plant {
     /// # Errors
     /// Never in practice: the writes fitted before.
     pub fn into_recording(self, mut recording: Recording) -> Result<Recording> {
-        let base = recording.log.image(0, Survivors::All);
-        recording.log = self.rewrite(&recording.log, base)?;
+        let log = &mut recording.tape.main;
+        let base = log.image(0, Survivors::All);
+        recording.tape = Tape::new(self.rewrite(log, base)?, None);
         Ok(recording)
     }
 
@@ -58,9 +60,7 @@ impl Plant {
                 Event::FlushStarted | Event::Failed => {}
             }
         }
-        let mut log = recorder.log();
-        log.keep_whole(SUPERBLOCK_BYTES);
-        Ok(log)
+        Ok(recorder.log())
     }
 }
 

@@ -1,29 +1,29 @@
 //! Runs a workload over a recorder.
 
 use std::collections::BTreeSet;
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
-use uext4::device::{BlockDevice, CrashLog, MemDevice, Recorder};
-use uext4::{Filesystem, MountOptions, Threads, mkfs};
+use anyhow::{Result, ensure};
+use uext4::{FallocateMode, Filesystem, MountOptions, Threads};
 use uext4_sync::{ManualClock, WallTime};
 use uext4_testkit::model::Model;
 use uext4_testkit::ops::{Errno, Op};
 use uext4_testkit::rng::Rng;
 
 use super::config::Config;
+use super::disk::Recorders;
 use super::history::History;
 use super::step::{self, Held, Step};
+use super::tape::Tape;
 use super::workload::Workload;
 
-/// Errno of a full file system or inode.
-const ENOSPC: Errno = Errno(28);
+/// The directory of what fills a file system. Nobody else goes there.
+pub(super) const FILLER: &str = "filler";
+const FILLERS: u64 = 6;
 /// Bytes of a name or value that a report shows.
 const SHOWN_BYTES: usize = 40;
-/// Where the superblock is, which nobody survives torn: its checksum is looked at before the
-/// journal is.
-pub(super) const SUPERBLOCK_BYTES: std::ops::Range<u64> = 1024..2048;
 /// When the clock of a run starts, in seconds since 1970.
 const START_SECONDS: i64 = 1_500_000_000;
 
@@ -53,11 +53,23 @@ impl Run {
     }
 }
 
+impl fmt::Display for Run {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            config,
+            seed,
+            warm_up,
+            steps,
+        } = self;
+        write!(f, "{},{seed},{warm_up},{steps}", config.name)
+    }
+}
+
 /// A run that can be cut anywhere. Marks in the log: twice the number of a step when it begins,
 /// and one more when it returned.
 pub struct Recording {
     pub(super) run: Run,
-    pub(super) log: CrashLog,
+    pub(super) tape: Tape,
     pub(super) history: History,
     /// The kinds of recorded steps that succeeded.
     pub done: BTreeSet<String>,
@@ -82,52 +94,42 @@ pub(super) fn options(clock: Arc<ManualClock>) -> MountOptions {
     }
 }
 
-/// A fresh file system of that kind.
-///
-/// # Errors
-/// What mkfs answers.
-pub(super) fn fresh(config: Config) -> Result<Arc<MemDevice>> {
-    let device = Arc::new(MemDevice::new(config.size_bytes()));
-    mkfs::format(&*device, &config.mkfs()).context("mkfs")?;
-    Ok(device)
-}
-
 /// Runs a workload and records it.
 ///
 /// # Errors
 /// The engine answered another errno than the model.
 pub fn play(run: Run) -> Result<Recording> {
-    let recorder = Arc::new(Recorder::new(fresh(run.config)?));
+    let disk = run.config.make()?;
+    let recorders = Recorders::new(&disk);
     let clock = clock();
-    let device: Arc<dyn BlockDevice> = recorder.clone();
-    let fs = Filesystem::mount(device, options(clock.clone())).context("mount")?;
-    let mut player = Player::new(run, fs, recorder, clock);
+    let fs = recorders.mount(run.config.mounted(options(clock.clone())))?;
+    let mut player = Player::new(run, fs, recorders, clock);
+    player.fill()?;
     for _ in 0..run.warm_up {
         player.step()?;
     }
-    if run.warm_up > 0 {
+    if player.history.last() > 0 {
         player.take(&Step::Sync)?;
-        player.recorder.restart();
+        player.recorders.restart();
         player.done.clear();
-        player.recorder.mark(player.history.last() as u64 * 2 + 1);
+        player.mark(player.history.last() as u64 * 2 + 1);
     }
     for _ in 0..run.steps {
         player.step()?;
     }
     player.take(&Step::Unmount)?;
-    let mut log = player.recorder.log();
-    log.keep_whole(SUPERBLOCK_BYTES);
     Ok(Recording {
         run,
-        log,
+        tape: Tape::of(&player.recorders),
         history: player.history,
         done: player.done,
     })
 }
 
 struct Player {
+    run: Run,
     fs: Filesystem,
-    recorder: Arc<Recorder>,
+    recorders: Recorders,
     clock: Arc<ManualClock>,
     rng: Rng,
     workload: Workload,
@@ -138,11 +140,12 @@ struct Player {
 }
 
 impl Player {
-    fn new(run: Run, fs: Filesystem, recorder: Arc<Recorder>, clock: Arc<ManualClock>) -> Self {
+    fn new(run: Run, fs: Filesystem, recorders: Recorders, clock: Arc<ManualClock>) -> Self {
         let model = Model::new();
         Self {
+            run,
             fs,
-            recorder,
+            recorders,
             clock,
             rng: Rng::new(run.seed).fork(2),
             workload: Workload::new(run.seed, run.config),
@@ -160,20 +163,25 @@ impl Player {
         self.take(&step)
     }
 
+    fn mark(&self, label: u64) {
+        self.recorders.main.mark(label);
+    }
+
     fn take(&mut self, step: &Step) -> Result<()> {
         let number = self.history.last() as u64 + 1;
-        self.recorder.mark(number * 2);
+        self.mark(number * 2);
         let found = step::run(step, &self.fs, &mut self.held);
-        if found != Err(ENOSPC) || !fails_whole(step) {
+        if found == Err(Errno::ENOSPC) && self.may_be_full(step) {
+            step::expect_part(step, &self.fs, &mut self.model, &mut self.held)?;
+        } else {
             let expected = step::expect(step, &mut self.model, &mut self.held);
-            // Which of two reasons to fail is told first is the VFS's affair, not a crash's.
             ensure!(
-                expected.is_ok() == found.is_ok(),
+                expected == found,
                 "step {number} {} answers {found:?}, the model says {expected:?}",
                 short(step)
             );
         }
-        self.recorder.mark(number * 2 + 1);
+        self.mark(number * 2 + 1);
         if found.is_ok() {
             self.done.insert(step.kind());
         }
@@ -184,11 +192,41 @@ impl Player {
         self.history.push(step, found.is_ok(), &self.model, text);
         Ok(())
     }
-}
 
-/// A step that changes nothing when there is no room.
-fn fails_whole(step: &Step) -> bool {
-    matches!(step, Step::Op(Op::SetXattr { .. }) | Step::SetAcl { .. })
+    /// Attributes may find no room in any file system.
+    fn may_be_full(&self, step: &Step) -> bool {
+        let attribute = matches!(step, Step::Op(Op::SetXattr { .. }) | Step::SetAcl { .. });
+        attribute || self.run.config.full_percent > 0
+    }
+
+    /// Takes space away, in files of size 0.
+    fn fill(&mut self) -> Result<()> {
+        let percent = self.run.config.full_percent;
+        if percent == 0 {
+            return Ok(());
+        }
+        self.take(&Step::Op(Op::Mkdir {
+            path: FILLER.into(),
+            mode: 0o700,
+        }))?;
+        for n in 0..FILLERS {
+            let path = format!("{FILLER}/{n}").into_bytes();
+            self.take(&Step::Op(Op::Create {
+                path: path.clone(),
+                mode: 0o600,
+            }))?;
+            let space = self.fs.statfs();
+            let left = space.blocks * (100 - percent) / 100;
+            let take = space.blocks_free.saturating_sub(left) / (FILLERS - n);
+            self.take(&Step::Fallocate {
+                path,
+                mode: FallocateMode::AllocateKeepSize,
+                offset: 0,
+                len: (take * u64::from(self.run.config.block_size)).max(1),
+            })?;
+        }
+        Ok(())
+    }
 }
 
 /// The step with its lists of bytes as text, cut where they are long.

@@ -3,97 +3,208 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow, ensure};
 use tempfile::TempDir;
-use uext4::device::{BlockDevice, MemDevice, Recorder};
-use uext4::{Filesystem, MountOptions};
+use uext4::Filesystem;
+use uext4::device::{BlockDevice, MemDevice};
 use uext4_testkit::manifest::{HostDir, Manifest};
-use uext4_testkit::oracle::{KernelMount, Repair, e2fsck, e2fsck_repair, scratch_dir};
+use uext4_testkit::oracle::{
+    KernelMount, LoopDevice, Repair, Verdict, e2fsck, e2fsck_of_pair, e2fsck_repair, scratch_dir,
+};
 
+use super::config::Config;
+use super::disk::{Disk, Recorders};
 use super::play::{clock, options};
+use super::tape::Tape;
 use crate::EngineTarget;
 
 /// Unit of copying between memory and files.
 const CHUNK_BYTES: usize = 64 << 10;
 
-/// A file for the judges, written anew for every image.
-pub(super) struct Scratch {
-    _dir: TempDir,
-    path: PathBuf,
+/// Whether the kernel can mount for us.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kernel {
+    Available,
+    Missing,
 }
 
-impl Scratch {
-    pub(super) fn new() -> Result<Self> {
-        let dir = scratch_dir()?;
-        let path = dir.path().join("image");
-        Ok(Self { _dir: dir, path })
+impl Kernel {
+    fn here() -> Self {
+        if KernelMount::is_available() {
+            Self::Available
+        } else {
+            Self::Missing
+        }
+    }
+}
+
+/// Files for the judges, written anew for every image.
+pub(super) struct Scratch {
+    config: Config,
+    kernel: Kernel,
+    /// Made when the first image comes.
+    bench: Option<Bench>,
+}
+
+/// A device of a [`Disk`] as a file, and as a loop device where the kernel or an external journal
+/// needs one.
+struct Slot {
+    path: PathBuf,
+    device: Option<LoopDevice>,
+}
+
+struct Bench {
+    main: Slot,
+    journal: Option<Slot>,
+    _dir: TempDir,
+}
+
+impl Slot {
+    fn new(path: PathBuf, image: &MemDevice, kernel: Kernel) -> Result<Self> {
+        File::create(&path)?.set_len(image.size_bytes())?;
+        let device = match kernel {
+            Kernel::Available => Some(LoopDevice::attach(&path)?),
+            Kernel::Missing => None,
+        };
+        Ok(Self { path, device })
     }
 
     fn fill(&self, image: &MemDevice) -> Result<()> {
         let file = File::create(&self.path)?;
         file.set_len(image.size_bytes())?;
-        let mut chunk = vec![0; CHUNK_BYTES];
+        let (mut chunk, zeroes) = (vec![0; CHUNK_BYTES], vec![0; CHUNK_BYTES]);
         for at in (0..image.size_bytes()).step_by(CHUNK_BYTES) {
-            image.read_at(at, &mut chunk)?;
-            if chunk.iter().any(|byte| *byte != 0) {
-                file.write_all_at(&chunk, at)?;
+            let len = (image.size_bytes() - at).min(CHUNK_BYTES as u64) as usize;
+            image.read_at(at, &mut chunk[..len])?;
+            if chunk[..len] != zeroes[..len] {
+                file.write_all_at(&chunk[..len], at)?;
             }
         }
         Ok(())
     }
 
-    fn take(&self) -> Result<MemDevice> {
-        Ok(MemDevice::from_bytes(&std::fs::read(&self.path)?))
+    fn take(&self) -> Result<Arc<MemDevice>> {
+        Ok(Arc::new(MemDevice::from_bytes(&std::fs::read(&self.path)?)))
+    }
+
+    fn device(&self) -> Result<&LoopDevice> {
+        self.device.as_ref().context("loop devices are available")
+    }
+}
+
+impl Bench {
+    fn new(disk: &Disk, kernel: Kernel) -> Result<Self> {
+        let dir = scratch_dir()?;
+        let slot = |name, image| Slot::new(dir.path().join(name), image, kernel);
+        let journal = disk.journal.as_ref();
+        Ok(Self {
+            main: slot("image", &disk.main)?,
+            journal: journal.map(|image| slot("journal", image)).transpose()?,
+            _dir: dir,
+        })
+    }
+
+    fn fill(&self, disk: &Disk) -> Result<()> {
+        self.main.fill(&disk.main)?;
+        match (&self.journal, &disk.journal) {
+            (Some(slot), Some(image)) => slot.fill(image),
+            _ => Ok(()),
+        }
+    }
+
+    fn e2fsck(&self, repair: Option<Repair>) -> Result<Verdict> {
+        match (&self.journal, repair) {
+            (Some(journal), _) => {
+                let journal = Path::new(journal.device()?.path());
+                e2fsck_of_pair(&self.main.path, journal, repair)
+            }
+            (None, None) => e2fsck(&self.main.path),
+            (None, Some(repair)) => e2fsck_repair(&self.main.path, repair),
+        }
+    }
+
+    fn repair(&self, how: Repair) -> Result<()> {
+        let verdict = self.e2fsck(Some(how))?;
+        ensure!(verdict.is_repaired(), "e2fsck {how:?}: {verdict}");
+        self.must_be_clean("e2fsck repaired")
     }
 
     fn must_be_clean(&self, after: &str) -> Result<()> {
-        let verdict = e2fsck(&self.path)?;
+        let verdict = self.e2fsck(None)?;
         ensure!(verdict.is_clean(), "e2fsck -fn after {after}: {verdict}");
         Ok(())
     }
 
+    fn kernel_options(&self) -> Result<String> {
+        Ok(match &self.journal {
+            Some(journal) => format!("journal_path={}", journal.device()?.path()),
+            None => String::new(),
+        })
+    }
+}
+
+impl Scratch {
+    pub(super) fn new(config: Config) -> Self {
+        Self {
+            config,
+            kernel: Kernel::here(),
+            bench: None,
+        }
+    }
+
+    /// Whether the kernel can judge here.
+    pub(super) fn has_kernel(&self) -> bool {
+        self.kernel == Kernel::Available
+    }
+
+    fn fill(&mut self, disk: &Disk) -> Result<&Bench> {
+        let bench = match self.bench.take() {
+            Some(bench) => bench,
+            None => Bench::new(disk, self.kernel)?,
+        };
+        bench.fill(disk)?;
+        Ok(self.bench.insert(bench))
+    }
+
     /// e2fsck finds nothing to repair.
-    pub(super) fn check(&self, image: &MemDevice, after: &str) -> Result<()> {
-        self.fill(image)?;
-        self.must_be_clean(after)
+    pub(super) fn check(&mut self, disk: &Disk, after: &str) -> Result<()> {
+        self.fill(disk)?.must_be_clean(after)
     }
 
     /// `e2fsck -p` replays and repairs what it may; then the image is clean. Answers the tree.
-    pub(super) fn by_e2fsck(&self, image: &MemDevice) -> Result<Manifest> {
-        self.fill(image)?;
-        let verdict = e2fsck_repair(&self.path, Repair::Preen)?;
-        ensure!(verdict.is_repaired(), "e2fsck -p: {verdict}");
-        self.must_be_clean("e2fsck -p")?;
-        let fixed = Arc::new(self.take()?);
-        let fs = Filesystem::mount(
-            fixed,
-            MountOptions {
-                no_atime: true,
-                ..options(clock())
-            },
-        )?;
-        let tree = Manifest::of(&EngineTarget::new(&fs));
-        tree.context("the tree after e2fsck -p")
+    pub(super) fn by_e2fsck(&mut self, disk: &Disk) -> Result<Manifest> {
+        Ok(self.repaired(disk, self.config.repair())?.tree)
+    }
+
+    /// `e2fsck -y` makes the image clean; then our mount of it.
+    pub(super) fn by_repair(&mut self, disk: &Disk) -> Result<Recovered> {
+        self.repaired(disk, Repair::Everything)
+    }
+
+    fn repaired(&mut self, disk: &Disk, how: Repair) -> Result<Recovered> {
+        let config = self.config;
+        let bench = self.fill(disk)?;
+        bench.repair(how)?;
+        let journal = bench.journal.as_ref().map(Slot::take).transpose()?;
+        let main = bench.main.take()?;
+        by_us(&config, Disk { main, journal }).with_context(|| format!("after e2fsck {how:?}"))
     }
 
     /// `e2fsck -y` makes the image clean.
-    pub(super) fn repair(&self, image: &MemDevice) -> Result<()> {
-        self.fill(image)?;
-        let verdict = e2fsck_repair(&self.path, Repair::Everything)?;
-        ensure!(verdict.is_repaired(), "e2fsck -y: {verdict}");
-        self.must_be_clean("e2fsck -y")
+    pub(super) fn repair(&mut self, disk: &Disk) -> Result<()> {
+        self.fill(disk)?.repair(Repair::Everything)
     }
 
     /// The kernel mounts the image, and unmounts it clean. Answers the tree.
-    pub(super) fn by_kernel(&self, image: &MemDevice) -> Result<Manifest> {
-        self.fill(image)?;
-        let mount = KernelMount::new(&self.path, "noatime")?;
+    pub(super) fn by_kernel(&mut self, disk: &Disk) -> Result<Manifest> {
+        let bench = self.fill(disk)?;
+        let mount = bench.main.device()?.mount(&bench.kernel_options()?)?;
         let tree = Manifest::of(&HostDir::new(mount.path())).context("the tree in the kernel");
         mount.unmount()?;
-        self.must_be_clean("the kernel's mount")?;
+        bench.must_be_clean("the kernel's mount")?;
         tree
     }
 }
@@ -101,31 +212,26 @@ impl Scratch {
 /// What our own recovery left.
 pub(super) struct Recovered {
     pub(super) fs: Filesystem,
-    pub(super) device: Arc<MemDevice>,
+    pub(super) disk: Disk,
     pub(super) tree: Manifest,
 }
 
-/// Our mount of `image`, which recovers it.
-pub(super) fn by_us(image: MemDevice) -> Result<Recovered> {
-    let device = Arc::new(image);
-    no_panic("our recovery", || {
-        let fs = Filesystem::mount(device.clone(), options(clock())).context("our mount")?;
+/// Our mount of what a crash left, which recovers it.
+pub(super) fn by_us(config: &Config, disk: Disk) -> Result<Recovered> {
+    let (fs, tree) = no_panic("our recovery", || {
+        let fs = disk.mount(config.mounted(options(clock())))?;
         let tree = Manifest::of(&EngineTarget::new(&fs)).context("the tree after our mount")?;
-        Ok(Recovered {
-            fs,
-            device: device.clone(),
-            tree,
-        })
-    })
+        Ok((fs, tree))
+    })?;
+    Ok(Recovered { fs, disk, tree })
 }
 
-/// Our mount and unmount of `image`, recorded, so that they can be cut too.
-pub(super) fn recorded(image: MemDevice) -> Result<Recorder> {
-    let recorder = Arc::new(Recorder::new(Arc::new(image)));
-    let fs = Filesystem::mount(recorder.clone(), options(clock())).context("our mount")?;
+/// Our mount and unmount of what a crash left, recorded, so that they can be cut too.
+pub(super) fn recorded(config: &Config, disk: Disk) -> Result<Tape> {
+    let recorders = Recorders::new(&disk);
+    let fs = recorders.mount(config.mounted(options(clock())))?;
     fs.unmount().context("our unmount")?;
-    drop(fs);
-    Arc::into_inner(recorder).context("the mount lets go of its device")
+    Ok(Tape::of(&recorders))
 }
 
 /// A panic is a failure like any other, so that it is reported with its case.

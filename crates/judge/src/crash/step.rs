@@ -1,7 +1,10 @@
 //! One step of a workload: an operation of testkit, or one that needs a handle or a device.
 
 use std::collections::BTreeMap;
+
+use anyhow::{Result as Checked, ensure};
 use uext4::{Caller, FallocateMode, Filesystem, InodeRef, SetAttr, SetMode, SetTime, Timestamp};
+use uext4_testkit::manifest::Source;
 use uext4_testkit::model::Model;
 use uext4_testkit::ops::{Errno, Op, Target, written_bytes};
 
@@ -50,6 +53,10 @@ pub(super) enum Step {
         len: u64,
     },
     SetAcl {
+        path: Vec<u8>,
+    },
+    /// `fdatasync` of a regular file: its data and size, not its times or attributes.
+    Fdatasync {
         path: Vec<u8>,
     },
     Utimes {
@@ -125,6 +132,10 @@ pub(super) fn run(step: &Step, fs: &Filesystem, held: &mut Held) -> Result<(), E
             let name = b"system.posix_acl_access";
             answer(fs.set_xattr(&file, name, &ACL, SetMode::Any, &caller))
         }
+        Step::Fdatasync { path } => {
+            let file = target.file(path)?;
+            answer(fs.fdatasync(&file))
+        }
         Step::Utimes { path, seconds } => {
             let inode = target.find(path)?;
             answer(fs.set_attr(&inode, &times(*seconds), &caller).map(drop))
@@ -195,6 +206,7 @@ pub(super) fn expect(step: &Step, model: &mut Model, held: &mut Held) -> Result<
             model.write(path, 0, &[])?;
             reshape(model, path, *mode, size, *offset, *len)
         }
+        Step::Fdatasync { path } => model.write(path, 0, &[]),
         Step::SetAcl { path } => model.set_acl(path, &ACL, ACL_MODE),
         Step::Utimes { path, .. } => {
             let numbers = model.numbers();
@@ -204,6 +216,70 @@ pub(super) fn expect(step: &Step, model: &mut Model, held: &mut Held) -> Result<
                 .ok_or(Errno::ENOENT)
         }
     }
+}
+
+/// What a step that found no room did to the model: names and attributes are as before, and data
+/// is as much as there was room for.
+///
+/// # Errors
+/// The file holds something else.
+pub(super) fn expect_part(
+    step: &Step,
+    fs: &Filesystem,
+    model: &mut Model,
+    held: &mut Held,
+) -> Checked<()> {
+    match step {
+        Step::WriteHeld { held: id, .. } | Step::LinkHeld { held: id, .. } => {
+            held.inodes.remove(id);
+            held.unnamed.remove(id);
+            Ok(())
+        }
+        Step::Op(Op::Write { path, .. } | Op::Truncate { path, .. })
+        | Step::Fallocate { path, .. } => {
+            let mut whole = model.clone();
+            let done = expect(step, &mut whole, held);
+            ensure!(done.is_ok(), "the model says {done:?}, and we find no room");
+            let found = content(fs, path)?;
+            let (old, new) = (data_of(model, path), data_of(&whole, path));
+            ensure!(
+                is_between(&found, &old, &new),
+                "the file is neither what it was nor what it shall be"
+            );
+            let size_bytes = found.len() as u64;
+            let path = path.clone();
+            let resized = model.run(&Op::Truncate {
+                path: path.clone(),
+                size_bytes,
+            });
+            let written = resized.and_then(|()| model.write(&path, 0, &found));
+            ensure!(written.is_ok(), "the file is there");
+            Ok(())
+        }
+        _ => Ok(()),
+    }
+}
+
+fn content(fs: &Filesystem, path: &[u8]) -> Checked<Vec<u8>> {
+    let mut data = Vec::new();
+    let target = EngineTarget::new(fs);
+    target.read(path, 1 << 20, &mut |bytes| data.extend_from_slice(bytes))?;
+    Ok(data)
+}
+
+fn data_of(model: &Model, path: &[u8]) -> Vec<u8> {
+    let files = model.files();
+    files
+        .get(path)
+        .map_or(Vec::new(), |(_, data)| data.to_vec())
+}
+
+/// Whether every byte is old or new, and so is the size or what lies between.
+fn is_between(found: &[u8], old: &[u8], new: &[u8]) -> bool {
+    let sizes = old.len().min(new.len())..=old.len().max(new.len());
+    let byte = |data: &[u8], at: usize| data.get(at).copied().unwrap_or(0);
+    let fits = |(at, found): (usize, &u8)| *found == byte(old, at) || *found == byte(new, at);
+    sizes.contains(&found.len()) && found.iter().enumerate().all(fits)
 }
 
 fn put(data: &mut Vec<u8>, start: usize, bytes: &[u8]) {

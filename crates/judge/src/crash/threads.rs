@@ -8,15 +8,16 @@ use std::sync::Arc;
 use std::thread;
 
 use anyhow::{Context, Result, anyhow, ensure};
-use uext4::device::{CrashLog, Event, Recorder};
+use uext4::device::{Event, Recorder};
 use uext4::{Caller, Filesystem, InodeRef, MountOptions, RenameFlags};
 use uext4_testkit::ops::written_bytes;
 use uext4_testkit::rng::Rng;
 
 use super::case::Survivors;
 use super::config::Config;
-use super::play::{SUPERBLOCK_BYTES, fresh};
+use super::disk::Recorders;
 use super::recover::{Scratch, by_us};
+use super::tape::Tape;
 use crate::EngineTarget;
 
 const THREADS: u64 = 4;
@@ -37,17 +38,17 @@ pub struct ThreadsFigures {
 /// # Errors
 /// A promise was broken.
 pub fn run_threads(config: Config, seed: u64, crashes: u64) -> Result<ThreadsFigures> {
-    let recorder = Arc::new(Recorder::new(fresh(config)?));
+    let recorders = Recorders::new(&config.make()?);
     let options = MountOptions {
         no_atime: true,
         ..MountOptions::default()
     };
-    let fs = Arc::new(Filesystem::mount(recorder.clone(), options)?);
+    let fs = Arc::new(recorders.mount(config.mounted(options))?);
     let workers: Vec<_> = (0..THREADS)
         .map(|id| {
             let worker = Worker {
                 fs: fs.clone(),
-                recorder: recorder.clone(),
+                recorder: recorders.main.clone(),
                 id,
                 seed,
             };
@@ -58,18 +59,17 @@ pub fn run_threads(config: Config, seed: u64, crashes: u64) -> Result<ThreadsFig
         worker.join().map_err(|_| anyhow!("a worker panicked"))??;
     }
     fs.unmount()?;
-    let mut log = recorder.log();
-    log.keep_whole(SUPERBLOCK_BYTES);
+    let mut tape = Tape::of(&recorders);
     let mut rng = Rng::new(seed).fork(99);
-    let (scratch, mut figures) = (Scratch::new()?, ThreadsFigures::default());
+    let (mut scratch, mut figures) = (Scratch::new(config), ThreadsFigures::default());
     for _ in 0..crashes {
-        let cut = rng.below(log.len() as u64 + 1) as usize;
+        let cut = rng.below(tape.len() as u64 + 1) as usize;
         let survivors = match rng.below(3) {
             0 => Survivors::None,
             1 => Survivors::All,
             _ => Survivors::Torn(rng.next_u64()),
         };
-        figures.files += crash(&mut log, cut, survivors, &scratch, seed)
+        figures.files += crash(config, &mut tape, (cut, survivors), &mut scratch, seed)
             .with_context(|| format!("{} seed {seed}, cut {cut}, {survivors}", config.name))?;
         figures.images += 1;
     }
@@ -77,16 +77,17 @@ pub fn run_threads(config: Config, seed: u64, crashes: u64) -> Result<ThreadsFig
 }
 
 fn crash(
-    log: &mut CrashLog,
-    cut: usize,
-    survivors: Survivors,
-    scratch: &Scratch,
+    config: Config,
+    tape: &mut Tape,
+    (cut, survivors): (usize, Survivors),
+    scratch: &mut Scratch,
     seed: u64,
 ) -> Result<u64> {
-    let recovered = by_us(log.image(cut, survivors.for_device()))?;
+    let recovered = by_us(&config, tape.image(cut, survivors.for_device()))?;
     let target = EngineTarget::new(&recovered.fs);
     let mut found = 0;
-    let marks = log.events()[..cut].iter().filter_map(|event| match event {
+    let events = (0..cut).filter_map(|cut| tape.event(cut));
+    let marks = events.filter_map(|event| match event {
         Event::Mark(label) => Some((label / FILES, label % FILES)),
         _ => None,
     });
@@ -101,7 +102,7 @@ fn crash(
         found += 1;
     }
     recovered.fs.unmount()?;
-    scratch.check(&recovered.device, "our recovery")?;
+    scratch.check(&recovered.disk, "our recovery")?;
     Ok(found)
 }
 

@@ -8,6 +8,7 @@ use uext4_testkit::ops::{Op, Palette, RenameHow, Stream, XattrHow};
 use uext4_testkit::rng::Rng;
 
 use super::config::Config;
+use super::play::FILLER;
 use super::step::Step;
 
 /// Largest file in bytes.
@@ -47,9 +48,12 @@ impl Workload {
         }
         match self.rng.below(100) {
             0..=3 => Step::Sync,
-            4..=10 => Step::Op(Op::Fsync {
+            4..=8 => Step::Op(Op::Fsync {
                 path: self.file(model),
             }),
+            9..=10 => Step::Fdatasync {
+                path: self.file(model),
+            },
             11..=14 => self.unnamed(),
             15..=19 => self.use_held(),
             20..=22 => self.unlink_held(model),
@@ -68,7 +72,8 @@ impl Workload {
 
     /// A file that exists, if there is one.
     fn file(&mut self, model: &Model) -> Vec<u8> {
-        let paths: Vec<Vec<u8>> = model.files().into_keys().collect();
+        let paths = model.files().into_keys().filter(|path| is_ours(path));
+        let paths: Vec<Vec<u8>> = paths.collect();
         match paths.is_empty() {
             true => b"a".to_vec(),
             false => self.rng.pick(&paths).clone(),
@@ -177,7 +182,7 @@ impl Workload {
     /// Two paths that exist change places.
     fn exchange(&mut self, model: &Model) -> Step {
         let mut paths: Vec<Vec<u8>> = model.numbers().into_keys().collect();
-        paths.retain(|path| !path.is_empty());
+        paths.retain(|path| !path.is_empty() && is_ours(path));
         if paths.is_empty() {
             return Step::Sync;
         }
@@ -188,9 +193,13 @@ impl Workload {
         })
     }
 
-    /// A value that needs a block; equal values share one.
+    /// A value that needs a block, or an inode where there are such; equal values share one.
     fn large_xattr(&mut self, model: &Model) -> Step {
-        let len = self.config.block_size as usize / 2;
+        let block_size = self.config.block_size as usize;
+        let len = match self.config.has_value_inodes() && self.rng.chance(50) {
+            true => block_size * 3,
+            false => block_size / 2,
+        };
         let value = vec![b'A' + self.rng.below(2) as u8; len];
         Step::Op(Op::SetXattr {
             path: self.file(model),
@@ -279,6 +288,11 @@ impl Workload {
         }
         self.queue.push_back(Step::Op(Op::Rmdir { path }));
     }
+}
+
+/// What fills the file system stays.
+fn is_ours(path: &[u8]) -> bool {
+    !path.starts_with(FILLER.as_bytes())
 }
 
 /// Linux takes setuid and setgid from the mode of a new directory; a stream that asks for them

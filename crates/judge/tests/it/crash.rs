@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 use uext4_judge::crash::{
     Case, Config, Effort, Judge, Plant, Run, play, run_case, run_suite, run_threads,
-    run_unjournaled,
+    run_torn_superblock, run_unjournaled,
 };
 
 /// Runs in which a planted bug must show.
@@ -20,7 +20,7 @@ fn number(variable: &str, default: usize) -> usize {
 }
 
 /// What must be among the recorded steps that succeed.
-const KINDS: [&str; 30] = [
+const KINDS: [&str; 31] = [
     "Create",
     "Mkdir",
     "Mkfifo",
@@ -40,6 +40,7 @@ const KINDS: [&str; 30] = [
     "SetXattr",
     "RemoveXattr",
     "Fsync",
+    "Fdatasync",
     "Sync",
     "Tmpfile",
     "WriteHeld",
@@ -109,8 +110,63 @@ fn inline() {
 }
 
 #[test]
+fn value_inodes() {
+    suite("value-inodes");
+}
+
+#[test]
 fn bigalloc() {
     suite("bigalloc");
+}
+
+#[test]
+fn fast_commit() {
+    suite("fast-commit");
+}
+
+#[test]
+fn external_journal() {
+    suite("external-journal");
+}
+
+#[test]
+fn linear() {
+    suite("linear");
+}
+
+#[test]
+fn optimized() {
+    suite("optimized");
+}
+
+#[test]
+fn freespace_tree() {
+    suite("freespace-tree");
+}
+
+#[test]
+fn bigalloc_tree() {
+    suite("bigalloc-tree");
+}
+
+#[test]
+fn full_linear() {
+    suite("full-linear");
+}
+
+#[test]
+fn full_optimized() {
+    suite("full-optimized");
+}
+
+#[test]
+fn full_tree() {
+    suite("full-tree");
+}
+
+#[test]
+fn full_bigalloc() {
+    suite("full-bigalloc");
 }
 
 /// Repeats the crash that `UEXT4_CRASH_CASE` names.
@@ -145,7 +201,7 @@ fn violation(plant: Plant, seed: u64) -> Option<String> {
     let config = Config::named("ext4").expect("a known configuration");
     let recording = play(Run::of(config, seed, 60)).expect("a run");
     let recording = plant.into_recording(recording).expect("a worse recording");
-    let mut judge = Judge::new(recording).expect("a judge");
+    let mut judge = Judge::new(recording);
     let error = judge.all(&Effort::OURS).err()?;
     Some(format!("after {}: {error:#}", judge.figures))
 }
@@ -176,7 +232,24 @@ fn every_operation_is_crashed() {
 fn without_a_journal_nothing_panics() {
     for seed in 1..=2 {
         match run_unjournaled(Run::of(Config::NO_JOURNAL, seed, steps())) {
-            Ok((images, mounted)) => println!("seed {seed}: {mounted} of {images} mounted"),
+            Ok(figures) => {
+                println!("seed {seed}: {figures:?}");
+                assert!(figures.synced > 0, "no sync was crashed");
+            }
+            Err(error) => panic!("{error:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_torn_superblock_is_refused_and_repaired() {
+    for name in ["ext4", "no-checksums"] {
+        let config = Config::named(name).expect("a known configuration");
+        match run_torn_superblock(Run::of(config, 1, steps())) {
+            Ok(figures) => {
+                println!("{name}: {figures:?}");
+                assert_eq!(figures.refused > 0, name == "ext4", "{figures:?}");
+            }
             Err(error) => panic!("{error:?}"),
         }
     }

@@ -101,11 +101,14 @@ impl Model {
     /// permission bits that go with it.
     ///
     /// # Errors
-    /// The path leads nowhere.
+    /// The path leads nowhere, or to a symlink.
     pub fn set_acl(&mut self, path: &[u8], value: &[u8], mode: u32) -> Result<(), Errno> {
         let number = self.lookup(path)?;
         let inode = self.inode_mut(number);
-        inode.mode = mode;
+        if matches!(inode.body, Body::Symlink(_)) {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        inode.mode = inode.mode & !0o777 | mode & 0o777;
         inode.xattrs.insert(ACCESS_ACL.to_vec(), value.to_vec());
         Ok(())
     }
@@ -144,7 +147,7 @@ impl Model {
         let number = self.lookup(path)?;
         let inode = self.inode_mut(number);
         if matches!(inode.body, Body::Symlink(_)) {
-            return Err(Errno(95));
+            return Err(Errno::EOPNOTSUPP);
         }
         inode.mode = mode;
         if let Some(acl) = inode.xattrs.get_mut(ACCESS_ACL) {

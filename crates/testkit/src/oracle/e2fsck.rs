@@ -32,6 +32,16 @@ pub enum Repair {
     JournalOnly,
 }
 
+impl Repair {
+    fn args(self) -> &'static [&'static str] {
+        match self {
+            Self::Preen => &["-f", "-p"],
+            Self::Everything => &["-f", "-y"],
+            Self::JournalOnly => &["-p", "-E", "journal_only"],
+        }
+    }
+}
+
 impl Verdict {
     /// Nothing was wrong and nothing was changed.
     pub fn is_clean(&self) -> bool {
@@ -79,16 +89,24 @@ pub fn e2fsck(image: &Path) -> Result<Verdict> {
     judge(&["-f", "-n"], image)
 }
 
+/// Checks `image`, whose journal is the device `journal`: changes nothing (as [`e2fsck`]) without
+/// `repair`.
+///
+/// # Errors
+/// As [`e2fsck`].
+pub fn e2fsck_of_pair(image: &Path, journal: &Path, repair: Option<Repair>) -> Result<Verdict> {
+    let mut args = repair.map_or(vec!["-f", "-n"], |repair| repair.args().to_vec());
+    let journal = journal.to_str().context("a path in UTF-8")?;
+    args.extend(["-j", journal]);
+    judge(&args, image)
+}
+
 /// Runs e2fsck and lets it change `image`.
 ///
 /// # Errors
 /// As [`e2fsck`].
 pub fn e2fsck_repair(image: &Path, repair: Repair) -> Result<Verdict> {
-    match repair {
-        Repair::Preen => judge(&["-f", "-p"], image),
-        Repair::Everything => judge(&["-f", "-y"], image),
-        Repair::JournalOnly => judge(&["-p", "-E", "journal_only"], image),
-    }
+    judge(repair.args(), image)
 }
 
 /// Fails with all that e2fsck said unless `image` is clean.

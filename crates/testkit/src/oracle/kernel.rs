@@ -141,7 +141,7 @@ impl Drop for KernelMount {
 }
 
 /// Attaches `image` to a free loop device and returns its path.
-fn attach(image: &Path, options: &str) -> Result<String> {
+pub(super) fn attach(image: &Path, options: &str) -> Result<String> {
     let read_only = options.split(',').any(|one| one == "ro");
     let mut last_answer = String::new();
     for _ in 0..ATTACH_ATTEMPTS {

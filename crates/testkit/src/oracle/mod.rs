@@ -7,14 +7,16 @@ mod debugfs;
 mod dumpe2fs;
 mod e2fsck;
 mod kernel;
+mod loop_device;
 mod mke2fs;
 mod program;
 mod scratch;
 
 pub use debugfs::{Access, debugfs, debugfs_one};
 pub use dumpe2fs::{Header, dumpe2fs};
-pub use e2fsck::{Repair, Verdict, assert_clean, e2fsck, e2fsck_repair};
+pub use e2fsck::{Repair, Verdict, assert_clean, e2fsck, e2fsck_of_pair, e2fsck_repair};
 pub use kernel::KernelMount;
+pub use loop_device::{LoopDevice, LoopMount};
 pub use mke2fs::{mke2fs, mke2fs_image};
 pub use program::{Output, Program, has_fuse2fs, in_ci, is_installed};
 pub use scratch::scratch_dir;

@@ -4,7 +4,7 @@ use std::os::unix::fs::PermissionsExt;
 
 use uext4_testkit::manifest::{Field, Manifest, Policy};
 use uext4_testkit::model::Model;
-use uext4_testkit::ops::{HostTarget, Op, Palette, Stream, Target, from_json, to_json};
+use uext4_testkit::ops::{HostTarget, Op, Palette, RenameHow, Stream, Target, from_json, to_json};
 use uext4_testkit::oracle::{KernelMount, assert_clean, mke2fs_image};
 
 const OPS: usize = 4_000;
@@ -48,4 +48,43 @@ fn operations_survive_json() {
     assert_eq!(from_json(&to_json(&ops)).unwrap(), ops);
     let again: Vec<Op> = Stream::new(9, Palette::default()).take(500).collect();
     assert_eq!(ops, again);
+}
+
+/// A directory cannot move below itself; a name that is taken is told before that.
+#[test]
+fn the_model_tells_errors_of_a_rename_in_the_order_of_the_kernel() {
+    if !KernelMount::available_or_skip("errors of a rename") {
+        return;
+    }
+    let (_owner, image) = mke2fs_image(16 << 20, &["-b", "1024"]).unwrap();
+    let mount = KernelMount::new(&image, "").unwrap();
+    let mut kernel = HostTarget::new(mount.path());
+    let mut model = Model::new();
+    let mode = 0o755;
+    for path in ["a", "a/b", "a/b/c", "d"] {
+        let path = path.into();
+        let made = Op::Mkdir { path, mode };
+        kernel.run(&made).unwrap();
+        model.run(&made).unwrap();
+    }
+    use RenameHow::{Exchange, NoReplace, Replace, Whiteout, WhiteoutNoReplace};
+    let pairs = [
+        "a a/a",
+        "a a/b",
+        "a/b a",
+        "a a/b/c",
+        "a/b/c a",
+        "a/b a/b/c",
+        "a a/b/x",
+        "a a",
+    ];
+    for pair in pairs {
+        let (from, to) = pair.split_once(' ').unwrap();
+        for how in [Replace, NoReplace, Exchange, Whiteout, WhiteoutNoReplace] {
+            let (from, to) = (from.into(), to.into());
+            let op = Op::Rename { from, to, how };
+            assert_eq!(model.run(&op), kernel.run(&op), "{pair}: {op:?}");
+        }
+    }
+    mount.unmount().unwrap();
 }

@@ -1,0 +1,96 @@
+//! How much is done, and what was.
+
+use std::fmt;
+
+/// How much is done. Our own recovery judges every image; of the rest one image in so many.
+#[derive(Clone, Copy, Debug)]
+pub struct Effort {
+    /// One cut in so many is taken.
+    pub cut: u64,
+    /// `e2fsck -fn` after our recovery.
+    pub check: u64,
+    /// `e2fsck -p` in place of our recovery.
+    pub e2fsck: u64,
+    /// The kernel in place of our recovery.
+    pub kernel: u64,
+    /// A second crash during our recovery.
+    pub twice: u64,
+}
+
+impl Effort {
+    /// Every judge on every image.
+    pub const FULL: Effort = Effort {
+        cut: 1,
+        check: 1,
+        e2fsck: 1,
+        kernel: 1,
+        twice: 40,
+    };
+    /// A few images for the slow judges, as in `make test`.
+    pub const SAMPLE: Effort = Effort {
+        cut: 1,
+        check: 4,
+        e2fsck: 5,
+        kernel: 5,
+        twice: 150,
+    };
+    /// Our own recovery only.
+    pub const OURS: Effort = Effort {
+        cut: 1,
+        check: u64::MAX,
+        e2fsck: u64::MAX,
+        kernel: u64::MAX,
+        twice: u64::MAX,
+    };
+}
+
+/// What was done.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Figures {
+    /// Cuts.
+    pub cuts: u64,
+    /// Images that we recovered.
+    pub images: u64,
+    /// Images that `e2fsck -fn` called clean after that.
+    pub checked: u64,
+    /// Images that `e2fsck -p` recovered to the same tree.
+    pub by_e2fsck: u64,
+    /// Images that the kernel recovered to the same tree.
+    pub by_kernel: u64,
+    /// Images of a second crash.
+    pub twice: u64,
+    /// Images that held an older state than the last step begun.
+    pub older: u64,
+}
+
+impl std::ops::AddAssign for Figures {
+    fn add_assign(&mut self, other: Self) {
+        self.cuts += other.cuts;
+        self.images += other.images;
+        self.checked += other.checked;
+        self.by_e2fsck += other.by_e2fsck;
+        self.by_kernel += other.by_kernel;
+        self.twice += other.twice;
+        self.older += other.older;
+    }
+}
+
+impl fmt::Display for Figures {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            cuts,
+            images,
+            checked,
+            by_e2fsck,
+            by_kernel,
+            twice,
+            older,
+        } = self;
+        write!(
+            f,
+            "{cuts} cuts, {images} images recovered ({older} to an older state), {checked} \
+             checked, {by_e2fsck} also by e2fsck -p, {by_kernel} also by the kernel, {twice} \
+             crashed again"
+        )
+    }
+}

@@ -1,0 +1,254 @@
+//! Many crashes of one recording, each recovered and judged, by several workers at once: mounts
+//! of the kernel mostly wait.
+
+use std::thread;
+
+use anyhow::{Context, Result, ensure};
+use uext4_sync::atomic::{AtomicBool, Ordering};
+use uext4_testkit::manifest::{Field, Manifest, Policy};
+use uext4_testkit::rng::Rng;
+
+use super::case::{Case, Survivors};
+use super::disk::Disk;
+use super::effort::{Effort, Figures};
+use super::play::Recording;
+use super::recover::{Scratch, by_us, no_panic, recorded};
+use super::tape::Tape;
+use super::verdict::{self, Window};
+use crate::EngineTarget;
+
+/// Crashes judged at once.
+const WORKERS: usize = 3;
+
+/// Judges the crashes of one recording.
+pub struct Judge {
+    recording: Recording,
+    /// What was done so far.
+    pub figures: Figures,
+}
+
+/// One crash and who has a say.
+#[derive(Clone, Copy)]
+struct Task {
+    cut: usize,
+    survivors: Survivors,
+    check: bool,
+    e2fsck: bool,
+    kernel: bool,
+    twice: bool,
+}
+
+impl Judge {
+    /// For `recording`.
+    pub fn new(recording: Recording) -> Self {
+        Self {
+            recording,
+            figures: Figures::default(),
+        }
+    }
+
+    /// Crashes at every cut.
+    ///
+    /// # Errors
+    /// A crash that broke a promise, with the text of its case.
+    pub fn all(&mut self, effort: &Effort) -> Result<()> {
+        let tasks = self.tasks(effort);
+        let share = tasks.len().div_ceil(WORKERS).max(1);
+        let (recording, stop) = (&self.recording, AtomicBool::new(false));
+        let answers: Vec<_> = thread::scope(|scope| {
+            let start = |tasks| {
+                let mut worker = Worker::new(recording);
+                let stop = &stop;
+                scope.spawn(move || (worker.run(tasks, stop), worker.figures))
+            };
+            let workers: Vec<_> = tasks.chunks(share).map(start).collect();
+            let join = |worker: thread::ScopedJoinHandle<'_, _>| worker.join();
+            workers.into_iter().map(join).collect()
+        });
+        let mut first = Ok(());
+        for answer in answers {
+            let (result, figures) = answer.unwrap_or_else(|cause| std::panic::resume_unwind(cause));
+            self.figures += figures;
+            first = first.and(result);
+        }
+        first
+    }
+
+    /// One crash with every judge.
+    ///
+    /// # Errors
+    /// As [`Judge::all`].
+    pub(super) fn one(&mut self, cut: usize, survivors: Survivors) -> Result<()> {
+        let mut worker = Worker::new(&self.recording);
+        let result = worker.one(&Task {
+            cut,
+            survivors,
+            check: true,
+            e2fsck: true,
+            kernel: true,
+            twice: true,
+        });
+        self.figures += worker.figures;
+        result
+    }
+
+    fn tasks(&mut self, effort: &Effort) -> Vec<Task> {
+        let mut rng = Rng::new(self.recording.run.seed).fork(3);
+        let mut tasks = Vec::new();
+        for cut in self.recording.tape.cuts() {
+            if rng.below(effort.cut) != 0 {
+                continue;
+            }
+            self.figures.cuts += 1;
+            let seed = rng.below(1 << 32);
+            // With nothing or one change pending there is less to choose from.
+            let all = [
+                Survivors::All,
+                Survivors::None,
+                Survivors::Whole(seed),
+                Survivors::Torn(seed),
+            ];
+            let survivors = match self.recording.tape.pending(cut) {
+                0 => &all[..1],
+                1 => &all[..2],
+                _ => &all[..],
+            };
+            tasks.extend(survivors.iter().map(|survivors| Task {
+                cut,
+                survivors: *survivors,
+                check: rng.below(effort.check) == 0,
+                e2fsck: rng.below(effort.e2fsck) == 0,
+                kernel: rng.below(effort.kernel) == 0,
+                twice: rng.below(effort.twice) == 0,
+            }));
+        }
+        tasks
+    }
+}
+
+struct Worker<'a> {
+    recording: &'a Recording,
+    tape: Tape,
+    scratch: Scratch,
+    figures: Figures,
+}
+
+impl<'a> Worker<'a> {
+    fn new(recording: &'a Recording) -> Self {
+        Self {
+            recording,
+            tape: recording.tape.clone(),
+            scratch: Scratch::new(recording.run.config),
+            figures: Figures::default(),
+        }
+    }
+
+    fn run(&mut self, tasks: &[Task], stop: &AtomicBool) -> Result<()> {
+        for task in tasks {
+            if stop.load(Ordering::Relaxed) {
+                break;
+            }
+            let result = self.one(task);
+            if result.is_err() {
+                stop.store(true, Ordering::Relaxed);
+                return result;
+            }
+        }
+        Ok(())
+    }
+
+    fn one(&mut self, task: &Task) -> Result<()> {
+        let case = Case {
+            run: self.recording.run,
+            cut: task.cut,
+            survivors: task.survivors,
+        };
+        self.judge(task).with_context(|| {
+            format!(
+                "crash {case}\nrepeat it with: UEXT4_CRASH_CASE='{case}' \
+                 cargo test -p uext4-judge --test it the_case -- --nocapture"
+            )
+        })
+    }
+
+    fn judge(&mut self, task: &Task) -> Result<()> {
+        let image = self.tape.image(task.cut, task.survivors.for_device());
+        let window = window(self.recording, task.cut);
+        let tree = self.recover(image.snapshot(), window, task.check)?;
+        if task.e2fsck {
+            let other = self.scratch.by_e2fsck(&image)?;
+            same(&tree, &other).context("e2fsck -p recovers another tree")?;
+            self.figures.by_e2fsck += 1;
+        }
+        if task.kernel && self.scratch.has_kernel() {
+            let other = self.scratch.by_kernel(&image)?;
+            same(&tree, &other).context("the kernel recovers another tree")?;
+            self.figures.by_kernel += 1;
+        }
+        if task.twice {
+            self.twice(&image, window)?;
+        }
+        Ok(())
+    }
+
+    /// Recovers `image` ourselves and judges the tree.
+    fn recover(&mut self, image: Disk, window: Window, check: bool) -> Result<Manifest> {
+        let recovered = by_us(&self.recording.run.config, image)?;
+        let source = EngineTarget::new(&recovered.fs);
+        let state = verdict::judge(&self.recording.history, window, &recovered.tree, &source)?;
+        self.figures.older += u64::from(state < window.begun);
+        self.figures.images += 1;
+        no_panic("our unmount", || {
+            recovered.fs.unmount().context("our unmount")
+        })?;
+        if check {
+            self.scratch.check(&recovered.disk, "our recovery")?;
+            self.figures.checked += 1;
+        }
+        Ok(recovered.tree)
+    }
+
+    /// Crashes at every write of our recovery, and recovers from that.
+    fn twice(&mut self, image: &Disk, window: Window) -> Result<()> {
+        let config = self.recording.run.config;
+        let mut tape = no_panic("our recovery", || recorded(&config, image.snapshot()))?;
+        for cut in tape.cuts() {
+            for survivors in [Survivors::All, Survivors::None, Survivors::Torn(cut as u64)] {
+                let image = tape.image(cut, survivors.for_device());
+                let check = survivors == Survivors::None;
+                self.recover(image, window, check)
+                    .with_context(|| format!("second crash at {cut}, {survivors}"))?;
+                self.figures.twice += 1;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What may be there after a crash at `cut`.
+pub(super) fn window(recording: &Recording, cut: usize) -> Window {
+    let last = recording.tape.last_mark(cut).unwrap_or(0);
+    let begun = (last / 2) as usize;
+    let returned = if last % 2 == 1 {
+        begun
+    } else {
+        begun.saturating_sub(1)
+    };
+    Window {
+        floor: recording.history.floor(returned),
+        begun,
+    }
+}
+
+/// Two who recovered one image see one tree.
+pub(super) fn same(ours: &Manifest, other: &Manifest) -> Result<()> {
+    let policy = Policy::default().check(Field::DirectoryMtime);
+    let differences = ours.diff(other, &policy);
+    let shown: Vec<_> = differences
+        .iter()
+        .take(8)
+        .map(ToString::to_string)
+        .collect();
+    ensure!(differences.is_empty(), "{}", shown.join("; "));
+    Ok(())
+}

@@ -1,0 +1,110 @@
+//! A superblock that a crash tore: half of it new, half of it old.
+//!
+//! The format cannot survive this where the superblock has a checksum: the kernel refuses such an
+//! image, and so do we. What is promised is that e2fsck finds a backup, replays the log and comes
+//! to a tree that existed.
+
+use anyhow::{Context, Result, bail, ensure};
+use uext4::device::{BlockDevice, Change, Event, Survivors};
+use uext4_testkit::manifest::Source;
+
+use super::disk::Disk;
+use super::judge::window;
+use super::play::{Recording, Run, play};
+use super::recover::{Scratch, by_us};
+use super::verdict;
+use crate::EngineTarget;
+
+/// The two sectors of the superblock, in bytes.
+const HALVES: [u64; 2] = [1024, 1536];
+const SECTOR_BYTES: usize = 512;
+
+/// What was done.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct TornFigures {
+    /// Images whose superblock is half old and half new.
+    pub images: u64,
+    /// Those that we and the kernel refused alike.
+    pub refused: u64,
+    /// Those that e2fsck brought to a tree that existed.
+    pub repaired: u64,
+}
+
+/// Tears every write of the superblock in a run.
+///
+/// # Errors
+/// We mount what the kernel refuses or the other way round; a tree that never existed.
+pub fn run_torn_superblock(run: Run) -> Result<TornFigures> {
+    let mut recording = play(run)?;
+    let mut scratch = Scratch::new(run.config);
+    let mut figures = TornFigures::default();
+    for cut in 0..recording.tape.len() {
+        let Some(Event::Change { change, .. }) = recording.tape.event(cut) else {
+            continue;
+        };
+        if !covers_superblock(change) {
+            continue;
+        }
+        for half in HALVES {
+            let Some(image) = torn(&mut recording, cut + 1, half)? else {
+                continue;
+            };
+            let result = judge(&recording, cut + 1, &image, &mut scratch, &mut figures);
+            result.with_context(|| format!("run {run}, cut {cut}, torn at {half}"))?;
+        }
+    }
+    Ok(figures)
+}
+
+fn covers_superblock(change: &Change) -> bool {
+    match change {
+        Change::Write { offset, bytes } => {
+            *offset <= HALVES[0] && *offset + bytes.len() as u64 >= HALVES[1]
+        }
+        _ => false,
+    }
+}
+
+/// Everything before `cut` is there, but for one half of the superblock; `None` when that half is
+/// as it was.
+fn torn(recording: &mut Recording, cut: usize, half: u64) -> Result<Option<Disk>> {
+    let before = recording.tape.image(cut - 1, Survivors::All);
+    let image = recording.tape.image(cut, Survivors::All);
+    let (mut old, mut new) = ([0; SECTOR_BYTES], [0; SECTOR_BYTES]);
+    before.main.read_at(half, &mut old)?;
+    image.main.read_at(half, &mut new)?;
+    image.main.write_at(half, &old)?;
+    Ok((old != new).then_some(image))
+}
+
+fn judge(
+    recording: &Recording,
+    cut: usize,
+    image: &Disk,
+    scratch: &mut Scratch,
+    figures: &mut TornFigures,
+) -> Result<()> {
+    figures.images += 1;
+    let config = &recording.run.config;
+    let window = window(recording, cut);
+    let ours = by_us(config, image.snapshot());
+    let kernel = scratch.has_kernel().then(|| scratch.by_kernel(image));
+    match (&ours, kernel) {
+        (Ok(ours), _) => {
+            let source = EngineTarget::new(&ours.fs);
+            verdict::judge(&recording.history, window, &ours.tree, &source)?;
+            return Ok(());
+        }
+        (Err(ours), Some(Ok(_))) => bail!("the kernel mounts it, we do not: {ours:#}"),
+        (Err(ours), _) => {
+            let text = format!("{ours:#}");
+            ensure!(text.contains("superblock"), "{text}");
+            figures.refused += 1;
+        }
+    }
+    let fs = scratch.by_repair(image)?;
+    let source: &dyn Source = &EngineTarget::new(&fs.fs);
+    verdict::judge(&recording.history, window, &fs.tree, source)?;
+    figures.repaired += 1;
+    Ok(())
+}
