@@ -8,6 +8,9 @@
 pub(crate) const CREATE: u32 = 14;
 /// Adding blocks to a directory: two leaves, three index levels twice, map nodes, group halves.
 pub(crate) const DIR_GROW: u32 = 24;
+/// One step of shrinking a directory: two blocks that become one, the last block's new place, two
+/// nodes, the root, map nodes, the group half, the inode.
+pub(crate) const DIR_SHRINK: u32 = 20;
 /// Removing a name: leaf, parent, inode, orphan block, group halves of a small file.
 pub(crate) const REMOVE: u32 = 16;
 /// Rename: two removals and an insert.

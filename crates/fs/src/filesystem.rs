@@ -1,6 +1,6 @@
 //! The mounted file system: what every operation reaches for.
 
-use crate::dir::DirConfig;
+use crate::dir::{DirConfig, SparseLeaves};
 use crate::inode::{Inodes, LazyTimes};
 use crate::map::ExtentStatus;
 use crate::meta::Blocks;
@@ -38,6 +38,7 @@ pub(crate) struct Fs {
     pub(crate) extent_status: Arc<ExtentStatus>,
     pub(crate) orphans: Orphans,
     pub(crate) dirs: DirConfig,
+    pub(crate) sparse_leaves: SparseLeaves,
     pub(crate) shared_xattrs: SharedBlocks,
     /// Moves of directories between parents.
     pub(crate) rename: Mutex<()>,

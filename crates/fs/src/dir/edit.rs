@@ -1,6 +1,7 @@
 //! Changing single entries: where the blocks allow it, under the lock of one block.
 
 use super::index::{Path, Probe, Target, probe};
+use super::shrink::is_sparse;
 use super::view::{Dir, Form};
 use super::{DirError, Index, grow, inline};
 use crate::meta::MetaBlock;
@@ -309,11 +310,15 @@ pub(crate) fn remove(
     }
     let block = holder(&view, name, child)?;
     let mut state = handle.write(&block);
+    let changes = state.changes();
     let mut leaf = view.leaf_mut(state.bytes_mut(), block.nr())?;
     match leaf.find(name)? {
         Some(entry) if entry.inode == child => leaf.remove(name)?,
         _ => return Err(Error::NotFound.into()),
     };
+    if is_sparse(&leaf, changes) {
+        fs.sparse_leaves.push(dir, name);
+    }
     Ok(())
 }
 
@@ -332,22 +337,25 @@ pub(crate) struct Holder {
 pub(crate) fn remove_at(
     fs: &Fs,
     handle: &Handle<'_>,
-    dir: &Inode,
+    dir: &Arc<Inode>,
     name: &[u8],
     holder: &Holder,
 ) -> Answer<()> {
     let block = &holder.block;
     let mut state = handle.write(block);
-    let unchanged = state.changes() == holder.changes;
+    let changes = state.changes();
     let place = Place::InodeBlock(dir.nr(), block.nr());
     let mut leaf = DirLeaf::new(state.bytes_mut(), fs.dirs.tail, place);
-    if unchanged {
+    if changes == holder.changes {
         leaf.remove_at(holder.at);
-        return Ok(());
+    } else {
+        match leaf.locate(name)? {
+            Some(at) if at.inode == holder.at.inode => leaf.remove_at(at),
+            _ => return Err(Error::NotFound.into()),
+        }
     }
-    match leaf.locate(name)? {
-        Some(at) if at.inode == holder.at.inode => leaf.remove_at(at),
-        _ => return Err(Error::NotFound.into()),
+    if is_sparse(&leaf, changes) {
+        fs.sparse_leaves.push(dir, name);
     }
     Ok(())
 }

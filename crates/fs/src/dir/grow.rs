@@ -55,7 +55,7 @@ pub(super) fn append_leaf(
 }
 
 /// The bytes of a leaf with these entries.
-fn packed<'a>(
+pub(super) fn packed<'a>(
     dir: &Dir<'_>,
     entries: impl Iterator<Item = NewEntry<'a>> + Clone,
 ) -> Result<Vec<u8>> {
@@ -67,7 +67,7 @@ fn packed<'a>(
     Ok(image)
 }
 
-fn entry_of<'a>(entry: uext4_format::dirent::DirEntry<'a>) -> NewEntry<'a> {
+pub(super) fn entry_of<'a>(entry: uext4_format::dirent::DirEntry<'a>) -> NewEntry<'a> {
     NewEntry {
         inode: entry.inode,
         name: entry.name,
@@ -166,7 +166,7 @@ fn split_node(dir: &mut Dir<'_>, handle: &Handle<'_>, parent: &Step, node: &Step
     add_entry(dir, handle, parent, DxEntry { hash, block })
 }
 
-fn overwrite(handle: &Handle<'_>, block: &Arc<MetaBlock>, bytes: &[u8]) {
+pub(super) fn overwrite(handle: &Handle<'_>, block: &Arc<MetaBlock>, bytes: &[u8]) {
     handle.write(block).bytes_mut().copy_from_slice(bytes);
 }
 

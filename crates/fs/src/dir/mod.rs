@@ -2,8 +2,8 @@
 //!
 //! Layout: [`view`] is one directory as an operation sees it; [`index`] the way through a hash
 //! tree; [`scan`] finds names; [`edit`] changes entries in existing blocks; [`grow`] changes the
-//! structure; [`rename`] changes two entries at once; [`read`] lists; [`inline`] is the form that
-//! lives in the inode.
+//! structure, [`shrink`] takes it back; [`rename`] changes two entries at once; [`read`] lists;
+//! [`inline`] is the form that lives in the inode.
 //! Invariants: a name stands at most once; the block that holds it follows from its hash in an
 //! indexed directory. Every step of growing leaves a sound directory, so that "no space" in the
 //! middle needs no undoing.
@@ -22,8 +22,11 @@ mod grow;
 mod index;
 mod inline;
 mod read;
+mod reference;
 mod rename;
 mod scan;
+mod shrink;
+mod sparse;
 mod split;
 #[cfg(test)]
 mod tests;
@@ -35,6 +38,7 @@ pub(crate) use edit::{Holder, Way, can_insert, insert, remove, remove_at};
 pub(crate) use read::read;
 pub use read::{DirEntry, Visit};
 pub(crate) use rename::{Exchange, Move, exchange, rename};
+pub(crate) use sparse::SparseLeaves;
 
 use crate::{Error, Fs, Inode, InodeRef, Result};
 use config::file_type;

@@ -4,7 +4,7 @@ use super::lifecycle::{Lifecycle, say_in_use};
 use super::medium::Media;
 use super::mmp::MmpGuard;
 use super::open::Plan;
-use crate::dir::DirConfig;
+use crate::dir::{DirConfig, SparseLeaves};
 use crate::filesystem::{MountState, Random};
 use crate::inode::{InodeFormat, Inodes, LazyTimes};
 use crate::map::ExtentStatus;
@@ -77,6 +77,7 @@ pub(super) fn engine(
         )),
         orphans: Orphans::new(None),
         dirs: DirConfig::new(&plan.superblock, plan.options.max_dir_size_kib),
+        sparse_leaves: SparseLeaves::default(),
         shared_xattrs: SharedBlocks::default(),
         rename: Mutex::new(Rank::Rename, ()),
         clock: plan.options.clock.clone(),

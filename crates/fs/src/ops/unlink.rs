@@ -67,7 +67,7 @@ fn unlink_named(
         }
         let handle = fs.start(credits::REMOVE)?;
         let removed = match &holder {
-            Some(holder) => dir::remove_at(fs, &handle, parent, name, holder),
+            Some(holder) => dir::remove_at(fs, &handle, parent.arc(), name, holder),
             None => dir::remove(fs, &handle, parent.arc(), name, target.nr(), index),
         };
         match removed {

@@ -1,0 +1,151 @@
+//! Which entry of an index leads to the last block of the directory.
+//!
+//! Leaves and nodes do not know who leads to them. A name in the block does: the way to it passes
+//! the entry. Only for a leaf without names the nodes are looked through, and not for long: a
+//! directory that cannot tell stays as long as it is.
+//! Locking: the `index` lock is held exclusively.
+
+use super::index::{Path, Probe, Step, StepKind, Target, probe};
+use super::view::Dir;
+use crate::Result;
+use crate::meta::MetaBlock;
+use std::sync::Arc;
+use uext4_format::LogicalBlock;
+use uext4_format::htree::{DxEntry, DxNode};
+
+/// Root and two levels of nodes, then a leaf.
+const LEVELS_MAX: usize = 4;
+/// Nodes that are looked through for a block that no name leads to.
+const SCAN_NODES_MAX: usize = 64;
+
+/// The entry of the index that leads to the last block of the directory.
+pub(super) struct Reference {
+    pub(super) block: Arc<MetaBlock>,
+    pub(super) kind: StepKind,
+    pub(super) at: usize,
+}
+
+impl Reference {
+    fn at(step: &Step, at: usize) -> Self {
+        Self {
+            block: step.block.clone(),
+            kind: step.kind,
+            at,
+        }
+    }
+
+    /// Where the entry is when entry `gone_at` of `parent` has been taken out.
+    pub(super) fn after_removal(mut self, parent: &Step, gone_at: usize) -> Self {
+        if self.block.nr() == parent.block.nr() && self.at > gone_at {
+            self.at -= 1;
+        }
+        self
+    }
+
+    /// Where the entry is when those of `gone` stand behind the first `count` ones of `kept`.
+    pub(super) fn after_merge(
+        mut self,
+        gone: &MetaBlock,
+        kept: &Arc<MetaBlock>,
+        count: usize,
+    ) -> Self {
+        if self.block.nr() == gone.nr() {
+            self.block = kept.clone();
+            self.at += count;
+        }
+        self
+    }
+
+    /// The same, if the block is the root.
+    pub(super) fn in_root(mut self, root: &Step) -> Self {
+        if self.block.nr() == root.block.nr() {
+            self.kind = StepKind::Root;
+        }
+        self
+    }
+}
+
+/// Finds the entry that leads to the last block: on the way `near`, by a name below the block, or
+/// by looking around.
+pub(super) fn last_reference(view: &Dir<'_>, near: &Path) -> Result<Option<Reference>> {
+    let last = LogicalBlock(view.blocks.saturating_sub(1));
+    if let Some(found) = in_steps(near, last) {
+        return Ok(Some(found));
+    }
+    if let Some(name) = name_below(view, last)?
+        && let Probe::Path(path) = probe(view, Target::Name(&name))?
+        && let Some(found) = on_path(view, path, last)?
+    {
+        return Ok(Some(found));
+    }
+    by_scan(view, near, last)
+}
+
+/// The entry that leads to `block` in the root or node of a way.
+fn in_steps(path: &Path, block: LogicalBlock) -> Option<Reference> {
+    let at = |step| position(step, block).map(|at| Reference::at(step, at));
+    path.steps().find_map(at)
+}
+
+/// A name in a leaf, or in the first leaf below a node.
+fn name_below(view: &Dir<'_>, block: LogicalBlock) -> Result<Option<Vec<u8>>> {
+    let mut at = block;
+    for _ in 0..LEVELS_MAX {
+        let Some(block) = view.block(at)? else {
+            return Ok(None);
+        };
+        let image = block.image();
+        if let Some(entry) = view.leaf(&image[..], block.nr()).entries().next() {
+            return Ok(Some(entry?.name.to_vec()));
+        }
+        // A node, or an empty leaf: what that leads to is not believed.
+        match DxNode::node(&image[..]).entry(0) {
+            Some(entry) if (1..view.blocks).contains(&entry.block.0) => at = entry.block,
+            _ => return Ok(None),
+        }
+    }
+    Ok(None)
+}
+
+/// The entry that leads to `block` on the way to a name, or to where its hash goes on.
+fn on_path(view: &Dir<'_>, mut path: Path, block: LogicalBlock) -> Result<Option<Reference>> {
+    loop {
+        if let Some(found) = in_steps(&path, block) {
+            return Ok(Some(found));
+        }
+        if !path.continues() || !path.advance(view)? {
+            return Ok(None);
+        }
+    }
+}
+
+/// Where a root or node leads to `block`.
+fn position(step: &Step, block: LogicalBlock) -> Option<usize> {
+    let state = step.block.read();
+    let node = step.kind.node(state.bytes());
+    node.entries().position(|entry| entry.block == block)
+}
+
+/// Looks for the entry in the first nodes right below the root.
+fn by_scan(view: &Dir<'_>, path: &Path, block: LogicalBlock) -> Result<Option<Reference>> {
+    if path.len() < 2 {
+        return Ok(None);
+    }
+    let nodes: Vec<DxEntry> = {
+        let root = path.step(0);
+        let state = root.block.read();
+        let entries = root.kind.node(state.bytes());
+        entries.entries().take(SCAN_NODES_MAX).collect()
+    };
+    for entry in nodes {
+        let step = Step {
+            block: view.block_or_damage(entry.block)?,
+            kind: StepKind::Node,
+            at: 0,
+        };
+        if let Some(at) = position(&step, block) {
+            return Ok(Some(Reference::at(&step, at)));
+        }
+    }
+    Ok(None)
+}

@@ -1,0 +1,83 @@
+//! Leaves that lost most of their names, to be looked at when the operation has ended.
+//!
+//! Shrinking needs the directory's `index` lock exclusively, which an operation that removes a name
+//! does not hold. So it notes the name, and whoever ends an operation does what was noted.
+//!
+//! Locking: [`Rank::Queue`], held to push or take.
+
+use super::shrink::{self, Shrunk};
+use crate::{Fs, Inode, Result, credits};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use uext4_format::FileType;
+use uext4_sync::{Mutex, Rank};
+
+/// Steps in one go: a directory that loses names comes again.
+const STEPS_MAX: u32 = 4;
+
+/// A name that was removed from a leaf with little left.
+type Note = (Arc<Inode>, Vec<u8>);
+
+/// The notes of one file system.
+pub(crate) struct SparseLeaves {
+    waiting: AtomicUsize,
+    notes: Mutex<Vec<Note>>,
+}
+
+impl Default for SparseLeaves {
+    fn default() -> Self {
+        Self {
+            waiting: AtomicUsize::new(0),
+            notes: Mutex::new(Rank::Queue, Vec::new()),
+        }
+    }
+}
+
+impl SparseLeaves {
+    pub(super) fn push(&self, dir: &Arc<Inode>, name: &[u8]) {
+        self.notes.lock().push((dir.clone(), name.to_vec()));
+        self.waiting.fetch_add(1, Ordering::Release);
+    }
+
+    fn take(&self) -> Vec<Note> {
+        if self.waiting.load(Ordering::Acquire) == 0 {
+            return Vec::new();
+        }
+        let mut notes = self.notes.lock();
+        self.waiting.store(0, Ordering::Relaxed);
+        std::mem::take(&mut *notes)
+    }
+}
+
+impl Fs {
+    /// Shrinks the directories that lost names. No lock may be held.
+    pub(crate) fn shrink_directories(&self) -> Result<()> {
+        for (dir, name) in self.sparse_leaves.take() {
+            self.shrink_directory(&dir, &name)?;
+        }
+        Ok(())
+    }
+
+    fn shrink_directory(&self, dir: &Arc<Inode>, name: &[u8]) -> Result<()> {
+        if dir.read().disk.size <= self.block_size() as u64 {
+            return Ok(());
+        }
+        let _exclusive = dir.index.write();
+        for _ in 0..STEPS_MAX {
+            if self.writable().is_err() || !is_directory(dir) {
+                return Ok(());
+            }
+            let handle = self.start(credits::DIR_SHRINK)?;
+            if shrink::shrink(self, &handle, dir, name)? == Shrunk::NoMore {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// True for a directory that still has a name: the number may have a new bearer by now.
+fn is_directory(dir: &Inode) -> bool {
+    let state = dir.read();
+    state.disk.file_type() == Some(FileType::Directory) && state.disk.links > 0
+}

@@ -1,0 +1,188 @@
+//! Directories that lose their names give blocks back, and stay sound at every step.
+
+use super::*;
+use crate::dir::index::{Probe, Target, probe};
+use uext4_testkit::oracle::KernelMount;
+
+/// Names are numbers below this: no two runs meet.
+const RANGE: u64 = 1 << 40;
+
+/// Adds `count` names, in no order.
+fn fill(world: &mut World, count: usize) {
+    while world.model.len() < count {
+        world.insert().unwrap();
+    }
+}
+
+/// Removes names in an order of their own until `left` are left.
+fn empty(world: &mut World, left: usize) {
+    let mut names: Vec<_> = world.model.keys().cloned().collect();
+    while names.len() > left {
+        let at = world.rng.below(names.len() as u64) as usize;
+        let name = names.swap_remove(at);
+        world.fs.unlink(&world.dir, &name, &ROOT).unwrap();
+        world.model.remove(&name);
+    }
+}
+
+/// Steps from the root to a leaf.
+fn depth(world: &World) -> usize {
+    let _shared = world.dir.index.read();
+    let dir = crate::dir::Dir::open(&world.fs.fs, world.dir.arc()).unwrap();
+    match probe(&dir, Target::Major(0)).unwrap() {
+        Probe::Path(path) => path.len(),
+        Probe::Broken(corrupt) => panic!("{corrupt}"),
+    }
+}
+
+fn shrinks(options: &[&str], names: Names, count: usize) {
+    let image = Image::new(96, options);
+    let mut world = World::new(image.mount(), 11, names, RANGE);
+    fill(&mut world, count);
+    let full = world.blocks();
+    for left in [count / 2, count / 8, count / 50] {
+        empty(&mut world, left);
+        world.compare();
+    }
+    let few = world.blocks();
+    assert!(few * 4 < full, "{few} of {full} blocks: {options:?}");
+    let blocks = {
+        let state = world.dir.read();
+        state.disk.sectors(&world.fs.fs.geometry) * 512 / world.fs.fs.block_size() as u64
+    };
+    assert!(
+        blocks * 3 < full,
+        "{blocks} of {full} blocks are still held"
+    );
+    fill(&mut world, count / 3);
+    empty(&mut world, 0);
+    world.compare();
+    let last = world.blocks();
+    assert!(last <= 8, "{last} blocks without a name: {options:?}");
+    fill(&mut world, 100);
+    world.finish(&image);
+}
+
+#[test]
+fn emptied_directories_shrink() {
+    shrinks(&["-b", "1024"], Names::Mixed, 4000);
+    shrinks(&["-b", "4096"], Names::Mixed, 12_000);
+    shrinks(
+        &["-b", "1024", "-O", "^metadata_csum,^extents,^64bit"],
+        Names::Mixed,
+        3000,
+    );
+    shrinks(
+        &["-b", "4096", "-O", "bigalloc", "-C", "16384"],
+        Names::Mixed,
+        6000,
+    );
+}
+
+/// Blocks in the middle are never moved: offsets are positions of a listing there.
+#[test]
+fn linear_directories_end_earlier() {
+    let image = Image::new(32, &["-b", "1024", "-O", "^dir_index"]);
+    let mut world = World::new(image.mount(), 5, Names::Mixed, RANGE);
+    fill(&mut world, 500);
+    let full = world.blocks();
+    empty(&mut world, 0);
+    assert!(world.blocks() < full / 2, "{} of {full}", world.blocks());
+    fill(&mut world, 50);
+    world.finish(&image);
+}
+
+#[test]
+fn an_index_loses_its_levels() {
+    let image = Image::new(160, &["-b", "1024", "-O", "large_dir"]);
+    let mut world = World::new(image.mount(), 3, Names::Long, RANGE);
+    fill(&mut world, 50_000);
+    assert_eq!(depth(&world), 3, "three levels of nodes");
+    empty(&mut world, 500);
+    world.compare();
+    assert!(depth(&world) < 3);
+    empty(&mut world, 50);
+    assert_eq!(depth(&world), 1, "the root alone");
+    world.compare();
+    world.finish(&image);
+}
+
+#[test]
+fn the_kernel_goes_on_with_a_directory_that_shrank() {
+    if !KernelMount::available_or_skip("the_kernel_goes_on_with_a_directory_that_shrank") {
+        return;
+    }
+    let image = Image::new(64, &["-b", "1024"]);
+    let mut world = World::new(image.mount(), 9, Names::Mixed, RANGE);
+    fill(&mut world, 3000);
+    empty(&mut world, 200);
+    let World {
+        fs,
+        dir,
+        files,
+        model,
+        ..
+    } = world;
+    drop((dir, files));
+    fs.unmount().unwrap();
+    drop(fs);
+    assert_clean(&image.path);
+    let kernel = KernelMount::new(&image.path, "").unwrap();
+    let path = kernel.path().join("dir");
+    assert_eq!(std::fs::read_dir(&path).unwrap().count(), model.len());
+    for i in 0..500 {
+        std::fs::write(path.join(format!("by-the-kernel-{i}")), b"").unwrap();
+    }
+    for name in model.keys() {
+        use std::os::unix::ffi::OsStrExt;
+        std::fs::remove_file(path.join(std::ffi::OsStr::from_bytes(name))).unwrap();
+    }
+    kernel.unmount().unwrap();
+    assert_clean(&image.path);
+}
+
+/// What stays is listed once, whatever is taken away meanwhile.
+#[test]
+fn listings_are_stable_while_the_directory_shrinks() {
+    let image = Image::new(64, &["-b", "1024"]);
+    let fs = image.mount();
+    let root = fs.root().unwrap();
+    let dir = fs.mkdir(&root, b"dir", 0o755, &ROOT).unwrap();
+    let file = fs.create(&root, b"file", 0o644, &ROOT).unwrap();
+    let link = |name: &str| fs.link(&file, &dir, name.as_bytes(), &ROOT).unwrap();
+    (0..20).for_each(|i| link(&format!("stays-{i}")));
+    (0..6000).for_each(|i| link(&format!("{}-{i}-goes", i % 3)));
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let (fs, dir, done) = (&fs, &dir, &done);
+        let remove = |thread: u32| {
+            scope.spawn(move || {
+                for i in (0..6000).filter(|i| i % 3 == thread) {
+                    let name = format!("{thread}-{i}-goes");
+                    fs.unlink(dir, name.as_bytes(), &ROOT).unwrap();
+                }
+            })
+        };
+        let writers: Vec<_> = (0..3).map(remove).collect();
+        let read = |piece: usize| {
+            scope.spawn(move || {
+                while !done.load(Ordering::Relaxed) {
+                    check_listing(fs, dir, piece);
+                }
+            })
+        };
+        let readers: Vec<_> = [3, 40].map(read).into();
+        writers
+            .into_iter()
+            .for_each(|writer| writer.join().unwrap());
+        done.store(true, Ordering::Relaxed);
+        readers
+            .into_iter()
+            .for_each(|reader| reader.join().unwrap());
+    });
+    let blocks = dir.read().disk.size / 1024;
+    assert!(blocks < 20, "{blocks} blocks for 20 names");
+    drop((root, dir, file));
+    fs.unmount().unwrap();
+    assert_clean(&image.path);
+}
