@@ -206,6 +206,9 @@ impl Engine for BuddyEngine {
         );
         let run = search.run()?;
         stats.count(Stat::Success);
+        if run.len == request.len {
+            stats.count(Stat::LengthGoalHits);
+        }
         stats.add(Stat::Clusters, u64::from(run.len));
         Ok(run)
     }

@@ -18,6 +18,7 @@ use crate::pending_free::PendingFree;
 use crate::{Bitmap, ClusterNr, LoadError, Loader, Run, Stat, Stats, Summary, Trust, Volume};
 use crossbeam_utils::CachePadded;
 use std::ops::Range;
+use std::time::Instant;
 use uext4_format::GroupNr;
 use uext4_sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use uext4_sync::{Counter, Mutex, MutexGuard, Rank};
@@ -347,14 +348,15 @@ impl FlexGroups {
                 runs.push(base + run.start..base + run.end);
             }
         }
+        let start = Instant::now();
         let tree = FreeExtents::new(self.volume.clusters_per_group, runs);
+        self.stats.count_load(start.elapsed());
         self.runs.add(tree.runs() as i64);
         self.publish(nr, tree.largest());
         self.cold.change(GroupNr(nr), Some(0), None);
         space.tree = Some(tree);
         self.flex(nr).loaded.store(true, Ordering::Relaxed);
         self.flex(nr).refer();
-        self.stats.count(Stat::Loads);
         None
     }
 

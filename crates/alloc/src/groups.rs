@@ -13,6 +13,7 @@ use crate::pending_free::PendingFree;
 use crate::{Bitmap, ClusterNr, Error, GroupReport, LoadError, Loader, Run, Stat, Stats};
 use crate::{Summary, Trust, Volume};
 use crossbeam_utils::CachePadded;
+use std::time::Instant;
 use uext4_format::GroupNr;
 use uext4_sync::MutexGuard;
 use uext4_sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -180,10 +181,11 @@ impl Groups {
                 generation,
             });
         }
+        let start = Instant::now();
         let buddy = Buddy::new(&used, self.max_order);
+        self.stats.count_load(start.elapsed());
         self.publish_buddy(nr, &buddy);
         space.buddy = Some(Box::new(buddy));
-        self.stats.count(Stat::Loads);
         None
     }
 

@@ -51,7 +51,7 @@ pub use loader::{LoadError, Loader, Trust};
 pub use locality::{Affinity, inode_goal};
 pub use pending_free::PendingFree;
 pub use request::{Error, Goal, Kind, Placement, Request};
-pub use stats::{Stat, Stats};
+pub use stats::{Criterion, Effort, Stat, Stats};
 pub use tree_engine::TreeEngine;
 pub use tunables::Tunables;
 pub use volume::{ClusterNr, Run, Volume};

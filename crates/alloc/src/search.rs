@@ -12,25 +12,11 @@ use crate::group::{Shape, Space, State, average_order};
 use crate::group_index::OrderIndex;
 use crate::groups::Groups;
 use crate::locality::Locality;
+use crate::stats::{Criterion, Effort};
 use crate::tunables::Limits;
 use crate::{Error, Goal, Kind, Loader, Placement, Request, Run, ScanOrder, Stat};
 use std::ops::{ControlFlow, Range};
 use uext4_format::GroupNr;
-
-/// What a group must promise before it is searched; strictest first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Criterion {
-    /// A free chunk of the request's power of two.
-    PowerOf2,
-    /// Free runs that are long enough on average.
-    GoalFast,
-    /// As `GoalFast`, for a shortened request.
-    BestAvail,
-    /// As many free clusters as wanted; loads bitmaps.
-    GoalSlow,
-    /// Any free cluster; loads bitmaps and waits for locks.
-    AnyFree,
-}
 
 impl Criterion {
     fn next(self, order: ScanOrder) -> Option<Self> {
@@ -44,15 +30,6 @@ impl Criterion {
     }
     fn is_cheap(self) -> bool {
         matches!(self, Self::PowerOf2 | Self::GoalFast | Self::BestAvail)
-    }
-    fn hit(self) -> Stat {
-        match self {
-            Self::PowerOf2 => Stat::PowerOfTwoHits,
-            Self::GoalFast => Stat::GoalFastHits,
-            Self::BestAvail => Stat::BestAvailHits,
-            Self::GoalSlow => Stat::GoalSlowHits,
-            Self::AnyFree => Stat::AnyFreeHits,
-        }
     }
 }
 
@@ -137,6 +114,10 @@ impl<'a> Search<'a> {
         Ok(run)
     }
 
+    fn spent(&self, criterion: Criterion, effort: Effort, n: u64) {
+        self.groups.stats.add_effort(criterion, effort, n);
+    }
+
     fn refusal(&self) -> Error {
         self.groups
             .any_bad()
@@ -197,14 +178,14 @@ impl<'a> Search<'a> {
         loop {
             match self.pass(criterion) {
                 ControlFlow::Break(Some(run)) => {
-                    self.groups.stats.count(criterion.hit());
+                    self.groups.stats.count(criterion.hits());
                     return Some(run);
                 }
                 ControlFlow::Break(None) => {
                     self.groups.stats.count(Stat::Breaks);
                     break;
                 }
-                ControlFlow::Continue(()) => self.groups.stats.count(Stat::UselessLoops),
+                ControlFlow::Continue(()) => self.spent(criterion, Effort::UselessLoops, 1),
             }
             match criterion.next(self.order) {
                 Some(next) => criterion = next,
@@ -213,7 +194,7 @@ impl<'a> Search<'a> {
         }
         let best = self.best?;
         if let Some(run) = self.take_best(best) {
-            self.groups.stats.count(criterion.hit());
+            self.groups.stats.count(criterion.hits());
             return Some(run);
         }
         // Others took it meanwhile. What is found under a lock cannot be lost again.
@@ -341,7 +322,7 @@ impl<'a> Search<'a> {
     }
 
     fn visit(&mut self, nr: GroupNr, criterion: Criterion) -> Flow {
-        self.groups.stats.count(Stat::GroupsConsidered);
+        self.spent(criterion, Effort::GroupsConsidered, 1);
         let shape = self.groups.shape(nr);
         if !self.suits(nr, shape, criterion) || !self.make_ready(nr, shape, criterion) {
             return Flow::Continue(());
@@ -409,9 +390,11 @@ impl<'a> Search<'a> {
                 .find_stripe(nr, buddy)
                 .or_else(|| self.find_run(nr, buddy)),
         };
-        self.groups
-            .stats
-            .add(Stat::ExtentsScanned, u64::from(self.found - seen));
+        self.spent(
+            criterion,
+            Effort::ExtentsScanned,
+            u64::from(self.found - seen),
+        );
         if let Some(run) = found {
             let len = run.len() as u32;
             if len >= self.want {

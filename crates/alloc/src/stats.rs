@@ -1,5 +1,8 @@
 //! What `mb_stats` shows, and more; a relaxed counter per thread shard, so counting is local.
+//!
+//! Layout: the counters of [`Stat`], then a row per [`Criterion`] of those of [`Effort`].
 
+use std::time::Duration;
 use uext4_sync::Sharded;
 use uext4_sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -15,12 +18,10 @@ pub enum Stat {
     Clusters,
     /// Groups whose free space was searched under the lock.
     GroupsScanned,
-    /// Groups that the summary was asked about.
-    GroupsConsidered,
-    /// Free runs looked at.
-    ExtentsScanned,
     /// Requests served exactly at their goal.
     GoalHits,
+    /// Requests that got all that they wanted.
+    LengthGoalHits,
     /// Stream requests served in the group of their stream goal.
     StreamGoalHits,
     /// Requests served as an aligned chunk of a power of two.
@@ -33,8 +34,6 @@ pub enum Stat {
     GoalSlowHits,
     /// Requests served by the any free criterion.
     AnyFreeHits,
-    /// Passes over the groups that found nothing.
-    UselessLoops,
     /// Groups passed over because their lock was taken.
     BusySkips,
     /// Searches ended by `max_to_scan`.
@@ -43,8 +42,14 @@ pub enum Stat {
     Lost,
     /// Bitmaps loaded and turned into buddy levels (or trees).
     Loads,
+    /// Nanoseconds that took, without reading.
+    LoadNs,
     /// Groups (or trees) dropped from memory.
     Evictions,
+    /// Clusters taken in advance, for files and threads.
+    Preallocated,
+    /// Of these, clusters given back unused.
+    Discarded,
     /// Runs whose free was put off until a commit.
     DeferredFrees,
     /// Such runs that were merged with a neighbour at once.
@@ -62,30 +67,88 @@ impl Stat {
         (Self::Success, "success"),
         (Self::Clusters, "clusters"),
         (Self::GroupsScanned, "groups_scanned"),
-        (Self::GroupsConsidered, "groups_considered"),
-        (Self::ExtentsScanned, "extents_scanned"),
         (Self::GoalHits, "goal_hits"),
+        (Self::LengthGoalHits, "length_goal_hits"),
         (Self::StreamGoalHits, "stream_goal_hits"),
         (Self::PowerOfTwoHits, "power_of_two_hits"),
         (Self::GoalFastHits, "goal_fast_hits"),
         (Self::BestAvailHits, "best_avail_hits"),
         (Self::GoalSlowHits, "goal_slow_hits"),
         (Self::AnyFreeHits, "any_free_hits"),
-        (Self::UselessLoops, "useless_loops"),
         (Self::BusySkips, "busy_skips"),
         (Self::Breaks, "breaks"),
         (Self::Lost, "lost"),
         (Self::Loads, "loads"),
+        (Self::LoadNs, "load_ns"),
         (Self::Evictions, "evictions"),
+        (Self::Preallocated, "preallocated"),
+        (Self::Discarded, "discarded"),
         (Self::DeferredFrees, "deferred_frees"),
         (Self::DeferredMerges, "deferred_merges"),
         (Self::GiveBackGroups, "give_back_groups"),
     ];
 }
 
+/// By what a pass over the groups chooses; strictest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(usize)]
+pub enum Criterion {
+    /// A free chunk of the request's power of two.
+    PowerOf2,
+    /// Free runs that are long enough on average (trees: outside of what is kept for metadata).
+    GoalFast,
+    /// As `GoalFast`, for a shortened request.
+    BestAvail,
+    /// As many free clusters as wanted; loads bitmaps.
+    GoalSlow,
+    /// Any free cluster; loads bitmaps and waits for locks.
+    AnyFree,
+}
+
+/// What passes by one criterion cost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(usize)]
+pub enum Effort {
+    /// Groups that the summary was asked about.
+    GroupsConsidered,
+    /// Free runs looked at.
+    ExtentsScanned,
+    /// Passes over the groups that found nothing.
+    UselessLoops,
+}
+
+const EFFORTS: usize = Effort::UselessLoops as usize + 1;
+const COUNTERS: usize = STATS + Criterion::ALL.len() * EFFORTS;
+
+impl Criterion {
+    /// Every criterion in the order of passes, with its name.
+    pub const ALL: [(Self, &'static str); 5] = [
+        (Self::PowerOf2, "power_of_two"),
+        (Self::GoalFast, "goal_fast"),
+        (Self::BestAvail, "best_avail"),
+        (Self::GoalSlow, "goal_slow"),
+        (Self::AnyFree, "any_free"),
+    ];
+
+    /// Counts the requests that it served.
+    pub fn hits(self) -> Stat {
+        match self {
+            Self::PowerOf2 => Stat::PowerOfTwoHits,
+            Self::GoalFast => Stat::GoalFastHits,
+            Self::BestAvail => Stat::BestAvailHits,
+            Self::GoalSlow => Stat::GoalSlowHits,
+            Self::AnyFree => Stat::AnyFreeHits,
+        }
+    }
+
+    fn slot(self, effort: Effort) -> usize {
+        STATS + self as usize * EFFORTS + effort as usize
+    }
+}
+
 /// All counters.
 pub struct Stats {
-    shards: Sharded<[AtomicU64; STATS]>,
+    shards: Sharded<[AtomicU64; COUNTERS]>,
 }
 
 impl Default for Stats {
@@ -105,11 +168,27 @@ impl Stats {
     pub fn add(&self, stat: Stat, n: u64) {
         self.shards.local()[stat as usize].fetch_add(n, Relaxed);
     }
+    /// Counts a bitmap (or those of a tree) that was turned into what is searched.
+    pub fn count_load(&self, took: Duration) {
+        self.count(Stat::Loads);
+        self.add(Stat::LoadNs, took.as_nanos() as u64);
+    }
+    /// Counts `n` of what passes by `criterion` cost.
+    pub fn add_effort(&self, criterion: Criterion, effort: Effort, n: u64) {
+        self.shards.local()[criterion.slot(effort)].fetch_add(n, Relaxed);
+    }
     /// The sum over all threads.
     pub fn get(&self, stat: Stat) -> u64 {
+        self.sum(stat as usize)
+    }
+    /// The sum over all threads.
+    pub fn effort(&self, criterion: Criterion, effort: Effort) -> u64 {
+        self.sum(criterion.slot(effort))
+    }
+    fn sum(&self, slot: usize) -> u64 {
         self.shards
             .iter()
-            .map(|shard| shard[stat as usize].load(Relaxed))
+            .map(|shard| shard[slot].load(Relaxed))
             .sum()
     }
 }

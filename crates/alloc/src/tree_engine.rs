@@ -88,6 +88,9 @@ impl Engine for TreeEngine {
         stats.count(Stat::Requests);
         let run = Search::new(self, request, loader).run()?;
         stats.count(Stat::Success);
+        if run.len == request.len {
+            stats.count(Stat::LengthGoalHits);
+        }
         stats.add(Stat::Clusters, u64::from(run.len));
         Ok(run)
     }

@@ -9,6 +9,7 @@
 
 use crate::flex_groups::{FlexGroups, Space, order_of};
 use crate::free_extents::FreeExtents;
+use crate::stats::{self, Effort};
 use crate::tree_engine::TreeEngine;
 use crate::tunables::Limits;
 use crate::{Error, Goal, Kind, Loader, Placement, Request, Run, Stat};
@@ -22,6 +23,16 @@ enum Criterion {
     Strict,
     /// All that is wanted.
     Whole,
+}
+
+impl Criterion {
+    /// Under which its work is counted.
+    fn counted(self) -> stats::Criterion {
+        match self {
+            Criterion::Strict => stats::Criterion::GoalFast,
+            Criterion::Whole => stats::Criterion::GoalSlow,
+        }
+    }
 }
 
 /// Which trees a walk over the index considers.
@@ -160,13 +171,10 @@ impl<'a> Search<'a> {
                 _ => true,
             };
             if let Some(run) = self.whole(criterion, allowed) {
-                stats.count(match criterion {
-                    Criterion::Strict => Stat::GoalFastHits,
-                    Criterion::Whole => Stat::GoalSlowHits,
-                });
+                stats.count(criterion.counted().hits());
                 return Some(run);
             }
-            stats.count(Stat::UselessLoops);
+            stats.add_effort(criterion.counted(), Effort::UselessLoops, 1);
         }
         let run = self.any()?;
         stats.count(Stat::AnyFreeHits);
@@ -234,7 +242,7 @@ impl<'a> Search<'a> {
 
     fn visit(&self, nr: u32, criterion: Criterion) -> Option<Run> {
         let stats = &self.groups.stats;
-        stats.count(Stat::GroupsConsidered);
+        stats.add_effort(criterion.counted(), Effort::GroupsConsidered, 1);
         if !self.groups.flex(nr).is_loaded() {
             self.groups.load(nr, self.loader, self.memory_limit);
         }

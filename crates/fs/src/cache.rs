@@ -9,7 +9,7 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hash, Hasher};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use uext4_sync::{Rank, RwLock};
 
 const CACHE_SHARDS: usize = 128;
@@ -76,9 +76,24 @@ struct Entries<K, V> {
     limit: usize,
 }
 
+/// The counters stand beside the lock, whose line a look-up changes anyway.
 #[repr(align(128))]
 struct Shard<K, V> {
     entries: RwLock<Entries<K, V>>,
+    hits: AtomicU64,
+    misses: AtomicU64,
+    evictions: AtomicU64,
+}
+
+/// What a cache did since it was made, and holds now.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Counts {
+    pub(crate) entries: u64,
+    /// Entries that nobody uses.
+    pub(crate) idle: u64,
+    pub(crate) hits: u64,
+    pub(crate) misses: u64,
+    pub(crate) evictions: u64,
 }
 
 /// The cache.
@@ -97,6 +112,9 @@ impl<K: Key, V> Cache<K, V> {
         };
         let shard = |_| Shard {
             entries: RwLock::new(Rank::CacheShard, entries()),
+            hits: AtomicU64::new(0),
+            misses: AtomicU64::new(0),
+            evictions: AtomicU64::new(0),
         };
         Self {
             shards: (0..CACHE_SHARDS).map(shard).collect(),
@@ -106,8 +124,13 @@ impl<K: Key, V> Cache<K, V> {
 
     /// The cached object.
     pub(crate) fn get(&self, key: K) -> Option<Arc<V>> {
-        let entries = self.shard(key).entries.read();
-        let entry = entries.map.get(&key)?;
+        let shard = self.shard(key);
+        let entries = shard.entries.read();
+        let Some(entry) = entries.map.get(&key) else {
+            shard.misses.fetch_add(1, Ordering::Relaxed);
+            return None;
+        };
+        shard.hits.fetch_add(1, Ordering::Relaxed);
         if !entry.referenced.load(Ordering::Relaxed) {
             entry.referenced.store(true, Ordering::Relaxed);
         }
@@ -116,12 +139,16 @@ impl<K: Key, V> Cache<K, V> {
 
     /// The cached object; when there is none, what `make` answers is cached. `make` takes no lock.
     pub(crate) fn get_or_insert_with(&self, key: K, make: impl FnOnce() -> V) -> Arc<V> {
-        let mut entries = self.shard(key).entries.write();
+        let shard = self.shard(key);
+        let mut entries = shard.entries.write();
         if let Some(entry) = entries.map.get(&key) {
             return entry.value.clone();
         }
         if entries.map.len() >= entries.limit {
+            let before = entries.map.len();
             evict(&mut entries, self.shard_max);
+            let evicted = before - entries.map.len();
+            shard.evictions.fetch_add(evicted as u64, Ordering::Relaxed);
         }
         let value = Arc::new(make());
         let entry = Entry {
@@ -142,12 +169,19 @@ impl<K: Key, V> Cache<K, V> {
             .map(|entry| entry.value)
     }
 
-    /// Number of cached objects.
-    pub(crate) fn len(&self) -> usize {
-        self.shards
-            .iter()
-            .map(|shard| shard.entries.read().map.len())
-            .sum()
+    /// Numbers of all shards.
+    pub(crate) fn counts(&self) -> Counts {
+        let mut sum = Counts::default();
+        for shard in &self.shards {
+            let entries = shard.entries.read();
+            let idle = |entry: &&Entry<V>| Arc::strong_count(&entry.value) == 1;
+            sum.entries += entries.map.len() as u64;
+            sum.idle += entries.map.values().filter(idle).count() as u64;
+            sum.hits += shard.hits.load(Ordering::Relaxed);
+            sum.misses += shard.misses.load(Ordering::Relaxed);
+            sum.evictions += shard.evictions.load(Ordering::Relaxed);
+        }
+        sum
     }
 
     /// All objects, for unmount checks and statistics.

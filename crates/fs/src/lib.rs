@@ -46,7 +46,8 @@ pub use ops::{KillPrivileges, RenameFlags};
 pub use options::{Access, Allocator, DataMode, MountOptions, OnError, Threads};
 pub use space::{FreeExtents, FreeFragments};
 pub use stats::{
-    CacheStats, GroupStats, JournalStats, LockStats, OrderStats, SpaceStats, Stats, TreeStats,
+    CacheCounts, CacheStats, CriterionStats, GroupStats, JournalStats, LockStats, OrderStats,
+    SpaceStats, Stats, TreeStats,
 };
 pub use uext4_device as device;
 pub use uext4_format as format;

@@ -8,7 +8,7 @@
 //! seal than the cached one has met a block that two structures claim, which is damage.
 //! Locking: `Rank::MetaBlock` per block; the cache's shards are `Rank::CacheShard`.
 
-use crate::cache::Cache;
+use crate::cache::{Cache, Counts};
 use crate::{Error, Fs, Result};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -226,9 +226,9 @@ impl Blocks {
         Some(block)
     }
 
-    /// Blocks cached now.
-    pub(crate) fn len(&self) -> usize {
-        self.cache.len()
+    /// What the cache did and holds.
+    pub(crate) fn counts(&self) -> Counts {
+        self.cache.counts()
     }
 
     fn object(&self, nr: BlockNr, seal: Seal, bytes: Image) -> MetaBlock {

@@ -1,16 +1,22 @@
 //! What a mounted file system did and holds, in numbers.
 
+use crate::cache::Counts;
+use crate::inode::Inode;
 use crate::{ExtentStatusStats, Filesystem};
 use serde::Serialize;
 use std::collections::BTreeMap;
-use uext4_alloc::Stat;
+use uext4_alloc::{Criterion, Effort, Stat};
 use uext4_format::GroupNr;
 
 /// All numbers; see [`Filesystem::stats`].
 #[derive(Clone, Debug, Serialize)]
 pub struct Stats {
+    /// Name of the allocator, as `allocator=` has it.
+    pub engine: &'static str,
     /// Counters of the allocator since the mount (`mb_stats`), by name.
     pub allocator: BTreeMap<&'static str, u64>,
+    /// What the passes by each criterion found and cost (`mb_stats`), by name.
+    pub criteria: BTreeMap<&'static str, CriterionStats>,
     /// Free space now.
     pub space: SpaceStats,
     /// Groups by the size of their free space (`mb_structs_summary`); empty for free-space trees.
@@ -19,13 +25,25 @@ pub struct Stats {
     pub trees: Option<TreeStats>,
     /// The journal.
     pub journal: JournalStats,
-    /// Waits for locks since the process started, in the lock order; only ranks that were waited
-    /// for.
+    /// Waits for locks since the process started, in the lock order.
     pub locks: Vec<LockStats>,
     /// Objects in memory.
     pub caches: CacheStats,
     /// What is known of the maps of files (`es_shrinker_info`).
     pub extent_status: ExtentStatusStats,
+}
+
+/// Passes over the groups by one criterion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct CriterionStats {
+    /// Requests that it served.
+    pub hits: u64,
+    /// Groups that the summary was asked about.
+    pub groups_considered: u64,
+    /// Free runs looked at.
+    pub extents_scanned: u64,
+    /// Passes that found nothing.
+    pub useless_loops: u64,
 }
 
 /// Clusters by what they wait for.
@@ -70,10 +88,20 @@ pub struct TreeStats {
 pub struct JournalStats {
     /// Transactions committed.
     pub transactions: u64,
+    /// Of these, asked for by somebody; the others were due.
+    pub requested: u64,
     /// Most blocks of one transaction.
     pub transaction_limit_blocks: u32,
     /// Handles that ended.
     pub handles: u64,
+    /// Handles that had to wait for a transaction.
+    pub handle_waits: u64,
+    /// How long they waited, together.
+    pub handle_wait_ns: u64,
+    /// Time from the first change of a transaction until no handle could join it any more.
+    pub running_ns: u64,
+    /// Time from then to the end of the commit; the phases below are parts of it.
+    pub commit_ns: u64,
     /// Images committed, in blocks.
     pub image_blocks: u64,
     /// Blocks written to the log.
@@ -82,6 +110,16 @@ pub struct JournalStats {
     pub revoked_blocks: u64,
     /// Blocks written home by checkpoints.
     pub checkpointed_blocks: u64,
+    /// Passes of checkpoints.
+    pub checkpoints: u64,
+    /// Time of these passes.
+    pub checkpoint_ns: u64,
+    /// Committed images that wait for their home write, in blocks.
+    pub waiting_blocks: u64,
+    /// Blocks of the log that transactions can use; 0 without a log.
+    pub log_len_blocks: u32,
+    /// Of these, not in use now.
+    pub log_free_blocks: u32,
     /// Time in which no handle could start.
     pub drain_ns: u64,
     /// Time to render and merge.
@@ -109,9 +147,26 @@ pub struct LockStats {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct CacheStats {
     /// Inodes.
-    pub inodes: u64,
-    /// Metadata blocks.
-    pub blocks: u64,
+    pub inodes: CacheCounts,
+    /// Metadata blocks: directories, maps, attributes.
+    pub blocks: CacheCounts,
+}
+
+/// One cache (`es_shrinker_info`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct CacheCounts {
+    /// Objects in it.
+    pub entries: u64,
+    /// Of these, used by nobody: they may be evicted.
+    pub idle: u64,
+    /// Bytes of the objects, without what hangs on them.
+    pub bytes: u64,
+    /// Look-ups that found their object.
+    pub hits: u64,
+    /// Look-ups that did not.
+    pub misses: u64,
+    /// Objects that made room for others.
+    pub evictions: u64,
 }
 
 /// One row of `mb_groups`.
@@ -133,15 +188,17 @@ impl Filesystem {
     /// All numbers at this moment. Takes no lock that operations wait for.
     pub fn stats(&self) -> Stats {
         Stats {
+            engine: self.fs.space.engine().name(),
             allocator: self.allocator_stats(),
+            criteria: self.criterion_stats(),
             space: self.space_stats(),
             orders: self.order_stats(),
             trees: self.tree_stats(),
             journal: self.journal_stats(),
             locks: lock_stats(),
             caches: CacheStats {
-                inodes: self.fs.inodes.len() as u64,
-                blocks: self.fs.blocks.len() as u64,
+                inodes: cache_counts(self.fs.inodes.counts(), size_of::<Inode>()),
+                blocks: cache_counts(self.fs.blocks.counts(), self.fs.block_size()),
             },
             extent_status: self.fs.extent_status.stats(),
         }
@@ -166,6 +223,20 @@ impl Filesystem {
         Stat::NAMES
             .into_iter()
             .map(|(stat, name)| (name, stats.get(stat)))
+            .collect()
+    }
+
+    fn criterion_stats(&self) -> BTreeMap<&'static str, CriterionStats> {
+        let stats = self.fs.space.engine().stats();
+        let row = |criterion: Criterion| CriterionStats {
+            hits: stats.get(criterion.hits()),
+            groups_considered: stats.effort(criterion, Effort::GroupsConsidered),
+            extents_scanned: stats.effort(criterion, Effort::ExtentsScanned),
+            useless_loops: stats.effort(criterion, Effort::UselessLoops),
+        };
+        Criterion::ALL
+            .into_iter()
+            .map(|(criterion, name)| (name, row(criterion)))
             .collect()
     }
 
@@ -204,6 +275,16 @@ impl Filesystem {
         let ns = |time: std::time::Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         JournalStats {
             transactions: stats.transactions,
+            requested: stats.requested,
+            handle_waits: stats.handle_waits,
+            handle_wait_ns: ns(stats.handle_wait),
+            running_ns: ns(stats.running),
+            commit_ns: ns(stats.commit),
+            checkpoints: stats.checkpoints,
+            checkpoint_ns: ns(stats.checkpoint),
+            waiting_blocks: stats.waiting_blocks,
+            log_len_blocks: stats.log_len_blocks,
+            log_free_blocks: stats.log_free_blocks,
             transaction_limit_blocks: stats.transaction_limit_blocks,
             handles: stats.handles,
             image_blocks: stats.image_blocks,
@@ -220,13 +301,21 @@ impl Filesystem {
 }
 
 fn lock_stats() -> Vec<LockStats> {
-    let waited = uext4_sync::lock_waits()
-        .into_iter()
-        .filter(|wait| wait.waits > 0);
     let row = |wait: uext4_sync::LockWait| LockStats {
         rank: format!("{:?}", wait.rank),
         waits: wait.waits,
         wait_ns: wait.wait_ns,
     };
-    waited.map(row).collect()
+    uext4_sync::lock_waits().into_iter().map(row).collect()
+}
+
+fn cache_counts(counts: Counts, object_bytes: usize) -> CacheCounts {
+    CacheCounts {
+        entries: counts.entries,
+        idle: counts.idle,
+        bytes: counts.entries * object_bytes as u64,
+        hits: counts.hits,
+        misses: counts.misses,
+        evictions: counts.evictions,
+    }
 }

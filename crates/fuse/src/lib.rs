@@ -7,7 +7,8 @@
 //! Layout: `transport` brings requests and takes answers (io_uring or `/dev/fuse`); `request` and
 //! `answer` are their bytes; `init` is the first exchange; `server` turns requests into operations
 //! of [`uext4`]; `aside` is where what takes long is done; `nodes` holds the inodes that the kernel
-//! knows; `control` is how a running mount is asked; `session`, `crew`, `mount_point`, `claim`,
+//! knows; `control` is how a running mount is asked, `tally`
+//! what it counts; `session`, `crew`, `mount_point`, `claim`,
 //! `umount`, `daemon` and `signals` are the life of a mount.
 //! References: `linux/fuse.h`; man page `fuse(4)`.
 #![deny(unsafe_code)]
@@ -31,6 +32,7 @@ mod runtime_dir;
 mod server;
 mod session;
 mod signals;
+mod tally;
 mod transport;
 mod umount;
 

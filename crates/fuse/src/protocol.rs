@@ -54,6 +54,44 @@ pub(crate) mod opcode {
     pub(crate) const SYNCFS: u32 = 50;
     pub(crate) const TMPFILE: u32 = 51;
     pub(crate) const STATX: u32 = 52;
+
+    /// What is counted when it is served, and its name.
+    pub(crate) const NAMES: &[(u32, &str)] = &[
+        (LOOKUP, "lookup"),
+        (GETATTR, "getattr"),
+        (SETATTR, "setattr"),
+        (READLINK, "readlink"),
+        (SYMLINK, "symlink"),
+        (MKNOD, "mknod"),
+        (MKDIR, "mkdir"),
+        (UNLINK, "unlink"),
+        (RMDIR, "rmdir"),
+        (RENAME, "rename"),
+        (LINK, "link"),
+        (OPEN, "open"),
+        (READ, "read"),
+        (WRITE, "write"),
+        (STATFS, "statfs"),
+        (RELEASE, "release"),
+        (FSYNC, "fsync"),
+        (SETXATTR, "setxattr"),
+        (GETXATTR, "getxattr"),
+        (LISTXATTR, "listxattr"),
+        (REMOVEXATTR, "removexattr"),
+        (READDIR, "readdir"),
+        (FSYNCDIR, "fsyncdir"),
+        (ACCESS, "access"),
+        (CREATE, "create"),
+        (IOCTL, "ioctl"),
+        (FALLOCATE, "fallocate"),
+        (READDIRPLUS, "readdirplus"),
+        (RENAME2, "rename2"),
+        (LSEEK, "lseek"),
+        (COPY_FILE_RANGE, "copy_file_range"),
+        (SYNCFS, "syncfs"),
+        (TMPFILE, "tmpfile"),
+        (STATX, "statx"),
+    ];
 }
 
 /// What both sides can do (`FUSE_INIT`).

@@ -11,6 +11,7 @@ use crate::stats::Times;
 use crate::{Error, Image};
 use std::sync::Arc;
 use uext4_format::BlockNr;
+use uext4_format::jbd2::Superblock;
 
 /// Blocks written under one hold of `batch`: bounds what a revoking commit waits for.
 const BATCH_BLOCKS: usize = 1024;
@@ -23,6 +24,18 @@ impl Engine {
             return Ok(()); // without waiting for a pass under way
         }
         let mut superblock = log.superblock.lock();
+        Times::add(&self.times.checkpoints, 1);
+        Times::time(&self.times.checkpoint_ns, || {
+            self.checkpoint_pass(log, &mut superblock, free_blocks)
+        })
+    }
+
+    fn checkpoint_pass(
+        &self,
+        log: &OpenLog,
+        superblock: &mut Superblock,
+        free_blocks: u32,
+    ) -> Result<(), Error> {
         loop {
             let missing = free_blocks.saturating_sub(log.free_blocks());
             if missing == 0 {
@@ -33,7 +46,7 @@ impl Engine {
                 return Ok(());
             }
             self.write_home(&records)?;
-            log.move_tail(&mut superblock, || self.home.flush())?;
+            log.move_tail(superblock, || self.home.flush())?;
         }
     }
 

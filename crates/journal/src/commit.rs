@@ -46,6 +46,8 @@ impl Engine {
         let mut progress = self.progress.lock();
         if let Ok(true) = result {
             progress.committed = tid;
+            let asked = progress.serving != progress.served;
+            Times::add(&self.times.requested, u64::from(asked));
         }
         progress.committing = None;
         progress.served = progress.serving;
@@ -56,6 +58,10 @@ impl Engine {
 
     /// True when there was something to commit.
     fn close_and_write(&self, tid: Tid) -> Result<bool, Error> {
+        Times::time(&self.times.commit_ns, || self.close_and_write_now(tid))
+    }
+
+    fn close_and_write_now(&self, tid: Tid) -> Result<bool, Error> {
         let (objects, revokes) = Times::time(&self.times.drain_ns, || self.close_gate(tid));
         if objects.is_empty() && revokes.is_empty() {
             return Ok(false);
@@ -76,7 +82,9 @@ impl Engine {
 
     /// Drains the transaction, takes what it logged, opens the next one.
     fn close_gate(&self, tid: Tid) -> (DirtyList, Vec<BlockNr>) {
+        let closing_ns = self.now_ns();
         self.gate.close();
+        self.note_end(closing_ns);
         let (mut objects, mut revokes) = (Vec::new(), Vec::new());
         for shard in self.logged.iter() {
             let Logged {

@@ -15,7 +15,7 @@ use crate::{Error, Image, Live, Render};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use uext4_format::{BlockNr, Tid};
-use uext4_sync::atomic::{AtomicU64, Ordering};
+use uext4_sync::atomic::{AtomicU64, Ordering, Ordering::Relaxed};
 use uext4_sync::{Clock, Condvar, Mutex, Rank, Sharded, handle_point};
 
 /// Most credits of a transaction, in blocks, however long the log is; bounds the memory that one
@@ -73,6 +73,8 @@ pub(crate) struct Engine {
     pub(crate) batch: Mutex<()>,
     pub(crate) cores: usize,
     pub(crate) times: Times,
+    /// When the running transaction was first logged to; 0 before. Written once per transaction.
+    began_ns: AtomicU64,
 }
 
 /// Credits of one transaction in this log, in blocks.
@@ -119,6 +121,7 @@ impl Engine {
             batch: Mutex::new(Rank::CheckpointBatch, ()),
             cores: std::thread::available_parallelism().map_or(1, usize::from),
             times: Times::default(),
+            began_ns: AtomicU64::new(0),
         }
     }
 
@@ -136,12 +139,29 @@ impl Engine {
 
     /// Goes into the running transaction, waiting for the next one when it is full.
     pub(crate) fn enter(&self, credits: u32) -> Result<Ticket, Error> {
+        self.fits(credits)?;
+        match self.gate.enter(credits) {
+            Ok(ticket) => Ok(ticket),
+            Err(refused) => {
+                Times::add(&self.times.handle_waits, 1);
+                Times::time(&self.times.handle_wait_ns, || {
+                    self.enter_later(credits, refused)
+                })
+            }
+        }
+    }
+
+    #[cold]
+    fn enter_later(&self, credits: u32, mut refused: Refused) -> Result<Ticket, Error> {
         loop {
+            match refused {
+                Refused::Closed => self.gate.wait_open(),
+                Refused::Full { tid, opened } => self.make_room(tid, opened)?,
+            }
             self.fits(credits)?;
             match self.gate.enter(credits) {
                 Ok(ticket) => return Ok(ticket),
-                Err(Refused::Closed) => self.gate.wait_open(),
-                Err(Refused::Full { tid, opened }) => self.make_room(tid, opened)?,
+                Err(again) => refused = again,
             }
         }
     }
@@ -172,7 +192,24 @@ impl Engine {
         if shared.is_some() {
             logged.last_shared = shared;
         }
+        drop(logged);
+        if self.began_ns.load(Relaxed) == 0 {
+            self.began_ns.store(self.now_ns(), Relaxed);
+        }
         u32::from(!is_charged)
+    }
+
+    /// Never 0.
+    pub(crate) fn now_ns(&self) -> u64 {
+        (self.clock.monotonic().as_nanos() as u64).max(1)
+    }
+
+    /// The gate is closed, and began to be at `closing_ns`: adds how long the transaction ran.
+    pub(crate) fn note_end(&self, closing_ns: u64) {
+        match self.began_ns.swap(0, Relaxed) {
+            0 => {}
+            began => Times::add(&self.times.running_ns, closing_ns.saturating_sub(began)),
+        }
     }
 
     pub(crate) fn push_revoke(&self, block: BlockNr) {

@@ -61,6 +61,14 @@ impl Images {
         &self.shards[hash as usize % SHARDS]
     }
 
+    /// Images held.
+    pub(crate) fn len(&self) -> u64 {
+        self.shards
+            .iter()
+            .map(|shard| shard.lock().len() as u64)
+            .sum()
+    }
+
     /// The newest committed image of `block`; `None`: the device has it.
     pub(crate) fn get(&self, block: BlockNr) -> Option<Image> {
         self.shard(block)

@@ -151,9 +151,15 @@ impl Journal {
 
     /// What happened since it was opened.
     pub fn stats(&self) -> Stats {
-        self.engine
-            .times
-            .snapshot(self.engine.gate.handles(), self.engine.gate.limit())
+        let (engine, log) = (&self.engine, self.engine.log.get());
+        Stats {
+            handles: engine.gate.handles(),
+            transaction_limit_blocks: engine.gate.limit(),
+            log_len_blocks: log.map_or(0, OpenLog::len_blocks),
+            log_free_blocks: log.map_or(0, OpenLog::free_blocks),
+            waiting_blocks: engine.images.len(),
+            ..engine.times.snapshot()
+        }
     }
 }
 

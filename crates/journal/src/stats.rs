@@ -20,6 +20,26 @@ pub struct Stats {
     pub checkpointed_blocks: u64,
     /// Credits of a whole transaction, in blocks.
     pub transaction_limit_blocks: u32,
+    /// Commits that somebody asked for; the others were due.
+    pub requested: u64,
+    /// Handles that had to wait for a transaction.
+    pub handle_waits: u64,
+    /// How long they waited, together.
+    pub handle_wait: Duration,
+    /// From the first change of a transaction until its gate closed.
+    pub running: Duration,
+    /// Commits from the closing of the gate to their end.
+    pub commit: Duration,
+    /// Passes that brought blocks home.
+    pub checkpoints: u64,
+    /// Time of these passes.
+    pub checkpoint: Duration,
+    /// Blocks of the log that transactions can use; 0 without a log.
+    pub log_len_blocks: u32,
+    /// Of these, not in use now.
+    pub log_free_blocks: u32,
+    /// Committed images that wait for their home write, in blocks.
+    pub waiting_blocks: u64,
     /// Time with the gate closed: no handle could start.
     pub drain: Duration,
     /// Time to render and merge.
@@ -32,7 +52,7 @@ pub struct Stats {
     pub publish: Duration,
 }
 
-/// The counters behind [`Stats`]; changed by the committing side only.
+/// The counters behind [`Stats`]; changed by the committing side and by handles that wait.
 #[derive(Default)]
 pub(crate) struct Times {
     pub(crate) transactions: AtomicU64,
@@ -40,6 +60,13 @@ pub(crate) struct Times {
     pub(crate) log_blocks: AtomicU64,
     pub(crate) revoked_blocks: AtomicU64,
     pub(crate) checkpointed_blocks: AtomicU64,
+    pub(crate) requested: AtomicU64,
+    pub(crate) handle_waits: AtomicU64,
+    pub(crate) handle_wait_ns: AtomicU64,
+    pub(crate) running_ns: AtomicU64,
+    pub(crate) commit_ns: AtomicU64,
+    pub(crate) checkpoints: AtomicU64,
+    pub(crate) checkpoint_ns: AtomicU64,
     pub(crate) drain_ns: AtomicU64,
     pub(crate) render_ns: AtomicU64,
     pub(crate) write_ns: AtomicU64,
@@ -61,21 +88,28 @@ impl Times {
         result
     }
 
-    pub(crate) fn snapshot(&self, handles: u64, transaction_limit_blocks: u32) -> Stats {
+    /// What was counted here; the rest is 0.
+    pub(crate) fn snapshot(&self) -> Stats {
         let ns = |counter: &AtomicU64| Duration::from_nanos(counter.load(Relaxed));
         Stats {
             transactions: self.transactions.load(Relaxed),
-            handles,
+            requested: self.requested.load(Relaxed),
+            handle_waits: self.handle_waits.load(Relaxed),
+            handle_wait: ns(&self.handle_wait_ns),
+            running: ns(&self.running_ns),
+            commit: ns(&self.commit_ns),
+            checkpoints: self.checkpoints.load(Relaxed),
+            checkpoint: ns(&self.checkpoint_ns),
             image_blocks: self.image_blocks.load(Relaxed),
             log_blocks: self.log_blocks.load(Relaxed),
             revoked_blocks: self.revoked_blocks.load(Relaxed),
             checkpointed_blocks: self.checkpointed_blocks.load(Relaxed),
-            transaction_limit_blocks,
             drain: ns(&self.drain_ns),
             render: ns(&self.render_ns),
             write: ns(&self.write_ns),
             flush: ns(&self.flush_ns),
             publish: ns(&self.publish_ns),
+            ..Stats::default()
         }
     }
 }

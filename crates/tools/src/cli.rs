@@ -1,7 +1,8 @@
 //! What the command line can ask.
 
 use crate::commands::{
-    change, completions, extents, freefrag, get, info, ls, mkfs, mount, put, replay, stat, trim,
+    change, completions, extents, freefrag, get, info, ls, mkfs, mount, put, replay, stat, stats,
+    trim, tunables,
 };
 use clap::builder::styling::{AnsiColor, Styles};
 use clap::{Parser, Subcommand};
@@ -14,6 +15,7 @@ Examples:
   uext4 cat disk.img /srv/site/index.html  read a file
   uext4 info disk.img --json               sizes, features, state of the journal
   uext4 mount disk.img /mnt                through FUSE; uext4 umount /mnt ends it
+  uext4 stats /mnt --watch                 see what the mount does
   uext4 replay disk.img                    bring the journal home after a crash
 
 IMAGE is a file or block device with an ext4 file system; --offset or --partition finds it on a
@@ -62,6 +64,8 @@ pub(crate) enum Command {
     Extents(extents::Args),
     Freefrag(freefrag::Args),
     Trim(trim::Args),
+    Stats(stats::Args),
+    Tunables(tunables::Args),
     Replay(replay::Args),
     Completions(completions::Args),
     Man(completions::ManArgs),

@@ -1,7 +1,7 @@
 //! The cache of inodes and loading from the inode table.
 
 use super::{Inode, InodeRef, InodeState, Reclaim};
-use crate::cache::Cache;
+use crate::cache::{Cache, Counts};
 use crate::inode::state::{InodeFormat, STACK_BYTES};
 use crate::{Error, Fs, Result};
 use std::sync::Arc;
@@ -107,9 +107,9 @@ impl Inodes {
         fs.space.inode_place(nr)?.ok_or(Error::Corrupt(bad))
     }
 
-    /// Inodes in memory now.
-    pub(crate) fn len(&self) -> usize {
-        self.cache.len()
+    /// What the cache did and holds.
+    pub(crate) fn counts(&self) -> Counts {
+        self.cache.counts()
     }
 
     /// Every inode in memory.

@@ -8,7 +8,7 @@ use crate::{Fs, Result};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use uext4_alloc::Run;
+use uext4_alloc::{Run, Stat};
 use uext4_format::{BlockNr, BlockRun};
 
 /// Nothing is held in advance when fewer clusters are left than this many times what would be.
@@ -195,6 +195,8 @@ impl Space {
             .map_or(0, |run| run.len.saturating_sub(granted));
         self.preallocations.restore(u64::from(more - extra));
         self.claims.give(u64::from(granted - used));
+        let stats = self.engine.stats();
+        stats.add(Stat::Preallocated, extra.into());
         Ok((taken?, extra))
     }
 
@@ -213,6 +215,7 @@ impl Space {
         for run in runs {
             self.engine.release(*run);
             self.preallocations.restore(run.len.into());
+            self.engine.stats().add(Stat::Discarded, run.len.into());
         }
     }
 

@@ -295,7 +295,26 @@ fn numbers_tell_what_happened() {
     let stats = fs.stats();
     assert!(stats.allocator["requests"] > 0 && stats.allocator["clusters"] >= 74);
     assert_eq!(stats.space.free_clusters, fs.statfs().blocks_free);
-    assert!(stats.journal.transactions > 0 && stats.caches.inodes > 0);
+    let by_criteria: u64 = stats.criteria.values().map(|row| row.hits).sum();
+    let at_goal = stats.allocator["goal_hits"];
+    assert_eq!(by_criteria + at_goal, stats.allocator["success"]);
+    let allocator = &stats.allocator;
+    assert!(
+        allocator["preallocated"] - allocator["discarded"] >= stats.space.preallocated_clusters
+    );
+    let journal = stats.journal;
+    assert!(journal.requested > 0 && journal.requested <= journal.transactions);
+    assert!(journal.running_ns > 0 && journal.waiting_blocks <= journal.image_blocks);
+    let phases = [
+        journal.render_ns,
+        journal.write_ns,
+        journal.flush_ns,
+        journal.publish_ns,
+    ];
+    assert!(journal.commit_ns >= phases.iter().sum(), "{journal:?}");
+    let inodes = stats.caches.inodes;
+    assert!(inodes.hits > 0 && inodes.misses > 0 && inodes.evictions == 0);
+    assert!(inodes.entries > inodes.idle && inodes.bytes > inodes.entries);
     assert_eq!(
         fs.group_stats()
             .map(|group| u64::from(group.free_clusters))

@@ -5,6 +5,7 @@
 use super::wire::{Answered, Ask, Refusal};
 use crate::crew::Served;
 use crate::server::Server;
+use crate::tally::Tally;
 use serde_json::{Map, Value, json};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -41,7 +42,7 @@ pub(super) fn run(mount: &Mount, ask: Ask) -> Answered {
     let filesystem = mount.filesystem();
     match ask {
         Ask::Server {} => Ok(server(mount)),
-        Ask::Stats {} => Ok(to_value(&filesystem.stats())),
+        Ask::Stats {} => Ok(stats(mount)),
         Ask::Groups { from, count } => Ok(groups(filesystem, from, count)),
         Ask::Get { names } => get(filesystem, &names),
         Ask::Set { name, value } => set(filesystem, &name, value),
@@ -59,6 +60,16 @@ fn server(mount: &Mount) -> Value {
         "mount_point": mount.path.to_string_lossy(),
         "served": mount.served,
     })
+}
+
+/// [`uext4::Stats`], and what only the server knows.
+fn stats(mount: &Mount) -> Value {
+    let tally = mount.server.tally();
+    let mut stats = to_value(&mount.filesystem().stats());
+    stats["requests"] = to_value(&tally.requests());
+    stats["request_bounds_ns"] = Tally::bounds_ns().into();
+    stats["server"] = server(mount);
+    stats
 }
 
 fn groups(filesystem: &Filesystem, from: u32, count: u32) -> Value {

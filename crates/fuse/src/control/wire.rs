@@ -23,7 +23,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub enum Ask {
     /// Who serves: process id, version of the program, mount point.
     Server {},
-    /// All numbers ([`uext4::Stats`]).
+    /// All numbers: those of [`uext4::Stats`], `server`, and requests of the kernel.
     Stats {},
     /// Numbers of some groups, in ascending order: a list of [`uext4::GroupStats`].
     Groups {

@@ -20,6 +20,7 @@ use crate::init::Agreement;
 use crate::nodes::{Nodes, inode_of};
 use crate::protocol::{NOTIFY_INVAL_INODE, opcode};
 use crate::request::Request;
+use crate::tally::Tally;
 use crate::transport::DevFuse;
 use std::sync::Arc;
 use uext4::{Filesystem, InodeRef};
@@ -34,6 +35,7 @@ pub(crate) struct Server {
     agreement: Agreement,
     /// For notifications.
     kernel: Arc<DevFuse>,
+    tally: Tally,
 }
 
 /// What becomes of a request.
@@ -77,6 +79,7 @@ impl Server {
             nodes,
             agreement,
             kernel,
+            tally: Tally::new(),
         })
     }
 
@@ -103,13 +106,18 @@ impl Server {
             _ => {
                 let accessed = self.accessed_by_opening(request);
                 let privileged = self.privileged_target(request);
-                let done = self.answer(request, answer);
+                let done = self.count(request, answer);
                 if let Some(node) = privileged.or(accessed) {
                     self.forget_attributes(node);
                 }
                 Outcome::Answer(done)
             }
         }
+    }
+
+    fn count(&self, request: &Request<'_>, answer: &mut Answer) -> Handled {
+        self.tally
+            .count(request.opcode, || self.answer(request, answer))
     }
 
     /// The node with setuid or setgid whose data `request` changes, which may take them away. The
@@ -165,6 +173,11 @@ impl Server {
             // without from then on, and needs none of the first three from us.
             _ => Err(Errno::ENOSYS),
         }
+    }
+
+    /// What was served, in numbers.
+    pub(crate) fn tally(&self) -> &Tally {
+        &self.tally
     }
 
     /// What is served.

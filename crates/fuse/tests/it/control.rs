@@ -45,6 +45,16 @@ fn numbers_come_out_and_tunables_go_in() {
         stats["allocator"]["clusters"].as_u64() >= Some(256),
         "{stats}"
     );
+    let requests = stats["requests"].as_array().unwrap();
+    let write = requests
+        .iter()
+        .find(|kind| kind["name"] == "write")
+        .unwrap();
+    let in_buckets = |kind: &Value| -> u64 {
+        let buckets = kind["buckets"].as_array().unwrap();
+        buckets.iter().map(|count| count.as_u64().unwrap()).sum()
+    };
+    assert!(write["count"].as_u64() > Some(0) && write["count"] == in_buckets(write));
     let groups = client.ask(&Ask::Groups { from: 1, count: 9 }).unwrap();
     assert_eq!(groups.as_array().map(Vec::len), Some(1), "{groups}");
     assert_eq!(groups[0]["group"], 1);

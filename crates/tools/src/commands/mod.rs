@@ -2,6 +2,7 @@
 
 pub(crate) mod change;
 pub(crate) mod completions;
+mod control;
 pub(crate) mod extents;
 pub(crate) mod freefrag;
 pub(crate) mod get;
@@ -15,7 +16,9 @@ pub(crate) mod mount;
 pub(crate) mod put;
 pub(crate) mod replay;
 pub(crate) mod stat;
+pub(crate) mod stats;
 pub(crate) mod trim;
+pub(crate) mod tunables;
 
 use crate::cli::Command;
 use crate::failure::Result;
@@ -41,6 +44,8 @@ pub(crate) fn run(command: Command) -> Result<()> {
         Command::Extents(args) => args.run(),
         Command::Freefrag(args) => args.run(),
         Command::Trim(args) => args.run(),
+        Command::Stats(args) => args.run(),
+        Command::Tunables(args) => args.run(),
         Command::Replay(args) => args.run(),
         Command::Completions(args) => args.run(),
         Command::Man(args) => args.run(),

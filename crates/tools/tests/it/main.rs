@@ -7,5 +7,6 @@ mod damage;
 mod mkfs;
 mod mount;
 mod rig;
+mod running;
 mod space;
 mod transfer;

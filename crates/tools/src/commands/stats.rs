@@ -1,0 +1,109 @@
+//! `uext4 stats`: what a running mount did and holds, in numbers.
+
+mod metrics;
+mod prometheus;
+mod text;
+
+use crate::failure::Result;
+use crate::show;
+use serde_json::Value;
+use std::io::Write;
+use std::path::PathBuf;
+use std::time::Duration;
+use uext4_fuse::Ask;
+
+/// Groups asked for at once.
+const GROUPS_AT_ONCE: u32 = 4096;
+
+/// Show what a running mount did and holds, in numbers
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  uext4 stats /mnt/data
+  uext4 stats /mnt/data --json | jq .journal.transactions
+  uext4 stats /mnt/data --watch 5          again every five seconds, with what was added
+  uext4 stats /mnt/data --groups           free space of each group, as mb_groups shows it
+  uext4 stats /mnt/data --prometheus > /var/lib/node_exporter/uext4.prom
+
+docs/statistics.md says what each number means.")]
+pub(crate) struct Args {
+    /// Where it is mounted, or its control socket
+    #[arg(value_name = "DIR|SOCKET")]
+    target: PathBuf,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    /// Print the text format of Prometheus
+    #[arg(long, conflicts_with = "json")]
+    prometheus: bool,
+    /// Show the free space of each group instead
+    #[arg(long, conflicts_with = "prometheus")]
+    groups: bool,
+    /// Show them again every SECONDS, until Ctrl-C
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        num_args = 0..=1,
+        default_missing_value = "1",
+        value_parser = clap::value_parser!(u32).range(1..=86400),
+        conflicts_with_all = ["prometheus", "groups"],
+    )]
+    watch: Option<u32>,
+}
+
+impl Args {
+    pub(crate) fn run(self) -> Result<()> {
+        let ask = |ask: &Ask| super::control::ask(&self.target, ask);
+        if self.groups {
+            return self.groups(ask);
+        }
+        let stats = ask(&Ask::Stats {})?;
+        let mut out = show::stdout();
+        match self.watch {
+            None if self.json => show::json(&mut out, &stats)?,
+            None if self.prometheus => prometheus::write(&mut out, &stats)?,
+            None => text::write(&mut out, &stats)?,
+            Some(seconds) => return self.again(stats, seconds),
+        }
+        Ok(out.flush()?)
+    }
+
+    /// Shows `stats` and those of later moments; as JSON one line each.
+    fn again(&self, mut stats: Value, seconds: u32) -> Result<()> {
+        let mut before = Value::Null;
+        loop {
+            let mut out = show::stdout();
+            if self.json {
+                writeln!(out, "{stats}")?;
+            } else {
+                text::write_added(&mut out, &before, &stats)?;
+            }
+            out.flush()?;
+            drop(out);
+            std::thread::sleep(Duration::from_secs(seconds.into()));
+            before = stats;
+            // The server listens to a silent client for ten seconds only: connect again.
+            stats = super::control::ask(&self.target, &Ask::Stats {})?;
+        }
+    }
+
+    fn groups(&self, ask: impl Fn(&Ask) -> Result<Value>) -> Result<()> {
+        let (mut out, mut from) = (show::stdout(), 0);
+        let mut all = Vec::new();
+        loop {
+            let count = GROUPS_AT_ONCE;
+            let answer = ask(&Ask::Groups { from, count })?;
+            let rows = answer.as_array().cloned().unwrap_or_default();
+            let Some(last) = rows.last() else { break };
+            from = last["group"].as_u64().unwrap_or(0) as u32 + 1; // the server's number of a group
+            match self.json {
+                true => all.extend(rows),
+                false => text::write_groups(&mut out, &rows)?,
+            }
+        }
+        if self.json {
+            show::json(&mut out, &all)?;
+        }
+        Ok(out.flush()?)
+    }
+}

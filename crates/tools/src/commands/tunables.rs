@@ -1,0 +1,78 @@
+//! `uext4 tunables`: limits of a running mount, read and set.
+
+use crate::failure::{Failure, Result};
+use crate::show;
+use serde_json::{Map, Value};
+use std::io::Write;
+use std::path::PathBuf;
+use uext4_fuse::Ask;
+
+/// Read and set tunables of a running mount, under their names in /sys/fs/ext4
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  uext4 tunables /mnt/data                         all of them
+  uext4 tunables /mnt/data mb_prefetch             one, as a bare number
+  uext4 tunables /mnt/data mb_prefetch=64 mb_max_to_scan=500
+
+A change holds until unmount. docs/tunables.md says what each does.")]
+pub(crate) struct Args {
+    /// Where it is mounted, or its control socket
+    #[arg(value_name = "DIR|SOCKET")]
+    target: PathBuf,
+    /// What to read, or to set
+    #[arg(value_name = "NAME[=VALUE]")]
+    words: Vec<String>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl Args {
+    pub(crate) fn run(self) -> Result<()> {
+        let mut names = Vec::new();
+        let mut settings = Vec::new();
+        for word in &self.words {
+            match word.split_once('=') {
+                None => names.push(word.clone()),
+                Some((name, value)) => {
+                    let value = value.parse().map_err(|_| {
+                        Failure::usage(format!("{word}: a value is a whole number"))
+                    })?;
+                    settings.push((name.to_owned(), value));
+                }
+            }
+        }
+        let only_sets = names.is_empty() && !settings.is_empty();
+        for (name, value) in settings {
+            super::control::ask(&self.target, &Ask::Set { name, value })?;
+        }
+        if only_sets && !self.json {
+            return Ok(());
+        }
+        let answer = super::control::ask(&self.target, &Ask::Get { names })?;
+        self.print(&answer)
+    }
+
+    fn print(&self, answer: &Value) -> Result<()> {
+        let mut out = show::stdout();
+        let none = Map::new();
+        let found = answer.as_object().unwrap_or(&none);
+        let bare = |value: &Value| match value {
+            Value::String(text) => text.clone(),
+            other => other.to_string(),
+        };
+        if self.json {
+            show::json(&mut out, answer)?;
+        } else if let [_one] = self.words.as_slice() {
+            found
+                .values()
+                .try_for_each(|value| writeln!(out, "{}", bare(value)))?;
+        } else {
+            for (name, value) in found {
+                writeln!(out, "{name}={}", bare(value))?;
+            }
+        }
+        Ok(out.flush()?)
+    }
+}

@@ -1,0 +1,256 @@
+//! A running mount: what it tells, and what can be set.
+
+use crate::rig::Rig;
+use serde_json::Value;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::path::Path;
+
+/// A mount in the background, on `mnt`; taken off with it.
+struct Mounted(Rig);
+
+impl Mounted {
+    /// `None` where nothing can be mounted.
+    fn new(options: &[&str]) -> Option<Self> {
+        if !Path::new("/dev/fuse").exists() {
+            assert!(!uext4_testkit::oracle::in_ci(), "CI has /dev/fuse");
+            eprintln!("=== SKIPPED: mounting needs /dev/fuse ===");
+            return None;
+        }
+        let rig = Rig::new(&[]);
+        std::fs::create_dir(rig.path("mnt")).unwrap();
+        rig.ok(&[&["mount", "disk.img", "mnt"], options].concat());
+        Some(Self(rig))
+    }
+
+    /// Some files written, read and synced.
+    fn used(self) -> Self {
+        for nr in 0..20 {
+            let path = self.0.path(&format!("mnt/file{nr}"));
+            std::fs::write(&path, vec![nr; 50_000]).unwrap();
+            std::fs::File::open(&path).unwrap().sync_all().unwrap();
+        }
+        self
+    }
+
+    fn umount(self) {
+        self.0.ok(&["umount", "mnt"]);
+        self.0.assert_clean();
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let _ = self.0.run(&["umount", "--lazy", "mnt"]);
+    }
+}
+
+/// Every number of a JSON value, by the last name on the way to it.
+fn names(value: &Value, name: &str, found: &mut HashSet<String>) {
+    match value {
+        Value::Object(map) => map
+            .iter()
+            .for_each(|(name, value)| names(value, name, found)),
+        Value::Array(list) => list.iter().for_each(|value| names(value, name, found)),
+        _ => drop(found.insert(name.to_owned())),
+    }
+}
+
+#[test]
+fn statistics_tell_what_happened_and_are_documented() {
+    let Some(mounted) = Mounted::new(&["-o", "freespace_tree"]).map(Mounted::used) else {
+        return;
+    };
+    let stats = mounted.0.json(&["stats", "mnt", "--json"]);
+    assert_eq!(stats["engine"], "freespace-tree");
+    assert!(stats["trees"]["used_bytes"].as_u64() > Some(0), "{stats}");
+    assert!(
+        stats["journal"]["requested"].as_u64() >= Some(20),
+        "{stats}"
+    );
+    let text = mounted.0.ok(&["stats", "mnt"]);
+    for word in [
+        "freespace-tree",
+        "transactions",
+        "fsync",
+        "goal_fast",
+        "  logging",
+    ] {
+        assert!(text.contains(word), "{word}: {text}");
+    }
+    let groups = mounted.0.json(&["stats", "mnt", "--groups", "--json"]);
+    let free = |group: &Value| group["free_clusters"].as_u64().unwrap();
+    let sum: u64 = groups.as_array().unwrap().iter().map(free).sum();
+    let space = mounted.0.json(&["stats", "mnt", "--json"])["space"].take();
+    let number = |name: &str| space[name].as_u64().unwrap();
+    assert_eq!(
+        sum + number("preallocated_clusters"),
+        number("free_clusters")
+    );
+    assert!(
+        mounted
+            .0
+            .ok(&["stats", "mnt", "--groups"])
+            .starts_with("#0 ")
+    );
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/statistics.md");
+    let docs = std::fs::read_to_string(docs).unwrap();
+    let mut found = HashSet::new();
+    names(&stats, "", &mut found);
+    names(&groups, "", &mut found);
+    let missing: Vec<_> = found
+        .iter()
+        .filter(|name| !docs.contains(&format!("`{name}`")))
+        .collect();
+    assert!(missing.is_empty(), "not in docs/statistics.md: {missing:?}");
+    mounted.umount();
+}
+
+/// One sample of the text format.
+struct Sample {
+    name: String,
+    labels: BTreeMap<String, String>,
+    value: f64,
+}
+
+/// Reads `NAME{LABEL="VALUE",...} VALUE`.
+fn sample(line: &str) -> Option<Sample> {
+    let (name, rest) = line.split_once('{')?;
+    let mut labels = BTreeMap::new();
+    let mut rest = rest;
+    loop {
+        let (label, behind) = rest.split_once("=\"")?;
+        let mut value = String::new();
+        let mut letters = behind.char_indices();
+        let end = loop {
+            match letters.next()? {
+                (_, '\\') => value.push(match letters.next()?.1 {
+                    'n' => '\n',
+                    letter @ ('\\' | '"') => letter,
+                    _ => return None,
+                }),
+                (at, '"') => break at,
+                (_, letter) => value.push(letter),
+            }
+        };
+        assert!(labels.insert(label.to_owned(), value).is_none(), "{line}");
+        rest = &behind[end + 1..];
+        match rest.strip_prefix(',') {
+            Some(more) => rest = more,
+            None => break,
+        }
+    }
+    let value = rest.strip_prefix("} ")?.parse().ok()?;
+    Some(Sample {
+        name: name.to_owned(),
+        labels,
+        value,
+    })
+}
+
+/// The types by name of what has HELP and TYPE, and the samples, each behind its own.
+fn parse(text: &str) -> (HashMap<String, String>, Vec<Sample>) {
+    let (mut types, mut samples, mut helped) = (HashMap::new(), Vec::new(), String::new());
+    for line in text.lines() {
+        if let Some(help) = line.strip_prefix("# HELP ") {
+            let (name, help) = help.split_once(' ').expect("a help has a text");
+            assert!(!help.is_empty());
+            helped = name.to_owned();
+        } else if let Some(kind) = line.strip_prefix("# TYPE ") {
+            let (name, kind) = kind.split_once(' ').expect("a type has a name");
+            assert_eq!(name, helped, "help comes before");
+            assert!(
+                types.insert(name.to_owned(), kind.to_owned()).is_none(),
+                "{line}"
+            );
+        } else {
+            let sample = sample(line).unwrap_or_else(|| panic!("{line}"));
+            let family = sample.name.strip_prefix(helped.as_str());
+            let suffix = family.unwrap_or_else(|| panic!("{line} is under {helped}"));
+            match types[&helped].as_str() {
+                "histogram" => assert!(["_bucket", "_sum", "_count"].contains(&suffix)),
+                _ => assert_eq!(suffix, ""),
+            }
+            samples.push(sample);
+        }
+    }
+    (types, samples)
+}
+
+#[test]
+fn prometheus_can_read_it() {
+    let Some(mounted) = Mounted::new(&[]).map(Mounted::used) else {
+        return;
+    };
+    let text = mounted.0.ok(&["stats", "mnt", "--prometheus"]);
+    assert!(text.ends_with('\n'));
+    let (types, samples) = parse(&text);
+    for (name, kind) in &types {
+        assert_eq!(kind == "counter", name.ends_with("_total"), "{name}");
+        assert!(
+            name.starts_with("uext4_") && !name.contains("_ns"),
+            "{name}"
+        );
+        assert!(
+            name.bytes()
+                .all(|byte| byte.is_ascii_lowercase() || b"_4".contains(&byte))
+        );
+    }
+    let mut seen = HashSet::new();
+    let point = std::fs::canonicalize(mounted.0.path("mnt")).unwrap();
+    for sample in &samples {
+        assert!(
+            seen.insert((&sample.name, &sample.labels)),
+            "{} twice",
+            sample.name
+        );
+        assert_eq!(sample.labels["mount"], point.to_str().unwrap());
+    }
+    let of = |name: &str, request: &str| -> Vec<&Sample> {
+        let ours = |sample: &&Sample| {
+            sample.name == name
+                && sample
+                    .labels
+                    .get("name")
+                    .is_some_and(|name| name == request)
+        };
+        samples.iter().filter(ours).collect()
+    };
+    let buckets = of("uext4_request_duration_seconds_bucket", "fsync");
+    assert!(buckets.windows(2).all(|two| two[0].value <= two[1].value));
+    let bound = |sample: &Sample| sample.labels["le"].parse::<f64>().unwrap();
+    assert!(buckets.windows(2).all(|two| bound(two[0]) < bound(two[1])));
+    let last = buckets.last().expect("files were synced");
+    assert_eq!(last.labels["le"], "+Inf");
+    let count = of("uext4_request_duration_seconds_count", "fsync")[0].value;
+    assert!(count >= 20.0 && last.value == count);
+    assert!(of("uext4_request_duration_seconds_sum", "fsync")[0].value > 0.0);
+    mounted.umount();
+}
+
+#[test]
+fn tunables_are_read_and_set_while_it_runs() {
+    let Some(mounted) = Mounted::new(&[]) else {
+        return;
+    };
+    let rig = &mounted.0;
+    let all = rig.json(&["tunables", "mnt", "--json"]);
+    assert_eq!(all["mb_max_to_scan"], 200);
+    assert_eq!(rig.ok(&["tunables", "mnt", "mb_max_to_scan"]), "200\n");
+    assert_eq!(
+        rig.ok(&["tunables", "mnt", "mb_max_to_scan=7", "mb_prefetch=9"]),
+        ""
+    );
+    let two = rig.ok(&["tunables", "mnt", "mb_max_to_scan", "mb_prefetch"]);
+    assert_eq!(two, "mb_max_to_scan=7\nmb_prefetch=9\n");
+    rig.fails(1, "no such tunable", &["tunables", "mnt", "mb_scan"]);
+    rig.fails(
+        1,
+        "can only be read",
+        &["tunables", "mnt", "frsp_tree_usage=1"],
+    );
+    rig.fails(1, "range", &["tunables", "mnt", "frsp_cache_aggression=4"]);
+    rig.fails(2, "whole number", &["tunables", "mnt", "mb_prefetch=many"]);
+    rig.fails(1, "not a mount point", &["stats", "."]);
+    rig.fails(1, "not a mount point", &["tunables", "disk.img"]);
+    mounted.umount();
+}
