@@ -175,6 +175,17 @@ impl Inode {
         codec::fits(self.extra_isize, 0x9C, 4)
     }
 
+    /// Makes the extra fields larger: `tail` is what follows them then, to the inode's end. New
+    /// fields are zero.
+    pub fn set_extra_isize(&mut self, extra_isize: u16, tail: Box<[u8]>) {
+        let unknown = (GOOD_OLD_INODE_BYTES + usize::from(extra_isize)).saturating_sub(KNOWN_BYTES);
+        let mut bytes = std::mem::take(&mut self.unknown).into_vec();
+        bytes.resize(unknown, 0);
+        self.unknown = bytes.into();
+        self.extra_isize = extra_isize;
+        self.tail = tail;
+    }
+
     /// Offset of [`Self::tail`] in the inode, in bytes.
     pub fn tail_offset(&self) -> usize {
         GOOD_OLD_INODE_BYTES + usize::from(self.extra_isize)

@@ -148,6 +148,17 @@ fn grant(by_rights: bool, state: &InodeState, caller: &Caller, want: Want) -> Re
     }
 }
 
+/// The mode of a regular file after a change by `caller`, who is not the superuser: without setuid,
+/// and without setgid where the group may execute it or the caller is no member of `gid`.
+pub(crate) fn without_privileges(mode: u16, gid: u32, caller: &Caller) -> u16 {
+    const SET_UID: u16 = 0o4000;
+    const SET_GID: u16 = 0o2000;
+    const GROUP_EXECUTES: u16 = 0o010;
+    let goes = mode & GROUP_EXECUTES != 0 || !caller.in_group(gid);
+    let set_gid = if goes { SET_GID } else { 0 };
+    mode & !(SET_UID | set_gid)
+}
+
 fn group_list(caller: &Caller) -> Vec<u32> {
     let mut groups = caller.groups.clone();
     groups.push(caller.gid);

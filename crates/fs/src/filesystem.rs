@@ -9,7 +9,7 @@ use crate::orphan::Orphans;
 use crate::settings::Settings;
 use crate::space::Space;
 use crate::superblock::Super;
-use crate::xattr::SharedBlocks;
+use crate::xattr::{ExtraIsize, SharedBlocks};
 use crate::{Error, Result};
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -50,8 +50,7 @@ pub(crate) struct Fs {
     /// What mount, remount, freeze and unmount know; held while they work.
     pub(crate) lifecycle: Mutex<Lifecycle>,
     pub(crate) checksums: Checksums,
-    /// Bytes of extra fields that new inodes get.
-    pub(crate) want_extra_isize: u16,
+    pub(crate) extra_isize: ExtraIsize,
 }
 
 /// Random numbers for generations: each draw hashes a counter of the thread's shard.

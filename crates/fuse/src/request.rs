@@ -22,6 +22,8 @@ pub(crate) struct Request<'a> {
     pub(crate) uid: u32,
     /// File system group id of the caller.
     pub(crate) gid: u32,
+    /// Thread id of the caller; 0 when we cannot see it.
+    pid: u32,
     body: Args<'a>,
     /// What follows the arguments, `struct fuse_ext_header` by `struct fuse_ext_header`.
     extensions: &'a [u8],
@@ -44,7 +46,7 @@ impl<'a> Request<'a> {
         let node = head.u64().ok()?;
         let uid = head.u32().ok()?;
         let gid = head.u32().ok()?;
-        let _pid = head.u32().ok()?;
+        let pid = head.u32().ok()?;
         let extension_bytes = 8 * usize::from(head.u16().ok()?);
         let first_bytes = len_bytes
             .checked_sub(REQUEST_HEADER_BYTES)?
@@ -66,6 +68,7 @@ impl<'a> Request<'a> {
             node,
             uid,
             gid,
+            pid,
             body,
             extensions,
         })
@@ -88,6 +91,17 @@ impl<'a> Request<'a> {
         }
     }
 
+    /// As [`Self::caller`], with the groups that the caller's process has now: the kernel does not
+    /// send them. Of a process that we cannot see only its group is known.
+    pub(crate) fn caller_in_groups(&self) -> Caller {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid));
+        let groups = status.as_deref().map_or_else(|_| Vec::new(), groups_of);
+        Caller {
+            groups,
+            ..self.caller(0)
+        }
+    }
+
     /// The caller's supplementary groups, if the kernel sent them.
     fn groups(&self) -> Result<Vec<u32>, Errno> {
         let mut rest = Args::new(self.extensions);
@@ -102,6 +116,13 @@ impl<'a> Request<'a> {
         }
         Ok(Vec::new())
     }
+}
+
+/// The supplementary groups in a process's `status`.
+fn groups_of(status: &str) -> Vec<u32> {
+    let line = status.lines().find_map(|line| line.strip_prefix("Groups:"));
+    let words = line.unwrap_or_default().split_whitespace();
+    words.filter_map(|word| word.parse().ok()).collect()
 }
 
 /// The rest of a request's arguments, in one or two pieces; no argument lies in both. A request

@@ -11,7 +11,7 @@ pub(crate) struct DirConfig {
     /// Whether leaves and nodes end with a checksum.
     pub(super) tail: LeafTail,
     /// Whether new directories may get an index (`dir_index`).
-    pub(super) index: bool,
+    pub(crate) index: bool,
     /// Whether entries say the type of their file (`filetype`).
     pub(super) file_types: bool,
     /// How deep an index may be (`large_dir`).

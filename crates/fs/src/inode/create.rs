@@ -83,7 +83,7 @@ impl Fs {
 
     fn blank_inode(&self, parent: &Inode, new: &NewInode<'_>, caller: &Caller) -> DiskInode {
         let now = self.now();
-        let mut disk = DiskInode::new(&self.geometry, self.want_extra_isize);
+        let mut disk = DiskInode::new(&self.geometry, self.extra_isize.want);
         let parent = parent.read();
         let directory = new.kind == FileType::Directory;
         disk.mode = new.mode;

@@ -14,7 +14,7 @@ use crate::orphan::Orphans;
 use crate::settings::Settings;
 use crate::space::Space;
 use crate::superblock::Super;
-use crate::xattr::SharedBlocks;
+use crate::xattr::{ExtraIsize, SharedBlocks};
 use crate::{Fs, MountOptions, Result};
 use std::sync::Arc;
 use uext4_device::BlockDevice;
@@ -88,7 +88,7 @@ pub(super) fn engine(
         geometry: plan.geometry,
         settings: Settings::new(&plan.options),
         checksums,
-        want_extra_isize: plan.superblock.want_extra_isize,
+        extra_isize: ExtraIsize::of(&plan.superblock, &plan.geometry),
     };
     fs.space.protect_journal(journal_blocks(plan));
     let file = Orphans::load(&fs)?;

@@ -1,9 +1,10 @@
 //! Data: read, write, space, sync.
 
+use crate::access::without_privileges;
 use crate::inode::{Atime, Inode};
 use crate::settings::Switch;
 use crate::space::Reserve;
-use crate::{Caller, Error, Filesystem, Fs, InodeRef, Result, credits, file};
+use crate::{Caller, Error, Filesystem, Fs, InodeRef, Result, credits, file, xattr};
 use uext4_format::{Feature, FileType, InodeFlags, Tid};
 
 use crate::file::{Extent, FallocateMode, Seek};
@@ -87,7 +88,7 @@ impl Filesystem {
                 return Err(Error::NotPermitted);
             }
             if kill == KillPrivileges::Yes {
-                fs.kill_privileges(inode)?;
+                fs.kill_privileges(inode, caller)?;
             }
             fs.allow_size(offset.saturating_add(data.len() as u64))?;
             let written = file::write(fs, inode.arc(), offset, data, fs.reserve_of(caller))?;
@@ -125,13 +126,19 @@ impl Filesystem {
             regular(inode)?;
             check_data_change(fs, inode)?;
             if kill == KillPrivileges::Yes {
-                fs.kill_privileges(inode)?;
+                fs.kill_privileges(inode, caller)?;
             }
             fs.allow_size(inode.read().disk.size.saturating_add(data.len() as u64))?;
             let written = file::append(fs, inode.arc(), data, fs.reserve_of(caller))?;
             fs.sync_if_asked(inode)?;
             Ok(written)
         })
+    }
+
+    /// The mode that is left when `caller`, who is not the superuser, changes the data of a file
+    /// with setuid or setgid; `None` when that takes nothing away.
+    pub fn mode_without_privileges(&self, inode: &InodeRef, caller: &Caller) -> Option<u16> {
+        mode_without_privileges(inode, caller)
     }
 
     /// Sets the size: cuts the file, or extends it with a hole.
@@ -181,7 +188,7 @@ impl Filesystem {
             check_data_change(fs, inode)?;
             check_append_only(inode, mode)?;
             if kill == KillPrivileges::Yes {
-                fs.kill_privileges(inode)?;
+                fs.kill_privileges(inode, caller)?;
             }
             fs.allow_size(offset.saturating_add(len))?;
             file::fallocate(fs, inode.arc(), mode, offset, len, fs.reserve_of(caller))?;
@@ -315,15 +322,26 @@ impl Fs {
         }
     }
 
-    /// Takes setuid, and setgid of group executables, away.
-    pub(crate) fn kill_privileges(&self, inode: &InodeRef) -> Result<()> {
-        let mode = inode.read().disk.mode;
-        let set_gid = if mode & 0o010 != 0 { 0o2000 } else { 0 };
-        let kill = mode & (0o4000 | set_gid);
-        if kill != 0 {
+    /// Takes away what a change by `caller` takes away, who is not the superuser.
+    fn kill_privileges(&self, inode: &InodeRef, caller: &Caller) -> Result<()> {
+        if let Some(mode) = mode_without_privileges(inode, caller) {
             let handle = self.start(credits::ATTRIBUTES)?;
-            handle.write(inode.arc()).disk.mode &= !kill;
+            let mut state = handle.write(inode.arc());
+            state.disk.mode = state.disk.mode & !0o7777 | mode;
+            state.disk.ctime = self.now();
         }
-        Ok(())
+        const CAPABILITIES: &[u8] = b"security.capability";
+        match xattr::get(self, inode, CAPABILITIES)? {
+            Some(_) => xattr::remove(self, inode.arc(), CAPABILITIES),
+            None => Ok(()),
+        }
     }
+}
+
+/// The mode after a change by `caller`, who is not the superuser, if it is another one then.
+fn mode_without_privileges(inode: &Inode, caller: &Caller) -> Option<u16> {
+    let state = inode.read();
+    let old = state.disk.mode;
+    let mode = without_privileges(old, state.disk.gid, caller);
+    (state.disk.file_type() == Some(FileType::Regular) && mode != old).then_some(mode & 0o7777)
 }

@@ -22,12 +22,12 @@ use crate::dir::{self, DirError, Index};
 use crate::inode::Inode;
 use crate::{Caller, Error, Filesystem, Fs, Result};
 use std::sync::Arc;
-use uext4_format::{FileType, Timestamp};
+use uext4_format::{FileType, InodeFlags, Timestamp};
 use uext4_journal::Handle;
 
 /// Longest name of a directory entry in bytes.
 pub(crate) const NAME_MAX: usize = 255;
-/// Largest link count; with `dir_nlink` a directory goes to 1, "many", beyond it.
+/// Largest link count; with `dir_nlink` an indexed directory goes to 1, "many", beyond it.
 pub(crate) const LINK_MAX: u16 = 65000;
 
 impl Filesystem {
@@ -157,7 +157,9 @@ impl Fs {
             return Ok(());
         }
         if links >= LINK_MAX {
-            if !self.features.has(uext4_format::Feature::DIR_NLINK) {
+            // Linux counts on only where the directory is indexed.
+            let indexed = self.dirs.index && state.disk.flags.contains(InodeFlags::INDEX);
+            if !indexed || !self.features.has(uext4_format::Feature::DIR_NLINK) {
                 return Err(Error::TooManyLinks);
             }
             state.disk.links = 1;

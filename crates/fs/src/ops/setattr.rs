@@ -104,6 +104,7 @@ fn apply(fs: &Fs, inode: &InodeRef, set: &SetAttr, caller: &Caller) -> Result<()
     if let Some(mode) = mode.filter(|_| set.mode.is_some() && fs.settings.has(Switch::Acl)) {
         xattr::chmod_acl(fs, &handle, inode.arc(), mode)?;
     }
+    xattr::expand(fs, &handle, inode.arc())?;
     change(fs, &handle, inode, set, New { mode, flags, now })
 }
 

@@ -142,6 +142,9 @@ fn apply(
 ) -> (Result<()>, Refs) {
     let mut refs = Refs::default();
     let now = fs.now();
+    if let Err(error) = super::expand(fs, handle, inode) {
+        return (Err(error), refs);
+    }
     let result = {
         let mut state = handle.write(inode);
         inode.forget_no_acl(&mut state);

@@ -16,6 +16,7 @@ mod acl;
 mod areas;
 mod block;
 mod change;
+mod expand;
 mod names;
 mod refs;
 mod share;
@@ -25,6 +26,7 @@ mod value;
 mod tests;
 
 pub(crate) use acl::{Inherited, Setgid, access_acl, chmod_acl, inherit_acl, store_inherited};
+pub(crate) use expand::{ExtraIsize, expand};
 pub(crate) use share::SharedBlocks;
 
 use crate::inode::Inode;

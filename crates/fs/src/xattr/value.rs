@@ -252,8 +252,7 @@ impl<'a> NewValue<'a> {
     fn blank(&self, owner: &Inode, generation: u32) -> DiskInode {
         let fs = self.fs;
         let now = fs.now();
-        let extra = fs.superblock.read().disk.want_extra_isize;
-        let mut disk = DiskInode::new(&fs.geometry, extra);
+        let mut disk = DiskInode::new(&fs.geometry, fs.extra_isize.want);
         let owner = owner.read();
         disk.mode = FileType::Regular.mode_bits() | MODE;
         (disk.uid, disk.gid) = (owner.disk.uid, owner.disk.gid);

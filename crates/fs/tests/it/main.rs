@@ -11,6 +11,7 @@ mod full;
 mod image;
 mod journals;
 mod old_formats;
+mod old_inodes;
 mod options;
 mod races;
 mod remount;

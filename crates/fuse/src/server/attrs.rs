@@ -30,24 +30,27 @@ impl Server {
         let inode = self.get(request.node)?;
         let (valid, mut set) = parse(request.args())?;
         if valid & fattr::KILL_SUIDGID != 0 && set.mode.is_none() {
-            set.mode = self.mode_without_privileges(&inode);
+            set.mode = self.mode_without_privileges(request, &inode);
         }
         let attr = self.filesystem.set_attr(&inode, &set, &request.caller(0))?;
         self.put_attributes(request.node, &attr, answer)
     }
 
-    /// The mode without setuid, and without setgid of group executables; `None` when it has none
-    /// of them.
-    pub(super) fn mode_without_privileges(&self, inode: &InodeRef) -> Option<u16> {
-        let mode = self.filesystem.attr(inode).mode;
-        let set_gid = if mode & 0o010 != 0 { 0o2000 } else { 0 };
-        let kill = mode & (0o4000 | set_gid);
-        (kill != 0).then_some(mode & !kill)
+    /// The mode without setuid and setgid, as far as the caller may not keep them; `None` when
+    /// nothing goes.
+    pub(super) fn mode_without_privileges(
+        &self,
+        request: &Request<'_>,
+        inode: &InodeRef,
+    ) -> Option<u16> {
+        let has_any = self.filesystem.attr(inode).mode & 0o6000 != 0;
+        let caller = || request.caller_in_groups();
+        has_any.then(|| self.filesystem.mode_without_privileges(inode, &caller()))?
     }
 
     /// Takes setuid and setgid away, as a write of somebody without privileges does.
     pub(super) fn kill_privileges(&self, request: &Request<'_>, inode: &InodeRef) -> Handled {
-        if let Some(mode) = self.mode_without_privileges(inode) {
+        if let Some(mode) = self.mode_without_privileges(request, inode) {
             let set = SetAttr {
                 mode: Some(mode),
                 ..SetAttr::default()

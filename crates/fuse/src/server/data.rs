@@ -43,15 +43,15 @@ impl Server {
         args.skip(16)?;
         let data = args.bytes(size as usize)?;
         let inode = self.get(request.node)?;
-        let kill = match flags & WRITE_KILL_SUIDGID {
-            0 => KillPrivileges::No,
-            _ => KillPrivileges::Yes,
-        };
         let written = if flags & WRITE_CACHE != 0 {
             self.write_back(&inode, offset, data)?
         } else {
+            if flags & WRITE_KILL_SUIDGID != 0 {
+                self.kill_privileges(request, &inode)?;
+            }
+            let (keep, caller) = (KillPrivileges::No, request.caller(0));
             self.filesystem
-                .write_by(&inode, offset, data, kill, &request.caller(0))?
+                .write_by(&inode, offset, data, keep, &caller)?
         };
         answer.u32(u32::try_from(written).map_err(|_| Errno::EIO)?);
         answer.u32(0);

@@ -77,7 +77,7 @@ impl Server {
     fn truncate_opened(&self, request: &Request<'_>, inode: &InodeRef, flags: u32) -> Handled {
         let kill = flags & OPEN_KILL_SUIDGID != 0;
         let mode = if kill {
-            self.mode_without_privileges(inode)
+            self.mode_without_privileges(request, inode)
         } else {
             None
         };

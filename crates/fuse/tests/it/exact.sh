@@ -29,7 +29,15 @@ echo "== setuid goes"
 for how in 'echo x >>own' 'truncate -s 3 own' ': >own' 'chgrp 77 own' 'fallocate -l 5000 own'; do
     chmod 6777 own; as 77 "$how"; stat -c "%A" own
 done
-chmod 6777 own; echo root >own; stat -c %A own; chown 1000:77 own; stat -c %A own
+for mode in 6666 2666 2646; do for who in - 77; do
+    for how in 'echo x >>own' 'truncate -s 3 own' ': >own' 'chgrp 1000 own' 'fallocate -l 5000 own' 'cp d/full own'; do
+        chown 1000:77 own; chmod $mode own; as $who "$how"; stat -c "$mode $who %A %g" own
+    done
+done; done
+for how in 'echo x >>own' 'truncate -s 3 own' 'chown 1000:78 own' ':'; do
+    setfattr -n security.capability -v 0x0100000200200000002000000000000000000000 own; eval "$how"; getfattr -d -m security own
+done
+chown 1000:77 own; chmod 6777 own; echo root >own; stat -c %A own; chown 1000:77 own; stat -c %A own
 echo "== times"; touch any; chmod 666 any; as - 'touch any && echo now; touch -d @1 any'
 touch -d @123.987654321 any; stat -c '%x %y' any
 echo "== ACLs"; mkdir acl; setfacl -d -m u:1000:rwx,g:77:rx,o::- acl; setfacl -m u:1000:rwx acl

@@ -1,0 +1,121 @@
+//! Growing the extra fields of inodes that were made when there were fewer.
+//!
+//! What follows the extra fields is the area for attributes, which becomes smaller; attributes that
+//! no longer fit there move to the block. When they fit nowhere, the least that the superblock asks
+//! for is tried, and then the inode stays as it is.
+//!
+//! References: `s_want_extra_isize`, `s_min_extra_isize`; Linux grows inodes when they change.
+
+use super::refs::Refs;
+use super::{areas, change};
+use crate::inode::{Inode, InodeState};
+use crate::{Error, Fs, Result};
+use std::sync::Arc;
+use uext4_format::xattr::{
+    XattrName, XattrSet, block_capacity_bytes, encode_ibody, ibody_capacity_bytes,
+};
+use uext4_format::{
+    Feature, GOOD_OLD_INODE_BYTES, Geometry, InodeFlags, KNOWN_EXTRA_BYTES, Superblock,
+};
+use uext4_journal::Handle;
+
+/// Bytes of extra fields that inodes should have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ExtraIsize {
+    /// New ones, and old ones where it is possible.
+    pub(crate) want: u16,
+    /// Old ones where more is not possible.
+    pub(crate) min: u16,
+}
+
+impl ExtraIsize {
+    /// All fields that Linux knows, and more if the superblock wants to keep room.
+    pub(crate) fn of(superblock: &Superblock, geometry: &Geometry) -> Self {
+        let room = geometry.inode_size - GOOD_OLD_INODE_BYTES as u16;
+        let asked = superblock.features().has(Feature::EXTRA_ISIZE);
+        let asked = |bytes: u16| if asked { bytes & !3 } else { 0 };
+        let min = asked(superblock.min_extra_isize);
+        let want = KNOWN_EXTRA_BYTES.max(asked(superblock.want_extra_isize));
+        Self {
+            want: want.max(min).min(room),
+            min: min.min(room),
+        }
+    }
+}
+
+/// Gives the inode room for the extra fields that the file system wants, if it has less.
+pub(crate) fn expand(fs: &Fs, handle: &Handle<'_>, inode: &Arc<Inode>) -> Result<()> {
+    if inode.read().disk.extra_isize >= fs.extra_isize.want {
+        return Ok(());
+    }
+    let mut refs = Refs::default();
+    let expanded = {
+        let mut state = handle.write(inode);
+        let want = expand_to(fs, handle, &mut state, fs.extra_isize.want, &mut refs);
+        match want {
+            Err(Error::NoSpace) if state.disk.extra_isize < fs.extra_isize.min => {
+                expand_to(fs, handle, &mut state, fs.extra_isize.min, &mut refs)
+            }
+            other => other,
+        }
+    };
+    refs.settle(fs, handle)?;
+    match expanded {
+        Err(Error::NoSpace) => Ok(()),
+        other => other,
+    }
+}
+
+fn expand_to(
+    fs: &Fs,
+    handle: &Handle<'_>,
+    state: &mut InodeState,
+    extra_isize: u16,
+    refs: &mut Refs,
+) -> Result<()> {
+    let more = usize::from(extra_isize - state.disk.extra_isize);
+    let room = state.disk.tail.len().saturating_sub(more);
+    let ibody = areas::ibody(state)?;
+    let capacity = ibody_capacity_bytes(room);
+    let left = if ibody.is_empty() || ibody.area_bytes() <= capacity {
+        ibody
+    } else if state.disk.flags.contains(InodeFlags::EA_INODE) {
+        return Err(Error::NoSpace);
+    } else {
+        move_to_block(fs, handle, state, ibody, capacity, refs)?
+    };
+    let mut tail = vec![0; room];
+    if !left.is_empty() {
+        encode_ibody(&mut tail, &left).map_err(|_| Error::NoSpace)?;
+    }
+    state.disk.set_extra_isize(extra_isize, tail.into());
+    Ok(())
+}
+
+/// Moves attributes to the block, the largest first, until the others fit; answers those. Inline
+/// data cannot go there.
+fn move_to_block(
+    fs: &Fs,
+    handle: &Handle<'_>,
+    state: &mut InodeState,
+    ibody: XattrSet,
+    capacity_bytes: usize,
+    refs: &mut Refs,
+) -> Result<XattrSet> {
+    let old = areas::read_block(fs, state)?;
+    let mut block = old.as_ref().map(|old| old.set.clone()).unwrap_or_default();
+    let data = XattrName::inline_data();
+    let mut movable: Vec<_> = ibody.iter().filter(|entry| entry.name != data).collect();
+    movable.sort_by_key(|entry| entry.area_bytes());
+    let mut left = ibody.clone();
+    while !left.is_empty() && left.area_bytes() > capacity_bytes {
+        let entry = movable.pop().ok_or(Error::NoSpace)?;
+        left.remove(&entry.name);
+        block.set(entry.name.clone(), entry.value.clone());
+    }
+    if block.area_bytes() > block_capacity_bytes(fs.block_size()) {
+        return Err(Error::NoSpace);
+    }
+    change::store(fs, handle, state, (&left, &block), refs)?;
+    Ok(left)
+}
