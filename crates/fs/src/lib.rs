@@ -31,6 +31,7 @@ mod superblock;
 #[cfg(test)]
 mod test_rig;
 mod tunables;
+mod tune;
 mod xattr;
 
 pub use access::Want;
@@ -49,6 +50,7 @@ pub use stats::{
     CacheCounts, CacheStats, CriterionStats, GroupStats, JournalStats, LockStats, OrderStats,
     SpaceStats, Stats, TreeStats,
 };
+pub use tune::{Presence, Tuning};
 pub use uext4_device as device;
 pub use uext4_format as format;
 pub use xattr::SetMode;

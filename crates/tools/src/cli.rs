@@ -2,7 +2,7 @@
 
 use crate::commands::{
     change, completions, extents, freefrag, get, info, ls, mkfs, mount, put, replay, stat, stats,
-    trim, tunables,
+    trim, tunables, tune,
 };
 use clap::builder::styling::{AnsiColor, Styles};
 use clap::{Parser, Subcommand};
@@ -66,6 +66,7 @@ pub(crate) enum Command {
     Trim(trim::Args),
     Stats(stats::Args),
     Tunables(tunables::Args),
+    Tune(tune::Args),
     Replay(replay::Args),
     Completions(completions::Args),
     Man(completions::ManArgs),

@@ -7,7 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 ///
 /// The standard library seeds its hash maps from the system's random numbers; a keyed hash of two
 /// constants under fresh keys is as random as the keys. Identifiers need no more than that.
-pub(super) fn random_uuid() -> [u8; 16] {
+pub fn random_uuid() -> [u8; 16] {
     let keys = RandomState::new();
     let high = u128::from(keys.hash_one(1u8));
     let low = u128::from(keys.hash_one(2u8));

@@ -24,10 +24,12 @@ mod write;
 #[cfg(test)]
 mod tests;
 
+pub use entropy::random_uuid;
 pub use error::Error;
 pub use journal_device::{
     ExternalJournal, JournalDeviceOptions, add_journal_user, format_journal_device,
 };
+pub(crate) use journal_size::default_orphan_file_blocks;
 pub use options::{
     DeviceContents, InodeCount, InodeTables, JournalSize, MkfsOptions, Preset, Usage,
 };

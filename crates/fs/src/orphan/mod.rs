@@ -73,6 +73,18 @@ impl Orphans {
         Ok(())
     }
 
+    /// As [`Self::add`], on the legacy list in any case: the orphan file goes away.
+    pub(crate) fn add_to_list(
+        &self,
+        fs: &Fs,
+        handle: &Handle<'_>,
+        inode: &Arc<Inode>,
+    ) -> Result<()> {
+        self.list.add(fs, handle, inode)?;
+        inode.orphan.store(ON_LIST, Ordering::Release);
+        Ok(())
+    }
+
     /// Ends the tracking of `inode` in the handle's transaction.
     pub(crate) fn remove(&self, fs: &Fs, handle: &Handle<'_>, inode: &Arc<Inode>) -> Result<()> {
         match inode.orphan.swap(0, Ordering::AcqRel) {

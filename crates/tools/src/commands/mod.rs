@@ -19,6 +19,7 @@ pub(crate) mod stat;
 pub(crate) mod stats;
 pub(crate) mod trim;
 pub(crate) mod tunables;
+pub(crate) mod tune;
 
 use crate::cli::Command;
 use crate::failure::Result;
@@ -46,6 +47,7 @@ pub(crate) fn run(command: Command) -> Result<()> {
         Command::Trim(args) => args.run(),
         Command::Stats(args) => args.run(),
         Command::Tunables(args) => args.run(),
+        Command::Tune(args) => args.run(),
         Command::Replay(args) => args.run(),
         Command::Completions(args) => args.run(),
         Command::Man(args) => args.run(),

@@ -10,3 +10,4 @@ mod rig;
 mod running;
 mod space;
 mod transfer;
+mod tune;

@@ -1,0 +1,125 @@
+//! Changing the parameters of a file system that exists: what `tune2fs` does.
+//!
+//! Each change is one transaction or leaves the file system consistent between two; the backups of
+//! the superblock get the changes last, when the primary has them.
+//! Not here: changes that rewrite checksums all over the device. They are refused, and the refusal
+//! says what to do instead.
+//!
+//! References: `tune2fs(8)`.
+
+mod backups;
+mod orphan_file;
+
+pub use orphan_file::Presence;
+
+use crate::options::OnError;
+use crate::{Error, Filesystem, Result};
+use uext4_format::superblock::ErrorBehaviour;
+use uext4_format::{Feature, Superblock};
+
+/// Bytes of a label.
+const LABEL_BYTES: usize = 16;
+/// Largest share of blocks that can be kept for the superuser, in percent.
+const RESERVED_PERCENT_MAX: u8 = 50;
+
+/// What is to be changed; `None` stays.
+#[derive(Clone, Debug, Default)]
+pub struct Tuning {
+    /// The label, up to 16 bytes.
+    pub label: Option<Vec<u8>>,
+    /// The UUID.
+    pub uuid: Option<[u8; 16]>,
+    /// Blocks kept for the superuser, in percent of all.
+    pub reserved_percent: Option<u8>,
+    /// What mounts do about damage unless they are told.
+    pub on_error: Option<OnError>,
+    /// The feature `orphan_file`.
+    pub orphan_file: Option<Presence>,
+    /// Turns `metadata_csum_seed` on: checksums no longer depend on the UUID.
+    pub fix_checksum_seed: bool,
+}
+
+impl Filesystem {
+    /// Changes parameters, all or none of those in the superblock. Nobody else may use the file
+    /// system meanwhile; what else is in its memory may be older, so it is to be unmounted next.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a value that cannot be, [`Error::NotSupported`] for a change that
+    /// this file system does not allow, with the reason.
+    pub fn tune(&self, tuning: &Tuning) -> Result<()> {
+        self.run(|fs| {
+            fs.writable()?;
+            let mut wanted = fs.superblock.read().disk.clone();
+            apply(&mut wanted, tuning)?;
+            let handle = fs.start(1)?;
+            fs.superblock.update(&handle, |disk| *disk = wanted);
+            drop(handle);
+            if let Some(presence) = tuning.orphan_file {
+                orphan_file::set(fs, presence)?;
+            }
+            fs.journal.commit_running()?;
+            backups::update(fs)
+        })
+    }
+}
+
+fn apply(disk: &mut Superblock, tuning: &Tuning) -> Result<()> {
+    if let Some(label) = &tuning.label {
+        if label.len() > LABEL_BYTES {
+            return Err(Error::Invalid("a label has up to 16 bytes"));
+        }
+        disk.volume_name = [0; LABEL_BYTES];
+        disk.volume_name[..label.len()].copy_from_slice(label);
+    }
+    if let Some(percent) = tuning.reserved_percent {
+        if percent > RESERVED_PERCENT_MAX {
+            return Err(Error::Invalid("at most 50 percent can be reserved"));
+        }
+        disk.r_blocks_count = (u128::from(disk.blocks_count) * u128::from(percent) / 100) as u64;
+    }
+    if let Some(on_error) = tuning.on_error {
+        disk.errors = match on_error {
+            OnError::Superblock => disk.errors,
+            OnError::Continue => ErrorBehaviour::Continue.raw(),
+            OnError::RemountReadOnly => ErrorBehaviour::RemountReadOnly.raw(),
+            OnError::Panic => ErrorBehaviour::Panic.raw(),
+        };
+    }
+    if tuning.fix_checksum_seed {
+        fix_checksum_seed(disk)?;
+    }
+    match tuning.uuid {
+        Some(uuid) => set_uuid(disk, uuid),
+        None => Ok(()),
+    }
+}
+
+/// The seed that the UUID gave becomes a field of its own.
+fn fix_checksum_seed(disk: &mut Superblock) -> Result<()> {
+    let mut features = disk.features();
+    if !features.has(Feature::METADATA_CSUM) {
+        let problem = "metadata_csum_seed without the feature metadata_csum";
+        return Err(Error::NotSupported(problem));
+    }
+    disk.checksum_seed = disk.seed().0;
+    features.insert(Feature::CSUM_SEED);
+    disk.set_features(features);
+    Ok(())
+}
+
+fn set_uuid(disk: &mut Superblock, uuid: [u8; 16]) -> Result<()> {
+    let features = disk.features();
+    let problem = if disk.uuid == uuid {
+        return Ok(());
+    } else if features.has(Feature::METADATA_CSUM) && !features.has(Feature::CSUM_SEED) {
+        "a new UUID would change every checksum; turn on metadata_csum_seed as well"
+    } else if features.has(Feature::UNINIT_BG) && !features.has(Feature::METADATA_CSUM) {
+        "a new UUID would change the checksum of every group (uninit_bg)"
+    } else if features.has(Feature::HAS_JOURNAL) && disk.journal_inum == 0 {
+        "an external journal knows the file system by its UUID"
+    } else {
+        disk.uuid = uuid;
+        return Ok(());
+    };
+    Err(Error::NotSupported(problem))
+}

@@ -1,0 +1,112 @@
+//! Adding the orphan file and taking it away.
+//!
+//! Crash safety: until the transaction that turns the feature on, the new file is an orphan
+//! itself; the one that turns it off makes the old file an orphan on the legacy list. Recovery
+//! frees either.
+
+use crate::inode::{InodeRef, NewInode};
+use crate::mkfs::default_orphan_file_blocks;
+use crate::{Caller, Error, Fs, Result, credits, file, map};
+use uext4_format::orphan_file::seal_orphan_block;
+use uext4_format::{Feature, FileType, InodeNr, LogicalBlock};
+
+/// Whether something is to be there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Presence {
+    /// It is made unless it is there.
+    Present,
+    /// It is taken away if it is there.
+    Absent,
+}
+
+pub(super) fn set(fs: &Fs, wanted: Presence) -> Result<()> {
+    let features = fs.superblock.read().disk.features();
+    let there = features.has(Feature::ORPHAN_FILE);
+    match wanted {
+        Presence::Present if !there && !features.has(Feature::HAS_JOURNAL) => Err(
+            Error::NotSupported("the feature orphan_file needs the feature has_journal"),
+        ),
+        Presence::Present if !there => add(fs),
+        Presence::Absent if there => remove(fs),
+        _ => Ok(()),
+    }
+}
+
+fn add(fs: &Fs) -> Result<()> {
+    let inode = make(fs)?;
+    let blocks = default_orphan_file_blocks(fs.geometry.blocks_count);
+    fill(fs, &inode, blocks)?;
+    seal(fs, &inode, blocks)?;
+    let handle = fs.start(credits::CREATE)?;
+    fs.orphans.remove(fs, &handle, inode.arc())?;
+    handle.write(inode.arc()).disk.links = 1;
+    inode.set_links(1);
+    fs.superblock.update(&handle, |disk| {
+        let mut features = disk.features();
+        features.insert(Feature::ORPHAN_FILE);
+        disk.set_features(features);
+        disk.orphan_file_inum = inode.nr().0;
+    });
+    Ok(())
+}
+
+/// A file without a name.
+fn make(fs: &Fs) -> Result<InodeRef> {
+    let root = fs.inode(InodeNr::ROOT)?;
+    let handle = fs.start(credits::CREATE)?;
+    let new = NewInode::new(FileType::Regular, 0o600);
+    let inode = fs.new_inode(&handle, root.arc(), &new, &Caller::root())?;
+    handle.write(inode.arc()).disk.links = 0;
+    inode.set_unnamed();
+    fs.orphans.add(fs, &handle, inode.arc())?;
+    Ok(inode)
+}
+
+/// Gives the file its blocks.
+fn fill(fs: &Fs, inode: &InodeRef, blocks: u32) -> Result<()> {
+    let zeroes = vec![0; fs.block_size()];
+    for block in 0..u64::from(blocks) {
+        let (at, mut done) = (block << fs.geometry.block_bits, 0);
+        while done < zeroes.len() {
+            let reserve = crate::space::Reserve::MayUse;
+            done += file::write(fs, inode.arc(), at + done as u64, &zeroes[done..], reserve)?;
+        }
+    }
+    Ok(())
+}
+
+/// Writes empty blocks of orphans, whose checksums depend on where they are.
+fn seal(fs: &Fs, inode: &InodeRef, blocks: u32) -> Result<()> {
+    let state = inode.read();
+    let seed = fs.checksums.metadata.map(|_| state.seed());
+    for logical in (0..blocks).map(LogicalBlock) {
+        let nr = map::block_of(fs, &state, logical)?.ok_or(Error::NoSpace)?;
+        let mut bytes = vec![0; fs.block_size()];
+        seal_orphan_block(&mut bytes, nr, seed);
+        fs.device.write_at(nr.0 << fs.geometry.block_bits, &bytes)?;
+    }
+    drop(state);
+    Ok(fs.device.flush()?)
+}
+
+fn remove(fs: &Fs) -> Result<()> {
+    if !fs.orphans.is_empty() {
+        return Err(Error::Busy);
+    }
+    let nr = InodeNr(fs.superblock.read().disk.orphan_file_inum);
+    let inode = InodeRef::new(fs.inodes.load(fs, nr)?);
+    let handle = fs.start(credits::REMOVE)?;
+    handle.write(inode.arc()).disk.links = 0;
+    fs.orphans.add_to_list(fs, &handle, inode.arc())?;
+    fs.superblock.update(&handle, |disk| {
+        let mut features = disk.features();
+        features.remove(Feature::ORPHAN_FILE);
+        features.remove(Feature::ORPHAN_PRESENT);
+        disk.set_features(features);
+        disk.orphan_file_inum = 0;
+    });
+    drop(handle);
+    inode.set_links(0);
+    drop(inode);
+    fs.reap()
+}

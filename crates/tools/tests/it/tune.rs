@@ -1,0 +1,130 @@
+//! `uext4 tune`, judged by e2fsck, dumpe2fs, debugfs and the kernel.
+
+use crate::rig::Rig;
+use std::io::Write;
+use std::process::Command;
+use uext4_testkit::oracle::{self, KernelMount};
+
+/// A line of dumpe2fs.
+fn told(rig: &Rig, label: &str) -> String {
+    let output = Command::new("dumpe2fs")
+        .arg("-h")
+        .arg(rig.image())
+        .output()
+        .unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let line = text.lines().find_map(|line| line.strip_prefix(label));
+    line.unwrap_or("none").trim().to_owned()
+}
+
+/// The kernel mounts the image, frees an open file that has no name, and leaves it clean.
+fn assert_mountable(rig: &Rig) {
+    rig.assert_clean();
+    if KernelMount::available_or_skip("tune") {
+        let kernel = KernelMount::new(&rig.image(), "").unwrap();
+        let path = kernel.path().join("gone");
+        let mut file = std::fs::File::create(&path).unwrap();
+        // Linux keeps the size of a freed inode without blocks, on which tune2fs trips.
+        file.write_all(&[7; 1 << 16]).unwrap();
+        file.sync_all().unwrap();
+        std::fs::remove_file(path).unwrap();
+        drop(file);
+        kernel.unmount().unwrap();
+        rig.assert_clean();
+    }
+}
+
+#[test]
+fn the_orphan_file_comes_and_goes() {
+    let shapes: [&[&str]; 4] = [
+        &["-O", "^orphan_file"],
+        &["-O", "^orphan_file,^metadata_csum", "-b", "1024"],
+        &["-O", "^orphan_file,inline_data"],
+        &["-O", "^orphan_file,bigalloc,^resize_inode"],
+    ];
+    for shape in shapes {
+        let rig = Rig::new(shape);
+        let free = || (told(&rig, "Free blocks:"), told(&rig, "Free inodes:"));
+        let before = free();
+        rig.ok(&["tune", "disk.img", "-O", "orphan_file"]);
+        assert!(
+            told(&rig, "Filesystem features:").contains("orphan_file"),
+            "{shape:?}"
+        );
+        assert_ne!(told(&rig, "Orphan file inode:"), "none", "{shape:?}");
+        assert_mountable(&rig);
+        rig.ok(&["mkdir", "disk.img", "/dir"]);
+        rig.ok(&["rm", "-r", "disk.img", "/dir"]);
+        rig.ok(&["tune", "disk.img", "-O", "^orphan_file"]);
+        assert!(!told(&rig, "Filesystem features:").contains("orphan_file"));
+        assert_eq!(free(), before, "{shape:?}");
+        assert_mountable(&rig);
+        // As with tune2fs.
+        let tune2fs = Command::new("tune2fs")
+            .args(["-O", "orphan_file"])
+            .arg(rig.image())
+            .output()
+            .unwrap();
+        assert!(tune2fs.status.success(), "{shape:?}: {tune2fs:?}");
+        rig.ok(&["tune", "disk.img", "-O", "^orphan_file"]);
+        assert_mountable(&rig);
+    }
+    let rig = Rig::new(&["-O", "^has_journal,^orphan_file"]);
+    rig.fails(1, "has_journal", &["tune", "disk.img", "-O", "orphan_file"]);
+}
+
+#[test]
+fn labels_shares_and_behaviour() {
+    let rig = Rig::new(&["-O", "sparse_super", "-b", "1024"]);
+    rig.ok(&[
+        "tune",
+        "disk.img",
+        "-L",
+        "a label",
+        "-m",
+        "10",
+        "-e",
+        "remount-ro",
+    ]);
+    assert_eq!(told(&rig, "Filesystem volume name:"), "a label");
+    assert_eq!(told(&rig, "Errors behavior:"), "Remount read-only");
+    assert_eq!(told(&rig, "Reserved block count:"), "6553");
+    assert_mountable(&rig);
+    // The copies know it too.
+    let copy = rig.debugfs("show_super_stats -h");
+    assert!(copy.contains("a label"));
+    let backup = Command::new("dumpe2fs")
+        .args(["-h", "-o", "superblock=8193", "-o", "blocksize=1024"])
+        .arg(rig.image())
+        .output()
+        .unwrap();
+    assert!(String::from_utf8_lossy(&backup.stdout).contains("a label"));
+    rig.fails(
+        1,
+        "16 bytes",
+        &["tune", "disk.img", "-L", "more than sixteen bytes"],
+    );
+    rig.fails(2, "not in 0..=50", &["tune", "disk.img", "-m", "51"]);
+    rig.fails(2, "cannot be changed", &["tune", "disk.img", "-O", "64bit"]);
+}
+
+#[test]
+fn a_new_uuid_needs_a_seed() {
+    let rig = Rig::new(&["-O", "^metadata_csum_seed"]);
+    rig.ok(&["mkdir", "disk.img", "/dir"]);
+    let before = told(&rig, "Filesystem UUID:");
+    let mut uuid = "01234567-89ab-cdef-0123-456789abcdef";
+    rig.fails(1, "metadata_csum_seed", &["tune", "disk.img", "-U", uuid]);
+    assert_eq!(told(&rig, "Filesystem UUID:"), before);
+    rig.assert_clean();
+    rig.ok(&["tune", "disk.img", "-O", "metadata_csum_seed", "-U", uuid]);
+    assert_eq!(told(&rig, "Filesystem UUID:"), uuid);
+    assert_mountable(&rig);
+    uuid = "random";
+    rig.ok(&["tune", "disk.img", "-U", uuid]);
+    assert!(rig.ok(&["ls", "disk.img", "/"]).contains("dir"));
+    assert_mountable(&rig);
+    let rig = Rig::new(&["-O", "^metadata_csum,^metadata_csum_seed,uninit_bg"]);
+    rig.fails(1, "uninit_bg", &["tune", "disk.img", "-U", "random"]);
+    oracle::assert_clean(&rig.image());
+}
