@@ -169,6 +169,15 @@ impl BuddyEngine {
         }
     }
 
+    /// The engine as the kernel's was before its groups were tried and its goals were many:
+    /// searches wait for the lock of every group that they look into, and all begin at one goal,
+    /// which has a lock. Only for experiments: no mount option leads here.
+    #[must_use]
+    pub fn with_blocking_locks(mut self) -> Self {
+        self.locality.set_base_line();
+        self
+    }
+
     /// Groups per order, by largest free chunk and by average free run (`mb_structs_summary`).
     pub fn groups_by_order(&self) -> Vec<(u32, u32)> {
         let count = |order| {

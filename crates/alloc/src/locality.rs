@@ -7,7 +7,7 @@ use crate::{ClusterNr, Kind, Volume};
 use crossbeam_utils::CachePadded;
 use uext4_format::{GroupNr, InodeNr};
 use uext4_sync::atomic::{AtomicU32, Ordering::Relaxed};
-use uext4_sync::{SHARDS, Sharded, shard_index};
+use uext4_sync::{Mutex, Rank, SHARDS, Sharded, shard_index};
 
 const NONE: u32 = u32::MAX;
 
@@ -35,6 +35,8 @@ pub fn inode_goal(volume: &Volume, inode_group: GroupNr, kind: Kind) -> ClusterN
 
 pub(crate) struct Locality {
     affinity: Affinity,
+    /// The base line: one goal for all, under a lock.
+    one_goal: Option<Mutex<GroupNr>>,
     /// Group of the last stream allocation, by inode number modulo the length.
     streams: Box<[CachePadded<AtomicU32>]>,
     /// Group of the last other allocation, by thread.
@@ -50,11 +52,22 @@ impl Locality {
         };
         Self {
             affinity,
+            one_goal: None,
             streams: (0..slots.max(1))
                 .map(|_| CachePadded::new(AtomicU32::new(0)))
                 .collect(),
             last: Sharded::new(|_| AtomicU32::new(NONE)),
         }
+    }
+
+    /// Leads every request to one goal under a lock, and lets searches wait for busy groups.
+    pub(crate) fn set_base_line(&mut self) {
+        self.one_goal = Some(Mutex::new(Rank::Queue, GroupNr(0)));
+    }
+
+    /// Whether this is the base line.
+    pub(crate) fn is_base_line(&self) -> bool {
+        self.one_goal.is_some()
     }
 
     fn slot(&self, inode: InodeNr) -> &AtomicU32 {
@@ -63,13 +76,19 @@ impl Locality {
 
     /// Where the stream of this inode goes on; group 0 when that is not below `end`.
     pub(crate) fn stream(&self, inode: InodeNr, end: u32) -> GroupNr {
-        let group = self.slot(inode).load(Relaxed);
+        let group = match &self.one_goal {
+            Some(goal) => goal.lock().0,
+            None => self.slot(inode).load(Relaxed),
+        };
         GroupNr(if group < end { group } else { 0 })
     }
 
     /// The stream of this inode found space in `group`.
     pub(crate) fn streamed(&self, inode: InodeNr, group: GroupNr) {
-        store_changed(self.slot(inode), group.0);
+        match &self.one_goal {
+            Some(goal) => *goal.lock() = group,
+            None => store_changed(self.slot(inode), group.0),
+        }
     }
 
     /// This thread found space in `group`.

@@ -125,7 +125,7 @@ impl<'a> Search<'a> {
     }
 
     fn remember(&self, group: GroupNr) {
-        if self.request.placement == Placement::Stream {
+        if self.placement() == Placement::Stream {
             if group == self.start {
                 self.groups.stats.count(Stat::StreamGoalHits);
             }
@@ -160,7 +160,7 @@ impl<'a> Search<'a> {
             Goal::Anywhere => None,
         };
         let goal = goal.filter(|(group, _)| group.0 < self.end);
-        (self.start, self.offset) = match (self.request.placement, goal) {
+        (self.start, self.offset) = match (self.placement(), goal) {
             (Placement::Stream, _) => (self.locality.stream(self.request.inode, self.end), 0),
             (Placement::Local, None) => (self.locality.anywhere(self.end), 0),
             (Placement::Local, Some((group, offset))) => {
@@ -171,6 +171,13 @@ impl<'a> Search<'a> {
                 (start, if start == group { offset } else { 0 })
             }
         };
+    }
+
+    fn placement(&self) -> Placement {
+        match self.locality.is_base_line() {
+            true => Placement::Stream,
+            false => self.request.placement,
+        }
     }
 
     fn by_criteria(&mut self) -> Option<Run> {
@@ -327,7 +334,8 @@ impl<'a> Search<'a> {
         if !self.suits(nr, shape, criterion) || !self.make_ready(nr, shape, criterion) {
             return Flow::Continue(());
         }
-        let space = if criterion == Criterion::AnyFree {
+        let waits = criterion == Criterion::AnyFree || self.locality.is_base_line();
+        let space = if waits {
             self.groups.lock_loaded(nr, self.loader).ok()
         } else {
             self.groups.group(nr).space.try_lock()
@@ -523,6 +531,21 @@ mod tests {
         drop(busy);
         assert_eq!(run.start.0, 1024);
         assert!(engine.stats().get(Stat::BusySkips) > 0);
+    }
+
+    #[test]
+    fn the_base_line_waits_where_others_pass_over() {
+        let engine = engine(2).with_blocking_locks();
+        engine.load(GroupNr(0), &Empty).unwrap();
+        let busy = engine.groups.group(GroupNr(0)).space.lock();
+        let run = std::thread::scope(|scope| {
+            let search = scope.spawn(|| engine.allocate(&Request::new(InodeNr(1), 3), &Empty));
+            std::thread::sleep(Duration::from_millis(20));
+            drop(busy);
+            search.join().unwrap().unwrap()
+        });
+        assert_eq!(run.start.0, 0);
+        assert_eq!(engine.stats().get(Stat::BusySkips), 0);
     }
 
     #[test]

@@ -44,7 +44,7 @@ pub use inode::{Atime, Inode, InodeRef};
 pub use map::ExtentStatusStats;
 pub use mount::{RemountError, read_superblock};
 pub use ops::{KillPrivileges, RenameFlags};
-pub use options::{Access, Allocator, DataMode, MountOptions, OnError, Threads};
+pub use options::{Access, Allocator, BaseLines, DataMode, MountOptions, OnError, Threads};
 pub use space::{FreeExtents, FreeFragments};
 pub use stats::{
     CacheCounts, CacheStats, CriterionStats, GroupStats, JournalStats, LockStats, OrderStats,

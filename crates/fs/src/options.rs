@@ -72,6 +72,15 @@ pub enum Allocator {
     FreespaceTree,
 }
 
+/// How things were done before, for experiments to compare with; nobody else wants them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BaseLines {
+    /// Buddy groups are waited for, never passed over, and all searches share one goal.
+    pub blocking_groups: bool,
+    /// Orphans are not tracked: what a crash leaves of them leaks.
+    pub untracked_orphans: bool,
+}
+
 /// How to mount. Build one with [`MountOptions::default`] and the fields, or [`Self::parse`].
 #[derive(Clone)]
 pub struct MountOptions {
@@ -147,6 +156,8 @@ pub struct MountOptions {
     pub clock: Arc<dyn uext4_sync::Clock>,
     /// Seed of random choices (generations); `None` takes one from the system.
     pub seed: Option<u64>,
+    /// For experiments: no list of options sets any.
+    pub base_lines: BaseLines,
     /// The lists given to [`Self::parse`], which win over what the superblock asks for.
     pub words: Vec<String>,
 }
@@ -188,6 +199,7 @@ impl Default for MountOptions {
             extent_cache_bytes: 32 << 20,
             clock: Arc::new(uext4_sync::RealClock::new()),
             seed: None,
+            base_lines: BaseLines::default(),
             words: Vec::new(),
         }
     }

@@ -39,13 +39,19 @@ impl Backing {
         self.dir.path().join("image.img")
     }
 
-    /// Puts a fresh file system into the image, keeping its pages.
-    pub(crate) fn format(&self) -> Result<()> {
+    /// Puts a fresh file system into the image, keeping its pages; `features` as mke2fs takes them.
+    pub(crate) fn format(&self, features: &str) -> Result<()> {
         let journal = format!("size={}", self.journal_mib);
         Program::new("mke2fs")?
             .args([
                 "-q", "-F", "-t", "ext4", "-b", "4096", "-i", "4096", "-J", &journal,
             ])
+            .args(
+                (!features.is_empty())
+                    .then_some(["-O", features])
+                    .into_iter()
+                    .flatten(),
+            )
             .args(["-E", "nodiscard,lazy_itable_init=0,lazy_journal_init=0"])
             .arg(self.image())
             .run_ok()?;

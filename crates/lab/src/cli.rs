@@ -23,10 +23,17 @@ enum Command {
     /// Create, stat and remove empty files (variants: own, shared directory).
     Mdtest(Options),
     /// 8 KiB fallocate calls at the end of an unlinked file, cut every 128 calls (variants:
-    /// default, linear, optimized, freespace-tree).
+    /// default, linear, optimized, freespace-tree; blocking is the base line: locks of groups are
+    /// waited for, and there is one goal).
     Fallocate2(Options),
     /// Create a file, write 4 KiB, fsync.
     Fsync(Options),
+    /// Writers that append 4 KiB at a time to their own files: extents per file (variants: default,
+    /// nodelalloc).
+    Append(Options),
+    /// Files that lose their name while open (variants: orphan file, list; none is the floor:
+    /// orphans are not tracked).
+    StressOrphan(Options),
     /// Creates through mounts while one directory grows, per chunk of names.
     MountCreate(Options),
     /// Sequential writes and reads through mounts, 1 MiB and 4 KiB at a time.
@@ -73,7 +80,8 @@ struct Options {
     /// Variants of the experiment; without it, all.
     #[arg(long, value_delimiter = ',')]
     variants: Vec<String>,
-    /// Files per worker (mdtest), names in all (mount-create), MiB per worker (mount-io).
+    /// Files per worker (mdtest), names in all (mount-create), MiB per worker (mount-io), appends
+    /// per worker (append).
     #[arg(long)]
     count: Option<u64>,
     /// Size of the file system in MiB.
@@ -100,6 +108,8 @@ impl Cli {
             Command::Fsync(options) => options.run(Experiment::Fsync),
             Command::MountCreate(options) => options.run(Experiment::MountCreate),
             Command::MountIo(options) => options.run(Experiment::MountIo),
+            Command::Append(options) => options.run(Experiment::Append),
+            Command::StressOrphan(options) => options.run(Experiment::StressOrphan),
             Command::Fragmented(options) => options.run(),
             Command::FragmentedRow {
                 kind,

@@ -2,7 +2,7 @@
 
 use crate::backing::Backing;
 use crate::crew::{self, Done};
-use crate::experiments::{Phase, Plan, Task, Unit};
+use crate::experiments::{Phase, Plan, Task, Unit, setup};
 use crate::janitor::Janitor;
 use crate::stage::Stage;
 use crate::system::System;
@@ -92,7 +92,7 @@ fn keys(plan: &Plan) -> Vec<Key> {
     for &variant in &plan.variants {
         for &workers in &plan.workers {
             for &system in &plan.systems {
-                let suits = plan.experiment.mount_options(variant, system).is_some();
+                let suits = setup(plan.experiment, variant, system).is_some();
                 if suits && workers > 0 && system.missing().is_none() {
                     let experiment = plan.experiment.name();
                     keys.push(Key {
@@ -125,21 +125,13 @@ fn one_run(
     backing: &Backing,
     janitor: &mut Janitor,
 ) -> Result<Vec<Vec<Done>>> {
-    let variant = plan
-        .experiment
-        .mount_options(key.variant, key.system)
-        .unwrap_or_default();
-    let ours = matches!(key.system, System::Uext4 | System::Uext4Mount);
-    let more = if ours {
-        plan.mount_options.as_str()
-    } else {
-        ""
-    };
-    let options: Vec<&str> = [variant.as_str(), more]
-        .into_iter()
-        .filter(|o| !o.is_empty())
-        .collect();
-    let stage = Stage::set(key.system, backing, &options.join(","), janitor)?;
+    let mut setup = setup(plan.experiment, key.variant, key.system).unwrap_or_default();
+    if key.system.is_ours() && !plan.mount_options.is_empty() {
+        let separator = if setup.options.is_empty() { "" } else { "," };
+        setup.options += separator;
+        setup.options += &plan.mount_options;
+    }
+    let stage = Stage::set(key.system, backing, &setup, janitor)?;
     let task = |worker| Task::new(plan, key.variant, worker, key.workers);
     let tasks: Vec<Task> = (0..key.workers).map(task).collect();
     let answers = crew::work(&stage.place(), &tasks);
@@ -149,13 +141,14 @@ fn one_run(
     Ok(answers)
 }
 
-/// All that was done over the time of the slowest.
+/// All that was done over the time of the slowest; of means, that of the workers.
 fn rate(unit: Unit, done: &[Done]) -> f64 {
     let amount: u64 = done.iter().map(|one| one.amount).sum();
     let slowest = done.iter().map(|one| one.elapsed).max().unwrap_or_default();
     let per_second = amount as f64 / slowest.as_secs_f64().max(1e-9);
     match unit {
         Unit::MegabytesPerSecond => per_second / 1e6,
+        Unit::Mean | Unit::MeanKibibytes => amount as f64 / done.len().max(1) as f64,
         _ => per_second,
     }
 }

@@ -7,7 +7,7 @@ use crate::system::System;
 use anyhow::{Context, Result};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use uext4::{Filesystem, MountOptions};
+use uext4::{BaseLines, Filesystem, MountOptions};
 use uext4_device::{Access, FileDevice};
 use uext4_testkit::oracle::KernelMount;
 
@@ -19,6 +19,17 @@ pub(crate) enum Place {
     Directory(PathBuf),
 }
 
+/// How a file system is made and mounted.
+#[derive(Default)]
+pub(crate) struct Setup {
+    /// Features for mke2fs.
+    pub(crate) features: &'static str,
+    /// Mount options of uext4 or the kernel.
+    pub(crate) options: String,
+    /// Of the library only.
+    pub(crate) base_lines: BaseLines,
+}
+
 /// A mounted file system.
 pub(crate) enum Stage {
     Library(Arc<Filesystem>),
@@ -27,17 +38,18 @@ pub(crate) enum Stage {
 }
 
 impl Stage {
-    /// Formats the backing and mounts it; `options` are mount options of uext4 or the kernel.
+    /// Formats the backing and mounts it as `setup` says.
     pub(crate) fn set(
         system: System,
         backing: &Backing,
-        options: &str,
+        setup: &Setup,
         janitor: &mut Janitor,
     ) -> Result<Self> {
-        backing.format()?;
+        backing.format(setup.features)?;
         let image = backing.image();
+        let options = setup.options.as_str();
         match system {
-            System::Uext4 => library(&image, options),
+            System::Uext4 => library(&image, setup),
             System::KernelExt4 => {
                 let mount = KernelMount::new(&image, options)?;
                 janitor.watch(mount.path())?;
@@ -69,12 +81,17 @@ impl Stage {
 
 /// Opens an image with the library.
 pub(crate) fn open(image: &Path, options: &str) -> uext4::Result<Filesystem> {
-    let options = MountOptions::default().parse(options)?;
+    mount(image, MountOptions::default().parse(options)?)
+}
+
+fn mount(image: &Path, options: MountOptions) -> uext4::Result<Filesystem> {
     let device = FileDevice::open(image, Access::ReadWrite)?;
     Filesystem::mount(Arc::new(device), options)
 }
 
-fn library(image: &Path, options: &str) -> Result<Stage> {
-    let filesystem = open(image, options).context("mount with the library")?;
+fn library(image: &Path, setup: &Setup) -> Result<Stage> {
+    let mut options = MountOptions::default().parse(&setup.options)?;
+    options.base_lines = setup.base_lines;
+    let filesystem = mount(image, options).context("mount with the library")?;
     Ok(Stage::Library(Arc::new(filesystem)))
 }

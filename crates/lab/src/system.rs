@@ -26,6 +26,11 @@ impl System {
         }
     }
 
+    /// True when the code of this project is measured.
+    pub(crate) fn is_ours(self) -> bool {
+        matches!(self, Self::Uext4 | Self::Uext4Mount)
+    }
+
     /// What is missing to run it here; `None` when nothing is.
     pub(crate) fn missing(self) -> Option<&'static str> {
         let fuse = || std::path::Path::new("/dev/fuse").exists();

@@ -40,7 +40,18 @@ fn mdtest_reports_three_metrics_per_variant_and_worker_count() {
 
 #[test]
 fn fallocate2_runs_every_allocator() {
-    assert_eq!(rows(&["fallocate2", "--workers", "2"], "uext4"), 4);
+    assert_eq!(rows(&["fallocate2", "--workers", "2"], "uext4"), 5);
+}
+
+#[test]
+fn append_counts_extents() {
+    let args = ["append", "--workers", "2", "--count", "8"];
+    assert_eq!(rows(&args, "uext4"), 2 * 3);
+}
+
+#[test]
+fn stress_orphan_runs_both_ways_and_the_floor() {
+    assert_eq!(rows(&["stress-orphan", "--workers", "2"], "uext4"), 3);
 }
 
 #[test]

@@ -80,6 +80,13 @@ impl Disk {
         self.change(run, Bitmap::clear_range);
     }
 
+    pub(crate) fn clear_all(&self) {
+        for bitmap in &self.bitmaps {
+            let mut bitmap = bitmap.lock().unwrap();
+            *bitmap = Bitmap::new(bitmap.len());
+        }
+    }
+
     pub(crate) fn free(&self) -> u64 {
         self.bitmaps
             .iter()

@@ -42,6 +42,7 @@ enum Op {
         min: u32,
     },
     Remount,
+    Crash,
 }
 
 fn op() -> impl Strategy<Value = Op> {
@@ -72,6 +73,7 @@ fn op() -> impl Strategy<Value = Op> {
         2 => any::<u32>().prop_map(Op::Evict),
         1 => (any::<u32>(), 1u32..20).prop_map(|(group, min)| Op::Trim { group, min }),
         1 => Just(Op::Remount),
+        1 => Just(Op::Crash),
     ]
 }
 
@@ -80,6 +82,8 @@ struct World {
     engine: Box<dyn Engine>,
     order: Choice,
     states: Vec<State>,
+    /// What a crash leaves: the bits of the last commit.
+    committed: Vec<bool>,
     reserved: Vec<Run>,
     epoch: u32,
     given_back: u32,
@@ -99,8 +103,10 @@ impl World {
             }
         }
         let engine = disk.engine(order, Affinity::PerThread);
+        let committed = states.iter().map(|state| *state == State::Used).collect();
         Self {
             disk,
+            committed,
             engine,
             order,
             states,
@@ -144,6 +150,9 @@ impl World {
         let volume = &self.disk.volume;
         assert_eq!(volume.split(run).count(), 1, "a run lies in one group");
         self.change(run, |state| state == State::Free, State::Reserved);
+        let run_bits = run.start.0 as usize..run.end().0 as usize;
+        let is_needed = self.committed[run_bits].iter().any(|bit| *bit);
+        assert!(!is_needed, "{run:?} is in use after a crash");
         self.reserved.push(run);
     }
 
@@ -195,11 +204,21 @@ impl World {
         assert_eq!(self.engine.give_back(Tid(self.given_back)), expected);
     }
 
-    fn remount(&mut self) {
+    fn commit(&mut self) {
+        let bits = self.states.iter().map(|state| *state == State::Used);
+        self.committed = bits.collect();
+        self.epoch += 1;
+    }
+
+    /// The engine is built anew from what the last commit left; all else never was.
+    fn crash(&mut self) {
         self.reserved.clear();
-        for state in &mut self.states {
-            if *state != State::Used {
-                *state = State::Free;
+        self.disk.clear_all();
+        for (at, used) in (0..).zip(&self.committed) {
+            let state = &mut self.states[at as usize];
+            *state = if *used { State::Used } else { State::Free };
+            if *used {
+                self.disk.set(Run::new(ClusterNr(at), 1));
             }
         }
         self.engine = self.disk.engine(self.order, Affinity::PerThread);
@@ -261,7 +280,7 @@ impl World {
             }
             Op::Settle(_) | Op::Release(_) => {}
             Op::Free { at, len } => self.free_used(at, len),
-            Op::Commit => self.epoch += 1,
+            Op::Commit => self.commit(),
             Op::GiveBack => self.give_back(),
             Op::Evict(group) => {
                 self.engine.evict(GroupNr(group % groups));
@@ -278,7 +297,11 @@ impl World {
                     self.change(run, |_| true, State::Free);
                 }
             }
-            Op::Remount => self.remount(),
+            Op::Remount => {
+                self.commit();
+                self.crash();
+            }
+            Op::Crash => self.crash(),
         }
         assert_eq!(self.engine.free_clusters(), self.free());
     }

@@ -75,7 +75,7 @@ pub(super) fn engine(
             plan.options.extent_cache_bytes,
             plan.options.clock.clone(),
         )),
-        orphans: Orphans::new(None),
+        orphans: Orphans::new(plan.options.base_lines),
         dirs: DirConfig::new(&plan.superblock, plan.options.max_dir_size_kib),
         sparse_leaves: SparseLeaves::default(),
         shared_xattrs: SharedBlocks::default(),

@@ -16,7 +16,7 @@ mod list;
 mod recover;
 
 use crate::inode::Inode;
-use crate::{Fs, Result};
+use crate::{BaseLines, Fs, Result};
 use file::OrphanFile;
 use list::OrphanList;
 use std::sync::Arc;
@@ -30,14 +30,16 @@ const ON_LIST: u64 = u64::MAX;
 pub(crate) struct Orphans {
     file: Option<OrphanFile>,
     list: OrphanList,
+    base_lines: BaseLines,
 }
 
 impl Orphans {
-    /// No orphan tracked; `file` when the feature is there.
-    pub(crate) fn new(file: Option<OrphanFile>) -> Self {
+    /// No orphan tracked, and no orphan file yet.
+    pub(crate) fn new(base_lines: BaseLines) -> Self {
         Self {
-            file,
+            file: None,
             list: OrphanList::default(),
+            base_lines,
         }
     }
 
@@ -54,7 +56,8 @@ impl Orphans {
     /// Tracks `inode` in the handle's transaction; nothing happens when it is tracked already.
     /// The caller holds no live object.
     pub(crate) fn add(&self, fs: &Fs, handle: &Handle<'_>, inode: &Arc<Inode>) -> Result<()> {
-        if inode.orphan.load(Ordering::Acquire) != 0 {
+        let is_tracked = inode.orphan.load(Ordering::Acquire) != 0;
+        if is_tracked || self.base_lines.untracked_orphans {
             return Ok(());
         }
         // The inode itself must be in the transaction: recovery reads its size and links.

@@ -288,7 +288,13 @@ fn engine(
         Some(Allocator::FreespaceTree) => None,
     };
     let engine: Box<dyn Engine> = match order {
-        Some(order) => Box::new(BuddyEngine::new(config, order, summary)),
+        Some(order) => {
+            let engine = BuddyEngine::new(config, order, summary);
+            match options.base_lines.blocking_groups {
+                true => Box::new(engine.with_blocking_locks()),
+                false => Box::new(engine),
+            }
+        }
         None => Box::new(TreeEngine::new(config, summary)),
     };
     set_limits(&*engine, stripe, options);

@@ -1,10 +1,15 @@
 //! What is measured: one module per experiment.
 
+mod append;
 mod fallocate2;
 mod fsync;
 mod mdtest;
 mod mount_create;
 mod mount_io;
+mod setup;
+mod stress_orphan;
+
+pub(crate) use setup::setup;
 
 use crate::seat::Seat;
 use crate::system::System;
@@ -19,6 +24,8 @@ pub(crate) enum Experiment {
     Fsync,
     MountCreate,
     MountIo,
+    Append,
+    StressOrphan,
 }
 
 /// Everything that the user chose.
@@ -71,15 +78,21 @@ pub(crate) enum Unit {
     Count,
     /// 2^20 bytes.
     Mebibytes,
+    /// A number, on average over the workers.
+    Mean,
+    /// 2^10 bytes, on average over the workers.
+    MeanKibibytes,
 }
 
 impl Unit {
-    const ALL: [Self; 5] = [
+    const ALL: [Self; 7] = [
         Self::PerSecond,
         Self::MegabytesPerSecond,
         Self::Milliseconds,
         Self::Count,
         Self::Mebibytes,
+        Self::Mean,
+        Self::MeanKibibytes,
     ];
 
     pub(crate) fn name(self) -> &'static str {
@@ -89,6 +102,8 @@ impl Unit {
             Self::Milliseconds => "ms",
             Self::Count => "",
             Self::Mebibytes => "MiB",
+            Self::Mean => "mean",
+            Self::MeanKibibytes => "KiB",
         }
     }
 
@@ -129,24 +144,34 @@ impl Experiment {
             Self::Fsync => "fsync",
             Self::MountCreate => "mount-create",
             Self::MountIo => "mount-io",
+            Self::Append => "append",
+            Self::StressOrphan => "stress-orphan",
         }
     }
 
     pub(crate) fn default_systems(self) -> &'static [System] {
         match self {
-            Self::Mdtest | Self::Fallocate2 | Self::Fsync => &[System::Uext4, System::KernelExt4],
             Self::MountCreate => &[System::Uext4Mount, System::Fuse2fs],
             Self::MountIo => &[System::Uext4Mount, System::Fuse2fs, System::KernelExt4],
+            _ => &[System::Uext4, System::KernelExt4],
         }
     }
 
     fn variants(self) -> &'static [&'static str] {
         match self {
             Self::Mdtest => &["own", "shared"],
-            Self::Fallocate2 => &["default", "linear", "optimized", "freespace-tree"],
+            Self::Fallocate2 => &[
+                "default",
+                "linear",
+                "optimized",
+                "freespace-tree",
+                "blocking",
+            ],
             Self::Fsync => &["own"],
             Self::MountCreate => &["shared"],
             Self::MountIo => &["sequential"],
+            Self::Append => &["default", "nodelalloc"],
+            Self::StressOrphan => &["file", "list", "none"],
         }
     }
 
@@ -167,23 +192,10 @@ impl Experiment {
     pub(crate) fn default_count(self) -> u64 {
         match self {
             Self::Mdtest => 50_000,
-            Self::Fallocate2 | Self::Fsync => 0,
+            Self::Fallocate2 | Self::Fsync | Self::StressOrphan => 0,
             Self::MountCreate => 200_000,
             Self::MountIo => 256,
-        }
-    }
-
-    /// Mount options that the variant means for a system; `None` when it has no such thing.
-    pub(crate) fn mount_options(self, variant: &str, system: System) -> Option<String> {
-        let ours = matches!(system, System::Uext4 | System::Uext4Mount);
-        match (variant, system) {
-            ("linear" | "optimized" | "freespace-tree", _) if ours => {
-                Some(format!("allocator={variant}"))
-            }
-            ("linear", System::KernelExt4) => Some("mb_optimize_scan=0".into()),
-            ("optimized", System::KernelExt4) => Some("mb_optimize_scan=1".into()),
-            ("linear" | "optimized" | "freespace-tree", _) => None,
-            _ => Some(String::new()),
+            Self::Append => 1024,
         }
     }
 
@@ -194,6 +206,8 @@ impl Experiment {
             Self::Fsync => vec![Phase::new("files", Unit::PerSecond)],
             Self::MountCreate => mount_create::phases(count, workers),
             Self::MountIo => mount_io::phases(),
+            Self::Append => append::phases(),
+            Self::StressOrphan => vec![Phase::new("unlinked", Unit::PerSecond)],
         }
     }
 }
@@ -220,6 +234,8 @@ impl Task {
             Experiment::Fsync => fsync::start(self, seat),
             Experiment::MountCreate => mount_create::start(self, seat),
             Experiment::MountIo => mount_io::start(self, seat),
+            Experiment::Append => append::start(self, seat),
+            Experiment::StressOrphan => stress_orphan::start(self, seat),
         }
     }
 
