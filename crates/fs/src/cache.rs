@@ -1,8 +1,9 @@
 //! A sharded cache of reference-counted objects.
 //!
 //! An object is evicted only when nobody but the cache holds it: the running transaction keeps an
-//! `Arc` of everything dirty, so what is evicted is clean. Eviction goes round the shard's own
-//! entries with a second chance.
+//! `Arc` of everything dirty, so what is evicted is clean. To see that and to end the object is one
+//! step, because others may hold it weakly: an object that somebody got hold of again stays the one
+//! that is cached. Eviction goes round the shard's own entries with a second chance.
 //!
 //! Locking: `Rank::CacheShard` per shard; nothing else is taken under it.
 
@@ -63,8 +64,18 @@ impl Hasher for IntHasher {
 }
 
 struct Entry<V> {
-    value: Arc<V>,
+    /// `None` only while [`end`] sees whether somebody else holds it.
+    value: Option<Arc<V>>,
     referenced: AtomicBool,
+}
+
+impl<V> Entry<V> {
+    /// Nobody but the cache holds the object; a hint, for who holds it weakly may do more.
+    fn is_idle(&self) -> bool {
+        self.value
+            .as_ref()
+            .is_none_or(|value| Arc::strong_count(value) == 1)
+    }
 }
 
 type Map<K, V> = HashMap<K, Entry<V>, BuildHasherDefault<IntHasher>>;
@@ -134,15 +145,15 @@ impl<K: Key, V> Cache<K, V> {
         if !entry.referenced.load(Ordering::Relaxed) {
             entry.referenced.store(true, Ordering::Relaxed);
         }
-        Some(entry.value.clone())
+        entry.value.clone()
     }
 
     /// The cached object; when there is none, what `make` answers is cached. `make` takes no lock.
     pub(crate) fn get_or_insert_with(&self, key: K, make: impl FnOnce() -> V) -> Arc<V> {
         let shard = self.shard(key);
         let mut entries = shard.entries.write();
-        if let Some(entry) = entries.map.get(&key) {
-            return entry.value.clone();
+        if let Some(value) = entries.map.get(&key).and_then(|entry| entry.value.clone()) {
+            return value;
         }
         if entries.map.len() >= entries.limit {
             let before = entries.map.len();
@@ -152,7 +163,7 @@ impl<K: Key, V> Cache<K, V> {
         }
         let value = Arc::new(make());
         let entry = Entry {
-            value: value.clone(),
+            value: Some(value.clone()),
             referenced: AtomicBool::new(false),
         };
         entries.map.insert(key, entry);
@@ -166,7 +177,7 @@ impl<K: Key, V> Cache<K, V> {
             .write()
             .map
             .remove(&key)
-            .map(|entry| entry.value)
+            .and_then(|entry| entry.value)
     }
 
     /// Numbers of all shards.
@@ -174,7 +185,7 @@ impl<K: Key, V> Cache<K, V> {
         let mut sum = Counts::default();
         for shard in &self.shards {
             let entries = shard.entries.read();
-            let idle = |entry: &&Entry<V>| Arc::strong_count(&entry.value) == 1;
+            let idle = |entry: &&Entry<V>| entry.is_idle();
             sum.entries += entries.map.len() as u64;
             sum.idle += entries.map.values().filter(idle).count() as u64;
             sum.hits += shard.hits.load(Ordering::Relaxed);
@@ -192,7 +203,7 @@ impl<K: Key, V> Cache<K, V> {
                 .read()
                 .map
                 .values()
-                .map(|entry| entry.value.clone())
+                .filter_map(|entry| entry.value.clone())
                 .collect()
         };
         self.shards.iter().flat_map(all).collect()
@@ -209,10 +220,37 @@ impl<K: Key, V> Cache<K, V> {
 fn evict<K: Key, V>(entries: &mut Entries<K, V>, shard_max: usize) {
     let mut to_drop = entries.map.len().saturating_sub(shard_max) + shard_max / 4 + 1;
     entries.map.retain(|_, entry| {
-        let idle = Arc::strong_count(&entry.value) == 1;
-        let drop = to_drop > 0 && idle && !entry.referenced.swap(false, Ordering::Relaxed);
+        let idle = to_drop > 0 && entry.is_idle();
+        let drop = idle && !entry.referenced.swap(false, Ordering::Relaxed) && end(entry);
         to_drop -= usize::from(drop);
         !drop
     });
     entries.limit = shard_max.max(entries.map.len() + entries.map.len() / 4);
+}
+
+/// Ends the object unless somebody else holds it.
+fn end<V>(entry: &mut Entry<V>) -> bool {
+    let alone = entry.value.take().map(Arc::try_unwrap);
+    entry.value = alone.and_then(Result::err);
+    entry.value.is_none()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Who got hold of it after [`evict`] looked keeps the one object there is.
+    #[test]
+    fn an_object_that_is_held_again_stays_cached() {
+        let held = Arc::new(1);
+        let mut entry = Entry {
+            value: Some(held.clone()),
+            referenced: AtomicBool::new(false),
+        };
+        assert!(!end(&mut entry));
+        assert!(Arc::ptr_eq(&held, entry.value.as_ref().expect("stays")));
+        let weak = Arc::downgrade(&held);
+        drop(held);
+        assert!(end(&mut entry) && weak.upgrade().is_none());
+    }
 }
