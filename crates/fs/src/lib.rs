@@ -28,6 +28,7 @@ mod settings;
 mod space;
 mod stats;
 mod superblock;
+mod sysfs;
 #[cfg(test)]
 mod test_rig;
 mod tunables;
@@ -50,6 +51,7 @@ pub use stats::{
     CacheCounts, CacheStats, CriterionStats, GroupStats, JournalStats, LockStats, OrderStats,
     SpaceStats, Stats, TreeStats,
 };
+pub use sysfs::Reading;
 pub use tune::{Presence, Tuning};
 pub use uext4_device as device;
 pub use uext4_format as format;

@@ -67,6 +67,10 @@ impl Fs {
             self.log_lazy_times()?;
             let handle = self.start(credits::ATTRIBUTES)?;
             self.superblock.update_counts(self, &handle);
+            let written = life.written_bytes() >> 10;
+            self.superblock.update(&handle, |disk| {
+                disk.kbytes_written = disk.kbytes_written.saturating_add(written);
+            });
         }
         if !self.state.close() {
             return Ok(());

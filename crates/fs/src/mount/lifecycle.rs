@@ -44,6 +44,11 @@ impl Lifecycle {
         })
     }
 
+    /// Bytes that the mount wrote to the file system's device.
+    pub(crate) fn written_bytes(&self) -> u64 {
+        self.media.home.written_bytes()
+    }
+
     /// Reads the superblock of the device itself.
     pub(super) fn superblock_below(&self) -> Result<[u8; SUPERBLOCK_BYTES]> {
         let mut bytes = [0; SUPERBLOCK_BYTES];

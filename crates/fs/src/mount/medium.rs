@@ -16,6 +16,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use uext4_device::{BlockDevice, Error, Overlay};
+use uext4_sync::Counter;
 
 /// Bytes copied at once.
 const COPY_BYTES: u64 = 1 << 20;
@@ -77,6 +78,8 @@ pub(crate) struct Medium {
     overlay: Overlay,
     in_memory: AtomicBool,
     barrier: AtomicBool,
+    /// Bytes that reached the device.
+    written: Counter,
 }
 
 impl Medium {
@@ -86,7 +89,19 @@ impl Medium {
             base,
             in_memory: AtomicBool::new(writes == Writes::Memory),
             barrier: AtomicBool::new(true),
+            written: Counter::new(0),
         })
+    }
+
+    /// Bytes that were written to the device, zeroes that it made itself not counted.
+    pub(super) fn written_bytes(&self) -> u64 {
+        self.written.sum().max(0).cast_unsigned()
+    }
+
+    fn count_written(&self, bytes: usize) {
+        if !self.in_memory.load(Ordering::Relaxed) {
+            self.written.add(bytes as i64);
+        }
     }
 
     /// The device itself.
@@ -152,9 +167,11 @@ impl BlockDevice for Medium {
         self.target().read_at(offset, buf)
     }
     fn write_at(&self, offset: u64, buf: &[u8]) -> Result<(), Error> {
+        self.count_written(buf.len());
         self.target().write_at(offset, buf)
     }
     fn write_vectored_at(&self, offset: u64, bufs: &[&[u8]]) -> Result<(), Error> {
+        self.count_written(bufs.iter().map(|buf| buf.len()).sum());
         self.target().write_vectored_at(offset, bufs)
     }
     fn flush(&self) -> Result<(), Error> {

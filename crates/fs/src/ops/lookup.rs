@@ -84,6 +84,11 @@ impl Filesystem {
         self.run(|fs| fs.may(inode, caller, want))
     }
 
+    /// The label of the file system, up to 16 bytes; [`Self::tune`] changes it.
+    pub fn label(&self) -> Vec<u8> {
+        self.fs.superblock.read().disk.label().to_vec()
+    }
+
     /// Numbers of the whole file system.
     pub fn statfs(&self) -> StatFs {
         self.fs.space.statfs(&self.fs)

@@ -2,13 +2,13 @@
 
 use super::Space;
 use crate::{Filesystem, Fs, Result};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::ops::Range;
 use uext4_format::GroupNr;
 use uext4_journal::Object;
 
 /// Free extents of a range of lengths.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FreeExtents {
     /// Shortest length counted here, in bytes; the longest is one cluster less than twice that.
     pub from_bytes: u64,
@@ -19,7 +19,7 @@ pub struct FreeExtents {
 }
 
 /// The free space of a file system; free extents may span groups.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FreeFragments {
     /// Size of the file system in bytes.
     pub size_bytes: u64,

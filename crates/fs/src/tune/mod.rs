@@ -13,7 +13,7 @@ mod orphan_file;
 pub use orphan_file::Presence;
 
 use crate::options::OnError;
-use crate::{Error, Filesystem, Result};
+use crate::{Error, Filesystem, Fs, Result};
 use uext4_format::superblock::ErrorBehaviour;
 use uext4_format::{Feature, Superblock};
 
@@ -40,8 +40,9 @@ pub struct Tuning {
 }
 
 impl Filesystem {
-    /// Changes parameters, all or none of those in the superblock. Nobody else may use the file
-    /// system meanwhile; what else is in its memory may be older, so it is to be unmounted next.
+    /// Changes parameters, all or none of those in the superblock. A label may change at any time.
+    /// For the rest nobody else may use the file system meanwhile; what else is in its memory may
+    /// be older, so it is to be unmounted next.
     ///
     /// # Errors
     /// [`Error::Invalid`] for a value that cannot be, [`Error::NotSupported`] for a change that
@@ -49,11 +50,7 @@ impl Filesystem {
     pub fn tune(&self, tuning: &Tuning) -> Result<()> {
         self.run(|fs| {
             fs.writable()?;
-            let mut wanted = fs.superblock.read().disk.clone();
-            apply(&mut wanted, tuning)?;
-            let handle = fs.start(1)?;
-            fs.superblock.update(&handle, |disk| *disk = wanted);
-            drop(handle);
+            change_superblock(fs, tuning)?;
             if let Some(presence) = tuning.orphan_file {
                 orphan_file::set(fs, presence)?;
             }
@@ -61,6 +58,16 @@ impl Filesystem {
             backups::update(fs)
         })
     }
+}
+
+/// All or nothing, and in one hold of the lock: others change their fields meanwhile.
+fn change_superblock(fs: &Fs, tuning: &Tuning) -> Result<()> {
+    let handle = fs.start(1)?;
+    let mut state = handle.write(&fs.superblock);
+    let mut wanted = state.disk.clone();
+    apply(&mut wanted, tuning)?;
+    state.disk = wanted;
+    Ok(())
 }
 
 fn apply(disk: &mut Superblock, tuning: &Tuning) -> Result<()> {

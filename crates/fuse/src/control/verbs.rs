@@ -13,6 +13,8 @@ use uext4::Filesystem;
 
 /// Most groups that one answer tells of.
 const GROUPS_MAX: u32 = 4096;
+/// Most slices of a picture of free space.
+const SLICES_MAX: u32 = 1 << 16;
 
 /// The mount that verbs act on.
 pub(super) struct Mount {
@@ -44,6 +46,14 @@ pub(super) fn run(mount: &Mount, ask: Ask) -> Answered {
         Ask::Server {} => Ok(server(mount)),
         Ask::Stats {} => Ok(stats(mount)),
         Ask::Groups { from, count } => Ok(groups(filesystem, from, count)),
+        Ask::FreeFragments { slices } => free_fragments(filesystem, slices),
+        Ask::Trim {
+            from_bytes,
+            end_bytes,
+            min_len_bytes,
+        } => Ok(filesystem
+            .trim(from_bytes..end_bytes, min_len_bytes)?
+            .into()),
         Ask::Get { names } => get(filesystem, &names),
         Ask::Set { name, value } => set(filesystem, &name, value),
     }
@@ -78,23 +88,37 @@ fn groups(filesystem: &Filesystem, from: u32, count: u32) -> Value {
     rows.map(|row| to_value(&row)).collect()
 }
 
+fn free_fragments(filesystem: &Filesystem, slices: u32) -> Answered {
+    let slices = slices.min(SLICES_MAX) as usize;
+    Ok(to_value(&filesystem.free_fragments(slices)?))
+}
+
 fn get(filesystem: &Filesystem, names: &[String]) -> Answered {
-    let all = || Filesystem::TUNABLES.map(str::to_owned).to_vec();
-    let names = if names.is_empty() {
-        all()
-    } else {
-        names.to_vec()
-    };
+    let mut all: Map<String, Value> = filesystem
+        .readings()
+        .iter()
+        .map(|(name, reading)| ((*name).to_owned(), to_value(reading)))
+        .collect();
+    let tunables = Filesystem::TUNABLES.iter();
+    all.extend(tunables.map(|name| ((*name).to_owned(), filesystem.tunable(name).into())));
+    if names.is_empty() {
+        return Ok(all.into());
+    }
     let mut found = Map::new();
     for name in names {
-        let value = filesystem.tunable(&name).ok_or_else(|| unknown(&name))?;
-        found.insert(name, value.into());
+        let value = all.get(name).ok_or_else(|| unknown(name))?;
+        found.insert(name.clone(), value.clone());
     }
     Ok(found.into())
 }
 
 fn set(filesystem: &Filesystem, name: &str, value: u64) -> Answered {
-    let done = filesystem.set_tunable(name, value);
+    let done = match name {
+        "trigger_fs_error" if value == 0 => Err(uext4::Error::Invalid("0 triggers nothing")),
+        "trigger_fs_error" => filesystem.trigger_error(),
+        name if filesystem.readings().contains_key(name) => Err(uext4::Error::NotPermitted),
+        name => filesystem.set_tunable(name, value),
+    };
     done.map_err(|error| match error {
         uext4::Error::NotFound => unknown(name),
         uext4::Error::NotPermitted => Refusal {
@@ -110,8 +134,18 @@ fn set(filesystem: &Filesystem, name: &str, value: u64) -> Answered {
 }
 
 fn unknown(name: &str) -> Refusal {
-    Refusal {
-        errno: libc::ENOENT,
-        text: format!("{name}: no such tunable"),
+    match Filesystem::why_not_offered(name) {
+        Some(why) => Refusal {
+            errno: libc::EOPNOTSUPP,
+            text: format!("{name} is not offered: {why}"),
+        },
+        None if name == "trigger_fs_error" => Refusal {
+            errno: libc::EPERM,
+            text: format!("{name} can only be set"),
+        },
+        None => Refusal {
+            errno: libc::ENOENT,
+            text: format!("{name}: no such tunable"),
+        },
     }
 }

@@ -32,6 +32,20 @@ pub enum Ask {
         /// Most that the answer lists; the server may list fewer.
         count: u32,
     },
+    /// Free space by the length of its extents, and where it lies ([`uext4::FreeFragments`]).
+    FreeFragments {
+        /// Slices of the picture.
+        slices: u32,
+    },
+    /// Discards free space ([`uext4::Filesystem::trim`]): how many bytes were discarded.
+    Trim {
+        /// Begins at this byte of the file system.
+        from_bytes: u64,
+        /// Ends before this one.
+        end_bytes: u64,
+        /// Leaves shorter runs alone.
+        min_len_bytes: u64,
+    },
     /// Values of tunables: an object by name.
     Get {
         /// Which; all without any.
@@ -53,8 +67,10 @@ impl Ask {
             Ask::Server {}
             | Ask::Stats {}
             | Ask::Groups { .. }
+            | Ask::FreeFragments { .. }
             | Ask::Get { .. }
             | Ask::Set { .. } => Some(PATIENCE),
+            Ask::Trim { .. } => None,
         }
     }
 }

@@ -1,10 +1,13 @@
-//! The few ioctls that the kernel passes on: inode flags, project ids, generation.
+//! The few ioctls that the kernel passes on: inode flags, project ids, generation, trim, label.
+//!
+//! Not here: `EXT4_IOC_SHUTDOWN`, whose argument the kernel does not pass on; freezing, which the
+//! kernel refuses for FUSE (`uext4 freeze` asks the server itself).
 
 use super::{Handled, Server};
 use crate::answer::Answer;
 use crate::errno::Errno;
 use crate::request::Request;
-use uext4::{Attr, InodeRef, SetAttr};
+use uext4::{Attr, InodeRef, SetAttr, Tuning};
 
 /// Low 16 bits of the ioctls: type and number. Sizes differ between 32 and 64-bit callers.
 const GETFLAGS: u32 = 0x6601;
@@ -12,6 +15,14 @@ const SETFLAGS: u32 = 0x6602;
 const GETVERSION: u32 = 0x7601;
 const FSGETXATTR: u32 = 0x581f;
 const FSSETXATTR: u32 = 0x5820;
+const FITRIM: u32 = 0x5879;
+const GETFSLABEL: u32 = 0x9431;
+const SETFSLABEL: u32 = 0x9432;
+
+/// Bytes of `struct fstrim_range`.
+const FSTRIM_RANGE_BYTES: usize = 24;
+/// Bytes that `GETFSLABEL` answers and `SETFSLABEL` takes.
+const FSLABEL_BYTES: usize = 256;
 
 /// `FS_XFLAG_*` and the `FS_*_FL` that they stand for.
 const XFLAGS: &[(u32, u32)] = &[
@@ -25,6 +36,13 @@ const XFLAGS: &[(u32, u32)] = &[
 ];
 /// Bytes of `struct fsxattr`.
 const FSXATTR_BYTES: usize = 28;
+
+/// Whether an ioctl takes as long as the device takes.
+pub(super) fn is_long(request: &Request<'_>) -> bool {
+    let mut args = request.args();
+    let command = args.skip(12).and_then(|()| args.u32());
+    command.is_ok_and(|command| command & 0xffff == FITRIM)
+}
 
 impl Server {
     pub(super) fn ioctl(&self, request: &Request<'_>, answer: &mut Answer) -> Handled {
@@ -65,8 +83,53 @@ impl Server {
                     },
                 )
             }
+            FITRIM if in_size as usize >= FSTRIM_RANGE_BYTES => {
+                let (start, len, min_len) = (input.u64()?, input.u64()?, input.u64()?);
+                let trimmed = self.trim(request, start, len, min_len)?;
+                for word in [start, trimmed, min_len] {
+                    answer.u64(word);
+                }
+                Ok(())
+            }
+            GETFSLABEL if out_size as usize >= FSLABEL_BYTES => {
+                let label = self.filesystem.label();
+                answer.put(&label);
+                answer.zeroes(FSLABEL_BYTES - label.len());
+                Ok(())
+            }
+            SETFSLABEL if in_size as usize >= FSLABEL_BYTES => {
+                self.set_label(request, input.bytes(FSLABEL_BYTES)?)
+            }
             _ => Err(Errno::ENOTTY),
         }
+    }
+
+    /// The label ends at its first zero byte, of which there must be one.
+    fn set_label(&self, request: &Request<'_>, bytes: &[u8]) -> Handled {
+        if request.uid != 0 {
+            return Err(Errno::EPERM);
+        }
+        let end = bytes.iter().position(|byte| *byte == 0);
+        let label = bytes[..end.ok_or(Errno::EINVAL)?].to_vec();
+        self.filesystem.tune(&Tuning {
+            label: Some(label),
+            ..Tuning::default()
+        })?;
+        Ok(())
+    }
+
+    fn trim(
+        &self,
+        request: &Request<'_>,
+        start: u64,
+        len: u64,
+        min_len: u64,
+    ) -> Result<u64, Errno> {
+        if request.uid != 0 {
+            return Err(Errno::EPERM);
+        }
+        let range = start..start.saturating_add(len);
+        Ok(self.filesystem.trim(range, min_len)?)
     }
 
     fn set(&self, request: &Request<'_>, inode: &InodeRef, set: SetAttr) -> Handled {

@@ -88,6 +88,7 @@ impl Server {
         match request.opcode {
             opcode::FSYNC | opcode::FSYNCDIR | opcode::SYNCFS => Pace::Waits,
             opcode::COPY_FILE_RANGE => Pace::Bulk,
+            opcode::IOCTL if control::is_long(request) => Pace::Waits,
             opcode::READ | opcode::WRITE if data::len_bytes(request) > SOON_BYTES_MAX => Pace::Bulk,
             opcode::LSEEK if self.may_lack_data(request.node) => Pace::Asks,
             _ => Pace::Soon,

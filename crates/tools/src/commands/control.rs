@@ -3,8 +3,15 @@
 use crate::failure::{Cause, Exit};
 use crate::failure::{Failure, Result};
 use serde_json::Value;
+use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use uext4_fuse::{Ask, Client};
+
+/// Whether the path is a mount point (or a control socket), not an image.
+pub(super) fn is_running(target: &Path) -> bool {
+    let found = std::fs::metadata(target);
+    found.is_ok_and(|found| found.is_dir() || found.file_type().is_socket())
+}
 
 /// Connects to the mount, asks, and waits for the answer.
 pub(crate) fn ask(target: &Path, ask: &Ask) -> Result<Value> {

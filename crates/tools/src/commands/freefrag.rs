@@ -1,10 +1,12 @@
 //! `uext4 freefrag`: how free space is cut up, and where it lies.
 
+use super::control;
 use crate::failure::{At, Result};
 use crate::image::{ImageArgs, Purpose};
 use crate::{numbers, show};
 use std::io::Write;
 use uext4::FreeFragments;
+use uext4_fuse::Ask;
 
 const COLUMNS: usize = 64;
 const ROWS: usize = 16;
@@ -17,6 +19,7 @@ const SHADES: [char; 5] = ['█', '▓', '▒', '░', '·'];
 Examples:
   uext4 freefrag disk.img
   uext4 freefrag disk.img --json | jq .max_bytes
+  uext4 freefrag /mnt/data                 of a running mount
 
 In the picture each cell is an equal slice of the device, from █ in use to · free.")]
 pub(crate) struct Args {
@@ -29,8 +32,7 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) fn run(self) -> Result<()> {
-        let fs = self.image.mount(Purpose::Read)?;
-        let found = fs.free_fragments(COLUMNS * ROWS).at(self.image.name())?;
+        let found = self.look()?;
         let mut out = show::stdout();
         if self.json {
             show::json(&mut out, &found)?;
@@ -40,6 +42,17 @@ impl Args {
             picture(&mut out, &found)?;
         }
         Ok(out.flush()?)
+    }
+
+    fn look(&self) -> Result<FreeFragments> {
+        if control::is_running(&self.image.image) {
+            let slices = (COLUMNS * ROWS) as u32;
+            let answer = control::ask(&self.image.image, &Ask::FreeFragments { slices })?;
+            let found = serde_json::from_value(answer).map_err(std::io::Error::from);
+            return found.at(self.image.name());
+        }
+        let fs = self.image.mount(Purpose::Read)?;
+        fs.free_fragments(COLUMNS * ROWS).at(self.image.name())
     }
 }
 

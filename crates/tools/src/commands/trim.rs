@@ -1,8 +1,10 @@
 //! `uext4 trim`: gives free space back to what the image lies on.
 
+use super::control;
 use crate::failure::{At, Result};
 use crate::image::ImageArgs;
 use crate::numbers;
+use uext4_fuse::Ask;
 
 /// Discard free space, so that a sparse image or an SSD gets it back
 #[derive(clap::Args)]
@@ -12,7 +14,9 @@ Examples:
   uext4 trim disk.img --minimum 1M         leave short runs alone
   uext4 trim disk.img --from 1G --length 1G
 
-For a mounted file system use fstrim, or mount it with -o discard.")]
+  uext4 trim /mnt/data                     of a running mount, as fstrim does
+
+With -o discard a mount does it all the time.")]
 pub(crate) struct Args {
     #[command(flatten)]
     image: ImageArgs,
@@ -36,9 +40,18 @@ impl Args {
         let end = self
             .length
             .map_or(u64::MAX, |length| self.from.saturating_add(length));
-        let trimmed = self
-            .image
-            .change(|fs| fs.trim(self.from..end, self.minimum).at(&name))?;
+        let trimmed = if control::is_running(&self.image.image) {
+            let ask = Ask::Trim {
+                from_bytes: self.from,
+                end_bytes: end,
+                min_len_bytes: self.minimum,
+            };
+            let answer = control::ask(&self.image.image, &ask)?;
+            answer.as_u64().unwrap_or(0)
+        } else {
+            self.image
+                .change(|fs| fs.trim(self.from..end, self.minimum).at(&name))?
+        };
         if !self.quiet {
             let readable = numbers::readable_size(trimmed);
             println!("{name}: {readable} ({trimmed} bytes) trimmed");

@@ -250,7 +250,143 @@ fn tunables_are_read_and_set_while_it_runs() {
     );
     rig.fails(1, "range", &["tunables", "mnt", "frsp_cache_aggression=4"]);
     rig.fails(2, "whole number", &["tunables", "mnt", "mb_prefetch=many"]);
+    rig.fails(
+        1,
+        "split, and never",
+        &["tunables", "mnt", "extent_max_zeroout_kb"],
+    );
+    rig.fails(
+        1,
+        "no kernel log",
+        &["tunables", "mnt", "warning_ratelimit_burst=5"],
+    );
+    rig.fails(
+        1,
+        "only be read",
+        &["tunables", "mnt", "session_write_kbytes=5"],
+    );
+    assert_eq!(rig.ok(&["tunables", "mnt", "errors_count"]), "0\n");
+    let written = |name: &str| -> u64 {
+        rig.json(&["tunables", "mnt", "--json"])[name]
+            .as_u64()
+            .unwrap()
+    };
+    let (before, lifetime) = (
+        written("session_write_kbytes"),
+        written("lifetime_write_kbytes"),
+    );
+    let file = std::fs::File::create(rig.path("mnt/file")).unwrap();
+    std::io::Write::write_all(&mut &file, &[1; 1 << 20]).unwrap();
+    file.sync_all().unwrap();
+    drop(file);
+    let added = written("session_write_kbytes") - before;
+    assert!((1024..2048).contains(&added), "{added}");
+    assert!(written("lifetime_write_kbytes") >= lifetime + added);
     rig.fails(1, "not a mount point", &["stats", "."]);
     rig.fails(1, "not a mount point", &["tunables", "disk.img"]);
-    mounted.umount();
+    rig.ok(&["umount", "mnt"]);
+    let said = rig.debugfs("stats -h");
+    let kept = said
+        .lines()
+        .find_map(|line| line.strip_prefix("Lifetime writes:"));
+    assert!(
+        kept.is_some_and(|kept| !kept.trim().starts_with('0')),
+        "{said}"
+    );
+    mounted.0.assert_clean();
+}
+
+#[test]
+fn an_error_can_be_triggered() {
+    let Some(mounted) = Mounted::new(&["-o", "errors=remount-ro"]) else {
+        return;
+    };
+    let rig = &mounted.0;
+    rig.fails(
+        1,
+        "triggers nothing",
+        &["tunables", "mnt", "trigger_fs_error=0"],
+    );
+    rig.ok(&["tunables", "mnt", "trigger_fs_error=1"]);
+    let told = rig.json(&[
+        "tunables",
+        "mnt",
+        "--json",
+        "errors_count",
+        "last_error_time",
+    ]);
+    assert_eq!(told["errors_count"], 1);
+    assert!(
+        told["last_error_time"].as_u64() > Some(1_700_000_000),
+        "{told}"
+    );
+    let refused = std::fs::create_dir(rig.path("mnt/dir")).expect_err("it is read-only");
+    assert_eq!(refused.raw_os_error(), Some(30));
+}
+
+#[test]
+fn free_space_of_a_running_mount_is_shown_and_trimmed() {
+    use std::os::unix::fs::MetadataExt;
+    let Some(mounted) = Mounted::new(&[]).map(Mounted::used) else {
+        return;
+    };
+    let rig = &mounted.0;
+    let big = rig.path("mnt/big");
+    std::fs::write(&big, vec![1; 8 << 20]).unwrap();
+    std::fs::File::open(&big).unwrap().sync_all().unwrap();
+    std::fs::remove_file(&big).unwrap();
+    std::fs::File::open(rig.path("mnt"))
+        .unwrap()
+        .sync_all()
+        .unwrap();
+    let online = rig.json(&["freefrag", "mnt", "--json"]);
+    assert!(rig.ok(&["freefrag", "mnt"]).contains('█'));
+    let blocks = || std::fs::metadata(rig.image()).unwrap().blocks();
+    let before = blocks();
+    let said = rig.ok(&["trim", "mnt"]);
+    assert!(
+        said.contains("trimmed") && blocks() + (7 << 11) <= before,
+        "{said}"
+    );
+    // The kernel passes the ioctl on, too.
+    let fstrim = std::process::Command::new("fstrim");
+    let output = { fstrim }.arg("-v").arg(rig.path("mnt")).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(
+        output.status.success() && said.contains("bytes) trimmed"),
+        "{output:?}"
+    );
+    rig.ok(&["umount", "mnt"]);
+    let offline = rig.json(&["freefrag", "disk.img", "--json"]);
+    assert_eq!(online["free_bytes"], offline["free_bytes"]);
+    rig.assert_clean();
+}
+
+#[test]
+fn the_label_is_told_and_changed_by_ioctl() {
+    let Some(mounted) = Mounted::new(&[]) else {
+        return;
+    };
+    let rig = &mounted.0;
+    std::fs::write(rig.path("mnt/file"), "").unwrap();
+    let label = |bytes: &str| {
+        let script = format!(
+            "open F, '<', $ARGV[0] or die; my $set = pack('a256', '{bytes}');
+             ioctl(F, 0x41009432, $set) or die $!;
+             my $told = chr(0) x 256; ioctl(F, 0x81009431, $told) or die $!;
+             print unpack('Z*', $told)"
+        );
+        let perl = std::process::Command::new("perl");
+        let output = { perl }
+            .args(["-e", &script])
+            .arg(rig.path("mnt/file"))
+            .output();
+        output.unwrap()
+    };
+    let told = label("sixteen bytes ok");
+    assert_eq!(told.stdout, b"sixteen bytes ok", "{told:?}");
+    assert!(!label("seventeen is more").status.success());
+    rig.ok(&["umount", "mnt"]);
+    assert!(rig.debugfs("stats -h").contains("sixteen bytes ok"));
+    rig.assert_clean();
 }
