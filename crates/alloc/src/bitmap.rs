@@ -42,13 +42,14 @@ impl Bitmap {
     }
     /// Takes over the bits of a bitmap block; bytes that are missing read as in use.
     pub fn copy_from_bytes(&mut self, bytes: &[u8]) {
-        for (at, word) in self.words.iter_mut().enumerate() {
-            let mut raw = [0xff; 8];
-            let tail = bytes.get(at * 8..).unwrap_or_default();
-            let have = tail.len().min(8);
-            raw[..have].copy_from_slice(&tail[..have]);
-            *word = u64::from_le_bytes(raw);
-        }
+        let (whole, rest) = bytes.as_chunks();
+        let mut last = [0xff; 8];
+        last[..rest.len()].copy_from_slice(rest);
+        let missing = std::iter::once(&last).chain(std::iter::repeat(&[0xff; 8]));
+        let filled = self.words.iter_mut().zip(whole);
+        filled.for_each(|(word, raw)| *word = u64::from_le_bytes(*raw));
+        let unfilled = self.words.iter_mut().skip(whole.len()).zip(missing);
+        unfilled.for_each(|(word, raw)| *word = u64::from_le_bytes(*raw));
         if let (Some(last), true) = (self.words.last_mut(), !self.bits.is_multiple_of(64)) {
             *last &= !(!0 << (self.bits % 64));
         }
@@ -104,6 +105,10 @@ impl Bitmap {
             at = run.end;
         }
         None
+    }
+    /// Length of the longest run of clear bits.
+    pub fn longest_clear(&self) -> u32 {
+        words::longest_clear(&self.words, self.bits)
     }
     /// Clear bits in all.
     pub fn count_clear(&self) -> u32 {

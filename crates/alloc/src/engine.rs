@@ -77,6 +77,18 @@ pub trait Engine: Send + Sync {
     /// Row of `mb_groups`.
     fn report(&self, group: GroupNr) -> GroupReport;
 
+    /// Reads ahead of all requests what makes them fast, the most promising first, while `go_on`
+    /// says so. Any number of threads may do so at once. Engines that read only what a request
+    /// needs have nothing to do.
+    fn learn(&self, loader: &dyn Loader, go_on: &dyn Fn() -> bool) {
+        let _ = (loader, go_on);
+    }
+
+    /// How much [`Self::learn`] has not seen yet.
+    fn unknown_regions(&self) -> u32 {
+        0
+    }
+
     /// Loads a group in advance; errors are remembered as in `allocate`.
     ///
     /// # Errors

@@ -22,8 +22,8 @@
 
 mod bitmap;
 mod buddy;
+mod cold;
 mod engine;
-mod flex_groups;
 mod free_count;
 mod free_extents;
 mod group;
@@ -33,6 +33,9 @@ mod inode_policy;
 mod loader;
 mod locality;
 mod pending_free;
+mod region;
+mod region_load;
+mod regions;
 mod request;
 mod search;
 mod stats;

@@ -27,6 +27,10 @@ pub trait Loader {
     /// whose bitmap is uninitialised is computed, without I/O.
     fn load(&self, group: GroupNr, used: &mut Bitmap) -> Result<(), LoadError>;
 
+    /// As [`Self::load`] for several groups, ascending, but for a look only: what is read for it
+    /// does not stay in memory. Calls `each` for every group, ascending.
+    fn look(&self, groups: &[GroupNr], each: &mut dyn FnMut(GroupNr, Result<&Bitmap, LoadError>));
+
     /// The bitmaps of these groups will be wanted soon; must not wait.
     fn prefetch(&self, groups: Range<u32>) {
         let _ = groups;

@@ -497,6 +497,7 @@ mod tests {
         fn load(&self, _: GroupNr, _: &mut Bitmap) -> Result<(), LoadError> {
             Ok(())
         }
+        fn look(&self, _: &[GroupNr], _: &mut dyn FnMut(GroupNr, Result<&Bitmap, LoadError>)) {}
     }
 
     fn engine(groups: u32) -> BuddyEngine {

@@ -44,6 +44,10 @@ pub enum Stat {
     Loads,
     /// Nanoseconds that took, without reading.
     LoadNs,
+    /// Regions whose longest run was found without building their tree.
+    Surveys,
+    /// Block bitmaps that the loader read from the device.
+    BitmapsRead,
     /// Groups (or trees) dropped from memory.
     Evictions,
     /// Clusters taken in advance, for files and threads.
@@ -80,6 +84,8 @@ impl Stat {
         (Self::Lost, "lost"),
         (Self::Loads, "loads"),
         (Self::LoadNs, "load_ns"),
+        (Self::Surveys, "surveys"),
+        (Self::BitmapsRead, "bitmaps_read"),
         (Self::Evictions, "evictions"),
         (Self::Preallocated, "preallocated"),
         (Self::Discarded, "discarded"),

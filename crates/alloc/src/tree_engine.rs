@@ -1,73 +1,112 @@
-//! The engine of free-space trees (`allocator=freespace-tree`): free runs of each flexible group
-//! in memory, by offset and by length, within a budget. Nothing changes on disk.
+//! The engine of free-space trees (`allocator=freespace-tree`): free runs of each region in
+//! memory, by offset and by length, within a budget, and a summary of all regions by their longest
+//! run. Nothing changes on disk.
 //!
 //! A tree that nobody used for a while goes when memory is short; the length of its longest run
-//! stays, so that it is built again only when it is worth it. See `flex_groups.rs` for loading
-//! and eviction, `tree_search.rs` for the search and for `cache_aggression`.
+//! stays, so that it is built again only when it is worth it. See `regions.rs` for the summary,
+//! `region_load.rs` for loading and eviction, `tree_search.rs` for the search and for
+//! `cache_aggression`.
 
-use crate::flex_groups::FlexGroups;
 use crate::locality::Locality;
+use crate::region::groups_per_region;
+use crate::regions::Regions;
 use crate::tree_search::Search;
-use crate::{Config, Engine, Error, GroupReport, Loader, PendingFree, Request, Run};
+use crate::{Affinity, Config, Engine, Error, GroupReport, Loader, PendingFree, Request, Run};
 use crate::{Stat, Stats, Summary, TreeMemory, Tunables, Volume};
 use std::ops::Range;
 use uext4_format::{GroupNr, Tid};
-use uext4_sync::Sharded;
 use uext4_sync::atomic::{AtomicU32, Ordering::Relaxed};
+use uext4_sync::{Sharded, shard_index};
 
-/// Free-space trees per flexible group.
+/// No region yet.
+const NONE: u32 = u32::MAX;
+
+/// Free-space trees per region.
 pub struct TreeEngine {
-    pub(crate) groups: FlexGroups,
+    pub(crate) regions: Regions,
     pub(crate) locality: Locality,
     pub(crate) tunables: Tunables,
+    affinity: Affinity,
     ticks: Sharded<AtomicU32>,
+    /// The region that a thread used last for files that are not streamed to.
+    last: Sharded<AtomicU32>,
 }
 
 impl TreeEngine {
     /// An engine that knows of each group what its descriptor says. No tree is built.
     pub fn new(config: Config, summary: &dyn Fn(GroupNr) -> Summary) -> Self {
         let locality = Locality::new(&config.volume, config.affinity);
-        let groups = FlexGroups::new(config.volume, summary);
-        let ticks = Sharded::new(|_| AtomicU32::new(0));
+        let cores = match config.affinity {
+            Affinity::PerThread => std::thread::available_parallelism().map_or(1, usize::from),
+            Affinity::None => 1,
+        };
+        let per_region = groups_per_region(&config.volume, cores as u32);
         Self {
-            groups,
+            regions: Regions::new(config.volume, per_region, summary),
             locality,
             tunables: Tunables::default(),
-            ticks,
+            affinity: config.affinity,
+            ticks: Sharded::new(|_| AtomicU32::new(0)),
+            last: Sharded::new(|_| AtomicU32::new(NONE)),
         }
     }
 
     /// Bytes that the trees use now (`frsp_tree_usage`).
     pub fn memory_bytes(&self) -> u64 {
-        self.groups.memory().0
+        self.regions.memory_bytes()
     }
 
     /// Bytes that the trees may use.
     pub fn memory_limit(&self) -> u64 {
         match self.tunables.freespace_memory_bytes.load(Relaxed) {
-            0 => self.groups.memory().1,
+            0 => self.regions.memory_default_bytes(),
             limit => limit,
         }
     }
 
-    /// True at every second call of a thread.
+    /// True at every second call of a thread, and at its first.
     pub(crate) fn every_second(&self) -> bool {
-        self.ticks.local().fetch_add(1, Relaxed) % 2 == 1
+        self.ticks.local().fetch_add(1, Relaxed).is_multiple_of(2)
     }
 
-    /// The block group's part of its flexible group, as offsets there.
+    /// The block group's part of its region, as offsets there.
     fn span(&self, group: GroupNr) -> Range<u32> {
-        let volume = &self.groups.volume;
-        let within = group.0 - volume.flex_start(group).0;
-        let start = within * volume.clusters_per_group;
+        let volume = &self.regions.volume;
+        let start = group.0 % self.regions.per_region * volume.clusters_per_group;
         start..start + volume.clusters_in(group)
+    }
+
+    /// Where this thread looks for data near `group`: in the region that it used last, if that is
+    /// in the same flexible group, else in one of its own there.
+    pub(crate) fn region_near(&self, group: GroupNr) -> u32 {
+        let wanted = self.regions.region_of(group);
+        let volume = &self.regions.volume;
+        let flex = volume.groups_per_flex.max(1) / self.regions.per_region;
+        let first = wanted - wanted % flex;
+        let count = flex.min(self.regions.count() - first);
+        if self.affinity == Affinity::None || count < 2 {
+            return wanted;
+        }
+        let last = self.last.local().load(Relaxed);
+        if (first..first + count).contains(&last) {
+            return last;
+        }
+        first + (wanted - first + shard_index() as u32) % count
+    }
+
+    /// This thread found space in a region.
+    pub(crate) fn used(&self, nr: u32) {
+        let last = self.last.local();
+        if last.load(Relaxed) != nr {
+            last.store(nr, Relaxed);
+        }
     }
 
     /// Loads the tree of a group, unless the group's bitmap cannot be used.
     fn load_group(&self, group: GroupNr, loader: &dyn Loader) -> Result<u32, Error> {
-        let nr = self.groups.flex_of(group);
-        self.groups.load(nr, loader, self.memory_limit());
-        if self.groups.is_bad(group) {
+        let nr = self.regions.region_of(group);
+        self.regions.load(nr, loader, self.memory_limit());
+        if self.regions.is_bad(group) {
             Err(Error::Unreadable(group))
         } else {
             Ok(nr)
@@ -84,7 +123,7 @@ impl Engine for TreeEngine {
             request.min_len > 0 && request.min_len <= request.len,
             "1 <= min_len <= len"
         );
-        let stats = &self.groups.stats;
+        let stats = &self.regions.stats;
         stats.count(Stat::Requests);
         let run = Search::new(self, request, loader).run()?;
         stats.count(Stat::Success);
@@ -95,13 +134,13 @@ impl Engine for TreeEngine {
         Ok(run)
     }
     fn take_exact(&self, run: Run, loader: &dyn Loader) -> Result<(), Error> {
-        let volume = &self.groups.volume;
+        let volume = &self.regions.volume;
         let (group, offset) = volume.locate(run.start).ok_or(Error::NoSpace)?;
         if run.len == 0 || run.len > volume.clusters_in(group) - offset {
             return Err(Error::NoSpace);
         }
         let nr = self.load_group(group, loader)?;
-        let mut space = self.groups.lock_loaded(nr, loader, self.memory_limit());
+        let mut space = self.regions.lock_loaded(nr, loader, self.memory_limit());
         let start = self.span(group).start + offset;
         let free = space
             .tree
@@ -110,7 +149,7 @@ impl Engine for TreeEngine {
         if free < run.len {
             return Err(Error::NoSpace);
         }
-        self.groups.take(nr, &mut space, start..start + run.len);
+        self.regions.take(nr, &mut space, start..start + run.len);
         Ok(())
     }
     fn take_free_runs(
@@ -120,7 +159,7 @@ impl Engine for TreeEngine {
         loader: &dyn Loader,
     ) -> Result<Vec<Run>, Error> {
         let nr = self.load_group(group, loader)?;
-        let mut space = self.groups.lock_loaded(nr, loader, self.memory_limit());
+        let mut space = self.regions.lock_loaded(nr, loader, self.memory_limit());
         let runs: Vec<_> = space.tree.as_ref().map_or(Vec::new(), |tree| {
             tree.starting_in(self.span(group))
                 .filter(|run| run.len() as u32 >= min_len)
@@ -128,42 +167,44 @@ impl Engine for TreeEngine {
         });
         Ok(runs
             .into_iter()
-            .map(|run| self.groups.take(nr, &mut space, run))
+            .map(|run| self.regions.take(nr, &mut space, run))
             .collect())
     }
     fn settle(&self, run: Run) {
-        self.groups.settle(run);
+        self.regions.settle(run);
     }
     fn release(&self, run: Run) {
-        self.groups.release(run);
+        self.regions.release(run);
     }
     fn defer_free(&self, epoch: Tid, run: Run) {
-        self.groups.pending.defer(epoch, run, &self.groups.stats);
+        self.regions.pending.defer(epoch, run, &self.regions.stats);
     }
     fn start_return(&self, epoch: Tid) -> Vec<Run> {
-        self.groups.pending.start_return(&self.groups.volume, epoch)
+        self.regions
+            .pending
+            .start_return(&self.regions.volume, epoch)
     }
     fn finish_return(&self, runs: &[Run]) {
-        self.groups.finish_return(runs);
+        self.regions.finish_return(runs);
     }
     fn free_clusters(&self) -> u64 {
-        (0..self.groups.volume.groups)
+        (0..self.regions.volume.groups)
             .map(|nr| u64::from(self.group_free(GroupNr(nr))))
             .sum()
     }
     fn group_free(&self, group: GroupNr) -> u32 {
-        self.groups.free(group)
+        self.regions.free(group)
     }
     fn report(&self, group: GroupNr) -> GroupReport {
-        let nr = self.groups.flex_of(group);
-        let space = self.groups.flex(nr).space.lock();
+        let nr = self.regions.region_of(group);
+        let space = self.regions.region(nr).space.lock();
         let span = self.span(group);
         let runs: Vec<_> = space.tree.as_ref().map_or(Vec::new(), |tree| {
             tree.starting_in(span.clone())
                 .map(|run| run.start - span.start..run.end - span.start)
                 .collect()
         });
-        let orders = crate::buddy::max_order(self.groups.volume.clusters_per_group);
+        let orders = crate::buddy::max_order(self.regions.volume.clusters_per_group);
         let mut chunks = vec![
             0;
             if space.tree.is_some() {
@@ -183,16 +224,31 @@ impl Engine for TreeEngine {
             chunks,
         }
     }
+    fn learn(&self, loader: &dyn Loader, go_on: &dyn Fn() -> bool) {
+        for step in self.regions.cold.steps(1) {
+            let mut from = 0;
+            while let Some(nr) = self.regions.cold.next(step, from..self.regions.count()) {
+                if !go_on() {
+                    return;
+                }
+                from = nr + 1;
+                self.regions.survey(nr, loader);
+            }
+        }
+    }
+    fn unknown_regions(&self) -> u32 {
+        self.regions.cold.len()
+    }
     fn load(&self, group: GroupNr, loader: &dyn Loader) -> Result<(), Error> {
         self.load_group(group, loader).map(|_| ())
     }
     fn evict(&self, group: GroupNr) -> bool {
-        let nr = self.groups.flex_of(group);
-        let mut space = self.groups.flex(nr).space.lock();
-        self.groups.evict(nr, &mut space)
+        let nr = self.regions.region_of(group);
+        let mut space = self.regions.region(nr).space.lock();
+        self.regions.evict(nr, &mut space)
     }
     fn pending(&self) -> &PendingFree {
-        &self.groups.pending
+        &self.regions.pending
     }
     fn tree_memory(&self) -> Option<TreeMemory> {
         Some(TreeMemory {
@@ -204,10 +260,10 @@ impl Engine for TreeEngine {
         &self.tunables
     }
     fn stats(&self) -> &Stats {
-        &self.groups.stats
+        &self.regions.stats
     }
     fn volume(&self) -> &Volume {
-        &self.groups.volume
+        &self.regions.volume
     }
 }
 

@@ -1,20 +1,26 @@
 //! One allocation from free-space trees.
 //!
-//! First the tree of the goal, then by the index straight to a tree whose longest run is known to
-//! suffice; when there is none, the criterion falls at once, without a scan. Only the exact goal
-//! and the last criterion wait for a lock. How eagerly unknown trees are built meanwhile is the
-//! *cache aggression*: 0, only when nothing known can serve; 1, every second request that the
-//! strict criterion could not serve; 2, every second request that no known tree can serve; 3, one
-//! at every request.
+//! First the tree of the goal, then by the summary straight to a tree whose longest run is known
+//! to suffice. When there is none, the request may look into some regions that nobody has read
+//! yet, those first whose free counts promise most; then the criterion falls at once, without a
+//! scan. Only the exact goal and the last criterion wait for a lock.
+//!
+//! How eagerly a request reads is the *cache aggression*: 0, only when nothing known can serve at
+//! all; 1, at every second request that the strict criterion could not serve; 2, at every second
+//! request that no known tree can serve wholly; 3, at every request, and each builds one tree more.
 
-use crate::flex_groups::{FlexGroups, Space, order_of};
 use crate::free_extents::FreeExtents;
+use crate::region::Space;
+use crate::regions::{Regions, order_of};
 use crate::stats::{self, Effort};
 use crate::tree_engine::TreeEngine;
 use crate::tunables::Limits;
 use crate::{Error, Goal, Kind, Loader, Placement, Request, Run, Stat};
 use std::ops::Range;
 use uext4_format::GroupNr;
+
+/// Regions that one request may read before it gives up on contiguity: 4 MiB of bitmaps.
+const LOOKS_PER_REQUEST: u32 = 64;
 
 /// What a run must satisfy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,12 +50,12 @@ enum Trees {
 
 pub(crate) struct Search<'a> {
     engine: &'a TreeEngine,
-    groups: &'a FlexGroups,
+    regions: &'a Regions,
     loader: &'a dyn Loader,
     request: &'a Request,
     limits: Limits,
     memory_limit: u64,
-    /// Block groups and flexible groups at and past these are out of bounds.
+    /// Block groups and regions at and past these are out of bounds.
     end_group: u32,
     end: u32,
     start: u32,
@@ -64,8 +70,8 @@ impl<'a> Search<'a> {
         request: &'a Request,
         loader: &'a dyn Loader,
     ) -> Self {
-        let groups = &engine.groups;
-        let volume = &groups.volume;
+        let regions = &engine.regions;
+        let volume = &regions.volume;
         let per_group = u64::from(volume.clusters_per_group);
         let end_group = request.end.map_or(volume.groups, |end| {
             u32::try_from(end.0 / per_group)
@@ -74,13 +80,13 @@ impl<'a> Search<'a> {
         });
         Self {
             engine,
-            groups,
+            regions,
             loader,
             request,
             limits: engine.tunables.read(),
             memory_limit: engine.memory_limit(),
             end_group,
-            end: end_group.div_ceil(volume.groups_per_flex.max(1)),
+            end: end_group.div_ceil(regions.per_region),
             start: 0,
             goal: 0,
             want: request.len.min(volume.clusters_per_group),
@@ -88,7 +94,7 @@ impl<'a> Search<'a> {
     }
 
     pub(crate) fn run(mut self) -> Result<Run, Error> {
-        let stats = &self.groups.stats;
+        let stats = &self.regions.stats;
         if self.request.min_len > self.want {
             return Err(Error::NoSpace); // longer than a group
         }
@@ -99,28 +105,30 @@ impl<'a> Search<'a> {
         if matches!(self.request.goal, Goal::Only(_)) || self.end == 0 {
             return Err(Error::NoSpace);
         }
-        let first = self.choose_start();
+        self.choose_start();
         let run = self.by_criteria().ok_or_else(|| self.refusal())?;
-        if let Some((group, _)) = self.groups.volume.locate(run.start) {
-            self.remember(first, group);
+        if let Some((group, _)) = self.regions.volume.locate(run.start) {
+            self.remember(group);
         }
         Ok(run)
     }
 
     fn refusal(&self) -> Error {
-        self.groups
+        self.regions
             .any_bad()
             .map_or(Error::NoSpace, Error::Unreadable)
     }
 
-    fn remember(&self, first: GroupNr, group: GroupNr) {
+    fn remember(&self, group: GroupNr) {
+        let nr = self.regions.region_of(group);
         if self.request.placement == Placement::Stream {
-            if self.groups.flex_of(first) == self.groups.flex_of(group) {
-                self.groups.stats.count(Stat::StreamGoalHits);
+            if nr == self.start {
+                self.regions.stats.count(Stat::StreamGoalHits);
             }
             self.engine.locality.streamed(self.request.inode, group);
         } else {
             self.engine.locality.used(group);
+            self.engine.used(nr);
         }
     }
 
@@ -130,20 +138,20 @@ impl<'a> Search<'a> {
             Goal::Only(goal) => (goal, self.request.min_len),
             Goal::Near(_) | Goal::Anywhere => return None,
         };
-        let (group, _) = self.groups.volume.locate(goal)?;
-        if group.0 >= self.end_group || self.groups.free(group) < least {
+        let (group, _) = self.regions.volume.locate(goal)?;
+        if group.0 >= self.end_group || self.regions.free(group) < least {
             return None;
         }
-        let nr = self.groups.flex_of(group);
-        let mut space = self.groups.lock_loaded(nr, self.loader, self.memory_limit);
-        let at = (goal.0 - self.groups.first_cluster(nr)) as u32; // inside the flexible group
+        let nr = self.regions.region_of(group);
+        let mut space = self.regions.lock_loaded(nr, self.loader, self.memory_limit);
+        let at = (goal.0 - self.regions.first_cluster(nr)) as u32; // inside the region
         let len = space.tree.as_ref()?.free_at(at, self.want);
-        (len >= least).then(|| self.groups.take(nr, &mut space, at..at + len))
+        (len >= least).then(|| self.regions.take(nr, &mut space, at..at + len))
     }
 
-    /// Chooses the tree to begin with; returns the block group it was chosen by.
-    fn choose_start(&mut self) -> GroupNr {
-        let (volume, locality) = (&self.groups.volume, &self.engine.locality);
+    /// Chooses the region to begin with.
+    fn choose_start(&mut self) {
+        let (volume, locality) = (&self.regions.volume, &self.engine.locality);
         let goal = match self.request.goal {
             Goal::At(goal) | Goal::Near(goal) | Goal::Only(goal) => volume.locate(goal),
             Goal::Anywhere => None,
@@ -154,22 +162,31 @@ impl<'a> Search<'a> {
             (Placement::Local, None) => (locality.anywhere(self.end_group), 0),
             (Placement::Local, Some(goal)) => goal,
         };
-        self.start = self.groups.flex_of(group);
-        let first = volume.first_cluster(group).0 - self.groups.first_cluster(self.start);
-        self.goal = first as u32 + offset; // inside the flexible group
-        group
+        let near = self.request.kind == Kind::Data
+            && self.request.placement == Placement::Local
+            && matches!(self.request.goal, Goal::Near(_));
+        let wanted = self.regions.region_of(group);
+        self.start = match near {
+            true => self.engine.region_near(group).min(self.end - 1),
+            false => wanted,
+        };
+        if self.start == wanted {
+            let first = volume.first_cluster(group).0 - self.regions.first_cluster(wanted);
+            self.goal = first as u32 + offset; // inside the region
+        }
     }
 
     fn by_criteria(&self) -> Option<Run> {
-        let stats = &self.groups.stats;
-        let aggression = self.limits.cache_aggression;
+        let stats = &self.regions.stats;
+        let mut looks = LOOKS_PER_REQUEST;
         for criterion in [Criterion::Strict, Criterion::Whole] {
-            let allowed = match aggression {
+            let may_look = match self.limits.cache_aggression {
                 0 => false,
                 1 => criterion == Criterion::Whole && self.engine.every_second(),
                 2 => self.engine.every_second(),
                 _ => true,
             };
+            let allowed = if may_look { &mut looks } else { &mut 0 };
             if let Some(run) = self.whole(criterion, allowed) {
                 stats.count(criterion.counted().hits());
                 return Some(run);
@@ -181,42 +198,63 @@ impl<'a> Search<'a> {
         Some(run)
     }
 
-    /// All that is wanted, from the goal's tree, a known tree or one cold tree.
-    fn whole(&self, criterion: Criterion, may_load: bool) -> Option<Run> {
-        let start = self.groups.flex(self.start);
-        let cold = self
-            .groups
-            .cold
-            .next(0, self.start, self.start + 1)
-            .is_some();
-        if (cold || start.largest() >= self.want)
+    /// All that is wanted, from the goal's tree, a known tree or one that nobody has read yet.
+    fn whole(&self, criterion: Criterion, looks: &mut u32) -> Option<Run> {
+        let start = self.regions.region(self.start);
+        if !start.is_known() && start.promise() >= self.want {
+            self.regions.survey(self.start, self.loader);
+        }
+        if start.longest() >= self.want
             && let Some(run) = self.visit(self.start, criterion)
         {
             return Some(run);
         }
-        if may_load && self.limits.cache_aggression >= 3 {
+        if *looks > 0 && self.limits.cache_aggression >= 3 {
             self.load_cold();
         }
-        let known = self.by_index(criterion, Trees::Loaded);
-        known
+        self.by_index(criterion, Trees::Loaded)
             .or_else(|| self.by_index(criterion, Trees::Known))
-            .or_else(|| {
-                let nr = may_load.then(|| self.load_cold())??;
-                (self.groups.flex(nr).largest() >= self.want).then(|| self.visit(nr, criterion))?
-            })
+            .or_else(|| self.explore(criterion, looks))
+    }
+
+    /// Reads regions that promise all that is wanted, until one keeps it.
+    fn explore(&self, criterion: Criterion, looks: &mut u32) -> Option<Run> {
+        for step in self.regions.cold.steps(self.want) {
+            for range in [self.start..self.end, 0..self.start.min(self.end)] {
+                let mut from = range.start;
+                while *looks > 0
+                    && let Some(nr) = self.regions.cold.next(step, from..range.end)
+                {
+                    from = nr + 1;
+                    let region = self.regions.region(nr);
+                    if region.promise() < self.want || !self.regions.survey(nr, self.loader) {
+                        continue;
+                    }
+                    *looks -= 1;
+                    if region.longest() >= self.want
+                        && let Some(run) = self.visit(nr, criterion)
+                    {
+                        return Some(run);
+                    }
+                }
+            }
+        }
+        None
     }
 
     /// Goes by the index from the start upward, wrapped last; within a stretch by order, upward.
     fn by_index(&self, criterion: Criterion, trees: Trees) -> Option<Run> {
-        let orders = order_of(self.want)?..self.groups.orders;
+        let orders = order_of(self.want)?..self.regions.orders;
         let mut tries = self.limits.max_to_scan.max(1);
         for range in [self.start..self.end, 0..self.start] {
             for order in orders.clone() {
                 let mut from = range.start;
-                while let Some(GroupNr(nr)) = self.groups.by_largest.next(order, from, range.end) {
+                while let Some(GroupNr(nr)) = self.regions.by_longest.next(order, from, range.end) {
                     from = nr + 1;
-                    let flex = self.groups.flex(nr);
-                    if flex.largest() < self.want || flex.is_loaded() != (trees == Trees::Loaded) {
+                    let region = self.regions.region(nr);
+                    if region.longest() < self.want
+                        || region.is_loaded() != (trees == Trees::Loaded)
+                    {
                         continue;
                     }
                     if let Some(run) = self.visit(nr, criterion) {
@@ -232,34 +270,36 @@ impl<'a> Search<'a> {
         None
     }
 
-    /// Builds the next tree of which nothing sure is known.
+    /// Builds the most promising tree of which nothing sure is known.
     fn load_cold(&self) -> Option<u32> {
-        let next = |range: Range<u32>| self.groups.cold.next(0, range.start, range.end);
-        let GroupNr(nr) = next(self.start..self.end).or_else(|| next(0..self.start))?;
-        self.groups.load(nr, self.loader, self.memory_limit);
+        let here = |step| {
+            let next = |range| self.regions.cold.next(step, range);
+            next(self.start..self.end).or_else(|| next(0..self.start.min(self.end)))
+        };
+        let nr = self.regions.cold.steps(1).find_map(here)?;
+        self.regions.load(nr, self.loader, self.memory_limit);
         Some(nr)
     }
 
     fn visit(&self, nr: u32, criterion: Criterion) -> Option<Run> {
-        let stats = &self.groups.stats;
+        let stats = &self.regions.stats;
         stats.add_effort(criterion.counted(), Effort::GroupsConsidered, 1);
-        if !self.groups.flex(nr).is_loaded() {
-            self.groups.load(nr, self.loader, self.memory_limit);
+        if !self.regions.region(nr).is_loaded() {
+            self.regions.load(nr, self.loader, self.memory_limit);
         }
-        let Some(mut space) = self.groups.flex(nr).space.try_lock() else {
+        let Some(mut space) = self.regions.region(nr).space.try_lock() else {
             stats.count(Stat::BusySkips);
             return None;
         };
         stats.count(Stat::GroupsScanned);
         let run = self.find_whole(nr, space.tree.as_ref()?, criterion)?;
-        Some(self.groups.take(nr, &mut space, run))
+        Some(self.regions.take(nr, &mut space, run))
     }
 
-    /// First cluster in the flexible group that is out of bounds.
+    /// First cluster in the region that is out of bounds.
     fn bound(&self, nr: u32) -> u32 {
-        let volume = &self.groups.volume;
-        let groups = self.end_group - nr * volume.groups_per_flex.max(1);
-        groups.saturating_mul(volume.clusters_per_group)
+        let groups = self.end_group - nr * self.regions.per_region;
+        groups.saturating_mul(self.regions.volume.clusters_per_group)
     }
 
     /// A run of all that is wanted: at the goal, soon after it, else where it fits best.
@@ -267,9 +307,10 @@ impl<'a> Search<'a> {
         if tree.largest() < self.want {
             return None;
         }
-        let volume = &self.groups.volume;
+        let volume = &self.regions.volume;
         let data = self.request.kind == Kind::Data && volume.groups_per_flex >= 4;
-        let strict = criterion == Criterion::Strict && data;
+        let first = (nr * self.regions.per_region).is_multiple_of(volume.groups_per_flex.max(1));
+        let strict = criterion == Criterion::Strict && data && first;
         let (least, bound) = (
             if strict { volume.clusters_per_group } else { 0 },
             self.bound(nr),
@@ -301,32 +342,34 @@ impl<'a> Search<'a> {
     fn any(&self) -> Option<Run> {
         let mut turns = u64::from(self.end) * 2 + 16;
         loop {
-            let known = self
-                .longest(Trees::Loaded)
-                .or_else(|| self.longest(Trees::Known));
-            if known.is_some() {
-                return known;
+            if let Some(known) = self.longest() {
+                return Some(known);
             }
             turns = turns.checked_sub(1)?;
             self.load_cold()?;
         }
     }
 
-    fn longest(&self, trees: Trees) -> Option<Run> {
+    /// From the trees with the longest runs, those in memory first among equals.
+    fn longest(&self) -> Option<Run> {
         let least = order_of(self.request.min_len)?;
-        for order in (least..self.groups.orders).rev() {
-            for range in [self.start..self.end, 0..self.start] {
-                let mut from = range.start;
-                while let Some(GroupNr(nr)) = self.groups.by_largest.next(order, from, range.end) {
-                    from = nr + 1;
-                    let flex = self.groups.flex(nr);
-                    let due = flex.is_loaded() == (trees == Trees::Loaded);
-                    if due
-                        && flex.largest() >= self.request.min_len
-                        && let Some(run) = self.take_longest(nr)
-                    {
-                        return Some(run);
-                    }
+        let orders = (least..self.regions.orders).rev();
+        let mut both = orders.flat_map(|order| [(order, Trees::Loaded), (order, Trees::Known)]);
+        both.find_map(|(order, trees)| self.longest_of(order, trees))
+    }
+
+    fn longest_of(&self, order: u32, trees: Trees) -> Option<Run> {
+        for range in [self.start..self.end, 0..self.start] {
+            let mut from = range.start;
+            while let Some(GroupNr(nr)) = self.regions.by_longest.next(order, from, range.end) {
+                from = nr + 1;
+                let region = self.regions.region(nr);
+                let due = region.is_loaded() == (trees == Trees::Loaded);
+                if due
+                    && region.longest() >= self.request.min_len
+                    && let Some(run) = self.take_longest(nr)
+                {
+                    return Some(run);
                 }
             }
         }
@@ -334,9 +377,9 @@ impl<'a> Search<'a> {
     }
 
     fn take_longest(&self, nr: u32) -> Option<Run> {
-        let mut space = self.groups.lock_loaded(nr, self.loader, self.memory_limit);
+        let mut space = self.regions.lock_loaded(nr, self.loader, self.memory_limit);
         let run = self.find_longest(nr, &space)?;
-        Some(self.groups.take(nr, &mut space, run))
+        Some(self.regions.take(nr, &mut space, run))
     }
 
     fn find_longest(&self, nr: u32, space: &Space) -> Option<Range<u32>> {

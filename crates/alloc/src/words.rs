@@ -84,6 +84,40 @@ pub(crate) fn next_clear(words: &[u64], from: u32, to: u32) -> u32 {
     next(words, from, to, !0)
 }
 
+/// Length of the longest run of clear bits among the first `bits`.
+///
+/// The words are looked at in one pass, without going from run to run: whether a word has a longer
+/// run inside than the longest so far takes a few shifts.
+pub(crate) fn longest_clear(words: &[u64], bits: u32) -> u32 {
+    // `open` clear bits end where the word begins.
+    let (mut longest, mut open) = (0, 0);
+    for (at, word) in words[..words_for(bits)].iter().enumerate() {
+        let left = bits - at as u32 * 64;
+        let clear = !word & if left < 64 { !(!0 << left) } else { !0 };
+        if clear == !0 {
+            open += 64;
+            continue;
+        }
+        longest = longest.max(open + clear.trailing_ones());
+        while longest < 64 && has_run(clear, longest + 1) {
+            longest += 1;
+        }
+        open = clear.leading_ones();
+    }
+    longest.max(open)
+}
+
+/// Whether `word` has `len` set bits in a row; `len` is 1 to 64.
+fn has_run(word: u64, len: u32) -> bool {
+    let (mut word, mut known) = (word, 1);
+    while known < len {
+        let step = known.min(len - known);
+        word &= word >> step;
+        known += step;
+    }
+    word != 0
+}
+
 /// Bit `i` of the result is the AND of bits `2i` and `2i + 1`; the upper half is zero.
 pub(crate) fn and_pairs(word: u64) -> u64 {
     let mut x = word & (word >> 1) & 0x5555_5555_5555_5555;
@@ -130,7 +164,10 @@ mod tests {
     proptest! {
         #[test]
         fn ranges_match_single_bits(
-            words in proptest::collection::vec(any::<u64>(), 4),
+            words in proptest::collection::vec(
+                prop_oneof![any::<u64>(), Just(0), any::<(u64, u64)>().prop_map(|(a, b)| a & b)],
+                4,
+            ),
             a in 0u32..=256, b in 0u32..=256,
         ) {
             let (from, to) = (a.min(b), a.max(b));
@@ -142,6 +179,8 @@ mod tests {
             prop_assert_eq!(next_set(&words, from, to), first);
             let first = (from..to).find(|&i| !bits[i as usize]).unwrap_or(to);
             prop_assert_eq!(next_clear(&words, from, to), first);
+            let runs = bits[..to as usize].split(|used| *used).map(<[bool]>::len);
+            prop_assert_eq!(longest_clear(&words, to) as usize, runs.max().unwrap_or(0));
             let mut other = words.clone();
             prop_assert_eq!(set(&mut other, from, to), to - from - ones);
             prop_assert!((0..256).all(|i| get(&other, i) == (bits[i as usize] || inside(&i))));

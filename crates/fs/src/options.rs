@@ -129,6 +129,9 @@ pub struct MountOptions {
     /// `cache_aggression=` (`frsp_cache_aggression=`): how eagerly free-space trees are built, 0 to
     /// 3.
     pub cache_aggression: u8,
+    /// `no_prefetch_block_bitmaps` clears it: threads read ahead where the long free runs are, for
+    /// free-space trees that are built at all eagerly (`cache_aggression` is not 0).
+    pub prefetch_bitmaps: bool,
     /// `freespace_memory=BYTES`: limit for free-space trees; 0 takes the default of the volume.
     pub freespace_memory_bytes: u64,
     /// `stripe=BLOCKS` of a RAID array; 0 for none.
@@ -186,6 +189,7 @@ impl Default for MountOptions {
             discard: false,
             allocator: None,
             cache_aggression: 1,
+            prefetch_bitmaps: true,
             freespace_memory_bytes: 0,
             stripe_blocks: 0,
             journal_checksum: None,

@@ -142,4 +142,12 @@ impl Loader for Disk {
         used.copy_from(&self.bitmaps[nr.0 as usize].lock().unwrap());
         Ok(())
     }
+
+    fn look(&self, groups: &[GroupNr], each: &mut dyn FnMut(GroupNr, Result<&Bitmap, LoadError>)) {
+        for nr in groups {
+            let mut used = Bitmap::new(self.volume.clusters_in(*nr));
+            let loaded = self.load(*nr, &mut used);
+            each(*nr, loaded.map(|()| &used));
+        }
+    }
 }

@@ -487,6 +487,18 @@ impl uext4_alloc::Loader for Interrupted<'_> {
         }
         Ok(())
     }
+
+    fn look(
+        &self,
+        groups: &[GroupNr],
+        each: &mut dyn FnMut(GroupNr, Result<&uext4_alloc::Bitmap, uext4_alloc::LoadError>),
+    ) {
+        for nr in groups {
+            let mut used = uext4_alloc::Bitmap::new(self.disk.volume.clusters_in(*nr));
+            let loaded = self.load(*nr, &mut used);
+            each(*nr, loaded.map(|()| &used));
+        }
+    }
 }
 
 /// A bitmap read before a free, a commit and its return is out of date when it is installed.

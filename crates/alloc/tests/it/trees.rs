@@ -80,19 +80,49 @@ fn memory_stays_within_its_limit_and_hints_survive() {
 }
 
 #[test]
-fn aggression_decides_how_much_is_loaded() {
-    let loads = [0, 1, 2, 3].map(|aggression| {
-        let disk = combed(4 * 40);
+fn aggression_decides_how_much_is_read() {
+    let reads = [0, 1, 2, 3].map(|aggression| {
+        let disk = combed(4 * 600);
         let engine = engine(&disk, aggression, 0);
-        for inode in 0..20 {
+        for inode in 0..8 {
             let request = Request::new(InodeNr(inode), 2).goal(Goal::Near(ClusterNr(0)));
             assert_eq!(engine.allocate(&request, &disk).unwrap().len, 1);
         }
-        engine.stats().get(Stat::Loads)
+        disk.loads.load(Ordering::Relaxed)
     });
-    assert_eq!(loads[0], 1);
-    assert!(
-        loads.is_sorted() && loads[1] > loads[0] && loads[3] > loads[1],
-        "{loads:?}"
+    assert_eq!(
+        reads[0],
+        2 * 4,
+        "the goal's region, for its longest run and its tree"
     );
+    assert!(reads.windows(2).all(|pair| pair[0] < pair[1]), "{reads:?}");
+}
+
+/// Nothing is read in vain: the only group that can hold the request is read first.
+#[test]
+fn free_counts_say_where_to_look_first() {
+    let disk = combed(4 * 600);
+    for at in (0..90).filter(|at| at % 4 != 0) {
+        disk.clear(Run::new(ClusterNr(1999 * 256 + at), 1));
+    }
+    let engine = engine(&disk, 1, 0);
+    let request = Request::new(InodeNr(1), 80).goal(Goal::Near(ClusterNr(0)));
+    let run = Run::new(ClusterNr(1999 * 256), 80);
+    assert_eq!(engine.allocate(&request, &disk), Ok(run));
+    assert_eq!(disk.loads.load(Ordering::Relaxed), 2 * 4);
+}
+
+/// What was learned in advance leads straight to the tree, and costs no memory.
+#[test]
+fn learning_finds_every_longest_run_without_a_tree() {
+    let disk = combed(4 * 40);
+    disk.clear(Run::new(ClusterNr(77 * 256 + 1), 3));
+    let engine = engine(&disk, 0, 0);
+    engine.learn(&disk, &|| true);
+    assert_eq!((engine.unknown_regions(), engine.memory_bytes()), (0, 0));
+    assert_eq!(engine.stats().get(Stat::Surveys), 40);
+    let request = Request::new(InodeNr(1), 5).goal(Goal::Near(ClusterNr(0)));
+    let run = Run::new(ClusterNr(77 * 256), 5);
+    assert_eq!(engine.allocate(&request, &disk), Ok(run));
+    assert_eq!(engine.stats().get(Stat::Loads), 1);
 }

@@ -35,6 +35,7 @@ pub(super) fn assemble(media: Media, plan: Plan, mmp: Option<MmpGuard>) -> Resul
         if plan.recovering {
             fs.orphans.recover(&fs)?;
         }
+        fs.space.set_learning(&plan.options);
     }
     Ok(fs)
 }

@@ -27,6 +27,7 @@ impl Filesystem {
     /// Stops at once without writing anything more, as if power were cut. For crash tests.
     pub fn abandon(&self) {
         self.fs.state.close();
+        self.fs.space.stop_learning();
         self.fs.journal.abort(uext4_journal::Error::Closed);
         let mut life = self.fs.lifecycle.lock();
         if std::mem::take(&mut life.is_frozen) {
@@ -47,6 +48,7 @@ impl Drop for Filesystem {
 
 impl Fs {
     fn close(&self) -> Result<()> {
+        self.space.stop_learning();
         let mut life = self.lifecycle.lock();
         let thawed = if std::mem::take(&mut life.is_frozen) {
             self.thaw_journal()

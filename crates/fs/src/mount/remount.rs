@@ -110,6 +110,7 @@ impl Fs {
         self.settings.set(options);
         self.dirs.set_max_size(options.max_dir_size_kib);
         self.space.set_options(options);
+        self.space.set_learning(options);
         self.journal.set_commit_interval(options.commit_interval);
         life.media.set_barrier(options.barrier);
     }

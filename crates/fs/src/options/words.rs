@@ -22,7 +22,6 @@ const IGNORED_BY_THE_KERNEL: &[&str] = &[
     "nocheck",
     "reservation",
     "noreservation",
-    "prefetch_block_bitmaps",
 ];
 
 /// Words that `mount(8)` or the VFS act on, above any file system: here the mount's own flags
@@ -60,7 +59,6 @@ const AS_IT_IS: &[&str] = &[
     "auto_da_alloc=1",
     "block_validity",
     "noinit_itable",
-    "no_prefetch_block_bitmaps",
     "noquota",
     "data_err=ignore",
     "dax=never",
@@ -181,6 +179,8 @@ fn apply_flag(options: &mut MountOptions, name: &str) -> bool {
         "journal_checksum" => options.journal_checksum = Some(true),
         "nojournal_checksum" => options.journal_checksum = Some(false),
         "freespace_tree" => options.allocator = Some(Allocator::FreespaceTree),
+        "prefetch_block_bitmaps" => options.prefetch_bitmaps = true,
+        "no_prefetch_block_bitmaps" => options.prefetch_bitmaps = false,
         "nombcache" | "no_mbcache" => options.share_xattr_blocks = false,
         name => return apply_times(options, name),
     }

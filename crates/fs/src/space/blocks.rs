@@ -161,8 +161,10 @@ impl Space {
             .allocate(&request, &loader)
             .map_err(|error| match error {
                 uext4_alloc::Error::NoSpace => Error::NoSpace,
-                uext4_alloc::Error::Unreadable(_) => {
-                    loader.failed.into_inner().unwrap_or(Error::NoSpace)
+                uext4_alloc::Error::Unreadable(group) => {
+                    let failed = loader.failed.into_inner();
+                    let found_before = || self.why_unusable(group);
+                    failed.or_else(found_before).unwrap_or(Error::NoSpace)
                 }
             })
     }

@@ -16,7 +16,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 use uext4_alloc::{
     Affinity, Bitmap, BuddyEngine, Config, Engine, InodePolicy, InodeSummary, LoadError, Loader,
-    ScanOrder, Summary, TreeEngine, Trust, Volume,
+    ScanOrder, Stat, Summary, TreeEngine, Trust, Volume,
 };
 use uext4_device::BlockDevice;
 use uext4_format::{
@@ -137,6 +137,7 @@ impl Space {
             zones: survey.zones,
             journal_zones: OnceLock::new(),
             discard: options.discard.into(),
+            learners: super::learn::Learners::new(),
             preallocations: Preallocations::new(),
             shaping: Shaping::new(geometry.cluster_bits),
             layout,
@@ -156,6 +157,7 @@ impl Space {
         } else {
             let descriptor = half.descriptor();
             let bytes = fs.journal.read_block(descriptor.block_bitmap)?;
+            self.engine.stats().count(Stat::BitmapsRead);
             descriptor.verify_block_bitmap(&bytes, nr, self.geometry(), &self.layout.checksums)?;
             let used = Bitmap::from_bytes(&bytes, bits);
             self.check_own_metadata(nr, &used)?;
@@ -192,7 +194,7 @@ impl Space {
     }
 
     /// The bitmap of a group that was never written to: metadata only.
-    fn computed_bitmap(&self, nr: GroupNr, bits: u32) -> Bitmap {
+    pub(super) fn computed_bitmap(&self, nr: GroupNr, bits: u32) -> Bitmap {
         let mut used = Bitmap::new(bits);
         for (from, to) in self.metadata_clusters(nr) {
             used.fill_range(from..to.min(bits));
@@ -201,7 +203,7 @@ impl Space {
     }
 
     /// Metadata of a group must be marked in its bitmap, or files would be given its blocks.
-    fn check_own_metadata(&self, nr: GroupNr, used: &Bitmap) -> Result<()> {
+    pub(super) fn check_own_metadata(&self, nr: GroupNr, used: &Bitmap) -> Result<()> {
         let marked = |(from, to): (u32, u32)| used.is_set(from..to.min(used.len()));
         if self.metadata_clusters(nr).all(marked) {
             return Ok(());
@@ -246,8 +248,47 @@ impl Loader for BitmapLoader<'_> {
         })
     }
 
+    fn look(
+        &self,
+        groups: &[GroupNr],
+        each: &mut dyn FnMut(GroupNr, std::result::Result<&Bitmap, LoadError>),
+    ) {
+        self.space.look(groups, &mut |nr, seen| {
+            let seen = seen.map_err(|error| {
+                *self.failed.borrow_mut() = Some(error);
+                LoadError
+            });
+            each(nr, seen);
+        });
+    }
+
     fn count_differs(&self, _group: GroupNr, _expected: u32, _found: u32) -> Trust {
         Trust::Neither
+    }
+}
+
+/// Shows bitmaps to whoever reads ahead, and keeps none. Errors are found again by the request
+/// that they concern.
+pub(super) struct LookLoader<'a> {
+    pub(super) space: &'a Space,
+}
+
+impl Loader for LookLoader<'_> {
+    fn load(&self, group: GroupNr, used: &mut Bitmap) -> std::result::Result<(), LoadError> {
+        let mut loaded = Err(LoadError);
+        self.look(&[group], &mut |_, seen| {
+            loaded = seen.map(|seen| used.copy_from(seen));
+        });
+        loaded
+    }
+
+    fn look(
+        &self,
+        groups: &[GroupNr],
+        each: &mut dyn FnMut(GroupNr, std::result::Result<&Bitmap, LoadError>),
+    ) {
+        let show = &mut |nr, seen: Result<&_>| each(nr, seen.map_err(|_| LoadError));
+        self.space.look(groups, show);
     }
 }
 

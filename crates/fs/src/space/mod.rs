@@ -14,7 +14,9 @@ mod fragments;
 mod group;
 mod inodes;
 mod layout;
+mod learn;
 mod load;
+mod look;
 mod preallocation;
 mod shaping;
 #[cfg(test)]
@@ -59,6 +61,7 @@ pub(crate) struct Space {
     journal_zones: OnceLock<Zones>,
     overhead_blocks: u64,
     discard: AtomicBool,
+    learners: learn::Learners,
 }
 
 impl Space {

@@ -1,0 +1,261 @@
+//! Reading the bitmaps of regions: for a tree, or only for the longest run; and eviction.
+//!
+//! Bitmaps are read with no lock held, and what they say is installed only if the generation did
+//! not change meanwhile. What is pending looks free on disk and is subtracted; nothing is reserved
+//! where no tree is. A tree may be dropped while nothing in it is reserved, what is known of it
+//! stays.
+//!
+//! Locking: `Rank::GroupSpace`, one region at a time; eviction goes round with one reference bit
+//! per tree, and only tries locks.
+
+use crate::free_extents::FreeExtents;
+use crate::region::Space;
+use crate::regions::Regions;
+use crate::{Bitmap, ClusterNr, LoadError, Loader, Stat, Trust};
+use std::ops::Range;
+use std::time::Instant;
+use uext4_format::GroupNr;
+use uext4_sync::MutexGuard;
+use uext4_sync::atomic::Ordering;
+
+/// What a region is read for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Detail {
+    Tree,
+    Longest,
+}
+
+/// What the bitmaps of a region said.
+struct View {
+    generation: u32,
+    detail: Detail,
+    /// Free clusters of the groups that could be read.
+    found: Vec<(GroupNr, u32)>,
+    longest: u32,
+    /// All free runs, for a tree.
+    runs: Vec<Range<u32>>,
+}
+
+/// How installing a view ended.
+enum Installed {
+    Done,
+    /// Something changed since the bitmaps were read.
+    Stale,
+    /// This group has not as many free clusters as it promised: `(group, promised, found)`.
+    Differs(GroupNr, u32, u32),
+}
+
+impl Regions {
+    /// The lock of a region, with its tree; waits for the lock.
+    pub(crate) fn lock_loaded(
+        &self,
+        nr: u32,
+        loader: &dyn Loader,
+        limit_bytes: u64,
+    ) -> MutexGuard<'_, Space> {
+        loop {
+            let space = self.region(nr).space.lock();
+            if space.tree.is_some() {
+                return space;
+            }
+            drop(space);
+            self.load(nr, loader, limit_bytes);
+        }
+    }
+
+    /// Builds a tree unless it is there; unusable groups in it count as full. Afterwards other
+    /// trees are evicted until the limit holds.
+    pub(crate) fn load(&self, nr: u32, loader: &dyn Loader, limit_bytes: u64) {
+        self.read(nr, loader, Detail::Tree);
+        self.shrink(limit_bytes, nr);
+    }
+
+    /// Finds the longest run of a region without a tree; nothing stays in memory but its length.
+    /// False when somebody else is at it.
+    pub(crate) fn survey(&self, nr: u32, loader: &dyn Loader) -> bool {
+        let mine = self.region(nr).claim();
+        if mine {
+            self.read(nr, loader, Detail::Longest);
+            self.region(nr).unclaim();
+        }
+        mine
+    }
+
+    /// Reads until what was read could be installed, or a tree is there.
+    fn read(&self, nr: u32, loader: &dyn Loader, detail: Detail) {
+        while let Some(view) = self.view(nr, loader, detail) {
+            match self.install(nr, view) {
+                Installed::Done => return,
+                Installed::Stale => {}
+                Installed::Differs(group, promised, found) => {
+                    match loader.count_differs(group, promised, found) {
+                        Trust::Bitmap => self.group(group).free.store(found, Ordering::Relaxed),
+                        Trust::Neither => self.mark_bad(group),
+                    }
+                }
+            }
+        }
+    }
+
+    /// What the bitmaps say; `None` when a tree says it.
+    fn view(&self, nr: u32, loader: &dyn Loader, detail: Detail) -> Option<View> {
+        let generation = {
+            let space = self.region(nr).space.lock();
+            if space.tree.is_some() {
+                return None;
+            }
+            space.generation
+        };
+        let mut view = View::new(generation, detail);
+        self.look(nr, loader, &mut |group, base, used| {
+            view.add(group, base, used)
+        });
+        if self.pending_in(nr).is_empty() {
+            return Some(view);
+        }
+        Some(self.view_less_pending(nr, loader, View::new(generation, detail)))
+    }
+
+    /// As the view of the bitmaps, less what waits for a commit.
+    fn view_less_pending(&self, nr: u32, loader: &dyn Loader, mut view: View) -> View {
+        let mut bitmaps = Vec::new();
+        self.look(nr, loader, &mut |group, base, used| {
+            bitmaps.push((group, base, used.clone()));
+        });
+        // Asked after the bitmaps were read, see `pending_in`.
+        let pending = self.pending_in(nr);
+        for (group, base, mut used) in bitmaps {
+            mark_pending(&pending, self.volume.first_cluster(group).0, &mut used);
+            view.add(group, base, &used);
+        }
+        view
+    }
+
+    /// Shows the bitmaps of all groups with free clusters, each with its first cluster in the
+    /// region.
+    fn look(&self, nr: u32, loader: &dyn Loader, each: &mut dyn FnMut(GroupNr, u32, &Bitmap)) {
+        let groups = self.groups_of(nr).map(GroupNr);
+        let wanted: Vec<GroupNr> = groups.filter(|group| self.free(*group) > 0).collect();
+        let base = self.first_cluster(nr);
+        loader.look(&wanted, &mut |group, used| match used {
+            // Inside the region.
+            Ok(used) => each(
+                group,
+                (self.volume.first_cluster(group).0 - base) as u32,
+                used,
+            ),
+            Err(LoadError) => self.mark_bad(group),
+        });
+    }
+
+    /// Clusters of a region that wait for a commit. Asked after its bitmaps were read: whatever
+    /// they show as free too early is found here, unless the generation has changed.
+    fn pending_in(&self, nr: u32) -> Vec<Range<u64>> {
+        let groups = self.groups_of(nr);
+        let last = GroupNr(groups.end - 1);
+        let end = self.volume.first_cluster(last).0 + u64::from(self.volume.clusters_in(last));
+        let mut pending = Vec::new();
+        let first = ClusterNr(self.first_cluster(nr));
+        let push = |from, to| pending.push(from..to);
+        self.pending.overlapping(first, ClusterNr(end), push);
+        pending
+    }
+
+    fn install(&self, nr: u32, view: View) -> Installed {
+        let mut space = self.region(nr).space.lock();
+        if space.tree.is_some() || space.generation != view.generation {
+            return Installed::Stale;
+        }
+        for &(group, found) in &view.found {
+            let promised = self.group(group).free.load(Ordering::Relaxed);
+            if found != promised {
+                return Installed::Differs(group, promised, found);
+            }
+        }
+        self.publish(nr, view.longest);
+        self.set_cold(nr, &mut space, None);
+        match view.detail {
+            Detail::Longest => self.stats.count(Stat::Surveys),
+            Detail::Tree => {
+                let start = Instant::now();
+                let tree = FreeExtents::new(self.volume.clusters_per_group, view.runs);
+                self.stats.count_load(start.elapsed());
+                self.runs.add(tree.runs() as i64);
+                space.tree = Some(tree);
+                self.region(nr).store_loaded(true);
+                self.region(nr).refer();
+            }
+        }
+        Installed::Done
+    }
+
+    /// Evicts trees that were not used since the hand came by last, until the limit holds or none
+    /// is left that may go. `keep` was just loaded.
+    pub(crate) fn shrink(&self, limit_bytes: u64, keep: u32) {
+        for _ in 0..u64::from(self.count()) * 2 {
+            if self.memory_bytes() <= limit_bytes {
+                return;
+            }
+            let nr = self.hand.fetch_add(1, Ordering::Relaxed) % self.count();
+            let region = self.region(nr);
+            if region.is_idle()
+                && nr != keep
+                && let Some(mut space) = region.space.try_lock()
+            {
+                self.evict(nr, &mut space);
+            }
+        }
+    }
+
+    /// Drops a tree; false while it is not loaded or has reservations.
+    pub(crate) fn evict(&self, nr: u32, space: &mut Space) -> bool {
+        let region = self.region(nr);
+        if space.tree.is_none() || region.is_reserved() {
+            return false;
+        }
+        let runs = space.tree.take().map_or(0, |tree| tree.runs());
+        self.runs.add(-(runs as i64));
+        space.generation = space.generation.wrapping_add(1);
+        region.store_loaded(false);
+        self.stats.count(Stat::Evictions);
+        true
+    }
+}
+
+impl View {
+    fn new(generation: u32, detail: Detail) -> Self {
+        Self {
+            generation,
+            detail,
+            found: Vec::new(),
+            longest: 0,
+            runs: Vec::new(),
+        }
+    }
+
+    /// Adds a group whose first cluster is `base` of the region.
+    fn add(&mut self, group: GroupNr, base: u32, used: &Bitmap) {
+        self.found.push((group, used.count_clear()));
+        if self.detail == Detail::Longest {
+            self.longest = self.longest.max(used.longest_clear());
+            return;
+        }
+        let mut at = 0;
+        while let Some(run) = used.next_clear_run(at) {
+            at = run.end;
+            self.longest = self.longest.max(run.end - run.start);
+            self.runs.push(base + run.start..base + run.end);
+        }
+    }
+}
+
+/// Marks what is pending of the group that begins with cluster `first`.
+fn mark_pending(pending: &[Range<u64>], first: u64, used: &mut Bitmap) {
+    let end = first + u64::from(used.len());
+    for range in pending {
+        let (from, to) = (range.start.max(first), range.end.min(end));
+        if from < to {
+            used.fill_range((from - first) as u32..(to - first) as u32); // inside the group
+        }
+    }
+}

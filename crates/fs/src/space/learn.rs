@@ -1,0 +1,64 @@
+//! Reads ahead what makes free-space trees fast: the longest free run of every region, in threads
+//! of its own. A mount does not wait for it, and unmounting ends it.
+
+use super::Space;
+use super::load::LookLoader;
+use crate::options::{Access, MountOptions, Threads};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use uext4_sync::thread::{self, JoinHandle};
+use uext4_sync::{Mutex, Rank};
+
+/// Most threads. One core is left to whoever uses the file system.
+const THREADS_MAX: usize = 8;
+
+/// The threads that read ahead.
+pub(super) struct Learners {
+    ending: AtomicBool,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl Learners {
+    pub(super) fn new() -> Self {
+        Self {
+            ending: false.into(),
+            threads: Mutex::new(Rank::Queue, Vec::new()),
+        }
+    }
+}
+
+impl Space {
+    /// Starts or ends reading ahead, as the options say.
+    pub(crate) fn set_learning(self: &Arc<Self>, options: &MountOptions) {
+        self.stop_learning();
+        let wanted = options.prefetch_bitmaps && options.cache_aggression > 0;
+        let may = options.threads == Threads::Background && options.access == Access::ReadWrite;
+        if wanted && may && self.engine.unknown_regions() > 0 {
+            self.start_learning();
+        }
+    }
+
+    fn start_learning(self: &Arc<Self>) {
+        self.learners.ending.store(false, Ordering::Relaxed);
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let start = |_| {
+            let space = self.clone();
+            thread::spawn(move || {
+                let go_on = || !space.learners.ending.load(Ordering::Relaxed);
+                space.engine.learn(&LookLoader { space: &space }, &go_on);
+            })
+        };
+        let threads = (0..(cores - 1).clamp(1, THREADS_MAX)).map(start);
+        self.learners.threads.lock().extend(threads);
+    }
+
+    /// Ends reading ahead and waits until nobody reads any more.
+    pub(crate) fn stop_learning(&self) {
+        self.learners.ending.store(true, Ordering::Relaxed);
+        let threads = std::mem::take(&mut *self.learners.threads.lock());
+        for thread in threads {
+            // What it had learned so far is true even if it panicked.
+            let _ = thread.join();
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! Looking at block bitmaps without keeping them: for trees and the summary of free space, which
+//! are much smaller than the bitmaps that they come from.
+//!
+//! Bitmaps that stand in a row on the device, as those of a flexible group do, are read in one go.
+//! Invariant: a bitmap that was changed since the mount is in memory; so what is not there is on
+//! the device as it is now, also if it was read a moment ago.
+//!
+//! Locking: the block half of one group at a time, shared; none while reading.
+
+use super::Space;
+use crate::{Error, Result};
+use uext4_alloc::{Bitmap, Stat};
+use uext4_format::{Corrupt, GroupDescriptor, GroupNr, Place};
+use uext4_journal::Object;
+
+/// Where a bitmap comes from.
+enum Source {
+    Memory,
+    /// Nothing was ever allocated in the group.
+    Computed(GroupDescriptor),
+    Device(GroupDescriptor),
+}
+
+impl Source {
+    fn block(&self) -> Option<u64> {
+        match self {
+            Self::Device(descriptor) => Some(descriptor.block_bitmap.0),
+            _ => None,
+        }
+    }
+}
+
+impl Space {
+    /// Calls `each` with the bitmap of every group, ascending.
+    pub(super) fn look(&self, groups: &[GroupNr], each: &mut dyn FnMut(GroupNr, Result<&Bitmap>)) {
+        let sources: Vec<_> = groups.iter().map(|nr| self.source(*nr)).collect();
+        let in_a_row = |a: &Result<Source>, b: &Result<Source>| match (a, b) {
+            (Ok(a), Ok(b)) => a.block().is_some_and(|nr| b.block() == Some(nr + 1)),
+            _ => false,
+        };
+        let mut groups = groups.iter();
+        let mut used = Bitmap::new(self.geometry().clusters_per_group);
+        for row in sources.chunk_by(in_a_row) {
+            let bytes = self.read_row(row);
+            let blocks = bytes.chunks(self.geometry().block_size() as usize);
+            let blocks = blocks.map(Some).chain(std::iter::repeat(None));
+            for ((source, nr), bytes) in row.iter().zip(&mut groups).zip(blocks) {
+                let seen = match source {
+                    Ok(source) => self.see(*nr, source, bytes, &mut used),
+                    Err(error) => Err(error.clone()),
+                };
+                each(*nr, seen.map(|()| &used));
+            }
+        }
+    }
+
+    fn source(&self, nr: GroupNr) -> Result<Source> {
+        let Some(group) = self.groups.get(nr.0 as usize).and_then(|cell| cell.get()) else {
+            let descriptor = self.raw.parse(nr, &self.layout)?;
+            let uninit = descriptor.has_flag(uext4_format::group_flag::BLOCK_UNINIT);
+            return Ok(match uninit {
+                true => Source::Computed(descriptor),
+                false => Source::Device(descriptor),
+            });
+        };
+        let half = group.blocks.live().read();
+        Ok(match (&half.used, half.uninit) {
+            (Some(_), _) => Source::Memory,
+            (None, true) => Source::Computed(half.descriptor()),
+            (None, false) => Source::Device(half.descriptor()),
+        })
+    }
+
+    /// The blocks of a row; less or nothing when they cannot be read.
+    fn read_row(&self, row: &[Result<Source>]) -> Vec<u8> {
+        let first = row.iter().flatten().find_map(Source::block);
+        let Some(first) = first else {
+            return Vec::new();
+        };
+        let block_size = u64::from(self.geometry().block_size());
+        let mut bytes = vec![0; row.len() * block_size as usize];
+        self.engine.stats().add(Stat::BitmapsRead, row.len() as u64);
+        match self.device.read_at(first * block_size, &mut bytes) {
+            Ok(()) => bytes,
+            Err(_) => Vec::new(),
+        }
+    }
+
+    /// Puts the group's bitmap into `used`. `bytes` is its block; read alone when it is missing.
+    fn see(
+        &self,
+        nr: GroupNr,
+        source: &Source,
+        bytes: Option<&[u8]>,
+        used: &mut Bitmap,
+    ) -> Result<()> {
+        let bits = self.geometry().clusters_in_group(nr);
+        if used.len() != bits {
+            *used = Bitmap::new(bits);
+        }
+        if self.copy_from_memory(nr, used) {
+            return Ok(());
+        }
+        let descriptor = match source {
+            // It was in memory a moment ago, and what was changed stays there.
+            Source::Memory => return self.see(nr, &self.source(nr)?, None, used),
+            Source::Computed(descriptor) => {
+                *used = self.computed_bitmap(nr, bits);
+                descriptor
+            }
+            Source::Device(descriptor) => {
+                let alone = match bytes {
+                    Some(_) => Vec::new(),
+                    None => self.read_alone(descriptor)?,
+                };
+                let bytes = bytes.unwrap_or(&alone);
+                let (geometry, checksums) = (self.geometry(), &self.layout.checksums);
+                descriptor.verify_block_bitmap(bytes, nr, geometry, checksums)?;
+                used.copy_from_bytes(bytes);
+                self.check_own_metadata(nr, used)?;
+                descriptor
+            }
+        };
+        // Whoever brought it into memory meanwhile may have changed it, and the device with it.
+        if self.copy_from_memory(nr, used) || used.count_clear() == descriptor.free_clusters {
+            return Ok(());
+        }
+        let problem = "free count does not match the descriptor";
+        Err(Corrupt::new(Place::Group(nr), "block bitmap", problem).into())
+    }
+
+    fn read_alone(&self, descriptor: &GroupDescriptor) -> Result<Vec<u8>> {
+        let block_size = u64::from(self.geometry().block_size());
+        let mut bytes = vec![0; block_size as usize];
+        let at = descriptor.block_bitmap.0 * block_size;
+        self.device.read_at(at, &mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// Takes over the bitmap in memory; false when it is not there.
+    fn copy_from_memory(&self, nr: GroupNr, used: &mut Bitmap) -> bool {
+        let group = self.groups.get(nr.0 as usize).and_then(|cell| cell.get());
+        let Some(group) = group else { return false };
+        let half = group.blocks.live().read();
+        let known = half.used.as_ref().map(|known| used.copy_from(known));
+        known.is_some()
+    }
+
+    /// Why the bitmap of a group cannot be used.
+    pub(super) fn why_unusable(&self, nr: GroupNr) -> Option<Error> {
+        let mut why = None;
+        self.look(&[nr], &mut |_, seen| why = seen.err());
+        why
+    }
+}
