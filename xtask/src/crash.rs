@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
-use uext4_judge::crash::{Case, Config, Effort, Figures, Run, run_case, run_suite};
+use uext4_judge::crash::{Case, Config, Effort, Figures, Plot, Run, run_case, run_suite};
 
 /// What to crash, and how often.
 #[derive(Args)]
@@ -25,6 +25,10 @@ pub(super) struct Options {
     /// How many images the slow judges see.
     #[arg(long, value_enum, default_value = "sample")]
     judges: Judges,
+    /// Written workloads in place of drawn ones: operations of several transactions, a full orphan
+    /// file, a deep index, special files.
+    #[arg(long)]
+    plots: bool,
     /// Go on after a failure.
     #[arg(long)]
     keep_going: bool,
@@ -54,6 +58,16 @@ impl Judges {
     }
 }
 
+impl Options {
+    fn runs(&self, config: Config, seed: u64) -> Vec<Run> {
+        if !self.plots {
+            return vec![Run::of(config, seed, self.ops)];
+        }
+        let plots = Plot::ALL.into_iter().filter(|plot| plot.fits(&config));
+        plots.map(|plot| Run::of_plot(config, plot, seed)).collect()
+    }
+}
+
 pub(super) fn run(options: &Options) -> Result<ExitCode> {
     if let Some(text) = &options.case {
         let case: Case = text.parse()?;
@@ -70,14 +84,15 @@ pub(super) fn run(options: &Options) -> Result<ExitCode> {
     let (mut total, mut failures) = (Figures::default(), 0);
     for seed in options.first..options.first + options.seeds {
         for config in &configs {
-            let run = Run::of(*config, seed, options.ops);
-            match run_suite(run, &options.judges.effort()) {
-                Ok(figures) => total += figures,
-                Err(error) if options.keep_going => {
-                    failures += 1;
-                    println!("FAILED {error:#}\n");
+            for run in options.runs(*config, seed) {
+                match run_suite(run, &options.judges.effort()) {
+                    Ok(figures) => total += figures,
+                    Err(error) if options.keep_going => {
+                        failures += 1;
+                        println!("FAILED {error:#}\n");
+                    }
+                    Err(error) => return Err(error),
                 }
-                Err(error) => return Err(error),
             }
         }
         println!("seed {seed}, {} s: {total}", start.elapsed().as_secs());

@@ -1,6 +1,7 @@
 //! The crash suite: a workload on a recorded device, cut at every event, recovered and judged.
 //!
 //! - `config`: the kinds of file systems. `step` and `workload`: what is done to them.
+//! - `plot`: workloads that are written, not drawn.
 //! - `history`: what the tree was after each step, and what was promised by then.
 //! - `play`: runs a workload and records it. `plant`: makes a recording worse, for the canary.
 //! - `disk`, `tape`: the devices of a file system, what was recorded on them, what a crash leaves.
@@ -19,6 +20,7 @@ mod history;
 mod judge;
 mod plant;
 mod play;
+mod plot;
 mod recover;
 mod step;
 mod suite;
@@ -34,6 +36,7 @@ pub use effort::{Effort, Figures};
 pub use judge::Judge;
 pub use plant::Plant;
 pub use play::{Recording, Run, play};
+pub use plot::Plot;
 pub use suite::{Unjournaled, run_case, run_suite, run_unjournaled};
 pub use threads::{ThreadsFigures, run_threads};
 pub use torn::{TornFigures, run_torn_superblock};

@@ -10,7 +10,7 @@ use uext4::{
     Attr, Caller, Error, Filesystem, InodeRef, RenameFlags, Seek, SetAttr, SetMode, Visit,
 };
 use uext4_testkit::manifest::{DataRun, Entry, FileKind, Source, Stat};
-use uext4_testkit::ops::{Errno, Op, RenameHow, Target, XattrHow, written_bytes};
+use uext4_testkit::ops::{Errno, Node, Op, RenameHow, Target, XattrHow, written_bytes};
 use uext4_testkit::tree::{Device, Time};
 
 /// A mounted file system that testkit's operations run on, as root.
@@ -106,6 +106,20 @@ impl<'a> EngineTarget<'a> {
         answer(made).map(drop)
     }
 
+    fn make_node(&self, path: &[u8], mode: u32, node: Node) -> Result<(), Errno> {
+        let (kind, device) = match node {
+            Node::Socket => (FileType::Socket, (0, 0)),
+            Node::Char(major, minor) => (FileType::CharDevice, (major, minor)),
+            Node::Block(major, minor) => (FileType::BlockDevice, (major, minor)),
+        };
+        let (parent, name) = self.place(path)?;
+        let caller = &self.caller;
+        let made = self
+            .fs
+            .mknod(&parent, name, kind, mode as u16, device, caller);
+        answer(made).map(drop)
+    }
+
     fn link(&self, from: &[u8], to: &[u8]) -> Result<(), Errno> {
         let inode = self.find(from)?;
         let (parent, name) = self.place(to)?;
@@ -175,6 +189,7 @@ impl Target for EngineTarget<'_> {
             Op::Create { path, mode } => self.make(path, FileType::Regular, *mode),
             Op::Mkdir { path, mode } => self.make(path, FileType::Directory, *mode),
             Op::Mkfifo { path, mode } => self.make(path, FileType::Fifo, *mode),
+            Op::Mknod { path, mode, node } => self.make_node(path, *mode, *node),
             Op::Symlink { path, target } => {
                 let (parent, name) = self.place(path)?;
                 answer(self.fs.symlink(&parent, name, target, &self.caller)).map(drop)

@@ -25,6 +25,8 @@ impl Errno {
     pub const ENOENT: Self = Self(2);
     /// No reader or no driver behind a special file.
     pub const ENXIO: Self = Self(6);
+    /// Not allowed for this kind of file.
+    pub const EACCES: Self = Self(13);
     /// The name is taken.
     pub const EEXIST: Self = Self(17);
     /// Not a directory.
@@ -72,6 +74,8 @@ pub enum Op {
     Mkdir { path: Bytes, mode: u32 },
     /// Makes a named pipe.
     Mkfifo { path: Bytes, mode: u32 },
+    /// Makes a socket or a device node.
+    Mknod { path: Bytes, mode: u32, node: Node },
     /// Makes a symlink.
     Symlink { path: Bytes, target: Bytes },
     /// Gives `from` the further name `to`.
@@ -110,6 +114,17 @@ pub enum Op {
     RemoveXattr { path: Bytes, name: String },
     /// Makes a regular file or directory durable.
     Fsync { path: Bytes },
+}
+
+/// What `mknod` makes besides files and pipes; devices with major and minor number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Node {
+    /// A socket.
+    Socket,
+    /// A character device.
+    Char(u32, u32),
+    /// A block device.
+    Block(u32, u32),
 }
 
 /// Flags of `renameat2`.

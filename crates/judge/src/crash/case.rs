@@ -8,6 +8,7 @@ use uext4::device::{self, Tearing};
 
 use super::config::Config;
 use super::play::Run;
+use super::plot::Plot;
 
 /// What of the pending writes is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,8 +86,19 @@ impl FromStr for Case {
         let [config, seed, warm_up, steps, cut, survivors] = parts[..] else {
             bail!("a case is CONFIG,SEED,WARM_UP,STEPS,CUT,SURVIVORS: {text}");
         };
+        let (config, plot) = match config.split_once('+') {
+            None => (config, None),
+            Some((config, plot)) => {
+                let found = Plot::named(plot);
+                (
+                    config,
+                    Some(found.with_context(|| format!("no plot {plot}"))?),
+                )
+            }
+        };
         let run = Run {
             config: Config::named(config).with_context(|| format!("no configuration {config}"))?,
+            plot,
             seed: seed.parse()?,
             warm_up: warm_up.parse()?,
             steps: steps.parse()?,
@@ -105,7 +117,11 @@ mod tests {
 
     #[test]
     fn the_text_of_a_case_is_read_back() {
-        for text in ["ext4,1,0,20,77,all", "inline,9,30,2,0,torn:12345"] {
+        for text in [
+            "ext4,1,0,20,77,all",
+            "ext4+punch,3,0,0,5,none",
+            "inline,9,30,2,0,torn:12345",
+        ] {
             assert_eq!(text.parse::<Case>().unwrap().to_string(), text);
         }
         assert!("ext4,1,0,20,77".parse::<Case>().is_err());

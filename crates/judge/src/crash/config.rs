@@ -36,6 +36,7 @@ pub struct Config {
     pub block_size: u32,
     size_bytes: u64,
     blocks_per_group: Option<u32>,
+    orphan_file_blocks: Option<u32>,
     log: LogPlace,
     allocator: Option<Allocator>,
     /// Percent of the space that is taken before the run begins.
@@ -56,6 +57,7 @@ const EXT4: Config = Config {
     block_size: 1024,
     size_bytes: 12 * MIB,
     blocks_per_group: None,
+    orphan_file_blocks: None,
     log: LogPlace::Inside,
     allocator: None,
     full_percent: 0,
@@ -136,9 +138,17 @@ impl Config {
     /// A file system without a log: promises only what `sync` left, until the next change.
     pub const NO_JOURNAL: Config = with("no-journal", "^has_journal,^orphan_file");
 
+    /// An orphan file of one block, for plots.
+    pub const FEW_ORPHANS: Config = Config {
+        orphan_file_blocks: Some(1),
+        ..with("few-orphans", "")
+    };
+
     /// The kind of that name.
     pub fn named(name: &str) -> Option<Config> {
-        let all = Self::ALL.into_iter().chain([Self::NO_JOURNAL]);
+        let all = Self::ALL
+            .into_iter()
+            .chain([Self::NO_JOURNAL, Self::FEW_ORPHANS]);
         all.into_iter().find(|config| config.name == name)
     }
 
@@ -188,6 +198,7 @@ impl Config {
             features,
             block_size: Some(self.block_size),
             blocks_per_group: self.blocks_per_group,
+            orphan_file_blocks: self.orphan_file_blocks,
             inodes: InodeCount::AtLeast(1024),
             uuid: Some(FILE_SYSTEM_UUID),
             hash_seed: Some([0x17; 16]),
@@ -209,6 +220,11 @@ impl Config {
     /// Whether files map their space with extents (`fallocate` needs it).
     pub fn has_extents(&self) -> bool {
         self.preset == Preset::Ext4
+    }
+
+    /// Whether space is handed out in clusters of several blocks.
+    pub(super) fn is_bigalloc(&self) -> bool {
+        self.features.contains("bigalloc")
     }
 
     /// What e2fsck may do after a crash. Of an orphan whose values are inodes e2fsck 1.47 frees the

@@ -34,6 +34,14 @@ impl Effort {
         kernel: 5,
         twice: 150,
     };
+    /// A few cuts of a long run.
+    pub const PLOT: Effort = Effort {
+        cut: 7,
+        check: 5,
+        e2fsck: 8,
+        kernel: 8,
+        twice: u64::MAX,
+    };
     /// Our own recovery only.
     pub const OURS: Effort = Effort {
         cut: 1,
@@ -59,6 +67,8 @@ pub struct Figures {
     pub by_kernel: u64,
     /// Images of a second crash.
     pub twice: u64,
+    /// Cuts in the middle of an operation, of which a transaction has already ended.
+    pub inside: u64,
     /// Images that held an older state than the last step begun.
     pub older: u64,
 }
@@ -72,6 +82,7 @@ impl std::ops::AddAssign for Figures {
         self.by_kernel += other.by_kernel;
         self.twice += other.twice;
         self.older += other.older;
+        self.inside += other.inside;
     }
 }
 
@@ -85,12 +96,13 @@ impl fmt::Display for Figures {
             by_kernel,
             twice,
             older,
+            inside,
         } = self;
         write!(
             f,
             "{cuts} cuts, {images} images recovered ({older} to an older state), {checked} \
              checked, {by_e2fsck} also by e2fsck -p, {by_kernel} also by the kernel, {twice} \
-             crashed again"
+             crashed again, {inside} cuts after a commit inside an operation"
         )
     }
 }

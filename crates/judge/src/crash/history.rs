@@ -21,6 +21,8 @@ pub(super) struct State {
     views: BTreeMap<u64, View>,
     /// The inode whose size the step may have changed bit by bit.
     pub(super) gradual: Option<u64>,
+    /// The inode that may have holes while the step is half done.
+    pub(super) moved: Option<u64>,
     /// For a reader of a failure.
     pub(super) text: String,
 }
@@ -41,6 +43,8 @@ pub(super) struct History {
     floors: Vec<usize>,
     /// Steps that were a sync.
     syncs: BTreeSet<usize>,
+    /// Steps that commit by themselves.
+    commits: BTreeSet<usize>,
     /// The step that last touched an inode.
     touched: BTreeMap<u64, usize>,
     /// The step that last touched what it holds: its data and size.
@@ -53,6 +57,7 @@ impl History {
             states: vec![State::of(model, None, None, "mount".into())],
             floors: vec![0],
             syncs: BTreeSet::new(),
+            commits: BTreeSet::new(),
             touched: BTreeMap::new(),
             written: BTreeMap::new(),
         }
@@ -61,7 +66,7 @@ impl History {
     /// A step returned and left `model`; it promises something only when it was `done`.
     pub(super) fn push(&mut self, step: &Step, done: bool, model: &Model, text: String) {
         let last = self.states.last().expect("there is state 0");
-        let state = State::of(model, Some(last), step.gradual(), text);
+        let state = State::of(model, Some(last), Some(step), text);
         let now = self.states.len();
         for (number, view) in &state.views {
             let same_view = last.views.get(number) == Some(view);
@@ -75,6 +80,9 @@ impl History {
         }
         if done && matches!(step, Step::Sync | Step::Unmount) {
             self.syncs.insert(now);
+        }
+        if step.commits() {
+            self.commits.insert(now);
         }
         let before = self.floors[now - 1];
         let floor = match step {
@@ -98,6 +106,11 @@ impl History {
         self.syncs.contains(&step)
     }
 
+    /// Whether `step` was there to commit.
+    pub(super) fn commits(&self, step: usize) -> bool {
+        self.commits.contains(&step)
+    }
+
     /// The oldest state that is allowed after `step` returned.
     pub(super) fn floor(&self, step: usize) -> usize {
         self.floors[step]
@@ -112,7 +125,7 @@ fn promised(steps: &BTreeMap<u64, usize>, model: &Model, path: &[u8]) -> usize {
 }
 
 impl State {
-    fn of(model: &Model, before: Option<&State>, gradual: Option<&[u8]>, text: String) -> Self {
+    fn of(model: &Model, before: Option<&State>, step: Option<&Step>, text: String) -> Self {
         let mut manifest = model.manifest();
         if let Some(root) = manifest.entries.get_mut(&b""[..]) {
             root.nlink += 1; // `lost+found`, which no manifest shows
@@ -129,9 +142,11 @@ impl State {
             contents.insert(number, content);
         }
         let numbers = model.numbers();
+        let number = |path: &[u8]| numbers.get(path).copied();
         Self {
             views: views(&manifest, &numbers),
-            gradual: gradual.and_then(|path| numbers.get(path).copied()),
+            gradual: step.and_then(Step::gradual).and_then(number),
+            moved: step.and_then(Step::moves).and_then(number),
             manifest,
             files,
             contents,

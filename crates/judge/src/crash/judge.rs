@@ -100,6 +100,7 @@ impl Judge {
                 continue;
             }
             self.figures.cuts += 1;
+            self.figures.inside += u64::from(is_inside(&self.recording, cut));
             let seed = rng.below(1 << 32);
             // With nothing or one change pending there is less to choose from.
             let all = [
@@ -195,8 +196,8 @@ impl<'a> Worker<'a> {
     fn recover(&mut self, image: Disk, window: Window, check: bool) -> Result<Manifest> {
         let recovered = by_us(&self.recording.run.config, image)?;
         let source = EngineTarget::new(&recovered.fs);
-        let state = verdict::judge(&self.recording.history, window, &recovered.tree, &source)?;
-        self.figures.older += u64::from(state < window.begun);
+        let found = verdict::judge(&self.recording.history, window, &recovered.tree, &source)?;
+        self.figures.older += u64::from(found < window.begun);
         self.figures.images += 1;
         no_panic("our unmount", || {
             recovered.fs.unmount().context("our unmount")
@@ -223,6 +224,14 @@ impl<'a> Worker<'a> {
         }
         Ok(())
     }
+}
+
+/// Whether a transaction has ended in the middle of an operation that is under way at `cut`.
+fn is_inside(recording: &Recording, cut: usize) -> bool {
+    let label = recording.tape.last_mark(cut).unwrap_or(1);
+    let commits = recording.history.commits((label / 2) as usize);
+    // Two flushes make a commit durable.
+    label.is_multiple_of(2) && !commits && recording.tape.flushes_since_mark(cut) >= 2
 }
 
 /// What may be there after a crash at `cut`.

@@ -15,6 +15,7 @@ use uext4_testkit::rng::Rng;
 use super::config::Config;
 use super::disk::Recorders;
 use super::history::History;
+use super::plot::Plot;
 use super::step::{self, Held, Step};
 use super::tape::Tape;
 use super::workload::Workload;
@@ -32,6 +33,8 @@ const START_SECONDS: i64 = 1_500_000_000;
 pub struct Run {
     /// Kind of file system.
     pub config: Config,
+    /// Written in place of drawn.
+    pub plot: Option<Plot>,
     /// Seed of the workload.
     pub seed: u64,
     /// Steps before the recording starts.
@@ -46,9 +49,21 @@ impl Run {
         let warm_up = [0, 250, 80, 150][(seed % 4) as usize];
         Self {
             config,
+            plot: None,
             seed,
             warm_up,
             steps,
+        }
+    }
+
+    /// The run of a plot; the seed varies it.
+    pub fn of_plot(config: Config, plot: Plot, seed: u64) -> Self {
+        Self {
+            config,
+            plot: Some(plot),
+            seed,
+            warm_up: 0,
+            steps: 0,
         }
     }
 }
@@ -57,11 +72,13 @@ impl fmt::Display for Run {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
             config,
+            plot,
             seed,
             warm_up,
             steps,
         } = self;
-        write!(f, "{},{seed},{warm_up},{steps}", config.name)
+        let plot = plot.map_or(String::new(), |plot| format!("+{}", plot.name()));
+        write!(f, "{}{plot},{seed},{warm_up},{steps}", config.name)
     }
 }
 
@@ -105,18 +122,14 @@ pub fn play(run: Run) -> Result<Recording> {
     let fs = recorders.mount(run.config.mounted(options(clock.clone())))?;
     let mut player = Player::new(run, fs, recorders, clock);
     player.fill()?;
-    for _ in 0..run.warm_up {
-        player.step()?;
-    }
+    player.first_part()?;
     if player.history.last() > 0 {
         player.take(&Step::Sync)?;
         player.recorders.restart();
         player.done.clear();
         player.mark(player.history.last() as u64 * 2 + 1);
     }
-    for _ in 0..run.steps {
-        player.step()?;
-    }
+    player.second_part()?;
     player.take(&Step::Unmount)?;
     Ok(Recording {
         run,
@@ -137,6 +150,8 @@ struct Player {
     held: Held,
     history: History,
     done: BTreeSet<String>,
+    /// The last step did.
+    succeeded: bool,
 }
 
 impl Player {
@@ -153,7 +168,31 @@ impl Player {
             model,
             held: Held::default(),
             done: BTreeSet::new(),
+            succeeded: true,
         }
+    }
+
+    fn first_part(&mut self) -> Result<()> {
+        match self.run.plot {
+            Some(plot) => self.follow(plot.before(&self.run.config)),
+            None => (0..self.run.warm_up).try_for_each(|_| self.step()),
+        }
+    }
+
+    fn second_part(&mut self) -> Result<()> {
+        match self.run.plot {
+            Some(plot) => self.follow(plot.recorded(&self.run.config, self.run.seed)),
+            None => (0..self.run.steps).try_for_each(|_| self.step()),
+        }
+    }
+
+    /// Every step of a plot must succeed.
+    fn follow(&mut self, steps: Vec<Step>) -> Result<()> {
+        for step in steps {
+            self.take(&step)?;
+            ensure!(self.succeeded, "{} fails", short(&step));
+        }
+        Ok(())
     }
 
     fn step(&mut self) -> Result<()> {
@@ -182,6 +221,7 @@ impl Player {
             );
         }
         self.mark(number * 2 + 1);
+        self.succeeded = found.is_ok();
         if found.is_ok() {
             self.done.insert(step.kind());
         }

@@ -55,6 +55,16 @@ pub(super) enum Step {
     SetAcl {
         path: Vec<u8>,
     },
+    /// An access list that new files of a directory inherit.
+    SetDefaultAcl {
+        path: Vec<u8>,
+    },
+    /// Every other block of a file.
+    Comb {
+        path: Vec<u8>,
+        teeth: u64,
+        block_size: u32,
+    },
     /// `fdatasync` of a regular file: its data and size, not its times or attributes.
     Fdatasync {
         path: Vec<u8>,
@@ -83,6 +93,56 @@ pub(super) fn run(step: &Step, fs: &Filesystem, held: &mut Held) -> Result<(), E
     match step {
         Step::Op(op) => target.run(op),
         Step::Sync => answer(fs.sync()),
+        Step::Fallocate {
+            path,
+            mode,
+            offset,
+            len,
+        } => {
+            let file = target.file(path)?;
+            answer(fs.fallocate(&file, *mode, *offset, *len))
+        }
+        Step::SetAcl { path } => {
+            let file = target.find(path)?;
+            let name = b"system.posix_acl_access";
+            answer(fs.set_xattr(&file, name, &ACL, SetMode::Any, &caller))
+        }
+        Step::SetDefaultAcl { path } => {
+            let directory = target.find(path)?;
+            let name = b"system.posix_acl_default";
+            answer(fs.set_xattr(&directory, name, &ACL, SetMode::Any, &caller))
+        }
+        Step::Comb {
+            path,
+            teeth,
+            block_size,
+        } => {
+            let file = target.file(path)?;
+            let write = |(at, bytes): (u64, Vec<u8>)| target.write_all(&file, at, &bytes);
+            comb(*teeth, *block_size).try_for_each(write)
+        }
+        Step::Fdatasync { path } => {
+            let file = target.file(path)?;
+            answer(fs.fdatasync(&file))
+        }
+        Step::Utimes { path, seconds } => {
+            let inode = target.find(path)?;
+            answer(fs.set_attr(&inode, &times(*seconds), &caller).map(drop))
+        }
+        Step::Unmount => {
+            held.inodes.clear();
+            answer(fs.unmount())
+        }
+        held_file => run_held(held_file, fs, held),
+    }
+}
+
+/// The steps that make, use and end an open file.
+fn run_held(step: &Step, fs: &Filesystem, held: &mut Held) -> Result<(), Errno> {
+    let target = EngineTarget::new(fs);
+    let caller = Caller::root();
+    let answer = |result: uext4::Result<()>| result.map_err(|error| crate::errno(&error));
+    match step {
         Step::Tmpfile { held: id } => {
             let root = target.find(b"")?;
             let made = fs
@@ -118,33 +178,14 @@ pub(super) fn run(step: &Step, fs: &Filesystem, held: &mut Held) -> Result<(), E
             let _ = target.find(b"no such name");
             Ok(())
         }
-        Step::Fallocate {
-            path,
-            mode,
-            offset,
-            len,
-        } => {
-            let file = target.file(path)?;
-            answer(fs.fallocate(&file, *mode, *offset, *len))
-        }
-        Step::SetAcl { path } => {
-            let file = target.find(path)?;
-            let name = b"system.posix_acl_access";
-            answer(fs.set_xattr(&file, name, &ACL, SetMode::Any, &caller))
-        }
-        Step::Fdatasync { path } => {
-            let file = target.file(path)?;
-            answer(fs.fdatasync(&file))
-        }
-        Step::Utimes { path, seconds } => {
-            let inode = target.find(path)?;
-            answer(fs.set_attr(&inode, &times(*seconds), &caller).map(drop))
-        }
-        Step::Unmount => {
-            held.inodes.clear();
-            answer(fs.unmount())
-        }
+        _ => unreachable!("all others are run by `run`"),
     }
+}
+
+/// Offsets and bytes of a comb.
+fn comb(teeth: u64, block_size: u32) -> impl Iterator<Item = (u64, Vec<u8>)> {
+    let tooth = move |n| (2 * n * u64::from(block_size), written_bytes(n, block_size));
+    (0..teeth).map(tooth)
 }
 
 fn times(seconds: i64) -> SetAttr {
@@ -205,6 +246,15 @@ pub(super) fn expect(step: &Step, model: &mut Model, held: &mut Held) -> Result<
             let size = files.get(path).map_or(0, |(_, data)| data.len() as u64);
             model.write(path, 0, &[])?;
             reshape(model, path, *mode, size, *offset, *len)
+        }
+        Step::SetDefaultAcl { path } => model.set_default_acl(path, &ACL),
+        Step::Comb {
+            path,
+            teeth,
+            block_size,
+        } => {
+            let write = |(at, bytes): (u64, Vec<u8>)| model.write(path, at, &bytes);
+            comb(*teeth, *block_size).try_for_each(write)
         }
         Step::Fdatasync { path } => model.write(path, 0, &[]),
         Step::SetAcl { path } => model.set_acl(path, &ACL, ACL_MODE),
@@ -301,23 +351,73 @@ fn reshape(
     offset: u64,
     len: u64,
 ) -> Result<(), Errno> {
-    use FallocateMode::{Allocate, PunchHole, ZeroRange, ZeroRangeKeepSize};
+    use FallocateMode::{
+        Allocate, CollapseRange, InsertRange, PunchHole, WriteZeroes, ZeroRange, ZeroRangeKeepSize,
+    };
     let end = offset + len;
-    if matches!(mode, Allocate | ZeroRange) && end > size {
+    if matches!(mode, CollapseRange | InsertRange) {
+        return shift(model, path, mode, offset as usize, len as usize);
+    }
+    if matches!(mode, Allocate | ZeroRange | WriteZeroes) && end > size {
         let size_bytes = end;
         model.run(&Op::Truncate {
             path: path.to_vec(),
             size_bytes,
         })?;
     }
-    if matches!(mode, PunchHole | ZeroRange | ZeroRangeKeepSize) && offset < size {
+    let reads_zero = matches!(
+        mode,
+        PunchHole | ZeroRange | ZeroRangeKeepSize | WriteZeroes
+    );
+    if reads_zero && offset < size {
         let zeroes = vec![0; (end.min(size) - offset) as usize];
         model.write(path, offset, &zeroes)?;
     }
     Ok(())
 }
 
+fn shift(
+    model: &mut Model,
+    path: &[u8],
+    mode: FallocateMode,
+    offset: usize,
+    len: usize,
+) -> Result<(), Errno> {
+    let mut data = data_of(model, path);
+    if mode == FallocateMode::CollapseRange {
+        data.drain(offset..offset + len);
+    } else {
+        data.splice(offset..offset, std::iter::repeat_n(0, len));
+    }
+    let (path, size_bytes) = (path.to_vec(), data.len() as u64);
+    model.run(&Op::Truncate {
+        path: path.clone(),
+        size_bytes,
+    })?;
+    model.write(&path, 0, &data)
+}
+
 impl Step {
+    /// The file that may have holes while the step is half done.
+    pub(super) fn moves(&self) -> Option<&[u8]> {
+        use FallocateMode::{CollapseRange, InsertRange};
+        match self {
+            Step::Fallocate {
+                path,
+                mode: CollapseRange | InsertRange,
+                ..
+            } => Some(path),
+            _ => None,
+        }
+    }
+
+    /// Whether it is there to commit.
+    pub(super) fn commits(&self) -> bool {
+        use Step::{Fdatasync, Sync, Unmount};
+        let step = matches!(self, Sync | Unmount | Fdatasync { .. });
+        step || matches!(self, Step::Op(Op::Fsync { .. }))
+    }
+
     /// What it does, in a word or two.
     pub(super) fn kind(&self) -> String {
         let text = match self {

@@ -71,6 +71,14 @@ impl Tape {
         (0..=self.len()).filter(counts).collect()
     }
 
+    /// Flushes that returned between the last mark and the cut.
+    pub(super) fn flushes_since_mark(&self, cut: usize) -> usize {
+        let before = (0..cut).rev().filter_map(|cut| self.event(cut));
+        let step = before.take_while(|event| !matches!(event, Event::Mark(_)));
+        step.filter(|event| matches!(event, Event::FlushDone { .. }))
+            .count()
+    }
+
     /// The last mark before the cut.
     pub(super) fn last_mark(&self, cut: usize) -> Option<u64> {
         self.main.last_mark(self.cuts[cut].main)

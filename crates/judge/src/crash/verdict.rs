@@ -122,11 +122,15 @@ fn one_file(states: &[State], path: &[u8], number: u64, source: &dyn Source) -> 
             versions.push(content);
         }
     }
+    let holes = states.get(1).is_some_and(|next| next.moved == Some(number))
+        || states[0].moved == Some(number);
     for (index, sector) in data.chunks(SECTOR_BYTES).enumerate() {
         let start = index * SECTOR_BYTES;
-        let fits = versions
-            .iter()
-            .any(|version| is_part(version, start, sector));
+        let is_hole = holes && sector.iter().all(|byte| *byte == 0);
+        let fits = is_hole
+            || versions
+                .iter()
+                .any(|version| is_part(version, start, sector));
         ensure!(
             fits,
             "sector at byte {start} is of no version from here on ({} of them){}; begins {:02x?}",

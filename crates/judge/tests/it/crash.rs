@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 
 use uext4_judge::crash::{
-    Case, Config, Effort, Judge, Plant, Run, play, run_case, run_suite, run_threads,
+    Case, Config, Effort, Figures, Judge, Plant, Plot, Run, play, run_case, run_suite, run_threads,
     run_torn_superblock, run_unjournaled,
 };
 
@@ -253,4 +253,51 @@ fn a_torn_superblock_is_refused_and_repaired() {
             Err(error) => panic!("{error:?}"),
         }
     }
+}
+
+/// A seed for which the operation begins in one transaction and ends in another.
+const CROSSING_SEED: u64 = 14;
+
+/// Plays a plot and judges its crashes.
+fn crash_plot(name: &str, plot: Plot, seed: u64, effort: &Effort) -> Figures {
+    let config = Config::named(name).expect("a known configuration");
+    let run = Run::of_plot(config, plot, seed);
+    match run_suite(run, effort) {
+        Ok(figures) => {
+            println!("{run}: {figures}");
+            figures
+        }
+        Err(error) => panic!("{error:?}"),
+    }
+}
+
+#[test]
+fn long_operations_are_cut_inside() {
+    for plot in Plot::LONG {
+        let effort = match plot {
+            // It writes its zeroes to the device, one range after the other.
+            Plot::WriteZeroes => Effort {
+                cut: 50,
+                ..Effort::PLOT
+            },
+            _ => Effort::PLOT,
+        };
+        let figures = crash_plot("ext4", plot, CROSSING_SEED, &effort);
+        assert!(figures.inside > 0, "no commit inside {}", plot.name());
+    }
+}
+
+#[test]
+fn long_operations_of_block_tables_are_cut_inside() {
+    for plot in [Plot::Truncate, Plot::Reclaim] {
+        let figures = crash_plot("ext3", plot, CROSSING_SEED, &Effort::PLOT);
+        assert!(figures.inside > 0, "no commit inside {}", plot.name());
+    }
+}
+
+#[test]
+fn a_full_orphan_file_a_deep_index_and_nodes_are_crashed() {
+    crash_plot("few-orphans", Plot::Orphans, 1, &Effort::SAMPLE);
+    crash_plot("ext4", Plot::Index, 1, &Effort::SAMPLE);
+    crash_plot("ext4", Plot::Nodes, 1, &Effort::SAMPLE);
 }

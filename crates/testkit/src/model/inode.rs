@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{Answer, Number};
-use crate::ops::Errno;
+use crate::ops::{Errno, Node};
 
 #[derive(Clone, Debug)]
 pub(super) struct Inode {
@@ -23,8 +23,8 @@ pub(super) enum Body {
     },
     Symlink(Vec<u8>),
     Fifo,
-    /// Character device 0:0.
-    Whiteout,
+    /// A socket or device; a whiteout is the character device 0:0.
+    Node(Node),
 }
 
 impl Body {

@@ -12,7 +12,7 @@ mod rename;
 use std::collections::BTreeMap;
 
 use crate::manifest::{Entry, FileKind, Hasher, Manifest};
-use crate::ops::{Errno, Op, Target, XattrHow, written_bytes};
+use crate::ops::{Errno, Node, Op, Target, XattrHow, written_bytes};
 use inode::{Body, Inode};
 
 /// Number of an inode of the model.
@@ -24,6 +24,8 @@ type Answer<T> = Result<T, Errno>;
 
 /// Name of the attribute that holds an access list.
 const ACCESS_ACL: &[u8] = b"system.posix_acl_access";
+/// Name of the attribute that holds what new inodes of a directory inherit.
+const DEFAULT_ACL: &[u8] = b"system.posix_acl_default";
 
 /// The whole file system.
 #[derive(Clone, Debug)]
@@ -113,6 +115,20 @@ impl Model {
         Ok(())
     }
 
+    /// Sets the access list with a mask that new inodes of a directory inherit.
+    ///
+    /// # Errors
+    /// The path leads nowhere, or to no directory.
+    pub fn set_default_acl(&mut self, path: &[u8], value: &[u8]) -> Result<(), Errno> {
+        let number = self.lookup(path)?;
+        let inode = self.inode_mut(number);
+        if !inode.is_directory() {
+            return Err(Errno::EACCES);
+        }
+        inode.xattrs.insert(DEFAULT_ACL.to_vec(), value.to_vec());
+        Ok(())
+    }
+
     /// Writes bytes to a file.
     ///
     /// # Errors
@@ -139,7 +155,7 @@ impl Model {
             Body::File(data) => Ok(data),
             Body::Directory { .. } => Err(Errno::EISDIR),
             Body::Symlink(_) => Err(Errno::ELOOP),
-            Body::Fifo | Body::Whiteout => Err(Errno::ENXIO),
+            Body::Fifo | Body::Node(_) => Err(Errno::ENXIO),
         }
     }
 
@@ -201,7 +217,7 @@ impl Model {
             Body::File(_) | Body::Directory { .. } => Ok(()),
             Body::Symlink(_) => Err(Errno::ELOOP),
             Body::Fifo => Err(Errno::EINVAL),
-            Body::Whiteout => Err(Errno::ENXIO),
+            Body::Node(_) => Err(Errno::ENXIO),
         }
     }
 }
@@ -212,6 +228,7 @@ impl Target for Model {
             Op::Create { path, mode } => self.make(path, *mode, |_| Body::File(Vec::new())),
             Op::Mkdir { path, mode } => self.make(path, *mode, Body::directory),
             Op::Mkfifo { path, mode } => self.make(path, *mode, |_| Body::Fifo),
+            Op::Mknod { path, mode, node } => self.make(path, *mode, |_| Body::Node(*node)),
             Op::Symlink { path, target } => {
                 self.make(path, 0o777, |_| Body::Symlink(target.clone()))
             }
@@ -241,6 +258,23 @@ impl Target for Model {
             Op::Fsync { path } => self.fsync(path),
         }
     }
+}
+
+/// What an inode made with `mode` inherits: the list with no more rights than the mode has, and
+/// the mode with no more than the list.
+fn inherit(default: &[u8], mode: u32) -> (Vec<u8>, u32) {
+    let (mut acl, mut rights) = (default.to_vec(), 0);
+    for entry in acl.get_mut(4..).unwrap_or_default().chunks_exact_mut(8) {
+        let shift = match entry[0] {
+            0x01 => 6,
+            0x10 => 3,
+            0x20 => 0,
+            _ => continue,
+        };
+        entry[2] &= (mode >> shift & 7) as u8;
+        rights |= u32::from(entry[2]) << shift;
+    }
+    (acl, mode & !0o777 | rights)
 }
 
 /// Owner, mask and others of an access list are the permission bits.
@@ -285,8 +319,11 @@ impl Inode {
                 entry.size_bytes = target.len() as u64;
                 entry.target = Some(target.clone());
             }
-            Body::Whiteout => entry.device = Some(crate::tree::Device { major: 0, minor: 0 }),
-            Body::Directory { .. } | Body::Fifo => {}
+            Body::Node(Node::Char(major, minor) | Node::Block(major, minor)) => {
+                let (major, minor) = (*major, *minor);
+                entry.device = Some(crate::tree::Device { major, minor });
+            }
+            Body::Node(Node::Socket) | Body::Directory { .. } | Body::Fifo => {}
         }
         entry
     }
@@ -297,7 +334,9 @@ impl Inode {
             Body::Directory { .. } => FileKind::Directory,
             Body::Symlink(_) => FileKind::Symlink,
             Body::Fifo => FileKind::Fifo,
-            Body::Whiteout => FileKind::CharDevice,
+            Body::Node(Node::Char(..)) => FileKind::CharDevice,
+            Body::Node(Node::Block(..)) => FileKind::BlockDevice,
+            Body::Node(Node::Socket) => FileKind::Socket,
         }
     }
 }

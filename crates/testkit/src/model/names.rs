@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::inode::{Body, Inode};
-use super::{Answer, Model, Number, ROOT};
+use super::{ACCESS_ACL, Answer, DEFAULT_ACL, Model, Number, ROOT, inherit};
 use crate::ops::Errno;
 
 /// Longest name in bytes.
@@ -86,7 +86,16 @@ impl Model {
     }
 
     /// Enters a new inode under a free name.
-    pub(super) fn add(&mut self, place: &Place<'_>, inode: Inode) {
+    pub(super) fn add(&mut self, place: &Place<'_>, mut inode: Inode) {
+        let default = self.inode(place.parent).xattrs.get(DEFAULT_ACL);
+        if let Some(default) = default.filter(|_| !matches!(inode.body, Body::Symlink(_))) {
+            let (acl, mode) = inherit(default, inode.mode);
+            inode.mode = mode;
+            inode.xattrs.insert(ACCESS_ACL.to_vec(), acl);
+            if inode.is_directory() {
+                inode.xattrs.insert(DEFAULT_ACL.to_vec(), default.clone());
+            }
+        }
         let number = self.next;
         self.next += 1;
         if inode.is_directory() {

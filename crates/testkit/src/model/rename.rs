@@ -3,7 +3,7 @@
 use super::inode::{Body, Inode};
 use super::names::Place;
 use super::{Answer, Model, Number, ROOT};
-use crate::ops::{Errno, RenameHow};
+use crate::ops::{Errno, Node, RenameHow};
 
 impl Model {
     pub(super) fn rename(&mut self, from: &[u8], to: &[u8], how: RenameHow) -> Answer<()> {
@@ -62,7 +62,7 @@ impl Model {
         self.set_parent(old, to.parent);
         self.children_mut(to.parent).insert(to.name.to_vec(), old);
         if matches!(how, RenameHow::Whiteout | RenameHow::WhiteoutNoReplace) {
-            self.add(from, Inode::new(Body::Whiteout, 0));
+            self.add(from, Inode::new(Body::Node(Node::Char(0, 0)), 0));
         }
         Ok(())
     }

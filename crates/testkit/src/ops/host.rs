@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs as sys;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RenameFlags, XattrFlags};
 
-use super::{Errno, Op, RenameHow, Target, XattrHow, written_bytes};
+use super::{Errno, Node, Op, RenameHow, Target, XattrHow, written_bytes};
 
 type Answer<T> = Result<T, Errno>;
 
@@ -66,6 +66,18 @@ impl HostTarget {
     fn make(&self, path: &[u8], kind: FileType, mode: u32) -> Answer<()> {
         let at = self.place(path)?;
         sys::mknodat(&at.parent, at.name, kind, Mode::from_raw_mode(mode), 0)?;
+        self.chmod(path, mode)
+    }
+
+    fn make_node(&self, path: &[u8], mode: u32, node: Node) -> Answer<()> {
+        let (kind, (major, minor)) = match node {
+            Node::Socket => (FileType::Socket, (0, 0)),
+            Node::Char(major, minor) => (FileType::CharacterDevice, (major, minor)),
+            Node::Block(major, minor) => (FileType::BlockDevice, (major, minor)),
+        };
+        let at = self.place(path)?;
+        let device = sys::makedev(major, minor);
+        sys::mknodat(&at.parent, at.name, kind, Mode::from_raw_mode(mode), device)?;
         self.chmod(path, mode)
     }
 
@@ -165,6 +177,7 @@ impl Target for HostTarget {
         match op {
             Op::Create { path, mode } => self.make(path, FileType::RegularFile, *mode),
             Op::Mkfifo { path, mode } => self.make(path, FileType::Fifo, *mode),
+            Op::Mknod { path, mode, node } => self.make_node(path, *mode, *node),
             Op::Mkdir { path, mode } => {
                 let at = self.place(path)?;
                 sys::mkdirat(&at.parent, at.name, Mode::from_raw_mode(*mode))?;

@@ -1,0 +1,285 @@
+//! Workloads that are written, not drawn: what chance does not reach.
+//!
+//! A plot has a first part, before the recording, and a second that is crashed. The long ones
+//! change so much in one operation that it spans two transactions: the transaction is nearly full
+//! when it begins, and how nearly depends on the seed.
+
+use uext4::FallocateMode;
+use uext4_testkit::ops::{Node, Op};
+
+use super::config::Config;
+use super::step::Step;
+
+/// Blocks of data of the file of many extents; between them are holes.
+const TEETH: u64 = 1400;
+/// Directories, each with a block of its own to make dirty.
+const DIRECTORIES: u64 = 200;
+/// What fits into one block of the orphan file, and more.
+const ORPHANS: u64 = 270;
+/// Names before an index of 1 KiB blocks gets its second level, and some that lead over it.
+const NAMES: u64 = 300;
+const MORE_NAMES: u64 = 140;
+/// Steps between two syncs.
+const SYNC_EVERY: u64 = 20;
+
+const LONG: &[u8] = b"long";
+
+/// A written workload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Plot {
+    /// A file of many extents is cut.
+    Truncate,
+    /// It is unlinked while open, and closed later.
+    Reclaim,
+    /// Nearly all of it is punched out.
+    Punch,
+    /// A part is taken out and the rest moves.
+    Collapse,
+    /// Room is made inside.
+    Insert,
+    /// It is made zero.
+    Zero,
+    /// It is written with zeroes.
+    WriteZeroes,
+    /// More files are open without a name than the orphan file has slots.
+    Orphans,
+    /// A directory's index grows by a level.
+    Index,
+    /// Special files of all kinds, in a directory that hands its access list down.
+    Nodes,
+}
+
+impl Plot {
+    /// All of them.
+    pub const ALL: [Plot; 10] = [
+        Plot::Truncate,
+        Plot::Reclaim,
+        Plot::Punch,
+        Plot::Collapse,
+        Plot::Insert,
+        Plot::Zero,
+        Plot::WriteZeroes,
+        Plot::Orphans,
+        Plot::Index,
+        Plot::Nodes,
+    ];
+
+    /// Those whose operation spans two transactions.
+    pub const LONG: [Plot; 7] = [
+        Plot::Truncate,
+        Plot::Reclaim,
+        Plot::Punch,
+        Plot::Collapse,
+        Plot::Insert,
+        Plot::Zero,
+        Plot::WriteZeroes,
+    ];
+
+    /// Its name in the text of a case.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Truncate => "truncate",
+            Self::Reclaim => "reclaim",
+            Self::Punch => "punch",
+            Self::Collapse => "collapse",
+            Self::Insert => "insert",
+            Self::Zero => "zero",
+            Self::WriteZeroes => "write-zeroes",
+            Self::Orphans => "orphans",
+            Self::Index => "index",
+            Self::Nodes => "nodes",
+        }
+    }
+
+    /// The plot of that name.
+    pub fn named(name: &str) -> Option<Plot> {
+        Self::ALL.into_iter().find(|plot| plot.name() == name)
+    }
+
+    /// Whether there is room for it, and `fallocate` where it needs that.
+    pub fn fits(self, config: &Config) -> bool {
+        let long = Self::LONG.contains(&self);
+        let truncates = matches!(self, Self::Truncate | Self::Reclaim);
+        config.full_percent == 0
+            && !(long && config.is_bigalloc())
+            && (!long || truncates || config.has_extents())
+    }
+
+    /// What is done before the recording.
+    pub(super) fn before(self, config: &Config) -> Vec<Step> {
+        match self {
+            Self::Orphans => orphans_before(),
+            Self::Index => index_before(),
+            Self::Nodes => vec![mkdir(b"acls"), default_acl(b"acls")],
+            _ => long_before(config),
+        }
+    }
+
+    /// What is recorded.
+    pub(super) fn recorded(self, config: &Config, seed: u64) -> Vec<Step> {
+        let block = u64::from(config.block_size);
+        match self {
+            Self::Orphans => orphans(),
+            Self::Index => index(),
+            Self::Nodes => nodes(),
+            Self::Truncate => long(seed, vec![truncate(3 * block / 2)]),
+            Self::Reclaim => {
+                let path = LONG.to_vec();
+                let unlink = Step::UnlinkHeld { held: 1, path };
+                let mut steps = vec![unlink, Step::Sync];
+                steps.extend(long(seed, vec![Step::Close { held: 1 }]));
+                steps
+            }
+            Self::Punch => long(seed, vec![shape(FallocateMode::PunchHole, block, 1, TEETH)]),
+            Self::Collapse => long(
+                seed,
+                vec![shape(FallocateMode::CollapseRange, block, 8, 160)],
+            ),
+            Self::Insert => long(seed, vec![shape(FallocateMode::InsertRange, block, 8, 160)]),
+            Self::Zero => long(
+                seed,
+                vec![shape(FallocateMode::ZeroRangeKeepSize, block, 1, TEETH)],
+            ),
+            Self::WriteZeroes => {
+                let mode = FallocateMode::WriteZeroes;
+                long(seed, vec![shape(mode, block, 1, TEETH)])
+            }
+        }
+    }
+}
+
+/// A range of the comb, in blocks.
+fn shape(mode: FallocateMode, block: u64, start_blocks: u64, len_blocks: u64) -> Step {
+    Step::Fallocate {
+        path: LONG.to_vec(),
+        mode,
+        offset: start_blocks * block,
+        len: len_blocks * block,
+    }
+}
+
+fn truncate(size_bytes: u64) -> Step {
+    Step::Op(Op::Truncate {
+        path: LONG.to_vec(),
+        size_bytes,
+    })
+}
+
+fn mkdir(path: &[u8]) -> Step {
+    Step::Op(Op::Mkdir {
+        path: path.to_vec(),
+        mode: 0o755,
+    })
+}
+
+fn create(path: Vec<u8>) -> Step {
+    Step::Op(Op::Create { path, mode: 0o664 })
+}
+
+fn default_acl(path: &[u8]) -> Step {
+    Step::SetDefaultAcl {
+        path: path.to_vec(),
+    }
+}
+
+fn directory(n: u64) -> Vec<u8> {
+    format!("many/{n}").into_bytes()
+}
+
+fn long_before(config: &Config) -> Vec<Step> {
+    let path = LONG.to_vec();
+    let mut steps = vec![create(path.clone()), mkdir(b"many")];
+    steps.push(Step::Comb {
+        path,
+        teeth: TEETH,
+        block_size: config.block_size,
+    });
+    steps.extend((0..DIRECTORIES).map(|n| mkdir(&directory(n))));
+    steps
+}
+
+/// Fills the transaction, how far depends on the seed; then the operation.
+fn long(seed: u64, operation: Vec<Step>) -> Vec<Step> {
+    let count = 40 + seed * 8 % 150;
+    let child = |n| [&directory(n)[..], b"/child"].concat();
+    let mut steps: Vec<Step> = (0..count).map(|n| create(child(n))).collect();
+    steps.extend(operation);
+    steps.push(create(b"after".to_vec()));
+    steps.push(Step::Op(Op::Fsync {
+        path: b"after".to_vec(),
+    }));
+    steps
+}
+
+fn orphans_before() -> Vec<Step> {
+    let open = (0..ORPHANS).map(|held| Step::Tmpfile { held });
+    let names = (0..8).map(|n| create(format!("named {n}").into_bytes()));
+    open.chain(names).collect()
+}
+
+/// Names go while the orphan file is full, then slots get free again.
+fn orphans() -> Vec<Step> {
+    let unlink = |n| Step::UnlinkHeld {
+        held: ORPHANS + n,
+        path: format!("named {n}").into_bytes(),
+    };
+    let mut steps: Vec<Step> = (0..4).map(unlink).collect();
+    steps.push(Step::Sync);
+    steps.push(Step::Close { held: ORPHANS + 1 });
+    steps.extend((0..20).map(|held| Step::Close { held }));
+    steps.push(Step::Sync);
+    steps.extend((4..8).map(unlink));
+    steps.push(Step::Close { held: ORPHANS + 2 });
+    steps.push(Step::Close { held: ORPHANS + 5 });
+    steps
+}
+
+fn name(n: u64) -> Vec<u8> {
+    format!("index/{n:0210}").into_bytes()
+}
+
+fn index_before() -> Vec<Step> {
+    let names = (0..NAMES).map(|n| create(name(n)));
+    [mkdir(b"index")].into_iter().chain(names).collect()
+}
+
+fn index() -> Vec<Step> {
+    let mut steps = Vec::new();
+    for n in 0..MORE_NAMES {
+        steps.push(create(name(NAMES + n)));
+        if n % SYNC_EVERY == 0 {
+            steps.push(Step::Sync);
+            let path = name(n);
+            steps.push(Step::Op(Op::Unlink { path }));
+        }
+    }
+    steps
+}
+
+fn nodes() -> Vec<Step> {
+    let kinds = [
+        Node::Socket,
+        Node::Char(5, 1),
+        Node::Char(300, 70_000),
+        Node::Block(7, 0),
+        Node::Block(259, 1 << 19),
+    ];
+    let mut steps = Vec::new();
+    for place in ["", "acls/", "acls/below/"] {
+        for (n, node) in kinds.into_iter().enumerate() {
+            let path = format!("{place}node {n}").into_bytes();
+            let mode = 0o666;
+            steps.push(Step::Op(Op::Mknod { path, mode, node }));
+        }
+        steps.push(create(format!("{place}file").into_bytes()));
+        steps.push(Step::Sync);
+        if place.is_empty() {
+            steps.push(mkdir(b"acls/below"));
+        }
+    }
+    for n in 0..kinds.len() {
+        let path = format!("acls/node {n}").into_bytes();
+        steps.push(Step::Op(Op::Unlink { path }));
+    }
+    steps
+}
