@@ -149,7 +149,7 @@ pub(super) fn convert(fs: &Fs, inode: &Arc<Inode>, reserve: Reserve) -> Result<(
 }
 
 /// Takes the data out of the inode, and makes it one that maps blocks.
-fn clear(fs: &Fs, state: &mut InodeState) -> Result<()> {
+pub(crate) fn clear(fs: &Fs, state: &mut InodeState) -> Result<()> {
     let mut set = attributes(state)?;
     set.remove(&XattrName::inline_data());
     // One attribute less always fits.

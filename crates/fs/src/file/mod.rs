@@ -29,7 +29,7 @@ pub use fallocate::FallocateMode;
 pub(crate) use fallocate::fallocate;
 pub use fiemap::Extent;
 pub(crate) use fiemap::fiemap;
-pub(crate) use inline::init as init_inline;
+pub(crate) use inline::{clear as leave_inode, init as init_inline};
 pub(crate) use read::read;
 pub use seek::Seek;
 pub(crate) use seek::seek;

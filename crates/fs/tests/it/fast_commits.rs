@@ -2,6 +2,7 @@
 
 use crate::crashed::{self, Crashed};
 use crate::image;
+use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -169,8 +170,12 @@ fn fast_commits(mounted: &Path) -> u64 {
 }
 
 fn crashed(seed: u64, count: &mut u64) -> Crashed {
+    crashed_with("fast_commit", seed, count)
+}
+
+pub(crate) fn crashed_with(features: &str, seed: u64, count: &mut u64) -> Crashed {
     let block = ["1024", "4096"][seed as usize % 2];
-    Crashed::by_kernel(MIB, &["-O", "fast_commit", "-b", block], "", |root| {
+    Crashed::by_kernel(MIB, &["-O", features, "-b", block], "", |root| {
         let mut work = Work::new(root, seed);
         work.base();
         let before = fast_commits(root);
@@ -211,6 +216,41 @@ fn what_was_synced_is_there_after_our_replay() {
         e2fsck_agrees > SEEDS / 4,
         "only {e2fsck_agrees} replays of e2fsck agree"
     );
+}
+
+/// Files whose data leave the inode, and files that share clusters with themselves. What Linux
+/// moves out of an inode for a fallocate is in no fast commit, and lost for its own replay, too.
+#[test]
+fn inline_data_and_clusters_come_back() {
+    if !KernelMount::available_or_skip("inline_data_and_clusters_come_back") {
+        return;
+    }
+    for features in ["fast_commit,inline_data", "fast_commit,bigalloc"] {
+        let (mut with_fast_commits, mut whole) = (0, 0);
+        for seed in 100..108 {
+            let mut count = 0;
+            let crashed = crashed_with(features, seed, &mut count);
+            with_fast_commits += u64::from(count > 0);
+            let lost = lost_paths(&crashed, &crashed.our_tree());
+            whole += u64::from(lost.is_empty());
+            let lost_by_linux = match lost.is_empty() {
+                true => BTreeSet::new(),
+                false => lost_paths(&crashed, &crashed.kernel_tree().unwrap()),
+            };
+            assert!(
+                lost.is_subset(&lost_by_linux),
+                "{features}, seed {seed}: {lost:?} but {lost_by_linux:?}"
+            );
+        }
+        assert!(with_fast_commits > 4, "{features}: {with_fast_commits}");
+        assert!(whole > 4, "{features}: only {whole} are whole");
+    }
+}
+
+/// Paths that are not as they were at the crash.
+fn lost_paths(crashed: &Crashed, found: &Manifest) -> BTreeSet<Vec<u8>> {
+    let differences = crashed.live_tree().diff(found, &crashed::policy());
+    differences.into_iter().map(|found| found.path).collect()
 }
 
 #[test]

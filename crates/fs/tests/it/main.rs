@@ -5,6 +5,7 @@ mod beside_kernel;
 mod crashed;
 mod damage;
 mod fast_commits;
+mod fast_commits_hostile;
 mod faults;
 mod freeze;
 mod full;

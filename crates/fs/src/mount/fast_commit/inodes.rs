@@ -8,10 +8,10 @@ use super::maps::{generation, generation_of};
 use super::{contradiction, load};
 use crate::inode::{Inode, InodeState};
 use crate::space::Was;
-use crate::{Error, Fs, Result, credits, dir};
+use crate::{Fs, Result, credits, dir, file};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use uext4_format::bytes::get_u16;
+use uext4_format::bytes::{get_u16, get_u32};
 use uext4_format::fast_commit::Record;
 use uext4_format::{
     Checksums, FileType, GOOD_OLD_INODE_BYTES, I_BLOCK_BYTES, Inode as DiskInode, InodeFlags,
@@ -19,8 +19,10 @@ use uext4_format::{
 };
 use uext4_journal::Handle;
 
-/// Byte of the mode in an inode, and of the size of its extra fields.
+/// Bytes of the mode, the flags, `i_block` and the size of the extra fields in an inode.
 const MODE_AT: usize = 0;
+const FLAGS_AT: usize = 0x20;
+const I_BLOCK_AT: usize = 0x28;
 const EXTRA_ISIZE_AT: usize = 0x80;
 
 /// Flags that say how the inode is stored: they stay as the map here has them.
@@ -63,7 +65,7 @@ fn apply_file(fs: &Fs, nr: InodeNr, raw: &[u8], kind: FileType) -> Result<()> {
     if state.disk.file_type() != Some(kind) {
         return Err(contradiction(nr, "gives an inode another type"));
     }
-    merge(fs, &mut state, raw)
+    merge_file(fs, &mut state, raw)
 }
 
 /// Frees the number if another file has it on disk, which the records say is gone. Its blocks are
@@ -108,7 +110,34 @@ fn keeps_content(disk: &DiskInode, kind: FileType) -> bool {
     }
 }
 
-/// An inode that exists takes over what the record says, but keeps its map.
+/// A file that exists takes over what the record says: data in the inode too, a map not.
+fn merge_file(fs: &Fs, state: &mut InodeState, raw: &[u8]) -> Result<()> {
+    let was_inline = state.disk.flags.contains(InodeFlags::INLINE_DATA);
+    let is_inline = InodeFlags(get_u32(raw, FLAGS_AT)).contains(InodeFlags::INLINE_DATA);
+    match (was_inline, is_inline) {
+        (false, true) => {
+            let problem = "moves data of a file with a map into its inode";
+            return Err(contradiction(state.nr(), problem));
+        }
+        // The data are in blocks, which records of their own name.
+        (true, false) => file::leave_inode(fs, state)?,
+        _ => {}
+    }
+    let i_block = is_inline.then(|| i_block_of(raw)).flatten();
+    merge(fs, state, raw)?;
+    if let Some(i_block) = i_block {
+        state.disk.i_block = i_block;
+    }
+    Ok(())
+}
+
+/// `i_block` of a record.
+fn i_block_of(raw: &[u8]) -> Option<[u8; I_BLOCK_BYTES]> {
+    let bytes = raw.get(I_BLOCK_AT..I_BLOCK_AT + I_BLOCK_BYTES)?;
+    bytes.try_into().ok()
+}
+
+/// An inode that exists takes over what the record says, but for what `i_block` holds.
 fn merge(fs: &Fs, state: &mut InodeState, raw: &[u8]) -> Result<()> {
     let nr = state.nr();
     let mut bytes = vec![0; usize::from(fs.geometry.inode_size)];
@@ -116,15 +145,7 @@ fn merge(fs: &Fs, state: &mut InodeState, raw: &[u8]) -> Result<()> {
         .disk
         .write_to(&mut bytes, nr, &fs.geometry, &fs.checksums);
     let mut disk = parse(fs, nr, raw, &bytes)?;
-    let was_inline = state.disk.flags.contains(InodeFlags::INLINE_DATA);
-    let is_inline = disk.flags.contains(InodeFlags::INLINE_DATA);
-    if was_inline != is_inline {
-        let problem = "a fast commit that moves inline data out of its inode; run e2fsck";
-        return Err(Error::NotSupported(problem));
-    }
-    if !is_inline {
-        disk.i_block = state.disk.i_block;
-    }
+    disk.i_block = state.disk.i_block;
     disk.blocks_raw = state.disk.blocks_raw;
     disk.dtime = state.disk.dtime;
     disk.flags = InodeFlags(disk.flags.0 & !STORAGE.0 | state.disk.flags.0 & STORAGE.0);
@@ -157,7 +178,7 @@ fn apply_directory(fs: &Fs, nr: InodeNr, raw: &[u8], parent: Option<InodeNr>) ->
             return Err(contradiction(nr, "gives an inode another type"));
         }
         let (size, links) = (state.disk.size, state.disk.links);
-        merge(fs, &mut state, raw)?;
+        merge(fs, &mut state, without_attributes(raw))?;
         (state.disk.size, state.disk.links) = (size, links);
         return Ok(());
     }

@@ -1,5 +1,6 @@
 //! Bringing the maps of files to what the records say.
 
+use super::clusters::{self, Shared};
 use super::ranges::{Piece, Ranges, Target};
 use super::{contradiction, last_inodes, load};
 use crate::inode::{Inode, InodeState};
@@ -14,6 +15,8 @@ use uext4_format::{BlockRun, InodeFlags, InodeNr, LogicalBlock};
 
 /// Byte of the generation in an inode.
 const GENERATION_AT: usize = 0x64;
+/// Byte of the flags in an inode.
+const FLAGS_AT: usize = 0x20;
 
 /// What is to be done with one stretch.
 enum Todo {
@@ -31,6 +34,8 @@ struct Wanted {
     piece: Piece,
     target: Target,
     reserved: Option<Vec<BlockRun>>,
+    /// It begins or ends inside a cluster.
+    shares: bool,
 }
 
 impl Wanted {
@@ -48,6 +53,7 @@ impl Wanted {
 #[derive(Default)]
 pub(super) struct Maps {
     wanted: Vec<Wanted>,
+    shared: Shared,
     restate: Vec<(InodeNr, Piece)>,
     unmap: Vec<(InodeNr, Range<u64>)>,
 }
@@ -56,22 +62,20 @@ impl Maps {
     /// Compares what the records say with the maps as they are.
     pub(super) fn new(fs: &Fs, records: &[Record]) -> Result<Self> {
         let ranges = collect(fs, records)?;
-        if !ranges.is_empty() && fs.geometry.cluster_bits > 0 {
-            return Err(Error::NotSupported(
-                "fast commits of mappings with bigalloc; run e2fsck",
-            ));
-        }
+        let last = last_inodes(records);
         let mut maps = Self::default();
         let mut reborn = BTreeSet::new();
-        for (nr, raw) in last_inodes(records) {
-            if generation_of(fs, nr)?.is_some_and(|found| found != generation(raw)) {
-                maps.unmap.push((nr, 0..LOGICAL_END));
-                reborn.insert(nr);
+        for (nr, raw) in &last {
+            if generation_of(fs, *nr)?.is_some_and(|found| found != generation(raw)) {
+                maps.unmap.push((*nr, 0..LOGICAL_END));
+                reborn.insert(*nr);
             }
         }
         for (nr, ranges) in &ranges {
             let goes_on = !reborn.contains(nr) && fs.space.is_inode_allocated(fs, *nr)?;
             let inode = if goes_on { Some(load(fs, *nr)?) } else { None };
+            let raw = last.get(nr).copied();
+            let inode = inode.filter(|inode| !leaves_inode(&inode.read(), raw));
             for piece in ranges.iter() {
                 maps.plan(fs, *nr, inode.as_ref(), piece)?;
             }
@@ -107,27 +111,45 @@ impl Maps {
         if exists {
             self.unmap.push((inode, piece.start..piece.end));
         }
-        if let Some(target) = piece.target {
-            let wanted = Wanted {
-                inode,
-                piece,
-                target,
-                reserved: None,
-            };
-            if !fs
-                .space
-                .may_hold_run(target.start, wanted.run().len_blocks.into())
-            {
-                return Err(contradiction(inode, "maps blocks outside the data area"));
-            }
-            self.wanted.push(wanted);
+        let ratio = u64::from(fs.geometry.blocks_per_cluster());
+        let parts = clusters::split(piece, ratio);
+        parts
+            .filter(|part| part.target.is_some())
+            .try_for_each(|part| self.want(fs, inode, part, ratio))
+    }
+
+    fn want(&mut self, fs: &Fs, inode: InodeNr, piece: Piece, ratio: u64) -> Result<()> {
+        let Some(target) = piece.target else {
+            return Ok(());
+        };
+        let wanted = Wanted {
+            inode,
+            piece,
+            target,
+            reserved: None,
+            shares: !clusters::is_whole(&piece, ratio),
+        };
+        if !fs
+            .space
+            .may_hold_run(target.start, wanted.run().len_blocks.into())
+        {
+            return Err(contradiction(inode, "maps blocks outside the data area"));
         }
+        if piece.start % ratio != target.start.0 % ratio {
+            let problem = "maps blocks that are not aligned to their cluster";
+            return Err(contradiction(inode, problem));
+        }
+        if wanted.shares {
+            self.shared.add(fs, target.start, inode);
+        }
+        self.wanted.push(wanted);
         Ok(())
     }
 
     /// Reserves the blocks that are free now, before anything else can take them.
     pub(super) fn reserve_free(&mut self, fs: &Fs) -> Result<()> {
-        for wanted in &mut self.wanted {
+        self.shared.reserve(fs)?;
+        for wanted in self.wanted.iter_mut().filter(|wanted| !wanted.shares) {
             match fs.space.reserve_exactly(fs, wanted.run(), wanted.inode) {
                 Ok(pieces) => wanted.reserved = Some(pieces),
                 Err(Error::NoSpace) => {}
@@ -139,10 +161,11 @@ impl Maps {
 
     /// Reserves what other files gave up, whose removal has been committed.
     pub(super) fn reserve_rest(&mut self, fs: &Fs) -> Result<()> {
+        self.shared.reserve(fs)?;
         for wanted in self
             .wanted
             .iter_mut()
-            .filter(|wanted| wanted.reserved.is_none())
+            .filter(|wanted| wanted.reserved.is_none() && !wanted.shares)
         {
             let pieces = fs.space.reserve_exactly(fs, wanted.run(), wanted.inode);
             wanted.reserved = Some(pieces.map_err(|error| match error {
@@ -165,7 +188,7 @@ impl Maps {
     }
 
     /// Maps what is new. The inodes exist by now.
-    pub(super) fn map(self, fs: &Fs) -> Result<()> {
+    pub(super) fn map(mut self, fs: &Fs) -> Result<()> {
         for (nr, piece) in &self.restate {
             restate(fs, &load(fs, *nr)?, piece)?;
         }
@@ -174,7 +197,11 @@ impl Maps {
                 return Err(contradiction(wanted.inode, "maps blocks of a free inode"));
             }
             let inode = load(fs, wanted.inode)?;
-            map_one(fs, &inode, wanted)?;
+            if wanted.shares {
+                map_shared(fs, &inode, &wanted, &mut self.shared)?;
+            } else {
+                map_one(fs, &inode, wanted)?;
+            }
         }
         Ok(())
     }
@@ -259,8 +286,8 @@ pub(super) fn generation_of(fs: &Fs, nr: InodeNr) -> Result<Option<u32>> {
 /// What is to be done at the start of `piece`, and up to where.
 fn compare(fs: &Fs, state: &InodeState, piece: Piece) -> Result<(Todo, u64)> {
     if state.disk.flags.contains(InodeFlags::INLINE_DATA) {
-        let problem = "a fast commit that moves inline data out of its inode; run e2fsck";
-        return Err(Error::NotSupported(problem));
+        let problem = "maps blocks of a file whose data are in its inode";
+        return Err(contradiction(state.nr(), problem));
     }
     let max = (piece.end - piece.start).min(u64::from(u32::MAX)) as u32;
     let found = map::lookup(fs, state, LogicalBlock(piece.start as u32), max)?;
@@ -278,6 +305,14 @@ fn compare(fs: &Fs, state: &InodeState, piece: Piece) -> Result<(Todo, u64)> {
         _ => Todo::Replace(piece),
     };
     Ok((todo, end))
+}
+
+/// True when the data are in the inode, and are not any more in the record of it: the file maps
+/// nothing yet.
+fn leaves_inode(state: &InodeState, raw: Option<&[u8]>) -> bool {
+    let inline = InodeFlags::INLINE_DATA;
+    let stays = raw.is_none_or(|raw| InodeFlags(get_u32(raw, FLAGS_AT)).contains(inline));
+    state.disk.flags.contains(inline) && !stays
 }
 
 fn unmap(fs: &Fs, inode: &Arc<Inode>, range: Range<u64>) -> Result<()> {
@@ -317,4 +352,30 @@ fn map_one(fs: &Fs, inode: &Arc<Inode>, wanted: Wanted) -> Result<()> {
         at = LogicalBlock(at.0.saturating_add(run.len_blocks));
     }
     Ok(())
+}
+
+/// Maps a part of a cluster, which is the file's already or was reserved for it.
+fn map_shared(fs: &Fs, inode: &Arc<Inode>, wanted: &Wanted, shared: &mut Shared) -> Result<()> {
+    let at = LogicalBlock(wanted.piece.start as u32);
+    let handle = fs.start(credits::MAP)?;
+    let mate = map::cluster_mate(fs, &inode.read(), at)?;
+    match mate {
+        Some(block) if block == wanted.target.start => {}
+        Some(_) => return Err(contradiction(wanted.inode, "maps a cluster to two places")),
+        None => {
+            let in_use = contradiction(wanted.inode, "maps blocks that are in use");
+            for run in shared.take(fs, wanted.target.start).ok_or(in_use)? {
+                fs.space.commit(fs, &handle, run)?;
+            }
+        }
+    }
+    let mut state = handle.write(inode);
+    map::insert(
+        fs,
+        &handle,
+        &mut state,
+        at,
+        wanted.run(),
+        wanted.target.state,
+    )
 }
