@@ -34,10 +34,17 @@ enum Command {
     /// Files that lose their name while open (variants: orphan file, list; none is the floor:
     /// orphans are not tracked).
     StressOrphan(Options),
-    /// Creates through mounts while one directory grows, per chunk of names.
+    /// Creates through mounts while one directory grows, per chunk of names (variants: dev_fuse,
+    /// io_uring, peers).
     MountCreate(Options),
-    /// Sequential writes and reads through mounts, 1 MiB and 4 KiB at a time.
+    /// Writes and reads through mounts, 1 MiB and 4 KiB at a time, in order and at random, through
+    /// the cache and past it (variants: dev_fuse, io_uring, peers).
     MountIo(Options),
+    /// Create, attributes, absent names, remove, a request each (variants: dev_fuse, io_uring,
+    /// peers).
+    MountNames(Options),
+    /// A tree of files copied in, walked and removed (variants: dev_fuse, io_uring, peers).
+    MountTree(Options),
     /// First and second write to a large, fragmented file system after a cold mount.
     Fragmented(FragmentedOptions),
     /// The writes of one row of `fragmented`.
@@ -80,8 +87,8 @@ struct Options {
     /// Variants of the experiment; without it, all.
     #[arg(long, value_delimiter = ',')]
     variants: Vec<String>,
-    /// Files per worker (mdtest), names in all (mount-create), MiB per worker (mount-io), appends
-    /// per worker (append).
+    /// Files per worker (mdtest, mount-names), names in all (mount-create), MiB per worker
+    /// (mount-io), appends per worker (append).
     #[arg(long)]
     count: Option<u64>,
     /// Size of the file system in MiB.
@@ -110,6 +117,8 @@ impl Cli {
             Command::MountIo(options) => options.run(Experiment::MountIo),
             Command::Append(options) => options.run(Experiment::Append),
             Command::StressOrphan(options) => options.run(Experiment::StressOrphan),
+            Command::MountNames(options) => options.run(Experiment::MountNames),
+            Command::MountTree(options) => options.run(Experiment::MountTree),
             Command::Fragmented(options) => options.run(),
             Command::FragmentedRow {
                 kind,

@@ -6,7 +6,9 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
+use uext4_fuse::Channel;
 use uext4_testkit::oracle::Program;
+use uext4_testkit::rings::RingsSwitch;
 
 /// How long a server may take to mount, and to end after the unmount.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -22,6 +24,8 @@ pub(crate) struct FuseMount {
 impl FuseMount {
     /// Mounts with our own server: this program, once more.
     pub(crate) fn ours(image: &Path, scratch: &Path, options: &str) -> Result<Self> {
+        let rings = options.split(',').any(|word| word == "io_uring");
+        let _on = rings.then(RingsSwitch::on).transpose()?;
         let mut command = Command::new(std::env::current_exe()?);
         command.arg("serve").arg(image);
         Self::start(command, scratch, &[options])
@@ -119,10 +123,19 @@ impl Drop for FuseMount {
 
 /// Serves `image` on `dir` until somebody unmounts it.
 pub(crate) fn serve(image: &Path, dir: &Path, options: &str) -> Result<()> {
-    let fuse = uext4_fuse::MountOptions {
+    let mut fuse = uext4_fuse::MountOptions {
         source: image.display().to_string(),
         ..uext4_fuse::MountOptions::default()
     };
-    uext4_fuse::mount(|| crate::stage::open(image, options), dir, &fuse)?;
+    let mut rest = Vec::new();
+    for word in options.split(',') {
+        match word {
+            "io_uring" => fuse.channel = Channel::IoUring,
+            "no_io_uring" => fuse.channel = Channel::DevFuse,
+            other => rest.push(other),
+        }
+    }
+    let options = rest.join(",");
+    uext4_fuse::mount(|| crate::stage::open(image, &options), dir, &fuse)?;
     Ok(())
 }

@@ -71,7 +71,17 @@ fn mounts_are_compared_where_they_can_be() {
         "--systems",
         systems,
     ];
-    assert_eq!(rows(&io, "uext4"), 4);
+    assert_eq!(rows(&io, "uext4"), 10);
+    let names = [
+        "mount-names",
+        "--workers",
+        "2",
+        "--count",
+        "10",
+        "--systems",
+        systems,
+    ];
+    assert_eq!(rows(&names, "uext4"), 4);
     let create = [
         "mount-create",
         "--workers",

@@ -1,11 +1,13 @@
 //! FUSE over io_uring, which the kernel offers to new mounts while a parameter of its says so.
 //!
 //! The parameter is one for the whole machine: whoever needs it holds a lock, switches it on, and
-//! puts back what was there.
+//! puts back what was there. What was there stands in the lock's file meanwhile, so that the next
+//! one puts it back for a process that was killed.
 
 use crate::oracle::in_ci;
 use anyhow::{Context, Result};
 use std::fs::{self, File};
+use std::io::{Read, Seek, Write};
 use std::path::Path;
 
 /// The parameter: `Y` or `N`.
@@ -17,7 +19,7 @@ const LOCK: &str = "/run/uext4-enable-uring.lock";
 /// The kernel offers rings, or not, to mounts that are made while this lives.
 #[derive(Debug)]
 pub struct RingsSwitch {
-    _lock: File,
+    lock: File,
     was: String,
 }
 
@@ -61,18 +63,55 @@ impl RingsSwitch {
     }
 
     fn to(value: &str) -> Result<Self> {
-        let lock = File::create(LOCK).with_context(|| LOCK.to_owned())?;
+        let mut options = File::options();
+        options.read(true).write(true).create(true).truncate(false);
+        let mut lock = options.open(LOCK).context(LOCK)?;
         lock.lock()?;
-        let was = fs::read_to_string(PARAMETER).with_context(|| PARAMETER.to_owned())?;
-        fs::write(PARAMETER, value).with_context(|| PARAMETER.to_owned())?;
-        Ok(Self { _lock: lock, was })
+        let mut was = String::new();
+        lock.read_to_string(&mut was)?;
+        if was.is_empty() {
+            was = fs::read_to_string(PARAMETER).context(PARAMETER)?;
+            lock.write_all(was.as_bytes())?;
+        }
+        let switch = Self { lock, was };
+        fs::write(PARAMETER, value).context(PARAMETER)?;
+        Ok(switch)
+    }
+
+    fn put_back(&mut self) -> Result<()> {
+        fs::write(PARAMETER, &self.was)?;
+        self.lock.rewind()?;
+        Ok(self.lock.set_len(0)?)
     }
 }
 
 impl Drop for RingsSwitch {
     fn drop(&mut self) {
-        if let Err(error) = fs::write(PARAMETER, &self.was) {
+        if let Err(error) = self.put_back() {
             eprintln!("{PARAMETER} stays as it is: {error}");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_killed_owner_leaves_nothing_behind() {
+        if !RingsSwitch::available_or_skip("a_killed_owner_leaves_nothing_behind") {
+            return;
+        }
+        let off = RingsSwitch::off().unwrap();
+        let was = off.was.clone();
+        // The kernel lets the lock of a killed process go; nothing else happens.
+        let RingsSwitch { lock, .. } = &off;
+        lock.unlock().unwrap();
+        std::mem::forget(off);
+        let on = RingsSwitch::on().unwrap();
+        assert_eq!(on.was, was);
+        assert_eq!(fs::read_to_string(PARAMETER).unwrap().trim(), "Y");
+        drop(on);
+        assert_eq!(RingsSwitch::off().unwrap().was.trim(), was.trim());
     }
 }

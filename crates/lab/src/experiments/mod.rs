@@ -6,6 +6,8 @@ mod fsync;
 mod mdtest;
 mod mount_create;
 mod mount_io;
+mod mount_names;
+mod mount_tree;
 mod setup;
 mod stress_orphan;
 
@@ -26,6 +28,8 @@ pub(crate) enum Experiment {
     MountIo,
     Append,
     StressOrphan,
+    MountNames,
+    MountTree,
 }
 
 /// Everything that the user chose.
@@ -146,13 +150,17 @@ impl Experiment {
             Self::MountIo => "mount-io",
             Self::Append => "append",
             Self::StressOrphan => "stress-orphan",
+            Self::MountNames => "mount-names",
+            Self::MountTree => "mount-tree",
         }
     }
 
     pub(crate) fn default_systems(self) -> &'static [System] {
         match self {
             Self::MountCreate => &[System::Uext4Mount, System::Fuse2fs],
-            Self::MountIo => &[System::Uext4Mount, System::Fuse2fs, System::KernelExt4],
+            Self::MountIo | Self::MountNames | Self::MountTree => {
+                &[System::Uext4Mount, System::Fuse2fs, System::KernelExt4]
+            }
             _ => &[System::Uext4, System::KernelExt4],
         }
     }
@@ -168,10 +176,11 @@ impl Experiment {
                 "blocking",
             ],
             Self::Fsync => &["own"],
-            Self::MountCreate => &["shared"],
-            Self::MountIo => &["sequential"],
             Self::Append => &["default", "nodelalloc"],
             Self::StressOrphan => &["file", "list", "none"],
+            Self::MountCreate | Self::MountIo | Self::MountNames | Self::MountTree => {
+                &["dev_fuse", "io_uring", "peers"]
+            }
         }
     }
 
@@ -196,6 +205,8 @@ impl Experiment {
             Self::MountCreate => 200_000,
             Self::MountIo => 256,
             Self::Append => 1024,
+            Self::MountNames => 1000,
+            Self::MountTree => 0,
         }
     }
 
@@ -208,6 +219,8 @@ impl Experiment {
             Self::MountIo => mount_io::phases(),
             Self::Append => append::phases(),
             Self::StressOrphan => vec![Phase::new("unlinked", Unit::PerSecond)],
+            Self::MountNames => mount_names::phases(),
+            Self::MountTree => mount_tree::phases(),
         }
     }
 }
@@ -236,6 +249,8 @@ impl Task {
             Experiment::MountIo => mount_io::start(self, seat),
             Experiment::Append => append::start(self, seat),
             Experiment::StressOrphan => stress_orphan::start(self, seat),
+            Experiment::MountNames => mount_names::start(self, seat),
+            Experiment::MountTree => mount_tree::start(self, seat),
         }
     }
 

@@ -1,17 +1,70 @@
-//! Sequential data: write a new file and fsync it, forget the cache, read it back; at 1 MiB and
-//! at 4 KiB a call.
+//! Data: write a new file and fsync it, forget the cache, read it back; then the same file at
+//! random places, and past the cache.
 
 use super::{Phase, Task, Unit, Work};
-use crate::seat::{OpenFile, Seat};
+use crate::seat::{Cache, OpenFile, Seat};
 use anyhow::{Context, Result, ensure};
+use uext4_testkit::rng::Rng;
 
-const CALLS_BYTES: [(&str, usize); 2] = [("1 MiB", 1 << 20), ("4 KiB", 4096)];
+/// Alignment of memory that goes past the cache.
+const ALIGN_BYTES: usize = 4096;
+
+/// A phase.
+struct Step {
+    name: &'static str,
+    what: What,
+    call_bytes: usize,
+    order: Order,
+    cache: Cache,
+}
+
+#[derive(Clone, Copy)]
+enum What {
+    /// A new file.
+    Make,
+    Write,
+    Read,
+}
+
+#[derive(Clone, Copy)]
+enum Order {
+    Sequential,
+    Random,
+}
+
+const STEPS: [Step; 10] = {
+    use Cache::{Past, Through};
+    use Order::{Random, Sequential};
+    use What::{Make, Read, Write};
+    const fn step(name: &'static str, what: What, how: (usize, Order, Cache)) -> Step {
+        let (call_bytes, order, cache) = how;
+        Step {
+            name,
+            what,
+            call_bytes,
+            order,
+            cache,
+        }
+    }
+    const LARGE: usize = 1 << 20;
+    const SMALL: usize = 4096;
+    [
+        step("write 1 MiB", Make, (LARGE, Sequential, Through)),
+        step("read 1 MiB", Read, (LARGE, Sequential, Through)),
+        step("write 4 KiB", Make, (SMALL, Sequential, Through)),
+        step("read 4 KiB", Read, (SMALL, Sequential, Through)),
+        step("random write 4 KiB", Write, (SMALL, Random, Through)),
+        step("random read 4 KiB", Read, (SMALL, Random, Through)),
+        step("direct write 1 MiB", Write, (LARGE, Sequential, Past)),
+        step("direct read 1 MiB", Read, (LARGE, Sequential, Past)),
+        step("direct random write 4 KiB", Write, (SMALL, Random, Past)),
+        step("direct random read 4 KiB", Read, (SMALL, Random, Past)),
+    ]
+};
 
 pub(super) fn phases() -> Vec<Phase> {
-    let both = |(name, _)| {
-        ["write", "read"].map(|what| Phase::new(format!("{what} {name}"), Unit::MegabytesPerSecond))
-    };
-    CALLS_BYTES.into_iter().flat_map(both).collect()
+    let phase = |step: &Step| Phase::new(step.name, Unit::MegabytesPerSecond);
+    STEPS.iter().map(phase).collect()
 }
 
 struct MountIo {
@@ -19,6 +72,7 @@ struct MountIo {
     worker: u32,
     size_bytes: u64,
     file: Option<Box<dyn OpenFile>>,
+    memory: Vec<u8>,
 }
 
 pub(super) fn start(task: Task, seat: Box<dyn Seat>) -> Result<Box<dyn Work>> {
@@ -28,45 +82,46 @@ pub(super) fn start(task: Task, seat: Box<dyn Seat>) -> Result<Box<dyn Work>> {
         worker: task.worker,
         size_bytes,
         file: None,
+        memory: vec![0x5a; (1 << 20) + ALIGN_BYTES],
     }))
 }
 
 impl Work for MountIo {
     fn phase(&mut self, index: usize) -> Result<u64> {
-        let (_, call_bytes) = CALLS_BYTES[index / 2];
-        match index % 2 {
-            0 => self.write(index, call_bytes)?,
-            _ => self.read(call_bytes)?,
+        let step = &STEPS[index];
+        if let What::Make = step.what {
+            let name = format!("data.{}.{index}", self.worker);
+            self.file = Some(self.seat.open_new(&name)?);
         }
+        let file = self.file.as_ref().context("the first phase makes it")?;
+        file.set_cache(step.cache)?;
+        let start = self.memory.as_ptr().align_offset(ALIGN_BYTES);
+        let memory = &mut self.memory[start..start + step.call_bytes];
+        for offset in offsets(self.size_bytes, step) {
+            match step.what {
+                What::Make | What::Write => file.write(offset, memory)?,
+                What::Read => {
+                    let read = file.read(offset, memory)?;
+                    ensure!(read == memory.len(), "short read at byte {offset}");
+                }
+            }
+        }
+        if let What::Make | What::Write = step.what {
+            file.fsync()?;
+        }
+        file.drop_cache()?;
         Ok(self.size_bytes)
     }
 }
 
-impl MountIo {
-    fn write(&mut self, index: usize, call_bytes: usize) -> Result<()> {
-        let file = self
-            .seat
-            .open_new(&format!("data.{}.{index}", self.worker))?;
-        let data = vec![0x5a; call_bytes];
-        for offset in (0..self.size_bytes).step_by(call_bytes) {
-            file.write(offset, &data)?;
+/// Where the calls begin.
+fn offsets(size_bytes: u64, step: &Step) -> Vec<u64> {
+    let mut offsets: Vec<u64> = (0..size_bytes).step_by(step.call_bytes).collect();
+    if let Order::Random = step.order {
+        let mut rng = Rng::new(size_bytes);
+        for index in (1..offsets.len()).rev() {
+            offsets.swap(index, rng.below(index as u64 + 1) as usize);
         }
-        file.fsync()?;
-        file.drop_cache()?;
-        self.file = Some(file);
-        Ok(())
     }
-
-    fn read(&mut self, call_bytes: usize) -> Result<()> {
-        let file = self
-            .file
-            .take()
-            .context("the file was written in the phase before")?;
-        let mut buf = vec![0; call_bytes];
-        for offset in (0..self.size_bytes).step_by(call_bytes) {
-            let read = file.read(offset, &mut buf)?;
-            ensure!(read == call_bytes, "short read at byte {offset}");
-        }
-        Ok(())
-    }
+    offsets
 }

@@ -4,6 +4,7 @@ use super::Experiment;
 use crate::stage::Setup;
 use crate::system::System;
 use uext4::BaseLines;
+use uext4_testkit::rings::RingsSwitch;
 
 /// What the variant of an experiment means for a system; `None` when it has no such thing.
 pub(crate) fn setup(experiment: Experiment, variant: &str, system: System) -> Option<Setup> {
@@ -11,7 +12,22 @@ pub(crate) fn setup(experiment: Experiment, variant: &str, system: System) -> Op
         Experiment::Fallocate2 => fallocate2(variant, system),
         Experiment::StressOrphan => stress_orphan(variant, system),
         Experiment::Append if variant == "nodelalloc" => Some(mounted(variant)),
+        Experiment::MountTree if system == System::Uext4 => None,
+        Experiment::MountCreate
+        | Experiment::MountIo
+        | Experiment::MountNames
+        | Experiment::MountTree => transport(variant, system),
         _ => Some(Setup::default()),
+    }
+}
+
+/// How requests come to our mount; all others are peers.
+fn transport(variant: &str, system: System) -> Option<Setup> {
+    match (variant, system == System::Uext4Mount) {
+        ("dev_fuse", true) => Some(mounted("no_io_uring")),
+        ("io_uring", true) => RingsSwitch::is_available().then(|| mounted("io_uring")),
+        ("peers", false) => Some(Setup::default()),
+        _ => None,
     }
 }
 

@@ -1,8 +1,9 @@
 //! The library in this process.
 
-use super::{OpenFile, Seat};
+use super::{Cache, OpenFile, Seat};
 use anyhow::{Result, ensure};
 use std::hint::black_box;
+use std::path::PathBuf;
 use std::sync::Arc;
 use uext4::{Caller, Error, FallocateMode, Filesystem, InodeRef};
 
@@ -57,6 +58,14 @@ impl Seat for LibrarySeat {
         Ok(())
     }
 
+    fn miss(&self, name: &str) -> Result<()> {
+        let found = self
+            .filesystem
+            .lookup(&self.dir, name.as_bytes(), &self.caller);
+        ensure!(matches!(found, Err(Error::NotFound)), "{name} is there");
+        Ok(())
+    }
+
     fn remove(&self, name: &str) -> Result<()> {
         Ok(self
             .filesystem
@@ -71,6 +80,10 @@ impl Seat for LibrarySeat {
             filesystem: self.filesystem.clone(),
             inode,
         }))
+    }
+
+    fn path(&self) -> Option<PathBuf> {
+        None
     }
 }
 
@@ -99,6 +112,16 @@ impl OpenFile for LibraryFile {
 
     fn read(&self, offset_bytes: u64, buf: &mut [u8]) -> Result<usize> {
         Ok(self.filesystem.read(&self.inode, offset_bytes, buf)?)
+    }
+
+    fn attributes(&self) -> Result<()> {
+        black_box(self.filesystem.attr(&self.inode));
+        Ok(())
+    }
+
+    /// There is no such cache.
+    fn set_cache(&self, _cache: Cache) -> Result<()> {
+        Ok(())
     }
 
     fn fsync(&self) -> Result<()> {

@@ -7,6 +7,16 @@ pub(crate) use library::LibrarySeat;
 pub(crate) use syscalls::SystemSeat;
 
 use anyhow::Result;
+use std::path::PathBuf;
+
+/// What a file's data go through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cache {
+    /// The kernel's page cache.
+    Through,
+    /// Past it (`O_DIRECT`): memory, offset and length are aligned.
+    Past,
+}
 
 /// One worker's way into a file system.
 pub(crate) trait Seat {
@@ -18,10 +28,14 @@ pub(crate) trait Seat {
     fn create(&self, name: &str) -> Result<()>;
     /// Looks a name up and reads its attributes.
     fn stat(&self, name: &str) -> Result<()>;
+    /// Looks up a name that is not there.
+    fn miss(&self, name: &str) -> Result<()>;
     /// Removes a file.
     fn remove(&self, name: &str) -> Result<()>;
     /// Makes a file that was not there, and keeps it open.
     fn open_new(&self, name: &str) -> Result<Box<dyn OpenFile>>;
+    /// A path of this directory for other programs, while this lives; `None` in the library.
+    fn path(&self) -> Option<PathBuf>;
 }
 
 /// An open file.
@@ -34,6 +48,10 @@ pub(crate) trait OpenFile {
     fn write(&self, offset_bytes: u64, data: &[u8]) -> Result<()>;
     /// Reads; answers how many bytes, 0 at the end.
     fn read(&self, offset_bytes: u64, buf: &mut [u8]) -> Result<usize>;
+    /// Asks for the attributes, of the file system itself and not of a cache of the kernel.
+    fn attributes(&self) -> Result<()>;
+    /// From now on its data go this way, where there is a choice.
+    fn set_cache(&self, cache: Cache) -> Result<()>;
     /// Makes the file durable.
     fn fsync(&self) -> Result<()>;
     /// Stretches of the device that the file's data stand in.

@@ -1,12 +1,12 @@
 //! System calls below a directory: the kernel's ext4, or a FUSE mount.
 
-use super::{OpenFile, Seat};
+use super::{Cache, OpenFile, Seat};
 use anyhow::{Result, ensure};
-use rustix::fs::{Advice, AtFlags, FallocateFlags, Mode, OFlags};
+use rustix::fs::{Advice, AtFlags, FallocateFlags, Mode, OFlags, StatxFlags};
 use rustix::{fs, io};
 use std::hint::black_box;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use uext4_testkit::oracle::Program;
 
 /// An open directory; names are relative to it, so no path is walked.
@@ -58,6 +58,12 @@ impl Seat for SystemSeat {
         Ok(())
     }
 
+    fn miss(&self, name: &str) -> Result<()> {
+        let found = fs::statat(&self.dir, name, AtFlags::SYMLINK_NOFOLLOW);
+        ensure!(found.err() == Some(io::Errno::NOENT), "{name} is there");
+        Ok(())
+    }
+
     fn remove(&self, name: &str) -> Result<()> {
         Ok(fs::unlinkat(&self.dir, name, AtFlags::empty())?)
     }
@@ -65,6 +71,15 @@ impl Seat for SystemSeat {
     fn open_new(&self, name: &str) -> Result<Box<dyn OpenFile>> {
         Ok(Box::new(SystemFile(self.make(name, OFlags::RDWR)?)))
     }
+
+    fn path(&self) -> Option<PathBuf> {
+        Some(of_descriptor(&self.dir))
+    }
+}
+
+/// A path of something open here that other programs can use.
+fn of_descriptor(open: &OwnedFd) -> PathBuf {
+    format!("/proc/{}/fd/{}", std::process::id(), open.as_raw_fd()).into()
 }
 
 struct SystemFile(OwnedFd);
@@ -93,13 +108,25 @@ impl OpenFile for SystemFile {
         Ok(io::pread(&self.0, buf, offset_bytes)?)
     }
 
+    fn attributes(&self) -> Result<()> {
+        let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_FORCE_SYNC;
+        black_box(fs::statx(&self.0, "", flags, StatxFlags::BASIC_STATS)?);
+        Ok(())
+    }
+
+    fn set_cache(&self, cache: Cache) -> Result<()> {
+        let mut flags = fs::fcntl_getfl(&self.0)?;
+        flags.set(OFlags::DIRECT, cache == Cache::Past);
+        Ok(fs::fcntl_setfl(&self.0, flags)?)
+    }
+
     fn fsync(&self) -> Result<()> {
         Ok(fs::fsync(&self.0)?)
     }
 
     fn extent_count(&self) -> Result<usize> {
-        let path = format!("/proc/{}/fd/{}", std::process::id(), self.0.as_raw_fd());
-        let output = Program::new("filefrag")?.args(["-v", &path]).run_ok()?;
+        let path = of_descriptor(&self.0);
+        let output = Program::new("filefrag")?.arg("-v").arg(path).run_ok()?;
         Ok(super::stretches(output.stdout.lines().filter_map(stretch)))
     }
 

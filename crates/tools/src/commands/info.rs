@@ -1,7 +1,7 @@
-//! `uext4 info`: what the superblock says, as `dumpe2fs -h` does.
+//! `uext4 info`: what the superblock says, as `dumpe2fs -h` does; of a mount, how it is served.
 
 use super::groups;
-use crate::failure::{At, Result};
+use crate::failure::{At, Failure, Result};
 use crate::image::{ImageArgs, Purpose};
 use crate::show::{self, Name};
 use crate::{date, numbers};
@@ -10,6 +10,7 @@ use std::io::Write;
 use uext4::Timestamp;
 use uext4::format::superblock::{ErrorBehaviour, state};
 use uext4::format::{Feature, Superblock, Support};
+use uext4_fuse::Ask;
 
 /// Show sizes, features and state of a file system
 #[derive(clap::Args)]
@@ -18,8 +19,10 @@ Examples:
   uext4 info disk.img
   uext4 info disk.img --json | jq .journal.needs_recovery
   uext4 info disk.img --partition 2 --groups
+  uext4 info /mnt/data                     who serves this mount, and how requests come
 
-Free blocks and inodes are those of the last clean unmount or commit.")]
+Free blocks and inodes are those of the last clean unmount or commit; `uext4 stats` has those of a
+mount.")]
 pub(crate) struct Args {
     #[command(flatten)]
     image: ImageArgs,
@@ -76,6 +79,9 @@ struct Journal {
 
 impl Args {
     pub(crate) fn run(self) -> Result<()> {
+        if self.image.image.is_dir() {
+            return self.run_on_mount();
+        }
         let device = self.image.device(Purpose::Read)?;
         let name = self.image.name();
         let disk = uext4::read_superblock(&*device, None).at(&name)?;
@@ -88,6 +94,32 @@ impl Args {
         match self.json {
             true => show::json(&mut out, &info)?,
             false => info.print(&mut out)?,
+        }
+        Ok(out.flush()?)
+    }
+}
+
+impl Args {
+    fn run_on_mount(&self) -> Result<()> {
+        if self.groups || self.image.place.is_part() {
+            let other = "of a directory only the mount is shown; see `uext4 stats --groups`";
+            return Err(Failure::usage(other));
+        }
+        let server = super::control::ask(&self.image.image, &Ask::Server {})?;
+        let mut out = show::stdout();
+        if self.json {
+            show::json(&mut out, &server)?;
+            return Ok(out.flush()?);
+        }
+        for (title, name) in [
+            ("mounted on", "mount_point"),
+            ("served", "served"),
+            ("process", "pid"),
+            ("version", "version"),
+        ] {
+            let value = &server[name];
+            let text = value.as_str().map_or(value.to_string(), str::to_owned);
+            writeln!(out, "{title:<13}{}", show::name(text.as_bytes()))?;
         }
         Ok(out.flush()?)
     }

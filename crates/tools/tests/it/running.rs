@@ -56,6 +56,22 @@ fn names(value: &Value, name: &str, found: &mut HashSet<String>) {
 }
 
 #[test]
+fn info_tells_how_a_mount_is_served() {
+    let Some(mounted) = Mounted::new(&["-o", "no_io_uring"]) else {
+        return;
+    };
+    let info = mounted.0.json(&["info", "mnt", "--json"]);
+    let (served, point) = (&info["served"], info["mount_point"].as_str().unwrap());
+    assert!(served.as_str().unwrap().starts_with("through /dev/fuse"));
+    let text = mounted.0.ok(&["info", "mnt"]);
+    assert!(text.contains("served       through /dev/fuse, threads: "));
+    assert!(text.contains(&format!("mounted on   {point}")), "{text}");
+    let wrong = mounted.0.run(&["info", "mnt", "--groups"]);
+    assert_eq!(wrong.status.code(), Some(2));
+    mounted.umount();
+}
+
+#[test]
 fn statistics_tell_what_happened_and_are_documented() {
     let Some(mounted) = Mounted::new(&["-o", "freespace_tree"]).map(Mounted::used) else {
         return;

@@ -1,0 +1,63 @@
+//! One request after the other through a mount: create, attributes, names that are not there,
+//! remove; each worker in a directory of its own.
+//!
+//! Attributes are asked for past the kernel's cache, and no absent name is asked for twice, so that
+//! each is a round trip where there is a server. One round is not measured, as in `mdtest`.
+
+use super::{Phase, Task, Unit, Work};
+use crate::seat::{OpenFile, Seat};
+use anyhow::Result;
+
+const CREATE: usize = 0;
+const GETATTR: usize = 1;
+const LOOKUP: usize = 2;
+const REMOVE: usize = 3;
+
+pub(super) fn phases() -> Vec<Phase> {
+    ["create", "getattr", "lookup absent", "remove"]
+        .map(|metric| Phase::new(metric, Unit::PerSecond))
+        .to_vec()
+}
+
+struct MountNames {
+    seat: Box<dyn Seat>,
+    open: Box<dyn OpenFile>,
+    names: Vec<String>,
+    absent: Vec<String>,
+}
+
+pub(super) fn start(task: Task, mut seat: Box<dyn Seat>) -> Result<Box<dyn Work>> {
+    let dir = format!("dir.{}", task.worker);
+    seat.make_dir(&dir)?;
+    seat.enter(&dir)?;
+    let names = |what: &str| -> Vec<String> {
+        let numbered = (0..task.count).map(|index| format!("{what}.{index}"));
+        numbered.collect()
+    };
+    let mut work = MountNames {
+        open: seat.open_new("open")?,
+        seat,
+        names: names("file"),
+        absent: names("absent"),
+    };
+    for phase in [CREATE, GETATTR, REMOVE] {
+        work.phase(phase)?;
+    }
+    Ok(Box::new(work))
+}
+
+impl Work for MountNames {
+    fn phase(&mut self, index: usize) -> Result<u64> {
+        let each = |names: &[String], act: &dyn Fn(&str) -> Result<()>| {
+            names.iter().try_for_each(|name| act(name))
+        };
+        match index {
+            CREATE => each(&self.names, &|name| self.seat.create(name))?,
+            GETATTR => each(&self.names, &|_| self.open.attributes())?,
+            LOOKUP => each(&self.absent, &|name| self.seat.miss(name))?,
+            REMOVE => each(&self.names, &|name| self.seat.remove(name))?,
+            _ => unreachable!("there are as many phases"),
+        }
+        Ok(self.names.len() as u64)
+    }
+}

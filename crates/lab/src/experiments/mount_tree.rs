@@ -1,0 +1,51 @@
+//! A tree of real files: copied into the mount, walked, removed, by the system's own programs.
+
+use super::{Phase, Task, Unit, Work};
+use crate::seat::Seat;
+use anyhow::{Context, Result};
+use std::path::PathBuf;
+use uext4_testkit::oracle::Program;
+
+/// Thousands of small files that every machine with a compiler has.
+const SOURCE: &str = "/usr/include";
+
+pub(super) fn phases() -> Vec<Phase> {
+    ["cp -a", "walk", "rm -r"]
+        .map(|metric| Phase::new(metric, Unit::PerSecond))
+        .to_vec()
+}
+
+struct MountTree {
+    tree: PathBuf,
+    n_entries: u64,
+    /// Lives as long as the path.
+    _seat: Box<dyn Seat>,
+}
+
+pub(super) fn start(task: Task, seat: Box<dyn Seat>) -> Result<Box<dyn Work>> {
+    let place = seat.path().context("it needs a directory of the system")?;
+    let found = Program::new("find")?.arg(SOURCE).run_ok()?;
+    Ok(Box::new(MountTree {
+        tree: place.join(format!("tree.{}", task.worker)),
+        n_entries: found.stdout.lines().count() as u64,
+        _seat: seat,
+    }))
+}
+
+impl Work for MountTree {
+    fn phase(&mut self, index: usize) -> Result<u64> {
+        let tree = &self.tree;
+        match index {
+            0 => Program::new("cp")?
+                .args(["-a", SOURCE])
+                .arg(tree)
+                .run_ok()?,
+            1 => Program::new("find")?
+                .arg(tree)
+                .args(["-size", "+1G"])
+                .run_ok()?,
+            _ => Program::new("rm")?.arg("-r").arg(tree).run_ok()?,
+        };
+        Ok(self.n_entries)
+    }
+}
