@@ -11,8 +11,10 @@ use rustix::fs::{FallocateFlags, FlockOperation, OFlags};
 use rustix::io::Errno;
 use std::fs::{File, OpenOptions};
 use std::io::{IoSlice, Seek, SeekFrom};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use uext4_sync::io_point;
 
 /// Segments that one `pwritev` may take (`IOV_MAX` of Linux).
@@ -32,6 +34,8 @@ pub struct FileDevice {
     file: File,
     path: PathBuf,
     access: Access,
+    /// The same file, opened once more when writes are to be taken after all.
+    reopened: OnceLock<File>,
     /// Where the window starts in the file, in bytes.
     start: u64,
     size_bytes: u64,
@@ -63,6 +67,7 @@ impl FileDevice {
             file,
             path: path.to_owned(),
             access,
+            reopened: OnceLock::new(),
             start: offset,
             size_bytes,
         })
@@ -89,6 +94,7 @@ impl FileDevice {
             file,
             path: path.to_owned(),
             access,
+            reopened: OnceLock::new(),
             start: 0,
             size_bytes,
         })
@@ -97,6 +103,11 @@ impl FileDevice {
     /// The path it was opened by.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// What writes go to.
+    fn target(&self) -> &File {
+        self.reopened.get().unwrap_or(&self.file)
     }
 
     fn check_write(&self, offset: u64, len: u64) -> Result<(), Error> {
@@ -111,7 +122,7 @@ impl FileDevice {
     fn allocate(&self, offset: u64, len: u64, how: FallocateFlags) -> Result<(), Errno> {
         let flags = how | FallocateFlags::KEEP_SIZE;
         loop {
-            match rustix::fs::fallocate(&self.file, flags, self.start + offset, len) {
+            match rustix::fs::fallocate(self.target(), flags, self.start + offset, len) {
                 Err(Errno::INTR) => {}
                 other => return other,
             }
@@ -123,7 +134,7 @@ impl FileDevice {
         IoSlice::advance_slices(&mut bufs, 0);
         while !bufs.is_empty() {
             let batch = &bufs[..bufs.len().min(SEGMENTS_MAX)];
-            match rustix::io::pwritev(&self.file, batch, at) {
+            match rustix::io::pwritev(self.target(), batch, at) {
                 Ok(0) => return Err(std::io::ErrorKind::WriteZero.into()),
                 Ok(n) => {
                     at += n as u64;
@@ -190,7 +201,7 @@ impl BlockDevice for FileDevice {
     fn write_at(&self, offset: u64, buf: &[u8]) -> Result<(), Error> {
         let len = buf.len() as u64;
         self.check_write(offset, len)?;
-        let result = self.file.write_all_at(buf, self.start + offset);
+        let result = self.target().write_all_at(buf, self.start + offset);
         result.map_err(|e| Error::io("write", offset, len, e))
     }
     fn write_vectored_at(&self, offset: u64, bufs: &[&[u8]]) -> Result<(), Error> {
@@ -207,7 +218,7 @@ impl BlockDevice for FileDevice {
         }
         // Not repeated after a failure: the kernel has dropped the dirty pages by then, and a
         // second call would claim success.
-        rustix::fs::fdatasync(&self.file).map_err(|e| Error::io("flush", 0, 0, e))
+        rustix::fs::fdatasync(self.target()).map_err(|e| Error::io("flush", 0, 0, e))
     }
     fn discard(&self, offset: u64, len: u64) -> Result<(), Error> {
         self.check_write(offset, len)?;
@@ -236,7 +247,22 @@ impl BlockDevice for FileDevice {
         crate::traits::write_zeroes_by_hand(self, offset, len)
     }
     fn is_read_only(&self) -> bool {
-        self.access == Access::ReadOnly
+        self.access == Access::ReadOnly && self.reopened.get().is_none()
+    }
+    fn begin_writing(&self) -> Result<(), Error> {
+        if !self.is_read_only() {
+            return Ok(());
+        }
+        // Not by its name: that may stand for another file by now.
+        let path = format!("/proc/self/fd/{}", self.file.as_raw_fd());
+        let file = open_file(Path::new(&path), Access::ReadWrite).map_err(|error| match error {
+            Error::Busy { .. } => Error::Busy {
+                path: self.path.clone(),
+            },
+            other => other,
+        })?;
+        let _another_thread_was_first = self.reopened.set(file);
+        Ok(())
     }
     fn describe(&self) -> String {
         self.path.display().to_string()

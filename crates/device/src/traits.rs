@@ -35,6 +35,18 @@ pub trait BlockDevice: Send + Sync {
     }
     /// True when writes are refused.
     fn is_read_only(&self) -> bool;
+    /// Takes writes from now on, for a device that was opened to read only; nothing happens when
+    /// it takes them already.
+    ///
+    /// # Errors
+    /// [`Error::ReadOnly`] when it cannot, or what keeps it from being opened for writing.
+    fn begin_writing(&self) -> Result<(), Error> {
+        if self.is_read_only() {
+            Err(Error::ReadOnly)
+        } else {
+            Ok(())
+        }
+    }
     /// What it is, for people and for /proc/mounts: a path or a short name.
     fn describe(&self) -> String;
 }

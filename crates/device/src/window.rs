@@ -59,6 +59,9 @@ impl BlockDevice for Window {
     fn is_read_only(&self) -> bool {
         self.inner.is_read_only()
     }
+    fn begin_writing(&self) -> Result<(), Error> {
+        self.inner.begin_writing()
+    }
     fn describe(&self) -> String {
         format!("{} at byte {}", self.inner.describe(), self.start)
     }

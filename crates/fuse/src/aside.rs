@@ -14,7 +14,7 @@ use uext4_sync::{Condvar, Mutex, Rank};
 const THREADS_MAX: usize = 32;
 
 /// Work for a helper.
-type Job = Box<dyn FnOnce() + Send>;
+pub(crate) type Job = Box<dyn FnOnce() + Send>;
 
 /// The threads of one mount.
 pub(crate) struct Helpers {

@@ -63,10 +63,11 @@ impl Crew {
         let rings = rings(&device, offer, options)?;
         let agreement = accept(&device, unique, offer, options, rings.is_some());
         let agreement = agreement.map_err(failed())?;
-        let server = Server::new(filesystem, agreement, device.clone())?;
+        let helpers = Helpers::new().map_err(failed())?;
+        let server = Server::new(filesystem, agreement, device.clone(), helpers.clone())?;
         let service = Service {
             server: Arc::new(server),
-            helpers: Helpers::new().map_err(failed())?,
+            helpers,
         };
         let mut crew = Self {
             service,

@@ -7,8 +7,8 @@
 //! Layout: `transport` brings requests and takes answers (io_uring or `/dev/fuse`); `request` and
 //! `answer` are their bytes; `init` is the first exchange; `server` turns requests into operations
 //! of [`uext4`]; `aside` is where what takes long is done; `nodes` holds the inodes that the kernel
-//! knows; `control` is how a running mount is asked, `tally`
-//! what it counts; `session`, `crew`, `mount_point`, `claim`,
+//! knows; `control` is how a running mount is asked, `tally` what it counts; `halt` holds changes
+//! back while it is frozen or remounted; `session`, `crew`, `mount_point`, `claim`,
 //! `umount`, `daemon` and `signals` are the life of a mount.
 //! References: `linux/fuse.h`; man page `fuse(4)`.
 #![deny(unsafe_code)]
@@ -22,11 +22,13 @@ mod crew;
 mod daemon;
 mod errno;
 mod error;
+mod halt;
 mod init;
 mod mount_point;
 mod nodes;
 mod options;
 mod protocol;
+mod remount;
 mod request;
 mod runtime_dir;
 mod server;
@@ -40,5 +42,6 @@ pub use control::{Ask, Client, Refusal};
 pub use error::{Error, Result};
 pub use mount_point::Lazy;
 pub use options::{Announce, Channel, DataCache, MountOptions, Run, Sharing};
+pub use remount::{freeze, remount, thaw};
 pub use session::{Session, mount};
 pub use umount::{Image, umount};

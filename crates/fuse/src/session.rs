@@ -186,6 +186,8 @@ impl Session {
 impl Stopper {
     /// Unmounts; detaches when the mount is in use, and says so.
     pub(crate) fn unmount(&self) {
+        // Whoever waits for a thaw would wait forever.
+        let _not_frozen = self.server.thaw();
         match detach(&self.path, Lazy::No) {
             Err(Error::Busy { path }) => {
                 eprintln!(

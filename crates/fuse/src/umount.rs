@@ -34,6 +34,8 @@ pub fn umount(dir: &Path, lazy: Lazy) -> Result<Image> {
         None => return Err(Error::NotMounted { path }),
     };
     let waiter = Waiter::find(&path, uid);
+    // Frozen, it could not take what the kernel still holds. Most are not, which is no error.
+    let _most_are_not_frozen = crate::thaw(&path);
     detach(&path, lazy)?;
     // Without a claim the server is gone already, or too old to have made one.
     let Some(mut waiter) = waiter else {

@@ -1,8 +1,8 @@
 //! What the command line can ask.
 
 use crate::commands::{
-    change, completions, extents, freefrag, get, info, ls, mkfs, mount, put, replay, stat, stats,
-    trim, tunables, tune,
+    change, completions, extents, freefrag, get, info, ls, mkfs, mount, put, remount, replay, stat,
+    stats, trim, tunables, tune,
 };
 use clap::builder::styling::{AnsiColor, Styles};
 use clap::{Parser, Subcommand};
@@ -49,6 +49,9 @@ pub(crate) enum Command {
     Mkfs(Box<mkfs::Args>),
     Mount(mount::Args),
     Umount(mount::UmountArgs),
+    Remount(remount::Args),
+    Freeze(remount::FreezeArgs),
+    Thaw(remount::ThawArgs),
     Info(info::Args),
     Ls(ls::Args),
     Stat(stat::Args),

@@ -176,3 +176,27 @@ fn zeroes_and_holes_in_a_window_stay_in_their_place() {
         assert_eq!(byte, if zero { 0 } else { 7 }, "byte {at}");
     }
 }
+
+#[test]
+fn a_device_opened_to_read_takes_writes_when_asked_to() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("image");
+    std::fs::write(&path, [7; 100]).unwrap();
+    let device = FileDevice::open_window(&path, Access::ReadOnly, 10, Some(20)).unwrap();
+    assert!(matches!(device.write_at(0, &[1]), Err(Error::ReadOnly)));
+    // Its name may stand for another file by then.
+    std::fs::rename(&path, dir.path().join("moved")).unwrap();
+    std::fs::write(&path, [0; 100]).unwrap();
+    let other = FileDevice::open(dir.path().join("moved"), Access::ReadWrite).unwrap();
+    assert!(matches!(device.begin_writing(), Err(Error::Busy { .. })));
+    drop(other);
+    device.begin_writing().unwrap();
+    device.write_at(0, &[1]).unwrap();
+    device.flush().unwrap();
+    assert_eq!(
+        std::fs::read(dir.path().join("moved")).unwrap()[9..12],
+        [7, 1, 7]
+    );
+    let other = FileDevice::open(dir.path().join("moved"), Access::ReadWrite);
+    assert!(matches!(other, Err(Error::Busy { .. })));
+}

@@ -61,6 +61,13 @@ impl Media {
         }
     }
 
+    /// Has the devices take writes; they may have been opened to read only.
+    pub(super) fn begin_writing(&self) -> Result<(), Error> {
+        iter::once(&self.home)
+            .chain(&self.log)
+            .try_for_each(|medium| medium.base.begin_writing())
+    }
+
     /// Brings what a replay left in memory to the devices, so that a crash in between leads to the
     /// same replay; writes reach the devices from then on. `log` are the bytes of the log on the
     /// file system's own device.

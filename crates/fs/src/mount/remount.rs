@@ -154,9 +154,6 @@ impl Fs {
         if self.state.failure().is_some() {
             return refused(RemountError::Failed);
         }
-        if life.media.home.base().is_read_only() {
-            return refused(RemountError::ReadOnlyDevice);
-        }
         let mut options = MountOptions {
             access: Access::ReadWrite,
             ..life.options.clone()
@@ -169,7 +166,10 @@ impl Fs {
         if !life.options.replay && was_dirty {
             return refused(RemountError::NotReplayed);
         }
-        Ok(())
+        life.media.begin_writing().map_err(|error| match error {
+            uext4_device::Error::ReadOnly => RemountError::ReadOnlyDevice.into(),
+            other => Error::Device(other),
+        })
     }
 
     fn begin_writing(&self, life: &mut Lifecycle) -> Result<()> {

@@ -196,6 +196,12 @@ impl Filesystem {
         })
     }
 
+    /// Gives back the space that is held for what is written to the file next: for servers, when
+    /// the last writer closes it. It is given back anyway when the file's last user is gone.
+    pub fn discard_preallocation(&self, inode: &InodeRef) {
+        self.fs.discard_preallocation(inode);
+    }
+
     /// Next data or hole at or after `offset` ([`Error::NoOffset`] past the end).
     pub fn seek(&self, inode: &InodeRef, offset: u64, what: Seek) -> Result<u64> {
         self.run(|fs| {

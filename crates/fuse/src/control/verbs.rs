@@ -56,7 +56,14 @@ pub(super) fn run(mount: &Mount, ask: Ask) -> Answered {
             .into()),
         Ask::Get { names } => get(filesystem, &names),
         Ask::Set { name, value } => set(filesystem, &name, value),
+        Ask::Freeze {} => nothing(mount.server.freeze()),
+        Ask::Thaw {} => nothing(mount.server.thaw()),
+        Ask::Remount { options } => nothing(mount.server.remount(&options)),
     }
+}
+
+fn nothing(done: uext4::Result<()>) -> Answered {
+    done.map(|()| Value::Null).map_err(Refusal::from)
 }
 
 fn to_value(answer: &impl serde::Serialize) -> Value {

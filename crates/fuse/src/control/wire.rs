@@ -58,6 +58,15 @@ pub enum Ask {
         /// To what.
         value: u64,
     },
+    /// Brings everything to the image and keeps it still; changes wait.
+    Freeze {},
+    /// Lets changes go on.
+    Thaw {},
+    /// Changes mount options ([`uext4::Filesystem::remount`]).
+    Remount {
+        /// Separated by commas.
+        options: String,
+    },
 }
 
 impl Ask {
@@ -69,8 +78,9 @@ impl Ask {
             | Ask::Groups { .. }
             | Ask::FreeFragments { .. }
             | Ask::Get { .. }
-            | Ask::Set { .. } => Some(PATIENCE),
-            Ask::Trim { .. } => None,
+            | Ask::Set { .. }
+            | Ask::Thaw {} => Some(PATIENCE),
+            Ask::Trim { .. } | Ask::Freeze {} | Ask::Remount { .. } => None,
         }
     }
 }

@@ -15,7 +15,9 @@ mod open;
 mod xattrs;
 
 use crate::answer::Answer;
+use crate::aside::Helpers;
 use crate::errno::Errno;
+use crate::halt::{self, Halt};
 use crate::init::Agreement;
 use crate::nodes::{Nodes, inode_of};
 use crate::protocol::{NOTIFY_INVAL_INODE, opcode};
@@ -24,6 +26,7 @@ use crate::tally::Tally;
 use crate::transport::DevFuse;
 use std::sync::Arc;
 use uext4::{Filesystem, InodeRef};
+use uext4_sync::Pass;
 
 /// What an operation answers: the body is in the [`Answer`].
 type Handled = Result<(), Errno>;
@@ -36,6 +39,7 @@ pub(crate) struct Server {
     /// For notifications.
     kernel: Arc<DevFuse>,
     tally: Tally,
+    halt: Halt,
 }
 
 /// What becomes of a request.
@@ -58,6 +62,8 @@ pub(crate) enum Pace {
     Waits,
     /// Until the kernel has sent other requests and got their answers.
     Asks,
+    /// Until changes go on ([`Halt`]).
+    Halted,
 }
 
 /// More data than this in one request are [`Pace::Bulk`].
@@ -72,6 +78,7 @@ impl Server {
         filesystem: Filesystem,
         agreement: Agreement,
         kernel: Arc<DevFuse>,
+        helpers: Arc<Helpers>,
     ) -> uext4::Result<Self> {
         let nodes = Nodes::new(filesystem.root()?);
         Ok(Self {
@@ -80,11 +87,26 @@ impl Server {
             agreement,
             kernel,
             tally: Tally::new(),
+            halt: Halt::new(helpers),
         })
     }
 
-    /// How long `request` may keep its thread.
-    pub(crate) fn pace(&self, request: &Request<'_>) -> Pace {
+    /// How long `request` may keep its thread, which holds the pass while it serves a change.
+    pub(crate) fn admit(&self, request: &Request<'_>) -> (Pace, Option<Pass<'_>>) {
+        if !halt::changes(request) {
+            return (self.pace(request), None);
+        }
+        match self.halt.admit() {
+            None => (Pace::Halted, None),
+            pass => (self.pace(request), pass),
+        }
+    }
+
+    pub(crate) fn halt(&self) -> &Halt {
+        &self.halt
+    }
+
+    fn pace(&self, request: &Request<'_>) -> Pace {
         match request.opcode {
             opcode::FSYNC | opcode::FSYNCDIR | opcode::SYNCFS => Pace::Waits,
             opcode::COPY_FILE_RANGE => Pace::Bulk,
@@ -95,8 +117,8 @@ impl Server {
         }
     }
 
-    /// Does what `request` asks, at the pace that [`Self::pace`] said; the body of the answer is in
-    /// `answer` then.
+    /// Does what `request` asks, at the pace that [`Self::admit`] said; the body of the answer is
+    /// in `answer` then.
     pub(crate) fn handle(&self, request: &Request<'_>, pace: Pace, answer: &mut Answer) -> Outcome {
         if pace == Pace::Asks {
             self.fetch_data(request.node);

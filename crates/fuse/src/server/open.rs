@@ -5,6 +5,7 @@
 
 use super::{Handled, Server};
 use crate::answer::Answer;
+use crate::attributes::Writers;
 use crate::errno::Errno;
 use crate::protocol::{OPEN_KILL_SUIDGID, fopen, opcode};
 use crate::request::Request;
@@ -154,11 +155,21 @@ impl Server {
         Ok(())
     }
 
+    /// As ext4 does when the last writer closes a file.
+    fn let_go_of_space(&self, node: u64) {
+        if self.nodes.writers(node) == Writers::None
+            && let Ok(inode) = self.get(node)
+        {
+            self.filesystem.discard_preallocation(&inode);
+        }
+    }
+
     pub(super) fn release(&self, request: &Request<'_>) -> Handled {
         let mut args = request.args();
         let (_fh, flags) = (args.u64()?, args.u32()?);
         if writes(flags) {
             self.nodes.drop_writer(request.node);
+            self.let_go_of_space(request.node);
         }
         Ok(())
     }

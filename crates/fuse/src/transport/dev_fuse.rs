@@ -194,7 +194,12 @@ impl Reader {
 
     fn serve_one(&mut self, bytes: &[u8], service: &Service) -> io::Result<()> {
         let request = Request::parse(bytes).ok_or(Errno::EPROTO)?;
-        match service.server.pace(&request) {
+        let (pace, _pass) = service.server.admit(&request);
+        match pace {
+            Pace::Halted => {
+                park(bytes.to_vec(), self.device.clone(), service.server.clone());
+                Ok(())
+            }
             Pace::Asks => {
                 self.leave_to_helper(bytes, service);
                 Ok(())
@@ -220,6 +225,23 @@ impl Reader {
             let _ = answer(&device, &server, &request, Pace::Asks, &mut Answer::new(64));
         });
     }
+}
+
+/// Keeps a change until it may be served.
+fn park(bytes: Vec<u8>, device: Arc<DevFuse>, server: Arc<Server>) {
+    let again = server.clone();
+    server.halt().park(move || {
+        let Some(request) = Request::parse(&bytes) else {
+            return;
+        };
+        let (pace, pass) = again.admit(&request);
+        if pace == Pace::Halted {
+            drop(pass);
+            return park(bytes, device, again);
+        }
+        // Who reads the device learns of its failure.
+        let _ = answer(&device, &again, &request, pace, &mut Answer::new(64));
+    });
 }
 
 fn answer(

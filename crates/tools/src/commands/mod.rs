@@ -14,6 +14,7 @@ mod mkfs_extended;
 mod mode;
 pub(crate) mod mount;
 pub(crate) mod put;
+pub(crate) mod remount;
 pub(crate) mod replay;
 pub(crate) mod stat;
 pub(crate) mod stats;
@@ -30,6 +31,9 @@ pub(crate) fn run(command: Command) -> Result<()> {
         Command::Mkfs(args) => args.run(),
         Command::Mount(args) => args.run(),
         Command::Umount(args) => args.run(),
+        Command::Remount(args) => args.run(),
+        Command::Freeze(args) => args.run(),
+        Command::Thaw(args) => args.run(),
         Command::Info(args) => args.run(),
         Command::Ls(args) => args.run(),
         Command::Stat(args) => args.run(),

@@ -144,10 +144,14 @@ impl Cause for uext4_fuse::Error {
         match self {
             Error::FileSystem(error) => error.exit(),
             Error::Mounted { .. } | Error::Busy { .. } | Error::StillOpen { .. } => Exit::Busy,
+            Error::Refused(why) if why.errno == EBUSY => Exit::Busy,
             _ => Exit::Failed,
         }
     }
 }
+
+/// `EBUSY` of Linux.
+const EBUSY: i32 = 16;
 
 #[cfg(test)]
 mod tests {

@@ -6,6 +6,7 @@ mod changes;
 mod damage;
 mod mkfs;
 mod mount;
+mod remount;
 mod rig;
 mod running;
 mod space;

@@ -6,6 +6,7 @@ use crate::init::WRITE_BYTES_MAX;
 use crate::protocol::{ANSWER_HEADER_BYTES, REQUEST_HEADER_BYTES};
 use crate::request::Request;
 use crate::server::{Outcome, Pace, Server};
+use uext4_sync::Pass;
 
 /// Bytes for the header of the request or the answer, and for the first argument of the request.
 const PART_BYTES: usize = 128;
@@ -75,12 +76,12 @@ impl Entry {
         self.header.commit_id
     }
 
-    /// How long the request may keep its thread.
-    pub(super) fn pace(&self, server: &Server) -> Pace {
+    /// How long the request may keep its thread, which holds the pass meanwhile.
+    pub(super) fn admit<'s>(&self, server: &'s Server) -> (Pace, Option<Pass<'s>>) {
         let n_payload = self.payload_bytes();
         match parse(&self.header, &self.payload[..n_payload]) {
-            Some(request) => server.pace(&request),
-            None => Pace::Soon,
+            Some(request) => server.admit(&request),
+            None => (Pace::Soon, None),
         }
     }
 

@@ -9,10 +9,11 @@
 
 use super::cpus::{Share, stay_on};
 use super::entry::{Entry, Scratch};
-use super::ring::{Completion, Ring};
-use crate::server::Pace;
+use super::ring::{Completion, Returned, Ring};
+use crate::server::{Pace, Server};
 use crate::transport::{DevFuse, Service, Transport};
 use std::io;
+use std::sync::Arc;
 use std::sync::mpsc::Sender;
 
 /// Entries of a queue at the beginning.
@@ -114,9 +115,12 @@ impl Queue {
     }
 
     fn take(&mut self, mut entry: Box<Entry>, service: &Service) -> io::Result<()> {
-        let pace = entry.pace(&service.server);
+        let (pace, _pass) = entry.admit(&service.server);
         if pace != Pace::Soon && self.lend(entry.queue, pace)? {
-            self.leave_to_helper(entry, pace, service);
+            match pace {
+                Pace::Halted => park(entry, service.server.clone(), self.ring.returned().clone()),
+                pace => self.leave_to_helper(entry, pace, service),
+            }
             return Ok(());
         }
         entry.serve(&service.server, pace, &mut self.scratch);
@@ -158,6 +162,22 @@ impl Queue {
         }
         Ok(())
     }
+}
+
+/// Keeps a change until it may be served.
+fn park(entry: Box<Entry>, server: Arc<Server>, returned: Arc<Returned>) {
+    let again = server.clone();
+    server.halt().park(move || {
+        let mut entry = entry;
+        let (pace, pass) = entry.admit(&again);
+        if pace == Pace::Halted {
+            drop(pass);
+            return park(entry, again, returned);
+        }
+        entry.serve(&again, pace, &mut Scratch::new());
+        drop(pass);
+        returned.give(entry);
+    });
 }
 
 impl Transport for Queue {

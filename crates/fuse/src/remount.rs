@@ -1,0 +1,154 @@
+//! Freezing, thawing and remounting a running mount from outside its server.
+//!
+//! The kernel tells a FUSE server nothing of `MS_REMOUNT`, so both are asked: the kernel, which
+//! knows who has files open for writing and holds data that are not written yet, and the server.
+//! To read-only the kernel goes first, to read-write the server does.
+
+use crate::control::{Ask, Client};
+use crate::error::{Error, Result};
+use rustix::fs::StatVfsMountFlags;
+use rustix::io::Errno;
+use rustix::mount::{MountFlags, mount_remount};
+use std::fs::File;
+use std::path::Path;
+
+/// Brings everything that was written under `dir` to the image and keeps the image still: changes
+/// wait until [`thaw`], reads go on.
+///
+/// # Errors
+/// [`Error::Refused`] says why not; [`Error::NotMounted`].
+pub fn freeze(dir: &Path) -> Result<()> {
+    let client = Client::connect(dir)?;
+    sync(dir)?;
+    client.ask(&Ask::Freeze {}).map(drop)
+}
+
+/// Lets changes go on.
+///
+/// # Errors
+/// As [`freeze`].
+pub fn thaw(dir: &Path) -> Result<()> {
+    Client::connect(dir)?.ask(&Ask::Thaw {}).map(drop)
+}
+
+/// Changes the options of a mount, as `mount -o remount,LIST` does.
+///
+/// # Errors
+/// As [`freeze`]; [`Error::Busy`] when it is to be read-only and files are open for writing.
+pub fn remount(dir: &Path, list: &str) -> Result<()> {
+    let client = Client::connect(dir)?;
+    let options = list.to_owned();
+    let ask = || client.ask(&Ask::Remount { options }).map(drop);
+    match access(list) {
+        Some(Access::ReadOnly) => {
+            sync(dir)?;
+            let told = tell_kernel(dir, list)?;
+            ask().inspect_err(|_| {
+                if told == Told::Yes {
+                    // As it was; the reason is what the caller wants to know.
+                    let _ = tell_kernel(dir, "rw");
+                }
+            })
+        }
+        _ => {
+            ask()?;
+            tell_kernel(dir, list).map(drop)
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Access {
+    ReadOnly,
+    ReadWrite,
+}
+
+/// What the list says last.
+fn access(list: &str) -> Option<Access> {
+    list.split(',').rev().find_map(|word| match word {
+        "ro" => Some(Access::ReadOnly),
+        "rw" => Some(Access::ReadWrite),
+        _ => None,
+    })
+}
+
+/// The kernel's cache goes to the server.
+fn sync(dir: &Path) -> Result<()> {
+    let file = File::open(dir).map_err(Error::system("open", dir))?;
+    let synced = rustix::fs::syncfs(&file).map_err(std::io::Error::from);
+    synced.map_err(Error::system("sync", dir))
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Told {
+    Yes,
+    /// Only the superuser can.
+    No,
+}
+
+/// Sets the flags of the mount: what it has, and what the list changes.
+fn tell_kernel(dir: &Path, list: &str) -> Result<Told> {
+    let now =
+        rustix::fs::statvfs(dir).map_err(|errno| Error::system("look at", dir)(errno.into()))?;
+    let flags = list.split(',').fold(flags_of(now.f_flag), change_flag);
+    match mount_remount(dir, flags, c"") {
+        Ok(()) => Ok(Told::Yes),
+        Err(Errno::PERM) => Ok(Told::No),
+        Err(Errno::BUSY) => Err(Error::Busy { path: dir.into() }),
+        Err(errno) => Err(Error::system("remount", dir)(errno.into())),
+    }
+}
+
+fn flags_of(now: StatVfsMountFlags) -> MountFlags {
+    let known = [
+        (StatVfsMountFlags::RDONLY, MountFlags::RDONLY),
+        (StatVfsMountFlags::NOSUID, MountFlags::NOSUID),
+        (StatVfsMountFlags::NODEV, MountFlags::NODEV),
+        (StatVfsMountFlags::NOEXEC, MountFlags::NOEXEC),
+        (StatVfsMountFlags::NOATIME, MountFlags::NOATIME),
+        (StatVfsMountFlags::NODIRATIME, MountFlags::NODIRATIME),
+        (StatVfsMountFlags::SYNCHRONOUS, MountFlags::SYNCHRONOUS),
+    ];
+    let set = known.iter().filter(|(has, _)| now.contains(*has));
+    set.fold(MountFlags::empty(), |flags, (_, flag)| flags | *flag)
+}
+
+fn change_flag(flags: MountFlags, word: &str) -> MountFlags {
+    let (flag, on) = match word {
+        "ro" => (MountFlags::RDONLY, true),
+        "rw" => (MountFlags::RDONLY, false),
+        "nosuid" => (MountFlags::NOSUID, true),
+        "suid" => (MountFlags::NOSUID, false),
+        "nodev" => (MountFlags::NODEV, true),
+        "dev" => (MountFlags::NODEV, false),
+        "noexec" => (MountFlags::NOEXEC, true),
+        "exec" => (MountFlags::NOEXEC, false),
+        "noatime" => (MountFlags::NOATIME, true),
+        "atime" | "relatime" | "strictatime" => (MountFlags::NOATIME, false),
+        "nodiratime" => (MountFlags::NODIRATIME, true),
+        "diratime" => (MountFlags::NODIRATIME, false),
+        "sync" => (MountFlags::SYNCHRONOUS, true),
+        "async" => (MountFlags::SYNCHRONOUS, false),
+        _ => return flags,
+    };
+    if on { flags | flag } else { flags - flag }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_word_says_how_it_is_used() {
+        assert_eq!(access("commit=5"), None);
+        assert_eq!(access("ro,noatime"), Some(Access::ReadOnly));
+        assert_eq!(access("ro,rw"), Some(Access::ReadWrite));
+    }
+
+    #[test]
+    fn flags_change_by_their_words() {
+        let had = MountFlags::NOSUID | MountFlags::RDONLY;
+        let now = "rw,noexec,commit=5".split(',').fold(had, change_flag);
+        assert_eq!(now, MountFlags::NOSUID | MountFlags::NOEXEC);
+    }
+}

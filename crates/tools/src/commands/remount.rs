@@ -1,0 +1,84 @@
+//! `uext4 remount`, `freeze` and `thaw`: what a running mount is told.
+
+use crate::failure::{Cause, Exit, Failure, Result};
+use std::path::PathBuf;
+
+/// Change the options of a mount, or whether it can be written
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  uext4 remount /mnt/data -o ro                nothing is written any more, the image is clean
+  uext4 remount /mnt/data -o rw,commit=30
+
+Options that are not named stay as they are. What cannot change while mounted (data=, sb=,
+journal_path=, allocator=) is refused. As superuser the kernel is told, too: it refuses ro while
+files are open for writing.")]
+pub(crate) struct Args {
+    /// Where it is mounted
+    dir: PathBuf,
+    /// Mount options, separated by commas
+    #[arg(short, long, value_name = "OPTIONS", required = true)]
+    options: Vec<String>,
+}
+
+/// Keep the image of a mount still and clean, as for a snapshot
+#[derive(clap::Args)]
+#[command(after_help = "\
+Example:
+  uext4 freeze /mnt/data && cp --reflink disk.img snapshot.img; uext4 thaw /mnt/data
+
+What was written before is in the image. Changes wait until `uext4 thaw`. Reads go on, but not in a
+directory where a change waits: the kernel holds its lock.")]
+pub(crate) struct FreezeArgs {
+    /// Where it is mounted
+    dir: PathBuf,
+}
+
+/// Let changes go on after `uext4 freeze`
+#[derive(clap::Args)]
+pub(crate) struct ThawArgs {
+    /// Where it is mounted
+    dir: PathBuf,
+}
+
+impl Args {
+    pub(crate) fn run(self) -> Result<()> {
+        let list = self.options.join(",");
+        // A word that nobody knows is a wrong argument, whatever is mounted.
+        let known = uext4::MountOptions::default().parse(&list);
+        known.map_err(|error| Failure::usage(format!("-o {list}: {error}")))?;
+        told(&self.dir, uext4_fuse::remount(&self.dir, &list))
+    }
+}
+
+impl FreezeArgs {
+    pub(crate) fn run(self) -> Result<()> {
+        use uext4_fuse::Error;
+        let frozen = uext4_fuse::freeze(&self.dir);
+        if let Err(error @ Error::Refused(_)) = &frozen
+            && error.exit() == Exit::Busy
+        {
+            let dir = self.dir.display();
+            let text = format!("{dir}: it is frozen already; `uext4 thaw {dir}` ends that");
+            return Err(Failure::new(Exit::Busy, text));
+        }
+        told(&self.dir, frozen)
+    }
+}
+
+impl ThawArgs {
+    pub(crate) fn run(self) -> Result<()> {
+        told(&self.dir, uext4_fuse::thaw(&self.dir))
+    }
+}
+
+/// What the server refused does not say where.
+fn told(dir: &std::path::Path, answer: uext4_fuse::Result<()>) -> Result<()> {
+    answer.map_err(|error| {
+        let text = match &error {
+            uext4_fuse::Error::Refused(why) => format!("{}: {why}", dir.display()),
+            other => other.to_string(),
+        };
+        Failure::new(error.exit(), text)
+    })
+}
