@@ -195,6 +195,19 @@ impl<K: Key, V> Cache<K, V> {
         sum
     }
 
+    /// Drops about a quarter of the objects: of those that nobody uses, the ones not looked up
+    /// lately. Answers how many.
+    pub(crate) fn shed(&self) -> u64 {
+        let shed = |shard: &Shard<K, V>| {
+            let entries = &mut *shard.entries.write();
+            let wanted = entries.map.len().div_ceil(4);
+            let dropped = drop_idle(&mut entries.map, wanted) as u64;
+            shard.evictions.fetch_add(dropped, Ordering::Relaxed);
+            dropped
+        };
+        self.shards.iter().map(shed).sum()
+    }
+
     /// All objects, for unmount checks and statistics.
     pub(crate) fn snapshot(&self) -> Vec<Arc<V>> {
         let all = |shard: &Shard<K, V>| -> Vec<Arc<V>> {
@@ -218,14 +231,21 @@ impl<K: Key, V> Cache<K, V> {
 
 /// Drops a quarter of the shard: entries nobody uses and nobody looked up since the last round.
 fn evict<K: Key, V>(entries: &mut Entries<K, V>, shard_max: usize) {
-    let mut to_drop = entries.map.len().saturating_sub(shard_max) + shard_max / 4 + 1;
-    entries.map.retain(|_, entry| {
+    let wanted = entries.map.len().saturating_sub(shard_max) + shard_max / 4 + 1;
+    drop_idle(&mut entries.map, wanted);
+    entries.limit = shard_max.max(entries.map.len() + entries.map.len() / 4);
+}
+
+/// Drops up to `wanted` entries; answers how many.
+fn drop_idle<K: Key, V>(map: &mut Map<K, V>, wanted: usize) -> usize {
+    let mut to_drop = wanted;
+    map.retain(|_, entry| {
         let idle = to_drop > 0 && entry.is_idle();
         let drop = idle && !entry.referenced.swap(false, Ordering::Relaxed) && end(entry);
         to_drop -= usize::from(drop);
         !drop
     });
-    entries.limit = shard_max.max(entries.map.len() + entries.map.len() / 4);
+    wanted - to_drop
 }
 
 /// Ends the object unless somebody else holds it.
@@ -252,5 +272,21 @@ mod tests {
         let weak = Arc::downgrade(&held);
         drop(held);
         assert!(end(&mut entry) && weak.upgrade().is_none());
+    }
+    #[test]
+    fn what_is_used_or_was_looked_up_stays_when_some_is_dropped() {
+        let cache: Cache<uext4_format::BlockNr, u64> = Cache::new(1 << 20);
+        let nr = uext4_format::BlockNr;
+        let used: Vec<_> = (0..100)
+            .map(|i| cache.get_or_insert_with(nr(i), || i))
+            .collect();
+        (100..1000).for_each(|i| _ = cache.get_or_insert_with(nr(i), || i));
+        (100..200).for_each(|i| _ = cache.get(nr(i)));
+        let dropped = cache.shed();
+        assert!((200..=300).contains(&dropped), "{dropped}");
+        assert_eq!(cache.counts().entries, 1000 - dropped);
+        let is_there = |i| cache.get(nr(i)).is_some_and(|found| *found == i);
+        assert!((0..200).all(is_there));
+        drop(used);
     }
 }

@@ -51,6 +51,8 @@ pub(crate) struct Fs {
     pub(crate) lifecycle: Mutex<Lifecycle>,
     pub(crate) checksums: Checksums,
     pub(crate) extra_isize: ExtraIsize,
+    /// Times that memory was asked back.
+    pub(crate) reliefs: AtomicU64,
 }
 
 /// Random numbers for generations: each draw hashes a counter of the thread's shard.

@@ -24,6 +24,7 @@ mod ops;
 mod options;
 mod orphan;
 pub mod path;
+mod relief;
 mod settings;
 mod space;
 mod stats;
@@ -46,6 +47,7 @@ pub use map::ExtentStatusStats;
 pub use mount::{RemountError, read_superblock};
 pub use ops::{KillPrivileges, RenameFlags};
 pub use options::{Access, Allocator, BaseLines, DataMode, MountOptions, OnError, Threads};
+pub use relief::Relief;
 pub use space::{FreeExtents, FreeFragments};
 pub use stats::{
     CacheCounts, CacheStats, CriterionStats, GroupStats, JournalStats, LockStats, OrderStats,

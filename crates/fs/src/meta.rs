@@ -226,6 +226,11 @@ impl Blocks {
         Some(block)
     }
 
+    /// Drops some of the clean blocks; answers how many.
+    pub(crate) fn shed(&self) -> u64 {
+        self.cache.shed()
+    }
+
     /// What the cache did and holds.
     pub(crate) fn counts(&self) -> Counts {
         self.cache.counts()

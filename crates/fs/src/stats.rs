@@ -5,6 +5,7 @@ use crate::inode::Inode;
 use crate::{ExtentStatusStats, Filesystem};
 use serde::Serialize;
 use std::collections::BTreeMap;
+use std::sync::atomic::Ordering::Relaxed;
 use uext4_alloc::{Criterion, Effort, Stat};
 use uext4_format::GroupNr;
 
@@ -31,6 +32,8 @@ pub struct Stats {
     pub caches: CacheStats,
     /// What is known of the maps of files (`es_shrinker_info`).
     pub extent_status: ExtentStatusStats,
+    /// Times that memory was asked back ([`Filesystem::relieve_memory`]).
+    pub memory_reliefs: u64,
 }
 
 /// Passes over the groups by one criterion.
@@ -201,6 +204,7 @@ impl Filesystem {
                 blocks: cache_counts(self.fs.blocks.counts(), self.fs.block_size()),
             },
             extent_status: self.fs.extent_status.stats(),
+            memory_reliefs: self.fs.reliefs.load(Relaxed),
         }
     }
 

@@ -8,7 +8,8 @@
 //! `answer` are their bytes; `init` is the first exchange; `server` turns requests into operations
 //! of [`uext4`]; `aside` is where what takes long is done; `nodes` holds the inodes that the kernel
 //! knows; `control` is how a running mount is asked, `tally` what it counts; `halt` holds changes
-//! back while it is frozen or remounted; `session`, `crew`, `mount_point`, `claim`,
+//! back while it is frozen or remounted; `pressure` gives memory back; `session`, `crew`,
+//! `mount_point`, `claim`,
 //! `umount`, `daemon` and `signals` are the life of a mount.
 //! References: `linux/fuse.h`; man page `fuse(4)`.
 #![deny(unsafe_code)]
@@ -27,6 +28,7 @@ mod init;
 mod mount_point;
 mod nodes;
 mod options;
+mod pressure;
 mod protocol;
 mod remount;
 mod request;

@@ -13,6 +13,7 @@ use crate::error::{Error, Result};
 use crate::init::READ_AHEAD_BYTES;
 use crate::mount_point::{Lazy, attach, detach};
 use crate::options::{Announce, MountOptions, Run};
+use crate::pressure::Pressure;
 use crate::server::Server;
 use crate::transport::DevFuse;
 use crate::{daemon, signals};
@@ -76,6 +77,7 @@ pub struct Session {
     crew: Crew,
     path: PathBuf,
     control: Control,
+    pressure: Option<Pressure>,
     claim: Option<Claim>,
 }
 
@@ -138,6 +140,7 @@ impl Session {
     ) -> Result<Self> {
         let crew = Crew::start(device, filesystem, path, options)?;
         let control = Control::start(crew.service.server.clone(), path, &crew.served)?;
+        let pressure = Pressure::watch(crew.service.server.clone());
         raise_read_ahead(path);
         if options.announce == Announce::Yes {
             eprintln!("uext4: {} is served {}", path.display(), crew.served);
@@ -146,6 +149,7 @@ impl Session {
             crew,
             path: path.into(),
             control,
+            pressure,
             claim: None,
         })
     }
@@ -174,6 +178,9 @@ impl Session {
     pub fn wait(mut self) -> Result<()> {
         let served = self.crew.wait();
         self.control.stop();
+        if let Some(pressure) = self.pressure.take() {
+            pressure.stop();
+        }
         let closed = self.crew.service.server.close().map_err(Error::from);
         let closed = closed.and(served.map_err(Error::system("serve", &self.path)));
         if let Some(claim) = self.claim.take() {

@@ -107,6 +107,11 @@ impl Inodes {
         fs.space.inode_place(nr)?.ok_or(Error::Corrupt(bad))
     }
 
+    /// Drops some of the inodes that nobody uses; answers how many.
+    pub(crate) fn shed(&self) -> u64 {
+        self.cache.shed()
+    }
+
     /// What the cache did and holds.
     pub(crate) fn counts(&self) -> Counts {
         self.cache.counts()

@@ -17,6 +17,7 @@ use crate::superblock::Super;
 use crate::xattr::{ExtraIsize, SharedBlocks};
 use crate::{Fs, MountOptions, Result};
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use uext4_device::BlockDevice;
 use uext4_format::{Feature, Features};
 use uext4_journal::{Checksums, Config, Journal, Log, Start, Width};
@@ -90,6 +91,7 @@ pub(super) fn engine(
         settings: Settings::new(&plan.options),
         checksums,
         extra_isize: ExtraIsize::of(&plan.superblock, &plan.geometry),
+        reliefs: AtomicU64::new(0),
     };
     fs.space.protect_journal(journal_blocks(plan));
     let file = Orphans::load(&fs)?;

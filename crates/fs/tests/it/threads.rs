@@ -27,3 +27,28 @@ fn sixteen_threads_agree_with_their_models() {
         worker::check(&fs, id as u64, model).unwrap();
     }
 }
+
+#[test]
+fn memory_is_given_back_while_they_work() {
+    let device = image::ext4(64);
+    let fs = Arc::new(Filesystem::mount(device.clone(), MountOptions::default()).unwrap());
+    let run = |id| {
+        let worker = Worker::new(&fs, id, id).unwrap();
+        thread::spawn(move || worker.work(|done| done < STEPS / 3).0)
+    };
+    let workers: Vec<_> = (0..4).map(run).collect();
+    let (mut inodes, mut blocks) = (0, 0);
+    while !workers.iter().all(thread::JoinHandle::is_finished) {
+        fs.sync().unwrap(); // what a transaction holds stays
+        let relief = fs.relieve_memory();
+        inodes += relief.inodes;
+        blocks += relief.blocks;
+    }
+    assert!(inodes > 0 && blocks > 0, "{inodes} {blocks}");
+    assert!(fs.stats().memory_reliefs > 0);
+    for (id, worker) in workers.into_iter().enumerate() {
+        worker::check(&fs, id as u64, &worker.join().unwrap()).unwrap();
+    }
+    fs.unmount().unwrap();
+    image::assert_clean(&device);
+}

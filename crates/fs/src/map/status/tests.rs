@@ -258,3 +258,15 @@ fn threads_and_the_shrinker_do_not_lose_count() {
     assert_eq!(all.stats().entries, entries);
     assert!(entries < 8000, "the shrinker did nothing");
 }
+
+#[test]
+fn a_quarter_goes_when_memory_is_short() {
+    let all = status(1_000_000);
+    let files: Vec<_> = (0..8).map(|nr| file(nr, &all)).collect();
+    files
+        .iter()
+        .for_each(|file| (0..500).for_each(|at| add(file, at)));
+    assert_eq!(all.shed(), 1000);
+    let left = all.stats().entries;
+    assert!((2900..=3000).contains(&left), "{left}");
+}

@@ -220,6 +220,11 @@ pub(super) const METRICS: &[Metric] = &[
         "Objects that made room for others.",
     ),
     metric(
+        "uext4_memory_reliefs_total",
+        One("/memory_reliefs"),
+        "Times that memory was short and caches gave some back.",
+    ),
+    metric(
         "uext4_extent_status_entries",
         One("/extent_status/entries"),
         "Extents known of the maps of files.",

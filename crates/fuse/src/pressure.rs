@@ -1,0 +1,139 @@
+//! Giving memory back when the system runs short of it.
+//!
+//! A thread sleeps until the kernel says that tasks of our control group waited for memory, or any
+//! tasks where groups do not tell, and then asks the file system to drop some of what it keeps only
+//! to be fast. Where the kernel does not offer that, budgets alone bound memory.
+//! References: kernel doc `accounting/psi.rst`.
+
+use crate::aside::AbortOnPanic;
+use crate::server::Server;
+use rustix::event::{PollFd, PollFlags, poll};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, PipeReader, PipeWriter, Write};
+use std::os::fd::AsFd;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+
+/// Some task waited for 100 ms of 2 s; shorter windows are for the superuser.
+const TRIGGER: &[u8] = b"some 100000 2000000\0";
+/// Where control groups of version 2 are, alone or beside those of version 1.
+const GROUP_ROOTS: [&str; 2] = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
+const SYSTEM: &str = "/proc/pressure/memory";
+
+/// The thread that waits for pressure.
+pub(crate) struct Pressure {
+    /// Closing it stops the thread.
+    stop: PipeWriter,
+    thread: JoinHandle<()>,
+}
+
+impl Pressure {
+    /// Watches for `server`; `None` where the kernel does not tell.
+    pub(crate) fn watch(server: Arc<Server>) -> Option<Self> {
+        let source = files().into_iter().find_map(|path| arm(&path).ok())?;
+        Self::start(source, move || {
+            server.filesystem().relieve_memory();
+        })
+        .ok()
+    }
+
+    fn start(
+        source: impl AsFd + Send + 'static,
+        relieve: impl Fn() + Send + 'static,
+    ) -> io::Result<Self> {
+        let (stopped, stop) = io::pipe()?;
+        let thread = thread::Builder::new()
+            .name("uext4-pressure".into())
+            .spawn(move || {
+                let _guard = AbortOnPanic;
+                relieve_until(&stopped, &source, relieve);
+            })?;
+        Ok(Self { stop, thread })
+    }
+
+    /// Watches no more.
+    pub(crate) fn stop(self) {
+        drop(self.stop);
+        // It aborts the process when it panics.
+        let _ = self.thread.join();
+    }
+}
+
+/// The kernel tells once per window at most, so there is no need to hold back. Ends when the other
+/// end of `stopped` is closed, or the control group is gone.
+fn relieve_until(stopped: &PipeReader, source: &impl AsFd, relieve: impl Fn()) {
+    loop {
+        let mut fds = [
+            PollFd::new(source, PollFlags::PRI),
+            PollFd::new(stopped, PollFlags::IN),
+        ];
+        match poll(&mut fds, None) {
+            Err(rustix::io::Errno::INTR) => continue,
+            Err(_) => return,
+            Ok(_) => {}
+        }
+        let told = fds[0].revents();
+        if !fds[1].revents().is_empty() || told.intersects(PollFlags::ERR | PollFlags::NVAL) {
+            return;
+        }
+        relieve();
+    }
+}
+
+/// Where pressure on memory may be told, the nearest first.
+fn files() -> Vec<PathBuf> {
+    let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let group = groups.lines().find_map(|line| line.strip_prefix("0::/"));
+    let of_group = GROUP_ROOTS
+        .iter()
+        .filter_map(|root| Some(PathBuf::from(root).join(group?).join("memory.pressure")));
+    of_group.chain([PathBuf::from(SYSTEM)]).collect()
+}
+
+fn arm(path: &PathBuf) -> io::Result<File> {
+    let mut file = OpenOptions::new().read(true).write(true).open(path)?;
+    file.write_all(TRIGGER)?;
+    Ok(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::net::{SendFlags, send};
+    use std::net::{TcpListener, TcpStream};
+    use std::sync::mpsc;
+
+    /// Urgent data of a TCP stream are what `poll` tells as it tells pressure.
+    #[test]
+    fn pressure_is_answered_until_the_mount_ends() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("listens");
+        let sender = TcpStream::connect(listener.local_addr().expect("bound")).expect("connects");
+        let (source, _) = listener.accept().expect("accepts");
+        let (relieved, seen) = mpsc::channel();
+        let source_again = source.try_clone().expect("clones");
+        let relieve = move || {
+            // Takes the urgent byte away, as the kernel's own file tells once.
+            let mut byte = [0];
+            let _ = rustix::net::recv(&source_again, &mut byte, rustix::net::RecvFlags::OOB);
+            relieved.send(()).expect("is heard");
+        };
+        let pressure = Pressure::start(source, relieve).expect("starts");
+        for _ in 0..2 {
+            send(&sender, b"!", SendFlags::OOB).expect("sends");
+            seen.recv().expect("is relieved");
+        }
+        pressure.stop();
+        assert!(seen.recv().is_err(), "the thread ended");
+    }
+
+    #[test]
+    fn the_system_is_asked_when_no_group_tells() {
+        assert_eq!(files().last(), Some(&PathBuf::from(SYSTEM)));
+        if let Ok(armed) = arm(&PathBuf::from(SYSTEM)) {
+            let mut fds = [PollFd::new(&armed, PollFlags::PRI)];
+            poll(&mut fds, Some(&rustix::event::Timespec::default())).expect("polls");
+            assert!(!fds[0].revents().contains(PollFlags::ERR), "not armed");
+        }
+    }
+}
