@@ -2,7 +2,7 @@
 
 use super::lifecycle::Lifecycle;
 use crate::superblock::{SUPERBLOCK_BYTES, SUPERBLOCK_OFFSET};
-use crate::{Filesystem, Fs, Result, credits};
+use crate::{Error, Filesystem, Fs, Result, credits};
 
 impl Filesystem {
     /// Unmounts: commits what is running, brings everything home, marks the journal empty and the
@@ -80,6 +80,10 @@ impl Fs {
         if writable {
             self.journal.close()?;
             self.mark_clean()?;
+        } else if matches!(self.state.failure(), Some(Error::Corrupt(_))) {
+            // The note of the damage must reach the device. The cause is the answer, whatever
+            // else fails.
+            let _ = self.journal.close();
         }
         match (self.state.failure(), life.mmp.take()) {
             (Some(cause), mmp) => {

@@ -2,6 +2,7 @@
 #![allow(missing_docs)]
 
 mod arguments;
+mod bad_days;
 mod changes;
 mod damage;
 mod mkfs;

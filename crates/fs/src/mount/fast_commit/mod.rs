@@ -6,8 +6,8 @@
 //! records on the same state, or to a plain replay: records are never applied twice.
 //!
 //! Layout: [`ranges`] is what the records say of one file's blocks in the end; [`maps`] brings the
-//! maps there, [`clusters`] where a file shares a cluster with itself; [`inodes`] and [`names`] apply
-//! the other records.
+//! maps there, [`clusters`] where a file shares a cluster with itself; [`inodes`] and [`names`]
+//! apply the other records.
 //! Order: blocks that the records name are reserved before anything can be allocated; then what
 //! files lost is unmapped; then inodes, names in their order, and the new mappings.
 //! Invariants: an inode without a name in the end is tracked as an orphan, for the mount to free.

@@ -1,0 +1,196 @@
+//! Mounts whose image is damaged or whose device fails: each answers until it is taken off, with
+//! the right error, and says at the end what was wrong.
+
+use crate::rig::Rig;
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+use uext4_testkit::oracle;
+
+/// Seconds after which something hangs.
+const HANGS_SECONDS: &str = "60";
+
+/// What a shell says in the rig's directory, whatever hangs.
+fn sh(rig: &Rig, script: &str) -> Output {
+    let mut command = Command::new("timeout");
+    command.args(["--signal=KILL", HANGS_SECONDS, "sh", "-c", script]);
+    let output = command.current_dir(rig.path("")).env("LC_ALL", "C");
+    let output = output.output().expect("timeout(1) starts");
+    assert!(output.status.code().is_some(), "{script}: hangs");
+    output
+}
+
+/// The script must fail, and say this.
+fn refused(rig: &Rig, word: &str, script: &str) {
+    let output = sh(rig, script);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        !output.status.success() && said.contains(word),
+        "{script}: {said:?}, not {word:?}"
+    );
+}
+
+/// The script must not fail; answers what it said.
+fn done(rig: &Rig, script: &str) -> String {
+    let output = sh(rig, script);
+    assert!(output.status.success(), "{script}: {output:?}");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// A mount in the background, on `mnt`; taken off however the test ends.
+struct Mounted<'r>(&'r Rig);
+
+impl<'r> Mounted<'r> {
+    fn new(rig: &'r Rig, image: &str, options: &str) -> Option<Self> {
+        if !Path::new("/dev/fuse").exists() {
+            assert!(!oracle::in_ci(), "CI has /dev/fuse");
+            eprintln!("=== SKIPPED: mounting needs /dev/fuse ===");
+            return None;
+        }
+        fs::create_dir(rig.path("mnt")).unwrap();
+        rig.ok(&["mount", "-o", options, image, "mnt"]);
+        Some(Self(rig))
+    }
+}
+
+impl Drop for Mounted<'_> {
+    fn drop(&mut self) {
+        let _ = self.0.run(&["umount", "--lazy", "mnt"]);
+    }
+}
+
+/// Destroys the only block of `/dir`.
+fn damage_dir(rig: &Rig) {
+    rig.ok(&["mkdir", "-p", "disk.img", "/dir/sub"]);
+    let block = rig.debugfs("bmap /dir 0");
+    let block: u64 = block.split_whitespace().last().unwrap().parse().unwrap();
+    let image = fs::File::options().write(true).open(rig.image()).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&image, &[0x55; 1024], block * 1024).unwrap();
+}
+
+#[test]
+fn damage_is_answered_as_the_option_says_and_recorded() {
+    for (option, goes_on) in [
+        ("errors=continue", true),
+        ("errors=remount-ro", false),
+        ("errors=panic", false),
+    ] {
+        let rig = Rig::new(&[]);
+        fs::write(rig.path("src"), "data").unwrap();
+        rig.ok(&["put", "disk.img", "src", "/file"]);
+        damage_dir(&rig);
+        let Some(_mounted) = Mounted::new(&rig, "disk.img", option) else {
+            return;
+        };
+        done(&rig, "touch mnt/before");
+        refused(&rig, "Structure needs cleaning", "ls mnt/dir");
+        assert_eq!(done(&rig, "cat mnt/file"), "data");
+        if goes_on {
+            done(&rig, "echo late > mnt/late");
+            rig.ok(&["umount", "mnt"]);
+            assert_eq!(rig.ok(&["cat", "disk.img", "/late"]), "late\n");
+        } else {
+            refused(&rig, "Read-only file system", "touch mnt/late");
+            rig.fails(1, "directory leaf", &["umount", "mnt"]);
+        }
+        let told = rig.json(&["info", "--json", "disk.img"]);
+        assert!(told["errors"].as_u64() > Some(0), "{option}: {told}");
+        let header = done(&rig, "dumpe2fs -h disk.img 2>&1");
+        assert!(header.contains("with errors"), "{option}: {header}");
+        // What was done before it was met is there.
+        assert!(rig.ok(&["ls", "disk.img"]).contains("before"), "{option}");
+        sh(&rig, "e2fsck -fy disk.img");
+        rig.assert_clean();
+    }
+}
+
+/// A file system in memory with room for 20 MiB, on `host`.
+struct Host<'r>(&'r Rig);
+
+impl<'r> Host<'r> {
+    fn new(rig: &'r Rig) -> Option<Self> {
+        fs::create_dir(rig.path("host")).unwrap();
+        if sh(rig, "mount -t tmpfs -o size=20m tmpfs host")
+            .status
+            .success()
+        {
+            return Some(Self(rig));
+        }
+        assert!(!oracle::in_ci(), "CI is root");
+        eprintln!("=== SKIPPED: a small host needs root ===");
+        None
+    }
+}
+
+impl Drop for Host<'_> {
+    fn drop(&mut self) {
+        sh(self.0, "umount -l host");
+    }
+}
+
+#[test]
+fn a_full_host_stops_writing_and_loses_no_promise() {
+    let rig = Rig::empty();
+    let Some(_host) = Host::new(&rig) else {
+        return;
+    };
+    rig.ok(&["mkfs", "host/disk.img", "--size", "200M", "-q"]);
+    let Some(_mounted) = Mounted::new(&rig, "host/disk.img", "noatime") else {
+        return;
+    };
+    done(&rig, "echo promised > mnt/promised; sync mnt/promised");
+    let fill = "dd if=/dev/urandom of=mnt/big bs=1M count=40 conv=fsync";
+    refused(&rig, "No space left on device", fill);
+    // The host is full: sooner or later the journal cannot be written either.
+    let provoke = "for nr in $(seq 5000); do echo x > mnt/$nr || exit 1; sync mnt/$nr; done";
+    refused(&rig, "Read-only file system", provoke);
+    refused(&rig, "Read-only file system", "touch mnt/late");
+    assert_eq!(done(&rig, "cat mnt/promised"), "promised\n");
+    done(&rig, "ls -l mnt; stat -f mnt");
+    rig.fails(1, "No space left on device", &["umount", "mnt"]);
+    // Moved to where there is room it recovers.
+    done(&rig, "cp --sparse=always host/disk.img disk.img");
+    rig.ok(&["replay", "disk.img"]);
+    rig.assert_clean();
+    assert_eq!(rig.ok(&["cat", "disk.img", "/promised"]), "promised\n");
+}
+
+#[test]
+fn a_truncated_image_answers_with_errors_until_it_is_taken_off() {
+    let rig = Rig::new(&[]);
+    let Some(_mounted) = Mounted::new(&rig, "disk.img", "noatime") else {
+        return;
+    };
+    done(
+        &rig,
+        "dd if=/dev/urandom of=mnt/big bs=1M count=20 conv=fsync",
+    );
+    fs::File::options()
+        .write(true)
+        .open(rig.image())
+        .unwrap()
+        .set_len(4 << 20)
+        .unwrap();
+    // The kernel's pages of it go.
+    let big = fs::File::open(rig.path("mnt/big")).unwrap();
+    rustix::fs::fadvise(&big, 0, None, rustix::fs::Advice::DontNeed).unwrap();
+    drop(big);
+    refused(&rig, "Input/output error", "cat mnt/big > /dev/null");
+    done(&rig, "ls mnt; stat -f mnt");
+    sh(&rig, "umount mnt; true");
+    assert!(done(&rig, "ls mnt").is_empty());
+}
+
+#[test]
+fn an_image_without_a_name_is_served_to_the_end() {
+    let rig = Rig::new(&[]);
+    let Some(_mounted) = Mounted::new(&rig, "disk.img", "noatime") else {
+        return;
+    };
+    fs::hard_link(rig.image(), rig.path("other.img")).unwrap();
+    fs::remove_file(rig.image()).unwrap();
+    done(&rig, "echo data > mnt/file; sync mnt/file");
+    rig.ok(&["umount", "mnt"]);
+    assert_eq!(rig.ok(&["cat", "other.img", "/file"]), "data\n");
+    oracle::assert_clean(&rig.path("other.img"));
+}
