@@ -39,8 +39,19 @@ pub struct Config {
     orphan_file_blocks: Option<u32>,
     log: LogPlace,
     allocator: Option<Allocator>,
+    mount: Mount,
     /// Percent of the space that is taken before the run begins.
     pub(super) full_percent: u64,
+}
+
+/// What is asked of the mount.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mount {
+    Plain,
+    /// `discard`.
+    Discards,
+    /// `sync`.
+    Syncs,
 }
 
 /// Where the log is.
@@ -60,6 +71,7 @@ const EXT4: Config = Config {
     orphan_file_blocks: None,
     log: LogPlace::Inside,
     allocator: None,
+    mount: Mount::Plain,
     full_percent: 0,
 };
 
@@ -95,7 +107,7 @@ const BIGALLOC: Config = Config {
 
 impl Config {
     /// All kinds with a log.
-    pub const ALL: [Config; 18] = [
+    pub const ALL: [Config; 21] = [
         EXT4,
         Config {
             name: "ext4-4k",
@@ -118,9 +130,22 @@ impl Config {
             log: LogPlace::OtherDevice,
             ..with("external-journal", "")
         },
+        Config {
+            mount: Mount::Discards,
+            ..with("discard", "")
+        },
+        Config {
+            mount: Mount::Syncs,
+            ..with("sync", "")
+        },
         groups("linear", Allocator::Linear),
         groups("optimized", Allocator::Optimized),
         groups("freespace-tree", Allocator::FreespaceTree),
+        Config {
+            name: "bigalloc-optimized",
+            allocator: Some(Allocator::Optimized),
+            ..BIGALLOC
+        },
         Config {
             name: "bigalloc-tree",
             allocator: Some(Allocator::FreespaceTree),
@@ -213,8 +238,15 @@ impl Config {
     pub(super) fn mounted(&self, options: MountOptions) -> MountOptions {
         MountOptions {
             allocator: self.allocator,
+            discard: self.mount == Mount::Discards,
+            sync: self.syncs(),
             ..options
         }
+    }
+
+    /// Whether every operation is durable when it returns.
+    pub(super) fn syncs(&self) -> bool {
+        self.mount == Mount::Syncs
     }
 
     /// Whether files map their space with extents (`fallocate` needs it).

@@ -7,6 +7,7 @@ use uext4_testkit::manifest::{Entry, Manifest};
 use uext4_testkit::model::Model;
 use uext4_testkit::ops::Op;
 
+use super::config::Config;
 use super::step::Step;
 
 /// Bytes of a file; equal contents of successive states share memory.
@@ -45,6 +46,8 @@ pub(super) struct History {
     syncs: BTreeSet<usize>,
     /// Steps that commit by themselves.
     commits: BTreeSet<usize>,
+    /// Every step is durable when it returns.
+    all_sync: bool,
     /// The step that last touched an inode.
     touched: BTreeMap<u64, usize>,
     /// The step that last touched what it holds: its data and size.
@@ -52,12 +55,13 @@ pub(super) struct History {
 }
 
 impl History {
-    pub(super) fn new(model: &Model) -> Self {
+    pub(super) fn new(model: &Model, config: &Config) -> Self {
         Self {
             states: vec![State::of(model, None, None, "mount".into())],
             floors: vec![0],
             syncs: BTreeSet::new(),
             commits: BTreeSet::new(),
+            all_sync: config.syncs(),
             touched: BTreeMap::new(),
             written: BTreeMap::new(),
         }
@@ -78,16 +82,17 @@ impl History {
                 self.written.insert(*number, now);
             }
         }
-        if done && matches!(step, Step::Sync | Step::Unmount) {
+        if done && matches!(step, Step::Sync | Step::Freeze | Step::Unmount) {
             self.syncs.insert(now);
         }
-        if step.commits() {
+        if step.commits() || self.all_sync {
             self.commits.insert(now);
         }
         let before = self.floors[now - 1];
         let floor = match step {
             _ if !done => 0,
-            Step::Sync | Step::Unmount => now,
+            _ if self.all_sync => now,
+            Step::Sync | Step::Freeze | Step::Unmount => now,
             Step::Op(Op::Fsync { path }) => promised(&self.touched, model, path),
             Step::Fdatasync { path } => promised(&self.written, model, path),
             _ => 0,

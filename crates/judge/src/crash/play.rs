@@ -164,7 +164,7 @@ impl Player {
             clock,
             rng: Rng::new(run.seed).fork(2),
             workload: Workload::new(run.seed, run.config),
-            history: History::new(&model),
+            history: History::new(&model, &run.config),
             model,
             held: Held::default(),
             done: BTreeSet::new(),

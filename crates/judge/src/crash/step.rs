@@ -15,6 +15,8 @@ const ACL: [u8; 44] = [
     2, 0, 0, 0, 1, 0, 6, 0, 255, 255, 255, 255, 2, 0, 4, 0, 100, 0, 0, 0, 4, 0, 4, 0, 255, 255,
     255, 255, 16, 0, 4, 0, 255, 255, 255, 255, 32, 0, 4, 0, 255, 255, 255, 255,
 ];
+/// `FS_NODUMP_FL`.
+const NODUMP: u32 = 0x40;
 /// The permission bits that go with [`ACL`].
 const ACL_MODE: u32 = 0o644;
 
@@ -73,6 +75,14 @@ pub(super) enum Step {
         path: Vec<u8>,
         seconds: i64,
     },
+    /// Changes a flag of an inode that means nothing to us (`chattr +d`, `-d`).
+    Flag {
+        path: Vec<u8>,
+    },
+    /// Discards free space.
+    Trim,
+    /// Brings the device to rest, and lets changes in again.
+    Freeze,
     /// The last step of every workload.
     Unmount,
 }
@@ -129,6 +139,17 @@ pub(super) fn run(step: &Step, fs: &Filesystem, held: &mut Held) -> Result<(), E
             let inode = target.find(path)?;
             answer(fs.set_attr(&inode, &times(*seconds), &caller).map(drop))
         }
+        Step::Flag { path } => {
+            let inode = target.find(path)?;
+            let flags = Some(fs.attr(&inode).flags ^ NODUMP);
+            let set = SetAttr {
+                flags,
+                ..SetAttr::default()
+            };
+            answer(fs.set_attr(&inode, &set, &caller).map(drop))
+        }
+        Step::Trim => answer(fs.trim(0..u64::MAX, 0).map(drop)),
+        Step::Freeze => answer(fs.freeze().and_then(|()| fs.thaw())),
         Step::Unmount => {
             held.inodes.clear();
             answer(fs.unmount())
@@ -204,7 +225,7 @@ fn times(seconds: i64) -> SetAttr {
 pub(super) fn expect(step: &Step, model: &mut Model, held: &mut Held) -> Result<(), Errno> {
     match step {
         Step::Op(op) => model.run(op),
-        Step::Sync | Step::Close { .. } | Step::Unmount => Ok(()),
+        Step::Sync | Step::Close { .. } | Step::Trim | Step::Freeze | Step::Unmount => Ok(()),
         Step::Tmpfile { held: id } => {
             held.unnamed.insert(*id, Vec::new());
             Ok(())
@@ -258,7 +279,7 @@ pub(super) fn expect(step: &Step, model: &mut Model, held: &mut Held) -> Result<
         }
         Step::Fdatasync { path } => model.write(path, 0, &[]),
         Step::SetAcl { path } => model.set_acl(path, &ACL, ACL_MODE),
-        Step::Utimes { path, .. } => {
+        Step::Utimes { path, .. } | Step::Flag { path } => {
             let numbers = model.numbers();
             numbers
                 .contains_key(path)
@@ -413,8 +434,8 @@ impl Step {
 
     /// Whether it is there to commit.
     pub(super) fn commits(&self) -> bool {
-        use Step::{Fdatasync, Sync, Unmount};
-        let step = matches!(self, Sync | Unmount | Fdatasync { .. });
+        use Step::{Fdatasync, Freeze, Sync, Unmount};
+        let step = matches!(self, Sync | Freeze | Unmount | Fdatasync { .. });
         step || matches!(self, Step::Op(Op::Fsync { .. }))
     }
 

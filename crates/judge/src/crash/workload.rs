@@ -64,6 +64,11 @@ impl Workload {
             40..=41 => self.scenario(),
             42..=44 => self.exchange(model),
             45..=46 => self.remove_xattr(model),
+            47 => Step::Trim,
+            48 => Step::Freeze,
+            49 => Step::Flag {
+                path: self.file(model),
+            },
             _ => Step::Op(as_one_call(
                 self.stream.next().expect("a stream has no end"),
             )),

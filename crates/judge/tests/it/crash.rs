@@ -20,7 +20,7 @@ fn number(variable: &str, default: usize) -> usize {
 }
 
 /// What must be among the recorded steps that succeed.
-const KINDS: [&str; 31] = [
+const KINDS: [&str; 34] = [
     "Create",
     "Mkdir",
     "Mkfifo",
@@ -52,6 +52,9 @@ const KINDS: [&str; 31] = [
     "Fallocate Allocate",
     "Fallocate PunchHole",
     "Fallocate ZeroRangeKeepSize",
+    "Flag",
+    "Trim",
+    "Freeze",
 ];
 
 /// Recorded steps of a run.
@@ -130,6 +133,16 @@ fn external_journal() {
 }
 
 #[test]
+fn discard() {
+    suite("discard");
+}
+
+#[test]
+fn sync() {
+    suite("sync");
+}
+
+#[test]
 fn linear() {
     suite("linear");
 }
@@ -142,6 +155,11 @@ fn optimized() {
 #[test]
 fn freespace_tree() {
     suite("freespace-tree");
+}
+
+#[test]
+fn bigalloc_optimized() {
+    suite("bigalloc-optimized");
 }
 
 #[test]
