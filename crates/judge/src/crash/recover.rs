@@ -83,7 +83,7 @@ impl Slot {
                 file.write_all_at(&chunk[..len], at)?;
             }
         }
-        Ok(())
+        self.device.iter().try_for_each(LoopDevice::forget)
     }
 
     fn take(&self) -> Result<Arc<MemDevice>> {

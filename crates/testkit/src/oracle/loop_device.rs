@@ -55,8 +55,12 @@ impl LoopDevice {
         &self.path
     }
 
-    /// Drops what the kernel keeps of the image as it was.
-    fn forget(&self) -> Result<()> {
+    /// Drops what the kernel keeps of the image as it was: for whoever reads the device after the
+    /// image changed. [`Self::mount`] does it by itself.
+    ///
+    /// # Errors
+    /// The device is gone.
+    pub fn forget(&self) -> Result<()> {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC;
         let device = rustix::fs::open(self.path.as_str(), flags, Mode::empty())?;
         Ok(rustix::fs::fadvise(&device, 0, None, Advice::DontNeed)?)
