@@ -22,6 +22,7 @@ pub mod jbd2;
 pub mod mmp;
 mod no_room;
 pub mod orphan_file;
+pub mod quota;
 pub mod superblock;
 mod times;
 pub mod xattr;

@@ -6,6 +6,7 @@ use crate::map::ExtentStatus;
 use crate::meta::Blocks;
 use crate::mount::Lifecycle;
 use crate::orphan::Orphans;
+use crate::quota::Quota;
 use crate::settings::Settings;
 use crate::space::Space;
 use crate::superblock::Super;
@@ -37,6 +38,7 @@ pub(crate) struct Fs {
     pub(crate) blocks: Blocks,
     pub(crate) extent_status: Arc<ExtentStatus>,
     pub(crate) orphans: Orphans,
+    pub(crate) quota: Quota,
     pub(crate) dirs: DirConfig,
     pub(crate) sparse_leaves: SparseLeaves,
     pub(crate) shared_xattrs: SharedBlocks,
@@ -172,7 +174,7 @@ impl Fs {
     /// Starts a handle that may log `credits` blocks; may wait for a commit.
     pub(crate) fn start(&self, credits: u32) -> Result<Handle<'_>> {
         self.writable()?;
-        Ok(self.journal.start(credits)?)
+        Ok(self.journal.start(credits + self.quota.credits())?)
     }
 
     /// The time of changes made now.

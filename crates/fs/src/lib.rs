@@ -24,6 +24,7 @@ mod ops;
 mod options;
 mod orphan;
 pub mod path;
+mod quota;
 mod relief;
 mod settings;
 mod space;

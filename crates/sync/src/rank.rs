@@ -17,6 +17,8 @@ pub enum Rank {
     DirIndex,
     /// Data of one file: shared to read, exclusive to write or change the size.
     InodeIo,
+    /// A new owner gets its place in a quota file.
+    QuotaPlacing,
     /// Not a lock: a handle is being started (may wait for a commit).
     Handle,
     /// One commit at a time; taken with no handle open, held over rendering (takes live objects).
@@ -43,6 +45,12 @@ pub enum Rank {
     GroupDesc,
     /// Extents freed and not yet committed.
     PendingFree,
+    /// Owners that the threads of one shard charged lately.
+    QuotaShard,
+    /// Tree of one quota file (a live object).
+    QuotaFile,
+    /// What one owner uses and may use (a live object).
+    QuotaOwner,
     /// Superblock state (a live object).
     Superblock,
     /// Objects logged to a transaction, one list per shard.
@@ -69,11 +77,12 @@ pub enum Rank {
 
 impl Rank {
     /// Every rank, outermost first.
-    pub const ALL: [Self; 28] = [
+    pub const ALL: [Self; 32] = [
         Self::Mount,
         Self::Rename,
         Self::DirIndex,
         Self::InodeIo,
+        Self::QuotaPlacing,
         Self::Handle,
         Self::JournalCommit,
         Self::OrphanList,
@@ -87,6 +96,9 @@ impl Rank {
         Self::GroupSpace,
         Self::GroupDesc,
         Self::PendingFree,
+        Self::QuotaShard,
+        Self::QuotaFile,
+        Self::QuotaOwner,
         Self::Superblock,
         Self::JournalObjects,
         Self::JournalRendered,

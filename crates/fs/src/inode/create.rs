@@ -1,6 +1,7 @@
 //! New inodes: number, owner, mode, flags inherited from the parent.
 
 use super::{Inode, InodeRef, flags};
+use crate::quota::{Owners, Usage};
 use crate::settings::Switch;
 use crate::{Caller, Fs, Result, file, map, xattr};
 use std::sync::Arc;
@@ -51,6 +52,7 @@ impl Fs {
         disk.generation = generation;
         disk.mode = new.kind.mode_bits() | (disk.mode & 0o7000) | acl.mode;
         let inode = InodeRef::new(self.inodes.place_new(self, handle, nr, disk)?);
+        self.quota.charge(handle, &inode.read(), Usage::INODE);
         if let Err(error) = self.furnish(handle, inode.arc(), new, &acl) {
             self.abandon_inode(handle, inode.arc())?;
             return Err(error);
@@ -79,6 +81,17 @@ impl Fs {
         handle.write(inode).disk.links = 0;
         inode.set_links(0);
         self.orphans.add(self, handle, inode)
+    }
+
+    /// Gives whoever will own a new inode in `parent` an entry in the quota files. The caller has
+    /// no handle.
+    pub(crate) fn expect_owner(&self, parent: &Inode, caller: &Caller) -> Result<()> {
+        if !self.quota.is_on() {
+            return Ok(());
+        }
+        let new = NewInode::new(uext4_format::FileType::Regular, 0);
+        let owners = Owners::of(&self.blank_inode(parent, &new, caller));
+        self.quota.ensure(self, owners)
     }
 
     fn blank_inode(&self, parent: &Inode, new: &NewInode<'_>, caller: &Caller) -> DiskInode {

@@ -9,6 +9,7 @@
 
 use super::Inode;
 use crate::credits;
+use crate::quota::Usage;
 use crate::{Fs, Result, file, xattr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -117,6 +118,7 @@ impl Fs {
         self.orphans.remove(self, handle, inode)?;
         let kind = {
             let mut state = handle.write(inode);
+            self.quota.charge(handle, &state, Usage::INODE.less());
             let kind = state.disk.file_type();
             state.disk.dtime = self.now().seconds as u32;
             state.disk.size = 0;

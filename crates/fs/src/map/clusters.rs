@@ -91,7 +91,7 @@ pub(super) fn release(
             len_blocks: len_blocks as u32,
         },
     )?;
-    discharge(fs, state, len_blocks);
+    discharge(fs, handle, state, len_blocks);
     Ok(())
 }
 
@@ -139,7 +139,7 @@ pub(super) fn new_tree_block(
     goal: Option<BlockNr>,
 ) -> Result<BlockNr> {
     let block = fs.space.allocate_block(fs, handle, goal, state.nr())?;
-    if let Err(error) = charge(fs, state, ratio(fs)) {
+    if let Err(error) = charge(fs, handle, state, ratio(fs)) {
         fs.space.free(fs, handle, around(fs, block))?;
         return Err(error);
     }
@@ -157,7 +157,7 @@ pub(super) fn free_tree_block(
     fs.check_block(block, seal.name())?;
     fs.blocks.forget(handle, block);
     fs.space.free(fs, handle, around(fs, block))?;
-    discharge(fs, state, ratio(fs));
+    discharge(fs, handle, state, ratio(fs));
     Ok(())
 }
 

@@ -17,6 +17,7 @@ mod status;
 mod tests;
 
 use crate::inode::InodeState;
+use crate::quota::Usage;
 use crate::{Error, Fs, Result};
 use std::ops::{ControlFlow, Range};
 use uext4_format::{BlockNr, BlockRun, Corrupt, Feature, InodeFlags, LogicalBlock, Place};
@@ -225,7 +226,7 @@ fn insert_run(
             "unwritten blocks in a file without extents",
         ));
     }
-    charge(fs, state, fresh)
+    charge(fs, handle, state, fresh)
 }
 
 /// Allocates one block for a directory and maps it at `at`, next to what stands around it.
@@ -462,21 +463,26 @@ fn block_range(at: LogicalBlock, len_blocks: u32) -> Range<u64> {
     u64::from(at.0)..u64::from(at.0) + u64::from(len_blocks)
 }
 
-/// Adds blocks to what the inode occupies.
-fn charge(fs: &Fs, state: &mut InodeState, blocks: u64) -> Result<()> {
-    let sectors = state.disk.sectors(&fs.geometry) + (blocks << (fs.geometry.block_bits - 9));
+/// Adds blocks to what the inode occupies, and its owners use.
+fn charge(fs: &Fs, handle: &Handle<'_>, state: &mut InodeState, blocks: u64) -> Result<()> {
+    let more = blocks << (fs.geometry.block_bits - 9);
+    let sectors = state.disk.sectors(&fs.geometry) + more;
     state
         .disk
         .set_sectors(sectors, &fs.geometry)
-        .map_err(|_| Error::TooLarge)
+        .map_err(|_| Error::TooLarge)?;
+    fs.quota.charge(handle, state, Usage::sectors(more));
+    Ok(())
 }
 
 /// Takes blocks from what the inode occupies.
-fn discharge(fs: &Fs, state: &mut InodeState, blocks: u64) {
+fn discharge(fs: &Fs, handle: &Handle<'_>, state: &mut InodeState, blocks: u64) {
     let sectors = state.disk.sectors(&fs.geometry);
     let left = sectors.saturating_sub(blocks << (fs.geometry.block_bits - 9));
     // Cannot fail: the number gets smaller.
     let _ = state.disk.set_sectors(left, &fs.geometry);
+    let less = Usage::sectors(sectors - left).less();
+    fs.quota.charge(handle, state, less);
 }
 
 /// Answers damage unless all blocks of the run may hold data.

@@ -11,6 +11,7 @@ use crate::map::ExtentStatus;
 use crate::meta::{Blocks, Sealer};
 use crate::options::{Access, Threads};
 use crate::orphan::Orphans;
+use crate::quota::Quota;
 use crate::settings::Settings;
 use crate::space::Space;
 use crate::superblock::Super;
@@ -78,6 +79,7 @@ pub(super) fn engine(
             plan.options.clock.clone(),
         )),
         orphans: Orphans::new(plan.options.base_lines),
+        quota: Quota::default(),
         dirs: DirConfig::new(&plan.superblock, plan.options.max_dir_size_kib),
         sparse_leaves: SparseLeaves::default(),
         shared_xattrs: SharedBlocks::default(),
@@ -96,6 +98,10 @@ pub(super) fn engine(
     fs.space.protect_journal(journal_blocks(plan));
     let file = Orphans::load(&fs)?;
     fs.orphans.set_file(file);
+    fs.quota = match writable {
+        true => Quota::load(&fs)?,
+        false => Quota::load_to_read(&fs)?,
+    };
     fs.inode(uext4_format::InodeNr::ROOT)?;
     Ok(fs)
 }

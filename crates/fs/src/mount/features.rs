@@ -6,7 +6,7 @@ use uext4_format::{Feature, FeatureSet, Features};
 
 /// Read-only compatible features that are known, but that a writer would have to keep up and this
 /// engine does not: such images are mounted read-only.
-const READ_ONLY: &[Feature] = &[Feature::QUOTA, Feature::VERITY, Feature::SHARED_BLOCKS];
+const READ_ONLY: &[Feature] = &[Feature::VERITY, Feature::SHARED_BLOCKS];
 
 /// Incompatible features whose files cannot be made sense of.
 const REFUSED: &[Feature] = &[Feature::CASEFOLD, Feature::ENCRYPT];

@@ -159,7 +159,7 @@ impl Fs {
             ..life.options.clone()
         };
         features::settle(self.features, &mut options)?;
-        if options.access == Access::ReadOnly {
+        if options.access == Access::ReadOnly || self.quota.is_unusable() {
             return refused(RemountError::ReadOnlyFeature);
         }
         let was_dirty = self.superblock.read().disk.features().has(Feature::RECOVER);

@@ -145,6 +145,7 @@ impl Fs {
     fn finish<T>(&self, answer: Result<T>) -> Result<T> {
         let answer = self.note(answer);
         self.note(self.reap())?;
+        self.note(self.quota.place_missing(self))?;
         self.note(self.shrink_directories())?;
         answer
     }

@@ -3,9 +3,10 @@
 use crate::access::Want;
 use crate::attr::{Checks, SetTime};
 use crate::inode::{Inode, attr_of, flags};
+use crate::quota::Owners;
 use crate::settings::Switch;
 use crate::{Attr, Caller, Error, Filesystem, Fs, InodeRef, Result, SetAttr, credits, file, xattr};
-use uext4_format::{FileType, InodeFlags, Timestamp};
+use uext4_format::{Feature, FileType, InodeFlags, Timestamp};
 use uext4_journal::Handle;
 
 const SET_UID: u16 = 0o4000;
@@ -98,6 +99,9 @@ fn resize(fs: &Fs, inode: &InodeRef, size: u64) -> Result<()> {
 
 fn apply(fs: &Fs, inode: &InodeRef, set: &SetAttr, caller: &Caller) -> Result<()> {
     let now = fs.now();
+    check_project(fs, inode, set)?;
+    let owners = new_owners(&inode.read().disk, set);
+    fs.quota.ensure(fs, owners)?;
     let handle = fs.start(credits::ATTRIBUTES + credits::XATTR)?;
     let mode = new_mode(inode, set, caller);
     let flags = new_flags(inode, set, caller)?;
@@ -150,12 +154,13 @@ struct New {
 fn change(fs: &Fs, handle: &Handle<'_>, inode: &InodeRef, set: &SetAttr, new: New) -> Result<()> {
     let New { mode, flags, now } = new;
     let mut state = handle.write(inode.arc());
+    let owners = new_owners(&state.disk, set);
+    xattr::transfer(fs, handle, &state, owners)?;
     let disk = &mut state.disk;
     if let Some(mode) = mode {
         disk.mode = (disk.mode & !0o7777) | mode;
     }
-    disk.uid = set.uid.unwrap_or(disk.uid);
-    disk.gid = set.gid.unwrap_or(disk.gid);
+    (disk.uid, disk.gid) = (owners.user, owners.group);
     let extra = disk.times_have_extra();
     let time = |time: SetTime| match time {
         SetTime::Now => now,
@@ -165,13 +170,24 @@ fn change(fs: &Fs, handle: &Handle<'_>, inode: &InodeRef, set: &SetAttr, new: Ne
     disk.mtime = set.mtime.map_or(disk.mtime, time);
     disk.ctime = set.ctime.unwrap_or(now);
     disk.flags = flags.unwrap_or(disk.flags);
-    if let Some(project) = set.project {
-        if !fs.features.has(uext4_format::Feature::PROJECT) || !disk.has_projid() {
-            return Err(Error::NotSupported(
-                "project ids without the feature project",
-            ));
-        }
-        disk.projid = project;
+    disk.projid = owners.project;
+    Ok(())
+}
+
+/// Whom the inode belongs to after the change.
+fn new_owners(disk: &uext4_format::Inode, set: &SetAttr) -> Owners {
+    Owners {
+        user: set.uid.unwrap_or(disk.uid),
+        group: set.gid.unwrap_or(disk.gid),
+        project: set.project.unwrap_or(disk.projid),
+    }
+}
+
+fn check_project(fs: &Fs, inode: &Inode, set: &SetAttr) -> Result<()> {
+    let can = fs.features.has(Feature::PROJECT) && inode.read().disk.has_projid();
+    if set.project.is_some() && !can {
+        let problem = "project ids without the feature project";
+        return Err(Error::NotSupported(problem));
     }
     Ok(())
 }

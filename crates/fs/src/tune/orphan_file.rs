@@ -22,6 +22,10 @@ pub enum Presence {
 pub(super) fn set(fs: &Fs, wanted: Presence) -> Result<()> {
     let features = fs.superblock.read().disk.features();
     let there = features.has(Feature::ORPHAN_FILE);
+    if features.has(Feature::QUOTA) && there != (wanted == Presence::Present) {
+        let problem = "orphan_file with the feature quota; its blocks change their owner";
+        return Err(Error::NotSupported(problem));
+    }
     match wanted {
         Presence::Present if !there && !features.has(Feature::HAS_JOURNAL) => Err(
             Error::NotSupported("the feature orphan_file needs the feature has_journal"),

@@ -5,6 +5,7 @@ use super::refs::Refs;
 use super::value::NewValue;
 use super::{SetMode, block};
 use crate::inode::{Inode, InodeState};
+use crate::quota::{Owners, Usage};
 use crate::{Error, Fs, Result, credits};
 use std::sync::Arc;
 use uext4_format::xattr::{
@@ -272,6 +273,14 @@ fn store_over(
         (state.disk.blocks_raw, state.disk.flags) = (blocks_raw, flags);
         return Err(error);
     }
+    let inodes = values(ibody, block) - values(&old_ibody, old_block);
+    let grown = Usage {
+        inodes,
+        ..Usage::sectors(after)
+    };
+    fs.quota.charge(handle, state, grown);
+    fs.quota
+        .charge(handle, state, Usage::sectors(before).less());
     // It was measured before; an area that holds nothing may have no room for the magic.
     let _ = encode_ibody(areas::ibody_area_mut(state), ibody);
     refs.take_all(ibody);
@@ -291,6 +300,29 @@ fn sectors(fs: &Fs, ibody: &XattrSet, block: &XattrSet) -> u64 {
         .map(|entry| value(&entry.value))
         .sum();
     clusters * cluster(fs)
+}
+
+/// Values in inodes of their own: the owner is charged for each as if it were their file.
+fn values(ibody: &XattrSet, block: &XattrSet) -> i64 {
+    let entries = ibody.iter().chain(block.iter());
+    entries
+        .filter(|entry| matches!(entry.value, XattrValue::Inode { .. }))
+        .count() as i64
+}
+
+/// Gives what an inode and its attributes count as to other owners, who own it next.
+pub(crate) fn transfer(fs: &Fs, handle: &Handle<'_>, state: &InodeState, to: Owners) -> Result<()> {
+    if !fs.quota.is_on() || to == Owners::of(&state.disk) {
+        return Ok(());
+    }
+    let block = areas::read_block(fs, state)?;
+    let block = block.map(|block| block.set).unwrap_or_default();
+    let usage = Usage {
+        inodes: 1 + values(&areas::ibody(state)?, &block),
+        ..Usage::sectors(state.disk.sectors(&fs.geometry))
+    };
+    fs.quota.transfer(handle, state, to, usage);
+    Ok(())
 }
 
 /// Sectors of a cluster.

@@ -14,6 +14,7 @@ mod journals;
 mod old_formats;
 mod old_inodes;
 mod options;
+mod quota;
 mod races;
 mod remount;
 mod statfs;

@@ -107,7 +107,7 @@ const BIGALLOC: Config = Config {
 
 impl Config {
     /// All kinds with a log.
-    pub const ALL: [Config; 21] = [
+    pub const ALL: [Config; 22] = [
         EXT4,
         Config {
             name: "ext4-4k",
@@ -126,6 +126,7 @@ impl Config {
         with("value-inodes", "ea_inode"),
         BIGALLOC,
         with("fast-commit", "fast_commit"),
+        with("quota", "quota,project"),
         Config {
             log: LogPlace::OtherDevice,
             ..with("external-journal", "")
@@ -257,6 +258,11 @@ impl Config {
     /// Whether space is handed out in clusters of several blocks.
     pub(super) fn is_bigalloc(&self) -> bool {
         self.features.contains("bigalloc")
+    }
+
+    /// Whether hidden files say what everybody uses.
+    pub(super) fn has_quota(&self) -> bool {
+        self.features.contains("quota")
     }
 
     /// What e2fsck may do after a crash. Of an orphan whose values are inodes e2fsck 1.47 frees the

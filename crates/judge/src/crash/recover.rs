@@ -32,8 +32,9 @@ enum Kernel {
 }
 
 impl Kernel {
-    fn here() -> Self {
-        if KernelMount::is_available() {
+    fn here(config: &Config) -> Self {
+        let can_mount = !config.has_quota() || KernelMount::has_quota();
+        if KernelMount::is_available() && can_mount {
             Self::Available
         } else {
             Self::Missing
@@ -150,7 +151,7 @@ impl Scratch {
     pub(super) fn new(config: Config) -> Self {
         Self {
             config,
-            kernel: Kernel::here(),
+            kernel: Kernel::here(&config),
             bench: None,
         }
     }

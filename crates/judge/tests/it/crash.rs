@@ -128,6 +128,11 @@ fn fast_commit() {
 }
 
 #[test]
+fn quota() {
+    suite("quota");
+}
+
+#[test]
 fn external_journal() {
     suite("external-journal");
 }

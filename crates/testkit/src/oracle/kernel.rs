@@ -6,6 +6,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -51,6 +52,17 @@ impl KernelMount {
         );
         eprintln!("=== SKIPPED: {test} needs root and loop devices for a kernel mount ===");
         false
+    }
+
+    /// Whether this kernel was built with the quota format of ext4; it mounts no image with the
+    /// feature `quota` otherwise.
+    pub fn has_quota() -> bool {
+        static HAS: LazyLock<bool> = LazyLock::new(|| {
+            let made = super::mke2fs_image(16 << 20, &["-O", "quota"]);
+            let mounts = |(_dir, path): (_, PathBuf)| KernelMount::new(&path, "")?.unmount();
+            made.and_then(mounts).is_ok()
+        });
+        Self::is_available() && *HAS
     }
 
     /// Mounts `image` as ext4 with `options` (as after `mount -o`, may be empty).

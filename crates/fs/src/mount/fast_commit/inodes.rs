@@ -7,8 +7,9 @@
 use super::maps::{generation, generation_of};
 use super::{contradiction, load};
 use crate::inode::{Inode, InodeState};
+use crate::quota::{Owners, Usage};
 use crate::space::Was;
-use crate::{Fs, Result, credits, dir, file};
+use crate::{Fs, Result, credits, dir, file, xattr};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use uext4_format::bytes::{get_u16, get_u32};
@@ -65,7 +66,7 @@ fn apply_file(fs: &Fs, nr: InodeNr, raw: &[u8], kind: FileType) -> Result<()> {
     if state.disk.file_type() != Some(kind) {
         return Err(contradiction(nr, "gives an inode another type"));
     }
-    merge_file(fs, &mut state, raw)
+    merge_file(fs, &handle, &mut state, raw)
 }
 
 /// Frees the number if another file has it on disk, which the records say is gone. Its blocks are
@@ -96,7 +97,9 @@ fn make(
             uext4_format::extent::ExtentNode::init_root(&mut disk.i_block[..], 0);
         }
     }
-    fs.inodes.place_new(fs, handle, nr, disk)
+    let inode = fs.inodes.place_new(fs, handle, nr, disk)?;
+    fs.quota.charge(handle, &inode.read(), Usage::INODE);
+    Ok(inode)
 }
 
 /// True when `i_block` holds the inode's content itself, not a map.
@@ -111,7 +114,7 @@ fn keeps_content(disk: &DiskInode, kind: FileType) -> bool {
 }
 
 /// A file that exists takes over what the record says: data in the inode too, a map not.
-fn merge_file(fs: &Fs, state: &mut InodeState, raw: &[u8]) -> Result<()> {
+fn merge_file(fs: &Fs, handle: &Handle<'_>, state: &mut InodeState, raw: &[u8]) -> Result<()> {
     let was_inline = state.disk.flags.contains(InodeFlags::INLINE_DATA);
     let is_inline = InodeFlags(get_u32(raw, FLAGS_AT)).contains(InodeFlags::INLINE_DATA);
     match (was_inline, is_inline) {
@@ -124,7 +127,7 @@ fn merge_file(fs: &Fs, state: &mut InodeState, raw: &[u8]) -> Result<()> {
         _ => {}
     }
     let i_block = is_inline.then(|| i_block_of(raw)).flatten();
-    merge(fs, state, raw)?;
+    merge(fs, handle, state, raw)?;
     if let Some(i_block) = i_block {
         state.disk.i_block = i_block;
     }
@@ -138,13 +141,14 @@ fn i_block_of(raw: &[u8]) -> Option<[u8; I_BLOCK_BYTES]> {
 }
 
 /// An inode that exists takes over what the record says, but for what `i_block` holds.
-fn merge(fs: &Fs, state: &mut InodeState, raw: &[u8]) -> Result<()> {
+fn merge(fs: &Fs, handle: &Handle<'_>, state: &mut InodeState, raw: &[u8]) -> Result<()> {
     let nr = state.nr();
     let mut bytes = vec![0; usize::from(fs.geometry.inode_size)];
     state
         .disk
         .write_to(&mut bytes, nr, &fs.geometry, &fs.checksums);
     let mut disk = parse(fs, nr, raw, &bytes)?;
+    xattr::transfer(fs, handle, state, Owners::of(&disk))?;
     disk.i_block = state.disk.i_block;
     disk.blocks_raw = state.disk.blocks_raw;
     disk.dtime = state.disk.dtime;
@@ -178,7 +182,7 @@ fn apply_directory(fs: &Fs, nr: InodeNr, raw: &[u8], parent: Option<InodeNr>) ->
             return Err(contradiction(nr, "gives an inode another type"));
         }
         let (size, links) = (state.disk.size, state.disk.links);
-        merge(fs, &mut state, without_attributes(raw))?;
+        merge(fs, &handle, &mut state, without_attributes(raw))?;
         (state.disk.size, state.disk.links) = (size, links);
         return Ok(());
     }

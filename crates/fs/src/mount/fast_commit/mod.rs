@@ -115,6 +115,7 @@ fn apply(device: Arc<dyn BlockDevice>, plan: &Plan, records: &[Record]) -> Resul
     names::apply(&fs, records)?;
     maps.map(&fs)?;
     names::track_nameless(&fs, records)?;
+    fs.quota.place_missing(&fs)?;
     let handle = fs.start(credits::ATTRIBUTES)?;
     fs.superblock.update_counts(&fs, &handle);
     drop(handle);

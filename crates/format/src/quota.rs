@@ -1,0 +1,65 @@
+//! Quota files (version 2, revision 1): who uses how much, and how much they may.
+//!
+//! Layout: blocks of 1 KiB. Block 0 holds [`QuotaInfo`]; block 1 is the root of a tree of four
+//! levels, each indexed by one byte of the identifier, highest first. The lowest level names blocks
+//! of entries: a [`LeafHeader`] and fourteen [`QuotaEntry`]s. An entry of zeroes is unused. Blocks
+//! of entries with room are on a list, which the info block begins.
+//!
+//! Invariants: a node has one parent, so a walk of the tree ends; [`QuotaTree::read`] refuses
+//! others.
+//! Not here: blocks of the file system, limits, grace times.
+//! References: kernel doc `filesystems/quota.rst`; the formats in `quotactl(2)`'s headers.
+
+mod codec;
+mod tree;
+
+#[cfg(test)]
+mod tests;
+
+pub use codec::{LeafHeader, QuotaEntry, QuotaInfo};
+pub use tree::{Patch, QuotaTree};
+
+/// Bytes of a block of a quota file.
+pub const QUOTA_BLOCK_BYTES: usize = 1024;
+/// Bytes before the entries of a block of entries.
+pub const LEAF_HEADER_BYTES: usize = 16;
+/// Bytes of an entry.
+pub const QUOTA_ENTRY_BYTES: usize = 72;
+/// Entries of a block.
+pub const ENTRIES_PER_LEAF: usize = (QUOTA_BLOCK_BYTES - LEAF_HEADER_BYTES) / QUOTA_ENTRY_BYTES;
+/// Blocks that one new entry may add: the tree's root and three levels, and a block of entries.
+pub const BLOCKS_PER_INSERT: u32 = 5;
+
+/// Whose quota a file keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum QuotaKind {
+    /// Of users.
+    User,
+    /// Of groups.
+    Group,
+    /// Of projects.
+    Project,
+}
+
+impl QuotaKind {
+    /// All of them.
+    pub const ALL: [QuotaKind; 3] = [QuotaKind::User, QuotaKind::Group, QuotaKind::Project];
+
+    /// The number at the start of its file.
+    pub const fn magic(self) -> u32 {
+        match self {
+            QuotaKind::User => 0xD9C0_1F11,
+            QuotaKind::Group => 0xD9C0_1927,
+            QuotaKind::Project => 0xD9C0_3F14,
+        }
+    }
+
+    /// Its name in messages.
+    pub const fn name(self) -> &'static str {
+        match self {
+            QuotaKind::User => "user",
+            QuotaKind::Group => "group",
+            QuotaKind::Project => "project",
+        }
+    }
+}

@@ -1,0 +1,292 @@
+//! The tree of a quota file in memory, without the entries: where each stands, where one fits.
+
+use super::{
+    BLOCKS_PER_INSERT, ENTRIES_PER_LEAF, LEAF_HEADER_BYTES, LeafHeader, QUOTA_BLOCK_BYTES,
+    QUOTA_ENTRY_BYTES, QuotaEntry, QuotaInfo, QuotaKind,
+};
+use crate::bytes::{get_u32, put_u32};
+use std::collections::{BTreeMap, HashMap};
+
+/// The block of the root.
+const ROOT: u32 = 1;
+/// Levels of the tree: one for each byte of an identifier.
+const LEVELS: usize = 4;
+const SLOTS: usize = QUOTA_BLOCK_BYTES / 4;
+
+/// Bytes to be written at a byte of the file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Patch {
+    /// Where; a patch does not cross a block of 1 KiB.
+    pub at: u64,
+    /// What.
+    pub bytes: Vec<u8>,
+}
+
+/// A block of entries.
+#[derive(Clone, Copy, Debug, Default)]
+struct Leaf {
+    header: LeafHeader,
+    /// A bit for each entry that is in use.
+    used: u16,
+}
+
+/// The nodes of a tree and the state of its leaves.
+pub struct QuotaTree {
+    kind: QuotaKind,
+    /// Block 0.
+    pub info: QuotaInfo,
+    nodes: HashMap<u32, Box<[u8; QUOTA_BLOCK_BYTES]>>,
+    leaves: HashMap<u32, Leaf>,
+}
+
+type Block = [u8; QUOTA_BLOCK_BYTES];
+
+/// A walk over the nodes of a file.
+struct Walk<'a, E> {
+    read: &'a mut dyn FnMut(u32) -> Result<Block, E>,
+    corrupt: &'a dyn Fn(&'static str) -> E,
+    blocks: u32,
+    nodes: HashMap<u32, Box<Block>>,
+    /// The block of entries of each identifier.
+    found: BTreeMap<u32, u32>,
+}
+
+impl<E> Walk<'_, E> {
+    fn node(&mut self, block: u32, level: usize, prefix: u32) -> Result<(), E> {
+        if self.nodes.contains_key(&block) {
+            return Err((self.corrupt)("a node has two parents"));
+        }
+        let bytes = (self.read)(block)?;
+        self.nodes.insert(block, Box::new(bytes));
+        for slot in 0..SLOTS {
+            let child = get_u32(&bytes, slot * 4);
+            if child == 0 {
+                continue;
+            }
+            if child <= ROOT || child >= self.blocks {
+                return Err((self.corrupt)("a node names a block outside the file"));
+            }
+            let prefix = prefix << 8 | slot as u32;
+            if level + 1 == LEVELS {
+                self.found.insert(prefix, child);
+            } else {
+                self.node(child, level + 1, prefix)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl QuotaTree {
+    /// Reads a tree: `read` gives blocks of the file, `corrupt` makes an error. Answers the
+    /// entries, each with its byte in the file.
+    ///
+    /// # Errors
+    /// Those of `read`, and damage.
+    pub fn read<E>(
+        kind: QuotaKind,
+        mut read: impl FnMut(u32) -> Result<[u8; QUOTA_BLOCK_BYTES], E>,
+        corrupt: impl Fn(&'static str) -> E,
+    ) -> Result<(Self, Vec<(QuotaEntry, u64)>), E> {
+        let info = QuotaInfo::decode(&read(0)?, kind).map_err(&corrupt)?;
+        let mut walk = Walk {
+            read: &mut read,
+            corrupt: &corrupt,
+            blocks: info.blocks,
+            nodes: HashMap::new(),
+            found: BTreeMap::new(),
+        };
+        if info.blocks > ROOT {
+            walk.node(ROOT, 0, 0)?;
+        }
+        let (nodes, found) = (walk.nodes, walk.found);
+        let mut tree = Self {
+            kind,
+            info,
+            nodes,
+            leaves: HashMap::new(),
+        };
+        let mut by_leaf: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+        for (id, leaf) in found {
+            by_leaf.entry(leaf).or_default().push(id);
+        }
+        let mut entries = Vec::new();
+        for (leaf, ids) in by_leaf {
+            if tree.nodes.contains_key(&leaf) {
+                return Err(corrupt("a node is a block of entries, too"));
+            }
+            let bytes = read(leaf)?;
+            tree.take_leaf(leaf, &bytes, &ids, &mut entries)
+                .map_err(&corrupt)?;
+        }
+        tree.check_free(&mut read, &corrupt)?;
+        Ok((tree, entries))
+    }
+
+    fn take_leaf(
+        &mut self,
+        block: u32,
+        bytes: &Block,
+        ids: &[u32],
+        entries: &mut Vec<(QuotaEntry, u64)>,
+    ) -> Result<(), &'static str> {
+        let mut leaf = Leaf {
+            header: LeafHeader::decode(bytes),
+            used: 0,
+        };
+        let mut known = 0;
+        for slot in 0..ENTRIES_PER_LEAF {
+            let at = entry_at(slot);
+            let Some(entry) = QuotaEntry::decode(&bytes[at..]) else {
+                continue;
+            };
+            leaf.used |= 1 << slot;
+            if ids.binary_search(&entry.id).is_ok() {
+                known += 1;
+                entries.push((entry, byte_of(block, at)));
+            }
+        }
+        self.leaves.insert(block, leaf);
+        match known == ids.len() {
+            true => Ok(()),
+            false => Err("an entry is not in the block that the tree names"),
+        }
+    }
+
+    /// The list of blocks with room must be usable; where it is not, new blocks are taken instead.
+    fn check_free<E>(
+        &mut self,
+        read: &mut dyn FnMut(u32) -> Result<Block, E>,
+        corrupt: &dyn Fn(&'static str) -> E,
+    ) -> Result<(), E> {
+        let free = self.info.free_leaf;
+        if free != 0 && !self.leaves.contains_key(&free) {
+            if free <= ROOT || free >= self.info.blocks || self.nodes.contains_key(&free) {
+                return Err(corrupt("the list of blocks with room leaves the file"));
+            }
+            // Room whose entries are all gone.
+            let header = LeafHeader::decode(&read(free)?);
+            self.leaves.insert(free, Leaf { header, used: 0 });
+        }
+        Ok(())
+    }
+
+    /// Bytes that the file must have before the next [`Self::insert`].
+    pub fn bytes_for_insert(&self) -> u64 {
+        byte_of(self.info.blocks.saturating_add(BLOCKS_PER_INSERT), 0)
+    }
+
+    /// Bytes of the file that are in use.
+    pub fn used_bytes(&self) -> u64 {
+        byte_of(self.info.blocks, 0)
+    }
+
+    /// Finds room for an entry with an identifier that the tree does not have; answers its byte,
+    /// and what else is to be written. Blocks after the last are expected to be zero.
+    pub fn insert(&mut self, id: u32) -> (u64, Vec<Patch>) {
+        let mut patches = Vec::new();
+        self.info.blocks = self.info.blocks.max(ROOT + 1);
+        self.nodes
+            .entry(ROOT)
+            .or_insert_with(|| Box::new([0; QUOTA_BLOCK_BYTES]));
+        let leaf = self.leaf_with_room(&mut patches);
+        let slot = self.take_slot(leaf, &mut patches);
+        self.link(id, leaf, &mut patches);
+        patches.push(self.info_patch());
+        (byte_of(leaf, entry_at(slot)), patches)
+    }
+
+    /// What writes block 0 as it is now.
+    pub fn info_patch(&self) -> Patch {
+        Patch {
+            at: 0,
+            bytes: self.info.encode(self.kind).to_vec(),
+        }
+    }
+
+    fn new_block(&mut self) -> u32 {
+        self.info.blocks += 1;
+        self.info.blocks - 1
+    }
+
+    fn leaf_with_room(&mut self, patches: &mut Vec<Patch>) -> u32 {
+        let first = self.info.free_leaf;
+        let usable = |leaf: &Leaf| usize::from(leaf.header.entries) < ENTRIES_PER_LEAF;
+        let has_slot = |leaf: &Leaf| leaf.used.count_ones() < ENTRIES_PER_LEAF as u32;
+        let there = self.leaves.get(&first);
+        if first != 0 && there.is_some_and(|leaf| usable(leaf) && has_slot(leaf)) {
+            return first;
+        }
+        let block = self.new_block();
+        let leaf = Leaf::default();
+        self.leaves.insert(block, leaf);
+        self.info.free_leaf = block;
+        patches.push(header_patch(block, &leaf.header));
+        block
+    }
+
+    fn take_slot(&mut self, block: u32, patches: &mut Vec<Patch>) -> usize {
+        let leaf = self.leaves.entry(block).or_default();
+        let slot = (!leaf.used).trailing_zeros() as usize;
+        leaf.used |= 1 << slot;
+        leaf.header.entries += 1;
+        if usize::from(leaf.header.entries) >= ENTRIES_PER_LEAF {
+            let next = std::mem::take(&mut leaf.header.next);
+            leaf.header.previous = 0;
+            // A next one that no entry of the tree is in is left alone: new blocks are used.
+            let after = self.leaves.get_mut(&next).map(|after| {
+                after.header.previous = 0;
+                after.header
+            });
+            self.info.free_leaf = if after.is_some() { next } else { 0 };
+            patches.extend(after.map(|header| header_patch(next, &header)));
+        }
+        patches.push(header_patch(block, &self.leaves[&block].header));
+        slot
+    }
+
+    /// Makes the tree name the block of entries.
+    fn link(&mut self, id: u32, leaf: u32, patches: &mut Vec<Patch>) {
+        let mut node = ROOT;
+        let bytes = id.to_be_bytes();
+        for byte in &bytes[..LEVELS - 1] {
+            let slot = usize::from(*byte) * 4;
+            let child = get_u32(&self.nodes[&node][..], slot);
+            node = match child {
+                0 => {
+                    let new = self.new_block();
+                    self.nodes.insert(new, Box::new([0; QUOTA_BLOCK_BYTES]));
+                    self.point(node, slot, new, patches);
+                    new
+                }
+                child => child,
+            };
+        }
+        self.point(node, usize::from(bytes[LEVELS - 1]) * 4, leaf, patches);
+    }
+
+    fn point(&mut self, node: u32, slot: usize, child: u32, patches: &mut Vec<Patch>) {
+        if let Some(bytes) = self.nodes.get_mut(&node) {
+            put_u32(&mut bytes[..], slot, child);
+        }
+        patches.push(Patch {
+            at: byte_of(node, slot),
+            bytes: child.to_le_bytes().to_vec(),
+        });
+    }
+}
+
+fn entry_at(slot: usize) -> usize {
+    LEAF_HEADER_BYTES + slot * QUOTA_ENTRY_BYTES
+}
+
+fn byte_of(block: u32, offset: usize) -> u64 {
+    u64::from(block) * QUOTA_BLOCK_BYTES as u64 + offset as u64
+}
+
+fn header_patch(block: u32, header: &LeafHeader) -> Patch {
+    Patch {
+        at: byte_of(block, 0),
+        bytes: header.encode().to_vec(),
+    }
+}

@@ -1,0 +1,136 @@
+//! All owners of one kind.
+
+use super::Usage;
+use super::file::QuotaFile;
+use super::owner::Owner;
+use crate::{Error, Fs, Result, credits, map};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use uext4_format::quota::{QuotaEntry, QuotaKind};
+use uext4_format::{Corrupt, InodeNr, LogicalBlock, Place};
+use uext4_journal::Handle;
+use uext4_sync::{Mutex, Rank, Sharded};
+
+type Map = HashMap<u32, Arc<Owner>>;
+
+/// Owners of one kind, and their file.
+pub(super) struct Accounts {
+    kind: QuotaKind,
+    nr: InodeNr,
+    file: Arc<QuotaFile>,
+    all: Mutex<Map>,
+    /// Those that the threads of a shard charged: nothing shared is written to find them.
+    near: Sharded<Mutex<Map>>,
+    placing: Mutex<()>,
+    /// Owners without an entry.
+    missing: Mutex<Vec<u32>>,
+    any_missing: AtomicBool,
+}
+
+impl Accounts {
+    pub(super) fn load(fs: &Fs, kind: QuotaKind, nr: InodeNr) -> Result<Self> {
+        let (file, entries) = QuotaFile::load(fs, kind, nr)?;
+        let owner = |(entry, place): (QuotaEntry, _)| (entry.id, Owner::new(entry, Some(place)));
+        Ok(Self {
+            kind,
+            nr,
+            file,
+            all: Mutex::new(Rank::CacheShard, entries.into_iter().map(owner).collect()),
+            near: Sharded::new(|_| Mutex::new(Rank::QuotaShard, Map::new())),
+            placing: Mutex::new(Rank::QuotaPlacing, ()),
+            missing: Mutex::new(Rank::Queue, Vec::new()),
+            any_missing: AtomicBool::new(false),
+        })
+    }
+
+    pub(super) fn kind(&self) -> QuotaKind {
+        self.kind
+    }
+
+    /// Charges an owner in the handle's transaction.
+    pub(super) fn charge(&self, handle: &Handle<'_>, id: u32, usage: Usage) {
+        let mut near = self.near.local().lock();
+        let owner = near.entry(id).or_insert_with(|| self.owner(id));
+        owner.charge(handle, usage);
+    }
+
+    /// The owner, without an entry in the file if there is none.
+    fn owner(&self, id: u32) -> Arc<Owner> {
+        let mut all = self.all.lock();
+        let new = || {
+            self.missing.lock().push(id);
+            self.any_missing.store(true, Ordering::Release);
+            let entry = QuotaEntry {
+                id,
+                ..QuotaEntry::default()
+            };
+            Owner::new(entry, None)
+        };
+        Arc::clone(all.entry(id).or_insert_with(new))
+    }
+
+    fn has_place(&self, id: u32) -> bool {
+        let near = self.near.local().lock();
+        match near.get(&id) {
+            Some(owner) => owner.has_place(),
+            None => self
+                .all
+                .lock()
+                .get(&id)
+                .is_some_and(|owner| owner.has_place()),
+        }
+    }
+
+    /// Gives the owner an entry in the file unless it has one.
+    pub(super) fn ensure(&self, fs: &Fs, id: u32) -> Result<()> {
+        if self.has_place(id) {
+            return Ok(());
+        }
+        let _alone = self.placing.lock();
+        if self.has_place(id) {
+            return Ok(());
+        }
+        self.place(fs, id)
+    }
+
+    pub(super) fn place_missing(&self, fs: &Fs) -> Result<()> {
+        if !self.any_missing.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        self.any_missing.store(false, Ordering::Release);
+        let missing = std::mem::take(&mut *self.missing.lock());
+        missing.into_iter().try_for_each(|id| self.ensure(fs, id))
+    }
+
+    /// Gives the owner an entry, in a transaction of its own. Nobody else does so now.
+    fn place(&self, fs: &Fs, id: u32) -> Result<()> {
+        let handle = fs.start(credits::MAP)?;
+        while let Some(next) = self.file.next_block() {
+            self.grow(fs, &handle, next)?;
+        }
+        let place = handle.write(&self.file).insert(id);
+        let damaged = Corrupt::new(Place::Inode(self.nr), "quota file", "has no room");
+        let place = place.ok_or(Error::Corrupt(damaged))?;
+        let owner = self.owner(id);
+        handle.write(&owner).set_place(place);
+        owner.note_place();
+        Ok(())
+    }
+
+    /// Adds a block to the file. It is zero before the transaction that maps it commits.
+    fn grow(&self, fs: &Fs, handle: &Handle<'_>, at: LogicalBlock) -> Result<()> {
+        let inode = fs.inodes.load(fs, self.nr)?;
+        let block = map::insert_block(fs, handle, &mut handle.write(&inode), at)?;
+        let byte = block.0 << fs.geometry.block_bits;
+        fs.device.write_at(byte, &vec![0; fs.block_size()])?;
+        let size_bytes = {
+            let mut file = handle.write(&self.file);
+            file.grow(block);
+            file.size_bytes()
+        };
+        let mut state = handle.write(&inode);
+        state.disk.size = state.disk.size.max(size_bytes);
+        Ok(())
+    }
+}

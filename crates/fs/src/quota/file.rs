@@ -1,0 +1,146 @@
+//! The tree of a quota file as a live object.
+
+use super::owner::Place;
+use crate::{Error, Fs, Result, map};
+use std::sync::Arc;
+use uext4_format::quota::{Patch, QUOTA_BLOCK_BYTES, QuotaEntry, QuotaKind, QuotaTree};
+use uext4_format::{BlockNr, Corrupt, InodeNr, LogicalBlock};
+use uext4_journal::{Image, Live, Object, Render, Sink};
+use uext4_sync::Rank;
+
+/// Larger quota files are refused: several million owners.
+const FILE_BYTES_MAX: u64 = 512 << 20;
+
+/// An entry and where it stands.
+pub(super) type Placed = (QuotaEntry, Place);
+
+/// A quota file.
+pub(super) struct QuotaFile {
+    live: Live<FileState>,
+}
+
+impl Object for QuotaFile {
+    type State = FileState;
+    fn live(&self) -> &Live<FileState> {
+        &self.live
+    }
+}
+
+/// Its tree, its blocks, and what changed of the tree.
+pub(super) struct FileState {
+    tree: QuotaTree,
+    block_size: u64,
+    blocks: Vec<BlockNr>,
+    changed: Vec<Patch>,
+}
+
+impl Render for FileState {
+    const RANK: Rank = Rank::QuotaFile;
+
+    fn render(&mut self, out: &mut Sink<'_>) {
+        for patch in std::mem::take(&mut self.changed) {
+            if let Some((block, at)) = self.place(patch.at) {
+                out.patch(block, at, &patch.bytes);
+            }
+        }
+    }
+}
+
+impl FileState {
+    /// Where a byte of the file stands on the device.
+    fn place(&self, at: u64) -> Option<Place> {
+        let block = self.blocks.get((at / self.block_size) as usize)?;
+        Some((*block, (at % self.block_size) as usize))
+    }
+
+    /// The next block that the file needs before another owner, if it is too short.
+    pub(super) fn next_block(&self) -> Option<LogicalBlock> {
+        let have = self.blocks.len() as u64 * self.block_size;
+        let next = LogicalBlock(self.blocks.len() as u32);
+        (have < self.tree.bytes_for_insert()).then_some(next)
+    }
+
+    /// The file got another block, which is zero.
+    pub(super) fn grow(&mut self, block: BlockNr) {
+        self.blocks.push(block);
+    }
+
+    /// Finds room for a new entry; the file is long enough.
+    pub(super) fn insert(&mut self, id: u32) -> Option<Place> {
+        let (at, patches) = self.tree.insert(id);
+        self.changed.extend(patches);
+        self.place(at)
+    }
+
+    /// Size of the file in bytes: all of its blocks, as e2fsck wants it.
+    pub(super) fn size_bytes(&self) -> u64 {
+        self.blocks.len() as u64 * self.block_size
+    }
+}
+
+impl QuotaFile {
+    /// Reads the file; answers its entries, too, each with its place.
+    pub(super) fn load(fs: &Fs, kind: QuotaKind, nr: InodeNr) -> Result<(Arc<Self>, Vec<Placed>)> {
+        let corrupt = |problem| -> Error {
+            Corrupt::new(uext4_format::Place::Inode(nr), "quota file", problem).into()
+        };
+        let blocks = blocks_of(fs, nr, corrupt)?;
+        let block_size = fs.block_size() as u64;
+        let mut last: Option<(BlockNr, Image)> = None;
+        let read = |block: u32| {
+            let at = u64::from(block) * QUOTA_BLOCK_BYTES as u64;
+            let nr = blocks.get((at / block_size) as usize).copied();
+            let nr = nr.ok_or_else(|| corrupt("a block is behind the end"))?;
+            let image = match last.take() {
+                Some((known, image)) if known == nr => image,
+                _ => fs.journal.read_block(nr)?,
+            };
+            let mut bytes = [0; QUOTA_BLOCK_BYTES];
+            let within = (at % block_size) as usize;
+            bytes.copy_from_slice(&image[within..within + QUOTA_BLOCK_BYTES]);
+            last = Some((nr, image));
+            Ok(bytes)
+        };
+        let (tree, entries) = QuotaTree::read(kind, read, corrupt)?;
+        if tree.used_bytes() > blocks.len() as u64 * block_size {
+            return Err(corrupt("says that it has more blocks than it has"));
+        }
+        let state = FileState {
+            tree,
+            block_size,
+            blocks,
+            changed: Vec::new(),
+        };
+        let placed = entries.into_iter().map(|(entry, at)| {
+            let place = state.place(at).ok_or_else(|| corrupt("has no such entry"));
+            place.map(|place| (entry, place))
+        });
+        let placed = placed.collect::<Result<Vec<_>>>()?;
+        let live = Live::new(state);
+        Ok((Arc::new(Self { live }), placed))
+    }
+
+    /// What the file needs before another owner.
+    pub(super) fn next_block(&self) -> Option<LogicalBlock> {
+        self.live.read().next_block()
+    }
+}
+
+/// Where the blocks of the file stand.
+fn blocks_of(
+    fs: &Fs,
+    nr: InodeNr,
+    corrupt: impl Fn(&'static str) -> Error,
+) -> Result<Vec<BlockNr>> {
+    let inode = fs.inodes.load(fs, nr)?;
+    let state = inode.read();
+    if state.disk.size > FILE_BYTES_MAX {
+        return Err(corrupt("is too large"));
+    }
+    let count = state.disk.size.div_ceil(fs.block_size() as u64);
+    let block = |logical: u64| {
+        let found = map::block_of(fs, &state, LogicalBlock(logical as u32))?;
+        found.ok_or_else(|| corrupt("has a hole"))
+    };
+    (0..count).map(block).collect()
+}

@@ -1,0 +1,197 @@
+//! Quota: who uses how much of the file system (features `quota` and `project`).
+//!
+//! Layout: [`accounts`] has the owners of one kind, [`owner`] what one of them uses, [`file`] the
+//! tree of the hidden file that keeps it.
+//! Invariants: what an inode occupies (`i_blocks`) and that it exists is charged to its user, group
+//! and project in the handle that changes it, so the files agree with the inodes after every crash.
+//! Locking: a charge writes counters of the thread's own shard; they are added up when an owner is
+//! rendered, once per transaction. Who owns something for the first time gets an entry before
+//! (`Rank::QuotaPlacing`).
+//! Not here: inodes of the file system itself and values of attributes, which nobody is charged
+//! for; the owner of an attribute is charged for its value.
+
+mod accounts;
+mod file;
+mod owner;
+
+use crate::inode::InodeState;
+use crate::{Fs, Result};
+use accounts::Accounts;
+use uext4_format::quota::QuotaKind;
+use uext4_format::{Feature, Inode as DiskInode, InodeFlags, InodeNr};
+use uext4_journal::Handle;
+
+/// Whom an inode is charged to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Owners {
+    pub(crate) user: u32,
+    pub(crate) group: u32,
+    pub(crate) project: u32,
+}
+
+impl Owners {
+    /// Those of an inode.
+    pub(crate) fn of(disk: &DiskInode) -> Self {
+        Self {
+            user: disk.uid,
+            group: disk.gid,
+            project: disk.projid,
+        }
+    }
+
+    fn id(&self, kind: QuotaKind) -> u32 {
+        match kind {
+            QuotaKind::User => self.user,
+            QuotaKind::Group => self.group,
+            QuotaKind::Project => self.project,
+        }
+    }
+}
+
+/// A change of what somebody uses.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Usage {
+    pub(crate) bytes: i64,
+    pub(crate) inodes: i64,
+}
+
+impl Usage {
+    /// One inode, without space.
+    pub(crate) const INODE: Usage = Usage {
+        bytes: 0,
+        inodes: 1,
+    };
+
+    /// So much space, in sectors of 512 bytes.
+    pub(crate) fn sectors(sectors: u64) -> Self {
+        Self {
+            // i_blocks has 48 bits.
+            bytes: (sectors << 9) as i64,
+            inodes: 0,
+        }
+    }
+
+    /// Given back.
+    pub(crate) fn less(self) -> Self {
+        Self {
+            bytes: -self.bytes,
+            inodes: -self.inodes,
+        }
+    }
+}
+
+/// The quota of a mounted file system.
+#[derive(Default)]
+pub(crate) struct Quota {
+    accounts: Vec<Accounts>,
+    /// Inodes from this one on are files, but for those of `own`.
+    first_inode: u32,
+    /// Files of the file system itself.
+    own: Vec<u32>,
+    is_unusable: bool,
+}
+
+impl Quota {
+    /// As [`Self::load`], for a mount that changes nothing: damage of the files does not matter
+    /// until it would.
+    pub(crate) fn load_to_read(fs: &Fs) -> Result<Self> {
+        match Self::load(fs) {
+            Err(crate::Error::Corrupt(_)) => Ok(Self {
+                is_unusable: true,
+                ..Self::default()
+            }),
+            other => other,
+        }
+    }
+
+    /// Reads the quota files; nothing without the feature.
+    pub(crate) fn load(fs: &Fs) -> Result<Self> {
+        if !fs.features.has(Feature::QUOTA) {
+            return Ok(Self::default());
+        }
+        let (files, own) = {
+            let disk = &fs.superblock.read().disk;
+            let files = [
+                (QuotaKind::User, disk.usr_quota_inum),
+                (QuotaKind::Group, disk.grp_quota_inum),
+                (QuotaKind::Project, disk.prj_quota_inum),
+            ];
+            (files, vec![disk.prj_quota_inum, disk.orphan_file_inum])
+        };
+        let there = files.into_iter().filter(|(_, nr)| *nr != 0);
+        let accounts = there.map(|(kind, nr)| Accounts::load(fs, kind, InodeNr(nr)));
+        Ok(Self {
+            accounts: accounts.collect::<Result<_>>()?,
+            first_inode: fs.geometry.first_inode,
+            own,
+            is_unusable: false,
+        })
+    }
+
+    /// True when somebody is charged.
+    pub(crate) fn is_on(&self) -> bool {
+        !self.accounts.is_empty()
+    }
+
+    /// True when the files are damaged: nothing may be changed.
+    pub(crate) fn is_unusable(&self) -> bool {
+        self.is_unusable
+    }
+
+    /// What a handle may log more than without quota: the owners that an inode had, and has.
+    pub(crate) fn credits(&self) -> u32 {
+        2 * self.accounts.len() as u32
+    }
+
+    /// True for an inode that somebody is charged for.
+    fn counts(&self, nr: InodeNr, disk: &DiskInode) -> bool {
+        let file = nr == InodeNr::ROOT || nr.0 >= self.first_inode;
+        file && !self.own.contains(&nr.0) && !disk.flags.contains(InodeFlags::EA_INODE)
+    }
+
+    /// Charges the owners of an inode, whose state the caller has locked, in the handle's
+    /// transaction.
+    pub(crate) fn charge(&self, handle: &Handle<'_>, state: &InodeState, usage: Usage) {
+        if self.is_on() && self.counts(state.nr(), &state.disk) {
+            let owners = Owners::of(&state.disk);
+            for accounts in &self.accounts {
+                accounts.charge(handle, owners.id(accounts.kind()), usage);
+            }
+        }
+    }
+
+    /// Gives what an inode occupies to other owners; the caller changes the inode itself. `inodes`
+    /// is what it counts as.
+    pub(crate) fn transfer(
+        &self,
+        handle: &Handle<'_>,
+        state: &InodeState,
+        to: Owners,
+        usage: Usage,
+    ) {
+        if !self.is_on() || !self.counts(state.nr(), &state.disk) {
+            return;
+        }
+        let from = Owners::of(&state.disk);
+        for accounts in &self.accounts {
+            let (old, new) = (from.id(accounts.kind()), to.id(accounts.kind()));
+            if old != new {
+                accounts.charge(handle, old, usage.less());
+                accounts.charge(handle, new, usage);
+            }
+        }
+    }
+
+    /// Gives owners who have none an entry in the quota files. The caller has no handle.
+    pub(crate) fn ensure(&self, fs: &Fs, owners: Owners) -> Result<()> {
+        let mut accounts = self.accounts.iter();
+        accounts.try_for_each(|accounts| accounts.ensure(fs, owners.id(accounts.kind())))
+    }
+
+    /// Gives entries to owners who were charged without one: the files lacked them, or the owner
+    /// changed at the last moment. The caller has no handle.
+    pub(crate) fn place_missing(&self, fs: &Fs) -> Result<()> {
+        let mut accounts = self.accounts.iter();
+        accounts.try_for_each(|accounts| accounts.place_missing(fs))
+    }
+}
