@@ -4,7 +4,7 @@
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum Error {
     /// The operating system, or an injected fault, failed an access.
-    #[error("{op} of {len} bytes at byte {offset} failed: {source}")]
+    #[error("{op}{} failed: {source}", extent(op, *offset, *len))]
     Io {
         /// `read`, `write`, `flush`, `discard` or `open`.
         op: &'static str,
@@ -16,9 +16,7 @@ pub enum Error {
         source: std::sync::Arc<std::io::Error>,
     },
     /// The access reaches past the end of the device.
-    #[error(
-        "access of {len} bytes at byte {offset} is past the end of the device ({size_bytes} bytes)"
-    )]
+    #[error("{len} bytes at byte {offset} are past the end, which is at byte {size_bytes}")]
     OutOfRange {
         /// First byte of the access.
         offset: u64,
@@ -48,6 +46,14 @@ pub enum Error {
     /// The device was opened read-only.
     #[error("the device is read-only")]
     ReadOnly,
+}
+
+/// Where it failed; a file is opened and flushed as a whole.
+fn extent(op: &str, offset: u64, len: u64) -> String {
+    match op {
+        "open" | "flush" => String::new(),
+        _ => format!(" of {len} bytes at byte {offset}"),
+    }
 }
 
 impl Error {

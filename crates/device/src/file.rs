@@ -157,11 +157,11 @@ fn open_file(path: &Path, access: Access) -> Result<File, Error> {
     };
     let mut options = OpenOptions::new();
     options.read(true).write(access == Access::ReadWrite);
-    let is_block_device = std::fs::metadata(path)
-        .map_err(open_error)?
-        .file_type()
-        .is_block_device();
-    if is_block_device && access == Access::ReadWrite {
+    let kind = std::fs::metadata(path).map_err(open_error)?.file_type();
+    if kind.is_dir() {
+        return Err(open_error(Errno::ISDIR.into()));
+    }
+    if kind.is_block_device() && access == Access::ReadWrite {
         options.custom_flags(OFlags::EXCL.bits().cast_signed());
     }
     let file = options.open(path).map_err(open_error)?;

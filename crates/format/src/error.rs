@@ -34,7 +34,7 @@ impl std::fmt::Display for Place {
 
 /// A damaged structure: what it is, what is wrong, where.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{place}: {structure}: {problem}")]
+#[error("{}{structure}: {problem}", self.whereabouts())]
 pub struct Corrupt {
     /// Where it stands.
     pub place: Place,
@@ -45,6 +45,16 @@ pub struct Corrupt {
 }
 
 impl Corrupt {
+    /// The place, unless the structure says as much.
+    fn whereabouts(&self) -> String {
+        let place = self.place.to_string();
+        if place == self.structure {
+            String::new()
+        } else {
+            format!("{place}: ")
+        }
+    }
+
     /// Says that `structure` at `place` has `problem`.
     pub const fn new(place: Place, structure: &'static str, problem: &'static str) -> Self {
         Self {

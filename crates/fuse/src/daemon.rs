@@ -1,9 +1,9 @@
 //! A server process of its own, and how its parent learns that the mount is ready.
 //!
-//! Layout: the child writes one zero byte when it is ready, or the text of what went wrong; then it
-//! ends.
+//! Layout: the child writes one zero byte when it is ready; or a status that is not zero and the
+//! text of what went wrong, and ends.
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Explained, Result};
 use std::fs::File;
 use std::io::{PipeReader, PipeWriter, Read, Write};
 use std::os::fd::AsRawFd;
@@ -51,14 +51,15 @@ impl Child {
         match self.0.read(&mut first) {
             Ok(1) if first == [READY] => Ok(()),
             Ok(1) => Err(Error::Server {
-                said: self.rest(first[0]),
+                said: self.rest(),
+                status: first[0],
             }),
             _ => Err(Error::ServerDied),
         }
     }
 
-    fn rest(mut self, first: u8) -> String {
-        let mut said = vec![first];
+    fn rest(mut self) -> String {
+        let mut said = Vec::new();
         // What came until an error is better than nothing.
         let _ = self.0.read_to_end(&mut said);
         String::from_utf8_lossy(&said).into_owned()
@@ -67,7 +68,11 @@ impl Child {
 
 impl Parent {
     /// Runs the server, tells the parent how it started, and ends the process.
-    pub(crate) fn finish(self, serve: impl FnOnce(Box<dyn FnOnce()>) -> Result<()>) -> ! {
+    pub(crate) fn finish(
+        self,
+        serve: impl FnOnce(Box<dyn FnOnce()>) -> Result<()>,
+        explain: impl FnOnce(&Error) -> Explained,
+    ) -> ! {
         // The parent's terminal and process group are not ours. It fails for a group leader only,
         // which a fresh child is not.
         let _ = rustix::process::setsid();
@@ -82,7 +87,9 @@ impl Parent {
             Err(error) => {
                 // Before it is ready the parent reads this; after that nobody does, and the claim
                 // has kept it for `umount`.
-                let _ = told.and_then(|mut pipe| pipe.write_all(error.to_string().as_bytes()));
+                let Explained { status, text } = explain(&error);
+                let said = [&[status.max(1)], text.as_bytes()].concat();
+                let _ = told.and_then(|mut pipe| pipe.write_all(&said));
                 1
             }
         };

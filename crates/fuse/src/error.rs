@@ -65,6 +65,8 @@ pub enum Error {
     Server {
         /// What it said.
         said: String,
+        /// [`Explained::status`] of a mount, 1 of an unmount.
+        status: u8,
     },
     /// The server process ended before the mount was ready.
     #[error("the server ended before the mount was ready")]
@@ -78,6 +80,24 @@ pub enum Error {
     /// The kernel is too old for this protocol, or speaks another.
     #[error("the kernel's FUSE is too old (Linux 4.20 or newer is needed)")]
     Protocol,
+}
+
+/// What a server process tells the one that started it, when it cannot mount.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Explained {
+    /// A number that says what kind of failure it is, not 0.
+    pub status: u8,
+    /// One sentence.
+    pub text: String,
+}
+
+impl From<&Error> for Explained {
+    fn from(error: &Error) -> Self {
+        Self {
+            status: 1,
+            text: error.to_string(),
+        }
+    }
 }
 
 impl Error {

@@ -41,9 +41,9 @@ mod transport;
 mod umount;
 
 pub use control::{Ask, Client, Refusal};
-pub use error::{Error, Result};
+pub use error::{Error, Explained, Result};
 pub use mount_point::Lazy;
 pub use options::{Announce, Channel, DataCache, MountOptions, Run, Sharing};
 pub use remount::{freeze, remount, thaw};
-pub use session::{Session, mount};
+pub use session::{Session, mount, mount_explained};
 pub use umount::{Image, umount};

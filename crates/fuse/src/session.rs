@@ -9,7 +9,7 @@
 use crate::claim::Claim;
 use crate::control::Control;
 use crate::crew::Crew;
-use crate::error::{Error, Result};
+use crate::error::{Error, Explained, Result};
 use crate::init::READ_AHEAD_BYTES;
 use crate::mount_point::{Lazy, attach, detach};
 use crate::options::{Announce, MountOptions, Run};
@@ -34,6 +34,20 @@ pub fn mount(
     mount_point: &Path,
     options: &MountOptions,
 ) -> Result<()> {
+    mount_explained(open, mount_point, options, |error| error.into())
+}
+
+/// As [`mount`]; `explain` says what becomes [`Error::Server`] of an error that a server process
+/// meets.
+///
+/// # Errors
+/// As [`mount`].
+pub fn mount_explained(
+    open: impl FnOnce() -> uext4::Result<Filesystem>,
+    mount_point: &Path,
+    options: &MountOptions,
+    explain: impl FnOnce(&Error) -> Explained,
+) -> Result<()> {
     // A daemon leaves the working directory.
     let path = directory(mount_point)?;
     match options.run {
@@ -41,7 +55,7 @@ pub fn mount(
         Run::Daemon => match daemon::fork()? {
             daemon::Side::Parent(child) => child.wait_ready(),
             daemon::Side::Child(parent) => {
-                parent.finish(|ready| serve(open, &path, options, ready))
+                parent.finish(|ready| serve(open, &path, options, ready), explain)
             }
         },
     }
@@ -50,7 +64,7 @@ pub fn mount(
 /// The full path of a directory to mount on.
 fn directory(mount_point: &Path) -> Result<PathBuf> {
     let found = mount_point.canonicalize();
-    let path = found.map_err(Error::system("find", mount_point))?;
+    let path = found.map_err(Error::system("find the mount point", mount_point))?;
     // The kernel would mount on a file as well, a root that nobody can enter.
     if !path.is_dir() {
         let error = std::io::ErrorKind::NotADirectory.into();

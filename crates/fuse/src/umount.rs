@@ -52,7 +52,7 @@ pub fn umount(dir: &Path, lazy: Lazy) -> Result<Image> {
     {
         Some(Ending::Closed) => Ok(Image::Clean),
         Some(Ending::Killed) => Ok(Image::NeedsRecovery),
-        Some(Ending::Failed(said)) => Err(Error::Server { said }),
+        Some(Ending::Failed(said)) => Err(Error::Server { said, status: 1 }),
         None if lazy == Lazy::Yes => Ok(Image::InUse),
         None => Err(Error::StillOpen {
             pid: waiter.pid(),

@@ -19,6 +19,15 @@ pub(crate) enum Exit {
     Busy = 5,
 }
 
+impl Exit {
+    /// The one with this number.
+    pub(crate) fn from_status(status: u8) -> Self {
+        let all = [Self::Usage, Self::NotExt4, Self::Damaged, Self::Busy];
+        let found = all.into_iter().find(|exit| *exit as u8 == status);
+        found.unwrap_or(Self::Failed)
+    }
+}
+
 /// Why a command failed.
 #[derive(Debug)]
 pub(crate) struct Failure {
@@ -38,10 +47,30 @@ impl Failure {
         Self::new(Exit::Usage, text)
     }
 
+    /// What happened where, and what to do about it.
+    pub(crate) fn at(cause: &impl Cause, place: impl Display) -> Self {
+        let (place, text) = (place.to_string(), cause.text());
+        // Some name the image themselves.
+        let text = match text.starts_with(&format!("{place} ")) {
+            true => text,
+            false => format!("{place}: {text}"),
+        };
+        let failure = Self::new(cause.exit(), text);
+        match cause.hint() {
+            Some(hint) => failure.hint(hint),
+            None => failure,
+        }
+    }
+
     /// Adds what to do about it.
     pub(crate) fn hint(mut self, hint: &str) -> Self {
         self.text = format!("{}; {hint}", self.text);
         self
+    }
+
+    /// For another process: exit status and sentence.
+    pub(crate) fn into_parts(self) -> (u8, String) {
+        (self.exit as u8, self.text)
     }
 
     /// Prints the sentence; answers the exit status.
@@ -82,13 +111,7 @@ pub(crate) trait At<T> {
 
 impl<T, E: Cause> At<T> for std::result::Result<T, E> {
     fn at(self, place: impl Display) -> Result<T> {
-        self.map_err(|cause| {
-            let failure = Failure::new(cause.exit(), format!("{place}: {}", cause.text()));
-            match cause.hint() {
-                Some(hint) => failure.hint(hint),
-                None => failure,
-            }
-        })
+        self.map_err(|cause| Failure::at(&cause, place))
     }
 }
 
@@ -121,6 +144,7 @@ impl Cause for uext4::Error {
     fn text(&self) -> String {
         match self {
             uext4::Error::Device(device) => device.text(),
+            uext4::Error::Mount(problem) => problem.clone(),
             other => other.to_string(),
         }
     }
@@ -131,6 +155,9 @@ impl Cause for uext4::Error {
             Error::Device(device) => device.hint(),
             Error::ReadOnly => {
                 Some("a feature of this image allows only reading, `uext4 info` names it")
+            }
+            Error::Mount(problem) if problem.contains("no magic") => {
+                Some("on a whole disk --partition or --offset finds it")
             }
             Error::NotEmpty | Error::IsDirectory => Some("-r works on directories"),
             _ => None,
@@ -153,7 +180,13 @@ impl Cause for uext4::device::Error {
     }
 
     fn hint(&self) -> Option<&'static str> {
-        matches!(self, uext4::device::Error::Busy { .. }).then_some("unmount it first")
+        use uext4::device::Error;
+        match self {
+            Error::Busy { .. } => Some("unmount it first"),
+            Error::PartitionTable { .. } => Some("without --partition the whole is looked at"),
+            Error::NoPartition { .. } => Some("`fdisk -l` lists those that are there"),
+            _ => None,
+        }
     }
 
     fn text(&self) -> String {

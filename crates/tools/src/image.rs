@@ -1,6 +1,6 @@
 //! The image that a command works on.
 
-use crate::failure::{At, Result};
+use crate::failure::{At, Failure, Result};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use uext4::device::{self, BlockDevice, FileDevice, partition};
@@ -57,6 +57,17 @@ impl Place {
     }
 }
 
+fn open_journal(path: &Path, purpose: Purpose) -> uext4::Result<Arc<dyn BlockDevice>> {
+    match FileDevice::open(path, purpose.access()) {
+        Ok(file) => Ok(Arc::new(file)),
+        Err(error @ device::Error::Busy { .. }) => Err(error.into()),
+        Err(error) => {
+            let problem = format!("the external journal {}: {error}", path.display());
+            Err(uext4::Error::Mount(problem))
+        }
+    }
+}
+
 /// What a command does with the file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
@@ -86,6 +97,16 @@ impl ImageArgs {
         format!("{}:{}", self.name(), crate::show::name(path))
     }
 
+    /// Refuses what would be ignored.
+    pub(crate) fn without_journal(&self) -> Result<()> {
+        match &self.journal_path {
+            Some(_) => Err(Failure::usage(
+                "--journal-path: the journal is not looked at",
+            )),
+            None => Ok(()),
+        }
+    }
+
     /// Opens the device without mounting it.
     pub(crate) fn device(&self, purpose: Purpose) -> Result<Arc<dyn BlockDevice>> {
         self.place
@@ -109,12 +130,7 @@ impl ImageArgs {
             Purpose::Change => options.access,
         };
         let path = self.journal_path.as_ref().or(options.journal_path.as_ref());
-        let journal_device = match path {
-            Some(path) => {
-                Some(Arc::new(FileDevice::open(path, purpose.access())?) as Arc<dyn BlockDevice>)
-            }
-            None => None,
-        };
+        let journal_device = path.map(|path| open_journal(path, purpose)).transpose()?;
         let device = self.place.open(&self.image, purpose.access())?;
         Filesystem::mount(
             device,

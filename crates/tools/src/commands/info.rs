@@ -79,6 +79,7 @@ struct Journal {
 
 impl Args {
     pub(crate) fn run(self) -> Result<()> {
+        self.image.without_journal()?;
         if self.image.image.is_dir() {
             return self.run_on_mount();
         }

@@ -4,7 +4,7 @@ use crate::failure::{Cause, Exit, Failure, Result};
 use crate::image::{ImageArgs, Purpose};
 use std::path::PathBuf;
 use uext4::{Access, Filesystem, MountOptions};
-use uext4_fuse::{Announce, Channel, DataCache, Image, Lazy, Run, Sharing};
+use uext4_fuse::{Announce, Channel, DataCache, Error, Explained, Image, Lazy, Run, Sharing};
 
 /// Mount an image on a directory, without the kernel's ext4
 #[derive(clap::Args)]
@@ -59,7 +59,12 @@ impl Args {
         (mount.sync, mount.dirsync) = (options.sync, options.dirsync);
         // The reason is told by the server's process: it opens the image.
         let open = || self.open(options);
-        uext4_fuse::mount(open, &self.dir, &mount).map_err(|error| self.failure(&error))
+        let explain = |error: &Error| {
+            let (status, text) = self.failure(error).into_parts();
+            Explained { status, text }
+        };
+        let mounted = uext4_fuse::mount_explained(open, &self.dir, &mount, explain);
+        mounted.map_err(|error| self.failure(&error))
     }
 
     fn source(&self) -> String {
@@ -77,8 +82,12 @@ impl Args {
         self.image.open(purpose, options)
     }
 
-    fn failure(&self, error: &uext4_fuse::Error) -> Failure {
-        Failure::new(error.exit(), format!("{}: {error}", self.image.name()))
+    fn failure(&self, error: &Error) -> Failure {
+        match error {
+            Error::FileSystem(error) => Failure::at(error, self.image.name()),
+            Error::Server { said, .. } => Failure::new(error.exit(), said.as_str()),
+            _ => Failure::new(error.exit(), error.to_string()),
+        }
     }
 }
 
@@ -138,11 +147,11 @@ impl UmountArgs {
     }
 }
 
-impl Cause for uext4_fuse::Error {
+impl Cause for Error {
     fn exit(&self) -> Exit {
-        use uext4_fuse::Error;
         match self {
             Error::FileSystem(error) => error.exit(),
+            Error::Server { status, .. } => Exit::from_status(*status),
             Error::Mounted { .. } | Error::Busy { .. } | Error::StillOpen { .. } => Exit::Busy,
             Error::Refused(why) if why.errno == EBUSY => Exit::Busy,
             _ => Exit::Failed,

@@ -7,6 +7,7 @@ mod changes;
 mod damage;
 mod mkfs;
 mod mount;
+mod places;
 mod remount;
 mod rig;
 mod running;

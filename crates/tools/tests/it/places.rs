@@ -1,0 +1,279 @@
+//! Where a file system lies and whose it is: partitions, external journals, users without rights.
+
+use crate::rig::Rig;
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use uext4_testkit::oracle;
+
+/// What sfdisk makes of `script`, on a disk of 200 MiB; false where it is not there.
+fn partitioned(rig: &Rig, label: &str, script: &str) -> bool {
+    let disk = fs::File::create(rig.path("disk.img")).unwrap();
+    disk.set_len(200 << 20).unwrap();
+    let mut command = Command::new("sfdisk");
+    command.args(["--quiet", "--label", label, "--no-tell-kernel"]);
+    command.env("PATH", "/usr/sbin:/sbin:/usr/bin:/bin");
+    let piped = command.arg(rig.image()).stdin(Stdio::piped()).spawn();
+    let Ok(mut child) = piped else {
+        assert!(!oracle::in_ci(), "CI has sfdisk");
+        eprintln!("=== SKIPPED: partition tables need sfdisk ===");
+        return false;
+    };
+    let mut stdin = child.stdin.take().unwrap();
+    stdin.write_all(script.as_bytes()).unwrap();
+    drop(stdin);
+    assert!(child.wait().unwrap().success(), "sfdisk takes {script}");
+    true
+}
+
+/// Copies `/path` of the image into a file of its own, which e2fsck judges.
+fn judge(rig: &Rig, start_sectors: u64, len_sectors: u64) {
+    let (image, part) = (rig.image(), rig.path("part.img"));
+    let mut command = Command::new("dd");
+    command.arg(format!("if={}", image.display()));
+    command.arg(format!("of={}", part.display()));
+    command.args(["bs=512", "conv=sparse", "status=none"]);
+    command.arg(format!("skip={start_sectors}"));
+    command.arg(format!("count={len_sectors}"));
+    assert!(command.status().unwrap().success());
+    oracle::assert_clean(&part);
+    let found = oracle::debugfs_one(&part, "cat /greeting").unwrap();
+    assert!(found.contains("hello"), "{found}");
+    fs::remove_file(part).unwrap();
+}
+
+#[test]
+fn file_systems_in_partitions_are_found_by_number() {
+    let mbr = "2048,65536,L\n67584,65536,L\n133120,,E\n135168,65536,L\n";
+    let gpt = "2048,65536\n67584,65536\n133120,65536\n";
+    for (label, script, number, start) in [
+        ("dos", mbr, "2", 67584),
+        ("dos", mbr, "5", 135_168),
+        ("gpt", gpt, "1", 2048),
+        ("gpt", gpt, "3", 133_120),
+    ] {
+        let rig = Rig::empty();
+        if !partitioned(&rig, label, script) {
+            return;
+        }
+        let part = ["--partition", number];
+        let run = |args: &[&str]| rig.ok(&[args, &part].concat());
+        run(&["mkfs", "disk.img", "-q"]);
+        fs::write(rig.path("src"), "hello").unwrap();
+        run(&["put", "disk.img", "src", "/greeting"]);
+        assert_eq!(run(&["cat", "disk.img", "/greeting"]), "hello");
+        assert!(run(&["info", "disk.img"]).contains("32 MiB"));
+        judge(&rig, start, 65536);
+        rig.fails(3, "no partition 9", &["ls", "disk.img", "--partition", "9"]);
+        rig.fails(3, "--partition", &["ls", "disk.img"]);
+    }
+}
+
+#[test]
+fn a_journal_on_another_device_is_named() {
+    let rig = Rig::empty();
+    let (log, other) = (rig.path("log.img"), rig.path("other.img"));
+    for path in [&log, &other] {
+        oracle::mke2fs(path, 16 << 20, &["-b", "4096", "-O", "journal_dev"]).expect("mke2fs");
+    }
+    let header = Command::new("dumpe2fs").arg(&log).output().unwrap().stdout;
+    let header = String::from_utf8_lossy(&header).into_owned();
+    let uuid = header.lines().find(|line| line.contains("UUID:")).unwrap();
+    let uuid = uuid.split_whitespace().last().unwrap();
+    oracle::mke2fs(
+        &rig.image(),
+        64 << 20,
+        &["-b", "4096", "-O", "^has_journal"],
+    )
+    .unwrap();
+    // mke2fs takes block devices only: what it would write, by debugfs.
+    let bytes: String = uuid.chars().filter(char::is_ascii_hexdigit).collect();
+    let mut script = String::from("feature has_journal\nset_super_value journal_dev 0x800\n");
+    script.push_str(&format!("set_super_value journal_uuid {uuid}\n"));
+    assert_eq!(bytes.len(), 32);
+    fs::write(rig.path("script"), script).unwrap();
+    let mut debugfs = Command::new("debugfs");
+    debugfs
+        .args(["-w", "-f"])
+        .arg(rig.path("script"))
+        .arg(rig.image());
+    assert!(debugfs.output().unwrap().status.success());
+    let named = ["--journal-path", "log.img"];
+    rig.ok(&[&["mkdir", "disk.img", "/dir"], &named[..]].concat());
+    assert!(
+        rig.ok(&[&["ls", "disk.img"], &named[..]].concat())
+            .contains("dir")
+    );
+    rig.fails(3, "journal_path", &["ls", "disk.img"]);
+    rig.fails(
+        3,
+        "UUID differs",
+        &["ls", "disk.img", "--journal-path", "other.img"],
+    );
+    rig.fails(
+        3,
+        "external journal none",
+        &["ls", "disk.img", "--journal-path", "none"],
+    );
+    rig.fails(
+        2,
+        "--journal-path",
+        &["info", "disk.img", "--journal-path", "log.img"],
+    );
+}
+
+/// `nobody` of Debian.
+const NOBODY: u32 = 65534;
+
+/// The tool as somebody without rights, in the rig's directory, which becomes theirs.
+fn as_nobody(rig: &Rig, args: &[&str]) -> Output {
+    let tool = env!("CARGO_BIN_EXE_uext4");
+    let mut command = match rustix::process::geteuid().is_root() {
+        true => {
+            std::os::unix::fs::chown(rig.path(""), Some(NOBODY), Some(NOBODY)).unwrap();
+            let mut command = Command::new("setpriv");
+            command.args(["--reuid=65534", "--regid=65534", "--clear-groups", tool]);
+            command
+        }
+        false => Command::new(tool),
+    };
+    command.env_remove("XDG_RUNTIME_DIR");
+    command
+        .current_dir(rig.path(""))
+        .args(args)
+        .output()
+        .unwrap()
+}
+
+fn nobody_can(rig: &Rig, args: &[&str]) -> String {
+    let output = as_nobody(rig, args);
+    assert!(output.status.success(), "{args:?}: {output:?}");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+#[test]
+fn users_work_on_images_of_their_own() {
+    let rig = Rig::empty();
+    let make = ["mkfs", "disk.img", "--size", "64M", "-q"];
+    nobody_can(&rig, &make);
+    fs::write(rig.path("src"), "mine").unwrap();
+    nobody_can(&rig, &["put", "disk.img", "src", "/file"]);
+    nobody_can(&rig, &["get", "disk.img", "/file", "back"]);
+    assert_eq!(fs::read_to_string(rig.path("back")).unwrap(), "mine");
+    rig.assert_clean();
+    if rustix::process::geteuid().is_root() {
+        fs::write(rig.path("theirs.img"), fs::read(rig.image()).unwrap()).unwrap();
+        let denied = as_nobody(&rig, &["mkdir", "theirs.img", "/x"]);
+        assert_eq!(denied.status.code(), Some(1));
+        assert!(String::from_utf8_lossy(&denied.stderr).contains("Permission denied"));
+    }
+}
+
+/// As nobody, with a `/dev/fuse` that everybody may open, as most systems have it.
+const IN_A_ROOM: &str = "mkdir dev && mount -t tmpfs none dev && mknod -m 666 dev/fuse c 10 229 &&
+    mount --bind dev/fuse /dev/fuse &&
+    exec setpriv --reuid=65534 --regid=65534 --clear-groups sh -euc \"$SCRIPT\"";
+
+#[test]
+fn users_mount_through_fusermount() {
+    let has_helper = Command::new("fusermount3").arg("-V").output().is_ok();
+    let is_root = rustix::process::geteuid().is_root();
+    if !Path::new("/dev/fuse").exists() || !has_helper || !is_root {
+        assert!(!oracle::in_ci(), "CI is root and has fuse3");
+        eprintln!("=== SKIPPED: mounting as a user needs root, /dev/fuse and fusermount3 ===");
+        return;
+    }
+    let rig = Rig::empty();
+    let owner = "root_owner=65534:65534";
+    nobody_can(
+        &rig,
+        &["mkfs", "disk.img", "--size", "64M", "-q", "-E", owner],
+    );
+    let script = "mkdir mnt; $TOOL mount -o noatime disk.img mnt; grep fuse.uext4 /proc/self/mounts
+        echo mine > mnt/file; $TOOL info mnt; $TOOL remount -o ro mnt; $TOOL umount mnt";
+    let mut command = Command::new("timeout");
+    command.args(["60", "unshare", "--mount", "sh", "-c", IN_A_ROOM]);
+    command.env("SCRIPT", script).env_remove("XDG_RUNTIME_DIR");
+    command
+        .env("TOOL", env!("CARGO_BIN_EXE_uext4"))
+        .current_dir(rig.path(""));
+    let output = command.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{output:?}");
+    let line = said.lines().find(|line| line.contains("/mnt fuse.uext4 "));
+    let line = line.unwrap_or_else(|| panic!("not mounted: {said}"));
+    for word in ["nosuid", "nodev", "user_id=65534", "noatime"] {
+        assert!(line.contains(word), "{word}: {line}");
+    }
+    rig.assert_clean();
+    assert_eq!(rig.ok(&["cat", "disk.img", "/file"]), "mine\n");
+}
+
+#[test]
+fn messages_say_what_where_and_what_to_do() {
+    let rig = Rig::new(&[]);
+    for dir in ["dir", "mnt"] {
+        fs::create_dir(rig.path(dir)).unwrap();
+    }
+    let image = fs::read(rig.image()).unwrap();
+    fs::write(rig.path("zero.img"), vec![0; 1 << 20]).unwrap();
+    fs::write(rig.path("short.img"), &image[..3 << 20]).unwrap();
+    let mut damaged = image[..4096].to_vec();
+    damaged[1024 + 0x68] ^= 1;
+    fs::write(rig.path("bad.img"), damaged).unwrap();
+    let bad = "bad.img: damaged file system: superblock: checksum does not match; \
+               run e2fsck on the image";
+    let zero = "zero.img holds no ext4 file system (no magic at byte 1024); \
+                on a whole disk --partition or --offset finds it";
+    let short = "short.img: the superblock says 67108864 bytes, short.img has 3145728";
+    let none = "none.img: No such file or directory (os error 2)";
+    for (status, says, args) in [
+        (4, bad, "info bad.img"),
+        (4, bad, "ls bad.img"),
+        (4, bad, "mount bad.img mnt"),
+        (3, zero, "info zero.img"),
+        (3, zero, "cat zero.img /x"),
+        (3, zero, "mount zero.img mnt"),
+        (3, short, "ls short.img"),
+        (3, short, "mount short.img mnt"),
+        (1, none, "info none.img"),
+        (1, none, "mount none.img mnt"),
+        (1, "dir: Is a directory (os error 21)", "ls dir"),
+        (1, "dir: Is a directory (os error 21)", "mount dir mnt"),
+        (
+            1,
+            "find the mount point none: No such file or directory (os error 2)",
+            "mount disk.img none",
+        ),
+        (
+            1,
+            "mount on disk.img: not a directory",
+            "mount disk.img disk.img",
+        ),
+        (
+            2,
+            "-o bogus: mount option bogus: unknown",
+            "mount -o bogus disk.img mnt",
+        ),
+        (
+            1,
+            "disk.img:/none: no such file or directory",
+            "cat disk.img /none",
+        ),
+        (
+            2,
+            "disk.img: 0 bytes at byte 104857600 are past the end, which is at byte 67108864",
+            "ls disk.img --offset 100M",
+        ),
+    ] {
+        let args: Vec<&str> = args.split(' ').collect();
+        let output = rig.run(&args);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(said, format!("uext4: {says}\n"), "{args:?}");
+        assert_eq!(output.status.code(), Some(status), "{args:?}: {said}");
+    }
+    let holder = uext4::device::FileDevice::open(rig.image(), uext4::device::Access::ReadWrite);
+    rig.fails(5, "in use", &["mount", "disk.img", "mnt"]);
+    drop(holder);
+}
