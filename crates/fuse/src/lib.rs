@@ -27,6 +27,7 @@ mod halt;
 mod init;
 mod mount_point;
 mod nodes;
+mod notify;
 mod options;
 mod pressure;
 mod protocol;

@@ -16,7 +16,7 @@ use crate::options::{Announce, MountOptions, Run};
 use crate::pressure::Pressure;
 use crate::server::Server;
 use crate::transport::DevFuse;
-use crate::{daemon, signals};
+use crate::{daemon, notify, signals};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use uext4::Filesystem;
@@ -83,6 +83,9 @@ fn serve(
     let session = Session::claimed(claim, path, options, open)?;
     signals::on_stop(session.stopper())?;
     ready();
+    if options.run == Run::Foreground {
+        notify::ready(&session.crew.served.to_string());
+    }
     session.wait()
 }
 

@@ -36,6 +36,32 @@ pub(crate) struct Place {
 }
 
 impl Place {
+    /// Takes `offset=` and `partition=` out of a list of mount options; answers the others.
+    pub(crate) fn take(&mut self, list: &str) -> Result<String> {
+        let mut rest = Vec::new();
+        for word in list.split(',').filter(|word| !word.is_empty()) {
+            let wrong = |problem: &str| Failure::usage(format!("-o {word}: {problem}"));
+            match word.split_once('=') {
+                Some(("offset", bytes)) => {
+                    let bytes = crate::numbers::size(bytes).map_err(|problem| wrong(&problem))?;
+                    self.offset = Some(bytes);
+                }
+                Some(("partition", number)) => {
+                    let number = number.parse().map_err(|_| wrong("not a number"))?;
+                    self.partition = Some(number);
+                }
+                _ => rest.push(word),
+            }
+        }
+        match self {
+            Self {
+                offset: Some(_),
+                partition: Some(_),
+            } => Err(Failure::usage("offset= and partition= cannot both be")),
+            _ => Ok(rest.join(",")),
+        }
+    }
+
     /// True when the file system is only a part of the file.
     pub(crate) fn is_part(&self) -> bool {
         self.offset.is_some() || self.partition.is_some()

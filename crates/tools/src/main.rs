@@ -1,7 +1,8 @@
 //! The tool `uext4`: makes, mounts, inspects, changes and recovers ext4 images.
 //!
 //! Layout: `cli` says what can be asked, `commands` has one file per command, `image` opens what
-//! they work on, `failure` is how they fail. `transfer` brings trees in and out.
+//! they work on, `failure` is how they fail; `helper`
+//! understands `mount(8)`. `transfer` brings trees in and out.
 //! Invariants: a command that only reads never writes to the image: a journal that needs replay is
 //! replayed in memory.
 #![forbid(unsafe_code)]
@@ -10,6 +11,7 @@ mod cli;
 mod commands;
 mod date;
 mod failure;
+mod helper;
 mod image;
 mod numbers;
 mod show;
@@ -19,8 +21,12 @@ use clap::Parser;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let cli = cli::Cli::parse();
-    match commands::run(cli.command) {
+    let done = match helper::meant(std::env::args_os().collect()) {
+        Ok(Some(args)) => commands::run(cli::Cli::parse_from(args).command),
+        Ok(None) => Ok(()),
+        Err(failure) => Err(failure),
+    };
+    match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.report(),
     }

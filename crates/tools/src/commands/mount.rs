@@ -15,9 +15,10 @@ Examples:
   uext4 mount --foreground disk.img /mnt/data     until Ctrl-C or umount
 
 OPTIONS are those of ext4 (ro, noatime, sync, lazytime, commit=SECONDS, acl, ...) and nosuid,
-nodev, noexec, allow_other, writethrough. Requests come over io_uring where the kernel offers it
-(Linux 6.14, Y in /sys/module/fuse/parameters/enable_uring), else through /dev/fuse: io_uring
-demands the first, no_io_uring the second. The image is clean once `uext4 umount` returns.")]
+nodev, noexec, allow_other, writethrough, offset=BYTES, partition=N. Requests come over io_uring
+where the kernel offers it (Linux 6.14, Y in /sys/module/fuse/parameters/enable_uring), else through
+/dev/fuse: io_uring demands the first, no_io_uring the second. The image is clean once
+`uext4 umount` returns.")]
 pub(crate) struct Args {
     #[command(flatten)]
     image: ImageArgs,
@@ -35,7 +36,7 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    pub(crate) fn run(self) -> Result<()> {
+    pub(crate) fn run(mut self) -> Result<()> {
         let mut mount = uext4_fuse::MountOptions {
             n_threads: self.threads,
             source: self.source(),
@@ -52,7 +53,8 @@ impl Args {
             ..uext4_fuse::MountOptions::default()
         };
         let list = self.options.join(",");
-        let rest = take_ours(&list, &mut mount);
+        let rest = self.image.place.take(&list)?;
+        let rest = take_ours(&rest, &mut mount);
         let options = MountOptions::default().parse(&rest);
         let options = options.map_err(|error| Failure::usage(format!("-o {list}: {error}")))?;
         mount.read_only = options.access == Access::ReadOnly;

@@ -12,5 +12,6 @@ mod remount;
 mod rig;
 mod running;
 mod space;
+mod system;
 mod transfer;
 mod tune;
