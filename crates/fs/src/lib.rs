@@ -47,7 +47,10 @@ pub use inode::{Atime, Inode, InodeRef};
 pub use map::ExtentStatusStats;
 pub use mount::{RemountError, read_superblock};
 pub use ops::{KillPrivileges, RenameFlags};
-pub use options::{Access, Allocator, BaseLines, DataMode, MountOptions, OnError, Threads};
+pub use options::{
+    Access, Allocator, BaseLines, DataMode, MountOptions, OnError, QuotaLimits, Threads,
+};
+pub use quota::GraceTimes;
 pub use relief::Relief;
 pub use space::{FreeExtents, FreeFragments};
 pub use stats::{

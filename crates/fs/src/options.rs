@@ -81,6 +81,17 @@ pub struct BaseLines {
     pub untracked_orphans: bool,
 }
 
+/// Whose limits hold.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct QuotaLimits {
+    /// Those of users.
+    pub user: bool,
+    /// Those of groups.
+    pub group: bool,
+    /// Those of projects.
+    pub project: bool,
+}
+
 /// How to mount. Build one with [`MountOptions::default`] and the fields, or [`Self::parse`].
 #[derive(Clone)]
 pub struct MountOptions {
@@ -101,6 +112,8 @@ pub struct MountOptions {
     pub minix_df: bool,
     /// `acl` / `noacl`.
     pub acl: bool,
+    /// `usrquota`, `grpquota`, `prjquota`, `noquota`: whose limits hold. Use is counted anyway.
+    pub quota_limits: QuotaLimits,
     /// `user_xattr` / `nouser_xattr`.
     pub user_xattr: bool,
     /// `noatime`.
@@ -176,6 +189,7 @@ impl Default for MountOptions {
             group_from_parent: false,
             minix_df: false,
             acl: true,
+            quota_limits: QuotaLimits::default(),
             user_xattr: true,
             no_atime: false,
             no_dir_atime: false,

@@ -35,6 +35,12 @@ pub(crate) enum Switch {
     Dirsync = 512,
     /// `lazytime`
     Lazytime = 1024,
+    /// `usrquota`
+    UserLimits = 2048,
+    /// `grpquota`
+    GroupLimits = 4096,
+    /// `prjquota`
+    ProjectLimits = 8192,
 }
 
 /// No user or group: one more than the largest id.
@@ -70,6 +76,9 @@ impl Settings {
             (Switch::Sync, options.sync),
             (Switch::Dirsync, options.dirsync),
             (Switch::Lazytime, options.lazytime),
+            (Switch::UserLimits, options.quota_limits.user),
+            (Switch::GroupLimits, options.quota_limits.group),
+            (Switch::ProjectLimits, options.quota_limits.project),
         ];
         let on = all.iter().filter(|(_, on)| *on);
         let switches = on.fold(0, |word, (switch, _)| word | *switch as u32);

@@ -49,6 +49,8 @@ pub enum Rank {
     QuotaShard,
     /// Tree of one quota file (a live object).
     QuotaFile,
+    /// What was promised to one owner with limits, and not charged yet.
+    QuotaClaims,
     /// What one owner uses and may use (a live object).
     QuotaOwner,
     /// Superblock state (a live object).
@@ -77,7 +79,7 @@ pub enum Rank {
 
 impl Rank {
     /// Every rank, outermost first.
-    pub const ALL: [Self; 32] = [
+    pub const ALL: [Self; 33] = [
         Self::Mount,
         Self::Rename,
         Self::DirIndex,
@@ -98,6 +100,7 @@ impl Rank {
         Self::PendingFree,
         Self::QuotaShard,
         Self::QuotaFile,
+        Self::QuotaClaims,
         Self::QuotaOwner,
         Self::Superblock,
         Self::JournalObjects,

@@ -15,7 +15,7 @@ struct Slot {
 }
 
 static WAITS: LazyLock<Sharded<[Slot; Rank::ALL.len()]>> =
-    LazyLock::new(|| Sharded::new(|_| Default::default()));
+    LazyLock::new(|| Sharded::new(|_| std::array::from_fn(|_| Slot::default())));
 
 /// Waits for the locks of one rank since the process started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

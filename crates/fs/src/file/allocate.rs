@@ -3,6 +3,7 @@
 use super::window;
 use crate::inode::{Inode, InodeState};
 use crate::map::{self, ExtentState};
+use crate::quota::{Claim, Owners};
 use crate::space::{Purpose, Reserve, Want};
 use crate::{Fs, Result};
 use std::sync::Arc;
@@ -20,6 +21,8 @@ pub(super) struct NewBlocks<'a> {
     run: BlockRun,
     /// What was reserved for it: nothing when the cluster belongs to the file already.
     reserved: Option<BlockRun>,
+    /// What the owners of the file were promised for it.
+    _claim: Claim,
 }
 
 impl<'a> NewBlocks<'a> {
@@ -52,9 +55,11 @@ impl<'a> NewBlocks<'a> {
                 at,
                 run,
                 reserved: None,
+                _claim: Claim::default(),
             });
         }
         plan.want.reserve = reserve;
+        let claim = claim(fs, inode, &mut plan.want)?;
         let got = plan.reserve(fs, inode)?;
         let start = BlockNr(got.start.0 + u64::from(offset));
         let len = got.len_blocks.min(plan.want.len_blocks) - offset;
@@ -70,19 +75,19 @@ impl<'a> NewBlocks<'a> {
             at,
             run,
             reserved: Some(got),
+            _claim: claim,
         })
     }
 
     /// Reserves the first block of a file whose inode maps nothing yet: there is no map to look at.
     /// May be called under a handle, so it does not wait for frees to be committed.
     pub(super) fn reserve_first(fs: &'a Fs, inode: &Inode, reserve: Reserve) -> Result<Self> {
-        let got = fs.space.reserve(
-            fs,
-            &Want {
-                reserve,
-                ..base_want(fs, inode)
-            },
-        )?;
+        let mut want = Want {
+            reserve,
+            ..base_want(fs, inode)
+        };
+        let claim = claim(fs, inode, &mut want)?;
+        let got = fs.space.reserve(fs, &want)?;
         let run = BlockRun {
             len_blocks: 1,
             ..got
@@ -92,6 +97,7 @@ impl<'a> NewBlocks<'a> {
             at: LogicalBlock(0),
             run,
             reserved: Some(got),
+            _claim: claim,
         })
     }
 
@@ -141,6 +147,21 @@ impl Drop for NewBlocks<'_> {
             self.fs.space.unreserve(reserved);
         }
     }
+}
+
+/// Claims the space for the file's owners; there may be less than is wanted.
+fn claim(fs: &Fs, inode: &Inode, want: &mut Want) -> Result<Claim> {
+    if !fs.quota.is_on() {
+        return Ok(Claim::default());
+    }
+    let owners = Owners::of(&inode.read().disk);
+    let bits = fs.geometry.block_bits;
+    let wanted = u64::from(want.len_blocks) << bits;
+    let unit = fs.geometry.cluster_size();
+    let asked = (wanted, unit);
+    let (granted, claim) = fs.quota.claim_space(fs, owners, asked, want.reserve)?;
+    want.len_blocks = (granted >> bits) as u32;
+    Ok(claim)
 }
 
 /// Whether more may be reserved than is asked for.

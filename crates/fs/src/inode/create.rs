@@ -1,7 +1,7 @@
 //! New inodes: number, owner, mode, flags inherited from the parent.
 
 use super::{Inode, InodeRef, flags};
-use crate::quota::{Owners, Usage};
+use crate::quota::{Claim, Owners, Usage, rights_of as quota_rights};
 use crate::settings::Switch;
 use crate::{Caller, Fs, Result, file, map, xattr};
 use std::sync::Arc;
@@ -83,15 +83,17 @@ impl Fs {
         self.orphans.add(self, handle, inode)
     }
 
-    /// Gives whoever will own a new inode in `parent` an entry in the quota files. The caller has
-    /// no handle.
-    pub(crate) fn expect_owner(&self, parent: &Inode, caller: &Caller) -> Result<()> {
+    /// Gives whoever will own a new inode in `parent` an entry in the quota files, and claims the
+    /// inode. The caller has no handle.
+    pub(crate) fn expect_owner(&self, parent: &Inode, caller: &Caller) -> Result<Claim> {
         if !self.quota.is_on() {
-            return Ok(());
+            return Ok(Claim::default());
         }
         let new = NewInode::new(uext4_format::FileType::Regular, 0);
         let owners = Owners::of(&self.blank_inode(parent, &new, caller));
-        self.quota.ensure(self, owners)
+        self.quota.ensure(self, owners)?;
+        let reserve = quota_rights(caller);
+        self.quota.claim_inode(self, owners, reserve)
     }
 
     fn blank_inode(&self, parent: &Inode, new: &NewInode<'_>, caller: &Caller) -> DiskInode {

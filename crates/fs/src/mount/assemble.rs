@@ -102,6 +102,7 @@ pub(super) fn engine(
         true => Quota::load(&fs)?,
         false => Quota::load_to_read(&fs)?,
     };
+    fs.quota.check(plan.options.quota_limits)?;
     fs.inode(uext4_format::InodeNr::ROOT)?;
     Ok(fs)
 }

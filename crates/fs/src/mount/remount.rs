@@ -87,6 +87,7 @@ fn check_fixed(now: &MountOptions, wanted: &MountOptions) -> Result<()> {
         ("data=", now.data == wanted.data),
         ("sb=", now.superblock_kib == wanted.superblock_kib),
         ("journal_path=", path(now) == path(wanted)),
+        ("quota limits", now.quota_limits == wanted.quota_limits),
         ("noload", now.replay == wanted.replay),
         ("allocator=", now.allocator == wanted.allocator),
         (

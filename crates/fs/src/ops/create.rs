@@ -94,7 +94,7 @@ impl Filesystem {
         self.change(|fs| {
             check_alive(parent)?;
             fs.may(parent, caller, Want::WRITE.and(Want::EXECUTE))?;
-            fs.expect_owner(parent, caller)?;
+            let _claim = fs.expect_owner(parent, caller)?;
             let handle = fs.start(credits::CREATE)?;
             let new = NewInode::new(FileType::Regular, mode);
             let inode = fs.new_inode(&handle, parent.arc(), &new, caller)?;
@@ -116,7 +116,7 @@ impl Filesystem {
             check_new_name(name)?;
             check_alive(parent)?;
             may_add(fs, parent.arc(), name, caller)?;
-            fs.expect_owner(parent, caller)?;
+            let _claim = fs.expect_owner(parent, caller)?;
             let change = |index| make_named(fs, parent.arc(), name, new, caller, index);
             let made = with_index(parent.arc(), change)?;
             fs.sync_if_asked(parent)?;

@@ -9,6 +9,7 @@ mod create;
 mod io;
 mod link;
 mod lookup;
+mod quota;
 mod rename;
 mod setattr;
 mod unlink;

@@ -3,7 +3,7 @@
 use crate::access::Want;
 use crate::attr::{Checks, SetTime};
 use crate::inode::{Inode, attr_of, flags};
-use crate::quota::Owners;
+use crate::quota::{self, Claim, Owners};
 use crate::settings::Switch;
 use crate::{Attr, Caller, Error, Filesystem, Fs, InodeRef, Result, SetAttr, credits, file, xattr};
 use uext4_format::{Feature, FileType, InodeFlags, Timestamp};
@@ -101,7 +101,7 @@ fn apply(fs: &Fs, inode: &InodeRef, set: &SetAttr, caller: &Caller) -> Result<()
     let now = fs.now();
     check_project(fs, inode, set)?;
     let owners = new_owners(&inode.read().disk, set);
-    fs.quota.ensure(fs, owners)?;
+    let _claim = expect_owners(fs, inode, owners, caller)?;
     let handle = fs.start(credits::ATTRIBUTES + credits::XATTR)?;
     let mode = new_mode(inode, set, caller);
     let flags = new_flags(inode, set, caller)?;
@@ -181,6 +181,21 @@ fn new_owners(disk: &uext4_format::Inode, set: &SetAttr) -> Owners {
         group: set.gid.unwrap_or(disk.gid),
         project: set.project.unwrap_or(disk.projid),
     }
+}
+
+/// Gives the owners to come entries in the quota files, and claims what the inode occupies.
+fn expect_owners(fs: &Fs, inode: &Inode, to: Owners, caller: &Caller) -> Result<Claim> {
+    if !fs.quota.is_on() {
+        return Ok(Claim::default());
+    }
+    fs.quota.ensure(fs, to)?;
+    let (from, sectors) = {
+        let disk = &inode.read().disk;
+        (Owners::of(disk), disk.sectors(&fs.geometry))
+    };
+    let rights = quota::rights_of(caller);
+    fs.quota
+        .claim_transfer(fs, (from, to), sectors << 9, rights)
 }
 
 fn check_project(fs: &Fs, inode: &Inode, set: &SetAttr) -> Result<()> {

@@ -1,6 +1,6 @@
 //! The words of `mount -o`: what each sets, and why some are refused.
 
-use super::{Access, Allocator, DataMode, MountOptions, OnError};
+use super::{Access, Allocator, DataMode, MountOptions, OnError, QuotaLimits};
 use crate::{Error, Result};
 use std::time::Duration;
 
@@ -59,7 +59,6 @@ const AS_IT_IS: &[&str] = &[
     "auto_da_alloc=1",
     "block_validity",
     "noinit_itable",
-    "noquota",
     "data_err=ignore",
     "dax=never",
     "nowarn_on_error",
@@ -109,13 +108,15 @@ const REFUSED: &[(&str, &str)] = &[
         "data_err",
         "an error in writing data fails the write, not the journal",
     ),
-    ("quota", "quota is not there"),
-    ("usrquota", "quota is not there"),
-    ("grpquota", "quota is not there"),
-    ("prjquota", "quota is not there"),
-    ("usrjquota", "quota is not there"),
-    ("grpjquota", "quota is not there"),
-    ("jqfmt", "quota is not there"),
+    (
+        "usrjquota",
+        "quota is kept in hidden inodes only (usrquota)",
+    ),
+    (
+        "grpjquota",
+        "quota is kept in hidden inodes only (grpquota)",
+    ),
+    ("jqfmt", "quota is kept in hidden inodes only"),
     ("nouid32", "owners are always 32 bits wide"),
     ("debug", "there is nothing more to print"),
     ("abort", "it makes a file system fail"),
@@ -174,6 +175,10 @@ fn apply_flag(options: &mut MountOptions, name: &str) -> bool {
         "noacl" => options.acl = false,
         "user_xattr" => options.user_xattr = true,
         "nouser_xattr" => options.user_xattr = false,
+        "quota" | "usrquota" => options.quota_limits.user = true,
+        "grpquota" => options.quota_limits.group = true,
+        "prjquota" => options.quota_limits.project = true,
+        "noquota" => options.quota_limits = QuotaLimits::default(),
         "discard" => options.discard = true,
         "nodiscard" => options.discard = false,
         "journal_checksum" => options.journal_checksum = Some(true),

@@ -1,12 +1,12 @@
 //! All owners of one kind.
 
-use super::Usage;
 use super::file::QuotaFile;
 use super::owner::Owner;
+use super::{GraceTimes, Usage};
 use crate::{Error, Fs, Result, credits, map};
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use uext4_format::quota::{QuotaEntry, QuotaKind};
 use uext4_format::{Corrupt, InodeNr, LogicalBlock, Place};
 use uext4_journal::Handle;
@@ -18,6 +18,8 @@ type Map = HashMap<u32, Arc<Owner>>;
 pub(super) struct Accounts {
     kind: QuotaKind,
     nr: InodeNr,
+    /// Grace times: space in the upper half.
+    grace: AtomicU64,
     file: Arc<QuotaFile>,
     all: Mutex<Map>,
     /// Those that the threads of a shard charged: nothing shared is written to find them.
@@ -28,6 +30,10 @@ pub(super) struct Accounts {
     any_missing: AtomicBool,
 }
 
+fn word(grace: GraceTimes) -> u64 {
+    u64::from(grace.space_seconds) << 32 | u64::from(grace.inodes_seconds)
+}
+
 impl Accounts {
     pub(super) fn load(fs: &Fs, kind: QuotaKind, nr: InodeNr) -> Result<Self> {
         let (file, entries) = QuotaFile::load(fs, kind, nr)?;
@@ -35,6 +41,7 @@ impl Accounts {
         Ok(Self {
             kind,
             nr,
+            grace: AtomicU64::new(word(file.grace())),
             file,
             all: Mutex::new(Rank::CacheShard, entries.into_iter().map(owner).collect()),
             near: Sharded::new(|_| Mutex::new(Rank::QuotaShard, Map::new())),
@@ -49,10 +56,52 @@ impl Accounts {
     }
 
     /// Charges an owner in the handle's transaction.
-    pub(super) fn charge(&self, handle: &Handle<'_>, id: u32, usage: Usage) {
+    pub(super) fn charge(&self, handle: &Handle<'_>, id: u32, usage: Usage, now: u64) {
         let mut near = self.near.local().lock();
         let owner = near.entry(id).or_insert_with(|| self.owner(id));
         owner.charge(handle, usage);
+        if owner.is_limited() {
+            owner.watch(handle, self.grace(), now);
+        }
+    }
+
+    /// The owner, if there are limits.
+    pub(super) fn limited(&self, id: u32) -> Option<Arc<Owner>> {
+        let mut near = self.near.local().lock();
+        let owner = near.entry(id).or_insert_with(|| self.owner(id));
+        owner.is_limited().then(|| Arc::clone(owner))
+    }
+
+    /// What everybody uses and may use, ascending.
+    pub(super) fn report(&self) -> Vec<QuotaEntry> {
+        let owners: Vec<Arc<Owner>> = self.all.lock().values().cloned().collect();
+        let mut entries: Vec<QuotaEntry> = owners.iter().map(|owner| owner.entry()).collect();
+        entries.sort_unstable_by_key(|entry| entry.id);
+        entries
+    }
+
+    pub(super) fn grace(&self) -> GraceTimes {
+        let word = self.grace.load(Ordering::Acquire);
+        GraceTimes {
+            space_seconds: (word >> 32) as u32,
+            inodes_seconds: word as u32,
+        }
+    }
+
+    pub(super) fn set_limits(&self, fs: &Fs, wanted: &QuotaEntry) -> Result<()> {
+        self.ensure(fs, wanted.id)?;
+        let handle = fs.start(credits::ATTRIBUTES)?;
+        let now = fs.now().seconds.max(0) as u64;
+        self.owner(wanted.id)
+            .set_limits(&handle, wanted, self.grace(), now);
+        Ok(())
+    }
+
+    pub(super) fn set_grace(&self, fs: &Fs, grace: GraceTimes) -> Result<()> {
+        let handle = fs.start(credits::ATTRIBUTES)?;
+        handle.write(&self.file).set_grace(grace);
+        self.grace.store(word(grace), Ordering::Release);
+        Ok(())
     }
 
     /// The owner, without an entry in the file if there is none.

@@ -1,5 +1,6 @@
 //! The tree of a quota file as a live object.
 
+use super::GraceTimes;
 use super::owner::Place;
 use crate::{Error, Fs, Result, map};
 use std::sync::Arc;
@@ -65,6 +66,14 @@ impl FileState {
         self.blocks.push(block);
     }
 
+    /// Sets the grace times.
+    pub(super) fn set_grace(&mut self, grace: GraceTimes) {
+        self.tree.info.space_grace_seconds = grace.space_seconds;
+        self.tree.info.inodes_grace_seconds = grace.inodes_seconds;
+        let patch = self.tree.info_patch();
+        self.changed.push(patch);
+    }
+
     /// Finds room for a new entry; the file is long enough.
     pub(super) fn insert(&mut self, id: u32) -> Option<Place> {
         let (at, patches) = self.tree.insert(id);
@@ -118,6 +127,15 @@ impl QuotaFile {
         let placed = placed.collect::<Result<Vec<_>>>()?;
         let live = Live::new(state);
         Ok((Arc::new(Self { live }), placed))
+    }
+
+    /// The grace times.
+    pub(super) fn grace(&self) -> GraceTimes {
+        let info = self.live.read().tree.info;
+        GraceTimes {
+            space_seconds: info.space_grace_seconds,
+            inodes_seconds: info.inodes_grace_seconds,
+        }
     }
 
     /// What the file needs before another owner.

@@ -12,14 +12,22 @@
 
 mod accounts;
 mod file;
+mod limits;
 mod owner;
 
+pub(crate) use limits::Claim;
+pub use limits::GraceTimes;
+
 use crate::inode::InodeState;
-use crate::{Fs, Result};
+use crate::options::QuotaLimits;
+use crate::space::Reserve;
+use crate::{Caller, Fs, Result};
 use accounts::Accounts;
-use uext4_format::quota::QuotaKind;
+use std::sync::Arc;
+use uext4_format::quota::{QuotaEntry, QuotaKind};
 use uext4_format::{Feature, Inode as DiskInode, InodeFlags, InodeNr};
 use uext4_journal::Handle;
+use uext4_sync::Clock;
 
 /// Whom an inode is charged to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,6 +53,14 @@ impl Owners {
             QuotaKind::Group => self.group,
             QuotaKind::Project => self.project,
         }
+    }
+}
+
+/// Limits are not for the superuser.
+pub(crate) fn rights_of(caller: &Caller) -> Reserve {
+    match caller.is_superuser() {
+        true => Reserve::MayUse,
+        false => Reserve::Keep,
     }
 }
 
@@ -89,6 +105,7 @@ pub(crate) struct Quota {
     /// Files of the file system itself.
     own: Vec<u32>,
     is_unusable: bool,
+    clock: Option<Arc<dyn Clock>>,
 }
 
 impl Quota {
@@ -125,7 +142,13 @@ impl Quota {
             first_inode: fs.geometry.first_inode,
             own,
             is_unusable: false,
+            clock: Some(Arc::clone(&fs.clock)),
         })
+    }
+
+    fn now(&self) -> u64 {
+        let clock = self.clock.as_ref();
+        clock.map_or(0, |clock| clock.wall().seconds.max(0) as u64)
     }
 
     /// True when somebody is charged.
@@ -143,6 +166,58 @@ impl Quota {
         2 * self.accounts.len() as u32
     }
 
+    fn accounts_of(&self, kind: QuotaKind) -> Option<&Accounts> {
+        let mut all = self.accounts.iter();
+        all.find(|accounts| accounts.kind() == kind)
+    }
+
+    /// Limits that are asked for must be kept somewhere.
+    pub(crate) fn check(&self, limits: QuotaLimits) -> Result<()> {
+        let asked = [
+            (limits.user, QuotaKind::User, "usrquota"),
+            (limits.group, QuotaKind::Group, "grpquota"),
+            (limits.project, QuotaKind::Project, "prjquota"),
+        ];
+        for (_, kind, word) in asked.into_iter().filter(|(asked, _, _)| *asked) {
+            if self.accounts_of(kind).is_none() && !self.is_unusable {
+                let kind = kind.name();
+                let problem = format!("{word}: the file system keeps no {kind} quota");
+                return Err(crate::Error::Mount(problem));
+            }
+        }
+        Ok(())
+    }
+
+    /// All owners of a kind, ascending; `None` when nobody counts them.
+    pub(crate) fn report(&self, kind: QuotaKind) -> Option<Vec<QuotaEntry>> {
+        self.accounts_of(kind).map(Accounts::report)
+    }
+
+    /// The grace times of a kind.
+    pub(crate) fn grace(&self, kind: QuotaKind) -> Option<GraceTimes> {
+        self.accounts_of(kind).map(Accounts::grace)
+    }
+
+    /// Gives an owner the limits of `wanted`. The caller has no handle.
+    pub(crate) fn set_limits(&self, fs: &Fs, kind: QuotaKind, wanted: &QuotaEntry) -> Result<()> {
+        self.kept(kind)?.set_limits(fs, wanted)
+    }
+
+    /// Sets the grace times of a kind. The caller has no handle.
+    pub(crate) fn set_grace(&self, fs: &Fs, kind: QuotaKind, grace: GraceTimes) -> Result<()> {
+        self.kept(kind)?.set_grace(fs, grace)
+    }
+
+    fn kept(&self, kind: QuotaKind) -> Result<&Accounts> {
+        let problem = match kind {
+            QuotaKind::User => "limits of users: the file system keeps no user quota",
+            QuotaKind::Group => "limits of groups: the file system keeps no group quota",
+            QuotaKind::Project => "limits of projects: the file system keeps no project quota",
+        };
+        let accounts = self.accounts_of(kind);
+        accounts.ok_or(crate::Error::NotSupported(problem))
+    }
+
     /// True for an inode that somebody is charged for.
     fn counts(&self, nr: InodeNr, disk: &DiskInode) -> bool {
         let file = nr == InodeNr::ROOT || nr.0 >= self.first_inode;
@@ -155,7 +230,7 @@ impl Quota {
         if self.is_on() && self.counts(state.nr(), &state.disk) {
             let owners = Owners::of(&state.disk);
             for accounts in &self.accounts {
-                accounts.charge(handle, owners.id(accounts.kind()), usage);
+                accounts.charge(handle, owners.id(accounts.kind()), usage, self.now());
             }
         }
     }
@@ -176,8 +251,8 @@ impl Quota {
         for accounts in &self.accounts {
             let (old, new) = (from.id(accounts.kind()), to.id(accounts.kind()));
             if old != new {
-                accounts.charge(handle, old, usage.less());
-                accounts.charge(handle, new, usage);
+                accounts.charge(handle, old, usage.less(), self.now());
+                accounts.charge(handle, new, usage, self.now());
             }
         }
     }

@@ -1,18 +1,21 @@
 //! What one user, group or project uses and may use.
 
-use super::Usage;
+use super::limits::{self, Amount};
+use super::{GraceTimes, Usage};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use uext4_format::BlockNr;
 use uext4_format::quota::QuotaEntry;
 use uext4_journal::{Handle, Live, Object, Render, Sink};
-use uext4_sync::{Rank, Sharded};
+use uext4_sync::{Mutex, Rank, Sharded};
 
 /// An owner.
 pub(super) struct Owner {
     live: Live<OwnerState>,
     pending: Arc<Pending>,
     has_place: AtomicBool,
+    is_limited: AtomicBool,
+    claimed: Mutex<Amount>,
 }
 
 /// What was charged and is not in the entry yet, by shards of threads.
@@ -83,6 +86,7 @@ impl Owner {
             inodes: Sharded::new(|_| AtomicI64::new(0)),
         });
         let has_place = AtomicBool::new(place.is_some());
+        let is_limited = AtomicBool::new(entry.is_limited());
         let state = OwnerState {
             entry,
             place,
@@ -92,6 +96,8 @@ impl Owner {
             live: Live::new(state),
             pending,
             has_place,
+            is_limited,
+            claimed: Mutex::new(Rank::QuotaClaims, Amount::default()),
         })
     }
 
@@ -103,6 +109,75 @@ impl Owner {
     /// The quota file has an entry from now on.
     pub(super) fn note_place(&self) {
         self.has_place.store(true, Ordering::Release);
+    }
+
+    /// True when there is any limit.
+    pub(super) fn is_limited(&self) -> bool {
+        self.is_limited.load(Ordering::Acquire)
+    }
+
+    /// What the owner uses and may use now.
+    pub(super) fn entry(&self) -> QuotaEntry {
+        let state = self.live.read();
+        let mut entry = state.entry;
+        let sum = |shards: &Sharded<AtomicI64>| -> i64 {
+            shards
+                .iter()
+                .map(|shard| shard.load(Ordering::Acquire))
+                .sum()
+        };
+        let (bytes, inodes) = (sum(&self.pending.bytes), sum(&self.pending.inodes));
+        entry.space_bytes = entry.space_bytes.saturating_add_signed(bytes);
+        entry.inodes = entry.inodes.saturating_add_signed(inodes);
+        entry
+    }
+
+    /// Promises what `want` says, of space as many units as there are; answers how many bytes, or
+    /// `None` when nothing is promised.
+    pub(super) fn claim(&self, want: Amount, unit_bytes: u64, now: u64) -> Option<u64> {
+        let mut claimed = self.claimed.lock();
+        let room = limits::rooms(&self.entry(), *claimed, now);
+        let fits = room.bytes - room.bytes % unit_bytes;
+        let bytes = want.bytes.min(fits);
+        if room.inodes < want.inodes || bytes == 0 && want.bytes != 0 {
+            return None;
+        }
+        claimed.bytes += bytes;
+        claimed.inodes += want.inodes;
+        Some(bytes)
+    }
+
+    /// What was claimed is charged now, or not wanted any more.
+    pub(super) fn unclaim(&self, amount: Amount) {
+        let mut claimed = self.claimed.lock();
+        claimed.bytes -= amount.bytes;
+        claimed.inodes -= amount.inodes;
+    }
+
+    /// Starts or ends grace times after a charge.
+    pub(super) fn watch(self: &Arc<Self>, handle: &Handle<'_>, grace: GraceTimes, now: u64) {
+        let mut state = handle.write(self);
+        state.settle();
+        limits::watch(&mut state.entry, grace, now);
+    }
+
+    /// Takes over the limits of `wanted`.
+    pub(super) fn set_limits(
+        self: &Arc<Self>,
+        handle: &Handle<'_>,
+        wanted: &QuotaEntry,
+        grace: GraceTimes,
+        now: u64,
+    ) {
+        let mut state = handle.write(self);
+        state.settle();
+        let entry = &mut state.entry;
+        entry.space_hard_kib = wanted.space_hard_kib;
+        entry.space_soft_kib = wanted.space_soft_kib;
+        entry.inodes_hard = wanted.inodes_hard;
+        entry.inodes_soft = wanted.inodes_soft;
+        limits::watch(entry, grace, now);
+        self.is_limited.store(entry.is_limited(), Ordering::Release);
     }
 
     /// Charges the owner in the handle's transaction.

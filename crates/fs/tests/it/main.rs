@@ -15,6 +15,7 @@ mod old_formats;
 mod old_inodes;
 mod options;
 mod quota;
+mod quota_limits;
 mod races;
 mod remount;
 mod statfs;

@@ -3,7 +3,7 @@
 use crate::failure::{Cause, Exit, Failure, Result};
 use crate::image::{ImageArgs, Purpose};
 use std::path::PathBuf;
-use uext4::{Access, Filesystem, MountOptions};
+use uext4::{Access, Filesystem, MountOptions, QuotaLimits};
 use uext4_fuse::{Announce, Channel, DataCache, Error, Explained, Image, Lazy, Run, Sharing};
 
 /// Mount an image on a directory, without the kernel's ext4
@@ -57,6 +57,14 @@ impl Args {
         let rest = take_ours(&rest, &mut mount);
         let options = MountOptions::default().parse(&rest);
         let options = options.map_err(|error| Failure::usage(format!("-o {list}: {error}")))?;
+        if options.quota_limits != QuotaLimits::default() {
+            // Who writes must hear of a limit, which a cache of writes does not know.
+            if list.split(',').any(|word| word == "writeback") {
+                let problem = "writeback: limits of quota need writethrough";
+                return Err(Failure::usage(format!("-o {list}: {problem}")));
+            }
+            mount.data_cache = DataCache::WriteThrough;
+        }
         mount.read_only = options.access == Access::ReadOnly;
         (mount.sync, mount.dirsync) = (options.sync, options.dirsync);
         // The reason is told by the server's process: it opens the image.

@@ -1,0 +1,247 @@
+//! What owners may use: a hard limit always, a soft one for longer than a grace time never.
+//!
+//! Whoever wants space or an inode claims it first, and holds the claim until it is charged: many
+//! threads together get no more than one. Only owners with limits have claims.
+//! Not here: blocks of directories, trees and attributes. They are charged and may exceed a limit.
+
+use super::owner::Owner;
+use super::{Owners, Quota};
+use crate::settings::Switch;
+use crate::space::Reserve;
+use crate::{Error, Fs, Result};
+use std::sync::Arc;
+use uext4_format::quota::{QuotaEntry, QuotaKind};
+
+/// How long soft limits may be exceeded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GraceTimes {
+    /// That of space.
+    pub space_seconds: u32,
+    /// That of inodes.
+    pub inodes_seconds: u32,
+}
+
+/// What is claimed of one owner.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Amount {
+    pub(super) bytes: u64,
+    pub(super) inodes: u64,
+}
+
+/// What was promised, until it is dropped.
+#[derive(Default)]
+#[must_use]
+pub(crate) struct Claim {
+    parts: Vec<(Arc<Owner>, Amount)>,
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        for (owner, amount) in self.parts.drain(..) {
+            owner.unclaim(amount);
+        }
+    }
+}
+
+/// Starts or ends the grace times that an owner's use asks for.
+pub(super) fn watch(entry: &mut QuotaEntry, grace: GraceTimes, now: u64) {
+    let next = |over: bool, end: u64, seconds: u32| match (over, end) {
+        (false, _) => 0,
+        (true, 0) => now + u64::from(seconds),
+        (true, end) => end,
+    };
+    let soft = entry.space_soft_kib.saturating_mul(1024);
+    let over = soft != 0 && entry.space_bytes > soft;
+    entry.space_grace_end = next(over, entry.space_grace_end, grace.space_seconds);
+    let over = entry.inodes_soft != 0 && entry.inodes > entry.inodes_soft;
+    entry.inodes_grace_end = next(over, entry.inodes_grace_end, grace.inodes_seconds);
+}
+
+/// How much more of something an owner may have: a hard and a soft limit, 0 for none.
+fn room(used: u64, hard: u64, soft: u64, grace_end: u64, now: u64) -> u64 {
+    let below = |limit: u64| match limit {
+        0 => u64::MAX,
+        limit => limit.saturating_sub(used),
+    };
+    let is_late = grace_end != 0 && now >= grace_end;
+    below(hard).min(if is_late { below(soft) } else { u64::MAX })
+}
+
+/// How much more an owner may have who has used and claimed so much.
+pub(super) fn rooms(entry: &QuotaEntry, claimed: Amount, now: u64) -> Amount {
+    let kib = |kib: u64| kib.saturating_mul(1024);
+    let space = entry.space_bytes.saturating_add(claimed.bytes);
+    let (hard, soft) = (kib(entry.space_hard_kib), kib(entry.space_soft_kib));
+    let inodes = entry.inodes.saturating_add(claimed.inodes);
+    let inodes_end = entry.inodes_grace_end;
+    Amount {
+        bytes: room(space, hard, soft, entry.space_grace_end, now),
+        inodes: room(
+            inodes,
+            entry.inodes_hard,
+            entry.inodes_soft,
+            inodes_end,
+            now,
+        ),
+    }
+}
+
+impl Quota {
+    /// Claims up to `want_bytes` of space for an inode of these owners, in multiples of
+    /// `unit_bytes`; answers how much. The superuser has all.
+    ///
+    /// # Errors
+    /// [`Error::Quota`] when there is none.
+    pub(crate) fn claim_space(
+        &self,
+        fs: &Fs,
+        owners: Owners,
+        (want_bytes, unit_bytes): (u64, u64),
+        reserve: Reserve,
+    ) -> Result<(u64, Claim)> {
+        let mut claim = Claim::default();
+        let mut granted = want_bytes;
+        for owner in self.bound(fs, owners, reserve) {
+            let want = Amount {
+                bytes: granted,
+                inodes: 0,
+            };
+            granted = owner.claim(want, unit_bytes, now(fs)).ok_or(Error::Quota)?;
+            let amount = Amount {
+                bytes: granted,
+                inodes: 0,
+            };
+            claim.parts.push((owner, amount));
+        }
+        Ok((granted, claim))
+    }
+
+    /// Claims what `amount` says for these owners.
+    ///
+    /// # Errors
+    /// [`Error::Quota`] when one of them may not have all of it.
+    fn claim_all(
+        &self,
+        fs: &Fs,
+        owners: Owners,
+        amount: Amount,
+        reserve: Reserve,
+    ) -> Result<Claim> {
+        let mut claim = Claim::default();
+        for owner in self.bound(fs, owners, reserve) {
+            let granted = owner.claim(amount, amount.bytes.max(1), now(fs));
+            if granted != Some(amount.bytes) {
+                return Err(Error::Quota);
+            }
+            claim.parts.push((owner, amount));
+        }
+        Ok(claim)
+    }
+
+    /// Claims a new inode.
+    pub(crate) fn claim_inode(&self, fs: &Fs, owners: Owners, reserve: Reserve) -> Result<Claim> {
+        let amount = Amount {
+            bytes: 0,
+            inodes: 1,
+        };
+        self.claim_all(fs, owners, amount, reserve)
+    }
+
+    /// Claims what an inode is to be given with to other owners: those who change.
+    pub(crate) fn claim_transfer(
+        &self,
+        fs: &Fs,
+        (from, to): (Owners, Owners),
+        bytes: u64,
+        reserve: Reserve,
+    ) -> Result<Claim> {
+        let mut all = Claim::default();
+        let amount = Amount { bytes, inodes: 1 };
+        for kind in QuotaKind::ALL {
+            if from.id(kind) == to.id(kind) {
+                continue;
+            }
+            let Some(owner) = self.bound_of(fs, kind, to.id(kind), reserve) else {
+                continue;
+            };
+            let granted = owner.claim(amount, bytes.max(1), now(fs));
+            if granted != Some(bytes) {
+                return Err(Error::Quota);
+            }
+            all.parts.push((owner, amount));
+        }
+        Ok(all)
+    }
+
+    /// The owners among these whose limits hold.
+    fn bound(&self, fs: &Fs, owners: Owners, reserve: Reserve) -> Vec<Arc<Owner>> {
+        let kinds = QuotaKind::ALL.into_iter();
+        kinds
+            .filter_map(|kind| self.bound_of(fs, kind, owners.id(kind), reserve))
+            .collect()
+    }
+
+    fn bound_of(&self, fs: &Fs, kind: QuotaKind, id: u32, reserve: Reserve) -> Option<Arc<Owner>> {
+        let switch = match kind {
+            QuotaKind::User => Switch::UserLimits,
+            QuotaKind::Group => Switch::GroupLimits,
+            QuotaKind::Project => Switch::ProjectLimits,
+        };
+        if reserve == Reserve::MayUse || !fs.settings.has(switch) {
+            return None;
+        }
+        self.accounts_of(kind)?.limited(id)
+    }
+}
+
+fn now(fs: &Fs) -> u64 {
+    fs.now().seconds.max(0) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GRACE: GraceTimes = GraceTimes {
+        space_seconds: 100,
+        inodes_seconds: 10,
+    };
+
+    fn entry(space_bytes: u64, inodes: u64) -> QuotaEntry {
+        QuotaEntry {
+            space_bytes,
+            inodes,
+            space_hard_kib: 8,
+            space_soft_kib: 4,
+            inodes_hard: 5,
+            inodes_soft: 3,
+            ..QuotaEntry::default()
+        }
+    }
+
+    #[test]
+    fn grace_begins_above_the_soft_limit_and_ends_below() {
+        let mut owner = entry(4097, 3);
+        watch(&mut owner, GRACE, 1000);
+        assert_eq!((owner.space_grace_end, owner.inodes_grace_end), (1100, 0));
+        watch(&mut owner, GRACE, 1050);
+        assert_eq!(owner.space_grace_end, 1100);
+        (owner.space_bytes, owner.inodes) = (4096, 4);
+        watch(&mut owner, GRACE, 1060);
+        assert_eq!((owner.space_grace_end, owner.inodes_grace_end), (0, 1070));
+    }
+
+    #[test]
+    fn soft_limits_bind_when_grace_is_over() {
+        let none = Amount::default();
+        let mut owner = entry(5000, 4);
+        watch(&mut owner, GRACE, 1000);
+        let amount = |bytes, inodes| Amount { bytes, inodes };
+        assert_eq!(rooms(&owner, none, 1000), amount(8192 - 5000, 1));
+        assert_eq!(rooms(&owner, amount(3000, 1), 1000), amount(192, 0));
+        assert_eq!(rooms(&owner, none, 1010), amount(8192 - 5000, 0));
+        assert_eq!(rooms(&owner, none, 1100), amount(0, 0));
+        let free = rooms(&QuotaEntry::default(), none, 5);
+        assert_eq!(free, amount(u64::MAX, u64::MAX));
+    }
+}

@@ -1,0 +1,268 @@
+//! Limits: what users, groups and projects may not have.
+
+use crate::image;
+use std::sync::Arc;
+use std::time::Duration;
+use uext4::device::MemDevice;
+use uext4::format::quota::{QuotaEntry, QuotaKind};
+use uext4::{
+    Caller, Error, FallocateMode, Filesystem, GraceTimes, InodeRef, KillPrivileges, MountOptions,
+    SetAttr, Threads,
+};
+use uext4_sync::{ManualClock, WallTime};
+
+const ROOT: Caller = Caller::root();
+const USER: u32 = 1000;
+const PROJECT: u32 = 77;
+const KIB: u64 = 1024;
+
+fn caller(gid: u32) -> Caller {
+    Caller {
+        uid: USER,
+        gid,
+        groups: vec![100, 200],
+        ..Caller::root()
+    }
+}
+
+fn image() -> Arc<MemDevice> {
+    image::mke2fs(64, &["-I", "256", "-O", "quota,project", "-b", "1024"])
+}
+
+fn mount(device: &Arc<MemDevice>) -> Filesystem {
+    image::mount_with(device, "usrquota,grpquota,prjquota").unwrap()
+}
+
+/// A directory that everybody may write to.
+fn public(fs: &Filesystem) -> InodeRef {
+    let root = fs.root().unwrap();
+    fs.mkdir(&root, b"public", 0o777, &ROOT).unwrap()
+}
+
+fn write(fs: &Filesystem, file: &InodeRef, at: u64, len: usize, who: &Caller) -> usize {
+    let data = vec![7; len];
+    let written = fs.write_by(file, at, &data, KillPrivileges::No, who);
+    match written {
+        Err(Error::Quota) => 0,
+        other => other.unwrap(),
+    }
+}
+
+fn entry(fs: &Filesystem, kind: QuotaKind, id: u32) -> QuotaEntry {
+    let all = fs.quota(kind).unwrap();
+    all.into_iter().find(|entry| entry.id == id).unwrap()
+}
+
+#[test]
+fn space_ends_at_the_hard_limit() {
+    let device = image();
+    let fs = mount(&device);
+    let dir = public(&fs);
+    let limits = QuotaEntry {
+        id: USER,
+        space_hard_kib: 100,
+        ..QuotaEntry::default()
+    };
+    fs.set_quota(QuotaKind::User, &limits).unwrap();
+    let file = fs.create(&dir, b"file", 0o644, &caller(100)).unwrap();
+    let mut done = 0;
+    while done < 200 * KIB {
+        match write(&fs, &file, done, 30_000, &caller(100)) {
+            0 => break,
+            written => done += written as u64,
+        }
+    }
+    assert_eq!(done, 100 * KIB);
+    assert_eq!(entry(&fs, QuotaKind::User, USER).space_bytes, 100 * KIB);
+    let mode = FallocateMode::AllocateKeepSize;
+    let keep = KillPrivileges::No;
+    let more = fs.fallocate_by(&file, mode, 1 << 20, 4096, keep, &caller(100));
+    assert!(matches!(more, Err(Error::Quota)));
+    // What is there can be written again, and the superuser goes on.
+    assert_eq!(write(&fs, &file, 0, 5000, &caller(100)), 5000);
+    assert_eq!(write(&fs, &file, done, 5000, &ROOT), 5000);
+    fs.truncate(&file, 50 * KIB).unwrap();
+    assert_eq!(write(&fs, &file, 50 * KIB, 10_240, &caller(100)), 10_240);
+    fs.unmount().unwrap();
+    image::assert_clean(&device);
+    // Without the option nothing is refused, and all is counted.
+    let fs = image::mount(&device);
+    let file = fs.lookup(&public_of(&fs), b"file", &ROOT).unwrap();
+    assert_eq!(write(&fs, &file, 0, 200_000, &caller(100)), 200_000);
+    fs.unmount().unwrap();
+    image::assert_clean(&device);
+}
+
+fn public_of(fs: &Filesystem) -> InodeRef {
+    fs.lookup(&fs.root().unwrap(), b"public", &ROOT).unwrap()
+}
+
+#[test]
+fn inodes_end_at_their_limit_and_changes_of_owner_too() {
+    let device = image();
+    let fs = mount(&device);
+    let dir = public(&fs);
+    let inodes = |id, inodes_hard| QuotaEntry {
+        id,
+        inodes_hard,
+        ..QuotaEntry::default()
+    };
+    fs.set_quota(QuotaKind::Group, &inodes(100, 2)).unwrap();
+    let who = caller(100);
+    let first = fs.create(&dir, b"1", 0o644, &who).unwrap();
+    fs.mkdir(&dir, b"2", 0o755, &who).unwrap();
+    assert!(matches!(
+        fs.create(&dir, b"3", 0o644, &who),
+        Err(Error::Quota)
+    ));
+    assert!(matches!(fs.tmpfile(&dir, 0o644, &who), Err(Error::Quota)));
+    assert!(matches!(
+        fs.symlink(&dir, b"4", b"5", &who),
+        Err(Error::Quota)
+    ));
+    let other = fs.create(&dir, b"6", 0o644, &caller(200)).unwrap();
+    let group = |gid| SetAttr {
+        gid: Some(gid),
+        ..SetAttr::default()
+    };
+    let refused = fs.set_attr(&other, &group(100), &caller(200));
+    assert!(matches!(refused, Err(Error::Quota)));
+    assert_eq!(fs.attr(&other).gid, 200);
+    fs.set_attr(&first, &group(200), &who).unwrap();
+    fs.set_attr(&other, &group(100), &caller(200)).unwrap();
+    // The superuser may.
+    fs.create(&dir, b"7", 0o644, &Caller { gid: 100, ..ROOT })
+        .unwrap();
+    assert_eq!(entry(&fs, QuotaKind::Group, 100).inodes, 3);
+    fs.unmount().unwrap();
+    image::assert_clean(&device);
+}
+
+#[test]
+fn a_project_is_inherited_and_limited() {
+    let device = image();
+    let fs = mount(&device);
+    let dir = public(&fs);
+    let inherit = 0x2000_0000;
+    let set = SetAttr {
+        project: Some(PROJECT),
+        flags: Some(fs.attr(&dir).flags | inherit),
+        ..SetAttr::default()
+    };
+    fs.set_attr(&dir, &set, &ROOT).unwrap();
+    let limits = QuotaEntry {
+        id: PROJECT,
+        space_hard_kib: 40,
+        ..QuotaEntry::default()
+    };
+    fs.set_quota(QuotaKind::Project, &limits).unwrap();
+    let file = fs.create(&dir, b"file", 0o644, &caller(100)).unwrap();
+    assert_eq!(fs.attr(&file).project, PROJECT);
+    let used = entry(&fs, QuotaKind::Project, PROJECT).space_bytes;
+    let written = write(&fs, &file, 0, 100_000, &caller(100)) as u64;
+    let more = write(&fs, &file, written, 100_000, &caller(100)) as u64;
+    assert_eq!(used + written + more, 40 * KIB);
+    fs.unmount().unwrap();
+    image::assert_clean(&device);
+}
+
+#[test]
+fn soft_limits_hold_after_the_grace_time() {
+    let device = image();
+    let clock = Arc::new(ManualClock::new(WallTime {
+        seconds: 1_000_000,
+        nanoseconds: 0,
+    }));
+    let options = MountOptions {
+        threads: Threads::Inline,
+        clock: clock.clone(),
+        ..MountOptions::default()
+    };
+    let options = options.parse("usrquota").unwrap();
+    let fs = Filesystem::mount(device.clone(), options).unwrap();
+    let dir = public(&fs);
+    let grace = GraceTimes {
+        space_seconds: 60,
+        inodes_seconds: 30,
+    };
+    fs.set_quota_grace(QuotaKind::User, grace).unwrap();
+    let limits = QuotaEntry {
+        id: USER,
+        space_soft_kib: 10,
+        ..QuotaEntry::default()
+    };
+    fs.set_quota(QuotaKind::User, &limits).unwrap();
+    let file = fs.create(&dir, b"file", 0o644, &caller(100)).unwrap();
+    assert_eq!(write(&fs, &file, 0, 20_480, &caller(100)), 20_480);
+    assert_ne!(entry(&fs, QuotaKind::User, USER).space_grace_end, 0);
+    clock.advance(Duration::from_secs(59));
+    assert_eq!(write(&fs, &file, 20_480, 1024, &caller(100)), 1024);
+    clock.advance(Duration::from_secs(2));
+    assert_eq!(write(&fs, &file, 21_504, 1024, &caller(100)), 0);
+    fs.truncate(&file, 0).unwrap();
+    assert_eq!(entry(&fs, QuotaKind::User, USER).space_grace_end, 0);
+    assert_eq!(write(&fs, &file, 0, 20_480, &caller(100)), 20_480);
+    fs.unmount().unwrap();
+    image::assert_clean(&device);
+}
+
+/// Eight threads together get no more than one.
+#[test]
+fn many_threads_get_no_more_than_the_limit() {
+    let device = image();
+    let fs = mount(&device);
+    let dir = public(&fs);
+    let limits = QuotaEntry {
+        id: USER,
+        space_hard_kib: 500,
+        inodes_hard: 30,
+        ..QuotaEntry::default()
+    };
+    fs.set_quota(QuotaKind::User, &limits).unwrap();
+    std::thread::scope(|scope| {
+        for thread in 0..8 {
+            let (fs, dir) = (&fs, &dir);
+            scope.spawn(move || {
+                for nr in 0..20 {
+                    let name = format!("{thread} {nr}");
+                    let made = fs.create(dir, name.as_bytes(), 0o644, &caller(100));
+                    if let Ok(file) = made {
+                        write(fs, &file, 0, 40_000, &caller(100));
+                    }
+                }
+            });
+        }
+    });
+    let used = entry(&fs, QuotaKind::User, USER);
+    assert_eq!((used.inodes, used.space_bytes), (30, 500 * KIB));
+    fs.unmount().unwrap();
+    image::assert_clean(&device);
+}
+
+#[test]
+fn debugfs_reads_our_limits() {
+    let device = image();
+    let fs = mount(&device);
+    let limits = QuotaEntry {
+        id: 4242,
+        space_soft_kib: 300,
+        space_hard_kib: 400,
+        inodes_soft: 5,
+        inodes_hard: 6,
+        ..QuotaEntry::default()
+    };
+    fs.set_quota(QuotaKind::User, &limits).unwrap();
+    fs.unmount().unwrap();
+    image::assert_clean(&device);
+    let (_dir, path) = image::on_disk(&device);
+    let told = uext4_testkit::oracle::debugfs_one(&path, "get_quota user 4242").unwrap();
+    let line = told.lines().find(|line| line.contains("4242")).unwrap();
+    let words: Vec<&str> = line.split_whitespace().collect();
+    assert_eq!(words, ["4242", "0", "300", "400", "0", "5", "6"], "{told}");
+    let missing = image::mount_with(&image::ext4(16), "usrquota");
+    let error = missing.err().unwrap().to_string();
+    assert!(
+        error.contains("usrquota") && error.contains("user quota"),
+        "{error}"
+    );
+}
