@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use uext4_device::{Access, BlockDevice, FileDevice};
-use uext4_fuse::{Channel, DataCache, Lazy, MountOptions, Run, mount, umount};
+use uext4_fuse::{Channel, DataCache, Lazy, MountOptions, Run, Sandbox, mount, umount};
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -57,6 +57,8 @@ fn serve(image: &str, dir: &str, words: &[&str]) -> uext4_fuse::Result<()> {
         } else {
             Run::Foreground
         },
+        sandbox: Sandbox::Best,
+        files: vec![image.into()],
         channel: if words.contains(&"io_uring") {
             Channel::IoUring
         } else if words.contains(&"dev_fuse") {

@@ -99,7 +99,7 @@ impl Parent {
 
 /// Leaves the working directory and the terminal.
 #[allow(unsafe_code)]
-fn leave() {
+pub(crate) fn leave() {
     let _ = rustix::process::chdir("/");
     let Ok(null) = File::options().read(true).write(true).open("/dev/null") else {
         return;

@@ -10,7 +10,8 @@
 //! knows; `control` is how a running mount is asked, `tally` what it counts; `halt` holds changes
 //! back while it is frozen or remounted; `pressure` gives memory back; `session`, `crew`,
 //! `mount_point`, `claim`,
-//! `umount`, `daemon` and `signals` are the life of a mount.
+//! `umount`, `daemon` and `signals` are the life of a mount; `sandbox` locks the server in, and
+//! `keeper` unmounts for it then.
 //! References: `linux/fuse.h`; man page `fuse(4)`.
 #![deny(unsafe_code)]
 
@@ -24,7 +25,9 @@ mod daemon;
 mod errno;
 mod error;
 mod halt;
+mod hands;
 mod init;
+mod keeper;
 mod mount_point;
 mod nodes;
 mod notify;
@@ -34,6 +37,7 @@ mod protocol;
 mod remount;
 mod request;
 mod runtime_dir;
+mod sandbox;
 mod server;
 mod session;
 mod signals;
@@ -44,7 +48,7 @@ mod umount;
 pub use control::{Ask, Client, Refusal};
 pub use error::{Error, Explained, Result};
 pub use mount_point::Lazy;
-pub use options::{Announce, Channel, DataCache, MountOptions, Run, Sharing};
+pub use options::{Announce, Channel, DataCache, MountOptions, Run, Sandbox, Sharing};
 pub use remount::{freeze, remount, thaw};
 pub use session::{Session, mount, mount_explained};
 pub use umount::{Image, umount};

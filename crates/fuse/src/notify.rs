@@ -7,26 +7,39 @@ use std::io;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 
-/// Says that the mount is ready and how it is served. Without a manager that listens nothing
-/// happens.
-pub(crate) fn ready(served: &str) {
-    let Some(socket) = std::env::var_os("NOTIFY_SOCKET") else {
-        return;
-    };
-    if let Err(error) = send(&socket.to_string_lossy(), served) {
-        // The manager will say that it waited in vain.
-        eprintln!("uext4: tell the service manager: {error}");
+/// A service manager that waits.
+pub(crate) struct Notifier(UnixDatagram);
+
+impl Notifier {
+    /// Connects to the manager, if one listens.
+    pub(crate) fn connect() -> Option<Self> {
+        let name = std::env::var_os("NOTIFY_SOCKET")?;
+        match connect(&name.to_string_lossy()) {
+            Ok(socket) => Some(Self(socket)),
+            Err(error) => {
+                // The manager will say that it waited in vain.
+                eprintln!("uext4: tell the service manager: {error}");
+                None
+            }
+        }
+    }
+
+    /// Says that the mount is ready and how it is served.
+    pub(crate) fn ready(&self, served: &str) {
+        let pid = std::process::id();
+        let text = format!("READY=1\nMAINPID={pid}\nSTATUS=Served {served}\n");
+        if let Err(error) = self.0.send(text.as_bytes()) {
+            eprintln!("uext4: tell the service manager: {error}");
+        }
     }
 }
 
-fn send(socket: &str, served: &str) -> io::Result<()> {
-    let address = match socket.strip_prefix('@') {
+fn connect(name: &str) -> io::Result<UnixDatagram> {
+    let address = match name.strip_prefix('@') {
         Some(name) => SocketAddr::from_abstract_name(name)?,
-        None => SocketAddr::from_pathname(socket)?,
+        None => SocketAddr::from_pathname(name)?,
     };
-    let pid = std::process::id();
-    let text = format!("READY=1\nMAINPID={pid}\nSTATUS=Served {served}\n");
-    UnixDatagram::unbound()?
-        .send_to_addr(text.as_bytes(), &address)
-        .map(drop)
+    let socket = UnixDatagram::unbound()?;
+    socket.connect_addr(&address)?;
+    Ok(socket)
 }

@@ -1,5 +1,7 @@
 //! How to mount.
 
+use std::path::PathBuf;
+
 /// What the kernel does with written data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DataCache {
@@ -36,6 +38,19 @@ pub enum Announce {
     Yes,
     /// It does not; the control socket tells who asks.
     No,
+}
+
+/// Whether a server locks itself in (Landlock, seccomp, no privileges), so that an image that takes
+/// it over reaches nothing else. That is for [`crate::mount`]: all of the process is locked in, for
+/// good.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sandbox {
+    /// Not at all.
+    Off,
+    /// As far as the kernel can.
+    Best,
+    /// With Landlock and seccomp; no mount without.
+    Must,
 }
 
 /// How requests come from the kernel.
@@ -78,6 +93,10 @@ pub struct MountOptions {
     pub sharing: Sharing,
     /// What the kernel does with written data.
     pub data_cache: DataCache,
+    /// Whether the server locks itself in.
+    pub sandbox: Sandbox,
+    /// Files that the server opens: the image, an external journal. Locked in it reaches no others.
+    pub files: Vec<PathBuf>,
     /// Where the server runs.
     pub run: Run,
     /// Whether standard error says how the mount is served.
@@ -99,6 +118,8 @@ impl Default for MountOptions {
             dirsync: false,
             sharing: Sharing::Default,
             data_cache: DataCache::WriteBack,
+            sandbox: Sandbox::Off,
+            files: Vec::new(),
             run: Run::Foreground,
             announce: Announce::No,
         }

@@ -82,7 +82,7 @@ fn relieve_until(stopped: &PipeReader, source: &impl AsFd, relieve: impl Fn()) {
 }
 
 /// Where pressure on memory may be told, the nearest first.
-fn files() -> Vec<PathBuf> {
+pub(crate) fn files() -> Vec<PathBuf> {
     let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     let group = groups.lines().find_map(|line| line.strip_prefix("0::/"));
     let of_group = GROUP_ROOTS

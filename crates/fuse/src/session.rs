@@ -1,7 +1,8 @@
 //! A mount from its beginning to its end.
 //!
-//! Order: claim the mount point, open the image, attach, greet the kernel, serve, listen on the
-//! control socket; then stop listening, close the image, say how that went, give the claim back.
+//! Order: fork the keeper, claim the mount point, restrict which files are reached, open the image,
+//! attach, greet the kernel, serve, listen on the control socket, restrict which calls are made;
+//! then stop listening, close the image, say how that went, give the claim back.
 //! `umount` waits for the claim, so whoever saw it end finds the image closed.
 //! Invariants: a thread that panics takes the process down at once. What was half done is in a
 //! transaction that never commits, so the next mount finds a consistent image.
@@ -10,13 +11,17 @@ use crate::claim::Claim;
 use crate::control::Control;
 use crate::crew::Crew;
 use crate::error::{Error, Explained, Result};
+use crate::hands::Hands;
 use crate::init::READ_AHEAD_BYTES;
-use crate::mount_point::{Lazy, attach, detach};
-use crate::options::{Announce, MountOptions, Run};
+use crate::mount_point::Lazy;
+use crate::notify::Notifier;
+use crate::options::{Announce, MountOptions, Run, Sandbox};
 use crate::pressure::Pressure;
+use crate::sandbox::Locked;
 use crate::server::Server;
 use crate::transport::DevFuse;
-use crate::{daemon, notify, signals};
+use crate::{daemon, sandbox, signals};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use uext4::Filesystem;
@@ -79,12 +84,29 @@ fn serve(
     options: &MountOptions,
     ready: impl FnOnce(),
 ) -> Result<()> {
+    let hands = Hands::of(path, options)?;
+    let locking = match options.sandbox {
+        Sandbox::Off => None,
+        _ => Some(sandbox::begin(options)?),
+    };
     let claim = Claim::take(path)?;
-    let session = Session::claimed(claim, path, options, open)?;
+    let session = Session::claimed(claim, hands, options, open)?;
     signals::on_stop(session.stopper())?;
+    // Nobody can connect later.
+    let notifier = (options.run == Run::Foreground).then(Notifier::connect);
+    let locked = match locking.map(|half| half.finish(options.sandbox)) {
+        None => Locked::No,
+        Some(Ok(locked)) => locked,
+        Some(Err(error)) => {
+            let _ = session.stopper().hands.detach(Lazy::Yes);
+            let _ = session.wait();
+            return Err(error);
+        }
+    };
+    session.announce(options, locked);
     ready();
-    if options.run == Run::Foreground {
-        notify::ready(&session.crew.served.to_string());
+    if let Some(notifier) = notifier.flatten() {
+        notifier.ready(&session.crew.served.to_string());
     }
     session.wait()
 }
@@ -92,7 +114,7 @@ fn serve(
 /// A mount that this process serves on threads of its own.
 pub struct Session {
     crew: Crew,
-    path: PathBuf,
+    hands: Hands,
     control: Control,
     pressure: Option<Pressure>,
     claim: Option<Claim>,
@@ -101,7 +123,7 @@ pub struct Session {
 /// Ends a session from another thread.
 pub(crate) struct Stopper {
     server: Arc<Server>,
-    path: PathBuf,
+    hands: Hands,
 }
 
 impl Session {
@@ -115,19 +137,27 @@ impl Session {
         options: &MountOptions,
     ) -> Result<Self> {
         let path = directory(mount_point)?;
+        if options.sandbox != Sandbox::Off {
+            let error = io::ErrorKind::Unsupported.into();
+            return Err(Error::system("lock in", "a process that has threads")(
+                error,
+            ));
+        }
         let claim = Claim::take(&path)?;
-        Self::claimed(claim, &path, options, || Ok(filesystem))
+        let session = Self::claimed(claim, Hands::Own(path), options, || Ok(filesystem))?;
+        session.announce(options, Locked::No);
+        Ok(session)
     }
 
     /// Whatever fails, the claim is given back.
     fn claimed(
         claim: Claim,
-        path: &Path,
+        hands: Hands,
         options: &MountOptions,
         open: impl FnOnce() -> uext4::Result<Filesystem>,
     ) -> Result<Self> {
         let opened = open().map_err(Error::from);
-        match opened.and_then(|filesystem| Self::attached(filesystem, path, options)) {
+        match opened.and_then(|filesystem| Self::attached(filesystem, hands, options)) {
             Ok(session) => Ok(Self {
                 claim: Some(claim),
                 ..session
@@ -139,12 +169,12 @@ impl Session {
         }
     }
 
-    fn attached(filesystem: Filesystem, path: &Path, options: &MountOptions) -> Result<Self> {
-        let device = attach(path, options)?;
-        let launched = Self::launch(device, filesystem, path, options);
+    fn attached(filesystem: Filesystem, hands: Hands, options: &MountOptions) -> Result<Self> {
+        let device = hands.attach(options)?;
+        let launched = Self::launch(device, filesystem, hands.clone(), options);
         if launched.is_err() {
             // What is mounted now would answer nothing.
-            let _ = detach(path, Lazy::Yes);
+            let _ = hands.detach(Lazy::Yes);
         }
         launched
     }
@@ -152,23 +182,28 @@ impl Session {
     fn launch(
         device: DevFuse,
         filesystem: Filesystem,
-        path: &Path,
+        hands: Hands,
         options: &MountOptions,
     ) -> Result<Self> {
+        let path = hands.path();
         let crew = Crew::start(device, filesystem, path, options)?;
         let control = Control::start(crew.service.server.clone(), path, &crew.served)?;
         let pressure = Pressure::watch(crew.service.server.clone());
         raise_read_ahead(path);
-        if options.announce == Announce::Yes {
-            eprintln!("uext4: {} is served {}", path.display(), crew.served);
-        }
         Ok(Self {
             crew,
-            path: path.into(),
+            hands,
             control,
             pressure,
             claim: None,
         })
+    }
+
+    fn announce(&self, options: &MountOptions, locked: Locked) {
+        if options.announce == Announce::Yes {
+            let (path, served) = (self.hands.path().display(), self.crew.served);
+            eprintln!("uext4: {path} is served {served}; {locked}");
+        }
     }
 
     /// Unmounts, waits until the last user is gone, and closes the image.
@@ -177,14 +212,14 @@ impl Session {
     /// [`Error::Busy`] leaves everything as it was but `self` detached; as [`Self::wait`]
     /// otherwise.
     pub fn unmount(self, lazy: Lazy) -> Result<()> {
-        detach(&self.path, lazy)?;
+        self.hands.detach(lazy)?;
         self.wait()
     }
 
     pub(crate) fn stopper(&self) -> Stopper {
         Stopper {
             server: self.crew.service.server.clone(),
-            path: self.path.clone(),
+            hands: self.hands.clone(),
         }
     }
 
@@ -199,7 +234,7 @@ impl Session {
             pressure.stop();
         }
         let closed = self.crew.service.server.close().map_err(Error::from);
-        let closed = closed.and(served.map_err(Error::system("serve", &self.path)));
+        let closed = closed.and(served.map_err(Error::system("serve", self.hands.path())));
         if let Some(claim) = self.claim.take() {
             claim.finish(&closed.as_ref().copied().map_err(|error| error.to_string()));
         }
@@ -212,13 +247,13 @@ impl Stopper {
     pub(crate) fn unmount(&self) {
         // Whoever waits for a thaw would wait forever.
         let _not_frozen = self.server.thaw();
-        match detach(&self.path, Lazy::No) {
+        match self.hands.detach(Lazy::No) {
             Err(Error::Busy { path }) => {
                 eprintln!(
                     "uext4: {} is in use; it vanishes with its last user",
                     path.display()
                 );
-                let _ = detach(&path, Lazy::Yes);
+                let _ = self.hands.detach(Lazy::Yes);
             }
             Err(error) => eprintln!("uext4: {error}"),
             Ok(()) => {}

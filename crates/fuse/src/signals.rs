@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicI32, Ordering};
 static PIPE: AtomicI32 = AtomicI32::new(-1);
 
 /// Signals that end a mount.
-const SIGNALS: [libc::c_int; 3] = [libc::SIGTERM, libc::SIGINT, libc::SIGHUP];
+pub(crate) const SIGNALS: [libc::c_int; 3] = [libc::SIGTERM, libc::SIGINT, libc::SIGHUP];
 
 /// From now on the first of these signals unmounts, and the second closes the image at once.
 pub(crate) fn on_stop(stopper: Stopper) -> Result<()> {

@@ -123,6 +123,13 @@ impl ImageArgs {
         format!("{}:{}", self.name(), crate::show::name(path))
     }
 
+    /// Files that a mount with these options opens.
+    pub(crate) fn files(&self, options: &MountOptions) -> Vec<PathBuf> {
+        let journal = self.journal_path.as_ref().or(options.journal_path.as_ref());
+        let files = std::iter::once(&self.image).chain(journal);
+        files.cloned().collect()
+    }
+
     /// Refuses what would be ignored.
     pub(crate) fn without_journal(&self) -> Result<()> {
         match &self.journal_path {

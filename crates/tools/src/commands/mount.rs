@@ -4,7 +4,9 @@ use crate::failure::{Cause, Exit, Failure, Result};
 use crate::image::{ImageArgs, Purpose};
 use std::path::PathBuf;
 use uext4::{Access, Filesystem, MountOptions, QuotaLimits};
-use uext4_fuse::{Announce, Channel, DataCache, Error, Explained, Image, Lazy, Run, Sharing};
+use uext4_fuse::{
+    Announce, Channel, DataCache, Error, Explained, Image, Lazy, Run, Sandbox, Sharing,
+};
 
 /// Mount an image on a directory, without the kernel's ext4
 #[derive(clap::Args)]
@@ -18,7 +20,12 @@ OPTIONS are those of ext4 (ro, noatime, sync, lazytime, commit=SECONDS, acl, ...
 nodev, noexec, allow_other, writethrough, offset=BYTES, partition=N. Requests come over io_uring
 where the kernel offers it (Linux 6.14, Y in /sys/module/fuse/parameters/enable_uring), else through
 /dev/fuse: io_uring demands the first, no_io_uring the second. The image is clean once
-`uext4 umount` returns.")]
+`uext4 umount` returns.
+
+Once mounted, the server reaches nothing but the image: it drops the superuser's privileges and
+locks itself in with Landlock and seccomp, as far as the kernel has them. sandbox demands both,
+no_sandbox does without. untrusted is for images of strangers: ro unless rw is said, nosuid, nodev,
+sandbox.")]
 pub(crate) struct Args {
     #[command(flatten)]
     image: ImageArgs,
@@ -50,6 +57,7 @@ impl Args {
             } else {
                 Announce::No
             },
+            sandbox: Sandbox::Best,
             ..uext4_fuse::MountOptions::default()
         };
         let list = self.options.join(",");
@@ -66,6 +74,7 @@ impl Args {
             mount.data_cache = DataCache::WriteThrough;
         }
         mount.read_only = options.access == Access::ReadOnly;
+        mount.files = self.image.files(&options);
         (mount.sync, mount.dirsync) = (options.sync, options.dirsync);
         // The reason is told by the server's process: it opens the image.
         let open = || self.open(options);
@@ -103,7 +112,7 @@ impl Args {
 
 /// Takes the options out of the list that concern the kernel's side; answers the others.
 fn take_ours(list: &str, mount: &mut uext4_fuse::MountOptions) -> String {
-    let mut rest = Vec::new();
+    let (mut rest, mut untrusted) = (Vec::new(), false);
     for word in list.split(',').filter(|word| !word.is_empty()) {
         match word {
             "nosuid" => mount.no_suid = true,
@@ -113,12 +122,21 @@ fn take_ours(list: &str, mount: &mut uext4_fuse::MountOptions) -> String {
             "writethrough" => mount.data_cache = DataCache::WriteThrough,
             "io_uring" => mount.channel = Channel::IoUring,
             "no_io_uring" => mount.channel = Channel::DevFuse,
+            "sandbox" => mount.sandbox = Sandbox::Must,
+            "no_sandbox" => mount.sandbox = Sandbox::Off,
+            "untrusted" => untrusted = true,
             "writeback" => mount.data_cache = DataCache::WriteBack,
             other => {
                 mount.no_atime |= other == "noatime";
                 rest.push(other);
             }
         }
+    }
+    if untrusted {
+        (mount.no_suid, mount.no_dev) = (true, true);
+        mount.sandbox = Sandbox::Must;
+        // The last word says how it is used.
+        rest.insert(0, "ro");
     }
     rest.join(",")
 }
@@ -184,6 +202,9 @@ mod tests {
             "ro,noatime,commit=9"
         );
         assert!(mount.no_suid && mount.no_atime && !mount.no_dev);
+        assert_eq!(take_ours("untrusted,rw,dev", &mut mount), "ro,rw,dev");
+        assert!(mount.no_suid && mount.no_dev);
+        assert_eq!(mount.sandbox, Sandbox::Must);
         assert_eq!(mount.data_cache, DataCache::WriteThrough);
         for (word, channel) in [
             ("io_uring", Channel::IoUring),

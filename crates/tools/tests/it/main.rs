@@ -11,6 +11,7 @@ mod places;
 mod remount;
 mod rig;
 mod running;
+mod sandbox;
 mod space;
 mod system;
 mod transfer;

@@ -9,6 +9,7 @@
 
 use super::entry::Entry;
 use crate::transport::DevFuse;
+use io_uring::register::Restriction;
 use io_uring::{IoUring, cqueue, opcode, squeue, types};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -56,8 +57,14 @@ impl Ring {
             .setup_single_issuer()
             .setup_defer_taskrun()
             .build(SUBMISSIONS)?;
-        ring.submitter()
-            .register_files(&[device.as_fd().as_raw_fd()])?;
+        let submitter = ring.submitter();
+        submitter.register_files(&[device.as_fd().as_raw_fd()])?;
+        // Calls of the system can be made through a ring, past any filter: not through ours.
+        submitter.register_restrictions(&mut [
+            Restriction::sqe_op(opcode::UringCmd80::CODE),
+            Restriction::sqe_op(opcode::PollAdd::CODE),
+            Restriction::sqe_flags_allowed(squeue::Flags::FIXED_FILE.bits()),
+        ])?;
         let returned = Arc::new(Returned::new()?);
         Ok(Self {
             ring,

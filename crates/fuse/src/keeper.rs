@@ -1,0 +1,177 @@
+//! The process that mounts and unmounts for a server that is locked in.
+//!
+//! Landlock forbids a process to change mounts, so one is forked off before. It sees no byte of the
+//! image, does for one mount point what it is asked, and ends with the server.
+//!
+//! Layout: the server sends one byte, [`ATTACH`], [`DETACH`] or [`DETACH_LAZILY`]; the answer is a
+//! message of a status byte and a text, with the descriptor of the mount where there is one.
+#![allow(unsafe_code)]
+
+use crate::error::{Error, Result};
+use crate::mount_point::{Lazy, attach, detach};
+use crate::options::MountOptions;
+use crate::transport::DevFuse;
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
+};
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use uext4_sync::{Mutex, Rank};
+
+const ATTACH: u8 = b'a';
+const DETACH: u8 = b'd';
+const DETACH_LAZILY: u8 = b'l';
+
+const DONE: u8 = 0;
+const BUSY: u8 = 1;
+const FAILED: u8 = 2;
+
+/// Longest message.
+const MESSAGE_BYTES_MAX: usize = 4096;
+
+/// The keeper, for its server. It ends when this is dropped.
+pub(crate) struct Keeper {
+    socket: Mutex<OwnedFd>,
+    path: PathBuf,
+}
+
+impl Keeper {
+    /// Forks the keeper of `path`. The caller must not have other threads.
+    pub(crate) fn start(path: &Path, options: &MountOptions) -> Result<Self> {
+        let failed = || Error::system("start", "the process that unmounts");
+        let pair = socketpair(
+            AddressFamily::UNIX,
+            SocketType::SEQPACKET,
+            SocketFlags::CLOEXEC,
+            None,
+        );
+        let (ours, theirs) = pair.map_err(|errno| failed()(errno.into()))?;
+        // SAFETY: the caller has one thread only (as `mount` demands), so that the child is a
+        // whole process: no lock is held by a thread that does not exist there.
+        match unsafe { libc::fork() } {
+            -1 => Err(failed()(io::Error::last_os_error())),
+            0 => {
+                drop(ours);
+                ignore_signals();
+                crate::daemon::leave();
+                serve(theirs.as_fd(), path, options);
+                std::process::exit(0)
+            }
+            _ => Ok(Self {
+                socket: Mutex::new(Rank::CacheShard, ours),
+                path: path.into(),
+            }),
+        }
+    }
+
+    /// Where it mounts.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// As [`attach`].
+    pub(crate) fn attach(&self) -> Result<DevFuse> {
+        match self.ask(ATTACH)? {
+            (_, _, Some(fd)) => Ok(DevFuse::new(fd)),
+            (_, said, None) => Err(Error::Server { said, status: 1 }),
+        }
+    }
+
+    /// As [`detach`].
+    pub(crate) fn detach(&self, lazy: Lazy) -> Result<()> {
+        let byte = match lazy {
+            Lazy::Yes => DETACH_LAZILY,
+            Lazy::No => DETACH,
+        };
+        match self.ask(byte)? {
+            (DONE, ..) => Ok(()),
+            (BUSY, ..) => Err(Error::Busy {
+                path: self.path.clone(),
+            }),
+            (_, said, _) => Err(Error::Server { said, status: 1 }),
+        }
+    }
+
+    fn ask(&self, byte: u8) -> Result<(u8, String, Option<OwnedFd>)> {
+        let socket = self.socket.lock();
+        let exchanged = send(socket.as_fd(), &[byte], None).and_then(|()| receive(socket.as_fd()));
+        let (message, fd) = exchanged.map_err(Error::system("ask the keeper of", &self.path))?;
+        let (&status, text) = message.split_first().unwrap_or((&FAILED, b"it is gone"));
+        Ok((status, String::from_utf8_lossy(text).into_owned(), fd))
+    }
+}
+
+/// Signals stop the server, which needs its keeper then.
+fn ignore_signals() {
+    let _ = rustix::process::setsid();
+    for signal in crate::signals::SIGNALS {
+        // SAFETY: ignoring a signal has no handler that could do wrong.
+        unsafe { libc::signal(signal, libc::SIG_IGN) };
+    }
+}
+
+/// Does what the server asks, until it is gone.
+fn serve(socket: BorrowedFd<'_>, path: &Path, options: &MountOptions) {
+    while let Ok((message, _)) = receive(socket) {
+        let answered = match message.first() {
+            Some(&ATTACH) => match attach(path, options) {
+                Ok(device) => send(socket, &[DONE], Some(device.as_fd())),
+                Err(error) => tell(socket, &error),
+            },
+            Some(&DETACH) => answer(socket, detach(path, Lazy::No)),
+            Some(&DETACH_LAZILY) => answer(socket, detach(path, Lazy::Yes)),
+            _ => return,
+        };
+        if answered.is_err() {
+            return;
+        }
+    }
+}
+
+fn answer(socket: BorrowedFd<'_>, done: Result<()>) -> io::Result<()> {
+    match done {
+        Ok(()) => send(socket, &[DONE], None),
+        Err(Error::Busy { .. }) => send(socket, &[BUSY], None),
+        Err(error) => tell(socket, &error),
+    }
+}
+
+fn tell(socket: BorrowedFd<'_>, error: &Error) -> io::Result<()> {
+    let mut message = [&[FAILED], error.to_string().as_bytes()].concat();
+    message.truncate(MESSAGE_BYTES_MAX);
+    send(socket, &message, None)
+}
+
+fn send(socket: BorrowedFd<'_>, message: &[u8], fd: Option<BorrowedFd<'_>>) -> io::Result<()> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    let fds = fd.map(|fd| [fd]);
+    if let Some(fds) = &fds {
+        control.push(SendAncillaryMessage::ScmRights(fds));
+    }
+    sendmsg(
+        socket,
+        &[IoSlice::new(message)],
+        &mut control,
+        SendFlags::NOSIGNAL,
+    )?;
+    Ok(())
+}
+
+/// A message, empty when the other side is gone.
+fn receive(socket: BorrowedFd<'_>) -> io::Result<(Vec<u8>, Option<OwnedFd>)> {
+    let mut message = vec![0; MESSAGE_BYTES_MAX];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let mut slices = [IoSliceMut::new(&mut message)];
+    let received = recvmsg(socket, &mut slices, &mut control, RecvFlags::CMSG_CLOEXEC)?;
+    let fd = control.drain().find_map(|part| match part {
+        RecvAncillaryMessage::ScmRights(mut fds) => fds.next(),
+        _ => None,
+    });
+    message.truncate(received.bytes);
+    Ok((message, fd))
+}

@@ -1,0 +1,123 @@
+//! Servers that are locked in, and work all the same.
+
+use crate::rig::Rig;
+use serde_json::Value;
+use std::fs;
+use std::path::Path;
+use uext4_testkit::oracle;
+use uext4_testkit::rings::RingsSwitch;
+
+fn can_mount() -> bool {
+    let can = Path::new("/dev/fuse").exists();
+    assert!(can || !oracle::in_ci(), "CI has /dev/fuse");
+    can
+}
+
+fn mount(rig: &Rig, options: &str) -> Value {
+    let _ = fs::create_dir(rig.path("mnt"));
+    rig.ok(&["mount", "-o", options, "disk.img", "mnt"]);
+    rig.json(&["info", "--json", "mnt"])
+}
+
+/// What the kernel says of each thread of the server.
+fn threads(server: &Value) -> Vec<String> {
+    let tasks = fs::read_dir(format!("/proc/{}/task", server["pid"])).expect("it runs");
+    let status = |task: std::io::Result<fs::DirEntry>| {
+        fs::read_to_string(task.expect("it is listed").path().join("status"))
+    };
+    tasks.filter_map(|task| status(task).ok()).collect()
+}
+
+fn field<'a>(status: &'a str, name: &str) -> &'a str {
+    let line = status.lines().find_map(|line| line.strip_prefix(name));
+    line.expect("the kernel tells it").trim()
+}
+
+#[test]
+fn all_threads_are_locked_in_over_both_transports() {
+    if !can_mount() {
+        return;
+    }
+    let rings = RingsSwitch::is_available().then(|| RingsSwitch::on().expect("it is available"));
+    let over_rings = rings.as_ref().map(|_| "sandbox,io_uring");
+    for options in [Some("sandbox,no_io_uring"), over_rings]
+        .into_iter()
+        .flatten()
+    {
+        let rig = Rig::new(&[]);
+        let server = mount(&rig, options);
+        fs::write(rig.path("mnt/file"), vec![7; 3 << 20]).unwrap();
+        let synced = fs::File::open(rig.path("mnt/file")).unwrap().sync_all();
+        let threads = threads(&server);
+        let said: Vec<_> = threads
+            .iter()
+            .map(|status| ["Seccomp:", "NoNewPrivs:", "CapEff:"].map(|name| field(status, name)))
+            .collect();
+        rig.ok(&["remount", "mnt", "-o", "ro"]);
+        rig.ok(&["remount", "mnt", "-o", "rw"]);
+        rig.ok(&["umount", "mnt"]);
+        synced.unwrap();
+        assert!(said.len() >= 4, "{options}: {said:?}");
+        for [seccomp, no_new, effective] in said {
+            assert_eq!((seccomp, no_new), ("2", "1"), "{options}");
+            let effective = u64::from_str_radix(effective, 16).unwrap();
+            // CAP_DAC_OVERRIDE at most.
+            assert_eq!(effective & !2, 0, "{options}");
+        }
+        rig.assert_clean();
+    }
+}
+
+#[test]
+fn an_image_of_strangers_is_read_only_and_harmless() {
+    if !can_mount() {
+        return;
+    }
+    for (options, starts) in [
+        ("untrusted", "ro,nosuid,nodev"),
+        ("untrusted,rw", "rw,nosuid,nodev"),
+        ("no_sandbox", "rw"),
+    ] {
+        let rig = Rig::new(&[]);
+        let server = mount(&rig, options);
+        let table = fs::read_to_string("/proc/self/mounts").unwrap();
+        let dir = rig.path("mnt");
+        let line = table
+            .lines()
+            .find(|line| line.contains(dir.to_str().unwrap()));
+        let line = line.expect("it is mounted").to_owned();
+        let is_locked = threads(&server)
+            .iter()
+            .all(|status| field(status, "Seccomp:") == "2");
+        rig.ok(&["umount", "mnt"]);
+        assert!(
+            line.contains(&format!(" fuse.uext4 {starts},")),
+            "{options}: {line}"
+        );
+        assert_eq!(is_locked, options != "no_sandbox");
+        rig.assert_clean();
+    }
+}
+
+#[test]
+fn a_signal_unmounts_a_server_that_is_locked_in() {
+    if !can_mount() {
+        return;
+    }
+    let rig = Rig::new(&[]);
+    let server = mount(&rig, "sandbox");
+    fs::write(rig.path("mnt/file"), "data").unwrap();
+    let pid = rustix::process::Pid::from_raw(server["pid"].as_i64().unwrap() as i32);
+    rustix::process::kill_process(pid.unwrap(), rustix::process::Signal::TERM).unwrap();
+    let start = std::time::Instant::now();
+    while Path::new(&format!("/proc/{}", server["pid"])).exists() {
+        assert!(
+            start.elapsed() < std::time::Duration::from_secs(60),
+            "it does not end"
+        );
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    assert!(fs::read_dir(rig.path("mnt")).unwrap().next().is_none());
+    rig.assert_clean();
+    assert_eq!(rig.ok(&["cat", "disk.img", "/file"]), "data");
+}
