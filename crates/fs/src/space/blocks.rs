@@ -51,13 +51,6 @@ pub(crate) struct Want {
     pub(crate) end: Option<BlockNr>,
 }
 
-/// How often a failed allocation forces a commit, which gives freed blocks back.
-const COMMITS_BEFORE_NO_SPACE: u32 = 64;
-
-/// How often a failed allocation takes what is held in advance; others may hold some anew.
-const DISCARDS_BEFORE_NO_SPACE: u32 = 256;
-const DISCARD_WAIT: std::time::Duration = std::time::Duration::from_millis(1);
-
 impl Space {
     /// Takes blocks in memory only: what is not committed is lost in a crash, and nothing leaks.
     ///
@@ -97,42 +90,7 @@ impl Space {
         self.with_commits(fs, || self.reserve(fs, want))
     }
 
-    /// Runs `reserve`; while it finds no space but frees wait for a commit, commits and runs it
-    /// again. The caller holds no handle and no live object.
-    pub(super) fn with_commits<T>(
-        &self,
-        fs: &Fs,
-        mut reserve: impl FnMut() -> Result<T>,
-    ) -> Result<T> {
-        for _ in 0..COMMITS_BEFORE_NO_SPACE {
-            match reserve() {
-                Err(Error::NoSpace) if self.engine.pending().clusters() > 0 => {
-                    fs.journal.commit_running()?;
-                }
-                other => return other,
-            }
-        }
-        reserve()
-    }
-
-    /// Takes up to `len` clusters from the engine. What was claimed is there: when the engine has
-    /// nothing, it is held in advance, and that is given back.
-    pub(super) fn take(&self, fs: &Fs, want: &Want, len: u32, min: u32) -> Result<Run> {
-        for _ in 0..DISCARDS_BEFORE_NO_SPACE {
-            match self.take_once(fs, want, len, min) {
-                Err(Error::NoSpace) if self.preallocations.clusters() > 0 => {
-                    if self.discard_preallocations() == 0 {
-                        // It is being taken, or trimmed, at this moment.
-                        uext4_sync::thread::sleep(DISCARD_WAIT);
-                    }
-                }
-                other => return other,
-            }
-        }
-        self.take_once(fs, want, len, min)
-    }
-
-    fn take_once(&self, fs: &Fs, want: &Want, len: u32, min: u32) -> Result<Run> {
+    pub(super) fn take_once(&self, fs: &Fs, want: &Want, len: u32, min: u32) -> Result<Run> {
         let volume = self.engine.volume();
         let goal = want.goal.and_then(|block| volume.cluster_of(block));
         let kind = match want.purpose {

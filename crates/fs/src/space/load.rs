@@ -137,6 +137,7 @@ impl Space {
             zones: survey.zones,
             journal_zones: OnceLock::new(),
             discard: options.discard.into(),
+            returns: Default::default(),
             learners: super::learn::Learners::new(),
             preallocations: Preallocations::new(),
             shaping: Shaping::new(geometry.cluster_bits),

@@ -18,6 +18,7 @@ mod learn;
 mod load;
 mod look;
 mod preallocation;
+mod retry;
 mod shaping;
 #[cfg(test)]
 mod tests;
@@ -61,6 +62,7 @@ pub(crate) struct Space {
     journal_zones: OnceLock<Zones>,
     overhead_blocks: u64,
     discard: AtomicBool,
+    returns: retry::Returns,
     learners: learn::Learners,
 }
 
@@ -161,13 +163,15 @@ impl Space {
 impl CommitObserver for Space {
     /// What the transaction freed may be used again.
     fn committed(&self, tid: Tid) {
-        let runs = self.engine.start_return(tid);
-        if self.discard.load(Ordering::Relaxed) {
-            self.discard_runs(&runs);
-        }
-        self.engine.finish_return(&runs);
-        let clusters: u64 = runs.iter().map(|run| u64::from(run.len)).sum();
-        self.claims.give(clusters);
+        self.returns.count(|| {
+            let runs = self.engine.start_return(tid);
+            if self.discard.load(Ordering::Relaxed) {
+                self.discard_runs(&runs);
+            }
+            self.engine.finish_return(&runs);
+            let clusters: u64 = runs.iter().map(|run| u64::from(run.len)).sum();
+            self.claims.give(clusters);
+        });
     }
 
     fn aborted(&self, _cause: &uext4_journal::Error) {}

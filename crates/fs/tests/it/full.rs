@@ -168,3 +168,34 @@ fn inodes_run_out_and_come_back() {
         image::assert_clean(&device);
     }
 }
+
+/// Every worker holds little and gives it up again; what is refused was free a moment ago.
+#[test]
+fn what_others_free_is_not_refused() {
+    const WORKERS: u64 = 64;
+    const STEP_BYTES: u64 = 8192;
+    const STEPS: u64 = 96;
+    for allocator in ["linear", "optimized", "freespace-tree"] {
+        let device = image::mke2fs(72, &["-m", "0", "-J", "size=4"]);
+        let options = format!("allocator={allocator}");
+        let fs = image::mount_with(&device, &options).unwrap();
+        let work = |nr: u64| {
+            let (top, root) = (fs.root().unwrap(), Caller::root());
+            let name = nr.to_string();
+            let file = fs.create(&top, name.as_bytes(), 0o600, &root).unwrap();
+            for _ in 0..60 {
+                for step in 0..STEPS {
+                    let at = step * STEP_BYTES;
+                    let taken = fs.fallocate(&file, FallocateMode::Allocate, at, STEP_BYTES);
+                    taken.unwrap_or_else(|error| panic!("{allocator}, {step}: {error}"));
+                }
+                fs.truncate(&file, 0).unwrap();
+            }
+        };
+        std::thread::scope(|scope| {
+            (0..WORKERS).for_each(|nr| drop(scope.spawn(move || work(nr))));
+        });
+        fs.unmount().unwrap();
+        image::assert_clean(&device);
+    }
+}
