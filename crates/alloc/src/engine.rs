@@ -171,7 +171,7 @@ pub struct BuddyEngine {
 impl BuddyEngine {
     /// An engine that knows of each group what its descriptor says. Nothing is loaded.
     pub fn new(config: Config, order: ScanOrder, summary: &dyn Fn(GroupNr) -> Summary) -> Self {
-        let locality = Locality::new(&config.volume, config.affinity);
+        let locality = Locality::new(config.affinity);
         let groups = Groups::new(config.volume, summary);
         Self {
             groups,

@@ -1,11 +1,10 @@
-//! Where a search starts: stream goals by inode, and the group that a thread used last.
+//! Where a search starts: the group that a thread used last, for streams and for other data.
 //!
-//! All of it is hints in relaxed atomics, checked for range at use; none is shared by threads
-//! that work on different inodes.
+//! All of it is hints in relaxed atomics, checked for range at use. Threads begin far apart and
+//! go on where they were, so that files which grow at the same time do not grow into each other.
 
 use crate::{ClusterNr, Kind, Volume};
-use crossbeam_utils::CachePadded;
-use uext4_format::{GroupNr, InodeNr};
+use uext4_format::GroupNr;
 use uext4_sync::atomic::{AtomicU32, Ordering::Relaxed};
 use uext4_sync::{Mutex, Rank, SHARDS, Sharded, shard_index};
 
@@ -37,25 +36,18 @@ pub(crate) struct Locality {
     affinity: Affinity,
     /// The base line: one goal for all, under a lock.
     one_goal: Option<Mutex<GroupNr>>,
-    /// Group of the last stream allocation, by inode number modulo the length.
-    streams: Box<[CachePadded<AtomicU32>]>,
+    /// Group of the last stream allocation, by thread.
+    streams: Sharded<AtomicU32>,
     /// Group of the last other allocation, by thread.
     last: Sharded<AtomicU32>,
 }
 
 impl Locality {
-    pub(crate) fn new(volume: &Volume, affinity: Affinity) -> Self {
-        let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
-        let slots = match affinity {
-            Affinity::PerThread => cores.min(volume.groups.div_ceil(4) as usize),
-            Affinity::None => 1,
-        };
+    pub(crate) fn new(affinity: Affinity) -> Self {
         Self {
             affinity,
             one_goal: None,
-            streams: (0..slots.max(1))
-                .map(|_| CachePadded::new(AtomicU32::new(0)))
-                .collect(),
+            streams: Sharded::new(|_| AtomicU32::new(NONE)),
             last: Sharded::new(|_| AtomicU32::new(NONE)),
         }
     }
@@ -70,24 +62,32 @@ impl Locality {
         self.one_goal.is_some()
     }
 
-    fn slot(&self, inode: InodeNr) -> &AtomicU32 {
-        &self.streams[inode.0 as usize % self.streams.len()]
+    /// The slot of this thread, or the only one.
+    fn slot<'a>(&self, slots: &'a Sharded<AtomicU32>) -> &'a AtomicU32 {
+        match self.affinity {
+            Affinity::PerThread => slots.local(),
+            Affinity::None => slots.slot(0),
+        }
     }
 
-    /// Where the stream of this inode goes on; group 0 when that is not below `end`.
-    pub(crate) fn stream(&self, inode: InodeNr, end: u32) -> GroupNr {
+    /// Where this thread's streams go on.
+    pub(crate) fn stream(&self, end: u32) -> GroupNr {
         let group = match &self.one_goal {
             Some(goal) => goal.lock().0,
-            None => self.slot(inode).load(Relaxed),
+            None => self.slot(&self.streams).load(Relaxed),
         };
-        GroupNr(if group < end { group } else { 0 })
+        if group < end {
+            GroupNr(group)
+        } else {
+            self.first(end)
+        }
     }
 
-    /// The stream of this inode found space in `group`.
-    pub(crate) fn streamed(&self, inode: InodeNr, group: GroupNr) {
+    /// A stream of this thread found space in `group`.
+    pub(crate) fn streamed(&self, group: GroupNr) {
         match &self.one_goal {
             Some(goal) => *goal.lock() = group,
-            None => store_changed(self.slot(inode), group.0),
+            None => store_changed(self.slot(&self.streams), group.0),
         }
     }
 
@@ -106,6 +106,14 @@ impl Locality {
         let last = self.last.local().load(Relaxed);
         if last < end {
             return GroupNr(last);
+        }
+        self.first(end)
+    }
+
+    /// Where this thread starts when it has not been anywhere.
+    fn first(&self, end: u32) -> GroupNr {
+        if self.affinity == Affinity::None || self.is_base_line() {
+            return GroupNr(0);
         }
         // Bit reversal spreads the first threads the farthest apart.
         let spread = shard_index().reverse_bits() >> (usize::BITS - SHARDS.trailing_zeros());

@@ -1,7 +1,7 @@
 //! What an engine is asked for, and how it says no.
 
 use crate::ClusterNr;
-use uext4_format::{GroupNr, InodeNr};
+use uext4_format::GroupNr;
 
 /// Where the clusters should lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,7 +33,7 @@ pub enum Kind {
 pub enum Placement {
     /// A small file: near its goal.
     Local,
-    /// A large file: packed after other large files, by the stream goal of the inode's slot.
+    /// A large file: packed after other large files, where streams of this thread went on.
     Stream,
 }
 
@@ -46,8 +46,6 @@ pub struct Request {
     pub len: u32,
     /// Fewest clusters that are of use, in one run; at least 1, at most `len`.
     pub min_len: u32,
-    /// The inode that gets them; chooses the slot of the stream goal.
-    pub inode: InodeNr,
     /// What for.
     pub kind: Kind,
     /// Small or streamed.
@@ -57,13 +55,12 @@ pub struct Request {
 }
 
 impl Request {
-    /// `len` clusters or fewer for data of `inode`, with no wish where.
-    pub fn new(inode: InodeNr, len: u32) -> Self {
+    /// `len` clusters or fewer of data, with no wish where.
+    pub fn new(len: u32) -> Self {
         Self {
             goal: Goal::Anywhere,
             len,
             min_len: 1,
-            inode,
             kind: Kind::Data,
             placement: Placement::Local,
             end: None,

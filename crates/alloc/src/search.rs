@@ -129,7 +129,7 @@ impl<'a> Search<'a> {
             if group == self.start {
                 self.groups.stats.count(Stat::StreamGoalHits);
             }
-            self.locality.streamed(self.request.inode, group);
+            self.locality.streamed(group);
         } else {
             self.locality.used(group);
         }
@@ -161,7 +161,7 @@ impl<'a> Search<'a> {
         };
         let goal = goal.filter(|(group, _)| group.0 < self.end);
         (self.start, self.offset) = match (self.placement(), goal) {
-            (Placement::Stream, _) => (self.locality.stream(self.request.inode, self.end), 0),
+            (Placement::Stream, _) => (self.locality.stream(self.end), 0),
             (Placement::Local, None) => (self.locality.anywhere(self.end), 0),
             (Placement::Local, Some((group, offset))) => {
                 let start = match (self.request.goal, self.request.kind) {
@@ -489,7 +489,7 @@ mod tests {
     use crate::{Affinity, Bitmap, BuddyEngine, Config, Engine, LoadError, Loader, Request};
     use crate::{ScanOrder, Stat, Summary, Volume};
     use std::time::Duration;
-    use uext4_format::{BlockNr, GroupNr, InodeNr};
+    use uext4_format::{BlockNr, GroupNr};
 
     struct Empty;
 
@@ -526,7 +526,7 @@ mod tests {
         engine.load(GroupNr(0), &Empty).unwrap();
         let busy = engine.groups.group(GroupNr(0)).space.lock();
         let run = std::thread::scope(|scope| {
-            let search = scope.spawn(|| engine.allocate(&Request::new(InodeNr(1), 3), &Empty));
+            let search = scope.spawn(|| engine.allocate(&Request::new(3), &Empty));
             search.join().unwrap().unwrap()
         });
         drop(busy);
@@ -540,7 +540,7 @@ mod tests {
         engine.load(GroupNr(0), &Empty).unwrap();
         let busy = engine.groups.group(GroupNr(0)).space.lock();
         let run = std::thread::scope(|scope| {
-            let search = scope.spawn(|| engine.allocate(&Request::new(InodeNr(1), 3), &Empty));
+            let search = scope.spawn(|| engine.allocate(&Request::new(3), &Empty));
             std::thread::sleep(Duration::from_millis(20));
             drop(busy);
             search.join().unwrap().unwrap()
@@ -555,7 +555,7 @@ mod tests {
         engine.load(GroupNr(0), &Empty).unwrap();
         let busy = engine.groups.group(GroupNr(0)).space.lock();
         std::thread::scope(|scope| {
-            let search = scope.spawn(|| engine.allocate(&Request::new(InodeNr(1), 3), &Empty));
+            let search = scope.spawn(|| engine.allocate(&Request::new(3), &Empty));
             std::thread::sleep(Duration::from_millis(20));
             drop(busy);
             assert!(search.join().unwrap().is_ok());

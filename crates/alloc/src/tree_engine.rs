@@ -35,7 +35,7 @@ pub struct TreeEngine {
 impl TreeEngine {
     /// An engine that knows of each group what its descriptor says. No tree is built.
     pub fn new(config: Config, summary: &dyn Fn(GroupNr) -> Summary) -> Self {
-        let locality = Locality::new(&config.volume, config.affinity);
+        let locality = Locality::new(config.affinity);
         let cores = match config.affinity {
             Affinity::PerThread => std::thread::available_parallelism().map_or(1, usize::from),
             Affinity::None => 1,

@@ -125,7 +125,7 @@ impl<'a> Search<'a> {
             if nr == self.start {
                 self.regions.stats.count(Stat::StreamGoalHits);
             }
-            self.engine.locality.streamed(self.request.inode, group);
+            self.engine.locality.streamed(group);
         } else {
             self.engine.locality.used(group);
             self.engine.used(nr);
@@ -158,7 +158,7 @@ impl<'a> Search<'a> {
         };
         let goal = goal.filter(|(group, _)| group.0 < self.end_group);
         let (group, offset) = match (self.request.placement, goal) {
-            (Placement::Stream, _) => (locality.stream(self.request.inode, self.end_group), 0),
+            (Placement::Stream, _) => (locality.stream(self.end_group), 0),
             (Placement::Local, None) => (locality.anywhere(self.end_group), 0),
             (Placement::Local, Some(goal)) => goal,
         };

@@ -117,6 +117,8 @@ pub struct JournalStats {
     pub checkpoints: u64,
     /// Time of these passes.
     pub checkpoint_ns: u64,
+    /// Time to note which images are the newest and which went home, in commits and checkpoints.
+    pub bookkeeping_ns: u64,
     /// Committed images that wait for their home write, in blocks.
     pub waiting_blocks: u64,
     /// Blocks of the log that transactions can use; 0 without a log.
@@ -286,6 +288,7 @@ impl Filesystem {
             commit_ns: ns(stats.commit),
             checkpoints: stats.checkpoints,
             checkpoint_ns: ns(stats.checkpoint),
+            bookkeeping_ns: ns(stats.bookkeeping),
             waiting_blocks: stats.waiting_blocks,
             log_len_blocks: stats.log_len_blocks,
             log_free_blocks: stats.log_free_blocks,

@@ -41,7 +41,7 @@ impl Engine {
             if missing == 0 {
                 return Ok(());
             }
-            let records = log.oldest(missing);
+            let records = Times::time(&self.times.bookkeeping_ns, || log.oldest(missing));
             if records.is_empty() {
                 return Ok(());
             }
@@ -59,12 +59,12 @@ impl Engine {
                 .into_iter()
                 .map(move |block| (block, Arc::clone(&record)))
         };
-        let mut wanted: Vec<(BlockNr, Arc<Record>)> = records
-            .iter()
-            .filter(|record| !record.is_done())
-            .flat_map(blocks_of)
-            .collect();
-        wanted.sort_by_key(|(block, _)| *block);
+        let wanted = Times::time(&self.times.bookkeeping_ns, || {
+            let due = records.iter().filter(|record| !record.is_done());
+            let mut wanted: Vec<(BlockNr, Arc<Record>)> = due.flat_map(blocks_of).collect();
+            wanted.sort_by_key(|(block, _)| *block);
+            wanted
+        });
         for batch in wanted.chunks(BATCH_BLOCKS) {
             self.write_batch(batch)?;
         }
@@ -79,11 +79,15 @@ impl Engine {
                 .get_of(*block, record)
                 .map(|image| (*block, image))
         };
-        let images: Vec<(BlockNr, Image)> = wanted.iter().filter_map(newest).collect();
+        let bookkeeping = &self.times.bookkeeping_ns;
+        let find = || wanted.iter().filter_map(newest).collect();
+        let images: Vec<(BlockNr, Image)> = Times::time(bookkeeping, find);
         self.home.write_many(&images)?;
-        for (block, image) in &images {
-            self.images.written(*block, image);
-        }
+        Times::time(bookkeeping, || {
+            for (block, image) in &images {
+                self.images.written(*block, image);
+            }
+        });
         Times::add(&self.times.checkpointed_blocks, images.len() as u64);
         Ok(())
     }

@@ -193,9 +193,11 @@ impl Engine {
     fn publish(&self, log: &OpenLog, start: u32, blocks: u32, closed: Closed) {
         let written = closed.images.iter().map(|(block, _)| *block).collect();
         let record = Record::new(closed.tid, start, written);
-        for (block, image) in closed.images {
-            self.images.insert(block, image, &record);
-        }
+        Times::time(&self.times.bookkeeping_ns, || {
+            for (block, image) in closed.images {
+                self.images.insert(block, image, &record);
+            }
+        });
         self.drop_revoked(&closed.revokes);
         log.push(record, blocks);
     }

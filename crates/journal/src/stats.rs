@@ -34,6 +34,8 @@ pub struct Stats {
     pub checkpoints: u64,
     /// Time of these passes.
     pub checkpoint: Duration,
+    /// Time to note which images are the newest and which went home, in commits and checkpoints.
+    pub bookkeeping: Duration,
     /// Blocks of the log that transactions can use; 0 without a log.
     pub log_len_blocks: u32,
     /// Of these, not in use now.
@@ -67,6 +69,7 @@ pub(crate) struct Times {
     pub(crate) commit_ns: AtomicU64,
     pub(crate) checkpoints: AtomicU64,
     pub(crate) checkpoint_ns: AtomicU64,
+    pub(crate) bookkeeping_ns: AtomicU64,
     pub(crate) drain_ns: AtomicU64,
     pub(crate) render_ns: AtomicU64,
     pub(crate) write_ns: AtomicU64,
@@ -100,6 +103,7 @@ impl Times {
             commit: ns(&self.commit_ns),
             checkpoints: self.checkpoints.load(Relaxed),
             checkpoint: ns(&self.checkpoint_ns),
+            bookkeeping: ns(&self.bookkeeping_ns),
             image_blocks: self.image_blocks.load(Relaxed),
             log_blocks: self.log_blocks.load(Relaxed),
             revoked_blocks: self.revoked_blocks.load(Relaxed),

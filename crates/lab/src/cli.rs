@@ -3,7 +3,7 @@
 use crate::experiments::{Clock, Experiment, Plan};
 use crate::measure::{self, Results};
 use crate::system::System;
-use crate::{crew, fragmented, janitor, mounts, report};
+use crate::{checkpoint, crew, fragmented, janitor, mounts, report, shrinker};
 use anyhow::{Context, Result};
 use clap::{Args, Parser, Subcommand};
 use std::io::IsTerminal;
@@ -34,6 +34,9 @@ enum Command {
     /// Files that lose their name while open (variants: orphan file, list; none is the floor:
     /// orphans are not tracked).
     StressOrphan(Options),
+    /// Writers on a new file system, each with a file of its own (variants: default, linear,
+    /// optimized, freespace-tree).
+    ParallelWrite(Options),
     /// Creates through mounts while one directory grows, per chunk of names (variants: dev_fuse,
     /// io_uring, peers).
     MountCreate(Options),
@@ -47,6 +50,12 @@ enum Command {
     MountTree(Options),
     /// First and second write to a large, fragmented file system after a cold mount.
     Fragmented(FragmentedOptions),
+    /// Small durable files, and what it takes to know which blocks are not at home yet: share of
+    /// time, and time per block while 1,000 to 1,000,000 blocks are queued.
+    Checkpoint(CheckpointOptions),
+    /// The longest call of the extent status shrinker beneath 16 writers: many files, and two
+    /// sparse files of 1 GB; full-scan is the base line: the algorithm that ext4 had before.
+    Shrinker(ShrinkerOptions),
     /// The writes of one row of `fragmented`.
     #[command(hide = true)]
     FragmentedRow {
@@ -88,7 +97,7 @@ struct Options {
     #[arg(long, value_delimiter = ',')]
     variants: Vec<String>,
     /// Files per worker (mdtest, mount-names), names in all (mount-create), MiB per worker
-    /// (mount-io), appends per worker (append).
+    /// (mount-io, parallel-write), appends per worker (append).
     #[arg(long)]
     count: Option<u64>,
     /// Size of the file system in MiB.
@@ -113,6 +122,7 @@ impl Cli {
             Command::Mdtest(options) => options.run(Experiment::Mdtest),
             Command::Fallocate2(options) => options.run(Experiment::Fallocate2),
             Command::Fsync(options) => options.run(Experiment::Fsync),
+            Command::ParallelWrite(options) => options.run(Experiment::ParallelWrite),
             Command::MountCreate(options) => options.run(Experiment::MountCreate),
             Command::MountIo(options) => options.run(Experiment::MountIo),
             Command::Append(options) => options.run(Experiment::Append),
@@ -120,6 +130,8 @@ impl Cli {
             Command::MountNames(options) => options.run(Experiment::MountNames),
             Command::MountTree(options) => options.run(Experiment::MountTree),
             Command::Fragmented(options) => options.run(),
+            Command::Checkpoint(options) => options.run(),
+            Command::Shrinker(options) => options.run(),
             Command::FragmentedRow {
                 kind,
                 place,
@@ -244,5 +256,86 @@ impl FragmentedOptions {
             settle: Duration::from_secs_f64(self.settle_s),
         };
         self.output.show(&fragmented::run(&plan)?)
+    }
+}
+
+#[derive(Args)]
+struct CheckpointOptions {
+    /// Files in all.
+    #[arg(long, default_value_t = 100_000)]
+    files: u64,
+    /// How many workers at once, one measurement each.
+    #[arg(long, value_delimiter = ',', default_value = "1,2")]
+    workers: Vec<u32>,
+    /// Systems.
+    #[arg(
+        long,
+        value_enum,
+        value_delimiter = ',',
+        default_value = "uext4,kernel-ext4"
+    )]
+    systems: Vec<System>,
+    /// Fresh file systems per system; the table shows the median.
+    #[arg(long, default_value_t = 3)]
+    runs: u32,
+    /// Size of the file system in MiB.
+    #[arg(long, default_value_t = 1536)]
+    image_mib: u64,
+    /// Size of the journal in MiB.
+    #[arg(long, default_value_t = 128)]
+    journal_mib: u64,
+    /// Longer queues are left out.
+    #[arg(long, default_value_t = 1_000_000)]
+    queue_max: u32,
+    #[command(flatten)]
+    output: Output,
+}
+
+impl CheckpointOptions {
+    fn run(self) -> Result<()> {
+        let plan = checkpoint::Plan {
+            files: self.files,
+            workers: self.workers,
+            systems: self.systems,
+            runs: self.runs.max(1),
+            image_mib: self.image_mib,
+            journal_mib: self.journal_mib,
+            queue_max: self.queue_max,
+        };
+        self.output.show(&checkpoint::run(&plan)?)
+    }
+}
+
+#[derive(Args)]
+struct ShrinkerOptions {
+    /// Writers.
+    #[arg(long, default_value_t = 16)]
+    workers: u32,
+    /// Blocks that each writer writes, every second one of its part of a file.
+    #[arg(long, default_value_t = 16_384)]
+    blocks: u32,
+    /// Memory for extents (`extent_cache=`) in KiB.
+    #[arg(long, default_value_t = 1024)]
+    memory_kib: u64,
+    /// What a call's time is: the wall's, or the processor's that the caller used.
+    #[arg(long, value_enum, default_value = "cpu")]
+    clock: Clock,
+    /// Fresh file systems; the table shows the median.
+    #[arg(long, default_value_t = 3)]
+    runs: u32,
+    #[command(flatten)]
+    output: Output,
+}
+
+impl ShrinkerOptions {
+    fn run(self) -> Result<()> {
+        let plan = shrinker::Plan {
+            workers: self.workers.max(1),
+            blocks: self.blocks.max(1),
+            memory_bytes: self.memory_kib << 10,
+            clock: self.clock,
+            runs: self.runs.max(1),
+        };
+        self.output.show(&shrinker::run(&plan)?)
     }
 }

@@ -55,7 +55,8 @@ fn timed(work: &mut dyn Work, phase: usize, clock: Clock) -> Result<Done> {
     Ok(Done { amount, elapsed })
 }
 
-fn now(clock: Clock) -> Duration {
+/// Time since some fixed moment.
+pub(crate) fn now(clock: Clock) -> Duration {
     let time = rustix::time::clock_gettime(match clock {
         Clock::Wall => ClockId::Monotonic,
         Clock::Cpu => ClockId::ThreadCPUTime,

@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 mod backing;
+mod checkpoint;
 mod cli;
 mod crew;
 mod experiments;
@@ -17,6 +18,7 @@ mod measure;
 mod mounts;
 mod report;
 mod seat;
+mod shrinker;
 mod stage;
 mod system;
 

@@ -55,6 +55,12 @@ fn stress_orphan_runs_both_ways_and_the_floor() {
 }
 
 #[test]
+fn parallel_write_runs_every_allocator() {
+    let args = ["parallel-write", "--workers", "2", "--count", "1"];
+    assert_eq!(rows(&args, "uext4"), 4 * 3);
+}
+
+#[test]
 fn fsync_reports_files() {
     assert_eq!(rows(&["fsync", "--workers", "2"], "uext4"), 1);
 }
@@ -129,5 +135,51 @@ fn an_unknown_variant_is_refused_with_the_known_ones() {
     assert!(
         !output.status.success() && errors.contains("own, shared"),
         "{errors}"
+    );
+}
+
+fn own_lab(args: &[&str]) -> String {
+    let output = Command::new(env!("CARGO_BIN_EXE_uext4-lab"))
+        .args(args)
+        .args(["--runs", "1", "--json"])
+        .output()
+        .expect("the program starts");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{args:?}: {errors}");
+    String::from_utf8(output.stdout).expect("UTF-8")
+}
+
+#[test]
+fn checkpoint_tells_shares_and_queues() {
+    let size = ["--image-mib", "64", "--journal-mib", "4", "--files", "20"];
+    let args = [
+        "checkpoint",
+        "--workers",
+        "2",
+        "--queue-max",
+        "10000",
+        "--systems",
+        "uext4",
+    ];
+    let lines = own_lab(&[&args[..], &size].concat());
+    assert_eq!(lines.lines().count(), 2 + 2 * 2, "{lines}");
+}
+
+#[test]
+fn shrinker_compares_two_algorithms_on_two_loads() {
+    let lines = own_lab(&[
+        "shrinker",
+        "--workers",
+        "4",
+        "--blocks",
+        "1500",
+        "--memory-kib",
+        "16",
+    ]);
+    assert_eq!(lines.lines().count(), 4 * 4, "{lines}");
+    let calls = lines.lines().filter(|line| line.contains("\"calls\""));
+    assert!(
+        calls.clone().all(|line| !line.contains("\"median\":0")),
+        "{lines}"
     );
 }

@@ -4,7 +4,7 @@ use crate::disk::{CHOICES, Choice, Disk, volume};
 use proptest::prelude::*;
 use uext4_alloc::Volume;
 use uext4_alloc::{Affinity, ClusterNr, Engine, Error, Goal, Kind, Placement, Request, Run};
-use uext4_format::{GroupNr, InodeNr, Tid};
+use uext4_format::{GroupNr, Tid};
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum State {
@@ -21,7 +21,6 @@ enum Op {
         min: u32,
         goal: u8,
         at: u64,
-        inode: u32,
         flags: u8,
     },
     Exact {
@@ -46,22 +45,15 @@ enum Op {
 }
 
 fn op() -> impl Strategy<Value = Op> {
-    let allocate = (
-        1u32..90,
-        1u32..90,
-        0u8..4,
-        any::<u64>(),
-        0u32..9,
-        any::<u8>(),
-    )
-        .prop_map(|(len, min, goal, at, inode, flags)| Op::Allocate {
+    let allocate = (1u32..90, 1u32..90, 0u8..4, any::<u64>(), any::<u8>()).prop_map(
+        |(len, min, goal, at, flags)| Op::Allocate {
             len,
             min: if flags & 4 == 0 { 1 } else { min.min(len) },
             goal,
             at,
-            inode,
             flags,
-        });
+        },
+    );
     prop_oneof![
         12 => allocate,
         2 => (any::<u64>(), 1u32..40).prop_map(|(at, len)| Op::Exact { at, len }),
@@ -233,7 +225,6 @@ impl World {
                 min,
                 goal,
                 at,
-                inode,
                 flags,
             } => {
                 let at = ClusterNr(at % clusters);
@@ -244,7 +235,7 @@ impl World {
                     Kind::Metadata
                 };
                 let stream = [Placement::Local, Placement::Stream][usize::from(flags >> 1 & 1)];
-                let request = Request::new(InodeNr(inode), len).min_len(min);
+                let request = Request::new(len).min_len(min);
                 let request = request
                     .goal(goals[usize::from(goal)])
                     .kind(kind)
@@ -364,13 +355,13 @@ fn fills_to_the_last_cluster() {
         let mut world = World::new(volume(20, 256, 100, 4), &[(0, 9), (700, 90)], order);
         while world.free() > 0 {
             let len = 1 + (world.free() as u32 * 7) % 61;
-            world.allocate(&Request::new(InodeNr(len), len));
+            world.allocate(&Request::new(len));
         }
-        world.allocate(&Request::new(InodeNr(1), 1));
+        world.allocate(&Request::new(1));
         for turn in 0..500 {
             world.apply(Op::Release(turn * 31));
             let len = 1 + turn as u32 % 20;
-            world.allocate(&Request::new(InodeNr(3), len).min_len(len.min(3)));
+            world.allocate(&Request::new(len).min_len(len.min(3)));
         }
     }
 }
@@ -381,10 +372,10 @@ fn comb_gives_single_clusters() {
     for order in CHOICES {
         let used: Vec<_> = (0..128 * 20).step_by(2).map(|at| (at, 1)).collect();
         let mut world = World::new(volume(20, 128, 128, 4), &used, order);
-        world.allocate(&Request::new(InodeNr(1), 64).min_len(2));
+        world.allocate(&Request::new(64).min_len(2));
         assert!(world.reserved.is_empty());
         for _ in 0..1280 {
-            world.allocate(&Request::new(InodeNr(1), 64));
+            world.allocate(&Request::new(64));
         }
         assert_eq!((world.free(), world.reserved.len()), (0, 1280));
     }
@@ -399,7 +390,7 @@ fn pending_clusters_survive_eviction() {
 fn pending_survives(order: Choice) {
     let mut world = World::new(volume(2, 64, 64, 1), &[(0, 128)], order);
     world.apply(Op::Free { at: 3, len: 10 });
-    let request = Request::new(InodeNr(1), 1);
+    let request = Request::new(1);
     world.allocate(&request);
     assert!(world.reserved.is_empty());
     world.apply(Op::Evict(0));
@@ -407,7 +398,7 @@ fn pending_survives(order: Choice) {
     assert!(world.reserved.is_empty());
     world.apply(Op::Commit);
     world.apply(Op::GiveBack);
-    world.allocate(&Request::new(InodeNr(1), 10).min_len(10));
+    world.allocate(&Request::new(10).min_len(10));
     assert_eq!(world.reserved, [Run::new(ClusterNr(3), 10)]);
 }
 
@@ -415,7 +406,7 @@ fn pending_survives(order: Choice) {
 fn adjacent_goals_are_met() {
     for order in CHOICES {
         let mut world = World::new(volume(32, 256, 256, 16), &[], order);
-        let first = Request::new(InodeNr(1), 2).goal(Goal::Near(ClusterNr(1000)));
+        let first = Request::new(2).goal(Goal::Near(ClusterNr(1000)));
         world.allocate(&first);
         for step in 1..60 {
             let goal = world.reserved[step - 1].end();
@@ -427,7 +418,7 @@ fn adjacent_goals_are_met() {
             {
                 break;
             }
-            world.allocate(&Request::new(InodeNr(1), 2).goal(Goal::At(goal)));
+            world.allocate(&Request::new(2).goal(Goal::At(goal)));
             assert_eq!(world.reserved[step].start, goal);
         }
     }
@@ -439,7 +430,7 @@ fn damaged_groups_are_left_alone_and_named() {
     disk.unreadable = Some(GroupNr(0));
     for order in CHOICES {
         let engine = disk.engine(order, Affinity::None);
-        let request = Request::new(InodeNr(1), 64).min_len(64);
+        let request = Request::new(64).min_len(64);
         assert_eq!(
             engine.allocate(&request, &disk),
             Ok(Run::new(ClusterNr(64), 64))
@@ -460,7 +451,7 @@ fn the_end_of_a_request_is_a_border() {
         let engine = disk.engine(order, Affinity::PerThread);
         for (step, expected) in (0..16).map(|step| (step, step < 5)) {
             let goal = Goal::Near(ClusterNr(step * 30));
-            let mut request = Request::new(InodeNr(1), 64).min_len(64).goal(goal);
+            let mut request = Request::new(64).min_len(64).goal(goal);
             request.end = Some(ClusterNr(5 * 64 + 9));
             let run = engine.allocate(&request, &disk);
             assert_eq!(run.is_ok(), expected);

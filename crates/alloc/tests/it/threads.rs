@@ -5,7 +5,7 @@ use std::sync::RwLock;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::thread;
 use uext4_alloc::{Affinity, ClusterNr, Engine, Goal, Placement, Request, Run};
-use uext4_format::{GroupNr, InodeNr, Tid};
+use uext4_format::{GroupNr, Tid};
 
 const FREE: u8 = 0;
 const TAKEN: u8 = 1;
@@ -47,9 +47,7 @@ impl Shared {
                     .map_or(Goal::Anywhere, |run| Goal::At(run.end())),
             };
             let stream = [Placement::Local, Placement::Stream][rng.below(2) as usize];
-            let request = Request::new(InodeNr(thread), len)
-                .goal(goal)
-                .placement(stream);
+            let request = Request::new(len).goal(goal).placement(stream);
             match self.allocate(&request) {
                 Some(run) if rng.chance(1, 4) => {
                     self.change(run, TAKEN, FREE);

@@ -3,7 +3,7 @@
 use crate::disk::{Choice, Disk, volume};
 use std::sync::atomic::Ordering;
 use uext4_alloc::{Affinity, ClusterNr, Config, Engine, Goal, Request, Run, Stat, TreeEngine};
-use uext4_format::{GroupNr, InodeNr, Tid};
+use uext4_format::{GroupNr, Tid};
 
 const TREES: Choice = Choice::Trees {
     aggression: 0,
@@ -48,7 +48,7 @@ fn runs_that_merge_while_a_tree_is_away_are_found() {
         disk.clear(run);
         assert_eq!(engine.give_back(Tid(epoch)), u64::from(len));
     }
-    let request = Request::new(InodeNr(1), 7).min_len(7);
+    let request = Request::new(7).min_len(7);
     assert_eq!(
         engine.allocate(&request, &disk),
         Ok(Run::new(ClusterNr(70), 7))
@@ -67,7 +67,7 @@ fn memory_stays_within_its_limit_and_hints_survive() {
     }
     assert!(engine.stats().get(Stat::Evictions) >= 14);
     let loads = engine.stats().get(Stat::Loads);
-    let request = Request::new(InodeNr(1), 5).goal(Goal::Near(ClusterNr(0)));
+    let request = Request::new(5).goal(Goal::Near(ClusterNr(0)));
     assert_eq!(
         engine.allocate(&request, &disk),
         Ok(Run::new(ClusterNr(40 * 256), 5))
@@ -84,8 +84,8 @@ fn aggression_decides_how_much_is_read() {
     let reads = [0, 1, 2, 3].map(|aggression| {
         let disk = combed(4 * 600);
         let engine = engine(&disk, aggression, 0);
-        for inode in 0..8 {
-            let request = Request::new(InodeNr(inode), 2).goal(Goal::Near(ClusterNr(0)));
+        for _ in 0..8 {
+            let request = Request::new(2).goal(Goal::Near(ClusterNr(0)));
             assert_eq!(engine.allocate(&request, &disk).unwrap().len, 1);
         }
         disk.loads.load(Ordering::Relaxed)
@@ -106,7 +106,7 @@ fn free_counts_say_where_to_look_first() {
         disk.clear(Run::new(ClusterNr(1999 * 256 + at), 1));
     }
     let engine = engine(&disk, 1, 0);
-    let request = Request::new(InodeNr(1), 80).goal(Goal::Near(ClusterNr(0)));
+    let request = Request::new(80).goal(Goal::Near(ClusterNr(0)));
     let run = Run::new(ClusterNr(1999 * 256), 80);
     assert_eq!(engine.allocate(&request, &disk), Ok(run));
     assert_eq!(disk.loads.load(Ordering::Relaxed), 2 * 4);
@@ -121,7 +121,7 @@ fn learning_finds_every_longest_run_without_a_tree() {
     engine.learn(&disk, &|| true);
     assert_eq!((engine.unknown_regions(), engine.memory_bytes()), (0, 0));
     assert_eq!(engine.stats().get(Stat::Surveys), 40);
-    let request = Request::new(InodeNr(1), 5).goal(Goal::Near(ClusterNr(0)));
+    let request = Request::new(5).goal(Goal::Near(ClusterNr(0)));
     let run = Run::new(ClusterNr(77 * 256), 5);
     assert_eq!(engine.allocate(&request, &disk), Ok(run));
     assert_eq!(engine.stats().get(Stat::Loads), 1);

@@ -108,7 +108,7 @@ impl Space {
                 Placement::Local
             },
             end: want.end.and_then(|end| volume.cluster_of(end)),
-            ..Request::new(want.inode, len)
+            ..Request::new(len)
         };
         let loader = BitmapLoader {
             fs,

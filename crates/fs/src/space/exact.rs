@@ -21,17 +21,12 @@ impl Space {
     ///
     /// # Errors
     /// [`Error::NoSpace`], with nothing reserved, when not all of them are free.
-    pub(crate) fn reserve_exactly(
-        &self,
-        fs: &Fs,
-        run: BlockRun,
-        inode: InodeNr,
-    ) -> Result<Vec<BlockRun>> {
+    pub(crate) fn reserve_exactly(&self, fs: &Fs, run: BlockRun) -> Result<Vec<BlockRun>> {
         let mut pieces = Vec::new();
         for (group, from, len) in self.engine.volume().split(self.to_run(run)) {
             let first = self.engine.volume().first_cluster(group).0 + u64::from(from);
             let piece = Run::new(uext4_alloc::ClusterNr(first), len);
-            if let Err(error) = self.reserve_piece(fs, piece, inode) {
+            if let Err(error) = self.reserve_piece(fs, piece) {
                 pieces.into_iter().for_each(|piece| self.unreserve(piece));
                 return Err(error);
             }
@@ -40,7 +35,7 @@ impl Space {
         Ok(pieces)
     }
 
-    fn reserve_piece(&self, fs: &Fs, piece: Run, inode: InodeNr) -> Result<()> {
+    fn reserve_piece(&self, fs: &Fs, piece: Run) -> Result<()> {
         self.claims
             .claim(piece.len, piece.len, Privilege::Metadata)?;
         let loader = BitmapLoader {
@@ -48,7 +43,7 @@ impl Space {
             space: self,
             failed: Default::default(),
         };
-        let request = Request::new(inode, piece.len)
+        let request = Request::new(piece.len)
             .goal(Goal::Only(piece.start))
             .min_len(piece.len);
         let answer = self

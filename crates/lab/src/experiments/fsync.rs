@@ -10,6 +10,8 @@ const FILE_BYTES: usize = 4096;
 struct Fsync {
     seat: Box<dyn Seat>,
     seconds: f64,
+    /// How many files; 0: as many as the time allows.
+    count: u64,
 }
 
 pub(super) fn start(task: Task, mut seat: Box<dyn Seat>) -> Result<Box<dyn Work>> {
@@ -19,6 +21,7 @@ pub(super) fn start(task: Task, mut seat: Box<dyn Seat>) -> Result<Box<dyn Work>
     Ok(Box::new(Fsync {
         seat,
         seconds: task.seconds,
+        count: task.count,
     }))
 }
 
@@ -27,7 +30,11 @@ impl Work for Fsync {
         let end = Instant::now() + Duration::from_secs_f64(self.seconds);
         let data = [0x5a; FILE_BYTES];
         let mut done = 0;
-        while Instant::now() < end {
+        let goes_on = |done| match self.count {
+            0 => Instant::now() < end,
+            count => done < count,
+        };
+        while goes_on(done) {
             let file = self.seat.open_new(&format!("file.{done}"))?;
             file.write(0, &data)?;
             file.fsync()?;

@@ -8,6 +8,7 @@ mod mount_create;
 mod mount_io;
 mod mount_names;
 mod mount_tree;
+mod parallel_write;
 mod setup;
 mod stress_orphan;
 
@@ -30,6 +31,7 @@ pub(crate) enum Experiment {
     StressOrphan,
     MountNames,
     MountTree,
+    ParallelWrite,
 }
 
 /// Everything that the user chose.
@@ -86,10 +88,14 @@ pub(crate) enum Unit {
     Mean,
     /// 2^10 bytes, on average over the workers.
     MeanKibibytes,
+    Nanoseconds,
+    Microseconds,
+    /// Parts of a hundred.
+    Percent,
 }
 
 impl Unit {
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 10] = [
         Self::PerSecond,
         Self::MegabytesPerSecond,
         Self::Milliseconds,
@@ -97,6 +103,9 @@ impl Unit {
         Self::Mebibytes,
         Self::Mean,
         Self::MeanKibibytes,
+        Self::Nanoseconds,
+        Self::Microseconds,
+        Self::Percent,
     ];
 
     pub(crate) fn name(self) -> &'static str {
@@ -108,6 +117,9 @@ impl Unit {
             Self::Mebibytes => "MiB",
             Self::Mean => "mean",
             Self::MeanKibibytes => "KiB",
+            Self::Nanoseconds => "ns",
+            Self::Microseconds => "µs",
+            Self::Percent => "%",
         }
     }
 
@@ -152,6 +164,7 @@ impl Experiment {
             Self::StressOrphan => "stress-orphan",
             Self::MountNames => "mount-names",
             Self::MountTree => "mount-tree",
+            Self::ParallelWrite => "parallel-write",
         }
     }
 
@@ -181,6 +194,7 @@ impl Experiment {
             Self::MountCreate | Self::MountIo | Self::MountNames | Self::MountTree => {
                 &["dev_fuse", "io_uring", "peers"]
             }
+            Self::ParallelWrite => &["default", "linear", "optimized", "freespace-tree"],
         }
     }
 
@@ -207,6 +221,7 @@ impl Experiment {
             Self::Append => 1024,
             Self::MountNames => 1000,
             Self::MountTree => 0,
+            Self::ParallelWrite => 64,
         }
     }
 
@@ -221,6 +236,7 @@ impl Experiment {
             Self::StressOrphan => vec![Phase::new("unlinked", Unit::PerSecond)],
             Self::MountNames => mount_names::phases(),
             Self::MountTree => mount_tree::phases(),
+            Self::ParallelWrite => parallel_write::phases(),
         }
     }
 }
@@ -251,6 +267,7 @@ impl Task {
             Experiment::StressOrphan => stress_orphan::start(self, seat),
             Experiment::MountNames => mount_names::start(self, seat),
             Experiment::MountTree => mount_tree::start(self, seat),
+            Experiment::ParallelWrite => parallel_write::start(self, seat),
         }
     }
 

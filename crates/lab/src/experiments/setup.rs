@@ -9,7 +9,7 @@ use uext4_testkit::rings::RingsSwitch;
 /// What the variant of an experiment means for a system; `None` when it has no such thing.
 pub(crate) fn setup(experiment: Experiment, variant: &str, system: System) -> Option<Setup> {
     match experiment {
-        Experiment::Fallocate2 => fallocate2(variant, system),
+        Experiment::Fallocate2 | Experiment::ParallelWrite => allocators(variant, system),
         Experiment::StressOrphan => stress_orphan(variant, system),
         Experiment::Append if variant == "nodelalloc" => Some(mounted(variant)),
         Experiment::MountTree if system == System::Uext4 => None,
@@ -38,7 +38,7 @@ fn mounted(options: impl Into<String>) -> Setup {
     }
 }
 
-fn fallocate2(variant: &str, system: System) -> Option<Setup> {
+fn allocators(variant: &str, system: System) -> Option<Setup> {
     let blocking = BaseLines {
         blocking_groups: true,
         ..BaseLines::default()

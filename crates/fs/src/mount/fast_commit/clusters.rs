@@ -6,7 +6,7 @@
 use super::ranges::Piece;
 use crate::{Error, Fs, Result};
 use std::collections::BTreeMap;
-use uext4_format::{BlockNr, BlockRun, InodeNr};
+use uext4_format::{BlockNr, BlockRun};
 
 /// The parts of a piece with a target that begin or end inside a cluster, and what is between.
 pub(super) fn split(piece: Piece, ratio: u64) -> impl Iterator<Item = Piece> {
@@ -31,18 +31,14 @@ pub(super) struct Shared {
 }
 
 struct Cluster {
-    inode: InodeNr,
     /// What was reserved of it; `None` while somebody has it.
     reserved: Option<Vec<BlockRun>>,
 }
 
 impl Shared {
-    /// A part of the cluster around `block` is to be mapped by `inode`.
-    pub(super) fn add(&mut self, fs: &Fs, block: BlockNr, inode: InodeNr) {
-        let cluster = Cluster {
-            inode,
-            reserved: None,
-        };
+    /// A part of the cluster around `block` is to be mapped.
+    pub(super) fn add(&mut self, fs: &Fs, block: BlockNr) {
+        let cluster = Cluster { reserved: None };
         self.clusters
             .entry(first_block(fs, block))
             .or_insert(cluster);
@@ -59,7 +55,7 @@ impl Shared {
                 start: BlockNr(*start),
                 len_blocks: fs.geometry.blocks_per_cluster(),
             };
-            match fs.space.reserve_exactly(fs, run, cluster.inode) {
+            match fs.space.reserve_exactly(fs, run) {
                 Ok(pieces) => cluster.reserved = Some(pieces),
                 Err(Error::NoSpace) => {}
                 Err(error) => return Err(error),

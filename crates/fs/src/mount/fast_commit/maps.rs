@@ -140,7 +140,7 @@ impl Maps {
             return Err(contradiction(inode, problem));
         }
         if wanted.shares {
-            self.shared.add(fs, target.start, inode);
+            self.shared.add(fs, target.start);
         }
         self.wanted.push(wanted);
         Ok(())
@@ -150,7 +150,7 @@ impl Maps {
     pub(super) fn reserve_free(&mut self, fs: &Fs) -> Result<()> {
         self.shared.reserve(fs)?;
         for wanted in self.wanted.iter_mut().filter(|wanted| !wanted.shares) {
-            match fs.space.reserve_exactly(fs, wanted.run(), wanted.inode) {
+            match fs.space.reserve_exactly(fs, wanted.run()) {
                 Ok(pieces) => wanted.reserved = Some(pieces),
                 Err(Error::NoSpace) => {}
                 Err(error) => return Err(error),
@@ -167,7 +167,7 @@ impl Maps {
             .iter_mut()
             .filter(|wanted| wanted.reserved.is_none() && !wanted.shares)
         {
-            let pieces = fs.space.reserve_exactly(fs, wanted.run(), wanted.inode);
+            let pieces = fs.space.reserve_exactly(fs, wanted.run());
             wanted.reserved = Some(pieces.map_err(|error| match error {
                 Error::NoSpace => contradiction(wanted.inode, "maps blocks that are in use"),
                 other => other,

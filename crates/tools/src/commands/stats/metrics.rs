@@ -365,6 +365,11 @@ pub(super) const METRICS: &[Metric] = &[
         "Time of these passes.",
     ),
     metric(
+        "uext4_journal_bookkeeping_seconds_total",
+        One("/journal/bookkeeping_ns"),
+        "Time to note which images are the newest and which went home.",
+    ),
+    metric(
         "uext4_journal_checkpointed_blocks_total",
         One("/journal/checkpointed_blocks"),
         "Blocks written home by checkpoints.",

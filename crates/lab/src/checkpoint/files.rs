@@ -1,0 +1,86 @@
+//! Files of 4 KiB, each made durable, as fs_mark does: files per second, and of the library the
+//! share of time that bookkeeping of checkpoints takes.
+
+use super::{EXPERIMENT, FILES, Plan, Sample, sample};
+use crate::backing::Backing;
+use crate::crew;
+use crate::experiments::{Clock, Experiment, Task, Unit};
+use crate::janitor::Janitor;
+use crate::measure::Key;
+use crate::stage::{Place, Setup, Stage};
+use crate::system::System;
+use anyhow::Result;
+
+/// Where file systems are made.
+pub(super) struct Ground {
+    backing: Backing,
+    janitor: Janitor,
+}
+
+impl Ground {
+    pub(super) fn new(plan: &Plan) -> Result<Self> {
+        let mut janitor = Janitor::start()?;
+        let backing = Backing::new(plan.image_mib, plan.journal_mib)?;
+        janitor.watch(backing.dir())?;
+        Ok(Self { backing, janitor })
+    }
+
+    /// All systems with all numbers of workers, once.
+    pub(super) fn run(&mut self, plan: &Plan) -> Result<Vec<Sample>> {
+        let mut samples = Vec::new();
+        for &workers in plan.workers.iter().filter(|workers| **workers > 0) {
+            let there = plan
+                .systems
+                .iter()
+                .filter(|system| system.missing().is_none());
+            for &system in there {
+                samples.extend(self.one(plan, system, workers)?);
+            }
+        }
+        Ok(samples)
+    }
+
+    fn one(&mut self, plan: &Plan, system: System, workers: u32) -> Result<Vec<Sample>> {
+        let stage = Stage::set(system, &self.backing, &Setup::default(), &mut self.janitor)?;
+        let task = |worker| Task {
+            experiment: Experiment::Fsync,
+            variant: FILES.to_owned(),
+            worker,
+            workers,
+            count: plan.files.div_ceil(workers.into()),
+            seconds: 0.0,
+            clock: Clock::Wall,
+        };
+        let tasks: Vec<Task> = (0..workers).map(task).collect();
+        let place = stage.place();
+        let done = crew::work(&place, &tasks);
+        let share_ns = match &place {
+            Place::Library(filesystem) => Some(filesystem.stats().journal.bookkeeping_ns),
+            Place::Directory(_) => None,
+        };
+        drop(place);
+        let struck = stage.strike();
+        let done = done?;
+        struck?;
+        let key = Key {
+            experiment: EXPERIMENT,
+            system,
+            variant: FILES,
+            workers,
+        };
+        let files: u64 = done.iter().flatten().map(|one| one.amount).sum();
+        let elapsed = done.iter().flatten().map(|one| one.elapsed).max();
+        let seconds = elapsed.unwrap_or_default().as_secs_f64().max(1e-9);
+        let mut samples = vec![sample(
+            &key,
+            "files",
+            Unit::PerSecond,
+            files as f64 / seconds,
+        )];
+        samples.extend(share_ns.map(|ns| {
+            let percent = ns as f64 / 1e9 / seconds * 100.0;
+            sample(&key, "time in bookkeeping", Unit::Percent, percent)
+        }));
+        Ok(samples)
+    }
+}

@@ -1,0 +1,131 @@
+//! A journal with many queued blocks: what it costs to commit some of them again, and to bring
+//! all of them home. The device keeps nothing, and blocks share their bytes, so that a million
+//! of them fit into memory.
+
+use super::discarding::Discarding;
+use super::{EXPERIMENT, Sample, sample};
+use crate::experiments::Unit;
+use crate::measure::Key;
+use crate::system::System;
+use anyhow::{Result, ensure};
+use std::sync::Arc;
+use uext4_format::BlockNr;
+use uext4_format::jbd2::Superblock;
+use uext4_journal::{Config, Image, Journal, Live, Log, Object, Render, Sink};
+use uext4_sync::Rank;
+
+const BLOCK_BYTES: u32 = 1024;
+/// Blocks of a transaction.
+const TRANSACTION: u32 = 1000;
+/// Transactions that commit queued blocks again.
+const AGAIN: u32 = 100;
+/// Where the blocks stand, behind the log.
+const HOME: u64 = 1 << 32;
+
+struct State {
+    nr: BlockNr,
+    image: Image,
+}
+
+impl Render for State {
+    const RANK: Rank = Rank::MetaBlock;
+    fn render(&mut self, out: &mut Sink<'_>) {
+        out.image(self.nr, self.image.clone());
+    }
+}
+
+struct Block(Live<State>);
+
+impl Object for Block {
+    type State = State;
+    fn live(&self) -> &Live<State> {
+        &self.0
+    }
+}
+
+struct Queue {
+    journal: Arc<Journal>,
+    blocks: u32,
+}
+
+/// Numbers for a queue of `blocks` blocks.
+pub(super) fn run(variant: &'static str, blocks: u32) -> Result<Vec<Sample>> {
+    let queue = Queue::new(blocks)?;
+    let queued = queue.journal.stats();
+    ensure!(
+        queued.waiting_blocks == u64::from(blocks),
+        "not all blocks are queued"
+    );
+    for round in 0..AGAIN {
+        // A stride that meets all parts of the queue.
+        let pick =
+            |at: u32| (u64::from(round * TRANSACTION + at) * 7919 % u64::from(blocks)) as u32;
+        queue.commit((0..TRANSACTION.min(blocks)).map(pick))?;
+    }
+    let again = queue.journal.stats();
+    ensure!(again.checkpointed_blocks == 0, "blocks went home too early");
+    queue.journal.close()?;
+    let home = queue.journal.stats();
+    ensure!(
+        home.checkpointed_blocks == u64::from(blocks),
+        "not all blocks went home"
+    );
+    let key = Key {
+        experiment: EXPERIMENT,
+        system: System::Uext4,
+        variant,
+        workers: 1,
+    };
+    let per_block = |time: std::time::Duration, blocks: u64| time.as_nanos() as f64 / blocks as f64;
+    let committed = per_block(
+        again.bookkeeping - queued.bookkeeping,
+        again.image_blocks - queued.image_blocks,
+    );
+    let written = per_block(home.bookkeeping - again.bookkeeping, blocks.into());
+    Ok(vec![
+        sample(
+            &key,
+            "bookkeeping per block committed",
+            Unit::Nanoseconds,
+            committed,
+        ),
+        sample(
+            &key,
+            "bookkeeping per block brought home",
+            Unit::Nanoseconds,
+            written,
+        ),
+    ])
+}
+
+impl Queue {
+    fn new(blocks: u32) -> Result<Self> {
+        // Less than half of the log is ever used, so that nothing goes home by itself.
+        let log_blocks = 3 * blocks + 4 * AGAIN * TRANSACTION;
+        let superblock = Superblock::new(BLOCK_BYTES, log_blocks, 1, *b"uext4-lab queue.");
+        let device = Arc::new(Discarding::new(1 << 50, &superblock.encode()));
+        let mut config = Config::new(device.clone(), BLOCK_BYTES);
+        config.log = Some(Log::contiguous(device, 0, log_blocks));
+        let journal = Journal::open(config)?;
+        let queue = Self { journal, blocks };
+        for first in (0..blocks).step_by(TRANSACTION as usize) {
+            queue.commit(first..blocks.min(first + TRANSACTION))?;
+        }
+        Ok(queue)
+    }
+
+    /// One transaction that changes these blocks.
+    fn commit(&self, blocks: impl Iterator<Item = u32>) -> Result<()> {
+        let image: Image = Arc::from(vec![0x5a; BLOCK_BYTES as usize]);
+        let handle = self.journal.start(TRANSACTION.min(self.blocks))?;
+        for nr in blocks {
+            let state = State {
+                nr: BlockNr(HOME + u64::from(nr)),
+                image: image.clone(),
+            };
+            drop(handle.write(&Arc::new(Block(Live::new(state)))));
+        }
+        drop(handle);
+        Ok(self.journal.commit_running()?)
+    }
+}

@@ -1,0 +1,139 @@
+//! The base line: a shrinker as ext4 had it before it went round.
+//!
+//! One list of all files, sorted by the time of their last use while it is locked; a call goes
+//! through whole files until it has *dropped* as many entries as it should. What waits for its
+//! allocation may not be dropped, is passed over and not counted, so nothing bounds the time.
+
+use super::load::{self, CallClock, Load};
+use super::{Calls, Plan};
+use anyhow::Result;
+use std::collections::BTreeMap;
+use uext4_sync::atomic::{AtomicU64, Ordering::Relaxed};
+use uext4_sync::{Clock, Mutex, Rank};
+
+/// What an entry costs; as in the library.
+const ENTRY_BYTES: u64 = 64;
+/// Entries that a call drops.
+const DROP: usize = 128;
+/// A writer looks at the budget when it has added this many.
+const ADDED: u32 = 32;
+/// Entries that wait for their allocation, at most, before writers give blocks to them.
+const DELAYED_MAX: usize = 8192;
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Entry {
+    Delayed,
+    Cached,
+}
+
+struct File {
+    entries: Mutex<BTreeMap<u32, Entry>>,
+    delayed: AtomicU64,
+    used_at: AtomicU64,
+}
+
+struct FullScan {
+    files: Vec<File>,
+    /// Numbers of files.
+    list: Mutex<Vec<usize>>,
+    entries: AtomicU64,
+    now: AtomicU64,
+    budget: u64,
+    calls: AtomicU64,
+    dropped: AtomicU64,
+    time_ns: AtomicU64,
+    worst_ns: AtomicU64,
+    clock: CallClock,
+}
+
+/// The writers of `load` above this shrinker alone.
+pub(super) fn run(plan: &Plan, load: Load) -> Result<Calls> {
+    let all = FullScan::new(plan, load.files(plan));
+    load::in_parallel(plan, |worker| {
+        let mut added = 0;
+        for place in load.places(plan, worker) {
+            all.note(place);
+            added += 1;
+            if added % ADDED == 0 && all.entries.load(Relaxed) > all.budget {
+                all.shrink();
+            }
+        }
+        Ok(())
+    })?;
+    Ok(Calls {
+        calls: all.calls.into_inner(),
+        dropped: all.dropped.into_inner(),
+        time_ns: all.time_ns.into_inner(),
+        worst_ns: all.worst_ns.into_inner(),
+    })
+}
+
+impl FullScan {
+    fn new(plan: &Plan, files: u32) -> Self {
+        let file = |_| File {
+            entries: Mutex::new(Rank::ExtentStatus, BTreeMap::new()),
+            delayed: AtomicU64::new(0),
+            used_at: AtomicU64::new(0),
+        };
+        Self {
+            files: (0..files).map(file).collect(),
+            list: Mutex::new(Rank::Queue, (0..files as usize).collect()),
+            entries: AtomicU64::new(0),
+            now: AtomicU64::new(0),
+            budget: plan.memory_bytes / ENTRY_BYTES,
+            calls: AtomicU64::new(0),
+            dropped: AtomicU64::new(0),
+            time_ns: AtomicU64::new(0),
+            worst_ns: AtomicU64::new(0),
+            clock: CallClock::new(plan.clock),
+        }
+    }
+
+    fn note(&self, place: load::Place) {
+        let file = &self.files[place.file as usize];
+        let mut entries = file.entries.lock();
+        if entries.insert(place.block, Entry::Delayed).is_none() {
+            self.entries.fetch_add(1, Relaxed);
+        }
+        file.used_at.store(self.now.fetch_add(1, Relaxed), Relaxed);
+        if file.delayed.fetch_add(1, Relaxed) + 1 >= DELAYED_MAX as u64 {
+            entries
+                .values_mut()
+                .for_each(|entry| *entry = Entry::Cached);
+            file.delayed.store(0, Relaxed);
+        }
+    }
+
+    fn shrink(&self) {
+        let begin = self.clock.monotonic();
+        let order = {
+            let mut list = self.list.lock();
+            list.sort_by_key(|nr| self.files[*nr].used_at.load(Relaxed));
+            list.clone()
+        };
+        let mut left = DROP;
+        for nr in order {
+            left -= self.drop_from(&self.files[nr], left);
+            if left == 0 {
+                break;
+            }
+        }
+        let time = (self.clock.monotonic().saturating_sub(begin)).as_nanos() as u64;
+        self.calls.fetch_add(1, Relaxed);
+        self.dropped.fetch_add((DROP - left) as u64, Relaxed);
+        self.time_ns.fetch_add(time, Relaxed);
+        self.worst_ns.fetch_max(time, Relaxed);
+    }
+
+    /// Goes through a file from its front; answers how many entries were dropped.
+    fn drop_from(&self, file: &File, max: usize) -> usize {
+        let mut entries = file.entries.lock();
+        let cached = entries.iter().filter(|(_, entry)| **entry == Entry::Cached);
+        let due: Vec<u32> = cached.map(|(block, _)| *block).take(max).collect();
+        for block in &due {
+            entries.remove(block);
+        }
+        self.entries.fetch_sub(due.len() as u64, Relaxed);
+        due.len()
+    }
+}

@@ -1,0 +1,135 @@
+//! What the writers write, and the library beneath them.
+
+use super::{Calls, Plan};
+use crate::experiments::Clock;
+use anyhow::{Result, anyhow};
+use std::sync::Arc;
+use std::time::Duration;
+use uext4::mkfs::{self, MkfsOptions, Preset};
+use uext4::{Caller, Filesystem, MountOptions};
+use uext4_device::MemDevice;
+use uext4_sync::{Clock as Time, RealClock, WallTime};
+
+const BLOCK_BYTES: u64 = 1024;
+const FILE_BYTES: u64 = 1 << 30;
+const DISK_BYTES: u64 = 2 << 30;
+/// Files of a writer, where they are many.
+const FILES: u32 = 16;
+
+#[derive(Clone, Copy)]
+pub(super) enum Load {
+    ManyFiles,
+    /// Each writer has a part of one of two files.
+    TwoSparse,
+}
+
+/// One block to write.
+#[derive(Clone, Copy)]
+pub(super) struct Place {
+    pub(super) file: u32,
+    pub(super) block: u32,
+}
+
+impl Load {
+    pub(super) fn files(self, plan: &Plan) -> u32 {
+        match self {
+            Self::ManyFiles => plan.workers * FILES,
+            Self::TwoSparse => 2,
+        }
+    }
+
+    /// The places of a writer in the order of its writes; no two are neighbours.
+    pub(super) fn places(self, plan: &Plan, worker: u32) -> impl Iterator<Item = Place> + use<> {
+        let part = (FILE_BYTES / BLOCK_BYTES) as u32 / plan.workers.div_ceil(2);
+        let stride = (part / plan.blocks).max(2);
+        (0..plan.blocks).map(move |nr| match self {
+            Self::ManyFiles => Place {
+                file: worker * FILES + nr % FILES,
+                block: nr / FILES * 2,
+            },
+            Self::TwoSparse => Place {
+                file: worker % 2,
+                block: worker / 2 * part + nr * stride % part,
+            },
+        })
+    }
+}
+
+/// Runs `work` for every writer, all at once.
+pub(super) fn in_parallel(plan: &Plan, work: impl Fn(u32) -> Result<()> + Sync) -> Result<()> {
+    std::thread::scope(|scope| {
+        let work = &work;
+        let start = |worker| scope.spawn(move || work(worker));
+        let threads: Vec<_> = (0..plan.workers).map(start).collect();
+        let join = |thread: std::thread::ScopedJoinHandle<'_, Result<()>>| {
+            thread.join().map_err(|_| anyhow!("a writer panicked"))?
+        };
+        threads.into_iter().try_for_each(join)
+    })
+}
+
+/// The time of calls: that of the wall, or what the calling thread had of the processor.
+pub(super) struct CallClock {
+    real: RealClock,
+    clock: Clock,
+}
+
+impl CallClock {
+    pub(super) fn new(clock: Clock) -> Self {
+        let real = RealClock::new();
+        Self { real, clock }
+    }
+}
+
+impl Time for CallClock {
+    fn wall(&self) -> WallTime {
+        self.real.wall()
+    }
+
+    fn monotonic(&self) -> Duration {
+        match self.clock {
+            Clock::Wall => self.real.monotonic(),
+            Clock::Cpu => crate::crew::now(Clock::Cpu),
+        }
+    }
+}
+
+/// Every writer writes its blocks and looks at each.
+pub(super) fn in_library(plan: &Plan, load: Load) -> Result<Calls> {
+    let device = Arc::new(MemDevice::new(DISK_BYTES));
+    let shape = MkfsOptions {
+        block_size: Some(BLOCK_BYTES as u32),
+        ..MkfsOptions::new(Preset::Ext4)
+    };
+    mkfs::format(&*device, &shape)?;
+    let options = MountOptions {
+        extent_cache_bytes: plan.memory_bytes,
+        clock: Arc::new(CallClock::new(plan.clock)),
+        threads: uext4::Threads::Inline,
+        ..MountOptions::default()
+    };
+    let filesystem = Filesystem::mount(device, options)?;
+    let caller = Caller::root();
+    let top = filesystem.root()?;
+    let make = |nr: u32| filesystem.create(&top, nr.to_string().as_bytes(), 0o600, &caller);
+    let files: Vec<_> = (0..load.files(plan)).map(make).collect::<Result<_, _>>()?;
+    in_parallel(plan, |worker| {
+        let (data, mut back) = ([0x5a; BLOCK_BYTES as usize], [0; BLOCK_BYTES as usize]);
+        for place in load.places(plan, worker) {
+            let file = &files[place.file as usize];
+            let at = u64::from(place.block) * BLOCK_BYTES;
+            filesystem.write(file, at, &data)?;
+            filesystem.read(file, at, &mut back)?;
+        }
+        Ok(())
+    })?;
+    let stats = filesystem.stats().extent_status;
+    drop((files, top));
+    filesystem.unmount()?;
+    Ok(Calls {
+        calls: stats.shrinker_calls,
+        dropped: stats.shrinker_dropped,
+        time_ns: stats.shrinker_ns,
+        worst_ns: stats.worst_call_ns,
+    })
+}
