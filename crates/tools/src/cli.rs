@@ -1,8 +1,8 @@
 //! What the command line can ask.
 
 use crate::commands::{
-    change, completions, extents, freefrag, get, info, ls, mkfs, mount, put, remount, replay, stat,
-    stats, trim, tunables, tune,
+    change, completions, extents, freefrag, get, info, ls, mkfs, mount, put, quota, remount,
+    replay, stat, stats, trim, tunables, tune,
 };
 use clap::builder::styling::{AnsiColor, Styles};
 use clap::{Parser, Subcommand};
@@ -70,6 +70,7 @@ pub(crate) enum Command {
     Stats(stats::Args),
     Tunables(tunables::Args),
     Tune(tune::Args),
+    Quota(quota::Args),
     Replay(replay::Args),
     Completions(completions::Args),
     Man(completions::ManArgs),

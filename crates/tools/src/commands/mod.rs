@@ -14,6 +14,7 @@ mod mkfs_extended;
 mod mode;
 pub(crate) mod mount;
 pub(crate) mod put;
+pub(crate) mod quota;
 pub(crate) mod remount;
 pub(crate) mod replay;
 pub(crate) mod stat;
@@ -52,6 +53,7 @@ pub(crate) fn run(command: Command) -> Result<()> {
         Command::Stats(args) => args.run(),
         Command::Tunables(args) => args.run(),
         Command::Tune(args) => args.run(),
+        Command::Quota(args) => args.run(),
         Command::Replay(args) => args.run(),
         Command::Completions(args) => args.run(),
         Command::Man(args) => args.run(),

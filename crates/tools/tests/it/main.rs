@@ -8,6 +8,7 @@ mod damage;
 mod mkfs;
 mod mount;
 mod places;
+mod quota;
 mod remount;
 mod rig;
 mod running;
