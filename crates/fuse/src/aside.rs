@@ -25,9 +25,16 @@ pub(crate) struct Helpers {
 #[derive(Default)]
 struct State {
     jobs: VecDeque<Job>,
-    n_idle: usize,
+    n_busy: usize,
     threads: Vec<JoinHandle<()>>,
     stopped: bool,
+}
+
+impl State {
+    /// Helpers without a job, also those that are only starting.
+    fn n_free(&self) -> usize {
+        self.threads.len() - self.n_busy
+    }
 }
 
 impl Helpers {
@@ -45,15 +52,39 @@ impl Helpers {
     }
 
     /// Leaves a job. When no other helper can be started it waits for one that is there.
-    pub(crate) fn leave(self: &Arc<Self>, job: impl FnOnce() + Send + 'static) {
+    pub(crate) fn leave(self: &Arc<Self>, job: Job) {
         let mut state = self.state.lock();
-        state.jobs.push_back(Box::new(job));
-        let index = state.threads.len();
-        if state.jobs.len() > state.n_idle && index < THREADS_MAX {
-            state.threads.extend(self.start(index).ok());
-        }
+        self.make_one_idle(&mut state);
+        state.jobs.push_back(job);
         drop(state);
         self.work.notify_one();
+    }
+
+    /// Leaves a job to a helper that does nothing else; gives it back when there is none, so that
+    /// it never waits for jobs that may wait for it.
+    pub(crate) fn leave_now(self: &Arc<Self>, job: Job) -> Result<(), Job> {
+        let mut state = self.state.lock();
+        if !self.make_one_idle(&mut state) {
+            return Err(job);
+        }
+        state.jobs.push_back(job);
+        drop(state);
+        self.work.notify_one();
+        Ok(())
+    }
+
+    /// Whether there is a helper for one more job.
+    fn make_one_idle(self: &Arc<Self>, state: &mut State) -> bool {
+        if state.jobs.len() < state.n_free() {
+            return true;
+        }
+        let index = state.threads.len();
+        let started = (index < THREADS_MAX).then(|| self.start(index).ok());
+        let Some(Some(thread)) = started else {
+            return false;
+        };
+        state.threads.push(thread);
+        true
     }
 
     fn start(self: &Arc<Self>, index: usize) -> io::Result<JoinHandle<()>> {
@@ -63,6 +94,7 @@ impl Helpers {
             let _guard = AbortOnPanic;
             while let Some(job) = helpers.next() {
                 job();
+                helpers.state.lock().n_busy -= 1;
             }
         })
     }
@@ -71,14 +103,13 @@ impl Helpers {
         let mut state = self.state.lock();
         loop {
             if let Some(job) = state.jobs.pop_front() {
+                state.n_busy += 1;
                 return Some(job);
             }
             if state.stopped {
                 return None;
             }
-            state.n_idle += 1;
             self.work.wait(&mut state);
-            state.n_idle -= 1;
         }
     }
 
@@ -86,7 +117,8 @@ impl Helpers {
     pub(crate) fn finish(&self) {
         let mut state = self.state.lock();
         state.stopped = true;
-        let threads = std::mem::take(&mut state.threads);
+        // Nobody counts the free ones any more.
+        let threads: Vec<_> = state.threads.drain(..).collect();
         drop(state);
         self.work.notify_all();
         for thread in threads {
@@ -126,8 +158,8 @@ mod tests {
             assert_eq!(from_first.recv(), Ok(1));
             to_first.send(2).expect("the first waits");
         };
-        helpers.leave(second);
-        helpers.leave(first);
+        helpers.leave(Box::new(second));
+        helpers.leave(Box::new(first));
         helpers.finish();
     }
 
@@ -138,11 +170,31 @@ mod tests {
         for number in 0..200 {
             let sender = sender.clone();
             let job = move || sender.send(number).expect("the test waits");
-            helpers.leave(job);
+            helpers.leave(Box::new(job));
         }
         helpers.finish();
         let mut done: Vec<i32> = receiver.try_iter().collect();
         done.sort_unstable();
         assert_eq!(done, (0..200).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_job_that_others_wait_for_is_given_back_when_all_wait() {
+        let helpers = Helpers::new().expect("a thread starts");
+        let gate = Arc::new(std::sync::Barrier::new(THREADS_MAX + 1));
+        for _ in 0..THREADS_MAX {
+            let gate = gate.clone();
+            helpers.leave(Box::new(move || {
+                gate.wait();
+            }));
+        }
+        let last = move || {
+            gate.wait();
+        };
+        let Err(job) = helpers.leave_now(Box::new(last)) else {
+            panic!("no helper was free");
+        };
+        job();
+        helpers.finish();
     }
 }

@@ -13,7 +13,7 @@ use crate::options::{Channel, MountOptions};
 use crate::protocol::opcode;
 use crate::request::Request;
 use crate::server::Server;
-use crate::transport::{DevFuse, Reader, Rings, Service, Transport, request_buffer};
+use crate::transport::{Brings, DevFuse, Reader, Rings, Service, Transport, request_buffer};
 use std::fmt;
 use std::io;
 use std::path::Path;
@@ -100,18 +100,18 @@ impl Crew {
 
     /// Beside rings one thread is enough for what they do not bring.
     fn start_readers(&mut self, device: &DevFuse, options: &MountOptions) -> io::Result<()> {
-        let wanted = match &mut self.served {
+        let (wanted, brings) = match &mut self.served {
             Served::IoUring { .. } => {
                 device.never_look()?;
-                1
+                (1, Brings::Rest)
             }
             Served::DevFuse { n_threads } => {
                 *n_threads = options.threads();
-                *n_threads
+                (*n_threads, Brings::All)
             }
         };
         for index in 0..wanted {
-            let reader = Reader::new(device.another()?);
+            let reader = Reader::new(device.another()?, brings);
             self.start_thread(format!("uext4-fuse-{index}"), reader)?;
         }
         Ok(())

@@ -6,6 +6,7 @@ pub(crate) struct Errno(pub(crate) i32);
 
 impl Errno {
     pub(crate) const EIO: Errno = Errno(5);
+    pub(crate) const EAGAIN: Errno = Errno(11);
     pub(crate) const EINVAL: Errno = Errno(22);
     pub(crate) const EPERM: Errno = Errno(1);
     pub(crate) const ENOTTY: Errno = Errno(25);

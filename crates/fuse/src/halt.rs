@@ -50,7 +50,7 @@ impl Halt {
             return;
         }
         drop(parked);
-        self.helpers.leave(job);
+        self.helpers.leave(Box::new(job));
     }
 
     /// Lets changes go on.

@@ -7,7 +7,7 @@
 mod dev_fuse;
 mod uring;
 
-pub(crate) use dev_fuse::{DevFuse, Reader, request_buffer};
+pub(crate) use dev_fuse::{Brings, DevFuse, Reader, request_buffer};
 pub(crate) use uring::Rings;
 
 use crate::aside::Helpers;

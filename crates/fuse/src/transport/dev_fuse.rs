@@ -178,18 +178,35 @@ pub(crate) fn request_buffer() -> Vec<u8> {
     vec![0; REQUEST_MORE_BYTES + WRITE_BYTES_MAX as usize]
 }
 
+/// How long a reader lets what nobody waits for gather.
+const GATHER: Duration = Duration::from_millis(1);
+
+/// What comes through the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Brings {
+    /// Every request.
+    All,
+    /// What rings do not bring. Each removed file is forgotten with a request that nobody waits
+    /// for, and waking a reader costs its caller more than the rest of the removal: so the reader
+    /// comes for many at once.
+    Rest,
+}
+
 /// A thread's way through `/dev/fuse`.
 pub(crate) struct Reader {
     device: Arc<DevFuse>,
+    brings: Brings,
     answer: Answer<'static>,
 }
 
 impl Reader {
     /// A way through a descriptor of its own.
-    pub(crate) fn new(device: DevFuse) -> Self {
-        let device = Arc::new(device);
-        let answer = Answer::new(WRITE_BYTES_MAX as usize);
-        Self { device, answer }
+    pub(crate) fn new(device: DevFuse, brings: Brings) -> Self {
+        Self {
+            device: Arc::new(device),
+            brings,
+            answer: Answer::new(WRITE_BYTES_MAX as usize),
+        }
     }
 
     fn serve_one(&mut self, bytes: &[u8], service: &Service) -> io::Result<()> {
@@ -217,13 +234,13 @@ impl Reader {
     fn leave_to_helper(&self, bytes: &[u8], service: &Service) {
         let (device, server) = (self.device.clone(), service.server.clone());
         let bytes = bytes.to_vec();
-        service.helpers.leave(move || {
+        service.helpers.leave(Box::new(move || {
             let Some(request) = Request::parse(&bytes) else {
                 return;
             };
             // Who reads the device learns of its failure.
             let _ = answer(&device, &server, &request, Pace::Asks, &mut Answer::new(64));
-        });
+        }));
     }
 }
 
@@ -268,6 +285,9 @@ impl Transport for Reader {
         let mut buf = request_buffer();
         while let Some(len) = self.device.receive(&mut buf)? {
             self.serve_one(&buf[..len], service)?;
+            if self.brings == Brings::Rest {
+                std::thread::sleep(GATHER);
+            }
         }
         Ok(())
     }

@@ -7,6 +7,7 @@ mod control;
 mod data;
 mod exact;
 mod exerciser;
+mod flight;
 mod life;
 mod model;
 mod names;

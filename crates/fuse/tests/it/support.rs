@@ -95,8 +95,13 @@ impl Mounted {
 
     /// Mounts the image in a server process and waits until it is ready.
     pub(crate) fn mount(&mut self, words: &[&str]) {
+        self.mount_by(Command::new(program()), words);
+    }
+
+    /// As [`Mounted::mount`], with a command that starts the program.
+    pub(crate) fn mount_by(&mut self, mut command: Command, words: &[&str]) {
         let _on = crate::VIA.switch_on();
-        let mut server = Command::new(program())
+        let mut server = command
             .arg(self.image())
             .arg(self.root())
             .arg(crate::VIA.word())
@@ -135,6 +140,11 @@ impl Mounted {
         self.server.as_mut().expect("it is mounted")
     }
 
+    /// The server process, for a test that ends it.
+    pub(crate) fn take_server(&mut self) -> Child {
+        self.server.take().expect("it is mounted")
+    }
+
     /// Unmounts, waits for the server and asks e2fsck.
     pub(crate) fn unmount(&mut self) {
         assert_eq!(self.umount_soon(), Image::Clean);
@@ -160,7 +170,7 @@ impl Mounted {
 
     /// Kills the server without a word.
     pub(crate) fn kill(&mut self) {
-        let mut server = self.server.take().expect("it is mounted");
+        let mut server = self.take_server();
         server.kill().expect("it is our child");
         let status = server.wait().expect("it is our child");
         assert_eq!(status.signal(), Some(9));

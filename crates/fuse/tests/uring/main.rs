@@ -13,6 +13,8 @@ mod data;
 mod exact;
 #[path = "../it/exerciser.rs"]
 mod exerciser;
+#[path = "../it/flight.rs"]
+mod flight;
 #[path = "../it/life.rs"]
 mod life;
 #[path = "../it/model.rs"]

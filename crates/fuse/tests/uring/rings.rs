@@ -7,6 +7,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
 use uext4_fuse::{Ask, Client};
+use uext4_testkit::oracle;
 use uext4_testkit::rings::RingsSwitch;
 
 /// More than a queue has entries.
@@ -46,6 +47,30 @@ fn who_demands_rings_gets_no_mount_without_them() {
         said.contains("enable_uring") && !mounted.is_mounted(),
         "{said}"
     );
+}
+
+/// Nobody says how: rings where the kernel offers them, the device elsewhere.
+#[test]
+fn who_says_nothing_gets_what_there_is() {
+    for (switch, expected) in [
+        (RingsSwitch::off as fn() -> _, "through /dev/fuse"),
+        (RingsSwitch::on, "over io_uring"),
+    ] {
+        let mut mounted = Mounted::new();
+        mounted.unmount();
+        let switched = switch().expect("it was switched before");
+        let (image, root) = (mounted.image(), mounted.root());
+        let output = try_run(program().to_str().unwrap(), &[&image, &root, &"daemon"]);
+        assert!(output.status.success(), "{output:?}");
+        drop(switched);
+        let said = served(&mounted);
+        assert!(said.starts_with(expected), "{said}");
+        fs::write(mounted.path("file"), vec![3; 3 << 20]).unwrap();
+        assert!(fs::read(mounted.path("file")).unwrap() == vec![3; 3 << 20]);
+        let output = try_run(program().to_str().unwrap(), &[&"umount", &root]);
+        assert!(output.status.success(), "{output:?}");
+        oracle::assert_clean(&image);
+    }
 }
 
 /// Each seek makes the kernel send the data first, as a request of its own.

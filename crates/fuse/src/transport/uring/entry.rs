@@ -32,6 +32,8 @@ pub(super) struct Entry {
     payload: Box<[u8]>,
     /// Number of the queue that it belongs to.
     pub(super) queue: u16,
+    /// Its request waits for others, so that the kernel gets no answer through it for a while.
+    pub(super) is_away: bool,
     /// Two `struct iovec`: header and payload.
     vectors: [[usize; 2]; 2],
 }
@@ -55,6 +57,7 @@ impl Entry {
             header: Box::new(header),
             payload: vec![0; WRITE_BYTES_MAX as usize].into(),
             queue,
+            is_away: false,
             vectors: [[0; 2]; 2],
         }
     }
@@ -83,6 +86,12 @@ impl Entry {
             Some(request) => server.admit(&request),
             None => (Pace::Soon, None),
         }
+    }
+
+    /// Leaves an error in the place of the request.
+    pub(super) fn refuse(&mut self, errno: Errno) {
+        let unique = self.header.commit_id;
+        self.put(&Answer::new(0).finish(unique, Err(errno)), 0);
     }
 
     /// Bytes of the request's arguments but the first.
@@ -120,10 +129,7 @@ impl Entry {
         };
         match done {
             Ok(()) => self.put(&header, answer_bytes),
-            Err(errno) => {
-                let unique = self.header.commit_id;
-                self.put(&Answer::new(0).finish(unique, Err(errno)), 0);
-            }
+            Err(errno) => self.refuse(errno),
         }
     }
 

@@ -4,21 +4,26 @@
 //! its entry, comes back through [`Returned`], and its answer goes to the kernel from here: a ring
 //! belongs to one thread.
 //!
-//! Invariants: a queue has [`SPARE`] entries that no helper has, so that the kernel can send
-//! requests however many wait; data that a seek waits for come as such requests.
+//! Invariants: [`SPARE`] entries of a queue at least hold no request that waits for other requests
+//! ([`Pace::Asks`], [`Pace::Halted`]). They are answered without the kernel's help, and with each
+//! answer the kernel sends the next request that waits in its queue: so nothing waits for ever. An
+//! entry that is added later would not do: the kernel looks for waiting requests at answers only.
 
 use super::cpus::{Share, stay_on};
 use super::entry::{Entry, Scratch};
 use super::ring::{Completion, Returned, Ring};
+use crate::aside::Job;
+use crate::errno::Errno;
 use crate::server::{Pace, Server};
 use crate::transport::{DevFuse, Service, Transport};
 use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 
-/// Entries of a queue at the beginning.
-const ENTRIES: usize = 8;
-/// Entries of a queue that helpers do not get.
+/// Entries of a queue at the beginning. The kernel takes the one that it used last, so most are
+/// never touched and cost addresses only.
+const ENTRIES: usize = 64;
+/// Entries of a queue whose requests do not wait for others.
 const SPARE: usize = 2;
 
 /// A ring, its queues and their thread.
@@ -40,7 +45,8 @@ pub(crate) struct Queue {
 struct Pool {
     queue: u16,
     n_entries: usize,
-    n_helped: usize,
+    /// Those whose requests wait for others.
+    n_away: usize,
 }
 
 impl Queue {
@@ -53,7 +59,7 @@ impl Queue {
         let pool = |queue| Pool {
             queue,
             n_entries: 0,
-            n_helped: 0,
+            n_away: 0,
         };
         Ok(Self {
             ring: Ring::new(device)?,
@@ -72,10 +78,9 @@ impl Queue {
             stay_on(cpu);
         }
         self.ring.begin()?;
-        for index in 0..self.pools.len() {
-            for _ in 0..ENTRIES {
-                self.add_entry(index)?;
-            }
+        let queues: Vec<u16> = self.pools.iter().map(|pool| pool.queue).collect();
+        for queue in queues.into_iter().flat_map(|queue| [queue; ENTRIES]) {
+            self.add_entry(queue)?;
         }
         self.ring.submit()?;
         // The kernel refuses at once; what it takes completes with the first request.
@@ -89,11 +94,12 @@ impl Queue {
         Ok(())
     }
 
-    fn add_entry(&mut self, index: usize) -> io::Result<()> {
-        let pool = &mut self.pools[index];
-        pool.n_entries += 1;
+    fn add_entry(&mut self, queue: u16) -> io::Result<()> {
+        if let Some(pool) = self.pool(queue) {
+            pool.n_entries += 1;
+        }
         self.n_alive += 1;
-        self.ring.register(Box::new(Entry::new(pool.queue)))
+        self.ring.register(Box::new(Entry::new(queue)))
     }
 
     fn run(&mut self, service: &Service) -> io::Result<()> {
@@ -116,47 +122,69 @@ impl Queue {
 
     fn take(&mut self, mut entry: Box<Entry>, service: &Service) -> io::Result<()> {
         let (pace, _pass) = entry.admit(&service.server);
-        if pace != Pace::Soon && self.lend(entry.queue, pace)? {
-            match pace {
-                Pace::Halted => park(entry, service.server.clone(), self.ring.returned().clone()),
-                pace => self.leave_to_helper(entry, pace, service),
+        match pace {
+            Pace::Soon => entry.serve(&service.server, pace, &mut self.scratch),
+            Pace::Asks if !self.has_spare(entry.queue) => entry.refuse(Errno::EAGAIN),
+            Pace::Asks => {
+                self.count_away(&mut entry);
+                service.helpers.leave(self.job(entry, pace, service));
+                return Ok(());
             }
-            return Ok(());
+            Pace::Waits => {
+                service.helpers.leave(self.job(entry, pace, service));
+                return Ok(());
+            }
+            // Helpers may all wait for this very request.
+            Pace::Bulk => {
+                if let Err(job) = service.helpers.leave_now(self.job(entry, pace, service)) {
+                    job();
+                }
+                return Ok(());
+            }
+            Pace::Halted => {
+                if !self.has_spare(entry.queue) {
+                    self.add_entry(entry.queue)?;
+                }
+                self.count_away(&mut entry);
+                park(entry, service.server.clone(), self.ring.returned().clone());
+                return Ok(());
+            }
         }
-        entry.serve(&service.server, pace, &mut self.scratch);
         self.ring.commit(entry)
     }
 
-    /// Counts an entry that a helper gets; false when it should not get it.
-    fn lend(&mut self, queue: u16, pace: Pace) -> io::Result<bool> {
-        let Some(index) = self.pools.iter().position(|pool| pool.queue == queue) else {
-            return Ok(false);
-        };
-        let pool = &self.pools[index];
-        let is_last = pool.n_helped + SPARE >= pool.n_entries;
-        match pace {
-            // Data can be moved here as well, and their entries are large.
-            Pace::Bulk if is_last => return Ok(false),
-            _ if is_last => self.add_entry(index)?,
-            _ => {}
-        }
-        self.pools[index].n_helped += 1;
-        Ok(true)
+    fn pool(&mut self, queue: u16) -> Option<&mut Pool> {
+        self.pools.iter_mut().find(|pool| pool.queue == queue)
     }
 
-    fn leave_to_helper(&self, mut entry: Box<Entry>, pace: Pace, service: &Service) {
+    /// Whether one more entry of the queue may be away.
+    fn has_spare(&mut self, queue: u16) -> bool {
+        self.pool(queue)
+            .is_some_and(|pool| pool.n_away + SPARE < pool.n_entries)
+    }
+
+    fn count_away(&mut self, entry: &mut Entry) {
+        entry.is_away = true;
+        if let Some(pool) = self.pool(entry.queue) {
+            pool.n_away += 1;
+        }
+    }
+
+    /// Serves the entry's request and returns it.
+    fn job(&self, mut entry: Box<Entry>, pace: Pace, service: &Service) -> Job {
         let (server, returned) = (service.server.clone(), self.ring.returned().clone());
-        service.helpers.leave(move || {
+        Box::new(move || {
             entry.serve(&server, pace, &mut Scratch::new());
             returned.give(entry);
-        });
+        })
     }
 
     fn take_back(&mut self) -> io::Result<()> {
-        for entry in self.ring.returned().take() {
-            let pool = self.pools.iter_mut().find(|pool| pool.queue == entry.queue);
-            if let Some(pool) = pool {
-                pool.n_helped -= 1;
+        for mut entry in self.ring.returned().take() {
+            if std::mem::take(&mut entry.is_away)
+                && let Some(pool) = self.pool(entry.queue)
+            {
+                pool.n_away -= 1;
             }
             self.ring.commit(entry)?;
         }
