@@ -1,5 +1,6 @@
 //! The mounted file system: what every operation reaches for.
 
+use crate::delayed::{Flusher, Pool};
 use crate::dir::{DirConfig, SparseLeaves};
 use crate::inode::{Inodes, LazyTimes};
 use crate::map::ExtentStatus;
@@ -39,6 +40,9 @@ pub(crate) struct Fs {
     pub(crate) extent_status: Arc<ExtentStatus>,
     pub(crate) orphans: Orphans,
     pub(crate) quota: Quota,
+    /// Files with data that wait for their blocks.
+    pub(crate) delayed: Pool,
+    pub(crate) flusher: Flusher,
     pub(crate) dirs: DirConfig,
     pub(crate) sparse_leaves: SparseLeaves,
     pub(crate) shared_xattrs: SharedBlocks,

@@ -11,6 +11,7 @@ mod access;
 mod attr;
 mod cache;
 mod credits;
+mod delayed;
 mod dir;
 mod error;
 mod file;

@@ -116,6 +116,15 @@ pub struct MountOptions {
     pub quota_limits: QuotaLimits,
     /// `user_xattr` / `nouser_xattr`.
     pub user_xattr: bool,
+    /// `delalloc` / `nodelalloc`: whether blocks are chosen when data are written out, not when
+    /// they are accepted. `None`: they are not delayed.
+    pub delalloc: Option<bool>,
+    /// `auto_da_alloc` / `noauto_da_alloc`: a file that replaces another by rename, or its own old
+    /// content, is written out at once.
+    pub auto_da_alloc: bool,
+    /// `delalloc_memory=BYTES`: limit for data that wait for their blocks; `None` takes a
+    /// sixteenth of the machine's memory, at most 256 MiB.
+    pub delalloc_memory_bytes: Option<u64>,
     /// `noatime`.
     pub no_atime: bool,
     /// `nodiratime`: reading a directory leaves its access time.
@@ -191,6 +200,9 @@ impl Default for MountOptions {
             acl: true,
             quota_limits: QuotaLimits::default(),
             user_xattr: true,
+            delalloc: None,
+            auto_da_alloc: true,
+            delalloc_memory_bytes: None,
             no_atime: false,
             no_dir_atime: false,
             relatime: true,
@@ -240,6 +252,11 @@ impl MountOptions {
         words::apply_list(&mut self, list)?;
         self.words.push(list.to_owned());
         Ok(self)
+    }
+
+    /// Whether new data wait for their blocks: not where limits of quota must hold at the write.
+    pub(crate) fn delays(&self) -> bool {
+        self.delalloc == Some(true) && self.quota_limits == QuotaLimits::default()
     }
 
     /// What a mount of this superblock uses.

@@ -41,6 +41,10 @@ pub(crate) enum Switch {
     GroupLimits = 4096,
     /// `prjquota`
     ProjectLimits = 8192,
+    /// `delalloc`
+    Delalloc = 16384,
+    /// `auto_da_alloc`
+    AutoDaAlloc = 32768,
 }
 
 /// No user or group: one more than the largest id.
@@ -79,6 +83,8 @@ impl Settings {
             (Switch::UserLimits, options.quota_limits.user),
             (Switch::GroupLimits, options.quota_limits.group),
             (Switch::ProjectLimits, options.quota_limits.project),
+            (Switch::Delalloc, options.delays()),
+            (Switch::AutoDaAlloc, options.auto_da_alloc),
         ];
         let on = all.iter().filter(|(_, on)| *on);
         let switches = on.fold(0, |word, (switch, _)| word | *switch as u32);

@@ -56,6 +56,12 @@ pub struct SpaceStats {
     pub free_clusters: u64,
     /// Of these, held in advance for files and threads.
     pub preallocated_clusters: u64,
+    /// Claimed for data that wait for their blocks (`delayed_allocation_blocks`).
+    pub delayed_clusters: u64,
+    /// Claimed for the maps of files whose data wait.
+    pub delayed_tree_clusters: u64,
+    /// Bytes of these data.
+    pub delayed_bytes: u64,
     /// Freed, and waiting for a commit.
     pub pending_clusters: u64,
     /// Free inodes.
@@ -251,6 +257,9 @@ impl Filesystem {
         SpaceStats {
             free_clusters: self.statfs().blocks_free >> self.fs.geometry.cluster_bits,
             preallocated_clusters: space.preallocated_clusters(),
+            delayed_clusters: space.delayed_clusters(),
+            delayed_tree_clusters: space.delayed_tree_clusters(),
+            delayed_bytes: self.fs.delayed.bytes(),
             pending_clusters: space.engine().pending().clusters(),
             free_inodes: self.statfs().inodes_free,
         }

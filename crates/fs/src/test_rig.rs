@@ -14,19 +14,43 @@ pub(crate) struct Rig {
     pub(crate) device: Arc<MemDevice>,
     pub(crate) mounted: Filesystem,
     pub(crate) file: InodeRef,
+    options: MountOptions,
+}
+
+/// How rigs are mounted: nothing happens by itself, and blocks are chosen at the write.
+fn options() -> MountOptions {
+    MountOptions {
+        threads: Threads::Inline,
+        delalloc: Some(false),
+        ..MountOptions::default()
+    }
 }
 
 impl Rig {
     /// Lets mke2fs make a file system of `size_mib` MiB with these options, and mounts it.
-    pub(crate) fn new(size_mib: u64, options: &[&str]) -> Self {
+    pub(crate) fn new(size_mib: u64, made_with: &[&str]) -> Self {
+        Self::with(size_mib, made_with, options())
+    }
+
+    /// As [`Rig::new`], with delayed allocation and at most so many bytes that wait.
+    pub(crate) fn delayed(size_mib: u64, made_with: &[&str], memory_bytes: u64) -> Self {
+        let options = MountOptions {
+            delalloc: Some(true),
+            delalloc_memory_bytes: Some(memory_bytes),
+            ..options()
+        };
+        Self::with(size_mib, made_with, options)
+    }
+
+    fn with(size_mib: u64, made_with: &[&str], options: MountOptions) -> Self {
         let source = oracle::scratch_dir().expect("a scratch directory");
         std::fs::write(source.path().join("file"), b"").expect("an empty file");
         let path = source.path().to_str().expect("a path of ASCII");
-        let options = [&["-d", path], options].concat();
-        let made = oracle::mke2fs_image(size_mib << 20, &options);
+        let made_with = [&["-d", path], made_with].concat();
+        let made = oracle::mke2fs_image(size_mib << 20, &made_with);
         let (_scratch, image) = made.expect("mke2fs makes an image");
         let bytes = std::fs::read(image).expect("the image");
-        Self::mount_image(&bytes)
+        Self::mount_with(Arc::new(MemDevice::from_bytes(&bytes)), options)
     }
 
     /// Mounts an image that [`Rig::new`] made, or one made of it.
@@ -36,11 +60,11 @@ impl Rig {
 
     /// Mounts what stands on `device`.
     pub(crate) fn mount(device: Arc<MemDevice>) -> Self {
-        let options = MountOptions {
-            threads: Threads::Inline,
-            ..MountOptions::default()
-        };
-        let mounted = Filesystem::mount(device.clone(), options).expect("mounts");
+        Self::mount_with(device, options())
+    }
+
+    fn mount_with(device: Arc<MemDevice>, options: MountOptions) -> Self {
+        let mounted = Filesystem::mount(device.clone(), options.clone()).expect("mounts");
         let first = mounted.fs.geometry.first_inode;
         let is_file = |nr: &u32| {
             let inode = mounted.fs.inode(InodeNr(*nr));
@@ -52,6 +76,7 @@ impl Rig {
             device,
             mounted,
             file,
+            options,
         }
     }
 
@@ -59,11 +84,16 @@ impl Rig {
         &self.mounted.fs
     }
 
+    /// Most bytes that may wait.
+    pub(crate) fn bound(&self) -> u64 {
+        self.options.delalloc_memory_bytes.unwrap_or(0)
+    }
+
     /// Unmounts and mounts again.
     pub(crate) fn remount(self) -> Self {
-        let device = self.device.clone();
+        let (device, options) = (self.device.clone(), self.options.clone());
         self.unmount();
-        Self::mount(device)
+        Self::mount_with(device, options)
     }
 
     /// Takes all blocks that are left, those for metadata, too. They are lost when the rig ends
@@ -89,7 +119,7 @@ impl Rig {
 
     /// Unmounts, lets `change` use the file on a kernel mount, and mounts again.
     pub(crate) fn with_kernel(self, change: impl FnOnce(&std::path::Path)) -> Self {
-        let device = self.device.clone();
+        let (device, options) = (self.device.clone(), self.options.clone());
         self.unmount();
         let scratch = oracle::scratch_dir().expect("a scratch directory");
         let image = scratch.path().join("image.img");
@@ -98,7 +128,7 @@ impl Rig {
         change(&mount.path().join("file"));
         mount.unmount().expect("the kernel unmounts it");
         let bytes = std::fs::read(&image).expect("the image");
-        Self::mount(Arc::new(MemDevice::from_bytes(&bytes)))
+        Self::mount_with(Arc::new(MemDevice::from_bytes(&bytes)), options)
     }
 
     /// Unmounts; e2fsck must find nothing wrong.

@@ -13,7 +13,7 @@ enum Slot<'a> {
 
 impl Filesystem {
     /// Every name that [`Self::tunable`] knows.
-    pub const TUNABLES: [&'static str; 14] = [
+    pub const TUNABLES: [&'static str; 17] = [
         "mb_stream_req",
         "mb_group_prealloc",
         "mb_max_to_scan",
@@ -28,11 +28,15 @@ impl Filesystem {
         "frsp_tree_usage",
         "mb_preallocated",
         "extent_cache",
+        "delalloc_memory",
+        "delalloc_expire_centisecs",
+        "delayed_allocation_blocks",
     ];
 
     /// The value now; `None` for a name that is not in [`Self::TUNABLES`]. `mb_stream_req` is in
-    /// blocks, `mb_group_prealloc` and `mb_preallocated` in clusters, `mb_frsp_max_mem`,
-    /// `frsp_tree_usage` and `extent_cache` in bytes.
+    /// blocks, `mb_group_prealloc`, `mb_preallocated` and `delayed_allocation_blocks` in
+    /// clusters, `mb_frsp_max_mem`, `frsp_tree_usage`, `extent_cache` and `delalloc_memory` in
+    /// bytes.
     pub fn tunable(&self, name: &str) -> Option<u64> {
         Some(match slot(&self.fs, name)? {
             Slot::Word(value) => value.load(Relaxed).into(),
@@ -90,6 +94,9 @@ fn slot<'a>(fs: &'a Fs, name: &str) -> Option<Slot<'a>> {
         }
         "mb_preallocated" => Slot::Reading(fs.space.preallocated_clusters()),
         "extent_cache" => Slot::Bytes(fs.extent_status.budget_bytes()),
+        "delalloc_memory" => Slot::Bytes(&fs.delayed.limit_bytes),
+        "delalloc_expire_centisecs" => Slot::Word(&fs.delayed.expire_centisecs),
+        "delayed_allocation_blocks" => Slot::Reading(fs.space.delayed_clusters()),
         _ => return None,
     })
 }

@@ -23,6 +23,10 @@ pub(super) struct NewBlocks<'a> {
     reserved: Option<BlockRun>,
     /// What the owners of the file were promised for it.
     _claim: Claim,
+    /// What of it has its bits set.
+    committed: Option<BlockRun>,
+    /// Whose claim it is.
+    reserve: Reserve,
 }
 
 impl<'a> NewBlocks<'a> {
@@ -56,6 +60,8 @@ impl<'a> NewBlocks<'a> {
                 run,
                 reserved: None,
                 _claim: Claim::default(),
+                committed: None,
+                reserve,
             });
         }
         plan.want.reserve = reserve;
@@ -76,6 +82,8 @@ impl<'a> NewBlocks<'a> {
             run,
             reserved: Some(got),
             _claim: claim,
+            committed: None,
+            reserve,
         })
     }
 
@@ -98,6 +106,8 @@ impl<'a> NewBlocks<'a> {
             run,
             reserved: Some(got),
             _claim: claim,
+            committed: None,
+            reserve,
         })
     }
 
@@ -115,36 +125,48 @@ impl<'a> NewBlocks<'a> {
         written: ExtentState,
         update: impl FnOnce(&mut InodeState),
     ) -> Result<()> {
+        self.commit(handle)?;
+        let mut state = handle.write(inode);
+        self.insert(handle, &mut state, written)?;
+        update(&mut state);
+        Ok(())
+    }
+
+    /// The first half of [`Self::map`]: the bits. From here on the claim is used.
+    pub(super) fn commit(&mut self, handle: &Handle<'_>) -> Result<()> {
         if let Some(reserved) = self.reserved {
             self.fs.space.commit(self.fs, handle, reserved)?;
             self.reserved = None;
-            let mapped = self.insert(handle, inode, written, update);
-            if mapped.is_err() {
-                self.fs.space.free(self.fs, handle, reserved)?;
-            }
-            return mapped;
+            self.committed = Some(reserved);
         }
-        self.insert(handle, inode, written, update)
+        Ok(())
     }
 
-    fn insert(
-        &self,
+    /// The second half: the map.
+    ///
+    /// # Errors
+    /// As `map::insert`; the blocks are freed again.
+    pub(super) fn insert(
+        &mut self,
         handle: &Handle<'_>,
-        inode: &Arc<Inode>,
+        state: &mut InodeState,
         written: ExtentState,
-        update: impl FnOnce(&mut InodeState),
     ) -> Result<()> {
-        let mut state = handle.write(inode);
-        map::insert(self.fs, handle, &mut state, self.at, self.run, written)?;
-        update(&mut state);
-        Ok(())
+        let mapped = map::insert(self.fs, handle, state, self.at, self.run, written);
+        if let (Err(_), Some(committed)) = (&mapped, self.committed) {
+            self.fs.space.free(self.fs, handle, committed)?;
+        }
+        mapped
     }
 }
 
 impl Drop for NewBlocks<'_> {
     fn drop(&mut self) {
         if let Some(reserved) = self.reserved.take() {
-            self.fs.space.unreserve(reserved);
+            match self.reserve {
+                Reserve::Delayed => self.fs.space.unreserve_delayed(reserved),
+                _ => self.fs.space.unreserve(reserved),
+            }
         }
     }
 }

@@ -1,7 +1,9 @@
 //! `fallocate`: space without data, holes, zeroes.
 
 use super::allocate::{NewBlocks, Shape};
-use super::{check_may_change, inline, io, shift, touch};
+use super::write_out::write_out_locked;
+use super::{check_may_change, delay, inline, io, shift, touch};
+use crate::delayed::Buffer;
 use crate::inode::Inode;
 use crate::map::{self, ExtentState, Mapping, Progress};
 use crate::space::Reserve;
@@ -45,7 +47,7 @@ pub(crate) fn fallocate(
     len: u64,
     reserve: Reserve,
 ) -> Result<()> {
-    let _exclusive = inode.io.write();
+    let mut buffer = inode.io.write();
     fs.writable()?;
     if len == 0 {
         return Err(Error::Invalid("an empty range"));
@@ -55,6 +57,10 @@ pub(crate) fn fallocate(
         inline::convert(fs, inode, reserve)?;
     }
     let bytes = offset..end;
+    if mode == FallocateMode::PunchHole {
+        delay::discard(fs, inode, &mut buffer, inner_blocks(fs, &bytes));
+    }
+    write_out_locked(fs, inode, &mut buffer)?;
     let grows = Growth {
         size: Size::Grows,
         reserve,
@@ -64,13 +70,13 @@ pub(crate) fn fallocate(
         reserve,
     };
     match mode {
-        FallocateMode::PunchHole => punch(fs, inode, bytes)?,
+        FallocateMode::PunchHole => punch(fs, inode, &mut buffer, bytes)?,
         // These note the change with what they map: the commonest needs one handle.
-        FallocateMode::Allocate => return allocate(fs, inode, bytes, grows),
-        FallocateMode::AllocateKeepSize => return allocate(fs, inode, bytes, stays),
-        FallocateMode::ZeroRange => zero(fs, inode, bytes, grows)?,
-        FallocateMode::ZeroRangeKeepSize => zero(fs, inode, bytes, stays)?,
-        FallocateMode::WriteZeroes => write_zeroes(fs, inode, bytes, grows)?,
+        FallocateMode::Allocate => return allocate(fs, inode, &mut buffer, bytes, grows),
+        FallocateMode::AllocateKeepSize => return allocate(fs, inode, &mut buffer, bytes, stays),
+        FallocateMode::ZeroRange => zero(fs, inode, &mut buffer, bytes, grows)?,
+        FallocateMode::ZeroRangeKeepSize => zero(fs, inode, &mut buffer, bytes, stays)?,
+        FallocateMode::WriteZeroes => write_zeroes(fs, inode, &mut buffer, bytes, grows)?,
         FallocateMode::CollapseRange => shift::collapse(fs, inode, bytes)?,
         FallocateMode::InsertRange => shift::insert(fs, inode, bytes)?,
     }
@@ -135,10 +141,16 @@ fn inner_blocks(fs: &Fs, bytes: &Range<u64>) -> Range<u64> {
 }
 
 /// Gives the holes of the range unwritten blocks, and notes the change.
-fn allocate(fs: &Fs, inode: &Arc<Inode>, bytes: Range<u64>, growth: Growth) -> Result<()> {
+fn allocate(
+    fs: &Fs,
+    inode: &Arc<Inode>,
+    buffer: &mut Buffer,
+    bytes: Range<u64>,
+    growth: Growth,
+) -> Result<()> {
     let old = inode.read().disk.size;
     if growth.size == Size::Grows && bytes.end > old {
-        io::zero_tail(fs, inode, old)?;
+        io::zero_tail(fs, inode, buffer, old)?;
     }
     let blocks = outer_blocks(fs, &bytes);
     let grown = (growth.size == Size::Grows).then_some(bytes.end);
@@ -194,21 +206,21 @@ fn fill_hole(
 }
 
 /// Zeroes on disk the parts of the range that are not whole blocks.
-fn zero_edges(fs: &Fs, inode: &Inode, bytes: &Range<u64>) -> Result<()> {
+fn zero_edges(fs: &Fs, inode: &Inode, buffer: &mut Buffer, bytes: &Range<u64>) -> Result<()> {
     let inner = inner_blocks(fs, bytes);
     let bits = fs.geometry.block_bits;
     if inner.start > inner.end {
         // All of it is inside one block.
-        return io::zero_within(fs, inode, bytes.start, bytes.end);
+        return io::zero_within(fs, inode, buffer, bytes.start, bytes.end);
     }
-    io::zero_within(fs, inode, bytes.start, inner.start << bits)?;
-    io::zero_within(fs, inode, inner.end << bits, bytes.end)
+    io::zero_within(fs, inode, buffer, bytes.start, inner.start << bits)?;
+    io::zero_within(fs, inode, buffer, inner.end << bits, bytes.end)
 }
 
-fn punch(fs: &Fs, inode: &Arc<Inode>, bytes: Range<u64>) -> Result<()> {
+fn punch(fs: &Fs, inode: &Arc<Inode>, buffer: &mut Buffer, bytes: Range<u64>) -> Result<()> {
     let size = inode.read().disk.size;
     fs.discard_preallocation(inode);
-    zero_edges(fs, inode, &bytes)?;
+    zero_edges(fs, inode, buffer, &bytes)?;
     let mut blocks = inner_blocks(fs, &bytes);
     if bytes.end >= size {
         // Behind the end there is nothing to keep.
@@ -233,9 +245,15 @@ fn punch(fs: &Fs, inode: &Arc<Inode>, bytes: Range<u64>) -> Result<()> {
     }
 }
 
-fn zero(fs: &Fs, inode: &Arc<Inode>, bytes: Range<u64>, growth: Growth) -> Result<()> {
-    allocate(fs, inode, bytes.clone(), growth)?;
-    zero_edges(fs, inode, &bytes)?;
+fn zero(
+    fs: &Fs,
+    inode: &Arc<Inode>,
+    buffer: &mut Buffer,
+    bytes: Range<u64>,
+    growth: Growth,
+) -> Result<()> {
+    allocate(fs, inode, buffer, bytes.clone(), growth)?;
+    zero_edges(fs, inode, buffer, &bytes)?;
     let blocks = inner_blocks(fs, &bytes);
     let mut at = blocks.start;
     while at < blocks.end {
@@ -255,8 +273,14 @@ fn zero(fs: &Fs, inode: &Arc<Inode>, bytes: Range<u64>, growth: Growth) -> Resul
     Ok(())
 }
 
-fn write_zeroes(fs: &Fs, inode: &Arc<Inode>, bytes: Range<u64>, growth: Growth) -> Result<()> {
-    zero(fs, inode, bytes.clone(), growth)?;
+fn write_zeroes(
+    fs: &Fs,
+    inode: &Arc<Inode>,
+    buffer: &mut Buffer,
+    bytes: Range<u64>,
+    growth: Growth,
+) -> Result<()> {
+    zero(fs, inode, buffer, bytes.clone(), growth)?;
     let blocks = outer_blocks(fs, &bytes);
     let mut at = blocks.start;
     while at < blocks.end {

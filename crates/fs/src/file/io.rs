@@ -1,5 +1,6 @@
 //! Bytes to and from blocks of the device.
 
+use crate::delayed::Buffer;
 use crate::inode::Inode;
 use crate::map::{self, ExtentState, Mapping};
 use crate::{Fs, Result};
@@ -37,13 +38,23 @@ pub(super) fn write_padded(fs: &Fs, start: BlockNr, within: u64, data: &[u8]) ->
     Ok(fs.device.write_vectored_at(byte_of(fs, start), &used)?)
 }
 
-/// Zeroes bytes on disk of one block of a file, if the block holds data.
-pub(super) fn zero_within(fs: &Fs, inode: &Inode, from: u64, to: u64) -> Result<()> {
+/// Zeroes bytes of one block of a file, if the block holds data, on disk or in memory.
+pub(super) fn zero_within(
+    fs: &Fs,
+    inode: &Inode,
+    buffer: &mut Buffer,
+    from: u64,
+    to: u64,
+) -> Result<()> {
     if from >= to {
         return Ok(());
     }
     let (block, within) = split(fs, from);
     debug_assert!(within + (to - from) <= fs.block_size() as u64);
+    if let Some(bytes) = buffer.get_mut(block.0.into()) {
+        bytes[within as usize..(within + (to - from)) as usize].fill(0);
+        return Ok(());
+    }
     let mapping = map::lookup(fs, &inode.read(), block, 1)?;
     if let Mapping::Mapped {
         start,
@@ -58,10 +69,10 @@ pub(super) fn zero_within(fs: &Fs, inode: &Inode, from: u64, to: u64) -> Result<
 }
 
 /// Zeroes the rest of the block that byte `size` stands in.
-pub(super) fn zero_tail(fs: &Fs, inode: &Inode, size: u64) -> Result<()> {
+pub(super) fn zero_tail(fs: &Fs, inode: &Inode, buffer: &mut Buffer, size: u64) -> Result<()> {
     let block_size = fs.block_size() as u64;
     let end = size.checked_next_multiple_of(block_size).unwrap_or(size);
-    zero_within(fs, inode, size, end)
+    zero_within(fs, inode, buffer, size, end)
 }
 
 /// Zeroes whole blocks of the device.

@@ -1,8 +1,9 @@
 //! Data of regular files, and targets of symbolic links.
 //!
-//! There is no data cache: reads and writes go straight to the device. New data goes to reserved
-//! blocks first; then one handle sets the bitmap bits, maps the blocks and moves the size. So a
-//! crash never shows what stood in the blocks before, and "ordered" needs no extra write.
+//! There is no cache: reads and writes go straight to the device, but for new data, which wait in
+//! memory for their blocks (`delayed`). They go to reserved blocks first; then one handle sets the
+//! bitmap bits, maps the blocks and moves the size. So a crash never shows what stood in the blocks
+//! before, and "ordered" needs no extra write.
 //!
 //! Invariants: the bytes of the last block behind the size are zero on disk; whoever moves the
 //! size up past a partial block zeroes its tail again before, and a shrink zeroes it.
@@ -11,6 +12,7 @@
 //! Not here: permissions, setuid bits, waiting for durability (`ops`).
 
 mod allocate;
+mod delay;
 mod fallocate;
 mod fiemap;
 mod inline;
@@ -24,7 +26,9 @@ mod tests;
 mod truncate;
 mod window;
 mod write;
+mod write_out;
 
+pub(crate) use delay::discard_delayed;
 pub use fallocate::FallocateMode;
 pub(crate) use fallocate::fallocate;
 pub use fiemap::Extent;
@@ -36,6 +40,7 @@ pub(crate) use seek::seek;
 pub(crate) use symlink::{is_fast_link, read_link, write_link};
 pub(crate) use truncate::{finish_truncate, free_all_blocks, truncate};
 pub(crate) use write::{append, write};
+pub(crate) use write_out::{close, write_out, write_out_and_tell};
 
 use crate::inode::InodeState;
 use crate::{Error, Result};

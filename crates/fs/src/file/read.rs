@@ -1,6 +1,7 @@
 //! Reading.
 
-use super::{check_not_encrypted, inline, io};
+use super::{check_not_encrypted, delay, inline, io};
+use crate::delayed::Buffer;
 use crate::inode::{Inode, InodeState};
 use crate::map::{self, ExtentState, Mapping};
 use crate::{Fs, Result};
@@ -9,11 +10,20 @@ use crate::{Fs, Result};
 struct Piece {
     len_bytes: u64,
     at_byte: Option<u64>,
+    /// It waits in memory.
+    waits: bool,
+}
+
+impl Piece {
+    fn is_followed_by(&self, next: &Piece) -> bool {
+        let end = self.at_byte.map(|at| at + self.len_bytes);
+        self.waits == next.waits && end == next.at_byte
+    }
 }
 
 /// Reads up to `buf.len()` bytes from byte `offset` on; answers how many (less only at the end).
 pub(crate) fn read(fs: &Fs, inode: &Inode, offset: u64, buf: &mut [u8]) -> Result<usize> {
-    let _shared = inode.io.read();
+    let buffer = inode.io.read();
     let (pieces, len) = {
         let state = inode.read();
         check_not_encrypted(&state)?;
@@ -23,21 +33,21 @@ pub(crate) fn read(fs: &Fs, inode: &Inode, offset: u64, buf: &mut [u8]) -> Resul
             inline::read(&state, offset, &mut buf[..len])?;
             return Ok(len);
         }
-        (plan(fs, &state, offset, len as u64)?, len)
+        (plan(fs, &state, &buffer, offset, len as u64)?, len)
     };
-    fetch(fs, &pieces, &mut buf[..len])?;
+    fetch(fs, &buffer, &pieces, offset, &mut buf[..len])?;
     Ok(len)
 }
 
 /// The pieces of a byte range; consecutive extents that are consecutive on disk are one.
-fn plan(fs: &Fs, state: &InodeState, offset: u64, len: u64) -> Result<Vec<Piece>> {
+fn plan(fs: &Fs, state: &InodeState, buffer: &Buffer, offset: u64, len: u64) -> Result<Vec<Piece>> {
     let mut pieces: Vec<Piece> = Vec::new();
     let mut done = 0;
     while done < len {
-        let piece = next_piece(fs, state, offset + done, len - done)?;
+        let piece = next_piece(fs, state, buffer, offset + done, len - done)?;
         done += piece.len_bytes;
         match pieces.last_mut() {
-            Some(last) if last.at_byte.map(|at| at + last.len_bytes) == piece.at_byte => {
+            Some(last) if last.is_followed_by(&piece) => {
                 last.len_bytes += piece.len_bytes;
             }
             _ => pieces.push(piece),
@@ -46,16 +56,28 @@ fn plan(fs: &Fs, state: &InodeState, offset: u64, len: u64) -> Result<Vec<Piece>
     Ok(pieces)
 }
 
-fn next_piece(fs: &Fs, state: &InodeState, at: u64, len: u64) -> Result<Piece> {
+fn next_piece(fs: &Fs, state: &InodeState, buffer: &Buffer, at: u64, len: u64) -> Result<Piece> {
     if at >> fs.geometry.block_bits >= map::LOGICAL_END {
         return Ok(Piece {
             len_bytes: len,
             at_byte: None,
+            waits: false,
         });
     }
     let (block, within) = io::split(fs, at);
     let max_blocks = io::blocks_for(fs, within + len).min(u64::from(u32::MAX)) as u32;
-    let mapping = map::lookup(fs, state, block, max_blocks)?;
+    let waiting = buffer.len_from(block.0.into()).min(max_blocks.into());
+    if waiting > 0 {
+        return Ok(Piece {
+            len_bytes: ((waiting << fs.geometry.block_bits) - within).min(len),
+            at_byte: None,
+            waits: true,
+        });
+    }
+    let mut mapping = map::lookup(fs, state, block, max_blocks)?;
+    if let Mapping::Hole { len_blocks } = &mut mapping {
+        *len_blocks = delay::cut_hole(buffer, block, *len_blocks);
+    }
     let mapped = u64::from(mapping.len_blocks()) << fs.geometry.block_bits;
     let at_byte = match mapping {
         Mapping::Mapped {
@@ -68,18 +90,20 @@ fn next_piece(fs: &Fs, state: &InodeState, at: u64, len: u64) -> Result<Piece> {
     Ok(Piece {
         len_bytes: (mapped - within).min(len),
         at_byte,
+        waits: false,
     })
 }
 
-fn fetch(fs: &Fs, pieces: &[Piece], buf: &mut [u8]) -> Result<()> {
-    let mut rest = buf;
+fn fetch(fs: &Fs, buffer: &Buffer, pieces: &[Piece], offset: u64, buf: &mut [u8]) -> Result<()> {
+    let (mut at, mut rest) = (offset, buf);
     for piece in pieces {
         let (part, behind) = rest.split_at_mut(piece.len_bytes as usize);
         match piece.at_byte {
             Some(byte) => fs.device.read_at(byte, part)?,
+            None if piece.waits => delay::copy_out(fs, buffer, at, part),
             None => part.fill(0),
         }
-        rest = behind;
+        (at, rest) = (at + piece.len_bytes, behind);
     }
     Ok(())
 }

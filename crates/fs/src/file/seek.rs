@@ -1,9 +1,11 @@
 //! `SEEK_DATA` and `SEEK_HOLE`. Unwritten blocks are holes.
 
-use super::{inline, io};
+use super::{delay, inline, io};
+use crate::delayed::Buffer;
 use crate::inode::Inode;
 use crate::map::{self, ExtentState, Mapping};
 use crate::{Error, Fs, Result};
+use uext4_format::LogicalBlock;
 
 /// What to look for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,7 +21,7 @@ pub enum Seek {
 /// # Errors
 /// [`Error::NoOffset`] when `offset` is at the end or behind it, or no data follow.
 pub(crate) fn seek(fs: &Fs, inode: &Inode, offset: u64, what: Seek) -> Result<u64> {
-    let _shared = inode.io.read();
+    let buffer = inode.io.read();
     let size = inode.read().disk.size;
     if offset >= size {
         return Err(Error::NoOffset);
@@ -27,7 +29,7 @@ pub(crate) fn seek(fs: &Fs, inode: &Inode, offset: u64, what: Seek) -> Result<u6
     let found = if inline::is_inline(&inode.read()) {
         (what == Seek::Data).then_some(offset)
     } else {
-        search(fs, inode, offset, size, what)?
+        search(fs, inode, &buffer, offset, size, what)?
     };
     match (found, what) {
         (Some(found), _) if found < size => Ok(found),
@@ -36,24 +38,45 @@ pub(crate) fn seek(fs: &Fs, inode: &Inode, offset: u64, what: Seek) -> Result<u6
     }
 }
 
-fn search(fs: &Fs, inode: &Inode, offset: u64, size: u64, what: Seek) -> Result<Option<u64>> {
+fn search(
+    fs: &Fs,
+    inode: &Inode,
+    buffer: &Buffer,
+    offset: u64,
+    size: u64,
+    what: Seek,
+) -> Result<Option<u64>> {
     let end = io::blocks_for(fs, size).min(map::LOGICAL_END);
     let mut at = offset;
     while at >> fs.geometry.block_bits < end {
         let (block, within) = io::split(fs, at);
         let max_blocks = (end - u64::from(block.0)) as u32;
-        let mapping = map::lookup(fs, &inode.read(), block, max_blocks)?;
-        let written = matches!(
-            mapping,
-            Mapping::Mapped {
-                state: ExtentState::Written,
-                ..
-            }
-        );
-        if written == (what == Seek::Data) {
+        let (data, len_blocks) = look(fs, inode, buffer, block, max_blocks)?;
+        if data == (what == Seek::Data) {
             return Ok(Some(at));
         }
-        at += (u64::from(mapping.len_blocks()) << fs.geometry.block_bits) - within;
+        at += (u64::from(len_blocks) << fs.geometry.block_bits) - within;
     }
     Ok(None)
+}
+
+/// Whether the block holds data, which may wait in memory; and for how many blocks that is so.
+fn look(
+    fs: &Fs,
+    inode: &Inode,
+    buffer: &Buffer,
+    block: LogicalBlock,
+    max_blocks: u32,
+) -> Result<(bool, u32)> {
+    let waiting = buffer.len_from(block.0.into());
+    if waiting > 0 {
+        return Ok((true, waiting.min(max_blocks.into()) as u32));
+    }
+    let mapping = map::lookup(fs, &inode.read(), block, max_blocks)?;
+    Ok(match mapping {
+        Mapping::Hole { len_blocks } => (false, delay::cut_hole(buffer, block, len_blocks)),
+        Mapping::Mapped {
+            len_blocks, state, ..
+        } => (state == ExtentState::Written, len_blocks),
+    })
 }

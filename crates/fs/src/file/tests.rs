@@ -182,7 +182,25 @@ fn compare(rig: &Rig, model: &[u8]) {
         );
     }
     assert_eq!(rig.file.read().disk.size, model.len() as u64);
+    check_claims(rig);
     check_seek(rig, model);
+}
+
+/// What waits is claimed, and nothing else is.
+fn check_claims(rig: &Rig) {
+    let (fs, buffer) = (rig.fs(), rig.file.io.read());
+    let space = rig.mounted.stats().space;
+    assert_eq!(space.delayed_clusters, buffer.claimed_clusters());
+    assert_eq!(space.delayed_tree_clusters, buffer.tree_claims);
+    let bytes = buffer.len_blocks() << fs.geometry.block_bits;
+    assert_eq!(space.delayed_bytes, bytes);
+    assert!(bytes <= rig.bound() + (1 << 20));
+    assert_eq!(buffer.is_empty(), fs.delayed.is_empty());
+    let groups = rig.mounted.group_stats();
+    let in_groups: u64 = groups.map(|group| u64::from(group.free_clusters)).sum();
+    let held = space.preallocated_clusters;
+    let unclaimed = space.free_clusters + space.delayed_clusters;
+    assert_eq!(in_groups + held, unclaimed);
 }
 
 /// What lies in holes is zero, and data are found.
@@ -204,8 +222,8 @@ fn check_seek(rig: &Rig, model: &[u8]) {
     );
 }
 
-fn run(options: &[&str], steps: &[Step]) {
-    let mut rig = Rig::new(24, options);
+fn run(rig: Rig, steps: &[Step]) {
+    let mut rig = rig;
     let mut model = Vec::new();
     for step in steps {
         apply(&rig, &mut model, step);
@@ -221,7 +239,11 @@ macro_rules! model_tests {
     ($($name:ident: $size:expr, $options:expr;)*) => {
         proptest! {
             #![proptest_config(proptest_config(6))]
-            $(#[test] fn $name(steps in steps($size, 40)) { run($options, &steps); })*
+            $(#[test] fn $name(steps in steps($size, 40)) {
+                run(Rig::new(24, $options), &steps);
+                let memory = [50_000, 0, 1 << 30][steps.len() % 3];
+                run(Rig::delayed(24, $options, memory), &steps);
+            })*
         }
     };
 }

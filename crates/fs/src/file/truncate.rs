@@ -4,9 +4,11 @@
 //! from the first (which has the new size) to the last; recovery goes on with
 //! [`finish_truncate`].
 
-use super::{check_may_change, inline, io, touch};
+use super::write_out::before_unmapping;
+use super::{check_may_change, delay, inline, io, touch};
 use crate::inode::Inode;
 use crate::map::{self, LOGICAL_END, Progress};
+use crate::settings::Switch;
 use crate::space::Reserve;
 use crate::{Error, Fs, Result, credits};
 use std::sync::Arc;
@@ -14,7 +16,8 @@ use uext4_journal::Handle;
 
 /// Sets the size to `size` bytes: cuts the file, or extends it with a hole.
 pub(crate) fn truncate(fs: &Fs, inode: &Arc<Inode>, size: u64) -> Result<()> {
-    let _exclusive = inode.io.write();
+    let mut buffer = inode.io.write();
+    let buffer = &mut *buffer;
     fs.writable()?;
     let (old, inline, size_end) = {
         let state = inode.read();
@@ -35,12 +38,18 @@ pub(crate) fn truncate(fs: &Fs, inode: &Arc<Inode>, size: u64) -> Result<()> {
         inline::convert(fs, inode, Reserve::MayUse)?;
     }
     fs.discard_preallocation(inode);
-    io::zero_tail(fs, inode, size.min(old))?;
+    if size < old {
+        delay::discard(fs, inode, buffer, io::blocks_for(fs, size)..LOGICAL_END + 1);
+        before_unmapping(fs, inode, buffer)?;
+    }
+    // A file that is about to be written anew shows its new content or its old one.
+    buffer.out_at_close |= size == 0 && fs.settings.has(Switch::AutoDaAlloc);
+    io::zero_tail(fs, inode, buffer, size.min(old))?;
     let now = fs.now();
     let mut handle = fs.start(credits::TRUNCATE)?;
     {
         let mut state = handle.write(inode);
-        state.disk.size = size;
+        delay::set_size(fs, &mut state, buffer, size);
         touch(&mut state, now);
     }
     if size > old {
@@ -78,7 +87,7 @@ fn cut(fs: &Fs, handle: &mut Handle<'_>, inode: &Arc<Inode>, first: u64) -> Resu
 
 /// Frees what an interrupted truncate left behind the size, and ends the tracking.
 pub(crate) fn finish_truncate(fs: &Fs, inode: &Arc<Inode>) -> Result<()> {
-    let _exclusive = inode.io.write();
+    let mut buffer = inode.io.write();
     let (size, inline) = {
         let state = inode.read();
         (state.disk.size, inline::is_inline(&state))
@@ -86,7 +95,7 @@ pub(crate) fn finish_truncate(fs: &Fs, inode: &Arc<Inode>) -> Result<()> {
     let mut handle = if inline {
         fs.start(credits::TRUNCATE)?
     } else {
-        io::zero_tail(fs, inode, size)?;
+        io::zero_tail(fs, inode, &mut buffer, size)?;
         let mut handle = fs.start(credits::TRUNCATE)?;
         cut(fs, &mut handle, inode, io::blocks_for(fs, size))?;
         handle

@@ -1,13 +1,17 @@
 //! Writing.
 
 use super::allocate::{NewBlocks, Shape};
+use super::delay::{self, Fresh, When};
+use super::write_out::write_out_locked;
 use super::{check_may_change, inline, io, stale_times, touch};
+use crate::delayed::Buffer;
 use crate::inode::{Inode, InodeState};
 use crate::map::{self, ExtentState, Mapping};
 use crate::space::Reserve;
 use crate::{Error, Fs, Result, credits};
 use std::sync::Arc;
 use uext4_format::{BlockNr, LogicalBlock, Timestamp};
+use uext4_journal::Object;
 
 /// Writes `data` from byte `offset` on; answers how many bytes were written: less than all when
 /// space or the largest size was reached, never zero unless `data` is empty.
@@ -18,8 +22,10 @@ pub(crate) fn write(
     data: &[u8],
     reserve: Reserve,
 ) -> Result<usize> {
-    let _exclusive = inode.io.write();
-    write_locked(fs, inode, offset, data, reserve)
+    retried(fs, || {
+        let mut buffer = inode.io.write();
+        write_locked(fs, inode, &mut buffer, offset, data, reserve)
+    })
 }
 
 /// Writes `data` at the end; answers where that was and how many bytes.
@@ -29,15 +35,30 @@ pub(crate) fn append(
     data: &[u8],
     reserve: Reserve,
 ) -> Result<(u64, usize)> {
-    let _exclusive = inode.io.write();
-    let offset = inode.read().disk.size;
-    let written = write_locked(fs, inode, offset, data, reserve)?;
-    Ok((offset, written))
+    retried(fs, || {
+        let mut buffer = inode.io.write();
+        let offset = inode.read().disk.size;
+        let written = write_locked(fs, inode, &mut buffer, offset, data, reserve)?;
+        Ok((offset, written))
+    })
+}
+
+/// Runs a write. When there is no space, writes out what waits, which takes less than was claimed
+/// for it, and runs it once more. Writes out what is too much.
+fn retried<T>(fs: &Fs, mut write: impl FnMut() -> Result<T>) -> Result<T> {
+    let mut written = write();
+    if matches!(written, Err(Error::NoSpace)) && fs.space.delayed_tree_clusters() > 0 {
+        fs.write_out_all()?;
+        written = write();
+    }
+    fs.write_out_excess();
+    written
 }
 
 fn write_locked(
     fs: &Fs,
     inode: &Arc<Inode>,
+    buffer: &mut Buffer,
     offset: u64,
     data: &[u8],
     reserve: Reserve,
@@ -67,22 +88,25 @@ fn write_locked(
         inline::convert(fs, inode, reserve)?;
     }
     if offset > size {
-        io::zero_tail(fs, inode, size)?;
+        io::zero_tail(fs, inode, buffer, size)?;
     }
-    write_slices(fs, inode, offset, data, reserve)
+    write_slices(fs, inode, buffer, offset, data, reserve)
 }
 
 fn write_slices(
     fs: &Fs,
     inode: &Arc<Inode>,
+    buffer: &mut Buffer,
     offset: u64,
     data: &[u8],
     reserve: Reserve,
 ) -> Result<usize> {
     let mut done = 0;
     let mut stopped = None;
+    let when = When::of(fs, data.len());
     while done < data.len() {
-        match write_slice(fs, inode, offset + done as u64, &data[done..], reserve) {
+        let at = offset + done as u64;
+        match write_slice(fs, inode, buffer, at, &data[done..], reserve, when) {
             Ok(written) => done += written,
             Err(error) => {
                 stopped = Some(error);
@@ -91,7 +115,7 @@ fn write_slices(
         }
     }
     if done > 0 {
-        settle(fs, inode, offset + done as u64)?;
+        settle(fs, inode, buffer, offset + done as u64)?;
     }
     match stopped {
         Some(error) if done == 0 => Err(error),
@@ -100,23 +124,34 @@ fn write_slices(
 }
 
 /// Size and times, as far as the slices have not noted them.
-fn settle(fs: &Fs, inode: &Arc<Inode>, end: u64) -> Result<()> {
+fn settle(fs: &Fs, inode: &Arc<Inode>, buffer: &Buffer, end: u64) -> Result<()> {
     let now = fs.now();
-    let (grows, stale) = {
+    let (size, grows, stale) = {
         let state = inode.read();
-        (end > state.disk.size, stale_times(&state, now))
+        let size = state.disk.size.max(end);
+        let grows = delay::disksize(fs, &state, buffer, size).unwrap_or(size)
+            != state.disksize.unwrap_or(state.disk.size);
+        (size, grows, stale_times(&state, now))
     };
     if grows {
         let handle = fs.start(credits::ATTRIBUTES)?;
-        note_write(&mut handle.write(inode), end, now);
-    } else if stale {
+        note_write(fs, &mut handle.write(inode), buffer, end, now);
+        return Ok(());
+    }
+    if size != inode.read().disk.size {
+        // Nothing changes on disk.
+        let mut state = inode.live().write_unlogged();
+        delay::set_size(fs, &mut state, buffer, size);
+    }
+    if stale {
         fs.change_times(inode, now, |state| touch(state, now))?;
     }
     Ok(())
 }
 
-fn note_write(state: &mut InodeState, end: u64, now: Timestamp) {
-    state.disk.size = state.disk.size.max(end);
+fn note_write(fs: &Fs, state: &mut InodeState, buffer: &Buffer, end: u64, now: Timestamp) {
+    let size = state.disk.size.max(end);
+    delay::set_size(fs, state, buffer, size);
     touch(state, now);
 }
 
@@ -124,16 +159,23 @@ fn note_write(state: &mut InodeState, end: u64, now: Timestamp) {
 fn write_slice(
     fs: &Fs,
     inode: &Arc<Inode>,
+    buffer: &mut Buffer,
     at: u64,
     data: &[u8],
     reserve: Reserve,
+    when: When,
 ) -> Result<usize> {
     let (block, within) = io::split(fs, at);
+    let waited = delay::overwrite(fs, buffer, block.0.into(), within as usize, data);
+    if waited > 0 {
+        return Ok(waited);
+    }
     let blocks = io::blocks_for(fs, within + data.len() as u64).min(u64::from(u32::MAX)) as u32;
     let mapping = map::lookup(fs, &inode.read(), block, blocks)?;
-    let slice = Slice {
+    let mut slice = Slice {
         fs,
         inode,
+        buffer,
         at,
         block,
         within,
@@ -150,7 +192,13 @@ fn write_slice(
             len_blocks,
             state: ExtentState::Unwritten,
         } => slice.fill_unwritten(start, len_blocks),
-        Mapping::Hole { len_blocks } => slice.fill_hole(len_blocks, reserve),
+        Mapping::Hole { len_blocks } => {
+            let len_blocks = delay::cut_hole(slice.buffer, block, len_blocks);
+            match when {
+                When::Later => slice.keep(len_blocks, reserve),
+                When::AtOnce => slice.fill_hole(len_blocks, reserve),
+            }
+        }
     }
 }
 
@@ -158,21 +206,39 @@ fn write_slice(
 struct Slice<'a> {
     fs: &'a Fs,
     inode: &'a Arc<Inode>,
+    buffer: &'a mut Buffer,
     at: u64,
     block: LogicalBlock,
     within: u64,
     data: &'a [u8],
 }
 
-impl Slice<'_> {
+impl<'a> Slice<'a> {
     /// The data that go to the first `len_blocks` blocks.
-    fn front(&self, len_blocks: u32) -> &[u8] {
+    fn front(&self, len_blocks: u32) -> &'a [u8] {
         let room = (u64::from(len_blocks) << self.fs.geometry.block_bits) - self.within;
         &self.data[..room.min(self.data.len() as u64) as usize]
     }
 
     fn end(&self, written: usize) -> u64 {
         self.at + written as u64
+    }
+
+    /// Keeps the data in memory; when the space for that cannot be promised, they get their blocks
+    /// at once.
+    fn keep(&mut self, len_blocks: u32, reserve: Reserve) -> Result<usize> {
+        let fresh = Fresh {
+            fs: self.fs,
+            inode: self.inode,
+            block: self.block.0.into(),
+            within: self.within as usize,
+            data: self.front(len_blocks),
+        };
+        match fresh.keep(self.buffer, reserve) {
+            Ok(()) => Ok(fresh.data.len()),
+            Err(Error::NoSpace) => self.fill_hole(len_blocks, reserve),
+            Err(error) => Err(error),
+        }
     }
 
     fn overwrite(&self, start: BlockNr, len_blocks: u32) -> Result<usize> {
@@ -183,8 +249,12 @@ impl Slice<'_> {
         Ok(data.len())
     }
 
-    fn fill_hole(&self, len_blocks: u32, reserve: Reserve) -> Result<usize> {
+    /// What waits goes first, so that blocks follow each other as the data do.
+    fn fill_hole(&mut self, len_blocks: u32, reserve: Reserve) -> Result<usize> {
         let fs = self.fs;
+        if !self.buffer.is_empty() {
+            write_out_locked(fs, self.inode, self.buffer)?;
+        }
         let blocks =
             NewBlocks::reserve(fs, self.inode, self.block, len_blocks, Shape::Data, reserve)?;
         let data = self.front(blocks.run().len_blocks);
@@ -192,7 +262,7 @@ impl Slice<'_> {
         let (now, end) = (fs.now(), self.end(data.len()));
         let handle = fs.start(credits::MAP)?;
         blocks.map(&handle, self.inode, ExtentState::Written, |state| {
-            note_write(state, end, now)
+            note_write(fs, state, self.buffer, end, now)
         })?;
         Ok(data.len())
     }
@@ -209,7 +279,7 @@ impl Slice<'_> {
             let mut state = handle.write(self.inode);
             let marked = map::mark_written(fs, &handle, &mut state, self.block, blocks);
             if marked.is_ok() {
-                note_write(&mut state, end, now);
+                note_write(fs, &mut state, self.buffer, end, now);
             }
             marked
         };

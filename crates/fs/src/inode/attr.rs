@@ -24,7 +24,9 @@ pub(crate) fn attr_of(fs: &Fs, inode: &Inode) -> Attr {
         project: disk.projid,
         rdev: (device.major, device.minor),
         size_bytes: disk.size,
-        sectors: disk.sectors(&fs.geometry) + inline_sectors(disk, kind),
+        sectors: disk.sectors(&fs.geometry)
+            + inline_sectors(disk, kind)
+            + delayed_sectors(fs, inode),
         block_size: fs.geometry.block_size(),
         atime: disk.atime,
         mtime: disk.mtime,
@@ -32,6 +34,11 @@ pub(crate) fn attr_of(fs: &Fs, inode: &Inode) -> Attr {
         crtime: disk.crtime,
         flags: flags::visible(disk.flags, kind),
     }
+}
+
+/// Sectors of data that wait for their blocks: users see them as if they had some.
+fn delayed_sectors(fs: &Fs, inode: &Inode) -> u64 {
+    inode.delayed_clusters() << (fs.geometry.cluster_bits + fs.geometry.block_bits - 9)
 }
 
 /// Sectors that data inside the inode would fill. As the kernel, they are told for files: archivers

@@ -182,6 +182,7 @@ impl super::Inodes {
         if let Some(disk) = disk {
             state.disk = disk;
         }
+        state.disksize = None;
         inode.reborn(&state);
         drop(state);
         Ok(inode)

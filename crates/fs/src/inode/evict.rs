@@ -70,8 +70,8 @@ impl Fs {
     }
 
     /// Gives back what the inode holds in advance, unless somebody uses it again.
-    fn discard_unused(&self, inode: &Inode) {
-        if inode.users.load(Ordering::SeqCst) == 0 {
+    pub(crate) fn discard_unused(&self, inode: &Inode) {
+        if inode.is_unused() {
             self.discard_preallocation(inode);
         }
     }
@@ -105,6 +105,7 @@ impl Fs {
 
     fn free_claimed(&self, inode: &Arc<Inode>) -> Result<()> {
         self.discard_preallocation(inode);
+        file::discard_delayed(self, inode, &mut inode.io.write());
         let mut handle = self.start(credits::TRUNCATE)?;
         if has_blocks(self, inode) {
             file::free_all_blocks(self, &mut handle, inode)?;
@@ -122,6 +123,7 @@ impl Fs {
             let kind = state.disk.file_type();
             state.disk.dtime = self.now().seconds as u32;
             state.disk.size = 0;
+            state.disksize = None;
             kind
         };
         self.space.free_inode(self, handle, inode.nr(), kind)

@@ -25,9 +25,10 @@ use table::ReclaimDoor;
 pub use times::Atime;
 pub(crate) use times::LazyTimes;
 
+use crate::delayed::Buffer;
 use crate::dir::DirBlocks;
 use crate::space::FilePreallocation;
-use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use uext4_format::{BlockNr, FileType, GroupNr, InodeFlags, InodeNr};
 use uext4_journal::{Live, Object};
@@ -61,8 +62,14 @@ pub struct Inode {
     live: Live<InodeState>,
     /// Shared to change entries of a directory, exclusive to change its blocks.
     pub(crate) index: RwLock<()>,
-    /// Shared to read data, exclusive to write data or change the size.
-    pub(crate) io: RwLock<()>,
+    /// Shared to read data, exclusive to write data or change the size. Guards data that wait for
+    /// their blocks.
+    pub(crate) io: RwLock<Buffer>,
+    /// Blocks that wait, and clusters claimed for them, as of the end of the last change.
+    delayed_blocks: AtomicU64,
+    delayed_clusters: AtomicU64,
+    /// Writing them out failed, and nobody was told.
+    write_error: AtomicBool,
     users: AtomicU32,
     /// One of the `LIFE_*` values.
     life: AtomicU8,
@@ -100,7 +107,10 @@ impl Inode {
             nr,
             live: Live::new(state),
             index: RwLock::new(Rank::DirIndex, ()),
-            io: RwLock::new(Rank::InodeIo, ()),
+            io: RwLock::new(Rank::InodeIo, Buffer::default()),
+            delayed_blocks: AtomicU64::new(0),
+            delayed_clusters: AtomicU64::new(0),
+            write_error: AtomicBool::new(false),
             users: AtomicU32::new(0),
             life: AtomicU8::new(life),
             orphan: AtomicU64::new(0),
@@ -254,6 +264,36 @@ impl Inode {
         self.preallocation
             .get()
             .is_some_and(|held| !held.is_empty())
+    }
+
+    /// True when data wait for their blocks, or are being written out. Takes no lock.
+    pub(crate) fn has_delayed(&self) -> bool {
+        self.delayed_blocks.load(Ordering::Acquire) != 0
+    }
+
+    /// True when writing out data failed and nobody was told. Takes no lock.
+    pub(crate) fn has_write_error(&self) -> bool {
+        self.write_error.load(Ordering::Acquire)
+    }
+
+    /// Clusters claimed for data that wait. Takes no lock.
+    pub(crate) fn delayed_clusters(&self) -> u64 {
+        self.delayed_clusters.load(Ordering::Relaxed)
+    }
+
+    /// Tells what `buffer`, which is this inode's, holds now.
+    pub(crate) fn publish_delayed(&self, buffer: &Buffer) {
+        let clusters = buffer.claimed_clusters();
+        self.delayed_clusters.store(clusters, Ordering::Relaxed);
+        let failed = buffer.error.is_some();
+        self.write_error.store(failed, Ordering::Release);
+        let blocks = buffer.len_blocks();
+        self.delayed_blocks.store(blocks, Ordering::Release);
+    }
+
+    /// True when nobody holds the inode.
+    pub(crate) fn is_unused(&self) -> bool {
+        self.users.load(Ordering::SeqCst) == 0
     }
 
     /// A block near which new data of this inode should go.

@@ -19,6 +19,11 @@ pub(crate) struct InodeFormat {
 /// What an inode is now. `disk` holds every on-disk field; unknown bytes are kept in it.
 pub struct InodeState {
     pub(crate) disk: DiskInode,
+    /// The size on disk while it is behind `disk.size`, which users see: data between the two wait
+    /// in memory (`delayed`).
+    pub(crate) disksize: Option<u64>,
+    /// Clusters claimed for blocks of the map that a change of it takes (`delayed`).
+    pub(crate) tree_claims: u64,
     nr: InodeNr,
     block: BlockNr,
     offset_bytes: usize,
@@ -36,6 +41,8 @@ impl InodeState {
     ) -> Self {
         Self {
             disk,
+            disksize: None,
+            tree_claims: 0,
             nr,
             block: place.0,
             offset_bytes: place.1,
@@ -80,6 +87,15 @@ impl Render for InodeState {
     }
 
     fn render(&mut self, out: &mut Sink<'_>) {
+        let seen = self.disk.size;
+        self.disk.size = self.disksize.unwrap_or(seen);
+        self.render_disk(out);
+        self.disk.size = seen;
+    }
+}
+
+impl InodeState {
+    fn render_disk(&self, out: &mut Sink<'_>) {
         let size = usize::from(self.format.geometry.inode_size);
         if size <= STACK_BYTES {
             let mut buf = [0u8; STACK_BYTES];

@@ -7,6 +7,7 @@
 use super::{Mapping, charge, discharge, lookup};
 use crate::inode::InodeState;
 use crate::meta::Seal;
+use crate::space::Reserve;
 use crate::{Fs, Result};
 use std::ops::Range;
 use uext4_format::{BlockNr, BlockRun, Corrupt, FileType, InodeFlags, LogicalBlock, Place};
@@ -138,7 +139,16 @@ pub(super) fn new_tree_block(
     state: &mut InodeState,
     goal: Option<BlockNr>,
 ) -> Result<BlockNr> {
-    let block = fs.space.allocate_block(fs, handle, goal, state.nr())?;
+    let reserve = match state.tree_claims {
+        0 => Reserve::MayUse,
+        _ => Reserve::Delayed,
+    };
+    let nr = state.nr();
+    let block = fs.space.allocate_block(fs, handle, goal, nr, reserve)?;
+    if reserve == Reserve::Delayed {
+        state.tree_claims -= 1;
+        fs.space.use_delayed(0, 1);
+    }
     if let Err(error) = charge(fs, handle, state, ratio(fs)) {
         fs.space.free(fs, handle, around(fs, block))?;
         return Err(error);

@@ -11,6 +11,7 @@
 
 mod clusters;
 mod extents;
+mod growth;
 mod indirect;
 mod status;
 #[cfg(test)]
@@ -18,6 +19,7 @@ mod tests;
 
 use crate::inode::InodeState;
 use crate::quota::Usage;
+use crate::space::Reserve;
 use crate::{Error, Fs, Result};
 use std::ops::{ControlFlow, Range};
 use uext4_format::{BlockNr, BlockRun, Corrupt, Feature, InodeFlags, LogicalBlock, Place};
@@ -25,6 +27,7 @@ use uext4_journal::Handle;
 
 pub(crate) use clusters::cluster_mate;
 pub(crate) use extents::{join_at, mapped_end, split_at};
+pub(crate) use growth::tree_growth_max;
 pub use status::ExtentStatusStats;
 pub(crate) use status::{ExtentStatus, StatusSlot, forget_all};
 pub(crate) use uext4_format::extent::ExtentState;
@@ -248,7 +251,9 @@ pub(crate) fn insert_block(
         return Ok(block);
     }
     let goal = goal(fs, state, at)?;
-    let block = fs.space.allocate_block(fs, handle, goal, state.nr())?;
+    let block = fs
+        .space
+        .allocate_block(fs, handle, goal, state.nr(), Reserve::MayUse)?;
     // The place in its cluster must be the same in the file and on disk.
     let block = BlockNr(block.0 + u64::from(at.0 % fs.geometry.blocks_per_cluster()));
     let inserted = insert(fs, handle, state, at, one(block), ExtentState::Written);

@@ -4,6 +4,7 @@ use super::lifecycle::{Lifecycle, say_in_use};
 use super::medium::Media;
 use super::mmp::MmpGuard;
 use super::open::Plan;
+use crate::delayed::{Flusher, Pool};
 use crate::dir::{DirConfig, SparseLeaves};
 use crate::filesystem::{MountState, Random};
 use crate::inode::{InodeFormat, Inodes, LazyTimes};
@@ -80,6 +81,8 @@ pub(super) fn engine(
         )),
         orphans: Orphans::new(plan.options.base_lines),
         quota: Quota::default(),
+        delayed: Pool::new(plan.options.delalloc_memory_bytes),
+        flusher: Flusher::new(),
         dirs: DirConfig::new(&plan.superblock, plan.options.max_dir_size_kib),
         sparse_leaves: SparseLeaves::default(),
         shared_xattrs: SharedBlocks::default(),

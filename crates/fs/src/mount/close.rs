@@ -10,7 +10,8 @@ impl Filesystem {
     /// does nothing.
     ///
     /// # Errors
-    /// What kept the file system from becoming clean; the next mount recovers it.
+    /// What kept the file system from becoming clean; the next mount recovers it. Or, of a file
+    /// system that is clean, why data that waited could not be written.
     pub fn unmount(&self) -> Result<()> {
         self.fs.close()
     }
@@ -29,6 +30,7 @@ impl Filesystem {
         self.fs.state.close();
         self.fs.space.stop_learning();
         self.fs.journal.abort(uext4_journal::Error::Closed);
+        self.fs.flusher.end();
         let mut life = self.fs.lifecycle.lock();
         if std::mem::take(&mut life.is_frozen) {
             self.fs.changes.open();
@@ -49,6 +51,7 @@ impl Drop for Filesystem {
 impl Fs {
     fn close(&self) -> Result<()> {
         self.space.stop_learning();
+        self.flusher.end();
         let mut life = self.lifecycle.lock();
         let thawed = if std::mem::take(&mut life.is_frozen) {
             self.thaw_journal()
@@ -64,8 +67,10 @@ impl Fs {
     /// Closes while no change is under way.
     fn close_still(&self, life: &mut Lifecycle) -> Result<()> {
         let writable = self.writable().is_ok();
+        let mut written = Ok(());
         if writable {
             self.note(self.reap_all())?;
+            written = self.note(self.write_out_all());
             self.log_lazy_times()?;
             let handle = self.start(credits::ATTRIBUTES)?;
             self.superblock.update_counts(self, &handle);
@@ -93,8 +98,8 @@ impl Fs {
                 }
                 Err(cause.clone())
             }
-            (None, Some(mmp)) => mmp.release(),
-            (None, None) => Ok(()),
+            (None, Some(mmp)) => mmp.release().and(written),
+            (None, None) => written,
         }
     }
 }

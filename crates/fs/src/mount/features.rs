@@ -25,6 +25,7 @@ pub(super) fn settle(features: Features, options: &mut MountOptions) -> Result<(
             options.access = Access::ReadOnly;
         }
     }
+    options.delalloc.get_or_insert(false);
     Ok(())
 }
 

@@ -18,7 +18,8 @@ impl Filesystem {
     ///
     /// # Errors
     /// [`Error::Busy`] when it is frozen, [`Error::ReadOnly`] when it was unmounted, or what kept
-    /// it from coming to rest: then it has failed, see [`Self::failure`].
+    /// it from coming to rest: then it has failed, see [`Self::failure`]. Or why data that waited
+    /// for their blocks could not be written: then it goes on.
     pub fn freeze(&self) -> Result<()> {
         let fs = &self.fs;
         let mut life = fs.lifecycle.lock();
@@ -30,6 +31,11 @@ impl Filesystem {
         }
         fs.changes.close();
         if fs.writable().is_ok() {
+            let written = fs.note(fs.reap()).and_then(|()| fs.write_out_all());
+            if written.is_err() {
+                fs.changes.open();
+                return written;
+            }
             let rested = fs.rest();
             if let Err(cause) = rested {
                 fs.fail(&cause);

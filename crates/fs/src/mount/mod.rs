@@ -40,7 +40,9 @@ impl Filesystem {
         let mmp = mmp::claim(&media.home, &plan)?;
         let device: Arc<dyn BlockDevice> = media.home.clone();
         open::replay(&device, &mut plan)?;
-        let fs = assemble::assemble(media, plan, mmp)?;
-        Ok(Self { fs: Arc::new(fs) })
+        let threads = plan.options.threads;
+        let fs = Arc::new(assemble::assemble(media, plan, mmp)?);
+        fs.start_flusher(threads);
+        Ok(Self { fs })
     }
 }

@@ -70,6 +70,7 @@ impl Filesystem {
         check_fixed(&life.options, &wanted)?;
         fs.change_access(&mut life, wanted.access)?;
         fs.apply(&life, &wanted);
+        fs.start_flusher(wanted.threads);
         life.options = wanted;
         Ok(())
     }
@@ -112,6 +113,9 @@ impl Fs {
         self.dirs.set_max_size(options.max_dir_size_kib);
         self.space.set_options(options);
         self.space.set_learning(options);
+        if options.delalloc_memory_bytes != life.options.delalloc_memory_bytes {
+            self.delayed.set_limit(options.delalloc_memory_bytes);
+        }
         self.journal.set_commit_interval(options.commit_interval);
         life.media.set_barrier(options.barrier);
     }
@@ -140,6 +144,7 @@ impl Fs {
         if !self.orphans.is_empty() {
             return Err(RemountError::Busy.into());
         }
+        self.write_out_all()?;
         self.rest().inspect_err(|cause| self.fail(cause))?;
         self.state.set_writable(false);
         life.left = life.superblock_below()?;

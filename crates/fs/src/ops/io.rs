@@ -210,14 +210,36 @@ impl Filesystem {
         })
     }
 
-    /// Extents of a file that meet the byte range.
+    /// Extents of a file that meet the byte range. Data that wait for their blocks get them first
+    /// (`FIEMAP_FLAG_SYNC`).
     pub fn fiemap(&self, inode: &InodeRef, offset: u64, len: u64) -> Result<Vec<Extent>> {
+        if inode.has_delayed() {
+            self.change(|fs| file::write_out(fs, inode.arc()))?;
+        }
         self.run(|fs| file::fiemap(fs, inode, offset, len))
     }
 
     /// Makes data and attributes of one file durable.
+    ///
+    /// # Errors
+    /// Also what went wrong in writing out data since they were accepted; it is told once.
     pub fn fsync(&self, inode: &InodeRef) -> Result<()> {
-        self.run(|fs| fs.sync_inode(inode))
+        let tell = |fs: &Fs| file::write_out_and_tell(fs, inode.arc());
+        let written = match inode.has_delayed() {
+            true => self.change(tell),
+            false => self.run(tell),
+        };
+        self.run(|fs| fs.wait_durable(inode))?;
+        written
+    }
+
+    /// A user of the file closes it. Data that replace what the file held before it was cut to
+    /// nothing are written out (`auto_da_alloc`); they are durable with the next commit.
+    pub fn close(&self, inode: &InodeRef) -> Result<()> {
+        match inode.has_delayed() {
+            true => self.change(|fs| file::close(fs, inode.arc())),
+            false => Ok(()),
+        }
     }
 
     /// Makes data durable, and the attributes needed to read it.
@@ -227,6 +249,12 @@ impl Filesystem {
 
     /// Makes everything durable.
     pub fn sync(&self) -> Result<()> {
+        let waits = !self.fs.delayed.is_empty() || self.fs.inodes.reclaim.has_work();
+        let written = match waits {
+            // What lost its last user is not worth writing.
+            true => self.change(|fs| fs.reap().and(fs.write_out_all())),
+            false => Ok(()),
+        };
         self.run(|fs| {
             // Who freezes has the counts written, and whoever changes them waits.
             let pass = fs.changes.try_enter();
@@ -235,7 +263,8 @@ impl Filesystem {
                 let handle = fs.start(1)?;
                 fs.superblock.update_counts(fs, &handle);
             }
-            Ok(fs.journal.commit_running()?)
+            fs.journal.commit_running()?;
+            written
         })
     }
 }
@@ -311,6 +340,12 @@ impl Fs {
     }
 
     fn sync_inode(&self, inode: &InodeRef) -> Result<()> {
+        let written = file::write_out_and_tell(self, inode.arc());
+        self.wait_durable(inode)?;
+        written
+    }
+
+    fn wait_durable(&self, inode: &InodeRef) -> Result<()> {
         use uext4_journal::Object;
         // Who freezes logs them all, and what it left to log waits for nobody.
         if let Some(_pass) = self.changes.try_enter() {

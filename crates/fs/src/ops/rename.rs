@@ -9,7 +9,8 @@ use super::{check_alive, check_name, check_new_name, settled, touch_dir};
 use crate::access::Want;
 use crate::dir::{self, DirError, Index};
 use crate::inode::{Inode, NewInode};
-use crate::{Caller, Error, Filesystem, Fs, InodeRef, Result, credits};
+use crate::settings::Switch;
+use crate::{Caller, Error, Filesystem, Fs, InodeRef, Result, credits, file};
 use std::sync::Arc;
 use uext4_format::{FileType, InodeNr};
 use uext4_journal::Handle;
@@ -165,6 +166,7 @@ fn rename_once(
     if rename.is_same() {
         return Ok(());
     }
+    rename.write_out_first(fs);
     let answer = match rename.run(fs, Index::Shared) {
         Err(DirError::NeedExclusive) => settled(rename.run(fs, Index::Exclusive)),
         other => settled(other),
@@ -182,6 +184,15 @@ fn find(fs: &Fs, side: &Side<'_>) -> Result<Option<InodeRef>> {
 }
 
 impl Rename<'_> {
+    /// A file that replaces another holds its data on disk before it has the name
+    /// (`auto_da_alloc`). Its fsync tells when that failed.
+    fn write_out_first(&self, fs: &Fs) {
+        let replaces = self.target.is_some() && self.flags != RenameFlags::Exchange;
+        if replaces && fs.settings.has(Switch::AutoDaAlloc) {
+            let _told_by_fsync = fs.note(file::write_out(fs, self.source.arc()));
+        }
+    }
+
     /// In the order in which Linux finds out.
     fn check(&self, fs: &Fs) -> Result<()> {
         self.check_target()?;

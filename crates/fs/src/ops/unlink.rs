@@ -4,7 +4,7 @@ use super::{check_alive, check_name, settled, touch_dir};
 use crate::access::Want;
 use crate::dir::{self, DirError, Index};
 use crate::inode::{Inode, has_blocks};
-use crate::{Caller, Error, Filesystem, Fs, InodeRef, Result, credits};
+use crate::{Caller, Error, Filesystem, Fs, InodeRef, Result, credits, file};
 use std::sync::Arc;
 use uext4_format::{FileType, Timestamp};
 use uext4_journal::Handle;
@@ -144,9 +144,23 @@ impl Fs {
         self.orphan_or_free(handle, inode)
     }
 
+    /// Takes the right to free an inode that only the caller uses and that maps no blocks. Data
+    /// that wait for theirs are forgotten.
+    fn claim_empty(&self, inode: &Arc<Inode>) -> bool {
+        // A handle runs: whoever writes the data out now is not waited for.
+        let Some(mut buffer) = inode.io.try_write() else {
+            return false;
+        };
+        let claimed = !has_blocks(self, inode) && inode.claim_free(1);
+        if claimed {
+            file::discard_delayed(self, inode, &mut buffer);
+        }
+        claimed
+    }
+
     fn orphan_or_free(&self, handle: &Handle<'_>, inode: &Arc<Inode>) -> Result<()> {
         inode.set_links(0);
-        if !has_blocks(self, inode) && inode.claim_free(1) {
+        if self.claim_empty(inode) {
             return self.finish_evict(handle, inode);
         }
         self.orphans.add(self, handle, inode)

@@ -1,8 +1,8 @@
 //! What the superblock asks for: `s_default_mount_opts` (`tune2fs -o`), then the string
 //! `s_mount_opts` (`tune2fs -E mount_opts=`).
 //!
-//! The bits only turn things on. `acl` and `user_xattr` are on without them, `nodelalloc` and
-//! `block_validity` are how it is; `debug` only prints, `nouid32` is not there.
+//! The bits only turn things on. `acl` and `user_xattr` are on without them,
+//! `block_validity` is how it is; `debug` only prints, `nouid32` is not there.
 
 use super::{DataMode, MountOptions, words};
 use uext4_format::Superblock;
@@ -14,6 +14,9 @@ pub(super) fn apply(options: &mut MountOptions, superblock: &Superblock) {
     let bits = superblock.default_mount_opts;
     options.group_from_parent |= bits & bit::BSDGROUPS != 0;
     options.barrier &= bits & bit::NOBARRIER == 0;
+    if bits & bit::NODELALLOC != 0 {
+        options.delalloc.get_or_insert(false);
+    }
     options.discard |= bits & bit::DISCARD != 0;
     options.data = match bits & bit::JMODE {
         bit::JMODE_DATA => DataMode::Journal,

@@ -22,7 +22,7 @@ fn what_is_not_there_is_refused_by_name_and_reason() {
         ("commit=x", "not a number"),
         ("commit=2147484", "too large"),
         ("resuid=4294967295", "too large"),
-        ("delalloc", "delayed allocation"),
+        ("delalloc_memory=x", "not a number"),
         ("usrjquota=aquota.user", "quota"),
         ("inode_readahead_blks=32", "only 0"),
         ("max_batch_time=15000", "only 0"),
@@ -42,6 +42,10 @@ fn later_words_win() {
     );
     assert!(parse("nobarrier,barrier=1").unwrap().barrier);
     assert!(!parse("barrier=0").unwrap().barrier);
+    let options = parse("nodelalloc,noauto_da_alloc,delalloc").unwrap();
+    assert!(options.delalloc == Some(true) && !options.auto_da_alloc);
+    assert!(parse("delalloc,nodelalloc").unwrap().delalloc == Some(false));
+    assert!(!parse("auto_da_alloc=0").unwrap().auto_da_alloc);
     let options = parse("noatime,strictatime").unwrap();
     assert!(!options.no_atime && !options.relatime);
     let options = parse("sync,dirsync,lazytime,async").unwrap();

@@ -54,9 +54,6 @@ const ABOVE: &[&str] = &[
 
 /// Words that ask for what is done anyway.
 const AS_IT_IS: &[&str] = &[
-    "nodelalloc",
-    "auto_da_alloc",
-    "auto_da_alloc=1",
     "block_validity",
     "noinit_itable",
     "data_err=ignore",
@@ -69,18 +66,6 @@ const AS_IT_IS: &[&str] = &[
 
 /// Options of ext4 that are refused, by the name before `=`, each with its reason.
 const REFUSED: &[(&str, &str)] = &[
-    (
-        "delalloc",
-        "delayed allocation is not there yet; blocks are chosen at the write",
-    ),
-    (
-        "noauto_da_alloc",
-        "data always reaches the device before the metadata that needs it",
-    ),
-    (
-        "auto_da_alloc",
-        "data always reaches the device before the metadata that needs it",
-    ),
     ("noblock_validity", "block numbers are always checked"),
     (
         "init_itable",
@@ -183,6 +168,10 @@ fn apply_flag(options: &mut MountOptions, name: &str) -> bool {
         "nodiscard" => options.discard = false,
         "journal_checksum" => options.journal_checksum = Some(true),
         "nojournal_checksum" => options.journal_checksum = Some(false),
+        "delalloc" => options.delalloc = Some(true),
+        "nodelalloc" => options.delalloc = Some(false),
+        "auto_da_alloc" => options.auto_da_alloc = true,
+        "noauto_da_alloc" => options.auto_da_alloc = false,
         "freespace_tree" => options.allocator = Some(Allocator::FreespaceTree),
         "prefetch_block_bitmaps" => options.prefetch_bitmaps = true,
         "no_prefetch_block_bitmaps" => options.prefetch_bitmaps = false,
@@ -242,6 +231,10 @@ fn apply_allocation(options: &mut MountOptions, name: &str, value: &str) -> Resu
         }
         "freespace_memory" => options.freespace_memory_bytes = number(name, value, u64::MAX)?,
         "extent_cache" => options.extent_cache_bytes = number(name, value, u64::MAX)?,
+        "delalloc_memory" => {
+            options.delalloc_memory_bytes = Some(number(name, value, i64::MAX as u64)?);
+        }
+        "auto_da_alloc" => options.auto_da_alloc = number(name, value, u64::MAX)? != 0,
         "stripe" => options.stripe_blocks = number(name, value, u32::MAX.into())? as u32,
         _ => return Ok(false),
     }
@@ -306,6 +299,10 @@ pub(super) fn check_together(options: &MountOptions) -> Result<()> {
     if options.data == DataMode::Journal {
         let reason =
             "data=journal: data cannot go through the journal yet; mount with data=ordered";
+        return Err(Error::Option(reason.into()));
+    }
+    if options.delalloc == Some(true) && options.quota_limits != QuotaLimits::default() {
+        let reason = "delalloc with quota limits: their space is taken at the write; leave it out";
         return Err(Error::Option(reason.into()));
     }
     Ok(())

@@ -20,13 +20,22 @@ pub(super) struct Rights {
 
 /// An open regular file of a mounted [`Filesystem`], with a position of its own.
 ///
-/// Data of a write are in the image when it returns, and durable after [`File::sync_all`] or
-/// after the unmount. Nothing is buffered here.
+/// Data of a write are durable after [`File::sync_all`] or after the unmount. Nothing is buffered
+/// here.
 pub struct File<'fs> {
     fs: &'fs Filesystem,
     inode: InodeRef,
     rights: Rights,
     position: u64,
+}
+
+impl Drop for File<'_> {
+    fn drop(&mut self) {
+        if self.rights.write {
+            // Whoever wants to know about errors calls `sync_all`.
+            let _told_by_sync = self.fs.close(&self.inode);
+        }
+    }
 }
 
 impl<'fs> File<'fs> {

@@ -25,12 +25,14 @@ pub(crate) enum Reserve {
     MayUse,
     /// They stay.
     Keep,
+    /// The space was claimed when the write was accepted ([`Space::delay`]).
+    Delayed,
 }
 
 impl Reserve {
-    fn privilege(self) -> Privilege {
+    pub(super) fn privilege(self) -> Privilege {
         match self {
-            Reserve::MayUse => Privilege::Root,
+            Reserve::MayUse | Reserve::Delayed => Privilege::Root,
             Reserve::Keep => Privilege::User,
         }
     }
@@ -63,7 +65,7 @@ impl Space {
         let granted = self.claim(want)?;
         let taken = self.take(fs, want, granted, min);
         let used = taken.as_ref().map_or(0, |run| run.len);
-        self.claims.give(u64::from(granted - used));
+        self.unclaim(want, granted - used);
         Ok(self.to_blocks(taken?))
     }
 
@@ -72,11 +74,21 @@ impl Space {
         let bits = self.geometry().cluster_bits;
         let len = want.len_blocks.div_ceil(1 << bits);
         let min = want.min_blocks.div_ceil(1 << bits);
+        if want.reserve == Reserve::Delayed {
+            return Ok(len);
+        }
         let privilege = match want.purpose {
             Purpose::Metadata => Privilege::Metadata,
             _ => want.reserve.privilege(),
         };
         self.claims.claim(len, min, privilege)
+    }
+
+    /// Gives back what [`Self::claim`] granted and nobody took. What waits keeps its claims.
+    pub(super) fn unclaim(&self, want: &Want, clusters: u32) {
+        if want.reserve != Reserve::Delayed {
+            self.claims.give(clusters.into());
+        }
     }
 
     /// True when one more cluster is there for this claimant.
@@ -157,6 +169,11 @@ impl Space {
         self.claims.give(run.len.into());
     }
 
+    /// As [`Self::unreserve`], for data that go on waiting: their claim stays.
+    pub(crate) fn unreserve_delayed(&self, run: BlockRun) {
+        self.engine.release(self.to_run(run));
+    }
+
     /// One block of metadata: reserved and committed.
     pub(crate) fn allocate_block(
         &self,
@@ -164,6 +181,7 @@ impl Space {
         handle: &Handle<'_>,
         goal: Option<BlockNr>,
         inode: InodeNr,
+        reserve: Reserve,
     ) -> Result<BlockNr> {
         let want = Want {
             goal,
@@ -171,7 +189,7 @@ impl Space {
             min_blocks: 1,
             inode,
             purpose: Purpose::Metadata,
-            reserve: Reserve::MayUse,
+            reserve,
             end: (!fs.features.has(Feature::EXTENTS)).then_some(BlockNr(1 << 32)),
         };
         let run = self.reserve(fs, &want)?;

@@ -9,6 +9,8 @@ use uext4_sync::Counter;
 
 pub(super) struct Claims {
     on_disk: Counter,
+    /// Of the claims: for maps of files whose data wait.
+    delayed_tree: Counter,
     count: FreeCount,
     cluster_bits: u32,
     /// Clusters held back from everybody but metadata of data that is already accepted.
@@ -20,6 +22,7 @@ impl Claims {
         let held_back_clusters = FreeCount::default_metadata_reserve(clusters);
         Self {
             on_disk: Counter::new(i64::try_from(free).unwrap_or(i64::MAX)),
+            delayed_tree: Counter::new(0),
             count: FreeCount::new(free, root_reserve, held_back_clusters),
             cluster_bits,
             held_back_clusters,
@@ -38,6 +41,34 @@ impl Claims {
     /// Gives claimed clusters back that were not used, or that a commit made free.
     pub(super) fn give(&self, clusters: u64) {
         self.count.give(clusters);
+    }
+
+    /// Claims for data that wait and for their map; false: nothing is claimed.
+    pub(super) fn delay(&self, data: u64, tree: u64, privilege: Privilege) -> bool {
+        if !self.count.try_claim(data, privilege) {
+            return false;
+        }
+        if tree > 0 && !self.count.try_claim(tree, Privilege::Metadata) {
+            self.count.give(data);
+            return false;
+        }
+        self.count.add_delayed(data);
+        self.delayed_tree.add(tree as i64);
+        true
+    }
+
+    /// Claims for data that wait are in use, or are given back.
+    pub(super) fn end_delay(&self, data: u64, tree: u64) {
+        self.count.remove_delayed(data);
+        self.delayed_tree.add(-(tree as i64));
+    }
+
+    pub(super) fn delayed(&self) -> u64 {
+        self.count.delayed()
+    }
+
+    pub(super) fn delayed_tree(&self) -> u64 {
+        u64::try_from(self.delayed_tree.sum()).unwrap_or(0)
     }
 
     /// Claimed clusters are in use on disk now.

@@ -9,6 +9,7 @@
 
 mod blocks;
 mod claims;
+mod delayed;
 mod exact;
 mod fragments;
 mod group;
@@ -135,7 +136,9 @@ impl Space {
         } else {
             self.overhead_blocks
         };
-        let blocks_free = self.claims.available() << geometry.cluster_bits;
+        // What is claimed for maps is part of what is held back for metadata.
+        let free = self.claims.available() + self.claims.delayed_tree();
+        let blocks_free = free << geometry.cluster_bits;
         let reserved = state
             .disk
             .r_blocks_count

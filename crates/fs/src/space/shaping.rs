@@ -84,7 +84,7 @@ impl Space {
         let run = self.preallocations.take(file, at, granted);
         let used = run.map_or(0, |run| run.len);
         self.preallocations.restore(used.into());
-        self.claims.give(u64::from(granted - used));
+        self.unclaim(want, granted - used);
         Ok(run.map(|run| self.to_blocks(run)))
     }
 
@@ -194,7 +194,7 @@ impl Space {
             .as_ref()
             .map_or(0, |run| run.len.saturating_sub(granted));
         self.preallocations.restore(u64::from(more - extra));
-        self.claims.give(u64::from(granted - used));
+        self.unclaim(want, granted - used);
         let stats = self.engine.stats();
         stats.add(Stat::Preallocated, extra.into());
         Ok((taken?, extra))

@@ -14,7 +14,11 @@ fn mount(mib: u64) -> (Arc<MemDevice>, Filesystem) {
     let mut options = MkfsOptions::new(Preset::Ext4);
     options.block_size = Some(PAGE as u32);
     mkfs::format(&*device, &options).expect("mkfs of a plain image");
-    let mounted = Filesystem::mount(device.clone(), MountOptions::default()).expect("mounts");
+    let at_the_write = MountOptions {
+        delalloc: Some(false),
+        ..MountOptions::default()
+    };
+    let mounted = Filesystem::mount(device.clone(), at_the_write).expect("mounts");
     (device, mounted)
 }
 

@@ -8,6 +8,7 @@ use super::refs::Refs;
 use super::share;
 use crate::inode::InodeState;
 use crate::meta::{MetaBlock, Seal};
+use crate::space::Reserve;
 use crate::{Error, Fs, Result};
 use std::sync::Arc;
 use uext4_format::xattr::{XattrBlock, XattrSet, encode_block};
@@ -81,7 +82,9 @@ fn replace(
 }
 
 fn create(fs: &Fs, handle: &Handle<'_>, state: &InodeState, image: Vec<u8>) -> Result<BlockNr> {
-    let nr = fs.space.allocate_block(fs, handle, None, state.nr())?;
+    let nr = fs
+        .space
+        .allocate_block(fs, handle, None, state.nr(), Reserve::MayUse)?;
     let hash = XattrBlock::new(&image).hash();
     fs.blocks.create(handle, nr, Seal::Xattr, image.into());
     fs.shared_xattrs.note(hash, nr);

@@ -4,6 +4,7 @@ mod basic;
 mod beside_kernel;
 mod crashed;
 mod damage;
+mod delalloc;
 mod fast_commits;
 mod fast_commits_hostile;
 mod faults;

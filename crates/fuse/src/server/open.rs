@@ -169,6 +169,9 @@ impl Server {
         let (_fh, flags) = (args.u64()?, args.u32()?);
         if writes(flags) {
             self.nodes.drop_writer(request.node);
+            let inode = self.get(request.node)?;
+            // Nobody hears an error of a release; the next fsync tells it.
+            let _told_by_fsync = self.filesystem.close(&inode);
             self.let_go_of_space(request.node);
         }
         Ok(())

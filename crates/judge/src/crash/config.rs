@@ -40,6 +40,7 @@ pub struct Config {
     log: LogPlace,
     allocator: Option<Allocator>,
     mount: Mount,
+    data: Data,
     /// Percent of the space that is taken before the run begins.
     pub(super) full_percent: u64,
 }
@@ -61,6 +62,14 @@ enum LogPlace {
     OtherDevice,
 }
 
+/// When new data are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Data {
+    AtOnce,
+    /// They wait in memory for their blocks.
+    Wait,
+}
+
 const EXT4: Config = Config {
     name: "ext4",
     preset: Preset::Ext4,
@@ -72,6 +81,7 @@ const EXT4: Config = Config {
     log: LogPlace::Inside,
     allocator: None,
     mount: Mount::Plain,
+    data: Data::AtOnce,
     full_percent: 0,
 };
 
@@ -105,9 +115,15 @@ const BIGALLOC: Config = Config {
     ..with("bigalloc", "bigalloc")
 };
 
+const DELALLOC: Config = Config {
+    name: "delalloc",
+    data: Data::Wait,
+    ..EXT4
+};
+
 impl Config {
     /// All kinds with a log.
-    pub const ALL: [Config; 22] = [
+    pub const ALL: [Config; 26] = [
         EXT4,
         Config {
             name: "ext4-4k",
@@ -158,6 +174,21 @@ impl Config {
         full(Config {
             name: "full-bigalloc",
             ..BIGALLOC
+        }),
+        DELALLOC,
+        Config {
+            name: "delalloc-ext3",
+            preset: Preset::Ext3,
+            ..DELALLOC
+        },
+        Config {
+            name: "delalloc-bigalloc",
+            data: Data::Wait,
+            ..BIGALLOC
+        },
+        full(Config {
+            name: "full-delalloc",
+            ..DELALLOC
         }),
     ];
 
@@ -241,6 +272,7 @@ impl Config {
             allocator: self.allocator,
             discard: self.mount == Mount::Discards,
             sync: self.syncs(),
+            delalloc: Some(self.delays()),
             ..options
         }
     }
@@ -248,6 +280,11 @@ impl Config {
     /// Whether every operation is durable when it returns.
     pub(super) fn syncs(&self) -> bool {
         self.mount == Mount::Syncs
+    }
+
+    /// Whether new data wait in memory for their blocks.
+    pub(super) fn delays(&self) -> bool {
+        self.data == Data::Wait
     }
 
     /// Whether files map their space with extents (`fallocate` needs it).

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use uext4_testkit::manifest::{Entry, Manifest};
 use uext4_testkit::model::Model;
-use uext4_testkit::ops::Op;
+use uext4_testkit::ops::{Op, RenameHow};
 
 use super::config::Config;
 use super::step::Step;
@@ -52,6 +52,24 @@ pub(super) struct History {
     touched: BTreeMap<u64, usize>,
     /// The step that last touched what it holds: its data and size.
     written: BTreeMap<u64, usize>,
+    written_out: Vec<WrittenOut>,
+}
+
+/// Data that waited are on the disk.
+struct WrittenOut {
+    /// By this step.
+    step: usize,
+    /// Of this inode; `None` for all.
+    number: Option<u64>,
+    when: When,
+}
+
+#[derive(PartialEq)]
+enum When {
+    /// Before the step returns.
+    Returned,
+    /// Before what the step changed is there.
+    Found,
 }
 
 impl History {
@@ -64,6 +82,7 @@ impl History {
             all_sync: config.syncs(),
             touched: BTreeMap::new(),
             written: BTreeMap::new(),
+            written_out: Vec::new(),
         }
     }
 
@@ -87,6 +106,10 @@ impl History {
         }
         if step.commits() || self.all_sync {
             self.commits.insert(now);
+        }
+        if done && let Some((number, when)) = written_out(step, last, model) {
+            let step = now;
+            self.written_out.push(WrittenOut { step, number, when });
         }
         let before = self.floors[now - 1];
         let floor = match step {
@@ -120,6 +143,20 @@ impl History {
     pub(super) fn floor(&self, step: usize) -> usize {
         self.floors[step]
     }
+
+    /// The oldest state whose data the file may hold, when the tree is that of state `found` and
+    /// step `returned` had returned.
+    pub(super) fn data_floor(&self, number: u64, found: usize, returned: usize) -> usize {
+        let counts = |out: &&WrittenOut| {
+            let until = match out.when {
+                When::Returned => returned,
+                When::Found => found,
+            };
+            out.number.is_none_or(|written| written == number) && out.step <= until
+        };
+        let steps = self.written_out.iter().filter(counts).map(|out| out.step);
+        steps.max().unwrap_or(0)
+    }
 }
 
 /// The step up to which a sync of the file at `path` reaches.
@@ -127,6 +164,24 @@ fn promised(steps: &BTreeMap<u64, usize>, model: &Model, path: &[u8]) -> usize {
     let number = model.numbers().get(path).copied();
     let step = number.and_then(|number| steps.get(&number));
     step.copied().unwrap_or(0)
+}
+
+/// Whose data the step wrote out, if they waited (of all inodes: `None`), and when that holds.
+fn written_out(step: &Step, before: &State, model: &Model) -> Option<(Option<u64>, When)> {
+    let number = |path: &[u8]| model.numbers().get(path).copied();
+    match step {
+        Step::Sync | Step::Freeze | Step::Unmount => Some((None, When::Returned)),
+        Step::Op(Op::Fsync { path }) | Step::Fdatasync { path } => {
+            Some((number(path), When::Returned))
+        }
+        // What replaces a file has its data first (`auto_da_alloc`).
+        Step::Op(Op::Rename { to, how, .. })
+            if *how != RenameHow::Exchange && before.files.contains_key(to) =>
+        {
+            Some((number(to), When::Found))
+        }
+        _ => None,
+    }
 }
 
 impl State {

@@ -246,6 +246,7 @@ pub(super) fn window(recording: &Recording, cut: usize) -> Window {
     Window {
         floor: recording.history.floor(returned),
         begun,
+        data_may_wait: recording.run.config.delays().then_some(returned),
     }
 }
 

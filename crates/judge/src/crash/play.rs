@@ -106,6 +106,7 @@ pub(super) fn options(clock: Arc<ManualClock>) -> MountOptions {
         threads: Threads::Inline,
         seed: Some(1),
         no_atime: true,
+        delalloc: Some(false),
         clock,
         ..MountOptions::default()
     }

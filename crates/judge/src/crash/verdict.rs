@@ -3,7 +3,10 @@
 //! It must be the model after some step between the oldest that the promises allow and the last
 //! that began. Names, attributes and sizes are compared exactly. Data goes to its place at once,
 //! so that a sector of a file may be newer than the tree: it must hold what it held in that state
-//! or in a later one. Every write has bytes of its own, so data of another file shows.
+//! or in a later one. With delayed allocation it may also be older, back to when the file was last
+//! written out. Every write has bytes of its own, so data of another file shows.
+
+use std::ops::RangeInclusive;
 
 use anyhow::{Context, Result, bail, ensure};
 use uext4_testkit::manifest::{Field, FileKind, Manifest, Policy, Source};
@@ -22,6 +25,8 @@ const STEPS_SHOWN: usize = 15;
 pub(super) struct Window {
     pub(super) floor: usize,
     pub(super) begun: usize,
+    /// The last step that returned, when data may wait in memory.
+    pub(super) data_may_wait: Option<usize>,
 }
 
 fn structure() -> Policy {
@@ -47,7 +52,7 @@ pub(super) fn judge(
         let state = &history.states[step];
         let differences = state.manifest.diff(found, &policy);
         let (count, text) = if differences.is_empty() {
-            match contents(history, step, window.begun, found, source) {
+            match contents(history, step, window, found, source) {
                 Ok(()) => return Ok(step),
                 Err(error) => (0, format!("{error:#}")),
             }
@@ -75,7 +80,7 @@ pub(super) fn judge(
 fn contents(
     history: &History,
     step: usize,
-    begun: usize,
+    window: Window,
     found: &Manifest,
     source: &dyn Source,
 ) -> Result<()> {
@@ -88,23 +93,31 @@ fn contents(
         if same {
             continue;
         }
-        let later = &history.states[step..=begun];
-        one_file(later, path, state.files[path], source)
+        let number = state.files[path];
+        let oldest = window.data_may_wait.map_or(step, |returned| {
+            history.data_floor(number, step, returned).min(step)
+        });
+        let states = &history.states[oldest..=window.begun];
+        one_file(states, window, path, number, source)
             .with_context(|| format!("\"{}\" in state {step}", path.escape_ascii()))?;
     }
     Ok(())
 }
 
-/// `states` begins with the one whose tree was found.
-fn one_file(states: &[State], path: &[u8], number: u64, source: &dyn Source) -> Result<()> {
+/// `states` begins with the one whose tree was found, or with the oldest whose data may be there.
+fn one_file(
+    states: &[State],
+    window: Window,
+    path: &[u8],
+    number: u64,
+    source: &dyn Source,
+) -> Result<()> {
     let mut data = Vec::new();
     source.read(path, 1 << 20, &mut |bytes| data.extend_from_slice(bytes))?;
-    let size = states[0].contents[&number].len();
-    let next = states.get(1).filter(|next| next.gradual == Some(number));
-    let next = next
-        .and_then(|next| next.contents.get(&number))
-        .map_or(size, |next| next.len());
-    let sizes = size.min(next)..=size.max(next);
+    let sizes = match window.data_may_wait {
+        None => sizes(states, number),
+        Some(_) => sizes_while_data_wait(states, number),
+    };
     ensure!(
         sizes.contains(&data.len()),
         "{} bytes, expected {sizes:?}",
@@ -122,8 +135,11 @@ fn one_file(states: &[State], path: &[u8], number: u64, source: &dyn Source) -> 
             versions.push(content);
         }
     }
-    let holes = states.get(1).is_some_and(|next| next.moved == Some(number))
-        || states[0].moved == Some(number);
+    let near = match window.data_may_wait {
+        None => &states[..states.len().min(2)],
+        Some(_) => states,
+    };
+    let holes = near.iter().any(|state| state.moved == Some(number));
     for (index, sector) in data.chunks(SECTOR_BYTES).enumerate() {
         let start = index * SECTOR_BYTES;
         let is_hole = holes && sector.iter().all(|byte| *byte == 0);
@@ -144,6 +160,25 @@ fn one_file(states: &[State], path: &[u8], number: u64, source: &dyn Source) -> 
         );
     }
     Ok(())
+}
+
+/// Sizes of a file whose data were written at once.
+fn sizes(states: &[State], number: u64) -> RangeInclusive<usize> {
+    let size = states[0].contents[&number].len();
+    let next = states.get(1).filter(|next| next.gradual == Some(number));
+    let next = next
+        .and_then(|next| next.contents.get(&number))
+        .map_or(size, |next| next.len());
+    size.min(next)..=size.max(next)
+}
+
+/// Sizes of a file of which only the front may have been written out.
+fn sizes_while_data_wait(states: &[State], number: u64) -> RangeInclusive<usize> {
+    let contents = states
+        .iter()
+        .filter_map(|state| state.contents.get(&number));
+    let sizes = || contents.clone().map(|content| content.len());
+    sizes().min().unwrap_or(0)..=sizes().max().unwrap_or(0)
 }
 
 /// Whether `sector` is what `version` holds at `start`, zeroes behind its end.

@@ -192,6 +192,26 @@ fn full_bigalloc() {
     suite("full-bigalloc");
 }
 
+#[test]
+fn delalloc() {
+    suite("delalloc");
+}
+
+#[test]
+fn delalloc_ext3() {
+    suite("delalloc-ext3");
+}
+
+#[test]
+fn delalloc_bigalloc() {
+    suite("delalloc-bigalloc");
+}
+
+#[test]
+fn full_delalloc() {
+    suite("full-delalloc");
+}
+
 /// Repeats the crash that `UEXT4_CRASH_CASE` names.
 #[test]
 fn the_case() {

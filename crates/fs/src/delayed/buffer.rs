@@ -1,0 +1,216 @@
+//! What one file has in memory only: whole blocks, and the space claimed for them.
+
+use crate::Error;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+
+/// Bytes of one block, zero where nothing was written.
+type Block = Box<[u8]>;
+
+/// Blocks of a file that are in memory only. Keys are numbers of blocks and clusters of the file.
+#[derive(Default)]
+pub(crate) struct Buffer {
+    blocks: BTreeMap<u64, Block>,
+    /// Stretches of consecutive blocks.
+    runs: u64,
+    /// Clusters for which space is claimed.
+    claimed: BTreeSet<u64>,
+    /// Clusters claimed for blocks of the map.
+    pub(crate) tree_claims: u64,
+    /// When the pool was told of it (its age, in ns).
+    pub(crate) listed: Option<u64>,
+    /// What went wrong in writing out, until somebody is told.
+    pub(crate) error: Option<Error>,
+    /// The file was cut to nothing: its new data go out when it is closed.
+    pub(crate) out_at_close: bool,
+}
+
+impl Buffer {
+    /// True when no block waits.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.blocks.is_empty()
+    }
+
+    /// Blocks that wait.
+    pub(crate) fn len_blocks(&self) -> u64 {
+        self.blocks.len() as u64
+    }
+
+    /// Stretches of consecutive blocks that wait.
+    pub(crate) fn runs(&self) -> u64 {
+        self.runs
+    }
+
+    /// Clusters that are claimed.
+    pub(crate) fn claimed_clusters(&self) -> u64 {
+        self.claimed.len() as u64
+    }
+
+    /// The bytes of a block that waits.
+    pub(crate) fn get(&self, block: u64) -> Option<&[u8]> {
+        self.blocks.get(&block).map(|bytes| &**bytes)
+    }
+
+    /// The bytes of a block that waits, to change.
+    pub(crate) fn get_mut(&mut self, block: u64) -> Option<&mut [u8]> {
+        self.blocks.get_mut(&block).map(|bytes| &mut **bytes)
+    }
+
+    /// The first block at or behind `block` that waits.
+    pub(crate) fn next_from(&self, block: u64) -> Option<u64> {
+        self.blocks.range(block..).next().map(|(block, _)| *block)
+    }
+
+    /// The last block that waits.
+    pub(crate) fn last(&self) -> Option<u64> {
+        self.blocks.last_key_value().map(|(block, _)| *block)
+    }
+
+    /// Blocks from `block` on that wait, without a gap.
+    pub(crate) fn len_from(&self, block: u64) -> u64 {
+        let blocks = self.blocks.range(block..);
+        (block..)
+            .zip(blocks)
+            .take_while(|(expected, (block, _))| expected == *block)
+            .count() as u64
+    }
+
+    /// The first stretch of consecutive blocks.
+    pub(crate) fn first_run(&self) -> Option<Range<u64>> {
+        let start = self.next_from(0)?;
+        Some(start..start + self.len_from(start))
+    }
+
+    /// The bytes of blocks that all wait.
+    pub(crate) fn slices(&self, blocks: Range<u64>) -> Vec<&[u8]> {
+        let blocks = self.blocks.range(blocks);
+        blocks.map(|(_, bytes)| &**bytes).collect()
+    }
+
+    /// Puts a block in that was not there.
+    pub(crate) fn insert(&mut self, block: u64, bytes: Block) {
+        self.runs += 1;
+        self.runs -= self.neighbours(block);
+        let before = self.blocks.insert(block, bytes);
+        debug_assert!(before.is_none(), "the block waits already");
+    }
+
+    /// Takes blocks out; answers how many there were. Their claims stay.
+    pub(crate) fn remove(&mut self, range: Range<u64>) -> u64 {
+        let mut removed = 0;
+        while let Some(block) = self.next_from(range.start).filter(|at| *at < range.end) {
+            self.blocks.remove(&block);
+            self.runs += self.neighbours(block);
+            self.runs -= 1;
+            removed += 1;
+        }
+        removed
+    }
+
+    fn neighbours(&self, block: u64) -> u64 {
+        let before = block.checked_sub(1);
+        let is_there = |block| self.blocks.contains_key(&block);
+        u64::from(before.is_some_and(is_there)) + u64::from(is_there(block + 1))
+    }
+
+    /// True when space for the cluster is claimed.
+    pub(crate) fn is_claimed(&self, cluster: u64) -> bool {
+        self.claimed.contains(&cluster)
+    }
+
+    /// Notes that space for the cluster is claimed.
+    pub(crate) fn note_claim(&mut self, cluster: u64) {
+        self.claimed.insert(cluster);
+    }
+
+    /// Takes the claims of these clusters; answers how many there were.
+    pub(crate) fn take_claims(&mut self, clusters: Range<u64>) -> u64 {
+        let mut taken = 0;
+        while let Some(cluster) = self.claimed.range(clusters.clone()).next().copied() {
+            self.claimed.remove(&cluster);
+            taken += 1;
+        }
+        taken
+    }
+
+    /// Takes the claims of clusters that meet `blocks` and hold no block that waits any more;
+    /// answers how many there were.
+    pub(crate) fn take_idle_claims(&mut self, blocks: Range<u64>, cluster_blocks: u64) -> u64 {
+        if blocks.is_empty() {
+            return 0;
+        }
+        let (mut first, mut end) = (
+            blocks.start / cluster_blocks,
+            blocks.end.div_ceil(cluster_blocks),
+        );
+        let waits = |cluster: u64| {
+            let next = self.next_from(cluster * cluster_blocks);
+            next.is_some_and(|block| block < (cluster + 1) * cluster_blocks)
+        };
+        // Between the first and the last cluster all blocks were taken out.
+        if waits(first) {
+            first += 1;
+        }
+        if first < end && waits(end - 1) {
+            end -= 1;
+        }
+        self.take_claims(first..end)
+    }
+
+    /// Notes an error for whoever asks first; the first one stays.
+    pub(crate) fn note_error(&mut self, error: &Error) {
+        self.error.get_or_insert_with(|| error.clone());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn block() -> Block {
+        vec![0; 4].into()
+    }
+
+    #[test]
+    fn claims_leave_with_the_last_block_of_a_cluster() {
+        let mut buffer = Buffer::default();
+        for nr in [0, 1, 4, 5, 6, 9] {
+            buffer.insert(nr, block());
+            buffer.note_claim(nr / 4);
+        }
+        assert_eq!((buffer.runs(), buffer.claimed_clusters()), (3, 3));
+        assert_eq!(buffer.remove(1..6), 3);
+        assert_eq!(buffer.take_idle_claims(1..6, 4), 0, "0 and 6 stay");
+        assert_eq!(buffer.remove(6..20), 2);
+        assert_eq!(buffer.take_idle_claims(6..20, 4), 2);
+        assert!(buffer.is_claimed(0) && !buffer.is_claimed(1));
+        assert_eq!(buffer.first_run(), Some(0..1));
+    }
+
+    proptest! {
+        #[test]
+        fn runs_are_counted(
+            steps in prop::collection::vec((any::<bool>(), 0u64..40, 1u64..9), 1..80),
+        ) {
+            let (mut buffer, mut model) = (Buffer::default(), BTreeSet::new());
+            for (put, at, len) in steps {
+                for block_nr in at..at + len {
+                    if put && model.insert(block_nr) {
+                        buffer.insert(block_nr, block());
+                    }
+                }
+                if !put {
+                    let before = model.len();
+                    model.retain(|nr| !(at..at + len).contains(nr));
+                    prop_assert_eq!(buffer.remove(at..at + len), (before - model.len()) as u64);
+                }
+                let runs = model.iter().filter(|nr| **nr == 0 || !model.contains(&(**nr - 1)));
+                prop_assert_eq!(buffer.runs(), runs.count() as u64);
+                prop_assert_eq!(buffer.next_from(at), model.range(at..).next().copied());
+                let from = (at..).take_while(|nr| model.contains(nr)).count() as u64;
+                prop_assert_eq!(buffer.len_from(at), from);
+            }
+        }
+    }
+}

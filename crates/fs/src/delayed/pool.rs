@@ -1,0 +1,198 @@
+//! All files with data that wait: how many bytes, and who has waited longest.
+//!
+//! Layout: the inodes in shards by number, each ordered by age. Bytes as a total and a part per
+//! shard of threads, which moves to the total when it is large: the bound is looked up with one
+//! load, and is at most a sixteenth off.
+
+use crate::inode::Inode;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+use uext4_format::InodeNr;
+use uext4_sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
+use uext4_sync::{Mutex, Rank, SHARDS, Sharded};
+
+const LISTS: usize = 64;
+/// The bound, when nothing else is asked for: this part of the memory of the machine, ...
+const MEMORY_PART: u64 = 16;
+/// ... at most this many bytes.
+const BYTES_MAX: u64 = 256 << 20;
+/// The memory of a machine that does not tell.
+const MEMORY_UNKNOWN_BYTES: u64 = 1 << 30;
+/// How long data wait at most before the thread writes them out, in hundredths of a second. The
+/// kernel waits 30 s; here a server that is killed loses what waits, so it is a commit interval.
+const EXPIRE_CENTISECS: u32 = 500;
+
+/// Age and number.
+type Ticket = (u64, InodeNr);
+
+struct Waiting {
+    inode: Arc<Inode>,
+    /// Somebody writes it out to make room.
+    busy: bool,
+}
+
+/// The inodes with data that wait.
+pub(crate) struct Pool {
+    lists: Box<[Mutex<BTreeMap<Ticket, Waiting>>]>,
+    total_bytes: AtomicI64,
+    parts_bytes: Sharded<AtomicI64>,
+    /// `delalloc_memory`.
+    pub(crate) limit_bytes: AtomicU64,
+    /// `delalloc_expire_centisecs`.
+    pub(crate) expire_centisecs: AtomicU32,
+}
+
+impl Pool {
+    /// Empty; without a wish the bound is the default one.
+    pub(crate) fn new(limit_bytes: Option<u64>) -> Self {
+        let list = |_| Mutex::new(Rank::Queue, BTreeMap::new());
+        Self {
+            lists: (0..LISTS).map(list).collect(),
+            total_bytes: AtomicI64::new(0),
+            parts_bytes: Sharded::new(|_| AtomicI64::new(0)),
+            limit_bytes: AtomicU64::new(limit_or_default(limit_bytes)),
+            expire_centisecs: AtomicU32::new(EXPIRE_CENTISECS),
+        }
+    }
+
+    /// Sets the bound; holds for later writes.
+    pub(crate) fn set_limit(&self, limit_bytes: Option<u64>) {
+        let limit = limit_or_default(limit_bytes);
+        self.limit_bytes.store(limit, Ordering::Relaxed);
+    }
+
+    fn list(&self, nr: InodeNr) -> &Mutex<BTreeMap<Ticket, Waiting>> {
+        &self.lists[nr.0 as usize % LISTS]
+    }
+
+    /// Data of the inode wait since `since_ns`.
+    pub(crate) fn enter(&self, inode: &Arc<Inode>, since_ns: u64) {
+        let waiting = Waiting {
+            inode: inode.clone(),
+            busy: false,
+        };
+        let ticket = (since_ns, inode.nr());
+        self.list(inode.nr()).lock().insert(ticket, waiting);
+    }
+
+    /// Nothing of the inode waits any more.
+    pub(crate) fn leave(&self, nr: InodeNr, since_ns: u64) {
+        self.list(nr).lock().remove(&(since_ns, nr));
+    }
+
+    /// Bytes were put into a buffer, or taken out of one.
+    pub(crate) fn count(&self, delta_bytes: i64) {
+        let limit = self.limit_bytes.load(Ordering::Relaxed);
+        let chunk = i64::try_from(limit / (16 * SHARDS as u64)).unwrap_or(i64::MAX);
+        let part = self.parts_bytes.local();
+        let here = part.fetch_add(delta_bytes, Ordering::Relaxed) + delta_bytes;
+        if here.abs() >= chunk {
+            let moved = part.swap(0, Ordering::Relaxed);
+            self.total_bytes.fetch_add(moved, Ordering::Relaxed);
+        }
+    }
+
+    /// Bytes in all buffers; exact while nobody writes.
+    pub(crate) fn bytes(&self) -> u64 {
+        let parts = self.parts_bytes.iter();
+        let parts: i64 = parts.map(|part| part.load(Ordering::Relaxed)).sum();
+        let sum = self.total_bytes.load(Ordering::Relaxed) + parts;
+        u64::try_from(sum).unwrap_or(0)
+    }
+
+    /// True when writers must make room.
+    pub(crate) fn is_over(&self) -> bool {
+        let limit = self.limit_bytes.load(Ordering::Relaxed);
+        let total = u64::try_from(self.total_bytes.load(Ordering::Relaxed)).unwrap_or(0);
+        total > limit - limit / 16
+    }
+
+    /// The inode that has waited longest and that nobody makes room with; the caller does now, and
+    /// says so with [`Self::done`].
+    pub(crate) fn claim_oldest(&self) -> Option<(u64, Arc<Inode>)> {
+        let oldest = self.lists.iter().filter_map(|list| {
+            let list = list.lock();
+            let mut idle = list.iter().filter(|(_, waiting)| !waiting.busy);
+            idle.next().map(|(ticket, _)| *ticket)
+        });
+        let ticket = oldest.min()?;
+        let mut list = self.list(ticket.1).lock();
+        let waiting = list.get_mut(&ticket)?;
+        waiting.busy = true;
+        Some((ticket.0, waiting.inode.clone()))
+    }
+
+    /// The caller of [`Self::claim_oldest`] has done what it could.
+    pub(crate) fn done(&self, nr: InodeNr, since_ns: u64) {
+        if let Some(waiting) = self.list(nr).lock().get_mut(&(since_ns, nr)) {
+            waiting.busy = false;
+        }
+    }
+
+    /// Inodes whose data wait since before `before_ns`, oldest first in each list.
+    pub(crate) fn older_than(&self, before_ns: u64) -> Vec<Arc<Inode>> {
+        let older = |list: &Mutex<BTreeMap<Ticket, Waiting>>| -> Vec<Arc<Inode>> {
+            let list = list.lock();
+            let older = list.range(..(before_ns, InodeNr(0)));
+            older.map(|(_, waiting)| waiting.inode.clone()).collect()
+        };
+        self.lists.iter().flat_map(older).collect()
+    }
+
+    /// Every inode with data that wait.
+    pub(crate) fn all(&self) -> Vec<Arc<Inode>> {
+        self.older_than(u64::MAX)
+    }
+
+    /// True when nothing waits.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.lists.iter().all(|list| list.lock().is_empty())
+    }
+
+    /// How long data wait at most.
+    pub(crate) fn expire(&self) -> Duration {
+        Duration::from_millis(u64::from(self.expire_centisecs.load(Ordering::Relaxed)) * 10)
+    }
+}
+
+fn limit_or_default(limit_bytes: Option<u64>) -> u64 {
+    limit_bytes.unwrap_or_else(|| (memory_bytes() / MEMORY_PART).min(BYTES_MAX))
+}
+
+/// Memory of this machine.
+fn memory_bytes() -> u64 {
+    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let total = text.lines().find_map(|line| line.strip_prefix("MemTotal:"));
+    let kib = total.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
+    kib.map_or(MEMORY_UNKNOWN_BYTES, |kib| kib << 10)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_bound_is_seen_by_all_threads() {
+        let pool = Pool::new(Some(1 << 20));
+        std::thread::scope(|scope| {
+            for _ in 0..16 {
+                scope.spawn(|| (0..17).for_each(|_| pool.count(4096)));
+            }
+        });
+        assert_eq!(pool.bytes(), 16 * 17 * 4096);
+        assert!(pool.is_over());
+        pool.count(-(16 * 8 * 4096));
+        assert!(!pool.is_over());
+        assert_eq!(
+            Pool::new(Some(0)).claim_oldest().map(|(since, _)| since),
+            None
+        );
+    }
+
+    #[test]
+    fn without_a_wish_the_machine_says_how_much() {
+        let limit = Pool::new(None).limit_bytes.into_inner();
+        assert!((1 << 20..=BYTES_MAX).contains(&limit), "{limit}");
+    }
+}

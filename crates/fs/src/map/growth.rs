@@ -1,0 +1,77 @@
+//! How much a map may grow: what is claimed for it before the data are accepted.
+
+use super::has_extents;
+use crate::Fs;
+use crate::inode::InodeState;
+use uext4_format::extent::{ExtentNode, ROOT_CAPACITY};
+use uext4_format::indirect::pointers_per_block;
+
+/// Direct blocks of a file without extents.
+const DIRECT: u64 = 12;
+/// No tree is deeper.
+const LEVELS_MAX: u64 = 6;
+/// Bytes of a header, of an entry and of a checksum in a tree block.
+const NODE_BYTES: u64 = 12;
+
+/// Most blocks that the map takes, when `blocks` more are mapped that stand in `runs` stretches of
+/// the file and end before block `end`: each of them may become an extent, and every node on the
+/// way may be full.
+pub(crate) fn tree_growth_max(
+    fs: &Fs,
+    state: &InodeState,
+    runs: u64,
+    blocks: u64,
+    end: u64,
+) -> u64 {
+    if blocks == 0 {
+        return 0;
+    }
+    if !has_extents(state) {
+        return tables(fs, runs, blocks, end);
+    }
+    let root = ExtentNode::new(&state.disk.i_block[..]);
+    let depth = u64::from(root.depth());
+    if depth == 0 && root.count() as u64 + blocks <= u64::from(ROOT_CAPACITY) {
+        return 0;
+    }
+    // A node that is split is left with half of its entries at least.
+    let half = (fs.block_size() as u64 / NODE_BYTES - 2) / 2;
+    extents(depth, runs, blocks, half)
+}
+
+fn extents(depth: u64, runs: u64, blocks: u64, half: u64) -> u64 {
+    let (mut entries, mut nodes) = (blocks, 0);
+    for level in 0..LEVELS_MAX {
+        let groups = if level < depth { runs.min(entries) } else { 1 };
+        entries = groups + entries / half;
+        nodes += entries;
+        if level >= depth && entries <= u64::from(ROOT_CAPACITY) {
+            break;
+        }
+    }
+    nodes
+}
+
+fn tables(fs: &Fs, runs: u64, blocks: u64, end: u64) -> u64 {
+    if end <= DIRECT {
+        return 0;
+    }
+    let pointers = pointers_per_block(fs.block_size()) as u64;
+    let first = runs.min(blocks) + blocks / pointers + 1;
+    let second = runs.min(first) + first / pointers + 1;
+    first + second + 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn small_growth_is_cheap_and_large_growth_is_enough() {
+        assert_eq!(extents(0, 1, 5, 170), 1, "one leaf below the root");
+        assert_eq!(extents(0, 1, 300, 170), 2);
+        assert_eq!(extents(1, 40, 40, 170), 40 + 1, "every leaf may be full");
+        // 100,000 extents in leaves that are half full, and the nodes above them.
+        assert!(extents(0, 1, 100_000, 170) >= 100_000 / 170 + 3);
+    }
+}

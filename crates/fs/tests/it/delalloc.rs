@@ -1,0 +1,441 @@
+//! Delayed allocation: what reaches the disk and when, that promises are kept, and that no space is
+//! lost on the way.
+
+use crate::image;
+use std::sync::Arc;
+use uext4::device::{Cause, Event, Fault, Faulty, Operation, Recorder, Survivors, When};
+use uext4::{Caller, Error, FallocateMode, Filesystem, InodeRef, KillPrivileges, RenameFlags};
+use uext4::{MountOptions, Seek};
+use uext4_sync::Rng;
+
+const SHAPES: &[&[&str]] = &[
+    &["-b", "4096"],
+    &["-b", "1024", "-m", "10"],
+    &[
+        "-b",
+        "1024",
+        "-O",
+        "^has_journal,^extent,^64bit,^metadata_csum",
+    ],
+    &["-b", "1024", "-O", "bigalloc", "-C", "8192"],
+    &["-b", "4096", "-O", "inline_data"],
+    &["-b", "4096", "-O", "^has_journal"],
+];
+
+fn delaying() -> MountOptions {
+    MountOptions {
+        delalloc: Some(true),
+        ..MountOptions::default()
+    }
+}
+
+fn root() -> Caller {
+    Caller::root()
+}
+
+fn create(fs: &Filesystem, name: &str) -> InodeRef {
+    let top = fs.root().expect("the root");
+    fs.create(&top, name.as_bytes(), 0o644, &root())
+        .expect("a new file")
+}
+
+fn find(fs: &Filesystem, name: &str) -> InodeRef {
+    let top = fs.root().expect("the root");
+    fs.lookup(&top, name.as_bytes(), &root())
+        .expect("the file is there")
+}
+
+fn content(fs: &Filesystem, file: &InodeRef) -> Vec<u8> {
+    let mut bytes = vec![0; fs.attr(file).size_bytes as usize];
+    let len = fs.read(file, 0, &mut bytes).expect("reads");
+    assert_eq!(len, bytes.len());
+    bytes
+}
+
+/// Nothing waits, and nothing is claimed for it.
+fn assert_nothing_waits(fs: &Filesystem) {
+    let space = fs.stats().space;
+    let waits = (space.delayed_clusters, space.delayed_tree_clusters);
+    assert_eq!((waits, space.delayed_bytes), ((0, 0), 0));
+}
+
+/// A fresh file system under a recorder.
+fn recorded(list: &str) -> (Arc<Recorder>, Filesystem) {
+    let device = image::ext4(32);
+    let recorder = Arc::new(Recorder::new(device));
+    let options = MountOptions {
+        threads: uext4::Threads::Inline,
+        ..delaying()
+    };
+    let options = options.parse(list).expect("known options");
+    let fs = Filesystem::mount(recorder.clone(), options).expect("mounts");
+    (recorder, fs)
+}
+
+/// What a power cut now leaves on the disk, mounted.
+fn crash(recorder: &Recorder) -> Filesystem {
+    let mut log = recorder.log();
+    image::mount(&Arc::new(log.image(log.len(), Survivors::All)))
+}
+
+#[test]
+fn a_file_deleted_before_it_is_written_out_never_touches_the_disk() {
+    for (list, touches) in [("delalloc", false), ("nodelalloc", true)] {
+        let (recorder, fs) = recorded(list);
+        fs.sync().unwrap();
+        let free = fs.statfs().blocks_free;
+        recorder.restart();
+        for nr in 0..50 {
+            let file = create(&fs, &format!("{nr}"));
+            fs.append(&file, &b"NEVERSEEN".repeat(5000)).unwrap();
+            if nr % 2 == 0 {
+                // The last user goes first, or the name does.
+                drop(file);
+            }
+            fs.unlink(&fs.root().unwrap(), format!("{nr}").as_bytes(), &root())
+                .unwrap();
+        }
+        fs.sync().unwrap();
+        assert_nothing_waits(&fs);
+        assert_eq!(fs.statfs().blocks_free, free, "{list}");
+        fs.unmount().unwrap();
+        let log = recorder.log();
+        let has_data = |event: &Event| match event {
+            Event::Change {
+                change: uext4::device::Change::Write { bytes, .. },
+                ..
+            } => bytes.windows(9).any(|bytes| bytes == b"NEVERSEEN"),
+            _ => false,
+        };
+        assert_eq!(log.events().iter().any(has_data), touches, "{list}");
+    }
+}
+
+#[test]
+fn writers_of_small_pieces_at_once_end_in_one_extent_each() {
+    let device = image::ext4(256);
+    let fs = Filesystem::mount(device.clone(), delaying()).expect("mounts");
+    let files: Vec<_> = (0..64).map(|nr| create(&fs, &format!("{nr}"))).collect();
+    std::thread::scope(|scope| {
+        for file in &files {
+            let fs = &fs;
+            scope.spawn(move || {
+                for page in 0..256 {
+                    fs.append(file, &[page as u8; 4096]).expect("appends");
+                }
+            });
+        }
+    });
+    let extents = |file| fs.fiemap(file, 0, u64::MAX).expect("maps").len();
+    let all: usize = files.iter().map(extents).sum();
+    assert!(all <= 64 + 6, "{all} extents of 64 files");
+    for file in &files {
+        let bytes = content(&fs, file);
+        assert!(
+            bytes
+                .iter()
+                .enumerate()
+                .all(|(at, byte)| *byte == (at >> 12) as u8)
+        );
+    }
+    drop(files);
+    fs.unmount().unwrap();
+    image::assert_clean(&device);
+}
+
+/// Files with what they must hold.
+type Accepted = Vec<(InodeRef, Vec<u8>)>;
+
+/// Writes here and there until there is no space for anything.
+fn fill(fs: &Filesystem, rng: &mut Rng, caller: &Caller) -> Accepted {
+    let mut files: Accepted = (0..6)
+        .map(|nr| (create(fs, &format!("file {nr}")), Vec::new()))
+        .collect();
+    let mut refused = 0;
+    while refused < 40 {
+        let nr = rng.next_u64() as usize % files.len();
+        let (file, model) = &mut files[nr];
+        let at = rng.next_u64() as usize % (model.len() + 60_000);
+        let len = [1, 500, 4096, 30_000, 200_000][rng.next_u64() as usize % 5];
+        let data = vec![rng.next_u64() as u8 | 1; len];
+        match fs.write_by(file, at as u64, &data, KillPrivileges::No, caller) {
+            Ok(written) => {
+                model.resize(model.len().max(at + written), 0);
+                model[at..at + written].copy_from_slice(&data[..written]);
+            }
+            Err(Error::NoSpace) => refused += 1,
+            Err(error) => panic!("{error}"),
+        }
+    }
+    files
+}
+
+#[test]
+fn no_space_is_told_by_the_write_and_never_later() {
+    for (seed, shape) in SHAPES.iter().enumerate() {
+        for uid in [0, 1000] {
+            let caller = Caller {
+                uid,
+                gid: uid,
+                ..root()
+            };
+            println!("seed {seed} {shape:?} uid {uid}");
+            let device = image::mke2fs(12, shape);
+            let fs = image::mount_with(&device, "delalloc").expect("mounts");
+            let files = fill(&fs, &mut Rng::new(seed as u64), &caller);
+            for (file, _) in &files {
+                fs.fsync(file).expect("space was promised");
+            }
+            assert_nothing_waits(&fs);
+            for (file, model) in &files {
+                assert!(&content(&fs, file) == model, "{file:?}");
+            }
+            let models: Vec<_> = files.into_iter().map(|(_, model)| model).collect();
+            fs.unmount().expect("space was promised");
+            image::assert_clean(&device);
+            let fs = image::mount(&device);
+            for (nr, model) in models.iter().enumerate() {
+                assert!(
+                    &content(&fs, &find(&fs, &format!("file {nr}"))) == model,
+                    "file {nr}"
+                );
+            }
+        }
+    }
+}
+
+fn any_change(fs: &Filesystem, file: &InodeRef, rng: &mut Rng) -> uext4::Result<()> {
+    let at = rng.next_u64() % 300_000;
+    let len = 1 + rng.next_u64() % 50_000;
+    match rng.next_u64() % 12 {
+        0..6 => fs.write(file, at, &vec![7; len as usize]).map(drop),
+        6 => fs.truncate(file, at),
+        7 => fs.fsync(file),
+        8 => fs.fallocate(file, FallocateMode::PunchHole, at, len),
+        9 => fs.fallocate(file, FallocateMode::AllocateKeepSize, at, len),
+        10 => fs.fiemap(file, 0, u64::MAX).map(drop),
+        _ => fs.close(file),
+    }
+}
+
+#[test]
+fn nothing_is_lost_or_missing_after_any_mix_of_threads() {
+    for (seed, shape) in SHAPES.iter().enumerate() {
+        println!("seed {seed} {shape:?}");
+        let device = image::mke2fs(24, shape);
+        let options = MountOptions {
+            delalloc: Some(true),
+            delalloc_memory_bytes: Some([0, 200_000, 1 << 30][seed % 3]),
+            ..delaying()
+        };
+        let fs = Filesystem::mount(device.clone(), options).expect("mounts");
+        fs.set_tunable("delalloc_expire_centisecs", 1).unwrap();
+        let shared = create(&fs, "shared");
+        std::thread::scope(|scope| {
+            for thread in 0..16 {
+                let (fs, shared) = (&fs, &shared);
+                scope.spawn(move || {
+                    let mut rng = Rng::new((seed * 100 + thread) as u64);
+                    for round in 0..30 {
+                        let name = format!("{thread} {}", round % 3);
+                        let own = find_or_create(fs, &name);
+                        let file = if round % 5 == 0 { shared } else { &own };
+                        match any_change(fs, file, &mut rng) {
+                            Ok(()) | Err(Error::NoSpace | Error::NotSupported(_)) => {}
+                            Err(error) => panic!("{error}"),
+                        }
+                        if rng.next_u64().is_multiple_of(4) {
+                            let top = fs.root().unwrap();
+                            fs.unlink(&top, name.as_bytes(), &root()).unwrap();
+                        }
+                    }
+                });
+            }
+        });
+        drop(shared);
+        fs.sync().expect("all promises are kept");
+        assert_nothing_waits(&fs);
+        let free = fs.statfs().blocks_free;
+        fs.unmount().expect("unmounts");
+        image::assert_clean(&device);
+        let fs = image::mount_with(&device, "ro").expect("mounts");
+        assert_eq!(fs.statfs().blocks_free, free, "{shape:?}");
+    }
+}
+
+fn find_or_create(fs: &Filesystem, name: &str) -> InodeRef {
+    let top = fs.root().expect("the root");
+    match fs.lookup(&top, name.as_bytes(), &root()) {
+        Ok(file) => file,
+        Err(_) => create(fs, name),
+    }
+}
+
+#[test]
+fn what_waits_is_seen_by_all_but_the_disk() {
+    for shape in SHAPES
+        .iter()
+        .filter(|shape| !shape.contains(&"inline_data"))
+    {
+        let device = image::mke2fs(16, shape);
+        let fs = image::mount_with(&device, "delalloc").expect("mounts");
+        let file = create(&fs, "file");
+        fs.sync().unwrap();
+        let before = fs.statfs();
+        fs.write(&file, 100_000, &[5; 50_000]).unwrap();
+        let space = fs.stats().space;
+        assert!(space.delayed_bytes >= 50_000 && space.delayed_bytes < 60_000);
+        let blocks = space.delayed_clusters * (before.blocks_free / fs.stats().space.free_clusters);
+        let after = fs.statfs();
+        assert_eq!(after.blocks_free + blocks, before.blocks_free, "{shape:?}");
+        let attr = fs.attr(&file);
+        assert_eq!(attr.size_bytes, 150_000);
+        assert_eq!(attr.sectors, blocks * u64::from(before.block_size) / 512);
+        let block = u64::from(before.block_size);
+        assert_eq!(
+            fs.seek(&file, 0, Seek::Data).unwrap(),
+            100_000 / block * block
+        );
+        let hole = fs.seek(&file, 120_000, Seek::Hole).unwrap();
+        assert_eq!(hole, 150_000);
+        assert_eq!(content(&fs, &file)[99_999..100_001], [0, 5]);
+        let extents = fs.fiemap(&file, 0, u64::MAX).unwrap();
+        assert!(!extents.is_empty());
+        assert_nothing_waits(&fs);
+        drop(file);
+        fs.unmount().unwrap();
+        image::assert_clean(&device);
+    }
+}
+
+#[test]
+fn a_crash_shows_the_old_size_or_the_data() {
+    let (recorder, fs) = recorded("delalloc");
+    let file = create(&fs, "grows");
+    fs.append(&file, &[1; 5000]).unwrap();
+    fs.fsync(&file).unwrap();
+    fs.append(&file, &[2; 50_000]).unwrap();
+    fs.fsync(&create(&fs, "another")).unwrap();
+    {
+        let found = crash(&recorder);
+        let bytes = content(&found, &find(&found, "grows"));
+        // The tail of its last block is written in place.
+        assert!((5000..=8192).contains(&bytes.len()), "{}", bytes.len());
+        assert!(
+            bytes
+                .iter()
+                .enumerate()
+                .all(|(at, byte)| *byte == 1 + u8::from(at >= 5000))
+        );
+    }
+    fs.truncate(&file, 200_000).unwrap();
+    fs.write(&file, 150_000, &[3; 10]).unwrap();
+    fs.fsync(&create(&fs, "and another")).unwrap();
+    let found = crash(&recorder);
+    assert!(found.attr(&find(&found, "grows")).size_bytes <= 8192);
+    fs.fsync(&file).unwrap();
+    let found = crash(&recorder);
+    assert_eq!(content(&found, &find(&found, "grows")), content(&fs, &file));
+}
+
+/// What the file `name` holds after `change` and the commit of something else.
+fn after_crash(list: &str, change: impl Fn(&Filesystem)) -> Vec<u8> {
+    let (recorder, fs) = recorded(list);
+    let file = create(&fs, "name");
+    fs.append(&file, &[b'o'; 9000]).unwrap();
+    fs.fsync(&file).unwrap();
+    drop(file);
+    change(&fs);
+    fs.fsync(&create(&fs, "another")).unwrap();
+    let found = crash(&recorder);
+    content(&found, &find(&found, "name"))
+}
+
+#[test]
+fn what_replaces_an_old_file_is_never_empty() {
+    let by_rename = |fs: &Filesystem| {
+        let new = create(fs, "new");
+        fs.append(&new, &[b'n'; 9000]).unwrap();
+        let top = fs.root().unwrap();
+        fs.rename(&top, b"new", &top, b"name", RenameFlags::Replace, &root())
+            .unwrap();
+    };
+    let by_truncate = |fs: &Filesystem| {
+        let file = find(fs, "name");
+        fs.truncate(&file, 0).unwrap();
+        fs.append(&file, &[b'n'; 9000]).unwrap();
+        fs.close(&file).unwrap();
+    };
+    assert_eq!(after_crash("delalloc", by_rename), [b'n'; 9000]);
+    assert_eq!(after_crash("delalloc", by_truncate), [b'n'; 9000]);
+    assert_eq!(after_crash("noauto_da_alloc", by_rename), b"");
+    assert_eq!(after_crash("noauto_da_alloc", by_truncate), b"");
+}
+
+#[test]
+fn a_failed_write_out_is_told_once_and_leaves_nothing_claimed() {
+    let device = image::ext4(32);
+    let faulty = Arc::new(Faulty::new(device.clone()));
+    let options = MountOptions {
+        threads: uext4::Threads::Inline,
+        ..delaying()
+    };
+    let fs = Filesystem::mount(faulty.clone(), options).expect("mounts");
+    let (lost, kept) = (create(&fs, "lost"), create(&fs, "kept"));
+    fs.sync().unwrap();
+    let free = fs.statfs().blocks_free;
+    fs.append(&lost, &[1; 100_000]).unwrap();
+    fs.append(&kept, &[2; 100_000]).unwrap();
+    faulty.arm(Fault {
+        operation: Operation::Write,
+        when: When::Counted { after: 0, count: 1 },
+        cause: Cause::Io,
+    });
+    const EIO: i32 = 5;
+    assert_eq!(fs.fsync(&lost).unwrap_err().errno(), EIO);
+    faulty.disarm();
+    fs.fsync(&lost).expect("told once");
+    fs.fsync(&kept).expect("another file");
+    assert_eq!(content(&fs, &lost), [0; 100_000], "a hole");
+    assert_eq!(content(&fs, &kept), [2; 100_000]);
+    assert_nothing_waits(&fs);
+    let kept_blocks = 100_000u64.div_ceil(fs.statfs().block_size.into());
+    assert_eq!(fs.statfs().blocks_free, free - kept_blocks);
+    drop((lost, kept));
+    fs.unmount().unwrap();
+    image::assert_clean(&device);
+}
+
+#[test]
+fn the_thread_writes_out_what_is_old() {
+    let device = image::ext4(32);
+    let fs = Filesystem::mount(device.clone(), delaying()).expect("mounts");
+    fs.set_tunable("delalloc_expire_centisecs", 5).unwrap();
+    for nr in 0..3 {
+        // Also after it has slept.
+        fs.append(&create(&fs, &format!("{nr}")), &[9; 10_000])
+            .unwrap();
+        while fs.stats().space.delayed_bytes > 0 {
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+    }
+    assert_nothing_waits(&fs);
+    fs.unmount().unwrap();
+    image::assert_clean(&device);
+}
+
+#[test]
+fn so_many_bytes_wait_and_no_more() {
+    const BOUND: u64 = 256 << 10;
+    let device = image::ext4(64);
+    let fs =
+        image::mount_with(&device, &format!("delalloc,delalloc_memory={BOUND}")).expect("mounts");
+    for nr in 0..300 {
+        let file = create(&fs, &format!("{nr}"));
+        fs.append(&file, &vec![nr as u8; 1000 * (nr % 40)]).unwrap();
+        assert!(fs.stats().space.delayed_bytes <= BOUND);
+    }
+    assert_eq!(fs.tunable("delalloc_memory"), Some(BOUND));
+    fs.unmount().unwrap();
+    image::assert_clean(&device);
+}
