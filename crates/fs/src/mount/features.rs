@@ -2,7 +2,7 @@
 
 use crate::options::Access;
 use crate::{Error, MountOptions, Result};
-use uext4_format::{Feature, FeatureSet, Features};
+use uext4_format::{Feature, FeatureSet, Features, Support};
 
 /// Read-only compatible features that are known, but that a writer would have to keep up and this
 /// engine does not: such images are mounted read-only.
@@ -14,19 +14,29 @@ const REFUSED: &[Feature] = &[Feature::CASEFOLD, Feature::ENCRYPT];
 /// Refuses what is not supported by its name, and turns the mount read-only where that is enough.
 pub(super) fn settle(features: Features, options: &mut MountOptions) -> Result<()> {
     for feature in features.iter() {
-        let known = feature.support();
-        let incompatible = feature.set == FeatureSet::Incompat;
-        if known == uext4_format::Support::Refused && incompatible || REFUSED.contains(&feature) {
-            return Err(refuse(feature));
-        }
-        let needs_read_only =
-            known == uext4_format::Support::ReadOnly || READ_ONLY.contains(&feature);
-        if needs_read_only && feature.set == FeatureSet::RoCompat {
-            options.access = Access::ReadOnly;
+        match support(feature) {
+            Support::Refused => return Err(refuse(feature)),
+            Support::ReadOnly => options.access = Access::ReadOnly,
+            Support::ReadWrite => {}
         }
     }
     options.delalloc.get_or_insert(false);
     Ok(())
+}
+
+/// What a mount does with file systems that have this feature.
+pub fn support(feature: Feature) -> Support {
+    let known = feature.support();
+    match feature.set {
+        FeatureSet::Compat => Support::ReadWrite,
+        FeatureSet::RoCompat if known != Support::ReadWrite || READ_ONLY.contains(&feature) => {
+            Support::ReadOnly
+        }
+        FeatureSet::Incompat if known == Support::Refused || REFUSED.contains(&feature) => {
+            Support::Refused
+        }
+        _ => Support::ReadWrite,
+    }
 }
 
 fn refuse(feature: Feature) -> Error {

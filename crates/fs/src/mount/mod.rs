@@ -19,6 +19,7 @@ mod remount;
 
 pub(crate) use lifecycle::Lifecycle;
 
+pub use features::support;
 pub use open::read_superblock;
 pub use remount::RemountError;
 

@@ -9,6 +9,7 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use uext4::device::{self, BlockDevice, FileDevice};
+use uext4::format::Support;
 use uext4::mkfs::{DeviceContents, InodeCount, JournalSize, MkfsOptions, Preset, Report};
 
 /// Make an ext2, ext3 or ext4 file system, as mke2fs does
@@ -107,8 +108,16 @@ impl Args {
     pub(crate) fn run(self) -> Result<()> {
         let mut options = self.options()?;
         let name = self.image.display().to_string();
-        let device = self.device(&mut options)?;
-        let report = uext4::mkfs::format(&*device, &options).at(&name)?;
+        let is_new = std::fs::symlink_metadata(&self.image).is_err();
+        let made = self
+            .device(&mut options)
+            .and_then(|device| uext4::mkfs::format(&*device, &options).at(&name));
+        let report = made.inspect_err(|_| {
+            if is_new {
+                // Half a file system is of no use to anybody; there may be none.
+                let _ = std::fs::remove_file(&self.image);
+            }
+        })?;
         if !self.quiet {
             say(&name, &report);
         }
@@ -301,5 +310,13 @@ fn say(name: &str, report: &Report) {
             "uext4: note: made without {}, which it has no room or use for",
             dropped.join(", ")
         );
+    }
+    for feature in disk.features().iter() {
+        let can = match uext4::support(feature) {
+            Support::ReadWrite => continue,
+            Support::ReadOnly => "can only read it",
+            Support::Refused => "cannot mount it",
+        };
+        eprintln!("uext4: note: {feature}: Linux can use it, uext4 {can}");
     }
 }

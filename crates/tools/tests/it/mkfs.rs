@@ -106,3 +106,20 @@ fn a_file_system_in_a_part_of_a_disk() {
     oracle::assert_clean(&rig.path("part.img"));
     rig.fails(3, "partition", &["ls", "disk.img", "--partition", "1"]);
 }
+
+#[test]
+fn what_linux_alone_can_mount_is_said_and_what_cannot_be_made_leaves_no_file() {
+    let rig = Rig::new(&[]);
+    let made = |feature: &str| {
+        let args = ["mkfs", "-F", "new.img", "--size", "16M", "-O", feature];
+        String::from_utf8(rig.run(&args).stderr).unwrap()
+    };
+    assert!(made("encrypt").contains("encrypt: Linux can use it, uext4 cannot mount it"));
+    assert!(made("verity").contains("verity: Linux can use it, uext4 can only read it"));
+    assert_eq!(made("ea_inode"), "");
+    std::fs::remove_file(rig.path("new.img")).unwrap();
+    assert!(made("compression").contains("compression"));
+    assert!(!rig.path("new.img").exists());
+    rig.fails(1, "too small", &["mkfs", "new.img", "--size", "1K"]);
+    assert!(!rig.path("new.img").exists());
+}
