@@ -9,7 +9,7 @@ use crate::quota::{Owners, Usage};
 use crate::{Error, Fs, Result, credits};
 use std::sync::Arc;
 use uext4_format::xattr::{
-    XattrName, XattrSet, XattrValue, block_capacity_bytes, encode_ibody, entry_bytes,
+    Xattr, XattrName, XattrSet, XattrValue, block_capacity_bytes, encode_ibody, entry_bytes,
     ibody_capacity_bytes,
 };
 use uext4_format::{Corrupt, Feature, InodeFlags, Place};
@@ -17,6 +17,9 @@ use uext4_journal::Handle;
 
 /// The name of the shortest attribute that a value must leave room for in a block (Linux's choice).
 const SHORT_NAME_BYTES: usize = 3;
+
+/// Most of a block that is kept for names where values may have inodes (Linux's choice).
+const NAMES_MAX_BYTES: usize = 1024;
 
 /// What happens to one attribute.
 pub(super) struct Edit<'a> {
@@ -228,9 +231,24 @@ fn place(
         return Ok(());
     }
     ibody.remove(name);
+    let is_here = matches!(&value, XattrValue::Here(bytes) if !bytes.is_empty());
     block.set(name.clone(), value);
     let fits = block.area_bytes() <= block_capacity_bytes(fs.block_size());
-    if fits { Ok(()) } else { Err(Error::NoSpace) }
+    if fits && !(is_here && leaves_no_names(fs, block)) {
+        Ok(())
+    } else {
+        Err(Error::NoSpace)
+    }
+}
+
+/// Whether the values in the block leave less room for names than Linux keeps free where a value
+/// may have an inode: else one long value would be the last attribute.
+fn leaves_no_names(fs: &Fs, block: &XattrSet) -> bool {
+    let value_bytes = |entry: &Xattr| entry.value.area_bytes();
+    let values_bytes: usize = block.iter().map(value_bytes).sum();
+    let reserved_bytes = (fs.block_size() / 8).min(NAMES_MAX_BYTES);
+    let left_bytes = fs.block_size().saturating_sub(values_bytes);
+    fs.features.has(Feature::EA_INODE) && left_bytes < reserved_bytes
 }
 
 /// Stores both sets (in the inode, in the block) in place of what the areas hold.

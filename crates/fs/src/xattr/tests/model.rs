@@ -171,6 +171,22 @@ fn the_largest_value_and_what_is_larger() {
     rig.assert_clean();
 }
 
+/// What fills a block to the last byte would be the last attribute but for inodes of values.
+#[test]
+fn a_value_leaves_room_for_the_names_of_others() {
+    for (block, fill) in [("1024", 963), ("4096", 4035)] {
+        let rig = Rig::new(24, &["-b", block, "-I", "256", "-O", "ea_inode"]);
+        set(&rig, &rig.file, "user.fills", &bytes(fill, 1)).unwrap();
+        for number in 0..8_u32 {
+            let name = format!("user.{number}");
+            set(&rig, &rig.file, &name, &bytes(30 + number as usize, number)).expect("room");
+        }
+        let rig = rig.remount();
+        assert_eq!(dump(&rig, &rig.file).len(), 9);
+        rig.assert_clean();
+    }
+}
+
 #[test]
 fn names_that_cannot_be() {
     let rig = Rig::new(24, &[]);
