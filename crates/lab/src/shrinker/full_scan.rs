@@ -108,7 +108,8 @@ impl FullScan {
         let begin = self.clock.monotonic();
         let order = {
             let mut list = self.list.lock();
-            list.sort_by_key(|nr| self.files[*nr].used_at.load(Relaxed));
+            // The times change meanwhile: each is read once.
+            list.sort_by_cached_key(|nr| self.files[*nr].used_at.load(Relaxed));
             list.clone()
         };
         let mut left = DROP;
