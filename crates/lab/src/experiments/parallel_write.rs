@@ -1,4 +1,5 @@
-//! Writers on a new file system, each with a file of its own, in pieces of 64 KiB, fsync at the end.
+//! Writers on a new file system, each with a file of its own: pieces of 64 KiB, an fsync at the
+//! end.
 //!
 //! A second round writes the file anew after it was cut to nothing. The last phase counts extents.
 
