@@ -5,7 +5,8 @@
 //! changes before the cut (*pending* ones) any subset may be there, each also in part: a device
 //! writes sectors of 512 bytes whole, and promises nothing about larger units.
 //! Survivors are applied in the order of the log: a device cache keeps one newest version of a
-//! sector, so an older change never lands on a younger one.
+//! sector, so an older change never lands on a younger one. For the same reason a change of a part
+//! of a sector brings along what was changed in the rest of it before.
 //! A discard that survives reads as zero; one that does not leaves the old bytes.
 
 use crate::{BlockDevice, MemDevice};
@@ -43,6 +44,17 @@ pub enum Change {
         /// How many bytes.
         len: u64,
     },
+}
+
+impl Change {
+    fn range(&self) -> Range<u64> {
+        match self {
+            Change::Write { offset, bytes } => *offset..*offset + bytes.len() as u64,
+            Change::Zero { offset, len } | Change::Discard { offset, len } => {
+                *offset..*offset + *len
+            }
+        }
+    }
 }
 
 /// One entry of the log.
@@ -265,21 +277,22 @@ fn settle<'a>(
     survivors: Survivors,
     whole: &Range<u64>,
 ) {
+    let pending: Vec<&Change> = pending.collect();
     match survivors {
-        Survivors::All => pending.for_each(|change| apply(image, change)),
+        Survivors::All => pending.iter().for_each(|change| apply(image, change)),
         Survivors::None => {}
-        Survivors::Mask(mask) => pending
-            .take(64)
-            .enumerate()
-            .filter(|(i, _)| mask >> i & 1 == 1)
-            .for_each(|(_, change)| apply(image, change)),
-        Survivors::Seeded { seed, tearing } => settle_by_seed(image, pending, seed, tearing, whole),
+        Survivors::Mask(mask) => (0..pending.len().min(64))
+            .filter(|i| mask >> i & 1 == 1)
+            .for_each(|i| land(image, &pending[..i], pending[i])),
+        Survivors::Seeded { seed, tearing } => {
+            settle_by_seed(image, &pending, seed, tearing, whole);
+        }
     }
 }
 
-fn settle_by_seed<'a>(
+fn settle_by_seed(
     image: &MemDevice,
-    pending: impl Iterator<Item = &'a Change>,
+    pending: &[&Change],
     seed: u64,
     tearing: Tearing,
     whole: &Range<u64>,
@@ -287,15 +300,31 @@ fn settle_by_seed<'a>(
     let mut rng = Rng::new(seed);
     // Nearly nothing and nearly everything are as telling as half, and rare under even odds.
     let survives = [1, 4, 7][rng.below(3) as usize];
-    for change in pending {
+    for (index, change) in pending.iter().enumerate() {
+        let earlier = &pending[..index];
         // Two draws for each change, so that the same seed loses the same changes torn or whole.
         let (kept, torn) = (rng.chance(survives, 8), rng.chance(1, 4));
         match (kept, torn && tearing == Tearing::Sectors) {
             (false, _) => {}
-            (true, false) => apply(image, change),
-            (true, true) => apply_torn(image, change, rng.fork(), whole),
+            (true, false) => land(image, earlier, change),
+            (true, true) => apply_torn(image, earlier, change, rng.fork(), whole),
         }
     }
+}
+
+/// Applies a change, and before it the `earlier` ones to sectors that it changes in part.
+fn land(image: &MemDevice, earlier: &[&Change], change: &Change) {
+    let Range { start, end } = change.range();
+    let first = start - start % SECTOR_BYTES;
+    let last = end - end % SECTOR_BYTES;
+    let at_start = (start != first).then_some(first);
+    let at_end = (end != last && at_start != Some(last)).then_some(last);
+    for sector in [at_start, at_end].into_iter().flatten() {
+        let sector = sector..sector + SECTOR_BYTES;
+        let parts = earlier.iter().filter_map(|change| clip(change, &sector));
+        parts.for_each(|part| apply(image, &part));
+    }
+    apply(image, change);
 }
 
 /// Applies a change. It fitted into the recorded device, whose size the image has.
@@ -310,11 +339,15 @@ fn apply(image: &MemDevice, change: &Change) {
 }
 
 /// Applies some sectors of a change; sectors are those of the device, not of the change.
-fn apply_torn(image: &MemDevice, change: &Change, mut rng: Rng, whole: &Range<u64>) {
-    let (offset, len) = match change {
-        Change::Write { offset, bytes } => (*offset, bytes.len() as u64),
-        Change::Zero { offset, len } | Change::Discard { offset, len } => (*offset, *len),
-    };
+fn apply_torn(
+    image: &MemDevice,
+    earlier: &[&Change],
+    change: &Change,
+    mut rng: Rng,
+    whole: &Range<u64>,
+) {
+    let Range { start: offset, end } = change.range();
+    let len = end - offset;
     let mut done = 0;
     while done < len {
         let at = offset + done;
@@ -325,10 +358,17 @@ fn apply_torn(image: &MemDevice, change: &Change, mut rng: Rng, whole: &Range<u6
         };
         let n = (end - at).min(len - done);
         if rng.chance(1, 2) {
-            apply(image, &part(change, done, n));
+            land(image, earlier, &part(change, done, n));
         }
         done += n;
     }
+}
+
+/// What a change does in `bytes`, if anything.
+fn clip(change: &Change, bytes: &Range<u64>) -> Option<Change> {
+    let range = change.range();
+    let (start, end) = (range.start.max(bytes.start), range.end.min(bytes.end));
+    (start < end).then(|| part(change, start - range.start, end - start))
 }
 
 /// Bytes `start..start + len` of a change, as a change.

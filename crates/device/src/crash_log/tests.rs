@@ -292,3 +292,17 @@ fn the_recorder_notes_when_a_write_returned_and_not_when_it_began() {
     let log = recorder.log();
     assert!(log.pending(log.len()).is_empty());
 }
+
+#[test]
+fn a_part_of_a_sector_brings_the_earlier_rest_along() {
+    let device = Arc::new(MemDevice::from_bytes(&[1; 1024]));
+    let recorder = Recorder::new(device);
+    recorder.write_at(0, &[2; 1024]).unwrap();
+    recorder.write_zeroes(600, 100).unwrap();
+    let mut log = recorder.log();
+    let image = log.image(log.len(), Survivors::Mask(0b10)).to_bytes();
+    assert!(image[..512].iter().all(|byte| *byte == 1), "was lost");
+    assert!(image[512..600].iter().all(|byte| *byte == 2));
+    assert!(image[600..700].iter().all(|byte| *byte == 0));
+    assert!(image[700..].iter().all(|byte| *byte == 2));
+}

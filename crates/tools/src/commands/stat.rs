@@ -2,7 +2,7 @@
 
 use super::ls::Row;
 use crate::date;
-use crate::failure::{At, Result};
+use crate::failure::{At, Exit, Failure, Result};
 use crate::image::{ImageArgs, Purpose};
 use crate::show::{self, Name};
 use serde::Serialize;
@@ -175,6 +175,10 @@ pub(crate) struct CatArgs {
     paths: Vec<OsString>,
 }
 
+fn is_directory(at: &str) -> Failure {
+    Failure::new(Exit::Failed, format!("{at}: is a directory")).hint("`uext4 ls` lists it")
+}
+
 impl CatArgs {
     pub(crate) fn run(self) -> Result<()> {
         let fs = self.image.mount(Purpose::Read)?;
@@ -185,7 +189,10 @@ impl CatArgs {
             let file = fs.paths().open(path).at(&at)?;
             let mut offset = 0;
             loop {
-                let read = file.read_at(offset, &mut buffer).at(&at)?;
+                let read = match file.read_at(offset, &mut buffer) {
+                    Err(uext4::Error::IsDirectory) => return Err(is_directory(&at)),
+                    read => read.at(&at)?,
+                };
                 if read == 0 {
                     break;
                 }

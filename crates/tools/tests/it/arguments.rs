@@ -27,6 +27,12 @@ fn wrong_arguments_are_status_two() {
         "frobnicate",
         &["mount", "-o", "frobnicate", "disk.img", "."],
     );
+    rig.fails(1, "`uext4 ls` lists it", &["cat", "disk.img", "/"]);
+    rig.fails(
+        1,
+        "-r works on directories",
+        &["rm", "disk.img", "/lost+found"],
+    );
 }
 
 #[test]
