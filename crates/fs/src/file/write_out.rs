@@ -76,15 +76,12 @@ pub(super) fn write_out_locked(fs: &Fs, inode: &Arc<Inode>, buffer: &mut Buffer)
         delay::discard(fs, inode, buffer, failed.blocks);
     }
     delay::settle(fs, inode, buffer);
-    match failure {
-        None => Ok(()),
-        Some(error) => {
-            buffer.note_error(&error);
-            inode.publish_delayed(buffer);
-            grow_on_disk(fs, inode, buffer)?;
-            Err(error)
-        }
+    if let Some(error) = &failure {
+        buffer.note_error(error);
+        inode.publish_delayed(buffer);
     }
+    grow_on_disk(fs, inode, buffer)?;
+    failure.map_or(Ok(()), Err)
 }
 
 /// A step that came to nothing.
@@ -144,7 +141,7 @@ fn write_to(
     inserted
 }
 
-/// Blocks that were given up keep the size on disk back no longer.
+/// Blocks that were given up, or punched, keep the size on disk back no longer.
 fn grow_on_disk(fs: &Fs, inode: &Arc<Inode>, buffer: &Buffer) -> Result<()> {
     let (now, then) = {
         let state = inode.read();

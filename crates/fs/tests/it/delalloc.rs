@@ -439,3 +439,20 @@ fn so_many_bytes_wait_and_no_more() {
     fs.unmount().unwrap();
     image::assert_clean(&device);
 }
+
+#[test]
+fn a_file_whose_waiting_data_are_punched_keeps_its_size() {
+    for shape in SHAPES {
+        let device = image::mke2fs(24, shape);
+        let fs = Filesystem::mount(device.clone(), delaying()).expect("mounts");
+        let file = create(&fs, "file");
+        fs.write(&file, 25_153, &[7; 9905]).expect("is kept");
+        fs.fallocate(&file, FallocateMode::PunchHole, 15_901, 31_542)
+            .expect("punches");
+        drop(file);
+        fs.unmount().expect("unmounts");
+        image::assert_clean(&device);
+        let fs = image::mount(&device);
+        assert_eq!(content(&fs, &find(&fs, "file")), [0; 35_058], "{shape:?}");
+    }
+}
