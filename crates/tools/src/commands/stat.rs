@@ -186,13 +186,13 @@ impl CatArgs {
         let mut buffer = vec![0; 1 << 20];
         for path in &self.paths {
             let at = self.image.name_of(path.as_bytes());
-            let file = fs.paths().open(path).at(&at)?;
+            let file = match fs.paths().open(path) {
+                Err(uext4::Error::IsDirectory) => return Err(is_directory(&at)),
+                file => file.at(&at)?,
+            };
             let mut offset = 0;
             loop {
-                let read = match file.read_at(offset, &mut buffer) {
-                    Err(uext4::Error::IsDirectory) => return Err(is_directory(&at)),
-                    read => read.at(&at)?,
-                };
+                let read = file.read_at(offset, &mut buffer).at(&at)?;
                 if read == 0 {
                     break;
                 }

@@ -40,6 +40,21 @@ pub(super) const METRICS: &[Metric] = &[
         "Of the free clusters, those held in advance for files and threads.",
     ),
     metric(
+        "uext4_delayed_clusters",
+        One("/space/delayed_clusters"),
+        "Clusters claimed for data that wait for their blocks.",
+    ),
+    metric(
+        "uext4_delayed_tree_clusters",
+        One("/space/delayed_tree_clusters"),
+        "Clusters claimed for the maps of files whose data wait.",
+    ),
+    metric(
+        "uext4_delayed_bytes",
+        One("/space/delayed_bytes"),
+        "Data that wait for their blocks.",
+    ),
+    metric(
         "uext4_pending_clusters",
         One("/space/pending_clusters"),
         "Freed clusters that wait for a commit.",
