@@ -152,14 +152,13 @@ impl GroupDescriptor {
         geometry: &Geometry,
         checksums: &Checksums,
     ) -> Result<(), Corrupt> {
-        let matches = checksums.metadata.is_none_or(|seed| {
-            let checksum = block_bitmap_checksum(seed, bitmap, geometry);
-            checksum & bitmap_checksum_mask(geometry) == self.block_bitmap_checksum
-        });
-        let problem = "checksum does not match";
-        matches
-            .then_some(())
-            .ok_or(Corrupt::new(Place::Group(group), "block bitmap", problem))
+        let Some(seed) = checksums.metadata else {
+            return Ok(());
+        };
+        let computed = block_bitmap_checksum(seed, bitmap, geometry);
+        let fits = computed & bitmap_checksum_mask(geometry) == self.block_bitmap_checksum;
+        fits.then_some(())
+            .ok_or(bad_checksum(group, "block bitmap"))
     }
 
     /// Checks the inode bitmap's bytes against the descriptor.
@@ -173,14 +172,13 @@ impl GroupDescriptor {
         geometry: &Geometry,
         checksums: &Checksums,
     ) -> Result<(), Corrupt> {
-        let matches = checksums.metadata.is_none_or(|seed| {
-            let checksum = inode_bitmap_checksum(seed, bitmap, geometry);
-            checksum & bitmap_checksum_mask(geometry) == self.inode_bitmap_checksum
-        });
-        let problem = "checksum does not match";
-        matches
-            .then_some(())
-            .ok_or(Corrupt::new(Place::Group(group), "inode bitmap", problem))
+        let Some(seed) = checksums.metadata else {
+            return Ok(());
+        };
+        let computed = inode_bitmap_checksum(seed, bitmap, geometry);
+        let fits = computed & bitmap_checksum_mask(geometry) == self.inode_bitmap_checksum;
+        fits.then_some(())
+            .ok_or(bad_checksum(group, "inode bitmap"))
     }
 
     fn write_low(&self, out: &mut [u8]) {
@@ -257,6 +255,10 @@ pub fn inode_bitmap_checksum(seed: Seed, bitmap: &[u8], geometry: &Geometry) -> 
 fn covered(seed: Seed, bitmap: &[u8], bits: u32) -> u32 {
     let len = (bits / 8) as usize;
     seed.update(bitmap.get(..len).unwrap_or(bitmap)).value()
+}
+
+fn bad_checksum(group: GroupNr, what: &'static str) -> Corrupt {
+    Corrupt::new(Place::Group(group), what, "checksum does not match")
 }
 
 fn bitmap_checksum_mask(geometry: &Geometry) -> u32 {

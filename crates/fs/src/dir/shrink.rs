@@ -118,10 +118,20 @@ fn neighbours(step: &Step) -> Vec<(DxEntry, usize, DxEntry)> {
 }
 
 fn leaves_to_merge<'a>(view: &Dir<'_>, path: &'a Path) -> Result<Option<Merge<'a>>> {
-    let parent = path.parent();
+    let merged = |left: &MetaBlock, right: DxEntry| merged_leaves(view, left, right.block);
+    merge_below(view, path, path.parent(), merged)
+}
+
+/// A merge of two neighbours below `parent`, if `merged` finds bytes that hold both.
+fn merge_below<'a>(
+    view: &Dir<'_>,
+    path: &'a Path,
+    parent: &'a Step,
+    merged: impl Fn(&MetaBlock, DxEntry) -> Result<Option<Vec<u8>>>,
+) -> Result<Option<Merge<'a>>> {
     for (left, gone_at, right) in neighbours(parent) {
         let kept = view.block_or_damage(left.block)?;
-        let Some(bytes) = merged_leaves(view, &kept, right.block)? else {
+        let Some(bytes) = merged(&kept, right)? else {
             continue;
         };
         let Some(last) = last_reference(view, path)? else {
@@ -168,29 +178,15 @@ fn merged_leaves(view: &Dir<'_>, left: &MetaBlock, right: LogicalBlock) -> Resul
 }
 
 fn nodes_to_merge<'a>(view: &Dir<'_>, path: &'a Path, level: usize) -> Result<Option<Merge<'a>>> {
-    let parent = path.step(level - 1);
-    for (left, gone_at, right) in neighbours(parent) {
-        let kept = view.block_or_damage(left.block)?;
-        let Some(bytes) = merged_nodes(view, &kept, right)? else {
-            continue;
-        };
-        let Some(last) = last_reference(view, path)? else {
-            return Ok(None);
-        };
-        // The reference may stand in the node that goes: then it has moved to the one that stays.
-        let right_block = view.block_or_damage(right.block)?;
-        let left_count = DxNode::node(kept.read().bytes()).count();
-        let last = last.after_merge(&right_block, &kept, left_count);
-        return Ok(Some(Merge {
-            parent,
-            gone_at,
-            kept,
-            bytes,
-            gone: right.block,
-            last,
-        }));
-    }
-    Ok(None)
+    let merged = |left: &MetaBlock, right: DxEntry| merged_nodes(view, left, right);
+    let Some(merge) = merge_below(view, path, path.step(level - 1), merged)? else {
+        return Ok(None);
+    };
+    // The reference may stand in the node that goes: then it has moved to the one that stays.
+    let gone = view.block_or_damage(merge.gone)?;
+    let left_count = DxNode::node(merge.kept.read().bytes()).count();
+    let last = merge.last.after_merge(&gone, &merge.kept, left_count);
+    Ok(Some(Merge { last, ..merge }))
 }
 
 /// The left node with the entries of both, if they fill at most half of it, or one has just one.

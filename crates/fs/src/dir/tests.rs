@@ -201,20 +201,19 @@ impl World {
         self.dir.read().disk.size / self.fs.fs.block_size() as u64
     }
 
+    /// Unmounts and lets e2fsck judge; returns the names.
+    fn unmount(self, image: &Image) -> BTreeMap<Vec<u8>, InodeNr> {
+        drop((self.dir, self.files));
+        self.fs.unmount().unwrap();
+        drop(self.fs);
+        assert_clean(&image.path);
+        self.model
+    }
+
     /// Unmounts, lets e2fsck judge, mounts and compares again.
     fn finish(self, image: &Image) {
         self.compare();
-        let Self {
-            fs,
-            dir,
-            files,
-            model,
-            ..
-        } = self;
-        drop((dir, files));
-        fs.unmount().unwrap();
-        drop(fs);
-        assert_clean(&image.path);
+        let model = self.unmount(image);
         let fs = image.mount();
         let root = fs.root().unwrap();
         let dir = fs.lookup(&root, b"dir", &ROOT).unwrap();

@@ -1,11 +1,11 @@
 //! Frozen file systems, judged by e2fsck, the kernel and the models of the threads that write.
 
-use crate::worker::{self, Model, Worker};
-use crate::{crashed, image};
+use crate::worker::Worker;
+use crate::{crashed, image, threads};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use uext4::device::{BlockDevice, MemDevice, Recorder, Survivors, Tearing};
+use uext4::device::{BlockDevice, MemDevice, Recorder};
 use uext4::format::Feature;
 use uext4::mkfs::{MkfsOptions, Preset};
 use uext4::{Caller, Error, Filesystem, InodeRef, MountOptions};
@@ -64,13 +64,7 @@ fn freezes_under_writers(options: &MkfsOptions) {
         fs.thaw().unwrap();
     }
     done.store(true, Ordering::SeqCst);
-    let models: Vec<Model> = workers.into_iter().map(|w| w.join().unwrap()).collect();
-    fs.unmount().unwrap();
-    image::assert_clean(&device);
-    let fs = image::mount(&device);
-    for (id, model) in models.iter().enumerate() {
-        worker::check(&fs, id as u64, model).unwrap();
-    }
+    threads::finish(workers, &fs, &device);
 }
 
 #[test]
@@ -185,31 +179,15 @@ fn a_crash_while_frozen_loses_nothing() {
     fs.sync().unwrap();
     recorder.mark(2);
     fs.abandon();
-    let mut log = recorder.log();
-    log.keep_whole(1024..2048);
-    for cut in 0..=log.len() {
-        let tearing = Tearing::Sectors;
-        let seed = cut as u64;
-        for survivors in [
-            Survivors::All,
-            Survivors::None,
-            Survivors::Seeded { seed, tearing },
-        ] {
-            let image = Arc::new(log.image(cut, survivors));
-            let fs = image::mount(&image);
-            assert_eq!(read(&fs, b"durable"), b"promised", "cut {cut}");
-            if log.last_mark(cut) == Some(2) {
-                assert_eq!(read(&fs, b"late"), b"after it", "cut {cut}");
-            }
-            if log.last_mark(cut).is_some() {
-                assert_eq!(read(&fs, b"frozen"), b"in time", "cut {cut}");
-            }
-            fs.unmount().unwrap();
-            if cut % 4 == 0 && survivors != Survivors::All {
-                image::assert_clean(&image);
-            }
+    image::at_every_cut(&mut recorder.log(), |fs, log, cut| {
+        assert_eq!(read(fs, b"durable"), b"promised", "cut {cut}");
+        if log.last_mark(cut) == Some(2) {
+            assert_eq!(read(fs, b"late"), b"after it", "cut {cut}");
         }
-    }
+        if log.last_mark(cut).is_some() {
+            assert_eq!(read(fs, b"frozen"), b"in time", "cut {cut}");
+        }
+    });
 }
 
 /// Damage met while frozen is written down at the thaw.

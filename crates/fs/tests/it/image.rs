@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Arc;
-use uext4::device::{BlockDevice, MemDevice};
+use uext4::device::{BlockDevice, CrashLog, MemDevice, Survivors, Tearing};
 use uext4::mkfs::{self, MkfsOptions, Preset};
 use uext4::{Filesystem, MountOptions, Threads};
 use uext4_testkit::oracle;
@@ -85,6 +85,26 @@ fn copy_out(device: &MemDevice, path: &std::path::Path) {
         if chunk[..len].iter().any(|byte| *byte != 0) {
             file.write_all_at(&chunk[..len], at)
                 .expect("the temporary file system has room");
+        }
+    }
+}
+
+/// Power goes at every write of `log`; then nothing, all or some of what was on its way is lost.
+/// Each image is mounted and shown to `check` with the cut; e2fsck judges every fourth.
+pub(crate) fn at_every_cut(log: &mut CrashLog, check: impl Fn(&Filesystem, &CrashLog, usize)) {
+    log.keep_whole(1024..2048);
+    assert!(log.len() > 10);
+    for cut in 0..=log.len() {
+        let (seed, tearing) = (cut as u64, Tearing::Sectors);
+        let some = Survivors::Seeded { seed, tearing };
+        for survivors in [Survivors::All, Survivors::None, some] {
+            let image = Arc::new(log.image(cut, survivors));
+            let fs = mount(&image);
+            check(&fs, log, cut);
+            fs.unmount().unwrap();
+            if cut % 4 == 0 && survivors != Survivors::All {
+                assert_clean(&image);
+            }
         }
     }
 }

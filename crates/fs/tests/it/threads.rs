@@ -3,11 +3,23 @@
 use crate::image;
 use crate::worker::{self, Model, Worker};
 use std::sync::Arc;
-use std::thread;
+use std::thread::{self, JoinHandle};
+use uext4::device::MemDevice;
 use uext4::{Filesystem, MountOptions};
 
 const THREADS: u64 = 16;
 const STEPS: u64 = 3000;
+
+/// Waits for workers, unmounts, and lets e2fsck and their models judge what is there.
+pub(crate) fn finish(workers: Vec<JoinHandle<Model>>, fs: &Filesystem, device: &Arc<MemDevice>) {
+    let models: Vec<Model> = workers.into_iter().map(|w| w.join().unwrap()).collect();
+    fs.unmount().unwrap();
+    image::assert_clean(device);
+    let fs = image::mount(device);
+    for (id, model) in models.iter().enumerate() {
+        worker::check(&fs, id as u64, model).unwrap();
+    }
+}
 
 #[test]
 fn sixteen_threads_agree_with_their_models() {
@@ -18,14 +30,7 @@ fn sixteen_threads_agree_with_their_models() {
         thread::spawn(move || worker.work(|done| done < STEPS).0)
     };
     let workers: Vec<_> = (0..THREADS).map(run).collect();
-    let models: Vec<Model> = workers.into_iter().map(|w| w.join().unwrap()).collect();
-    fs.unmount().unwrap();
-    image::assert_clean(&device);
-
-    let fs = image::mount(&device);
-    for (id, model) in models.iter().enumerate() {
-        worker::check(&fs, id as u64, model).unwrap();
-    }
+    finish(workers, &fs, &device);
 }
 
 #[test]
@@ -38,7 +43,7 @@ fn memory_is_given_back_while_they_work() {
     };
     let workers: Vec<_> = (0..4).map(run).collect();
     let (mut inodes, mut blocks) = (0, 0);
-    while !workers.iter().all(thread::JoinHandle::is_finished) {
+    while !workers.iter().all(JoinHandle::is_finished) {
         fs.sync().unwrap(); // what a transaction holds stays
         let relief = fs.relieve_memory();
         inodes += relief.inodes;

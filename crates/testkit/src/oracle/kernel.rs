@@ -14,11 +14,12 @@ use tempfile::TempDir;
 
 use super::program::{Program, in_ci};
 use super::scratch::scratch_dir;
+use super::unmount::unmount;
 
 /// How often `losetup` is tried: two processes may be given the same free loop device.
 const ATTACH_ATTEMPTS: u32 = 20;
-/// How often a busy mount is tried before it is detached lazily.
-const UNMOUNT_ATTEMPTS: u32 = 20;
+/// How often it is looked whether a loop device let go of its image.
+const DETACH_ATTEMPTS: u32 = 20;
 /// Pause between two attempts.
 const PAUSE: Duration = Duration::from_millis(50);
 
@@ -119,21 +120,12 @@ impl KernelMount {
             return Ok(());
         }
         self.mounted = false;
-        for _ in 0..UNMOUNT_ATTEMPTS {
-            if umount(self.dir.path(), &[])? {
-                return self.wait_for_loop();
-            }
-            std::thread::sleep(PAUSE);
-        }
-        umount(self.dir.path(), &["-l"])?;
-        bail!(
-            "{} stayed busy and was detached lazily",
-            self.dir.path().display()
-        )
+        unmount(self.dir.path())?;
+        self.wait_for_loop()
     }
 
     fn wait_for_loop(&self) -> Result<()> {
-        for _ in 0..UNMOUNT_ATTEMPTS {
+        for _ in 0..DETACH_ATTEMPTS {
             // Gone, or given to somebody else's image meanwhile.
             if backing_file(&self.loop_device) != self.backing_file {
                 return Ok(());
@@ -183,11 +175,6 @@ fn mount(loop_device: &str, dir: &Path, kind: &str, options: &str) -> Result<()>
     let output = program.arg(loop_device).arg(dir).run()?;
     ensure!(output.code == Some(0), "{}", output.all().trim());
     Ok(())
-}
-
-/// Whether the unmount worked.
-fn umount(dir: &Path, how: &[&str]) -> Result<bool> {
-    Ok(Program::new("umount")?.args(how).arg(dir).run()?.code == Some(0))
 }
 
 /// The file behind a loop device, `None` when nothing is attached.

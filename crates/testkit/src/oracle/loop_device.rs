@@ -7,22 +7,16 @@
 
 use std::ffi::CString;
 use std::path::Path;
-use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use rustix::fs::{Advice, Mode, OFlags};
-use rustix::io::Errno;
-use rustix::mount::{MountFlags, UnmountFlags};
+use rustix::mount::MountFlags;
 use tempfile::TempDir;
 
 use super::kernel::attach;
 use super::program::Program;
 use super::scratch::scratch_dir;
-
-/// How often a busy mount is tried before it is detached lazily.
-const UNMOUNT_ATTEMPTS: u32 = 40;
-/// Pause between two attempts.
-const PAUSE: Duration = Duration::from_millis(25);
+use super::unmount::unmount;
 
 /// A loop device with a place to mount it on; detached when dropped.
 #[derive(Debug)]
@@ -121,14 +115,7 @@ impl LoopMount<'_> {
             return Ok(());
         }
         self.mounted = false;
-        for _ in 0..UNMOUNT_ATTEMPTS {
-            match rustix::mount::unmount(self.path(), UnmountFlags::empty()) {
-                Err(Errno::BUSY) => std::thread::sleep(PAUSE),
-                other => return other.context("unmount"),
-            }
-        }
-        rustix::mount::unmount(self.path(), UnmountFlags::DETACH)?;
-        bail!("{} stayed busy and was detached lazily", self.device.path)
+        unmount(self.path())
     }
 }
 

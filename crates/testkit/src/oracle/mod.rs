@@ -11,6 +11,7 @@ mod loop_device;
 mod mke2fs;
 mod program;
 mod scratch;
+mod unmount;
 
 pub use debugfs::{Access, debugfs, debugfs_one};
 pub use dumpe2fs::{Header, dumpe2fs};

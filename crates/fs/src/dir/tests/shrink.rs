@@ -116,17 +116,7 @@ fn the_kernel_goes_on_with_a_directory_that_shrank() {
     let mut world = World::new(image.mount(), 9, Names::Mixed, RANGE);
     fill(&mut world, 3000);
     empty(&mut world, 200);
-    let World {
-        fs,
-        dir,
-        files,
-        model,
-        ..
-    } = world;
-    drop((dir, files));
-    fs.unmount().unwrap();
-    drop(fs);
-    assert_clean(&image.path);
+    let model = world.unmount(&image);
     let kernel = KernelMount::new(&image.path, "").unwrap();
     let path = kernel.path().join("dir");
     assert_eq!(std::fs::read_dir(&path).unwrap().count(), model.len());
