@@ -1,6 +1,6 @@
 # The front door. Every target runs as root or as a user with sudo.
 
-.PHONY: help deps tools check test quickstart lab
+.PHONY: help deps tools check test schedules quickstart lab
 
 # What the tests need beside Rust: FUSE, the reference tools, tar with attributes and ACLs.
 DEB_PACKAGES = fuse3 e2fsprogs attr acl tar util-linux coreutils fdisk git rsync fio sqlite3
@@ -34,8 +34,15 @@ tools: ## Install the test suites that cargo knows into target/tools.
 	  cargo install --quiet pjdfstest --version 0.2.2 --locked --root target/tools || \
 	  echo "tools: no pjdfstest; its tests are skipped"
 
-test: deps tools check ## All checks and all tests.
+test: deps tools check schedules ## All checks and all tests.
 	cargo test --workspace --quiet
+
+# A build of its own: the flag is for the whole build.
+SHUTTLE = RUSTFLAGS="--cfg shuttle" CARGO_TARGET_DIR=$${CARGO_TARGET_DIR:-target}/shuttle cargo test --quiet --lib
+
+schedules: ## What threads may do to each other, tried by the model checker.
+	$(SHUTTLE) --package uext4-sync --package uext4-schedules
+	$(SHUTTLE) --package uext4-journal model
 
 quickstart: ## Make an image, mount it, use it, check it. Leaves nothing behind.
 	sh scripts/quickstart.sh

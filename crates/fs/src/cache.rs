@@ -10,7 +10,7 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hash, Hasher};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use uext4_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use uext4_sync::{Rank, RwLock};
 
 const CACHE_SHARDS: usize = 128;

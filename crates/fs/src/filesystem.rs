@@ -13,12 +13,12 @@ use crate::space::Space;
 use crate::superblock::Super;
 use crate::xattr::{ExtraIsize, SharedBlocks};
 use crate::{Error, Result};
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use uext4_device::BlockDevice;
 use uext4_format::{BlockNr, Checksums, Corrupt, Features, Geometry, Place, Timestamp};
 use uext4_journal::{Handle, Journal};
-use uext4_sync::{Clock, Mutex, Sharded, Turnstile};
+use uext4_sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use uext4_sync::{Clock, Mutex, OnceLock, Sharded, Turnstile};
 
 /// A mounted file system. Cloning is cheap; the last clone that goes away unmounts.
 pub struct Filesystem {

@@ -11,12 +11,12 @@
 use crate::cache::{Cache, Counts};
 use crate::{Error, Fs, Result};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use uext4_format::dirent;
 use uext4_format::extent::ExtentNode;
 use uext4_format::xattr::XattrBlock;
 use uext4_format::{BlockNr, Corrupt, Place, Seed};
 use uext4_journal::{Handle, Image, Live, Object, Render, Sink};
+use uext4_sync::atomic::{AtomicBool, Ordering};
 use uext4_sync::{Rank, RwLockReadGuard};
 
 /// How the checksum of a metadata block is made. Seeds are raw crc32c states.

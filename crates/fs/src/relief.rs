@@ -5,7 +5,7 @@
 
 use crate::{Filesystem, Fs};
 use serde::Serialize;
-use std::sync::atomic::Ordering::Relaxed;
+use uext4_sync::atomic::Ordering::Relaxed;
 
 /// What was dropped; each could be read again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]

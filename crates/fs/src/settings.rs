@@ -7,7 +7,7 @@
 
 use crate::MountOptions;
 use crate::options::OnError;
-use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
+use uext4_sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// What is on or off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,9 +5,9 @@ use crate::inode::Inode;
 use crate::{ExtentStatusStats, Filesystem};
 use serde::Serialize;
 use std::collections::BTreeMap;
-use std::sync::atomic::Ordering::Relaxed;
 use uext4_alloc::{Criterion, Effort, Stat};
 use uext4_format::GroupNr;
+use uext4_sync::atomic::Ordering::Relaxed;
 
 /// All numbers; see [`Filesystem::stats`].
 #[derive(Clone, Debug, Serialize)]

@@ -1,7 +1,7 @@
 //! Limits of allocation that may change while mounted, by their names in `/sys/fs/ext4`.
 
 use crate::{Error, Filesystem, Fs, Result};
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use uext4_sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// Where a value is kept.
 enum Slot<'a> {

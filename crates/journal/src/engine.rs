@@ -12,11 +12,11 @@ use crate::log_space::OpenLog;
 use crate::sink::Rendered;
 use crate::stats::Times;
 use crate::{Error, Image, Live, Render};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 use uext4_format::{BlockNr, Tid};
 use uext4_sync::atomic::{AtomicU64, Ordering, Ordering::Relaxed};
-use uext4_sync::{Clock, Condvar, Mutex, Rank, Sharded, handle_point};
+use uext4_sync::{Clock, Condvar, Mutex, OnceLock, Rank, Sharded, handle_point};
 
 /// Most credits of a transaction, in blocks, however long the log is; bounds the memory that one
 /// commit pins.

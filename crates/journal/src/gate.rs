@@ -7,10 +7,9 @@
 //! Locking: one mutex ([`Rank::JournalState`]) to park, never on the fast path.
 
 use crate::Error;
-use std::sync::OnceLock;
 use uext4_format::Tid;
 use uext4_sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
-use uext4_sync::{Condvar, Mutex, Rank, Sharded, shard_index};
+use uext4_sync::{Condvar, Mutex, OnceLock, Rank, Sharded, shard_index};
 
 /// No new handle may enter.
 const CLOSED: u64 = 1 << 32;

@@ -21,7 +21,7 @@ mod shard;
 mod turnstile;
 mod waits;
 
-pub use backend::{atomic, thread};
+pub use backend::{OnceLock, atomic, thread};
 pub use clock::{Clock, ManualClock, RealClock, WallTime};
 pub use counter::Counter;
 pub use held::{Scope, handle_point, io_point, scope};

@@ -1,10 +1,10 @@
 //! What the directories of one file system have in common.
 
-use std::sync::atomic::{AtomicU32, Ordering};
 use uext4_format::dirent::{DirEntryType, LeafTail};
 use uext4_format::hash::{CharSign, DirHasher, HashVersion};
 use uext4_format::htree::MaxLevels;
 use uext4_format::{Feature, FileType, Superblock, superblock};
+use uext4_sync::atomic::{AtomicU32, Ordering};
 
 /// The features, limits and the hash that directories are made with.
 pub(crate) struct DirConfig {

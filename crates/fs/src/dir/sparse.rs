@@ -8,8 +8,8 @@
 use super::shrink::{self, Shrunk};
 use crate::{Fs, Inode, Result, credits};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use uext4_format::FileType;
+use uext4_sync::atomic::{AtomicUsize, Ordering};
 use uext4_sync::{Mutex, Rank};
 
 /// Steps in one go: a directory that loses names comes again.

@@ -7,9 +7,9 @@ use crate::quota::{Claim, Owners};
 use crate::space::{Purpose, Reserve, Want};
 use crate::{Fs, Result};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use uext4_format::{BlockNr, BlockRun, Feature, LogicalBlock};
 use uext4_journal::Handle;
+use uext4_sync::atomic::Ordering;
 
 /// Groups whose bitmaps one run may touch: the rest of `credits::MAP` is for the tree.
 const RUN_GROUPS: u32 = 6;

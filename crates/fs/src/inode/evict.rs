@@ -12,9 +12,9 @@ use crate::credits;
 use crate::quota::Usage;
 use crate::{Fs, Result, file, xattr};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use uext4_format::{FileType, InodeFlags};
 use uext4_journal::Handle;
+use uext4_sync::atomic::{AtomicUsize, Ordering};
 use uext4_sync::{Mutex, Rank};
 
 /// Inodes whose last user went away, and which are unlinked or hold space in advance.

@@ -28,11 +28,11 @@ pub(crate) use times::LazyTimes;
 use crate::delayed::Buffer;
 use crate::dir::DirBlocks;
 use crate::space::FilePreallocation;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use uext4_format::{BlockNr, FileType, GroupNr, InodeFlags, InodeNr};
 use uext4_journal::{Live, Object};
-use uext4_sync::{Rank, RwLock};
+use uext4_sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use uext4_sync::{OnceLock, Rank, RwLock};
 
 /// The inode has a name.
 const LIFE_NAMED: u8 = 0;

@@ -5,9 +5,9 @@ use crate::cache::{Cache, Counts};
 use crate::inode::state::{InodeFormat, STACK_BYTES};
 use crate::{Error, Fs, Result};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use uext4_format::{BlockNr, Corrupt, Inode as DiskInode, InodeNr, Place};
 use uext4_sync::Sharded;
+use uext4_sync::atomic::Ordering;
 
 /// All inodes in memory.
 pub(crate) struct Inodes {

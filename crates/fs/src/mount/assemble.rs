@@ -19,10 +19,10 @@ use crate::superblock::Super;
 use crate::xattr::{ExtraIsize, SharedBlocks};
 use crate::{Fs, MountOptions, Result};
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 use uext4_device::BlockDevice;
 use uext4_format::{Feature, Features};
 use uext4_journal::{Checksums, Config, Journal, Log, Start, Width};
+use uext4_sync::atomic::AtomicU64;
 use uext4_sync::{Mutex, Rank, Turnstile};
 
 /// Inodes that take about as much memory as one metadata block.

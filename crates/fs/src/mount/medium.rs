@@ -14,9 +14,9 @@ use crate::options::Access;
 use std::iter;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use uext4_device::{BlockDevice, Error, Overlay};
 use uext4_sync::Counter;
+use uext4_sync::atomic::{AtomicBool, Ordering};
 
 /// Bytes copied at once.
 const COPY_BYTES: u64 = 1 << 20;

@@ -10,7 +10,6 @@ use super::open::Plan;
 use crate::options::Access;
 use crate::{Error, Result};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use uext4_device::BlockDevice;
 use uext4_format::mmp::{
@@ -18,6 +17,7 @@ use uext4_format::mmp::{
     MMP_UPDATE_INTERVAL_SECONDS, Mmp,
 };
 use uext4_format::{BlockNr, Checksums, Feature, Superblock};
+use uext4_sync::atomic::{AtomicBool, Ordering};
 
 /// Longest wait of a mount for another host to show itself, in seconds.
 const WAIT_MAX_SECONDS: u64 = 300;
@@ -27,7 +27,7 @@ pub(crate) struct MmpGuard {
     slot: Slot,
     clock: Arc<dyn uext4_sync::Clock>,
     stop: Arc<AtomicBool>,
-    thread: uext4_sync::Mutex<Option<std::thread::JoinHandle<()>>>,
+    thread: uext4_sync::Mutex<Option<uext4_sync::thread::JoinHandle<()>>>,
 }
 
 #[derive(Clone)]
@@ -110,7 +110,7 @@ fn take(slot: &Slot, interval: u16, clock: &dyn uext4_sync::Clock) -> Result<Mmp
         .max(MMP_MIN_CHECK_INTERVAL_SECONDS);
     let wait = Duration::from_secs((u64::from(check) * 2 + 1).min(WAIT_MAX_SECONDS));
     if seen.sequence != MMP_SEQ_CLEAN {
-        std::thread::sleep(wait);
+        uext4_sync::thread::sleep(wait);
         unchanged(slot, seen.sequence)?;
     }
     let now = clock.wall();
@@ -118,7 +118,7 @@ fn take(slot: &Slot, interval: u16, clock: &dyn uext4_sync::Clock) -> Result<Mmp
     seen.time = now.seconds.max(0) as u64;
     seen.check_interval = check;
     slot.write(&seen)?;
-    std::thread::sleep(wait);
+    uext4_sync::thread::sleep(wait);
     unchanged(slot, seen.sequence)?;
     Ok(seen)
 }
@@ -137,12 +137,12 @@ fn renew(
     mut mine: Mmp,
     interval: u16,
     stop: Arc<AtomicBool>,
-) -> std::thread::JoinHandle<()> {
-    std::thread::spawn(move || {
+) -> uext4_sync::thread::JoinHandle<()> {
+    uext4_sync::thread::spawn(move || {
         let mut since = Duration::ZERO;
         let step = Duration::from_millis(100);
         while !stop.load(Ordering::Relaxed) {
-            std::thread::sleep(step);
+            uext4_sync::thread::sleep(step);
             since += step;
             if since >= Duration::from_secs(interval.into()) {
                 since = Duration::ZERO;

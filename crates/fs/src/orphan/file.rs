@@ -8,13 +8,13 @@
 
 use crate::{Error, Fs, Result, map};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 use uext4_format::orphan_file::{
     ORPHAN_FILE_BLOCKS_MAX, orphan_slot, orphan_slots_per_block, seal_orphan_block,
     set_orphan_slot, verify_orphan_block,
 };
 use uext4_format::{BlockNr, Corrupt, Feature, InodeNr, LogicalBlock, Place, Seed};
 use uext4_journal::{Handle, Image, Live, Object, Render, Sink};
+use uext4_sync::atomic::{AtomicI64, AtomicU32, Ordering};
 use uext4_sync::{Rank, shard_index};
 
 /// Odd step between the start blocks of neighbouring threads, as in the kernel.

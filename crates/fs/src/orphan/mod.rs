@@ -20,8 +20,8 @@ use crate::{BaseLines, Fs, Result};
 use file::OrphanFile;
 use list::OrphanList;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use uext4_journal::Handle;
+use uext4_sync::atomic::Ordering;
 
 /// `Inode::orphan` of an inode on the legacy list.
 const ON_LIST: u64 = u64::MAX;

@@ -5,8 +5,8 @@ use crate::inode::Inode;
 use crate::{Fs, Result, credits, file};
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use uext4_format::InodeNr;
+use uext4_sync::atomic::Ordering;
 
 /// What recovery did.
 #[derive(Clone, Copy, Debug, Default)]

@@ -6,10 +6,10 @@ use super::{GraceTimes, Usage};
 use crate::{Error, Fs, Result, credits, map};
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use uext4_format::quota::{QuotaEntry, QuotaKind};
 use uext4_format::{Corrupt, InodeNr, LogicalBlock, Place};
 use uext4_journal::Handle;
+use uext4_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use uext4_sync::{Mutex, Rank, Sharded};
 
 type Map = HashMap<u32, Arc<Owner>>;

@@ -5,7 +5,7 @@ use super::Space;
 use super::load::LookLoader;
 use crate::options::{Access, MountOptions, Threads};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use uext4_sync::atomic::{AtomicBool, Ordering};
 use uext4_sync::thread::{self, JoinHandle};
 use uext4_sync::{Mutex, Rank};
 

@@ -12,8 +12,7 @@ use super::zones::{self, Zones};
 use super::{Claims, Space};
 use crate::options::{Allocator, Threads};
 use crate::{Error, Fs, MountOptions, Result};
-use std::sync::atomic::Ordering;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use uext4_alloc::{
     Affinity, Bitmap, BuddyEngine, Config, Engine, InodePolicy, InodeSummary, LoadError, Loader,
     ScanOrder, Stat, Summary, TreeEngine, Trust, Volume,
@@ -23,6 +22,8 @@ use uext4_format::{
     BlockNr, Corrupt, Feature, Geometry, GroupDescriptor, GroupNr, Place, Superblock, group_flag,
 };
 use uext4_journal::Object;
+use uext4_sync::OnceLock;
+use uext4_sync::atomic::Ordering;
 
 /// The descriptors as read at mount.
 pub(super) struct DescriptorTable {
@@ -387,9 +388,9 @@ fn inode_summary(raw: &DescriptorTable, geometry: &Geometry, nr: GroupNr) -> Ino
 mod tests {
     use crate::{Caller, Filesystem, MountOptions};
     use std::sync::Arc;
-    use std::sync::atomic::Ordering;
     use uext4_alloc::{Engine, Stat};
     use uext4_device::MemDevice;
+    use uext4_sync::atomic::Ordering;
     use uext4_testkit::oracle;
 
     fn image() -> Vec<u8> {

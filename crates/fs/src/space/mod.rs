@@ -39,12 +39,13 @@ use claims::Claims;
 use group::Group;
 use layout::GroupLayout;
 use preallocation::Preallocations;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use uext4_alloc::{Engine, InodePolicy};
 use uext4_device::BlockDevice;
 use uext4_format::{BlockNr, Geometry, GroupNr, InodeNr, Tid};
 use uext4_journal::CommitObserver;
+use uext4_sync::OnceLock;
+use uext4_sync::atomic::{AtomicBool, Ordering};
 use zones::Zones;
 
 /// All space of a mounted file system.

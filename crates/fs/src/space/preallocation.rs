@@ -15,9 +15,9 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use uext4_alloc::{ClusterNr, Run};
 use uext4_format::InodeNr;
+use uext4_sync::atomic::{AtomicU64, Ordering};
 use uext4_sync::{Counter, Mutex, Rank, Sharded};
 
 /// Runs that one shard of threads keeps for small files.

@@ -6,9 +6,9 @@
 use super::Space;
 use super::blocks::Want;
 use crate::{Error, Fs, Result};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use uext4_alloc::Run;
+use uext4_sync::atomic::{AtomicU64, Ordering};
 
 /// How often a failed allocation waits for space that was freed.
 const COMMITS_BEFORE_NO_SPACE: u32 = 64;

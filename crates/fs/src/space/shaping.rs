@@ -7,9 +7,9 @@ use super::{FilePreallocation, Space, Want};
 use crate::{Fs, Result};
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 use uext4_alloc::{Run, Stat};
 use uext4_format::{BlockNr, BlockRun};
+use uext4_sync::atomic::{AtomicU32, Ordering};
 
 /// Nothing is held in advance when fewer clusters are left than this many times what would be.
 const SCARCE_TIMES: u64 = 4;

@@ -8,10 +8,10 @@ use crate::Fs;
 use crate::meta::{BlockState, MetaBlock, Seal};
 use crate::settings::Switch;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use uext4_format::BlockNr;
 use uext4_format::xattr::{BLOCK_MAGIC, REFCOUNT_MAX, XattrBlock};
 use uext4_journal::{Handle, Object};
+use uext4_sync::atomic::{AtomicU64, Ordering};
 
 const SLOTS: usize = 1024;
 const BLOCK_BITS: u32 = 48;

@@ -131,6 +131,56 @@ impl<T: ?Sized> DerefMut for RwLockWriteGuard<'_, T> {
     }
 }
 
+/// A cell that is written once. The checker cannot see a thread wait for another that makes the
+/// value, so several may make one: the first that is done puts it in, the others drop theirs.
+pub struct OnceLock<T> {
+    value: std::sync::OnceLock<T>,
+    is_set: raw::atomic::AtomicBool,
+}
+
+impl<T> OnceLock<T> {
+    /// An empty cell.
+    pub const fn new() -> Self {
+        Self {
+            value: std::sync::OnceLock::new(),
+            is_set: raw::atomic::AtomicBool::new(false),
+        }
+    }
+    /// What was put in.
+    pub fn get(&self) -> Option<&T> {
+        let is_set = self.is_set.load(raw::atomic::Ordering::SeqCst);
+        self.value.get().filter(|_| is_set)
+    }
+    /// Puts `value` in, or answers it when there is one.
+    pub fn set(&self, value: T) -> Result<(), T> {
+        self.value.set(value)?;
+        self.is_set.store(true, raw::atomic::Ordering::SeqCst);
+        Ok(())
+    }
+    /// What was put in, or what `make` answers and is in from now on.
+    pub fn get_or_init(&self, make: impl FnOnce() -> T) -> &T {
+        if let Some(value) = self.get() {
+            return value;
+        }
+        let _the_first_stays = self.set(make());
+        self.value.get().expect("somebody has just put one in")
+    }
+}
+
+impl<T> Default for OnceLock<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<T> From<T> for OnceLock<T> {
+    fn from(value: T) -> Self {
+        let cell = Self::new();
+        let _empty = cell.set(value);
+        cell
+    }
+}
+
 #[derive(Default)]
 pub(crate) struct Condvar(raw::Condvar);
 

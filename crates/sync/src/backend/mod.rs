@@ -13,6 +13,11 @@ pub(crate) use checked::*;
 #[cfg(not(shuttle))]
 pub(crate) use real::*;
 
+#[cfg(shuttle)]
+pub use checked::OnceLock;
+#[cfg(not(shuttle))]
+pub use std::sync::OnceLock;
+
 /// Shared atomics; those of the model checker under `--cfg shuttle`.
 pub mod atomic {
     #[cfg(shuttle)]

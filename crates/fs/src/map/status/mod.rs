@@ -21,11 +21,11 @@ pub use shrinker::ExtentStatusStats;
 use super::{LOGICAL_END, Mapping};
 use crate::inode::InodeState;
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use tree::{Scanned, Tree};
 use uext4_format::{InodeNr, LogicalBlock};
-use uext4_sync::{Rank, RwLock};
+use uext4_sync::atomic::{AtomicBool, Ordering};
+use uext4_sync::{OnceLock, Rank, RwLock};
 
 /// The place in an inode's state where its tree hangs; empty until something is noted.
 #[derive(Default)]

@@ -12,10 +12,10 @@
 use super::{FileStatus, Left};
 use crate::map::Mapping;
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 use uext4_format::InodeNr;
+use uext4_sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use uext4_sync::{Clock, Counter, Mutex, Rank, Sharded};
 
 /// What an entry costs, with its share of the tree's nodes.

@@ -6,8 +6,8 @@
 use crate::map::{ExtentState, LOGICAL_END, Mapping};
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, Ordering};
 use uext4_format::BlockNr;
+use uext4_sync::atomic::{AtomicBool, Ordering};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
