@@ -99,6 +99,9 @@ pub enum Error {
     /// The handle belongs to an inode that is gone.
     #[error("stale file handle")]
     Stale,
+    /// The file system was shut down ([`crate::Filesystem::shutdown`]).
+    #[error("the file system was shut down; unmount it, and the next mount recovers it")]
+    Shutdown,
     /// The encryption key is not there.
     #[error("required key not available")]
     NoKey,
@@ -139,6 +142,7 @@ impl Error {
             Error::NoOffset => Errno::NXIO,
             Error::Busy => Errno::BUSY,
             Error::Stale => Errno::STALE,
+            Error::Shutdown => Errno::IO,
             Error::NoKey => Errno::NOKEY,
         }
     }

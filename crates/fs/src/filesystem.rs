@@ -110,6 +110,7 @@ const READ_WRITE: u8 = 0;
 const READ_ONLY: u8 = 1;
 const FAILED: u8 = 2;
 const CLOSED: u8 = 3;
+const SHUT: u8 = 4;
 
 impl MountState {
     pub(crate) fn new(writable: bool) -> Self {
@@ -146,6 +147,22 @@ impl MountState {
         }
     }
 
+    /// Lets nobody in any more; `lost` says why the device is not clean. A mount that is closed
+    /// stays so.
+    pub(crate) fn shut_down(&self, lost: Option<&Error>) {
+        let order = Ordering::SeqCst;
+        let shut = |word| (word != CLOSED).then_some(SHUT);
+        let was_open = self.word.fetch_update(order, order, shut).is_ok();
+        if let Some(lost) = lost.filter(|_| was_open) {
+            let _the_first_stays = self.failure.set(lost.clone());
+        }
+    }
+
+    /// True once it was shut down, until it is closed.
+    pub(crate) fn is_shut(&self) -> bool {
+        self.word.load(Ordering::Relaxed) == SHUT
+    }
+
     /// Why the mount went read-only, if an error did it.
     pub(crate) fn failure(&self) -> Option<&Error> {
         self.failure.get()
@@ -163,8 +180,11 @@ impl MountState {
 }
 
 impl Fs {
-    /// Answers `ReadOnly` unless writes are allowed.
+    /// Answers `ReadOnly` (or `Shutdown`) unless writes are allowed.
     pub(crate) fn writable(&self) -> Result<()> {
+        if self.state.is_shut() {
+            return Err(Error::Shutdown);
+        }
         if !self.state.is_writable() {
             return Err(Error::ReadOnly);
         }

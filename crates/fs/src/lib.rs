@@ -46,7 +46,7 @@ pub use file::{Extent, FallocateMode, Seek};
 pub use filesystem::Filesystem;
 pub use inode::{Atime, Inode, InodeRef};
 pub use map::ExtentStatusStats;
-pub use mount::{RemountError, read_superblock, support};
+pub use mount::{Flush, RemountError, read_superblock, support};
 pub use ops::{KillPrivileges, RenameFlags};
 pub use options::{
     Access, Allocator, BaseLines, DataMode, MountOptions, OnError, QuotaLimits, Threads,

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use uext4_device::{Access, BlockDevice, FileDevice};
-use uext4_fuse::{Channel, DataCache, Lazy, MountOptions, Run, Sandbox, mount, umount};
+use uext4_fuse::{Channel, DataCache, Lazy, MountOptions, Owners, Run, Sandbox, mount, umount};
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -45,7 +45,10 @@ fn serve(image: &str, dir: &str, words: &[&str]) -> uext4_fuse::Result<()> {
         true => uext4::MountOptions::read_only(),
         false => uext4::MountOptions::default(),
     };
-    let wanted = wanted.parse(list)?;
+    let mut owners = Owners::default();
+    let is_owner = |word: &&str| owners.take(word).expect("the option makes sense");
+    let (_, rest): (Vec<&str>, Vec<&str>) = list.split(',').partition(is_owner);
+    let wanted = wanted.parse(&rest.join(","))?;
     let options = MountOptions {
         source: image.to_owned(),
         read_only,
@@ -57,6 +60,7 @@ fn serve(image: &str, dir: &str, words: &[&str]) -> uext4_fuse::Result<()> {
         } else {
             Run::Foreground
         },
+        owners,
         sandbox: Sandbox::Best,
         files: vec![image.into()],
         channel: if words.contains(&"io_uring") {

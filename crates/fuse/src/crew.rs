@@ -64,7 +64,13 @@ impl Crew {
         let agreement = accept(&device, unique, offer, options, rings.is_some());
         let agreement = agreement.map_err(failed())?;
         let helpers = Helpers::new().map_err(failed())?;
-        let server = Server::new(filesystem, agreement, device.clone(), helpers.clone())?;
+        let server = Server::new(
+            filesystem,
+            agreement,
+            device.clone(),
+            helpers.clone(),
+            options.owners.clone(),
+        )?;
         let service = Service {
             server: Arc::new(server),
             helpers,

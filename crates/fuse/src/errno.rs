@@ -7,12 +7,15 @@ pub(crate) struct Errno(pub(crate) i32);
 impl Errno {
     pub(crate) const EIO: Errno = Errno(5);
     pub(crate) const EAGAIN: Errno = Errno(11);
+    pub(crate) const EACCES: Errno = Errno(13);
     pub(crate) const EINVAL: Errno = Errno(22);
     pub(crate) const EPERM: Errno = Errno(1);
     pub(crate) const ENOTTY: Errno = Errno(25);
     pub(crate) const ERANGE: Errno = Errno(34);
     pub(crate) const ENOSYS: Errno = Errno(38);
     pub(crate) const EPROTO: Errno = Errno(71);
+    pub(crate) const EOVERFLOW: Errno = Errno(75);
+    pub(crate) const ENODATA: Errno = Errno(61);
     pub(crate) const EOPNOTSUPP: Errno = Errno(95);
     pub(crate) const ESTALE: Errno = Errno(116);
 }

@@ -74,6 +74,11 @@ impl Server {
         self.halted(|server| server.filesystem().thaw())
     }
 
+    /// As [`uext4::Filesystem::shutdown`]; what waits outside is answered then.
+    pub(crate) fn shutdown(&self, flush: uext4::Flush) -> uext4::Result<()> {
+        self.halted(|server| server.filesystem().shutdown(flush))
+    }
+
     /// As [`uext4::Filesystem::remount`].
     pub(crate) fn remount(&self, list: &str) -> uext4::Result<()> {
         self.halted(|server| server.filesystem().remount(list))

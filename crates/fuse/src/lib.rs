@@ -7,7 +7,8 @@
 //! Layout: `transport` brings requests and takes answers (io_uring or `/dev/fuse`); `request` and
 //! `answer` are their bytes; `init` is the first exchange; `server` turns requests into operations
 //! of [`uext4`]; `aside` is where what takes long is done; `nodes` holds the inodes that the kernel
-//! knows; `control` is how a running mount is asked, `tally` what it counts; `halt` holds changes
+//! knows; `owners` maps users and groups;
+//! `control` is how a running mount is asked, `tally` what it counts; `halt` holds changes
 //! back while it is frozen or remounted; `pressure` gives memory back; `session`, `crew`,
 //! `mount_point`, `claim`,
 //! `umount`, `daemon` and `signals` are the life of a mount; `sandbox` locks the server in, and
@@ -32,6 +33,7 @@ mod mount_point;
 mod nodes;
 mod notify;
 mod options;
+mod owners;
 mod pressure;
 mod protocol;
 mod remount;
@@ -45,10 +47,11 @@ mod tally;
 mod transport;
 mod umount;
 
-pub use control::{Ask, Client, Refusal};
+pub use control::{Ask, Client, Flush, Refusal};
 pub use error::{Error, Explained, Result};
 pub use mount_point::Lazy;
 pub use options::{Announce, Channel, DataCache, MountOptions, Run, Sandbox, Sharing};
-pub use remount::{freeze, remount, thaw};
+pub use owners::{BadOwners, Owners};
+pub use remount::{freeze, remount, shutdown, thaw};
 pub use session::{Session, mount, mount_explained};
 pub use umount::{Image, umount};

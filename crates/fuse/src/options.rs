@@ -1,5 +1,6 @@
 //! How to mount.
 
+use crate::owners::Owners;
 use std::path::PathBuf;
 
 /// What the kernel does with written data.
@@ -97,6 +98,8 @@ pub struct MountOptions {
     pub sandbox: Sandbox,
     /// Files that the server opens: the image, an external journal. Locked in it reaches no others.
     pub files: Vec<PathBuf>,
+    /// How owners are shown.
+    pub owners: Owners,
     /// Where the server runs.
     pub run: Run,
     /// Whether standard error says how the mount is served.
@@ -120,6 +123,7 @@ impl Default for MountOptions {
             data_cache: DataCache::WriteBack,
             sandbox: Sandbox::Off,
             files: Vec::new(),
+            owners: Owners::default(),
             run: Run::Foreground,
             announce: Announce::No,
         }

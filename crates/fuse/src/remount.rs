@@ -1,10 +1,10 @@
-//! Freezing, thawing and remounting a running mount from outside its server.
+//! Freezing, thawing, shutting down and remounting a running mount from outside its server.
 //!
 //! The kernel tells a FUSE server nothing of `MS_REMOUNT`, so both are asked: the kernel, which
 //! knows who has files open for writing and holds data that are not written yet, and the server.
 //! To read-only the kernel goes first, to read-write the server does.
 
-use crate::control::{Ask, Client};
+use crate::control::{Ask, Client, Flush};
 use crate::error::{Error, Result};
 use rustix::fs::StatVfsMountFlags;
 use rustix::io::Errno;
@@ -29,6 +29,19 @@ pub fn freeze(dir: &Path) -> Result<()> {
 /// As [`freeze`].
 pub fn thaw(dir: &Path) -> Result<()> {
     Client::connect(dir)?.ask(&Ask::Thaw {}).map(drop)
+}
+
+/// Shuts a mount down: whoever uses it hears an I/O error, until it is unmounted. With
+/// [`Flush::All`] everything that was written is in the image first.
+///
+/// # Errors
+/// As [`freeze`].
+pub fn shutdown(dir: &Path, flush: Flush) -> Result<()> {
+    let client = Client::connect(dir)?;
+    if flush == Flush::All {
+        sync(dir)?;
+    }
+    client.ask(&Ask::Shutdown { flush }).map(drop)
 }
 
 /// Changes the options of a mount, as `mount -o remount,LIST` does.

@@ -52,6 +52,7 @@ pub(crate) enum Command {
     Remount(remount::Args),
     Freeze(remount::FreezeArgs),
     Thaw(remount::ThawArgs),
+    Shutdown(remount::ShutdownArgs),
     Info(info::Args),
     Ls(ls::Args),
     Stat(stat::Args),

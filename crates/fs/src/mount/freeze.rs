@@ -29,6 +29,9 @@ impl Filesystem {
         if fs.state.is_closed() {
             return Err(Error::ReadOnly);
         }
+        if fs.state.is_shut() {
+            return Err(Error::Shutdown);
+        }
         fs.changes.close();
         if fs.writable().is_ok() {
             let written = fs.note(fs.reap()).and_then(|()| fs.write_out_all());

@@ -16,12 +16,14 @@ mod medium;
 mod mmp;
 mod open;
 mod remount;
+mod shutdown;
 
 pub(crate) use lifecycle::Lifecycle;
 
 pub use features::support;
 pub use open::read_superblock;
 pub use remount::RemountError;
+pub use shutdown::Flush;
 
 use crate::{Filesystem, MountOptions, Result};
 use medium::Media;

@@ -63,6 +63,9 @@ impl Filesystem {
         if fs.state.is_closed() {
             return Err(Error::ReadOnly);
         }
+        if fs.state.is_shut() {
+            return Err(Error::Shutdown);
+        }
         if life.is_frozen {
             return Err(RemountError::Frozen.into());
         }

@@ -35,6 +35,9 @@ impl Filesystem {
     /// Runs one operation that changes nothing: notes damage in the superblock, then frees what
     /// lost its last user. While the file system is frozen both wait for later.
     pub(crate) fn run<T>(&self, operation: impl FnOnce(&Fs) -> Result<T>) -> Result<T> {
+        if self.fs.state.is_shut() {
+            return Err(Error::Shutdown);
+        }
         let answer = operation(&self.fs);
         let failed = matches!(answer, Err(Error::Corrupt(_) | Error::Journal(_)));
         if !failed && !self.fs.inodes.reclaim.has_work() {
@@ -49,6 +52,9 @@ impl Filesystem {
     /// Runs one operation that changes something; waits while the file system is frozen.
     pub(crate) fn change<T>(&self, operation: impl FnOnce(&Fs) -> Result<T>) -> Result<T> {
         let _pass = self.fs.changes.enter();
+        if self.fs.state.is_shut() {
+            return Err(Error::Shutdown);
+        }
         self.fs.finish(operation(&self.fs))
     }
 }

@@ -276,9 +276,12 @@ fn errors(value: &str) -> Result<OnError> {
     match value {
         "continue" => Ok(OnError::Continue),
         "remount-ro" => Ok(OnError::RemountReadOnly),
-        "panic" => Ok(OnError::Panic),
+        "panic" => Err(Error::Option(
+            "errors=panic: a server does not bring its machine down; remount-ro stops writing"
+                .into(),
+        )),
         other => Err(Error::Option(format!(
-            "errors={other}: not continue, remount-ro or panic"
+            "errors={other}: not continue or remount-ro"
         ))),
     }
 }

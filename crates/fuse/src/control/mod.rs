@@ -16,4 +16,4 @@ mod wire;
 
 pub use client::Client;
 pub(crate) use socket::Control;
-pub use wire::{Ask, Refusal};
+pub use wire::{Ask, Flush, Refusal};

@@ -58,6 +58,7 @@ pub(super) fn run(mount: &Mount, ask: Ask) -> Answered {
         Ask::Set { name, value } => set(filesystem, &name, value),
         Ask::Freeze {} => nothing(mount.server.freeze()),
         Ask::Thaw {} => nothing(mount.server.thaw()),
+        Ask::Shutdown { flush } => nothing(mount.server.shutdown(flush.into())),
         Ask::Remount { options } => nothing(mount.server.remount(&options)),
     }
 }

@@ -62,11 +62,38 @@ pub enum Ask {
     Freeze {},
     /// Lets changes go on.
     Thaw {},
+    /// Shuts down ([`uext4::Filesystem::shutdown`]).
+    Shutdown {
+        /// What is still written.
+        flush: Flush,
+    },
     /// Changes mount options ([`uext4::Filesystem::remount`]).
     Remount {
         /// Separated by commas.
         options: String,
     },
+}
+
+/// What a file system that is shut down still writes ([`uext4::Flush`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Flush {
+    /// Everything.
+    All,
+    /// The log.
+    Log,
+    /// Nothing.
+    None,
+}
+
+impl From<Flush> for uext4::Flush {
+    fn from(flush: Flush) -> Self {
+        match flush {
+            Flush::All => uext4::Flush::Everything,
+            Flush::Log => uext4::Flush::Log,
+            Flush::None => uext4::Flush::Nothing,
+        }
+    }
 }
 
 impl Ask {
@@ -80,7 +107,7 @@ impl Ask {
             | Ask::Get { .. }
             | Ask::Set { .. }
             | Ask::Thaw {} => Some(PATIENCE),
-            Ask::Trim { .. } | Ask::Freeze {} | Ask::Remount { .. } => None,
+            Ask::Trim { .. } | Ask::Freeze {} | Ask::Shutdown { .. } | Ask::Remount { .. } => None,
         }
     }
 }

@@ -11,7 +11,7 @@ use uext4::{Attr, InodeRef, SetAttr, SetTime, Timestamp};
 impl Server {
     pub(super) fn getattr(&self, request: &Request<'_>, answer: &mut Answer) -> Handled {
         let inode = self.get(request.node)?;
-        self.put_attributes(request.node, &self.filesystem.attr(&inode), answer)
+        self.put_attributes(request.node, &self.shown(&inode), answer)
     }
 
     fn put_attributes(&self, node: u64, attr: &Attr, answer: &mut Answer) -> Handled {
@@ -22,7 +22,7 @@ impl Server {
     pub(super) fn statx(&self, request: &Request<'_>, answer: &mut Answer) -> Handled {
         let inode = self.get(request.node)?;
         let ttl = self.nodes.writers(request.node).ttl();
-        put_statx(answer, &self.filesystem.attr(&inode), ttl);
+        put_statx(answer, &self.shown(&inode), ttl);
         Ok(())
     }
 
@@ -32,8 +32,12 @@ impl Server {
         if valid & fattr::KILL_SUIDGID != 0 && set.mode.is_none() {
             set.mode = self.mode_without_privileges(request, &inode);
         }
-        let attr = self.filesystem.set_attr(&inode, &set, &request.caller(0))?;
-        self.put_attributes(request.node, &attr, answer)
+        set.uid = set.uid.map_or(Ok(None), |uid| self.owners.new_user(uid))?;
+        set.gid = set.gid.map_or(Ok(None), |gid| self.owners.new_group(gid))?;
+        let attr = self
+            .filesystem
+            .set_attr(&inode, &set, &self.asker(request))?;
+        self.put_attributes(request.node, &self.show(attr), answer)
     }
 
     /// The mode without setuid and setgid, as far as the caller may not keep them; `None` when
@@ -44,7 +48,7 @@ impl Server {
         inode: &InodeRef,
     ) -> Option<u16> {
         let has_any = self.filesystem.attr(inode).mode & 0o6000 != 0;
-        let caller = || request.caller_in_groups();
+        let caller = || self.asker_in_groups(request);
         has_any.then(|| self.filesystem.mode_without_privileges(inode, &caller()))?
     }
 
@@ -55,7 +59,8 @@ impl Server {
                 mode: Some(mode),
                 ..SetAttr::default()
             };
-            self.filesystem.set_attr(inode, &set, &request.caller(0))?;
+            self.filesystem
+                .set_attr(inode, &set, &self.asker(request))?;
         }
         Ok(())
     }

@@ -1,7 +1,10 @@
 //! The few ioctls that the kernel passes on: inode flags, project ids, generation, trim, label.
 //!
-//! Not here: `EXT4_IOC_SHUTDOWN`, whose argument the kernel does not pass on; freezing, which the
-//! kernel refuses for FUSE (`uext4 freeze` asks the server itself).
+//! Not here: what the kernel passes on without its argument, so that it is refused:
+//! `EXT4_IOC_SHUTDOWN` (declared as one that only reads; `uext4 shutdown` asks the server itself),
+//! `EXT4_IOC_GETFSUUID` and `SETFSUUID` (of their structure only the head is passed);
+//! `FS_IOC_GETFSUUID`, which it answers itself; freezing, which it refuses for FUSE
+//! (`uext4 freeze`).
 
 use super::{Handled, Server};
 use crate::answer::Answer;
@@ -18,6 +21,8 @@ const FSSETXATTR: u32 = 0x5820;
 const FITRIM: u32 = 0x5879;
 const GETFSLABEL: u32 = 0x9431;
 const SETFSLABEL: u32 = 0x9432;
+const SHUTDOWN: u32 = 0x587d;
+const FSUUID: u32 = 0x662c;
 
 /// Bytes of `struct fstrim_range`.
 const FSTRIM_RANGE_BYTES: usize = 24;
@@ -100,6 +105,7 @@ impl Server {
             SETFSLABEL if in_size as usize >= FSLABEL_BYTES => {
                 self.set_label(request, input.bytes(FSLABEL_BYTES)?)
             }
+            SHUTDOWN | FSUUID => Err(Errno::EOPNOTSUPP),
             _ => Err(Errno::ENOTTY),
         }
     }
@@ -133,7 +139,8 @@ impl Server {
     }
 
     fn set(&self, request: &Request<'_>, inode: &InodeRef, set: SetAttr) -> Handled {
-        self.filesystem.set_attr(inode, &set, &request.caller(0))?;
+        self.filesystem
+            .set_attr(inode, &set, &self.asker(request))?;
         Ok(())
     }
 }

@@ -49,7 +49,7 @@ impl Server {
             if flags & WRITE_KILL_SUIDGID != 0 {
                 self.kill_privileges(request, &inode)?;
             }
-            let (keep, caller) = (KillPrivileges::No, request.caller(0));
+            let (keep, caller) = (KillPrivileges::No, self.asker(request));
             self.filesystem
                 .write_by(&inode, offset, data, keep, &caller)?
         };
@@ -82,7 +82,7 @@ impl Server {
         if request.uid != 0 {
             self.kill_privileges(request, &inode)?;
         }
-        let (keep, caller) = (KillPrivileges::No, request.caller(0));
+        let (keep, caller) = (KillPrivileges::No, self.asker(request));
         self.filesystem
             .fallocate_by(&inode, mode, offset, len, keep, &caller)?;
         Ok(())

@@ -80,7 +80,7 @@ impl Server {
         match inode {
             None => answer.zeroes(ENTRY_BYTES),
             Some(inode) => {
-                let attr = self.filesystem.attr(&inode);
+                let attr = self.shown(&inode);
                 kind = Some(attr.kind);
                 let node = self.nodes.insert(inode);
                 put_entry(answer, node, &attr, self.nodes.writers(node).ttl());

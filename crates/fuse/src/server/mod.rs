@@ -6,6 +6,7 @@
 //! Locking: none here; the library's operations run side by side on as many threads as ask.
 //! References: `linux/fuse.h`.
 
+mod askers;
 mod attrs;
 mod control;
 mod data;
@@ -20,6 +21,7 @@ use crate::errno::Errno;
 use crate::halt::{self, Halt};
 use crate::init::Agreement;
 use crate::nodes::{Nodes, inode_of};
+use crate::owners::Owners;
 use crate::protocol::{NOTIFY_INVAL_INODE, opcode};
 use crate::request::Request;
 use crate::tally::Tally;
@@ -40,6 +42,7 @@ pub(crate) struct Server {
     kernel: Arc<DevFuse>,
     tally: Tally,
     halt: Halt,
+    owners: Owners,
 }
 
 /// What becomes of a request.
@@ -79,6 +82,7 @@ impl Server {
         agreement: Agreement,
         kernel: Arc<DevFuse>,
         helpers: Arc<Helpers>,
+        owners: Owners,
     ) -> uext4::Result<Self> {
         let nodes = Nodes::new(filesystem.root()?);
         Ok(Self {
@@ -88,6 +92,7 @@ impl Server {
             kernel,
             tally: Tally::new(),
             halt: Halt::new(helpers),
+            owners,
         })
     }
 
@@ -156,6 +161,7 @@ impl Server {
     }
 
     fn answer(&self, request: &Request<'_>, answer: &mut Answer) -> Handled {
+        self.check_known(request)?;
         match request.opcode {
             opcode::LOOKUP => self.lookup(request, answer),
             opcode::GETATTR => self.getattr(request, answer),

@@ -18,12 +18,13 @@ impl Server {
         // NFS servers ask for "." and ".." of a number that the kernel may have forgotten.
         let found = match name {
             b"." => Ok(self.get_any(request.node)?),
-            b".." => self
-                .filesystem
-                .lookup(&self.get_any(request.node)?, name, &request.caller(0)),
+            b".." => {
+                self.filesystem
+                    .lookup(&self.get_any(request.node)?, name, &self.asker(request))
+            }
             _ => self
                 .filesystem
-                .lookup(&self.get(request.node)?, name, &request.caller(0)),
+                .lookup(&self.get(request.node)?, name, &self.asker(request)),
         };
         match found {
             Ok(inode) => self.entry(inode, answer),
@@ -37,7 +38,7 @@ impl Server {
 
     /// Counts a lookup of `inode` and answers its entry.
     pub(super) fn entry(&self, inode: InodeRef, answer: &mut Answer) -> Handled {
-        let attr = self.filesystem.attr(&inode);
+        let attr = self.shown(&inode);
         let node = self.nodes.insert(inode);
         put_entry(answer, node, &attr, self.nodes.writers(node).ttl());
         Ok(())
@@ -83,7 +84,7 @@ impl Server {
         args.skip(4)?;
         let name = args.name()?;
         let parent = self.get(request.node)?;
-        let caller = request.caller(umask);
+        let caller = self.maker(request, umask, &parent)?;
         let permissions = (mode & 0o7777) as u16;
         let kind = FileType::from_mode((mode & 0xffff) as u16).unwrap_or(FileType::Regular);
         let device = device_of(rdev);
@@ -99,9 +100,8 @@ impl Server {
         let name = args.name()?;
         let parent = self.get(request.node)?;
         let permissions = (mode & 0o7777) as u16;
-        let made = self
-            .filesystem
-            .mkdir(&parent, name, permissions, &request.caller(umask))?;
+        let caller = self.maker(request, umask, &parent)?;
+        let made = self.filesystem.mkdir(&parent, name, permissions, &caller)?;
         self.entry(made, answer)
     }
 
@@ -109,9 +109,8 @@ impl Server {
         let mut args = request.args();
         let (name, target) = (args.name()?, args.name()?);
         let parent = self.get(request.node)?;
-        let made = self
-            .filesystem
-            .symlink(&parent, name, target, &request.caller(0))?;
+        let caller = self.maker(request, 0, &parent)?;
+        let made = self.filesystem.symlink(&parent, name, target, &caller)?;
         self.entry(made, answer)
     }
 
@@ -120,7 +119,7 @@ impl Server {
         let inode = self.get(args.u64()?)?;
         let parent = self.get(request.node)?;
         self.filesystem
-            .link(&inode, &parent, args.name()?, &request.caller(0))?;
+            .link(&inode, &parent, args.name()?, &self.asker(request))?;
         self.entry(inode, answer)
     }
 
@@ -128,14 +127,14 @@ impl Server {
         let parent = self.get(request.node)?;
         Ok(self
             .filesystem
-            .unlink(&parent, request.args().name()?, &request.caller(0))?)
+            .unlink(&parent, request.args().name()?, &self.asker(request))?)
     }
 
     pub(super) fn rmdir(&self, request: &Request<'_>) -> Handled {
         let parent = self.get(request.node)?;
         Ok(self
             .filesystem
-            .rmdir(&parent, request.args().name()?, &request.caller(0))?)
+            .rmdir(&parent, request.args().name()?, &self.asker(request))?)
     }
 
     pub(super) fn rename(&self, request: &Request<'_>) -> Handled {
@@ -171,7 +170,12 @@ impl Server {
         flags: RenameFlags,
     ) -> Handled {
         let (from, to) = (self.get(request.node)?, self.get(to)?);
-        let caller = request.caller(0);
+        let caller = match flags {
+            RenameFlags::Whiteout | RenameFlags::WhiteoutNoReplace => {
+                self.maker(request, 0, &from)?
+            }
+            _ => self.asker(request),
+        };
         Ok(self
             .filesystem
             .rename(&from, from_name, &to, to_name, flags, &caller)?)

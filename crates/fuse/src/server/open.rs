@@ -87,7 +87,8 @@ impl Server {
             mode,
             ..SetAttr::default()
         };
-        self.filesystem.set_attr(inode, &set, &request.caller(0))?;
+        self.filesystem
+            .set_attr(inode, &set, &self.asker(request))?;
         Ok(())
     }
 
@@ -120,7 +121,7 @@ impl Server {
         let (flags, mode, umask, _) = (args.u32()?, args.u32()?, args.u32()?, args.u32()?);
         let name = args.name()?;
         let parent = self.get(request.node)?;
-        let caller = request.caller(umask);
+        let caller = self.maker(request, umask, &parent)?;
         let permissions = (mode & 0o7777) as u16;
         let inode = match self.filesystem.create(&parent, name, permissions, &caller) {
             Err(Error::Exists) if flags & O_EXCL == 0 => {
@@ -138,15 +139,14 @@ impl Server {
         let (flags, mode, umask) = (args.u32()?, args.u32()?, args.u32()?);
         let parent = self.get(request.node)?;
         let permissions = (mode & 0o7777) as u16;
-        let made = self
-            .filesystem
-            .tmpfile(&parent, permissions, &request.caller(umask))?;
+        let caller = self.maker(request, umask, &parent)?;
+        let made = self.filesystem.tmpfile(&parent, permissions, &caller)?;
         self.put_created(made, flags, answer)
     }
 
     /// The entry is answered as one with writers: it has them before the kernel sees it.
     fn put_created(&self, inode: InodeRef, flags: u32, answer: &mut Answer) -> Handled {
-        let attr = self.filesystem.attr(&inode);
+        let attr = self.shown(&inode);
         let node = self.nodes.insert(inode.clone());
         let mut opened = Answer::new(16);
         self.put_opened(node, &inode, flags, &mut opened);

@@ -5,6 +5,7 @@ use crate::answer::Answer;
 use crate::errno::Errno;
 use crate::protocol::SETXATTR_ACL_KILL_SGID;
 use crate::request::Request;
+use std::borrow::Cow;
 use uext4::{SetAttr, SetMode};
 
 /// `setxattr(2)` flags.
@@ -21,7 +22,11 @@ impl Server {
             args.skip(4)?;
         }
         let name = args.name()?;
-        let value = args.bytes(size as usize)?;
+        let mut value = Cow::Borrowed(args.bytes(size as usize)?);
+        if is_list(name) && !self.owners.are_same() {
+            self.check_lists()?;
+            self.owners.take_list(value.to_mut())?;
+        }
         let mode = match flags {
             0 => SetMode::Any,
             XATTR_CREATE => SetMode::Create,
@@ -29,9 +34,9 @@ impl Server {
             _ => return Err(Errno::EINVAL),
         };
         let inode = self.get(request.node)?;
-        let caller = request.caller(0);
+        let caller = self.asker(request);
         self.filesystem
-            .set_xattr(&inode, name, value, mode, &caller)?;
+            .set_xattr(&inode, name, &value, mode, &caller)?;
         let old_mode = self.filesystem.attr(&inode).mode;
         if more & SETXATTR_ACL_KILL_SGID != 0 && old_mode & 0o2000 != 0 {
             let set = SetAttr {
@@ -43,13 +48,27 @@ impl Server {
         Ok(())
     }
 
+    fn check_lists(&self) -> Handled {
+        match self.owners.hide_lists() {
+            true => Err(Errno::EOPNOTSUPP),
+            false => Ok(()),
+        }
+    }
+
     pub(super) fn getxattr(&self, request: &Request<'_>, answer: &mut Answer) -> Handled {
         let mut args = request.args();
         let (size, _) = (args.u32()?, args.u32()?);
         let inode = self.get(request.node)?;
-        let value = self
-            .filesystem
-            .get_xattr(&inode, args.name()?, &request.caller(0))?;
+        let name = args.name()?;
+        let list = is_list(name);
+        if list && self.owners.hide_lists() {
+            return Err(Errno::ENODATA);
+        }
+        let asker = self.asker(request);
+        let mut value = self.filesystem.get_xattr(&inode, name, &asker)?;
+        if list && !self.owners.are_same() {
+            self.owners.show_list(&mut value)?;
+        }
         put_value(answer, size, &value)
     }
 
@@ -58,8 +77,10 @@ impl Server {
         let size = request.args().u32()?;
         let inode = self.get(request.node)?;
         let mut list = Vec::new();
-        for name in self.filesystem.list_xattrs(&inode, &request.caller(0))? {
-            if request.uid == 0 || !name.starts_with(b"trusted.") {
+        for name in self.filesystem.list_xattrs(&inode, &self.asker(request))? {
+            let secret = request.uid != 0 && name.starts_with(b"trusted.");
+            let hidden = is_list(&name) && self.owners.hide_lists();
+            if !secret && !hidden {
                 list.extend_from_slice(&name);
                 list.push(0);
             }
@@ -70,10 +91,18 @@ impl Server {
     pub(super) fn removexattr(&self, request: &Request<'_>) -> Handled {
         let inode = self.get(request.node)?;
         let name = request.args().name()?;
+        if is_list(name) {
+            self.check_lists()?;
+        }
         Ok(self
             .filesystem
-            .remove_xattr(&inode, name, &request.caller(0))?)
+            .remove_xattr(&inode, name, &self.asker(request))?)
     }
+}
+
+/// Whether an attribute is an access control list.
+fn is_list(name: &[u8]) -> bool {
+    name.starts_with(b"system.posix_acl_")
 }
 
 /// A size of 0 asks for the length only.

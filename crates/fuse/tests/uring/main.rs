@@ -15,17 +15,23 @@ mod exact;
 mod exerciser;
 #[path = "../it/flight.rs"]
 mod flight;
+#[path = "../it/handles.rs"]
+mod handles;
 #[path = "../it/life.rs"]
 mod life;
 #[path = "../it/model.rs"]
 mod model;
 #[path = "../it/names.rs"]
 mod names;
+#[path = "../it/owners.rs"]
+mod owners;
 #[path = "../it/pjdfstest.rs"]
 mod pjdfstest;
 #[path = "../it/programs.rs"]
 mod programs;
 mod rings;
+#[path = "../it/shutdown.rs"]
+mod shutdown;
 #[path = "../it/support.rs"]
 mod support;
 #[path = "../it/times.rs"]

@@ -35,6 +35,7 @@ pub(crate) fn run(command: Command) -> Result<()> {
         Command::Remount(args) => args.run(),
         Command::Freeze(args) => args.run(),
         Command::Thaw(args) => args.run(),
+        Command::Shutdown(args) => args.run(),
         Command::Info(args) => args.run(),
         Command::Ls(args) => args.run(),
         Command::Stat(args) => args.run(),

@@ -5,7 +5,7 @@ use crate::image::{ImageArgs, Purpose};
 use std::path::PathBuf;
 use uext4::{Access, Filesystem, MountOptions, QuotaLimits};
 use uext4_fuse::{
-    Announce, Channel, DataCache, Error, Explained, Image, Lazy, Run, Sandbox, Sharing,
+    Announce, BadOwners, Channel, DataCache, Error, Explained, Image, Lazy, Run, Sandbox, Sharing,
 };
 
 /// Mount an image on a directory, without the kernel's ext4
@@ -17,7 +17,9 @@ Examples:
   uext4 mount --foreground disk.img /mnt/data     until Ctrl-C or umount
 
 OPTIONS are those of ext4 (ro, noatime, sync, lazytime, commit=SECONDS, acl, ...) and nosuid,
-nodev, noexec, allow_other, writethrough, offset=BYTES, partition=N. Requests come over io_uring
+nodev, noexec, allow_other, writethrough, offset=BYTES, partition=N, uid=N and gid=N (everything is
+shown as this owner's), map=KIND:INSIDE:OUTSIDE:COUNT (KIND u, g or b for both; owners INSIDE the
+image are shown as those OUTSIDE, and the other way round). Requests come over io_uring
 where the kernel offers it (Linux 6.14, Y in /sys/module/fuse/parameters/enable_uring), else through
 /dev/fuse: io_uring demands the first, no_io_uring the second. The image is clean once
 `uext4 umount` returns.
@@ -63,6 +65,7 @@ impl Args {
         let list = self.options.join(",");
         let rest = self.image.place.take(&list)?;
         let rest = take_ours(&rest, &mut mount);
+        let rest = rest.map_err(|error| Failure::usage(format!("-o {error}")))?;
         let options = MountOptions::default().parse(&rest);
         let options = options.map_err(|error| Failure::usage(format!("-o {list}: {error}")))?;
         if options.quota_limits != QuotaLimits::default() {
@@ -111,7 +114,10 @@ impl Args {
 }
 
 /// Takes the options out of the list that concern the kernel's side; answers the others.
-fn take_ours(list: &str, mount: &mut uext4_fuse::MountOptions) -> String {
+fn take_ours(
+    list: &str,
+    mount: &mut uext4_fuse::MountOptions,
+) -> std::result::Result<String, BadOwners> {
     let (mut rest, mut untrusted) = (Vec::new(), false);
     for word in list.split(',').filter(|word| !word.is_empty()) {
         match word {
@@ -126,6 +132,7 @@ fn take_ours(list: &str, mount: &mut uext4_fuse::MountOptions) -> String {
             "no_sandbox" => mount.sandbox = Sandbox::Off,
             "untrusted" => untrusted = true,
             "writeback" => mount.data_cache = DataCache::WriteBack,
+            other if mount.owners.take(other)? => {}
             other => {
                 mount.no_atime |= other == "noatime";
                 rest.push(other);
@@ -138,7 +145,7 @@ fn take_ours(list: &str, mount: &mut uext4_fuse::MountOptions) -> String {
         // The last word says how it is used.
         rest.insert(0, "ro");
     }
-    rest.join(",")
+    Ok(rest.join(","))
 }
 
 /// Take a mount off, and wait until the image is clean
@@ -198,11 +205,14 @@ mod tests {
     fn options_of_both_sides_are_told_apart() {
         let mut mount = uext4_fuse::MountOptions::default();
         assert_eq!(
-            take_ours("ro,nosuid,noatime,writethrough,commit=9", &mut mount),
-            "ro,noatime,commit=9"
+            take_ours("ro,nosuid,noatime,uid=7,writethrough,commit=9", &mut mount).as_deref(),
+            Ok("ro,noatime,commit=9")
         );
         assert!(mount.no_suid && mount.no_atime && !mount.no_dev);
-        assert_eq!(take_ours("untrusted,rw,dev", &mut mount), "ro,rw,dev");
+        assert_ne!(mount.owners, uext4_fuse::Owners::default());
+        assert!(take_ours("ro,map=u:1", &mut mount).is_err());
+        let rest = take_ours("untrusted,rw,dev", &mut mount);
+        assert_eq!(rest.as_deref(), Ok("ro,rw,dev"));
         assert!(mount.no_suid && mount.no_dev);
         assert_eq!(mount.sandbox, Sandbox::Must);
         assert_eq!(mount.data_cache, DataCache::WriteThrough);
@@ -210,7 +220,7 @@ mod tests {
             ("io_uring", Channel::IoUring),
             ("no_io_uring", Channel::DevFuse),
         ] {
-            assert_eq!(take_ours(word, &mut mount), "");
+            assert_eq!(take_ours(word, &mut mount).as_deref(), Ok(""));
             assert_eq!(mount.channel, channel);
         }
     }

@@ -1,4 +1,4 @@
-//! `uext4 remount`, `freeze` and `thaw`: what a running mount is told.
+//! `uext4 remount`, `freeze`, `thaw` and `shutdown`: what a running mount is told.
 
 use crate::failure::{Cause, Exit, Failure, Result};
 use std::path::PathBuf;
@@ -39,6 +39,42 @@ pub(crate) struct FreezeArgs {
 pub(crate) struct ThawArgs {
     /// Where it is mounted
     dir: PathBuf,
+}
+
+/// Stop a mount: whoever uses it hears an I/O error
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  uext4 shutdown /mnt/data                 the image is clean
+  uext4 shutdown --flush none /mnt/data    as if power were cut
+
+What EXT4_IOC_SHUTDOWN is to ext4, whose argument the kernel does not pass on to a server. Nothing
+is read or written any more; `uext4 umount` takes the mount off. After log and none the next mount
+recovers the image; data that were not synced may be lost.")]
+pub(crate) struct ShutdownArgs {
+    /// Where it is mounted
+    dir: PathBuf,
+    /// What is still written: everything, what happened to names and inodes, nothing
+    #[arg(long, value_name = "WHAT", default_value = "all")]
+    flush: What,
+}
+
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum What {
+    All,
+    Log,
+    None,
+}
+
+impl ShutdownArgs {
+    pub(crate) fn run(self) -> Result<()> {
+        let flush = match self.flush {
+            What::All => uext4_fuse::Flush::All,
+            What::Log => uext4_fuse::Flush::Log,
+            What::None => uext4_fuse::Flush::None,
+        };
+        told(&self.dir, uext4_fuse::shutdown(&self.dir, flush))
+    }
 }
 
 impl Args {

@@ -1,0 +1,360 @@
+//! Owners as the image has them, and as the mount shows them (`uid=`, `gid=`, `map=`).
+//!
+//! *Inside* is a number in the image, *outside* what the kernel and its programs see. Each of users
+//! and groups is shown as it is, all as one owner, or by ranges. What no range names is shown as
+//! [`OVERFLOW`] and cannot be given to anybody.
+//!
+//! Invariants: ranges overlap neither inside nor outside, so that both ways answer at most one
+//! number.
+//! Not here: who may do what. The kernel decides by what it sees; the superuser outside is the
+//! superuser for us as well, whoever that is inside.
+
+use crate::errno::Errno;
+use std::fmt;
+use std::str::FromStr;
+
+/// Shown for an owner that is not mapped, as the kernel does (`/proc/sys/kernel/overflowuid`).
+pub(crate) const OVERFLOW: u32 = 65534;
+
+/// Some consecutive numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Span {
+    inside: u32,
+    outside: u32,
+    count: u32,
+}
+
+/// How numbers of one kind are shown.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+enum Side {
+    #[default]
+    Same,
+    /// All of them as this one.
+    One(u32),
+    Spans(Vec<Span>),
+}
+
+/// See the module. The default shows everything as it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Owners {
+    users: Side,
+    groups: Side,
+}
+
+/// Why an option makes no sense.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BadOwners(String);
+
+impl fmt::Display for BadOwners {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl Owners {
+    /// Takes an option in, if it is one of owners; false when it is another.
+    ///
+    /// # Errors
+    /// A value that makes no sense, or does not go with one before.
+    pub fn take(&mut self, word: &str) -> Result<bool, BadOwners> {
+        let Some((name, value)) = word.split_once('=') else {
+            return Ok(false);
+        };
+        let taken = match name {
+            "uid" => self.users.show_as(value),
+            "gid" => self.groups.show_as(value),
+            "map" => self.add(value),
+            _ => return Ok(false),
+        };
+        let taken = taken.map_err(|why| BadOwners(format!("{word}: {why}")));
+        taken.map(|()| true)
+    }
+
+    fn add(&mut self, value: &str) -> Result<(), &'static str> {
+        let (kind, span) = value.split_once(':').ok_or(SYNTAX)?;
+        let span: Span = span.parse()?;
+        match kind {
+            "u" => self.users.add(span),
+            "g" => self.groups.add(span),
+            "b" => {
+                self.users.add(span)?;
+                self.groups.add(span)
+            }
+            _ => Err(SYNTAX),
+        }
+    }
+
+    /// True when everything is shown as it is.
+    pub(crate) fn are_same(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// The user and group to show for these of the image.
+    pub(crate) fn shown(&self, uid: u32, gid: u32) -> (u32, u32) {
+        (self.users.shown(uid), self.groups.shown(gid))
+    }
+
+    /// True when somebody outside stands for both owners of an inode.
+    pub(crate) fn are_known(&self, uid: u32, gid: u32) -> bool {
+        self.users.out(uid).is_some() && self.groups.out(gid).is_some()
+    }
+
+    /// The owner inside for a user outside; `None` when there is none.
+    pub(crate) fn user_inside(&self, uid: u32) -> Option<u32> {
+        self.users.inside(uid)
+    }
+
+    /// The same for a group.
+    pub(crate) fn group_inside(&self, gid: u32) -> Option<u32> {
+        self.groups.inside(gid)
+    }
+
+    /// The user whom a file is given to, `None` when it stays with whom it belongs to.
+    ///
+    /// # Errors
+    /// `EINVAL` when nobody inside stands for it, `EPERM` where all is shown as one owner's.
+    pub(crate) fn new_user(&self, uid: u32) -> Result<Option<u32>, Errno> {
+        self.users.new_owner(uid)
+    }
+
+    /// As [`Self::new_user`].
+    pub(crate) fn new_group(&self, gid: u32) -> Result<Option<u32>, Errno> {
+        self.groups.new_owner(gid)
+    }
+
+    /// True where all is shown as one owner's, so that lists of others mean nothing.
+    pub(crate) fn hide_lists(&self) -> bool {
+        matches!(self.users, Side::One(_)) || matches!(self.groups, Side::One(_))
+    }
+
+    /// The same, of new files: they belong to the owner of their directory.
+    pub(crate) fn take_user_of_directory(&self) -> bool {
+        matches!(self.users, Side::One(_))
+    }
+
+    /// As [`Self::take_user_of_directory`].
+    pub(crate) fn take_group_of_directory(&self) -> bool {
+        matches!(self.groups, Side::One(_))
+    }
+
+    /// Makes an access control list of the image one to show.
+    pub(crate) fn show_list(&self, list: &mut [u8]) -> Result<(), Errno> {
+        each_owner(list, |tag, id| {
+            Ok(match tag {
+                TAG_USER => self.users.shown(id),
+                _ => self.groups.shown(id),
+            })
+        })
+    }
+
+    /// The opposite of [`Self::show_list`].
+    ///
+    /// # Errors
+    /// `EINVAL` when it names somebody whom nobody inside stands for.
+    pub(crate) fn take_list(&self, list: &mut [u8]) -> Result<(), Errno> {
+        each_owner(list, |tag, id| {
+            let inside = match tag {
+                TAG_USER => self.users.inside(id),
+                _ => self.groups.inside(id),
+            };
+            inside.ok_or(Errno::EINVAL)
+        })
+    }
+}
+
+const SYNTAX: &str = "not KIND:INSIDE:OUTSIDE:COUNT (KIND u, g or b for both)";
+const MIXED: &str = "one owner for all and ranges do not go together";
+/// Largest user or group id.
+const ID_MAX: u32 = u32::MAX - 1;
+
+impl FromStr for Span {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let words: Result<Vec<u32>, _> = text.split(':').map(str::parse).collect();
+        let words: [u32; 3] = words.map_err(|_| SYNTAX)?.try_into().map_err(|_| SYNTAX)?;
+        let [inside, outside, count] = words;
+        let fits = |first: u32| {
+            let room = ID_MAX.checked_sub(first);
+            count > 0 && room.is_some_and(|room| count - 1 <= room)
+        };
+        if !fits(inside) || !fits(outside) {
+            return Err("the range is empty, or goes beyond the largest id");
+        }
+        Ok(Span {
+            inside,
+            outside,
+            count,
+        })
+    }
+}
+
+impl Span {
+    fn overlaps(&self, other: &Self) -> bool {
+        let meet = |a: u32, b: u32| {
+            let (a, b) = (u64::from(a), u64::from(b));
+            a < b + u64::from(other.count) && b < a + u64::from(self.count)
+        };
+        meet(self.inside, other.inside) || meet(self.outside, other.outside)
+    }
+}
+
+impl Side {
+    fn show_as(&mut self, value: &str) -> Result<(), &'static str> {
+        let id: u32 = value.parse().map_err(|_| "not a number")?;
+        if matches!(self, Side::Spans(_)) {
+            return Err(MIXED);
+        }
+        if id > ID_MAX {
+            return Err("no id");
+        }
+        *self = Side::One(id);
+        Ok(())
+    }
+
+    fn add(&mut self, span: Span) -> Result<(), &'static str> {
+        match self {
+            Side::Same => *self = Side::Spans(vec![span]),
+            Side::One(_) => return Err(MIXED),
+            Side::Spans(spans) => {
+                if spans.iter().any(|other| span.overlaps(other)) {
+                    return Err("it overlaps another range");
+                }
+                spans.push(span);
+            }
+        }
+        Ok(())
+    }
+
+    fn out(&self, inside: u32) -> Option<u32> {
+        match self {
+            Side::Same => Some(inside),
+            Side::One(id) => Some(*id),
+            Side::Spans(spans) => spans.iter().find_map(|span| {
+                let at = inside.checked_sub(span.inside)?;
+                (at < span.count).then(|| span.outside + at)
+            }),
+        }
+    }
+
+    fn shown(&self, inside: u32) -> u32 {
+        self.out(inside).unwrap_or(OVERFLOW)
+    }
+
+    fn inside(&self, outside: u32) -> Option<u32> {
+        match self {
+            Side::Same => Some(outside),
+            Side::One(_) => None,
+            Side::Spans(spans) => spans.iter().find_map(|span| {
+                let at = outside.checked_sub(span.outside)?;
+                (at < span.count).then(|| span.inside + at)
+            }),
+        }
+    }
+
+    fn new_owner(&self, outside: u32) -> Result<Option<u32>, Errno> {
+        match self {
+            Side::One(id) if *id == outside => Ok(None),
+            Side::One(_) => Err(Errno::EPERM),
+            _ => self.inside(outside).map(Some).ok_or(Errno::EINVAL),
+        }
+    }
+}
+
+/// Tags of an entry of a list that names somebody.
+const TAG_USER: u16 = 2;
+const TAG_GROUP: u16 = 8;
+/// Bytes before the entries of a list, and of an entry.
+const LIST_HEAD_BYTES: usize = 4;
+const LIST_ENTRY_BYTES: usize = 8;
+
+/// Replaces who is named in `system.posix_acl_*`, as programs see it (man page `acl(5)`).
+fn each_owner(
+    list: &mut [u8],
+    replace: impl Fn(u16, u32) -> Result<u32, Errno>,
+) -> Result<(), Errno> {
+    let entries = list.get_mut(LIST_HEAD_BYTES..).unwrap_or_default();
+    for entry in entries.chunks_exact_mut(LIST_ENTRY_BYTES) {
+        let tag = u16::from_le_bytes([entry[0], entry[1]]);
+        if tag == TAG_USER || tag == TAG_GROUP {
+            let id = u32::from_le_bytes([entry[4], entry[5], entry[6], entry[7]]);
+            entry[4..].copy_from_slice(&replace(tag, id)?.to_le_bytes());
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn owners(words: &[&str]) -> Result<Owners, BadOwners> {
+        let mut owners = Owners::default();
+        for word in words {
+            assert!(owners.take(word)?, "{word}");
+        }
+        Ok(owners)
+    }
+
+    #[test]
+    fn ranges_lead_both_ways_and_nobody_else_gets_in() {
+        let words = ["map=u:0:100000:1000", "map=u:2000:7:1", "map=g:5:50:2"];
+        let owners = owners(&words).expect("they go together");
+        for (inside, outside) in [(0, 100_000), (999, 100_999), (2000, 7)] {
+            assert_eq!(owners.shown(inside, 6), (outside, 51));
+            assert_eq!(owners.user_inside(outside), Some(inside));
+            assert_eq!(owners.new_user(outside), Ok(Some(inside)));
+        }
+        assert_eq!(owners.shown(1000, 7), (OVERFLOW, OVERFLOW));
+        assert!(owners.are_known(999, 5) && !owners.are_known(999, 7));
+        assert_eq!(owners.user_inside(0), None);
+        assert_eq!(owners.new_group(52), Err(Errno::EINVAL));
+        assert!(Owners::default().are_same() && !owners.are_same());
+    }
+
+    #[test]
+    fn one_owner_for_all_is_given_nothing_away() {
+        let owners = owners(&["uid=1000"]).expect("it makes sense");
+        assert_eq!(owners.shown(0, 8), (1000, 8));
+        assert_eq!(owners.new_user(1000), Ok(None));
+        assert_eq!(owners.new_user(1001), Err(Errno::EPERM));
+        assert_eq!(owners.new_group(9), Ok(Some(9)));
+        assert!(owners.hide_lists() && !owners.take_group_of_directory());
+    }
+
+    #[test]
+    fn nonsense_is_refused() {
+        for words in [
+            &["uid=x"][..],
+            &["uid=4294967295"],
+            &["map=u:0:0"],
+            &["map=x:0:0:1"],
+            &["map=u:0:0:0"],
+            &["map=u:1:0:4294967295"],
+            &["map=u:0:0:10", "map=u:9:100:1"],
+            &["map=u:0:0:10", "map=u:100:9:1"],
+            &["uid=5", "map=b:0:0:1"],
+            &["map=g:0:0:1", "gid=5"],
+        ] {
+            assert!(owners(words).is_err(), "{words:?}");
+        }
+        assert_eq!(Owners::default().take("uidx=5"), Ok(false));
+    }
+
+    #[test]
+    fn lists_name_the_right_people() {
+        let mut list = vec![2, 0, 0, 0];
+        for (tag, id) in [(1u16, u32::MAX), (TAG_USER, 3), (TAG_GROUP, 3), (16, 3)] {
+            list.extend(tag.to_le_bytes());
+            list.extend([7, 0]);
+            list.extend(id.to_le_bytes());
+        }
+        let before = list.clone();
+        let owners = owners(&["map=u:3:30:1", "map=g:3:40:1"]).expect("they go together");
+        owners.show_list(&mut list).expect("showing never fails");
+        assert_eq!((list[16], list[24], list[32]), (30, 40, 3));
+        assert_eq!(owners.take_list(&mut list), Ok(()));
+        assert_eq!(list, before);
+        assert_eq!(owners.take_list(&mut list), Err(Errno::EINVAL));
+    }
+}

@@ -1,0 +1,129 @@
+//! Who asks, and whose things are, inside the image and outside ([`crate::owners`]).
+
+use super::{Handled, Server};
+use crate::errno::Errno;
+use crate::owners::OVERFLOW;
+use crate::protocol::opcode;
+use crate::request::Request;
+use uext4::{Attr, Caller, InodeRef};
+
+impl Server {
+    /// Attributes of an inode, as the mount shows them.
+    pub(super) fn shown(&self, inode: &InodeRef) -> Attr {
+        self.show(self.filesystem.attr(inode))
+    }
+
+    pub(super) fn show(&self, mut attr: Attr) -> Attr {
+        (attr.uid, attr.gid) = self.owners.shown(attr.uid, attr.gid);
+        attr
+    }
+
+    /// Who asks for what makes no inode.
+    pub(super) fn asker(&self, request: &Request<'_>) -> Caller {
+        self.inside(request.caller(0))
+    }
+
+    /// As [`Self::asker`], with the groups that the caller's process has now.
+    pub(super) fn asker_in_groups(&self, request: &Request<'_>) -> Caller {
+        self.inside(request.caller_in_groups())
+    }
+
+    /// Rights are those that the caller has outside.
+    fn inside(&self, caller: Caller) -> Caller {
+        if self.owners.are_same() {
+            return caller;
+        }
+        let inside = |uid| self.owners.user_inside(uid).filter(|&uid| uid != 0);
+        let uid = match caller.uid {
+            0 => 0,
+            uid => inside(uid).unwrap_or(OVERFLOW),
+        };
+        let gid = self.owners.group_inside(caller.gid).unwrap_or(OVERFLOW);
+        let groups = self.groups_inside(&caller.groups);
+        Caller {
+            uid,
+            gid,
+            groups,
+            ..caller
+        }
+    }
+
+    fn groups_inside(&self, groups: &[u32]) -> Vec<u32> {
+        let inside = groups.iter().map(|&gid| self.owners.group_inside(gid));
+        inside.flatten().collect()
+    }
+
+    /// Who makes an inode in `parent`: it will belong to the caller's id.
+    ///
+    /// # Errors
+    /// `EOVERFLOW`, as of the kernel, when nobody inside stands for the caller.
+    pub(super) fn maker(
+        &self,
+        request: &Request<'_>,
+        umask: u32,
+        parent: &InodeRef,
+    ) -> Result<Caller, Errno> {
+        let caller = request.caller(umask);
+        if self.owners.are_same() {
+            return Ok(caller);
+        }
+        let attr = self.filesystem.attr(parent);
+        let uid = match self.owners.take_user_of_directory() {
+            true => Some(attr.uid),
+            false => self.owners.user_inside(caller.uid),
+        };
+        let gid = match self.owners.take_group_of_directory() {
+            true => Some(attr.gid),
+            false => self.owners.group_inside(caller.gid),
+        };
+        Ok(Caller {
+            uid: uid.ok_or(Errno::EOVERFLOW)?,
+            gid: gid.ok_or(Errno::EOVERFLOW)?,
+            groups: self.groups_inside(&caller.groups),
+            ..caller
+        })
+    }
+
+    /// What belongs to nobody outside is changed by the superuser only: to the kernel its owner is
+    /// whoever has the number that is shown instead.
+    pub(super) fn check_known(&self, request: &Request<'_>) -> Handled {
+        if request.uid == 0 || self.owners.are_same() {
+            return Ok(());
+        }
+        let (first, second) = targets(request);
+        for node in [first, second].into_iter().flatten() {
+            let attr = self.filesystem.attr(&self.get(node)?);
+            if !self.owners.are_known(attr.uid, attr.gid) {
+                return Err(Errno::EACCES);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// `O_ACCMODE` of `open(2)`.
+const O_ACCMODE: u32 = 0o3;
+
+/// The nodes that a request changes. What is written to an open file is no concern: opening it was.
+fn targets(request: &Request<'_>) -> (Option<u64>, Option<u64>) {
+    let node = Some(request.node);
+    let mut args = request.args();
+    match request.opcode {
+        opcode::OPEN => {
+            let writes = args.u32().is_ok_and(|flags| flags & O_ACCMODE != 0);
+            (node.filter(|_| writes), None)
+        }
+        opcode::RENAME | opcode::RENAME2 | opcode::LINK => (node, args.u64().ok()),
+        opcode::SETATTR
+        | opcode::SETXATTR
+        | opcode::REMOVEXATTR
+        | opcode::SYMLINK
+        | opcode::MKNOD
+        | opcode::MKDIR
+        | opcode::UNLINK
+        | opcode::RMDIR
+        | opcode::CREATE
+        | opcode::TMPFILE => (node, None),
+        _ => (None, None),
+    }
+}

@@ -1,0 +1,137 @@
+//! Owners shown as others: `map=`, `uid=` and `gid=`.
+
+use crate::support::{Mounted, errno, run, try_run};
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::path::Path;
+
+/// Runs a shell command as this user and group.
+fn try_as(id: u32, script: &str, path: &Path) -> bool {
+    let script = format!("exec setpriv --reuid {id} --regid {id} --clear-groups {script} \"$0\"");
+    try_run("sh", &[&"-c", &script, &path]).status.success()
+}
+
+fn owner(path: &Path) -> (u32, u32) {
+    let found = fs::metadata(path).unwrap();
+    (found.uid(), found.gid())
+}
+
+fn list(path: &Path) -> String {
+    run("getfacl", &[&"-cnp", &path])
+}
+
+/// A file of each owner: root, 1000 and 5000; one with a list; a directory for everybody.
+fn furnished() -> Mounted {
+    let mut mounted = Mounted::new();
+    for id in [0, 1000, 5000] {
+        let path = mounted.path(&id.to_string());
+        fs::write(&path, "data").unwrap();
+        chown(&path, Some(id), Some(id)).unwrap();
+    }
+    fs::write(mounted.path("listed"), "").unwrap();
+    run(
+        "setfacl",
+        &[&"-m", &"u:1000:rw,g:6000:r", &mounted.path("listed")],
+    );
+    fs::create_dir(mounted.path("open")).unwrap();
+    fs::set_permissions(mounted.path("open"), PermissionsExt::from_mode(0o777)).unwrap();
+    run(
+        "setfacl",
+        &[&"-d", &"-m", &"u:1000:rwx", &mounted.path("open")],
+    );
+    chown(mounted.path("open"), Some(1), Some(2)).unwrap();
+    mounted.unmount();
+    mounted
+}
+
+#[test]
+fn ranges_lead_both_ways() {
+    let mut mounted = furnished();
+    mounted.mount(&["-o", "map=b:0:100000:2000"]);
+    assert_eq!(owner(&mounted.path("0")), (100_000, 100_000));
+    assert_eq!(owner(&mounted.path("1000")), (101_000, 101_000));
+    assert_eq!(owner(&mounted.path("5000")), (65534, 65534));
+    let listed = mounted.path("listed");
+    let text = list(&listed);
+    assert!(text.contains("user:101000:rw-"), "{text}");
+    assert!(text.contains("group:65534:r--"), "{text}");
+    // Writing it back would name somebody else.
+    assert!(
+        !try_run("setfacl", &[&"-m", &"u:100005:r", &listed])
+            .status
+            .success()
+    );
+    run("setfacl", &[&"-x", &"g:65534", &listed]);
+    run("setfacl", &[&"-m", &"u:100005:r", &listed]);
+    assert!(
+        !try_run("setfacl", &[&"-m", &"u:5:r", &listed])
+            .status
+            .success()
+    );
+    // A list has its say, by the names outside.
+    assert!(try_as(101_000, "test -w", &listed) && !try_as(1000, "test -w", &listed));
+    let given = mounted.path("0");
+    chown(&given, Some(100_007), Some(100_008)).unwrap();
+    assert_eq!(owner(&given), (100_007, 100_008));
+    assert_eq!(errno(chown(&given, Some(7), None)), Some(libc::EINVAL));
+    assert_eq!(
+        errno(chown(&given, None, Some(102_000))),
+        Some(libc::EINVAL)
+    );
+    // New files belong to who made them; who is nobody inside makes none.
+    assert!(try_as(101_000, "mkdir", &mounted.path("open/made")));
+    let refused = fs::write(mounted.path("open/root"), "");
+    assert_eq!(errno(refused), Some(libc::EOVERFLOW));
+    assert!(!try_as(5000, "touch", &mounted.path("open/5000")));
+    assert!(list(&mounted.path("open/made")).contains("user:101000:rwx"));
+    // Whoever has the number that is shown does not own the file.
+    assert!(!try_as(65534, "chmod 777", &mounted.path("5000")));
+    assert!(try_as(101_000, "chmod 600", &mounted.path("1000")));
+    chown(mounted.path("5000"), Some(100_009), None).unwrap();
+    mounted.unmount();
+    mounted.mount(&[]);
+    assert_eq!(owner(&mounted.path("0")), (7, 8));
+    assert_eq!(owner(&mounted.path("open/made")), (1000, 1000));
+    assert_eq!(owner(&mounted.path("5000")), (9, 5000));
+    let text = list(&listed);
+    assert!(
+        text.contains("user:5:r--") && text.contains("user:1000:rw-"),
+        "{text}"
+    );
+    mounted.unmount();
+}
+
+#[test]
+fn one_owner_for_all_changes_nothing_inside() {
+    let mut mounted = furnished();
+    mounted.mount(&["-o", "uid=3000,gid=3001"]);
+    for name in ["0", "1000", "5000", "open", "listed"] {
+        assert_eq!(owner(&mounted.path(name)), (3000, 3001), "{name}");
+    }
+    assert!(!list(&mounted.path("listed")).contains("user:1000"));
+    let acl = try_run("setfacl", &[&"-m", &"u:5:r", &mounted.path("0")]);
+    assert!(!acl.status.success());
+    assert!(try_as(3000, "chmod 640", &mounted.path("0")));
+    assert!(try_as(3000, "touch", &mounted.path("open/made")));
+    let given = mounted.path("0");
+    chown(&given, Some(3000), Some(3001)).unwrap();
+    assert_eq!(errno(chown(&given, Some(0), None)), Some(libc::EPERM));
+    mounted.unmount();
+    mounted.mount(&[]);
+    assert_eq!(owner(&mounted.path("0")), (0, 0));
+    assert_eq!(owner(&mounted.path("open/made")), (1, 2));
+    assert!(list(&mounted.path("listed")).contains("user:1000:rw-"));
+    mounted.unmount();
+}
+
+#[test]
+fn without_lists_the_mode_decides() {
+    let mut mounted = furnished();
+    mounted.mount(&["-o", "noacl"]);
+    let path = mounted.path("1000");
+    fs::set_permissions(&path, PermissionsExt::from_mode(0o640)).unwrap();
+    assert!(try_as(1000, "test -r", &path) && !try_as(3000, "test -r", &path));
+    chown(&path, Some(0), Some(3000)).unwrap();
+    assert!(try_as(3000, "cat", &path));
+    mounted.unmount();
+}

@@ -1,0 +1,72 @@
+//! A mount that is shut down answers nothing but I/O errors, and leaves what it should.
+
+use crate::support::{Mounted, errno};
+use std::fs;
+use uext4_fuse::{Client, Error, Flush, Lazy, shutdown, umount};
+use uext4_testkit::oracle;
+
+/// Shut down after a file was synced and another was only made and written.
+fn shut(flush: Flush) -> Mounted {
+    // No commit but those that are asked for.
+    let mut mounted = Mounted::with(&["-b", "4096"], &["-o", "commit=2000"]);
+    let synced = fs::File::create(mounted.path("synced")).unwrap();
+    std::io::Write::write_all(&mut &synced, b"kept").unwrap();
+    synced.sync_all().unwrap();
+    fs::write(mounted.path("late"), "perhaps").unwrap();
+    shutdown(&mounted.root(), flush).unwrap();
+    // Once more changes nothing.
+    shutdown(&mounted.root(), flush).unwrap();
+    assert_eq!(
+        errno(fs::File::create(mounted.path("new"))),
+        Some(libc::EIO)
+    );
+    assert_eq!(
+        errno(fs::read_dir(mounted.path("lost+found"))),
+        Some(libc::EIO)
+    );
+    assert_eq!(
+        errno(fs::rename(mounted.path("late"), mounted.path("x"))),
+        Some(libc::EIO)
+    );
+    assert!(synced.sync_all().is_err());
+    drop(synced);
+    let refused = uext4_fuse::remount(&mounted.root(), "commit=5").expect_err("it is shut");
+    assert!(
+        matches!(&refused, Error::Refused(why) if why.errno == libc::EIO),
+        "{refused}"
+    );
+    assert!(Client::connect(&mounted.root()).is_ok());
+    // What is lost is told.
+    let umounted = umount(&mounted.root(), Lazy::No);
+    assert_eq!(umounted.is_ok(), flush == Flush::All, "{umounted:?}");
+    let ended = mounted.take_server().wait().unwrap();
+    assert_eq!(ended.success(), flush == Flush::All, "{ended}");
+    mounted
+}
+
+/// The next mount recovers; answers what `late` holds then.
+fn recovered(mut mounted: Mounted) -> Option<String> {
+    mounted.mount(&[]);
+    assert_eq!(fs::read_to_string(mounted.path("synced")).unwrap(), "kept");
+    assert!(!mounted.path("new").exists());
+    let late = fs::read_to_string(mounted.path("late")).ok();
+    mounted.unmount();
+    late
+}
+
+#[test]
+fn everything_is_there_and_clean() {
+    let mounted = shut(Flush::All);
+    oracle::assert_clean(&mounted.image());
+    assert_eq!(recovered(mounted).as_deref(), Some("perhaps"));
+}
+
+#[test]
+fn names_are_there_when_the_log_is_written() {
+    assert!(recovered(shut(Flush::Log)).is_some());
+}
+
+#[test]
+fn nothing_more_is_written() {
+    assert_eq!(recovered(shut(Flush::None)), None);
+}
