@@ -1,6 +1,7 @@
 //! What a caller sees and sets of an inode, and who the caller is.
 
 use uext4_format::InodeNr;
+use uext4_format::quota::QuotaEntry;
 pub use uext4_format::{FileType, Timestamp};
 
 /// Attributes of an inode, as `statx` shows them.
@@ -140,4 +141,25 @@ pub struct StatFs {
     pub name_max: u32,
     /// File system id, made from the UUID.
     pub id: u64,
+}
+
+impl StatFs {
+    /// Shows no more than the limits of a project, as the kernel does: the lower one of each pair.
+    pub(crate) fn narrow(&mut self, project: &QuotaEntry) {
+        let lower =
+            |soft: u64, hard: u64| [soft, hard].into_iter().filter(|&limit| limit != 0).min();
+        let block_size = u64::from(self.block_size);
+        if let Some(kib) = lower(project.space_soft_kib, project.space_hard_kib) {
+            let blocks = kib.saturating_mul(1024) / block_size;
+            let left = blocks.saturating_sub(project.space_bytes / block_size);
+            self.blocks = self.blocks.min(blocks);
+            self.blocks_free = self.blocks_free.min(left);
+            self.blocks_available = self.blocks_available.min(left);
+        }
+        if let Some(inodes) = lower(project.inodes_soft, project.inodes_hard) {
+            self.inodes = self.inodes.min(inodes);
+            let left = inodes.saturating_sub(project.inodes);
+            self.inodes_free = self.inodes_free.min(left);
+        }
+    }
 }

@@ -47,7 +47,7 @@ mod tally;
 mod transport;
 mod umount;
 
-pub use control::{Ask, Client, Flush, Refusal};
+pub use control::{Ask, Client, Flush, NewGrace, NewLimits, QuotaRow, Refusal};
 pub use error::{Error, Explained, Result};
 pub use mount_point::Lazy;
 pub use options::{Announce, Channel, DataCache, MountOptions, Run, Sandbox, Sharing};

@@ -1,6 +1,8 @@
 //! Hard links.
 
-use super::{LINK_MAX, check_alive, check_new_name, exists_or, may_add, touch_dir, with_index};
+use super::{
+    LINK_MAX, check_alive, check_new_name, check_project, exists_or, may_add, touch_dir, with_index,
+};
 use crate::dir::{self, DirError, Index};
 use crate::inode::Inode;
 use crate::space::Reserve;
@@ -21,7 +23,9 @@ impl Filesystem {
             check_new_name(name)?;
             check_alive(parent)?;
             may_add(fs, parent.arc(), name, caller)?;
-            check_linkable(inode).map_err(|refused| exists_or(fs, parent.arc(), name, refused))?;
+            check_linkable(inode)
+                .and_then(|()| check_project(parent, inode))
+                .map_err(|refused| exists_or(fs, parent.arc(), name, refused))?;
             let reserve = fs.reserve_of(caller);
             with_index(parent.arc(), |index| {
                 link_named(fs, inode.arc(), parent.arc(), name, index, reserve)

@@ -6,7 +6,7 @@ use crate::attr::StatFs;
 use crate::dir::{self, DirEntry, Visit};
 use crate::inode::attr_of;
 use crate::{Attr, Caller, Error, Filesystem, InodeRef, Result, file};
-use uext4_format::{FileType, InodeNr};
+use uext4_format::{FileType, InodeFlags, InodeNr};
 
 impl Filesystem {
     /// The root directory.
@@ -92,5 +92,20 @@ impl Filesystem {
     /// Numbers of the whole file system.
     pub fn statfs(&self) -> StatFs {
         self.fs.space.statfs(&self.fs)
+    }
+
+    /// As [`Self::statfs`]; a directory that hands its project on shows the limits of the project
+    /// where they are narrower and hold on this mount.
+    pub fn statfs_at(&self, inode: &InodeRef) -> StatFs {
+        let mut numbers = self.statfs();
+        let project = {
+            let disk = &inode.read().disk;
+            let inherits = disk.flags.contains(InodeFlags::PROJINHERIT);
+            inherits.then_some(disk.projid)
+        };
+        if let Some(limits) = project.and_then(|id| self.fs.quota.project_limits(&self.fs, id)) {
+            numbers.narrow(&limits);
+        }
+        numbers
     }
 }

@@ -5,7 +5,7 @@
 //! inode number: shared when only entries change, exclusive for directories that are removed, or
 //! when a structure must change.
 
-use super::{check_alive, check_name, check_new_name, settled, touch_dir};
+use super::{check_alive, check_name, check_new_name, check_project, settled, touch_dir};
 use crate::access::Want;
 use crate::dir::{self, DirError, Index};
 use crate::inode::{Inode, NewInode};
@@ -224,7 +224,9 @@ impl Rename<'_> {
             .filter(|inode| inode.is_dir() && self.moves());
         moved
             .into_iter()
-            .try_for_each(|inode| fs.may(inode, self.caller, Want::WRITE))
+            .try_for_each(|inode| fs.may(inode, self.caller, Want::WRITE))?;
+        check_project(self.to.dir, &self.source)?;
+        exchanged.map_or(Ok(()), |target| check_project(self.from.dir, target))
     }
 
     fn moves(&self) -> bool {

@@ -173,6 +173,12 @@ impl Quota {
         Ok(all)
     }
 
+    /// What a project uses and may use, if it has limits and they hold.
+    pub(crate) fn project_limits(&self, fs: &Fs, id: u32) -> Option<QuotaEntry> {
+        let owner = self.bound_of(fs, QuotaKind::Project, id, Reserve::Keep)?;
+        Some(owner.entry())
+    }
+
     /// The owners among these whose limits hold.
     fn bound(&self, fs: &Fs, owners: Owners, reserve: Reserve) -> Vec<Arc<Owner>> {
         let kinds = QuotaKind::ALL.into_iter();

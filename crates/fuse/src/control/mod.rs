@@ -10,10 +10,12 @@
 
 mod client;
 mod line;
+mod quota;
 mod socket;
 mod verbs;
 mod wire;
 
 pub use client::Client;
+pub use quota::{NewGrace, NewLimits, QuotaRow};
 pub(crate) use socket::Control;
 pub use wire::{Ask, Flush, Refusal};

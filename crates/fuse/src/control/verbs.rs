@@ -2,6 +2,7 @@
 //!
 //! Locking: none here; verbs run beside the requests of the kernel.
 
+use super::quota;
 use super::wire::{Answered, Ask, Refusal};
 use crate::crew::Served;
 use crate::server::Server;
@@ -56,6 +57,13 @@ pub(super) fn run(mount: &Mount, ask: Ask) -> Answered {
             .into()),
         Ask::Get { names } => get(filesystem, &names),
         Ask::Set { name, value } => set(filesystem, &name, value),
+        Ask::Quota { kind, from, count } => quota::rows(filesystem, &kind, from, count),
+        Ask::SetQuota { kind, id, limits } => {
+            quota::done(limits.set(filesystem, quota::kind_of(&kind)?, id))
+        }
+        Ask::SetQuotaGrace { kind, grace } => {
+            quota::done(grace.set(filesystem, quota::kind_of(&kind)?))
+        }
         Ask::Freeze {} => nothing(mount.server.freeze()),
         Ask::Thaw {} => nothing(mount.server.thaw()),
         Ask::Shutdown { flush } => nothing(mount.server.shutdown(flush.into())),

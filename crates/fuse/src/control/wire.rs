@@ -3,6 +3,7 @@
 //! Layout: a request is `{"version":1,"verb":VERB,...}` with the fields of the variant of [`Ask`];
 //! the answer is `{"version":1,"answer":...}` or `{"version":1,"refusal":{"errno":N,"text":...}}`.
 
+use super::quota::{NewGrace, NewLimits};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::fmt;
@@ -58,6 +59,31 @@ pub enum Ask {
         /// To what.
         value: u64,
     },
+    /// What owners use and may use, in ascending order: a list of [`QuotaRow`](super::QuotaRow).
+    Quota {
+        /// `user`, `group` or `project`.
+        kind: String,
+        /// The first one.
+        from: u32,
+        /// Most that the answer lists; the server may list fewer.
+        count: u32,
+    },
+    /// Gives an owner limits.
+    SetQuota {
+        /// `user`, `group` or `project`.
+        kind: String,
+        /// Its number.
+        id: u32,
+        /// Which.
+        limits: NewLimits,
+    },
+    /// Sets how long soft limits may be exceeded.
+    SetQuotaGrace {
+        /// `user`, `group` or `project`.
+        kind: String,
+        /// How long.
+        grace: NewGrace,
+    },
     /// Brings everything to the image and keeps it still; changes wait.
     Freeze {},
     /// Lets changes go on.
@@ -106,8 +132,15 @@ impl Ask {
             | Ask::FreeFragments { .. }
             | Ask::Get { .. }
             | Ask::Set { .. }
+            | Ask::Quota { .. }
             | Ask::Thaw {} => Some(PATIENCE),
-            Ask::Trim { .. } | Ask::Freeze {} | Ask::Shutdown { .. } | Ask::Remount { .. } => None,
+            // Changes of quota wait while the mount is frozen.
+            Ask::Trim { .. }
+            | Ask::SetQuota { .. }
+            | Ask::SetQuotaGrace { .. }
+            | Ask::Freeze {}
+            | Ask::Shutdown { .. }
+            | Ask::Remount { .. } => None,
         }
     }
 }

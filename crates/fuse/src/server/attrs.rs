@@ -65,8 +65,8 @@ impl Server {
         Ok(())
     }
 
-    pub(super) fn statfs(&self, answer: &mut Answer) -> Handled {
-        let numbers = self.filesystem.statfs();
+    pub(super) fn statfs(&self, request: &Request<'_>, answer: &mut Answer) -> Handled {
+        let numbers = self.filesystem.statfs_at(&self.get(request.node)?);
         answer.u64(numbers.blocks);
         answer.u64(numbers.blocks_free);
         answer.u64(numbers.blocks_available);

@@ -190,7 +190,7 @@ impl Server {
             opcode::SYNCFS => Ok(self.filesystem.sync()?),
             opcode::READDIR => self.readdir(request, answer),
             opcode::READDIRPLUS => self.readdirplus(request, answer),
-            opcode::STATFS => self.statfs(answer),
+            opcode::STATFS => self.statfs(request, answer),
             opcode::SETXATTR => self.setxattr(request),
             opcode::GETXATTR => self.getxattr(request, answer),
             opcode::LISTXATTR => self.listxattr(request, answer),

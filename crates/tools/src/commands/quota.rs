@@ -1,13 +1,16 @@
 //! `uext4 quota`: what users, groups and projects use and may use.
 
 use super::control;
-use crate::failure::{At, Failure, Result};
+use crate::failure::{At, Exit, Failure, Result};
 use crate::image::{ImageArgs, Purpose};
 use crate::{numbers, show};
-use serde::Serialize;
 use std::io::Write;
-use uext4::format::quota::{QuotaEntry, QuotaKind};
-use uext4::{Filesystem, GraceTimes};
+use uext4::Filesystem;
+use uext4::format::quota::QuotaKind;
+use uext4_fuse::{Ask, NewGrace, NewLimits, QuotaRow};
+
+/// Owners asked for at once.
+const OWNERS_AT_ONCE: u32 = 4096;
 
 /// Show what users, groups and projects use, and set what they may use
 #[derive(clap::Args)]
@@ -18,9 +21,10 @@ Examples:
   uext4 quota disk.img --json | jq '.[] | select(.space_bytes > 1e9)'
   uext4 quota disk.img --set 1000 --space-soft 900M --space-hard 1G --inodes-hard 10000
   uext4 quota disk.img --kind project --space-grace 86400
+  uext4 quota /mnt/data --set 1000 --space-hard 2G     a running mount
 
-The image must not be mounted. A limit of 0 is none; limits that are not named stay. They hold on
-mounts with -o usrquota, grpquota or prjquota; what is used is counted on every mount.")]
+A limit of 0 is none; limits that are not named stay. They hold on mounts with -o usrquota, grpquota
+or prjquota; what is used is counted on every mount.")]
 pub(crate) struct Args {
     #[command(flatten)]
     image: ImageArgs,
@@ -59,36 +63,6 @@ struct Limits {
     inodes_hard: Option<u64>,
 }
 
-/// An owner in JSON; limits of 0 are none.
-#[derive(Serialize)]
-struct Row {
-    id: u32,
-    space_bytes: u64,
-    space_soft_bytes: u64,
-    space_hard_bytes: u64,
-    space_grace_end_seconds: u64,
-    inodes: u64,
-    inodes_soft: u64,
-    inodes_hard: u64,
-    inodes_grace_end_seconds: u64,
-}
-
-impl Row {
-    fn of(entry: &QuotaEntry) -> Self {
-        Self {
-            id: entry.id,
-            space_bytes: entry.space_bytes,
-            space_soft_bytes: entry.space_soft_kib.saturating_mul(1024),
-            space_hard_bytes: entry.space_hard_kib.saturating_mul(1024),
-            space_grace_end_seconds: entry.space_grace_end,
-            inodes: entry.inodes,
-            inodes_soft: entry.inodes_soft,
-            inodes_hard: entry.inodes_hard,
-            inodes_grace_end_seconds: entry.inodes_grace_end,
-        }
-    }
-}
-
 fn kind(text: &str) -> std::result::Result<QuotaKind, String> {
     let mut all = QuotaKind::ALL.into_iter();
     let found = all.find(|kind| kind.name() == text);
@@ -97,73 +71,105 @@ fn kind(text: &str) -> std::result::Result<QuotaKind, String> {
 
 impl Args {
     pub(crate) fn run(self) -> Result<()> {
-        if control::is_running(&self.image.image) {
-            let problem = "quota is told of images that are not mounted; unmount it first";
-            return Err(Failure::usage(format!("{}: {problem}", self.image.name())));
+        let is_running = control::is_running(&self.image.image);
+        if self.set.is_some() || self.grace() != NewGrace::default() {
+            return match is_running {
+                true => self.change_running(),
+                false => {
+                    let name = self.image.name();
+                    self.image.change(|fs| self.change(fs, &name))
+                }
+            };
         }
-        let changes_grace = self.space_grace.is_some() || self.inodes_grace.is_some();
-        if self.set.is_some() || changes_grace {
-            let name = self.image.name();
-            return self.image.change(|fs| self.change(fs, &name));
-        }
-        let fs = self.image.mount(Purpose::Read)?;
-        let rows = self.rows(&fs)?;
+        let rows = match is_running {
+            true => self.running_rows()?,
+            false => self.rows(&self.image.mount(Purpose::Read)?)?,
+        };
         let mut out = show::stdout();
-        if self.json {
-            let rows: Vec<Row> = rows.iter().map(Row::of).collect();
-            show::json(&mut out, &rows)?;
-        } else {
-            table(&mut out, self.kind, &rows)?;
+        match self.json {
+            true => show::json(&mut out, &rows)?,
+            false => table(&mut out, self.kind, &rows)?,
         }
         Ok(out.flush()?)
     }
 
-    fn rows(&self, fs: &Filesystem) -> Result<Vec<QuotaEntry>> {
+    fn rows(&self, fs: &Filesystem) -> Result<Vec<QuotaRow>> {
         let (name, kind) = (self.image.name(), self.kind.name());
         let problem = format!("{name}: the file system keeps no {kind} quota");
-        fs.quota(self.kind)
-            .ok_or_else(|| Failure::new(crate::failure::Exit::Failed, problem))
+        let rows = fs.quota(self.kind);
+        let rows = rows.ok_or_else(|| Failure::new(Exit::Failed, problem))?;
+        Ok(rows.iter().map(QuotaRow::of).collect())
+    }
+
+    /// As [`Self::rows`], of a mount that is asked.
+    fn running_rows(&self) -> Result<Vec<QuotaRow>> {
+        let (mut all, mut from) = (Vec::new(), Some(0));
+        while let Some(first) = from {
+            let (kind, count) = (self.kind.name().to_owned(), OWNERS_AT_ONCE);
+            let from_there = Ask::Quota {
+                kind,
+                from: first,
+                count,
+            };
+            let answer = control::ask(&self.image.image, &from_there)?;
+            let rows: Vec<QuotaRow> = serde_json::from_value(answer)
+                .map_err(|error| Failure::new(Exit::Failed, format!("strange answer: {error}")))?;
+            from = rows.last().and_then(|last| last.id.checked_add(1));
+            all.extend(rows);
+        }
+        Ok(all)
     }
 
     fn change(&self, fs: &Filesystem, name: &str) -> Result<()> {
-        let rows = self.rows(fs)?;
+        self.rows(fs)?; // says what is missing
         if let Some(id) = self.set {
-            let old = rows.into_iter().find(|entry| entry.id == id);
-            let wanted = self.limits.over(old.unwrap_or(QuotaEntry {
-                id,
-                ..QuotaEntry::default()
-            }));
-            fs.set_quota(self.kind, &wanted).at(name)?;
+            self.limits.named().set(fs, self.kind, id).at(name)?;
         }
-        let Some(now) = fs.quota_grace(self.kind) else {
-            return Ok(());
-        };
-        let grace = GraceTimes {
-            space_seconds: self.space_grace.unwrap_or(now.space_seconds),
-            inodes_seconds: self.inodes_grace.unwrap_or(now.inodes_seconds),
-        };
-        if grace != now {
-            fs.set_quota_grace(self.kind, grace).at(name)?;
+        self.grace().set(fs, self.kind).at(name)
+    }
+
+    fn change_running(&self) -> Result<()> {
+        let kind = || self.kind.name().to_owned();
+        if let Some(id) = self.set {
+            let limits = self.limits.named();
+            let ask = Ask::SetQuota {
+                kind: kind(),
+                id,
+                limits,
+            };
+            control::ask(&self.image.image, &ask)?;
+        }
+        let grace = self.grace();
+        if grace != NewGrace::default() {
+            let ask = Ask::SetQuotaGrace {
+                kind: kind(),
+                grace,
+            };
+            control::ask(&self.image.image, &ask)?;
         }
         Ok(())
+    }
+
+    fn grace(&self) -> NewGrace {
+        NewGrace {
+            space_seconds: self.space_grace,
+            inodes_seconds: self.inodes_grace,
+        }
     }
 }
 
 impl Limits {
-    /// The entry with the limits that are named.
-    fn over(&self, old: QuotaEntry) -> QuotaEntry {
-        let kib = |bytes: Option<u64>, old: u64| bytes.map_or(old, |bytes| bytes.div_ceil(1024));
-        QuotaEntry {
-            space_soft_kib: kib(self.space_soft, old.space_soft_kib),
-            space_hard_kib: kib(self.space_hard, old.space_hard_kib),
-            inodes_soft: self.inodes_soft.unwrap_or(old.inodes_soft),
-            inodes_hard: self.inodes_hard.unwrap_or(old.inodes_hard),
-            ..old
+    fn named(&self) -> NewLimits {
+        NewLimits {
+            space_soft_bytes: self.space_soft,
+            space_hard_bytes: self.space_hard,
+            inodes_soft: self.inodes_soft,
+            inodes_hard: self.inodes_hard,
         }
     }
 }
 
-fn table(out: &mut dyn Write, kind: QuotaKind, rows: &[QuotaEntry]) -> Result<()> {
+fn table(out: &mut dyn Write, kind: QuotaKind, rows: &[QuotaRow]) -> Result<()> {
     let kind = kind.name();
     let [space, soft, hard] = ["space", "soft", "hard"];
     writeln!(
@@ -172,7 +178,7 @@ fn table(out: &mut dyn Write, kind: QuotaKind, rows: &[QuotaEntry]) -> Result<()
         "inodes"
     )?;
     let limit = |number: u64, text: String| if number == 0 { "-".into() } else { text };
-    for row in rows.iter().map(Row::of) {
+    for row in rows {
         let size = |bytes| limit(bytes, numbers::readable_size(bytes));
         let count = |number: u64| limit(number, number.to_string());
         writeln!(

@@ -11,12 +11,17 @@ struct Mounted(Rig);
 impl Mounted {
     /// `None` where nothing can be mounted.
     fn new(options: &[&str]) -> Option<Self> {
+        Self::of(&[], options)
+    }
+
+    /// Of an image that is made so.
+    fn of(shape: &[&str], options: &[&str]) -> Option<Self> {
         if !Path::new("/dev/fuse").exists() {
             assert!(!uext4_testkit::oracle::in_ci(), "CI has /dev/fuse");
             eprintln!("=== SKIPPED: mounting needs /dev/fuse ===");
             return None;
         }
-        let rig = Rig::new(&[]);
+        let rig = Rig::new(shape);
         std::fs::create_dir(rig.path("mnt")).unwrap();
         rig.ok(&[&["mount", "disk.img", "mnt"], options].concat());
         Some(Self(rig))
@@ -405,4 +410,32 @@ fn the_label_is_told_and_changed_by_ioctl() {
     rig.ok(&["umount", "mnt"]);
     assert!(rig.debugfs("stats -h").contains("sixteen bytes ok"));
     rig.assert_clean();
+}
+
+#[test]
+fn quota_of_a_mount_is_told_and_set() {
+    let shape = ["-O", "quota,project"];
+    let Some(mounted) = Mounted::of(&shape, &["-o", "usrquota"]).map(Mounted::used) else {
+        return;
+    };
+    let rig = &mounted.0;
+    let before = rig.json(&["quota", "mnt", "--json"]);
+    assert_eq!(before[0]["id"], 0);
+    assert!(before[0]["inodes"].as_u64().unwrap() > 20, "{before}");
+    let limits = ["--space-hard", "1M", "--inodes-soft", "7"];
+    rig.ok(&[&["quota", "mnt", "--set", "4242"][..], &limits].concat());
+    rig.ok(&["quota", "mnt", "--space-grace", "77", "--kind", "group"]);
+    let after = rig.json(&["quota", "mnt", "--json"]);
+    assert_eq!(after[1]["id"], 4242);
+    assert_eq!(after[1]["space_hard_bytes"], 1 << 20);
+    rig.ok(&["quota", "mnt", "--set", "4242", "--inodes-hard", "9"]);
+    let text = rig.ok(&["quota", "mnt"]);
+    let line = text.lines().find(|line| line.contains("4242")).unwrap();
+    assert!(line.contains("1.0 MiB") && line.ends_with('9'), "{text}");
+    rig.ok(&["umount", "mnt"]);
+    rig.assert_clean();
+    let told = rig.debugfs("get_quota user 4242");
+    let line = told.lines().find(|line| line.contains("4242")).unwrap();
+    let words: Vec<&str> = line.split_whitespace().collect();
+    assert_eq!(words, ["4242", "0", "0", "1024", "0", "7", "9"], "{told}");
 }

@@ -1,0 +1,149 @@
+//! Quota over the control socket: what owners use and may use.
+
+use super::wire::{Answered, Refusal};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use uext4::format::quota::{QuotaEntry, QuotaKind};
+use uext4::{Filesystem, GraceTimes};
+
+/// Most owners that one answer tells of.
+const ROWS_MAX: u32 = 4096;
+
+/// What an owner uses and may use; limits of 0 are none.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct QuotaRow {
+    /// User, group or project.
+    pub id: u32,
+    /// Space in use.
+    pub space_bytes: u64,
+    /// Space that may be used for the grace time only.
+    pub space_soft_bytes: u64,
+    /// Space that may be used at all.
+    pub space_hard_bytes: u64,
+    /// When the grace time of space ends; 0 while it does not run.
+    pub space_grace_end_seconds: u64,
+    /// Inodes in use.
+    pub inodes: u64,
+    /// Inodes that may be used for the grace time only.
+    pub inodes_soft: u64,
+    /// Inodes that may be used at all.
+    pub inodes_hard: u64,
+    /// When the grace time of inodes ends; 0 while it does not run.
+    pub inodes_grace_end_seconds: u64,
+}
+
+impl QuotaRow {
+    /// The row of an entry.
+    pub fn of(entry: &QuotaEntry) -> Self {
+        Self {
+            id: entry.id,
+            space_bytes: entry.space_bytes,
+            space_soft_bytes: entry.space_soft_kib.saturating_mul(1024),
+            space_hard_bytes: entry.space_hard_kib.saturating_mul(1024),
+            space_grace_end_seconds: entry.space_grace_end,
+            inodes: entry.inodes,
+            inodes_soft: entry.inodes_soft,
+            inodes_hard: entry.inodes_hard,
+            inodes_grace_end_seconds: entry.inodes_grace_end,
+        }
+    }
+}
+
+/// Limits to set; those without a value stay.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NewLimits {
+    /// See [`QuotaRow`].
+    pub space_soft_bytes: Option<u64>,
+    /// See [`QuotaRow`].
+    pub space_hard_bytes: Option<u64>,
+    /// See [`QuotaRow`].
+    pub inodes_soft: Option<u64>,
+    /// See [`QuotaRow`].
+    pub inodes_hard: Option<u64>,
+}
+
+impl NewLimits {
+    /// Gives the owner `id` these limits.
+    ///
+    /// # Errors
+    /// As [`Filesystem::set_quota`].
+    pub fn set(&self, filesystem: &Filesystem, kind: QuotaKind, id: u32) -> uext4::Result<()> {
+        let rows = filesystem.quota(kind).unwrap_or_default();
+        let old = rows.into_iter().find(|entry| entry.id == id);
+        let none = QuotaEntry {
+            id,
+            ..QuotaEntry::default()
+        };
+        filesystem.set_quota(kind, &self.over(old.unwrap_or(none)))
+    }
+
+    fn over(&self, old: QuotaEntry) -> QuotaEntry {
+        let kib = |bytes: Option<u64>, old: u64| bytes.map_or(old, |bytes| bytes.div_ceil(1024));
+        QuotaEntry {
+            space_soft_kib: kib(self.space_soft_bytes, old.space_soft_kib),
+            space_hard_kib: kib(self.space_hard_bytes, old.space_hard_kib),
+            inodes_soft: self.inodes_soft.unwrap_or(old.inodes_soft),
+            inodes_hard: self.inodes_hard.unwrap_or(old.inodes_hard),
+            ..old
+        }
+    }
+}
+
+/// Grace times to set; those without a value stay.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NewGrace {
+    /// How long a soft limit of space may be exceeded.
+    pub space_seconds: Option<u32>,
+    /// How long a soft limit of inodes may be exceeded.
+    pub inodes_seconds: Option<u32>,
+}
+
+impl NewGrace {
+    /// Sets the grace times of a kind.
+    ///
+    /// # Errors
+    /// As [`Filesystem::set_quota_grace`].
+    pub fn set(&self, filesystem: &Filesystem, kind: QuotaKind) -> uext4::Result<()> {
+        let Some(now) = filesystem.quota_grace(kind) else {
+            return Err(uext4::Error::NotSupported(
+                "grace times of a kind that the file system does not count",
+            ));
+        };
+        let grace = GraceTimes {
+            space_seconds: self.space_seconds.unwrap_or(now.space_seconds),
+            inodes_seconds: self.inodes_seconds.unwrap_or(now.inodes_seconds),
+        };
+        match grace == now {
+            true => Ok(()),
+            false => filesystem.set_quota_grace(kind, grace),
+        }
+    }
+}
+
+/// The kind of this name.
+pub(super) fn kind_of(name: &str) -> Result<QuotaKind, Refusal> {
+    let mut all = QuotaKind::ALL.into_iter();
+    let unknown = || Refusal::invalid(format!("{name}: not user, group or project"));
+    all.find(|kind| kind.name() == name).ok_or_else(unknown)
+}
+
+/// The rows of owners from number `from` on.
+pub(super) fn rows(filesystem: &Filesystem, kind: &str, from: u32, count: u32) -> Answered {
+    let Some(all) = filesystem.quota(kind_of(kind)?) else {
+        return Err(Refusal {
+            errno: libc::ESRCH,
+            text: format!("the file system keeps no {kind} quota"),
+        });
+    };
+    let wanted = all.iter().filter(|entry| entry.id >= from);
+    let rows = wanted.take(count.min(ROWS_MAX) as usize).map(QuotaRow::of);
+    let rows = serde_json::to_value(rows.collect::<Vec<_>>());
+    Ok(rows.expect("keys are text and numbers are whole"))
+}
+
+/// What a setter answers.
+pub(super) fn done(done: uext4::Result<()>) -> Answered {
+    done.map(|()| Value::Null).map_err(Refusal::from)
+}
