@@ -21,7 +21,10 @@ pub(crate) enum Way {
     /// Into the only block that may hold the name.
     Into(Opening),
     /// By looking at everything, with the index held exclusively.
-    Search,
+    Search {
+        /// Blocks that the directory grows by at most.
+        blocks: u32,
+    },
 }
 
 /// A block with room for a name.
@@ -43,7 +46,7 @@ pub(crate) fn can_insert(
 ) -> Answer<Way> {
     let view = Dir::open(fs, dir)?;
     match view.form {
-        Form::Inline => inline::can_insert(&view, name, index).map(|()| Way::Search),
+        Form::Inline => inline::can_insert(&view, name, index),
         Form::Linear => can_insert_linear(&view, name, index, reserve),
         Form::Indexed => match probe(&view, Target::Name(name))? {
             Probe::Path(path) => can_insert_indexed(&view, path, name, index, reserve),
@@ -62,7 +65,9 @@ fn can_insert_linear(view: &Dir<'_>, name: &[u8], index: Index, reserve: Reserve
     let mut room = Room::new(name);
     view.search_all(|block| room.look(view, block))?;
     let can_grow = || view.blocks < view.config().max_blocks() && view.fs.space.has_room(reserve);
-    room.settle(index, can_grow)
+    // An index begins with a leaf for the old names, and may have to split it at once.
+    let blocks = 1 + u32::from(view.config().index && view.blocks == 1);
+    room.settle(index, blocks, can_grow)
 }
 
 fn can_insert_indexed(
@@ -75,11 +80,15 @@ fn can_insert_indexed(
     if index == Index::Shared && path.continues() {
         return Err(DirError::NeedExclusive);
     }
-    let full = index == Index::Exclusive && grow::is_full(view, &path);
+    let exclusive = index == Index::Exclusive;
+    let full = exclusive && grow::is_full(view, &path);
+    let blocks = if exclusive { grow::blocks(&path) } else { 0 };
     let mut room = Room::new(name);
     view.search_chain(path, |block| room.look(view, block))?;
     let may_grow = || !full && view.blocks < view.config().max_blocks();
-    room.settle(index, || may_grow() && view.fs.space.has_room(reserve))
+    room.settle(index, blocks, || {
+        may_grow() && view.fs.space.has_room(reserve)
+    })
 }
 
 /// What a look at all blocks that may take a name has shown.
@@ -119,13 +128,14 @@ impl<'a> Room<'a> {
         Ok(None)
     }
 
-    fn settle(self, index: Index, can_grow: impl FnOnce() -> bool) -> Answer<Way> {
+    /// `blocks` is what a directory without room grows by.
+    fn settle(self, index: Index, blocks: u32, can_grow: impl FnOnce() -> bool) -> Answer<Way> {
         match (self.opening, index) {
             _ if self.exists => Err(Error::Exists.into()),
             (Some(opening), Index::Shared) => Ok(Way::Into(opening)),
             (None, Index::Shared) => Err(DirError::NeedExclusive),
-            (Some(_), Index::Exclusive) => Ok(Way::Search),
-            (None, Index::Exclusive) if can_grow() => Ok(Way::Search),
+            (Some(_), Index::Exclusive) => Ok(Way::Search { blocks: 0 }),
+            (None, Index::Exclusive) if can_grow() => Ok(Way::Search { blocks }),
             (None, Index::Exclusive) => Err(Error::NoSpace.into()),
         }
     }
@@ -151,7 +161,7 @@ pub(crate) fn insert(
     };
     match way {
         Way::Into(opening) => insert_into(fs, handle, dir, &new, opening),
-        Way::Search => insert_entry(&mut Dir::open(fs, dir)?, handle, &new),
+        Way::Search { .. } => insert_entry(&mut Dir::open(fs, dir)?, handle, &new),
     }
 }
 

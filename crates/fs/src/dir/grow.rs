@@ -113,6 +113,15 @@ pub(super) fn is_full(dir: &Dir<'_>, path: &Path) -> bool {
     path.len() > usize::from(dir.config().levels.indirect()) && path.steps().all(Step::is_full)
 }
 
+/// Blocks that [`insert_with_split`] takes at most when the leaf of `path` is full.
+pub(super) fn blocks(path: &Path) -> u32 {
+    // A leaf, a node beside each full one above it; a full root moves into a node, which is then
+    // split.
+    let full = path.steps().rev().take_while(|step| step.is_full()).count();
+    let level = usize::from(full == path.len() && path.len() > 1);
+    (1 + full + level) as u32
+}
+
 /// Makes room in the leaf where `new` belongs, and puts it there. The name must be absent.
 pub(super) fn insert_with_split(
     dir: &mut Dir<'_>,

@@ -8,7 +8,7 @@
 //! Locking: changes need the `index` lock exclusively; the inode's state guards the bytes.
 //! References: kernel documentation, "inlinedata".
 
-use super::edit::{Answer, insert_entry};
+use super::edit::{Answer, Way, insert_entry};
 use super::scan::Found;
 use super::view::{Dir, Form, is_dot};
 use super::{DirError, Index, grow};
@@ -166,13 +166,22 @@ pub(super) fn init(dir: &mut Dir<'_>, handle: &Handle<'_>, parent: InodeNr) -> R
 }
 
 /// As [`super::can_insert`].
-pub(super) fn can_insert(dir: &Dir<'_>, name: &[u8], index: Index) -> Answer<()> {
-    let there = Content::of(&dir.inode.read())?.find(dir.inode.nr(), name)?;
-    match (there, index) {
-        (Some(_), _) => Err(Error::Exists.into()),
-        (None, Index::Shared) => Err(DirError::NeedExclusive),
-        (None, Index::Exclusive) => Ok(()),
+pub(super) fn can_insert(dir: &Dir<'_>, name: &[u8], index: Index) -> Answer<Way> {
+    let nr = dir.inode.nr();
+    let state = dir.inode.read();
+    let mut content = Content::of(&state)?;
+    if content.find(nr, name)?.is_some() {
+        return Err(Error::Exists.into());
     }
+    if index == Index::Shared {
+        return Err(DirError::NeedExclusive);
+    }
+    let kind = dir.config().entry_type(FileType::Regular);
+    let inode = nr; // of any: what counts is the length of the name
+    let new = NewEntry { inode, name, kind };
+    let fits = add(&mut content, nr, &new)? || grow_value(&state, &mut content, &new)?;
+    let blocks = u32::from(!fits);
+    Ok(Way::Search { blocks })
 }
 
 /// Adds an entry: in the inode, or in a block when the inode is full.

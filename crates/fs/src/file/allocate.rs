@@ -21,8 +21,8 @@ pub(super) struct NewBlocks<'a> {
     run: BlockRun,
     /// What was reserved for it: nothing when the cluster belongs to the file already.
     reserved: Option<BlockRun>,
-    /// What the owners of the file were promised for it.
-    _claim: Claim,
+    /// What the owners of the file were promised for the map and for it.
+    _claims: [Claim; 2],
     /// What of it has its bits set.
     committed: Option<BlockRun>,
     /// Whose claim it is.
@@ -59,13 +59,14 @@ impl<'a> NewBlocks<'a> {
                 at,
                 run,
                 reserved: None,
-                _claim: Claim::default(),
+                _claims: Default::default(),
                 committed: None,
                 reserve,
             });
         }
         plan.want.reserve = reserve;
-        let claim = claim(fs, inode, &mut plan.want)?;
+        let tree = claim_tree(fs, inode, at, reserve)?;
+        let claims = [tree, claim(fs, inode, &mut plan.want)?];
         let got = plan.reserve(fs, inode)?;
         let start = BlockNr(got.start.0 + u64::from(offset));
         let len = got.len_blocks.min(plan.want.len_blocks) - offset;
@@ -81,7 +82,7 @@ impl<'a> NewBlocks<'a> {
             at,
             run,
             reserved: Some(got),
-            _claim: claim,
+            _claims: claims,
             committed: None,
             reserve,
         })
@@ -105,7 +106,7 @@ impl<'a> NewBlocks<'a> {
             at: LogicalBlock(0),
             run,
             reserved: Some(got),
-            _claim: claim,
+            _claims: [Claim::default(), claim],
             committed: None,
             reserve,
         })
@@ -169,6 +170,15 @@ impl Drop for NewBlocks<'_> {
             }
         }
     }
+}
+
+/// Claims what the file's map needs for another run at `at`. What waits was claimed before.
+fn claim_tree(fs: &Fs, inode: &Inode, at: LogicalBlock, reserve: Reserve) -> Result<Claim> {
+    fs.quota.claim_blocks(fs, reserve, || {
+        let state = inode.read();
+        let blocks = map::tree_growth(fs, &state, at)?;
+        Ok((Owners::of(&state.disk), blocks))
+    })
 }
 
 /// Claims the space for the file's owners; there may be less than is wanted.

@@ -1,12 +1,15 @@
 //! New inodes: number, owner, mode, flags inherited from the parent.
 
 use super::{Inode, InodeRef, flags};
+use crate::dir::Way;
 use crate::quota::{Claim, Owners, Usage, rights_of as quota_rights};
 use crate::settings::Switch;
 use crate::{Caller, Fs, Result, file, map, xattr};
 use std::sync::Arc;
 use uext4_format::extent::ExtentNode;
-use uext4_format::{DeviceNumber, Feature, FileType, Inode as DiskInode, InodeFlags, WithExtra};
+use uext4_format::{
+    DeviceNumber, Feature, FileType, Inode as DiskInode, InodeFlags, LogicalBlock, WithExtra,
+};
 use uext4_journal::Handle;
 
 /// What is to be made.
@@ -84,16 +87,45 @@ impl Fs {
     }
 
     /// Gives whoever will own a new inode in `parent` an entry in the quota files, and claims the
-    /// inode. The caller has no handle.
-    pub(crate) fn expect_owner(&self, parent: &Inode, caller: &Caller) -> Result<Claim> {
+    /// inode, of a directory its first block, too. The caller has no handle.
+    pub(crate) fn expect_owner(
+        &self,
+        parent: &Inode,
+        kind: FileType,
+        caller: &Caller,
+    ) -> Result<Claim> {
         if !self.quota.is_on() {
             return Ok(Claim::default());
         }
-        let new = NewInode::new(uext4_format::FileType::Regular, 0);
+        let new = NewInode::new(FileType::Regular, 0);
         let owners = Owners::of(&self.blank_inode(parent, &new, caller));
         self.quota.ensure(self, owners)?;
+        let has_block = kind == FileType::Directory && !self.features.has(Feature::INLINE_DATA);
+        let bytes = u64::from(has_block) * self.geometry.cluster_size();
         let reserve = quota_rights(caller);
-        self.quota.claim_inode(self, owners, reserve)
+        self.quota.claim_inode(self, owners, bytes, reserve)
+    }
+
+    /// Claims the blocks that a name takes in its directory. The caller has no handle.
+    pub(crate) fn expect_growth(&self, dir: &Inode, way: &Way, caller: &Caller) -> Result<Claim> {
+        let Way::Search { blocks } = *way else {
+            return Ok(Claim::default());
+        };
+        self.quota.claim_blocks(self, quota_rights(caller), || {
+            let state = dir.read();
+            let end = state.disk.size >> self.geometry.block_bits;
+            let at = LogicalBlock(u32::try_from(end).unwrap_or(u32::MAX));
+            let tree = match blocks {
+                0 => 0,
+                _ if state.disk.flags.contains(InodeFlags::INLINE_DATA) => 0,
+                _ => map::tree_growth(self, &state, at)?,
+            };
+            let ratio = u64::from(self.geometry.blocks_per_cluster());
+            Ok((
+                Owners::of(&state.disk),
+                u64::from(blocks).div_ceil(ratio) + tree,
+            ))
+        })
     }
 
     fn blank_inode(&self, parent: &Inode, new: &NewInode<'_>, caller: &Caller) -> DiskInode {

@@ -25,6 +25,7 @@ use uext4_format::{BlockNr, BlockRun, Corrupt, LogicalBlock, Place};
 use uext4_journal::Handle;
 
 pub(super) use remove::remove;
+pub(in crate::map) use room::wanted as growth;
 pub(crate) use shift::{join_at, left as shift_left, mapped_end, right as shift_right, split_at};
 
 /// Levels of nodes below the root.

@@ -1,8 +1,10 @@
 //! How much a map may grow: what is claimed for it before the data are accepted.
 
 use super::has_extents;
-use crate::Fs;
+
 use crate::inode::InodeState;
+use crate::{Fs, Result};
+use uext4_format::LogicalBlock;
 use uext4_format::extent::{ExtentNode, ROOT_CAPACITY};
 use uext4_format::indirect::pointers_per_block;
 
@@ -37,6 +39,15 @@ pub(crate) fn tree_growth_max(
     // A node that is split is left with half of its entries at least.
     let half = (fs.block_size() as u64 / NODE_BYTES - 2) / 2;
     extents(depth, runs, blocks, half)
+}
+
+/// Blocks that the map takes when one more run is mapped at `at` now: none while the nodes on the
+/// way have room.
+pub(crate) fn tree_growth(fs: &Fs, state: &InodeState, at: LogicalBlock) -> Result<u64> {
+    match has_extents(state) {
+        true => super::extents::growth(fs, state, at),
+        false => super::indirect::growth(fs, state, at),
+    }
 }
 
 fn extents(depth: u64, runs: u64, blocks: u64, half: u64) -> u64 {

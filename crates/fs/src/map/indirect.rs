@@ -87,6 +87,15 @@ fn walk(fs: &Fs, state: &InodeState, path: &IndirectPath) -> Result<Vec<Step>> {
     Ok(steps)
 }
 
+/// Tables on the way to a block that are missing.
+pub(super) fn growth(fs: &Fs, state: &InodeState, at: LogicalBlock) -> Result<u64> {
+    let Some(path) = IndirectPath::new(at, fs.block_size()) else {
+        return Ok(0);
+    };
+    let there = walk(fs, state, &path)?.len();
+    Ok((path.indirect_levels() + 1).saturating_sub(there) as u64)
+}
+
 /// Blocks of the file from the path's block back to the first one under its pointer of `level`,
 /// and how many there are under such a pointer.
 fn span(fs: &Fs, path: &IndirectPath, level: usize) -> (u64, u64) {

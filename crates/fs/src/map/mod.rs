@@ -27,7 +27,7 @@ use uext4_journal::Handle;
 
 pub(crate) use clusters::cluster_mate;
 pub(crate) use extents::{join_at, mapped_end, split_at};
-pub(crate) use growth::tree_growth_max;
+pub(crate) use growth::{tree_growth, tree_growth_max};
 pub use status::ExtentStatusStats;
 pub(crate) use status::{ExtentStatus, StatusSlot, forget_all};
 pub(crate) use uext4_format::extent::ExtentState;

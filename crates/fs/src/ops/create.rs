@@ -94,7 +94,7 @@ impl Filesystem {
         self.change(|fs| {
             check_alive(parent)?;
             fs.may(parent, caller, Want::WRITE.and(Want::EXECUTE))?;
-            let _claim = fs.expect_owner(parent, caller)?;
+            let _claim = fs.expect_owner(parent, FileType::Regular, caller)?;
             let handle = fs.start(credits::CREATE)?;
             let new = NewInode::new(FileType::Regular, mode);
             let inode = fs.new_inode(&handle, parent.arc(), &new, caller)?;
@@ -116,7 +116,7 @@ impl Filesystem {
             check_new_name(name)?;
             check_alive(parent)?;
             may_add(fs, parent.arc(), name, caller)?;
-            let _claim = fs.expect_owner(parent, caller)?;
+            let _claim = fs.expect_owner(parent, new.kind, caller)?;
             let change = |index| make_named(fs, parent.arc(), name, new, caller, index);
             let made = with_index(parent.arc(), change)?;
             fs.sync_if_asked(parent)?;
@@ -136,6 +136,7 @@ fn make_named(
     check_alive(parent)?;
     let reserve = fs.reserve_of(caller);
     let way = dir::can_insert(fs, parent, name, index, reserve)?;
+    let _claim = fs.expect_growth(parent, &way, caller)?;
     let needs_block = new.kind == FileType::Directory && !fs.features.has(Feature::INLINE_DATA);
     if needs_block && !fs.space.has_room(reserve) {
         return Err(Error::NoSpace.into());

@@ -5,7 +5,6 @@ use super::{
 };
 use crate::dir::{self, DirError, Index};
 use crate::inode::Inode;
-use crate::space::Reserve;
 use crate::{Caller, Error, Filesystem, Fs, InodeRef, Result, credits};
 use std::sync::Arc;
 use uext4_format::{FileType, InodeFlags};
@@ -26,9 +25,8 @@ impl Filesystem {
             check_linkable(inode)
                 .and_then(|()| check_project(parent, inode))
                 .map_err(|refused| exists_or(fs, parent.arc(), name, refused))?;
-            let reserve = fs.reserve_of(caller);
             with_index(parent.arc(), |index| {
-                link_named(fs, inode.arc(), parent.arc(), name, index, reserve)
+                link_named(fs, inode.arc(), parent.arc(), name, index, caller)
             })?;
             fs.sync_if_asked(parent)
         })
@@ -55,10 +53,11 @@ fn link_named(
     parent: &Arc<Inode>,
     name: &[u8],
     index: Index,
-    reserve: Reserve,
+    caller: &Caller,
 ) -> std::result::Result<(), DirError> {
     check_alive(parent)?;
-    let way = dir::can_insert(fs, parent, name, index, reserve)?;
+    let way = dir::can_insert(fs, parent, name, index, fs.reserve_of(caller))?;
+    let _claim = fs.expect_growth(parent, &way, caller)?;
     let handle = fs.start(credits::CREATE + credits::DIR_GROW)?;
     let now = fs.now();
     let first_name = add_link(&handle, inode, now)?;

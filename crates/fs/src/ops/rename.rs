@@ -9,6 +9,7 @@ use super::{check_alive, check_name, check_new_name, check_project, settled, tou
 use crate::access::Want;
 use crate::dir::{self, DirError, Index};
 use crate::inode::{Inode, NewInode};
+use crate::quota::Claim;
 use crate::settings::Switch;
 use crate::{Caller, Error, Filesystem, Fs, InodeRef, Result, credits, file};
 use std::sync::Arc;
@@ -292,15 +293,14 @@ impl Rename<'_> {
         {
             return Err(Error::NotEmpty.into());
         }
-        if self.target.is_none() {
-            dir::can_insert(
-                fs,
-                self.to.dir,
-                self.to.name,
-                index,
-                fs.reserve_of(self.caller),
-            )?;
-        }
+        let _claim = match self.target {
+            Some(_) => Claim::default(),
+            None => {
+                let (dir, name) = (self.to.dir, self.to.name);
+                let way = dir::can_insert(fs, dir, name, index, fs.reserve_of(self.caller))?;
+                fs.expect_growth(dir, &way, self.caller)?
+            }
+        };
         self.replace(fs, index)
     }
 

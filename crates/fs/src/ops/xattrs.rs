@@ -2,6 +2,7 @@
 
 use crate::access::Want;
 use crate::attr::Checks;
+use crate::quota;
 use crate::settings::Switch;
 use crate::xattr::{self, SetMode, Setgid};
 use crate::{Caller, Error, Filesystem, Fs, InodeRef, Result};
@@ -42,7 +43,8 @@ impl Filesystem {
             let trusted = caller.checks == Checks::Done || caller.is_superuser();
             let keep = trusted || caller.in_group(gid);
             let setgid = if keep { Setgid::Keep } else { Setgid::Clear };
-            xattr::set(fs, inode.arc(), name, value, mode, setgid)?;
+            let rights = quota::rights_of(caller);
+            xattr::set(fs, inode.arc(), name, value, mode, setgid, rights)?;
             fs.sync_if_asked(inode)
         })
     }

@@ -2,10 +2,12 @@
 //!
 //! Whoever wants space or an inode claims it first, and holds the claim until it is charged: many
 //! threads together get no more than one. Only owners with limits have claims.
-//! Not here: blocks of directories, trees and attributes. They are charged and may exceed a limit.
+//! Blocks of directories and of maps are counted before the operation that needs them begins, those
+//! of attributes when they are known. Data that wait for their blocks (`delayed`) have claims; what
+//! their maps take is charged, and may exceed a limit, as in the kernel.
 
 use super::owner::Owner;
-use super::{Owners, Quota};
+use super::{Owners, Quota, Usage};
 use crate::settings::Switch;
 use crate::space::Reserve;
 use crate::{Error, Fs, Result};
@@ -138,12 +140,57 @@ impl Quota {
         Ok(claim)
     }
 
-    /// Claims a new inode.
-    pub(crate) fn claim_inode(&self, fs: &Fs, owners: Owners, reserve: Reserve) -> Result<Claim> {
+    /// Claims a new inode, and this much space for what it begins with.
+    pub(crate) fn claim_inode(
+        &self,
+        fs: &Fs,
+        owners: Owners,
+        bytes: u64,
+        reserve: Reserve,
+    ) -> Result<Claim> {
+        self.claim_all(fs, owners, Amount { bytes, inodes: 1 }, reserve)
+    }
+
+    /// Claims blocks of directories, maps and attributes, all or none, when they are asked for by
+    /// somebody whose limits hold.
+    ///
+    /// # Errors
+    /// [`Error::Quota`], and those of `owners_and_blocks`.
+    pub(crate) fn claim_blocks(
+        &self,
+        fs: &Fs,
+        reserve: Reserve,
+        owners_and_blocks: impl FnOnce() -> Result<(Owners, u64)>,
+    ) -> Result<Claim> {
+        if !self.is_on() || reserve != Reserve::Keep {
+            return Ok(Claim::default());
+        }
+        let (owners, blocks) = owners_and_blocks()?;
+        if blocks == 0 {
+            return Ok(Claim::default());
+        }
+        let bytes = blocks * fs.geometry.cluster_size();
+        self.claim_all(fs, owners, Amount { bytes, inodes: 0 }, reserve)
+    }
+
+    /// Claims what is more in `more`, for somebody whose limits hold.
+    ///
+    /// # Errors
+    /// [`Error::Quota`].
+    pub(crate) fn claim_use(
+        &self,
+        fs: &Fs,
+        reserve: Reserve,
+        owners: Owners,
+        more: Usage,
+    ) -> Result<Claim> {
         let amount = Amount {
-            bytes: 0,
-            inodes: 1,
+            bytes: more.bytes.max(0) as u64,
+            inodes: more.inodes.max(0) as u64,
         };
+        if !self.is_on() || reserve != Reserve::Keep || amount == Amount::default() {
+            return Ok(Claim::default());
+        }
         self.claim_all(fs, owners, amount, reserve)
     }
 

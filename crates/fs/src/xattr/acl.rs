@@ -7,6 +7,7 @@ use super::change::{self, Edit};
 use super::{SetMode, areas, value};
 use crate::inode::{Inode, InodeState, NewInode};
 use crate::settings::Switch;
+use crate::space::Reserve;
 use crate::{Error, Fs, Result};
 use std::sync::Arc;
 use uext4_format::acl::{Acl, NewFile};
@@ -108,6 +109,7 @@ pub(super) fn set(
     which: Which,
     value: &[u8],
     setgid: Setgid,
+    rights: Reserve,
 ) -> Result<()> {
     check_enabled(fs, inode)?;
     if value.is_empty() {
@@ -121,7 +123,7 @@ pub(super) fn set(
     let disk = acl.to_disk();
     match which {
         Which::Default if !inode.is_dir() => Err(Error::Access),
-        Which::Default => change::set(fs, inode, &name, &disk, SetMode::Any),
+        Which::Default => change::set(fs, inode, &name, &disk, (SetMode::Any, rights)),
         Which::Access => {
             let mode = acl.mode_bits();
             let set_mode = move |state: &mut InodeState| set_permissions(fs, state, mode, setgid);
@@ -131,10 +133,11 @@ pub(super) fn set(
                     value: None,
                     mode: SetMode::Any,
                     was: None,
+                    rights,
                 };
                 return change::run(fs, inode, edit, &set_mode);
             }
-            change::set_with(fs, inode, &name, &disk, SetMode::Any, set_mode)
+            change::set_with(fs, inode, &name, &disk, (SetMode::Any, rights), set_mode)
         }
     }
 }
@@ -165,6 +168,7 @@ pub(super) fn remove(fs: &Fs, inode: &Arc<Inode>, which: Which) -> Result<()> {
             value: None,
             mode: SetMode::Any,
             was: None,
+            rights: Reserve::MayUse,
         },
         &|_| {},
     )
@@ -181,6 +185,7 @@ pub(crate) fn chmod_acl(fs: &Fs, handle: &Handle<'_>, inode: &Arc<Inode>, mode: 
             value,
             mode: SetMode::Replace,
             was: Some(&was),
+            rights: Reserve::MayUse,
         };
         match change::run_in(fs, handle, inode, edit, &|_| {}) {
             // Somebody else set a list since it was read.
@@ -198,6 +203,7 @@ fn put(fs: &Fs, handle: &Handle<'_>, inode: &Arc<Inode>, which: Which, acl: &Acl
         value,
         mode: SetMode::Any,
         was: None,
+        rights: Reserve::MayUse,
     };
     change::run_in(fs, handle, inode, edit, &|_| {})
 }

@@ -6,6 +6,7 @@ use super::value::NewValue;
 use super::{SetMode, block};
 use crate::inode::{Inode, InodeState};
 use crate::quota::{Owners, Usage};
+use crate::space::Reserve;
 use crate::{Error, Fs, Result, credits};
 use std::sync::Arc;
 use uext4_format::xattr::{
@@ -29,6 +30,8 @@ pub(super) struct Edit<'a> {
     pub(super) mode: SetMode,
     /// What the value must be now; the answer is [`Error::Busy`] when it is another one.
     pub(super) was: Option<&'a XattrValue>,
+    /// Whether limits of quota hold for who asks.
+    pub(super) rights: Reserve,
 }
 
 /// Sets an attribute in a handle of its own.
@@ -37,9 +40,9 @@ pub(super) fn set(
     inode: &Arc<Inode>,
     name: &XattrName,
     value: &[u8],
-    mode: SetMode,
+    (mode, rights): (SetMode, Reserve),
 ) -> Result<()> {
-    set_with(fs, inode, name, value, mode, |_| {})
+    set_with(fs, inode, name, value, (mode, rights), |_| {})
 }
 
 /// Sets an attribute, and changes the inode besides, in one handle.
@@ -48,7 +51,7 @@ pub(super) fn set_with(
     inode: &Arc<Inode>,
     name: &XattrName,
     value: &[u8],
-    mode: SetMode,
+    (mode, rights): (SetMode, Reserve),
     change: impl Fn(&mut InodeState),
 ) -> Result<()> {
     let has_ea_inode = fs.features.has(Feature::EA_INODE);
@@ -58,13 +61,14 @@ pub(super) fn set_with(
             value: Some(XattrValue::Here(value.to_vec())),
             mode,
             was: None,
+            rights,
         };
         match run(fs, inode, edit, &change) {
             Err(Error::NoSpace) if has_ea_inode && !value.is_empty() => {}
             done => return done,
         }
     }
-    set_large(fs, inode, name, value, mode, change)
+    set_large(fs, inode, name, value, (mode, rights), change)
 }
 
 /// A value above this has an inode of its own at once, in bytes.
@@ -77,7 +81,7 @@ fn set_large(
     inode: &Arc<Inode>,
     name: &XattrName,
     value: &[u8],
-    mode: SetMode,
+    (mode, rights): (SetMode, Reserve),
     change: impl Fn(&mut InodeState),
 ) -> Result<()> {
     check_mode(mode, areas::find(fs, &inode.read(), name)?.is_some())?;
@@ -89,6 +93,7 @@ fn set_large(
         value: Some(value),
         mode,
         was: None,
+        rights,
     };
     let (result, mut refs) = apply(fs, &handle, inode, edit, &change);
     // The reference that the new inode was made with.
@@ -107,6 +112,7 @@ pub(super) fn remove(fs: &Fs, inode: &Arc<Inode>, name: &XattrName) -> Result<()
             value: None,
             mode: SetMode::Replace,
             was: None,
+            rights: Reserve::MayUse,
         },
         &|_| {},
     )
@@ -203,7 +209,11 @@ fn edit_areas(
         }
         Some(value) => place(fs, state, (&mut ibody, &mut block), edit.name, value)?,
     }
-    store_over(fs, handle, state, old, (&ibody, &block), refs)?;
+    let before = Before {
+        old,
+        rights: edit.rights,
+    };
+    store_over(fs, handle, state, before, (&ibody, &block), refs)?;
     Ok(Changed::Yes)
 }
 
@@ -259,15 +269,24 @@ pub(super) fn store(
     new: (&XattrSet, &XattrSet),
     refs: &mut Refs,
 ) -> Result<()> {
-    let old = areas::read_block(fs, state)?;
-    store_over(fs, handle, state, old, new, refs)
+    let before = Before {
+        old: areas::read_block(fs, state)?,
+        rights: Reserve::MayUse,
+    };
+    store_over(fs, handle, state, before, new, refs)
+}
+
+/// What is there, and whether limits of quota hold for what comes.
+struct Before {
+    old: Option<LoadedBlock>,
+    rights: Reserve,
 }
 
 fn store_over(
     fs: &Fs,
     handle: &Handle<'_>,
     state: &mut InodeState,
-    old: Option<LoadedBlock>,
+    Before { old, rights }: Before,
     (ibody, block): (&XattrSet, &XattrSet),
     refs: &mut Refs,
 ) -> Result<()> {
@@ -276,6 +295,14 @@ fn store_over(
     let old_block = old.as_ref().map_or(&nothing, |old| &old.set);
     let before = sectors(fs, &old_ibody, old_block) + u64::from(old.is_some()) * cluster(fs);
     let after = sectors(fs, ibody, block) + u64::from(!block.is_empty()) * cluster(fs);
+    let inodes = values(ibody, block) - values(&old_ibody, old_block);
+    let more = Usage {
+        bytes: (after as i64 - before as i64) << 9,
+        inodes,
+    };
+    let _claim = fs
+        .quota
+        .claim_use(fs, rights, Owners::of(&state.disk), more)?;
     let (blocks_raw, flags) = (state.disk.blocks_raw, state.disk.flags);
     let charged = state
         .disk
@@ -291,7 +318,6 @@ fn store_over(
         (state.disk.blocks_raw, state.disk.flags) = (blocks_raw, flags);
         return Err(error);
     }
-    let inodes = values(ibody, block) - values(&old_ibody, old_block);
     let grown = Usage {
         inodes,
         ..Usage::sectors(after)

@@ -31,6 +31,7 @@ pub(crate) use expand::{ExtraIsize, expand};
 pub(crate) use share::SharedBlocks;
 
 use crate::inode::Inode;
+use crate::space::Reserve;
 use crate::{Error, Fs, Result};
 use names::Target;
 use refs::Refs;
@@ -81,7 +82,8 @@ pub(crate) fn list(fs: &Fs, inode: &Inode) -> Result<Vec<Vec<u8>>> {
 ///
 /// # Errors
 /// [`Error::Exists`] and [`Error::NoAttribute`] as `mode` asks, [`Error::Range`] for a name that is
-/// too long, [`Error::TooBig`] for a value over 64 KiB, [`Error::NoSpace`] when it fits nowhere.
+/// too long, [`Error::TooBig`] for a value over 64 KiB, [`Error::NoSpace`] when it fits nowhere,
+/// [`Error::Quota`] when limits hold, as `rights` says, and it takes more than they leave.
 pub(crate) fn set(
     fs: &Fs,
     inode: &Arc<Inode>,
@@ -89,13 +91,14 @@ pub(crate) fn set(
     value: &[u8],
     mode: SetMode,
     setgid: Setgid,
+    rights: Reserve,
 ) -> Result<()> {
     if value.len() > VALUE_MAX_BYTES {
         return Err(Error::TooBig);
     }
     match names::target(name)? {
-        Target::Plain(name) => change::set(fs, inode, &name, value, mode),
-        Target::Acl(which) => acl::set(fs, inode, which, value, setgid),
+        Target::Plain(name) => change::set(fs, inode, &name, value, (mode, rights)),
+        Target::Acl(which) => acl::set(fs, inode, which, value, setgid, rights),
     }
 }
 

@@ -266,3 +266,103 @@ fn debugfs_reads_our_limits() {
         "{error}"
     );
 }
+
+/// A directory of the user's own, and what the user uses with it.
+fn own(fs: &Filesystem, hard_kib: u64) -> InodeRef {
+    let dir = public(fs);
+    let own = fs.mkdir(&dir, b"own", 0o755, &caller(100)).unwrap();
+    let limits = QuotaEntry {
+        id: USER,
+        space_hard_kib: hard_kib,
+        ..QuotaEntry::default()
+    };
+    fs.set_quota(QuotaKind::User, &limits).unwrap();
+    own
+}
+
+fn used_kib(fs: &Filesystem) -> u64 {
+    entry(fs, QuotaKind::User, USER).space_bytes / KIB
+}
+
+#[test]
+fn directories_do_not_grow_past_a_limit() {
+    for features in ["dir_index", "^dir_index", "inline_data"] {
+        let features = format!("quota,{features}");
+        let device = image::mke2fs(64, &["-I", "256", "-O", &features, "-b", "1024"]);
+        let fs = image::mount_with(&device, "usrquota").unwrap();
+        let who = caller(100);
+        let dir = own(&fs, 30);
+        let file = fs.create(&dir, b"file", 0o644, &who).unwrap();
+        let mut names = 0;
+        let refused = loop {
+            let name = format!("{names:050}");
+            match fs.link(&file, &dir, name.as_bytes(), &who) {
+                Ok(()) => names += 1,
+                Err(error) => break error,
+            }
+        };
+        assert!(matches!(refused, Error::Quota), "{features}: {refused}");
+        assert_eq!(used_kib(&fs), 30, "{features}");
+        let made = fs.mkdir(&dir, b"more", 0o755, &who);
+        assert!(matches!(made, Err(Error::Quota)) || features.contains("inline"));
+        let before = used_kib(&fs);
+        // The superuser is not held to it.
+        for nr in 0..100 {
+            let name = format!("{nr:060}");
+            fs.link(&file, &dir, name.as_bytes(), &ROOT).unwrap();
+        }
+        assert!(used_kib(&fs) > before, "{features}");
+        drop((dir, file));
+        fs.unmount().unwrap();
+        image::assert_clean(&device);
+    }
+}
+
+#[test]
+fn maps_do_not_grow_past_a_limit() {
+    for features in ["quota,extent", "quota,^extent,^64bit"] {
+        let device = image::mke2fs(64, &["-I", "256", "-O", features, "-b", "1024"]);
+        let fs = image::mount_with(&device, "usrquota").unwrap();
+        let dir = own(&fs, 250);
+        let who = caller(100);
+        let file = fs.create(&dir, b"file", 0o644, &who).unwrap();
+        let mut at = 0;
+        // Every second block, so that each is an extent of its own.
+        while at < 2000 * KIB && write(&fs, &file, at, 1024, &who) == 1024 {
+            at += 2 * KIB;
+        }
+        assert_eq!(used_kib(&fs), 250, "{features}");
+        assert!(
+            fs.attr(&file).sectors / 2 > at / KIB / 2,
+            "{features}: the map"
+        );
+        drop((dir, file));
+        fs.unmount().unwrap();
+        image::assert_clean(&device);
+    }
+}
+
+#[test]
+fn attributes_do_not_grow_past_a_limit() {
+    let device = image::mke2fs(64, &["-I", "256", "-O", "quota,ea_inode", "-b", "1024"]);
+    let fs = image::mount_with(&device, "usrquota").unwrap();
+    let dir = own(&fs, 4);
+    let who = caller(100);
+    let file = fs.create(&dir, b"file", 0o644, &who).unwrap();
+    assert_eq!(write(&fs, &file, 0, 4096, &who), 3072);
+    let set = |name: &[u8], len: usize, who: &Caller| {
+        let value = vec![7; len];
+        fs.set_xattr(&file, name, &value, uext4::SetMode::Any, who)
+    };
+    set(b"user.small", 20, &who).unwrap();
+    for len in [500, 5000] {
+        let refused = set(b"user.large", len, &who);
+        assert!(matches!(refused, Err(Error::Quota)), "{len}: {refused:?}");
+    }
+    assert_eq!(used_kib(&fs), 4);
+    set(b"user.large", 500, &ROOT).unwrap();
+    assert_eq!(used_kib(&fs), 5);
+    drop((dir, file));
+    fs.unmount().unwrap();
+    image::assert_clean(&device);
+}

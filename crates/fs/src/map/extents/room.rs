@@ -21,6 +21,14 @@ pub(super) fn free_slots(node: &Node, state: &InodeState) -> usize {
     })
 }
 
+/// Blocks that [`make`] takes to give the leaf for `key` one slot.
+pub(in crate::map) fn wanted(fs: &Fs, state: &InodeState, key: LogicalBlock) -> Result<u64> {
+    let path = walk::path(fs, state, key)?;
+    let is_full = |step: &&Step| free_slots(&step.node, state) == 0;
+    // A full root moves into a block, which is then split or has room; the rest is split.
+    Ok(path.iter().rev().take_while(is_full).count() as u64)
+}
+
 /// Splits nodes until the leaf for `key` has `slots` free slots; the way to it.
 pub(super) fn make(
     fs: &Fs,

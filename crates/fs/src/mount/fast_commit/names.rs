@@ -121,7 +121,7 @@ fn add(fs: &Fs, dentry: &Dentry, count: Count) -> Result<()> {
         None => {}
     }
     let handle = fs.start(credits::CREATE + credits::DIR_GROW)?;
-    let way = &dir::Way::Search;
+    let way = &dir::Way::Search { blocks: 0 };
     settled(dir::insert(
         fs,
         &handle,
