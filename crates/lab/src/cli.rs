@@ -3,7 +3,7 @@
 use crate::experiments::{Clock, Experiment, Plan};
 use crate::measure::{self, Results};
 use crate::system::System;
-use crate::{checkpoint, crew, fragmented, janitor, mounts, report, shrinker};
+use crate::{checkpoint, crew, fragmented, janitor, mounts, report, scale, shrinker};
 use anyhow::{Context, Result};
 use clap::{Args, Parser, Subcommand};
 use std::io::IsTerminal;
@@ -56,6 +56,9 @@ enum Command {
     /// The longest call of the extent status shrinker beneath 16 writers: many files, and two
     /// sparse files of 1 GB; full-scan is the base line: the algorithm that ext4 had before.
     Shrinker(ShrinkerOptions),
+    /// Very many files in one directory and in a tree: created, looked up, listed, removed, each on
+    /// a fresh mount, with the memory that takes, and e2fsck after.
+    Scale(ScaleOptions),
     /// The writes of one row of `fragmented`.
     #[command(hide = true)]
     FragmentedRow {
@@ -132,6 +135,7 @@ impl Cli {
             Command::Fragmented(options) => options.run(),
             Command::Checkpoint(options) => options.run(),
             Command::Shrinker(options) => options.run(),
+            Command::Scale(options) => options.run(),
             Command::FragmentedRow {
                 kind,
                 place,
@@ -337,5 +341,44 @@ impl ShrinkerOptions {
             runs: self.runs.max(1),
         };
         self.output.show(&shrinker::run(&plan)?)
+    }
+}
+
+#[derive(Args)]
+struct ScaleOptions {
+    /// Files.
+    #[arg(long, default_value_t = 1_000_000)]
+    files: u64,
+    /// Where they are.
+    #[arg(long, value_delimiter = ',', value_parser = scale::VARIANTS)]
+    variants: Vec<String>,
+    /// Systems.
+    #[arg(
+        long,
+        value_enum,
+        value_delimiter = ',',
+        default_value = "uext4,kernel-ext4"
+    )]
+    systems: Vec<System>,
+    /// More mount options for uext4.
+    #[arg(long, default_value = "")]
+    mount_options: String,
+    #[command(flatten)]
+    output: Output,
+}
+
+impl ScaleOptions {
+    fn run(self) -> Result<()> {
+        let all = scale::VARIANTS.into_iter();
+        let is_chosen = |name: &&str| {
+            self.variants.is_empty() || self.variants.iter().any(|chosen| chosen == name)
+        };
+        let plan = scale::Plan {
+            files: self.files,
+            variants: all.filter(is_chosen).collect(),
+            systems: self.systems,
+            mount_options: self.mount_options,
+        };
+        self.output.show(&scale::run(&plan)?)
     }
 }

@@ -17,6 +17,7 @@ mod janitor;
 mod measure;
 mod mounts;
 mod report;
+mod scale;
 mod seat;
 mod shrinker;
 mod stage;

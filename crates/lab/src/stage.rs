@@ -46,17 +46,27 @@ impl Stage {
         janitor: &mut Janitor,
     ) -> Result<Self> {
         backing.format(setup.features)?;
-        let image = backing.image();
+        Self::mount(system, &backing.image(), backing.dir(), setup, janitor)
+    }
+
+    /// Mounts an image; mount points are made in `scratch`.
+    pub(crate) fn mount(
+        system: System,
+        image: &Path,
+        scratch: &Path,
+        setup: &Setup,
+        janitor: &mut Janitor,
+    ) -> Result<Self> {
         let options = setup.options.as_str();
         match system {
-            System::Uext4 => library(&image, setup),
+            System::Uext4 => library(image, setup),
             System::KernelExt4 => {
-                let mount = KernelMount::new(&image, options)?;
+                let mount = KernelMount::new(image, options)?;
                 janitor.watch(mount.path())?;
                 Ok(Self::Kernel(mount))
             }
-            System::Uext4Mount => Ok(Self::Fuse(FuseMount::ours(&image, backing.dir(), options)?)),
-            System::Fuse2fs => Ok(Self::Fuse(FuseMount::fuse2fs(&image, backing.dir())?)),
+            System::Uext4Mount => Ok(Self::Fuse(FuseMount::ours(image, scratch, options)?)),
+            System::Fuse2fs => Ok(Self::Fuse(FuseMount::fuse2fs(image, scratch)?)),
         }
     }
 

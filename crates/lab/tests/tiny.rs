@@ -183,3 +183,16 @@ fn shrinker_compares_two_algorithms_on_two_loads() {
         "{lines}"
     );
 }
+
+#[test]
+fn scale_counts_names_and_asks_e2fsck() {
+    let output = Command::new(env!("CARGO_BIN_EXE_uext4-lab"))
+        .args(["scale", "--files", "2500", "--systems", "uext4", "--json"])
+        .output()
+        .expect("the program starts");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{errors}");
+    // Four steps and their memory, e2fsck twice, in one directory and in a tree.
+    let lines = String::from_utf8_lossy(&output.stdout).lines().count();
+    assert_eq!(lines, 2 * (4 + 4 + 2), "{errors}");
+}

@@ -5,7 +5,7 @@ use anyhow::{Result, ensure};
 use std::hint::black_box;
 use std::path::PathBuf;
 use std::sync::Arc;
-use uext4::{Caller, Error, FallocateMode, Filesystem, InodeRef};
+use uext4::{Caller, Error, FallocateMode, Filesystem, InodeRef, Visit};
 
 /// A directory of a mounted [`Filesystem`].
 pub(crate) struct LibrarySeat {
@@ -64,6 +64,15 @@ impl Seat for LibrarySeat {
             .lookup(&self.dir, name.as_bytes(), &self.caller);
         ensure!(matches!(found, Err(Error::NotFound)), "{name} is there");
         Ok(())
+    }
+
+    fn list(&self) -> Result<u64> {
+        let mut names = 0;
+        self.filesystem.read_dir(&self.dir, 0, &mut |entry| {
+            names += u64::from(!matches!(entry.name, b"." | b".."));
+            Visit::Continue
+        })?;
+        Ok(names)
     }
 
     fn remove(&self, name: &str) -> Result<()> {

@@ -30,6 +30,8 @@ pub(crate) trait Seat {
     fn stat(&self, name: &str) -> Result<()>;
     /// Looks up a name that is not there.
     fn miss(&self, name: &str) -> Result<()>;
+    /// Lists the directory; how many names there are.
+    fn list(&self) -> Result<u64>;
     /// Removes a file.
     fn remove(&self, name: &str) -> Result<()>;
     /// Makes a file that was not there, and keeps it open.

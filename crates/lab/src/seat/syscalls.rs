@@ -64,6 +64,14 @@ impl Seat for SystemSeat {
         Ok(())
     }
 
+    fn list(&self) -> Result<u64> {
+        let mut names = 0;
+        for entry in fs::Dir::read_from(&self.dir)? {
+            names += u64::from(!matches!(entry?.file_name().to_bytes(), b"." | b".."));
+        }
+        Ok(names)
+    }
+
     fn remove(&self, name: &str) -> Result<()> {
         Ok(fs::unlinkat(&self.dir, name, AtFlags::empty())?)
     }

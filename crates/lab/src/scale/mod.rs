@@ -1,0 +1,239 @@
+//! Very many files, in one directory and in a tree: created, looked up, listed and removed, each on
+//! a fresh mount; how much memory the library takes meanwhile; `e2fsck -fn` after each change.
+//!
+//! The image is sparse and its tables are not zeroed before, so that ten million files take some
+//! three gigabytes of memory.
+
+mod memory;
+
+use crate::experiments::{Clock, Unit};
+use crate::janitor::Janitor;
+use crate::measure::{Key, Results, Series, progress};
+use crate::seat::{LibrarySeat, Seat, SystemSeat};
+use crate::stage::{Place, Setup, Stage};
+use crate::system::System;
+use anyhow::{Context, Result, ensure};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use tempfile::TempDir;
+use uext4_testkit::oracle::{self, Program};
+
+const EXPERIMENT: &str = "scale";
+/// Where the files are: all in one directory, or in many of a thousand.
+pub(crate) const VARIANTS: [&str; 2] = ["one-directory", "tree"];
+const FILES_PER_DIR: u64 = 1000;
+/// Bytes of an inode, and of its name with its part of an index.
+const BYTES_PER_FILE: u64 = 256 + 96;
+const OTHER_BYTES: u64 = 512 << 20;
+const SPARE_INODES: u64 = 1000;
+
+/// Everything that the user chose.
+pub(crate) struct Plan {
+    pub(crate) files: u64,
+    pub(crate) variants: Vec<&'static str>,
+    pub(crate) systems: Vec<System>,
+    pub(crate) mount_options: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    Create,
+    LookUp,
+    List,
+    Remove,
+}
+
+impl Step {
+    const ALL: [Step; 4] = [Step::Create, Step::LookUp, Step::List, Step::Remove];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Create => "create",
+            Self::LookUp => "look up",
+            Self::List => "list",
+            Self::Remove => "remove",
+        }
+    }
+
+    fn changes(self) -> bool {
+        matches!(self, Self::Create | Self::Remove)
+    }
+}
+
+/// Runs everything.
+pub(crate) fn run(plan: &Plan) -> Result<Results> {
+    let split = |system: &System| system.missing().map(|why| (*system, why));
+    let missing: Vec<_> = plan.systems.iter().filter_map(split).collect();
+    let there = |system: &&System| system.missing().is_none();
+    let systems: Vec<System> = plan.systems.iter().filter(there).copied().collect();
+    let progress = progress((plan.variants.len() * systems.len() * Step::ALL.len()) as u64);
+    let mut series = Vec::new();
+    for &variant in &plan.variants {
+        for &system in &systems {
+            let ground = Ground::new(plan, variant, system)?;
+            for step in Step::ALL {
+                let name = step.name();
+                progress.set_message(format!("{} {variant} {name}", system.name()));
+                let whole = || format!("{}, {variant}, {name}", system.name());
+                series.extend(ground.step(plan, step).with_context(whole)?);
+                progress.inc(1);
+            }
+        }
+    }
+    progress.finish_and_clear();
+    Ok(Results { series, missing })
+}
+
+/// A file system, and which files it has.
+struct Ground {
+    dir: TempDir,
+    system: System,
+    variant: &'static str,
+    files: u64,
+}
+
+impl Ground {
+    fn new(plan: &Plan, variant: &'static str, system: System) -> Result<Self> {
+        let dir = oracle::scratch_dir()?;
+        let ground = Self {
+            dir,
+            system,
+            variant,
+            files: plan.files.max(1),
+        };
+        let inodes = ground.files + ground.dirs() + SPARE_INODES;
+        let size_bytes = inodes * BYTES_PER_FILE * 5 / 4 + OTHER_BYTES;
+        let image = ground.image();
+        std::fs::File::create(&image)?.set_len(size_bytes)?;
+        Program::new("mke2fs")?
+            .args(["-q", "-F", "-t", "ext4", "-b", "4096", "-I", "256"])
+            .args(["-J", "size=256", "-m", "0", "-N", &inodes.to_string()])
+            .arg(&image)
+            .run_ok()?;
+        Ok(ground)
+    }
+
+    fn image(&self) -> PathBuf {
+        self.dir.path().join("image.img")
+    }
+
+    fn dirs(&self) -> u64 {
+        match self.variant {
+            "tree" => self.files.div_ceil(FILES_PER_DIR),
+            _ => 1,
+        }
+    }
+
+    /// One step on a mount of its own; what it took.
+    fn step(&self, plan: &Plan, step: Step) -> Result<Vec<Series>> {
+        let mut janitor = Janitor::start()?;
+        janitor.watch(self.dir.path())?;
+        let before = memory::begin()?;
+        let stage = self.mount(plan, &mut janitor)?;
+        let place = stage.place();
+        let done = self.work(&place, step);
+        drop(place);
+        let struck = stage.strike();
+        let elapsed = done?;
+        struck?;
+        let grown = memory::peak_bytes()?.saturating_sub(before);
+        let rate = self.files as f64 / elapsed.as_secs_f64().max(1e-9);
+        let mut samples = vec![(step.name().to_owned(), Unit::PerSecond, rate)];
+        if self.system == System::Uext4 {
+            let metric = format!("memory to {}", step.name());
+            samples.push((metric, Unit::Mebibytes, grown as f64 / f64::from(1 << 20)));
+        }
+        if step.changes() {
+            let start = crate::crew::now(Clock::Wall);
+            self.check()?;
+            let took = crate::crew::now(Clock::Wall).saturating_sub(start);
+            let metric = format!("e2fsck after {}", step.name());
+            let ms = took.as_secs_f64() * 1e3;
+            samples.push((metric, Unit::Milliseconds, ms));
+        }
+        Ok(samples
+            .into_iter()
+            .map(|sample| self.series(sample))
+            .collect())
+    }
+
+    fn mount(&self, plan: &Plan, janitor: &mut Janitor) -> Result<Stage> {
+        let setup = Setup {
+            options: match self.system.is_ours() {
+                true => plan.mount_options.clone(),
+                false => String::new(),
+            },
+            ..Setup::default()
+        };
+        Stage::mount(self.system, &self.image(), self.dir.path(), &setup, janitor)
+    }
+
+    fn seat(&self, place: &Place) -> Result<Box<dyn Seat>> {
+        Ok(match place {
+            Place::Library(filesystem) => Box::new(LibrarySeat::new(filesystem.clone())?),
+            Place::Directory(dir) => Box::new(SystemSeat::new(dir)?),
+        })
+    }
+
+    /// Does the step in all directories; how long that took.
+    fn work(&self, place: &Place, step: Step) -> Result<Duration> {
+        let start = crate::crew::now(Clock::Wall);
+        let mut left = self.files;
+        for nr in 0..self.dirs() {
+            let here = match self.variant {
+                "tree" => left.min(FILES_PER_DIR),
+                _ => left,
+            };
+            left -= here;
+            let mut seat = self.seat(place)?;
+            let dir = format!("directory.{nr}");
+            if step == Step::Create {
+                seat.make_dir(&dir)?;
+            }
+            seat.enter(&dir)?;
+            in_one(&*seat, step, here)?;
+        }
+        Ok(crate::crew::now(Clock::Wall).saturating_sub(start))
+    }
+
+    fn check(&self) -> Result<()> {
+        let image: &Path = &self.image();
+        let verdict = oracle::e2fsck(image)?;
+        ensure!(verdict.is_clean(), "e2fsck: {:?}", verdict.problems());
+        Ok(())
+    }
+
+    fn series(&self, (metric, unit, value): (String, Unit, f64)) -> Series {
+        Series {
+            key: Key {
+                experiment: EXPERIMENT,
+                system: self.system,
+                variant: self.variant,
+                workers: 1,
+            },
+            metric,
+            unit,
+            samples: vec![value],
+        }
+    }
+}
+
+fn in_one(seat: &dyn Seat, step: Step, files: u64) -> Result<()> {
+    if step == Step::List {
+        let found = seat.list()?;
+        ensure!(
+            found == files,
+            "{found} names are listed, {files} are there"
+        );
+        return Ok(());
+    }
+    for nr in 0..files {
+        let name = format!("file.{nr}");
+        match step {
+            Step::Create => seat.create(&name)?,
+            Step::LookUp => seat.stat(&name)?,
+            _ => seat.remove(&name)?,
+        }
+    }
+    Ok(())
+}
