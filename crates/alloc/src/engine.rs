@@ -51,11 +51,15 @@ pub trait Engine: Send + Sync {
 
     /// In use → freed-pending by transaction `epoch`. Call *before* the bits are cleared. Panics
     /// on a run that is pending already: check the bits first.
-    fn defer_free(&self, epoch: Tid, run: Run);
+    fn defer_free(&self, epoch: Tid, run: Run) {
+        self.pending().defer(epoch, run, self.stats());
+    }
 
     /// Collects what transactions up to `epoch` freed, one group per run, ascending. The runs
     /// are not reusable until [`Self::finish_return`] has them.
-    fn start_return(&self, epoch: Tid) -> Vec<Run>;
+    fn start_return(&self, epoch: Tid) -> Vec<Run> {
+        self.pending().start_return(self.volume(), epoch)
+    }
 
     /// Freed-pending → free, for runs from [`Self::start_return`]; one lock per group.
     fn finish_return(&self, runs: &[Run]);
@@ -69,7 +73,10 @@ pub trait Engine: Send + Sync {
 
     /// Clusters that can be allocated: neither in use, reserved nor pending. A walk over all
     /// groups; for claims use [`crate::FreeCount`].
-    fn free_clusters(&self) -> u64;
+    fn free_clusters(&self) -> u64 {
+        let groups = (0..self.volume().groups).map(GroupNr);
+        groups.map(|nr| u64::from(self.group_free(nr))).sum()
+    }
 
     /// Clusters of one group that can be allocated, without a lock.
     fn group_free(&self, group: GroupNr) -> u32;
@@ -120,6 +127,26 @@ pub trait Engine: Send + Sync {
 
     /// Geometry.
     fn volume(&self) -> &Volume;
+}
+
+/// One search, counted.
+pub(crate) fn counted(
+    stats: &Stats,
+    request: &Request,
+    search: impl FnOnce() -> Result<Run, Error>,
+) -> Result<Run, Error> {
+    assert!(
+        request.min_len > 0 && request.min_len <= request.len,
+        "1 <= min_len <= len"
+    );
+    stats.count(Stat::Requests);
+    let run = search()?;
+    stats.count(Stat::Success);
+    if run.len == request.len {
+        stats.count(Stat::LengthGoalHits);
+    }
+    stats.add(Stat::Clusters, u64::from(run.len));
+    Ok(run)
 }
 
 /// Memory of free-space trees, in bytes.
@@ -210,28 +237,9 @@ impl Engine for BuddyEngine {
         }
     }
     fn allocate(&self, request: &Request, loader: &dyn Loader) -> Result<Run, Error> {
-        assert!(
-            request.min_len > 0 && request.min_len <= request.len,
-            "1 <= min_len <= len"
-        );
-        let limits = self.tunables.read();
-        let stats = &self.groups.stats;
-        stats.count(Stat::Requests);
-        let search = Search::new(
-            &self.groups,
-            &self.locality,
-            limits,
-            self.order,
-            request,
-            loader,
-        );
-        let run = search.run()?;
-        stats.count(Stat::Success);
-        if run.len == request.len {
-            stats.count(Stat::LengthGoalHits);
-        }
-        stats.add(Stat::Clusters, u64::from(run.len));
-        Ok(run)
+        let (groups, limits) = (&self.groups, self.tunables.read());
+        let search = || Search::new(groups, &self.locality, limits, self.order, request, loader);
+        counted(&groups.stats, request, || search().run())
     }
     fn take_exact(&self, run: Run, loader: &dyn Loader) -> Result<(), Error> {
         self.groups.take_exact(run, loader)
@@ -250,19 +258,8 @@ impl Engine for BuddyEngine {
     fn release(&self, run: Run) {
         self.groups.release(run);
     }
-    fn defer_free(&self, epoch: Tid, run: Run) {
-        self.groups.pending.defer(epoch, run, &self.groups.stats);
-    }
-    fn start_return(&self, epoch: Tid) -> Vec<Run> {
-        self.groups.pending.start_return(&self.groups.volume, epoch)
-    }
     fn finish_return(&self, runs: &[Run]) {
         self.groups.finish_return(runs);
-    }
-    fn free_clusters(&self) -> u64 {
-        (0..self.groups.volume.groups)
-            .map(|nr| u64::from(self.group_free(GroupNr(nr))))
-            .sum()
     }
     fn group_free(&self, group: GroupNr) -> u32 {
         self.groups.free(group)

@@ -5,7 +5,8 @@
 //! near it claims are made one at a time on the exact sum.
 //!
 //! Layout: `total + sum(locals)` is the number of unclaimed clusters; a local part is moved to
-//! `total` when it leaves `±CHUNK`, so `total` is written once per many small claims.
+//! `total` when it leaves `±chunk`, so `total` is written once per many small claims. The more
+//! was free at first, the larger the chunk.
 //!
 //! Invariants: a claim succeeds only if the exact sum stays at or above the claimant's floor. A
 //! claim may fail wrongly only against another that is being undone at the same moment.
@@ -15,11 +16,17 @@
 use uext4_sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use uext4_sync::{Counter, Mutex, Rank, SHARDS, Sharded};
 
-/// Clusters that a shard may differ by before it tells the total.
-const CHUNK: i64 = 64;
+/// Clusters that a shard may differ by before it tells the total: at least, at most, and as a part
+/// of what is free, so that the exact way begins when a twentieth of that is left.
+const CHUNK_MIN: i64 = 64;
+const CHUNK_MAX: i64 = 1024;
+const CHUNKS: i64 = 4096;
+
 /// How far the total may be from the sum: a shard waits for the lock at twice its chunk, and the
 /// threads that share it may be between their change and its move.
-const MARGIN: i64 = 3 * SHARDS as i64 * CHUNK;
+fn margin_of(chunk: i64) -> i64 {
+    3 * SHARDS as i64 * chunk
+}
 
 /// Who claims: what is held back from whom.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +42,8 @@ pub enum Privilege {
 /// Claim counter for clusters.
 pub struct FreeCount {
     total: AtomicI64,
+    chunk: i64,
+    scarce_below: i64,
     locals: Sharded<AtomicI64>,
     exact: Mutex<()>,
     root_reserve: AtomicU64,
@@ -46,8 +55,11 @@ impl FreeCount {
     /// `free` clusters, all unclaimed. `root_reserve` is `s_r_blocks_count` in clusters,
     /// `metadata_reserve` is `reserved_clusters`.
     pub fn new(free: u64, root_reserve: u64, metadata_reserve: u64) -> Self {
+        let chunk = (signed(free) / CHUNKS).clamp(CHUNK_MIN, CHUNK_MAX);
         Self {
             total: AtomicI64::new(signed(free)),
+            chunk,
+            scarce_below: (signed(free) / 2).max(4 * margin_of(chunk)),
             locals: Sharded::new(|_| AtomicI64::new(0)),
             exact: Mutex::new(Rank::Queue, ()),
             root_reserve: root_reserve.into(),
@@ -85,13 +97,21 @@ impl FreeCount {
     #[must_use]
     pub fn try_claim(&self, n: u64, privilege: Privilege) -> bool {
         let (n, floor) = (signed(n), self.floor(privilege));
-        let limit = floor.saturating_add(MARGIN).saturating_add(n);
-        let far = if n < CHUNK {
+        let limit = floor
+            .saturating_add(margin_of(self.chunk))
+            .saturating_add(n);
+        let far = if n < self.chunk {
             self.claim_small(n, limit)
         } else {
             self.claim_large(n, limit)
         };
         far || self.claim_exact(n, floor)
+    }
+
+    /// Whether less than half is left of what was free at first, or so little that claims will soon
+    /// have to be exact; costs one load.
+    pub fn is_scarce(&self) -> bool {
+        self.total.load(Ordering::Relaxed) < self.scarce_below
     }
 
     fn claim_small(&self, n: i64, limit: i64) -> bool {
@@ -144,7 +164,10 @@ impl FreeCount {
     /// Gives back `n` claimed clusters, or adds clusters that became free.
     pub fn give(&self, n: u64) {
         let n = signed(n);
-        if n < CHUNK {
+        if n == 0 {
+            return;
+        }
+        if n < self.chunk {
             self.locals.local().fetch_add(n, Ordering::SeqCst);
             self.settle_local();
         } else {
@@ -157,10 +180,10 @@ impl FreeCount {
     fn settle_local(&self) {
         let local = self.locals.local();
         let size = local.load(Ordering::Relaxed).abs();
-        if size < CHUNK {
+        if size < self.chunk {
             return;
         }
-        let exact = if size < 2 * CHUNK {
+        let exact = if size < 2 * self.chunk {
             self.exact.try_lock()
         } else {
             Some(self.exact.lock())
@@ -230,7 +253,7 @@ mod tests {
 
     #[test]
     fn threads_claim_every_cluster_once() {
-        for free in [0u64, 1, 1000, 20_000, 200_000] {
+        for free in [0u64, 1, 1000, 20_000, 600_000] {
             let count = FreeCount::new(free, 0, 0);
             let claimed = AtomicU64::new(0);
             std::thread::scope(|scope| {

@@ -24,6 +24,7 @@ mod bitmap;
 mod buddy;
 mod cold;
 mod engine;
+mod events;
 mod free_count;
 mod free_extents;
 mod group;

@@ -2,13 +2,17 @@
 //!
 //! All of it is hints in relaxed atomics, checked for range at use. Threads begin far apart and
 //! go on where they were, so that files which grow at the same time do not grow into each other.
+//! A thread that needs another group for its streams leaves those of others alone at first.
 
 use crate::{ClusterNr, Kind, Volume};
+use std::ops::Range;
 use uext4_format::GroupNr;
 use uext4_sync::atomic::{AtomicU32, Ordering::Relaxed};
 use uext4_sync::{Mutex, Rank, SHARDS, Sharded, shard_index};
 
 const NONE: u32 = u32::MAX;
+/// Threads leave the groups of others alone while there are as many for each.
+const GROUPS_PER_STREAM: u32 = 4;
 
 /// Whether threads are led to groups of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +42,9 @@ pub(crate) struct Locality {
     one_goal: Option<Mutex<GroupNr>>,
     /// Group of the last stream allocation, by thread.
     streams: Sharded<AtomicU32>,
+    /// The same side by side, for others to look at: written only when a thread's streams move to
+    /// another group.
+    stream_groups: Box<[AtomicU32]>,
     /// Group of the last other allocation, by thread.
     last: Sharded<AtomicU32>,
 }
@@ -48,6 +55,7 @@ impl Locality {
             affinity,
             one_goal: None,
             streams: Sharded::new(|_| AtomicU32::new(NONE)),
+            stream_groups: (0..SHARDS).map(|_| AtomicU32::new(NONE)).collect(),
             last: Sharded::new(|_| AtomicU32::new(NONE)),
         }
     }
@@ -87,7 +95,26 @@ impl Locality {
     pub(crate) fn streamed(&self, group: GroupNr) {
         match &self.one_goal {
             Some(goal) => *goal.lock() = group,
-            None => store_changed(self.slot(&self.streams), group.0),
+            None => {
+                store_changed(self.slot(&self.streams), group.0);
+                if self.affinity == Affinity::PerThread {
+                    store_changed(&self.stream_groups[shard_index()], group.0);
+                }
+            }
+        }
+    }
+
+    /// Where streams of other threads are, if each can have a part of `end` groups for itself.
+    pub(crate) fn others(&self, end: u32) -> Others<'_> {
+        let all = match self.affinity {
+            Affinity::PerThread => &self.stream_groups[..],
+            Affinity::None => &[],
+        };
+        let streaming = all.iter().filter(|group| group.load(Relaxed) != NONE);
+        let crowded = streaming.count() as u32 > end / GROUPS_PER_STREAM;
+        Others {
+            groups: if crowded { &[] } else { all },
+            me: shard_index(),
         }
     }
 
@@ -135,6 +162,20 @@ impl Locality {
         }
         let wanted = (group.0 - first).max(1) - 1;
         GroupNr(first + 1 + (wanted + shard_index() as u32) % (size - 1))
+    }
+}
+
+/// Where streams of other threads are.
+pub(crate) struct Others<'a> {
+    groups: &'a [AtomicU32],
+    me: usize,
+}
+
+impl Others<'_> {
+    /// Whether another thread's stream is in one of `groups`.
+    pub(crate) fn are_in(&self, groups: Range<u32>) -> bool {
+        let mut all = self.groups.iter().enumerate();
+        all.any(|(shard, group)| shard != self.me && groups.contains(&group.load(Relaxed)))
     }
 }
 

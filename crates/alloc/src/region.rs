@@ -1,6 +1,6 @@
 //! One region: a flexible group, or a part of one, with its tree and what is known without it.
 //!
-//! Layout: a region fills cache lines of its own. Small file systems are cut into more regions
+//! Layout: a region fills cache lines of its own, and so do the counts of its groups. Small file systems are cut into more regions
 //! than they have flexible groups, so that threads do not meet at one lock.
 //!
 //! Invariants: `longest` is exact while the tree is loaded, and while the region is not cold.
@@ -9,12 +9,13 @@
 use crate::cold::step_of;
 use crate::free_extents::FreeExtents;
 use crate::{Summary, Volume};
+use crossbeam_utils::CachePadded;
 use std::ops::Range;
 use uext4_sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use uext4_sync::{Mutex, Rank};
 
 /// Regions for each core, as far as there are groups: threads rarely meet then.
-const REGIONS_PER_CORE: u32 = 4;
+const REGIONS_PER_CORE: u32 = 8;
 
 /// Groups of a region: a flexible group's, or fewer on a small volume; a power of two.
 pub(crate) fn groups_per_region(volume: &Volume, cores: u32) -> u32 {
@@ -52,8 +53,13 @@ pub(crate) struct Region {
     known: AtomicBool,
     /// Somebody reads its bitmaps for the summary.
     claimed: AtomicBool,
-    pub(crate) groups: Box<[Group]>,
+    groups: Box<[CachePadded<GroupChunk>]>,
+    group_count: u32,
 }
+
+/// As many groups as cache lines of their own hold.
+type GroupChunk = [Group; GROUPS_PER_CHUNK];
+const GROUPS_PER_CHUNK: usize = 16;
 
 impl Region {
     /// A region of which the descriptors are known.
@@ -67,10 +73,7 @@ impl Region {
             generation: 0,
             cold: step_of(promise.unwrap_or(0)),
         };
-        let group = |group: &Summary| Group {
-            free: group.free_clusters.into(),
-            bad: false.into(),
-        };
+        let chunk = |some: &[Summary]| CachePadded::new(chunk_of(some));
         Self {
             space: Mutex::new(Rank::GroupSpace, space),
             longest: longest.into(),
@@ -79,8 +82,16 @@ impl Region {
             loaded: false.into(),
             known: (promise.unwrap_or(0) == 0).into(),
             claimed: false.into(),
-            groups: groups.iter().map(group).collect(),
+            groups: groups.chunks(GROUPS_PER_CHUNK).map(chunk).collect(),
+            group_count: groups.len() as u32, // those of a flexible group at most
         }
+    }
+
+    /// A block group by its place in the region.
+    pub(crate) fn group(&self, index: u32) -> &Group {
+        debug_assert!(index < self.group_count, "a group of the region");
+        let index = index as usize;
+        &self.groups[index / GROUPS_PER_CHUNK][index % GROUPS_PER_CHUNK]
     }
 
     /// Longest free run in clusters; 0: none, or unknown. Too short while the region is cold.
@@ -99,7 +110,8 @@ impl Region {
 
     /// What no run in the region can exceed.
     pub(crate) fn promise(&self) -> u32 {
-        self.groups.iter().map(Group::usable).max().unwrap_or(0)
+        let groups = self.groups.iter().flat_map(|chunk| chunk.iter());
+        groups.map(Group::usable).max().unwrap_or(0)
     }
 
     pub(crate) fn is_loaded(&self) -> bool {
@@ -171,6 +183,17 @@ impl Group {
     }
 }
 
+/// Places without a group have nothing free.
+fn chunk_of(groups: &[Summary]) -> GroupChunk {
+    std::array::from_fn(|index| Group {
+        free: groups
+            .get(index)
+            .map_or(0, |group| group.free_clusters)
+            .into(),
+        bad: false.into(),
+    })
+}
+
 /// Block groups of a region.
 pub(crate) fn groups_of(volume: &Volume, per_region: u32, nr: u32) -> Range<u32> {
     let first = nr * per_region;
@@ -193,10 +216,11 @@ mod tests {
             groups_per_flex,
         };
         let size = |groups, flex, cores| groups_per_region(&volume(groups, flex), cores);
-        assert_eq!(size(16, 16, 2), 2);
+        assert_eq!(size(16, 16, 2), 1);
+        assert_eq!(size(40, 16, 2), 2);
         assert_eq!(size(16, 16, 64), 1);
         assert_eq!(size(800, 16, 2), 16);
-        assert_eq!(size(100, 16, 4), 4);
+        assert_eq!(size(100, 16, 4), 2);
         assert_eq!(size(1000, 1, 2), 1);
     }
 }

@@ -8,6 +8,7 @@
 //! Locking: `Rank::GroupSpace`, one region at a time; eviction goes round with one reference bit
 //! per tree, and only tries locks.
 
+use crate::events;
 use crate::free_extents::FreeExtents;
 use crate::region::Space;
 use crate::regions::Regions;
@@ -175,12 +176,16 @@ impl Regions {
         self.publish(nr, view.longest);
         self.set_cold(nr, &mut space, None);
         match view.detail {
-            Detail::Longest => self.stats.count(Stat::Surveys),
+            Detail::Longest => {
+                self.stats.count(Stat::Surveys);
+                events::region_surveyed(nr, view.longest);
+            }
             Detail::Tree => {
                 let start = Instant::now();
                 let tree = FreeExtents::new(self.volume.clusters_per_group, view.runs);
                 self.stats.count_load(start.elapsed());
                 self.runs.add(tree.runs() as i64);
+                events::tree_built(nr, tree.runs(), view.longest);
                 space.tree = Some(tree);
                 self.region(nr).store_loaded(true);
                 self.region(nr).refer();
@@ -218,6 +223,7 @@ impl Regions {
         space.generation = space.generation.wrapping_add(1);
         region.store_loaded(false);
         self.stats.count(Stat::Evictions);
+        events::tree_dropped(nr, runs);
         true
     }
 }

@@ -11,6 +11,7 @@
 //! Not here: reading bitmaps and eviction (`region_load.rs`).
 
 use crate::cold::{ColdIndex, step_of};
+use crate::events;
 use crate::free_extents::{FreeExtents, RUN_BYTES};
 use crate::group_index::OrderIndex;
 use crate::pending_free::PendingFree;
@@ -111,7 +112,7 @@ impl Regions {
 
     pub(crate) fn group(&self, group: GroupNr) -> &Group {
         let region = self.region(self.region_of(group));
-        &region.groups[(group.0 % self.per_region) as usize]
+        region.group(group.0 % self.per_region)
     }
 
     /// Clusters of a block group that can be allocated.
@@ -187,7 +188,9 @@ impl Regions {
         if let Some((group, _)) = self.volume.locate(start) {
             self.group(group).free.fetch_sub(len, Ordering::Relaxed);
         }
-        Run::new(start, len)
+        let run = Run::new(start, len);
+        events::run_taken(nr, run);
+        run
     }
 
     /// Reserved clusters are set on disk now.
@@ -205,6 +208,7 @@ impl Regions {
             let mut space = self.region(nr).space.lock();
             let offsets = self.offsets(nr, Run::new(start, len));
             self.change(nr, &mut space, |tree| tree.give(offsets));
+            events::run_returned(nr, Run::new(start, len));
             self.group(group).free.fetch_add(len, Ordering::Relaxed);
             self.region(nr).unreserve(len);
         }
@@ -237,8 +241,10 @@ impl Regions {
     fn return_to_tree(&self, nr: u32, space: &mut Space, batch: &[Run]) {
         let usable = |run: &&Run| !self.is_bad(self.located(run));
         self.change(nr, space, |tree| {
-            let usable = batch.iter().filter(usable);
-            usable.for_each(|run| tree.give(self.offsets(nr, *run)));
+            for run in batch.iter().filter(usable) {
+                tree.give(self.offsets(nr, *run));
+                events::run_returned(nr, *run);
+            }
         });
     }
 
@@ -251,5 +257,6 @@ impl Regions {
         let region = self.region(nr);
         self.publish(nr, longest.max(region.longest()));
         self.set_cold(nr, space, step_of(region.promise()));
+        events::region_unknown(nr, batch.len());
     }
 }

@@ -11,7 +11,7 @@ use crate::buddy::Buddy;
 use crate::group::{Shape, Space, State, average_order};
 use crate::group_index::OrderIndex;
 use crate::groups::Groups;
-use crate::locality::Locality;
+use crate::locality::{Locality, Others};
 use crate::stats::{Criterion, Effort};
 use crate::tunables::Limits;
 use crate::{Error, Goal, Kind, Loader, Placement, Request, Run, ScanOrder, Stat};
@@ -59,6 +59,8 @@ pub(crate) struct Search<'a> {
     /// Free runs looked at so far.
     found: u32,
     prefetched: Range<u32>,
+    /// Whose groups a stream leaves alone in this pass.
+    others: Option<Others<'a>>,
 }
 
 type Flow = ControlFlow<Option<Run>>;
@@ -92,6 +94,7 @@ impl<'a> Search<'a> {
             best: None,
             found: 0,
             prefetched: 0..0,
+            others: None,
         }
     }
 
@@ -181,6 +184,9 @@ impl<'a> Search<'a> {
     }
 
     fn by_criteria(&mut self) -> Option<Run> {
+        if let Some(run) = self.apart() {
+            return Some(run);
+        }
         let mut criterion = self.first_criterion();
         loop {
             match self.pass(criterion) {
@@ -210,6 +216,25 @@ impl<'a> Search<'a> {
         self.linear(Criterion::AnyFree, self.end)
             .break_value()
             .flatten()
+    }
+
+    /// A pass by the first criterion over the groups where no other thread's stream is.
+    fn apart(&mut self) -> Option<Run> {
+        if self.request.placement != Placement::Stream || self.locality.is_base_line() {
+            return None;
+        }
+        let others = self.locality.others(self.end);
+        if !others.are_in(0..self.end) {
+            return None;
+        }
+        self.others = Some(others);
+        let criterion = self.first_criterion();
+        let run = self.pass(criterion).break_value().flatten();
+        self.others = None;
+        if run.is_some() {
+            self.groups.stats.count(criterion.hits());
+        }
+        run
     }
 
     fn first_criterion(&self) -> Criterion {
@@ -329,6 +354,10 @@ impl<'a> Search<'a> {
     }
 
     fn visit(&mut self, nr: GroupNr, criterion: Criterion) -> Flow {
+        let is_theirs = |others: &Others<'_>| others.are_in(nr.0..nr.0 + 1);
+        if self.others.as_ref().is_some_and(is_theirs) {
+            return Flow::Continue(());
+        }
         self.spent(criterion, Effort::GroupsConsidered, 1);
         let shape = self.groups.shape(nr);
         if !self.suits(nr, shape, criterion) || !self.make_ready(nr, shape, criterion) {

@@ -147,6 +147,11 @@ impl Criterion {
         }
     }
 
+    /// Its name among [`Self::ALL`].
+    pub fn name(self) -> &'static str {
+        Self::ALL[self as usize].1
+    }
+
     fn slot(self, effort: Effort) -> usize {
         STATS + self as usize * EFFORTS + effort as usize
     }

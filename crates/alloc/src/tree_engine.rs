@@ -7,19 +7,31 @@
 //! `region_load.rs` for loading and eviction, `tree_search.rs` for the search and for
 //! `cache_aggression`.
 
+use crate::engine::counted;
 use crate::locality::Locality;
 use crate::region::groups_per_region;
 use crate::regions::Regions;
 use crate::tree_search::Search;
 use crate::{Affinity, Config, Engine, Error, GroupReport, Loader, PendingFree, Request, Run};
-use crate::{Stat, Stats, Summary, TreeMemory, Tunables, Volume};
+use crate::{Stats, Summary, TreeMemory, Tunables, Volume};
 use std::ops::Range;
-use uext4_format::{GroupNr, Tid};
+use uext4_format::GroupNr;
 use uext4_sync::atomic::{AtomicU32, Ordering::Relaxed};
 use uext4_sync::{Sharded, shard_index};
 
 /// No region yet.
 const NONE: u32 = u32::MAX;
+
+/// A thread that looks in vain does so at every 128th request at least.
+const PAUSE_LOG_MAX: u32 = 6;
+
+/// When a thread may look at regions that nobody knows.
+#[derive(Default)]
+struct Looks {
+    asked: AtomicU32,
+    /// Looks in a row that found nothing.
+    in_vain: AtomicU32,
+}
 
 /// Free-space trees per region.
 pub struct TreeEngine {
@@ -27,7 +39,7 @@ pub struct TreeEngine {
     pub(crate) locality: Locality,
     pub(crate) tunables: Tunables,
     affinity: Affinity,
-    ticks: Sharded<AtomicU32>,
+    looks: Sharded<Looks>,
     /// The region that a thread used last for files that are not streamed to.
     last: Sharded<AtomicU32>,
 }
@@ -46,7 +58,7 @@ impl TreeEngine {
             locality,
             tunables: Tunables::default(),
             affinity: config.affinity,
-            ticks: Sharded::new(|_| AtomicU32::new(0)),
+            looks: Sharded::new(|_| Looks::default()),
             last: Sharded::new(|_| AtomicU32::new(NONE)),
         }
     }
@@ -64,9 +76,25 @@ impl TreeEngine {
         }
     }
 
-    /// True at every second call of a thread, and at its first.
-    pub(crate) fn every_second(&self) -> bool {
-        self.ticks.local().fetch_add(1, Relaxed).is_multiple_of(2)
+    /// True at every second call of a thread, and at its first; less often the longer it looked in
+    /// vain.
+    pub(crate) fn is_look_due(&self) -> bool {
+        let looks = self.looks.local();
+        let pause = looks.in_vain.load(Relaxed).min(PAUSE_LOG_MAX);
+        let asked = looks.asked.fetch_add(1, Relaxed);
+        asked.is_multiple_of(2 << pause)
+    }
+
+    /// This thread has looked at regions that nobody knew.
+    pub(crate) fn looked(&self, found: Option<Run>) {
+        let in_vain = &self.looks.local().in_vain;
+        let before = in_vain.load(Relaxed);
+        let now = if found.is_some() {
+            0
+        } else {
+            before.saturating_add(1)
+        };
+        in_vain.store(now, Relaxed);
     }
 
     /// The block group's part of its region, as offsets there.
@@ -119,19 +147,8 @@ impl Engine for TreeEngine {
         "freespace-tree"
     }
     fn allocate(&self, request: &Request, loader: &dyn Loader) -> Result<Run, Error> {
-        assert!(
-            request.min_len > 0 && request.min_len <= request.len,
-            "1 <= min_len <= len"
-        );
-        let stats = &self.regions.stats;
-        stats.count(Stat::Requests);
-        let run = Search::new(self, request, loader).run()?;
-        stats.count(Stat::Success);
-        if run.len == request.len {
-            stats.count(Stat::LengthGoalHits);
-        }
-        stats.add(Stat::Clusters, u64::from(run.len));
-        Ok(run)
+        let search = || Search::new(self, request, loader).run();
+        counted(&self.regions.stats, request, search)
     }
     fn take_exact(&self, run: Run, loader: &dyn Loader) -> Result<(), Error> {
         let volume = &self.regions.volume;
@@ -176,21 +193,8 @@ impl Engine for TreeEngine {
     fn release(&self, run: Run) {
         self.regions.release(run);
     }
-    fn defer_free(&self, epoch: Tid, run: Run) {
-        self.regions.pending.defer(epoch, run, &self.regions.stats);
-    }
-    fn start_return(&self, epoch: Tid) -> Vec<Run> {
-        self.regions
-            .pending
-            .start_return(&self.regions.volume, epoch)
-    }
     fn finish_return(&self, runs: &[Run]) {
         self.regions.finish_return(runs);
-    }
-    fn free_clusters(&self) -> u64 {
-        (0..self.regions.volume.groups)
-            .map(|nr| u64::from(self.group_free(GroupNr(nr))))
-            .sum()
     }
     fn group_free(&self, group: GroupNr) -> u32 {
         self.regions.free(group)

@@ -5,11 +5,16 @@
 //! yet, those first whose free counts promise most; then the criterion falls at once, without a
 //! scan. Only the exact goal and the last criterion wait for a lock.
 //!
-//! How eagerly a request reads is the *cache aggression*: 0, only when nothing known can serve at
-//! all; 1, at every second request that the strict criterion could not serve; 2, at every second
-//! request that no known tree can serve wholly; 3, at every request, and each builds one tree more.
+//! How eagerly a request reads is the *cache aggression*: 0, only what promises much more than the
+//! region that the search begins in, or when nothing known can serve at all; 1, at every second
+//! request that the strict criterion could not serve; 2, at every second request that no known
+//! tree can serve wholly; 3, at every request, and each builds one tree more. At 1 and 2 a thread
+//! that looks in vain looks less often, so that a volume without long runs does not make every
+//! write read.
 
+use crate::events;
 use crate::free_extents::FreeExtents;
+use crate::locality::Others;
 use crate::region::Space;
 use crate::regions::{Regions, order_of};
 use crate::stats::{self, Effort};
@@ -21,6 +26,8 @@ use uext4_format::GroupNr;
 
 /// Regions that one request may read before it gives up on contiguity: 4 MiB of bitmaps.
 const LOOKS_PER_REQUEST: u32 = 64;
+/// The same where reading is avoided.
+const RELUCTANT_LOOKS: u32 = 4;
 
 /// What a run must satisfy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -178,24 +185,47 @@ impl<'a> Search<'a> {
 
     fn by_criteria(&self) -> Option<Run> {
         let stats = &self.regions.stats;
-        let mut looks = LOOKS_PER_REQUEST;
+        let mut looks = match self.limits.cache_aggression {
+            0 => RELUCTANT_LOOKS,
+            _ => LOOKS_PER_REQUEST,
+        };
         for criterion in [Criterion::Strict, Criterion::Whole] {
-            let may_look = match self.limits.cache_aggression {
-                0 => false,
-                1 => criterion == Criterion::Whole && self.engine.every_second(),
-                2 => self.engine.every_second(),
-                _ => true,
+            let allowed = if self.may_look(criterion) {
+                &mut looks
+            } else {
+                &mut 0
             };
-            let allowed = if may_look { &mut looks } else { &mut 0 };
             if let Some(run) = self.whole(criterion, allowed) {
                 stats.count(criterion.counted().hits());
                 return Some(run);
             }
             stats.add_effort(criterion.counted(), Effort::UselessLoops, 1);
+            events::criterion_failed(criterion.counted().name(), self.want);
         }
         let run = self.any()?;
         stats.count(Stat::AnyFreeHits);
         Some(run)
+    }
+
+    fn may_look(&self, criterion: Criterion) -> bool {
+        let last = criterion == Criterion::Whole;
+        match self.limits.cache_aggression {
+            0 => last,
+            1 => last && self.engine.is_look_due(),
+            2 => self.engine.is_look_due(),
+            _ => true,
+        }
+    }
+
+    /// What a region must promise to be looked at, in clusters.
+    fn least_promise(&self) -> u32 {
+        match self.limits.cache_aggression {
+            0 => {
+                let here = self.regions.region(self.start).promise();
+                self.want.max(here.saturating_add(here / 2))
+            }
+            _ => self.want,
+        }
     }
 
     /// All that is wanted, from the goal's tree, a known tree or one that nobody has read yet.
@@ -212,14 +242,39 @@ impl<'a> Search<'a> {
         if *looks > 0 && self.limits.cache_aggression >= 3 {
             self.load_cold();
         }
-        self.by_index(criterion, Trees::Loaded)
-            .or_else(|| self.by_index(criterion, Trees::Known))
+        self.apart(criterion)
+            .or_else(|| self.by_index(criterion, Trees::Loaded, None))
+            .or_else(|| self.by_index(criterion, Trees::Known, None))
             .or_else(|| self.explore(criterion, looks))
+    }
+
+    /// From regions where no other thread's stream is.
+    fn apart(&self, criterion: Criterion) -> Option<Run> {
+        if self.request.placement != Placement::Stream {
+            return None;
+        }
+        let others = self.engine.locality.others(self.end_group);
+        if !others.are_in(0..self.end_group) {
+            return None;
+        }
+        let others = Some(&others);
+        self.by_index(criterion, Trees::Loaded, others)
+            .or_else(|| self.by_index(criterion, Trees::Known, others))
     }
 
     /// Reads regions that promise all that is wanted, until one keeps it.
     fn explore(&self, criterion: Criterion, looks: &mut u32) -> Option<Run> {
-        for step in self.regions.cold.steps(self.want) {
+        let before = *looks;
+        let run = self.explore_now(criterion, looks);
+        if *looks < before {
+            self.engine.looked(run);
+        }
+        run
+    }
+
+    fn explore_now(&self, criterion: Criterion, looks: &mut u32) -> Option<Run> {
+        let least = self.least_promise();
+        for step in self.regions.cold.steps(least) {
             for range in [self.start..self.end, 0..self.start.min(self.end)] {
                 let mut from = range.start;
                 while *looks > 0
@@ -227,7 +282,7 @@ impl<'a> Search<'a> {
                 {
                     from = nr + 1;
                     let region = self.regions.region(nr);
-                    if region.promise() < self.want || !self.regions.survey(nr, self.loader) {
+                    if region.promise() < least || !self.regions.survey(nr, self.loader) {
                         continue;
                     }
                     *looks -= 1;
@@ -243,7 +298,13 @@ impl<'a> Search<'a> {
     }
 
     /// Goes by the index from the start upward, wrapped last; within a stretch by order, upward.
-    fn by_index(&self, criterion: Criterion, trees: Trees) -> Option<Run> {
+    fn by_index(
+        &self,
+        criterion: Criterion,
+        trees: Trees,
+        others: Option<&Others<'_>>,
+    ) -> Option<Run> {
+        let is_theirs = |nr| others.is_some_and(|others| others.are_in(self.regions.groups_of(nr)));
         let orders = order_of(self.want)?..self.regions.orders;
         let mut tries = self.limits.max_to_scan.max(1);
         for range in [self.start..self.end, 0..self.start] {
@@ -254,6 +315,7 @@ impl<'a> Search<'a> {
                     let region = self.regions.region(nr);
                     if region.longest() < self.want
                         || region.is_loaded() != (trees == Trees::Loaded)
+                        || is_theirs(nr)
                     {
                         continue;
                     }
@@ -284,6 +346,7 @@ impl<'a> Search<'a> {
     fn visit(&self, nr: u32, criterion: Criterion) -> Option<Run> {
         let stats = &self.regions.stats;
         stats.add_effort(criterion.counted(), Effort::GroupsConsidered, 1);
+        events::region_chosen(nr, self.regions.region(nr).longest(), self.want);
         if !self.regions.region(nr).is_loaded() {
             self.regions.load(nr, self.loader, self.memory_limit);
         }

@@ -90,6 +90,10 @@ pub struct TreeStats {
     pub loads: u64,
     /// Trees dropped since the mount.
     pub evictions: u64,
+    /// Trees in memory now.
+    pub cached: u64,
+    /// Regions whose longest free run nobody knows yet.
+    pub unknown_regions: u64,
 }
 
 /// As `/proc/fs/jbd2/*/info`, with the time spent in each phase of the commits.
@@ -277,11 +281,17 @@ impl Filesystem {
 
     fn tree_stats(&self) -> Option<TreeStats> {
         let engine = self.fs.space.engine();
-        engine.tree_memory().map(|memory| TreeStats {
+        let memory = engine.tree_memory()?;
+        // In this order: a tree that goes meanwhile was built before.
+        let evictions = engine.stats().get(Stat::Evictions);
+        let loads = engine.stats().get(Stat::Loads);
+        Some(TreeStats {
             used_bytes: memory.used_bytes,
             limit_bytes: memory.limit_bytes,
-            loads: engine.stats().get(Stat::Loads),
-            evictions: engine.stats().get(Stat::Evictions),
+            loads,
+            evictions,
+            cached: loads.saturating_sub(evictions),
+            unknown_regions: engine.unknown_regions().into(),
         })
     }
 

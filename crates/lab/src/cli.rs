@@ -24,7 +24,8 @@ enum Command {
     Mdtest(Options),
     /// 8 KiB fallocate calls at the end of an unlinked file, cut every 128 calls (variants:
     /// default, linear, optimized, freespace-tree; blocking is the base line: locks of groups are
-    /// waited for, and there is one goal).
+    /// waited for, and there is one goal; apart is the ceiling: each worker has a file system of
+    /// its own).
     Fallocate2(Options),
     /// Create a file, write 4 KiB, fsync.
     Fsync(Options),

@@ -40,7 +40,7 @@ fn mdtest_reports_three_metrics_per_variant_and_worker_count() {
 
 #[test]
 fn fallocate2_runs_every_allocator() {
-    assert_eq!(rows(&["fallocate2", "--workers", "2"], "uext4"), 5);
+    assert_eq!(rows(&["fallocate2", "--workers", "2"], "uext4"), 6);
 }
 
 #[test]

@@ -112,6 +112,34 @@ fn free_counts_say_where_to_look_first() {
     assert_eq!(disk.loads.load(Ordering::Relaxed), 2 * 4);
 }
 
+/// Who avoids reading still finds the one region whose free count stands out.
+#[test]
+fn a_reluctant_search_looks_where_much_more_is_promised() {
+    let disk = combed(4 * 600);
+    for at in (0..90).filter(|at| at % 4 != 0) {
+        disk.clear(Run::new(ClusterNr(1999 * 256 + at), 1));
+    }
+    let engine = engine(&disk, 0, 0);
+    let request = Request::new(60).goal(Goal::Near(ClusterNr(0)));
+    let run = Run::new(ClusterNr(1999 * 256), 60);
+    assert_eq!(engine.allocate(&request, &disk), Ok(run));
+    // The goal's region promises 64, so it is looked at as well.
+    assert_eq!(disk.loads.load(Ordering::Relaxed), 3 * 4);
+}
+
+/// On a volume without long runs, requests soon stop looking for one.
+#[test]
+fn looking_in_vain_becomes_rare() {
+    let disk = combed(4 * 6000);
+    let engine = engine(&disk, 1, 0);
+    for _ in 0..400 {
+        let request = Request::new(2).goal(Goal::Near(ClusterNr(0)));
+        assert_eq!(engine.allocate(&request, &disk).unwrap().len, 1);
+    }
+    let surveys = engine.stats().get(Stat::Surveys);
+    assert!((64..=10 * 64).contains(&surveys), "{surveys}");
+}
+
 /// What was learned in advance leads straight to the tree, and costs no memory.
 #[test]
 fn learning_finds_every_longest_run_without_a_tree() {

@@ -211,6 +211,7 @@ impl Space {
         for (nr, from, len) in self.engine.volume().split(run) {
             self.free_in_group(fs, handle, nr, from, len)?;
         }
+        self.hurry_return(handle, run);
         Ok(())
     }
 

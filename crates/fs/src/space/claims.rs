@@ -85,6 +85,11 @@ impl Claims {
         self.count.available_to(privilege)
     }
 
+    /// See [`FreeCount::is_scarce`].
+    pub(super) fn is_scarce(&self) -> bool {
+        self.count.is_scarce()
+    }
+
     pub(super) fn available(&self) -> u64 {
         self.count.available()
     }

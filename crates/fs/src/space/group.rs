@@ -61,7 +61,8 @@ impl Group {
     }
 }
 
-/// The block half as an object.
+/// The block half as an object, in cache lines of its own.
+#[repr(align(128))]
 pub(super) struct BlockHalf {
     live: Live<BlockState>,
 }
@@ -137,7 +138,8 @@ impl Render for BlockState {
     }
 }
 
-/// The inode half as an object.
+/// The inode half as an object, in cache lines of its own.
+#[repr(align(128))]
 pub(super) struct InodeHalf {
     live: Live<InodeState>,
 }

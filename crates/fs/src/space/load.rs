@@ -139,6 +139,7 @@ impl Space {
             journal_zones: OnceLock::new(),
             discard: options.discard.into(),
             returns: Default::default(),
+            hurry: Default::default(),
             learners: super::learn::Learners::new(),
             preallocations: Preallocations::new(),
             shaping: Shaping::new(geometry.cluster_bits),

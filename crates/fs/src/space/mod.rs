@@ -65,6 +65,7 @@ pub(crate) struct Space {
     overhead_blocks: u64,
     discard: AtomicBool,
     returns: retry::Returns,
+    hurry: retry::Hurry,
     learners: learn::Learners,
 }
 

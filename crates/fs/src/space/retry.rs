@@ -1,5 +1,5 @@
 //! When "no space" is believed: only after what was freed came back, and what is held in advance
-//! was given up.
+//! was given up. Before it comes to that, a commit is asked for that brings back what was freed.
 //!
 //! Locking: whoever waits for a commit holds no handle and no live object.
 
@@ -8,7 +8,10 @@ use super::blocks::Want;
 use crate::{Error, Fs, Result};
 use std::time::Duration;
 use uext4_alloc::Run;
-use uext4_sync::atomic::{AtomicU64, Ordering};
+use uext4_format::Tid;
+use uext4_journal::Handle;
+use uext4_sync::Sharded;
+use uext4_sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// How often a failed allocation waits for space that was freed.
 const COMMITS_BEFORE_NO_SPACE: u32 = 64;
@@ -38,7 +41,49 @@ impl Returns {
     }
 }
 
+/// A thread looks at what waits for commits at every so many frees, and at every one of so many
+/// clusters: the sum over all threads costs their cache lines.
+const FREES_PER_LOOK: u32 = 16;
+const LARGE_CLUSTERS: u32 = 4096;
+
+/// Commits that are asked for because space is scarce.
+pub(super) struct Hurry {
+    frees: Sharded<AtomicU32>,
+    /// The transaction whose commit was asked for last.
+    asked: AtomicU32,
+}
+
+impl Default for Hurry {
+    fn default() -> Self {
+        Self {
+            frees: Sharded::new(|_| AtomicU32::new(0)),
+            asked: AtomicU32::new(0),
+        }
+    }
+}
+
+impl Hurry {
+    fn is_time_to_look(&self, clusters: u32) -> bool {
+        let before = self.frees.local().fetch_add(1, Ordering::Relaxed);
+        clusters >= LARGE_CLUSTERS || before.is_multiple_of(FREES_PER_LOOK)
+    }
+}
+
 impl Space {
+    /// Asks for the commit of the handle's transaction, once, when more waits for commits than is
+    /// left: others go on meanwhile, and need not wait when nothing is left.
+    pub(super) fn hurry_return(&self, handle: &Handle<'_>, freed: Run) {
+        if !self.claims.is_scarce() || !self.hurry.is_time_to_look(freed.len) {
+            return;
+        }
+        let Tid(tid) = handle.tid();
+        let asked = self.hurry.asked.load(Ordering::Relaxed) == tid;
+        if !asked && self.engine.pending().clusters() > self.claims.available() {
+            self.hurry.asked.store(tid, Ordering::Relaxed);
+            handle.mark_sync();
+        }
+    }
+
     /// Runs `reserve`; while it finds no space but something was freed, waits for that and runs
     /// it again. The caller holds no handle and no live object.
     pub(super) fn with_commits<T>(

@@ -187,6 +187,7 @@ impl Experiment {
                 "optimized",
                 "freespace-tree",
                 "blocking",
+                fallocate2::APART,
             ],
             Self::Fsync => &["own"],
             Self::Append => &["default", "nodelalloc"],

@@ -44,7 +44,8 @@ fn allocators(variant: &str, system: System) -> Option<Setup> {
         ..BaseLines::default()
     };
     match (variant, system) {
-        ("default", _) => Some(Setup::default()),
+        ("default", _) | (super::fallocate2::APART, System::Uext4) => Some(Setup::default()),
+        (super::fallocate2::APART, _) => None,
         ("blocking", System::Uext4) => Some(Setup {
             base_lines: blocking,
             ..Setup::default()

@@ -187,8 +187,7 @@ fn library_numbers(filesystem: &Filesystem) -> Result<Vec<Sample>> {
         sample("memory", Unit::Mebibytes, own_memory_mib()?),
     ];
     if let Some(trees) = stats.trees {
-        let loaded = trees.loads - trees.evictions;
-        samples.push(sample("trees", Unit::Count, loaded as f64));
+        samples.push(sample("trees", Unit::Count, trees.cached as f64));
         let mib = trees.used_bytes as f64 / MIB;
         samples.push(sample("tree memory", Unit::Mebibytes, mib));
     }

@@ -199,7 +199,7 @@ fn parse(text: &str) -> (HashMap<String, String>, Vec<Sample>) {
 
 #[test]
 fn prometheus_can_read_it() {
-    let Some(mounted) = Mounted::new(&[]).map(Mounted::used) else {
+    let Some(mounted) = Mounted::new(&["-o", "freespace_tree"]).map(Mounted::used) else {
         return;
     };
     let text = mounted.0.ok(&["stats", "mnt", "--prometheus"]);
@@ -225,6 +225,20 @@ fn prometheus_can_read_it() {
             sample.name
         );
         assert_eq!(sample.labels["mount"], point.to_str().unwrap());
+    }
+    let stats = mounted.0.json(&["stats", "mnt", "--json"]);
+    for (section, prefix) in [("allocator", "alloc"), ("trees", "trees"), ("space", "")] {
+        for name in stats[section].as_object().expect("numbers by name").keys() {
+            // By criterion, as a label.
+            let is_label = section == "allocator"
+                && stats["criteria"]
+                    .get(name.trim_end_matches("_hits"))
+                    .is_some();
+            let stem =
+                format!("uext4_{prefix}_{}", name.replace("_ns", "_seconds")).replace("__", "_");
+            let told = samples.iter().any(|sample| sample.name.starts_with(&stem));
+            assert!(is_label || told, "{section} {name} is not told: {stem}");
+        }
     }
     let of = |name: &str, request: &str| -> Vec<&Sample> {
         let ours = |sample: &&Sample| {

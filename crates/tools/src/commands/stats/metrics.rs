@@ -125,6 +125,16 @@ pub(super) const METRICS: &[Metric] = &[
         "Time that this took, without reading.",
     ),
     metric(
+        "uext4_alloc_surveys_total",
+        One("/allocator/surveys"),
+        "Regions whose longest run was found without a tree.",
+    ),
+    metric(
+        "uext4_alloc_bitmaps_read_total",
+        One("/allocator/bitmaps_read"),
+        "Block bitmaps read from the device.",
+    ),
+    metric(
         "uext4_alloc_evictions_total",
         One("/allocator/evictions"),
         "Groups or trees dropped from memory.",
@@ -203,6 +213,16 @@ pub(super) const METRICS: &[Metric] = &[
         "uext4_trees_evictions_total",
         One("/trees/evictions"),
         "Free-space trees dropped.",
+    ),
+    metric(
+        "uext4_trees_cached",
+        One("/trees/cached"),
+        "Free-space trees in memory.",
+    ),
+    metric(
+        "uext4_trees_unknown_regions",
+        One("/trees/unknown_regions"),
+        "Regions whose longest free run nobody knows yet.",
     ),
     metric(
         "uext4_cache_entries",
