@@ -149,11 +149,23 @@ impl<'a> Search<'a> {
         if nr.0 >= self.end || self.groups.shape(nr).free < least {
             return None;
         }
+        // A stream that comes to the end of its group does not run into another thread's.
+        let follows = matches!(self.request.goal, Goal::At(_)) && offset == 0;
+        let crosses = follows && self.placement() == Placement::Stream;
+        if crosses && self.locality.others(self.end).are_in(nr.0..nr.0 + 1) {
+            return None;
+        }
         let Ok(mut space) = self.groups.lock_loaded(nr, self.loader) else {
             return None;
         };
         let len = space.buddy.as_ref()?.free_at(offset, self.want);
-        (len >= least).then(|| self.groups.take(nr, &mut space, offset, len))
+        if len < least {
+            return None;
+        }
+        if crosses {
+            self.locality.streamed(nr);
+        }
+        Some(self.groups.take(nr, &mut space, offset, len))
     }
 
     fn choose_start(&mut self) {

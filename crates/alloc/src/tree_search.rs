@@ -150,10 +150,30 @@ impl<'a> Search<'a> {
             return None;
         }
         let nr = self.regions.region_of(group);
-        let mut space = self.regions.lock_loaded(nr, self.loader, self.memory_limit);
         let at = (goal.0 - self.regions.first_cluster(nr)) as u32; // inside the region
+        // A stream that comes to the end of its region does not run into another thread's.
+        let follows = matches!(self.request.goal, Goal::At(_)) && at == 0;
+        let (crosses, locality) = (follows && self.is_stream(), &self.engine.locality);
+        if crosses
+            && locality
+                .others(self.end_group)
+                .are_in(self.regions.groups_of(nr))
+        {
+            return None;
+        }
+        let mut space = self.regions.lock_loaded(nr, self.loader, self.memory_limit);
         let len = space.tree.as_ref()?.free_at(at, self.want);
-        (len >= least).then(|| self.regions.take(nr, &mut space, at..at + len))
+        if len < least {
+            return None;
+        }
+        if crosses {
+            locality.streamed(group);
+        }
+        Some(self.regions.take(nr, &mut space, at..at + len))
+    }
+
+    fn is_stream(&self) -> bool {
+        self.request.placement == Placement::Stream
     }
 
     /// Chooses the region to begin with.
@@ -250,7 +270,7 @@ impl<'a> Search<'a> {
 
     /// From regions where no other thread's stream is.
     fn apart(&self, criterion: Criterion) -> Option<Run> {
-        if self.request.placement != Placement::Stream {
+        if !self.is_stream() {
             return None;
         }
         let others = self.engine.locality.others(self.end_group);

@@ -186,3 +186,35 @@ fn trees_under_many_threads() {
         0.99,
     );
 }
+
+/// A stream that is at home in one group leaves that to itself, whichever way another comes.
+#[test]
+fn streams_stay_out_of_each_others_groups() {
+    for choice in crate::disk::CHOICES {
+        let disk = Disk::new(volume(32, 256, 256, 1));
+        let engine = disk.engine(choice, Affinity::PerThread);
+        // Searches prefer groups in memory to cold ones, whoever is in them.
+        (0..32).for_each(|nr| engine.load(GroupNr(nr), &disk).expect("loads"));
+        let stream = |goal| {
+            let request = Request::new(16).goal(goal).placement(Placement::Stream);
+            let run = engine.allocate(&request, &disk).expect("there is space");
+            disk.set(run);
+            engine.settle(run);
+            run
+        };
+        let group = |run: Run| run.start.0 / 256;
+        let theirs = thread::scope(|scope| {
+            let other = scope.spawn(|| group(stream(Goal::Anywhere)));
+            other.join().expect("no panic")
+        });
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut last = stream(Goal::Anywhere);
+                for _ in 0..28 * 16 {
+                    last = stream(Goal::At(last.end()));
+                    assert_ne!(group(last), theirs, "{choice:?}");
+                }
+            });
+        });
+    }
+}
