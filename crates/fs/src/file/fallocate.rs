@@ -220,12 +220,12 @@ fn zero_edges(fs: &Fs, inode: &Inode, buffer: &mut Buffer, bytes: &Range<u64>) -
 fn punch(fs: &Fs, inode: &Arc<Inode>, buffer: &mut Buffer, bytes: Range<u64>) -> Result<()> {
     let size = inode.read().disk.size;
     fs.discard_preallocation(inode);
+    // Space that is held behind the end stays, as with the kernel.
+    let block_size = fs.block_size() as u64;
+    let end = bytes.end.min(size.next_multiple_of(block_size));
+    let bytes = bytes.start.min(end)..end;
     zero_edges(fs, inode, buffer, &bytes)?;
     let mut blocks = inner_blocks(fs, &bytes);
-    if bytes.end >= size {
-        // Behind the end there is nothing to keep.
-        blocks.end = io::blocks_for(fs, bytes.end);
-    }
     if blocks.is_empty() {
         return Ok(());
     }

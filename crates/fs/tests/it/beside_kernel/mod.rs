@@ -3,6 +3,7 @@
 
 mod host;
 mod library;
+mod ranges;
 mod rights;
 mod times;
 
