@@ -28,6 +28,12 @@ pub(super) use remove::remove;
 pub(in crate::map) use room::wanted as growth;
 pub(crate) use shift::{join_at, left as shift_left, mapped_end, right as shift_right, split_at};
 
+/// For tests: one level more than the extents need.
+#[cfg(test)]
+pub(super) fn deepen(fs: &Fs, handle: &Handle<'_>, state: &mut InodeState) -> Result<()> {
+    room::grow(fs, handle, state)
+}
+
 /// Levels of nodes below the root.
 pub(super) fn depth(state: &InodeState) -> u16 {
     ExtentNode::new(&state.disk.i_block[..]).depth()

@@ -262,6 +262,39 @@ fn a_deep_tree_is_clean() {
     rig.assert_clean();
 }
 
+/// A real file would need 200 million extents for it; here nodes with one entry stand on the way.
+#[test]
+fn the_deepest_tree_is_kept_and_pulled_back() {
+    let mut rig = Rig::new(64, &["-b", "1024"]);
+    let mut model = Model::new();
+    scattered(&rig, &mut model, (0..4).map(|block| block * 50_000));
+    for level in 1..=5 {
+        let handle = rig.fs().start(credits::MAP).expect("a handle");
+        let mut inode = handle.write(rig.file.arc());
+        extents::deepen(rig.fs(), &handle, &mut inode).expect("grows");
+        assert_eq!(extents::depth(&inode), level);
+    }
+    // More than a leaf holds: nodes of every level below the root split.
+    scattered(
+        &rig,
+        &mut model,
+        (1..9000u32).map(|index| index * 7919 % 9000 * 20),
+    );
+    assert_eq!(depth(&rig), 5);
+    compare(&rig, &model, 200_000);
+    rig = rig.remount();
+    compare(&rig, &model, 200_000);
+    remove_step(&rig, 100_001, u32::MAX - 100_001);
+    model.retain(|block, _| *block <= 100_000);
+    compare(&rig, &model, 200_000);
+    remove_step(&rig, 61, u32::MAX - 61);
+    model.retain(|block, _| *block <= 60);
+    assert_eq!(depth(&rig), 0, "what is left fits the inode");
+    compare(&rig, &model, 200_000);
+    assert_eq!(rig.file.read().disk.blocks_raw, 2 * model.len() as u64);
+    rig.assert_clean();
+}
+
 #[test]
 fn long_extents_stop_at_their_limits() {
     let rig = Rig::new(512, &["-b", "4096"]);

@@ -56,7 +56,7 @@ pub(super) fn make(
 }
 
 /// Moves the entries of the root into a new block below it.
-fn grow(fs: &Fs, handle: &Handle<'_>, state: &mut InodeState) -> Result<()> {
+pub(super) fn grow(fs: &Fs, handle: &Handle<'_>, state: &mut InodeState) -> Result<()> {
     let depth = ExtentNode::new(&state.disk.i_block[..]).depth();
     if depth >= MAX_DEPTH {
         return Err(Error::NoSpace);
