@@ -40,6 +40,7 @@ mod xattr;
 
 pub use access::Want;
 pub use attr::{Attr, Caller, Checks, FileType, SetAttr, SetTime, StatFs, Timestamp};
+pub use delayed::ErrorCursor;
 pub use dir::{DirEntry, Visit};
 pub use error::{Error, Result};
 pub use file::{Extent, FallocateMode, Seek};

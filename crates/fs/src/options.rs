@@ -117,7 +117,7 @@ pub struct MountOptions {
     /// `user_xattr` / `nouser_xattr`.
     pub user_xattr: bool,
     /// `delalloc` / `nodelalloc`: whether blocks are chosen when data are written out, not when
-    /// they are accepted. `None`: they are not delayed.
+    /// they are accepted. `None`: they are.
     pub delalloc: Option<bool>,
     /// `auto_da_alloc` / `noauto_da_alloc`: a file that replaces another by rename, or its own old
     /// content, is written out at once.
@@ -254,9 +254,9 @@ impl MountOptions {
         Ok(self)
     }
 
-    /// Whether new data wait for their blocks: not where limits of quota must hold at the write.
+    /// Whether new data wait for their blocks.
     pub(crate) fn delays(&self) -> bool {
-        self.delalloc == Some(true) && self.quota_limits == QuotaLimits::default()
+        self.delalloc != Some(false)
     }
 
     /// What a mount of this superblock uses.

@@ -1,7 +1,7 @@
 //! Giving memory back when the system runs short of it.
 //!
-//! Not here: blocks in free-space trees and summaries of groups, which have a limit of their own;
-//! data that wait to be written, which are not ours to drop.
+//! Data that wait to be written are not ours to drop; their thread writes half of them out.
+//! Not here: blocks in free-space trees and summaries of groups, which have a limit of their own.
 
 use crate::{Filesystem, Fs};
 use serde::Serialize;
@@ -25,6 +25,8 @@ impl Filesystem {
     pub fn relieve_memory(&self) -> Relief {
         let fs: &Fs = &self.fs;
         fs.reliefs.fetch_add(1, Relaxed);
+        // Without a thread what waits is at most what the mount asked for.
+        let _asked = self.fs.flusher.relieve();
         // Inodes hold extents, and directories know blocks.
         let extents = fs.extent_status.shed();
         let inodes = fs.inodes.shed();

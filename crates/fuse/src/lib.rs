@@ -32,6 +32,7 @@ mod keeper;
 mod mount_point;
 mod nodes;
 mod notify;
+mod opened;
 mod options;
 mod owners;
 mod pressure;

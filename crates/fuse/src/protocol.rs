@@ -153,7 +153,5 @@ pub(crate) const WRITE_KILL_SUIDGID: u32 = 1 << 2;
 pub(crate) const OPEN_KILL_SUIDGID: u32 = 1 << 0;
 /// `SETXATTR`: setgid goes with the new access ACL.
 pub(crate) const SETXATTR_ACL_KILL_SGID: u32 = 1 << 0;
-/// `FSYNC`: data only.
-pub(crate) const FSYNC_DATA: u32 = 1 << 0;
 /// Notification: cached attributes and pages of an inode are out of date.
 pub(crate) const NOTIFY_INVAL_INODE: i32 = 2;

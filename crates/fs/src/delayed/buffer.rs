@@ -1,11 +1,30 @@
 //! What one file has in memory only: whole blocks, and the space claimed for them.
 
 use crate::Error;
-use std::collections::{BTreeMap, BTreeSet};
+use crate::quota::Claim;
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 /// Bytes of one block, zero where nothing was written.
 type Block = Box<[u8]>;
+
+/// Whether owners of the file promised the space of a cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Promise {
+    /// They did, and must get it back.
+    ByOwners,
+    /// Nobody with a limit was asked.
+    Unasked,
+}
+
+/// Claims that left a buffer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Taken {
+    /// Clusters.
+    pub(crate) clusters: u64,
+    /// How many of them owners promised.
+    pub(crate) promised: u64,
+}
 
 /// Blocks of a file that are in memory only. Keys are numbers of blocks and clusters of the file.
 #[derive(Default)]
@@ -14,12 +33,14 @@ pub(crate) struct Buffer {
     /// Stretches of consecutive blocks.
     runs: u64,
     /// Clusters for which space is claimed.
-    claimed: BTreeSet<u64>,
+    claimed: BTreeMap<u64, Promise>,
+    /// What the owners of the file promised for them.
+    pub(crate) promised: Claim,
     /// Clusters claimed for blocks of the map.
     pub(crate) tree_claims: u64,
     /// When the pool was told of it (its age, in ns).
     pub(crate) listed: Option<u64>,
-    /// What went wrong in writing out, until somebody is told.
+    /// What went wrong last in writing out; who was told is in `Inode::write_errors`.
     pub(crate) error: Option<Error>,
     /// The file was cut to nothing: its new data go out when it is closed.
     pub(crate) out_at_close: bool,
@@ -115,29 +136,30 @@ impl Buffer {
 
     /// True when space for the cluster is claimed.
     pub(crate) fn is_claimed(&self, cluster: u64) -> bool {
-        self.claimed.contains(&cluster)
+        self.claimed.contains_key(&cluster)
     }
 
     /// Notes that space for the cluster is claimed.
-    pub(crate) fn note_claim(&mut self, cluster: u64) {
-        self.claimed.insert(cluster);
+    pub(crate) fn note_claim(&mut self, cluster: u64, promise: Promise) {
+        self.claimed.insert(cluster, promise);
     }
 
-    /// Takes the claims of these clusters; answers how many there were.
-    pub(crate) fn take_claims(&mut self, clusters: Range<u64>) -> u64 {
-        let mut taken = 0;
-        while let Some(cluster) = self.claimed.range(clusters.clone()).next().copied() {
+    /// Takes the claims of these clusters.
+    pub(crate) fn take_claims(&mut self, clusters: Range<u64>) -> Taken {
+        let mut taken = Taken::default();
+        while let Some((cluster, promise)) = self.claimed.range(clusters.clone()).next() {
+            let cluster = *cluster;
+            taken.clusters += 1;
+            taken.promised += u64::from(*promise == Promise::ByOwners);
             self.claimed.remove(&cluster);
-            taken += 1;
         }
         taken
     }
 
-    /// Takes the claims of clusters that meet `blocks` and hold no block that waits any more;
-    /// answers how many there were.
-    pub(crate) fn take_idle_claims(&mut self, blocks: Range<u64>, cluster_blocks: u64) -> u64 {
+    /// Takes the claims of clusters that meet `blocks` and hold no block that waits any more.
+    pub(crate) fn take_idle_claims(&mut self, blocks: Range<u64>, cluster_blocks: u64) -> Taken {
         if blocks.is_empty() {
-            return 0;
+            return Taken::default();
         }
         let (mut first, mut end) = (
             blocks.start / cluster_blocks,
@@ -156,17 +178,13 @@ impl Buffer {
         }
         self.take_claims(first..end)
     }
-
-    /// Notes an error for whoever asks first; the first one stays.
-    pub(crate) fn note_error(&mut self, error: &Error) {
-        self.error.get_or_insert_with(|| error.clone());
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use std::collections::BTreeSet;
 
     fn block() -> Block {
         vec![0; 4].into()
@@ -177,13 +195,16 @@ mod tests {
         let mut buffer = Buffer::default();
         for nr in [0, 1, 4, 5, 6, 9] {
             buffer.insert(nr, block());
-            buffer.note_claim(nr / 4);
+            let promise = [Promise::ByOwners, Promise::Unasked][usize::from(nr == 9)];
+            buffer.note_claim(nr / 4, promise);
         }
         assert_eq!((buffer.runs(), buffer.claimed_clusters()), (3, 3));
         assert_eq!(buffer.remove(1..6), 3);
-        assert_eq!(buffer.take_idle_claims(1..6, 4), 0, "0 and 6 stay");
+        let none = buffer.take_idle_claims(1..6, 4);
+        assert_eq!(none, Taken::default(), "0 and 6 stay");
         assert_eq!(buffer.remove(6..20), 2);
-        assert_eq!(buffer.take_idle_claims(6..20, 4), 2);
+        let taken = buffer.take_idle_claims(6..20, 4);
+        assert_eq!((taken.clusters, taken.promised), (2, 1));
         assert!(buffer.is_claimed(0) && !buffer.is_claimed(1));
         assert_eq!(buffer.first_run(), Some(0..1));
     }

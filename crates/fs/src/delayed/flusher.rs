@@ -3,6 +3,7 @@
 //! It sleeps while nothing waits, so an idle mount uses no processor time. It does not own the file
 //! system: when that goes away, so does the thread.
 
+use super::Reach;
 use crate::Fs;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -18,6 +19,7 @@ const LOOK_MIN: Duration = Duration::from_millis(10);
 struct Orders {
     ending: bool,
     woken: bool,
+    relief: bool,
 }
 
 struct Shared {
@@ -25,6 +27,10 @@ struct Shared {
     changed: Condvar,
     /// The thread sleeps, or is about to, until something waits.
     asleep: AtomicBool,
+    /// It runs.
+    runs: AtomicBool,
+    /// It was told that too much waits, and has not looked since.
+    hurried: AtomicBool,
 }
 
 /// The thread, if it runs.
@@ -41,6 +47,8 @@ impl Flusher {
                 orders: Mutex::new(Rank::Queue, Orders::default()),
                 changed: Condvar::new(),
                 asleep: AtomicBool::new(false),
+                runs: AtomicBool::new(false),
+                hurried: AtomicBool::new(false),
             }),
             thread: Mutex::new(Rank::Queue, None),
         }
@@ -50,6 +58,7 @@ impl Flusher {
     pub(crate) fn start(&self, fs: &Arc<Fs>) {
         let (shared, weak) = (self.shared.clone(), Arc::downgrade(fs));
         let mut thread = self.thread.lock();
+        self.shared.runs.store(true, Ordering::SeqCst);
         thread.get_or_insert_with(|| thread::spawn(move || shared.run(&weak)));
     }
 
@@ -57,15 +66,35 @@ impl Flusher {
     pub(crate) fn wake(&self) {
         let asleep = &self.shared.asleep;
         if asleep.load(Ordering::SeqCst) && asleep.swap(false, Ordering::SeqCst) {
-            self.shared.orders.lock().woken = true;
-            self.shared.changed.notify_all();
+            self.order(|orders| orders.woken = true);
         }
+    }
+
+    /// Much waits: the thread is to write some out now. False when there is no thread.
+    pub(crate) fn hurry(&self) -> bool {
+        let runs = self.shared.runs.load(Ordering::Relaxed);
+        let hurried = &self.shared.hurried;
+        if runs && !hurried.load(Ordering::Relaxed) && !hurried.swap(true, Ordering::SeqCst) {
+            self.order(|orders| orders.woken = true);
+        }
+        runs
+    }
+
+    /// Memory is short: the thread is to write out much of what waits. False when there is none.
+    pub(crate) fn relieve(&self) -> bool {
+        self.order(|orders| (orders.woken, orders.relief) = (true, true));
+        self.shared.runs.load(Ordering::Relaxed)
+    }
+
+    fn order(&self, give: impl FnOnce(&mut Orders)) {
+        give(&mut self.shared.orders.lock());
+        self.shared.changed.notify_all();
     }
 
     /// Ends the thread and waits for it; what it has begun it finishes.
     pub(crate) fn end(&self) {
-        self.shared.orders.lock().ending = true;
-        self.shared.changed.notify_all();
+        self.shared.runs.store(false, Ordering::SeqCst);
+        self.order(|orders| orders.ending = true);
         let thread = self.thread.lock().take();
         // The last owner of the file system may be that thread.
         let other = thread.filter(|thread| thread.thread().id() != thread::current().id());
@@ -88,20 +117,21 @@ impl Shared {
             let Some(nap) = fs.upgrade().map(|fs| nap(&fs)) else {
                 return;
             };
-            if !self.sleep(nap) {
+            let Some(reach) = self.sleep(nap) else {
                 return;
-            }
+            };
+            self.hurried.store(false, Ordering::SeqCst);
             if let Some(fs) = fs.upgrade() {
-                fs.write_out_old();
+                fs.write_out_by_itself(reach);
             }
         }
     }
 
-    /// Sleeps for that long, or until something waits; false: the thread must end.
-    fn sleep(&self, nap: Option<Duration>) -> bool {
+    /// Sleeps for that long, or until something waits; `None`: the thread must end.
+    fn sleep(&self, nap: Option<Duration>) -> Option<Reach> {
         let mut orders = self.orders.lock();
         match nap {
-            Some(time) if !orders.ending => {
+            Some(time) if !orders.ending && !orders.woken => {
                 self.asleep.store(false, Ordering::SeqCst);
                 self.changed.wait_for(&mut orders, time);
             }
@@ -112,7 +142,11 @@ impl Shared {
             }
         }
         orders.woken = false;
-        !orders.ending
+        let reach = match std::mem::take(&mut orders.relief) {
+            true => Reach::Relief,
+            false => Reach::Usual,
+        };
+        (!orders.ending).then_some(reach)
     }
 }
 

@@ -16,10 +16,15 @@
 //! Not here: filling and writing out (`file::delay`, `file::write_out`), the claims
 //! (`space::delayed`).
 
+mod balance;
 mod buffer;
+mod errors;
 mod flusher;
 mod pool;
 
-pub(crate) use buffer::Buffer;
+pub(crate) use balance::Reach;
+pub(crate) use buffer::{Buffer, Promise};
+pub use errors::ErrorCursor;
+pub(crate) use errors::WriteErrors;
 pub(crate) use flusher::Flusher;
 pub(crate) use pool::Pool;

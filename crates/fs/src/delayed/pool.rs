@@ -103,9 +103,17 @@ impl Pool {
 
     /// True when writers must make room.
     pub(crate) fn is_over(&self) -> bool {
-        let limit = self.limit_bytes.load(Ordering::Relaxed);
-        let total = u64::try_from(self.total_bytes.load(Ordering::Relaxed)).unwrap_or(0);
-        total > limit - limit / 16
+        let limit = self.limit();
+        self.is_beyond(limit - limit / 16)
+    }
+
+    /// True when surely more bytes wait; a sixteenth of the bound more may not be seen.
+    pub(super) fn is_beyond(&self, bytes: u64) -> bool {
+        u64::try_from(self.total_bytes.load(Ordering::Relaxed)).unwrap_or(0) > bytes
+    }
+
+    pub(super) fn limit(&self) -> u64 {
+        self.limit_bytes.load(Ordering::Relaxed)
     }
 
     /// The inode that has waited longest and that nobody makes room with; the caller does now, and

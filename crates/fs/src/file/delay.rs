@@ -1,9 +1,10 @@
 //! Keeping data in memory until their blocks are chosen (`delayed`).
 
 use super::io;
-use crate::delayed::Buffer;
+use crate::delayed::{Buffer, Promise};
 use crate::inode::{Inode, InodeState};
 use crate::map::{self, LOGICAL_END};
+use crate::quota::{Claim, Owners};
 use crate::settings::Switch;
 use crate::space::Reserve;
 use crate::{Fs, Result};
@@ -50,17 +51,24 @@ impl Fresh<'_> {
     /// Claims space, and keeps the data in the buffer.
     ///
     /// # Errors
-    /// [`crate::Error::NoSpace`] when the space cannot be promised: nothing is kept.
+    /// [`crate::Error::NoSpace`] and [`crate::Error::Quota`] when the space cannot be promised:
+    /// nothing is kept.
     pub(super) fn keep(&self, buffer: &mut Buffer, reserve: Reserve) -> Result<()> {
         let fs = self.fs;
         let blocks = self.blocks();
         let clusters = self.unclaimed(buffer, &blocks)?;
         let tree = self.tree_claims(buffer, &blocks);
+        let promised = self.ask_owners(clusters.len() as u64, reserve)?;
         fs.space.delay(clusters.len() as u64, tree, reserve)?;
         buffer.tree_claims += tree;
+        let promise = match promised.is_empty() {
+            true => Promise::Unasked,
+            false => Promise::ByOwners,
+        };
+        buffer.promised.absorb(promised);
         clusters
             .into_iter()
-            .for_each(|cluster| buffer.note_claim(cluster));
+            .for_each(|cluster| buffer.note_claim(cluster, promise));
         self.copy_to(buffer);
         let bytes = (blocks.end - blocks.start) << fs.geometry.block_bits;
         fs.delayed.count(bytes as i64);
@@ -92,6 +100,18 @@ impl Fresh<'_> {
         Ok(unclaimed)
     }
 
+    /// Lets the owners of the file promise the space: their limits hold now, not later.
+    fn ask_owners(&self, clusters: u64, reserve: Reserve) -> Result<Claim> {
+        let fs = self.fs;
+        if clusters == 0 || !fs.quota.is_on() {
+            return Ok(Claim::default());
+        }
+        let bytes = clusters * fs.geometry.cluster_size();
+        let owners = Owners::of(&self.inode.read().disk);
+        let (_all, claim) = fs.quota.claim_space(fs, owners, (bytes, bytes), reserve)?;
+        Ok(claim)
+    }
+
     /// What is missing of the claims for the map, when these blocks wait, too.
     fn tree_claims(&self, buffer: &Buffer, blocks: &Range<u64>) -> u64 {
         let joins = blocks.start > 0 && buffer.get(blocks.start - 1).is_some();
@@ -111,8 +131,13 @@ impl Fresh<'_> {
         for block in self.blocks() {
             let len = rest.len().min(block_size - within);
             let (here, behind) = rest.split_at(len);
-            let mut bytes = vec![0; block_size].into_boxed_slice();
-            bytes[within..within + len].copy_from_slice(here);
+            let bytes: Box<[u8]> = if len == block_size {
+                here.into()
+            } else {
+                let mut bytes = vec![0; block_size];
+                bytes[within..within + len].copy_from_slice(here);
+                bytes.into()
+            };
             buffer.insert(block, bytes);
             (within, rest) = (0, behind);
         }
@@ -126,6 +151,17 @@ fn enter(fs: &Fs, inode: &Arc<Inode>, buffer: &mut Buffer) {
         buffer.listed = Some(now_ns);
         fs.delayed.enter(inode, now_ns);
         fs.flusher.wake();
+    }
+}
+
+/// All that waited of the file was written out, and what waits now came meanwhile: it is young.
+pub(crate) fn renew_age(fs: &Fs, inode: &Arc<Inode>) {
+    let mut buffer = inode.io.write();
+    if let Some(since) = buffer.listed.take() {
+        fs.delayed.leave(inode.nr(), since);
+    }
+    if !buffer.is_empty() {
+        enter(fs, inode, &mut buffer);
     }
 }
 
@@ -179,8 +215,11 @@ pub(super) fn discard(fs: &Fs, inode: &Inode, buffer: &mut Buffer, blocks: Range
     let removed = buffer.remove(blocks.clone());
     if removed > 0 {
         let ratio = u64::from(fs.geometry.blocks_per_cluster());
-        let clusters = buffer.take_idle_claims(blocks, ratio);
-        fs.space.undelay(clusters, 0);
+        let taken = buffer.take_idle_claims(blocks, ratio);
+        fs.space.undelay(taken.clusters, 0);
+        buffer
+            .promised
+            .shrink(taken.promised * fs.geometry.cluster_size());
         forget_bytes(fs, removed);
         settle(fs, inode, buffer);
     }
@@ -190,7 +229,6 @@ pub(super) fn discard(fs: &Fs, inode: &Inode, buffer: &mut Buffer, blocks: Range
 pub(crate) fn discard_delayed(fs: &Fs, inode: &Inode, buffer: &mut Buffer) {
     discard(fs, inode, buffer, 0..LOGICAL_END + 1);
     (buffer.error, buffer.out_at_close) = (None, false);
-    inode.publish_delayed(buffer);
 }
 
 /// So many blocks wait no more.

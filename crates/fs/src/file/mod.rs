@@ -28,7 +28,7 @@ mod window;
 mod write;
 mod write_out;
 
-pub(crate) use delay::discard_delayed;
+pub(crate) use delay::{discard_delayed, renew_age};
 pub use fallocate::FallocateMode;
 pub(crate) use fallocate::fallocate;
 pub use fiemap::Extent;
@@ -40,7 +40,7 @@ pub(crate) use seek::seek;
 pub(crate) use symlink::{is_fast_link, read_link, write_link};
 pub(crate) use truncate::{finish_truncate, free_all_blocks, truncate};
 pub(crate) use write::{append, write};
-pub(crate) use write_out::{close, write_out, write_out_and_tell};
+pub(crate) use write_out::{close, hold_for_owners, write_out, write_out_and_tell, write_out_some};
 
 use crate::inode::InodeState;
 use crate::{Error, Result};

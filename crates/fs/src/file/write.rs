@@ -22,7 +22,7 @@ pub(crate) fn write(
     data: &[u8],
     reserve: Reserve,
 ) -> Result<usize> {
-    retried(fs, || {
+    retried(fs, data, || {
         let mut buffer = inode.io.write();
         write_locked(fs, inode, &mut buffer, offset, data, reserve)
     })
@@ -35,7 +35,7 @@ pub(crate) fn append(
     data: &[u8],
     reserve: Reserve,
 ) -> Result<(u64, usize)> {
-    retried(fs, || {
+    retried(fs, data, || {
         let mut buffer = inode.io.write();
         let offset = inode.read().disk.size;
         let written = write_locked(fs, inode, &mut buffer, offset, data, reserve)?;
@@ -45,13 +45,13 @@ pub(crate) fn append(
 
 /// Runs a write. When there is no space, writes out what waits, which takes less than was claimed
 /// for it, and runs it once more. Writes out what is too much.
-fn retried<T>(fs: &Fs, mut write: impl FnMut() -> Result<T>) -> Result<T> {
+fn retried<T>(fs: &Fs, data: &[u8], mut write: impl FnMut() -> Result<T>) -> Result<T> {
     let mut written = write();
     if matches!(written, Err(Error::NoSpace)) && fs.space.delayed_tree_clusters() > 0 {
         fs.write_out_all()?;
         written = write();
     }
-    fs.write_out_excess();
+    fs.balance_delayed(data.len() as u64);
     written
 }
 
@@ -234,9 +234,12 @@ impl<'a> Slice<'a> {
             within: self.within as usize,
             data: self.front(len_blocks),
         };
+        let blocks = io::blocks_for(self.fs, self.within + fresh.data.len() as u64) as u32;
         match fresh.keep(self.buffer, reserve) {
             Ok(()) => Ok(fresh.data.len()),
             Err(Error::NoSpace) => self.fill_hole(len_blocks, reserve),
+            // The owners may have some of it.
+            Err(Error::Quota) if blocks > 1 => self.keep(blocks / 2, reserve),
             Err(error) => Err(error),
         }
     }

@@ -1,20 +1,23 @@
 //! Writing out data that waited: blocks are chosen now, for all that is consecutive at once.
 //!
 //! A failure of the device loses the blocks that it hit: they read as before the write, and the
-//! error is told once, by the next `fsync` of the file or whoever asked for the write-out. When the
-//! mount is read-only by then, or space is short against all promises, the data go on waiting.
+//! error is told once to each open file, by its next `fsync`. When the mount is read-only by then,
+//! or space is short against all promises, the data go on waiting.
+//! Not here: when that happens without being asked for (`delayed::flusher`).
 
 use super::allocate::{NewBlocks, Shape};
 use super::{delay, io};
-use crate::delayed::Buffer;
+use crate::delayed::{Buffer, ErrorCursor};
 use crate::inode::Inode;
 use crate::map::ExtentState;
+use crate::quota::Owners;
 use crate::settings::Switch;
 use crate::space::Reserve;
 use crate::{Error, Fs, Result, Threads, credits};
 use std::ops::Range;
 use std::sync::Arc;
 use uext4_format::LogicalBlock;
+use uext4_sync::RwLockWriteGuard;
 
 /// Most blocks of one step.
 const STEP_BLOCKS: u64 = 1 << 16;
@@ -32,16 +35,46 @@ pub(crate) fn write_out(fs: &Fs, inode: &Arc<Inode>) -> Result<()> {
     written
 }
 
-/// As [`write_out`], and answers an error of an earlier one that nobody was told of.
-pub(crate) fn write_out_and_tell(fs: &Fs, inode: &Arc<Inode>) -> Result<()> {
+/// As [`write_out`], and answers an error of an earlier one that the open file was not told of.
+pub(crate) fn write_out_and_tell(
+    fs: &Fs,
+    inode: &Arc<Inode>,
+    cursor: Option<&ErrorCursor>,
+) -> Result<()> {
     let written = write_out(fs, inode);
-    if !inode.has_write_error() {
+    if !inode.write_errors.tell(cursor) {
         return written;
     }
-    let mut buffer = inode.io.write();
-    let error = buffer.error.take();
-    inode.publish_delayed(&buffer);
+    let error = inode.io.read().error.clone();
     error.map_or(written, Err)
+}
+
+/// Writes out at most so many blocks that wait in the file, and answers how many wait no more.
+///
+/// # Errors
+/// As [`write_out`].
+pub(crate) fn write_out_some(fs: &Fs, inode: &Arc<Inode>, blocks_max: u64) -> Result<u64> {
+    let mut buffer = inode.io.write();
+    let waited = buffer.len_blocks();
+    write_out_up_to(fs, inode, &mut buffer, blocks_max)?;
+    Ok(waited - buffer.len_blocks())
+}
+
+/// When a file gets other owners whose limits hold, nothing of it may wait: the former ones have
+/// promised the space. Data that cannot be written out now wait on without a promise.
+pub(crate) fn hold_for_owners<'a>(
+    fs: &Fs,
+    inode: &'a Arc<Inode>,
+    owners: Owners,
+) -> Option<RwLockWriteGuard<'a, Buffer>> {
+    if !fs.quota.is_on() || owners == Owners::of(&inode.read().disk) {
+        return None;
+    }
+    let mut buffer = inode.io.write();
+    // The file keeps the error for its fsync.
+    let _told_later = fs.note(write_out_locked(fs, inode, &mut buffer));
+    drop(std::mem::take(&mut buffer.promised));
+    Some(buffer)
 }
 
 /// A user closes the file: what replaces its old content goes out (`auto_da_alloc`).
@@ -59,9 +92,21 @@ pub(crate) fn close(fs: &Fs, inode: &Arc<Inode>) -> Result<()> {
 
 /// As [`write_out`], for a caller who holds the file.
 pub(super) fn write_out_locked(fs: &Fs, inode: &Arc<Inode>, buffer: &mut Buffer) -> Result<()> {
+    write_out_up_to(fs, inode, buffer, u64::MAX)
+}
+
+fn write_out_up_to(
+    fs: &Fs,
+    inode: &Arc<Inode>,
+    buffer: &mut Buffer,
+    blocks_max: u64,
+) -> Result<()> {
     let mut failure = None;
-    while let Some(run) = buffer.first_run() {
-        let step = run.start..run.end.min(run.start + STEP_BLOCKS);
+    let enough = buffer.len_blocks().saturating_sub(blocks_max);
+    while buffer.len_blocks() > enough
+        && let Some(run) = buffer.first_run()
+    {
+        let step = run.start..run.end.min(run.start + STEP_BLOCKS.min(blocks_max));
         let Err(failed) = write_run(fs, inode, buffer, step) else {
             continue;
         };
@@ -77,8 +122,8 @@ pub(super) fn write_out_locked(fs: &Fs, inode: &Arc<Inode>, buffer: &mut Buffer)
     }
     delay::settle(fs, inode, buffer);
     if let Some(error) = &failure {
-        buffer.note_error(error);
-        inode.publish_delayed(buffer);
+        buffer.error = Some(error.clone());
+        inode.write_errors.note();
     }
     grow_on_disk(fs, inode, buffer)?;
     failure.map_or(Ok(()), Err)
@@ -124,11 +169,15 @@ fn write_to(
     let handle = fs.start(credits::MAP)?;
     new.commit(&handle)?;
     let ratio = u64::from(fs.geometry.blocks_per_cluster());
-    let claims = buffer.take_claims(blocks.start / ratio..blocks.end.div_ceil(ratio));
-    fs.space.use_delayed(claims, 0);
+    let taken = buffer.take_claims(blocks.start / ratio..blocks.end.div_ceil(ratio));
+    fs.space.use_delayed(taken.clusters, 0);
     let mut state = handle.write(inode);
     state.tree_claims = buffer.tree_claims;
     let inserted = new.insert(&handle, &mut state, ExtentState::Written);
+    // The owners are charged now.
+    buffer
+        .promised
+        .shrink(taken.promised * fs.geometry.cluster_size());
     buffer.tree_claims = std::mem::take(&mut state.tree_claims);
     let gone = match inserted {
         Ok(()) => blocks.clone(),
@@ -176,41 +225,6 @@ impl Fs {
             .iter()
             .map(|inode| write_out(self, inode))
             .fold(Ok(()), Result::and)
-    }
-
-    /// Writes out what has waited long enough.
-    pub(crate) fn write_out_old(&self) {
-        if let Some(_pass) = self.changes.try_enter() {
-            // What lost its last user is not worth writing.
-            let _noted = self.note(self.reap());
-        }
-        let now = self.clock.monotonic();
-        let before = now.saturating_sub(self.delayed.expire());
-        for inode in self.delayed.older_than(before.as_nanos() as u64) {
-            // Who stops changes writes out everything.
-            let Some(_pass) = self.changes.try_enter() else {
-                return;
-            };
-            if self.writable().is_err() {
-                return;
-            }
-            // The file keeps the error for its fsync.
-            let _told_later = self.note(write_out(self, &inode));
-        }
-    }
-
-    /// Writes out what has waited longest while more waits than is allowed. No lock may be held.
-    pub(crate) fn write_out_excess(&self) {
-        while self.delayed.is_over() {
-            let Some((since, inode)) = self.delayed.claim_oldest() else {
-                return;
-            };
-            let written = self.note(write_out(self, &inode));
-            self.delayed.done(inode.nr(), since);
-            if written.is_err() {
-                return;
-            }
-        }
     }
 
     /// Starts the thread that writes out, where there is something for it to do.

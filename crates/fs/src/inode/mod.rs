@@ -25,13 +25,13 @@ use table::ReclaimDoor;
 pub use times::Atime;
 pub(crate) use times::LazyTimes;
 
-use crate::delayed::Buffer;
+use crate::delayed::{Buffer, WriteErrors};
 use crate::dir::DirBlocks;
 use crate::space::FilePreallocation;
 use std::sync::Arc;
 use uext4_format::{BlockNr, FileType, GroupNr, InodeFlags, InodeNr};
 use uext4_journal::{Live, Object};
-use uext4_sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use uext4_sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 use uext4_sync::{OnceLock, Rank, RwLock};
 
 /// The inode has a name.
@@ -68,8 +68,8 @@ pub struct Inode {
     /// Blocks that wait, and clusters claimed for them, as of the end of the last change.
     delayed_blocks: AtomicU64,
     delayed_clusters: AtomicU64,
-    /// Writing them out failed, and nobody was told.
-    write_error: AtomicBool,
+    /// Failures to write them out, and who was told.
+    pub(crate) write_errors: WriteErrors,
     users: AtomicU32,
     /// One of the `LIFE_*` values.
     life: AtomicU8,
@@ -110,7 +110,7 @@ impl Inode {
             io: RwLock::new(Rank::InodeIo, Buffer::default()),
             delayed_blocks: AtomicU64::new(0),
             delayed_clusters: AtomicU64::new(0),
-            write_error: AtomicBool::new(false),
+            write_errors: WriteErrors::default(),
             users: AtomicU32::new(0),
             life: AtomicU8::new(life),
             orphan: AtomicU64::new(0),
@@ -188,6 +188,7 @@ impl Inode {
         self.notes.store(kind_note(state), Ordering::Release);
         self.orphan.store(0, Ordering::SeqCst);
         self.last_block.store(0, Ordering::Relaxed);
+        self.write_errors.reset();
         if let Some(blocks) = self.dir_blocks.get() {
             blocks.clear();
         }
@@ -271,9 +272,9 @@ impl Inode {
         self.delayed_blocks.load(Ordering::Acquire) != 0
     }
 
-    /// True when writing out data failed and nobody was told. Takes no lock.
-    pub(crate) fn has_write_error(&self) -> bool {
-        self.write_error.load(Ordering::Acquire)
+    /// Blocks that wait. Takes no lock.
+    pub(crate) fn delayed_blocks(&self) -> u64 {
+        self.delayed_blocks.load(Ordering::Acquire)
     }
 
     /// Clusters claimed for data that wait. Takes no lock.
@@ -285,8 +286,6 @@ impl Inode {
     pub(crate) fn publish_delayed(&self, buffer: &Buffer) {
         let clusters = buffer.claimed_clusters();
         self.delayed_clusters.store(clusters, Ordering::Relaxed);
-        let failed = buffer.error.is_some();
-        self.write_error.store(failed, Ordering::Release);
         let blocks = buffer.len_blocks();
         self.delayed_blocks.store(blocks, Ordering::Release);
     }

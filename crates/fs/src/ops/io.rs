@@ -7,6 +7,7 @@ use crate::space::Reserve;
 use crate::{Caller, Error, Filesystem, Fs, InodeRef, Result, credits, file, xattr};
 use uext4_format::{Feature, FileType, InodeFlags, Tid};
 
+use crate::delayed::ErrorCursor;
 use crate::file::{Extent, FallocateMode, Seek};
 
 /// What a write does to setuid and setgid bits.
@@ -222,9 +223,28 @@ impl Filesystem {
     /// Makes data and attributes of one file durable.
     ///
     /// # Errors
-    /// Also what went wrong in writing out data since they were accepted; it is told once.
+    /// Also what went wrong in writing out data since they were accepted; it is told once to all
+    /// who sync without an open file ([`Self::fsync_open`]).
     pub fn fsync(&self, inode: &InodeRef) -> Result<()> {
-        let tell = |fs: &Fs| file::write_out_and_tell(fs, inode.arc());
+        self.fsync_from(inode, None)
+    }
+
+    /// What a file that is opened now needs to be told of errors by [`Self::fsync_open`].
+    pub fn error_cursor(&self, inode: &InodeRef) -> ErrorCursor {
+        inode.write_errors.cursor()
+    }
+
+    /// As [`Self::fsync`] of an open file.
+    ///
+    /// # Errors
+    /// Also what went wrong in writing out data since the file was opened, or before it, when
+    /// nobody knows; every open file is told once.
+    pub fn fsync_open(&self, inode: &InodeRef, cursor: &ErrorCursor) -> Result<()> {
+        self.fsync_from(inode, Some(cursor))
+    }
+
+    fn fsync_from(&self, inode: &InodeRef, cursor: Option<&ErrorCursor>) -> Result<()> {
+        let tell = |fs: &Fs| file::write_out_and_tell(fs, inode.arc(), cursor);
         let written = match inode.has_delayed() {
             true => self.change(tell),
             false => self.run(tell),
@@ -340,7 +360,7 @@ impl Fs {
     }
 
     fn sync_inode(&self, inode: &InodeRef) -> Result<()> {
-        let written = file::write_out_and_tell(self, inode.arc());
+        let written = file::write_out_and_tell(self, inode.arc(), None);
         self.wait_durable(inode)?;
         written
     }

@@ -101,6 +101,8 @@ fn apply(fs: &Fs, inode: &InodeRef, set: &SetAttr, caller: &Caller) -> Result<()
     let now = fs.now();
     check_project(fs, inode, set)?;
     let owners = new_owners(&inode.read().disk, set);
+    // What waits was promised by the owners until now.
+    let _nothing_waits = file::hold_for_owners(fs, inode.arc(), owners);
     let _claim = expect_owners(fs, inode, owners, caller)?;
     let handle = fs.start(credits::ATTRIBUTES + credits::XATTR)?;
     let mode = new_mode(inode, set, caller);

@@ -304,9 +304,5 @@ pub(super) fn check_together(options: &MountOptions) -> Result<()> {
             "data=journal: data cannot go through the journal yet; mount with data=ordered";
         return Err(Error::Option(reason.into()));
     }
-    if options.delalloc == Some(true) && options.quota_limits != QuotaLimits::default() {
-        let reason = "delalloc with quota limits: their space is taken at the write; leave it out";
-        return Err(Error::Option(reason.into()));
-    }
     Ok(())
 }

@@ -2,8 +2,8 @@
 
 use super::Metadata;
 use crate::{
-    Caller, Error, FallocateMode, Filesystem, InodeRef, KillPrivileges, Result, Seek as SeekTo,
-    SetAttr,
+    Caller, Error, ErrorCursor, FallocateMode, Filesystem, InodeRef, KillPrivileges, Result,
+    Seek as SeekTo, SetAttr,
 };
 use std::io;
 
@@ -27,6 +27,7 @@ pub struct File<'fs> {
     inode: InodeRef,
     rights: Rights,
     position: u64,
+    errors: ErrorCursor,
 }
 
 impl Drop for File<'_> {
@@ -40,11 +41,13 @@ impl Drop for File<'_> {
 
 impl<'fs> File<'fs> {
     pub(super) fn new(fs: &'fs Filesystem, inode: InodeRef, rights: Rights) -> Self {
+        let errors = fs.error_cursor(&inode);
         Self {
             fs,
             inode,
             rights,
             position: 0,
+            errors,
         }
     }
 
@@ -96,13 +99,16 @@ impl<'fs> File<'fs> {
     }
 
     /// Makes data and attributes durable.
+    ///
+    /// # Errors
+    /// Also what went wrong in writing out data since the file was opened, once.
     pub fn sync_all(&self) -> Result<()> {
-        self.fs.fsync(&self.inode)
+        self.fs.fsync_open(&self.inode, &self.errors)
     }
 
     /// Makes data durable, and the attributes needed to read them.
     pub fn sync_data(&self) -> Result<()> {
-        self.fs.fdatasync(&self.inode)
+        self.sync_all()
     }
 
     /// Attributes.

@@ -75,7 +75,10 @@ impl Accounts {
     /// What everybody uses and may use, ascending.
     pub(super) fn report(&self) -> Vec<QuotaEntry> {
         let owners: Vec<Arc<Owner>> = self.all.lock().values().cloned().collect();
-        let mut entries: Vec<QuotaEntry> = owners.iter().map(|owner| owner.entry()).collect();
+        let mut entries: Vec<QuotaEntry> = owners
+            .iter()
+            .map(|owner| owner.report(self.grace()))
+            .collect();
         entries.sort_unstable_by_key(|entry| entry.id);
         entries
     }

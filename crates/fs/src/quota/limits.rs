@@ -30,11 +30,49 @@ pub(super) struct Amount {
     pub(super) inodes: u64,
 }
 
+/// An owner with limits, and how long the soft ones may be exceeded.
+type Bound = (Arc<Owner>, GraceTimes);
+
 /// What was promised, until it is dropped.
 #[derive(Default)]
 #[must_use]
 pub(crate) struct Claim {
     parts: Vec<(Arc<Owner>, Amount)>,
+}
+
+impl Claim {
+    /// True when no owner with limits was asked.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.parts.is_empty()
+    }
+
+    /// Takes over what `other` was promised.
+    pub(crate) fn absorb(&mut self, mut other: Claim) {
+        for (owner, amount) in other.parts.drain(..) {
+            let same = |known: &&mut (Arc<Owner>, Amount)| Arc::ptr_eq(&known.0, &owner);
+            match self.parts.iter_mut().find(same) {
+                Some((_, sum)) => {
+                    sum.bytes += amount.bytes;
+                    sum.inodes += amount.inodes;
+                }
+                None => self.parts.push((owner, amount)),
+            }
+        }
+    }
+
+    /// Gives back so much of the space that each owner promised, as far as there is so much.
+    pub(crate) fn shrink(&mut self, bytes: u64) {
+        for (owner, amount) in &mut self.parts {
+            let less = Amount {
+                bytes: bytes.min(amount.bytes),
+                inodes: 0,
+            };
+            amount.bytes -= less.bytes;
+            owner.unclaim(less);
+        }
+        self.parts
+            .retain(|(_, amount)| *amount != Amount::default());
+    }
 }
 
 impl Drop for Claim {
@@ -45,18 +83,26 @@ impl Drop for Claim {
     }
 }
 
-/// Starts or ends the grace times that an owner's use asks for.
-pub(super) fn watch(entry: &mut QuotaEntry, grace: GraceTimes, now: u64) {
-    let next = |over: bool, end: u64, seconds: u32| match (over, end) {
+/// True when an owner who uses so much space is beyond the soft limit.
+pub(super) fn is_over_space(entry: &QuotaEntry, bytes: u64) -> bool {
+    let soft = entry.space_soft_kib.saturating_mul(1024);
+    soft != 0 && bytes > soft
+}
+
+/// Starts or ends the grace times that an owner's use asks for; space that was promised may have
+/// exceeded its limit since `space_since`.
+pub(super) fn watch(entry: &mut QuotaEntry, grace: GraceTimes, space_since: u64, now: u64) {
+    let next = |over: bool, end: u64, since: u64, seconds: u32| match (over, end) {
         (false, _) => 0,
-        (true, 0) => now + u64::from(seconds),
+        (true, 0) => since + u64::from(seconds),
         (true, end) => end,
     };
-    let soft = entry.space_soft_kib.saturating_mul(1024);
-    let over = soft != 0 && entry.space_bytes > soft;
-    entry.space_grace_end = next(over, entry.space_grace_end, grace.space_seconds);
+    let over = is_over_space(entry, entry.space_bytes);
+    let end = entry.space_grace_end;
+    entry.space_grace_end = next(over, end, space_since, grace.space_seconds);
     let over = entry.inodes_soft != 0 && entry.inodes > entry.inodes_soft;
-    entry.inodes_grace_end = next(over, entry.inodes_grace_end, grace.inodes_seconds);
+    let end = entry.inodes_grace_end;
+    entry.inodes_grace_end = next(over, end, now, grace.inodes_seconds);
 }
 
 /// How much more of something an owner may have: a hard and a soft limit, 0 for none.
@@ -103,12 +149,14 @@ impl Quota {
     ) -> Result<(u64, Claim)> {
         let mut claim = Claim::default();
         let mut granted = want_bytes;
-        for owner in self.bound(fs, owners, reserve) {
+        for (owner, grace) in self.bound(fs, owners, reserve) {
             let want = Amount {
                 bytes: granted,
                 inodes: 0,
             };
-            granted = owner.claim(want, unit_bytes, now(fs)).ok_or(Error::Quota)?;
+            granted = owner
+                .claim(want, unit_bytes, grace, now(fs))
+                .ok_or(Error::Quota)?;
             let amount = Amount {
                 bytes: granted,
                 inodes: 0,
@@ -130,8 +178,8 @@ impl Quota {
         reserve: Reserve,
     ) -> Result<Claim> {
         let mut claim = Claim::default();
-        for owner in self.bound(fs, owners, reserve) {
-            let granted = owner.claim(amount, amount.bytes.max(1), now(fs));
+        for (owner, grace) in self.bound(fs, owners, reserve) {
+            let granted = owner.claim(amount, amount.bytes.max(1), grace, now(fs));
             if granted != Some(amount.bytes) {
                 return Err(Error::Quota);
             }
@@ -208,10 +256,10 @@ impl Quota {
             if from.id(kind) == to.id(kind) {
                 continue;
             }
-            let Some(owner) = self.bound_of(fs, kind, to.id(kind), reserve) else {
+            let Some((owner, grace)) = self.bound_of(fs, kind, to.id(kind), reserve) else {
                 continue;
             };
-            let granted = owner.claim(amount, bytes.max(1), now(fs));
+            let granted = owner.claim(amount, bytes.max(1), grace, now(fs));
             if granted != Some(bytes) {
                 return Err(Error::Quota);
             }
@@ -222,28 +270,30 @@ impl Quota {
 
     /// What a project uses and may use, if it has limits and they hold.
     pub(crate) fn project_limits(&self, fs: &Fs, id: u32) -> Option<QuotaEntry> {
-        let owner = self.bound_of(fs, QuotaKind::Project, id, Reserve::Keep)?;
-        Some(owner.entry())
+        let (owner, grace) = self.bound_of(fs, QuotaKind::Project, id, Reserve::Keep)?;
+        Some(owner.report(grace))
     }
 
     /// The owners among these whose limits hold.
-    fn bound(&self, fs: &Fs, owners: Owners, reserve: Reserve) -> Vec<Arc<Owner>> {
+    fn bound(&self, fs: &Fs, owners: Owners, reserve: Reserve) -> Vec<Bound> {
         let kinds = QuotaKind::ALL.into_iter();
         kinds
             .filter_map(|kind| self.bound_of(fs, kind, owners.id(kind), reserve))
             .collect()
     }
 
-    fn bound_of(&self, fs: &Fs, kind: QuotaKind, id: u32, reserve: Reserve) -> Option<Arc<Owner>> {
+    fn bound_of(&self, fs: &Fs, kind: QuotaKind, id: u32, reserve: Reserve) -> Option<Bound> {
         let switch = match kind {
             QuotaKind::User => Switch::UserLimits,
             QuotaKind::Group => Switch::GroupLimits,
             QuotaKind::Project => Switch::ProjectLimits,
         };
-        if reserve == Reserve::MayUse || !fs.settings.has(switch) {
+        // What waits was promised when it was accepted.
+        if reserve != Reserve::Keep || !fs.settings.has(switch) {
             return None;
         }
-        self.accounts_of(kind)?.limited(id)
+        let accounts = self.accounts_of(kind)?;
+        Some((accounts.limited(id)?, accounts.grace()))
     }
 }
 
@@ -275,12 +325,12 @@ mod tests {
     #[test]
     fn grace_begins_above_the_soft_limit_and_ends_below() {
         let mut owner = entry(4097, 3);
-        watch(&mut owner, GRACE, 1000);
+        watch(&mut owner, GRACE, 1000, 1000);
         assert_eq!((owner.space_grace_end, owner.inodes_grace_end), (1100, 0));
-        watch(&mut owner, GRACE, 1050);
+        watch(&mut owner, GRACE, 1050, 1050);
         assert_eq!(owner.space_grace_end, 1100);
         (owner.space_bytes, owner.inodes) = (4096, 4);
-        watch(&mut owner, GRACE, 1060);
+        watch(&mut owner, GRACE, 1060, 1060);
         assert_eq!((owner.space_grace_end, owner.inodes_grace_end), (0, 1070));
     }
 
@@ -288,7 +338,7 @@ mod tests {
     fn soft_limits_bind_when_grace_is_over() {
         let none = Amount::default();
         let mut owner = entry(5000, 4);
-        watch(&mut owner, GRACE, 1000);
+        watch(&mut owner, GRACE, 1000, 1000);
         let amount = |bytes, inodes| Amount { bytes, inodes };
         assert_eq!(rooms(&owner, none, 1000), amount(8192 - 5000, 1));
         assert_eq!(rooms(&owner, amount(3000, 1), 1000), amount(192, 0));

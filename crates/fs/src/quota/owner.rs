@@ -15,7 +15,15 @@ pub(super) struct Owner {
     pending: Arc<Pending>,
     has_place: AtomicBool,
     is_limited: AtomicBool,
-    claimed: Mutex<Amount>,
+    claimed: Mutex<Claimed>,
+}
+
+/// What is promised and not charged yet.
+#[derive(Default)]
+struct Claimed {
+    amount: Amount,
+    /// When use and promises together went beyond the soft limit of space.
+    over_since: Option<u64>,
 }
 
 /// What was charged and is not in the entry yet, by shards of threads.
@@ -97,7 +105,7 @@ impl Owner {
             pending,
             has_place,
             is_limited,
-            claimed: Mutex::new(Rank::QuotaClaims, Amount::default()),
+            claimed: Mutex::new(Rank::QuotaClaims, Claimed::default()),
         })
     }
 
@@ -132,33 +140,78 @@ impl Owner {
         entry
     }
 
+    /// As [`Self::entry`], with what was promised: as the kernel tells it.
+    pub(super) fn report(&self, grace: GraceTimes) -> QuotaEntry {
+        let claimed = self.claimed.lock();
+        let mut entry = self.entry_with(&claimed, grace);
+        entry.space_bytes = entry.space_bytes.saturating_add(claimed.amount.bytes);
+        entry
+    }
+
+    /// As [`Self::entry`], with the grace time that promises began.
+    fn entry_with(&self, claimed: &Claimed, grace: GraceTimes) -> QuotaEntry {
+        let mut entry = self.entry();
+        if let (0, Some(since)) = (entry.space_grace_end, claimed.over_since) {
+            entry.space_grace_end = since + u64::from(grace.space_seconds);
+        }
+        entry
+    }
+
     /// Promises what `want` says, of space as many units as there are; answers how many bytes, or
     /// `None` when nothing is promised.
-    pub(super) fn claim(&self, want: Amount, unit_bytes: u64, now: u64) -> Option<u64> {
+    pub(super) fn claim(
+        &self,
+        want: Amount,
+        unit_bytes: u64,
+        grace: GraceTimes,
+        now: u64,
+    ) -> Option<u64> {
         let mut claimed = self.claimed.lock();
-        let room = limits::rooms(&self.entry(), *claimed, now);
+        let entry = self.entry_with(&claimed, grace);
+        let room = limits::rooms(&entry, claimed.amount, now);
         let fits = room.bytes - room.bytes % unit_bytes;
         let bytes = want.bytes.min(fits);
         if room.inodes < want.inodes || bytes == 0 && want.bytes != 0 {
             return None;
         }
-        claimed.bytes += bytes;
-        claimed.inodes += want.inodes;
+        claimed.amount.bytes += bytes;
+        claimed.amount.inodes += want.inodes;
+        if entry.space_grace_end == 0
+            && limits::is_over_space(&entry, entry.space_bytes + claimed.amount.bytes)
+        {
+            claimed.over_since = Some(now);
+        }
         Some(bytes)
     }
 
     /// What was claimed is charged now, or not wanted any more.
     pub(super) fn unclaim(&self, amount: Amount) {
         let mut claimed = self.claimed.lock();
-        claimed.bytes -= amount.bytes;
-        claimed.inodes -= amount.inodes;
+        claimed.amount.bytes -= amount.bytes;
+        claimed.amount.inodes -= amount.inodes;
+        self.end_grace(&mut claimed);
+    }
+
+    /// Use and promises together may be below the soft limit again.
+    fn end_grace(&self, claimed: &mut Claimed) {
+        if claimed.over_since.is_some() {
+            let entry = self.entry();
+            let bytes = entry.space_bytes.saturating_add(claimed.amount.bytes);
+            if !limits::is_over_space(&entry, bytes) {
+                claimed.over_since = None;
+            }
+        }
     }
 
     /// Starts or ends grace times after a charge.
     pub(super) fn watch(self: &Arc<Self>, handle: &Handle<'_>, grace: GraceTimes, now: u64) {
-        let mut state = handle.write(self);
-        state.settle();
-        limits::watch(&mut state.entry, grace, now);
+        let since = self.claimed.lock().over_since;
+        {
+            let mut state = handle.write(self);
+            state.settle();
+            limits::watch(&mut state.entry, grace, since.unwrap_or(now), now);
+        }
+        self.end_grace(&mut self.claimed.lock());
     }
 
     /// Takes over the limits of `wanted`.
@@ -176,7 +229,7 @@ impl Owner {
         entry.space_soft_kib = wanted.space_soft_kib;
         entry.inodes_hard = wanted.inodes_hard;
         entry.inodes_soft = wanted.inodes_soft;
-        limits::watch(entry, grace, now);
+        limits::watch(entry, grace, now, now);
         self.is_limited.store(entry.is_limited(), Ordering::Release);
     }
 

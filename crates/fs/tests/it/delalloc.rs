@@ -111,24 +111,30 @@ fn a_file_deleted_before_it_is_written_out_never_touches_the_disk() {
     }
 }
 
+/// Four threads, each of which writes a page to one file after the other.
 #[test]
 fn writers_of_small_pieces_at_once_end_in_one_extent_each() {
+    const PAGES: usize = 1024;
     let device = image::ext4(256);
-    let fs = Filesystem::mount(device.clone(), delaying()).expect("mounts");
-    let files: Vec<_> = (0..64).map(|nr| create(&fs, &format!("{nr}"))).collect();
+    let fs = Filesystem::mount(device.clone(), MountOptions::default()).expect("mounts");
+    let files: Vec<_> = (0..16).map(|nr| create(&fs, &format!("{nr}"))).collect();
     std::thread::scope(|scope| {
-        for file in &files {
+        for files in files.chunks(4) {
             let fs = &fs;
             scope.spawn(move || {
-                for page in 0..256 {
-                    fs.append(file, &[page as u8; 4096]).expect("appends");
+                for page in 0..PAGES {
+                    for file in files {
+                        fs.append(file, &[page as u8; 4096]).expect("appends");
+                    }
                 }
             });
         }
     });
-    let extents = |file| fs.fiemap(file, 0, u64::MAX).expect("maps").len();
-    let all: usize = files.iter().map(extents).sum();
-    assert!(all <= 64 + 6, "{all} extents of 64 files");
+    for file in &files {
+        let extents = fs.fiemap(file, 0, u64::MAX).expect("maps");
+        assert_eq!(extents.len(), 1, "{extents:?}");
+        assert_eq!(extents[0].len_bytes, 4096 * PAGES as u64);
+    }
     for file in &files {
         let bytes = content(&fs, file);
         assert!(
@@ -142,6 +148,11 @@ fn writers_of_small_pieces_at_once_end_in_one_extent_each() {
     fs.unmount().unwrap();
     image::assert_clean(&device);
 }
+
+/// This part of the space is held back for maps.
+const HELD_BACK_PART: u64 = 50;
+/// Blocks that may stay free beside it: ends of clusters.
+const LEFT_BLOCKS_MAX: u64 = 64;
 
 /// Files with what they must hold.
 type Accepted = Vec<(InodeRef, Vec<u8>)>;
@@ -215,6 +226,56 @@ fn any_change(fs: &Filesystem, file: &InodeRef, rng: &mut Rng) -> uext4::Result<
         9 => fs.fallocate(file, FallocateMode::AllocateKeepSize, at, len),
         10 => fs.fiemap(file, 0, u64::MAX).map(drop),
         _ => fs.close(file),
+    }
+}
+
+/// Many at once until nothing fits: what was accepted is there, and hardly anything is left over.
+#[test]
+fn many_writers_share_the_last_block() {
+    for (seed, shape) in SHAPES.iter().enumerate() {
+        let device = image::mke2fs(16, shape);
+        let fs = image::mount_with(&device, "delalloc").expect("mounts");
+        let files: Vec<_> = (0..8).map(|nr| create(&fs, &format!("{nr}"))).collect();
+        let fill = |(nr, file)| {
+            let (fs, mut rng) = (&fs, Rng::new((10 * seed + nr) as u64));
+            move || {
+                let mut end = 0;
+                loop {
+                    let len = 1 + rng.next_u64() as usize % 20_000;
+                    match fs.write(file, end, &vec![nr as u8 + 1; len]) {
+                        Ok(written) => end += written as u64,
+                        Err(Error::NoSpace) => return end,
+                        Err(error) => panic!("{error}"),
+                    }
+                }
+            }
+        };
+        let ends: Vec<u64> = std::thread::scope(|scope| {
+            let writers: Vec<_> = files
+                .iter()
+                .enumerate()
+                .map(|it| scope.spawn(fill(it)))
+                .collect();
+            writers
+                .into_iter()
+                .map(|writer| writer.join().expect("ends"))
+                .collect()
+        });
+        for (nr, file) in files.iter().enumerate() {
+            fs.fsync(file).expect("space was promised");
+            assert_eq!(
+                content(&fs, file),
+                vec![nr as u8 + 1; ends[nr] as usize],
+                "{shape:?}"
+            );
+        }
+        assert_nothing_waits(&fs);
+        let space = fs.statfs();
+        let most = space.blocks / HELD_BACK_PART + LEFT_BLOCKS_MAX;
+        assert!(space.blocks_free <= most, "{space:?} of {shape:?}");
+        drop(files);
+        fs.unmount().expect("space was promised");
+        image::assert_clean(&device);
     }
 }
 
@@ -370,6 +431,40 @@ fn what_replaces_an_old_file_is_never_empty() {
     assert_eq!(after_crash("delalloc", by_truncate), [b'n'; 9000]);
     assert_eq!(after_crash("noauto_da_alloc", by_rename), b"");
     assert_eq!(after_crash("noauto_da_alloc", by_truncate), b"");
+}
+
+/// Everybody who has the file open learns that its data were lost, whoever asks first.
+#[test]
+fn every_open_file_is_told_of_a_failed_write_out() {
+    let device = image::ext4(32);
+    let faulty = Arc::new(Faulty::new(device));
+    let options = MountOptions {
+        threads: uext4::Threads::Inline,
+        ..delaying()
+    };
+    let fs = Filesystem::mount(faulty.clone(), options).expect("mounts");
+    let open = || {
+        let mut options = uext4::path::OpenOptions::new();
+        let options = options.read(true).write(true).create(true);
+        options.open(&fs.paths(), "/file").expect("opens")
+    };
+    let (first, second) = (open(), open());
+    first.write_at(0, &[1; 100_000]).expect("is kept");
+    faulty.arm(Fault {
+        operation: Operation::Write,
+        when: When::Counted { after: 0, count: 1 },
+        cause: Cause::Io,
+    });
+    assert!(fs.fiemap(first.inode(), 0, 1).is_err(), "writes out");
+    faulty.disarm();
+    let unseen = open();
+    for file in [&second, &first, &unseen] {
+        assert!(matches!(file.sync_all(), Err(Error::Device(_))));
+        file.sync_all().expect("told once");
+    }
+    open().sync_all().expect("the others know");
+    first.write_at(0, &[2; 1000]).expect("goes on");
+    first.sync_all().expect("all is well");
 }
 
 #[test]

@@ -206,6 +206,51 @@ fn soft_limits_hold_after_the_grace_time() {
     image::assert_clean(&device);
 }
 
+/// What waits counts: the limit is met when the data are accepted, and all that was is written.
+#[test]
+fn limits_hold_for_data_that_wait() {
+    let device = image();
+    let fs = mount(&device);
+    let dir = public(&fs);
+    for owner in [USER, USER + 1] {
+        let limits = QuotaEntry {
+            id: owner,
+            space_hard_kib: 200,
+            ..QuotaEntry::default()
+        };
+        fs.set_quota(QuotaKind::User, &limits).unwrap();
+    }
+    let file = fs.create(&dir, b"waits", 0o666, &caller(100)).unwrap();
+    let pieces = (0..50).map(|nr| write(&fs, &file, nr * 4096, 4096, &caller(100)));
+    let accepted: usize = pieces.sum();
+    assert_eq!(accepted, 200 << 10);
+    assert_eq!(write(&fs, &file, 200 << 10, 1, &caller(100)), 0);
+    assert_eq!(
+        fs.stats().space.delayed_bytes,
+        200 << 10,
+        "nothing is written yet"
+    );
+    assert_eq!(entry(&fs, QuotaKind::User, USER).space_bytes, 200 * KIB);
+    // What is cut off before it was written is the owner's again.
+    fs.truncate(&file, 100 << 10).unwrap();
+    assert_eq!(entry(&fs, QuotaKind::User, USER).space_bytes, 100 * KIB);
+    assert_eq!(write(&fs, &file, 100 << 10, 102_400, &caller(100)), 102_400);
+    let give = SetAttr {
+        uid: Some(USER + 1),
+        ..SetAttr::default()
+    };
+    fs.set_attr(&file, &give, &Caller::root()).unwrap();
+    let used = |owner| entry(&fs, QuotaKind::User, owner).space_bytes;
+    assert_eq!((used(USER), used(USER + 1)), (0, 200 * KIB));
+    fs.fsync(&file).expect("was promised");
+    assert_eq!(used(USER + 1), 200 * KIB);
+    let again = fs.create(&dir, b"again", 0o666, &caller(100)).unwrap();
+    assert_eq!(write(&fs, &again, 0, 300_000, &caller(100)), 200 << 10);
+    drop((file, again));
+    fs.unmount().unwrap();
+    image::assert_clean(&device);
+}
+
 /// Eight threads together get no more than one.
 #[test]
 fn many_threads_get_no_more_than_the_limit() {
@@ -318,11 +363,12 @@ fn directories_do_not_grow_past_a_limit() {
     }
 }
 
+/// What maps take for data that waited may exceed a limit, as with the kernel.
 #[test]
 fn maps_do_not_grow_past_a_limit() {
     for features in ["quota,extent", "quota,^extent,^64bit"] {
         let device = image::mke2fs(64, &["-I", "256", "-O", features, "-b", "1024"]);
-        let fs = image::mount_with(&device, "usrquota").unwrap();
+        let fs = image::mount_with(&device, "usrquota,nodelalloc").unwrap();
         let dir = own(&fs, 250);
         let who = caller(100);
         let file = fs.create(&dir, b"file", 0o644, &who).unwrap();

@@ -5,7 +5,7 @@ use super::{Handled, Server};
 use crate::answer::Answer;
 use crate::attributes::Writers;
 use crate::errno::Errno;
-use crate::protocol::{FSYNC_DATA, WRITE_CACHE, WRITE_KILL_SUIDGID, opcode};
+use crate::protocol::{WRITE_CACHE, WRITE_KILL_SUIDGID, opcode};
 use crate::request::Request;
 use uext4::{FallocateMode, FileType, Filesystem, InodeRef, KillPrivileges, Seek};
 
@@ -139,13 +139,12 @@ impl Server {
 
     pub(super) fn fsync(&self, request: &Request<'_>) -> Handled {
         let mut args = request.args();
-        let (_fh, flags) = (args.u64()?, args.u32()?);
+        let handle = args.u64()?;
         let inode = self.get(request.node)?;
-        match flags & FSYNC_DATA {
-            0 => self.filesystem.fsync(&inode)?,
-            _ => self.filesystem.fdatasync(&inode)?,
-        }
-        Ok(())
+        let cursor = self.opened.cursor(handle);
+        let synced = self.filesystem.fsync_open(&inode, &cursor);
+        self.opened.keep(handle, cursor);
+        Ok(synced?)
     }
 
     pub(super) fn readlink(&self, request: &Request<'_>, answer: &mut Answer) -> Handled {

@@ -2,7 +2,8 @@
 //!
 //! Invariants: the kernel checks permissions, sticky directories and ACLs itself
 //! (`default_permissions`, always on), so that every caller here is [`uext4::Checks::Done`]. File
-//! handles are not used: every request names its node, and a node holds its inode.
+//! handles only tell who heard of which error: every request names its node, and a node holds its
+//! inode.
 //! Locking: none here; the library's operations run side by side on as many threads as ask.
 //! References: `linux/fuse.h`.
 
@@ -21,6 +22,7 @@ use crate::errno::Errno;
 use crate::halt::{self, Halt};
 use crate::init::Agreement;
 use crate::nodes::{Nodes, inode_of};
+use crate::opened::Opened;
 use crate::owners::Owners;
 use crate::protocol::{NOTIFY_INVAL_INODE, opcode};
 use crate::request::Request;
@@ -37,6 +39,7 @@ type Handled = Result<(), Errno>;
 pub(crate) struct Server {
     filesystem: Filesystem,
     nodes: Nodes,
+    opened: Opened,
     agreement: Agreement,
     /// For notifications.
     kernel: Arc<DevFuse>,
@@ -88,6 +91,7 @@ impl Server {
         Ok(Self {
             filesystem,
             nodes,
+            opened: Opened::new(),
             agreement,
             kernel,
             tally: Tally::new(),

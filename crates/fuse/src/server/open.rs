@@ -97,7 +97,7 @@ impl Server {
         if writes(flags) {
             self.nodes.add_writer(node);
         }
-        answer.u64(0);
+        answer.u64(self.opened.open(self.filesystem.error_cursor(inode)));
         answer.u32(self.open_flags(inode));
         answer.u32(0);
     }
@@ -166,7 +166,8 @@ impl Server {
 
     pub(super) fn release(&self, request: &Request<'_>) -> Handled {
         let mut args = request.args();
-        let (_fh, flags) = (args.u64()?, args.u32()?);
+        let (handle, flags) = (args.u64()?, args.u32()?);
+        self.opened.close(handle);
         if writes(flags) {
             self.nodes.drop_writer(request.node);
             let inode = self.get(request.node)?;

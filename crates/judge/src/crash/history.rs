@@ -8,7 +8,7 @@ use uext4_testkit::model::Model;
 use uext4_testkit::ops::{Op, RenameHow};
 
 use super::config::Config;
-use super::step::Step;
+use super::step::{Held, Step};
 
 /// Bytes of a file; equal contents of successive states share memory.
 type Content = Arc<[u8]>;
@@ -18,6 +18,7 @@ pub(super) struct State {
     pub(super) manifest: Manifest,
     /// Inode number of each path of a file.
     pub(super) files: BTreeMap<Vec<u8>, u64>,
+    /// Of every file with a name, or held open without one.
     pub(super) contents: BTreeMap<u64, Content>,
     views: BTreeMap<u64, View>,
     /// The inode whose size the step may have changed bit by bit.
@@ -75,7 +76,13 @@ enum When {
 impl History {
     pub(super) fn new(model: &Model, config: &Config) -> Self {
         Self {
-            states: vec![State::of(model, None, None, "mount".into())],
+            states: vec![State::of(
+                model,
+                &Held::default(),
+                None,
+                None,
+                "mount".into(),
+            )],
             floors: vec![0],
             syncs: BTreeSet::new(),
             commits: BTreeSet::new(),
@@ -87,9 +94,18 @@ impl History {
     }
 
     /// A step returned and left `model`; it promises something only when it was `done`.
-    pub(super) fn push(&mut self, step: &Step, done: bool, model: &Model, text: String) {
+    pub(super) fn push(
+        &mut self,
+        (step, done): (&Step, bool),
+        model: &Model,
+        held: &mut Held,
+        text: String,
+    ) {
+        if let Some((before, now)) = held.take_named() {
+            self.renumber(before, now);
+        }
         let last = self.states.last().expect("there is state 0");
-        let state = State::of(model, Some(last), Some(step), text);
+        let state = State::of(model, held, Some(last), Some(step), text);
         let now = self.states.len();
         for (number, view) in &state.views {
             let same_view = last.views.get(number) == Some(view);
@@ -97,7 +113,8 @@ impl History {
             if !same_view || old != new {
                 self.touched.insert(*number, now);
             }
-            if old != new {
+            let is_new = !last.views.contains_key(number);
+            if old != new || is_new {
                 self.written.insert(*number, now);
             }
         }
@@ -122,6 +139,15 @@ impl History {
         };
         self.states.push(state);
         self.floors.push(floor.max(before));
+    }
+
+    /// The inode has another number since it has a name.
+    fn renumber(&mut self, before: u64, now: u64) {
+        for state in &mut self.states {
+            if let Some(content) = state.contents.remove(&before) {
+                state.contents.insert(now, content);
+            }
+        }
     }
 
     /// Number of the last step.
@@ -185,15 +211,26 @@ fn written_out(step: &Step, before: &State, model: &Model) -> Option<(Option<u64
 }
 
 impl State {
-    fn of(model: &Model, before: Option<&State>, step: Option<&Step>, text: String) -> Self {
+    fn of(
+        model: &Model,
+        held: &Held,
+        before: Option<&State>,
+        step: Option<&Step>,
+        text: String,
+    ) -> Self {
         let mut manifest = model.manifest();
         if let Some(root) = manifest.entries.get_mut(&b""[..]) {
             root.nlink += 1; // `lost+found`, which no manifest shows
         }
         let mut contents: BTreeMap<u64, Content> = BTreeMap::new();
         let mut files = BTreeMap::new();
-        for (path, (number, data)) in model.files() {
-            files.insert(path, number);
+        let named = model.files();
+        files.extend(
+            named
+                .iter()
+                .map(|(path, (number, _))| (path.clone(), *number)),
+        );
+        for (number, data) in named.into_values().chain(held.contents()) {
             let old = before.and_then(|before| before.contents.get(&number));
             let content = match old.filter(|old| ***old == *data) {
                 Some(old) => old.clone(),

@@ -230,7 +230,8 @@ impl Player {
             Ok(()) => format!("{number}: {}", short(step)),
             Err(errno) => format!("{number}: errno {} from {}", errno.0, short(step)),
         };
-        self.history.push(step, found.is_ok(), &self.model, text);
+        let done = (step, found.is_ok());
+        self.history.push(done, &self.model, &mut self.held, text);
         Ok(())
     }
 

@@ -87,12 +87,65 @@ pub(super) enum Step {
     Unmount,
 }
 
+/// Numbers of inodes that never had a name; the model counts from one.
+const UNNAMED_NUMBERS: u64 = 1 << 48;
+
 /// Open files of a workload.
 #[derive(Default)]
 pub(super) struct Held {
     inodes: BTreeMap<u64, InodeRef>,
-    /// What the unnamed ones hold.
-    unnamed: BTreeMap<u64, Vec<u8>>,
+    /// What they hold.
+    files: BTreeMap<u64, HeldFile>,
+    /// Those whose last write found no room: how much of it is on the disk is not known.
+    cut_short: BTreeMap<u64, HeldFile>,
+    /// The number of an inode before and after it got its first name.
+    named: Option<(u64, u64)>,
+}
+
+/// The model does not know it: it has no name.
+struct HeldFile {
+    number: u64,
+    name: Name,
+    data: Vec<u8>,
+}
+
+#[derive(PartialEq)]
+enum Name {
+    /// It never had one, and may get one.
+    Never,
+    /// It lost it, and gets none again.
+    Lost,
+}
+
+impl Held {
+    /// Number and content of every inode without a name.
+    pub(super) fn contents(&self) -> impl Iterator<Item = (u64, &[u8])> {
+        let files = self.files.values().chain(self.cut_short.values());
+        files.map(|file| (file.number, &file.data[..]))
+    }
+
+    /// The number of an inode until the last step gave it its first name, and since.
+    pub(super) fn take_named(&mut self) -> Option<(u64, u64)> {
+        self.named.take()
+    }
+
+    /// What is left of a file after a step that failed is seen in a crash at most.
+    fn end(&mut self, id: u64) {
+        self.inodes.remove(&id);
+        let file = self.files.remove(&id);
+        self.cut_short.extend(file.map(|file| (id, file)));
+    }
+
+    fn hold(&mut self, id: u64, number: u64, name: Name, data: Vec<u8>) {
+        let file = HeldFile { number, name, data };
+        self.files.insert(id, file);
+    }
+
+    fn put(&mut self, id: u64, offset: u64, bytes: &[u8]) {
+        if let Some(file) = self.files.get_mut(&id) {
+            put(&mut file.data, offset as usize, bytes);
+        }
+    }
 }
 
 /// Runs a step on the engine.
@@ -223,16 +276,26 @@ fn times(seconds: i64) -> SetAttr {
 
 /// What the step does to the model.
 pub(super) fn expect(step: &Step, model: &mut Model, held: &mut Held) -> Result<(), Errno> {
+    held.cut_short.clear();
     match step {
         Step::Op(op) => model.run(op),
-        Step::Sync | Step::Close { .. } | Step::Trim | Step::Freeze | Step::Unmount => Ok(()),
-        Step::Tmpfile { held: id } => {
-            held.unnamed.insert(*id, Vec::new());
+        Step::Sync | Step::Trim | Step::Freeze | Step::Unmount => Ok(()),
+        Step::Close { held: id } => {
+            held.files.remove(id);
             Ok(())
         }
-        Step::UnlinkHeld { path, .. } => {
+        Step::Tmpfile { held: id } => {
+            held.hold(*id, UNNAMED_NUMBERS + id, Name::Never, Vec::new());
+            Ok(())
+        }
+        Step::UnlinkHeld { held: id, path } => {
             model.write(path, 0, &[])?;
-            model.run(&Op::Unlink { path: path.clone() })
+            let found = model.files().remove(path);
+            let (number, data) = found.map_or((0, &[][..]), |found| found);
+            let data = data.to_vec();
+            model.run(&Op::Unlink { path: path.clone() })?;
+            held.hold(*id, number, Name::Lost, data);
+            Ok(())
         }
         Step::WriteHeld {
             held: id,
@@ -240,21 +303,22 @@ pub(super) fn expect(step: &Step, model: &mut Model, held: &mut Held) -> Result<
             len,
             seed,
         } => {
-            if let Some(data) = held.unnamed.get_mut(id) {
-                put(data, *offset as usize, &written_bytes(*seed, *len));
-            }
+            held.put(*id, *offset, &written_bytes(*seed, *len));
             held.inodes
                 .contains_key(id)
                 .then_some(())
                 .ok_or(Errno::ENOENT)
         }
         Step::LinkHeld { held: id, path } => {
-            // What had a name and lost it gets none again.
-            let data = held.unnamed.remove(id).ok_or(Errno::ENOENT)?;
+            let file = held.files.remove(id);
+            let file = file.filter(|file| file.name == Name::Never);
+            let HeldFile { number, data, .. } = file.ok_or(Errno::ENOENT)?;
             model.run(&Op::Create {
                 path: path.clone(),
                 mode: 0o600,
             })?;
+            let named = model.numbers().get(path).copied();
+            held.named = named.map(|named| (number, named));
             model.write(path, 0, &data)
         }
         Step::Fallocate {
@@ -301,9 +365,20 @@ pub(super) fn expect_part(
     held: &mut Held,
 ) -> Checked<()> {
     match step {
-        Step::WriteHeld { held: id, .. } | Step::LinkHeld { held: id, .. } => {
-            held.inodes.remove(id);
-            held.unnamed.remove(id);
+        Step::WriteHeld {
+            held: id,
+            offset,
+            len,
+            seed,
+        } => {
+            held.cut_short.clear();
+            held.put(*id, *offset, &written_bytes(*seed, *len));
+            held.end(*id);
+            Ok(())
+        }
+        Step::LinkHeld { held: id, .. } => {
+            held.cut_short.clear();
+            held.end(*id);
             Ok(())
         }
         Step::Op(Op::Write { path, .. } | Op::Truncate { path, .. })

@@ -3,9 +3,9 @@
 //! It must be the model after some step between the oldest that the promises allow and the last
 //! that began. Names, attributes and sizes are compared exactly. Data goes to its place at once,
 //! so that a sector of a file may be newer than the tree: it must hold what it held in that state
-//! or in a later one. With delayed allocation it may also be older, back to when the file was last
-//! written out; how data came to a file before its first name is not known then. Every write has
-//! bytes of its own, so data of another file shows.
+//! or in a later one, with or without a name. With delayed allocation it may also be older, back to
+//! when the file was last written out. Every write has bytes of its own, so data of another file
+//! shows.
 
 use std::ops::RangeInclusive;
 
@@ -99,21 +99,10 @@ fn contents(
             history.data_floor(number, step, returned).min(step)
         });
         let states = &history.states[oldest..=window.begun];
-        if window.data_may_wait.is_some() && came_with_data(states, number) {
-            continue; // how the data came while it had no name is not in the history
-        }
         one_file(states, window, path, number, source)
             .with_context(|| format!("\"{}\" in state {step}", path.escape_ascii()))?;
     }
     Ok(())
-}
-
-/// Whether the file got its first name after the first of `states`, and had data then.
-fn came_with_data(states: &[State], number: u64) -> bool {
-    let born = states
-        .iter()
-        .position(|state| state.contents.contains_key(&number));
-    born.is_some_and(|born| born > 0 && !states[born].contents[&number].is_empty())
 }
 
 /// `states` begins with the one whose tree was found, or with the oldest whose data may be there.
