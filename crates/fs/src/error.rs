@@ -153,7 +153,7 @@ fn remount_errno(why: &crate::RemountError) -> Errno {
     match why {
         Why::ReadOnlyDevice | Why::ReadOnlyFeature | Why::Failed => Errno::ROFS,
         Why::Busy | Why::Frozen | Why::ChangedBelow => Errno::BUSY,
-        Why::Fixed(_) | Why::NotReplayed => Errno::INVAL,
+        Why::Fixed(_) | Why::NotReplayed | Why::FastCommits => Errno::INVAL,
     }
 }
 

@@ -5,6 +5,7 @@
 //! change is under way and later ones wait.
 
 use super::close::write_superblock;
+use super::fast_commit::Outcome;
 use super::medium::Media;
 use super::mmp::MmpGuard;
 use super::open::Plan;
@@ -25,6 +26,8 @@ pub(crate) struct Lifecycle {
     pub(super) is_frozen: bool,
     /// A read-only mount found orphans of a crash, or no mark of a clean unmount.
     pub(super) must_recover: bool,
+    /// Fast commits were replayed in memory, where they cannot be brought home from at once.
+    pub(super) keeps_fast_commits: bool,
     /// The superblock on the device when the mount became read-only.
     pub(super) left: [u8; SUPERBLOCK_BYTES],
 }
@@ -39,6 +42,8 @@ impl Lifecycle {
             log: plan.log.clone(),
             mmp,
             is_frozen: false,
+            keeps_fast_commits: plan.fast_commits == Outcome::Replayed
+                && plan.options.access == Access::ReadOnly,
             must_recover: plan.recovering && plan.options.access == Access::ReadOnly,
             left,
         })

@@ -20,6 +20,7 @@ pub(super) struct Plan {
     pub(super) log: Option<Log>,
     /// The file system was not unmounted cleanly, or has orphans.
     pub(super) recovering: bool,
+    pub(super) fast_commits: fast_commit::Outcome,
 }
 
 /// Reads and validates the superblock of a device: the primary copy, or the one at `sb=`.
@@ -76,6 +77,7 @@ pub(super) fn inspect(device: &Arc<dyn BlockDevice>, mut options: MountOptions) 
         needs_replay,
         log: None,
         recovering,
+        fast_commits: fast_commit::Outcome::Nothing,
     })
 }
 
@@ -116,6 +118,7 @@ pub(super) fn replay(device: &Arc<dyn BlockDevice>, plan: &mut Plan) -> Result<(
         plan.log = Some(found.clone());
         if fast_commit::finish(device, plan, &found, &report)? == fast_commit::Outcome::Replayed {
             plan.superblock = after_replay(&**device, &plan.options)?;
+            plan.fast_commits = fast_commit::Outcome::Replayed;
         }
         if report.errno != 0 {
             take_over_error(device, plan, &found)?;

@@ -31,6 +31,9 @@ pub enum RemountError {
     /// The journal was not replayed.
     #[error("it was mounted with noload; unmount, and mount read-write to replay the journal")]
     NotReplayed,
+    /// Fast commits were replayed in memory.
+    #[error("fast commits were replayed in memory; unmount, and mount read-write to replay them")]
+    FastCommits,
     /// Somebody else wrote to the device.
     #[error("the device was changed since; unmount and mount again")]
     ChangedBelow,
@@ -174,6 +177,9 @@ impl Fs {
         let was_dirty = self.superblock.read().disk.features().has(Feature::RECOVER);
         if !life.options.replay && was_dirty {
             return refused(RemountError::NotReplayed);
+        }
+        if life.keeps_fast_commits {
+            return refused(RemountError::FastCommits);
         }
         life.media.begin_writing().map_err(|error| match error {
             uext4_device::Error::ReadOnly => RemountError::ReadOnlyDevice.into(),

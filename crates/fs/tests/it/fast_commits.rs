@@ -8,7 +8,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use uext4::device::{MemDevice, Recorder, Survivors, Tearing};
-use uext4::{Access, Caller, Filesystem, MountOptions};
+use uext4::{Access, Caller, Error, Filesystem, MountOptions, RemountError};
 use uext4_judge::EngineTarget;
 use uext4_testkit::manifest::Manifest;
 use uext4_testkit::oracle::KernelMount;
@@ -314,6 +314,12 @@ fn a_read_only_mount_replays_in_memory() {
         let found = mounted.lookup(&dir, name, &Caller::root()).unwrap();
         assert_eq!(mounted.attr(&found).size_bytes, entry.size_bytes);
     }
+    // Bringing the replay home bit by bit would let a crash apply records twice.
+    let refused = mounted.remount("rw").unwrap_err();
+    assert!(
+        matches!(&refused, Error::Remount(RemountError::FastCommits)),
+        "{refused}"
+    );
     mounted.unmount().unwrap();
     assert!(fs::read(&image).unwrap() == fs::read(crashed.image()).unwrap());
 }

@@ -3,7 +3,8 @@
 //! The records are applied by the engine itself to an overlay in memory. What changed there goes
 //! to the log as one transaction, which takes the place of the fast commits
 //! ([`uext4_journal::recovery::supersede`]). So a crash at any point leads either to the same
-//! records on the same state, or to a plain replay: records are never applied twice.
+//! records on the same state, or to a plain replay: records are never applied twice. For the same
+//! reason a mount that replayed in memory stays read-only.
 //!
 //! Layout: [`ranges`] is what the records say of one file's blocks in the end; [`maps`] brings the
 //! maps there, [`clusters`] where a file shares a cluster with itself; [`inodes`] and [`names`]
@@ -66,7 +67,11 @@ pub(super) fn finish(
     let images = changed_blocks(&overlay, &**device, block_size)?;
     let seconds = u64::try_from(plan.options.clock.wall().seconds).unwrap_or(0);
     match recovery::supersede(log, device, block_size, report, images, seconds) {
-        Err(uext4_journal::Error::LogTooSmall { .. }) => {
+        Err(uext4_journal::Error::LogTooSmall { blocks }) => {
+            let Access::ReadOnly = plan.options.access else {
+                return Err(too_much(blocks));
+            };
+            // In memory: nobody sees half of it.
             write_directly(&overlay, device, log, block_size, report)?;
         }
         other => other?,
@@ -155,8 +160,16 @@ fn changed_blocks(
     Ok(changed)
 }
 
-/// The log cannot hold the changes at once: they go straight home. After a crash in between the
-/// records meet a state that has some of them, which e2fsck can clear up.
+/// Linux writes its replay home as it goes, and starts over after a crash: each record is made to
+/// be applied twice. Ours are applied once, so what the log cannot hold at once is refused.
+fn too_much(blocks: u64) -> Error {
+    Error::Mount(format!(
+        "the fast commits in the journal change {blocks} blocks, more than its log holds at once: \
+         mount read-only, or let e2fsck -y replay them"
+    ))
+}
+
+/// The log cannot hold the changes at once: they go straight home.
 fn write_directly(
     overlay: &Overlay,
     device: &Arc<dyn BlockDevice>,
