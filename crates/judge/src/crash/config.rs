@@ -81,7 +81,7 @@ const EXT4: Config = Config {
     log: LogPlace::Inside,
     allocator: None,
     mount: Mount::Plain,
-    data: Data::AtOnce,
+    data: Data::Wait,
     full_percent: 0,
 };
 
@@ -115,9 +115,9 @@ const BIGALLOC: Config = Config {
     ..with("bigalloc", "bigalloc")
 };
 
-const DELALLOC: Config = Config {
-    name: "delalloc",
-    data: Data::Wait,
+const NODELALLOC: Config = Config {
+    name: "nodelalloc",
+    data: Data::AtOnce,
     ..EXT4
 };
 
@@ -175,20 +175,20 @@ impl Config {
             name: "full-bigalloc",
             ..BIGALLOC
         }),
-        DELALLOC,
+        NODELALLOC,
         Config {
-            name: "delalloc-ext3",
+            name: "nodelalloc-ext3",
             preset: Preset::Ext3,
-            ..DELALLOC
+            ..NODELALLOC
         },
         Config {
-            name: "delalloc-bigalloc",
-            data: Data::Wait,
+            name: "nodelalloc-bigalloc",
+            data: Data::AtOnce,
             ..BIGALLOC
         },
         full(Config {
-            name: "full-delalloc",
-            ..DELALLOC
+            name: "full-nodelalloc",
+            ..NODELALLOC
         }),
     ];
 
@@ -285,6 +285,11 @@ impl Config {
     /// Whether new data wait in memory for their blocks.
     pub(super) fn delays(&self) -> bool {
         self.data == Data::Wait
+    }
+
+    /// Whether data may be older than the names and attributes that a crash leaves.
+    pub(super) fn data_may_be_older(&self) -> bool {
+        self.delays() && !self.syncs()
     }
 
     /// Whether files map their space with extents (`fallocate` needs it).
