@@ -19,7 +19,8 @@ use uext4::{Attr, Timestamp};
 
 /// Life of names and of attributes that cannot change behind the kernel's back.
 pub(crate) const TTL: Duration = Duration::from_secs(3600);
-/// Life of attributes of files that are open for writing.
+/// Life of attributes of files that are open for writing, or whose data wait for their blocks: their
+/// map may take some, too.
 pub(crate) const TTL_WRITERS: Duration = Duration::from_secs(1);
 
 /// Whether somebody has a file open for writing.
@@ -29,16 +30,6 @@ pub(crate) enum Writers {
     None,
     /// Somebody, so that the kernel may hold data that we do not know.
     Some,
-}
-
-impl Writers {
-    /// How long the kernel may keep attributes.
-    pub(crate) fn ttl(self) -> Duration {
-        match self {
-            Writers::None => TTL,
-            Writers::Some => TTL_WRITERS,
-        }
-    }
 }
 
 /// Puts `struct fuse_attr`.

@@ -5,11 +5,12 @@
 //! never forgotten. A node keeps an unlinked inode alive while a process has it open.
 //! Locking: one lock per shard, never held over a call of the library.
 
-use crate::attributes::Writers;
+use crate::attributes::{TTL, TTL_WRITERS, Writers};
 use crate::errno::Errno;
 use crate::protocol::ROOT_ID;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::time::Duration;
 use uext4::InodeRef;
 use uext4_format::InodeNr;
 use uext4_sync::{Rank, RwLock};
@@ -128,6 +129,14 @@ impl Nodes {
         match self.shard(node).read().get(&node) {
             Some(node) if node.writers > 0 => Writers::Some,
             _ => Writers::None,
+        }
+    }
+
+    /// How long the kernel may keep attributes of the node.
+    pub(crate) fn ttl(&self, node: u64) -> Duration {
+        match self.shard(node).read().get(&node) {
+            Some(node) if node.writers > 0 || node.inode.has_delayed() => TTL_WRITERS,
+            _ => TTL,
         }
     }
 

@@ -268,7 +268,7 @@ impl Inode {
     }
 
     /// True when data wait for their blocks, or are being written out. Takes no lock.
-    pub(crate) fn has_delayed(&self) -> bool {
+    pub fn has_delayed(&self) -> bool {
         self.delayed_blocks.load(Ordering::Acquire) != 0
     }
 

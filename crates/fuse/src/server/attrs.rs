@@ -15,13 +15,13 @@ impl Server {
     }
 
     fn put_attributes(&self, node: u64, attr: &Attr, answer: &mut Answer) -> Handled {
-        put_attr_out(answer, attr, self.nodes.writers(node).ttl());
+        put_attr_out(answer, attr, self.nodes.ttl(node));
         Ok(())
     }
 
     pub(super) fn statx(&self, request: &Request<'_>, answer: &mut Answer) -> Handled {
         let inode = self.get(request.node)?;
-        let ttl = self.nodes.writers(request.node).ttl();
+        let ttl = self.nodes.ttl(request.node);
         put_statx(answer, &self.shown(&inode), ttl);
         Ok(())
     }

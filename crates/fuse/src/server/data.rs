@@ -142,7 +142,13 @@ impl Server {
         let handle = args.u64()?;
         let inode = self.get(request.node)?;
         let cursor = self.opened.cursor(handle);
+        let space = || self.filesystem.attr(&inode).sectors;
+        let before = space();
         let synced = self.filesystem.fsync_open(&inode, &cursor);
+        if space() != before {
+            // The kernel shows what the map took, too.
+            self.forget_attributes(request.node);
+        }
         self.opened.keep(handle, cursor);
         Ok(synced?)
     }

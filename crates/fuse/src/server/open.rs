@@ -150,7 +150,7 @@ impl Server {
         let node = self.nodes.insert(inode.clone());
         let mut opened = Answer::new(16);
         self.put_opened(node, &inode, flags, &mut opened);
-        crate::attributes::put_entry(answer, node, &attr, self.nodes.writers(node).ttl());
+        crate::attributes::put_entry(answer, node, &attr, self.nodes.ttl(node));
         answer.put(opened.body());
         Ok(())
     }

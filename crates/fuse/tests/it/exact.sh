@@ -10,7 +10,7 @@ as() { # as GROUPS COMMAND: as user 1000 of group 1000 with further groups, or -
 look() { stat -c '%n %A %u:%g links %h size %s sectors %b %F' "$@"; }
 chmod 755 .
 echo "== space"; stat -f -c '%b %f %a %c %d %s %S %l' .
-mkdir d; echo text >d/file; truncate -s 1M d/sparse; head -c 100000 /dev/zero >d/full; sync -f .
+mkdir d; echo text >d/file; truncate -s 1M d/sparse; head -c 100000 /dev/zero >d/full; sync -f .; sync d/*
 ln -s "$(head -c 59 /dev/zero | tr '\0' a)" d/short; ln -s "$(head -c 60 /dev/zero | tr '\0' a)" d/long
 mknod d/null c 1 3; mknod d/block b 300 70000; mkfifo d/pipe; ln d/file d/second
 look d d/*; stat -f -c '%b %f %a %c %d' .
