@@ -139,6 +139,8 @@ pub struct JournalStats {
     pub drain_ns: u64,
     /// Time to render and merge.
     pub render_ns: u64,
+    /// Time to checksum and describe what goes to the log.
+    pub encode_ns: u64,
     /// Time to write the log.
     pub write_ns: u64,
     /// Time to flush.
@@ -319,6 +321,7 @@ impl Filesystem {
             checkpointed_blocks: stats.checkpointed_blocks,
             drain_ns: ns(stats.drain),
             render_ns: ns(stats.render),
+            encode_ns: ns(stats.encode),
             write_ns: ns(stats.write),
             flush_ns: ns(stats.flush),
             publish_ns: ns(stats.publish),

@@ -9,17 +9,18 @@ use crate::images::Record;
 use crate::live::{Dirty, DirtyList};
 use crate::log_space::OpenLog;
 use crate::merge::merge;
+use crate::parallel::stretches;
 use crate::stats::Times;
 use crate::{Error, Image, Threads};
 use std::collections::BTreeSet;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use uext4_format::jbd2::CommitBlock;
 use uext4_format::{BlockNr, Tid};
-use uext4_sync::thread;
 
 /// Objects that are worth a thread of their own to render.
 const OBJECTS_PER_THREAD: usize = 1000;
+/// Blocks that are worth a thread of their own to write to the log.
+const WRITTEN_PER_THREAD: usize = 2048;
 
 /// A transaction that is closed, rendered and ready to be written.
 pub(crate) struct Closed {
@@ -68,7 +69,8 @@ impl Engine {
         }
         let images = Times::time(&self.times.render_ns, || {
             self.render_all(tid, &objects)?;
-            merge(self.rendered.take(), &|blocks| self.read_many(blocks))
+            let pieces = self.rendered.take();
+            merge(pieces, &|blocks| self.read_many(blocks), self.cores)
         })?;
         let revokes = without_images(revokes, &images);
         self.write(Closed {
@@ -105,25 +107,11 @@ impl Engine {
     }
 
     fn render_all(&self, tid: Tid, objects: &DirtyList) -> Result<(), Error> {
-        let threads = self.cores.min(objects.len() / OBJECTS_PER_THREAD);
-        let render = |some: &[Arc<dyn Dirty>]| {
-            let all = || {
-                some.iter()
-                    .for_each(|object| object.render(tid, &self.rendered))
-            };
-            catch_unwind(AssertUnwindSafe(all)).map_err(|_| Error::Panicked)
+        let render = |_: usize, some: &[Arc<dyn Dirty>]| {
+            some.iter()
+                .for_each(|object| object.render(tid, &self.rendered));
         };
-        if threads < 2 {
-            return render(objects);
-        }
-        let share = objects.len().div_ceil(threads);
-        thread::scope(|scope| {
-            let spawn = |some| scope.spawn(move || render(some));
-            let running: Vec<_> = objects.chunks(share).map(spawn).collect();
-            running
-                .into_iter()
-                .try_for_each(|thread| thread.join().map_err(|_| Error::Panicked)?)
-        })
+        stretches(self.cores, OBJECTS_PER_THREAD, objects, render).map(drop)
     }
 
     /// Makes the transaction durable and its images readable.
@@ -148,7 +136,9 @@ impl Engine {
     }
 
     fn write_logged(&self, log: &OpenLog, closed: Closed) -> Result<(), Error> {
-        let body = encode(&log.layout, &log.uuid, &closed);
+        let body = Times::time(&self.times.encode_ns, || {
+            encode(&log.layout, &log.uuid, &closed, self.cores)
+        })?;
         let blocks = body.len() as u64 + 1;
         if blocks > u64::from(log.len_blocks()) {
             return Err(Error::LogTooSmall { blocks });
@@ -171,7 +161,14 @@ impl Engine {
         self.gate.check()?;
         log.mark_in_use()?;
         let body: Vec<&[u8]> = body.iter().map(LogBlock::bytes).collect();
-        log.write_at(start, &body)
+        // Without threads of its own a journal writes in one order, always.
+        let threads = match self.threads {
+            Threads::Background => self.cores,
+            Threads::Inline => 1,
+        };
+        let write = |at: usize, some: &[&[u8]]| log.write_at(log.advance(start, at as u32), some);
+        let written = stretches(threads, WRITTEN_PER_THREAD, &body, write)?;
+        written.into_iter().collect()
     }
 
     /// The body of the transaction and the file data it points to come before the commit block.

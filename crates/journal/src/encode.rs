@@ -1,9 +1,10 @@
 //! A closed transaction as the blocks that go to the log.
 
-use crate::Image;
 use crate::commit::Closed;
-use uext4_format::BlockNr;
+use crate::parallel::stretches;
+use crate::{Error, Image};
 use uext4_format::jbd2::{DescriptorWriter, Layout, RevokeWriter, escape, is_escaped_image};
+use uext4_format::{BlockNr, Tid};
 
 /// One block of the log.
 pub(crate) enum LogBlock {
@@ -22,8 +23,20 @@ impl LogBlock {
     }
 }
 
-/// Everything of a transaction but its commit block, in the order of the log.
-pub(crate) fn encode(layout: &Layout, uuid: &[u8; 16], closed: &Closed) -> Vec<LogBlock> {
+/// Images whose checksums are worth a thread of their own.
+const IMAGES_PER_THREAD: usize = 1024;
+
+/// Everything of a transaction but its commit block, in the order of the log, by up to `threads`
+/// threads.
+///
+/// # Errors
+/// [`Error::Panicked`].
+pub(crate) fn encode(
+    layout: &Layout,
+    uuid: &[u8; 16],
+    closed: &Closed,
+    threads: usize,
+) -> Result<Vec<LogBlock>, Error> {
     let mut out = Vec::with_capacity(closed.images.len() + 2);
     for some in closed.revokes.chunks(RevokeWriter::capacity(layout)) {
         let mut writer = RevokeWriter::new(layout, closed.tid);
@@ -31,20 +44,30 @@ pub(crate) fn encode(layout: &Layout, uuid: &[u8; 16], closed: &Closed) -> Vec<L
         assert!(all_fit, "a chunk has the capacity of a revoke block");
         out.push(LogBlock::Own(writer.finish()));
     }
-    for some in closed.images.chunks(layout.tags_per_descriptor()) {
-        encode_images(layout, uuid, closed, some, &mut out);
+    let per_descriptor = layout.tags_per_descriptor();
+    let described: Vec<_> = closed.images.chunks(per_descriptor).collect();
+    let least = IMAGES_PER_THREAD.div_ceil(per_descriptor);
+    let encode = |_: usize, described: &[&[(BlockNr, Image)]]| {
+        let mut out = Vec::new();
+        for some in described {
+            encode_images(layout, uuid, closed.tid, some, &mut out);
+        }
+        out
+    };
+    for part in stretches(threads, least, &described, encode)? {
+        out.extend(part);
     }
-    out
+    Ok(out)
 }
 
 fn encode_images(
     layout: &Layout,
     uuid: &[u8; 16],
-    closed: &Closed,
+    tid: Tid,
     images: &[(BlockNr, Image)],
     out: &mut Vec<LogBlock>,
 ) {
-    let mut writer = DescriptorWriter::new(layout, closed.tid);
+    let mut writer = DescriptorWriter::new(layout, tid);
     let stored: Vec<LogBlock> = images.iter().map(|(_, image)| stored_form(image)).collect();
     for ((block, image), stored) in images.iter().zip(&stored) {
         let fits = writer.push(*block, stored.bytes(), is_escaped_image(image), uuid);

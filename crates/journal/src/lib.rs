@@ -20,6 +20,7 @@ mod live;
 mod log_file;
 mod log_space;
 mod merge;
+mod parallel;
 pub mod recovery;
 mod sink;
 mod stats;

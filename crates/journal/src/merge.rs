@@ -1,5 +1,6 @@
 //! Rendered pieces to block images: runs on the committing side, with no lock held.
 
+use crate::parallel::stretches;
 use crate::sink::{Arena, Piece};
 use crate::{Error, Image};
 use uext4_format::BlockNr;
@@ -14,11 +15,15 @@ struct Group<'a> {
 /// Gives the present images of ascending blocks.
 pub(crate) type Bases<'a> = &'a dyn Fn(&[BlockNr]) -> Result<Vec<Image>, Error>;
 
-/// Merges pieces into one image per block, ascending by block. `bases` gives the present images
-/// of the (ascending) blocks that are only patched.
+/// Blocks that are worth a thread of their own to build.
+const BLOCKS_PER_THREAD: usize = 1000;
+
+/// Merges pieces into one image per block, ascending by block, by up to `threads` threads. `bases`
+/// gives the present images of the (ascending) blocks that are only patched.
 pub(crate) fn merge(
     mut arenas: Vec<Arena>,
     bases: Bases<'_>,
+    threads: usize,
 ) -> Result<Vec<(BlockNr, Image)>, Error> {
     for arena in &mut arenas {
         arena.pieces.sort_by_key(|(block, _)| *block); // stable: keeps the order of emission
@@ -27,11 +32,13 @@ pub(crate) fn merge(
     groups.sort_unstable_by_key(|group| group.block);
     let patched = groups.iter().filter(|group| group.whole().is_none());
     let wanted: Vec<BlockNr> = patched.map(|group| group.block).collect();
-    let mut bases = bases(&wanted)?.into_iter();
-    Ok(groups
-        .iter()
-        .map(|group| (group.block, group.build(&mut bases)))
-        .collect())
+    let bases = bases(&wanted)?;
+    let build = |_: usize, some: &[Group<'_>]| -> Vec<(BlockNr, Image)> {
+        let image = |group: &Group<'_>| (group.block, group.build(&wanted, &bases));
+        some.iter().map(image).collect()
+    };
+    let built = stretches(threads, BLOCKS_PER_THREAD, &groups, build)?;
+    Ok(built.into_iter().flatten().collect())
 }
 
 fn groups_of(arena: &Arena) -> impl Iterator<Item = Group<'_>> {
@@ -57,13 +64,15 @@ impl Group<'_> {
             })
     }
 
-    fn build(&self, bases: &mut dyn Iterator<Item = Image>) -> Image {
+    /// `bases` has the images of the blocks `wanted`.
+    fn build(&self, wanted: &[BlockNr], bases: &[Image]) -> Image {
         let (patches, base) = match self.whole() {
             Some((at, image)) => (&self.pieces[at + 1..], image.clone()),
-            None => (
-                self.pieces,
-                bases.next().expect("one base per patched block"),
-            ),
+            None => {
+                let found = wanted.binary_search(&self.block);
+                let at = found.expect("every patched block is wanted");
+                (self.pieces, bases[at].clone())
+            }
         };
         if patches.is_empty() {
             return base;

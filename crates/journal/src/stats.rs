@@ -46,6 +46,8 @@ pub struct Stats {
     pub drain: Duration,
     /// Time to render and merge.
     pub render: Duration,
+    /// Time to checksum and describe what goes to the log.
+    pub encode: Duration,
     /// Time to write the log (or home, without a log).
     pub write: Duration,
     /// Time to flush.
@@ -72,6 +74,7 @@ pub(crate) struct Times {
     pub(crate) bookkeeping_ns: AtomicU64,
     pub(crate) drain_ns: AtomicU64,
     pub(crate) render_ns: AtomicU64,
+    pub(crate) encode_ns: AtomicU64,
     pub(crate) write_ns: AtomicU64,
     pub(crate) flush_ns: AtomicU64,
     pub(crate) publish_ns: AtomicU64,
@@ -110,6 +113,7 @@ impl Times {
             checkpointed_blocks: self.checkpointed_blocks.load(Relaxed),
             drain: ns(&self.drain_ns),
             render: ns(&self.render_ns),
+            encode: ns(&self.encode_ns),
             write: ns(&self.write_ns),
             flush: ns(&self.flush_ns),
             publish: ns(&self.publish_ns),

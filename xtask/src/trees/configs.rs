@@ -27,6 +27,8 @@ pub struct Config {
     block_size_bytes: u32,
     cluster_size_bytes: Option<u32>,
     inode_size_bytes: u16,
+    /// Of the orphan file, where it is not the usual.
+    orphan_file_blocks: Option<u32>,
     /// Most bytes of extended attributes of one inode, where it is not the usual.
     xattr_max_bytes: Option<usize>,
 }
@@ -38,6 +40,7 @@ const DEFAULT: Config = Config {
     block_size_bytes: 4096,
     cluster_size_bytes: None,
     inode_size_bytes: 256,
+    orphan_file_blocks: None,
     xattr_max_bytes: None,
 };
 
@@ -59,7 +62,7 @@ const fn blocks(name: &'static str, block_size_bytes: u32) -> Config {
 
 impl Config {
     /// All kinds.
-    pub const ALL: [Config; 15] = [
+    pub const ALL: [Config; 17] = [
         DEFAULT,
         blocks("blocks-1k", 1024),
         blocks("blocks-64k", 65536),
@@ -79,6 +82,11 @@ impl Config {
         with("inline-data", "inline_data"),
         with("orphan-file", "orphan_file"),
         with("no-orphan-file", "^orphan_file"),
+        Config {
+            orphan_file_blocks: Some(1),
+            ..with("few-orphans", "orphan_file")
+        },
+        with("quota", "quota,project"),
         with("large-dir", "large_dir"),
         Config {
             xattr_max_bytes: Some(20_000),
@@ -150,6 +158,7 @@ impl Config {
         options.block_size = Some(self.block_size_bytes);
         options.cluster_size = self.cluster_size_bytes;
         options.inode_size = Some(self.inode_size_bytes);
+        options.orphan_file_blocks = self.orphan_file_blocks;
         options.inodes = mkfs::InodeCount::AtLeast(entries as u32 + 1000);
         if !self.features.is_empty() {
             options.features.apply_list(self.features)?;
@@ -194,6 +203,10 @@ impl Config {
             .args(["-N", &(entries + 1000).to_string()]);
         if let Some(cluster_size_bytes) = self.cluster_size_bytes {
             program = program.args(["-C", &cluster_size_bytes.to_string()]);
+        }
+        if let Some(blocks) = self.orphan_file_blocks {
+            let bytes = blocks * self.block_size_bytes;
+            program = program.args(["-E", &format!("orphan_file_size={bytes}")]);
         }
         if !self.features.is_empty() {
             program = program.args(["-O", self.features]);

@@ -19,6 +19,8 @@ use uext4_sync::{Rank, shard_index};
 
 /// Odd step between the start blocks of neighbouring threads, as in the kernel.
 const BLOCK_STEP: usize = 13;
+/// Looks at all slots of a block before the next block is tried.
+const PASSES_MAX: u32 = 4;
 
 /// The orphan file of a mounted file system.
 pub(crate) struct OrphanFile {
@@ -124,8 +126,10 @@ impl OrphanFile {
             let block = &self.blocks[index];
             if block.claim() {
                 handle.touch(block);
-                let slot = block.fill(inode);
-                return Some((index * self.slots_per_block + slot) as u64);
+                if let Some(slot) = block.fill(inode) {
+                    return Some((index * self.slots_per_block + slot) as u64);
+                }
+                block.free.fetch_add(1, Ordering::AcqRel);
             }
         }
         None
@@ -163,18 +167,15 @@ impl SlotBlock {
             .is_ok()
     }
 
-    /// Stores `inode` in a free slot. A claim guarantees one; a slot that is being emptied just
-    /// now raises `free` only after it reads as zero, so the search ends.
-    fn fill(&self, inode: InodeNr) -> usize {
-        loop {
-            for (index, slot) in self.slots.iter().enumerate() {
-                let free = slot.load(Ordering::Relaxed) == 0;
-                let take =
-                    || slot.compare_exchange(0, inode.0, Ordering::AcqRel, Ordering::Relaxed);
-                if free && take().is_ok() {
-                    return index;
-                }
-            }
-        }
+    /// Stores `inode` in a free slot. A claim guarantees one, since a slot that is being emptied
+    /// raises `free` only after it reads as zero; others may take it while we look elsewhere, so
+    /// the search is given up after some passes.
+    fn fill(&self, inode: InodeNr) -> Option<usize> {
+        let take = |slot: &AtomicU32| {
+            let exchange =
+                || slot.compare_exchange(0, inode.0, Ordering::AcqRel, Ordering::Relaxed);
+            slot.load(Ordering::Relaxed) == 0 && exchange().is_ok()
+        };
+        (0..PASSES_MAX).find_map(|_| self.slots.iter().position(take))
     }
 }

@@ -61,7 +61,7 @@ impl Orphans {
             return Ok(());
         }
         // The inode itself must be in the transaction: recovery reads its size and links.
-        drop(handle.write(inode));
+        handle.touch(inode);
         let slot = self
             .file
             .as_ref()

@@ -6,6 +6,7 @@ use crate::{Fs, Result, credits, file};
 use std::collections::HashSet;
 use std::sync::Arc;
 use uext4_format::InodeNr;
+use uext4_format::superblock::state;
 use uext4_sync::atomic::Ordering;
 
 /// What recovery did.
@@ -18,8 +19,15 @@ pub(crate) struct OrphanReport {
 }
 
 impl Orphans {
-    /// Processes everything that is tracked on disk. Called once, before any other operation.
+    /// Processes everything that is tracked on disk. Called once, before any other operation. On a
+    /// file system that is marked with errors nothing is freed, as in the kernel: that is for
+    /// e2fsck, and only the list is dropped.
     pub(crate) fn recover(&self, fs: &Fs) -> Result<OrphanReport> {
+        if fs.superblock.read().disk.state & state::ERROR != 0 {
+            let handle = fs.start(credits::ATTRIBUTES)?;
+            fs.superblock.update(&handle, |disk| disk.last_orphan = 0);
+            return Ok(OrphanReport::default());
+        }
         let mut report = OrphanReport::default();
         for inode in self.adopt(fs)? {
             finish(fs, &inode, &mut report)?;

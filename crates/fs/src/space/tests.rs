@@ -311,6 +311,7 @@ fn numbers_tell_what_happened() {
     assert!(journal.running_ns > 0 && journal.waiting_blocks <= journal.image_blocks);
     let phases = [
         journal.render_ns,
+        journal.encode_ns,
         journal.write_ns,
         journal.flush_ns,
         journal.publish_ns,

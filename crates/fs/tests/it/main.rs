@@ -15,6 +15,7 @@ mod journals;
 mod old_formats;
 mod old_inodes;
 mod options;
+mod orphans;
 mod projects;
 mod quota;
 mod quota_limits;

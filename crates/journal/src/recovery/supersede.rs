@@ -40,7 +40,7 @@ pub fn supersede(
         revokes: Vec::new(),
     };
     let mut superblock = file.read_superblock()?;
-    let body = encode(&superblock.layout(), &superblock.uuid, &closed);
+    let body = encode(&superblock.layout(), &superblock.uuid, &closed, 1)?;
     let blocks = body.len() as u64 + 1;
     if blocks >= u64::from(superblock.end() - superblock.first) {
         return Err(Error::LogTooSmall { blocks });

@@ -360,6 +360,11 @@ pub(super) const METRICS: &[Metric] = &[
         "Commit phase: rendering and merging.",
     ),
     metric(
+        "uext4_journal_encode_seconds_total",
+        One("/journal/encode_ns"),
+        "Commit phase: checksums and descriptors of the log.",
+    ),
+    metric(
         "uext4_journal_write_seconds_total",
         One("/journal/write_ns"),
         "Commit phase: writing the log.",

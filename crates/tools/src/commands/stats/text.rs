@@ -19,6 +19,7 @@ const PER_TRANSACTION_NS: &[(&str, &str)] = &[
     ("commit_ns", "committing"),
     ("drain_ns", "  locked"),
     ("render_ns", "  rendering"),
+    ("encode_ns", "  checksums"),
     ("write_ns", "  logging"),
     ("flush_ns", "  flushing"),
     ("publish_ns", "  publishing"),
