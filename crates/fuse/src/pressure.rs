@@ -98,33 +98,49 @@ fn arm(path: &PathBuf) -> io::Result<File> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
-    use rustix::net::{SendFlags, send};
+    use rustix::net::{RecvFlags, SendFlags, recv, send};
     use std::net::{TcpListener, TcpStream};
     use std::sync::mpsc;
 
     /// Urgent data of a TCP stream are what `poll` tells as it tells pressure.
+    pub(crate) struct Wire {
+        sender: TcpStream,
+        source: TcpStream,
+    }
+
+    impl Wire {
+        pub(crate) fn new() -> Self {
+            let listener = TcpListener::bind("127.0.0.1:0").expect("listens");
+            let address = listener.local_addr().expect("bound");
+            let sender = TcpStream::connect(address).expect("connects");
+            let (source, _) = listener.accept().expect("accepts");
+            Self { sender, source }
+        }
+
+        /// Presses twice: both times memory is given back, and no more after the end.
+        pub(crate) fn press(self) {
+            let (relieved, seen) = mpsc::channel();
+            let source_again = self.source.try_clone().expect("clones");
+            let relieve = move || {
+                // Takes the urgent byte away, as the kernel's own file tells once.
+                let _ = recv(&source_again, &mut [0], RecvFlags::OOB);
+                relieved.send(()).expect("is heard");
+            };
+            let pressure = Pressure::start(self.source, relieve).expect("starts");
+            for _ in 0..2 {
+                send(&self.sender, b"!", SendFlags::OOB).expect("sends");
+                seen.recv().expect("is relieved");
+            }
+            pressure.stop();
+            assert!(seen.recv().is_err(), "the thread ended");
+        }
+    }
+
     #[test]
     fn pressure_is_answered_until_the_mount_ends() {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("listens");
-        let sender = TcpStream::connect(listener.local_addr().expect("bound")).expect("connects");
-        let (source, _) = listener.accept().expect("accepts");
-        let (relieved, seen) = mpsc::channel();
-        let source_again = source.try_clone().expect("clones");
-        let relieve = move || {
-            // Takes the urgent byte away, as the kernel's own file tells once.
-            let mut byte = [0];
-            let _ = rustix::net::recv(&source_again, &mut byte, rustix::net::RecvFlags::OOB);
-            relieved.send(()).expect("is heard");
-        };
-        let pressure = Pressure::start(source, relieve).expect("starts");
-        for _ in 0..2 {
-            send(&sender, b"!", SendFlags::OOB).expect("sends");
-            seen.recv().expect("is relieved");
-        }
-        pressure.stop();
-        assert!(seen.recv().is_err(), "the thread ended");
+        Wire::new().press();
     }
 
     #[test]

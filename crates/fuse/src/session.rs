@@ -200,6 +200,7 @@ impl Session {
     }
 
     fn announce(&self, options: &MountOptions, locked: Locked) {
+        self.control.tell_locked(locked);
         if options.announce == Announce::Yes {
             let (path, served) = (self.hands.path().display(), self.crew.served);
             eprintln!("uext4: {path} is served {served}; {locked}");

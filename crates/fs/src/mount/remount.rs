@@ -15,6 +15,7 @@ use crate::{Error, Filesystem, Fs, MountOptions, Result};
 use std::ops::Range;
 use std::sync::Arc;
 use uext4_format::Feature;
+use uext4_sync::atomic::Ordering::Relaxed;
 
 /// Why a remount is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -121,6 +122,10 @@ impl Fs {
         self.space.set_learning(options);
         if options.delalloc_memory_bytes != life.options.delalloc_memory_bytes {
             self.delayed.set_limit(options.delalloc_memory_bytes);
+        }
+        if options.extent_cache_bytes != life.options.extent_cache_bytes {
+            let budget = self.extent_status.budget_bytes();
+            budget.store(options.extent_cache_bytes, Relaxed);
         }
         self.journal.set_commit_interval(options.commit_interval);
         life.media.set_barrier(options.barrier);

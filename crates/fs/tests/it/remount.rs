@@ -271,6 +271,8 @@ fn options_take_effect() {
     assert!(fs.statfs().blocks < with_overhead);
     fs.remount("commit=7,max_dir_size_kb=4").unwrap();
     assert_eq!(fs.options().commit_interval.as_secs(), 7);
+    fs.remount("extent_cache=65536").unwrap();
+    assert_eq!(fs.tunable("extent_cache"), Some(65_536));
     let dir = fs
         .mkdir(&fs.root().unwrap(), b"dir", 0o755, &caller)
         .unwrap();

@@ -11,6 +11,7 @@ use crate::aside::AbortOnPanic;
 use crate::crew::Served;
 use crate::error::{Error, Result};
 use crate::runtime_dir;
+use crate::sandbox::Locked;
 use crate::server::Server;
 use rustix::event::PollFlags;
 use std::fs::{self, File, Permissions};
@@ -19,7 +20,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -36,6 +37,7 @@ pub(crate) struct Control {
     /// Closing it stops the threads.
     stop: PipeWriter,
     listener: JoinHandle<()>,
+    locked: Arc<OnceLock<Locked>>,
 }
 
 impl Control {
@@ -49,6 +51,7 @@ impl Control {
         let socket = bind(&path).map_err(failed())?;
         let (stopped, stop) = io::pipe().map_err(failed())?;
         let mount = Mount::new(server, mount_point, served);
+        let locked = mount.locked.clone();
         let listener = thread::Builder::new()
             .name("uext4-control".into())
             .spawn(move || {
@@ -60,7 +63,14 @@ impl Control {
             path,
             stop,
             listener,
+            locked,
         })
+    }
+
+    /// From now on tells what holds the server.
+    pub(crate) fn tell_locked(&self, locked: Locked) {
+        // It is locked in once.
+        let _ = self.locked.set(locked);
     }
 
     /// Waits for verbs that run, and listens no more.

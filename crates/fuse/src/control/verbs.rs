@@ -5,11 +5,12 @@
 use super::quota;
 use super::wire::{Answered, Ask, Refusal};
 use crate::crew::Served;
+use crate::sandbox::Locked;
 use crate::server::Server;
 use crate::tally::Tally;
 use serde_json::{Map, Value, json};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use uext4::Filesystem;
 
 /// Most groups that one answer tells of.
@@ -24,6 +25,8 @@ pub(super) struct Mount {
     pub(super) path: PathBuf,
     /// How requests come.
     pub(super) served: String,
+    /// What holds the server, once that is known.
+    pub(super) locked: Arc<OnceLock<Locked>>,
 }
 
 impl Mount {
@@ -32,6 +35,7 @@ impl Mount {
             server,
             path: path.into(),
             served: served.to_string(),
+            locked: Arc::default(),
         }
     }
 
@@ -85,6 +89,7 @@ fn server(mount: &Mount) -> Value {
         "version": env!("CARGO_PKG_VERSION"),
         "mount_point": mount.path.to_string_lossy(),
         "served": mount.served,
+        "locked": mount.locked.get().map(Locked::to_string),
     })
 }
 

@@ -84,6 +84,7 @@ fn inside() {
         files: vec![dir.join("image")],
         ..MountOptions::default()
     };
+    let wire = crate::pressure::tests::Wire::new();
     let half = begin(&options).expect("the kernel has Landlock");
     let kept = rustix::thread::capabilities(None).expect("it may look yet");
     let access = rustix::thread::CapabilitySet::DAC_OVERRIDE;
@@ -96,6 +97,7 @@ fn inside() {
     let locked = half.finish(Sandbox::Must).expect("the kernel has seccomp");
     assert_eq!(locked, Locked::Both);
     early.wait();
+    wire.press();
     before.join().expect("it stayed inside");
     try_everything(&dir);
     // The image is what it is there for, also once more (a remount).

@@ -115,6 +115,7 @@ impl Args {
         for (title, name) in [
             ("mounted on", "mount_point"),
             ("served", "served"),
+            ("locked in", "locked"),
             ("process", "pid"),
             ("version", "version"),
         ] {

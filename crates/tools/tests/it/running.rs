@@ -70,6 +70,7 @@ fn info_tells_how_a_mount_is_served() {
     assert!(served.as_str().unwrap().starts_with("through /dev/fuse"));
     let text = mounted.0.ok(&["info", "mnt"]);
     assert!(text.contains("served       through /dev/fuse, threads: "));
+    assert!(text.contains("locked in    "), "{text}");
     assert!(text.contains(&format!("mounted on   {point}")), "{text}");
     let wrong = mounted.0.run(&["info", "mnt", "--groups"]);
     assert_eq!(wrong.status.code(), Some(2));

@@ -57,6 +57,10 @@ fn all_threads_are_locked_in_over_both_transports() {
         rig.ok(&["remount", "mnt", "-o", "rw"]);
         rig.ok(&["umount", "mnt"]);
         synced.unwrap();
+        let pressure = |status: &String| field(status, "Name:") == "uext4-pressure";
+        let told = Path::new("/proc/pressure/memory").exists();
+        assert_eq!(threads.iter().any(pressure), told, "{options}");
+        assert_eq!(server["locked"], "locked in by Landlock and seccomp");
         assert!(said.len() >= 4, "{options}: {said:?}");
         for [seccomp, no_new, effective] in said {
             assert_eq!((seccomp, no_new), ("2", "1"), "{options}");
@@ -95,6 +99,8 @@ fn an_image_of_strangers_is_read_only_and_harmless() {
             "{options}: {line}"
         );
         assert_eq!(is_locked, options != "no_sandbox");
+        let said = server["locked"].as_str().unwrap();
+        assert_eq!(said != "not locked in", is_locked, "{said}");
         rig.assert_clean();
     }
 }

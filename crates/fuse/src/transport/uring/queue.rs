@@ -113,7 +113,7 @@ impl Queue {
                     Completion::Request(entry) => self.take(entry, service)?,
                     // The file system was unmounted.
                     Completion::Lost(_) => self.n_alive -= 1,
-                    Completion::Bell => self.take_back()?,
+                    Completion::Bell => self.take_back(service)?,
                 }
             }
         }
@@ -127,16 +127,16 @@ impl Queue {
             Pace::Asks if !self.has_spare(entry.queue) => entry.refuse(Errno::EAGAIN),
             Pace::Asks => {
                 self.count_away(&mut entry);
-                service.helpers.leave(self.job(entry, pace, service));
+                service.helpers.leave(self.job(entry, service));
                 return Ok(());
             }
             Pace::Waits => {
-                service.helpers.leave(self.job(entry, pace, service));
+                service.helpers.leave(self.job(entry, service));
                 return Ok(());
             }
             // Helpers may all wait for this very request.
             Pace::Bulk => {
-                if let Err(job) = service.helpers.leave_now(self.job(entry, pace, service)) {
+                if let Err(job) = service.helpers.leave_now(self.job(entry, service)) {
                     job();
                 }
                 return Ok(());
@@ -170,23 +170,32 @@ impl Queue {
         }
     }
 
-    /// Serves the entry's request and returns it.
-    fn job(&self, mut entry: Box<Entry>, pace: Pace, service: &Service) -> Job {
+    /// Serves the entry's request and returns it. A change that may not go on any more is returned
+    /// as it came.
+    fn job(&self, mut entry: Box<Entry>, service: &Service) -> Job {
         let (server, returned) = (service.server.clone(), self.ring.returned().clone());
         Box::new(move || {
-            entry.serve(&server, pace, &mut Scratch::new());
+            let (pace, pass) = entry.admit(&server);
+            match pace {
+                Pace::Halted => entry.is_served = false,
+                pace => entry.serve(&server, pace, &mut Scratch::new()),
+            }
+            drop(pass);
             returned.give(entry);
         })
     }
 
-    fn take_back(&mut self) -> io::Result<()> {
+    fn take_back(&mut self, service: &Service) -> io::Result<()> {
         for mut entry in self.ring.returned().take() {
             if std::mem::take(&mut entry.is_away)
                 && let Some(pool) = self.pool(entry.queue)
             {
                 pool.n_away -= 1;
             }
-            self.ring.commit(entry)?;
+            match std::mem::replace(&mut entry.is_served, true) {
+                true => self.ring.commit(entry)?,
+                false => self.take(entry, service)?,
+            }
         }
         Ok(())
     }

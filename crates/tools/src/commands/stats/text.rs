@@ -36,7 +36,11 @@ pub(super) fn write_added(out: &mut dyn Write, before: &Value, stats: &Value) ->
     let (point, engine) = (&server["mount_point"], &stats["engine"]);
     let (point, engine) = (point.as_str().unwrap_or(""), engine.as_str().unwrap_or(""));
     let (pid, served) = (&server["pid"], server["served"].as_str().unwrap_or(""));
-    writeln!(out, "{point}: process {pid}, {served}, allocator {engine}")?;
+    let locked = server["locked"].as_str().unwrap_or("");
+    writeln!(
+        out,
+        "{point}: process {pid}, {served}, allocator {engine}; {locked}"
+    )?;
     for (pointer, title) in SECTIONS {
         section(out, title, before.pointer(pointer), stats.pointer(pointer))?;
     }
