@@ -38,6 +38,9 @@ enum Command {
     /// Writers on a new file system, each with a file of its own (variants: default, linear,
     /// optimized, freespace-tree).
     ParallelWrite(Options),
+    /// Everything that a mount is asked for: what mount-names, mount-io and mount-tree measure, in
+    /// one run, with the ratios to fuse2fs and the kernel (variants: dev_fuse, io_uring, peers).
+    Mount(Options),
     /// Creates through mounts while one directory grows, per chunk of names (variants: dev_fuse,
     /// io_uring, peers).
     MountCreate(Options),
@@ -100,7 +103,7 @@ struct Options {
     /// Variants of the experiment; without it, all.
     #[arg(long, value_delimiter = ',')]
     variants: Vec<String>,
-    /// Files per worker (mdtest, mount-names), names in all (mount-create), MiB per worker
+    /// Files per worker (mdtest, mount, mount-names), names in all (mount-create), MiB per worker
     /// (mount-io, parallel-write), appends per worker (append).
     #[arg(long)]
     count: Option<u64>,
@@ -127,6 +130,7 @@ impl Cli {
             Command::Fallocate2(options) => options.run(Experiment::Fallocate2),
             Command::Fsync(options) => options.run(Experiment::Fsync),
             Command::ParallelWrite(options) => options.run(Experiment::ParallelWrite),
+            Command::Mount(options) => options.run(Experiment::Mount),
             Command::MountCreate(options) => options.run(Experiment::MountCreate),
             Command::MountIo(options) => options.run(Experiment::MountIo),
             Command::Append(options) => options.run(Experiment::Append),

@@ -18,6 +18,15 @@ pub(crate) struct Key {
     pub(crate) workers: u32,
 }
 
+impl Key {
+    /// Whether both are compared: they differ in the system, or in how a mount is served.
+    pub(crate) fn is_beside(&self, other: &Self) -> bool {
+        let is_way = |variant| matches!(variant, "dev_fuse" | "io_uring" | "peers");
+        let same = self.variant == other.variant;
+        self.workers == other.workers && (same || is_way(self.variant) && is_way(other.variant))
+    }
+}
+
 /// All samples of one metric.
 #[derive(Clone, Debug)]
 pub(crate) struct Series {
@@ -35,6 +44,20 @@ impl Series {
             1 => self.samples[middle],
             _ => (self.samples[middle - 1] + self.samples[middle]) / 2.0,
         }
+    }
+
+    /// Median over that of `peer` at the same task; more is better in what is compared so.
+    pub(crate) fn ratio(&self, results: &Results, peer: System) -> Option<f64> {
+        let is_rate = matches!(self.unit, Unit::PerSecond | Unit::MegabytesPerSecond);
+        let alike = |one: &&Self| {
+            one.key.system == peer
+                && one.metric == self.metric
+                && one.key.is_beside(&self.key)
+                && one.median() > 0.0
+        };
+        let mut others = results.series.iter();
+        let peer = others.find(alike)?;
+        (is_rate && self.key.system.is_ours()).then(|| self.median() / peer.median())
     }
 
     pub(crate) fn min(&self) -> f64 {

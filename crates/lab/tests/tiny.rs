@@ -78,6 +78,17 @@ fn mounts_are_compared_where_they_can_be() {
         systems,
     ];
     assert_eq!(rows(&io, "uext4"), 10);
+    let all = ["mount", "--workers", "2", "--count", "10"];
+    let lines = lab(&[&all[..], &["--json"]].concat());
+    let per_row = 4 + 10 + 3;
+    let judged = lines.lines().filter(|line| line.contains("\"of_kernel\""));
+    let ours = lines
+        .lines()
+        .filter(|line| line.contains("\"uext4-mount\""));
+    assert!(ours.clone().count() % per_row == 0, "{lines}");
+    if lines.contains("\"kernel-ext4\"") {
+        assert_eq!(judged.count(), ours.count());
+    }
     let names = [
         "mount-names",
         "--workers",

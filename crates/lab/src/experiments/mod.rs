@@ -4,6 +4,7 @@ mod append;
 mod fallocate2;
 mod fsync;
 mod mdtest;
+mod mount;
 mod mount_create;
 mod mount_io;
 mod mount_names;
@@ -25,6 +26,7 @@ pub(crate) enum Experiment {
     Mdtest,
     Fallocate2,
     Fsync,
+    Mount,
     MountCreate,
     MountIo,
     Append,
@@ -158,6 +160,7 @@ impl Experiment {
             Self::Mdtest => "mdtest",
             Self::Fallocate2 => "fallocate2",
             Self::Fsync => "fsync",
+            Self::Mount => "mount",
             Self::MountCreate => "mount-create",
             Self::MountIo => "mount-io",
             Self::Append => "append",
@@ -171,7 +174,7 @@ impl Experiment {
     pub(crate) fn default_systems(self) -> &'static [System] {
         match self {
             Self::MountCreate => &[System::Uext4Mount, System::Fuse2fs],
-            Self::MountIo | Self::MountNames | Self::MountTree => {
+            Self::Mount | Self::MountIo | Self::MountNames | Self::MountTree => {
                 &[System::Uext4Mount, System::Fuse2fs, System::KernelExt4]
             }
             _ => &[System::Uext4, System::KernelExt4],
@@ -192,9 +195,11 @@ impl Experiment {
             Self::Fsync => &["own"],
             Self::Append => &["default", "nodelalloc"],
             Self::StressOrphan => &["file", "list", "none"],
-            Self::MountCreate | Self::MountIo | Self::MountNames | Self::MountTree => {
-                &["dev_fuse", "io_uring", "peers"]
-            }
+            Self::Mount
+            | Self::MountCreate
+            | Self::MountIo
+            | Self::MountNames
+            | Self::MountTree => &["dev_fuse", "io_uring", "peers"],
             Self::ParallelWrite => &["default", "linear", "optimized", "freespace-tree"],
         }
     }
@@ -220,7 +225,7 @@ impl Experiment {
             Self::MountCreate => 200_000,
             Self::MountIo => 256,
             Self::Append => 1024,
-            Self::MountNames => 1000,
+            Self::Mount | Self::MountNames => 1000,
             Self::MountTree => 0,
             Self::ParallelWrite => 64,
         }
@@ -231,6 +236,7 @@ impl Experiment {
             Self::Mdtest => mdtest::phases(),
             Self::Fallocate2 => vec![Phase::new("fallocate", Unit::PerSecond)],
             Self::Fsync => vec![Phase::new("files", Unit::PerSecond)],
+            Self::Mount => mount::phases(),
             Self::MountCreate => mount_create::phases(count, workers),
             Self::MountIo => mount_io::phases(),
             Self::Append => append::phases(),
@@ -262,6 +268,7 @@ impl Task {
             Experiment::Mdtest => mdtest::start(self, seat),
             Experiment::Fallocate2 => fallocate2::start(self, seat),
             Experiment::Fsync => fsync::start(self, seat),
+            Experiment::Mount => mount::start(self, seat),
             Experiment::MountCreate => mount_create::start(self, seat),
             Experiment::MountIo => mount_io::start(self, seat),
             Experiment::Append => append::start(self, seat),

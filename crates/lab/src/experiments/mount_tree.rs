@@ -8,6 +8,8 @@ use uext4_testkit::oracle::Program;
 
 /// Thousands of small files that every machine with a compiler has.
 const SOURCE: &str = "/usr/include";
+/// Hundreds of them, for many workers.
+const PART_OF_SOURCE: &str = "/usr/include/linux";
 
 pub(super) fn phases() -> Vec<Phase> {
     ["cp -a", "walk", "rm -r"]
@@ -16,6 +18,7 @@ pub(super) fn phases() -> Vec<Phase> {
 }
 
 struct MountTree {
+    source: &'static str,
     tree: PathBuf,
     n_entries: u64,
     /// Lives as long as the path.
@@ -24,8 +27,13 @@ struct MountTree {
 
 pub(super) fn start(task: Task, seat: Box<dyn Seat>) -> Result<Box<dyn Work>> {
     let place = seat.path().context("it needs a directory of the system")?;
-    let found = Program::new("find")?.arg(SOURCE).run_ok()?;
+    let source = match task.workers {
+        1 => SOURCE,
+        _ => PART_OF_SOURCE,
+    };
+    let found = Program::new("find")?.arg(source).run_ok()?;
     Ok(Box::new(MountTree {
+        source,
         tree: place.join(format!("tree.{}", task.worker)),
         n_entries: found.stdout.lines().count() as u64,
         _seat: seat,
@@ -37,7 +45,7 @@ impl Work for MountTree {
         let tree = &self.tree;
         match index {
             0 => Program::new("cp")?
-                .args(["-a", SOURCE])
+                .args(["-a", self.source])
                 .arg(tree)
                 .run_ok()?,
             1 => Program::new("find")?

@@ -12,8 +12,9 @@ pub(crate) fn setup(experiment: Experiment, variant: &str, system: System) -> Op
         Experiment::Fallocate2 | Experiment::ParallelWrite => allocators(variant, system),
         Experiment::StressOrphan => stress_orphan(variant, system),
         Experiment::Append if variant == "nodelalloc" => Some(mounted(variant)),
-        Experiment::MountTree if system == System::Uext4 => None,
-        Experiment::MountCreate
+        Experiment::Mount | Experiment::MountTree if system == System::Uext4 => None,
+        Experiment::Mount
+        | Experiment::MountCreate
         | Experiment::MountIo
         | Experiment::MountNames
         | Experiment::MountTree => transport(variant, system),

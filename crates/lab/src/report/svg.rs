@@ -49,15 +49,13 @@ pub(crate) fn svg(results: &Results) -> String {
     out
 }
 
-/// Series that differ in their system only, and those of one metric, stand on one scale.
+/// Series of one metric that are compared stand on one scale.
 fn groups(series: &[Series]) -> Vec<Vec<&Series>> {
     let mut groups: Vec<Vec<&Series>> = Vec::new();
     for one in series {
         let alike = |group: &&mut Vec<&Series>| {
             let first = group[0];
-            first.metric == one.metric
-                && first.key.variant == one.key.variant
-                && first.key.workers == one.key.workers
+            first.metric == one.metric && first.key.is_beside(&one.key)
         };
         match groups.iter_mut().find(alike) {
             Some(group) => group.push(one),
@@ -71,10 +69,7 @@ fn draw_group(out: &mut String, group: &[&Series], mut y: f64) -> f64 {
     let top = group.iter().map(|series| series.max()).fold(1e-9, f64::max);
     let scale = (WIDTH - LEFT - 220.0) / top;
     let first = group[0];
-    let label = format!(
-        "{}, {}, {} workers",
-        first.metric, first.key.variant, first.key.workers
-    );
+    let label = format!("{}, {} workers", first.metric, first.key.workers);
     let _ = writeln!(
         out,
         r#"<text x="16" y="{}">{}</text>"#,
@@ -104,8 +99,9 @@ fn draw_bar(out: &mut String, series: &Series, y: f64, scale: f64) {
         r#"<line x1="{min:.1}" x2="{max:.1}" y1="{middle}" y2="{middle}" stroke="black"/>"#
     );
     let text = format!(
-        "{} {} {}",
+        "{}, {}: {} {}",
         series.key.system.name(),
+        series.key.variant,
         human(series.median()),
         series.unit.name()
     );

@@ -1,25 +1,47 @@
 //! The table for people.
 
 use super::human;
-use crate::measure::Results;
+use crate::measure::{Results, Series};
+use crate::system::System;
 
-const HEADERS: [&str; 8] = [
-    "variant", "workers", "metric", "system", "median", "min", "max", "unit",
+const COLUMNS: usize = 10;
+const HEADERS: [&str; COLUMNS] = [
+    "variant",
+    "workers",
+    "metric",
+    "system",
+    "median",
+    "min",
+    "max",
+    "unit",
+    "of fuse2fs",
+    "of kernel",
 ];
 /// Columns that hold numbers.
-const RIGHT: [usize; 4] = [1, 4, 5, 6];
+const RIGHT: [usize; 6] = [1, 4, 5, 6, 8, 9];
+/// Columns without a word in them are left out from here on.
+const RATIOS: usize = 8;
+
+type Row = [String; COLUMNS];
 
 /// Rows of one metric stand together, so that systems are compared at a glance.
 pub(crate) fn table(results: &Results, terminal: bool) -> String {
-    let mut rows: Vec<[String; 8]> = results.series.iter().map(row).collect();
+    let of = |series| row(series, results);
+    let mut rows: Vec<Row> = results.series.iter().map(of).collect();
     let order: Vec<[String; 3]> = distinct(&rows);
     rows.sort_by_key(|row| order.iter().position(|key| key[..] == row[..3]));
-    let widths: [usize; 8] = std::array::from_fn(|column| {
-        let cells = rows.iter().map(|row| row[column].chars().count());
-        cells.chain([HEADERS[column].len()]).max().unwrap_or(0)
+    let has_ratios = rows.iter().any(|row| row[RATIOS..] != ["", ""]);
+    let headers: Row = std::array::from_fn(|column| match column < RATIOS || has_ratios {
+        true => HEADERS[column].to_owned(),
+        false => String::new(),
+    });
+    let widths: [usize; COLUMNS] = std::array::from_fn(|column| {
+        let cells = rows.iter().chain([&headers]);
+        let widths = cells.map(|row| row[column].chars().count());
+        widths.max().unwrap_or(0)
     });
     let mut out = String::new();
-    let header = line(&HEADERS.map(str::to_owned), &widths);
+    let header = line(&headers, &widths);
     out.push_str(&if terminal {
         format!("\x1b[1m{header}\x1b[0m")
     } else {
@@ -36,7 +58,11 @@ pub(crate) fn table(results: &Results, terminal: bool) -> String {
     out
 }
 
-fn row(series: &crate::measure::Series) -> [String; 8] {
+fn row(series: &Series, results: &Results) -> Row {
+    let ratio = |peer| {
+        let ratio = series.ratio(results, peer);
+        ratio.map_or(String::new(), |ratio| format!("{ratio:.2}"))
+    };
     [
         series.key.variant.to_owned(),
         series.key.workers.to_string(),
@@ -46,10 +72,12 @@ fn row(series: &crate::measure::Series) -> [String; 8] {
         human(series.min()),
         human(series.max()),
         series.unit.name().to_owned(),
+        ratio(System::Fuse2fs),
+        ratio(System::KernelExt4),
     ]
 }
 
-fn distinct(rows: &[[String; 8]]) -> Vec<[String; 3]> {
+fn distinct(rows: &[Row]) -> Vec<[String; 3]> {
     let mut keys: Vec<[String; 3]> = Vec::new();
     for row in rows {
         let key = [row[0].clone(), row[1].clone(), row[2].clone()];
@@ -60,7 +88,7 @@ fn distinct(rows: &[[String; 8]]) -> Vec<[String; 3]> {
     keys
 }
 
-fn line(cells: &[String; 8], widths: &[usize; 8]) -> String {
+fn line(cells: &Row, widths: &[usize; COLUMNS]) -> String {
     let cell = |(column, text): (usize, &String)| match RIGHT.contains(&column) {
         true => format!("{text:>width$}", width = widths[column]),
         false => format!("{text:<width$}", width = widths[column]),

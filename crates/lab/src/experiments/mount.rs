@@ -1,0 +1,66 @@
+//! Everything that a mount is asked for, one after the other: names, data, trees; each worker in a
+//! directory of its own.
+//!
+//! `--count` is names per worker; beside each name go [`DATA_BYTES`] of data, shared by all workers,
+//! so that runs with many workers need no larger file system.
+
+use super::{Phase, Task, Work, mount_io, mount_names, mount_tree};
+use crate::seat::Seat;
+use anyhow::{Context, Result};
+
+/// Data per name, all workers together.
+const DATA_BYTES: u64 = 128 << 10;
+
+pub(super) fn phases() -> Vec<Phase> {
+    let parts = [
+        mount_names::phases(),
+        mount_io::phases(),
+        mount_tree::phases(),
+    ];
+    parts.into_iter().flatten().collect()
+}
+
+struct Mount {
+    /// Each with its number of phases.
+    parts: [(Box<dyn Work>, usize); 3],
+}
+
+pub(super) fn start(task: Task, mut seat: Box<dyn Seat>) -> Result<Box<dyn Work>> {
+    let place = seat.path().context("it needs a directory of the system")?;
+    let of_same = || crate::seat::SystemSeat::new(&place).map(Box::new);
+    let data = Task {
+        count: (task.count * DATA_BYTES / u64::from(task.workers)).div_ceil(1 << 20),
+        ..task.clone()
+    };
+    let dir = format!("worker.{}", task.worker);
+    let mut in_dir: [Box<dyn Seat>; 2] = [of_same()?, of_same()?];
+    seat.make_dir(&dir)?;
+    seat.enter(&dir)?;
+    in_dir.iter_mut().try_for_each(|seat| seat.enter(&dir))?;
+    let [for_data, for_tree] = in_dir;
+    Ok(Box::new(Mount {
+        parts: [
+            (
+                mount_names::start(task.clone(), seat)?,
+                mount_names::phases().len(),
+            ),
+            (mount_io::start(data, for_data)?, mount_io::phases().len()),
+            (
+                mount_tree::start(task, for_tree)?,
+                mount_tree::phases().len(),
+            ),
+        ],
+    }))
+}
+
+impl Work for Mount {
+    fn phase(&mut self, mut index: usize) -> Result<u64> {
+        for (part, n_phases) in &mut self.parts {
+            match index.checked_sub(*n_phases) {
+                None => return part.phase(index),
+                Some(rest) => index = rest,
+            }
+        }
+        unreachable!("there are as many phases")
+    }
+}
