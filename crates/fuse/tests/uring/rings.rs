@@ -5,6 +5,7 @@ use rustix::fs::{SeekFrom, seek};
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use uext4_fuse::{Ask, Client};
 use uext4_testkit::oracle;
@@ -73,45 +74,76 @@ fn who_says_nothing_gets_what_there_is() {
     }
 }
 
+/// Runs `work` on as many new files as a queue must not keep waiting, all at once.
+fn on_files_at_once(mounted: &Mounted, work: impl Fn(&File) + Sync) {
+    let start = Barrier::new(WAITING);
+    std::thread::scope(|scope| {
+        for index in 0..WAITING {
+            let (path, start, work) = (mounted.path(&format!("{index}")), &start, &work);
+            scope.spawn(move || {
+                let file = File::create(path).unwrap();
+                start.wait();
+                work(&file);
+            });
+        }
+    });
+}
+
 /// Each seek makes the kernel send the data first, as a request of its own.
 #[test]
 fn seeks_that_wait_for_data_do_not_stop_a_queue() {
     let mut mounted = Mounted::new();
-    let start = Barrier::new(WAITING);
-    std::thread::scope(|scope| {
-        for index in 0..WAITING {
-            let (path, start) = (mounted.path(&format!("{index}")), &start);
-            scope.spawn(move || {
-                let file = File::create(path).unwrap();
-                start.wait();
-                for round in 0..20u64 {
-                    let at = round * 100_000;
-                    file.write_all_at(&[1; 10_000], at).unwrap();
-                    let hole = seek(&file, SeekFrom::Hole(at)).unwrap();
-                    assert_eq!(hole, at + 10_000);
-                    assert_eq!(seek(&file, SeekFrom::Data(at)).unwrap(), at);
-                }
-            });
+    on_files_at_once(&mounted, |file| {
+        for round in 0..20u64 {
+            let at = round * 100_000;
+            file.write_all_at(&[1; 10_000], at).unwrap();
+            let hole = seek(file, SeekFrom::Hole(at)).unwrap();
+            assert_eq!(hole, at + 10_000);
+            assert_eq!(seek(file, SeekFrom::Data(at)).unwrap(), at);
         }
     });
+    mounted.unmount();
+}
+
+/// Large writes are with helpers when a freeze begins; small reads go on all the while.
+#[test]
+fn large_writes_wait_for_a_thaw_and_stop_nobody() {
+    const LARGE: u64 = 1 << 20;
+    let mut mounted = Mounted::new();
+    fs::write(mounted.path("small"), "read").unwrap();
+    let root = mounted.root();
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                uext4_fuse::freeze(&root).unwrap();
+                assert_eq!(fs::read(root.join("small")).unwrap(), b"read");
+                uext4_fuse::thaw(&root).unwrap();
+            }
+        });
+        on_files_at_once(&mounted, |file| {
+            let data = vec![9; LARGE as usize];
+            for round in 0..2 {
+                file.write_all_at(&data, round * LARGE).unwrap();
+                file.sync_data().unwrap();
+            }
+        });
+        done.store(true, Ordering::Relaxed);
+    });
+    for index in 0..WAITING {
+        let read = fs::read(mounted.path(&format!("{index}"))).unwrap();
+        assert!(read == vec![9; 2 * LARGE as usize]);
+    }
     mounted.unmount();
 }
 
 #[test]
 fn many_callers_of_fsync_wait_together() {
     let mut mounted = Mounted::new();
-    let start = Barrier::new(WAITING);
-    std::thread::scope(|scope| {
-        for index in 0..WAITING {
-            let (path, start) = (mounted.path(&format!("{index}")), &start);
-            scope.spawn(move || {
-                let file = File::create(path).unwrap();
-                start.wait();
-                for round in 0..20 {
-                    file.write_all_at(&[7; 3000], round * 3000).unwrap();
-                    file.sync_all().unwrap();
-                }
-            });
+    on_files_at_once(&mounted, |file| {
+        for round in 0..20 {
+            file.write_all_at(&[7; 3000], round * 3000).unwrap();
+            file.sync_all().unwrap();
         }
     });
     mounted.kill();
