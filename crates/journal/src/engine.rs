@@ -341,6 +341,11 @@ impl Engine {
             }
             self.observer.aborted(&cause);
         }
+        self.tell_stopped();
+    }
+
+    /// Lets everybody who waits see that the gate was stopped.
+    pub(crate) fn tell_stopped(&self) {
         let _progress = self.progress.lock();
         self.changed.notify_all();
         self.work.notify_all();

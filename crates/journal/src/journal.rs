@@ -140,6 +140,7 @@ impl Journal {
         }
         self.engine.gate.stop(Error::Closed);
         drop(one_commit);
+        self.engine.tell_stopped();
         self.background.end();
         Ok(())
     }

@@ -76,6 +76,33 @@ fn background_threads_lose_no_wake_up() {
     shuttle::check_random(|| race(Threads::Background), 1000);
 }
 
+/// Who waits for a commit when the journal is closed hears of it.
+#[test]
+fn a_close_leaves_nobody_waiting() {
+    shuttle::check_random(
+        || {
+            let device = Recorder::new(disk(60, LOG));
+            let mut config = config(&device, LOG);
+            config.threads = Threads::Background;
+            let journal = Journal::open(config).expect("opens");
+            let slot = Slot::new(50, 0);
+            let syncing = {
+                let (journal, slot) = (journal.clone(), slot.clone());
+                thread::spawn(move || {
+                    let Ok(handle) = journal.start(1) else { return };
+                    let tid = handle.tid();
+                    handle.write(&slot).value += 1;
+                    drop(handle);
+                    let _durable_or_closed = journal.wait_durable(tid);
+                })
+            };
+            journal.close().expect("closes");
+            syncing.join().expect("no thread panics");
+        },
+        1000,
+    );
+}
+
 /// Few preemptions at bad places: finds what a random walk through 64 shards does not.
 #[test]
 fn a_stalled_starter_does_not_slip_into_a_closed_transaction() {
