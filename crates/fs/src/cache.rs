@@ -63,13 +63,28 @@ impl Hasher for IntHasher {
     }
 }
 
+/// What a cache holds.
+pub(crate) trait Cached {
+    /// True when somebody who has it at hand used it without asking the cache since this was asked
+    /// last.
+    fn take_used(&self) -> bool {
+        false
+    }
+}
+
 struct Entry<V> {
     /// `None` only while [`end`] sees whether somebody else holds it.
     value: Option<Arc<V>>,
     referenced: AtomicBool,
 }
 
-impl<V> Entry<V> {
+impl<V: Cached> Entry<V> {
+    /// Somebody used it since this was asked last.
+    fn take_referenced(&self) -> bool {
+        let used = self.value.as_ref().is_some_and(|value| value.take_used());
+        self.referenced.swap(false, Ordering::Relaxed) || used
+    }
+
     /// Nobody but the cache holds the object; a hint, for who holds it weakly may do more.
     fn is_idle(&self) -> bool {
         self.value
@@ -113,7 +128,7 @@ pub(crate) struct Cache<K, V> {
     shard_max: usize,
 }
 
-impl<K: Key, V> Cache<K, V> {
+impl<K: Key, V: Cached> Cache<K, V> {
     /// A cache that keeps about `max` objects that nobody uses.
     pub(crate) fn new(max: usize) -> Self {
         let shard_max = max.div_ceil(CACHE_SHARDS).max(8);
@@ -230,18 +245,18 @@ impl<K: Key, V> Cache<K, V> {
 }
 
 /// Drops a quarter of the shard: entries nobody uses and nobody looked up since the last round.
-fn evict<K: Key, V>(entries: &mut Entries<K, V>, shard_max: usize) {
+fn evict<K: Key, V: Cached>(entries: &mut Entries<K, V>, shard_max: usize) {
     let wanted = entries.map.len().saturating_sub(shard_max) + shard_max / 4 + 1;
     drop_idle(&mut entries.map, wanted);
     entries.limit = shard_max.max(entries.map.len() + entries.map.len() / 4);
 }
 
 /// Drops up to `wanted` entries; answers how many.
-fn drop_idle<K: Key, V>(map: &mut Map<K, V>, wanted: usize) -> usize {
+fn drop_idle<K: Key, V: Cached>(map: &mut Map<K, V>, wanted: usize) -> usize {
     let mut to_drop = wanted;
     map.retain(|_, entry| {
         let idle = to_drop > 0 && entry.is_idle();
-        let drop = idle && !entry.referenced.swap(false, Ordering::Relaxed) && end(entry);
+        let drop = idle && !entry.take_referenced() && end(entry);
         to_drop -= usize::from(drop);
         !drop
     });
@@ -258,6 +273,8 @@ fn end<V>(entry: &mut Entry<V>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    impl Cached for u64 {}
 
     /// Who got hold of it after [`evict`] looked keeps the one object there is.
     #[test]
@@ -288,5 +305,23 @@ mod tests {
         let is_there = |i| cache.get(nr(i)).is_some_and(|found| *found == i);
         assert!((0..200).all(is_there));
         drop(used);
+    }
+
+    struct Known(AtomicBool);
+
+    impl Cached for Known {
+        fn take_used(&self) -> bool {
+            self.0.swap(false, Ordering::Relaxed)
+        }
+    }
+
+    #[test]
+    fn what_was_used_without_asking_has_a_second_chance() {
+        let cache: Cache<uext4_format::BlockNr, Known> = Cache::new(1 << 20);
+        let nr = uext4_format::BlockNr;
+        let known = |i| Known(AtomicBool::new(i < 10));
+        (0..100).for_each(|i| _ = cache.get_or_insert_with(nr(i), || known(i)));
+        (0..3).for_each(|_| _ = cache.shed());
+        assert!((0..10).all(|i| cache.get(nr(i)).is_some()));
     }
 }

@@ -8,7 +8,7 @@
 //! seal than the cached one has met a block that two structures claim, which is damage.
 //! Locking: `Rank::MetaBlock` per block; the cache's shards are `Rank::CacheShard`.
 
-use crate::cache::{Cache, Counts};
+use crate::cache::{Cache, Cached, Counts};
 use crate::{Error, Fs, Result};
 use std::sync::Arc;
 use uext4_format::dirent;
@@ -37,7 +37,15 @@ pub(crate) struct MetaBlock {
     nr: BlockNr,
     /// It was freed: whoever remembers it must ask for the block again.
     is_gone: AtomicBool,
+    /// Somebody who remembers it used it: the cache was not asked.
+    is_used: AtomicBool,
     live: Live<BlockState>,
+}
+
+impl Cached for MetaBlock {
+    fn take_used(&self) -> bool {
+        self.is_used.swap(false, Ordering::Relaxed)
+    }
 }
 
 impl Object for MetaBlock {
@@ -56,6 +64,13 @@ impl MetaBlock {
     /// True once the block was freed.
     pub(crate) fn is_gone(&self) -> bool {
         self.is_gone.load(Ordering::Acquire)
+    }
+
+    /// Says that the block is in use, to whom it is not asked for; usually one load.
+    pub(crate) fn note_use(&self) {
+        if !self.is_used.load(Ordering::Relaxed) {
+            self.is_used.store(true, Ordering::Relaxed);
+        }
     }
 
     /// The block's lock, to read.
@@ -247,6 +262,7 @@ impl Blocks {
         MetaBlock {
             nr,
             is_gone: AtomicBool::new(false),
+            is_used: AtomicBool::new(false),
             live: Live::new(state),
         }
     }

@@ -3,7 +3,7 @@
 //!
 //! Invariants: a block of a directory stays at its place until it is freed, and then it is gone; a
 //! number that is given to a new file starts with an empty table. Entries are weak: the cache of
-//! blocks decides what stays in memory.
+//! blocks decides what stays in memory, and is told that a block was used.
 //! Locking: `Rank::CacheShard`; nothing is taken under it.
 
 use crate::meta::MetaBlock;
@@ -27,6 +27,7 @@ impl DirBlocks {
     /// The block, if it is in memory and known.
     pub(super) fn get(&self, nr: LogicalBlock) -> Option<Arc<MetaBlock>> {
         let block = self.0.read().get(nr.0 as usize)?.upgrade()?;
+        block.note_use();
         (!block.is_gone()).then_some(block)
     }
 

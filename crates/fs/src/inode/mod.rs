@@ -88,6 +88,8 @@ pub struct Inode {
     reclaim: Arc<ReclaimDoor>,
 }
 
+impl crate::cache::Cached for Inode {}
+
 impl Object for Inode {
     type State = InodeState;
     fn live(&self) -> &Live<InodeState> {
