@@ -83,12 +83,26 @@ pub(crate) fn lookup(fs: &Fs, dir: &Arc<Inode>, name: &[u8]) -> Result<Option<In
     Ok(lookup_holder(fs, dir, name)?.map(|(inode, _)| inode))
 }
 
+/// How often a lookup asks for an entry whose inode is not in use.
+const LOOKS: u32 = 16;
+
+/// An inode, and where its entry stands.
+type Held = (InodeRef, Option<Holder>);
+
 /// As [`lookup`], and where the entry stands if that is in a block: for [`remove_at`].
-pub(crate) fn lookup_holder(
-    fs: &Fs,
-    dir: &Arc<Inode>,
-    name: &[u8],
-) -> Result<Option<(InodeRef, Option<Holder>)>> {
+pub(crate) fn lookup_holder(fs: &Fs, dir: &Arc<Inode>, name: &[u8]) -> Result<Option<Held>> {
+    // An inode that loses its last name at this moment is not tracked as an orphan at once. Its
+    // entry is gone by then: who looks again finds none, or another. Only damage shows it again.
+    for _ in 1..LOOKS {
+        match look_up(fs, dir, name) {
+            Err(Error::Stale) => {}
+            other => return other,
+        }
+    }
+    look_up(fs, dir, name)
+}
+
+fn look_up(fs: &Fs, dir: &Arc<Inode>, name: &[u8]) -> Result<Option<Held>> {
     let view = Dir::open(fs, dir)?;
     let held = |nr| fs.inodes.load(fs, nr).map(InodeRef::new);
     let found = match view.form {
