@@ -52,6 +52,9 @@ pub use ops::{KillPrivileges, RenameFlags};
 pub use options::{
     Access, Allocator, BaseLines, DataMode, MountOptions, OnError, QuotaLimits, Threads,
 };
+#[cfg(shuttle)]
+#[doc(hidden)]
+pub use orphan::schedules::orphan_slots;
 pub use quota::GraceTimes;
 pub use relief::Relief;
 pub use space::{FreeExtents, FreeFragments};

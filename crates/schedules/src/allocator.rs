@@ -2,6 +2,7 @@
 //! cluster: nothing is handed out twice or before its commit, and counts are exact.
 
 use crate::explore::{explore, number};
+use crate::rig::join;
 use std::sync::atomic::{AtomicU8, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use uext4_alloc::{Affinity, Bitmap, BuddyEngine, ClusterNr, Config, Engine, Goal, LoadError};
@@ -233,11 +234,6 @@ fn come_back(make: Make) {
     loaded.expect("every bitmap is good");
     join(giving);
     world.check();
-}
-
-fn join(threads: impl IntoIterator<Item = thread::JoinHandle<()>>) {
-    let join = |thread: thread::JoinHandle<()>| thread.join().expect("no thread panics");
-    threads.into_iter().for_each(join);
 }
 
 fn meet(make: Make) {

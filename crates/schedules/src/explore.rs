@@ -20,7 +20,7 @@ pub(crate) fn number() -> u64 {
 
 /// Tries `seeds` random schedules of `scenario`, and then as many with few preemptions at bad
 /// places, which find what a random walk hardly meets.
-pub(crate) fn explore(seeds: u64, scenario: fn()) {
+pub(crate) fn explore(seeds: u64, scenario: impl Fn() + Clone + Send + Sync + 'static) {
     let asked = |name| {
         std::env::var(name)
             .ok()
@@ -29,24 +29,40 @@ pub(crate) fn explore(seeds: u64, scenario: fn()) {
     let seeds = seeds * asked("UEXT4_SCHEDULES").unwrap_or(1);
     let first: u64 = asked("UEXT4_SCHEDULE_SEED").unwrap_or(1);
     for seed in first..first + seeds {
-        run(seed, RandomScheduler::new_from_seed(seed, 1), scenario);
+        run(
+            seed,
+            RandomScheduler::new_from_seed(seed, 1),
+            scenario.clone(),
+        );
     }
     for seed in first..first + seeds.div_ceil(PREEMPTED as u64) {
         let depth = 2 + seed as usize % 3;
         run(
             seed,
             PctScheduler::new_from_seed(seed, depth, PREEMPTED),
-            scenario,
+            scenario.clone(),
         );
     }
 }
 
-fn run(seed: u64, scheduler: impl Scheduler + 'static, scenario: fn()) {
+/// Runs something once where the checker's types work.
+pub(crate) fn once(work: impl Fn() + Send + Sync + 'static) {
+    run(1, RandomScheduler::new_from_seed(1, 1), work);
+}
+
+fn run(
+    seed: u64,
+    scheduler: impl Scheduler + 'static,
+    scenario: impl Fn() + Send + Sync + 'static,
+) {
     let mut config = Config::new();
     config.stack_size = STACK_BYTES;
     config.max_steps = MaxSteps::FailAfter(STEPS_MAX);
     config.failure_persistence = FailurePersistence::None;
     config.silence_warnings = true;
+    config
+        .ungraceful_shutdown_config
+        .immediately_return_on_panic = true;
     let runner = Runner::new(scheduler, config);
     if let Err(panic) = catch_unwind(AssertUnwindSafe(|| runner.run(scenario))) {
         eprintln!("UEXT4_SCHEDULE_SEED={seed} begins with the schedule that failed");

@@ -13,4 +13,14 @@ mod allocator;
 #[cfg(all(test, shuttle))]
 mod claims;
 #[cfg(all(test, shuttle))]
+mod commits;
+#[cfg(all(test, shuttle))]
+mod directory;
+#[cfg(all(test, shuttle))]
 mod explore;
+#[cfg(all(test, shuttle))]
+mod orphans;
+#[cfg(all(test, shuttle))]
+mod rig;
+#[cfg(all(test, shuttle))]
+mod status;

@@ -22,6 +22,15 @@ const BLOCK_STEP: usize = 13;
 /// Looks at all slots of a block before the next block is tried.
 const PASSES_MAX: u32 = 4;
 
+/// Slots of a block; few for the model checker, so that the file is full soon.
+fn slots_in(block_size: usize) -> usize {
+    if cfg!(shuttle) {
+        2
+    } else {
+        orphan_slots_per_block(block_size)
+    }
+}
+
 /// The orphan file of a mounted file system.
 pub(crate) struct OrphanFile {
     blocks: Vec<Arc<SlotBlock>>,
@@ -79,7 +88,7 @@ impl OrphanFile {
         }
         let load = |logical| Self::load_block(fs, &state, nr, LogicalBlock(logical as u32));
         let blocks: Vec<_> = (0..count).map(load).collect::<Result<_>>()?;
-        let slots_per_block = orphan_slots_per_block(fs.block_size());
+        let slots_per_block = slots_in(fs.block_size());
         Ok(Some(Self {
             blocks,
             slots_per_block,
@@ -97,25 +106,7 @@ impl OrphanFile {
         let bytes = fs.journal.read_block(block)?;
         let seed = fs.checksums.metadata.map(|_| inode.seed());
         verify_orphan_block(&bytes, block, seed)?;
-        let count = orphan_slots_per_block(bytes.len());
-        let slot = |index| AtomicU32::new(orphan_slot(&bytes, index).map_or(0, |inode| inode.0));
-        let slots: Arc<[AtomicU32]> = (0..count).map(slot).collect();
-        let free = slots
-            .iter()
-            .filter(|slot| slot.load(Ordering::Relaxed) == 0)
-            .count();
-        let state = SlotState {
-            nr: block,
-            seed,
-            bytes,
-            slots: slots.clone(),
-        };
-        let free = AtomicI64::new(free as i64);
-        Ok(Arc::new(SlotBlock {
-            free,
-            slots,
-            live: Live::new(state),
-        }))
+        Ok(SlotBlock::new(block, seed, bytes))
     }
 
     /// Takes a slot for `inode`; `None` when the file is full.
@@ -158,7 +149,34 @@ impl OrphanFile {
     }
 }
 
+#[cfg(shuttle)]
+impl OrphanFile {
+    /// An empty file in these blocks, for the model checker.
+    pub(super) fn empty(blocks: std::ops::Range<u64>, block_size: usize) -> Self {
+        let block = |nr| SlotBlock::new(BlockNr(nr), None, vec![0; block_size].into());
+        Self {
+            blocks: blocks.map(block).collect(),
+            slots_per_block: slots_in(block_size),
+        }
+    }
+}
+
 impl SlotBlock {
+    fn new(nr: BlockNr, seed: Option<Seed>, bytes: Image) -> Arc<Self> {
+        let slot = |index| AtomicU32::new(orphan_slot(&bytes, index).map_or(0, |inode| inode.0));
+        let slots: Arc<[AtomicU32]> = (0..slots_in(bytes.len())).map(slot).collect();
+        let is_free = |slot: &&AtomicU32| slot.load(Ordering::Relaxed) == 0;
+        let free = AtomicI64::new(slots.iter().filter(is_free).count() as i64);
+        let state = SlotState {
+            nr,
+            seed,
+            bytes,
+            slots: slots.clone(),
+        };
+        let live = Live::new(state);
+        Arc::new(SlotBlock { free, slots, live })
+    }
+
     /// Takes one of the free slots into account; false when there is none.
     fn claim(&self) -> bool {
         let take = |free: i64| if free > 0 { Some(free - 1) } else { None };

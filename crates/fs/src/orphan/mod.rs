@@ -14,6 +14,8 @@
 mod file;
 mod list;
 mod recover;
+#[cfg(shuttle)]
+pub(crate) mod schedules;
 
 use crate::inode::Inode;
 use crate::{BaseLines, Fs, Result};

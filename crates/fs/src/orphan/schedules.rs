@@ -1,0 +1,48 @@
+//! For the model checker: threads at the slots of one orphan file, without the rest of the engine.
+
+use super::file::OrphanFile;
+use std::sync::Arc;
+use uext4_device::BlockDevice;
+use uext4_format::InodeNr;
+use uext4_journal::{Config, Journal, Threads};
+use uext4_sync::thread;
+
+const BLOCK_SIZE: u32 = 1024;
+/// Each has a slot at a time, and there are four.
+const THREADS: u32 = 5;
+
+/// Threads take and empty slots while transactions commit: a slot has one owner, and the file is
+/// full only when it is.
+///
+/// # Panics
+/// When that is not so.
+pub fn orphan_slots(device: Arc<dyn BlockDevice>) {
+    let mut config = Config::new(device, BLOCK_SIZE);
+    config.threads = Threads::Inline;
+    let journal = Journal::open(config).expect("opens");
+    let file = Arc::new(OrphanFile::empty(10..12, BLOCK_SIZE as usize));
+    let work = |nr: u32| {
+        let (journal, file) = (journal.clone(), file.clone());
+        thread::spawn(move || (0..2).for_each(|_| take_and_empty(&journal, &file, InodeNr(nr))))
+    };
+    let workers: Vec<_> = (1..=THREADS).map(work).collect();
+    journal.commit_running().expect("commits");
+    let join = |worker: thread::JoinHandle<()>| worker.join().expect("no thread panics");
+    workers.into_iter().for_each(join);
+    assert!(file.is_empty());
+    let handle = journal.start(2).expect("starts");
+    let taken = (1..10).map_while(|nr| file.add(&handle, InodeNr(nr)));
+    assert_eq!(taken.count(), 4, "every slot can be taken again");
+}
+
+fn take_and_empty(journal: &Journal, file: &OrphanFile, inode: InodeNr) {
+    let handle = journal.start(2).expect("starts");
+    let Some(slot) = file.add(&handle, inode) else {
+        return;
+    };
+    drop(handle);
+    let is_mine = |entry| entry == (slot, inode);
+    assert!(file.entries().any(is_mine), "slot {slot} has another owner");
+    let handle = journal.start(2).expect("starts");
+    file.remove(&handle, slot);
+}

@@ -1,0 +1,146 @@
+//! Creates that split leaves, unlinks that empty and merge them, renames, look-ups, listings and
+//! eviction in one directory.
+
+use crate::explore::explore;
+use crate::rig::{Flat, dir, image, join, mount, names, unmount};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use uext4::{Caller, Error, Filesystem, RenameFlags, Visit};
+use uext4_sync::thread;
+
+const STAY: u32 = 10;
+const GO: u32 = 10;
+const MOVE: u32 = 3;
+const COME: u32 = 8;
+
+/// Long, so that a leaf has room for eight.
+fn name(kind: &str, nr: u32) -> Vec<u8> {
+    format!("{kind} {nr:02} {:x>90}", "").into_bytes()
+}
+
+fn fill(fs: &Filesystem) {
+    let (root, caller) = (fs.root().expect("a root"), Caller::root());
+    let dir = fs.mkdir(&root, b"d", 0o755, &caller).expect("a directory");
+    for (kind, count) in [("stay", STAY), ("go", GO), ("move", MOVE)] {
+        for nr in 0..count {
+            let made = fs.create(&dir, &name(kind, nr), 0o644, &caller);
+            made.expect("a new name");
+        }
+    }
+}
+
+fn create(fs: &Filesystem) {
+    let dir = dir(fs, b"d");
+    for nr in 0..COME {
+        let made = fs.create(&dir, &name("come", nr), 0o644, &Caller::root());
+        made.expect("a new name");
+    }
+}
+
+fn remove(fs: &Filesystem) {
+    let dir = dir(fs, b"d");
+    for nr in 0..GO {
+        let gone = fs.unlink(&dir, &name("go", nr), &Caller::root());
+        gone.expect("a name that is there");
+    }
+}
+
+fn rename(fs: &Filesystem) {
+    let (dir, flags) = (dir(fs, b"d"), RenameFlags::NoReplace);
+    for nr in 0..MOVE {
+        let (from, to) = (name("move", nr), name("moved", nr));
+        let moved = fs.rename(&dir, &from, &dir, &to, flags, &Caller::root());
+        moved.expect("a name that is there");
+        fs.relieve_memory();
+    }
+}
+
+/// What stays is found, and is in each listing once, also in one that goes on behind a pause.
+fn look(fs: &Filesystem) {
+    let dir = dir(fs, b"d");
+    for nr in 0..STAY {
+        let found = fs.lookup(&dir, &name("stay", nr), &Caller::root());
+        found.expect("a name that stays");
+    }
+    let (mut cookie, mut seen) = (0, Vec::new());
+    loop {
+        let before = cookie;
+        let mut left = 5;
+        let mut visit = |entry: uext4::DirEntry<'_>| {
+            seen.push(entry.name.to_vec());
+            cookie = entry.next_cookie;
+            left -= 1;
+            [Visit::Stop, Visit::Continue][usize::from(left > 0)]
+        };
+        fs.read_dir(&dir, before, &mut visit).expect("a listing");
+        if cookie == before || left > 0 {
+            break;
+        }
+    }
+    for nr in 0..STAY {
+        let times = seen.iter().filter(|seen| **seen == name("stay", nr));
+        assert_eq!(times.count(), 1, "stay {nr} in a listing");
+    }
+}
+
+fn expected() -> BTreeSet<Vec<u8>> {
+    let all = [("stay", STAY), ("moved", MOVE), ("come", COME)];
+    let names = |(kind, count)| (0..count).map(move |nr| name(kind, nr));
+    all.into_iter().flat_map(names).collect()
+}
+
+fn meet(image: &[u8]) {
+    let device = Flat::new(image);
+    let fs = Arc::new(mount(&device, ""));
+    let work: [fn(&Filesystem); 4] = [create, remove, rename, look];
+    join(work.map(|work| {
+        let fs = fs.clone();
+        thread::spawn(move || work(&fs))
+    }));
+    unmount(&device, &fs);
+    let fs = mount(&device, "");
+    let found = names(&fs, &dir(&fs, b"d"));
+    assert_eq!(found.len(), expected().len());
+    assert_eq!(found.into_iter().collect::<BTreeSet<_>>(), expected());
+    fs.unmount().expect("unmounts");
+}
+
+#[test]
+fn leaves_split_and_merge_under_many_hands() {
+    let image = image(fill);
+    explore(40, move || meet(&image));
+}
+
+/// A name that comes and goes is there or is not; nothing else is answered.
+fn come_and_go(image: &[u8]) {
+    let device = Flat::new(image);
+    let fs = Arc::new(mount(&device, ""));
+    let changing = {
+        let fs = fs.clone();
+        thread::spawn(move || {
+            let (dir, caller) = (dir(&fs, b"d"), Caller::root());
+            for size in [0, 2000, 0] {
+                let file = fs.create(&dir, b"x", 0o644, &caller).expect("a new name");
+                fs.write(&file, 0, &vec![1; size]).expect("a write");
+                fs.unlink(&dir, b"x", &caller)
+                    .expect("a name that is there");
+            }
+        })
+    };
+    let dir = dir(&fs, b"d");
+    for _ in 0..8 {
+        match fs.lookup(&dir, b"x", &Caller::root()) {
+            Ok(_) | Err(Error::NotFound) => {}
+            Err(error) => panic!("a lookup answers {error}"),
+        }
+    }
+    join([changing]);
+    drop(dir);
+    unmount(&device, &fs);
+}
+
+#[test]
+fn a_name_that_goes_is_not_found() {
+    let image = image(fill);
+    explore(100, move || come_and_go(&image));
+}
