@@ -1,10 +1,11 @@
 //! Work on the repository itself: `cargo xtask tidy` keeps the house rules; `crash`, `trees`,
-//! `kill`, `threads` and `damage` are the full-size runs of the library of this package.
+//! `kill`, `threads`, `race` and `damage` are the full-size runs of the library of this package.
 //!
 //! `mount` is the server of the runs that mount: see [`xtask::server`].
 #![forbid(unsafe_code)]
 
 mod crash;
+mod race;
 mod tidy;
 
 use std::path::{Path, PathBuf};
@@ -57,6 +58,8 @@ enum Job {
         #[arg(long, default_value_t = 1)]
         seed: u64,
     },
+    /// Threads under a race detector (needs the nightly toolchain with rust-src).
+    Race(race::Options),
     /// Damaged images, mounted and used.
     Damage {
         /// Images.
@@ -115,6 +118,7 @@ fn run(arguments: &Arguments) -> Result<ExitCode> {
     match &arguments.job {
         Job::Tidy => return tidy::run(&root),
         Job::Crash(options) => return crash::run(options),
+        Job::Race(options) => return race::run(&root, options),
         Job::Trees {
             entries,
             config,

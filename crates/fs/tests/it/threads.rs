@@ -5,6 +5,7 @@ use crate::worker::{self, Model, Worker};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use uext4::device::MemDevice;
+use uext4::mkfs::{MkfsOptions, Preset};
 use uext4::{Filesystem, MountOptions};
 
 const THREADS: u64 = 16;
@@ -30,6 +31,46 @@ fn sixteen_threads_agree_with_their_models() {
         thread::spawn(move || worker.work(|done| done < STEPS).0)
     };
     let workers: Vec<_> = (0..THREADS).map(run).collect();
+    finish(workers, &fs, &device);
+}
+
+/// Steps of each thread in [`every_engine_agrees_with_its_models`].
+fn stress_steps() -> u64 {
+    let asked = std::env::var("UEXT4_STRESS_STEPS").ok();
+    asked.and_then(|steps| steps.parse().ok()).unwrap_or(100)
+}
+
+/// All allocators, with and without data that wait, with quota, while transactions end, memory is
+/// given back and the file system stands still for moments.
+#[test]
+fn every_engine_agrees_with_its_models() {
+    for engine in ["linear", "optimized", "freespace-tree"] {
+        for delayed in ["delalloc", "nodelalloc"] {
+            stress(&format!("allocator={engine},{delayed},extent_cache=4096"));
+        }
+    }
+}
+
+fn stress(list: &str) {
+    const THREADS: u64 = 6;
+    let mut made = MkfsOptions::new(Preset::Ext4);
+    let features = made.features.apply_list("quota,project");
+    features.expect("features that there are");
+    let device = image::fresh(128, &made);
+    let options = MountOptions::default().parse(list).unwrap();
+    let fs = Arc::new(Filesystem::mount(device.clone(), options).unwrap());
+    let steps = stress_steps();
+    let run = |id| {
+        let worker = Worker::new(&fs, id, id).unwrap();
+        thread::spawn(move || worker.work(|done| done < steps).0)
+    };
+    let workers: Vec<_> = (0..THREADS).map(run).collect();
+    while !workers.iter().all(JoinHandle::is_finished) {
+        fs.sync().unwrap();
+        fs.relieve_memory();
+        fs.freeze().unwrap();
+        fs.thaw().unwrap();
+    }
     finish(workers, &fs, &device);
 }
 
