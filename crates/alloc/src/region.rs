@@ -1,7 +1,8 @@
 //! One region: a flexible group, or a part of one, with its tree and what is known without it.
 //!
-//! Layout: a region fills cache lines of its own, and so do the counts of its groups. Small file systems are cut into more regions
-//! than they have flexible groups, so that threads do not meet at one lock.
+//! Layout: a region fills cache lines of its own, and so do the counts of its groups. Small file
+//! systems are cut into more regions than they have flexible groups, so that threads do not meet at
+//! one lock.
 //!
 //! Invariants: `longest` is exact while the tree is loaded, and while the region is not cold.
 //! `free` of each block group is exact always. While something is reserved the tree stays.
