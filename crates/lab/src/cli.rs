@@ -216,6 +216,22 @@ impl Output {
     }
 }
 
+/// Who runs, and how often.
+#[derive(Args)]
+struct Turns {
+    /// Systems that take turns.
+    #[arg(
+        long,
+        value_enum,
+        value_delimiter = ',',
+        default_value = "uext4,kernel-ext4"
+    )]
+    systems: Vec<System>,
+    /// Fresh file systems (cold mounts) per system; the table shows the median.
+    #[arg(long, default_value_t = 3)]
+    runs: u32,
+}
+
 #[derive(Args)]
 struct FragmentedOptions {
     /// Size of the file system: 60T is that of the patch that proposed free-space trees; it takes
@@ -226,17 +242,8 @@ struct FragmentedOptions {
     /// take minutes.
     #[arg(long, value_delimiter = ',', value_parser = fragmented::names())]
     rows: Vec<String>,
-    /// Systems.
-    #[arg(
-        long,
-        value_enum,
-        value_delimiter = ',',
-        default_value = "uext4,kernel-ext4"
-    )]
-    systems: Vec<System>,
-    /// Cold mounts per row; the table shows the median.
-    #[arg(long, default_value_t = 3)]
-    runs: u32,
+    #[command(flatten)]
+    turns: Turns,
     /// Longest time of a row in seconds; what it reached until then is shown, and that it was
     /// stopped. A write inside the kernel ends first.
     #[arg(long, default_value_t = 60)]
@@ -259,8 +266,8 @@ impl FragmentedOptions {
         let plan = fragmented::Plan {
             size_bytes: self.size,
             rows: self.rows,
-            systems: self.systems,
-            runs: self.runs.max(1),
+            systems: self.turns.systems,
+            runs: self.turns.runs.max(1),
             limit: Duration::from_secs(self.limit_s),
             settle: Duration::from_secs_f64(self.settle_s),
         };
@@ -276,17 +283,8 @@ struct CheckpointOptions {
     /// How many workers at once, one measurement each.
     #[arg(long, value_delimiter = ',', default_value = "1,2")]
     workers: Vec<u32>,
-    /// Systems.
-    #[arg(
-        long,
-        value_enum,
-        value_delimiter = ',',
-        default_value = "uext4,kernel-ext4"
-    )]
-    systems: Vec<System>,
-    /// Fresh file systems per system; the table shows the median.
-    #[arg(long, default_value_t = 3)]
-    runs: u32,
+    #[command(flatten)]
+    turns: Turns,
     /// Size of the file system in MiB.
     #[arg(long, default_value_t = 1536)]
     image_mib: u64,
@@ -305,8 +303,8 @@ impl CheckpointOptions {
         let plan = checkpoint::Plan {
             files: self.files,
             workers: self.workers,
-            systems: self.systems,
-            runs: self.runs.max(1),
+            systems: self.turns.systems,
+            runs: self.turns.runs.max(1),
             image_mib: self.image_mib,
             journal_mib: self.journal_mib,
             queue_max: self.queue_max,

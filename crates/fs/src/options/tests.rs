@@ -105,3 +105,30 @@ fn allocators_have_the_names_of_ext4_and_their_own() {
         assert!(parse(list).is_err(), "{list}");
     }
 }
+
+#[test]
+fn allocation_has_the_words_of_ext4_and_of_the_patch_and_they_are_documented() {
+    let all = "freespace_tree,frsp_cache_aggression=3,freespace_memory=4096,stripe=16,delalloc,\
+               no_prefetch_block_bitmaps,noauto_da_alloc,discard";
+    let options = parse(all).unwrap();
+    assert_eq!(options.allocator, Some(Allocator::FreespaceTree));
+    assert_eq!(options.cache_aggression, 3);
+    assert_eq!(options.freespace_memory_bytes, 4096);
+    assert_eq!(options.stripe_blocks, 16);
+    assert_eq!(options.delalloc, Some(true));
+    assert!(!options.prefetch_bitmaps && !options.auto_da_alloc && options.discard);
+    let docs = include_str!("../../../../docs/tunables.md");
+    let names = all.split(',').map(|word| word.split('=').next().unwrap());
+    let more = [
+        "mb_optimize_scan",
+        "allocator",
+        "cache_aggression",
+        "nodelalloc",
+    ];
+    for name in names.chain(more).chain(crate::Filesystem::TUNABLES) {
+        assert!(
+            docs.contains(&format!("`{name}")),
+            "not in docs/tunables.md: {name}"
+        );
+    }
+}

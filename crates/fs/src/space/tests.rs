@@ -391,3 +391,36 @@ fn writers_at_once_use_all_space() {
     fs.unmount().expect("unmounts");
     assert_clean(&device);
 }
+
+/// Regions that are known need no tree: only those that are used do.
+#[test]
+fn a_nearly_new_file_system_of_100_gib_costs_10_kb_of_trees() {
+    let device = Arc::new(MemDevice::new(100 << 30));
+    mkfs::format(&*device, &MkfsOptions::new(Preset::Ext4)).expect("mkfs");
+    let options = MountOptions::default().parse("freespace_tree");
+    let fs = Filesystem::mount(device, options.expect("a known option")).expect("mounts");
+    for nr in 0..50 {
+        let file = create(&fs, &format!("file {nr}"));
+        fs.write(&file, 0, &[1; 100_000]).expect("writes");
+    }
+    fs.sync().expect("syncs");
+    let trees = |fs: &Filesystem| fs.stats().trees.expect("there are trees");
+    assert!(trees(&fs).cached > 0);
+    assert!(trees(&fs).used_bytes <= 10_000, "{:?}", trees(&fs));
+    while trees(&fs).unknown_regions > 0 {
+        uext4_sync::thread::yield_now();
+    }
+    assert!(trees(&fs).used_bytes <= 10_000, "{:?}", trees(&fs));
+    // All of them: a run per group, and what lies before and behind the metadata.
+    for nr in 0..fs.fs.geometry.group_count {
+        let loader = super::load::LookLoader {
+            space: &fs.fs.space,
+        };
+        let engine = fs.fs.space.engine();
+        engine
+            .load(uext4_format::GroupNr(nr), &loader)
+            .expect("loads");
+    }
+    assert!(trees(&fs).used_bytes <= 32_000, "{:?}", trees(&fs));
+    fs.unmount().expect("unmounts");
+}
