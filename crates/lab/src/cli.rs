@@ -119,6 +119,9 @@ struct Options {
     /// More mount options for uext4.
     #[arg(long, default_value = "")]
     mount_options: String,
+    /// More features for mke2fs, as its -O takes them.
+    #[arg(long, default_value = "")]
+    features: String,
     #[command(flatten)]
     output: Output,
 }
@@ -182,6 +185,7 @@ impl Options {
             image_mib: self.image_mib,
             journal_mib: self.journal_mib,
             mount_options: self.mount_options,
+            features: self.features,
             clock: self.clock,
         };
         self.output.show(&measure::run(&plan)?)

@@ -149,11 +149,10 @@ fn one_run(
     janitor: &mut Janitor,
 ) -> Result<Vec<Vec<Done>>> {
     let mut setup = setup(plan.experiment, key.variant, key.system).unwrap_or_default();
-    if key.system.is_ours() && !plan.mount_options.is_empty() {
-        let separator = if setup.options.is_empty() { "" } else { "," };
-        setup.options += separator;
-        setup.options += &plan.mount_options;
+    if key.system.is_ours() {
+        add_words(&mut setup.options, &plan.mount_options);
     }
+    add_words(&mut setup.features, &plan.features);
     let stage = Stage::set(key.system, backing, &setup, janitor)?;
     let task = |worker| Task::new(plan, key.variant, worker, key.workers);
     let tasks: Vec<Task> = (0..key.workers).map(task).collect();
@@ -162,6 +161,13 @@ fn one_run(
     let answers = answers?;
     struck?;
     Ok(answers)
+}
+
+fn add_words(list: &mut String, words: &str) {
+    if !list.is_empty() && !words.is_empty() {
+        list.push(',');
+    }
+    list.push_str(words);
 }
 
 /// All that was done over the time of the slowest; of means, that of the workers.

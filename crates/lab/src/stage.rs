@@ -22,8 +22,8 @@ pub(crate) enum Place {
 /// How a file system is made and mounted.
 #[derive(Default)]
 pub(crate) struct Setup {
-    /// Features for mke2fs.
-    pub(crate) features: &'static str,
+    /// Features for mke2fs, separated by commas.
+    pub(crate) features: String,
     /// Mount options of uext4 or the kernel.
     pub(crate) options: String,
     /// Of the library only.
@@ -45,7 +45,7 @@ impl Stage {
         setup: &Setup,
         janitor: &mut Janitor,
     ) -> Result<Self> {
-        backing.format(setup.features)?;
+        backing.format(&setup.features)?;
         Self::mount(system, &backing.image(), backing.dir(), setup, janitor)
     }
 

@@ -48,6 +48,7 @@ pub(crate) struct Plan {
     pub(crate) image_mib: u64,
     pub(crate) journal_mib: u64,
     pub(crate) mount_options: String,
+    pub(crate) features: String,
     pub(crate) clock: Clock,
 }
 

@@ -72,7 +72,7 @@ fn stress_orphan(variant: &str, system: System) -> Option<Setup> {
         ..BaseLines::default()
     };
     Some(Setup {
-        features,
+        features: features.to_owned(),
         base_lines,
         ..Setup::default()
     })

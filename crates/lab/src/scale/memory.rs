@@ -3,10 +3,9 @@
 use anyhow::{Context, Result};
 use std::fs;
 
-/// Lets the peak begin anew; what is resident now, in bytes.
-pub(super) fn begin() -> Result<u64> {
-    fs::write("/proc/self/clear_refs", "5").context("cannot reset the peak of memory")?;
-    field("VmRSS:")
+/// Lets the peak begin anew.
+pub(super) fn begin() -> Result<()> {
+    fs::write("/proc/self/clear_refs", "5").context("cannot reset the peak of memory")
 }
 
 /// The most that was resident since [`begin`], in bytes.
