@@ -61,6 +61,8 @@ pub(crate) struct Search<'a> {
     prefetched: Range<u32>,
     /// Whose groups a stream leaves alone in this pass.
     others: Option<Others<'a>>,
+    /// A group that suits was left alone.
+    avoided: bool,
 }
 
 type Flow = ControlFlow<Option<Run>>;
@@ -95,6 +97,7 @@ impl<'a> Search<'a> {
             found: 0,
             prefetched: 0..0,
             others: None,
+            avoided: false,
         }
     }
 
@@ -196,9 +199,7 @@ impl<'a> Search<'a> {
     }
 
     fn by_criteria(&mut self) -> Option<Run> {
-        if let Some(run) = self.apart() {
-            return Some(run);
-        }
+        self.others = self.whom_to_avoid();
         let mut criterion = self.first_criterion();
         loop {
             match self.pass(criterion) {
@@ -211,6 +212,10 @@ impl<'a> Search<'a> {
                     break;
                 }
                 ControlFlow::Continue(()) => self.spent(criterion, Effort::UselessLoops, 1),
+            }
+            self.others = None;
+            if std::mem::take(&mut self.avoided) {
+                continue; // the same again, with the groups of others
             }
             match criterion.next(self.order) {
                 Some(next) => criterion = next,
@@ -225,28 +230,16 @@ impl<'a> Search<'a> {
         // Others took it meanwhile. What is found under a lock cannot be lost again.
         self.groups.stats.count(Stat::Lost);
         self.want = self.request.min_len;
+        self.others = None;
         self.linear(Criterion::AnyFree, self.end)
             .break_value()
             .flatten()
     }
 
-    /// A pass by the first criterion over the groups where no other thread's stream is.
-    fn apart(&mut self) -> Option<Run> {
-        if self.request.placement != Placement::Stream || self.locality.is_base_line() {
-            return None;
-        }
-        let others = self.locality.others(self.end);
-        if !others.are_in(0..self.end) {
-            return None;
-        }
-        self.others = Some(others);
-        let criterion = self.first_criterion();
-        let run = self.pass(criterion).break_value().flatten();
-        self.others = None;
-        if run.is_some() {
-            self.groups.stats.count(criterion.hits());
-        }
-        run
+    /// Where other threads' streams are, if this search is to stay away at first.
+    fn whom_to_avoid(&self) -> Option<Others<'a>> {
+        let is_stream = self.placement() == Placement::Stream && !self.locality.is_base_line();
+        is_stream.then(|| self.locality.others(self.end))
     }
 
     fn first_criterion(&self) -> Criterion {
@@ -366,13 +359,17 @@ impl<'a> Search<'a> {
     }
 
     fn visit(&mut self, nr: GroupNr, criterion: Criterion) -> Flow {
-        let is_theirs = |others: &Others<'_>| others.are_in(nr.0..nr.0 + 1);
-        if self.others.as_ref().is_some_and(is_theirs) {
-            return Flow::Continue(());
-        }
         self.spent(criterion, Effort::GroupsConsidered, 1);
         let shape = self.groups.shape(nr);
-        if !self.suits(nr, shape, criterion) || !self.make_ready(nr, shape, criterion) {
+        if !self.suits(nr, shape, criterion) {
+            return Flow::Continue(());
+        }
+        let is_theirs = |others: &Others<'_>| others.are_in(nr.0..nr.0 + 1);
+        if self.others.as_ref().is_some_and(is_theirs) {
+            self.avoided = true;
+            return Flow::Continue(());
+        }
+        if !self.make_ready(nr, shape, criterion) {
             return Flow::Continue(());
         }
         let waits = criterion == Criterion::AnyFree || self.locality.is_base_line();
