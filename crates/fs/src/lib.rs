@@ -10,6 +10,7 @@
 mod access;
 mod attr;
 mod cache;
+pub mod check;
 mod credits;
 mod delayed;
 mod dir;

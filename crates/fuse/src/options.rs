@@ -96,6 +96,8 @@ pub struct MountOptions {
     pub data_cache: DataCache,
     /// Whether the server locks itself in.
     pub sandbox: Sandbox,
+    /// Address space that a server that locks itself in may have at most. One that needs more ends.
+    pub memory_bytes_max: Option<u64>,
     /// Files that the server opens: the image, an external journal. Locked in it reaches no others.
     pub files: Vec<PathBuf>,
     /// How owners are shown.
@@ -122,6 +124,7 @@ impl Default for MountOptions {
             sharing: Sharing::Default,
             data_cache: DataCache::WriteBack,
             sandbox: Sandbox::Off,
+            memory_bytes_max: None,
             files: Vec::new(),
             owners: Owners::default(),
             run: Run::Foreground,

@@ -1,7 +1,7 @@
 //! What the command line can ask.
 
 use crate::commands::{
-    change, completions, extents, freefrag, get, info, ls, mkfs, mount, put, quota, remount,
+    change, check, completions, extents, freefrag, get, info, ls, mkfs, mount, put, quota, remount,
     replay, stat, stats, trim, tunables, tune,
 };
 use clap::builder::styling::{AnsiColor, Styles};
@@ -14,6 +14,7 @@ Examples:
   uext4 ls -l disk.img /srv/site           look at it
   uext4 cat disk.img /srv/site/index.html  read a file
   uext4 info disk.img --json               sizes, features, state of the journal
+  uext4 check disk.img                     is it sound?
   uext4 mount disk.img /mnt                through FUSE; uext4 umount /mnt ends it
   uext4 stats /mnt --watch                 see what the mount does
   uext4 replay disk.img                    bring the journal home after a crash
@@ -54,6 +55,7 @@ pub(crate) enum Command {
     Thaw(remount::ThawArgs),
     Shutdown(remount::ShutdownArgs),
     Info(info::Args),
+    Check(check::Args),
     Ls(ls::Args),
     Stat(stat::Args),
     Cat(stat::CatArgs),

@@ -3,6 +3,7 @@
 use crate::failure::{At, Failure, Result};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use uext4::check::{Limits, Report};
 use uext4::device::{self, BlockDevice, FileDevice, partition};
 use uext4::{Filesystem, MountOptions};
 
@@ -173,6 +174,18 @@ impl ImageArgs {
                 ..options
             },
         )
+    }
+
+    /// Looks over the whole file system without changing anything.
+    pub(crate) fn check(&self, options: MountOptions, limits: &Limits) -> uext4::Result<Report> {
+        let path = self.journal_path.as_ref().or(options.journal_path.as_ref());
+        let journal = path.map(|path| open_journal(path, Purpose::Read));
+        let device = self.place.open(&self.image, device::Access::ReadOnly)?;
+        let options = MountOptions {
+            journal_device: journal.transpose()?,
+            ..options
+        };
+        uext4::check::check(device, options, limits)
     }
 
     /// Mounts, lets `change` work, and unmounts, also when it failed.

@@ -2,7 +2,11 @@
 
 use std::path::Path;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
+use std::sync::Arc;
+use uext4::MountOptions;
+use uext4::check::{Limits, check};
+use uext4::device::FileDevice;
 use uext4_testkit::manifest::{Field, FileKind, Manifest, Policy};
 use uext4_testkit::oracle::{Access, KernelMount, debugfs, e2fsck};
 
@@ -32,10 +36,18 @@ pub(super) fn same(
     Ok(())
 }
 
-/// Fails with e2fsck's words.
+/// Fails with e2fsck's words, or with those of our own check.
 pub(super) fn clean(what: &str, image: &Path) -> Result<()> {
     let verdict = e2fsck(image)?;
     ensure!(verdict.is_clean(), "{what}: {verdict}");
+    let device = FileDevice::open(image, uext4::device::Access::ReadOnly)?;
+    let looked = check(
+        Arc::new(device),
+        MountOptions::default(),
+        &Limits::default(),
+    );
+    let report = looked.with_context(|| format!("{what}: our own check"))?;
+    ensure!(report.is_clean(), "{what}: {report:?}");
     Ok(())
 }
 

@@ -80,7 +80,7 @@ impl DirConfig {
     }
 
     /// The hash of an index that names `version`.
-    pub(super) fn hasher(&self, version: HashVersion) -> DirHasher {
+    pub(crate) fn hasher(&self, version: HashVersion) -> DirHasher {
         DirHasher {
             version,
             ..self.hasher

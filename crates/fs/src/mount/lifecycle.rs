@@ -49,6 +49,11 @@ impl Lifecycle {
         })
     }
 
+    /// Where the log stands, if there is one.
+    pub(crate) fn log(&self) -> Option<&Log> {
+        self.log.as_ref()
+    }
+
     /// Bytes that the mount wrote to the file system's device.
     pub(crate) fn written_bytes(&self) -> u64 {
         self.media.home.written_bytes()

@@ -20,7 +20,7 @@ const DEADLINE: Duration = Duration::from_secs(60);
 /// Entries that a walk visits at most: damage can make a tree endless.
 const WALK_MAX: usize = 3000;
 
-fn number(name: &str, default: u64) -> u64 {
+pub(crate) fn number(name: &str, default: u64) -> u64 {
     std::env::var(name)
         .ok()
         .and_then(|text| text.parse().ok())
@@ -45,7 +45,7 @@ fn open(path: &Path) -> uext4::Result<Filesystem> {
 }
 
 /// An image with something of everything, and a journal that must be replayed.
-fn base(path: &Path, block_size: u32) {
+pub(crate) fn base(path: &Path, block_size: u32) {
     let device = FileDevice::create(path, 12 << 20).expect("an image file");
     let options = MkfsOptions {
         block_size: Some(block_size),

@@ -2,6 +2,7 @@
 
 mod basic;
 mod beside_kernel;
+mod check;
 mod crashed;
 mod damage;
 mod delalloc;

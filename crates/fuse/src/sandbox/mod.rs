@@ -54,7 +54,9 @@ impl fmt::Display for Locked {
 /// # Errors
 /// [`Sandbox::Must`] and no Landlock.
 pub(crate) fn begin(options: &MountOptions) -> Result<HalfLocked> {
-    let begun = privileges::drop_all_but_access().and_then(|()| files::restrict(options));
+    let begun = limit_memory(options.memory_bytes_max)
+        .and_then(|()| privileges::drop_all_but_access())
+        .and_then(|()| files::restrict(options));
     let files = match begun {
         Ok(files) => files,
         Err(error) if options.sandbox == Sandbox::Must => return Err(failed(error)),
@@ -66,6 +68,21 @@ pub(crate) fn begin(options: &MountOptions) -> Result<HalfLocked> {
         }
         files => Ok(HalfLocked { files }),
     }
+}
+
+/// Lets the process have no more address space than this.
+fn limit_memory(bytes: Option<u64>) -> io::Result<()> {
+    let Some(bytes) = bytes else {
+        return Ok(());
+    };
+    let limit = rustix::process::Rlimit {
+        current: Some(bytes),
+        maximum: Some(bytes),
+    };
+    Ok(rustix::process::setrlimit(
+        rustix::process::Resource::As,
+        limit,
+    )?)
 }
 
 impl HalfLocked {

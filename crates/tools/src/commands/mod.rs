@@ -1,6 +1,7 @@
 //! The commands, one file each.
 
 pub(crate) mod change;
+pub(crate) mod check;
 pub(crate) mod completions;
 mod control;
 pub(crate) mod extents;
@@ -49,6 +50,7 @@ pub(crate) fn run(command: Command) -> Result<()> {
         Command::Chmod(args) => args.run(),
         Command::Chown(args) => args.run(),
         Command::Extents(args) => args.run(),
+        Command::Check(args) => args.run(),
         Command::Freefrag(args) => args.run(),
         Command::Trim(args) => args.run(),
         Command::Stats(args) => args.run(),

@@ -3,6 +3,9 @@
 use crate::failure::{Cause, Exit, Failure, Result};
 use crate::image::{ImageArgs, Purpose};
 use std::path::PathBuf;
+use std::time::Duration;
+use uext4::check::Limits;
+use uext4::format::Corrupt;
 use uext4::{Access, Filesystem, MountOptions, QuotaLimits};
 use uext4_fuse::{
     Announce, BadOwners, Channel, DataCache, Error, Explained, Image, Lazy, Run, Sandbox, Sharing,
@@ -26,8 +29,9 @@ where the kernel offers it (Linux 6.14, Y in /sys/module/fuse/parameters/enable_
 
 Once mounted, the server reaches nothing but the image: it drops the superuser's privileges and
 locks itself in with Landlock and seccomp, as far as the kernel has them. sandbox demands both,
-no_sandbox does without. untrusted is for images of strangers: ro unless rw is said, nosuid, nodev,
-sandbox.")]
+no_sandbox does without. untrusted is for images of strangers: they must be sound (uext4 check, in
+60 seconds and 256 MiB at most), ro unless rw is said, nosuid, nodev, sandbox, and 2 GiB of memory
+and 256 MiB for each core at most.")]
 pub(crate) struct Args {
     #[command(flatten)]
     image: ImageArgs,
@@ -65,7 +69,7 @@ impl Args {
         let list = self.options.join(",");
         let rest = self.image.place.take(&list)?;
         let rest = take_ours(&rest, &mut mount);
-        let rest = rest.map_err(|error| Failure::usage(format!("-o {error}")))?;
+        let (rest, trust) = rest.map_err(|error| Failure::usage(format!("-o {error}")))?;
         let options = MountOptions::default().parse(&rest);
         let options = options.map_err(|error| Failure::usage(format!("-o {list}: {error}")))?;
         if options.quota_limits != QuotaLimits::default() {
@@ -80,7 +84,12 @@ impl Args {
         mount.files = self.image.files(&options);
         (mount.sync, mount.dirsync) = (options.sync, options.dirsync);
         // The reason is told by the server's process: it opens the image.
-        let open = || self.open(options);
+        let open = || {
+            if trust == Trust::No {
+                self.vet(&options)?;
+            }
+            self.open(options)
+        };
         let explain = |error: &Error| {
             let (status, text) = self.failure(error).into_parts();
             Explained { status, text }
@@ -104,6 +113,26 @@ impl Args {
         self.image.open(purpose, options)
     }
 
+    /// Refuses an image of strangers that is not sound.
+    fn vet(&self, options: &MountOptions) -> uext4::Result<()> {
+        let limits = Limits {
+            memory_bytes: VET_MEMORY_BYTES,
+            time: VET_TIME,
+            findings: 1,
+        };
+        let report = self.image.check(options.clone(), &limits)?;
+        if let Some(first) = report.findings.first() {
+            let corrupt = Corrupt::new(first.place, first.structure, first.what);
+            return Err(uext4::Error::Corrupt(corrupt));
+        }
+        match report.incomplete {
+            Some(why) => Err(uext4::Error::Mount(format!(
+                "it could not be checked: {why}"
+            ))),
+            None => Ok(()),
+        }
+    }
+
     fn failure(&self, error: &Error) -> Failure {
         match error {
             Error::FileSystem(error) => Failure::at(error, self.image.name()),
@@ -113,12 +142,26 @@ impl Args {
     }
 }
 
+/// Whether who made the image means well.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Trust {
+    Yes,
+    No,
+}
+
+/// What looking over an image of strangers may take.
+const VET_MEMORY_BYTES: u64 = 256 << 20;
+const VET_TIME: Duration = Duration::from_secs(60);
+/// Memory that the server of such an image may have, and what rings of one core take of it more.
+const UNTRUSTED_MEMORY_BYTES: u64 = 2 << 30;
+const RING_MEMORY_BYTES: u64 = 256 << 20;
+
 /// Takes the options out of the list that concern the kernel's side; answers the others.
 fn take_ours(
     list: &str,
     mount: &mut uext4_fuse::MountOptions,
-) -> std::result::Result<String, BadOwners> {
-    let (mut rest, mut untrusted) = (Vec::new(), false);
+) -> std::result::Result<(String, Trust), BadOwners> {
+    let (mut rest, mut trust) = (Vec::new(), Trust::Yes);
     for word in list.split(',').filter(|word| !word.is_empty()) {
         match word {
             "nosuid" => mount.no_suid = true,
@@ -130,7 +173,7 @@ fn take_ours(
             "no_io_uring" => mount.channel = Channel::DevFuse,
             "sandbox" => mount.sandbox = Sandbox::Must,
             "no_sandbox" => mount.sandbox = Sandbox::Off,
-            "untrusted" => untrusted = true,
+            "untrusted" => trust = Trust::No,
             "writeback" => mount.data_cache = DataCache::WriteBack,
             other if mount.owners.take(other)? => {}
             other => {
@@ -139,13 +182,15 @@ fn take_ours(
             }
         }
     }
-    if untrusted {
+    if trust == Trust::No {
+        let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get() as u64);
+        mount.memory_bytes_max = Some(UNTRUSTED_MEMORY_BYTES + cores * RING_MEMORY_BYTES);
         (mount.no_suid, mount.no_dev) = (true, true);
         mount.sandbox = Sandbox::Must;
         // The last word says how it is used.
         rest.insert(0, "ro");
     }
-    Ok(rest.join(","))
+    Ok((rest.join(","), trust))
 }
 
 /// Take a mount off, and wait until the image is clean
@@ -205,14 +250,15 @@ mod tests {
     fn options_of_both_sides_are_told_apart() {
         let mut mount = uext4_fuse::MountOptions::default();
         assert_eq!(
-            take_ours("ro,nosuid,noatime,uid=7,writethrough,commit=9", &mut mount).as_deref(),
-            Ok("ro,noatime,commit=9")
+            take_ours("ro,nosuid,noatime,uid=7,writethrough,commit=9", &mut mount),
+            Ok(("ro,noatime,commit=9".into(), Trust::Yes))
         );
         assert!(mount.no_suid && mount.no_atime && !mount.no_dev);
         assert_ne!(mount.owners, uext4_fuse::Owners::default());
         assert!(take_ours("ro,map=u:1", &mut mount).is_err());
         let rest = take_ours("untrusted,rw,dev", &mut mount);
-        assert_eq!(rest.as_deref(), Ok("ro,rw,dev"));
+        assert_eq!(rest, Ok(("ro,rw,dev".into(), Trust::No)));
+        assert!(mount.memory_bytes_max.is_some());
         assert!(mount.no_suid && mount.no_dev);
         assert_eq!(mount.sandbox, Sandbox::Must);
         assert_eq!(mount.data_cache, DataCache::WriteThrough);
@@ -220,7 +266,8 @@ mod tests {
             ("io_uring", Channel::IoUring),
             ("no_io_uring", Channel::DevFuse),
         ] {
-            assert_eq!(take_ours(word, &mut mount).as_deref(), Ok(""));
+            let rest = take_ours(word, &mut mount);
+            assert_eq!(rest, Ok((String::new(), Trust::Yes)));
             assert_eq!(mount.channel, channel);
         }
     }

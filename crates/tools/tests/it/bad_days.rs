@@ -100,6 +100,46 @@ fn damage_is_answered_as_the_option_says_and_recorded() {
     }
 }
 
+#[test]
+fn images_of_strangers_are_looked_over_first() {
+    let rig = Rig::new(&[]);
+    fs::write(rig.path("src"), "data").unwrap();
+    rig.ok(&["put", "disk.img", "src", "/file"]);
+    assert!(rig.ok(&["check", "disk.img"]).starts_with("sound"));
+    {
+        let Some(_mounted) = Mounted::new(&rig, "disk.img", "untrusted") else {
+            return;
+        };
+        assert_eq!(done(&rig, "cat mnt/file"), "data");
+        refused(&rig, "Read-only file system", "touch mnt/new");
+        let stats = rig.json(&["stats", "--json", "mnt"]);
+        let limits = format!("/proc/{}/limits", stats["server"]["pid"]);
+        let limits = fs::read_to_string(limits).unwrap();
+        let limit = limits
+            .lines()
+            .find(|line| line.starts_with("Max address space"));
+        assert!(
+            limit.is_some_and(|line| !line.contains("unlimited")),
+            "{limits}"
+        );
+        rig.ok(&["umount", "mnt"]);
+    }
+    damage_dir(&rig);
+    rig.fails(4, "directory", &["check", "disk.img"]);
+    let output = rig.run(&["check", "--json", "disk.img"]);
+    let told: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let first = &told["findings"][0];
+    assert!(
+        first["byte"].as_u64() > Some(0) && first["what"].is_string(),
+        "{told}"
+    );
+    assert_eq!(told["clean"], false);
+    for options in ["untrusted", "untrusted,rw"] {
+        rig.fails(4, "e2fsck", &["mount", "-o", options, "disk.img", "mnt"]);
+    }
+    rig.fails(1, "memory", &["check", "--memory", "1K", "disk.img"]);
+}
+
 /// A file system in memory with room for 20 MiB, on `host`.
 struct Host<'r>(&'r Rig);
 

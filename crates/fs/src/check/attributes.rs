@@ -1,0 +1,116 @@
+//! Extended attributes: the area in the inode, and blocks that inodes share.
+
+use super::{Check, Step};
+use std::collections::BTreeMap;
+use uext4_format::xattr::{
+    NameIndex, XattrBlock, XattrSet, XattrValue, decode_block, decode_ibody,
+};
+use uext4_format::{BlockNr, Feature, Inode, InodeFlags, InodeNr, Place};
+
+/// Blocks of attributes, by number.
+#[derive(Default)]
+pub(super) struct SharedBlocks(BTreeMap<u64, SharedBlock>);
+
+struct SharedBlock {
+    /// How many inodes name it.
+    names: u32,
+    /// How many it says.
+    says: u32,
+    /// It and the values of its attributes, as each of these inodes counts them.
+    clusters: u64,
+}
+
+/// Memory for each.
+const BYTES_PER_BLOCK: u64 = 48;
+
+impl Check<'_> {
+    /// Answers how many clusters its attributes add to an inode.
+    pub(super) fn look_at_attributes(&mut self, nr: InodeNr, inode: &Inode) -> Step<u64> {
+        let here = match decode_ibody(&inode.tail, Place::Inode(nr)) {
+            Ok(set) => self.look_at_set(&set, Place::Inode(nr)),
+            Err(corrupt) => {
+                self.note(&corrupt);
+                0
+            }
+        };
+        match inode.file_acl {
+            BlockNr(0) => Ok(here),
+            block => Ok(here + self.clusters_of_block(nr, inode, block)?),
+        }
+    }
+
+    fn clusters_of_block(&mut self, nr: InodeNr, inode: &Inode, block: BlockNr) -> Step<u64> {
+        let run = block.0..block.0.saturating_add(1);
+        let place = Place::InodeBlock(nr, block);
+        if !self.may_map(&run) || inode.flags.contains(InodeFlags::EA_INODE) {
+            self.found(place, "xattr block", "it is outside the data area");
+            return Ok(0);
+        }
+        if let Some(shared) = self.shared.0.get_mut(&block.0) {
+            shared.names += 1;
+            return Ok(shared.clusters);
+        }
+        let clusters = self.clusters(run);
+        if self.claimed.put_all(clusters) != 1 {
+            self.found(place, "xattr block", "it belongs to somebody else as well");
+            return Ok(1);
+        }
+        self.look_at_block(place, block)
+    }
+
+    fn look_at_block(&mut self, place: Place, block: BlockNr) -> Step<u64> {
+        self.take(BYTES_PER_BLOCK)?;
+        let bytes = self.read(block)?;
+        let header = XattrBlock::new(&bytes[..]);
+        let sealed = match self.fs.checksums.metadata {
+            Some(seed) => header.verify_checksum(seed, block),
+            None => Ok(()),
+        };
+        let values = match sealed.and_then(|()| decode_block(&bytes, place)) {
+            Ok(set) => self.look_at_set(&set, place),
+            Err(corrupt) => {
+                self.note(&corrupt);
+                0
+            }
+        };
+        let shared = SharedBlock {
+            names: 1,
+            says: header.refcount(),
+            clusters: 1 + values,
+        };
+        self.shared.0.insert(block.0, shared);
+        Ok(1 + values)
+    }
+
+    /// Answers how many clusters the values in inodes take.
+    fn look_at_set(&mut self, set: &XattrSet, place: Place) -> u64 {
+        let mut clusters = 0;
+        for entry in set.iter() {
+            if entry.name.index == NameIndex::NONE {
+                self.found(place, "xattr entry", "its name has no prefix");
+            }
+            let XattrValue::Inode { inode, size, .. } = &entry.value else {
+                continue;
+            };
+            clusters += u64::from(*size).div_ceil(self.fs.geometry.cluster_size());
+            let geometry = &self.fs.geometry;
+            let sound = inode.0 >= geometry.first_inode && geometry.contains_inode(*inode);
+            if !sound || !self.fs.features.has(Feature::EA_INODE) {
+                self.found(place, "xattr entry", "no inode can hold its value");
+            }
+        }
+        clusters
+    }
+
+    /// Compares how many inodes share each block with what it says.
+    pub(super) fn shared_blocks(&mut self) {
+        for (block, shared) in std::mem::take(&mut self.shared).0 {
+            let SharedBlock { names, says, .. } = shared;
+            if names != says {
+                let detail = format!("{says}, not {names}");
+                let place = Place::Block(BlockNr(block));
+                self.found_in(place, "xattr block", "the reference count is wrong", detail);
+            }
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! Bitmaps of blocks, and the counts that go with them.
+
+use super::{Check, Step};
+use uext4_format::{GroupDescriptor, GroupNr, Place, group_flag};
+
+impl Check<'_> {
+    pub(super) fn look_at_bitmaps(&mut self) -> Step {
+        for group in self.groups() {
+            if let Some(descriptor) = self.descriptors[group.0 as usize].clone() {
+                self.look_at_bitmap(group, &descriptor)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn look_at_bitmap(&mut self, group: GroupNr, descriptor: &GroupDescriptor) -> Step {
+        let geometry = self.fs.geometry;
+        let len = geometry.clusters_in_group(group);
+        let start = geometry.group_first_block(group).0;
+        let first = self.clusters(start..start + 1).start;
+        let written = !descriptor.has_flag(group_flag::BLOCK_UNINIT);
+        let bitmap = if written {
+            self.read(descriptor.block_bitmap)?
+        } else {
+            Vec::new()
+        };
+        if written {
+            let checksums = &self.fs.checksums;
+            let sound = descriptor.verify_block_bitmap(&bitmap, group, &geometry, checksums);
+            if let Err(corrupt) = sound {
+                self.note(&corrupt);
+            }
+        }
+        let (mut free, mut taken, mut leaked) = (0, 0, 0);
+        for bit in 0..len {
+            let used = self.claimed.has(first + u64::from(bit));
+            let byte = bitmap.get((bit / 8) as usize);
+            let marked = byte.map_or(used, |byte| byte & 1 << (bit % 8) != 0);
+            free += u32::from(!marked);
+            taken += u32::from(used && !marked);
+            leaked += u32::from(marked && !used);
+        }
+        let place = Place::Group(group);
+        let padding = len as usize..bitmap.len() * 8;
+        if padding
+            .into_iter()
+            .any(|bit| bitmap[bit / 8] & 1 << (bit % 8) == 0)
+        {
+            self.found(
+                place,
+                "block bitmap",
+                "bits behind the last cluster are clear",
+            );
+        }
+        for (count, what) in [
+            (taken, "clusters in use are marked free"),
+            (leaked, "clusters that nobody has are marked in use"),
+        ] {
+            if count > 0 {
+                self.found_in(place, "block bitmap", what, count.to_string());
+            }
+        }
+        if free != descriptor.free_clusters {
+            let detail = format!("{}, not {free}", descriptor.free_clusters);
+            let what = "the count of free clusters is wrong";
+            self.found_in(place, "group descriptor", what, detail);
+        }
+        Ok(())
+    }
+}

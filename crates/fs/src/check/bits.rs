@@ -1,0 +1,48 @@
+//! A set of numbers below a bound.
+
+use std::ops::Range;
+
+/// See the module.
+#[derive(Default)]
+pub(super) struct Bits(Vec<u64>);
+
+impl Bits {
+    pub(super) fn new(len: u64) -> Self {
+        Self(vec![0; len.div_ceil(64) as usize])
+    }
+
+    pub(super) fn has(&self, at: u64) -> bool {
+        let word = self.0.get((at / 64) as usize);
+        word.is_some_and(|word| word & 1 << (at % 64) != 0)
+    }
+
+    /// Puts a number in; false when it was there. Numbers beyond the bound are nowhere.
+    pub(super) fn put(&mut self, at: u64) -> bool {
+        let Some(word) = self.0.get_mut((at / 64) as usize) else {
+            return false;
+        };
+        let bit = 1 << (at % 64);
+        let is_new = *word & bit == 0;
+        *word |= bit;
+        is_new
+    }
+
+    /// Puts numbers in; answers how many were not there.
+    pub(super) fn put_all(&mut self, range: Range<u64>) -> u64 {
+        range.map(|at| u64::from(self.put(at))).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_new_once() {
+        let mut bits = Bits::new(100);
+        assert_eq!(bits.put_all(60..70), 10);
+        assert_eq!(bits.put_all(65..75), 5);
+        assert!(bits.has(60) && bits.has(74) && !bits.has(75) && !bits.has(5000));
+        assert!(!bits.put(5000));
+    }
+}

@@ -1,0 +1,252 @@
+//! Directories: their blocks, their entries, and whom these name.
+
+use super::index::Index;
+use super::{Check, Step};
+use std::collections::HashSet;
+use std::hash::{BuildHasher, RandomState};
+use uext4_format::dirent::{BlockKind, DirEntry, DirLeaf, LeafTail, verify_block};
+use uext4_format::inline_data;
+use uext4_format::xattr::{XattrName, XattrValue, decode_ibody};
+use uext4_format::{BlockNr, Corrupt, Feature, FileType, Inode, InodeFlags, InodeNr, Place, Seed};
+
+/// Memory for each name while its directory is looked at.
+const BYTES_PER_NAME: u64 = 24;
+
+/// A directory that is looked at.
+pub(super) struct Dir {
+    pub(super) nr: InodeNr,
+    pub(super) seed: Option<Seed>,
+    pub(super) tail: LeafTail,
+    names: HashSet<u64>,
+    hasher: RandomState,
+}
+
+impl Check<'_> {
+    pub(super) fn look_at_directories(&mut self) -> Step {
+        for at in 0..self.links.n_directories() {
+            let Some(nr) = self.links.directory(at) else {
+                continue;
+            };
+            if !self.unreadable.has(u64::from(nr.0)) {
+                self.look_at_directory(nr)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn look_at_directory(&mut self, nr: InodeNr) -> Step {
+        let Some(byte) = self.inode_byte(nr) else {
+            return Ok(());
+        };
+        let block_size = self.fs.block_size() as u64;
+        let block = self.read(BlockNr(byte / block_size))?;
+        let raw = block
+            .get((byte % block_size) as usize..)
+            .unwrap_or_default();
+        let parsed = Inode::parse(raw, nr, &self.fs.geometry, &self.fs.checksums);
+        let Ok(inode) = parsed else {
+            return Ok(());
+        };
+        let seed = self.fs.checksums.inode_seed(nr, inode.generation);
+        let tail = match seed {
+            Some(_) => LeafTail::Checksum,
+            None => LeafTail::None,
+        };
+        let mut dir = Dir {
+            nr,
+            seed,
+            tail,
+            names: HashSet::new(),
+            hasher: RandomState::new(),
+        };
+        if inode.flags.contains(InodeFlags::INLINE_DATA) {
+            self.look_at_inline(&mut dir, &inode)?;
+        } else {
+            self.look_at_blocks(&mut dir, &inode)?;
+        }
+        self.give_back(dir.names.len() as u64 * BYTES_PER_NAME);
+        Ok(())
+    }
+
+    fn look_at_inline(&mut self, dir: &mut Dir, inode: &Inode) -> Step {
+        let place = Place::Inode(dir.nr);
+        let attributes = decode_ibody(&inode.tail, place).unwrap_or_default();
+        let name = XattrName::inline_data();
+        let value = attributes.iter().find(|found| found.name == name);
+        let value = match value.map(|found| &found.value) {
+            Some(XattrValue::Here(value)) => value.clone(),
+            _ => {
+                self.found(place, "inline directory", "its attribute is missing");
+                return Ok(());
+            }
+        };
+        let up = inline_data::parent(&inode.i_block);
+        self.links.count(dir.nr);
+        self.note_up(dir, up);
+        for entry in inline_data::records(&inode.i_block, &value, place) {
+            match entry {
+                Ok(entry) if entry.is_free() => {}
+                Ok(entry) => self.look_at_entry(dir, &entry, place)?,
+                Err(corrupt) => self.note(&corrupt),
+            }
+        }
+        Ok(())
+    }
+
+    fn look_at_blocks(&mut self, dir: &mut Dir, inode: &Inode) -> Step {
+        let blocks = self.blocks_of(dir.nr, inode)?;
+        let wanted = inode.size / self.fs.block_size() as u64;
+        let in_order = blocks.iter().map(|(logical, _)| *logical).eq(0..wanted);
+        if blocks.is_empty() || !in_order {
+            self.found(
+                Place::Inode(dir.nr),
+                "directory",
+                "it has holes, or the wrong size",
+            );
+        }
+        let indexed =
+            inode.flags.contains(InodeFlags::INDEX) && self.fs.features.has(Feature::DIR_INDEX);
+        let hashed = !inode
+            .flags
+            .intersects(InodeFlags(InodeFlags::CASEFOLD.0 | InodeFlags::ENCRYPT.0));
+        let mut index = match indexed {
+            true => self.look_at_index(dir, &blocks)?,
+            false => None,
+        };
+        for (logical, nr) in &blocks {
+            let bytes = self.read(*nr)?;
+            let place = Place::InodeBlock(dir.nr, *nr);
+            let sealed = dir
+                .seed
+                .map_or(Ok(()), |seed| verify_block(&bytes, seed, place));
+            if let Err(corrupt) = sealed {
+                self.note(&corrupt);
+                continue;
+            }
+            let in_index = index.as_ref().is_some_and(|index| index.is_node(*logical));
+            if !in_index || *logical == 0 {
+                let bounds = index.as_mut().filter(|_| hashed);
+                self.look_at_leaf(dir, &bytes, (*logical, place), bounds)?;
+            }
+        }
+        if let Some(index) = index {
+            self.look_at_missing(dir, &index, wanted);
+        }
+        self.give_back(blocks.len() as u64 * 16);
+        Ok(())
+    }
+
+    fn look_at_leaf(
+        &mut self,
+        dir: &mut Dir,
+        bytes: &[u8],
+        (logical, place): (u64, Place),
+        bounds: Option<&mut Index>,
+    ) -> Step {
+        let is_root = logical == 0 && BlockKind::of(bytes) == BlockKind::Root;
+        let tail = if is_root { LeafTail::None } else { dir.tail };
+        let leaf = DirLeaf::new(bytes, tail, place);
+        for (at, record) in leaf.records().enumerate() {
+            let entry = match record {
+                Ok(entry) => entry,
+                Err(corrupt) => {
+                    self.note(&corrupt);
+                    break;
+                }
+            };
+            if logical == 0 && at < 2 {
+                self.look_at_dot(dir, &entry, at, place);
+            } else if !entry.is_free() {
+                if let Some(index) = &bounds
+                    && !index.allows(logical, entry.name)
+                {
+                    let name = shown(entry.name);
+                    let problem = "the index looks for this name elsewhere";
+                    self.found_in(place, "directory entry", problem, name);
+                }
+                self.look_at_entry(dir, &entry, place)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The first two entries of a directory.
+    fn look_at_dot(&mut self, dir: &Dir, entry: &DirEntry<'_>, at: usize, place: Place) {
+        let name: &[u8] = if at == 0 { b"." } else { b".." };
+        if entry.name != name || (at == 0 && entry.inode != dir.nr) {
+            self.found(
+                place,
+                "directory",
+                "\".\" or \"..\" is not where it belongs",
+            );
+            return;
+        }
+        let typed = self.fs.features.has(Feature::FILETYPE);
+        let code = entry.kind.code();
+        if typed && code != 0 && code != FileType::Directory.dirent_code() {
+            let problem = "the type is not that of the inode";
+            self.found_in(place, "directory entry", problem, shown(name));
+        }
+        self.links.count(entry.inode);
+        if at == 1 {
+            self.links.set_up(dir.nr, entry.inode);
+        }
+    }
+
+    fn note_up(&mut self, dir: &Dir, up: InodeNr) {
+        self.links.count(up);
+        self.links.set_up(dir.nr, up);
+    }
+
+    fn look_at_entry(&mut self, dir: &mut Dir, entry: &DirEntry<'_>, place: Place) -> Step {
+        if let Some(problem) = self.problem_of(entry) {
+            self.found_in(place, "directory entry", problem, shown(entry.name));
+            return Ok(());
+        }
+        self.take(BYTES_PER_NAME)?;
+        if !dir.names.insert(dir.hasher.hash_one(entry.name)) {
+            let problem = "the name is there twice";
+            self.found_in(place, "directory entry", problem, shown(entry.name));
+        }
+        self.links.count(entry.inode);
+        let is_dir = self.links.kind(entry.inode) == Some(FileType::Directory);
+        if is_dir && !self.links.adopt(entry.inode, dir.nr) {
+            let problem = "the directory has another name";
+            self.found_in(place, "directory entry", problem, shown(entry.name));
+        }
+        Ok(())
+    }
+
+    fn problem_of(&self, entry: &DirEntry<'_>) -> Option<&'static str> {
+        let geometry = &self.fs.geometry;
+        if matches!(entry.name, b"." | b"..") {
+            return Some("it is not where it belongs");
+        }
+        if entry.name.contains(&b'/') || entry.name.contains(&0) {
+            return Some("the name has a slash or a zero byte");
+        }
+        let reserved = entry.inode.0 < geometry.first_inode;
+        if reserved || !geometry.contains_inode(entry.inode) {
+            return Some("no file can have this inode number");
+        }
+        let Some(kind) = self.links.kind(entry.inode) else {
+            return Some("the inode is free or damaged");
+        };
+        let typed = self.fs.features.has(Feature::FILETYPE);
+        let code = entry.kind.code();
+        // 0 says nothing.
+        if typed && code != 0 && code != kind.dirent_code() {
+            return Some("the type is not that of the inode");
+        }
+        None
+    }
+
+    pub(super) fn note_index(&mut self, corrupt: &Corrupt) {
+        self.note(corrupt);
+    }
+}
+
+/// A name for people.
+fn shown(name: &[u8]) -> String {
+    name.escape_ascii().to_string()
+}

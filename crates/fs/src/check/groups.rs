@@ -1,0 +1,84 @@
+//! Descriptors: their checksums, and whether what they name lies apart.
+
+use super::{Check, Step};
+use std::ops::Range;
+use uext4_format::{BlockNr, GroupDescriptor, GroupNr, Place};
+
+impl Check<'_> {
+    pub(super) fn look_at_groups(&mut self) -> Step {
+        let mut read: Option<(BlockNr, Vec<u8>)> = None;
+        let mut zones = Vec::new();
+        for group in self.groups() {
+            let (block, at) = self.fs.geometry.descriptor_location(group);
+            if read.as_ref().is_none_or(|(last, _)| *last != block) {
+                read = Some((block, self.read(block)?));
+            }
+            let bytes = read.as_ref().map_or(&[][..], |(_, bytes)| bytes);
+            let bytes = bytes.get(at as usize..).unwrap_or_default().to_vec();
+            let (geometry, checksums) = (&self.fs.geometry, &self.fs.checksums);
+            let parsed = GroupDescriptor::parse(&bytes, group, geometry, checksums);
+            let parsed = parsed.map_err(|corrupt| self.note(&corrupt)).ok();
+            zones.extend(self.zones_of(group, parsed.as_ref()));
+            self.descriptors.push(parsed);
+        }
+        self.keep_apart(zones);
+        Ok(())
+    }
+
+    fn zones_of(
+        &self,
+        group: GroupNr,
+        descriptor: Option<&GroupDescriptor>,
+    ) -> Vec<(Range<u64>, GroupNr)> {
+        let geometry = &self.fs.geometry;
+        let first = geometry.group_first_block(group).0;
+        let mut zones = Vec::with_capacity(4);
+        zones.push(first..first + u64::from(geometry.base_metadata_blocks(group)));
+        if let Some(descriptor) = descriptor {
+            let table = descriptor.inode_table.0;
+            zones.push(descriptor.block_bitmap.0..descriptor.block_bitmap.0 + 1);
+            zones.push(descriptor.inode_bitmap.0..descriptor.inode_bitmap.0 + 1);
+            zones.push(table..table + u64::from(geometry.inode_table_blocks()));
+        }
+        zones.retain(|zone| zone.start < zone.end);
+        zones.into_iter().map(|zone| (zone, group)).collect()
+    }
+
+    fn keep_apart(&mut self, mut zones: Vec<(Range<u64>, GroupNr)>) {
+        zones.sort_unstable_by_key(|(zone, _)| zone.start);
+        for (zone, group) in zones {
+            let end = zone.end.min(self.fs.geometry.blocks_count);
+            match self.metadata.last_mut() {
+                Some(last) if last.end > zone.start => {
+                    last.end = last.end.max(end);
+                    let problem = "a bitmap or table overlaps other metadata";
+                    self.found(Place::Group(group), "group descriptor", problem);
+                }
+                Some(last) if last.end == zone.start => last.end = end,
+                _ => self.metadata.push(zone.start..end),
+            }
+            let clusters = self.clusters(zone.start..end);
+            self.claimed.put_all(clusters);
+        }
+    }
+
+    /// The clusters that hold these blocks.
+    pub(super) fn clusters(&self, blocks: Range<u64>) -> Range<u64> {
+        let geometry = &self.fs.geometry;
+        let first = u64::from(geometry.first_data_block);
+        let cluster = |block: u64| block.saturating_sub(first) >> geometry.cluster_bits;
+        if blocks.is_empty() {
+            return 0..0;
+        }
+        cluster(blocks.start)..cluster(blocks.end - 1) + 1
+    }
+
+    /// True when no block of the range is metadata.
+    pub(super) fn is_clear(&self, blocks: &Range<u64>) -> bool {
+        let after = self
+            .metadata
+            .partition_point(|zone| zone.end <= blocks.start);
+        let next = self.metadata.get(after);
+        next.is_none_or(|zone| zone.start >= blocks.end)
+    }
+}

@@ -1,0 +1,165 @@
+//! The index of a directory: every leaf once, and names where their hashes say.
+
+use super::directories::Dir;
+use super::{Check, Step};
+use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
+use uext4_format::hash::DirHasher;
+use uext4_format::htree::{DxNode, MaxLevels, RootInfo};
+use uext4_format::{BlockNr, Feature, Place};
+
+/// What an index says.
+pub(super) struct Index {
+    hasher: DirHasher,
+    /// Hashes of the names in each leaf; none for a block of the index itself.
+    parts: BTreeMap<u64, Option<RangeInclusive<u32>>>,
+}
+
+/// Memory for each block.
+const BYTES_PER_PART: u64 = 48;
+
+impl Index {
+    /// True for a block of the index itself.
+    pub(super) fn is_node(&self, logical: u64) -> bool {
+        matches!(self.parts.get(&logical), Some(None))
+    }
+
+    /// True when the index leads to this leaf for a name.
+    pub(super) fn allows(&self, logical: u64, name: &[u8]) -> bool {
+        let hash = self.hasher.hash(name).major;
+        match self.parts.get(&logical) {
+            Some(Some(hashes)) => hashes.contains(&hash),
+            _ => false,
+        }
+    }
+}
+
+/// What is left to descend into.
+struct Node {
+    logical: u64,
+    levels: u8,
+    hashes: RangeInclusive<u32>,
+}
+
+impl Check<'_> {
+    /// Reads the index of a directory; `None` when it makes no sense.
+    pub(super) fn look_at_index(
+        &mut self,
+        dir: &Dir,
+        blocks: &[(u64, BlockNr)],
+    ) -> Step<Option<Index>> {
+        let Some(&(0, first)) = blocks.first() else {
+            return Ok(None);
+        };
+        let bytes = self.read(first)?;
+        let place = Place::InodeBlock(dir.nr, first);
+        let levels = match self.fs.features.has(Feature::LARGE_DIR) {
+            true => MaxLevels::Three,
+            false => MaxLevels::Two,
+        };
+        let info = RootInfo::parse(&bytes, levels, place);
+        let root =
+            info.and_then(|info| Ok((info, DxNode::parse_root(&bytes[..], dir.tail, place)?)));
+        let (info, root) = match root {
+            Ok(found) => found,
+            Err(corrupt) => {
+                self.note_index(&corrupt);
+                return Ok(None);
+            }
+        };
+        let mut index = Index {
+            hasher: self.fs.dirs.hasher(info.hash_version),
+            parts: BTreeMap::from([(0, None)]),
+        };
+        let mut waiting = Vec::new();
+        self.spread(
+            dir,
+            &root,
+            (info.indirect_levels, 0..=u32::MAX),
+            &mut waiting,
+        );
+        while let Some(node) = waiting.pop() {
+            self.take(BYTES_PER_PART)?;
+            self.look_at_node(dir, blocks, node, &mut index, &mut waiting)?;
+        }
+        self.give_back(index.parts.len() as u64 * BYTES_PER_PART);
+        Ok(Some(index))
+    }
+
+    fn look_at_node(
+        &mut self,
+        dir: &Dir,
+        blocks: &[(u64, BlockNr)],
+        node: Node,
+        index: &mut Index,
+        waiting: &mut Vec<Node>,
+    ) -> Step {
+        let is_leaf = node.levels == 0;
+        let part = is_leaf.then(|| node.hashes.clone());
+        if index.parts.insert(node.logical, part).is_some() {
+            let detail = format!("block {}", node.logical);
+            let problem = "a block is there twice";
+            self.found_in(Place::Inode(dir.nr), "htree node", problem, detail);
+            return Ok(());
+        }
+        let at = blocks.binary_search_by_key(&node.logical, |(logical, _)| *logical);
+        let Ok(at) = at else {
+            let problem = "it leads out of the directory";
+            self.found(Place::Inode(dir.nr), "htree node", problem);
+            return Ok(());
+        };
+        if is_leaf {
+            return Ok(());
+        }
+        let bytes = self.read(blocks[at].1)?;
+        let place = Place::InodeBlock(dir.nr, blocks[at].1);
+        match DxNode::parse_node(&bytes[..], dir.tail, place) {
+            Ok(found) => self.spread(dir, &found, (node.levels - 1, node.hashes), waiting),
+            Err(corrupt) => self.note_index(&corrupt),
+        }
+        Ok(())
+    }
+
+    /// The children of a node, with the hashes that each may hold. A lowest bit says that names of
+    /// that hash begin in the block before.
+    fn spread<B: AsRef<[u8]>>(
+        &mut self,
+        dir: &Dir,
+        node: &DxNode<B>,
+        (levels, hashes): (u8, RangeInclusive<u32>),
+        waiting: &mut Vec<Node>,
+    ) {
+        let entries: Vec<_> = node.entries().collect();
+        for (at, entry) in entries.iter().enumerate() {
+            let first = if at == 0 {
+                *hashes.start()
+            } else {
+                entry.hash & !1
+            };
+            let last = match entries.get(at + 1) {
+                Some(next) if next.hash & 1 == 1 => next.hash & !1,
+                Some(next) => next.hash.saturating_sub(1),
+                None => *hashes.end(),
+            };
+            if first < *hashes.start() || last > *hashes.end() {
+                let problem = "hashes beyond those of the node above";
+                self.found(Place::Inode(dir.nr), "htree node", problem);
+            }
+            waiting.push(Node {
+                logical: u64::from(entry.block.0),
+                levels,
+                hashes: first..=last,
+            });
+        }
+    }
+
+    /// Blocks of the directory that the index does not lead to.
+    pub(super) fn look_at_missing(&mut self, dir: &Dir, index: &Index, blocks: u64) {
+        let led_to = index.parts.range(..blocks).count() as u64;
+        if led_to < blocks {
+            let detail = format!("{} of {blocks}", blocks - led_to);
+            let problem = "it does not lead to all blocks";
+            self.found_in(Place::Inode(dir.nr), "htree", problem, detail);
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! Who is there, how many names each has, and whether every directory hangs on the root.
+
+use super::{Check, Step};
+use uext4_format::{Feature, FileType, InodeNr, Place};
+
+/// It is looked for by its number, or was deleted while in use.
+const NAMELESS: u8 = 0x10;
+const KIND: u8 = 0x0f;
+
+/// A directory.
+pub(super) struct Directory {
+    pub(super) nr: u32,
+    /// Whose entry names it; 0 until one is met.
+    parent: u32,
+    /// What its ".." says.
+    up: u32,
+}
+
+/// What is known of each inode.
+#[derive(Default)]
+pub(super) struct Links {
+    /// Code of the type, and [`NAMELESS`]; 0 when it is free.
+    kinds: Vec<u8>,
+    wanted: Vec<u16>,
+    found: Vec<u16>,
+    /// In ascending order.
+    directories: Vec<Directory>,
+}
+
+impl Links {
+    /// Memory for each inode; directories come on top.
+    pub(super) const BYTES_PER_INODE: u64 = 5;
+    pub(super) const BYTES_PER_DIRECTORY: u64 = 12;
+
+    pub(super) fn new(inodes: u64) -> Self {
+        let len = inodes as usize + 1;
+        Self {
+            kinds: vec![0; len],
+            wanted: vec![0; len],
+            found: vec![0; len],
+            directories: Vec::new(),
+        }
+    }
+
+    /// An inode is in use.
+    pub(super) fn put(&mut self, nr: InodeNr, kind: FileType, links: u16, nameless: Nameless) {
+        let at = nr.0 as usize;
+        let mark = match nameless {
+            Nameless::Yes => NAMELESS,
+            Nameless::No => 0,
+        };
+        if let (Some(slot), Some(wanted)) = (self.kinds.get_mut(at), self.wanted.get_mut(at)) {
+            (*slot, *wanted) = (kind.dirent_code() | mark, links);
+        }
+        if kind == FileType::Directory {
+            self.directories.push(Directory {
+                nr: nr.0,
+                parent: 0,
+                up: 0,
+            });
+        }
+    }
+
+    /// Type of an inode in use.
+    pub(super) fn kind(&self, nr: InodeNr) -> Option<FileType> {
+        let code = self.kinds.get(nr.0 as usize)? & KIND;
+        FileType::from_dirent_code(code)
+    }
+
+    /// One more entry leads to an inode.
+    pub(super) fn count(&mut self, nr: InodeNr) {
+        if let Some(found) = self.found.get_mut(nr.0 as usize) {
+            *found = found.saturating_add(1);
+        }
+    }
+
+    pub(super) fn n_directories(&self) -> usize {
+        self.directories.len()
+    }
+
+    pub(super) fn directory(&self, at: usize) -> Option<InodeNr> {
+        self.directories.get(at).map(|found| InodeNr(found.nr))
+    }
+
+    fn find(&mut self, nr: InodeNr) -> Option<&mut Directory> {
+        let at = self
+            .directories
+            .binary_search_by_key(&nr.0, |found| found.nr);
+        self.directories.get_mut(at.ok()?)
+    }
+
+    /// What ".." of a directory says.
+    pub(super) fn set_up(&mut self, nr: InodeNr, up: InodeNr) {
+        if let Some(found) = self.find(nr) {
+            found.up = up.0;
+        }
+    }
+
+    /// An entry of `parent` names a directory; false when another one did.
+    pub(super) fn adopt(&mut self, nr: InodeNr, parent: InodeNr) -> bool {
+        match self.find(nr) {
+            Some(found) if found.parent != 0 => false,
+            Some(found) => {
+                found.parent = parent.0;
+                true
+            }
+            None => true,
+        }
+    }
+}
+
+/// Whether an inode has a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Nameless {
+    Yes,
+    No,
+}
+
+impl Check<'_> {
+    pub(super) fn look_at_links(&mut self) -> Step {
+        let many = self.fs.features.has(Feature::DIR_NLINK);
+        for at in 1..self.links.kinds.len() {
+            let (kind, wanted) = (self.links.kinds[at], self.links.wanted[at]);
+            let found = self.links.found[at];
+            if kind == 0 || kind & NAMELESS != 0 || found == wanted {
+                continue;
+            }
+            let place = Place::Inode(InodeNr(at as u32));
+            let is_dir = FileType::from_dirent_code(kind & KIND) == Some(FileType::Directory);
+            if found == 0 || (is_dir && found == 1) {
+                self.found(place, "inode", "no directory names it");
+            } else if !(many && is_dir && wanted == 1) {
+                let detail = format!("{wanted}, not {found}");
+                self.found_in(place, "inode", "the link count is wrong", detail);
+            }
+        }
+        self.take(self.links.n_directories() as u64)?;
+        self.look_up();
+        Ok(())
+    }
+
+    /// Every directory leads up to the root, and ".." says how.
+    fn look_up(&mut self) {
+        let mut known = vec![false; self.links.n_directories()];
+        for at in 0..known.len() {
+            let mut way = Vec::new();
+            let mut next = Some(at);
+            while let Some(here) = next.filter(|&here| !known[here]) {
+                known[here] = true;
+                way.push(here);
+                next = self.above(here);
+                if next.is_some_and(|next| way.contains(&next)) {
+                    let nr = InodeNr(self.links.directories[here].nr);
+                    self.found(Place::Inode(nr), "directory", "it is inside itself");
+                    break;
+                }
+            }
+            self.compare_up(at);
+        }
+    }
+
+    fn above(&self, at: usize) -> Option<usize> {
+        let found = self.links.directories.get(at)?;
+        let parent = (found.nr != InodeNr::ROOT.0).then_some(found.parent)?;
+        let directories = &self.links.directories;
+        let above = directories.binary_search_by_key(&parent, |other| other.nr);
+        above.ok()
+    }
+
+    fn compare_up(&mut self, at: usize) {
+        let Some(found) = self.links.directories.get(at) else {
+            return;
+        };
+        let is_root = found.nr == InodeNr::ROOT.0;
+        let parent = if is_root { found.nr } else { found.parent };
+        if parent != 0 && found.up != 0 && found.up != parent {
+            let detail = format!("{}, not {parent}", found.up);
+            let place = Place::Inode(InodeNr(found.nr));
+            self.found_in(place, "directory", "\"..\" leads elsewhere", detail);
+        }
+    }
+}

@@ -1,0 +1,234 @@
+//! What an inode maps: extent trees and block tables, claimed block by block.
+
+use super::{Check, Step};
+use std::ops::Range;
+use uext4_format::extent::{Expect, ExtentNode, ExtentState};
+use uext4_format::{BlockNr, Corrupt, Inode, InodeFlags, InodeNr, Place, Seed};
+
+/// What a map came to.
+#[derive(Default)]
+pub(super) struct Mapped {
+    /// Clusters that hold data, and blocks (as clusters) of the map itself.
+    pub(super) clusters: u64,
+    /// One more than the last logical block that holds data (not those allocated ahead).
+    pub(super) end: u64,
+    /// Of a directory: which block is where.
+    pub(super) blocks: Vec<(u64, BlockNr)>,
+    /// Only a look: nothing is claimed, `blocks` is filled.
+    looks: bool,
+    /// Something is wrong with it, so that it is not walked again.
+    pub(super) is_bad: bool,
+    last: Option<(u64, u64)>,
+}
+
+/// Entries of the inode that lead to data, and levels of tables behind the other three.
+const DIRECT: usize = 12;
+const LEVELS: usize = 3;
+
+impl Check<'_> {
+    /// Claims what an inode maps.
+    pub(super) fn claim_map(&mut self, nr: InodeNr, inode: &Inode) -> Step<Mapped> {
+        let mut mapped = Mapped::default();
+        self.walk_map(nr, inode, &mut mapped)?;
+        Ok(mapped)
+    }
+
+    /// The blocks of a directory whose map was claimed.
+    pub(super) fn blocks_of(&mut self, nr: InodeNr, inode: &Inode) -> Step<Vec<(u64, BlockNr)>> {
+        let mut mapped = Mapped {
+            looks: true,
+            ..Mapped::default()
+        };
+        self.walk_map(nr, inode, &mut mapped)?;
+        Ok(mapped.blocks)
+    }
+
+    fn walk_map(&mut self, nr: InodeNr, inode: &Inode, mapped: &mut Mapped) -> Step {
+        if !inode.flags.contains(InodeFlags::EXTENTS) {
+            return self.walk_tables(nr, inode, mapped);
+        }
+        let seed = self.fs.checksums.inode_seed(nr, inode.generation);
+        let geometry = &self.fs.geometry;
+        let blocks = u64::from(geometry.first_data_block)..geometry.blocks_count;
+        let root = ExtentNode::new(&inode.i_block[..]);
+        let expect = Expect::root(blocks);
+        if let Err(corrupt) = root.validate(&expect, Place::Inode(nr)) {
+            self.note_once(mapped, &corrupt);
+            return Ok(());
+        }
+        self.walk_node(nr, seed, &root, &expect, mapped)
+    }
+
+    fn walk_node<B: AsRef<[u8]>>(
+        &mut self,
+        nr: InodeNr,
+        seed: Option<Seed>,
+        node: &ExtentNode<B>,
+        expect: &Expect,
+        mapped: &mut Mapped,
+    ) -> Step {
+        if node.depth() == 0 {
+            for extent in node.extents() {
+                let start = extent.start.0;
+                let run = start..start + u64::from(extent.len);
+                let logical = u64::from(extent.logical.0);
+                if extent.state == ExtentState::Written {
+                    mapped.end = mapped.end.max(logical + u64::from(extent.len));
+                }
+                self.claim_data(nr, logical, run, mapped)?;
+            }
+            return Ok(());
+        }
+        for (at, index) in node.indexes().enumerate() {
+            if !self.claim_own(nr, index.child, mapped) {
+                continue;
+            }
+            let bytes = self.read(index.child)?;
+            let child = ExtentNode::new(&bytes[..]);
+            let place = Place::InodeBlock(nr, index.child);
+            let expect = expect.child(node, at);
+            let sound = child.validate(&expect, place);
+            let sound =
+                sound.and_then(|()| seed.map_or(Ok(()), |seed| child.verify_checksum(seed, place)));
+            match sound {
+                Ok(()) => self.walk_node(nr, seed, &child, &expect, mapped)?,
+                Err(corrupt) => self.note_once(mapped, &corrupt),
+            }
+        }
+        Ok(())
+    }
+
+    fn note_once(&mut self, mapped: &mut Mapped, corrupt: &Corrupt) {
+        mapped.is_bad = true;
+        if !mapped.looks {
+            self.note(corrupt);
+        }
+    }
+
+    fn walk_tables(&mut self, nr: InodeNr, inode: &Inode, mapped: &mut Mapped) -> Step {
+        let per_table = self.fs.geometry.block_size() as u64 / 4;
+        let word = |at: usize| word(&inode.i_block, at);
+        let mut logical = 0;
+        for at in 0..DIRECT {
+            self.claim_one(nr, logical, word(at), mapped)?;
+            logical += 1;
+        }
+        for level in 0..LEVELS {
+            let covered = per_table.pow(level as u32 + 1);
+            self.walk_table(nr, logical, word(DIRECT + level), level, mapped)?;
+            logical += covered;
+        }
+        Ok(())
+    }
+
+    fn walk_table(
+        &mut self,
+        nr: InodeNr,
+        first: u64,
+        block: u64,
+        level: usize,
+        mapped: &mut Mapped,
+    ) -> Step {
+        if block == 0 || !self.claim_own(nr, BlockNr(block), mapped) {
+            return Ok(());
+        }
+        let bytes = self.read(BlockNr(block))?;
+        let per_table = bytes.len() as u64 / 4;
+        for at in 0..bytes.len() / 4 {
+            let child = word(&bytes, at);
+            if child == 0 {
+                continue;
+            }
+            let logical = first + at as u64 * per_table.pow(level as u32);
+            match level {
+                0 => self.claim_one(nr, logical, child, mapped)?,
+                _ => self.walk_table(nr, logical, child, level - 1, mapped)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn claim_one(&mut self, nr: InodeNr, logical: u64, block: u64, mapped: &mut Mapped) -> Step {
+        if block == 0 {
+            return Ok(());
+        }
+        mapped.end = mapped.end.max(logical + 1);
+        self.claim_data(nr, logical, block..block + 1, mapped)
+    }
+
+    /// Claims a block of the map itself; false when it must not be descended into.
+    fn claim_own(&mut self, nr: InodeNr, block: BlockNr, mapped: &mut Mapped) -> bool {
+        let run = block.0..block.0.saturating_add(1);
+        let place = Place::InodeBlock(nr, block);
+        if mapped.looks {
+            // Only maps are walked again in which every block was claimed first.
+            return true;
+        }
+        if !self.may_map(&run) {
+            let problem = "a block of the map is outside the data area";
+            self.note_once(mapped, &Corrupt::new(place, "inode map", problem));
+            return false;
+        }
+        mapped.clusters += 1;
+        let clusters = self.clusters(run);
+        if self.claimed.put_all(clusters) == 1 {
+            return true;
+        }
+        let problem = "a block of the map belongs to somebody else as well";
+        self.note_once(mapped, &Corrupt::new(place, "inode map", problem));
+        false
+    }
+
+    pub(super) fn may_map(&self, run: &Range<u64>) -> bool {
+        let geometry = &self.fs.geometry;
+        geometry.contains_run(BlockNr(run.start), run.end.saturating_sub(run.start))
+            && self.is_clear(run)
+    }
+
+    fn claim_data(
+        &mut self,
+        nr: InodeNr,
+        logical: u64,
+        run: Range<u64>,
+        mapped: &mut Mapped,
+    ) -> Step {
+        let sound = self.may_map(&run);
+        if mapped.looks {
+            if sound {
+                self.take((run.end - run.start) * 16)?;
+                let places = run.enumerate();
+                let places = places.map(|(at, block)| (logical + at as u64, BlockNr(block)));
+                mapped.blocks.extend(places);
+            }
+            return Ok(());
+        }
+        let place = Place::InodeBlock(nr, BlockNr(run.start));
+        if !sound {
+            let problem = "data are mapped outside the data area";
+            self.note_once(mapped, &Corrupt::new(place, "inode map", problem));
+            return Ok(());
+        }
+        let mut clusters = self.clusters(run.clone());
+        let logical_cluster = logical >> self.fs.geometry.cluster_bits;
+        // Extents of one file share a cluster where they meet.
+        if mapped.last == Some((logical_cluster, clusters.start)) {
+            clusters.start += 1;
+        }
+        let last = (logical + (run.end - run.start) - 1) >> self.fs.geometry.cluster_bits;
+        if let Some(end) = self.clusters(run).end.checked_sub(1) {
+            mapped.last = Some((last, end));
+        }
+        let wanted = clusters.end.saturating_sub(clusters.start);
+        mapped.clusters += wanted;
+        if self.claimed.put_all(clusters) != wanted {
+            let problem = "data belong to somebody else as well";
+            self.note_once(mapped, &Corrupt::new(place, "inode map", problem));
+        }
+        self.tick()
+    }
+}
+
+fn word(bytes: &[u8], at: usize) -> u64 {
+    let raw = bytes.get(at * 4..at * 4 + 4).unwrap_or(&[0; 4]);
+    u64::from(u32::from_le_bytes(raw.try_into().unwrap_or_default()))
+}

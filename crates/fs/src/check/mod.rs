@@ -1,0 +1,264 @@
+//! Looking over a whole file system without changing anything, as `e2fsck -fn` does.
+//!
+//! Order, each step over everything: descriptors (`groups`), inodes and what they map (`inodes`,
+//! `maps`, `attributes`), directories (`directories`, `index`), the names and links that these came
+//! to (`links`), bitmaps and counts (`bitmaps`).
+//!
+//! Invariants: a block is descended into only by whoever claimed it first, so that time is bounded
+//! by the size of the file system, whatever stands in it. Memory is counted before it is taken
+//! ([`Limits`]).
+//! Not here: data, the journal's blocks (a mount looks at them), backups of the superblock and its
+//! own counts of free blocks and inodes (nobody relies on them), quota files, reference
+//! counts of values in inodes. Nothing is repaired.
+
+mod attributes;
+mod bitmaps;
+mod bits;
+mod directories;
+mod groups;
+mod index;
+mod inodes;
+mod links;
+mod maps;
+mod report;
+
+pub use report::{Finding, Limits, Report};
+
+use crate::{Error, Filesystem, Fs, MountOptions, Result, Threads};
+use attributes::SharedBlocks;
+use bits::Bits;
+use links::Links;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+use uext4_device::BlockDevice;
+use uext4_format::{BlockNr, Corrupt, Feature, GroupDescriptor, GroupNr, InodeNr, Place};
+
+/// Looks over the file system on `device`; a journal that needs replay is replayed in memory.
+///
+/// # Errors
+/// Those of a mount, but damage is a [`Finding`]. An error of the device.
+pub fn check(
+    device: Arc<dyn BlockDevice>,
+    options: MountOptions,
+    limits: &Limits,
+) -> Result<Report> {
+    let options = MountOptions {
+        access: crate::Access::ReadOnly,
+        threads: Threads::Inline,
+        prefetch_bitmaps: false,
+        ..options
+    };
+    let filesystem = match Filesystem::mount(device, options) {
+        Err(Error::Corrupt(corrupt)) => {
+            let mut report = Report::default();
+            report.add(Finding::of(&corrupt, None, None), limits);
+            return Ok(report);
+        }
+        mounted => mounted?,
+    };
+    let mut check = Check::new(&filesystem.fs, limits)?;
+    match check.run() {
+        Ok(()) | Err(Stop::Incomplete) => Ok(check.report),
+        Err(Stop::Failed(error)) => Err(error),
+    }
+}
+
+/// Why a look ends early.
+#[derive(Debug)]
+enum Stop {
+    /// The report says why.
+    Incomplete,
+    Failed(Error),
+}
+
+impl From<Error> for Stop {
+    fn from(error: Error) -> Self {
+        Stop::Failed(error)
+    }
+}
+
+type Step<T = ()> = std::result::Result<T, Stop>;
+
+/// What is known so far.
+struct Check<'a> {
+    fs: &'a Fs,
+    limits: &'a Limits,
+    started: Duration,
+    report: Report,
+    descriptors: Vec<Option<GroupDescriptor>>,
+    /// Blocks that no file may map, sorted and joined.
+    metadata: Vec<Range<u64>>,
+    /// Clusters that somebody has.
+    claimed: Bits,
+    links: Links,
+    /// Directories whose map is damaged.
+    unreadable: Bits,
+    shared: SharedBlocks,
+    memory_bytes: u64,
+    steps: u32,
+}
+
+impl<'a> Check<'a> {
+    fn new(fs: &'a Fs, limits: &'a Limits) -> Result<Self> {
+        Ok(Self {
+            fs,
+            limits,
+            started: fs.clock.monotonic(),
+            report: Report::default(),
+            descriptors: Vec::new(),
+            metadata: Vec::new(),
+            claimed: Bits::default(),
+            links: Links::default(),
+            unreadable: Bits::default(),
+            shared: SharedBlocks::default(),
+            memory_bytes: 0,
+            steps: 0,
+        })
+    }
+
+    fn run(&mut self) -> Step {
+        let geometry = &self.fs.geometry;
+        let inodes = u64::from(geometry.inodes_count);
+        let clusters = geometry.clusters_count();
+        let groups = u64::from(geometry.group_count);
+        self.take(
+            clusters / 8 + inodes / 8 + inodes * Links::BYTES_PER_INODE + groups * GROUP_BYTES,
+        )?;
+        self.claimed = Bits::new(clusters);
+        self.links = Links::new(inodes);
+        self.unreadable = Bits::new(inodes + 1);
+        self.look_at_log()?;
+        self.look_at_groups()?;
+        self.look_at_inodes()?;
+        self.shared_blocks();
+        self.look_at_directories()?;
+        self.look_at_links()?;
+        self.look_at_bitmaps()
+    }
+
+    /// The journal's own superblock. What the log holds was replayed, or is nothing.
+    fn look_at_log(&mut self) -> Step {
+        let superblock = self.fs.superblock.read().disk.clone();
+        let has_log = self.fs.features.has(Feature::HAS_JOURNAL);
+        if superblock.journal_inum != 0 && !has_log {
+            self.found(
+                Place::Superblock,
+                "superblock",
+                "a journal without the feature",
+            );
+        }
+        let recovers = superblock.features().has(Feature::RECOVER);
+        let life = self.fs.lifecycle.lock();
+        let log = life.log().cloned();
+        drop(life);
+        let block_size = self.fs.geometry.block_size();
+        match log.map(|log| uext4_journal::recovery::read_superblock(&log, block_size)) {
+            Some(Err(uext4_journal::Error::Corrupt(corrupt))) => self.note(&corrupt),
+            Some(Err(error)) => return Err(Stop::Failed(error.into())),
+            Some(Ok(found)) if found.errno != 0 => {
+                self.found(Place::JournalBlock(0), "journal", "an error stopped it");
+            }
+            Some(Ok(found)) if found.start != 0 && !recovers => {
+                let problem = "it holds records that nobody is told to replay";
+                self.found(Place::JournalBlock(0), "journal", problem);
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Counts memory that is about to be taken.
+    fn take(&mut self, bytes: u64) -> Step {
+        self.memory_bytes = self.memory_bytes.saturating_add(bytes);
+        if self.memory_bytes > self.limits.memory_bytes {
+            return self.give_up("it needs more memory than it may take");
+        }
+        Ok(())
+    }
+
+    fn give_back(&mut self, bytes: u64) {
+        self.memory_bytes = self.memory_bytes.saturating_sub(bytes);
+    }
+
+    fn give_up<T>(&mut self, why: &'static str) -> Step<T> {
+        self.report.incomplete = Some(why);
+        Err(Stop::Incomplete)
+    }
+
+    /// Called once per block that is read.
+    fn tick(&mut self) -> Step {
+        self.steps = self.steps.wrapping_add(1);
+        if self.steps.is_multiple_of(256) {
+            let spent = self.fs.clock.monotonic().saturating_sub(self.started);
+            if spent > self.limits.time {
+                return self.give_up("it takes longer than it may");
+            }
+        }
+        Ok(())
+    }
+
+    fn read(&mut self, block: BlockNr) -> Step<Vec<u8>> {
+        self.tick()?;
+        let mut bytes = vec![0; self.fs.block_size()];
+        let at = block.0 * self.fs.block_size() as u64;
+        let read = self.fs.device.read_at(at, &mut bytes);
+        read.map_err(|error| Stop::Failed(error.into()))?;
+        Ok(bytes)
+    }
+
+    /// Notes what is wrong.
+    fn found(&mut self, place: Place, structure: &'static str, problem: &'static str) {
+        self.note(&Corrupt::new(place, structure, problem));
+    }
+
+    fn note(&mut self, corrupt: &Corrupt) {
+        let finding = Finding::of(corrupt, self.byte_of(corrupt.place), None);
+        self.report.add(finding, self.limits);
+    }
+
+    /// As [`Self::found`], with a detail: what was expected, or a name.
+    fn found_in(
+        &mut self,
+        place: Place,
+        structure: &'static str,
+        problem: &'static str,
+        detail: String,
+    ) {
+        let corrupt = Corrupt::new(place, structure, problem);
+        let finding = Finding::of(&corrupt, self.byte_of(place), Some(detail));
+        self.report.add(finding, self.limits);
+    }
+
+    /// Where a structure begins on the device.
+    fn byte_of(&self, place: Place) -> Option<u64> {
+        let geometry = &self.fs.geometry;
+        let block_size = u64::from(geometry.block_size());
+        match place {
+            Place::Superblock => Some(crate::superblock::SUPERBLOCK_OFFSET),
+            Place::Group(group) => {
+                let (block, at) = geometry.descriptor_location(group);
+                Some(block.0 * block_size + u64::from(at))
+            }
+            Place::Block(block) | Place::InodeBlock(_, block) => block.0.checked_mul(block_size),
+            Place::Inode(inode) => self.inode_byte(inode),
+            Place::JournalBlock(_) => None,
+        }
+    }
+
+    fn inode_byte(&self, inode: InodeNr) -> Option<u64> {
+        let geometry = &self.fs.geometry;
+        let (group, index) = geometry.split_inode(inode)?;
+        let descriptor = self.descriptors.get(group.0 as usize)?.as_ref()?;
+        let (block, at) = geometry.inode_location(descriptor.inode_table, index);
+        Some(block.0 * u64::from(geometry.block_size()) + u64::from(at))
+    }
+
+    /// All groups.
+    fn groups(&self) -> impl Iterator<Item = GroupNr> + use<> {
+        (0..self.fs.geometry.group_count).map(GroupNr)
+    }
+}
+
+/// What a group takes while it is looked over.
+const GROUP_BYTES: u64 = 300;

@@ -1,0 +1,141 @@
+//! The look over a whole file system, beside e2fsck: it finds what e2fsck finds, and nothing where
+//! e2fsck finds nothing.
+//!
+//! More seeds: `UEXT4_CHECK_SEEDS=5000 cargo test -p uext4 --test it check`; each failure names its
+//! own, which `UEXT4_CHECK_FIRST` repeats.
+
+use crate::damage::{base, number};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+use uext4::check::{Limits, Report, check};
+use uext4::device::{Access, FileDevice};
+use uext4::{Filesystem, MountOptions};
+use uext4_testkit::damage::{Checksums, Target, Wound};
+use uext4_testkit::oracle;
+
+fn look(path: &Path, limits: &Limits) -> uext4::Result<Report> {
+    let device = Arc::new(FileDevice::open(path, Access::ReadOnly)?);
+    check(device, MountOptions::default(), limits)
+}
+
+/// A sound image with something of everything, unmounted.
+fn sound(path: &Path, block_size: u32) {
+    base(path, block_size);
+    let device = Arc::new(FileDevice::open(path, Access::ReadWrite).expect("it is there"));
+    let fs = Filesystem::mount(device, MountOptions::default()).expect("it recovers");
+    fs.unmount().expect("it closes");
+    oracle::assert_clean(path);
+}
+
+/// What e2fsck minds and no engine is misled by: copies, hints, and what is read nowhere.
+fn is_harmless(problem: &str) -> bool {
+    const HARMLESS: &[&str] = &[
+        "WARNING: Filesystem still has errors",
+        "Fix? no",
+        "Clear? no",
+        // Read by nobody.
+        "Extended attribute in inode",
+        // Features that no kernel knows and every kernel mounts.
+        "unsupported feature(s): FEATURE_",
+        "e2fsck: Get a newer version of e2fsck!",
+        // Copies of descriptors that are kept for growing.
+        "in inode 7.",
+        "Inode 7 has illegal block(s)",
+    ];
+    HARMLESS.iter().any(|words| match words.ends_with("? no") {
+        true => problem == *words,
+        false => problem.contains(words),
+    })
+}
+
+#[test]
+fn what_e2fsck_finds_is_found() {
+    let dir = oracle::scratch_dir().expect("there is room");
+    let bases = [4096, 1024].map(|block_size| {
+        let path = dir.path().join(format!("base{block_size}"));
+        sound(&path, block_size);
+        let report = look(&path, &Limits::default()).expect("it can be read");
+        assert!(report.is_clean(), "{report:#?}");
+        assert!(
+            report.n_inodes > 600 && report.n_directories >= 3,
+            "{report:?}"
+        );
+        path
+    });
+    let image = dir.path().join("image");
+    let first = number("UEXT4_CHECK_FIRST", 0);
+    let (mut noticed, mut missed, mut alarms) = (0, Vec::new(), Vec::new());
+    for seed in first..first + number("UEXT4_CHECK_SEEDS", 96) {
+        let target = Target::ALL[seed as usize % Target::ALL.len()];
+        let checksums = match seed / 12 % 4 {
+            0 => Checksums::Left,
+            _ => Checksums::Fixed,
+        };
+        std::fs::copy(&bases[seed as usize / 12 % 2], &image).expect("a copy of the base");
+        let wound = Wound::inflict(&image, target, seed, checksums).expect("a wound");
+        let Some(wound) = wound else { continue };
+        let ours = look(&image, &Limits::default());
+        let verdict = oracle::e2fsck(&image).expect("e2fsck runs");
+        if verdict.is_clean() {
+            if let Ok(report) = ours
+                && !report.is_clean()
+            {
+                alarms.push(format!("seed {seed}: {wound}: {:?}", report.findings));
+            }
+            continue;
+        }
+        noticed += 1;
+        let problems = verdict.problems();
+        // Where e2fsck does not even start: fields of the superblock that nobody else reads.
+        let unread = target == Target::Superblock && verdict.is_operational_error();
+        let harmless = unread || problems.iter().all(|problem| is_harmless(problem));
+        if ours.is_ok_and(|report| report.is_clean()) && !harmless {
+            missed.push(format!("seed {seed}: {wound}: {problems:?}"));
+        }
+    }
+    println!("{noticed} noticed by e2fsck; by us only: {}", alarms.len());
+    alarms.iter().for_each(|alarm| println!("{alarm}"));
+    assert!(noticed > 0, "e2fsck noticed nothing");
+    assert!(
+        missed.is_empty(),
+        "{noticed} noticed, missed {}:\n{}",
+        missed.len(),
+        missed.join("\n")
+    );
+}
+
+#[test]
+fn a_look_takes_what_it_may_and_no_more() {
+    let dir = oracle::scratch_dir().expect("there is room");
+    let path = dir.path().join("image");
+    sound(&path, 1024);
+    let tight = [
+        Limits {
+            memory_bytes: 10_000,
+            ..Limits::default()
+        },
+        Limits {
+            time: Duration::ZERO,
+            ..Limits::default()
+        },
+    ];
+    for limits in tight {
+        let report = look(&path, &limits).expect("it can be read");
+        assert!(
+            report.incomplete.is_some() && !report.is_clean(),
+            "{report:?}"
+        );
+    }
+    let few = Limits {
+        findings: 1,
+        ..Limits::default()
+    };
+    let image = FileDevice::open(&path, Access::ReadWrite).expect("it is there");
+    // The first half of the descriptors.
+    uext4::device::BlockDevice::write_at(&image, 2048, &[0x55; 512]).expect("it is written");
+    drop(image);
+    if let Ok(report) = look(&path, &few) {
+        assert_eq!(report.findings.len(), 1, "{report:?}");
+    }
+}

@@ -1,0 +1,135 @@
+//! `uext4 check`: is the file system sound?
+
+use crate::failure::{At, Exit, Failure, Result};
+use crate::image::ImageArgs;
+use crate::show;
+use serde_json::{Value, json};
+use std::io::Write;
+use std::time::Duration;
+use uext4::MountOptions;
+use uext4::check::{Finding, Limits, Report};
+use uext4::format::Place;
+
+/// Look over a whole file system, as e2fsck -fn does; nothing is changed
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  uext4 check disk.img
+  uext4 check disk.img --json | jq '.findings[] | {structure, block, byte, what}'
+
+A journal that needs replay is replayed in memory first. Looked at are descriptors, bitmaps, inodes,
+what they map, attributes, directories with their indexes, and link counts; not data, the journal's
+blocks, copies of the superblock, or quota files. e2fsck repairs what is found.
+
+Exit status: 0 sound, 4 damaged, others as of every command.")]
+pub(crate) struct Args {
+    #[command(flatten)]
+    image: ImageArgs,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    /// Print this many findings at most
+    #[arg(long, value_name = "N", default_value_t = 1000)]
+    max: usize,
+    /// Give up rather than use more memory than this
+    #[arg(long, value_name = "BYTES", default_value = "1G", value_parser = crate::numbers::size)]
+    memory: u64,
+    /// Give up after this many seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 86400)]
+    time: u64,
+}
+
+impl Args {
+    pub(crate) fn run(self) -> Result<()> {
+        let limits = Limits {
+            memory_bytes: self.memory,
+            time: Duration::from_secs(self.time),
+            findings: self.max,
+        };
+        let name = self.image.name();
+        let report = self.image.check(MountOptions::default(), &limits);
+        let report = report.at(&name)?;
+        let mut out = show::stdout();
+        if self.json {
+            show::json(&mut out, &as_json(&report))?;
+        } else {
+            print(&mut out, &report)?;
+        }
+        out.flush()?;
+        verdict(&name, &report)
+    }
+}
+
+/// Damage as a failure; also what a mount of an untrusted image is refused with.
+pub(crate) fn verdict(name: &str, report: &Report) -> Result<()> {
+    let count = report.findings.len() as u64 + report.n_more;
+    if count > 0 {
+        let first = report.findings.first().map(Finding::to_string);
+        let first = first.unwrap_or_default();
+        let text = format!("{name}: damaged, {count} findings, the first: {first}");
+        return Err(Failure::new(Exit::Damaged, text).hint("e2fsck -f repairs it"));
+    }
+    match report.incomplete {
+        Some(why) => {
+            let text = format!("{name}: the check is not complete: {why}");
+            Err(Failure::new(Exit::Failed, text))
+        }
+        None => Ok(()),
+    }
+}
+
+fn print(out: &mut dyn Write, report: &Report) -> Result<()> {
+    for finding in &report.findings {
+        match finding.byte {
+            Some(byte) => writeln!(out, "{finding} [byte {byte}]")?,
+            None => writeln!(out, "{finding}")?,
+        }
+    }
+    if report.n_more > 0 {
+        writeln!(out, "and {} more", report.n_more)?;
+    }
+    if report.is_clean() {
+        let (inodes, directories) = (report.n_inodes, report.n_directories);
+        writeln!(
+            out,
+            "sound: {inodes} inodes, {directories} of them directories"
+        )?;
+    }
+    Ok(())
+}
+
+fn as_json(report: &Report) -> Value {
+    let findings: Vec<Value> = report.findings.iter().map(finding_json).collect();
+    json!({
+        "clean": report.is_clean(),
+        "findings": findings,
+        "more": report.n_more,
+        "incomplete": report.incomplete,
+        "inodes": report.n_inodes,
+        "directories": report.n_directories,
+    })
+}
+
+fn finding_json(finding: &Finding) -> Value {
+    let mut value = json!({
+        "structure": finding.structure,
+        "what": finding.what,
+        "detail": finding.detail,
+        "byte": finding.byte,
+        "block": null,
+        "inode": null,
+        "group": null,
+    });
+    match finding.place {
+        Place::Superblock => value["block"] = 0.into(),
+        Place::Group(group) => value["group"] = group.0.into(),
+        Place::Inode(inode) => value["inode"] = inode.0.into(),
+        Place::Block(block) => value["block"] = block.0.into(),
+        Place::InodeBlock(inode, block) => {
+            value["inode"] = inode.0.into();
+            value["block"] = block.0.into();
+        }
+        Place::JournalBlock(block) => value["journal_block"] = block.into(),
+    }
+    value
+}
