@@ -519,6 +519,60 @@ fn the_thread_writes_out_what_is_old() {
     image::assert_clean(&device);
 }
 
+fn wait_until_at_most(fs: &Filesystem, bytes: u64) {
+    while fs.stats().space.delayed_bytes > bytes {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn the_thread_makes_room_before_writers_must_and_when_memory_is_short() {
+    const BOUND: u64 = 8 << 20;
+    let device = image::ext4(64);
+    let list = format!("delalloc_memory={BOUND}");
+    let options = MountOptions::default().parse(&list).expect("known options");
+    let fs = Filesystem::mount(device.clone(), options).expect("mounts");
+    fs.set_tunable("delalloc_expire_centisecs", 1_000_000)
+        .unwrap();
+    let write = |name: &str, bytes: u64| {
+        let file = create(&fs, name);
+        for _ in 0..bytes / 4096 {
+            fs.append(&file, &[5; 4096]).expect("appends");
+        }
+    };
+    write("a little", BOUND / 4);
+    assert_eq!(fs.stats().space.delayed_bytes, BOUND / 4, "it is not old");
+    fs.relieve_memory();
+    wait_until_at_most(&fs, BOUND / 8);
+    write("much", BOUND / 2 + BOUND / 4);
+    // A sixteenth is counted late.
+    wait_until_at_most(&fs, BOUND / 2 + BOUND / 16);
+    fs.unmount().unwrap();
+    image::assert_clean(&device);
+}
+
+#[test]
+fn a_writer_makes_room_for_itself_and_not_for_all() {
+    const BOUND: u64 = 8 << 20;
+    let (_recorder, fs) = recorded(&format!("delalloc_memory={BOUND}"));
+    let file = create(&fs, "file");
+    let mut most = 0;
+    for _ in 0..2 * BOUND / 4096 {
+        fs.append(&file, &[6; 4096]).expect("appends");
+        let waits = fs.stats().space.delayed_bytes;
+        assert!(waits <= BOUND);
+        most = most.max(waits);
+        // A quarter of a MiB at a time.
+        assert!(waits + (512 << 10) >= most, "{waits} after {most}");
+    }
+    assert!(most > BOUND / 2);
+    // Steps follow each other on the disk as well.
+    let extents = fs.fiemap(&file, 0, u64::MAX).expect("maps").len();
+    assert!(extents <= 4, "{extents} extents");
+    drop(file);
+    fs.unmount().unwrap();
+}
+
 #[test]
 fn so_many_bytes_wait_and_no_more() {
     const BOUND: u64 = 256 << 10;
