@@ -1,6 +1,7 @@
 //! FUSE over io_uring (Linux 6.14): the kernel puts a request into memory of ours, and one call
 //! gives an answer and takes the next request. There is a queue per core, and its thread stays on
-//! that core: whoever asks is answered where it runs, without waking another core.
+//! that core: whoever asks is answered where it runs, without waking another core. Only while much
+//! data come it goes where there is room.
 //!
 //! Layout: `cpus` deals the queues out; `entry` is the memory of one request; `ring` is the ring
 //! that completions come from (all `unsafe` is there); `queue` is the thread of a ring.

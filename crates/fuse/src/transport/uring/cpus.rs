@@ -3,6 +3,7 @@
 //! The kernel has a queue for every core that there may ever be, and puts a request into the queue
 //! of the core that asks.
 
+use crate::server::Pace;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::io;
 
@@ -61,11 +62,55 @@ fn deal(n_queues: u16, cpus: &[usize], n_threads: usize) -> Vec<Share> {
     shares
 }
 
-/// Keeps the calling thread on a core. Where it may not, answers come from afar, nothing else.
-pub(super) fn stay_on(cpu: usize) {
-    let mut set = CpuSet::new();
-    set.set(cpu);
-    let _ = sched_setaffinity(None, &set);
+/// Short requests in a row after which a thread keeps to its core.
+const SHORT_TO_STAY: u32 = 32;
+
+/// Where a thread runs. It keeps to its core, where callers of short requests wait for it; when it
+/// copies much data it goes wherever there is room: its core has a caller who works on them.
+pub(super) struct Place {
+    home: Option<CpuSet>,
+    anywhere: CpuSet,
+    /// Short requests since much data came; [`SHORT_TO_STAY`] when it keeps to its core.
+    n_short: u32,
+}
+
+impl Place {
+    /// A place on `cpu`, for a thread that may run where this one may.
+    pub(super) fn new(cpu: Option<usize>) -> io::Result<Self> {
+        let home = cpu.map(|cpu| {
+            let mut set = CpuSet::new();
+            set.set(cpu);
+            set
+        });
+        Ok(Self {
+            home,
+            anywhere: sched_getaffinity(None)?,
+            n_short: SHORT_TO_STAY,
+        })
+    }
+
+    /// Keeps the calling thread on its core. Where it may not, answers come from afar, nothing
+    /// else.
+    pub(super) fn stay(&self) {
+        if let Some(home) = &self.home {
+            let _ = sched_setaffinity(None, home);
+        }
+    }
+
+    /// The calling thread is about to serve a request.
+    pub(super) fn note(&mut self, pace: Pace) {
+        if pace == Pace::Bulk {
+            if self.n_short == SHORT_TO_STAY && self.home.is_some() {
+                let _ = sched_setaffinity(None, &self.anywhere);
+            }
+            self.n_short = 0;
+        } else if self.n_short < SHORT_TO_STAY {
+            self.n_short += 1;
+            if self.n_short == SHORT_TO_STAY {
+                self.stay();
+            }
+        }
+    }
 }
 
 #[cfg(test)]
@@ -79,6 +124,27 @@ mod tests {
         for bad in ["", "a", "3-1", "0-70000"] {
             assert_eq!(count(bad), None, "{bad}");
         }
+    }
+
+    #[test]
+    fn a_thread_goes_where_there_is_room_while_much_data_come() {
+        let home = || {
+            let set = sched_getaffinity(None).expect("it may look");
+            (set.count() == 1 && set.is_set(0)).then_some(())
+        };
+        if !sched_getaffinity(None).expect("it may look").is_set(0) {
+            return;
+        }
+        let mut place = Place::new(Some(0)).expect("it may look");
+        let many = place.anywhere.count() > 1;
+        place.stay();
+        assert_eq!(home(), Some(()));
+        place.note(Pace::Bulk);
+        assert_eq!(home().is_none(), many);
+        (1..SHORT_TO_STAY).for_each(|_| place.note(Pace::Soon));
+        assert_eq!(home().is_none(), many);
+        place.note(Pace::Soon);
+        assert_eq!(home(), Some(()));
     }
 
     #[test]

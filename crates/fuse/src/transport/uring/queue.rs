@@ -9,7 +9,7 @@
 //! answer the kernel sends the next request that waits in its queue: so nothing waits for ever. An
 //! entry that is added later would not do: the kernel looks for waiting requests at answers only.
 
-use super::cpus::{Share, stay_on};
+use super::cpus::{Place, Share};
 use super::entry::{Entry, Scratch};
 use super::ring::{Completion, Returned, Ring};
 use crate::aside::Job;
@@ -29,7 +29,7 @@ const SPARE: usize = 2;
 /// A ring, its queues and their thread.
 pub(crate) struct Queue {
     ring: Ring,
-    cpu: Option<usize>,
+    place: Place,
     pools: Vec<Pool>,
     /// Hears how the thread began.
     teller: Option<Sender<io::Result<()>>>,
@@ -63,7 +63,7 @@ impl Queue {
         };
         Ok(Self {
             ring: Ring::new(device)?,
-            cpu: share.cpu,
+            place: Place::new(share.cpu)?,
             pools: share.queues.into_iter().map(pool).collect(),
             teller: Some(teller),
             n_alive: 0,
@@ -74,9 +74,7 @@ impl Queue {
     }
 
     fn begin(&mut self) -> io::Result<()> {
-        if let Some(cpu) = self.cpu {
-            stay_on(cpu);
-        }
+        self.place.stay();
         self.ring.begin()?;
         let queues: Vec<u16> = self.pools.iter().map(|pool| pool.queue).collect();
         for queue in queues.into_iter().flat_map(|queue| [queue; ENTRIES]) {
@@ -122,6 +120,7 @@ impl Queue {
 
     fn take(&mut self, mut entry: Box<Entry>, service: &Service) -> io::Result<()> {
         let (pace, _pass) = entry.admit(&service.server);
+        self.place.note(pace);
         match pace {
             Pace::Soon => entry.serve(&service.server, pace, &mut self.scratch),
             Pace::Asks if !self.has_spare(entry.queue) => entry.refuse(Errno::EAGAIN),
