@@ -106,6 +106,8 @@ pub(super) fn in_library(plan: &Plan, load: Load) -> Result<Calls> {
         extent_cache_bytes: plan.memory_bytes,
         clock: Arc::new(CallClock::new(plan.clock)),
         threads: uext4::Threads::Inline,
+        // What waits has no place yet, and is not known as extents.
+        delalloc: Some(false),
         ..MountOptions::default()
     };
     let filesystem = Filesystem::mount(device, options)?;
