@@ -5,12 +5,14 @@
 //!   system.
 //! - [`kill`]: the server killed at random moments; what fsync promised must be there.
 //! - [`threads`]: many threads in one file system, each with a model of its names.
+//! - [`fuzz`]: wounded images mounted and used.
 //! - [`damage`]: the damage test of the library over many images, within its memory.
 //!
 //! Not here: `tidy`, which belongs to the program.
 #![forbid(unsafe_code)]
 
 pub mod damage;
+pub mod fuzz;
 pub mod kill;
 pub mod server;
 pub mod threads;

@@ -1,5 +1,6 @@
 //! Work on the repository itself: `cargo xtask tidy` keeps the house rules; `crash`, `trees`,
-//! `kill`, `threads`, `race` and `damage` are the full-size runs of the library of this package.
+//! `kill`, `threads`, `race`, `fuzz` and `damage` are the full-size runs of the library of this
+//! package.
 //!
 //! `mount` is the server of the runs that mount: see [`xtask::server`].
 #![forbid(unsafe_code)]
@@ -14,7 +15,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::{Args, Parser, Subcommand};
-use xtask::server::{Rights, Server};
+use xtask::server::Server;
 
 /// Work on the repository itself.
 #[derive(Parser)]
@@ -60,6 +61,14 @@ enum Job {
     },
     /// Threads under a race detector (needs the nightly toolchain with rust-src).
     Race(race::Options),
+    /// Wounded images mounted through FUSE, as strangers' are and plainly.
+    Fuzz {
+        /// Time.
+        #[arg(long, default_value_t = 600)]
+        seconds: u64,
+        #[command(flatten)]
+        common: Common,
+    },
     /// Damaged images, mounted and used.
     Damage {
         /// Images.
@@ -133,6 +142,13 @@ fn run(arguments: &Arguments) -> Result<ExitCode> {
         Job::Threads { seconds, seed } => {
             xtask::threads::run(Duration::from_secs(*seconds), *seed)?;
         }
+        Job::Fuzz { seconds, common } => {
+            let time = Duration::from_secs(*seconds);
+            println!(
+                "{}",
+                xtask::fuzz::run(&common.server()?, time, common.seed)?
+            );
+        }
         Job::Damage {
             images,
             first,
@@ -147,11 +163,8 @@ fn run(arguments: &Arguments) -> Result<ExitCode> {
             options,
             ..
         } => {
-            let rights = match options.as_deref() {
-                Some("ro") => Rights::ReadOnly,
-                _ => Rights::ReadWrite,
-            };
-            xtask::server::serve(image, dir, rights)?;
+            let how = xtask::server::meant(options.as_deref().unwrap_or_default());
+            xtask::server::serve(image, dir, how)?;
         }
     }
     Ok(ExitCode::SUCCESS)

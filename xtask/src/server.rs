@@ -10,7 +10,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result};
 use uext4::Filesystem;
 use uext4::device::{Access, BlockDevice, FileDevice};
-use uext4_fuse::MountOptions;
+use uext4_fuse::{MountOptions, Sandbox};
 use uext4_testkit::served::ServedMount;
 
 /// What a mount may do.
@@ -51,11 +51,23 @@ impl Server {
     /// # Errors
     /// The server did not mount.
     pub fn mount(&self, image: &Path, rights: Rights) -> Result<ServedMount> {
+        let words = match rights {
+            Rights::ReadOnly => "ro",
+            Rights::ReadWrite => "",
+        };
+        self.mount_with(image, words)
+    }
+
+    /// As [`Self::mount`], with these words: `ro`, `rw`, `untrusted`.
+    ///
+    /// # Errors
+    /// The server did not mount.
+    pub fn mount_with(&self, image: &Path, words: &str) -> Result<ServedMount> {
         ServedMount::start(|dir| {
             let mut command = Command::new(&self.program);
             command.arg("mount").arg(image).arg(dir).arg("--foreground");
-            if rights == Rights::ReadOnly {
-                command.args(["-o", "ro"]);
+            if !words.is_empty() {
+                command.args(["-o", words]);
             }
             command
         })
@@ -63,18 +75,57 @@ impl Server {
     }
 }
 
+/// Whether who made an image means well.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trust {
+    /// Yes.
+    Yes,
+    /// No: it is looked over first.
+    No,
+}
+
+/// What the words of [`Server::mount_with`] mean.
+pub fn meant(words: &str) -> (Rights, Trust) {
+    let has = |wanted| words.split(',').any(|word| word == wanted);
+    let trust = if has("untrusted") {
+        Trust::No
+    } else {
+        Trust::Yes
+    };
+    let read_only = has("ro") || (trust == Trust::No && !has("rw"));
+    match read_only {
+        true => (Rights::ReadOnly, trust),
+        false => (Rights::ReadWrite, trust),
+    }
+}
+
+fn vet(image: &Path) -> uext4::Result<()> {
+    let device = Arc::new(FileDevice::open(image, Access::ReadOnly)?);
+    let limits = uext4::check::Limits::default();
+    let report = uext4::check::check(device, uext4::MountOptions::default(), &limits)?;
+    match report.findings.first() {
+        None => Ok(()),
+        Some(first) => Err(uext4::Error::Mount(first.to_string())),
+    }
+}
+
 /// Serves `image` on `dir` until somebody unmounts.
 ///
 /// # Errors
 /// The image cannot be mounted, or not be closed.
-pub fn serve(image: &Path, dir: &Path, rights: Rights) -> Result<()> {
+pub fn serve(image: &Path, dir: &Path, (rights, trust): (Rights, Trust)) -> Result<()> {
     let read_only = rights == Rights::ReadOnly;
     let options = MountOptions {
         source: image.display().to_string(),
         read_only,
+        sandbox: Sandbox::Best,
+        files: vec![image.into()],
         ..MountOptions::default()
     };
     let open = || {
+        if trust == Trust::No {
+            vet(image)?;
+        }
         let access = if read_only {
             Access::ReadOnly
         } else {

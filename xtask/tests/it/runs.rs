@@ -5,7 +5,7 @@ use std::time::Duration;
 use uext4_testkit::oracle::KernelMount;
 use uext4_testkit::served::ServedMount;
 use xtask::server::Server;
-use xtask::{kill, threads, trees};
+use xtask::{fuzz, kill, threads, trees};
 
 const ENTRIES: usize = 800;
 const SEED: u64 = 20_260_721;
@@ -81,5 +81,16 @@ fn threads_agree_with_their_models() {
                 .operations
                 > 0
         );
+    }
+}
+
+#[test]
+fn wounded_images_are_refused_or_served() {
+    if !ServedMount::available_or_skip("wounded images through the mount") {
+        return;
+    }
+    match fuzz::run(&server(), Duration::from_secs(8), SEED) {
+        Err(error) => panic!("{error:?}"),
+        Ok(figures) => assert!(figures.rounds > figures.refused, "{figures}"),
     }
 }
