@@ -182,6 +182,18 @@ fn lock_for_writing(file: &File, path: &Path) -> Result<(), Error> {
     }
 }
 
+/// The lock goes with the last descriptor of the file, and a process that is being started
+/// elsewhere in this program may hold a copy for a moment: so it is given back by name.
+impl Drop for FileDevice {
+    fn drop(&mut self) {
+        let reopened = self.reopened.get();
+        let opened = (self.access == Access::ReadWrite).then_some(&self.file);
+        for file in opened.into_iter().chain(reopened) {
+            let _without_locks = rustix::fs::flock(file, FlockOperation::Unlock);
+        }
+    }
+}
+
 /// Size in bytes. The length that `stat` tells of a block device is zero, so seek.
 fn end_of(mut file: &File) -> std::io::Result<u64> {
     file.seek(SeekFrom::End(0))

@@ -19,8 +19,8 @@ use uext4::{Attr, Timestamp};
 
 /// Life of names and of attributes that cannot change behind the kernel's back.
 pub(crate) const TTL: Duration = Duration::from_secs(3600);
-/// Life of attributes of files that are open for writing, or whose data wait for their blocks: their
-/// map may take some, too.
+/// Life of attributes of files that are open for writing, or whose data wait for their blocks:
+/// their map may take some, too.
 pub(crate) const TTL_WRITERS: Duration = Duration::from_secs(1);
 
 /// Whether somebody has a file open for writing.

@@ -131,6 +131,18 @@ fn a_backing_that_shrank_is_an_error_and_not_a_panic() {
     ));
 }
 
+/// As a process holds one that is started at the wrong moment.
+#[test]
+fn a_copied_descriptor_does_not_keep_the_lock() {
+    let dir = scratch();
+    let path = dir.path().join("image");
+    let device = FileDevice::create(&path, 4096).unwrap();
+    let copy = device.file.try_clone().unwrap();
+    drop(device);
+    FileDevice::open(&path, Access::ReadWrite).unwrap();
+    drop(copy);
+}
+
 #[test]
 fn a_block_device_has_its_size_and_one_writer() {
     let dir = scratch();

@@ -288,15 +288,7 @@ pub(super) fn expect(step: &Step, model: &mut Model, held: &mut Held) -> Result<
             held.hold(*id, UNNAMED_NUMBERS + id, Name::Never, Vec::new());
             Ok(())
         }
-        Step::UnlinkHeld { held: id, path } => {
-            model.write(path, 0, &[])?;
-            let found = model.files().remove(path);
-            let (number, data) = found.map_or((0, &[][..]), |found| found);
-            let data = data.to_vec();
-            model.run(&Op::Unlink { path: path.clone() })?;
-            held.hold(*id, number, Name::Lost, data);
-            Ok(())
-        }
+        Step::UnlinkHeld { held: id, path } => expect_unlink(*id, path, model, held),
         Step::WriteHeld {
             held: id,
             offset,
@@ -309,18 +301,7 @@ pub(super) fn expect(step: &Step, model: &mut Model, held: &mut Held) -> Result<
                 .then_some(())
                 .ok_or(Errno::ENOENT)
         }
-        Step::LinkHeld { held: id, path } => {
-            let file = held.files.remove(id);
-            let file = file.filter(|file| file.name == Name::Never);
-            let HeldFile { number, data, .. } = file.ok_or(Errno::ENOENT)?;
-            model.run(&Op::Create {
-                path: path.clone(),
-                mode: 0o600,
-            })?;
-            let named = model.numbers().get(path).copied();
-            held.named = named.map(|named| (number, named));
-            model.write(path, 0, &data)
-        }
+        Step::LinkHeld { held: id, path } => expect_link(*id, path, model, held),
         Step::Fallocate {
             path,
             mode,
@@ -351,6 +332,33 @@ pub(super) fn expect(step: &Step, model: &mut Model, held: &mut Held) -> Result<
                 .ok_or(Errno::ENOENT)
         }
     }
+}
+
+/// A file that stays open loses its name.
+fn expect_unlink(id: u64, path: &[u8], model: &mut Model, held: &mut Held) -> Result<(), Errno> {
+    model.write(path, 0, &[])?;
+    let found = model.files().remove(path);
+    let (number, data) = found.map_or((0, &[][..]), |found| found);
+    let data = data.to_vec();
+    model.run(&Op::Unlink {
+        path: path.to_vec(),
+    })?;
+    held.hold(id, number, Name::Lost, data);
+    Ok(())
+}
+
+/// A file without a name gets one.
+fn expect_link(id: u64, path: &[u8], model: &mut Model, held: &mut Held) -> Result<(), Errno> {
+    let file = held.files.remove(&id);
+    let file = file.filter(|file| file.name == Name::Never);
+    let HeldFile { number, data, .. } = file.ok_or(Errno::ENOENT)?;
+    model.run(&Op::Create {
+        path: path.to_vec(),
+        mode: 0o600,
+    })?;
+    let named = model.numbers().get(path).copied();
+    held.named = named.map(|named| (number, named));
+    model.write(path, 0, &data)
 }
 
 /// What a step that found no room did to the model: names and attributes are as before, and data

@@ -1,8 +1,8 @@
 //! Everything that a mount is asked for, one after the other: names, data, trees; each worker in a
 //! directory of its own.
 //!
-//! `--count` is names per worker; beside each name go [`DATA_BYTES`] of data, shared by all workers,
-//! so that runs with many workers need no larger file system.
+//! `--count` is names per worker; beside each name go [`DATA_BYTES`] of data, shared by all
+//! workers, so that runs with many workers need no larger file system.
 
 use super::{Phase, Task, Work, mount_io, mount_names, mount_tree};
 use crate::seat::Seat;
