@@ -6,9 +6,11 @@ use anyhow::{Context, Result};
 use uext4::device::FileDevice;
 use uext4::mkfs::{self, MkfsOptions, Preset};
 use uext4_testkit::manifest::Manifest;
-use uext4_testkit::oracle::Program;
+use uext4_testkit::oracle::{KernelMount, Program};
 use uext4_testkit::tree::{Shape, Time};
 
+/// Counts what each owner uses.
+const QUOTA: &str = "quota";
 /// Seconds that 32 bits can hold: the times of small inodes.
 const TIME_FIRST: i64 = i32::MIN as i64;
 const TIME_LAST: i64 = i32::MAX as i64;
@@ -86,7 +88,7 @@ impl Config {
             orphan_file_blocks: Some(1),
             ..with("few-orphans", "orphan_file")
         },
-        with("quota", "quota,project"),
+        with(QUOTA, "quota,project"),
         with("large-dir", "large_dir"),
         Config {
             xattr_max_bytes: Some(20_000),
@@ -114,9 +116,16 @@ impl Config {
         DEFAULT
     }
 
-    /// Whether the kernel of this machine mounts it: not blocks larger than a page.
+    /// Whether the kernel of this machine mounts it: not blocks larger than a page, and quota only
+    /// if it knows the format.
     pub fn fits_kernel(&self) -> bool {
         self.block_size_bytes as usize <= rustix::param::page_size()
+            && (!self.has_quota() || KernelMount::has_quota())
+    }
+
+    /// Whether it counts what each owner uses.
+    pub fn has_quota(&self) -> bool {
+        self.name == QUOTA
     }
 
     /// A tree of `entries` names that fits in.
@@ -205,8 +214,7 @@ impl Config {
             program = program.args(["-C", &cluster_size_bytes.to_string()]);
         }
         if let Some(blocks) = self.orphan_file_blocks {
-            let bytes = blocks * self.block_size_bytes;
-            program = program.args(["-E", &format!("orphan_file_size={bytes}")]);
+            program = program.args(["-E", &format!("orphan_file_size={blocks}")]);
         }
         if !self.features.is_empty() {
             program = program.args(["-O", self.features]);

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use tempfile::TempDir;
 use uext4_testkit::manifest::{Field, Manifest, Policy};
-use uext4_testkit::oracle::{KernelMount, scratch_dir};
+use uext4_testkit::oracle::{KernelMount, Repair, e2fsck_repair, scratch_dir};
 use uext4_testkit::tree::{TreeSpec, pack, unpack};
 
 use super::configs::Config;
@@ -197,6 +197,10 @@ impl Trip<'_> {
         self.config
             .make_filled(&image, self.entries, mount.path())?;
         mount.unmount()?;
+        if self.config.has_quota() {
+            // mke2fs counts nothing of what it fills in.
+            e2fsck_repair(&image, Repair::Everything)?;
+        }
         clean("the image that mke2fs filled", &image)?;
         Ok(image)
     }

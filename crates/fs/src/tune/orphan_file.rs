@@ -76,7 +76,7 @@ fn fill(fs: &Fs, inode: &InodeRef, blocks: u32) -> Result<()> {
             done += file::write(fs, inode.arc(), at + done as u64, &zeroes[done..], reserve)?;
         }
     }
-    Ok(())
+    file::write_out(fs, inode.arc())
 }
 
 /// Writes empty blocks of orphans, whose checksums depend on where they are.

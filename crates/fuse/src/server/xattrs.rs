@@ -6,7 +6,7 @@ use crate::errno::Errno;
 use crate::protocol::SETXATTR_ACL_KILL_SGID;
 use crate::request::Request;
 use std::borrow::Cow;
-use uext4::{SetAttr, SetMode};
+use uext4::{Error, SetAttr, SetMode};
 
 /// `setxattr(2)` flags.
 const XATTR_CREATE: u32 = 1;
@@ -65,7 +65,12 @@ impl Server {
             return Err(Errno::ENODATA);
         }
         let asker = self.asker(request);
-        let mut value = self.filesystem.get_xattr(&inode, name, &asker)?;
+        let mut value = match self.filesystem.get_xattr(&inode, name, &asker) {
+            // With `noacl`. The kernel asks for lists itself, and would pass the error on instead
+            // of going by the mode.
+            Err(Error::NotSupported(_)) if list => return Err(Errno::ENODATA),
+            found => found?,
+        };
         if list && !self.owners.are_same() {
             self.owners.show_list(&mut value)?;
         }

@@ -35,7 +35,7 @@ fn numbers_come_out_and_tunables_go_in() {
     std::fs::write(mounted.path("file"), vec![1; 1 << 20]).unwrap();
     run("sync", &[&"-f", &mounted.root()]);
     let socket = socket(&mounted);
-    let client = Client::connect(&mounted.root()).expect("it listens");
+    let client = mounted.client();
     let stats = client.ask(&Ask::Stats {}).unwrap();
     assert!(
         stats["journal"]["transactions"].as_u64() > Some(0),
@@ -144,7 +144,7 @@ fn a_stranger_is_not_let_in_and_a_dead_socket_is_replaced() {
     uext4_fuse::umount(&mounted.root(), uext4_fuse::Lazy::No).unwrap();
     mounted.mount(&[]);
     assert_eq!(self::socket(&mounted), socket);
-    let client = Client::connect(&mounted.root()).expect("it listens again");
+    let client = mounted.client();
     assert!(client.ask(&Ask::Stats {}).is_ok());
     mounted.unmount();
 }

@@ -13,6 +13,7 @@ fn shut(flush: Flush) -> Mounted {
     std::io::Write::write_all(&mut &synced, b"kept").unwrap();
     synced.sync_all().unwrap();
     fs::write(mounted.path("late"), "perhaps").unwrap();
+    drop(mounted.client());
     shutdown(&mounted.root(), flush).unwrap();
     // Once more changes nothing.
     shutdown(&mounted.root(), flush).unwrap();

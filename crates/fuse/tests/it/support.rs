@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
-use uext4_fuse::{Error, Image, Lazy, umount};
+use uext4_fuse::{Client, Error, Image, Lazy, umount};
 use uext4_testkit::oracle;
 use uext4_testkit::rings::RingsSwitch;
 
@@ -122,6 +122,18 @@ impl Mounted {
         self.server = Some(server);
         // The kernel greets the server and gets its answer while the switch is on.
         std::fs::metadata(self.root()).expect("the mount answers");
+    }
+
+    /// A client of the control socket, which is there a moment after the mount answers.
+    pub(crate) fn client(&self) -> Client {
+        let start = Instant::now();
+        loop {
+            match Client::connect(&self.root()) {
+                Ok(client) => return client,
+                Err(error) => assert!(start.elapsed() < Duration::from_secs(30), "{error}"),
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
     }
 
     /// Whether `/proc/mounts` has the mount.
