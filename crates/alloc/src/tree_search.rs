@@ -402,6 +402,9 @@ impl<'a> Search<'a> {
             run.end - run.start >= self.want && run.start >= least && run.end <= bound
         };
         let cut = |run: Range<u32>| run.start..run.start + self.want;
+        if let Some(run) = self.on_stripe(nr, tree, allowed) {
+            return Some(cut(run));
+        }
         if nr == self.start {
             let here = tree
                 .containing(self.goal)
@@ -419,6 +422,24 @@ impl<'a> Search<'a> {
             .take(self.limits.max_to_scan as usize)
             .find(allowed)
             .map(cut)
+    }
+
+    /// The rest of a free run from a stripe's border on, when whole stripes are wanted.
+    fn on_stripe(
+        &self,
+        nr: u32,
+        tree: &FreeExtents,
+        allowed: impl Fn(&Range<u32>) -> bool,
+    ) -> Option<Range<u32>> {
+        let stripe = self.limits.stripe;
+        if stripe <= 1 || !self.want.is_multiple_of(stripe) {
+            return None;
+        }
+        let first = (self.regions.first_cluster(nr) % u64::from(stripe)) as u32;
+        tree.fitting(self.want)
+            .take(self.limits.max_to_scan as usize)
+            .map(|run| run.start + (stripe - (first + run.start) % stripe) % stripe..run.end)
+            .find(|run| run.start <= run.end && allowed(run))
     }
 
     /// The longest run of a tree with the longest known runs; builds trees until one serves.

@@ -1,6 +1,6 @@
 //! What only free-space trees promise: memory, hints that survive eviction, aggression.
 
-use crate::disk::{Choice, Disk, volume};
+use crate::disk::{CHOICES, Choice, Disk, volume};
 use std::sync::atomic::Ordering;
 use uext4_alloc::{Affinity, ClusterNr, Config, Engine, Goal, Request, Run, Stat, TreeEngine};
 use uext4_format::{GroupNr, Tid};
@@ -53,6 +53,27 @@ fn runs_that_merge_while_a_tree_is_away_are_found() {
         engine.allocate(&request, &disk),
         Ok(Run::new(ClusterNr(70), 7))
     );
+}
+
+/// With every engine: a shorter run lies nearer, and fits better.
+#[test]
+fn whole_stripes_begin_on_a_border() {
+    for choice in CHOICES {
+        let disk = Disk::new(volume(8, 256, 256, 4));
+        disk.set(Run::new(ClusterNr(0), 8 * 256));
+        disk.clear(Run::new(ClusterNr(1024 + 3), 33));
+        disk.clear(Run::new(ClusterNr(1024 + 100), 60));
+        let engine = disk.engine(choice, Affinity::None);
+        engine.tunables().stripe.store(16, Ordering::Relaxed);
+        let request = Request::new(32).goal(Goal::Near(ClusterNr(1024)));
+        let run = engine.allocate(&request, &disk);
+        assert_eq!(run, Ok(Run::new(ClusterNr(1024 + 112), 32)), "{choice:?}");
+        let odd = Request::new(33)
+            .min_len(33)
+            .goal(Goal::Near(ClusterNr(1024)));
+        let run = engine.allocate(&odd, &disk);
+        assert_eq!(run, Ok(Run::new(ClusterNr(1024 + 3), 33)), "{choice:?}");
+    }
 }
 
 #[test]

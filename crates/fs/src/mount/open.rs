@@ -58,6 +58,7 @@ pub(super) fn inspect(device: &Arc<dyn BlockDevice>, mut options: MountOptions) 
         options.access = Access::ReadOnly;
     }
     features::settle(features, &mut options)?;
+    settle_stripe(&superblock, &mut options);
     let state = superblock.state;
     let recovering = features.has(Feature::RECOVER)
         || features.has(Feature::ORPHAN_PRESENT)
@@ -79,6 +80,18 @@ pub(super) fn inspect(device: &Arc<dyn BlockDevice>, mut options: MountOptions) 
         recovering,
         fast_commits: fast_commit::Outcome::Nothing,
     })
+}
+
+/// Without `stripe=` the superblock says how wide the stripes of a RAID array are. What is longer
+/// than a group is none.
+fn settle_stripe(superblock: &Superblock, options: &mut MountOptions) {
+    let widths = [
+        options.stripe_blocks,
+        superblock.raid_stripe_width,
+        superblock.raid_stride.into(),
+    ];
+    let fits = |width: &u32| (1..=superblock.blocks_per_group).contains(width);
+    options.stripe_blocks = widths.into_iter().find(fits).unwrap_or(0);
 }
 
 fn check_size(device: &dyn BlockDevice, geometry: &Geometry) -> Result<()> {

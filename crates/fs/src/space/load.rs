@@ -447,4 +447,22 @@ mod tests {
             assert_eq!(tunables.stripe.load(Ordering::Relaxed), 16);
         });
     }
+
+    #[test]
+    fn the_superblock_says_how_wide_a_stripe_is_unless_the_options_do() {
+        for (extended, options, stripe) in [
+            ("stride=4,stripe_width=12", "", 12),
+            ("stride=4", "", 4),
+            ("stride=4,stripe_width=12", "stripe=8", 8),
+            ("stripe_width=12", "stripe=1000000", 12),
+        ] {
+            let shape = ["-E", extended];
+            let (_scratch, image) = oracle::mke2fs_image(16 << 20, &shape).expect("mke2fs");
+            let bytes = std::fs::read(image).expect("the image");
+            write_with(&bytes, options, |engine| {
+                let found = engine.tunables().stripe.load(Ordering::Relaxed);
+                assert_eq!(found, stripe, "{extended} {options}");
+            });
+        }
+    }
 }
