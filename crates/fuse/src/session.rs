@@ -90,8 +90,16 @@ fn serve(
         _ => Some(sandbox::begin(options)?),
     };
     let claim = Claim::take(path)?;
-    let session = Session::claimed(claim, hands, options, open)?;
-    signals::on_stop(session.stopper())?;
+    let mut caught = None;
+    let opened = || {
+        let filesystem = open()?;
+        caught = Some(signals::catch());
+        Ok(filesystem)
+    };
+    let session = Session::claimed(claim, hands, options, opened)?;
+    if let Some(caught) = caught {
+        caught?.stop(session.stopper())?;
+    }
     // Nobody can connect later.
     let notifier = (options.run == Run::Foreground).then(Notifier::connect);
     let locked = match locking.map(|half| half.finish(options.sandbox)) {

@@ -12,30 +12,41 @@ static PIPE: AtomicI32 = AtomicI32::new(-1);
 /// Signals that end a mount.
 pub(crate) const SIGNALS: [libc::c_int; 3] = [libc::SIGTERM, libc::SIGINT, libc::SIGHUP];
 
-/// From now on the first of these signals unmounts, and the second closes the image at once.
-pub(crate) fn on_stop(stopper: Stopper) -> Result<()> {
-    let failed = || Error::system("wait for signals", "pipe");
-    let (mut reader, writer) = io::pipe().map_err(failed())?;
+/// Signals from now on wait for somebody to act on them.
+pub(crate) struct Caught(io::PipeReader);
+
+fn failed() -> impl FnOnce(io::Error) -> Error {
+    Error::system("wait for signals", "pipe")
+}
+
+/// Catches the signals: before the mount is seen, so that none ends the process in between.
+pub(crate) fn catch() -> Result<Caught> {
+    let (reader, writer) = io::pipe().map_err(failed())?;
     PIPE.store(writer.into_raw_fd(), Ordering::SeqCst);
     for signal in SIGNALS {
         install(signal).map_err(failed())?;
     }
-    let wait = move || {
-        let mut byte = [0];
-        for act in [Stopper::unmount, |stopper: &Stopper| {
-            stopper.close_and_exit()
-        }] {
-            if reader.read_exact(&mut byte).is_ok() {
-                act(&stopper);
+    Ok(Caught(reader))
+}
+
+impl Caught {
+    /// The first of the signals unmounts, and the second closes the image at once.
+    pub(crate) fn stop(self, stopper: Stopper) -> Result<()> {
+        let Self(mut reader) = self;
+        let wait = move || {
+            let mut byte = [0];
+            for act in [Stopper::unmount, |stopper: &Stopper| {
+                stopper.close_and_exit()
+            }] {
+                if reader.read_exact(&mut byte).is_ok() {
+                    act(&stopper);
+                }
             }
-        }
-    };
-    let name = "uext4-fuse-signals".to_owned();
-    std::thread::Builder::new()
-        .name(name)
-        .spawn(wait)
-        .map_err(failed())?;
-    Ok(())
+        };
+        let name = "uext4-fuse-signals".to_owned();
+        let thread = std::thread::Builder::new().name(name).spawn(wait);
+        thread.map(drop).map_err(failed())
+    }
 }
 
 #[allow(unsafe_code)]

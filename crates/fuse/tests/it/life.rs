@@ -53,6 +53,21 @@ fn terminate_unmounts_and_closes() {
     oracle::assert_clean(&mounted.image());
 }
 
+/// The mount can be seen before its server is done with starting.
+#[test]
+fn a_signal_that_comes_early_unmounts() {
+    let mut mounted = Mounted::new();
+    for _ in 0..10 {
+        let pid = mounted.server().id();
+        let pid = rustix::process::Pid::from_raw(pid.cast_signed()).unwrap();
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+        assert!(mounted.server().wait().unwrap().success());
+        oracle::assert_clean(&mounted.image());
+        mounted.mount(&[]);
+    }
+    mounted.unmount();
+}
+
 #[test]
 fn a_second_server_of_the_same_place_is_refused() {
     let mut mounted = Mounted::new();
