@@ -83,6 +83,8 @@ impl Crew {
         if let Some(rings) = rings {
             let begun = crew.start_rings(rings);
             match begun {
+                // Unmounted in between: the reader finds out, and all ends as usual.
+                Err(error) if error.raw_os_error() == Some(libc::ENOTCONN) => {}
                 Err(error) if options.channel == Channel::IoUring => {
                     return Err(Error::system("serve over io_uring", path)(error));
                 }

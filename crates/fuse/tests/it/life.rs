@@ -69,6 +69,17 @@ fn a_signal_that_comes_early_unmounts() {
 }
 
 #[test]
+fn an_early_unmount_is_no_failure() {
+    let mut mounted = Mounted::new();
+    for _ in 0..20 {
+        mounted.unmount();
+        mounted.mount(&[]);
+    }
+    mounted.unmount();
+    oracle::assert_clean(&mounted.image());
+}
+
+#[test]
 fn a_second_server_of_the_same_place_is_refused() {
     let mut mounted = Mounted::new();
     let output = try_run(
