@@ -63,7 +63,7 @@ fn a_signal_that_comes_early_unmounts() {
         rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
         assert!(mounted.server().wait().unwrap().success());
         oracle::assert_clean(&mounted.image());
-        mounted.mount(&[]);
+        mounted.mount_early(Command::new(program()), &[]);
     }
     mounted.unmount();
 }
@@ -73,7 +73,7 @@ fn an_early_unmount_is_no_failure() {
     let mut mounted = Mounted::new();
     for _ in 0..20 {
         mounted.unmount();
-        mounted.mount(&[]);
+        mounted.mount_early(Command::new(program()), &[]);
     }
     mounted.unmount();
     oracle::assert_clean(&mounted.image());

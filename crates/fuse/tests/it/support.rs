@@ -99,7 +99,14 @@ impl Mounted {
     }
 
     /// As [`Mounted::mount`], with a command that starts the program.
-    pub(crate) fn mount_by(&mut self, mut command: Command, words: &[&str]) {
+    pub(crate) fn mount_by(&mut self, command: Command, words: &[&str]) {
+        self.mount_early(command, words);
+        drop(self.client());
+    }
+
+    /// As [`Mounted::mount_by`], but ready as soon as the mount answers: its server may still be
+    /// starting, with no control socket yet.
+    pub(crate) fn mount_early(&mut self, mut command: Command, words: &[&str]) {
         let _on = crate::VIA.switch_on();
         let mut server = command
             .arg(self.image())
