@@ -137,6 +137,10 @@ impl Bitmap {
         let changed = words::clear(&mut self.words, range.start, range.end);
         assert_eq!(changed, range.len() as u32, "bits to clear were clear");
     }
+    /// Replaces word `at`; bits past the end are clear in it.
+    pub(crate) fn fill_word(&mut self, at: u32, word: u64) {
+        self.words[at as usize] = word;
+    }
     /// Sets bits whatever they were; the part of `range` past the end is left out.
     pub fn fill_range(&mut self, range: Range<u32>) {
         words::set(&mut self.words, range.start, range.end.min(self.bits));

@@ -8,18 +8,28 @@
 //! The answer is a lazy list of groups to try: finding the bit and setting it is one step under
 //! the group's lock, in the fs crate; a group that turns out full is simply passed.
 //!
-//! Invariant: the last stage of a list visits every group that has a free inode.
+//! Counts: those of the file system are exact. Those of a group, which only steer, may be old by
+//! a 64th of its inodes for each shard of threads, so that creators in one group do not all write
+//! one cache line; directories are counted at once.
+//!
+//! Invariant: the last stage of a list visits every group that has a free inode, whatever its count
+//! says.
 //! Not here: bits, the recently deleted rule, descriptors. References: kernel documentation
 //! `filesystems/ext4/allocators`.
 
 use crate::{Affinity, Engine, Volume};
 use crossbeam_utils::CachePadded;
 use uext4_format::GroupNr;
-use uext4_sync::atomic::{AtomicU64, Ordering::Relaxed};
-use uext4_sync::{Counter, shard_index};
+use uext4_sync::atomic::{
+    AtomicI32, AtomicU64,
+    Ordering::{AcqRel, Relaxed},
+};
+use uext4_sync::{Counter, Sharded, shard_index};
 
 /// Flexible groups looked at for a top-level directory; bounds the walk on huge volumes.
 const TOP_SCAN_MAX: u32 = 1024;
+/// Inodes that a shard may have taken or given before its group hears of it.
+const SLACK_MAX: u32 = 32;
 
 /// What a descriptor says about the inodes of its group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -56,12 +66,20 @@ pub struct InodePolicy {
     volume: Volume,
     inodes_per_group: u32,
     affinity: Affinity,
-    groups: Box<[CachePadded<AtomicU64>]>,
+    groups: Box<[CachePadded<GroupCounts>]>,
+    /// What a shard did to one group and has not told it: the group in the upper half, the change
+    /// of its free inodes below.
+    untold: Sharded<AtomicU64>,
+    slack: i32,
     free_inodes: Counter,
     used_dirs: Counter,
 }
 
-const DIR: u64 = 1 << 32;
+/// About how many; less than none while frees are untold.
+struct GroupCounts {
+    free_inodes: AtomicI32,
+    used_dirs: AtomicI32,
+}
 
 impl InodePolicy {
     /// Starts from the descriptors.
@@ -76,8 +94,10 @@ impl InodePolicy {
             let one = summary(GroupNr(nr));
             free += i64::from(one.free_inodes);
             dirs += i64::from(one.used_dirs);
-            let word = u64::from(one.free_inodes) + u64::from(one.used_dirs) * DIR;
-            CachePadded::new(AtomicU64::new(word))
+            CachePadded::new(GroupCounts {
+                free_inodes: AtomicI32::new(one.free_inodes as i32),
+                used_dirs: AtomicI32::new(one.used_dirs as i32),
+            })
         };
         let groups = (0..volume.groups).map(&mut make).collect();
         let (free_inodes, used_dirs) = (Counter::new(free), Counter::new(dirs));
@@ -86,17 +106,20 @@ impl InodePolicy {
             inodes_per_group,
             affinity,
             groups,
+            untold: Sharded::new(|_| AtomicU64::new(0)),
+            slack: SLACK_MAX.min(inodes_per_group / 64) as i32,
             free_inodes,
             used_dirs,
         }
     }
 
-    /// The counts of one group now.
+    /// The counts of one group, about.
     pub fn summary(&self, group: GroupNr) -> InodeSummary {
-        let word = self.groups[group.0 as usize].load(Relaxed);
+        let counts = &self.groups[group.0 as usize];
+        let count = |of: &AtomicI32| of.load(Relaxed).max(0) as u32;
         InodeSummary {
-            free_inodes: word as u32,
-            used_dirs: (word / DIR) as u32,
+            free_inodes: count(&counts.free_inodes),
+            used_dirs: count(&counts.used_dirs),
         }
     }
 
@@ -116,29 +139,67 @@ impl InodePolicy {
         u64::try_from(self.used_dirs.sum()).unwrap_or(0)
     }
 
-    /// An inode of the group was taken. The caller holds the group's inode lock.
+    /// An inode of the group was taken.
     pub fn taken(&self, group: GroupNr, kind: InodeKind) {
-        let change = match kind {
-            InodeKind::Directory => DIR - 1,
-            InodeKind::Other => u64::MAX,
-        };
-        self.groups[group.0 as usize].fetch_add(change, Relaxed);
-        self.free_inodes.add(-1);
+        self.count(group, -1, kind);
+    }
+
+    /// An inode of the group became free.
+    pub fn given(&self, group: GroupNr, kind: InodeKind) {
+        self.count(group, 1, kind);
+    }
+
+    fn count(&self, group: GroupNr, free: i32, kind: InodeKind) {
+        self.free_inodes.add(free.into());
         if kind == InodeKind::Directory {
-            self.used_dirs.add(1);
+            self.used_dirs.add((-free).into());
+            self.groups[group.0 as usize]
+                .used_dirs
+                .fetch_sub(free, Relaxed);
+            self.tell(group, free);
+        } else {
+            self.note(group, free);
         }
     }
 
-    /// An inode of the group became free. The caller holds the group's inode lock.
-    pub fn given(&self, group: GroupNr, kind: InodeKind) {
-        let change = match kind {
-            InodeKind::Directory => DIR - 1,
-            InodeKind::Other => u64::MAX,
-        };
-        self.groups[group.0 as usize].fetch_sub(change, Relaxed);
-        self.free_inodes.add(1);
-        if kind == InodeKind::Directory {
-            self.used_dirs.add(-1);
+    fn tell(&self, group: GroupNr, free: i32) {
+        self.groups[group.0 as usize]
+            .free_inodes
+            .fetch_add(free, Relaxed);
+    }
+
+    /// Adds to what the shard has not told, and tells what is of another group or too much.
+    fn note(&self, group: GroupNr, free: i32) {
+        let slot = self.untold.local();
+        let mut before = slot.load(Relaxed);
+        loop {
+            let (of, sum) = unpack(before);
+            let sum = if of == group { sum + free } else { free };
+            let enough = sum.abs() > self.slack;
+            let after = if enough { 0 } else { pack(group, sum) };
+            match slot.compare_exchange(before, after, AcqRel, Relaxed) {
+                Err(now) => before = now,
+                Ok(_) => {
+                    let (of, old) = unpack(before);
+                    if of != group && old != 0 {
+                        self.tell(of, old);
+                    }
+                    if enough {
+                        self.tell(group, sum);
+                    }
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Tells all groups what they have not heard.
+    fn tell_all(&self) {
+        for slot in self.untold.iter() {
+            let (group, free) = unpack(slot.swap(0, AcqRel));
+            if free != 0 {
+                self.tell(group, free);
+            }
         }
     }
 
@@ -254,6 +315,14 @@ impl InodePolicy {
     }
 }
 
+fn pack(group: GroupNr, free: i32) -> u64 {
+    u64::from(group.0) << 32 | u64::from(free as u32)
+}
+
+fn unpack(untold: u64) -> (GroupNr, i32) {
+    (GroupNr((untold >> 32) as u32), untold as u32 as i32)
+}
+
 #[derive(Default)]
 struct Totals {
     inodes: u64,
@@ -280,6 +349,8 @@ enum Stage {
     Spread,
     AboveAverage,
     Any,
+    Told,
+    All,
     Done,
 }
 
@@ -317,7 +388,16 @@ impl Candidates<'_> {
                 Some(policy.everywhere(self.parent.group, policy.average_free())),
                 Stage::Any,
             ),
-            Stage::Any => (Some(policy.everywhere(self.parent.group, 1)), Stage::Done),
+            Stage::Any => (Some(policy.everywhere(self.parent.group, 1)), Stage::Told),
+            Stage::Told => {
+                policy.tell_all();
+                (Some(policy.everywhere(self.parent.group, 1)), Stage::All)
+            }
+            Stage::All => {
+                let some = policy.free_inodes() > 0;
+                let all = some.then(|| policy.everywhere(self.parent.group, 0));
+                (all, Stage::Done)
+            }
             Stage::Done => return false,
         };
         self.stage = next;

@@ -19,6 +19,8 @@ mod directory;
 #[cfg(all(test, shuttle))]
 mod explore;
 #[cfg(all(test, shuttle))]
+mod inodes;
+#[cfg(all(test, shuttle))]
 mod orphans;
 #[cfg(all(test, shuttle))]
 mod rig;

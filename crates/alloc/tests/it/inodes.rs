@@ -1,7 +1,12 @@
 //! Placement of inodes.
 
 use crate::disk::{Choice, Disk, volume};
-use uext4_alloc::{Affinity, InodeKind, InodePolicy, InodeSummary, Parent};
+use proptest::prelude::*;
+use std::sync::Mutex;
+use uext4_alloc::{
+    Affinity, Bitmap, INODE_LINE, InodeBits, InodeKind, InodePolicy, InodeRuns, InodeSummary,
+    Parent,
+};
 use uext4_format::GroupNr;
 
 const PER_GROUP: u32 = 32;
@@ -86,4 +91,131 @@ fn top_level_directories_spread_and_others_stay() {
     let free = || disk.free();
     let inner = policy.candidates(parent(41, None), InodeKind::Directory, &*engine, &free);
     assert_eq!(inner.take(1).next(), Some(GroupNr(40)));
+}
+
+#[test]
+fn a_freed_inode_is_found_before_its_group_hears_of_it() {
+    const GROUPS: u32 = 4;
+    let volume = volume(GROUPS, 256, 256, 2);
+    let none = |_| InodeSummary::default();
+    let policy = InodePolicy::new(volume.clone(), 8192, Affinity::None, &none);
+    let disk = Disk::new(volume);
+    let engine = disk.engine(Choice::Linear, Affinity::None);
+    let free = || disk.free();
+    let candidates = || policy.candidates(parent(0, None), InodeKind::Other, &*engine, &free);
+    assert_eq!(candidates().next(), None);
+    policy.given(GroupNr(3), InodeKind::Other);
+    assert_eq!(policy.summary(GroupNr(3)).free_inodes, 0, "not told yet");
+    assert_eq!(candidates().next(), Some(GroupNr(3)));
+}
+
+#[test]
+fn groups_hear_of_what_was_taken_now_and_then() {
+    let (disk, flex) = (volume(2, 256, 256, 2), GroupNr(1));
+    let full = |_| InodeSummary {
+        free_inodes: 8192,
+        used_dirs: 0,
+    };
+    let policy = InodePolicy::new(disk, 8192, Affinity::PerThread, &full);
+    for nr in 0..1000u32 {
+        policy.taken(flex, InodeKind::Other);
+        let known = policy.summary(flex).free_inodes;
+        assert!(known.abs_diff(8192 - nr - 1) <= 32, "{known} after {nr}");
+        assert_eq!(policy.free_inodes(), u64::from(2 * 8192 - nr - 1));
+    }
+    policy.taken(flex, InodeKind::Directory);
+    assert_eq!(policy.summary(flex).used_dirs, 1, "directories at once");
+}
+
+/// Takes an inode of group `nr` as the engine does.
+fn take(runs: &InodeRuns, nr: u32, bits: &InodeBits, from: u32) -> Option<u32> {
+    loop {
+        let line = runs.line(GroupNr(nr), bits, from)?;
+        if let Some(index) = bits.take(line, from) {
+            return Some(index);
+        }
+    }
+}
+
+#[test]
+fn threads_take_from_lines_of_their_own_until_there_is_no_other() {
+    const LINES: u32 = 4;
+    let bits = InodeBits::new(&Bitmap::new(LINES * INODE_LINE));
+    let runs = InodeRuns::new(Affinity::PerThread);
+    let taken = Mutex::new(Vec::new());
+    let some = |count: u32| {
+        let mine: Vec<_> = (0..count).map_while(|_| take(&runs, 0, &bits, 0)).collect();
+        taken.lock().unwrap().push(mine);
+    };
+    let in_thread = |count| std::thread::scope(|scope| _ = scope.spawn(|| some(count)));
+    (0..LINES).for_each(|_| in_thread(100));
+    let lines = |mine: &Vec<u32>| mine.iter().map(|at| at / INODE_LINE).collect::<Vec<_>>();
+    let mut owned: Vec<_> = taken.lock().unwrap().iter().map(lines).collect();
+    owned.iter_mut().for_each(Vec::dedup);
+    assert_eq!(owned, [[0], [1], [2], [3]]);
+    in_thread(u32::MAX);
+    assert_eq!(
+        bits.count_clear(),
+        0,
+        "a thread without a run takes from those of others"
+    );
+    let mut all: Vec<_> = taken.into_inner().unwrap().concat();
+    all.sort_unstable();
+    assert!(all.into_iter().eq(0..LINES * INODE_LINE), "each once");
+}
+
+#[test]
+fn threads_at_once_take_each_inode_once() {
+    const INODES: u32 = 5000;
+    let mut used = Bitmap::new(INODES);
+    used.set_range(700..900);
+    let (bits, runs) = (InodeBits::new(&used), InodeRuns::new(Affinity::PerThread));
+    let count = || std::iter::from_fn(|| take(&runs, 7, &bits, 10)).collect::<Vec<_>>();
+    let mut all = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..8).map(|_| scope.spawn(count)).collect();
+        let join = |thread: std::thread::ScopedJoinHandle<Vec<u32>>| thread.join().unwrap();
+        threads.into_iter().flat_map(join).collect::<Vec<_>>()
+    });
+    all.sort_unstable();
+    assert!(all.into_iter().eq((10..700).chain(900..INODES)));
+    assert_eq!(bits.count_clear(), 10);
+}
+
+proptest! {
+    #[test]
+    fn inode_bits_are_a_plain_set(
+        len in 1u32..1200,
+        from in 0u32..600,
+        steps in proptest::collection::vec((0u8..4, 0u32..1200), 1..300),
+    ) {
+        let (bits, runs) = (InodeBits::new(&Bitmap::new(len)), InodeRuns::new(Affinity::None));
+        let mut plain = vec![false; len as usize];
+        for (step, at) in steps {
+            let known = plain.get(at as usize).copied();
+            match step {
+                0 => {
+                    prop_assert_eq!(bits.set(at), known == Some(false));
+                    plain.iter_mut().skip(at as usize).take(1).for_each(|bit| *bit = true);
+                }
+                1 => {
+                    prop_assert_eq!(bits.clear(at), known == Some(true));
+                    plain.iter_mut().skip(at as usize).take(1).for_each(|bit| *bit = false);
+                }
+                _ => match take(&runs, at % 3, &bits, from) {
+                    None => prop_assert!(plain.iter().skip(from as usize).all(|bit| *bit)),
+                    Some(index) => {
+                        prop_assert!(index >= from && !plain[index as usize]);
+                        plain[index as usize] = true;
+                    }
+                },
+            }
+            prop_assert_eq!(bits.get(at), known.is_none() || plain[at as usize]);
+        }
+        let clear = plain.iter().filter(|bit| !**bit).count();
+        prop_assert_eq!(bits.count_clear() as usize, clear);
+        let bitmap = bits.to_bitmap();
+        prop_assert_eq!(bitmap.count_clear() as usize, clear);
+        prop_assert!((0..len).all(|at| bitmap.get(at) == plain[at as usize]));
+        prop_assert_eq!(&InodeBits::new(&bitmap).to_bitmap(), &bitmap);
+    }
 }

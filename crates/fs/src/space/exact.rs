@@ -81,15 +81,12 @@ impl Space {
         let bad = Corrupt::new(Place::Inode(nr), "inode number", "out of range");
         let (group_nr, index) = place.ok_or(bad)?;
         let group = self.group(group_nr)?;
-        {
-            let mut half = handle.write(&group.inodes);
-            self.load_inodes(fs, group_nr, &mut half)?;
-            if half.used.as_ref().is_some_and(|used| used.get(index)) {
-                return Ok(Was::InUse);
-            }
-            self.set_bit(group_nr, &mut half, index, kind)?;
+        let bits = self.inode_bits(fs, group_nr, group)?;
+        handle.touch(&group.inodes);
+        if !bits.set(index) {
+            return Ok(Was::InUse);
         }
-        self.settle_block_bitmap(fs, handle, group_nr, group)?;
+        self.took(fs, handle, group_nr, index, kind)?;
         Ok(Was::Free)
     }
 }

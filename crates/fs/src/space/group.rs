@@ -5,19 +5,26 @@
 //! entries, `INODE_UNINIT` and `INODE_ZEROED`. Each renders its bitmap and then the descriptor,
 //! in which the other half stands as it was last rendered.
 //!
-//! Invariants: `set bits = clusters - free` in the block half, likewise for inodes, once loaded
-//! (`load` checks). Patches of one descriptor are emitted under its lock, so the last one holds
+//! What creators in one group change, the bits of inodes and the count of directories, are atomics
+//! beside the inode half (`InodeMap`): who changes them has the half logged ([`Handle::touch`]) and
+//! needs its lock only to make more of the table ready. Free inodes are counted when it renders.
+//!
+//! Invariants: `set bits = clusters - free` in the block half, likewise for inodes when they are
+//! loaded (`load` checks). Patches of one descriptor are emitted under its lock, so the last one holds
 //! both halves.
 //! Locking: GroupInodes, GroupBitmap, then GroupDesc while rendering.
 
 use super::layout::GroupLayout;
 use std::sync::Arc;
-use uext4_alloc::Bitmap;
+use uext4_alloc::{Bitmap, InodeBits};
 use uext4_format::{
     GroupDescriptor, GroupNr, block_bitmap_checksum, group_flag, inode_bitmap_checksum,
 };
+#[cfg(doc)]
+use uext4_journal::Handle;
 use uext4_journal::{Live, Object, Render, Sink};
-use uext4_sync::{Mutex, Rank};
+use uext4_sync::atomic::{AtomicU32, Ordering};
+use uext4_sync::{Mutex, OnceLock, Rank};
 
 /// A group in memory.
 pub(crate) struct Group {
@@ -39,14 +46,16 @@ impl Group {
             free_clusters: descriptor.free_clusters,
             uninit: descriptor.has_flag(group_flag::BLOCK_UNINIT),
         };
+        let map = Arc::new(InodeMap {
+            bits: OnceLock::new(),
+            ready: AtomicU32::new(0),
+            used_dirs: AtomicU32::new(descriptor.used_dirs),
+        });
         let inodes = InodeState {
             nr,
             layout,
             shared,
-            used: None,
-            none_below: 0,
-            free_inodes: descriptor.free_inodes,
-            used_dirs: descriptor.used_dirs,
+            map: map.clone(),
             itable_unused: descriptor.itable_unused,
             flags: descriptor.flags,
         };
@@ -56,6 +65,7 @@ impl Group {
             }),
             inodes: Arc::new(InodeHalf {
                 live: Live::new(inodes),
+                map,
             }),
         }
     }
@@ -142,6 +152,17 @@ impl Render for BlockState {
 #[repr(align(128))]
 pub(super) struct InodeHalf {
     live: Live<InodeState>,
+    pub(super) map: Arc<InodeMap>,
+}
+
+/// What is changed without the lock of the half, which is logged first.
+#[repr(align(128))]
+pub(super) struct InodeMap {
+    /// Inodes in use; read from disk on first need.
+    pub(super) bits: OnceLock<InodeBits>,
+    /// Inodes below this may be handed out without a look at the table.
+    pub(super) ready: AtomicU32,
+    pub(super) used_dirs: AtomicU32,
 }
 
 /// State of an inode half.
@@ -149,12 +170,7 @@ pub(super) struct InodeState {
     nr: GroupNr,
     layout: Arc<GroupLayout>,
     shared: Shared,
-    /// Inodes in use; read from disk on first need.
-    pub(super) used: Option<Bitmap>,
-    /// No inode below this index can be handed out: where the search for one begins.
-    pub(super) none_below: u32,
-    pub(super) free_inodes: u32,
-    pub(super) used_dirs: u32,
+    pub(super) map: Arc<InodeMap>,
     pub(super) itable_unused: u32,
     pub(super) flags: u16,
 }
@@ -183,10 +199,13 @@ impl Render for InodeState {
 
     fn render(&mut self, out: &mut Sink<'_>) {
         let layout = self.layout.clone();
-        let bytes = self.used.as_ref().map(|used| layout.bitmap_bytes(used));
+        let used = self.map.bits.get().map(InodeBits::to_bitmap);
+        let bytes = used.as_ref().map(|used| layout.bitmap_bytes(used));
         let mut descriptor = self.shared.lock();
-        descriptor.free_inodes = self.free_inodes;
-        descriptor.used_dirs = self.used_dirs;
+        if let Some(used) = &used {
+            descriptor.free_inodes = used.count_clear();
+        }
+        descriptor.used_dirs = self.map.used_dirs.load(Ordering::Acquire);
         descriptor.itable_unused = self.itable_unused;
         for flag in [group_flag::INODE_UNINIT, group_flag::INODE_ZEROED] {
             set_flag(&mut descriptor, flag, self.flags & flag != 0);

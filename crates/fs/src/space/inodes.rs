@@ -1,7 +1,8 @@
 //! Taking and freeing inode numbers.
 //!
-//! Finding a clear bit and setting it is one step under the group's inode lock: nobody can steal
-//! the bit in between. Which group is tried first is decided without a lock (`alloc::InodePolicy`).
+//! Finding a clear bit and setting it is one step on an atomic word: nobody can steal the bit in
+//! between. Which group is tried first, and which inodes of it, is decided without a lock
+//! (`alloc::InodePolicy`, `alloc::InodeRuns`); threads have runs of their own.
 //!
 //! A table block that was never written may hold anything. It is zeroed on the device before the
 //! first inode of it is handed out; nothing on disk refers to it until the handle's transaction
@@ -14,6 +15,10 @@ use crate::{Error, Fs, Result};
 use uext4_alloc::{InodeKind, Parent};
 use uext4_format::{Corrupt, FileType, GroupNr, InodeNr, Place, group_flag};
 use uext4_journal::{Handle, Object};
+use uext4_sync::atomic::Ordering;
+
+/// Inodes whose place in the table is made ready in one step; a power of two.
+const READY_TOGETHER: u32 = 64;
 
 impl Space {
     /// Takes an inode number near `parent` in the handle's transaction.
@@ -58,54 +63,60 @@ impl Space {
         kind: FileType,
     ) -> Result<Option<InodeNr>> {
         let group = self.group(nr)?;
-        if self.policy.summary(nr).free_inodes == 0 {
-            return Ok(None);
-        }
-        let taken = {
-            let mut half = handle.write(&group.inodes);
-            self.load_inodes(fs, nr, &mut half)?;
-            self.take_bit(nr, &mut half, kind)?
-        };
-        if taken.is_some() {
-            self.settle_block_bitmap(fs, handle, nr, group)?;
-        }
-        Ok(taken)
-    }
-
-    fn take_bit(
-        &self,
-        nr: GroupNr,
-        half: &mut InodeState,
-        kind: FileType,
-    ) -> Result<Option<InodeNr>> {
-        let inodes = self.geometry().inodes_per_group;
+        let bits = self.inode_bits(fs, nr, group)?;
         let first = self.first_index(nr);
-        let used = half.used.as_ref().expect("the caller loaded the bitmap");
-        let Some(index) = used.next_clear(first.max(half.none_below)..inodes) else {
-            half.none_below = inodes;
-            return Ok(None);
-        };
-        half.none_below = index + 1;
-        self.set_bit(nr, half, index, kind)?;
-        Ok(Some(self.geometry().inode_at(nr, index)))
+        // A bit that the line had may be gone when it is taken; then there is another line, or none.
+        while let Some(line) = self.runs.line(nr, bits, first) {
+            handle.touch(&group.inodes);
+            if let Some(index) = bits.take(line, first) {
+                self.took(fs, handle, nr, index, kind)?;
+                return Ok(Some(self.geometry().inode_at(nr, index)));
+            }
+        }
+        Ok(None)
     }
 
-    /// Sets a clear bit of a loaded bitmap.
-    pub(super) fn set_bit(
+    /// The bit of the inode was just set, and its half logged to the transaction before.
+    pub(super) fn took(
         &self,
+        fs: &Fs,
+        handle: &Handle<'_>,
         nr: GroupNr,
-        half: &mut InodeState,
         index: u32,
         kind: FileType,
     ) -> Result<()> {
-        half.used
-            .as_mut()
-            .expect("the caller loaded the bitmap")
-            .set_range(index..index + 1);
-        half.free_inodes -= 1;
-        half.used_dirs += u32::from(kind == FileType::Directory);
-        self.initialise_table(nr, half, index)?;
+        let group = self.group(nr)?;
+        let map = &group.inodes.map;
+        if index >= map.ready.load(Ordering::Acquire)
+            && let Err(error) = self.make_ready(fs, handle, nr, group, index)
+        {
+            self.inode_bits(fs, nr, group)?.clear(index);
+            return Err(error);
+        }
+        if kind == FileType::Directory {
+            map.used_dirs.fetch_add(1, Ordering::AcqRel);
+        }
         self.policy.taken(nr, inode_kind(kind));
+        Ok(())
+    }
+
+    /// Makes the group's table ready to hold this inode and those after it in the same word.
+    fn make_ready(
+        &self,
+        fs: &Fs,
+        handle: &Handle<'_>,
+        nr: GroupNr,
+        group: &Group,
+        index: u32,
+    ) -> Result<()> {
+        let inodes = self.geometry().inodes_per_group;
+        let last = (index | (READY_TOGETHER - 1)).min(inodes - 1);
+        self.settle_block_bitmap(fs, handle, nr, group)?;
+        let mut half = handle.write(&group.inodes);
+        half.flags &= !group_flag::INODE_UNINIT;
+        self.initialise_table(nr, &mut half, last)?;
+        let ready = inodes.saturating_sub(half.itable_unused).max(last + 1);
+        group.inodes.map.ready.fetch_max(ready, Ordering::AcqRel);
         Ok(())
     }
 
@@ -118,7 +129,7 @@ impl Space {
         }
     }
 
-    /// The table is in use up to `index` now: what was never written before is zeroed.
+    /// The table may be in use up to `index` now: what was never written before is zeroed.
     fn initialise_table(&self, nr: GroupNr, half: &mut InodeState, index: u32) -> Result<()> {
         let geometry = self.geometry();
         let tracks_unused = geometry.features.has(uext4_format::Feature::METADATA_CSUM)
@@ -126,7 +137,6 @@ impl Space {
         if !tracks_unused {
             return Ok(());
         }
-        half.flags &= !group_flag::INODE_UNINIT;
         let written = geometry.inodes_per_group - half.itable_unused;
         if index < written {
             return Ok(());
@@ -153,7 +163,7 @@ impl Space {
     }
 
     /// A group with inodes in use has a block bitmap on disk, as the kernel keeps it.
-    pub(super) fn settle_block_bitmap(
+    fn settle_block_bitmap(
         &self,
         fs: &Fs,
         handle: &Handle<'_>,
@@ -182,17 +192,15 @@ impl Space {
             .split_inode(nr)
             .ok_or(bad("number out of range"))?;
         let group = self.group(group_nr)?;
-        let mut half = handle.write(&group.inodes);
-        self.load_inodes(fs, group_nr, &mut half)?;
-        let used = half.used.as_mut().expect("load_inodes fills the bitmap in");
-        if !used.get(index) {
+        let bits = self.inode_bits(fs, group_nr, group)?;
+        handle.touch(&group.inodes);
+        if !bits.clear(index) {
             return Err(bad("freed inode is free already"));
         }
-        used.clear_range(index..index + 1);
-        half.free_inodes += 1;
-        half.none_below = half.none_below.min(index);
         if kind == Some(FileType::Directory) {
-            half.used_dirs = half.used_dirs.saturating_sub(1);
+            let less = |dirs: u32| Some(dirs.saturating_sub(1));
+            let used_dirs = &group.inodes.map.used_dirs;
+            let _ = used_dirs.fetch_update(Ordering::AcqRel, Ordering::Acquire, less);
         }
         self.policy
             .given(group_nr, kind.map_or(InodeKind::Other, inode_kind));
@@ -205,12 +213,7 @@ impl Space {
             return Ok(false);
         };
         let group = self.group(group_nr)?;
-        if let Some(used) = &group.inodes.live().read().used {
-            return Ok(used.get(index));
-        }
-        let mut half = group.inodes.live().write_unlogged();
-        self.load_inodes(fs, group_nr, &mut half)?;
-        Ok(half.used.as_ref().is_some_and(|used| used.get(index)))
+        Ok(self.inode_bits(fs, group_nr, group)?.get(index))
     }
 }
 

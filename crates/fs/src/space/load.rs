@@ -14,8 +14,8 @@ use crate::options::{Allocator, Threads};
 use crate::{Error, Fs, MountOptions, Result};
 use std::sync::Arc;
 use uext4_alloc::{
-    Affinity, Bitmap, BuddyEngine, Config, Engine, InodePolicy, InodeSummary, LoadError, Loader,
-    ScanOrder, Stat, Summary, TreeEngine, Trust, Volume,
+    Affinity, Bitmap, BuddyEngine, Config, Engine, InodeBits, InodePolicy, InodeRuns, InodeSummary,
+    LoadError, Loader, ScanOrder, Stat, Summary, TreeEngine, Trust, Volume,
 };
 use uext4_device::BlockDevice;
 use uext4_format::{
@@ -129,6 +129,7 @@ impl Space {
             device: device.clone(),
             engine,
             policy,
+            runs: InodeRuns::new(affinity),
             claims,
             overhead_blocks: if overhead == 0 {
                 survey.zones.total()
@@ -174,26 +175,40 @@ impl Space {
         Ok(())
     }
 
-    /// As [`Self::load_blocks`] for the inode bitmap.
-    pub(super) fn load_inodes(&self, fs: &Fs, nr: GroupNr, half: &mut InodeState) -> Result<()> {
-        if half.used.is_some() {
-            return Ok(());
+    /// The inodes in use in a group: from disk, or none in a group that was never written to.
+    pub(super) fn inode_bits<'a>(
+        &self,
+        fs: &Fs,
+        nr: GroupNr,
+        group: &'a Group,
+    ) -> Result<&'a InodeBits> {
+        let cell = &group.inodes.map.bits;
+        if let Some(bits) = cell.get() {
+            return Ok(bits);
         }
+        let half = group.inodes.live().write_unlogged();
+        if let Some(bits) = cell.get() {
+            return Ok(bits);
+        }
+        let used = self.load_inodes(fs, nr, &half)?;
+        Ok(cell.get_or_init(|| InodeBits::new(&used)))
+    }
+
+    fn load_inodes(&self, fs: &Fs, nr: GroupNr, half: &InodeState) -> Result<Bitmap> {
         let bits = self.geometry().inodes_per_group;
+        let descriptor = half.descriptor();
         let used = if half.has_flag(group_flag::INODE_UNINIT) {
             Bitmap::new(bits)
         } else {
-            let descriptor = half.descriptor();
             let bytes = fs.journal.read_block(descriptor.inode_bitmap)?;
             descriptor.verify_inode_bitmap(&bytes, nr, self.geometry(), &self.layout.checksums)?;
             Bitmap::from_bytes(&bytes, bits)
         };
-        if used.count_clear() != half.free_inodes {
+        if used.count_clear() != descriptor.free_inodes {
             let problem = "free count does not match the descriptor";
             return Err(Corrupt::new(Place::Group(nr), "inode bitmap", problem).into());
         }
-        half.used = Some(used);
-        Ok(())
+        Ok(used)
     }
 
     /// The bitmap of a group that was never written to: metadata only.

@@ -40,7 +40,7 @@ use group::Group;
 use layout::GroupLayout;
 use preallocation::Preallocations;
 use std::sync::Arc;
-use uext4_alloc::{Engine, InodePolicy};
+use uext4_alloc::{Engine, InodePolicy, InodeRuns};
 use uext4_device::BlockDevice;
 use uext4_format::{BlockNr, Geometry, GroupNr, InodeNr, Tid};
 use uext4_journal::CommitObserver;
@@ -57,6 +57,7 @@ pub(crate) struct Space {
     groups: Box<[OnceLock<Group>]>,
     engine: Box<dyn Engine>,
     policy: InodePolicy,
+    runs: InodeRuns,
     claims: Claims,
     preallocations: Preallocations,
     shaping: Shaping,

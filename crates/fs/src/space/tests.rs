@@ -1,7 +1,7 @@
 //! Where data go, and that space held in advance is neither lost nor missed.
 
 use crate::file::FallocateMode;
-use crate::mkfs::{self, MkfsOptions, Preset};
+use crate::mkfs::{self, InodeCount, MkfsOptions, Preset};
 use crate::{Caller, Error, Filesystem, InodeRef, MountOptions};
 use std::sync::Arc;
 use uext4_device::MemDevice;
@@ -423,4 +423,67 @@ fn a_nearly_new_file_system_of_100_gib_costs_10_kb_of_trees() {
     }
     assert!(trees(&fs).used_bytes <= 32_000, "{:?}", trees(&fs));
     fs.unmount().expect("unmounts");
+}
+
+/// Creates files in the root with `threads` threads until there are no inodes; answers how many.
+fn create_all(fs: &Filesystem, threads: usize, round: &str) -> usize {
+    let create_some = |thread: usize| {
+        let root = fs.root().expect("the root");
+        let make = |nr: usize| {
+            let name = format!("{round} {thread} {nr}");
+            fs.create(&root, name.as_bytes(), 0o644, &Caller::root())
+        };
+        (0..)
+            .map(make)
+            .take_while(|made| match made {
+                Err(Error::NoSpace) => false,
+                made => made.as_ref().map(|_| true).expect("a new file"),
+            })
+            .count()
+    };
+    std::thread::scope(|scope| {
+        let creators: Vec<_> = (0..threads)
+            .map(|thread| scope.spawn(move || create_some(thread)))
+            .collect();
+        let join = |thread: std::thread::ScopedJoinHandle<usize>| thread.join().expect("creates");
+        creators.into_iter().map(join).sum()
+    })
+}
+
+#[test]
+fn creators_side_by_side_use_every_inode_and_not_one_more() {
+    let device = Arc::new(MemDevice::new(64 << 20));
+    let mut options = MkfsOptions::new(Preset::Ext4);
+    options.inodes = InodeCount::AtLeast(3000);
+    mkfs::format(&*device, &options).expect("mkfs of a plain image");
+    let fs = Filesystem::mount(device.clone(), MountOptions::default()).expect("mounts");
+    let free = || fs.statfs().inodes_free as usize;
+    let all = free();
+    assert!(all > 2900, "{all}");
+    assert_eq!(create_all(&fs, 4, "first"), all);
+    assert_eq!(free(), 0);
+    let root = fs.root().expect("the root");
+    let remove = |nr: usize, thread: usize| {
+        let name = format!("first {thread} {nr}");
+        fs.unlink(&root, name.as_bytes(), &Caller::root()).is_ok()
+    };
+    let removed = (0..400).flat_map(|nr| (0..4).map(move |thread| (nr, thread)));
+    let removed = removed
+        .filter(|&(nr, thread)| nr % 3 == 0 && remove(nr, thread))
+        .count();
+    assert!(removed > 100, "{removed}");
+    assert_eq!(free(), removed);
+    fs.sync().expect("durable");
+    assert_eq!(create_all(&fs, 4, "second"), removed);
+    assert_eq!(free(), 0);
+    let crashed = Arc::new(device.snapshot());
+    drop(root);
+    fs.unmount().expect("unmounts");
+    assert_clean(&device);
+    let fs = Filesystem::mount(crashed.clone(), MountOptions::default()).expect("recovers");
+    let left = fs.statfs().inodes_free as usize;
+    assert!(left <= removed, "{left} of {removed}");
+    assert_eq!(create_all(&fs, 4, "third"), left);
+    fs.unmount().expect("unmounts");
+    assert_clean(&crashed);
 }

@@ -1,0 +1,163 @@
+//! The inodes of one group as atomic words: finding a clear bit and setting it is one step.
+//!
+//! Layout: as [`Bitmap`], in *lines* of 512 bits, a cache line each; bits past the end are set and
+//! never clear. A line may have an owner, a shard of threads that takes from it while others find
+//! something elsewhere ([`crate::InodeRuns`]). Ownership takes nothing away: every clear bit is
+//! free to whoever needs it, so nothing has to be given back.
+//!
+//! Not here: which group, what a bit means on disk.
+
+use crate::{Bitmap, words};
+use uext4_sync::atomic::{AtomicU8, AtomicU64, Ordering};
+
+const WORDS: usize = 8;
+/// Bits of a line.
+pub const INODE_LINE: u32 = WORDS as u32 * 64;
+/// No shard's.
+const NOBODY: u8 = 0;
+
+#[repr(align(64))]
+struct Line([AtomicU64; WORDS]);
+
+/// Which inodes of a group are in use. All methods may be called by many threads at once.
+pub struct InodeBits {
+    lines: Box<[Line]>,
+    owners: Box<[AtomicU8]>,
+    bits: u32,
+}
+
+impl InodeBits {
+    /// Takes over a bitmap.
+    pub fn new(used: &Bitmap) -> Self {
+        let past_end = |word: usize| match used.len().saturating_sub(word as u32 * 64) {
+            0 => !0,
+            left if left < 64 => !0 << left,
+            _ => 0,
+        };
+        let word = |at: usize| {
+            let known = used.words().get(at).copied().unwrap_or(0);
+            AtomicU64::new(known | past_end(at))
+        };
+        let count = used.len().div_ceil(INODE_LINE) as usize;
+        let line = |at: usize| Line(std::array::from_fn(|i| word(at * WORDS + i)));
+        Self {
+            lines: (0..count).map(line).collect(),
+            owners: (0..count).map(|_| AtomicU8::new(NOBODY)).collect(),
+            bits: used.len(),
+        }
+    }
+
+    fn words(&self) -> impl Iterator<Item = u64> + '_ {
+        let all = self.lines.iter().flat_map(|line| line.0.iter());
+        all.map(|word| word.load(Ordering::Acquire))
+    }
+
+    fn word(&self, index: u32) -> Option<(&AtomicU64, u64)> {
+        let line = self.lines.get((index / INODE_LINE) as usize)?;
+        let word = &line.0[(index % INODE_LINE / 64) as usize];
+        (index < self.bits).then_some((word, 1 << (index % 64)))
+    }
+
+    /// The bits now, each of them at some time during the call.
+    pub fn to_bitmap(&self) -> Bitmap {
+        let mut used = Bitmap::new(self.bits);
+        for (at, word) in self.words().take(words::words_for(self.bits)).enumerate() {
+            let (from, left) = (at as u32 * 64, self.bits - at as u32 * 64);
+            used.fill_word(from / 64, word & if left < 64 { !(!0 << left) } else { !0 });
+        }
+        used
+    }
+
+    /// Clear bits.
+    pub fn count_clear(&self) -> u32 {
+        self.words().map(u64::count_zeros).sum()
+    }
+
+    /// Whether the bit is set; true past the end.
+    pub fn get(&self, index: u32) -> bool {
+        self.word(index)
+            .is_none_or(|(word, bit)| word.load(Ordering::Acquire) & bit != 0)
+    }
+
+    /// Sets one bit; false when it was set already.
+    pub fn set(&self, index: u32) -> bool {
+        self.word(index)
+            .is_some_and(|(word, bit)| word.fetch_or(bit, Ordering::AcqRel) & bit == 0)
+    }
+
+    /// Clears one bit; false when it was clear already.
+    pub fn clear(&self, index: u32) -> bool {
+        self.word(index)
+            .is_some_and(|(word, bit)| word.fetch_and(!bit, Ordering::AcqRel) & bit != 0)
+    }
+
+    /// Sets the first clear bit of a line at or past `from`, and answers its index.
+    pub fn take(&self, line: u32, from: u32) -> Option<u32> {
+        let base = line * INODE_LINE;
+        let words = &self.lines.get(line as usize)?.0;
+        (0u32..).zip(words).find_map(|(at, word)| {
+            let first = base + at * 64;
+            take_bit(word, allowed(first, from)).map(|bit| first + bit)
+        })
+    }
+
+    /// A line with a clear bit at or past `from`: one of `shard`, else nobody's, which becomes its
+    /// own; when there is neither, one that others take from.
+    pub(crate) fn line_for(&self, shard: usize, from: u32) -> Option<u32> {
+        let own = (0..self.owners.len()).find(|&line| {
+            let owner = self.owners[line].load(Ordering::Relaxed);
+            let may = owner == NOBODY || owner == name(shard);
+            may && self.has_clear(line, from) && self.own(line, shard)
+        });
+        own.or_else(|| (0..self.lines.len()).find(|&line| self.has_clear(line, from)))
+            .map(|line| line as u32)
+    }
+
+    /// Whether a line has a clear bit at or past `from`.
+    pub(crate) fn has_clear(&self, line: usize, from: u32) -> bool {
+        let first = line as u32 * INODE_LINE;
+        self.lines.get(line).is_some_and(|line| {
+            (0u32..).zip(&line.0).any(|(at, word)| {
+                !word.load(Ordering::Relaxed) & allowed(first + at * 64, from) != 0
+            })
+        })
+    }
+
+    fn own(&self, line: usize, shard: usize) -> bool {
+        let (me, relaxed) = (name(shard), Ordering::Relaxed);
+        let before = self.owners[line].compare_exchange(NOBODY, me, relaxed, relaxed);
+        before.map_or_else(|owner| owner == me, |_| true)
+    }
+
+    /// The shard takes from this line no more.
+    pub(crate) fn disown(&self, line: u32, shard: usize) {
+        if let Some(owner) = self.owners.get(line as usize) {
+            let (me, relaxed) = (name(shard), Ordering::Relaxed);
+            let _ = owner.compare_exchange(me, NOBODY, relaxed, relaxed);
+        }
+    }
+}
+
+fn name(shard: usize) -> u8 {
+    (shard % uext4_sync::SHARDS) as u8 + 1
+}
+
+/// The bits of the word that begins at `first` which are not before `from`.
+fn allowed(first: u32, from: u32) -> u64 {
+    let skip = from.saturating_sub(first);
+    if skip < 64 { !0 << skip } else { 0 }
+}
+
+/// Sets the lowest clear bit of `word` among `allowed`.
+fn take_bit(word: &AtomicU64, allowed: u64) -> Option<u32> {
+    let mut clear = !word.load(Ordering::Relaxed) & allowed;
+    while clear != 0 {
+        let bit = clear & clear.wrapping_neg();
+        let before = word.fetch_or(bit, Ordering::AcqRel);
+        if before & bit == 0 {
+            return Some(bit.trailing_zeros());
+        }
+        clear = !before & allowed & !bit;
+    }
+    None
+}

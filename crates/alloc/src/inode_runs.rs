@@ -1,0 +1,63 @@
+//! Which inodes a thread takes next: a run of its own, so that creators side by side, in one
+//! directory too, write cache lines of their own.
+//!
+//! A run is what is free in one line of a group's bits ([`InodeBits`]). Each shard of threads
+//! remembers its line in the groups that it took from last, and leaves it when it is full. Others
+//! begin elsewhere while there is something free elsewhere. A run is a preference, not a
+//! reservation: it is in no count, ends with the mount, belongs to the next thread of the shard
+//! when one ends, and is anybody's when inodes run short.
+//!
+//! Locking: none; what two threads of one shard do at once costs a run, never an inode.
+
+use crate::{Affinity, InodeBits};
+use uext4_format::GroupNr;
+use uext4_sync::atomic::{AtomicU64, Ordering};
+use uext4_sync::{Sharded, shard_index};
+
+/// Groups whose lines a shard remembers.
+const REMEMBERED: usize = 8;
+/// A slot is 0, or a group in the upper half and a line plus one below.
+type Slots = [AtomicU64; REMEMBERED];
+
+/// The runs of all threads.
+pub struct InodeRuns {
+    affinity: Affinity,
+    shards: Sharded<Slots>,
+}
+
+impl InodeRuns {
+    /// No runs yet.
+    pub fn new(affinity: Affinity) -> Self {
+        let slots = |_| std::array::from_fn(|_| AtomicU64::new(0));
+        Self {
+            affinity,
+            shards: Sharded::new(slots),
+        }
+    }
+
+    /// The line of the group's bits in which the calling thread takes the next inode at or past
+    /// `from`; `None` when all of those are in use.
+    pub fn line(&self, group: GroupNr, bits: &InodeBits, from: u32) -> Option<u32> {
+        let shard = match self.affinity {
+            Affinity::PerThread => shard_index(),
+            Affinity::None => 0,
+        };
+        let slot = &self.shards.slot(shard)[group.0 as usize % REMEMBERED];
+        let known = line_in(slot.load(Ordering::Relaxed), group);
+        if let Some(line) = known.filter(|line| bits.has_clear(*line as usize, from)) {
+            return Some(line);
+        }
+        if let Some(line) = known {
+            bits.disown(line, shard);
+        }
+        let line = bits.line_for(shard, from)?;
+        let packed = u64::from(group.0) << 32 | u64::from(line + 1);
+        slot.store(packed, Ordering::Relaxed);
+        Some(line)
+    }
+}
+
+fn line_in(slot: u64, group: GroupNr) -> Option<u32> {
+    let line = (slot as u32).checked_sub(1);
+    line.filter(|_| (slot >> 32) as u32 == group.0)
+}
