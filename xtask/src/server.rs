@@ -102,11 +102,7 @@ pub fn meant(words: &str) -> (Rights, Trust) {
 fn vet(image: &Path) -> uext4::Result<()> {
     let device = Arc::new(FileDevice::open(image, Access::ReadOnly)?);
     let limits = uext4::check::Limits::default();
-    let report = uext4::check::check(device, uext4::MountOptions::default(), &limits)?;
-    match report.findings.first() {
-        None => Ok(()),
-        Some(first) => Err(uext4::Error::Mount(first.to_string())),
-    }
+    uext4::check::check(device, uext4::MountOptions::default(), &limits)?.require_sound()
 }
 
 /// Serves `image` on `dir` until somebody unmounts.

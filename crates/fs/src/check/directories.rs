@@ -7,7 +7,7 @@ use std::hash::{BuildHasher, RandomState};
 use uext4_format::dirent::{BlockKind, DirEntry, DirLeaf, LeafTail, verify_block};
 use uext4_format::inline_data;
 use uext4_format::xattr::{XattrName, XattrValue, decode_ibody};
-use uext4_format::{BlockNr, Corrupt, Feature, FileType, Inode, InodeFlags, InodeNr, Place, Seed};
+use uext4_format::{BlockNr, Feature, FileType, Inode, InodeFlags, InodeNr, Place, Seed};
 
 /// Memory for each name while its directory is looked at.
 const BYTES_PER_NAME: u64 = 24;
@@ -239,10 +239,6 @@ impl Check<'_> {
             return Some("the type is not that of the inode");
         }
         None
-    }
-
-    pub(super) fn note_index(&mut self, corrupt: &Corrupt) {
-        self.note(corrupt);
     }
 }
 

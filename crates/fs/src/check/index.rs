@@ -63,7 +63,7 @@ impl Check<'_> {
         let (info, root) = match root {
             Ok(found) => found,
             Err(corrupt) => {
-                self.note_index(&corrupt);
+                self.note(&corrupt);
                 return Ok(None);
             }
         };
@@ -79,7 +79,6 @@ impl Check<'_> {
             &mut waiting,
         );
         while let Some(node) = waiting.pop() {
-            self.take(BYTES_PER_PART)?;
             self.look_at_node(dir, blocks, node, &mut index, &mut waiting)?;
         }
         self.give_back(index.parts.len() as u64 * BYTES_PER_PART);
@@ -102,6 +101,7 @@ impl Check<'_> {
             self.found_in(Place::Inode(dir.nr), "htree node", problem, detail);
             return Ok(());
         }
+        self.take(BYTES_PER_PART)?;
         let at = blocks.binary_search_by_key(&node.logical, |(logical, _)| *logical);
         let Ok(at) = at else {
             let problem = "it leads out of the directory";
@@ -115,7 +115,7 @@ impl Check<'_> {
         let place = Place::InodeBlock(dir.nr, blocks[at].1);
         match DxNode::parse_node(&bytes[..], dir.tail, place) {
             Ok(found) => self.spread(dir, &found, (node.levels - 1, node.hashes), waiting),
-            Err(corrupt) => self.note_index(&corrupt),
+            Err(corrupt) => self.note(&corrupt),
         }
         Ok(())
     }

@@ -134,22 +134,21 @@ impl Check<'_> {
                 self.found_in(place, "inode", "the link count is wrong", detail);
             }
         }
-        self.take(self.links.n_directories() as u64)?;
-        self.look_up();
-        Ok(())
+        self.look_up()
     }
 
     /// Every directory leads up to the root, and ".." says how.
-    fn look_up(&mut self) {
-        let mut known = vec![false; self.links.n_directories()];
-        for at in 0..known.len() {
-            let mut way = Vec::new();
+    fn look_up(&mut self) -> Step {
+        let len = self.links.n_directories();
+        self.take(len as u64 * size_of::<usize>() as u64)?;
+        // From where each was met first.
+        let mut met_from = vec![usize::MAX; len];
+        for at in 0..len {
             let mut next = Some(at);
-            while let Some(here) = next.filter(|&here| !known[here]) {
-                known[here] = true;
-                way.push(here);
+            while let Some(here) = next.filter(|&here| met_from[here] == usize::MAX) {
+                met_from[here] = at;
                 next = self.above(here);
-                if next.is_some_and(|next| way.contains(&next)) {
+                if next.is_some_and(|next| met_from[next] == at) {
                     let nr = InodeNr(self.links.directories[here].nr);
                     self.found(Place::Inode(nr), "directory", "it is inside itself");
                     break;
@@ -157,6 +156,7 @@ impl Check<'_> {
             }
             self.compare_up(at);
         }
+        Ok(())
     }
 
     fn above(&self, at: usize) -> Option<usize> {
@@ -178,5 +178,48 @@ impl Check<'_> {
             let place = Place::Inode(InodeNr(found.nr));
             self.found_in(place, "directory", "\"..\" leads elsewhere", detail);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::check::Limits;
+    use crate::mkfs::{self, MkfsOptions, Preset};
+    use crate::{Filesystem, MountOptions};
+    use std::sync::Arc;
+    use uext4_device::MemDevice;
+
+    /// What is said of directories, each with the one that names it.
+    fn said(pairs: impl Iterator<Item = (u32, u32)>) -> Vec<String> {
+        let device = Arc::new(MemDevice::new(8 << 20));
+        mkfs::format(&*device, &MkfsOptions::new(Preset::Ext4)).expect("mkfs");
+        let fs = Filesystem::mount(device, MountOptions::default()).expect("mounts");
+        let limits = Limits::default();
+        let mut check = Check::new(&fs.fs, &limits);
+        check.links = Links::new(1 << 20);
+        for (nr, parent) in [(2, 2)].into_iter().chain(pairs) {
+            let directories = &mut check.links.directories;
+            let up = parent;
+            directories.push(Directory { nr, parent, up });
+        }
+        check.look_up().expect("it may take the memory");
+        let findings = check.report.findings.iter();
+        findings.map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn circles_are_found_once() {
+        let pairs = [(11, 12), (12, 13), (13, 11), (14, 12), (15, 2), (16, 15)];
+        let found = "inode 13: directory: it is inside itself";
+        assert_eq!(said(pairs.into_iter()), [found]);
+    }
+
+    /// Each is met on the way up from the first: what is done for one must not grow with the way.
+    #[test]
+    fn a_very_deep_tree_is_sound() {
+        const LAST: u32 = 300_000;
+        let pairs = (11..LAST).map(|nr| (nr, nr + 1)).chain([(LAST, 2)]);
+        assert_eq!(said(pairs), [""; 0]);
     }
 }

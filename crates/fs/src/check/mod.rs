@@ -52,12 +52,20 @@ pub fn check(
     let filesystem = match Filesystem::mount(device, options) {
         Err(Error::Corrupt(corrupt)) => {
             let mut report = Report::default();
-            report.add(Finding::of(&corrupt, None, None), limits);
+            let (detail, byte) = (None, None);
+            report.add(
+                Finding {
+                    corrupt,
+                    detail,
+                    byte,
+                },
+                limits,
+            );
             return Ok(report);
         }
         mounted => mounted?,
     };
-    let mut check = Check::new(&filesystem.fs, limits)?;
+    let mut check = Check::new(&filesystem.fs, limits);
     match check.run() {
         Ok(()) | Err(Stop::Incomplete) => Ok(check.report),
         Err(Stop::Failed(error)) => Err(error),
@@ -100,8 +108,8 @@ struct Check<'a> {
 }
 
 impl<'a> Check<'a> {
-    fn new(fs: &'a Fs, limits: &'a Limits) -> Result<Self> {
-        Ok(Self {
+    fn new(fs: &'a Fs, limits: &'a Limits) -> Self {
+        Self {
             fs,
             limits,
             started: fs.clock.monotonic(),
@@ -114,7 +122,7 @@ impl<'a> Check<'a> {
             shared: SharedBlocks::default(),
             memory_bytes: 0,
             steps: 0,
-        })
+        }
     }
 
     fn run(&mut self) -> Step {
@@ -213,8 +221,7 @@ impl<'a> Check<'a> {
     }
 
     fn note(&mut self, corrupt: &Corrupt) {
-        let finding = Finding::of(corrupt, self.byte_of(corrupt.place), None);
-        self.report.add(finding, self.limits);
+        self.add(corrupt.clone(), None);
     }
 
     /// As [`Self::found`], with a detail: what was expected, or a name.
@@ -225,8 +232,15 @@ impl<'a> Check<'a> {
         problem: &'static str,
         detail: String,
     ) {
-        let corrupt = Corrupt::new(place, structure, problem);
-        let finding = Finding::of(&corrupt, self.byte_of(place), Some(detail));
+        self.add(Corrupt::new(place, structure, problem), Some(detail));
+    }
+
+    fn add(&mut self, corrupt: Corrupt, detail: Option<String>) {
+        let finding = Finding {
+            byte: self.byte_of(corrupt.place),
+            corrupt,
+            detail,
+        };
         self.report.add(finding, self.limits);
     }
 

@@ -1,8 +1,9 @@
 //! What a look over a file system found.
 
+use crate::{Error, Result};
 use std::fmt;
 use std::time::Duration;
-use uext4_format::{Corrupt, Place};
+use uext4_format::Corrupt;
 
 /// What a look may take.
 #[derive(Clone, Copy, Debug)]
@@ -28,33 +29,17 @@ impl Default for Limits {
 /// Something that is wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// In ext4's words: "extent header", "directory entry".
-    pub structure: &'static str,
-    /// What is wrong with it.
-    pub what: &'static str,
+    /// What, and in which group, inode or block.
+    pub corrupt: Corrupt,
     /// What was expected, or the name that it is about.
     pub detail: Option<String>,
-    /// Which group, inode or block.
-    pub place: Place,
     /// Where it stands on the device.
     pub byte: Option<u64>,
 }
 
-impl Finding {
-    pub(super) fn of(corrupt: &Corrupt, byte: Option<u64>, detail: Option<String>) -> Self {
-        Self {
-            structure: corrupt.structure,
-            what: corrupt.problem,
-            detail,
-            place: corrupt.place,
-            byte,
-        }
-    }
-}
-
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}: {}", self.place, self.structure, self.what)?;
+        write!(f, "{}", self.corrupt)?;
         match &self.detail {
             Some(detail) => write!(f, " ({detail})"),
             None => Ok(()),
@@ -81,6 +66,18 @@ impl Report {
     /// True when everything was looked at and nothing is wrong.
     pub fn is_clean(&self) -> bool {
         self.findings.is_empty() && self.n_more == 0 && self.incomplete.is_none()
+    }
+
+    /// For whoever accepts only what is sound.
+    ///
+    /// # Errors
+    /// The first finding, or [`Error::Mount`] when not everything was looked at.
+    pub fn require_sound(&self) -> Result<()> {
+        match (self.findings.first(), self.incomplete) {
+            (Some(first), _) => Err(first.corrupt.clone().into()),
+            (None, Some(why)) => Err(Error::Mount(format!("it could not be checked: {why}"))),
+            (None, None) => Ok(()),
+        }
     }
 
     pub(super) fn add(&mut self, finding: Finding, limits: &Limits) {

@@ -60,13 +60,14 @@ impl Args {
     }
 }
 
-/// Damage as a failure; also what a mount of an untrusted image is refused with.
-pub(crate) fn verdict(name: &str, report: &Report) -> Result<()> {
+/// Damage as a failure.
+fn verdict(name: &str, report: &Report) -> Result<()> {
     let count = report.findings.len() as u64 + report.n_more;
     if count > 0 {
         let first = report.findings.first().map(Finding::to_string);
         let first = first.unwrap_or_default();
-        let text = format!("{name}: damaged, {count} findings, the first: {first}");
+        let plural = if count == 1 { "" } else { "s" };
+        let text = format!("{name}: damaged, {count} finding{plural}, the first: {first}");
         return Err(Failure::new(Exit::Damaged, text).hint("e2fsck -f repairs it"));
     }
     match report.incomplete {
@@ -112,15 +113,15 @@ fn as_json(report: &Report) -> Value {
 
 fn finding_json(finding: &Finding) -> Value {
     let mut value = json!({
-        "structure": finding.structure,
-        "what": finding.what,
+        "structure": finding.corrupt.structure,
+        "what": finding.corrupt.problem,
         "detail": finding.detail,
         "byte": finding.byte,
         "block": null,
         "inode": null,
         "group": null,
     });
-    match finding.place {
+    match finding.corrupt.place {
         Place::Superblock => value["block"] = 0.into(),
         Place::Group(group) => value["group"] = group.0.into(),
         Place::Inode(inode) => value["inode"] = inode.0.into(),

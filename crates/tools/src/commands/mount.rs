@@ -5,7 +5,6 @@ use crate::image::{ImageArgs, Purpose};
 use std::path::PathBuf;
 use std::time::Duration;
 use uext4::check::Limits;
-use uext4::format::Corrupt;
 use uext4::{Access, Filesystem, MountOptions, QuotaLimits};
 use uext4_fuse::{
     Announce, BadOwners, Channel, DataCache, Error, Explained, Image, Lazy, Run, Sandbox, Sharing,
@@ -120,17 +119,7 @@ impl Args {
             time: VET_TIME,
             findings: 1,
         };
-        let report = self.image.check(options.clone(), &limits)?;
-        if let Some(first) = report.findings.first() {
-            let corrupt = Corrupt::new(first.place, first.structure, first.what);
-            return Err(uext4::Error::Corrupt(corrupt));
-        }
-        match report.incomplete {
-            Some(why) => Err(uext4::Error::Mount(format!(
-                "it could not be checked: {why}"
-            ))),
-            None => Ok(()),
-        }
+        self.image.check(options.clone(), &limits)?.require_sound()
     }
 
     fn failure(&self, error: &Error) -> Failure {
