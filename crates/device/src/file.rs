@@ -277,7 +277,11 @@ impl BlockDevice for FileDevice {
         Ok(())
     }
     fn describe(&self) -> String {
-        self.path.display().to_string()
+        let path = self.path.display();
+        match self.start {
+            0 => path.to_string(),
+            start => format!("{path} at byte {start}"),
+        }
     }
 }
 

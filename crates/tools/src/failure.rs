@@ -37,14 +37,20 @@ pub(crate) struct Failure {
 
 impl Failure {
     pub(crate) fn new(exit: Exit, text: impl Into<String>) -> Self {
-        Self {
-            exit,
-            text: text.into(),
-        }
+        let text = without_numbers(&text.into());
+        Self { exit, text }
     }
 
     pub(crate) fn usage(text: impl Into<String>) -> Self {
         Self::new(Exit::Usage, text)
+    }
+
+    /// Mount options that make no sense; the error names the word where it can.
+    pub(crate) fn options(list: &str, error: &uext4::Error) -> Self {
+        match error {
+            uext4::Error::Option(word) => Self::usage(format!("-o {word}")),
+            other => Self::usage(format!("-o {list}: {other}")),
+        }
     }
 
     /// What happened where, and what to do about it.
@@ -80,6 +86,15 @@ impl Failure {
         }
         ExitCode::from(self.exit as u8)
     }
+}
+
+/// Without the numbers that `std` puts behind the words of the system: they tell people nothing.
+fn without_numbers(text: &str) -> String {
+    let mut parts = text.split(" (os error ");
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |said, part| {
+        said + part.split_once(')').map_or("", |(_, rest)| rest)
+    })
 }
 
 /// Errors of writing to standard output.
@@ -185,6 +200,9 @@ impl Cause for uext4::device::Error {
             Error::Busy { .. } => Some("unmount it first"),
             Error::PartitionTable { .. } => Some("without --partition the whole is looked at"),
             Error::NoPartition { .. } => Some("`fdisk -l` lists those that are there"),
+            Error::Io { source, .. } if source.kind() == io::ErrorKind::IsADirectory => {
+                Some("an image is a file or a block device")
+            }
             _ => None,
         }
     }
@@ -195,6 +213,11 @@ impl Cause for uext4::device::Error {
                 op: "open", source, ..
             } => source.to_string(),
             uext4::device::Error::Busy { .. } => "in use: somebody has it open for writing".into(),
+            uext4::device::Error::OutOfRange {
+                offset,
+                len: 0,
+                size_bytes,
+            } => format!("byte {offset} is past the end, which is at byte {size_bytes}"),
             other => other.to_string(),
         }
     }
@@ -207,6 +230,13 @@ impl Cause for uext4::mkfs::Error {
             Error::Device(device) => device.exit(),
             Error::NoSpace(_) | Error::TooSmall => Exit::Failed,
             _ => Exit::Usage,
+        }
+    }
+
+    fn hint(&self) -> Option<&'static str> {
+        match self {
+            uext4::mkfs::Error::Device(device) => device.hint(),
+            _ => None,
         }
     }
 

@@ -126,9 +126,13 @@ impl ImageArgs {
 
     /// Files that a mount with these options opens.
     pub(crate) fn files(&self, options: &MountOptions) -> Vec<PathBuf> {
-        let journal = self.journal_path.as_ref().or(options.journal_path.as_ref());
-        let files = std::iter::once(&self.image).chain(journal);
+        let files = std::iter::once(&self.image).chain(self.journal(options));
         files.cloned().collect()
+    }
+
+    /// The external journal that the command or the options name.
+    fn journal<'a>(&'a self, options: &'a MountOptions) -> Option<&'a PathBuf> {
+        self.journal_path.as_ref().or(options.journal_path.as_ref())
     }
 
     /// Refuses what would be ignored.
@@ -163,8 +167,10 @@ impl ImageArgs {
             Purpose::Read => uext4::Access::ReadOnly,
             Purpose::Change => options.access,
         };
-        let path = self.journal_path.as_ref().or(options.journal_path.as_ref());
-        let journal_device = path.map(|path| open_journal(path, purpose)).transpose()?;
+        let journal = self.journal(&options);
+        let journal_device = journal
+            .map(|path| open_journal(path, purpose))
+            .transpose()?;
         let device = self.place.open(&self.image, purpose.access())?;
         Filesystem::mount(
             device,
@@ -178,8 +184,8 @@ impl ImageArgs {
 
     /// Looks over the whole file system without changing anything.
     pub(crate) fn check(&self, options: MountOptions, limits: &Limits) -> uext4::Result<Report> {
-        let path = self.journal_path.as_ref().or(options.journal_path.as_ref());
-        let journal = path.map(|path| open_journal(path, Purpose::Read));
+        let journal = self.journal(&options);
+        let journal = journal.map(|path| open_journal(path, Purpose::Read));
         let device = self.place.open(&self.image, device::Access::ReadOnly)?;
         let options = MountOptions {
             journal_device: journal.transpose()?,

@@ -81,6 +81,11 @@ pub(crate) fn json(out: &mut dyn Write, value: &impl Serialize) -> Result<()> {
     Ok(())
 }
 
+/// Writes one line to standard output.
+pub(crate) fn line(text: std::fmt::Arguments<'_>) -> Result<()> {
+    Ok(writeln!(std::io::stdout(), "{text}")?)
+}
+
 /// Standard output, buffered. Whoever writes flushes at the end, to hear of errors.
 pub(crate) fn stdout() -> std::io::BufWriter<std::io::StdoutLock<'static>> {
     std::io::BufWriter::with_capacity(64 << 10, std::io::stdout().lock())

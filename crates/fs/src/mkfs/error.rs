@@ -22,8 +22,8 @@ pub enum Error {
     /// Two features exclude each other.
     #[error("the features {0} and {1} exclude each other")]
     Conflict(Feature, Feature),
-    /// A number is out of its limits.
-    #[error("{0} is out of range")]
+    /// A number is out of its limits, which are told.
+    #[error("{0}")]
     OutOfRange(&'static str),
     /// The device has no place for the least file system with these options.
     #[error("the device is too small")]

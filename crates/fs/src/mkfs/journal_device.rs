@@ -50,16 +50,20 @@ pub fn format_journal_device(
 ) -> Result<[u8; 16], Error> {
     let block_size = options.block_size;
     if !block_size.is_power_of_two() || !(1024..=65536).contains(&block_size) {
-        return Err(Error::OutOfRange("block size"));
+        return Err(Error::OutOfRange(
+            "a block size is a power of two from 1024 to 65536",
+        ));
     }
     let blocks_count = device.size_bytes() / u64::from(block_size);
     if !journal_size::ALLOWED_BLOCKS.contains(&blocks_count) {
-        return Err(Error::OutOfRange("journal size"));
+        return Err(Error::OutOfRange(
+            "a journal has 1024 to 10240000 blocks, and at most half of the file system",
+        ));
     }
     let uuid = options.uuid.unwrap_or_else(entropy::random_uuid);
     let mut superblock = superblock_of(options, blocks_count, uuid);
     let name = superblock.volume_name.get_mut(..options.label.len());
-    name.ok_or(Error::OutOfRange("label length"))?
+    name.ok_or(Error::OutOfRange("a label has up to 16 bytes"))?
         .copy_from_slice(&options.label);
     let start = log_start(&superblock);
     if options.contents == DeviceContents::Unknown {
@@ -85,7 +89,7 @@ pub fn add_journal_user(device: &dyn BlockDevice, user: [u8; 16]) -> Result<(), 
     device.read_at(SUPERBLOCK_OFFSET, &mut bytes)?;
     let superblock = Superblock::parse_unverified(&bytes)?;
     if !superblock.features().has(Feature::JOURNAL_DEV) || superblock.log_block_size > 6 {
-        return Err(Error::OutOfRange("journal device"));
+        return Err(Error::OutOfRange("the device holds no journal"));
     }
     let at = log_start(&superblock) << (superblock.log_block_size + 10);
     let mut log = [0; jbd2::SUPERBLOCK_BYTES];

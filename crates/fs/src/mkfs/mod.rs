@@ -188,7 +188,7 @@ impl Contents {
             let default = journal_size::default_orphan_file_blocks(superblock.blocks_count);
             let blocks = options.orphan_file_blocks.unwrap_or(default);
             if !(1..=uext4_format::orphan_file::ORPHAN_FILE_BLOCKS_MAX).contains(&blocks) {
-                return Err(Error::OutOfRange("orphan file size"));
+                return Err(Error::OutOfRange("an orphan file has 1 to 512 blocks"));
             }
             files.add_orphan_file(last, blocks)?;
             superblock.orphan_file_inum = last.0;

@@ -32,10 +32,14 @@ struct Wishes {
 /// length in blocks, 0 for none or an external one.
 pub(super) fn plan(options: &MkfsOptions, device_bytes: u64) -> Result<(Superblock, u32), Error> {
     if options.reserved_permyriad > RESERVED_PERMYRIAD_MAX {
-        return Err(Error::OutOfRange("reserved blocks"));
+        return Err(Error::OutOfRange(
+            "at most half of the blocks can be reserved",
+        ));
     }
     if !options.groups_per_flex.is_power_of_two() {
-        return Err(Error::OutOfRange("groups of a flexible group"));
+        return Err(Error::OutOfRange(
+            "the groups of a flexible group are a power of two",
+        ));
     }
     let mut wishes = wishes(options, device_bytes)?;
     let journal_blocks = journal_blocks(options, &wishes)?;
@@ -57,7 +61,9 @@ fn wishes(options: &MkfsOptions, device_bytes: u64) -> Result<Wishes, Error> {
     let usage = options.usage.unwrap_or_else(|| Usage::of_size(size_bytes));
     let block_size = options.block_size.unwrap_or_else(|| usage.block_size());
     if !block_size.is_power_of_two() || !(1024..=65536).contains(&block_size) {
-        return Err(Error::OutOfRange("block size"));
+        return Err(Error::OutOfRange(
+            "a block size is a power of two from 1024 to 65536",
+        ));
     }
     let mut features = resolve(options.features)?;
     let device_blocks = device_bytes / u64::from(block_size);
@@ -73,7 +79,9 @@ fn wishes(options: &MkfsOptions, device_bytes: u64) -> Result<Wishes, Error> {
     if blocks_count > u64::from(u32::MAX) {
         features.remove(Feature::RESIZE_INODE);
         if !features.has(Feature::SIXTY_FOUR_BIT) {
-            return Err(Error::OutOfRange("block count without the feature 64bit"));
+            return Err(Error::OutOfRange(
+                "more than 4294967295 blocks need the feature 64bit",
+            ));
         }
     }
     let cluster_bits = cluster_bits(options, features, block_size)?;
@@ -98,7 +106,9 @@ fn cluster_bits(options: &MkfsOptions, features: Features, block_size: u32) -> R
         && (block_size..=1 << 29).contains(&cluster_size)
         && cluster_size / block_size <= 1 << 14;
     if !valid {
-        return Err(Error::OutOfRange("cluster size"));
+        return Err(Error::OutOfRange(
+            "a cluster size is a power of two, from one block to 16384 blocks and 512 MiB",
+        ));
     }
     Ok((cluster_size / block_size).ilog2())
 }
@@ -106,7 +116,9 @@ fn cluster_bits(options: &MkfsOptions, features: Features, block_size: u32) -> R
 fn inode_size(options: &MkfsOptions, block_size: u32) -> Result<u16, Error> {
     let size = options.inode_size.unwrap_or(256);
     if !size.is_power_of_two() || size < 128 || u32::from(size) > block_size {
-        return Err(Error::OutOfRange("inode size"));
+        return Err(Error::OutOfRange(
+            "an inode size is a power of two from 128 to the block size",
+        ));
     }
     let large = [Feature::INLINE_DATA, Feature::PROJECT];
     if size < 256
@@ -115,7 +127,7 @@ fn inode_size(options: &MkfsOptions, block_size: u32) -> Result<u16, Error> {
             .any(|feature| options.features.has(feature))
     {
         return Err(Error::OutOfRange(
-            "inode size for the features inline_data and project",
+            "the features inline_data and project need inodes of 256 bytes",
         ));
     }
     Ok(size)
@@ -130,7 +142,7 @@ fn inodes_count(
     let bytes_per_inode = match options.inodes {
         InodeCount::AtLeast(count) => return Ok(u64::from(count)),
         InodeCount::BytesPerInode(bytes) if bytes < 1024 => {
-            return Err(Error::OutOfRange("bytes per inode"));
+            return Err(Error::OutOfRange("there are at least 1024 bytes per inode"));
         }
         InodeCount::BytesPerInode(bytes) => bytes,
         InodeCount::Usage => usage.bytes_per_inode(),
@@ -159,7 +171,9 @@ fn journal_blocks(options: &MkfsOptions, wishes: &Wishes) -> Result<u32, Error> 
     let explicit = options.journal != JournalSize::Auto;
     let fits = blocks <= wishes.blocks_count / 2;
     if explicit && !(fits && journal_size::ALLOWED_BLOCKS.contains(&blocks)) {
-        return Err(Error::OutOfRange("journal size"));
+        return Err(Error::OutOfRange(
+            "a journal has 1024 to 10240000 blocks, and at most half of the file system",
+        ));
     }
     let fast_commit = wishes.features.has(Feature::FAST_COMMIT);
     let extra = if fast_commit {
@@ -225,7 +239,7 @@ pub(super) fn identify(
     time: u64,
 ) -> Result<(), Error> {
     let name = superblock.volume_name.get_mut(..options.label.len());
-    name.ok_or(Error::OutOfRange("label length"))?
+    name.ok_or(Error::OutOfRange("a label has up to 16 bytes"))?
         .copy_from_slice(&options.label);
     superblock.uuid = uuid;
     superblock.hash_seed = std::array::from_fn(|i| uext4_format::bytes::get_u32(&hash_seed, i * 4));
@@ -248,7 +262,9 @@ fn fit(superblock: &mut Superblock, options: &MkfsOptions, wishes: &Wishes) -> R
         .blocks_count
         .saturating_sub(u64::from(superblock.first_data_block));
     let groups = data_blocks.div_ceil(u64::from(superblock.blocks_per_group));
-    let groups = u32::try_from(groups).map_err(|_| Error::OutOfRange("group count"))?;
+    let groups = u32::try_from(groups).map_err(|_| {
+        Error::OutOfRange("there are at most 4294967295 groups; larger blocks make fewer")
+    })?;
     if groups == 0 {
         return Err(Error::TooSmall);
     }
@@ -277,7 +293,9 @@ fn set_group_size(
         Some(blocks) => blocks >> wishes.cluster_bits,
     };
     if clusters < 256 || clusters > max || clusters % 8 != 0 {
-        return Err(Error::OutOfRange("blocks per group"));
+        return Err(Error::OutOfRange(
+            "a group has 256 clusters or more, a multiple of 8, at most one per bit of a block",
+        ));
     }
     superblock.clusters_per_group = clusters;
     superblock.blocks_per_group = clusters << wishes.cluster_bits;

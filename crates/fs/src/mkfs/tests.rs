@@ -489,15 +489,15 @@ fn impossible_wishes_are_refused() {
     assert_eq!(refuse(16 << 10, |_| {}), "no space left for directories");
     assert_eq!(
         refuse(MIB, |o| o.block_size = Some(3000)),
-        "block size is out of range"
+        "a block size is a power of two from 1024 to 65536"
     );
     assert_eq!(
         refuse(MIB, |o| o.inode_size = Some(2048)),
-        "inode size is out of range"
+        "an inode size is a power of two from 128 to the block size"
     );
     assert_eq!(
         refuse(MIB, |o| o.label = vec![b'x'; 17]),
-        "label length is out of range"
+        "a label has up to 16 bytes"
     );
     assert_eq!(
         refuse(MIB, |o| o.blocks_count = Some(u64::MAX)),
@@ -505,10 +505,13 @@ fn impossible_wishes_are_refused() {
     );
     assert_eq!(
         refuse(MIB, |o| o.groups_per_flex = 0),
-        "groups of a flexible group is out of range"
+        "the groups of a flexible group are a power of two"
     );
     let journal: fn(&mut MkfsOptions) = |o| o.journal = JournalSize::Mib(9000);
-    assert_eq!(refuse(64 * MIB, journal), "journal size is out of range");
+    assert_eq!(
+        refuse(64 * MIB, journal),
+        "a journal has 1024 to 10240000 blocks, and at most half of the file system"
+    );
     let inodes: fn(&mut MkfsOptions) = |o| o.inodes = InodeCount::AtLeast(u32::MAX);
     assert_eq!(refuse(64 * MIB, inodes), "too many inodes");
 }

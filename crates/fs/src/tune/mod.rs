@@ -23,7 +23,7 @@ const LABEL_BYTES: usize = 16;
 const RESERVED_PERCENT_MAX: u8 = 50;
 
 /// What is to be changed; `None` stays.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tuning {
     /// The label, up to 16 bytes.
     pub label: Option<Vec<u8>>,

@@ -3,9 +3,9 @@
 //! All go through the journal: a crash leaves each operation done or not begun.
 
 use super::mode::Mode;
-use crate::failure::{At, Result};
+use crate::failure::{At, Exit, Failure, Result};
 use crate::image::ImageArgs;
-use crate::numbers;
+use crate::{numbers, transfer};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -64,6 +64,9 @@ pub(crate) struct RmArgs {
 
 impl RmArgs {
     pub(crate) fn run(self) -> Result<()> {
+        for path in &self.paths {
+            check_movable(&self.image, path)?;
+        }
         each(&self.image, &self.paths, |paths, path| {
             match self.remove(paths, path) {
                 Err(Error::NotFound) if self.force => Ok(()),
@@ -106,10 +109,15 @@ impl LnArgs {
         self.image.change(|fs| {
             let paths = fs.paths();
             let path = into_directory(&paths, &self.target, &self.path);
-            match self.symbolic {
-                true => paths.symlink(&self.target, path).at(at),
-                false => paths.hard_link(&self.target, path).at(at),
+            if self.symbolic {
+                return paths.symlink(&self.target, path).at(at);
             }
+            let target = self.image.name_of(self.target.as_bytes());
+            if paths.symlink_metadata(&self.target).at(&target)?.is_dir() {
+                let failure = Failure::new(Exit::Failed, format!("{target}: is a directory"));
+                return Err(failure.hint("only -s gives it another name"));
+            }
+            paths.hard_link(&self.target, path).at(at)
         })
     }
 }
@@ -131,6 +139,7 @@ pub(crate) struct MvArgs {
 
 impl MvArgs {
     pub(crate) fn run(self) -> Result<()> {
+        check_movable(&self.image, &self.from)?;
         let at = self.image.name_of(self.from.as_bytes());
         self.image.change(|fs| {
             let paths = fs.paths();
@@ -207,7 +216,7 @@ fn owner(text: &str) -> std::result::Result<(Option<u32>, Option<u32>), String> 
         text => text
             .parse()
             .map(Some)
-            .map_err(|_| format!("{text:?} is no number")),
+            .map_err(|_| format!("{text:?} is no number, such as 1000")),
     };
     let (uid, gid) = text.split_once(':').unwrap_or((text, ""));
     match (id(uid)?, id(gid)?) {
@@ -230,11 +239,22 @@ fn each(
     })
 }
 
+/// Refuses what has no name of its own in a directory: the root, `.` and `..`.
+fn check_movable(image: &ImageArgs, path: &OsStr) -> Result<()> {
+    match transfer::last_name(path.as_bytes()) {
+        Some(_) => Ok(()),
+        None => {
+            let at = image.name_of(path.as_bytes());
+            Err(Failure::usage(format!("{at}: a name is needed")))
+        }
+    }
+}
+
 /// `to`, or the last name of `from` in it if it is a directory.
 fn into_directory(paths: &Paths<'_>, from: &OsStr, to: &OsStr) -> Vec<u8> {
     let is_dir = paths.metadata(to).is_ok_and(|found| found.is_dir());
     match Path::new(from).file_name() {
-        Some(name) if is_dir => crate::transfer::join(to.as_bytes(), name.as_bytes()),
+        Some(name) if is_dir => transfer::join(to.as_bytes(), name.as_bytes()),
         _ => to.as_bytes().to_vec(),
     }
 }

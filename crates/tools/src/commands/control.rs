@@ -1,11 +1,10 @@
 //! Asking a running mount.
 
-use crate::failure::{Cause, Exit};
-use crate::failure::{Failure, Result};
+use crate::failure::{Cause, Failure, Result};
 use serde_json::Value;
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
-use uext4_fuse::{Ask, Client};
+use uext4_fuse::{Ask, Client, Error};
 
 /// Whether the path is a mount point (or a control socket), not an image.
 pub(super) fn is_running(target: &Path) -> bool {
@@ -19,13 +18,17 @@ pub(crate) fn ask(target: &Path, ask: &Ask) -> Result<Value> {
     answered.map_err(|error| failure(target, &error))
 }
 
-fn failure(target: &Path, error: &uext4_fuse::Error) -> Failure {
-    let exit = match error.exit() {
-        Exit::Quiet => Exit::Failed,
-        exit => exit,
-    };
+/// Why a mount did not do what it was told.
+pub(super) fn failure(target: &Path, error: &Error) -> Failure {
     match error {
-        uext4_fuse::Error::NotMounted { .. } => Failure::new(exit, error.to_string()),
-        _ => Failure::new(exit, format!("{}: {error}", target.display())),
+        Error::NotMounted { path } if !path.exists() => Failure::new(
+            error.exit(),
+            format!("{}: no such directory", path.display()),
+        ),
+        Error::NotMounted { .. } => Failure::new(error.exit(), error.to_string())
+            .hint("`findmnt -t fuse.uext4` lists those that are"),
+        // The server does not say where.
+        Error::Refused(why) => Failure::new(error.exit(), format!("{}: {why}", target.display())),
+        _ => Failure::new(error.exit(), error.to_string()),
     }
 }

@@ -115,7 +115,7 @@ impl Args {
         for (title, name) in [
             ("mounted on", "mount_point"),
             ("served", "served"),
-            ("locked in", "locked"),
+            ("sandbox", "locked"),
             ("process", "pid"),
             ("version", "version"),
         ] {

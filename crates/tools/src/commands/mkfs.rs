@@ -3,7 +3,7 @@
 use super::mkfs_extended::Extended;
 use crate::failure::{At, Exit, Failure, Result};
 use crate::image::Place;
-use crate::numbers;
+use crate::{numbers, show};
 use clap::ValueEnum;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
@@ -119,7 +119,7 @@ impl Args {
             }
         })?;
         if !self.quiet {
-            say(&name, &report);
+            say(&name, &report)?;
         }
         Ok(())
     }
@@ -283,7 +283,7 @@ fn found(device: &dyn BlockDevice) -> std::result::Result<Option<&'static str>, 
     Ok(None)
 }
 
-fn say(name: &str, report: &Report) {
+fn say(name: &str, report: &Report) -> Result<()> {
     let (geometry, disk) = (&report.geometry, &report.superblock);
     let journal = match report.journal_blocks {
         0 => "no journal".to_string(),
@@ -292,14 +292,14 @@ fn say(name: &str, report: &Report) {
             format!("a journal of {}", numbers::readable_size(bytes))
         }
     };
-    println!(
+    show::line(format_args!(
         "{name}: {}, {} blocks of {}, {} inodes, {journal}\nUUID {}",
         numbers::readable_size(geometry.size_bytes()),
         geometry.blocks_count,
         numbers::readable_size(u64::from(geometry.block_size())),
         geometry.inodes_count,
         numbers::show_uuid(&disk.uuid),
-    );
+    ))?;
     let dropped: Vec<String> = report
         .dropped_features
         .iter()
@@ -319,4 +319,5 @@ fn say(name: &str, report: &Report) {
         };
         eprintln!("uext4: note: {feature}: Linux can use it, uext4 {can}");
     }
+    Ok(())
 }

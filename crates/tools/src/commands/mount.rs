@@ -1,7 +1,9 @@
 //! `uext4 mount` and `uext4 umount`: the image as a directory, through FUSE.
 
+use super::control;
 use crate::failure::{Cause, Exit, Failure, Result};
 use crate::image::{ImageArgs, Purpose};
+use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::time::Duration;
 use uext4::check::Limits;
@@ -70,7 +72,7 @@ impl Args {
         let rest = take_ours(&rest, &mut mount);
         let (rest, trust) = rest.map_err(|error| Failure::usage(format!("-o {error}")))?;
         let options = MountOptions::default().parse(&rest);
-        let options = options.map_err(|error| Failure::usage(format!("-o {list}: {error}")))?;
+        let options = options.map_err(|error| Failure::options(&list, &error))?;
         if options.quota_limits != QuotaLimits::default() {
             // Who writes must hear of a limit, which a cache of writes does not know.
             if list.split(',').any(|word| word == "writeback") {
@@ -126,6 +128,12 @@ impl Args {
         match error {
             Error::FileSystem(error) => Failure::at(error, self.image.name()),
             Error::Server { said, .. } => Failure::new(error.exit(), said.as_str()),
+            Error::System { path, source, .. }
+                if *path == self.dir && source.kind() == ErrorKind::NotFound =>
+            {
+                let text = format!("{}: no such directory", path.display());
+                Failure::new(error.exit(), text).hint("make it first")
+            }
             _ => Failure::new(error.exit(), error.to_string()),
         }
     }
@@ -210,7 +218,7 @@ impl UmountArgs {
                     "uext4: note: {dir}: detached; the image is in use until its last user is gone"
                 );
             }
-            Err(error) => return Err(Failure::new(error.exit(), error.to_string())),
+            Err(error) => return Err(control::failure(&self.dir, &error)),
         }
         Ok(())
     }

@@ -1,7 +1,8 @@
 //! `uext4 remount`, `freeze`, `thaw` and `shutdown`: what a running mount is told.
 
+use super::control;
 use crate::failure::{Cause, Exit, Failure, Result};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Change the options of a mount, or whether it can be written
 #[derive(clap::Args)]
@@ -82,7 +83,7 @@ impl Args {
         let list = self.options.join(",");
         // A word that nobody knows is a wrong argument, whatever is mounted.
         let known = uext4::MountOptions::default().parse(&list);
-        known.map_err(|error| Failure::usage(format!("-o {list}: {error}")))?;
+        known.map_err(|error| Failure::options(&list, &error))?;
         told(&self.dir, uext4_fuse::remount(&self.dir, &list))
     }
 }
@@ -108,13 +109,6 @@ impl ThawArgs {
     }
 }
 
-/// What the server refused does not say where.
-fn told(dir: &std::path::Path, answer: uext4_fuse::Result<()>) -> Result<()> {
-    answer.map_err(|error| {
-        let text = match &error {
-            uext4_fuse::Error::Refused(why) => format!("{}: {why}", dir.display()),
-            other => other.to_string(),
-        };
-        Failure::new(error.exit(), text)
-    })
+fn told(dir: &Path, answer: uext4_fuse::Result<()>) -> Result<()> {
+    answer.map_err(|error| control::failure(dir, &error))
 }

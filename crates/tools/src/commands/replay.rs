@@ -2,6 +2,7 @@
 
 use crate::failure::{At, Result};
 use crate::image::{ImageArgs, Purpose};
+use crate::show;
 use uext4::format::{Feature, Superblock};
 
 /// Bring the journal home after a crash, and free what lost its name
@@ -34,7 +35,7 @@ impl Args {
             } else {
                 "clean, nothing to replay"
             };
-            println!("{name}: {what}");
+            show::line(format_args!("{name}: {what}"))?;
         }
         Ok(())
     }

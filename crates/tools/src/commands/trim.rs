@@ -3,7 +3,7 @@
 use super::control;
 use crate::failure::{At, Result};
 use crate::image::ImageArgs;
-use crate::numbers;
+use crate::{numbers, show};
 use uext4_fuse::Ask;
 
 /// Discard free space, so that a sparse image or an SSD gets it back
@@ -54,7 +54,7 @@ impl Args {
         };
         if !self.quiet {
             let readable = numbers::readable_size(trimmed);
-            println!("{name}: {readable} ({trimmed} bytes) trimmed");
+            show::line(format_args!("{name}: {readable} ({trimmed} bytes) trimmed"))?;
         }
         Ok(())
     }

@@ -45,6 +45,10 @@ impl Args {
     pub(crate) fn run(self) -> Result<()> {
         let tuning = self.tuning()?;
         let name = self.image.name();
+        if tuning == Tuning::default() {
+            let problem = "nothing to change; say -O, -L, -U, -m or -e";
+            return Err(Failure::usage(format!("{name}: {problem}")));
+        }
         self.image.change(|fs| fs.tune(&tuning).at(&name))
     }
 
@@ -62,8 +66,8 @@ impl Args {
                 "^orphan_file" => tuning.orphan_file = Some(Presence::Absent),
                 "metadata_csum_seed" => tuning.fix_checksum_seed = true,
                 other => {
-                    let problem = format!("-O {other}: this feature cannot be changed afterwards");
-                    return Err(Failure::usage(problem));
+                    let problem = "cannot be changed; orphan_file and metadata_csum_seed can";
+                    return Err(Failure::usage(format!("-O {other}: {problem}")));
                 }
             }
         }

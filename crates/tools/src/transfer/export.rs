@@ -26,6 +26,8 @@ pub(crate) struct Export<'a> {
     image: &'a ImageArgs,
     /// Where all goes to; names of hard links count from here.
     root: OwnedFd,
+    /// Its path, for messages.
+    root_path: PathBuf,
     links: HashMap<u32, PathBuf>,
     progress: Progress,
     /// Owners, device nodes and privileged attributes can be kept.
@@ -52,11 +54,17 @@ impl<'a> Export<'a> {
             fs,
             image,
             root: fd,
+            root_path: root.strip_prefix(".").unwrap_or(root).into(),
             links: HashMap::new(),
             progress: Progress::new(),
             privileged: rustix::process::geteuid().is_root(),
             reduced: 0,
         })
+    }
+
+    /// What to call a file of the host in messages.
+    fn shown(&self, host: &Path) -> String {
+        self.root_path.join(host).display().to_string()
     }
 
     /// Files that could not be kept whole without privilege.
@@ -127,11 +135,12 @@ impl<'a> Export<'a> {
         self.progress.at(&path);
         let name = OsStr::from_bytes(name);
         let host = host.join(name);
+        let shown = self.shown(&host);
         let attr = self.fs.attr(&inode);
         if attr.kind == FileType::Directory {
-            rustix::fs::mkdirat(dir, name, Mode::RWXU).at(host.display())?;
+            rustix::fs::mkdirat(dir, name, Mode::RWXU).at(&shown)?;
             let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-            let fd = rustix::fs::openat(dir, name, flags, Mode::empty()).at(host.display())?;
+            let fd = rustix::fs::openat(dir, name, flags, Mode::empty()).at(&shown)?;
             let entries = self.list(&inode, &path)?;
             return Ok(Some(Frame {
                 fd,
@@ -142,16 +151,14 @@ impl<'a> Export<'a> {
             }));
         }
         if let Some(first) = self.links.get(&attr.ino.0) {
-            rustix::fs::linkat(&self.root, first, dir, name, AtFlags::empty()).at(host.display())?;
+            rustix::fs::linkat(&self.root, first, dir, name, AtFlags::empty()).at(&shown)?;
             return Ok(None);
         }
         let made = match attr.kind {
             FileType::Regular => self
                 .file(dir, name, &host, &inode, &attr, &at)
                 .map(|()| true)?,
-            _ => self
-                .special(dir, name, &inode, &attr, &at)
-                .at(host.display())?,
+            _ => self.special(dir, name, &inode, &attr, &at).at(&shown)?,
         };
         if made && attr.links > 1 {
             self.links.insert(attr.ino.0, host);
@@ -170,9 +177,10 @@ impl<'a> Export<'a> {
     ) -> Result<()> {
         let flags =
             OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let fd = rustix::fs::openat(dir, name, flags, Mode::RUSR | Mode::WUSR).at(host.display())?;
+        let shown = self.shown(host);
+        let fd = rustix::fs::openat(dir, name, flags, Mode::RUSR | Mode::WUSR).at(&shown)?;
         let file = File::from(fd);
-        file.set_len(attr.size_bytes).at(host.display())?;
+        file.set_len(attr.size_bytes).at(&shown)?;
         let mut buffer = vec![0; PIECE_BYTES];
         let mut end = 0;
         while end < attr.size_bytes {
@@ -193,13 +201,12 @@ impl<'a> Export<'a> {
                     ));
                 }
                 file.write_all_at(piece.split_at(read).0, offset)
-                    .at(host.display())?;
+                    .at(&shown)?;
                 offset += read as u64;
                 self.progress.add(read as u64);
             }
         }
-        self.attributes(file.as_fd(), inode, attr)
-            .at(host.display())
+        self.attributes(file.as_fd(), inode, attr).at(&shown)
     }
 
     /// Makes a symbolic link, node, pipe or socket; false when only the superuser could.

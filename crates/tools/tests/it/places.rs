@@ -213,7 +213,7 @@ fn users_mount_through_fusermount() {
 #[test]
 fn messages_say_what_where_and_what_to_do() {
     let rig = Rig::new(&[]);
-    for dir in ["dir", "mnt"] {
+    for dir in ["dir", "mnt", "dir/lost+found"] {
         fs::create_dir(rig.path(dir)).unwrap();
     }
     let image = fs::read(rig.image()).unwrap();
@@ -227,7 +227,8 @@ fn messages_say_what_where_and_what_to_do() {
     let zero = "zero.img holds no ext4 file system (no magic at byte 1024); \
                 on a whole disk --partition or --offset finds it";
     let short = "short.img: the superblock says 67108864 bytes, short.img has 3145728";
-    let none = "none.img: No such file or directory (os error 2)";
+    let none = "none.img: No such file or directory";
+    let dir = "dir: Is a directory; an image is a file or a block device";
     for (status, says, args) in [
         (4, bad, "info bad.img"),
         (4, bad, "ls bad.img"),
@@ -239,11 +240,12 @@ fn messages_say_what_where_and_what_to_do() {
         (3, short, "mount short.img mnt"),
         (1, none, "info none.img"),
         (1, none, "mount none.img mnt"),
-        (1, "dir: Is a directory (os error 21)", "ls dir"),
-        (1, "dir: Is a directory (os error 21)", "mount dir mnt"),
+        (1, dir, "ls dir"),
+        (1, dir, "mount dir mnt"),
+        (1, dir, "mkfs dir --size 9M"),
         (
             1,
-            "find the mount point none: No such file or directory (os error 2)",
+            "none: no such directory; make it first",
             "mount disk.img none",
         ),
         (
@@ -251,10 +253,40 @@ fn messages_say_what_where_and_what_to_do() {
             "mount on disk.img: not a directory",
             "mount disk.img disk.img",
         ),
+        (2, "-o bogus: unknown", "mount -o ro,bogus disk.img mnt"),
+        (2, "-o commit=x: not a number", "remount mnt -o commit=x"),
+        (
+            3,
+            "disk.img at byte 5 holds no ext4 file system (no magic at byte 1024); \
+             on a whole disk --partition or --offset finds it",
+            "ls disk.img --offset 5",
+        ),
+        (
+            1,
+            "disk.img:/none: no such file or directory",
+            "ln disk.img /none /new",
+        ),
+        (
+            1,
+            "disk.img:/lost+found: is a directory; only -s gives it another name",
+            "ln disk.img /lost+found /new",
+        ),
+        (2, "disk.img:/: a name is needed", "rm -r disk.img /"),
+        (2, "disk.img:/: a name is needed", "mv disk.img / /new"),
         (
             2,
-            "-o bogus: mount option bogus: unknown",
-            "mount -o bogus disk.img mnt",
+            "new.img: a block size is a power of two from 1024 to 65536",
+            "mkfs new.img --size 9M -b 3000",
+        ),
+        (
+            2,
+            "disk.img: nothing to change; say -O, -L, -U, -m or -e",
+            "tune disk.img",
+        ),
+        (
+            1,
+            "dir/lost+found: File exists",
+            "get -r disk.img /lost+found dir",
         ),
         (
             1,
@@ -263,7 +295,7 @@ fn messages_say_what_where_and_what_to_do() {
         ),
         (
             2,
-            "disk.img: 0 bytes at byte 104857600 are past the end, which is at byte 67108864",
+            "disk.img: byte 104857600 is past the end, which is at byte 67108864",
             "ls disk.img --offset 100M",
         ),
     ] {
@@ -272,6 +304,15 @@ fn messages_say_what_where_and_what_to_do() {
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(said, format!("uext4: {says}\n"), "{args:?}");
         assert_eq!(output.status.code(), Some(status), "{args:?}: {said}");
+    }
+    for command in ["trim disk.img", "replay disk.img", "info disk.img"] {
+        let full = fs::File::options().write(true).open("/dev/full").unwrap();
+        let mut tool = Command::new(env!("CARGO_BIN_EXE_uext4"));
+        let tool = tool.current_dir(rig.path(".")).args(command.split(' '));
+        let output = tool.stdout(full).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(said, "uext4: standard output: No space left on device\n");
+        assert_eq!(output.status.code(), Some(1), "{command}");
     }
     let holder = uext4::device::FileDevice::open(rig.image(), uext4::device::Access::ReadWrite);
     rig.fails(5, "in use", &["mount", "disk.img", "mnt"]);
