@@ -158,9 +158,7 @@ fn allocate(
     let mut noted_to = blocks.start;
     while at < blocks.end {
         let logical = LogicalBlock(at as u32);
-        let max_blocks = (blocks.end - at).min(u64::from(u32::MAX)) as u32;
-        let mapping = map::lookup(fs, &inode.read(), logical, max_blocks)?;
-        at += match mapping {
+        at += match look(fs, inode, at..blocks.end)? {
             Mapping::Mapped { len_blocks, .. } => u64::from(len_blocks),
             Mapping::Hole { len_blocks } => {
                 let blocks = NewBlocks::reserve(
@@ -255,22 +253,7 @@ fn zero(
     allocate(fs, inode, buffer, bytes.clone(), growth)?;
     zero_edges(fs, inode, buffer, &bytes)?;
     let blocks = inner_blocks(fs, &bytes);
-    let mut at = blocks.start;
-    while at < blocks.end {
-        let logical = LogicalBlock(at as u32);
-        let max_blocks = (blocks.end - at).min(u64::from(u32::MAX)) as u32;
-        let mapping = map::lookup(fs, &inode.read(), logical, max_blocks)?;
-        if let Mapping::Mapped {
-            start,
-            len_blocks,
-            state: ExtentState::Written,
-        } = mapping
-        {
-            unwrite(fs, inode, logical, start, len_blocks)?;
-        }
-        at += u64::from(mapping.len_blocks());
-    }
-    Ok(())
+    each_mapped(fs, inode, blocks, ExtentState::Written, unwrite)
 }
 
 fn write_zeroes(
@@ -282,25 +265,53 @@ fn write_zeroes(
 ) -> Result<()> {
     zero(fs, inode, buffer, bytes.clone(), growth)?;
     let blocks = outer_blocks(fs, &bytes);
+    each_mapped(fs, inode, blocks, ExtentState::Unwritten, write_zeroes_to)
+}
+
+/// Does `work` with each stretch of these blocks that is mapped in this state.
+fn each_mapped(
+    fs: &Fs,
+    inode: &Arc<Inode>,
+    blocks: Range<u64>,
+    wanted: ExtentState,
+    work: fn(&Fs, &Arc<Inode>, LogicalBlock, BlockNr, u32) -> Result<()>,
+) -> Result<()> {
     let mut at = blocks.start;
     while at < blocks.end {
         let logical = LogicalBlock(at as u32);
-        let max_blocks = (blocks.end - at).min(u64::from(u32::MAX)) as u32;
-        let mapping = map::lookup(fs, &inode.read(), logical, max_blocks)?;
-        if let Mapping::Mapped {
-            start,
-            len_blocks,
-            state: ExtentState::Unwritten,
-        } = mapping
-        {
-            io::zero_blocks(fs, start, len_blocks.into())?;
-            let handle = fs.start(credits::MAP)?;
-            let mut state = handle.write(inode);
-            map::mark_written(fs, &handle, &mut state, logical, len_blocks)?;
+        let mapping = look(fs, inode, at..blocks.end)?;
+        match mapping {
+            Mapping::Mapped {
+                start,
+                len_blocks,
+                state,
+            } if state == wanted => work(fs, inode, logical, start, len_blocks)?,
+            _ => {}
         }
         at += u64::from(mapping.len_blocks());
     }
     Ok(())
+}
+
+/// What is at the front of these blocks.
+fn look(fs: &Fs, inode: &Inode, blocks: Range<u64>) -> Result<Mapping> {
+    let max_blocks = (blocks.end - blocks.start).min(u64::from(u32::MAX)) as u32;
+    let logical = LogicalBlock(blocks.start as u32);
+    map::lookup(fs, &inode.read(), logical, max_blocks)
+}
+
+/// Zeroes unwritten blocks on disk, which are written then.
+fn write_zeroes_to(
+    fs: &Fs,
+    inode: &Arc<Inode>,
+    at: LogicalBlock,
+    start: BlockNr,
+    len_blocks: u32,
+) -> Result<()> {
+    io::zero_blocks(fs, start, len_blocks.into())?;
+    let handle = fs.start(credits::MAP)?;
+    let mut state = handle.write(inode);
+    map::mark_written(fs, &handle, &mut state, at, len_blocks)
 }
 
 /// Makes written blocks read as zeroes: by the map, or on disk when the map cannot grow.
