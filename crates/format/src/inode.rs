@@ -175,6 +175,12 @@ impl Inode {
         codec::fits(self.extra_isize, 0x9C, 4)
     }
 
+    /// The project that a directory hands on to what is made or named in it.
+    pub fn project_of_children(&self) -> Option<u32> {
+        let hands_on = self.flags.contains(InodeFlags::PROJINHERIT);
+        hands_on.then_some(self.projid)
+    }
+
     /// Makes the extra fields larger: `tail` is what follows them then, to the inode's end. New
     /// fields are zero.
     pub fn set_extra_isize(&mut self, extra_isize: u16, tail: Box<[u8]>) {

@@ -150,8 +150,10 @@ impl Fs {
             disk.crtime = now;
         }
         disk.flags = self.new_flags(parent.disk.flags, new.kind);
-        if parent.disk.flags.contains(InodeFlags::PROJINHERIT) && disk.has_projid() {
-            disk.projid = parent.disk.projid;
+        if let Some(project) = parent.disk.project_of_children()
+            && disk.has_projid()
+        {
+            disk.projid = project;
         }
         if matches!(new.kind, FileType::CharDevice | FileType::BlockDevice) {
             let (major, minor) = new.device;

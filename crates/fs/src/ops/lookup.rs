@@ -6,7 +6,7 @@ use crate::attr::StatFs;
 use crate::dir::{self, DirEntry, Visit};
 use crate::inode::attr_of;
 use crate::{Attr, Caller, Error, Filesystem, InodeRef, Result, file};
-use uext4_format::{FileType, InodeFlags, InodeNr};
+use uext4_format::{FileType, InodeNr};
 
 impl Filesystem {
     /// The root directory.
@@ -98,11 +98,7 @@ impl Filesystem {
     /// where they are narrower and hold on this mount.
     pub fn statfs_at(&self, inode: &InodeRef) -> StatFs {
         let mut numbers = self.statfs();
-        let project = {
-            let disk = &inode.read().disk;
-            let inherits = disk.flags.contains(InodeFlags::PROJINHERIT);
-            inherits.then_some(disk.projid)
-        };
+        let project = inode.read().disk.project_of_children();
         if let Some(limits) = project.and_then(|id| self.fs.quota.project_limits(&self.fs, id)) {
             numbers.narrow(&limits);
         }

@@ -142,11 +142,7 @@ pub(crate) fn exists_or(fs: &Fs, parent: &Arc<Inode>, name: &[u8], refused: Erro
 
 /// A directory that hands its project on takes names of that project only.
 pub(crate) fn check_project(dir: &Inode, inode: &Inode) -> Result<()> {
-    let project = {
-        let disk = &dir.read().disk;
-        let inherits = disk.flags.contains(InodeFlags::PROJINHERIT);
-        inherits.then_some(disk.projid)
-    };
+    let project = dir.read().disk.project_of_children();
     match project {
         Some(project) if project != inode.read().disk.projid => Err(Error::CrossDevice),
         _ => Ok(()),
