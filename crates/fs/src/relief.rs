@@ -26,7 +26,7 @@ impl Filesystem {
         let fs: &Fs = &self.fs;
         fs.reliefs.fetch_add(1, Relaxed);
         // Without a thread what waits is at most what the mount asked for.
-        let _asked = self.fs.flusher.relieve();
+        fs.flusher.relieve();
         // Inodes hold extents, and directories know blocks.
         let extents = fs.extent_status.shed();
         let inodes = fs.inodes.shed();

@@ -80,10 +80,9 @@ impl Flusher {
         runs
     }
 
-    /// Memory is short: the thread is to write out much of what waits. False when there is none.
-    pub(crate) fn relieve(&self) -> bool {
+    /// Memory is short: the thread, if there is one, is to write out much of what waits.
+    pub(crate) fn relieve(&self) {
         self.order(|orders| (orders.woken, orders.relief) = (true, true));
-        self.shared.runs.load(Ordering::Relaxed)
     }
 
     fn order(&self, give: impl FnOnce(&mut Orders)) {

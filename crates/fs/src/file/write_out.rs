@@ -3,7 +3,7 @@
 //! A failure of the device loses the blocks that it hit: they read as before the write, and the
 //! error is told once to each open file, by its next `fsync`. When the mount is read-only by then,
 //! or space is short against all promises, the data go on waiting.
-//! Not here: when that happens without being asked for (`delayed::flusher`).
+//! Not here: when that happens without being asked for (`delayed::balance`).
 
 use super::allocate::{NewBlocks, Shape};
 use super::{delay, io};

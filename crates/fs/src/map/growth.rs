@@ -1,7 +1,6 @@
 //! How much a map may grow: what is claimed for it before the data are accepted.
 
 use super::has_extents;
-
 use crate::inode::InodeState;
 use crate::{Fs, Result};
 use uext4_format::LogicalBlock;

@@ -20,7 +20,6 @@ pub(super) fn settle(features: Features, options: &mut MountOptions) -> Result<(
             Support::ReadWrite => {}
         }
     }
-    options.delalloc.get_or_insert(true);
     Ok(())
 }
 
