@@ -12,12 +12,13 @@ use crate::InodeNr;
 /// lies between 32 and 64 bytes on x86-64).
 const TABLE_MAX_BYTES: usize = 48;
 
-/// Reversed polynomial of crc32c.
-const CRC32C_POLY: u32 = 0x82F6_3B78;
-/// Reversed polynomial of CRC-16/ARC.
-const CRC16_POLY: u16 = 0xA001;
+/// By the reversed polynomial of crc32c.
+const CRC32C_TABLE: [u32; 256] = table(0x82F6_3B78);
+/// By that of CRC-16/ARC; the entries have 16 bits.
+const CRC16_TABLE: [u32; 256] = table(0xA001);
 
-const CRC32C_TABLE: [u32; 256] = {
+/// What division by a reversed polynomial leaves of each byte.
+const fn table(polynomial: u32) -> [u32; 256] {
     let mut table = [0u32; 256];
     let mut i = 0;
     while i < 256 {
@@ -25,7 +26,7 @@ const CRC32C_TABLE: [u32; 256] = {
         let mut bit = 0;
         while bit < 8 {
             crc = if crc & 1 != 0 {
-                crc >> 1 ^ CRC32C_POLY
+                crc >> 1 ^ polynomial
             } else {
                 crc >> 1
             };
@@ -35,27 +36,7 @@ const CRC32C_TABLE: [u32; 256] = {
         i += 1;
     }
     table
-};
-
-const CRC16_TABLE: [u16; 256] = {
-    let mut table = [0u16; 256];
-    let mut i = 0;
-    while i < 256 {
-        let mut crc = i as u16;
-        let mut bit = 0;
-        while bit < 8 {
-            crc = if crc & 1 != 0 {
-                crc >> 1 ^ CRC16_POLY
-            } else {
-                crc >> 1
-            };
-            bit += 1;
-        }
-        table[i] = crc;
-        i += 1;
-    }
-    table
-};
+}
 
 /// The crc32c register after `data`, starting from `register`; no inversion.
 pub fn crc32c(register: u32, data: &[u8]) -> u32 {
@@ -72,7 +53,7 @@ pub fn crc32c(register: u32, data: &[u8]) -> u32 {
 /// The CRC-16 (reversed 0x8005) register after `data`, starting from `register`; no inversion.
 pub fn crc16(register: u16, data: &[u8]) -> u16 {
     data.iter().fold(register, |crc, byte| {
-        crc >> 8 ^ CRC16_TABLE[usize::from(crc as u8 ^ byte)]
+        crc >> 8 ^ CRC16_TABLE[usize::from(crc as u8 ^ byte)] as u16
     })
 }
 

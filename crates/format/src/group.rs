@@ -152,12 +152,10 @@ impl GroupDescriptor {
         geometry: &Geometry,
         checksums: &Checksums,
     ) -> Result<(), Corrupt> {
-        let Some(seed) = checksums.metadata else {
-            return Ok(());
-        };
-        let computed = block_bitmap_checksum(seed, bitmap, geometry);
-        let fits = computed & bitmap_checksum_mask(geometry) == self.block_bitmap_checksum;
-        fits.then_some(())
+        let seed = checksums.metadata;
+        let computed = seed.map(|seed| block_bitmap_checksum(seed, bitmap, geometry));
+        fits(computed, self.block_bitmap_checksum, geometry)
+            .then_some(())
             .ok_or(bad_checksum(group, "block bitmap"))
     }
 
@@ -172,12 +170,10 @@ impl GroupDescriptor {
         geometry: &Geometry,
         checksums: &Checksums,
     ) -> Result<(), Corrupt> {
-        let Some(seed) = checksums.metadata else {
-            return Ok(());
-        };
-        let computed = inode_bitmap_checksum(seed, bitmap, geometry);
-        let fits = computed & bitmap_checksum_mask(geometry) == self.inode_bitmap_checksum;
-        fits.then_some(())
+        let seed = checksums.metadata;
+        let computed = seed.map(|seed| inode_bitmap_checksum(seed, bitmap, geometry));
+        fits(computed, self.inode_bitmap_checksum, geometry)
+            .then_some(())
             .ok_or(bad_checksum(group, "inode bitmap"))
     }
 
@@ -255,6 +251,11 @@ pub fn inode_bitmap_checksum(seed: Seed, bitmap: &[u8], geometry: &Geometry) -> 
 fn covered(seed: Seed, bitmap: &[u8], bits: u32) -> u32 {
     let len = (bits / 8) as usize;
     seed.update(bitmap.get(..len).unwrap_or(bitmap)).value()
+}
+
+/// Whether a bitmap's checksum is the one in the descriptor; `None` where there are none.
+fn fits(computed: Option<u32>, held: u32, geometry: &Geometry) -> bool {
+    computed.is_none_or(|computed| computed & bitmap_checksum_mask(geometry) == held)
 }
 
 fn bad_checksum(group: GroupNr, what: &'static str) -> Corrupt {
