@@ -1,6 +1,6 @@
 //! The crash suite: a workload on a recorded device, cut at every event, recovered and judged.
 //!
-//! - `config`: the kinds of file systems. `step` and `workload`: what is done to them.
+//! - `config`: the kinds of file systems. `step`, `held` and `workload`: what is done to them.
 //! - `plot`: workloads that are written, not drawn.
 //! - `history`: what the tree was after each step, and what was promised by then.
 //! - `play`: runs a workload and records it. `plant`: makes a recording worse, for the canary.
@@ -16,6 +16,7 @@ mod case;
 mod config;
 mod disk;
 mod effort;
+mod held;
 mod history;
 mod judge;
 mod plant;

@@ -8,7 +8,8 @@ use uext4_testkit::model::Model;
 use uext4_testkit::ops::{Op, RenameHow};
 
 use super::config::Config;
-use super::step::{Held, Step};
+use super::held::Held;
+use super::step::Step;
 
 /// Bytes of a file; equal contents of successive states share memory.
 type Content = Arc<[u8]>;

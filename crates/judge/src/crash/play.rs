@@ -14,9 +14,10 @@ use uext4_testkit::rng::Rng;
 
 use super::config::Config;
 use super::disk::Recorders;
+use super::held::Held;
 use super::history::History;
 use super::plot::Plot;
-use super::step::{self, Held, Step};
+use super::step::{self, Step};
 use super::tape::Tape;
 use super::workload::Workload;
 

@@ -1,13 +1,12 @@
 //! One step of a workload: an operation of testkit, or one that needs a handle or a device.
 
-use std::collections::BTreeMap;
-
 use anyhow::{Result as Checked, ensure};
-use uext4::{Caller, FallocateMode, Filesystem, InodeRef, SetAttr, SetMode, SetTime, Timestamp};
+use uext4::{Caller, FallocateMode, Filesystem, SetAttr, SetMode, SetTime, Timestamp};
 use uext4_testkit::manifest::Source;
 use uext4_testkit::model::Model;
 use uext4_testkit::ops::{Errno, Op, Target, written_bytes};
 
+use super::held::{self, Held, HeldWrite};
 use crate::EngineTarget;
 
 /// An access list of owner, one user, group, mask and others, as Linux passes it.
@@ -34,12 +33,7 @@ pub(super) enum Step {
         held: u64,
         path: Vec<u8>,
     },
-    WriteHeld {
-        held: u64,
-        offset: u64,
-        len: u32,
-        seed: u64,
-    },
+    WriteHeld(HeldWrite),
     /// Names a held file and closes it.
     LinkHeld {
         held: u64,
@@ -85,67 +79,6 @@ pub(super) enum Step {
     Freeze,
     /// The last step of every workload.
     Unmount,
-}
-
-/// Numbers of inodes that never had a name; the model counts from one.
-const UNNAMED_NUMBERS: u64 = 1 << 48;
-
-/// Open files of a workload.
-#[derive(Default)]
-pub(super) struct Held {
-    inodes: BTreeMap<u64, InodeRef>,
-    /// What they hold.
-    files: BTreeMap<u64, HeldFile>,
-    /// Those whose last write found no room: how much of it is on the disk is not known.
-    cut_short: BTreeMap<u64, HeldFile>,
-    /// The number of an inode before and after it got its first name.
-    named: Option<(u64, u64)>,
-}
-
-/// The model does not know it: it has no name.
-struct HeldFile {
-    number: u64,
-    name: Name,
-    data: Vec<u8>,
-}
-
-#[derive(PartialEq)]
-enum Name {
-    /// It never had one, and may get one.
-    Never,
-    /// It lost it, and gets none again.
-    Lost,
-}
-
-impl Held {
-    /// Number and content of every inode without a name.
-    pub(super) fn contents(&self) -> impl Iterator<Item = (u64, &[u8])> {
-        let files = self.files.values().chain(self.cut_short.values());
-        files.map(|file| (file.number, &file.data[..]))
-    }
-
-    /// The number of an inode until the last step gave it its first name, and since.
-    pub(super) fn take_named(&mut self) -> Option<(u64, u64)> {
-        self.named.take()
-    }
-
-    /// What is left of a file after a step that failed is seen in a crash at most.
-    fn end(&mut self, id: u64) {
-        self.inodes.remove(&id);
-        let file = self.files.remove(&id);
-        self.cut_short.extend(file.map(|file| (id, file)));
-    }
-
-    fn hold(&mut self, id: u64, number: u64, name: Name, data: Vec<u8>) {
-        let file = HeldFile { number, name, data };
-        self.files.insert(id, file);
-    }
-
-    fn put(&mut self, id: u64, offset: u64, bytes: &[u8]) {
-        if let Some(file) = self.files.get_mut(&id) {
-            put(&mut file.data, offset as usize, bytes);
-        }
-    }
 }
 
 /// Runs a step on the engine.
@@ -204,55 +137,10 @@ pub(super) fn run(step: &Step, fs: &Filesystem, held: &mut Held) -> Result<(), E
         Step::Trim => answer(fs.trim(0..u64::MAX, 0).map(drop)),
         Step::Freeze => answer(fs.freeze().and_then(|()| fs.thaw())),
         Step::Unmount => {
-            held.inodes.clear();
+            held.close_all();
             answer(fs.unmount())
         }
-        held_file => run_held(held_file, fs, held),
-    }
-}
-
-/// The steps that make, use and end an open file.
-fn run_held(step: &Step, fs: &Filesystem, held: &mut Held) -> Result<(), Errno> {
-    let target = EngineTarget::new(fs);
-    let caller = Caller::root();
-    let answer = |result: uext4::Result<()>| result.map_err(|error| crate::errno(&error));
-    match step {
-        Step::Tmpfile { held: id } => {
-            let root = target.find(b"")?;
-            let made = fs
-                .tmpfile(&root, 0o600, &caller)
-                .map_err(|error| crate::errno(&error))?;
-            held.inodes.insert(*id, made);
-            Ok(())
-        }
-        Step::UnlinkHeld { held: id, path } => {
-            let file = target.file(path)?;
-            let (parent, name) = target.place(path)?;
-            answer(fs.unlink(&parent, name, &caller))?;
-            held.inodes.insert(*id, file);
-            Ok(())
-        }
-        Step::WriteHeld {
-            held: id,
-            offset,
-            len,
-            seed,
-        } => {
-            let file = held.inodes.get(id).ok_or(Errno::ENOENT)?;
-            target.write_all(file, *offset, &written_bytes(*seed, *len))
-        }
-        Step::LinkHeld { held: id, path } => {
-            let file = held.inodes.remove(id).ok_or(Errno::ENOENT)?;
-            let (parent, name) = target.place(path)?;
-            answer(fs.link(&file, &parent, name, &caller))
-        }
-        Step::Close { held: id } => {
-            held.inodes.remove(id);
-            // Whatever comes next frees it: here a lookup that finds nothing.
-            let _ = target.find(b"no such name");
-            Ok(())
-        }
-        _ => unreachable!("all others are run by `run`"),
+        held_file => held::run(held_file, fs, held),
     }
 }
 
@@ -276,32 +164,10 @@ fn times(seconds: i64) -> SetAttr {
 
 /// What the step does to the model.
 pub(super) fn expect(step: &Step, model: &mut Model, held: &mut Held) -> Result<(), Errno> {
-    held.cut_short.clear();
+    held.begin_step();
     match step {
         Step::Op(op) => model.run(op),
         Step::Sync | Step::Trim | Step::Freeze | Step::Unmount => Ok(()),
-        Step::Close { held: id } => {
-            held.files.remove(id);
-            Ok(())
-        }
-        Step::Tmpfile { held: id } => {
-            held.hold(*id, UNNAMED_NUMBERS + id, Name::Never, Vec::new());
-            Ok(())
-        }
-        Step::UnlinkHeld { held: id, path } => expect_unlink(*id, path, model, held),
-        Step::WriteHeld {
-            held: id,
-            offset,
-            len,
-            seed,
-        } => {
-            held.put(*id, *offset, &written_bytes(*seed, *len));
-            held.inodes
-                .contains_key(id)
-                .then_some(())
-                .ok_or(Errno::ENOENT)
-        }
-        Step::LinkHeld { held: id, path } => expect_link(*id, path, model, held),
         Step::Fallocate {
             path,
             mode,
@@ -331,34 +197,8 @@ pub(super) fn expect(step: &Step, model: &mut Model, held: &mut Held) -> Result<
                 .then_some(())
                 .ok_or(Errno::ENOENT)
         }
+        held_file => held::expect(held_file, model, held),
     }
-}
-
-/// A file that stays open loses its name.
-fn expect_unlink(id: u64, path: &[u8], model: &mut Model, held: &mut Held) -> Result<(), Errno> {
-    model.write(path, 0, &[])?;
-    let found = model.files().remove(path);
-    let (number, data) = found.map_or((0, &[][..]), |found| found);
-    let data = data.to_vec();
-    model.run(&Op::Unlink {
-        path: path.to_vec(),
-    })?;
-    held.hold(id, number, Name::Lost, data);
-    Ok(())
-}
-
-/// A file without a name gets one.
-fn expect_link(id: u64, path: &[u8], model: &mut Model, held: &mut Held) -> Result<(), Errno> {
-    let file = held.files.remove(&id);
-    let file = file.filter(|file| file.name == Name::Never);
-    let HeldFile { number, data, .. } = file.ok_or(Errno::ENOENT)?;
-    model.run(&Op::Create {
-        path: path.to_vec(),
-        mode: 0o600,
-    })?;
-    let named = model.numbers().get(path).copied();
-    held.named = named.map(|named| (number, named));
-    model.write(path, 0, &data)
 }
 
 /// What a step that found no room did to the model: names and attributes are as before, and data
@@ -373,19 +213,14 @@ pub(super) fn expect_part(
     held: &mut Held,
 ) -> Checked<()> {
     match step {
-        Step::WriteHeld {
-            held: id,
-            offset,
-            len,
-            seed,
-        } => {
-            held.cut_short.clear();
-            held.put(*id, *offset, &written_bytes(*seed, *len));
-            held.end(*id);
+        Step::WriteHeld(write) => {
+            held.begin_step();
+            held.put(write);
+            held.end(write.held);
             Ok(())
         }
         Step::LinkHeld { held: id, .. } => {
-            held.cut_short.clear();
+            held.begin_step();
             held.end(*id);
             Ok(())
         }
@@ -434,17 +269,6 @@ fn is_between(found: &[u8], old: &[u8], new: &[u8]) -> bool {
     let byte = |data: &[u8], at: usize| data.get(at).copied().unwrap_or(0);
     let fits = |(at, found): (usize, &u8)| *found == byte(old, at) || *found == byte(new, at);
     sizes.contains(&found.len()) && found.iter().enumerate().all(fits)
-}
-
-fn put(data: &mut Vec<u8>, start: usize, bytes: &[u8]) {
-    if bytes.is_empty() {
-        return;
-    }
-    let end = start + bytes.len();
-    if data.len() < end {
-        data.resize(end, 0);
-    }
-    data[start..end].copy_from_slice(bytes);
 }
 
 fn reshape(
@@ -533,8 +357,8 @@ impl Step {
             Step::Fallocate { mode, .. } => format!("Fallocate {mode:?}"),
             other => format!("{other:?}"),
         };
-        let end = text.find(" {").unwrap_or(text.len());
-        text[..end].to_owned()
+        let end = text.find(['{', '(']).unwrap_or(text.len());
+        text[..end].trim_end().to_owned()
     }
 
     /// The file whose size the step may change bit by bit.

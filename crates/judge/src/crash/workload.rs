@@ -8,6 +8,7 @@ use uext4_testkit::ops::{Op, Palette, RenameHow, Stream, XattrHow};
 use uext4_testkit::rng::Rng;
 
 use super::config::Config;
+use super::held::HeldWrite;
 use super::play::FILLER;
 use super::step::Step;
 
@@ -110,12 +111,12 @@ impl Workload {
         let slot = self.rng.below(self.held.len() as u64) as usize;
         let held = self.held[slot];
         match self.rng.below(4) {
-            0 | 1 => Step::WriteHeld {
+            0 | 1 => Step::WriteHeld(HeldWrite {
                 held,
                 offset: self.rng.below(FILE_MAX_BYTES),
                 len: self.rng.below(9000) as u32,
                 seed: self.rng.next_u64(),
-            },
+            }),
             // The name of a file that was unlinked cannot come back: that fails, as it must.
             2 => {
                 self.held.swap_remove(slot);
