@@ -1,6 +1,7 @@
 //! Claims of free clusters near the limit: never more than there is, and none is lost.
 
 use crate::explore::explore;
+use crate::rig::join;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use uext4_alloc::{FreeCount, Privilege};
@@ -29,8 +30,7 @@ fn meet(free: u64, claims: [u64; 3]) {
             })
         })
         .collect();
-    let join = |claimant: thread::JoinHandle<()>| claimant.join().expect("no thread panics");
-    claimants.into_iter().for_each(join);
+    join(claimants);
     assert_eq!(count.available(), free - claimed.load(SeqCst));
 }
 

@@ -2,16 +2,10 @@
 //! there after a crash, and nobody waits for ever.
 
 use crate::explore::explore;
-use crate::rig::{Flat, dir, image, join, mount, recover, unmount};
+use crate::rig::{Flat, dir, image_with_directory, join, mount, recover, together, unmount};
 use std::sync::Arc;
 use uext4::{Caller, Filesystem, RenameFlags};
 use uext4_sync::thread;
-
-fn fill(fs: &Filesystem) {
-    let root = fs.root().expect("a root");
-    let made = fs.mkdir(&root, b"d", 0o755, &Caller::root());
-    made.expect("a directory");
-}
 
 fn content(nr: u8) -> Vec<u8> {
     vec![b'a' + nr; 1500]
@@ -55,18 +49,14 @@ fn meet(image: &[u8], options: &str, other: fn(&Filesystem)) {
         let (fs, device) = (fs.clone(), device.clone());
         thread::spawn(move || write_and_sync(&fs, &device))
     };
-    let others = [change, other].map(|work| {
-        let fs = fs.clone();
-        thread::spawn(move || work(&fs))
-    });
-    join(others);
+    together(&fs, [change, other]);
     join([writer]);
     unmount(&device, &fs);
 }
 
 #[test]
 fn what_was_synced_survives() {
-    let image = image(fill);
+    let image = image_with_directory();
     let again = image.clone();
     let sync = |fs: &Filesystem| (0..3).for_each(|_| fs.sync().expect("a sync"));
     explore(20, move || meet(&image, "nodelalloc", sync));
@@ -83,6 +73,6 @@ fn freezing_lets_everybody_go_on() {
             fs.remount("commit=7").expect("remounts");
         }
     }
-    let image = image(fill);
+    let image = image_with_directory();
     explore(30, move || meet(&image, "delalloc", freeze));
 }

@@ -2,7 +2,7 @@
 //! eviction in one directory.
 
 use crate::explore::explore;
-use crate::rig::{Flat, dir, image, join, mount, names, unmount};
+use crate::rig::{Flat, dir, image, join, mount, names, together, unmount};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use uext4::{Caller, Error, Filesystem, RenameFlags, Visit};
@@ -92,11 +92,7 @@ fn expected() -> BTreeSet<Vec<u8>> {
 fn meet(image: &[u8]) {
     let device = Flat::new(image);
     let fs = Arc::new(mount(&device, ""));
-    let work: [fn(&Filesystem); 4] = [create, remove, rename, look];
-    join(work.map(|work| {
-        let fs = fs.clone();
-        thread::spawn(move || work(&fs))
-    }));
+    together(&fs, [create, remove, rename, look]);
     unmount(&device, &fs);
     let fs = mount(&device, "");
     let found = names(&fs, &dir(&fs, b"d"));

@@ -2,18 +2,12 @@
 //! for the checker a block has two): claims, releases and the list when the file is full.
 
 use crate::explore::explore;
-use crate::rig::{Flat, dir, image, join, mount, names, recover, unmount};
+use crate::rig::{Flat, dir, image_with_directory, join, mount, names, recover, unmount};
 use std::sync::Arc;
 use uext4::{Caller, Filesystem, InodeRef};
 use uext4_sync::thread;
 
 const THREADS: u8 = 3;
-
-fn fill(fs: &Filesystem) {
-    let root = fs.root().expect("a root");
-    let made = fs.mkdir(&root, b"d", 0o755, &Caller::root());
-    made.expect("a directory");
-}
 
 fn orphan(fs: &Filesystem, name: &[u8]) -> InodeRef {
     let (dir, caller) = (dir(fs, b"d"), Caller::root());
@@ -63,7 +57,7 @@ fn meet(image: &[u8]) {
 
 #[test]
 fn orphans_come_and_go() {
-    let image = image(fill);
+    let image = image_with_directory();
     explore(40, move || meet(&image));
 }
 

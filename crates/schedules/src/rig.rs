@@ -154,6 +154,23 @@ pub(crate) fn dir(fs: &Filesystem, name: &[u8]) -> InodeRef {
     fs.lookup(&root, name, &Caller::root()).expect("a name")
 }
 
+/// An image with an empty directory `d`.
+pub(crate) fn image_with_directory() -> Arc<Vec<u8>> {
+    image(|fs| {
+        let root = fs.root().expect("a root");
+        let made = fs.mkdir(&root, b"d", 0o755, &Caller::root());
+        made.expect("a directory");
+    })
+}
+
+/// Lets a thread for each of `works` work in the file system, until all are done.
+pub(crate) fn together<const N: usize>(fs: &Arc<Filesystem>, works: [fn(&Filesystem); N]) {
+    join(works.map(|work| {
+        let fs = fs.clone();
+        thread::spawn(move || work(&fs))
+    }));
+}
+
 /// Waits for all threads.
 pub(crate) fn join(threads: impl IntoIterator<Item = thread::JoinHandle<()>>) {
     let join = |thread: thread::JoinHandle<()>| thread.join().expect("no thread panics");

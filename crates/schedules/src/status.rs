@@ -1,10 +1,9 @@
 //! Look-ups in a deep map, the shrinker, and changes of the map: nobody reads another place.
 
 use crate::explore::explore;
-use crate::rig::{Flat, dir, image, join, mount, unmount};
+use crate::rig::{Flat, dir, image, mount, together, unmount};
 use std::sync::Arc;
 use uext4::{Caller, FallocateMode, Filesystem, InodeRef};
-use uext4_sync::thread;
 
 const BLOCK: u64 = 1024;
 /// Every second one is a hole, so that each is an extent and the map is deep.
@@ -54,11 +53,7 @@ fn shrink(fs: &Filesystem) {
 fn meet(image: &[u8]) {
     let device = Flat::new(image);
     let fs = Arc::new(mount(&device, "nodelalloc,extent_cache=512"));
-    let work: [fn(&Filesystem); 4] = [read, read, change, shrink];
-    join(work.map(|work| {
-        let fs = fs.clone();
-        thread::spawn(move || work(&fs))
-    }));
+    together(&fs, [read, read, change, shrink]);
     read(&fs);
     unmount(&device, &fs);
 }
