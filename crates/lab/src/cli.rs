@@ -220,9 +220,9 @@ impl Output {
     }
 }
 
-/// Who runs, and how often.
+/// Who runs.
 #[derive(Args)]
-struct Turns {
+struct Peers {
     /// Systems that take turns.
     #[arg(
         long,
@@ -231,6 +231,13 @@ struct Turns {
         default_value = "uext4,kernel-ext4"
     )]
     systems: Vec<System>,
+}
+
+/// Who runs, and how often.
+#[derive(Args)]
+struct Turns {
+    #[command(flatten)]
+    peers: Peers,
     /// Fresh file systems (cold mounts) per system; the table shows the median.
     #[arg(long, default_value_t = 3)]
     runs: u32,
@@ -270,7 +277,7 @@ impl FragmentedOptions {
         let plan = fragmented::Plan {
             size_bytes: self.size,
             rows: self.rows,
-            systems: self.turns.systems,
+            systems: self.turns.peers.systems,
             runs: self.turns.runs.max(1),
             limit: Duration::from_secs(self.limit_s),
             settle: Duration::from_secs_f64(self.settle_s),
@@ -307,7 +314,7 @@ impl CheckpointOptions {
         let plan = checkpoint::Plan {
             files: self.files,
             workers: self.workers,
-            systems: self.turns.systems,
+            systems: self.turns.peers.systems,
             runs: self.turns.runs.max(1),
             image_mib: self.image_mib,
             journal_mib: self.journal_mib,
@@ -359,14 +366,8 @@ struct ScaleOptions {
     /// Where they are.
     #[arg(long, value_delimiter = ',', value_parser = scale::VARIANTS)]
     variants: Vec<String>,
-    /// Systems.
-    #[arg(
-        long,
-        value_enum,
-        value_delimiter = ',',
-        default_value = "uext4,kernel-ext4"
-    )]
-    systems: Vec<System>,
+    #[command(flatten)]
+    peers: Peers,
     /// More mount options for uext4.
     #[arg(long, default_value = "")]
     mount_options: String,
@@ -383,7 +384,7 @@ impl ScaleOptions {
         let plan = scale::Plan {
             files: self.files,
             variants: all.filter(is_chosen).collect(),
-            systems: self.systems,
+            systems: self.peers.systems,
             mount_options: self.mount_options,
         };
         self.output.show(&scale::run(&plan)?)

@@ -15,6 +15,7 @@ mod experiments;
 mod fragmented;
 mod janitor;
 mod measure;
+mod memory;
 mod mounts;
 mod report;
 mod scale;

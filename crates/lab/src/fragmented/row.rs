@@ -7,6 +7,7 @@ use super::rows::Row;
 use super::{Plan, Sample};
 use crate::experiments::Unit;
 use crate::janitor::Janitor;
+use crate::memory;
 use crate::seat::{LibrarySeat, Seat, SystemSeat};
 use crate::system::System;
 use anyhow::{Context, Result};
@@ -40,7 +41,7 @@ pub(super) fn run(
 }
 
 fn run_kernel(row: &Row, image: &Path, plan: &Plan, janitor: &mut Janitor) -> Result<Vec<Sample>> {
-    let buffers = buffers_mib()?;
+    let buffers = memory::buffers_mib()?;
     let start = Instant::now();
     let mount = KernelMount::new(image, row.options)?;
     let elapsed = start.elapsed();
@@ -50,7 +51,7 @@ fn run_kernel(row: &Row, image: &Path, plan: &Plan, janitor: &mut Janitor) -> Re
     let written = child("directory", mount.path(), row.options, plan.settle)
         .and_then(|child| listen(child, plan.limit));
     let blocks = blocks_read(mount.loop_device())? - read;
-    let memory = (buffers_mib()? - buffers).max(0.0);
+    let memory = (memory::buffers_mib()? - buffers).max(0.0);
     mount.unmount()?;
     samples.extend(written?);
     samples.push(sample("bitmaps read", Unit::Count, blocks));
@@ -184,7 +185,7 @@ fn library_numbers(filesystem: &Filesystem) -> Result<Vec<Sample>> {
     let count = |name: &str| stats.allocator.get(name).copied().unwrap_or(0) as f64;
     let mut samples = vec![
         sample("bitmaps read", Unit::Count, count("bitmaps_read")),
-        sample("memory", Unit::Mebibytes, own_memory_mib()?),
+        sample("memory", Unit::Mebibytes, memory::own_mib()?),
     ];
     if let Some(trees) = stats.trees {
         samples.push(sample("trees", Unit::Count, trees.cached as f64));
@@ -195,25 +196,6 @@ fn library_numbers(filesystem: &Filesystem) -> Result<Vec<Sample>> {
 }
 
 const MIB: f64 = 1048576.0;
-
-/// The number of a line of KiB in a file of `/proc`, in MiB.
-fn proc_mib(file: &str, name: &str) -> Result<f64> {
-    let text = std::fs::read_to_string(file)?;
-    let line = text.lines().find_map(|line| line.strip_prefix(name));
-    let kib = line.and_then(|line| line.split_whitespace().next());
-    let kib: f64 = kib.context("no such line")?.parse()?;
-    Ok(kib / 1024.0)
-}
-
-/// Memory of this process that no file backs.
-fn own_memory_mib() -> Result<f64> {
-    proc_mib("/proc/self/status", "RssAnon:")
-}
-
-/// What the kernel caches of block devices.
-fn buffers_mib() -> Result<f64> {
-    proc_mib("/proc/meminfo", "Buffers:")
-}
 
 /// Blocks of 4 KiB that were read from a block device.
 fn blocks_read(device: &str) -> Result<f64> {

@@ -4,11 +4,10 @@
 //! The image is sparse and its tables are not zeroed before, so that ten million files take some
 //! three gigabytes of memory.
 
-mod memory;
-
 use crate::experiments::{Clock, Unit};
 use crate::janitor::Janitor;
 use crate::measure::{Key, Results, Series, progress};
+use crate::memory;
 use crate::seat::{LibrarySeat, Seat, SystemSeat};
 use crate::stage::{Place, Setup, Stage};
 use crate::system::System;
@@ -138,13 +137,13 @@ impl Ground {
         let struck = stage.strike();
         let elapsed = done?;
         struck?;
-        let peak = memory::peak_bytes()? as f64;
+        let peak = memory::peak_mib()?;
         let rate = self.files as f64 / elapsed.as_secs_f64().max(1e-9);
         let mut samples = vec![(step.name().to_owned(), Unit::PerSecond, rate)];
         if self.system == System::Uext4 {
             // Of the process: the allocator may still hold what steps before had.
             let metric = format!("peak memory to {}", step.name());
-            samples.push((metric, Unit::Mebibytes, peak / f64::from(1 << 20)));
+            samples.push((metric, Unit::Mebibytes, peak));
         }
         if step.changes() {
             let start = crate::crew::now(Clock::Wall);
