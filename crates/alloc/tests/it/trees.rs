@@ -119,31 +119,32 @@ fn aggression_decides_how_much_is_read() {
     assert!(reads.windows(2).all(|pair| pair[0] < pair[1]), "{reads:?}");
 }
 
+/// 600 regions with runs of one cluster and, far from the first, one run of 90.
+fn one_long_run() -> (Disk, ClusterNr) {
+    let (disk, start) = (combed(4 * 600), 1999 * 256);
+    for at in (0..90).filter(|at| at % 4 != 0) {
+        disk.clear(Run::new(ClusterNr(start + at), 1));
+    }
+    (disk, ClusterNr(start))
+}
+
 /// Nothing is read in vain: the only group that can hold the request is read first.
 #[test]
 fn free_counts_say_where_to_look_first() {
-    let disk = combed(4 * 600);
-    for at in (0..90).filter(|at| at % 4 != 0) {
-        disk.clear(Run::new(ClusterNr(1999 * 256 + at), 1));
-    }
+    let (disk, start) = one_long_run();
     let engine = engine(&disk, 1, 0);
     let request = Request::new(80).goal(Goal::Near(ClusterNr(0)));
-    let run = Run::new(ClusterNr(1999 * 256), 80);
-    assert_eq!(engine.allocate(&request, &disk), Ok(run));
+    assert_eq!(engine.allocate(&request, &disk), Ok(Run::new(start, 80)));
     assert_eq!(disk.loads.load(Ordering::Relaxed), 2 * 4);
 }
 
 /// Who avoids reading still finds the one region whose free count stands out.
 #[test]
 fn a_reluctant_search_looks_where_much_more_is_promised() {
-    let disk = combed(4 * 600);
-    for at in (0..90).filter(|at| at % 4 != 0) {
-        disk.clear(Run::new(ClusterNr(1999 * 256 + at), 1));
-    }
+    let (disk, start) = one_long_run();
     let engine = engine(&disk, 0, 0);
     let request = Request::new(60).goal(Goal::Near(ClusterNr(0)));
-    let run = Run::new(ClusterNr(1999 * 256), 60);
-    assert_eq!(engine.allocate(&request, &disk), Ok(run));
+    assert_eq!(engine.allocate(&request, &disk), Ok(Run::new(start, 60)));
     // The goal's region promises 64, so it is looked at as well.
     assert_eq!(disk.loads.load(Ordering::Relaxed), 3 * 4);
 }

@@ -53,17 +53,22 @@ fn entry(fs: &Filesystem, kind: QuotaKind, id: u32) -> QuotaEntry {
     all.into_iter().find(|entry| entry.id == id).unwrap()
 }
 
+/// Lets a user have this much space and no more.
+fn limit_space(fs: &Filesystem, id: u32, hard_kib: u64) {
+    let limits = QuotaEntry {
+        id,
+        space_hard_kib: hard_kib,
+        ..QuotaEntry::default()
+    };
+    fs.set_quota(QuotaKind::User, &limits).unwrap();
+}
+
 #[test]
 fn space_ends_at_the_hard_limit() {
     let device = image();
     let fs = mount(&device);
     let dir = public(&fs);
-    let limits = QuotaEntry {
-        id: USER,
-        space_hard_kib: 100,
-        ..QuotaEntry::default()
-    };
-    fs.set_quota(QuotaKind::User, &limits).unwrap();
+    limit_space(&fs, USER, 100);
     let file = fs.create(&dir, b"file", 0o644, &caller(100)).unwrap();
     let mut done = 0;
     while done < 200 * KIB {
@@ -213,12 +218,7 @@ fn limits_hold_for_data_that_wait() {
     let fs = mount(&device);
     let dir = public(&fs);
     for owner in [USER, USER + 1] {
-        let limits = QuotaEntry {
-            id: owner,
-            space_hard_kib: 200,
-            ..QuotaEntry::default()
-        };
-        fs.set_quota(QuotaKind::User, &limits).unwrap();
+        limit_space(&fs, owner, 200);
     }
     let file = fs.create(&dir, b"waits", 0o666, &caller(100)).unwrap();
     let pieces = (0..50).map(|nr| write(&fs, &file, nr * 4096, 4096, &caller(100)));
@@ -316,12 +316,7 @@ fn debugfs_reads_our_limits() {
 fn own(fs: &Filesystem, hard_kib: u64) -> InodeRef {
     let dir = public(fs);
     let own = fs.mkdir(&dir, b"own", 0o755, &caller(100)).unwrap();
-    let limits = QuotaEntry {
-        id: USER,
-        space_hard_kib: hard_kib,
-        ..QuotaEntry::default()
-    };
-    fs.set_quota(QuotaKind::User, &limits).unwrap();
+    limit_space(fs, USER, hard_kib);
     own
 }
 

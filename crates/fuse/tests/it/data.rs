@@ -127,13 +127,7 @@ fn an_unlinked_file_lives_until_it_is_closed() {
 fn space_and_holes() {
     let mut mounted = Mounted::new();
     let path = mounted.path("sparse");
-    let file = File::options()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .open(&path)
-        .unwrap();
+    let file = File::create_new(&path).unwrap();
     fallocate(&file, FallocateFlags::KEEP_SIZE, 0, 1 << 20).unwrap();
     assert_eq!(file.metadata().unwrap().len(), 0);
     fallocate(&file, FallocateFlags::empty(), 0, 1 << 20).unwrap();
@@ -162,13 +156,7 @@ fn space_and_holes() {
 fn a_seek_sees_data_that_the_kernel_still_holds() {
     let mut mounted = Mounted::new();
     let path = mounted.path("fresh");
-    let file = File::options()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .open(&path)
-        .unwrap();
+    let file = File::create_new(&path).unwrap();
     file.write_all_at(&[1; 4096], 1 << 20).unwrap();
     assert_eq!(seek(&file, SeekFrom::Data(0)), Ok(1 << 20));
     assert_eq!(seek(&file, SeekFrom::Hole(1 << 20)), Ok((1 << 20) + 4096));
@@ -177,13 +165,7 @@ fn a_seek_sees_data_that_the_kernel_still_holds() {
         for thread in 0..8u64 {
             let path = mounted.path(&format!("fresh-{thread}"));
             scope.spawn(move || {
-                let file = File::options()
-                    .read(true)
-                    .write(true)
-                    .create(true)
-                    .truncate(true)
-                    .open(&path)
-                    .unwrap();
+                let file = File::create_new(&path).unwrap();
                 for step in 1..20 {
                     file.write_all_at(&[2; 100], step << 16).unwrap();
                     assert_eq!(
@@ -218,37 +200,19 @@ fn writers_take_set_id_bits_away() {
     let mut mounted = Mounted::new();
     let path = mounted.path("program");
     fs::write(&path, "x").unwrap();
-    run("chmod", &[&"6777", &path]);
     let mode = || fs::metadata(&path).unwrap().mode() & 0o7777;
-    assert_eq!(mode(), 0o6777);
     run("chmod", &[&"777", &mounted.root()]);
-    let write = format!("echo y > {}", path.display());
-    run(
-        "setpriv",
-        &[
-            &"--reuid=1000",
-            &"--regid=1000",
-            &"--clear-groups",
-            &"sh",
-            &"-c",
-            &write,
-        ],
-    );
-    assert_eq!(mode(), 0o777);
-    run("chmod", &[&"6777", &path]);
-    let append = format!("echo y >> {}", path.display());
-    run(
-        "setpriv",
-        &[
-            &"--reuid=1000",
-            &"--regid=1000",
-            &"--clear-groups",
-            &"sh",
-            &"-c",
-            &append,
-        ],
-    );
-    assert_eq!(mode(), 0o777);
+    for how in [">", ">>"] {
+        run("chmod", &[&"6777", &path]);
+        assert_eq!(mode(), 0o6777);
+        let write = format!("echo y {how} {}", path.display());
+        let user = ["--reuid=1000", "--regid=1000", "--clear-groups"];
+        run(
+            "setpriv",
+            &[&user[0], &user[1], &user[2], &"sh", &"-c", &write],
+        );
+        assert_eq!(mode(), 0o777);
+    }
     mounted.unmount();
 }
 
