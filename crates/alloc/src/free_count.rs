@@ -6,7 +6,8 @@
 //!
 //! Layout: `total + sum(locals)` is the number of unclaimed clusters; a local part is moved to
 //! `total` when it leaves `±chunk`, so `total` is written once per many small claims. The more
-//! was free at first, the larger the chunk.
+//! was free at first, the larger the chunk. It has a cache line of its own, and so has the lock:
+//! every claim reads what stands beside.
 //!
 //! Invariants: a claim succeeds only if the exact sum stays at or above the claimant's floor. A
 //! claim may fail wrongly only against another that is being undone at the same moment.
@@ -14,7 +15,7 @@
 //! Locking: `Rank::Queue`, near the limit and once per many small claims.
 
 use uext4_sync::atomic::{AtomicI64, AtomicU64, Ordering};
-use uext4_sync::{Counter, Mutex, Rank, SHARDS, Sharded};
+use uext4_sync::{CachePadded, Counter, Mutex, Rank, SHARDS, Sharded};
 
 /// Clusters that a shard may differ by before it tells the total: at least, at most, and as a part
 /// of what is free, so that the exact way begins when a twentieth of that is left.
@@ -41,11 +42,11 @@ pub enum Privilege {
 
 /// Claim counter for clusters.
 pub struct FreeCount {
-    total: AtomicI64,
+    total: CachePadded<AtomicI64>,
     chunk: i64,
     scarce_below: i64,
     locals: Sharded<AtomicI64>,
-    exact: Mutex<()>,
+    exact: CachePadded<Mutex<()>>,
     root_reserve: AtomicU64,
     metadata_reserve: AtomicU64,
     delayed: Counter,
@@ -57,11 +58,11 @@ impl FreeCount {
     pub fn new(free: u64, root_reserve: u64, metadata_reserve: u64) -> Self {
         let chunk = (signed(free) / CHUNKS).clamp(CHUNK_MIN, CHUNK_MAX);
         Self {
-            total: AtomicI64::new(signed(free)),
+            total: AtomicI64::new(signed(free)).into(),
             chunk,
             scarce_below: (signed(free) / 2).max(4 * margin_of(chunk)),
             locals: Sharded::new(|_| AtomicI64::new(0)),
-            exact: Mutex::new(Rank::Queue, ()),
+            exact: Mutex::new(Rank::Queue, ()).into(),
             root_reserve: root_reserve.into(),
             metadata_reserve: metadata_reserve.into(),
             delayed: Counter::new(0),

@@ -12,11 +12,10 @@ use crate::group_index::OrderIndex;
 use crate::pending_free::PendingFree;
 use crate::{Bitmap, ClusterNr, Error, GroupReport, LoadError, Loader, Run, Stat, Stats};
 use crate::{Summary, Trust, Volume};
-use crossbeam_utils::CachePadded;
 use std::time::Instant;
 use uext4_format::GroupNr;
-use uext4_sync::MutexGuard;
 use uext4_sync::atomic::{AtomicU32, Ordering::Relaxed};
+use uext4_sync::{CachePadded, MutexGuard};
 
 pub(crate) struct Groups {
     pub(crate) volume: Volume,

@@ -18,13 +18,12 @@
 //! `filesystems/ext4/allocators`.
 
 use crate::{Affinity, Engine, Volume};
-use crossbeam_utils::CachePadded;
 use uext4_format::GroupNr;
 use uext4_sync::atomic::{
     AtomicI32, AtomicU64,
     Ordering::{AcqRel, Relaxed},
 };
-use uext4_sync::{Counter, Sharded, shard_index};
+use uext4_sync::{CachePadded, Counter, Sharded, shard_index};
 
 /// Flexible groups looked at for a top-level directory; bounds the walk on huge volumes.
 const TOP_SCAN_MAX: u32 = 1024;

@@ -10,10 +10,9 @@
 use crate::cold::step_of;
 use crate::free_extents::FreeExtents;
 use crate::{Summary, Volume};
-use crossbeam_utils::CachePadded;
 use std::ops::Range;
 use uext4_sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use uext4_sync::{Mutex, Rank};
+use uext4_sync::{CachePadded, Mutex, Rank};
 
 /// Regions for each core, as far as there are groups: threads rarely meet then.
 const REGIONS_PER_CORE: u32 = 8;

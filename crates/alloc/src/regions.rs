@@ -17,11 +17,10 @@ use crate::group_index::OrderIndex;
 use crate::pending_free::PendingFree;
 use crate::region::{Group, Region, Space, groups_of};
 use crate::{ClusterNr, Run, Stat, Stats, Summary, Volume};
-use crossbeam_utils::CachePadded;
 use std::ops::Range;
 use uext4_format::GroupNr;
-use uext4_sync::Counter;
 use uext4_sync::atomic::{AtomicU32, Ordering};
+use uext4_sync::{CachePadded, Counter};
 
 pub(crate) struct Regions {
     pub(crate) volume: Volume,

@@ -9,7 +9,7 @@
 use crate::Error;
 use uext4_format::Tid;
 use uext4_sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
-use uext4_sync::{Condvar, Mutex, OnceLock, Rank, Sharded, shard_index};
+use uext4_sync::{CachePadded, Condvar, Mutex, OnceLock, Rank, Sharded, shard_index};
 
 /// No new handle may enter.
 const CLOSED: u64 = 1 << 32;
@@ -57,8 +57,8 @@ pub(crate) struct Gate {
     /// How often the gate was opened: also counts an empty transaction that went on.
     opened: AtomicU64,
     shards: Sharded<Shard>,
-    /// Credits of this transaction that no shard has.
-    remaining: AtomicI64,
+    /// Credits of this transaction that no shard has: written while everybody reads what is beside.
+    remaining: CachePadded<AtomicI64>,
     limit: AtomicU32,
     stopped: OnceLock<Error>,
     park: Mutex<()>,
@@ -72,7 +72,7 @@ impl Gate {
             word: AtomicU64::new(u64::from(tid.0)),
             opened: AtomicU64::new(0),
             shards: Sharded::new(|_| Shard::default()),
-            remaining: AtomicI64::new(i64::from(limit)),
+            remaining: AtomicI64::new(i64::from(limit)).into(),
             limit: AtomicU32::new(limit),
             stopped: OnceLock::new(),
             park: Mutex::new(Rank::JournalState, ()),

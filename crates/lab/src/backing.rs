@@ -10,6 +10,9 @@ use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 use uext4_testkit::oracle::{self, Program};
 
+/// An inode for every so many bytes: the most that groups of 4 KiB blocks hold.
+pub(crate) const BYTES_PER_INODE: u64 = 4096;
+
 /// A pre-touched image file that vanishes with its owner.
 pub(crate) struct Backing {
     dir: TempDir,
@@ -42,9 +45,10 @@ impl Backing {
     /// Puts a fresh file system into the image, keeping its pages; `features` as mke2fs takes them.
     pub(crate) fn format(&self, features: &str) -> Result<()> {
         let journal = format!("size={}", self.journal_mib);
+        let inodes = BYTES_PER_INODE.to_string();
         Program::new("mke2fs")?
             .args([
-                "-q", "-F", "-t", "ext4", "-b", "4096", "-i", "4096", "-J", &journal,
+                "-q", "-F", "-t", "ext4", "-b", "4096", "-i", &inodes, "-J", &journal,
             ])
             .args(
                 (!features.is_empty())

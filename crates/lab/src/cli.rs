@@ -20,7 +20,8 @@ pub(crate) struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Create, stat and remove empty files (variants: own, shared directory).
+    /// Create, stat and remove empty files (variants: own, shared directory; apart is the ceiling:
+    /// each worker has a file system of its own).
     Mdtest(Options),
     /// 8 KiB fallocate calls at the end of an unlinked file, cut every 128 calls (variants:
     /// default, linear, optimized, freespace-tree; blocking is the base line: locks of groups are
@@ -107,9 +108,9 @@ struct Options {
     /// (mount-io, parallel-write), appends per worker (append).
     #[arg(long)]
     count: Option<u64>,
-    /// Size of the file system in MiB.
-    #[arg(long, default_value_t = 2048)]
-    image_mib: u64,
+    /// Size of the file system in MiB; without it, 2048, or more where the files need more inodes.
+    #[arg(long)]
+    image_mib: Option<u64>,
     /// Size of the journal in MiB.
     #[arg(long, default_value_t = 128)]
     journal_mib: u64,
@@ -174,6 +175,9 @@ impl Options {
             false => self.systems,
         };
         let variants = experiment.pick_variants(&self.variants)?;
+        let count = self.count.unwrap_or(experiment.default_count());
+        let fitting_mib = || experiment.default_image_mib(&self.workers, count);
+        let image_mib = self.image_mib.unwrap_or_else(fitting_mib);
         let plan = Plan {
             experiment,
             variants,
@@ -181,8 +185,8 @@ impl Options {
             systems: chosen,
             seconds: self.seconds,
             runs: self.runs.max(1),
-            count: self.count.unwrap_or(experiment.default_count()),
-            image_mib: self.image_mib,
+            count,
+            image_mib,
             journal_mib: self.journal_mib,
             mount_options: self.mount_options,
             features: self.features,

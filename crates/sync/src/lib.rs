@@ -24,6 +24,7 @@ mod waits;
 pub use backend::{OnceLock, atomic, thread};
 pub use clock::{Clock, ManualClock, RealClock, WallTime};
 pub use counter::Counter;
+pub use crossbeam_utils::CachePadded;
 pub use held::{Scope, handle_point, io_point, scope};
 pub use lock::{Condvar, Mutex, MutexGuard};
 pub use rank::Rank;

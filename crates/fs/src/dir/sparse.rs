@@ -1,7 +1,9 @@
 //! Leaves that lost most of their names, to be looked at when the operation has ended.
 //!
 //! Shrinking needs the directory's `index` lock exclusively, which an operation that removes a name
-//! does not hold. So it notes the name, and whoever ends an operation does what was noted.
+//! does not hold. So it notes the name, and the end of the operation does what was noted.
+//! Notes stay with the shard of the thread: one that took those of others would keep them out of
+//! their directories meanwhile.
 //!
 //! Locking: [`Rank::Queue`], held to push or take.
 
@@ -10,7 +12,7 @@ use crate::{Fs, Inode, Result, credits};
 use std::sync::Arc;
 use uext4_format::FileType;
 use uext4_sync::atomic::{AtomicUsize, Ordering};
-use uext4_sync::{Mutex, Rank};
+use uext4_sync::{Mutex, Rank, Sharded};
 
 /// Steps in one go: a directory that loses names comes again.
 const STEPS_MAX: u32 = 4;
@@ -18,33 +20,38 @@ const STEPS_MAX: u32 = 4;
 /// A name that was removed from a leaf with little left.
 type Note = (Arc<Inode>, Vec<u8>);
 
-/// The notes of one file system.
-pub(crate) struct SparseLeaves {
+/// Those of one shard of threads.
+struct Shard {
     waiting: AtomicUsize,
     notes: Mutex<Vec<Note>>,
 }
 
+/// The notes of one file system.
+pub(crate) struct SparseLeaves(Sharded<Shard>);
+
 impl Default for SparseLeaves {
     fn default() -> Self {
-        Self {
+        Self(Sharded::new(|_| Shard {
             waiting: AtomicUsize::new(0),
             notes: Mutex::new(Rank::Queue, Vec::new()),
-        }
+        }))
     }
 }
 
 impl SparseLeaves {
     pub(super) fn push(&self, dir: &Arc<Inode>, name: &[u8]) {
-        self.notes.lock().push((dir.clone(), name.to_vec()));
-        self.waiting.fetch_add(1, Ordering::Release);
+        let shard = self.0.local();
+        shard.notes.lock().push((dir.clone(), name.to_vec()));
+        shard.waiting.fetch_add(1, Ordering::Release);
     }
 
     fn take(&self) -> Vec<Note> {
-        if self.waiting.load(Ordering::Acquire) == 0 {
+        let shard = self.0.local();
+        if shard.waiting.load(Ordering::Acquire) == 0 {
             return Vec::new();
         }
-        let mut notes = self.notes.lock();
-        self.waiting.store(0, Ordering::Relaxed);
+        let mut notes = shard.notes.lock();
+        shard.waiting.store(0, Ordering::Relaxed);
         std::mem::take(&mut *notes)
     }
 }

@@ -49,6 +49,8 @@ impl Ground {
             workers,
             count: plan.files.div_ceil(workers.into()),
             seconds: 0.0,
+            image_mib: plan.image_mib,
+            journal_mib: plan.journal_mib,
             clock: Clock::Wall,
         };
         let tasks: Vec<Task> = (0..workers).map(task).collect();

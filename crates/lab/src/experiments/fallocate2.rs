@@ -2,21 +2,12 @@
 //!
 //! Each worker has a file that has no name any more. One operation allocates 8 KiB at its end;
 //! after 128 of them the file is cut to nothing, which is not counted.
-//!
-//! In the variant `apart` each worker has a file system of its own in this process, with which it
-//! shares nothing but the machine: what more workers could reach at most.
 
 use super::{Task, Work};
-use crate::seat::{LibrarySeat, OpenFile, Seat};
+use crate::seat::{OpenFile, Seat};
 use anyhow::Result;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
-use uext4::mkfs::{self, MkfsOptions, Preset};
-use uext4::{Filesystem, MountOptions};
-use uext4_device::MemDevice;
 
-pub(super) const APART: &str = "apart";
-const APART_BYTES: u64 = 2 << 30;
 const STEP_BYTES: u64 = 8192;
 const STEPS: u64 = 128;
 
@@ -26,10 +17,6 @@ struct Fallocate2 {
 }
 
 pub(super) fn start(task: Task, seat: Box<dyn Seat>) -> Result<Box<dyn Work>> {
-    let seat = match task.variant == APART {
-        true => own_seat()?,
-        false => seat,
-    };
     let name = format!("fallocate2.{}", task.worker);
     let file = seat.open_new(&name)?;
     seat.remove(&name)?;
@@ -37,13 +24,6 @@ pub(super) fn start(task: Task, seat: Box<dyn Seat>) -> Result<Box<dyn Work>> {
         file,
         seconds: task.seconds,
     }))
-}
-
-fn own_seat() -> Result<Box<dyn Seat>> {
-    let device = Arc::new(MemDevice::new(APART_BYTES));
-    mkfs::format(&*device, &MkfsOptions::new(Preset::Ext4))?;
-    let filesystem = Filesystem::mount(device, MountOptions::default())?;
-    Ok(Box::new(LibrarySeat::new(Arc::new(filesystem))?))
 }
 
 impl Work for Fallocate2 {

@@ -1,5 +1,6 @@
 //! What is measured: one module per experiment.
 
+mod apart;
 mod append;
 mod fallocate2;
 mod fsync;
@@ -15,10 +16,13 @@ mod stress_orphan;
 
 pub(crate) use setup::setup;
 
+use crate::backing::BYTES_PER_INODE;
 use crate::seat::Seat;
 use crate::system::System;
 use anyhow::{Result, bail};
 use serde::{Deserialize, Serialize};
+
+const IMAGE_MIB: u64 = 2048;
 
 /// An experiment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -71,6 +75,8 @@ pub(crate) struct Task {
     pub(crate) workers: u32,
     pub(crate) count: u64,
     pub(crate) seconds: f64,
+    pub(crate) image_mib: u64,
+    pub(crate) journal_mib: u64,
     pub(crate) clock: Clock,
 }
 
@@ -184,14 +190,14 @@ impl Experiment {
 
     fn variants(self) -> &'static [&'static str] {
         match self {
-            Self::Mdtest => &["own", "shared"],
+            Self::Mdtest => &["own", "shared", apart::APART],
             Self::Fallocate2 => &[
                 "default",
                 "linear",
                 "optimized",
                 "freespace-tree",
                 "blocking",
-                fallocate2::APART,
+                apart::APART,
             ],
             Self::Fsync => &["own"],
             Self::Append => &["default", "nodelalloc"],
@@ -232,6 +238,19 @@ impl Experiment {
         }
     }
 
+    /// What `--image-mib` is when it is not given: room for the inodes of all files.
+    pub(crate) fn default_image_mib(self, workers: &[u32], count: u64) -> u64 {
+        let workers = workers.iter().copied().max().unwrap_or(0);
+        let files = match self {
+            Self::Mdtest | Self::Mount | Self::MountNames => count.saturating_mul(workers.into()),
+            Self::MountCreate => count,
+            _ => 0,
+        };
+        // What is not for files: directories, and groups that fill unevenly.
+        let inodes = files.saturating_add(files / 16);
+        IMAGE_MIB.max(inodes.saturating_mul(BYTES_PER_INODE) >> 20)
+    }
+
     pub(crate) fn phases(self, count: u64, workers: u32) -> Vec<Phase> {
         match self {
             Self::Mdtest => mdtest::phases(),
@@ -259,12 +278,18 @@ impl Task {
             workers,
             count: plan.count,
             seconds: plan.seconds,
+            image_mib: plan.image_mib,
+            journal_mib: plan.journal_mib,
             clock: plan.clock,
         }
     }
 
     /// The worker, with what it needs prepared.
     pub(crate) fn start(self, seat: Box<dyn Seat>) -> Result<Box<dyn Work>> {
+        let seat = match self.variant == apart::APART {
+            true => apart::seat(&self)?,
+            false => seat,
+        };
         match self.experiment {
             Experiment::Mdtest => mdtest::start(self, seat),
             Experiment::Fallocate2 => fallocate2::start(self, seat),

@@ -1,6 +1,7 @@
 //! How a variant makes and mounts a file system.
 
 use super::Experiment;
+use super::apart::APART;
 use crate::stage::Setup;
 use crate::system::System;
 use uext4::BaseLines;
@@ -9,6 +10,7 @@ use uext4_testkit::rings::RingsSwitch;
 /// What the variant of an experiment means for a system; `None` when it has no such thing.
 pub(crate) fn setup(experiment: Experiment, variant: &str, system: System) -> Option<Setup> {
     match experiment {
+        _ if variant == APART => (system == System::Uext4).then(Setup::default),
         Experiment::Fallocate2 | Experiment::ParallelWrite => allocators(variant, system),
         Experiment::StressOrphan => stress_orphan(variant, system),
         Experiment::Append if variant == "nodelalloc" => Some(mounted(variant)),
@@ -45,8 +47,7 @@ fn allocators(variant: &str, system: System) -> Option<Setup> {
         ..BaseLines::default()
     };
     match (variant, system) {
-        ("default", _) | (super::fallocate2::APART, System::Uext4) => Some(Setup::default()),
-        (super::fallocate2::APART, _) => None,
+        ("default", _) => Some(Setup::default()),
         ("blocking", System::Uext4) => Some(Setup {
             base_lines: blocking,
             ..Setup::default()

@@ -91,6 +91,10 @@ impl Seat for LibrarySeat {
         }))
     }
 
+    fn sync(&self) -> Result<()> {
+        Ok(self.filesystem.sync()?)
+    }
+
     fn path(&self) -> Option<PathBuf> {
         None
     }

@@ -36,6 +36,8 @@ pub(crate) trait Seat {
     fn remove(&self, name: &str) -> Result<()>;
     /// Makes a file that was not there, and keeps it open.
     fn open_new(&self, name: &str) -> Result<Box<dyn OpenFile>>;
+    /// Makes everything durable that was done in this file system.
+    fn sync(&self) -> Result<()>;
     /// A path of this directory for other programs, while this lives; `None` in the library.
     fn path(&self) -> Option<PathBuf>;
 }

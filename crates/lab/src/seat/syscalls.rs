@@ -80,6 +80,10 @@ impl Seat for SystemSeat {
         Ok(Box::new(SystemFile(self.make(name, OFlags::RDWR)?)))
     }
 
+    fn sync(&self) -> Result<()> {
+        Ok(fs::syncfs(&self.dir)?)
+    }
+
     fn path(&self) -> Option<PathBuf> {
         Some(of_descriptor(&self.dir))
     }
