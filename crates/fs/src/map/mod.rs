@@ -152,6 +152,16 @@ fn is_deep(state: &InodeState, at: LogicalBlock) -> bool {
     }
 }
 
+/// True when no block holds a part of the map.
+fn is_in_inode(state: &InodeState) -> bool {
+    if has_extents(state) {
+        extents::depth(state) == 0
+    } else {
+        let tables = &state.disk.i_block[4 * uext4_format::indirect::DIRECT_BLOCKS as usize..];
+        tables.iter().all(|byte| *byte == 0)
+    }
+}
+
 /// How far to look: an extent costs nothing to know whole, pointers are read one by one.
 fn search_blocks(state: &InodeState, max_blocks: u32) -> u32 {
     if has_extents(state) {

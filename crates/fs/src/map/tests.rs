@@ -241,7 +241,13 @@ fn a_tree_grows_and_comes_back() {
         remove_step(&rig, 8, u32::MAX - 8);
         model.retain(|block, _| *block < 8);
         assert_eq!(depth(&rig), 0, "four extents fit the inode");
+        let asked = || {
+            let status = rig.fs().extent_status.stats();
+            (status.entries, status.hits + status.misses)
+        };
+        let before = asked();
         compare(&rig, &model, 40_000);
+        assert_eq!((0, before.1), asked(), "nothing is kept of it any more");
         assert_eq!(rig.file.read().disk.blocks_raw, 8);
         rig.assert_clean();
     }

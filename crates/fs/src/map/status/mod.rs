@@ -1,6 +1,7 @@
 //! The extent status: what was found in the maps of files, so that it is not looked for again.
 //!
-//! Kept for deep maps only: a root in the inode is found as fast as a cache would be. Holes,
+//! Kept for deep maps only: a root in the inode is found as fast as a cache would be, and a map that
+//! has drawn back into it drops what was kept, so that a change has nothing to forget. Holes,
 //! unwritten and written blocks are known alike. Blocks that wait for their allocation are with the
 //! data that wait (`file`), so the shrinker never meets them.
 //!
@@ -140,6 +141,9 @@ pub(super) fn changing<R>(
     let outermost = !std::mem::replace(&mut state.status.changing, true);
     let result = change(state);
     state.status.changing = !outermost;
+    if outermost && state.status.file.get().is_some() && super::is_in_inode(state) {
+        state.status.file = OnceLock::default();
+    }
     result
 }
 
