@@ -73,6 +73,8 @@ pub struct SetAttr {
     pub flags: Option<u32>,
     /// Project id.
     pub project: Option<u32>,
+    /// Generation: handles that name the old one become stale. Not with `metadata_csum`.
+    pub generation: Option<u32>,
 }
 
 /// Who asks. Permission checks are made against this unless it is the superuser.

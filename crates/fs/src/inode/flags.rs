@@ -45,7 +45,6 @@ const VISIBLE: InodeFlags = all(&[
     InodeFlags(0x700),
     InodeFlags::ENCRYPT,
     InodeFlags::INDEX,
-    InodeFlags::HUGE_FILE,
     InodeFlags::VERITY,
     InodeFlags::INLINE_DATA,
 ]);
@@ -151,7 +150,7 @@ mod tests {
         assert_eq!(MODIFIABLE.0, 0x624B_C0FF);
         assert_eq!(
             VISIBLE.0 | InodeFlags::TOPDIR.0,
-            0x725F_DFFF | InodeFlags::TOPDIR.0
+            0x725B_DFFF | InodeFlags::TOPDIR.0
         );
         assert_eq!(INHERITED.0, 0x6201_C4CF);
     }

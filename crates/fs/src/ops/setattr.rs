@@ -30,6 +30,8 @@ impl Filesystem {
 }
 
 fn check(fs: &Fs, inode: &InodeRef, set: &SetAttr, caller: &Caller) -> Result<()> {
+    check_project(fs, inode, set)?;
+    check_generation(fs, set)?;
     let flags = inode.read().disk.flags;
     let owner_only = set.mode.is_some() || set.uid.is_some() || set.gid.is_some();
     let changes = owner_only || set.size_bytes.is_some() || set.project.is_some();
@@ -51,9 +53,11 @@ fn check(fs: &Fs, inode: &InodeRef, set: &SetAttr, caller: &Caller) -> Result<()
     }
 }
 
-/// True unless the times stay, or both become now (`touch`).
+/// True unless the times stay, or both become now (`touch`). A cache above that keeps the times
+/// says what now is: it is the change time as well.
 fn chooses_times(set: &SetAttr) -> bool {
-    let touch = (set.atime, set.mtime) == (Some(SetTime::Now), Some(SetTime::Now));
+    let now = |time| time == Some(SetTime::Now) || time == set.ctime.map(SetTime::At);
+    let touch = set.atime == Some(SetTime::Now) && set.mtime.is_some() && now(set.mtime);
     (set.atime.is_some() || set.mtime.is_some()) && !touch
 }
 
@@ -62,7 +66,7 @@ fn check_caller(fs: &Fs, inode: &InodeRef, set: &SetAttr, caller: &Caller) -> Re
         fs.may(inode, caller, Want::WRITE)?;
     }
     check_chown(inode, set, caller)?;
-    let others = set.flags.is_some() || set.project.is_some();
+    let others = set.flags.is_some() || set.project.is_some() || set.generation.is_some();
     if set.mode.is_some() || others || chooses_times(set) {
         return fs.may_administer(inode, caller);
     }
@@ -99,7 +103,6 @@ fn resize(fs: &Fs, inode: &InodeRef, size: u64) -> Result<()> {
 
 fn apply(fs: &Fs, inode: &InodeRef, set: &SetAttr, caller: &Caller) -> Result<()> {
     let now = fs.now();
-    check_project(fs, inode, set)?;
     let owners = new_owners(&inode.read().disk, set);
     // What waits was promised by the owners until now.
     let _nothing_waits = file::hold_for_owners(fs, inode.arc(), owners);
@@ -173,6 +176,7 @@ fn change(fs: &Fs, handle: &Handle<'_>, inode: &InodeRef, set: &SetAttr, new: Ne
     disk.ctime = set.ctime.unwrap_or(now);
     disk.flags = flags.unwrap_or(disk.flags);
     disk.projid = owners.project;
+    disk.generation = set.generation.unwrap_or(disk.generation);
     Ok(())
 }
 
@@ -204,6 +208,15 @@ fn check_project(fs: &Fs, inode: &Inode, set: &SetAttr) -> Result<()> {
     let can = fs.features.has(Feature::PROJECT) && inode.read().disk.has_projid();
     if set.project.is_some() && !can {
         let problem = "project ids without the feature project";
+        return Err(Error::NotSupported(problem));
+    }
+    Ok(())
+}
+
+/// Everything that belongs to the inode has its generation in its checksum.
+fn check_generation(fs: &Fs, set: &SetAttr) -> Result<()> {
+    if set.generation.is_some() && fs.features.has(Feature::METADATA_CSUM) {
+        let problem = "a new generation with the feature metadata_csum";
         return Err(Error::NotSupported(problem));
     }
     Ok(())

@@ -29,7 +29,11 @@ impl Server {
     pub(super) fn setattr(&self, request: &Request<'_>, answer: &mut Answer) -> Handled {
         let inode = self.get(request.node)?;
         let (valid, mut set) = parse(request.args())?;
-        if valid & fattr::KILL_SUIDGID != 0 && set.mode.is_none() {
+        // A change of owner asks for it whoever makes it; the library knows what of that means the
+        // superuser, who may keep setgid.
+        let given_by_superuser = request.uid == 0 && (set.uid.is_some() || set.gid.is_some());
+        let kill = valid & fattr::KILL_SUIDGID != 0 && !given_by_superuser;
+        if kill && set.mode.is_none() {
             set.mode = self.mode_without_privileges(request, &inode);
         }
         set.uid = set.uid.map_or(Ok(None), |uid| self.owners.new_user(uid))?;

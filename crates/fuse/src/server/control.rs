@@ -1,4 +1,5 @@
 //! The few ioctls that the kernel passes on: inode flags, project ids, generation, trim, label.
+//! Whose inode it is the kernel checks for flags and project ids only.
 //!
 //! Not here: what the kernel passes on without its argument, so that it is refused:
 //! `EXT4_IOC_SHUTDOWN` (declared as one that only reads; `uext4 shutdown` asks the server itself),
@@ -10,12 +11,16 @@ use super::{Handled, Server};
 use crate::answer::Answer;
 use crate::errno::Errno;
 use crate::request::Request;
-use uext4::{Attr, InodeRef, SetAttr, Tuning};
+use uext4::{Attr, Error, InodeRef, SetAttr, Tuning};
 
 /// Low 16 bits of the ioctls: type and number. Sizes differ between 32 and 64-bit callers.
 const GETFLAGS: u32 = 0x6601;
 const SETFLAGS: u32 = 0x6602;
 const GETVERSION: u32 = 0x7601;
+const SETVERSION: u32 = 0x7602;
+/// The same by ext4's own numbers.
+const EXT4_GETVERSION: u32 = 0x6603;
+const EXT4_SETVERSION: u32 = 0x6604;
 const FSGETXATTR: u32 = 0x581f;
 const FSSETXATTR: u32 = 0x5820;
 const FITRIM: u32 = 0x5879;
@@ -60,7 +65,8 @@ impl Server {
         put_head(answer);
         match command & 0xffff {
             GETFLAGS => put_number(answer, attr.flags, out_size),
-            GETVERSION => put_number(answer, attr.generation, out_size),
+            GETVERSION | EXT4_GETVERSION => put_number(answer, attr.generation, out_size),
+            SETVERSION | EXT4_SETVERSION => self.set_version(request, &inode, input.u32()?),
             SETFLAGS => {
                 let flags = Some(input.u32()?);
                 self.set(
@@ -105,8 +111,23 @@ impl Server {
             SETFSLABEL if in_size as usize >= FSLABEL_BYTES => {
                 self.set_label(request, input.bytes(FSLABEL_BYTES)?)
             }
+            SHUTDOWN if request.uid != 0 => Err(Errno::EPERM),
             SHUTDOWN | FSUUID => Err(Errno::EOPNOTSUPP),
             _ => Err(Errno::ENOTTY),
+        }
+    }
+
+    fn set_version(&self, request: &Request<'_>, inode: &InodeRef, generation: u32) -> Handled {
+        if request.uid != 0 && request.uid != self.shown(inode).uid {
+            return Err(Errno::EPERM);
+        }
+        let set = SetAttr {
+            generation: Some(generation),
+            ..SetAttr::default()
+        };
+        match self.filesystem.set_attr(inode, &set, &self.asker(request)) {
+            Err(Error::NotSupported(_)) => Err(Errno::ENOTTY),
+            done => Ok(done.map(drop)?),
         }
     }
 

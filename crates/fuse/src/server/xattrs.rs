@@ -11,6 +11,8 @@ use uext4::{Error, SetAttr, SetMode};
 /// `setxattr(2)` flags.
 const XATTR_CREATE: u32 = 1;
 const XATTR_REPLACE: u32 = 2;
+/// Never succeeds; which error it is depends on what is there.
+const XATTR_BOTH: u32 = XATTR_CREATE | XATTR_REPLACE;
 
 impl Server {
     pub(super) fn setxattr(&self, request: &Request<'_>) -> Handled {
@@ -27,14 +29,18 @@ impl Server {
             self.check_lists()?;
             self.owners.take_list(value.to_mut())?;
         }
+        let inode = self.get(request.node)?;
+        let caller = self.asker(request);
         let mode = match flags {
             0 => SetMode::Any,
             XATTR_CREATE => SetMode::Create,
             XATTR_REPLACE => SetMode::Replace,
+            XATTR_BOTH => match self.filesystem.get_xattr(&inode, name, &caller) {
+                Ok(_) => SetMode::Create,
+                Err(_) => SetMode::Replace,
+            },
             _ => return Err(Errno::EINVAL),
         };
-        let inode = self.get(request.node)?;
-        let caller = self.asker(request);
         self.filesystem
             .set_xattr(&inode, name, &value, mode, &caller)?;
         let old_mode = self.filesystem.attr(&inode).mode;

@@ -16,6 +16,7 @@ mod owners;
 mod pjdfstest;
 mod programs;
 mod shutdown;
+mod steps;
 mod support;
 mod times;
 mod trees;

@@ -32,6 +32,8 @@ mod programs;
 mod rings;
 #[path = "../it/shutdown.rs"]
 mod shutdown;
+#[path = "../it/steps.rs"]
+mod steps;
 #[path = "../it/support.rs"]
 mod support;
 #[path = "../it/times.rs"]

@@ -1,0 +1,109 @@
+//! Step by step as the kernel's ext4: data, locks, rights, names, times, flags, lists and ioctls.
+//!
+//! `steps.py` says what it sees, on the kernel's mount and on ours. Lines that differ are listed
+//! here with both answers; `docs/testing.md` has the cause of each.
+
+use crate::support::{IMAGE_BYTES, Mounted};
+use std::path::Path;
+use std::process::Command;
+use uext4_testkit::oracle::{self, KernelMount};
+
+const SCRIPT: &str = include_str!("steps.py");
+
+/// What the kernel's ext4 says, and what the mount says.
+type Pair = (&'static str, &'static str);
+
+/// What the kernel's FUSE does before a request reaches us, or without one.
+const ALWAYS: &[Pair] = &[
+    (r"grown b'\x00\x00\x00\x00' True", "grown b'lost' False"),
+    ("setxattr same None --- ---", "setxattr same None --c ---"),
+    (
+        "truncate by name None -mc ---",
+        "truncate by name None --- ---",
+    ),
+    ("UUID True", "UUID ENOTSUP"),
+    ("UUID of any 16", "UUID of any ENOTTY"),
+    ("freeze 0", "freeze ENOTSUP"),
+    ("thaw 0", "thaw EINVAL"),
+];
+
+/// Nothing is sent, so setuid and setgid stay.
+const CHOWN_OF_NOTHING: &[&str] = &[
+    "user 6777 chown nothing None -rw",
+    "root 6777 chown nothing None -rw",
+    "user 2777 chown nothing None -rw",
+    "root 2777 chown nothing None -rw",
+];
+
+/// How a file is stored stays; the kernel does not find data that wait for their blocks.
+const WITHOUT_EXTENTS: &[Pair] = &[
+    (
+        "bit 19 EINVAL 0x0 (0, 0, 0, 0, 0)",
+        "bit 19 ENOTSUP 0x0 (0, 0, 0, 0, 0)",
+    ),
+    (
+        "([(12288, 20480), (36864, 40960)], 'ENXIO')",
+        "([(12288, 20480), (36864, 40960), (81920, 86016)], 'ENXIO')",
+    ),
+];
+
+fn said(at: &Path) -> Vec<String> {
+    let output = Command::new("timeout")
+        .args(["-k", "5", "100", "python3", "-c", SCRIPT])
+        .current_dir(at)
+        .output()
+        .expect("timeout is there");
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{}: {errors}", output.status);
+    let text = String::from_utf8(output.stdout).expect("it prints plain text");
+    text.lines().map(str::to_owned).collect()
+}
+
+fn compare(mke2fs: &[&str], exceptions: &[&[Pair]]) {
+    if !KernelMount::available_or_skip("steps") {
+        return;
+    }
+    let mut mounted = Mounted::with(mke2fs, &[]);
+    let (_kept, image) = oracle::mke2fs_image(IMAGE_BYTES, mke2fs).unwrap();
+    let kernel = KernelMount::new(&image, "").unwrap();
+    let (theirs, ours) = (said(kernel.path()), said(&mounted.root()));
+    let mut met = Vec::new();
+    for (nr, (theirs, ours)) in theirs.iter().zip(&ours).enumerate() {
+        if theirs == ours {
+            continue;
+        }
+        let known = exceptions.concat();
+        let known = known.iter().find(|pair| **pair == (theirs, ours));
+        let nothing = CHOWN_OF_NOTHING
+            .iter()
+            .find(|start| theirs.starts_with(*start) && ours.starts_with(*start));
+        let known = known.map(|pair| pair.0).or(nothing.copied());
+        let say = || format!("line {}: the kernel {theirs:?}, we {ours:?}", nr + 1);
+        met.push(known.unwrap_or_else(|| panic!("{}", say())));
+    }
+    assert_eq!(theirs.len(), ours.len());
+    let listed = exceptions.concat();
+    let listed = listed
+        .iter()
+        .map(|pair| pair.0)
+        .chain(CHOWN_OF_NOTHING.iter().copied());
+    for exception in listed {
+        assert!(
+            met.contains(&exception),
+            "no exception any more: {exception}"
+        );
+    }
+    kernel.unmount().unwrap();
+    mounted.unmount();
+}
+
+#[test]
+fn with_the_usual_features() {
+    compare(&["-b", "4096"], &[ALWAYS]);
+}
+
+#[test]
+fn like_ext3() {
+    let features = "^extents,^64bit,^metadata_csum";
+    compare(&["-b", "4096", "-O", features], &[ALWAYS, WITHOUT_EXTENTS]);
+}
