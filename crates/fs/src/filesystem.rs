@@ -1,5 +1,6 @@
 //! The mounted file system: what every operation reaches for.
 
+use crate::budget::Budget;
 use crate::delayed::{Flusher, Pool};
 use crate::dir::{DirConfig, SparseLeaves};
 use crate::inode::{Inodes, LazyTimes};
@@ -57,6 +58,8 @@ pub(crate) struct Fs {
     pub(crate) lifecycle: Mutex<Lifecycle>,
     pub(crate) checksums: Checksums,
     pub(crate) extra_isize: ExtraIsize,
+    /// What one operation may cost.
+    pub(crate) budget: Option<Budget>,
     /// Times that memory was asked back.
     pub(crate) reliefs: AtomicU64,
 }

@@ -9,6 +9,7 @@
 
 mod access;
 mod attr;
+mod budget;
 mod cache;
 pub mod check;
 mod credits;

@@ -190,6 +190,7 @@ impl Blocks {
         seal: Seal,
         check: impl FnOnce(&[u8]) -> std::result::Result<(), Corrupt>,
     ) -> Result<Arc<MetaBlock>> {
+        fs.spend_block(nr, seal.name())?;
         if let Some(block) = self.cache.get(nr) {
             return self.expect(block, seal);
         }

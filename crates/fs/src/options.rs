@@ -177,6 +177,10 @@ pub struct MountOptions {
     pub cache_objects: usize,
     /// `extent_cache=BYTES`: memory for what is known of the maps of files.
     pub extent_cache_bytes: u64,
+    /// `operation_bytes=BYTES`: metadata that one operation may look at; `None` for no bound.
+    pub operation_bytes: Option<u64>,
+    /// `operation_seconds=SECONDS`: how long one operation may take; `None` for no bound.
+    pub operation_time: Option<Duration>,
     /// Source of time; a manual one for runs that must repeat exactly.
     pub clock: Arc<dyn uext4_sync::Clock>,
     /// Seed of random choices (generations); `None` takes one from the system.
@@ -227,6 +231,8 @@ impl Default for MountOptions {
             threads: Threads::Background,
             cache_objects: 65536,
             extent_cache_bytes: 32 << 20,
+            operation_bytes: None,
+            operation_time: None,
             clock: Arc::new(uext4_sync::RealClock::new()),
             seed: None,
             base_lines: BaseLines::default(),

@@ -9,6 +9,7 @@
 //! Not here: waiting for a device (that is `device`), transactions (`journal`).
 #![forbid(unsafe_code)]
 
+mod allowance;
 mod backend;
 mod clock;
 mod counter;
@@ -21,6 +22,7 @@ mod shard;
 mod turnstile;
 mod waits;
 
+pub use allowance::{Allowance, Spending};
 pub use backend::{OnceLock, atomic, thread};
 pub use clock::{Clock, ManualClock, RealClock, WallTime};
 pub use counter::Counter;

@@ -72,6 +72,8 @@ impl<'a> Dir<'a> {
 
     /// A block of the directory; `None` for a hole, or a block that was never written.
     pub(super) fn block(&self, nr: LogicalBlock) -> Result<Option<Arc<MetaBlock>>> {
+        self.fs
+            .spend(Place::Inode(self.inode.nr()), self.seal().name())?;
         match self.known(nr) {
             Some(block) => Ok(Some(block)),
             None => self.block_in(&self.inode.read(), nr),

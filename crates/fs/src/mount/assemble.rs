@@ -4,6 +4,7 @@ use super::lifecycle::{Lifecycle, say_in_use};
 use super::medium::Media;
 use super::mmp::MmpGuard;
 use super::open::Plan;
+use crate::budget::Budget;
 use crate::delayed::{Flusher, Pool};
 use crate::dir::{DirConfig, SparseLeaves};
 use crate::filesystem::{MountState, Random};
@@ -96,6 +97,7 @@ pub(super) fn engine(
         settings: Settings::new(&plan.options),
         checksums,
         extra_isize: ExtraIsize::of(&plan.superblock, &plan.geometry),
+        budget: Budget::of(&plan.options, u64::from(plan.geometry.block_size())),
         reliefs: AtomicU64::new(0),
     };
     fs.space.protect_journal(journal_blocks(plan));

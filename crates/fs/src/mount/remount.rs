@@ -97,6 +97,14 @@ fn check_fixed(now: &MountOptions, wanted: &MountOptions) -> Result<()> {
         ("journal_path=", path(now) == path(wanted)),
         ("quota limits", now.quota_limits == wanted.quota_limits),
         ("noload", now.replay == wanted.replay),
+        (
+            "operation_bytes=",
+            now.operation_bytes == wanted.operation_bytes,
+        ),
+        (
+            "operation_seconds=",
+            now.operation_time == wanted.operation_time,
+        ),
         ("allocator=", now.allocator == wanted.allocator),
         (
             "nombcache",

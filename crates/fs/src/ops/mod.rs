@@ -38,6 +38,7 @@ impl Filesystem {
         if self.fs.state.is_shut() {
             return Err(Error::Shutdown);
         }
+        let _spending = self.fs.begin_operation();
         let answer = operation(&self.fs);
         let failed = matches!(answer, Err(Error::Corrupt(_) | Error::Journal(_)));
         if !failed && !self.fs.inodes.reclaim.has_work() {
@@ -55,6 +56,7 @@ impl Filesystem {
         if self.fs.state.is_shut() {
             return Err(Error::Shutdown);
         }
+        let _spending = self.fs.begin_operation();
         self.fs.finish(operation(&self.fs))
     }
 }

@@ -214,6 +214,11 @@ fn apply_value(options: &mut MountOptions, name: &str, value: &str) -> Result<bo
         }
         "journal_path" => options.journal_path = Some(value.into()),
         "data" => options.data = data(value)?,
+        "operation_bytes" => options.operation_bytes = bound(number(name, value, u64::MAX)?),
+        "operation_seconds" => {
+            let seconds = bound(number(name, value, COMMIT_SECONDS_MAX)?);
+            options.operation_time = seconds.map(Duration::from_secs);
+        }
         name => return apply_allocation(options, name, value),
     }
     Ok(true)
@@ -252,6 +257,11 @@ fn allocator(value: &str) -> Result<Allocator> {
 
 /// Largest user or group id; the one after it means "none".
 const ID_MAX: u64 = u32::MAX as u64 - 1;
+
+/// 0 is none.
+fn bound(number: u64) -> Option<u64> {
+    (number != 0).then_some(number)
+}
 
 fn number(name: &str, value: &str, max: u64) -> Result<u64> {
     let bad = |what: &str| Error::Option(format!("{name}={value}: {what}"));

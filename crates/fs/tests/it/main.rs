@@ -2,6 +2,7 @@
 
 mod basic;
 mod beside_kernel;
+mod budget;
 mod check;
 mod crashed;
 mod damage;

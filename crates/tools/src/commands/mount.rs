@@ -31,8 +31,9 @@ where the kernel offers it (Linux 6.14, Y in /sys/module/fuse/parameters/enable_
 Once mounted, the server reaches nothing but the image: it drops the superuser's privileges and
 locks itself in with Landlock and seccomp, as far as the kernel has them. sandbox demands both,
 no_sandbox does without. untrusted is for images of strangers: they must be sound (uext4 check, in
-60 seconds and 256 MiB at most), ro unless rw is said, nosuid, nodev, sandbox, and 2 GiB of memory
-and 256 MiB for each core at most.")]
+60 seconds and 256 MiB at most), ro unless rw is said, nosuid, nodev, sandbox, 2 GiB of memory and
+256 MiB for each core at most. No operation looks at more than 256 MiB of metadata or takes longer
+than 30 seconds (operation_bytes=BYTES, operation_seconds=N, 0 for no bound).")]
 pub(crate) struct Args {
     #[command(flatten)]
     image: ImageArgs,
@@ -81,6 +82,7 @@ impl Args {
             }
             mount.data_cache = DataCache::WriteThrough;
         }
+        mount.list = list;
         mount.read_only = options.access == Access::ReadOnly;
         mount.files = self.image.files(&options);
         (mount.sync, mount.dirsync) = (options.sync, options.dirsync);
@@ -141,7 +143,7 @@ impl Args {
 
 /// Whether who made the image means well.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Trust {
+pub(super) enum Trust {
     Yes,
     No,
 }
@@ -149,12 +151,14 @@ enum Trust {
 /// What looking over an image of strangers may take.
 const VET_MEMORY_BYTES: u64 = 256 << 20;
 const VET_TIME: Duration = Duration::from_secs(60);
+/// How such an image is used: what one operation looks at and holds, and how long it takes.
+const UNTRUSTED_WORDS: &str = "ro,operation_bytes=268435456,operation_seconds=30";
 /// Memory that the server of such an image may have, and what rings of one core take of it more.
 const UNTRUSTED_MEMORY_BYTES: u64 = 2 << 30;
 const RING_MEMORY_BYTES: u64 = 256 << 20;
 
 /// Takes the options out of the list that concern the kernel's side; answers the others.
-fn take_ours(
+pub(super) fn take_ours(
     list: &str,
     mount: &mut uext4_fuse::MountOptions,
 ) -> std::result::Result<(String, Trust), BadOwners> {
@@ -184,8 +188,8 @@ fn take_ours(
         mount.memory_bytes_max = Some(UNTRUSTED_MEMORY_BYTES + cores * RING_MEMORY_BYTES);
         (mount.no_suid, mount.no_dev) = (true, true);
         mount.sandbox = Sandbox::Must;
-        // The last word says how it is used.
-        rest.insert(0, "ro");
+        // The last words say how it is used.
+        rest.insert(0, UNTRUSTED_WORDS);
     }
     Ok((rest.join(","), trust))
 }
@@ -254,7 +258,7 @@ mod tests {
         assert_ne!(mount.owners, uext4_fuse::Owners::default());
         assert!(take_ours("ro,map=u:1", &mut mount).is_err());
         let rest = take_ours("untrusted,rw,dev", &mut mount);
-        assert_eq!(rest, Ok(("ro,rw,dev".into(), Trust::No)));
+        assert_eq!(rest, Ok((format!("{UNTRUSTED_WORDS},rw,dev"), Trust::No)));
         assert!(mount.memory_bytes_max.is_some());
         assert!(mount.no_suid && mount.no_dev);
         assert_eq!(mount.sandbox, Sandbox::Must);

@@ -140,6 +140,42 @@ fn images_of_strangers_are_looked_over_first() {
     rig.fails(1, "memory", &["check", "--memory", "1K", "disk.img"]);
 }
 
+#[test]
+fn an_image_that_keeps_a_server_busy_is_answered() {
+    let rig = Rig::new(&["-O", "^dir_index"]);
+    fs::create_dir(rig.path("names")).unwrap();
+    for nr in 0..1500 {
+        fs::write(rig.path(&format!("names/{nr:0200}")), "").unwrap();
+    }
+    rig.ok(&["put", "-r", "disk.img", "names", "/names"]);
+    fs::write(rig.path("src"), "data").unwrap();
+    rig.ok(&["put", "disk.img", "src", "/file"]);
+    for (options, bound) in [
+        ("untrusted", false),
+        ("untrusted,operation_bytes=100000", true),
+        ("untrusted,rw,operation_bytes=100000", true),
+    ] {
+        let Some(_mounted) = Mounted::new(&rig, "disk.img", options) else {
+            return;
+        };
+        let said = match bound {
+            true => "Structure needs cleaning",
+            false => "No such file",
+        };
+        for _ in 0..3 {
+            refused(&rig, said, "stat mnt/names/absent");
+            assert_eq!(done(&rig, "cat mnt/file"), "data");
+        }
+        rig.ok(&["umount", "mnt"]);
+        fs::remove_dir(rig.path("mnt")).unwrap();
+    }
+    // It is told like damage, where the image may be written.
+    let told = done(&rig, "dumpe2fs -h disk.img 2>&1");
+    assert!(told.contains("FS Error count"), "{told}");
+    sh(&rig, "e2fsck -fy disk.img");
+    rig.assert_clean();
+}
+
 /// A file system in memory with room for 20 MiB, on `host`.
 struct Host<'r>(&'r Rig);
 
