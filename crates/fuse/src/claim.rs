@@ -8,6 +8,7 @@
 
 use crate::error::{Error, Result};
 use crate::runtime_dir::{self, file_name};
+use crate::umount;
 use rustix::fs::{FlockOperation, flock};
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -17,6 +18,8 @@ use std::time::{Duration, Instant};
 
 /// Longest name of a claim.
 const NAME_BYTES_MAX: usize = 200;
+/// Longest time for which a new mount waits until the server before it has closed the image.
+pub(crate) const CLOSING_MAX: Duration = Duration::from_secs(30);
 /// Pause between two looks at a lock that another holds.
 const PAUSE: Duration = Duration::from_millis(5);
 /// Last line of a server that closed the image.
@@ -42,11 +45,13 @@ pub(crate) enum Ending {
 }
 
 impl Claim {
-    /// Claims `mount_point` for this process.
+    /// Claims `mount_point` for this process. A server whose mount is off is closing the image: it
+    /// is waited for, since `umount(8)` may not have.
     ///
     /// # Errors
-    /// [`Error::Mounted`] while another server has it.
-    pub(crate) fn take(mount_point: &Path) -> Result<Self> {
+    /// [`Error::Mounted`] while another server has it, or takes longer than `patience` to close.
+    pub(crate) fn take(mount_point: &Path, patience: Duration) -> Result<Self> {
+        let start = Instant::now();
         let dir = runtime_dir::own();
         let path = dir.join(file_name(mount_point, NAME_BYTES_MAX));
         let failed = || Error::system("lock", &path);
@@ -54,6 +59,10 @@ impl Claim {
         loop {
             let mut file = open_or_make(&path).map_err(failed())?;
             if !try_lock(&file).map_err(failed())? {
+                if start.elapsed() < patience && umount::mounted(mount_point)?.is_none() {
+                    std::thread::sleep(PAUSE);
+                    continue;
+                }
                 let pid = read(&mut file).0;
                 return Err(Error::Mounted {
                     path: mount_point.into(),
@@ -166,8 +175,10 @@ mod tests {
         let point = format!("/no/such/place/{}", std::process::id());
         let point = Path::new(&point);
         let uid = rustix::process::geteuid().as_raw();
-        let claim = Claim::take(point).expect("nobody has it");
-        let again = Claim::take(point).err().expect("it is taken");
+        let claim = Claim::take(point, Duration::ZERO).expect("nobody has it");
+        let again = Claim::take(point, Duration::ZERO)
+            .err()
+            .expect("it is taken");
         assert!(matches!(again, Error::Mounted { pid, .. } if pid == std::process::id()));
         let mut waiter = Waiter::find(point, uid).expect("the file is there");
         assert_eq!(waiter.wait(Duration::ZERO).expect("it locks"), None);
@@ -182,7 +193,7 @@ mod tests {
         let point = format!("/no/such/place/killed/{}", std::process::id());
         let point = Path::new(&point);
         let uid = rustix::process::geteuid().as_raw();
-        drop(Claim::take(point).expect("nobody has it"));
+        drop(Claim::take(point, Duration::ZERO).expect("nobody has it"));
         let mut waiter = Waiter::find(point, uid).expect("the file is there");
         assert_eq!(
             waiter.wait(Duration::ZERO).expect("it locks"),

@@ -29,6 +29,7 @@ mod halt;
 mod hands;
 mod init;
 mod keeper;
+mod made_with;
 mod mount_point;
 mod nodes;
 mod notify;

@@ -102,6 +102,8 @@ pub struct MountOptions {
     pub files: Vec<PathBuf>,
     /// How owners are shown.
     pub owners: Owners,
+    /// The list of options, as it was given: a remount may repeat what it cannot change.
+    pub list: String,
     /// Where the server runs.
     pub run: Run,
     /// Whether standard error says how the mount is served.
@@ -127,6 +129,7 @@ impl Default for MountOptions {
             memory_bytes_max: None,
             files: Vec::new(),
             owners: Owners::default(),
+            list: String::new(),
             run: Run::Foreground,
             announce: Announce::No,
         }

@@ -7,12 +7,13 @@
 //! Invariants: a thread that panics takes the process down at once. What was half done is in a
 //! transaction that never commits, so the next mount finds a consistent image.
 
-use crate::claim::Claim;
+use crate::claim::{CLOSING_MAX, Claim};
 use crate::control::Control;
 use crate::crew::Crew;
 use crate::error::{Error, Explained, Result};
 use crate::hands::Hands;
 use crate::init::READ_AHEAD_BYTES;
+use crate::made_with::MadeWith;
 use crate::mount_point::Lazy;
 use crate::notify::Notifier;
 use crate::options::{Announce, MountOptions, Run, Sandbox};
@@ -23,7 +24,7 @@ use crate::transport::DevFuse;
 use crate::{daemon, sandbox, signals};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use uext4::Filesystem;
 
 /// Mounts the file system that `open` opens on `mount_point`, and serves it until it is unmounted.
@@ -89,7 +90,7 @@ fn serve(
         Sandbox::Off => None,
         _ => Some(sandbox::begin(options)?),
     };
-    let claim = Claim::take(path)?;
+    let claim = Claim::take(path, CLOSING_MAX)?;
     let mut caught = None;
     let opened = || {
         let filesystem = open()?;
@@ -130,7 +131,8 @@ pub struct Session {
 
 /// Ends a session from another thread.
 pub(crate) struct Stopper {
-    server: Arc<Server>,
+    /// It may be gone: the image's lock goes with it.
+    server: Weak<Server>,
     hands: Hands,
 }
 
@@ -151,7 +153,7 @@ impl Session {
                 error,
             ));
         }
-        let claim = Claim::take(&path)?;
+        let claim = Claim::take(&path, CLOSING_MAX)?;
         let session = Self::claimed(claim, Hands::Own(path), options, || Ok(filesystem))?;
         session.announce(options, Locked::No);
         Ok(session)
@@ -194,8 +196,9 @@ impl Session {
         options: &MountOptions,
     ) -> Result<Self> {
         let path = hands.path();
+        let made_with = MadeWith::new(&options.list);
         let crew = Crew::start(device, filesystem, path, options)?;
-        let control = Control::start(crew.service.server.clone(), path, &crew.served)?;
+        let control = Control::start(crew.service.server.clone(), path, &crew.served, made_with)?;
         let pressure = Pressure::watch(crew.service.server.clone());
         raise_read_ahead(path);
         Ok(Self {
@@ -227,7 +230,7 @@ impl Session {
 
     pub(crate) fn stopper(&self) -> Stopper {
         Stopper {
-            server: self.crew.service.server.clone(),
+            server: Arc::downgrade(&self.crew.service.server),
             hands: self.hands.clone(),
         }
     }
@@ -236,15 +239,20 @@ impl Session {
     ///
     /// # Errors
     /// What kept the image from being closed cleanly, or the requests from being served.
-    pub fn wait(mut self) -> Result<()> {
-        let served = self.crew.wait();
+    pub fn wait(self) -> Result<()> {
+        let Self {
+            mut crew, hands, ..
+        } = self;
+        let served = crew.wait();
         self.control.stop();
-        if let Some(pressure) = self.pressure.take() {
+        if let Some(pressure) = self.pressure {
             pressure.stop();
         }
-        let closed = self.crew.service.server.close().map_err(Error::from);
-        let closed = closed.and(served.map_err(Error::system("serve", self.hands.path())));
-        if let Some(claim) = self.claim.take() {
+        let closed = crew.service.server.close().map_err(Error::from);
+        let closed = closed.and(served.map_err(Error::system("serve", hands.path())));
+        // The image's lock goes with the last that has it: who sees the claim end finds it free.
+        drop(crew);
+        if let Some(claim) = self.claim {
             claim.finish(&closed.as_ref().copied().map_err(|error| error.to_string()));
         }
         closed
@@ -255,7 +263,7 @@ impl Stopper {
     /// Unmounts; detaches when the mount is in use, and says so.
     pub(crate) fn unmount(&self) {
         // Whoever waits for a thaw would wait forever.
-        let _not_frozen = self.server.thaw();
+        let _not_frozen = self.server.upgrade().map(|server| server.thaw());
         match self.hands.detach(Lazy::No) {
             Err(Error::Busy { path }) => {
                 eprintln!(
@@ -271,9 +279,9 @@ impl Stopper {
 
     /// Closes the image, whoever uses the mount, and ends the process.
     pub(crate) fn close_and_exit(&self) -> ! {
-        let code = match self.server.close() {
-            Ok(()) => 0,
-            Err(error) => {
+        let code = match self.server.upgrade().map(|server| server.close()) {
+            None | Some(Ok(())) => 0,
+            Some(Err(error)) => {
                 eprintln!("uext4: {error}");
                 1
             }

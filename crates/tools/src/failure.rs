@@ -1,5 +1,6 @@
 //! How a command fails: one sentence (what, where, what to do) and an exit status.
 
+use crate::helper::Caller;
 use std::fmt::Display;
 use std::io;
 use std::process::ExitCode;
@@ -18,6 +19,10 @@ pub(crate) enum Exit {
     Damaged = 4,
     Busy = 5,
 }
+
+/// Exit status of `mount(8)` and `umount(8)`: called wrongly, and failed.
+const MOUNT_USAGE: u8 = 1;
+const MOUNT_FAILED: u8 = 32;
 
 impl Exit {
     /// The one with this number.
@@ -79,12 +84,17 @@ impl Failure {
         (self.exit as u8, self.text)
     }
 
-    /// Prints the sentence; answers the exit status.
-    pub(crate) fn report(self) -> ExitCode {
+    /// Prints the sentence; answers the exit status that the caller knows.
+    pub(crate) fn report(self, caller: Caller) -> ExitCode {
         if self.exit != Exit::Quiet {
             eprintln!("uext4: {}", self.text);
         }
-        ExitCode::from(self.exit as u8)
+        ExitCode::from(match (caller, self.exit) {
+            (Caller::Anybody, exit) => exit as u8,
+            (_, Exit::Quiet) => 0,
+            (_, Exit::Usage) => MOUNT_USAGE,
+            _ => MOUNT_FAILED,
+        })
     }
 }
 

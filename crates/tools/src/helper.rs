@@ -1,14 +1,53 @@
-//! Called by `mount(8)`, for `mount -t fuse.uext4`, fstab and mount units.
+//! Called by `mount(8)` and `umount(8)`, for `mount -t fuse.uext4`, fstab and mount units.
 //!
 //! Layout: as a helper of its own the program is `/sbin/mount.fuse.uext4` (a link to it) and gets
 //! `SRC DIR [-sfnv] [-N NS] [-o LIST] [-t TYPE]`; where there is none, `mount.fuse3` runs
 //! `uext4 SRC DIR -o LIST`. Both become the command line of `uext4 mount`, or of `uext4 remount`
-//! when the list says so.
-//! References: man pages `mount(8)` ("External helpers") and `mount.fuse3(8)`.
+//! when the list says so. `/sbin/umount.fuse.uext4` gets `DIR [-nlfvr] [-N NS] [-t TYPE]` and
+//! becomes `uext4 umount`, so that `umount DIR` returns when the image is closed.
+//! References: man pages `mount(8)` ("External helpers"), `umount(8)` and `mount.fuse3(8)`.
 
 use crate::failure::{Failure, Result};
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
+
+/// Who runs the program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Caller {
+    Anybody,
+    Mount,
+    Umount,
+}
+
+impl Caller {
+    /// Who calls with these arguments, the program's name among them.
+    pub(crate) fn of(args: &[OsString]) -> Self {
+        let name = args.first().and_then(|arg| Path::new(arg).file_name());
+        let name = name.unwrap_or_default().to_string_lossy();
+        // No command begins with a slash.
+        let by_mount_fuse = || args.get(1).is_some_and(|arg| Path::new(arg).is_absolute());
+        if name.starts_with("umount.") {
+            Self::Umount
+        } else if name.starts_with("mount.") || by_mount_fuse() {
+            Self::Mount
+        } else {
+            Self::Anybody
+        }
+    }
+
+    /// The command line that is meant; `None` when nothing is to be done.
+    pub(crate) fn meant(self, args: Vec<OsString>) -> Result<Option<Vec<OsString>>> {
+        if self == Self::Anybody {
+            return Ok(Some(args));
+        }
+        let asked = Asked::read(&args[1..])?;
+        match self {
+            Self::Umount => asked.umount().map(Some),
+            _ if asked.needs_nothing() => Ok(None),
+            _ => asked.mount().map(Some),
+        }
+    }
+}
 
 /// Words of the list that come from the kernel's list of mounts, at a remount.
 const KERNEL_WORDS: [&str; 7] = [
@@ -21,31 +60,12 @@ const KERNEL_WORDS: [&str; 7] = [
     "max_read",
 ];
 
-/// The command line that is meant; `None` when nothing is to be done.
-pub(crate) fn meant(args: Vec<OsString>) -> Result<Option<Vec<OsString>>> {
-    if !is_helper(&args) {
-        return Ok(Some(args));
-    }
-    let asked = Asked::read(&args[1..])?;
-    match asked.fake {
-        true => Ok(None),
-        false => asked.command_line().map(Some),
-    }
-}
-
-fn is_helper(args: &[OsString]) -> bool {
-    let name = args.first().and_then(|arg| Path::new(arg).file_name());
-    let named = name.is_some_and(|name| name.to_string_lossy().starts_with("mount."));
-    // No command begins with a slash.
-    named || args.get(1).is_some_and(|arg| Path::new(arg).is_absolute())
-}
-
 #[derive(Default)]
 struct Asked {
     places: Vec<OsString>,
     options: Vec<String>,
-    /// All but the mount itself (`mount -f`).
-    fake: bool,
+    /// Letters behind a dash.
+    flags: String,
 }
 
 impl Asked {
@@ -55,30 +75,49 @@ impl Asked {
         while let Some(arg) = args.next() {
             match arg.to_str() {
                 Some("-o") => asked.options.extend(list(args.next())?),
-                Some("-t") => drop(args.next()),
-                Some(flags) if flags.starts_with('-') => asked.flags(flags)?,
+                // The type is ours; the namespace has been entered.
+                Some("-t" | "-N") => drop(args.next()),
+                Some(flags) if flags.starts_with('-') => asked.flags.push_str(&flags[1..]),
                 _ => asked.places.push(arg.clone()),
             }
         }
         Ok(asked)
     }
 
-    fn flags(&mut self, flags: &str) -> Result<()> {
-        flags.chars().skip(1).try_for_each(|flag| {
-            match flag {
-                'f' => self.fake = true,
-                // There is no mtab to keep, and nothing more to tell.
-                'n' | 'v' => {}
-                _ => return Err(Failure::usage(format!("mount -{flag}: not supported"))),
-            }
-            Ok(())
-        })
+    /// Refuses flags but these, `n` and `v`: there is no mtab to keep, and nothing more to tell.
+    fn allow(&self, program: &str, known: &str) -> Result<()> {
+        let unknown = |flag: &char| !known.contains(*flag) && !"nv".contains(*flag);
+        match self.flags.chars().find(unknown) {
+            Some(flag) => Err(Failure::usage(format!("{program} -{flag}: not supported"))),
+            None => Ok(()),
+        }
     }
 
-    fn command_line(self) -> Result<Vec<OsString>> {
+    fn has(&self, wanted: &str) -> bool {
+        self.options.iter().any(|word| word == wanted)
+    }
+
+    /// `mount -f` does all but the mount; with `nofail` an image may be absent.
+    fn needs_nothing(&self) -> bool {
+        let absent = |source| matches!(Path::new(source).try_exists(), Ok(false));
+        let absent = self.places.first().is_some_and(absent);
+        self.flags.contains('f') || (self.has("nofail") && !self.has("remount") && absent)
+    }
+
+    fn umount(self) -> Result<Vec<OsString>> {
+        self.allow("umount", "l")?;
+        let [dir] = <[OsString; 1]>::try_from(self.places)
+            .map_err(|_| Failure::usage("umount needs a directory"))?;
+        let lazy = self.flags.contains('l').then_some("--lazy");
+        let words = ["uext4", "umount"].into_iter().chain(lazy).chain(["--"]);
+        Ok(words.map(OsString::from).chain([dir]).collect())
+    }
+
+    fn mount(self) -> Result<Vec<OsString>> {
+        self.allow("mount", "f")?;
+        let remount = self.has("remount");
         let [source, dir] = <[OsString; 2]>::try_from(self.places)
             .map_err(|_| Failure::usage("mount needs an image and a directory"))?;
-        let remount = self.options.iter().any(|word| word == "remount");
         let words = self.options.into_iter().filter(|word| {
             let name = word.split('=').next().unwrap_or(word);
             !(remount && KERNEL_WORDS.contains(&name))
@@ -108,9 +147,13 @@ fn list(arg: Option<&OsString>) -> Result<Vec<String>> {
 mod tests {
     use super::*;
 
+    fn understood(args: Vec<OsString>) -> Result<Option<Vec<OsString>>> {
+        Caller::of(&args).meant(args)
+    }
+
     fn means(line: &str) -> Option<String> {
         let args = line.split(' ').map(OsString::from).collect();
-        let meant = meant(args).expect("it is understood")?;
+        let meant = understood(args).expect("it is understood")?;
         let words: Vec<_> = meant.iter().map(|arg| arg.to_string_lossy()).collect();
         Some(words.join(" "))
     }
@@ -128,6 +171,19 @@ mod tests {
                 Some("uext4 mount -o ro -- img /mnt"),
             ),
             ("mount.fuse.uext4 img /mnt -f -o ro", None),
+            ("mount.fuse.uext4 /no/img /mnt -o rw,nofail", None),
+            (
+                "mount.fuse.uext4 /dev/null /mnt -o rw,nofail",
+                Some("uext4 mount -o rw,nofail -- /dev/null /mnt"),
+            ),
+            (
+                "/sbin/umount.fuse.uext4 /mnt -nv -t fuse.uext4",
+                Some("uext4 umount -- /mnt"),
+            ),
+            (
+                "umount.fuse.uext4 /mnt -l -N 4",
+                Some("uext4 umount --lazy -- /mnt"),
+            ),
             (
                 "mount.fuse.uext4 /img /mnt -o remount,ro,user_id=0,allow_other",
                 Some("uext4 remount -o ro -- /mnt"),
@@ -143,9 +199,11 @@ mod tests {
             "uext4 /img",
             "mount.fuse.uext4 a b -s",
             "uext4 /img /mnt -o",
+            "umount.fuse.uext4 /mnt -f",
+            "umount.fuse.uext4 /mnt /other",
         ] {
             let args = refused.split(' ').map(OsString::from).collect();
-            assert!(meant(args).is_err(), "{refused}");
+            assert!(understood(args).is_err(), "{refused}");
         }
     }
 }

@@ -21,7 +21,7 @@ pub(crate) struct ImageArgs {
 }
 
 /// Where in an image the file system is.
-#[derive(clap::Args, Clone, Debug)]
+#[derive(clap::Args, Clone, Debug, Default)]
 pub(crate) struct Place {
     /// The file system starts at this byte (64K, 1M and so on are understood)
     #[arg(long, value_name = "BYTES", help_heading = "Image", value_parser = crate::numbers::size)]

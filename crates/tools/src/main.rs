@@ -2,7 +2,7 @@
 //!
 //! Layout: `cli` says what can be asked, `commands` has one file per command, `image` opens what
 //! they work on, `failure` is how they fail; `helper`
-//! understands `mount(8)`. `transfer` brings trees in and out.
+//! understands `mount(8)` and `umount(8)`. `transfer` brings trees in and out.
 //! Invariants: a command that only reads never writes to the image: a journal that needs replay is
 //! replayed in memory.
 #![forbid(unsafe_code)]
@@ -21,13 +21,15 @@ use clap::Parser;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let done = match helper::meant(std::env::args_os().collect()) {
+    let args = std::env::args_os().collect::<Vec<_>>();
+    let caller = helper::Caller::of(&args);
+    let done = match caller.meant(args) {
         Ok(Some(args)) => commands::run(cli::Cli::parse_from(args).command),
         Ok(None) => Ok(()),
         Err(failure) => Err(failure),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => failure.report(),
+        Err(failure) => failure.report(caller),
     }
 }

@@ -10,6 +10,7 @@ use super::wire::{REQUEST_BYTES_MAX, Refusal, answer, parse_request};
 use crate::aside::AbortOnPanic;
 use crate::crew::Served;
 use crate::error::{Error, Result};
+use crate::made_with::MadeWith;
 use crate::runtime_dir;
 use crate::sandbox::Locked;
 use crate::server::Server;
@@ -45,12 +46,17 @@ impl Control {
     ///
     /// # Errors
     /// What the system says.
-    pub(crate) fn start(server: Arc<Server>, mount_point: &Path, served: &Served) -> Result<Self> {
+    pub(crate) fn start(
+        server: Arc<Server>,
+        mount_point: &Path,
+        served: &Served,
+        made_with: MadeWith,
+    ) -> Result<Self> {
         let path = path_of(&runtime_dir::own(), mount_point);
         let failed = || Error::system("listen on", &path);
         let socket = bind(&path).map_err(failed())?;
         let (stopped, stop) = io::pipe().map_err(failed())?;
-        let mount = Mount::new(server, mount_point, served);
+        let mount = Mount::new(server, mount_point, served, made_with);
         let locked = mount.locked.clone();
         let listener = thread::Builder::new()
             .name("uext4-control".into())

@@ -5,6 +5,7 @@
 use super::quota;
 use super::wire::{Answered, Ask, Refusal};
 use crate::crew::Served;
+use crate::made_with::MadeWith;
 use crate::sandbox::Locked;
 use crate::server::Server;
 use crate::tally::Tally;
@@ -25,16 +26,24 @@ pub(super) struct Mount {
     pub(super) path: PathBuf,
     /// How requests come.
     pub(super) served: String,
+    /// What no remount changes.
+    pub(super) made_with: MadeWith,
     /// What holds the server, once that is known.
     pub(super) locked: Arc<OnceLock<Locked>>,
 }
 
 impl Mount {
-    pub(super) fn new(server: Arc<Server>, path: &Path, served: &Served) -> Self {
+    pub(super) fn new(
+        server: Arc<Server>,
+        path: &Path,
+        served: &Served,
+        made_with: MadeWith,
+    ) -> Self {
         Self {
             server,
             path: path.into(),
             served: served.to_string(),
+            made_with,
             locked: Arc::default(),
         }
     }
@@ -71,8 +80,12 @@ pub(super) fn run(mount: &Mount, ask: Ask) -> Answered {
         Ask::Freeze {} => nothing(mount.server.freeze()),
         Ask::Thaw {} => nothing(mount.server.thaw()),
         Ask::Shutdown { flush } => nothing(mount.server.shutdown(flush.into())),
-        Ask::Remount { options } => nothing(mount.server.remount(&options)),
+        Ask::Remount { options } => nothing(remount(mount, &options)),
     }
+}
+
+fn remount(mount: &Mount, list: &str) -> uext4::Result<()> {
+    mount.server.remount(&mount.made_with.leave_out(list)?)
 }
 
 fn nothing(done: uext4::Result<()>) -> Answered {

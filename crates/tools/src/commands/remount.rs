@@ -1,7 +1,9 @@
 //! `uext4 remount`, `freeze`, `thaw` and `shutdown`: what a running mount is told.
 
 use super::control;
+use super::mount::take_ours;
 use crate::failure::{Cause, Exit, Failure, Result};
+use crate::image::Place;
 use std::path::{Path, PathBuf};
 
 /// Change the options of a mount, or whether it can be written
@@ -81,11 +83,20 @@ impl ShutdownArgs {
 impl Args {
     pub(crate) fn run(self) -> Result<()> {
         let list = self.options.join(",");
-        // A word that nobody knows is a wrong argument, whatever is mounted.
-        let known = uext4::MountOptions::default().parse(&list);
-        known.map_err(|error| Failure::options(&list, &error))?;
+        check_words(&list)?;
         told(&self.dir, uext4_fuse::remount(&self.dir, &list))
     }
+}
+
+/// A word that nobody knows is a wrong argument, whatever is mounted.
+fn check_words(list: &str) -> Result<()> {
+    let rest = Place::default().take(list)?;
+    let ours = take_ours(&rest, &mut uext4_fuse::MountOptions::default());
+    let (rest, _) = ours.map_err(|error| Failure::usage(format!("-o {error}")))?;
+    let known = uext4::MountOptions::default().parse(&rest);
+    known
+        .map(drop)
+        .map_err(|error| Failure::options(list, &error))
 }
 
 impl FreezeArgs {

@@ -8,7 +8,7 @@ use std::process::{Command, Output, Stdio};
 use uext4_testkit::oracle;
 
 /// What sfdisk makes of `script`, on a disk of 200 MiB; false where it is not there.
-fn partitioned(rig: &Rig, label: &str, script: &str) -> bool {
+pub(crate) fn partitioned(rig: &Rig, label: &str, script: &str) -> bool {
     let disk = fs::File::create(rig.path("disk.img")).unwrap();
     disk.set_len(200 << 20).unwrap();
     let mut command = Command::new("sfdisk");
@@ -27,8 +27,8 @@ fn partitioned(rig: &Rig, label: &str, script: &str) -> bool {
     true
 }
 
-/// Copies `/path` of the image into a file of its own, which e2fsck judges.
-fn judge(rig: &Rig, start_sectors: u64, len_sectors: u64) {
+/// Copies a part of the image into a file of its own, which e2fsck judges.
+pub(crate) fn judge(rig: &Rig, start_sectors: u64, len_sectors: u64) {
     let (image, part) = (rig.image(), rig.path("part.img"));
     let mut command = Command::new("dd");
     command.arg(format!("if={}", image.display()));

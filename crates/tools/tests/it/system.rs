@@ -52,7 +52,7 @@ fn it_is_a_helper_of_mount() {
     let fake = helper(&rig, &[image, dir, "-f", "-o", "rw"]);
     assert!(fake.status.success() && fs::read_dir(dir).unwrap().count() == 0);
     let none = helper(&rig, &["/none", dir, "-o", "rw"]);
-    assert_eq!(none.status.code(), Some(1), "{none:?}");
+    assert_eq!(none.status.code(), Some(32), "{none:?}");
 }
 
 #[test]

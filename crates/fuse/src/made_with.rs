@@ -1,0 +1,71 @@
+//! The words that a mount was made with and that stay.
+//!
+//! `mount(8)` repeats the whole line of fstab at a remount: what is as it was is no change.
+
+use uext4::RemountError;
+
+/// Options that no remount changes, by the name before `=`.
+const KEPT: [&str; 13] = [
+    "allow_other",
+    "gid",
+    "io_uring",
+    "map",
+    "no_io_uring",
+    "no_sandbox",
+    "offset",
+    "partition",
+    "sandbox",
+    "uid",
+    "untrusted",
+    "writeback",
+    "writethrough",
+];
+
+fn kept(word: &str) -> Option<&'static str> {
+    let name = word.split('=').next().unwrap_or(word);
+    KEPT.into_iter().find(|kept| *kept == name)
+}
+
+/// Those of a mount.
+pub(crate) struct MadeWith(Vec<String>);
+
+impl MadeWith {
+    /// Of this list.
+    pub(crate) fn new(list: &str) -> Self {
+        let words = list.split(',').filter(|word| kept(word).is_some());
+        Self(words.map(str::to_owned).collect())
+    }
+
+    /// The list without the words that stay.
+    ///
+    /// # Errors
+    /// One of them is another than it was.
+    pub(crate) fn leave_out(&self, list: &str) -> Result<String, RemountError> {
+        let mut rest = Vec::new();
+        for word in list.split(',') {
+            match kept(word) {
+                None => rest.push(word),
+                Some(_) if self.0.iter().any(|had| had == word) => {}
+                Some(name) => return Err(RemountError::Fixed(name)),
+            }
+        }
+        Ok(rest.join(","))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_as_it_was_is_no_change() {
+        let made = MadeWith::new("noatime,uid=5,untrusted");
+        let rest = made
+            .leave_out("uid=5,ro,untrusted")
+            .expect("they are the same");
+        assert_eq!(rest, "ro");
+        for other in ["uid=6", "ro,gid=5", "io_uring"] {
+            assert!(made.leave_out(other).is_err(), "{other}");
+        }
+    }
+}
