@@ -10,8 +10,8 @@
 //! needs its lock only to make more of the table ready. Free inodes are counted when it renders.
 //!
 //! Invariants: `set bits = clusters - free` in the block half, likewise for inodes when they are
-//! loaded (`load` checks). Patches of one descriptor are emitted under its lock, so the last one holds
-//! both halves.
+//! loaded (`load` checks). Patches of one descriptor are emitted under its lock, so the last one
+//! holds both halves.
 //! Locking: GroupInodes, GroupBitmap, then GroupDesc while rendering.
 
 use super::layout::GroupLayout;

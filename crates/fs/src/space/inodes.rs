@@ -65,7 +65,7 @@ impl Space {
         let group = self.group(nr)?;
         let bits = self.inode_bits(fs, nr, group)?;
         let first = self.first_index(nr);
-        // A bit that the line had may be gone when it is taken; then there is another line, or none.
+        // A bit that the line had may be gone when it is taken: then there is another line or none.
         while let Some(line) = self.runs.line(nr, bits, first) {
             handle.touch(&group.inodes);
             if let Some(index) = bits.take(line, first) {

@@ -1,9 +1,9 @@
 //! The extent status: what was found in the maps of files, so that it is not looked for again.
 //!
-//! Kept for deep maps only: a root in the inode is found as fast as a cache would be, and a map that
-//! has drawn back into it drops what was kept, so that a change has nothing to forget. Holes,
-//! unwritten and written blocks are known alike. Blocks that wait for their allocation are with the
-//! data that wait (`file`), so the shrinker never meets them.
+//! Kept for deep maps only: a root in the inode is found as fast as a cache would be. A map that
+//! has drawn back into its inode drops what was kept, so that changes have nothing to forget.
+//! Holes, unwritten and written blocks are known alike. Blocks that wait for their allocation are
+//! with the data that wait (`file`), so the shrinker never meets them.
 //!
 //! Invariants: the inode's state lock guards the truth. Who changes the map holds it exclusively
 //! and forgets the range first; who looks up and notes what was found holds it shared.
