@@ -45,7 +45,7 @@ pub use attr::{Attr, Caller, Checks, FileType, SetAttr, SetTime, StatFs, Timesta
 pub use delayed::ErrorCursor;
 pub use dir::{DirEntry, Visit};
 pub use error::{Error, Result};
-pub use file::{Extent, FallocateMode, Seek};
+pub use file::{Extent, FallocateMode, Seek, Times};
 pub use filesystem::Filesystem;
 pub use inode::{Atime, Inode, InodeRef};
 pub use map::ExtentStatusStats;

@@ -11,7 +11,7 @@ use crate::space::Reserve;
 use crate::{Error, Fs, Result, credits};
 use std::sync::Arc;
 use uext4_format::xattr::{XattrName, XattrSet, XattrValue, decode_ibody, encode_ibody};
-use uext4_format::{Corrupt, InodeFlags, NoRoom, Place, inline_data};
+use uext4_format::{Corrupt, InodeFlags, NoRoom, Place, Timestamp, inline_data};
 use uext4_journal::Handle;
 
 /// Where the data of a change went.
@@ -71,8 +71,15 @@ pub(super) fn read(state: &InodeState, offset: u64, buf: &mut [u8]) -> Result<()
 }
 
 /// Writes into the inode if the result fits there.
-pub(super) fn write(fs: &Fs, inode: &Arc<Inode>, offset: u64, data: &[u8]) -> Result<Stored> {
-    change(fs, inode, offset + data.len() as u64, |content, old_len| {
+pub(super) fn write(
+    fs: &Fs,
+    inode: &Arc<Inode>,
+    offset: u64,
+    data: &[u8],
+    now: Option<Timestamp>,
+) -> Result<Stored> {
+    let need_bytes = offset + data.len() as u64;
+    change(fs, inode, need_bytes, now, |content, old_len| {
         let from = offset as usize;
         content.resize(old_len.max(from + data.len()), 0);
         content[from..from + data.len()].copy_from_slice(data);
@@ -81,16 +88,18 @@ pub(super) fn write(fs: &Fs, inode: &Arc<Inode>, offset: u64, data: &[u8]) -> Re
 
 /// Cuts or extends the data in the inode if they fit there.
 pub(super) fn resize(fs: &Fs, inode: &Arc<Inode>, size: u64) -> Result<Stored> {
-    change(fs, inode, size, |content, _| {
+    change(fs, inode, size, Some(fs.now()), |content, _| {
         content.resize(size as usize, 0)
     })
 }
 
-/// Changes the data in the inode. `need_bytes` is a lower bound of the new size.
+/// Changes the data in the inode. `need_bytes` is a lower bound of the new size, `now` becomes its
+/// times.
 fn change(
     fs: &Fs,
     inode: &Arc<Inode>,
     need_bytes: u64,
+    now: Option<Timestamp>,
     edit: impl FnOnce(&mut Vec<u8>, usize),
 ) -> Result<Stored> {
     let mut data = {
@@ -103,14 +112,15 @@ fn change(
     };
     let old_len = data.len();
     edit(&mut data, old_len);
-    let now = fs.now();
     let handle = fs.start(credits::ATTRIBUTES)?;
     let mut state = handle.write(inode);
     if store(&mut state, &data)?.is_err() {
         return Ok(Stored::NoRoom);
     }
     state.disk.size = data.len() as u64;
-    touch(&mut state, now);
+    if let Some(now) = now {
+        touch(&mut state, now);
+    }
     Ok(Stored::Inline)
 }
 

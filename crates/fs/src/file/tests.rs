@@ -473,6 +473,31 @@ fn changes_within_a_tick_share_a_time() {
     rig.assert_clean();
 }
 
+/// A cache above tells the times itself, perhaps before the data come.
+#[test]
+fn data_of_a_cache_keep_the_times() {
+    for options in [&["-b", "1024"][..], &["-b", "1024", "-O", "inline_data"]] {
+        let rig = Rig::new(8, options);
+        let (fs, file) = (rig.fs(), rig.file.arc());
+        write(fs, file, 0, b"a").expect("writes");
+        let times = || {
+            let state = file.read();
+            (state.disk.mtime, state.disk.ctime)
+        };
+        let before = times();
+        std::thread::sleep(std::time::Duration::from_millis(9));
+        for offset in [0, 20, 5000] {
+            let kept = super::Times::Keep;
+            super::write_at(fs, file, offset, b"b", Reserve::MayUse, kept).expect("writes");
+        }
+        super::write_out(fs, file).expect("writes");
+        assert_eq!(times(), before, "{options:?}");
+        write(fs, file, 5000, b"c").expect("writes");
+        assert!(times() > before, "{options:?}");
+        rig.assert_clean();
+    }
+}
+
 /// A truncate of many extents, stopped by a crash between two of its transactions.
 #[test]
 fn recovery_finishes_a_truncate() {

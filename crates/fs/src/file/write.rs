@@ -13,6 +13,21 @@ use std::sync::Arc;
 use uext4_format::{BlockNr, LogicalBlock, Timestamp};
 use uext4_journal::Object;
 
+/// What becomes of the times of a file that is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Times {
+    /// It was changed now.
+    Change,
+    /// They stay: who writes sets them by itself.
+    Keep,
+}
+
+impl Times {
+    fn now(self, fs: &Fs) -> Option<Timestamp> {
+        (self == Self::Change).then(|| fs.now())
+    }
+}
+
 /// Writes `data` from byte `offset` on; answers how many bytes were written: less than all when
 /// space or the largest size was reached, never zero unless `data` is empty.
 pub(crate) fn write(
@@ -22,9 +37,22 @@ pub(crate) fn write(
     data: &[u8],
     reserve: Reserve,
 ) -> Result<usize> {
+    write_at(fs, inode, offset, data, reserve, Times::Change)
+}
+
+/// As [`write`], with a choice.
+pub(crate) fn write_at(
+    fs: &Fs,
+    inode: &Arc<Inode>,
+    offset: u64,
+    data: &[u8],
+    reserve: Reserve,
+    times: Times,
+) -> Result<usize> {
     retried(fs, data, || {
         let mut buffer = inode.io.write();
-        write_locked(fs, inode, &mut buffer, offset, data, reserve)
+        let rules = Rules::of(fs, data, reserve, times);
+        write_locked(fs, inode, &mut buffer, offset, data, rules)
     })
 }
 
@@ -38,7 +66,8 @@ pub(crate) fn append(
     retried(fs, data, || {
         let mut buffer = inode.io.write();
         let offset = inode.read().disk.size;
-        let written = write_locked(fs, inode, &mut buffer, offset, data, reserve)?;
+        let rules = Rules::of(fs, data, reserve, Times::Change);
+        let written = write_locked(fs, inode, &mut buffer, offset, data, rules)?;
         Ok((offset, written))
     })
 }
@@ -55,13 +84,32 @@ fn retried<T>(fs: &Fs, data: &[u8], mut write: impl FnMut() -> Result<T>) -> Res
     written
 }
 
+/// What holds for all of a write.
+#[derive(Clone, Copy)]
+struct Rules {
+    reserve: Reserve,
+    when: When,
+    /// The new times.
+    now: Option<Timestamp>,
+}
+
+impl Rules {
+    fn of(fs: &Fs, data: &[u8], reserve: Reserve, times: Times) -> Self {
+        Self {
+            reserve,
+            when: When::of(fs, data.len()),
+            now: times.now(fs),
+        }
+    }
+}
+
 fn write_locked(
     fs: &Fs,
     inode: &Arc<Inode>,
     buffer: &mut Buffer,
     offset: u64,
     data: &[u8],
-    reserve: Reserve,
+    rules: Rules,
 ) -> Result<usize> {
     fs.writable()?;
     if data.is_empty() {
@@ -82,15 +130,15 @@ fn write_locked(
         .ok_or(Error::TooLarge)?;
     let data = &data[..room.min(data.len() as u64) as usize];
     if inline {
-        if inline::write(fs, inode, offset, data)? == inline::Stored::Inline {
+        if inline::write(fs, inode, offset, data, rules.now)? == inline::Stored::Inline {
             return Ok(data.len());
         }
-        inline::convert(fs, inode, reserve)?;
+        inline::convert(fs, inode, rules.reserve)?;
     }
     if offset > size {
         io::zero_tail(fs, inode, buffer, size)?;
     }
-    write_slices(fs, inode, buffer, offset, data, reserve)
+    write_slices(fs, inode, buffer, offset, data, rules)
 }
 
 fn write_slices(
@@ -99,14 +147,13 @@ fn write_slices(
     buffer: &mut Buffer,
     offset: u64,
     data: &[u8],
-    reserve: Reserve,
+    rules: Rules,
 ) -> Result<usize> {
     let mut done = 0;
     let mut stopped = None;
-    let when = When::of(fs, data.len());
     while done < data.len() {
         let at = offset + done as u64;
-        match write_slice(fs, inode, buffer, at, &data[done..], reserve, when) {
+        match write_slice(fs, inode, buffer, at, &data[done..], rules) {
             Ok(written) => done += written,
             Err(error) => {
                 stopped = Some(error);
@@ -115,7 +162,7 @@ fn write_slices(
         }
     }
     if done > 0 {
-        settle(fs, inode, buffer, offset + done as u64)?;
+        settle(fs, inode, buffer, offset + done as u64, rules.now)?;
     }
     match stopped {
         Some(error) if done == 0 => Err(error),
@@ -124,14 +171,19 @@ fn write_slices(
 }
 
 /// Size and times, as far as the slices have not noted them.
-fn settle(fs: &Fs, inode: &Arc<Inode>, buffer: &Buffer, end: u64) -> Result<()> {
-    let now = fs.now();
+fn settle(
+    fs: &Fs,
+    inode: &Arc<Inode>,
+    buffer: &Buffer,
+    end: u64,
+    now: Option<Timestamp>,
+) -> Result<()> {
     let (size, grows, stale) = {
         let state = inode.read();
         let size = state.disk.size.max(end);
         let grows = delay::disksize(fs, &state, buffer, size).unwrap_or(size)
             != state.disksize.unwrap_or(state.disk.size);
-        (size, grows, stale_times(&state, now))
+        (size, grows, now.filter(|now| stale_times(&state, *now)))
     };
     if grows {
         let handle = fs.start(credits::ATTRIBUTES)?;
@@ -143,16 +195,18 @@ fn settle(fs: &Fs, inode: &Arc<Inode>, buffer: &Buffer, end: u64) -> Result<()> 
         let mut state = inode.live().write_unlogged();
         delay::set_size(fs, &mut state, buffer, size);
     }
-    if stale {
+    if let Some(now) = stale {
         fs.change_times(inode, now, |state| touch(state, now))?;
     }
     Ok(())
 }
 
-fn note_write(fs: &Fs, state: &mut InodeState, buffer: &Buffer, end: u64, now: Timestamp) {
+fn note_write(fs: &Fs, state: &mut InodeState, buffer: &Buffer, end: u64, now: Option<Timestamp>) {
     let size = state.disk.size.max(end);
     delay::set_size(fs, state, buffer, size);
-    touch(state, now);
+    if let Some(now) = now {
+        touch(state, now);
+    }
 }
 
 /// Writes the front of `data`, as far as one mapping reaches; answers how many bytes.
@@ -162,8 +216,7 @@ fn write_slice(
     buffer: &mut Buffer,
     at: u64,
     data: &[u8],
-    reserve: Reserve,
-    when: When,
+    rules: Rules,
 ) -> Result<usize> {
     let (block, within) = io::split(fs, at);
     let waited = delay::overwrite(fs, buffer, block.0.into(), within as usize, data);
@@ -180,6 +233,7 @@ fn write_slice(
         block,
         within,
         data,
+        now: rules.now,
     };
     match mapping {
         Mapping::Mapped {
@@ -194,9 +248,9 @@ fn write_slice(
         } => slice.fill_unwritten(start, len_blocks),
         Mapping::Hole { len_blocks } => {
             let len_blocks = delay::cut_hole(slice.buffer, block, len_blocks);
-            match when {
-                When::Later => slice.keep(len_blocks, reserve),
-                When::AtOnce => slice.fill_hole(len_blocks, reserve),
+            match rules.when {
+                When::Later => slice.keep(len_blocks, rules.reserve),
+                When::AtOnce => slice.fill_hole(len_blocks, rules.reserve),
             }
         }
     }
@@ -211,6 +265,7 @@ struct Slice<'a> {
     block: LogicalBlock,
     within: u64,
     data: &'a [u8],
+    now: Option<Timestamp>,
 }
 
 impl<'a> Slice<'a> {
@@ -262,7 +317,7 @@ impl<'a> Slice<'a> {
             NewBlocks::reserve(fs, self.inode, self.block, len_blocks, Shape::Data, reserve)?;
         let data = self.front(blocks.run().len_blocks);
         io::write_padded(fs, blocks.run().start, self.within, data)?;
-        let (now, end) = (fs.now(), self.end(data.len()));
+        let (now, end) = (self.now, self.end(data.len()));
         let handle = fs.start(credits::MAP)?;
         blocks.map(&handle, self.inode, ExtentState::Written, |state| {
             note_write(fs, state, self.buffer, end, now)
@@ -275,8 +330,7 @@ impl<'a> Slice<'a> {
         let data = self.front(len_blocks);
         io::write_padded(fs, start, self.within, data)?;
         let blocks = io::blocks_for(fs, self.within + data.len() as u64) as u32;
-        let now = fs.now();
-        let end = self.end(data.len());
+        let (now, end) = (self.now, self.end(data.len()));
         let marked = {
             let handle = fs.start(credits::MAP)?;
             let mut state = handle.write(self.inode);

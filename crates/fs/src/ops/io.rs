@@ -8,7 +8,7 @@ use crate::{Caller, Error, Filesystem, Fs, InodeRef, Result, credits, file, xatt
 use uext4_format::{Feature, FileType, InodeFlags, Tid};
 
 use crate::delayed::ErrorCursor;
-use crate::file::{Extent, FallocateMode, Seek};
+use crate::file::{Extent, FallocateMode, Seek, Times};
 
 /// What a write does to setuid and setgid bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,13 +100,19 @@ impl Filesystem {
 
     /// Writes data that a cache above accepted earlier, when the rules about immutable and
     /// append-only files and about setuid were applied. Whole pages come back, also of a file that
-    /// was only appended to.
-    pub fn write_back(&self, inode: &InodeRef, offset: u64, data: &[u8]) -> Result<usize> {
+    /// was only appended to. A cache that knows when it was written to keeps the times.
+    pub fn write_back(
+        &self,
+        inode: &InodeRef,
+        offset: u64,
+        data: &[u8],
+        times: Times,
+    ) -> Result<usize> {
         self.change(|fs| {
             regular(inode)?;
             fs.writable()?;
             fs.allow_size(offset.saturating_add(data.len() as u64))?;
-            file::write(fs, inode.arc(), offset, data, Reserve::MayUse)
+            file::write_at(fs, inode.arc(), offset, data, Reserve::MayUse, times)
         })
     }
 

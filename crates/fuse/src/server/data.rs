@@ -7,7 +7,7 @@ use crate::attributes::Writers;
 use crate::errno::Errno;
 use crate::protocol::{WRITE_CACHE, WRITE_KILL_SUIDGID, opcode};
 use crate::request::Request;
-use uext4::{FallocateMode, FileType, Filesystem, InodeRef, KillPrivileges, Seek};
+use uext4::{FallocateMode, FileType, Filesystem, InodeRef, KillPrivileges, Seek, Times};
 
 /// `fallocate(2)` modes.
 const FALLOC_KEEP_SIZE: u32 = 0x01;
@@ -61,10 +61,18 @@ impl Server {
     /// Writes all of `data` or fails: the kernel has promised them to somebody, and takes any
     /// answer but an error as a sign that all are written, also one that says less.
     fn write_back(&self, inode: &InodeRef, offset: u64, data: &[u8]) -> Result<usize, Errno> {
+        // With the writeback cache the kernel owns the times, and may have told them already.
+        let times = match self.agreement.writeback() {
+            true => Times::Keep,
+            false => Times::Change,
+        };
         let mut done = 0;
         while done < data.len() {
             let at = offset + done as u64;
-            match self.filesystem.write_back(inode, at, &data[done..])? {
+            let written = self
+                .filesystem
+                .write_back(inode, at, &data[done..], times)?;
+            match written {
                 0 => return Err(Errno::EIO),
                 written => done += written,
             }
