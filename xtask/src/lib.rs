@@ -5,6 +5,7 @@
 //!   system.
 //! - [`kill`]: the server killed at random moments; what fsync promised must be there.
 //! - [`threads`]: many threads in one file system, each with a model of its names.
+//! - [`exercise`]: many processes that use one mount in all ways.
 //! - [`fuzz`]: wounded images mounted and used.
 //! - [`damage`]: the damage test of the library over many images, within its memory.
 //!
@@ -12,6 +13,7 @@
 #![forbid(unsafe_code)]
 
 pub mod damage;
+pub mod exercise;
 pub mod fuzz;
 pub mod kill;
 pub mod server;

@@ -1,6 +1,6 @@
 //! Work on the repository itself: `cargo xtask tidy` keeps the house rules; `crash`, `trees`,
-//! `kill`, `threads`, `race`, `fuzz` and `damage` are the full-size runs of the library of this
-//! package.
+//! `kill`, `threads`, `exercise`, `race`, `fuzz` and `damage` are the full-size runs of the library
+//! of this package.
 //!
 //! `mount` is the server of the runs that mount: see [`xtask::server`].
 #![forbid(unsafe_code)]
@@ -15,7 +15,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::{Args, Parser, Subcommand};
-use xtask::server::Server;
+use xtask::exercise;
+use xtask::server::{Server, Transport};
 
 /// Work on the repository itself.
 #[derive(Parser)]
@@ -61,6 +62,23 @@ enum Job {
     },
     /// Threads under a race detector (needs the nightly toolchain with rust-src).
     Race(race::Options),
+    /// 16 processes that do all that the kernel lets them on one mount, with models.
+    Exercise {
+        /// Operations of all processes together on each mount.
+        #[arg(long, default_value_t = 1_000_000)]
+        operations: u64,
+        /// Processes.
+        #[arg(long, default_value_t = 16)]
+        processes: u64,
+        /// One kind of file system only.
+        #[arg(long)]
+        kind: Option<String>,
+        /// One transport only.
+        #[arg(long)]
+        transport: Option<Transport>,
+        #[command(flatten)]
+        common: Common,
+    },
     /// Wounded images mounted through FUSE, as strangers' are and plainly.
     Fuzz {
         /// Time.
@@ -80,6 +98,13 @@ enum Job {
         /// Processes at once; by default one for each core.
         #[arg(long)]
         jobs: Option<u64>,
+    },
+    /// One process of `exercise`.
+    #[command(hide = true)]
+    ExerciseProcess {
+        root: PathBuf,
+        process: u64,
+        seed: u64,
     },
     /// Serves an image: the server of the other jobs.
     #[command(hide = true)]
@@ -139,6 +164,22 @@ fn run(arguments: &Arguments) -> Result<ExitCode> {
             let figures = xtask::kill::run(&common.server()?, *rounds, common.seed)?;
             println!("{figures}");
         }
+        Job::Exercise {
+            operations,
+            processes,
+            kind,
+            transport,
+            common,
+        } => {
+            let plan = exercise::Plan {
+                server: common.server()?,
+                worker: std::env::current_exe().context("the path of this program")?,
+                operations: *operations,
+                processes: *processes,
+                seed: common.seed,
+            };
+            exercise::run(&plan, kind.as_deref(), *transport)?;
+        }
         Job::Threads { seconds, seed } => {
             xtask::threads::run(Duration::from_secs(*seconds), *seed)?;
         }
@@ -157,14 +198,19 @@ fn run(arguments: &Arguments) -> Result<ExitCode> {
             let cores = || std::thread::available_parallelism().map_or(1, |n| n.get() as u64);
             xtask::damage::run(&root, *images, *first, jobs.unwrap_or_else(cores))?;
         }
+        Job::ExerciseProcess {
+            root,
+            process,
+            seed,
+        } => exercise::process(root, *process, *seed)?,
         Job::Mount {
             image,
             dir,
             options,
             ..
         } => {
-            let how = xtask::server::meant(options.as_deref().unwrap_or_default());
-            xtask::server::serve(image, dir, how)?;
+            let meant = xtask::server::Meant::by(options.as_deref().unwrap_or_default());
+            xtask::server::serve(image, dir, meant)?;
         }
     }
     Ok(ExitCode::SUCCESS)

@@ -1,7 +1,7 @@
 //! The program that serves a mount in the foreground, as a process of its own: it can be killed.
 //!
-//! Any program will do that knows `PROGRAM mount IMAGE DIR [-o ro] --foreground`: the tool `uext4`,
-//! or this one.
+//! Any program will do that knows `PROGRAM mount IMAGE DIR [-o WORDS] --foreground`: the tool
+//! `uext4`, or this one.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -10,7 +10,8 @@ use std::sync::Arc;
 use anyhow::{Context, Result};
 use uext4::Filesystem;
 use uext4::device::{Access, BlockDevice, FileDevice};
-use uext4_fuse::{MountOptions, Sandbox};
+use uext4_fuse::{Channel, MountOptions, Sandbox};
+use uext4_testkit::rings::RingsSwitch;
 use uext4_testkit::served::ServedMount;
 
 /// What a mount may do.
@@ -20,6 +21,35 @@ pub enum Rights {
     ReadWrite,
     /// Nothing on the image changes.
     ReadOnly,
+}
+
+/// How requests come from the kernel; nothing else will do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Transport {
+    /// Through `/dev/fuse`.
+    DevFuse,
+    /// Over io_uring.
+    IoUring,
+}
+
+impl Transport {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::DevFuse, Self::IoUring];
+
+    fn word(self) -> &'static str {
+        match self {
+            Self::DevFuse => "no_io_uring",
+            Self::IoUring => "io_uring",
+        }
+    }
+
+    /// [`RingsSwitch::available_or_skip`], for mounts over io_uring.
+    ///
+    /// # Panics
+    /// As that.
+    pub fn available_or_skip(self, test: &str) -> bool {
+        self == Self::DevFuse || RingsSwitch::available_or_skip(test)
+    }
 }
 
 /// A program that serves mounts.
@@ -58,7 +88,17 @@ impl Server {
         self.mount_with(image, words)
     }
 
-    /// As [`Self::mount`], with these words: `ro`, `rw`, `untrusted`.
+    /// Mounts `image` for reading and writing on a fresh mount point.
+    ///
+    /// # Errors
+    /// The server did not mount, or not over this transport.
+    pub fn mount_via(&self, image: &Path, transport: Transport) -> Result<ServedMount> {
+        let rings = transport == Transport::IoUring;
+        let _on = rings.then(RingsSwitch::on).transpose()?;
+        self.mount_with(image, transport.word())
+    }
+
+    /// As [`Self::mount`], with these words: `ro`, `rw`, `untrusted`, `io_uring`, `no_io_uring`.
     ///
     /// # Errors
     /// The server did not mount.
@@ -85,17 +125,33 @@ pub enum Trust {
 }
 
 /// What the words of [`Server::mount_with`] mean.
-pub fn meant(words: &str) -> (Rights, Trust) {
-    let has = |wanted| words.split(',').any(|word| word == wanted);
-    let trust = if has("untrusted") {
-        Trust::No
-    } else {
-        Trust::Yes
-    };
-    let read_only = has("ro") || (trust == Trust::No && !has("rw"));
-    match read_only {
-        true => (Rights::ReadOnly, trust),
-        false => (Rights::ReadWrite, trust),
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Meant {
+    rights: Rights,
+    trust: Trust,
+    channel: Channel,
+}
+
+impl Meant {
+    /// Of words with commas between.
+    pub fn by(words: &str) -> Self {
+        let has = |wanted| words.split(',').any(|word| word == wanted);
+        let is_stranger = has("untrusted");
+        let read_only = has("ro") || (is_stranger && !has("rw"));
+        let channel = match () {
+            () if has(Transport::IoUring.word()) => Channel::IoUring,
+            () if has(Transport::DevFuse.word()) => Channel::DevFuse,
+            () => Channel::Best,
+        };
+        Self {
+            rights: if read_only {
+                Rights::ReadOnly
+            } else {
+                Rights::ReadWrite
+            },
+            trust: if is_stranger { Trust::No } else { Trust::Yes },
+            channel,
+        }
     }
 }
 
@@ -109,11 +165,17 @@ fn vet(image: &Path) -> uext4::Result<()> {
 ///
 /// # Errors
 /// The image cannot be mounted, or not be closed.
-pub fn serve(image: &Path, dir: &Path, (rights, trust): (Rights, Trust)) -> Result<()> {
+pub fn serve(image: &Path, dir: &Path, meant: Meant) -> Result<()> {
+    let Meant {
+        rights,
+        trust,
+        channel,
+    } = meant;
     let read_only = rights == Rights::ReadOnly;
     let options = MountOptions {
         source: image.display().to_string(),
         read_only,
+        channel,
         sandbox: Sandbox::Best,
         files: vec![image.into()],
         ..MountOptions::default()

@@ -14,7 +14,7 @@ use uext4_testkit::oracle::{Access, KernelMount, debugfs, e2fsck};
 const SHOWN: usize = 20;
 
 /// Fails with the first differences.
-pub(super) fn same(
+pub(crate) fn same(
     what: &str,
     expected: &Manifest,
     found: &Manifest,
@@ -37,7 +37,7 @@ pub(super) fn same(
 }
 
 /// Fails with e2fsck's words, or with those of our own check.
-pub(super) fn clean(what: &str, image: &Path) -> Result<()> {
+pub(crate) fn clean(what: &str, image: &Path) -> Result<()> {
     let verdict = e2fsck(image)?;
     ensure!(verdict.is_clean(), "{what}: {verdict}");
     let device = FileDevice::open(image, uext4::device::Access::ReadOnly)?;
@@ -52,7 +52,7 @@ pub(super) fn clean(what: &str, image: &Path) -> Result<()> {
 }
 
 /// What the kernel sees in `image`.
-pub(super) fn by_kernel(image: &Path) -> Result<Manifest> {
+pub(crate) fn by_kernel(image: &Path) -> Result<Manifest> {
     let mount = KernelMount::new(image, "ro")?;
     let manifest = Manifest::of_dir(mount.path())?;
     mount.unmount()?;

@@ -6,7 +6,7 @@
 //! e2fsck has nothing to say after we removed all of it.
 
 mod configs;
-mod judge;
+pub(crate) mod judge;
 mod round;
 
 use std::time::Instant;

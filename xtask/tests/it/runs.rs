@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use uext4_testkit::oracle::KernelMount;
 use uext4_testkit::served::ServedMount;
-use xtask::server::Server;
-use xtask::{fuzz, kill, threads, trees};
+use xtask::server::{Server, Transport};
+use xtask::{exercise, fuzz, kill, threads, trees};
 
 const ENTRIES: usize = 800;
 const SEED: u64 = 20_260_721;
@@ -106,5 +106,25 @@ fn wounded_images_are_refused_or_served() {
     match fuzz::run(&server(), Duration::from_secs(8), SEED) {
         Err(error) => panic!("{error:?}"),
         Ok(figures) => assert!(figures.rounds > figures.refused, "{figures}"),
+    }
+}
+
+/// Few operations of few processes, on the plain kind and on the one that has most features.
+#[test]
+fn processes_agree_with_their_models() {
+    for (kind, transport) in [
+        ("default", Transport::IoUring),
+        ("many", Transport::DevFuse),
+    ] {
+        let plan = exercise::Plan {
+            server: server(),
+            worker: env!("CARGO_BIN_EXE_xtask").into(),
+            operations: 12_000,
+            processes: 6,
+            seed: SEED,
+        };
+        if let Err(error) = exercise::run(&plan, Some(kind), Some(transport)) {
+            panic!("{error:?}");
+        }
     }
 }

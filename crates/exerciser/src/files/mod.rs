@@ -1,0 +1,259 @@
+//! Files of one process: what is in them and what is said of them is known exactly.
+
+mod data;
+mod space;
+
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, ensure};
+use rustix::fs::{self as sys, AtFlags, CWD, Mode, OFlags, RenameFlags};
+use uext4_testkit::rng::Rng;
+
+use crate::attributes::Attributes;
+use crate::raw::Ring;
+use data::Aligned;
+
+const FILES: u64 = 6;
+/// Largest file.
+const FILE_BYTES_MAX: usize = 256 << 10;
+/// Longest range of one operation.
+const RANGE_BYTES_MAX: usize = 64 << 10;
+/// Ranges lie below one of these: some stay inside an inode, or inside a block.
+const SCALES: [usize; 4] = [150, 4096, 40_000, FILE_BYTES_MAX];
+
+/// Both ways into a file.
+struct Open {
+    buffered: File,
+    direct: File,
+}
+
+impl Open {
+    fn of(path: &Path) -> io::Result<Self> {
+        let mut options = File::options();
+        options.read(true).write(true);
+        let buffered = options.open(path)?;
+        options.custom_flags(OFlags::DIRECT.bits() as i32);
+        Ok(Self {
+            buffered,
+            direct: options.open(path)?,
+        })
+    }
+}
+
+/// Opens a file that is closed.
+fn opened<'a>(open: &'a mut Option<Open>, path: &Path) -> io::Result<&'a Open> {
+    let fresh = match open.take() {
+        Some(open) => open,
+        None => Open::of(path)?,
+    };
+    Ok(open.insert(fresh))
+}
+
+/// One file and what is known of it.
+struct Known {
+    path: PathBuf,
+    open: Option<Open>,
+    bytes: Vec<u8>,
+    attributes: Attributes,
+}
+
+impl Known {
+    fn new(path: PathBuf) -> Result<Self> {
+        let attributes = Attributes::of_new(&File::create_new(&path)?)?;
+        Ok(Self {
+            path,
+            open: None,
+            bytes: Vec::new(),
+            attributes,
+        })
+    }
+
+    fn open(&mut self) -> io::Result<&Open> {
+        opened(&mut self.open, &self.path)
+    }
+
+    fn grow(&mut self, end: usize) {
+        self.bytes.resize(self.bytes.len().max(end), 0);
+    }
+}
+
+/// The files of a process.
+pub struct Files {
+    dir: PathBuf,
+    files: Vec<Known>,
+    ring: Ring,
+    scratch: Aligned,
+    rng: Rng,
+    n_names: u64,
+}
+
+impl Files {
+    /// Empty files in the fresh directory `dir`.
+    ///
+    /// # Errors
+    /// They cannot be made.
+    pub fn new(dir: &Path, rng: Rng) -> Result<Self> {
+        crate::names::make_directory(dir)?;
+        let file = |number| Known::new(dir.join(format!("file-{number}")));
+        Ok(Self {
+            dir: dir.to_path_buf(),
+            files: (0..FILES).map(file).collect::<Result<_>>()?,
+            ring: Ring::new().context("io_uring")?,
+            scratch: Aligned::new(RANGE_BYTES_MAX),
+            rng,
+            n_names: FILES,
+        })
+    }
+
+    /// One operation on one file.
+    ///
+    /// # Errors
+    /// An operation failed, or something else was found than must be there.
+    pub fn step(&mut self) -> Result<()> {
+        let at = self.rng.below(FILES) as usize;
+        let done = match self.rng.below(100) {
+            0..=34 => self.write(at),
+            35..=57 => self.read(at),
+            58..=62 => self.resize(at),
+            63..=65 => self.punch(at),
+            66..=68 => self.zero(at),
+            69..=71 => self.allocate(at),
+            72..=75 => self.copy(at),
+            76..=78 => self.seek(at),
+            79..=81 => self.sync(at),
+            82..=89 => self.attribute(at),
+            90..=92 => self.give_name(at),
+            93..=94 => self.exchange(at),
+            95..=96 => self.recreate(at),
+            97 => self.compare_one(at),
+            _ => self.close(at),
+        };
+        done.with_context(|| format!("file {}", self.files[at].path.display()))
+    }
+
+    fn range(&mut self) -> (usize, usize) {
+        let scale = *self.rng.pick(&SCALES);
+        let from = self.rng.below(scale as u64) as usize;
+        let len = 1 + self.rng.below(scale.min(RANGE_BYTES_MAX) as u64) as usize;
+        (from, len.min(FILE_BYTES_MAX - from))
+    }
+
+    fn attribute(&mut self, at: usize) -> Result<()> {
+        let file = &mut self.files[at];
+        let open = opened(&mut file.open, &file.path)?;
+        file.attributes
+            .change(&file.path, &open.buffered, &mut self.rng)
+    }
+
+    fn sync(&mut self, at: usize) -> Result<()> {
+        let open = self.files[at].open()?;
+        match self.rng.below(8) {
+            0..=3 => open.buffered.sync_all()?,
+            4..=6 => open.direct.sync_data()?,
+            _ => sys::syncfs(&open.buffered)?,
+        }
+        Ok(())
+    }
+
+    fn close(&mut self, at: usize) -> Result<()> {
+        self.files[at].open = None;
+        Ok(())
+    }
+
+    fn fresh_name(&mut self) -> PathBuf {
+        self.n_names += 1;
+        self.dir.join(format!("file-{}", self.n_names))
+    }
+
+    /// A further name, then the old one goes; or a rename.
+    fn give_name(&mut self, at: usize) -> Result<()> {
+        let new = self.fresh_name();
+        let file = &mut self.files[at];
+        if self.rng.chance(50) {
+            fs::rename(&file.path, &new)?;
+        } else {
+            fs::hard_link(&file.path, &new)?;
+            fs::remove_file(&file.path)?;
+        }
+        file.path = new;
+        Ok(())
+    }
+
+    /// Two files exchange their names.
+    fn exchange(&mut self, at: usize) -> Result<()> {
+        let other = (at + 1) % self.files.len();
+        let (one, two) = (self.files[at].path.clone(), self.files[other].path.clone());
+        sys::renameat_with(CWD, &one, CWD, &two, RenameFlags::EXCHANGE)?;
+        (self.files[at].path, self.files[other].path) = (two, one);
+        Ok(())
+    }
+
+    /// A new file in place of the old one, which stays open for a last look.
+    fn recreate(&mut self, at: usize) -> Result<()> {
+        let path = self.fresh_name();
+        let fresh = match self.rng.chance(50) {
+            true => self.written_before_named(path)?,
+            false => Known::new(path)?,
+        };
+        let mut old = std::mem::replace(&mut self.files[at], fresh);
+        old.open()?;
+        fs::remove_file(&old.path)?;
+        let open = opened(&mut old.open, &old.path)?;
+        let links = std::os::unix::fs::MetadataExt::nlink(&open.buffered.metadata()?);
+        ensure!(links == 0, "a removed file has {links} links");
+        data::compare_all(&open.buffered, &old.bytes)
+    }
+
+    /// A file that gets its name after it was written.
+    fn written_before_named(&self, path: PathBuf) -> Result<Known> {
+        let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+        let file = File::from(sys::open(&self.dir, flags, Mode::from_raw_mode(0o600))?);
+        let attributes = Attributes::of_new(&file)?;
+        let bytes = vec![0xA5; 3000];
+        std::os::unix::fs::FileExt::write_all_at(&file, &bytes, 0)?;
+        let here = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&file));
+        sys::linkat(CWD, here, CWD, &path, AtFlags::SYMLINK_FOLLOW)?;
+        Ok(Known {
+            path,
+            open: None,
+            bytes,
+            attributes,
+        })
+    }
+
+    fn compare_one(&mut self, at: usize) -> Result<()> {
+        let file = &mut self.files[at];
+        let open = opened(&mut file.open, &file.path)?;
+        let seen = fs::symlink_metadata(&file.path)?;
+        let (size, expected) = (seen.len(), file.bytes.len());
+        ensure!(size == expected as u64, "{size} bytes, expected {expected}");
+        file.attributes.compare(&file.path, &seen)?;
+        data::compare_all(&open.buffered, &file.bytes)
+    }
+
+    /// Everything of all files, and that there are no others.
+    ///
+    /// # Errors
+    /// What differs.
+    pub fn compare(&mut self) -> Result<()> {
+        for at in 0..self.files.len() {
+            let done = self.compare_one(at);
+            done.with_context(|| format!("file {}", self.files[at].path.display()))?;
+        }
+        let n_names = fs::read_dir(&self.dir)?.count();
+        ensure!(
+            n_names == self.files.len(),
+            "{n_names} names of {} files",
+            self.files.len()
+        );
+        Ok(())
+    }
+
+    /// Lets go of all descriptors.
+    pub fn close_all(&mut self) {
+        self.files.iter_mut().for_each(|file| file.open = None);
+    }
+}

@@ -1,0 +1,215 @@
+//! What all processes change at once, and what must hold all the same.
+//!
+//! - [`crowd`]: names that come, go and trade places; a file that has a name there is always whole.
+//! - [`record`]: a log that all append to (no record is torn or lost, each writer's are in order),
+//!   a file of which each owns a page, a counter behind a lock.
+//! - Names that only their maker removes are listed exactly once.
+
+mod crowd;
+mod record;
+
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail, ensure};
+use uext4_testkit::rng::Rng;
+
+use crowd::Crowd;
+use record::Records;
+
+/// Directories that names move between.
+const DIRECTORIES: u64 = 4;
+/// Listings of which one must be right.
+const LISTINGS: u32 = 4;
+/// Names of one process that stay, at most.
+const OWN_MAX: usize = 64;
+
+/// Makes what processes share, before they start.
+///
+/// # Errors
+/// It cannot be made.
+pub fn prepare(root: &Path) -> Result<()> {
+    for number in 0..DIRECTORIES {
+        crate::names::make_directory(&directory(root, number))?;
+    }
+    record::prepare(root)
+}
+
+/// What the counter says now.
+///
+/// # Errors
+/// It cannot be read, or holds no number.
+pub fn counted(root: &Path) -> Result<u64> {
+    record::counted(&File::open(record::counter(root))?)
+}
+
+fn directory(root: &Path, number: u64) -> PathBuf {
+    root.join(format!("d{number}"))
+}
+
+/// One process among many.
+pub struct Shared {
+    root: PathBuf,
+    process: u64,
+    rng: Rng,
+    /// Directory and name of what only this process removes.
+    own: BTreeSet<(u64, String)>,
+    crowd: Crowd,
+    records: Records,
+}
+
+impl Shared {
+    /// Process `process` in `root`, which is prepared.
+    ///
+    /// # Errors
+    /// What is shared cannot be opened.
+    pub fn new(root: &Path, process: u64, rng: Rng) -> Result<Self> {
+        Ok(Self {
+            root: root.to_path_buf(),
+            process,
+            crowd: Crowd::new(root, process),
+            records: Records::new(root, process),
+            rng,
+            own: BTreeSet::new(),
+        })
+    }
+
+    /// One operation.
+    ///
+    /// # Errors
+    /// An answer that no order of the operations of all explains.
+    pub fn step(&mut self) -> Result<()> {
+        match self.rng.below(100) {
+            0..=7 => self.make_own().context("a name of its own"),
+            8..=13 => self.remove_own().context("a name of its own"),
+            14..=23 => self.list().context("a listing"),
+            24..=49 => self.records.step(&mut self.rng),
+            _ => self.crowd.step(&mut self.rng),
+        }
+    }
+
+    /// Increments of the counter by this process.
+    pub fn increments(&self) -> u64 {
+        self.records.increments()
+    }
+
+    /// All that is this process's own.
+    ///
+    /// # Errors
+    /// What is not as it must be.
+    pub fn compare(&mut self) -> Result<()> {
+        for number in 0..DIRECTORIES {
+            self.compare_listing(number)?;
+        }
+        self.records.compare()
+    }
+
+    /// Lets go of all descriptors.
+    pub fn close_all(&mut self) {
+        self.records.close();
+    }
+
+    fn make_own(&mut self) -> Result<()> {
+        if self.own.len() >= OWN_MAX {
+            return self.remove_own();
+        }
+        let (number, name) = (self.rng.below(DIRECTORIES), self.rng.below(1 << 32));
+        // Long names fill blocks, so that directories split and shrink.
+        let name = format!(
+            "own-{}-{name}-{}",
+            self.process,
+            "x".repeat(name as usize % 150)
+        );
+        let path = directory(&self.root, number).join(&name);
+        if !self.own.insert((number, name)) {
+            return Ok(());
+        }
+        let made = match self.rng.below(3) {
+            0 => fs::create_dir(path),
+            1 => std::os::unix::fs::symlink("nowhere", path),
+            _ => File::create_new(path).map(drop),
+        };
+        Ok(made?)
+    }
+
+    fn remove_own(&mut self) -> Result<()> {
+        if self.own.is_empty() {
+            return Ok(());
+        }
+        let at = self.rng.below(self.own.len() as u64) as usize;
+        let (number, name) = self.own.iter().nth(at).cloned().expect("there are so many");
+        self.own.remove(&(number, name.clone()));
+        let path = directory(&self.root, number).join(name);
+        match fs::symlink_metadata(&path)?.is_dir() {
+            true => Ok(fs::remove_dir(path)?),
+            false => Ok(fs::remove_file(path)?),
+        }
+    }
+
+    fn list(&mut self) -> Result<()> {
+        let number = self.rng.below(DIRECTORIES);
+        self.compare_listing(number)
+    }
+
+    /// The kernel keeps listings of FUSE, and one that it began to keep before a name came or went
+    /// may end a later listing: so each may be wrong, but not one after the other.
+    fn compare_listing(&self, number: u64) -> Result<()> {
+        let here = self.own.iter().filter(|(at, _)| *at == number);
+        let expected: Vec<_> = here.map(|(_, name)| name.clone()).collect();
+        let mut found = Vec::new();
+        for _ in 0..LISTINGS {
+            found = self.listed(number)?;
+            if found == expected {
+                return Ok(());
+            }
+        }
+        let missing: Vec<_> = expected
+            .iter()
+            .filter(|name| !found.contains(name))
+            .collect();
+        let extra: Vec<_> = found
+            .iter()
+            .filter(|name| !expected.contains(name))
+            .collect();
+        let is_there = |name: &&String| {
+            directory(&self.root, number)
+                .join(name)
+                .symlink_metadata()
+                .is_ok()
+        };
+        let there: Vec<_> = extra.iter().map(is_there).collect();
+        bail!(
+            "directory {number} lists {} names, expected {}; missing {missing:?}, too many \
+             {extra:?} (there: {there:?})",
+            found.len(),
+            expected.len()
+        )
+    }
+
+    /// Names of this process in a directory.
+    fn listed(&self, number: u64) -> Result<Vec<String>> {
+        let prefix = format!("own-{}-", self.process);
+        let mut found = Vec::new();
+        for entry in fs::read_dir(directory(&self.root, number))? {
+            found.extend(entry?.file_name().into_string().ok());
+        }
+        found.retain(|name| name.starts_with(&prefix));
+        found.sort_unstable();
+        Ok(found)
+    }
+}
+
+/// Errors that the work of others explains.
+fn forgive(done: io::Result<()>, explained: &[rustix::io::Errno]) -> Result<()> {
+    match done {
+        Err(error) => {
+            let errno = rustix::io::Errno::from_io_error(&error);
+            let known = errno.is_some_and(|errno| explained.contains(&errno));
+            ensure!(known, "{error}");
+            Ok(())
+        }
+        Ok(()) => Ok(()),
+    }
+}

@@ -1,0 +1,129 @@
+//! The processes: started together, told what to do, asked what came of it.
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+use anyhow::{Context, Result, ensure};
+
+use super::Plan;
+
+/// Processes that wait for orders; dropping them ends them.
+pub(super) struct Crew {
+    members: Vec<Member>,
+}
+
+impl Crew {
+    /// Starts them; they use the mount that `at` leads to.
+    pub(super) fn start(plan: &Plan, at: &Path) -> Result<Self> {
+        let members = (0..plan.processes).map(|process| Member::start(plan, at, process));
+        let mut crew = Self {
+            members: members.collect::<Result<_>>()?,
+        };
+        crew.members
+            .iter_mut()
+            .try_for_each(|one| one.expect("ready").map(drop))?;
+        Ok(crew)
+    }
+
+    /// That many operations by all together; answers how many it were.
+    pub(super) fn work(&mut self, n_operations: u64) -> Result<u64> {
+        let each = n_operations.div_ceil(self.members.len() as u64);
+        self.all(&each.to_string())?;
+        Ok(each * self.members.len() as u64)
+    }
+
+    /// Each compares all that it knows of.
+    pub(super) fn compare(&mut self) -> Result<()> {
+        self.all("compare")
+    }
+
+    /// Increments of the counter by all.
+    pub(super) fn increments(&self) -> u64 {
+        self.members.iter().map(|member| member.increments).sum()
+    }
+
+    /// Sends them home.
+    pub(super) fn dismiss(&mut self) -> Result<()> {
+        self.members.iter_mut().try_for_each(Member::dismiss)
+    }
+
+    fn all(&mut self, order: &str) -> Result<()> {
+        for member in &mut self.members {
+            member.send(order)?;
+        }
+        for member in &mut self.members {
+            let increments = member.expect("done")?;
+            member.increments = increments
+                .trim()
+                .parse()
+                .context("a number of increments")?;
+        }
+        Ok(())
+    }
+}
+
+struct Member {
+    process: u64,
+    child: Child,
+    orders: Option<ChildStdin>,
+    answers: BufReader<ChildStdout>,
+    increments: u64,
+}
+
+impl Member {
+    fn start(plan: &Plan, at: &Path, process: u64) -> Result<Self> {
+        let mut child = Command::new(&plan.worker)
+            .arg("exercise-process")
+            .arg(at)
+            .args([process.to_string(), plan.seed.to_string()])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .with_context(|| format!("start {}", plan.worker.display()))?;
+        let orders = child.stdin.take();
+        let answers = child.stdout.take().context("the output is piped")?;
+        Ok(Self {
+            process,
+            child,
+            orders,
+            answers: BufReader::new(answers),
+            increments: 0,
+        })
+    }
+
+    fn send(&mut self, order: &str) -> Result<()> {
+        let orders = self.orders.as_mut().context("it was sent home")?;
+        writeln!(orders, "{order}").with_context(|| format!("process {} is gone", self.process))
+    }
+
+    /// The rest of the next line, which must begin like this.
+    fn expect(&mut self, word: &str) -> Result<String> {
+        let mut line = String::new();
+        self.answers.read_line(&mut line)?;
+        let process = self.process;
+        let rest = line.strip_prefix(word);
+        Ok(rest
+            .with_context(|| format!("process {process} gave up: {line:?}"))?
+            .to_owned())
+    }
+
+    fn dismiss(&mut self) -> Result<()> {
+        self.orders = None;
+        let status = self.child.wait()?;
+        ensure!(
+            status.success(),
+            "process {} ended with {status}",
+            self.process
+        );
+        Ok(())
+    }
+}
+
+impl Drop for Member {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,299 @@
+//! Many processes on one mount, in all ways that the kernel lets them, over both transports and on
+//! several kinds of file systems.
+//!
+//! Each process compares what it sees with what it knows ([`uext4_exerciser`]). Several times
+//! everybody stops, and the whole tree is compared: before the unmount, as the kernel's ext4 sees
+//! it, and after the next mount; e2fsck looks at the image in between.
+
+mod crew;
+
+use std::fmt;
+use std::io::{BufReader, stdin, stdout};
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use uext4_exerciser::worker::{self, Order, Worker};
+use uext4_testkit::manifest::{Field, Manifest, Policy};
+use uext4_testkit::oracle::{KernelMount, mke2fs, scratch_dir};
+use uext4_testkit::served::ServedMount;
+use uext4_testkit::tree::Time;
+
+use crate::server::{Server, Transport};
+use crate::trees::judge;
+use crew::Crew;
+
+/// The file is sparse.
+const IMAGE_BYTES: u64 = 2 << 30;
+/// How far apart kernel and server may note a change.
+const APART_NS_MAX: i128 = 1_000_000_000;
+/// How often everybody stops.
+const ROUNDS: u64 = 4;
+
+/// A kind of file system: its name and what mke2fs is told.
+#[derive(Clone, Copy, Debug)]
+pub struct Kind {
+    /// For `--kind` and for messages.
+    pub name: &'static str,
+    options: &'static [&'static str],
+}
+
+/// All kinds.
+pub const KINDS: [Kind; 7] = [
+    Kind {
+        name: "default",
+        options: &["-b", "4096"],
+    },
+    Kind {
+        name: "blocks-1k",
+        options: &["-b", "1024"],
+    },
+    Kind {
+        name: "inline-data",
+        options: &["-b", "4096", "-O", "inline_data"],
+    },
+    Kind {
+        name: "bigalloc",
+        options: &["-b", "4096", "-O", "bigalloc", "-C", "16384"],
+    },
+    Kind {
+        name: "quota",
+        options: &["-b", "4096", "-O", "quota,project"],
+    },
+    Kind {
+        name: "no-journal",
+        options: &["-b", "4096", "-O", "^has_journal"],
+    },
+    Kind {
+        name: "many",
+        options: &["-b", "1024", "-O", "inline_data,quota,ea_inode,large_dir"],
+    },
+];
+
+/// What is run.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Serves the mounts.
+    pub server: Server,
+    /// A program that has the command `exercise-process`: this one.
+    pub worker: PathBuf,
+    /// Operations of all processes on each mount.
+    pub operations: u64,
+    /// Processes.
+    pub processes: u64,
+    /// Repeats what each process does.
+    pub seed: u64,
+}
+
+/// What came of one mount.
+#[derive(Clone, Copy, Debug)]
+pub struct Figures {
+    /// Operations of all processes.
+    pub operations: u64,
+    /// While they worked.
+    pub time: Duration,
+    /// Names in the tree at the end.
+    pub names: usize,
+}
+
+impl fmt::Display for Figures {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let seconds = self.time.as_secs_f64();
+        let rate = self.operations as f64 / seconds;
+        let (operations, names) = (self.operations, self.names);
+        write!(
+            f,
+            "{operations} operations in {seconds:.0} s ({rate:.0}/s), {names} names, no difference"
+        )
+    }
+}
+
+/// All kinds over both transports, or one.
+///
+/// # Errors
+/// The first difference, or what e2fsck says, with the seed; no such kind.
+pub fn run(plan: &Plan, kind: Option<&str>, transport: Option<Transport>) -> Result<()> {
+    let kinds: Vec<_> = KINDS
+        .iter()
+        .filter(|one| kind.is_none_or(|kind| kind == one.name))
+        .collect();
+    ensure!(
+        !kinds.is_empty(),
+        "kinds: {}",
+        KINDS.map(|kind| kind.name).join(", ")
+    );
+    let transports = Transport::ALL.into_iter();
+    let transports: Vec<_> = transports
+        .filter(|one| transport.is_none_or(|transport| transport == *one))
+        .collect();
+    for kind in kinds {
+        for transport in &transports {
+            exercise(plan, kind, *transport)?;
+        }
+    }
+    Ok(())
+}
+
+/// One kind over one transport; `None` where this machine cannot.
+///
+/// # Errors
+/// As [`run`].
+pub fn exercise(plan: &Plan, kind: &Kind, transport: Transport) -> Result<Option<Figures>> {
+    let what = format!("{} over {transport:?}, seed {}", kind.name, plan.seed);
+    let has_judges = ServedMount::available_or_skip(&what) && KernelMount::available_or_skip(&what);
+    if !(has_judges && transport.available_or_skip(&what)) {
+        return Ok(None);
+    }
+    let figures = on_fresh_image(plan, kind, transport).with_context(|| what.clone())?;
+    println!("{what}: {figures}");
+    Ok(Some(figures))
+}
+
+/// One process, told what to do on standard input.
+///
+/// # Errors
+/// The first difference.
+pub fn process(root: &Path, process: u64, seed: u64) -> Result<()> {
+    let order = Order {
+        root: root.to_path_buf(),
+        process,
+        seed,
+    };
+    let told = || format!("process {process}, seed {seed}");
+    let mut worker = Worker::new(&order).with_context(told)?;
+    worker
+        .serve(BufReader::new(stdin()), stdout())
+        .with_context(told)
+}
+
+fn on_fresh_image(plan: &Plan, kind: &Kind, transport: Transport) -> Result<Figures> {
+    let scratch = scratch_dir()?;
+    let image = scratch.path().join("image");
+    mke2fs(&image, IMAGE_BYTES, kind.options)?;
+    let mut run = Run::start(plan, kind, transport, scratch.path())?;
+    let (mut time, mut operations, mut names) = (Duration::ZERO, 0, 0);
+    for round in 0..ROUNDS {
+        let start = Instant::now();
+        operations += run.crew.work(plan.operations / ROUNDS)?;
+        time += start.elapsed();
+        names = run.turn().with_context(|| format!("round {round}"))?;
+    }
+    run.crew.dismiss()?;
+    run.unmount()?;
+    judge::clean("at the end", &run.image)?;
+    Ok(Figures {
+        operations,
+        time,
+        names,
+    })
+}
+
+struct Run<'a> {
+    /// Ends before the mount does.
+    crew: Crew,
+    plan: &'a Plan,
+    transport: Transport,
+    kernel_mounts: bool,
+    image: PathBuf,
+    /// Leads to where it is mounted now.
+    at: PathBuf,
+    mount: Option<ServedMount>,
+}
+
+impl<'a> Run<'a> {
+    fn start(plan: &'a Plan, kind: &Kind, transport: Transport, scratch: &Path) -> Result<Self> {
+        let (image, at) = (scratch.join("image"), scratch.join("at"));
+        let mount = plan.server.mount_via(&image, transport)?;
+        symlink(mount.path(), &at)?;
+        worker::prepare(&at)?;
+        let has_quota = kind.options.iter().any(|option| option.contains("quota"));
+        Ok(Self {
+            plan,
+            transport,
+            kernel_mounts: !has_quota || KernelMount::has_quota(),
+            image,
+            mount: Some(mount),
+            crew: Crew::start(plan, &at)?,
+            at,
+        })
+    }
+
+    /// Everybody looks; then the image is mounted anew, and everybody looks again. Answers how many
+    /// names there are.
+    fn turn(&mut self) -> Result<usize> {
+        self.crew.compare().context("before the unmount")?;
+        let before = self.manifest()?;
+        self.unmount()?;
+        judge::clean("after the unmount", &self.image)?;
+        if self.kernel_mounts {
+            let seen = judge::by_kernel(&self.image)?;
+            compare("as the kernel sees it", &before, seen)?;
+        }
+        self.mount_again()?;
+        compare("after the next mount", &before, self.manifest()?)?;
+        self.crew.compare().context("after the next mount")?;
+        let counted = uext4_exerciser::shared::counted(&worker::meeting_place(&self.at))?;
+        let increments = self.crew.increments();
+        ensure!(counted == increments, "counted {counted} of {increments}");
+        Ok(before.entries.len())
+    }
+
+    fn mounted(&self) -> &ServedMount {
+        self.mount
+            .as_ref()
+            .expect("it is mounted but in the middle of a turn")
+    }
+
+    fn manifest(&self) -> Result<Manifest> {
+        Manifest::of_dir(self.mounted().path())
+    }
+
+    fn unmount(&mut self) -> Result<()> {
+        let mount = self
+            .mount
+            .take()
+            .expect("it is mounted but in the middle of a turn");
+        mount.unmount()
+    }
+
+    fn mount_again(&mut self) -> Result<()> {
+        let mount = self.plan.server.mount_via(&self.image, self.transport)?;
+        std::fs::remove_file(&self.at)?;
+        symlink(mount.path(), &self.at)?;
+        self.mount = Some(mount);
+        Ok(())
+    }
+}
+
+/// Nothing may be changed by a mount but access times, which reading sets.
+fn compare(when: &str, before: &Manifest, seen: Manifest) -> Result<()> {
+    let policy = Policy::default().check(Field::Ctime);
+    judge::same(when, before, &as_told(before, seen), &policy)
+}
+
+/// The kernel tells its own times while it keeps an inode, and brings them to the server beside
+/// other requests: the server's may be a moment earlier or later, and are told when the inode is
+/// read again.
+fn as_told(before: &Manifest, mut seen: Manifest) -> Manifest {
+    for (path, entry) in &mut seen.entries {
+        let Some(told) = before.entries.get(path) else {
+            continue;
+        };
+        let times = [
+            (&mut entry.mtime, told.mtime),
+            (&mut entry.ctime, told.ctime),
+        ];
+        for (noted, told) in times {
+            let apart_ns = nanoseconds(*noted) - nanoseconds(told);
+            if apart_ns.abs() < APART_NS_MAX {
+                *noted = told;
+            }
+        }
+    }
+    seen
+}
+
+fn nanoseconds(time: Time) -> i128 {
+    i128::from(time.seconds) * 1_000_000_000 + i128::from(time.nanos)
+}
