@@ -7,11 +7,10 @@
 //!
 //! Locking: `Rank::CacheShard` per shard; nothing else is taken under it.
 
-use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hash, Hasher};
+use std::hash::Hash;
 use std::sync::Arc;
 use uext4_sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use uext4_sync::{Rank, RwLock};
+use uext4_sync::{Rank, RwLock, StretchMap, stretch_shard};
 
 const CACHE_SHARDS: usize = 128;
 /// Numbers in a row that share a shard: a thread that works through its own files or directory
@@ -33,33 +32,6 @@ impl Key for uext4_format::BlockNr {
 impl Key for uext4_format::InodeNr {
     fn number(self) -> u64 {
         u64::from(self.0)
-    }
-}
-
-/// Hash for keys that are one integer: neighbours are neighbours in the table, too, so that files
-/// looked up in the order of their numbers share cache lines; the upper bits, by which the table
-/// tells entries apart, are mixed. The input is never chosen by an attacker beyond the range of
-/// blocks and inodes, and a shard is bounded.
-#[derive(Default)]
-struct IntHasher(u64);
-
-impl Hasher for IntHasher {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-    fn write(&mut self, bytes: &[u8]) {
-        for &byte in bytes {
-            self.write_u64(u64::from(byte));
-        }
-    }
-    fn write_u32(&mut self, value: u32) {
-        self.write_u64(u64::from(value));
-    }
-    fn write_u64(&mut self, value: u64) {
-        const UPPER: u64 = !0 << 57;
-        let mixed = value.wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        let stretch = (value >> STRETCH_BITS).wrapping_mul(0xD6E8_FEB8_6659_FD93) >> 32;
-        self.0 = mixed & UPPER | (value ^ (stretch << STRETCH_BITS)) & !UPPER;
     }
 }
 
@@ -93,7 +65,7 @@ impl<V: Cached> Entry<V> {
     }
 }
 
-type Map<K, V> = HashMap<K, Entry<V>, BuildHasherDefault<IntHasher>>;
+type Map<K, V> = StretchMap<K, Entry<V>, STRETCH_BITS>;
 
 /// What a shard's lock protects. `limit` is raised above the share of the cache's maximum while
 /// most entries are in use, so that a full shard is not scanned at every insert.
@@ -238,9 +210,7 @@ impl<K: Key, V: Cached> Cache<K, V> {
     }
 
     fn shard(&self, key: K) -> &Shard<K, V> {
-        let stretch = key.number() >> STRETCH_BITS;
-        let mixed = stretch.wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        &self.shards[(mixed >> 57) as usize % CACHE_SHARDS]
+        &self.shards[stretch_shard::<STRETCH_BITS>(key.number(), CACHE_SHARDS)]
     }
 }
 

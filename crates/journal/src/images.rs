@@ -5,18 +5,15 @@
 //! Locking: one map shard ([`Rank::Checkpoint`]) at a time.
 
 use crate::Image;
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 use uext4_format::{BlockNr, Tid};
 use uext4_sync::atomic::{AtomicU64, Ordering};
-use uext4_sync::{Mutex, Rank};
+use uext4_sync::{Mutex, Rank, StretchMap, stretch_shard};
 
 const SHARDS: usize = 64;
-/// Neighbours that share a shard.
+/// Neighbours that share a shard: they are committed and brought home one after the other.
 const STRETCH_BITS: u32 = 6;
-const MIX: u64 = 0x9E37_79B9_7F4A_7C15;
 
 /// A committed transaction that the log still holds.
 pub(crate) struct Record {
@@ -46,29 +43,7 @@ impl Record {
     }
 }
 
-/// Hash of block numbers: neighbours, which are committed and brought home one after the other,
-/// are neighbours in the table, too; the upper bits, by which it tells entries apart, are mixed.
-#[derive(Default)]
-struct BlockHasher(u64);
-
-impl Hasher for BlockHasher {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-    fn write(&mut self, bytes: &[u8]) {
-        bytes
-            .iter()
-            .for_each(|byte| self.write_u64(u64::from(*byte)));
-    }
-    fn write_u64(&mut self, block: u64) {
-        const UPPER: u64 = !0 << 57;
-        let stretch = (block >> STRETCH_BITS).wrapping_mul(MIX) >> 32;
-        let place = block ^ (stretch << STRETCH_BITS);
-        self.0 = block.wrapping_mul(MIX) & UPPER | place & !UPPER;
-    }
-}
-
-type Shard = HashMap<BlockNr, (Image, Arc<Record>), BuildHasherDefault<BlockHasher>>;
+type Shard = StretchMap<BlockNr, (Image, Arc<Record>), STRETCH_BITS>;
 
 pub(crate) struct Images {
     shards: Box<[Mutex<Shard>]>,
@@ -83,8 +58,7 @@ impl Images {
     }
 
     fn shard(&self, block: BlockNr) -> &Mutex<Shard> {
-        let hash = (block.0 >> STRETCH_BITS).wrapping_mul(MIX) >> 58;
-        &self.shards[hash as usize % SHARDS]
+        &self.shards[stretch_shard::<STRETCH_BITS>(block.0, SHARDS)]
     }
 
     /// Images held.

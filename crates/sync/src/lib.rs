@@ -19,6 +19,7 @@ mod rank;
 mod rng;
 mod rwlock;
 mod shard;
+mod stretch;
 mod turnstile;
 mod waits;
 
@@ -33,6 +34,7 @@ pub use rank::Rank;
 pub use rng::Rng;
 pub use rwlock::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 pub use shard::{SHARDS, Sharded, shard_index};
+pub use stretch::{StretchHasher, StretchMap, stretch_shard};
 pub use turnstile::{Pass, Turnstile};
 pub use waits::{LockWait, lock_waits};
 

@@ -1,0 +1,82 @@
+//! Maps by number, in shards: neighbours, which are used one after the other, share a shard and lie
+//! side by side in its table. So a thread that works through numbers of its own meets nobody.
+//!
+//! Not here: keys that an attacker chooses. Numbers of blocks and inodes have a range.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+
+/// Odd factors: what chooses a shard must not choose places in it as well.
+const SHARD_MIX: u64 = 0x9E37_79B9_7F4A_7C15;
+const PLACE_MIX: u64 = 0xD6E8_FEB8_6659_FD93;
+/// The bits by which a table tells entries apart; it places them by the others.
+const UPPER: u64 = !0 << 57;
+
+/// A map whose keys are one integer each; `1 << STRETCH_BITS` numbers in a row stay together.
+pub type StretchMap<K, V, const STRETCH_BITS: u32> =
+    HashMap<K, V, BuildHasherDefault<StretchHasher<STRETCH_BITS>>>;
+
+/// Which of `shards`, 128 at most and a power of two, has `number`.
+pub fn stretch_shard<const STRETCH_BITS: u32>(number: u64, shards: usize) -> usize {
+    debug_assert!(shards.is_power_of_two() && shards <= 128);
+    let mixed = (number >> STRETCH_BITS).wrapping_mul(SHARD_MIX);
+    (mixed >> 57) as usize % shards
+}
+
+/// The hash of [`StretchMap`].
+#[derive(Default)]
+pub struct StretchHasher<const STRETCH_BITS: u32>(u64);
+
+impl<const STRETCH_BITS: u32> Hasher for StretchHasher<STRETCH_BITS> {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+    fn write(&mut self, _: &[u8]) {
+        unreachable!("keys are one integer each");
+    }
+    fn write_u32(&mut self, number: u32) {
+        self.write_u64(number.into());
+    }
+    fn write_u64(&mut self, number: u64) {
+        let stretch = (number >> STRETCH_BITS).wrapping_mul(PLACE_MIX) >> 32;
+        let place = number ^ (stretch << STRETCH_BITS);
+        self.0 = number.wrapping_mul(SHARD_MIX) & UPPER | place & !UPPER;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    fn hash(number: u64) -> u64 {
+        let mut hasher = StretchHasher::<6>::default();
+        hasher.write_u64(number);
+        hasher.finish()
+    }
+
+    #[test]
+    fn neighbours_stay_together_and_stretches_do_not() {
+        let places: HashSet<u64> = (640..704)
+            .map(|number| hash(number) >> 6 & 0xffff)
+            .collect();
+        assert_eq!(places.len(), 1, "64 neighbours in 64 places side by side");
+        let shards = |numbers: std::ops::Range<u64>, step| {
+            let shard = |number| stretch_shard::<6>(number, 64);
+            let all: HashSet<usize> = numbers.step_by(step).map(shard).collect();
+            all.len()
+        };
+        assert_eq!(shards(640..704, 1), 1);
+        assert_eq!(shards(0..64 * 1000, 64), 64);
+        let places: HashSet<u64> = (0..1000).map(|nr| hash(nr * 64) & 0xf_ffff).collect();
+        assert!(places.len() > 900, "{} of 1000 stretches", places.len());
+    }
+
+    #[test]
+    fn a_map_keeps_what_is_put_in() {
+        let mut map: StretchMap<u64, u64, 8> = StretchMap::default();
+        (0..5000).for_each(|number| _ = map.insert(number * 37, number));
+        assert!((0..5000).all(|number| map.get(&(number * 37)) == Some(&number)));
+        assert_eq!(map.get(&1), None);
+    }
+}
