@@ -63,3 +63,13 @@ impl QuotaKind {
         }
     }
 }
+
+impl std::str::FromStr for QuotaKind {
+    type Err = &'static str;
+
+    fn from_str(name: &str) -> Result<Self, Self::Err> {
+        let mut all = Self::ALL.into_iter();
+        all.find(|kind| kind.name() == name)
+            .ok_or("not user, group or project")
+    }
+}

@@ -124,9 +124,8 @@ impl NewGrace {
 
 /// The kind of this name.
 pub(super) fn kind_of(name: &str) -> Result<QuotaKind, Refusal> {
-    let mut all = QuotaKind::ALL.into_iter();
-    let unknown = || Refusal::invalid(format!("{name}: not user, group or project"));
-    all.find(|kind| kind.name() == name).ok_or_else(unknown)
+    name.parse()
+        .map_err(|why| Refusal::invalid(format!("{name}: {why}")))
 }
 
 /// The rows of owners from number `from` on.

@@ -29,7 +29,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     image: ImageArgs,
     /// Whose quota
-    #[arg(long, default_value = "user", value_parser = kind)]
+    #[arg(long, default_value = "user")]
     kind: QuotaKind,
     /// Print JSON
     #[arg(long)]
@@ -61,12 +61,6 @@ struct Limits {
     /// Inodes that may be used at all
     #[arg(long, value_name = "COUNT", requires = "set")]
     inodes_hard: Option<u64>,
-}
-
-fn kind(text: &str) -> std::result::Result<QuotaKind, String> {
-    let mut all = QuotaKind::ALL.into_iter();
-    let found = all.find(|kind| kind.name() == text);
-    found.ok_or_else(|| "user, group or project".into())
 }
 
 impl Args {
