@@ -49,7 +49,7 @@ mod tally;
 mod transport;
 mod umount;
 
-pub use control::{Ask, Client, Flush, NewGrace, NewLimits, QuotaRow, Refusal};
+pub use control::{Ask, Client, NewGrace, NewLimits, QuotaRow, Refusal};
 pub use error::{Error, Explained, Result};
 pub use mount_point::Lazy;
 pub use options::{Announce, Channel, DataCache, MountOptions, Run, Sandbox, Sharing};

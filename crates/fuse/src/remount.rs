@@ -4,13 +4,14 @@
 //! knows who has files open for writing and holds data that are not written yet, and the server.
 //! To read-only the kernel goes first, to read-write the server does.
 
-use crate::control::{Ask, Client, Flush};
+use crate::control::{Ask, Client};
 use crate::error::{Error, Result};
 use rustix::fs::StatVfsMountFlags;
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, mount_remount};
 use std::fs::File;
 use std::path::Path;
+use uext4::Flush;
 
 /// Brings everything that was written under `dir` to the image and keeps the image still: changes
 /// wait until [`thaw`], reads go on.
@@ -32,13 +33,13 @@ pub fn thaw(dir: &Path) -> Result<()> {
 }
 
 /// Shuts a mount down: whoever uses it hears an I/O error, until it is unmounted. With
-/// [`Flush::All`] everything that was written is in the image first.
+/// [`Flush::Everything`] everything that was written is in the image first.
 ///
 /// # Errors
 /// As [`freeze`].
 pub fn shutdown(dir: &Path, flush: Flush) -> Result<()> {
     let client = Client::connect(dir)?;
-    if flush == Flush::All {
+    if flush == Flush::Everything {
         sync(dir)?;
     }
     client.ask(&Ask::Shutdown { flush }).map(drop)

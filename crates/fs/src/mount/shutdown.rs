@@ -5,16 +5,20 @@
 //! stops; but with [`Flush::Everything`] changes wait until everything is home.
 
 use crate::{Error, Filesystem, Result};
+use serde::{Deserialize, Serialize};
 
 /// What still reaches the device when a file system is shut down.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Flush {
     /// Everything (`EXT4_GOING_FLAGS_DEFAULT`): the device is clean.
+    #[serde(rename = "all")]
     Everything,
     /// What has happened to names and inodes (`EXT4_GOING_FLAGS_LOGFLUSH`). Data that wait for
     /// their blocks are lost; the next mount replays the log.
     Log,
     /// Nothing (`EXT4_GOING_FLAGS_NOLOGFLUSH`), as if power were cut.
+    #[serde(rename = "none")]
     Nothing,
 }
 

@@ -18,4 +18,4 @@ mod wire;
 pub use client::Client;
 pub use quota::{NewGrace, NewLimits, QuotaRow};
 pub(crate) use socket::Control;
-pub use wire::{Ask, Flush, Refusal};
+pub use wire::{Ask, Refusal};

@@ -79,7 +79,7 @@ pub(super) fn run(mount: &Mount, ask: Ask) -> Answered {
         }
         Ask::Freeze {} => nothing(mount.server.freeze()),
         Ask::Thaw {} => nothing(mount.server.thaw()),
-        Ask::Shutdown { flush } => nothing(mount.server.shutdown(flush.into())),
+        Ask::Shutdown { flush } => nothing(mount.server.shutdown(flush)),
         Ask::Remount { options } => nothing(remount(mount, &options)),
     }
 }

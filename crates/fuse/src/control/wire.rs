@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::fmt;
 use std::time::Duration;
+use uext4::Flush;
 
 /// Version of the protocol; a server refuses others.
 pub(super) const VERSION: u64 = 1;
@@ -98,28 +99,6 @@ pub enum Ask {
         /// Separated by commas.
         options: String,
     },
-}
-
-/// What a file system that is shut down still writes ([`uext4::Flush`]).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Flush {
-    /// Everything.
-    All,
-    /// The log.
-    Log,
-    /// Nothing.
-    None,
-}
-
-impl From<Flush> for uext4::Flush {
-    fn from(flush: Flush) -> Self {
-        match flush {
-            Flush::All => uext4::Flush::Everything,
-            Flush::Log => uext4::Flush::Log,
-            Flush::None => uext4::Flush::Nothing,
-        }
-    }
 }
 
 impl Ask {

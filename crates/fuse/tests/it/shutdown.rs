@@ -2,7 +2,8 @@
 
 use crate::support::{Mounted, errno};
 use std::fs;
-use uext4_fuse::{Client, Error, Flush, Lazy, shutdown, umount};
+use uext4::Flush;
+use uext4_fuse::{Client, Error, Lazy, shutdown, umount};
 use uext4_testkit::oracle;
 
 /// Shut down after a file was synced and another was only made and written.
@@ -39,9 +40,9 @@ fn shut(flush: Flush) -> Mounted {
     assert!(Client::connect(&mounted.root()).is_ok());
     // What is lost is told.
     let umounted = umount(&mounted.root(), Lazy::No);
-    assert_eq!(umounted.is_ok(), flush == Flush::All, "{umounted:?}");
+    assert_eq!(umounted.is_ok(), flush == Flush::Everything, "{umounted:?}");
     let ended = mounted.take_server().wait().unwrap();
-    assert_eq!(ended.success(), flush == Flush::All, "{ended}");
+    assert_eq!(ended.success(), flush == Flush::Everything, "{ended}");
     mounted
 }
 
@@ -57,7 +58,7 @@ fn recovered(mut mounted: Mounted) -> Option<String> {
 
 #[test]
 fn everything_is_there_and_clean() {
-    let mounted = shut(Flush::All);
+    let mounted = shut(Flush::Everything);
     oracle::assert_clean(&mounted.image());
     assert_eq!(recovered(mounted).as_deref(), Some("perhaps"));
 }
@@ -69,5 +70,5 @@ fn names_are_there_when_the_log_is_written() {
 
 #[test]
 fn nothing_more_is_written() {
-    assert_eq!(recovered(shut(Flush::None)), None);
+    assert_eq!(recovered(shut(Flush::Nothing)), None);
 }

@@ -5,6 +5,7 @@ use super::mount::take_ours;
 use crate::failure::{Cause, Exit, Failure, Result};
 use crate::image::Place;
 use std::path::{Path, PathBuf};
+use uext4::Flush;
 
 /// Change the options of a mount, or whether it can be written
 #[derive(clap::Args)]
@@ -72,9 +73,9 @@ enum What {
 impl ShutdownArgs {
     pub(crate) fn run(self) -> Result<()> {
         let flush = match self.flush {
-            What::All => uext4_fuse::Flush::All,
-            What::Log => uext4_fuse::Flush::Log,
-            What::None => uext4_fuse::Flush::None,
+            What::All => Flush::Everything,
+            What::Log => Flush::Log,
+            What::None => Flush::Nothing,
         };
         told(&self.dir, uext4_fuse::shutdown(&self.dir, flush))
     }
