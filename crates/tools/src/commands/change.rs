@@ -245,7 +245,8 @@ fn check_movable(image: &ImageArgs, path: &OsStr) -> Result<()> {
         Some(_) => Ok(()),
         None => {
             let at = image.name_of(path.as_bytes());
-            Err(Failure::usage(format!("{at}: a name is needed")))
+            let problem = "it has no name of its own, so it can neither be removed nor moved";
+            Err(Failure::usage(format!("{at}: {problem}")))
         }
     }
 }

@@ -228,6 +228,7 @@ fn messages_say_what_where_and_what_to_do() {
                 on a whole disk --partition or --offset finds it";
     let short = "short.img: the superblock says 67108864 bytes, short.img has 3145728";
     let none = "none.img: No such file or directory";
+    let root = "disk.img:/: it has no name of its own, so it can neither be removed nor moved";
     let dir = "dir: Is a directory; an image is a file or a block device";
     for (status, says, args) in [
         (4, bad, "info bad.img"),
@@ -271,8 +272,8 @@ fn messages_say_what_where_and_what_to_do() {
             "disk.img:/lost+found: is a directory; only -s gives it another name",
             "ln disk.img /lost+found /new",
         ),
-        (2, "disk.img:/: a name is needed", "rm -r disk.img /"),
-        (2, "disk.img:/: a name is needed", "mv disk.img / /new"),
+        (2, root, "rm -r disk.img /"),
+        (2, root, "mv disk.img / /new"),
         (
             2,
             "new.img: a block size is a power of two from 1024 to 65536",
