@@ -3,6 +3,10 @@
 //! They are started when there is work and nobody idle, and end with the mount. A request that
 //! makes the kernel send more requests before it is answered ([`crate::server::Pace::Asks`]) must
 //! come here: its own thread may be the one that those wait for.
+//!
+//! Invariants: what copies much data has helpers of its own, about as many as there are cores: more
+//! of them wait for each other. They never wait for a request of the kernel, so each job's turn
+//! comes.
 
 use std::collections::VecDeque;
 use std::io;
@@ -10,14 +14,17 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use uext4_sync::{Condvar, Mutex, Rank};
 
-/// Threads at most: enough for a group of waiting `fsync` calls.
-const THREADS_MAX: usize = 32;
+/// Threads at most for what waits: enough for a group of waiting `fsync` calls.
+const WAITING_MAX: usize = 32;
+/// Threads at least for what copies: some of them wait for a disk.
+const COPYING_MIN: usize = 4;
 
 /// Work for a helper.
 pub(crate) type Job = Box<dyn FnOnce() + Send>;
 
 /// The threads of one mount.
 pub(crate) struct Helpers {
+    n_threads_max: usize,
     state: Mutex<State>,
     work: Condvar,
 }
@@ -38,14 +45,31 @@ impl State {
 }
 
 impl Helpers {
-    /// Starts the first.
+    /// Starts the first for jobs that wait.
     ///
     /// # Errors
     /// It cannot be started.
-    pub(crate) fn new() -> io::Result<Arc<Self>> {
+    pub(crate) fn for_waiting() -> io::Result<Arc<Self>> {
+        Self::new(WAITING_MAX)
+    }
+
+    /// Starts the first for jobs that copy data.
+    ///
+    /// # Errors
+    /// It cannot be started.
+    pub(crate) fn for_copying() -> io::Result<Arc<Self>> {
+        let n_cores = thread::available_parallelism().map_or(1, usize::from);
+        Self::new(n_cores.max(COPYING_MIN))
+    }
+
+    fn new(n_threads_max: usize) -> io::Result<Arc<Self>> {
         let state = Mutex::new(Rank::Queue, State::default());
         let work = Condvar::new();
-        let helpers = Arc::new(Self { state, work });
+        let helpers = Arc::new(Self {
+            n_threads_max,
+            state,
+            work,
+        });
         let first = helpers.start(0)?;
         helpers.state.lock().threads.push(first);
         Ok(helpers)
@@ -60,31 +84,15 @@ impl Helpers {
         self.work.notify_one();
     }
 
-    /// Leaves a job to a helper that does nothing else; gives it back when there is none, so that
-    /// it never waits for jobs that may wait for it.
-    pub(crate) fn leave_now(self: &Arc<Self>, job: Job) -> Result<(), Job> {
-        let mut state = self.state.lock();
-        if !self.make_one_idle(&mut state) {
-            return Err(job);
-        }
-        state.jobs.push_back(job);
-        drop(state);
-        self.work.notify_one();
-        Ok(())
-    }
-
-    /// Whether there is a helper for one more job.
-    fn make_one_idle(self: &Arc<Self>, state: &mut State) -> bool {
-        if state.jobs.len() < state.n_free() {
-            return true;
-        }
+    /// Starts a helper for one more job, if all are busy and there may be more.
+    fn make_one_idle(self: &Arc<Self>, state: &mut State) {
         let index = state.threads.len();
-        let started = (index < THREADS_MAX).then(|| self.start(index).ok());
-        let Some(Some(thread)) = started else {
-            return false;
-        };
-        state.threads.push(thread);
-        true
+        if state.jobs.len() < state.n_free() || index == self.n_threads_max {
+            return;
+        }
+        if let Ok(thread) = self.start(index) {
+            state.threads.push(thread);
+        }
     }
 
     fn start(self: &Arc<Self>, index: usize) -> io::Result<JoinHandle<()>> {
@@ -147,7 +155,7 @@ mod tests {
 
     #[test]
     fn jobs_that_wait_for_each_other_are_done() {
-        let helpers = Helpers::new().expect("a thread starts");
+        let helpers = Helpers::for_waiting().expect("a thread starts");
         let (to_second, from_first) = channel();
         let (to_first, from_second) = channel();
         let first = move || {
@@ -165,7 +173,7 @@ mod tests {
 
     #[test]
     fn what_was_left_is_done_before_the_end() {
-        let helpers = Helpers::new().expect("a thread starts");
+        let helpers = Helpers::for_waiting().expect("a thread starts");
         let (sender, receiver) = channel();
         for number in 0..200 {
             let sender = sender.clone();
@@ -179,22 +187,21 @@ mod tests {
     }
 
     #[test]
-    fn a_job_that_others_wait_for_is_given_back_when_all_wait() {
-        let helpers = Helpers::new().expect("a thread starts");
-        let gate = Arc::new(std::sync::Barrier::new(THREADS_MAX + 1));
-        for _ in 0..THREADS_MAX {
-            let gate = gate.clone();
-            helpers.leave(Box::new(move || {
-                gate.wait();
-            }));
+    fn there_are_no_more_threads_than_may_be() {
+        let helpers = Helpers::new(2).expect("a thread starts");
+        let (sender, receiver) = channel();
+        for _ in 0..50 {
+            let sender = sender.clone();
+            let job = move || {
+                let id = thread::current().id();
+                thread::sleep(std::time::Duration::from_millis(1));
+                sender.send(id).expect("the test waits");
+            };
+            helpers.leave(Box::new(job));
         }
-        let last = move || {
-            gate.wait();
-        };
-        let Err(job) = helpers.leave_now(Box::new(last)) else {
-            panic!("no helper was free");
-        };
-        job();
         helpers.finish();
+        let ids: Vec<_> = receiver.try_iter().collect();
+        let different: std::collections::HashSet<_> = ids.iter().collect();
+        assert_eq!((ids.len(), different.len()), (50, 2));
     }
 }

@@ -63,7 +63,8 @@ impl Crew {
         let rings = rings(&device, offer, options)?;
         let agreement = accept(&device, unique, offer, options, rings.is_some());
         let agreement = agreement.map_err(failed())?;
-        let helpers = Helpers::new().map_err(failed())?;
+        let helpers = Helpers::for_waiting().map_err(failed())?;
+        let copiers = Helpers::for_copying().map_err(failed())?;
         let server = Server::new(
             filesystem,
             agreement,
@@ -74,6 +75,7 @@ impl Crew {
         let service = Service {
             server: Arc::new(server),
             helpers,
+            copiers,
         };
         let mut crew = Self {
             service,
@@ -150,6 +152,7 @@ impl Crew {
             served = served.and(done);
         }
         self.service.helpers.finish();
+        self.service.copiers.finish();
         served
     }
 }

@@ -17,8 +17,11 @@ use crate::request::Request;
 pub(crate) const WRITE_BYTES_MAX: u32 = 1 << 20;
 /// Read-ahead that we let the kernel do.
 pub(crate) const READ_AHEAD_BYTES: u32 = 1 << 20;
-/// Requests that nobody waits for (read-ahead, write-back) in flight at most.
+/// Requests that nobody waits for (read-ahead, write-back) in flight at most, with `/dev/fuse`.
 const BACKGROUND_MAX: u16 = 64;
+/// The same with rings, where each in flight has memory of its own: of few, that is in the cores'
+/// caches. As many as the kernel takes by itself.
+const BACKGROUND_MAX_RINGS: u16 = 12;
 
 /// Capabilities that we use wherever the kernel has them.
 const WANTED: u64 = cap::ASYNC_READ
@@ -136,12 +139,12 @@ impl Offer {
             DataCache::WriteBack if !options.read_only => cap::WRITEBACK_CACHE,
             _ => 0,
         };
-        let rings = match rings {
-            Rings::Yes => cap::OVER_IO_URING,
-            Rings::No => 0,
+        let (rings, background_max) = match rings {
+            Rings::Yes => (cap::OVER_IO_URING, BACKGROUND_MAX_RINGS),
+            Rings::No => (0, BACKGROUND_MAX),
         };
         let flags = self.flags & (WANTED | write_back | rings);
-        put_agreement(answer, flags, self.read_ahead_bytes);
+        put_agreement(answer, flags, self.read_ahead_bytes, background_max);
         Agreement { flags }
     }
 }
@@ -152,12 +155,12 @@ fn put_version(answer: &mut Answer) {
 }
 
 /// Puts `struct fuse_init_out`.
-fn put_agreement(answer: &mut Answer, flags: u64, read_ahead: u32) {
+fn put_agreement(answer: &mut Answer, flags: u64, read_ahead: u32, background_max: u16) {
     let pages = WRITE_BYTES_MAX / page_bytes();
     put_version(answer);
     answer.u32(read_ahead.max(READ_AHEAD_BYTES));
     answer.u32(flags as u32);
-    answer.u32(u32::from(BACKGROUND_MAX) | u32::from(BACKGROUND_MAX / 4 * 3) << 16);
+    answer.u32(u32::from(background_max) | u32::from(background_max / 4 * 3) << 16);
     answer.u32(WRITE_BYTES_MAX);
     // Times are exact to the nanosecond.
     answer.u32(1);

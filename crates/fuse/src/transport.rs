@@ -26,6 +26,8 @@ pub(crate) trait Transport: Send {
 pub(crate) struct Service {
     /// Knows how.
     pub(crate) server: Arc<Server>,
-    /// Do what takes long.
+    /// Do what waits.
     pub(crate) helpers: Arc<Helpers>,
+    /// Copy much data.
+    pub(crate) copiers: Arc<Helpers>,
 }

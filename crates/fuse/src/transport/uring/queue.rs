@@ -133,11 +133,9 @@ impl Queue {
                 service.helpers.leave(self.job(entry, service));
                 return Ok(());
             }
-            // Helpers may all wait for this very request.
+            // The other helpers may all wait for this very request.
             Pace::Bulk => {
-                if let Err(job) = service.helpers.leave_now(self.job(entry, service)) {
-                    job();
-                }
+                service.copiers.leave(self.job(entry, service));
                 return Ok(());
             }
             Pace::Halted => {
