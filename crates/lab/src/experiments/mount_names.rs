@@ -1,8 +1,10 @@
-//! One request after the other through a mount: create, attributes, names that are not there,
-//! remove; each worker in a directory of its own.
+//! One request after the other through a mount: create, attributes, names that are there and names
+//! that are not, remove; each worker in a directory of its own.
 //!
-//! Attributes are asked for past the kernel's cache, and no absent name is asked for twice, so that
-//! each is a round trip where there is a server. One round is not measured, as in `mdtest`.
+//! Attributes are asked for past the kernel's cache, no absent name is asked for twice, and a name
+//! that is there is looked up by making a directory in its place, for which the kernel never trusts
+//! its cache: so each is a round trip where there is a server. One round is not measured, as in
+//! `mdtest`.
 
 use super::{Phase, Task, Unit, Work};
 use crate::seat::{OpenFile, Seat};
@@ -11,10 +13,11 @@ use anyhow::Result;
 const CREATE: usize = 0;
 const GETATTR: usize = 1;
 const LOOKUP: usize = 2;
-const REMOVE: usize = 3;
+const MISS: usize = 3;
+const REMOVE: usize = 4;
 
 pub(super) fn phases() -> Vec<Phase> {
-    ["create", "getattr", "lookup absent", "remove"]
+    ["create", "getattr", "lookup", "lookup absent", "remove"]
         .map(|metric| Phase::new(metric, Unit::PerSecond))
         .to_vec()
 }
@@ -54,7 +57,8 @@ impl Work for MountNames {
         match index {
             CREATE => each(&self.names, &|name| self.seat.create(name))?,
             GETATTR => each(&self.names, &|_| self.open.attributes())?,
-            LOOKUP => each(&self.absent, &|name| self.seat.miss(name))?,
+            LOOKUP => each(&self.names, &|name| self.seat.make_dir(name))?,
+            MISS => each(&self.absent, &|name| self.seat.miss(name))?,
             REMOVE => each(&self.names, &|name| self.seat.remove(name))?,
             _ => unreachable!("there are as many phases"),
         }
