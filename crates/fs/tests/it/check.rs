@@ -131,7 +131,10 @@ fn a_look_takes_what_it_may_and_no_more() {
         findings: 1,
         ..Limits::default()
     };
-    let wrong = ["set_inode_field <2> links_count 77", "set_inode_field <11> links_count 78"];
+    let wrong = [
+        "set_inode_field <2> links_count 77",
+        "set_inode_field <11> links_count 78",
+    ];
     oracle::debugfs(&path, oracle::Access::Write, &wrong).expect("two link counts");
     let report = look(&path, &few).expect("it can be read");
     assert_eq!((report.findings.len(), report.n_more), (1, 1), "{report:?}");
