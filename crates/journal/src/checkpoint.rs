@@ -1,6 +1,9 @@
 //! Writing committed images home, and moving the tail of the log.
 //!
-//! Locking: a pass holds the log's superblock ([`uext4_sync::Rank::JournalTail`]); each batch of
+//! A pass frees space step by step, so that a commit which needs some waits for a step or two and
+//! not for all that the pass aims at. A step has its price, two flushes and the log's superblock.
+//!
+//! Locking: one pass at a time, without a lock ([`crate::log_space::Pass`]); each batch of
 //! writes holds `batch` ([`uext4_sync::Rank::CheckpointBatch`]), so that a commit which revokes
 //! blocks can wait until no older image of them is on its way home.
 
@@ -11,42 +14,38 @@ use crate::stats::Times;
 use crate::{Error, Image};
 use std::sync::Arc;
 use uext4_format::BlockNr;
-use uext4_format::jbd2::Superblock;
 
 /// Blocks written under one hold of `batch`: bounds what a revoking commit waits for.
 const BATCH_BLOCKS: usize = 1024;
+/// A step of a pass is this part of the log.
+const STEPS_PER_LOG: u32 = 16;
 
 impl Engine {
     /// Brings home what the oldest transactions wait for, until `free_blocks` of the log are free
-    /// or nothing is left.
+    /// or nothing is left. If another thread is at it, waits until there is as much.
     pub(crate) fn checkpoint(&self, log: &OpenLog, free_blocks: u32) -> Result<(), Error> {
-        if log.free_blocks() >= free_blocks {
-            return Ok(()); // without waiting for a pass under way
-        }
-        let mut superblock = log.superblock.lock();
+        let Some(_pass) = log.begin_pass(free_blocks) else {
+            return Ok(());
+        };
         Times::add(&self.times.checkpoints, 1);
         Times::time(&self.times.checkpoint_ns, || {
-            self.checkpoint_pass(log, &mut superblock, free_blocks)
+            self.checkpoint_pass(log, free_blocks)
         })
     }
 
-    fn checkpoint_pass(
-        &self,
-        log: &OpenLog,
-        superblock: &mut Superblock,
-        free_blocks: u32,
-    ) -> Result<(), Error> {
+    fn checkpoint_pass(&self, log: &OpenLog, free_blocks: u32) -> Result<(), Error> {
+        let step = (log.len_blocks() / STEPS_PER_LOG).max(1);
         loop {
             let missing = free_blocks.saturating_sub(log.free_blocks());
             if missing == 0 {
                 return Ok(());
             }
-            let records = Times::time(&self.times.bookkeeping_ns, || log.oldest(missing));
+            let records = Times::time(&self.times.bookkeeping_ns, || log.oldest(missing.min(step)));
             if records.is_empty() {
                 return Ok(());
             }
             self.write_home(&records)?;
-            log.move_tail(superblock, || self.home.flush())?;
+            log.move_tail(|| self.home.flush())?;
         }
     }
 

@@ -3,8 +3,8 @@
 //! Invariants: blocks between tail and head hold committed transactions, one record each, oldest
 //! first. Space is given back only after the superblock that moves the tail is durable. One block
 //! stays unused, so that a full log differs from an empty one.
-//! Locking: `superblock` ([`Rank::JournalTail`]) is held across a whole checkpoint pass; `space`
-//! ([`Rank::JournalState`]) for moments.
+//! Locking: one checkpoint pass at a time ([`Pass`]); `superblock` ([`Rank::JournalTail`]) is held
+//! while the log's superblock is written, `space` ([`Rank::JournalState`]) for moments.
 
 use crate::config::{Checksums, Width};
 use crate::images::Record;
@@ -15,7 +15,7 @@ use std::sync::Arc;
 use uext4_format::Tid;
 use uext4_format::jbd2::{self, Layout, Superblock};
 use uext4_sync::atomic::{AtomicBool, Ordering};
-use uext4_sync::{Mutex, Rank};
+use uext4_sync::{Condvar, Mutex, Rank};
 
 /// Features that we decide; all others stay as they are.
 const OUR_INCOMPAT: u32 = jbd2::INCOMPAT_REVOKE
@@ -32,6 +32,8 @@ pub(crate) struct Space {
     next: Tid,
     free_blocks: u32,
     records: VecDeque<Arc<Record>>,
+    /// Somebody brings blocks home, and moves the tail now and then.
+    pass_is_on: bool,
 }
 
 pub(crate) struct OpenLog {
@@ -46,6 +48,20 @@ pub(crate) struct OpenLog {
     /// The superblock no longer says clean: spares commits a wait for a checkpoint under way.
     is_in_use: AtomicBool,
     space: Mutex<Space>,
+    /// Space became free, or a checkpoint pass ended.
+    moved: Condvar,
+}
+
+/// The one checkpoint pass; dropping it ends it.
+pub(crate) struct Pass<'a> {
+    log: &'a OpenLog,
+}
+
+impl Drop for Pass<'_> {
+    fn drop(&mut self) {
+        self.log.space.lock().pass_is_on = false;
+        self.log.moved.notify_all();
+    }
 }
 
 /// A tail that could be: everything before it is at home or newer in the log.
@@ -84,6 +100,7 @@ impl OpenLog {
             next: superblock.sequence,
             free_blocks: (end - first).saturating_sub(1),
             records: VecDeque::new(),
+            pass_is_on: false,
         };
         Ok(OpenLog {
             file,
@@ -95,6 +112,7 @@ impl OpenLog {
             is_in_use: AtomicBool::new(false),
             superblock: Mutex::new(Rank::JournalTail, superblock),
             space: Mutex::new(Rank::JournalState, space),
+            moved: Condvar::new(),
         })
     }
 
@@ -105,6 +123,20 @@ impl OpenLog {
 
     pub(crate) fn free_blocks(&self) -> u32 {
         self.space.lock().free_blocks
+    }
+
+    /// Begins a checkpoint pass when less than `free_blocks` are free. While another one is under way
+    /// this waits for as much as is asked for, not for its end. `None`: there is enough.
+    pub(crate) fn begin_pass(&self, free_blocks: u32) -> Option<Pass<'_>> {
+        let mut space = self.space.lock();
+        while space.free_blocks < free_blocks {
+            if !space.pass_is_on {
+                space.pass_is_on = true;
+                return Some(Pass { log: self });
+            }
+            self.moved.wait(&mut space);
+        }
+        None
     }
 
     pub(crate) fn head(&self) -> u32 {
@@ -215,19 +247,20 @@ impl OpenLog {
     }
 
     /// Drops finished records from the tail. `flush_home` makes their home writes durable.
-    /// The caller holds `superblock`.
+    /// Only a checkpoint pass does this.
     pub(crate) fn move_tail(
         &self,
-        superblock: &mut Superblock,
         flush_home: impl FnOnce() -> Result<(), Error>,
     ) -> Result<(), Error> {
         let Some(tail) = self.next_tail() else {
             return Ok(());
         };
         flush_home()?;
+        let mut superblock = self.superblock.lock();
         (superblock.start, superblock.sequence) = (tail.start, tail.sequence);
-        self.file.write_superblock(superblock)?;
+        self.file.write_superblock(&superblock)?;
         self.file.flush()?;
+        drop(superblock);
         let mut space = self.space.lock();
         let old = space
             .records
@@ -237,6 +270,8 @@ impl OpenLog {
         // unused block rules that out.
         space.free_blocks += self.distance(old, tail.start);
         space.records.drain(..tail.done_records);
+        drop(space);
+        self.moved.notify_all();
         Ok(())
     }
 

@@ -9,4 +9,6 @@ mod linux;
 mod model;
 mod objects;
 mod quiet;
+#[cfg(not(shuttle))]
+mod reclaim;
 mod stress;
