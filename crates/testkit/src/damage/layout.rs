@@ -164,8 +164,12 @@ impl Layout {
             Target::ExtentBlock => tree.nodes,
             Target::Directory if is_directory => tree.data,
             Target::XattrBlock => vec![image.u32(offset + 0x68)?.into()],
-            Target::JournalSuperblock if inode == JOURNAL_INODE => tree.data[..1].to_vec(),
-            Target::JournalBlock if inode == JOURNAL_INODE => tree.data[1..].to_vec(),
+            Target::JournalSuperblock if inode == JOURNAL_INODE => {
+                tree.data.iter().take(1).copied().collect()
+            }
+            Target::JournalBlock if inode == JOURNAL_INODE => {
+                tree.data.iter().skip(1).copied().collect()
+            }
             _ => Vec::new(),
         };
         for block in blocks

@@ -1,6 +1,6 @@
 //! The checksums that are made here must be those that the kernel and mke2fs made.
 
-use super::{Image, Layout, Target, checksums};
+use super::{Checksums, Image, Layout, Target, Wound, checksums};
 use crate::oracle::{KernelMount, mke2fs_image};
 use crate::rng::Rng;
 use crate::tree::{Shape, TreeSpec};
@@ -48,4 +48,22 @@ fn fix_many(path: &std::path::Path, target: Target) {
     }
     let has_checksum = !matches!(target, Target::Anywhere | Target::JournalBlock);
     assert_eq!(fixed > 0, has_checksum, "{target:?}");
+}
+
+/// A journal whose blocks stand in no extents has none that can be found here.
+#[test]
+fn what_an_image_does_not_have_is_not_damaged() {
+    let shape = ["-O", "^extents,^64bit,^metadata_csum", "-b", "1024"];
+    let (_owner, path) = mke2fs_image(16 << 20, &shape).unwrap();
+    for target in Target::ALL {
+        for seed in 0..TRIES {
+            let wound = Wound::inflict(&path, target, seed, Checksums::Fixed).unwrap();
+            if matches!(target, Target::JournalSuperblock | Target::JournalBlock) {
+                assert!(wound.is_none(), "{target:?}");
+            }
+            if let Some(wound) = wound {
+                wound.heal(&path).unwrap();
+            }
+        }
+    }
 }
