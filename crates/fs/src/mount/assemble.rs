@@ -3,7 +3,7 @@
 use super::lifecycle::{Lifecycle, say_in_use};
 use super::medium::Media;
 use super::mmp::MmpGuard;
-use super::open::Plan;
+use super::open::{Plan, Purpose};
 use crate::budget::Budget;
 use crate::delayed::{Flusher, Pool};
 use crate::dir::{DirConfig, SparseLeaves};
@@ -18,9 +18,10 @@ use crate::settings::Settings;
 use crate::space::Space;
 use crate::superblock::Super;
 use crate::xattr::{ExtraIsize, SharedBlocks};
-use crate::{Fs, MountOptions, Result};
+use crate::{Error, Fs, MountOptions, Result};
 use std::sync::Arc;
 use uext4_device::BlockDevice;
+use uext4_format::superblock::state;
 use uext4_format::{Feature, Features};
 use uext4_journal::{Checksums, Config, Journal, Log, Start, Width};
 use uext4_sync::atomic::AtomicU64;
@@ -35,13 +36,27 @@ pub(super) fn assemble(media: Media, plan: Plan, mmp: Option<MmpGuard>) -> Resul
     let log = plan.log.clone().filter(|_| writable);
     let fs = engine(media, &plan, mmp, log)?;
     if writable {
-        begin(&fs)?;
+        match plan.purpose {
+            Purpose::Use => begin(&fs)?,
+            Purpose::Recovery => {
+                refuse_errors(&fs)?;
+                fs.mark_in_use()?;
+            }
+        }
         if plan.recovering {
             fs.orphans.recover(&fs)?;
         }
         fs.space.set_learning(&plan.options);
     }
     Ok(fs)
+}
+
+/// A file system that is marked with errors, maybe by what was replayed, is left to e2fsck.
+fn refuse_errors(fs: &Fs) -> Result<()> {
+    match fs.superblock.read().disk.state & state::ERROR {
+        0 => Ok(()),
+        _ => Err(Error::Mount("it is marked with errors".into())),
+    }
 }
 
 /// The engine alone: nothing is written. `log` is the one to write to, if any.

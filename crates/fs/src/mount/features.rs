@@ -38,6 +38,13 @@ pub fn support(feature: Feature) -> Support {
     }
 }
 
+/// True when nothing about these features keeps a mount from writing.
+pub(super) fn may_write(features: Features) -> bool {
+    features
+        .iter()
+        .all(|feature| support(feature) == Support::ReadWrite)
+}
+
 fn refuse(feature: Feature) -> Error {
     match feature.name() {
         Some(name) => Error::Unsupported(name),

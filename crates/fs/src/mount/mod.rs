@@ -1,7 +1,8 @@
 //! Mounting and unmounting.
 //!
-//! Order: superblock, features, (replay), journal, groups, inodes, orphans. A read-only mount of a
-//! dirty journal replays it into memory (an overlay); nothing on the device changes.
+//! Order: superblock, features, (replay), journal, groups, inodes, orphans. A read-only mount is
+//! writable while it recovers what a crash left, as in the kernel. If the device takes no writes it
+//! replays the journal into memory (an overlay) and leaves orphans alone.
 //!
 //! References: kernel documentation, `filesystems/ext4/super.rst`, `journal.rst`, `orphan.rst`.
 
@@ -25,20 +26,33 @@ pub use open::read_superblock;
 pub use remount::RemountError;
 pub use shutdown::Flush;
 
+use crate::options::Access;
 use crate::{Filesystem, MountOptions, Result};
 use medium::Media;
+use open::{Plan, Purpose};
 use std::sync::Arc;
 use uext4_device::BlockDevice;
 
 impl Filesystem {
     /// Mounts the file system on `device`: replays the journal if a crash left it full, frees
     /// orphans, and marks the file system as in use. [`Filesystem::unmount`] makes it clean again.
+    /// A read-only mount recovers as well, and leaves it clean, if the device takes writes; if not,
+    /// or with `noload`, or if the recovery fails, the device stays as it is.
     ///
     /// # Errors
     /// [`crate::Error::Mount`] when the device holds no ext4, [`crate::Error::Unsupported`] names
     /// a feature that is not there, [`crate::Error::Corrupt`] the damaged structure.
     pub fn mount(device: Arc<dyn BlockDevice>, options: MountOptions) -> Result<Self> {
-        let mut plan = open::inspect(&device, options)?;
+        let plan = open::inspect(&device, options)?;
+        if open::recovers_first(&*device, &plan)
+            && let Ok(recovered) = Self::recover_and_read(device.clone(), plan.clone())
+        {
+            return Ok(recovered);
+        }
+        Self::assemble(device, plan)
+    }
+
+    fn assemble(device: Arc<dyn BlockDevice>, mut plan: Plan) -> Result<Self> {
         let media = Media::new(device, &mut plan);
         let mmp = mmp::claim(&media.home, &plan)?;
         let device: Arc<dyn BlockDevice> = media.home.clone();
@@ -47,5 +61,14 @@ impl Filesystem {
         let fs = Arc::new(assemble::assemble(media, plan, mmp)?);
         fs.start_flusher(threads);
         Ok(Self { fs })
+    }
+
+    /// A read-only mount that is writable until it has recovered.
+    fn recover_and_read(device: Arc<dyn BlockDevice>, mut plan: Plan) -> Result<Self> {
+        plan.options.access = Access::ReadWrite;
+        plan.purpose = Purpose::Recovery;
+        let mounted = Self::assemble(device, plan)?;
+        mounted.remount("ro")?;
+        Ok(mounted)
     }
 }

@@ -21,6 +21,16 @@ pub(super) struct Plan {
     /// The file system was not unmounted cleanly, or has orphans.
     pub(super) recovering: bool,
     pub(super) fast_commits: fast_commit::Outcome,
+    pub(super) purpose: Purpose,
+}
+
+/// Why it is mounted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// To be used as the options say.
+    Use,
+    /// To be recovered, and then read: that does not count as a mount.
+    Recovery,
 }
 
 /// Reads and validates the superblock of a device: the primary copy, or the one at `sb=`.
@@ -79,7 +89,31 @@ pub(super) fn inspect(device: &Arc<dyn BlockDevice>, mut options: MountOptions) 
         log: None,
         recovering,
         fast_commits: fast_commit::Outcome::Nothing,
+        purpose: Purpose::Use,
     })
+}
+
+/// True when a read-only mount begins by recovering what a crash left: the device takes writes, and
+/// nothing says that they should not be. As in the kernel a file system that is marked with errors
+/// is left to e2fsck, and one with features that can only be read is not written.
+pub(super) fn recovers_first(device: &dyn BlockDevice, plan: &Plan) -> bool {
+    let features = plan.superblock.features();
+    let is_left = features.has(Feature::RECOVER)
+        || features.has(Feature::ORPHAN_PRESENT)
+        || plan.superblock.last_orphan != 0;
+    let state = plan.superblock.state;
+    let is_whole = state & superblock::state::ERROR == 0
+        && (features.has(Feature::HAS_JOURNAL) || state & superblock::state::VALID != 0);
+    let options = &plan.options;
+    let asked = options.access == Access::ReadOnly && options.replay;
+    let log_takes_writes = |log: &Arc<dyn BlockDevice>| !log.is_read_only();
+    asked
+        && is_left
+        && is_whole
+        && options.superblock_kib.is_none()
+        && !device.is_read_only()
+        && options.journal_device.as_ref().is_none_or(log_takes_writes)
+        && features::may_write(features)
 }
 
 /// Without `stripe=` the superblock says how wide the stripes of a RAID array are. What is longer

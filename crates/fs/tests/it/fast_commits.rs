@@ -304,7 +304,8 @@ fn a_read_only_mount_replays_in_memory() {
         access: Access::ReadOnly,
         ..crashed::options()
     };
-    let mounted = Filesystem::mount(crashed::open(&image), options).unwrap();
+    let device = image::Sealed::new(crashed::open(&image));
+    let mounted = Filesystem::mount(device, options).unwrap();
     let root = mounted.root().unwrap();
     let dir = mounted.lookup(&root, b"dir", &Caller::root()).unwrap();
     for (path, entry) in &crashed.live_tree().entries {

@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Arc;
-use uext4::device::{BlockDevice, CrashLog, MemDevice, Survivors, Tearing};
+use std::sync::atomic::{AtomicBool, Ordering};
+use uext4::device::{BlockDevice, CrashLog, Error, MemDevice, Survivors, Tearing};
 use uext4::mkfs::{self, MkfsOptions, Preset};
 use uext4::{Filesystem, MountOptions, Threads};
 use uext4_testkit::oracle;
@@ -18,6 +19,47 @@ pub(crate) fn fresh(mib: u64, options: &MkfsOptions) -> Arc<MemDevice> {
 /// The default ext4.
 pub(crate) fn ext4(mib: u64) -> Arc<MemDevice> {
     fresh(mib, &MkfsOptions::new(Preset::Ext4))
+}
+
+/// A device that takes writes only after it was asked to, as an image opened to read.
+pub(crate) struct Sealed {
+    device: Arc<dyn BlockDevice>,
+    is_open: AtomicBool,
+}
+
+impl Sealed {
+    pub(crate) fn new(device: Arc<dyn BlockDevice>) -> Arc<Self> {
+        let is_open = AtomicBool::new(false);
+        Arc::new(Self { device, is_open })
+    }
+}
+
+impl BlockDevice for Sealed {
+    fn size_bytes(&self) -> u64 {
+        self.device.size_bytes()
+    }
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), Error> {
+        self.device.read_at(offset, buf)
+    }
+    fn write_at(&self, offset: u64, buf: &[u8]) -> Result<(), Error> {
+        match self.is_read_only() {
+            true => Err(Error::ReadOnly),
+            false => self.device.write_at(offset, buf),
+        }
+    }
+    fn flush(&self) -> Result<(), Error> {
+        self.device.flush()
+    }
+    fn is_read_only(&self) -> bool {
+        !self.is_open.load(Ordering::SeqCst)
+    }
+    fn begin_writing(&self) -> Result<(), Error> {
+        self.is_open.store(true, Ordering::SeqCst);
+        Ok(())
+    }
+    fn describe(&self) -> String {
+        self.device.describe()
+    }
 }
 
 /// Made by mke2fs.

@@ -1,6 +1,7 @@
 //! Journals of all kinds, left full by the kernel and by us, recovered by both.
 
 use crate::crashed::{self, Crashed};
+use crate::image::Sealed;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use uext4::{Filesystem, MountOptions};
@@ -264,7 +265,8 @@ fn a_read_only_mount_leaves_an_external_journal_alone() {
         access,
         ..with_journal(&journal)
     };
-    let fs = Filesystem::mount(crashed::open(&image), options).unwrap();
+    let device = Sealed::new(crashed::open(&image));
+    let fs = Filesystem::mount(device, options).unwrap();
     assert!(Manifest::of(&EngineTarget::new(&fs)).unwrap().entries.len() > 10);
     drop(fs);
     let after = [&image, &journal].map(|file| std::fs::read(file).unwrap());

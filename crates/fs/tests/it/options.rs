@@ -124,7 +124,10 @@ fn noload_needs_a_read_only_mount_and_replays_nothing() {
     );
     drop(fs);
     assert!(device.to_bytes() == before);
-    assert_eq!(content(&image::mount_with(&device, "ro").unwrap()), b"data");
+    let options = MountOptions::default().parse("ro").unwrap();
+    let fs = Filesystem::mount(image::Sealed::new(device.clone()), options).unwrap();
+    assert_eq!(content(&fs), b"data");
+    drop(fs);
     assert!(device.to_bytes() == before);
 }
 

@@ -126,7 +126,7 @@ fn a_replay_in_memory_becomes_a_real_one() {
         leave_dirty(&device);
         let before = device.to_bytes();
         let fs = Filesystem::mount(
-            device.clone(),
+            image::Sealed::new(device.clone()),
             MountOptions {
                 access: Access::ReadOnly,
                 ..MountOptions::default()
@@ -153,7 +153,7 @@ fn a_crash_while_going_read_write_replays_again() {
         leave_dirty(&device);
         let recorder = Arc::new(Recorder::new(device));
         let options = crashed::options().parse("ro").unwrap();
-        let fs = Filesystem::mount(recorder.clone(), options).unwrap();
+        let fs = Filesystem::mount(image::Sealed::new(recorder.clone()), options).unwrap();
         fs.remount("rw").unwrap();
         drop(file_with(&fs, b"later", b"too").unwrap());
         fs.sync().unwrap();
@@ -176,7 +176,8 @@ fn orphans_of_a_crash_are_freed_when_it_goes_read_write() {
         fs.sync().unwrap();
         fs.abandon();
         drop((file, fs));
-        let fs = image::mount_with(&device, "ro").unwrap();
+        let options = crashed::options().parse("ro").unwrap();
+        let fs = Filesystem::mount(image::Sealed::new(device.clone()), options).unwrap();
         fs.remount("rw").unwrap();
         fs.sync().unwrap();
         assert!(fs.statfs().blocks_free > free, "{shape:?}");
