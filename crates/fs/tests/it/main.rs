@@ -7,6 +7,7 @@ mod check;
 mod crashed;
 mod damage;
 mod delalloc;
+mod fast_commit_limits;
 mod fast_commits;
 mod fast_commits_hostile;
 mod faults;
