@@ -1,57 +1,10 @@
-//! `mount(8)`, `umount(8)`, fstab and a service, as `docs/mounting.md` shows them, in a mount
-//! namespace of their own (`room.sh`).
+//! `mount(8)`, `umount(8)`, fstab and a service, as `docs/mounting.md` shows them.
 
 use crate::rig::Rig;
+use crate::room::{MOUNT_FUSE, NOBODY, OURS, ROOT, can_mount, in_room, rig_of};
 use std::path::Path;
 use std::process::Command;
-use uext4_testkit::oracle;
 use uext4_testkit::rings::RingsSwitch;
-
-/// Users of Debian: the superuser, `nobody`.
-const ROOT: &str = "0";
-const NOBODY: &str = "65534";
-
-/// What is in `/sbin`.
-const OURS: &str = "mount.fuse.uext4 umount.fuse.uext4";
-const MOUNT_FUSE: &str = "uext4";
-
-fn can_mount() -> bool {
-    let has = |program: &str| Command::new(program).arg("-V").output().is_ok();
-    let root = rustix::process::geteuid().is_root();
-    let can = Path::new("/dev/fuse").exists() && root && has("fusermount3") && has("mount");
-    assert!(can || !oracle::in_ci(), "CI is root and has fuse3");
-    if !can {
-        eprintln!("=== SKIPPED: mount(8) needs root, /dev/fuse and fusermount3 ===");
-    }
-    can
-}
-
-/// Runs a script as this user where `/sbin` has these links to the tool; answers what it said.
-fn in_room(rig: &Rig, links: &str, user: &str, script: &str) -> String {
-    let mut command = Command::new("timeout");
-    command.args(["-k", "5", "100", "unshare", "--mount", "sh", "-c"]);
-    command
-        .arg(include_str!("room.sh"))
-        .current_dir(rig.path(""));
-    command.env("SCRIPT", script).env("AS", user);
-    command.env("LINKS", links).env_remove("XDG_RUNTIME_DIR");
-    command.env("TOOL", env!("CARGO_BIN_EXE_uext4"));
-    let output = command.output().expect("timeout is there");
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    let wrong = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{script}\n{said}\n{wrong}");
-    said
-}
-
-/// An image whose root belongs to the user.
-fn rig_of(user: &str) -> Rig {
-    let rig = Rig::empty();
-    let owner = format!("root_owner={user}:{user}");
-    rig.ok(&["mkfs", "disk.img", "--size", "64M", "-q", "-E", &owner]);
-    let user = user.parse().ok();
-    std::os::unix::fs::chown(rig.image(), user, user).expect("it is the superuser's");
-    rig
-}
 
 const BY_HAND: &str = r#"
     image=$room/disk.img

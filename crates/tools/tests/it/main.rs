@@ -13,6 +13,7 @@ mod places;
 mod quota;
 mod remount;
 mod rig;
+mod room;
 mod running;
 mod sandbox;
 mod space;

@@ -1,9 +1,9 @@
 //! Where a file system lies and whose it is: partitions, external journals, users without rights.
 
 use crate::rig::Rig;
+use crate::room::{self, OURS, can_mount, in_room, rig_of};
 use std::fs;
 use std::io::Write;
-use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use uext4_testkit::oracle;
 
@@ -170,41 +170,17 @@ fn users_work_on_images_of_their_own() {
     }
 }
 
-/// As nobody, with a `/dev/fuse` that everybody may open, as most systems have it.
-const IN_A_ROOM: &str = "mkdir dev && mount -t tmpfs none dev && mknod -m 666 dev/fuse c 10 229 &&
-    mount --bind dev/fuse /dev/fuse &&
-    exec setpriv --reuid=65534 --regid=65534 --clear-groups sh -euc \"$SCRIPT\"";
-
 #[test]
 fn users_mount_through_fusermount() {
-    let has_helper = Command::new("fusermount3").arg("-V").output().is_ok();
-    let is_root = rustix::process::geteuid().is_root();
-    if !Path::new("/dev/fuse").exists() || !has_helper || !is_root {
-        assert!(!oracle::in_ci(), "CI is root and has fuse3");
-        eprintln!("=== SKIPPED: mounting as a user needs root, /dev/fuse and fusermount3 ===");
+    if !can_mount() {
         return;
     }
-    let rig = Rig::empty();
-    let owner = "root_owner=65534:65534";
-    nobody_can(
-        &rig,
-        &["mkfs", "disk.img", "--size", "64M", "-q", "-E", owner],
-    );
-    let script = "mkdir mnt; $TOOL mount -o noatime disk.img mnt; grep fuse.uext4 /proc/self/mounts
-        echo mine > mnt/file; $TOOL info mnt; $TOOL remount -o ro mnt; $TOOL umount mnt";
-    let mut command = Command::new("timeout");
-    command.args(["60", "unshare", "--mount", "sh", "-c", IN_A_ROOM]);
-    command.env("SCRIPT", script).env_remove("XDG_RUNTIME_DIR");
-    command
-        .env("TOOL", env!("CARGO_BIN_EXE_uext4"))
-        .current_dir(rig.path(""));
-    let output = command.output().unwrap();
-    let said = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success(), "{output:?}");
-    let line = said.lines().find(|line| line.contains("/mnt fuse.uext4 "));
-    let line = line.unwrap_or_else(|| panic!("not mounted: {said}"));
-    for word in ["nosuid", "nodev", "user_id=65534", "noatime"] {
-        assert!(line.contains(word), "{word}: {line}");
+    let rig = rig_of(room::NOBODY);
+    let script = r#""$TOOL" mount -o noatime disk.img mnt; how; grep user_id=65534 /proc/self/mounts
+        echo mine >mnt/file; "$TOOL" info mnt; "$TOOL" remount -o ro mnt; "$TOOL" umount mnt"#;
+    let said = in_room(&rig, OURS, room::NOBODY, script);
+    for word in ["fuse.uext4", "nosuid", "nodev", "user_id=65534", "noatime"] {
+        assert!(said.contains(word), "{word}: {said}");
     }
     rig.assert_clean();
     assert_eq!(rig.ok(&["cat", "disk.img", "/file"]), "mine\n");

@@ -3,6 +3,9 @@
 # $AS, with the functions below.
 set -eu
 room=$PWD
+# Copies of what other tests have mounted would keep their images in use.
+awk '$1 ~ "^/dev/loop" || $3 == "fuse.uext4" { print $2 }' /proc/self/mounts |
+    while read -r at; do umount -l "$at"; done
 mkdir old sbin dev mnt
 mount --bind "$(readlink -f /sbin)" old
 for program in old/*; do ln -s "$room/$program" sbin/; done
