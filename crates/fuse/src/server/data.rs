@@ -7,8 +7,12 @@ use crate::attributes::Writers;
 use crate::errno::Errno;
 use crate::protocol::{WRITE_CACHE, WRITE_KILL_SUIDGID, opcode};
 use crate::request::Request;
-use uext4::{FallocateMode, FileType, Filesystem, InodeRef, KillPrivileges, Seek, Times};
+use uext4::{
+    Caller, FallocateMode, FileType, Filesystem, InodeRef, KillPrivileges, Seek, Times,
+};
 
+/// `O_DIRECT` of `open(2)`.
+const O_DIRECT: u32 = rustix::fs::OFlags::DIRECT.bits();
 /// `fallocate(2)` modes.
 const FALLOC_KEEP_SIZE: u32 = 0x01;
 const FALLOC_PUNCH_HOLE: u32 = 0x02;
@@ -40,7 +44,7 @@ impl Server {
     pub(super) fn write(&self, request: &Request<'_>, answer: &mut Answer) -> Handled {
         let mut args = request.args();
         let (_fh, offset, size, flags) = (args.u64()?, args.u64()?, args.u32()?, args.u32()?);
-        args.skip(16)?;
+        let (_owner, opened, _) = (args.u64()?, args.u32()?, args.u32()?);
         let data = args.bytes(size as usize)?;
         let inode = self.get(request.node)?;
         let written = if flags & WRITE_CACHE != 0 {
@@ -49,35 +53,46 @@ impl Server {
             if flags & WRITE_KILL_SUIDGID != 0 {
                 self.kill_privileges(request, &inode)?;
             }
-            let (keep, caller) = (KillPrivileges::No, self.asker(request));
-            self.filesystem
-                .write_by(&inode, offset, data, keep, &caller)?
+            let caller = self.asker(request);
+            match opened & O_DIRECT {
+                0 => self.write_some(&inode, offset, data, &caller)?,
+                _ => write_all(data, |done| {
+                    let at = offset + done as u64;
+                    self.write_some(&inode, at, &data[done..], &caller)
+                })?,
+            }
         };
         answer.u32(u32::try_from(written).map_err(|_| Errno::EIO)?);
         answer.u32(0);
         Ok(())
     }
 
-    /// Writes all of `data` or fails: the kernel has promised them to somebody, and takes any
-    /// answer but an error as a sign that all are written, also one that says less.
+    fn write_some(
+        &self,
+        inode: &InodeRef,
+        offset: u64,
+        data: &[u8],
+        caller: &Caller,
+    ) -> Result<usize, Errno> {
+        let keep = KillPrivileges::No;
+        Ok(self
+            .filesystem
+            .write_by(inode, offset, data, keep, caller)?)
+    }
+
+    /// The kernel has promised the data to somebody.
     fn write_back(&self, inode: &InodeRef, offset: u64, data: &[u8]) -> Result<usize, Errno> {
         // With the writeback cache the kernel owns the times, and may have told them already.
         let times = match self.agreement.writeback() {
             true => Times::Keep,
             false => Times::Change,
         };
-        let mut done = 0;
-        while done < data.len() {
+        write_all(data, |done| {
             let at = offset + done as u64;
-            let written = self
+            Ok(self
                 .filesystem
-                .write_back(inode, at, &data[done..], times)?;
-            match written {
-                0 => return Err(Errno::EIO),
-                written => done += written,
-            }
-        }
-        Ok(done)
+                .write_back(inode, at, &data[done..], times)?)
+        })
     }
 
     pub(super) fn fallocate(&self, request: &Request<'_>) -> Handled {
@@ -166,6 +181,20 @@ impl Server {
         answer.put(&self.filesystem.read_link(&inode)?);
         Ok(())
     }
+}
+
+/// Writes all of `data` or fails, where an answer that says less would not do: to a write-back the
+/// kernel takes it as a sign that all are written, to a direct write as an I/O error (and cuts the
+/// file to the size that it had). `write` writes from a byte of them on.
+fn write_all(data: &[u8], write: impl Fn(usize) -> Result<usize, Errno>) -> Result<usize, Errno> {
+    let mut done = 0;
+    while done < data.len() {
+        match write(done)? {
+            0 => return Err(Errno::EIO),
+            written => done += written,
+        }
+    }
+    Ok(done)
 }
 
 /// Bytes that a `READ` or `WRITE` moves.

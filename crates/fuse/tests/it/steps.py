@@ -869,9 +869,47 @@ def attributes():
     say("gone again", os.removexattr, "f", "user.a")
 
 
+def fill(path):
+    """Past every cache, so that the answer comes at once."""
+    file, at = os.open(path, O_RDWR | O_CREAT | os.O_DIRECT), 0
+    for size in (1 << 20, 4096):
+        data = aligned(bytes(size))
+        try:
+            while True:
+                at += os.pwritev(file, [data], at)
+        except OSError as error:
+            print("full", name_of(error))
+
+
+def full():
+    os.chmod(".", 0o777)
+    for path in ("f", "g"):
+        write(path)
+        os.chown(path, USER, USER)
+
+    def user():
+        fill("big")
+        print("left", os.statvfs(".").f_bavail)
+        say("mkdir", os.mkdir, "d")
+        say("target", os.symlink, "t" * 100, "l")
+        say("short target", os.symlink, "t", "s")
+        say("create", lambda: os.close(os.open("n", O_CREAT)))
+        say("allocate", lambda: attempt(os.truncate, "f", 1 << 20))
+        say("direct", direct, "f", 0, None, b"x" * 4096)
+        say("rename", os.rename, "n", "m")
+
+    as_user(user)
+    say("by the superuser", direct, "g", 4096, None, b"x" * 4096)
+    say("attribute by the superuser", os.setxattr, "g", "user.large", b"x" * 3000)
+    say("mkdir by the superuser", os.mkdir, "d")
+    say("unlink", os.unlink, "big")
+    os.sync()
+    say("attribute", os.setxattr, "f", "user.large", b"x" * 3000)
+
+
 ALL = [
     appending, direct_and_buffered, mapped, locks, set_id, sticky, renames, times, tmpfile, holes, copies, fixed, acls,
-    ioctls, inherits, birth, limits, attributes,
+    ioctls, inherits, birth, limits, attributes, full,
 ]
 
 if __name__ == "__main__":
