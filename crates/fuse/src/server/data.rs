@@ -7,9 +7,7 @@ use crate::attributes::Writers;
 use crate::errno::Errno;
 use crate::protocol::{WRITE_CACHE, WRITE_KILL_SUIDGID, opcode};
 use crate::request::Request;
-use uext4::{
-    Caller, FallocateMode, FileType, Filesystem, InodeRef, KillPrivileges, Seek, Times,
-};
+use uext4::{Caller, FallocateMode, FileType, Filesystem, InodeRef, KillPrivileges, Seek, Times};
 
 /// `O_DIRECT` of `open(2)`.
 const O_DIRECT: u32 = rustix::fs::OFlags::DIRECT.bits();
