@@ -179,6 +179,14 @@ fn ext4_of_huge_sizes() {
     }
 }
 
+/// The same with the blocks that everybody has: 139,264 groups.
+#[test]
+#[ignore = "slow: cargo test -p uext4 --lib huge_sizes_in_blocks -- --ignored, TMPDIR in memory"]
+fn ext4_of_huge_sizes_in_blocks_of_4_kib() {
+    let blocks = |o: &mut MkfsOptions| o.block_size = Some(4096);
+    compare(&case(17 << 20, &["-b", "4096"], "", blocks), Preset::Ext4);
+}
+
 #[test]
 fn ext2_and_ext3() {
     for preset in [Preset::Ext2, Preset::Ext3] {
