@@ -125,8 +125,8 @@ impl OpenLog {
         self.space.lock().free_blocks
     }
 
-    /// Begins a checkpoint pass when less than `free_blocks` are free. While another one is under way
-    /// this waits for as much as is asked for, not for its end. `None`: there is enough.
+    /// Begins a checkpoint pass when less than `free_blocks` are free. While another one is under
+    /// way this waits for as much as is asked for, not for its end. `None`: there is enough.
     pub(crate) fn begin_pass(&self, free_blocks: u32) -> Option<Pass<'_>> {
         let mut space = self.space.lock();
         while space.free_blocks < free_blocks {
