@@ -17,8 +17,6 @@ use crate::request::Request;
 pub(crate) const WRITE_BYTES_MAX: u32 = 1 << 20;
 /// Read-ahead that we let the kernel do.
 pub(crate) const READ_AHEAD_BYTES: u32 = 1 << 20;
-/// Part of all data that may wait to be written in the kernel that may be of this mount.
-pub(crate) const WAITING_PERCENT_MAX: u32 = 10;
 /// Requests that nobody waits for (read-ahead, write-back) in flight at most, with `/dev/fuse`.
 const BACKGROUND_MAX: u16 = 64;
 /// The same with rings, where each in flight has memory of its own: of few, that is in the cores'

@@ -12,7 +12,7 @@ use crate::control::Control;
 use crate::crew::Crew;
 use crate::error::{Error, Explained, Result};
 use crate::hands::Hands;
-use crate::init::{READ_AHEAD_BYTES, WAITING_PERCENT_MAX};
+use crate::init::READ_AHEAD_BYTES;
 use crate::made_with::MadeWith;
 use crate::mount_point::Lazy;
 use crate::notify::Notifier;
@@ -200,7 +200,7 @@ impl Session {
         let crew = Crew::start(device, filesystem, path, options)?;
         let control = Control::start(crew.service.server.clone(), path, &crew.served, made_with)?;
         let pressure = Pressure::watch(crew.service.server.clone());
-        widen_streams(path);
+        raise_read_ahead(path);
         Ok(Self {
             crew,
             hands,
@@ -290,10 +290,9 @@ impl Stopper {
     }
 }
 
-/// Lets the kernel read further ahead than its default of 128 KiB, and hold more than 1 % of what
-/// may wait to be written at all before it slows writers down, which is for servers that nobody
-/// trusts. Only the superuser can; without it streams are slower, nothing else.
-fn widen_streams(path: &Path) {
+/// Lets the kernel read further ahead than its default of 128 KiB. Only the superuser can; without
+/// it sequential reads are slower, nothing else.
+fn raise_read_ahead(path: &Path) {
     use std::os::unix::fs::MetadataExt;
     let Ok(metadata) = std::fs::metadata(path) else {
         return;
@@ -302,12 +301,6 @@ fn widen_streams(path: &Path) {
         rustix::fs::major(metadata.dev()),
         rustix::fs::minor(metadata.dev()),
     );
-    let limits = [
-        ("read_ahead_kb", READ_AHEAD_BYTES / 1024),
-        ("max_ratio", WAITING_PERCENT_MAX),
-    ];
-    for (name, value) in limits {
-        let file = format!("/sys/class/bdi/{major}:{minor}/{name}");
-        let _ = std::fs::write(file, value.to_string());
-    }
+    let file = format!("/sys/class/bdi/{major}:{minor}/read_ahead_kb");
+    let _ = std::fs::write(file, (READ_AHEAD_BYTES / 1024).to_string());
 }
