@@ -21,10 +21,10 @@ use uext4_sync::{Clock, Counter, Mutex, Rank, Sharded};
 /// What an entry costs, with its share of the tree's nodes.
 pub(crate) const ENTRY_BYTES: u64 = 64;
 /// Entries that one call looks at.
-const SCAN_MAX: usize = 128;
+const SCAN_MAX: usize = 64;
 /// A thread looks at the budget when it has added this many; less than [`SCAN_MAX`] by so much
 /// that the second chance costs nothing: two rounds are faster than what is added.
-const ADDED_MAX: u64 = 32;
+const ADDED_MAX: u64 = 16;
 /// Lists, so that files with new entries do not meet.
 const LISTS: usize = 16;
 
