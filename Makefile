@@ -3,8 +3,8 @@
 .PHONY: help deps tools check test schedules quickstart lab
 
 # What the tests need beside Rust: FUSE, the reference tools, tar with attributes and ACLs.
-DEB_PACKAGES = fuse3 e2fsprogs attr acl tar util-linux coreutils fdisk git rsync fio sqlite3
-NEEDED_TOOLS = fusermount3 mke2fs e2fsck debugfs dumpe2fs getfattr getfacl tar losetup sfdisk mount timeout git rsync fio sqlite3
+DEB_PACKAGES = fuse3 mount python3 e2fsprogs attr acl tar util-linux coreutils fdisk git rsync fio sqlite3
+NEEDED_TOOLS = fusermount3 python3 setpriv unshare findmnt mke2fs e2fsck debugfs dumpe2fs getfattr getfacl tar losetup sfdisk mount timeout git rsync fio sqlite3
 
 help: ## Show the targets.
 	@grep -E '^[a-z]+:.*##' Makefile | sed 's/:.*## /\t/'

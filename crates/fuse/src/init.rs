@@ -37,7 +37,6 @@ const WANTED: u64 = cap::ASYNC_READ
     | cap::POSIX_ACL
     | cap::MAX_PAGES
     | cap::CACHE_SYMLINKS
-    | cap::NO_OPENDIR_SUPPORT
     | cap::EXPLICIT_INVAL_DATA
     | cap::HANDLE_KILLPRIV_V2
     | cap::SETXATTR_EXT

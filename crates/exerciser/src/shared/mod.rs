@@ -21,8 +21,6 @@ use record::Records;
 
 /// Directories that names move between.
 const DIRECTORIES: u64 = 4;
-/// Listings of which one must be right.
-const LISTINGS: u32 = 4;
 /// Names of one process that stay, at most.
 const OWN_MAX: usize = 64;
 
@@ -153,17 +151,12 @@ impl Shared {
         self.compare_listing(number)
     }
 
-    /// The kernel keeps listings of FUSE, and one that it began to keep before a name came or went
-    /// may end a later listing: so each may be wrong, but not one after the other.
     fn compare_listing(&self, number: u64) -> Result<()> {
         let here = self.own.iter().filter(|(at, _)| *at == number);
         let expected: Vec<_> = here.map(|(_, name)| name.clone()).collect();
-        let mut found = Vec::new();
-        for _ in 0..LISTINGS {
-            found = self.listed(number)?;
-            if found == expected {
-                return Ok(());
-            }
+        let found = self.listed(number)?;
+        if found == expected {
+            return Ok(());
         }
         let missing: Vec<_> = expected
             .iter()

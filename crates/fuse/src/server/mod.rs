@@ -181,7 +181,7 @@ impl Server {
             opcode::RENAME2 => self.rename2(request),
             opcode::LINK => self.link(request, answer),
             opcode::OPEN => self.open(request, answer),
-            opcode::OPENDIR => self.opendir(answer),
+            opcode::OPENDIR => Self::opendir(answer),
             opcode::CREATE => self.create(request, answer),
             opcode::TMPFILE => self.tmpfile(request, answer),
             opcode::RELEASE => self.release(request),

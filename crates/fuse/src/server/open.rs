@@ -1,7 +1,7 @@
 //! Opening and closing files.
 //!
-//! The kernel does not know of immutable and append-only files, so opening asks us; only
-//! directories are opened without a request. `O_TRUNC` comes with the request.
+//! The kernel does not know of immutable and append-only files, so opening asks us. `O_TRUNC` comes
+//! with the request.
 
 use super::{Handled, Server};
 use crate::answer::Answer;
@@ -41,12 +41,9 @@ impl Server {
         Ok(())
     }
 
-    /// The kernel keeps listings of directories that it need not open; where every listing has to
-    /// come to us for the access time, it does.
-    pub(super) fn opendir(&self, answer: &mut Answer) -> Handled {
-        if !self.filesystem.notes_every_read() {
-            return Err(Errno::ENOSYS);
-        }
+    /// Every listing comes to us. The kernel could keep them, but one that it began to keep before
+    /// a name came or went may end another that began later.
+    pub(super) fn opendir(answer: &mut Answer) -> Handled {
         answer.zeroes(16);
         Ok(())
     }
