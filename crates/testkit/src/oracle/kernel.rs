@@ -19,7 +19,7 @@ use super::unmount::unmount;
 /// How often `losetup` is tried: two processes may be given the same free loop device.
 const ATTACH_ATTEMPTS: u32 = 20;
 /// How often it is looked whether a loop device let go of its image.
-const DETACH_ATTEMPTS: u32 = 20;
+const DETACH_ATTEMPTS: u32 = 200;
 /// Pause between two attempts.
 const PAUSE: Duration = Duration::from_millis(50);
 

@@ -44,8 +44,8 @@ impl Rig {
         command.output().expect("the tool starts")
     }
 
-    /// As [`Rig::run`], where nobody uses what it works on. A child that another test forks does for
-    /// a moment: it holds all open files and their locks until it runs its own program.
+    /// As [`Rig::run`], where nobody uses what it works on. A child that another test forks does
+    /// for a moment: it holds all open files and their locks until it runs its own program.
     fn run_when_free(&self, args: &[&str]) -> Output {
         for _ in 0..100 {
             let output = self.run(args);
