@@ -33,7 +33,7 @@ fn get(client: &Client, name: &str) -> Value {
 fn numbers_come_out_and_tunables_go_in() {
     let mut mounted = Mounted::new();
     std::fs::write(mounted.path("file"), vec![1; 1 << 20]).unwrap();
-    run("sync", &[&"-f", &mounted.root()]);
+    run("sync", &[&mounted.path("file")]);
     let socket = socket(&mounted);
     let client = mounted.client();
     let stats = client.ask(&Ask::Stats {}).unwrap();
