@@ -10,11 +10,12 @@
 //! Invariants: what a process does depends on its seed alone, when it happens on the others too.
 //!
 //! Not here: who mounts, starts processes and judges the image (`xtask exercise`).
+#![forbid(unsafe_code)]
 
 mod attributes;
+mod beyond_std;
 pub mod files;
 mod names;
-mod raw;
 pub mod shared;
 pub mod tree;
 pub mod worker;

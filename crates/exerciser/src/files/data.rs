@@ -9,7 +9,7 @@ use rustix::fs as sys;
 use uext4_testkit::rng::Rng;
 
 use super::{FILE_BYTES_MAX, Files, Known, Open, RANGE_BYTES_MAX, opened};
-use crate::raw::{self, AT_ONCE_MAX, Mapped, Request, Way};
+use crate::beyond_std::{self, AT_ONCE_MAX, Mapped, Request, Way};
 
 /// What reads and writes past the cache are multiples of, in files and in memory.
 const ALIGNMENT: usize = 512;
@@ -116,7 +116,7 @@ impl Files {
                 self.rng.fill(request.bytes);
             }
         }
-        self.ring.run(through.file(file.open()?), &mut requests)?;
+        beyond_std::run_at_once(through.file(file.open()?), &mut requests)?;
         for request in &requests {
             let (from, len) = (request.offset as usize, request.bytes.len());
             match request.way {
@@ -139,14 +139,14 @@ impl Files {
             // Others would end beyond the file, where mappings fault and requests are cut.
             _ if expected.is_empty() => 0,
             Through::Mapping => {
-                raw::read_mapped(&open.buffered, from as u64, &mut out[..expected.len()])?;
+                beyond_std::read_mapped(&open.buffered, from as u64, &mut out[..expected.len()])?;
                 expected.len()
             }
             Through::RingAndCache | Through::RingDirect => {
                 let len = expected.len() / ALIGNMENT * ALIGNMENT;
                 let mut requests = requests(&mut out[..len], from, through, &mut self.rng);
                 requests.iter_mut().for_each(|one| one.way = Way::Read);
-                self.ring.run(through.file(open), &mut requests)?;
+                beyond_std::run_at_once(through.file(open), &mut requests)?;
                 return same(&out[..len], &expected[..len], from);
             }
         };
@@ -205,7 +205,7 @@ fn write_mapped(file: &mut Known, from: usize, len: usize, rng: &mut Rng) -> Res
         Mapped::Private,
     ]);
     let data = rng.bytes(len);
-    raw::write_mapped(&file.open()?.buffered, from as u64, &data, how)?;
+    beyond_std::write_mapped(&file.open()?.buffered, from as u64, &data, how)?;
     if how != Mapped::Private {
         file.put(from, &data);
     }

@@ -13,7 +13,6 @@ use rustix::fs::{self as sys, AtFlags, CWD, Mode, OFlags, RenameFlags};
 use uext4_testkit::rng::Rng;
 
 use crate::attributes::Attributes;
-use crate::raw::Ring;
 use data::Aligned;
 
 const FILES: u64 = 6;
@@ -84,7 +83,6 @@ impl Known {
 pub struct Files {
     dir: PathBuf,
     files: Vec<Known>,
-    ring: Ring,
     scratch: Aligned,
     rng: Rng,
     n_names: u64,
@@ -101,7 +99,6 @@ impl Files {
         Ok(Self {
             dir: dir.to_path_buf(),
             files: (0..FILES).map(file).collect::<Result<_>>()?,
-            ring: Ring::new().context("io_uring")?,
             scratch: Aligned::new(RANGE_BYTES_MAX),
             rng,
             n_names: FILES,

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, ensure};
 use rustix::fs::{FlockOperation, OFlags, fcntl_lock, flock};
 use uext4_testkit::rng::Rng;
 
-use crate::raw::{self, Mapped};
+use crate::beyond_std::{self, Mapped};
 
 /// A record: who, which, and a number made of both until it is full. It never crosses a page.
 const RECORD_BYTES: usize = 64;
@@ -160,7 +160,7 @@ impl Records {
         let open = self.open()?;
         match rng.below(3) {
             0 => open.pages_direct.write_all_at(page, at)?,
-            1 if is_there => raw::write_mapped(&open.pages, at, page, Mapped::Shared)?,
+            1 if is_there => beyond_std::write_mapped(&open.pages, at, page, Mapped::Shared)?,
             _ => open.pages.write_all_at(page, at)?,
         }
         self.page = Some(page.to_vec());
