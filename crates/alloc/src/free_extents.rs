@@ -1,9 +1,14 @@
-//! Free runs of one flexible group, by offset and by length.
+//! Free runs of one region, by offset and by length.
 //!
-//! Offsets are clusters from the start of the flexible group. Runs are maximal inside their
-//! block group and never cross into the next one, so what is handed out lies in one group.
+//! Offsets are clusters from the start of the region. Runs are maximal inside their block group
+//! and never cross into the next one, so what is handed out lies in one group.
 //!
-//! Invariant: both orders hold the same runs.
+//! Files that grow take from the front of one run again and again. So runs are known by their
+//! *ends*, which stay, and the run that was taken from last, the *current* one, stays filed under
+//! the length that it had before: the next piece of it changes one number in place.
+//!
+//! Invariants: both orders hold the same runs. All but the current one are filed under their
+//! length; the current one under at most twice its length and at least its length.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -12,9 +17,23 @@ use std::ops::Range;
 pub(crate) const RUN_BYTES: u64 = 32;
 
 pub(crate) struct FreeExtents {
-    by_offset: BTreeMap<u32, u32>,
+    /// Starts of runs by their ends.
+    starts: BTreeMap<u32, u32>,
+    /// Filed lengths and ends.
     by_len: BTreeSet<(u32, u32)>,
+    current: Option<Current>,
     clusters_per_group: u32,
+}
+
+/// The run whose front was taken last.
+#[derive(Clone, Copy)]
+struct Current {
+    end: u32,
+    filed_len: u32,
+}
+
+fn len(run: &Range<u32>) -> u32 {
+    run.end - run.start
 }
 
 impl FreeExtents {
@@ -22,47 +41,47 @@ impl FreeExtents {
     /// are built in one go, which is many times faster than run by run.
     pub(crate) fn new(clusters_per_group: u32, runs: Vec<Range<u32>>) -> Self {
         Self {
-            by_len: runs
-                .iter()
-                .map(|run| (run.end - run.start, run.start))
-                .collect(),
-            by_offset: runs
-                .into_iter()
-                .map(|run| (run.start, run.end - run.start))
-                .collect(),
+            by_len: runs.iter().map(|run| (len(run), run.end)).collect(),
+            starts: runs.into_iter().map(|run| (run.end, run.start)).collect(),
+            current: None,
             clusters_per_group,
         }
     }
 
     /// Number of free runs.
     pub(crate) fn runs(&self) -> u64 {
-        self.by_offset.len() as u64
+        self.starts.len() as u64
     }
 
     /// Length of the longest run; 0 when nothing is free.
     pub(crate) fn largest(&self) -> u32 {
-        self.by_len.last().map_or(0, |(len, _)| *len)
+        self.longest().map_or(0, |run| len(&run))
     }
 
     /// The longest run.
     pub(crate) fn longest(&self) -> Option<Range<u32>> {
-        self.by_len.last().map(|&(len, start)| start..start + len)
+        let mut filed = self.by_len.iter().rev().map(|filed| self.run(*filed));
+        let last = filed.next()?;
+        match (self.current, filed.next()) {
+            (Some(current), Some(next)) if current.end == last.end && len(&next) > len(&last) => {
+                Some(next)
+            }
+            _ => Some(last),
+        }
     }
 
-    fn insert(&mut self, run: Range<u32>) {
-        self.by_offset.insert(run.start, run.end - run.start);
-        self.by_len.insert((run.end - run.start, run.start));
-    }
-
-    fn remove(&mut self, run: Range<u32>) {
-        self.by_offset.remove(&run.start);
-        self.by_len.remove(&(run.end - run.start, run.start));
+    /// The run that is filed so.
+    fn run(&self, (filed_len, end): (u32, u32)) -> Range<u32> {
+        match self.current {
+            Some(current) if current.end == end => self.starts[&end]..end,
+            _ => end - filed_len..end,
+        }
     }
 
     /// The free run that contains `at`.
     pub(crate) fn containing(&self, at: u32) -> Option<Range<u32>> {
-        let (&start, &len) = self.by_offset.range(..=at).next_back()?;
-        (at < start + len).then_some(start..start + len)
+        let (&end, &start) = self.starts.range(at + 1..).next()?;
+        (start <= at).then_some(start..end)
     }
 
     /// Free clusters in a row from `at`, at most `cap`.
@@ -72,49 +91,93 @@ impl FreeExtents {
 
     /// Runs that begin in `range`, ascending.
     pub(crate) fn starting_in(&self, range: Range<u32>) -> impl Iterator<Item = Range<u32>> + '_ {
-        self.by_offset
-            .range(range)
-            .map(|(&start, &len)| start..start + len)
+        self.starts
+            .range(range.start.saturating_add(1)..)
+            .map(|(&end, &start)| start..end)
+            .skip_while(move |run| run.start < range.start)
+            .take_while(move |run| run.start < range.end)
     }
 
-    /// Runs of at least `len` clusters, shortest first.
-    pub(crate) fn fitting(&self, len: u32) -> impl DoubleEndedIterator<Item = Range<u32>> + '_ {
-        self.by_len
-            .range((len, 0)..)
-            .map(|&(len, start)| start..start + len)
+    /// Runs of at least `least` clusters, shortest first; the current one may come too late.
+    pub(crate) fn fitting(&self, least: u32) -> impl DoubleEndedIterator<Item = Range<u32>> + '_ {
+        let filed = self.by_len.range((least, 0)..);
+        filed
+            .map(|filed| self.run(*filed))
+            .filter(move |run| len(run) >= least)
     }
 
     /// Takes `run`, which must lie inside one free run.
     pub(crate) fn take(&mut self, run: Range<u32>) {
-        let around = self
-            .containing(run.start)
-            .filter(|around| run.end <= around.end);
-        let around = around.expect("clusters to take are free");
-        self.remove(around.clone());
-        for rest in [around.start..run.start, run.end..around.end] {
-            if !rest.is_empty() {
-                self.insert(rest);
+        let around = self.starts.range_mut(run.start + 1..).next();
+        let (&end, start) = around.expect("clusters to take are free");
+        let around = *start..end;
+        let inside = around.start <= run.start && run.end <= around.end;
+        assert!(inside, "clusters to take are free");
+        if run.end == around.end {
+            self.remove(&around);
+        } else {
+            *start = run.end;
+            self.shorten(around.clone(), run.end);
+        }
+        if around.start < run.start {
+            self.insert(around.start..run.start);
+        }
+    }
+
+    /// The run that was `before` begins at `start` now.
+    fn shorten(&mut self, before: Range<u32>, start: u32) {
+        let end = before.end;
+        if self.current.is_none_or(|current| current.end != end) {
+            self.file_current();
+            let filed_len = len(&before);
+            self.current = Some(Current { end, filed_len });
+        }
+        let filed_len = self.current.map_or(0, |current| current.filed_len);
+        if filed_len / 2 > end - start {
+            self.file_current();
+        }
+    }
+
+    /// Files the current run under its length.
+    fn file_current(&mut self) {
+        if let Some(Current { end, filed_len }) = self.current.take() {
+            let now = end - self.starts[&end];
+            if now != filed_len {
+                self.by_len.remove(&(filed_len, end));
+                self.by_len.insert((now, end));
             }
         }
+    }
+
+    fn insert(&mut self, run: Range<u32>) {
+        self.starts.insert(run.end, run.start);
+        self.by_len.insert((len(&run), run.end));
+    }
+
+    fn remove(&mut self, run: &Range<u32>) {
+        let current = self.current.take_if(|current| current.end == run.end);
+        let filed_len = current.map_or(len(run), |current| current.filed_len);
+        self.starts.remove(&run.end);
+        self.by_len.remove(&(filed_len, run.end));
     }
 
     /// Gives back `run`, which must be taken and inside one block group.
     pub(crate) fn give(&mut self, run: Range<u32>) {
         let mut merged = run.clone();
-        let before = self.by_offset.range(..run.end).next_back();
-        let before = before.map(|(&start, &len)| start..start + len);
-        if let Some(before) = before {
-            assert!(before.end <= run.start, "clusters to give back were free");
-            if before.end == run.start && !run.start.is_multiple_of(self.clusters_per_group) {
-                merged.start = before.start;
-                self.remove(before);
+        let after = self.starts.range(run.start + 1..).next();
+        let after = after.map(|(&end, &start)| start..end);
+        if let Some(after) = after {
+            assert!(run.end <= after.start, "clusters to give back were free");
+            if run.end == after.start && !run.end.is_multiple_of(self.clusters_per_group) {
+                merged.end = after.end;
+                self.remove(&after);
             }
         }
-        if !run.end.is_multiple_of(self.clusters_per_group)
-            && let Some(&len) = self.by_offset.get(&run.end)
+        if !run.start.is_multiple_of(self.clusters_per_group)
+            && let Some(&start) = self.starts.get(&run.start)
         {
-            merged.end = run.end + len;
-            self.remove(run.end..merged.end);
+            merged.start = start;
+            self.remove(&(start..run.start));
         }
         self.insert(merged);
     }
@@ -137,5 +200,63 @@ mod tests {
         assert_eq!(free.fitting(5).collect::<Vec<_>>(), [90..100, 106..130]);
         assert_eq!(free.free_at(106, 9), 9);
         assert_eq!(free.free_at(104, 9), 0);
+    }
+
+    #[test]
+    fn the_current_run_is_found_by_what_is_left_of_it() {
+        let mut free = FreeExtents::new(1000, vec![0..100, 200..260]);
+        (0..45).for_each(|at| free.take(at..at + 1));
+        assert_eq!(free.longest(), Some(200..260));
+        assert_eq!(free.fitting(55).collect::<Vec<_>>(), [200..260, 45..100]);
+        assert!(free.fitting(56).eq(std::iter::once(200..260)));
+        free.take(45..90);
+        assert_eq!(free.fitting(1).collect::<Vec<_>>(), [90..100, 200..260]);
+        free.give(80..90);
+        assert_eq!(free.fitting(1).collect::<Vec<_>>(), [80..100, 200..260]);
+        assert!(free.starting_in(70..90).eq(std::iter::once(80..100)));
+        free.take(80..100);
+        assert_eq!((free.runs(), free.largest()), (1, 60));
+    }
+
+    /// Against a plain array, with the longest run and every length asked for at each step.
+    #[test]
+    fn agrees_with_an_array() {
+        let (mut free, mut map) = (FreeExtents::new(64, vec![]), [false; 192]);
+        for step in 0..20_000_u32 {
+            let draw = step.wrapping_mul(0x9E37_79B1) >> 7;
+            let at = (draw % 192) as usize;
+            let stop = map.iter().enumerate().skip(at + 1);
+            let stop = stop.take(1 + draw as usize / 192 % 40);
+            let same =
+                |(next, is_free): &(usize, &bool)| **is_free == map[at] && !next.is_multiple_of(64);
+            let end = stop.take_while(same).last().map_or(at, |(next, _)| next) + 1;
+            let run = at as u32..end as u32;
+            match map[at] {
+                true => free.take(run),
+                false => free.give(run),
+            }
+            let was = map[at];
+            map[at..end].fill(!was);
+            let mut runs = maximal_runs(&map);
+            assert_eq!(free.starting_in(0..192).collect::<Vec<_>>(), runs);
+            runs.sort_by_key(len);
+            assert_eq!(free.largest(), runs.last().map_or(0, len), "step {step}");
+            let least = draw / 64 % 20;
+            let mut found: Vec<_> = free.fitting(least).collect();
+            found.sort_by_key(|run| (len(run), run.start));
+            runs.retain(|run| len(run) >= least);
+            assert_eq!(found, runs, "step {step}");
+        }
+    }
+
+    fn maximal_runs(map: &[bool; 192]) -> Vec<Range<u32>> {
+        let mut runs: Vec<Range<u32>> = Vec::new();
+        for (at, _) in (0..192).zip(map).filter(|(_, is_free)| **is_free) {
+            match runs.last_mut() {
+                Some(run) if run.end == at && at % 64 != 0 => run.end += 1,
+                _ => runs.push(at..at + 1),
+            }
+        }
+        runs
     }
 }
