@@ -2,13 +2,14 @@
 //! `kill`, `threads`, `exercise`, `race`, `fuzz` and `damage` are the full-size runs of the library
 //! of this package.
 //!
-//! `mount` is the server of the runs that mount: see [`xtask::server`].
+//! `mount` is the command of the tool: it serves the runs that mount, see [`xtask::server`].
 #![forbid(unsafe_code)]
 
 mod crash;
 mod race;
 mod tidy;
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -106,15 +107,11 @@ enum Job {
         process: u64,
         seed: u64,
     },
-    /// Serves an image: the server of the other jobs.
-    #[command(hide = true)]
+    /// `uext4 mount`: the server of the other jobs.
+    #[command(hide = true, disable_help_flag = true)]
     Mount {
-        image: PathBuf,
-        dir: PathBuf,
-        #[arg(long)]
-        foreground: bool,
-        #[arg(short)]
-        options: Option<String>,
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<OsString>,
     },
 }
 
@@ -124,7 +121,8 @@ struct Common {
     /// Repeats a run.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Program that serves the mounts, for example target/release/uext4; by default this one.
+    /// Program that serves the mounts, for example target/release/uext4; by default the tool
+    /// inside this program.
     #[arg(long)]
     server: Option<PathBuf>,
 }
@@ -203,14 +201,9 @@ fn run(arguments: &Arguments) -> Result<ExitCode> {
             process,
             seed,
         } => exercise::process(root, *process, *seed)?,
-        Job::Mount {
-            image,
-            dir,
-            options,
-            ..
-        } => {
-            let meant = xtask::server::Meant::by(options.as_deref().unwrap_or_default());
-            xtask::server::serve(image, dir, meant)?;
+        Job::Mount { arguments } => {
+            let command = ["uext4", "mount"].map(OsString::from).into_iter();
+            return Ok(uext4_tools::run(command.chain(arguments.clone()).collect()));
         }
     }
     Ok(ExitCode::SUCCESS)

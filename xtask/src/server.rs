@@ -1,18 +1,19 @@
 //! The program that serves a mount in the foreground, as a process of its own: it can be killed.
 //!
 //! Any program will do that knows `PROGRAM mount IMAGE DIR [-o WORDS] --foreground`: the tool
-//! `uext4`, or this one.
+//! `uext4`, or `xtask`, which has the tool inside: the words mean what they mean to users.
 
+use std::io::{BufRead, BufReader, PipeReader};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
-use uext4::Filesystem;
-use uext4::device::{Access, BlockDevice, FileDevice};
-use uext4_fuse::{Channel, MountOptions, Sandbox};
 use uext4_testkit::rings::RingsSwitch;
 use uext4_testkit::served::ServedMount;
+
+/// A mount that lives longer hangs.
+const LIFE: Duration = Duration::from_secs(1800);
 
 /// What a mount may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,103 +99,39 @@ impl Server {
         self.mount_with(image, transport.word())
     }
 
-    /// As [`Self::mount`], with these words: `ro`, `rw`, `untrusted`, `io_uring`, `no_io_uring`.
+    /// As [`Self::mount`], with these options of `uext4 mount`.
     ///
     /// # Errors
     /// The server did not mount.
     pub fn mount_with(&self, image: &Path, words: &str) -> Result<ServedMount> {
-        ServedMount::start(|dir| {
+        self.mount_for(LIFE, image, words)
+    }
+
+    /// As [`Self::mount_with`], for so long at most.
+    ///
+    /// # Errors
+    /// The server did not mount.
+    pub fn mount_for(&self, life: Duration, image: &Path, words: &str) -> Result<ServedMount> {
+        let (said, says) = std::io::pipe()?;
+        std::thread::spawn(move || tell(said));
+        ServedMount::start_for(life, |dir| {
             let mut command = Command::new(&self.program);
             command.arg("mount").arg(image).arg(dir).arg("--foreground");
             if !words.is_empty() {
                 command.args(["-o", words]);
             }
+            command.stderr(says);
             command
         })
         .with_context(|| format!("our mount of {}", image.display()))
     }
 }
 
-/// Whether who made an image means well.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Trust {
-    /// Yes.
-    Yes,
-    /// No: it is looked over first.
-    No,
-}
-
-/// What the words of [`Server::mount_with`] mean.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Meant {
-    rights: Rights,
-    trust: Trust,
-    channel: Channel,
-}
-
-impl Meant {
-    /// Of words with commas between.
-    pub fn by(words: &str) -> Self {
-        let has = |wanted| words.split(',').any(|word| word == wanted);
-        let is_stranger = has("untrusted");
-        let read_only = has("ro") || (is_stranger && !has("rw"));
-        let channel = match () {
-            () if has(Transport::IoUring.word()) => Channel::IoUring,
-            () if has(Transport::DevFuse.word()) => Channel::DevFuse,
-            () => Channel::Best,
-        };
-        Self {
-            rights: if read_only {
-                Rights::ReadOnly
-            } else {
-                Rights::ReadWrite
-            },
-            trust: if is_stranger { Trust::No } else { Trust::Yes },
-            channel,
+/// Passes on what the server says, but for the news that it serves.
+fn tell(said: PipeReader) {
+    for line in BufReader::new(said).lines().map_while(|line| line.ok()) {
+        if !line.contains(" is served ") {
+            eprintln!("{line}");
         }
     }
-}
-
-fn vet(image: &Path) -> uext4::Result<()> {
-    let device = Arc::new(FileDevice::open(image, Access::ReadOnly)?);
-    let limits = uext4::check::Limits::default();
-    uext4::check::check(device, uext4::MountOptions::default(), &limits)?.require_sound()
-}
-
-/// Serves `image` on `dir` until somebody unmounts.
-///
-/// # Errors
-/// The image cannot be mounted, or not be closed.
-pub fn serve(image: &Path, dir: &Path, meant: Meant) -> Result<()> {
-    let Meant {
-        rights,
-        trust,
-        channel,
-    } = meant;
-    let read_only = rights == Rights::ReadOnly;
-    let options = MountOptions {
-        source: image.display().to_string(),
-        read_only,
-        channel,
-        sandbox: Sandbox::Best,
-        files: vec![image.into()],
-        ..MountOptions::default()
-    };
-    let open = || {
-        if trust == Trust::No {
-            vet(image)?;
-        }
-        let access = if read_only {
-            Access::ReadOnly
-        } else {
-            Access::ReadWrite
-        };
-        let device: Arc<dyn BlockDevice> = Arc::new(FileDevice::open(image, access)?);
-        let options = match rights {
-            Rights::ReadOnly => uext4::MountOptions::read_only(),
-            Rights::ReadWrite => uext4::MountOptions::default(),
-        };
-        Filesystem::mount(device, options)
-    };
-    Ok(uext4_fuse::mount(open, dir, &options)?)
 }

@@ -8,12 +8,15 @@
 //! - [`tree`]: a realistic tree from a seed. [`manifest`]: all that can be seen of a tree.
 //! - [`ops`]: random streams of operations. [`model`]: what they must do.
 //! - [`served`]: a mount that a server process serves, as ours.
+//! - [`inside`]: calls of the system in the name of a process that is locked in.
 //! - [`damage`]: wrong fields and flipped bits, with good checksums too.
 //!
 //! Not here: benchmarks (crate `lab`), full-size runs (`xtask`).
 #![forbid(unsafe_code)]
 
 pub mod damage;
+#[cfg(target_arch = "x86_64")]
+pub mod inside;
 pub mod manifest;
 pub mod model;
 pub mod ops;

@@ -4,8 +4,8 @@
 //! unmounted and it closed the image.
 //!
 //! Invariants: neither the mount nor the server outlives its [`ServedMount`]; a server that is
-//! alive after [`TIME_LIMIT`] is killed, so that a hang of it ends in errors and not in a hang of
-//! the test.
+//! alive after its time (half an hour, or what it was started for) is killed, so that a hang of it
+//! ends in errors and not in a hang of the test.
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -19,7 +19,7 @@ use tempfile::TempDir;
 
 use crate::oracle::{Program, in_ci, scratch_dir};
 
-/// Longest life of a server.
+/// Longest life of a server that nobody wants longer.
 const TIME_LIMIT: Duration = Duration::from_secs(1800);
 /// Longest time until the mount answers.
 const READY_LIMIT: Duration = Duration::from_secs(60);
@@ -69,6 +69,14 @@ impl ServedMount {
     /// # Errors
     /// The server cannot be started, or ended, or was not ready within a minute.
     pub fn start(command: impl FnOnce(&Path) -> Command) -> Result<Self> {
+        Self::start_for(TIME_LIMIT, command)
+    }
+
+    /// As [`Self::start`], for a server that may live so long.
+    ///
+    /// # Errors
+    /// As [`Self::start`].
+    pub fn start_for(life: Duration, command: impl FnOnce(&Path) -> Command) -> Result<Self> {
         let dir = scratch_dir()?;
         let mut command = command(dir.path());
         let child = command.stdin(Stdio::null()).spawn();
@@ -76,7 +84,7 @@ impl ServedMount {
         let server = Arc::new(Mutex::new(child));
         let mount = Self {
             dir,
-            _watchdog: watch(&server),
+            _watchdog: watch(&server, life),
             server,
         };
         mount.wait_until_ready()?;
@@ -190,11 +198,11 @@ impl Drop for ServedMount {
 }
 
 /// Kills the server when nobody ended it in time.
-fn watch(server: &Arc<Mutex<Child>>) -> Sender<()> {
+fn watch(server: &Arc<Mutex<Child>>, life: Duration) -> Sender<()> {
     let (sender, receiver) = mpsc::channel();
     let server = server.clone();
     std::thread::spawn(move || {
-        if receiver.recv_timeout(TIME_LIMIT) == Err(RecvTimeoutError::Timeout) {
+        if receiver.recv_timeout(life) == Err(RecvTimeoutError::Timeout) {
             eprintln!("the server lives for too long and is killed");
             // It may have ended at this very moment.
             let _ = lock(&server).kill();

@@ -127,3 +127,38 @@ fn a_signal_unmounts_a_server_that_is_locked_in() {
     rig.assert_clean();
     assert_eq!(rig.ok(&["cat", "disk.img", "/file"]), "data");
 }
+
+/// As code would that took the server over: calls made by each of its threads.
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn whoever_takes_a_server_over_reaches_nothing() {
+    use uext4_testkit::inside;
+    if !can_mount() || !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let rings = RingsSwitch::is_available().then(|| RingsSwitch::on().expect("it is available"));
+    let over_rings = rings.as_ref().map(|_| "untrusted,rw,io_uring");
+    let locked = [
+        Some("untrusted"),
+        Some("untrusted,rw,no_io_uring"),
+        over_rings,
+    ];
+    for options in locked.into_iter().flatten() {
+        let rig = Rig::new(&[]);
+        let pid = mount(&rig, options)["pid"].as_u64().unwrap();
+        let reached = inside::reaches_nothing(pid as u32);
+        // It goes on as if nothing had been.
+        let left = rig.json(&["stats", "--json", "mnt"]);
+        rig.ok(&["umount", "mnt"]);
+        assert!(reached.unwrap() >= 3, "{options}");
+        assert_eq!(left["server"]["pid"].as_u64(), Some(pid), "{options}");
+        rig.assert_clean();
+    }
+    // Without walls the same calls reach something.
+    let rig = Rig::new(&[]);
+    let pid = mount(&rig, "no_sandbox")["pid"].as_u64().unwrap();
+    let reached = inside::reaches_nothing(pid as u32);
+    rig.ok(&["umount", "mnt"]);
+    let error = format!("{:#}", reached.unwrap_err());
+    assert!(error.contains("to read a file"), "{error}");
+}

@@ -1,0 +1,113 @@
+//! The server of a mount as the kernel shows it: alive, locked in, within its memory.
+
+use std::fmt;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use uext4_testkit::served::ServedMount;
+
+/// Most memory that a server may have used; far below what `untrusted` gives it, since the images
+/// are small.
+const RESIDENT_MAX_KIB: u64 = 512 << 10;
+/// Longest time from the mount's first answer until the server is locked in.
+const LOCKING_LIMIT: Duration = Duration::from_secs(60);
+
+/// Whether the server may have only so much memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Budget {
+    Set,
+    Unset,
+}
+
+/// The most memory of any server.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Memory {
+    /// In memory.
+    pub resident_kib: u64,
+    /// Of addresses, where there is a budget.
+    pub addresses_kib: u64,
+    /// What a server of a stranger's image may have of them.
+    pub budget_kib: u64,
+}
+
+impl fmt::Display for Memory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [resident, addresses, budget] =
+            [self.resident_kib, self.addresses_kib, self.budget_kib].map(|kib| kib.div_ceil(1024));
+        write!(
+            f,
+            "at most {resident} MiB resident; with untrusted at most {addresses} MiB of addresses \
+             of a budget of {budget} MiB"
+        )
+    }
+}
+
+/// Looks at the server, and notes its memory.
+pub(super) fn look_at(mount: &ServedMount, budget: Budget, memory: &mut Memory) -> Result<()> {
+    let status = locked_in(mount)?;
+    let state = field(&status, "State").unwrap_or_default();
+    ensure!(!state.starts_with('Z'), "the server ended: {state}");
+    ensure!(
+        field(&status, "Seccomp") == Some("2"),
+        "not locked in:\n{status}"
+    );
+    // Opening files of others, which Landlock limits to the image.
+    let rights = field(&status, "CapEff").unwrap_or_default();
+    let rights = u64::from_str_radix(rights, 16).context("CapEff is a number")?;
+    ensure!(rights & !2 == 0, "it has rights: {rights:x}");
+    let resident = kib(&status, "VmHWM")?;
+    ensure!(
+        resident <= RESIDENT_MAX_KIB,
+        "it took {resident} KiB of memory"
+    );
+    memory.resident_kib = memory.resident_kib.max(resident);
+    if budget == Budget::Set {
+        memory.budget_kib = budget_kib(mount)?;
+        memory.addresses_kib = memory.addresses_kib.max(kib(&status, "VmPeak")?);
+    }
+    Ok(())
+}
+
+/// Code that took the server over would reach nothing. Registers are known of one machine.
+#[cfg(target_arch = "x86_64")]
+pub(super) fn try_from_inside(mount: &ServedMount) -> Result<()> {
+    locked_in(mount)?;
+    let n_threads = uext4_testkit::inside::reaches_nothing(mount.pid())?;
+    ensure!(n_threads > 0, "nobody tried");
+    Ok(())
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+pub(super) fn try_from_inside(mount: &ServedMount) -> Result<()> {
+    locked_in(mount).map(drop)
+}
+
+/// The server answers a moment before it is locked in.
+fn locked_in(mount: &ServedMount) -> Result<String> {
+    let start = Instant::now();
+    loop {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", mount.pid()));
+        let status = status.context("the server is gone")?;
+        if status.contains("Seccomp:\t2") || start.elapsed() > LOCKING_LIMIT {
+            return Ok(status);
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+fn field<'a>(status: &'a str, name: &str) -> Option<&'a str> {
+    let line = status.lines().find_map(|line| line.strip_prefix(name));
+    line.map(|rest| rest.trim_start_matches(':').trim())
+}
+
+fn kib(status: &str, name: &str) -> Result<u64> {
+    let text = field(status, name).context("Linux tells the peak")?;
+    Ok(text.split(' ').next().unwrap_or_default().parse()?)
+}
+
+fn budget_kib(mount: &ServedMount) -> Result<u64> {
+    let limits = std::fs::read_to_string(format!("/proc/{}/limits", mount.pid()))?;
+    let most = field(&limits, "Max address space").context("Linux tells the limits")?;
+    let bytes: u64 = most.split(' ').next().unwrap_or_default().parse()?;
+    Ok(bytes / 1024)
+}
