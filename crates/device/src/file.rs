@@ -6,11 +6,14 @@
 //! system is useful and harms nobody.
 //! References: open(2), flock(2), fallocate(2).
 
+mod rotation;
+
 use crate::{BlockDevice, Error, range};
-use rustix::fs::{FallocateFlags, FlockOperation, OFlags};
+use rustix::fs::{Advice, FallocateFlags, FlockOperation, OFlags};
 use rustix::io::Errno;
 use std::fs::{File, OpenOptions};
 use std::io::{IoSlice, Seek, SeekFrom};
+use std::num::NonZeroU64;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -39,6 +42,8 @@ pub struct FileDevice {
     /// Where the window starts in the file, in bytes.
     start: u64,
     size_bytes: u64,
+    /// Asked when it is opened: later there may be nobody to ask (see the sandbox of the mount).
+    is_rotational: bool,
 }
 
 impl FileDevice {
@@ -64,6 +69,7 @@ impl FileDevice {
         let size_bytes = len.unwrap_or(file_bytes.saturating_sub(offset));
         range::check(file_bytes, offset, size_bytes)?;
         Ok(Self {
+            is_rotational: rotation::is_on_rotating_disk(&file),
             file,
             path: path.to_owned(),
             access,
@@ -91,6 +97,7 @@ impl FileDevice {
             .map_err(open_error)?;
         let access = Access::ReadWrite;
         Ok(Self {
+            is_rotational: rotation::is_on_rotating_disk(&file),
             file,
             path: path.to_owned(),
             access,
@@ -242,6 +249,16 @@ impl BlockDevice for FileDevice {
             Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => Ok(()),
             Err(errno) => Err(Error::io("discard", offset, len, errno)),
         }
+    }
+    fn read_ahead(&self, offset: u64, len: u64) {
+        let inside = range::check(self.size_bytes, offset, len).is_ok();
+        if let (true, Some(len)) = (inside, NonZeroU64::new(len)) {
+            let start = self.start + offset;
+            let _a_hint = rustix::fs::fadvise(&self.file, start, Some(len), Advice::WillNeed);
+        }
+    }
+    fn is_rotational(&self) -> bool {
+        self.is_rotational
     }
     fn write_zeroes(&self, offset: u64, len: u64) -> Result<(), Error> {
         self.check_write(offset, len)?;

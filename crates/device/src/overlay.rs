@@ -137,6 +137,12 @@ impl BlockDevice for Overlay {
         io_point();
         range::check(self.size_bytes(), offset, len)
     }
+    fn read_ahead(&self, offset: u64, len: u64) {
+        self.base.read_ahead(offset, len);
+    }
+    fn is_rotational(&self) -> bool {
+        self.base.is_rotational()
+    }
     fn is_read_only(&self) -> bool {
         false
     }

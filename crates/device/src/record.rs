@@ -155,6 +155,12 @@ impl BlockDevice for Recorder {
             || self.inner.write_zeroes(offset, len),
         )
     }
+    fn read_ahead(&self, offset: u64, len: u64) {
+        self.inner.read_ahead(offset, len);
+    }
+    fn is_rotational(&self) -> bool {
+        self.inner.is_rotational()
+    }
     fn is_read_only(&self) -> bool {
         self.inner.is_read_only()
     }

@@ -29,6 +29,12 @@ pub trait BlockDevice: Send + Sync {
     fn discard(&self, _offset: u64, _len: u64) -> Result<(), Error> {
         Ok(())
     }
+    /// Tells that the bytes will be read soon; does not wait for them. A hint.
+    fn read_ahead(&self, _offset: u64, _len: u64) {}
+    /// True for a disk that turns, where what lies far apart is slow to reach.
+    fn is_rotational(&self) -> bool {
+        false
+    }
     /// Makes the bytes read as zero.
     fn write_zeroes(&self, offset: u64, len: u64) -> Result<(), Error> {
         write_zeroes_by_hand(self, offset, len)

@@ -53,6 +53,14 @@ impl BlockDevice for Window {
     fn discard(&self, offset: u64, len: u64) -> Result<(), Error> {
         self.inner.discard(self.place(offset, len)?, len)
     }
+    fn read_ahead(&self, offset: u64, len: u64) {
+        if let Ok(place) = self.place(offset, len) {
+            self.inner.read_ahead(place, len);
+        }
+    }
+    fn is_rotational(&self) -> bool {
+        self.inner.is_rotational()
+    }
     fn write_zeroes(&self, offset: u64, len: u64) -> Result<(), Error> {
         self.inner.write_zeroes(self.place(offset, len)?, len)
     }

@@ -212,3 +212,30 @@ fn a_device_opened_to_read_takes_writes_when_asked_to() {
     let other = FileDevice::open(dir.path().join("moved"), Access::ReadWrite);
     assert!(matches!(other, Err(Error::Busy { .. })));
 }
+
+/// The kernel lets the owner of a disk say what it is.
+#[test]
+fn a_disk_that_turns_is_known_and_reading_ahead_changes_nothing() {
+    let dir = scratch();
+    let path = dir.path().join("image");
+    FileDevice::create(&path, 1 << 20)
+        .unwrap()
+        .write_at(5000, b"bytes")
+        .unwrap();
+    let Some(node) = crate::loop_device::LoopDevice::attach(&path) else {
+        return;
+    };
+    let name = node.path().file_name().unwrap().to_owned();
+    let rotational = Path::new("/sys/block").join(name).join("queue/rotational");
+    for (said, turns) in [("1", true), ("0", false)] {
+        std::fs::write(&rotational, said).unwrap();
+        let device = FileDevice::open(node.path(), Access::ReadOnly).unwrap();
+        assert_eq!(device.is_rotational(), turns);
+        for (offset, len) in [(4096, 8192), (0, 0), (1 << 20, 1), (u64::MAX, u64::MAX)] {
+            device.read_ahead(offset, len);
+        }
+        let mut buf = [0; 5];
+        device.read_at(5000, &mut buf).unwrap();
+        assert_eq!(&buf, b"bytes");
+    }
+}

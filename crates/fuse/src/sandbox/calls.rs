@@ -24,6 +24,7 @@ const ALLOWED: &[libc::c_long] = &[
     libc::SYS_pwritev2,
     libc::SYS_lseek,
     libc::SYS_fallocate,
+    libc::SYS_fadvise64,
     libc::SYS_ftruncate,
     libc::SYS_fsync,
     libc::SYS_fdatasync,
