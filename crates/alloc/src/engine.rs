@@ -13,6 +13,7 @@ use crate::search::Search;
 use crate::{Affinity, Error, GroupReport, Loader, PendingFree, Request, Run, Stat, Stats};
 use crate::{Summary, Tunables, Volume};
 use uext4_format::{GroupNr, Tid};
+use uext4_sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Free space of one file system.
 pub trait Engine: Send + Sync {
@@ -85,16 +86,11 @@ pub trait Engine: Send + Sync {
     fn report(&self, group: GroupNr) -> GroupReport;
 
     /// Reads ahead of all requests what makes them fast, the most promising first, while `go_on`
-    /// says so. Any number of threads may do so at once. Engines that read only what a request
-    /// needs have nothing to do.
-    fn learn(&self, loader: &dyn Loader, go_on: &dyn Fn() -> bool) {
-        let _ = (loader, go_on);
-    }
+    /// says so. Any number of threads may do so at once.
+    fn learn(&self, loader: &dyn Loader, go_on: &dyn Fn() -> bool);
 
-    /// How much [`Self::learn`] has not seen yet.
-    fn unknown_regions(&self) -> u32 {
-        0
-    }
+    /// How many regions (buddy groups: groups) [`Self::learn`] has not seen yet.
+    fn unknown_regions(&self) -> u32;
 
     /// Loads a group in advance; errors are remembered as in `allocate`.
     ///
@@ -187,12 +183,17 @@ pub struct Config {
     pub affinity: Affinity,
 }
 
+/// Groups whose bitmaps are looked at in one go: those of a flexible group as mke2fs makes them.
+const LEARNED_AT_ONCE: u32 = 16;
+
 /// Buddy groups, searched by the kernel's criteria.
 pub struct BuddyEngine {
     pub(crate) groups: Groups,
     locality: Locality,
     tunables: Tunables,
     order: ScanOrder,
+    /// Up to where [`Engine::learn`] has come, in groups.
+    learned: AtomicU64,
 }
 
 impl BuddyEngine {
@@ -205,6 +206,7 @@ impl BuddyEngine {
             locality,
             tunables: Tunables::default(),
             order,
+            learned: AtomicU64::new(0),
         }
     }
 
@@ -277,6 +279,26 @@ impl Engine for BuddyEngine {
     }
     fn pending(&self) -> &PendingFree {
         &self.groups.pending
+    }
+    fn learn(&self, loader: &dyn Loader, go_on: &dyn Fn() -> bool) {
+        let volume = &self.groups.volume;
+        let step = match volume.groups_per_flex {
+            0 | 1 => LEARNED_AT_ONCE,
+            groups => groups.min(LEARNED_AT_ONCE),
+        };
+        let groups = u64::from(volume.groups);
+        while go_on() {
+            let from = self.learned.fetch_add(step.into(), Relaxed).min(groups);
+            let end = groups.min(from + u64::from(step));
+            if from == end {
+                return;
+            }
+            // Both are at most the number of groups.
+            self.groups.survey(from as u32..end as u32, loader);
+        }
+    }
+    fn unknown_regions(&self) -> u32 {
+        self.groups.unknown()
     }
     fn groups_by_order(&self) -> Vec<(u32, u32)> {
         Self::groups_by_order(self)

@@ -96,7 +96,7 @@ impl Groups {
     }
 
     /// Stores a group's shape and moves it in the indexes. The caller holds the group's lock.
-    fn publish(&self, nr: GroupNr, shape: Shape) {
+    pub(crate) fn publish(&self, nr: GroupNr, shape: Shape) {
         let group = self.group(nr);
         let old = group.shape();
         group.store_shape(shape);
@@ -166,12 +166,7 @@ impl Groups {
         if space.buddy.is_some() || space.generation != generation {
             return None;
         }
-        let first = self.volume.first_cluster(nr).0;
-        let end = first + u64::from(used.len());
-        self.pending
-            .overlapping(ClusterNr(first), ClusterNr(end), |from, to| {
-                used.fill_range((from - first) as u32..(to - first) as u32); // inside the group
-            });
+        self.mark_pending(nr, &mut used);
         let (expected, found) = (self.shape(nr).free, used.count_clear());
         if expected != found {
             return Some(Differs {
@@ -186,6 +181,16 @@ impl Groups {
         self.publish_buddy(nr, &buddy);
         space.buddy = Some(Box::new(buddy));
         None
+    }
+
+    /// Marks what waits for a commit: the bitmap of the group shows it as free.
+    pub(crate) fn mark_pending(&self, nr: GroupNr, used: &mut Bitmap) {
+        let first = self.volume.first_cluster(nr).0;
+        let end = first + u64::from(used.len());
+        self.pending
+            .overlapping(ClusterNr(first), ClusterNr(end), |from, to| {
+                used.fill_range((from - first) as u32..(to - first) as u32); // inside the group
+            });
     }
 
     fn accept_count(&self, nr: GroupNr, differs: Differs) {

@@ -29,6 +29,7 @@ mod free_count;
 mod free_extents;
 mod group;
 mod group_index;
+mod group_survey;
 mod groups;
 mod inode_bits;
 mod inode_policy;

@@ -31,7 +31,7 @@ pub trait Loader {
     /// does not stay in memory. Calls `each` for every group, ascending.
     fn look(&self, groups: &[GroupNr], each: &mut dyn FnMut(GroupNr, Result<&Bitmap, LoadError>));
 
-    /// The bitmaps of these groups will be wanted soon; must not wait.
+    /// The bitmaps of these groups, all of one flexible group, will be wanted soon; must not wait.
     fn prefetch(&self, groups: Range<u32>) {
         let _ = groups;
     }

@@ -19,13 +19,14 @@ use std::ops::{ControlFlow, Range};
 use uext4_format::GroupNr;
 
 impl Criterion {
-    fn next(self, order: ScanOrder) -> Option<Self> {
-        match (self, order) {
-            (Self::PowerOf2, _) => Some(Self::GoalFast),
-            (Self::GoalFast, ScanOrder::Optimized) => Some(Self::BestAvail),
-            (Self::GoalFast | Self::BestAvail, _) => Some(Self::GoalSlow),
-            (Self::GoalSlow, _) => Some(Self::AnyFree),
-            (Self::AnyFree, _) => None,
+    /// What follows for data, or for something else.
+    fn next(self, order: ScanOrder, kind: Kind) -> Option<Self> {
+        match (self, order, kind) {
+            (Self::PowerOf2, ..) => Some(Self::GoalFast),
+            (Self::GoalFast, ScanOrder::Optimized, Kind::Data) => Some(Self::BestAvail),
+            (Self::GoalFast | Self::BestAvail, ..) => Some(Self::GoalSlow),
+            (Self::GoalSlow, ..) => Some(Self::AnyFree),
+            (Self::AnyFree, ..) => None,
         }
     }
     fn is_cheap(self) -> bool {
@@ -58,7 +59,9 @@ pub(crate) struct Search<'a> {
     best: Option<Best>,
     /// Free runs looked at so far.
     found: u32,
-    prefetched: Range<u32>,
+    /// Groups whose bitmaps were asked for ahead, last and in all.
+    ahead: Range<u32>,
+    prefetched: u32,
     /// Whose groups a stream leaves alone in this pass.
     others: Option<Others<'a>>,
     /// A group that suits was left alone.
@@ -95,7 +98,8 @@ impl<'a> Search<'a> {
             want: request.len.min(groups.volume.clusters_per_group),
             best: None,
             found: 0,
-            prefetched: 0..0,
+            ahead: 0..0,
+            prefetched: 0,
             others: None,
             avoided: false,
         }
@@ -217,7 +221,7 @@ impl<'a> Search<'a> {
             if std::mem::take(&mut self.avoided) {
                 continue; // the same again, with the groups of others
             }
-            match criterion.next(self.order) {
+            match criterion.next(self.order, self.request.kind) {
                 Some(next) => criterion = next,
                 None => break,
             }
@@ -403,23 +407,22 @@ impl<'a> Search<'a> {
         self.groups.load(nr, self.loader).is_ok()
     }
 
+    /// Asks for the bitmaps of the groups that follow in the flexible group: they stand in a row.
     fn prefetch(&mut self, nr: GroupNr) {
-        let done = self.prefetched.end - self.prefetched.start;
-        let most = self
-            .limits
-            .prefetch
-            .min(self.limits.prefetch_limit.saturating_sub(done));
-        if most == 0 || self.prefetched.contains(&nr.0) {
+        let left = self.limits.prefetch_limit.saturating_sub(self.prefetched);
+        let most = self.limits.prefetch.min(left);
+        if most == 0 || self.ahead.contains(&nr.0) {
             return;
         }
-        let to = nr.0.saturating_add(most).min(self.groups.volume.groups);
-        self.loader.prefetch(nr.0..to);
-        let from = if self.prefetched.end == nr.0 {
-            self.prefetched.start
-        } else {
-            nr.0
+        let volume = &self.groups.volume;
+        let flex = match volume.groups_per_flex {
+            0 | 1 => u32::MAX,
+            groups => volume.flex_start(nr).0.saturating_add(groups),
         };
-        self.prefetched = from..to;
+        let end = flex.min(volume.groups).min(nr.0.saturating_add(most));
+        self.prefetched += end - nr.0;
+        self.ahead = nr.0..end;
+        self.loader.prefetch(nr.0..end);
     }
 
     fn search_group(&mut self, nr: GroupNr, space: &mut Space, criterion: Criterion) -> Flow {

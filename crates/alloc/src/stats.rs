@@ -44,10 +44,13 @@ pub enum Stat {
     Loads,
     /// Nanoseconds that took, without reading.
     LoadNs,
-    /// Regions whose longest run was found without building their tree.
+    /// Regions whose longest run was found without building their tree; buddy groups whose orders
+    /// were found without keeping them.
     Surveys,
     /// Block bitmaps that the loader read from the device.
     BitmapsRead,
+    /// Block bitmaps that the device was told of ahead of their use.
+    BitmapsAhead,
     /// Groups (or trees) dropped from memory.
     Evictions,
     /// Clusters taken in advance, for files and threads.
@@ -86,6 +89,7 @@ impl Stat {
         (Self::LoadNs, "load_ns"),
         (Self::Surveys, "surveys"),
         (Self::BitmapsRead, "bitmaps_read"),
+        (Self::BitmapsAhead, "bitmaps_ahead"),
         (Self::Evictions, "evictions"),
         (Self::Preallocated, "preallocated"),
         (Self::Discarded, "discarded"),

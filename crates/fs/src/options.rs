@@ -151,10 +151,10 @@ pub struct MountOptions {
     /// `cache_aggression=` (`frsp_cache_aggression=`): how eagerly free-space trees are built, 0 to
     /// 3.
     pub cache_aggression: u8,
-    /// `no_prefetch_block_bitmaps` clears it: threads read ahead where the long free runs are, for
-    /// free-space trees that are built at all eagerly (`cache_aggression` is not 0).
+    /// `no_prefetch_block_bitmaps` clears it: threads look where the long free runs are, but for
+    /// free-space trees that are built with reluctance (`cache_aggression` is 0).
     pub prefetch_bitmaps: bool,
-    /// `freespace_memory=BYTES`: limit for free-space trees; 0 takes the default of the volume.
+    /// `freespace_memory=SIZE`: limit for free-space trees; 0 takes the default of the volume.
     pub freespace_memory_bytes: u64,
     /// `stripe=BLOCKS` of a RAID array; 0 for none.
     pub stripe_blocks: u32,
@@ -274,7 +274,12 @@ impl MountOptions {
         }
         // A program may force a read-only mount after it read the words.
         options.access = self.access;
-        words::check_together(&options)?;
+        options.check_together()?;
         Ok(options)
+    }
+
+    /// Refuses what does not go together.
+    pub(crate) fn check_together(&self) -> Result<()> {
+        words::check_together(self)
     }
 }

@@ -49,7 +49,8 @@ impl Filesystem {
     ///
     /// # Errors
     /// [`Error::NotFound`] for an unknown name, [`Error::NotPermitted`] for one that only tells,
-    /// [`Error::Invalid`] for a value that makes no sense.
+    /// [`Error::Invalid`] for a value that makes no sense, and where the allocator in use does not
+    /// look at it.
     pub fn set_tunable(&self, name: &str, value: u64) -> Result<()> {
         let slot = slot(&self.fs, name).ok_or(Error::NotFound)?;
         let max = match name {
@@ -59,20 +60,51 @@ impl Filesystem {
         };
         match slot {
             Slot::Reading(_) => Err(Error::NotPermitted),
-            Slot::Bytes(slot) => {
-                slot.store(value, Relaxed);
-                Ok(())
-            }
             Slot::Word(_) if value > max || (name == "mb_group_prealloc" && value == 0) => {
                 Err(Error::Invalid("the value is out of range"))
             }
             Slot::Word(slot) => {
+                self.check_looked_at(name)?;
                 slot.store(value as u32, Relaxed); // at most `max`
+                Ok(())
+            }
+            Slot::Bytes(slot) => {
+                self.check_looked_at(name)?;
+                slot.store(value, Relaxed);
                 Ok(())
             }
         }
     }
+
+    /// Refuses what would change nothing with the allocator in use.
+    fn check_looked_at(&self, name: &str) -> Result<()> {
+        let engine = self.fs.space.engine().name();
+        let wanted = LOOKED_AT.iter().find(|(these, ..)| these.contains(&name));
+        match wanted {
+            Some((_, engines, why)) if !engines.contains(&engine) => Err(Error::Invalid(why)),
+            _ => Ok(()),
+        }
+    }
 }
+
+/// Which allocators look at a tunable, where not all of them do, and what others are told.
+const LOOKED_AT: &[(&[&str], &[&str], &str)] = &[
+    (
+        &["mb_frsp_max_mem", "frsp_cache_aggression"],
+        &["freespace-tree"],
+        "only allocator=freespace-tree looks at it",
+    ),
+    (
+        &["mb_order2_req", "mb_prefetch", "mb_prefetch_limit"],
+        &["linear", "optimized"],
+        "allocator=freespace-tree does not look at it",
+    ),
+    (
+        &["mb_max_linear_groups", "mb_best_avail_max_trim_order"],
+        &["optimized"],
+        "only allocator=optimized looks at it",
+    ),
+];
 
 fn slot<'a>(fs: &'a Fs, name: &str) -> Option<Slot<'a>> {
     let engine = fs.space.engine();

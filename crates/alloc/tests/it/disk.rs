@@ -38,6 +38,7 @@ pub(crate) struct Disk {
     pub(crate) bitmaps: Vec<Mutex<Bitmap>>,
     pub(crate) loads: AtomicU32,
     pub(crate) unreadable: Option<GroupNr>,
+    pub(crate) asked_ahead: Mutex<Vec<Range<u32>>>,
 }
 
 pub(crate) fn volume(groups: u32, per_group: u32, last: u32, flex: u32) -> Volume {
@@ -60,6 +61,7 @@ impl Disk {
             bitmaps,
             loads: AtomicU32::new(0),
             unreadable: None,
+            asked_ahead: Mutex::default(),
         }
     }
 
@@ -141,6 +143,10 @@ impl Loader for Disk {
         }
         used.copy_from(&self.bitmaps[nr.0 as usize].lock().unwrap());
         Ok(())
+    }
+
+    fn prefetch(&self, groups: Range<u32>) {
+        self.asked_ahead.lock().unwrap().push(groups);
     }
 
     fn look(&self, groups: &[GroupNr], each: &mut dyn FnMut(GroupNr, Result<&Bitmap, LoadError>)) {

@@ -5,3 +5,4 @@ mod inodes;
 mod model;
 mod threads;
 mod trees;
+mod tunables;

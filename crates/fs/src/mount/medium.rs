@@ -191,6 +191,12 @@ impl BlockDevice for Medium {
     fn discard(&self, offset: u64, len: u64) -> Result<(), Error> {
         self.target().discard(offset, len)
     }
+    fn read_ahead(&self, offset: u64, len: u64) {
+        self.base.read_ahead(offset, len);
+    }
+    fn is_rotational(&self) -> bool {
+        self.base.is_rotational()
+    }
     fn write_zeroes(&self, offset: u64, len: u64) -> Result<(), Error> {
         self.target().write_zeroes(offset, len)
     }

@@ -75,6 +75,7 @@ impl Filesystem {
         }
         let wanted = life.options.clone().parse(list)?;
         check_fixed(&life.options, &wanted)?;
+        wanted.check_together()?;
         fs.change_access(&mut life, wanted.access)?;
         fs.apply(&life, &wanted);
         fs.start_flusher(wanted.threads);
@@ -126,7 +127,7 @@ impl Fs {
     fn apply(&self, life: &Lifecycle, options: &MountOptions) {
         self.settings.set(options);
         self.dirs.set_max_size(options.max_dir_size_kib);
-        self.space.set_options(options);
+        self.space.set_options(&life.options, options);
         self.space.set_learning(options);
         if options.delalloc_memory_bytes != life.options.delalloc_memory_bytes {
             self.delayed.set_limit(options.delalloc_memory_bytes);

@@ -114,6 +114,16 @@ fn allocation_has_the_words_of_ext4_and_of_the_patch_and_they_are_documented() {
     assert_eq!(options.allocator, Some(Allocator::FreespaceTree));
     assert_eq!(options.cache_aggression, 3);
     assert_eq!(options.freespace_memory_bytes, 4096);
+    let sized = parse("freespace_memory=64M,extent_cache=3K,delalloc_memory=1T").unwrap();
+    assert_eq!(sized.freespace_memory_bytes, 64 << 20);
+    assert_eq!(sized.extent_cache_bytes, 3 << 10);
+    assert_eq!(sized.delalloc_memory_bytes, Some(1 << 40));
+    for wrong in ["M", "-1K", "1MM", "1 M", "1k", "16777216T"] {
+        assert!(
+            parse(&format!("freespace_memory={wrong}")).is_err(),
+            "{wrong}"
+        );
+    }
     assert_eq!(options.stripe_blocks, 16);
     assert_eq!(options.delalloc, Some(true));
     assert!(!options.prefetch_bitmaps && !options.auto_da_alloc && options.discard);
@@ -130,5 +140,23 @@ fn allocation_has_the_words_of_ext4_and_of_the_patch_and_they_are_documented() {
             docs.contains(&format!("`{name}")),
             "not in docs/tunables.md: {name}"
         );
+    }
+}
+
+#[test]
+fn options_of_trees_are_refused_where_there_are_none() {
+    let superblock = Superblock::blank();
+    for (list, is_good) in [
+        (
+            "freespace_tree,cache_aggression=3,freespace_memory=1M",
+            true,
+        ),
+        ("allocator=linear,cache_aggression=1", true),
+        ("cache_aggression=3", false),
+        ("freespace_memory=1M", false),
+        ("freespace_tree,freespace_memory=1M,allocator=linear", false),
+    ] {
+        let settled = parse(list).unwrap().settled(&superblock);
+        assert_eq!(settled.is_ok(), is_good, "{list}");
     }
 }

@@ -214,7 +214,7 @@ fn apply_value(options: &mut MountOptions, name: &str, value: &str) -> Result<bo
         }
         "journal_path" => options.journal_path = Some(value.into()),
         "data" => options.data = data(value)?,
-        "operation_bytes" => options.operation_bytes = bound(number(name, value, u64::MAX)?),
+        "operation_bytes" => options.operation_bytes = bound(size(name, value, u64::MAX)?),
         "operation_seconds" => {
             let seconds = bound(number(name, value, COMMIT_SECONDS_MAX)?);
             options.operation_time = seconds.map(Duration::from_secs);
@@ -234,10 +234,10 @@ fn apply_allocation(options: &mut MountOptions, name: &str, value: &str) -> Resu
         "cache_aggression" | "frsp_cache_aggression" => {
             options.cache_aggression = number(name, value, 3)? as u8;
         }
-        "freespace_memory" => options.freespace_memory_bytes = number(name, value, u64::MAX)?,
-        "extent_cache" => options.extent_cache_bytes = number(name, value, u64::MAX)?,
+        "freespace_memory" => options.freespace_memory_bytes = size(name, value, u64::MAX)?,
+        "extent_cache" => options.extent_cache_bytes = size(name, value, u64::MAX)?,
         "delalloc_memory" => {
-            options.delalloc_memory_bytes = Some(number(name, value, i64::MAX as u64)?);
+            options.delalloc_memory_bytes = Some(size(name, value, i64::MAX as u64)?);
         }
         "auto_da_alloc" => options.auto_da_alloc = number(name, value, u64::MAX)? != 0,
         "stripe" => options.stripe_blocks = number(name, value, u32::MAX.into())? as u32,
@@ -270,6 +270,16 @@ fn number(name: &str, value: &str, max: u64) -> Result<u64> {
         Err(bad("too large"))
     } else {
         Ok(number)
+    }
+}
+
+/// Bytes, as a number or as one with K, M, G or T behind it (powers of 1024).
+fn size(name: &str, value: &str, max: u64) -> Result<u64> {
+    let units = ["K", "M", "G", "T"].into_iter().zip([10, 20, 30, 40]);
+    let parts = |(unit, shift)| Some((value.strip_suffix(unit)?, shift));
+    match units.filter_map(parts).next() {
+        Some((digits, shift)) => Ok(number(name, digits, max >> shift)? << shift),
+        None => number(name, value, max),
     }
 }
 
@@ -312,6 +322,13 @@ pub(super) fn check_together(options: &MountOptions) -> Result<()> {
     if options.data == DataMode::Journal {
         let reason =
             "data=journal: data cannot go through the journal yet; mount with data=ordered";
+        return Err(Error::Option(reason.into()));
+    }
+    let defaults = MountOptions::default();
+    let same_aggression = options.cache_aggression == defaults.cache_aggression;
+    let same_memory = options.freespace_memory_bytes == defaults.freespace_memory_bytes;
+    if options.allocator != Some(Allocator::FreespaceTree) && !(same_aggression && same_memory) {
+        let reason = "cache_aggression= and freespace_memory= are for allocator=freespace-tree";
         return Err(Error::Option(reason.into()));
     }
     Ok(())

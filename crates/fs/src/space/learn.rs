@@ -1,5 +1,6 @@
-//! Reads ahead what makes free-space trees fast: the longest free run of every region, in threads
-//! of its own. A mount does not wait for it, and unmounting ends it.
+//! Looks ahead for what makes searches fast: the longest free run of every region of free-space
+//! trees, the orders of every buddy group, in threads of its own. A mount does not wait for it, and
+//! unmounting ends it.
 
 use super::Space;
 use super::load::LookLoader;
@@ -31,7 +32,8 @@ impl Space {
     /// Starts or ends reading ahead, as the options say.
     pub(crate) fn set_learning(self: &Arc<Self>, options: &MountOptions) {
         self.stop_learning();
-        let wanted = options.prefetch_bitmaps && options.cache_aggression > 0;
+        let reluctant = self.engine.tree_memory().is_some() && options.cache_aggression == 0;
+        let wanted = options.prefetch_bitmaps && !reluctant;
         let may = options.threads == Threads::Background && options.access == Access::ReadWrite;
         if wanted && may && self.engine.unknown_regions() > 0 {
             self.start_learning();

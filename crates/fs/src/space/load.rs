@@ -12,10 +12,11 @@ use super::zones::{self, Zones};
 use super::{Claims, Space};
 use crate::options::{Allocator, Threads};
 use crate::{Error, Fs, MountOptions, Result};
+use std::ops::Range;
 use std::sync::Arc;
 use uext4_alloc::{
     Affinity, Bitmap, BuddyEngine, Config, Engine, InodeBits, InodePolicy, InodeRuns, InodeSummary,
-    LoadError, Loader, ScanOrder, Stat, Summary, TreeEngine, Trust, Volume,
+    LoadError, Loader, ScanOrder, Stat, Summary, TreeEngine, Trust, Tunables, Volume,
 };
 use uext4_device::BlockDevice;
 use uext4_format::{
@@ -24,6 +25,9 @@ use uext4_format::{
 use uext4_journal::Object;
 use uext4_sync::OnceLock;
 use uext4_sync::atomic::Ordering;
+
+/// `mb_max_linear_groups` of disks that turn.
+const ROTATING_LINEAR_GROUPS: u32 = 4;
 
 /// The descriptors as read at mount.
 pub(super) struct DescriptorTable {
@@ -79,10 +83,26 @@ impl DescriptorTable {
 }
 
 impl Space {
-    /// Takes over what the options say of searching for space, and of freed space.
-    pub(crate) fn set_options(&self, options: &MountOptions) {
-        let stripe = options.stripe_blocks >> self.geometry().cluster_bits;
-        set_limits(&*self.engine, stripe, options);
+    /// Takes over what the options say of searching for space, and of freed space. What they say
+    /// as before stays as it was set since.
+    pub(crate) fn set_options(&self, before: &MountOptions, options: &MountOptions) {
+        let tunables = self.engine.tunables();
+        if options.stripe_blocks != before.stripe_blocks {
+            let stripe = stripe_clusters(self.geometry(), options);
+            tunables.stripe.store(stripe, Ordering::Relaxed);
+        }
+        if options.cache_aggression != before.cache_aggression {
+            let aggression = options.cache_aggression.into();
+            tunables
+                .cache_aggression
+                .store(aggression, Ordering::Relaxed);
+        }
+        if options.freespace_memory_bytes != before.freespace_memory_bytes {
+            let bytes = options.freespace_memory_bytes;
+            tunables
+                .freespace_memory_bytes
+                .store(bytes, Ordering::Relaxed);
+        }
         self.discard.store(options.discard, Ordering::Relaxed);
     }
 
@@ -111,6 +131,9 @@ impl Space {
         });
         let config = Config { volume, affinity };
         let engine = engine(config, options, &|nr| summary(&raw, geometry, nr));
+        let stripe = stripe_clusters(geometry, options);
+        set_limits(engine.tunables(), stripe, options);
+        suit_disk(engine.tunables(), engine.volume(), &**device);
         let clusters = geometry.clusters_count();
         let reserved = superblock.r_blocks_count >> geometry.cluster_bits;
         let claims = Claims::new(
@@ -143,7 +166,7 @@ impl Space {
             hurry: Default::default(),
             learners: super::learn::Learners::new(),
             preallocations: Preallocations::new(),
-            shaping: Shaping::new(geometry.cluster_bits),
+            shaping: Shaping::new(geometry.cluster_bits, stripe),
             layout,
             raw,
         }))
@@ -280,6 +303,10 @@ impl Loader for BitmapLoader<'_> {
         });
     }
 
+    fn prefetch(&self, groups: Range<u32>) {
+        self.space.read_ahead(groups);
+    }
+
     fn count_differs(&self, _group: GroupNr, _expected: u32, _found: u32) -> Trust {
         Trust::Neither
     }
@@ -339,14 +366,13 @@ fn engine(
     options: &MountOptions,
     summary: &dyn Fn(GroupNr) -> Summary,
 ) -> Box<dyn Engine> {
-    let stripe = options.stripe_blocks >> config.volume.cluster_bits;
     let order = match options.allocator {
         None => Some(ScanOrder::default_for(config.volume.groups)),
         Some(Allocator::Linear) => Some(ScanOrder::Linear),
         Some(Allocator::Optimized) => Some(ScanOrder::Optimized),
         Some(Allocator::FreespaceTree) => None,
     };
-    let engine: Box<dyn Engine> = match order {
+    match order {
         Some(order) => {
             let engine = BuddyEngine::new(config, order, summary);
             match options.base_lines.blocking_groups {
@@ -355,13 +381,36 @@ fn engine(
             }
         }
         None => Box::new(TreeEngine::new(config, summary)),
-    };
-    set_limits(&*engine, stripe, options);
-    engine
+    }
 }
 
-fn set_limits(engine: &dyn Engine, stripe: u32, options: &MountOptions) {
-    let tunables = engine.tunables();
+/// The stripe of the options; none when it is longer than a group or has a part of a cluster.
+fn stripe_clusters(geometry: &Geometry, options: &MountOptions) -> u32 {
+    let per_cluster = geometry.blocks_per_cluster();
+    let is_whole = options.stripe_blocks.is_multiple_of(per_cluster);
+    let clusters = options.stripe_blocks / per_cluster;
+    let fits = clusters <= geometry.clusters_per_group;
+    if is_whole && fits { clusters } else { 0 }
+}
+
+/// As ext4 does: what is near comes first on a disk that turns, and eight flexible groups are read
+/// ahead at once.
+fn suit_disk(tunables: &Tunables, volume: &Volume, device: &dyn BlockDevice) {
+    if device.is_rotational() {
+        let groups = ROTATING_LINEAR_GROUPS;
+        tunables.max_linear_groups.store(groups, Ordering::Relaxed);
+    }
+    if volume.groups_per_flex > 1 {
+        let groups = volume.groups_per_flex.saturating_mul(8);
+        tunables.prefetch.store(groups, Ordering::Relaxed);
+    }
+    let groups = tunables.prefetch.load(Ordering::Relaxed).min(volume.groups);
+    let limit = groups.saturating_mul(4).min(volume.groups);
+    tunables.prefetch.store(groups, Ordering::Relaxed);
+    tunables.prefetch_limit.store(limit, Ordering::Relaxed);
+}
+
+fn set_limits(tunables: &Tunables, stripe: u32, options: &MountOptions) {
     tunables.stripe.store(stripe, Ordering::Relaxed);
     tunables
         .cache_aggression

@@ -9,6 +9,7 @@
 
 use super::Space;
 use crate::{Error, Result};
+use std::ops::Range;
 use uext4_alloc::{Bitmap, Stat};
 use uext4_format::{Corrupt, GroupDescriptor, GroupNr, Place};
 use uext4_journal::Object;
@@ -51,6 +52,22 @@ impl Space {
                 };
                 each(*nr, seen.map(|()| &used));
             }
+        }
+    }
+
+    /// Tells the device that the bitmaps of these groups will be read soon, those in a row at once.
+    /// Groups without free space, and those whose bitmap takes no reading, are left out.
+    pub(super) fn read_ahead(&self, groups: Range<u32>) {
+        let has_space = |nr: &GroupNr| self.engine.group_free(*nr) > 0;
+        let wanted = groups.map(GroupNr).filter(has_space);
+        let block = |nr: GroupNr| self.source(nr).ok()?.block();
+        let blocks: Vec<u64> = wanted.filter_map(block).collect();
+        let block_size = u64::from(self.geometry().block_size());
+        for row in blocks.chunk_by(|a, b| a + 1 == *b) {
+            let len = row.len() as u64;
+            self.engine.stats().add(Stat::BitmapsAhead, len);
+            self.device
+                .read_ahead(row[0] * block_size, len * block_size);
         }
     }
 

@@ -23,10 +23,12 @@ pub(crate) struct Shaping {
 }
 
 impl Shaping {
-    pub(super) fn new(cluster_bits: u32) -> Self {
+    /// The defaults. Runs for small files are whole stripes.
+    pub(super) fn new(cluster_bits: u32, stripe_clusters: u32) -> Self {
+        let run = (512_u32 >> cluster_bits).max(32);
         Self {
             stream_req_blocks: 16.into(),
-            group_prealloc_clusters: (512 >> cluster_bits).max(32).into(),
+            group_prealloc_clusters: run.next_multiple_of(stripe_clusters.max(1)).into(),
         }
     }
 }

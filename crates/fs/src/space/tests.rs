@@ -5,6 +5,7 @@ use crate::mkfs::{self, InodeCount, MkfsOptions, Preset};
 use crate::{Caller, Error, Filesystem, InodeRef, MountOptions};
 use std::sync::Arc;
 use uext4_device::MemDevice;
+use uext4_sync::atomic::Ordering::Relaxed;
 use uext4_testkit::oracle;
 
 const PAGE: usize = 4096;
@@ -365,6 +366,64 @@ fn tunables_take_any_value_that_is_set() {
         assert_counts(&fs);
         fs.unmount().expect("unmounts");
         assert_clean(&device);
+    }
+}
+
+/// Names of all, with the allocators that look at them.
+const LIMITS: [(&str, &str); 9] = [
+    ("mb_max_to_scan", "linear optimized freespace-tree"),
+    ("mb_min_to_scan", "linear optimized freespace-tree"),
+    ("mb_order2_req", "linear optimized"),
+    ("mb_prefetch", "linear optimized"),
+    ("mb_prefetch_limit", "linear optimized"),
+    ("mb_max_linear_groups", "optimized"),
+    ("mb_best_avail_max_trim_order", "optimized"),
+    ("frsp_cache_aggression", "freespace-tree"),
+    ("mb_frsp_max_mem", "freespace-tree"),
+];
+
+/// What the limits do is tested in `alloc`, each by its field.
+#[test]
+fn each_limit_has_a_field_of_its_own_and_is_refused_where_nobody_looks_at_it() {
+    for allocator in ["linear", "optimized", "freespace-tree"] {
+        let (device, fs) = mount(64);
+        fs.unmount().expect("unmounts");
+        let options = MountOptions::default().parse(&format!("allocator={allocator}"));
+        let fs = Filesystem::mount(device, options.expect("a known option")).expect("mounts");
+        for (name, allocators) in LIMITS {
+            let before = fs.tunable(name);
+            let set = fs.set_tunable(name, 2);
+            if allocators.split(' ').any(|one| one == allocator) {
+                set.expect("looked at");
+                assert_eq!(fs.tunable(name), Some(2), "{name}");
+            } else {
+                assert!(matches!(set, Err(Error::Invalid(_))), "{allocator} {name}");
+                assert_eq!(fs.tunable(name), before, "{allocator} {name}");
+            }
+        }
+        let limits = fs.fs.space.engine().tunables();
+        if allocator == "optimized" {
+            let fields = [
+                (&limits.max_to_scan, "mb_max_to_scan", 11),
+                (&limits.min_to_scan, "mb_min_to_scan", 12),
+                (&limits.order2_req, "mb_order2_req", 13),
+                (&limits.prefetch, "mb_prefetch", 14),
+                (&limits.prefetch_limit, "mb_prefetch_limit", 15),
+                (&limits.max_linear_groups, "mb_max_linear_groups", 16),
+                (
+                    &limits.best_avail_max_trim_order,
+                    "mb_best_avail_max_trim_order",
+                    17,
+                ),
+            ];
+            for (_, name, value) in fields {
+                fs.set_tunable(name, value).expect("looked at");
+            }
+            for (field, name, value) in fields {
+                assert_eq!(u64::from(field.load(Relaxed)), value, "{name}");
+            }
+        }
+        fs.unmount().expect("unmounts");
     }
 }
 

@@ -26,4 +26,5 @@ mod races;
 mod remount;
 mod statfs;
 mod threads;
+mod tunables;
 mod worker;

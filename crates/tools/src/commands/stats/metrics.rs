@@ -127,12 +127,17 @@ pub(super) const METRICS: &[Metric] = &[
     metric(
         "uext4_alloc_surveys_total",
         One("/allocator/surveys"),
-        "Regions whose longest run was found without a tree.",
+        "Regions or groups whose free runs were looked at, and not kept.",
     ),
     metric(
         "uext4_alloc_bitmaps_read_total",
         One("/allocator/bitmaps_read"),
         "Block bitmaps read from the device.",
+    ),
+    metric(
+        "uext4_alloc_bitmaps_ahead_total",
+        One("/allocator/bitmaps_ahead"),
+        "Block bitmaps that the device was told of ahead of their use.",
     ),
     metric(
         "uext4_alloc_evictions_total",

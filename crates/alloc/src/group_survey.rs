@@ -1,0 +1,71 @@
+//! Learning the orders of buddy groups before anybody asks for them.
+//!
+//! A group whose bitmap nobody has read is in no order, so the cheap criteria cannot find it. Its
+//! bitmap is looked at once, with those of its flexible group, and what stays in memory is the
+//! group's summary: a search that is led here by it loads the group then.
+//!
+//! Locking: `Rank::GroupSpace`, one group at a time; none while bitmaps are read. As in
+//! [`Groups::load`] what was read counts only if the group's generation is still the same.
+
+use crate::buddy::Buddy;
+use crate::group::{Shape, State};
+use crate::groups::Groups;
+use crate::{Bitmap, Loader, Stat};
+use std::ops::Range;
+use uext4_format::GroupNr;
+
+impl Groups {
+    /// Whether only the free count of a group is known.
+    fn is_unknown(&self, nr: GroupNr) -> bool {
+        let shape = self.shape(nr);
+        shape.state == State::Cold && shape.fragments == 0 && shape.free > 0
+    }
+
+    /// How many groups only the free count is known of.
+    pub(crate) fn unknown(&self) -> u32 {
+        let groups = (0..self.volume.groups).map(GroupNr);
+        groups.filter(|nr| self.is_unknown(*nr)).count() as u32 // at most the groups
+    }
+
+    /// Files those of `groups` that are unknown by their orders. What cannot be read stays as it
+    /// is, and is found again by the request that needs it.
+    pub(crate) fn survey(&self, groups: Range<u32>, loader: &dyn Loader) {
+        let unknown = groups.map(GroupNr).filter(|nr| self.is_unknown(*nr));
+        let unknown: Vec<GroupNr> = unknown.collect();
+        let generation = |nr: &GroupNr| self.group(*nr).space.lock().generation;
+        let mut generations = unknown
+            .iter()
+            .map(generation)
+            .collect::<Vec<_>>()
+            .into_iter();
+        loader.look(&unknown, &mut |nr, seen| {
+            let generation = generations.next();
+            if let (Ok(used), Some(generation)) = (seen, generation) {
+                self.learn(nr, used.clone(), generation);
+            }
+        });
+    }
+
+    fn learn(&self, nr: GroupNr, mut used: Bitmap, generation: u32) {
+        let space = self.group(nr).space.lock();
+        if space.buddy.is_some() || space.generation != generation || !self.is_unknown(nr) {
+            return;
+        }
+        self.mark_pending(nr, &mut used);
+        let free = self.shape(nr).free;
+        if used.count_clear() != free {
+            return;
+        }
+        let buddy = Buddy::new(&used, self.max_order);
+        let (fragments, order) = (buddy.fragments(), buddy.largest_order());
+        let state = State::Cold;
+        let shape = Shape {
+            free,
+            fragments,
+            order,
+            state,
+        };
+        self.publish(nr, shape);
+        self.stats.count(Stat::Surveys);
+    }
+}
