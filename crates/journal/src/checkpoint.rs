@@ -1,17 +1,19 @@
 //! Writing committed images home, and moving the tail of the log.
 //!
-//! A pass frees space step by step, so that a commit which needs some waits for a step or two and
-//! not for all that the pass aims at. A step has its price, two flushes and the log's superblock.
+//! A pass brings blocks home step by step. The tail moves at its end, or as soon as a commit waits for
+//! space: the commit moves it, so it waits for a step or two and not for all that the pass aims at. A
+//! tail that moves has its price, two flushes and the log's superblock, which only those pay who need
+//! it.
 //!
 //! Locking: one pass at a time, without a lock ([`crate::log_space::Pass`]); each batch of
 //! writes holds `batch` ([`uext4_sync::Rank::CheckpointBatch`]), so that a commit which revokes
 //! blocks can wait until no older image of them is on its way home.
 
+use crate::Error;
 use crate::engine::Engine;
-use crate::images::Record;
-use crate::log_space::OpenLog;
+use crate::images::{Record, Wanted};
+use crate::log_space::{OpenLog, Room};
 use crate::stats::Times;
-use crate::{Error, Image};
 use std::sync::Arc;
 use uext4_format::BlockNr;
 
@@ -24,69 +26,49 @@ impl Engine {
     /// Brings home what the oldest transactions wait for, until `free_blocks` of the log are free
     /// or nothing is left. If another thread is at it, waits until there is as much.
     pub(crate) fn checkpoint(&self, log: &OpenLog, free_blocks: u32) -> Result<(), Error> {
-        let Some(_pass) = log.begin_pass(free_blocks) else {
-            return Ok(());
-        };
-        Times::add(&self.times.checkpoints, 1);
-        Times::time(&self.times.checkpoint_ns, || {
-            self.checkpoint_pass(log, free_blocks)
-        })
+        loop {
+            match log.begin_pass(free_blocks) {
+                Room::There => return Ok(()),
+                Room::BehindTail => _ = log.move_tail(|| self.home.flush())?,
+                Room::Missing(_pass) => {
+                    Times::add(&self.times.checkpoints, 1);
+                    return Times::time(&self.times.checkpoint_ns, || {
+                        self.checkpoint_pass(log, free_blocks)
+                    });
+                }
+            }
+        }
     }
 
     fn checkpoint_pass(&self, log: &OpenLog, free_blocks: u32) -> Result<(), Error> {
         let step = (log.len_blocks() / STEPS_PER_LOG).max(1);
         loop {
             let missing = free_blocks.saturating_sub(log.free_blocks());
-            if missing == 0 {
+            let due = Times::time(&self.times.bookkeeping_ns, || log.due(missing, step));
+            if due.is_empty() && !log.move_tail(|| self.home.flush())? {
                 return Ok(());
             }
-            let records = Times::time(&self.times.bookkeeping_ns, || log.oldest(missing.min(step)));
-            if records.is_empty() {
-                return Ok(());
-            }
-            self.write_home(&records)?;
-            log.move_tail(|| self.home.flush())?;
+            self.write_home(&due)?;
+            log.tell_done();
         }
     }
 
     /// Writes every block home whose newest image belongs to one of `records`.
     fn write_home(&self, records: &[Arc<Record>]) -> Result<(), Error> {
-        let blocks_of = |record: &Arc<Record>| {
-            let record = Arc::clone(record);
-            let blocks: Vec<BlockNr> = record.blocks.clone();
-            blocks
-                .into_iter()
-                .map(move |block| (block, Arc::clone(&record)))
-        };
-        let wanted = Times::time(&self.times.bookkeeping_ns, || {
-            let due = records.iter().filter(|record| !record.is_done());
-            let mut wanted: Vec<(BlockNr, Arc<Record>)> = due.flat_map(blocks_of).collect();
-            wanted.sort_by_key(|(block, _)| *block);
-            wanted
-        });
+        let wanted = Times::time(&self.times.bookkeeping_ns, || wanted_of(records));
         for batch in wanted.chunks(BATCH_BLOCKS) {
             self.write_batch(batch)?;
         }
         Ok(())
     }
 
-    fn write_batch(&self, wanted: &[(BlockNr, Arc<Record>)]) -> Result<(), Error> {
+    fn write_batch(&self, wanted: &[Wanted<'_>]) -> Result<(), Error> {
         let _batch = self.batch.lock();
         self.gate.check()?;
-        let newest = |(block, record): &(BlockNr, Arc<Record>)| {
-            self.images
-                .get_of(*block, record)
-                .map(|image| (*block, image))
-        };
         let bookkeeping = &self.times.bookkeeping_ns;
-        let find = || wanted.iter().filter_map(newest).collect();
-        let images: Vec<(BlockNr, Image)> = Times::time(bookkeeping, find);
+        let images = Times::time(bookkeeping, || self.images.newest_of(wanted));
         self.home.write_many(&images)?;
-        Times::time(bookkeeping, || {
-            for (block, image) in &images {
-                self.images.written(*block, image);
-            }
-        });
+        Times::time(bookkeeping, || self.images.written(&images));
         Times::add(&self.times.checkpointed_blocks, images.len() as u64);
         Ok(())
     }
@@ -107,4 +89,14 @@ impl Engine {
         self.home.flush()?;
         log.mark_clean()
     }
+}
+
+/// The blocks that these records wrote, ascending.
+fn wanted_of(records: &[Arc<Record>]) -> Vec<Wanted<'_>> {
+    let due = records.iter().filter(|record| !record.is_done());
+    let mut wanted: Vec<Wanted<'_>> = due
+        .flat_map(|record| record.blocks.iter().map(move |block| (*block, record)))
+        .collect();
+    wanted.sort_unstable_by_key(|(block, _)| *block);
+    wanted
 }

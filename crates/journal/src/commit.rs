@@ -191,9 +191,7 @@ impl Engine {
         let written = closed.images.iter().map(|(block, _)| *block).collect();
         let record = Record::new(closed.tid, start, written);
         Times::time(&self.times.bookkeeping_ns, || {
-            for (block, image) in closed.images {
-                self.images.insert(block, image, &record);
-            }
+            self.images.insert(closed.images, &record);
         });
         self.drop_revoked(&closed.revokes);
         log.push(record, blocks);

@@ -2,7 +2,9 @@
 //!
 //! Invariants: a transaction's `pending` counts the blocks in the map whose newest image is its
 //! own. A newer image, a home write and a revoke each take one away, so nothing is ever scanned.
-//! Locking: one map shard ([`Rank::Checkpoint`]) at a time.
+//! Locking: one map shard ([`Rank::Checkpoint`]) at a time. What a commit or a checkpoint does to many
+//! blocks it does shard by shard, and looks for the blocks of a shard before it changes any: entries
+//! of a long queue lie in memory and not in a cache, and are fetched side by side so.
 
 use crate::Image;
 use std::collections::hash_map::Entry;
@@ -43,7 +45,25 @@ impl Record {
     }
 }
 
+/// A block to bring home, if its newest image is of this record.
+pub(crate) type Wanted<'a> = (BlockNr, &'a Arc<Record>);
+
 type Shard = StretchMap<BlockNr, (Image, Arc<Record>), STRETCH_BITS>;
+
+fn shard_of(block: BlockNr) -> usize {
+    stretch_shard::<STRETCH_BITS>(block.0, SHARDS)
+}
+
+fn insert_into(shard: &mut Shard, images: Vec<(BlockNr, Image)>, record: &Arc<Record>) {
+    let is_new = |(block, _): &&(BlockNr, Image)| !shard.contains_key(block);
+    let new = images.iter().filter(is_new).count();
+    shard.reserve(new);
+    for (block, image) in images {
+        if let Some((_, owner)) = shard.insert(block, (image, Arc::clone(record))) {
+            owner.drop_one();
+        }
+    }
+}
 
 pub(crate) struct Images {
     shards: Box<[Mutex<Shard>]>,
@@ -58,7 +78,7 @@ impl Images {
     }
 
     fn shard(&self, block: BlockNr) -> &Mutex<Shard> {
-        &self.shards[stretch_shard::<STRETCH_BITS>(block.0, SHARDS)]
+        &self.shards[shard_of(block)]
     }
 
     /// Images held.
@@ -77,32 +97,45 @@ impl Images {
             .map(|(image, _)| image.clone())
     }
 
-    /// As [`Self::get`], if it is `record` that wrote it.
-    pub(crate) fn get_of(&self, block: BlockNr, record: &Arc<Record>) -> Option<Image> {
-        let shard = self.shard(block).lock();
-        let (image, owner) = shard.get(&block)?;
-        Arc::ptr_eq(owner, record).then(|| image.clone())
+    /// As [`Self::get`], of each of these ascending blocks whose newest image is of its record.
+    pub(crate) fn newest_of(&self, wanted: &[Wanted<'_>]) -> Vec<(BlockNr, Image)> {
+        let mut newest = Vec::with_capacity(wanted.len());
+        for some in wanted.chunk_by(|a, b| shard_of(a.0) == shard_of(b.0)) {
+            let shard = self.shard(some[0].0).lock();
+            newest.extend(some.iter().filter_map(|(block, record)| {
+                let (image, owner) = shard.get(block)?;
+                Arc::ptr_eq(owner, record).then(|| (*block, image.clone()))
+            }));
+        }
+        newest
     }
 
-    /// `image`, committed by `record`, is now the newest.
-    pub(crate) fn insert(&self, block: BlockNr, image: Image, record: &Arc<Record>) {
-        record.pending.fetch_add(1, Ordering::AcqRel);
-        let older = self
-            .shard(block)
-            .lock()
-            .insert(block, (image, Arc::clone(record)));
-        if let Some((_, owner)) = older {
-            owner.drop_one();
+    /// These images, one per block and all that `record` committed, are now the newest. Nobody else
+    /// has the record yet.
+    pub(crate) fn insert(&self, mut images: Vec<(BlockNr, Image)>, record: &Arc<Record>) {
+        record.pending.store(images.len() as u64, Ordering::Release);
+        images.sort_by_cached_key(|(block, _)| shard_of(*block) as u8);
+        let mut images = images.into_iter().peekable();
+        while let Some((first, _)) = images.peek() {
+            let nr = shard_of(*first);
+            let of_shard =
+                std::iter::from_fn(|| images.next_if(|(block, _)| shard_of(*block) == nr));
+            insert_into(&mut self.shards[nr].lock(), of_shard.collect(), record);
         }
     }
 
-    /// `image` was written home: forget it unless there is a newer one.
-    pub(crate) fn written(&self, block: BlockNr, image: &Image) {
-        let mut shard = self.shard(block).lock();
-        if let Entry::Occupied(entry) = shard.entry(block)
-            && Arc::ptr_eq(&entry.get().0, image)
-        {
-            entry.remove().1.drop_one();
+    /// These images of ascending blocks were written home: they are forgotten unless there are newer
+    /// ones.
+    pub(crate) fn written(&self, images: &[(BlockNr, Image)]) {
+        for some in images.chunk_by(|a, b| shard_of(a.0) == shard_of(b.0)) {
+            let mut shard = self.shard(some[0].0).lock();
+            for (block, image) in some {
+                if let Entry::Occupied(entry) = shard.entry(*block)
+                    && Arc::ptr_eq(&entry.get().0, image)
+                {
+                    entry.remove().1.drop_one();
+                }
+            }
         }
     }
 

@@ -4,7 +4,8 @@
 //! first. Space is given back only after the superblock that moves the tail is durable. One block
 //! stays unused, so that a full log differs from an empty one.
 //! Locking: one checkpoint pass at a time ([`Pass`]); `superblock` ([`Rank::JournalTail`]) is held
-//! while the log's superblock is written, `space` ([`Rank::JournalState`]) for moments.
+//! while the log's superblock is written and the tail moves, `space` ([`Rank::JournalState`]) for
+//! moments.
 
 use crate::config::{Checksums, Width};
 use crate::images::Record;
@@ -32,7 +33,7 @@ pub(crate) struct Space {
     next: Tid,
     free_blocks: u32,
     records: VecDeque<Arc<Record>>,
-    /// Somebody brings blocks home, and moves the tail now and then.
+    /// Somebody brings blocks home.
     pass_is_on: bool,
 }
 
@@ -48,7 +49,7 @@ pub(crate) struct OpenLog {
     /// The superblock no longer says clean: spares commits a wait for a checkpoint under way.
     is_in_use: AtomicBool,
     space: Mutex<Space>,
-    /// Space became free, or a checkpoint pass ended.
+    /// Records are done, space became free, or a checkpoint pass ended.
     moved: Condvar,
 }
 
@@ -62,6 +63,16 @@ impl Drop for Pass<'_> {
         self.log.space.lock().pass_is_on = false;
         self.log.moved.notify_all();
     }
+}
+
+/// What whoever needs space of the log finds.
+pub(crate) enum Room<'a> {
+    /// Enough.
+    There,
+    /// Some that only the tail keeps: records at it are done ([`OpenLog::move_tail`]).
+    BehindTail,
+    /// Too little; the caller has the pass that makes more.
+    Missing(Pass<'a>),
 }
 
 /// A tail that could be: everything before it is at home or newer in the log.
@@ -126,17 +137,26 @@ impl OpenLog {
     }
 
     /// Begins a checkpoint pass when less than `free_blocks` are free. While another one is under
-    /// way this waits for as much as is asked for, not for its end. `None`: there is enough.
-    pub(crate) fn begin_pass(&self, free_blocks: u32) -> Option<Pass<'_>> {
+    /// way this waits for as much as is asked for, not for its end.
+    pub(crate) fn begin_pass(&self, free_blocks: u32) -> Room<'_> {
         let mut space = self.space.lock();
         while space.free_blocks < free_blocks {
             if !space.pass_is_on {
                 space.pass_is_on = true;
-                return Some(Pass { log: self });
+                return Room::Missing(Pass { log: self });
+            }
+            if space.records.front().is_some_and(|oldest| oldest.is_done()) {
+                return Room::BehindTail;
             }
             self.moved.wait(&mut space);
         }
-        None
+        Room::There
+    }
+
+    /// Lets those who wait for space see that more is done.
+    pub(crate) fn tell_done(&self) {
+        let _space = self.space.lock();
+        self.moved.notify_all();
     }
 
     pub(crate) fn head(&self) -> u32 {
@@ -210,19 +230,26 @@ impl OpenLog {
         space.records.push_back(record);
     }
 
-    /// The oldest records that together hold at least `blocks` blocks of the log, or all.
-    pub(crate) fn oldest(&self, blocks: u32) -> Vec<Arc<Record>> {
+    /// The oldest records with something to bring home: of those in the first `reach` blocks behind
+    /// the tail, as many as hold `step` blocks of the log.
+    pub(crate) fn due(&self, reach: u32, step: u32) -> Vec<Arc<Record>> {
         let space = self.space.lock();
         let Some(tail) = space.records.front().map(|record| record.log_start) else {
             return Vec::new();
         };
         let ends = space.records.iter().skip(1).map(|record| record.log_start);
-        let ends = ends.chain([space.head]);
-        let enough = ends
-            .map(|end| self.distance(tail, end))
-            .position(|held| held >= blocks);
-        let count = enough.map_or(space.records.len(), |at| at + 1);
-        space.records.iter().take(count).cloned().collect()
+        let (mut due, mut held) = (Vec::new(), 0);
+        for (record, end) in space.records.iter().zip(ends.chain([space.head])) {
+            let is_out = self.distance(tail, record.log_start) >= reach;
+            if is_out || held >= step {
+                break;
+            }
+            if !record.is_done() {
+                held += self.distance(record.log_start, end);
+                due.push(Arc::clone(record));
+            }
+        }
+        due
     }
 
     fn next_tail(&self) -> Option<Tail> {
@@ -246,21 +273,20 @@ impl OpenLog {
         })
     }
 
-    /// Drops finished records from the tail. `flush_home` makes their home writes durable.
-    /// Only a checkpoint pass does this.
+    /// Drops finished records from the tail; whether there were any. `flush_home` makes their home
+    /// writes durable.
     pub(crate) fn move_tail(
         &self,
         flush_home: impl FnOnce() -> Result<(), Error>,
-    ) -> Result<(), Error> {
+    ) -> Result<bool, Error> {
+        let mut superblock = self.superblock.lock();
         let Some(tail) = self.next_tail() else {
-            return Ok(());
+            return Ok(false);
         };
         flush_home()?;
-        let mut superblock = self.superblock.lock();
         (superblock.start, superblock.sequence) = (tail.start, tail.sequence);
         self.file.write_superblock(&superblock)?;
         self.file.flush()?;
-        drop(superblock);
         let mut space = self.space.lock();
         let old = space
             .records
@@ -272,7 +298,7 @@ impl OpenLog {
         space.records.drain(..tail.done_records);
         drop(space);
         self.moved.notify_all();
-        Ok(())
+        Ok(true)
     }
 
     /// Says that the log is clean. The caller checkpointed everything and holds no lock.

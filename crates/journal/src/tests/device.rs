@@ -50,6 +50,16 @@ impl Recorder {
             .any(|event| matches!(event, Event::Flush))
     }
 
+    /// Flushes so far.
+    pub(super) fn flushes(&self) -> usize {
+        let inner = self.0.lock();
+        let flushes = inner
+            .events
+            .iter()
+            .filter(|event| matches!(event, Event::Flush));
+        flushes.count()
+    }
+
     /// A disk as a crash after `cut` events may leave it: what was flushed, and of the rest any
     /// sectors in any order.
     pub(super) fn crash(&self, cut: usize, rng: &mut Rng) -> Vec<u8> {

@@ -105,3 +105,19 @@ fn a_commit_waits_for_a_step_of_a_pass_and_not_for_its_end() {
         assert_eq!(bytes[at], nr as u8 + 1);
     }
 }
+
+/// What nobody waits for is not paid for: a pass moves the tail once, however many steps it has.
+#[test]
+fn a_pass_that_nobody_waits_for_flushes_twice() {
+    let recorder = Recorder::new(disk(300, LOG));
+    let journal = Journal::open(config(&recorder, LOG)).expect("opens");
+    let flushes = |nr| {
+        let before = recorder.flushes();
+        commit(&journal, nr);
+        recorder.flushes() - before
+    };
+    let of_commits: Vec<usize> = (0..8).map(flushes).collect();
+    let with_pass: Vec<usize> = of_commits.into_iter().filter(|n| *n != 2).collect();
+    assert_eq!(with_pass, [4], "two of a commit, two of the pass behind it");
+    assert_eq!(journal.stats().checkpoints, 1);
+}
