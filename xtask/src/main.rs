@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::{Args, Parser, Subcommand};
+use uext4_exerciser::worker::{self, Order};
 use xtask::exercise;
 use xtask::server::{Server, Transport};
 
@@ -200,7 +201,11 @@ fn run(arguments: &Arguments) -> Result<ExitCode> {
             root,
             process,
             seed,
-        } => exercise::process(root, *process, *seed)?,
+        } => worker::serve(&Order {
+            root: root.clone(),
+            process: *process,
+            seed: *seed,
+        })?,
         Job::Mount { arguments } => {
             let command = ["uext4", "mount"].map(OsString::from).into_iter();
             return Ok(uext4_tools::run(command.chain(arguments.clone()).collect()));

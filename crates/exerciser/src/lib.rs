@@ -9,15 +9,19 @@
 //!
 //! Invariants: what a process does depends on its seed alone, when it happens on the others too.
 //!
-//! Not here: who mounts, starts processes and judges the image (`xtask exercise`).
+//! [`Crew`] starts such processes and tells them what to do.
+//!
+//! Not here: who mounts and judges the image (`xtask exercise`, the tests of the mount).
 #![forbid(unsafe_code)]
 
 mod attributes;
 mod beyond_std;
+mod crew;
 pub mod files;
 mod names;
 pub mod shared;
 pub mod tree;
 pub mod worker;
 
+pub use crew::Crew;
 pub use worker::{Order, Worker};

@@ -4,7 +4,7 @@
 //! to do, or `compare`; each answer is `done` with the increments of the counter so far. Between
 //! two answers it has no file open, so that the mount can be changed. The input's end is the end.
 
-use std::io::{BufRead, Write};
+use std::io::{BufRead, Write, stdin, stdout};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
@@ -41,6 +41,18 @@ pub fn prepare(root: &Path) -> Result<()> {
     let shared = meeting_place(root);
     crate::names::make_directory(&shared)?;
     crate::shared::prepare(&shared)
+}
+
+/// Makes this process the one of the order, told what to do on standard input.
+///
+/// # Errors
+/// The first difference.
+pub fn serve(order: &Order) -> Result<()> {
+    let told = || format!("process {}, seed {}", order.process, order.seed);
+    let mut worker = Worker::new(order).with_context(told)?;
+    worker
+        .serve(stdin().lock(), stdout().lock())
+        .with_context(told)
 }
 
 /// A process at work.

@@ -5,16 +5,14 @@
 //! everybody stops, and the whole tree is compared: before the unmount, as the kernel's ext4 sees
 //! it, and after the next mount; e2fsck looks at the image in between.
 
-mod crew;
-
 use std::fmt;
-use std::io::{BufReader, stdin, stdout};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use uext4_exerciser::worker::{self, Order, Worker};
+use uext4_exerciser::{Crew, worker};
 use uext4_testkit::manifest::{Field, Manifest, Policy};
 use uext4_testkit::oracle::{KernelMount, mke2fs, scratch_dir};
 use uext4_testkit::served::ServedMount;
@@ -22,7 +20,6 @@ use uext4_testkit::tree::Time;
 
 use crate::server::{Server, Transport};
 use crate::trees::judge;
-use crew::Crew;
 
 /// The file is sparse.
 const IMAGE_BYTES: u64 = 2 << 30;
@@ -150,23 +147,6 @@ pub fn exercise(plan: &Plan, kind: &Kind, transport: Transport) -> Result<Option
     Ok(Some(figures))
 }
 
-/// One process, told what to do on standard input.
-///
-/// # Errors
-/// The first difference.
-pub fn process(root: &Path, process: u64, seed: u64) -> Result<()> {
-    let order = Order {
-        root: root.to_path_buf(),
-        process,
-        seed,
-    };
-    let told = || format!("process {process}, seed {seed}");
-    let mut worker = Worker::new(&order).with_context(told)?;
-    worker
-        .serve(BufReader::new(stdin()), stdout())
-        .with_context(told)
-}
-
 fn on_fresh_image(plan: &Plan, kind: &Kind, transport: Transport) -> Result<Figures> {
     let scratch = scratch_dir()?;
     let image = scratch.path().join("image");
@@ -214,7 +194,7 @@ impl<'a> Run<'a> {
             kernel_mounts: !has_quota || KernelMount::has_quota(),
             image,
             mount: Some(mount),
-            crew: Crew::start(plan, &at)?,
+            crew: Crew::start(plan.processes, |process| command(plan, &at, process))?,
             at,
         })
     }
@@ -264,6 +244,13 @@ impl<'a> Run<'a> {
         self.mount = Some(mount);
         Ok(())
     }
+}
+
+fn command(plan: &Plan, at: &Path, process: u64) -> Command {
+    let mut command = Command::new(&plan.worker);
+    command.arg("exercise-process").arg(at);
+    command.args([process.to_string(), plan.seed.to_string()]);
+    command
 }
 
 /// Nothing may be changed by a mount but access times, which reading sets.

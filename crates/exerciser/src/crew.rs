@@ -1,22 +1,22 @@
 //! The processes: started together, told what to do, asked what came of it.
 
 use std::io::{BufRead, BufReader, Write};
-use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 
-use super::Plan;
-
 /// Processes that wait for orders; dropping them ends them.
-pub(super) struct Crew {
+pub struct Crew {
     members: Vec<Member>,
 }
 
 impl Crew {
-    /// Starts them; they use the mount that `at` leads to.
-    pub(super) fn start(plan: &Plan, at: &Path) -> Result<Self> {
-        let members = (0..plan.processes).map(|process| Member::start(plan, at, process));
+    /// Starts so many, each by its command; they serve as [`crate::worker::serve`] does.
+    ///
+    /// # Errors
+    /// One cannot be started, or gave up.
+    pub fn start(n_processes: u64, command: impl Fn(u64) -> Command) -> Result<Self> {
+        let members = (0..n_processes).map(|process| Member::start(command(process), process));
         let mut crew = Self {
             members: members.collect::<Result<_>>()?,
         };
@@ -27,24 +27,33 @@ impl Crew {
     }
 
     /// That many operations by all together; answers how many it were.
-    pub(super) fn work(&mut self, n_operations: u64) -> Result<u64> {
+    ///
+    /// # Errors
+    /// A process met a difference.
+    pub fn work(&mut self, n_operations: u64) -> Result<u64> {
         let each = n_operations.div_ceil(self.members.len() as u64);
         self.all(&each.to_string())?;
         Ok(each * self.members.len() as u64)
     }
 
     /// Each compares all that it knows of.
-    pub(super) fn compare(&mut self) -> Result<()> {
+    ///
+    /// # Errors
+    /// A process met a difference.
+    pub fn compare(&mut self) -> Result<()> {
         self.all("compare")
     }
 
     /// Increments of the counter by all.
-    pub(super) fn increments(&self) -> u64 {
+    pub fn increments(&self) -> u64 {
         self.members.iter().map(|member| member.increments).sum()
     }
 
     /// Sends them home.
-    pub(super) fn dismiss(&mut self) -> Result<()> {
+    ///
+    /// # Errors
+    /// One ends with a failure.
+    pub fn dismiss(&mut self) -> Result<()> {
         self.members.iter_mut().try_for_each(Member::dismiss)
     }
 
@@ -72,15 +81,12 @@ struct Member {
 }
 
 impl Member {
-    fn start(plan: &Plan, at: &Path, process: u64) -> Result<Self> {
-        let mut child = Command::new(&plan.worker)
-            .arg("exercise-process")
-            .arg(at)
-            .args([process.to_string(), plan.seed.to_string()])
+    fn start(mut command: Command, process: u64) -> Result<Self> {
+        let mut child = command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
-            .with_context(|| format!("start {}", plan.worker.display()))?;
+            .with_context(|| format!("start {command:?}"))?;
         let orders = child.stdin.take();
         let answers = child.stdout.take().context("the output is piped")?;
         Ok(Self {
