@@ -1,7 +1,7 @@
 # A database in WAL mode while the image is copied at an instant, again and again: each copy is what a
 # machine finds whose server ended there. We, e2fsck and the kernel recover it; the database must be
 # whole and have all rows that were durable before. Writes that were not flushed are in the copies;
-# losing those is tried by "cargo xtask crash".
+# losing those is tried by "cargo xtask database".
 needs sqlite3 || return 1
 . "$here/programs/database.sh"
 size=256M

@@ -6,6 +6,7 @@
 //! - [`kill`]: the server killed at random moments; what fsync promised must be there.
 //! - [`threads`]: many threads in one file system, each with a model of its names.
 //! - [`exercise`]: many processes that use one mount in all ways.
+//! - [`database`]: SQLite on a recorded mount, under power cuts.
 //! - [`fuzz`]: wounded images mounted and used.
 //! - [`damage`]: the damage test of the library over many images, within its memory.
 //!
@@ -13,6 +14,7 @@
 #![forbid(unsafe_code)]
 
 pub mod damage;
+pub mod database;
 pub mod exercise;
 pub mod fuzz;
 pub mod kill;

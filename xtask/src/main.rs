@@ -1,6 +1,6 @@
 //! Work on the repository itself: `cargo xtask tidy` keeps the house rules; `crash`, `trees`,
-//! `kill`, `threads`, `exercise`, `race`, `fuzz` and `damage` are the full-size runs of the library
-//! of this package.
+//! `kill`, `threads`, `exercise`, `database`, `race`, `fuzz` and `damage` are the full-size runs of
+//! the library of this package.
 //!
 //! `mount` is the command of the tool: it serves the runs that mount, see [`xtask::server`].
 #![forbid(unsafe_code)]
@@ -17,8 +17,8 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use clap::{Args, Parser, Subcommand};
 use uext4_exerciser::worker::{self, Order};
-use xtask::exercise;
 use xtask::server::{Server, Transport};
+use xtask::{database, exercise};
 
 /// Work on the repository itself.
 #[derive(Parser)]
@@ -81,6 +81,8 @@ enum Job {
         #[command(flatten)]
         common: Common,
     },
+    /// SQLite in WAL mode on a recorded mount, and power cuts.
+    Database(DatabaseOptions),
     /// Wounded images mounted through FUSE, as strangers' are and plainly.
     Fuzz {
         /// Time.
@@ -114,6 +116,22 @@ enum Job {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<OsString>,
     },
+}
+
+#[derive(Args)]
+struct DatabaseOptions {
+    /// Transactions on each mount.
+    #[arg(long, default_value_t = 1000)]
+    transactions: u64,
+    /// Power cuts on each mount.
+    #[arg(long, default_value_t = 1000)]
+    cuts: u64,
+    /// One transport only.
+    #[arg(long)]
+    transport: Option<Transport>,
+    /// Repeats what is written and where the power is cut.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
 }
 
 /// What the runs that mount have in common.
@@ -182,6 +200,7 @@ fn run(arguments: &Arguments) -> Result<ExitCode> {
         Job::Threads { seconds, seed } => {
             xtask::threads::run(Duration::from_secs(*seconds), *seed)?;
         }
+        Job::Database(options) => under_power_cuts(options)?,
         Job::Fuzz { seconds, common } => {
             let time = Duration::from_secs(*seconds);
             println!(
@@ -212,6 +231,23 @@ fn run(arguments: &Arguments) -> Result<ExitCode> {
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn under_power_cuts(options: &DatabaseOptions) -> Result<()> {
+    let one = options.transport.as_ref().map(std::slice::from_ref);
+    for transport in one.unwrap_or(&Transport::ALL) {
+        let plan = database::Plan {
+            transactions: options.transactions,
+            cuts: options.cuts,
+            seed: options.seed,
+            transport: *transport,
+            device: database::Device::Honest,
+        };
+        if database::available_or_skip(*transport) {
+            println!("{transport:?}: {}", database::run(&plan)?);
+        }
+    }
+    Ok(())
 }
 
 fn repository_root() -> Result<PathBuf> {

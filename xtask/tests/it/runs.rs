@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use uext4_testkit::oracle::KernelMount;
 use uext4_testkit::served::ServedMount;
+use xtask::database::{self, Device};
 use xtask::server::{Server, Transport};
 use xtask::{exercise, fuzz, kill, threads, trees};
 
@@ -125,6 +126,36 @@ fn processes_agree_with_their_models() {
         };
         if let Err(error) = exercise::run(&plan, Some(kind), Some(transport)) {
             panic!("{error:?}");
+        }
+    }
+}
+
+/// A database in WAL mode, a few transactions and cuts; a device that lies must be noticed.
+#[test]
+fn a_database_keeps_its_promises_without_power() {
+    for (transport, device) in [
+        (Transport::DevFuse, Device::Honest),
+        (Transport::IoUring, Device::Honest),
+        (Transport::DevFuse, Device::DropsFlushes),
+    ] {
+        if !database::available_or_skip(transport) {
+            continue;
+        }
+        let plan = database::Plan {
+            transactions: 40,
+            cuts: 24,
+            seed: SEED,
+            transport,
+            device,
+        };
+        match (device, database::run(&plan)) {
+            (Device::Honest, Ok(figures)) => assert!(figures.promised > 0, "{figures}"),
+            (Device::Honest, Err(error)) => panic!("{error:?}"),
+            (Device::DropsFlushes, Ok(figures)) => panic!("it saw nothing: {figures}"),
+            (Device::DropsFlushes, Err(error)) => {
+                let error = format!("{error:#}");
+                assert!(error.contains("Cut {"), "not by a cut: {error}");
+            }
         }
     }
 }

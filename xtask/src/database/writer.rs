@@ -1,0 +1,146 @@
+//! SQLite that commits, and what its database must hold after so many transactions.
+//!
+//! Transaction `n` adds row `n` to a table that only grows, and writes `n` into one of a few rows
+//! that change all the time, so that pages in the middle of the database are logged too.
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+use anyhow::{Context, Result, ensure};
+use uext4_testkit::rng::Rng;
+
+/// Rows that change all the time.
+const HOT_ROWS: u64 = 20;
+
+/// SQLite at work.
+pub(super) struct Writer {
+    seed: u64,
+    child: Child,
+    orders: Option<ChildStdin>,
+    answers: BufReader<ChildStdout>,
+}
+
+impl Writer {
+    /// Makes the database.
+    pub(super) fn start(database: &Path, seed: u64) -> Result<Self> {
+        let mut child = Command::new("stdbuf")
+            .args(["-oL", "sqlite3", "-bail"])
+            .arg(database)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .context("start sqlite3")?;
+        let orders = child.stdin.take();
+        let answers = child.stdout.take().context("the output is piped")?;
+        let mut writer = Self {
+            seed,
+            child,
+            orders,
+            answers: BufReader::new(answers),
+        };
+        // The log goes home often: its order with the pages is what can go wrong.
+        writer.ask("pragma journal_mode=wal;", "wal")?;
+        writer.ask("pragma wal_autocheckpoint=30;", "30")?;
+        let tables = "pragma synchronous=full; create table rows(a integer primary key, b text); \
+                      create table hot(k integer primary key, v integer); select 'made';";
+        writer.ask(tables, "made")?;
+        Ok(writer)
+    }
+
+    /// Returns when SQLite says that it is durable.
+    pub(super) fn commit(&mut self, nr: u64) -> Result<()> {
+        let (text, hot) = (text(self.seed, nr), nr % HOT_ROWS);
+        let order = format!(
+            "begin; insert into rows values({nr}, '{text}'); \
+             insert or replace into hot values({hot}, {nr}); commit; select 'did', {nr};"
+        );
+        self.ask(&order, &format!("did|{nr}"))
+    }
+
+    /// Ends it without a word: it would empty its log.
+    pub(super) fn stop(mut self) -> Result<()> {
+        self.child.kill()?;
+        self.child.wait()?;
+        Ok(())
+    }
+
+    fn ask(&mut self, order: &str, expected: &str) -> Result<()> {
+        let orders = self.orders.as_mut().context("it is there until it ends")?;
+        writeln!(orders, "{order}")?;
+        let mut answer = String::new();
+        self.answers.read_line(&mut answer)?;
+        ensure!(answer.trim_end() == expected, "sqlite3 answers {answer:?}");
+        Ok(())
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        // It may have ended.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// What row `nr` says: about a tenth of a page to half of one.
+fn text(seed: u64, nr: u64) -> String {
+    let mut rng = Rng::new(seed).fork(nr);
+    let len = rng.between(200, 1000) as usize;
+    rng.bytes(len)
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect()
+}
+
+/// Opens the database as the next user does. Answers how many transactions are in it.
+///
+/// # Errors
+/// It is broken, or not what some number of transactions leaves.
+pub(super) fn judge(database: &Path, seed: u64) -> Result<u64> {
+    let look = "pragma integrity_check; select name from sqlite_master order by name;";
+    let found = sqlite(database, look)?;
+    let mut lines = found.lines();
+    ensure!(lines.next() == Some("ok"), "integrity_check: {found}");
+    let tables: Vec<_> = lines.collect();
+    if tables != ["hot", "rows"] {
+        // Made one after the other.
+        ensure!(
+            tables.is_empty() || tables == ["rows"],
+            "tables: {tables:?}"
+        );
+        return Ok(0);
+    }
+    let rows = sqlite(database, "select a, b from rows order by a;")?;
+    let n_rows = rows.lines().count() as u64;
+    for (line, nr) in rows.lines().zip(1..) {
+        ensure!(
+            line == format!("{nr}|{}", text(seed, nr)),
+            "row {nr} of {n_rows}"
+        );
+    }
+    let hot = sqlite(database, "select k, v from hot order by k;")?;
+    ensure!(
+        hot == expected_hot(n_rows),
+        "after {n_rows} transactions: {hot}"
+    );
+    Ok(n_rows)
+}
+
+fn expected_hot(n_rows: u64) -> String {
+    let newest = |hot: u64| (1..=n_rows).rev().find(|nr| nr % HOT_ROWS == hot);
+    let lines = (0..HOT_ROWS).filter_map(|hot| Some(format!("{hot}|{}\n", newest(hot)?)));
+    lines.collect()
+}
+
+fn sqlite(database: &Path, order: &str) -> Result<String> {
+    let output = Command::new("timeout")
+        .args(["60", "sqlite3", "-bail"])
+        .arg(database)
+        .arg(order)
+        .output()
+        .context("timeout is there")?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{}: {said}", output.status);
+    Ok(String::from_utf8(output.stdout)?)
+}
