@@ -201,6 +201,13 @@ pub(super) fn len_bytes(request: &Request<'_>) -> u32 {
     args.skip(16).and_then(|()| args.u32()).unwrap_or(0)
 }
 
+/// Whether a `READ` or `WRITE` goes past the kernel's cache, so that its caller waits.
+pub(super) fn is_direct(request: &Request<'_>) -> bool {
+    let mut args = request.args();
+    let opened = args.skip(32).and_then(|()| args.u32());
+    opened.is_ok_and(|opened| opened & O_DIRECT != 0)
+}
+
 /// The node that `COPY_FILE_RANGE` writes to.
 pub(super) fn copy_target(request: &Request<'_>) -> Result<u64, Errno> {
     let mut args = request.args();

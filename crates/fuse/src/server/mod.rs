@@ -62,8 +62,10 @@ pub(crate) enum Outcome {
 pub(crate) enum Pace {
     /// A moment.
     Soon,
-    /// As long as much data take.
+    /// As long as much data take that nobody waits for, or that come with others.
     Bulk,
+    /// As long as much data take that a caller waits for.
+    Awaited,
     /// Until a commit is on the disk.
     Waits,
     /// Until the kernel has sent other requests and got their answers.
@@ -120,7 +122,12 @@ impl Server {
             opcode::FSYNC | opcode::FSYNCDIR | opcode::SYNCFS => Pace::Waits,
             opcode::COPY_FILE_RANGE => Pace::Bulk,
             opcode::IOCTL if control::is_long(request) => Pace::Waits,
-            opcode::READ | opcode::WRITE if data::len_bytes(request) > SOON_BYTES_MAX => Pace::Bulk,
+            opcode::READ | opcode::WRITE if data::len_bytes(request) > SOON_BYTES_MAX => {
+                match data::is_direct(request) {
+                    true => Pace::Awaited,
+                    false => Pace::Bulk,
+                }
+            }
             opcode::LSEEK if self.may_lack_data(request.node) => Pace::Asks,
             _ => Pace::Soon,
         }

@@ -2,8 +2,10 @@
 //!
 //! Waking a thread on an idle core costs about 20 µs on a virtual machine, several times what a
 //! request costs. So a thread that has just answered looks for the next request for a moment before
-//! it sleeps. At most one thread of a mount does, and none where threads share a descriptor; an
-//! idle mount uses no processor time.
+//! it sleeps. At most two threads of a mount do, and none where threads share a descriptor; an idle
+//! mount uses no processor time. One would not do: it may look on another core than the caller's,
+//! which sleeps meanwhile and must be woken, and the kernel wakes a thread that sleeps for each
+//! request, whoever takes it.
 
 use super::{Service, Transport};
 use crate::answer::{Answer, AnswerHeader};
@@ -15,7 +17,7 @@ use std::fs::File;
 use std::io::{self, IoSlice, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 /// How long a thread looks for the next request before it sleeps: about two wake-ups.
@@ -24,11 +26,16 @@ const LOOK: Duration = Duration::from_micros(50);
 /// A descriptor of `/dev/fuse` that belongs to a mount.
 pub(crate) struct DevFuse {
     file: File,
-    /// Taken by the one thread of the mount that looks for requests; `None`: never look.
-    looker: Option<Arc<AtomicBool>>,
+    /// Threads of the mount that look for requests; `None`: never look.
+    lookers: Option<Arc<AtomicUsize>>,
     /// Reads answer at once. Only the thread that receives changes it.
     at_once: AtomicBool,
 }
+
+/// Threads of a mount that look at the same time.
+const LOOKERS_MAX: usize = 2;
+/// More threads than ever look.
+const NEVER: usize = usize::MAX / 2;
 
 /// `FUSE_DEV_IOC_CLONE`.
 const CLONE: libc::c_ulong = 0x8004_e500;
@@ -42,11 +49,11 @@ impl DevFuse {
         Self::with(File::from(fd), Some(Arc::default()))
     }
 
-    fn with(file: File, looker: Option<Arc<AtomicBool>>) -> Self {
+    fn with(file: File, lookers: Option<Arc<AtomicUsize>>) -> Self {
         let at_once = AtomicBool::new(false);
         Self {
             file,
-            looker,
+            lookers,
             at_once,
         }
     }
@@ -58,18 +65,19 @@ impl DevFuse {
 }
 
 impl DevFuse {
-    /// Looks for a request without sleeping; `None` when none came or another thread looks.
+    /// Looks for a request without sleeping; `None` when none came or others look.
     fn look(&self, buf: &mut [u8]) -> Option<io::Result<usize>> {
-        let looker = self.looker.as_ref()?;
-        if looker.swap(true, Ordering::Acquire) {
-            return None;
-        }
-        let found = self.look_alone(buf);
-        looker.store(false, Ordering::Release);
+        let lookers = self.lookers.as_ref()?;
+        let one_more = |n_lookers| (n_lookers < LOOKERS_MAX).then_some(n_lookers + 1);
+        lookers
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more)
+            .ok()?;
+        let found = self.look_for_long(buf);
+        lookers.fetch_sub(1, Ordering::Relaxed);
         found
     }
 
-    fn look_alone(&self, buf: &mut [u8]) -> Option<io::Result<usize>> {
+    fn look_for_long(&self, buf: &mut [u8]) -> Option<io::Result<usize>> {
         self.set_at_once(true).ok()?;
         let start = Instant::now();
         while start.elapsed() < LOOK {
@@ -152,13 +160,13 @@ impl DevFuse {
         if done < 0 {
             return Err(io::Error::last_os_error());
         }
-        Ok(Self::with(file, self.looker.clone()))
+        Ok(Self::with(file, self.lookers.clone()))
     }
 
     /// From now on all threads of the mount sleep at once.
     pub(crate) fn never_look(&self) -> io::Result<()> {
-        if let Some(looker) = &self.looker {
-            looker.store(true, Ordering::Release);
+        if let Some(lookers) = &self.lookers {
+            lookers.store(NEVER, Ordering::Relaxed);
         }
         self.set_at_once(false)
     }

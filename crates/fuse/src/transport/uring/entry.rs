@@ -34,6 +34,8 @@ pub(super) struct Entry {
     pub(super) queue: u16,
     /// Its request waits for others, so that the kernel gets no answer through it for a while.
     pub(super) is_away: bool,
+    /// A helper copies its data.
+    pub(super) is_copied: bool,
     /// It comes back from a helper with the answer, not with the request as it was.
     pub(super) is_served: bool,
     /// Two `struct iovec`: header and payload.
@@ -60,6 +62,7 @@ impl Entry {
             payload: vec![0; WRITE_BYTES_MAX as usize].into(),
             queue,
             is_away: false,
+            is_copied: false,
             is_served: true,
             vectors: [[0; 2]; 2],
         }

@@ -35,6 +35,8 @@ pub(crate) struct Queue {
     teller: Option<Sender<io::Result<()>>>,
     /// Entries that the kernel uses, or will again.
     n_alive: usize,
+    /// Entries whose data helpers copy.
+    n_copied: usize,
     /// Requests that came while others began.
     #[allow(clippy::vec_box, reason = "the kernel knows their addresses")]
     early: Vec<Box<Entry>>,
@@ -67,6 +69,7 @@ impl Queue {
             pools: share.queues.into_iter().map(pool).collect(),
             teller: Some(teller),
             n_alive: 0,
+            n_copied: 0,
             #[allow(clippy::vec_box, reason = "the kernel knows their addresses")]
             early: Vec::new(),
             scratch: Vec::new(),
@@ -123,6 +126,10 @@ impl Queue {
         self.place.note(pace);
         match pace {
             Pace::Soon => entry.serve(&service.server, pace, &mut self.scratch),
+            // Handing it over and back would only cost its caller two wake-ups.
+            Pace::Awaited if self.n_copied == 0 && !self.ring.has_next() => {
+                entry.serve(&service.server, pace, &mut self.scratch);
+            }
             Pace::Asks if !self.has_spare(entry.queue) => entry.refuse(Errno::EAGAIN),
             Pace::Asks => {
                 self.count_away(&mut entry);
@@ -134,7 +141,9 @@ impl Queue {
                 return Ok(());
             }
             // The other helpers may all wait for this very request.
-            Pace::Bulk => {
+            Pace::Awaited | Pace::Bulk => {
+                entry.is_copied = true;
+                self.n_copied += 1;
                 service.copiers.leave(self.job(entry, service));
                 return Ok(());
             }
@@ -184,6 +193,9 @@ impl Queue {
 
     fn take_back(&mut self, service: &Service) -> io::Result<()> {
         for mut entry in self.ring.returned().take() {
+            if std::mem::take(&mut entry.is_copied) {
+                self.n_copied -= 1;
+            }
             if std::mem::take(&mut entry.is_away)
                 && let Some(pool) = self.pool(entry.queue)
             {

@@ -10,7 +10,7 @@
 use super::entry::Entry;
 use crate::transport::DevFuse;
 use io_uring::register::Restriction;
-use io_uring::{IoUring, cqueue, opcode, squeue, types};
+use io_uring::{EnterFlags, IoUring, cqueue, opcode, squeue, types};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::Arc;
@@ -143,13 +143,30 @@ impl Ring {
         self.enter(1)
     }
 
-    fn enter(&mut self, n_wanted: usize) -> io::Result<()> {
-        match self.ring.submit_and_wait(n_wanted) {
+    fn enter(&mut self, n_wanted: u32) -> io::Result<()> {
+        let n_given = self.ring.submission().len() as u32;
+        let mut flags = EnterFlags::GETEVENTS;
+        // A thread without requests waits for no device: its core is idle, and shown so.
+        flags.set(
+            EnterFlags::NO_IOWAIT,
+            self.ring.params().is_feature_no_iowait(),
+        );
+        let submitter = self.ring.submitter();
+        let no_mask = None::<&libc::sigset_t>;
+        // SAFETY: what the submissions point to stays until they complete (`push`), and no signal
+        // mask is given.
+        let entered = unsafe { submitter.enter(n_given, n_wanted, flags.bits(), no_mask) };
+        match entered {
             Ok(_) => Ok(()),
             // Interrupted, or completions must be taken first: the caller does and comes again.
             Err(error) if matches!(error.raw_os_error(), Some(libc::EINTR | libc::EBUSY)) => Ok(()),
             Err(error) => Err(error),
         }
+    }
+
+    /// Whether a completion is there.
+    pub(super) fn has_next(&mut self) -> bool {
+        !self.ring.completion().is_empty()
     }
 
     /// The next completion that is there.
