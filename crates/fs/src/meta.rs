@@ -99,6 +99,11 @@ impl BlockState {
         &self.bytes
     }
 
+    /// The bytes, shared.
+    pub(crate) fn image(&self) -> Image {
+        self.bytes.clone()
+    }
+
     /// How often the bytes were handed out to change: what was found in them stands while this
     /// stays.
     pub(crate) fn changes(&self) -> u64 {

@@ -52,6 +52,19 @@ impl<'j> Handle<'j> {
         LogGuard::new(state)
     }
 
+    /// As [`Self::write`], if `check` says yes to the state; else nothing is logged. For objects
+    /// that may have lost their place before they were locked.
+    pub fn write_checked<'a, O: Object, E>(
+        &'a self,
+        object: &'a Arc<O>,
+        check: impl FnOnce(&O::State) -> Result<(), E>,
+    ) -> Result<LogGuard<'a, O::State>, E> {
+        let mut state = object.live().lock().write();
+        check(&state)?;
+        self.log(object, &mut state);
+        Ok(LogGuard::new(state))
+    }
+
     /// Logs the object to this transaction without keeping its lock: one load when it is logged
     /// already. For states that hold atomics which many threads change side by side; what they
     /// change afterwards belongs to this transaction or a later one, never to an earlier.

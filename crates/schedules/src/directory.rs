@@ -2,7 +2,7 @@
 //! eviction in one directory.
 
 use crate::explore::explore;
-use crate::rig::{Flat, dir, image, join, mount, names, together, unmount};
+use crate::rig::{Flat, dir, image, image_with_directory, join, mount, names, together, unmount};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use uext4::{Caller, Error, Filesystem, RenameFlags, Visit};
@@ -139,4 +139,81 @@ fn come_and_go(image: &[u8]) {
 fn a_name_that_goes_is_not_found() {
     let image = image(fill);
     explore(100, move || come_and_go(&image));
+}
+
+const TWINS: u32 = 12;
+
+/// Makes names that others make, too; answers how many it made itself.
+fn make_twins(fs: &Filesystem) -> usize {
+    let dir = dir(fs, b"d");
+    let made = |nr: &u32| match fs.create(&dir, &name("twin", *nr), 0o644, &Caller::root()) {
+        Ok(_) => true,
+        Err(Error::Exists) => false,
+        Err(error) => panic!("a create answers {error}"),
+    };
+    (0..TWINS).filter(made).count()
+}
+
+/// Two make the same names in leaves that they split, while a third takes others away.
+fn race_for_names(image: &[u8]) {
+    let device = Flat::new(image);
+    let fs = Arc::new(mount(&device, ""));
+    let racer = || {
+        let fs = fs.clone();
+        thread::spawn(move || make_twins(&fs))
+    };
+    let racers = [racer(), racer()];
+    remove(&fs);
+    let made: usize = racers
+        .into_iter()
+        .map(|racer| racer.join().expect("no racer panics"))
+        .sum();
+    assert_eq!(made, TWINS as usize);
+    let found = names(&fs, &dir(&fs, b"d"));
+    let twins = (0..TWINS).map(|nr| name("twin", nr));
+    for twin in twins {
+        assert_eq!(found.iter().filter(|found| **found == twin).count(), 1);
+    }
+    unmount(&device, &fs);
+}
+
+#[test]
+fn each_name_is_made_once_while_leaves_split() {
+    let image = image(fill);
+    explore(40, move || race_for_names(&image));
+}
+
+/// A directory goes while it gets a file and a directory: it had none of them, or it stays.
+fn remove_what_fills(image: &[u8]) {
+    let device = Flat::new(image);
+    let fs = Arc::new(mount(&device, ""));
+    let place = Arc::new(dir(&fs, b"d"));
+    let file = {
+        let (fs, place) = (fs.clone(), place.clone());
+        thread::spawn(move || fs.create(&place, b"f", 0o644, &Caller::root()).map(drop))
+    };
+    let below = {
+        let (fs, place) = (fs.clone(), place.clone());
+        thread::spawn(move || fs.mkdir(&place, b"b", 0o755, &Caller::root()).map(drop))
+    };
+    let root = fs.root().expect("a root");
+    let gone = fs.rmdir(&root, b"d", &Caller::root());
+    let made = [file, below].map(|maker| maker.join().expect("no maker panics"));
+    let alive = made.iter().any(|made| made.is_ok());
+    match gone {
+        Ok(()) => assert!(!alive, "a name in a directory that is gone"),
+        Err(Error::NotEmpty) => assert!(alive),
+        Err(error) => panic!("a removal answers {error}"),
+    }
+    for made in made {
+        assert!(matches!(made, Ok(()) | Err(Error::NotFound)));
+    }
+    drop(place);
+    unmount(&device, &fs);
+}
+
+#[test]
+fn a_directory_that_goes_gets_no_name() {
+    let image = image_with_directory();
+    explore(100, move || remove_what_fills(&image));
 }

@@ -21,6 +21,7 @@ mod rwlock;
 mod shard;
 mod stretch;
 mod turnstile;
+mod versioned;
 mod waits;
 
 pub use allowance::{Allowance, Spending};
@@ -36,6 +37,7 @@ pub use rwlock::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 pub use shard::{SHARDS, Sharded, shard_index};
 pub use stretch::{StretchHasher, StretchMap, stretch_shard};
 pub use turnstile::{Pass, Turnstile};
+pub use versioned::{Version, VersionedGuard, VersionedLock};
 pub use waits::{LockWait, lock_waits};
 
 #[cfg(all(test, shuttle))]

@@ -2,7 +2,7 @@
 
 use crate::atomic::{AtomicU32, Ordering::SeqCst};
 use crate::thread;
-use crate::{Condvar, Counter, Mutex, Rank, RwLock, RwLockWriteGuard, Turnstile};
+use crate::{Condvar, Counter, Mutex, Rank, RwLock, RwLockWriteGuard, Turnstile, VersionedLock};
 use std::sync::Arc;
 
 const ITERATIONS: usize = 1000;
@@ -116,6 +116,87 @@ fn a_closed_turnstile_is_empty() {
         },
         ITERATIONS,
     );
+}
+
+/// Two places of which a road sign says where the value stands.
+struct Roads {
+    index: VersionedLock,
+    sign: RwLock<usize>,
+    places: [RwLock<Option<u32>>; 2],
+}
+
+impl Roads {
+    fn here(value: u32) -> Arc<Self> {
+        Arc::new(Self {
+            index: VersionedLock::new(Rank::DirIndex),
+            sign: RwLock::new(Rank::MetaBlock, 0),
+            places: [Some(value), None].map(|value| RwLock::new(Rank::MetaBlock, value)),
+        })
+    }
+
+    /// Moves the value beside those who use it, as a split leaf does.
+    fn move_open(&self) {
+        let _alone = self.index.write_open();
+        let mut from = self.places[0].write();
+        *self.places[1].write_nested() = *from;
+        self.index.advance();
+        *self.sign.write_nested() = 1;
+        *from = None;
+        self.index.advance();
+    }
+
+    /// Moves it alone: nothing that was read may change before it is written elsewhere.
+    fn move_closed(&self) {
+        let _alone = self.index.write_open();
+        self.index.close();
+        let value = *self.places[0].read();
+        thread::yield_now();
+        *self.places[1].write() = value;
+        *self.places[0].write() = None;
+        *self.sign.write() = 1;
+    }
+
+    /// Raises the value where it stands, in a place that cannot lose it meanwhile.
+    fn raise(&self) {
+        loop {
+            let Some(version) = self.index.version() else {
+                self.index.wait();
+                continue;
+            };
+            let at = *self.sign.read();
+            let mut place = self.places[at].write();
+            if self.index.is_still(version) {
+                *place.as_mut().expect("it stands where the sign says") += 1;
+                return;
+            }
+        }
+    }
+}
+
+fn raised_while_it_moves(move_it: fn(&Roads)) {
+    let roads = Roads::here(0);
+    let raise = || {
+        let roads = roads.clone();
+        thread::spawn(move || roads.raise())
+    };
+    let threads = [raise(), raise()];
+    move_it(&roads);
+    threads
+        .into_iter()
+        .for_each(|t| t.join().expect("no thread panics"));
+    assert_eq!(*roads.places[1].read(), Some(2));
+}
+
+/// Nothing is lost, and nothing looked for in vain, while a part moves beside others.
+#[test]
+fn a_part_that_moves_beside_others_is_found() {
+    shuttle::check_random(|| raised_while_it_moves(Roads::move_open), ITERATIONS);
+}
+
+/// The same, while it moves alone.
+#[test]
+fn a_part_that_moves_alone_is_found() {
+    shuttle::check_random(|| raised_while_it_moves(Roads::move_closed), ITERATIONS);
 }
 
 /// The counter is exact once its threads have ended.

@@ -3,7 +3,7 @@
 use super::index::{Path, Probe, Target, probe};
 use super::shrink::is_sparse;
 use super::view::{Dir, Form};
-use super::{DirError, Index, grow, inline};
+use super::{DirError, Index, divide, grow, inline};
 use crate::meta::MetaBlock;
 use crate::space::Reserve;
 use crate::{Error, Fs, Inode};
@@ -16,10 +16,12 @@ use uext4_journal::Handle;
 
 pub(super) type Answer<T> = Result<T, DirError>;
 
-/// How [`insert`] goes about it; good while `index` is held.
+/// How [`insert`] goes about it; good while `index` is held, or found out again by [`insert`].
 pub(crate) enum Way {
     /// Into the only block that may hold the name.
     Into(Opening),
+    /// By splitting that block, with the index held [`Index::Beside`].
+    Split,
     /// By looking at everything, with the index held exclusively.
     Search {
         /// Blocks that the directory grows by at most.
@@ -29,6 +31,8 @@ pub(crate) enum Way {
 
 /// A block with room for a name.
 pub(crate) struct Opening {
+    /// How the structure was held then.
+    index: Index,
     block: Arc<MetaBlock>,
     /// `BlockState::changes` when the gap was found.
     changes: u64,
@@ -36,8 +40,19 @@ pub(crate) struct Opening {
 }
 
 /// Answers how [`insert`] would succeed now, as far as that can be said without a handle:
-/// `Exists`, `NoSpace` when the directory cannot grow, or [`DirError::NeedExclusive`].
+/// `Exists`, `NoSpace` when the directory cannot grow, [`DirError::NeedExclusive`], or
+/// [`DirError::Moved`].
 pub(crate) fn can_insert(
+    fs: &Fs,
+    dir: &Arc<Inode>,
+    name: &[u8],
+    index: Index,
+    reserve: Reserve,
+) -> Answer<Way> {
+    index.checked(dir, look_for_room(fs, dir, name, index, reserve))
+}
+
+fn look_for_room(
     fs: &Fs,
     dir: &Arc<Inode>,
     name: &[u8],
@@ -59,15 +74,18 @@ pub(crate) fn can_insert(
 }
 
 fn can_insert_linear(view: &Dir<'_>, name: &[u8], index: Index, reserve: Reserve) -> Answer<Way> {
-    if index == Index::Shared && view.blocks != 1 {
+    if index != Index::Exclusive && view.blocks != 1 {
         return Err(DirError::NeedExclusive);
     }
-    let mut room = Room::new(name);
+    let mut room = Room::new(name, index);
     view.search_all(|block| room.look(view, block))?;
+    if index == Index::Beside && room.opening.is_none() && !room.exists {
+        return Err(DirError::NeedExclusive);
+    }
     let can_grow = || view.blocks < view.config().max_blocks() && view.fs.space.has_room(reserve);
     // An index begins with a leaf for the old names, and may have to split it at once.
     let blocks = 1 + u32::from(view.config().index && view.blocks == 1);
-    room.settle(index, blocks, can_grow)
+    room.settle(blocks, can_grow)
 }
 
 fn can_insert_indexed(
@@ -77,31 +95,34 @@ fn can_insert_indexed(
     index: Index,
     reserve: Reserve,
 ) -> Answer<Way> {
-    if index == Index::Shared && path.continues() {
+    if index != Index::Exclusive && path.continues() {
         return Err(DirError::NeedExclusive);
     }
     let exclusive = index == Index::Exclusive;
     let full = exclusive && grow::is_full(view, &path);
-    let blocks = if exclusive { grow::blocks(&path) } else { 0 };
-    let mut room = Room::new(name);
+    if index == Index::Beside && path.parent().is_full() {
+        return Err(DirError::NeedExclusive);
+    }
+    let blocks = if exclusive { grow::blocks(&path) } else { 1 };
+    let mut room = Room::new(name, index);
     view.search_chain(path, |block| room.look(view, block))?;
     let may_grow = || !full && view.blocks < view.config().max_blocks();
-    room.settle(index, blocks, || {
-        may_grow() && view.fs.space.has_room(reserve)
-    })
+    room.settle(blocks, || may_grow() && view.fs.space.has_room(reserve))
 }
 
 /// What a look at all blocks that may take a name has shown.
 struct Room<'a> {
     name: &'a [u8],
+    index: Index,
     exists: bool,
     opening: Option<Opening>,
 }
 
 impl<'a> Room<'a> {
-    fn new(name: &'a [u8]) -> Self {
+    fn new(name: &'a [u8], index: Index) -> Self {
         Self {
             name,
+            index,
             exists: false,
             opening: None,
         }
@@ -118,6 +139,7 @@ impl<'a> Room<'a> {
             Fit::Room(gap) if self.opening.is_none() => {
                 let (block, changes) = (block.clone(), state.changes());
                 self.opening = Some(Opening {
+                    index: self.index,
                     block,
                     changes,
                     gap,
@@ -129,14 +151,15 @@ impl<'a> Room<'a> {
     }
 
     /// `blocks` is what a directory without room grows by.
-    fn settle(self, index: Index, blocks: u32, can_grow: impl FnOnce() -> bool) -> Answer<Way> {
-        match (self.opening, index) {
+    fn settle(self, blocks: u32, can_grow: impl FnOnce() -> bool) -> Answer<Way> {
+        match (self.opening, self.index) {
             _ if self.exists => Err(Error::Exists.into()),
-            (Some(opening), Index::Shared) => Ok(Way::Into(opening)),
-            (None, Index::Shared) => Err(DirError::NeedExclusive),
             (Some(_), Index::Exclusive) => Ok(Way::Search { blocks: 0 }),
-            (None, Index::Exclusive) if can_grow() => Ok(Way::Search { blocks }),
-            (None, Index::Exclusive) => Err(Error::NoSpace.into()),
+            (Some(opening), _) => Ok(Way::Into(opening)),
+            (None, Index::Free(_) | Index::Shared) => Err(DirError::NeedExclusive),
+            (None, _) if !can_grow() => Err(Error::NoSpace.into()),
+            (None, Index::Beside) => Ok(Way::Split),
+            (None, Index::Exclusive) => Ok(Way::Search { blocks }),
         }
     }
 }
@@ -144,7 +167,8 @@ impl<'a> Room<'a> {
 /// Gives `child` the name `name`, the way that [`can_insert`] found.
 ///
 /// # Errors
-/// `Exists`, `NoSpace`; with [`Way::Into`] also [`DirError::NeedExclusive`].
+/// `Exists`, `NoSpace`; with [`Way::Into`] and [`Way::Split`] also [`DirError::NeedExclusive`], and
+/// with [`Way::Into`] `NotFound` for a directory that lost its name.
 pub(crate) fn insert(
     fs: &Fs,
     handle: &Handle<'_>,
@@ -160,8 +184,47 @@ pub(crate) fn insert(
         kind: fs.dirs.entry_type(kind),
     };
     match way {
-        Way::Into(opening) => insert_into(fs, handle, dir, &new, opening),
+        Way::Into(opening) => match insert_into(fs, handle, dir, &new, opening) {
+            Err(DirError::Moved) => insert_again(fs, handle, dir, &new),
+            other => other,
+        },
+        Way::Split => divide::insert_with_split(&mut Dir::open(fs, dir)?, handle, &new),
         Way::Search { .. } => insert_entry(&mut Dir::open(fs, dir)?, handle, &new),
+    }
+}
+
+/// How often an insert looks for its block again. It may not wait for whoever has the index closed:
+/// that may wait for its handle to end.
+const LOOKS: u32 = 8;
+
+/// The structure changed since the handle was started: the name has another place, if any.
+fn insert_again(fs: &Fs, handle: &Handle<'_>, dir: &Arc<Inode>, new: &NewEntry<'_>) -> Answer<()> {
+    for _ in 0..LOOKS {
+        let Some(version) = dir.index.version() else {
+            break;
+        };
+        let answer = insert_now(fs, handle, dir, new, Index::Free(version));
+        if !matches!(answer, Err(DirError::Moved)) {
+            return answer;
+        }
+    }
+    Err(DirError::Moved)
+}
+
+fn insert_now(
+    fs: &Fs,
+    handle: &Handle<'_>,
+    dir: &Arc<Inode>,
+    new: &NewEntry<'_>,
+    index: Index,
+) -> Answer<()> {
+    if dir.read().disk.links == 0 {
+        return Err(Error::NotFound.into());
+    }
+    // Room was found without this handle, and the block does not grow: nothing is reserved.
+    match can_insert(fs, dir, new.name, index, Reserve::Keep)? {
+        Way::Into(opening) => insert_into(fs, handle, dir, new, &opening),
+        Way::Split | Way::Search { .. } => Err(DirError::NeedExclusive),
     }
 }
 
@@ -174,7 +237,7 @@ fn insert_into(
     opening: &Opening,
 ) -> Answer<()> {
     let block = &opening.block;
-    let mut state = handle.write(block);
+    let mut state = handle.write_checked(block, |_| opening.index.check(dir))?;
     let unchanged = state.changes() == opening.changes;
     let place = Place::InodeBlock(dir.nr(), block.nr());
     let mut leaf = DirLeaf::new(state.bytes_mut(), fs.dirs.tail, place);
@@ -185,7 +248,7 @@ fn insert_into(
     inserted(leaf.insert(new)?)
 }
 
-fn inserted(insertion: Insertion) -> Answer<()> {
+pub(super) fn inserted(insertion: Insertion) -> Answer<()> {
     match insertion {
         Insertion::Done(_) => Ok(()),
         Insertion::Exists(..) => Err(Error::Exists.into()),
@@ -249,7 +312,7 @@ enum Full {
 }
 
 fn insert_where_room(view: &Dir<'_>, handle: &Handle<'_>, new: &NewEntry<'_>) -> Answer<Full> {
-    let mut room = Room::new(new.name);
+    let mut room = Room::new(new.name, Index::Exclusive);
     view.search_all(|block| room.look(view, block))?;
     match room {
         Room { exists: true, .. } => Err(Error::Exists.into()),
@@ -278,7 +341,7 @@ fn insert_indexed(view: &mut Dir<'_>, handle: &Handle<'_>, new: &NewEntry<'_>) -
             };
         }
     };
-    let mut room = Room::new(new.name);
+    let mut room = Room::new(new.name, Index::Exclusive);
     view.search_chain(path, |block| room.look(view, block))?;
     match room {
         Room { exists: true, .. } => Err(Error::Exists.into()),
@@ -295,15 +358,15 @@ fn insert_indexed(view: &mut Dir<'_>, handle: &Handle<'_>, new: &NewEntry<'_>) -
 fn may_drop_index(view: &Dir<'_>, corrupt: Corrupt, index: Index) -> Answer<()> {
     match (view.config().tail, index) {
         (LeafTail::Checksum, _) => Err(corrupt.into()),
-        (_, Index::Shared) => Err(DirError::NeedExclusive),
         (_, Index::Exclusive) => Ok(()),
+        _ => Err(DirError::NeedExclusive),
     }
 }
 
 /// Takes the name `name` from `child`.
 ///
 /// # Errors
-/// `NotFound` when the entry is gone or means another inode.
+/// `NotFound` when the entry is gone or means another inode; [`DirError::Moved`].
 pub(crate) fn remove(
     fs: &Fs,
     handle: &Handle<'_>,
@@ -314,12 +377,12 @@ pub(crate) fn remove(
 ) -> Answer<()> {
     let view = Dir::open(fs, dir)?;
     match (view.form, index) {
-        (Form::Inline, Index::Shared) => return Err(DirError::NeedExclusive),
         (Form::Inline, Index::Exclusive) => return inline::remove(&view, handle, name, child),
+        (Form::Inline, _) => return Err(DirError::NeedExclusive),
         _ => {}
     }
     let block = holder(&view, name, child)?;
-    let mut state = handle.write(&block);
+    let mut state = handle.write_checked(&block, |_| index.check(dir))?;
     let changes = state.changes();
     let mut leaf = view.leaf_mut(state.bytes_mut(), block.nr())?;
     match leaf.find(name)? {
@@ -332,7 +395,7 @@ pub(crate) fn remove(
     Ok(())
 }
 
-/// Where a lookup found an entry; good while `index` is held.
+/// Where a lookup found an entry; good while `index` is held, or its version stays.
 pub(crate) struct Holder {
     pub(super) block: Arc<MetaBlock>,
     /// `BlockState::changes` when it was found.
@@ -343,16 +406,17 @@ pub(crate) struct Holder {
 /// As [`remove`], where [`super::lookup_holder`] found the entry.
 ///
 /// # Errors
-/// `NotFound` when the entry is gone or means another inode.
+/// `NotFound` when the entry is gone or means another inode; [`DirError::Moved`].
 pub(crate) fn remove_at(
     fs: &Fs,
     handle: &Handle<'_>,
     dir: &Arc<Inode>,
     name: &[u8],
     holder: &Holder,
+    index: Index,
 ) -> Answer<()> {
     let block = &holder.block;
-    let mut state = handle.write(block);
+    let mut state = handle.write_checked(block, |_| index.check(dir))?;
     let changes = state.changes();
     let place = Place::InodeBlock(dir.nr(), block.nr());
     let mut leaf = DirLeaf::new(state.bytes_mut(), fs.dirs.tail, place);
@@ -394,10 +458,10 @@ pub(crate) fn replace(
     let view = Dir::open(fs, dir)?;
     let kind = fs.dirs.entry_type(kind);
     match (view.form, index) {
-        (Form::Inline, Index::Shared) => return Err(DirError::NeedExclusive),
         (Form::Inline, Index::Exclusive) => {
             return inline::replace(&view, handle, (name, old), (new, kind));
         }
+        (Form::Inline, _) => return Err(DirError::NeedExclusive),
         _ => {}
     }
     let block = holder(&view, name, old)?;

@@ -25,16 +25,25 @@ pub(super) fn append(
     handle: &Handle<'_>,
     image: Vec<u8>,
 ) -> Result<LogicalBlock> {
+    append_block(dir, handle, image).map(|(logical, _)| logical)
+}
+
+/// As [`append`], and the block itself.
+pub(super) fn append_block(
+    dir: &mut Dir<'_>,
+    handle: &Handle<'_>,
+    image: Vec<u8>,
+) -> Result<(LogicalBlock, Arc<MetaBlock>)> {
     let logical = LogicalBlock(dir.blocks);
     if dir.blocks >= dir.config().max_blocks() {
         return Err(Error::NoSpace);
     }
     let nr = map_next(dir, handle, logical)?;
-    dir.fs
-        .blocks
-        .create(handle, nr, dir.seal(), Image::from(image));
+    let (seal, image) = (dir.seal(), Image::from(image));
+    let block = dir.fs.blocks.create(handle, nr, seal, image);
+    dir.inode.dir_blocks().put(logical, &block);
     dir.blocks += 1;
-    Ok(logical)
+    Ok((logical, block))
 }
 
 fn map_next(dir: &Dir<'_>, handle: &Handle<'_>, logical: LogicalBlock) -> Result<BlockNr> {
@@ -224,6 +233,6 @@ fn split_leaf(
     add_entry(dir, handle, path.parent(), entry)
 }
 
-fn pack_items(dir: &Dir<'_>, items: &[Item<'_>]) -> Result<Vec<u8>> {
+pub(super) fn pack_items(dir: &Dir<'_>, items: &[Item<'_>]) -> Result<Vec<u8>> {
     packed(dir, items.iter().map(|item| item.entry))
 }

@@ -173,7 +173,7 @@ pub(super) fn can_insert(dir: &Dir<'_>, name: &[u8], index: Index) -> Answer<Way
     if content.find(nr, name)?.is_some() {
         return Err(Error::Exists.into());
     }
-    if index == Index::Shared {
+    if index != Index::Exclusive {
         return Err(DirError::NeedExclusive);
     }
     let kind = dir.config().entry_type(FileType::Regular);

@@ -7,18 +7,20 @@
 //! Invariants: a name stands at most once; the block that holds it follows from its hash in an
 //! indexed directory. Every step of growing leaves a sound directory, so that "no space" in the
 //! middle needs no undoing.
-//! Locking: callers hold the directory's `index` lock (`Rank::DirIndex`) for the whole call: shared
-//! is enough for [`lookup`], [`find`], [`read()`], [`is_empty`] and for changes with
-//! [`Index::Shared`]. Such changes touch one block under its own lock, which makes "absent, then
-//! insert" one step. Whatever needs more answers [`DirError::NeedExclusive`] and has changed
-//! nothing. Not here: permissions, link counts, times, case folding, encrypted names.
+//! Locking: callers hold the directory's `index` lock (`Rank::DirIndex`) for the whole call, or ask
+//! it at the end whether the structure they looked at is still the one ([`Index`]). Changes of
+//! entries touch one block under its own lock, which makes "absent, then insert" one step, and with
+//! [`Index::Free`] ask for the version there. A leaf is split beside them ([`divide`]). Whatever
+//! needs more answers [`DirError::NeedExclusive`] and has changed nothing. Not here: permissions, link counts, times, case folding, encrypted names.
 //! References: kernel documentation, "directory".
 
 mod blocks;
 mod config;
 mod cookie;
+mod divide;
 mod edit;
 mod grow;
+mod hold;
 mod index;
 mod inline;
 mod read;
@@ -35,6 +37,7 @@ mod view;
 pub(crate) use blocks::DirBlocks;
 pub(crate) use config::DirConfig;
 pub(crate) use edit::{Holder, Way, can_insert, insert, remove, remove_at};
+pub(crate) use hold::Index;
 pub(crate) use read::read;
 pub use read::{DirEntry, Visit};
 pub(crate) use rename::{Exchange, Move, exchange, rename};
@@ -47,20 +50,13 @@ use uext4_format::{Corrupt, FileType, InodeNr, LogicalBlock, dirent};
 use uext4_journal::Handle;
 use view::{Dir, Form};
 
-/// How the caller holds the directory's `index` lock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Index {
-    /// Shared: entries may change.
-    Shared,
-    /// Exclusively: blocks may come and move.
-    Exclusive,
-}
-
 /// Why a change was not made.
 #[derive(Debug)]
 pub(crate) enum DirError {
     /// The structure must change: come again with [`Index::Exclusive`]. Nothing was changed.
     NeedExclusive,
+    /// The structure changed meanwhile: look again. Nothing was changed.
+    Moved,
     /// It failed.
     Fs(Error),
 }

@@ -45,8 +45,8 @@ type Named<'a> = (&'a Arc<Inode>, &'a [u8], InodeNr, FileType);
 /// victim but an entry, `NoSpace`, and [`DirError::NeedExclusive`]. Nothing is changed then.
 pub(crate) fn rename(fs: &Fs, handle: &Handle<'_>, step: &Move<'_>, index: Index) -> Answer<()> {
     match index {
-        Index::Shared => rename_shared(fs, handle, step),
         Index::Exclusive => rename_exclusive(fs, handle, step),
+        _ => rename_shared(fs, handle, step),
     }
 }
 

@@ -6,7 +6,8 @@
 //! directory ends one block earlier. So it never has a hole, which neither e2fsck nor other
 //! implementations would accept. The kernel never shrinks a directory; it reads this one like any.
 //!
-//! Invariants: the `index` lock is held exclusively. All that can be refused is found out before
+//! Invariants: the `index` lock is held exclusively, and closed from the moment that the blocks of a
+//! merge are known to be as they were looked at until the last block has its new place. All that can be refused is found out before
 //! the first change; a step is one transaction, and leaves a sound directory. Merged blocks are at
 //! most half full, so that the next names do not split them again. Positions of a listing in hash
 //! order do not change; behind the end of a linear directory there is nothing to list.
@@ -43,7 +44,10 @@ pub(crate) fn shrink(
     let mut view = Dir::open(fs, dir)?;
     match view.form {
         Form::Inline => Ok(Shrunk::NoMore),
-        Form::Linear => drop_empty_end(&mut view, handle),
+        Form::Linear => {
+            dir.index.close();
+            drop_empty_end(&mut view, handle)
+        }
         Form::Indexed => match probe(&view, Target::Name(name))? {
             Probe::Path(path) => shrink_index(&mut view, handle, &path),
             Probe::Broken(_) => Ok(Shrunk::NoMore),
@@ -71,10 +75,16 @@ fn drop_empty_end(view: &mut Dir<'_>, handle: &Handle<'_>) -> Result<Shrunk> {
 
 fn shrink_index(view: &mut Dir<'_>, handle: &Handle<'_>, path: &Path) -> Result<Shrunk> {
     if let Some(merge) = leaves_to_merge(view, path)? {
-        return merge.carry_out(view, handle);
+        view.inode.index.close();
+        let merge = match merge.seen.iter().all(Seen::stands) {
+            true => Some(merge),
+            false => leaves_to_merge(view, path)?,
+        };
+        return merge.map_or(Ok(Shrunk::NoMore), |merge| merge.carry_out(view, handle));
     }
     for level in (1..path.len()).rev() {
         if let Some(merge) = nodes_to_merge(view, path, level)? {
+            view.inode.index.close();
             return merge.carry_out(view, handle);
         }
     }
@@ -91,6 +101,25 @@ struct Merge<'a> {
     bytes: Vec<u8>,
     gone: LogicalBlock,
     last: Reference,
+    /// Both, as they were looked at. Nodes stay, for the lock is held.
+    seen: [Seen; 2],
+}
+
+/// A block, and how often it had been changed when it was looked at.
+struct Seen {
+    block: Arc<MetaBlock>,
+    changes: u64,
+}
+
+impl Seen {
+    fn look(block: Arc<MetaBlock>) -> Self {
+        let changes = block.read().changes();
+        Self { block, changes }
+    }
+
+    fn stands(&self) -> bool {
+        self.block.read().changes() == self.changes
+    }
 }
 
 impl Merge<'_> {
@@ -131,6 +160,7 @@ fn merge_below<'a>(
 ) -> Result<Option<Merge<'a>>> {
     for (left, gone_at, right) in neighbours(parent) {
         let kept = view.block_or_damage(left.block)?;
+        let seen = [kept.clone(), view.block_or_damage(right.block)?].map(Seen::look);
         let Some(bytes) = merged(&kept, right)? else {
             continue;
         };
@@ -144,6 +174,7 @@ fn merge_below<'a>(
             bytes,
             gone: right.block,
             last,
+            seen,
         }));
     }
     Ok(None)
@@ -246,6 +277,7 @@ fn lower_root(view: &mut Dir<'_>, handle: &Handle<'_>, path: &Path) -> Result<Sh
         return Ok(Shrunk::NoMore);
     };
     let last = last.after_merge(node, &root.block, 0).in_root(root);
+    view.inode.index.close();
     overwrite(handle, &root.block, &bytes);
     fill_with_last(view, handle, below.block, &last)
 }
@@ -271,11 +303,13 @@ fn fill_with_last(
             .node(state.bytes_mut())
             .set_block(reference.at, free);
     }
+    // Nothing leads to the last block any more.
+    view.inode.index.open();
     drop_last(view, handle)
 }
 
 /// Ends the directory one block earlier.
-fn drop_last(view: &mut Dir<'_>, handle: &Handle<'_>) -> Result<Shrunk> {
+pub(super) fn drop_last(view: &mut Dir<'_>, handle: &Handle<'_>) -> Result<Shrunk> {
     let last = u64::from(view.blocks - 1);
     let mut state = handle.write(view.inode);
     map::remove(view.fs, handle, &mut state, last..last + 1)?;

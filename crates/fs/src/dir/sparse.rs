@@ -69,7 +69,7 @@ impl Fs {
         if dir.read().disk.size <= self.block_size() as u64 {
             return Ok(());
         }
-        let _exclusive = dir.index.write();
+        let _exclusive = dir.index.write_open();
         for _ in 0..STEPS_MAX {
             if self.writable().is_err() || !is_directory(dir) {
                 return Ok(());

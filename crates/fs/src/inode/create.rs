@@ -108,8 +108,10 @@ impl Fs {
 
     /// Claims the blocks that a name takes in its directory. The caller has no handle.
     pub(crate) fn expect_growth(&self, dir: &Inode, way: &Way, caller: &Caller) -> Result<Claim> {
-        let Way::Search { blocks } = *way else {
-            return Ok(Claim::default());
+        let blocks = match *way {
+            Way::Into(_) => return Ok(Claim::default()),
+            Way::Split => 1,
+            Way::Search { blocks } => blocks,
         };
         self.quota.claim_blocks(self, quota_rights(caller), || {
             let state = dir.read();

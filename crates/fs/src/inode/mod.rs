@@ -32,7 +32,7 @@ use std::sync::Arc;
 use uext4_format::{BlockNr, FileType, GroupNr, InodeFlags, InodeNr};
 use uext4_journal::{Live, Object};
 use uext4_sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
-use uext4_sync::{OnceLock, Rank, RwLock};
+use uext4_sync::{OnceLock, Rank, RwLock, VersionedLock};
 
 /// The inode has a name.
 const LIFE_NAMED: u8 = 0;
@@ -60,8 +60,9 @@ fn kind_note(state: &InodeState) -> u8 {
 pub struct Inode {
     nr: InodeNr,
     live: Live<InodeState>,
-    /// Shared to change entries of a directory, exclusive to change its blocks.
-    pub(crate) index: RwLock<()>,
+    /// The structure of a directory: held exclusively to change its blocks, and by nobody to change
+    /// entries in one of them.
+    pub(crate) index: VersionedLock,
     /// Shared to read data, exclusive to write data or change the size. Guards data that wait for
     /// their blocks.
     pub(crate) io: RwLock<Buffer>,
@@ -108,7 +109,7 @@ impl Inode {
         Self {
             nr,
             live: Live::new(state),
-            index: RwLock::new(Rank::DirIndex, ()),
+            index: VersionedLock::new(Rank::DirIndex),
             io: RwLock::new(Rank::InodeIo, Buffer::default()),
             delayed_blocks: AtomicU64::new(0),
             delayed_clusters: AtomicU64::new(0),

@@ -1,6 +1,6 @@
 //! New inodes: files, directories, nodes, symbolic links, unnamed files.
 
-use super::{check_alive, check_new_name, may_add, touch_dir, with_index};
+use super::{check_alive, check_new_name, may_add, touch_dir, with_held_index, with_index};
 use crate::access::Want;
 use crate::dir::{self, DirError, Index, Way};
 use crate::inode::{Inode, NewInode};
@@ -118,7 +118,11 @@ impl Filesystem {
             may_add(fs, parent.arc(), name, caller)?;
             let _claim = fs.expect_owner(parent, new.kind, caller)?;
             let change = |index| make_named(fs, parent.arc(), name, new, caller, index);
-            let made = with_index(parent.arc(), change)?;
+            // A directory is a link to its parent: that may not go before the name is there.
+            let made = match new.kind {
+                FileType::Directory => with_held_index(parent, change)?,
+                _ => with_index(parent, change)?,
+            };
             fs.sync_if_asked(parent)?;
             Ok(made)
         })
@@ -141,12 +145,7 @@ fn make_named(
     if needs_block && !fs.space.has_room(reserve) {
         return Err(Error::NoSpace.into());
     }
-    let grow = if index == Index::Exclusive {
-        credits::DIR_GROW
-    } else {
-        0
-    };
-    let handle = fs.start(credits::CREATE + grow)?;
+    let handle = fs.start(credits::CREATE + index.growth_credits())?;
     if new.kind == FileType::Directory {
         fs.add_dir_link(&handle, parent)?;
     }

@@ -25,7 +25,7 @@ impl Filesystem {
             check_linkable(inode)
                 .and_then(|()| check_project(parent, inode))
                 .map_err(|refused| exists_or(fs, parent.arc(), name, refused))?;
-            with_index(parent.arc(), |index| {
+            with_index(parent, |index| {
                 link_named(fs, inode.arc(), parent.arc(), name, index, caller)
             })?;
             fs.sync_if_asked(parent)

@@ -1,6 +1,6 @@
 //! Reading names and attributes.
 
-use super::{check_name, settled};
+use super::{check_name, look_into, settled};
 use crate::access::Want;
 use crate::attr::StatFs;
 use crate::dir::{self, DirEntry, Visit};
@@ -36,8 +36,8 @@ impl Filesystem {
                 return Err(Error::NotDirectory);
             }
             fs.may(parent, caller, Want::EXECUTE)?;
-            let _shared = parent.index.read();
-            dir::lookup(fs, parent.arc(), name)?.ok_or(Error::NotFound)
+            let found = look_into(parent, || dir::lookup(fs, parent.arc(), name))?;
+            found.ok_or(Error::NotFound)
         })
     }
 

@@ -6,6 +6,7 @@
 //! Locking: as `sync::Rank` says. Two directories are locked in ascending inode number.
 
 mod create;
+mod index;
 mod io;
 mod link;
 mod lookup;
@@ -18,8 +19,11 @@ mod xattrs;
 pub use io::KillPrivileges;
 pub use rename::RenameFlags;
 
+pub(crate) use index::settled;
+use index::{look_into, with_held_index, with_index};
+
 use crate::access::Want;
-use crate::dir::{self, DirError, Index};
+use crate::dir;
 use crate::inode::Inode;
 use crate::{Caller, Error, Filesystem, Fs, Result};
 use std::sync::Arc;
@@ -83,31 +87,6 @@ pub(crate) fn check_new_name(name: &[u8]) -> Result<()> {
     } else {
         Ok(())
     }
-}
-
-/// Runs a change of one directory with its index shared, and once more exclusively if the
-/// structure has to change.
-pub(crate) fn with_index<T>(
-    dir: &Arc<Inode>,
-    mut change: impl FnMut(Index) -> std::result::Result<T, DirError>,
-) -> Result<T> {
-    {
-        let _shared = dir.index.read();
-        match change(Index::Shared) {
-            Err(DirError::NeedExclusive) => {}
-            other => return settled(other),
-        }
-    }
-    let _exclusive = dir.index.write();
-    settled(change(Index::Exclusive))
-}
-
-/// The answer of a change that needs no other try.
-pub(crate) fn settled<T>(answer: std::result::Result<T, DirError>) -> Result<T> {
-    answer.map_err(|error| match error {
-        DirError::Fs(error) => error,
-        DirError::NeedExclusive => Error::NoSpace,
-    })
 }
 
 /// The directory must still have a name.

@@ -5,7 +5,9 @@
 //! inode number: shared when only entries change, exclusive for directories that are removed, or
 //! when a structure must change.
 
-use super::{check_alive, check_name, check_new_name, check_project, settled, touch_dir};
+use super::{
+    check_alive, check_name, check_new_name, check_project, look_into, settled, touch_dir,
+};
 use crate::access::Want;
 use crate::dir::{self, DirError, Index};
 use crate::inode::{Inode, NewInode};
@@ -15,7 +17,7 @@ use crate::{Caller, Error, Filesystem, Fs, InodeRef, Result, credits, file};
 use std::sync::Arc;
 use uext4_format::{FileType, InodeNr};
 use uext4_journal::Handle;
-use uext4_sync::{RwLockReadGuard, RwLockWriteGuard};
+use uext4_sync::{RwLockReadGuard, VersionedGuard};
 
 /// What a rename may do with the names (`renameat2(2)`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -180,8 +182,7 @@ fn rename_once(
 }
 
 fn find(fs: &Fs, side: &Side<'_>) -> Result<Option<InodeRef>> {
-    let _shared = side.dir.index.read();
-    dir::lookup(fs, side.dir, side.name)
+    look_into(side.dir, || dir::lookup(fs, side.dir, side.name))
 }
 
 impl Rename<'_> {
@@ -315,12 +316,7 @@ impl Rename<'_> {
     }
 
     fn replace(&self, fs: &Fs, index: Index) -> std::result::Result<(), DirError> {
-        let grow = if index == Index::Exclusive {
-            credits::DIR_GROW
-        } else {
-            0
-        };
-        let handle = fs.start(credits::RENAME + grow)?;
+        let handle = fs.start(credits::RENAME + index.growth_credits())?;
         let whiteout = self.whiteout(fs, &handle)?;
         let step = dir::Move {
             from_dir: self.from.dir,
@@ -433,10 +429,7 @@ fn is_below(fs: &Fs, dir: &Arc<Inode>, ancestor: InodeNr) -> Result<bool> {
         if at.nr() == InodeNr::ROOT {
             return Ok(false);
         }
-        let parent = {
-            let _shared = at.index.read();
-            dir::parent_of(fs, &at)?
-        };
+        let parent = look_into(&at, || dir::parent_of(fs, &at))?;
         at = fs.inodes.load(fs, parent)?;
         if !at.is_dir() {
             return Err(Error::NotFound);
@@ -449,7 +442,7 @@ fn is_below(fs: &Fs, dir: &Arc<Inode>, ancestor: InodeNr) -> Result<bool> {
 #[expect(dead_code, reason = "guards are held, not read")]
 pub(super) enum DirLock<'a> {
     Shared(RwLockReadGuard<'a, ()>),
-    Exclusive(RwLockWriteGuard<'a, ()>),
+    Exclusive(VersionedGuard<'a>),
 }
 
 /// Locks directories exclusively, ascending by number, each once.
@@ -458,12 +451,12 @@ pub(super) fn lock_directories<'a>(dirs: &[&'a Arc<Inode>]) -> Vec<DirLock<'a>> 
 }
 
 fn lock_in_order<'a>(mut wanted: Vec<(&'a Arc<Inode>, Index)>) -> Vec<DirLock<'a>> {
-    let exclusive_first = |index: &Index| u8::from(*index == Index::Shared);
+    let exclusive_first = |index: &Index| u8::from(*index != Index::Exclusive);
     wanted.sort_by_key(|(dir, index)| (dir.nr(), exclusive_first(index)));
     wanted.dedup_by_key(|(dir, _)| dir.nr());
     let lock = |(dir, index): (&'a Arc<Inode>, Index)| match index {
-        Index::Shared => DirLock::Shared(dir.index.read_ordered(u64::from(dir.nr().0))),
         Index::Exclusive => DirLock::Exclusive(dir.index.write_ordered(u64::from(dir.nr().0))),
+        _ => DirLock::Shared(dir.index.read_ordered(u64::from(dir.nr().0))),
     };
     wanted.into_iter().map(lock).collect()
 }

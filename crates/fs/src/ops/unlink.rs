@@ -1,6 +1,6 @@
 //! Taking names away.
 
-use super::{check_alive, check_name, settled, touch_dir};
+use super::{check_alive, check_name, look_into, settled, touch_dir, with_index};
 use crate::access::Want;
 use crate::dir::{self, DirError, Index};
 use crate::inode::{Inode, has_blocks};
@@ -20,7 +20,7 @@ impl Filesystem {
             check_alive(parent)?;
             fs.may(parent, caller, Want::EXECUTE)?;
             let change = |index| unlink_named(fs, parent, name, caller, index);
-            super::with_index(parent.arc(), change)?;
+            with_index(parent, change)?;
             fs.sync_if_asked(parent)
         })
     }
@@ -36,10 +36,7 @@ impl Filesystem {
             }
             check_alive(parent)?;
             fs.may(parent, caller, Want::EXECUTE)?;
-            let found = {
-                let _shared = parent.index.read();
-                dir::lookup(fs, parent.arc(), name)?
-            };
+            let found = look_into(parent, || dir::lookup(fs, parent.arc(), name))?;
             let target = found.ok_or(Error::NotFound)?;
             fs.may_delete(parent, &target, caller)?;
             if !target.is_dir() {
@@ -59,7 +56,7 @@ fn unlink_named(
     index: Index,
 ) -> std::result::Result<(), DirError> {
     for _ in 0..TRIES {
-        let found = dir::lookup_holder(fs, parent.arc(), name)?;
+        let found = index.checked(parent, dir::lookup_holder(fs, parent.arc(), name))?;
         let (target, holder) = found.ok_or(Error::NotFound)?;
         fs.may_delete(parent, &target, caller)?;
         if target.is_dir() {
@@ -67,7 +64,7 @@ fn unlink_named(
         }
         let handle = fs.start(credits::REMOVE)?;
         let removed = match &holder {
-            Some(holder) => dir::remove_at(fs, &handle, parent.arc(), name, holder),
+            Some(holder) => dir::remove_at(fs, &handle, parent.arc(), name, holder, index),
             None => dir::remove(fs, &handle, parent.arc(), name, target.nr(), index),
         };
         match removed {
