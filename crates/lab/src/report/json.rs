@@ -1,7 +1,6 @@
 //! One JSON object per line and metric.
 
 use crate::measure::Results;
-use crate::system::System;
 use anyhow::Result;
 use serde::Serialize;
 
@@ -17,11 +16,6 @@ struct Line<'a> {
     min: f64,
     max: f64,
     runs: usize,
-    /// Median over that of the peer.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    of_fuse2fs: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    of_kernel: Option<f64>,
 }
 
 /// The lines.
@@ -39,8 +33,6 @@ pub(crate) fn json_lines(results: &Results) -> Result<String> {
             min: series.min(),
             max: series.max(),
             runs: series.samples.len(),
-            of_fuse2fs: series.ratio(results, System::Fuse2fs),
-            of_kernel: series.ratio(results, System::KernelExt4),
         };
         out.push_str(&serde_json::to_string(&line)?);
         out.push('\n');
