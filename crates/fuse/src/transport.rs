@@ -5,6 +5,7 @@
 //! and takes notifications, so one thread reads it.
 
 mod dev_fuse;
+mod look;
 mod uring;
 
 pub(crate) use dev_fuse::{Brings, DevFuse, Reader, request_buffer};

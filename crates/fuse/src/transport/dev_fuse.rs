@@ -1,12 +1,10 @@
 //! `/dev/fuse`: one read per request, one write per answer, a descriptor per thread.
 //!
-//! Waking a thread on an idle core costs about 20 µs on a virtual machine, several times what a
-//! request costs. So a thread that has just answered looks for the next request for a moment before
-//! it sleeps. At most two threads of a mount do, and none where threads share a descriptor; an idle
-//! mount uses no processor time. One would not do: it may look on another core than the caller's,
-//! which sleeps meanwhile and must be woken, and the kernel wakes a thread that sleeps for each
-//! request, whoever takes it.
+//! A thread that has just answered looks for the next request before it sleeps (`look`), but where
+//! threads share a descriptor: there they sleep at once. With a thread that sleeps the kernel wakes
+//! it for each request, whoever takes it.
 
+use super::look::Lookers;
 use super::{Service, Transport};
 use crate::answer::{Answer, AnswerHeader};
 use crate::errno::Errno;
@@ -17,25 +15,17 @@ use std::fs::File;
 use std::io::{self, IoSlice, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
-
-/// How long a thread looks for the next request before it sleeps: about two wake-ups.
-const LOOK: Duration = Duration::from_micros(50);
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 /// A descriptor of `/dev/fuse` that belongs to a mount.
 pub(crate) struct DevFuse {
     file: File,
     /// Threads of the mount that look for requests; `None`: never look.
-    lookers: Option<Arc<AtomicUsize>>,
+    lookers: Option<Arc<Lookers>>,
     /// Reads answer at once. Only the thread that receives changes it.
     at_once: AtomicBool,
 }
-
-/// Threads of a mount that look at the same time.
-const LOOKERS_MAX: usize = 2;
-/// More threads than ever look.
-const NEVER: usize = usize::MAX / 2;
 
 /// `FUSE_DEV_IOC_CLONE`.
 const CLONE: libc::c_ulong = 0x8004_e500;
@@ -49,7 +39,7 @@ impl DevFuse {
         Self::with(File::from(fd), Some(Arc::default()))
     }
 
-    fn with(file: File, lookers: Option<Arc<AtomicUsize>>) -> Self {
+    fn with(file: File, lookers: Option<Arc<Lookers>>) -> Self {
         let at_once = AtomicBool::new(false);
         Self {
             file,
@@ -68,27 +58,13 @@ impl DevFuse {
     /// Looks for a request without sleeping; `None` when none came or others look.
     fn look(&self, buf: &mut [u8]) -> Option<io::Result<usize>> {
         let lookers = self.lookers.as_ref()?;
-        let one_more = |n_lookers| (n_lookers < LOOKERS_MAX).then_some(n_lookers + 1);
-        lookers
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more)
-            .ok()?;
-        let found = self.look_for_long(buf);
-        lookers.fetch_sub(1, Ordering::Relaxed);
-        found
-    }
-
-    fn look_for_long(&self, buf: &mut [u8]) -> Option<io::Result<usize>> {
-        self.set_at_once(true).ok()?;
-        let start = Instant::now();
-        while start.elapsed() < LOOK {
+        lookers.look(|| {
+            self.set_at_once(true).ok()?;
             match (&self.file).read(buf) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                other => return Some(other),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => None,
+                other => Some(other),
             }
-            // Whoever asks next may need this very core.
-            std::thread::yield_now();
-        }
-        None
+        })
     }
 
     fn set_at_once(&self, at_once: bool) -> io::Result<()> {
@@ -166,7 +142,7 @@ impl DevFuse {
     /// From now on all threads of the mount sleep at once.
     pub(crate) fn never_look(&self) -> io::Result<()> {
         if let Some(lookers) = &self.lookers {
-            lookers.store(NEVER, Ordering::Relaxed);
+            lookers.never();
         }
         self.set_at_once(false)
     }

@@ -15,8 +15,11 @@ mod queue;
 mod ring;
 
 use super::DevFuse;
+use super::look::Lookers;
 use queue::Queue;
+use ring::Ring;
 use std::io;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 
 /// The rings of a mount, ready to be registered by their threads.
@@ -37,9 +40,13 @@ impl Rings {
     /// What keeps this process from having rings.
     pub(crate) fn prepare(device: &DevFuse, n_threads: usize) -> io::Result<Self> {
         let (teller, told) = channel();
+        let lookers = Arc::<Lookers>::default();
         let queues = cpus::shares(n_threads)?
             .into_iter()
-            .map(|share| Queue::new(device.another()?, share, teller.clone()))
+            .map(|share| {
+                let ring = Ring::new(device.another()?, lookers.clone())?;
+                Queue::new(ring, share, teller.clone())
+            })
             .collect::<io::Result<_>>()?;
         let told = Told(told);
         Ok(Self { queues, told })

@@ -15,7 +15,7 @@ use super::ring::{Completion, Returned, Ring};
 use crate::aside::Job;
 use crate::errno::Errno;
 use crate::server::{Pace, Server};
-use crate::transport::{DevFuse, Service, Transport};
+use crate::transport::{Service, Transport};
 use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
@@ -54,7 +54,7 @@ struct Pool {
 impl Queue {
     /// Makes a ring for a share of the queues.
     pub(super) fn new(
-        device: DevFuse,
+        ring: Ring,
         share: Share,
         teller: Sender<io::Result<()>>,
     ) -> io::Result<Self> {
@@ -64,7 +64,7 @@ impl Queue {
             n_away: 0,
         };
         Ok(Self {
-            ring: Ring::new(device)?,
+            ring,
             place: Place::new(share.cpu)?,
             pools: share.queues.into_iter().map(pool).collect(),
             teller: Some(teller),

@@ -9,6 +9,7 @@
 
 use super::entry::Entry;
 use crate::transport::DevFuse;
+use crate::transport::look::Lookers;
 use io_uring::register::Restriction;
 use io_uring::{EnterFlags, IoUring, cqueue, opcode, squeue, types};
 use std::io;
@@ -32,6 +33,7 @@ pub(super) struct Ring {
     ring: IoUring<squeue::Entry128, cqueue::Entry>,
     device: DevFuse,
     returned: Arc<Returned>,
+    lookers: Arc<Lookers>,
 }
 
 /// What the kernel gave back.
@@ -49,13 +51,14 @@ impl Ring {
     ///
     /// # Errors
     /// Those of `io_uring_setup(2)`.
-    pub(super) fn new(device: DevFuse) -> io::Result<Self> {
+    pub(super) fn new(device: DevFuse, lookers: Arc<Lookers>) -> io::Result<Self> {
         let ring = IoUring::builder()
             .dontfork()
             .setup_clamp()
             .setup_r_disabled()
             .setup_single_issuer()
             .setup_defer_taskrun()
+            .setup_taskrun_flag()
             .build(SUBMISSIONS)?;
         let submitter = ring.submitter();
         submitter.register_files(&[device.as_fd().as_raw_fd()])?;
@@ -70,6 +73,7 @@ impl Ring {
             ring,
             device,
             returned,
+            lookers,
         })
     }
 
@@ -140,7 +144,13 @@ impl Ring {
 
     /// Tells the kernel what was given and waits for a completion.
     pub(super) fn wait(&mut self) -> io::Result<()> {
-        self.enter(1)
+        self.enter(0)?;
+        if self.has_next() {
+            return Ok(());
+        }
+        let lookers = self.lookers.clone();
+        let found = lookers.look(|| self.ring.submission().taskrun().then_some(()));
+        self.enter(found.map_or(1, |()| 0))
     }
 
     fn enter(&mut self, n_wanted: u32) -> io::Result<()> {
