@@ -1,9 +1,9 @@
 //! Writing committed images home, and moving the tail of the log.
 //!
-//! A pass brings blocks home step by step. The tail moves at its end, or as soon as a commit waits for
-//! space: the commit moves it, so it waits for a step or two and not for all that the pass aims at. A
-//! tail that moves has its price, two flushes and the log's superblock, which only those pay who need
-//! it.
+//! A pass brings blocks home step by step. The tail moves at its end, or as soon as a commit waits
+//! for space: the commit moves it, so it waits for a step or two and not for all that the pass aims
+//! at. A tail that moves has its price, two flushes and the log's superblock, which only those pay
+//! who need it.
 //!
 //! Locking: one pass at a time, without a lock ([`crate::log_space::Pass`]); each batch of
 //! writes holds `batch` ([`uext4_sync::Rank::CheckpointBatch`]), so that a commit which revokes

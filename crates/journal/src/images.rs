@@ -2,9 +2,10 @@
 //!
 //! Invariants: a transaction's `pending` counts the blocks in the map whose newest image is its
 //! own. A newer image, a home write and a revoke each take one away, so nothing is ever scanned.
-//! Locking: one map shard ([`Rank::Checkpoint`]) at a time. What a commit or a checkpoint does to many
-//! blocks it does shard by shard, and looks for the blocks of a shard before it changes any: entries
-//! of a long queue lie in memory and not in a cache, and are fetched side by side so.
+//! Locking: one map shard ([`Rank::Checkpoint`]) at a time. What a commit or a checkpoint does to
+//! many blocks it does shard by shard, and a commit looks for all blocks of a shard before it
+//! changes any: entries of a long queue lie in memory and not in a cache, and are fetched side by
+//! side so.
 
 use crate::Image;
 use std::collections::hash_map::Entry;
@@ -124,8 +125,8 @@ impl Images {
         }
     }
 
-    /// These images of ascending blocks were written home: they are forgotten unless there are newer
-    /// ones.
+    /// These images of ascending blocks were written home: they are forgotten unless there are
+    /// newer ones.
     pub(crate) fn written(&self, images: &[(BlockNr, Image)]) {
         for some in images.chunk_by(|a, b| shard_of(a.0) == shard_of(b.0)) {
             let mut shard = self.shard(some[0].0).lock();

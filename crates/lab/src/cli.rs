@@ -33,8 +33,8 @@ enum Command {
     /// Writers that append 4 KiB at a time to their own files: extents per file (variants: default,
     /// nodelalloc).
     Append(Options),
-    /// Files that lose their name while open (variants: orphan file, list; none is the floor:
-    /// orphans are not tracked).
+    /// Files that lose their name while open, in process and through the mount (variants: orphan
+    /// file, list; none is the floor: orphans are not tracked).
     StressOrphan(Options),
     /// Writers on a new file system, each with a file of its own (variants: default, linear,
     /// optimized, freespace-tree).
@@ -117,7 +117,7 @@ struct Options {
     /// What time is: the wall's, or the processor's that the workers used.
     #[arg(long, value_enum, default_value = "wall")]
     clock: Clock,
-    /// More mount options for uext4.
+    /// More mount options for uext4; io_uring and no_io_uring say how requests come to our mount.
     #[arg(long, default_value = "")]
     mount_options: String,
     /// More features for mke2fs, as its -O takes them.
@@ -309,6 +309,9 @@ struct CheckpointOptions {
     /// Longer queues are left out.
     #[arg(long, default_value_t = 1_000_000)]
     queue_max: u32,
+    /// More mount options for uext4; io_uring and no_io_uring say how requests come to our mount.
+    #[arg(long, default_value = "")]
+    mount_options: String,
     #[command(flatten)]
     output: Output,
 }
@@ -323,6 +326,7 @@ impl CheckpointOptions {
             image_mib: self.image_mib,
             journal_mib: self.journal_mib,
             queue_max: self.queue_max,
+            mount_options: self.mount_options,
         };
         self.output.show(&checkpoint::run(&plan)?)
     }

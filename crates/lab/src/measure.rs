@@ -149,9 +149,10 @@ fn one_run(
     janitor: &mut Janitor,
 ) -> Result<Vec<Vec<Done>>> {
     let mut setup = setup(plan.experiment, key.variant, key.system).unwrap_or_default();
-    if key.system.is_ours() {
-        add_words(&mut setup.options, &plan.mount_options);
-    }
+    add_words(
+        &mut setup.options,
+        &of_system(key.system, &plan.mount_options),
+    );
     add_words(&mut setup.features, &plan.features);
     let stage = Stage::set(key.system, backing, &setup, janitor)?;
     let task = |worker| Task::new(plan, key.variant, worker, key.workers);
@@ -161,6 +162,17 @@ fn one_run(
     let answers = answers?;
     struck?;
     Ok(answers)
+}
+
+/// Of mount options for uext4 those that this system knows: how requests come is no matter of the
+/// library.
+pub(crate) fn of_system(system: System, options: &str) -> String {
+    let is_known = |word: &&str| match system {
+        System::Uext4 => !matches!(*word, "io_uring" | "no_io_uring"),
+        _ => system.is_ours(),
+    };
+    let known: Vec<&str> = options.split(',').filter(is_known).collect();
+    known.join(",")
 }
 
 fn add_words(list: &mut String, words: &str) {

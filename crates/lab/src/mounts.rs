@@ -1,5 +1,6 @@
 //! FUSE mounts whose server is a child process: ours and fuse2fs.
 
+use crate::stage::Setup;
 use anyhow::{Context, Result, bail, ensure};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -12,6 +13,8 @@ use uext4_testkit::rings::RingsSwitch;
 
 /// How long a server may take to mount, and to end after the unmount.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// A word among the options of our own server, which no mount option is.
+const UNTRACKED_ORPHANS: &str = "lab_untracked_orphans";
 const PAUSE: Duration = Duration::from_millis(5);
 
 /// A mount and its server.
@@ -23,12 +26,16 @@ pub(crate) struct FuseMount {
 
 impl FuseMount {
     /// Mounts with our own server: this program, once more.
-    pub(crate) fn ours(image: &Path, scratch: &Path, options: &str) -> Result<Self> {
+    pub(crate) fn ours(image: &Path, scratch: &Path, setup: &Setup) -> Result<Self> {
+        let mut options = setup.options.clone();
+        if setup.base_lines.untracked_orphans {
+            options = [&options, UNTRACKED_ORPHANS].join(",");
+        }
         let rings = options.split(',').any(|word| word == "io_uring");
         let _on = rings.then(RingsSwitch::on).transpose()?;
         let mut command = Command::new(std::env::current_exe()?);
         command.arg("serve").arg(image);
-        Self::start(command, scratch, &[options])
+        Self::start(command, scratch, &[&options])
     }
 
     /// Mounts with fuse2fs.
@@ -127,15 +134,17 @@ pub(crate) fn serve(image: &Path, dir: &Path, options: &str) -> Result<()> {
         source: image.display().to_string(),
         ..uext4_fuse::MountOptions::default()
     };
+    let mut setup = Setup::default();
     let mut rest = Vec::new();
     for word in options.split(',') {
         match word {
+            UNTRACKED_ORPHANS => setup.base_lines.untracked_orphans = true,
             "io_uring" => fuse.channel = Channel::IoUring,
             "no_io_uring" => fuse.channel = Channel::DevFuse,
             other => rest.push(other),
         }
     }
-    let options = rest.join(",");
-    uext4_fuse::mount(|| crate::stage::open(image, &options), dir, &fuse)?;
+    setup.options = rest.join(",");
+    uext4_fuse::mount(|| crate::stage::open(image, &setup), dir, &fuse)?;
     Ok(())
 }

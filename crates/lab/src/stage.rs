@@ -26,7 +26,7 @@ pub(crate) struct Setup {
     pub(crate) features: String,
     /// Mount options of uext4 or the kernel.
     pub(crate) options: String,
-    /// Of the library only.
+    /// Of the library; of our mount `untracked_orphans` alone.
     pub(crate) base_lines: BaseLines,
 }
 
@@ -57,15 +57,14 @@ impl Stage {
         setup: &Setup,
         janitor: &mut Janitor,
     ) -> Result<Self> {
-        let options = setup.options.as_str();
         match system {
             System::Uext4 => library(image, setup),
             System::KernelExt4 => {
-                let mount = KernelMount::new(image, options)?;
+                let mount = KernelMount::new(image, &setup.options)?;
                 janitor.watch(mount.path())?;
                 Ok(Self::Kernel(mount))
             }
-            System::Uext4Mount => Ok(Self::Fuse(FuseMount::ours(image, scratch, options)?)),
+            System::Uext4Mount => Ok(Self::Fuse(FuseMount::ours(image, scratch, setup)?)),
             System::Fuse2fs => Ok(Self::Fuse(FuseMount::fuse2fs(image, scratch)?)),
         }
     }
@@ -90,18 +89,14 @@ impl Stage {
 }
 
 /// Opens an image with the library.
-pub(crate) fn open(image: &Path, options: &str) -> uext4::Result<Filesystem> {
-    mount(image, MountOptions::default().parse(options)?)
-}
-
-fn mount(image: &Path, options: MountOptions) -> uext4::Result<Filesystem> {
+pub(crate) fn open(image: &Path, setup: &Setup) -> uext4::Result<Filesystem> {
+    let mut options = MountOptions::default().parse(&setup.options)?;
+    options.base_lines = setup.base_lines;
     let device = FileDevice::open(image, Access::ReadWrite)?;
     Filesystem::mount(Arc::new(device), options)
 }
 
 fn library(image: &Path, setup: &Setup) -> Result<Stage> {
-    let mut options = MountOptions::default().parse(&setup.options)?;
-    options.base_lines = setup.base_lines;
-    let filesystem = mount(image, options).context("mount with the library")?;
+    let filesystem = open(image, setup).context("mount with the library")?;
     Ok(Stage::Library(Arc::new(filesystem)))
 }

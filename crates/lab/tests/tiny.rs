@@ -1,6 +1,7 @@
 //! Every experiment, tiny, so that it does not rot. Nothing is timed.
 
 use std::process::Command;
+use uext4_testkit::rings::RingsSwitch;
 
 fn lab(args: &[&str]) -> String {
     let output = Command::new(env!("CARGO_BIN_EXE_uext4-lab"))
@@ -52,6 +53,35 @@ fn append_counts_extents() {
 #[test]
 fn stress_orphan_runs_both_ways_and_the_floor() {
     assert_eq!(rows(&["stress-orphan", "--workers", "2"], "uext4"), 3);
+}
+
+/// How many rows there are, where there can be mounts.
+fn of_mounts(rows: usize) -> usize {
+    match std::path::Path::new("/dev/fuse").exists() {
+        true => rows,
+        false => 0,
+    }
+}
+
+#[test]
+fn stress_orphan_and_checkpoint_run_through_both_transports() {
+    let mut transports = vec!["no_io_uring"];
+    transports.extend(RingsSwitch::is_available().then_some("io_uring"));
+    for transport in transports {
+        let options = [
+            "--mount-options",
+            transport,
+            "--systems",
+            "uext4,uext4-mount",
+        ];
+        let orphans = lab(&[&["stress-orphan", "--workers", "2", "--json"], &options[..]].concat());
+        let of_mount = |lines: &str| lines.matches("\"uext4-mount\"").count();
+        assert_eq!(of_mount(&orphans), of_mounts(3), "{orphans}");
+        let size = ["--image-mib", "64", "--journal-mib", "4", "--files", "20"];
+        let checkpoint = ["checkpoint", "--workers", "2", "--queue-max", "1000"];
+        let files = own_lab(&[&checkpoint[..], &size, &options].concat());
+        assert_eq!(of_mount(&files), of_mounts(1), "{files}");
+    }
 }
 
 #[test]

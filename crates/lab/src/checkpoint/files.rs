@@ -6,7 +6,7 @@ use crate::backing::Backing;
 use crate::crew;
 use crate::experiments::{Clock, Experiment, Task, Unit};
 use crate::janitor::Janitor;
-use crate::measure::Key;
+use crate::measure::{Key, of_system};
 use crate::stage::{Place, Setup, Stage};
 use crate::system::System;
 use anyhow::Result;
@@ -41,7 +41,11 @@ impl Ground {
     }
 
     fn one(&mut self, plan: &Plan, system: System, workers: u32) -> Result<Vec<Sample>> {
-        let stage = Stage::set(system, &self.backing, &Setup::default(), &mut self.janitor)?;
+        let setup = Setup {
+            options: of_system(system, &plan.mount_options),
+            ..Setup::default()
+        };
+        let stage = Stage::set(system, &self.backing, &setup, &mut self.janitor)?;
         let task = |worker| Task {
             experiment: Experiment::Fsync,
             variant: FILES.to_owned(),

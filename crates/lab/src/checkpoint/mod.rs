@@ -34,6 +34,8 @@ pub(crate) struct Plan {
     pub(crate) journal_mib: u64,
     /// Longer queues are left out.
     pub(crate) queue_max: u32,
+    /// Of uext4, in the library and through the mount.
+    pub(crate) mount_options: String,
 }
 
 /// One number of one run.

@@ -184,6 +184,7 @@ impl Experiment {
             Self::Mount | Self::MountIo | Self::MountNames | Self::MountTree => {
                 &[System::Uext4Mount, System::Fuse2fs, System::KernelExt4]
             }
+            Self::StressOrphan => &[System::Uext4, System::Uext4Mount, System::KernelExt4],
             _ => &[System::Uext4, System::KernelExt4],
         }
     }

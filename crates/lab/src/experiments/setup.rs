@@ -65,7 +65,7 @@ fn stress_orphan(variant: &str, system: System) -> Option<Setup> {
     let (features, untracked_orphans) = match (variant, system) {
         ("file", _) => ("orphan_file", false),
         ("list", _) => ("^orphan_file", false),
-        ("none", System::Uext4) => ("orphan_file", true),
+        ("none", ours) if ours.is_ours() => ("orphan_file", true),
         _ => return None,
     };
     let base_lines = BaseLines {

@@ -9,6 +9,7 @@ use crate::experiments::Unit;
 use crate::janitor::Janitor;
 use crate::memory;
 use crate::seat::{LibrarySeat, Seat, SystemSeat};
+use crate::stage::Setup;
 use crate::system::System;
 use anyhow::{Context, Result};
 use std::io::{BufRead, BufReader, Write};
@@ -141,7 +142,7 @@ fn say(sample: &Sample) -> Result<()> {
 /// The child's life with the library.
 pub(crate) fn measure_library(image: &Path, options: &str, settle: Duration) -> Result<()> {
     let start = Instant::now();
-    let filesystem = Arc::new(crate::stage::open(image, options)?);
+    let filesystem = Arc::new(open(image, options)?);
     say(&milliseconds("mount", start.elapsed()))?;
     write_all(&LibrarySeat::new(filesystem.clone())?, settle, &|| {
         library_numbers(&filesystem)?.iter().try_for_each(say)
@@ -208,7 +209,7 @@ fn blocks_read(device: &str) -> Result<f64> {
 /// Removes what a row wrote, and its blocks from the sparse file.
 pub(super) fn restore(image: &Path) -> Result<()> {
     let options = "discard,allocator=freespace-tree,no_prefetch_block_bitmaps";
-    let filesystem = Arc::new(crate::stage::open(image, options)?);
+    let filesystem = Arc::new(open(image, options)?);
     let seat = LibrarySeat::new(filesystem.clone())?;
     for (name, _) in WRITES {
         if seat.stat(name).is_ok() {
@@ -217,4 +218,12 @@ pub(super) fn restore(image: &Path) -> Result<()> {
     }
     drop(seat);
     Ok(filesystem.unmount()?)
+}
+
+fn open(image: &Path, options: &str) -> uext4::Result<Filesystem> {
+    let setup = Setup {
+        options: options.to_owned(),
+        ..Setup::default()
+    };
+    crate::stage::open(image, &setup)
 }
