@@ -72,10 +72,12 @@ impl<'a> Dir<'a> {
 
     /// A block of the directory; `None` for a hole, or a block that was never written.
     pub(super) fn block(&self, nr: LogicalBlock) -> Result<Option<Arc<MetaBlock>>> {
-        self.fs
-            .spend(Place::Inode(self.inode.nr()), self.seal().name())?;
         match self.known(nr) {
-            Some(block) => Ok(Some(block)),
+            Some(block) => {
+                // One that is read counts there.
+                self.fs.spend_block(block.nr(), self.seal().name())?;
+                Ok(Some(block))
+            }
             None => self.block_in(&self.inode.read(), nr),
         }
     }

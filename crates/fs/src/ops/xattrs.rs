@@ -4,7 +4,7 @@ use crate::access::Want;
 use crate::attr::Checks;
 use crate::quota;
 use crate::settings::Switch;
-use crate::xattr::{self, SetMode, Setgid};
+use crate::xattr::{self, Rights, SetMode, Setgid};
 use crate::{Caller, Error, Filesystem, Fs, InodeRef, Result};
 use uext4_format::FileType;
 
@@ -43,7 +43,10 @@ impl Filesystem {
             let trusted = caller.checks == Checks::Done || caller.is_superuser();
             let keep = trusted || caller.in_group(gid);
             let setgid = if keep { Setgid::Keep } else { Setgid::Clear };
-            let rights = quota::rights_of(caller);
+            let rights = Rights {
+                limits: quota::rights_of(caller),
+                space: fs.reserve_of(caller),
+            };
             xattr::set(fs, inode.arc(), name, value, mode, setgid, rights)?;
             fs.sync_if_asked(inode)
         })

@@ -3,11 +3,11 @@
 //! Whether an inode has an access list is asked at every permission check, so that it has none is
 //! remembered in [`Inode`]; who changes attributes forgets that under the state's lock.
 
+use super::Rights;
 use super::change::{self, Edit};
 use super::{SetMode, areas, value};
 use crate::inode::{Inode, InodeState, NewInode};
 use crate::settings::Switch;
-use crate::space::Reserve;
 use crate::{Error, Fs, Result};
 use std::sync::Arc;
 use uext4_format::acl::{Acl, NewFile};
@@ -109,7 +109,7 @@ pub(super) fn set(
     which: Which,
     value: &[u8],
     setgid: Setgid,
-    rights: Reserve,
+    rights: Rights,
 ) -> Result<()> {
     check_enabled(fs, inode)?;
     if value.is_empty() {
@@ -168,7 +168,7 @@ pub(super) fn remove(fs: &Fs, inode: &Arc<Inode>, which: Which) -> Result<()> {
             value: None,
             mode: SetMode::Any,
             was: None,
-            rights: Reserve::MayUse,
+            rights: Rights::ALL,
         },
         &|_| {},
     )
@@ -185,7 +185,7 @@ pub(crate) fn chmod_acl(fs: &Fs, handle: &Handle<'_>, inode: &Arc<Inode>, mode: 
             value,
             mode: SetMode::Replace,
             was: Some(&was),
-            rights: Reserve::MayUse,
+            rights: Rights::ALL,
         };
         match change::run_in(fs, handle, inode, edit, &|_| {}) {
             // Somebody else set a list since it was read.
@@ -203,7 +203,7 @@ fn put(fs: &Fs, handle: &Handle<'_>, inode: &Arc<Inode>, which: Which, acl: &Acl
         value,
         mode: SetMode::Any,
         was: None,
-        rights: Reserve::MayUse,
+        rights: Rights::ALL,
     };
     change::run_in(fs, handle, inode, edit, &|_| {})
 }

@@ -21,7 +21,7 @@ pub(super) fn put(
     fs: &Fs,
     handle: &Handle<'_>,
     state: &mut InodeState,
-    old: Option<&LoadedBlock>,
+    (old, reserve): (Option<&LoadedBlock>, Reserve),
     new: &XattrSet,
     refs: &mut Refs,
 ) -> Result<()> {
@@ -42,7 +42,7 @@ pub(super) fn put(
     state.disk.file_acl = if new.is_empty() {
         BlockNr(0)
     } else {
-        let nr = create(fs, handle, state, image)?;
+        let nr = create(fs, handle, state, image, reserve)?;
         refs.take_all(new);
         // Before the old block loses its reference, which may be what keeps the values in use.
         if let Err(error) = refs.settle_taken(fs, handle) {
@@ -81,10 +81,20 @@ fn replace(
     true
 }
 
-fn create(fs: &Fs, handle: &Handle<'_>, state: &InodeState, image: Vec<u8>) -> Result<BlockNr> {
+fn create(
+    fs: &Fs,
+    handle: &Handle<'_>,
+    state: &InodeState,
+    image: Vec<u8>,
+    reserve: Reserve,
+) -> Result<BlockNr> {
+    // Metadata may use what is reserved, unless who asks for it may not.
+    if reserve == Reserve::Keep && !fs.space.has_room(reserve) {
+        return Err(Error::NoSpace);
+    }
     let nr = fs
         .space
-        .allocate_block(fs, handle, None, state.nr(), Reserve::MayUse)?;
+        .allocate_block(fs, handle, None, state.nr(), reserve)?;
     let hash = XattrBlock::new(&image).hash();
     fs.blocks.create(handle, nr, Seal::Xattr, image.into());
     fs.shared_xattrs.note(hash, nr);

@@ -1,12 +1,12 @@
 //! Setting and removing attributes: which area takes them, and what that costs the inode.
 
+use super::Rights;
 use super::areas::{self, LoadedBlock};
 use super::refs::Refs;
 use super::value::NewValue;
 use super::{SetMode, block};
 use crate::inode::{Inode, InodeState};
 use crate::quota::{Owners, Usage};
-use crate::space::Reserve;
 use crate::{Error, Fs, Result, credits};
 use std::sync::Arc;
 use uext4_format::xattr::{
@@ -31,7 +31,7 @@ pub(super) struct Edit<'a> {
     /// What the value must be now; the answer is [`Error::Busy`] when it is another one.
     pub(super) was: Option<&'a XattrValue>,
     /// Whether limits of quota hold for who asks.
-    pub(super) rights: Reserve,
+    pub(super) rights: Rights,
 }
 
 /// Sets an attribute in a handle of its own.
@@ -40,7 +40,7 @@ pub(super) fn set(
     inode: &Arc<Inode>,
     name: &XattrName,
     value: &[u8],
-    (mode, rights): (SetMode, Reserve),
+    (mode, rights): (SetMode, Rights),
 ) -> Result<()> {
     set_with(fs, inode, name, value, (mode, rights), |_| {})
 }
@@ -51,7 +51,7 @@ pub(super) fn set_with(
     inode: &Arc<Inode>,
     name: &XattrName,
     value: &[u8],
-    (mode, rights): (SetMode, Reserve),
+    (mode, rights): (SetMode, Rights),
     change: impl Fn(&mut InodeState),
 ) -> Result<()> {
     let has_ea_inode = fs.features.has(Feature::EA_INODE);
@@ -81,7 +81,7 @@ fn set_large(
     inode: &Arc<Inode>,
     name: &XattrName,
     value: &[u8],
-    (mode, rights): (SetMode, Reserve),
+    (mode, rights): (SetMode, Rights),
     change: impl Fn(&mut InodeState),
 ) -> Result<()> {
     check_mode(mode, areas::find(fs, &inode.read(), name)?.is_some())?;
@@ -112,7 +112,7 @@ pub(super) fn remove(fs: &Fs, inode: &Arc<Inode>, name: &XattrName) -> Result<()
             value: None,
             mode: SetMode::Replace,
             was: None,
-            rights: Reserve::MayUse,
+            rights: Rights::ALL,
         },
         &|_| {},
     )
@@ -271,15 +271,15 @@ pub(super) fn store(
 ) -> Result<()> {
     let before = Before {
         old: areas::read_block(fs, state)?,
-        rights: Reserve::MayUse,
+        rights: Rights::ALL,
     };
     store_over(fs, handle, state, before, new, refs)
 }
 
-/// What is there, and whether limits of quota hold for what comes.
+/// What is there, and what holds for what comes.
 struct Before {
     old: Option<LoadedBlock>,
-    rights: Reserve,
+    rights: Rights,
 }
 
 fn store_over(
@@ -302,7 +302,7 @@ fn store_over(
     };
     let _claim = fs
         .quota
-        .claim_use(fs, rights, Owners::of(&state.disk), more)?;
+        .claim_use(fs, rights.limits, Owners::of(&state.disk), more)?;
     let (blocks_raw, flags) = (state.disk.blocks_raw, state.disk.flags);
     let charged = state
         .disk
@@ -313,7 +313,7 @@ fn store_over(
         .disk
         .set_sectors(charged, &fs.geometry)
         .map_err(|_| Error::NoSpace)?;
-    let stored = block::put(fs, handle, state, old.as_ref(), block, refs);
+    let stored = block::put(fs, handle, state, (old.as_ref(), rights.space), block, refs);
     if let Err(error) = stored {
         (state.disk.blocks_raw, state.disk.flags) = (blocks_raw, flags);
         return Err(error);

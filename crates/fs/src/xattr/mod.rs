@@ -78,12 +78,31 @@ pub(crate) fn list(fs: &Fs, inode: &Inode) -> Result<Vec<Vec<u8>>> {
         .collect())
 }
 
+/// What holds for whoever changes attributes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Rights {
+    /// Whether limits of quota do: for all but [`Reserve::Keep`] they do not.
+    pub(crate) limits: Reserve,
+    /// Whether a new block may be one of the reserved.
+    pub(crate) space: Reserve,
+}
+
+impl Rights {
+    /// Nothing holds: for what takes an attribute away or keeps one in step with the mode, which
+    /// must not fail for want of the copy of a block that others share, and for new inodes.
+    pub(crate) const ALL: Self = Self {
+        limits: Reserve::MayUse,
+        space: Reserve::MayUse,
+    };
+}
+
 /// Sets an attribute. Starts a handle of its own.
 ///
 /// # Errors
 /// [`Error::Exists`] and [`Error::NoAttribute`] as `mode` asks, [`Error::Range`] for a name that is
-/// too long, [`Error::TooBig`] for a value over 64 KiB, [`Error::NoSpace`] when it fits nowhere,
-/// [`Error::Quota`] when limits hold, as `rights` says, and it takes more than they leave.
+/// too long, [`Error::TooBig`] for a value over 64 KiB, [`Error::NoSpace`] when it fits nowhere or
+/// only into blocks that are reserved, [`Error::Quota`] when it takes more than limits leave, both
+/// as `rights` says.
 pub(crate) fn set(
     fs: &Fs,
     inode: &Arc<Inode>,
@@ -91,7 +110,7 @@ pub(crate) fn set(
     value: &[u8],
     mode: SetMode,
     setgid: Setgid,
-    rights: Reserve,
+    rights: Rights,
 ) -> Result<()> {
     if value.len() > VALUE_MAX_BYTES {
         return Err(Error::TooBig);

@@ -1,7 +1,7 @@
 //! Full devices: who may use the last blocks, exact counts, and everything comes back.
 
 use crate::image;
-use uext4::{Caller, Error, FallocateMode, Filesystem, InodeRef, KillPrivileges};
+use uext4::{Caller, Error, FallocateMode, Filesystem, InodeRef, KillPrivileges, SetMode};
 
 const SHAPES: &[&[&str]] = &[
     &["-m", "10"],
@@ -38,6 +38,19 @@ fn write_until_full(fs: &Filesystem, file: &InodeRef, who: &Caller) {
             Err(error) => panic!("{error}"),
         }
     }
+}
+
+/// A value that needs a block of its own.
+fn attributes_too(fs: &Filesystem, file: &InodeRef, user: &Caller, shape: &[&str]) {
+    let value = vec![7; 600];
+    let set = |who| fs.set_xattr(file, b"user.long", &value, SetMode::Any, who);
+    let refused = set(user);
+    assert!(
+        matches!(refused, Err(Error::NoSpace)),
+        "{shape:?}: {refused:?}"
+    );
+    set(&Caller::root()).unwrap();
+    fs.remove_xattr(file, b"user.long", user).unwrap();
 }
 
 #[test]
@@ -82,6 +95,7 @@ fn the_reserve_is_for_the_superuser() {
             let made = fs.mkdir(&open, b"no", 0o755, &user);
             assert!(matches!(made, Err(Error::NoSpace)), "{shape:?}");
         }
+        attributes_too(&fs, &more, &user, shape);
         write_until_full(&fs, &more, &root);
         let empty = fs.statfs();
         assert!(
