@@ -11,7 +11,8 @@
 //! it at the end whether the structure they looked at is still the one ([`Index`]). Changes of
 //! entries touch one block under its own lock, which makes "absent, then insert" one step, and with
 //! [`Index::Free`] ask for the version there. A leaf is split beside them ([`divide`]). Whatever
-//! needs more answers [`DirError::NeedExclusive`] and has changed nothing. Not here: permissions, link counts, times, case folding, encrypted names.
+//! needs more answers [`DirError::NeedExclusive`] and has changed nothing.
+//! Not here: permissions, link counts, times, case folding, encrypted names.
 //! References: kernel documentation, "directory".
 
 mod blocks;

@@ -6,11 +6,12 @@
 //! directory ends one block earlier. So it never has a hole, which neither e2fsck nor other
 //! implementations would accept. The kernel never shrinks a directory; it reads this one like any.
 //!
-//! Invariants: the `index` lock is held exclusively, and closed from the moment that the blocks of a
-//! merge are known to be as they were looked at until the last block has its new place. All that can be refused is found out before
-//! the first change; a step is one transaction, and leaves a sound directory. Merged blocks are at
-//! most half full, so that the next names do not split them again. Positions of a listing in hash
-//! order do not change; behind the end of a linear directory there is nothing to list.
+//! Invariants: the `index` lock is held exclusively, and closed from the moment that the blocks of
+//! a merge are known to be as they were looked at until the last block has its new place. All that
+//! can be refused is found out before the first change; a step is one transaction, and leaves a
+//! sound directory. Merged blocks are at most half full, so that the next names do not split them
+//! again. Positions of a listing in hash order do not change; behind the end of a linear directory
+//! there is nothing to list.
 //! Locking: one object at a time.
 
 use super::grow::{entry_of, overwrite, packed};
