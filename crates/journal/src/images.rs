@@ -60,9 +60,13 @@ fn insert_into(shard: &mut Shard, images: Vec<(BlockNr, Image)>, record: &Arc<Re
     let new = images.iter().filter(is_new).count();
     shard.reserve(new);
     for (block, image) in images {
-        if let Some((_, owner)) = shard.insert(block, (image, Arc::clone(record))) {
-            owner.drop_one();
-        }
+        insert_one(shard, block, image, record);
+    }
+}
+
+fn insert_one(shard: &mut Shard, block: BlockNr, image: Image, record: &Arc<Record>) {
+    if let Some((_, owner)) = shard.insert(block, (image, Arc::clone(record))) {
+        owner.drop_one();
     }
 }
 
@@ -115,6 +119,13 @@ impl Images {
     /// has the record yet.
     pub(crate) fn insert(&self, mut images: Vec<(BlockNr, Image)>, record: &Arc<Record>) {
         record.pending.store(images.len() as u64, Ordering::Release);
+        if images.len() < SHARDS {
+            // Few meet in a shard: to sort them costs more than it gains.
+            for (block, image) in images {
+                insert_one(&mut self.shard(block).lock(), block, image, record);
+            }
+            return;
+        }
         images.sort_by_cached_key(|(block, _)| shard_of(*block) as u8);
         let mut images = images.into_iter().peekable();
         while let Some((first, _)) = images.peek() {
