@@ -53,8 +53,9 @@ fn trim_makes_the_image_sparse_again() {
     let before = allocated();
     let said = rig.ok(&["trim", "disk.img"]);
     assert!(said.contains("trimmed"), "{said}");
+    // Blocks are smaller than pages: three files have six ends in pages that others use.
     assert!(
-        allocated() + (3 << 20) <= before,
+        allocated() + (3 << 20) <= before + 6 * 4096,
         "{before} before, {} after",
         allocated()
     );
