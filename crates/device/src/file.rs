@@ -1,24 +1,26 @@
 //! A device in a regular file or behind a block device node.
 //!
 //! Two processes that write one file system destroy it. A device that is opened for writing
-//! therefore takes an exclusive `flock` and, on a block device, opens with `O_EXCL`, which the
-//! kernel refuses while the device is mounted. Readers take no lock: looking at a mounted file
-//! system is useful and harms nobody.
+//! therefore takes an exclusive `flock` and, on a block device, a claim: the kernel gives one with
+//! `O_EXCL`, and refuses it while the device is mounted. Readers take no lock: looking at a mounted
+//! file system is useful and harms nobody.
 //! References: open(2), flock(2), fallocate(2).
 
+mod opening;
 mod rotation;
 
-use crate::{BlockDevice, Error, range};
-use rustix::fs::{Advice, FallocateFlags, FlockOperation, OFlags};
+use crate::{BlockDevice, Claimant, Error, range};
+use opening::{claim, lock_for_writing, open_file};
+use rustix::fs::{Advice, FallocateFlags, FlockOperation};
 use rustix::io::Errno;
 use std::fs::{File, OpenOptions};
 use std::io::{IoSlice, Seek, SeekFrom};
 use std::num::NonZeroU64;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
-use uext4_sync::io_point;
+use uext4_sync::{Mutex, Rank, io_point};
 
 /// Segments that one `pwritev` may take (`IOV_MAX` of Linux).
 const SEGMENTS_MAX: usize = 1024;
@@ -39,6 +41,8 @@ pub struct FileDevice {
     access: Access,
     /// The same file, opened once more when writes are to be taken after all.
     reopened: OnceLock<File>,
+    /// The claim on a block device that was opened for writing, unless it was given up.
+    claim: Mutex<Option<File>>,
     /// Where the window starts in the file, in bytes.
     start: u64,
     size_bytes: u64,
@@ -64,6 +68,10 @@ impl FileDevice {
         len: Option<u64>,
     ) -> Result<Self, Error> {
         let path = path.as_ref();
+        let claim = match access {
+            Access::ReadWrite => claim(path)?,
+            Access::ReadOnly => None,
+        };
         let file = open_file(path, access)?;
         let file_bytes = end_of(&file).map_err(|e| Error::io("open", 0, 0, e))?;
         let size_bytes = len.unwrap_or(file_bytes.saturating_sub(offset));
@@ -74,6 +82,7 @@ impl FileDevice {
             path: path.to_owned(),
             access,
             reopened: OnceLock::new(),
+            claim: Mutex::new(Rank::Device, claim),
             start: offset,
             size_bytes,
         })
@@ -102,6 +111,7 @@ impl FileDevice {
             path: path.to_owned(),
             access,
             reopened: OnceLock::new(),
+            claim: Mutex::new(Rank::Device, None),
             start: 0,
             size_bytes,
         })
@@ -110,6 +120,29 @@ impl FileDevice {
     /// The path it was opened by.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    fn unlock(&self) {
+        let reopened = self.reopened.get();
+        let opened = (self.access == Access::ReadWrite).then_some(&self.file);
+        for file in opened.into_iter().chain(reopened) {
+            let _without_locks = rustix::fs::flock(file, FlockOperation::Unlock);
+        }
+    }
+
+    /// A path that stands for the open file: its name may stand for another by now.
+    fn path_of_descriptor(&self) -> PathBuf {
+        format!("/proc/self/fd/{}", self.file.as_raw_fd()).into()
+    }
+
+    /// An error that names the file as it was opened.
+    fn named(&self, error: Error) -> Error {
+        match error {
+            Error::Busy { .. } => Error::Busy {
+                path: self.path.clone(),
+            },
+            other => other,
+        }
     }
 
     /// What writes go to.
@@ -128,9 +161,15 @@ impl FileDevice {
     /// Changes the allocation of a range, keeping the size of the file.
     fn allocate(&self, offset: u64, len: u64, how: FallocateFlags) -> Result<(), Errno> {
         let flags = how | FallocateFlags::KEEP_SIZE;
+        let mut written = false;
         loop {
             match rustix::fs::fallocate(self.target(), flags, self.start + offset, len) {
                 Err(Errno::INTR) => {}
+                // A block device where written pages wait: only its mount could drop them.
+                Err(Errno::BUSY) if !written => {
+                    rustix::fs::fdatasync(self.target())?;
+                    written = true;
+                }
                 other => return other,
             }
         }
@@ -155,49 +194,11 @@ impl FileDevice {
     }
 }
 
-fn open_file(path: &Path, access: Access) -> Result<File, Error> {
-    let open_error = |e: std::io::Error| match e.raw_os_error() {
-        Some(code) if code == Errno::BUSY.raw_os_error() => Error::Busy {
-            path: path.to_owned(),
-        },
-        _ => Error::io("open", 0, 0, e),
-    };
-    let mut options = OpenOptions::new();
-    options.read(true).write(access == Access::ReadWrite);
-    let kind = std::fs::metadata(path).map_err(open_error)?.file_type();
-    if kind.is_dir() {
-        return Err(open_error(Errno::ISDIR.into()));
-    }
-    if kind.is_block_device() && access == Access::ReadWrite {
-        options.custom_flags(OFlags::EXCL.bits().cast_signed());
-    }
-    let file = options.open(path).map_err(open_error)?;
-    if access == Access::ReadWrite {
-        lock_for_writing(&file, path)?;
-    }
-    Ok(file)
-}
-
-fn lock_for_writing(file: &File, path: &Path) -> Result<(), Error> {
-    match rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive) {
-        Err(Errno::WOULDBLOCK) => Err(Error::Busy {
-            path: path.to_owned(),
-        }),
-        // Some network file systems have no locks; better to work there than to refuse.
-        Err(Errno::NOLCK | Errno::NOTSUP) | Ok(()) => Ok(()),
-        Err(errno) => Err(Error::io("open", 0, 0, errno)),
-    }
-}
-
 /// The lock goes with the last descriptor of the file, and a process that is being started
 /// elsewhere in this program may hold a copy for a moment: so it is given back by name.
 impl Drop for FileDevice {
     fn drop(&mut self) {
-        let reopened = self.reopened.get();
-        let opened = (self.access == Access::ReadWrite).then_some(&self.file);
-        for file in opened.into_iter().chain(reopened) {
-            let _without_locks = rustix::fs::flock(file, FlockOperation::Unlock);
-        }
+        self.unlock();
     }
 }
 
@@ -246,7 +247,7 @@ impl BlockDevice for FileDevice {
         }
         match self.allocate(offset, len, FallocateFlags::PUNCH_HOLE) {
             // A hint that the backing cannot follow is done.
-            Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => Ok(()),
+            Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL | Errno::BUSY) => Ok(()),
             Err(errno) => Err(Error::io("discard", offset, len, errno)),
         }
     }
@@ -269,7 +270,7 @@ impl BlockDevice for FileDevice {
         for how in holes {
             match self.allocate(offset, len, how) {
                 Ok(()) => return Ok(()),
-                Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => {}
+                Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL | Errno::BUSY) => {}
                 Err(errno) => return Err(Error::io("write", offset, len, errno)),
             }
         }
@@ -282,15 +283,31 @@ impl BlockDevice for FileDevice {
         if !self.is_read_only() {
             return Ok(());
         }
-        // Not by its name: that may stand for another file by now.
-        let path = format!("/proc/self/fd/{}", self.file.as_raw_fd());
-        let file = open_file(Path::new(&path), Access::ReadWrite).map_err(|error| match error {
-            Error::Busy { .. } => Error::Busy {
-                path: self.path.clone(),
-            },
-            other => other,
-        })?;
-        let _another_thread_was_first = self.reopened.set(file);
+        let path = self.path_of_descriptor();
+        let claimed =
+            claim(&path).and_then(|claim| Ok((claim, open_file(&path, Access::ReadWrite)?)));
+        let (claim, file) = claimed.map_err(|error| self.named(error))?;
+        if self.reopened.set(file).is_ok() {
+            *self.claim.lock() = claim;
+        }
+        Ok(())
+    }
+    fn claim_for(&self, claimant: Claimant) -> Result<(), Error> {
+        if self.is_read_only() {
+            return Ok(());
+        }
+        let mut held = self.claim.lock();
+        match claimant {
+            Claimant::Mount => *held = None,
+            Claimant::Nobody => {
+                *held = None;
+                self.unlock();
+            }
+            Claimant::Opener if held.is_some() => {}
+            Claimant::Opener => {
+                *held = claim(&self.path_of_descriptor()).map_err(|error| self.named(error))?;
+            }
+        }
         Ok(())
     }
     fn describe(&self) -> String {

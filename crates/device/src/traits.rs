@@ -2,6 +2,17 @@
 
 use crate::Error;
 
+/// Who claims a block device for writing; the kernel lets only one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Claimant {
+    /// Whoever opened it.
+    Opener,
+    /// A mount that the kernel makes on it, and that the opener serves.
+    Mount,
+    /// Nobody: whoever opened it writes no more. Other programs may, also a file.
+    Nobody,
+}
+
 /// A random-access store of bytes with an explicit durability barrier.
 ///
 /// All methods take `&self` and may be called from many threads at once; accesses that overlap in
@@ -52,6 +63,14 @@ pub trait BlockDevice: Send + Sync {
         } else {
             Ok(())
         }
+    }
+    /// Takes the claim on a block device that was opened for writing, or gives it up for another
+    /// claimant. Nothing happens where there are no claims.
+    ///
+    /// # Errors
+    /// [`Error::Busy`] when somebody else has claimed it meanwhile.
+    fn claim_for(&self, _claimant: Claimant) -> Result<(), Error> {
+        Ok(())
     }
     /// What it is, for people and for /proc/mounts: a path or a short name.
     fn describe(&self) -> String;

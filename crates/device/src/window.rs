@@ -1,6 +1,6 @@
 //! A part of a device as a device of its own: a partition, an embedded image.
 
-use crate::{BlockDevice, Error, range};
+use crate::{BlockDevice, Claimant, Error, range};
 use std::sync::Arc;
 
 /// Bytes `start..start + size` of another device. Errors of the inner device keep its offsets.
@@ -69,6 +69,9 @@ impl BlockDevice for Window {
     }
     fn begin_writing(&self) -> Result<(), Error> {
         self.inner.begin_writing()
+    }
+    fn claim_for(&self, claimant: Claimant) -> Result<(), Error> {
+        self.inner.claim_for(claimant)
     }
     fn describe(&self) -> String {
         format!("{} at byte {}", self.inner.describe(), self.start)

@@ -2,11 +2,13 @@
 
 use crate::error::Result;
 use crate::keeper::Keeper;
-use crate::mount_point::{Lazy, attach, detach};
-use crate::options::{MountOptions, Sandbox};
+use crate::mount_point::{Lazy, attach, attach_block, detach};
+use crate::options::{Backing, MountOptions, Sandbox};
 use crate::transport::DevFuse;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use uext4::Filesystem;
+use uext4::device::Claimant;
 
 /// Who mounts and unmounts.
 #[derive(Clone)]
@@ -33,10 +35,38 @@ impl Hands {
         }
     }
 
-    pub(crate) fn attach(&self, options: &MountOptions) -> Result<DevFuse> {
+    /// Mounts `filesystem`; where the kernel is to know the block device it gets the claim on it.
+    pub(crate) fn attach(
+        &self,
+        filesystem: &Filesystem,
+        options: &MountOptions,
+    ) -> Result<DevFuse> {
+        let known = options.backing == Backing::BlockDevice && !options.read_only;
+        if !known || !rustix::process::geteuid().is_root() {
+            return self.attach_any(options);
+        }
+        filesystem.claim_device_for(Claimant::Mount)?;
+        if let Ok(device) = self.attach_block(options) {
+            return Ok(device);
+        }
+        // A kernel may refuse to mount what somebody, here we, has open for writing.
+        let claimed = filesystem.claim_device_for(Claimant::Opener);
+        // If it belongs to another by now, that one must not see us write.
+        claimed.inspect_err(|_| filesystem.abandon())?;
+        self.attach_any(options)
+    }
+
+    fn attach_any(&self, options: &MountOptions) -> Result<DevFuse> {
         match self {
             Self::Own(path) => attach(path, options),
             Self::Keeper(keeper) => keeper.attach(),
+        }
+    }
+
+    fn attach_block(&self, options: &MountOptions) -> Result<DevFuse> {
+        match self {
+            Self::Own(path) => attach_block(path, options),
+            Self::Keeper(keeper) => keeper.attach_block(),
         }
     }
 

@@ -3,12 +3,13 @@
 //! Landlock forbids a process to change mounts, so one is forked off before. It sees no byte of the
 //! image, does for one mount point what it is asked, and ends with the server.
 //!
-//! Layout: the server sends one byte, [`ATTACH`], [`DETACH`] or [`DETACH_LAZILY`]; the answer is a
-//! message of a status byte and a text, with the descriptor of the mount where there is one.
+//! Layout: the server sends one byte, [`ATTACH`], [`ATTACH_BLOCK`], [`DETACH`] or
+//! [`DETACH_LAZILY`]; the answer is a message of a status byte and a text, with the descriptor of
+//! the mount where there is one.
 #![allow(unsafe_code)]
 
 use crate::error::{Error, Result};
-use crate::mount_point::{Lazy, attach, detach};
+use crate::mount_point::{Lazy, attach, attach_block, detach};
 use crate::options::MountOptions;
 use crate::transport::DevFuse;
 use rustix::net::{
@@ -22,6 +23,7 @@ use std::path::{Path, PathBuf};
 use uext4_sync::{Mutex, Rank};
 
 const ATTACH: u8 = b'a';
+const ATTACH_BLOCK: u8 = b'b';
 const DETACH: u8 = b'd';
 const DETACH_LAZILY: u8 = b'l';
 
@@ -74,7 +76,16 @@ impl Keeper {
 
     /// As [`attach`].
     pub(crate) fn attach(&self) -> Result<DevFuse> {
-        match self.ask(ATTACH)? {
+        self.ask_for_device(ATTACH)
+    }
+
+    /// As [`attach_block`].
+    pub(crate) fn attach_block(&self) -> Result<DevFuse> {
+        self.ask_for_device(ATTACH_BLOCK)
+    }
+
+    fn ask_for_device(&self, byte: u8) -> Result<DevFuse> {
+        match self.ask(byte)? {
             (_, _, Some(fd)) => Ok(DevFuse::new(fd)),
             (_, said, None) => Err(Error::Server { said, status: 1 }),
         }
@@ -117,10 +128,8 @@ fn ignore_signals() {
 fn serve(socket: BorrowedFd<'_>, path: &Path, options: &MountOptions) {
     while let Ok((message, _)) = receive(socket) {
         let answered = match message.first() {
-            Some(&ATTACH) => match attach(path, options) {
-                Ok(device) => send(socket, &[DONE], Some(device.as_fd())),
-                Err(error) => tell(socket, &error),
-            },
+            Some(&ATTACH) => hand_over(socket, attach(path, options)),
+            Some(&ATTACH_BLOCK) => hand_over(socket, attach_block(path, options)),
             Some(&DETACH) => answer(socket, detach(path, Lazy::No)),
             Some(&DETACH_LAZILY) => answer(socket, detach(path, Lazy::Yes)),
             _ => return,
@@ -128,6 +137,13 @@ fn serve(socket: BorrowedFd<'_>, path: &Path, options: &MountOptions) {
         if answered.is_err() {
             return;
         }
+    }
+}
+
+fn hand_over(socket: BorrowedFd<'_>, attached: Result<DevFuse>) -> io::Result<()> {
+    match attached {
+        Ok(device) => send(socket, &[DONE], Some(device.as_fd())),
+        Err(error) => tell(socket, &error),
     }
 }
 

@@ -52,7 +52,7 @@ mod umount;
 pub use control::{Ask, Client, NewGrace, NewLimits, QuotaRow, Refusal};
 pub use error::{Error, Explained, Result};
 pub use mount_point::Lazy;
-pub use options::{Announce, Channel, DataCache, MountOptions, Run, Sandbox, Sharing};
+pub use options::{Announce, Backing, Channel, DataCache, MountOptions, Run, Sandbox, Sharing};
 pub use owners::{BadOwners, Owners};
 pub use remount::{freeze, remount, shutdown, thaw};
 pub use session::{Session, mount, mount_explained};

@@ -8,7 +8,8 @@ use crate::transport::DevFuse;
 use rustix::mount::{MountFlags, UnmountFlags};
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags};
 use std::ffi::{CString, OsStr, OsString};
-use std::io::{self, IoSliceMut};
+use std::fs::File;
+use std::io::{self, IoSliceMut, Seek, SeekFrom};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
@@ -16,8 +17,10 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-/// Type of file system in `/proc/mounts`.
-pub(crate) const FS_TYPE: &str = "fuse.uext4";
+/// Types of file system in `/proc/mounts`: of any mount, and of one that the kernel knows the block
+/// device of.
+const FS_TYPE: &str = "fuse.uext4";
+const BLOCK_FS_TYPE: &str = "fuseblk.uext4";
 /// Helper that is setuid root.
 const FUSERMOUNT: &str = "fusermount3";
 /// Tells the helper where to send the descriptor.
@@ -32,6 +35,11 @@ pub enum Lazy {
     No,
 }
 
+/// True for the types of our mounts.
+pub(crate) fn is_ours(fs_type: &[u8]) -> bool {
+    fs_type == FS_TYPE.as_bytes() || fs_type == BLOCK_FS_TYPE.as_bytes()
+}
+
 /// Mounts on `path`, which is absolute and a directory.
 pub(crate) fn attach(path: &Path, options: &MountOptions) -> Result<DevFuse> {
     match attach_directly(path, options) {
@@ -43,19 +51,32 @@ pub(crate) fn attach(path: &Path, options: &MountOptions) -> Result<DevFuse> {
 }
 
 fn attach_directly(path: &Path, options: &MountOptions) -> io::Result<DevFuse> {
+    mount_as(FS_TYPE, path, options, "")
+}
+
+/// As [`attach`], so that the kernel claims the block device that the options name.
+pub(crate) fn attach_block(path: &Path, options: &MountOptions) -> Result<DevFuse> {
+    block_size(&options.source)
+        .and_then(|bytes| mount_as(BLOCK_FS_TYPE, path, options, &format!(",blksize={bytes}")))
+        .map_err(Error::system("mount on", path))
+}
+
+fn mount_as(fs_type: &str, path: &Path, options: &MountOptions, more: &str) -> io::Result<DevFuse> {
     let device = DevFuse::open()?;
-    let data = CString::new(kernel_options(&device.as_fd().as_raw_fd(), path, options)?)?;
-    rustix::mount::mount(
-        options.source.as_str(),
-        path,
-        FS_TYPE,
-        mount_flags(options),
-        &*data,
-    )?;
+    let fd = device.as_fd().as_raw_fd();
+    let data = CString::new(kernel_options(fd, path, options)? + more)?;
+    let source = options.source.as_str();
+    rustix::mount::mount(source, path, fs_type, mount_flags(options), &*data)?;
     Ok(DevFuse::new(device.into()))
 }
 
-fn kernel_options(fd: &i32, path: &Path, options: &MountOptions) -> io::Result<String> {
+/// The block size that the kernel gives a device by itself: another would have it drop its cache.
+fn block_size(device: &str) -> io::Result<u64> {
+    let bytes = File::open(device)?.seek(SeekFrom::End(0))?;
+    Ok(1 << bytes.trailing_zeros().clamp(9, 12))
+}
+
+fn kernel_options(fd: i32, path: &Path, options: &MountOptions) -> io::Result<String> {
     let mode = std::fs::metadata(path)?.mode();
     let (user, group) = (rustix::process::getuid(), rustix::process::getgid());
     let (user, group) = (user.as_raw(), group.as_raw());

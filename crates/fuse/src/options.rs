@@ -66,6 +66,17 @@ pub enum Channel {
     DevFuse,
 }
 
+/// What holds the file system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Backing {
+    /// Anything.
+    File,
+    /// The block device that [`MountOptions::source`] names. When the superuser mounts it to be
+    /// written the kernel knows it (`fuseblk`): it keeps others from it, `sync` asks the server,
+    /// and `umount` waits until the device is clean.
+    BlockDevice,
+}
+
 /// How to mount. What the file system itself needs to know is in [`uext4::MountOptions`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MountOptions {
@@ -75,6 +86,8 @@ pub struct MountOptions {
     pub channel: Channel,
     /// What `/proc/mounts` names as the source: the image or device.
     pub source: String,
+    /// What holds the file system.
+    pub backing: Backing,
     /// `ro`.
     pub read_only: bool,
     /// `nosuid`.
@@ -116,6 +129,7 @@ impl Default for MountOptions {
             n_threads: 0,
             channel: Channel::Best,
             source: "uext4".into(),
+            backing: Backing::File,
             read_only: false,
             no_suid: false,
             no_dev: false,

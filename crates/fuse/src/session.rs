@@ -180,7 +180,7 @@ impl Session {
     }
 
     fn attached(filesystem: Filesystem, hands: Hands, options: &MountOptions) -> Result<Self> {
-        let device = hands.attach(options)?;
+        let device = hands.attach(&filesystem, options)?;
         let launched = Self::launch(device, filesystem, hands.clone(), options);
         if launched.is_err() {
             // What is mounted now would answer nothing.

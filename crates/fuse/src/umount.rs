@@ -2,7 +2,7 @@
 
 use crate::claim::{Ending, Waiter};
 use crate::error::{Error, Result};
-use crate::mount_point::{FS_TYPE, Lazy, detach};
+use crate::mount_point::{Lazy, detach, is_ours};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
@@ -99,7 +99,7 @@ fn parse_line(line: &[u8]) -> Option<Mount> {
     let mut fields = line.split(|&byte| byte == b' ');
     let path = PathBuf::from(OsString::from_vec(unescape(fields.nth(4)?)));
     let mut rest = fields.skip_while(|field| *field != b"-").skip(1);
-    let ours = rest.next()? == FS_TYPE.as_bytes();
+    let ours = is_ours(rest.next()?);
     let options = String::from_utf8_lossy(rest.nth(1)?).into_owned();
     let uid = options
         .split(',')
@@ -144,6 +144,8 @@ mod tests {
         let mount = parse_line(line).expect("it is complete");
         assert_eq!(mount.path.as_os_str().as_bytes(), b"/mnt/a b");
         assert!(mount.ours && mount.uid == 1000);
+        let block = parse_line(b"1 2 7:0 / /mnt rw - fuseblk.uext4 /dev/loop0 rw,user_id=0");
+        assert!(block.expect("it is complete").ours);
         let other = parse_line(b"1 2 0:1 / / rw - ext4 /dev/sda1 rw").expect("it is complete");
         assert!(!other.ours);
         assert!(parse_line(b"").is_none());

@@ -239,3 +239,38 @@ fn a_disk_that_turns_is_known_and_reading_ahead_changes_nothing() {
         assert_eq!(&buf, b"bytes");
     }
 }
+
+#[test]
+fn who_writes_no_more_lets_others_write() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("image");
+    let device = FileDevice::create(&path, 4096).unwrap();
+    device.claim_for(Claimant::Mount).unwrap();
+    let other = || FileDevice::open(&path, Access::ReadWrite);
+    assert!(matches!(other(), Err(Error::Busy { .. })));
+    device.claim_for(Claimant::Nobody).unwrap();
+    other().unwrap();
+}
+
+#[test]
+fn one_claim_on_a_block_device() {
+    let dir = scratch();
+    let path = dir.path().join("image");
+    FileDevice::create(&path, 1 << 20).unwrap();
+    let Some(node) = crate::loop_device::LoopDevice::attach(&path) else {
+        return;
+    };
+    let device = FileDevice::open(node.path(), Access::ReadWrite).unwrap();
+    // As the kernel claims it for a mount; it asks for no lock.
+    let claim = || opening::claim(node.path());
+    assert!(matches!(claim(), Err(Error::Busy { .. })));
+    device.claim_for(Claimant::Mount).unwrap();
+    let mount = claim().unwrap();
+    device.write_at(0, b"bytes").unwrap();
+    let error = device.claim_for(Claimant::Opener).unwrap_err();
+    assert!(error.to_string().contains("/dev/loop"), "{error}");
+    drop(mount);
+    device.claim_for(Claimant::Opener).unwrap();
+    device.claim_for(Claimant::Opener).unwrap();
+    assert!(claim().is_err());
+}

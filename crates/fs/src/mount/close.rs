@@ -3,6 +3,7 @@
 use super::lifecycle::Lifecycle;
 use crate::superblock::{SUPERBLOCK_BYTES, SUPERBLOCK_OFFSET};
 use crate::{Error, Filesystem, Fs, Result, credits};
+use uext4_device::Claimant;
 
 impl Filesystem {
     /// Unmounts: commits what is running, brings everything home, marks the journal empty and the
@@ -23,6 +24,14 @@ impl Filesystem {
     pub fn failure(&self) -> Option<crate::Error> {
         let _notices_a_failed_commit = self.fs.writable();
         self.fs.state.failure().cloned()
+    }
+
+    /// Takes or gives up the claim on the block device that holds the file system.
+    ///
+    /// # Errors
+    /// [`crate::Error::Device`] when somebody else has claimed it.
+    pub fn claim_device_for(&self, claimant: Claimant) -> Result<()> {
+        Ok(self.fs.device.claim_for(claimant)?)
     }
 
     /// Stops at once without writing anything more, as if power were cut. For crash tests.

@@ -14,7 +14,7 @@ use crate::options::Access;
 use std::iter;
 use std::ops::Range;
 use std::sync::Arc;
-use uext4_device::{BlockDevice, Error, Overlay};
+use uext4_device::{BlockDevice, Claimant, Error, Overlay};
 use uext4_sync::Counter;
 use uext4_sync::atomic::{AtomicBool, Ordering};
 
@@ -202,6 +202,9 @@ impl BlockDevice for Medium {
     }
     fn is_read_only(&self) -> bool {
         self.target().is_read_only()
+    }
+    fn claim_for(&self, claimant: Claimant) -> Result<(), Error> {
+        self.base.claim_for(claimant)
     }
     fn describe(&self) -> String {
         self.base.describe()

@@ -28,7 +28,8 @@ use crate::protocol::{NOTIFY_INVAL_INODE, opcode};
 use crate::request::Request;
 use crate::tally::Tally;
 use crate::transport::DevFuse;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
+use uext4::device::Claimant;
 use uext4::{Filesystem, InodeRef};
 use uext4_sync::Pass;
 
@@ -46,6 +47,8 @@ pub(crate) struct Server {
     tally: Tally,
     halt: Halt,
     owners: Owners,
+    /// How closing the image went.
+    closed: OnceLock<uext4::Result<()>>,
 }
 
 /// What becomes of a request.
@@ -99,6 +102,7 @@ impl Server {
             tally: Tally::new(),
             halt: Halt::new(helpers),
             owners,
+            closed: OnceLock::new(),
         })
     }
 
@@ -119,7 +123,7 @@ impl Server {
 
     fn pace(&self, request: &Request<'_>) -> Pace {
         match request.opcode {
-            opcode::FSYNC | opcode::FSYNCDIR | opcode::SYNCFS => Pace::Waits,
+            opcode::FSYNC | opcode::FSYNCDIR | opcode::SYNCFS | opcode::DESTROY => Pace::Waits,
             opcode::COPY_FILE_RANGE => Pace::Bulk,
             opcode::IOCTL if control::is_long(request) => Pace::Waits,
             opcode::READ | opcode::WRITE if data::len_bytes(request) > SOON_BYTES_MAX => {
@@ -208,7 +212,7 @@ impl Server {
             opcode::REMOVEXATTR => self.removexattr(request),
             opcode::ACCESS => self.get(request.node).map(|_| ()),
             opcode::IOCTL => self.ioctl(request, answer),
-            opcode::DESTROY => Ok(()),
+            opcode::DESTROY => self.destroy(),
             // FLUSH, POLL, INTERRUPT, BMAP and what is newer than we are: the kernel does
             // without from then on, and needs none of the first three from us.
             _ => Err(Errno::ENOSYS),
@@ -237,13 +241,22 @@ impl Server {
             .or_else(|_| Ok(self.filesystem.inode(inode_of(node)?)?))
     }
 
-    /// Lets go of all nodes and unmounts the file system.
+    /// Lets go of all nodes and unmounts the file system. Later calls answer what the first did.
     ///
     /// # Errors
     /// As [`Filesystem::unmount`].
     pub(crate) fn close(&self) -> uext4::Result<()> {
-        self.nodes.clear();
-        self.filesystem.unmount()
+        let close = || {
+            self.nodes.clear();
+            self.filesystem.unmount()
+        };
+        self.closed.get_or_init(close).clone()
+    }
+
+    /// The kernel unmounts a block device, and lets go of it when this is answered: so do we.
+    fn destroy(&self) -> Handled {
+        self.close()?;
+        Ok(self.filesystem.claim_device_for(Claimant::Nobody)?)
     }
 
     /// Makes the kernel ask for the attributes of `node` again.

@@ -4,12 +4,14 @@ use super::control;
 use crate::failure::{Cause, Exit, Failure, Result};
 use crate::image::{ImageArgs, Purpose};
 use std::io::ErrorKind;
+use std::os::unix::fs::FileTypeExt;
 use std::path::PathBuf;
 use std::time::Duration;
 use uext4::check::Limits;
 use uext4::{Access, Filesystem, MountOptions, QuotaLimits};
 use uext4_fuse::{
-    Announce, BadOwners, Channel, DataCache, Error, Explained, Image, Lazy, Run, Sandbox, Sharing,
+    Announce, Backing, BadOwners, Channel, DataCache, Error, Explained, Image, Lazy, Run, Sandbox,
+    Sharing,
 };
 
 /// Mount an image on a directory, without the kernel's ext4
@@ -55,6 +57,7 @@ impl Args {
         let mut mount = uext4_fuse::MountOptions {
             n_threads: self.threads,
             source: self.source(),
+            backing: self.backing(),
             run: if self.foreground {
                 Run::Foreground
             } else {
@@ -106,6 +109,14 @@ impl Args {
         path.unwrap_or_else(|_| self.image.image.clone())
             .display()
             .to_string()
+    }
+
+    /// What cannot be looked at is told when it is opened.
+    fn backing(&self) -> Backing {
+        match std::fs::metadata(&self.image.image) {
+            Ok(found) if found.file_type().is_block_device() => Backing::BlockDevice,
+            _ => Backing::File,
+        }
     }
 
     fn open(&self, options: MountOptions) -> uext4::Result<Filesystem> {

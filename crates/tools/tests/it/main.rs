@@ -3,6 +3,7 @@
 
 mod arguments;
 mod bad_days;
+mod block_device;
 mod changes;
 mod damage;
 mod fstab;

@@ -1,0 +1,89 @@
+//! Mounts of block devices, which the kernel knows of (`fuseblk`).
+
+use crate::rig::Rig;
+use crate::room::{OURS, ROOT, can_mount, in_room, rig_of};
+use uext4_testkit::oracle::LoopDevice;
+use uext4_testkit::rings::RingsSwitch;
+
+const WRITTEN: &str = r#"
+    device() {
+        case "$(how)" in "fuseblk.uext4 $1"*) ;; *) echo "not $1: $(how)" >&2; exit 1;; esac
+    }
+    mount -t fuse.uext4 "$LOOP" mnt -o noatime,$VIA
+    device rw,noatime
+    echo first >mnt/file
+    fails 5 "in use" "$TOOL" tune "$LOOP" -L label
+    mkdir other
+    fails 32 "already mounted" mount -t ext4 "$LOOP" other
+    mount -t fuse.uext4 "$LOOP" other -o ro
+    umount other
+    if "$TOOL" stats mnt | grep -q '^syncfs'; then exit 1; fi
+    sync -f mnt
+    # Linux asks for it since 6.18.
+    if "$TOOL" stats mnt | grep '^syncfs'; then
+        cp disk.img cut.img
+        "$TOOL" replay cut.img >/dev/null
+        test "$("$TOOL" cat cut.img /file)" = first
+    fi
+    # No waiting: umount returns when the device is clean, though no helper does it.
+    umount -i mnt
+    e2fsck -fn "$LOOP" >/dev/null
+    mount -t fuse.uext4 "$LOOP" mnt -o $VIA
+    mount -o remount,ro mnt
+    device ro
+    mount -o remount,rw mnt
+    echo second >>mnt/file
+    "$TOOL" freeze mnt
+    umount mnt
+    e2fsck -fn "$LOOP" >/dev/null
+    test "$("$TOOL" cat "$LOOP" /file)" = "$(printf 'first\nsecond')"
+    "$TOOL" tune "$LOOP" -L label
+"#;
+
+#[test]
+fn the_kernel_keeps_others_from_it_and_waits_until_it_is_clean() {
+    if !can_mount() {
+        return;
+    }
+    let rings = RingsSwitch::is_available().then(|| RingsSwitch::on().expect("it is available"));
+    let over_rings = rings.as_ref().map(|_| "io_uring");
+    for via in [Some("no_io_uring"), over_rings].into_iter().flatten() {
+        let rig = rig_of(ROOT);
+        let device = LoopDevice::attach(&rig.image()).expect("a loop device");
+        let told = format!("VIA={via} LOOP={}\n{WRITTEN}", device.path());
+        let said = in_room(&rig, OURS, ROOT, &told);
+        if said.is_empty() {
+            eprintln!("=== SKIPPED: this kernel does not pass syncfs on ===");
+        }
+        drop(device);
+        rig.assert_clean();
+    }
+}
+
+const READ: &str = r#"
+    mount -t fuse.uext4 "$LOOP" mnt -o ro
+    mounted ro
+    mkdir other
+    mount -t fuse.uext4 "$LOOP" other -o ro
+    umount other
+    mount -o remount,rw mnt
+    mounted rw
+    fails 5 "in use" "$TOOL" tune "$LOOP" -L label
+    echo first >mnt/file
+    umount mnt
+    e2fsck -fn "$LOOP" >/dev/null
+"#;
+
+/// Those who read claim nothing: two of them may see two partitions.
+#[test]
+fn who_reads_a_device_shares_it() {
+    if !can_mount() {
+        return;
+    }
+    let rig: Rig = rig_of(ROOT);
+    let device = LoopDevice::attach(&rig.image()).expect("a loop device");
+    let told = format!("LOOP={}\n{READ}", device.path());
+    in_room(&rig, OURS, ROOT, &told);
+    drop(device);
+    rig.assert_clean();
+}
