@@ -124,6 +124,15 @@ impl Caller {
     }
 }
 
+/// Room for data, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Room {
+    /// For whoever may not use the blocks reserved for the superuser.
+    pub users_bytes: u64,
+    /// For whoever may.
+    pub all_bytes: u64,
+}
+
 /// Numbers of the whole file system, as `statfs` shows them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StatFs {

@@ -41,7 +41,7 @@ mod tune;
 mod xattr;
 
 pub use access::Want;
-pub use attr::{Attr, Caller, Checks, FileType, SetAttr, SetTime, StatFs, Timestamp};
+pub use attr::{Attr, Caller, Checks, FileType, Room, SetAttr, SetTime, StatFs, Timestamp};
 pub use delayed::ErrorCursor;
 pub use dir::{DirEntry, Visit};
 pub use error::{Error, Result};
@@ -50,7 +50,7 @@ pub use filesystem::Filesystem;
 pub use inode::{Atime, Inode, InodeRef};
 pub use map::ExtentStatusStats;
 pub use mount::{Flush, RemountError, read_superblock, support};
-pub use ops::{KillPrivileges, RenameFlags};
+pub use ops::{KillPrivileges, RenameFlags, Writers};
 pub use options::{
     Access, Allocator, BaseLines, DataMode, MountOptions, OnError, QuotaLimits, Threads,
 };

@@ -11,6 +11,7 @@ impl Errno {
     pub(crate) const EINVAL: Errno = Errno(22);
     pub(crate) const EPERM: Errno = Errno(1);
     pub(crate) const ENOTTY: Errno = Errno(25);
+    pub(crate) const ENOSPC: Errno = Errno(28);
     pub(crate) const ERANGE: Errno = Errno(34);
     pub(crate) const ENOSYS: Errno = Errno(38);
     pub(crate) const EPROTO: Errno = Errno(71);
@@ -18,6 +19,7 @@ impl Errno {
     pub(crate) const ENODATA: Errno = Errno(61);
     pub(crate) const EOPNOTSUPP: Errno = Errno(95);
     pub(crate) const ESTALE: Errno = Errno(116);
+    pub(crate) const EDQUOT: Errno = Errno(122);
 }
 
 /// The library has the one table from errors to errno.

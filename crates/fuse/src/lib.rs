@@ -9,7 +9,8 @@
 //! of [`uext4`]; `aside` is where what takes long is done; `nodes` holds the inodes that the kernel
 //! knows; `owners` maps users and groups;
 //! `control` is how a running mount is asked, `tally` what it counts; `halt` holds changes
-//! back while it is frozen or remounted; `pressure` gives memory back; `session`, `crew`,
+//! back while it is frozen or remounted; `room` says when space runs short; `pressure` gives
+//! memory back; `session`, `crew`,
 //! `mount_point`, `claim`,
 //! `umount`, `daemon` and `signals` are the life of a mount; `sandbox` locks the server in, and
 //! `keeper` unmounts for it then.
@@ -40,6 +41,7 @@ mod pressure;
 mod protocol;
 mod remount;
 mod request;
+mod room;
 mod runtime_dir;
 mod sandbox;
 mod server;

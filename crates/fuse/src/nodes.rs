@@ -22,6 +22,10 @@ struct Node {
     inode: InodeRef,
     lookups: u64,
     writers: u32,
+    /// Of them: those who may use the blocks reserved for the superuser.
+    privileged: u32,
+    /// Why data that the kernel had taken could not be written, until a writer hears it.
+    lost: Option<Errno>,
 }
 
 /// The table of nodes.
@@ -86,6 +90,8 @@ impl Nodes {
                         inode,
                         lookups: 1,
                         writers: 0,
+                        privileged: 0,
+                        lost: None,
                     });
                     None
                 }
@@ -111,17 +117,59 @@ impl Nodes {
     }
 
     /// Somebody opened the node for writing.
-    pub(crate) fn add_writer(&self, node: u64) {
+    pub(crate) fn add_writer(&self, node: u64, writer: uext4::Writers) {
         if let Some(node) = self.shard(node).write().get_mut(&node) {
+            if node.writers == 0 {
+                // It was for others.
+                node.lost = None;
+            }
             node.writers += 1;
+            node.privileged += u32::from(writer == uext4::Writers::Privileged);
         }
     }
 
     /// A file open for writing was closed for good.
-    pub(crate) fn drop_writer(&self, node: u64) {
+    pub(crate) fn drop_writer(&self, node: u64, writer: uext4::Writers) {
         if let Some(node) = self.shard(node).write().get_mut(&node) {
+            let privileged = u32::from(writer == uext4::Writers::Privileged);
             node.writers = node.writers.saturating_sub(1);
+            node.privileged = node.privileged.saturating_sub(privileged);
         }
+    }
+
+    /// Who wrote what the kernel brings of the node. Once all are gone nobody knows.
+    pub(crate) fn who_wrote(&self, node: u64) -> uext4::Writers {
+        match self.shard(node).read().get(&node) {
+            Some(node) if node.writers > 0 && node.privileged == 0 => uext4::Writers::Users,
+            _ => uext4::Writers::Privileged,
+        }
+    }
+
+    /// All nodes that somebody has open for writing.
+    pub(crate) fn with_writers(&self) -> Vec<u64> {
+        let mut found = Vec::new();
+        for shard in &self.shards {
+            let shard = shard.read();
+            let written = shard.iter().filter(|(_, node)| node.writers > 0);
+            found.extend(written.map(|(&id, _)| id));
+        }
+        found
+    }
+
+    /// Data of the node that the kernel had taken could not be written.
+    pub(crate) fn note_lost(&self, node: u64, why: Errno) {
+        if let Some(node) = self.shard(node).write().get_mut(&node) {
+            node.lost = Some(why);
+        }
+    }
+
+    /// Why data of the node were lost, if nobody was told yet.
+    pub(crate) fn take_lost(&self, node: u64) -> Option<Errno> {
+        let lost = |node: &Node| node.lost.is_some();
+        if !self.shard(node).read().get(&node).is_some_and(lost) {
+            return None;
+        }
+        self.shard(node).write().get_mut(&node)?.lost.take()
     }
 
     /// Whether anybody has the node open for writing.

@@ -144,6 +144,8 @@ pub(crate) mod fopen {
 /// What may follow a request's arguments: supplementary groups of the caller.
 pub(crate) const EXTENSION_GROUPS: u32 = 32;
 
+/// `GETATTR`: it is about an open file, whose handle it names.
+pub(crate) const GETATTR_HANDLE: u32 = 1 << 0;
 /// `WRITE`: the data come from the page cache.
 pub(crate) const WRITE_CACHE: u32 = 1 << 0;
 /// `WRITE`: setuid and setgid go.

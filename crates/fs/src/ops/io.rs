@@ -19,6 +19,15 @@ pub enum KillPrivileges {
     No,
 }
 
+/// Who wrote what a cache above brings later.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Writers {
+    /// Nobody for whom the blocks reserved for the superuser are.
+    Users,
+    /// Somebody for whom they are, or nobody knows.
+    Privileged,
+}
+
 impl Filesystem {
     /// Reads up to `buf.len()` bytes at byte `offset`; answers how many (less at the end).
     pub fn read(&self, inode: &InodeRef, offset: u64, buf: &mut [u8]) -> Result<usize> {
@@ -107,13 +116,26 @@ impl Filesystem {
         offset: u64,
         data: &[u8],
         times: Times,
+        writers: Writers,
     ) -> Result<usize> {
         self.change(|fs| {
             regular(inode)?;
             fs.writable()?;
             fs.allow_size(offset.saturating_add(data.len() as u64))?;
-            file::write_at(fs, inode.arc(), offset, data, Reserve::MayUse, times)
+            let reserve = match writers {
+                Writers::Users => Reserve::Keep,
+                Writers::Privileged => Reserve::MayUse,
+            };
+            file::write_at(fs, inode.arc(), offset, data, reserve, times)
         })
+    }
+
+    /// Whether the blocks reserved for the superuser are for `caller`, too.
+    pub fn writer(&self, caller: &Caller) -> Writers {
+        match self.fs.reserve_of(caller) {
+            Reserve::MayUse => Writers::Privileged,
+            _ => Writers::Users,
+        }
     }
 
     /// Appends `data` at the end; answers the offset where it went and how many bytes.

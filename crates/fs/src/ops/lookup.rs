@@ -2,9 +2,10 @@
 
 use super::{check_name, look_into, settled};
 use crate::access::Want;
-use crate::attr::StatFs;
+use crate::attr::{Room, StatFs};
 use crate::dir::{self, DirEntry, Visit};
 use crate::inode::attr_of;
+use crate::space::Reserve;
 use crate::{Attr, Caller, Error, Filesystem, InodeRef, Result, file};
 use uext4_format::{FileType, InodeNr};
 
@@ -92,6 +93,15 @@ impl Filesystem {
     /// Numbers of the whole file system.
     pub fn statfs(&self) -> StatFs {
         self.fs.space.statfs(&self.fs)
+    }
+
+    /// Room that is left for data. What was freed counts once that is committed.
+    pub fn room(&self) -> Room {
+        let left = |reserve| self.fs.space.room_bytes(reserve);
+        Room {
+            users_bytes: left(Reserve::Keep),
+            all_bytes: left(Reserve::MayUse),
+        }
     }
 
     /// As [`Self::statfs`]; a directory that hands its project on shows the limits of the project

@@ -16,7 +16,7 @@ mod setattr;
 mod unlink;
 mod xattrs;
 
-pub use io::KillPrivileges;
+pub use io::{KillPrivileges, Writers};
 pub use rename::RenameFlags;
 
 pub(crate) use index::settled;

@@ -96,6 +96,13 @@ impl Space {
         self.claims.available_to(reserve.privilege()) > 0
     }
 
+    /// Bytes that this claimant may still fill.
+    pub(crate) fn room_bytes(&self, reserve: Reserve) -> u64 {
+        let geometry = self.geometry();
+        let clusters = self.claims.available_to(reserve.privilege());
+        clusters.saturating_mul(u64::from(geometry.block_size()) << geometry.cluster_bits)
+    }
+
     /// As [`Self::reserve`]; when there is no space but frees wait for a commit, commits and tries
     /// again. The caller holds no handle and no live object.
     pub(crate) fn reserve_or_commit(&self, fs: &Fs, want: &Want) -> Result<BlockRun> {

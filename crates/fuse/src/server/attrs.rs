@@ -11,17 +11,18 @@ use uext4::{Attr, InodeRef, SetAttr, SetTime, Timestamp};
 impl Server {
     pub(super) fn getattr(&self, request: &Request<'_>, answer: &mut Answer) -> Handled {
         let inode = self.get(request.node)?;
+        self.tell_lost(request)?;
         self.put_attributes(request.node, &self.shown(&inode), answer)
     }
 
     fn put_attributes(&self, node: u64, attr: &Attr, answer: &mut Answer) -> Handled {
-        put_attr_out(answer, attr, self.nodes.ttl(node));
+        put_attr_out(answer, attr, self.ttl(node));
         Ok(())
     }
 
     pub(super) fn statx(&self, request: &Request<'_>, answer: &mut Answer) -> Handled {
         let inode = self.get(request.node)?;
-        let ttl = self.nodes.ttl(request.node);
+        let ttl = self.ttl(request.node);
         put_statx(answer, &self.shown(&inode), ttl);
         Ok(())
     }

@@ -46,7 +46,7 @@ impl Server {
         let data = args.bytes(size as usize)?;
         let inode = self.get(request.node)?;
         let written = if flags & WRITE_CACHE != 0 {
-            self.write_back(&inode, offset, data)?
+            self.write_back(request.node, &inode, offset, data)?
         } else {
             if flags & WRITE_KILL_SUIDGID != 0 {
                 self.kill_privileges(request, &inode)?;
@@ -79,17 +79,24 @@ impl Server {
     }
 
     /// The kernel has promised the data to somebody.
-    fn write_back(&self, inode: &InodeRef, offset: u64, data: &[u8]) -> Result<usize, Errno> {
+    fn write_back(
+        &self,
+        node: u64,
+        inode: &InodeRef,
+        offset: u64,
+        data: &[u8],
+    ) -> Result<usize, Errno> {
         // With the writeback cache the kernel owns the times, and may have told them already.
         let times = match self.agreement.writeback() {
             true => Times::Keep,
             false => Times::Change,
         };
+        let writers = self.nodes.who_wrote(node);
         write_all(data, |done| {
             let at = offset + done as u64;
             Ok(self
                 .filesystem
-                .write_back(inode, at, &data[done..], times)?)
+                .write_back(inode, at, &data[done..], times, writers)?)
         })
     }
 
@@ -132,6 +139,7 @@ impl Server {
         let (from, to) = (self.get(request.node)?, self.get(to_node)?);
         let mut left = len.min(COPY_BYTES_MAX);
         let mut copied = 0u32;
+        let caller = self.asker(request);
         let mut buf = vec![0; COPY_STEP_BYTES.min(left as usize)];
         while left > 0 {
             let step = buf.len().min(left as usize);
@@ -139,7 +147,7 @@ impl Server {
             if read == 0 {
                 break;
             }
-            let written = match self.filesystem.write(&to, to_at, &buf[..read]) {
+            let written = match self.write_some(&to, to_at, &buf[..read], &caller) {
                 Err(_) if copied > 0 => break,
                 written => written?,
             };

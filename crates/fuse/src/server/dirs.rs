@@ -83,7 +83,7 @@ impl Server {
                 let attr = self.shown(&inode);
                 kind = Some(attr.kind);
                 let node = self.nodes.insert(inode);
-                put_entry(answer, node, &attr, self.nodes.ttl(node));
+                put_entry(answer, node, &attr, self.ttl(node));
             }
         }
         put_dirent(answer, entry.inode, entry.next_cookie, kind, &entry.name);

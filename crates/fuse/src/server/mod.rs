@@ -14,6 +14,7 @@ mod data;
 mod dirs;
 mod names;
 mod open;
+mod scarce;
 mod xattrs;
 
 use crate::answer::Answer;
@@ -26,6 +27,7 @@ use crate::opened::Opened;
 use crate::owners::Owners;
 use crate::protocol::{NOTIFY_INVAL_INODE, opcode};
 use crate::request::Request;
+use crate::room::Gauge;
 use crate::tally::Tally;
 use crate::transport::DevFuse;
 use std::sync::{Arc, OnceLock};
@@ -49,6 +51,7 @@ pub(crate) struct Server {
     owners: Owners,
     /// How closing the image went.
     closed: OnceLock<uext4::Result<()>>,
+    gauge: Gauge,
 }
 
 /// What becomes of a request.
@@ -73,6 +76,8 @@ pub(crate) enum Pace {
     Waits,
     /// Until the kernel has sent other requests and got their answers.
     Asks,
+    /// The same, and where it cannot wait for others it is served as it is.
+    MayAsk,
     /// Until changes go on ([`Halt`]).
     Halted,
 }
@@ -93,6 +98,11 @@ impl Server {
         owners: Owners,
     ) -> uext4::Result<Self> {
         let nodes = Nodes::new(filesystem.root()?);
+        let gauge = match agreement.writeback() {
+            true => Gauge::new(),
+            false => Gauge::idle(),
+        };
+        gauge.look(|| filesystem.room());
         Ok(Self {
             filesystem,
             nodes,
@@ -103,6 +113,7 @@ impl Server {
             halt: Halt::new(helpers),
             owners,
             closed: OnceLock::new(),
+            gauge,
         })
     }
 
@@ -133,6 +144,7 @@ impl Server {
                 }
             }
             opcode::LSEEK if self.may_lack_data(request.node) => Pace::Asks,
+            opcode::GETATTR if self.asks_for_room(request) => Pace::MayAsk,
             _ => Pace::Soon,
         }
     }
@@ -140,7 +152,7 @@ impl Server {
     /// Does what `request` asks, at the pace that [`Self::admit`] said; the body of the answer is
     /// in `answer` then.
     pub(crate) fn handle(&self, request: &Request<'_>, pace: Pace, answer: &mut Answer) -> Outcome {
-        if pace == Pace::Asks {
+        if matches!(pace, Pace::Asks | Pace::MayAsk) {
             self.fetch_data(request.node);
         }
         match request.opcode {
@@ -150,6 +162,7 @@ impl Server {
                 let accessed = self.accessed_by_opening(request);
                 let privileged = self.privileged_target(request);
                 let done = self.count(request, answer);
+                self.note_written(request, done);
                 if let Some(node) = privileged.or(accessed) {
                     self.forget_attributes(node);
                 }

@@ -40,7 +40,7 @@ impl Server {
     pub(super) fn entry(&self, inode: InodeRef, answer: &mut Answer) -> Handled {
         let attr = self.shown(&inode);
         let node = self.nodes.insert(inode);
-        put_entry(answer, node, &attr, self.nodes.ttl(node));
+        put_entry(answer, node, &attr, self.ttl(node));
         Ok(())
     }
 

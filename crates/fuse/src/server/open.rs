@@ -5,11 +5,12 @@
 
 use super::{Handled, Server};
 use crate::answer::Answer;
-use crate::attributes::Writers;
+use crate::attributes::Writers as Has;
 use crate::errno::Errno;
+use crate::opened::Written;
 use crate::protocol::{OPEN_KILL_SUIDGID, fopen, opcode};
 use crate::request::Request;
-use uext4::{Atime, Error, InodeRef, SetAttr};
+use uext4::{Atime, Error, InodeRef, SetAttr, Writers};
 
 /// `O_*` of `open(2)` that matter here.
 const O_ACCMODE: u32 = 0o3;
@@ -37,7 +38,7 @@ impl Server {
         if flags & O_TRUNC != 0 {
             self.truncate_opened(request, &inode, open_flags)?;
         }
-        self.put_opened(request.node, &inode, flags, answer);
+        self.put_opened(request, request.node, &inode, flags, answer);
         Ok(())
     }
 
@@ -90,13 +91,39 @@ impl Server {
     }
 
     /// Puts `struct fuse_open_out` and notes a writer.
-    fn put_opened(&self, node: u64, inode: &InodeRef, flags: u32, answer: &mut Answer) {
+    fn put_opened(
+        &self,
+        request: &Request<'_>,
+        node: u64,
+        inode: &InodeRef,
+        flags: u32,
+        answer: &mut Answer,
+    ) {
+        let mut treat = self.open_flags(inode);
+        let by = self.filesystem.writer(&self.asker(request));
         if writes(flags) {
-            self.nodes.add_writer(node);
+            // Before looking whether room is scarce: who finds out afterwards sees the writer.
+            self.nodes.add_writer(node, by);
+            if self.is_written_through(by) {
+                treat |= fopen::DIRECT_IO;
+            } else if self.gauge.is_scarce() {
+                // It may have attributes of an earlier day, and is to ask.
+                self.forget_attributes(node);
+            }
         }
-        answer.u64(self.opened.open(self.filesystem.error_cursor(inode)));
-        answer.u32(self.open_flags(inode));
+        let later = writes(flags) && self.agreement.writeback() && treat & fopen::DIRECT_IO == 0;
+        let cursor = self.filesystem.error_cursor(inode);
+        answer.u64(self.opened.open(cursor, Written { later, by }));
+        answer.u32(treat);
         answer.u32(0);
+    }
+
+    /// Whether what such a writer writes is to come at once, since there may be no room for it.
+    fn is_written_through(&self, by: Writers) -> bool {
+        if self.gauge.is_scarce() {
+            self.gauge.look(|| self.filesystem.room());
+        }
+        self.agreement.direct_may_be_mapped() && self.gauge.is_scarce_for(by)
     }
 
     /// How the kernel is to treat an open file. It keeps its cache, unless every read has to come
@@ -128,7 +155,7 @@ impl Server {
             }
             made => made?,
         };
-        self.put_created(inode, flags, answer)
+        self.put_created(request, inode, flags, answer)
     }
 
     pub(super) fn tmpfile(&self, request: &Request<'_>, answer: &mut Answer) -> Handled {
@@ -138,23 +165,29 @@ impl Server {
         let permissions = (mode & 0o7777) as u16;
         let caller = self.maker(request, umask, &parent)?;
         let made = self.filesystem.tmpfile(&parent, permissions, &caller)?;
-        self.put_created(made, flags, answer)
+        self.put_created(request, made, flags, answer)
     }
 
     /// The entry is answered as one with writers: it has them before the kernel sees it.
-    fn put_created(&self, inode: InodeRef, flags: u32, answer: &mut Answer) -> Handled {
+    fn put_created(
+        &self,
+        request: &Request<'_>,
+        inode: InodeRef,
+        flags: u32,
+        answer: &mut Answer,
+    ) -> Handled {
         let attr = self.shown(&inode);
         let node = self.nodes.insert(inode.clone());
         let mut opened = Answer::new(16);
-        self.put_opened(node, &inode, flags, &mut opened);
-        crate::attributes::put_entry(answer, node, &attr, self.nodes.ttl(node));
+        self.put_opened(request, node, &inode, flags, &mut opened);
+        crate::attributes::put_entry(answer, node, &attr, self.ttl(node));
         answer.put(opened.body());
         Ok(())
     }
 
     /// As ext4 does when the last writer closes a file.
     fn let_go_of_space(&self, node: u64) {
-        if self.nodes.writers(node) == Writers::None
+        if self.nodes.writers(node) == Has::None
             && let Ok(inode) = self.get(node)
         {
             self.filesystem.discard_preallocation(&inode);
@@ -166,7 +199,7 @@ impl Server {
         let (handle, flags) = (args.u64()?, args.u32()?);
         self.opened.close(handle);
         if writes(flags) {
-            self.nodes.drop_writer(request.node);
+            self.nodes.drop_writer(request.node, Written::to(handle).by);
             let inode = self.get(request.node)?;
             // Nobody hears an error of a release; the next fsync tells it.
             let _told_by_fsync = self.filesystem.close(&inode);

@@ -201,7 +201,7 @@ impl Reader {
                 park(bytes.to_vec(), self.device.clone(), service.server.clone());
                 Ok(())
             }
-            Pace::Asks => {
+            Pace::Asks | Pace::MayAsk => {
                 self.leave_to_helper(bytes, service);
                 Ok(())
             }

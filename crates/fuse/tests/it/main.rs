@@ -8,6 +8,7 @@ mod data;
 mod exact;
 mod exerciser;
 mod flight;
+mod full;
 mod handles;
 mod life;
 mod model;

@@ -67,8 +67,13 @@ pub(crate) fn program() -> PathBuf {
 impl Mounted {
     /// A fresh file system of mke2fs with these options, mounted with these words of the example.
     pub(crate) fn with(mke2fs: &[&str], words: &[&str]) -> Self {
+        Self::of_bytes(IMAGE_BYTES, mke2fs, words)
+    }
+
+    /// As [`Mounted::with`], with an image of another size.
+    pub(crate) fn of_bytes(bytes: u64, mke2fs: &[&str], words: &[&str]) -> Self {
         let dir = oracle::scratch_dir().expect("there is room");
-        oracle::mke2fs(&dir.path().join("image"), IMAGE_BYTES, mke2fs).expect("mke2fs runs");
+        oracle::mke2fs(&dir.path().join("image"), bytes, mke2fs).expect("mke2fs runs");
         std::fs::create_dir(dir.path().join("at")).expect("it is fresh");
         let mut mounted = Self { dir, server: None };
         mounted.mount(words);

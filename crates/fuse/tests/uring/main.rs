@@ -15,6 +15,8 @@ mod exact;
 mod exerciser;
 #[path = "../it/flight.rs"]
 mod flight;
+#[path = "../it/full.rs"]
+mod full;
 #[path = "../it/handles.rs"]
 mod handles;
 #[path = "../it/life.rs"]

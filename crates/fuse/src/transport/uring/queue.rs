@@ -131,7 +131,10 @@ impl Queue {
                 entry.serve(&service.server, pace, &mut self.scratch);
             }
             Pace::Asks if !self.has_spare(entry.queue) => entry.refuse(Errno::EAGAIN),
-            Pace::Asks => {
+            Pace::MayAsk if !self.has_spare(entry.queue) => {
+                entry.serve(&service.server, Pace::Soon, &mut self.scratch);
+            }
+            Pace::Asks | Pace::MayAsk => {
                 self.count_away(&mut entry);
                 service.helpers.leave(self.job(entry, service));
                 return Ok(());

@@ -1,0 +1,80 @@
+//! Room that runs short while the kernel holds written data back.
+//!
+//! While there is plenty of room ([`Gauge`]) the kernel says "done" to writers by itself. When it is
+//! scarce:
+//! - files opened for writing are written through, so that each write is told what became of it;
+//! - who opened before is asked back: with attributes that have no life a `write` first sends
+//!   `GETATTR` with its handle, which no `stat` does. What the kernel holds of the file is fetched
+//!   then, and when some of it found no room, that is the answer, and so that of the `write`. So no
+//!   more than one `write` is told "done" in vain, and the next, or `close`, tells it.
+//!
+//! Reading past the end and seeking to it, in a file open for writing, ask the same way, and hear
+//! the same, once.
+
+use super::{Handled, Server};
+use crate::attributes::Writers as Has;
+use crate::errno::Errno;
+use crate::opened::Written;
+use crate::protocol::{GETATTR_HANDLE, WRITE_CACHE, opcode};
+use crate::request::Request;
+use std::time::Duration;
+
+impl Server {
+    /// The handle of a file whose data the kernel holds back, when `GETATTR` comes from a call that
+    /// may write to it.
+    fn asking_handle(request: &Request<'_>) -> Option<Written> {
+        let mut args = request.args();
+        let (flags, _, handle) = (args.u32().ok()?, args.u32().ok()?, args.u64().ok()?);
+        let written = Written::to(handle);
+        (flags & GETATTR_HANDLE != 0 && written.later).then_some(written)
+    }
+
+    /// Whether `GETATTR` is to bring what the kernel holds of the file.
+    pub(super) fn asks_for_room(&self, request: &Request<'_>) -> bool {
+        self.gauge.is_scarce()
+            && Self::asking_handle(request).is_some_and(|it| self.gauge.is_scarce_for(it.by))
+    }
+
+    /// Tells a writer that what it wrote before found no room.
+    pub(super) fn tell_lost(&self, request: &Request<'_>) -> Handled {
+        match Self::asking_handle(request) {
+            None => Ok(()),
+            Some(_) => self.nodes.take_lost(request.node).map_or(Ok(()), Err),
+        }
+    }
+
+    /// How long the kernel may keep attributes of the node.
+    pub(super) fn ttl(&self, node: u64) -> Duration {
+        match self.gauge.is_scarce() && self.nodes.writers(node) == Has::Some {
+            true => Duration::ZERO,
+            false => self.nodes.ttl(node),
+        }
+    }
+
+    /// Notes what was written, and what was not.
+    pub(super) fn note_written(&self, request: &Request<'_>, done: Handled) {
+        let (bytes, held) = match request.opcode {
+            opcode::WRITE => written(request).unwrap_or_default(),
+            // So many that it is time to look.
+            opcode::FALLOCATE | opcode::COPY_FILE_RANGE => (u64::MAX, false),
+            _ => return,
+        };
+        if let (true, Err(why @ (Errno::ENOSPC | Errno::EDQUOT))) = (held, done) {
+            self.nodes.note_lost(request.node, why);
+            self.forget_attributes(request.node);
+        }
+        if self.gauge.note(bytes, || self.filesystem.room()) {
+            for node in self.nodes.with_writers() {
+                self.forget_attributes(node);
+            }
+        }
+    }
+}
+
+/// How many bytes a `WRITE` brings, and whether its writer was told "done" before.
+fn written(request: &Request<'_>) -> Result<(u64, bool), Errno> {
+    let mut args = request.args();
+    args.skip(16)?;
+    let (bytes, flags) = (args.u32()?, args.u32()?);
+    Ok((bytes.into(), flags & WRITE_CACHE != 0))
+}
