@@ -129,6 +129,8 @@ pub struct JournalStats {
     pub checkpoint_ns: u64,
     /// Time to note which images are the newest and which went home, in commits and checkpoints.
     pub bookkeeping_ns: u64,
+    /// Time to free images that newer ones replaced, that went home, or whose blocks were freed.
+    pub freeing_ns: u64,
     /// Committed images that wait for their home write, in blocks.
     pub waiting_blocks: u64,
     /// Blocks of the log that transactions can use; 0 without a log.
@@ -310,6 +312,7 @@ impl Filesystem {
             checkpoints: stats.checkpoints,
             checkpoint_ns: ns(stats.checkpoint),
             bookkeeping_ns: ns(stats.bookkeeping),
+            freeing_ns: ns(stats.freeing),
             waiting_blocks: stats.waiting_blocks,
             log_len_blocks: stats.log_len_blocks,
             log_free_blocks: stats.log_free_blocks,

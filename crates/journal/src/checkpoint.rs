@@ -11,10 +11,9 @@
 
 use crate::Error;
 use crate::engine::Engine;
-use crate::images::{Record, Wanted};
+use crate::images::{Retired, Wanted};
 use crate::log_space::{OpenLog, Room};
 use crate::stats::Times;
-use std::sync::Arc;
 use uext4_format::BlockNr;
 
 /// Blocks written under one hold of `batch`: bounds what a revoking commit waits for.
@@ -44,42 +43,41 @@ impl Engine {
         let step = (log.len_blocks() / STEPS_PER_LOG).max(1);
         loop {
             let missing = free_blocks.saturating_sub(log.free_blocks());
-            let due = Times::time(&self.times.bookkeeping_ns, || log.due(missing, step));
+            let due = Times::time(&self.times.bookkeeping_ns, || log.take_due(missing, step));
             if due.is_empty() && !log.move_tail(|| self.home.flush())? {
                 return Ok(());
             }
-            self.write_home(&due)?;
+            for batch in due.chunks(BATCH_BLOCKS) {
+                self.write_batch(log, batch)?;
+            }
             log.tell_done();
         }
     }
 
-    /// Writes every block home whose newest image belongs to one of `records`.
-    fn write_home(&self, records: &[Arc<Record>]) -> Result<(), Error> {
-        let wanted = Times::time(&self.times.bookkeeping_ns, || wanted_of(records));
-        for batch in wanted.chunks(BATCH_BLOCKS) {
-            self.write_batch(batch)?;
-        }
-        Ok(())
-    }
-
-    fn write_batch(&self, wanted: &[Wanted<'_>]) -> Result<(), Error> {
+    fn write_batch(&self, log: &OpenLog, wanted: &[Wanted]) -> Result<(), Error> {
         let _batch = self.batch.lock();
         self.gate.check()?;
         let bookkeeping = &self.times.bookkeeping_ns;
         let images = Times::time(bookkeeping, || self.images.newest_of(wanted));
         self.home.write_many(&images)?;
-        Times::time(bookkeeping, || self.images.written(&images));
+        let retired = Times::time(bookkeeping, || {
+            let retired = self.images.written(&images);
+            log.retire(&retired.owners);
+            retired
+        });
         Times::add(&self.times.checkpointed_blocks, images.len() as u64);
+        Times::time(&self.times.freeing_ns, || drop((images, retired)));
         Ok(())
     }
 
     /// Drops freed blocks from what is to be written home, and waits until no such write is under
     /// way. From then on the blocks may be reused.
-    pub(crate) fn drop_revoked(&self, revokes: &[BlockNr]) {
-        if revokes.iter().any(|block| self.images.contains(*block)) {
-            let _none_in_flight = self.batch.lock();
-            revokes.iter().for_each(|block| self.images.revoke(*block));
+    pub(crate) fn drop_revoked(&self, revokes: &[BlockNr]) -> Retired {
+        if !revokes.iter().any(|block| self.images.contains(*block)) {
+            return Retired::default();
         }
+        let _none_in_flight = self.batch.lock();
+        self.images.revoke(revokes)
     }
 
     /// Brings everything home and marks the log clean.
@@ -89,14 +87,4 @@ impl Engine {
         self.home.flush()?;
         log.mark_clean()
     }
-}
-
-/// The blocks that these records wrote, ascending.
-fn wanted_of(records: &[Arc<Record>]) -> Vec<Wanted<'_>> {
-    let due = records.iter().filter(|record| !record.is_done());
-    let mut wanted: Vec<Wanted<'_>> = due
-        .flat_map(|record| record.blocks.iter().map(move |block| (*block, record)))
-        .collect();
-    wanted.sort_unstable_by_key(|(block, _)| *block);
-    wanted
 }

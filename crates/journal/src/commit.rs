@@ -5,7 +5,6 @@
 
 use crate::encode::{LogBlock, encode};
 use crate::engine::{Engine, Logged};
-use crate::images::Record;
 use crate::live::{Dirty, DirtyList};
 use crate::log_space::OpenLog;
 use crate::merge::merge;
@@ -152,7 +151,7 @@ impl Engine {
         Times::time(&self.times.flush_ns, || log.file.flush())?;
         Times::add(&self.times.log_blocks, blocks);
         Times::time(&self.times.publish_ns, || {
-            self.publish(log, start, blocks as u32, closed)
+            self.publish(log, blocks as u32, closed)
         });
         Ok(())
     }
@@ -187,14 +186,17 @@ impl Engine {
     }
 
     /// The transaction is durable: its images are the newest, its revoked blocks stay away.
-    fn publish(&self, log: &OpenLog, start: u32, blocks: u32, closed: Closed) {
-        let written = closed.images.iter().map(|(block, _)| *block).collect();
-        let record = Record::new(closed.tid, start, written);
-        Times::time(&self.times.bookkeeping_ns, || {
-            self.images.insert(closed.images, &record);
+    fn publish(&self, log: &OpenLog, blocks: u32, closed: Closed) {
+        let (tid, bookkeeping) = (closed.tid, &self.times.bookkeeping_ns);
+        let written: Vec<BlockNr> = closed.images.iter().map(|(block, _)| *block).collect();
+        let replaced = Times::time(bookkeeping, || self.images.insert(closed.images, tid));
+        let revoked = self.drop_revoked(&closed.revokes);
+        Times::time(bookkeeping, || {
+            log.push(tid, blocks, written);
+            log.retire(&replaced.owners);
+            log.retire(&revoked.owners);
         });
-        self.drop_revoked(&closed.revokes);
-        log.push(record, blocks);
+        Times::time(&self.times.freeing_ns, || drop((replaced, revoked)));
     }
 
     /// Starts a checkpoint when more than half of the log is used.

@@ -8,13 +8,12 @@
 //! moments.
 
 use crate::config::{Checksums, Width};
-use crate::images::Record;
+use crate::images::Wanted;
 use crate::log_file::LogFile;
+use crate::records::Records;
 use crate::{Error, Log};
-use std::collections::VecDeque;
-use std::sync::Arc;
-use uext4_format::Tid;
 use uext4_format::jbd2::{self, Layout, Superblock};
+use uext4_format::{BlockNr, Tid};
 use uext4_sync::atomic::{AtomicBool, Ordering};
 use uext4_sync::{Condvar, Mutex, Rank};
 
@@ -32,7 +31,7 @@ pub(crate) struct Space {
     /// The next transaction to commit.
     next: Tid,
     free_blocks: u32,
-    records: VecDeque<Arc<Record>>,
+    records: Records,
     /// Somebody brings blocks home.
     pass_is_on: bool,
 }
@@ -110,7 +109,7 @@ impl OpenLog {
             head: first,
             next: superblock.sequence,
             free_blocks: (end - first).saturating_sub(1),
-            records: VecDeque::new(),
+            records: Records::default(),
             pass_is_on: false,
         };
         Ok(OpenLog {
@@ -145,7 +144,7 @@ impl OpenLog {
                 space.pass_is_on = true;
                 return Room::Missing(Pass { log: self });
             }
-            if space.records.front().is_some_and(|oldest| oldest.is_done()) {
+            if space.records.is_oldest_done() {
                 return Room::BehindTail;
             }
             self.moved.wait(&mut space);
@@ -221,44 +220,51 @@ impl OpenLog {
         }
     }
 
-    /// A transaction of `blocks` log blocks is durable and its images are published.
-    pub(crate) fn push(&self, record: Arc<Record>, blocks: u32) {
+    /// Transaction `tid` is durable, in `log_blocks` blocks at the head of the log, and its images
+    /// of the ascending blocks `written` are published.
+    pub(crate) fn push(&self, tid: Tid, log_blocks: u32, written: Vec<BlockNr>) {
         let mut space = self.space.lock();
-        space.head = self.advance(space.head, blocks);
-        space.free_blocks -= blocks;
-        space.next = record.tid.next();
-        space.records.push_back(record);
+        let start = space.head;
+        space.head = self.advance(start, log_blocks);
+        space.free_blocks -= log_blocks;
+        space.next = tid.next();
+        space.records.push(tid, start, written);
     }
 
-    /// The oldest records with something to bring home: of those in the first `reach` blocks behind
-    /// the tail, as many as hold `step` blocks of the log.
-    pub(crate) fn due(&self, reach: u32, step: u32) -> Vec<Arc<Record>> {
-        let space = self.space.lock();
-        let Some(tail) = space.records.front().map(|record| record.log_start) else {
-            return Vec::new();
+    /// These transactions have as many blocks less to bring home.
+    pub(crate) fn retire(&self, owners: &[Tid]) {
+        self.space.lock().records.retire(owners);
+    }
+
+    /// Takes what the oldest records have to bring home, ascending by block: of those in the first
+    /// `reach` blocks behind the tail, as many as hold `step` blocks of the log.
+    pub(crate) fn take_due(&self, reach: u32, step: u32) -> Vec<Wanted> {
+        let mut due = Vec::new();
+        self.take_unsorted(&mut due, reach, step);
+        due.sort_by_key(|(block, _)| *block); // stable: quick on runs that are ascending
+        due
+    }
+
+    fn take_unsorted(&self, due: &mut Vec<Wanted>, reach: u32, step: u32) {
+        let mut space = self.space.lock();
+        let Space { head, records, .. } = &mut *space;
+        let Some(tail) = records.get(0).map(|oldest| oldest.log_start) else {
+            return;
         };
-        let ends = space.records.iter().skip(1).map(|record| record.log_start);
-        let (mut due, mut held) = (Vec::new(), 0);
-        for (record, end) in space.records.iter().zip(ends.chain([space.head])) {
-            let is_out = self.distance(tail, record.log_start) >= reach;
-            if is_out || held >= step {
-                break;
-            }
-            if !record.is_done() {
-                held += self.distance(record.log_start, end);
-                due.push(Arc::clone(record));
+        let mut held = 0;
+        while held < step
+            && let Some(start) = records.next_start()
+            && self.distance(tail, start) < reach
+        {
+            if records.take_next(due) > 0 {
+                held += self.distance(start, records.next_start().unwrap_or(*head));
             }
         }
-        due
     }
 
     fn next_tail(&self) -> Option<Tail> {
         let space = self.space.lock();
-        let done_records = space
-            .records
-            .iter()
-            .take_while(|record| record.is_done())
-            .count();
+        let done_records = space.records.done();
         if done_records == 0 {
             return None;
         }
@@ -288,14 +294,12 @@ impl OpenLog {
         self.file.write_superblock(&superblock)?;
         self.file.flush()?;
         let mut space = self.space.lock();
-        let old = space
-            .records
-            .front()
-            .map_or(tail.start, |record| record.log_start);
+        let oldest = space.records.get(0);
+        let old = oldest.map_or(tail.start, |record| record.log_start);
         // A log that was full and is empty now has its old and its new tail at one place: the one
         // unused block rules that out.
         space.free_blocks += self.distance(old, tail.start);
-        space.records.drain(..tail.done_records);
+        space.records.forget(tail.done_records);
         drop(space);
         self.moved.notify_all();
         Ok(true)
@@ -305,7 +309,7 @@ impl OpenLog {
     pub(crate) fn mark_clean(&self) -> Result<(), Error> {
         let mut superblock = self.superblock.lock();
         let space = self.space.lock();
-        debug_assert!(space.records.is_empty(), "everything is at home");
+        debug_assert!(space.records.get(0).is_none(), "everything is at home");
         (superblock.start, superblock.sequence) = (0, space.next);
         self.is_in_use.store(false, Ordering::Release);
         superblock.head = space.head;

@@ -36,6 +36,8 @@ pub struct Stats {
     pub checkpoint: Duration,
     /// Time to note which images are the newest and which went home, in commits and checkpoints.
     pub bookkeeping: Duration,
+    /// Time to free images that newer ones replaced, that went home, or whose blocks were freed.
+    pub freeing: Duration,
     /// Blocks of the log that transactions can use; 0 without a log.
     pub log_len_blocks: u32,
     /// Of these, not in use now.
@@ -72,6 +74,7 @@ pub(crate) struct Times {
     pub(crate) checkpoints: AtomicU64,
     pub(crate) checkpoint_ns: AtomicU64,
     pub(crate) bookkeeping_ns: AtomicU64,
+    pub(crate) freeing_ns: AtomicU64,
     pub(crate) drain_ns: AtomicU64,
     pub(crate) render_ns: AtomicU64,
     pub(crate) encode_ns: AtomicU64,
@@ -107,6 +110,7 @@ impl Times {
             checkpoints: self.checkpoints.load(Relaxed),
             checkpoint: ns(&self.checkpoint_ns),
             bookkeeping: ns(&self.bookkeeping_ns),
+            freeing: ns(&self.freeing_ns),
             image_blocks: self.image_blocks.load(Relaxed),
             log_blocks: self.log_blocks.load(Relaxed),
             revoked_blocks: self.revoked_blocks.load(Relaxed),

@@ -11,7 +11,7 @@ use anyhow::{Result, ensure};
 use std::sync::Arc;
 use uext4_format::BlockNr;
 use uext4_format::jbd2::Superblock;
-use uext4_journal::{Config, Image, Journal, Live, Log, Object, Render, Sink};
+use uext4_journal::{Config, Image, Journal, Live, Log, Object, Render, Sink, Stats};
 use uext4_sync::Rank;
 
 const BLOCK_BYTES: u32 = 1024;
@@ -76,26 +76,31 @@ pub(super) fn run(variant: &'static str, blocks: u32) -> Result<Vec<Sample>> {
         variant,
         workers: 1,
     };
-    let per_block = |time: std::time::Duration, blocks: u64| time.as_nanos() as f64 / blocks as f64;
-    let committed = per_block(
-        again.bookkeeping - queued.bookkeeping,
-        again.image_blocks - queued.image_blocks,
-    );
-    let written = per_block(home.bookkeeping - again.bookkeeping, blocks.into());
+    let committed = Spent::between(&queued, &again, again.image_blocks - queued.image_blocks);
+    let written = Spent::between(&again, &home, blocks.into());
+    let of = |metric, value| sample(&key, metric, Unit::Nanoseconds, value);
     Ok(vec![
-        sample(
-            &key,
-            "bookkeeping per block committed",
-            Unit::Nanoseconds,
-            committed,
-        ),
-        sample(
-            &key,
-            "bookkeeping per block brought home",
-            Unit::Nanoseconds,
-            written,
-        ),
+        of("bookkeeping per block committed", committed.bookkeeping_ns),
+        of("freeing per block committed", committed.freeing_ns),
+        of("bookkeeping per block brought home", written.bookkeeping_ns),
+        of("freeing per block brought home", written.freeing_ns),
     ])
+}
+
+/// Times per block. To free images is not to know about them: who queues them meets their memory.
+struct Spent {
+    bookkeeping_ns: f64,
+    freeing_ns: f64,
+}
+
+impl Spent {
+    fn between(before: &Stats, after: &Stats, blocks: u64) -> Self {
+        let per_block = |time: std::time::Duration| time.as_nanos() as f64 / blocks as f64;
+        Self {
+            bookkeeping_ns: per_block(after.bookkeeping - before.bookkeeping),
+            freeing_ns: per_block(after.freeing - before.freeing),
+        }
+    }
 }
 
 impl Queue {

@@ -415,6 +415,11 @@ pub(super) const METRICS: &[Metric] = &[
         "Time to note which images are the newest and which went home.",
     ),
     metric(
+        "uext4_journal_freeing_seconds_total",
+        One("/journal/freeing_ns"),
+        "Time to free images that were replaced, went home or were revoked.",
+    ),
+    metric(
         "uext4_journal_checkpointed_blocks_total",
         One("/journal/checkpointed_blocks"),
         "Blocks written home by checkpoints.",
