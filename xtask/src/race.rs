@@ -1,5 +1,5 @@
-//! The tests in which threads meet, under ThreadSanitizer: a build of its own, of the standard
-//! library too, with the nightly toolchain.
+//! The tests in which threads meet, and a mount that many processes use, under ThreadSanitizer: a
+//! build of its own, of the standard library too, with the nightly toolchain.
 //!
 //! What it finds and is no race stands in `xtask/allow/races.txt`, each with its reason.
 
@@ -8,6 +8,8 @@ use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result, ensure};
 use clap::Args;
+use xtask::exercise::{self, Plan};
+use xtask::server::Server;
 
 /// The target whose standard library is built with the detector.
 const TARGET: &str = "x86_64-unknown-linux-gnu";
@@ -35,6 +37,15 @@ pub(crate) struct Options {
     /// Steps of each of the threads that stress the engine.
     #[arg(long, default_value_t = 2000)]
     steps: u64,
+    /// No tests: a mount over each transport, used as by `exercise`
+    #[arg(long)]
+    mount: bool,
+    /// Operations on each mount
+    #[arg(long, default_value_t = 200_000)]
+    operations: u64,
+    /// Repeats what the processes on the mount do
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
 }
 
 struct Suite {
@@ -57,39 +68,71 @@ impl Suite {
     }
 
     fn command(&self, root: &Path, options: &Options) -> Command {
-        let target = std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into());
-        let allowed = root.join("xtask/allow/races.txt");
-        let mut cargo = Command::new("cargo");
+        let mut cargo = cargo(root, "test");
         cargo
-            .current_dir(root)
-            .args([
-                "+nightly",
-                "test",
-                "--quiet",
-                "-Zbuild-std",
-                "--target",
-                TARGET,
-            ])
             .args(["--package", self.package, self.kind, "--"])
             .args(self.filters)
-            .env("CARGO_TARGET_DIR", PathBuf::from(target).join("race"))
-            .env("RUSTFLAGS", "-Zsanitizer=thread")
-            .env("CARGO_PROFILE_DEV_DEBUG", "line-tables-only")
-            .env(
-                "TSAN_OPTIONS",
-                format!("suppressions={}", allowed.display()),
-            )
+            .env("TSAN_OPTIONS", tsan_options(root))
             .env("UEXT4_STRESS_STEPS", options.steps.to_string());
-        for name in ["RUSTUP_TOOLCHAIN", "CARGO", "RUSTC"] {
-            cargo.env_remove(name); // of the cargo that runs this program
-        }
         cargo
     }
+}
+
+fn cargo(root: &Path, does: &str) -> Command {
+    let mut cargo = Command::new("cargo");
+    cargo
+        .current_dir(root)
+        .args(["+nightly", does, "--quiet", "-Zbuild-std"])
+        .args(["--target", TARGET])
+        .env("CARGO_TARGET_DIR", target_dir(root))
+        .env("RUSTFLAGS", "-Zsanitizer=thread")
+        .env("CARGO_PROFILE_DEV_DEBUG", "line-tables-only");
+    for name in ["RUSTUP_TOOLCHAIN", "CARGO", "RUSTC"] {
+        cargo.env_remove(name); // of the cargo that runs this program
+    }
+    cargo
+}
+
+fn target_dir(root: &Path) -> PathBuf {
+    let target = std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into());
+    root.join(target).join("race")
+}
+
+fn tsan_options(root: &Path) -> String {
+    let allowed = root.join("xtask/allow/races.txt");
+    format!("suppressions={}", allowed.display())
+}
+
+/// A server with the detector in it ends with a status of its own when it found something, and then
+/// its unmount fails.
+fn mount(root: &Path, options: &Options) -> Result<()> {
+    let mut build = cargo(root, "build");
+    build.args(["--package", "uext4-tools", "--bin", "uext4"]);
+    let status = build.status().context("run cargo")?;
+    ensure!(status.success(), "the tool: see above");
+    let program = target_dir(root).join(TARGET).join("debug/uext4");
+    println!("race: a mount");
+    let plan = Plan {
+        server: Server::new(program)
+            .with("TSAN_OPTIONS", tsan_options(root))
+            // The detector runs a program that knows the names of functions.
+            .always("no_sandbox"),
+        worker: std::env::current_exe().context("the path of this program")?,
+        operations: options.operations,
+        processes: 16,
+        seed: options.seed,
+    };
+    exercise::run(&plan, Some(exercise::KINDS[0].name), None)
 }
 
 /// Runs the suites; the first that finds something ends the run.
 pub(crate) fn run(root: &Path, options: &Options) -> Result<ExitCode> {
     need_nightly()?;
+    if options.mount {
+        mount(root, options)?;
+        println!("race: nothing found");
+        return Ok(ExitCode::SUCCESS);
+    }
     let wanted = |suite: &&Suite| {
         options
             .package

@@ -57,6 +57,8 @@ impl Transport {
 #[derive(Clone, Debug)]
 pub struct Server {
     program: PathBuf,
+    environment: Vec<(String, String)>,
+    always: &'static str,
 }
 
 impl Server {
@@ -64,7 +66,21 @@ impl Server {
     pub fn new(program: impl Into<PathBuf>) -> Self {
         Self {
             program: program.into(),
+            environment: Vec::new(),
+            always: "",
         }
+    }
+
+    /// With this variable in its environment.
+    pub fn with(mut self, name: &str, value: String) -> Self {
+        self.environment.push((name.to_owned(), value));
+        self
+    }
+
+    /// With these options in each mount, besides others.
+    pub fn always(mut self, words: &'static str) -> Self {
+        self.always = words;
+        self
     }
 
     /// Mounts are served by the program that runs now.
@@ -117,9 +133,12 @@ impl Server {
         ServedMount::start_for(life, |dir| {
             let mut command = Command::new(&self.program);
             command.arg("mount").arg(image).arg(dir).arg("--foreground");
-            if !words.is_empty() {
-                command.args(["-o", words]);
+            for words in [self.always, words] {
+                if !words.is_empty() {
+                    command.args(["-o", words]);
+                }
             }
+            command.envs(self.environment.iter().cloned());
             command.stderr(says);
             command
         })

@@ -6,8 +6,8 @@
 //!
 //! Layout: looking costs a sum over all processors, so it is done again after so many bytes were
 //! written that the answer may be another one.
-//! References: kernel doc `admin-guide/sysctl/vm.rst` (`dirty_ratio`), `ABI/testing/sysfs-class-bdi`
-//! (`max_ratio`: 1 % for FUSE).
+//! References: kernel doc `admin-guide/sysctl/vm.rst` (`dirty_ratio`) and
+//! `ABI/testing/sysfs-class-bdi` (`max_ratio`: 1 % for FUSE).
 
 use std::sync::atomic::{AtomicI64, AtomicU8, Ordering};
 use uext4::{Room, Writers};

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
-use uext4_fuse::Channel;
+use uext4_fuse::{Channel, Sandbox};
 use uext4_testkit::oracle::Program;
 use uext4_testkit::rings::RingsSwitch;
 
@@ -132,6 +132,9 @@ impl Drop for FuseMount {
 pub(crate) fn serve(image: &Path, dir: &Path, options: &str) -> Result<()> {
     let mut fuse = uext4_fuse::MountOptions {
         source: image.display().to_string(),
+        // As the tool does.
+        sandbox: Sandbox::Best,
+        files: vec![image.into()],
         ..uext4_fuse::MountOptions::default()
     };
     let mut setup = Setup::default();

@@ -1,9 +1,10 @@
-//! Wounded images, mounted as strangers' images are and plainly, and used: the server stays alive
-//! and locked in, answers, and needs no more memory than it may.
+//! Wounded images, mounted as strangers' images are, and used: the server stays alive and locked
+//! in, answers, and needs no more memory than it may.
 //!
-//! Each round is one seed: a wound in a copy of an image that was filled through our
-//! mount, random operations and a walk through the mount, then the unmount. A refused mount is
-//! fine. One wounded image that is not refused is mounted as a stranger's for the whole time and
+//! Each round is one seed: a wound in a copy of an image that was filled through our mount, random
+//! operations and a walk through the mount, then the unmount. A refused mount is fine; since
+//! images that are looked over first are rarely let in with a wound, a refused one is mounted
+//! again with all that `untrusted` stands for but the look. One wounded image that is not refused is mounted as a stranger's for the whole time and
 //! used between the rounds. Again and again calls are made in the name of a server: it reaches
 //! nothing.
 
@@ -34,6 +35,10 @@ const TRY_EVERY: u64 = 16;
 /// Time for the last round and the end.
 const CLOSING: Duration = Duration::from_secs(900);
 /// What images are made of.
+/// As strangers' images.
+const UNTRUSTED: [&str; 2] = ["untrusted", "untrusted,rw"];
+/// The same but for the look, and without a limit of addresses.
+const CONFINED: &str = "sandbox,nosuid,nodev,operation_bytes=268435456,operation_seconds=30";
 const KINDS: [&[&str]; 2] = [&["-b", "4096"], &["-b", "1024", "-O", "^has_journal"]];
 
 /// What came of the rounds.
@@ -41,8 +46,10 @@ const KINDS: [&[&str]; 2] = [&["-b", "4096"], &["-b", "1024", "-O", "^has_journa
 pub struct Figures {
     /// Rounds.
     pub rounds: u64,
-    /// Mounts that were refused.
+    /// Images that were refused as strangers'.
     pub refused: u64,
+    /// Of them, those that were refused without a look, too.
+    pub refused_blindly: u64,
     /// Operations that succeeded.
     pub done: u64,
     /// Operations that succeeded on the image that is mounted all the time.
@@ -55,12 +62,13 @@ pub struct Figures {
 
 impl fmt::Display for Figures {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mounted = self.rounds - self.refused;
+        let mounted = self.rounds - self.refused_blindly;
         let (rounds, refused, done, long) = (self.rounds, self.refused, self.done, self.done_long);
         let (tried, memory) = (self.tried, self.memory);
         write!(
             f,
-            "{rounds} images, {refused} refused, {mounted} mounted, {done} operations succeeded, \
+            "{rounds} images, {refused} refused, {mounted} mounted (some of those without a look), \
+             {done} operations succeeded, \
              {long} on the one that stayed; {tried} servers reached nothing; {memory}"
         )
     }
@@ -166,30 +174,41 @@ fn hurt(image: &Path, seed: u64) -> Result<String> {
 
 fn round(server: &Server, image: &Path, seed: u64, figures: &mut Figures) -> Result<()> {
     figures.rounds += 1;
-    let words = ["untrusted", "untrusted,rw", "", ""][seed as usize / 2 % 4];
-    let mounted = {
-        let rings = seed.is_multiple_of(2) && RingsSwitch::is_available();
-        let _on = rings.then(RingsSwitch::on).transpose()?;
-        server.mount_with(image, words)
-    };
-    let mount = match mounted {
-        Err(error) => {
-            figures.refused += 1;
-            return may_be_refused(&error);
-        }
-        Ok(mount) => mount,
+    let Some((mount, budget)) = mounted(server, image, seed, figures)? else {
+        return Ok(());
     };
     figures.done += used(mount.path(), seed)?;
-    let budget = match words {
-        "" => Budget::Unset,
-        _ => Budget::Set,
-    };
     look_at(&mount, budget, &mut figures.memory)?;
     if figures.rounds.is_multiple_of(TRY_EVERY) {
         try_from_inside(&mount)?;
         figures.tried += 1;
     }
     closed(mount)
+}
+
+/// Mounts as a stranger's, and if that is refused with no look at it. `None`: refused, too.
+fn mounted(
+    server: &Server,
+    image: &Path,
+    seed: u64,
+    figures: &mut Figures,
+) -> Result<Option<(ServedMount, Budget)>> {
+    let rings = seed.is_multiple_of(2) && RingsSwitch::is_available();
+    let mount = |words| {
+        let _on = rings.then(RingsSwitch::on).transpose()?;
+        server.mount_with(image, words)
+    };
+    match mount(UNTRUSTED[seed as usize / 2 % 2]) {
+        Ok(mount) => return Ok(Some((mount, Budget::Set))),
+        Err(error) => may_be_refused(&error)?,
+    }
+    figures.refused += 1;
+    match mount(CONFINED) {
+        Ok(mount) => return Ok(Some((mount, Budget::Unset))),
+        Err(error) => may_be_refused(&error)?,
+    }
+    figures.refused_blindly += 1;
+    Ok(None)
 }
 
 /// A server that met damage says so with its status.

@@ -1,7 +1,7 @@
 //! Room that runs short while the kernel holds written data back.
 //!
-//! While there is plenty of room ([`Gauge`]) the kernel says "done" to writers by itself. When it is
-//! scarce:
+//! While there is plenty of room (`room`) the kernel says "done" to writers by itself. When it
+//! is scarce:
 //! - files opened for writing are written through, so that each write is told what became of it;
 //! - who opened before is asked back: with attributes that have no life a `write` first sends
 //!   `GETATTR` with its handle, which no `stat` does. What the kernel holds of the file is fetched

@@ -68,3 +68,109 @@ fn look_for_long<T>(start: Instant, mut find: impl FnMut() -> Option<T>) -> Opti
     }
     None
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::thread::{scope, sleep};
+
+    /// Looks until `work` was called: on a busy machine the time may be over before.
+    fn looks(work: impl Fn(&Lookers)) -> Lookers {
+        loop {
+            let lookers = Lookers::default();
+            let looked = lookers.look(|| {
+                work(&lookers);
+                Some(())
+            });
+            if looked.is_some() {
+                return lookers;
+            }
+        }
+    }
+
+    fn looks_at_once(lookers: &Lookers) -> usize {
+        let mut deepest = 0;
+        // Each looks while the ones before it do.
+        fn deeper(lookers: &Lookers, depth: usize, deepest: &mut usize) {
+            *deepest = depth.max(*deepest);
+            lookers.look(|| {
+                deeper(lookers, depth + 1, deepest);
+                Some(())
+            });
+        }
+        deeper(lookers, 0, &mut deepest);
+        deepest
+    }
+
+    /// Before any look that was held up.
+    fn rested(lookers: &Lookers) -> &Lookers {
+        lookers.rests.store(0, Ordering::Relaxed);
+        lookers
+    }
+
+    fn deepest_of_many(lookers: &Lookers) -> usize {
+        let tries = (0..1000).map(|_| looks_at_once(rested(lookers)));
+        tries.max().expect("there are some")
+    }
+
+    #[test]
+    fn no_more_look_than_may_and_each_gives_its_place_back() {
+        let lookers = Lookers::default();
+        assert_eq!(deepest_of_many(&lookers), LOOKERS_MAX);
+        assert_eq!(lookers.n_looking.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn many_threads_keep_to_it() {
+        let (lookers, inside, most) =
+            (Lookers::default(), AtomicUsize::new(0), AtomicUsize::new(0));
+        let look = || {
+            rested(&lookers).look(|| {
+                let now = inside.fetch_add(1, Ordering::SeqCst) + 1;
+                most.fetch_max(now, Ordering::SeqCst);
+                yield_now();
+                inside.fetch_sub(1, Ordering::SeqCst);
+                Some(())
+            })
+        };
+        scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| (0..2000).for_each(|_| look().unwrap_or_default()));
+            }
+        });
+        let most = most.load(Ordering::SeqCst);
+        assert!((1..=LOOKERS_MAX).contains(&most), "{most} looked at once");
+        assert_eq!(lookers.n_looking.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn who_was_held_up_makes_others_rest() {
+        let lookers = looks(|_| sleep(2 * HELD_UP));
+        let mut looked = 0;
+        for _ in 0..RESTS {
+            let find = || {
+                looked += 1;
+                Some(looked)
+            };
+            assert!(lookers.look(find).is_none());
+        }
+        assert_eq!((looked, lookers.rests.load(Ordering::Relaxed)), (0, 0));
+        assert_eq!(deepest_of_many(&lookers), LOOKERS_MAX);
+    }
+
+    #[test]
+    fn nobody_looks_in_vain_for_long() {
+        let lookers = Lookers::default();
+        let start = Instant::now();
+        assert_eq!(lookers.look(|| None::<()>), None);
+        assert!(start.elapsed() >= LOOK);
+    }
+
+    #[test]
+    fn never_is_for_good_also_for_who_looks_then() {
+        let lookers = looks(Lookers::never);
+        for _ in 0..100 {
+            assert!(rested(&lookers).look(|| Some(())).is_none());
+        }
+    }
+}
