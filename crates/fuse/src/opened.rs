@@ -1,8 +1,8 @@
 //! Files that processes have open, as far as they differ: what each was told of errors, and
 //! whether the kernel holds back what is written to it.
 //!
-//! Layout: a handle is a number of its own, and how it writes ([`Written`]). Only one whose file ever failed to write out data has
-//! an entry, so that opening and closing touch no table.
+//! Layout: a handle is a number of its own, and how it writes ([`Written`]). Only one whose file
+//! ever failed to write out data has an entry, so that opening and closing touch no table.
 //! Locking: the table's lock is never held over a call of the library.
 
 use std::collections::BTreeMap;

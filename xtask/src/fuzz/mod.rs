@@ -4,9 +4,9 @@
 //! Each round is one seed: a wound in a copy of an image that was filled through our mount, random
 //! operations and a walk through the mount, then the unmount. A refused mount is fine; since
 //! images that are looked over first are rarely let in with a wound, a refused one is mounted
-//! again with all that `untrusted` stands for but the look. One wounded image that is not refused is mounted as a stranger's for the whole time and
-//! used between the rounds. Again and again calls are made in the name of a server: it reaches
-//! nothing.
+//! again with all that `untrusted` stands for but the look. One wounded image that is not refused
+//! is mounted as a stranger's for the whole time and used between the rounds. Again and again calls
+//! are made in the name of a server: it reaches nothing.
 
 mod look;
 mod used;
