@@ -9,14 +9,14 @@
 mod opening;
 mod rotation;
 
-use crate::{BlockDevice, Claimant, Error, range};
+use crate::{Backing, BlockDevice, Claimant, Error, range};
 use opening::{claim, lock_for_writing, open_file};
 use rustix::fs::{Advice, FallocateFlags, FlockOperation};
 use rustix::io::Errno;
 use std::fs::{File, OpenOptions};
 use std::io::{IoSlice, Seek, SeekFrom};
 use std::num::NonZeroU64;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -217,6 +217,13 @@ impl BlockDevice for FileDevice {
         range::check(self.size_bytes, offset, len)?;
         let result = self.file.read_exact_at(buf, self.start + offset);
         result.map_err(|e| Error::io("read", offset, len, e))
+    }
+    fn backing(&self, offset: u64, len: u64) -> Option<Backing<'_>> {
+        range::check(self.size_bytes, offset, len).ok()?;
+        Some(Backing {
+            file: self.file.as_fd(),
+            offset: self.start + offset,
+        })
     }
     fn write_at(&self, offset: u64, buf: &[u8]) -> Result<(), Error> {
         let len = buf.len() as u64;

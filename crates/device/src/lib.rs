@@ -25,5 +25,5 @@ pub use file::{Access, FileDevice};
 pub use mem::MemDevice;
 pub use overlay::Overlay;
 pub use record::Recorder;
-pub use traits::{BlockDevice, Claimant};
+pub use traits::{Backing, BlockDevice, Claimant};
 pub use window::Window;

@@ -1,6 +1,16 @@
 //! The trait that every device implements.
 
 use crate::Error;
+use std::os::fd::BorrowedFd;
+
+/// Where bytes of a device stand in a file of the system.
+#[derive(Clone, Copy, Debug)]
+pub struct Backing<'a> {
+    /// The file, open to read.
+    pub file: BorrowedFd<'a>,
+    /// Where the bytes start in it, in bytes.
+    pub offset: u64,
+}
 
 /// Who claims a block device for writing; the kernel lets only one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,6 +33,11 @@ pub trait BlockDevice: Send + Sync {
     fn size_bytes(&self) -> u64;
     /// Fills `buf` from byte `offset`.
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), Error>;
+    /// The file that holds the bytes as [`Self::read_at`] would answer them, for who moves them on
+    /// without looking at them; `None` where there is no such file.
+    fn backing(&self, _offset: u64, _len: u64) -> Option<Backing<'_>> {
+        None
+    }
     /// Writes `buf` at byte `offset`.
     fn write_at(&self, offset: u64, buf: &[u8]) -> Result<(), Error>;
     /// Writes `bufs` one after the other from byte `offset`.

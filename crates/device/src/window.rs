@@ -1,6 +1,6 @@
 //! A part of a device as a device of its own: a partition, an embedded image.
 
-use crate::{BlockDevice, Claimant, Error, range};
+use crate::{Backing, BlockDevice, Claimant, Error, range};
 use std::sync::Arc;
 
 /// Bytes `start..start + size` of another device. Errors of the inner device keep its offsets.
@@ -38,6 +38,9 @@ impl BlockDevice for Window {
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), Error> {
         self.inner
             .read_at(self.place(offset, buf.len() as u64)?, buf)
+    }
+    fn backing(&self, offset: u64, len: u64) -> Option<Backing<'_>> {
+        self.inner.backing(self.place(offset, len).ok()?, len)
     }
     fn write_at(&self, offset: u64, buf: &[u8]) -> Result<(), Error> {
         self.inner

@@ -45,7 +45,7 @@ pub use attr::{Attr, Caller, Checks, FileType, Room, SetAttr, SetTime, StatFs, T
 pub use delayed::ErrorCursor;
 pub use dir::{DirEntry, Visit};
 pub use error::{Error, Result};
-pub use file::{Extent, FallocateMode, Seek, Times};
+pub use file::{Extent, FallocateMode, Seek, Stretch, Times};
 pub use filesystem::Filesystem;
 pub use inode::{Atime, Inode, InodeRef};
 pub use map::ExtentStatusStats;

@@ -3,6 +3,7 @@
 
 use crate::errno::Errno;
 use crate::protocol::ANSWER_HEADER_BYTES;
+use uext4::Stretch;
 
 /// Where an answer is built.
 enum Room<'a> {
@@ -15,6 +16,14 @@ enum Room<'a> {
 pub(crate) struct Answer<'a> {
     room: Room<'a>,
     len: usize,
+    shortcut: Option<Box<dyn InPlace>>,
+    is_sent: bool,
+}
+
+/// A way to the kernel for data that need not be seen.
+pub(crate) trait InPlace: Send {
+    /// Sends an answer; false when it cannot go this way, and nothing went.
+    fn send(&mut self, header: &AnswerHeader, stretches: &[Stretch<'_>]) -> bool;
 }
 
 /// The header of an answer, as the kernel wants it.
@@ -23,20 +32,57 @@ pub(crate) type AnswerHeader = [u8; ANSWER_HEADER_BYTES];
 impl<'a> Answer<'a> {
     /// An empty answer with room for `capacity_bytes` without growing.
     pub(crate) fn new(capacity_bytes: usize) -> Self {
-        let room = Room::Own(vec![0; capacity_bytes]);
-        Self { room, len: 0 }
+        Self::in_room(Room::Own(vec![0; capacity_bytes]))
     }
 
     /// An empty answer in a buffer of somebody else. What does not fit moves to a buffer of its
     /// own.
     pub(crate) fn lent(buf: &'a mut [u8]) -> Self {
-        let room = Room::Lent(buf);
-        Self { room, len: 0 }
+        Self::in_room(Room::Lent(buf))
+    }
+
+    fn in_room(room: Room<'a>) -> Self {
+        Self {
+            room,
+            len: 0,
+            shortcut: None,
+            is_sent: false,
+        }
+    }
+
+    /// The same, with a way for [`Self::send`].
+    pub(crate) fn with_shortcut(self, shortcut: Box<dyn InPlace>) -> Self {
+        Self {
+            shortcut: Some(shortcut),
+            ..self
+        }
+    }
+
+    /// Whether [`Self::send`] can do anything.
+    pub(crate) fn has_shortcut(&self) -> bool {
+        self.shortcut.is_some()
+    }
+
+    /// Sends data that need not be seen as the whole answer to request `unique`; false when they
+    /// must be put after all.
+    pub(crate) fn send(&mut self, unique: u64, stretches: &[Stretch<'_>]) -> bool {
+        let len: usize = stretches.iter().map(|stretch| stretch.len_bytes).sum();
+        let header = header(ANSWER_HEADER_BYTES + len, unique, 0);
+        if let Some(shortcut) = &mut self.shortcut {
+            self.is_sent = shortcut.send(&header, stretches);
+        }
+        self.is_sent
+    }
+
+    /// Whether the kernel has it already.
+    pub(crate) fn is_sent(&self) -> bool {
+        self.is_sent
     }
 
     /// Forgets what was put.
     pub(crate) fn clear(&mut self) {
         self.len = 0;
+        self.is_sent = false;
     }
 
     /// Bytes put so far.
@@ -136,13 +182,17 @@ impl<'a> Answer<'a> {
     }
 
     fn header(&self, unique: u64, error: i32) -> AnswerHeader {
-        let len = (ANSWER_HEADER_BYTES + self.len) as u32;
-        let mut header = [0; ANSWER_HEADER_BYTES];
-        header[0..4].copy_from_slice(&len.to_ne_bytes());
-        header[4..8].copy_from_slice(&error.to_ne_bytes());
-        header[8..16].copy_from_slice(&unique.to_ne_bytes());
-        header
+        header(ANSWER_HEADER_BYTES + self.len, unique, error)
     }
+}
+
+/// `struct fuse_out_header` of a message of `len_bytes` bytes, itself included.
+fn header(len_bytes: usize, unique: u64, error: i32) -> AnswerHeader {
+    let mut header = [0; ANSWER_HEADER_BYTES];
+    header[0..4].copy_from_slice(&(len_bytes as u32).to_ne_bytes());
+    header[4..8].copy_from_slice(&error.to_ne_bytes());
+    header[8..16].copy_from_slice(&unique.to_ne_bytes());
+    header
 }
 
 #[cfg(test)]

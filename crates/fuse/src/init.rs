@@ -5,7 +5,7 @@
 //! spares the kernel a request per write; lookups and listings of a directory side by side; data
 //! written back later; large requests; with a new name the caller's groups (`CREATE_SUPP_GROUP`),
 //! which say whether a new file keeps setgid; symbolic links kept; directories opened without
-//! asking. Not asked for: locks (the kernel has its own for one machine), splicing.
+//! asking. Not asked for: locks (the kernel has its own for one machine). Splicing needs no asking.
 
 use crate::answer::Answer;
 use crate::errno::Errno;

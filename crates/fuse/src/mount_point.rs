@@ -4,7 +4,7 @@
 
 use crate::error::{Error, Result};
 use crate::options::MountOptions;
-use crate::transport::DevFuse;
+use crate::transport::{DevFuse, read_bytes_max};
 use rustix::mount::{MountFlags, UnmountFlags};
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags};
 use std::ffi::{CString, OsStr, OsString};
@@ -86,9 +86,15 @@ fn kernel_options(fd: i32, path: &Path, options: &MountOptions) -> io::Result<St
         ""
     };
     Ok(format!(
-        "fd={fd},rootmode={:o},user_id={user},group_id={group},default_permissions{others}",
+        "fd={fd},rootmode={:o},user_id={user},group_id={group},default_permissions{others}{}",
         mode & 0o170000,
+        max_read(options),
     ))
+}
+
+fn max_read(options: &MountOptions) -> String {
+    let bytes = read_bytes_max(options.channel);
+    bytes.map_or_else(String::new, |bytes| format!(",max_read={bytes}"))
 }
 
 fn mount_flags(options: &MountOptions) -> MountFlags {
@@ -145,6 +151,7 @@ fn helper_options(options: &MountOptions) -> OsString {
         .into_iter()
         .filter(|(set, _)| *set)
         .for_each(|(_, word)| list.push_str(word));
+    list.push_str(&max_read(options));
     list.into()
 }
 

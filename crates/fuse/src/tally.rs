@@ -9,8 +9,8 @@ use crate::protocol::opcode;
 use serde::Serialize;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
-use uext4_sync::Sharded;
 use uext4_sync::atomic::{AtomicU64, Ordering::Relaxed};
+use uext4_sync::{Counter, Sharded};
 
 /// Operation codes below this are counted; the kernel's come nowhere near.
 const OPCODES: usize = 64;
@@ -31,6 +31,7 @@ type Table = Box<[Slot]>;
 /// The counters.
 pub(crate) struct Tally {
     shards: Sharded<OnceLock<Table>>,
+    in_place: Counter,
 }
 
 /// Requests of one kind since the mount.
@@ -50,6 +51,7 @@ impl Tally {
     pub(crate) fn new() -> Self {
         Self {
             shards: Sharded::new(|_| OnceLock::new()),
+            in_place: Counter::new(0),
         }
     }
 
@@ -79,6 +81,16 @@ impl Tally {
         }
         slot.time_ns.fetch_add(took_ns, Relaxed);
         slot.buckets[bucket_of(took_ns)].fetch_add(1, Relaxed);
+    }
+
+    /// A read was answered with data that never were in our memory.
+    pub(crate) fn note_in_place(&self) {
+        self.in_place.add(1);
+    }
+
+    /// Reads that were.
+    pub(crate) fn reads_in_place(&self) -> u64 {
+        self.in_place.sum().unsigned_abs()
     }
 
     /// Bounds of all buckets but the last, in nanoseconds.

@@ -6,12 +6,14 @@
 
 mod dev_fuse;
 mod look;
+mod splice;
 mod uring;
 
 pub(crate) use dev_fuse::{Brings, DevFuse, Reader, request_buffer};
 pub(crate) use uring::Rings;
 
 use crate::aside::Helpers;
+use crate::options::Channel;
 use crate::server::Server;
 use std::io;
 use std::sync::Arc;
@@ -31,4 +33,15 @@ pub(crate) struct Service {
     pub(crate) helpers: Arc<Helpers>,
     /// Copy much data.
     pub(crate) copiers: Arc<Helpers>,
+}
+
+/// Most bytes that one read shall ask for in a mount whose requests come by `channel`, `None` for
+/// as many as the kernel likes. The kernel wants to know before it offers rings.
+pub(crate) fn read_bytes_max(channel: Channel) -> Option<u32> {
+    let over_rings = match channel {
+        Channel::DevFuse => false,
+        Channel::IoUring => true,
+        Channel::Best => uring::is_offered(),
+    };
+    (!over_rings).then_some(splice::SPLICED_BYTES_MAX)
 }

@@ -41,6 +41,25 @@ fn a_vector_longer_than_one_call_takes_is_written_whole() {
 }
 
 #[test]
+fn windows_tell_where_their_bytes_stand() {
+    let dir = scratch();
+    let path = dir.path().join("image");
+    let device = FileDevice::create(&path, 1 << 20).unwrap();
+    device.write_at(30_000, b"hello").unwrap();
+    drop(device);
+    let file = FileDevice::open_window(&path, Access::ReadOnly, 4096, None).unwrap();
+    let device = crate::Window::new(std::sync::Arc::new(file), 8192, 65_536).unwrap();
+    let place = device.backing(30_000 - 4096 - 8192, 5).unwrap();
+    assert_eq!(place.offset, 30_000);
+    let mut buf = [0; 5];
+    let file = File::from(place.file.try_clone_to_owned().unwrap());
+    file.read_exact_at(&mut buf, place.offset).unwrap();
+    assert_eq!(&buf, b"hello");
+    assert!(device.backing(65_532, 5).is_none() && device.backing(u64::MAX, 1).is_none());
+    assert!(crate::MemDevice::new(4096).backing(0, 1).is_none());
+}
+
+#[test]
 fn a_second_writer_is_refused_and_told_why() {
     let dir = scratch();
     let path = dir.path().join("image");

@@ -5,6 +5,7 @@ use crate::delayed::Buffer;
 use crate::inode::{Inode, InodeState};
 use crate::map::{self, ExtentState, Mapping};
 use crate::{Fs, Result};
+use uext4_device::Backing;
 
 /// A stretch of a file and where it stands on the device; `None` reads as zeroes.
 struct Piece {
@@ -19,6 +20,52 @@ impl Piece {
         let end = self.at_byte.map(|at| at + self.len_bytes);
         self.waits == next.waits && end == next.at_byte
     }
+}
+
+/// A stretch of a file's data in the file of the system that the device is.
+#[derive(Clone, Copy, Debug)]
+pub struct Stretch<'a> {
+    /// Where it starts.
+    pub place: Backing<'a>,
+    /// How long it is.
+    pub len_bytes: usize,
+}
+
+/// More stretches than this are not worth moving one by one.
+const STRETCHES_MAX: usize = 16;
+
+/// Shows `take` where the data of a byte range stand, up to the end of the file; answers what it
+/// answers. They stay there until it returns: nobody changes the file or frees its blocks
+/// meanwhile. `take` is not asked, and the answer is false, where some of them stand nowhere
+/// (holes, data that wait for their blocks), in the inode, or in too many places.
+pub(crate) fn read_in_place(
+    fs: &Fs,
+    inode: &Inode,
+    offset: u64,
+    len: usize,
+    take: impl FnOnce(&[Stretch<'_>]) -> bool,
+) -> Result<bool> {
+    let buffer = inode.io.read();
+    let pieces = {
+        let state = inode.read();
+        check_not_encrypted(&state)?;
+        let left = state.disk.size.saturating_sub(offset);
+        if left == 0 || inline::is_inline(&state) {
+            return Ok(false);
+        }
+        plan(fs, &state, &buffer, offset, left.min(len as u64))?
+    };
+    if pieces.len() > STRETCHES_MAX {
+        return Ok(false);
+    }
+    let stretch = |piece: &Piece| {
+        Some(Stretch {
+            place: fs.device.backing(piece.at_byte?, piece.len_bytes)?,
+            len_bytes: piece.len_bytes as usize,
+        })
+    };
+    let stretches: Option<Vec<Stretch<'_>>> = pieces.iter().map(stretch).collect();
+    Ok(stretches.is_some_and(|stretches| take(&stretches)))
 }
 
 /// Reads up to `buf.len()` bytes from byte `offset` on; answers how many (less only at the end).

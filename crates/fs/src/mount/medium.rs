@@ -14,7 +14,7 @@ use crate::options::Access;
 use std::iter;
 use std::ops::Range;
 use std::sync::Arc;
-use uext4_device::{BlockDevice, Claimant, Error, Overlay};
+use uext4_device::{Backing, BlockDevice, Claimant, Error, Overlay};
 use uext4_sync::Counter;
 use uext4_sync::atomic::{AtomicBool, Ordering};
 
@@ -172,6 +172,9 @@ impl BlockDevice for Medium {
     }
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), Error> {
         self.target().read_at(offset, buf)
+    }
+    fn backing(&self, offset: u64, len: u64) -> Option<Backing<'_>> {
+        self.target().backing(offset, len)
     }
     fn write_at(&self, offset: u64, buf: &[u8]) -> Result<(), Error> {
         self.count_written(buf.len());

@@ -8,7 +8,7 @@ use crate::{Caller, Error, Filesystem, Fs, InodeRef, Result, credits, file, xatt
 use uext4_format::{Feature, FileType, InodeFlags, Tid};
 
 use crate::delayed::ErrorCursor;
-use crate::file::{Extent, FallocateMode, Seek, Times};
+use crate::file::{Extent, FallocateMode, Seek, Stretch, Times};
 
 /// What a write does to setuid and setgid bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,6 +47,24 @@ impl Filesystem {
         self.run(|fs| {
             regular(inode)?;
             file::read(fs, inode, offset, buf)
+        })
+    }
+
+    /// As [`Self::read_untouched`], for who moves data on without looking at them: shows `take`
+    /// where up to `len_bytes` bytes from byte `offset` on stand, less only at the end, and answers
+    /// what it answers. They stay there until it returns; it must not wait for another operation
+    /// on the file. False as well, and `take` is not asked, where not all of them stand in a file
+    /// of the system, in few stretches: then [`Self::read`] knows more.
+    pub fn read_in_place(
+        &self,
+        inode: &InodeRef,
+        offset: u64,
+        len_bytes: usize,
+        take: impl FnOnce(&[Stretch<'_>]) -> bool,
+    ) -> Result<bool> {
+        self.run(|fs| {
+            regular(inode)?;
+            file::read_in_place(fs, inode, offset, len_bytes, take)
         })
     }
 

@@ -14,6 +14,7 @@ mod faults;
 mod freeze;
 mod full;
 mod image;
+mod in_place;
 mod journals;
 mod old_formats;
 mod old_inodes;

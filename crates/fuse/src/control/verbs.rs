@@ -111,6 +111,7 @@ fn stats(mount: &Mount) -> Value {
     let tally = mount.server.tally();
     let mut stats = to_value(&mount.filesystem().stats());
     stats["requests"] = to_value(&tally.requests());
+    stats["reads_in_place"] = tally.reads_in_place().into();
     stats["request_bounds_ns"] = Tally::bounds_ns().into();
     stats["server"] = server(mount);
     stats

@@ -34,6 +34,7 @@ const ALLOWED: &[libc::c_long] = &[
     libc::SYS_dup3,
     libc::SYS_close,
     libc::SYS_pipe2,
+    libc::SYS_splice,
     libc::SYS_eventfd2,
     libc::SYS_ppoll,
     libc::SYS_fstat,

@@ -5,12 +5,14 @@
 //! it for each request, whoever takes it.
 
 use super::look::Lookers;
+use super::splice::Splicer;
 use super::{Service, Transport};
 use crate::answer::{Answer, AnswerHeader};
 use crate::errno::Errno;
 use crate::init::WRITE_BYTES_MAX;
 use crate::request::Request;
 use crate::server::{Outcome, Pace, Server};
+use rustix::pipe::{SpliceFlags, splice};
 use std::fs::File;
 use std::io::{self, IoSlice, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -111,9 +113,28 @@ impl DevFuse {
         let Err(error) = sent else {
             return Ok(());
         };
-        match error.raw_os_error() {
-            Some(libc::ENOENT | libc::ENODEV | libc::ECONNABORTED) => Ok(()),
-            _ => Err(error),
+        if is_unwanted(&error) {
+            Ok(())
+        } else {
+            Err(error)
+        }
+    }
+
+    /// Sends a finished answer that lies in a pipe.
+    pub(super) fn send_piped(&self, pipe: &OwnedFd, len_bytes: usize) -> io::Result<Sent> {
+        let sent = splice(
+            pipe,
+            None,
+            &self.file,
+            None,
+            len_bytes,
+            SpliceFlags::empty(),
+        );
+        match sent.map_err(io::Error::from) {
+            Ok(sent) if sent == len_bytes => Ok(Sent::Taken),
+            Ok(_) => Err(io::ErrorKind::WriteZero.into()),
+            Err(error) if is_unwanted(&error) => Ok(Sent::Unwanted),
+            Err(error) => Err(error),
         }
     }
 
@@ -146,6 +167,23 @@ impl DevFuse {
         }
         self.set_at_once(false)
     }
+}
+
+/// What became of an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sent {
+    /// The kernel has it.
+    Taken,
+    /// Nobody waits for it any more; what was sent may still lie in its pipe.
+    Unwanted,
+}
+
+/// Whether an answer was refused since nobody waits for it.
+fn is_unwanted(error: &io::Error) -> bool {
+    matches!(
+        error.raw_os_error(),
+        Some(libc::ENOENT | libc::ENODEV | libc::ECONNABORTED)
+    )
 }
 
 impl AsFd for DevFuse {
@@ -186,10 +224,12 @@ pub(crate) struct Reader {
 impl Reader {
     /// A way through a descriptor of its own.
     pub(crate) fn new(device: DevFuse, brings: Brings) -> Self {
+        let device = Arc::new(device);
+        let splicer = Splicer::new(device.clone());
         Self {
-            device: Arc::new(device),
+            device,
             brings,
-            answer: Answer::new(WRITE_BYTES_MAX as usize),
+            answer: Answer::new(WRITE_BYTES_MAX as usize).with_shortcut(Box::new(splicer)),
         }
     }
 
@@ -256,6 +296,9 @@ fn answer(
     let Outcome::Answer(done) = server.handle(request, pace, answer) else {
         return Ok(());
     };
+    if answer.is_sent() {
+        return Ok(());
+    }
     let header = answer.finish(request.unique, done);
     device.send(&header, answer.body()).or_else(|_| {
         // The kernel did not like it; its caller must not wait forever.

@@ -22,6 +22,13 @@ use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 
+/// Says whether the kernel offers rings to mounts that are made now.
+const PARAMETER: &str = "/sys/module/fuse/parameters/enable_uring";
+
+pub(super) fn is_offered() -> bool {
+    std::fs::read(PARAMETER).is_ok_and(|value| value.starts_with(b"Y"))
+}
+
 /// The rings of a mount, ready to be registered by their threads.
 pub(crate) struct Rings {
     /// One per thread.

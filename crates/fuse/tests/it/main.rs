@@ -10,6 +10,7 @@ mod exerciser;
 mod flight;
 mod full;
 mod handles;
+mod in_place;
 mod life;
 mod model;
 mod names;

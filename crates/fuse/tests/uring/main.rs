@@ -19,6 +19,8 @@ mod flight;
 mod full;
 #[path = "../it/handles.rs"]
 mod handles;
+#[path = "../it/in_place.rs"]
+mod in_place;
 #[path = "../it/life.rs"]
 mod life;
 #[path = "../it/model.rs"]

@@ -260,6 +260,11 @@ pub(super) const METRICS: &[Metric] = &[
         "Objects that made room for others.",
     ),
     metric(
+        "uext4_reads_in_place_total",
+        One("/reads_in_place"),
+        "Reads answered with pages of the image.",
+    ),
+    metric(
         "uext4_memory_reliefs_total",
         One("/memory_reliefs"),
         "Times that memory was short and caches gave some back.",

@@ -1,0 +1,222 @@
+//! Answers whose data go from the image's pages to the kernel's without a stop in our memory:
+//! image, pipe, `/dev/fuse`.
+//!
+//! What lies in the pipe are references to the pages of the image, not copies: until the kernel
+//! has copied them nobody may give their blocks away, which the lender of the stretches sees to.
+//! It copies before the call returns. Pages are never moved (`SPLICE_F_MOVE`): they belong to the
+//! image.
+//! Invariants: the pipe is empty between answers; after a failure there is a new one.
+//! Limits: nobody without privileges, so no server that is locked in, gets a pipe with more room
+//! than [`PIPE_BYTES`] (`/proc/sys/fs/pipe-max-size`), and the header takes a page of it. So the
+//! kernel is told to read [`SPLICED_BYTES_MAX`] at a time.
+
+use super::dev_fuse::{DevFuse, Sent};
+use crate::answer::InPlace;
+use crate::protocol::ANSWER_HEADER_BYTES;
+use rustix::io::Errno;
+use rustix::pipe::{self, PipeFlags, SpliceFlags, pipe_with, splice};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use uext4::Stretch;
+
+/// Room of a pipe: what everybody may have.
+const PIPE_BYTES: usize = 1 << 20;
+/// Bytes of the largest read; a power of two pages.
+pub(super) const SPLICED_BYTES_MAX: u32 = 512 << 10;
+/// After so many failures the image is one that cannot be spliced from.
+const FAILURES_MAX: u32 = 3;
+
+/// Sends data in place through a descriptor of the device.
+pub(super) struct Splicer {
+    device: Arc<DevFuse>,
+    pipe: Option<Pipe>,
+    n_failures: u32,
+}
+
+struct Pipe {
+    out: OwnedFd,
+    into: OwnedFd,
+    n_pages: usize,
+}
+
+impl Pipe {
+    fn new() -> io::Result<Self> {
+        let (out, into) = pipe_with(PipeFlags::CLOEXEC)?;
+        // A user who has many pipes gets small ones, which say so.
+        let _refused = pipe::fcntl_setpipe_size(&into, PIPE_BYTES);
+        let n_pages = pipe::fcntl_getpipe_size(&into)? / page_bytes();
+        Ok(Self { out, into, n_pages })
+    }
+
+    /// Puts a stretch of the image.
+    fn take(&self, stretch: &Stretch<'_>) -> io::Result<()> {
+        let (mut at, mut left) = (stretch.place.offset, stretch.len_bytes);
+        while left > 0 {
+            let file = stretch.place.file;
+            match splice(
+                file,
+                Some(&mut at),
+                &self.into,
+                None,
+                left,
+                SpliceFlags::NONBLOCK,
+            ) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(taken) => left -= taken,
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+        Ok(())
+    }
+
+    fn fill(&self, header: &[u8], stretches: &[Stretch<'_>]) -> io::Result<()> {
+        if rustix::io::write(&self.into, header)? != header.len() {
+            return Err(io::ErrorKind::WriteZero.into());
+        }
+        stretches.iter().try_for_each(|stretch| self.take(stretch))
+    }
+}
+
+impl Splicer {
+    pub(super) fn new(device: Arc<DevFuse>) -> Self {
+        Self {
+            device,
+            pipe: None,
+            n_failures: 0,
+        }
+    }
+
+    fn take_pipe(&mut self) -> io::Result<Pipe> {
+        self.pipe.take().map_or_else(Pipe::new, Ok)
+    }
+
+    fn try_send(&mut self, header: &[u8], stretches: &[Stretch<'_>]) -> io::Result<()> {
+        // Who fails leaves none: something may lie in it.
+        let pipe = self.take_pipe()?;
+        pipe.fill(header, stretches)?;
+        let len_bytes: usize = stretches.iter().map(|stretch| stretch.len_bytes).sum();
+        let sent = self
+            .device
+            .send_piped(&pipe.out, header.len() + len_bytes)?;
+        self.pipe = (sent == Sent::Taken).then_some(pipe);
+        Ok(())
+    }
+
+    /// Whether the pipe has room for the header and stretches; there is one afterwards.
+    fn has_room(&mut self, stretches: &[Stretch<'_>]) -> io::Result<bool> {
+        let pipe = self.take_pipe()?;
+        let n_pages_max = pipe.n_pages;
+        self.pipe = Some(pipe);
+        Ok(n_pages(stretches) < n_pages_max)
+    }
+}
+
+impl InPlace for Splicer {
+    fn send(&mut self, header: &[u8; ANSWER_HEADER_BYTES], stretches: &[Stretch<'_>]) -> bool {
+        if self.n_failures == FAILURES_MAX || matches!(self.has_room(stretches), Ok(false)) {
+            return false;
+        }
+        let sent = self.try_send(header, stretches).is_ok();
+        self.n_failures += u32::from(!sent);
+        sent
+    }
+}
+
+/// Pages of the image that stretches lie in.
+fn n_pages(stretches: &[Stretch<'_>]) -> usize {
+    let page_bytes = page_bytes();
+    let pages = |stretch: &Stretch<'_>| {
+        let within = (stretch.place.offset % page_bytes as u64) as usize;
+        (within + stretch.len_bytes).div_ceil(page_bytes)
+    };
+    stretches.iter().map(pages).sum()
+}
+
+fn page_bytes() -> usize {
+    rustix::param::page_size()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::File;
+    use std::io::{Read, Seek};
+    use std::os::fd::AsFd;
+    use std::os::unix::fs::FileExt;
+    use uext4::device::Backing;
+
+    const HEADER: [u8; ANSWER_HEADER_BYTES] = [7; ANSWER_HEADER_BYTES];
+
+    fn stretch(image: &File, offset: u64, len_bytes: usize) -> Stretch<'_> {
+        let file = image.as_fd();
+        Stretch {
+            place: Backing { file, offset },
+            len_bytes,
+        }
+    }
+
+    /// An image, a file in the place of the device, and what sends to it.
+    fn rig() -> (File, File, Splicer) {
+        let image = tempfile::tempfile().expect("there is room");
+        let bytes: Vec<u8> = (0..1 << 20).map(|at: u32| (at / 5) as u8).collect();
+        image.write_all_at(&bytes, 0).expect("there is room");
+        let device = tempfile::tempfile().expect("there is room");
+        let own = device.try_clone().expect("a descriptor");
+        (
+            image,
+            device,
+            Splicer::new(Arc::new(DevFuse::new(own.into()))),
+        )
+    }
+
+    fn taken(mut device: &File) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        device.rewind().expect("it is a file");
+        device.read_to_end(&mut bytes).expect("it reads");
+        bytes
+    }
+
+    #[test]
+    fn header_and_stretches_go_in_order() {
+        let (image, device, mut splicer) = rig();
+        let stretches = [stretch(&image, 5000, 1), stretch(&image, 70_001, 500_000)];
+        assert!(splicer.send(&HEADER, &stretches));
+        let mut expected = HEADER.to_vec();
+        expected.push((5000 / 5) as u8);
+        expected.extend((70_001..570_001).map(|at| (at / 5) as u8));
+        assert!(taken(&device) == expected);
+    }
+
+    #[test]
+    fn what_failed_leaves_nothing_in_the_pipe() {
+        let (image, device, mut splicer) = rig();
+        let end = 1 << 20;
+        for n_failures in 1..=FAILURES_MAX {
+            assert!(!splicer.send(&HEADER, &[stretch(&image, end - 9000, 9001)]));
+            assert!(taken(&device).is_empty());
+            if n_failures < FAILURES_MAX {
+                assert!(splicer.send(&HEADER, &[stretch(&image, 0, 1)]));
+                let mut expected = HEADER.to_vec();
+                expected.push(0);
+                assert_eq!(taken(&device), expected);
+                device.set_len(0).expect("it is a file");
+                (&device).rewind().expect("it is a file");
+            }
+        }
+        assert!(
+            !splicer.send(&HEADER, &[stretch(&image, 0, 1)]),
+            "it tries no more"
+        );
+    }
+
+    #[test]
+    fn what_a_pipe_has_no_room_for_is_no_failure() {
+        let (image, device, mut splicer) = rig();
+        let whole = [stretch(&image, 0, 1 << 20), stretch(&image, 0, 1)];
+        (0..=FAILURES_MAX).for_each(|_| assert!(!splicer.send(&HEADER, &whole)));
+        assert!(splicer.send(&HEADER, &[stretch(&image, 0, 600_000)]));
+        assert_eq!(taken(&device).len(), HEADER.len() + 600_000);
+    }
+}
