@@ -301,6 +301,11 @@ fn raise_read_ahead(path: &Path) {
         rustix::fs::major(metadata.dev()),
         rustix::fs::minor(metadata.dev()),
     );
-    let file = format!("/sys/class/bdi/{major}:{minor}/read_ahead_kb");
-    let _ = std::fs::write(file, (READ_AHEAD_BYTES / 1024).to_string());
+    // Without the suffix it may be that of the block device below.
+    let named = |suffix| PathBuf::from(format!("/sys/class/bdi/{major}:{minor}{suffix}"));
+    let mut found = ["-fuseblk", ""].map(named).into_iter();
+    if let Some(bdi) = found.find(|bdi| bdi.exists()) {
+        let kib = (READ_AHEAD_BYTES / 1024).to_string();
+        let _ = std::fs::write(bdi.join("read_ahead_kb"), kib);
+    }
 }
