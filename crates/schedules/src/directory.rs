@@ -1,7 +1,7 @@
 //! Creates that split leaves, unlinks that empty and merge them, renames, look-ups, listings and
 //! eviction in one directory.
 
-use crate::explore::explore;
+use crate::explore::{explore, number};
 use crate::rig::{Flat, dir, image, image_with_directory, join, mount, names, together, unmount};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -183,6 +183,12 @@ fn each_name_is_made_once_while_leaves_split() {
     explore(40, move || race_for_names(&image));
 }
 
+/// Lets others go ahead by any number of steps. Threads that begin together do the same work at the
+/// same pace under a random walk, so that who has more of it never comes first.
+fn fall_behind() {
+    (0..number() % 150).for_each(|_| thread::yield_now());
+}
+
 /// A directory goes while it gets a file and a directory: it had none of them, or it stays.
 fn remove_what_fills(image: &[u8]) {
     let device = Flat::new(image);
@@ -190,11 +196,17 @@ fn remove_what_fills(image: &[u8]) {
     let place = Arc::new(dir(&fs, b"d"));
     let file = {
         let (fs, place) = (fs.clone(), place.clone());
-        thread::spawn(move || fs.create(&place, b"f", 0o644, &Caller::root()).map(drop))
+        thread::spawn(move || {
+            fall_behind();
+            fs.create(&place, b"f", 0o644, &Caller::root()).map(drop)
+        })
     };
     let below = {
         let (fs, place) = (fs.clone(), place.clone());
-        thread::spawn(move || fs.mkdir(&place, b"b", 0o755, &Caller::root()).map(drop))
+        thread::spawn(move || {
+            fall_behind();
+            fs.mkdir(&place, b"b", 0o755, &Caller::root()).map(drop)
+        })
     };
     let root = fs.root().expect("a root");
     let gone = fs.rmdir(&root, b"d", &Caller::root());
