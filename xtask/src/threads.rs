@@ -12,6 +12,7 @@ use anyhow::{Context, Result, ensure};
 use uext4::device::{Access, FileDevice};
 use uext4::mkfs::{self, MkfsOptions, Preset};
 use uext4::{Filesystem, MountOptions};
+use uext4_sync::LockWait;
 use uext4_testkit::oracle::{e2fsck, scratch_dir};
 
 #[path = "../../crates/fs/tests/it/worker.rs"]
@@ -21,6 +22,8 @@ use worker::{Model, Worker};
 
 const IMAGE_BYTES: u64 = 1 << 30;
 const MOST_THREADS: u64 = 16;
+/// Ranks of locks that are named with their waits.
+const WAITS_SHOWN: usize = 4;
 
 /// What some threads did together.
 #[derive(Clone, Copy, Debug)]
@@ -31,6 +34,8 @@ pub struct Throughput {
     pub operations: u64,
     /// From their start to the end of the last.
     pub time: Duration,
+    /// How long handles waited for a transaction, of all threads.
+    pub handle_wait: Duration,
 }
 
 impl Throughput {
@@ -48,6 +53,7 @@ pub fn run(time: Duration, seed: u64) -> Result<[Throughput; 3]> {
     println!("seed {seed}");
     let mut results = Vec::new();
     for (threads, time) in [(1, time / 4), (2, time / 4), (MOST_THREADS, time)] {
+        let before = uext4_sync::lock_waits();
         let result = measure(threads, time, seed)
             .with_context(|| format!("{threads} threads, seed {seed}"))?;
         println!(
@@ -56,6 +62,7 @@ pub fn run(time: Duration, seed: u64) -> Result<[Throughput; 3]> {
             result.operations,
             result.time.as_secs_f64()
         );
+        print_waits(&before, result);
         results.push(result);
     }
     let results: [Throughput; 3] = results.try_into().expect("three were measured");
@@ -65,6 +72,23 @@ pub fn run(time: Duration, seed: u64) -> Result<[Throughput; 3]> {
         "{MOST_THREADS} threads together are slower than one"
     );
     Ok(results)
+}
+
+/// Says where the threads waited most since `before`: for a transaction, and in which locks.
+fn print_waits(before: &[LockWait], result: Throughput) {
+    let milliseconds = |time: Duration| time.as_millis();
+    let mut waits: Vec<_> = uext4_sync::lock_waits()
+        .into_iter()
+        .zip(before)
+        .map(|(now, old)| (now.wait_ns - old.wait_ns, now.waits - old.waits, now.rank))
+        .collect();
+    waits.sort_unstable_by_key(|(wait_ns, ..)| std::cmp::Reverse(*wait_ns));
+    print!("   waits: handles {} ms", milliseconds(result.handle_wait));
+    for (wait_ns, waits, rank) in waits.into_iter().take(WAITS_SHOWN) {
+        let time = milliseconds(Duration::from_nanos(wait_ns));
+        print!(", {rank:?} {time} ms in {waits}");
+    }
+    println!();
 }
 
 /// Lets `threads` work for `time` in a fresh file system, and judges it.
@@ -97,6 +121,7 @@ pub fn measure(threads: u64, time: Duration, seed: u64) -> Result<Throughput> {
         operations += done.1;
     }
     let time = start.elapsed();
+    let handle_wait = Duration::from_nanos(fs.stats().journal.handle_wait_ns);
     fs.unmount()?;
     // The last owner lets go of the image.
     drop(fs);
@@ -105,6 +130,7 @@ pub fn measure(threads: u64, time: Duration, seed: u64) -> Result<Throughput> {
         threads,
         operations,
         time,
+        handle_wait,
     })
 }
 
