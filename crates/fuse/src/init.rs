@@ -82,11 +82,6 @@ impl Agreement {
         self.flags & cap::WRITEBACK_CACHE != 0
     }
 
-    /// A file past the kernel's cache can be mapped all the same.
-    pub(crate) fn direct_may_be_mapped(self) -> bool {
-        self.flags & cap::DIRECT_IO_ALLOW_MMAP != 0
-    }
-
     /// `SETXATTR` has the long form.
     pub(crate) fn long_setxattr(self) -> bool {
         self.flags & cap::SETXATTR_EXT != 0

@@ -1,8 +1,7 @@
 //! How much room is left, when the kernel holds written data back.
 //!
 //! It tells a writer "done" before it brings the data. While less room is left than it may hold,
-//! that could be untrue: so files that are opened then are written through, and who writes to one
-//! that was opened before is made to ask first (`server/scarce.rs`).
+//! that could be untrue: so who writes is made to ask first (`server/scarce.rs`).
 //!
 //! Layout: looking costs a sum over all processors, so it is done again after so many bytes were
 //! written that the answer may be another one.

@@ -10,7 +10,7 @@ use crate::errno::Errno;
 use crate::opened::Written;
 use crate::protocol::{OPEN_KILL_SUIDGID, fopen, opcode};
 use crate::request::Request;
-use uext4::{Atime, Error, InodeRef, SetAttr, Writers};
+use uext4::{Atime, Error, InodeRef, SetAttr};
 
 /// `O_*` of `open(2)` that matter here.
 const O_ACCMODE: u32 = 0o3;
@@ -99,14 +99,13 @@ impl Server {
         flags: u32,
         answer: &mut Answer,
     ) {
-        let mut treat = self.open_flags(inode);
+        let treat = self.open_flags(inode);
         let by = self.filesystem.writer(&self.asker(request));
         if writes(flags) {
             // Before looking whether room is scarce: who finds out afterwards sees the writer.
             self.nodes.add_writer(node, by);
-            if self.is_written_through(by) {
-                treat |= fopen::DIRECT_IO;
-            } else if self.gauge.is_scarce() {
+            if self.gauge.is_scarce() {
+                self.gauge.look(|| self.filesystem.room());
                 // It may have attributes of an earlier day, and is to ask.
                 self.forget_attributes(node);
             }
@@ -116,14 +115,6 @@ impl Server {
         answer.u64(self.opened.open(cursor, Written { later, by }));
         answer.u32(treat);
         answer.u32(0);
-    }
-
-    /// Whether what such a writer writes is to come at once, since there may be no room for it.
-    fn is_written_through(&self, by: Writers) -> bool {
-        if self.gauge.is_scarce() {
-            self.gauge.look(|| self.filesystem.room());
-        }
-        self.agreement.direct_may_be_mapped() && self.gauge.is_scarce_for(by)
     }
 
     /// How the kernel is to treat an open file. It keeps its cache, unless every read has to come

@@ -1,12 +1,13 @@
 //! Room that runs short while the kernel holds written data back.
 //!
 //! While there is plenty of room (`room`) the kernel says "done" to writers by itself. When it
-//! is scarce:
-//! - files opened for writing are written through, so that each write is told what became of it;
-//! - who opened before is asked back: with attributes that have no life a `write` first sends
-//!   `GETATTR` with its handle, which no `stat` does. What the kernel holds of the file is fetched
-//!   then, and when some of it found no room, that is the answer, and so that of the `write`. So no
-//!   more than one `write` is told "done" in vain, and the next, or `close`, tells it.
+//! is scarce, they are asked back: with attributes that have no life a `write` first sends
+//! `GETATTR` with its handle, which no `stat` does. What the kernel holds of the file is fetched
+//! then, and when some of it found no room, that is the answer, and so that of the `write`. So no
+//! more than one `write` is told "done" in vain, and the next, or `close`, tells it.
+//!
+//! Not here: files that the kernel writes through (`FOPEN_DIRECT_IO`). It would tell every `write`,
+//! but with the write-back cache the kernel owns their times and does not move them then.
 //!
 //! Reading past the end and seeking to it, in a file open for writing, ask the same way, and hear
 //! the same, once.
