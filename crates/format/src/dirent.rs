@@ -5,13 +5,16 @@
 //! the slack behind a name is where new entries go. With checksums the last 12 bytes are a tail
 //! that looks like a free record of type 0xDE.
 //! Invariants: a record is a multiple of 4, at least 12, holds its name, ends in the block.
+//! Layout of the module: [`DirLeaf`] walks; [`LeafTable`] spares walks to who comes often.
 //! Not here: hash tree blocks (`htree`), inline directories (`inline_data`), case folding.
 //! References: kernel documentation, "directory" (linear directories).
 
 mod block;
 mod edit;
 mod iter;
+mod rows;
 mod search;
+mod table;
 mod tail;
 #[cfg(test)]
 mod tests;
@@ -22,6 +25,7 @@ use crate::{FileType, InodeNr};
 pub use block::{BlockKind, seal_block, verify_block};
 pub use edit::{DirLeaf, Fit, Gap, Insertion, LeafSpace, Location, init_first_block};
 pub use iter::{DirEntries, DirEntry};
+pub use table::{KnownLeaf, KnownLeafMut, LeafTable};
 pub use tail::{LeafTail, TAIL_BYTES};
 
 /// The longest name, in bytes.

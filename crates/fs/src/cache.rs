@@ -42,6 +42,11 @@ pub(crate) trait Cached {
     fn take_used(&self) -> bool {
         false
     }
+
+    /// Memory behind the object that not every object has, in bytes. Waits for nothing.
+    fn more_bytes(&self) -> usize {
+        0
+    }
 }
 
 struct Entry<V> {
@@ -89,6 +94,8 @@ pub(crate) struct Counts {
     pub(crate) entries: u64,
     /// Entries that nobody uses.
     pub(crate) idle: u64,
+    /// [`Cached::more_bytes`] of all.
+    pub(crate) more_bytes: u64,
     pub(crate) hits: u64,
     pub(crate) misses: u64,
     pub(crate) evictions: u64,
@@ -175,6 +182,11 @@ impl<K: Key, V: Cached> Cache<K, V> {
             let idle = |entry: &&Entry<V>| entry.is_idle();
             sum.entries += entries.map.len() as u64;
             sum.idle += entries.map.values().filter(idle).count() as u64;
+            let values = entries
+                .map
+                .values()
+                .filter_map(|entry| entry.value.as_ref());
+            sum.more_bytes += values.map(|value| value.more_bytes() as u64).sum::<u64>();
             sum.hits += shard.hits.load(Ordering::Relaxed);
             sum.misses += shard.misses.load(Ordering::Relaxed);
             sum.evictions += shard.evictions.load(Ordering::Relaxed);

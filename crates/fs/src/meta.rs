@@ -2,7 +2,8 @@
 //!
 //! Layout: a [`MetaBlock`] holds the bytes of one file system block (directory leaf, index node,
 //! extent node, indirect block, xattr block, orphan block) and its [`Seal`], which says how the
-//! checksum is made when the block is rendered.
+//! checksum is made when the block is rendered. A leaf of a directory that is looked into also has
+//! a table of its names, under the same lock.
 //!
 //! Invariants: a block is in the cache at most once, with one seal; a caller that expects another
 //! seal than the cached one has met a block that two structures claim, which is damage.
@@ -11,13 +12,13 @@
 use crate::cache::{Cache, Cached, Counts};
 use crate::{Error, Fs, Result};
 use std::sync::Arc;
-use uext4_format::dirent;
+use uext4_format::dirent::{self, KnownLeaf, KnownLeafMut, LeafTable};
 use uext4_format::extent::ExtentNode;
 use uext4_format::xattr::XattrBlock;
 use uext4_format::{BlockNr, Corrupt, Place, Seed};
 use uext4_journal::{Handle, Image, Live, Object, Render, Sink};
 use uext4_sync::atomic::{AtomicBool, Ordering};
-use uext4_sync::{Rank, RwLockReadGuard};
+use uext4_sync::{OnceLock, Rank, RwLockReadGuard};
 
 /// How the checksum of a metadata block is made. Seeds are raw crc32c states.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,6 +46,12 @@ pub(crate) struct MetaBlock {
 impl Cached for MetaBlock {
     fn take_used(&self) -> bool {
         self.is_used.swap(false, Ordering::Relaxed)
+    }
+
+    fn more_bytes(&self) -> usize {
+        let state = self.live.try_read();
+        let table = state.as_ref().and_then(|state| state.table.get());
+        table.map_or(0, LeafTable::heap_bytes)
     }
 }
 
@@ -91,9 +98,16 @@ pub(crate) struct BlockState {
     sealer: Sealer,
     changes: u64,
     bytes: Image,
+    /// Of a leaf of a directory, from its first use on.
+    table: OnceLock<LeafTable>,
 }
 
 impl BlockState {
+    /// The block's number.
+    pub(crate) fn nr(&self) -> BlockNr {
+        self.nr
+    }
+
     /// The bytes.
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes
@@ -113,17 +127,51 @@ impl BlockState {
     /// The bytes, to change; copied first when an image still shares them.
     pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
         self.changes += 1;
+        self.table = OnceLock::new();
         Arc::make_mut(&mut self.bytes)
     }
+
+    /// The names in the block, a leaf of a directory. `make` is asked for their table once.
+    pub(crate) fn leaf(
+        &self,
+        make: impl FnOnce(&[u8]) -> Made,
+    ) -> std::result::Result<KnownLeaf<'_>, Corrupt> {
+        if let Some(table) = self.table.get() {
+            return Ok(KnownLeaf::new(&self.bytes, table));
+        }
+        let made = make(&self.bytes)?;
+        Ok(KnownLeaf::new(&self.bytes, self.table.get_or_init(|| made)))
+    }
+
+    /// As [`Self::leaf`], to change: the table follows.
+    pub(crate) fn leaf_mut(
+        &mut self,
+        make: impl FnOnce(&[u8]) -> Made,
+    ) -> std::result::Result<KnownLeafMut<'_>, Corrupt> {
+        self.leaf(make)?;
+        self.changes += 1;
+        let table = self.table.get_mut().expect("it has just been made");
+        Ok(KnownLeafMut::new(Arc::make_mut(&mut self.bytes), table))
+    }
+
+    fn write_checksum(&mut self) {
+        let bytes = Arc::make_mut(&mut self.bytes);
+        self.sealer.seal(self.nr, self.seal, bytes);
+    }
 }
+
+/// A table, unless a record is damaged.
+type Made = std::result::Result<LeafTable, Corrupt>;
 
 impl Render for BlockState {
     const RANK: Rank = Rank::MetaBlock;
 
     fn render(&mut self, out: &mut Sink<'_>) {
-        let (nr, seal, sealer) = (self.nr, self.seal, self.sealer);
-        sealer.seal(nr, seal, self.bytes_mut());
-        out.image(nr, self.bytes.clone());
+        let table = self.table.get();
+        debug_assert!(table.is_none_or(|table| table.is_of(&self.bytes)));
+        // Entries stay where they are: what was found in the block stands.
+        self.write_checksum();
+        out.image(self.nr, self.bytes.clone());
     }
 }
 
@@ -264,6 +312,7 @@ impl Blocks {
             sealer: self.sealer,
             changes: 0,
             bytes,
+            table: OnceLock::new(),
         };
         MetaBlock {
             nr,

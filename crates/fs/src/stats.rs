@@ -178,7 +178,7 @@ pub struct CacheCounts {
     pub entries: u64,
     /// Of these, used by nobody: they may be evicted.
     pub idle: u64,
-    /// Bytes of the objects, without what hangs on them.
+    /// Bytes of the objects and of the tables of names; without what hangs on an inode.
     pub bytes: u64,
     /// Look-ups that found their object.
     pub hits: u64,
@@ -345,7 +345,7 @@ fn cache_counts(counts: Counts, object_bytes: usize) -> CacheCounts {
     CacheCounts {
         entries: counts.entries,
         idle: counts.idle,
-        bytes: counts.entries * object_bytes as u64,
+        bytes: counts.entries * object_bytes as u64 + counts.more_bytes,
         hits: counts.hits,
         misses: counts.misses,
         evictions: counts.evictions,

@@ -1,7 +1,7 @@
 //! A leaf of a directory, read and edited in place.
 
 use super::iter::{DirEntries, DirEntry};
-use super::search::{Findings, Spot, search};
+use super::search::{Findings, Spot, search, walk};
 use super::{DirEntryType, LeafTail, NewEntry, encode_rec_len, space_needed, tail};
 use crate::bytes::{get_u8, get_u32, put_u8, put_u16, put_u32};
 use crate::{Corrupt, InodeNr, NoRoom, Place, Seed};
@@ -40,7 +40,7 @@ pub enum Fit {
 
 /// A gap that [`DirLeaf::fits`] found; good until the leaf changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Gap(Spot);
+pub struct Gap(pub(super) Spot);
 
 /// An entry that [`DirLeaf::locate`] found; good until the leaf changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,7 +50,20 @@ pub struct Location {
     /// Its type where entries have one.
     pub kind: DirEntryType,
     before: Option<Spot>,
-    spot: Spot,
+    pub(super) spot: Spot,
+}
+
+impl Location {
+    /// The entry at `spot`, behind the record `before`.
+    pub(super) fn new(bytes: &[u8], before: Option<Spot>, spot: Spot) -> Self {
+        let (inode, kind) = meaning(bytes, spot);
+        Self {
+            inode,
+            kind,
+            before,
+            spot,
+        }
+    }
 }
 
 /// How full a leaf is.
@@ -62,6 +75,13 @@ pub struct LeafSpace {
     pub used_bytes: usize,
     /// The largest gap that a new entry could take, in bytes.
     pub largest_gap_bytes: usize,
+}
+
+/// What the entry at `spot` says.
+fn meaning(bytes: &[u8], spot: Spot) -> (InodeNr, DirEntryType) {
+    let inode = InodeNr(get_u32(bytes, spot.offset));
+    let kind = DirEntryType::from_code(get_u8(bytes, spot.offset + 7));
+    (inode, kind)
 }
 
 impl<B: AsRef<[u8]>> DirLeaf<B> {
@@ -121,24 +141,16 @@ impl<B: AsRef<[u8]>> DirLeaf<B> {
     /// The entry with this name, to be removed with [`Self::remove_at`].
     pub fn locate(&self, name: &[u8]) -> Result<Option<Location>, Corrupt> {
         let Findings { entry, before, .. } = self.search(name, usize::MAX)?;
-        Ok(entry.map(|spot| {
-            let (inode, kind) = self.meaning(spot);
-            Location {
-                inode,
-                kind,
-                before,
-                spot,
-            }
-        }))
+        Ok(entry.map(|spot| Location::new(self.bytes.as_ref(), before, spot)))
     }
 
     fn meaning(&self, spot: Spot) -> (InodeNr, DirEntryType) {
-        let bytes = self.bytes.as_ref();
-        let inode = InodeNr(get_u32(bytes, spot.offset));
-        (
-            inode,
-            DirEntryType::from_code(get_u8(bytes, spot.offset + 7)),
-        )
+        meaning(self.bytes.as_ref(), spot)
+    }
+
+    /// What the leaf ends with.
+    pub(super) fn tail(&self) -> LeafTail {
+        self.tail
     }
 
     /// What [`Self::insert`] would say to `name` now.
@@ -149,6 +161,12 @@ impl<B: AsRef<[u8]>> DirLeaf<B> {
             Findings { gap: Some(gap), .. } => Fit::Room(Gap(gap)),
             Findings { .. } => Fit::NoRoom,
         })
+    }
+
+    /// Shows every record, free ones included, and what stands where its name does.
+    pub(super) fn walk(&self, visit: impl FnMut(Spot, &[u8])) -> Result<(), Corrupt> {
+        let area = &self.bytes.as_ref()[..self.area_bytes()];
+        walk(area, self.block_size(), self.place, visit)
     }
 
     fn search(&self, name: &[u8], needed: usize) -> Result<Findings, Corrupt> {

@@ -9,6 +9,8 @@ use crate::{Corrupt, Place};
 /// Where a record stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Spot {
+    /// Records before it.
+    pub(super) nr: u32,
     pub(super) offset: usize,
     pub(super) rec_len: usize,
     /// Bytes that the entry itself takes; 0 when the record is free.
@@ -38,13 +40,10 @@ pub(super) fn search(
     let wanted = Wanted::new(name);
     let mut findings = Findings::default();
     let mut before = None;
-    let mut at = 0;
+    let (mut at, mut nr) = (0, 0);
     while let Some(rest) = area.get(at..).filter(|rest| !rest.is_empty()) {
-        let Some((spot, name_len)) = read(rest, at, block_size) else {
-            // The plain walk knows what is wrong.
-            let damage = DirEntries::new(area, at, block_size, place).find_map(Result::err);
-            let unknown = Corrupt::new(place, "directory entry", "damaged");
-            return Err(damage.unwrap_or(unknown));
+        let Some((spot, name_len)) = read(rest, (nr, at), block_size) else {
+            return Err(damage(area, at, block_size, place));
         };
         if spot.used > 0 && name_len == name.len() && wanted.is(&rest[FIXED_BYTES..]) {
             (findings.entry, findings.before) = (Some(spot), before);
@@ -55,13 +54,39 @@ pub(super) fn search(
         }
         before = Some(spot);
         at += spot.rec_len;
+        nr += 1;
     }
     Ok(findings)
 }
 
+/// Shows every record and what stands where its name does.
+pub(super) fn walk(
+    area: &[u8],
+    block_size: usize,
+    place: Place,
+    mut visit: impl FnMut(Spot, &[u8]),
+) -> Result<(), Corrupt> {
+    let (mut at, mut nr) = (0, 0);
+    while let Some(rest) = area.get(at..).filter(|rest| !rest.is_empty()) {
+        let Some((spot, name_len)) = read(rest, (nr, at), block_size) else {
+            return Err(damage(area, at, block_size, place));
+        };
+        visit(spot, &rest[FIXED_BYTES..FIXED_BYTES + name_len]);
+        at += spot.rec_len;
+        nr += 1;
+    }
+    Ok(())
+}
+
+/// What is wrong with the record at byte `at`: the plain walk knows.
+fn damage(area: &[u8], at: usize, block_size: usize, place: Place) -> Corrupt {
+    let damage = DirEntries::new(area, at, block_size, place).find_map(Result::err);
+    damage.unwrap_or(Corrupt::new(place, "directory entry", "damaged"))
+}
+
 /// The record at the start of `rest`, and the length of its name; `None` for damage.
 #[inline]
-fn read(rest: &[u8], at: usize, block_size: usize) -> Option<(Spot, usize)> {
+fn read(rest: &[u8], (nr, at): (u32, usize), block_size: usize) -> Option<(Spot, usize)> {
     let head = u64::from_le_bytes(*rest.first_chunk()?);
     let rec_len = decode_rec_len((head >> 32) as u16, block_size);
     let name_len = usize::from((head >> 48) as u8);
@@ -74,6 +99,7 @@ fn read(rest: &[u8], at: usize, block_size: usize) -> Option<(Spot, usize)> {
     let used = if in_use { needed } else { 0 };
     sound.then_some((
         Spot {
+            nr,
             offset: at,
             rec_len,
             used,

@@ -116,7 +116,7 @@ fn insert(
             state.bytes_mut().copy_from_slice(&bytes);
             Ok(())
         }
-        _ => inserted(view.leaf_mut(state.bytes_mut(), block.nr())?.insert(new)?),
+        _ => inserted(view.names_mut(&mut state)?.insert(new)),
     }
 }
 

@@ -2,16 +2,14 @@
 
 use super::index::{Path, Probe, Target, probe};
 use super::shrink::is_sparse;
-use super::view::{Dir, Form};
+use super::view::{Dir, Form, names_mut};
 use super::{DirError, Index, divide, grow, inline};
-use crate::meta::MetaBlock;
+use crate::meta::{BlockState, MetaBlock};
 use crate::space::Reserve;
 use crate::{Error, Fs, Inode};
 use std::sync::Arc;
-use uext4_format::dirent::{
-    DirEntryType, DirLeaf, Fit, Gap, Insertion, LeafTail, Location, NewEntry,
-};
-use uext4_format::{Corrupt, FileType, InodeFlags, InodeNr, LogicalBlock, Place};
+use uext4_format::dirent::{DirEntryType, Fit, Gap, Insertion, LeafTail, Location, NewEntry};
+use uext4_format::{Corrupt, FileType, InodeFlags, InodeNr, LogicalBlock};
 use uext4_journal::Handle;
 
 pub(super) type Answer<T> = Result<T, DirError>;
@@ -131,7 +129,7 @@ impl<'a> Room<'a> {
     /// Looks at one block; ends the search when the name is there.
     fn look(&mut self, view: &Dir<'_>, block: &Arc<MetaBlock>) -> crate::Result<Option<()>> {
         let state = block.read();
-        match view.leaf(state.bytes(), block.nr()).fits(self.name)? {
+        match view.names(&state)?.fits(self.name) {
             Fit::Exists => {
                 self.exists = true;
                 return Ok(Some(()));
@@ -239,13 +237,12 @@ fn insert_into(
     let block = &opening.block;
     let mut state = handle.write_checked(block, |_| opening.index.check(dir))?;
     let unchanged = state.changes() == opening.changes;
-    let place = Place::InodeBlock(dir.nr(), block.nr());
-    let mut leaf = DirLeaf::new(state.bytes_mut(), fs.dirs.tail, place);
+    let mut leaf = names_mut(fs, dir, &mut state)?;
     if unchanged {
         leaf.insert_at(opening.gap, new);
         return Ok(());
     }
-    inserted(leaf.insert(new)?)
+    inserted(leaf.insert(new))
 }
 
 pub(super) fn inserted(insertion: Insertion) -> Answer<()> {
@@ -289,7 +286,7 @@ fn insert_in(
     new: &NewEntry<'_>,
 ) -> Answer<()> {
     let mut state = handle.write(block);
-    inserted(view.leaf_mut(state.bytes_mut(), block.nr())?.insert(new)?)
+    inserted(view.names_mut(&mut state)?.insert(new))
 }
 
 fn insert_linear(view: &mut Dir<'_>, handle: &Handle<'_>, new: &NewEntry<'_>) -> Answer<()> {
@@ -384,9 +381,9 @@ pub(crate) fn remove(
     let block = holder(&view, name, child)?;
     let mut state = handle.write_checked(&block, |_| index.check(dir))?;
     let changes = state.changes();
-    let mut leaf = view.leaf_mut(state.bytes_mut(), block.nr())?;
-    match leaf.find(name)? {
-        Some(entry) if entry.inode == child => leaf.remove(name)?,
+    let mut leaf = view.names_mut(&mut state)?;
+    match leaf.known().locate(name) {
+        Some(at) if at.inode == child => leaf.remove_at(at),
         _ => return Err(Error::NotFound.into()),
     };
     if is_sparse(&leaf, changes) {
@@ -418,12 +415,11 @@ pub(crate) fn remove_at(
     let block = &holder.block;
     let mut state = handle.write_checked(block, |_| index.check(dir))?;
     let changes = state.changes();
-    let place = Place::InodeBlock(dir.nr(), block.nr());
-    let mut leaf = DirLeaf::new(state.bytes_mut(), fs.dirs.tail, place);
+    let mut leaf = names_mut(fs, dir, &mut state)?;
     if changes == holder.changes {
         leaf.remove_at(holder.at);
     } else {
-        match leaf.locate(name)? {
+        match leaf.known().locate(name) {
             Some(at) if at.inode == holder.at.inode => leaf.remove_at(at),
             _ => return Err(Error::NotFound.into()),
         }
@@ -466,20 +462,19 @@ pub(crate) fn replace(
     }
     let block = holder(&view, name, old)?;
     let mut state = handle.write(&block);
-    retarget(&view, state.bytes_mut(), &block, (name, old), (new, kind))
+    retarget(&view, &mut state, (name, old), (new, kind))
 }
 
 /// Changes an entry of a locked block, if it still means `old`.
 pub(super) fn retarget(
     view: &Dir<'_>,
-    bytes: &mut [u8],
-    block: &MetaBlock,
+    state: &mut BlockState,
     (name, old): (&[u8], InodeNr),
     (new, kind): (InodeNr, DirEntryType),
 ) -> Answer<()> {
-    let mut leaf = view.leaf_mut(bytes, block.nr())?;
-    match leaf.find(name)? {
-        Some(entry) if entry.inode == old => leaf.retarget(name, new, kind)?,
+    let mut leaf = view.names_mut(state)?;
+    match leaf.known().locate(name) {
+        Some(at) if at.inode == old => leaf.retarget_at(at, new, kind),
         _ => return Err(Error::NotFound.into()),
     };
     Ok(())

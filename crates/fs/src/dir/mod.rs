@@ -106,7 +106,7 @@ fn look_up(fs: &Fs, dir: &Arc<Inode>, name: &[u8]) -> Result<Option<Held>> {
         Form::Inline => inline::with_entry(&view, name, |found| Ok((held(found.inode)?, None)))?,
         _ => view.search(name, |block| {
             let state = block.read();
-            let Some(at) = view.leaf(state.bytes(), block.nr()).locate(name)? else {
+            let Some(at) = view.names(&state)?.locate(name) else {
                 return Ok(None);
             };
             let holder = Holder {

@@ -102,9 +102,9 @@ fn rename_shared(fs: &Fs, handle: &Handle<'_>, step: &Move<'_>) -> Answer<()> {
         None => one_leaf(&to, step.to_name)?,
     };
     let mut pair = Pair::lock(handle, &source, &target);
-    check_entry(&from, pair.source(), &source, step.from_name, step.child)?;
-    set_target(&to, pair.target(), &target, step)?;
-    leave_source(&from, pair.source(), &source, step)
+    check_entry(&from, pair.source(), step.from_name, step.child)?;
+    set_target(&to, pair.target(), step)?;
+    leave_source(&from, pair.source(), step)
 }
 
 fn open<'a>(fs: &'a Fs, dir: &'a Arc<Inode>) -> Answer<Dir<'a>> {
@@ -116,60 +116,41 @@ fn open<'a>(fs: &'a Fs, dir: &'a Arc<Inode>) -> Answer<Dir<'a>> {
     }
 }
 
-fn check_entry(
-    dir: &Dir<'_>,
-    state: &BlockState,
-    block: &MetaBlock,
-    name: &[u8],
-    child: InodeNr,
-) -> Answer<()> {
-    match dir.leaf(state.bytes(), block.nr()).find(name)? {
+fn check_entry(dir: &Dir<'_>, state: &BlockState, name: &[u8], child: InodeNr) -> Answer<()> {
+    match dir.names(state)?.locate(name) {
         Some(entry) if entry.inode == child => Ok(()),
         _ => Err(Error::NotFound.into()),
     }
 }
 
-fn set_target(
-    dir: &Dir<'_>,
-    state: &mut BlockState,
-    block: &MetaBlock,
-    step: &Move<'_>,
-) -> Answer<()> {
+fn set_target(dir: &Dir<'_>, state: &mut BlockState, step: &Move<'_>) -> Answer<()> {
     let (name, child) = (step.to_name, step.child);
     let kind = dir.config().entry_type(step.kind);
     if let Some(victim) = step.victim {
-        return retarget(dir, state.bytes_mut(), block, (name, victim), (child, kind));
+        return retarget(dir, state, (name, victim), (child, kind));
     }
     let new = NewEntry {
         inode: child,
         name,
         kind,
     };
-    match dir.leaf_mut(state.bytes_mut(), block.nr())?.insert(&new)? {
+    match dir.names_mut(state)?.insert(&new) {
         Insertion::Done(_) => Ok(()),
         Insertion::Exists(..) => Err(Error::Exists.into()),
         Insertion::NoRoom => Err(DirError::NeedExclusive),
     }
 }
 
-fn leave_source(
-    dir: &Dir<'_>,
-    state: &mut BlockState,
-    block: &MetaBlock,
-    step: &Move<'_>,
-) -> Answer<()> {
+fn leave_source(dir: &Dir<'_>, state: &mut BlockState, step: &Move<'_>) -> Answer<()> {
     let name = step.from_name;
     if let Some(whiteout) = step.whiteout {
         let kind = dir.config().entry_type(FileType::CharDevice);
-        return retarget(
-            dir,
-            state.bytes_mut(),
-            block,
-            (name, step.child),
-            (whiteout, kind),
-        );
+        return retarget(dir, state, (name, step.child), (whiteout, kind));
     }
-    dir.leaf_mut(state.bytes_mut(), block.nr())?.remove(name)?;
+    let mut leaf = dir.names_mut(state)?;
+    if let Some(at) = leaf.known().locate(name) {
+        leaf.remove_at(at);
+    }
     Ok(())
 }
 
@@ -196,13 +177,11 @@ pub(crate) fn exchange(
         holder(&second, two.1, two.2)?,
     );
     let mut pair = Pair::lock(handle, &source, &target);
-    check_entry(&second, pair.target(), &target, two.1, two.2)?;
+    check_entry(&second, pair.target(), two.1, two.2)?;
     let kind = |kind| -> DirEntryType { fs.dirs.entry_type(kind) };
     let (was_one, was_two) = ((one.1, one.2), (two.1, two.2));
-    let bytes = pair.source().bytes_mut();
-    retarget(&first, bytes, &source, was_one, (two.2, kind(two.3)))?;
-    let bytes = pair.target().bytes_mut();
-    retarget(&second, bytes, &target, was_two, (one.2, kind(one.3)))
+    retarget(&first, pair.source(), was_one, (two.2, kind(two.3)))?;
+    retarget(&second, pair.target(), was_two, (one.2, kind(one.3)))
 }
 
 /// Two locked blocks, which may be the same one.

@@ -72,9 +72,7 @@ impl Dir<'_> {
     /// The entry `name` of a block.
     pub(super) fn find_in(&self, block: &MetaBlock, name: &[u8]) -> Result<Option<Found>> {
         let state = block.read();
-        let leaf = self.leaf(state.bytes(), block.nr());
-        let found = leaf.find(name)?;
-        Ok(found.map(|entry| Found {
+        Ok(self.names(&state)?.locate(name).map(|entry| Found {
             inode: entry.inode,
             kind: entry.kind,
         }))

@@ -22,7 +22,7 @@ use crate::meta::MetaBlock;
 use crate::{Fs, Inode, Result, map};
 use std::sync::Arc;
 use uext4_format::LogicalBlock;
-use uext4_format::dirent::{DirEntries, DirLeaf};
+use uext4_format::dirent::{DirEntries, KnownLeafMut};
 use uext4_format::htree::{DxEntry, DxNode, RootInfo};
 use uext4_journal::{Handle, Image};
 
@@ -320,17 +320,9 @@ pub(super) fn drop_last(view: &mut Dir<'_>, handle: &Handle<'_>) -> Result<Shrun
 }
 
 /// True when so little is left in a leaf, which was changed `changes` times, that a look at its
-/// neighbours may pay. The bytes are counted now and then only.
-pub(super) fn is_sparse(leaf: &DirLeaf<&mut [u8]>, changes: u64) -> bool {
-    const COUNT_EVERY: u64 = 16;
-    let area_bytes = leaf.area_bytes();
-    let first = leaf.records().next();
-    let empty = first.is_some_and(|first| {
-        first.is_ok_and(|first| first.is_free() && first.rec_len == area_bytes)
-    });
-    empty
-        || changes.is_multiple_of(COUNT_EVERY)
-            && leaf
-                .space()
-                .is_ok_and(|space| space.used_bytes <= area_bytes / 4)
+/// neighbours may pay: so now and then only.
+pub(super) fn is_sparse(leaf: &KnownLeafMut<'_>, changes: u64) -> bool {
+    const LOOK_EVERY: u64 = 16;
+    leaf.is_blank()
+        || changes.is_multiple_of(LOOK_EVERY) && leaf.used_bytes() <= leaf.area_bytes() / 4
 }

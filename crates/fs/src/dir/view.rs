@@ -6,11 +6,10 @@
 
 use super::config::DirConfig;
 use crate::inode::InodeState;
-use crate::meta::{MetaBlock, Seal};
+use crate::meta::{BlockState, MetaBlock, Seal};
 use crate::{Error, Fs, Inode, Result, map};
 use std::sync::Arc;
-use uext4_format::dirent::{BlockKind, DirLeaf, LeafTail};
-
+use uext4_format::dirent::{BlockKind, DirLeaf, KnownLeaf, KnownLeafMut, LeafTable, LeafTail};
 use uext4_format::{BlockNr, Corrupt, InodeFlags, LogicalBlock, Place, Seed};
 
 /// How the entries of a directory are arranged.
@@ -131,30 +130,21 @@ impl<'a> Dir<'a> {
             .all(|&byte| byte == 0))
     }
 
-    /// The entries of a block to look at; a root or node shows what it shows to those who know
-    /// nothing of indexes.
+    /// The entries of a block to look at one after the other; a root or node shows what it shows to
+    /// those who know nothing of indexes.
     pub(super) fn leaf<B: AsRef<[u8]>>(&self, bytes: B, nr: BlockNr) -> DirLeaf<B> {
-        let tail = match self.config().tail {
-            LeafTail::Checksum if BlockKind::of(bytes.as_ref()) != BlockKind::Leaf => {
-                LeafTail::None
-            }
-            tail => tail,
-        };
+        let tail = tail_of(self.config(), bytes.as_ref());
         DirLeaf::new(bytes, tail, self.place(nr))
     }
 
-    /// The entries of a block to add to: that must be a leaf.
-    pub(super) fn leaf_mut<'b>(
-        &self,
-        bytes: &'b mut [u8],
-        nr: BlockNr,
-    ) -> Result<DirLeaf<&'b mut [u8]>> {
-        let tail = self.config().tail;
-        if tail == LeafTail::Checksum && BlockKind::of(bytes) != BlockKind::Leaf {
-            let problem = "index block in place of a leaf";
-            return Err(Corrupt::new(self.place(nr), "directory leaf", problem).into());
-        }
-        Ok(DirLeaf::new(bytes, tail, self.place(nr)))
+    /// As [`Self::leaf`], to look for names.
+    pub(super) fn names<'b>(&self, state: &'b BlockState) -> Result<KnownLeaf<'b>> {
+        names(self.fs, self.inode, state)
+    }
+
+    /// As [`Self::names`], to change: that must be a leaf.
+    pub(super) fn names_mut<'b>(&self, state: &'b mut BlockState) -> Result<KnownLeafMut<'b>> {
+        names_mut(self.fs, self.inode, state)
     }
 
     /// Where block `nr` of this directory stands, for errors.
@@ -165,6 +155,42 @@ impl<'a> Dir<'a> {
     /// Damage of the directory as a whole.
     pub(super) fn damage(&self, problem: &'static str) -> Corrupt {
         Corrupt::new(Place::Inode(self.inode.nr()), "directory", problem)
+    }
+}
+
+/// See [`Dir::names`].
+fn names<'b>(fs: &Fs, dir: &Inode, state: &'b BlockState) -> Result<KnownLeaf<'b>> {
+    let place = Place::InodeBlock(dir.nr(), state.nr());
+    Ok(state.leaf(|bytes| table(&fs.dirs, bytes, place))?)
+}
+
+/// See [`Dir::names_mut`].
+pub(super) fn names_mut<'b>(
+    fs: &Fs,
+    dir: &Inode,
+    state: &'b mut BlockState,
+) -> Result<KnownLeafMut<'b>> {
+    let place = Place::InodeBlock(dir.nr(), state.nr());
+    let leaf = state.leaf_mut(|bytes| table(&fs.dirs, bytes, place))?;
+    if leaf.tail() != fs.dirs.tail {
+        let problem = "index block in place of a leaf";
+        return Err(Corrupt::new(place, "directory leaf", problem).into());
+    }
+    Ok(leaf)
+}
+
+fn table(
+    config: &DirConfig,
+    bytes: &[u8],
+    place: Place,
+) -> std::result::Result<LeafTable, Corrupt> {
+    LeafTable::build(&DirLeaf::new(bytes, tail_of(config, bytes), place))
+}
+
+fn tail_of(config: &DirConfig, bytes: &[u8]) -> LeafTail {
+    match config.tail {
+        LeafTail::Checksum if BlockKind::of(bytes) != BlockKind::Leaf => LeafTail::None,
+        tail => tail,
     }
 }
 

@@ -151,6 +151,10 @@ impl<T> OnceLock<T> {
         let is_set = self.is_set.load(raw::atomic::Ordering::SeqCst);
         self.value.get().filter(|_| is_set)
     }
+    /// What was put in, to change.
+    pub fn get_mut(&mut self) -> Option<&mut T> {
+        self.value.get_mut()
+    }
     /// Puts `value` in, or answers it when there is one.
     pub fn set(&self, value: T) -> Result<(), T> {
         self.value.set(value)?;

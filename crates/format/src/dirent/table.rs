@@ -1,0 +1,309 @@
+//! What is known of the records of one leaf, so that looking for a name touches one of them.
+//!
+//! A walk over a cold leaf reads all of its cache lines. Here one byte per record, side by side,
+//! says which few may hold a name; where they stand and how much they use comes from a second
+//! array, so that a name that is absent is found to be so without the leaf.
+//! Layout: [`Rows`] holds both, in the order of the block. A record's print is a hash of 16 bits of
+//! its name, in two bytes; free records use nothing, which no name does.
+//! Invariants: the bytes are those that the table was built from or changed with: sound records,
+//! and the same ones. Whoever changes them otherwise drops the table. What follows from wrong
+//! tables is wrong answers, never a panic.
+//! Locking: the table stands under the lock of the bytes.
+
+use super::edit::{Gap, Location};
+use super::rows::{Record, Rows, UNIT_BYTES};
+use super::search::Spot;
+use super::{DirEntryType, DirLeaf, FIXED_BYTES, Fit, Insertion, LeafTail, NewEntry, space_needed};
+use crate::bytes::{get_u8, put_u8, put_u32};
+use crate::{Corrupt, InodeNr, Place};
+
+/// The table of one leaf. See the module.
+#[derive(Clone, Debug)]
+pub struct LeafTable {
+    rows: Rows,
+    area_bytes: u32,
+    /// Bytes that entries take.
+    used_bytes: u32,
+    /// The record whose slack is tried first.
+    roomy: u32,
+    tail: LeafTail,
+}
+
+/// What a name looks like in a table.
+#[derive(Clone, Copy, Default)]
+struct Print {
+    first: u8,
+    second: u8,
+    used: u8,
+}
+
+impl Print {
+    fn of(name: &[u8]) -> Self {
+        let [.., second, first] = mixed(name).to_le_bytes();
+        let used = (space_needed(name.len()) / UNIT_BYTES) as u8;
+        Self {
+            first,
+            second,
+            used,
+        }
+    }
+
+    /// The record with such an entry.
+    fn record(self, offset: usize) -> Record {
+        Record {
+            at: (offset / UNIT_BYTES) as u16,
+            used: self.used,
+            print: self.second,
+        }
+    }
+}
+
+/// A hash of a name; the upper bits are good.
+fn mixed(name: &[u8]) -> u64 {
+    const FACTOR: u64 = 0x9E37_79B9_7F4A_7C15;
+    let step = |sum: u64, word: u64| (sum ^ word).wrapping_mul(FACTOR).rotate_left(29);
+    let seed = step(0, name.len() as u64);
+    let Some(last) = name.last_chunk() else {
+        let word = name
+            .iter()
+            .fold(0, |word, byte| word << 8 | u64::from(*byte));
+        return step(seed, word).wrapping_mul(FACTOR);
+    };
+    let (words, _) = name.as_chunks();
+    let sum = words
+        .iter()
+        .fold(seed, |sum, word| step(sum, u64::from_le_bytes(*word)));
+    step(sum, u64::from_le_bytes(*last)).wrapping_mul(FACTOR)
+}
+
+impl LeafTable {
+    /// The table of a leaf.
+    ///
+    /// # Errors
+    /// A damaged record: every one is checked.
+    pub fn build<B: AsRef<[u8]>>(leaf: &DirLeaf<B>) -> Result<Self, Corrupt> {
+        let mut records = 0;
+        leaf.walk(|_, _| records += 1)?;
+        let mut table = Self {
+            rows: Rows::with_room(records),
+            area_bytes: leaf.area_bytes() as u32,
+            used_bytes: 0,
+            roomy: (records as u32).saturating_sub(1),
+            tail: leaf.tail(),
+        };
+        leaf.walk(|spot, name| table.add(spot, name))?;
+        Ok(table)
+    }
+
+    fn add(&mut self, spot: Spot, name: &[u8]) {
+        let print = match spot.used {
+            0 => Print::default(),
+            _ => Print::of(name),
+        };
+        self.rows.push(print.first, print.record(spot.offset));
+        self.used_bytes += spot.used as u32;
+    }
+
+    /// True when this is the table of the leaf `bytes`.
+    pub fn is_of(&self, bytes: &[u8]) -> bool {
+        let leaf = DirLeaf::new(bytes, self.tail, Place::Superblock);
+        Self::build(&leaf)
+            .is_ok_and(|fresh| fresh.rows == self.rows && fresh.used_bytes == self.used_bytes)
+    }
+
+    /// Memory behind the table, in bytes.
+    pub fn heap_bytes(&self) -> usize {
+        self.rows.heap_bytes()
+    }
+
+    /// Where record `at` ends.
+    fn end(&self, at: usize) -> usize {
+        let next = self.rows.get(at + 1);
+        next.map_or(self.area_bytes as usize, |next| next.offset())
+    }
+
+    fn spot(&self, at: usize) -> Option<Spot> {
+        let record = self.rows.get(at)?;
+        Some(Spot {
+            nr: at as u32,
+            offset: record.offset(),
+            rec_len: self.end(at).saturating_sub(record.offset()),
+            used: record.used_bytes(),
+        })
+    }
+
+    /// The number of the record of `name`.
+    fn position(&self, bytes: &[u8], name: &[u8]) -> Option<usize> {
+        let print = Print::of(name);
+        let is_it = |at: &usize| {
+            self.rows.get(*at).is_some_and(|record| {
+                record.print == print.second
+                    && record.used == print.used
+                    && is_named(bytes, record.offset(), name)
+            })
+        };
+        memchr::memchr_iter(print.first, self.rows.prints()).find(is_it)
+    }
+
+    /// A record with so much slack.
+    fn gap(&self, needed: usize) -> Option<Spot> {
+        let is_enough = |spot: &Spot| spot.rec_len - spot.used.min(spot.rec_len) >= needed;
+        if let Some(spot) = self.spot(self.roomy as usize).filter(is_enough) {
+            return Some(spot);
+        }
+        if (self.area_bytes as usize) < self.used_bytes as usize + needed {
+            return None;
+        }
+        (0..self.rows.len())
+            .filter_map(|at| self.spot(at))
+            .find(is_enough)
+    }
+
+    /// The table follows [`DirLeaf::insert_at`].
+    fn note_insert(&mut self, gap: Spot, name: &[u8]) {
+        let print = Print::of(name);
+        let record = print.record(gap.offset + gap.used);
+        let mut at = gap.nr as usize;
+        if gap.used == 0 {
+            self.rows.set(at, print.first, record);
+        } else {
+            at += 1;
+            self.rows.insert(at, print.first, record);
+        }
+        self.roomy = at as u32;
+        self.used_bytes += record.used_bytes() as u32;
+    }
+
+    /// The table follows [`DirLeaf::remove_at`].
+    fn note_removal(&mut self, at: usize) {
+        let Some(record) = self.rows.get(at) else {
+            return;
+        };
+        self.used_bytes -= record.used_bytes() as u32;
+        self.roomy = at.saturating_sub(1) as u32;
+        if at == 0 {
+            self.rows.set(at, 0, Record::default());
+        } else {
+            self.rows.remove(at);
+        }
+    }
+}
+
+/// True when the record at `offset` has this name.
+fn is_named(bytes: &[u8], offset: usize, name: &[u8]) -> bool {
+    let Some(record) = bytes.get(offset..) else {
+        return false;
+    };
+    usize::from(get_u8(record, 6)) == name.len()
+        && record[FIXED_BYTES.min(record.len())..].starts_with(name)
+}
+
+/// A leaf whose records are known.
+#[derive(Clone, Copy, Debug)]
+pub struct KnownLeaf<'a> {
+    bytes: &'a [u8],
+    table: &'a LeafTable,
+}
+
+impl<'a> KnownLeaf<'a> {
+    /// The leaf `bytes` and its table.
+    pub fn new(bytes: &'a [u8], table: &'a LeafTable) -> Self {
+        Self { bytes, table }
+    }
+
+    /// The entry with this name, to be removed with [`KnownLeafMut::remove_at`].
+    pub fn locate(&self, name: &[u8]) -> Option<Location> {
+        let at = self.table.position(self.bytes, name)?;
+        let before = at.checked_sub(1).and_then(|before| self.table.spot(before));
+        let spot = self.table.spot(at)?;
+        Some(Location::new(self.bytes, before, spot))
+    }
+
+    /// What [`KnownLeafMut::insert`] would say to `name` now.
+    pub fn fits(&self, name: &[u8]) -> Fit {
+        if self.table.position(self.bytes, name).is_some() {
+            return Fit::Exists;
+        }
+        let gap = self.table.gap(space_needed(name.len()));
+        gap.map_or(Fit::NoRoom, |gap| Fit::Room(Gap(gap)))
+    }
+}
+
+/// A leaf whose records are known, to change.
+#[derive(Debug)]
+pub struct KnownLeafMut<'a> {
+    bytes: &'a mut [u8],
+    table: &'a mut LeafTable,
+}
+
+impl<'a> KnownLeafMut<'a> {
+    /// The leaf `bytes` and its table.
+    pub fn new(bytes: &'a mut [u8], table: &'a mut LeafTable) -> Self {
+        Self { bytes, table }
+    }
+
+    /// The same, to look at.
+    pub fn known(&self) -> KnownLeaf<'_> {
+        KnownLeaf::new(self.bytes, self.table)
+    }
+
+    fn leaf(&mut self) -> DirLeaf<&mut [u8]> {
+        DirLeaf::new(self.bytes, self.table.tail, Place::Superblock)
+    }
+
+    /// As [`DirLeaf::insert`].
+    pub fn insert(&mut self, new: &NewEntry<'_>) -> Insertion {
+        if let Some(Location { inode, kind, .. }) = self.known().locate(new.name) {
+            return Insertion::Exists(inode, kind);
+        }
+        match self.table.gap(new.space_needed()) {
+            Some(gap) => {
+                self.insert_at(Gap(gap), new);
+                Insertion::Done(gap.offset + gap.used)
+            }
+            None => Insertion::NoRoom,
+        }
+    }
+
+    /// Puts an entry into a gap that [`KnownLeaf::fits`] found for its name. The leaf has not
+    /// changed since.
+    pub fn insert_at(&mut self, gap: Gap, new: &NewEntry<'_>) {
+        self.leaf().insert_at(gap, new);
+        self.table.note_insert(gap.0, new.name);
+    }
+
+    /// Takes an entry out that [`KnownLeaf::locate`] found. The leaf has not changed since.
+    pub fn remove_at(&mut self, at: Location) {
+        self.leaf().remove_at(at);
+        self.table.note_removal(at.spot.nr as usize);
+    }
+
+    /// Lets a found entry mean another file.
+    pub fn retarget_at(&mut self, at: Location, inode: InodeNr, kind: DirEntryType) {
+        put_u32(self.bytes, at.spot.offset, inode.0);
+        put_u8(self.bytes, at.spot.offset + 7, kind.code());
+    }
+
+    /// What the leaf ends with.
+    pub fn tail(&self) -> LeafTail {
+        self.table.tail
+    }
+
+    /// Bytes that entries take.
+    pub fn used_bytes(&self) -> usize {
+        self.table.used_bytes as usize
+    }
+
+    /// Bytes that records may fill.
+    pub fn area_bytes(&self) -> usize {
+        self.table.area_bytes as usize
+    }
+
+    /// True when the leaf is one free record.
+    pub fn is_blank(&self) -> bool {
+        self.table.used_bytes == 0 && self.table.rows.len() == 1
+    }
+}
+
+#[cfg(test)]
+mod tests;
