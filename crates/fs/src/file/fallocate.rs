@@ -2,7 +2,7 @@
 
 use super::allocate::{NewBlocks, Shape};
 use super::write_out::write_out_locked;
-use super::{check_may_change, delay, inline, io, shift, touch};
+use super::{Times, check_may_change, delay, inline, io, shift, touch};
 use crate::delayed::Buffer;
 use crate::inode::Inode;
 use crate::map::{self, ExtentState, Mapping, Progress};
@@ -46,6 +46,7 @@ pub(crate) fn fallocate(
     offset: u64,
     len: u64,
     reserve: Reserve,
+    times: Times,
 ) -> Result<()> {
     let mut buffer = inode.io.write();
     fs.writable()?;
@@ -64,13 +65,15 @@ pub(crate) fn fallocate(
     let grows = Growth {
         size: Size::Grows,
         reserve,
+        times,
     };
     let stays = Growth {
         size: Size::Stays,
         reserve,
+        times,
     };
     match mode {
-        FallocateMode::PunchHole => punch(fs, inode, &mut buffer, bytes)?,
+        FallocateMode::PunchHole => punch(fs, inode, &mut buffer, bytes, times)?,
         // These note the change with what they map: the commonest needs one handle.
         FallocateMode::Allocate => return allocate(fs, inode, &mut buffer, bytes, grows),
         FallocateMode::AllocateKeepSize => return allocate(fs, inode, &mut buffer, bytes, stays),
@@ -80,7 +83,7 @@ pub(crate) fn fallocate(
         FallocateMode::CollapseRange => shift::collapse(fs, inode, bytes)?,
         FallocateMode::InsertRange => shift::insert(fs, inode, bytes)?,
     }
-    note_change(fs, inode, None)
+    note_change(fs, inode, None, times)
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -94,6 +97,7 @@ enum Size {
 struct Growth {
     size: Size,
     reserve: Reserve,
+    times: Times,
 }
 
 /// The end of the range, if the file may have it.
@@ -121,12 +125,17 @@ fn check_range(fs: &Fs, inode: &Inode, mode: FallocateMode, offset: u64, len: u6
 }
 
 /// Notes times, and a size that grew.
-fn note_change(fs: &Fs, inode: &Arc<Inode>, size: Option<u64>) -> Result<()> {
-    let now = fs.now();
+fn note_change(fs: &Fs, inode: &Arc<Inode>, size: Option<u64>, times: Times) -> Result<()> {
+    let now = times.now(fs);
+    if now.is_none() && size.is_none_or(|size| size <= inode.read().disk.size) {
+        return Ok(());
+    }
     let handle = fs.start(credits::ATTRIBUTES)?;
     let mut state = handle.write(inode);
     state.disk.size = size.map_or(state.disk.size, |size| size.max(state.disk.size));
-    touch(&mut state, now);
+    if let Some(now) = now {
+        touch(&mut state, now);
+    }
     Ok(())
 }
 
@@ -169,14 +178,14 @@ fn allocate(
                     Shape::AsAsked,
                     growth.reserve,
                 )?;
-                let len = fill_hole(fs, inode, logical, blocks, grown)?;
+                let len = fill_hole(fs, inode, logical, blocks, grown, growth.times)?;
                 noted_to = at + len;
                 len
             }
         };
     }
     if noted_to < blocks.end {
-        note_change(fs, inode, grown)?;
+        note_change(fs, inode, grown, growth.times)?;
     }
     Ok(())
 }
@@ -189,16 +198,19 @@ fn fill_hole(
     at: LogicalBlock,
     blocks: NewBlocks<'_>,
     grown: Option<u64>,
+    times: Times,
 ) -> Result<u64> {
     let len = u64::from(blocks.run().len_blocks);
     let reached = (u64::from(at.0) + len) << fs.geometry.block_bits;
-    let now = fs.now();
+    let now = times.now(fs);
     let handle = fs.start(credits::MAP)?;
     blocks.map(&handle, inode, ExtentState::Unwritten, |state| {
         if let Some(grown) = grown {
             state.disk.size = state.disk.size.max(reached.min(grown));
         }
-        touch(state, now);
+        if let Some(now) = now {
+            touch(state, now);
+        }
     })?;
     Ok(len)
 }
@@ -215,7 +227,13 @@ fn zero_edges(fs: &Fs, inode: &Inode, buffer: &mut Buffer, bytes: &Range<u64>) -
     io::zero_within(fs, inode, buffer, inner.end << bits, bytes.end)
 }
 
-fn punch(fs: &Fs, inode: &Arc<Inode>, buffer: &mut Buffer, bytes: Range<u64>) -> Result<()> {
+fn punch(
+    fs: &Fs,
+    inode: &Arc<Inode>,
+    buffer: &mut Buffer,
+    bytes: Range<u64>,
+    times: Times,
+) -> Result<()> {
     let size = inode.read().disk.size;
     fs.discard_preallocation(inode);
     // Space that is held behind the end stays, as with the kernel.
@@ -232,7 +250,9 @@ fn punch(fs: &Fs, inode: &Arc<Inode>, buffer: &mut Buffer, bytes: Range<u64>) ->
         let progress = {
             let mut state = handle.write(inode);
             let progress = map::remove(fs, &handle, &mut state, blocks.clone())?;
-            touch(&mut state, fs.now());
+            if let Some(now) = times.now(fs) {
+                touch(&mut state, now);
+            }
             progress
         };
         match progress {
@@ -250,6 +270,7 @@ fn zero(
     bytes: Range<u64>,
     growth: Growth,
 ) -> Result<()> {
+    // It notes the change before anything is zeroed.
     allocate(fs, inode, buffer, bytes.clone(), growth)?;
     zero_edges(fs, inode, buffer, &bytes)?;
     let blocks = inner_blocks(fs, &bytes);
@@ -325,9 +346,7 @@ fn unwrite(
     let marked = {
         let handle = fs.start(credits::MAP)?;
         let mut state = handle.write(inode);
-        let marked = map::mark_unwritten(fs, &handle, &mut state, at, len_blocks);
-        touch(&mut state, fs.now());
-        marked
+        map::mark_unwritten(fs, &handle, &mut state, at, len_blocks)
     };
     match marked {
         Err(Error::NoSpace) => io::zero_blocks(fs, start, u64::from(len_blocks)),

@@ -17,7 +17,15 @@ fn append(fs: &Fs, file: &Arc<Inode>, data: &[u8]) -> Result<(u64, usize)> {
 }
 
 fn fallocate(fs: &Fs, file: &Arc<Inode>, mode: FallocateMode, at: u64, len: u64) -> Result<()> {
-    super::fallocate(fs, file, mode, at, len, Reserve::MayUse)
+    super::fallocate(
+        fs,
+        file,
+        mode,
+        at,
+        len,
+        Reserve::MayUse,
+        super::Times::Change,
+    )
 }
 
 /// Largest size that the model tries, in bytes.

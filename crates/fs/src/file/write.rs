@@ -23,7 +23,7 @@ pub enum Times {
 }
 
 impl Times {
-    fn now(self, fs: &Fs) -> Option<Timestamp> {
+    pub(super) fn now(self, fs: &Fs) -> Option<Timestamp> {
         (self == Self::Change).then(|| fs.now())
     }
 }

@@ -313,6 +313,7 @@ fn long_extents_stop_at_their_limits() {
         0,
         300 << 20,
         Reserve::MayUse,
+        crate::Times::Change,
     )
     .expect("allocates");
     for len in [40_000u32, 76_800] {
@@ -361,6 +362,7 @@ fn damage(options: &[&str], hits: &[(u16, u16, u8)]) {
         500_000,
         90_000,
         Reserve::MayUse,
+        crate::Times::Change,
     );
     let _ = crate::file::truncate(fs, file, 100_000);
     let _ = crate::file::truncate(fs, file, 0);

@@ -108,20 +108,27 @@ impl Filesystem {
         caller: &Caller,
     ) -> Result<usize> {
         self.change(|fs| {
-            regular(inode)?;
-            check_data_change(fs, inode)?;
-            if inode.read().disk.flags.contains(InodeFlags::APPEND)
-                && offset < inode.read().disk.size
-            {
-                return Err(Error::NotPermitted);
-            }
+            check_write(fs, inode, offset)?;
             if kill == KillPrivileges::Yes {
                 fs.kill_privileges(inode, caller)?;
             }
-            fs.allow_size(offset.saturating_add(data.len() as u64))?;
-            let written = file::write(fs, inode.arc(), offset, data, fs.reserve_of(caller))?;
-            fs.sync_if_asked(inode)?;
-            Ok(written)
+            write(fs, inode, offset, data, Times::Change, caller)
+        })
+    }
+
+    /// As [`Self::write_by`], for a cache above that lets the write through: setuid and setgid are
+    /// its business, and the times if it says so.
+    pub fn write_through(
+        &self,
+        inode: &InodeRef,
+        offset: u64,
+        data: &[u8],
+        times: Times,
+        caller: &Caller,
+    ) -> Result<usize> {
+        self.change(|fs| {
+            check_write(fs, inode, offset)?;
+            write(fs, inode, offset, data, times, caller)
         })
     }
 
@@ -231,15 +238,27 @@ impl Filesystem {
         caller: &Caller,
     ) -> Result<()> {
         self.change(|fs| {
-            regular(inode)?;
-            check_data_change(fs, inode)?;
-            check_append_only(inode, mode)?;
+            check_fallocate(fs, inode, mode)?;
             if kill == KillPrivileges::Yes {
                 fs.kill_privileges(inode, caller)?;
             }
-            fs.allow_size(offset.saturating_add(len))?;
-            file::fallocate(fs, inode.arc(), mode, offset, len, fs.reserve_of(caller))?;
-            fs.sync_if_asked(inode)
+            fallocate(fs, inode, mode, offset, len, Times::Change, caller)
+        })
+    }
+
+    /// As [`Self::fallocate`], with the rules of [`Self::write_through`].
+    pub fn fallocate_through(
+        &self,
+        inode: &InodeRef,
+        mode: FallocateMode,
+        offset: u64,
+        len: u64,
+        times: Times,
+        caller: &Caller,
+    ) -> Result<()> {
+        self.change(|fs| {
+            check_fallocate(fs, inode, mode)?;
+            fallocate(fs, inode, mode, offset, len, times, caller)
         })
     }
 
@@ -341,6 +360,52 @@ fn regular(inode: &Inode) -> Result<()> {
         FileType::Directory => Err(Error::IsDirectory),
         _ => Err(Error::Invalid("not a regular file")),
     }
+}
+
+fn check_write(fs: &Fs, inode: &InodeRef, offset: u64) -> Result<()> {
+    regular(inode)?;
+    check_data_change(fs, inode)?;
+    let state = inode.read();
+    match state.disk.flags.contains(InodeFlags::APPEND) && offset < state.disk.size {
+        true => Err(Error::NotPermitted),
+        false => Ok(()),
+    }
+}
+
+fn write(
+    fs: &Fs,
+    inode: &InodeRef,
+    offset: u64,
+    data: &[u8],
+    times: Times,
+    caller: &Caller,
+) -> Result<usize> {
+    fs.allow_size(offset.saturating_add(data.len() as u64))?;
+    let reserve = fs.reserve_of(caller);
+    let written = file::write_at(fs, inode.arc(), offset, data, reserve, times)?;
+    fs.sync_if_asked(inode)?;
+    Ok(written)
+}
+
+fn check_fallocate(fs: &Fs, inode: &InodeRef, mode: FallocateMode) -> Result<()> {
+    regular(inode)?;
+    check_data_change(fs, inode)?;
+    check_append_only(inode, mode)
+}
+
+fn fallocate(
+    fs: &Fs,
+    inode: &InodeRef,
+    mode: FallocateMode,
+    offset: u64,
+    len: u64,
+    times: Times,
+    caller: &Caller,
+) -> Result<()> {
+    fs.allow_size(offset.saturating_add(len))?;
+    let reserve = fs.reserve_of(caller);
+    file::fallocate(fs, inode.arc(), mode, offset, len, reserve, times)?;
+    fs.sync_if_asked(inode)
 }
 
 /// A file that only grows may get space behind its end, nothing else.

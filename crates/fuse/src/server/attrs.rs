@@ -6,7 +6,7 @@ use crate::attributes::{put_attr_out, put_statx};
 use crate::errno::Errno;
 use crate::protocol::fattr;
 use crate::request::{Args, Request};
-use uext4::{Attr, InodeRef, SetAttr, SetTime, Timestamp};
+use uext4::{Attr, InodeRef, SetAttr, SetTime, Times, Timestamp};
 
 impl Server {
     pub(super) fn getattr(&self, request: &Request<'_>, answer: &mut Answer) -> Handled {
@@ -58,10 +58,17 @@ impl Server {
     }
 
     /// Takes setuid and setgid away, as a write of somebody without privileges does.
-    pub(super) fn kill_privileges(&self, request: &Request<'_>, inode: &InodeRef) -> Handled {
+    pub(super) fn kill_privileges(
+        &self,
+        request: &Request<'_>,
+        inode: &InodeRef,
+        times: Times,
+    ) -> Handled {
         if let Some(mode) = self.mode_without_privileges(request, inode) {
+            let kept = || self.filesystem.attr(inode).ctime;
             let set = SetAttr {
                 mode: Some(mode),
+                ctime: (times == Times::Keep).then(kept),
                 ..SetAttr::default()
             };
             self.filesystem

@@ -5,11 +5,10 @@ use super::{Handled, Server};
 use crate::answer::Answer;
 use crate::attributes::Writers;
 use crate::errno::Errno;
+use crate::opened::Written;
 use crate::protocol::{WRITE_CACHE, WRITE_KILL_SUIDGID, opcode};
 use crate::request::Request;
-use uext4::{
-    Caller, FallocateMode, FileType, Filesystem, InodeRef, KillPrivileges, Seek, Stretch, Times,
-};
+use uext4::{FallocateMode, FileType, Filesystem, InodeRef, Seek, Stretch, Times};
 
 /// Reads of fewer bytes cost less through memory.
 const IN_PLACE_BYTES_MIN: usize = 64 << 10;
@@ -55,23 +54,31 @@ impl Server {
 
     pub(super) fn write(&self, request: &Request<'_>, answer: &mut Answer) -> Handled {
         let mut args = request.args();
-        let (_fh, offset, size, flags) = (args.u64()?, args.u64()?, args.u32()?, args.u32()?);
+        let (handle, offset, size, flags) = (args.u64()?, args.u64()?, args.u32()?, args.u32()?);
         let (_owner, opened, _) = (args.u64()?, args.u32()?, args.u32()?);
         let data = args.bytes(size as usize)?;
         let inode = self.get(request.node)?;
         let written = if flags & WRITE_CACHE != 0 {
             self.write_back(request.node, &inode, offset, data)?
         } else {
+            // Those of a file that it opened to go past its cache the kernel leaves alone.
+            let times = match Written::to(handle).later {
+                true => Times::Keep,
+                false => Times::Change,
+            };
             if flags & WRITE_KILL_SUIDGID != 0 {
-                self.kill_privileges(request, &inode)?;
+                self.kill_privileges(request, &inode, times)?;
             }
             let caller = self.asker(request);
+            let write = |at, data: &[u8]| {
+                let written = self
+                    .filesystem
+                    .write_through(&inode, at, data, times, &caller);
+                Ok(written?)
+            };
             match opened & O_DIRECT {
-                0 => self.write_some(&inode, offset, data, &caller)?,
-                _ => write_all(data, |done| {
-                    let at = offset + done as u64;
-                    self.write_some(&inode, at, &data[done..], &caller)
-                })?,
+                0 => write(offset, data)?,
+                _ => write_all(data, |done| write(offset + done as u64, &data[done..]))?,
             }
         };
         answer.u32(u32::try_from(written).map_err(|_| Errno::EIO)?);
@@ -79,17 +86,13 @@ impl Server {
         Ok(())
     }
 
-    fn write_some(
-        &self,
-        inode: &InodeRef,
-        offset: u64,
-        data: &[u8],
-        caller: &Caller,
-    ) -> Result<usize, Errno> {
-        let keep = KillPrivileges::No;
-        Ok(self
-            .filesystem
-            .write_by(inode, offset, data, keep, caller)?)
+    /// The times when the kernel sends a change of data that it lets pass: with the write-back
+    /// cache it owns them, has set its own before and sends those, or told them already.
+    fn times_of_changes(&self) -> Times {
+        match self.agreement.writeback() {
+            true => Times::Keep,
+            false => Times::Change,
+        }
     }
 
     /// The kernel has promised the data to somebody.
@@ -100,12 +103,7 @@ impl Server {
         offset: u64,
         data: &[u8],
     ) -> Result<usize, Errno> {
-        // With the writeback cache the kernel owns the times, and may have told them already.
-        let times = match self.agreement.writeback() {
-            true => Times::Keep,
-            false => Times::Change,
-        };
-        let writers = self.nodes.who_wrote(node);
+        let (times, writers) = (self.times_of_changes(), self.nodes.who_wrote(node));
         write_all(data, |done| {
             let at = offset + done as u64;
             Ok(self
@@ -121,12 +119,12 @@ impl Server {
         let inode = self.get(request.node)?;
         // The request does not say whether the caller may keep setuid; the superuser usually may.
         // It goes first, as in the kernel: also when there is no space.
+        let (times, caller) = (self.times_of_changes(), self.asker(request));
         if request.uid != 0 {
-            self.kill_privileges(request, &inode)?;
+            self.kill_privileges(request, &inode, times)?;
         }
-        let (keep, caller) = (KillPrivileges::No, self.asker(request));
         self.filesystem
-            .fallocate_by(&inode, mode, offset, len, keep, &caller)?;
+            .fallocate_through(&inode, mode, offset, len, times, &caller)?;
         Ok(())
     }
 
@@ -153,7 +151,8 @@ impl Server {
         let (from, to) = (self.get(request.node)?, self.get(to_node)?);
         let mut left = len.min(COPY_BYTES_MAX);
         let mut copied = 0u32;
-        let caller = self.asker(request);
+        let (times, caller) = (self.times_of_changes(), self.asker(request));
+        let write = |at, data: &[u8]| self.filesystem.write_through(&to, at, data, times, &caller);
         let mut buf = vec![0; COPY_STEP_BYTES.min(left as usize)];
         while left > 0 {
             let step = buf.len().min(left as usize);
@@ -161,7 +160,7 @@ impl Server {
             if read == 0 {
                 break;
             }
-            let written = match self.write_some(&to, to_at, &buf[..read], &caller) {
+            let written = match write(to_at, &buf[..read]) {
                 Err(_) if copied > 0 => break,
                 written => written?,
             };
@@ -173,7 +172,7 @@ impl Server {
             }
         }
         if request.uid != 0 {
-            self.kill_privileges(request, &to)?;
+            self.kill_privileges(request, &to, times)?;
         }
         answer.u32(copied);
         answer.u32(0);

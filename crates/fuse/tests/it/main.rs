@@ -21,6 +21,7 @@ mod shutdown;
 mod steps;
 mod support;
 mod times;
+mod told_times;
 mod trees;
 
 /// How requests come.

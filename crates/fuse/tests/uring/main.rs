@@ -42,6 +42,8 @@ mod steps;
 mod support;
 #[path = "../it/times.rs"]
 mod times;
+#[path = "../it/told_times.rs"]
+mod told_times;
 #[path = "../it/trees.rs"]
 mod trees;
 
