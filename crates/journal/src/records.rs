@@ -86,12 +86,11 @@ impl Records {
         let Some(record) = self.records.get_mut(self.taken) else {
             return 0;
         };
-        let blocks = std::mem::take(&mut record.blocks);
-        let is_done = self.pending[self.taken] == 0;
         self.taken += 1;
-        if is_done {
+        if self.pending[self.taken - 1] == 0 {
             return 0;
         }
+        let blocks = std::mem::take(&mut record.blocks);
         wanted.extend(blocks.iter().map(|block| (*block, record.tid)));
         blocks.len()
     }
