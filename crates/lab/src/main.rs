@@ -27,6 +27,10 @@ mod system;
 use clap::Parser;
 use std::process::ExitCode;
 
+/// Threads allocate and free side by side, also what others allocated: glibc has them meet.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     match cli::Cli::parse().run() {
         Ok(()) => ExitCode::SUCCESS,
