@@ -9,17 +9,17 @@
 //! of [`uext4`]; `aside` is where what takes long is done; `nodes` holds the inodes that the kernel
 //! knows; `owners` maps users and groups;
 //! `control` is how a running mount is asked, `tally` what it counts; `halt` holds changes
-//! back while it is frozen or remounted; `room` says when space runs short; `pressure` gives
-//! memory back; `session`, `crew`,
-//! `mount_point`, `claim`,
-//! `umount`, `daemon` and `signals` are the life of a mount; `sandbox` locks the server in, and
-//! `keeper` unmounts for it then.
+//! back while it is frozen or remounted; `room` says when space runs short; `bdi` is what the
+//! kernel keeps of a mount; `pressure` gives memory back; `session`, `crew`, `mount_point`,
+//! `claim`, `umount`, `daemon` and `signals` are the life of a mount; `sandbox` locks the server
+//! in, and `keeper` unmounts for it then.
 //! References: `linux/fuse.h`; man page `fuse(4)`.
 #![deny(unsafe_code)]
 
 mod answer;
 mod aside;
 mod attributes;
+mod bdi;
 mod claim;
 mod control;
 mod crew;

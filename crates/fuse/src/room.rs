@@ -8,12 +8,17 @@
 //! References: kernel doc `admin-guide/sysctl/vm.rst` (`dirty_ratio`) and
 //! `ABI/testing/sysfs-class-bdi` (`max_ratio`: 1 % for FUSE).
 
-use std::sync::atomic::{AtomicI64, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU64, Ordering};
 use uext4::{Room, Writers};
 
 /// The kernel holds 1 % of 20 % of the memory that it can spare; more is for other settings.
 const PART_OF_MEMORY: u64 = 256;
 const HELD_BYTES_MIN: u64 = 32 << 20;
+/// What the kernel may hold where that is little beside the room that is left: writers are slowed
+/// down less.
+pub(crate) const MORE_PERCENT: u32 = 3;
+/// So little: one part in this many.
+const ROOMY: u64 = 4;
 /// Looked at least this often, since room is not taken by writing only.
 const STEP_BYTES_MAX: i64 = 16 << 20;
 
@@ -29,8 +34,8 @@ enum Scarce {
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Gauge {
-    /// What the kernel may hold; `None` when it holds nothing.
-    held_bytes_max: Option<u64>,
+    /// What the kernel may hold; 0 when it holds nothing.
+    held_bytes_max: AtomicU64,
     /// Bytes to be written until the next look.
     unseen_bytes: AtomicI64,
     scarce: AtomicU8,
@@ -45,7 +50,7 @@ impl Gauge {
     /// For one that does not.
     pub(crate) fn idle() -> Self {
         Self {
-            held_bytes_max: None,
+            held_bytes_max: AtomicU64::new(0),
             unseen_bytes: AtomicI64::new(i64::MAX),
             scarce: AtomicU8::new(Scarce::Nobody as u8),
         }
@@ -53,10 +58,27 @@ impl Gauge {
 
     fn holding(bytes: u64) -> Self {
         Self {
-            held_bytes_max: Some(bytes),
+            held_bytes_max: AtomicU64::new(bytes),
             unseen_bytes: AtomicI64::new(0),
             ..Self::idle()
         }
+    }
+
+    fn held_bytes_max(&self) -> u64 {
+        self.held_bytes_max.load(Ordering::Relaxed)
+    }
+
+    /// Whether the kernel may hold [`MORE_PERCENT`].
+    pub(crate) fn is_roomy(&self, room: Room) -> bool {
+        let held = self.held_bytes_max();
+        held > 0 && room.users_bytes / ROOMY >= held * u64::from(MORE_PERCENT)
+    }
+
+    /// The kernel holds [`MORE_PERCENT`] from now on; once at most.
+    pub(crate) fn expect_more(&self) {
+        let held = self.held_bytes_max() * u64::from(MORE_PERCENT);
+        self.held_bytes_max.store(held, Ordering::Relaxed);
+        self.unseen_bytes.store(0, Ordering::Relaxed);
     }
 
     /// Whether room is scarce for somebody.
@@ -76,16 +98,17 @@ impl Gauge {
     /// So many bytes were written. True when room became scarce for somebody for whom it was not.
     pub(crate) fn note(&self, bytes: u64, room: impl FnOnce() -> Room) -> bool {
         let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
-        let looks = self.held_bytes_max.is_some()
+        let looks = self.held_bytes_max() > 0
             && (self.unseen_bytes.fetch_sub(bytes, Ordering::Relaxed) <= bytes || self.is_scarce());
         looks && self.look(room)
     }
 
     /// Looks now; as [`Self::note`].
     pub(crate) fn look(&self, room: impl FnOnce() -> Room) -> bool {
-        let Some(held) = self.held_bytes_max else {
+        let held = self.held_bytes_max();
+        if held == 0 {
             return false;
-        };
+        }
         let room = room();
         // What was scarce is so until some more is there.
         let needs = |now| match self.scarce.load(Ordering::SeqCst) >= now as u8 {
@@ -147,6 +170,16 @@ mod tests {
         assert!(!gauge.note(199, || unreachable!("too early")));
         assert!(gauge.note(1, room(50, 50)));
         assert!(!gauge.note(1, room(900, 900)) && !gauge.is_scarce());
+    }
+
+    #[test]
+    fn more_is_held_where_there_is_room_for_it() {
+        let gauge = Gauge::holding(100);
+        assert!(!gauge.is_roomy(room(1199, 2000)()) && gauge.is_roomy(room(1200, 1200)()));
+        assert!(!gauge.look(room(299, 299)));
+        gauge.expect_more();
+        assert!(gauge.note(1, room(299, 299)) && scarce(&gauge) == (true, true));
+        assert!(!Gauge::idle().is_roomy(room(u64::MAX, u64::MAX)()));
     }
 
     #[test]

@@ -7,6 +7,7 @@
 //! Invariants: a thread that panics takes the process down at once. What was half done is in a
 //! transaction that never commits, so the next mount finds a consistent image.
 
+use crate::bdi::Bdi;
 use crate::claim::{CLOSING_MAX, Claim};
 use crate::control::Control;
 use crate::crew::Crew;
@@ -200,7 +201,10 @@ impl Session {
         let crew = Crew::start(device, filesystem, path, options)?;
         let control = Control::start(crew.service.server.clone(), path, &crew.served, made_with)?;
         let pressure = Pressure::watch(crew.service.server.clone());
-        raise_read_ahead(path);
+        if let Some(bdi) = Bdi::of(path) {
+            bdi.read_ahead(READ_AHEAD_BYTES);
+            crew.service.server.let_hold_back(&bdi);
+        }
         Ok(Self {
             crew,
             hands,
@@ -287,25 +291,5 @@ impl Stopper {
             }
         };
         std::process::exit(code)
-    }
-}
-
-/// Lets the kernel read further ahead than its default of 128 KiB. Only the superuser can; without
-/// it sequential reads are slower, nothing else.
-fn raise_read_ahead(path: &Path) {
-    use std::os::unix::fs::MetadataExt;
-    let Ok(metadata) = std::fs::metadata(path) else {
-        return;
-    };
-    let (major, minor) = (
-        rustix::fs::major(metadata.dev()),
-        rustix::fs::minor(metadata.dev()),
-    );
-    // Without the suffix it may be that of the block device below.
-    let named = |suffix| PathBuf::from(format!("/sys/class/bdi/{major}:{minor}{suffix}"));
-    let mut found = ["-fuseblk", ""].map(named).into_iter();
-    if let Some(bdi) = found.find(|bdi| bdi.exists()) {
-        let kib = (READ_AHEAD_BYTES / 1024).to_string();
-        let _ = std::fs::write(bdi.join("read_ahead_kb"), kib);
     }
 }

@@ -14,13 +14,22 @@
 
 use super::{Handled, Server};
 use crate::attributes::Writers as Has;
+use crate::bdi::Bdi;
 use crate::errno::Errno;
 use crate::opened::Written;
 use crate::protocol::{GETATTR_HANDLE, WRITE_CACHE, opcode};
 use crate::request::Request;
+use crate::room::MORE_PERCENT;
 use std::time::Duration;
 
 impl Server {
+    /// Lets the kernel hold back more than by itself, where there is room for much more.
+    pub(crate) fn let_hold_back(&self, bdi: &Bdi) {
+        if self.gauge.is_roomy(self.filesystem.room()) && bdi.hold_back(MORE_PERCENT).is_ok() {
+            self.gauge.expect_more();
+        }
+    }
+
     /// The handle of a file whose data the kernel holds back, when `GETATTR` comes from a call that
     /// may write to it.
     fn asking_handle(request: &Request<'_>) -> Option<Written> {
