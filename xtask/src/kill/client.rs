@@ -244,12 +244,14 @@ impl Client {
     }
 }
 
-/// What a mount answers whose server is gone. Data that could not be written back anymore are an
+/// What a mount answers whose server is gone; rings go a moment after their process, and whoever
+/// asks in between hears `ECANCELED`. Data that could not be written back anymore are an
 /// `EIO`; a mount that lives and says so is broken.
 fn is_end(error: &io::Error, root: &Path) -> bool {
     use rustix::io::Errno;
     let is = |error: &io::Error, errno: Errno| error.raw_os_error() == Some(errno.raw_os_error());
     let is_gone = || fs::metadata(root).is_err_and(|error| is(&error, Errno::NOTCONN));
-    let aborted = is(error, Errno::NOTCONN) || is(error, Errno::CONNABORTED);
+    let aborted = [Errno::NOTCONN, Errno::CONNABORTED, Errno::CANCELED];
+    let aborted = aborted.into_iter().any(|errno| is(error, errno));
     aborted || (is(error, Errno::IO) && is_gone())
 }
