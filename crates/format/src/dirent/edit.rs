@@ -289,13 +289,18 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> DirLeaf<B> {
         inode: InodeNr,
         kind: DirEntryType,
     ) -> Result<bool, Corrupt> {
-        let Some(spot) = self.search(name, usize::MAX)?.entry else {
-            return Ok(false);
-        };
+        let found = self.search(name, usize::MAX)?.entry;
+        if let Some(spot) = found {
+            self.retarget_at(spot, inode, kind);
+        }
+        Ok(found.is_some())
+    }
+
+    /// Lets the entry at `spot` mean another file.
+    pub(super) fn retarget_at(&mut self, spot: Spot, inode: InodeNr, kind: DirEntryType) {
         let bytes = self.bytes.as_mut();
         put_u32(bytes, spot.offset, inode.0);
         put_u8(bytes, spot.offset + 7, kind.code());
-        Ok(true)
     }
 
     /// Replaces everything by `entries`, packed from the start in the given order; the last one

@@ -14,7 +14,7 @@ use super::edit::{Gap, Location};
 use super::rows::{Record, Rows, UNIT_BYTES};
 use super::search::Spot;
 use super::{DirEntryType, DirLeaf, FIXED_BYTES, Fit, Insertion, LeafTail, NewEntry, space_needed};
-use crate::bytes::{get_u8, put_u8, put_u32};
+use crate::bytes::get_u8;
 use crate::{Corrupt, InodeNr, Place};
 
 /// The table of one leaf. See the module.
@@ -280,8 +280,7 @@ impl<'a> KnownLeafMut<'a> {
 
     /// Lets a found entry mean another file.
     pub fn retarget_at(&mut self, at: Location, inode: InodeNr, kind: DirEntryType) {
-        put_u32(self.bytes, at.spot.offset, inode.0);
-        put_u8(self.bytes, at.spot.offset + 7, kind.code());
+        self.leaf().retarget_at(at.spot, inode, kind);
     }
 
     /// What the leaf ends with.

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::BlockNr;
+use crate::bytes::put_u32;
 use crate::dirent::init_first_block;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
