@@ -4,12 +4,13 @@
 //! that could be untrue: so who writes is made to ask first (`server/scarce.rs`).
 //!
 //! Layout: looking costs a sum over all processors, so it is done again after so many bytes were
-//! written that the answer may be another one.
+//! written that the answer may be another one. Threads count them apart, each its share.
 //! References: kernel doc `admin-guide/sysctl/vm.rst` (`dirty_ratio`) and
 //! `ABI/testing/sysfs-class-bdi` (`max_ratio`: 1 % for FUSE).
 
-use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU64, Ordering};
 use uext4::{Room, Writers};
+use uext4_sync::Sharded;
+use uext4_sync::atomic::{AtomicI64, AtomicU8, AtomicU64, Ordering};
 
 /// The kernel holds 1 % of 20 % of the memory that it can spare; more is for other settings.
 const PART_OF_MEMORY: u64 = 256;
@@ -32,12 +33,11 @@ enum Scarce {
 }
 
 /// See the module.
-#[derive(Debug)]
 pub(crate) struct Gauge {
     /// What the kernel may hold; 0 when it holds nothing.
     held_bytes_max: AtomicU64,
-    /// Bytes to be written until the next look.
-    unseen_bytes: AtomicI64,
+    /// Bytes to be written until the next look, by shard.
+    unseen_bytes: Sharded<AtomicI64>,
     scarce: AtomicU8,
 }
 
@@ -51,7 +51,7 @@ impl Gauge {
     pub(crate) fn idle() -> Self {
         Self {
             held_bytes_max: AtomicU64::new(0),
-            unseen_bytes: AtomicI64::new(i64::MAX),
+            unseen_bytes: Sharded::new(|_| AtomicI64::new(0)),
             scarce: AtomicU8::new(Scarce::Nobody as u8),
         }
     }
@@ -59,7 +59,6 @@ impl Gauge {
     fn holding(bytes: u64) -> Self {
         Self {
             held_bytes_max: AtomicU64::new(bytes),
-            unseen_bytes: AtomicI64::new(0),
             ..Self::idle()
         }
     }
@@ -78,7 +77,13 @@ impl Gauge {
     pub(crate) fn expect_more(&self) {
         let held = self.held_bytes_max() * u64::from(MORE_PERCENT);
         self.held_bytes_max.store(held, Ordering::Relaxed);
-        self.unseen_bytes.store(0, Ordering::Relaxed);
+        self.set_unseen_bytes(0);
+    }
+
+    fn set_unseen_bytes(&self, bytes: i64) {
+        let share = bytes / self.unseen_bytes.iter().count() as i64;
+        let shards = self.unseen_bytes.iter();
+        shards.for_each(|shard| shard.store(share, Ordering::Relaxed));
     }
 
     /// Whether room is scarce for somebody.
@@ -98,9 +103,11 @@ impl Gauge {
     /// So many bytes were written. True when room became scarce for somebody for whom it was not.
     pub(crate) fn note(&self, bytes: u64, room: impl FnOnce() -> Room) -> bool {
         let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
-        let looks = self.held_bytes_max() > 0
-            && (self.unseen_bytes.fetch_sub(bytes, Ordering::Relaxed) <= bytes || self.is_scarce());
-        looks && self.look(room)
+        let looks = || {
+            let unseen = self.unseen_bytes.local();
+            unseen.fetch_sub(bytes, Ordering::Relaxed) <= bytes || self.is_scarce()
+        };
+        self.held_bytes_max() > 0 && looks() && self.look(room)
     }
 
     /// Looks now; as [`Self::note`].
@@ -124,7 +131,7 @@ impl Gauge {
         };
         let spare = i64::try_from(room.users_bytes.saturating_sub(held)).unwrap_or(i64::MAX);
         let step = (spare / 4).min(STEP_BYTES_MAX);
-        self.unseen_bytes.store(step, Ordering::Relaxed);
+        self.set_unseen_bytes(step);
         self.scarce.swap(scarce as u8, Ordering::SeqCst) < scarce as u8
     }
 }
@@ -165,11 +172,12 @@ mod tests {
     #[test]
     fn it_is_looked_at_again_before_what_is_there_can_be_gone() {
         let gauge = Gauge::holding(100);
-        assert!(!gauge.note(1, room(900, 900)));
-        // A quarter of the 800 that are too many.
+        let much = 100 + 800 * gauge.unseen_bytes.iter().count() as u64;
+        assert!(!gauge.note(1, room(much, much)));
+        // One thread's share of a quarter of what is too much.
         assert!(!gauge.note(199, || unreachable!("too early")));
         assert!(gauge.note(1, room(50, 50)));
-        assert!(!gauge.note(1, room(900, 900)) && !gauge.is_scarce());
+        assert!(!gauge.note(1, room(much, much)) && !gauge.is_scarce());
     }
 
     #[test]
