@@ -34,11 +34,11 @@ const FILLING: usize = 1200;
 const TRY_EVERY: u64 = 16;
 /// Time for the last round and the end.
 const CLOSING: Duration = Duration::from_secs(900);
-/// What images are made of.
-/// As strangers' images.
+/// How strangers' images are mounted.
 const UNTRUSTED: [&str; 2] = ["untrusted", "untrusted,rw"];
 /// The same but for the look, and without a limit of addresses.
 const CONFINED: &str = "sandbox,nosuid,nodev,operation_bytes=268435456,operation_seconds=30";
+/// What images are made of.
 const KINDS: [&[&str]; 2] = [&["-b", "4096"], &["-b", "1024", "-O", "^has_journal"]];
 
 /// What came of the rounds.
