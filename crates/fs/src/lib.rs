@@ -47,7 +47,7 @@ pub use dir::{DirEntry, Visit};
 pub use error::{Error, Result};
 pub use file::{Extent, FallocateMode, Seek, Stretch, Times};
 pub use filesystem::Filesystem;
-pub use inode::{Atime, Inode, InodeRef};
+pub use inode::{Atime, ChangeTimes, Inode, InodeRef};
 pub use map::ExtentStatusStats;
 pub use mount::{Flush, RemountError, read_superblock, support};
 pub use ops::{KillPrivileges, RenameFlags, Writers};

@@ -82,6 +82,11 @@ impl Agreement {
         self.flags & cap::WRITEBACK_CACHE != 0
     }
 
+    /// Files that go past the kernel's cache can be mapped shared, and see what it holds.
+    pub(crate) fn maps_past_cache(self) -> bool {
+        self.flags & cap::DIRECT_IO_ALLOW_MMAP != 0
+    }
+
     /// `SETXATTR` has the long form.
     pub(crate) fn long_setxattr(self) -> bool {
         self.flags & cap::SETXATTR_EXT != 0

@@ -1,7 +1,7 @@
 //! Files that processes have open, as far as they differ: what each was told of errors, and
-//! whether the kernel holds back what is written to it.
+//! how its data move.
 //!
-//! Layout: a handle is a number of its own, and how it writes ([`Written`]). Only one whose file
+//! Layout: a handle is a number of its own, and how its data move ([`Manner`]). Only one whose file
 //! ever failed to write out data has an entry, so that opening and closing touch no table.
 //! Locking: the table's lock is never held over a call of the library.
 
@@ -11,41 +11,44 @@ use uext4::{ErrorCursor, Writers};
 use uext4_sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use uext4_sync::{Mutex, Rank};
 
-/// How what is written to an open file comes to us.
+/// How data of an open file move between us and who has it open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Written {
-    /// The kernel holds it back.
+pub(crate) struct Manner {
+    /// Past the kernel's cache: each read is a request, whose caller waits for it.
+    pub(crate) past_cache: bool,
+    /// The kernel holds back what is written.
     pub(crate) later: bool,
-    /// By whom.
+    /// Who writes.
     pub(crate) by: Writers,
 }
 
-impl Written {
+impl Manner {
     const LATER: u64 = 1;
     const BY_USERS: u64 = 2;
-    const BITS: u32 = 2;
+    const PAST_CACHE: u64 = 4;
+    const BITS: u32 = 3;
 
     /// What [`Opened::open`] was told.
-    pub(crate) fn to(handle: u64) -> Self {
+    pub(crate) fn of(handle: u64) -> Self {
         let by = match handle & Self::BY_USERS {
             0 => Writers::Privileged,
             _ => Writers::Users,
         };
         Self {
+            past_cache: handle & Self::PAST_CACHE != 0,
             later: handle & Self::LATER != 0,
             by,
         }
     }
 
     fn bits(self) -> u64 {
-        let by_users = match self.by {
-            Writers::Privileged => 0,
-            Writers::Users => Self::BY_USERS,
-        };
-        match self.later {
-            true => Self::LATER | by_users,
-            false => by_users,
-        }
+        let bits = [
+            (self.later, Self::LATER),
+            (self.by == Writers::Users, Self::BY_USERS),
+            (self.past_cache, Self::PAST_CACHE),
+        ];
+        let set = bits.iter().filter(|(has, _)| *has);
+        set.map(|(_, bit)| bit).sum()
     }
 }
 
@@ -66,9 +69,9 @@ impl Opened {
     }
 
     /// A handle for a file that is opened now.
-    pub(crate) fn open(&self, cursor: ErrorCursor, written: Written) -> u64 {
+    pub(crate) fn open(&self, cursor: ErrorCursor, manner: Manner) -> u64 {
         let number = self.last.fetch_add(1, Ordering::Relaxed) + 1;
-        let handle = number << Written::BITS | written.bits();
+        let handle = number << Manner::BITS | manner.bits();
         if !cursor.is_unused() {
             self.keep(handle, Arc::new(cursor));
         }
@@ -105,16 +108,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_handle_says_how_it_writes() {
+    fn a_handle_says_how_its_data_move() {
         let opened = Opened::new();
         let mut seen = std::collections::HashSet::new();
-        for later in [false, true] {
-            for by in [Writers::Users, Writers::Privileged] {
-                let written = Written { later, by };
-                let handle = opened.open(ErrorCursor::default(), written);
-                assert_eq!(Written::to(handle), written);
-                assert!(seen.insert(handle) && handle != 0);
-            }
+        for bits in 0..1 << Manner::BITS {
+            let manner = Manner::of(bits);
+            let handle = opened.open(ErrorCursor::default(), manner);
+            assert_eq!(Manner::of(handle), manner);
+            assert!(seen.insert(format!("{manner:?}")) && handle != 0);
         }
     }
 }

@@ -9,6 +9,8 @@
 #![forbid(unsafe_code)]
 
 #[cfg(all(test, shuttle))]
+mod access;
+#[cfg(all(test, shuttle))]
 mod allocator;
 #[cfg(all(test, shuttle))]
 mod claims;

@@ -22,8 +22,8 @@ pub(crate) use evict::{Reclaim, has_blocks};
 pub(crate) use state::{InodeFormat, InodeState};
 pub(crate) use table::Inodes;
 use table::ReclaimDoor;
-pub use times::Atime;
 pub(crate) use times::LazyTimes;
+pub use times::{Atime, ChangeTimes};
 
 use crate::delayed::{Buffer, WriteErrors};
 use crate::dir::DirBlocks;

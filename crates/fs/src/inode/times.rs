@@ -28,6 +28,15 @@ pub enum Atime {
     Kept,
 }
 
+/// Who knows when a file was changed last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChangeTimes {
+    /// The inode.
+    Here,
+    /// A cache above, which may have changed it later than the inode says.
+    Above,
+}
+
 /// Inodes whose times in memory are newer than those that are logged.
 pub(crate) struct LazyTimes {
     list: Mutex<List>,
@@ -122,30 +131,39 @@ impl Fs {
     }
 
     /// Sets the access time when the mount options ask for it.
-    pub(crate) fn touch_atime(&self, inode: &InodeRef) -> Result<Atime> {
+    pub(crate) fn touch_atime(&self, inode: &InodeRef, changes: ChangeTimes) -> Result<Atime> {
         let has = |switch| self.settings.has(switch);
         let off = has(Switch::NoAtime) || (has(Switch::NoDirAtime) && inode.is_dir());
         let now = self.now();
-        if off || !self.state.is_writable() || !self.atime_is_due(&inode.read(), now) {
+        let due = |state: &InodeState| self.atime_is_due(state, changes, now);
+        if off || !self.state.is_writable() || !due(&inode.read()) {
             return Ok(Atime::Kept);
         }
         // A read does not wait for a frozen file system: the access is not noted.
         let Some(_pass) = self.changes.try_enter() else {
             return Ok(Atime::Kept);
         };
+        let mut done = Atime::Kept;
         self.change_times(inode.arc(), now, |state| {
-            state.disk.atime = now.as_stored(state.disk.times_have_extra());
+            // Somebody may have set it meanwhile.
+            if due(state) {
+                state.disk.atime = now.as_stored(state.disk.times_have_extra());
+                done = Atime::Set;
+            }
         })?;
-        Ok(Atime::Set)
+        Ok(done)
     }
 
-    fn atime_is_due(&self, state: &InodeState, now: Timestamp) -> bool {
+    fn atime_is_due(&self, state: &InodeState, changes: ChangeTimes, now: Timestamp) -> bool {
         let disk = &state.disk;
         if disk.flags.contains(InodeFlags::NOATIME) || disk.atime == now {
             return false;
         }
         let day_old = now.seconds.saturating_sub(disk.atime.seconds) >= DAY_SECONDS;
-        let behind = disk.atime <= disk.mtime || disk.atime <= disk.ctime;
-        !self.settings.has(Switch::Relatime) || behind || day_old
+        let changed = match changes {
+            ChangeTimes::Here => disk.mtime.max(disk.ctime),
+            ChangeTimes::Above => disk.mtime.max(disk.ctime).max(now),
+        };
+        !self.settings.has(Switch::Relatime) || disk.atime <= changed || day_old
     }
 }

@@ -1,7 +1,7 @@
 //! Data: read, write, space, sync.
 
 use crate::access::without_privileges;
-use crate::inode::{Atime, Inode};
+use crate::inode::{Atime, ChangeTimes, Inode};
 use crate::settings::Switch;
 use crate::space::Reserve;
 use crate::{Caller, Error, Filesystem, Fs, InodeRef, Result, credits, file, xattr};
@@ -35,7 +35,7 @@ impl Filesystem {
             regular(inode)?;
             let read = file::read(fs, inode, offset, buf)?;
             if !buf.is_empty() {
-                fs.touch_atime(inode)?;
+                fs.touch_atime(inode, ChangeTimes::Here)?;
             }
             Ok(read)
         })
@@ -70,8 +70,8 @@ impl Filesystem {
 
     /// Notes an access that a cache above answers itself, when it opens a file to read for one: the
     /// access time is set if the rules of the mount say so.
-    pub fn note_access(&self, inode: &InodeRef) -> Result<Atime> {
-        self.run(|fs| fs.touch_atime(inode))
+    pub fn note_access(&self, inode: &InodeRef, changes: ChangeTimes) -> Result<Atime> {
+        self.run(|fs| fs.touch_atime(inode, changes))
     }
 
     /// True when every read sets the access time (`strictatime`): a cache above that answers reads

@@ -4,7 +4,7 @@ use super::{check_name, look_into, settled};
 use crate::access::Want;
 use crate::attr::{Room, StatFs};
 use crate::dir::{self, DirEntry, Visit};
-use crate::inode::attr_of;
+use crate::inode::{ChangeTimes, attr_of};
 use crate::space::Reserve;
 use crate::{Attr, Caller, Error, Filesystem, InodeRef, Result, file};
 use uext4_format::{FileType, InodeNr};
@@ -63,7 +63,7 @@ impl Filesystem {
                 let _shared = dir.index.read();
                 settled(dir::read(fs, dir.arc(), cookie, visit).map_err(Into::into))?;
             }
-            fs.touch_atime(dir)?;
+            fs.touch_atime(dir, ChangeTimes::Here)?;
             Ok(())
         })
     }
@@ -73,7 +73,7 @@ impl Filesystem {
         self.run(|fs| match inode.kind() {
             FileType::Symlink => {
                 let target = file::read_link(fs, inode)?;
-                fs.touch_atime(inode)?;
+                fs.touch_atime(inode, ChangeTimes::Here)?;
                 Ok(target)
             }
             _ => Err(Error::Invalid("not a symbolic link")),

@@ -1,19 +1,19 @@
 //! Data: read, write, space, seek, copy, sync.
 
-use super::open::O_NOATIME;
 use super::{Handled, Server};
 use crate::answer::Answer;
 use crate::attributes::Writers;
 use crate::errno::Errno;
-use crate::opened::Written;
+use crate::opened::Manner;
 use crate::protocol::{WRITE_CACHE, WRITE_KILL_SUIDGID, opcode};
 use crate::request::Request;
-use uext4::{FallocateMode, FileType, Filesystem, InodeRef, Seek, Stretch, Times};
+use uext4::{ChangeTimes, FallocateMode, FileType, Filesystem, InodeRef, Seek, Stretch, Times};
 
 /// Reads of fewer bytes cost less through memory.
 const IN_PLACE_BYTES_MIN: usize = 64 << 10;
-/// `O_DIRECT` of `open(2)`.
-const O_DIRECT: u32 = rustix::fs::OFlags::DIRECT.bits();
+/// Flags of `open(2)`.
+pub(super) const O_DIRECT: u32 = rustix::fs::OFlags::DIRECT.bits();
+pub(super) const O_NOATIME: u32 = rustix::fs::OFlags::NOATIME.bits();
 /// `fallocate(2)` modes.
 const FALLOC_KEEP_SIZE: u32 = 0x01;
 const FALLOC_PUNCH_HOLE: u32 = 0x02;
@@ -29,13 +29,14 @@ const COPY_STEP_BYTES: usize = 1 << 20;
 impl Server {
     pub(super) fn read(&self, request: &Request<'_>, answer: &mut Answer) -> Handled {
         let mut args = request.args();
-        let (_fh, offset, size) = (args.u64()?, args.u64()?, args.u32()?);
+        let (handle, offset, size) = (args.u64()?, args.u64()?, args.u32()?);
         let (_, _, flags) = (args.u32()?, args.u64()?, args.u32()?);
         let size = size.min(self.agreement.read_bytes_max()) as usize;
         let inode = self.get(request.node)?;
+        let access = is_access(Manner::of(handle), flags);
         if size >= IN_PLACE_BYTES_MIN && answer.has_shortcut() {
-            if flags & O_NOATIME == 0 {
-                self.filesystem.note_access(&inode)?;
+            if access {
+                self.filesystem.note_access(&inode, ChangeTimes::Here)?;
             }
             let send = |stretches: &[Stretch<'_>]| answer.send(request.unique, stretches);
             if self.filesystem.read_in_place(&inode, offset, size, send)? {
@@ -44,9 +45,9 @@ impl Server {
             }
         }
         let room = answer.room(size);
-        let read = match flags & O_NOATIME {
-            0 => self.filesystem.read(&inode, offset, room)?,
-            _ => self.filesystem.read_untouched(&inode, offset, room)?,
+        let read = match access {
+            true => self.filesystem.read(&inode, offset, room)?,
+            false => self.filesystem.read_untouched(&inode, offset, room)?,
         };
         answer.filled(read);
         Ok(())
@@ -62,7 +63,7 @@ impl Server {
             self.write_back(request.node, &inode, offset, data)?
         } else {
             // Those of a file that it opened to go past its cache the kernel leaves alone.
-            let times = match Written::to(handle).later {
+            let times = match Manner::of(handle).later {
                 true => Times::Keep,
                 false => Times::Change,
             };
@@ -214,6 +215,12 @@ fn write_all(data: &[u8], write: impl Fn(usize) -> Result<usize, Errno>) -> Resu
         }
     }
     Ok(done)
+}
+
+/// Whether a `READ` is an access. What fills the kernel's cache is none: nobody may have asked for
+/// it (read-ahead, the rest of a page that is written to), or long ago, before others set the time.
+fn is_access(manner: Manner, flags: u32) -> bool {
+    flags & O_NOATIME == 0 && (manner.past_cache || flags & O_DIRECT != 0)
 }
 
 /// Bytes that a `READ` or `WRITE` moves.

@@ -159,11 +159,10 @@ impl Server {
             opcode::FORGET => self.forget(request),
             opcode::BATCH_FORGET => self.batch_forget(request),
             _ => {
-                let accessed = self.accessed_by_opening(request);
                 let privileged = self.privileged_target(request);
                 let done = self.count(request, answer);
                 self.note_written(request, done);
-                if let Some(node) = privileged.or(accessed) {
+                if let Some(node) = privileged {
                     self.forget_attributes(node);
                 }
                 Outcome::Answer(done)

@@ -2,15 +2,19 @@
 //!
 //! The kernel does not know of immutable and append-only files, so opening asks us. `O_TRUNC` comes
 //! with the request.
+//!
+//! Access times: the kernel reads from its cache without a word, so opening a file to be read
+//! through it is the access that is noted. Where files go past it each read is one.
 
+use super::data::{O_DIRECT, O_NOATIME};
 use super::{Handled, Server};
 use crate::answer::Answer;
 use crate::attributes::Writers as Has;
 use crate::errno::Errno;
-use crate::opened::Written;
-use crate::protocol::{OPEN_KILL_SUIDGID, fopen, opcode};
+use crate::opened::Manner;
+use crate::protocol::{OPEN_KILL_SUIDGID, fopen};
 use crate::request::Request;
-use uext4::{Atime, Error, InodeRef, SetAttr};
+use uext4::{Atime, ChangeTimes, Error, InodeRef, SetAttr};
 
 /// `O_*` of `open(2)` that matter here.
 const O_ACCMODE: u32 = 0o3;
@@ -18,7 +22,6 @@ const O_WRONLY: u32 = 0o1;
 const O_EXCL: u32 = 0o200;
 const O_TRUNC: u32 = 0o1000;
 const O_APPEND: u32 = 0o2000;
-pub(super) const O_NOATIME: u32 = 0o1000000;
 /// Inode flags (`FS_*_FL`).
 const FLAG_SYNC: u32 = 0x8;
 const FLAG_IMMUTABLE: u32 = 0x10;
@@ -38,6 +41,7 @@ impl Server {
         if flags & O_TRUNC != 0 {
             self.truncate_opened(request, &inode, open_flags)?;
         }
+        self.note_opening(request.node, &inode, flags);
         self.put_opened(request, request.node, &inode, flags, answer);
         Ok(())
     }
@@ -49,16 +53,19 @@ impl Server {
         Ok(())
     }
 
-    /// The node whose access time changes because `request` opens it: the kernel may read from its
-    /// cache then, and would not tell. Where every read comes to us that is not needed.
-    pub(super) fn accessed_by_opening(&self, request: &Request<'_>) -> Option<u64> {
-        let flags = request.args().u32().ok()?;
-        let reads = flags & O_ACCMODE != O_WRONLY && flags & O_NOATIME == 0;
-        if request.opcode != opcode::OPEN || !reads || self.filesystem.notes_every_read() {
-            return None;
+    fn note_opening(&self, node: u64, inode: &InodeRef, flags: u32) {
+        let reads = flags & O_ACCMODE != O_WRONLY && flags & (O_NOATIME | O_DIRECT) == 0;
+        if !reads || self.goes_past_cache(inode, flags) {
+            return;
         }
-        let noted = self.filesystem.note_access(&self.get(request.node).ok()?);
-        matches!(noted, Ok(Atime::Set)).then_some(request.node)
+        let changes = match self.may_lack_data(node) {
+            true => ChangeTimes::Above,
+            false => ChangeTimes::Here,
+        };
+        // A file whose access cannot be noted is opened all the same.
+        if let Ok(Atime::Set) = self.filesystem.note_access(inode, changes) {
+            self.forget_attributes(node);
+        }
     }
 
     fn check_open(&self, inode: &InodeRef, flags: u32) -> Handled {
@@ -99,7 +106,7 @@ impl Server {
         flags: u32,
         answer: &mut Answer,
     ) {
-        let treat = self.open_flags(inode);
+        let past_cache = self.goes_past_cache(inode, flags);
         let by = self.filesystem.writer(&self.asker(request));
         if writes(flags) {
             // Before looking whether room is scarce: who finds out afterwards sees the writer.
@@ -110,25 +117,25 @@ impl Server {
                 self.forget_attributes(node);
             }
         }
-        let later = writes(flags) && self.agreement.writeback() && treat & fopen::DIRECT_IO == 0;
+        let manner = Manner {
+            past_cache,
+            later: writes(flags) && self.agreement.writeback() && !past_cache,
+            by,
+        };
         let cursor = self.filesystem.error_cursor(inode);
-        answer.u64(self.opened.open(cursor, Written { later, by }));
-        answer.u32(treat);
+        answer.u64(self.opened.open(cursor, manner));
+        let always = fopen::NOFLUSH | fopen::PARALLEL_DIRECT_WRITES | fopen::KEEP_CACHE;
+        answer.u32(always | if past_cache { fopen::DIRECT_IO } else { 0 });
         answer.u32(0);
     }
 
-    /// How the kernel is to treat an open file. It keeps its cache, unless every read has to come
-    /// to us for the access time; of a file with `chattr +S`, which it does not know, it must not
-    /// hold data back.
-    fn open_flags(&self, inode: &InodeRef) -> u32 {
-        let mut flags = fopen::NOFLUSH | fopen::PARALLEL_DIRECT_WRITES;
-        if !self.filesystem.notes_every_read() {
-            flags |= fopen::KEEP_CACHE;
-        }
-        if self.filesystem.attr(inode).flags & FLAG_SYNC != 0 {
-            flags |= fopen::DIRECT_IO;
-        }
-        flags
+    /// Whether the kernel is to leave its cache alone for an open file: data of one with `chattr
+    /// +S`, which it does not know, it must not hold back, and with `strictatime` each read has to
+    /// come to us. What is also written to goes through the cache then, which owns its times.
+    fn goes_past_cache(&self, inode: &InodeRef, flags: u32) -> bool {
+        let strict = || !writes(flags) && self.filesystem.notes_every_read();
+        self.filesystem.attr(inode).flags & FLAG_SYNC != 0
+            || (self.agreement.maps_past_cache() && strict())
     }
 
     pub(super) fn create(&self, request: &Request<'_>, answer: &mut Answer) -> Handled {
@@ -190,7 +197,7 @@ impl Server {
         let (handle, flags) = (args.u64()?, args.u32()?);
         self.opened.close(handle);
         if writes(flags) {
-            self.nodes.drop_writer(request.node, Written::to(handle).by);
+            self.nodes.drop_writer(request.node, Manner::of(handle).by);
             let inode = self.get(request.node)?;
             // Nobody hears an error of a release; the next fsync tells it.
             let _told_by_fsync = self.filesystem.close(&inode);

@@ -16,7 +16,7 @@ use super::{Handled, Server};
 use crate::attributes::Writers as Has;
 use crate::bdi::Bdi;
 use crate::errno::Errno;
-use crate::opened::Written;
+use crate::opened::Manner;
 use crate::protocol::{GETATTR_HANDLE, WRITE_CACHE, opcode};
 use crate::request::Request;
 use crate::room::MORE_PERCENT;
@@ -32,11 +32,11 @@ impl Server {
 
     /// The handle of a file whose data the kernel holds back, when `GETATTR` comes from a call that
     /// may write to it.
-    fn asking_handle(request: &Request<'_>) -> Option<Written> {
+    fn asking_handle(request: &Request<'_>) -> Option<Manner> {
         let mut args = request.args();
         let (flags, _, handle) = (args.u32().ok()?, args.u32().ok()?, args.u64().ok()?);
-        let written = Written::to(handle);
-        (flags & GETATTR_HANDLE != 0 && written.later).then_some(written)
+        let manner = Manner::of(handle);
+        (flags & GETATTR_HANDLE != 0 && manner.later).then_some(manner)
     }
 
     /// Whether `GETATTR` is to bring what the kernel holds of the file.

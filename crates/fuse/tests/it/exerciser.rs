@@ -1,6 +1,7 @@
 //! Processes that use one mount in every way that the kernel lets them, each with a model.
 //!
-//! `UEXT4_EXERCISER_OPS` sets the number of operations of all processes. A failure prints the seed.
+//! `UEXT4_EXERCISER_OPS` sets the number of operations of all processes, `UEXT4_EXERCISER_SEED` the
+//! seed, which a failure prints.
 //! The full size, with more processes, kinds of file systems and judges, is `xtask exercise`.
 
 use crate::support::{Mounted, program};
@@ -12,28 +13,30 @@ const PROCESSES: u64 = 4;
 const OPS: u64 = 8_000;
 const SEED: u64 = 5;
 
-fn ops() -> u64 {
-    let text = std::env::var("UEXT4_EXERCISER_OPS").ok();
-    text.and_then(|text| text.parse().ok()).unwrap_or(OPS)
+fn asked(variable: &str, usual: u64) -> u64 {
+    let text = std::env::var(variable).ok();
+    text.and_then(|text| text.parse().ok()).unwrap_or(usual)
 }
 
-fn command(root: &Path, process: u64) -> Command {
+fn command(root: &Path, process: u64, seed: u64) -> Command {
     let mut command = Command::new(program().with_file_name("exercise"));
     command.arg(root);
-    command.args([process.to_string(), SEED.to_string()]);
+    command.args([process.to_string(), seed.to_string()]);
     command
 }
 
 /// Half of the work, a new mount, the other half, and another one: all is there each time.
 fn exercise(mke2fs: &[&str]) {
+    let ops = asked("UEXT4_EXERCISER_OPS", OPS);
+    let seed = asked("UEXT4_EXERCISER_SEED", SEED);
     let mut mounted = Mounted::with(mke2fs, &[]);
     let root = mounted.root();
     worker::prepare(&root).expect("it is fresh");
-    let crew = Crew::start(PROCESSES, |process| command(&root, process));
+    let crew = Crew::start(PROCESSES, |process| command(&root, process, seed));
     let mut crew = crew.expect("all start");
-    let told = || format!("{mke2fs:?}, seed {SEED}");
+    let told = || format!("{mke2fs:?}, seed {seed}");
     for _ in 0..2 {
-        crew.work(ops() / 2)
+        crew.work(ops / 2)
             .unwrap_or_else(|error| panic!("{}: {error:?}", told()));
         crew.compare()
             .unwrap_or_else(|error| panic!("{}: {error:?}", told()));

@@ -487,6 +487,49 @@ def times():
     moved("mknod", all_of, os.mkfifo, "d/p")
 
 
+def accesses():
+    """Which calls are accesses, and when one is noted."""
+    far = 4_000_000_000 * 10**9
+
+    def after(what, path, call, *args):
+        os.utime(path, ns=(far, far))
+        attempt(call, *args)
+        time.sleep(0.1)
+        print(what, "kept" if os.stat(path).st_atime_ns == far else "noted")
+
+    write("a", b"x" * (1 << 20))
+    file = os.open("a", O_RDWR)
+    os.fsync(file)
+    past_cache, pages = os.open("a", O_RDONLY | os.O_DIRECT), mmap.mmap(file, 0)
+
+    def fresh(call, *args):
+        os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
+        return lambda: call(*args)
+
+    after("read-ahead by advice", "a", fresh(os.posix_fadvise, file, 0, 0, os.POSIX_FADV_WILLNEED))
+    after("part of a page", "a", fresh(os.pwrite, file, b"part", 5000))
+    os.fsync(file)
+    after("fault of a mapping", "a", fresh(lambda: pages[500_000]))
+    after("by name", "a", read, "a")
+    after("past the cache", "a", os.preadv, past_cache, [aligned(bytes(4096))], 0)
+    after("past the cache, opened alone", "a", lambda: os.close(os.open("a", O_RDONLY | os.O_DIRECT)))
+    after("past the cache, the end", "a", os.preadv, past_cache, [aligned(bytes(4096))], 1 << 20)
+    after("to be written", "a", lambda: os.close(os.open("a", O_WRONLY)))
+    after("untouched", "a", lambda: os.read(os.open("a", O_RDONLY | os.O_NOATIME), 9))
+    for n_round in range(20):
+        os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
+        os.pread(file, 1 << 17, 0)
+        os.utime("a", ns=(far, far))
+    time.sleep(0.1)
+    print("read-ahead that comes late", os.stat("a").st_atime_ns == far)
+    read("a")
+    before = os.stat("a").st_atime_ns
+    os.pwrite(file, b"changed", 100)
+    time.sleep(0.05)
+    read("a")
+    print("after a write that another still has open", os.stat("a").st_atime_ns > before)
+
+
 def tmpfile():
     os.mkdir("here")
     file = os.open("here", O_RDWR | os.O_TMPFILE, 0o640)
@@ -909,7 +952,7 @@ def full():
 
 
 ALL = [
-    appending, direct_and_buffered, mapped, locks, set_id, sticky, renames, times, tmpfile, holes, copies, fixed, acls,
+    appending, direct_and_buffered, mapped, locks, set_id, sticky, renames, times, accesses, tmpfile, holes, copies, fixed, acls,
     ioctls, inherits, birth, limits, attributes, full,
 ]
 

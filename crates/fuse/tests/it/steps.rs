@@ -21,6 +21,10 @@ const ALWAYS: &[Pair] = &[
         "truncate by name None -mc ---",
         "truncate by name None --- ---",
     ),
+    (
+        "past the cache, the end noted",
+        "past the cache, the end kept",
+    ),
     ("UUID True", "UUID ENOTSUP"),
     ("UUID of any 16", "UUID of any ENOTTY"),
     ("freeze 0", "freeze ENOTSUP"),
