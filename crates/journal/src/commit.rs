@@ -3,11 +3,11 @@
 //! Locking: `one_commit` is held throughout; everything else for moments only. The caller has no
 //! open handle. Live objects are locked one at a time to render them.
 
+use crate::draft::Draft;
 use crate::encode::{LogBlock, encode};
 use crate::engine::{Engine, Logged};
 use crate::live::{Dirty, DirtyList};
 use crate::log_space::OpenLog;
-use crate::merge::merge;
 use crate::parallel::stretches;
 use crate::stats::Times;
 use crate::{Error, Image, Threads};
@@ -68,8 +68,9 @@ impl Engine {
         }
         let images = Times::time(&self.times.render_ns, || {
             self.render_all(tid, &objects)?;
-            let pieces = self.rendered.take();
-            merge(pieces, &|blocks| self.read_many(blocks), self.cores)
+            let mut drafts = self.rendered.take();
+            self.fill_gaps(&mut drafts)?;
+            Ok::<Vec<_>, Error>(drafts.into_iter().map(Draft::into_image).collect())
         })?;
         let revokes = without_images(revokes, &images);
         self.write(Closed {

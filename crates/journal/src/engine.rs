@@ -4,6 +4,7 @@
 //! handle touches its thread's shard of the gate and of the object lists, and the objects.
 
 use crate::config::{CommitObserver, Config, Threads};
+use crate::draft::Draft;
 use crate::gate::{Gate, Refused, Ticket};
 use crate::home::Home;
 use crate::images::Images;
@@ -257,19 +258,18 @@ impl Engine {
         }
     }
 
-    /// Present images of ascending blocks.
-    pub(crate) fn read_many(&self, blocks: &[BlockNr]) -> Result<Vec<Image>, Error> {
-        let mut found: Vec<_> = blocks.iter().map(|block| self.images.get(*block)).collect();
-        let missing = blocks
-            .iter()
-            .zip(&found)
-            .filter(|(_, image)| image.is_none());
-        let missing: Vec<BlockNr> = missing.map(|(block, _)| *block).collect();
-        let mut read = self.home.read_many(&missing)?.into_iter();
-        for slot in found.iter_mut().filter(|slot| slot.is_none()) {
-            *slot = read.next();
+    /// Gives ascending blocks what no patch brought: their present bytes.
+    pub(crate) fn fill_gaps(&self, drafts: &mut [Draft]) -> Result<(), Error> {
+        let mut away = Vec::new();
+        for draft in drafts.iter_mut().filter(|draft| !draft.is_whole()) {
+            match self.images.get(draft.block) {
+                Some(image) => draft.fill(&image),
+                None => away.push(draft),
+            }
         }
-        Ok(found.into_iter().flatten().collect())
+        let blocks: Vec<BlockNr> = away.iter().map(|draft| draft.block).collect();
+        self.home
+            .read_many(&blocks, |at, bytes| away[at].fill(bytes))
     }
 
     /// Asks for a commit; its number is the request's ticket.

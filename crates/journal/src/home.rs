@@ -38,15 +38,22 @@ impl Home {
         Ok(self.device.read_at(at, out)?)
     }
 
-    /// Reads ascending blocks, neighbours in one access.
-    pub(crate) fn read_many(&self, blocks: &[BlockNr]) -> Result<Vec<Image>, Error> {
-        let mut images = Vec::with_capacity(blocks.len());
+    /// Reads ascending blocks, neighbours in one access, and hands out each with its place.
+    pub(crate) fn read_many(
+        &self,
+        blocks: &[BlockNr],
+        mut take: impl FnMut(usize, &[u8]),
+    ) -> Result<(), Error> {
+        let (mut buf, mut places) = (Vec::new(), 0..);
         for run in runs(blocks, |block| *block) {
-            let mut buf = vec![0; run.len() * self.block_size as usize];
+            buf.resize(run.len() * self.block_size as usize, 0);
             self.device.read_at(self.offset(run[0]), &mut buf)?;
-            images.extend(buf.chunks_exact(self.block_size as usize).map(Image::from));
+            let found = buf.chunks_exact(self.block_size as usize);
+            found
+                .zip(&mut places)
+                .for_each(|(bytes, at)| take(at, bytes));
         }
-        Ok(images)
+        Ok(())
     }
 
     /// Writes ascending blocks, neighbours in one access.

@@ -1,12 +1,13 @@
-//! Where rendered bytes go, until the committing side merges them into block images.
+//! Where rendered bytes go, until the committing side takes the blocks that they make.
 //!
-//! Layout: pieces of one block all go to the same arena (by hash of the block number), so the
-//! order in an arena is the order of emission even when threads differ.
-//! Locking: one arena lock ([`Rank::JournalRendered`]) for one push.
+//! Layout: whatever is rendered of one block goes to the same arena (by hash of the block number),
+//! in the order of emission even when threads differ, and there straight to its place in the block.
+//! Locking: one arena lock ([`Rank::JournalRendered`]) for one piece.
 
+use crate::draft::Draft;
 use std::sync::Arc;
 use uext4_format::BlockNr;
-use uext4_sync::{Mutex, Rank};
+use uext4_sync::{Mutex, Rank, StretchMap};
 
 /// One file system block, immutable.
 pub type Image = Arc<[u8]>;
@@ -14,19 +15,27 @@ pub type Image = Arc<[u8]>;
 /// A power of two: enough that parallel renderers rarely meet.
 const ARENAS: usize = 64;
 
-/// A rendered piece of a block.
-pub(crate) enum Piece {
-    /// Bytes `start..start + len` of the arena, at `offset` of the block.
-    Patch { offset: u32, start: usize, len: u32 },
-    /// The whole block.
-    Whole(Image),
+/// Blocks by first emission.
+#[derive(Default)]
+struct Arena {
+    drafts: Vec<Draft>,
+    places: StretchMap<BlockNr, usize, 6>,
 }
 
-/// Pieces in order of emission, and the bytes of the patches.
-#[derive(Default)]
-pub(crate) struct Arena {
-    pub(crate) pieces: Vec<(BlockNr, Piece)>,
-    pub(crate) bytes: Vec<u8>,
+impl Arena {
+    /// The place of `block`. Objects that share a block often come one after the other.
+    fn find(&self, block: BlockNr) -> Option<usize> {
+        match self.drafts.last() {
+            Some(last) if last.block == block => Some(self.drafts.len() - 1),
+            _ => self.places.get(&block).copied(),
+        }
+    }
+
+    fn push(&mut self, draft: Draft) -> usize {
+        self.places.insert(draft.block, self.drafts.len());
+        self.drafts.push(draft);
+        self.drafts.len() - 1
+    }
 }
 
 /// All that was rendered for the committing transaction.
@@ -44,14 +53,16 @@ impl Rendered {
         }
     }
 
-    /// Takes everything, one arena per element.
-    pub(crate) fn take(&self) -> Vec<Arena> {
-        let take = |arena: &Mutex<Arena>| std::mem::take(&mut *arena.lock());
-        self.arenas
-            .iter()
-            .map(take)
-            .filter(|arena| !arena.pieces.is_empty())
-            .collect()
+    /// Takes everything, ascending by block.
+    pub(crate) fn take(&self) -> Vec<Draft> {
+        let mut drafts = Vec::new();
+        for arena in &self.arenas {
+            let arena = &mut *arena.lock();
+            drafts.append(&mut arena.drafts);
+            arena.places.clear();
+        }
+        drafts.sort_unstable_by_key(|draft| draft.block);
+        drafts
     }
 
     fn arena(&self, block: BlockNr) -> &Mutex<Arena> {
@@ -81,15 +92,10 @@ impl<'a> Sink<'a> {
             end.is_some_and(|end| end <= self.block_size()),
             "patch leaves its block"
         );
-        let mut arena = self.out.arena(block).lock();
-        let start = arena.bytes.len();
-        arena.bytes.extend_from_slice(bytes);
-        let piece = Piece::Patch {
-            offset: offset_bytes as u32,
-            start,
-            len: bytes.len() as u32,
-        };
-        arena.pieces.push((block, piece));
+        let arena = &mut *self.out.arena(block).lock();
+        let found = arena.find(block);
+        let at = found.unwrap_or_else(|| arena.push(Draft::blank(block, self.block_size())));
+        arena.drafts[at].patch(offset_bytes, bytes);
     }
 
     /// A whole block.
@@ -98,11 +104,12 @@ impl<'a> Sink<'a> {
     /// When the image has not the size of a block.
     pub fn image(&mut self, block: BlockNr, image: Image) {
         assert_eq!(image.len(), self.block_size(), "image is not a block");
-        self.out
-            .arena(block)
-            .lock()
-            .pieces
-            .push((block, Piece::Whole(image)));
+        let arena = &mut *self.out.arena(block).lock();
+        let draft = Draft::whole(block, image);
+        match arena.find(block) {
+            Some(at) => arena.drafts[at] = draft,
+            None => _ = arena.push(draft),
+        }
     }
 
     /// Bytes of a block.

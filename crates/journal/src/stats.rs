@@ -46,7 +46,7 @@ pub struct Stats {
     pub waiting_blocks: u64,
     /// Time with the gate closed: no handle could start.
     pub drain: Duration,
-    /// Time to render and merge.
+    /// Time to render, and to read what was not rendered of a block.
     pub render: Duration,
     /// Time to checksum and describe what goes to the log.
     pub encode: Duration,

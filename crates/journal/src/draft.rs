@@ -1,0 +1,123 @@
+//! A block of the committing transaction while its bytes come together.
+//!
+//! Invariants: a patch goes straight to its place, once, and `filled` says where patches stand. The
+//! rest comes from the block's present image, when all that is rendered is there.
+
+use crate::Image;
+use std::ops::Range;
+use uext4_format::BlockNr;
+
+/// One block on its way to its image.
+pub(crate) struct Draft {
+    pub(crate) block: BlockNr,
+    image: Image,
+    /// Ascending, with a gap between any two.
+    filled: Vec<Range<usize>>,
+}
+
+impl Draft {
+    /// Nothing stands yet.
+    pub(crate) fn blank(block: BlockNr, block_bytes: usize) -> Self {
+        Self {
+            block,
+            image: std::iter::repeat_n(0, block_bytes).collect(),
+            filled: Vec::new(),
+        }
+    }
+
+    /// The whole block is there.
+    pub(crate) fn whole(block: BlockNr, image: Image) -> Self {
+        let filled = std::iter::once(0..image.len()).collect();
+        Self {
+            block,
+            image,
+            filled,
+        }
+    }
+
+    /// Puts `bytes` at `offset`, over whatever stands there.
+    pub(crate) fn patch(&mut self, offset: usize, bytes: &[u8]) {
+        let place = offset..offset + bytes.len();
+        Image::make_mut(&mut self.image)[place.clone()].copy_from_slice(bytes);
+        self.note(place);
+    }
+
+    fn note(&mut self, mut new: Range<usize>) {
+        let from = self.filled.partition_point(|range| range.end < new.start);
+        let met = &self.filled[from..];
+        let met = &met[..met.partition_point(|range| range.start <= new.end)];
+        for range in met {
+            new = new.start.min(range.start)..new.end.max(range.end);
+        }
+        let until = from + met.len();
+        self.filled.splice(from..until, [new]);
+    }
+
+    /// No byte is missing.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.filled.first() == Some(&(0..self.image.len()))
+    }
+
+    /// Takes the bytes that no patch brought from the block as it is.
+    pub(crate) fn fill(&mut self, present: &[u8]) {
+        let image = Image::make_mut(&mut self.image);
+        let mut from = 0;
+        for range in self.filled.drain(..) {
+            image[from..range.start].copy_from_slice(&present[from..range.start]);
+            from = range.end;
+        }
+        image[from..].copy_from_slice(&present[from..]);
+        self.filled.push(0..image.len());
+    }
+
+    /// What goes to the log and home.
+    pub(crate) fn into_image(self) -> (BlockNr, Image) {
+        debug_assert!(self.is_whole(), "what no patch reached is filled");
+        (self.block, self.image)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use uext4_sync::Rng;
+
+    const BYTES: usize = 64;
+
+    /// Against a plain copy of the block: patches in any order, over each other, and whole images.
+    #[test]
+    fn later_patches_win_and_gaps_keep_what_was_there() {
+        let mut rng = Rng::new(11);
+        for round in 0..2000 {
+            let present: Vec<u8> = (0..BYTES as u8).collect();
+            let mut plain = present.clone();
+            let mut draft = Draft::blank(BlockNr(7), BYTES);
+            let mut reached = [false; BYTES];
+            for nr in 0..rng.below(12) {
+                let from = rng.below(BYTES as u64) as usize;
+                let len = rng.below((BYTES - from) as u64 + 1) as usize;
+                let bytes = vec![100 + nr as u8; len];
+                if rng.below(12) == 0 {
+                    let image = Image::from([99; BYTES].as_slice());
+                    draft = Draft::whole(BlockNr(7), image);
+                    (plain, reached) = (vec![99; BYTES], [true; BYTES]);
+                }
+                draft.patch(from, &bytes);
+                plain[from..from + len].copy_from_slice(&bytes);
+                reached[from..from + len].fill(true);
+            }
+            assert_eq!(draft.is_whole(), !reached.contains(&false), "{round}");
+            draft.fill(&present);
+            assert_eq!(draft.into_image(), (BlockNr(7), plain.into()), "{round}");
+        }
+    }
+
+    #[test]
+    fn an_image_that_others_share_stays_as_it_is() {
+        let shared = Image::from([1; BYTES].as_slice());
+        let mut draft = Draft::whole(BlockNr(7), shared.clone());
+        draft.patch(3, &[2]);
+        assert_eq!(shared[3], 1);
+        assert_eq!(draft.into_image().1[3], 2);
+    }
+}
