@@ -11,6 +11,7 @@ use super::{Handled, Server};
 use crate::answer::Answer;
 use crate::errno::Errno;
 use crate::request::Request;
+use std::ops::RangeInclusive;
 use uext4::{Attr, Error, InodeRef, SetAttr, Tuning};
 
 /// Low 16 bits of the ioctls: type and number. Sizes differ between 32 and 64-bit callers.
@@ -28,6 +29,10 @@ const GETFSLABEL: u32 = 0x9431;
 const SETFSLABEL: u32 = 0x9432;
 const SHUTDOWN: u32 = 0x587d;
 const FSUUID: u32 = 0x662c;
+/// Policies and keys of encrypted files, and seals of fs-verity: features that a file system
+/// which is mounted to be written has not.
+const FSCRYPT: RangeInclusive<u32> = 0x6613..=0x661b;
+const VERITY: RangeInclusive<u32> = 0x6685..=0x6687;
 
 /// Bytes of `struct fstrim_range`.
 const FSTRIM_RANGE_BYTES: usize = 24;
@@ -113,6 +118,7 @@ impl Server {
             }
             SHUTDOWN if request.uid != 0 => Err(Errno::EPERM),
             SHUTDOWN | FSUUID => Err(Errno::EOPNOTSUPP),
+            other if FSCRYPT.contains(&other) || VERITY.contains(&other) => Err(Errno::EOPNOTSUPP),
             _ => Err(Errno::ENOTTY),
         }
     }

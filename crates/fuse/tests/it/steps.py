@@ -812,6 +812,15 @@ def ioctls():
     for what, number in (("freeze", 0xC0045877), ("thaw", 0xC0045878), ("shutdown", 0x8004587D)):
         as_user(lambda: say(f"{what} of others", lambda: fcntl.ioctl(inner, number, bytes(4)) and 0))
     say("unknown", lambda: fcntl.ioctl(inner, 0x6699, 0))
+    for number in (
+        # Policies and keys of encryption, then fs-verity.
+        0x800C6613, 0x40106614, 0x400C6615, 0xC0096616, 0xC0506617, 0xC0406618, 0xC0406619, 0xC080661A, 0x8010661B,
+        0x40806685, 0xC0046686, 0xC0286687,
+    ):
+        for path in ("f", "d"):
+            opened = os.open(path, O_RDONLY)
+            say(f"{path} {number:#x}", fcntl.ioctl, opened, number, bytearray(256))
+            os.close(opened)
     say("pipe", flags_of_pipe)
 
 
