@@ -10,7 +10,7 @@
 use crate::answer::Answer;
 use crate::errno::Errno;
 use crate::options::{DataCache, MountOptions};
-use crate::protocol::{MINOR_MIN, VERSION, capability as cap};
+use crate::protocol::{MINOR_MIN, MINOR_OWN_FALLOCATE_TIMES, VERSION, capability as cap};
 use crate::request::Request;
 
 /// Largest write in one request; a power of two pages.
@@ -51,12 +51,15 @@ const NEEDED: u64 = cap::DONT_MASK | cap::POSIX_ACL | cap::BIG_WRITES;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Agreement {
     flags: u64,
+    /// The kernel's.
+    minor: u32,
 }
 
 /// What the kernel can do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Offer {
     flags: u64,
+    minor: u32,
     read_ahead_bytes: u32,
 }
 
@@ -80,6 +83,11 @@ impl Agreement {
     /// The kernel keeps written data and writes them later.
     pub(crate) fn writeback(self) -> bool {
         self.flags & cap::WRITEBACK_CACHE != 0
+    }
+
+    /// The kernel keeps the times of files, and moves them when it asks for space.
+    pub(crate) fn owns_fallocate_times(self) -> bool {
+        self.writeback() && self.minor >= MINOR_OWN_FALLOCATE_TIMES
     }
 
     /// Files that go past the kernel's cache can be mapped shared, and see what it holds.
@@ -122,6 +130,7 @@ pub(crate) fn greet(request: &Request<'_>, answer: &mut Answer) -> Result<Greeti
     }
     Ok(Greeting::Offered(Offer {
         flags,
+        minor,
         read_ahead_bytes,
     }))
 }
@@ -149,7 +158,8 @@ impl Offer {
         };
         let flags = self.flags & (WANTED | write_back | rings);
         put_agreement(answer, flags, self.read_ahead_bytes, background_max);
-        Agreement { flags }
+        let minor = self.minor;
+        Agreement { flags, minor }
     }
 }
 
@@ -218,8 +228,27 @@ mod tests {
         assert_eq!(answer.len(), 64);
         let with_rings = accepted(Rings::Yes, &mut answer);
         assert_eq!(with_rings, common | cap::OVER_IO_URING);
-        let agreement = Agreement { flags: with_rings };
+        let agreement = Agreement {
+            flags: with_rings,
+            minor: 45,
+        };
         assert!(agreement.writeback() && !agreement.long_setxattr());
+    }
+
+    #[test]
+    fn times_of_fallocate_are_the_kernels_since_6_1() {
+        let owns = |minor, flags| {
+            let (got, _) = greeting(&init(7, minor, flags));
+            let Ok(Greeting::Offered(offer)) = got else {
+                panic!("{got:?}")
+            };
+            let options = MountOptions::default();
+            let agreement = offer.accept(&options, Rings::No, &mut Answer::new(0));
+            agreement.owns_fallocate_times()
+        };
+        let flags = NEEDED | cap::WRITEBACK_CACHE;
+        assert!(owns(45, flags) && owns(37, flags));
+        assert!(!owns(36, flags) && !owns(45, NEEDED));
     }
 
     #[test]

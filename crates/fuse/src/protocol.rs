@@ -6,6 +6,9 @@
 pub(crate) const VERSION: (u32, u32) = (7, 39);
 /// Oldest minor version that we serve (Linux 4.20).
 pub(crate) const MINOR_MIN: u32 = 28;
+/// From this minor version on (Linux 6.1) the kernel moves the times that it owns when it sends
+/// `FALLOCATE`; before it some do, and none says so.
+pub(crate) const MINOR_OWN_FALLOCATE_TIMES: u32 = 37;
 /// Node id of the root directory.
 pub(crate) const ROOT_ID: u64 = 1;
 /// Bytes of the header before every answer.

@@ -120,7 +120,11 @@ impl Server {
         let inode = self.get(request.node)?;
         // The request does not say whether the caller may keep setuid; the superuser usually may.
         // It goes first, as in the kernel: also when there is no space.
-        let (times, caller) = (self.times_of_changes(), self.asker(request));
+        let times = match self.agreement.owns_fallocate_times() {
+            true => Times::Keep,
+            false => Times::Change,
+        };
+        let caller = self.asker(request);
         if request.uid != 0 {
             self.kill_privileges(request, &inode, times)?;
         }
