@@ -16,15 +16,12 @@ use uext4_exerciser::{Crew, worker};
 use uext4_testkit::manifest::{Field, Manifest, Policy};
 use uext4_testkit::oracle::{KernelMount, mke2fs, scratch_dir};
 use uext4_testkit::served::ServedMount;
-use uext4_testkit::tree::Time;
 
 use crate::server::{Server, Transport};
 use crate::trees::judge;
 
 /// The file is sparse.
 const IMAGE_BYTES: u64 = 2 << 30;
-/// How far apart kernel and server may note a change.
-const APART_NS_MAX: i128 = 1_000_000_000;
 /// How often everybody stops.
 const ROUNDS: u64 = 4;
 
@@ -208,10 +205,10 @@ impl<'a> Run<'a> {
         judge::clean("after the unmount", &self.image)?;
         if self.kernel_mounts {
             let seen = judge::by_kernel(&self.image)?;
-            compare("as the kernel sees it", &before, seen)?;
+            compare("as the kernel sees it", &before, &seen)?;
         }
         self.mount_again()?;
-        compare("after the next mount", &before, self.manifest()?)?;
+        compare("after the next mount", &before, &self.manifest()?)?;
         self.crew.compare().context("after the next mount")?;
         let counted = uext4_exerciser::shared::counted(&worker::meeting_place(&self.at))?;
         let increments = self.crew.increments();
@@ -254,33 +251,7 @@ fn command(plan: &Plan, at: &Path, process: u64) -> Command {
 }
 
 /// Nothing may be changed by a mount but access times, which reading sets.
-fn compare(when: &str, before: &Manifest, seen: Manifest) -> Result<()> {
+fn compare(when: &str, before: &Manifest, seen: &Manifest) -> Result<()> {
     let policy = Policy::default().check(Field::Ctime);
-    judge::same(when, before, &as_told(before, seen), &policy)
-}
-
-/// The kernel tells its own times while it keeps an inode, and brings them to the server beside
-/// other requests: the server's may be a moment earlier or later, and are told when the inode is
-/// read again.
-fn as_told(before: &Manifest, mut seen: Manifest) -> Manifest {
-    for (path, entry) in &mut seen.entries {
-        let Some(told) = before.entries.get(path) else {
-            continue;
-        };
-        let times = [
-            (&mut entry.mtime, told.mtime),
-            (&mut entry.ctime, told.ctime),
-        ];
-        for (noted, told) in times {
-            let apart_ns = nanoseconds(*noted) - nanoseconds(told);
-            if apart_ns.abs() < APART_NS_MAX {
-                *noted = told;
-            }
-        }
-    }
-    seen
-}
-
-fn nanoseconds(time: Time) -> i128 {
-    i128::from(time.seconds) * 1_000_000_000 + i128::from(time.nanos)
+    judge::same(when, before, seen, &policy)
 }
