@@ -10,6 +10,7 @@
 mod backing;
 mod checkpoint;
 mod cli;
+mod collection;
 mod crew;
 mod experiments;
 mod fragmented;

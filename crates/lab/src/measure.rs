@@ -5,7 +5,7 @@ use crate::crew::{self, Done};
 use crate::experiments::{Phase, Plan, Task, Unit, setup};
 use crate::janitor::Janitor;
 use crate::stage::Stage;
-use crate::system::System;
+use crate::system::{self, System};
 use anyhow::{Context, Result, ensure};
 use indicatif::{ProgressBar, ProgressStyle};
 
@@ -78,8 +78,6 @@ pub(crate) struct Results {
 
 /// Runs everything.
 pub(crate) fn run(plan: &Plan) -> Result<Results> {
-    let split = |system: &System| system.missing().map(|why| (*system, why));
-    let missing: Vec<_> = plan.systems.iter().filter_map(split).collect();
     let keys = keys(plan);
     ensure!(
         !keys.is_empty(),
@@ -107,6 +105,7 @@ pub(crate) fn run(plan: &Plan) -> Result<Results> {
     series
         .iter_mut()
         .for_each(|series| series.samples.sort_by(f64::total_cmp));
+    let missing = system::missing(&plan.systems);
     Ok(Results { series, missing })
 }
 

@@ -10,7 +10,7 @@ use crate::measure::{Key, Results, Series, progress};
 use crate::memory;
 use crate::seat::{LibrarySeat, Seat, SystemSeat};
 use crate::stage::{Place, Setup, Stage};
-use crate::system::System;
+use crate::system::{self, System};
 use anyhow::{Context, Result, ensure};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -61,10 +61,7 @@ impl Step {
 
 /// Runs everything.
 pub(crate) fn run(plan: &Plan) -> Result<Results> {
-    let split = |system: &System| system.missing().map(|why| (*system, why));
-    let missing: Vec<_> = plan.systems.iter().filter_map(split).collect();
-    let there = |system: &&System| system.missing().is_none();
-    let systems: Vec<System> = plan.systems.iter().filter(there).copied().collect();
+    let systems: Vec<System> = system::present(&plan.systems).collect();
     let progress = progress((plan.variants.len() * systems.len() * Step::ALL.len()) as u64);
     let mut series = Vec::new();
     for &variant in &plan.variants {
@@ -80,6 +77,7 @@ pub(crate) fn run(plan: &Plan) -> Result<Results> {
         }
     }
     progress.finish_and_clear();
+    let missing = system::missing(&plan.systems);
     Ok(Results { series, missing })
 }
 

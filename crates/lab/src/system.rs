@@ -45,3 +45,15 @@ impl System {
         }
     }
 }
+
+/// Of `systems` those that cannot run here, and why.
+pub(crate) fn missing(systems: &[System]) -> Vec<(System, &'static str)> {
+    let why = |system: &System| system.missing().map(|why| (*system, why));
+    systems.iter().filter_map(why).collect()
+}
+
+/// Of `systems` those that can run here.
+pub(crate) fn present(systems: &[System]) -> impl Iterator<Item = System> + Clone {
+    let can = |system: &System| system.missing().is_none();
+    systems.iter().copied().filter(can)
+}

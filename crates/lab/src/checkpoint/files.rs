@@ -1,14 +1,15 @@
 //! Files of 4 KiB, each made durable, as fs_mark does: files per second, and of the library the
 //! share of time that bookkeeping of checkpoints takes.
 
-use super::{EXPERIMENT, FILES, Plan, Sample, sample};
+use super::{FILES, Plan, key};
 use crate::backing::Backing;
+use crate::collection::{Collection, Sample};
 use crate::crew;
 use crate::experiments::{Clock, Experiment, Task, Unit};
 use crate::janitor::Janitor;
-use crate::measure::{Key, of_system};
+use crate::measure::of_system;
 use crate::stage::{Place, Setup, Stage};
-use crate::system::System;
+use crate::system::{self, System};
 use anyhow::Result;
 
 /// Where file systems are made.
@@ -26,18 +27,14 @@ impl Ground {
     }
 
     /// All systems with all numbers of workers, once.
-    pub(super) fn run(&mut self, plan: &Plan) -> Result<Vec<Sample>> {
-        let mut samples = Vec::new();
+    pub(super) fn run(&mut self, plan: &Plan, all: &mut Collection) -> Result<()> {
         for &workers in plan.workers.iter().filter(|workers| **workers > 0) {
-            let there = plan
-                .systems
-                .iter()
-                .filter(|system| system.missing().is_none());
-            for &system in there {
-                samples.extend(self.one(plan, system, workers)?);
+            for system in system::present(&plan.systems) {
+                let samples = self.one(plan, system, workers)?;
+                all.add(&key(system, FILES, workers), samples);
             }
         }
-        Ok(samples)
+        Ok(())
     }
 
     fn one(&mut self, plan: &Plan, system: System, workers: u32) -> Result<Vec<Sample>> {
@@ -68,24 +65,14 @@ impl Ground {
         let struck = stage.strike();
         let done = done?;
         struck?;
-        let key = Key {
-            experiment: EXPERIMENT,
-            system,
-            variant: FILES,
-            workers,
-        };
         let files: u64 = done.iter().flatten().map(|one| one.amount).sum();
         let elapsed = done.iter().flatten().map(|one| one.elapsed).max();
         let seconds = elapsed.unwrap_or_default().as_secs_f64().max(1e-9);
-        let mut samples = vec![sample(
-            &key,
-            "files",
-            Unit::PerSecond,
-            files as f64 / seconds,
-        )];
+        let rate = files as f64 / seconds;
+        let mut samples = vec![Sample::new("files", Unit::PerSecond, rate)];
         samples.extend(share_ns.map(|ns| {
             let percent = ns as f64 / 1e9 / seconds * 100.0;
-            sample(&key, "time in bookkeeping", Unit::Percent, percent)
+            Sample::new("time in bookkeeping", Unit::Percent, percent)
         }));
         Ok(samples)
     }

@@ -7,8 +7,8 @@ mod discarding;
 mod files;
 mod queue;
 
-use crate::experiments::Unit;
-use crate::measure::{Key, Results, Series, progress};
+use crate::collection::Collection;
+use crate::measure::{Key, Results, progress};
 use crate::system::System;
 use anyhow::{Context, Result};
 
@@ -38,62 +38,33 @@ pub(crate) struct Plan {
     pub(crate) mount_options: String,
 }
 
-/// One number of one run.
-struct Sample {
-    key: Key,
-    metric: &'static str,
-    unit: Unit,
-    value: f64,
-}
-
-fn sample(key: &Key, metric: &'static str, unit: Unit, value: f64) -> Sample {
-    let key = key.clone();
-    Sample {
-        key,
-        metric,
-        unit,
-        value,
-    }
-}
-
 /// Runs everything, in turns.
 pub(crate) fn run(plan: &Plan) -> Result<Results> {
-    let split = |system: &System| system.missing().map(|why| (*system, why));
-    let missing: Vec<_> = plan.systems.iter().filter_map(split).collect();
     let progress = progress(u64::from(plan.runs) * 2);
     let mut stage = files::Ground::new(plan)?;
-    let mut series = Vec::new();
+    let mut all = Collection::default();
     for _ in 0..plan.runs {
         progress.set_message("files");
-        add(&mut series, stage.run(plan)?);
+        stage.run(plan, &mut all)?;
         progress.inc(1);
         progress.set_message("queues");
         for (variant, blocks) in QUEUES {
             if blocks <= plan.queue_max {
-                let samples = queue::run(variant, blocks).context(variant)?;
-                add(&mut series, samples);
+                let samples = queue::run(blocks).context(variant)?;
+                all.add(&key(System::Uext4, variant, 1), samples);
             }
         }
         progress.inc(1);
     }
     progress.finish_and_clear();
-    for one in &mut series {
-        one.samples.sort_by(f64::total_cmp);
-    }
-    Ok(Results { series, missing })
+    Ok(all.results(&plan.systems))
 }
 
-fn add(series: &mut Vec<Series>, samples: Vec<Sample>) {
-    for one in samples {
-        let alike = |known: &&mut Series| known.key == one.key && known.metric == one.metric;
-        match series.iter_mut().find(alike) {
-            Some(known) => known.samples.push(one.value),
-            None => series.push(Series {
-                key: one.key,
-                metric: one.metric.to_owned(),
-                unit: one.unit,
-                samples: vec![one.value],
-            }),
-        }
+fn key(system: System, variant: &'static str, workers: u32) -> Key {
+    Key {
+        experiment: EXPERIMENT,
+        system,
+        variant,
+        workers,
     }
 }

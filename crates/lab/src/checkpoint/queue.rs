@@ -3,10 +3,8 @@
 //! of them fit into memory.
 
 use super::discarding::Discarding;
-use super::{EXPERIMENT, Sample, sample};
+use crate::collection::Sample;
 use crate::experiments::Unit;
-use crate::measure::Key;
-use crate::system::System;
 use anyhow::{Result, ensure};
 use std::sync::Arc;
 use uext4_format::BlockNr;
@@ -49,7 +47,7 @@ struct Queue {
 }
 
 /// Numbers for a queue of `blocks` blocks.
-pub(super) fn run(variant: &'static str, blocks: u32) -> Result<Vec<Sample>> {
+pub(super) fn run(blocks: u32) -> Result<Vec<Sample>> {
     let queue = Queue::new(blocks)?;
     let queued = queue.journal.stats();
     ensure!(
@@ -70,15 +68,9 @@ pub(super) fn run(variant: &'static str, blocks: u32) -> Result<Vec<Sample>> {
         home.checkpointed_blocks == u64::from(blocks),
         "not all blocks went home"
     );
-    let key = Key {
-        experiment: EXPERIMENT,
-        system: System::Uext4,
-        variant,
-        workers: 1,
-    };
     let committed = Spent::between(&queued, &again, again.image_blocks - queued.image_blocks);
     let written = Spent::between(&again, &home, blocks.into());
-    let of = |metric, value| sample(&key, metric, Unit::Nanoseconds, value);
+    let of = |metric, value| Sample::new(metric, Unit::Nanoseconds, value);
     Ok(vec![
         of("bookkeeping per block committed", committed.bookkeeping_ns),
         of("freeing per block committed", committed.freeing_ns),

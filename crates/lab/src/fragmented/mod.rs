@@ -13,9 +13,9 @@ mod rows;
 pub(crate) use row::{measure_directory, measure_library};
 pub(crate) use rows::names;
 
-use crate::experiments::Unit;
+use crate::collection::{Collection, Sample};
 use crate::janitor::Janitor;
-use crate::measure::{Key, Results, Series, progress};
+use crate::measure::{Results, progress};
 use crate::system::System;
 use anyhow::{Context, Result, bail, ensure};
 use rows::Row;
@@ -36,13 +36,6 @@ pub(crate) struct Plan {
     pub(crate) settle: Duration,
 }
 
-/// One number of one run.
-struct Sample {
-    metric: String,
-    unit: Unit,
-    value: f64,
-}
-
 /// Makes the image and keeps it.
 pub(crate) fn write_image(path: &Path, size_bytes: u64) -> Result<()> {
     ensure!(!path.exists(), "{} is there already", path.display());
@@ -54,8 +47,6 @@ pub(crate) fn write_image(path: &Path, size_bytes: u64) -> Result<()> {
 
 /// Runs all rows, in turns.
 pub(crate) fn run(plan: &Plan) -> Result<Results> {
-    let split = |system: &System| system.missing().map(|why| (*system, why));
-    let missing: Vec<_> = plan.systems.iter().filter_map(split).collect();
     let rows = rows::pick(&plan.rows, &plan.systems)?;
     if rows.is_empty() {
         bail!("nothing to run: no row of the list suits");
@@ -68,21 +59,18 @@ pub(crate) fn run(plan: &Plan) -> Result<Results> {
     progress.set_message("makes the file system");
     generator::generate(&image, plan.size_bytes)?;
     progress.inc(1);
-    let mut series = Vec::new();
+    let mut all = Collection::default();
     for _ in 0..plan.runs {
         for row in &rows {
             progress.set_message(format!("{} {}", row.system.name(), row.name));
             let samples = one_run(plan, row, &image, &mut janitor)
                 .with_context(|| format!("{} {}", row.system.name(), row.name))?;
-            add(&mut series, row, samples);
+            all.add(&row.key(), samples);
             progress.inc(1);
         }
     }
     progress.finish_and_clear();
-    for one in &mut series {
-        one.samples.sort_by(f64::total_cmp);
-    }
-    Ok(Results { series, missing })
+    Ok(all.results(&plan.systems))
 }
 
 fn one_run(plan: &Plan, row: &Row, image: &Path, janitor: &mut Janitor) -> Result<Vec<Sample>> {
@@ -92,33 +80,6 @@ fn one_run(plan: &Plan, row: &Row, image: &Path, janitor: &mut Janitor) -> Resul
     let samples = samples?;
     restored?;
     Ok(samples)
-}
-
-fn add(series: &mut Vec<Series>, row: &Row, samples: Vec<Sample>) {
-    for Sample {
-        metric,
-        unit,
-        value,
-    } in samples
-    {
-        let alike = |one: &&mut Series| {
-            one.key.variant == row.name && one.key.system == row.system && one.metric == metric
-        };
-        match series.iter_mut().find(alike) {
-            Some(one) => one.samples.push(value),
-            None => series.push(Series {
-                key: Key {
-                    experiment: EXPERIMENT,
-                    system: row.system,
-                    variant: row.name,
-                    workers: 1,
-                },
-                metric,
-                unit,
-                samples: vec![value],
-            }),
-        }
-    }
 }
 
 /// Bytes from a number with a unit: `60T`, `64G`, `512M`.

@@ -3,8 +3,9 @@
 //! The writes happen in a child, which says each number as soon as it has it, so that a row that
 //! is stopped at the limit still tells what it reached.
 
+use super::Plan;
 use super::rows::Row;
-use super::{Plan, Sample};
+use crate::collection::Sample;
 use crate::experiments::Unit;
 use crate::janitor::Janitor;
 use crate::memory;
@@ -55,8 +56,8 @@ fn run_kernel(row: &Row, image: &Path, plan: &Plan, janitor: &mut Janitor) -> Re
     let memory = (memory::buffers_mib()? - buffers).max(0.0);
     mount.unmount()?;
     samples.extend(written?);
-    samples.push(sample("bitmaps read", Unit::Count, blocks));
-    samples.push(sample("memory", Unit::Mebibytes, memory));
+    samples.push(Sample::new("bitmaps read", Unit::Count, blocks));
+    samples.push(Sample::new("memory", Unit::Mebibytes, memory));
     Ok(samples)
 }
 
@@ -108,24 +109,11 @@ fn parse(line: &str) -> Option<Sample> {
     let metric = fields.next()?.to_owned();
     let unit = Unit::of_name(fields.next()?)?;
     let value = fields.next()?.parse().ok()?;
-    Some(Sample {
-        metric,
-        unit,
-        value,
-    })
-}
-
-fn sample(metric: impl Into<String>, unit: Unit, value: f64) -> Sample {
-    let metric = metric.into();
-    Sample {
-        metric,
-        unit,
-        value,
-    }
+    Some(Sample::new(metric, unit, value))
 }
 
 fn milliseconds(metric: impl Into<String>, time: Duration) -> Sample {
-    sample(metric, Unit::Milliseconds, time.as_secs_f64() * 1e3)
+    Sample::new(metric, Unit::Milliseconds, time.as_secs_f64() * 1e3)
 }
 
 fn say(sample: &Sample) -> Result<()> {
@@ -176,7 +164,11 @@ fn write_all(
         file.fsync()?;
         say(&milliseconds(format!("{name} {mib} MiB"), start.elapsed()))?;
         let extents = file.extent_count()? as f64;
-        say(&sample(format!("{name} extents"), Unit::Count, extents))?;
+        say(&Sample::new(
+            format!("{name} extents"),
+            Unit::Count,
+            extents,
+        ))?;
     }
     Ok(())
 }
@@ -185,13 +177,13 @@ fn library_numbers(filesystem: &Filesystem) -> Result<Vec<Sample>> {
     let stats = filesystem.stats();
     let count = |name: &str| stats.allocator.get(name).copied().unwrap_or(0) as f64;
     let mut samples = vec![
-        sample("bitmaps read", Unit::Count, count("bitmaps_read")),
-        sample("memory", Unit::Mebibytes, memory::own_mib()?),
+        Sample::new("bitmaps read", Unit::Count, count("bitmaps_read")),
+        Sample::new("memory", Unit::Mebibytes, memory::own_mib()?),
     ];
     if let Some(trees) = stats.trees {
-        samples.push(sample("trees", Unit::Count, trees.cached as f64));
+        samples.push(Sample::new("trees", Unit::Count, trees.cached as f64));
         let mib = trees.used_bytes as f64 / MIB;
-        samples.push(sample("tree memory", Unit::Mebibytes, mib));
+        samples.push(Sample::new("tree memory", Unit::Mebibytes, mib));
     }
     Ok(samples)
 }

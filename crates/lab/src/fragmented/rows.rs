@@ -1,5 +1,7 @@
 //! The rows: a system and its mount options.
 
+use super::EXPERIMENT;
+use crate::measure::Key;
 use crate::system::System;
 use anyhow::{Result, bail};
 
@@ -8,6 +10,18 @@ pub(super) struct Row {
     pub(super) name: &'static str,
     pub(super) system: System,
     pub(super) options: &'static str,
+}
+
+impl Row {
+    /// What its numbers are filed under.
+    pub(super) fn key(&self) -> Key {
+        Key {
+            experiment: EXPERIMENT,
+            system: self.system,
+            variant: self.name,
+            workers: 1,
+        }
+    }
 }
 
 const fn ours(name: &'static str, options: &'static str) -> Row {
