@@ -334,6 +334,15 @@ impl CheckpointOptions {
 
 #[derive(Args)]
 struct ShrinkerOptions {
+    /// Systems that take turns; the kernel's own has no budget: it is told that memory is short,
+    /// and forgets what it knows of all files of the machine.
+    #[arg(
+        long,
+        value_enum,
+        value_delimiter = ',',
+        default_value = "uext4,uext4-mount,kernel-ext4"
+    )]
+    systems: Vec<System>,
     /// Writers.
     #[arg(long, default_value_t = 16)]
     workers: u32,
@@ -343,7 +352,8 @@ struct ShrinkerOptions {
     /// Memory for extents (`extent_cache=`) in KiB.
     #[arg(long, default_value_t = 1024)]
     memory_kib: u64,
-    /// What a call's time is: the wall's, or the processor's that the caller used.
+    /// What a call's time is: the wall's, or the processor's that the caller used; of mounts it is
+    /// the wall's.
     #[arg(long, value_enum, default_value = "cpu")]
     clock: Clock,
     /// Fresh file systems; the table shows the median.
@@ -356,6 +366,7 @@ struct ShrinkerOptions {
 impl ShrinkerOptions {
     fn run(self) -> Result<()> {
         let plan = shrinker::Plan {
+            systems: self.systems,
             workers: self.workers.max(1),
             blocks: self.blocks.max(1),
             memory_bytes: self.memory_kib << 10,

@@ -5,7 +5,7 @@
 //! allocation may not be dropped, is passed over and not counted, so nothing bounds the time.
 
 use super::load::{self, CallClock, Load};
-use super::{Calls, Plan};
+use super::{Calls, Plan, Rounds};
 use anyhow::Result;
 use std::collections::BTreeMap;
 use uext4_sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -60,12 +60,12 @@ pub(super) fn run(plan: &Plan, load: Load) -> Result<Calls> {
         }
         Ok(())
     })?;
-    Ok(Calls {
+    let rounds = Rounds {
         calls: all.calls.into_inner(),
         dropped: all.dropped.into_inner(),
-        time_ns: all.time_ns.into_inner(),
-        worst_ns: all.worst_ns.into_inner(),
-    })
+    };
+    let (time, worst) = (all.time_ns.into_inner(), all.worst_ns.into_inner());
+    Ok(Calls::of_rounds(rounds, time, worst))
 }
 
 impl FullScan {

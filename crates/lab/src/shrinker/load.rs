@@ -1,6 +1,6 @@
 //! What the writers write, and the library beneath them.
 
-use super::{Calls, Plan};
+use super::{Calls, Plan, Rounds};
 use crate::experiments::Clock;
 use anyhow::{Result, anyhow};
 use std::sync::Arc;
@@ -10,9 +10,9 @@ use uext4::{Caller, Filesystem, MountOptions};
 use uext4_device::MemDevice;
 use uext4_sync::{Clock as Time, RealClock, WallTime};
 
-const BLOCK_BYTES: u64 = 1024;
+pub(super) const BLOCK_BYTES: u64 = 1024;
 const FILE_BYTES: u64 = 1 << 30;
-const DISK_BYTES: u64 = 2 << 30;
+pub(super) const DISK_BYTES: u64 = 2 << 30;
 /// Files of a writer, where they are many.
 const FILES: u32 = 16;
 
@@ -128,10 +128,10 @@ pub(super) fn in_library(plan: &Plan, load: Load) -> Result<Calls> {
     let stats = filesystem.stats().extent_status;
     drop((files, top));
     filesystem.unmount()?;
-    Ok(Calls {
+    let rounds = Rounds {
         calls: stats.shrinker_calls,
         dropped: stats.shrinker_dropped,
-        time_ns: stats.shrinker_ns,
-        worst_ns: stats.worst_call_ns,
-    })
+    };
+    let (time, worst) = (stats.shrinker_ns, stats.worst_call_ns);
+    Ok(Calls::of_rounds(rounds, time, worst))
 }

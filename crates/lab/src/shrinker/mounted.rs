@@ -1,0 +1,140 @@
+//! The same writers above a mount: ours, and the kernel's ext4.
+//!
+//! They go past the kernel's cache, which would join their blocks to whole pages. Our server has
+//! its budget and tells what its shrinker did. The kernel has no budget: it is told again and again
+//! that memory is short, and its longest call stands in `es_shrinker_info`. Times are the wall's:
+//! a call that is interrupted looks slow.
+
+use super::load::{self, BLOCK_BYTES, DISK_BYTES, Load};
+use super::{Calls, Plan, Rounds};
+use crate::janitor::Janitor;
+use crate::stage::{Place, Setup, Stage};
+use crate::system::System;
+use anyhow::{Context, Result, bail};
+use rustix::fs::OFlags;
+use std::fs::{self, File, OpenOptions};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
+use std::time::Duration;
+use uext4_fuse::{Ask, Client};
+use uext4_sync::atomic::{AtomicBool, Ordering::Relaxed};
+use uext4_testkit::oracle;
+
+/// Between two calls for memory.
+const PAUSE: Duration = Duration::from_millis(20);
+/// What frees inodes, names and what else shrinkers know (`sysctl/vm.rst`).
+const FREE_OBJECTS: &str = "2";
+
+/// A block where `O_DIRECT` takes it from.
+#[derive(Clone, Copy)]
+#[repr(align(4096))]
+struct Block([u8; BLOCK_BYTES as usize]);
+
+/// The writers of `load` on a mount of `system`.
+pub(super) fn run(plan: &Plan, system: System, load: Load) -> Result<Calls> {
+    let block = BLOCK_BYTES.to_string();
+    let (dir, image) = oracle::mke2fs_image(DISK_BYTES, &["-b", &block])?;
+    let mut janitor = Janitor::start()?;
+    janitor.watch(dir.path())?;
+    let setup = Setup {
+        options: match system.is_ours() {
+            true => format!("nodelalloc,extent_cache={}", plan.memory_bytes),
+            false => "nodelalloc".to_owned(),
+        },
+        ..Setup::default()
+    };
+    let stage = Stage::mount(system, &image, dir.path(), &setup, &mut janitor)?;
+    let calls = match (&stage, stage.place()) {
+        (Stage::Kernel(mount), Place::Directory(root)) => {
+            under_pressure(|| write(plan, load, &root))?;
+            of_kernel(mount.loop_device(), &root)
+        }
+        (_, Place::Directory(root)) => write(plan, load, &root).and_then(|()| of_server(&root)),
+        (_, Place::Library(_)) => bail!("the library is no mount"),
+    };
+    stage.strike()?;
+    calls
+}
+
+/// Every writer writes its blocks and looks at each.
+fn write(plan: &Plan, load: Load, root: &Path) -> Result<()> {
+    let open = |nr: u32| {
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create_new(true);
+        options.custom_flags(OFlags::DIRECT.bits() as i32);
+        options.open(root.join(nr.to_string()))
+    };
+    let files: Vec<File> = (0..load.files(plan)).map(open).collect::<Result<_, _>>()?;
+    load::in_parallel(plan, |worker| {
+        let mut block = Block([0x5a; BLOCK_BYTES as usize]);
+        for place in load.places(plan, worker) {
+            let file = &files[place.file as usize];
+            let at = u64::from(place.block) * BLOCK_BYTES;
+            file.write_all_at(&block.0, at)?;
+            file.read_exact_at(&mut block.0, at)?;
+        }
+        Ok(())
+    })
+}
+
+/// Runs `work` while the kernel is told that memory is short; once more at the end.
+fn under_pressure(work: impl FnOnce() -> Result<()>) -> Result<()> {
+    let free = || fs::write("/proc/sys/vm/drop_caches", FREE_OBJECTS);
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let press = scope.spawn(|| -> std::io::Result<()> {
+            while !done.load(Relaxed) {
+                free()?;
+                std::thread::sleep(PAUSE);
+            }
+            free()
+        });
+        let worked = work();
+        done.store(true, Relaxed);
+        let pressed = press.join();
+        worked?;
+        pressed
+            .expect("it returns what fails")
+            .context("drop caches")
+    })
+}
+
+/// What our server says.
+fn of_server(root: &Path) -> Result<Calls> {
+    let stats = Client::connect(root)?.ask(&Ask::Stats {})?;
+    let number = |name: &str| stats["extent_status"][name].as_u64().context("no number");
+    Ok(Calls::of_rounds(
+        Rounds {
+            calls: number("shrinker_calls")?,
+            dropped: number("shrinker_dropped")?,
+        },
+        number("shrinker_ns")?,
+        number("worst_call_ns")?,
+    ))
+}
+
+/// What the kernel says; it does not count calls, and says nothing while it knows no extent.
+fn of_kernel(device: &str, root: &Path) -> Result<Calls> {
+    let known = File::create(root.join("known"))?;
+    known.write_all_at(b"known", 0)?;
+    known.sync_all()?;
+    let name = device.trim_start_matches("/dev/");
+    let path = Path::new("/proc/fs/ext4")
+        .join(name)
+        .join("es_shrinker_info");
+    let said = fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))?;
+    let number = |what: &str| -> Result<f64> {
+        let mut lines = said
+            .lines()
+            .filter_map(|line| line.trim().strip_suffix(what));
+        let value = lines
+            .next()
+            .with_context(|| format!("no `{what}`: {said}"))?;
+        Ok(value.trim().parse()?)
+    };
+    Ok(Calls {
+        worst_us: number("us max scan time")?,
+        mean_us: number("us scan time")?,
+        rounds: None,
+    })
+}
