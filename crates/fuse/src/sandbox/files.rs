@@ -22,6 +22,8 @@ const BOTH: [&str; 2] = ["/dev/fuse", "/dev/null"];
 
 /// Restricts this thread, and those that it starts, to the image and what the server needs.
 pub(super) fn restrict(options: &MountOptions) -> io::Result<Files> {
+    // Only what is there can be named, and nothing beside it can be made later.
+    runtime_dir::make(&runtime_dir::own())?;
     match ruleset(options).map_err(io::Error::other)?.ruleset {
         RulesetStatus::NotEnforced => Ok(Files::Open),
         _ => Ok(Files::Restricted),

@@ -6,7 +6,11 @@ room=$PWD
 # Copies of what other tests have mounted would keep their images in use.
 awk '$1 ~ "^/dev/loop" || $3 == "fuse.uext4" { print $2 }' /proc/self/mounts |
     while read -r at; do umount -l "$at"; done
-mkdir old sbin dev mnt
+mkdir old sbin dev mnt run
+# As after a boot: no server ran yet.
+mount --bind run "$(readlink -f /run)"
+mkdir -m 1777 tmp
+export TMPDIR="$room/tmp"
 mount --bind "$(readlink -f /sbin)" old
 for program in old/*; do ln -s "$room/$program" sbin/; done
 rm -f sbin/uext4 sbin/mount.fuse.uext4 sbin/umount.fuse.uext4
