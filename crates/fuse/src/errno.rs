@@ -12,6 +12,7 @@ impl Errno {
     pub(crate) const EPERM: Errno = Errno(1);
     pub(crate) const ENOTTY: Errno = Errno(25);
     pub(crate) const ENOSPC: Errno = Errno(28);
+    pub(crate) const EROFS: Errno = Errno(30);
     pub(crate) const ERANGE: Errno = Errno(34);
     pub(crate) const ENOSYS: Errno = Errno(38);
     pub(crate) const EPROTO: Errno = Errno(71);
@@ -19,6 +20,7 @@ impl Errno {
     pub(crate) const ENODATA: Errno = Errno(61);
     pub(crate) const EOPNOTSUPP: Errno = Errno(95);
     pub(crate) const ESTALE: Errno = Errno(116);
+    pub(crate) const EUCLEAN: Errno = Errno(117);
     pub(crate) const EDQUOT: Errno = Errno(122);
 }
 

@@ -26,6 +26,14 @@ impl Filesystem {
         self.fs.state.failure().cloned()
     }
 
+    /// Whether changes are taken now.
+    ///
+    /// # Errors
+    /// [`crate::Error::ReadOnly`], also after a failure; [`crate::Error::Shutdown`].
+    pub fn check_writable(&self) -> Result<()> {
+        self.fs.writable()
+    }
+
     /// Takes or gives up the claim on the block device that holds the file system.
     ///
     /// # Errors

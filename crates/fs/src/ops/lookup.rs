@@ -95,9 +95,13 @@ impl Filesystem {
         self.fs.space.statfs(&self.fs)
     }
 
-    /// Room that is left for data. What was freed counts once that is committed.
+    /// Room that is left for data: none where nothing can be written. What was freed counts once
+    /// that is committed.
     pub fn room(&self) -> Room {
-        let left = |reserve| self.fs.space.room_bytes(reserve);
+        let left = |reserve| match self.fs.writable() {
+            Ok(()) => self.fs.space.room_bytes(reserve),
+            Err(_) => 0,
+        };
         Room {
             users_bytes: left(Reserve::Keep),
             all_bytes: left(Reserve::MayUse),

@@ -72,6 +72,7 @@ impl Server {
         if !writes(flags) && flags & O_TRUNC == 0 {
             return Ok(());
         }
+        self.filesystem.check_writable()?;
         let fixed = self.filesystem.attr(inode).flags;
         let only_appends = flags & O_APPEND != 0 && flags & O_TRUNC == 0;
         if fixed & FLAG_IMMUTABLE != 0 || (fixed & FLAG_APPEND != 0 && !only_appends) {

@@ -63,16 +63,20 @@ impl Server {
 
     /// Notes what was written, and what was not.
     pub(super) fn note_written(&self, request: &Request<'_>, done: Handled) {
+        // Writing may have stopped with it: then there is no room for anything.
+        let stops = matches!(done, Err(Errno::EIO | Errno::EROFS | Errno::EUCLEAN));
         let (bytes, held) = match request.opcode {
             opcode::WRITE => written(request).unwrap_or_default(),
+            _ if stops => (u64::MAX, false),
             // So many that it is time to look.
             opcode::FALLOCATE | opcode::COPY_FILE_RANGE => (u64::MAX, false),
             _ => return,
         };
-        if let (true, Err(why @ (Errno::ENOSPC | Errno::EDQUOT))) = (held, done) {
+        if let (true, Err(why @ (Errno::ENOSPC | Errno::EDQUOT | Errno::EROFS))) = (held, done) {
             self.nodes.note_lost(request.node, why);
             self.forget_attributes(request.node);
         }
+        let bytes = if stops { u64::MAX } else { bytes };
         if self.gauge.note(bytes, || self.filesystem.room()) {
             for node in self.nodes.with_writers() {
                 self.forget_attributes(node);

@@ -19,6 +19,7 @@ mod pjdfstest;
 mod programs;
 mod shutdown;
 mod steps;
+mod stopped;
 mod support;
 mod times;
 mod told_times;

@@ -38,6 +38,8 @@ mod rings;
 mod shutdown;
 #[path = "../it/steps.rs"]
 mod steps;
+#[path = "../it/stopped.rs"]
+mod stopped;
 #[path = "../it/support.rs"]
 mod support;
 #[path = "../it/times.rs"]
