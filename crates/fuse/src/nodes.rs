@@ -8,15 +8,16 @@
 use crate::attributes::{TTL, TTL_WRITERS, Writers};
 use crate::errno::Errno;
 use crate::protocol::ROOT_ID;
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::time::Duration;
 use uext4::InodeRef;
 use uext4_format::InodeNr;
-use uext4_sync::{Rank, RwLock};
+use uext4_sync::{Rank, RwLock, StretchMap, stretch_shard};
 
 /// Shards of the table; a power of two.
 const SHARDS: usize = 64;
+/// Files that are made one after the other have neighbouring numbers; so many share a shard.
+const STRETCH_BITS: u32 = 6;
 
 struct Node {
     inode: InodeRef,
@@ -28,9 +29,11 @@ struct Node {
     lost: Option<Errno>,
 }
 
+type Shard = RwLock<StretchMap<u64, Node, STRETCH_BITS>>;
+
 /// The table of nodes.
 pub(crate) struct Nodes {
-    shards: Box<[RwLock<HashMap<u64, Node>>]>,
+    shards: Box<[Shard]>,
 }
 
 /// Node id of an inode.
@@ -54,7 +57,7 @@ pub(crate) fn inode_of(node: u64) -> Result<InodeNr, Errno> {
 impl Nodes {
     /// A table that knows the root only.
     pub(crate) fn new(root: InodeRef) -> Self {
-        let shard = |_| RwLock::new(Rank::CacheShard, HashMap::new());
+        let shard = |_| RwLock::new(Rank::CacheShard, StretchMap::default());
         let nodes = Self {
             shards: (0..SHARDS).map(shard).collect(),
         };
@@ -62,8 +65,8 @@ impl Nodes {
         nodes
     }
 
-    fn shard(&self, node: u64) -> &RwLock<HashMap<u64, Node>> {
-        &self.shards[node as usize % SHARDS]
+    fn shard(&self, node: u64) -> &Shard {
+        &self.shards[stretch_shard::<STRETCH_BITS>(node, SHARDS)]
     }
 
     /// The inode of a node.
