@@ -13,7 +13,9 @@ use crate::options::{Channel, MountOptions};
 use crate::protocol::opcode;
 use crate::request::Request;
 use crate::server::Server;
-use crate::transport::{Brings, DevFuse, Reader, Rings, Service, Transport, request_buffer};
+use crate::transport::{
+    Brings, DevFuse, Reader, Rings, Seat, Service, Transport, Watch, request_buffer,
+};
 use std::fmt;
 use std::io;
 use std::path::Path;
@@ -110,18 +112,18 @@ impl Crew {
 
     /// Beside rings one thread is enough for what they do not bring.
     fn start_readers(&mut self, device: &DevFuse, options: &MountOptions) -> io::Result<()> {
-        let (wanted, brings) = match &mut self.served {
+        let (seats, brings) = match &mut self.served {
             Served::IoUring { .. } => {
                 device.never_look()?;
-                (1, Brings::Rest)
+                (vec![Seat::free()], Brings::Rest)
             }
             Served::DevFuse { n_threads } => {
                 *n_threads = options.threads();
-                (*n_threads, Brings::All)
+                (Seat::for_threads(*n_threads), Brings::All)
             }
         };
-        for index in 0..wanted {
-            let reader = Reader::new(device.another()?, brings);
+        for (index, seat) in seats.into_iter().enumerate() {
+            let reader = Reader::new(device.another()?, brings, seat);
             self.start_thread(format!("uext4-fuse-{index}"), reader)?;
         }
         Ok(())
@@ -162,8 +164,9 @@ impl Crew {
 fn hear(device: &DevFuse) -> io::Result<Result<(u64, Offer)>> {
     let mut buf = request_buffer();
     let mut answer = Answer::new(64);
+    let mut watch = Watch::new(Seat::free());
     loop {
-        let len = device.receive(&mut buf)?;
+        let len = device.receive(&mut buf, &mut watch)?;
         let len = len.ok_or(io::ErrorKind::NotConnected)?;
         let request = Request::parse(&buf[..len]).ok_or(Errno::EPROTO)?;
         let greeting = match request.opcode {

@@ -23,7 +23,7 @@ pub(crate) struct Request<'a> {
     /// File system group id of the caller.
     pub(crate) gid: u32,
     /// Thread id of the caller; 0 when we cannot see it.
-    pid: u32,
+    pub(crate) pid: u32,
     body: Args<'a>,
     /// What follows the arguments, `struct fuse_ext_header` by `struct fuse_ext_header`.
     extensions: &'a [u8],

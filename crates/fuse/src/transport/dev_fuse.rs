@@ -4,7 +4,8 @@
 //! threads share a descriptor: there they sleep at once. With a thread that sleeps the kernel wakes
 //! it for each request, whoever takes it.
 
-use super::look::Lookers;
+use super::front::{Seat, cpu_of};
+use super::look::{Lookers, Rests};
 use super::splice::Splicer;
 use super::{Service, Transport};
 use crate::answer::{Answer, AnswerHeader};
@@ -27,6 +28,20 @@ pub(crate) struct DevFuse {
     lookers: Option<Arc<Lookers>>,
     /// Reads answer at once. Only the thread that receives changes it.
     at_once: AtomicBool,
+}
+
+/// How a thread waits for requests.
+pub(crate) struct Watch {
+    seat: Seat,
+    rests: Rests,
+}
+
+impl Watch {
+    /// A thread that has not waited yet.
+    pub(crate) fn new(seat: Seat) -> Self {
+        let rests = Rests::default();
+        Self { seat, rests }
+    }
 }
 
 /// `FUSE_DEV_IOC_CLONE`.
@@ -58,15 +73,35 @@ impl DevFuse {
 
 impl DevFuse {
     /// Looks for a request without sleeping; `None` when none came or others look.
-    fn look(&self, buf: &mut [u8]) -> Option<io::Result<usize>> {
+    fn look(&self, buf: &mut [u8], watch: &mut Watch) -> Option<io::Result<usize>> {
         let lookers = self.lookers.as_ref()?;
-        lookers.look(|| {
-            self.set_at_once(true).ok()?;
-            match (&self.file).read(buf) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => None,
-                other => Some(other),
+        let Watch { seat, rests } = watch;
+        seat.settle();
+        loop {
+            let before = seat.n_taken();
+            let found = lookers.look(rests, || match seat.may_take() {
+                true => self.read_at_once(buf),
+                false => None,
+            });
+            if found.is_some() || seat.may_take() {
+                return found;
             }
-        })
+            if rests.are_due() {
+                seat.nap();
+            }
+            if seat.n_taken() == before {
+                return None;
+            }
+        }
+    }
+
+    /// A request that is there.
+    fn read_at_once(&self, buf: &mut [u8]) -> Option<io::Result<usize>> {
+        self.set_at_once(true).ok()?;
+        match (&self.file).read(buf) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => None,
+            other => Some(other),
+        }
     }
 
     fn set_at_once(&self, at_once: bool) -> io::Result<()> {
@@ -79,21 +114,21 @@ impl DevFuse {
         Ok(())
     }
 
-    fn read(&self, buf: &mut [u8]) -> io::Result<usize> {
-        if let Some(found) = self.look(buf) {
+    fn read(&self, buf: &mut [u8], watch: &mut Watch) -> io::Result<usize> {
+        if let Some(found) = self.look(buf, watch) {
             return found;
         }
         self.set_at_once(false)?;
-        (&self.file).read(buf)
+        watch.seat.sleep(|| (&self.file).read(buf))
     }
 }
 
 impl DevFuse {
     /// Waits for a request and puts it in `buf`; answers its length, or `None` when the file
     /// system was unmounted.
-    pub(crate) fn receive(&self, buf: &mut [u8]) -> io::Result<Option<usize>> {
+    pub(crate) fn receive(&self, buf: &mut [u8], watch: &mut Watch) -> io::Result<Option<usize>> {
         loop {
-            let error = match self.read(buf) {
+            let error = match self.read(buf, watch) {
                 Ok(len) => return Ok(Some(len)),
                 Err(error) => error,
             };
@@ -218,17 +253,19 @@ pub(crate) enum Brings {
 pub(crate) struct Reader {
     device: Arc<DevFuse>,
     brings: Brings,
+    watch: Watch,
     answer: Answer<'static>,
 }
 
 impl Reader {
     /// A way through a descriptor of its own.
-    pub(crate) fn new(device: DevFuse, brings: Brings) -> Self {
+    pub(crate) fn new(device: DevFuse, brings: Brings, seat: Seat) -> Self {
         let device = Arc::new(device);
         let splicer = Splicer::new(device.clone());
         Self {
             device,
             brings,
+            watch: Watch::new(seat),
             answer: Answer::new(WRITE_BYTES_MAX as usize).with_shortcut(Box::new(splicer)),
         }
     }
@@ -236,23 +273,22 @@ impl Reader {
     fn serve_one(&mut self, bytes: &[u8], service: &Service) -> io::Result<()> {
         let request = Request::parse(bytes).ok_or(Errno::EPROTO)?;
         let (pace, _pass) = service.server.admit(&request);
+        if pace != Pace::Soon {
+            self.watch.seat.leave();
+        }
         match pace {
-            Pace::Halted => {
-                park(bytes.to_vec(), self.device.clone(), service.server.clone());
-                Ok(())
-            }
-            Pace::Asks | Pace::MayAsk => {
-                self.leave_to_helper(bytes, service);
-                Ok(())
-            }
+            Pace::Halted => park(bytes.to_vec(), self.device.clone(), service.server.clone()),
+            Pace::Asks | Pace::MayAsk => self.leave_to_helper(bytes, service),
             pace => answer(
                 &self.device,
                 &service.server,
                 &request,
                 pace,
                 &mut self.answer,
-            ),
+            )?,
         }
+        self.watch.seat.note(|| cpu_of(request.pid));
+        Ok(())
     }
 
     fn leave_to_helper(&self, bytes: &[u8], service: &Service) {
@@ -310,7 +346,7 @@ fn answer(
 impl Transport for Reader {
     fn serve(&mut self, service: &Service) -> io::Result<()> {
         let mut buf = request_buffer();
-        while let Some(len) = self.device.receive(&mut buf)? {
+        while let Some(len) = self.device.receive(&mut buf, &mut self.watch)? {
             self.serve_one(&buf[..len], service)?;
             if self.brings == Brings::Rest {
                 std::thread::sleep(GATHER);

@@ -3,8 +3,8 @@
 //! Waking a thread on an idle core costs about 20 µs on a virtual machine, several times what a
 //! request costs. At most two threads of a mount look at the same time; an idle mount uses no
 //! processor time. One would not do: it may look on another core than the caller's, which sleeps
-//! meanwhile and must be woken. On a core that others keep busy nobody looks for a while: who looks
-//! gives the core away, and has it back when they have had their turn.
+//! meanwhile and must be woken. On a core that others keep busy its thread leaves looks out: who
+//! looks gives the core away, and has it back when they have had their turn.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::yield_now;
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 /// How long a thread looks before it sleeps: about two wake-ups.
 const LOOK: Duration = Duration::from_micros(50);
 /// Threads of a mount that look at the same time.
-const LOOKERS_MAX: usize = 2;
+pub(super) const LOOKERS_MAX: usize = 2;
 /// A look that took longer had to wait for its core.
 const HELD_UP: Duration = Duration::from_micros(250);
 /// Looks left out after one that was held up.
@@ -25,25 +25,37 @@ const NEVER: usize = usize::MAX / 2;
 #[derive(Default)]
 pub(super) struct Lookers {
     n_looking: AtomicUsize,
-    /// Looks to leave out.
-    rests: AtomicUsize,
+}
+
+/// Looks that a thread leaves out.
+#[derive(Default)]
+pub(super) struct Rests(usize);
+
+impl Rests {
+    /// Whether there are any.
+    pub(super) fn are_due(&self) -> bool {
+        self.0 > 0
+    }
 }
 
 impl Lookers {
     /// Calls `find` until it finds something; `None` when nothing came, when others look, or
-    /// where cores are busy.
-    pub(super) fn look<T>(&self, find: impl FnMut() -> Option<T>) -> Option<T> {
-        let one_less = |rests: usize| rests.checked_sub(1);
-        if update(&self.rests, one_less).is_ok() {
+    /// where the thread's core is busy.
+    pub(super) fn look<T>(&self, rests: &mut Rests, find: impl FnMut() -> Option<T>) -> Option<T> {
+        if rests.are_due() {
+            rests.0 -= 1;
             return None;
         }
         let one_more = |n_looking| (n_looking < LOOKERS_MAX).then_some(n_looking + 1);
-        update(&self.n_looking, one_more).ok()?;
+        let looking = &self.n_looking;
+        looking
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more)
+            .ok()?;
         let start = Instant::now();
         let found = look_for_long(start, find);
         self.n_looking.fetch_sub(1, Ordering::Relaxed);
         if start.elapsed() > HELD_UP {
-            self.rests.store(RESTS, Ordering::Relaxed);
+            rests.0 = RESTS;
         }
         found
     }
@@ -52,10 +64,6 @@ impl Lookers {
     pub(super) fn never(&self) {
         self.n_looking.store(NEVER, Ordering::Relaxed);
     }
-}
-
-fn update(number: &AtomicUsize, how: impl FnMut(usize) -> Option<usize>) -> Result<usize, usize> {
-    number.fetch_update(Ordering::Relaxed, Ordering::Relaxed, how)
 }
 
 fn look_for_long<T>(start: Instant, mut find: impl FnMut() -> Option<T>) -> Option<T> {
@@ -75,17 +83,22 @@ mod tests {
     use std::thread::{scope, sleep};
 
     /// Looks until `work` was called: on a busy machine the time may be over before.
-    fn looks(work: impl Fn(&Lookers)) -> Lookers {
+    fn looks(work: impl Fn(&Lookers)) -> (Lookers, Rests) {
         loop {
-            let lookers = Lookers::default();
-            let looked = lookers.look(|| {
+            let (lookers, mut rests) = (Lookers::default(), Rests::default());
+            let looked = lookers.look(&mut rests, || {
                 work(&lookers);
                 Some(())
             });
             if looked.is_some() {
-                return lookers;
+                return (lookers, rests);
             }
         }
+    }
+
+    /// Looks as a thread that need not rest.
+    fn look<T>(lookers: &Lookers, find: impl FnMut() -> Option<T>) -> Option<T> {
+        lookers.look(&mut Rests::default(), find)
     }
 
     fn looks_at_once(lookers: &Lookers) -> usize {
@@ -93,7 +106,7 @@ mod tests {
         // Each looks while the ones before it do.
         fn deeper(lookers: &Lookers, depth: usize, deepest: &mut usize) {
             *deepest = depth.max(*deepest);
-            lookers.look(|| {
+            look(lookers, || {
                 deeper(lookers, depth + 1, deepest);
                 Some(())
             });
@@ -102,14 +115,8 @@ mod tests {
         deepest
     }
 
-    /// Before any look that was held up.
-    fn rested(lookers: &Lookers) -> &Lookers {
-        lookers.rests.store(0, Ordering::Relaxed);
-        lookers
-    }
-
     fn deepest_of_many(lookers: &Lookers) -> usize {
-        let tries = (0..1000).map(|_| looks_at_once(rested(lookers)));
+        let tries = (0..1000).map(|_| looks_at_once(lookers));
         tries.max().expect("there are some")
     }
 
@@ -124,8 +131,8 @@ mod tests {
     fn many_threads_keep_to_it() {
         let (lookers, inside, most) =
             (Lookers::default(), AtomicUsize::new(0), AtomicUsize::new(0));
-        let look = || {
-            rested(&lookers).look(|| {
+        let look_once = || {
+            look(&lookers, || {
                 let now = inside.fetch_add(1, Ordering::SeqCst) + 1;
                 most.fetch_max(now, Ordering::SeqCst);
                 yield_now();
@@ -135,7 +142,7 @@ mod tests {
         };
         scope(|scope| {
             for _ in 0..8 {
-                scope.spawn(|| (0..2000).for_each(|_| look().unwrap_or_default()));
+                scope.spawn(|| (0..2000).for_each(|_| look_once().unwrap_or_default()));
             }
         });
         let most = most.load(Ordering::SeqCst);
@@ -144,33 +151,31 @@ mod tests {
     }
 
     #[test]
-    fn who_was_held_up_makes_others_rest() {
-        let lookers = looks(|_| sleep(2 * HELD_UP));
-        let mut looked = 0;
+    fn who_was_held_up_rests_and_others_look() {
+        let (lookers, mut rests) = looks(|_| sleep(2 * HELD_UP));
         for _ in 0..RESTS {
-            let find = || {
-                looked += 1;
-                Some(looked)
-            };
-            assert!(lookers.look(find).is_none());
+            assert!(rests.are_due());
+            assert_eq!(
+                lookers.look(&mut rests, || -> Option<()> { panic!("it rests") }),
+                None
+            );
         }
-        assert_eq!((looked, lookers.rests.load(Ordering::Relaxed)), (0, 0));
+        assert!(!rests.are_due());
         assert_eq!(deepest_of_many(&lookers), LOOKERS_MAX);
     }
 
     #[test]
     fn nobody_looks_in_vain_for_long() {
-        let lookers = Lookers::default();
         let start = Instant::now();
-        assert_eq!(lookers.look(|| None::<()>), None);
+        assert_eq!(look(&Lookers::default(), || None::<()>), None);
         assert!(start.elapsed() >= LOOK);
     }
 
     #[test]
     fn never_is_for_good_also_for_who_looks_then() {
-        let lookers = looks(Lookers::never);
+        let (lookers, _) = looks(Lookers::never);
         for _ in 0..100 {
-            assert!(rested(&lookers).look(|| Some(())).is_none());
+            assert!(look(&lookers, || Some(())).is_none());
         }
     }
 }

@@ -9,7 +9,7 @@
 
 use super::entry::Entry;
 use crate::transport::DevFuse;
-use crate::transport::look::Lookers;
+use crate::transport::look::{Lookers, Rests};
 use io_uring::register::Restriction;
 use io_uring::{EnterFlags, IoUring, cqueue, opcode, squeue, types};
 use std::io;
@@ -34,6 +34,7 @@ pub(super) struct Ring {
     device: DevFuse,
     returned: Arc<Returned>,
     lookers: Arc<Lookers>,
+    rests: Rests,
 }
 
 /// What the kernel gave back.
@@ -74,6 +75,7 @@ impl Ring {
             device,
             returned,
             lookers,
+            rests: Rests::default(),
         })
     }
 
@@ -148,9 +150,21 @@ impl Ring {
         if self.has_next() {
             return Ok(());
         }
-        let lookers = self.lookers.clone();
-        let found = lookers.look(|| self.ring.submission().taskrun().then_some(()));
-        self.enter(found.map_or(1, |()| 0))
+        let n_wanted = if self.comes() { 0 } else { 1 };
+        self.enter(n_wanted)
+    }
+
+    /// Whether the kernel has a completion ready, at once or after a look.
+    fn comes(&mut self) -> bool {
+        let Self {
+            ring,
+            lookers,
+            rests,
+            ..
+        } = self;
+        let mut ready = || ring.submission().taskrun().then_some(());
+        // Who was answered may have had the core at once, and has asked again.
+        ready().or_else(|| lookers.look(rests, ready)).is_some()
     }
 
     fn enter(&mut self, n_wanted: u32) -> io::Result<()> {
