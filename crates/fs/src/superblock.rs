@@ -5,9 +5,10 @@
 
 use crate::options::OnError;
 use crate::{Fs, Result};
+use rustix::io::Errno;
 use std::sync::Arc;
 use uext4_format::superblock::{ErrorBehaviour, state};
-use uext4_format::{BlockNr, Corrupt, Place, Superblock};
+use uext4_format::{BlockNr, Corrupt, Place, Superblock, Timestamp};
 use uext4_journal::{Handle, Live, Object, Render, Sink};
 use uext4_sync::Rank;
 
@@ -16,8 +17,11 @@ pub(crate) const SUPERBLOCK_OFFSET: u64 = 1024;
 /// Size of a superblock in bytes.
 pub(crate) const SUPERBLOCK_BYTES: usize = 1024;
 
-/// ext4's number for damage in the error fields (`EXT4_ERR_EFSCORRUPTED`).
+/// ext4's numbers in the error fields: of any error, and of those that we tell apart.
+const ERROR_CODE_UNKNOWN: u8 = 1;
+const ERROR_CODE_IO: u8 = 2;
 const ERROR_CODE_CORRUPT: u8 = 5;
+const ERROR_CODE_NO_SPACE: u8 = 6;
 
 /// The superblock of a mounted file system.
 pub(crate) struct Super {
@@ -46,25 +50,61 @@ impl Render for SuperState {
     }
 }
 
+/// An error as the superblock notes it.
+struct Noted<'a> {
+    /// Seconds.
+    now: u64,
+    inode: u32,
+    block: u64,
+    /// What is damaged, or what failed.
+    what: &'a str,
+    code: u8,
+}
+
 /// Fills in the fields of the first (if it is) and the last error.
-fn note_error(disk: &mut Superblock, now: u64, inode: u32, block: u64, structure: &str) {
+fn note_error(disk: &mut Superblock, noted: &Noted<'_>) {
+    let &Noted {
+        now,
+        inode,
+        block,
+        code,
+        ..
+    } = noted;
     let mut what = [0u8; 32];
-    let len = structure.len().min(what.len());
-    what[..len].copy_from_slice(&structure.as_bytes()[..len]);
+    let len = noted.what.len().min(what.len());
+    what[..len].copy_from_slice(&noted.what.as_bytes()[..len]);
     disk.state |= state::ERROR;
     if disk.error_count == 0 {
         disk.first_error_time = now;
         disk.first_error_ino = inode;
         disk.first_error_block = block;
         disk.first_error_func = what;
-        disk.first_error_errcode = ERROR_CODE_CORRUPT;
+        disk.first_error_errcode = code;
     }
     disk.error_count = disk.error_count.saturating_add(1);
     disk.last_error_time = now;
     disk.last_error_ino = inode;
     disk.last_error_block = block;
     disk.last_error_func = what;
-    disk.last_error_errcode = ERROR_CODE_CORRUPT;
+    disk.last_error_errcode = code;
+}
+
+/// Notes that the journal was stopped by an error, which it kept as a negative errno, now that the
+/// superblock can be written again. When it was is not known any more.
+pub(crate) fn note_stopped_journal(disk: &mut Superblock, now: Timestamp, errno: i32) {
+    let code = match Errno::from_raw_os_error(errno.saturating_neg()) {
+        Errno::IO => ERROR_CODE_IO,
+        Errno::NOSPC => ERROR_CODE_NO_SPACE,
+        _ => ERROR_CODE_UNKNOWN,
+    };
+    let noted = Noted {
+        now: now.seconds.max(0) as u64,
+        inode: 0,
+        block: 0,
+        what: "journal",
+        code,
+    };
+    note_error(disk, &noted);
 }
 
 fn note_damage(disk: &mut Superblock, fs: &Fs, corrupt: &Corrupt) {
@@ -74,8 +114,14 @@ fn note_damage(disk: &mut Superblock, fs: &Fs, corrupt: &Corrupt) {
         Place::InodeBlock(inode, block) => (inode.0, block.0),
         _ => (0, 0),
     };
-    let now = fs.now().seconds.max(0) as u64;
-    note_error(disk, now, inode, block, corrupt.structure);
+    let noted = Noted {
+        now: fs.now().seconds.max(0) as u64,
+        inode,
+        block,
+        what: corrupt.structure,
+        code: ERROR_CODE_CORRUPT,
+    };
+    note_error(disk, &noted);
 }
 
 impl Super {

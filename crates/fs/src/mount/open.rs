@@ -2,11 +2,11 @@
 
 use super::{fast_commit, features, log};
 use crate::options::Access;
-use crate::superblock::{SUPERBLOCK_BYTES, SUPERBLOCK_OFFSET};
+use crate::superblock::{SUPERBLOCK_BYTES, SUPERBLOCK_OFFSET, note_stopped_journal};
 use crate::{Error, MountOptions, Result};
 use std::sync::Arc;
 use uext4_device::BlockDevice;
-use uext4_format::{Feature, Geometry, Superblock, superblock};
+use uext4_format::{Feature, Geometry, Superblock, Timestamp, superblock};
 use uext4_journal::Log;
 use uext4_journal::recovery::{self, RecoveryMode};
 
@@ -168,7 +168,7 @@ pub(super) fn replay(device: &Arc<dyn BlockDevice>, plan: &mut Plan) -> Result<(
             plan.fast_commits = fast_commit::Outcome::Replayed;
         }
         if report.errno != 0 {
-            take_over_error(device, plan, &found)?;
+            take_over_error(device, plan, &found, report.errno)?;
         }
     } else if plan.options.access == Access::ReadWrite {
         wipe(&found, device, plan.geometry.block_size())?;
@@ -178,8 +178,15 @@ pub(super) fn replay(device: &Arc<dyn BlockDevice>, plan: &mut Plan) -> Result<(
 }
 
 /// An error stopped the journal before: the superblock says so until e2fsck has looked.
-fn take_over_error(device: &Arc<dyn BlockDevice>, plan: &mut Plan, log: &Log) -> Result<()> {
-    plan.superblock.state |= superblock::state::ERROR;
+fn take_over_error(
+    device: &Arc<dyn BlockDevice>,
+    plan: &mut Plan,
+    log: &Log,
+    errno: i32,
+) -> Result<()> {
+    let now = plan.options.clock.wall();
+    let now = Timestamp::new(now.seconds, now.nanoseconds);
+    note_stopped_journal(&mut plan.superblock, now, errno);
     let bytes: [u8; SUPERBLOCK_BYTES] = plan.superblock.to_bytes();
     device.write_at(SUPERBLOCK_OFFSET, &bytes)?;
     device.flush()?;

@@ -229,4 +229,8 @@ fn the_journal_remembers_the_error_until_the_next_mount() {
             .contains("with errors")
     );
     assert!(header.text("Journal errno").is_err());
+    assert_eq!(header.number("FS Error count").unwrap(), 1);
+    let noted = ["First error function", "First error err", "Last error err"];
+    let noted = noted.map(|label| header.text(label).unwrap());
+    assert_eq!(noted, ["journal", "EIO", "EIO"]);
 }
