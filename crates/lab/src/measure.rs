@@ -2,7 +2,7 @@
 
 use crate::backing::Backing;
 use crate::crew::{self, Done};
-use crate::experiments::{Phase, Plan, Task, Unit, setup};
+use crate::experiments::{Clock, Phase, Plan, Task, Unit, setup};
 use crate::janitor::Janitor;
 use crate::stage::Stage;
 use crate::system::{self, System};
@@ -95,7 +95,7 @@ pub(crate) fn run(plan: &Plan) -> Result<Results> {
             let phases = one_run(plan, key, &backing, &mut janitor)
                 .with_context(|| format!("{system}, {}, {} workers", key.variant, key.workers))?;
             for (series, done) in series.iter_mut().zip(&phases) {
-                series.samples.push(rate(series.unit, done));
+                series.samples.push(rate(series.unit, plan.clock, done));
             }
             progress.inc(1);
         }
@@ -181,11 +181,16 @@ fn add_words(list: &mut String, words: &str) {
     list.push_str(words);
 }
 
-/// All that was done over the time of the slowest; of means, that of the workers.
-fn rate(unit: Unit, done: &[Done]) -> f64 {
+/// All that was done over the time of the slowest, or over the processor time of all together; of
+/// means, that of the workers.
+fn rate(unit: Unit, clock: Clock, done: &[Done]) -> f64 {
     let amount: u64 = done.iter().map(|one| one.amount).sum();
-    let slowest = done.iter().map(|one| one.elapsed).max().unwrap_or_default();
-    let per_second = amount as f64 / slowest.as_secs_f64().max(1e-9);
+    let times = done.iter().map(|one| one.elapsed);
+    let time = match clock {
+        Clock::Wall => times.max().unwrap_or_default(),
+        Clock::Cpu => times.sum(),
+    };
+    let per_second = amount as f64 / time.as_secs_f64().max(1e-9);
     match unit {
         Unit::MegabytesPerSecond => per_second / 1e6,
         Unit::Mean | Unit::MeanKibibytes => amount as f64 / done.len().max(1) as f64,

@@ -61,8 +61,9 @@ pub(crate) struct Plan {
 pub(crate) enum Clock {
     /// Time that passes.
     Wall,
-    /// Time that the worker had a processor, in user and kernel mode: compares versions of one
-    /// system on a busy machine. Work that a server or a background thread does is not in it.
+    /// Time that the workers had a processor, in user and kernel mode, all together: compares
+    /// versions of one system, or numbers of workers, on a busy machine. Work that a server or a
+    /// background thread does is not in it.
     Cpu,
 }
 
