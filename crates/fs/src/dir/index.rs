@@ -5,11 +5,11 @@
 //! (hash order is trusted: wrong order can only hide names).
 
 use super::view::Dir;
-use crate::meta::MetaBlock;
+use crate::meta::{BlockState, MetaBlock};
 use crate::{Error, Result};
 use std::sync::Arc;
 use uext4_format::hash::DirHasher;
-use uext4_format::htree::{DxEntry, DxNode, RootInfo};
+use uext4_format::htree::{DxNode, RootInfo};
 use uext4_format::{Corrupt, LogicalBlock};
 
 /// Root and two levels of nodes.
@@ -49,6 +49,15 @@ pub(super) struct Step {
     pub(super) block: Arc<MetaBlock>,
     pub(super) kind: StepKind,
     pub(super) at: usize,
+    /// Hash of the entry behind it, if there is one.
+    pub(super) next: Option<u32>,
+}
+
+/// What a step takes from a root or node.
+struct Choice {
+    at: usize,
+    next: Option<u32>,
+    child: LogicalBlock,
 }
 
 /// Which of the two layouts.
@@ -69,10 +78,6 @@ impl StepKind {
 }
 
 impl Step {
-    fn entry(&self, at: usize) -> Option<DxEntry> {
-        self.kind.node(self.block.read().bytes()).entry(at)
-    }
-
     /// True when no entry can be added.
     pub(super) fn is_full(&self) -> bool {
         self.kind.node(self.block.read().bytes()).is_full()
@@ -101,11 +106,9 @@ impl From<Error> for Stop {
 
 fn descend(dir: &Dir<'_>, target: Target<'_>) -> std::result::Result<Path, Stop> {
     let root = load(dir, LogicalBlock(0))?;
-    let info = {
-        let bytes = root.read();
-        RootInfo::parse(bytes.bytes(), dir.config().levels, dir.place(root.nr()))
-            .map_err(Stop::Broken)?
-    };
+    let state = root.read();
+    let info = RootInfo::parse(state.bytes(), dir.config().levels, dir.place(root.nr()))
+        .map_err(Stop::Broken)?;
     let hasher = dir.config().hasher(info.hash_version);
     let major = match target {
         Target::Name(name) => hasher.hash(name).major,
@@ -118,12 +121,13 @@ fn descend(dir: &Dir<'_>, target: Target<'_>) -> std::result::Result<Path, Stop>
         steps: [None, None, None],
         len: 0,
     };
-    let mut child = path.push(dir, root, StepKind::Root, |node| node.search(major))?;
+    let search = |node: &DxNode<&[u8]>| node.search(major);
+    let choice = choose(dir, &state, StepKind::Root, search)?;
+    drop(state);
+    path.push(root, StepKind::Root, choice);
     for _ in 0..info.indirect_levels {
-        let block = load(dir, child)?;
-        child = path.push(dir, block, StepKind::Node, |node| node.search(major))?;
+        path.push_node(dir, search)?;
     }
-    path.leaf = child;
     Ok(path)
 }
 
@@ -132,37 +136,57 @@ fn load(dir: &Dir<'_>, nr: LogicalBlock) -> std::result::Result<Arc<MetaBlock>, 
     block.ok_or_else(|| Stop::Broken(dir.damage("block of the index is missing")))
 }
 
+/// The entry of a root or node that `entry_of` says, after a look at the whole.
+fn choose(
+    dir: &Dir<'_>,
+    state: &BlockState,
+    kind: StepKind,
+    entry_of: impl FnOnce(&DxNode<&[u8]>) -> usize,
+) -> std::result::Result<Choice, Stop> {
+    let broken = |problem| Stop::Broken(Corrupt::new(dir.place(state.nr()), "htree", problem));
+    let node = kind.node(state.bytes());
+    if node.limit() != node.capacity(dir.config().tail) {
+        return Err(broken("limit does not fit the block"));
+    }
+    if node.count() == 0 || node.count() > node.limit() {
+        return Err(broken("count is zero or above the limit"));
+    }
+    let at = entry_of(&node);
+    let choice = Choice {
+        at,
+        next: node.entry(at + 1).map(|next| next.hash),
+        child: node.entry(at).map_or(LogicalBlock(0), |entry| entry.block),
+    };
+    if choice.child.0 == 0 || choice.child.0 >= dir.blocks {
+        return Err(broken("entry leads outside the directory"));
+    }
+    Ok(choice)
+}
+
 impl Path {
-    /// Adds a step and answers the block that its entry leads to.
-    fn push(
+    /// Adds a step; the leaf is what its entry leads to.
+    fn push(&mut self, block: Arc<MetaBlock>, kind: StepKind, choice: Choice) {
+        let Choice { at, next, child } = choice;
+        self.steps[self.len] = Some(Step {
+            block,
+            kind,
+            at,
+            next,
+        });
+        self.len += 1;
+        self.leaf = child;
+    }
+
+    /// Adds a step: what was taken for the leaf is a node.
+    fn push_node(
         &mut self,
         dir: &Dir<'_>,
-        block: Arc<MetaBlock>,
-        kind: StepKind,
-        choose: impl FnOnce(&DxNode<&[u8]>) -> usize,
-    ) -> std::result::Result<LogicalBlock, Stop> {
-        let broken = |problem| Stop::Broken(Corrupt::new(dir.place(block.nr()), "htree", problem));
-        let (at, child) = {
-            let state = block.read();
-            let node = kind.node(state.bytes());
-            if node.limit() != node.capacity(dir.config().tail) {
-                return Err(broken("limit does not fit the block"));
-            }
-            if node.count() == 0 || node.count() > node.limit() {
-                return Err(broken("count is zero or above the limit"));
-            }
-            let at = choose(&node);
-            (
-                at,
-                node.entry(at).map_or(LogicalBlock(0), |entry| entry.block),
-            )
-        };
-        if child.0 == 0 || child.0 >= dir.blocks {
-            return Err(broken("entry leads outside the directory"));
-        }
-        self.steps[self.len] = Some(Step { block, kind, at });
-        self.len += 1;
-        Ok(child)
+        entry_of: impl FnOnce(&DxNode<&[u8]>) -> usize,
+    ) -> std::result::Result<(), Stop> {
+        let block = load(dir, self.leaf)?;
+        let choice = choose(dir, &block.read(), StepKind::Node, entry_of)?;
+        self.push(block, StepKind::Node, choice);
+        Ok(())
     }
 
     /// The steps, root first.
@@ -189,10 +213,7 @@ impl Path {
 
     /// The hash of the next leaf in order, continuation bit included.
     pub(super) fn next_hash(&self) -> Option<u32> {
-        self.steps()
-            .rev()
-            .find_map(|step| step.entry(step.at + 1))
-            .map(|entry| entry.hash)
+        self.steps().rev().find_map(|step| step.next)
     }
 
     /// True when names of the target's hash may stand in the next leaf, too.
@@ -217,22 +238,21 @@ impl Path {
 
     fn step_on(&mut self, dir: &Dir<'_>) -> std::result::Result<bool, Stop> {
         let depth = self.len;
-        let Some(level) = (0..depth).rev().find(|&level| {
-            let step = self.step(level);
-            step.entry(step.at + 1).is_some()
-        }) else {
+        let goes_on = |level: &usize| self.step(*level).next.is_some();
+        let Some(level) = (0..depth).rev().find(goes_on) else {
             return Ok(false);
         };
-        let step = self.steps[level]
+        let Step {
+            block, kind, at, ..
+        } = self.steps[level]
             .take()
             .expect("levels below the length have a step");
         self.len = level;
-        let mut child = self.push(dir, step.block, step.kind, |_| step.at + 1)?;
+        let choice = choose(dir, &block.read(), kind, |_| at + 1)?;
+        self.push(block, kind, choice);
         while self.len < depth {
-            let block = load(dir, child)?;
-            child = self.push(dir, block, StepKind::Node, |_| 0)?;
+            self.push_node(dir, |_| 0)?;
         }
-        self.leaf = child;
         Ok(true)
     }
 }

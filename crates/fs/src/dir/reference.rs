@@ -142,6 +142,7 @@ fn by_scan(view: &Dir<'_>, path: &Path, block: LogicalBlock) -> Result<Option<Re
             block: view.block_or_damage(entry.block)?,
             kind: StepKind::Node,
             at: 0,
+            next: None,
         };
         if let Some(at) = position(&step, block) {
             return Ok(Some(Reference::at(&step, at)));

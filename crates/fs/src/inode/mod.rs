@@ -47,13 +47,14 @@ const LIFE_FREED: u8 = 3;
 const NOTE_NO_ACL: u8 = 1;
 /// The inode holds the value of an attribute.
 const NOTE_VALUE: u8 = 2;
+/// The inode is a directory.
+const NOTE_DIRECTORY: u8 = 4;
 
 fn kind_note(state: &InodeState) -> u8 {
-    if state.disk.flags.contains(InodeFlags::EA_INODE) {
-        NOTE_VALUE
-    } else {
-        0
-    }
+    let note = |is: bool, note| if is { note } else { 0 };
+    let is_directory = state.disk.file_type() == Some(FileType::Directory);
+    note(state.disk.flags.contains(InodeFlags::EA_INODE), NOTE_VALUE)
+        | note(is_directory, NOTE_DIRECTORY)
 }
 
 /// An inode in memory.
@@ -142,9 +143,9 @@ impl Inode {
         self.read().disk.file_type().unwrap_or(FileType::Regular)
     }
 
-    /// True for a directory.
+    /// True for a directory. Takes no lock.
     pub fn is_dir(&self) -> bool {
-        self.kind() == FileType::Directory
+        self.notes.load(Ordering::Acquire) & NOTE_DIRECTORY != 0
     }
 
     /// Notes whether the inode still has a name; the last user of one without is who frees it.
