@@ -11,8 +11,9 @@
 
 use crate::Error;
 use crate::engine::Engine;
-use crate::images::{Retired, Wanted};
+use crate::images::Wanted;
 use crate::log_space::{OpenLog, Room};
+use crate::newest::Entry;
 use crate::stats::Times;
 use uext4_format::BlockNr;
 
@@ -62,7 +63,7 @@ impl Engine {
         self.home.write_many(&images)?;
         let retired = Times::time(bookkeeping, || {
             let retired = self.images.written(&images);
-            log.retire(&retired.owners);
+            log.retire(retired.iter());
             retired
         });
         Times::add(&self.times.checkpointed_blocks, images.len() as u64);
@@ -72,9 +73,9 @@ impl Engine {
 
     /// Drops freed blocks from what is to be written home, and waits until no such write is under
     /// way. From then on the blocks may be reused.
-    pub(crate) fn drop_revoked(&self, revokes: &[BlockNr]) -> Retired {
+    pub(crate) fn drop_revoked(&self, revokes: &[BlockNr]) -> Vec<Entry> {
         if !revokes.iter().any(|block| self.images.contains(*block)) {
-            return Retired::default();
+            return Vec::new();
         }
         let _none_in_flight = self.batch.lock();
         self.images.revoke(revokes)

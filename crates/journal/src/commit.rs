@@ -188,14 +188,13 @@ impl Engine {
 
     /// The transaction is durable: its images are the newest, its revoked blocks stay away.
     fn publish(&self, log: &OpenLog, blocks: u32, closed: Closed) {
-        let (tid, bookkeeping) = (closed.tid, &self.times.bookkeeping_ns);
         let written: Vec<BlockNr> = closed.images.iter().map(|(block, _)| *block).collect();
-        let replaced = Times::time(bookkeeping, || self.images.insert(closed.images, tid));
         let revoked = self.drop_revoked(&closed.revokes);
-        Times::time(bookkeeping, || {
-            log.push(tid, blocks, written);
-            log.retire(&replaced.owners);
-            log.retire(&revoked.owners);
+        let replaced = Times::time(&self.times.bookkeeping_ns, || {
+            let replaced = self.images.insert(&written, closed.images, closed.tid);
+            let retired = replaced.iter().chain(&revoked);
+            log.push(closed.tid, blocks, written, retired);
+            replaced
         });
         Times::time(&self.times.freeing_ns, || drop((replaced, revoked)));
     }

@@ -1,70 +1,80 @@
 //! The newest committed image of every block that is not at home yet, and whose it is.
 //!
-//! An entry names its transaction by number only. Who replaces or removes entries learns their
-//! transactions, and lowers their counters in one go ([`crate::records`]); the images come along,
-//! to be freed where nobody waits.
+//! An entry names its transaction by number only. Who replaces or removes entries gets them: to
+//! lower the counters of their transactions in one go ([`crate::records`]), and to free the images
+//! where nobody waits.
 //!
 //! Locking: one map shard ([`Rank::Checkpoint`]) at a time. What a commit or a checkpoint does to
-//! many blocks it does shard by shard, and it looks for all blocks of a shard before it changes
-//! any: entries of a long queue lie in memory and not in a cache, and are fetched side by side so.
+//! many blocks it does shard by shard and row by row, and it looks for all blocks of a shard before
+//! it changes any: entries of a long queue lie in memory and not in a cache, and are fetched side
+//! by side so.
 
 use crate::Image;
-use crate::newest::Newest;
+use crate::newest::{Entry, Newest, ROW_BITS, row_of};
+use std::ops::Range;
 use uext4_format::{BlockNr, Tid};
 use uext4_sync::{Mutex, Rank, stretch_shard};
 
-const SHARDS: usize = 64;
-/// Neighbours that share a shard: they are committed and brought home one after the other.
-const STRETCH_BITS: u32 = 6;
+const SHARDS: usize = 16;
 
 /// A block to bring home, if its newest image is of this transaction.
 pub(crate) type Wanted = (BlockNr, Tid);
 
-/// What no longer waits to go home.
-#[derive(Default)]
-pub(crate) struct Retired {
-    /// Of each image the transaction.
-    pub(crate) owners: Vec<Tid>,
-    images: Vec<Image>,
+/// The part of a list of ascending blocks that lies in one row.
+#[derive(Clone, Copy)]
+struct Span {
+    first: BlockNr,
+    from: u32,
+    until: u32,
 }
 
-impl Retired {
-    fn with_capacity(blocks: usize) -> Self {
-        Self {
-            owners: Vec::with_capacity(blocks),
-            images: Vec::with_capacity(blocks),
-        }
+impl Span {
+    fn places(&self) -> Range<usize> {
+        self.from as usize..self.until as usize
     }
-    fn add(&mut self, (image, owner): (Image, Tid)) {
-        self.owners.push(owner);
-        self.images.push(image);
+    fn shard(&self) -> usize {
+        shard_of(self.first)
     }
 }
 
 fn shard_of(block: BlockNr) -> usize {
-    stretch_shard::<STRETCH_BITS>(block.0, SHARDS)
+    stretch_shard::<ROW_BITS>(block.0, SHARDS)
 }
 
-/// Places of the list in an order in which blocks of one shard follow each other, and blocks of
-/// equal shards keep their order. Few blocks rarely meet in a shard: they stay as they are.
-fn shard_order(blocks: impl ExactSizeIterator<Item = BlockNr>) -> Vec<u32> {
-    if blocks.len() < SHARDS {
-        return (0..blocks.len() as u32).collect();
+/// Cuts a list of ascending blocks into spans; those of one shard follow each other. A few rarely
+/// meet in a shard: they stay as they are.
+fn spans_of<T>(list: &[T], nr: impl Fn(&T) -> BlockNr) -> Vec<Span> {
+    let mut until = 0;
+    let span = |part: &[T]| {
+        let (first, from) = (nr(&part[0]), until);
+        until += part.len() as u32;
+        Span { first, from, until }
+    };
+    let parts = list.chunk_by(|a, b| row_of(nr(a)) == row_of(nr(b)));
+    let mut spans = Vec::with_capacity(list.len());
+    spans.extend(parts.map(span));
+    if spans.len() < SHARDS {
+        spans
+    } else {
+        by_shard(&spans)
     }
-    let shards: Vec<u8> = blocks.map(|block| shard_of(block) as u8).collect();
-    let mut next = [0u32; SHARDS];
-    shards.iter().for_each(|nr| next[usize::from(*nr)] += 1);
+}
+
+/// In time that grows with their number only.
+fn by_shard(spans: &[Span]) -> Vec<Span> {
+    let mut next = [0; SHARDS];
+    spans.iter().for_each(|span| next[span.shard()] += 1);
     let mut sum = 0;
     for count in &mut next {
         (sum, *count) = (sum + *count, sum);
     }
-    let mut order = vec![0; shards.len()];
-    for (place, nr) in (0..).zip(shards) {
-        let next = &mut next[usize::from(nr)];
-        order[*next as usize] = place;
+    let mut sorted = spans.to_vec();
+    for span in spans {
+        let next = &mut next[span.shard()];
+        sorted[*next] = *span;
         *next += 1;
     }
-    order
+    sorted
 }
 
 pub(crate) struct Images {
@@ -94,45 +104,53 @@ impl Images {
     /// The newest committed image of `block`; `None`: the device has it.
     pub(crate) fn get(&self, block: BlockNr) -> Option<Image> {
         let shard = self.shard(block).lock();
-        shard.get(block).map(|(image, _)| image.clone())
+        let (image, _) = shard.row(block)?.get(block)?;
+        Some(image.clone())
     }
 
     /// The newest images of these ascending blocks, where they are of the transactions named.
     pub(crate) fn newest_of(&self, wanted: &[Wanted]) -> Vec<(BlockNr, Image)> {
         let mut found: Vec<Option<Image>> = vec![None; wanted.len()];
-        let nr = |place: u32| wanted[place as usize].0;
-        self.by_shard(wanted.len(), nr, |shard, places| {
-            for place in places.iter().map(|place| *place as usize) {
-                let (block, tid) = wanted[place];
-                let newest = shard.get(block).filter(|(_, owner)| *owner == tid);
-                found[place] = newest.map(|(image, _)| image.clone());
-            }
-        });
-        let mut newest = Vec::with_capacity(wanted.len());
-        for ((block, _), image) in wanted.iter().zip(found) {
-            newest.extend(image.map(|image| (*block, image)));
-        }
-        newest
+        self.visit(
+            wanted,
+            |(block, _)| *block,
+            |shard, first, places| {
+                let Some(row) = shard.row(first) else {
+                    return;
+                };
+                for ((block, tid), found) in wanted[places.clone()].iter().zip(&mut found[places]) {
+                    let newest = row.get(*block).filter(|(_, owner)| owner == tid);
+                    *found = newest.map(|(image, _)| image.clone());
+                }
+            },
+        );
+        let found = wanted.iter().zip(found);
+        found
+            .filter_map(|((block, _), image)| Some((*block, image?)))
+            .collect()
     }
 
-    /// These images, one per block and all that `tid` committed, are now the newest.
-    pub(crate) fn insert(&self, images: Vec<(BlockNr, Image)>, tid: Tid) -> Retired {
-        let mut retired = Retired::with_capacity(images.len());
+    /// These images of the ascending `blocks`, all that `tid` committed, are now the newest. Answers
+    /// those that they replace.
+    pub(crate) fn insert(
+        &self,
+        blocks: &[BlockNr],
+        images: Vec<(BlockNr, Image)>,
+        tid: Tid,
+    ) -> Vec<Entry> {
+        let mut retired = Vec::with_capacity(images.len());
         let mut images: Vec<(BlockNr, Option<Image>)> = images
             .into_iter()
             .map(|(block, image)| (block, Some(image)))
             .collect();
-        let blocks: Vec<BlockNr> = images.iter().map(|(block, _)| *block).collect();
-        self.by_shard(
-            blocks.len(),
-            |place| blocks[place as usize],
-            |shard, places| {
-                for place in places {
-                    let (block, image) = &mut images[*place as usize];
+        self.visit(
+            blocks,
+            |block| *block,
+            |shard, first, places| {
+                let row = shard.row_to_fill(first);
+                for (block, image) in &mut images[places] {
                     let image = image.take().expect("every place comes once");
-                    if let Some(old) = shard.insert(*block, image, tid) {
-                        retired.add(old);
-                    }
+                    retired.extend(row.put(*block, image, tid));
                 }
             },
         );
@@ -140,47 +158,56 @@ impl Images {
     }
 
     /// These images of ascending blocks were written home: they are forgotten unless there are
-    /// newer ones.
-    pub(crate) fn written(&self, images: &[(BlockNr, Image)]) -> Retired {
-        let mut retired = Retired::with_capacity(images.len());
-        let nr = |place: u32| images[place as usize].0;
-        self.by_shard(images.len(), nr, |shard, places| {
-            for (block, image) in places.iter().map(|place| &images[*place as usize]) {
-                let removed = shard.remove_if(*block, |newest| Image::ptr_eq(newest, image));
-                removed.into_iter().for_each(|old| retired.add(old));
-            }
-        });
+    /// newer ones. Answers what is forgotten.
+    pub(crate) fn written(&self, images: &[(BlockNr, Image)]) -> Vec<Entry> {
+        let mut retired = Vec::with_capacity(images.len());
+        self.visit(
+            images,
+            |(block, _)| *block,
+            |shard, first, places| {
+                shard.take_from(first, |row| {
+                    for (block, image) in &images[places] {
+                        let taken = row.take_if(*block, |newest| Image::ptr_eq(newest, image));
+                        retired.extend(taken);
+                    }
+                });
+            },
+        );
         retired
     }
 
-    /// Hands out the places of a list of `len` blocks shard by shard, with the shard locked. `nr`
-    /// tells the block of a place.
-    fn by_shard(
+    /// Hands out the places of a list of ascending blocks row by row, each with its first block,
+    /// and with its shard locked.
+    fn visit<T>(
         &self,
-        len: usize,
-        nr: impl Fn(u32) -> BlockNr,
-        mut work: impl FnMut(&mut Newest, &[u32]),
+        list: &[T],
+        nr: impl Fn(&T) -> BlockNr,
+        mut work: impl FnMut(&mut Newest, BlockNr, Range<usize>),
     ) {
-        let order = shard_order((0..len as u32).map(&nr));
-        let same = |a: &u32, b: &u32| shard_of(nr(*a)) == shard_of(nr(*b));
-        for places in order.chunk_by(same) {
-            let shard = &mut *self.shard(nr(places[0])).lock();
-            shard.fetch(places.iter().map(|place| nr(*place)));
-            work(shard, places);
+        for spans in spans_of(list, &nr).chunk_by(|a, b| a.shard() == b.shard()) {
+            let shard = &mut *self.shard(spans[0].first).lock();
+            let parts = spans.iter().map(|span| (span.first, span.places()));
+            if spans.len() > 1 {
+                shard.fetch(parts.clone(), |place| nr(&list[place]));
+            }
+            parts.for_each(|(first, places)| work(shard, first, places));
         }
     }
 
     /// True when some image of `block` waits for its home write.
     pub(crate) fn contains(&self, block: BlockNr) -> bool {
-        self.shard(block).lock().get(block).is_some()
+        let shard = self.shard(block).lock();
+        shard.row(block).is_some_and(|row| row.get(block).is_some())
     }
 
-    /// These blocks were freed: no image of them must go home.
-    pub(crate) fn revoke(&self, blocks: &[BlockNr]) -> Retired {
-        let mut retired = Retired::default();
+    /// These blocks were freed: no image of them must go home. Answers what is forgotten.
+    pub(crate) fn revoke(&self, blocks: &[BlockNr]) -> Vec<Entry> {
+        let mut retired = Vec::new();
         for block in blocks {
-            let removed = self.shard(*block).lock().remove_if(*block, |_| true);
-            removed.into_iter().for_each(|old| retired.add(old));
+            self.shard(*block).lock().take_from(*block, |row| {
+                let taken = row.take_if(*block, |_| true);
+                retired.extend(taken);
+            });
         }
         retired
     }

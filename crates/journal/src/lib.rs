@@ -21,6 +21,7 @@ mod live;
 mod log_file;
 mod log_space;
 mod newest;
+mod order;
 mod parallel;
 mod records;
 pub mod recovery;

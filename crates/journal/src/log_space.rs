@@ -10,6 +10,8 @@
 use crate::config::{Checksums, Width};
 use crate::images::Wanted;
 use crate::log_file::LogFile;
+use crate::newest::Entry;
+use crate::order::ascending;
 use crate::records::Records;
 use crate::{Error, Log};
 use uext4_format::jbd2::{self, Layout, Superblock};
@@ -221,19 +223,26 @@ impl OpenLog {
     }
 
     /// Transaction `tid` is durable, in `log_blocks` blocks at the head of the log, and its images
-    /// of the ascending blocks `written` are published.
-    pub(crate) fn push(&self, tid: Tid, log_blocks: u32, written: Vec<BlockNr>) {
+    /// of the ascending blocks `written` are published. Those `retired` it replaced or revoked.
+    pub(crate) fn push<'a>(
+        &self,
+        tid: Tid,
+        log_blocks: u32,
+        written: Vec<BlockNr>,
+        retired: impl Iterator<Item = &'a Entry>,
+    ) {
         let mut space = self.space.lock();
         let start = space.head;
         space.head = self.advance(start, log_blocks);
         space.free_blocks -= log_blocks;
         space.next = tid.next();
         space.records.push(tid, start, written);
+        space.records.retire(retired);
     }
 
-    /// These transactions have as many blocks less to bring home.
-    pub(crate) fn retire(&self, owners: &[Tid]) {
-        self.space.lock().records.retire(owners);
+    /// These images no longer wait.
+    pub(crate) fn retire<'a>(&self, retired: impl Iterator<Item = &'a Entry>) {
+        self.space.lock().records.retire(retired);
     }
 
     /// Takes what the oldest records have to bring home, ascending by block: of those in the first
@@ -241,8 +250,7 @@ impl OpenLog {
     pub(crate) fn take_due(&self, reach: u32, step: u32) -> Vec<Wanted> {
         let mut due = Vec::new();
         self.take_unsorted(&mut due, reach, step);
-        due.sort_by_key(|(block, _)| *block); // stable: quick on runs that are ascending
-        due
+        ascending(due)
     }
 
     fn take_unsorted(&self, due: &mut Vec<Wanted>, reach: u32, step: u32) {

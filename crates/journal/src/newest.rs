@@ -1,159 +1,135 @@
-//! A table from blocks to their newest committed images.
+//! Rows of neighbouring blocks with their newest committed images.
 //!
-//! Layout: open addressing with linear probing, at most half full. Four neighbours have four slots
-//! in a row, which are two lines of a cache. So a block costs one line that is far away, and
-//! [`Newest::fetch`] asks for those of many blocks at once: nothing it does depends on what it
-//! loads, and the processor has as many loads under way as it can.
-//!
-//! Not here: keys that an attacker chooses. Block numbers have a range.
+//! Layout: a row has a slot for each of its blocks, side by side, so blocks that lie together on
+//! the disk are found together here, and a block that is far away costs what its row's place in a
+//! small map and one slot cost. [`Newest::fetch`] asks for those of many blocks at once: nothing it
+//! does depends on what it loads from a slot, and the processor has as many loads under way as it
+//! can. A row goes when its last image does.
 
 use crate::Image;
+use std::ops::Range;
 use uext4_format::{BlockNr, Tid};
+use uext4_sync::StretchMap;
 
-/// No block has this number: it would end behind the last byte that a device can have.
-const VACANT: BlockNr = BlockNr(u64::MAX);
-/// Neighbours side by side.
-const ROW: usize = 4;
-const LEAST: usize = 16;
-/// Odd, and not what chooses the shard.
-const MIX: u64 = 0xD6E8_FEB8_6659_FD93;
+/// Blocks of a row, as a power of two.
+pub(crate) const ROW_BITS: u32 = 6;
+const ROW: usize = 1 << ROW_BITS;
+
+/// An image, and the transaction that committed it.
+pub(crate) type Entry = (Image, Tid);
 
 /// Half a line of a cache, and never in two.
 #[repr(align(32))]
 struct Slot {
-    block: BlockNr,
-    owner: Tid,
-    /// There, if the slot is not vacant.
     image: Option<Image>,
+    /// Whose the image is, if there is one.
+    owner: Tid,
 }
 
-impl Slot {
-    const fn vacant() -> Self {
-        let (owner, image) = (Tid(0), None);
-        Self {
-            block: VACANT,
-            owner,
-            image,
-        }
-    }
-
-    fn take(&mut self) -> Option<(Image, Tid)> {
-        let slot = std::mem::replace(self, Self::vacant());
-        slot.image.map(|image| (image, slot.owner))
-    }
+/// Neighbours.
+pub(crate) struct Row {
+    slots: [Slot; ROW],
+    held: usize,
 }
 
-/// The table. Its length is a power of two, or 0.
-#[derive(Default)]
-pub(crate) struct Newest {
-    slots: Vec<Slot>,
-    len: usize,
-}
-
-impl Newest {
-    pub(crate) fn len(&self) -> usize {
-        self.len
-    }
-
-    /// Brings what these blocks need near, so that asking for one after the other does not wait
-    /// for memory each time.
-    pub(crate) fn fetch(&self, blocks: impl Iterator<Item = BlockNr>) {
-        if !self.slots.is_empty() {
-            let first = |block| self.slots[self.home(block)].block.0;
-            std::hint::black_box(blocks.map(first).fold(0, |sum, nr| sum ^ nr));
-        }
+impl Row {
+    fn new() -> Box<Self> {
+        const VACANT: Slot = Slot {
+            image: None,
+            owner: Tid(0),
+        };
+        Box::new(Self {
+            slots: [VACANT; ROW],
+            held: 0,
+        })
     }
 
     pub(crate) fn get(&self, block: BlockNr) -> Option<(&Image, Tid)> {
-        let slot = &self.slots[self.find(block).ok()?];
+        let slot = &self.slots[place(block)];
         slot.image.as_ref().map(|image| (image, slot.owner))
     }
 
     /// Puts the image in; answers the one before.
-    pub(crate) fn insert(
-        &mut self,
-        block: BlockNr,
-        image: Image,
-        owner: Tid,
-    ) -> Option<(Image, Tid)> {
-        if self.slots.len() < 2 * (self.len + 1) {
-            self.grow();
+    pub(crate) fn put(&mut self, block: BlockNr, image: Image, owner: Tid) -> Option<Entry> {
+        let slot = &mut self.slots[place(block)];
+        let image = Some(image);
+        let old = std::mem::replace(slot, Slot { image, owner });
+        if old.image.is_none() {
+            self.held += 1; // not else: it is far from the slot
         }
-        let at = self.find(block).unwrap_or_else(|vacant| {
-            self.len += 1;
-            vacant
-        });
-        let slot = Slot {
-            block,
-            owner,
-            image: Some(image),
-        };
-        std::mem::replace(&mut self.slots[at], slot).take()
+        old.image.map(|image| (image, old.owner))
     }
 
     /// Takes the image out if `check` says yes to it.
-    pub(crate) fn remove_if(
+    pub(crate) fn take_if(
         &mut self,
         block: BlockNr,
         check: impl FnOnce(&Image) -> bool,
-    ) -> Option<(Image, Tid)> {
-        let at = self.find(block).ok()?;
-        if !self.slots[at].image.as_ref().is_some_and(check) {
-            return None;
+    ) -> Option<Entry> {
+        let slot = &mut self.slots[place(block)];
+        let image = slot.image.take_if(|image| check(image))?;
+        self.held -= 1;
+        Some((image, slot.owner))
+    }
+}
+
+/// Where a block stands in its row.
+fn place(block: BlockNr) -> usize {
+    block.0 as usize % ROW
+}
+
+/// A block's row: its first block.
+pub(crate) fn row_of(block: BlockNr) -> BlockNr {
+    BlockNr(block.0 & !(ROW as u64 - 1))
+}
+
+/// All rows that hold something.
+#[derive(Default)]
+pub(crate) struct Newest {
+    rows: StretchMap<BlockNr, Box<Row>, 0>,
+}
+
+impl Newest {
+    /// Images held; looks at each row.
+    pub(crate) fn len(&self) -> usize {
+        self.rows.values().map(|row| row.held).sum()
+    }
+
+    /// Brings the slots near of the blocks `nr` at these places, each part of them in one row, so
+    /// that asking for one after the other does not wait for memory each time.
+    pub(crate) fn fetch(
+        &self,
+        parts: impl Iterator<Item = (BlockNr, Range<usize>)>,
+        nr: impl Fn(usize) -> BlockNr,
+    ) {
+        // Each loop asks for what all blocks need next, and waits for none of it.
+        let row = |(first, places)| Some((self.row(first)?, places));
+        let rows: Vec<(&Row, Range<usize>)> = parts.filter_map(row).collect();
+        let mut slots: Vec<&Slot> = Vec::new();
+        for (row, places) in rows {
+            slots.extend(places.map(|at| &row.slots[place(nr(at))]));
         }
-        let removed = self.slots[at].take();
-        self.len -= 1;
-        self.close_gap(at);
-        removed
+        std::hint::black_box(slots.iter().fold(0, |sum, slot| sum ^ slot.owner.0));
     }
 
-    /// Where the probe for `block` begins.
-    fn home(&self, block: BlockNr) -> usize {
-        let row = (block.0 / ROW as u64).wrapping_mul(MIX) >> 32;
-        (row as usize * ROW + (block.0 % ROW as u64) as usize) & (self.slots.len() - 1)
+    /// The row of a block, if it holds anything.
+    pub(crate) fn row(&self, block: BlockNr) -> Option<&Row> {
+        self.rows.get(&row_of(block)).map(|row| &**row)
     }
 
-    /// The slot of `block`, or the vacant one where it would stand.
-    fn find(&self, block: BlockNr) -> Result<usize, usize> {
-        if self.slots.is_empty() {
-            return Err(0);
-        }
-        let mut at = self.home(block);
-        loop {
-            match self.slots[at].block {
-                found if found == block => return Ok(at),
-                VACANT => return Err(at),
-                _ => at = self.after(at),
-            }
-        }
+    /// The row of a block, to put something in.
+    pub(crate) fn row_to_fill(&mut self, block: BlockNr) -> &mut Row {
+        self.rows.entry(row_of(block)).or_insert_with(Row::new)
     }
 
-    fn after(&self, at: usize) -> usize {
-        (at + 1) & (self.slots.len() - 1)
-    }
-
-    /// A slot became vacant: whoever stands behind it because it was not moves up.
-    fn close_gap(&mut self, mut gap: usize) {
-        let mask = self.slots.len() - 1;
-        let mut at = self.after(gap);
-        while self.slots[at].block != VACANT {
-            let home = self.home(self.slots[at].block);
-            let from_home = at.wrapping_sub(home) & mask;
-            if from_home >= at.wrapping_sub(gap) & mask {
-                self.slots.swap(gap, at);
-                gap = at;
-            }
-            at = self.after(at);
-        }
-    }
-
-    fn grow(&mut self) {
-        let len = (self.slots.len() * 2).max(LEAST);
-        let vacant = std::iter::repeat_with(Slot::vacant);
-        let old = std::mem::replace(&mut self.slots, vacant.take(len).collect());
-        for slot in old.into_iter().filter(|slot| slot.block != VACANT) {
-            let (Ok(at) | Err(at)) = self.find(slot.block);
-            self.slots[at] = slot;
+    /// Lets `work` take images out of the row of a block, if it holds any.
+    pub(crate) fn take_from(&mut self, block: BlockNr, work: impl FnOnce(&mut Row)) {
+        let Some(row) = self.rows.get_mut(&row_of(block)) else {
+            return;
+        };
+        work(row);
+        if row.held == 0 {
+            self.rows.remove(&row_of(block));
         }
     }
 }
@@ -169,28 +145,34 @@ mod tests {
     fn it_holds_what_a_plain_map_holds() {
         let mut rng = Rng::new(7);
         let images: Vec<Image> = (0..9u8).map(|nr| Image::from([nr].as_slice())).collect();
-        let (mut table, mut plain) = (Newest::default(), HashMap::new());
+        let (mut newest, mut plain) = (Newest::default(), HashMap::new());
         for step in 0..60_000u32 {
             let block = BlockNr(rng.below(300) + (rng.below(3) << 40));
             let image = &images[step as usize % images.len()];
             // Grows for a while, then shrinks, and so on.
             if rng.below(10) < 4 + u64::from(step / 10_000 % 2) * 2 {
-                let old = table.insert(block, image.clone(), Tid(step));
+                let row = newest.row_to_fill(block);
+                let old = row.put(block, image.clone(), Tid(step));
                 assert_eq!(old, plain.insert(block, (image.clone(), Tid(step))));
             } else {
                 let is_there = plain.get(&block).is_some_and(|(there, _)| there == image);
                 let old = is_there.then(|| plain.remove(&block)).flatten();
-                assert_eq!(table.remove_if(block, |there| there == image), old);
+                let mut taken = None;
+                newest.take_from(block, |row| {
+                    taken = row.take_if(block, |there| there == image)
+                });
+                assert_eq!(taken, old);
             }
-            let found = table.get(block).map(|(image, tid)| (image.clone(), tid));
+            let found = newest.row(block).and_then(|row| row.get(block));
+            let found = found.map(|(image, tid)| (image.clone(), tid));
             assert_eq!(found.as_ref(), plain.get(&block), "step {step}");
-            assert_eq!(table.len(), plain.len());
+            assert_eq!(newest.len(), plain.len());
         }
-        let of_table = |block: &BlockNr| table.get(*block).map(|(image, tid)| (image.clone(), tid));
-        assert!(
-            plain
-                .iter()
-                .all(|(block, there)| of_table(block).as_ref() == Some(there))
-        );
+        for (block, entry) in plain {
+            let mut taken = None;
+            newest.take_from(block, |row| taken = row.take_if(block, |_| true));
+            assert_eq!(taken, Some(entry));
+        }
+        assert!(newest.rows.is_empty(), "rows that hold nothing go");
     }
 }

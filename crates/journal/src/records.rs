@@ -6,6 +6,7 @@
 //! subtraction, and those of a long log fit into the nearest cache.
 
 use crate::images::Wanted;
+use crate::newest::Entry;
 use std::collections::VecDeque;
 use uext4_format::{BlockNr, Tid};
 
@@ -44,13 +45,11 @@ impl Records {
         });
     }
 
-    /// For each of `owners` one block no longer waits.
-    pub(crate) fn retire(&mut self, owners: &[Tid]) {
-        let Some(oldest) = self.records.front().map(|record| record.tid) else {
-            debug_assert!(owners.is_empty(), "what waits belongs to a record");
-            return;
-        };
-        for owner in owners {
+    /// These images no longer wait.
+    pub(crate) fn retire<'a>(&mut self, retired: impl Iterator<Item = &'a Entry>) {
+        let oldest = self.records.front().map(|record| record.tid);
+        for (_, owner) in retired {
+            let oldest = oldest.expect("what waits belongs to a record");
             self.pending[owner.0.wrapping_sub(oldest.0) as usize] -= 1;
         }
     }
