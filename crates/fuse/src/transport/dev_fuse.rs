@@ -287,7 +287,7 @@ impl Reader {
                 &mut self.answer,
             )?,
         }
-        self.watch.seat.note(|| cpu_of(request.pid));
+        self.watch.seat.note(request.pid, cpu_of);
         Ok(())
     }
 

@@ -2,9 +2,10 @@
 //!
 //! A request that its caller's core answers takes two switches; one that another core answers wakes
 //! that core's thread, and then the caller. The device does not say where a request comes from, so
-//! each thread asks `/proc` for one of many. While all are found on one core, the *front*, its
-//! thread alone takes requests. The others stay awake on their cores: the system would move the
-//! caller to one that sleeps, and who sleeps in the device is woken for each request.
+//! each thread asks `/proc` for one of many. While all are of one caller, which stays on one core,
+//! the *front*, its thread alone takes requests. The others stay awake on their cores: the system
+//! would move the caller to one that sleeps, and who sleeps in the device is woken for each request.
+//! Several callers keep several threads busy, so they have no front.
 //!
 //! Invariants: who looks or naps stands back, never who sleeps in the device; and nobody looks on
 //! when nothing was taken for one look or nap. So a front that waits for a disk keeps others
@@ -13,7 +14,7 @@
 use super::look::LOOKERS_MAX;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 use uext4_sync::CachePadded;
 
@@ -23,21 +24,21 @@ const ANYWHERE: usize = usize::MAX;
 const REQUESTS_PER_SAMPLE: u32 = 64;
 /// Requests of the front until it lets a thread that sleeps have one.
 const REQUESTS_PER_WAKE: u32 = 8;
-/// Callers found where the one before was, in a row, that make their core the front.
-const SAME_MIN: usize = 4;
+/// Samples in a row that are as the one before and make a front: two callers seldom have so many.
+const SAME_MIN: usize = 8;
 /// How long a thread beside the front sleeps at a time where its core is busy without it.
 const NAP: Duration = Duration::from_millis(1);
 
 /// What the threads of a mount know of its callers.
 struct Front {
     cpu: AtomicUsize,
-    /// Where the last caller was found.
-    last: AtomicUsize,
-    /// Callers in a row that were found there again.
+    /// The last sample: a caller and its core.
+    last: AtomicU64,
+    /// Samples in a row that were as the one before.
     n_same: AtomicUsize,
     /// Threads that sleep in the device.
     n_asleep: AtomicUsize,
-    /// Requests taken. Only the front writes often, and others read it once per look.
+    /// Requests taken while there is a front, which writes it; others read it once per look.
     n_taken: CachePadded<AtomicUsize>,
     /// Cores that have a thread.
     seats: CpuSet,
@@ -47,7 +48,7 @@ impl Front {
     fn new(seats: CpuSet) -> Self {
         Self {
             cpu: AtomicUsize::new(ANYWHERE),
-            last: AtomicUsize::new(ANYWHERE),
+            last: AtomicU64::new(u64::MAX),
             n_same: AtomicUsize::new(0),
             n_asleep: AtomicUsize::new(0),
             n_taken: CachePadded::new(AtomicUsize::new(0)),
@@ -55,8 +56,9 @@ impl Front {
         }
     }
 
-    fn note_caller(&self, cpu: usize) {
-        let is_same = self.last.swap(cpu, Relaxed) == cpu;
+    fn note_caller(&self, caller: u32, cpu: usize) {
+        let sample = u64::from(caller) << 32 | cpu as u64 & u64::from(u32::MAX);
+        let is_same = self.last.swap(sample, Relaxed) == sample;
         if !is_same || !self.has_seat(cpu) {
             self.scatter();
         } else if self.n_same.fetch_add(1, Relaxed) + 1 >= SAME_MIN {
@@ -133,7 +135,7 @@ impl Seat {
         !self.stands_back && self.is_front(front)
     }
 
-    /// Requests taken by all threads.
+    /// Requests taken while there is a front.
     pub(super) fn n_taken(&self) -> usize {
         let front = self.front.as_ref();
         front.map_or(0, |front| front.n_taken.load(Relaxed))
@@ -177,15 +179,17 @@ impl Seat {
         }
     }
 
-    /// The thread has served a request; `caller` says on which core who asked for it runs.
-    pub(super) fn note(&mut self, caller: impl FnOnce() -> Option<usize>) {
+    /// The thread has served a request of `caller`; `cpu_of` says on which core that runs.
+    pub(super) fn note(&mut self, caller: u32, cpu_of: impl FnOnce(u32) -> Option<usize>) {
         let Some(front) = &self.front else { return };
-        front.n_taken.fetch_add(1, Relaxed);
+        if front.cpu.load(Relaxed) != ANYWHERE {
+            front.n_taken.fetch_add(1, Relaxed);
+        }
         self.n_until_sample -= 1;
         if self.n_until_sample == 0 {
             self.n_until_sample = REQUESTS_PER_SAMPLE;
-            if let Some(cpu) = caller() {
-                front.note_caller(cpu);
+            if let Some(cpu) = cpu_of(caller) {
+                front.note_caller(caller, cpu);
             }
         }
         if self.n_until_sample.is_multiple_of(REQUESTS_PER_WAKE) {
@@ -223,9 +227,9 @@ mod tests {
         })
     }
 
-    fn serve(seat: &mut Seat, n_samples: usize, caller: usize) {
+    fn serve(seat: &mut Seat, n_samples: usize, cpu: usize) {
         for _ in 0..n_samples * REQUESTS_PER_SAMPLE as usize {
-            seat.note(|| Some(caller));
+            seat.note(9, |_| Some(cpu));
         }
     }
 
@@ -234,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn callers_on_one_core_are_served_there() {
+    fn a_caller_on_one_core_is_served_there() {
         let mut seats = two_seats();
         assert_eq!(takers(&mut seats), [true, true]);
         serve(&mut seats[0], SAME_MIN, 1);
@@ -243,6 +247,15 @@ mod tests {
         assert_eq!(takers(&mut seats), [false, true]);
         serve(&mut seats[1], 1, 0);
         assert_eq!(takers(&mut seats), [true, true]);
+    }
+
+    #[test]
+    fn several_callers_are_served_by_all() {
+        let mut seats = two_seats();
+        for request in 0..4 * SAME_MIN as u32 * REQUESTS_PER_SAMPLE {
+            seats[0].note(request / REQUESTS_PER_SAMPLE % 2, |_| Some(1));
+            assert_eq!(takers(&mut seats), [true, true]);
+        }
     }
 
     #[test]
