@@ -130,8 +130,8 @@ impl Images {
             .collect()
     }
 
-    /// These images of the ascending `blocks`, all that `tid` committed, are now the newest. Answers
-    /// those that they replace.
+    /// These images of the ascending `blocks`, all that `tid` committed, are now the newest.
+    /// Answers those that they replace.
     pub(crate) fn insert(
         &self,
         blocks: &[BlockNr],
