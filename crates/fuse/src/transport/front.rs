@@ -3,9 +3,9 @@
 //! A request that its caller's core answers takes two switches; one that another core answers wakes
 //! that core's thread, and then the caller. The device does not say where a request comes from, so
 //! each thread asks `/proc` for one of many. While all are of one caller, which stays on one core,
-//! the *front*, its thread alone takes requests. The others stay awake on their cores: the system
-//! would move the caller to one that sleeps, and who sleeps in the device is woken for each request.
-//! Several callers keep several threads busy, so they have no front.
+//! the *front*, its thread alone takes requests. The others stay awake on their cores: the
+//! system would move the caller to one that sleeps, and who sleeps in the device is woken for each
+//! request. Several callers keep several threads busy, so they have no front.
 //!
 //! Invariants: who looks or naps stands back, never who sleeps in the device; and nobody looks on
 //! when nothing was taken for one look or nap. So a front that waits for a disk keeps others
