@@ -41,8 +41,9 @@ impl Server {
         if flags & O_TRUNC != 0 {
             self.truncate_opened(request, &inode, open_flags)?;
         }
-        self.note_opening(request.node, &inode, flags);
-        self.put_opened(request, request.node, &inode, flags, answer);
+        let manner = self.manner(request, &inode, flags);
+        self.note_opening(request.node, &inode, flags, manner);
+        self.put_opened(request.node, &inode, flags, manner, answer);
         Ok(())
     }
 
@@ -53,9 +54,9 @@ impl Server {
         Ok(())
     }
 
-    fn note_opening(&self, node: u64, inode: &InodeRef, flags: u32) {
+    fn note_opening(&self, node: u64, inode: &InodeRef, flags: u32, manner: Manner) {
         let reads = flags & O_ACCMODE != O_WRONLY && flags & (O_NOATIME | O_DIRECT) == 0;
-        if !reads || self.goes_past_cache(inode, flags) {
+        if !reads || manner.past_cache {
             return;
         }
         let changes = match self.may_lack_data(node) {
@@ -101,33 +102,42 @@ impl Server {
     /// Puts `struct fuse_open_out` and notes a writer.
     fn put_opened(
         &self,
-        request: &Request<'_>,
         node: u64,
         inode: &InodeRef,
         flags: u32,
+        manner: Manner,
         answer: &mut Answer,
     ) {
-        let past_cache = self.goes_past_cache(inode, flags);
-        let by = self.filesystem.writer(&self.asker(request));
         if writes(flags) {
             // Before looking whether room is scarce: who finds out afterwards sees the writer.
-            self.nodes.add_writer(node, by);
+            self.nodes.add_writer(node, manner.by);
             if self.gauge.is_scarce() {
                 self.gauge.look(|| self.filesystem.room());
                 // It may have attributes of an earlier day, and is to ask.
                 self.forget_attributes(node);
             }
         }
-        let manner = Manner {
-            past_cache,
-            later: writes(flags) && self.agreement.writeback() && !past_cache,
-            by,
-        };
         let cursor = self.filesystem.error_cursor(inode);
         answer.u64(self.opened.open(cursor, manner));
         let always = fopen::NOFLUSH | fopen::PARALLEL_DIRECT_WRITES | fopen::KEEP_CACHE;
-        answer.u32(always | if past_cache { fopen::DIRECT_IO } else { 0 });
+        answer.u32(
+            always
+                | if manner.past_cache {
+                    fopen::DIRECT_IO
+                } else {
+                    0
+                },
+        );
         answer.u32(0);
+    }
+
+    fn manner(&self, request: &Request<'_>, inode: &InodeRef, flags: u32) -> Manner {
+        let past_cache = self.goes_past_cache(inode, flags);
+        Manner {
+            past_cache,
+            later: writes(flags) && self.agreement.writeback() && !past_cache,
+            by: self.filesystem.writer(&self.asker(request)),
+        }
     }
 
     /// Whether the kernel is to leave its cache alone for an open file: data of one with `chattr
@@ -178,7 +188,8 @@ impl Server {
         let attr = self.shown(&inode);
         let node = self.nodes.insert(inode.clone());
         let mut opened = Answer::new(16);
-        self.put_opened(request, node, &inode, flags, &mut opened);
+        let manner = self.manner(request, &inode, flags);
+        self.put_opened(node, &inode, flags, manner, &mut opened);
         crate::attributes::put_entry(answer, node, &attr, self.ttl(node));
         answer.put(opened.body());
         Ok(())
