@@ -46,6 +46,9 @@ pub enum Error {
     /// The device was opened read-only.
     #[error("the device is read-only")]
     ReadOnly,
+    /// The block device takes no writes, whoever opens it (`blockdev --setro`, a switch).
+    #[error("the device is write-protected")]
+    WriteProtected,
 }
 
 /// Where it failed; a file is opened and flushed as a whole.

@@ -159,7 +159,7 @@ fn remount_errno(why: &crate::RemountError) -> Errno {
 
 fn device_errno(error: &uext4_device::Error) -> Errno {
     match error {
-        uext4_device::Error::ReadOnly => Errno::ROFS,
+        uext4_device::Error::ReadOnly | uext4_device::Error::WriteProtected => Errno::ROFS,
         uext4_device::Error::Io { source, .. } => source
             .raw_os_error()
             .map_or(Errno::IO, Errno::from_raw_os_error),

@@ -209,6 +209,7 @@ impl Cause for uext4::device::Error {
         match self {
             Error::Busy { .. } => Some("unmount it first"),
             Error::PartitionTable { .. } => Some("without --partition the whole is looked at"),
+            Error::WriteProtected => Some("with -o ro it can be mounted"),
             Error::NoPartition { .. } => Some("`fdisk -l` lists those that are there"),
             Error::Io { source, .. } if source.kind() == io::ErrorKind::IsADirectory => {
                 Some("an image is a file or a block device")

@@ -1,13 +1,13 @@
 //! Opening a file or device so that nobody else writes it meanwhile.
 //!
-//! References: open(2) of `O_EXCL` on block devices, flock(2).
+//! References: open(2) of `O_EXCL` on block devices, flock(2), `ABI/stable/sysfs-block` (`ro`).
 
 use super::Access;
 use crate::Error;
-use rustix::fs::{FlockOperation, OFlags};
+use rustix::fs::{FlockOperation, OFlags, major, minor};
 use rustix::io::Errno;
 use std::fs::{File, OpenOptions};
-use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
 fn open_error(path: &Path) -> impl Fn(std::io::Error) -> Error {
@@ -41,9 +41,24 @@ pub(super) fn open_file(path: &Path, access: Access) -> Result<File, Error> {
     options.read(true).write(access == Access::ReadWrite);
     let file = options.open(path).map_err(open_error(path))?;
     if access == Access::ReadWrite {
+        if is_write_protected(&file) {
+            return Err(Error::WriteProtected);
+        }
         lock_for_writing(&file, path)?;
     }
     Ok(file)
+}
+
+/// True of a block device that Linux opens for writing and refuses every write to. Nobody says so
+/// of other files, and where `/sys` is out of reach.
+fn is_write_protected(file: &File) -> bool {
+    let Ok(kind) = file.metadata() else {
+        return false;
+    };
+    let (major, minor) = (major(kind.rdev()), minor(kind.rdev()));
+    kind.file_type().is_block_device()
+        && std::fs::read(format!("/sys/dev/block/{major}:{minor}/ro"))
+            .is_ok_and(|said| said.starts_with(b"1"))
 }
 
 /// Keeps other programs that heed locks from writing.
