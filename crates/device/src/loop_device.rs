@@ -9,8 +9,18 @@ pub(crate) struct LoopDevice(PathBuf);
 impl LoopDevice {
     /// Attaches `image`; none where that is not allowed (no root, no loop driver).
     pub(crate) fn attach(image: &Path) -> Option<Self> {
+        Self::attach_as(image, &["--partscan"])
+    }
+
+    /// As [`Self::attach`]; the device takes no writes.
+    pub(crate) fn attach_protected(image: &Path) -> Option<Self> {
+        Self::attach_as(image, &["--read-only"])
+    }
+
+    fn attach_as(image: &Path, options: &[&str]) -> Option<Self> {
         let output = Command::new("losetup")
-            .args(["--find", "--show", "--partscan"])
+            .args(["--find", "--show"])
+            .args(options)
             .arg(image)
             .output();
         let output = output.ok().filter(|output| output.status.success());

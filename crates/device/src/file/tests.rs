@@ -195,14 +195,9 @@ fn a_write_protected_device_is_refused_before_a_write_is() {
     let dir = scratch();
     let path = dir.path().join("image");
     drop(FileDevice::create(&path, 1 << 20).unwrap());
-    let Some(node) = crate::loop_device::LoopDevice::attach(&path) else {
+    let Some(node) = crate::loop_device::LoopDevice::attach_protected(&path) else {
         return;
     };
-    let protected = std::process::Command::new("blockdev")
-        .arg("--setro")
-        .arg(node.path())
-        .status();
-    assert!(protected.unwrap().success());
     let refused = |got| assert!(matches!(got, Err(Error::WriteProtected)), "{got:?}");
     refused(FileDevice::open(node.path(), Access::ReadWrite).map(|_| ()));
     let device = FileDevice::open(node.path(), Access::ReadOnly).unwrap();
