@@ -92,11 +92,14 @@ fn note_error(disk: &mut Superblock, noted: &Noted<'_>) {
 /// Notes that the journal was stopped by an error, which it kept as a negative errno, now that the
 /// superblock can be written again. When it was is not known any more.
 pub(crate) fn note_stopped_journal(disk: &mut Superblock, now: Timestamp, errno: i32) {
-    let code = match Errno::from_raw_os_error(errno.saturating_neg()) {
-        Errno::IO => ERROR_CODE_IO,
-        Errno::NOSPC => ERROR_CODE_NO_SPACE,
-        _ => ERROR_CODE_UNKNOWN,
-    };
+    // It may be any number: it comes from the disk.
+    let codes = [
+        (Errno::IO, ERROR_CODE_IO),
+        (Errno::NOSPC, ERROR_CODE_NO_SPACE),
+    ];
+    let same = |known: Errno| known.raw_os_error() == errno.saturating_neg();
+    let known = codes.iter().find(|(known, _)| same(*known));
+    let code = known.map_or(ERROR_CODE_UNKNOWN, |(_, code)| *code);
     let noted = Noted {
         now: now.seconds.max(0) as u64,
         inode: 0,
@@ -204,5 +207,30 @@ impl Super {
             },
             chosen => chosen,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mkfs::{self, MkfsOptions, Preset};
+    use uext4_device::{BlockDevice, MemDevice};
+
+    #[test]
+    fn an_errno_that_is_none_is_an_error_like_any() {
+        let device = MemDevice::new(16 << 20);
+        mkfs::format(&device, &MkfsOptions::new(Preset::Ext4)).expect("makes a file system");
+        let mut bytes = [0; SUPERBLOCK_BYTES];
+        device
+            .read_at(SUPERBLOCK_OFFSET, &mut bytes)
+            .expect("reads");
+        let now = Timestamp::new(7, 0);
+        let codes = [-5, -28, -30, 5, 1 << 20, i32::MAX, i32::MIN].map(|errno| {
+            let mut disk = Superblock::parse(&bytes).expect("it is sound");
+            note_stopped_journal(&mut disk, now, errno);
+            assert_eq!((disk.error_count, disk.first_error_time), (1, 7));
+            disk.last_error_errcode
+        });
+        assert_eq!(codes, [2, 6, 1, 1, 1, 1, 1]);
     }
 }
