@@ -367,7 +367,7 @@ pub(super) const METRICS: &[Metric] = &[
     metric(
         "uext4_journal_render_seconds_total",
         One("/journal/render_ns"),
-        "Commit phase: rendering and merging.",
+        "Commit phase: rendering, and reading what was not rendered.",
     ),
     metric(
         "uext4_journal_encode_seconds_total",
