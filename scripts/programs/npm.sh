@@ -5,7 +5,7 @@ use() {
   export npm_config_cache="$root/cache" npm_config_audit=false npm_config_fund=false npm_config_update_notifier=false
   mkdir "$root/app"; cd "$root/app"
   echo '{"name":"app","version":"1.0.0","dependencies":{"react-scripts":"5.0.1"}}' >package.json
-  timeout 900 npm install --loglevel=error >/dev/null
+  timeout 3600 npm install --loglevel=error >/dev/null
   npm ls --all >/dev/null || fail "npm ls"
   node -e 'require("webpack"); require("@babel/core").transformSync("let a = 1", {presets: []})'
   find . -type f -exec sha256sum {} + | sort >"$aside/first"

@@ -4,6 +4,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use anyhow::{Context, Result};
+use clap::builder::PossibleValuesParser;
 use clap::{Args, ValueEnum};
 use uext4_judge::crash::{Case, Config, Effort, Figures, Plot, Run, run_case, run_suite};
 
@@ -20,7 +21,7 @@ pub(super) struct Options {
     #[arg(long, default_value_t = 100)]
     ops: usize,
     /// One kind of file system; all of them by default.
-    #[arg(long)]
+    #[arg(long, value_parser = PossibleValuesParser::new(Config::names()))]
     config: Option<String>,
     /// How many images the slow judges see.
     #[arg(long, value_enum, default_value = "sample")]
@@ -77,7 +78,7 @@ pub(super) fn run(options: &Options) -> Result<ExitCode> {
     let configs = match &options.config {
         None => Config::ALL.to_vec(),
         Some(name) => {
-            vec![Config::named(name).with_context(|| format!("no configuration {name}"))?]
+            vec![Config::named(name).context("a kind that the parser let pass")?]
         }
     };
     let start = Instant::now();

@@ -12,6 +12,8 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use clap::ValueEnum;
+use clap::builder::PossibleValue;
 use uext4_exerciser::{Crew, worker};
 use uext4_testkit::manifest::{Field, Manifest, Policy};
 use uext4_testkit::oracle::{KernelMount, mke2fs, scratch_dir};
@@ -33,37 +35,54 @@ pub struct Kind {
     options: &'static [&'static str],
 }
 
-/// All kinds.
-pub const KINDS: [Kind; 7] = [
-    Kind {
-        name: "default",
-        options: &["-b", "4096"],
-    },
-    Kind {
-        name: "blocks-1k",
-        options: &["-b", "1024"],
-    },
-    Kind {
-        name: "inline-data",
-        options: &["-b", "4096", "-O", "inline_data"],
-    },
-    Kind {
-        name: "bigalloc",
-        options: &["-b", "4096", "-O", "bigalloc", "-C", "16384"],
-    },
-    Kind {
-        name: "quota",
-        options: &["-b", "4096", "-O", "quota,project"],
-    },
-    Kind {
-        name: "no-journal",
-        options: &["-b", "4096", "-O", "^has_journal"],
-    },
-    Kind {
-        name: "many",
-        options: &["-b", "1024", "-O", "inline_data,quota,ea_inode,large_dir"],
-    },
-];
+impl Kind {
+    /// All kinds.
+    pub const ALL: [Kind; 7] = [
+        Kind {
+            name: "default",
+            options: &["-b", "4096"],
+        },
+        Kind {
+            name: "blocks-1k",
+            options: &["-b", "1024"],
+        },
+        Kind {
+            name: "inline-data",
+            options: &["-b", "4096", "-O", "inline_data"],
+        },
+        Kind {
+            name: "bigalloc",
+            options: &["-b", "4096", "-O", "bigalloc", "-C", "16384"],
+        },
+        Kind {
+            name: "quota",
+            options: &["-b", "4096", "-O", "quota,project"],
+        },
+        Kind {
+            name: "no-journal",
+            options: &["-b", "4096", "-O", "^has_journal"],
+        },
+        Kind {
+            name: "many",
+            options: &["-b", "1024", "-O", "inline_data,quota,ea_inode,large_dir"],
+        },
+    ];
+
+    /// The kind of this name.
+    pub fn named(name: &str) -> Option<Kind> {
+        Self::ALL.into_iter().find(|kind| kind.name == name)
+    }
+}
+
+impl ValueEnum for Kind {
+    fn value_variants<'a>() -> &'a [Self] {
+        &Self::ALL
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        Some(PossibleValue::new(self.name))
+    }
+}
 
 /// What is run.
 #[derive(Clone, Debug)]
@@ -106,24 +125,16 @@ impl fmt::Display for Figures {
 /// All kinds over both transports, or one.
 ///
 /// # Errors
-/// The first difference, or what e2fsck says, with the seed; no such kind.
-pub fn run(plan: &Plan, kind: Option<&str>, transport: Option<Transport>) -> Result<()> {
-    let kinds: Vec<_> = KINDS
-        .iter()
-        .filter(|one| kind.is_none_or(|kind| kind == one.name))
-        .collect();
-    ensure!(
-        !kinds.is_empty(),
-        "kinds: {}",
-        KINDS.map(|kind| kind.name).join(", ")
-    );
+/// The first difference, or what e2fsck says, with the seed.
+pub fn run(plan: &Plan, kind: Option<Kind>, transport: Option<Transport>) -> Result<()> {
+    let kinds = kind.map_or_else(|| Kind::ALL.to_vec(), |kind| vec![kind]);
     let transports = Transport::ALL.into_iter();
     let transports: Vec<_> = transports
         .filter(|one| transport.is_none_or(|transport| transport == *one))
         .collect();
     for kind in kinds {
         for transport in &transports {
-            exercise(plan, kind, *transport)?;
+            exercise(plan, &kind, *transport)?;
         }
     }
     Ok(())

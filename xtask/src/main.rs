@@ -17,7 +17,9 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use clap::{Args, Parser, Subcommand};
 use uext4_exerciser::worker::{self, Order};
+use xtask::exercise::Kind;
 use xtask::server::{Server, Transport};
+use xtask::trees::Config;
 use xtask::{database, exercise};
 
 /// Work on the repository itself.
@@ -41,15 +43,18 @@ enum Job {
         entries: usize,
         /// One kind of file system only.
         #[arg(long)]
-        config: Option<String>,
+        config: Option<Config>,
         #[command(flatten)]
         common: Common,
     },
     /// The server of a mount killed at random moments.
     Kill {
-        /// Kills.
+        /// Kills of each kind of file system.
         #[arg(long, default_value_t = 50)]
         rounds: u32,
+        /// One kind of file system only, with a journal.
+        #[arg(long)]
+        config: Option<Config>,
         #[command(flatten)]
         common: Common,
     },
@@ -65,22 +70,7 @@ enum Job {
     /// Threads under a race detector (needs the nightly toolchain with rust-src).
     Race(race::Options),
     /// 16 processes that do all that the kernel lets them on one mount, with models.
-    Exercise {
-        /// Operations of all processes together on each mount.
-        #[arg(long, default_value_t = 1_000_000)]
-        operations: u64,
-        /// Processes.
-        #[arg(long, default_value_t = 16)]
-        processes: u64,
-        /// One kind of file system only.
-        #[arg(long)]
-        kind: Option<String>,
-        /// One transport only.
-        #[arg(long)]
-        transport: Option<Transport>,
-        #[command(flatten)]
-        common: Common,
-    },
+    Exercise(ExerciseOptions),
     /// SQLite in WAL mode on a recorded mount, and power cuts.
     Database(DatabaseOptions),
     /// Wounded images mounted through FUSE, as strangers' are and plainly.
@@ -116,6 +106,24 @@ enum Job {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<OsString>,
     },
+}
+
+#[derive(Args)]
+struct ExerciseOptions {
+    /// Operations of all processes together on each mount.
+    #[arg(long, default_value_t = 1_000_000)]
+    operations: u64,
+    /// Processes.
+    #[arg(long, default_value_t = 16)]
+    processes: u64,
+    /// One kind of file system only.
+    #[arg(long)]
+    kind: Option<Kind>,
+    /// One transport only.
+    #[arg(long)]
+    transport: Option<Transport>,
+    #[command(flatten)]
+    common: Common,
 }
 
 #[derive(Args)]
@@ -175,28 +183,16 @@ fn run(arguments: &Arguments) -> Result<ExitCode> {
             config,
             common,
         } => {
-            xtask::trees::run(&common.server()?, *entries, common.seed, config.as_deref())?;
+            xtask::trees::run(&common.server()?, *entries, common.seed, *config)?;
         }
-        Job::Kill { rounds, common } => {
-            let figures = xtask::kill::run(&common.server()?, *rounds, common.seed)?;
-            println!("{figures}");
-        }
-        Job::Exercise {
-            operations,
-            processes,
-            kind,
-            transport,
+        Job::Kill {
+            rounds,
+            config,
             common,
         } => {
-            let plan = exercise::Plan {
-                server: common.server()?,
-                worker: std::env::current_exe().context("the path of this program")?,
-                operations: *operations,
-                processes: *processes,
-                seed: common.seed,
-            };
-            exercise::run(&plan, kind.as_deref(), *transport)?;
+            xtask::kill::run(&common.server()?, *rounds, common.seed, *config)?;
         }
+        Job::Exercise(options) => on_one_mount(options)?,
         Job::Threads { seconds, seed } => {
             xtask::threads::run(Duration::from_secs(*seconds), *seed)?;
         }
@@ -231,6 +227,17 @@ fn run(arguments: &Arguments) -> Result<ExitCode> {
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn on_one_mount(options: &ExerciseOptions) -> Result<()> {
+    let plan = exercise::Plan {
+        server: options.common.server()?,
+        worker: std::env::current_exe().context("the path of this program")?,
+        operations: options.operations,
+        processes: options.processes,
+        seed: options.common.seed,
+    };
+    exercise::run(&plan, options.kind, options.transport)
 }
 
 fn under_power_cuts(options: &DatabaseOptions) -> Result<()> {

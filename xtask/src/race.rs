@@ -122,7 +122,7 @@ fn mount(root: &Path, options: &Options) -> Result<()> {
         processes: 16,
         seed: options.seed,
     };
-    exercise::run(&plan, Some(exercise::KINDS[0].name), None)
+    exercise::run(&plan, Some(exercise::Kind::ALL[0]), None)
 }
 
 /// Runs the suites; the first that finds something ends the run.

@@ -7,6 +7,7 @@
 
 use std::fs::{self, File};
 use std::io;
+use std::ops::AddAssign;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
@@ -19,8 +20,9 @@ use super::promise::{Content, Known};
 const NAMES: usize = 24;
 /// Largest file.
 const FILE_BYTES_MAX: u64 = 300_000;
-/// Descriptors of removed files that stay open: the kill leaves orphans.
-const HELD_MAX: usize = 8;
+/// Descriptors of removed files that stay open: the kill leaves orphans. Those of all clients are
+/// more than the smallest orphan file holds.
+const HELD_MAX: usize = 100;
 
 const SHARED: &str = "shared";
 
@@ -35,6 +37,21 @@ pub(super) fn make_directories(root: &Path, clients: u64) -> Result<()> {
 
 fn own(id: u64) -> String {
     format!("client {id}")
+}
+
+/// What was done until the kill.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Worked {
+    pub(super) operations: u64,
+    /// Open files without a name.
+    pub(super) orphans: usize,
+}
+
+impl AddAssign for Worked {
+    fn add_assign(&mut self, other: Self) {
+        self.operations += other.operations;
+        self.orphans += other.orphans;
+    }
 }
 
 #[derive(Debug)]
@@ -75,16 +92,22 @@ impl Client {
             .join(format!("file {} of client {}", name / 2, self.id))
     }
 
-    /// Works until the mount answers no more; operations that were done.
+    /// Works until the mount answers no more.
     ///
     /// # Errors
     /// An answer that a living mount must not give.
-    pub(super) fn work(&mut self, root: &Path) -> Result<u64> {
+    pub(super) fn work(&mut self, root: &Path) -> Result<Worked> {
         let mut held = Vec::new();
-        for done in 0.. {
+        for operations in 0.. {
             match self.step(root, &mut held) {
                 Ok(()) => {}
-                Err(error) if is_end(&error, root) => return Ok(done),
+                Err(error) if is_end(&error, root) => {
+                    let orphans = held.len();
+                    return Ok(Worked {
+                        operations,
+                        orphans,
+                    });
+                }
                 Err(error) => {
                     return Err(error).with_context(|| format!("client {}", self.id));
                 }

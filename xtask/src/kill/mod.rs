@@ -1,8 +1,8 @@
-//! The server of a mount killed at random moments, again and again on one image.
+//! The server of a mount killed at random moments, again and again on one image of each kind.
 //!
 //! Clients create, write, rename and remove files of their own and note every promise: what fsync
 //! answered and nobody touched afterwards. After each kill the next mount of ours, the kernel or
-//! e2fsck recovers; the file system must be clean and hold every promise.
+//! e2fsck recovers; the file system must be clean and hold every promise. Transports take turns.
 //!
 //! Not here: crashes of the machine, where unflushed writes are lost (`uext4-journal`, `uext4`).
 
@@ -15,16 +15,16 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use tempfile::TempDir;
-use uext4_testkit::oracle::{
-    KernelMount, Repair, dumpe2fs, e2fsck, e2fsck_repair, mke2fs, scratch_dir,
-};
+use uext4_testkit::oracle::{KernelMount, Repair, dumpe2fs, e2fsck, e2fsck_repair, scratch_dir};
 use uext4_testkit::rng::Rng;
 use uext4_testkit::served::ServedMount;
 
-use crate::server::{Rights, Server};
-use client::Client;
+use crate::server::{Rights, Server, Transport};
+use crate::trees::Config;
+use client::{Client, Worked};
 
-const IMAGE_BYTES: u64 = 512 << 20;
+/// Names that the image has room for; far more than the clients make.
+const ENTRIES: usize = 10_000;
 const CLIENTS: u64 = 4;
 /// A kill comes within this time after the clients begin, in milliseconds.
 const KILL_WITHIN_MS: u64 = 700;
@@ -40,14 +40,16 @@ pub struct Figures {
     pub promises: u64,
     /// Rounds that ended in a journal that had to be replayed.
     pub replays: u32,
+    /// Most files that were open and had no name when the server was killed.
+    pub orphans_max: usize,
 }
 
 impl fmt::Display for Figures {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{} kills, {} operations, {} promises kept, {} journals replayed",
-            self.rounds, self.operations, self.promises, self.replays
+            "{} kills, {} operations, {} promises kept, {} journals replayed, at most {} orphans",
+            self.rounds, self.operations, self.promises, self.replays, self.orphans_max
         )
     }
 }
@@ -60,42 +62,66 @@ enum Judge {
     E2fsck,
 }
 
+/// All kinds that survive crashes, or one.
+///
+/// # Errors
+/// As [`kill`].
+pub fn run(server: &Server, rounds: u32, seed: u64, only: Option<Config>) -> Result<()> {
+    let mut kinds = Config::ALL.to_vec();
+    kinds.retain(Config::survives_crashes);
+    for kind in only.map_or(kinds, |kind| vec![kind]) {
+        println!("{}: {}", kind.name, kill(server, rounds, seed, &kind)?);
+    }
+    Ok(())
+}
+
 /// Kills `rounds` times.
 ///
 /// # Errors
-/// A broken promise or what e2fsck said, with the seed and the round.
-pub fn run(server: &Server, rounds: u32, seed: u64) -> Result<Figures> {
+/// A broken promise or what e2fsck said, with the seed and the round; a kind that promises nothing.
+pub fn kill(server: &Server, rounds: u32, seed: u64, kind: &Config) -> Result<Figures> {
+    let name = kind.name;
+    ensure!(
+        kind.survives_crashes(),
+        "{name} has no journal: it promises nothing"
+    );
     let mut figures = Figures::default();
     if !(ServedMount::available_or_skip("kill") && KernelMount::available_or_skip("kill")) {
         return Ok(figures);
     }
-    println!("{rounds} kills, {CLIENTS} clients, seed {seed}");
-    let mut run = Run::new(server, seed)?;
+    println!("{name}: {rounds} kills, {CLIENTS} clients, seed {seed}");
+    let mut run = Run::new(server, seed, kind)?;
     for round in 0..rounds {
         run.round(round, &mut figures)
-            .with_context(|| format!("seed {seed}, round {round}"))?;
+            .with_context(|| format!("{name}, seed {seed}, round {round}"))?;
     }
     Ok(figures)
 }
 
 struct Run<'a> {
     server: &'a Server,
+    kind: &'a Config,
+    transports: Vec<Transport>,
     rng: Rng,
     scratch: TempDir,
     clients: Vec<Client>,
 }
 
 impl<'a> Run<'a> {
-    fn new(server: &'a Server, seed: u64) -> Result<Self> {
+    fn new(server: &'a Server, seed: u64, kind: &'a Config) -> Result<Self> {
+        let mut transports = Transport::ALL.to_vec();
+        transports.retain(|transport| transport.available_or_skip("kill over io_uring"));
         let run = Self {
             server,
+            kind,
+            transports,
             rng: Rng::new(seed),
             scratch: scratch_dir()?,
             clients: (0..CLIENTS)
                 .map(|id| Client::new(id, Rng::new(seed).fork(id)))
                 .collect(),
         };
-        mke2fs(&run.image(), IMAGE_BYTES, &["-b", "4096"])?;
+        kind.make_reference(&run.image(), ENTRIES)?;
         let mount = server.mount(&run.image(), Rights::ReadWrite)?;
         client::make_directories(mount.path(), CLIENTS)?;
         mount.unmount()?;
@@ -109,28 +135,33 @@ impl<'a> Run<'a> {
     fn round(&mut self, round: u32, figures: &mut Figures) -> Result<()> {
         let start = Instant::now();
         let after = Duration::from_millis(20 + self.rng.below(KILL_WITHIN_MS));
-        let operations = self.use_and_kill(after)?;
+        let transport = self.transports[round as usize % self.transports.len()];
+        let Worked {
+            operations,
+            orphans,
+        } = self.use_and_kill(after, transport)?;
         let promises: u64 = self.clients.iter().map(Client::promises).sum();
         figures.replays += u32::from(dumpe2fs(&self.image())?.has_feature("needs_recovery"));
-        let judge = [Judge::OurMount, Judge::Kernel, Judge::E2fsck][round as usize % 3];
+        let judge = self.judge_of(round);
         self.judge(judge)
             .with_context(|| format!("judged by {judge:?}"))?;
         self.go_on()?;
         figures.rounds += 1;
         figures.operations += operations;
         figures.promises += promises;
+        figures.orphans_max = figures.orphans_max.max(orphans);
         println!(
-            "round {round:3}: killed after {:3} ms and {operations:5} operations, {promises:3} \
-             promises kept, {judge:?} first, {:.1} s",
+            "round {round:3}: {transport:?} killed after {:3} ms, {operations:5} operations and \
+             {orphans:3} orphans, {promises:3} promises kept, {judge:?} first, {:.1} s",
             after.as_millis(),
             start.elapsed().as_secs_f64()
         );
         Ok(())
     }
 
-    /// Lets the clients work until the server is dead; their operations.
-    fn use_and_kill(&mut self, after: Duration) -> Result<u64> {
-        let mount = self.server.mount(&self.image(), Rights::ReadWrite)?;
+    /// Lets the clients work until the server is dead.
+    fn use_and_kill(&mut self, after: Duration, transport: Transport) -> Result<Worked> {
+        let mount = self.server.mount_via(&self.image(), transport)?;
         let root = mount.path();
         std::thread::scope(|scope| {
             let workers: Vec<_> = self
@@ -140,12 +171,21 @@ impl<'a> Run<'a> {
                 .collect();
             std::thread::sleep(after);
             let killed = mount.kill();
-            let mut operations = 0;
+            let mut all = Worked::default();
             for worker in workers {
-                operations += worker.join().expect("a client does not panic")?;
+                all += worker.join().expect("a client does not panic")?;
             }
-            killed.map(|()| operations)
+            killed.map(|()| all)
         })
+    }
+
+    /// Each in its turn; the kernel only what it mounts here.
+    fn judge_of(&self, round: u32) -> Judge {
+        match round % 3 {
+            0 => Judge::OurMount,
+            1 if self.kind.fits_kernel() => Judge::Kernel,
+            _ => Judge::E2fsck,
+        }
     }
 
     /// Recovers a copy (the kernel, e2fsck) or nothing (our mount, which comes anyway).
@@ -155,21 +195,32 @@ impl<'a> Run<'a> {
             Judge::OurMount => return Ok(()),
             Judge::Kernel => {
                 std::fs::copy(self.image(), &copy)?;
-                let mount = KernelMount::new(&copy, "")?;
-                self.check(mount.path())?;
-                mount.unmount()?;
+                self.check_by_kernel(&copy, "")?;
             }
             Judge::E2fsck => {
                 std::fs::copy(self.image(), &copy)?;
                 let verdict = e2fsck_repair(&copy, Repair::Preen)?;
                 ensure!(verdict.is_repaired(), "e2fsck -p: {verdict}");
-                let mount = KernelMount::new(&copy, "ro")?;
-                self.check(mount.path())?;
-                mount.unmount()?;
+                self.check_repaired(&copy)?;
             }
         }
         clean(&copy)?;
         Ok(std::fs::remove_file(&copy)?)
+    }
+
+    fn check_repaired(&self, copy: &Path) -> Result<()> {
+        if self.kind.fits_kernel() {
+            return self.check_by_kernel(copy, "ro");
+        }
+        let mount = self.server.mount(copy, Rights::ReadOnly)?;
+        self.check(mount.path())?;
+        mount.unmount()
+    }
+
+    fn check_by_kernel(&self, copy: &Path, options: &str) -> Result<()> {
+        let mount = KernelMount::new(copy, options)?;
+        self.check(mount.path())?;
+        mount.unmount()
     }
 
     /// Our mount recovers the image itself, and the clients see what they have.

@@ -3,6 +3,8 @@
 use std::path::Path;
 
 use anyhow::{Context, Result};
+use clap::ValueEnum;
+use clap::builder::PossibleValue;
 use uext4::device::FileDevice;
 use uext4::mkfs::{self, MkfsOptions, Preset};
 use uext4_testkit::manifest::Manifest;
@@ -62,6 +64,16 @@ const fn blocks(name: &'static str, block_size_bytes: u32) -> Config {
     }
 }
 
+impl ValueEnum for Config {
+    fn value_variants<'a>() -> &'a [Self] {
+        &Self::ALL
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        Some(PossibleValue::new(self.name))
+    }
+}
+
 impl Config {
     /// All kinds.
     pub const ALL: [Config; 17] = [
@@ -84,9 +96,11 @@ impl Config {
         with("inline-data", "inline_data"),
         with("orphan-file", "orphan_file"),
         with("no-orphan-file", "^orphan_file"),
+        // 254 orphans, and then the list.
         Config {
+            features: "orphan_file",
             orphan_file_blocks: Some(1),
-            ..with("few-orphans", "orphan_file")
+            ..blocks("few-orphans", 1024)
         },
         with(QUOTA, "quota,project"),
         with("large-dir", "large_dir"),
@@ -121,6 +135,11 @@ impl Config {
     pub fn fits_kernel(&self) -> bool {
         self.block_size_bytes as usize <= rustix::param::page_size()
             && (!self.has_quota() || KernelMount::has_quota())
+    }
+
+    /// Whether a crash leaves what was synced: not without a journal.
+    pub fn survives_crashes(&self) -> bool {
+        self.preset != Preset::Ext2 && !self.features.contains("^has_journal")
     }
 
     /// Whether it counts what each owner uses.

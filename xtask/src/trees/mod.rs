@@ -20,15 +20,12 @@ use crate::server::Server;
 pub use configs::Config;
 pub use round::{Figures, round_trip};
 
-/// All configurations, or the one named, with progress in plain lines.
+/// All configurations, or this one, with progress in plain lines.
 ///
 /// # Errors
 /// The first configuration that failed, with the seed.
-pub fn run(server: &Server, entries: usize, seed: u64, only: Option<&str>) -> Result<()> {
-    let configs: Vec<Config> = match only {
-        Some(name) => vec![Config::named(name).with_context(|| format!("no config {name}"))?],
-        None => Config::ALL.to_vec(),
-    };
+pub fn run(server: &Server, entries: usize, seed: u64, only: Option<Config>) -> Result<()> {
+    let configs = only.map_or_else(|| Config::ALL.to_vec(), |config| vec![config]);
     if !(ServedMount::available_or_skip("trees") && KernelMount::available_or_skip("trees")) {
         return Ok(());
     }

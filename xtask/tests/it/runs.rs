@@ -22,7 +22,8 @@ fn trees(names: &[&str]) {
         return;
     }
     for name in names {
-        if let Err(error) = trees::run(&server(), ENTRIES, SEED, Some(name)) {
+        let config = trees::Config::named(name).expect("a known kind");
+        if let Err(error) = trees::run(&server(), ENTRIES, SEED, Some(config)) {
             panic!("{error:?}");
         }
     }
@@ -79,11 +80,15 @@ fn every_config_is_tested() {
 
 #[test]
 fn a_killed_server_keeps_its_promises() {
-    let figures = kill::run(&server(), KILLS, SEED).unwrap_or_else(|error| panic!("{error:?}"));
-    assert!(
-        figures.rounds == 0 || figures.promises > 0,
-        "nothing was promised: {figures}"
-    );
+    for name in ["default", "few-orphans"] {
+        let kind = trees::Config::named(name).expect("a known kind");
+        let figures = kill::kill(&server(), KILLS, SEED, &kind);
+        let figures = figures.unwrap_or_else(|error| panic!("{error:?}"));
+        assert!(
+            figures.rounds == 0 || figures.promises > 0,
+            "nothing was promised: {figures}"
+        );
+    }
 }
 
 #[test]
@@ -124,6 +129,7 @@ fn processes_agree_with_their_models() {
             processes: 6,
             seed: SEED,
         };
+        let kind = exercise::Kind::named(kind).expect("a known kind");
         if let Err(error) = exercise::run(&plan, Some(kind), Some(transport)) {
             panic!("{error:?}");
         }

@@ -201,12 +201,19 @@ impl Config {
         ..with("few-orphans", "")
     };
 
+    /// The names of all kinds, also of those that only some workloads take.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        Self::every().map(|config| config.name)
+    }
+
     /// The kind of that name.
     pub fn named(name: &str) -> Option<Config> {
-        let all = Self::ALL
-            .into_iter()
-            .chain([Self::NO_JOURNAL, Self::FEW_ORPHANS]);
-        all.into_iter().find(|config| config.name == name)
+        Self::every().find(|config| config.name == name)
+    }
+
+    fn every() -> impl Iterator<Item = Config> {
+        let rest = [Self::NO_JOURNAL, Self::FEW_ORPHANS];
+        Self::ALL.into_iter().chain(rest)
     }
 
     /// A fresh file system; equal on every run.
