@@ -20,13 +20,17 @@ pub(crate) struct Manner {
     pub(crate) later: bool,
     /// Who writes.
     pub(crate) by: Writers,
+    /// It is written from where its user says: never read, and not only at the end, which a program
+    /// looks for when it opens it.
+    pub(crate) only_writes: bool,
 }
 
 impl Manner {
     const LATER: u64 = 1;
     const BY_USERS: u64 = 2;
     const PAST_CACHE: u64 = 4;
-    const BITS: u32 = 3;
+    const ONLY_WRITES: u64 = 8;
+    const BITS: u32 = 4;
 
     /// What [`Opened::open`] was told.
     pub(crate) fn of(handle: u64) -> Self {
@@ -38,6 +42,7 @@ impl Manner {
             past_cache: handle & Self::PAST_CACHE != 0,
             later: handle & Self::LATER != 0,
             by,
+            only_writes: handle & Self::ONLY_WRITES != 0,
         }
     }
 
@@ -46,6 +51,7 @@ impl Manner {
             (self.later, Self::LATER),
             (self.by == Writers::Users, Self::BY_USERS),
             (self.past_cache, Self::PAST_CACHE),
+            (self.only_writes, Self::ONLY_WRITES),
         ];
         let set = bits.iter().filter(|(has, _)| *has);
         set.map(|(_, bit)| bit).sum()

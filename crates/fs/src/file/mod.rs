@@ -41,7 +41,7 @@ pub(crate) use seek::seek;
 pub(crate) use symlink::{is_fast_link, read_link, write_link};
 pub(crate) use truncate::{finish_truncate, free_all_blocks, truncate};
 pub use write::Times;
-pub(crate) use write::{append, write, write_at};
+pub(crate) use write::{append, check_room, write, write_at};
 pub(crate) use write_out::{close, hold_for_owners, write_out, write_out_and_tell, write_out_some};
 
 use crate::inode::InodeState;

@@ -72,6 +72,25 @@ pub(crate) fn append(
     })
 }
 
+/// Fails when a write to the file would find no room, wherever it goes and however little it
+/// brings: nothing of the file is mapped, and no space is left.
+///
+/// # Errors
+/// [`Error::NoSpace`] then.
+pub(crate) fn check_room(fs: &Fs, inode: &Arc<Inode>, reserve: Reserve) -> Result<()> {
+    let has_some = {
+        let buffer = inode.io.read();
+        let state = inode.read();
+        !buffer.is_empty() || inline::is_inline(&state) || state.disk.sectors(&fs.geometry) > 0
+    };
+    match has_some {
+        true => Ok(()),
+        false => retried(fs, &[], || {
+            fs.space.with_commits(fs, || fs.space.check_room(reserve))
+        }),
+    }
+}
+
 /// Runs a write. When there is no space, writes out what waits, which takes less than was claimed
 /// for it, and runs it once more. Writes out what is too much.
 fn retried<T>(fs: &Fs, data: &[u8], mut write: impl FnMut() -> Result<T>) -> Result<T> {

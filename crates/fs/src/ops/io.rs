@@ -147,12 +147,18 @@ impl Filesystem {
             regular(inode)?;
             fs.writable()?;
             fs.allow_size(offset.saturating_add(data.len() as u64))?;
-            let reserve = match writers {
-                Writers::Users => Reserve::Keep,
-                Writers::Privileged => Reserve::MayUse,
-            };
+            let reserve = reserve_for(writers);
             file::write_at(fs, inode.arc(), offset, data, reserve, times)
         })
+    }
+
+    /// For a cache above that accepts data before it asks for their space: fails when a write to
+    /// the file would find no room, wherever it goes and however little it brings.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`] then.
+    pub fn check_room(&self, inode: &InodeRef, writers: Writers) -> Result<()> {
+        self.run(|fs| file::check_room(fs, inode.arc(), reserve_for(writers)))
     }
 
     /// Whether the blocks reserved for the superuser are for `caller`, too.
@@ -351,6 +357,13 @@ impl Filesystem {
             fs.journal.commit_running()?;
             written
         })
+    }
+}
+
+fn reserve_for(writers: Writers) -> Reserve {
+    match writers {
+        Writers::Users => Reserve::Keep,
+        Writers::Privileged => Reserve::MayUse,
     }
 }
 

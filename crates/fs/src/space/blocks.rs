@@ -96,6 +96,17 @@ impl Space {
         self.claims.available_to(reserve.privilege()) > 0
     }
 
+    /// As [`Self::has_room`].
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`] when it is not.
+    pub(crate) fn check_room(&self, reserve: Reserve) -> Result<()> {
+        match self.has_room(reserve) {
+            true => Ok(()),
+            false => Err(Error::NoSpace),
+        }
+    }
+
     /// Bytes that this claimant may still fill.
     pub(crate) fn room_bytes(&self, reserve: Reserve) -> u64 {
         let geometry = self.geometry();

@@ -86,7 +86,7 @@ impl Space {
 
     /// Runs `reserve`; while it finds no space but something was freed, waits for that and runs
     /// it again. The caller holds no handle and no live object.
-    pub(super) fn with_commits<T>(
+    pub(crate) fn with_commits<T>(
         &self,
         fs: &Fs,
         mut reserve: impl FnMut() -> Result<T>,

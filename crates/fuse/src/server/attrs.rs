@@ -11,7 +11,7 @@ use uext4::{Attr, InodeRef, SetAttr, SetTime, Times, Timestamp};
 impl Server {
     pub(super) fn getattr(&self, request: &Request<'_>, answer: &mut Answer) -> Handled {
         let inode = self.get(request.node)?;
-        self.tell_lost(request)?;
+        self.tell_writer(request, &inode)?;
         self.put_attributes(request.node, &self.shown(&inode), answer)
     }
 

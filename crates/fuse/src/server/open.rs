@@ -137,6 +137,7 @@ impl Server {
             past_cache,
             later: writes(flags) && self.agreement.writeback() && !past_cache,
             by: self.filesystem.writer(&self.asker(request)),
+            only_writes: flags & (O_ACCMODE | O_APPEND) == O_WRONLY,
         }
     }
 

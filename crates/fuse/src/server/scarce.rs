@@ -4,13 +4,15 @@
 //! is scarce, they are asked back: with attributes that have no life a `write` first sends
 //! `GETATTR` with its handle, which no `stat` does. What the kernel holds of the file is fetched
 //! then, and when some of it found no room, that is the answer, and so that of the `write`. So no
-//! more than one `write` is told "done" in vain, and the next, or `close`, tells it.
+//! more than one `write` is told "done" in vain, and the next, or `close`, tells it. The request
+//! says neither where the `write` goes nor how long it is; when no room is left at all that does
+//! not matter for a file that has none of its own, and the answer is that there is none.
 //!
 //! Not here: files that the kernel writes through (`FOPEN_DIRECT_IO`). It would tell every `write`,
 //! but with the write-back cache the kernel owns their times and does not move them then.
 //!
 //! Reading past the end and seeking to it, in a file open for writing, ask the same way, and hear
-//! the same, once.
+//! of what was lost, once. That no room is left hear only those who have no reason to do either.
 
 use super::{Handled, Server};
 use crate::attributes::Writers as Has;
@@ -21,6 +23,7 @@ use crate::protocol::{GETATTR_HANDLE, WRITE_CACHE, opcode};
 use crate::request::Request;
 use crate::room::MORE_PERCENT;
 use std::time::Duration;
+use uext4::InodeRef;
 
 impl Server {
     /// Lets the kernel hold back more than by itself, where there is room for much more.
@@ -45,11 +48,18 @@ impl Server {
             && Self::asking_handle(request).is_some_and(|it| self.gauge.is_scarce_for(it.by))
     }
 
-    /// Tells a writer that what it wrote before found no room.
-    pub(super) fn tell_lost(&self, request: &Request<'_>) -> Handled {
-        match Self::asking_handle(request) {
-            None => Ok(()),
-            Some(_) => self.nodes.take_lost(request.node).map_or(Ok(()), Err),
+    /// Tells a writer that what it wrote before found no room, or that what it is about to write
+    /// will find none.
+    pub(super) fn tell_writer(&self, request: &Request<'_>, inode: &InodeRef) -> Handled {
+        let Some(manner) = Self::asking_handle(request) else {
+            return Ok(());
+        };
+        if let Some(why) = self.nodes.take_lost(request.node) {
+            return Err(why);
+        }
+        match manner.only_writes && self.gauge.is_scarce_for(manner.by) {
+            true => Ok(self.filesystem.check_room(inode, manner.by)?),
+            false => Ok(()),
         }
     }
 

@@ -7,6 +7,7 @@ import ctypes
 import errno
 import json
 import os
+import subprocess
 import sys
 import time
 
@@ -109,6 +110,13 @@ def fill():
     print("new", why, "some", mine["new"] > 5 << 20)
     # It may tell once more what did not fit.
     attempt(os.fsync, new)
+    rest = os.open("rest", os.O_WRONLY | os.O_CREAT | os.O_DSYNC)
+    while attempt(os.write, rest, b"r" * 4096) == "done":
+        pass
+    fresh = os.open("fresh", os.O_WRONLY | os.O_CREAT)
+    print("fresh", attempt(os.write, fresh, b"x"), os.fstat(fresh).st_size, attempt(os.close, fresh))
+    heard = subprocess.run(["sh", "-c", "exec 2>&-; echo x > shell"]).returncode
+    print("a shell", heard != 0, os.stat("shell").st_size)
     print("its own", attempt(lambda: os.pwrite(new, piece(0), 0)), attempt(os.fsync, new), attempt(os.close, new))
     before = os.stat("new").st_mtime_ns
     time.sleep(0.02)
