@@ -34,6 +34,23 @@ impl Default for OrphanList {
 }
 
 impl OrphanList {
+    /// Mirrors the chain that is on disk, newest first, into a list that is empty.
+    pub(super) fn adopt(&self, inodes: &[Arc<Inode>]) {
+        let number = |at: usize| inodes.get(at).map_or(0, |inode| inode.nr().0);
+        let mut chain = self.chain.lock();
+        chain.head = number(0);
+        let mut newer = 0;
+        for (at, inode) in inodes.iter().enumerate() {
+            let link = Link {
+                inode: inode.clone(),
+                newer,
+                older: number(at + 1),
+            };
+            newer = inode.nr().0;
+            chain.links.insert(newer, link);
+        }
+    }
+
     /// Puts `inode` at the head of the chain.
     pub(super) fn add(&self, fs: &Fs, handle: &Handle<'_>, inode: &Arc<Inode>) -> Result<()> {
         let nr = inode.nr().0;

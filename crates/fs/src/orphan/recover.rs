@@ -59,6 +59,8 @@ impl Orphans {
         Ok(found)
     }
 
+    /// The chain stays on disk as it is, for a crash meanwhile; only what follows a bad number is cut
+    /// off.
     fn adopt_list(&self, fs: &Fs) -> Result<Vec<Arc<Inode>>> {
         let mut chain = Vec::new();
         let mut seen = HashSet::new();
@@ -68,15 +70,16 @@ impl Orphans {
                 break;
             };
             next = inode.read().disk.dtime;
+            inode.orphan.store(ON_LIST, Ordering::Release);
             chain.push(inode);
         }
-        // Oldest first, so that adding each at the head rebuilds the same chain.
-        let mut handle = fs.start(credits::ATTRIBUTES)?;
-        fs.superblock.update(&handle, |disk| disk.last_orphan = 0);
-        for inode in chain.iter().rev() {
-            self.list.add(fs, &handle, inode)?;
-            inode.orphan.store(ON_LIST, Ordering::Release);
-            handle.restart(credits::ATTRIBUTES)?;
+        self.list.adopt(&chain);
+        if next != 0 {
+            let handle = fs.start(credits::ATTRIBUTES)?;
+            match chain.last() {
+                Some(oldest) => handle.write(oldest).disk.dtime = 0,
+                None => fs.superblock.update(&handle, |disk| disk.last_orphan = 0),
+            }
         }
         Ok(chain)
     }

@@ -2,7 +2,7 @@
 
 use crate::{crashed, image};
 use std::sync::Arc;
-use uext4::device::MemDevice;
+use uext4::device::{Event, MemDevice, Recorder, Survivors};
 use uext4::format::Feature;
 use uext4::{Caller, Filesystem};
 use uext4_testkit::oracle::{self, KernelMount, Repair};
@@ -137,5 +137,67 @@ fn a_read_only_mount_leaves_them_where_there_were_errors() {
         let (free, is_left) = found(false);
         assert_eq!(free, found(true).0, "{feature}");
         assert!(is_left, "{feature}");
+    }
+}
+
+/// A list of more inodes than one transaction of the small log changes: none is lost when the
+/// recovery itself is cut, whatever it has made durable by then.
+#[test]
+fn a_long_list_survives_crashes_of_its_recovery() {
+    const FILES: u64 = 1600;
+    let shape = ["-b", "1024", "-I", "256", "-N", "2048", "-J", "size=1"];
+    let shape = [&shape[..], &["-O", "^orphan_file"]].concat();
+    let device = image::mke2fs(16, &shape);
+    let fs = image::mount(&device);
+    let root = fs.root().unwrap();
+    let free = fs.statfs().inodes_free;
+    let name = |nr: u64| nr.to_string().into_bytes();
+    let create = |nr| fs.create(&root, &name(nr), 0o644, &ROOT).unwrap();
+    let files: Vec<_> = (0..FILES).map(create).collect();
+    for nr in 0..FILES {
+        fs.unlink(&root, &name(nr), &ROOT).unwrap();
+    }
+    fs.sync().unwrap();
+    fs.abandon();
+    drop((files, root, fs));
+    let recorder = Arc::new(Recorder::new(device));
+    let fs = Filesystem::mount(recorder.clone(), crashed::options()).unwrap();
+    assert_eq!(fs.statfs().inodes_free, free);
+    fs.abandon();
+    drop(fs);
+    let mut log = recorder.log();
+    let is_flush = |cut: &usize| matches!(log.events()[*cut], Event::FlushDone { .. });
+    let cuts: Vec<_> = (0..log.len()).filter(is_flush).collect();
+    assert!(cuts.len() > 2, "one transaction was enough");
+    for cut in cuts {
+        let image = Arc::new(log.image(cut + 1, Survivors::None));
+        let fs = image::mount(&image);
+        assert_eq!(fs.statfs().inodes_free, free, "cut {cut} lost orphans");
+        fs.unmount().unwrap();
+        image::assert_clean(&image);
+    }
+}
+
+/// What a chain says behind an inode that is none is nobody's; the sound part is freed.
+#[test]
+fn a_list_ends_at_a_bad_number() {
+    let device = image::mke2fs(16, &["-O", "^orphan_file"]);
+    let fs = image::mount(&device);
+    let file = fs.create(&fs.root().unwrap(), b"file", 0o644, &ROOT);
+    let nr = file.unwrap().nr().0;
+    fs.unmount().unwrap();
+    let (_dir, path) = image::on_disk(&device);
+    let orphan = [
+        "unlink file".to_owned(),
+        format!("set_inode_field <{nr}> links_count 0"),
+        format!("set_super_value last_orphan {nr}"),
+    ];
+    oracle::debugfs(&path, oracle::Access::Write, &orphan).unwrap();
+    for bad in [nr, 999_999, 1] {
+        let set = format!("set_inode_field <{nr}> dtime {bad}");
+        oracle::debugfs(&path, oracle::Access::Write, &[set]).unwrap();
+        let device = Arc::new(MemDevice::from_bytes(&std::fs::read(&path).unwrap()));
+        image::mount(&device).unmount().unwrap();
+        image::assert_clean(&device);
     }
 }
