@@ -37,6 +37,19 @@ pub enum Error {
         /// The number asked for, from 1.
         number: u32,
     },
+    /// The device ends before the partition does.
+    #[error(
+        "partition {number} ends at byte {end_bytes}, past the end of the device, which is at byte \
+         {size_bytes}"
+    )]
+    PartitionCut {
+        /// The number asked for, from 1.
+        number: u32,
+        /// First byte behind the partition.
+        end_bytes: u64,
+        /// Size of the device in bytes.
+        size_bytes: u64,
+    },
     /// The device has no partition table that can be understood.
     #[error("the partition table cannot be used: {problem}")]
     PartitionTable {

@@ -198,7 +198,9 @@ impl Cause for uext4::device::Error {
         use uext4::device::Error;
         match self {
             Error::Busy { .. } => Exit::Busy,
-            Error::PartitionTable { .. } | Error::NoPartition { .. } => Exit::NotExt4,
+            Error::PartitionTable { .. }
+            | Error::NoPartition { .. }
+            | Error::PartitionCut { .. } => Exit::NotExt4,
             Error::OutOfRange { .. } => Exit::Usage,
             _ => Exit::Failed,
         }
@@ -211,6 +213,7 @@ impl Cause for uext4::device::Error {
             Error::PartitionTable { .. } => Some("without --partition the whole is looked at"),
             Error::WriteProtected => Some("with -o ro it can be mounted"),
             Error::NoPartition { .. } => Some("`fdisk -l` lists those that are there"),
+            Error::PartitionCut { .. } => Some("the image is only the front of a disk"),
             Error::Io { source, .. } if source.kind() == io::ErrorKind::IsADirectory => {
                 Some("an image is a file or a block device")
             }

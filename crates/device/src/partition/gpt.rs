@@ -1,6 +1,6 @@
 //! The GUID table: a header in sector 1 and, as a backup, in the last sector.
 
-use super::{Partition, bad, checked, u32_at, u64_at};
+use super::{Partition, addressed, bad, u32_at, u64_at};
 use crate::{BlockDevice, Error};
 
 const SIGNATURE: &[u8] = b"EFI PART";
@@ -95,20 +95,15 @@ fn read_entries(device: &dyn BlockDevice, header: &Header) -> Result<Vec<Partiti
     let entries = (1..).zip(bytes.chunks(header.entry_bytes as usize));
     entries
         .filter(|(_, entry)| entry[..16].iter().any(|b| *b != 0))
-        .map(|(number, entry)| read_entry(device, header, number, entry))
+        .map(|(number, entry)| read_entry(header, number, entry))
         .collect()
 }
 
-fn read_entry(
-    device: &dyn BlockDevice,
-    header: &Header,
-    number: u32,
-    entry: &[u8],
-) -> Result<Partition, Error> {
+fn read_entry(header: &Header, number: u32, entry: &[u8]) -> Result<Partition, Error> {
     let (first, last) = (u64_at(entry, 32), u64_at(entry, 40));
     let sectors = last.checked_sub(first).and_then(|n| n.checked_add(1));
     let sectors = sectors.ok_or(bad("a partition ends before it starts"))?;
-    checked(device, number, first, sectors, header.sector_bytes)
+    addressed(number, first, sectors, header.sector_bytes)
 }
 
 /// CRC-32 of IEEE 802.3; bit by bit, since a table is a few KiB and read once.

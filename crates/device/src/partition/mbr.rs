@@ -1,6 +1,6 @@
 //! The legacy table: four entries in sector 0, and a chain of sectors for logical partitions.
 
-use super::{Partition, bad, checked, u32_at};
+use super::{Partition, Table, addressed, bad, u32_at};
 use crate::{BlockDevice, Error};
 
 /// The table counts in sectors of this size on every disk that Linux reads by it.
@@ -32,14 +32,17 @@ impl Entry {
     fn is_extended(&self) -> bool {
         self.is_used() && TYPES_EXTENDED.contains(&self.kind)
     }
+    /// The partition, whose start counts from sector `base`.
+    fn partition(&self, number: u32, base: u64) -> Result<Partition, Error> {
+        addressed(number, base + self.start, self.sectors, SECTOR_BYTES)
+    }
 }
 
 impl BootSector {
     /// Reads sector number `sector`.
     pub(super) fn read(device: &dyn BlockDevice, sector: u64) -> Result<Self, Error> {
         let mut bytes = [0; SECTOR_BYTES as usize];
-        let end = sector.saturating_add(1).saturating_mul(SECTOR_BYTES);
-        if end > device.size_bytes() {
+        if !is_there(device, sector) {
             return Err(bad("it lies past the end of the device"));
         }
         device.read_at(sector * SECTOR_BYTES, &mut bytes)?;
@@ -65,49 +68,52 @@ impl BootSector {
     }
 }
 
+fn is_there(device: &dyn BlockDevice, sector: u64) -> bool {
+    let end = sector.saturating_add(1).saturating_mul(SECTOR_BYTES);
+    end <= device.size_bytes()
+}
+
 /// All partitions that hold data; an extended one is only the frame of its logical ones.
-pub(super) fn read(device: &dyn BlockDevice, boot: &BootSector) -> Result<Vec<Partition>, Error> {
+pub(super) fn read(device: &dyn BlockDevice, boot: &BootSector) -> Result<Table, Error> {
     let mut partitions = Vec::new();
     let mut extended = None;
     for (number, entry) in (1..).zip(boot.entries()) {
         if entry.is_extended() {
             extended.get_or_insert(entry.start);
         } else if entry.is_used() {
-            partitions.push(checked(
-                device,
-                number,
-                entry.start,
-                entry.sectors,
-                SECTOR_BYTES,
-            )?);
+            partitions.push(entry.partition(number, 0)?);
         }
     }
-    if let Some(start) = extended {
-        read_logical(device, start, &mut partitions)?;
-    }
-    Ok(partitions)
+    let rest = match extended {
+        Some(start) => read_logical(device, start, &mut partitions)?,
+        None => None,
+    };
+    Ok(Table { partitions, rest })
 }
 
 /// Walks the chain: each sector holds a partition (relative to itself) and the next sector
-/// (relative to the extended partition).
+/// (relative to the extended partition). Answers what is wrong where the device ends before it.
 fn read_logical(
     device: &dyn BlockDevice,
     extended: u64,
     partitions: &mut Vec<Partition>,
-) -> Result<(), Error> {
+) -> Result<Option<Error>, Error> {
     let mut sector = extended;
     let mut number = FIRST_LOGICAL;
     for _ in 0..LOGICAL_MAX {
+        if !is_there(device, sector) {
+            let cut = "the list of logical partitions goes on past the end of the device";
+            return Ok(Some(bad(cut)));
+        }
         let boot = BootSector::read(device, sector)?;
         let used = |entry: &Entry| entry.is_used() && !entry.is_extended();
         if let Some(entry) = boot.entries().find(used) {
-            let start = sector + entry.start;
-            partitions.push(checked(device, number, start, entry.sectors, SECTOR_BYTES)?);
+            partitions.push(entry.partition(number, sector)?);
             number += 1;
         }
         match boot.entries().find(Entry::is_extended) {
             Some(next) => sector = extended + next.start,
-            None => return Ok(()),
+            None => return Ok(None),
         }
     }
     Err(bad("the chain of logical partitions has no end"))

@@ -1,7 +1,9 @@
 //! Finds a partition on a whole-disk image: MBR (with logical partitions) and GPT.
 //!
-//! Invariants: the tables are read as hostile bytes: every number is checked against the device,
+//! Invariants: the tables are read as hostile bytes: every number is checked before it is used,
 //! every chain and array has a bound, and a table that breaks a rule is an error, not a guess.
+//! A device may end early, as the copy of a disk does that was cut short: what lies on it can be
+//! opened.
 //! Not here: writing tables.
 //! References: UEFI specification, chapter 5 (GUID partition table, protective and legacy MBR).
 
@@ -22,54 +24,72 @@ pub struct Partition {
     pub len_bytes: u64,
 }
 
-/// Reads the partition table of `device`: used entries in the order of their numbers.
+/// What a table says.
+struct Table {
+    /// Used entries in the order of their numbers.
+    partitions: Vec<Partition>,
+    /// Why those that follow are not known.
+    rest: Option<Error>,
+}
+
+/// Reads the partition table of `device`: used entries in the order of their numbers, also such
+/// that reach past its end.
 ///
 /// # Errors
 /// [`Error::PartitionTable`] when there is none or it breaks a rule; [`Error::Io`].
 pub fn read_table(device: &dyn BlockDevice) -> Result<Vec<Partition>, Error> {
+    read(device).map(|table| table.partitions)
+}
+
+fn read(device: &dyn BlockDevice) -> Result<Table, Error> {
     let boot = mbr::BootSector::read(device, 0)?;
     if !boot.is_protective() {
         return mbr::read(device, &boot);
     }
-    gpt::read(device)
+    let partitions = gpt::read(device)?;
+    Ok(Table {
+        partitions,
+        rest: None,
+    })
 }
 
 /// Opens partition `number` (from 1) of `device`.
 ///
 /// # Errors
-/// [`Error::NoPartition`], and those of [`read_table`].
+/// [`Error::NoPartition`], [`Error::PartitionCut`], and those of [`read_table`].
 pub fn open(device: Arc<dyn BlockDevice>, number: u32) -> Result<Window, Error> {
-    let table = read_table(&*device)?;
-    let partition = table
-        .iter()
-        .find(|p| p.number == number)
-        .ok_or(Error::NoPartition { number })?;
-    Window::new(device, partition.start_bytes, partition.len_bytes)
+    let Table { partitions, rest } = read(&*device)?;
+    let found = partitions.iter().find(|p| p.number == number);
+    let Some(partition) = found else {
+        return Err(rest.unwrap_or(Error::NoPartition { number }));
+    };
+    let (start, len) = (partition.start_bytes, partition.len_bytes);
+    let size_bytes = device.size_bytes();
+    match start + len > size_bytes {
+        true => Err(Error::PartitionCut {
+            number,
+            end_bytes: start + len,
+            size_bytes,
+        }),
+        false => Window::new(device, start, len),
+    }
 }
 
-/// Makes a partition of `sectors` sectors from sector `start`, if it lies on the device.
-fn checked(
-    device: &dyn BlockDevice,
-    number: u32,
-    start: u64,
-    sectors: u64,
-    sector_bytes: u64,
-) -> Result<Partition, Error> {
-    let bytes = |n: u64| n.checked_mul(sector_bytes);
-    match (bytes(start), bytes(sectors)) {
-        (Some(start_bytes), Some(len_bytes))
-            if start_bytes
-                .checked_add(len_bytes)
-                .is_some_and(|end| end <= device.size_bytes()) =>
-        {
-            Ok(Partition {
-                number,
-                start_bytes,
-                len_bytes,
-            })
-        }
-        _ => Err(bad("a partition reaches past the end of the device")),
-    }
+/// Makes a partition of `sectors` sectors from sector `start`, if all of it has addresses.
+fn addressed(number: u32, start: u64, sectors: u64, sector_bytes: u64) -> Result<Partition, Error> {
+    let place = || {
+        let (start, len) = (
+            start.checked_mul(sector_bytes)?,
+            sectors.checked_mul(sector_bytes)?,
+        );
+        start.checked_add(len).map(|_end| (start, len))
+    };
+    let (start_bytes, len_bytes) = place().ok_or(bad("a partition ends past the last byte"))?;
+    Ok(Partition {
+        number,
+        start_bytes,
+        len_bytes,
+    })
 }
 
 fn bad(problem: &'static str) -> Error {

@@ -73,6 +73,27 @@ fn a_partition_is_mounted_by_number_or_place() {
 }
 
 #[test]
+fn what_is_left_of_a_disk_that_was_cut_short_is_mounted() {
+    for (label, script, cut) in [("dos", MBR, "5"), ("gpt", GPT, "3")] {
+        let Some(rig) = disk(label, script) else {
+            return;
+        };
+        let image = fs::File::options().write(true).open(rig.image());
+        image.unwrap().set_len(134_000 * SECTOR_BYTES).unwrap();
+        rig.ok(&["mount", "--partition", "2", "disk.img", "mnt"]);
+        let written = fs::write(rig.path("mnt/greeting"), "hello");
+        rig.ok(&["umount", "mnt"]);
+        written.unwrap();
+        judge(&rig, START_SECTORS, LEN_SECTORS);
+
+        let output = rig.run(&["mount", "--partition", cut, "disk.img", "mnt"]);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        let told = said.contains("past the end of the device") && said.lines().count() == 1;
+        assert!(told && output.status.code() == Some(3), "{label}: {said}");
+    }
+}
+
+#[test]
 fn a_wrong_place_is_refused_in_one_sentence() {
     let Some(rig) = disk("gpt", GPT) else {
         return;
