@@ -56,7 +56,7 @@ impl Engine {
     }
 
     fn write_batch(&self, log: &OpenLog, wanted: &[Wanted]) -> Result<(), Error> {
-        let _batch = self.batch.lock();
+        let batch = self.batch.lock();
         self.gate.check()?;
         let bookkeeping = &self.times.bookkeeping_ns;
         let images = Times::time(bookkeeping, || self.images.newest_of(wanted));
@@ -66,6 +66,7 @@ impl Engine {
             log.retire(retired.iter());
             retired
         });
+        drop(batch);
         Times::add(&self.times.checkpointed_blocks, images.len() as u64);
         Times::time(&self.times.freeing_ns, || drop((images, retired)));
         Ok(())

@@ -4,77 +4,29 @@
 //! lower the counters of their transactions in one go ([`crate::records`]), and to free the images
 //! where nobody waits.
 //!
-//! Locking: one map shard ([`Rank::Checkpoint`]) at a time. What a commit or a checkpoint does to
-//! many blocks it does shard by shard and row by row, and it looks for all blocks of a shard before
-//! it changes any: entries of a long queue lie in memory and not in a cache, and are fetched side
-//! by side so.
+//! Locking: one map shard ([`Rank::Checkpoint`]) at a time, for a moment. What a commit or a
+//! checkpoint does to many blocks it does part by part, and it asks for all blocks of a part before
+//! it looks at the first: entries of a long queue lie in memory and not in a cache, and are fetched
+//! side by side so.
 
 use crate::Image;
-use crate::newest::{Entry, Newest, ROW_BITS, row_of};
-use std::ops::Range;
+use crate::newest::{Entry, Newest, in_stretches};
 use uext4_format::{BlockNr, Tid};
 use uext4_sync::{Mutex, Rank, stretch_shard};
 
 const SHARDS: usize = 16;
+/// So many blocks in a row lie in one shard, as a power of two: a block group, usually.
+const SHARD_BITS: u32 = 15;
+/// Blocks of a part: what the nearest cache holds, and what a reader may have to wait for.
+const PART_MAX: usize = 256;
 
 /// A block to bring home, if its newest image is of this transaction.
 pub(crate) type Wanted = (BlockNr, Tid);
 
-/// The part of a list of ascending blocks that lies in one row.
-#[derive(Clone, Copy)]
-struct Span {
-    first: BlockNr,
-    from: u32,
-    until: u32,
-}
-
-impl Span {
-    fn places(&self) -> Range<usize> {
-        self.from as usize..self.until as usize
-    }
-    fn shard(&self) -> usize {
-        shard_of(self.first)
-    }
-}
-
-fn shard_of(block: BlockNr) -> usize {
-    stretch_shard::<ROW_BITS>(block.0, SHARDS)
-}
-
-/// Cuts a list of ascending blocks into spans; those of one shard follow each other. A few rarely
-/// meet in a shard: they stay as they are.
-fn spans_of<T>(list: &[T], nr: impl Fn(&T) -> BlockNr) -> Vec<Span> {
-    let mut until = 0;
-    let span = |part: &[T]| {
-        let (first, from) = (nr(&part[0]), until);
-        until += part.len() as u32;
-        Span { first, from, until }
-    };
-    let parts = list.chunk_by(|a, b| row_of(nr(a)) == row_of(nr(b)));
-    let mut spans = Vec::with_capacity(list.len());
-    spans.extend(parts.map(span));
-    if spans.len() < SHARDS {
-        spans
-    } else {
-        by_shard(&spans)
-    }
-}
-
-/// In time that grows with their number only.
-fn by_shard(spans: &[Span]) -> Vec<Span> {
-    let mut next = [0; SHARDS];
-    spans.iter().for_each(|span| next[span.shard()] += 1);
-    let mut sum = 0;
-    for count in &mut next {
-        (sum, *count) = (sum + *count, sum);
-    }
-    let mut sorted = spans.to_vec();
-    for span in spans {
-        let next = &mut next[span.shard()];
-        sorted[*next] = *span;
-        *next += 1;
-    }
-    sorted
+/// Cuts a list of ascending blocks into parts, each in one shard.
+fn parts_of<T>(list: &[T], nr: impl Fn(&T) -> BlockNr) -> impl Iterator<Item = &[T]> {
+    list.chunk_by(move |a, b| nr(a).0 >> SHARD_BITS == nr(b).0 >> SHARD_BITS)
+        .flat_map(|together| together.chunks(PART_MAX))
 }
 
 pub(crate) struct Images {
@@ -90,7 +42,7 @@ impl Images {
     }
 
     fn shard(&self, block: BlockNr) -> &Mutex<Newest> {
-        &self.shards[shard_of(block)]
+        &self.shards[stretch_shard::<SHARD_BITS>(block.0, SHARDS)]
     }
 
     /// Images held.
@@ -104,30 +56,26 @@ impl Images {
     /// The newest committed image of `block`; `None`: the device has it.
     pub(crate) fn get(&self, block: BlockNr) -> Option<Image> {
         let shard = self.shard(block).lock();
-        let (image, _) = shard.row(block)?.get(block)?;
+        let (image, _) = shard.stretch(block)?.get(block)?;
         Some(image.clone())
     }
 
     /// The newest images of these ascending blocks, where they are of the transactions named.
     pub(crate) fn newest_of(&self, wanted: &[Wanted]) -> Vec<(BlockNr, Image)> {
-        let mut found: Vec<Option<Image>> = vec![None; wanted.len()];
-        self.visit(
-            wanted,
-            |(block, _)| *block,
-            |shard, first, places| {
-                let Some(row) = shard.row(first) else {
-                    return;
+        let mut found = Vec::with_capacity(wanted.len());
+        for part in parts_of(wanted, |(block, _)| *block) {
+            let shard = &*self.shard(part[0].0).lock();
+            shard.fetch(part, |(block, _)| *block);
+            for part in in_stretches(part, |(block, _)| *block) {
+                let stretch = shard.stretch(part[0].0);
+                let newest = |(block, tid): &Wanted| {
+                    let (image, owner) = stretch?.get(*block)?;
+                    (owner == *tid).then(|| (*block, image.clone()))
                 };
-                for ((block, tid), found) in wanted[places.clone()].iter().zip(&mut found[places]) {
-                    let newest = row.get(*block).filter(|(_, owner)| owner == tid);
-                    *found = newest.map(|(image, _)| image.clone());
-                }
-            },
-        );
-        let found = wanted.iter().zip(found);
+                found.extend(part.iter().filter_map(newest));
+            }
+        }
         found
-            .filter_map(|((block, _), image)| Some((*block, image?)))
-            .collect()
     }
 
     /// These images of the ascending `blocks`, all that `tid` committed, are now the newest.
@@ -139,21 +87,16 @@ impl Images {
         tid: Tid,
     ) -> Vec<Entry> {
         let mut retired = Vec::with_capacity(images.len());
-        let mut images: Vec<(BlockNr, Option<Image>)> = images
-            .into_iter()
-            .map(|(block, image)| (block, Some(image)))
-            .collect();
-        self.visit(
-            blocks,
-            |block| *block,
-            |shard, first, places| {
-                let row = shard.row_to_fill(first);
-                for (block, image) in &mut images[places] {
-                    let image = image.take().expect("every place comes once");
-                    retired.extend(row.put(*block, image, tid));
-                }
-            },
-        );
+        let mut images = images.into_iter();
+        for part in parts_of(blocks, |block| *block) {
+            let shard = &mut *self.shard(part[0]).lock();
+            shard.fetch(part, |block| *block);
+            for part in in_stretches(part, |block| *block) {
+                let stretch = shard.stretch_to_fill(part[0]);
+                let images = images.by_ref().take(part.len());
+                retired.extend(images.filter_map(|(block, image)| stretch.put(block, image, tid)));
+            }
+        }
         retired
     }
 
@@ -161,54 +104,86 @@ impl Images {
     /// newer ones. Answers what is forgotten.
     pub(crate) fn written(&self, images: &[(BlockNr, Image)]) -> Vec<Entry> {
         let mut retired = Vec::with_capacity(images.len());
-        self.visit(
-            images,
-            |(block, _)| *block,
-            |shard, first, places| {
-                shard.take_from(first, |row| {
-                    for (block, image) in &images[places] {
-                        let taken = row.take_if(*block, |newest| Image::ptr_eq(newest, image));
-                        retired.extend(taken);
-                    }
+        for part in parts_of(images, |(block, _)| *block) {
+            let shard = &mut *self.shard(part[0].0).lock();
+            shard.fetch(part, |(block, _)| *block);
+            for part in in_stretches(part, |(block, _)| *block) {
+                shard.take_from(part[0].0, |stretch| {
+                    retired.extend(part.iter().filter_map(|(block, image)| {
+                        stretch.take_if(*block, |newest| Image::ptr_eq(newest, image))
+                    }));
                 });
-            },
-        );
-        retired
-    }
-
-    /// Hands out the places of a list of ascending blocks row by row, each with its first block,
-    /// and with its shard locked.
-    fn visit<T>(
-        &self,
-        list: &[T],
-        nr: impl Fn(&T) -> BlockNr,
-        mut work: impl FnMut(&mut Newest, BlockNr, Range<usize>),
-    ) {
-        for spans in spans_of(list, &nr).chunk_by(|a, b| a.shard() == b.shard()) {
-            let shard = &mut *self.shard(spans[0].first).lock();
-            let parts = spans.iter().map(|span| (span.first, span.places()));
-            if spans.len() > 1 {
-                shard.fetch(parts.clone(), |place| nr(&list[place]));
             }
-            parts.for_each(|(first, places)| work(shard, first, places));
         }
+        retired
     }
 
     /// True when some image of `block` waits for its home write.
     pub(crate) fn contains(&self, block: BlockNr) -> bool {
         let shard = self.shard(block).lock();
-        shard.row(block).is_some_and(|row| row.get(block).is_some())
+        let stretch = shard.stretch(block);
+        stretch.is_some_and(|stretch| stretch.get(block).is_some())
     }
 
     /// These blocks were freed: no image of them must go home. Answers what is forgotten.
     pub(crate) fn revoke(&self, blocks: &[BlockNr]) -> Vec<Entry> {
         let mut retired = Vec::new();
         for block in blocks {
-            self.shard(*block).lock().take_from(*block, |row| {
-                let taken = row.take_if(*block, |_| true);
-                retired.extend(taken);
+            self.shard(*block).lock().take_from(*block, |stretch| {
+                retired.extend(stretch.take_if(*block, |_| true));
             });
         }
         retired
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+    use uext4_sync::Rng;
+
+    /// Ascending, in more shards, stretches and rows than one; some stretches have many.
+    fn some_blocks(rng: &mut Rng) -> Vec<BlockNr> {
+        let density = [1, 20, 1000][rng.below(3) as usize];
+        let blocks = (0..40_000).filter(|_| rng.below(1000) < density);
+        blocks.map(BlockNr).collect()
+    }
+
+    /// Against a plain map: lists that are committed, brought home and freed in turn.
+    #[test]
+    fn lists_do_what_a_plain_map_does() {
+        let mut rng = Rng::new(3);
+        let (images, mut plain) = (Images::new(), BTreeMap::new());
+        for tid in (0..60).map(Tid) {
+            let image = Image::from(tid.0.to_le_bytes().as_slice());
+            let blocks = some_blocks(&mut rng);
+            let list = blocks.iter().map(|block| (*block, image.clone())).collect();
+            let expected: Vec<Entry> = blocks
+                .iter()
+                .filter_map(|block| plain.insert(*block, (image.clone(), tid)))
+                .collect();
+            assert_eq!(images.insert(&blocks, list, tid), expected, "{tid:?}");
+
+            let owner = Tid(tid.0.saturating_sub(rng.below(3) as u32));
+            let wanted: Vec<Wanted> = some_blocks(&mut rng)
+                .iter()
+                .map(|nr| (*nr, owner))
+                .collect();
+            let is_found =
+                |(block, _): &&Wanted| plain.get(block).is_some_and(|(_, of)| *of == owner);
+            let found: Vec<BlockNr> = wanted.iter().filter(is_found).map(|(nr, _)| *nr).collect();
+            let home = images.newest_of(&wanted);
+            assert!(home.iter().map(|(nr, _)| nr).eq(&found), "{tid:?}");
+
+            let taken = images.written(&home);
+            let expected = found.iter().filter_map(|block| plain.remove(block));
+            assert_eq!(taken, expected.collect::<Vec<Entry>>(), "{tid:?}");
+            assert!(images.written(&home).is_empty(), "none comes twice");
+            assert_eq!(images.len(), plain.len() as u64);
+        }
+        let all: Vec<BlockNr> = plain.keys().copied().collect();
+        assert_eq!(images.revoke(&all).len(), all.len());
+        assert_eq!(images.len(), 0);
     }
 }
