@@ -59,8 +59,8 @@ impl Orphans {
         Ok(found)
     }
 
-    /// The chain stays on disk as it is, for a crash meanwhile; only what follows a bad number is cut
-    /// off.
+    /// The chain stays on disk as it is, for a crash meanwhile; only what follows a bad number is
+    /// cut off.
     fn adopt_list(&self, fs: &Fs) -> Result<Vec<Arc<Inode>>> {
         let mut chain = Vec::new();
         let mut seen = HashSet::new();
