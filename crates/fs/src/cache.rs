@@ -5,14 +5,23 @@
 //! step, because others may hold it weakly: an object that somebody got hold of again stays the one
 //! that is cached. Eviction goes round the shard's own entries with a second chance.
 //!
-//! Locking: `Rank::CacheShard` per shard; nothing else is taken under it.
+//! Locking: `Rank::CacheShard` per shard; nothing else is taken under it. Nothing is read, built or
+//! dropped under it either: who holds it may lose its core.
 
+mod entries;
+
+use entries::{Entries, Room};
 use std::hash::Hash;
 use std::sync::Arc;
-use uext4_sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use uext4_sync::{Rank, RwLock, StretchMap, stretch_shard};
+use uext4_sync::atomic::{AtomicU64, Ordering};
+use uext4_sync::{Rank, RwLock, stretch_shard};
 
 const CACHE_SHARDS: usize = 128;
+/// Kept in each whatever the allotment is.
+const SHARD_MIN: usize = 8;
+/// What a cached object takes besides itself: its entry, with what the table keeps free, and what
+/// the allocator adds.
+pub(crate) const ENTRY_BYTES: u64 = 96;
 /// Numbers in a row that share a shard: a thread that works through its own files or directory
 /// stays with the same few locks and lines, which nobody else writes meanwhile.
 const STRETCH_BITS: u32 = 8;
@@ -49,36 +58,6 @@ pub(crate) trait Cached {
     }
 }
 
-struct Entry<V> {
-    /// `None` only while [`end`] sees whether somebody else holds it.
-    value: Option<Arc<V>>,
-    referenced: AtomicBool,
-}
-
-impl<V: Cached> Entry<V> {
-    /// Somebody used it since this was asked last.
-    fn take_referenced(&self) -> bool {
-        let used = self.value.as_ref().is_some_and(|value| value.take_used());
-        self.referenced.swap(false, Ordering::Relaxed) || used
-    }
-
-    /// Nobody but the cache holds the object; a hint, for who holds it weakly may do more.
-    fn is_idle(&self) -> bool {
-        self.value
-            .as_ref()
-            .is_none_or(|value| Arc::strong_count(value) == 1)
-    }
-}
-
-type Map<K, V> = StretchMap<K, Entry<V>, STRETCH_BITS>;
-
-/// What a shard's lock protects. `limit` is raised above the share of the cache's maximum while
-/// most entries are in use, so that a full shard is not scanned at every insert.
-struct Entries<K, V> {
-    map: Map<K, V>,
-    limit: usize,
-}
-
 /// The counters stand beside the lock, whose line a look-up changes anyway.
 #[repr(align(128))]
 struct Shard<K, V> {
@@ -101,77 +80,153 @@ pub(crate) struct Counts {
     pub(crate) evictions: u64,
 }
 
+/// Something that was read because it was not cached, and what was found beside it.
+pub(crate) struct Found<K, V> {
+    pub(crate) wanted: V,
+    /// Of the same stretch of numbers; others are left out.
+    pub(crate) beside: Vec<(K, V)>,
+}
+
+impl<K, V> Found<K, V> {
+    /// Nothing beside it.
+    pub(crate) fn alone(wanted: V) -> Self {
+        let beside = Vec::new();
+        Self { wanted, beside }
+    }
+}
+
+impl<K, V> Shard<K, V> {
+    fn note_evictions(&self, gone: &[V]) -> u64 {
+        let evictions = gone.len() as u64;
+        if evictions > 0 {
+            self.evictions.fetch_add(evictions, Ordering::Relaxed);
+        }
+        evictions
+    }
+}
+
 /// The cache.
 pub(crate) struct Cache<K, V> {
     shards: Box<[Shard<K, V>]>,
-    shard_max: usize,
+    allotment: Allotment,
+}
+
+/// The memory for what nobody uses.
+pub(crate) struct Allotment {
+    /// Of several caches; may change at any time, and holds for what comes from then on.
+    pub(crate) bytes: Arc<AtomicU64>,
+    /// One part of so many is for this cache.
+    pub(crate) parts: u64,
+    /// What one object takes.
+    pub(crate) object_bytes: u64,
+}
+
+impl Allotment {
+    /// How many objects a shard may keep.
+    fn shard_max(&self) -> usize {
+        let bytes = self.bytes.load(Ordering::Relaxed) / self.parts;
+        let objects = bytes / self.object_bytes;
+        usize::try_from(objects).map_or(usize::MAX, |objects| objects / CACHE_SHARDS + SHARD_MIN)
+    }
 }
 
 impl<K: Key, V: Cached> Cache<K, V> {
-    /// A cache that keeps about `max` objects that nobody uses.
-    pub(crate) fn new(max: usize) -> Self {
-        let shard_max = max.div_ceil(CACHE_SHARDS).max(8);
-        let entries = || Entries {
-            map: Map::default(),
-            limit: shard_max,
-        };
+    /// An empty cache that keeps to `allotment`, and a few objects.
+    pub(crate) fn new(allotment: Allotment) -> Self {
         let shard = |_| Shard {
-            entries: RwLock::new(Rank::CacheShard, entries()),
+            entries: RwLock::new(Rank::CacheShard, Entries::new()),
             hits: AtomicU64::new(0),
             misses: AtomicU64::new(0),
             evictions: AtomicU64::new(0),
         };
         Self {
             shards: (0..CACHE_SHARDS).map(shard).collect(),
-            shard_max,
+            allotment,
         }
     }
 
     /// The cached object.
     pub(crate) fn get(&self, key: K) -> Option<Arc<V>> {
-        let shard = self.shard(key);
-        let entries = shard.entries.read();
-        let Some(entry) = entries.map.get(&key) else {
-            shard.misses.fetch_add(1, Ordering::Relaxed);
-            return None;
-        };
-        shard.hits.fetch_add(1, Ordering::Relaxed);
-        if !entry.referenced.load(Ordering::Relaxed) {
-            entry.referenced.store(true, Ordering::Relaxed);
-        }
-        entry.value.clone()
+        self.look(key).ok()
     }
 
-    /// The cached object; when there is none, what `make` answers is cached. `make` takes no lock.
-    pub(crate) fn get_or_insert_with(&self, key: K, make: impl FnOnce() -> V) -> Arc<V> {
+    /// The cached object, or what [`Entries::departures`] said when it was not there.
+    fn look(&self, key: K) -> Result<Arc<V>, u64> {
         let shard = self.shard(key);
-        let mut entries = shard.entries.write();
-        if let Some(value) = entries.map.get(&key).and_then(|entry| entry.value.clone()) {
-            return value;
-        }
-        if entries.map.len() >= entries.limit {
-            let before = entries.map.len();
-            evict(&mut entries, self.shard_max);
-            let evicted = before - entries.map.len();
-            shard.evictions.fetch_add(evicted as u64, Ordering::Relaxed);
-        }
-        let value = Arc::new(make());
-        let entry = Entry {
-            value: Some(value.clone()),
-            referenced: AtomicBool::new(false),
+        let entries = shard.entries.read();
+        let found = entries.get(key).ok_or_else(|| entries.departures());
+        let counter = match found {
+            Ok(_) => &shard.hits,
+            Err(_) => &shard.misses,
         };
-        entries.map.insert(key, entry);
-        value
+        counter.fetch_add(1, Ordering::Relaxed);
+        found
+    }
+
+    /// True when the object is cached; it does not count as used.
+    pub(crate) fn contains(&self, key: K) -> bool {
+        self.shard(key).entries.read().contains(key)
+    }
+
+    /// The cached object; when there is none, what `read` finds where such objects lie is cached.
+    /// `read` is asked again when something left the shard meanwhile: what it found may be older
+    /// than what was cached, changed, written and evicted in the time.
+    ///
+    /// # Errors
+    /// Those of `read`.
+    pub(crate) fn load<E>(
+        &self,
+        key: K,
+        mut read: impl FnMut() -> Result<Found<K, V>, E>,
+    ) -> Result<Arc<V>, E> {
+        loop {
+            let departures = match self.look(key) {
+                Ok(value) => return Ok(value),
+                Err(departures) => departures,
+            };
+            let found = read()?;
+            if let Some(value) = self.admit(key, found, departures) {
+                return Ok(value);
+            }
+        }
+    }
+
+    fn admit(&self, key: K, found: Found<K, V>, departures: u64) -> Option<Arc<V>> {
+        let shard = self.shard(key);
+        let value = Arc::new(found.wanted);
+        let near = |(other, _): &(K, V)| std::ptr::eq(self.shard(*other), shard);
+        let beside = found.beside.into_iter().filter(near);
+        let beside: Vec<(K, Arc<V>)> = beside.map(|(key, value)| (key, Arc::new(value))).collect();
+        let mut entries = shard.entries.write();
+        if entries.departures() != departures {
+            return None;
+        }
+        let mut room = self.room();
+        for (other, value) in beside {
+            entries.get_or_insert(other, value, &mut room);
+        }
+        let admitted = entries.get_or_insert(key, value, &mut room);
+        drop(entries);
+        shard.note_evictions(&room.gone);
+        Some(admitted)
+    }
+
+    /// The cached object; `value` when there is none.
+    pub(crate) fn get_or_insert(&self, key: K, value: V) -> Arc<V> {
+        let shard = self.shard(key);
+        let (value, mut room) = (Arc::new(value), self.room());
+        let cached = shard.entries.write().get_or_insert(key, value, &mut room);
+        shard.note_evictions(&room.gone);
+        cached
+    }
+
+    fn room(&self) -> Room<V> {
+        Room::new(self.allotment.shard_max())
     }
 
     /// Takes the object out.
     pub(crate) fn remove(&self, key: K) -> Option<Arc<V>> {
-        self.shard(key)
-            .entries
-            .write()
-            .map
-            .remove(&key)
-            .and_then(|entry| entry.value)
+        self.shard(key).entries.write().remove(key)
     }
 
     /// Numbers of all shards.
@@ -179,14 +234,12 @@ impl<K: Key, V: Cached> Cache<K, V> {
         let mut sum = Counts::default();
         for shard in &self.shards {
             let entries = shard.entries.read();
-            let idle = |entry: &&Entry<V>| entry.is_idle();
-            sum.entries += entries.map.len() as u64;
-            sum.idle += entries.map.values().filter(idle).count() as u64;
-            let values = entries
-                .map
+            sum.entries += entries.len() as u64;
+            sum.idle += entries.idle() as u64;
+            sum.more_bytes += entries
                 .values()
-                .filter_map(|entry| entry.value.as_ref());
-            sum.more_bytes += values.map(|value| value.more_bytes() as u64).sum::<u64>();
+                .map(|value| value.more_bytes() as u64)
+                .sum::<u64>();
             sum.hits += shard.hits.load(Ordering::Relaxed);
             sum.misses += shard.misses.load(Ordering::Relaxed);
             sum.evictions += shard.evictions.load(Ordering::Relaxed);
@@ -198,11 +251,8 @@ impl<K: Key, V: Cached> Cache<K, V> {
     /// lately. Answers how many.
     pub(crate) fn shed(&self) -> u64 {
         let shed = |shard: &Shard<K, V>| {
-            let entries = &mut *shard.entries.write();
-            let wanted = entries.map.len().div_ceil(4);
-            let dropped = drop_idle(&mut entries.map, wanted) as u64;
-            shard.evictions.fetch_add(dropped, Ordering::Relaxed);
-            dropped
+            let gone = shard.entries.write().shed_quarter();
+            shard.note_evictions(&gone)
         };
         self.shards.iter().map(shed).sum()
     }
@@ -210,13 +260,8 @@ impl<K: Key, V: Cached> Cache<K, V> {
     /// All objects, for unmount checks and statistics.
     pub(crate) fn snapshot(&self) -> Vec<Arc<V>> {
         let all = |shard: &Shard<K, V>| -> Vec<Arc<V>> {
-            shard
-                .entries
-                .read()
-                .map
-                .values()
-                .filter_map(|entry| entry.value.clone())
-                .collect()
+            let entries = shard.entries.read();
+            entries.values().cloned().collect()
         };
         self.shards.iter().flat_map(all).collect()
     }
@@ -226,60 +271,28 @@ impl<K: Key, V: Cached> Cache<K, V> {
     }
 }
 
-/// Drops a quarter of the shard: entries nobody uses and nobody looked up since the last round.
-fn evict<K: Key, V: Cached>(entries: &mut Entries<K, V>, shard_max: usize) {
-    let wanted = entries.map.len().saturating_sub(shard_max) + shard_max / 4 + 1;
-    drop_idle(&mut entries.map, wanted);
-    entries.limit = shard_max.max(entries.map.len() + entries.map.len() / 4);
-}
-
-/// Drops up to `wanted` entries; answers how many.
-fn drop_idle<K: Key, V: Cached>(map: &mut Map<K, V>, wanted: usize) -> usize {
-    let mut to_drop = wanted;
-    map.retain(|_, entry| {
-        let idle = to_drop > 0 && entry.is_idle();
-        let drop = idle && !entry.take_referenced() && end(entry);
-        to_drop -= usize::from(drop);
-        !drop
-    });
-    wanted - to_drop
-}
-
-/// Ends the object unless somebody else holds it.
-fn end<V>(entry: &mut Entry<V>) -> bool {
-    let alone = entry.value.take().map(Arc::try_unwrap);
-    entry.value = alone.and_then(Result::err);
-    entry.value.is_none()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use uext4_format::BlockNr;
+    use uext4_sync::atomic::AtomicBool;
 
     impl Cached for u64 {}
 
-    /// Who got hold of it after [`evict`] looked keeps the one object there is.
-    #[test]
-    fn an_object_that_is_held_again_stays_cached() {
-        let held = Arc::new(1);
-        let mut entry = Entry {
-            value: Some(held.clone()),
-            referenced: AtomicBool::new(false),
-        };
-        assert!(!end(&mut entry));
-        assert!(Arc::ptr_eq(&held, entry.value.as_ref().expect("stays")));
-        let weak = Arc::downgrade(&held);
-        drop(held);
-        assert!(end(&mut entry) && weak.upgrade().is_none());
+    fn cache<V: Cached>() -> Cache<BlockNr, V> {
+        Cache::new(Allotment {
+            bytes: Arc::new(AtomicU64::new(1 << 30)),
+            parts: 1,
+            object_bytes: 1 << 10,
+        })
     }
+
     #[test]
     fn what_is_used_or_was_looked_up_stays_when_some_is_dropped() {
-        let cache: Cache<uext4_format::BlockNr, u64> = Cache::new(1 << 20);
-        let nr = uext4_format::BlockNr;
-        let used: Vec<_> = (0..100)
-            .map(|i| cache.get_or_insert_with(nr(i), || i))
-            .collect();
-        (100..1000).for_each(|i| _ = cache.get_or_insert_with(nr(i), || i));
+        let cache = cache::<u64>();
+        let nr = BlockNr;
+        let used: Vec<_> = (0..100).map(|i| cache.get_or_insert(nr(i), i)).collect();
+        (100..1000).for_each(|i| _ = cache.get_or_insert(nr(i), i));
         (100..200).for_each(|i| _ = cache.get(nr(i)));
         let dropped = cache.shed();
         assert!((200..=300).contains(&dropped), "{dropped}");
@@ -299,11 +312,46 @@ mod tests {
 
     #[test]
     fn what_was_used_without_asking_has_a_second_chance() {
-        let cache: Cache<uext4_format::BlockNr, Known> = Cache::new(1 << 20);
-        let nr = uext4_format::BlockNr;
+        let cache = cache::<Known>();
+        let nr = BlockNr;
         let known = |i| Known(AtomicBool::new(i < 10));
-        (0..100).for_each(|i| _ = cache.get_or_insert_with(nr(i), || known(i)));
+        (0..100).for_each(|i| _ = cache.get_or_insert(nr(i), known(i)));
         assert_eq!(cache.shed(), 25);
         assert!((0..10).all(|i| cache.get(nr(i)).is_some()));
+    }
+
+    /// While somebody reads it, another loads it, changes it, and it is written and evicted: what
+    /// was read is old.
+    #[test]
+    fn what_was_read_before_the_present_state_left_is_read_again() {
+        let cache = cache::<u64>();
+        let mut device = [1, 2].into_iter();
+        let found = cache.load(BlockNr(7), || {
+            let read = device.next().expect("read twice");
+            if read == 1 {
+                drop(cache.get_or_insert(BlockNr(7), 2));
+                assert_eq!(cache.shed(), 1);
+            }
+            Ok::<_, ()>(Found::alone(read))
+        });
+        assert_eq!(*found.expect("no errors"), 2);
+    }
+
+    #[test]
+    fn what_is_found_beside_it_is_cached_unless_it_is_there() {
+        let cache = cache::<u64>();
+        cache.get_or_insert(BlockNr(11), 0);
+        let beside = |i| (BlockNr(i), i);
+        let found = || {
+            let (wanted, beside) = (10, (11..300).map(beside).collect());
+            Ok::<_, ()>(Found { wanted, beside })
+        };
+        assert_eq!(cache.load(BlockNr(10), found).map(|found| *found), Ok(10));
+        let there = |i: u64| cache.get(BlockNr(i)).map(|found| *found);
+        assert_eq!(
+            (there(11), there(12), there(255)),
+            (Some(0), Some(12), Some(255))
+        );
+        assert_eq!(there(256), None, "of another stretch");
     }
 }

@@ -60,6 +60,8 @@ pub(crate) struct Fs {
     pub(crate) extra_isize: ExtraIsize,
     /// What one operation may cost.
     pub(crate) budget: Option<Budget>,
+    /// `metadata_cache`: bytes for inodes and metadata blocks that nobody uses.
+    pub(crate) metadata_cache: Arc<AtomicU64>,
     /// Times that memory was asked back.
     pub(crate) reliefs: AtomicU64,
 }

@@ -20,6 +20,7 @@ mod file;
 mod filesystem;
 mod inode;
 mod map;
+mod memory;
 mod meta;
 pub mod mkfs;
 mod mount;

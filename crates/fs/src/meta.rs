@@ -9,7 +9,7 @@
 //! seal than the cached one has met a block that two structures claim, which is damage.
 //! Locking: `Rank::MetaBlock` per block; the cache's shards are `Rank::CacheShard`.
 
-use crate::cache::{Cache, Cached, Counts};
+use crate::cache::{Allotment, Cache, Cached, Counts, ENTRY_BYTES, Found};
 use crate::{Error, Fs, Result};
 use std::sync::Arc;
 use uext4_format::dirent::{self, KnownLeaf, KnownLeafMut, LeafTable};
@@ -17,7 +17,7 @@ use uext4_format::extent::ExtentNode;
 use uext4_format::xattr::XattrBlock;
 use uext4_format::{BlockNr, Corrupt, Place, Seed};
 use uext4_journal::{Handle, Image, Live, Object, Render, Sink};
-use uext4_sync::atomic::{AtomicBool, Ordering};
+use uext4_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use uext4_sync::{OnceLock, Rank, RwLockReadGuard};
 
 /// How the checksum of a metadata block is made. Seeds are raw crc32c states.
@@ -228,10 +228,18 @@ pub(crate) struct Blocks {
 }
 
 impl Blocks {
-    /// An empty cache that keeps about `max_blocks` clean blocks.
-    pub(crate) fn new(max_blocks: usize, sealer: Sealer) -> Self {
+    /// An empty cache; half of `cache_bytes` is for clean blocks.
+    pub(crate) fn new(cache_bytes: &Arc<AtomicU64>, block_bytes: u64, sealer: Sealer) -> Self {
+        let allotment = Allotment {
+            bytes: Arc::clone(cache_bytes),
+            parts: 2,
+            object_bytes: block_bytes
+                + block_bytes / 4
+                + size_of::<MetaBlock>() as u64
+                + ENTRY_BYTES,
+        };
         Self {
-            cache: Cache::new(max_blocks),
+            cache: Cache::new(allotment),
             sealer,
         }
     }
@@ -243,19 +251,16 @@ impl Blocks {
         fs: &Fs,
         nr: BlockNr,
         seal: Seal,
-        check: impl FnOnce(&[u8]) -> std::result::Result<(), Corrupt>,
+        check: impl Fn(&[u8]) -> std::result::Result<(), Corrupt>,
     ) -> Result<Arc<MetaBlock>> {
         fs.spend_block(nr, seal.name())?;
-        if let Some(block) = self.cache.get(nr) {
-            return self.expect(block, seal);
-        }
-        fs.check_block(nr, seal.name())?;
-        let bytes = fs.journal.read_block(nr)?;
-        self.sealer.verify(nr, seal, &bytes)?;
-        check(&bytes)?;
-        let block = self
-            .cache
-            .get_or_insert_with(nr, || self.object(nr, seal, bytes));
+        let block = self.cache.load(nr, || {
+            fs.check_block(nr, seal.name())?;
+            let bytes = fs.journal.read_block(nr)?;
+            self.sealer.verify(nr, seal, &bytes)?;
+            check(&bytes)?;
+            Ok::<_, Error>(Found::alone(self.object(nr, seal, bytes)))
+        })?;
         self.expect(block, seal)
     }
 
@@ -276,9 +281,7 @@ impl Blocks {
         bytes: Image,
     ) -> Arc<MetaBlock> {
         self.take(nr);
-        let block = self
-            .cache
-            .get_or_insert_with(nr, || self.object(nr, seal, bytes));
+        let block = self.cache.get_or_insert(nr, self.object(nr, seal, bytes));
         drop(handle.write(&block));
         block
     }

@@ -172,10 +172,9 @@ pub struct MountOptions {
     pub max_dir_size_kib: Option<u64>,
     /// Background threads or none.
     pub threads: Threads,
-    /// Metadata blocks kept in memory when nobody uses them, and four times as many inodes, which
-    /// take as much. A leaf of a directory has a table of its names besides: a sixth of a block
-    /// with names of 16 bytes, two thirds at worst.
-    pub cache_objects: usize,
+    /// `metadata_cache=BYTES`: memory for inodes and metadata blocks that nobody uses, half of it
+    /// for each; `None` takes a sixteenth of the memory that there is, at most 1 GiB.
+    pub metadata_cache_bytes: Option<u64>,
     /// `extent_cache=BYTES`: memory for what is known of the maps of files.
     pub extent_cache_bytes: u64,
     /// `operation_bytes=BYTES`: metadata that one operation may look at; `None` for no bound.
@@ -230,7 +229,7 @@ impl Default for MountOptions {
             journal_path: None,
             max_dir_size_kib: None,
             threads: Threads::Background,
-            cache_objects: 65536,
+            metadata_cache_bytes: None,
             extent_cache_bytes: 32 << 20,
             operation_bytes: None,
             operation_time: None,

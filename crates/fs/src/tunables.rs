@@ -13,7 +13,7 @@ enum Slot<'a> {
 
 impl Filesystem {
     /// Every name that [`Self::tunable`] knows.
-    pub const TUNABLES: [&'static str; 17] = [
+    pub const TUNABLES: [&'static str; 18] = [
         "mb_stream_req",
         "mb_group_prealloc",
         "mb_max_to_scan",
@@ -28,6 +28,7 @@ impl Filesystem {
         "frsp_tree_usage",
         "mb_preallocated",
         "extent_cache",
+        "metadata_cache",
         "delalloc_memory",
         "delalloc_expire_centisecs",
         "delayed_allocation_blocks",
@@ -35,8 +36,8 @@ impl Filesystem {
 
     /// The value now; `None` for a name that is not in [`Self::TUNABLES`]. `mb_stream_req` is in
     /// blocks, `mb_group_prealloc`, `mb_preallocated` and `delayed_allocation_blocks` in
-    /// clusters, `mb_frsp_max_mem`, `frsp_tree_usage`, `extent_cache` and `delalloc_memory` in
-    /// bytes.
+    /// clusters, `mb_frsp_max_mem`, `frsp_tree_usage`, `extent_cache`, `metadata_cache` and
+    /// `delalloc_memory` in bytes.
     pub fn tunable(&self, name: &str) -> Option<u64> {
         Some(match slot(&self.fs, name)? {
             Slot::Word(value) => value.load(Relaxed).into(),
@@ -126,6 +127,7 @@ fn slot<'a>(fs: &'a Fs, name: &str) -> Option<Slot<'a>> {
         }
         "mb_preallocated" => Slot::Reading(fs.space.preallocated_clusters()),
         "extent_cache" => Slot::Bytes(fs.extent_status.budget_bytes()),
+        "metadata_cache" => Slot::Bytes(&fs.metadata_cache),
         "delalloc_memory" => Slot::Bytes(&fs.delayed.limit_bytes),
         "delalloc_expire_centisecs" => Slot::Word(&fs.delayed.expire_centisecs),
         "delayed_allocation_blocks" => Slot::Reading(fs.space.delayed_clusters()),

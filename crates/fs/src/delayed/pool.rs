@@ -5,6 +5,7 @@
 //! load, and is at most a sixteenth off.
 
 use crate::inode::Inode;
+use crate::memory::part_of_memory;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,12 +14,10 @@ use uext4_sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
 use uext4_sync::{Mutex, Rank, SHARDS, Sharded};
 
 const LISTS: usize = 64;
-/// The bound, when nothing else is asked for: this part of the memory of the machine, ...
+/// The bound, when nothing else is asked for: this part of the memory, ...
 const MEMORY_PART: u64 = 16;
 /// ... at most this many bytes.
 const BYTES_MAX: u64 = 256 << 20;
-/// The memory of a machine that does not tell.
-const MEMORY_UNKNOWN_BYTES: u64 = 1 << 30;
 /// How long data wait at most before the thread writes them out, in hundredths of a second. The
 /// kernel waits 30 s; here a server that is killed loses what waits, so it is a commit interval.
 const EXPIRE_CENTISECS: u32 = 500;
@@ -165,15 +164,7 @@ impl Pool {
 }
 
 fn limit_or_default(limit_bytes: Option<u64>) -> u64 {
-    limit_bytes.unwrap_or_else(|| (memory_bytes() / MEMORY_PART).min(BYTES_MAX))
-}
-
-/// Memory of this machine.
-fn memory_bytes() -> u64 {
-    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let total = text.lines().find_map(|line| line.strip_prefix("MemTotal:"));
-    let kib = total.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
-    kib.map_or(MEMORY_UNKNOWN_BYTES, |kib| kib << 10)
+    limit_bytes.unwrap_or_else(|| part_of_memory(MEMORY_PART, BYTES_MAX))
 }
 
 #[cfg(test)]

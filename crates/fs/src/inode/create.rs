@@ -209,15 +209,10 @@ impl super::Inodes {
         disk: DiskInode,
     ) -> Result<Arc<Inode>> {
         let place = self.place(fs, nr)?;
-        let mut disk = Some(disk);
-        let inode = self.insert_with(nr, place, || {
-            disk.take().expect("called once, before anything takes it")
-        });
+        let inode = self.object_for(nr, place, &disk);
         let mut state = handle.write(&inode);
         map::forget_all(&mut state);
-        if let Some(disk) = disk {
-            state.disk = disk;
-        }
+        state.disk = disk;
         state.disksize = None;
         inode.reborn(&state);
         drop(state);

@@ -1,13 +1,13 @@
 //! The cache of inodes and loading from the inode table.
 
 use super::{Inode, InodeRef, InodeState, Reclaim};
-use crate::cache::{Cache, Counts};
+use crate::cache::{Allotment, Cache, Counts, ENTRY_BYTES, Found};
 use crate::inode::state::{InodeFormat, STACK_BYTES};
 use crate::{Error, Fs, Result};
 use std::sync::Arc;
 use uext4_format::{BlockNr, Corrupt, Inode as DiskInode, InodeNr, Place};
 use uext4_sync::Sharded;
-use uext4_sync::atomic::Ordering;
+use uext4_sync::atomic::{AtomicU64, Ordering};
 
 /// All inodes in memory.
 pub(crate) struct Inodes {
@@ -28,15 +28,20 @@ struct Shared {
 pub(super) struct ReclaimDoor(pub(super) Arc<Reclaim>);
 
 impl Inodes {
-    /// An empty cache that keeps about `max_inodes` that nobody uses.
-    pub(crate) fn new(max_inodes: usize, format: &InodeFormat) -> Self {
+    /// An empty cache; half of `cache_bytes` is for inodes that nobody uses.
+    pub(crate) fn new(cache_bytes: &Arc<AtomicU64>, format: &InodeFormat) -> Self {
         let reclaim: Arc<Reclaim> = Arc::default();
         let shared = |_| Shared {
             format: Arc::new(format.clone()),
             reclaim: Arc::new(ReclaimDoor(Arc::clone(&reclaim))),
         };
+        let allotment = Allotment {
+            bytes: Arc::clone(cache_bytes),
+            parts: 2,
+            object_bytes: size_of::<Inode>() as u64 + ENTRY_BYTES,
+        };
         Self {
-            cache: Cache::new(max_inodes),
+            cache: Cache::new(allotment),
             shared: Sharded::new(shared),
             reclaim,
         }
@@ -47,57 +52,77 @@ impl Inodes {
         &self.shared.local().format
     }
 
-    /// The inode, read from the table if need be. It may be free or unlinked: callers check.
+    /// The inode, read from the table if need be. It may be free or unlinked: callers check. Who
+    /// goes from one number to the next finds the others of the block read, too.
     pub(crate) fn load(&self, fs: &Fs, nr: InodeNr) -> Result<Arc<Inode>> {
-        if let Some(inode) = self.cache.get(nr) {
-            return Ok(inode);
-        }
-        let place = self.place(fs, nr)?;
-        let disk = self.read_slot(fs, nr, place)?;
-        Ok(self.insert_with(nr, place, || disk))
+        self.cache.load(nr, || {
+            let (block, offset) = self.place(fs, nr)?;
+            let size = usize::from(self.format().geometry.inode_size);
+            let Some(room) = fs.block_size().checked_sub(offset + size) else {
+                let problem = "slot is outside its block";
+                return Err(Corrupt::new(Place::Inode(nr), "inode", problem).into());
+            };
+            let in_order = nr.0 > 1 && self.cache.contains(InodeNr(nr.0 - 1));
+            let behind = if in_order { room / size } else { 0 };
+            self.read_slots(fs, nr, (block, offset), 1 + behind)
+        })
     }
 
-    fn read_slot(
+    /// Reads inode `nr`, and of those whose slots follow in the same block the ones in use.
+    fn read_slots(
         &self,
         fs: &Fs,
         nr: InodeNr,
         (block, offset): (BlockNr, usize),
-    ) -> Result<DiskInode> {
-        let format = self.format();
-        let size = usize::from(format.geometry.inode_size);
-        if offset + size > fs.block_size() {
-            let problem = "slot is outside its block";
-            return Err(Corrupt::new(Place::Inode(nr), "inode", problem).into());
-        }
+        count: usize,
+    ) -> Result<Found<InodeNr, Inode>> {
+        let size = usize::from(self.format().geometry.inode_size);
         let mut on_stack = [0; STACK_BYTES];
         let mut on_heap = Vec::new();
-        let slot = match on_stack.get_mut(..size) {
-            Some(slot) => slot,
+        let slots = match on_stack.get_mut(..size * count) {
+            Some(slots) => slots,
             None => {
-                on_heap.resize(size, 0);
+                on_heap.resize(size * count, 0);
                 &mut on_heap[..]
             }
         };
-        fs.journal.read_part(block, offset, slot)?;
-        Ok(DiskInode::parse(
-            slot,
-            nr,
-            &format.geometry,
-            &format.checksums,
-        )?)
+        fs.journal.read_part(block, offset, slots)?;
+        let (first, others) = slots.split_at(size);
+        let wanted = self.object(nr, (block, offset), self.parse(nr, first)?);
+        let in_use = |(nr, slot): (u32, &[u8])| {
+            let (nr, place) = (InodeNr(nr), self.place(fs, InodeNr(nr)).ok()?);
+            let disk = self.parse(nr, slot).ok()?;
+            let is_used = place.0 == block && disk.links > 0 && disk.file_type().is_some();
+            is_used.then(|| (nr, self.object(nr, place, disk)))
+        };
+        let numbered = (nr.0.saturating_add(1)..).zip(others.chunks_exact(size));
+        let beside = numbered.filter_map(in_use).collect();
+        Ok(Found { wanted, beside })
     }
 
-    /// The inode in memory; when there is none, one with what `disk` answers.
-    pub(super) fn insert_with(
+    fn parse(&self, nr: InodeNr, slot: &[u8]) -> Result<DiskInode> {
+        let format = self.format();
+        let disk = DiskInode::parse(slot, nr, &format.geometry, &format.checksums)?;
+        Ok(disk)
+    }
+
+    fn object(&self, nr: InodeNr, place: (BlockNr, usize), disk: DiskInode) -> Inode {
+        let Shared { format, reclaim } = self.shared.local();
+        let state = InodeState::new(nr, disk, place, format.clone());
+        Inode::new(nr, state, reclaim.clone())
+    }
+
+    /// The object of a number that has just been allocated: the one in memory; when there is none,
+    /// one with `disk`.
+    pub(super) fn object_for(
         &self,
         nr: InodeNr,
         place: (BlockNr, usize),
-        disk: impl FnOnce() -> DiskInode,
+        disk: &DiskInode,
     ) -> Arc<Inode> {
-        let Shared { format, reclaim } = self.shared.local();
-        self.cache.get_or_insert_with(nr, || {
-            let state = InodeState::new(nr, disk(), place, format.clone());
-            Inode::new(nr, state, reclaim.clone())
+        self.cache.get(nr).unwrap_or_else(|| {
+            let inode = self.object(nr, place, disk.clone());
+            self.cache.get_or_insert(nr, inode)
         })
     }
 

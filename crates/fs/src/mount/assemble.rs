@@ -10,6 +10,7 @@ use crate::dir::{DirConfig, SparseLeaves};
 use crate::filesystem::{MountState, Random};
 use crate::inode::{InodeFormat, Inodes, LazyTimes};
 use crate::map::ExtentStatus;
+use crate::memory::part_of_memory;
 use crate::meta::{Blocks, Sealer};
 use crate::options::{Access, Threads};
 use crate::orphan::Orphans;
@@ -27,8 +28,16 @@ use uext4_journal::{Checksums, Config, Journal, Log, Start, Width};
 use uext4_sync::atomic::AtomicU64;
 use uext4_sync::{Mutex, Rank, Turnstile};
 
-/// Inodes that take about as much memory as one metadata block.
-const INODES_PER_OBJECT: usize = 4;
+/// Memory for metadata that nobody uses, when nothing else is asked for: this part of it, ...
+const CACHE_PART: u64 = 16;
+/// ... at most this many bytes.
+const CACHE_BYTES_MAX: u64 = 1 << 30;
+
+/// `metadata_cache=`, or the default.
+pub(super) fn metadata_cache_bytes(options: &MountOptions) -> u64 {
+    let default = || part_of_memory(CACHE_PART, CACHE_BYTES_MAX);
+    options.metadata_cache_bytes.unwrap_or_else(default)
+}
 
 /// The engine, and what a mount does first: marks the file system as in use, frees orphans.
 pub(super) fn assemble(media: Media, plan: Plan, mmp: Option<MmpGuard>) -> Result<Fs> {
@@ -79,18 +88,18 @@ pub(super) fn engine(
     let sealer = Sealer {
         fs_seed: checksums.metadata,
     };
+    let block_bytes = u64::from(plan.geometry.block_size());
+    let metadata_cache = Arc::new(AtomicU64::new(metadata_cache_bytes(&plan.options)));
     let mut fs = Fs {
         device,
         features,
         journal,
-        superblock: Super::new(
-            plan.superblock.clone(),
-            u64::from(plan.geometry.block_size()),
-        ),
+        superblock: Super::new(plan.superblock.clone(), block_bytes),
         space,
-        inodes: Inodes::new(plan.options.cache_objects * INODES_PER_OBJECT, &format),
+        inodes: Inodes::new(&metadata_cache, &format),
         lazy_times: LazyTimes::default(),
-        blocks: Blocks::new(plan.options.cache_objects, sealer),
+        blocks: Blocks::new(&metadata_cache, block_bytes, sealer),
+        metadata_cache,
         extent_status: Arc::new(ExtentStatus::new(
             plan.options.extent_cache_bytes,
             plan.options.clock.clone(),
@@ -112,7 +121,7 @@ pub(super) fn engine(
         settings: Settings::new(&plan.options),
         checksums,
         extra_isize: ExtraIsize::of(&plan.superblock, &plan.geometry),
-        budget: Budget::of(&plan.options, u64::from(plan.geometry.block_size())),
+        budget: Budget::of(&plan.options, block_bytes),
         reliefs: AtomicU64::new(0),
     };
     fs.space.protect_journal(journal_blocks(plan));

@@ -132,6 +132,10 @@ impl Fs {
         if options.delalloc_memory_bytes != life.options.delalloc_memory_bytes {
             self.delayed.set_limit(options.delalloc_memory_bytes);
         }
+        if options.metadata_cache_bytes != life.options.metadata_cache_bytes {
+            let bytes = assemble::metadata_cache_bytes(options);
+            self.metadata_cache.store(bytes, Relaxed);
+        }
         if options.extent_cache_bytes != life.options.extent_cache_bytes {
             let budget = self.extent_status.budget_bytes();
             budget.store(options.extent_cache_bytes, Relaxed);

@@ -236,6 +236,9 @@ fn apply_allocation(options: &mut MountOptions, name: &str, value: &str) -> Resu
         }
         "freespace_memory" => options.freespace_memory_bytes = size(name, value, u64::MAX)?,
         "extent_cache" => options.extent_cache_bytes = size(name, value, u64::MAX)?,
+        "metadata_cache" => {
+            options.metadata_cache_bytes = Some(size(name, value, i64::MAX as u64)?);
+        }
         "delalloc_memory" => {
             options.delalloc_memory_bytes = Some(size(name, value, i64::MAX as u64)?);
         }

@@ -3,6 +3,7 @@
 mod basic;
 mod beside_kernel;
 mod budget;
+mod caches;
 mod check;
 mod crashed;
 mod damage;
