@@ -5,7 +5,7 @@
 
 use crate::draft::Draft;
 use crate::encode::{LogBlock, encode};
-use crate::engine::{Engine, Logged};
+use crate::engine::Engine;
 use crate::live::{Dirty, DirtyList};
 use crate::log_space::OpenLog;
 use crate::parallel::stretches;
@@ -89,13 +89,7 @@ impl Engine {
         self.note_end(closing_ns);
         let (mut objects, mut revokes) = (Vec::new(), Vec::new());
         for shard in self.logged.iter() {
-            let Logged {
-                objects: more,
-                revokes: more_revokes,
-                ..
-            } = std::mem::take(&mut *shard.lock());
-            objects.extend(more);
-            revokes.extend(more_revokes);
+            shard.lock().take(&mut objects, &mut revokes);
         }
         let nothing = objects.is_empty() && revokes.is_empty();
         if !nothing {

@@ -8,8 +8,9 @@ use crate::draft::Draft;
 use crate::gate::{Gate, Refused, Ticket};
 use crate::home::Home;
 use crate::images::Images;
-use crate::live::{Dirty, DirtyList};
+use crate::live::Dirty;
 use crate::log_space::OpenLog;
+use crate::logged::Logged;
 use crate::sink::Rendered;
 use crate::stats::Times;
 use crate::{Error, Image, Live, Render};
@@ -22,15 +23,6 @@ use uext4_sync::{Clock, Condvar, Mutex, OnceLock, Rank, Sharded, handle_point};
 /// Most credits of a transaction, in blocks, however long the log is; bounds the memory that one
 /// commit pins.
 const LIMIT_MAX_BLOCKS: u32 = 16384;
-
-/// What one shard logged to the running transaction.
-#[derive(Default)]
-pub(crate) struct Logged {
-    pub(crate) objects: DirtyList,
-    pub(crate) revokes: Vec<BlockNr>,
-    /// The last block that was charged for a part of it ([`Render::shared_block`]).
-    last_shared: Option<BlockNr>,
-}
 
 /// Who waits for which commit.
 pub(crate) struct Progress {
@@ -111,7 +103,7 @@ impl Engine {
             threads: config.threads,
             commit_interval_ns: AtomicU64::new(nanoseconds(config.commit_interval)),
             clock: config.clock,
-            logged: Sharded::new(|_| Mutex::new(Rank::JournalObjects, Logged::default())),
+            logged: Sharded::new(|_| Mutex::new(Rank::JournalObjects, Logged::new())),
             rendered: Rendered::new(config.block_size),
             images: Images::new(),
             progress: Mutex::new(Rank::JournalState, progress),
@@ -187,17 +179,11 @@ impl Engine {
 
     /// Puts an object on the running transaction's list; answers how many blocks it adds at most.
     pub(crate) fn push_object(&self, object: Arc<dyn Dirty>, shared: Option<BlockNr>) -> u32 {
-        let mut logged = self.logged.local().lock();
-        logged.objects.push(object);
-        let is_charged = shared.is_some() && logged.last_shared == shared;
-        if shared.is_some() {
-            logged.last_shared = shared;
-        }
-        drop(logged);
+        let charge = { self.logged.local().lock().push(object, shared) };
         if self.began_ns.load(Relaxed) == 0 {
             self.began_ns.store(self.now_ns(), Relaxed);
         }
-        u32::from(!is_charged)
+        charge
     }
 
     /// Never 0.
@@ -214,7 +200,7 @@ impl Engine {
     }
 
     pub(crate) fn push_revoke(&self, block: BlockNr) {
-        self.logged.local().lock().revokes.push(block);
+        self.logged.local().lock().push_revoke(block);
     }
 
     /// Renders `state` for the committing transaction if it is still dirty there. `tid` is the
@@ -376,9 +362,6 @@ impl Engine {
 
     /// True when the running transaction has something to commit; a hint.
     pub(crate) fn is_dirty(&self) -> bool {
-        self.logged.iter().any(|shard| {
-            let logged = shard.lock();
-            !(logged.objects.is_empty() && logged.revokes.is_empty())
-        })
+        self.logged.iter().any(|shard| !shard.lock().is_empty())
     }
 }

@@ -20,6 +20,7 @@ mod journal;
 mod live;
 mod log_file;
 mod log_space;
+mod logged;
 mod newest;
 mod order;
 mod parallel;

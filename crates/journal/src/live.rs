@@ -23,7 +23,7 @@ pub trait Render: Send + Sync + 'static {
     /// before, start handles, or read the device.
     fn render(&mut self, out: &mut Sink<'_>);
     /// The block of which the object is one small part among many, if that is what it is:
-    /// neighbours that are logged one after the other are charged one block together.
+    /// those that a thread logs are charged one block together.
     fn shared_block(&self) -> Option<BlockNr> {
         None
     }

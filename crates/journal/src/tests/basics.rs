@@ -290,7 +290,7 @@ fn neighbours_in_one_block_are_charged_once_per_transaction() {
             handle.credits_left()
         };
         let left: Vec<u32> = slots.iter().map(left).collect();
-        assert_eq!(left, [7, 7, 6, 6, 5]);
+        assert_eq!(left, [7, 7, 6, 6, 6]);
         drop(handle);
         journal.commit_running().expect("commits");
     }

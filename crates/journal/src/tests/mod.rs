@@ -7,7 +7,7 @@ mod hostile;
 mod linux;
 #[cfg(shuttle)]
 mod model;
-mod objects;
+pub(crate) mod objects;
 mod quiet;
 #[cfg(not(shuttle))]
 mod reclaim;

@@ -56,7 +56,7 @@ impl Object for Block {
 }
 
 /// A counter in eight bytes of a block that it shares.
-pub(super) struct SlotState {
+pub(crate) struct SlotState {
     pub(super) nr: BlockNr,
     pub(super) at: usize,
     pub(super) value: u64,
@@ -72,12 +72,12 @@ impl Render for SlotState {
     }
 }
 
-pub(super) struct Slot {
+pub(crate) struct Slot {
     live: Live<SlotState>,
 }
 
 impl Slot {
-    pub(super) fn new(nr: u64, at: usize) -> Arc<Slot> {
+    pub(crate) fn new(nr: u64, at: usize) -> Arc<Slot> {
         Arc::new(Slot {
             live: Live::new(SlotState {
                 nr: BlockNr(nr),

@@ -1,0 +1,104 @@
+//! What a shard of threads logged to the running transaction, and what it was charged for it.
+//!
+//! Many small objects share a block, which is charged once: a shard remembers the blocks that it
+//! was charged for, by place. What it forgot it is charged for again, and shards know nothing of
+//! each other, so a charge may be too large and is never too small.
+
+use crate::live::{Dirty, DirtyList};
+use std::sync::Arc;
+use uext4_format::BlockNr;
+
+/// Blocks that a shard remembers.
+const REMEMBERED: usize = 64;
+/// Objects that one credit pays for at most, as many as the smallest inodes in a block of 4 KiB:
+/// they stay in memory until the commit, also those that come and go in one block all the time.
+const OBJECTS_PER_CREDIT: usize = 32;
+
+pub(crate) struct Logged {
+    objects: DirtyList,
+    revokes: Vec<BlockNr>,
+    shared: [Option<BlockNr>; REMEMBERED],
+    charged: usize,
+}
+
+impl Logged {
+    pub(crate) fn new() -> Self {
+        Self {
+            objects: Vec::new(),
+            revokes: Vec::new(),
+            shared: [None; REMEMBERED],
+            charged: 0,
+        }
+    }
+
+    /// Puts an object on the list; answers how many blocks it adds at most. `shared` as
+    /// [`crate::Render::shared_block`] has it.
+    pub(crate) fn push(&mut self, object: Arc<dyn Dirty>, shared: Option<BlockNr>) -> u32 {
+        self.objects.push(object);
+        let is_known = shared.is_some_and(|block| self.remember(block));
+        let is_paid = is_known && self.objects.len() <= self.charged * OBJECTS_PER_CREDIT;
+        let charge = u32::from(!is_paid);
+        self.charged += charge as usize;
+        charge
+    }
+
+    /// Whether the block was charged to this shard, as far as it knows; from now on it knows.
+    fn remember(&mut self, block: BlockNr) -> bool {
+        let place = &mut self.shared[block.0 as usize % REMEMBERED];
+        place.replace(block) == Some(block)
+    }
+
+    pub(crate) fn push_revoke(&mut self, block: BlockNr) {
+        self.revokes.push(block);
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.objects.is_empty() && self.revokes.is_empty()
+    }
+
+    /// Moves all that was logged to these lists, for the next transaction to begin.
+    pub(crate) fn take(&mut self, objects: &mut DirtyList, revokes: &mut Vec<BlockNr>) {
+        objects.append(&mut self.objects);
+        revokes.append(&mut self.revokes);
+        self.shared.fill(None);
+        self.charged = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tests::objects::Slot;
+    use std::collections::HashSet;
+    use uext4_sync::Rng;
+
+    fn push(logged: &mut Logged, block: Option<u64>) -> u32 {
+        logged.push(Slot::new(1, 0), block.map(BlockNr))
+    }
+
+    #[test]
+    fn objects_of_a_few_blocks_in_any_order_are_charged_once_per_block() {
+        let (mut logged, mut rng) = (Logged::new(), Rng::new(1));
+        let charged: u32 = (0..200)
+            .map(|_| push(&mut logged, Some(1000 + rng.below(20))))
+            .sum();
+        assert_eq!(charged, 20);
+        assert_eq!(push(&mut logged, None), 1, "a block of its own");
+        logged.take(&mut Vec::new(), &mut Vec::new());
+        assert!(logged.is_empty());
+        assert_eq!(push(&mut logged, Some(1000)), 1, "a new transaction");
+    }
+
+    #[test]
+    fn a_charge_is_never_too_small() {
+        let (mut logged, mut rng) = (Logged::new(), Rng::new(2));
+        let (mut blocks, mut charged) = (HashSet::new(), 0);
+        for objects in 1..=20_000usize {
+            let range = 1 + rng.below(3000);
+            let block = rng.below(range);
+            blocks.insert(block);
+            charged += push(&mut logged, Some(block)) as usize;
+            assert!(charged >= blocks.len().max(objects / OBJECTS_PER_CREDIT));
+        }
+    }
+}
