@@ -110,6 +110,31 @@ pub(crate) fn note_stopped_journal(disk: &mut Superblock, now: Timestamp, errno:
     note_error(disk, &noted);
 }
 
+/// A replay brings back the superblock of the log, which may not know of errors that were written
+/// past it: those of `before` stay. False when it knows them all.
+pub(crate) fn keep_errors(disk: &mut Superblock, before: &Superblock) -> bool {
+    let counted = |disk: &Superblock| (disk.error_count, disk.last_error_time);
+    let was_marked = before.state & !disk.state & state::ERROR;
+    disk.state |= was_marked;
+    if counted(before) <= counted(disk) {
+        return was_marked != 0;
+    }
+    disk.error_count = before.error_count;
+    disk.first_error_time = before.first_error_time;
+    disk.first_error_ino = before.first_error_ino;
+    disk.first_error_block = before.first_error_block;
+    disk.first_error_func = before.first_error_func;
+    disk.first_error_line = before.first_error_line;
+    disk.first_error_errcode = before.first_error_errcode;
+    disk.last_error_time = before.last_error_time;
+    disk.last_error_ino = before.last_error_ino;
+    disk.last_error_block = before.last_error_block;
+    disk.last_error_func = before.last_error_func;
+    disk.last_error_line = before.last_error_line;
+    disk.last_error_errcode = before.last_error_errcode;
+    true
+}
+
 fn note_damage(disk: &mut Superblock, fs: &Fs, corrupt: &Corrupt) {
     let (inode, block) = match corrupt.place {
         Place::Inode(inode) => (inode.0, 0),
@@ -198,7 +223,8 @@ impl Super {
         }
     }
 
-    fn policy(&self, fs: &Fs) -> OnError {
+    /// What is done when damage is met.
+    pub(crate) fn policy(&self, fs: &Fs) -> OnError {
         match fs.settings.on_error() {
             OnError::Superblock => match ErrorBehaviour::from_raw(self.read().disk.errors) {
                 ErrorBehaviour::Continue => OnError::Continue,

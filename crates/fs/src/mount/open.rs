@@ -2,7 +2,7 @@
 
 use super::{fast_commit, features, log};
 use crate::options::Access;
-use crate::superblock::{SUPERBLOCK_BYTES, SUPERBLOCK_OFFSET, note_stopped_journal};
+use crate::superblock::{SUPERBLOCK_BYTES, SUPERBLOCK_OFFSET, keep_errors, note_stopped_journal};
 use crate::{Error, MountOptions, Result};
 use std::sync::Arc;
 use uext4_device::BlockDevice;
@@ -160,7 +160,11 @@ pub(super) fn replay(device: &Arc<dyn BlockDevice>, plan: &mut Plan) -> Result<(
     if plan.needs_replay {
         let block_size = plan.geometry.block_size();
         let report = recovery::recover(&found, device, block_size, RecoveryMode::Replay)?;
-        plan.superblock = after_replay(&**device, &plan.options)?;
+        let replayed = after_replay(&**device, &plan.options)?;
+        let before = std::mem::replace(&mut plan.superblock, replayed);
+        if keep_errors(&mut plan.superblock, &before) {
+            store(device, &plan.superblock)?;
+        }
         plan.geometry = plan.superblock.geometry()?;
         plan.log = Some(found.clone());
         if fast_commit::finish(device, plan, &found, &report)? == fast_commit::Outcome::Replayed {
@@ -187,10 +191,15 @@ fn take_over_error(
     let now = plan.options.clock.wall();
     let now = Timestamp::new(now.seconds, now.nanoseconds);
     note_stopped_journal(&mut plan.superblock, now, errno);
-    let bytes: [u8; SUPERBLOCK_BYTES] = plan.superblock.to_bytes();
-    device.write_at(SUPERBLOCK_OFFSET, &bytes)?;
-    device.flush()?;
+    store(device, &plan.superblock)?;
     Ok(recovery::clear_errno(log, plan.geometry.block_size())?)
+}
+
+/// Makes it the primary superblock, durably.
+fn store(device: &Arc<dyn BlockDevice>, superblock: &Superblock) -> Result<()> {
+    let bytes: [u8; SUPERBLOCK_BYTES] = superblock.to_bytes();
+    device.write_at(SUPERBLOCK_OFFSET, &bytes)?;
+    Ok(device.flush()?)
 }
 
 /// Marks a log clean that nobody may replay: the file system says that all of it is home.

@@ -7,7 +7,7 @@ use uext4::device::{
     BlockDevice, Cause, Event, Fault, Faulty, MemDevice, Operation, Recorder, When,
 };
 use uext4::format::{BlockNr, GroupNr};
-use uext4::{Caller, Error, Filesystem, InodeRef};
+use uext4::{Caller, Error, Filesystem, InodeRef, Reading, Tuning};
 
 /// Linux' `EIO` and `EROFS`.
 const EIO: i32 = 5;
@@ -199,6 +199,47 @@ fn a_failed_data_write_is_told_to_the_writer() {
     assert!(found == data);
     rig.fs.unmount().unwrap();
     image::assert_clean(&rig.device);
+}
+
+/// The kernel notes what stops a journal in the superblock at home, past the log, which may hold an
+/// older one.
+#[test]
+fn errors_noted_past_the_log_outlive_its_replay() {
+    let rig = Rig::new();
+    let label = Tuning {
+        label: Some(b"from the log".to_vec()),
+        ..Tuning::default()
+    };
+    rig.fs.tune(&label).unwrap();
+    let crashed = rig.device.to_bytes();
+    drop(rig);
+    let copy = || Arc::new(MemDevice::from_bytes(&crashed));
+
+    let device = copy();
+    let mut noted = uext4::read_superblock(&*device, None).unwrap();
+    assert_eq!(noted.volume_name[0], 0, "it is in the log only");
+    (noted.error_count, noted.last_error_time) = (3, 1_700_000_000);
+    (noted.first_error_time, noted.first_error_line) = (1_600_000_000, 77);
+    (noted.last_error_ino, noted.last_error_errcode) = (11, 2);
+    noted.state |= 2;
+    let bytes: [u8; 1024] = noted.to_bytes();
+    device.write_at(1024, &bytes).unwrap();
+    let crashed = device.to_bytes();
+
+    let in_memory = image::Sealed::new(Arc::new(MemDevice::from_bytes(&crashed)));
+    let fs = Filesystem::mount(in_memory, crashed::options()).unwrap();
+    let readings: std::collections::BTreeMap<_, _> = fs.readings().into_iter().collect();
+    assert_eq!(readings["errors_count"], Reading::Number(3));
+    assert_eq!(readings["first_error_line"], Reading::Number(77));
+    drop(fs);
+
+    image::mount(&device).unmount().unwrap();
+    let kept = uext4::read_superblock(&*device, None).unwrap();
+    assert_eq!(&kept.volume_name[..12], b"from the log");
+    assert_eq!((kept.error_count, kept.state & 2), (3, 2));
+    let first = (kept.first_error_time, kept.first_error_line);
+    let last = (kept.last_error_ino, kept.last_error_errcode);
+    assert_eq!((first, last), ((1_600_000_000, 77), (11, 2)));
 }
 
 #[test]
