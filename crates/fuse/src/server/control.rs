@@ -133,7 +133,11 @@ impl Server {
         };
         match self.filesystem.set_attr(inode, &set, &self.asker(request)) {
             Err(Error::NotSupported(_)) => Err(Errno::ENOTTY),
-            done => Ok(done.map(drop)?),
+            done => {
+                done?;
+                self.forget_attributes(request.node);
+                Ok(())
+            }
         }
     }
 
@@ -165,9 +169,12 @@ impl Server {
         Ok(self.filesystem.trim(range, min_len)?)
     }
 
+    /// The kernel does not expect that an ioctl moves the change time. Of regular files it goes by
+    /// its own with the write-back cache, whatever we say.
     fn set(&self, request: &Request<'_>, inode: &InodeRef, set: SetAttr) -> Handled {
         self.filesystem
             .set_attr(inode, &set, &self.asker(request))?;
+        self.forget_attributes(request.node);
         Ok(())
     }
 }

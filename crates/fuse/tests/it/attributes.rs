@@ -45,6 +45,29 @@ fn times_are_exact_also_before_1970() {
     mounted.unmount();
 }
 
+/// Of a file with the write-back cache the kernel shows a change time of its own, which an ioctl
+/// does not move.
+#[test]
+fn a_change_of_flags_is_a_change_that_is_seen_at_once() {
+    for (words, names) in [(&[][..], &["dir"][..]), (&["through"], &["dir", "file"])] {
+        let mut mounted = Mounted::with(&["-b", "4096"], words);
+        fs::create_dir(mounted.path("dir")).unwrap();
+        fs::write(mounted.path("file"), "x").unwrap();
+        for path in names.iter().map(|name| mounted.path(name)) {
+            let seen = || {
+                let seen = fs::metadata(&path).unwrap();
+                ((seen.ctime(), seen.ctime_nsec()), seen.mtime_nsec())
+            };
+            let before = seen();
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            run("chattr", &[&"+A", &path]);
+            let after = seen();
+            assert!(after.0 > before.0 && after.1 == before.1, "{path:?}");
+        }
+        mounted.unmount();
+    }
+}
+
 #[test]
 fn attributes_of_every_kind() {
     let mut mounted = Mounted::new();
