@@ -2,7 +2,7 @@
 
 use super::lifecycle::Lifecycle;
 use crate::superblock::{SUPERBLOCK_BYTES, SUPERBLOCK_OFFSET};
-use crate::{Error, Filesystem, Fs, Result, credits};
+use crate::{Error, Filesystem, Fs, OnError, Result, credits};
 use uext4_device::Claimant;
 
 impl Filesystem {
@@ -24,6 +24,11 @@ impl Filesystem {
     pub fn failure(&self) -> Option<crate::Error> {
         let _notices_a_failed_commit = self.fs.writable();
         self.fs.state.failure().cloned()
+    }
+
+    /// What is done when damage is met: what `errors=` or the superblock says.
+    pub fn on_error(&self) -> OnError {
+        self.fs.superblock.policy(&self.fs)
     }
 
     /// Whether changes are taken now.

@@ -8,7 +8,7 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::PathBuf;
 use std::time::Duration;
 use uext4::check::Limits;
-use uext4::{Access, Filesystem, MountOptions, QuotaLimits};
+use uext4::{Access, Filesystem, MountOptions, OnError, QuotaLimits};
 use uext4_fuse::{
     Announce, Backing, BadOwners, Channel, DataCache, Error, Explained, Image, Lazy, Run, Sandbox,
     Sharing,
@@ -124,7 +124,15 @@ impl Args {
             Access::ReadOnly => Purpose::Read,
             Access::ReadWrite => Purpose::Change,
         };
-        self.image.open(purpose, options)
+        let opened = self.image.open(purpose, options)?;
+        if opened.on_error() == OnError::Panic {
+            eprintln!(
+                "uext4: note: {}: errors=panic in its superblock: a server does not bring its \
+                 machine down, damage stops writing",
+                self.image.name()
+            );
+        }
+        Ok(opened)
     }
 
     /// Refuses an image of strangers that is not sound.

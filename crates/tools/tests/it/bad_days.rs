@@ -100,6 +100,41 @@ fn damage_is_answered_as_the_option_says_and_recorded() {
     }
 }
 
+/// A superblock may ask for it; as an option it is refused.
+#[test]
+fn damage_stops_writing_where_the_machine_should_panic() {
+    const SAID: &str = "a server does not bring its machine down";
+    let rig = Rig::new(&[]);
+    damage_dir(&rig);
+    done(&rig, "tune2fs -e panic disk.img");
+    let Some(mounted) = Mounted::new(&rig, "disk.img", "errors=continue") else {
+        return;
+    };
+    rig.ok(&["umount", "mnt"]);
+    for (options, refused) in [
+        ("rw", false),
+        ("errors=continue", false),
+        ("errors=panic", true),
+    ] {
+        let output = rig.run(&["mount", "-o", options, "disk.img", "mnt"]);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        let sentences = usize::from(options != "errors=continue");
+        assert_eq!(said.matches(SAID).count(), sentences, "{options}: {said}");
+        assert_eq!(output.status.success(), !refused, "{options}: {said}");
+        if options == "errors=continue" {
+            rig.ok(&["umount", "mnt"]);
+        }
+        if options == "rw" {
+            done(&rig, "touch mnt/before");
+            self::refused(&rig, "Structure needs cleaning", "ls mnt/dir");
+            self::refused(&rig, "Read-only file system", "touch mnt/late");
+            rig.fails(1, "directory leaf", &["umount", "mnt"]);
+            assert!(rig.ok(&["ls", "disk.img"]).contains("before"));
+        }
+    }
+    drop(mounted);
+}
+
 #[test]
 fn images_of_strangers_are_looked_over_first() {
     let rig = Rig::new(&[]);
