@@ -5,7 +5,8 @@ use std::thread;
 
 use anyhow::{Context, Result, ensure};
 use uext4_sync::atomic::{AtomicBool, Ordering};
-use uext4_testkit::manifest::{Field, Manifest, Policy};
+use uext4_sync::{Clock, RealClock};
+use uext4_testkit::manifest::{Field, FileKind, Manifest, Policy};
 use uext4_testkit::rng::Rng;
 
 use super::case::{Case, Survivors};
@@ -182,7 +183,9 @@ impl<'a> Worker<'a> {
             self.figures.by_e2fsck += 1;
         }
         if task.kernel && self.scratch.has_kernel() {
-            let other = self.scratch.by_kernel(&image)?;
+            let since = RealClock::new().wall().seconds;
+            let mut other = self.scratch.by_kernel(&image)?;
+            forget_cuts(&mut other, &tree, since);
             same(&tree, &other).context("the kernel recovers another tree")?;
             self.figures.by_kernel += 1;
         }
@@ -247,6 +250,17 @@ pub(super) fn window(recording: &Recording, cut: usize) -> Window {
         floor: recording.history.floor(returned),
         begun,
         data_may_wait: recording.run.config.data_may_be_older().then_some(returned),
+    }
+}
+
+/// A file whose cut the kernel finishes gets the time of that, which is no earlier than `since`;
+/// e2fsck and we keep the time of the cut.
+fn forget_cuts(kernels: &mut Manifest, ours: &Manifest, since: i64) {
+    for (path, entry) in &mut kernels.entries {
+        let is_dated = entry.kind == FileKind::File && entry.mtime.seconds >= since;
+        if let Some(ours) = ours.entries.get(path).filter(|_| is_dated) {
+            entry.mtime = ours.mtime;
+        }
     }
 }
 

@@ -314,6 +314,17 @@ fn crash_plot(name: &str, plot: Plot, seed: u64, effort: &Effort) -> Figures {
     }
 }
 
+/// Of half a cut that is durable the kernel makes the whole one that we make, but for the time.
+#[test]
+fn the_kernel_finishes_the_same_cut() {
+    let effort = Effort {
+        cut: 4,
+        kernel: 1,
+        ..Effort::OURS
+    };
+    crash_plot("ext4", Plot::Truncate, 9500, &effort);
+}
+
 #[test]
 fn long_operations_are_cut_inside() {
     for plot in Plot::LONG {
