@@ -12,6 +12,10 @@ use uext4_testkit::rng::Rng;
 
 /// Rows that change all the time.
 const HOT_ROWS: u64 = 20;
+/// It hangs after that; less is too little beside other work.
+const SQLITE_SECONDS_MAX: &str = "600";
+/// What `timeout` ends with.
+const TIMED_OUT: i32 = 124;
 
 /// SQLite at work.
 pub(super) struct Writer {
@@ -135,12 +139,16 @@ fn expected_hot(n_rows: u64) -> String {
 
 fn sqlite(database: &Path, order: &str) -> Result<String> {
     let output = Command::new("timeout")
-        .args(["60", "sqlite3", "-bail"])
+        .args([SQLITE_SECONDS_MAX, "sqlite3", "-bail"])
         .arg(database)
         .arg(order)
         .output()
         .context("timeout is there")?;
     let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(
+        output.status.code() != Some(TIMED_OUT),
+        "sqlite3 did not answer within {SQLITE_SECONDS_MAX} s"
+    );
     ensure!(output.status.success(), "{}: {said}", output.status);
     Ok(String::from_utf8(output.stdout)?)
 }
