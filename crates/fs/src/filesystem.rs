@@ -243,8 +243,12 @@ impl Fs {
     }
 
     fn note_failure<T>(&self, result: Result<T>) -> Result<T> {
-        if let Err(cause @ Error::Journal(_)) = &result {
-            self.state.fail(cause);
+        match &result {
+            Err(Error::Journal(uext4_journal::Error::Late { .. })) => {
+                self.superblock.note_late(self);
+            }
+            Err(cause @ Error::Journal(_)) => self.state.fail(cause),
+            _ => {}
         }
         result
     }

@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use std::sync::Arc;
 use uext4_format::superblock::{ErrorBehaviour, state};
 use uext4_format::{BlockNr, Corrupt, Place, Superblock, Timestamp};
-use uext4_journal::{Handle, Live, Object, Render, Sink};
+use uext4_journal::{FailedWrite, Handle, Live, Object, Render, Sink};
 use uext4_sync::Rank;
 
 /// Byte where the primary superblock stands on the device.
@@ -152,6 +152,26 @@ fn note_damage(disk: &mut Superblock, fs: &Fs, corrupt: &Corrupt) {
     note_error(disk, &noted);
 }
 
+/// What is done when damage is met.
+fn policy(asked: OnError, disk: &Superblock) -> OnError {
+    match asked {
+        OnError::Superblock => match ErrorBehaviour::from_raw(disk.errors) {
+            ErrorBehaviour::Continue => OnError::Continue,
+            ErrorBehaviour::RemountReadOnly => OnError::RemountReadOnly,
+            ErrorBehaviour::Panic => OnError::Panic,
+        },
+        chosen => chosen,
+    }
+}
+
+/// What is done, without a journal, when metadata cannot be written.
+pub(crate) fn failed_write(asked: OnError, disk: &Superblock) -> FailedWrite {
+    match policy(asked, disk) {
+        OnError::Continue => FailedWrite::Late,
+        _ => FailedWrite::Stops,
+    }
+}
+
 impl Super {
     pub(crate) fn new(disk: Superblock, block_size: u64) -> Arc<Self> {
         let block = BlockNr(SUPERBLOCK_OFFSET / block_size);
@@ -225,14 +245,19 @@ impl Super {
 
     /// What is done when damage is met.
     pub(crate) fn policy(&self, fs: &Fs) -> OnError {
-        match fs.settings.on_error() {
-            OnError::Superblock => match ErrorBehaviour::from_raw(self.read().disk.errors) {
-                ErrorBehaviour::Continue => OnError::Continue,
-                ErrorBehaviour::RemountReadOnly => OnError::RemountReadOnly,
-                ErrorBehaviour::Panic => OnError::Panic,
-            },
-            chosen => chosen,
-        }
+        policy(fs.settings.on_error(), &self.read().disk)
+    }
+
+    /// Notes that metadata could not be written: who writes the superblock next writes the note.
+    pub(crate) fn note_late(&self, fs: &Fs) {
+        let noted = Noted {
+            now: fs.now().seconds.max(0) as u64,
+            inode: 0,
+            block: 0,
+            what: "metadata",
+            code: ERROR_CODE_IO,
+        };
+        note_error(&mut self.write_unlogged().disk, &noted);
     }
 }
 

@@ -84,7 +84,7 @@ impl Engine {
         let mut since = self.clock.monotonic();
         while self.await_commit(since) {
             let asked = { !self.is_idle(&self.progress.lock()) };
-            if asked || self.is_dirty() {
+            if asked || self.is_dirty() || !self.late.is_empty() {
                 let _one = self.one_commit.lock();
                 // An error has stopped the journal and reached everybody who waits.
                 let _told = self.commit_locked();

@@ -40,12 +40,18 @@ impl Engine {
             progress.serving = progress.requests;
         }
         let result = self.close_and_write(tid);
-        if let Err(cause) = &result {
-            self.abort(cause.clone());
-        }
+        let late = match &result {
+            Err(late @ Error::Late { .. }) => Some(late.clone()),
+            Err(cause) => {
+                self.abort(cause.clone());
+                None
+            }
+            Ok(_) => None,
+        };
         let mut progress = self.progress.lock();
-        if let Ok(true) = result {
-            progress.committed = tid;
+        progress.late = late;
+        if let Ok(Some(durable)) = result {
+            progress.committed = durable;
             let asked = progress.serving != progress.served;
             Times::add(&self.times.requested, u64::from(asked));
         }
@@ -56,16 +62,23 @@ impl Engine {
         result.and(self.gate.check())
     }
 
-    /// True when there was something to commit.
-    fn close_and_write(&self, tid: Tid) -> Result<bool, Error> {
+    /// The last transaction that is durable now; `None` when there was nothing to commit.
+    fn close_and_write(&self, tid: Tid) -> Result<Option<Tid>, Error> {
         Times::time(&self.times.commit_ns, || self.close_and_write_now(tid))
     }
 
-    fn close_and_write_now(&self, tid: Tid) -> Result<bool, Error> {
+    fn close_and_write_now(&self, tid: Tid) -> Result<Option<Tid>, Error> {
         let (objects, revokes) = Times::time(&self.times.drain_ns, || self.close_gate(tid));
-        if objects.is_empty() && revokes.is_empty() {
-            return Ok(false);
+        let is_empty = objects.is_empty() && revokes.is_empty();
+        if is_empty && self.late.is_empty() {
+            return Ok(None);
         }
+        // An empty transaction goes on; what is late is of those before.
+        let last = if is_empty {
+            Tid(tid.0.wrapping_sub(1))
+        } else {
+            tid
+        };
         let images = Times::time(&self.times.render_ns, || {
             self.render_all(tid, &objects)?;
             let mut drafts = self.rendered.take();
@@ -74,12 +87,12 @@ impl Engine {
         })?;
         let revokes = without_images(revokes, &images);
         self.write(Closed {
-            tid,
+            tid: last,
             images,
             revokes,
         })?;
         drop(objects); // only now: their images can be read back
-        Ok(true)
+        Ok(Some(last))
     }
 
     /// Drains the transaction, takes what it logged, opens the next one.
@@ -116,17 +129,10 @@ impl Engine {
         let (tid, log) = (closed.tid, self.log.get());
         match log {
             Some(log) => self.write_logged(log, closed)?,
-            None => self.write_unlogged(&closed)?,
+            None => self.write_unlogged(closed)?,
         }
         Times::time(&self.times.publish_ns, || self.observer.committed(tid));
         log.map_or(Ok(()), |log| self.keep_space(log))
-    }
-
-    fn write_unlogged(&self, closed: &Closed) -> Result<(), Error> {
-        Times::time(&self.times.write_ns, || {
-            self.home.write_many(&closed.images)
-        })?;
-        Times::time(&self.times.flush_ns, || self.home.flush())
     }
 
     fn write_logged(&self, log: &OpenLog, closed: Closed) -> Result<(), Error> {

@@ -26,6 +26,17 @@ pub enum Start {
     Quiet,
 }
 
+/// What becomes of a journal without a log when a write of a transaction fails. One with a log
+/// stops.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FailedWrite {
+    /// It stops as well.
+    Stops,
+    /// It goes on. The blocks stay in memory and are written again with each commit; until that
+    /// succeeds whoever waits for a transaction hears [`Error::Late`].
+    Late,
+}
+
 /// Checksums of the log; by the file system's `metadata_csum`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Checksums {
@@ -112,6 +123,8 @@ pub struct Config {
     pub block_size: u32,
     /// The log; `None`: commits write home directly.
     pub log: Option<Log>,
+    /// When a write fails.
+    pub failed_write: FailedWrite,
     /// Told about commits.
     pub observer: Arc<dyn CommitObserver>,
     /// Who runs commits.
@@ -129,12 +142,14 @@ pub struct Config {
 }
 
 impl Config {
-    /// Without a log, no observer, inline, open, 5 s, csum v3, 64 bits, system clock.
+    /// Without a log, stopped by a failed write, no observer, inline, open, 5 s, csum v3, 64 bits,
+    /// system clock.
     pub fn new(home: Arc<dyn BlockDevice>, block_size: u32) -> Config {
         Config {
             home,
             block_size,
             log: None,
+            failed_write: FailedWrite::Stops,
             observer: Arc::new(NoObserver),
             threads: Threads::Inline,
             start: Start::Open,

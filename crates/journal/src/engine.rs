@@ -8,6 +8,7 @@ use crate::draft::Draft;
 use crate::gate::{Gate, Refused, Ticket};
 use crate::home::Home;
 use crate::images::Images;
+use crate::late::Late;
 use crate::live::Dirty;
 use crate::log_space::OpenLog;
 use crate::logged::Logged;
@@ -36,6 +37,8 @@ pub(crate) struct Progress {
     pub(crate) serving: u64,
     /// The last request that was served.
     pub(crate) served: u64,
+    /// Why the last commit, of a journal without a log, is in memory only.
+    pub(crate) late: Option<Error>,
     /// The log is more than half full.
     pub(crate) checkpoint_wanted: bool,
     /// There is a commit thread to serve requests.
@@ -54,6 +57,7 @@ pub(crate) struct Engine {
     pub(crate) logged: Sharded<Mutex<Logged>>,
     pub(crate) rendered: Rendered,
     pub(crate) images: Images,
+    pub(crate) late: Late,
     pub(crate) progress: Mutex<Progress>,
     /// `progress` changed.
     pub(crate) changed: Condvar,
@@ -89,6 +93,7 @@ impl Engine {
             requests: 0,
             serving: 0,
             served: 0,
+            late: None,
             checkpoint_wanted: false,
             has_threads: false,
             ending: false,
@@ -106,6 +111,7 @@ impl Engine {
             logged: Sharded::new(|_| Mutex::new(Rank::JournalObjects, Logged::new())),
             rendered: Rendered::new(config.block_size),
             images: Images::new(),
+            late: Late::new(config.failed_write),
             progress: Mutex::new(Rank::JournalState, progress),
             changed: Condvar::new(),
             work: Condvar::new(),
@@ -311,10 +317,10 @@ impl Engine {
             self.gate.check()?;
             self.changed.wait(&mut progress);
         }
-        if tid.is_after(progress.committed) {
-            self.gate.check()
-        } else {
-            Ok(())
+        match &progress.late {
+            _ if !tid.is_after(progress.committed) => Ok(()),
+            Some(late) => Err(late.clone()),
+            None => self.gate.check(),
         }
     }
 

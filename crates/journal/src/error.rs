@@ -18,6 +18,13 @@ pub enum Error {
         /// Why it stopped.
         cause: Arc<Error>,
     },
+    /// Blocks of a journal without a log could not be written, and it goes on
+    /// ([`crate::FailedWrite::Late`]): they are in memory only.
+    #[error("metadata is in memory only: {cause}")]
+    Late {
+        /// What kept the last attempt from writing them.
+        cause: Arc<Error>,
+    },
     /// A handle asks for more than a transaction can hold.
     #[error("{wanted} journal credits wanted, a transaction holds {limit}")]
     TooManyCredits {

@@ -3,7 +3,7 @@
 use crate::background::Background;
 use crate::engine::Engine;
 use crate::log_space::OpenLog;
-use crate::{Checksums, Config, Error, Handle, Image, Log, Start, Stats, Width};
+use crate::{Checksums, Config, Error, FailedWrite, Handle, Image, Log, Start, Stats, Width};
 use std::sync::Arc;
 use uext4_device::BlockDevice;
 use uext4_format::{BlockNr, Tid};
@@ -121,6 +121,11 @@ impl Journal {
     pub fn resume(&self) {
         self.background.start();
         self.engine.gate.release();
+    }
+
+    /// What becomes of it when a write fails from now on.
+    pub fn set_failed_write(&self, failed_write: FailedWrite) {
+        self.engine.late.set(failed_write);
     }
 
     /// How long a change may wait for its commit from now on.

@@ -17,6 +17,7 @@ mod handle;
 mod home;
 mod images;
 mod journal;
+mod late;
 mod live;
 mod log_file;
 mod log_space;
@@ -32,7 +33,7 @@ mod stats;
 mod tests;
 
 pub use config::{
-    Checksums, CommitObserver, Config, Log, LogRun, NoObserver, Start, Threads, Width,
+    Checksums, CommitObserver, Config, FailedWrite, Log, LogRun, NoObserver, Start, Threads, Width,
 };
 pub use error::Error;
 pub use handle::Handle;

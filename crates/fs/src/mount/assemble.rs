@@ -17,7 +17,7 @@ use crate::orphan::Orphans;
 use crate::quota::Quota;
 use crate::settings::Settings;
 use crate::space::Space;
-use crate::superblock::Super;
+use crate::superblock::{Super, failed_write};
 use crate::xattr::{ExtraIsize, SharedBlocks};
 use crate::{Error, Fs, MountOptions, Result};
 use std::sync::Arc;
@@ -147,6 +147,7 @@ fn journal_config(
     let (checksums, width) = log_format(features, &plan.options);
     Config {
         log,
+        failed_write: failed_write(plan.options.on_error, &plan.superblock),
         observer: space.clone(),
         threads: match plan.options.threads {
             Threads::Background => uext4_journal::Threads::Background,

@@ -11,6 +11,7 @@
 use super::lifecycle::Lifecycle;
 use super::{assemble, features, log, mmp, open};
 use crate::options::Access;
+use crate::superblock::failed_write;
 use crate::{Error, Filesystem, Fs, MountOptions, Result};
 use std::ops::Range;
 use std::sync::Arc;
@@ -141,6 +142,8 @@ impl Fs {
             budget.store(options.extent_cache_bytes, Relaxed);
         }
         self.journal.set_commit_interval(options.commit_interval);
+        let failed_write = failed_write(options.on_error, &self.superblock.read().disk);
+        self.journal.set_failed_write(failed_write);
         life.media.set_barrier(options.barrier);
     }
 

@@ -7,7 +7,7 @@ use uext4::device::{
     BlockDevice, Cause, Event, Fault, Faulty, MemDevice, Operation, Recorder, When,
 };
 use uext4::format::{BlockNr, GroupNr};
-use uext4::{Caller, Error, Filesystem, InodeRef, Reading, Tuning};
+use uext4::{Caller, Error, Filesystem, InodeRef, MountOptions, Reading, Threads, Tuning};
 
 /// Linux' `EIO` and `EROFS`.
 const EIO: i32 = 5;
@@ -240,6 +240,81 @@ fn errors_noted_past_the_log_outlive_its_replay() {
     let first = (kept.first_error_time, kept.first_error_line);
     let last = (kept.last_error_ino, kept.last_error_errcode);
     assert_eq!((first, last), ((1_600_000_000, 77), (11, 2)));
+}
+
+/// What could not be written stays in memory and goes to the device when that takes it.
+#[test]
+fn without_a_journal_errors_continue_goes_on() {
+    for threads in [Threads::Inline, Threads::Background] {
+        goes_on(threads);
+    }
+}
+
+fn goes_on(threads: Threads) {
+    let device = image::mke2fs(64, &["-O", "^has_journal"]);
+    let faulty = Arc::new(Faulty::new(device.clone()));
+    let options = MountOptions {
+        threads,
+        ..MountOptions::default()
+    };
+    let options = options.parse("errors=continue").unwrap();
+    let fs = Filesystem::mount(faulty.clone(), options).unwrap();
+    let (root, caller) = (fs.root().unwrap(), Caller::root());
+    faulty.arm(Fault {
+        operation: Operation::Write,
+        when: When::Always,
+        cause: Cause::Io,
+    });
+    for nr in 0..20 {
+        let name = format!("dir {nr}");
+        let dir = fs.mkdir(&root, name.as_bytes(), 0o755, &caller).unwrap();
+        fs.create(&dir, b"inside", 0o644, &caller).unwrap();
+        assert_eq!(fs.fsync(&dir).unwrap_err().errno(), EIO, "{name}");
+        assert_eq!(fs.sync().unwrap_err().errno(), EIO, "{name}");
+    }
+    // A block that is late may be freed.
+    let gone = fs.lookup(&root, b"dir 3", &caller).unwrap();
+    fs.unlink(&gone, b"inside", &caller).unwrap();
+    drop(gone);
+    fs.rmdir(&root, b"dir 3", &caller).unwrap();
+    assert!(fs.failure().is_none());
+    faulty.disarm();
+    // Nothing was changed since: what waits is written all the same.
+    fs.sync().unwrap();
+    fs.fsync(&root).unwrap();
+    drop(root);
+    fs.unmount().unwrap();
+
+    let noted = uext4::read_superblock(&*device, None).unwrap();
+    assert!(noted.error_count > 0 && noted.state & 2 != 0);
+    let fs = image::mount(&device);
+    let root = fs.root().unwrap();
+    for nr in (0..20).filter(|nr| *nr != 3) {
+        let name = format!("dir {nr}");
+        let dir = fs.lookup(&root, name.as_bytes(), &caller).unwrap();
+        fs.lookup(&dir, b"inside", &caller).unwrap();
+    }
+    drop(root);
+    fs.unmount().unwrap();
+    image::assert_clean(&device);
+}
+
+#[test]
+fn without_a_journal_a_failed_write_stops_elsewhere() {
+    let device = image::mke2fs(64, &["-O", "^has_journal"]);
+    let faulty = Arc::new(Faulty::new(device));
+    let options = crashed::options().parse("errors=remount-ro").unwrap();
+    let fs = Filesystem::mount(faulty.clone(), options).unwrap();
+    let (root, caller) = (fs.root().unwrap(), Caller::root());
+    faulty.arm(Fault {
+        operation: Operation::Write,
+        when: When::Always,
+        cause: Cause::Io,
+    });
+    fs.create(&root, b"file", 0o644, &caller).unwrap();
+    assert_eq!(fs.fsync(&root).unwrap_err().errno(), EIO);
+    let made = fs.create(&root, b"late", 0o644, &caller);
+    assert!(matches!(made, Err(Error::ReadOnly)), "{made:?}");
 }
 
 #[test]

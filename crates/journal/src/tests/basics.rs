@@ -3,7 +3,7 @@
 use super::device::Recorder;
 use super::objects::{BLOCK, Block, LOG_AT, Slot, block_of, config, disk, log};
 use crate::recovery::{RecoveryMode, needs_recovery, recover};
-use crate::{CommitObserver, Config, Error, Journal, Object};
+use crate::{CommitObserver, Config, Error, FailedWrite, Journal, Object};
 use std::sync::Arc;
 use uext4_format::{BlockNr, Tid};
 use uext4_sync::{Mutex, Rank};
@@ -45,6 +45,44 @@ fn committed_is_replayed_and_uncommitted_is_not() {
     );
     let after = recovered(&device);
     assert_eq!((block_of(&after, 100)[0], block_of(&after, 101)[0]), (1, 1));
+}
+
+/// Without a log, where it goes on: nobody is told that what is in memory only is durable.
+#[test]
+fn what_is_late_is_read_from_memory_and_written_later() {
+    let device = Recorder::new(disk(200, LOG));
+    let config = Config {
+        log: None,
+        failed_write: FailedWrite::Late,
+        ..config(&device, LOG)
+    };
+    let journal = Journal::open(config).expect("opens");
+    let blocks = [100, 101, 102].map(|nr| Block::new(nr, vec![0; BLOCK]));
+    device.fail_after(device.len());
+    for (byte, block) in (1..).zip(&blocks) {
+        set(&journal, block, byte);
+        let late = journal.commit_running();
+        assert!(matches!(late, Err(Error::Late { .. })), "{late:?}");
+    }
+    set(&journal, &blocks[0], 9);
+    let first = journal.running();
+    assert!(journal.wait_durable(first).is_err());
+    assert_eq!(journal.read_block(BlockNr(100)).expect("reads")[0], 9);
+    {
+        let handle = journal.start(1).expect("starts");
+        handle.forget(&blocks[1], BlockNr(101));
+    }
+    device.fail_after(usize::MAX);
+    journal.commit_running().expect("the device takes it now");
+    journal.wait_durable(first).expect("it is durable");
+    let now = device.bytes();
+    let on_device = [100, 101, 102].map(|nr| block_of(&now, nr)[0]);
+    assert_eq!(on_device, [9, 0, 3], "what was freed is left alone");
+    assert_eq!(journal.stats().waiting_blocks, 0);
+    let events = device.len();
+    journal.commit_running().expect("nothing to do");
+    assert_eq!(device.len(), events);
+    journal.close().expect("closes");
 }
 
 #[test]

@@ -1,0 +1,102 @@
+//! Blocks that a journal without a log could not write, where it goes on ([`FailedWrite::Late`]).
+//!
+//! Their images stay with those that are not at home ([`crate::images`]), where readers find them,
+//! and are written again with each commit. Until that succeeds no transaction counts as durable,
+//! and whoever waits for one hears [`Error::Late`].
+//!
+//! Locking: commits change them (`one_commit`); the set is locked while blocks are written.
+
+use crate::commit::Closed;
+use crate::engine::Engine;
+use crate::stats::Times;
+use crate::{Error, FailedWrite, Image};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use uext4_format::BlockNr;
+use uext4_sync::atomic::{AtomicBool, Ordering};
+use uext4_sync::{Mutex, Rank};
+
+/// With more it stops after all: they are in memory.
+const LATE_BLOCKS_MAX: usize = 16384;
+
+/// See the module.
+pub(crate) struct Late {
+    goes_on: AtomicBool,
+    blocks: Mutex<BTreeSet<BlockNr>>,
+}
+
+impl Late {
+    pub(crate) fn new(failed_write: FailedWrite) -> Late {
+        let late = Late {
+            goes_on: AtomicBool::new(false),
+            blocks: Mutex::new(Rank::CheckpointBatch, BTreeSet::new()),
+        };
+        late.set(failed_write);
+        late
+    }
+
+    pub(crate) fn set(&self, failed_write: FailedWrite) {
+        let goes_on = failed_write == FailedWrite::Late;
+        self.goes_on.store(goes_on, Ordering::Relaxed);
+    }
+
+    /// Whether it goes on with so many blocks that are late.
+    fn may_have(&self, blocks: usize) -> bool {
+        self.goes_on.load(Ordering::Relaxed) && blocks <= LATE_BLOCKS_MAX
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.blocks.lock().is_empty()
+    }
+}
+
+impl Engine {
+    /// Writes a transaction home, and what is late.
+    pub(crate) fn write_unlogged(&self, closed: Closed) -> Result<(), Error> {
+        let mut late = self.late.blocks.lock();
+        if !late.is_empty() {
+            closed
+                .revokes
+                .iter()
+                .for_each(|block| _ = late.remove(block));
+            drop(self.images.revoke(&closed.revokes));
+        }
+        let images = self.with_late(&late, closed.images);
+        let written = Times::time(&self.times.write_ns, || self.home.write_many(&images));
+        let written =
+            written.and_then(|()| Times::time(&self.times.flush_ns, || self.home.flush()));
+        match written {
+            Ok(()) => {
+                let blocks: Vec<BlockNr> = std::mem::take(&mut *late).into_iter().collect();
+                drop(self.images.revoke(&blocks));
+                Ok(())
+            }
+            Err(cause) if self.late.may_have(images.len()) => {
+                let blocks: Vec<BlockNr> = images.iter().map(|(block, _)| *block).collect();
+                drop(self.images.insert(&blocks, images, closed.tid));
+                late.extend(blocks);
+                let cause = Arc::new(cause);
+                Err(Error::Late { cause })
+            }
+            Err(cause) => Err(cause),
+        }
+    }
+
+    /// The ascending images, and those of blocks that are late and have no newer one.
+    fn with_late(
+        &self,
+        late: &BTreeSet<BlockNr>,
+        mut images: Vec<(BlockNr, Image)>,
+    ) -> Vec<(BlockNr, Image)> {
+        if late.is_empty() {
+            return images;
+        }
+        let has_newer = |nr: &BlockNr| images.binary_search_by_key(nr, |(block, _)| *block).is_ok();
+        let older = late.iter().filter(|block| !has_newer(block));
+        let older = older.filter_map(|block| Some((*block, self.images.get(*block)?)));
+        let older: Vec<_> = older.collect();
+        images.extend(older);
+        images.sort_unstable_by_key(|(block, _)| *block);
+        images
+    }
+}
