@@ -1,8 +1,8 @@
 //! All files with data that wait: how many bytes, and who has waited longest.
 //!
-//! Layout: the inodes in shards by number, each ordered by age. Bytes as a total and a part per
-//! shard of threads, which moves to the total when it is large: the bound is looked up with one
-//! load, and is at most a sixteenth off.
+//! Layout: the inodes in shards by number, neighbours together, as one thread often has them; each
+//! shard ordered by age. Bytes as a total and a part per shard of threads, which moves to the total
+//! when it is large: the bound is looked up with one load, and is at most a sixteenth off.
 
 use crate::inode::Inode;
 use crate::memory::part_of_memory;
@@ -11,9 +11,11 @@ use std::sync::Arc;
 use std::time::Duration;
 use uext4_format::InodeNr;
 use uext4_sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
-use uext4_sync::{Mutex, Rank, SHARDS, Sharded};
+use uext4_sync::{Mutex, Rank, SHARDS, Sharded, stretch_shard};
 
 const LISTS: usize = 64;
+/// So many inodes in a row are in one list, as a power of two.
+const STRETCH_BITS: u32 = 6;
 /// The bound, when nothing else is asked for: this part of the memory, ...
 const MEMORY_PART: u64 = 16;
 /// ... at most this many bytes.
@@ -62,7 +64,7 @@ impl Pool {
     }
 
     fn list(&self, nr: InodeNr) -> &Mutex<BTreeMap<Ticket, Waiting>> {
-        &self.lists[nr.0 as usize % LISTS]
+        &self.lists[stretch_shard::<STRETCH_BITS>(nr.0.into(), LISTS)]
     }
 
     /// Data of the inode wait since `since_ns`.
