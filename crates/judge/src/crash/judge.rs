@@ -1,6 +1,7 @@
 //! Many crashes of one recording, each recovered and judged, by several workers at once: mounts
 //! of the kernel mostly wait.
 
+use std::ops::RangeInclusive;
 use std::thread;
 
 use anyhow::{Context, Result, ensure};
@@ -183,9 +184,10 @@ impl<'a> Worker<'a> {
             self.figures.by_e2fsck += 1;
         }
         if task.kernel && self.scratch.has_kernel() {
-            let since = RealClock::new().wall().seconds;
+            let now = || RealClock::new().wall().seconds;
+            let since = now();
             let mut other = self.scratch.by_kernel(&image)?;
-            forget_cuts(&mut other, &tree, since);
+            forget_cuts(&mut other, &tree, since..=now());
             same(&tree, &other).context("the kernel recovers another tree")?;
             self.figures.by_kernel += 1;
         }
@@ -253,11 +255,11 @@ pub(super) fn window(recording: &Recording, cut: usize) -> Window {
     }
 }
 
-/// A file whose cut the kernel finishes gets the time of that, which is no earlier than `since`;
-/// e2fsck and we keep the time of the cut.
-fn forget_cuts(kernels: &mut Manifest, ours: &Manifest, since: i64) {
+/// A file whose cut the kernel finishes gets the time of that, one of `seconds`; e2fsck and we keep
+/// the time of the cut.
+fn forget_cuts(kernels: &mut Manifest, ours: &Manifest, seconds: RangeInclusive<i64>) {
     for (path, entry) in &mut kernels.entries {
-        let is_dated = entry.kind == FileKind::File && entry.mtime.seconds >= since;
+        let is_dated = entry.kind == FileKind::File && seconds.contains(&entry.mtime.seconds);
         if let Some(ours) = ours.entries.get(path).filter(|_| is_dated) {
             entry.mtime = ours.mtime;
         }
