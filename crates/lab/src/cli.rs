@@ -3,7 +3,7 @@
 use crate::experiments::{Clock, Experiment, Plan};
 use crate::measure::{self, Results};
 use crate::system::System;
-use crate::{checkpoint, crew, fragmented, janitor, mounts, report, scale, shrinker};
+use crate::{allocator, checkpoint, crew, fragmented, janitor, mounts, report, scale, shrinker};
 use anyhow::{Context, Result};
 use clap::{Args, Parser, Subcommand};
 use std::io::IsTerminal;
@@ -129,6 +129,10 @@ struct Options {
 
 impl Cli {
     pub(crate) fn run(self) -> Result<()> {
+        if !matches!(self.command, Command::Scale(_)) {
+            // Scale asks how much memory is needed, not how much was.
+            allocator::keep_what_is_freed()?;
+        }
         match self.command {
             Command::Mdtest(options) => options.run(Experiment::Mdtest),
             Command::Fallocate2(options) => options.run(Experiment::Fallocate2),

@@ -7,6 +7,7 @@
 //! shows medians.
 #![forbid(unsafe_code)]
 
+mod allocator;
 mod backing;
 mod checkpoint;
 mod cli;

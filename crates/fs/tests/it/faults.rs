@@ -250,6 +250,14 @@ fn without_a_journal_errors_continue_goes_on() {
     }
 }
 
+fn refuse_writes(faulty: &Faulty) {
+    faulty.arm(Fault {
+        operation: Operation::Write,
+        when: When::Always,
+        cause: Cause::Io,
+    });
+}
+
 fn goes_on(threads: Threads) {
     let device = image::mke2fs(64, &["-O", "^has_journal"]);
     let faulty = Arc::new(Faulty::new(device.clone()));
@@ -260,11 +268,7 @@ fn goes_on(threads: Threads) {
     let options = options.parse("errors=continue").unwrap();
     let fs = Filesystem::mount(faulty.clone(), options).unwrap();
     let (root, caller) = (fs.root().unwrap(), Caller::root());
-    faulty.arm(Fault {
-        operation: Operation::Write,
-        when: When::Always,
-        cause: Cause::Io,
-    });
+    refuse_writes(&faulty);
     for nr in 0..20 {
         let name = format!("dir {nr}");
         let dir = fs.mkdir(&root, name.as_bytes(), 0o755, &caller).unwrap();
@@ -306,11 +310,7 @@ fn without_a_journal_a_failed_write_stops_elsewhere() {
     let options = crashed::options().parse("errors=remount-ro").unwrap();
     let fs = Filesystem::mount(faulty.clone(), options).unwrap();
     let (root, caller) = (fs.root().unwrap(), Caller::root());
-    faulty.arm(Fault {
-        operation: Operation::Write,
-        when: When::Always,
-        cause: Cause::Io,
-    });
+    refuse_writes(&faulty);
     fs.create(&root, b"file", 0o644, &caller).unwrap();
     assert_eq!(fs.fsync(&root).unwrap_err().errno(), EIO);
     let made = fs.create(&root, b"late", 0o644, &caller);
