@@ -2,12 +2,12 @@
 //!
 //! A process per worker, as the benchmarks that we follow have it: threads would share one file
 //! table, which costs the peers. The parent sends one line per phase, the child answers one line
-//! `AMOUNT NANOSECONDS`.
+//! `AMOUNT BEGAN ENDED`, times in nanoseconds of the clock.
 
 use crate::experiments::{Clock, Task, Work};
 use crate::seat::{LibrarySeat, Seat, SystemSeat};
 use crate::stage::Place;
-use anyhow::{Context, Result, anyhow, ensure};
+use anyhow::{Context, Result, anyhow, bail};
 use rustix::time::ClockId;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -22,7 +22,31 @@ use uext4::Filesystem;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Done {
     pub(crate) amount: u64,
-    pub(crate) elapsed: Duration,
+    /// By the clock that was asked for.
+    began: Duration,
+    ended: Duration,
+}
+
+impl Done {
+    /// A worker that has not worked yet.
+    const READY: Self = Self {
+        amount: 0,
+        began: Duration::ZERO,
+        ended: Duration::ZERO,
+    };
+}
+
+/// The time that a phase took: from the first that began to the last that ended, for where there
+/// are more workers than cores some begin late; or the processor time of all together.
+pub(crate) fn taken(clock: Clock, done: &[Done]) -> Duration {
+    match clock {
+        Clock::Wall => {
+            let began = done.iter().map(|one| one.began).min();
+            let ended = done.iter().map(|one| one.ended).max();
+            ended.unwrap_or_default() - began.unwrap_or_default()
+        }
+        Clock::Cpu => done.iter().map(|one| one.ended - one.began).sum(),
+    }
 }
 
 /// Everybody's answers, phase by phase.
@@ -49,10 +73,14 @@ trait Member {
 }
 
 fn timed(work: &mut dyn Work, phase: usize, clock: Clock) -> Result<Done> {
-    let start = now(clock);
+    let began = now(clock);
     let amount = work.phase(phase)?;
-    let elapsed = now(clock).saturating_sub(start);
-    Ok(Done { amount, elapsed })
+    let ended = now(clock).max(began);
+    Ok(Done {
+        amount,
+        began,
+        ended,
+    })
 }
 
 /// Time since some fixed moment.
@@ -105,11 +133,7 @@ fn run_thread(
         Ok(work) => work,
         Err(error) => return drop(outbox.send(Err(error))),
     };
-    let ready = Done {
-        amount: 0,
-        elapsed: Duration::ZERO,
-    };
-    let mut answer = Ok(ready);
+    let mut answer = Ok(Done::READY);
     while outbox.send(answer).is_ok() {
         let Ok(phase) = inbox.recv() else { return };
         answer = timed(&mut *work, phase, clock);
@@ -177,10 +201,13 @@ impl Member for Process {
         let mut line = String::new();
         self.lines.read_line(&mut line)?;
         let numbers: Vec<u64> = line.split_whitespace().flat_map(str::parse).collect();
-        ensure!(numbers.len() == 2, "a worker died (it says why above)");
+        let [amount, began, ended] = numbers[..] else {
+            bail!("a worker died (it says why above)");
+        };
         Ok(Done {
-            amount: numbers[0],
-            elapsed: Duration::from_nanos(numbers[1]),
+            amount,
+            began: Duration::from_nanos(began),
+            ended: Duration::from_nanos(ended),
         })
     }
 }
@@ -197,10 +224,7 @@ pub(crate) fn work_as_process(task: &str, dir: &Path) -> Result<()> {
     let task: Task = serde_json::from_str(task)?;
     let clock = task.clock;
     let mut work = task.start(Box::new(SystemSeat::new(dir)?))?;
-    say(Done {
-        amount: 0,
-        elapsed: Duration::ZERO,
-    })?;
+    say(Done::READY)?;
     for line in std::io::stdin().lock().lines() {
         say(timed(&mut *work, line?.parse()?, clock)?)?;
     }
@@ -209,6 +233,31 @@ pub(crate) fn work_as_process(task: &str, dir: &Path) -> Result<()> {
 
 fn say(done: Done) -> Result<()> {
     let mut out = std::io::stdout().lock();
-    writeln!(out, "{} {}", done.amount, done.elapsed.as_nanos())?;
+    let (began, ended) = (done.began.as_nanos(), done.ended.as_nanos());
+    writeln!(out, "{} {began} {ended}", done.amount)?;
     Ok(out.flush()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn done(began: u64, ended: u64) -> Done {
+        let [began, ended] = [began, ended].map(Duration::from_secs);
+        Done {
+            amount: 1,
+            began,
+            ended,
+        }
+    }
+
+    #[test]
+    fn workers_that_begin_late_are_waited_for() {
+        let one_after_the_other = [done(5, 6), done(6, 7), done(7, 9)];
+        let seconds = |clock| taken(clock, &one_after_the_other).as_secs();
+        assert_eq!((seconds(Clock::Wall), seconds(Clock::Cpu)), (4, 4));
+        let side_by_side = [done(5, 8), done(6, 9)];
+        assert_eq!(taken(Clock::Wall, &side_by_side).as_secs(), 4);
+        assert_eq!(taken(Clock::Cpu, &side_by_side).as_secs(), 6);
+    }
 }

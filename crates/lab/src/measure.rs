@@ -181,15 +181,10 @@ fn add_words(list: &mut String, words: &str) {
     list.push_str(words);
 }
 
-/// All that was done over the time of the slowest, or over the processor time of all together; of
-/// means, that of the workers.
+/// All that was done over the time that it took; of means, that of the workers.
 fn rate(unit: Unit, clock: Clock, done: &[Done]) -> f64 {
     let amount: u64 = done.iter().map(|one| one.amount).sum();
-    let times = done.iter().map(|one| one.elapsed);
-    let time = match clock {
-        Clock::Wall => times.max().unwrap_or_default(),
-        Clock::Cpu => times.sum(),
-    };
+    let time = crew::taken(clock, done);
     let per_second = amount as f64 / time.as_secs_f64().max(1e-9);
     match unit {
         Unit::MegabytesPerSecond => per_second / 1e6,

@@ -4,7 +4,7 @@
 use super::{FILES, Plan, key};
 use crate::backing::Backing;
 use crate::collection::{Collection, Sample};
-use crate::crew;
+use crate::crew::{self, Done};
 use crate::experiments::{Clock, Experiment, Task, Unit};
 use crate::janitor::Janitor;
 use crate::measure::of_system;
@@ -63,11 +63,11 @@ impl Ground {
         };
         drop(place);
         let struck = stage.strike();
-        let done = done?;
+        let done: Vec<Done> = done?.into_iter().flatten().collect();
         struck?;
-        let files: u64 = done.iter().flatten().map(|one| one.amount).sum();
-        let elapsed = done.iter().flatten().map(|one| one.elapsed).max();
-        let seconds = elapsed.unwrap_or_default().as_secs_f64().max(1e-9);
+        let files: u64 = done.iter().map(|one| one.amount).sum();
+        let taken = crew::taken(Clock::Wall, &done);
+        let seconds = taken.as_secs_f64().max(1e-9);
         let rate = files as f64 / seconds;
         let mut samples = vec![Sample::new("files", Unit::PerSecond, rate)];
         samples.extend(share_ns.map(|ns| {
