@@ -202,10 +202,10 @@ impl<K: Key, V: Cached> Cache<K, V> {
             return None;
         }
         let mut room = self.room();
-        for (other, value) in beside {
-            entries.get_or_insert(other, value, &mut room);
+        for (other, value) in &beside {
+            entries.get_or_insert(*other, value, &mut room);
         }
-        let admitted = entries.get_or_insert(key, value, &mut room);
+        let admitted = entries.get_or_insert(key, &value, &mut room);
         drop(entries);
         shard.note_evictions(&room.gone);
         Some(admitted)
@@ -215,7 +215,7 @@ impl<K: Key, V: Cached> Cache<K, V> {
     pub(crate) fn get_or_insert(&self, key: K, value: V) -> Arc<V> {
         let shard = self.shard(key);
         let (value, mut room) = (Arc::new(value), self.room());
-        let cached = shard.entries.write().get_or_insert(key, value, &mut room);
+        let cached = shard.entries.write().get_or_insert(key, &value, &mut room);
         shard.note_evictions(&room.gone);
         cached
     }

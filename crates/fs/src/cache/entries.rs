@@ -127,14 +127,15 @@ impl<K: Key, V: Cached> Entries<K, V> {
         entry.value.clone()
     }
 
-    /// The object that is there; else `value`, which is added.
-    pub(super) fn get_or_insert(&mut self, key: K, value: Arc<V>, room: &mut Room<V>) -> Arc<V> {
+    /// The object that is there; else `value`, which is added. The caller drops its own hold on
+    /// `value` without the shard's lock.
+    pub(super) fn get_or_insert(&mut self, key: K, value: &Arc<V>, room: &mut Room<V>) -> Arc<V> {
         if let Some(there) = self.get(key) {
             return there;
         }
         self.make_room(room);
-        self.insert(key, Arc::clone(&value));
-        value
+        self.insert(key, Arc::clone(value));
+        Arc::clone(value)
     }
 
     fn insert(&mut self, key: K, value: Arc<V>) {
@@ -243,7 +244,7 @@ mod tests {
         let nr = uext4_format::BlockNr;
         let mut entries: Entries<_, u64> = Entries::new();
         for i in 0..1000 {
-            entries.get_or_insert(nr(i), Arc::new(i), &mut Room::new(50));
+            entries.get_or_insert(nr(i), &Arc::new(i), &mut Room::new(50));
             if i % 3 == 0 {
                 entries.remove(nr(i / 2));
             }
@@ -259,7 +260,7 @@ mod tests {
         let nr = uext4_format::BlockNr;
         let mut entries: Entries<_, u64> = Entries::new();
         let add = |entries: &mut Entries<_, u64>, i| {
-            entries.get_or_insert(nr(i), Arc::new(i), &mut Room::new(50))
+            entries.get_or_insert(nr(i), &Arc::new(i), &mut Room::new(50))
         };
         let held: Vec<_> = (0..500).map(|i| add(&mut entries, i)).collect();
         assert_eq!(entries.len(), 500);
