@@ -1,17 +1,22 @@
 //! The image that all systems use in turn: one file in memory, its pages touched before.
 //!
 //! Fresh pages of a virtual machine cost microseconds each at their first touch; touching them
-//! here keeps that cost out of whatever system happens to run first.
+//! here keeps that cost out of whatever system happens to run first. mke2fs gives pages back where
+//! it wants zeroes, in the journal and the inode tables, so the holes are filled after it.
 
 use anyhow::{Context, Result};
-use std::fs::File;
-use std::io::Write;
+use rustix::fs::SeekFrom;
+use rustix::io::Errno;
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 use uext4_testkit::oracle::{self, Program};
 
 /// An inode for every so many bytes: the most that groups of 4 KiB blocks hold.
 pub(crate) const BYTES_PER_INODE: u64 = 4096;
+
+const CHUNK_BYTES: u64 = 1 << 20;
 
 /// A pre-touched image file that vanishes with its owner.
 pub(crate) struct Backing {
@@ -23,12 +28,9 @@ impl Backing {
     /// Makes the file and writes all of it.
     pub(crate) fn new(size_mib: u64, journal_mib: u64) -> Result<Self> {
         let dir = oracle::scratch_dir()?;
-        let mut file = File::create(dir.path().join("image.img"))?;
-        let chunk = vec![0u8; 1 << 20];
-        for _ in 0..size_mib {
-            file.write_all(&chunk)
-                .context("no memory for the image: see --image-mib")?;
-        }
+        let file = File::create(dir.path().join("image.img"))?;
+        file.set_len(size_mib << 20)?;
+        fill_holes(&file)?;
         Ok(Self { dir, journal_mib })
     }
 
@@ -59,6 +61,44 @@ impl Backing {
             .args(["-E", "nodiscard,lazy_itable_init=0,lazy_journal_init=0"])
             .arg(self.image())
             .run_ok()?;
-        Ok(())
+        fill_holes(&OpenOptions::new().write(true).open(self.image())?)
+    }
+}
+
+/// Writes zeroes wherever the file has no pages.
+fn fill_holes(file: &File) -> Result<()> {
+    let zeroes = vec![0u8; CHUNK_BYTES as usize];
+    let len = file.metadata()?.len();
+    let mut at = 0;
+    while at < len {
+        at = rustix::fs::seek(file, SeekFrom::Hole(at))?;
+        let end = match rustix::fs::seek(file, SeekFrom::Data(at)) {
+            Err(Errno::NXIO) => len,
+            data => data?,
+        };
+        while at < end {
+            let some = (end - at).min(CHUNK_BYTES);
+            file.write_all_at(&zeroes[..some as usize], at)
+                .context("no memory for the image: see --image-mib")?;
+            at += some;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::MetadataExt;
+
+    #[test]
+    fn a_formatted_image_has_all_its_pages() {
+        let backing = Backing::new(64, 4).unwrap();
+        for _ in 0..2 {
+            backing.format("").unwrap();
+            let file = File::open(backing.image()).unwrap();
+            assert_eq!(file.metadata().unwrap().blocks() * 512, 64 << 20);
+            assert_eq!(rustix::fs::seek(&file, SeekFrom::Hole(0)), Ok(64 << 20));
+        }
     }
 }

@@ -59,10 +59,14 @@ pub(crate) fn work(place: &Place, tasks: &[Task]) -> Result<Vec<Vec<Done>>> {
     };
     let mut crew = tasks.iter().map(start).collect::<Result<Vec<_>>>()?;
     let phases = tasks.first().map_or(0, Task::phase_count);
-    let phase = |index| {
+    let rehearsals = tasks.first().map_or(0, Task::rehearsals);
+    let mut phase = |index| -> Result<Vec<Done>> {
         crew.iter_mut().try_for_each(|member| member.go(index))?;
         crew.iter_mut().map(|member| member.answer()).collect()
     };
+    for _ in 0..rehearsals {
+        (0..=phases).try_for_each(|index| phase(index).map(drop))?;
+    }
     (0..phases).map(phase).collect()
 }
 

@@ -157,7 +157,8 @@ impl Phase {
 
 /// One worker at work.
 pub(crate) trait Work {
-    /// Does the phase of this index; answers how much it did in the phase's unit.
+    /// Does the phase of this index; answers how much it did in the phase's unit. The index behind
+    /// the last phase means: leave nothing undone that a rehearsal began.
     fn phase(&mut self, index: usize) -> Result<u64>;
 }
 
@@ -305,6 +306,11 @@ impl Task {
             Experiment::MountTree => mount_tree::start(self, seat),
             Experiment::ParallelWrite => parallel_write::start(self, seat),
         }
+    }
+
+    /// How often its workers do all phases together before it counts.
+    pub(crate) fn rehearsals(&self) -> usize {
+        usize::from(self.experiment == Experiment::Mdtest)
     }
 
     /// How many phases it has.
