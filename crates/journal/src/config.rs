@@ -133,6 +133,9 @@ pub struct Config {
     pub start: Start,
     /// A dirty transaction is committed after this long (background threads only).
     pub commit_interval: Duration,
+    /// Most credits of a transaction, in blocks, however long the log is: bounds the memory that
+    /// one commit pins.
+    pub transaction_max_blocks: u32,
     /// Checksums of the log.
     pub checksums: Checksums,
     /// Block numbers of the log.
@@ -142,8 +145,8 @@ pub struct Config {
 }
 
 impl Config {
-    /// Without a log, stopped by a failed write, no observer, inline, open, 5 s, csum v3, 64 bits,
-    /// system clock.
+    /// Without a log, stopped by a failed write, no observer, inline, open, 5 s, transactions of at
+    /// most 16384 blocks, csum v3, 64 bits, system clock.
     pub fn new(home: Arc<dyn BlockDevice>, block_size: u32) -> Config {
         Config {
             home,
@@ -154,6 +157,7 @@ impl Config {
             threads: Threads::Inline,
             start: Start::Open,
             commit_interval: Duration::from_secs(5),
+            transaction_max_blocks: 16384,
             checksums: Checksums::V3,
             width: Width::Wide,
             clock: Arc::new(RealClock::new()),

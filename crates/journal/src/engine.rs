@@ -21,9 +21,8 @@ use uext4_format::{BlockNr, Tid};
 use uext4_sync::atomic::{AtomicU64, Ordering, Ordering::Relaxed};
 use uext4_sync::{Clock, Condvar, Mutex, OnceLock, Rank, Sharded, handle_point};
 
-/// Most credits of a transaction, in blocks, however long the log is; bounds the memory that one
-/// commit pins.
-const LIMIT_MAX_BLOCKS: u32 = 16384;
+/// Credits of a transaction without a log, in blocks.
+const LIMIT_WITHOUT_LOG: u32 = 16384;
 
 /// Who waits for which commit.
 pub(crate) struct Progress {
@@ -53,6 +52,7 @@ pub(crate) struct Engine {
     pub(crate) observer: Arc<dyn CommitObserver>,
     pub(crate) threads: Threads,
     commit_interval_ns: AtomicU64,
+    transaction_max_blocks: u32,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) logged: Sharded<Mutex<Logged>>,
     pub(crate) rendered: Rendered,
@@ -74,9 +74,10 @@ pub(crate) struct Engine {
     began_ns: AtomicU64,
 }
 
-/// Credits of one transaction in this log, in blocks.
-fn limit_of(log: &OpenLog) -> u32 {
-    (log.len_blocks() / 4).min(LIMIT_MAX_BLOCKS)
+/// Credits of one transaction in this log, in blocks: a quarter of it, as in the kernel, unless
+/// that is too much memory for one commit to pin.
+fn limit_of(log: &OpenLog, max_blocks: u32) -> u32 {
+    (log.len_blocks() / 4).min(max_blocks)
 }
 
 fn nanoseconds(duration: Duration) -> u64 {
@@ -86,7 +87,10 @@ fn nanoseconds(duration: Duration) -> u64 {
 impl Engine {
     pub(crate) fn new(config: Config, log: Option<OpenLog>) -> Engine {
         let first = log.as_ref().map_or(Tid(1), OpenLog::next);
-        let limit = log.as_ref().map_or(LIMIT_MAX_BLOCKS, limit_of);
+        let max_blocks = config.transaction_max_blocks;
+        let limit = log
+            .as_ref()
+            .map_or(LIMIT_WITHOUT_LOG, |log| limit_of(log, max_blocks));
         let progress = Progress {
             committed: Tid(first.0.wrapping_sub(1)),
             committing: None,
@@ -107,6 +111,7 @@ impl Engine {
             observer: config.observer,
             threads: config.threads,
             commit_interval_ns: AtomicU64::new(nanoseconds(config.commit_interval)),
+            transaction_max_blocks: max_blocks,
             clock: config.clock,
             logged: Sharded::new(|_| Mutex::new(Rank::JournalObjects, Logged::new())),
             rendered: Rendered::new(config.block_size),
@@ -349,7 +354,8 @@ impl Engine {
         let next = log.next();
         self.progress.lock().committed = Tid(next.0.wrapping_sub(1));
         self.gate.close();
-        self.gate.set_limit(limit_of(&log));
+        self.gate
+            .set_limit(limit_of(&log, self.transaction_max_blocks));
         self.gate.open(next);
         let _the_first_stays = self.log.set(log);
     }

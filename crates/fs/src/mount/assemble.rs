@@ -155,11 +155,20 @@ fn journal_config(
         },
         start: if writable { Start::Open } else { Start::Quiet },
         commit_interval: plan.options.commit_interval,
+        transaction_max_blocks: transaction_max_blocks(plan.geometry.block_size()),
         checksums,
         width,
         clock: plan.options.clock.clone(),
         ..Config::new(device.clone(), plan.geometry.block_size())
     }
+}
+
+/// A sixteenth of the memory, and never so little that a commit is hardly worth its flushes.
+fn transaction_max_blocks(block_bytes: u32) -> u32 {
+    const MEMORY_PART: u64 = 16;
+    const LEAST_BLOCKS: u32 = 4096;
+    let blocks = part_of_memory(MEMORY_PART, u64::MAX) / u64::from(block_bytes);
+    u32::try_from(blocks).unwrap_or(u32::MAX).max(LEAST_BLOCKS)
 }
 
 /// How the log is written.

@@ -272,3 +272,15 @@ fn a_read_only_mount_leaves_an_external_journal_alone() {
     let after = [&image, &journal].map(|file| std::fs::read(file).unwrap());
     assert!(before == after, "a read-only mount wrote");
 }
+
+#[test]
+fn a_long_log_takes_long_transactions() {
+    let (_dir, path) = mke2fs_image(1 << 30, &["-J", "size=400"]).unwrap();
+    let device = uext4_device::FileDevice::open(&path, uext4_device::Access::ReadWrite).unwrap();
+    let fs = Filesystem::mount(std::sync::Arc::new(device), MountOptions::default()).unwrap();
+    let stats = fs.stats().journal;
+    // A sixteenth of the memory of any machine that runs this is more.
+    assert_eq!(stats.transaction_limit_blocks, stats.log_len_blocks / 4);
+    assert!(stats.transaction_limit_blocks > 25_000);
+    fs.unmount().unwrap();
+}

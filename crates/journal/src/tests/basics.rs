@@ -47,6 +47,23 @@ fn committed_is_replayed_and_uncommitted_is_not() {
     assert_eq!((block_of(&after, 100)[0], block_of(&after, 101)[0]), (1, 1));
 }
 
+#[test]
+fn a_transaction_has_a_quarter_of_the_log_or_what_memory_allows() {
+    for (transaction_max_blocks, limit) in [(u32::MAX, LOG / 4), (LOG / 8, LOG / 8)] {
+        let device = Recorder::new(disk(200, LOG));
+        let journal = Journal::open(Config {
+            transaction_max_blocks,
+            ..config(&device, LOG)
+        })
+        .expect("opens");
+        let stats = journal.stats();
+        assert!(
+            stats.transaction_limit_blocks.abs_diff(limit) <= 1,
+            "{stats:?}"
+        );
+    }
+}
+
 /// Without a log, where it goes on: nobody is told that what is in memory only is durable.
 #[test]
 fn what_is_late_is_read_from_memory_and_written_later() {
