@@ -1,34 +1,74 @@
 //! The blocks of one directory that are in memory, by their place in the directory: spares a lookup
-//! the walk through the map and the cache of all blocks, whose locks all directories share.
+//! the walk through the map and the cache of all blocks, whose locks all directories share. And the
+//! bytes of its index, so that a way through it locks and counts nothing that others lock or count.
 //!
 //! Invariants: a block of a directory stays at its place until it is freed, and then it is gone; a
 //! number that is given to a new file starts with an empty table. Entries are weak: the cache of
-//! blocks decides what stays in memory, and is told that a block was used.
-//! Locking: `Rank::CacheShard`; nothing is taken under it.
+//! blocks decides what stays in memory, and is told that a block was used. Roots and nodes are
+//! those of one version of the structure, whatever else was known of it.
+//! Locking: `Rank::CacheShard`, which readers do not contend for; nothing is taken under it.
 
 use crate::meta::MetaBlock;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
-use uext4_format::LogicalBlock;
-use uext4_sync::{Rank, RwLock};
+use uext4_format::{BlockNr, LogicalBlock};
+use uext4_journal::Image;
+use uext4_sync::{Rank, ReadMostly, ReadMostlyGuard, Version};
 
 /// Blocks from here on are not kept: bounds the table of a directory of a damaged image.
 const BLOCKS_MAX: u32 = 1 << 16;
+/// Roots and nodes that are kept at most; an index of 4 KiB blocks with a million leaves has more,
+/// and its further nodes are read where they are.
+const NODES_MAX: usize = 1024;
 
 /// See the module.
-pub(crate) struct DirBlocks(RwLock<Vec<Weak<MetaBlock>>>);
+pub(crate) struct DirBlocks(ReadMostly<Known>);
+
+#[derive(Default)]
+pub(super) struct Known {
+    blocks: Vec<Weak<MetaBlock>>,
+    version: Option<Version>,
+    nodes: BTreeMap<LogicalBlock, Node>,
+}
+
+/// A root or node as it stood.
+pub(super) struct Node {
+    pub(super) nr: BlockNr,
+    pub(super) bytes: Image,
+}
 
 impl Default for DirBlocks {
     fn default() -> Self {
-        Self(RwLock::new(Rank::CacheShard, Vec::new()))
+        Self(ReadMostly::new(Rank::CacheShard, Known::default()))
+    }
+}
+
+impl Known {
+    /// The block, if it is in memory and known.
+    pub(super) fn block(&self, nr: LogicalBlock) -> Option<Arc<MetaBlock>> {
+        let block = self.blocks.get(nr.0 as usize)?.upgrade()?;
+        block.note_use();
+        (!block.is_gone()).then_some(block)
+    }
+
+    /// A root or node, if it is known as of this version.
+    pub(super) fn node(&self, version: Version, nr: LogicalBlock) -> Option<&Node> {
+        self.nodes
+            .get(&nr)
+            .filter(|_| self.version == Some(version))
+    }
+
+    /// Whether a root or node of this version is to be put in.
+    pub(super) fn lacks(&self, version: Version, nr: LogicalBlock) -> bool {
+        self.version != Some(version)
+            || (!self.nodes.contains_key(&nr) && self.nodes.len() < NODES_MAX)
     }
 }
 
 impl DirBlocks {
-    /// The block, if it is in memory and known.
-    pub(super) fn get(&self, nr: LogicalBlock) -> Option<Arc<MetaBlock>> {
-        let block = self.0.read().get(nr.0 as usize)?.upgrade()?;
-        block.note_use();
-        (!block.is_gone()).then_some(block)
+    /// What is known.
+    pub(super) fn known(&self) -> ReadMostlyGuard<'_, Known> {
+        self.0.read()
     }
 
     /// Block `nr` of the directory is `block`.
@@ -37,15 +77,36 @@ impl DirBlocks {
             return;
         }
         let at = nr.0 as usize;
-        let mut blocks = self.0.write();
-        if blocks.len() <= at {
-            blocks.resize(at + 1, Weak::new());
+        let mut known = self.0.write();
+        if known.blocks.len() <= at {
+            known.blocks.resize(at + 1, Weak::new());
         }
-        blocks[at] = Arc::downgrade(block);
+        known.blocks[at] = Arc::downgrade(block);
+    }
+
+    /// Roots and nodes of this version of the structure; of other versions nothing is known then.
+    pub(super) fn put_nodes(&self, version: Version, nodes: Vec<(LogicalBlock, Node)>) {
+        let mut known = self.0.write();
+        if known.version != Some(version) {
+            known.version = Some(version);
+            known.nodes.clear();
+        }
+        if known.nodes.len() < NODES_MAX {
+            known.nodes.extend(nodes);
+        }
+    }
+
+    /// The structure has another version now, and differs in this node alone.
+    pub(super) fn carry_over(&self, from: Version, to: Version, nr: LogicalBlock, node: Node) {
+        let mut known = self.0.write();
+        if known.version == Some(from) {
+            known.version = Some(to);
+            known.nodes.entry(nr).and_modify(|known| *known = node);
+        }
     }
 
     /// Forgets all.
     pub(crate) fn clear(&self) {
-        self.0.write().clear();
+        *self.0.write() = Known::default();
     }
 }

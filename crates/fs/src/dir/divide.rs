@@ -9,6 +9,7 @@
 //! inode's state.
 
 use super::DirError;
+use super::blocks::Node;
 use super::edit::{Answer, inserted};
 use super::grow::{append_block, entry_of, pack_items};
 use super::index::{Path, Probe, Target, probe};
@@ -159,15 +160,23 @@ fn publish(
     block: LogicalBlock,
 ) -> Result<()> {
     let (index, step) = (&view.inode.index, path.parent());
-    let hash = halves.hash;
+    let (hash, before) = (halves.hash, index.version());
     index.advance();
-    {
+    let bytes = {
         let mut state = handle.write_nested(&step.block);
         let mut node = step.kind.node(state.bytes_mut());
         let added = node.insert(step.at + 1, DxEntry { hash, block });
         added.map_err(|NoRoom| view.damage("no room in a node that had some"))?;
-    }
+        state.image()
+    };
     leaf.bytes_mut().copy_from_slice(&halves.lower);
     index.advance();
+    if let (Some(before), Some(now)) = (before, index.version()) {
+        let nr = step.block.nr();
+        let node = Node { nr, bytes };
+        view.inode
+            .dir_blocks()
+            .carry_over(before, now, step.place, node);
+    }
     Ok(())
 }

@@ -1,6 +1,7 @@
 //! Changing single entries: where the blocks allow it, under the lock of one block.
 
 use super::index::{Path, Probe, Target, probe};
+use super::quick;
 use super::shrink::is_sparse;
 use super::view::{Dir, Form, names_mut};
 use super::{DirError, Index, divide, grow, inline};
@@ -61,6 +62,7 @@ fn look_for_room(
     match view.form {
         Form::Inline => inline::can_insert(&view, name, index),
         Form::Linear => can_insert_linear(&view, name, index, reserve),
+        Form::Indexed if let Some(answer) = room_in_leaf(&view, name, index) => answer,
         Form::Indexed => match probe(&view, Target::Name(name))? {
             Probe::Path(path) => can_insert_indexed(&view, path, name, index, reserve),
             Probe::Broken(corrupt) => {
@@ -69,6 +71,17 @@ fn look_for_room(
             }
         },
     }
+}
+
+/// What can be said without the way to the leaf, and without anything that could grow.
+fn room_in_leaf(view: &Dir<'_>, name: &[u8], index: Index) -> Option<Answer<Way>> {
+    if !matches!(index, Index::Free(_) | Index::Shared) {
+        return None;
+    }
+    let leaf = quick::leaf_of(view, name)?;
+    let mut room = Room::new(name, index);
+    let looked = room.look(view, &leaf).map_err(DirError::from);
+    Some(looked.and_then(|_| room.settle(0, || false)))
 }
 
 fn can_insert_linear(view: &Dir<'_>, name: &[u8], index: Index, reserve: Reserve) -> Answer<Way> {
@@ -270,6 +283,7 @@ pub(super) fn one_leaf(view: &Dir<'_>, name: &[u8]) -> Answer<Arc<MetaBlock>> {
     let leaf = match view.form {
         Form::Inline => None,
         Form::Linear => (view.blocks == 1).then_some(LogicalBlock(0)),
+        Form::Indexed if let Some(leaf) = quick::leaf_of(view, name) => return Ok(leaf),
         Form::Indexed => match probe(view, Target::Name(name))? {
             Probe::Path(path) => (!path.continues()).then_some(path.leaf),
             Probe::Broken(_) => None,

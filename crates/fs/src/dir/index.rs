@@ -4,13 +4,14 @@
 //! [`Path`]. At most three levels; every block is checked for its limit and count when it is used
 //! (hash order is trusted: wrong order can only hide names).
 
+use super::quick;
 use super::view::Dir;
-use crate::meta::{BlockState, MetaBlock};
+use crate::meta::MetaBlock;
 use crate::{Error, Result};
 use std::sync::Arc;
 use uext4_format::hash::DirHasher;
 use uext4_format::htree::{DxNode, RootInfo};
-use uext4_format::{Corrupt, LogicalBlock};
+use uext4_format::{BlockNr, Corrupt, LogicalBlock};
 
 /// Root and two levels of nodes.
 const LEVELS_MAX: usize = 3;
@@ -46,6 +47,8 @@ pub(super) struct Path {
 
 /// A root or node, and the entry taken.
 pub(super) struct Step {
+    /// Where it stands in the directory.
+    pub(super) place: LogicalBlock,
     pub(super) block: Arc<MetaBlock>,
     pub(super) kind: StepKind,
     pub(super) at: usize,
@@ -54,10 +57,11 @@ pub(super) struct Step {
 }
 
 /// What a step takes from a root or node.
-struct Choice {
+pub(super) struct Choice {
     at: usize,
-    next: Option<u32>,
-    child: LogicalBlock,
+    /// Hash of the entry behind it, if there is one.
+    pub(super) next: Option<u32>,
+    pub(super) child: LogicalBlock,
 }
 
 /// Which of the two layouts.
@@ -86,14 +90,20 @@ impl Step {
 
 /// Finds the way to the first leaf that may hold `target`.
 pub(super) fn probe(dir: &Dir<'_>, target: Target<'_>) -> Result<Probe> {
+    let version = dir.inode.index.version();
     match descend(dir, target) {
-        Ok(path) => Ok(Probe::Path(path)),
+        Ok(path) => {
+            if let Some(version) = version {
+                quick::remember(dir, version, &path);
+            }
+            Ok(Probe::Path(path))
+        }
         Err(Stop::Broken(corrupt)) => Ok(Probe::Broken(corrupt)),
         Err(Stop::Error(error)) => Err(error),
     }
 }
 
-enum Stop {
+pub(super) enum Stop {
     Broken(Corrupt),
     Error(Error),
 }
@@ -122,7 +132,7 @@ fn descend(dir: &Dir<'_>, target: Target<'_>) -> std::result::Result<Path, Stop>
         len: 0,
     };
     let search = |node: &DxNode<&[u8]>| node.search(major);
-    let choice = choose(dir, &state, StepKind::Root, search)?;
+    let choice = choose(dir, (state.bytes(), root.nr()), StepKind::Root, search)?;
     drop(state);
     path.push(root, StepKind::Root, choice);
     for _ in 0..info.indirect_levels {
@@ -137,14 +147,14 @@ fn load(dir: &Dir<'_>, nr: LogicalBlock) -> std::result::Result<Arc<MetaBlock>, 
 }
 
 /// The entry of a root or node that `entry_of` says, after a look at the whole.
-fn choose(
+pub(super) fn choose(
     dir: &Dir<'_>,
-    state: &BlockState,
+    (bytes, nr): (&[u8], BlockNr),
     kind: StepKind,
     entry_of: impl FnOnce(&DxNode<&[u8]>) -> usize,
 ) -> std::result::Result<Choice, Stop> {
-    let broken = |problem| Stop::Broken(Corrupt::new(dir.place(state.nr()), "htree", problem));
-    let node = kind.node(state.bytes());
+    let broken = |problem| Stop::Broken(Corrupt::new(dir.place(nr), "htree", problem));
+    let node = kind.node(bytes);
     if node.limit() != node.capacity(dir.config().tail) {
         return Err(broken("limit does not fit the block"));
     }
@@ -163,11 +173,28 @@ fn choose(
     Ok(choice)
 }
 
+/// As [`choose`], of the block as it is now.
+fn choose_in(
+    dir: &Dir<'_>,
+    block: &MetaBlock,
+    kind: StepKind,
+    entry_of: impl FnOnce(&DxNode<&[u8]>) -> usize,
+) -> std::result::Result<Choice, Stop> {
+    let state = block.read();
+    choose(dir, (state.bytes(), block.nr()), kind, entry_of)
+}
+
+/// True when names of major hash `major` began before the leaf of hash `next` and go on there.
+pub(super) fn runs_on(next: u32, major: u32) -> bool {
+    next & 1 == 1 && next & !1 == major & !1
+}
+
 impl Path {
     /// Adds a step; the leaf is what its entry leads to.
     fn push(&mut self, block: Arc<MetaBlock>, kind: StepKind, choice: Choice) {
         let Choice { at, next, child } = choice;
         self.steps[self.len] = Some(Step {
+            place: self.leaf,
             block,
             kind,
             at,
@@ -184,7 +211,7 @@ impl Path {
         entry_of: impl FnOnce(&DxNode<&[u8]>) -> usize,
     ) -> std::result::Result<(), Stop> {
         let block = load(dir, self.leaf)?;
-        let choice = choose(dir, &block.read(), StepKind::Node, entry_of)?;
+        let choice = choose_in(dir, &block, StepKind::Node, entry_of)?;
         self.push(block, StepKind::Node, choice);
         Ok(())
     }
@@ -223,8 +250,7 @@ impl Path {
 
     /// True when names of major hash `major` began before the next leaf and go on there.
     pub(super) fn continues_with(&self, major: u32) -> bool {
-        self.next_hash()
-            .is_some_and(|hash| hash & 1 == 1 && hash & !1 == major & !1)
+        self.next_hash().is_some_and(|next| runs_on(next, major))
     }
 
     /// Moves to the next leaf in order; false at the end.
@@ -243,12 +269,17 @@ impl Path {
             return Ok(false);
         };
         let Step {
-            block, kind, at, ..
+            place,
+            block,
+            kind,
+            at,
+            ..
         } = self.steps[level]
             .take()
             .expect("levels below the length have a step");
         self.len = level;
-        let choice = choose(dir, &block.read(), kind, |_| at + 1)?;
+        let choice = choose_in(dir, &block, kind, |_| at + 1)?;
+        self.leaf = place;
         self.push(block, kind, choice);
         while self.len < depth {
             self.push_node(dir, |_| 0)?;

@@ -1,9 +1,9 @@
 //! Directories: names to inode numbers, in three forms (inline, linear, indexed).
 //!
 //! Layout: [`view`] is one directory as an operation sees it; [`index`] the way through a hash
-//! tree; [`scan`] finds names; [`edit`] changes entries in existing blocks; [`grow`] changes the
-//! structure, [`shrink`] takes it back; [`rename`] changes two entries at once; [`read`] lists;
-//! [`inline`] is the form that lives in the inode.
+//! tree, [`quick`] one without locks; [`scan`] finds names; [`edit`] changes entries in existing
+//! blocks; [`grow`] changes the structure, [`shrink`] takes it back; [`rename`] changes two entries
+//! at once; [`read`] lists; [`inline`] is the form that lives in the inode.
 //! Invariants: a name stands at most once; the block that holds it follows from its hash in an
 //! indexed directory. Every step of growing leaves a sound directory, so that "no space" in the
 //! middle needs no undoing.
@@ -24,6 +24,7 @@ mod grow;
 mod hold;
 mod index;
 mod inline;
+mod quick;
 mod read;
 mod reference;
 mod rename;

@@ -139,6 +139,7 @@ fn by_scan(view: &Dir<'_>, path: &Path, block: LogicalBlock) -> Result<Option<Re
     };
     for entry in nodes {
         let step = Step {
+            place: entry.block,
             block: view.block_or_damage(entry.block)?,
             kind: StepKind::Node,
             at: 0,

@@ -1,6 +1,7 @@
 //! Finding a name, whatever the form of the directory.
 
 use super::index::{Path, Probe, Target, probe};
+use super::quick;
 use super::view::{Dir, Form, is_dot};
 use crate::Result;
 use crate::meta::MetaBlock;
@@ -28,6 +29,11 @@ impl Dir<'_> {
                 Some(block) => visit(&block),
                 None => Ok(None),
             };
+        }
+        if self.form == Form::Indexed
+            && let Some(leaf) = quick::leaf_of(self, name)
+        {
+            return visit(&leaf);
         }
         if self.form == Form::Indexed
             && let Probe::Path(path) = probe(self, Target::Name(name))?

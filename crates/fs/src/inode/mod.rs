@@ -90,7 +90,11 @@ pub struct Inode {
     reclaim: Arc<ReclaimDoor>,
 }
 
-impl crate::cache::Cached for Inode {}
+impl crate::cache::Cached for Inode {
+    fn more_bytes(&self) -> usize {
+        self.dir_blocks.get().map_or(0, |_| size_of::<DirBlocks>())
+    }
+}
 
 impl Object for Inode {
     type State = InodeState;

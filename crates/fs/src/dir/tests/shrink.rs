@@ -5,17 +5,17 @@ use crate::dir::index::{Probe, Target, probe};
 use uext4_testkit::oracle::KernelMount;
 
 /// Names are numbers below this: no two runs meet.
-const RANGE: u64 = 1 << 40;
+pub(super) const RANGE: u64 = 1 << 40;
 
 /// Adds `count` names, in no order.
-fn fill(world: &mut World, count: usize) {
+pub(super) fn fill(world: &mut World, count: usize) {
     while world.model.len() < count {
         world.insert().unwrap();
     }
 }
 
 /// Removes names in an order of their own until `left` are left.
-fn empty(world: &mut World, left: usize) {
+pub(super) fn empty(world: &mut World, left: usize) {
     let mut names: Vec<_> = world.model.keys().cloned().collect();
     while names.len() > left {
         let at = world.rng.below(names.len() as u64) as usize;

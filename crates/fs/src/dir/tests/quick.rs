@@ -1,0 +1,76 @@
+//! The quick way to a leaf leads where the index does, whatever changed meanwhile.
+
+use super::shrink::{RANGE, empty, fill};
+use super::*;
+use crate::dir::index::{Probe, Target, probe};
+use crate::dir::{Dir, quick};
+
+/// Names whose leaf is found quickly now.
+fn known(world: &World) -> usize {
+    let dir = Dir::open(&world.fs.fs, world.dir.arc()).unwrap();
+    let is_known = |name: &&Vec<u8>| quick::leaf_of(&dir, name).is_some();
+    world.model.keys().filter(is_known).count()
+}
+
+/// Both ways lead every name to the same leaf; afterwards all are known.
+fn compare(world: &World) {
+    let dir = Dir::open(&world.fs.fs, world.dir.arc()).unwrap();
+    for name in world.model.keys() {
+        let before = quick::leaf_of(&dir, name);
+        let Probe::Path(path) = probe(&dir, Target::Name(name)).unwrap() else {
+            panic!("the index is sound");
+        };
+        let leaf = dir.block_or_damage(path.leaf).unwrap();
+        for found in [before, quick::leaf_of(&dir, name)].into_iter().flatten() {
+            assert!(Arc::ptr_eq(&found, &leaf));
+        }
+    }
+    assert_eq!(known(world), world.model.len());
+}
+
+fn in_step(options: &[&str]) {
+    let image = Image::new(96, options);
+    let mut world = World::new(image.mount(), 5, Names::Mixed, RANGE);
+    for count in [400, 1200, 3000] {
+        fill(&mut world, count);
+        compare(&world);
+    }
+    let split = |world: &mut World| {
+        let version = world.dir.index.version();
+        while world.dir.index.version() == version {
+            world.insert().unwrap();
+        }
+    };
+    let carried = (0..20).any(|_| {
+        compare(&world);
+        split(&mut world);
+        known(&world) == world.model.len()
+    });
+    assert!(carried, "a split forgets what it did not change");
+    for left in [2000, 700, 100] {
+        empty(&mut world, left);
+        compare(&world);
+    }
+    world.compare();
+}
+
+#[test]
+fn with_two_levels() {
+    in_step(&["-b", "4096"]);
+}
+
+#[test]
+fn with_three_levels() {
+    in_step(&["-b", "1024", "-O", "large_dir"]);
+}
+
+#[test]
+fn another_version_is_not_known() {
+    let image = Image::new(64, &["-b", "1024"]);
+    let mut world = World::new(image.mount(), 6, Names::Short, RANGE);
+    fill(&mut world, 500);
+    compare(&world);
+    drop(world.dir.index.write());
+    assert_eq!(known(&world), 0);
+    compare(&world);
+}
