@@ -3,7 +3,7 @@
 //! References: `path_resolution(7)`, `acl(5)`; the rules are Linux's.
 
 use crate::attr::Checks;
-use crate::inode::{Inode, InodeState};
+use crate::inode::{Facts, Inode};
 use crate::settings::Switch;
 use crate::space::Reserve;
 use crate::{Caller, Error, Fs, Result, xattr};
@@ -38,25 +38,24 @@ impl Fs {
         if writes {
             self.writable()?;
         }
-        // Asked about every directory on the way to everything: one look at the state.
-        let state = inode.read();
-        if writes && state.disk.flags.contains(InodeFlags::IMMUTABLE) {
+        // Asked about every directory on the way to everything: one look, and no lock there.
+        let facts = inode.facts();
+        if writes && facts.flags.contains(InodeFlags::IMMUTABLE) {
             return Err(Error::NotPermitted);
         }
         if caller.checks == Checks::Done {
             return Ok(());
         }
-        if self.asks_acl(inode, &state, caller) {
-            drop(state);
+        if self.asks_acl(inode, &facts, caller) {
             return self.may_by_acl(inode, caller, want);
         }
-        let granted = class_bits(&state, caller) & want.0 == want.0;
-        grant(granted, &state, caller, want)
+        let granted = class_bits(&facts, caller) & want.0 == want.0;
+        grant(granted, &facts, caller, want)
     }
 
     fn may_by_acl(&self, inode: &Inode, caller: &Caller, want: Want) -> Result<()> {
         let acl = xattr::access_acl(self, inode)?;
-        let state = inode.read();
+        let facts = inode.facts();
         let granted = match acl {
             Some(acl) => {
                 let gids = group_list(caller);
@@ -64,20 +63,20 @@ impl Fs {
                     uid: caller.uid,
                     gids: &gids,
                 };
-                acl.allows(who, state.disk.uid, state.disk.gid, want.0)
+                acl.allows(who, facts.uid, facts.gid, want.0)
             }
-            None => class_bits(&state, caller) & want.0 == want.0,
+            None => class_bits(&facts, caller) & want.0 == want.0,
         };
-        grant(granted, &state, caller, want)
+        grant(granted, &facts, caller, want)
     }
 
     /// Whether the access list has a say: not for the owner, whose bits stand in the mode, and not
     /// when the group bits, which stand for the mask, are all clear.
-    fn asks_acl(&self, inode: &Inode, state: &InodeState, caller: &Caller) -> bool {
+    fn asks_acl(&self, inode: &Inode, facts: &Facts, caller: &Caller) -> bool {
         if !self.settings.has(Switch::Acl) || inode.lacks_acl() {
             return false;
         }
-        state.disk.uid != caller.uid && state.disk.mode & 0o070 != 0
+        facts.uid != caller.uid && facts.mode & 0o070 != 0
     }
 
     /// Whether `caller` may use the blocks reserved for the superuser: as `resuid` and `resgid`
@@ -108,11 +107,11 @@ impl Fs {
         self.may(parent, caller, Want::WRITE.and(Want::EXECUTE))?;
         let append_only = InodeFlags::APPEND;
         let (sticky, parent_owner) = {
-            let state = parent.read();
-            if state.disk.flags.contains(append_only) {
+            let facts = parent.facts();
+            if facts.flags.contains(append_only) {
                 return Err(Error::NotPermitted);
             }
-            (state.disk.mode & 0o1000 != 0, state.disk.uid)
+            (facts.mode & 0o1000 != 0, facts.uid)
         };
         let owner = {
             let state = target.read();
@@ -140,8 +139,8 @@ impl Fs {
     }
 }
 
-fn grant(by_rights: bool, state: &InodeState, caller: &Caller, want: Want) -> Result<()> {
-    if by_rights || superuser_may(state, caller, want) {
+fn grant(by_rights: bool, facts: &Facts, caller: &Caller, want: Want) -> Result<()> {
+    if by_rights || superuser_may(facts, caller, want) {
         Ok(())
     } else {
         Err(Error::Access)
@@ -165,11 +164,11 @@ fn group_list(caller: &Caller) -> Vec<u32> {
     groups
 }
 
-fn class_bits(state: &InodeState, caller: &Caller) -> u16 {
-    let mode = state.disk.mode;
-    if caller.uid == state.disk.uid {
+fn class_bits(facts: &Facts, caller: &Caller) -> u16 {
+    let mode = facts.mode;
+    if caller.uid == facts.uid {
         (mode >> 6) & 7
-    } else if caller.in_group(state.disk.gid) {
+    } else if caller.in_group(facts.gid) {
         (mode >> 3) & 7
     } else {
         mode & 7
@@ -178,8 +177,8 @@ fn class_bits(state: &InodeState, caller: &Caller) -> u16 {
 
 /// The superuser reads and writes everything, searches every directory, and executes what
 /// somebody may execute.
-fn superuser_may(state: &InodeState, caller: &Caller, want: Want) -> bool {
-    let directory = state.disk.file_type() == Some(FileType::Directory);
+fn superuser_may(facts: &Facts, caller: &Caller, want: Want) -> bool {
+    let directory = facts.file_type() == Some(FileType::Directory);
     let executes = want.0 & Want::EXECUTE.0 != 0;
-    caller.is_superuser() && (directory || !executes || state.disk.mode & 0o111 != 0)
+    caller.is_superuser() && (directory || !executes || facts.mode & 0o111 != 0)
 }

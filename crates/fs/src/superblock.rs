@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use std::sync::Arc;
 use uext4_format::superblock::{ErrorBehaviour, state};
 use uext4_format::{BlockNr, Corrupt, Place, Superblock, Timestamp};
-use uext4_journal::{FailedWrite, Handle, Live, Object, Render, Sink};
+use uext4_journal::{FailedWrite, Handle, Live, LogGuard, Object, Render, Sink};
 use uext4_sync::Rank;
 
 /// Byte where the primary superblock stands on the device.
@@ -191,7 +191,7 @@ impl Super {
     }
 
     /// The superblock's lock, to change what is not logged (unmount).
-    pub(crate) fn write_unlogged(&self) -> uext4_sync::RwLockWriteGuard<'_, SuperState> {
+    pub(crate) fn write_unlogged(&self) -> LogGuard<'_, SuperState> {
         self.live.write_unlogged()
     }
 

@@ -27,6 +27,8 @@ pub trait Render: Send + Sync + 'static {
     fn shared_block(&self) -> Option<BlockNr> {
         None
     }
+    /// Somebody who may have changed the state is about to release its lock.
+    fn released(&mut self) {}
 }
 
 /// What carries a [`Live`] state; shared in an `Arc`.
@@ -73,12 +75,12 @@ impl<S: Render> Live<S> {
     }
     /// The state exclusively, without logging it: to load or set up, and for what is in memory
     /// only. Bytes changed here reach the disk only with a later [`crate::Handle::write`].
-    pub fn write_unlogged(&self) -> RwLockWriteGuard<'_, S> {
-        self.lock.write()
+    pub fn write_unlogged(&self) -> LogGuard<'_, S> {
+        LogGuard::new(self.lock.write())
     }
     /// As [`Self::write_unlogged`], if that needs no wait.
-    pub fn try_write_unlogged(&self) -> Option<RwLockWriteGuard<'_, S>> {
-        self.lock.try_write()
+    pub fn try_write_unlogged(&self) -> Option<LogGuard<'_, S>> {
+        self.lock.try_write().map(LogGuard::new)
     }
     /// Logged to a transaction and not yet rendered for it. A hint unless the lock is held.
     pub fn is_dirty(&self) -> bool {
@@ -123,27 +125,33 @@ impl<O: Object> Dirty for O {
     }
 }
 
-/// A logged object's state, exclusively. Ends before its handle does.
-pub struct LogGuard<'a, S> {
+/// An object's state, exclusively; of a logged one it ends before its handle does.
+pub struct LogGuard<'a, S: Render> {
     state: RwLockWriteGuard<'a, S>,
 }
 
-impl<'a, S> LogGuard<'a, S> {
+impl<'a, S: Render> LogGuard<'a, S> {
     pub(crate) fn new(state: RwLockWriteGuard<'a, S>) -> Self {
         Self { state }
     }
 }
 
-impl<S> Deref for LogGuard<'_, S> {
+impl<S: Render> Deref for LogGuard<'_, S> {
     type Target = S;
     fn deref(&self) -> &S {
         &self.state
     }
 }
 
-impl<S> DerefMut for LogGuard<'_, S> {
+impl<S: Render> DerefMut for LogGuard<'_, S> {
     fn deref_mut(&mut self) -> &mut S {
         &mut self.state
+    }
+}
+
+impl<S: Render> Drop for LogGuard<'_, S> {
+    fn drop(&mut self) {
+        self.state.released();
     }
 }
 

@@ -2,7 +2,8 @@
 
 use crate::atomic::{AtomicU32, Ordering::SeqCst};
 use crate::thread;
-use crate::{Condvar, Counter, Mutex, Rank, RwLock, RwLockWriteGuard, Turnstile, VersionedLock};
+use crate::{Condvar, Counter, Mutex, Published, Rank};
+use crate::{RwLock, RwLockWriteGuard, Turnstile, VersionedLock};
 use std::sync::Arc;
 
 const ITERATIONS: usize = 1000;
@@ -236,6 +237,37 @@ fn a_torn_update_is_found() {
             add(&value);
             other.join().expect("the thread does not panic");
             assert_eq!(value.load(SeqCst), 2, "an update was lost");
+        },
+        ITERATIONS,
+    );
+}
+
+/// A reader without a lock sees words that were published together, or is told that it saw none.
+#[test]
+fn published_words_belong_together() {
+    shuttle::check_random(
+        || {
+            let pair = Arc::new(Published::new([0, 0]));
+            let readers: Vec<_> = (0..2)
+                .map(|_| {
+                    let pair = pair.clone();
+                    thread::spawn(move || {
+                        let mut last = 0;
+                        for _ in 0..3 {
+                            if let Some([first, second]) = pair.read() {
+                                assert_eq!(first, second);
+                                assert!(first >= last, "time runs backwards");
+                                last = first;
+                            }
+                        }
+                    })
+                })
+                .collect();
+            (1..=3).for_each(|step| pair.publish([step, step]));
+            for reader in readers {
+                reader.join().expect("a reader saw no mixture");
+            }
+            assert_eq!(pair.read(), Some([3, 3]));
         },
         ITERATIONS,
     );

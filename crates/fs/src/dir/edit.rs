@@ -229,7 +229,7 @@ fn insert_now(
     new: &NewEntry<'_>,
     index: Index,
 ) -> Answer<()> {
-    if dir.read().disk.links == 0 {
+    if dir.facts().links == 0 {
         return Err(Error::NotFound.into());
     }
     // Room was found without this handle, and the block does not grow: nothing is reserved.

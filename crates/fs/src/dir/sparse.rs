@@ -66,7 +66,7 @@ impl Fs {
     }
 
     fn shrink_directory(&self, dir: &Arc<Inode>, name: &[u8]) -> Result<()> {
-        if dir.read().disk.size <= self.block_size() as u64 {
+        if dir.facts().size <= self.block_size() as u64 {
             return Ok(());
         }
         let _exclusive = dir.index.write_open();
@@ -85,6 +85,6 @@ impl Fs {
 
 /// True for a directory that still has a name: the number may have a new bearer by now.
 fn is_directory(dir: &Inode) -> bool {
-    let state = dir.read();
-    state.disk.file_type() == Some(FileType::Directory) && state.disk.links > 0
+    let facts = dir.facts();
+    facts.file_type() == Some(FileType::Directory) && facts.links > 0
 }

@@ -36,8 +36,8 @@ pub(super) struct Dir<'a> {
 impl<'a> Dir<'a> {
     /// Looks at a directory; its `index` lock is held.
     pub(super) fn open(fs: &'a Fs, inode: &'a Arc<Inode>) -> Result<Self> {
-        let state = inode.read();
-        let flags = state.disk.flags;
+        let facts = inode.facts();
+        let flags = facts.flags;
         let form = if flags.contains(InodeFlags::INLINE_DATA) {
             Form::Inline
         } else if flags.contains(InodeFlags::INDEX) && fs.dirs.index {
@@ -47,7 +47,7 @@ impl<'a> Dir<'a> {
         };
         let blocks = match form {
             Form::Inline => 0,
-            _ => u32::try_from(state.disk.size / fs.block_size() as u64)
+            _ => u32::try_from(facts.size / fs.block_size() as u64)
                 .map_err(|_| Corrupt::new(Place::Inode(inode.nr()), "directory", "too large"))?,
         };
         Ok(Self {
@@ -55,7 +55,7 @@ impl<'a> Dir<'a> {
             inode,
             form,
             blocks,
-            seed: state.seed(),
+            seed: fs.inodes.format().seed(inode.nr(), facts.generation),
         })
     }
 

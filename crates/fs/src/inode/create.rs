@@ -133,17 +133,17 @@ impl Fs {
     fn blank_inode(&self, parent: &Inode, new: &NewInode<'_>, caller: &Caller) -> DiskInode {
         let now = self.now();
         let mut disk = DiskInode::new(&self.geometry, self.extra_isize.want);
-        let parent = parent.read();
+        let parent = parent.facts();
         let directory = new.kind == FileType::Directory;
         disk.mode = new.mode;
         disk.links = if directory { 2 } else { 1 };
         disk.uid = caller.uid;
         disk.gid = caller.gid;
-        if parent.disk.mode & 0o2000 != 0 || self.settings.has(Switch::GroupFromParent) {
-            disk.gid = parent.disk.gid;
+        if parent.mode & 0o2000 != 0 || self.settings.has(Switch::GroupFromParent) {
+            disk.gid = parent.gid;
         }
-        if parent.disk.mode & 0o2000 != 0 {
-            disk.mode = set_gid(disk.mode, directory, caller, parent.disk.gid);
+        if parent.mode & 0o2000 != 0 {
+            disk.mode = set_gid(disk.mode, directory, caller, parent.gid);
         }
         let extra = disk.times_have_extra();
         let now = now.as_stored(extra);
@@ -151,8 +151,8 @@ impl Fs {
         if extra == WithExtra::Yes {
             disk.crtime = now;
         }
-        disk.flags = self.new_flags(parent.disk.flags, new.kind);
-        if let Some(project) = parent.disk.project_of_children()
+        disk.flags = self.new_flags(parent.flags, new.kind);
+        if let Some(project) = parent.project_of_children()
             && disk.has_projid()
         {
             disk.projid = project;
@@ -214,7 +214,7 @@ impl super::Inodes {
         map::forget_all(&mut state);
         state.disk = disk;
         state.disksize = None;
-        inode.reborn(&state);
+        inode.reborn(&mut state);
         drop(state);
         Ok(inode)
     }

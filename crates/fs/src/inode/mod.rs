@@ -11,6 +11,7 @@
 mod attr;
 mod create;
 mod evict;
+mod facts;
 pub(crate) mod flags;
 mod state;
 mod table;
@@ -19,6 +20,8 @@ mod times;
 pub(crate) use attr::attr_of;
 pub(crate) use create::NewInode;
 pub(crate) use evict::{Reclaim, has_blocks};
+pub(crate) use facts::Facts;
+use facts::PublishedFacts;
 pub(crate) use state::{InodeFormat, InodeState};
 pub(crate) use table::Inodes;
 use table::ReclaimDoor;
@@ -83,6 +86,8 @@ pub struct Inode {
     last_group: AtomicU32,
     /// What is known of the attributes: `NOTE_*` bits. Changes with the state locked.
     notes: AtomicU8,
+    /// Of a directory: what is known without its lock. It stays when the number becomes a file's.
+    published: OnceLock<Arc<PublishedFacts>>,
     /// Of a directory: its blocks in memory.
     dir_blocks: OnceLock<Box<DirBlocks>>,
     /// Space that is held for what is written next; none until the first write.
@@ -104,13 +109,15 @@ impl Object for Inode {
 }
 
 impl Inode {
-    fn new(nr: InodeNr, state: InodeState, reclaim: Arc<ReclaimDoor>) -> Self {
+    fn new(nr: InodeNr, mut state: InodeState, reclaim: Arc<ReclaimDoor>) -> Self {
         let life = if state.disk.links == 0 {
             LIFE_UNLINKED
         } else {
             LIFE_NAMED
         };
         let notes = AtomicU8::new(kind_note(&state));
+        let published = OnceLock::new();
+        facts::publish_in(&published, &mut state);
         Self {
             nr,
             live: Live::new(state),
@@ -125,6 +132,7 @@ impl Inode {
             last_block: AtomicU64::new(0),
             last_group: AtomicU32::new(0),
             notes,
+            published,
             dir_blocks: OnceLock::new(),
             preallocation: OnceLock::new(),
             reclaim,
@@ -192,7 +200,8 @@ impl Inode {
     }
 
     /// The number was allocated again.
-    fn reborn(&self, state: &InodeState) {
+    fn reborn(&self, state: &mut InodeState) {
+        facts::publish_in(&self.published, state);
         self.notes.store(kind_note(state), Ordering::Release);
         self.orphan.store(0, Ordering::SeqCst);
         self.last_block.store(0, Ordering::Relaxed);
@@ -235,7 +244,7 @@ impl Inode {
 
     /// True for a directory flagged as top of hierarchies (`chattr +T`).
     pub(crate) fn is_top_dir(&self) -> bool {
-        self.read().disk.flags.contains(InodeFlags::TOPDIR)
+        self.facts().flags.contains(InodeFlags::TOPDIR)
     }
 
     /// Group where the last inode of this directory was created.

@@ -1,5 +1,6 @@
 //! The live state of an inode and how it becomes bytes.
 
+use super::facts::{Facts, PublishedFacts};
 use crate::map::StatusSlot;
 use std::sync::Arc;
 use uext4_format::{BlockNr, Checksums, Geometry, Inode as DiskInode, InodeNr, Seed};
@@ -16,6 +17,14 @@ pub(crate) struct InodeFormat {
     pub(crate) checksums: Checksums,
 }
 
+impl InodeFormat {
+    /// Seed of all checksums that belong to an inode's metadata blocks.
+    pub(crate) fn seed(&self, nr: InodeNr, generation: u32) -> Seed {
+        let seed = self.checksums.inode_seed(nr, generation);
+        seed.unwrap_or(Seed(0))
+    }
+}
+
 /// What an inode is now. `disk` holds every on-disk field; unknown bytes are kept in it.
 pub struct InodeState {
     pub(crate) disk: DiskInode,
@@ -30,6 +39,8 @@ pub struct InodeState {
     format: Arc<InodeFormat>,
     /// What is known of the map, so that it is not looked for again.
     pub(crate) status: StatusSlot,
+    /// Of a directory: what everybody may know.
+    pub(super) published: Option<Arc<PublishedFacts>>,
 }
 
 impl InodeState {
@@ -48,6 +59,7 @@ impl InodeState {
             offset_bytes: place.1,
             format,
             status: StatusSlot::default(),
+            published: None,
         }
     }
 
@@ -64,11 +76,7 @@ impl InodeState {
 
     /// Seed of all checksums that belong to this inode's metadata blocks.
     pub(crate) fn seed(&self) -> Seed {
-        let seed = self
-            .format
-            .checksums
-            .inode_seed(self.nr, self.disk.generation);
-        seed.unwrap_or(Seed(0))
+        self.format.seed(self.nr, self.disk.generation)
     }
 }
 
@@ -81,6 +89,12 @@ impl InodeState {
 
 impl Render for InodeState {
     const RANK: Rank = Rank::InodeState;
+
+    fn released(&mut self) {
+        if let Some(published) = &self.published {
+            published.publish(Facts::of(self).to_words());
+        }
+    }
 
     fn shared_block(&self) -> Option<BlockNr> {
         Some(self.block)

@@ -48,7 +48,7 @@ impl Inodes {
     }
 
     /// How inodes are laid out on this file system.
-    pub(super) fn format(&self) -> &Arc<InodeFormat> {
+    pub(crate) fn format(&self) -> &Arc<InodeFormat> {
         &self.shared.local().format
     }
 

@@ -476,7 +476,7 @@ impl Fs {
 
     /// Whether changes of the inode are durable at once.
     pub(super) fn syncs(&self, inode: &InodeRef) -> bool {
-        let flags = inode.read().disk.flags;
+        let flags = inode.facts().flags;
         let entries = self.settings.has(Switch::Dirsync) || flags.contains(InodeFlags::DIRSYNC);
         self.settings.has(Switch::Sync)
             || flags.contains(InodeFlags::SYNC)

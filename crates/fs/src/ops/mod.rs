@@ -28,7 +28,7 @@ use crate::inode::Inode;
 use crate::{Caller, Error, Filesystem, Fs, Result};
 use std::sync::Arc;
 use uext4_format::{FileType, InodeFlags, Timestamp};
-use uext4_journal::Handle;
+use uext4_journal::{Handle, Object};
 
 /// Longest name of a directory entry in bytes.
 pub(crate) const NAME_MAX: usize = 255;
@@ -91,11 +91,11 @@ pub(crate) fn check_new_name(name: &[u8]) -> Result<()> {
 
 /// The directory must still have a name.
 pub(crate) fn check_alive(dir: &Inode) -> Result<()> {
-    let state = dir.read();
-    if state.disk.file_type() != Some(FileType::Directory) {
+    let facts = dir.facts();
+    if facts.file_type() != Some(FileType::Directory) {
         return Err(Error::NotDirectory);
     }
-    if state.disk.links == 0 {
+    if facts.links == 0 {
         Err(Error::NotFound)
     } else {
         Ok(())
@@ -123,15 +123,18 @@ pub(crate) fn exists_or(fs: &Fs, parent: &Arc<Inode>, name: &[u8], refused: Erro
 
 /// A directory that hands its project on takes names of that project only.
 pub(crate) fn check_project(dir: &Inode, inode: &Inode) -> Result<()> {
-    let project = dir.read().disk.project_of_children();
+    let project = dir.facts().project_of_children();
     match project {
         Some(project) if project != inode.read().disk.projid => Err(Error::CrossDevice),
         _ => Ok(()),
     }
 }
 
-/// Sets the times that a change of entries sets.
+/// Sets the times that a change of entries sets: once in a tick of the clock and transaction.
 pub(crate) fn touch_dir(handle: &Handle<'_>, dir: &Arc<Inode>, now: Timestamp) {
+    if dir.live().dirty_tid() == Some(handle.tid()) && dir.facts().changed_at(now) {
+        return;
+    }
     let mut state = handle.write(dir);
     state.disk.mtime = now;
     state.disk.ctime = now;

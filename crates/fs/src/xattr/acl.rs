@@ -247,7 +247,7 @@ pub(crate) fn inherit_acl(
 }
 
 fn default_acl(fs: &Fs, parent: &Inode) -> Result<Option<Acl>> {
-    if !areas::has_any(&parent.read()) {
+    if !parent.facts().has_xattrs {
         return Ok(None);
     }
     load(fs, parent, Which::Default)

@@ -53,7 +53,7 @@ pub(super) fn read_block(fs: &Fs, state: &InodeState) -> Result<Option<LoadedBlo
 }
 
 /// False when the inode surely has no attributes. No I/O.
-pub(super) fn has_any(state: &InodeState) -> bool {
+pub(crate) fn has_any(state: &InodeState) -> bool {
     // The magic is not zero; without it the area holds nothing.
     let marked = ibody_area(state)
         .get(..4)

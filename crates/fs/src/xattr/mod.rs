@@ -26,6 +26,7 @@ mod value;
 mod tests;
 
 pub(crate) use acl::{Inherited, Setgid, access_acl, chmod_acl, inherit_acl, store_inherited};
+pub(crate) use areas::has_any;
 pub(crate) use change::transfer;
 pub(crate) use expand::{ExtraIsize, expand};
 pub(crate) use share::SharedBlocks;

@@ -1,0 +1,77 @@
+//! A few words that one thread at a time changes and all read without a lock.
+//!
+//! Invariants: who publishes holds a lock that admits one; the version is odd while the words are
+//! changing. A reader that meets a change, or whose words changed meanwhile, is told so and asks
+//! under the lock: it never waits for somebody who may have lost the processor.
+//! References: kernel documentation, `locking/seqlock`.
+
+use crate::atomic::{AtomicU64, Ordering::SeqCst};
+use crossbeam_utils::CachePadded;
+
+/// See the module.
+pub struct Published<const N: usize>(CachePadded<Inner<N>>);
+
+struct Inner<const N: usize> {
+    version: AtomicU64,
+    words: [AtomicU64; N],
+}
+
+impl<const N: usize> Published<N> {
+    /// These words.
+    pub fn new(words: [u64; N]) -> Self {
+        Self(CachePadded::new(Inner {
+            version: AtomicU64::new(0),
+            words: words.map(AtomicU64::new),
+        }))
+    }
+
+    /// The words, unless they are being changed.
+    pub fn read(&self) -> Option<[u64; N]> {
+        let version = self.0.version.load(SeqCst);
+        let words = self.words();
+        (version & 1 == 0 && self.0.version.load(SeqCst) == version).then_some(words)
+    }
+
+    /// Puts these words in place of the others; writes nothing when they are the same. One caller
+    /// at a time.
+    pub fn publish(&self, words: [u64; N]) {
+        if self.words() == words {
+            return;
+        }
+        let version = self.0.version.load(SeqCst);
+        self.0.version.store(version + 1, SeqCst);
+        for (place, word) in self.0.words.iter().zip(words) {
+            place.store(word, SeqCst);
+        }
+        self.0.version.store(version + 2, SeqCst);
+    }
+
+    fn words(&self) -> [u64; N] {
+        std::array::from_fn(|at| self.0.words[at].load(SeqCst))
+    }
+}
+
+#[cfg(all(test, not(shuttle)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_of_different_times_are_never_seen_together() {
+        let pair = Published::new([0, 0]);
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    let mut last = 0;
+                    while last < 20_000 {
+                        if let Some([first, second]) = pair.read() {
+                            assert_eq!(first, second);
+                            assert!(first >= last);
+                            last = first;
+                        }
+                    }
+                });
+            }
+            (1..=20_000).for_each(|step| pair.publish([step, step]));
+        });
+    }
+}
