@@ -10,9 +10,10 @@
 
 use super::DirError;
 use super::blocks::Node;
-use super::edit::{Answer, inserted};
+use super::edit::Answer;
 use super::grow::{append_block, entry_of, pack_items};
 use super::index::{Path, Probe, Target, probe};
+use super::insert::inserted;
 use super::shrink::drop_last;
 use super::split::{bytes_of, cut, separator, sorted};
 use super::view::Dir;

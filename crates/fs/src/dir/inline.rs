@@ -8,7 +8,9 @@
 //! Locking: changes need the `index` lock exclusively; the inode's state guards the bytes.
 //! References: kernel documentation, "inlinedata".
 
-use super::edit::{Answer, Way, insert_entry};
+use super::edit::Answer;
+use super::insert::insert_entry;
+use super::room::Way;
 use super::scan::Found;
 use super::view::{Dir, Form, is_dot};
 use super::{DirError, Index, grow};

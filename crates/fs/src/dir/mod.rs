@@ -1,9 +1,10 @@
 //! Directories: names to inode numbers, in three forms (inline, linear, indexed).
 //!
 //! Layout: [`view`] is one directory as an operation sees it; [`index`] the way through a hash
-//! tree, [`quick`] one without locks; [`scan`] finds names; [`edit`] changes entries in existing
-//! blocks; [`grow`] changes the structure, [`shrink`] takes it back; [`rename`] changes two entries
-//! at once; [`read`] lists; [`inline`] is the form that lives in the inode.
+//! tree, [`quick`] one without locks; [`scan`] finds names; [`room`] finds where one may go,
+//! [`insert`] puts it in, [`edit`] changes entries that are there; [`grow`] changes the structure,
+//! [`shrink`] takes it back; [`rename`] changes two entries at once; [`read`] lists; [`inline`] is
+//! the form that lives in the inode.
 //! Invariants: a name stands at most once; the block that holds it follows from its hash in an
 //! indexed directory. Every step of growing leaves a sound directory, so that "no space" in the
 //! middle needs no undoing.
@@ -24,10 +25,12 @@ mod grow;
 mod hold;
 mod index;
 mod inline;
+mod insert;
 mod quick;
 mod read;
 mod reference;
 mod rename;
+mod room;
 mod scan;
 mod shrink;
 mod sparse;
@@ -38,11 +41,13 @@ mod view;
 
 pub(crate) use blocks::DirBlocks;
 pub(crate) use config::DirConfig;
-pub(crate) use edit::{Holder, Way, can_insert, insert, remove, remove_at};
+pub(crate) use edit::{Holder, remove, remove_at};
 pub(crate) use hold::Index;
+pub(crate) use insert::insert;
 pub(crate) use read::read;
 pub use read::{DirEntry, Visit};
 pub(crate) use rename::{Exchange, Move, exchange, rename};
+pub(crate) use room::{Way, can_insert};
 pub(crate) use sparse::SparseLeaves;
 
 use crate::{Error, Fs, Inode, InodeRef, Result};

@@ -27,8 +27,9 @@ pub(super) fn leaf_of(dir: &Dir<'_>, name: &[u8]) -> Option<Arc<MetaBlock>> {
         let choice = choose(dir, (bytes, node.nr), kind, |node| node.search(major)).ok()?;
         next = choice.next.or(next);
         if level == info.indirect_levels {
-            let leaf = known.block(choice.child);
-            return leaf.filter(|_| !next.is_some_and(|next| runs_on(next, major)));
+            let leaf = known.block(choice.child)?;
+            dir.fs.spend_block(leaf.nr(), dir.seal().name()).ok()?;
+            return (!next.is_some_and(|next| runs_on(next, major))).then_some(leaf);
         }
         (node, kind) = (known.node(version, choice.child)?, StepKind::Node);
     }

@@ -4,7 +4,8 @@
 //! entry is looked at; so everybody sees both changes or none. With exclusive locks nobody else is
 //! there, and the steps follow each other.
 
-use super::edit::{Answer, holder, insert_entry, one_leaf, retarget};
+use super::edit::{Answer, holder, retarget};
+use super::insert::{insert_entry, one_leaf};
 use super::view::{Dir, Form};
 use super::{DirError, Index, edit};
 use crate::meta::{BlockState, MetaBlock};

@@ -1,0 +1,204 @@
+//! Putting an entry in: where the blocks allow it, under the lock of one block.
+
+use super::edit::Answer;
+use super::index::{Probe, Target, probe};
+use super::quick;
+use super::room::{Opening, Room, Way, can_insert, may_drop_index};
+use super::view::{Dir, Form, names_mut};
+use super::{DirError, Index, divide, grow, inline};
+use crate::meta::MetaBlock;
+use crate::space::Reserve;
+use crate::{Error, Fs, Inode};
+use std::sync::Arc;
+use uext4_format::dirent::{Insertion, NewEntry};
+use uext4_format::{FileType, InodeFlags, InodeNr, LogicalBlock};
+use uext4_journal::Handle;
+
+/// Gives `child` the name `name`, the way that [`super::can_insert`] found.
+///
+/// # Errors
+/// `Exists`, `NoSpace`; with [`Way::Into`] and [`Way::Split`] also [`DirError::NeedExclusive`], and
+/// with [`Way::Into`] `NotFound` for a directory that lost its name.
+pub(crate) fn insert(
+    fs: &Fs,
+    handle: &Handle<'_>,
+    dir: &Arc<Inode>,
+    name: &[u8],
+    child: InodeNr,
+    kind: FileType,
+    way: &Way,
+) -> Answer<()> {
+    let new = NewEntry {
+        inode: child,
+        name,
+        kind: fs.dirs.entry_type(kind),
+    };
+    match way {
+        Way::Into(opening) => match insert_into(fs, handle, dir, &new, opening) {
+            Err(DirError::Moved) => insert_again(fs, handle, dir, &new),
+            other => other,
+        },
+        Way::Split => divide::insert_with_split(&mut Dir::open(fs, dir)?, handle, &new),
+        Way::Search { .. } => insert_entry(&mut Dir::open(fs, dir)?, handle, &new),
+    }
+}
+
+/// How often an insert looks for its block again. It may not wait for whoever has the index closed:
+/// that may wait for its handle to end.
+const LOOKS: u32 = 8;
+
+/// The structure changed since the handle was started: the name has another place, if any.
+fn insert_again(fs: &Fs, handle: &Handle<'_>, dir: &Arc<Inode>, new: &NewEntry<'_>) -> Answer<()> {
+    for _ in 0..LOOKS {
+        let Some(version) = dir.index.version() else {
+            break;
+        };
+        let answer = insert_now(fs, handle, dir, new, Index::Free(version));
+        if !matches!(answer, Err(DirError::Moved)) {
+            return answer;
+        }
+    }
+    Err(DirError::Moved)
+}
+
+fn insert_now(
+    fs: &Fs,
+    handle: &Handle<'_>,
+    dir: &Arc<Inode>,
+    new: &NewEntry<'_>,
+    index: Index,
+) -> Answer<()> {
+    if dir.facts().links == 0 {
+        return Err(Error::NotFound.into());
+    }
+    // Room was found without this handle, and the block does not grow: nothing is reserved.
+    match can_insert(fs, dir, new.name, index, Reserve::Keep)? {
+        Way::Into(opening) => insert_into(fs, handle, dir, new, &opening),
+        Way::Split | Way::Search { .. } => Err(DirError::NeedExclusive),
+    }
+}
+
+/// The gap still stands unless somebody changed the block meanwhile.
+fn insert_into(
+    fs: &Fs,
+    handle: &Handle<'_>,
+    dir: &Inode,
+    new: &NewEntry<'_>,
+    opening: &Opening,
+) -> Answer<()> {
+    let block = &opening.block;
+    let mut state = handle.write_checked(block, |_| opening.index.check(dir))?;
+    let unchanged = state.changes() == opening.changes;
+    let mut leaf = names_mut(fs, dir, &mut state)?;
+    if unchanged {
+        leaf.insert_at(opening.gap, new);
+        return Ok(());
+    }
+    inserted(leaf.insert(new))
+}
+
+pub(super) fn inserted(insertion: Insertion) -> Answer<()> {
+    match insertion {
+        Insertion::Done(_) => Ok(()),
+        Insertion::Exists(..) => Err(Error::Exists.into()),
+        Insertion::NoRoom => Err(DirError::NeedExclusive),
+    }
+}
+
+pub(super) fn insert_entry(
+    view: &mut Dir<'_>,
+    handle: &Handle<'_>,
+    new: &NewEntry<'_>,
+) -> Answer<()> {
+    match view.form {
+        Form::Inline => inline::insert(view, handle, new),
+        Form::Linear => insert_linear(view, handle, new),
+        Form::Indexed => insert_indexed(view, handle, new),
+    }
+}
+
+/// The only block where `name` may be or come, if there is just one.
+pub(super) fn one_leaf(view: &Dir<'_>, name: &[u8]) -> Answer<Arc<MetaBlock>> {
+    let leaf = match view.form {
+        Form::Inline => None,
+        Form::Linear => (view.blocks == 1).then_some(LogicalBlock(0)),
+        Form::Indexed if let Some(leaf) = quick::leaf_of(view, name) => return Ok(leaf),
+        Form::Indexed => match probe(view, Target::Name(name))? {
+            Probe::Path(path) => (!path.continues()).then_some(path.leaf),
+            Probe::Broken(_) => None,
+        },
+    };
+    Ok(view.block_or_damage(leaf.ok_or(DirError::NeedExclusive)?)?)
+}
+
+/// Puts the entry into a block, which is the only one that may hold the name.
+fn insert_in(
+    view: &Dir<'_>,
+    handle: &Handle<'_>,
+    block: &Arc<MetaBlock>,
+    new: &NewEntry<'_>,
+) -> Answer<()> {
+    let mut state = handle.write(block);
+    inserted(view.names_mut(&mut state)?.insert(new))
+}
+
+fn insert_linear(view: &mut Dir<'_>, handle: &Handle<'_>, new: &NewEntry<'_>) -> Answer<()> {
+    let full = insert_where_room(view, handle, new)?;
+    match full {
+        Full::No => Ok(()),
+        // A directory gets its index when the first block is full, never later.
+        Full::Yes if view.config().index && view.blocks == 1 => {
+            grow::make_index(view, handle)?;
+            insert_indexed(view, handle, new)
+        }
+        Full::Yes => Ok(grow::append_leaf(view, handle, new)?),
+    }
+}
+
+/// Whether a linear directory had no room.
+enum Full {
+    Yes,
+    No,
+}
+
+fn insert_where_room(view: &Dir<'_>, handle: &Handle<'_>, new: &NewEntry<'_>) -> Answer<Full> {
+    let mut room = Room::new(new.name, Index::Exclusive);
+    view.search_all(|block| room.look(view, block))?;
+    match room {
+        Room { exists: true, .. } => Err(Error::Exists.into()),
+        Room {
+            opening: Some(opening),
+            ..
+        } => insert_in(view, handle, &opening.block, new).map(|()| Full::No),
+        Room { opening: None, .. } => Ok(Full::Yes),
+    }
+}
+
+fn insert_indexed(view: &mut Dir<'_>, handle: &Handle<'_>, new: &NewEntry<'_>) -> Answer<()> {
+    let path = match probe(view, Target::Name(new.name))? {
+        Probe::Path(path) => path,
+        Probe::Broken(corrupt) => {
+            may_drop_index(view, corrupt, Index::Exclusive)?;
+            handle
+                .write(view.inode)
+                .disk
+                .flags
+                .remove(InodeFlags::INDEX);
+            view.form = Form::Linear;
+            return match insert_where_room(view, handle, new)? {
+                Full::No => Ok(()),
+                Full::Yes => Ok(grow::append_leaf(view, handle, new)?),
+            };
+        }
+    };
+    let mut room = Room::new(new.name, Index::Exclusive);
+    view.search_chain(path, |block| room.look(view, block))?;
+    match room {
+        Room { exists: true, .. } => Err(Error::Exists.into()),
+        Room {
+            opening: Some(opening),
+            ..
+        } => insert_in(view, handle, &opening.block, new),
+        Room { opening: None, .. } => Ok(grow::insert_with_split(view, handle, new)?),
+    }
+}
