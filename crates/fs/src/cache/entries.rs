@@ -13,6 +13,9 @@ use uext4_sync::atomic::{AtomicBool, Ordering};
 
 /// Entries that the hand passes at most to make room for one.
 const LOOKS_MAX: usize = 32;
+/// Entries that the hand passes for each that comes while it meets only what is held. What is held
+/// for a while (until a commit) is what came last: a hand no faster than that stays in it for good.
+const LOOKS_PER_ARRIVAL: usize = 4;
 
 struct Entry<V> {
     /// `None` only while [`end`] sees whether somebody else holds it.
@@ -173,8 +176,7 @@ impl<K: Key, V: Cached> Entries<K, V> {
             room.gone.len() + len + 1 - room.max,
             &mut room.gone,
         );
-        // As many may come without a look as were looked at in vain.
-        self.rest_until = self.map.len() + held;
+        self.rest_until = self.map.len() + held / LOOKS_PER_ARRIVAL;
     }
 
     /// Goes once round, until a quarter is gone.
@@ -267,5 +269,22 @@ mod tests {
         drop(held);
         (500..1500).for_each(|i| drop(add(&mut entries, i)));
         assert!(entries.len() <= 50, "{}", entries.len());
+    }
+
+    #[test]
+    fn what_is_held_for_a_while_does_not_keep_the_hand() {
+        const MAX: usize = 1000;
+        const HELD: usize = 700;
+        let nr = uext4_format::BlockNr;
+        let mut entries: Entries<_, u64> = Entries::new();
+        let mut held = std::collections::VecDeque::new();
+        for i in 0..30_000 {
+            held.push_back(entries.get_or_insert(nr(i), &Arc::new(i), &mut Room::new(MAX)));
+            entries.get(nr(i));
+            if held.len() > HELD {
+                held.pop_front();
+            }
+            assert!(entries.len() <= MAX + HELD, "{} at {i}", entries.len());
+        }
     }
 }
