@@ -29,13 +29,12 @@ pub(crate) enum Seal {
     Extent(Seed),
     /// Directory block of the inode with this seed: a leaf or an index node; told by its bytes.
     Directory(Seed),
-    /// Extended attribute block.
-    Xattr,
+    /// Extended attribute block; the seed is the file system's.
+    Xattr(Seed),
 }
 
 /// One metadata block. In a large directory nearly every look-up meets another one that is in no
-/// cache: it begins with a cache line, so that it lies in as few of them as it can.
-#[repr(align(64))]
+/// cache: it lies in two cache lines, with the counts of its `Arc`.
 pub(crate) struct MetaBlock {
     nr: BlockNr,
     /// It was freed: whoever remembers it must ask for the block again.
@@ -97,8 +96,9 @@ impl MetaBlock {
 pub(crate) struct BlockState {
     nr: BlockNr,
     seal: Seal,
-    sealer: Sealer,
-    changes: u64,
+    changes: u32,
+    /// Blocks have checksums.
+    is_sealed: bool,
     bytes: Image,
     /// Of a leaf of a directory, from its first use on.
     table: OnceLock<LeafTable>,
@@ -120,15 +120,15 @@ impl BlockState {
         self.bytes.clone()
     }
 
-    /// How often the bytes were handed out to change: what was found in them stands while this
-    /// stays.
-    pub(crate) fn changes(&self) -> u64 {
+    /// How often the bytes were handed out to change, modulo 2^32: what was found in them a moment
+    /// ago stands while this stays.
+    pub(crate) fn changes(&self) -> u32 {
         self.changes
     }
 
     /// The bytes, to change; copied first when an image still shares them.
     pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
-        self.changes += 1;
+        self.changes = self.changes.wrapping_add(1);
         self.table = OnceLock::new();
         Arc::make_mut(&mut self.bytes)
     }
@@ -151,14 +151,15 @@ impl BlockState {
         make: impl FnOnce(&[u8]) -> Made,
     ) -> std::result::Result<KnownLeafMut<'_>, Corrupt> {
         self.leaf(make)?;
-        self.changes += 1;
+        self.changes = self.changes.wrapping_add(1);
         let table = self.table.get_mut().expect("it has just been made");
         Ok(KnownLeafMut::new(Arc::make_mut(&mut self.bytes), table))
     }
 
     fn write_checksum(&mut self) {
-        let bytes = Arc::make_mut(&mut self.bytes);
-        self.sealer.seal(self.nr, self.seal, bytes);
+        if self.is_sealed {
+            self.seal.write(self.nr, Arc::make_mut(&mut self.bytes));
+        }
     }
 }
 
@@ -177,38 +178,6 @@ impl Render for BlockState {
     }
 }
 
-/// What sealing needs to know of the file system.
-#[derive(Clone, Copy)]
-pub(crate) struct Sealer {
-    /// The file system's seed, with `metadata_csum`.
-    pub(crate) fs_seed: Option<Seed>,
-}
-
-impl Sealer {
-    fn seal(self, nr: BlockNr, seal: Seal, bytes: &mut [u8]) {
-        let Some(fs_seed) = self.fs_seed else { return };
-        match seal {
-            Seal::Indirect => {}
-            Seal::Extent(seed) => ExtentNode::new(bytes).update_checksum(seed),
-            Seal::Directory(seed) => dirent::seal_block(bytes, seed),
-            Seal::Xattr => XattrBlock::new(bytes).update_checksum(fs_seed, nr),
-        }
-    }
-
-    fn verify(self, nr: BlockNr, seal: Seal, bytes: &[u8]) -> std::result::Result<(), Corrupt> {
-        let Some(fs_seed) = self.fs_seed else {
-            return Ok(());
-        };
-        let place = Place::Block(nr);
-        match seal {
-            Seal::Indirect => Ok(()),
-            Seal::Extent(seed) => ExtentNode::new(bytes).verify_checksum(seed, place),
-            Seal::Directory(seed) => dirent::verify_block(bytes, seed, place),
-            Seal::Xattr => XattrBlock::new(bytes).verify_checksum(fs_seed, nr),
-        }
-    }
-}
-
 impl Seal {
     /// The structure's name in ext4's words.
     pub(crate) const fn name(self) -> &'static str {
@@ -216,7 +185,26 @@ impl Seal {
             Seal::Indirect => "indirect block",
             Seal::Extent(_) => "extent tree block",
             Seal::Directory(_) => "directory block",
-            Seal::Xattr => "extended attribute block",
+            Seal::Xattr(_) => "extended attribute block",
+        }
+    }
+
+    fn write(self, nr: BlockNr, bytes: &mut [u8]) {
+        match self {
+            Seal::Indirect => {}
+            Seal::Extent(seed) => ExtentNode::new(bytes).update_checksum(seed),
+            Seal::Directory(seed) => dirent::seal_block(bytes, seed),
+            Seal::Xattr(seed) => XattrBlock::new(bytes).update_checksum(seed, nr),
+        }
+    }
+
+    fn verify(self, nr: BlockNr, bytes: &[u8]) -> std::result::Result<(), Corrupt> {
+        let place = Place::Block(nr);
+        match self {
+            Seal::Indirect => Ok(()),
+            Seal::Extent(seed) => ExtentNode::new(bytes).verify_checksum(seed, place),
+            Seal::Directory(seed) => dirent::verify_block(bytes, seed, place),
+            Seal::Xattr(seed) => XattrBlock::new(bytes).verify_checksum(seed, nr),
         }
     }
 }
@@ -224,12 +212,17 @@ impl Seal {
 /// Cache of metadata blocks.
 pub(crate) struct Blocks {
     cache: Cache<BlockNr, MetaBlock>,
-    sealer: Sealer,
+    /// The file system's, with `metadata_csum`.
+    fs_seed: Option<Seed>,
 }
 
 impl Blocks {
     /// An empty cache; half of `cache_bytes` is for clean blocks.
-    pub(crate) fn new(cache_bytes: &Arc<AtomicU64>, block_bytes: u64, sealer: Sealer) -> Self {
+    pub(crate) fn new(
+        cache_bytes: &Arc<AtomicU64>,
+        block_bytes: u64,
+        fs_seed: Option<Seed>,
+    ) -> Self {
         let allotment = Allotment {
             bytes: Arc::clone(cache_bytes),
             parts: 2,
@@ -240,8 +233,13 @@ impl Blocks {
         };
         Self {
             cache: Cache::new(allotment),
-            sealer,
+            fs_seed,
         }
+    }
+
+    /// How extended attribute blocks are sealed.
+    pub(crate) fn xattr_seal(&self) -> Seal {
+        Seal::Xattr(self.fs_seed.unwrap_or(Seed::ONES))
     }
 
     /// The block, read and its checksum verified if it is not cached. `check` validates bytes that
@@ -257,7 +255,9 @@ impl Blocks {
         let block = self.cache.load(nr, || {
             fs.check_block(nr, seal.name())?;
             let bytes = fs.journal.read_block(nr)?;
-            self.sealer.verify(nr, seal, &bytes)?;
+            if self.fs_seed.is_some() {
+                seal.verify(nr, &bytes)?;
+            }
             check(&bytes)?;
             Ok::<_, Error>(Found::alone(self.object(nr, seal, bytes)))
         })?;
@@ -314,8 +314,8 @@ impl Blocks {
         let state = BlockState {
             nr,
             seal,
-            sealer: self.sealer,
             changes: 0,
+            is_sealed: self.fs_seed.is_some(),
             bytes,
             table: OnceLock::new(),
         };
@@ -340,3 +340,7 @@ impl Blocks {
         )))
     }
 }
+
+// See [`MetaBlock`].
+#[cfg(all(target_pointer_width = "64", not(shuttle)))]
+const _: () = assert!(size_of::<MetaBlock>() + 2 * size_of::<usize>() <= 128);

@@ -148,11 +148,6 @@ impl<B: AsRef<[u8]>> DirLeaf<B> {
         meaning(self.bytes.as_ref(), spot)
     }
 
-    /// What the leaf ends with.
-    pub(super) fn tail(&self) -> LeafTail {
-        self.tail
-    }
-
     /// What [`Self::insert`] would say to `name` now.
     pub fn fits(&self, name: &[u8]) -> Result<Fit, Corrupt> {
         let found = self.search(name, space_needed(name.len()))?;

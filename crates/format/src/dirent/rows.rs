@@ -42,20 +42,34 @@ impl Record {
 #[derive(Clone, Debug)]
 pub(super) struct Rows {
     bytes: Box<[u8]>,
-    len: usize,
+    len: u16,
+    pub(super) whole: Whole,
+}
+
+/// What is known of the leaf as a whole. It stands with the rows because they leave so much of a
+/// word free.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Whole {
+    /// Units that records may fill.
+    pub(super) area: u16,
+    /// Units that entries take.
+    pub(super) used: u16,
+    /// The record whose slack is tried first.
+    pub(super) roomy: u16,
 }
 
 impl Rows {
     /// None, with room for so many.
-    pub(super) fn with_room(rows: usize) -> Self {
+    pub(super) fn with_room(rows: usize, whole: Whole) -> Self {
         Self {
             bytes: vec![0; rows * (1 + RECORD_BYTES)].into(),
             len: 0,
+            whole,
         }
     }
 
     pub(super) fn len(&self) -> usize {
-        self.len
+        self.len.into()
     }
 
     pub(super) fn heap_bytes(&self) -> usize {
@@ -68,7 +82,7 @@ impl Rows {
 
     /// First bytes of all prints.
     pub(super) fn prints(&self) -> &[u8] {
-        &self.bytes[..self.len]
+        &self.bytes[..self.len()]
     }
 
     fn slot(&self, at: usize) -> usize {
@@ -78,7 +92,7 @@ impl Rows {
     /// Record `at`.
     pub(super) fn get(&self, at: usize) -> Option<Record> {
         let raw = self.bytes[self.slot(at).min(self.bytes.len())..].first_chunk()?;
-        (at < self.len).then(|| Record::from_bytes(*raw))
+        (at < self.len()).then(|| Record::from_bytes(*raw))
     }
 
     /// Row `at`, which is there, becomes another.
@@ -90,11 +104,11 @@ impl Rows {
 
     /// Adds a row before row `at`, or behind the last one.
     pub(super) fn insert(&mut self, at: usize, print: u8, record: Record) {
-        if self.len == self.room() {
+        if self.len() == self.room() {
             self.grow();
         }
-        let (from, to) = (self.slot(at), self.slot(self.len));
-        self.bytes.copy_within(at..self.len, at + 1);
+        let (from, to) = (self.slot(at), self.slot(self.len()));
+        self.bytes.copy_within(at..self.len(), at + 1);
         self.bytes.copy_within(from..to, from + RECORD_BYTES);
         self.len += 1;
         self.set(at, print, record);
@@ -103,22 +117,22 @@ impl Rows {
     /// Adds a row behind the last one; there is room.
     pub(super) fn push(&mut self, print: u8, record: Record) {
         self.len += 1;
-        self.set(self.len - 1, print, record);
+        self.set(self.len() - 1, print, record);
     }
 
     /// Takes row `at` out.
     pub(super) fn remove(&mut self, at: usize) {
-        let (from, to) = (self.slot(at + 1), self.slot(self.len));
-        self.bytes.copy_within(at + 1..self.len, at);
+        let (from, to) = (self.slot(at + 1), self.slot(self.len()));
+        self.bytes.copy_within(at + 1..self.len(), at);
         self.bytes.copy_within(from..to, from - RECORD_BYTES);
         self.len -= 1;
     }
 
     fn grow(&mut self) {
-        let mut more = Self::with_room(self.len + self.len / 2 + 8);
+        let mut more = Self::with_room(self.len() + self.len() / 2 + 8, self.whole);
         let (from, to) = (self.slot(0), more.slot(0));
-        more.bytes[..self.len].copy_from_slice(self.prints());
-        let records = &self.bytes[from..from + self.len * RECORD_BYTES];
+        more.bytes[..self.len()].copy_from_slice(self.prints());
+        let records = &self.bytes[from..from + self.len() * RECORD_BYTES];
         more.bytes[to..to + records.len()].copy_from_slice(records);
         *self = Self {
             len: self.len,
@@ -129,7 +143,7 @@ impl Rows {
 
 impl PartialEq for Rows {
     fn eq(&self, other: &Self) -> bool {
-        let rows = |rows: &Self| (0..rows.len).map(|at| rows.get(at)).collect::<Vec<_>>();
+        let rows = |rows: &Self| (0..rows.len()).map(|at| rows.get(at)).collect::<Vec<_>>();
         self.prints() == other.prints() && rows(self) == rows(other)
     }
 }

@@ -11,7 +11,7 @@
 //! Locking: the table stands under the lock of the bytes.
 
 use super::edit::{Gap, Location};
-use super::rows::{Record, Rows, UNIT_BYTES};
+use super::rows::{Record, Rows, UNIT_BYTES, Whole};
 use super::search::Spot;
 use super::{DirEntryType, DirLeaf, FIXED_BYTES, Fit, Insertion, LeafTail, NewEntry, space_needed};
 use crate::bytes::get_u8;
@@ -21,12 +21,6 @@ use crate::{Corrupt, InodeNr, Place};
 #[derive(Clone, Debug)]
 pub struct LeafTable {
     rows: Rows,
-    area_bytes: u32,
-    /// Bytes that entries take.
-    used_bytes: u32,
-    /// The record whose slack is tried first.
-    roomy: u32,
-    tail: LeafTail,
 }
 
 /// What a name looks like in a table.
@@ -40,7 +34,7 @@ struct Print {
 impl Print {
     fn of(name: &[u8]) -> Self {
         let [.., second, first] = mixed(name).to_le_bytes();
-        let used = (space_needed(name.len()) / UNIT_BYTES) as u8;
+        let used = units(space_needed(name.len())) as u8;
         Self {
             first,
             second,
@@ -56,6 +50,11 @@ impl Print {
             print: self.second,
         }
     }
+}
+
+/// How many units these bytes of a leaf are.
+fn units(bytes: usize) -> u16 {
+    (bytes / UNIT_BYTES) as u16
 }
 
 /// A hash of a name; the upper bits are good.
@@ -82,15 +81,15 @@ impl LeafTable {
     /// # Errors
     /// A damaged record: every one is checked.
     pub fn build<B: AsRef<[u8]>>(leaf: &DirLeaf<B>) -> Result<Self, Corrupt> {
-        let mut records = 0;
+        let mut records = 0u16;
         leaf.walk(|_, _| records += 1)?;
-        let mut table = Self {
-            rows: Rows::with_room(records),
-            area_bytes: leaf.area_bytes() as u32,
-            used_bytes: 0,
-            roomy: (records as u32).saturating_sub(1),
-            tail: leaf.tail(),
+        let whole = Whole {
+            area: units(leaf.area_bytes()),
+            used: 0,
+            roomy: records.saturating_sub(1),
         };
+        let rows = Rows::with_room(records.into(), whole);
+        let mut table = Self { rows };
         leaf.walk(|spot, name| table.add(spot, name))?;
         Ok(table)
     }
@@ -101,14 +100,14 @@ impl LeafTable {
             _ => Print::of(name),
         };
         self.rows.push(print.first, print.record(spot.offset));
-        self.used_bytes += spot.used as u32;
+        self.rows.whole.used += units(spot.used);
     }
 
     /// True when this is the table of the leaf `bytes`.
     pub fn is_of(&self, bytes: &[u8]) -> bool {
-        let leaf = DirLeaf::new(bytes, self.tail, Place::Superblock);
+        let leaf = DirLeaf::new(bytes, self.tail_in(bytes), Place::Superblock);
         Self::build(&leaf)
-            .is_ok_and(|fresh| fresh.rows == self.rows && fresh.used_bytes == self.used_bytes)
+            .is_ok_and(|fresh| fresh.rows == self.rows && fresh.used_bytes() == self.used_bytes())
     }
 
     /// Memory behind the table, in bytes.
@@ -116,10 +115,26 @@ impl LeafTable {
         self.rows.heap_bytes()
     }
 
+    /// What the leaf `bytes`, which is this one, ends with.
+    fn tail_in(&self, bytes: &[u8]) -> LeafTail {
+        match self.area_bytes() < bytes.len() {
+            true => LeafTail::Checksum,
+            false => LeafTail::None,
+        }
+    }
+
+    fn area_bytes(&self) -> usize {
+        usize::from(self.rows.whole.area) * UNIT_BYTES
+    }
+
+    fn used_bytes(&self) -> usize {
+        usize::from(self.rows.whole.used) * UNIT_BYTES
+    }
+
     /// Where record `at` ends.
     fn end(&self, at: usize) -> usize {
         let next = self.rows.get(at + 1);
-        next.map_or(self.area_bytes as usize, |next| next.offset())
+        next.map_or(self.area_bytes(), |next| next.offset())
     }
 
     fn spot(&self, at: usize) -> Option<Spot> {
@@ -148,10 +163,10 @@ impl LeafTable {
     /// A record with so much slack.
     fn gap(&self, needed: usize) -> Option<Spot> {
         let is_enough = |spot: &Spot| spot.rec_len - spot.used.min(spot.rec_len) >= needed;
-        if let Some(spot) = self.spot(self.roomy as usize).filter(is_enough) {
+        if let Some(spot) = self.spot(self.rows.whole.roomy.into()).filter(is_enough) {
             return Some(spot);
         }
-        if (self.area_bytes as usize) < self.used_bytes as usize + needed {
+        if self.area_bytes() < self.used_bytes() + needed {
             return None;
         }
         (0..self.rows.len())
@@ -170,8 +185,8 @@ impl LeafTable {
             at += 1;
             self.rows.insert(at, print.first, record);
         }
-        self.roomy = at as u32;
-        self.used_bytes += record.used_bytes() as u32;
+        self.rows.whole.roomy = at as u16;
+        self.rows.whole.used += u16::from(record.used);
     }
 
     /// The table follows [`DirLeaf::remove_at`].
@@ -179,8 +194,8 @@ impl LeafTable {
         let Some(record) = self.rows.get(at) else {
             return;
         };
-        self.used_bytes -= record.used_bytes() as u32;
-        self.roomy = at.saturating_sub(1) as u32;
+        self.rows.whole.used -= u16::from(record.used);
+        self.rows.whole.roomy = at.saturating_sub(1) as u16;
         if at == 0 {
             self.rows.set(at, 0, Record::default());
         } else {
@@ -248,7 +263,11 @@ impl<'a> KnownLeafMut<'a> {
     }
 
     fn leaf(&mut self) -> DirLeaf<&mut [u8]> {
-        DirLeaf::new(self.bytes, self.table.tail, Place::Superblock)
+        DirLeaf::new(
+            self.bytes,
+            self.table.tail_in(self.bytes),
+            Place::Superblock,
+        )
     }
 
     /// As [`DirLeaf::insert`].
@@ -285,22 +304,22 @@ impl<'a> KnownLeafMut<'a> {
 
     /// What the leaf ends with.
     pub fn tail(&self) -> LeafTail {
-        self.table.tail
+        self.table.tail_in(self.bytes)
     }
 
     /// Bytes that entries take.
     pub fn used_bytes(&self) -> usize {
-        self.table.used_bytes as usize
+        self.table.used_bytes()
     }
 
     /// Bytes that records may fill.
     pub fn area_bytes(&self) -> usize {
-        self.table.area_bytes as usize
+        self.table.area_bytes()
     }
 
     /// True when the leaf is one free record.
     pub fn is_blank(&self) -> bool {
-        self.table.used_bytes == 0 && self.table.rows.len() == 1
+        self.table.used_bytes() == 0 && self.table.rows.len() == 1
     }
 }
 

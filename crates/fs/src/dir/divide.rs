@@ -110,7 +110,7 @@ fn insert(
     handle: &Handle<'_>,
     block: &Arc<MetaBlock>,
     new: &NewEntry<'_>,
-    (plan, changes): (Plan, u64),
+    (plan, changes): (Plan, u32),
 ) -> Answer<()> {
     let mut state = handle.write(block);
     match plan {
@@ -128,7 +128,7 @@ fn split(
     path: &Path,
     block: &Arc<MetaBlock>,
     new: &NewEntry<'_>,
-    (mut halves, changes): (Halves, u64),
+    (mut halves, changes): (Halves, u32),
 ) -> Answer<()> {
     let upper = std::mem::take(&mut halves.upper);
     let (added, above) = append_block(view, handle, upper)?;

@@ -48,7 +48,7 @@ pub(crate) fn remove(
 pub(crate) struct Holder {
     pub(super) block: Arc<MetaBlock>,
     /// `BlockState::changes` when it was found.
-    pub(super) changes: u64,
+    pub(super) changes: u32,
     pub(super) at: Location,
 }
 

@@ -31,7 +31,7 @@ pub(crate) struct Opening {
     pub(super) index: Index,
     pub(super) block: Arc<MetaBlock>,
     /// `BlockState::changes` when the gap was found.
-    pub(super) changes: u64,
+    pub(super) changes: u32,
     pub(super) gap: Gap,
 }
 

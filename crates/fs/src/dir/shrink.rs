@@ -109,7 +109,7 @@ struct Merge<'a> {
 /// A block, and how often it had been changed when it was looked at.
 struct Seen {
     block: Arc<MetaBlock>,
-    changes: u64,
+    changes: u32,
 }
 
 impl Seen {
@@ -321,8 +321,8 @@ pub(super) fn drop_last(view: &mut Dir<'_>, handle: &Handle<'_>) -> Result<Shrun
 
 /// True when so little is left in a leaf, which was changed `changes` times, that a look at its
 /// neighbours may pay: so now and then only.
-pub(super) fn is_sparse(leaf: &KnownLeafMut<'_>, changes: u64) -> bool {
-    const LOOK_EVERY: u64 = 16;
+pub(super) fn is_sparse(leaf: &KnownLeafMut<'_>, changes: u32) -> bool {
+    const LOOK_EVERY: u32 = 16;
     leaf.is_blank()
         || changes.is_multiple_of(LOOK_EVERY) && leaf.used_bytes() <= leaf.area_bytes() / 4
 }

@@ -11,7 +11,7 @@ use crate::filesystem::{MountState, Random};
 use crate::inode::{InodeFormat, Inodes, LazyTimes};
 use crate::map::ExtentStatus;
 use crate::memory::part_of_memory;
-use crate::meta::{Blocks, Sealer};
+use crate::meta::Blocks;
 use crate::options::{Access, Threads};
 use crate::orphan::Orphans;
 use crate::quota::Quota;
@@ -85,9 +85,6 @@ pub(super) fn engine(
         geometry: plan.geometry,
         checksums,
     };
-    let sealer = Sealer {
-        fs_seed: checksums.metadata,
-    };
     let block_bytes = u64::from(plan.geometry.block_size());
     let metadata_cache = Arc::new(AtomicU64::new(metadata_cache_bytes(&plan.options)));
     let mut fs = Fs {
@@ -98,7 +95,7 @@ pub(super) fn engine(
         space,
         inodes: Inodes::new(&metadata_cache, &format),
         lazy_times: LazyTimes::default(),
-        blocks: Blocks::new(&metadata_cache, block_bytes, sealer),
+        blocks: Blocks::new(&metadata_cache, block_bytes, checksums.metadata),
         metadata_cache,
         extent_status: Arc::new(ExtentStatus::new(
             plan.options.extent_cache_bytes,

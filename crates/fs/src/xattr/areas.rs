@@ -2,7 +2,7 @@
 
 use super::value;
 use crate::inode::{Inode, InodeState};
-use crate::meta::{MetaBlock, Seal};
+use crate::meta::MetaBlock;
 use crate::{Fs, Result};
 use std::sync::Arc;
 use uext4_format::xattr::{XattrName, XattrSet, XattrValue, decode_block, decode_ibody};
@@ -45,7 +45,7 @@ pub(super) fn read_block(fs: &Fs, state: &InodeState) -> Result<Option<LoadedBlo
         return Ok(None);
     }
     let place = Place::Block(nr);
-    let meta = fs.blocks.read(fs, nr, Seal::Xattr, |bytes| {
+    let meta = fs.blocks.read(fs, nr, fs.blocks.xattr_seal(), |bytes| {
         decode_block(bytes, place).map(drop)
     })?;
     let set = decode_block(&meta.image(), place)?;

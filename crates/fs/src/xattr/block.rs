@@ -7,7 +7,7 @@ use super::areas::LoadedBlock;
 use super::refs::Refs;
 use super::share;
 use crate::inode::InodeState;
-use crate::meta::{MetaBlock, Seal};
+use crate::meta::MetaBlock;
 use crate::space::Reserve;
 use crate::{Error, Fs, Result};
 use std::sync::Arc;
@@ -96,14 +96,15 @@ fn create(
         .space
         .allocate_block(fs, handle, None, state.nr(), reserve)?;
     let hash = XattrBlock::new(&image).hash();
-    fs.blocks.create(handle, nr, Seal::Xattr, image.into());
+    fs.blocks
+        .create(handle, nr, fs.blocks.xattr_seal(), image.into());
     fs.shared_xattrs.note(hash, nr);
     Ok(nr)
 }
 
 /// Frees a block that was just made. Somebody may have joined it, who then keeps it.
 fn give_up(fs: &Fs, handle: &Handle<'_>, nr: BlockNr) -> Result<()> {
-    match fs.blocks.cached(nr, Seal::Xattr) {
+    match fs.blocks.cached(nr, fs.blocks.xattr_seal()) {
         Some(block) if drop_reference(handle, &block) => free(fs, handle, nr),
         _ => Ok(()),
     }

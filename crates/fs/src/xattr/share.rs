@@ -5,7 +5,7 @@
 //! block's lock.
 
 use crate::Fs;
-use crate::meta::{BlockState, MetaBlock, Seal};
+use crate::meta::{BlockState, MetaBlock};
 use crate::settings::Switch;
 use std::sync::Arc;
 use uext4_format::BlockNr;
@@ -63,7 +63,7 @@ pub(super) fn join(fs: &Fs, handle: &Handle<'_>, image: &[u8]) -> Option<Arc<Met
     }
     let hash = XattrBlock::new(image).hash();
     let nr = fs.shared_xattrs.candidate(hash)?;
-    let block = fs.blocks.cached(nr, Seal::Xattr)?;
+    let block = fs.blocks.cached(nr, fs.blocks.xattr_seal())?;
     if !may_join(&block.live().read(), image) {
         return None;
     }

@@ -134,7 +134,7 @@ impl World {
     fn check(&self) {
         assert!(self.table.is_of(&self.bytes), "the table is another one");
         let space = self.walk().space().unwrap();
-        assert_eq!(self.table.used_bytes as usize, space.used_bytes);
+        assert_eq!(self.table.used_bytes(), space.used_bytes);
         let listed: BTreeMap<_, _> = self
             .walk()
             .entries()
