@@ -2,7 +2,7 @@
 
 use crate::budget::Budget;
 use crate::delayed::{Flusher, Pool};
-use crate::dir::{DirConfig, SparseLeaves};
+use crate::dir::{DirConfig, NameMemory, SparseLeaves};
 use crate::inode::{Inodes, LazyTimes};
 use crate::map::ExtentStatus;
 use crate::meta::Blocks;
@@ -45,6 +45,7 @@ pub(crate) struct Fs {
     pub(crate) delayed: Pool,
     pub(crate) flusher: Flusher,
     pub(crate) dirs: DirConfig,
+    pub(crate) names: Arc<NameMemory>,
     pub(crate) sparse_leaves: SparseLeaves,
     pub(crate) shared_xattrs: SharedBlocks,
     /// Moves of directories between parents.

@@ -86,6 +86,11 @@ impl MetaBlock {
         self.live.read()
     }
 
+    /// Waits for who has the block locked.
+    pub(crate) fn drain(&self) {
+        drop(self.live.write_unlogged());
+    }
+
     /// The current bytes, shared; a later change copies them first.
     pub(crate) fn image(&self) -> Image {
         self.live.read().bytes.clone()

@@ -34,6 +34,8 @@ pub struct Stats {
     pub extent_status: ExtentStatusStats,
     /// Times that memory was asked back ([`Filesystem::relieve_memory`]).
     pub memory_reliefs: u64,
+    /// Memory of the tables that say what names in directories mean, in bytes.
+    pub name_table_bytes: u64,
 }
 
 /// Passes over the groups by one criterion.
@@ -221,6 +223,7 @@ impl Filesystem {
             },
             extent_status: self.fs.extent_status.stats(),
             memory_reliefs: self.fs.reliefs.load(Relaxed),
+            name_table_bytes: self.fs.names.used_bytes(),
         }
     }
 

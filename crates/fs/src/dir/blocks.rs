@@ -1,6 +1,7 @@
 //! The blocks of one directory that are in memory, by their place in the directory: spares a lookup
-//! the walk through the map and the cache of all blocks, whose locks all directories share. And the
+//! the walk through the map and the cache of all blocks, whose locks all directories share. The
 //! bytes of its index, so that a way through it locks and counts nothing that others lock or count.
+//! And what names mean ([`names`](super::names)), for who does not need their block.
 //!
 //! Invariants: a block of a directory stays at its place until it is freed, and then it is gone; a
 //! number that is given to a new file starts with an empty table. Entries are weak: the cache of
@@ -8,10 +9,11 @@
 //! those of one version of the structure, whatever else was known of it.
 //! Locking: `Rank::CacheShard`, which readers do not contend for; nothing is taken under it.
 
+use super::names::{Key, Keys, NameMemory, Names};
 use crate::meta::MetaBlock;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
-use uext4_format::{BlockNr, LogicalBlock};
+use uext4_format::{BlockNr, InodeNr, LogicalBlock};
 use uext4_journal::Image;
 use uext4_sync::{Rank, ReadMostly, ReadMostlyGuard, Version};
 
@@ -22,13 +24,17 @@ const BLOCKS_MAX: u32 = 1 << 16;
 const NODES_MAX: usize = 1024;
 
 /// See the module.
-pub(crate) struct DirBlocks(ReadMostly<Known>);
+pub(crate) struct DirBlocks {
+    known: ReadMostly<Known>,
+    keys: Keys,
+}
 
 #[derive(Default)]
 pub(super) struct Known {
     blocks: Vec<Weak<MetaBlock>>,
     version: Option<Version>,
     nodes: BTreeMap<LogicalBlock, Node>,
+    names: Names,
 }
 
 /// A root or node as it stood.
@@ -39,7 +45,10 @@ pub(super) struct Node {
 
 impl Default for DirBlocks {
     fn default() -> Self {
-        Self(ReadMostly::new(Rank::CacheShard, Known::default()))
+        Self {
+            known: ReadMostly::new(Rank::CacheShard, Known::default()),
+            keys: Keys::default(),
+        }
     }
 }
 
@@ -68,7 +77,7 @@ impl Known {
 impl DirBlocks {
     /// What is known.
     pub(super) fn known(&self) -> ReadMostlyGuard<'_, Known> {
-        self.0.read()
+        self.known.read()
     }
 
     /// Block `nr` of the directory is `block`.
@@ -77,7 +86,7 @@ impl DirBlocks {
             return;
         }
         let at = nr.0 as usize;
-        let mut known = self.0.write();
+        let mut known = self.known.write();
         if known.blocks.len() <= at {
             known.blocks.resize(at + 1, Weak::new());
         }
@@ -86,7 +95,7 @@ impl DirBlocks {
 
     /// Roots and nodes of this version of the structure; of other versions nothing is known then.
     pub(super) fn put_nodes(&self, version: Version, nodes: Vec<(LogicalBlock, Node)>) {
-        let mut known = self.0.write();
+        let mut known = self.known.write();
         if known.version != Some(version) {
             known.version = Some(version);
             known.nodes.clear();
@@ -98,15 +107,40 @@ impl DirBlocks {
 
     /// The structure has another version now, and differs in this node alone.
     pub(super) fn carry_over(&self, from: Version, to: Version, nr: LogicalBlock, node: Node) {
-        let mut known = self.0.write();
+        let mut known = self.known.write();
         if known.version == Some(from) {
             known.version = Some(to);
             known.nodes.entry(nr).and_modify(|known| *known = node);
         }
     }
 
+    /// How a name is asked for.
+    pub(super) fn key(&self, name: &[u8]) -> Key {
+        self.keys.of(name)
+    }
+
+    /// What the name means, if it was made or looked up.
+    pub(super) fn meaning(&self, key: Key) -> Option<InodeNr> {
+        self.known().names.get(key)
+    }
+
+    /// `name` means `nr`. Its block is locked, at its place in the structure.
+    pub(super) fn put_name(&self, name: &[u8], nr: InodeNr, memory: &Arc<NameMemory>) {
+        let key = self.key(name);
+        if !self.known().names.put(key, nr) {
+            let mut known = self.known.write();
+            known.names.grow(memory);
+            known.names.put(key, nr);
+        }
+    }
+
+    /// `name` is about to go, or to mean something else. Its block is locked.
+    pub(super) fn forget_name(&self, name: &[u8]) {
+        self.known().names.forget(self.key(name));
+    }
+
     /// Forgets all.
     pub(crate) fn clear(&self) {
-        *self.0.write() = Known::default();
+        *self.known.write() = Known::default();
     }
 }

@@ -33,6 +33,7 @@ pub(crate) fn remove(
     let block = holder(&view, name, child)?;
     let mut state = handle.write_checked(&block, |_| index.check(dir))?;
     let changes = state.changes();
+    dir.dir_blocks().forget_name(name);
     let mut leaf = view.names_mut(&mut state)?;
     match leaf.known().locate(name) {
         Some(at) if at.inode == child => leaf.remove_at(at),
@@ -67,6 +68,7 @@ pub(crate) fn remove_at(
     let block = &holder.block;
     let mut state = handle.write_checked(block, |_| index.check(dir))?;
     let changes = state.changes();
+    dir.dir_blocks().forget_name(name);
     let mut leaf = names_mut(fs, dir, &mut state)?;
     if changes == holder.changes {
         leaf.remove_at(holder.at);
@@ -124,6 +126,7 @@ pub(super) fn retarget(
     (name, old): (&[u8], InodeNr),
     (new, kind): (InodeNr, DirEntryType),
 ) -> Answer<()> {
+    view.inode.dir_blocks().forget_name(name);
     let mut leaf = view.names_mut(state)?;
     match leaf.known().locate(name) {
         Some(at) if at.inode == old => leaf.retarget_at(at, new, kind),

@@ -92,9 +92,11 @@ fn insert_into(
     let mut leaf = names_mut(fs, dir, &mut state)?;
     if unchanged {
         leaf.insert_at(opening.gap, new);
-        return Ok(());
+    } else {
+        inserted(leaf.insert(new))?;
     }
-    inserted(leaf.insert(new))
+    dir.dir_blocks().put_name(new.name, new.inode, &fs.names);
+    Ok(())
 }
 
 pub(super) fn inserted(insertion: Insertion) -> Answer<()> {

@@ -1,10 +1,10 @@
 //! Directories: names to inode numbers, in three forms (inline, linear, indexed).
 //!
 //! Layout: [`view`] is one directory as an operation sees it; [`index`] the way through a hash
-//! tree, [`quick`] one without locks; [`scan`] finds names; [`room`] finds where one may go,
-//! [`insert`] puts it in, [`edit`] changes entries that are there; [`grow`] changes the structure,
-//! [`shrink`] takes it back; [`rename`] changes two entries at once; [`read`] lists; [`inline`] is
-//! the form that lives in the inode.
+//! tree, [`quick`] one without locks, [`names`] one without blocks; [`scan`] finds names; [`room`]
+//! finds where one may go, [`insert`] puts it in, [`edit`] changes entries that are there;
+//! [`grow`] changes the structure, [`shrink`] takes it back; [`rename`] changes two entries at
+//! once; [`read`] lists; [`inline`] is the form that lives in the inode.
 //! Invariants: a name stands at most once; the block that holds it follows from its hash in an
 //! indexed directory. Every step of growing leaves a sound directory, so that "no space" in the
 //! middle needs no undoing.
@@ -26,6 +26,7 @@ mod hold;
 mod index;
 mod inline;
 mod insert;
+mod names;
 mod quick;
 mod read;
 mod reference;
@@ -44,6 +45,8 @@ pub(crate) use config::DirConfig;
 pub(crate) use edit::{Holder, remove, remove_at};
 pub(crate) use hold::Index;
 pub(crate) use insert::insert;
+pub(crate) use names::NameMemory;
+pub(crate) use quick::meaning;
 pub(crate) use read::read;
 pub use read::{DirEntry, Visit};
 pub(crate) use rename::{Exchange, Move, exchange, rename};
@@ -83,7 +86,7 @@ impl From<Corrupt> for DirError {
 /// The inode that `name` means. It is counted before the entry's block is unlocked, so that an
 /// unlink that comes later sees its user.
 pub(crate) fn lookup(fs: &Fs, dir: &Arc<Inode>, name: &[u8]) -> Result<Option<InodeRef>> {
-    Ok(lookup_holder(fs, dir, name)?.map(|(inode, _)| inode))
+    Ok(look_often(fs, dir, name, Then::Remember)?.map(|(inode, _)| inode))
 }
 
 /// How often a lookup asks for an entry whose inode is not in use.
@@ -94,18 +97,31 @@ type Held = (InodeRef, Option<Holder>);
 
 /// As [`lookup`], and where the entry stands if that is in a block: for [`remove_at`].
 pub(crate) fn lookup_holder(fs: &Fs, dir: &Arc<Inode>, name: &[u8]) -> Result<Option<Held>> {
+    look_often(fs, dir, name, Then::Remove)
+}
+
+/// What comes of an entry that was found.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Then {
+    /// What it says will be asked again.
+    Remember,
+    Remove,
+}
+
+fn look_often(fs: &Fs, dir: &Arc<Inode>, name: &[u8], then: Then) -> Result<Option<Held>> {
     // An inode that loses its last name at this moment is not tracked as an orphan at once. Its
     // entry is gone by then: who looks again finds none, or another. Only damage shows it again.
     for _ in 1..LOOKS {
-        match look_up(fs, dir, name) {
+        match look_up(fs, dir, name, then) {
             Err(Error::Stale) => {}
             other => return other,
         }
     }
-    look_up(fs, dir, name)
+    look_up(fs, dir, name, then)
 }
 
-fn look_up(fs: &Fs, dir: &Arc<Inode>, name: &[u8]) -> Result<Option<Held>> {
+fn look_up(fs: &Fs, dir: &Arc<Inode>, name: &[u8], then: Then) -> Result<Option<Held>> {
+    let version = dir.index.version();
     let view = Dir::open(fs, dir)?;
     let held = |nr| fs.inodes.load(fs, nr).map(InodeRef::new);
     let found = match view.form {
@@ -120,6 +136,9 @@ fn look_up(fs: &Fs, dir: &Arc<Inode>, name: &[u8]) -> Result<Option<Held>> {
                 changes: state.changes(),
                 at,
             };
+            if then == Then::Remember {
+                quick::remember_name(&view, name, at.inode, version);
+            }
             Ok(Some((held(at.inode)?, Some(holder))))
         })?,
     };

@@ -1,4 +1,5 @@
-//! The leaf of a name, found without locking or counting the index on the way.
+//! The leaf of a name, found without locking or counting the index on the way; and what a name
+//! means, without its leaf.
 //!
 //! Invariants: what is answered was so at a moment of the call, in one version of the structure. As
 //! everywhere without the `index` lock the caller asks for the version it began with at the end.
@@ -6,12 +7,49 @@
 
 use super::blocks::Node;
 use super::index::{Path, StepKind, choose, runs_on};
-use super::view::Dir;
+use super::view::{Dir, is_dot};
 use crate::meta::MetaBlock;
+use crate::{Error, Fs, Inode, InodeRef, Result};
 use std::sync::Arc;
-use uext4_format::LogicalBlock;
 use uext4_format::htree::RootInfo;
+use uext4_format::{InodeNr, LogicalBlock};
 use uext4_sync::Version;
+
+/// The inode that `name` means, if that is known. `None` says nothing.
+pub(crate) fn meaning(fs: &Fs, dir: &Inode, name: &[u8]) -> Result<Option<InodeRef>> {
+    meaning_of(dir, name, |nr| fs.inode(nr))
+}
+
+/// As [`meaning`]; `hold` counts an inode that is in use.
+pub(super) fn meaning_of(
+    dir: &Inode,
+    name: &[u8],
+    hold: impl FnOnce(InodeNr) -> Result<InodeRef>,
+) -> Result<Option<InodeRef>> {
+    let Some(blocks) = dir.known_dir_blocks() else {
+        return Ok(None);
+    };
+    let key = blocks.key(name);
+    let Some(nr) = blocks.meaning(key) else {
+        return Ok(None);
+    };
+    let held = hold(nr);
+    // The name still means that number: an unlink that comes now sees the user, and before there
+    // was none, or the number is the name's again.
+    if blocks.meaning(key) != Some(nr) || matches!(held, Err(Error::Stale)) {
+        return Ok(None);
+    }
+    held.map(Some)
+}
+
+/// Keeps what `name` means, which was found while `version` was the version; its block is locked.
+pub(super) fn remember_name(dir: &Dir<'_>, name: &[u8], nr: InodeNr, version: Option<Version>) {
+    // Who has moved the block's entries by then found it unlocked: they may have changed since.
+    let stands = version.is_some_and(|version| dir.inode.index.is_still(version));
+    if stands && !is_dot(name) {
+        dir.inode.dir_blocks().put_name(name, nr, &dir.fs.names);
+    }
+}
 
 /// The only leaf that may hold `name`, if index and leaf are known. `None` says nothing.
 pub(super) fn leaf_of(dir: &Dir<'_>, name: &[u8]) -> Option<Arc<MetaBlock>> {

@@ -148,6 +148,7 @@ fn leave_source(dir: &Dir<'_>, state: &mut BlockState, step: &Move<'_>) -> Answe
         let kind = dir.config().entry_type(FileType::CharDevice);
         return retarget(dir, state, (name, step.child), (whiteout, kind));
     }
+    dir.inode.dir_blocks().forget_name(name);
     let mut leaf = dir.names_mut(state)?;
     if let Some(at) = leaf.known().locate(name) {
         leaf.remove_at(at);

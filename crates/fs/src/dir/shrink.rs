@@ -304,7 +304,9 @@ fn fill_with_last(
             .node(state.bytes_mut())
             .set_block(reference.at, free);
     }
-    // Nothing leads to the last block any more.
+    // Nothing leads to the last block any more, and who is in it still is out again before anybody
+    // changes its entries at their new place. All else that moved was overwritten.
+    view.block_or_damage(last)?.drain();
     view.inode.index.open();
     drop_last(view, handle)
 }

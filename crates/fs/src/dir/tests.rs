@@ -14,6 +14,7 @@ use uext4_format::{InodeFlags, InodeNr};
 use uext4_sync::Rng;
 use uext4_testkit::oracle::{assert_clean, mke2fs_image};
 
+mod names;
 mod quick;
 mod shrink;
 
@@ -67,7 +68,10 @@ enum Names {
 
 impl Names {
     fn make(self, rng: &mut Rng, range: u64) -> Vec<u8> {
-        let number = rng.below(range);
+        self.name_of(rng.below(range))
+    }
+
+    fn name_of(self, number: u64) -> Vec<u8> {
         let length = match self {
             Names::Short => 0,
             Names::Long => 250,

@@ -267,6 +267,11 @@ impl Inode {
         self.dir_blocks.get_or_init(Box::default)
     }
 
+    /// As [`Self::dir_blocks`], if any ever was.
+    pub(crate) fn known_dir_blocks(&self) -> Option<&DirBlocks> {
+        self.dir_blocks.get().map(Box::as_ref)
+    }
+
     /// Space that is held for what is written next, if any ever was.
     pub(crate) fn preallocation(&self) -> Option<&Arc<FilePreallocation>> {
         self.preallocation.get()

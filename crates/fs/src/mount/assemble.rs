@@ -6,7 +6,7 @@ use super::mmp::MmpGuard;
 use super::open::{Plan, Purpose};
 use crate::budget::Budget;
 use crate::delayed::{Flusher, Pool};
-use crate::dir::{DirConfig, SparseLeaves};
+use crate::dir::{DirConfig, NameMemory, SparseLeaves};
 use crate::filesystem::{MountState, Random};
 use crate::inode::{InodeFormat, Inodes, LazyTimes};
 use crate::map::ExtentStatus;
@@ -96,6 +96,7 @@ pub(super) fn engine(
         inodes: Inodes::new(&metadata_cache, &format),
         lazy_times: LazyTimes::default(),
         blocks: Blocks::new(&metadata_cache, block_bytes, checksums.metadata),
+        names: NameMemory::new(&metadata_cache),
         metadata_cache,
         extent_status: Arc::new(ExtentStatus::new(
             plan.options.extent_cache_bytes,

@@ -37,6 +37,9 @@ impl Filesystem {
                 return Err(Error::NotDirectory);
             }
             fs.may(parent, caller, Want::EXECUTE)?;
+            if let Some(known) = dir::meaning(fs, parent, name)? {
+                return Ok(known);
+            }
             let found = look_into(parent, || dir::lookup(fs, parent.arc(), name))?;
             found.ok_or(Error::NotFound)
         })

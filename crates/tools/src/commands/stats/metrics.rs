@@ -270,6 +270,11 @@ pub(super) const METRICS: &[Metric] = &[
         "Times that memory was short and caches gave some back.",
     ),
     metric(
+        "uext4_name_table_bytes",
+        One("/name_table_bytes"),
+        "Memory of the tables that say what names in directories mean.",
+    ),
+    metric(
         "uext4_extent_status_entries",
         One("/extent_status/entries"),
         "Extents known of the maps of files.",
