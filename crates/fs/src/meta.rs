@@ -138,6 +138,11 @@ impl BlockState {
         Arc::make_mut(&mut self.bytes)
     }
 
+    /// What is known of the names in the block, if they were asked for.
+    pub(crate) fn table(&self) -> Option<&LeafTable> {
+        self.table.get()
+    }
+
     /// The names in the block, a leaf of a directory. `make` is asked for their table once.
     pub(crate) fn leaf(
         &self,

@@ -123,11 +123,13 @@ impl LeafTable {
         }
     }
 
-    fn area_bytes(&self) -> usize {
+    /// Bytes that records may fill.
+    pub fn area_bytes(&self) -> usize {
         usize::from(self.rows.whole.area) * UNIT_BYTES
     }
 
-    fn used_bytes(&self) -> usize {
+    /// Bytes that entries take.
+    pub fn used_bytes(&self) -> usize {
         usize::from(self.rows.whole.used) * UNIT_BYTES
     }
 

@@ -184,6 +184,9 @@ fn merge_below<'a>(
 /// The leaf with the entries of both, if they fill at most half of it, or one has none.
 fn merged_leaves(view: &Dir<'_>, left: &MetaBlock, right: LogicalBlock) -> Result<Option<Vec<u8>>> {
     let right = view.block_or_damage(right)?;
+    if have_too_much(left, &right) {
+        return Ok(None);
+    }
     let images = [(left.nr(), left.image()), (right.nr(), right.image())];
     let mut entries = Vec::new();
     let mut area_bytes = 0;
@@ -207,6 +210,19 @@ fn merged_leaves(view: &Dir<'_>, left: &MetaBlock, right: LogicalBlock) -> Resul
         return Ok(None);
     }
     packed(view, entries.into_iter()).map(Some)
+}
+
+/// True when what is known of two leaves says that they cannot be merged.
+fn have_too_much(left: &MetaBlock, right: &MetaBlock) -> bool {
+    let known = |block: &MetaBlock| {
+        let state = block.read();
+        let table = state.table()?;
+        Some((table.used_bytes(), table.area_bytes()))
+    };
+    match (known(left), known(right)) {
+        (Some((left, area)), Some((right, _))) => left.min(right) > 0 && left + right > area / 2,
+        _ => false,
+    }
 }
 
 fn nodes_to_merge<'a>(view: &Dir<'_>, path: &'a Path, level: usize) -> Result<Option<Merge<'a>>> {
