@@ -1,154 +1,145 @@
 //! Splitting one leaf while others change entries in the rest of the directory.
 //!
-//! Invariants: the `index` lock is held exclusively and not closed ([`super::Index::Beside`]). The
-//! upper half stands in its new block before anything leads there, and in the old one until that is
+//! The halves are drafted with nothing held, and carried out if the leaf is still as it was then:
+//! splits of one directory follow each other, and what they hold it for is short.
+//!
+//! Invariants: to carry a draft out the `index` lock is held exclusively and not closed. The upper
+//! half stands in its new block before anything leads there, and in the old one until that is
 //! unlocked: who waits for the old leaf finds then that the version is past, and looks again. The
 //! version advances before the new block can be found, too, for who knows a shorter directory.
-//! Locking: the leaf, and nested in it the new block and the node, which are changed under the
-//! exclusive `index` lock only. The block is allocated before the leaf is locked: that takes the
-//! inode's state.
+//! Locking: the leaf, and nested in it the node, which is changed under the exclusive `index` lock
+//! only. The block is allocated before the leaf is locked: that takes the inode's state.
 
-use super::DirError;
 use super::blocks::Node;
-use super::edit::Answer;
 use super::grow::{append_block, entry_of, pack_items};
 use super::index::{Path, Probe, Target, probe};
-use super::insert::inserted;
 use super::shrink::drop_last;
 use super::split::{bytes_of, cut, separator, sorted};
-use super::view::Dir;
+use super::view::{Dir, Form};
 use crate::meta::{BlockState, MetaBlock};
-use crate::{Error, Result};
+use crate::{Fs, Inode, Result};
 use std::sync::Arc;
-use uext4_format::dirent::{Fit, NewEntry};
+use uext4_format::dirent::space_needed;
 use uext4_format::htree::DxEntry;
-use uext4_format::{Corrupt, LogicalBlock, NoRoom};
-use uext4_journal::{Handle, LogGuard};
+use uext4_format::{Corrupt, NoRoom};
+use uext4_journal::Handle;
 
-/// What a leaf becomes when it takes a name.
-enum Plan {
-    /// It has room.
-    Insert,
-    /// It has room, in pieces: these bytes.
-    Pack(Vec<u8>),
-    /// Two leaves.
-    Halves(Halves),
-    /// There is no way to split it.
-    Stuck,
-}
-
-struct Halves {
+/// What becomes of a leaf.
+pub(crate) struct Draft {
+    block: Arc<MetaBlock>,
+    /// `BlockState::changes` when it was drafted.
+    changes: u32,
+    /// The leaf.
     lower: Vec<u8>,
-    upper: Vec<u8>,
-    /// Where the upper one begins.
-    hash: u32,
+    /// The leaf behind it, and the hash where that begins; none if the room was in pieces.
+    upper: Option<(Vec<u8>, u32)>,
 }
 
-/// Puts `new` into its leaf, which is split if it has no room.
-///
-/// # Errors
-/// `Exists`, `NoSpace`; [`DirError::NeedExclusive`] where more than one leaf is concerned.
-pub(super) fn insert_with_split(
-    view: &mut Dir<'_>,
-    handle: &Handle<'_>,
-    new: &NewEntry<'_>,
-) -> Answer<()> {
-    let Probe::Path(path) = probe(view, Target::Name(new.name))? else {
-        return Err(DirError::NeedExclusive);
-    };
-    if path.continues() || path.parent().is_full() {
-        return Err(DirError::NeedExclusive);
+impl Draft {
+    /// Blocks that the directory grows by.
+    pub(crate) fn blocks(&self) -> u32 {
+        self.upper.is_some().into()
     }
+}
+
+/// How the leaf that has no room for `name` gets some; `None` where more than that leaf is
+/// concerned. Without the `index` lock the answer counts if the version stays.
+pub(crate) fn draft(fs: &Fs, dir: &Arc<Inode>, name: &[u8]) -> Result<Option<Draft>> {
+    let view = Dir::open(fs, dir)?;
+    if view.form != Form::Indexed {
+        return Ok(None);
+    }
+    let Some(path) = path_to(&view, name)? else {
+        return Ok(None);
+    };
     let block = view.block_or_damage(path.leaf)?;
-    let (plan, changes) = {
+    let (image, changes) = {
         let state = block.read();
-        let (image, changes) = (state.image(), state.changes());
-        drop(state);
-        (plan(view, &path, &image, &block, new)?, changes)
+        (state.image(), state.changes())
     };
-    match plan {
-        Plan::Halves(halves) => split(view, handle, &path, &block, new, (halves, changes)),
-        Plan::Stuck => Err(DirError::NeedExclusive),
-        Plan::Insert | Plan::Pack(_) => insert(view, handle, &block, new, (plan, changes)),
-    }
-}
-
-fn plan(
-    view: &Dir<'_>,
-    path: &Path,
-    bytes: &[u8],
-    block: &MetaBlock,
-    new: &NewEntry<'_>,
-) -> Answer<Plan> {
-    let leaf = view.leaf(bytes, block.nr());
-    match leaf.fits(new.name)? {
-        Fit::Exists => return Err(Error::Exists.into()),
-        Fit::Room(_) => return Ok(Plan::Insert),
-        Fit::NoRoom => {}
-    }
+    let leaf = view.leaf(&image[..], block.nr());
     let entries = leaf
         .entries()
         .collect::<std::result::Result<Vec<_>, Corrupt>>()?;
-    let entries = entries.into_iter().map(entry_of);
-    let items = sorted(&path.hasher, entries.chain(std::iter::once(*new)));
+    let items = sorted(&path.hasher, entries.into_iter().map(entry_of));
     let area = leaf.area_bytes();
-    if bytes_of(&items) <= area / 4 * 3 {
-        return Ok(Plan::Pack(pack_items(view, &items)?));
-    }
-    let Some(at) = cut(&items, area) else {
-        return Ok(Plan::Stuck);
+    let at = match bytes_of(&items) + space_needed(name.len()) <= area / 4 * 3 {
+        true => items.len(),
+        false if view.blocks >= view.config().max_blocks() => return Ok(None),
+        false => match cut(&items, area) {
+            Some(at) => at,
+            None => return Ok(None),
+        },
     };
-    Ok(Plan::Halves(Halves {
-        lower: pack_items(view, &items[..at])?,
-        upper: pack_items(view, &items[at..])?,
-        hash: separator(&items, at),
+    let upper = match items.get(at..) {
+        Some(above) if !above.is_empty() => {
+            Some((pack_items(&view, above)?, separator(&items, at)))
+        }
+        _ => None,
+    };
+    Ok(Some(Draft {
+        lower: pack_items(&view, &items[..at])?,
+        block,
+        changes,
+        upper,
     }))
 }
 
-fn insert(
-    view: &Dir<'_>,
-    handle: &Handle<'_>,
-    block: &Arc<MetaBlock>,
-    new: &NewEntry<'_>,
-    (plan, changes): (Plan, u32),
-) -> Answer<()> {
-    let mut state = handle.write(block);
-    match plan {
-        Plan::Pack(bytes) if state.changes() == changes => {
-            state.bytes_mut().copy_from_slice(&bytes);
-            Ok(())
-        }
-        _ => inserted(view.names_mut(&mut state)?.insert(new)),
-    }
+/// The way to the leaf of `name`, if that can be split without changing more than its node.
+fn path_to(view: &Dir<'_>, name: &[u8]) -> Result<Option<Path>> {
+    Ok(match probe(view, Target::Name(name))? {
+        Probe::Path(path) if !path.continues() && !path.parent().is_full() => Some(path),
+        _ => None,
+    })
 }
 
-fn split(
-    view: &mut Dir<'_>,
+/// Makes the leaf of `name` what was drafted, unless it has changed since. The `index` lock is held
+/// exclusively and not closed.
+///
+/// # Errors
+/// `NoSpace`; nothing is changed then.
+pub(crate) fn carry_out(
+    fs: &Fs,
     handle: &Handle<'_>,
-    path: &Path,
-    block: &Arc<MetaBlock>,
-    new: &NewEntry<'_>,
-    (mut halves, changes): (Halves, u32),
-) -> Answer<()> {
-    let upper = std::mem::take(&mut halves.upper);
-    let (added, above) = append_block(view, handle, upper)?;
-    let state = handle.write(block);
-    if state.changes() != changes {
-        // Somebody changed the leaf since. Nothing leads to the new block yet.
-        match plan(view, path, state.bytes(), block, new) {
-            Ok(Plan::Halves(changed)) => {
-                halves = changed;
-                let mut above = handle.write_nested(&above);
-                above.bytes_mut().copy_from_slice(&halves.upper);
-            }
-            other => {
-                drop(state);
-                drop_last(view, handle)?;
-                return Err(other.err().unwrap_or(DirError::NeedExclusive));
-            }
-        }
+    dir: &Arc<Inode>,
+    name: &[u8],
+    draft: Draft,
+) -> Result<()> {
+    let mut view = Dir::open(fs, dir)?;
+    let is_its = |path: &Path| {
+        let leaf = view.known(path.leaf);
+        leaf.is_some_and(|leaf| Arc::ptr_eq(&leaf, &draft.block))
+    };
+    let Some(path) = path_to(&view, name)?.filter(is_its) else {
+        return Ok(());
+    };
+    let stands = |state: &BlockState| state.changes() == draft.changes;
+    if !stands(&draft.block.read()) {
+        return Ok(());
     }
-    Ok(publish(view, handle, path, state, &halves, added)?)
+    let Some((upper, hash)) = draft.upper else {
+        let mut state = handle.write(&draft.block);
+        if stands(&state) {
+            state.bytes_mut().copy_from_slice(&draft.lower);
+        }
+        return Ok(());
+    };
+    let (block, _) = append_block(&mut view, handle, upper)?;
+    let mut leaf = handle.write(&draft.block);
+    if !stands(&leaf) {
+        // Somebody changed the leaf since. Nothing leads to the new block yet.
+        drop(leaf);
+        drop_last(&mut view, handle)?;
+        return Ok(());
+    }
+    publish(
+        &view,
+        handle,
+        &path,
+        &mut leaf,
+        &draft.lower,
+        DxEntry { hash, block },
+    )
 }
 
 /// Lets the node lead to the upper half, and leaves the lower one in the leaf.
@@ -156,21 +147,21 @@ fn publish(
     view: &Dir<'_>,
     handle: &Handle<'_>,
     path: &Path,
-    mut leaf: LogGuard<'_, BlockState>,
-    halves: &Halves,
-    block: LogicalBlock,
+    leaf: &mut BlockState,
+    lower: &[u8],
+    above: DxEntry,
 ) -> Result<()> {
     let (index, step) = (&view.inode.index, path.parent());
-    let (hash, before) = (halves.hash, index.version());
+    let before = index.version();
     index.advance();
     let bytes = {
         let mut state = handle.write_nested(&step.block);
         let mut node = step.kind.node(state.bytes_mut());
-        let added = node.insert(step.at + 1, DxEntry { hash, block });
+        let added = node.insert(step.at + 1, above);
         added.map_err(|NoRoom| view.damage("no room in a node that had some"))?;
         state.image()
     };
-    leaf.bytes_mut().copy_from_slice(&halves.lower);
+    leaf.bytes_mut().copy_from_slice(lower);
     index.advance();
     if let (Some(before), Some(now)) = (before, index.version()) {
         let nr = step.block.nr();

@@ -11,8 +11,6 @@ pub(crate) enum Index {
     Free(Version),
     /// Shared: entries may change.
     Shared,
-    /// Exclusively and not closed: others change entries meanwhile. A leaf may be split.
-    Beside,
     /// Exclusively and closed: blocks may come and move.
     Exclusive,
 }
@@ -40,7 +38,7 @@ impl Index {
     pub(crate) fn growth_credits(self) -> u32 {
         match self {
             Index::Free(_) | Index::Shared => 0,
-            Index::Beside | Index::Exclusive => credits::DIR_GROW,
+            Index::Exclusive => credits::DIR_GROW,
         }
     }
 }

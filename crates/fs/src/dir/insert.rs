@@ -5,7 +5,7 @@ use super::index::{Probe, Target, probe};
 use super::quick;
 use super::room::{Opening, Room, Way, can_insert, may_drop_index};
 use super::view::{Dir, Form, names_mut};
-use super::{DirError, Index, divide, grow, inline};
+use super::{DirError, Index, grow, inline};
 use crate::meta::MetaBlock;
 use crate::space::Reserve;
 use crate::{Error, Fs, Inode};
@@ -17,8 +17,8 @@ use uext4_journal::Handle;
 /// Gives `child` the name `name`, the way that [`super::can_insert`] found.
 ///
 /// # Errors
-/// `Exists`, `NoSpace`; with [`Way::Into`] and [`Way::Split`] also [`DirError::NeedExclusive`], and
-/// with [`Way::Into`] `NotFound` for a directory that lost its name.
+/// `Exists`, `NoSpace`; with [`Way::Into`] also [`DirError::NeedExclusive`], and `NotFound` for a
+/// directory that lost its name.
 pub(crate) fn insert(
     fs: &Fs,
     handle: &Handle<'_>,
@@ -38,7 +38,6 @@ pub(crate) fn insert(
             Err(DirError::Moved) => insert_again(fs, handle, dir, &new),
             other => other,
         },
-        Way::Split => divide::insert_with_split(&mut Dir::open(fs, dir)?, handle, &new),
         Way::Search { .. } => insert_entry(&mut Dir::open(fs, dir)?, handle, &new),
     }
 }
@@ -74,7 +73,7 @@ fn insert_now(
     // Room was found without this handle, and the block does not grow: nothing is reserved.
     match can_insert(fs, dir, new.name, index, Reserve::Keep)? {
         Way::Into(opening) => insert_into(fs, handle, dir, new, &opening),
-        Way::Split | Way::Search { .. } => Err(DirError::NeedExclusive),
+        Way::Search { .. } => Err(DirError::NeedExclusive),
     }
 }
 

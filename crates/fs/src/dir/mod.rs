@@ -42,6 +42,7 @@ mod view;
 
 pub(crate) use blocks::DirBlocks;
 pub(crate) use config::DirConfig;
+pub(crate) use divide::{carry_out, draft};
 pub(crate) use edit::{Holder, remove, remove_at};
 pub(crate) use hold::Index;
 pub(crate) use insert::insert;

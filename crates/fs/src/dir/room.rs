@@ -16,13 +16,21 @@ use uext4_format::dirent::{Fit, Gap, LeafTail};
 pub(crate) enum Way {
     /// Into the only block that may hold the name.
     Into(Opening),
-    /// By splitting that block, with the index held [`Index::Beside`].
-    Split,
     /// By looking at everything, with the index held exclusively.
     Search {
         /// Blocks that the directory grows by at most.
         blocks: u32,
     },
+}
+
+impl Way {
+    /// Blocks that the directory grows by at most.
+    pub(crate) fn blocks(&self) -> u32 {
+        match *self {
+            Way::Into(_) => 0,
+            Way::Search { blocks } => blocks,
+        }
+    }
 }
 
 /// A block with room for a name.
@@ -87,9 +95,6 @@ fn can_insert_linear(view: &Dir<'_>, name: &[u8], index: Index, reserve: Reserve
     }
     let mut room = Room::new(name, index);
     view.search_all(|block| room.look(view, block))?;
-    if index == Index::Beside && room.opening.is_none() && !room.exists {
-        return Err(DirError::NeedExclusive);
-    }
     let can_grow = || view.blocks < view.config().max_blocks() && view.fs.space.has_room(reserve);
     // An index begins with a leaf for the old names, and may have to split it at once.
     let blocks = 1 + u32::from(view.config().index && view.blocks == 1);
@@ -108,9 +113,6 @@ fn can_insert_indexed(
     }
     let exclusive = index == Index::Exclusive;
     let full = exclusive && grow::is_full(view, &path);
-    if index == Index::Beside && path.parent().is_full() {
-        return Err(DirError::NeedExclusive);
-    }
     let blocks = if exclusive { grow::blocks(&path) } else { 1 };
     let mut room = Room::new(name, index);
     view.search_chain(path, |block| room.look(view, block))?;
@@ -170,7 +172,6 @@ impl<'a> Room<'a> {
             (Some(opening), _) => Ok(Way::Into(opening)),
             (None, Index::Free(_) | Index::Shared) => Err(DirError::NeedExclusive),
             (None, _) if !can_grow() => Err(Error::NoSpace.into()),
-            (None, Index::Beside) => Ok(Way::Split),
             (None, Index::Exclusive) => Ok(Way::Search { blocks }),
         }
     }

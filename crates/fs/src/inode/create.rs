@@ -1,7 +1,6 @@
 //! New inodes: number, owner, mode, flags inherited from the parent.
 
 use super::{Inode, InodeRef, flags};
-use crate::dir::Way;
 use crate::quota::{Claim, Owners, Usage, rights_of as quota_rights};
 use crate::settings::Switch;
 use crate::{Caller, Fs, Result, file, map, xattr};
@@ -106,21 +105,18 @@ impl Fs {
         self.quota.claim_inode(self, owners, bytes, reserve)
     }
 
-    /// Claims the blocks that a name takes in its directory. The caller has no handle.
-    pub(crate) fn expect_growth(&self, dir: &Inode, way: &Way, caller: &Caller) -> Result<Claim> {
-        let blocks = match *way {
-            Way::Into(_) => return Ok(Claim::default()),
-            Way::Split => 1,
-            Way::Search { blocks } => blocks,
-        };
+    /// Claims blocks that a directory grows by. The caller has no handle.
+    pub(crate) fn expect_growth(&self, dir: &Inode, blocks: u32, caller: &Caller) -> Result<Claim> {
+        if blocks == 0 {
+            return Ok(Claim::default());
+        }
         self.quota.claim_blocks(self, quota_rights(caller), || {
             let state = dir.read();
             let end = state.disk.size >> self.geometry.block_bits;
             let at = LogicalBlock(u32::try_from(end).unwrap_or(u32::MAX));
-            let tree = match blocks {
-                0 => 0,
-                _ if state.disk.flags.contains(InodeFlags::INLINE_DATA) => 0,
-                _ => map::tree_growth(self, &state, at)?,
+            let tree = match state.disk.flags.contains(InodeFlags::INLINE_DATA) {
+                true => 0,
+                false => map::tree_growth(self, &state, at)?,
             };
             let ratio = u64::from(self.geometry.blocks_per_cluster());
             Ok((

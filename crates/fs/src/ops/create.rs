@@ -1,6 +1,6 @@
 //! New inodes: files, directories, nodes, symbolic links, unnamed files.
 
-use super::{check_alive, check_new_name, may_add, touch_dir, with_held_index, with_index};
+use super::{Newcomer, check_alive, check_new_name, may_add, touch_dir};
 use crate::access::Want;
 use crate::dir::{self, DirError, Index, Way};
 use crate::inode::{Inode, NewInode};
@@ -119,9 +119,15 @@ impl Filesystem {
             let _claim = fs.expect_owner(parent, new.kind, caller)?;
             let change = |index| make_named(fs, parent.arc(), name, new, caller, index);
             // A directory is a link to its parent: that may not go before the name is there.
+            let newcomer = Newcomer {
+                fs,
+                dir: parent.arc(),
+                name,
+                caller,
+            };
             let made = match new.kind {
-                FileType::Directory => with_held_index(parent, change)?,
-                _ => with_index(parent, change)?,
+                FileType::Directory => newcomer.with_held_index(change)?,
+                _ => newcomer.with_index(change)?,
             };
             fs.sync_if_asked(parent)?;
             Ok(made)
@@ -140,7 +146,7 @@ fn make_named(
     check_alive(parent)?;
     let reserve = fs.reserve_of(caller);
     let way = dir::can_insert(fs, parent, name, index, reserve)?;
-    let _claim = fs.expect_growth(parent, &way, caller)?;
+    let _claim = fs.expect_growth(parent, way.blocks(), caller)?;
     let needs_block = new.kind == FileType::Directory && !fs.features.has(Feature::INLINE_DATA);
     if needs_block && !fs.space.has_room(reserve) {
         return Err(Error::NoSpace.into());

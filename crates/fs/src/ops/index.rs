@@ -4,9 +4,11 @@
 //! one that they began with (`sync::VersionedLock`), and begin again if it is not. Only what needs
 //! more than one leaf, or a leaf more, takes the lock.
 
-use crate::dir::{DirError, Index};
+use super::check_alive;
+use crate::dir::{self, DirError, Index};
 use crate::inode::Inode;
-use crate::{Error, Result};
+use crate::{Caller, Error, Fs, Result, credits};
+use std::sync::Arc;
 
 type Answer<T> = std::result::Result<T, DirError>;
 
@@ -31,7 +33,61 @@ pub(super) fn look_into<T>(dir: &Inode, look: impl Fn() -> Result<T>) -> Result<
 
 /// Runs a change of the entries of one directory: without holding its structure, holding it where
 /// that moves too often, and alone where the structure has to change.
-pub(super) fn with_index<T>(dir: &Inode, mut change: impl FnMut(Index) -> Answer<T>) -> Result<T> {
+pub(super) fn with_index<T>(dir: &Inode, change: impl FnMut(Index) -> Answer<T>) -> Result<T> {
+    without_lock(dir, change, || Ok(false))
+}
+
+/// A name that a directory is to take, and for whom.
+pub(super) struct Newcomer<'a> {
+    pub(super) fs: &'a Fs,
+    pub(super) dir: &'a Arc<Inode>,
+    pub(super) name: &'a [u8],
+    pub(super) caller: &'a Caller,
+}
+
+impl Newcomer<'_> {
+    /// As [`with_index`], for a change that puts the name in: where its leaf is full, that is split
+    /// beside others.
+    pub(super) fn with_index<T>(&self, change: impl FnMut(Index) -> Answer<T>) -> Result<T> {
+        without_lock(self.dir, change, || self.make_room())
+    }
+
+    /// As [`Self::with_index`], for a change that does more to the directory than to change
+    /// entries.
+    pub(super) fn with_held_index<T>(&self, change: impl FnMut(Index) -> Answer<T>) -> Result<T> {
+        with_lock(self.dir, change, || self.make_room())
+    }
+
+    /// True when it is worth to look again; nobody holds the structure.
+    fn make_room(&self) -> Result<bool> {
+        let (fs, dir) = (self.fs, self.dir);
+        let Some(version) = dir.index.version() else {
+            dir.index.wait();
+            return Ok(true);
+        };
+        let draft = match dir::draft(fs, dir, self.name) {
+            Ok(Some(draft)) => draft,
+            _ if !dir.index.is_still(version) => return Ok(true),
+            other => return other.map(|_| false),
+        };
+        if draft.blocks() > 0 && !fs.space.has_room(fs.reserve_of(self.caller)) {
+            return Ok(false);
+        }
+        let _claim = fs.expect_growth(dir, draft.blocks(), self.caller)?;
+        let _exclusive = dir.index.write_open();
+        check_alive(dir)?;
+        let handle = fs.start(credits::DIR_GROW)?;
+        dir::carry_out(fs, &handle, dir, self.name, draft)?;
+        Ok(true)
+    }
+}
+
+/// See [`with_index`]; `make_room` answers whether it is worth to try again what needs more.
+fn without_lock<T>(
+    dir: &Inode,
+    mut change: impl FnMut(Index) -> Answer<T>,
+    make_room: impl Fn() -> Result<bool>,
+) -> Result<T> {
     for _ in 0..TRIES {
         let Some(version) = dir.index.version() else {
             dir.index.wait();
@@ -39,35 +95,35 @@ pub(super) fn with_index<T>(dir: &Inode, mut change: impl FnMut(Index) -> Answer
         };
         match change(Index::Free(version)) {
             Err(DirError::Moved) => {}
-            Err(DirError::NeedExclusive) => return restructure(dir, change),
+            Err(DirError::NeedExclusive) if make_room()? => {}
+            Err(DirError::NeedExclusive) => return alone(dir, change),
             other => return settled(other),
         }
     }
-    with_held_index(dir, change)
+    with_lock(dir, change, make_room)
 }
 
-/// As [`with_index`], for a change that does more to the directory than to change entries.
-pub(super) fn with_held_index<T>(
+fn with_lock<T>(
     dir: &Inode,
     mut change: impl FnMut(Index) -> Answer<T>,
+    make_room: impl Fn() -> Result<bool>,
 ) -> Result<T> {
-    {
-        let _shared = dir.index.read();
-        match change(Index::Shared) {
-            Err(DirError::NeedExclusive) => {}
+    for _ in 0..TRIES {
+        let answer = {
+            let _shared = dir.index.read();
+            change(Index::Shared)
+        };
+        match answer {
+            Err(DirError::NeedExclusive) if make_room()? => {}
+            Err(DirError::NeedExclusive) => break,
             other => return settled(other),
         }
     }
-    restructure(dir, change)
+    alone(dir, change)
 }
 
-fn restructure<T>(dir: &Inode, mut change: impl FnMut(Index) -> Answer<T>) -> Result<T> {
-    let _alone = dir.index.write_open();
-    match change(Index::Beside) {
-        Err(DirError::NeedExclusive) => {}
-        other => return settled(other),
-    }
-    dir.index.close();
+fn alone<T>(dir: &Inode, mut change: impl FnMut(Index) -> Answer<T>) -> Result<T> {
+    let _alone = dir.index.write();
     settled(change(Index::Exclusive))
 }
 

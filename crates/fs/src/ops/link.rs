@@ -1,7 +1,7 @@
 //! Hard links.
 
 use super::{
-    LINK_MAX, check_alive, check_new_name, check_project, exists_or, may_add, touch_dir, with_index,
+    LINK_MAX, Newcomer, check_alive, check_new_name, check_project, exists_or, may_add, touch_dir,
 };
 use crate::dir::{self, DirError, Index};
 use crate::inode::Inode;
@@ -25,7 +25,13 @@ impl Filesystem {
             check_linkable(inode)
                 .and_then(|()| check_project(parent, inode))
                 .map_err(|refused| exists_or(fs, parent.arc(), name, refused))?;
-            with_index(parent, |index| {
+            let newcomer = Newcomer {
+                fs,
+                dir: parent.arc(),
+                name,
+                caller,
+            };
+            newcomer.with_index(|index| {
                 link_named(fs, inode.arc(), parent.arc(), name, index, caller)
             })?;
             fs.sync_if_asked(parent)
@@ -57,8 +63,8 @@ fn link_named(
 ) -> std::result::Result<(), DirError> {
     check_alive(parent)?;
     let way = dir::can_insert(fs, parent, name, index, fs.reserve_of(caller))?;
-    let _claim = fs.expect_growth(parent, &way, caller)?;
-    let handle = fs.start(credits::CREATE + credits::DIR_GROW)?;
+    let _claim = fs.expect_growth(parent, way.blocks(), caller)?;
+    let handle = fs.start(credits::CREATE + index.growth_credits())?;
     let now = fs.now();
     let first_name = add_link(&handle, inode, now)?;
     let kind = inode.kind();

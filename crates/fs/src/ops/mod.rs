@@ -20,7 +20,7 @@ pub use io::{KillPrivileges, Writers};
 pub use rename::RenameFlags;
 
 pub(crate) use index::settled;
-use index::{look_into, with_held_index, with_index};
+use index::{Newcomer, look_into, with_index};
 
 use crate::access::Want;
 use crate::dir;

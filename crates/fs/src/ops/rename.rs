@@ -299,7 +299,7 @@ impl Rename<'_> {
             None => {
                 let (dir, name) = (self.to.dir, self.to.name);
                 let way = dir::can_insert(fs, dir, name, index, fs.reserve_of(self.caller))?;
-                fs.expect_growth(dir, &way, self.caller)?
+                fs.expect_growth(dir, way.blocks(), self.caller)?
             }
         };
         self.replace(fs, index)
