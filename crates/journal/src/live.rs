@@ -78,6 +78,10 @@ impl<S: Render> Live<S> {
     pub fn write_unlogged(&self) -> LogGuard<'_, S> {
         LogGuard::new(self.lock.write())
     }
+    /// As [`Self::write_unlogged`], beside others of its rank, under an outer exclusive lock.
+    pub fn write_unlogged_nested(&self) -> LogGuard<'_, S> {
+        LogGuard::new(self.lock.write_nested())
+    }
     /// As [`Self::write_unlogged`], if that needs no wait.
     pub fn try_write_unlogged(&self) -> Option<LogGuard<'_, S>> {
         self.lock.try_write().map(LogGuard::new)

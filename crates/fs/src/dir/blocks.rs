@@ -105,12 +105,20 @@ impl DirBlocks {
         }
     }
 
-    /// The structure has another version now, and differs in this node alone.
-    pub(super) fn carry_over(&self, from: Version, to: Version, nr: LogicalBlock, node: Node) {
+    /// The structure has another version now, and differs in these nodes alone.
+    pub(super) fn carry_over(
+        &self,
+        from: Version,
+        to: Version,
+        nodes: impl IntoIterator<Item = (LogicalBlock, Node)>,
+    ) {
         let mut known = self.known.write();
-        if known.version == Some(from) {
-            known.version = Some(to);
-            known.nodes.entry(nr).and_modify(|known| *known = node);
+        if known.version != Some(from) {
+            return;
+        }
+        known.version = Some(to);
+        for (place, node) in nodes {
+            known.nodes.entry(place).and_modify(|known| *known = node);
         }
     }
 

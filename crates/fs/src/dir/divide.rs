@@ -13,7 +13,7 @@
 use super::blocks::Node;
 use super::grow::{append_block, entry_of, pack_items};
 use super::index::{Path, Probe, Target, probe};
-use super::shrink::drop_last;
+use super::last::drop_last;
 use super::split::{bytes_of, cut, separator, sorted};
 use super::view::{Dir, Form};
 use crate::meta::{BlockState, MetaBlock};
@@ -168,7 +168,7 @@ fn publish(
         let node = Node { nr, bytes };
         view.inode
             .dir_blocks()
-            .carry_over(before, now, step.place, node);
+            .carry_over(before, now, [(step.place, node)]);
     }
     Ok(())
 }

@@ -19,7 +19,10 @@ const LEVELS_MAX: usize = 4;
 const SCAN_NODES_MAX: usize = 64;
 
 /// The entry of the index that leads to the last block of the directory.
+#[derive(Clone)]
 pub(super) struct Reference {
+    /// Where its block stands in the directory.
+    pub(super) place: LogicalBlock,
     pub(super) block: Arc<MetaBlock>,
     pub(super) kind: StepKind,
     pub(super) at: usize,
@@ -28,6 +31,7 @@ pub(super) struct Reference {
 impl Reference {
     fn at(step: &Step, at: usize) -> Self {
         Self {
+            place: step.place,
             block: step.block.clone(),
             kind: step.kind,
             at,
@@ -35,22 +39,21 @@ impl Reference {
     }
 
     /// Where the entry is when entry `gone_at` of `parent` has been taken out.
-    pub(super) fn after_removal(mut self, parent: &Step, gone_at: usize) -> Self {
-        if self.block.nr() == parent.block.nr() && self.at > gone_at {
-            self.at -= 1;
-        }
-        self
+    pub(super) fn after_removal(&self, parent: &Step, gone_at: usize) -> Self {
+        let moves = self.block.nr() == parent.block.nr() && self.at > gone_at;
+        let at = self.at - usize::from(moves);
+        Self { at, ..self.clone() }
     }
 
     /// Where the entry is when those of `gone` stand behind the first `count` ones of `kept`.
     pub(super) fn after_merge(
         mut self,
         gone: &MetaBlock,
-        kept: &Arc<MetaBlock>,
+        (kept, place): (&Arc<MetaBlock>, LogicalBlock),
         count: usize,
     ) -> Self {
         if self.block.nr() == gone.nr() {
-            self.block = kept.clone();
+            (self.block, self.place) = (kept.clone(), place);
             self.at += count;
         }
         self
