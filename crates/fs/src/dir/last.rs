@@ -1,5 +1,5 @@
-//! The last block of a directory: it takes a place that became free, and the directory ends one block
-//! earlier.
+//! The last block of a directory: it takes a place that became free, and the directory ends one
+//! block earlier.
 //!
 //! Invariants: the `index` lock is held exclusively; what a place that is filled had is elsewhere.
 //! Locking: one object at a time.

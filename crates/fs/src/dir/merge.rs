@@ -5,8 +5,8 @@
 //! for one of them finds that the version is past, and looks again. Nodes are merged with the
 //! directory closed.
 //!
-//! Invariants: the `index` lock is held exclusively, so roots and nodes stay as they were looked at.
-//! All that can be refused is found out before the first change.
+//! Invariants: the `index` lock is held exclusively, so roots and nodes stay as they were looked
+//! at. All that can be refused is found out before the first change.
 //! Locking: the leaves that move, and nested in them one node after the other.
 
 use super::blocks::Node;
@@ -124,8 +124,8 @@ impl Merge<'_> {
         drop_last(view, handle)
     }
 
-    /// No entry leads to the leaf that goes any more, but the one of the leaf in its place, if there
-    /// is such a one. Answers the nodes that are others now.
+    /// No entry leads to the leaf that goes any more, but that of the leaf in its place, if one is.
+    /// Answers the nodes that are others now.
     fn lead_past(&self, handle: &Handle<'_>, is_filled: bool) -> [(LogicalBlock, Node); 2] {
         self.leave_parent(handle);
         let last = self.last.after_removal(self.parent, self.gone_at);

@@ -3,16 +3,16 @@
 //! Layout: [`view`] is one directory as an operation sees it; [`index`] the way through a hash
 //! tree, [`quick`] one without locks, [`names`] one without blocks; [`scan`] finds names; [`room`]
 //! finds where one may go, [`insert`] puts it in, [`edit`] changes entries that are there;
-//! [`grow`] changes the structure, [`shrink`] takes it back, by [`merge`]; [`rename`] changes two entries at
-//! once; [`read`] lists; [`inline`] is the form that lives in the inode.
+//! [`grow`] changes the structure, [`shrink`] takes it back, by [`merge`]; [`rename`] changes two
+//! entries at once; [`read`] lists; [`inline`] is the form that lives in the inode.
 //! Invariants: a name stands at most once; the block that holds it follows from its hash in an
 //! indexed directory. Every step of growing leaves a sound directory, so that "no space" in the
 //! middle needs no undoing.
 //! Locking: callers hold the directory's `index` lock (`Rank::DirIndex`) for the whole call, or ask
 //! it at the end whether the structure they looked at is still the one ([`Index`]). Changes of
 //! entries touch one block under its own lock, which makes "absent, then insert" one step, and with
-//! [`Index::Free`] ask for the version there. Leaves are split and merged beside them ([`divide`], [`merge`]). Whatever
-//! needs more answers [`DirError::NeedExclusive`] and has changed nothing.
+//! [`Index::Free`] ask for the version there. Leaves are split and merged beside them ([`divide`],
+//! [`merge`]). Whatever needs more answers [`DirError::NeedExclusive`] and has changed nothing.
 //! Not here: permissions, link counts, times, case folding, encrypted names.
 //! References: kernel documentation, "directory".
 
