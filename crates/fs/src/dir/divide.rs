@@ -106,13 +106,12 @@ pub(crate) fn carry_out(
     draft: Draft,
 ) -> Result<()> {
     let mut view = Dir::open(fs, dir)?;
-    let is_its = |path: &Path| {
-        let leaf = view.known(path.leaf);
-        leaf.is_some_and(|leaf| Arc::ptr_eq(&leaf, &draft.block))
-    };
-    let Some(path) = path_to(&view, name)?.filter(is_its) else {
+    let Some(path) = path_to(&view, name)? else {
         return Ok(());
     };
+    if !Arc::ptr_eq(&view.block_or_damage(path.leaf)?, &draft.block) {
+        return Ok(());
+    }
     let stands = |state: &BlockState| state.changes() == draft.changes;
     if !stands(&draft.block.read()) {
         return Ok(());

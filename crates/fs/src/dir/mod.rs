@@ -3,8 +3,8 @@
 //! Layout: [`view`] is one directory as an operation sees it; [`index`] the way through a hash
 //! tree, [`quick`] one without locks, [`names`] one without blocks; [`scan`] finds names; [`room`]
 //! finds where one may go, [`insert`] puts it in, [`edit`] changes entries that are there;
-//! [`grow`] changes the structure, [`shrink`] takes it back, by [`merge`]; [`rename`] changes two
-//! entries at once; [`read`] lists; [`inline`] is the form that lives in the inode.
+//! [`grow`] changes the structure, [`shrink`] takes it back ([`neighbours`], [`merge`]); [`rename`]
+//! changes two entries at once; [`read`] lists; [`inline`] is the form that lives in the inode.
 //! Invariants: a name stands at most once; the block that holds it follows from its hash in an
 //! indexed directory. Every step of growing leaves a sound directory, so that "no space" in the
 //! middle needs no undoing.
@@ -29,6 +29,7 @@ mod insert;
 mod last;
 mod merge;
 mod names;
+mod neighbours;
 mod quick;
 mod read;
 mod reference;

@@ -14,6 +14,7 @@ use uext4_format::{InodeFlags, InodeNr};
 use uext4_sync::Rng;
 use uext4_testkit::oracle::{assert_clean, mke2fs_image};
 
+mod divide;
 mod names;
 mod quick;
 mod shrink;
