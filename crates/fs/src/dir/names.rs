@@ -21,7 +21,7 @@ use uext4_sync::atomic::{AtomicU64, Ordering::Relaxed};
 /// Sets of the first table.
 const SETS_MIN: usize = 8;
 /// A table grows after about one entry was lost for so many sets.
-const SETS_PER_LOSS: u64 = 16;
+const SETS_PER_LOSS: u64 = 4;
 /// Tables take at most one part of so many of `metadata_cache`, besides.
 const MEMORY_PARTS: u64 = 16;
 
