@@ -9,7 +9,8 @@
 //! those of one version of the structure, whatever else was known of it.
 //! Locking: `Rank::CacheShard`, which readers do not contend for; nothing is taken under it.
 
-use super::names::{Key, Keys, NameMemory, Names};
+use super::name_memory::NameMemory;
+use super::names::{Key, Keys, Names};
 use crate::meta::MetaBlock;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -135,11 +136,19 @@ impl DirBlocks {
     /// `name` means `nr`. Its block is locked, at its place in the structure.
     pub(super) fn put_name(&self, name: &[u8], nr: InodeNr, memory: &Arc<NameMemory>) {
         let key = self.key(name);
-        if !self.known().names.put(key, nr) {
-            let mut known = self.known.write();
+        let size = {
+            let known = self.known();
+            if known.names.put(key, nr) || !known.names.may_grow(memory) {
+                return;
+            }
+            known.names.size()
+        };
+        let mut known = self.known.write();
+        // Of all who came to this, the first one makes it larger.
+        if known.names.size() == size {
             known.names.grow(memory);
-            known.names.put(key, nr);
         }
+        known.names.put(key, nr);
     }
 
     /// `name` is about to go, or to mean something else. Its block is locked.

