@@ -47,15 +47,22 @@ pub(super) struct Newcomer<'a> {
 
 impl Newcomer<'_> {
     /// As [`with_index`], for a change that puts the name in: where its leaf is full, that is split
-    /// beside others.
-    pub(super) fn with_index<T>(&self, change: impl FnMut(Index) -> Answer<T>) -> Result<T> {
-        without_lock(self.dir, change, || self.make_room())
+    /// beside others. "No space" is believed when what was freed has come back.
+    pub(super) fn with_index<T>(&self, mut change: impl FnMut(Index) -> Answer<T>) -> Result<T> {
+        let make_room = || self.make_room();
+        let space = &self.fs.space;
+        space.with_commits(self.fs, || without_lock(self.dir, &mut change, make_room))
     }
 
     /// As [`Self::with_index`], for a change that does more to the directory than to change
     /// entries.
-    pub(super) fn with_held_index<T>(&self, change: impl FnMut(Index) -> Answer<T>) -> Result<T> {
-        with_lock(self.dir, change, || self.make_room())
+    pub(super) fn with_held_index<T>(
+        &self,
+        mut change: impl FnMut(Index) -> Answer<T>,
+    ) -> Result<T> {
+        let make_room = || self.make_room();
+        let space = &self.fs.space;
+        space.with_commits(self.fs, || with_lock(self.dir, &mut change, make_room))
     }
 
     /// True when it is worth to look again; nobody holds the structure.

@@ -183,6 +183,25 @@ fn inodes_run_out_and_come_back() {
     }
 }
 
+/// What a removed file had comes back with the next commit, which a new directory waits for.
+#[test]
+fn room_that_was_just_freed_is_room_for_a_directory() {
+    let device = image::mke2fs(24, &["-b", "1024"]);
+    let fs = image::mount(&device);
+    let (root, top) = (Caller::root(), fs.root().unwrap());
+    let file = fs.create(&top, b"file", 0o644, &root).unwrap();
+    write_until_full(&fs, &file, &root);
+    fs.sync().unwrap();
+    drop(file);
+    let made = fs.mkdir(&top, b"dir", 0o755, &root);
+    assert!(matches!(made, Err(Error::NoSpace)));
+    fs.unlink(&top, b"file", &root).unwrap();
+    fs.mkdir(&top, b"dir", 0o755, &root).unwrap();
+    drop(top);
+    fs.unmount().unwrap();
+    image::assert_clean(&device);
+}
+
 /// Every worker holds little and gives it up again; what is refused was free a moment ago.
 #[test]
 fn what_others_free_is_not_refused() {
