@@ -3,7 +3,9 @@
 //! Layout: as [`Bitmap`], in *lines* of 512 bits, a cache line each; bits past the end are set and
 //! never clear. A line may have an owner, a shard of threads that takes from it while others find
 //! something elsewhere ([`crate::InodeRuns`]). Ownership takes nothing away: every clear bit is
-//! free to whoever needs it, so nothing has to be given back.
+//! free to whoever needs it, so nothing has to be given back. A line that was seen full says so in
+//! place of its owner, and is passed without a look at its bits until one is cleared. That is a
+//! hint: where nothing else is left, those lines are looked at, too.
 //!
 //! Not here: which group, what a bit means on disk.
 
@@ -15,6 +17,8 @@ const WORDS: usize = 8;
 pub const INODE_LINE: u32 = WORDS as u32 * 64;
 /// No shard's.
 const NOBODY: u8 = 0;
+/// In place of an owner: there is nothing to take.
+const FULL: u8 = u8::MAX;
 
 #[repr(align(64))]
 struct Line([AtomicU64; WORDS]);
@@ -87,8 +91,12 @@ impl InodeBits {
 
     /// Clears one bit; false when it was clear already.
     pub fn clear(&self, index: u32) -> bool {
-        self.word(index)
-            .is_some_and(|(word, bit)| word.fetch_and(!bit, Ordering::AcqRel) & bit != 0)
+        let Some((word, bit)) = self.word(index) else {
+            return false;
+        };
+        let was_set = word.fetch_and(!bit, Ordering::AcqRel) & bit != 0;
+        self.change_owner(index / INODE_LINE, FULL, NOBODY);
+        was_set
     }
 
     /// Sets the first clear bit of a line at or past `from`, and answers its index.
@@ -104,36 +112,57 @@ impl InodeBits {
     /// A line with a clear bit at or past `from`: one of `shard`, else nobody's, which becomes its
     /// own; when there is neither, one that others take from.
     pub(crate) fn line_for(&self, shard: usize, from: u32) -> Option<u32> {
-        let own = (0..self.owners.len()).find(|&line| {
-            let owner = self.owners[line].load(Ordering::Relaxed);
+        let lines = 0..self.owners.len() as u32;
+        let own = lines.clone().find(|&line| {
+            let owner = self.owner(line);
             let may = owner == NOBODY || owner == name(shard);
-            may && self.has_clear(line, from) && self.own(line, shard)
+            may && self.has_clear_or_close(line, from, owner) && self.own(line, shard)
         });
-        own.or_else(|| (0..self.lines.len()).find(|&line| self.has_clear(line, from)))
-            .map(|line| line as u32)
+        let open = lines.clone().filter(|&line| self.owner(line) != FULL);
+        own.or_else(|| open.chain(lines).find(|&line| self.has_clear(line, from)))
+    }
+
+    fn owner(&self, line: u32) -> u8 {
+        self.owners[line as usize].load(Ordering::Relaxed)
     }
 
     /// Whether a line has a clear bit at or past `from`.
-    pub(crate) fn has_clear(&self, line: usize, from: u32) -> bool {
-        let first = line as u32 * INODE_LINE;
-        self.lines.get(line).is_some_and(|line| {
+    pub(crate) fn has_clear(&self, line: u32, from: u32) -> bool {
+        let first = line * INODE_LINE;
+        self.lines.get(line as usize).is_some_and(|line| {
             (0u32..).zip(&line.0).any(|(at, word)| {
                 !word.load(Ordering::Relaxed) & allowed(first + at * 64, from) != 0
             })
         })
     }
 
-    fn own(&self, line: usize, shard: usize) -> bool {
+    /// As [`Self::has_clear`]; a line of `owner` that has none says so from now on.
+    fn has_clear_or_close(&self, line: u32, from: u32, owner: u8) -> bool {
+        let has_clear = self.has_clear(line, from);
+        if !has_clear {
+            self.change_owner(line, owner, FULL);
+        }
+        has_clear
+    }
+
+    fn own(&self, line: u32, shard: usize) -> bool {
         let (me, relaxed) = (name(shard), Ordering::Relaxed);
-        let before = self.owners[line].compare_exchange(NOBODY, me, relaxed, relaxed);
+        let owner = &self.owners[line as usize];
+        let before = owner.compare_exchange(NOBODY, me, relaxed, relaxed);
         before.map_or_else(|owner| owner == me, |_| true)
     }
 
-    /// The shard takes from this line no more.
+    /// The shard, which found the line full, takes from it no more.
     pub(crate) fn disown(&self, line: u32, shard: usize) {
-        if let Some(owner) = self.owners.get(line as usize) {
-            let (me, relaxed) = (name(shard), Ordering::Relaxed);
-            let _ = owner.compare_exchange(me, NOBODY, relaxed, relaxed);
+        self.change_owner(line, name(shard), FULL);
+    }
+
+    fn change_owner(&self, line: u32, from: u8, to: u8) {
+        let Some(owner) = self.owners.get(line as usize) else {
+            return;
+        };
+        if owner.load(Ordering::Relaxed) == from {
+            let _ = owner.compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed);
         }
     }
 }

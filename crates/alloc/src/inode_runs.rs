@@ -44,7 +44,7 @@ impl InodeRuns {
         };
         let slot = &self.shards.slot(shard)[group.0 as usize % REMEMBERED];
         let known = line_in(slot.load(Ordering::Relaxed), group);
-        if let Some(line) = known.filter(|line| bits.has_clear(*line as usize, from)) {
+        if let Some(line) = known.filter(|line| bits.has_clear(*line, from)) {
             return Some(line);
         }
         if let Some(line) = known {

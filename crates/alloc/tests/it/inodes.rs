@@ -219,3 +219,16 @@ proptest! {
         prop_assert_eq!(&InodeBits::new(&bitmap).to_bitmap(), &bitmap);
     }
 }
+
+#[test]
+fn a_line_that_was_full_is_taken_from_again_when_an_inode_of_it_is_freed() {
+    let mut used = Bitmap::new(3 * INODE_LINE);
+    used.set_range(0..INODE_LINE);
+    let (bits, group) = (InodeBits::new(&used), GroupNr(0));
+    let next = || InodeRuns::new(Affinity::PerThread).line(group, &bits, 0);
+    assert_eq!(next(), Some(1));
+    assert!(bits.clear(7));
+    assert_eq!(next(), Some(0));
+    assert_eq!(bits.take(0, 0), Some(7));
+    assert_eq!(next(), Some(1));
+}
