@@ -138,6 +138,23 @@ impl BlockState {
         Arc::make_mut(&mut self.bytes)
     }
 
+    /// The block becomes another leaf of a directory, of which `table` is the table if it is known.
+    pub(crate) fn become_leaf(&mut self, bytes: Image, table: Option<LeafTable>) {
+        self.changes = self.changes.wrapping_add(1);
+        self.bytes = bytes;
+        self.table = table.map_or_else(OnceLock::new, OnceLock::from);
+    }
+
+    /// The table of a leaf that was made with it.
+    pub(crate) fn keep_table(&self, table: LeafTable) {
+        self.table.get_or_init(|| table);
+    }
+
+    /// Takes the table of a leaf that becomes another block.
+    pub(crate) fn take_table(&mut self) -> Option<LeafTable> {
+        self.table.take()
+    }
+
     /// What is known of the names in the block, if they were asked for.
     pub(crate) fn table(&self) -> Option<&LeafTable> {
         self.table.get()

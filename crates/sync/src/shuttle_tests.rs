@@ -3,7 +3,7 @@
 use crate::atomic::{AtomicU32, Ordering::SeqCst};
 use crate::thread;
 use crate::{Condvar, Counter, Mutex, Published, Rank};
-use crate::{RwLock, RwLockWriteGuard, Turnstile, VersionedLock};
+use crate::{RwLock, RwLockWriteGuard, Turnstile, Version, VersionedLock};
 use std::sync::Arc;
 
 const ITERATIONS: usize = 1000;
@@ -123,14 +123,19 @@ fn a_closed_turnstile_is_empty() {
 struct Roads {
     index: VersionedLock,
     sign: RwLock<usize>,
+    /// What the sign said in a version of the structure.
+    copy: RwLock<(Version, usize)>,
     places: [RwLock<Option<u32>>; 2],
 }
 
 impl Roads {
     fn here(value: u32) -> Arc<Self> {
+        let index = VersionedLock::new(Rank::DirIndex);
+        let version = index.version().expect("it is open");
         Arc::new(Self {
-            index: VersionedLock::new(Rank::DirIndex),
+            index,
             sign: RwLock::new(Rank::MetaBlock, 0),
+            copy: RwLock::new(Rank::CacheShard, (version, 0)),
             places: [Some(value), None].map(|value| RwLock::new(Rank::MetaBlock, value)),
         })
     }
@@ -140,10 +145,11 @@ impl Roads {
         let _alone = self.index.write_open();
         let mut from = self.places[0].write();
         *self.places[1].write_nested() = *from;
-        self.index.advance();
+        self.index.begin_move();
         *self.sign.write_nested() = 1;
         *from = None;
-        self.index.advance();
+        *self.copy.write() = (self.index.after_move(), 1);
+        self.index.end_move();
     }
 
     /// Moves it alone: nothing that was read may change before it is written elsewhere.
@@ -164,7 +170,11 @@ impl Roads {
                 self.index.wait();
                 continue;
             };
-            let at = *self.sign.read();
+            let (of, copied) = *self.copy.read();
+            let at = match of.is_structure_of(version) {
+                true => copied,
+                false => *self.sign.read(),
+            };
             let mut place = self.places[at].write();
             if self.index.is_still(version) {
                 *place.as_mut().expect("it stands where the sign says") += 1;

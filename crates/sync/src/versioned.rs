@@ -6,16 +6,22 @@
 //!
 //! Invariants: who moves parts holds the lock exclusively, and either has it closed (there is no
 //! version; every part that is looked at then stays as it is, since who changes parts asks for the
-//! version with the part locked), or advances the version before a part can be found at its new
-//! place, and once more before the lock of the old place is released.
+//! version with the part locked), or moves them between [`VersionedLock::begin_move`], which comes
+//! before a part can be found at its new place, and [`VersionedLock::end_move`], which comes before
+//! the lock of the old place is released. Both make another version, but only the second another
+//! structure: who goes by a copy of the old one meanwhile comes to a lock that is held, and learns
+//! behind it that the version is past.
 //! Locking: the lock's own rank; the version is an atomic beside it.
 
 use crate::atomic::{AtomicU64, Ordering::SeqCst};
 use crate::{Rank, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-/// Added while the lock is closed: versions are even.
+/// Set while the lock is closed.
 const CLOSED: u64 = 1;
-const STEP: u64 = 2;
+/// Set while parts move.
+const MOVING: u64 = 2;
+/// Structures follow each other so.
+const STEP: u64 = 4;
 
 /// See the module.
 pub struct VersionedLock {
@@ -26,6 +32,18 @@ pub struct VersionedLock {
 /// How the structure stood at some moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Version(u64);
+
+impl Version {
+    /// Whether parts are on the way: nobody keeps what the structure looks like.
+    pub fn is_moving(self) -> bool {
+        self.0 & MOVING != 0
+    }
+
+    /// Whether the structure was the same in both, as it was before parts began to move.
+    pub fn is_structure_of(self, other: Self) -> bool {
+        self.0 / STEP == other.0 / STEP
+    }
+}
 
 /// The lock is held exclusively; closed or not.
 #[must_use = "the lock is released when the guard is dropped"]
@@ -90,9 +108,20 @@ impl VersionedLock {
         self.guard(self.lock.write())
     }
 
-    /// Every version taken so far is past. The caller holds the lock exclusively.
-    pub fn advance(&self) {
-        self.version.fetch_add(STEP, SeqCst);
+    /// Parts begin to move, with their locks held. The caller holds the lock exclusively and not
+    /// closed.
+    pub fn begin_move(&self) {
+        self.version.fetch_or(MOVING, SeqCst);
+    }
+
+    /// Parts have moved: every version taken so far is past.
+    pub fn end_move(&self) {
+        self.next_structure();
+    }
+
+    /// The version that [`Self::end_move`] makes.
+    pub fn after_move(&self) -> Version {
+        Version(next(self.version.load(SeqCst)))
     }
 
     /// From now on the caller, who holds the lock exclusively, is alone: who works without the lock
@@ -103,10 +132,14 @@ impl VersionedLock {
 
     /// Ends what [`Self::close`] began, as the release of the lock does.
     pub fn open(&self) {
-        let version = self.version.load(SeqCst);
-        if version & CLOSED != 0 {
-            self.version.store(version - CLOSED + STEP, SeqCst);
+        if self.version.load(SeqCst) & CLOSED != 0 {
+            self.next_structure();
         }
+    }
+
+    fn next_structure(&self) {
+        let version = self.version.load(SeqCst);
+        self.version.store(next(version), SeqCst);
     }
 
     fn guard<'a>(&'a self, exclusive: RwLockWriteGuard<'a, ()>) -> VersionedGuard<'a> {
@@ -124,8 +157,16 @@ impl VersionedLock {
 
 impl Drop for VersionedGuard<'_> {
     fn drop(&mut self) {
-        self.lock.open();
+        // Also what failed half-way has moved.
+        if self.lock.version.load(SeqCst) & (CLOSED | MOVING) != 0 {
+            self.lock.next_structure();
+        }
     }
+}
+
+/// The first version of the next structure.
+fn next(version: u64) -> u64 {
+    (version / STEP + 1) * STEP
 }
 
 #[cfg(all(test, not(shuttle)))]
@@ -140,9 +181,12 @@ mod tests {
         drop(lock.write_open());
         assert!(lock.is_still(first));
         let open = lock.write_open();
-        lock.advance();
-        assert!(!lock.is_still(first));
-        let second = lock.version().expect("it is open");
+        lock.begin_move();
+        let moving = lock.version().expect("it is open");
+        assert!(!lock.is_still(first) && moving.is_moving() && moving.is_structure_of(first));
+        let second = lock.after_move();
+        lock.end_move();
+        assert!(lock.is_still(second) && !second.is_moving() && !second.is_structure_of(first));
         lock.close();
         assert!(!lock.is_still(second) && lock.version().is_none());
         drop(open);
@@ -150,5 +194,11 @@ mod tests {
         let third = lock.version().expect("it is open");
         drop(lock.write());
         assert!(!lock.is_still(third));
+        let failed = lock.write_open();
+        lock.begin_move();
+        let half = lock.version().expect("it is open");
+        drop(failed);
+        let now = lock.version().expect("it is open");
+        assert!(!now.is_moving() && !now.is_structure_of(half));
     }
 }

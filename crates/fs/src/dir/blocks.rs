@@ -11,12 +11,13 @@
 
 use super::name_memory::NameMemory;
 use super::names::{Key, Keys, Names};
+use super::sparse::SparseNames;
 use crate::meta::MetaBlock;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 use uext4_format::{BlockNr, InodeNr, LogicalBlock};
 use uext4_journal::Image;
-use uext4_sync::{Rank, ReadMostly, ReadMostlyGuard, Version};
+use uext4_sync::{Rank, ReadMostly, ReadMostlyGuard, Version, VersionedLock};
 
 /// Blocks from here on are not kept: bounds the table of a directory of a damaged image.
 const BLOCKS_MAX: u32 = 1 << 16;
@@ -28,6 +29,7 @@ const NODES_MAX: usize = 1024;
 pub(crate) struct DirBlocks {
     known: ReadMostly<Known>,
     keys: Keys,
+    sparse: SparseNames,
 }
 
 #[derive(Default)]
@@ -49,6 +51,7 @@ impl Default for DirBlocks {
         Self {
             known: ReadMostly::new(Rank::CacheShard, Known::default()),
             keys: Keys::default(),
+            sparse: SparseNames::default(),
         }
     }
 }
@@ -61,17 +64,18 @@ impl Known {
         (!block.is_gone()).then_some(block)
     }
 
-    /// A root or node, if it is known as of this version.
+    /// A root or node, if it is known as the structure is in this version.
     pub(super) fn node(&self, version: Version, nr: LogicalBlock) -> Option<&Node> {
-        self.nodes
-            .get(&nr)
-            .filter(|_| self.version == Some(version))
+        self.nodes.get(&nr).filter(|_| self.is_of(version))
     }
 
     /// Whether a root or node of this version is to be put in.
     pub(super) fn lacks(&self, version: Version, nr: LogicalBlock) -> bool {
-        self.version != Some(version)
-            || (!self.nodes.contains_key(&nr) && self.nodes.len() < NODES_MAX)
+        !self.is_of(version) || (!self.nodes.contains_key(&nr) && self.nodes.len() < NODES_MAX)
+    }
+
+    fn is_of(&self, version: Version) -> bool {
+        self.version.is_some_and(|of| of.is_structure_of(version))
     }
 }
 
@@ -97,7 +101,7 @@ impl DirBlocks {
     /// Roots and nodes of this version of the structure; of other versions nothing is known then.
     pub(super) fn put_nodes(&self, version: Version, nodes: Vec<(LogicalBlock, Node)>) {
         let mut known = self.known.write();
-        if known.version != Some(version) {
+        if !known.is_of(version) {
             known.version = Some(version);
             known.nodes.clear();
         }
@@ -106,21 +110,25 @@ impl DirBlocks {
         }
     }
 
-    /// The structure has another version now, and differs in these nodes alone.
-    pub(super) fn carry_over(
+    /// Ends the move that goes on in `index`, after which the structure differs in these nodes
+    /// alone.
+    pub(super) fn end_move(
         &self,
-        from: Version,
-        to: Version,
+        index: &VersionedLock,
         nodes: impl IntoIterator<Item = (LogicalBlock, Node)>,
     ) {
         let mut known = self.known.write();
-        if known.version != Some(from) {
-            return;
-        }
-        known.version = Some(to);
+        let is_known = index.version().is_some_and(|version| known.is_of(version));
+        known.version = is_known.then(|| index.after_move());
+        index.end_move();
         for (place, node) in nodes {
             known.nodes.entry(place).and_modify(|known| *known = node);
         }
+    }
+
+    /// Names that wait to be looked at.
+    pub(super) fn sparse(&self) -> &SparseNames {
+        &self.sparse
     }
 
     /// How a name is asked for.

@@ -6,16 +6,16 @@
 //! Invariants: to carry a draft out the `index` lock is held exclusively and not closed. The upper
 //! half stands in its new block before anything leads there, and in the old one until that is
 //! unlocked: who waits for the old leaf finds then that the version is past, and looks again. The
-//! version advances before the new block can be found, too, for who knows a shorter directory.
+//! move begins before the new block can be found, for who knows a shorter directory.
 //! Locking: the leaf, and nested in it the node, which is changed under the exclusive `index` lock
 //! only. The block is allocated before the leaf is locked: that takes the inode's state.
 
 use super::blocks::Node;
-use super::grow::{append_block, entry_of, pack_items};
+use super::grow::{append_known, entry_of, pack_items};
 use super::index::{Path, Probe, Target, probe};
 use super::last::drop_last;
 use super::split::{bytes_of, cut, separator, sorted};
-use super::view::{Dir, Form};
+use super::view::{Dir, Form, NewLeaf};
 use crate::meta::{BlockState, MetaBlock};
 use crate::{Fs, Inode, Result};
 use std::sync::Arc;
@@ -30,9 +30,9 @@ pub(crate) struct Draft {
     /// `BlockState::changes` when it was drafted.
     changes: u32,
     /// The leaf.
-    lower: Vec<u8>,
+    lower: NewLeaf,
     /// The leaf behind it, and the hash where that begins; none if the room was in pieces.
-    upper: Option<(Vec<u8>, u32)>,
+    upper: Option<(NewLeaf, u32)>,
 }
 
 impl Draft {
@@ -73,12 +73,13 @@ pub(crate) fn draft(fs: &Fs, dir: &Arc<Inode>, name: &[u8]) -> Result<Option<Dra
     };
     let upper = match items.get(at..) {
         Some(above) if !above.is_empty() => {
-            Some((pack_items(&view, above)?, separator(&items, at)))
+            let leaf = view.new_leaf(pack_items(&view, above)?)?;
+            Some((leaf, separator(&items, at)))
         }
         _ => None,
     };
     Ok(Some(Draft {
-        lower: pack_items(&view, &items[..at])?,
+        lower: view.new_leaf(pack_items(&view, &items[..at])?)?,
         block,
         changes,
         upper,
@@ -119,11 +120,11 @@ pub(crate) fn carry_out(
     let Some((upper, hash)) = draft.upper else {
         let mut state = handle.write(&draft.block);
         if stands(&state) {
-            state.bytes_mut().copy_from_slice(&draft.lower);
+            state.become_leaf(draft.lower.bytes, Some(draft.lower.table));
         }
         return Ok(());
     };
-    let (block, _) = append_block(&mut view, handle, upper)?;
+    let block = append_known(&mut view, handle, upper)?;
     let mut leaf = handle.write(&draft.block);
     if !stands(&leaf) {
         // Somebody changed the leaf since. Nothing leads to the new block yet.
@@ -136,7 +137,7 @@ pub(crate) fn carry_out(
         handle,
         &path,
         &mut leaf,
-        &draft.lower,
+        draft.lower,
         DxEntry { hash, block },
     )
 }
@@ -147,12 +148,11 @@ fn publish(
     handle: &Handle<'_>,
     path: &Path,
     leaf: &mut BlockState,
-    lower: &[u8],
+    lower: NewLeaf,
     above: DxEntry,
 ) -> Result<()> {
     let (index, step) = (&view.inode.index, path.parent());
-    let before = index.version();
-    index.advance();
+    index.begin_move();
     let bytes = {
         let mut state = handle.write_nested(&step.block);
         let mut node = step.kind.node(state.bytes_mut());
@@ -160,14 +160,11 @@ fn publish(
         added.map_err(|NoRoom| view.damage("no room in a node that had some"))?;
         state.image()
     };
-    leaf.bytes_mut().copy_from_slice(lower);
-    index.advance();
-    if let (Some(before), Some(now)) = (before, index.version()) {
-        let nr = step.block.nr();
-        let node = Node { nr, bytes };
-        view.inode
-            .dir_blocks()
-            .carry_over(before, now, [(step.place, node)]);
-    }
+    leaf.become_leaf(lower.bytes, Some(lower.table));
+    let nr = step.block.nr();
+    let node = Node { nr, bytes };
+    view.inode
+        .dir_blocks()
+        .end_move(index, [(step.place, node)]);
     Ok(())
 }

@@ -7,7 +7,7 @@
 
 use super::index::{Path, Probe, Step, Target, probe};
 use super::split::{Item, bytes_of, cut, separator, sorted};
-use super::view::{Dir, is_dot};
+use super::view::{Dir, NewLeaf, is_dot};
 use crate::meta::MetaBlock;
 use crate::{Error, Result, map};
 use std::sync::Arc;
@@ -23,24 +23,33 @@ const STEPS_MAX: usize = 8;
 pub(super) fn append(
     dir: &mut Dir<'_>,
     handle: &Handle<'_>,
-    image: Vec<u8>,
+    image: impl Into<Image>,
 ) -> Result<LogicalBlock> {
-    append_block(dir, handle, image).map(|(logical, _)| logical)
+    append_image(dir, handle, image.into()).map(|(logical, _)| logical)
 }
 
-/// As [`append`], and the block itself.
-pub(super) fn append_block(
+/// As [`append`], of a leaf.
+pub(super) fn append_known(
     dir: &mut Dir<'_>,
     handle: &Handle<'_>,
-    image: Vec<u8>,
+    leaf: NewLeaf,
+) -> Result<LogicalBlock> {
+    let (logical, block) = append_image(dir, handle, leaf.bytes)?;
+    block.read().keep_table(leaf.table);
+    Ok(logical)
+}
+
+fn append_image(
+    dir: &mut Dir<'_>,
+    handle: &Handle<'_>,
+    image: Image,
 ) -> Result<(LogicalBlock, Arc<MetaBlock>)> {
     let logical = LogicalBlock(dir.blocks);
     if dir.blocks >= dir.config().max_blocks() {
         return Err(Error::NoSpace);
     }
     let nr = map_next(dir, handle, logical)?;
-    let (seal, image) = (dir.seal(), Image::from(image));
-    let block = dir.fs.blocks.create(handle, nr, seal, image);
+    let block = dir.fs.blocks.create(handle, nr, dir.seal(), image);
     dir.inode.dir_blocks().put(logical, &block);
     dir.blocks += 1;
     Ok((logical, block))
@@ -67,10 +76,10 @@ pub(super) fn append_leaf(
 pub(super) fn packed<'a>(
     dir: &Dir<'_>,
     entries: impl Iterator<Item = NewEntry<'a>> + Clone,
-) -> Result<Vec<u8>> {
-    let mut image = vec![0; dir.fs.block_size()];
+) -> Result<Image> {
+    let mut image: Image = std::iter::repeat_n(0, dir.fs.block_size()).collect();
     let place = uext4_format::Place::Inode(dir.inode.nr());
-    let mut leaf = DirLeaf::init(&mut image[..], dir.config().tail, place);
+    let mut leaf = DirLeaf::init(Arc::make_mut(&mut image), dir.config().tail, place);
     leaf.pack(entries)
         .map_err(|NoRoom| dir.damage("entries do not fit a block"))?;
     Ok(image)
@@ -233,6 +242,6 @@ fn split_leaf(
     add_entry(dir, handle, path.parent(), entry)
 }
 
-pub(super) fn pack_items(dir: &Dir<'_>, items: &[Item<'_>]) -> Result<Vec<u8>> {
+pub(super) fn pack_items(dir: &Dir<'_>, items: &[Item<'_>]) -> Result<Image> {
     packed(dir, items.iter().map(|item| item.entry))
 }

@@ -1,9 +1,9 @@
 //! Two neighbours below one node become one block.
 //!
 //! Leaves are merged beside all who change entries elsewhere: both and the one that takes the freed
-//! place are locked from before the version advances until it has advanced again, so that who waits
-//! for one of them finds that the version is past, and looks again. Nodes are merged with the
-//! directory closed.
+//! place are locked from before they begin to move until they have moved, so that who waits for one
+//! of them finds that the version is past, and looks again. Nodes are merged with the directory
+//! closed.
 //!
 //! Invariants: the `index` lock is held exclusively, so roots and nodes stay as they were looked
 //! at.
@@ -19,8 +19,8 @@ use crate::Result;
 use crate::meta::{BlockState, MetaBlock};
 use std::sync::Arc;
 use uext4_format::LogicalBlock;
-use uext4_format::dirent::BlockKind;
-use uext4_journal::{Handle, Object};
+use uext4_format::dirent::{BlockKind, LeafTable};
+use uext4_journal::{Handle, Image, Object};
 
 /// Two blocks that become one.
 pub(super) struct Merge<'a> {
@@ -30,7 +30,9 @@ pub(super) struct Merge<'a> {
     /// The block that stays, the one that goes, and the bytes of both.
     pub(super) kept_at: LogicalBlock,
     pub(super) gone: LogicalBlock,
-    pub(super) bytes: Vec<u8>,
+    pub(super) bytes: Image,
+    /// Of a leaf.
+    pub(super) table: Option<LeafTable>,
     pub(super) last: Reference,
     /// Both, as they were looked at. Nodes stay, for the lock is held.
     pub(super) seen: [Seen; 2],
@@ -91,34 +93,30 @@ impl Merge<'_> {
     /// Merges two leaves beside others, unless one has changed since it was looked at. `moving` is
     /// the leaf that takes the freed place.
     pub(super) fn carry_out_beside(
-        self,
+        mut self,
         view: &mut Dir<'_>,
         handle: &Handle<'_>,
         moving: Option<&Arc<MetaBlock>>,
     ) -> Result<Shrunk> {
-        let [kept, gone] = &self.seen;
         {
+            let [kept, gone] = &self.seen;
             let mut merged = handle.write(&kept.block);
             let mut freed = match moving {
                 Some(_) => handle.write_nested(&gone.block),
                 None => gone.block.live().write_unlogged_nested(),
             };
-            let moved = moving.map(|block| block.live().write_unlogged_nested());
+            let mut moved = moving.map(|block| block.live().write_unlogged_nested());
             if !kept.stands(&merged) || !gone.stands(&freed) {
                 return Ok(Shrunk::NoMore);
             }
             let index = &view.inode.index;
-            let before = index.version();
-            index.advance();
-            merged.bytes_mut().copy_from_slice(&self.bytes);
-            if let Some(moved) = &moved {
-                freed.bytes_mut().copy_from_slice(moved.bytes());
+            index.begin_move();
+            merged.become_leaf(self.bytes.clone(), self.table.take());
+            if let Some(moved) = &mut moved {
+                freed.become_leaf(moved.image(), moved.take_table());
             }
             let nodes = self.lead_past(handle, moved.is_some());
-            index.advance();
-            if let (Some(before), Some(now)) = (before, index.version()) {
-                view.inode.dir_blocks().carry_over(before, now, nodes);
-            }
+            view.inode.dir_blocks().end_move(index, nodes);
         }
         drop_last(view, handle)
     }

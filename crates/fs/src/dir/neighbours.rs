@@ -8,12 +8,13 @@ use super::grow::{entry_of, packed};
 use super::index::{Path, Step};
 use super::merge::{Merge, Seen};
 use super::reference::last_reference;
-use super::view::Dir;
+use super::view::{Dir, NewLeaf};
 use crate::Result;
 use crate::meta::MetaBlock;
 use uext4_format::LogicalBlock;
-use uext4_format::dirent::DirEntries;
+use uext4_format::dirent::{DirEntries, LeafTable};
 use uext4_format::htree::{DxEntry, DxNode};
+use uext4_journal::Image;
 
 /// The pairs of neighbours that entry `at` of a node is in.
 fn neighbours(step: &Step) -> Vec<(DxEntry, usize, DxEntry)> {
@@ -23,6 +24,9 @@ fn neighbours(step: &Step) -> Vec<(DxEntry, usize, DxEntry)> {
     let before = step.at.checked_sub(1).and_then(pair);
     before.into_iter().chain(pair(step.at)).collect()
 }
+
+/// The bytes of both, and their table if they are leaves.
+type Merged = (Image, Option<LeafTable>);
 
 /// A merge of the leaf of `path` with a neighbour.
 pub(super) fn leaves_to_merge<'a>(view: &Dir<'_>, path: &'a Path) -> Result<Option<Merge<'a>>> {
@@ -35,7 +39,7 @@ fn merge_below<'a>(
     view: &Dir<'_>,
     path: &'a Path,
     parent: &'a Step,
-    merged: impl Fn(&MetaBlock, DxEntry) -> Result<Option<Vec<u8>>>,
+    merged: impl Fn(&MetaBlock, DxEntry) -> Result<Option<Merged>>,
 ) -> Result<Option<Merge<'a>>> {
     for (left, gone_at, right) in neighbours(parent) {
         let pair = [
@@ -43,7 +47,7 @@ fn merge_below<'a>(
             view.block_or_damage(right.block)?,
         ];
         let seen = pair.map(Seen::look);
-        let Some(bytes) = merged(&seen[0].block, right)? else {
+        let Some((bytes, table)) = merged(&seen[0].block, right)? else {
             continue;
         };
         let Some(last) = last_reference(view, path)? else {
@@ -55,6 +59,7 @@ fn merge_below<'a>(
             kept_at: left.block,
             gone: right.block,
             bytes,
+            table,
             last,
             seen,
         }));
@@ -63,7 +68,7 @@ fn merge_below<'a>(
 }
 
 /// The leaf with the entries of both, if they fill at most half of it, or one has none.
-fn merged_leaves(view: &Dir<'_>, left: &MetaBlock, right: LogicalBlock) -> Result<Option<Vec<u8>>> {
+fn merged_leaves(view: &Dir<'_>, left: &MetaBlock, right: LogicalBlock) -> Result<Option<Merged>> {
     let right = view.block_or_damage(right)?;
     if have_too_much(left, &right) {
         return Ok(None);
@@ -90,7 +95,8 @@ fn merged_leaves(view: &Dir<'_>, left: &MetaBlock, right: LogicalBlock) -> Resul
     if used > area_bytes / 2 && !one_is_empty {
         return Ok(None);
     }
-    packed(view, entries.into_iter()).map(Some)
+    let NewLeaf { bytes, table } = view.new_leaf(packed(view, entries.into_iter())?)?;
+    Ok(Some((bytes, Some(table))))
 }
 
 /// True when what is known of two leaves says that they cannot be merged.
@@ -126,7 +132,7 @@ pub(super) fn nodes_to_merge<'a>(
 }
 
 /// The left node with the entries of both, if they fill at most half of it, or one has just one.
-fn merged_nodes(view: &Dir<'_>, left: &MetaBlock, right: DxEntry) -> Result<Option<Vec<u8>>> {
+fn merged_nodes(view: &Dir<'_>, left: &MetaBlock, right: DxEntry) -> Result<Option<Merged>> {
     let right_block = view.block_or_damage(right.block)?;
     let mut bytes = left.image().to_vec();
     let state = right_block.read();
@@ -148,5 +154,5 @@ fn merged_nodes(view: &Dir<'_>, left: &MetaBlock, right: DxEntry) -> Result<Opti
         let moved = node.insert(count, DxEntry { hash, ..entry });
         moved.map_err(|_| view.damage("a node does not take what fits"))?;
     }
-    Ok(Some(bytes))
+    Ok(Some((bytes.into(), None)))
 }

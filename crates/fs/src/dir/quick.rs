@@ -76,6 +76,9 @@ pub(super) fn leaf_of(dir: &Dir<'_>, name: &[u8]) -> Option<Arc<MetaBlock>> {
 
 /// Keeps the index blocks of a way that was found while `version` was the version.
 pub(super) fn remember(dir: &Dir<'_>, version: Version, path: &Path) {
+    if version.is_moving() {
+        return;
+    }
     let blocks = dir.inode.dir_blocks();
     let lacks = {
         let known = blocks.known();

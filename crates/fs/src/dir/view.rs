@@ -11,6 +11,7 @@ use crate::{Error, Fs, Inode, Result, map};
 use std::sync::Arc;
 use uext4_format::dirent::{BlockKind, DirLeaf, KnownLeaf, KnownLeafMut, LeafTable, LeafTail};
 use uext4_format::{BlockNr, Corrupt, InodeFlags, LogicalBlock, Place, Seed};
+use uext4_journal::Image;
 
 /// How the entries of a directory are arranged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,6 +22,12 @@ pub(super) enum Form {
     Linear,
     /// Leaves ordered by hash under an index.
     Indexed,
+}
+
+/// A leaf that is in no block yet.
+pub(super) struct NewLeaf {
+    pub(super) bytes: Image,
+    pub(super) table: LeafTable,
 }
 
 /// A directory while an operation works on it.
@@ -147,6 +154,13 @@ impl<'a> Dir<'a> {
     /// As [`Self::names`], to change: that must be a leaf.
     pub(super) fn names_mut<'b>(&self, state: &'b mut BlockState) -> Result<KnownLeafMut<'b>> {
         names_mut(self.fs, self.inode, state)
+    }
+
+    /// A leaf that is to be, with the table of its names: made where the bytes have just been
+    /// written, and not when they are in no cache any more.
+    pub(super) fn new_leaf(&self, bytes: Image) -> Result<NewLeaf> {
+        let table = table(self.config(), &bytes, Place::Inode(self.inode.nr()))?;
+        Ok(NewLeaf { bytes, table })
     }
 
     /// Where block `nr` of this directory stands, for errors.

@@ -166,6 +166,11 @@ impl<T> OnceLock<T> {
         self.is_set.store(true, raw::atomic::Ordering::SeqCst);
         Ok(())
     }
+    /// Takes out what was put in.
+    pub fn take(&mut self) -> Option<T> {
+        self.is_set = raw::atomic::AtomicBool::new(false);
+        self.value.take()
+    }
     /// What was put in, or what `make` answers and is in from now on.
     pub fn get_or_init(&self, make: impl FnOnce() -> T) -> &T {
         if let Some(value) = self.get() {
