@@ -11,7 +11,8 @@
 
 use crate::cache::{Allotment, Cache, Cached, Counts, ENTRY_BYTES, Found};
 use crate::{Error, Fs, Result};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
+use uext4_device::prefetch;
 use uext4_format::dirent::{self, KnownLeaf, KnownLeafMut, LeafTable};
 use uext4_format::extent::ExtentNode;
 use uext4_format::xattr::XattrBlock;
@@ -32,6 +33,9 @@ pub(crate) enum Seal {
     /// Extended attribute block; the seed is the file system's.
     Xattr(Seed),
 }
+
+/// The counts of an `Arc`, which stand before what it holds.
+const COUNTS_BYTES: usize = 2 * size_of::<usize>();
 
 /// One metadata block. In a large directory nearly every look-up meets another one that is in no
 /// cache: it lies in two cache lines, with the counts of its `Arc`.
@@ -72,6 +76,12 @@ impl MetaBlock {
     /// True once the block was freed.
     pub(crate) fn is_gone(&self) -> bool {
         self.is_gone.load(Ordering::Acquire)
+    }
+
+    /// Asks for the cache lines of a block that is about to be looked at.
+    pub(crate) fn prefetch(block: &Weak<Self>) {
+        let from = block.as_ptr().cast::<u8>().wrapping_sub(COUNTS_BYTES);
+        prefetch(from, COUNTS_BYTES + size_of::<Self>());
     }
 
     /// Says that the block is in use, to whom it is not asked for; usually one load.
@@ -166,10 +176,19 @@ impl BlockState {
         make: impl FnOnce(&[u8]) -> Made,
     ) -> std::result::Result<KnownLeaf<'_>, Corrupt> {
         if let Some(table) = self.table.get() {
+            self.prefetch(table);
             return Ok(KnownLeaf::new(&self.bytes, table));
         }
         let made = make(&self.bytes)?;
         Ok(KnownLeaf::new(&self.bytes, self.table.get_or_init(|| made)))
+    }
+
+    /// Asks for the lines that a look for a name reads one after the other: the rows of the table,
+    /// and the counts of the bytes, which a change asks whether an image shares them.
+    fn prefetch(&self, table: &LeafTable) {
+        prefetch(self.bytes.as_ptr().wrapping_sub(COUNTS_BYTES), 1);
+        let rows = table.rows();
+        prefetch(rows.as_ptr(), rows.len());
     }
 
     /// As [`Self::leaf`], to change: the table follows.
@@ -370,4 +389,4 @@ impl Blocks {
 
 // See [`MetaBlock`].
 #[cfg(all(target_pointer_width = "64", not(shuttle)))]
-const _: () = assert!(size_of::<MetaBlock>() + 2 * size_of::<usize>() <= 128);
+const _: () = assert!(size_of::<MetaBlock>() + COUNTS_BYTES <= 128);

@@ -76,6 +76,10 @@ impl Rows {
         self.bytes.len()
     }
 
+    pub(super) fn all(&self) -> &[u8] {
+        &self.bytes
+    }
+
     fn room(&self) -> usize {
         self.bytes.len() / (1 + RECORD_BYTES)
     }

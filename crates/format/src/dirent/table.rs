@@ -110,6 +110,11 @@ impl LeafTable {
             .is_ok_and(|fresh| fresh.rows == self.rows && fresh.used_bytes() == self.used_bytes())
     }
 
+    /// All.
+    pub fn rows(&self) -> &[u8] {
+        self.rows.all()
+    }
+
     /// Memory behind the table, in bytes.
     pub fn heap_bytes(&self) -> usize {
         self.rows.heap_bytes()

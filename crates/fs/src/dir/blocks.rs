@@ -59,7 +59,9 @@ impl Default for DirBlocks {
 impl Known {
     /// The block, if it is in memory and known.
     pub(super) fn block(&self, nr: LogicalBlock) -> Option<Arc<MetaBlock>> {
-        let block = self.blocks.get(nr.0 as usize)?.upgrade()?;
+        let block = self.blocks.get(nr.0 as usize)?;
+        MetaBlock::prefetch(block);
+        let block = block.upgrade()?;
         block.note_use();
         (!block.is_gone()).then_some(block)
     }
@@ -136,14 +138,20 @@ impl DirBlocks {
         self.keys.of(name)
     }
 
+    /// As [`Self::key`], of a name that will be put in or forgotten: what is read then is fetched.
+    pub(super) fn expect_name(&self, name: &[u8]) -> Key {
+        let key = self.key(name);
+        self.known().names.prefetch(key);
+        key
+    }
+
     /// What the name means, if it was made or looked up.
     pub(super) fn meaning(&self, key: Key) -> Option<InodeNr> {
         self.known().names.get(key)
     }
 
-    /// `name` means `nr`. Its block is locked, at its place in the structure.
-    pub(super) fn put_name(&self, name: &[u8], nr: InodeNr, memory: &Arc<NameMemory>) {
-        let key = self.key(name);
+    /// The name means `nr`. Its block is locked, at its place in the structure.
+    pub(super) fn put_name(&self, key: Key, nr: InodeNr, memory: &Arc<NameMemory>) {
         let size = {
             let known = self.known();
             if known.names.put(key, nr) || !known.names.may_grow(memory) {
@@ -159,9 +167,14 @@ impl DirBlocks {
         known.names.put(key, nr);
     }
 
-    /// `name` is about to go, or to mean something else. Its block is locked.
+    /// The name is about to go, or to mean something else. Its block is locked.
+    pub(super) fn forget(&self, key: Key) {
+        self.known().names.forget(key);
+    }
+
+    /// As [`Self::forget`].
     pub(super) fn forget_name(&self, name: &[u8]) {
-        self.known().names.forget(self.key(name));
+        self.forget(self.key(name));
     }
 
     /// Forgets all.

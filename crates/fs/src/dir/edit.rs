@@ -1,5 +1,6 @@
 //! Changing single entries that are there, under the lock of one block.
 
+use super::names::Key;
 use super::shrink::is_sparse;
 use super::view::{Dir, Form, names_mut};
 use super::{DirError, Index, inline};
@@ -47,6 +48,7 @@ pub(crate) fn remove(
 
 /// Where a lookup found an entry; good while `index` is held, or its version stays.
 pub(crate) struct Holder {
+    pub(super) key: Key,
     pub(super) block: Arc<MetaBlock>,
     /// `BlockState::changes` when it was found.
     pub(super) changes: u32,
@@ -68,7 +70,7 @@ pub(crate) fn remove_at(
     let block = &holder.block;
     let mut state = handle.write_checked(block, |_| index.check(dir))?;
     let changes = state.changes();
-    dir.dir_blocks().forget_name(name);
+    dir.dir_blocks().forget(holder.key);
     let mut leaf = names_mut(fs, dir, &mut state)?;
     if changes == holder.changes {
         leaf.remove_at(holder.at);

@@ -94,7 +94,7 @@ fn insert_into(
     } else {
         inserted(leaf.insert(new))?;
     }
-    dir.dir_blocks().put_name(new.name, new.inode, &fs.names);
+    dir.dir_blocks().put_name(opening.key, new.inode, &fs.names);
     Ok(())
 }
 
@@ -163,7 +163,7 @@ enum Full {
 }
 
 fn insert_where_room(view: &Dir<'_>, handle: &Handle<'_>, new: &NewEntry<'_>) -> Answer<Full> {
-    let mut room = Room::new(new.name, Index::Exclusive);
+    let mut room = Room::new(view, new.name, Index::Exclusive);
     view.search_all(|block| room.look(view, block))?;
     match room {
         Room { exists: true, .. } => Err(Error::Exists.into()),
@@ -192,7 +192,7 @@ fn insert_indexed(view: &mut Dir<'_>, handle: &Handle<'_>, new: &NewEntry<'_>) -
             };
         }
     };
-    let mut room = Room::new(new.name, Index::Exclusive);
+    let mut room = Room::new(view, new.name, Index::Exclusive);
     view.search_chain(path, |block| room.look(view, block))?;
     match room {
         Room { exists: true, .. } => Err(Error::Exists.into()),

@@ -63,7 +63,7 @@ use config::file_type;
 use std::sync::Arc;
 use uext4_format::{Corrupt, FileType, InodeNr, LogicalBlock, dirent};
 use uext4_journal::Handle;
-use view::{Dir, Form};
+use view::{Dir, Form, is_dot};
 
 /// Why a change was not made.
 #[derive(Debug)]
@@ -131,21 +131,25 @@ fn look_up(fs: &Fs, dir: &Arc<Inode>, name: &[u8], then: Then) -> Result<Option<
     let held = |nr| fs.inodes.load(fs, nr).map(InodeRef::new);
     let found = match view.form {
         Form::Inline => inline::with_entry(&view, name, |found| Ok((held(found.inode)?, None)))?,
-        _ => view.search(name, |block| {
-            let state = block.read();
-            let Some(at) = view.names(&state)?.locate(name) else {
-                return Ok(None);
-            };
-            let holder = Holder {
-                block: block.clone(),
-                changes: state.changes(),
-                at,
-            };
-            if then == Then::Remember {
-                quick::remember_name(&view, name, at.inode, version);
-            }
-            Ok(Some((held(at.inode)?, Some(holder))))
-        })?,
+        _ => {
+            let key = dir.dir_blocks().expect_name(name);
+            view.search(name, |block| {
+                let state = block.read();
+                let Some(at) = view.names(&state)?.locate(name) else {
+                    return Ok(None);
+                };
+                if then == Then::Remember && !is_dot(name) {
+                    quick::remember_name(&view, key, at.inode, version);
+                }
+                let holder = Holder {
+                    key,
+                    block: block.clone(),
+                    changes: state.changes(),
+                    at,
+                };
+                Ok(Some((held(at.inode)?, Some(holder))))
+            })?
+        }
     };
     // Whether the inode is in use can only be asked with the block unlocked (lock order).
     found

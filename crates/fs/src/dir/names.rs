@@ -16,6 +16,7 @@ use super::name_memory::{NameMemory, Share};
 use siphasher::sip128::{Hash128, SipHasher13};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
+use uext4_device::prefetch;
 use uext4_format::InodeNr;
 use uext4_sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -24,6 +25,7 @@ const SETS_MIN: usize = 8;
 /// Sets whose entries are counted to see how full a table is, and the losses for one such count.
 const SETS_COUNTED: usize = 64;
 const LOSSES_PER_COUNT: u32 = 8;
+
 /// A name as a table knows it.
 #[derive(Clone, Copy)]
 pub(super) struct Key {
@@ -97,6 +99,13 @@ impl Names {
 
     fn set(&self, place: u64) -> Option<&Set> {
         self.sets.get(self.number(place))
+    }
+
+    /// Asks for the cache line of a name that will be asked for.
+    pub(super) fn prefetch(&self, key: Key) {
+        if let Some(set) = self.set(key.place) {
+            prefetch(std::ptr::from_ref(set).cast(), size_of::<Set>());
+        }
     }
 
     /// What the name means.

@@ -7,7 +7,8 @@
 
 use super::blocks::Node;
 use super::index::{Path, StepKind, choose, runs_on};
-use super::view::{Dir, is_dot};
+use super::names::Key;
+use super::view::Dir;
 use crate::meta::MetaBlock;
 use crate::{Error, Fs, Inode, InodeRef, Result};
 use std::sync::Arc;
@@ -42,12 +43,11 @@ pub(super) fn meaning_of(
     held.map(Some)
 }
 
-/// Keeps what `name` means, which was found while `version` was the version; its block is locked.
-pub(super) fn remember_name(dir: &Dir<'_>, name: &[u8], nr: InodeNr, version: Option<Version>) {
+/// Keeps what a name means, which was found while `version` was the version; its block is locked.
+pub(super) fn remember_name(dir: &Dir<'_>, key: Key, nr: InodeNr, version: Option<Version>) {
     // Who has moved the block's entries by then found it unlocked: they may have changed since.
-    let stands = version.is_some_and(|version| dir.inode.index.is_still(version));
-    if stands && !is_dot(name) {
-        dir.inode.dir_blocks().put_name(name, nr, &dir.fs.names);
+    if version.is_some_and(|version| dir.inode.index.is_still(version)) {
+        dir.inode.dir_blocks().put_name(key, nr, &dir.fs.names);
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::edit::Answer;
 use super::index::{Path, Probe, Target, probe};
+use super::names::Key;
 use super::quick;
 use super::view::{Dir, Form};
 use super::{DirError, Index, grow, inline};
@@ -37,6 +38,7 @@ impl Way {
 pub(crate) struct Opening {
     /// How the structure was held then.
     pub(super) index: Index,
+    pub(super) key: Key,
     pub(super) block: Arc<MetaBlock>,
     /// `BlockState::changes` when the gap was found.
     pub(super) changes: u32,
@@ -83,8 +85,8 @@ fn room_in_leaf(view: &Dir<'_>, name: &[u8], index: Index) -> Option<Answer<Way>
     if !matches!(index, Index::Free(_) | Index::Shared) {
         return None;
     }
+    let mut room = Room::new(view, name, index);
     let leaf = quick::leaf_of(view, name)?;
-    let mut room = Room::new(name, index);
     let looked = room.look(view, &leaf).map_err(DirError::from);
     Some(looked.and_then(|_| room.settle(0, || false)))
 }
@@ -93,7 +95,7 @@ fn can_insert_linear(view: &Dir<'_>, name: &[u8], index: Index, reserve: Reserve
     if index != Index::Exclusive && view.blocks != 1 {
         return Err(DirError::NeedExclusive);
     }
-    let mut room = Room::new(name, index);
+    let mut room = Room::new(view, name, index);
     view.search_all(|block| room.look(view, block))?;
     let can_grow = || view.blocks < view.config().max_blocks() && view.fs.space.has_room(reserve);
     // An index begins with a leaf for the old names, and may have to split it at once.
@@ -114,7 +116,7 @@ fn can_insert_indexed(
     let exclusive = index == Index::Exclusive;
     let full = exclusive && grow::is_full(view, &path);
     let blocks = if exclusive { grow::blocks(&path) } else { 1 };
-    let mut room = Room::new(name, index);
+    let mut room = Room::new(view, name, index);
     view.search_chain(path, |block| room.look(view, block))?;
     let may_grow = || !full && view.blocks < view.config().max_blocks();
     room.settle(blocks, || may_grow() && view.fs.space.has_room(reserve))
@@ -124,13 +126,15 @@ fn can_insert_indexed(
 pub(super) struct Room<'a> {
     name: &'a [u8],
     index: Index,
+    key: Key,
     pub(super) exists: bool,
     pub(super) opening: Option<Opening>,
 }
 
 impl<'a> Room<'a> {
-    pub(super) fn new(name: &'a [u8], index: Index) -> Self {
+    pub(super) fn new(view: &Dir<'_>, name: &'a [u8], index: Index) -> Self {
         Self {
+            key: view.inode.dir_blocks().expect_name(name),
             name,
             index,
             exists: false,
@@ -154,6 +158,7 @@ impl<'a> Room<'a> {
                 let (block, changes) = (block.clone(), state.changes());
                 self.opening = Some(Opening {
                     index: self.index,
+                    key: self.key,
                     block,
                     changes,
                     gap,
