@@ -175,8 +175,15 @@ impl BlockState {
         &self,
         make: impl FnOnce(&[u8]) -> Made,
     ) -> std::result::Result<KnownLeaf<'_>, Corrupt> {
+        self.table.get().inspect(|table| self.prefetch(table));
+        self.known_leaf(make)
+    }
+
+    fn known_leaf(
+        &self,
+        make: impl FnOnce(&[u8]) -> Made,
+    ) -> std::result::Result<KnownLeaf<'_>, Corrupt> {
         if let Some(table) = self.table.get() {
-            self.prefetch(table);
             return Ok(KnownLeaf::new(&self.bytes, table));
         }
         let made = make(&self.bytes)?;
@@ -191,12 +198,12 @@ impl BlockState {
         prefetch(rows.as_ptr(), rows.len());
     }
 
-    /// As [`Self::leaf`], to change: the table follows.
+    /// As [`Self::leaf`], to change, where it was looked at a moment ago: the table follows.
     pub(crate) fn leaf_mut(
         &mut self,
         make: impl FnOnce(&[u8]) -> Made,
     ) -> std::result::Result<KnownLeafMut<'_>, Corrupt> {
-        self.leaf(make)?;
+        self.known_leaf(make)?;
         self.changes = self.changes.wrapping_add(1);
         let table = self.table.get_mut().expect("it has just been made");
         Ok(KnownLeafMut::new(Arc::make_mut(&mut self.bytes), table))
