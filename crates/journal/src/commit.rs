@@ -139,7 +139,7 @@ impl Engine {
         let body = Times::time(&self.times.encode_ns, || {
             encode(&log.layout, &log.uuid, &closed, self.cores)
         })?;
-        let blocks = body.len() as u64 + 1;
+        let blocks = body.len() as u64;
         if blocks > u64::from(log.len_blocks()) {
             return Err(Error::LogTooSmall { blocks });
         }

@@ -26,8 +26,12 @@ impl LogBlock {
 /// Images whose checksums are worth a thread of their own.
 const IMAGES_PER_THREAD: usize = 1024;
 
-/// Everything of a transaction but its commit block, in the order of the log, by up to `threads`
-/// threads.
+/// Everything of a transaction in the order of the log, by up to `threads` threads; the last block
+/// is zeros in place of its commit block.
+///
+/// All of a commit block but its first sector is zero. Once these zeros are durable, a commit block
+/// that is cut short is none or a whole one; over what the log held before, e2fsck and Linux would
+/// take it for corruption.
 ///
 /// # Errors
 /// [`Error::Panicked`].
@@ -37,7 +41,7 @@ pub(crate) fn encode(
     closed: &Closed,
     threads: usize,
 ) -> Result<Vec<LogBlock>, Error> {
-    let mut out = Vec::with_capacity(closed.images.len() + 2);
+    let mut out = Vec::with_capacity(closed.images.len() + 3);
     for some in closed.revokes.chunks(RevokeWriter::capacity(layout)) {
         let mut writer = RevokeWriter::new(layout, closed.tid);
         let all_fit = some.iter().all(|block| writer.push(*block));
@@ -57,6 +61,7 @@ pub(crate) fn encode(
     for part in stretches(threads, least, &described, encode)? {
         out.extend(part);
     }
+    out.push(LogBlock::Own(vec![0; layout.block_size]));
     Ok(out)
 }
 

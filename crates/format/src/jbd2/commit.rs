@@ -15,6 +15,7 @@ const CHECKSUM_SIZE: usize = 13;
 const CHECKSUM: usize = 16;
 const SECONDS: usize = 48;
 const NANOSECONDS: usize = 56;
+const FIELDS_BYTES: usize = 60;
 /// Type and size that a v1 commit block gives for its crc32.
 const CRC32_TYPE: u8 = 1;
 const CRC32_SIZE: u8 = 4;
@@ -64,6 +65,9 @@ impl CommitBlock {
     }
 
     /// True when the crc32c of a v2 or v3 commit block is right, or the journal has none.
+    ///
+    /// As Linux does, it takes a block of which only the fields arrived: the rest is zero,
+    /// whatever lies there from the log's last time around.
     pub fn verify(layout: &Layout, block: &[u8]) -> bool {
         if !layout.has_block_checksums() {
             return true;
@@ -71,8 +75,9 @@ impl CommitBlock {
         let (Some(head), Some(rest)) = (block.get(..CHECKSUM), block.get(CHECKSUM + 4..)) else {
             return false;
         };
-        let sum = crc32c(crc32c(crc32c(layout.seed, head), &[0; 4]), rest);
-        sum == get_u32_be(block, CHECKSUM)
+        let upto = crc32c(crc32c(layout.seed, head), &[0; 4]);
+        let is_right = |rest| crc32c(upto, rest) == get_u32_be(block, CHECKSUM);
+        is_right(rest) || is_right(&fields_alone(rest))
     }
 
     /// True when a v1 commit block carries `sum`, or carries none at all.
@@ -83,4 +88,13 @@ impl CommitBlock {
             && self.checksum == sum;
         absent || right
     }
+}
+
+/// `rest` of a commit block, behind the first checksum word, with zeros behind its last field.
+fn fields_alone(rest: &[u8]) -> Vec<u8> {
+    let mut alone = rest.to_vec();
+    if let Some(behind) = alone.get_mut(FIELDS_BYTES - CHECKSUM - 4..) {
+        behind.fill(0);
+    }
+    alone
 }

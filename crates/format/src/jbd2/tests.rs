@@ -83,6 +83,8 @@ fn commit_blocks_verify() {
         let parsed = CommitBlock::parse(&block);
         assert_eq!((parsed.seconds, parsed.nanoseconds), (1_700_000_000, 5));
         assert!(CommitBlock::verify(&layout, &block));
+        block[512..].fill(0xA5); // not yet written over
+        assert!(CommitBlock::verify(&layout, &block));
         block[50] ^= 4;
         assert_eq!(
             CommitBlock::verify(&layout, &block),

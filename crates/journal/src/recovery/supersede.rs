@@ -41,7 +41,7 @@ pub fn supersede(
     };
     let mut superblock = file.read_superblock()?;
     let body = encode(&superblock.layout(), &superblock.uuid, &closed, 1)?;
-    let blocks = body.len() as u64 + 1;
+    let blocks = body.len() as u64;
     if blocks >= u64::from(superblock.end() - superblock.first) {
         return Err(Error::LogTooSmall { blocks });
     }
@@ -81,11 +81,11 @@ fn write_transaction(
     file.flush()?;
     let commit = CommitBlock::encode(&layout, closed.tid, seconds, 0);
     let to_end = superblock.end() - superblock.start;
-    let len = body.len() as u32;
-    let at = if len < to_end {
-        superblock.start + len
+    let before = body.len() as u32 - 1;
+    let at = if before < to_end {
+        superblock.start + before
     } else {
-        superblock.first + (len - to_end)
+        superblock.first + (before - to_end)
     };
     write_around(file, superblock, at, &[&commit])?;
     file.flush()

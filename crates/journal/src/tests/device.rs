@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use uext4_device::{BlockDevice, Error};
+use uext4_format::jbd2::{BlockType, Header};
 use uext4_sync::{Mutex, Rank, Rng};
 
 const SECTOR: usize = 512;
@@ -58,6 +59,26 @@ impl Recorder {
             .iter()
             .filter(|event| matches!(event, Event::Flush));
         flushes.count()
+    }
+
+    /// The disk when only the first sector of its last commit block had arrived.
+    pub(super) fn with_torn_commit_block(&self) -> Vec<u8> {
+        let inner = self.0.lock();
+        let is_commit = |event: &Event| {
+            let Event::Write(_, bytes) = event else {
+                return false;
+            };
+            Header::parse(bytes).is_some_and(|header| header.block_type == BlockType::Commit)
+        };
+        let last = inner.events.iter().rposition(is_commit).expect("a commit");
+        let mut disk = inner.start.clone();
+        for (nr, event) in inner.events[..=last].iter().enumerate() {
+            if let Event::Write(at, bytes) = event {
+                let arrived = if nr == last { SECTOR } else { bytes.len() };
+                disk[*at..*at + arrived].copy_from_slice(&bytes[..arrived]);
+            }
+        }
+        disk
     }
 
     /// A disk as a crash after `cut` events may leave it: what was flushed, and of the rest any
