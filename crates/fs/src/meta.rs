@@ -16,9 +16,9 @@ use uext4_device::prefetch;
 use uext4_format::dirent::{self, KnownLeaf, KnownLeafMut, LeafTable};
 use uext4_format::extent::ExtentNode;
 use uext4_format::xattr::XattrBlock;
-use uext4_format::{BlockNr, Corrupt, Place, Seed};
+use uext4_format::{BlockNr, Corrupt, LogicalBlock, Place, Seed};
 use uext4_journal::{Handle, Image, Live, Object, Render, Sink};
-use uext4_sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use uext4_sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use uext4_sync::{OnceLock, Rank, RwLockReadGuard};
 
 /// How the checksum of a metadata block is made. Seeds are raw crc32c states.
@@ -45,6 +45,8 @@ pub(crate) struct MetaBlock {
     is_gone: AtomicBool,
     /// Somebody who remembers it used it: the cache was not asked.
     is_used: AtomicBool,
+    /// Of a block of a directory, which one it is there.
+    place: AtomicU32,
     live: Live<BlockState>,
 }
 
@@ -89,6 +91,16 @@ impl MetaBlock {
         if !self.is_used.load(Ordering::Relaxed) {
             self.is_used.store(true, Ordering::Relaxed);
         }
+    }
+
+    /// Says which block of its directory it is.
+    pub(crate) fn set_place(&self, place: LogicalBlock) {
+        self.place.store(place.0, Ordering::Relaxed);
+    }
+
+    /// Which block of its directory it is; one that no directory has, until that was said.
+    pub(crate) fn place(&self) -> LogicalBlock {
+        LogicalBlock(self.place.load(Ordering::Relaxed))
     }
 
     /// The block's lock, to read.
@@ -170,16 +182,16 @@ impl BlockState {
         self.table.get()
     }
 
-    /// The names in the block, a leaf of a directory. `make` is asked for their table once.
-    pub(crate) fn leaf(
-        &self,
-        make: impl FnOnce(&[u8]) -> Made,
-    ) -> std::result::Result<KnownLeaf<'_>, Corrupt> {
-        self.table.get().inspect(|table| self.prefetch(table));
-        self.known_leaf(make)
+    /// The addresses of the rows of the table, zero without one, and of the counts of the bytes,
+    /// which a change asks whether an image shares them.
+    pub(crate) fn addresses(&self) -> (usize, usize) {
+        let table = self.table();
+        let rows = table.map_or(0, |table| table.rows().as_ptr().addr());
+        (rows, self.bytes.as_ptr().addr() - COUNTS_BYTES)
     }
 
-    fn known_leaf(
+    /// The names in the block, a leaf of a directory. `make` is asked for their table once.
+    pub(crate) fn leaf(
         &self,
         make: impl FnOnce(&[u8]) -> Made,
     ) -> std::result::Result<KnownLeaf<'_>, Corrupt> {
@@ -190,20 +202,12 @@ impl BlockState {
         Ok(KnownLeaf::new(&self.bytes, self.table.get_or_init(|| made)))
     }
 
-    /// Asks for the lines that a look for a name reads one after the other: the rows of the table,
-    /// and the counts of the bytes, which a change asks whether an image shares them.
-    fn prefetch(&self, table: &LeafTable) {
-        prefetch(self.bytes.as_ptr().wrapping_sub(COUNTS_BYTES), 1);
-        let rows = table.rows();
-        prefetch(rows.as_ptr(), rows.len());
-    }
-
-    /// As [`Self::leaf`], to change, where it was looked at a moment ago: the table follows.
+    /// As [`Self::leaf`], to change: the table follows.
     pub(crate) fn leaf_mut(
         &mut self,
         make: impl FnOnce(&[u8]) -> Made,
     ) -> std::result::Result<KnownLeafMut<'_>, Corrupt> {
-        self.known_leaf(make)?;
+        self.leaf(make)?;
         self.changes = self.changes.wrapping_add(1);
         let table = self.table.get_mut().expect("it has just been made");
         Ok(KnownLeafMut::new(Arc::make_mut(&mut self.bytes), table))
@@ -376,6 +380,7 @@ impl Blocks {
             nr,
             is_gone: AtomicBool::new(false),
             is_used: AtomicBool::new(false),
+            place: AtomicU32::new(u32::MAX),
             live: Live::new(state),
         }
     }

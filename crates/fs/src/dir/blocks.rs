@@ -11,10 +11,11 @@
 
 use super::name_memory::NameMemory;
 use super::names::{Key, Keys, Names};
+use super::place::Place;
 use super::sparse::SparseNames;
-use crate::meta::MetaBlock;
+use crate::meta::{BlockState, MetaBlock};
 use std::collections::BTreeMap;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use uext4_format::{BlockNr, InodeNr, LogicalBlock};
 use uext4_journal::Image;
 use uext4_sync::{Rank, ReadMostly, ReadMostlyGuard, Version, VersionedLock};
@@ -34,7 +35,7 @@ pub(crate) struct DirBlocks {
 
 #[derive(Default)]
 pub(super) struct Known {
-    blocks: Vec<Weak<MetaBlock>>,
+    blocks: Vec<Place>,
     version: Option<Version>,
     nodes: BTreeMap<LogicalBlock, Node>,
     names: Names,
@@ -59,11 +60,7 @@ impl Default for DirBlocks {
 impl Known {
     /// The block, if it is in memory and known.
     pub(super) fn block(&self, nr: LogicalBlock) -> Option<Arc<MetaBlock>> {
-        let block = self.blocks.get(nr.0 as usize)?;
-        MetaBlock::prefetch(block);
-        let block = block.upgrade()?;
-        block.note_use();
-        (!block.is_gone()).then_some(block)
+        self.blocks.get(nr.0 as usize)?.block()
     }
 
     /// A root or node, if it is known as the structure is in this version.
@@ -95,9 +92,17 @@ impl DirBlocks {
         let at = nr.0 as usize;
         let mut known = self.known.write();
         if known.blocks.len() <= at {
-            known.blocks.resize(at + 1, Weak::new());
+            known.blocks.resize_with(at + 1, Place::default);
         }
-        known.blocks[at] = Arc::downgrade(block);
+        known.blocks[at] = Place::of(block);
+        block.set_place(nr);
+    }
+
+    /// A block, whose state this is, was looked into: the next one to ask for it wants the same.
+    pub(super) fn note(&self, block: &MetaBlock, state: &BlockState) {
+        if let Some(place) = self.known().blocks.get(block.place().0 as usize) {
+            place.note(state);
+        }
     }
 
     /// Roots and nodes of this version of the structure; of other versions nothing is known then.

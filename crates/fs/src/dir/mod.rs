@@ -1,10 +1,11 @@
 //! Directories: names to inode numbers, in three forms (inline, linear, indexed).
 //!
 //! Layout: [`view`] is one directory as an operation sees it; [`index`] the way through a hash
-//! tree, [`quick`] one without locks, [`names`] one without blocks; [`scan`] finds names; [`room`]
-//! finds where one may go, [`insert`] puts it in, [`edit`] changes entries that are there;
-//! [`grow`] changes the structure, [`shrink`] takes it back ([`neighbours`], [`merge`]); [`rename`]
-//! changes two entries at once; [`read`] lists; [`inline`] is the form that lives in the inode.
+//! tree, [`quick`] one without locks ([`blocks`], [`place`]), [`names`] one without blocks;
+//! [`scan`] finds names; [`room`] finds where one may go, [`insert`] puts it in, [`edit`] changes
+//! entries that are there; [`grow`] changes the structure, [`shrink`] takes it back
+//! ([`neighbours`], [`merge`]); [`rename`] changes two entries at once; [`read`] lists; [`inline`]
+//! is the form that lives in the inode.
 //! Invariants: a name stands at most once; the block that holds it follows from its hash in an
 //! indexed directory. Every step of growing leaves a sound directory, so that "no space" in the
 //! middle needs no undoing.
@@ -31,6 +32,7 @@ mod merge;
 mod name_memory;
 mod names;
 mod neighbours;
+mod place;
 mod quick;
 mod read;
 mod reference;
@@ -135,7 +137,7 @@ fn look_up(fs: &Fs, dir: &Arc<Inode>, name: &[u8], then: Then) -> Result<Option<
             let key = dir.dir_blocks().expect_name(name);
             view.search(name, |block| {
                 let state = block.read();
-                let Some(at) = view.names(&state)?.locate(name) else {
+                let Some(at) = view.names_in(block, &state)?.locate(name) else {
                     return Ok(None);
                 };
                 if then == Then::Remember && !is_dot(name) {

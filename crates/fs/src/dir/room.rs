@@ -149,7 +149,7 @@ impl<'a> Room<'a> {
         block: &Arc<MetaBlock>,
     ) -> crate::Result<Option<()>> {
         let state = block.read();
-        match view.names(&state)?.fits(self.name) {
+        match view.names_in(block, &state)?.fits(self.name) {
             Fit::Exists => {
                 self.exists = true;
                 return Ok(Some(()));

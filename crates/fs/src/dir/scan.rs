@@ -78,10 +78,13 @@ impl Dir<'_> {
     /// The entry `name` of a block.
     pub(super) fn find_in(&self, block: &MetaBlock, name: &[u8]) -> Result<Option<Found>> {
         let state = block.read();
-        Ok(self.names(&state)?.locate(name).map(|entry| Found {
-            inode: entry.inode,
-            kind: entry.kind,
-        }))
+        Ok(self
+            .names_in(block, &state)?
+            .locate(name)
+            .map(|entry| Found {
+                inode: entry.inode,
+                kind: entry.kind,
+            }))
     }
 
     /// The block that holds `name` now, and what the entry says.

@@ -148,7 +148,19 @@ impl<'a> Dir<'a> {
 
     /// As [`Self::leaf`], to look for names.
     pub(super) fn names<'b>(&self, state: &'b BlockState) -> Result<KnownLeaf<'b>> {
-        names(self.fs, self.inode, state)
+        let place = self.place(state.nr());
+        Ok(state.leaf(|bytes| table(self.config(), bytes, place))?)
+    }
+
+    /// As [`Self::names`]; whoever looks into the block next finds it sooner.
+    pub(super) fn names_in<'b>(
+        &self,
+        block: &MetaBlock,
+        state: &'b BlockState,
+    ) -> Result<KnownLeaf<'b>> {
+        let names = self.names(state)?;
+        self.inode.dir_blocks().note(block, state);
+        Ok(names)
     }
 
     /// As [`Self::names`], to change: that must be a leaf.
@@ -172,12 +184,6 @@ impl<'a> Dir<'a> {
     pub(super) fn damage(&self, problem: &'static str) -> Corrupt {
         Corrupt::new(Place::Inode(self.inode.nr()), "directory", problem)
     }
-}
-
-/// See [`Dir::names`].
-fn names<'b>(fs: &Fs, dir: &Inode, state: &'b BlockState) -> Result<KnownLeaf<'b>> {
-    let place = Place::InodeBlock(dir.nr(), state.nr());
-    Ok(state.leaf(|bytes| table(&fs.dirs, bytes, place))?)
 }
 
 /// See [`Dir::names_mut`].
