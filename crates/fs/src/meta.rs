@@ -1,38 +1,28 @@
 //! Metadata blocks as live objects, and their cache.
 //!
-//! Layout: a [`MetaBlock`] holds the bytes of one file system block (directory leaf, index node,
-//! extent node, indirect block, xattr block, orphan block) and its [`Seal`], which says how the
-//! checksum is made when the block is rendered. A leaf of a directory that is looked into also has
-//! a table of its names, under the same lock.
+//! Layout: a [`MetaBlock`] holds one file system block (directory leaf, index node, extent node,
+//! indirect block, xattr block, orphan block): its bytes ([`state`]) and how their checksum is made
+//! when it is rendered ([`seal`]).
 //!
 //! Invariants: a block is in the cache at most once, with one seal; a caller that expects another
 //! seal than the cached one has met a block that two structures claim, which is damage.
 //! Locking: `Rank::MetaBlock` per block; the cache's shards are `Rank::CacheShard`.
 
+mod seal;
+mod state;
+
+pub(crate) use seal::Seal;
+pub(crate) use state::BlockState;
+
 use crate::cache::{Allotment, Cache, Cached, Counts, ENTRY_BYTES, Found};
 use crate::{Error, Fs, Result};
 use std::sync::{Arc, Weak};
 use uext4_device::prefetch;
-use uext4_format::dirent::{self, KnownLeaf, KnownLeafMut, LeafTable};
-use uext4_format::extent::ExtentNode;
-use uext4_format::xattr::XattrBlock;
+use uext4_format::dirent::LeafTable;
 use uext4_format::{BlockNr, Corrupt, LogicalBlock, Place, Seed};
-use uext4_journal::{Handle, Image, Live, Object, Render, Sink};
+use uext4_journal::{Handle, Image, Live, Object};
+use uext4_sync::RwLockReadGuard;
 use uext4_sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use uext4_sync::{OnceLock, Rank, RwLockReadGuard};
-
-/// How the checksum of a metadata block is made. Seeds are raw crc32c states.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Seal {
-    /// No checksum (indirect blocks; any block without `metadata_csum` keeps its kind, too).
-    Indirect,
-    /// Extent tree node of the inode with this seed.
-    Extent(Seed),
-    /// Directory block of the inode with this seed: a leaf or an index node; told by its bytes.
-    Directory(Seed),
-    /// Extended attribute block; the seed is the file system's.
-    Xattr(Seed),
-}
 
 /// The counts of an `Arc`, which stand before what it holds.
 const COUNTS_BYTES: usize = 2 * size_of::<usize>();
@@ -57,7 +47,7 @@ impl Cached for MetaBlock {
 
     fn more_bytes(&self) -> usize {
         let state = self.live.try_read();
-        let table = state.as_ref().and_then(|state| state.table.get());
+        let table = state.as_ref().and_then(|state| state.table());
         table.map_or(0, LeafTable::heap_bytes)
     }
 }
@@ -115,154 +105,7 @@ impl MetaBlock {
 
     /// The current bytes, shared; a later change copies them first.
     pub(crate) fn image(&self) -> Image {
-        self.live.read().bytes.clone()
-    }
-}
-
-/// Bytes of a metadata block.
-pub(crate) struct BlockState {
-    nr: BlockNr,
-    seal: Seal,
-    changes: u32,
-    /// Blocks have checksums.
-    is_sealed: bool,
-    bytes: Image,
-    /// Of a leaf of a directory, from its first use on.
-    table: OnceLock<LeafTable>,
-}
-
-impl BlockState {
-    /// The block's number.
-    pub(crate) fn nr(&self) -> BlockNr {
-        self.nr
-    }
-
-    /// The bytes.
-    pub(crate) fn bytes(&self) -> &[u8] {
-        &self.bytes
-    }
-
-    /// The bytes, shared.
-    pub(crate) fn image(&self) -> Image {
-        self.bytes.clone()
-    }
-
-    /// How often the bytes were handed out to change, modulo 2^32: what was found in them a moment
-    /// ago stands while this stays.
-    pub(crate) fn changes(&self) -> u32 {
-        self.changes
-    }
-
-    /// The bytes, to change; copied first when an image still shares them.
-    pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
-        self.changes = self.changes.wrapping_add(1);
-        self.table = OnceLock::new();
-        Arc::make_mut(&mut self.bytes)
-    }
-
-    /// The block becomes another leaf of a directory, of which `table` is the table if it is known.
-    pub(crate) fn become_leaf(&mut self, bytes: Image, table: Option<LeafTable>) {
-        self.changes = self.changes.wrapping_add(1);
-        self.bytes = bytes;
-        self.table = table.map_or_else(OnceLock::new, OnceLock::from);
-    }
-
-    /// The table of a leaf that was made with it.
-    pub(crate) fn keep_table(&self, table: LeafTable) {
-        self.table.get_or_init(|| table);
-    }
-
-    /// Takes the table of a leaf that becomes another block.
-    pub(crate) fn take_table(&mut self) -> Option<LeafTable> {
-        self.table.take()
-    }
-
-    /// What is known of the names in the block, if they were asked for.
-    pub(crate) fn table(&self) -> Option<&LeafTable> {
-        self.table.get()
-    }
-
-    /// The addresses of the rows of the table, zero without one, and of the counts of the bytes,
-    /// which a change asks whether an image shares them.
-    pub(crate) fn addresses(&self) -> (usize, usize) {
-        let table = self.table();
-        let rows = table.map_or(0, |table| table.rows().as_ptr().addr());
-        (rows, self.bytes.as_ptr().addr() - COUNTS_BYTES)
-    }
-
-    /// The names in the block, a leaf of a directory. `make` is asked for their table once.
-    pub(crate) fn leaf(
-        &self,
-        make: impl FnOnce(&[u8]) -> Made,
-    ) -> std::result::Result<KnownLeaf<'_>, Corrupt> {
-        if let Some(table) = self.table.get() {
-            return Ok(KnownLeaf::new(&self.bytes, table));
-        }
-        let made = make(&self.bytes)?;
-        Ok(KnownLeaf::new(&self.bytes, self.table.get_or_init(|| made)))
-    }
-
-    /// As [`Self::leaf`], to change: the table follows.
-    pub(crate) fn leaf_mut(
-        &mut self,
-        make: impl FnOnce(&[u8]) -> Made,
-    ) -> std::result::Result<KnownLeafMut<'_>, Corrupt> {
-        self.leaf(make)?;
-        self.changes = self.changes.wrapping_add(1);
-        let table = self.table.get_mut().expect("it has just been made");
-        Ok(KnownLeafMut::new(Arc::make_mut(&mut self.bytes), table))
-    }
-
-    fn write_checksum(&mut self) {
-        if self.is_sealed {
-            self.seal.write(self.nr, Arc::make_mut(&mut self.bytes));
-        }
-    }
-}
-
-/// A table, unless a record is damaged.
-type Made = std::result::Result<LeafTable, Corrupt>;
-
-impl Render for BlockState {
-    const RANK: Rank = Rank::MetaBlock;
-
-    fn render(&mut self, out: &mut Sink<'_>) {
-        let table = self.table.get();
-        debug_assert!(table.is_none_or(|table| table.is_of(&self.bytes)));
-        // Entries stay where they are: what was found in the block stands.
-        self.write_checksum();
-        out.image(self.nr, self.bytes.clone());
-    }
-}
-
-impl Seal {
-    /// The structure's name in ext4's words.
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Seal::Indirect => "indirect block",
-            Seal::Extent(_) => "extent tree block",
-            Seal::Directory(_) => "directory block",
-            Seal::Xattr(_) => "extended attribute block",
-        }
-    }
-
-    fn write(self, nr: BlockNr, bytes: &mut [u8]) {
-        match self {
-            Seal::Indirect => {}
-            Seal::Extent(seed) => ExtentNode::new(bytes).update_checksum(seed),
-            Seal::Directory(seed) => dirent::seal_block(bytes, seed),
-            Seal::Xattr(seed) => XattrBlock::new(bytes).update_checksum(seed, nr),
-        }
-    }
-
-    fn verify(self, nr: BlockNr, bytes: &[u8]) -> std::result::Result<(), Corrupt> {
-        let place = Place::Block(nr);
-        match self {
-            Seal::Indirect => Ok(()),
-            Seal::Extent(seed) => ExtentNode::new(bytes).verify_checksum(seed, place),
-            Seal::Directory(seed) => dirent::verify_block(bytes, seed, place),
-            Seal::Xattr(seed) => XattrBlock::new(bytes).verify_checksum(seed, nr),
-        }
+        self.live.read().image()
     }
 }
 
@@ -325,7 +168,7 @@ impl Blocks {
     pub(crate) fn cached(&self, nr: BlockNr, seal: Seal) -> Option<Arc<MetaBlock>> {
         self.cache
             .get(nr)
-            .filter(|block| block.live.read().seal == seal)
+            .filter(|block| block.live.read().seal() == seal)
     }
 
     /// A new block with these bytes, logged to the handle's transaction. The block must have been
@@ -368,14 +211,7 @@ impl Blocks {
     }
 
     fn object(&self, nr: BlockNr, seal: Seal, bytes: Image) -> MetaBlock {
-        let state = BlockState {
-            nr,
-            seal,
-            changes: 0,
-            is_sealed: self.fs_seed.is_some(),
-            bytes,
-            table: OnceLock::new(),
-        };
+        let state = BlockState::new(nr, seal, self.fs_seed.is_some(), bytes);
         MetaBlock {
             nr,
             is_gone: AtomicBool::new(false),
@@ -386,7 +222,7 @@ impl Blocks {
     }
 
     fn expect(&self, block: Arc<MetaBlock>, seal: Seal) -> Result<Arc<MetaBlock>> {
-        let found = block.live.read().seal;
+        let found = block.live.read().seal();
         if found == seal {
             return Ok(block);
         }
