@@ -9,9 +9,9 @@
 //! those of one version of the structure, whatever else was known of it.
 //! Locking: `Rank::CacheShard`, which readers do not contend for; nothing is taken under it.
 
+use super::known_block::KnownBlock;
 use super::name_memory::NameMemory;
 use super::names::{Key, Keys, Names};
-use super::place::Place;
 use super::sparse::SparseNames;
 use crate::meta::{BlockState, MetaBlock};
 use std::collections::BTreeMap;
@@ -35,7 +35,7 @@ pub(crate) struct DirBlocks {
 
 #[derive(Default)]
 pub(super) struct Known {
-    blocks: Vec<Place>,
+    blocks: Vec<KnownBlock>,
     version: Option<Version>,
     nodes: BTreeMap<LogicalBlock, Node>,
     names: Names,
@@ -92,9 +92,9 @@ impl DirBlocks {
         let at = nr.0 as usize;
         let mut known = self.known.write();
         if known.blocks.len() <= at {
-            known.blocks.resize_with(at + 1, Place::default);
+            known.blocks.resize_with(at + 1, KnownBlock::default);
         }
-        known.blocks[at] = Place::of(block);
+        known.blocks[at] = KnownBlock::of(block);
         block.set_place(nr);
     }
 

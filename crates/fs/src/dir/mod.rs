@@ -1,7 +1,7 @@
 //! Directories: names to inode numbers, in three forms (inline, linear, indexed).
 //!
 //! Layout: [`view`] is one directory as an operation sees it; [`index`] the way through a hash
-//! tree, [`quick`] one without locks ([`blocks`], [`place`]), [`names`] one without blocks;
+//! tree, [`quick`] one without locks ([`blocks`], [`known_block`]), [`names`] one without blocks;
 //! [`scan`] finds names; [`room`] finds where one may go, [`insert`] puts it in, [`edit`] changes
 //! entries that are there; [`grow`] changes the structure, [`shrink`] takes it back
 //! ([`neighbours`], [`merge`]); [`rename`] changes two entries at once; [`read`] lists; [`inline`]
@@ -27,12 +27,12 @@ mod hold;
 mod index;
 mod inline;
 mod insert;
+mod known_block;
 mod last;
 mod merge;
 mod name_memory;
 mod names;
 mod neighbours;
-mod place;
 mod quick;
 mod read;
 mod reference;

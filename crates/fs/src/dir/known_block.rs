@@ -1,9 +1,9 @@
-//! One block of a directory, as its place in the directory finds it.
+//! One block of a directory, as the directory remembers it.
 //!
 //! In a large directory nearly every name is in a block that is in no cache, and what a look for it
 //! reads lies in three pieces of memory of which each leads to the next: the block, the rows of its
-//! table, the counts of its bytes. So the place knows where all of them lay when somebody looked
-//! last, and asks for them at once.
+//! table, the counts of its bytes. So the directory remembers where all of them lay when somebody
+//! looked last, and asks for them at once.
 //!
 //! Invariants: addresses are hints, good for nothing else; those that are past cost a fetch.
 //! Locking: none; who notes has the block locked, shared at least.
@@ -18,14 +18,14 @@ const ROWS_BYTES: usize = 448;
 
 /// See the module.
 #[derive(Default)]
-pub(super) struct Place {
+pub(super) struct KnownBlock {
     block: Weak<MetaBlock>,
     /// Addresses; zero is none.
     rows: AtomicUsize,
     counts: AtomicUsize,
 }
 
-impl Place {
+impl KnownBlock {
     pub(super) fn of(block: &Arc<MetaBlock>) -> Self {
         Self {
             block: Arc::downgrade(block),
