@@ -22,10 +22,13 @@ use uext4_format::dirent::LeafTable;
 use uext4_format::{BlockNr, Corrupt, LogicalBlock, Place, Seed};
 use uext4_journal::{Handle, Image, Live, Object};
 use uext4_sync::RwLockReadGuard;
-use uext4_sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use uext4_sync::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
 /// The counts of an `Arc`, which stand before what it holds.
 const COUNTS_BYTES: usize = 2 * size_of::<usize>();
+
+/// A cache line, in bytes.
+const LINE_BYTES: usize = 64;
 
 /// One metadata block. In a large directory nearly every look-up meets another one that is in no
 /// cache: it lies in two cache lines, with the counts of its `Arc`.
@@ -35,6 +38,8 @@ pub(crate) struct MetaBlock {
     is_gone: AtomicBool,
     /// Somebody who remembers it used it: the cache was not asked.
     is_used: AtomicBool,
+    /// What its directory has noted of where its parts lie: a digest.
+    noted: AtomicU16,
     /// Of a block of a directory, which one it is there.
     place: AtomicU32,
     live: Live<BlockState>,
@@ -86,11 +91,25 @@ impl MetaBlock {
     /// Says which block of its directory it is.
     pub(crate) fn set_place(&self, place: LogicalBlock) {
         self.place.store(place.0, Ordering::Relaxed);
+        self.noted.store(0, Ordering::Relaxed);
     }
 
     /// Which block of its directory it is; one that no directory has, until that was said.
     pub(crate) fn place(&self) -> LogicalBlock {
         LogicalBlock(self.place.load(Ordering::Relaxed))
+    }
+
+    /// Whether where the parts of `state`, which is the block's, lie is not what was noted last; it
+    /// is from now on.
+    pub(crate) fn is_to_note(&self, state: &BlockState) -> bool {
+        let (rows, counts) = state.addresses();
+        let digest = (rows ^ counts.rotate_left(24)) / LINE_BYTES;
+        let digest = (digest ^ digest >> 16 ^ digest >> 32) as u16;
+        let is_new = self.noted.load(Ordering::Relaxed) != digest;
+        if is_new {
+            self.noted.store(digest, Ordering::Relaxed);
+        }
+        is_new
     }
 
     /// The block's lock, to read.
@@ -216,6 +235,7 @@ impl Blocks {
             nr,
             is_gone: AtomicBool::new(false),
             is_used: AtomicBool::new(false),
+            noted: AtomicU16::new(0),
             place: AtomicU32::new(u32::MAX),
             live: Live::new(state),
         }

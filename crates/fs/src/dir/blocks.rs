@@ -63,6 +63,18 @@ impl Known {
         self.blocks.get(nr.0 as usize)?.block()
     }
 
+    /// Asks for what a look into the block reads.
+    pub(super) fn expect_block(&self, nr: LogicalBlock) {
+        if let Some(block) = self.blocks.get(nr.0 as usize) {
+            block.expect();
+        }
+    }
+
+    /// What names mean.
+    pub(super) fn names(&self) -> &Names {
+        &self.names
+    }
+
     /// A root or node, if it is known as the structure is in this version.
     pub(super) fn node(&self, version: Version, nr: LogicalBlock) -> Option<&Node> {
         self.nodes.get(&nr).filter(|_| self.is_of(version))
@@ -100,6 +112,9 @@ impl DirBlocks {
 
     /// A block, whose state this is, was looked into: the next one to ask for it wants the same.
     pub(super) fn note(&self, block: &MetaBlock, state: &BlockState) {
+        if !block.is_to_note(state) {
+            return;
+        }
         if let Some(place) = self.known().blocks.get(block.place().0 as usize) {
             place.note(state);
         }

@@ -46,13 +46,13 @@ pub(crate) fn remove(
     Ok(())
 }
 
-/// Where a lookup found an entry; good while `index` is held, or its version stays.
+/// The block of an entry that means `nr`; good while `index` is held, or its version stays.
 pub(crate) struct Holder {
     pub(super) key: Key,
     pub(super) block: Arc<MetaBlock>,
-    /// `BlockState::changes` when it was found.
-    pub(super) changes: u32,
-    pub(super) at: Location,
+    pub(super) nr: InodeNr,
+    /// Where it stands there, if somebody looked, and `BlockState::changes` then.
+    pub(super) seen: Option<(Location, u32)>,
 }
 
 /// As [`remove`], where [`super::lookup_holder`] found the entry.
@@ -72,17 +72,18 @@ pub(crate) fn remove_at(
     let changes = state.changes();
     dir.dir_blocks().forget(holder.key);
     let mut leaf = names_mut(fs, dir, &mut state)?;
-    if changes == holder.changes {
-        leaf.remove_at(holder.at);
-    } else {
-        match leaf.known().locate(name) {
-            Some(at) if at.inode == holder.at.inode => leaf.remove_at(at),
-            _ => return Err(Error::NotFound.into()),
-        }
+    let at = match holder.seen {
+        Some((at, then)) if then == changes => Some(at),
+        _ => leaf.known().locate(name),
+    };
+    match at {
+        Some(at) if at.inode == holder.nr => leaf.remove_at(at),
+        _ => return Err(Error::NotFound.into()),
     }
     if is_sparse(&leaf, changes) {
         fs.sparse_leaves.push(dir, name);
     }
+    dir.dir_blocks().note(block, &state);
     Ok(())
 }
 

@@ -33,26 +33,27 @@ impl KnownBlock {
         }
     }
 
-    /// The block, if it is in memory.
-    pub(super) fn block(&self) -> Option<Arc<MetaBlock>> {
+    /// Asks for what a look for a name reads.
+    pub(super) fn expect(&self) {
         MetaBlock::prefetch(&self.block);
         let rows = self.rows.load(Relaxed);
         if rows != 0 {
             prefetch(std::ptr::without_provenance(rows), ROWS_BYTES);
             prefetch(std::ptr::without_provenance(self.counts.load(Relaxed)), 1);
         }
+    }
+
+    /// The block, if it is in memory.
+    pub(super) fn block(&self) -> Option<Arc<MetaBlock>> {
         let block = self.block.upgrade()?;
         block.note_use();
         (!block.is_gone()).then_some(block)
     }
 
-    /// Keeps where `state`, that of the block, lies; usually two loads.
+    /// Keeps where `state`, that of the block, lies.
     pub(super) fn note(&self, state: &BlockState) {
         let (rows, counts) = state.addresses();
-        for (place, now) in [(&self.rows, rows), (&self.counts, counts)] {
-            if place.load(Relaxed) != now {
-                place.store(now, Relaxed);
-            }
-        }
+        self.rows.store(rows, Relaxed);
+        self.counts.store(counts, Relaxed);
     }
 }

@@ -102,7 +102,7 @@ const LOOKS: u32 = 16;
 /// An inode, and where its entry stands.
 type Held = (InodeRef, Option<Holder>);
 
-/// As [`lookup`], and where the entry stands if that is in a block: for [`remove_at`].
+/// As [`lookup`], and the block of the entry if it is in one: for [`remove_at`].
 pub(crate) fn lookup_holder(fs: &Fs, dir: &Arc<Inode>, name: &[u8]) -> Result<Option<Held>> {
     look_often(fs, dir, name, Then::Remove)
 }
@@ -135,6 +135,12 @@ fn look_up(fs: &Fs, dir: &Arc<Inode>, name: &[u8], then: Then) -> Result<Option<
         Form::Inline => inline::with_entry(&view, name, |found| Ok((held(found.inode)?, None)))?,
         _ => {
             let key = dir.dir_blocks().expect_name(name);
+            if then == Then::Remove
+                && view.form == Form::Indexed
+                && let Some(held) = quick::holder(&view, key, name)?
+            {
+                return Ok(Some(held));
+            }
             view.search(name, |block| {
                 let state = block.read();
                 let Some(at) = view.names_in(block, &state)?.locate(name) else {
@@ -146,8 +152,8 @@ fn look_up(fs: &Fs, dir: &Arc<Inode>, name: &[u8], then: Then) -> Result<Option<
                 let holder = Holder {
                     key,
                     block: block.clone(),
-                    changes: state.changes(),
-                    at,
+                    nr: at.inode,
+                    seen: Some((at, state.changes())),
                 };
                 Ok(Some((held(at.inode)?, Some(holder))))
             })?

@@ -5,7 +5,9 @@
 //! everywhere without the `index` lock the caller asks for the version it began with at the end.
 //! Locking: none is held when it is done.
 
-use super::blocks::Node;
+use super::Held;
+use super::blocks::{Known, Node};
+use super::edit::Holder;
 use super::index::{Path, StepKind, choose, runs_on};
 use super::names::Key;
 use super::view::Dir;
@@ -34,13 +36,49 @@ pub(super) fn meaning_of(
     let Some(nr) = blocks.meaning(key) else {
         return Ok(None);
     };
-    let held = hold(nr);
-    // The name still means that number: an unlink that comes now sees the user, and before there
-    // was none, or the number is the name's again.
-    if blocks.meaning(key) != Some(nr) || matches!(held, Err(Error::Stale)) {
+    in_use(hold(nr), || blocks.meaning(key) == Some(nr))
+}
+
+/// The inode `held`, if the name still means it: an unlink that comes now sees the user, and before
+/// there was none, or the number is the name's again.
+fn in_use(held: Result<InodeRef>, still: impl FnOnce() -> bool) -> Result<Option<InodeRef>> {
+    if !still() || matches!(held, Err(Error::Stale)) {
         return Ok(None);
     }
     held.map(Some)
+}
+
+/// As [`super::lookup_holder`], of a name whose meaning and leaf are known; the leaf is not looked
+/// at. All that will be is asked for first, and fetched while the inode is looked for.
+pub(super) fn holder(dir: &Dir<'_>, key: Key, name: &[u8]) -> Result<Option<Held>> {
+    let blocks = dir.inode.dir_blocks();
+    let expected = {
+        let known = blocks.known();
+        leaf_place(dir, &known, name).and_then(|leaf| {
+            known.expect_block(leaf);
+            Some((leaf, known.names().get(key)?))
+        })
+    };
+    let Some((leaf, nr)) = expected else {
+        return Ok(None);
+    };
+    let mut block = None;
+    let held = in_use(dir.fs.inode(nr), || {
+        let known = blocks.known();
+        block = known.block(leaf);
+        known.names().get(key) == Some(nr)
+    })?;
+    let (Some(inode), Some(block)) = (held, block) else {
+        return Ok(None);
+    };
+    dir.fs.spend_block(block.nr(), dir.seal().name())?;
+    let holder = Holder {
+        key,
+        block,
+        nr,
+        seen: None,
+    };
+    Ok(Some((inode, Some(holder))))
 }
 
 /// Keeps what a name means, which was found while `version` was the version; its block is locked.
@@ -53,8 +91,17 @@ pub(super) fn remember_name(dir: &Dir<'_>, key: Key, nr: InodeNr, version: Optio
 
 /// The only leaf that may hold `name`, if index and leaf are known. `None` says nothing.
 pub(super) fn leaf_of(dir: &Dir<'_>, name: &[u8]) -> Option<Arc<MetaBlock>> {
-    let version = dir.inode.index.version()?;
     let known = dir.inode.dir_blocks().known();
+    let leaf = leaf_place(dir, &known, name)?;
+    known.expect_block(leaf);
+    let block = known.block(leaf)?;
+    dir.fs.spend_block(block.nr(), dir.seal().name()).ok()?;
+    Some(block)
+}
+
+/// Where the only leaf that may hold `name` stands, if the index is known.
+fn leaf_place(dir: &Dir<'_>, known: &Known, name: &[u8]) -> Option<LogicalBlock> {
+    let version = dir.inode.index.version()?;
     let mut node = known.node(version, LogicalBlock(0))?;
     let (levels, place) = (dir.config().levels, dir.place(node.nr));
     let info = RootInfo::parse(&node.bytes, levels, place).ok()?;
@@ -65,9 +112,7 @@ pub(super) fn leaf_of(dir: &Dir<'_>, name: &[u8]) -> Option<Arc<MetaBlock>> {
         let choice = choose(dir, (bytes, node.nr), kind, |node| node.search(major)).ok()?;
         next = choice.next.or(next);
         if level == info.indirect_levels {
-            let leaf = known.block(choice.child)?;
-            dir.fs.spend_block(leaf.nr(), dir.seal().name()).ok()?;
-            return (!next.is_some_and(|next| runs_on(next, major))).then_some(leaf);
+            return (!next.is_some_and(|next| runs_on(next, major))).then_some(choice.child);
         }
         (node, kind) = (known.node(version, choice.child)?, StepKind::Node);
     }

@@ -2,8 +2,9 @@
 
 use super::shrink::{RANGE, empty, fill};
 use super::*;
+use crate::credits;
 use crate::dir::index::{Probe, Target, probe};
-use crate::dir::{Dir, quick};
+use crate::dir::{Dir, DirError, Index, lookup_holder, quick, remove_at};
 
 /// Names whose leaf is found quickly now.
 fn known(world: &World) -> usize {
@@ -73,4 +74,29 @@ fn another_version_is_not_known() {
     drop(world.dir.index.write());
     assert_eq!(known(&world), 0);
     compare(&world);
+}
+
+/// What an unlink took from the table of names is asked again in the leaf.
+#[test]
+fn a_name_that_changed_hands_is_not_removed() {
+    let image = Image::new(64, &["-b", "1024"]);
+    let mut world = World::new(image.mount(), 7, Names::Short, RANGE);
+    fill(&mut world, 500);
+    compare(&world);
+    let mut names = world.model.keys();
+    let (name, other) = (names.next().unwrap(), names.next().unwrap());
+    let (fs, dir) = (&world.fs, &world.dir);
+    let (_target, holder) = lookup_holder(&fs.fs, dir.arc(), name).unwrap().unwrap();
+    let holder = holder.unwrap();
+    assert!(holder.seen.is_none(), "the leaf was not looked at");
+    fs.rename(dir, other, dir, name, RenameFlags::Replace, &ROOT)
+        .unwrap();
+
+    let index = Index::Free(dir.index.version().unwrap());
+    let handle = fs.fs.start(credits::REMOVE).unwrap();
+    let removed = remove_at(&fs.fs, &handle, dir.arc(), name, &holder, index);
+    drop(handle);
+    assert!(matches!(removed, Err(DirError::Fs(Error::NotFound))));
+    let found = fs.lookup(dir, name, &ROOT).unwrap();
+    assert_eq!(found.nr(), world.model[other]);
 }
