@@ -12,7 +12,7 @@
 use super::known_block::KnownBlock;
 use super::name_memory::NameMemory;
 use super::names::{Key, Keys, Names};
-use super::sparse::SparseNames;
+use super::turns::SparseNames;
 use crate::meta::{BlockState, MetaBlock};
 use std::collections::BTreeMap;
 use std::sync::Arc;

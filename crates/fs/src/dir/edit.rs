@@ -1,7 +1,6 @@
 //! Changing single entries that are there, under the lock of one block.
 
 use super::names::Key;
-use super::shrink::is_sparse;
 use super::view::{Dir, Form, names_mut};
 use super::{DirError, Index, inline};
 use crate::meta::{BlockState, MetaBlock};
@@ -40,9 +39,7 @@ pub(crate) fn remove(
         Some(at) if at.inode == child => leaf.remove_at(at),
         _ => return Err(Error::NotFound.into()),
     };
-    if is_sparse(&leaf, changes) {
-        fs.sparse_leaves.push(dir, name);
-    }
+    fs.sparse_leaves.look_at(&leaf, changes, dir, name);
     Ok(())
 }
 
@@ -80,9 +77,7 @@ pub(crate) fn remove_at(
         Some(at) if at.inode == holder.nr => leaf.remove_at(at),
         _ => return Err(Error::NotFound.into()),
     }
-    if is_sparse(&leaf, changes) {
-        fs.sparse_leaves.push(dir, name);
-    }
+    fs.sparse_leaves.look_at(&leaf, changes, dir, name);
     dir.dir_blocks().note(block, &state);
     Ok(())
 }

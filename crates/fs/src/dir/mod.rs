@@ -3,9 +3,9 @@
 //! Layout: [`view`] is one directory as an operation sees it; [`index`] the way through a hash
 //! tree, [`quick`] one without locks ([`blocks`], [`known_block`]), [`names`] one without blocks;
 //! [`scan`] finds names; [`room`] finds where one may go, [`insert`] puts it in, [`edit`] changes
-//! entries that are there; [`grow`] changes the structure, [`shrink`] takes it back
-//! ([`neighbours`], [`merge`]); [`rename`] changes two entries at once; [`read`] lists; [`inline`]
-//! is the form that lives in the inode.
+//! entries that are there; [`grow`] changes the structure, [`shrink`] takes it back ([`sparse`],
+//! [`turns`], [`neighbours`], [`merge`]); [`rename`] changes two entries at once; [`read`] lists;
+//! [`inline`] is the form that lives in the inode.
 //! Invariants: a name stands at most once; the block that holds it follows from its hash in an
 //! indexed directory. Every step of growing leaves a sound directory, so that "no space" in the
 //! middle needs no undoing.
@@ -44,6 +44,7 @@ mod sparse;
 mod split;
 #[cfg(test)]
 mod tests;
+mod turns;
 mod view;
 
 pub(crate) use blocks::DirBlocks;

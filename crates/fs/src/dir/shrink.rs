@@ -24,7 +24,6 @@ use super::view::{Dir, Form};
 use crate::{Fs, Inode, Result};
 use std::sync::Arc;
 use uext4_format::LogicalBlock;
-use uext4_format::dirent::KnownLeafMut;
 use uext4_format::htree::{DxNode, RootInfo};
 use uext4_journal::Handle;
 
@@ -126,12 +125,4 @@ fn lower_root(view: &mut Dir<'_>, handle: &Handle<'_>, path: &Path) -> Result<Sh
     view.inode.index.close();
     overwrite(handle, &root.block, &bytes);
     fill_with_last(view, handle, below.block, &last)
-}
-
-/// True when so little is left in a leaf, which was changed `changes` times, that a look at its
-/// neighbours may pay: so now and then only.
-pub(super) fn is_sparse(leaf: &KnownLeafMut<'_>, changes: u32) -> bool {
-    const LOOK_EVERY: u32 = 16;
-    leaf.is_blank()
-        || changes.is_multiple_of(LOOK_EVERY) && leaf.used_bytes() <= leaf.area_bytes() / 4
 }

@@ -5,28 +5,30 @@
 //! stay with the shard of the thread: one that took those of others would keep them out of their
 //! directories meanwhile.
 //!
-//! Of one directory one thread does what all noted: the others would wait for each other, and with
-//! more threads than processors for one that has none. They leave their notes to it, unless there
-//! are too many; those they do themselves.
+//! Of one directory one thread does what all noted ([`turns`](super::turns)).
 //!
 //! Locking: [`Rank::Queue`], held to push or take.
 
 use super::shrink::{self, Shrunk};
+use super::turns::Turn;
 use crate::{Fs, Inode, Result, credits};
 use std::sync::Arc;
 use uext4_format::FileType;
+use uext4_format::dirent::KnownLeafMut;
 use uext4_sync::atomic::{AtomicUsize, Ordering};
 use uext4_sync::{Mutex, Rank, Sharded};
 
 /// Steps in one go: a directory that loses names comes again.
 const STEPS_MAX: u32 = 4;
-/// Names of a directory that wait for one thread.
-const WAITING_MAX: usize = 64;
-/// Names that one operation does for others; the next one to note a name goes on.
-const SERVED_MAX: usize = 256;
-
+/// Changes of a leaf with names in it between two looks.
+const LOOK_EVERY: u32 = 16;
 /// A name that was removed from a leaf with little left.
-type Note = (Arc<Inode>, Vec<u8>);
+struct Note {
+    dir: Arc<Inode>,
+    name: Vec<u8>,
+    /// Nothing is left.
+    is_blank: bool,
+}
 
 /// Those of one shard of threads.
 struct Shard {
@@ -47,9 +49,28 @@ impl Default for SparseLeaves {
 }
 
 impl SparseLeaves {
-    pub(super) fn push(&self, dir: &Arc<Inode>, name: &[u8]) {
+    /// Notes the leaf of `dir` that lost `name` and was changed `changes` times before, when so
+    /// little is left that a look at its neighbours may pay: so now and then only.
+    pub(super) fn look_at(
+        &self,
+        leaf: &KnownLeafMut<'_>,
+        changes: u32,
+        dir: &Arc<Inode>,
+        name: &[u8],
+    ) {
+        let is_blank = leaf.is_blank();
+        let has_little = || leaf.used_bytes() <= leaf.area_bytes() / 4;
+        let is_due = is_blank || changes.is_multiple_of(LOOK_EVERY) && has_little();
+        if !is_due {
+            return;
+        }
+        let note = Note {
+            dir: dir.clone(),
+            name: name.to_vec(),
+            is_blank,
+        };
         let shard = self.0.local();
-        shard.notes.lock().push((dir.clone(), name.to_vec()));
+        shard.notes.lock().push(note);
         shard.waiting.fetch_add(1, Ordering::Release);
     }
 
@@ -64,81 +85,31 @@ impl SparseLeaves {
     }
 }
 
-/// The names of one directory that wait to be looked at.
-pub(super) struct SparseNames(Mutex<Waiting>);
-
-#[derive(Default)]
-struct Waiting {
-    names: Vec<Vec<u8>>,
-    /// A thread does them.
-    is_served: bool,
-}
-
-impl Default for SparseNames {
-    fn default() -> Self {
-        Self(Mutex::new(Rank::Queue, Waiting::default()))
-    }
-}
-
-/// Who looks at a name.
-#[derive(Debug, PartialEq, Eq)]
-enum Turn {
-    /// The thread that looks at the others.
-    Another,
-    /// The caller, and at all that come meanwhile: until [`SparseNames::next`] has none.
-    Server,
-    /// The caller, at this one.
-    Own,
-}
-
-impl SparseNames {
-    /// Who looks at `name`, and at what the caller looks first.
-    fn push(&self, name: Vec<u8>) -> (Turn, Option<Vec<u8>>) {
-        let mut waiting = self.0.lock();
-        if waiting.is_served && waiting.names.len() >= WAITING_MAX {
-            return (Turn::Own, Some(name));
-        }
-        waiting.names.push(name);
-        match std::mem::replace(&mut waiting.is_served, true) {
-            true => (Turn::Another, None),
-            false => (Turn::Server, waiting.names.pop()),
-        }
-    }
-
-    /// The next name for who serves them; with `None` that has ended.
-    fn next(&self, may_go_on: bool) -> Option<Vec<u8>> {
-        let mut waiting = self.0.lock();
-        let name = may_go_on.then(|| waiting.names.pop()).flatten();
-        waiting.is_served = name.is_some();
-        name
-    }
-}
-
 impl Fs {
     /// Shrinks the directories that lost names. No lock may be held.
     pub(crate) fn shrink_directories(&self) -> Result<()> {
-        for (dir, name) in self.sparse_leaves.take() {
-            if dir.facts().size > self.block_size() as u64 {
-                self.shrink_in_turn(&dir, name)?;
+        for note in self.sparse_leaves.take() {
+            if note.dir.facts().size > self.block_size() as u64 {
+                self.shrink_in_turn(note)?;
             }
         }
         Ok(())
     }
 
-    fn shrink_in_turn(&self, dir: &Arc<Inode>, name: Vec<u8>) -> Result<()> {
+    fn shrink_in_turn(&self, note: Note) -> Result<()> {
+        let dir = &note.dir;
         let names = dir.dir_blocks().sparse();
-        let (turn, mut name) = names.push(name);
-        let mut answer = Ok(());
-        let mut served = 0;
-        while let Some(next) = name {
-            answer = answer.and(self.shrink_directory(dir, &next));
-            served += 1;
-            name = match turn {
-                Turn::Server => names.next(served < SERVED_MAX),
-                Turn::Own | Turn::Another => None,
-            };
+        match names.push(note.name, note.is_blank) {
+            Turn::Another => Ok(()),
+            Turn::Own(name) => self.shrink_directory(dir, &name),
+            Turn::Server(server) => {
+                let mut answer = Ok(());
+                while let Some(name) = names.next(server) {
+                    answer = answer.and(self.shrink_directory(dir, &name));
+                }
+                answer
+            }
         }
-        answer
     }
 
     fn shrink_directory(&self, dir: &Arc<Inode>, name: &[u8]) -> Result<()> {
@@ -160,40 +131,4 @@ impl Fs {
 fn is_directory(dir: &Inode) -> bool {
     let facts = dir.facts();
     facts.file_type() == Some(FileType::Directory) && facts.links > 0
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn name(nr: usize) -> Vec<u8> {
-        nr.to_string().into_bytes()
-    }
-
-    #[test]
-    fn one_looks_at_what_all_note_until_it_has_done_enough() {
-        let names = SparseNames::default();
-        assert_eq!(names.push(name(0)), (Turn::Server, Some(name(0))));
-        for nr in 1..=WAITING_MAX {
-            assert_eq!(names.push(name(nr)), (Turn::Another, None));
-        }
-        let more = name(WAITING_MAX + 1);
-        assert_eq!(names.push(more.clone()), (Turn::Own, Some(more)));
-        let mut served: Vec<_> = std::iter::from_fn(|| names.next(true)).collect();
-        served.sort_by_key(|name| String::from_utf8_lossy(name).parse::<usize>().ok());
-        assert_eq!(served, (1..=WAITING_MAX).map(name).collect::<Vec<_>>());
-        assert_eq!(names.push(name(1)), (Turn::Server, Some(name(1))));
-    }
-
-    #[test]
-    fn what_was_left_is_done_by_the_next_to_come() {
-        let names = SparseNames::default();
-        assert_eq!(names.push(name(0)).0, Turn::Server);
-        assert_eq!(names.push(name(1)).0, Turn::Another);
-        assert_eq!(names.next(false), None);
-        let (turn, first) = names.push(name(2));
-        assert_eq!((turn, first), (Turn::Server, Some(name(2))));
-        assert_eq!(names.next(true), Some(name(1)));
-        assert_eq!(names.next(true), None);
-    }
 }

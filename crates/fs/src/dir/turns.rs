@@ -1,0 +1,137 @@
+//! Which of the threads that note sparse leaves of one directory looks at them.
+//!
+//! Each would have to hold the structure alone: they would wait for each other, and with more
+//! threads than processors for one that has none. So one does it for all, and the others leave
+//! their notes to it. When many wait already, a leaf with names in it is left as it is: it is noted
+//! again when it loses more. Who has done enough is relieved by the next one to note a leaf, and
+//! goes on while none comes: in the end nothing waits.
+//!
+//! Locking: [`Rank::Queue`], held to push or take.
+
+use uext4_sync::{Mutex, Rank};
+
+/// Leaves that wait at most, those without a name and others.
+const BLANK_MAX: usize = 1024;
+const SPARSE_MAX: usize = 64;
+/// Leaves that one operation looks at before another may relieve it.
+const SERVED_ENOUGH: usize = 256;
+
+/// The names of one directory that wait to be looked at.
+pub(super) struct SparseNames(Mutex<Waiting>);
+
+#[derive(Default)]
+struct Waiting {
+    names: Vec<Vec<u8>>,
+    /// The thread that does them, if one does, and how many it has done.
+    server: Option<Server>,
+    served: usize,
+    /// Servers so far.
+    servers: u64,
+}
+
+/// A thread that looks at what others note.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Server(u64);
+
+impl Default for SparseNames {
+    fn default() -> Self {
+        Self(Mutex::new(Rank::Queue, Waiting::default()))
+    }
+}
+
+/// Who looks at a leaf.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Turn {
+    /// The thread that looks at the others, or nobody.
+    Another,
+    /// The caller, and at all that wait or come meanwhile: until [`SparseNames::next`] has none.
+    Server(Server),
+    /// The caller, at this one.
+    Own(Vec<u8>),
+}
+
+impl SparseNames {
+    /// Who looks at the leaf of `name`.
+    pub(super) fn push(&self, name: Vec<u8>, is_blank: bool) -> Turn {
+        let mut waiting = self.0.lock();
+        let is_served = waiting.server.is_some() && waiting.served < SERVED_ENOUGH;
+        match waiting.names.len() {
+            BLANK_MAX.. if is_served && is_blank => return Turn::Own(name),
+            SPARSE_MAX.. if is_served && !is_blank => return Turn::Another,
+            _ => waiting.names.push(name),
+        }
+        if is_served {
+            return Turn::Another;
+        }
+        waiting.servers += 1;
+        waiting.served = 0;
+        let server = Server(waiting.servers);
+        waiting.server = Some(server);
+        Turn::Server(server)
+    }
+
+    /// The next name for who serves them; with `None` that has ended.
+    pub(super) fn next(&self, server: Server) -> Option<Vec<u8>> {
+        let mut waiting = self.0.lock();
+        if waiting.server != Some(server) {
+            return None;
+        }
+        let name = waiting.names.pop();
+        if name.is_none() {
+            waiting.server = None;
+        }
+        waiting.served += 1;
+        name
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(nr: usize) -> Vec<u8> {
+        nr.to_string().into_bytes()
+    }
+
+    fn server(turn: Turn) -> Server {
+        match turn {
+            Turn::Server(server) => server,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn one_looks_at_what_all_note_until_nothing_waits() {
+        let names = SparseNames::default();
+        let first = server(names.push(name(0), false));
+        for nr in 1..BLANK_MAX {
+            assert_eq!(names.push(name(nr), true), Turn::Another);
+            let dropped = nr + BLANK_MAX;
+            if nr >= SPARSE_MAX {
+                assert_eq!(names.push(name(dropped), false), Turn::Another);
+            }
+        }
+        let more = name(BLANK_MAX);
+        assert_eq!(names.push(more.clone(), true), Turn::Own(more));
+        let mut served: Vec<_> = std::iter::from_fn(|| names.next(first)).collect();
+        served.sort_by_key(|name| String::from_utf8_lossy(name).parse::<usize>().ok());
+        assert_eq!(served, (0..BLANK_MAX).map(name).collect::<Vec<_>>());
+        assert_ne!(server(names.push(name(1), false)), first);
+    }
+
+    #[test]
+    fn who_did_enough_is_relieved() {
+        let names = SparseNames::default();
+        let first = server(names.push(name(0), true));
+        for nr in 1..=SERVED_ENOUGH {
+            assert_eq!(names.push(name(nr), true), Turn::Another);
+        }
+        for _ in 0..SERVED_ENOUGH {
+            assert!(names.next(first).is_some());
+        }
+        let second = server(names.push(name(SERVED_ENOUGH + 1), true));
+        assert_eq!(names.next(first), None);
+        assert!(names.next(second).is_some() && names.next(second).is_some());
+        assert_eq!(names.next(second), None);
+    }
+}
