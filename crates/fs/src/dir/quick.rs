@@ -91,10 +91,20 @@ pub(super) fn remember_name(dir: &Dir<'_>, key: Key, nr: InodeNr, version: Optio
 
 /// The only leaf that may hold `name`, if index and leaf are known. `None` says nothing.
 pub(super) fn leaf_of(dir: &Dir<'_>, name: &[u8]) -> Option<Arc<MetaBlock>> {
+    expect_leaf(dir, name).and_then(|leaf| expected_leaf(dir, leaf))
+}
+
+/// Where [`leaf_of`] is; asks for what a look into it reads.
+pub(super) fn expect_leaf(dir: &Dir<'_>, name: &[u8]) -> Option<LogicalBlock> {
     let known = dir.inode.dir_blocks().known();
     let leaf = leaf_place(dir, &known, name)?;
     known.expect_block(leaf);
-    let block = known.block(leaf)?;
+    Some(leaf)
+}
+
+/// The leaf that was expected.
+pub(super) fn expected_leaf(dir: &Dir<'_>, leaf: LogicalBlock) -> Option<Arc<MetaBlock>> {
+    let block = dir.inode.dir_blocks().known().block(leaf)?;
     dir.fs.spend_block(block.nr(), dir.seal().name()).ok()?;
     Some(block)
 }

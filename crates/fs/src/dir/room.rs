@@ -85,8 +85,9 @@ fn room_in_leaf(view: &Dir<'_>, name: &[u8], index: Index) -> Option<Answer<Way>
     if !matches!(index, Index::Free(_) | Index::Shared) {
         return None;
     }
+    let leaf = quick::expect_leaf(view, name)?;
     let mut room = Room::new(view, name, index);
-    let leaf = quick::leaf_of(view, name)?;
+    let leaf = quick::expected_leaf(view, leaf)?;
     let looked = room.look(view, &leaf).map_err(DirError::from);
     Some(looked.and_then(|_| room.settle(0, || false)))
 }
