@@ -22,6 +22,7 @@ use uext4_sync::{Mutex, Rank, Sharded};
 const STEPS_MAX: u32 = 4;
 /// Changes of a leaf with names in it between two looks.
 const LOOK_EVERY: u32 = 16;
+
 /// A name that was removed from a leaf with little left.
 struct Note {
     dir: Arc<Inode>,
