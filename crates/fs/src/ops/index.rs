@@ -49,9 +49,7 @@ impl Newcomer<'_> {
     /// As [`with_index`], for a change that puts the name in: where its leaf is full, that is split
     /// beside others. "No space" is believed when what was freed has come back.
     pub(super) fn with_index<T>(&self, mut change: impl FnMut(Index) -> Answer<T>) -> Result<T> {
-        let make_room = || self.make_room();
-        let space = &self.fs.space;
-        space.with_commits(self.fs, || without_lock(self.dir, &mut change, make_room))
+        self.with_what_was_freed(|| without_lock(self.dir, &mut change, || self.make_room()))
     }
 
     /// As [`Self::with_index`], for a change that does more to the directory than to change
@@ -60,9 +58,20 @@ impl Newcomer<'_> {
         &self,
         mut change: impl FnMut(Index) -> Answer<T>,
     ) -> Result<T> {
-        let make_room = || self.make_room();
-        let space = &self.fs.space;
-        space.with_commits(self.fs, || with_lock(self.dir, &mut change, make_room))
+        self.with_what_was_freed(|| with_lock(self.dir, &mut change, || self.make_room()))
+    }
+
+    /// Runs `change`; when it finds no space, again with that of inodes that wait to be freed: the
+    /// last one, too, that an earlier try took and left. Nothing is locked.
+    fn with_what_was_freed<T>(&self, mut change: impl FnMut() -> Result<T>) -> Result<T> {
+        let fs = self.fs;
+        for _ in 0..TRIES {
+            match fs.space.with_commits(fs, &mut change) {
+                Err(Error::NoSpace) if fs.inodes.reclaim.has_work() => fs.reap()?,
+                other => return other,
+            }
+        }
+        fs.space.with_commits(fs, change)
     }
 
     /// True when it is worth to look again; nobody holds the structure.

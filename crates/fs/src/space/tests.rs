@@ -546,3 +546,25 @@ fn creators_side_by_side_use_every_inode_and_not_one_more() {
     fs.unmount().expect("unmounts");
     assert_clean(&crashed);
 }
+
+/// The last user of the last inode goes away between two operations.
+#[test]
+fn an_inode_that_waits_to_be_freed_is_given_again() {
+    let device = Arc::new(MemDevice::new(16 << 20));
+    let mut options = MkfsOptions::new(Preset::Ext4);
+    options.inodes = InodeCount::AtLeast(64);
+    mkfs::format(&*device, &options).expect("mkfs of a plain image");
+    let fs = Filesystem::mount(device.clone(), MountOptions::default()).expect("mounts");
+    assert!(create_all(&fs, 1, "all") > 10);
+    let root = fs.root().expect("the root");
+    let held = fs.lookup(&root, b"all 0 3", &Caller::root()).expect("made");
+    fs.unlink(&root, b"all 0 3", &Caller::root())
+        .expect("there");
+    let one_more = || fs.create(&root, b"one more", 0o644, &Caller::root());
+    assert!(matches!(one_more(), Err(Error::NoSpace)), "it is in use");
+    drop(held);
+    one_more().expect("the number is given again");
+    drop(root);
+    fs.unmount().expect("unmounts");
+    assert_clean(&device);
+}
