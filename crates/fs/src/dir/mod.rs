@@ -136,13 +136,14 @@ fn look_up(fs: &Fs, dir: &Arc<Inode>, name: &[u8], then: Then) -> Result<Option<
         Form::Inline => inline::with_entry(&view, name, |found| Ok((held(found.inode)?, None)))?,
         _ => {
             let key = dir.dir_blocks().expect_name(name);
+            let leaf = quick::expect_leaf(&view, name);
             if then == Then::Remove
-                && view.form == Form::Indexed
-                && let Some(held) = quick::holder(&view, key, name)?
+                && let Some(leaf) = leaf
+                && let Some(held) = quick::holder(&view, key, leaf)?
             {
                 return Ok(Some(held));
             }
-            view.search(name, |block| {
+            view.search_from(leaf, name, |block| {
                 let state = block.read();
                 let Some(at) = view.names_in(block, &state)?.locate(name) else {
                     return Ok(None);

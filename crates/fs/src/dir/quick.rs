@@ -10,7 +10,7 @@ use super::blocks::{Known, Node};
 use super::edit::Holder;
 use super::index::{Path, StepKind, choose, runs_on};
 use super::names::Key;
-use super::view::Dir;
+use super::view::{Dir, Form, is_dot};
 use crate::meta::MetaBlock;
 use crate::{Error, Fs, Inode, InodeRef, Result};
 use std::sync::Arc;
@@ -48,18 +48,11 @@ fn in_use(held: Result<InodeRef>, still: impl FnOnce() -> bool) -> Result<Option
     held.map(Some)
 }
 
-/// As [`super::lookup_holder`], of a name whose meaning and leaf are known; the leaf is not looked
-/// at. All that will be is asked for first, and fetched while the inode is looked for.
-pub(super) fn holder(dir: &Dir<'_>, key: Key, name: &[u8]) -> Result<Option<Held>> {
+/// As [`super::lookup_holder`], of a name whose meaning is known and whose leaf [`expect_leaf`]
+/// said; that is not looked at, but fetched while the inode is looked for.
+pub(super) fn holder(dir: &Dir<'_>, key: Key, leaf: LogicalBlock) -> Result<Option<Held>> {
     let blocks = dir.inode.dir_blocks();
-    let expected = {
-        let known = blocks.known();
-        leaf_place(dir, &known, name).and_then(|leaf| {
-            known.expect_block(leaf);
-            Some((leaf, known.names().get(key)?))
-        })
-    };
-    let Some((leaf, nr)) = expected else {
+    let Some(nr) = blocks.meaning(key) else {
         return Ok(None);
     };
     let mut block = None;
@@ -96,6 +89,9 @@ pub(super) fn leaf_of(dir: &Dir<'_>, name: &[u8]) -> Option<Arc<MetaBlock>> {
 
 /// Where [`leaf_of`] is; asks for what a look into it reads.
 pub(super) fn expect_leaf(dir: &Dir<'_>, name: &[u8]) -> Option<LogicalBlock> {
+    if dir.form != Form::Indexed || is_dot(name) {
+        return None;
+    }
     let known = dir.inode.dir_blocks().known();
     let leaf = leaf_place(dir, &known, name)?;
     known.expect_block(leaf);

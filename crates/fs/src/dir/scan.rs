@@ -22,6 +22,16 @@ impl Dir<'_> {
     pub(super) fn search<T>(
         &self,
         name: &[u8],
+        visit: impl FnMut(&Arc<MetaBlock>) -> Result<Option<T>>,
+    ) -> Result<Option<T>> {
+        self.search_from(quick::expect_leaf(self, name), name, visit)
+    }
+
+    /// As [`Self::search`], when [`quick::expect_leaf`] said `leaf`.
+    pub(super) fn search_from<T>(
+        &self,
+        leaf: Option<LogicalBlock>,
+        name: &[u8],
         mut visit: impl FnMut(&Arc<MetaBlock>) -> Result<Option<T>>,
     ) -> Result<Option<T>> {
         if is_dot(name) {
@@ -30,9 +40,7 @@ impl Dir<'_> {
                 None => Ok(None),
             };
         }
-        if self.form == Form::Indexed
-            && let Some(leaf) = quick::leaf_of(self, name)
-        {
+        if let Some(leaf) = leaf.and_then(|leaf| quick::expected_leaf(self, leaf)) {
             return visit(&leaf);
         }
         if self.form == Form::Indexed
