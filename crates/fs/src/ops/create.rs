@@ -95,13 +95,15 @@ impl Filesystem {
             check_alive(parent)?;
             fs.may(parent, caller, Want::WRITE.and(Want::EXECUTE))?;
             let _claim = fs.expect_owner(parent, FileType::Regular, caller)?;
-            let handle = fs.start(credits::CREATE)?;
-            let new = NewInode::new(FileType::Regular, mode);
-            let inode = fs.new_inode(&handle, parent.arc(), &new, caller)?;
-            handle.write(inode.arc()).disk.links = 0;
-            inode.set_unnamed();
-            fs.orphans.add(fs, &handle, inode.arc())?;
-            Ok(inode)
+            fs.with_what_was_freed(|| {
+                let handle = fs.start(credits::CREATE)?;
+                let new = NewInode::new(FileType::Regular, mode);
+                let inode = fs.new_inode(&handle, parent.arc(), &new, caller)?;
+                handle.write(inode.arc()).disk.links = 0;
+                inode.set_unnamed();
+                fs.orphans.add(fs, &handle, inode.arc())?;
+                Ok(inode)
+            })
         })
     }
 

@@ -49,7 +49,8 @@ impl Newcomer<'_> {
     /// As [`with_index`], for a change that puts the name in: where its leaf is full, that is split
     /// beside others. "No space" is believed when what was freed has come back.
     pub(super) fn with_index<T>(&self, mut change: impl FnMut(Index) -> Answer<T>) -> Result<T> {
-        self.with_what_was_freed(|| without_lock(self.dir, &mut change, || self.make_room()))
+        self.fs
+            .with_what_was_freed(|| without_lock(self.dir, &mut change, || self.make_room()))
     }
 
     /// As [`Self::with_index`], for a change that does more to the directory than to change
@@ -58,20 +59,8 @@ impl Newcomer<'_> {
         &self,
         mut change: impl FnMut(Index) -> Answer<T>,
     ) -> Result<T> {
-        self.with_what_was_freed(|| with_lock(self.dir, &mut change, || self.make_room()))
-    }
-
-    /// Runs `change`; when it finds no space, again with that of inodes that wait to be freed: the
-    /// last one, too, that an earlier try took and left. Nothing is locked.
-    fn with_what_was_freed<T>(&self, mut change: impl FnMut() -> Result<T>) -> Result<T> {
-        let fs = self.fs;
-        for _ in 0..TRIES {
-            match fs.space.with_commits(fs, &mut change) {
-                Err(Error::NoSpace) if fs.inodes.reclaim.has_work() => fs.reap()?,
-                other => return other,
-            }
-        }
-        fs.space.with_commits(fs, change)
+        self.fs
+            .with_what_was_freed(|| with_lock(self.dir, &mut change, || self.make_room()))
     }
 
     /// True when it is worth to look again; nobody holds the structure.
@@ -95,6 +84,23 @@ impl Newcomer<'_> {
         let handle = fs.start(credits::DIR_GROW)?;
         dir::carry_out(fs, &handle, dir, self.name, draft)?;
         Ok(true)
+    }
+}
+
+impl Fs {
+    /// Runs `change`; when it finds no space, again with that of inodes that wait to be freed: the
+    /// last one, too, that an earlier try took and left. Nothing is locked.
+    pub(super) fn with_what_was_freed<T>(
+        &self,
+        mut change: impl FnMut() -> Result<T>,
+    ) -> Result<T> {
+        for _ in 0..TRIES {
+            match self.space.with_commits(self, &mut change) {
+                Err(Error::NoSpace) if self.inodes.reclaim.has_work() => self.reap()?,
+                other => return other,
+            }
+        }
+        self.space.with_commits(self, change)
     }
 }
 

@@ -563,8 +563,12 @@ fn an_inode_that_waits_to_be_freed_is_given_again() {
     let one_more = || fs.create(&root, b"one more", 0o644, &Caller::root());
     assert!(matches!(one_more(), Err(Error::NoSpace)), "it is in use");
     drop(held);
-    one_more().expect("the number is given again");
-    drop(root);
+    let held = one_more().expect("the number is given again");
+    fs.unlink(&root, b"one more", &Caller::root())
+        .expect("there");
+    drop(held);
+    let unnamed = fs.tmpfile(&root, 0o600, &Caller::root());
+    drop((unnamed.expect("once more"), root));
     fs.unmount().expect("unmounts");
     assert_clean(&device);
 }
