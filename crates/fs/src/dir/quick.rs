@@ -36,13 +36,14 @@ pub(super) fn meaning_of(
     let Some(nr) = blocks.meaning(key) else {
         return Ok(None);
     };
-    in_use(hold(nr), || blocks.meaning(key) == Some(nr))
+    let held = hold(nr);
+    in_use(held, blocks.meaning(key) == Some(nr))
 }
 
-/// The inode `held`, if the name still means it: an unlink that comes now sees the user, and before
-/// there was none, or the number is the name's again.
-fn in_use(held: Result<InodeRef>, still: impl FnOnce() -> bool) -> Result<Option<InodeRef>> {
-    if !still() || matches!(held, Err(Error::Stale)) {
+/// The inode `held`, if the name meant it when it was held: an unlink that comes now sees the user,
+/// and before there was none, or the number is the name's again.
+fn in_use(held: Result<InodeRef>, is_meant: bool) -> Result<Option<InodeRef>> {
+    if !is_meant || matches!(held, Err(Error::Stale)) {
         return Ok(None);
     }
     held.map(Some)
@@ -55,13 +56,12 @@ pub(super) fn holder(dir: &Dir<'_>, key: Key, leaf: LogicalBlock) -> Result<Opti
     let Some(nr) = blocks.meaning(key) else {
         return Ok(None);
     };
-    let mut block = None;
-    let held = in_use(dir.fs.inode(nr), || {
+    let held = dir.fs.inode(nr);
+    let (block, is_meant) = {
         let known = blocks.known();
-        block = known.block(leaf);
-        known.names().get(key) == Some(nr)
-    })?;
-    let (Some(inode), Some(block)) = (held, block) else {
+        (known.block(leaf), known.names().get(key) == Some(nr))
+    };
+    let (Some(inode), Some(block)) = (in_use(held, is_meant)?, block) else {
         return Ok(None);
     };
     dir.fs.spend_block(block.nr(), dir.seal().name())?;

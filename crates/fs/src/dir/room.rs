@@ -85,6 +85,7 @@ fn room_in_leaf(view: &Dir<'_>, name: &[u8], index: Index) -> Option<Answer<Way>
     if !matches!(index, Index::Free(_) | Index::Shared) {
         return None;
     }
+    // The leaf comes while the name is hashed once more, for its key.
     let leaf = quick::expect_leaf(view, name)?;
     let mut room = Room::new(view, name, index);
     let leaf = quick::expected_leaf(view, leaf)?;
