@@ -27,9 +27,6 @@ use uext4_sync::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, Ordering};
 /// The counts of an `Arc`, which stand before what it holds.
 const COUNTS_BYTES: usize = 2 * size_of::<usize>();
 
-/// A cache line, in bytes.
-const LINE_BYTES: usize = 64;
-
 /// One metadata block. In a large directory nearly every look-up meets another one that is in no
 /// cache: it lies in two cache lines, with the counts of its `Arc`.
 pub(crate) struct MetaBlock {
@@ -103,8 +100,9 @@ impl MetaBlock {
     /// is from now on.
     pub(crate) fn is_to_note(&self, state: &BlockState) -> bool {
         let (rows, counts) = state.addresses();
-        let digest = (rows ^ counts.rotate_left(24)) / LINE_BYTES;
-        let digest = (digest ^ digest >> 16 ^ digest >> 32) as u16;
+        let both = rows ^ counts.rotate_left(24);
+        // The last bits are those of any address.
+        let digest = (both >> 4 ^ both >> 20 ^ both >> 36) as u16;
         let is_new = self.noted.load(Ordering::Relaxed) != digest;
         if is_new {
             self.noted.store(digest, Ordering::Relaxed);
