@@ -21,7 +21,7 @@ use crate::{Fs, Inode, Result};
 use std::sync::Arc;
 use uext4_format::dirent::space_needed;
 use uext4_format::htree::DxEntry;
-use uext4_format::{Corrupt, NoRoom};
+use uext4_format::NoRoom;
 use uext4_journal::Handle;
 
 /// What becomes of a leaf.
@@ -58,10 +58,8 @@ pub(crate) fn draft(fs: &Fs, dir: &Arc<Inode>, name: &[u8]) -> Result<Option<Dra
         (state.image(), state.changes())
     };
     let leaf = view.leaf(&image[..], block.nr());
-    let entries = leaf
-        .entries()
-        .collect::<std::result::Result<Vec<_>, Corrupt>>()?;
-    let items = sorted(&path.hasher, entries.into_iter().map(entry_of));
+    let entries = leaf.entries().map(|entry| entry.map(entry_of));
+    let items = sorted(&path.hasher, entries)?;
     let area = leaf.area_bytes();
     let at = match bytes_of(&items) + space_needed(name.len()) <= area / 4 * 3 {
         true => items.len(),

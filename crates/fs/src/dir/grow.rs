@@ -215,14 +215,8 @@ fn split_leaf(
     let block = dir.block_or_damage(path.leaf)?;
     let image = block.image();
     let leaf = dir.leaf(&image[..], block.nr());
-    let entries = leaf
-        .entries()
-        .collect::<std::result::Result<Vec<_>, Corrupt>>()?;
-    let entries = entries
-        .into_iter()
-        .map(entry_of)
-        .chain(std::iter::once(*new));
-    let items = sorted(&path.hasher, entries);
+    let entries = leaf.entries().map(|entry| entry.map(entry_of));
+    let items = sorted(&path.hasher, entries.chain(std::iter::once(Ok(*new))))?;
     let area = leaf.area_bytes();
     if bytes_of(&items) <= area / 4 * 3 {
         overwrite(handle, &block, &pack_items(dir, &items)?);

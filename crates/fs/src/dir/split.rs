@@ -1,5 +1,7 @@
 //! Where to cut a full leaf: half the bytes, not half the entries.
 
+use smallvec::SmallVec;
+use uext4_format::Corrupt;
 use uext4_format::dirent::NewEntry;
 use uext4_format::hash::{DirHash, DirHasher};
 
@@ -9,18 +11,22 @@ pub(super) struct Item<'a> {
     pub(super) entry: NewEntry<'a>,
 }
 
+/// Those of a leaf; of one of 4 KiB they are on the stack.
+pub(super) type Items<'a> = SmallVec<[Item<'a>; 160]>;
+
 /// Entries in the order of their hashes.
 pub(super) fn sorted<'a>(
     hasher: &DirHasher,
-    entries: impl Iterator<Item = NewEntry<'a>>,
-) -> Vec<Item<'a>> {
-    let item = |entry: NewEntry<'a>| Item {
-        hash: hasher.hash(entry.name),
-        entry,
-    };
-    let mut items: Vec<_> = entries.map(item).collect();
+    entries: impl Iterator<Item = Result<NewEntry<'a>, Corrupt>>,
+) -> Result<Items<'a>, Corrupt> {
+    let mut items = Items::new();
+    for entry in entries {
+        let entry = entry?;
+        let hash = hasher.hash(entry.name);
+        items.push(Item { hash, entry });
+    }
     items.sort_unstable_by_key(|item| item.hash);
-    items
+    Ok(items)
 }
 
 /// Bytes that the entries need.

@@ -3,8 +3,9 @@
 use crate::inode::InodeState;
 use crate::meta::{MetaBlock, Seal};
 use crate::{Fs, Result};
+use smallvec::{SmallVec, smallvec};
 use std::sync::Arc;
-use uext4_format::extent::{Expect, ExtentNode, MAX_DEPTH};
+use uext4_format::extent::{Expect, ExtentNode};
 use uext4_format::{BlockNr, Corrupt, LogicalBlock, Place};
 use uext4_journal::{Handle, Object};
 
@@ -58,6 +59,9 @@ pub(super) struct Step {
     /// Entry of the child that the way takes; 0 in a leaf.
     pub(super) at: usize,
 }
+
+/// The steps from the root down. Few trees are deeper than this, and then they are large.
+pub(super) type Way = SmallVec<[Step; 3]>;
 
 /// Seal of the tree blocks of an inode.
 pub(super) fn seal(state: &InodeState) -> Seal {
@@ -134,8 +138,8 @@ pub(super) fn leaf(fs: &Fs, state: &InodeState, key: LogicalBlock) -> Result<Ste
 }
 
 /// The way from the root to the leaf for `key`: at least one step.
-pub(super) fn path(fs: &Fs, state: &InodeState, key: LogicalBlock) -> Result<Vec<Step>> {
-    let mut path = Vec::with_capacity(usize::from(MAX_DEPTH) + 1);
+pub(super) fn path(fs: &Fs, state: &InodeState, key: LogicalBlock) -> Result<Way> {
+    let mut path = smallvec![];
     let mut step = root(fs, state)?;
     while step.depth > 0 {
         let next = child(fs, state, &mut step, key)?;
