@@ -171,7 +171,7 @@ impl Roads {
                 continue;
             };
             let (of, copied) = *self.copy.read();
-            let at = match of.is_structure_of(version) {
+            let at = match of.structure() == version.structure() {
                 true => copied,
                 false => *self.sign.read(),
             };

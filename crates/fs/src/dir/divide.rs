@@ -10,7 +10,6 @@
 //! Locking: the leaf, and nested in it the node, which is changed under the exclusive `index` lock
 //! only. The block is allocated before the leaf is locked: that takes the inode's state.
 
-use super::blocks::Node;
 use super::grow::{append_known, entry_of, pack_items};
 use super::index::{Path, Probe, Target, probe};
 use super::last::drop_last;
@@ -19,9 +18,9 @@ use super::view::{Dir, Form, NewLeaf};
 use crate::meta::{BlockState, MetaBlock};
 use crate::{Fs, Inode, Result};
 use std::sync::Arc;
+use uext4_format::NoRoom;
 use uext4_format::dirent::space_needed;
 use uext4_format::htree::DxEntry;
-use uext4_format::NoRoom;
 use uext4_journal::Handle;
 
 /// What becomes of a leaf.
@@ -159,10 +158,7 @@ fn publish(
         state.image()
     };
     leaf.become_leaf(lower.bytes, Some(lower.table));
-    let nr = step.block.nr();
-    let node = Node { nr, bytes };
-    view.inode
-        .dir_blocks()
-        .end_move(index, [(step.place, node)]);
+    let copy = view.inode.dir_blocks().index();
+    copy.end_move(index, [(step.place, bytes)]);
     Ok(())
 }

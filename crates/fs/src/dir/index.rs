@@ -57,11 +57,11 @@ pub(super) struct Step {
 }
 
 /// What a step takes from a root or node.
-pub(super) struct Choice {
+struct Choice {
     at: usize,
     /// Hash of the entry behind it, if there is one.
-    pub(super) next: Option<u32>,
-    pub(super) child: LogicalBlock,
+    next: Option<u32>,
+    child: LogicalBlock,
 }
 
 /// Which of the two layouts.
@@ -103,7 +103,7 @@ pub(super) fn probe(dir: &Dir<'_>, target: Target<'_>) -> Result<Probe> {
     }
 }
 
-pub(super) enum Stop {
+enum Stop {
     Broken(Corrupt),
     Error(Error),
 }
@@ -147,7 +147,7 @@ fn load(dir: &Dir<'_>, nr: LogicalBlock) -> std::result::Result<Arc<MetaBlock>, 
 }
 
 /// The entry of a root or node that `entry_of` says, after a look at the whole.
-pub(super) fn choose(
+fn choose(
     dir: &Dir<'_>,
     (bytes, nr): (&[u8], BlockNr),
     kind: StepKind,

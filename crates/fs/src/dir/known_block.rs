@@ -6,36 +6,55 @@
 //! looked last, and asks for them at once.
 //!
 //! Invariants: addresses are hints, good for nothing else; those that are past cost a fetch.
-//! Locking: none; who notes has the block locked, shared at least.
+//! Locking: `Rank::CacheShard` for the block itself, which is one step; none for the addresses: who
+//! notes has the block locked, shared at least.
 
 use crate::meta::{BlockState, MetaBlock};
 use std::sync::{Arc, Weak};
 use uext4_device::prefetch;
 use uext4_sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use uext4_sync::{Mutex, Rank};
 
 /// Bytes of rows that are asked for: those of a leaf of 4 KiB whose names have 32 characters.
 const ROWS_BYTES: usize = 448;
 
 /// See the module.
-#[derive(Default)]
 pub(super) struct KnownBlock {
-    block: Weak<MetaBlock>,
+    block: Mutex<Weak<MetaBlock>>,
     /// Addresses; zero is none.
     rows: AtomicUsize,
     counts: AtomicUsize,
 }
 
-impl KnownBlock {
-    pub(super) fn of(block: &Arc<MetaBlock>) -> Self {
+impl Default for KnownBlock {
+    fn default() -> Self {
         Self {
-            block: Arc::downgrade(block),
-            ..Self::default()
+            block: Mutex::new(Rank::CacheShard, Weak::new()),
+            rows: AtomicUsize::new(0),
+            counts: AtomicUsize::new(0),
         }
+    }
+}
+
+impl KnownBlock {
+    /// It is this block.
+    pub(super) fn put(&self, block: &Arc<MetaBlock>) {
+        self.be(Arc::downgrade(block));
+    }
+
+    /// Nothing is known of it.
+    pub(super) fn clear(&self) {
+        self.be(Weak::new());
+    }
+
+    fn be(&self, block: Weak<MetaBlock>) {
+        self.rows.store(0, Relaxed);
+        *self.block.lock() = block;
     }
 
     /// Asks for what a look for a name reads.
     pub(super) fn expect(&self) {
-        MetaBlock::prefetch(&self.block);
+        MetaBlock::prefetch(&self.block.lock());
         let rows = self.rows.load(Relaxed);
         if rows != 0 {
             prefetch(std::ptr::without_provenance(rows), ROWS_BYTES);
@@ -45,7 +64,7 @@ impl KnownBlock {
 
     /// The block, if it is in memory.
     pub(super) fn block(&self) -> Option<Arc<MetaBlock>> {
-        let block = self.block.upgrade()?;
+        let block = self.block.lock().upgrade()?;
         block.note_use();
         (!block.is_gone()).then_some(block)
     }

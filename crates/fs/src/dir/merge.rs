@@ -9,7 +9,6 @@
 //! at.
 //! Locking: the leaves that move, and nested in them one node after the other.
 
-use super::blocks::Node;
 use super::grow::overwrite;
 use super::index::Step;
 use super::last::{Shrunk, drop_last, fill_with_last};
@@ -116,14 +115,14 @@ impl Merge<'_> {
                 freed.become_leaf(moved.image(), moved.take_table());
             }
             let nodes = self.lead_past(handle, moved.is_some());
-            view.inode.dir_blocks().end_move(index, nodes);
+            view.inode.dir_blocks().index().end_move(index, nodes);
         }
         drop_last(view, handle)
     }
 
     /// No entry leads to the leaf that goes any more, but that of the leaf in its place, if one is.
     /// Answers the nodes that are others now.
-    fn lead_past(&self, handle: &Handle<'_>, is_filled: bool) -> [(LogicalBlock, Node); 2] {
+    fn lead_past(&self, handle: &Handle<'_>, is_filled: bool) -> [(LogicalBlock, Image); 2] {
         self.leave_parent(handle);
         let last = self.last.after_removal(self.parent, self.gone_at);
         if is_filled {
@@ -136,11 +135,7 @@ impl Merge<'_> {
             (self.parent.place, &self.parent.block),
             (last.place, &last.block),
         ]
-        .map(|(place, block)| {
-            let bytes = block.live().read_nested().image();
-            let nr = block.nr();
-            (place, Node { nr, bytes })
-        })
+        .map(|(place, block)| (place, block.live().read_nested().image()))
     }
 }
 

@@ -6,9 +6,8 @@
 //! Locking: none is held when it is done.
 
 use super::Held;
-use super::blocks::{Known, Node};
 use super::edit::Holder;
-use super::index::{Path, StepKind, choose, runs_on};
+use super::index::{Path, Step};
 use super::names::Key;
 use super::view::{Dir, Form, is_dot};
 use crate::meta::MetaBlock;
@@ -57,10 +56,7 @@ pub(super) fn holder(dir: &Dir<'_>, key: Key, leaf: LogicalBlock) -> Result<Opti
         return Ok(None);
     };
     let held = dir.fs.inode(nr);
-    let (block, is_meant) = {
-        let known = blocks.known();
-        (known.block(leaf), known.names().get(key) == Some(nr))
-    };
+    let (block, is_meant) = (blocks.block(leaf), blocks.meaning(key) == Some(nr));
     let (Some(inode), Some(block)) = (in_use(held, is_meant)?, block) else {
         return Ok(None);
     };
@@ -92,58 +88,37 @@ pub(super) fn expect_leaf(dir: &Dir<'_>, name: &[u8]) -> Option<LogicalBlock> {
     if dir.form != Form::Indexed || is_dot(name) {
         return None;
     }
-    let known = dir.inode.dir_blocks().known();
-    let leaf = leaf_place(dir, &known, name)?;
-    known.expect_block(leaf);
+    let blocks = dir.inode.dir_blocks();
+    let hash = |version| dir.config().hasher(version).hash(name).major;
+    let leaf = blocks
+        .index()
+        .leaf(dir.inode.index.version()?, dir.blocks, hash)?;
+    blocks.expect_block(leaf);
     Some(leaf)
 }
 
 /// The leaf that was expected.
 pub(super) fn expected_leaf(dir: &Dir<'_>, leaf: LogicalBlock) -> Option<Arc<MetaBlock>> {
-    let block = dir.inode.dir_blocks().known().block(leaf)?;
+    let block = dir.inode.dir_blocks().block(leaf)?;
     dir.fs.spend_block(block.nr(), dir.seal().name()).ok()?;
     Some(block)
 }
 
-/// Where the only leaf that may hold `name` stands, if the index is known.
-fn leaf_place(dir: &Dir<'_>, known: &Known, name: &[u8]) -> Option<LogicalBlock> {
-    let version = dir.inode.index.version()?;
-    let mut node = known.node(version, LogicalBlock(0))?;
-    let (levels, place) = (dir.config().levels, dir.place(node.nr));
-    let info = RootInfo::parse(&node.bytes, levels, place).ok()?;
-    let major = dir.config().hasher(info.hash_version).hash(name).major;
-    let (mut kind, mut next) = (StepKind::Root, None);
-    for level in 0..=info.indirect_levels {
-        let bytes = &node.bytes[..];
-        let choice = choose(dir, (bytes, node.nr), kind, |node| node.search(major)).ok()?;
-        next = choice.next.or(next);
-        if level == info.indirect_levels {
-            return (!next.is_some_and(|next| runs_on(next, major))).then_some(choice.child);
-        }
-        (node, kind) = (known.node(version, choice.child)?, StepKind::Node);
-    }
-    None
-}
-
 /// Keeps the index blocks of a way that was found while `version` was the version.
 pub(super) fn remember(dir: &Dir<'_>, version: Version, path: &Path) {
-    if version.is_moving() {
+    let copy = dir.inode.dir_blocks().index();
+    let is_known = |step: &Step| !copy.lacks(version, step.place);
+    if version.is_moving() || path.steps().all(is_known) {
         return;
     }
-    let blocks = dir.inode.dir_blocks();
-    let lacks = {
-        let known = blocks.known();
-        path.steps().any(|step| known.lacks(version, step.place))
-    };
-    if !lacks {
-        return;
-    }
-    let copy = |step: &super::index::Step| {
-        let (nr, bytes) = (step.block.nr(), step.block.image());
-        (step.place, Node { nr, bytes })
-    };
-    let nodes = path.steps().map(copy).collect();
-    if dir.inode.index.is_still(version) {
-        blocks.put_nodes(version, nodes);
+    let nodes: Vec<_> = path
+        .steps()
+        .map(|step| (step.place, step.block.image()))
+        .collect();
+    let (levels, root) = (dir.config().levels, path.step(0).block.nr());
+    if let Ok(info) = RootInfo::parse(&nodes[0].1, levels, dir.place(root))
+        && dir.inode.index.is_still(version)
+    {
+        copy.put(version, info, &nodes);
     }
 }

@@ -91,9 +91,7 @@ impl<'a> Dir<'a> {
     /// A block of the directory that is in memory, if it was used before.
     pub(super) fn known(&self, nr: LogicalBlock) -> Option<Arc<MetaBlock>> {
         let inside = nr.0 < self.blocks;
-        inside
-            .then(|| self.inode.dir_blocks().known().block(nr))
-            .flatten()
+        inside.then(|| self.inode.dir_blocks().block(nr)).flatten()
     }
 
     /// As [`Self::block`], with the inode's state locked already.

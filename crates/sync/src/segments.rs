@@ -1,0 +1,78 @@
+//! A table that grows while others look into it.
+//!
+//! Layout: the first segment holds place 0, segment `k` the places from 2^(k-1) up to 2^k; a
+//! segment is made when the first of its places is wanted.
+//! Invariants: what was made stays where it is until the table is dropped, so a look costs two
+//! loads and nobody waits for who makes room.
+//! Locking: none; two who want the same segment wait for each other.
+
+use crate::OnceLock;
+
+/// See the module. `N` segments have 2^(N-1) places.
+pub struct Segments<T, const N: usize>([OnceLock<Box<[T]>>; N]);
+
+impl<T, const N: usize> Default for Segments<T, N> {
+    fn default() -> Self {
+        Self(std::array::from_fn(|_| OnceLock::new()))
+    }
+}
+
+impl<T: Default, const N: usize> Segments<T, N> {
+    /// What is at this place, if the table has come so far.
+    #[inline]
+    pub fn get(&self, at: u32) -> Option<&T> {
+        let (segment, first) = whereabouts(at);
+        self.0.get(segment)?.get()?.get((at - first) as usize)
+    }
+
+    /// What is at this place, made if it is not there; `None` behind the last one.
+    pub fn get_or_make(&self, at: u32) -> Option<&T> {
+        let (segment, first) = whereabouts(at);
+        let make = || (0..first.max(1)).map(|_| T::default()).collect();
+        let places = self.0.get(segment)?.get_or_init(make);
+        places.get((at - first) as usize)
+    }
+
+    /// All that was made.
+    pub fn iter(&self) -> impl Iterator<Item = &T> {
+        self.0.iter().filter_map(OnceLock::get).flat_map(|s| &**s)
+    }
+}
+
+/// The segment of a place, and the first place there.
+#[inline]
+fn whereabouts(at: u32) -> (usize, u32) {
+    let segment = u32::BITS - at.leading_zeros();
+    let first = if segment == 0 { 0 } else { 1 << (segment - 1) };
+    (segment as usize, first)
+}
+
+#[cfg(all(test, not(shuttle)))]
+mod tests {
+    use super::*;
+    use crate::atomic::{AtomicU32, Ordering::Relaxed};
+
+    #[test]
+    fn each_place_is_one_of_its_own_and_stays() {
+        let table = Segments::<AtomicU32, 5>::default();
+        assert!(table.get(0).is_none() && table.get(9).is_none());
+        for at in [9, 0, 1, 15, 2, 8, 7, 3, 4, 5, 6, 10, 11, 12, 13, 14] {
+            table.get_or_make(at).expect("inside").store(at, Relaxed);
+        }
+        let says = |at: u32| table.get(at).map(|place| place.load(Relaxed));
+        assert!((0..16).all(|at| says(at) == Some(at)));
+        assert!(table.get_or_make(16).is_none() && says(16).is_none() && says(u32::MAX).is_none());
+        assert_eq!(
+            table.iter().map(|place| place.load(Relaxed)).sum::<u32>(),
+            120
+        );
+    }
+
+    #[test]
+    fn only_what_is_wanted_is_made() {
+        let table = Segments::<AtomicU32, 17>::default();
+        table.get_or_make(5).expect("inside");
+        assert_eq!(table.iter().count(), 4);
+        assert!(table.get(4).is_some() && table.get(3).is_none() && table.get(8).is_none());
+    }
+}
