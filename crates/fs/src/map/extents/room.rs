@@ -4,7 +4,7 @@
 //! costs nothing but the order of the nodes.
 
 use super::super::clusters::new_tree_block;
-use super::walk::{self, Node, Step, Way};
+use super::walk::{self, Node, Step, Steps};
 use crate::inode::InodeState;
 use crate::{Error, Fs, Result};
 use uext4_format::extent::{ExtentNode, Index, MAX_DEPTH};
@@ -36,7 +36,7 @@ pub(super) fn make(
     state: &mut InodeState,
     key: LogicalBlock,
     slots: usize,
-) -> Result<Way> {
+) -> Result<Steps> {
     for _ in 0..STEPS_MAX {
         let path = walk::path(fs, state, key)?;
         let (leaf, inner) = path.split_last().expect("a path has a leaf");

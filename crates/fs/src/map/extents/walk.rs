@@ -61,7 +61,7 @@ pub(super) struct Step {
 }
 
 /// The steps from the root down. Few trees are deeper than this, and then they are large.
-pub(super) type Way = SmallVec<[Step; 3]>;
+pub(super) type Steps = SmallVec<[Step; 3]>;
 
 /// Seal of the tree blocks of an inode.
 pub(super) fn seal(state: &InodeState) -> Seal {
@@ -138,7 +138,7 @@ pub(super) fn leaf(fs: &Fs, state: &InodeState, key: LogicalBlock) -> Result<Ste
 }
 
 /// The way from the root to the leaf for `key`: at least one step.
-pub(super) fn path(fs: &Fs, state: &InodeState, key: LogicalBlock) -> Result<Way> {
+pub(super) fn path(fs: &Fs, state: &InodeState, key: LogicalBlock) -> Result<Steps> {
     let mut path = smallvec![];
     let mut step = root(fs, state)?;
     while step.depth > 0 {
