@@ -129,6 +129,12 @@ impl DirBlocks {
         self.forget(self.key(name));
     }
 
+    /// Memory, without that of the names, which counts itself.
+    pub(crate) fn bytes(&self) -> usize {
+        let blocks = self.blocks.iter().count() * size_of::<KnownBlock>();
+        size_of::<Self>() + blocks + self.index.bytes()
+    }
+
     /// Forgets all.
     pub(crate) fn clear(&self) {
         self.blocks.iter().for_each(KnownBlock::clear);

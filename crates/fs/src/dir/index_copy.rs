@@ -151,6 +151,13 @@ impl<const SEGMENTS: usize> IndexCopy<SEGMENTS> {
             .store(if is_shown { after } else { NOTHING }, Release);
     }
 
+    /// Memory of the copies.
+    pub(super) fn bytes(&self) -> usize {
+        let copied = |node: &OnceLock<NodeCopy>| node.get().map_or(0, |node| node.entries.len());
+        let bytes = |node| size_of_val(node) + copied(node) * size_of::<AtomicU64>();
+        self.nodes.iter().map(bytes).sum()
+    }
+
     /// Shows nothing until the next [`Self::put`].
     pub(super) fn clear(&self) {
         let _alone = self.change.lock();

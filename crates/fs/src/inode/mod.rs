@@ -97,7 +97,7 @@ pub struct Inode {
 
 impl crate::cache::Cached for Inode {
     fn more_bytes(&self) -> usize {
-        self.dir_blocks.get().map_or(0, |_| size_of::<DirBlocks>())
+        self.dir_blocks.get().map_or(0, |known| known.bytes())
     }
 }
 

@@ -61,7 +61,9 @@ fn the_way_of_a_hash_is_that_of_its_version() {
         (LogicalBlock(0), root(NODE, &[(1000, 600)])),
         (NODE, node(LogicalBlock(2), &[(100, 3), (301, 4), (700, 5)])),
     ];
+    assert_eq!(copy.bytes(), 0);
     copy.put(first, info(1), &nodes);
+    assert!((2000..8192).contains(&copy.bytes()), "two nodes of 1 KiB");
     assert!(!copy.lacks(first, NODE));
     let ways = [(0, 2), (98, 2), (100, 3), (302, 4), (700, 5), (998, 5)];
     for (major, block) in ways {
