@@ -1,8 +1,10 @@
 //! Creates that split leaves, unlinks that empty and merge them, renames, look-ups, listings and
 //! eviction in one directory.
 
-use crate::explore::{explore, number};
-use crate::rig::{Flat, dir, image, image_with_directory, join, mount, names, together, unmount};
+use crate::explore::explore;
+use crate::rig::{
+    Flat, dir, fall_behind, image, image_with_directory, join, mount, names, together, unmount,
+};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use uext4::{Caller, Error, Filesystem, RenameFlags, Visit};
@@ -181,12 +183,6 @@ fn race_for_names(image: &[u8]) {
 fn each_name_is_made_once_while_leaves_split() {
     let image = image(fill);
     explore(40, move || race_for_names(&image));
-}
-
-/// Lets others go ahead by any number of steps. Threads that begin together do the same work at the
-/// same pace under a random walk, so that who has more of it never comes first.
-fn fall_behind() {
-    (0..number() % 150).for_each(|_| thread::yield_now());
 }
 
 /// A directory goes while it gets a file and a directory: it had none of them, or it stays.

@@ -1,6 +1,6 @@
 //! A small file system in flat memory, mounted inside a scenario, and what must be true of it.
 
-use crate::explore::once;
+use crate::explore::{number, once};
 use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -175,4 +175,10 @@ pub(crate) fn together<const N: usize>(fs: &Arc<Filesystem>, works: [fn(&Filesys
 pub(crate) fn join(threads: impl IntoIterator<Item = thread::JoinHandle<()>>) {
     let join = |thread: thread::JoinHandle<()>| thread.join().expect("no thread panics");
     threads.into_iter().for_each(join);
+}
+
+/// Lets others go ahead by any number of steps. Threads that begin together do the same work at the
+/// same pace under a random walk, so that who has more of it never comes first.
+pub(crate) fn fall_behind() {
+    (0..number() % 150).for_each(|_| thread::yield_now());
 }

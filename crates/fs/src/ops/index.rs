@@ -9,6 +9,7 @@ use crate::dir::{self, DirError, Index};
 use crate::inode::Inode;
 use crate::{Caller, Error, Fs, Result, credits};
 use std::sync::Arc;
+use uext4_sync::{RwLockReadGuard, VersionedGuard};
 
 type Answer<T> = std::result::Result<T, DirError>;
 
@@ -55,12 +56,15 @@ impl Newcomer<'_> {
 
     /// As [`Self::with_index`], for a change that does more to the directory than to change
     /// entries.
-    pub(super) fn with_held_index<T>(
-        &self,
-        mut change: impl FnMut(Index) -> Answer<T>,
-    ) -> Result<T> {
+    pub(super) fn with_held_index<T>(&self, change: impl FnMut(Index) -> Answer<T>) -> Result<T> {
+        self.with_locks(holding(self.dir, change))
+    }
+
+    /// As [`Self::with_index`], for a change that holds the structure itself as it is told, and
+    /// maybe that of other directories.
+    pub(super) fn with_locks<T>(&self, mut change: impl FnMut(Index) -> Answer<T>) -> Result<T> {
         self.fs
-            .with_what_was_freed(|| with_lock(self.dir, &mut change, || self.make_room()))
+            .with_what_was_freed(|| with_lock(&mut change, || self.make_room()))
     }
 
     /// True when it is worth to look again; nobody holds the structure.
@@ -118,35 +122,70 @@ fn without_lock<T>(
         match change(Index::Free(version)) {
             Err(DirError::Moved) => {}
             Err(DirError::NeedExclusive) if make_room()? => {}
-            Err(DirError::NeedExclusive) => return alone(dir, change),
+            Err(DirError::NeedExclusive) => {
+                return settled(holding(dir, change)(Index::Exclusive));
+            }
             other => return settled(other),
         }
     }
-    with_lock(dir, change, make_room)
+    with_lock(holding(dir, change), make_room)
 }
 
 fn with_lock<T>(
-    dir: &Inode,
     mut change: impl FnMut(Index) -> Answer<T>,
     make_room: impl Fn() -> Result<bool>,
 ) -> Result<T> {
     for _ in 0..TRIES {
-        let answer = {
-            let _shared = dir.index.read();
-            change(Index::Shared)
-        };
-        match answer {
+        match change(Index::Shared) {
             Err(DirError::NeedExclusive) if make_room()? => {}
             Err(DirError::NeedExclusive) => break,
             other => return settled(other),
         }
     }
-    alone(dir, change)
+    settled(change(Index::Exclusive))
 }
 
-fn alone<T>(dir: &Inode, mut change: impl FnMut(Index) -> Answer<T>) -> Result<T> {
-    let _alone = dir.index.write();
-    settled(change(Index::Exclusive))
+/// `change`, holding the structure of `dir` as it is told.
+fn holding<T>(
+    dir: &Inode,
+    mut change: impl FnMut(Index) -> Answer<T>,
+) -> impl FnMut(Index) -> Answer<T> {
+    move |index| {
+        let _held = Hold::new(dir, index);
+        change(index)
+    }
+}
+
+/// The structure of a directory, held.
+#[expect(dead_code, reason = "guards are held, not read")]
+pub(super) enum Hold<'a> {
+    Shared(RwLockReadGuard<'a, ()>),
+    Exclusive(VersionedGuard<'a>),
+}
+
+impl<'a> Hold<'a> {
+    fn new(dir: &'a Inode, index: Index) -> Self {
+        let key = u64::from(dir.nr().0);
+        match index {
+            Index::Exclusive => Hold::Exclusive(dir.index.write_ordered(key)),
+            _ => Hold::Shared(dir.index.read_ordered(key)),
+        }
+    }
+}
+
+/// Holds the structures of several directories, taken ascending by inode number, each once.
+pub(super) fn hold_all<'a>(mut wanted: Vec<(&'a Inode, Index)>) -> Vec<Hold<'a>> {
+    let exclusive_first = |index: &Index| u8::from(*index != Index::Exclusive);
+    wanted.sort_by_key(|(dir, index)| (dir.nr(), exclusive_first(index)));
+    wanted.dedup_by_key(|(dir, _)| dir.nr());
+    let hold = |(dir, index)| Hold::new(dir, index);
+    wanted.into_iter().map(hold).collect()
+}
+
+/// Runs a change that holds structures itself as it is told: of all directories that change entries
+/// only, shared.
+pub(super) fn with_locks<T>(change: impl FnMut(Index) -> Answer<T>) -> Result<T> {
+    with_lock(change, || Ok(false))
 }
 
 /// The answer of a change that needs no other try.

@@ -20,7 +20,7 @@ pub use io::{KillPrivileges, Writers};
 pub use rename::RenameFlags;
 
 pub(crate) use index::settled;
-use index::{Newcomer, look_into, with_index};
+use index::{Hold, Newcomer, hold_all, look_into, with_index, with_locks};
 
 use crate::access::Want;
 use crate::dir;

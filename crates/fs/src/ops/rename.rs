@@ -2,11 +2,13 @@
 //!
 //! Locking: moves of a directory to another parent take the one `Rank::Rename` lock, so that no
 //! two of them together make a cycle. Then DirIndex of every directory concerned, ascending by
-//! inode number: shared when only entries change, exclusive for directories that are removed, or
-//! when a structure must change.
+//! inode number: shared when only entries change, of a directory that gets another name, too, so
+//! that it is not removed meanwhile; exclusive for directories that are removed, and for the forms
+//! of a directory that are not changed otherwise. A full leaf is split beside others.
 
 use super::{
-    check_alive, check_name, check_new_name, check_project, look_into, settled, touch_dir,
+    Hold, Newcomer, check_alive, check_name, check_new_name, check_project, hold_all, look_into,
+    touch_dir, with_locks,
 };
 use crate::access::Want;
 use crate::dir::{self, DirError, Index};
@@ -17,7 +19,6 @@ use crate::{Caller, Error, Filesystem, Fs, InodeRef, Result, credits, file};
 use std::sync::Arc;
 use uext4_format::{FileType, InodeNr};
 use uext4_journal::Handle;
-use uext4_sync::{RwLockReadGuard, VersionedGuard};
 
 /// What a rename may do with the names (`renameat2(2)`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -170,10 +171,7 @@ fn rename_once(
         return Ok(());
     }
     rename.write_out_first(fs);
-    let answer = match rename.run(fs, Index::Shared) {
-        Err(DirError::NeedExclusive) => settled(rename.run(fs, Index::Exclusive)),
-        other => settled(other),
-    };
+    let answer = rename.carry_out(fs);
     drop(topology);
     match answer {
         Err(Error::NotFound | Error::Exists) if rename.is_outdated(fs)? => Err(Missed::Changed),
@@ -281,6 +279,20 @@ impl Rename<'_> {
         Ok(source != Some(self.source.nr()) || target != known)
     }
 
+    fn carry_out(&self, fs: &Fs) -> Result<()> {
+        let change = |index| self.run(fs, index);
+        if self.target.is_some() {
+            return with_locks(change);
+        }
+        let newcomer = Newcomer {
+            fs,
+            dir: self.to.dir,
+            name: self.to.name,
+            caller: self.caller,
+        };
+        newcomer.with_locks(change)
+    }
+
     fn run(&self, fs: &Fs, index: Index) -> std::result::Result<(), DirError> {
         let _locks = self.lock(index);
         for dir in [self.from.dir, self.to.dir] {
@@ -305,14 +317,22 @@ impl Rename<'_> {
         self.replace(fs, index)
     }
 
-    /// DirIndex locks in ascending order; a directory that is to vanish is locked exclusively.
-    fn lock(&self, index: Index) -> Vec<DirLock<'_>> {
-        let mut wanted = vec![(self.from.dir, index), (self.to.dir, index)];
-        if self.flags != RenameFlags::Exchange {
-            let vanishing = self.target.as_ref().filter(|target| target.is_dir());
-            wanted.extend(vanishing.map(|target| (target.arc(), Index::Exclusive)));
-        }
-        lock_in_order(wanted)
+    /// Holds the parents as told, a directory that is renamed shared, one that vanishes exclusively.
+    fn lock(&self, index: Index) -> Vec<Hold<'_>> {
+        let parents = [self.from.dir, self.to.dir].map(|dir| (&**dir, index));
+        let of_target = match self.flags {
+            RenameFlags::Exchange => Index::Shared,
+            _ => Index::Exclusive,
+        };
+        let children = [
+            (Some(&self.source), Index::Shared),
+            (self.target.as_ref(), of_target),
+        ];
+        let held = children
+            .into_iter()
+            .filter_map(|(child, index)| Some((&**child?, index)))
+            .filter(|(child, _)| child.is_dir());
+        hold_all(parents.into_iter().chain(held).collect())
     }
 
     fn replace(&self, fs: &Fs, index: Index) -> std::result::Result<(), DirError> {
@@ -429,34 +449,14 @@ fn is_below(fs: &Fs, dir: &Arc<Inode>, ancestor: InodeNr) -> Result<bool> {
         if at.nr() == InodeNr::ROOT {
             return Ok(false);
         }
-        let parent = look_into(&at, || dir::parent_of(fs, &at))?;
+        let parent = look_into(&at, || {
+            check_alive(&at)?;
+            dir::parent_of(fs, &at)
+        })?;
         at = fs.inodes.load(fs, parent)?;
         if !at.is_dir() {
             return Err(Error::NotFound);
         }
     }
     Err(Error::Loop)
-}
-
-/// A held DirIndex lock.
-#[expect(dead_code, reason = "guards are held, not read")]
-pub(super) enum DirLock<'a> {
-    Shared(RwLockReadGuard<'a, ()>),
-    Exclusive(VersionedGuard<'a>),
-}
-
-/// Locks directories exclusively, ascending by number, each once.
-pub(super) fn lock_directories<'a>(dirs: &[&'a Arc<Inode>]) -> Vec<DirLock<'a>> {
-    lock_in_order(dirs.iter().map(|dir| (*dir, Index::Exclusive)).collect())
-}
-
-fn lock_in_order<'a>(mut wanted: Vec<(&'a Arc<Inode>, Index)>) -> Vec<DirLock<'a>> {
-    let exclusive_first = |index: &Index| u8::from(*index != Index::Exclusive);
-    wanted.sort_by_key(|(dir, index)| (dir.nr(), exclusive_first(index)));
-    wanted.dedup_by_key(|(dir, _)| dir.nr());
-    let lock = |(dir, index): (&'a Arc<Inode>, Index)| match index {
-        Index::Exclusive => DirLock::Exclusive(dir.index.write_ordered(u64::from(dir.nr().0))),
-        _ => DirLock::Shared(dir.index.read_ordered(u64::from(dir.nr().0))),
-    };
-    wanted.into_iter().map(lock).collect()
 }

@@ -1,6 +1,6 @@
 //! Taking names away.
 
-use super::{check_alive, check_name, look_into, settled, touch_dir, with_index};
+use super::{check_alive, check_name, hold_all, look_into, touch_dir, with_index, with_locks};
 use crate::access::Want;
 use crate::dir::{self, DirError, Index};
 use crate::inode::{Inode, has_blocks};
@@ -36,14 +36,12 @@ impl Filesystem {
             }
             check_alive(parent)?;
             fs.may(parent, caller, Want::EXECUTE)?;
-            let found = look_into(parent, || dir::lookup(fs, parent.arc(), name))?;
-            let target = found.ok_or(Error::NotFound)?;
-            fs.may_delete(parent, &target, caller)?;
-            if !target.is_dir() {
-                return Err(Error::NotDirectory);
+            for _ in 0..TRIES {
+                if rmdir_named(fs, parent, name, caller)?.is_some() {
+                    return fs.sync_if_asked(parent);
+                }
             }
-            rmdir_locked(fs, parent.arc(), name, &target)?;
-            fs.sync_if_asked(parent)
+            Err(Error::Busy)
         })
     }
 }
@@ -79,26 +77,31 @@ fn unlink_named(
     Err(Error::Busy.into())
 }
 
-/// Both directories are locked, ascending by inode number; the entry is checked again by
-/// `dir::remove`.
-fn rmdir_locked(fs: &Fs, parent: &Arc<Inode>, name: &[u8], target: &InodeRef) -> Result<()> {
-    let _locks = super::rename::lock_directories(&[parent, target.arc()]);
-    if !dir::is_empty(fs, target.arc())? {
-        return Err(Error::NotEmpty);
+/// `None` when the name changed hands meanwhile. The parent only loses an entry; the target is held
+/// exclusively, so that nobody makes a name in it.
+fn rmdir_named(fs: &Fs, parent: &InodeRef, name: &[u8], caller: &Caller) -> Result<Option<()>> {
+    let found = look_into(parent, || dir::lookup(fs, parent.arc(), name))?;
+    let target = found.ok_or(Error::NotFound)?;
+    fs.may_delete(parent, &target, caller)?;
+    if !target.is_dir() {
+        return Err(Error::NotDirectory);
     }
-    let handle = fs.start(credits::REMOVE)?;
-    settled(dir::remove(
-        fs,
-        &handle,
-        parent,
-        name,
-        target.nr(),
-        Index::Exclusive,
-    ))?;
-    let now = fs.now();
-    touch_dir(&handle, parent, now);
-    fs.drop_dir_link(&handle, parent);
-    fs.drop_last_link(&handle, target.arc(), now)
+    let removed = with_locks(|index| {
+        let _held = hold_all(vec![(parent, index), (&target, Index::Exclusive)]);
+        if !dir::is_empty(fs, target.arc())? {
+            return Err(Error::NotEmpty.into());
+        }
+        let handle = fs.start(credits::REMOVE)?;
+        dir::remove(fs, &handle, parent.arc(), name, target.nr(), index)?;
+        let now = fs.now();
+        touch_dir(&handle, parent.arc(), now);
+        fs.drop_dir_link(&handle, parent.arc());
+        Ok(fs.drop_last_link(&handle, target.arc(), now)?)
+    });
+    match removed {
+        Err(Error::NotFound) => Ok(None),
+        other => other.map(Some),
+    }
 }
 
 impl Fs {

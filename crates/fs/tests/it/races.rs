@@ -14,10 +14,18 @@ fn name(rng: &mut Rng) -> Vec<u8> {
     format!("contested {}", rng.below(6)).into_bytes()
 }
 
+/// A directory that stays, or one that others remove, rename and replace.
+fn some_dir(fs: &Filesystem, dirs: &[InodeRef], rng: &mut Rng) -> Result<InodeRef, Error> {
+    let dir = &dirs[rng.below(dirs.len() as u64) as usize];
+    match rng.below(4) {
+        0 => fs.lookup(dir, &name(rng), &Caller::root()),
+        _ => Ok(dir.clone()),
+    }
+}
+
 fn step(fs: &Filesystem, dirs: &[InodeRef], rng: &mut Rng) -> Result<(), Error> {
     let caller = Caller::root();
-    let dir = &dirs[rng.below(dirs.len() as u64) as usize];
-    let other = &dirs[rng.below(dirs.len() as u64) as usize];
+    let (dir, other) = (&some_dir(fs, dirs, rng)?, &some_dir(fs, dirs, rng)?);
     let (one, two) = (name(rng), name(rng));
     match rng.below(10) {
         0 | 1 => drop(fs.create(dir, &one, 0o644, &caller)?),

@@ -102,3 +102,48 @@ fn a_name_that_changed_hands_is_not_removed() {
     let found = fs.lookup(dir, name, &ROOT).unwrap();
     assert_eq!(found.nr(), world.model[other]);
 }
+
+/// A rename into a full leaf splits that beside others, who go on by what they know.
+#[test]
+fn a_rename_closes_nothing() {
+    let image = Image::new(64, &["-b", "1024"]);
+    let mut world = World::new(image.mount(), 8, Names::Long, RANGE);
+    fill(&mut world, 500);
+    compare(&world);
+    let (blocks, mut carried) = (world.blocks(), 0);
+    for nr in 0..400 {
+        let version = world.dir.index.version().unwrap();
+        let from = world.model.keys().next().unwrap().clone();
+        let to = Names::Long.name_of(RANGE + nr);
+        let (fs, dir) = (&world.fs, &world.dir);
+        fs.rename(dir, &from, dir, &to, RenameFlags::NoReplace, &ROOT)
+            .unwrap();
+        let child = world.model.remove(&from).unwrap();
+        world.model.insert(to, child);
+        if !world.dir.index.is_still(version) {
+            carried += usize::from(known(&world) == world.model.len());
+        }
+    }
+    assert!(world.blocks() > blocks && carried > 30, "{carried} splits");
+    world.finish(&image);
+}
+
+#[test]
+fn an_rmdir_closes_nothing() {
+    let image = Image::new(64, &["-b", "1024"]);
+    let mut world = World::new(image.mount(), 9, Names::Short, RANGE);
+    fill(&mut world, 500);
+    let (fs, dir) = (&world.fs, &world.dir);
+    for nr in 0..20 {
+        fs.mkdir(dir, format!("sub {nr}").as_bytes(), 0o755, &ROOT)
+            .unwrap();
+    }
+    compare(&world);
+    let version = dir.index.version().unwrap();
+    for nr in 0..20 {
+        fs.rmdir(dir, format!("sub {nr}").as_bytes(), &ROOT)
+            .unwrap();
+    }
+    assert!(dir.index.is_still(version));
+    world.finish(&image);
+}
