@@ -317,7 +317,7 @@ impl Rename<'_> {
         self.replace(fs, index)
     }
 
-    /// Holds the parents as told, a directory that is renamed shared, one that vanishes exclusively.
+    /// Holds the parents as told, a directory that is renamed shared, one that goes exclusively.
     fn lock(&self, index: Index) -> Vec<Hold<'_>> {
         let parents = [self.from.dir, self.to.dir].map(|dir| (&**dir, index));
         let of_target = match self.flags {
