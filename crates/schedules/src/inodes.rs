@@ -81,7 +81,7 @@ impl Table {
             let bits = &self.groups[group.0 as usize];
             while let Some(line) = self.runs.line(group, bits, 0) {
                 if let Some(index) = bits.take(line, 0) {
-                    self.policy.taken(group, kind);
+                    self.policy.counts().taken(group, kind);
                     assert_eq!(self.slot(group.0, index).fetch_add(1, SeqCst), 0, "twice");
                     self.free.fetch_sub(1, SeqCst);
                     return Some((group.0, index));
@@ -95,7 +95,7 @@ impl Table {
         self.slot(group, index).fetch_sub(1, SeqCst);
         self.free.fetch_add(1, SeqCst);
         assert!(self.groups[group as usize].clear(index), "was in use");
-        self.policy.given(GroupNr(group), InodeKind::Other);
+        self.policy.counts().given(GroupNr(group), InodeKind::Other);
     }
 }
 
@@ -134,7 +134,7 @@ fn creators() {
         giver.join().expect("no thread panics");
     }
     let left = table.free.load(SeqCst);
-    assert_eq!(table.policy.free_inodes() as i64, left);
+    assert_eq!(table.policy.counts().free_inodes() as i64, left);
     let clear: u32 = table.groups.iter().map(InodeBits::count_clear).sum();
     assert_eq!(i64::from(clear), left);
     assert_eq!(std::iter::from_fn(|| table.take()).count() as i64, left);

@@ -41,7 +41,7 @@ fn files_fill_the_parents_flexible_group_first() {
             let mut all = policy.candidates(parent(5, None), InodeKind::Other, &*engine, &free);
             let group = all.next();
             if let Some(group) = group {
-                policy.taken(group, InodeKind::Other);
+                policy.counts().taken(group, InodeKind::Other);
             }
             group
         };
@@ -52,8 +52,8 @@ fn files_fill_the_parents_flexible_group_first() {
             assert!(!(4..8).contains(&take().unwrap().0));
         }
         assert_eq!(take(), None);
-        assert_eq!(policy.free_inodes(), 0);
-        policy.given(GroupNr(11), InodeKind::Other);
+        assert_eq!(policy.counts().free_inodes(), 0);
+        policy.counts().given(GroupNr(11), InodeKind::Other);
         assert_eq!(take(), Some(GroupNr(11)));
     }
 }
@@ -81,13 +81,13 @@ fn top_level_directories_spread_and_others_stay() {
         let free = || disk.free();
         let mut all = policy.candidates(top, InodeKind::Directory, &*engine, &free);
         let group = all.next().unwrap();
-        policy.taken(group, InodeKind::Directory);
+        policy.counts().taken(group, InodeKind::Directory);
         dirs[group.0 as usize / 4] += 1;
         // Equal chances again for the next name, but for the number of directories.
-        policy.given(group, InodeKind::Other);
+        policy.counts().given(group, InodeKind::Other);
     }
     assert_eq!(dirs, [2; 16]);
-    assert_eq!(policy.used_dirs(), 32);
+    assert_eq!(policy.counts().used_dirs(), 32);
     let free = || disk.free();
     let inner = policy.candidates(parent(41, None), InodeKind::Directory, &*engine, &free);
     assert_eq!(inner.take(1).next(), Some(GroupNr(40)));
@@ -104,8 +104,12 @@ fn a_freed_inode_is_found_before_its_group_hears_of_it() {
     let free = || disk.free();
     let candidates = || policy.candidates(parent(0, None), InodeKind::Other, &*engine, &free);
     assert_eq!(candidates().next(), None);
-    policy.given(GroupNr(3), InodeKind::Other);
-    assert_eq!(policy.summary(GroupNr(3)).free_inodes, 0, "not told yet");
+    policy.counts().given(GroupNr(3), InodeKind::Other);
+    assert_eq!(
+        policy.counts().summary(GroupNr(3)).free_inodes,
+        0,
+        "not told yet"
+    );
     assert_eq!(candidates().next(), Some(GroupNr(3)));
 }
 
@@ -118,13 +122,40 @@ fn groups_hear_of_what_was_taken_now_and_then() {
     };
     let policy = InodePolicy::new(disk, 8192, Affinity::PerThread, &full);
     for nr in 0..1000u32 {
-        policy.taken(flex, InodeKind::Other);
-        let known = policy.summary(flex).free_inodes;
+        policy.counts().taken(flex, InodeKind::Other);
+        let known = policy.counts().summary(flex).free_inodes;
         assert!(known.abs_diff(8192 - nr - 1) <= 32, "{known} after {nr}");
-        assert_eq!(policy.free_inodes(), u64::from(2 * 8192 - nr - 1));
+        assert_eq!(policy.counts().free_inodes(), u64::from(2 * 8192 - nr - 1));
     }
-    policy.taken(flex, InodeKind::Directory);
-    assert_eq!(policy.summary(flex).used_dirs, 1, "directories at once");
+    policy.counts().taken(flex, InodeKind::Directory);
+    assert_eq!(
+        policy.counts().summary(flex).used_dirs,
+        1,
+        "directories at once"
+    );
+}
+
+/// Who took the last ones may have lost the processor: others do not look there meanwhile.
+#[test]
+fn a_group_that_was_found_full_hears_of_all_that_was_taken() {
+    let disk = volume(2, 256, 256, 2);
+    let some = |_| InodeSummary {
+        free_inodes: 4096,
+        used_dirs: 0,
+    };
+    let policy = InodePolicy::new(disk, 4096, Affinity::PerThread, &some);
+    let counts = policy.counts();
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| (0..20).for_each(|_| counts.taken(GroupNr(1), InodeKind::Other)));
+        }
+    });
+    let known = |nr| counts.summary(GroupNr(nr)).free_inodes;
+    assert!(known(1) > 4096 - 160, "not told yet");
+    counts.found_full(GroupNr(0));
+    assert!(known(1) > 4096 - 160, "another group");
+    counts.found_full(GroupNr(1));
+    assert_eq!((known(0), known(1)), (4096, 4096 - 160));
 }
 
 /// Takes an inode of group `nr` as the engine does.

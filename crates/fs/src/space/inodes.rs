@@ -73,6 +73,7 @@ impl Space {
                 return Ok(Some(self.geometry().inode_at(nr, index)));
             }
         }
+        self.policy.counts().found_full(nr);
         Ok(None)
     }
 
@@ -96,7 +97,7 @@ impl Space {
         if kind == FileType::Directory {
             map.used_dirs.fetch_add(1, Ordering::AcqRel);
         }
-        self.policy.taken(nr, inode_kind(kind));
+        self.policy.counts().taken(nr, inode_kind(kind));
         Ok(())
     }
 
@@ -203,6 +204,7 @@ impl Space {
             let _ = used_dirs.fetch_update(Ordering::AcqRel, Ordering::Acquire, less);
         }
         self.policy
+            .counts()
             .given(group_nr, kind.map_or(InodeKind::Other, inode_kind));
         Ok(())
     }

@@ -126,7 +126,7 @@ impl Space {
         let blocks = clusters << self.geometry().cluster_bits;
         (
             blocks,
-            u32::try_from(self.policy.free_inodes()).unwrap_or(u32::MAX),
+            u32::try_from(self.policy.counts().free_inodes()).unwrap_or(u32::MAX),
         )
     }
 
@@ -154,7 +154,7 @@ impl Space {
             blocks_free,
             blocks_available: blocks_free.saturating_sub(reserved),
             inodes: geometry.inodes_count.into(),
-            inodes_free: self.policy.free_inodes(),
+            inodes_free: self.policy.counts().free_inodes(),
             name_max: 255,
             id: half(0) ^ half(8),
         }

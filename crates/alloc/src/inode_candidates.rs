@@ -1,0 +1,166 @@
+//! The groups to try for a new inode, lazily, best first.
+//!
+//! Finding the bit and setting it is one step, in the fs crate; a group that turns out full is
+//! simply passed.
+//!
+//! Invariant: the last stage of a list visits every group that has a free inode, whatever its count
+//! says.
+
+use crate::{Affinity, Engine, InodeKind, InodePolicy, Parent};
+use uext4_format::GroupNr;
+use uext4_sync::shard_index;
+
+/// Groups in a row, begun at an offset and wrapped.
+#[derive(Clone, Copy, Default)]
+struct Window {
+    first: u32,
+    count: u32,
+    offset: u32,
+    /// Fewest free inodes that make a group worth a try.
+    least: u32,
+    at: u32,
+}
+
+/// Where the next window comes from.
+#[derive(Clone, Copy)]
+enum Stage {
+    Parent,
+    LastGroup,
+    Spread,
+    AboveAverage,
+    Any,
+    Told,
+    All,
+    Done,
+}
+
+/// Groups to try, lazily. A group may come again in a later stage.
+pub struct Candidates<'a> {
+    policy: &'a InodePolicy,
+    parent: Parent,
+    space: &'a dyn Engine,
+    free_clusters: &'a dyn Fn() -> u64,
+    stage: Stage,
+    window: Window,
+}
+
+impl InodePolicy {
+    /// Groups to try for a new inode; `free_clusters` answers the file system's.
+    pub fn candidates<'a>(
+        &'a self,
+        parent: Parent,
+        kind: InodeKind,
+        space: &'a dyn Engine,
+        free_clusters: &'a dyn Fn() -> u64,
+    ) -> Candidates<'a> {
+        let stage = match kind {
+            InodeKind::Directory => Stage::Spread,
+            InodeKind::Other => Stage::Parent,
+        };
+        Candidates {
+            policy: self,
+            parent,
+            space,
+            free_clusters,
+            stage,
+            window: Window::default(),
+        }
+    }
+
+    fn flex(&self, index: u32) -> Window {
+        let groups = self.groups_of(index);
+        let count = groups.len() as u32;
+        let offset = match self.affinity {
+            Affinity::PerThread => shard_index() as u32 % count,
+            Affinity::None => 0,
+        };
+        Window {
+            first: groups.start,
+            count,
+            offset,
+            least: 1,
+            at: 0,
+        }
+    }
+
+    fn everywhere(&self, from: GroupNr, least: u32) -> Window {
+        let count = self.volume.groups;
+        Window {
+            first: 0,
+            count,
+            offset: from.0 % count,
+            least,
+            at: 0,
+        }
+    }
+}
+
+impl Candidates<'_> {
+    /// Opens the window of the current stage; false when there are no more.
+    fn open_next(&mut self) -> bool {
+        let policy = self.policy;
+        let (window, next) = match self.stage {
+            Stage::Parent => (
+                Some(policy.flex(policy.flex_of(self.parent.group))),
+                Stage::LastGroup,
+            ),
+            Stage::LastGroup => {
+                let last = self
+                    .parent
+                    .last_group
+                    .map(|group| policy.flex(policy.flex_of(group)));
+                (last, Stage::Spread)
+            }
+            Stage::Spread => {
+                let flex = policy.spread(self.parent, self.space, (self.free_clusters)());
+                (flex.map(|flex| policy.flex(flex)), Stage::AboveAverage)
+            }
+            Stage::AboveAverage => (
+                Some(policy.everywhere(self.parent.group, policy.average_free())),
+                Stage::Any,
+            ),
+            Stage::Any => (Some(policy.everywhere(self.parent.group, 1)), Stage::Told),
+            Stage::Told => {
+                policy.counts().tell_all(|_| true);
+                (Some(policy.everywhere(self.parent.group, 1)), Stage::All)
+            }
+            Stage::All => {
+                let some = policy.counts().free_inodes() > 0;
+                let all = some.then(|| policy.everywhere(self.parent.group, 0));
+                (all, Stage::Done)
+            }
+            Stage::Done => return false,
+        };
+        self.stage = next;
+        self.window = window.unwrap_or_default();
+        true
+    }
+}
+
+impl Iterator for Candidates<'_> {
+    type Item = GroupNr;
+
+    fn next(&mut self) -> Option<GroupNr> {
+        loop {
+            while self.window.at < self.window.count {
+                let Window {
+                    first,
+                    count,
+                    offset,
+                    least,
+                    at,
+                } = self.window;
+                self.window.at += 1;
+                let group = GroupNr(
+                    first + ((u64::from(offset) + u64::from(at)) % u64::from(count)) as u32,
+                );
+                if self.policy.counts().summary(group).free_inodes >= least {
+                    return Some(group);
+                }
+            }
+            if !self.open_next() {
+                return None;
+            }
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! How many inodes are free where.
+//!
+//! Those of the file system are exact. Those of a group, which only steer, may be old by a 64th of
+//! its inodes for each shard of threads, so that creators in one group do not all write one cache
+//! line; directories are counted at once.
+//!
+//! Locking: none.
+
+use uext4_format::GroupNr;
+use uext4_sync::atomic::{
+    AtomicI32, AtomicU64,
+    Ordering::{AcqRel, Relaxed},
+};
+use uext4_sync::{CachePadded, Counter, Sharded};
+
+/// Inodes that a shard may have taken or given before its group hears of it.
+const SLACK_MAX: u32 = 32;
+
+/// What a descriptor says about the inodes of its group.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct InodeSummary {
+    /// Free inodes.
+    pub free_inodes: u32,
+    /// Inodes in use for directories.
+    pub used_dirs: u32,
+}
+
+/// Directory or anything else.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InodeKind {
+    /// A directory; counted in `used_dirs`.
+    Directory,
+    /// Everything else.
+    Other,
+}
+
+/// The counts of all groups, readable without locks.
+pub struct InodeCounts {
+    groups: Box<[CachePadded<GroupCounts>]>,
+    /// What a shard did to one group and has not told it: the group in the upper half, the change
+    /// of its free inodes below.
+    untold: Sharded<AtomicU64>,
+    slack: i32,
+    free_inodes: Counter,
+    used_dirs: Counter,
+}
+
+/// About how many; less than none while frees are untold.
+struct GroupCounts {
+    free_inodes: AtomicI32,
+    used_dirs: AtomicI32,
+}
+
+impl InodeCounts {
+    /// Starts from the descriptors.
+    pub(crate) fn new(
+        groups: u32,
+        inodes_per_group: u32,
+        summary: &dyn Fn(GroupNr) -> InodeSummary,
+    ) -> Self {
+        let (mut free, mut dirs) = (0, 0);
+        let mut make = |nr| {
+            let one = summary(GroupNr(nr));
+            free += i64::from(one.free_inodes);
+            dirs += i64::from(one.used_dirs);
+            CachePadded::new(GroupCounts {
+                free_inodes: AtomicI32::new(one.free_inodes as i32),
+                used_dirs: AtomicI32::new(one.used_dirs as i32),
+            })
+        };
+        Self {
+            groups: (0..groups).map(&mut make).collect(),
+            untold: Sharded::new(|_| AtomicU64::new(0)),
+            slack: SLACK_MAX.min(inodes_per_group / 64) as i32,
+            free_inodes: Counter::new(free),
+            used_dirs: Counter::new(dirs),
+        }
+    }
+
+    /// The counts of one group, about.
+    pub fn summary(&self, group: GroupNr) -> InodeSummary {
+        let counts = &self.groups[group.0 as usize];
+        let count = |of: &AtomicI32| of.load(Relaxed).max(0) as u32;
+        InodeSummary {
+            free_inodes: count(&counts.free_inodes),
+            used_dirs: count(&counts.used_dirs),
+        }
+    }
+
+    /// Free inodes of the file system.
+    pub fn free_inodes(&self) -> u64 {
+        u64::try_from(self.free_inodes.sum()).unwrap_or(0)
+    }
+
+    /// Directories of the file system.
+    pub fn used_dirs(&self) -> u64 {
+        u64::try_from(self.used_dirs.sum()).unwrap_or(0)
+    }
+
+    /// An inode of the group was taken.
+    pub fn taken(&self, group: GroupNr, kind: InodeKind) {
+        self.count(group, -1, kind);
+    }
+
+    /// An inode of the group became free.
+    pub fn given(&self, group: GroupNr, kind: InodeKind) {
+        self.count(group, 1, kind);
+    }
+
+    fn count(&self, group: GroupNr, free: i32, kind: InodeKind) {
+        self.free_inodes.add(free.into());
+        if kind == InodeKind::Directory {
+            self.used_dirs.add((-free).into());
+            self.groups[group.0 as usize]
+                .used_dirs
+                .fetch_sub(free, Relaxed);
+            self.tell(group, free);
+        } else {
+            self.note(group, free);
+        }
+    }
+
+    fn tell(&self, group: GroupNr, free: i32) {
+        self.groups[group.0 as usize]
+            .free_inodes
+            .fetch_add(free, Relaxed);
+    }
+
+    /// Adds to what the shard has not told, and tells what is of another group or too much.
+    fn note(&self, group: GroupNr, free: i32) {
+        let slot = self.untold.local();
+        let mut before = slot.load(Relaxed);
+        loop {
+            let (of, sum) = unpack(before);
+            let sum = if of == group { sum + free } else { free };
+            let enough = sum.abs() > self.slack;
+            let after = if enough { 0 } else { pack(group, sum) };
+            match slot.compare_exchange(before, after, AcqRel, Relaxed) {
+                Err(now) => before = now,
+                Ok(_) => {
+                    let (of, old) = unpack(before);
+                    if of != group && old != 0 {
+                        self.tell(of, old);
+                    }
+                    if enough {
+                        self.tell(group, sum);
+                    }
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Tells those groups what they have not heard.
+    pub(crate) fn tell_all(&self, is_asked: impl Fn(GroupNr) -> bool) {
+        for slot in self.untold.iter() {
+            let (group, free) = unpack(slot.load(Relaxed));
+            if free == 0 || !is_asked(group) {
+                continue;
+            }
+            let (group, free) = unpack(slot.swap(0, AcqRel));
+            if free != 0 {
+                self.tell(group, free);
+            }
+        }
+    }
+
+    /// Somebody who went by the count of the group found nothing there. It hears what became of
+    /// its inodes, or everybody would look until those who took them come again.
+    pub fn found_full(&self, group: GroupNr) {
+        self.tell_all(|of| of == group);
+    }
+}
+
+fn pack(group: GroupNr, free: i32) -> u64 {
+    u64::from(group.0) << 32 | u64::from(free as u32)
+}
+
+fn unpack(untold: u64) -> (GroupNr, i32) {
+    (GroupNr((untold >> 32) as u32), untold as u32 as i32)
+}
