@@ -120,6 +120,20 @@ impl DirHasher {
         newer << 1
     }
 
+    /// Four bytes as a big-endian word. One that counts as negative takes one from those above.
+    fn word(&self, bytes: [u8; 4]) -> u32 {
+        let word = u32::from_be_bytes(bytes);
+        match self.sign {
+            CharSign::Signed => word.wrapping_sub((word & 0x0080_8080) << 1),
+            CharSign::Unsigned => word,
+        }
+    }
+
+    fn short_word(&self, filler: u32, bytes: &[u8]) -> u32 {
+        let push = |word: u32, byte: &u8| (word << 8).wrapping_add(self.value(*byte));
+        bytes.iter().fold(filler, push)
+    }
+
     /// Feeds the name in pieces of `WORDS` big-endian words; what is missing at the end is filled
     /// with the number of bytes that were left when the piece began.
     fn chunks<const WORDS: usize>(&self, name: &[u8], mut mix: impl FnMut(&[u32; WORDS])) {
@@ -129,10 +143,12 @@ impl DirHasher {
             let filler = (length | length << 8).wrapping_mul(0x0001_0001);
             let (piece, rest) = left.split_at(left.len().min(WORDS * 4));
             let mut words = [filler; WORDS];
-            for (word, bytes) in words.iter_mut().zip(piece.chunks(4)) {
-                for &byte in bytes {
-                    *word = (*word << 8).wrapping_add(self.value(byte));
-                }
+            let (whole, last) = piece.as_chunks();
+            for (word, bytes) in words.iter_mut().zip(whole) {
+                *word = self.word(*bytes);
+            }
+            if !last.is_empty() {
+                words[whole.len()] = self.short_word(filler, last);
             }
             mix(&words);
             left = rest;
@@ -140,49 +156,38 @@ impl DirHasher {
     }
 }
 
-/// Positions, shifts, and the constant of one round of the cut MD4.
-struct Round {
-    order: [usize; 8],
-    shifts: [u32; 4],
-    constant: u32,
-    function: fn(u32, u32, u32) -> u32,
-}
-
-const ROUNDS: [Round; 3] = [
-    Round {
-        order: [0, 1, 2, 3, 4, 5, 6, 7],
-        shifts: [3, 7, 11, 19],
-        constant: 0,
-        function: |x, y, z| z ^ (x & (y ^ z)),
-    },
-    Round {
-        order: [1, 3, 5, 7, 0, 2, 4, 6],
-        shifts: [3, 5, 9, 13],
-        constant: 0x5A82_7999,
-        function: |x, y, z| (x & y).wrapping_add((x ^ y) & z),
-    },
-    Round {
-        order: [3, 7, 2, 6, 1, 5, 0, 4],
-        shifts: [3, 9, 11, 15],
-        constant: 0x6ED9_EBA1,
-        function: |x, y, z| x ^ y ^ z,
-    },
-];
-
 fn half_md4(state: &mut [u32; 4], words: &[u32; 8]) {
-    let [mut a, mut b, mut c, mut d] = *state;
-    for round in &ROUNDS {
-        for (step, &word) in round.order.iter().enumerate() {
-            let sum = a
-                .wrapping_add((round.function)(b, c, d))
-                .wrapping_add(words[word])
-                .wrapping_add(round.constant);
-            (a, b, c, d) = (d, sum.rotate_left(round.shifts[step % 4]), b, c);
-        }
-    }
-    for (old, new) in state.iter_mut().zip([a, b, c, d]) {
+    let pick = |order: [usize; 8], constant: u32| order.map(|at| words[at].wrapping_add(constant));
+    let mut mixed = *state;
+    let first = pick([0, 1, 2, 3, 4, 5, 6, 7], 0);
+    md4_round(&mut mixed, first, [3, 7, 11, 19], |x, y, z| {
+        z ^ (x & (y ^ z))
+    });
+    let second = pick([1, 3, 5, 7, 0, 2, 4, 6], 0x5A82_7999);
+    let majority = |x: u32, y: u32, z: u32| (x & y).wrapping_add((x ^ y) & z);
+    md4_round(&mut mixed, second, [3, 5, 9, 13], majority);
+    let third = pick([3, 7, 2, 6, 1, 5, 0, 4], 0x6ED9_EBA1);
+    md4_round(&mut mixed, third, [3, 9, 11, 15], |x, y, z| x ^ y ^ z);
+    for (old, new) in state.iter_mut().zip(mixed) {
         *old = old.wrapping_add(new);
     }
+}
+
+/// One round of the cut MD4. Inlined, so that shifts and function are constants in it: a name is
+/// hashed for every look into an index, and each one of a leaf that is split.
+#[inline(always)]
+fn md4_round(
+    state: &mut [u32; 4],
+    words: [u32; 8],
+    shifts: [u32; 4],
+    function: impl Fn(u32, u32, u32) -> u32,
+) {
+    let [mut a, mut b, mut c, mut d] = *state;
+    for (step, word) in words.into_iter().enumerate() {
+        let sum = a.wrapping_add(function(b, c, d)).wrapping_add(word);
+        (a, b, c, d) = (d, sum.rotate_left(shifts[step % 4]), b, c);
+    }
+    *state = [a, b, c, d];
 }
 
 fn tea(state: &mut [u32; 4], key: &[u32; 4]) {
