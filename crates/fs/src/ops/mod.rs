@@ -6,18 +6,23 @@
 //! Locking: as `sync::Rank` says. Two directories are locked in ascending inode number.
 
 mod create;
+mod durability;
 mod index;
-mod io;
+mod layout;
 mod link;
 mod lookup;
+mod privileges;
 mod quota;
+mod read;
 mod rename;
 mod setattr;
 mod unlink;
+mod write;
 mod xattrs;
 
-pub use io::{KillPrivileges, Writers};
+pub use privileges::KillPrivileges;
 pub use rename::RenameFlags;
+pub use write::Writers;
 
 pub(crate) use index::settled;
 use index::{Hold, Newcomer, hold_all, look_into, with_index, with_locks};
@@ -100,6 +105,19 @@ pub(crate) fn check_alive(dir: &Inode) -> Result<()> {
     } else {
         Ok(())
     }
+}
+
+fn regular(inode: &Inode) -> Result<()> {
+    match inode.kind() {
+        FileType::Regular => Ok(()),
+        FileType::Directory => Err(Error::IsDirectory),
+        _ => Err(Error::Invalid("not a regular file")),
+    }
+}
+
+/// An open file of an immutable inode may not be written either.
+fn check_data_change(fs: &Fs, inode: &Inode) -> Result<()> {
+    fs.may_change(inode)
 }
 
 /// Whether `caller` may add `name` to `parent`. That the name exists goes before a missing right.
