@@ -1,0 +1,170 @@
+//! Carrying a rename out: the locks, then entries, `..`, link counts and times under one handle.
+
+use super::{Rename, RenameFlags};
+use crate::dir::{self, DirError, Index};
+use crate::inode::NewInode;
+use crate::ops::{Hold, Newcomer, check_alive, hold_all, touch_dir, with_locks};
+use crate::quota::Claim;
+use crate::{Error, Fs, InodeRef, Result, credits};
+use uext4_format::FileType;
+use uext4_journal::Handle;
+
+impl Rename<'_> {
+    pub(super) fn carry_out(&self, fs: &Fs) -> Result<()> {
+        let change = |index| self.run(fs, index);
+        if self.target.is_some() {
+            return with_locks(change);
+        }
+        let newcomer = Newcomer {
+            fs,
+            dir: self.to.dir,
+            name: self.to.name,
+            caller: self.caller,
+        };
+        newcomer.with_locks(change)
+    }
+
+    fn run(&self, fs: &Fs, index: Index) -> std::result::Result<(), DirError> {
+        let _locks = self.lock(index);
+        for dir in [self.from.dir, self.to.dir] {
+            check_alive(dir)?;
+        }
+        if self.flags == RenameFlags::Exchange {
+            return self.exchange(fs, index);
+        }
+        if let Some(target) = self.target.as_ref().filter(|target| target.is_dir())
+            && !dir::is_empty(fs, target.arc())?
+        {
+            return Err(Error::NotEmpty.into());
+        }
+        let _claim = match self.target {
+            Some(_) => Claim::default(),
+            None => {
+                let (dir, name) = (self.to.dir, self.to.name);
+                let way = dir::can_insert(fs, dir, name, index, fs.reserve_of(self.caller))?;
+                fs.expect_growth(dir, way.blocks(), self.caller)?
+            }
+        };
+        self.replace(fs, index)
+    }
+
+    /// Holds the parents as told, a directory that is renamed shared, one that goes exclusively.
+    fn lock(&self, index: Index) -> Vec<Hold<'_>> {
+        let parents = [self.from.dir, self.to.dir].map(|dir| (&**dir, index));
+        let of_target = match self.flags {
+            RenameFlags::Exchange => Index::Shared,
+            _ => Index::Exclusive,
+        };
+        let children = [
+            (Some(&self.source), Index::Shared),
+            (self.target.as_ref(), of_target),
+        ];
+        let held = children
+            .into_iter()
+            .filter_map(|(child, index)| Some((&**child?, index)))
+            .filter(|(child, _)| child.is_dir());
+        hold_all(parents.into_iter().chain(held).collect())
+    }
+
+    fn replace(&self, fs: &Fs, index: Index) -> std::result::Result<(), DirError> {
+        let handle = fs.start(credits::RENAME + index.growth_credits())?;
+        let whiteout = self.whiteout(fs, &handle)?;
+        let step = dir::Move {
+            from_dir: self.from.dir,
+            from_name: self.from.name,
+            to_dir: self.to.dir,
+            to_name: self.to.name,
+            child: self.source.nr(),
+            kind: self.source.kind(),
+            victim: self.target.as_ref().map(|target| target.nr()),
+            whiteout: whiteout.as_ref().map(|whiteout| whiteout.nr()),
+        };
+        if let Err(error) = dir::rename(fs, &handle, &step, index) {
+            if let Some(whiteout) = &whiteout {
+                let now = fs.now();
+                fs.drop_last_link(&handle, whiteout.arc(), now)?;
+            }
+            return Err(error);
+        }
+        Ok(self.finish(fs, &handle)?)
+    }
+
+    fn whiteout(&self, fs: &Fs, handle: &Handle<'_>) -> Result<Option<InodeRef>> {
+        if !self.flags.leaves_whiteout() {
+            return Ok(None);
+        }
+        let new = NewInode::new(FileType::CharDevice, 0);
+        let inode = fs.new_inode(handle, self.from.dir, &new, self.caller)?;
+        Ok(Some(inode))
+    }
+
+    /// Link counts and times after the entries have changed.
+    fn finish(&self, fs: &Fs, handle: &Handle<'_>) -> Result<()> {
+        let now = fs.now();
+        let directory = self.source.is_dir();
+        handle.write(self.source.arc()).disk.ctime = now;
+        if directory && self.from.dir.nr() != self.to.dir.nr() {
+            dir::set_parent(fs, handle, self.source.arc(), self.to.dir.nr())?;
+            fs.drop_dir_link(handle, self.from.dir);
+            if !self.target.as_ref().is_some_and(|target| target.is_dir()) {
+                fs.add_dir_link(handle, self.to.dir)?;
+            }
+        } else if directory && self.target.is_some() {
+            fs.drop_dir_link(handle, self.to.dir);
+        }
+        for dir in [self.from.dir, self.to.dir] {
+            touch_dir(handle, dir, now);
+        }
+        match &self.target {
+            Some(target) if target.is_dir() => fs.drop_last_link(handle, target.arc(), now),
+            Some(target) => fs.drop_link(handle, target.arc(), now),
+            None => Ok(()),
+        }
+    }
+
+    fn exchange(&self, fs: &Fs, index: Index) -> std::result::Result<(), DirError> {
+        let target = self.target.as_ref().ok_or(Error::NotFound)?;
+        let handle = fs.start(credits::RENAME)?;
+        let step = dir::Exchange {
+            one: (
+                self.from.dir,
+                self.from.name,
+                self.source.nr(),
+                self.source.kind(),
+            ),
+            two: (self.to.dir, self.to.name, target.nr(), target.kind()),
+        };
+        dir::exchange(fs, &handle, &step, index)?;
+        let now = fs.now();
+        if self.from.dir.nr() != self.to.dir.nr() {
+            self.exchange_parents(fs, &handle, target)?;
+        }
+        for inode in [self.source.arc(), target.arc()] {
+            handle.write(inode).disk.ctime = now;
+        }
+        for dir in [self.from.dir, self.to.dir] {
+            touch_dir(&handle, dir, now);
+        }
+        Ok(())
+    }
+
+    fn exchange_parents(&self, fs: &Fs, handle: &Handle<'_>, target: &InodeRef) -> Result<()> {
+        if self.source.is_dir() {
+            dir::set_parent(fs, handle, self.source.arc(), self.to.dir.nr())?;
+        }
+        if target.is_dir() {
+            dir::set_parent(fs, handle, target.arc(), self.from.dir.nr())?;
+        }
+        match (self.source.is_dir(), target.is_dir()) {
+            (true, false) => {
+                fs.drop_dir_link(handle, self.from.dir);
+                fs.add_dir_link(handle, self.to.dir)
+            }
+            (false, true) => {
+                fs.drop_dir_link(handle, self.to.dir);
+                fs.add_dir_link(handle, self.from.dir)
+            }
+            _ => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! Whether a rename may be: its names, what it replaces, where things would stand, who may.
+
+use super::{Rename, RenameFlags};
+use crate::access::Want;
+use crate::inode::Inode;
+use crate::ops::{check_alive, check_name, check_new_name, check_project, look_into};
+use crate::{Error, Fs, InodeRef, Result, dir};
+use std::sync::Arc;
+use uext4_format::InodeNr;
+
+pub(super) fn check_names(from: &[u8], to: &[u8], flags: RenameFlags) -> Result<()> {
+    check_name(from)?;
+    check_name(to)?;
+    let dots = |name: &[u8]| name == b"." || name == b"..";
+    if dots(from) || dots(to) {
+        return Err(if flags.keeps_target() {
+            Error::Exists
+        } else {
+            Error::Busy
+        });
+    }
+    check_new_name(from)
+}
+
+impl Rename<'_> {
+    /// In the order in which Linux finds out.
+    pub(super) fn check(&self, fs: &Fs) -> Result<()> {
+        self.check_target()?;
+        self.check_place(fs)?;
+        if self.is_same() {
+            return Ok(());
+        }
+        fs.may_delete(self.from.dir, &self.source, self.caller)?;
+        match &self.target {
+            Some(target) => fs.may_delete(self.to.dir, target, self.caller)?,
+            None => fs.may(self.to.dir, self.caller, Want::WRITE.and(Want::EXECUTE))?,
+        }
+        let exchanged = self
+            .target
+            .as_ref()
+            .filter(|_| self.flags == RenameFlags::Exchange);
+        if let (Some(target), None) = (&self.target, exchanged) {
+            match (self.source.is_dir(), target.is_dir()) {
+                (true, false) => return Err(Error::NotDirectory),
+                (false, true) => return Err(Error::IsDirectory),
+                _ => {}
+            }
+        }
+        // A directory that moves must be writable: its `..` changes.
+        let moved = [Some(&self.source), exchanged];
+        let moved = moved
+            .into_iter()
+            .flatten()
+            .filter(|inode| inode.is_dir() && self.moves());
+        moved
+            .into_iter()
+            .try_for_each(|inode| fs.may(inode, self.caller, Want::WRITE))?;
+        check_project(self.to.dir, &self.source)?;
+        exchanged.map_or(Ok(()), |target| check_project(self.from.dir, target))
+    }
+
+    fn moves(&self) -> bool {
+        self.from.dir.nr() != self.to.dir.nr()
+    }
+
+    fn check_target(&self) -> Result<()> {
+        match &self.target {
+            Some(_) if self.flags.keeps_target() => Err(Error::Exists),
+            None if self.flags == RenameFlags::Exchange => Err(Error::NotFound),
+            _ => Ok(()),
+        }
+    }
+
+    /// Nothing moves below itself, and nothing replaces what it stands in.
+    fn check_place(&self, fs: &Fs) -> Result<()> {
+        if !self.moves() {
+            return Ok(());
+        }
+        let below = |dir: &Arc<Inode>, inode: &InodeRef| {
+            Ok::<_, Error>(inode.is_dir() && is_below(fs, dir, inode.nr())?)
+        };
+        if below(self.to.dir, &self.source)? {
+            return Err(Error::Invalid("a directory cannot move below itself"));
+        }
+        match &self.target {
+            Some(target) if below(self.from.dir, target)? => match self.flags {
+                RenameFlags::Exchange => {
+                    Err(Error::Invalid("a directory cannot move below itself"))
+                }
+                _ => Err(Error::NotEmpty),
+            },
+            _ => Ok(()),
+        }
+    }
+}
+
+/// True when `dir` is `ancestor` or stands below it. The caller holds the topology lock.
+fn is_below(fs: &Fs, dir: &Arc<Inode>, ancestor: InodeNr) -> Result<bool> {
+    let mut at = dir.clone();
+    // A path is at most as deep as there are directories; damage must not make it endless.
+    for _ in 0..fs.geometry.inodes_count {
+        if at.nr() == ancestor {
+            return Ok(true);
+        }
+        if at.nr() == InodeNr::ROOT {
+            return Ok(false);
+        }
+        let parent = look_into(&at, || {
+            check_alive(&at)?;
+            dir::parent_of(fs, &at)
+        })?;
+        at = fs.inodes.load(fs, parent)?;
+        if !at.is_dir() {
+            return Err(Error::NotFound);
+        }
+    }
+    Err(Error::Loop)
+}
