@@ -1,0 +1,211 @@
+//! One group in a search: whether it may serve, its bitmap, and the run that fits best.
+//!
+//! Locking: `Rank::GroupSpace`, of this group only. What its shape said without the lock is asked
+//! again under it. Bitmaps are loaded, and asked for ahead, with no lock held.
+
+use super::{Best, Flow, Search};
+use crate::buddy::Buddy;
+use crate::group::{Shape, Space, State};
+use crate::locality::Others;
+use crate::stats::{Criterion, Effort};
+use crate::{Kind, Run, Stat};
+use std::ops::Range;
+use uext4_format::GroupNr;
+
+impl Search<'_> {
+    /// Whether a group of this shape may serve the request.
+    fn suits(&self, nr: GroupNr, shape: Shape, criterion: Criterion) -> bool {
+        let least = self.request.min_len;
+        if shape.state == State::Bad || shape.free < least.max(1) {
+            return false;
+        }
+        let known = shape.fragments > 0;
+        let longest = match (shape.state, shape.order) {
+            // Without an aligned chunk of the next order no run is longer than this.
+            (State::Loaded, Some(order)) if order < self.groups.max_order => (4 << order) - 2,
+            _ => u32::MAX,
+        };
+        if longest < least {
+            return false;
+        }
+        match criterion {
+            Criterion::PowerOf2 if self.reserved_for_metadata(nr) => false,
+            _ if criterion.is_cheap() && shape.free < self.want => false,
+            Criterion::PowerOf2 => !known || shape.order >= Some(self.want.ilog2()),
+            Criterion::GoalFast | Criterion::BestAvail => {
+                !known || shape.free / shape.fragments >= self.want
+            }
+            Criterion::GoalSlow => shape.free >= self.want,
+            Criterion::AnyFree => true,
+        }
+    }
+
+    fn reserved_for_metadata(&self, nr: GroupNr) -> bool {
+        let volume = &self.groups.volume;
+        self.request.kind == Kind::Data
+            && volume.groups_per_flex >= 4
+            && volume.flex_start(nr) == nr
+    }
+
+    pub(super) fn visit(&mut self, nr: GroupNr, criterion: Criterion) -> Flow {
+        self.spent(criterion, Effort::GroupsConsidered, 1);
+        let shape = self.groups.shape(nr);
+        if !self.suits(nr, shape, criterion) {
+            return Flow::Continue(());
+        }
+        let is_theirs = |others: &Others<'_>| others.are_in(nr.0..nr.0 + 1);
+        if self.others.as_ref().is_some_and(is_theirs) {
+            self.avoided = true;
+            return Flow::Continue(());
+        }
+        if !self.make_ready(nr, shape, criterion) {
+            return Flow::Continue(());
+        }
+        let waits = criterion == Criterion::AnyFree || self.locality.is_base_line();
+        let space = if waits {
+            self.groups.lock_loaded(nr, self.loader).ok()
+        } else {
+            self.groups.group(nr).space.try_lock()
+        };
+        let Some(mut space) = space else {
+            self.groups.stats.count(Stat::BusySkips);
+            return Flow::Continue(());
+        };
+        if !self.suits(nr, self.groups.shape(nr), criterion) {
+            return Flow::Continue(());
+        }
+        self.search_group(nr, &mut space, criterion)
+    }
+
+    /// Loads a group if the criterion may; false when the group is to be passed over.
+    fn make_ready(&mut self, nr: GroupNr, shape: Shape, criterion: Criterion) -> bool {
+        if shape.state == State::Loaded {
+            return true;
+        }
+        let costs_io = shape.state == State::Cold && shape.fragments == 0;
+        if criterion.is_cheap() && costs_io && nr != self.start {
+            return false;
+        }
+        if shape.state == State::Cold {
+            self.prefetch(nr);
+        }
+        self.groups.load(nr, self.loader).is_ok()
+    }
+
+    /// Asks for the bitmaps of the groups that follow in the flexible group: they stand in a row.
+    fn prefetch(&mut self, nr: GroupNr) {
+        let left = self.limits.prefetch_limit.saturating_sub(self.prefetched);
+        let most = self.limits.prefetch.min(left);
+        if most == 0 || self.ahead.contains(&nr.0) {
+            return;
+        }
+        let volume = &self.groups.volume;
+        let flex = match volume.groups_per_flex {
+            0 | 1 => u32::MAX,
+            groups => volume.flex_start(nr).0.saturating_add(groups),
+        };
+        let end = flex.min(volume.groups).min(nr.0.saturating_add(most));
+        self.prefetched += end - nr.0;
+        self.ahead = nr.0..end;
+        self.loader.prefetch(nr.0..end);
+    }
+
+    fn search_group(&mut self, nr: GroupNr, space: &mut Space, criterion: Criterion) -> Flow {
+        let Some(buddy) = space.buddy.as_ref() else {
+            return Flow::Continue(()); // evicted between load and lock
+        };
+        self.groups.stats.count(Stat::GroupsScanned);
+        let seen = self.found;
+        let found = match criterion {
+            Criterion::PowerOf2 => buddy
+                .find_chunk(self.want.ilog2())
+                .map(|start| start..start + self.want),
+            _ => self
+                .find_stripe(nr, buddy)
+                .or_else(|| self.find_run(nr, buddy)),
+        };
+        self.spent(
+            criterion,
+            Effort::ExtentsScanned,
+            u64::from(self.found - seen),
+        );
+        if let Some(run) = found {
+            let len = run.len() as u32;
+            if len >= self.want {
+                let len = len.min(self.request.len);
+                return Flow::Break(Some(self.groups.take(nr, space, run.start, len)));
+            }
+            if len >= self.request.min_len && self.best.is_none_or(|best| best.len < len) {
+                self.best = Some(Best {
+                    group: nr,
+                    start: run.start,
+                    len,
+                });
+            }
+        }
+        if self.best.is_some() && self.found > self.limits.max_to_scan {
+            return Flow::Break(None);
+        }
+        Flow::Continue(())
+    }
+
+    /// A run on a stripe border, when whole stripes are wanted.
+    fn find_stripe(&mut self, nr: GroupNr, buddy: &Buddy) -> Option<Range<u32>> {
+        let stripe = self.limits.stripe;
+        if stripe <= 1 || !self.want.is_multiple_of(stripe) {
+            return None;
+        }
+        let first = (self.groups.volume.first_cluster(nr).0 % u64::from(stripe)) as u32;
+        buddy.runs(0..buddy.clusters()).find_map(|run| {
+            let start = run.start + (stripe - (first + run.start) % stripe) % stripe;
+            (start + self.want <= run.end).then_some(start..run.end)
+        })
+    }
+
+    /// The run that fits best among the first few that fit, else the longest.
+    fn find_run(&mut self, nr: GroupNr, buddy: &Buddy) -> Option<Range<u32>> {
+        let from = if nr == self.start { self.offset } else { 0 };
+        let mut best: Option<Range<u32>> = None;
+        let mut fitting = 0;
+        for run in buddy
+            .runs(from..buddy.clusters())
+            .chain(buddy.runs(0..from))
+        {
+            self.found += 1;
+            let fits = run.len() as u32 >= self.want;
+            if run.len() as u32 == self.want || (fits && from > 0 && run.start == from) {
+                return Some(run);
+            }
+            fitting += u32::from(fits);
+            if best
+                .as_ref()
+                .is_none_or(|best| self.is_better(run.len(), best.len()))
+            {
+                best = Some(run);
+            }
+            if fitting >= self.limits.min_to_scan || self.found > self.limits.max_to_scan {
+                let enough = best.as_ref().map_or(0, |best| best.len() as u32);
+                if enough >= self.request.min_len {
+                    break;
+                }
+            }
+        }
+        best
+    }
+
+    fn is_better(&self, len: usize, than: usize) -> bool {
+        let want = self.want as usize;
+        match (len >= want, than >= want) {
+            (true, true) => len < than,
+            (fits, than_fits) if fits != than_fits => fits,
+            _ => len > than,
+        }
+    }
+
+    pub(super) fn take_best(&mut self, best: Best) -> Option<Run> {
+        let mut space = self.groups.lock_loaded(best.group, self.loader).ok()?;
+        let len = space.buddy.as_ref()?.free_at(best.start, best.len);
+        let enough = len >= self.request.min_len;
+        enough.then(|| self.groups.take(best.group, &mut space, best.start, len))
+    }
+}
