@@ -4,8 +4,8 @@
 //!
 //! A tree that nobody used for a while goes when memory is short; the length of its longest run
 //! stays, so that it is built again only when it is worth it. See `regions.rs` for the summary,
-//! `region_load.rs` for loading and eviction, `tree_search.rs` for the search and for
-//! `cache_aggression`.
+//! `region_load.rs` for loading and eviction, `tree_search.rs` for the search and
+//! `tree_search/criteria.rs` for `cache_aggression`.
 
 use crate::engine::counted;
 use crate::locality::Locality;

@@ -1,0 +1,231 @@
+//! Which tree serves: the criteria of a search, and the regions that it may read for them.
+//!
+//! How eagerly a request reads is the *cache aggression*: 0, only what promises much more than the
+//! region that the search begins in, or when nothing known can serve at all; 1, at every second
+//! request that the strict criterion could not serve; 2, at every second request that no known
+//! tree can serve wholly; 3, at every request, and each builds one tree more. At 1 and 2 a thread
+//! that looks in vain looks less often, so that a volume without long runs does not make every
+//! write read.
+//!
+//! Not here: how soon that thread looks again (`tree_engine.rs`), and what is taken of a tree
+//! (`visit.rs`).
+
+use super::{Criterion, Search};
+use crate::events;
+use crate::locality::Others;
+use crate::regions::order_of;
+use crate::stats::Effort;
+use crate::{Run, Stat};
+use uext4_format::GroupNr;
+
+/// Regions that one request may read before it gives up on contiguity: 4 MiB of bitmaps.
+const LOOKS_PER_REQUEST: u32 = 64;
+/// The same where reading is avoided.
+const RELUCTANT_LOOKS: u32 = 4;
+
+/// Which trees a walk over the index considers.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Trees {
+    Loaded,
+    Known,
+}
+
+impl Search<'_> {
+    pub(super) fn by_criteria(&self) -> Option<Run> {
+        let stats = &self.regions.stats;
+        let mut looks = match self.limits.cache_aggression {
+            0 => RELUCTANT_LOOKS,
+            _ => LOOKS_PER_REQUEST,
+        };
+        for criterion in [Criterion::Strict, Criterion::Whole] {
+            let allowed = if self.may_look(criterion) {
+                &mut looks
+            } else {
+                &mut 0
+            };
+            if let Some(run) = self.whole(criterion, allowed) {
+                stats.count(criterion.counted().hits());
+                return Some(run);
+            }
+            stats.add_effort(criterion.counted(), Effort::UselessLoops, 1);
+            events::criterion_failed(criterion.counted().name(), self.want);
+        }
+        let run = self.any()?;
+        stats.count(Stat::AnyFreeHits);
+        Some(run)
+    }
+
+    fn may_look(&self, criterion: Criterion) -> bool {
+        let last = criterion == Criterion::Whole;
+        match self.limits.cache_aggression {
+            0 => last,
+            1 => last && self.engine.is_look_due(),
+            2 => self.engine.is_look_due(),
+            _ => true,
+        }
+    }
+
+    /// What a region must promise to be looked at, in clusters.
+    fn least_promise(&self) -> u32 {
+        match self.limits.cache_aggression {
+            0 => {
+                let here = self.regions.region(self.start).promise();
+                self.want.max(here.saturating_add(here / 2))
+            }
+            _ => self.want,
+        }
+    }
+
+    /// All that is wanted, from the goal's tree, a known tree or one that nobody has read yet.
+    fn whole(&self, criterion: Criterion, looks: &mut u32) -> Option<Run> {
+        let start = self.regions.region(self.start);
+        if !start.is_known() && start.promise() >= self.want {
+            self.regions.survey(self.start, self.loader);
+        }
+        if start.longest() >= self.want
+            && let Some(run) = self.visit(self.start, criterion)
+        {
+            return Some(run);
+        }
+        if *looks > 0 && self.limits.cache_aggression >= 3 {
+            self.load_cold();
+        }
+        self.apart(criterion)
+            .or_else(|| self.by_index(criterion, Trees::Loaded, None))
+            .or_else(|| self.by_index(criterion, Trees::Known, None))
+            .or_else(|| self.explore(criterion, looks))
+    }
+
+    /// From regions where no other thread's stream is.
+    fn apart(&self, criterion: Criterion) -> Option<Run> {
+        if !self.is_stream() {
+            return None;
+        }
+        let others = self.engine.locality.others(self.end_group);
+        if !others.are_in(0..self.end_group) {
+            return None;
+        }
+        let others = Some(&others);
+        self.by_index(criterion, Trees::Loaded, others)
+            .or_else(|| self.by_index(criterion, Trees::Known, others))
+    }
+
+    /// Reads regions that promise all that is wanted, until one keeps it.
+    fn explore(&self, criterion: Criterion, looks: &mut u32) -> Option<Run> {
+        let before = *looks;
+        let run = self.explore_now(criterion, looks);
+        if *looks < before {
+            self.engine.looked(run);
+        }
+        run
+    }
+
+    fn explore_now(&self, criterion: Criterion, looks: &mut u32) -> Option<Run> {
+        let least = self.least_promise();
+        for step in self.regions.cold.steps(least) {
+            for range in [self.start..self.end, 0..self.start.min(self.end)] {
+                let mut from = range.start;
+                while *looks > 0
+                    && let Some(nr) = self.regions.cold.next(step, from..range.end)
+                {
+                    from = nr + 1;
+                    let region = self.regions.region(nr);
+                    if region.promise() < least || !self.regions.survey(nr, self.loader) {
+                        continue;
+                    }
+                    *looks -= 1;
+                    if region.longest() >= self.want
+                        && let Some(run) = self.visit(nr, criterion)
+                    {
+                        return Some(run);
+                    }
+                }
+            }
+        }
+        None
+    }
+
+    /// Goes by the index from the start upward, wrapped last; within a stretch by order, upward.
+    fn by_index(
+        &self,
+        criterion: Criterion,
+        trees: Trees,
+        others: Option<&Others<'_>>,
+    ) -> Option<Run> {
+        let is_theirs = |nr| others.is_some_and(|others| others.are_in(self.regions.groups_of(nr)));
+        let orders = order_of(self.want)?..self.regions.orders;
+        let mut tries = self.limits.max_to_scan.max(1);
+        for range in [self.start..self.end, 0..self.start] {
+            for order in orders.clone() {
+                let mut from = range.start;
+                while let Some(GroupNr(nr)) = self.regions.by_longest.next(order, from, range.end) {
+                    from = nr + 1;
+                    let region = self.regions.region(nr);
+                    if region.longest() < self.want
+                        || region.is_loaded() != (trees == Trees::Loaded)
+                        || is_theirs(nr)
+                    {
+                        continue;
+                    }
+                    if let Some(run) = self.visit(nr, criterion) {
+                        return Some(run);
+                    }
+                    tries -= 1;
+                    if tries == 0 {
+                        return None;
+                    }
+                }
+            }
+        }
+        None
+    }
+
+    /// Builds the most promising tree of which nothing sure is known.
+    fn load_cold(&self) -> Option<u32> {
+        let here = |step| {
+            let next = |range| self.regions.cold.next(step, range);
+            next(self.start..self.end).or_else(|| next(0..self.start.min(self.end)))
+        };
+        let nr = self.regions.cold.steps(1).find_map(here)?;
+        self.regions.load(nr, self.loader, self.memory_limit);
+        Some(nr)
+    }
+
+    /// The longest run of a tree with the longest known runs; builds trees until one serves.
+    fn any(&self) -> Option<Run> {
+        let mut turns = u64::from(self.end) * 2 + 16;
+        loop {
+            if let Some(known) = self.longest() {
+                return Some(known);
+            }
+            turns = turns.checked_sub(1)?;
+            self.load_cold()?;
+        }
+    }
+
+    /// From the trees with the longest runs, those in memory first among equals.
+    fn longest(&self) -> Option<Run> {
+        let least = order_of(self.request.min_len)?;
+        let orders = (least..self.regions.orders).rev();
+        let mut both = orders.flat_map(|order| [(order, Trees::Loaded), (order, Trees::Known)]);
+        both.find_map(|(order, trees)| self.longest_of(order, trees))
+    }
+
+    fn longest_of(&self, order: u32, trees: Trees) -> Option<Run> {
+        for range in [self.start..self.end, 0..self.start] {
+            let mut from = range.start;
+            while let Some(GroupNr(nr)) = self.regions.by_longest.next(order, from, range.end) {
+                from = nr + 1;
+                let region = self.regions.region(nr);
+                let due = region.is_loaded() == (trees == Trees::Loaded);
+                if due
+                    && region.longest() >= self.request.min_len
+                    && let Some(run) = self.take_longest(nr)
+                {
+                    return Some(run);
+                }
+            }
+        }
+        None
+    }
+}
