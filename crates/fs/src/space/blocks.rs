@@ -1,7 +1,7 @@
 //! Taking and freeing blocks.
 
 use super::Space;
-use super::load::BitmapLoader;
+use super::loaders::BitmapLoader;
 use crate::{Error, Fs, Result};
 use uext4_alloc::{ClusterNr, Goal, Kind, Placement, Privilege, Request, Run};
 use uext4_format::{BlockNr, BlockRun, Corrupt, Feature, GroupNr, InodeNr, Place};

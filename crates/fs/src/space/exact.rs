@@ -1,7 +1,7 @@
 //! Taking given blocks and inode numbers, where recovery says which.
 
 use super::Space;
-use super::load::BitmapLoader;
+use super::loaders::BitmapLoader;
 use crate::{Error, Fs, Result};
 use uext4_alloc::{Goal, Privilege, Request, Run};
 use uext4_format::{BlockRun, Corrupt, FileType, InodeNr, Place};

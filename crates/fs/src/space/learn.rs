@@ -3,7 +3,7 @@
 //! unmounting ends it.
 
 use super::Space;
-use super::load::LookLoader;
+use super::loaders::LookLoader;
 use crate::options::{Access, MountOptions, Threads};
 use std::sync::Arc;
 use uext4_sync::atomic::{AtomicBool, Ordering};

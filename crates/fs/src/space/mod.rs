@@ -7,9 +7,12 @@
 //! Locking: the group halves (GroupInodes, GroupBitmap) are live objects; the allocator's own
 //! locks (GroupSpace, PendingFree) come after them. A bitmap is loaded without any of them held.
 
+mod allocator;
+mod bitmaps;
 mod blocks;
 mod claims;
 mod delayed;
+mod descriptors;
 mod exact;
 mod fragments;
 mod group;
@@ -17,6 +20,7 @@ mod inodes;
 mod layout;
 mod learn;
 mod load;
+mod loaders;
 mod look;
 mod preallocation;
 mod retry;
@@ -36,6 +40,7 @@ use crate::attr::StatFs;
 use crate::settings::Switch;
 use crate::{Error, Fs, Result};
 use claims::Claims;
+use descriptors::DescriptorTable;
 use group::Group;
 use layout::GroupLayout;
 use preallocation::Preallocations;
@@ -53,7 +58,7 @@ pub(crate) struct Space {
     layout: Arc<GroupLayout>,
     device: Arc<dyn BlockDevice>,
     /// Descriptors as they were on disk at mount; a group is parsed on first use.
-    raw: load::DescriptorTable,
+    raw: DescriptorTable,
     groups: Box<[OnceLock<Group>]>,
     engine: Box<dyn Engine>,
     policy: InodePolicy,

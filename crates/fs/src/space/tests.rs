@@ -472,7 +472,7 @@ fn a_nearly_new_file_system_of_100_gib_costs_10_kb_of_trees() {
     assert!(trees(&fs).used_bytes <= 10_000, "{:?}", trees(&fs));
     // All of them: a run per group, and what lies before and behind the metadata.
     for nr in 0..fs.fs.geometry.group_count {
-        let loader = super::load::LookLoader {
+        let loader = super::loaders::LookLoader {
             space: &fs.fs.space,
         };
         let engine = fs.fs.space.engine();

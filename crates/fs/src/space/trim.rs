@@ -4,7 +4,7 @@
 //! advance: who finds no space because of it waits and asks again.
 
 use super::Space;
-use super::load::BitmapLoader;
+use super::loaders::BitmapLoader;
 use crate::{Error, Filesystem, Fs, Result};
 use std::ops::Range;
 use uext4_alloc::{ClusterNr, Run};

@@ -1,0 +1,108 @@
+//! Reading the bitmaps of a group on first need, and checking them against its descriptor.
+//!
+//! What was read stays in memory with the group. In a group that was never written to, nothing is
+//! read: metadata alone are in use.
+//! Not here: looking at bitmaps without keeping them (`look.rs`).
+
+use super::Space;
+use super::group::{BlockState, Group, InodeState};
+use crate::{Fs, Result};
+use uext4_alloc::{Bitmap, InodeBits, Stat};
+use uext4_format::{Corrupt, GroupNr, Place, group_flag};
+use uext4_journal::Object;
+
+impl Space {
+    /// Fills in the block bitmap of a half that is locked: from disk, or computed for a group that
+    /// was never written to.
+    pub(super) fn load_blocks(&self, fs: &Fs, nr: GroupNr, half: &mut BlockState) -> Result<()> {
+        if half.used.is_some() {
+            return Ok(());
+        }
+        let bits = self.geometry().clusters_in_group(nr);
+        let used = if half.uninit {
+            self.computed_bitmap(nr, bits)
+        } else {
+            let descriptor = half.descriptor();
+            let bytes = fs.journal.read_block(descriptor.block_bitmap)?;
+            self.engine.stats().count(Stat::BitmapsRead);
+            descriptor.verify_block_bitmap(&bytes, nr, self.geometry(), &self.layout.checksums)?;
+            let used = Bitmap::from_bytes(&bytes, bits);
+            self.check_own_metadata(nr, &used)?;
+            used
+        };
+        if used.count_clear() != half.free_clusters {
+            let problem = "free count does not match the descriptor";
+            return Err(Corrupt::new(Place::Group(nr), "block bitmap", problem).into());
+        }
+        half.used = Some(used);
+        Ok(())
+    }
+
+    /// The inodes in use in a group: from disk, or none in a group that was never written to.
+    pub(super) fn inode_bits<'a>(
+        &self,
+        fs: &Fs,
+        nr: GroupNr,
+        group: &'a Group,
+    ) -> Result<&'a InodeBits> {
+        let cell = &group.inodes.map.bits;
+        if let Some(bits) = cell.get() {
+            return Ok(bits);
+        }
+        let half = group.inodes.live().write_unlogged();
+        if let Some(bits) = cell.get() {
+            return Ok(bits);
+        }
+        let used = self.load_inodes(fs, nr, &half)?;
+        Ok(cell.get_or_init(|| InodeBits::new(&used)))
+    }
+
+    fn load_inodes(&self, fs: &Fs, nr: GroupNr, half: &InodeState) -> Result<Bitmap> {
+        let bits = self.geometry().inodes_per_group;
+        let descriptor = half.descriptor();
+        let used = if half.has_flag(group_flag::INODE_UNINIT) {
+            Bitmap::new(bits)
+        } else {
+            let bytes = fs.journal.read_block(descriptor.inode_bitmap)?;
+            descriptor.verify_inode_bitmap(&bytes, nr, self.geometry(), &self.layout.checksums)?;
+            Bitmap::from_bytes(&bytes, bits)
+        };
+        if used.count_clear() != descriptor.free_inodes {
+            let problem = "free count does not match the descriptor";
+            return Err(Corrupt::new(Place::Group(nr), "inode bitmap", problem).into());
+        }
+        Ok(used)
+    }
+
+    /// The bitmap of a group that was never written to: metadata only.
+    pub(super) fn computed_bitmap(&self, nr: GroupNr, bits: u32) -> Bitmap {
+        let mut used = Bitmap::new(bits);
+        for (from, to) in self.metadata_clusters(nr) {
+            used.fill_range(from..to.min(bits));
+        }
+        used
+    }
+
+    /// Metadata of a group must be marked in its bitmap, or files would be given its blocks.
+    pub(super) fn check_own_metadata(&self, nr: GroupNr, used: &Bitmap) -> Result<()> {
+        let marked = |(from, to): (u32, u32)| used.is_set(from..to.min(used.len()));
+        if self.metadata_clusters(nr).all(marked) {
+            return Ok(());
+        }
+        let problem = "metadata of the group is marked free";
+        Err(Corrupt::new(Place::Group(nr), "block bitmap", problem).into())
+    }
+
+    /// Clusters of the group that metadata stands in.
+    fn metadata_clusters(&self, nr: GroupNr) -> impl Iterator<Item = (u32, u32)> + '_ {
+        let geometry = self.geometry();
+        let first = geometry.group_first_block(nr).0;
+        let end = first + u64::from(geometry.blocks_in_group(nr));
+        let bits = geometry.cluster_bits;
+        self.zones.inside(first..end).map(move |range| {
+            let from = (range.start - first) >> bits;
+            let to = (range.end - first).div_ceil(1 << bits);
+            (from as u32, to as u32)
+        })
+    }
+}

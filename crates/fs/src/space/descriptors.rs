@@ -1,0 +1,108 @@
+//! The descriptors of the groups, as they were on disk at mount.
+//!
+//! They are kept as bytes and parsed per group on first use, so that a mount of half a million
+//! groups costs one sequential read. What every descriptor says of places goes into the zones at
+//! once.
+
+use super::layout::GroupLayout;
+use super::zones::{self, Zones};
+use crate::Result;
+use uext4_alloc::{InodeSummary, Summary};
+use uext4_device::BlockDevice;
+use uext4_format::{BlockNr, Geometry, GroupDescriptor, GroupNr, group_flag};
+
+/// The descriptors as read at mount.
+pub(super) struct DescriptorTable {
+    bytes: Vec<u8>,
+    desc_size: usize,
+}
+
+impl DescriptorTable {
+    pub(super) fn read(device: &dyn BlockDevice, geometry: &Geometry) -> Result<Self> {
+        let block_size = geometry.block_size() as usize;
+        let blocks = geometry.descriptor_blocks_count();
+        let mut bytes = vec![0; blocks as usize * block_size];
+        let mut first = 0;
+        while first < blocks {
+            let start = geometry.descriptor_block(first);
+            let in_a_row =
+                |len| geometry.descriptor_block(first + len).0 == start.0 + u64::from(len);
+            let len = (1..blocks - first)
+                .find(|&len| !in_a_row(len))
+                .unwrap_or(blocks - first);
+            let from = first as usize * block_size;
+            let to = from + len as usize * block_size;
+            device.read_at(start.0 * block_size as u64, &mut bytes[from..to])?;
+            first += len;
+        }
+        Ok(Self {
+            bytes,
+            desc_size: geometry.desc_size.into(),
+        })
+    }
+
+    fn slot(&self, nr: GroupNr) -> &[u8] {
+        let at = nr.0 as usize * self.desc_size;
+        self.bytes.get(at..at + self.desc_size).unwrap_or(&[])
+    }
+
+    pub(super) fn parse(&self, nr: GroupNr, layout: &GroupLayout) -> Result<GroupDescriptor> {
+        Ok(GroupDescriptor::parse(
+            self.slot(nr),
+            nr,
+            &layout.geometry,
+            &layout.checksums,
+        )?)
+    }
+
+    fn unverified(&self, nr: GroupNr) -> GroupDescriptor {
+        GroupDescriptor::parse_unverified(self.slot(nr))
+    }
+
+    pub(super) fn inode_table(&self, nr: GroupNr) -> BlockNr {
+        self.unverified(nr).inode_table
+    }
+}
+
+/// Totals and places over all descriptors.
+pub(super) struct Survey {
+    pub(super) free_clusters: u64,
+    pub(super) zones: Zones,
+}
+
+impl Survey {
+    pub(super) fn of(raw: &DescriptorTable, geometry: &Geometry) -> Self {
+        let mut free_clusters = 0;
+        let mut ranges = Vec::with_capacity(geometry.group_count as usize * 4);
+        for nr in (0..geometry.group_count).map(GroupNr) {
+            let descriptor = raw.unverified(nr);
+            let clusters = descriptor.free_clusters.min(geometry.clusters_in_group(nr));
+            free_clusters += u64::from(clusters);
+            ranges.extend(zones::of_group(geometry, nr, &descriptor));
+        }
+        Self {
+            free_clusters,
+            zones: Zones::new(ranges),
+        }
+    }
+}
+
+pub(super) fn summary(raw: &DescriptorTable, geometry: &Geometry, nr: GroupNr) -> Summary {
+    let descriptor = raw.unverified(nr);
+    Summary {
+        free_clusters: descriptor.free_clusters.min(geometry.clusters_in_group(nr)),
+        uninit: descriptor.has_flag(group_flag::BLOCK_UNINIT),
+    }
+}
+
+pub(super) fn inode_summary(
+    raw: &DescriptorTable,
+    geometry: &Geometry,
+    nr: GroupNr,
+) -> InodeSummary {
+    let descriptor = raw.unverified(nr);
+    InodeSummary {
+        free_inodes: descriptor.free_inodes.min(geometry.inodes_per_group),
+        used_dirs: descriptor.used_dirs.min(geometry.inodes_per_group),
+    }
+}
