@@ -4,7 +4,8 @@
 //! device, at the same offsets, so it belongs to the file while any of its blocks is mapped.
 //! Without bigalloc a cluster is a block, and all of this comes down to counting.
 
-use super::{Mapping, charge, discharge, lookup};
+use super::usage::{charge, discharge};
+use super::{Mapping, lookup};
 use crate::inode::InodeState;
 use crate::meta::Seal;
 use crate::space::Reserve;

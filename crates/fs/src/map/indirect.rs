@@ -6,8 +6,9 @@
 
 mod remove;
 
+use super::Mapping;
 use super::clusters::new_tree_block;
-use super::{Mapping, block_bounds};
+use super::limits::block_bounds;
 use crate::inode::InodeState;
 use crate::meta::{MetaBlock, Seal};
 use crate::{Error, Fs, Result};

@@ -6,6 +6,8 @@ use crate::space::{Purpose, Reserve, Want};
 use crate::test_rig::{Rig, proptest_config};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use uext4_format::BlockRun;
 use uext4_format::extent::ExtentNode;
 
 type Model = BTreeMap<u32, (u64, ExtentState)>;

@@ -1,6 +1,7 @@
 //! Unmapping: from the right to the left, one extent at a time.
 
-use super::super::{Progress, check_run, clusters};
+use super::super::limits::check_run;
+use super::super::{Progress, clusters};
 use super::edit::{self, Change, change_leaf};
 use super::{piece, walk};
 use crate::inode::InodeState;

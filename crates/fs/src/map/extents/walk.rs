@@ -70,7 +70,7 @@ pub(super) fn seal(state: &InodeState) -> Seal {
 
 /// The root, checked.
 pub(super) fn root(fs: &Fs, state: &InodeState) -> Result<Step> {
-    let expect = Expect::root(super::super::block_bounds(fs));
+    let expect = Expect::root(super::super::limits::block_bounds(fs));
     let node = ExtentNode::new(&state.disk.i_block[..]);
     node.validate(&expect, Place::Inode(state.nr()))?;
     Ok(Step {

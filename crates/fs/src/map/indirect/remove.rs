@@ -1,7 +1,8 @@
 //! Unmapping: from the right to the left, one stretch of consecutive blocks at a time.
 
+use super::super::Progress;
 use super::super::clusters::{self, free_tree_block};
-use super::super::{Progress, check_run};
+use super::super::limits::check_run;
 use super::{Step, Table, span, walk};
 use crate::inode::InodeState;
 use crate::meta::Seal;

@@ -1,0 +1,195 @@
+//! Changing a map: blocks come, become written or unwritten, move and go, in both forms.
+//!
+//! Invariants: what the extent status knows of a range is forgotten before the range changes.
+//! Not here: the changes of one form (`extents`, `indirect`).
+
+use super::usage::charge;
+use super::{ExtentState, LOGICAL_END, Progress, cluster_mate, extent_around, goal, has_extents};
+use super::{clusters, extents, indirect, status};
+use crate::inode::InodeState;
+use crate::space::Reserve;
+use crate::{Error, Fs, Result};
+use std::ops::Range;
+use uext4_format::{BlockNr, BlockRun, LogicalBlock};
+use uext4_journal::Handle;
+
+/// Maps `run`, which the handle's transaction allocated, at `at`, where there must be a hole.
+///
+/// # Errors
+/// [`Error::NoSpace`] when a block of the tree cannot be allocated: what was mapped of `run` is
+/// unmapped again, and the run is still the caller's.
+pub(crate) fn insert(
+    fs: &Fs,
+    handle: &Handle<'_>,
+    state: &mut InodeState,
+    at: LogicalBlock,
+    run: BlockRun,
+    written: ExtentState,
+) -> Result<()> {
+    let range = block_range(at, run.len_blocks);
+    status::changing(state, range, |state| {
+        insert_run(fs, handle, state, at, run, written)
+    })
+}
+
+fn insert_run(
+    fs: &Fs,
+    handle: &Handle<'_>,
+    state: &mut InodeState,
+    at: LogicalBlock,
+    run: BlockRun,
+    written: ExtentState,
+) -> Result<()> {
+    let fresh = clusters::fresh_blocks(fs, state, at, run.len_blocks)?;
+    if has_extents(state) {
+        extents::insert(fs, handle, state, at, run, written)?;
+    } else if written == ExtentState::Written {
+        indirect::insert(fs, handle, state, at, run)?;
+    } else {
+        return Err(Error::NotSupported(
+            "unwritten blocks in a file without extents",
+        ));
+    }
+    charge(fs, handle, state, fresh)
+}
+
+/// Allocates one block for a directory and maps it at `at`, next to what stands around it.
+///
+/// # Errors
+/// [`Error::NoSpace`]; nothing is mapped then.
+pub(crate) fn insert_block(
+    fs: &Fs,
+    handle: &Handle<'_>,
+    state: &mut InodeState,
+    at: LogicalBlock,
+) -> Result<BlockNr> {
+    let one = |start| BlockRun {
+        start,
+        len_blocks: 1,
+    };
+    if let Some(block) = cluster_mate(fs, state, at)? {
+        insert(fs, handle, state, at, one(block), ExtentState::Written)?;
+        return Ok(block);
+    }
+    let goal = goal(fs, state, at)?;
+    let block = fs
+        .space
+        .allocate_block(fs, handle, goal, state.nr(), Reserve::MayUse)?;
+    // The place in its cluster must be the same in the file and on disk.
+    let block = BlockNr(block.0 + u64::from(at.0 % fs.geometry.blocks_per_cluster()));
+    let inserted = insert(fs, handle, state, at, one(block), ExtentState::Written);
+    if inserted.is_err() {
+        fs.space.free(fs, handle, clusters::around(fs, block))?;
+    }
+    inserted.map(|()| block)
+}
+
+/// Makes `len_blocks` blocks from `at` on written: data stands in them now.
+///
+/// # Errors
+/// [`Error::NoSpace`] when extents must be split and no tree block can be had: some blocks from
+/// the front may be converted; zero the rest on disk and use [`mark_written_around`].
+pub(crate) fn mark_written(
+    fs: &Fs,
+    handle: &Handle<'_>,
+    state: &mut InodeState,
+    at: LogicalBlock,
+    len_blocks: u32,
+) -> Result<()> {
+    if !has_extents(state) {
+        return Ok(());
+    }
+    let range = block_range(at, len_blocks);
+    status::changing(state, range.clone(), |state| {
+        extents::set_state(fs, handle, state, range, ExtentState::Written)
+    })
+}
+
+/// Makes the whole extent around `at` written, without a split. The caller has zeroed what of it
+/// holds no data yet.
+pub(crate) fn mark_written_around(
+    fs: &Fs,
+    handle: &Handle<'_>,
+    state: &mut InodeState,
+    at: LogicalBlock,
+) -> Result<()> {
+    match extent_around(fs, state, at)? {
+        None => Ok(()),
+        Some(extent) => mark_written(fs, handle, state, extent.logical, extent.len_blocks),
+    }
+}
+
+/// Makes blocks unwritten that are mapped already: they read as zeroes from then on.
+///
+/// # Errors
+/// [`Error::NoSpace`] as [`mark_written`]; [`Error::NotSupported`] without extents.
+pub(crate) fn mark_unwritten(
+    fs: &Fs,
+    handle: &Handle<'_>,
+    state: &mut InodeState,
+    at: LogicalBlock,
+    len_blocks: u32,
+) -> Result<()> {
+    if !has_extents(state) {
+        return Err(Error::NotSupported(
+            "unwritten blocks in a file without extents",
+        ));
+    }
+    let range = block_range(at, len_blocks);
+    status::changing(state, range.clone(), |state| {
+        extents::set_state(fs, handle, state, range, ExtentState::Unwritten)
+    })
+}
+
+/// Unmaps the blocks of `range` from its end on, and frees them and the tree blocks that become
+/// empty. Stops when the handle's credits run out, but always gets somewhere.
+pub(crate) fn remove(
+    fs: &Fs,
+    handle: &Handle<'_>,
+    state: &mut InodeState,
+    range: Range<u64>,
+) -> Result<Progress> {
+    if range.is_empty() {
+        return Ok(Progress::Done);
+    }
+    status::changing(state, range.clone(), |state| {
+        if has_extents(state) {
+            extents::remove(fs, handle, state, range)
+        } else {
+            indirect::remove(fs, handle, state, range)
+        }
+    })
+}
+
+/// Moves the extents of the first leaf that has some from `at` on to the left by `by` blocks,
+/// which are a hole before `at`; answers where the rest begins, until there is none.
+pub(crate) fn shift_left(
+    fs: &Fs,
+    handle: &Handle<'_>,
+    state: &mut InodeState,
+    at: u64,
+    by: u32,
+) -> Result<Option<u64>> {
+    let moved = at.saturating_sub(by.into())..LOGICAL_END;
+    status::changing(state, moved, |state| {
+        extents::shift_left(fs, handle, state, at, by)
+    })
+}
+
+/// Moves the extents of the last leaf that has some in `range` to the right by `by` blocks; answers
+/// before which block the rest ends, until there is none.
+pub(crate) fn shift_right(
+    fs: &Fs,
+    handle: &Handle<'_>,
+    state: &mut InodeState,
+    range: Range<u64>,
+    by: u32,
+) -> Result<Option<u64>> {
+    status::changing(state, range.start..LOGICAL_END, |state| {
+        extents::shift_right(fs, handle, state, range, by)
+    })
+}
+
+fn block_range(at: LogicalBlock, len_blocks: u32) -> Range<u64> {
+    u64::from(at.0)..u64::from(at.0) + u64::from(len_blocks)
+}

@@ -1,0 +1,63 @@
+//! What the form of a map allows: how far a file and a change may reach, and which blocks may be
+//! named.
+
+use super::{ExtentState, LOGICAL_END, has_extents};
+use crate::inode::InodeState;
+use crate::{Fs, Result};
+use std::ops::Range;
+use uext4_format::{BlockNr, Corrupt, Feature, InodeFlags, Place};
+
+/// Blocks that one [`super::insert`] under [`crate::credits::MAP`] may map at most.
+pub(crate) fn insert_max_blocks(fs: &Fs, state: &InodeState) -> u32 {
+    if has_extents(state) {
+        u32::from(uext4_format::extent::Extent::max_len_blocks(
+            ExtentState::Unwritten,
+        ))
+    } else {
+        uext4_format::indirect::pointers_per_block(fs.block_size()) as u32
+    }
+}
+
+/// Blocks from this one on have no number in the map of such a file.
+pub(crate) fn block_end(state: &InodeState) -> Option<BlockNr> {
+    (!has_extents(state)).then_some(BlockNr(1 << 32))
+}
+
+/// The largest size in bytes that a file of this form can have.
+pub(crate) fn size_end_bytes(fs: &Fs, state: &InodeState) -> u64 {
+    let bits = fs.geometry.block_bits;
+    let inline = state.disk.flags.contains(InodeFlags::INLINE_DATA);
+    if has_extents(state) || (inline && fs.features.has(Feature::EXTENTS)) {
+        return LOGICAL_END << bits;
+    }
+    let blocks = uext4_format::indirect::max_blocks(fs.block_size()).min(LOGICAL_END);
+    // Without the HUGE_FILE form, i_blocks counts sectors in 32 bits; e2fsprogs and the kernel
+    // keep room for the tables, too.
+    let huge = fs.features.has(Feature::HUGE_FILE);
+    let sectors_max = if huge {
+        u64::MAX >> 16
+    } else {
+        u64::from(u32::MAX)
+    };
+    let tables = blocks / uext4_format::indirect::pointers_per_block(fs.block_size()) + 1;
+    blocks.min((sectors_max >> (bits - 9)).saturating_sub(2 * tables)) << bits
+}
+
+/// Answers damage unless all blocks of the run may hold data.
+pub(super) fn check_run(
+    fs: &Fs,
+    state: &InodeState,
+    start: BlockNr,
+    len_blocks: u32,
+) -> Result<()> {
+    if fs.space.may_hold_run(start, len_blocks.into()) {
+        return Ok(());
+    }
+    let place = Place::InodeBlock(state.nr(), start);
+    Err(Corrupt::new(place, "block map", "blocks outside the data area").into())
+}
+
+/// The blocks of the file system that a tree may name.
+pub(super) fn block_bounds(fs: &Fs) -> Range<u64> {
+    u64::from(fs.geometry.first_data_block)..fs.geometry.blocks_count
+}

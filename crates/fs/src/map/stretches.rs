@@ -1,0 +1,58 @@
+//! What is mapped, stretch by stretch as it stands in the map: the extent status, which joins
+//! stretches, is not asked.
+
+use super::limits::check_run;
+use super::{LOGICAL_END, Mapped, Mapping, extents, has_extents, search};
+use crate::inode::InodeState;
+use crate::{Fs, Result};
+use std::ops::{ControlFlow, Range};
+use uext4_format::LogicalBlock;
+
+/// Calls `visit` for every mapped stretch that meets `range` (in blocks), cut to it, in order.
+pub(crate) fn for_each(
+    fs: &Fs,
+    state: &InodeState,
+    range: Range<u64>,
+    mut visit: impl FnMut(Mapped) -> ControlFlow<()>,
+) -> Result<()> {
+    let (mut at, end) = (range.start, range.end.min(LOGICAL_END));
+    while at < end {
+        let logical = LogicalBlock(at as u32);
+        let max_blocks = (end - at).min(u64::from(u32::MAX)) as u32;
+        // Stretch by stretch as they stand in the map, not as the extent status joins them.
+        let mapping = search(fs, state, logical, max_blocks)?;
+        if let Mapping::Mapped {
+            start,
+            len_blocks,
+            state,
+        } = mapping
+            && visit(Mapped {
+                logical,
+                start,
+                len_blocks,
+                state,
+            })
+            .is_break()
+        {
+            break;
+        }
+        at += u64::from(mapping.len_blocks());
+    }
+    Ok(())
+}
+
+/// The whole extent that maps `at`; `None` for holes and files without extents.
+pub(crate) fn extent_around(
+    fs: &Fs,
+    state: &InodeState,
+    at: LogicalBlock,
+) -> Result<Option<Mapped>> {
+    if !has_extents(state) {
+        return Ok(None);
+    }
+    let found = extents::find(fs, state, at)?;
+    if let Some(extent) = &found {
+        check_run(fs, state, extent.start, extent.len_blocks)?;
+    }
+    Ok(found)
+}

@@ -1,0 +1,33 @@
+//! What a file occupies: `i_blocks`, and the quota of its owners.
+
+use crate::inode::InodeState;
+use crate::quota::Usage;
+use crate::{Error, Fs, Result};
+use uext4_journal::Handle;
+
+/// Adds blocks to what the inode occupies, and its owners use.
+pub(super) fn charge(
+    fs: &Fs,
+    handle: &Handle<'_>,
+    state: &mut InodeState,
+    blocks: u64,
+) -> Result<()> {
+    let more = blocks << (fs.geometry.block_bits - 9);
+    let sectors = state.disk.sectors(&fs.geometry) + more;
+    state
+        .disk
+        .set_sectors(sectors, &fs.geometry)
+        .map_err(|_| Error::TooLarge)?;
+    fs.quota.charge(handle, state, Usage::sectors(more));
+    Ok(())
+}
+
+/// Takes blocks from what the inode occupies.
+pub(super) fn discharge(fs: &Fs, handle: &Handle<'_>, state: &mut InodeState, blocks: u64) {
+    let sectors = state.disk.sectors(&fs.geometry);
+    let left = sectors.saturating_sub(blocks << (fs.geometry.block_bits - 9));
+    // Cannot fail: the number gets smaller.
+    let _ = state.disk.set_sectors(left, &fs.geometry);
+    let less = Usage::sectors(sectors - left).less();
+    fs.quota.charge(handle, state, less);
+}
