@@ -20,8 +20,9 @@ pub(crate) struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Create, stat and remove empty files (variants: own, shared directory; apart is the ceiling:
-    /// each worker has a file system of its own).
+    /// Create, stat and remove empty files (variants: own, shared directory; spread: each worker's
+    /// names go round as many directories as there are workers; apart is the ceiling: each worker
+    /// has a file system of its own).
     Mdtest(Options),
     /// 8 KiB fallocate calls at the end of an unlinked file, cut every 128 calls (variants:
     /// default, linear, optimized, freespace-tree; blocking is the base line: locks of groups are

@@ -36,7 +36,7 @@ fn rows(args: &[&str], system: &str) -> usize {
 #[test]
 fn mdtest_reports_three_metrics_per_variant_and_worker_count() {
     let args = ["mdtest", "--workers", "1,2", "--count", "30"];
-    assert_eq!(rows(&args, "uext4"), 3 * 2 * 3);
+    assert_eq!(rows(&args, "uext4"), 4 * 2 * 3);
 }
 
 #[test]

@@ -1,4 +1,7 @@
-//! Empty files: create all, stat all, remove all; in an own directory per worker or in one.
+//! Empty files: create all, stat all, remove all; in an own directory per worker, in one, or with
+//! the names of each worker spread over as many directories as there are workers. The last is what
+//! one directory is measured by, too: as little of it is in the processor's caches when a name's
+//! turn comes, and hardly two workers are in one directory at a time.
 //!
 //! Names are made before the clock runs, and one round is a rehearsal: it reads the inode tables
 //! and touches the memory, as the first repetition of mdtest does. What it left to be committed is
@@ -20,36 +23,46 @@ pub(super) fn phases() -> Vec<Phase> {
 }
 
 struct Mdtest {
-    seat: Box<dyn Seat>,
-    names: Vec<String>,
+    /// One in each directory.
+    seats: Vec<Box<dyn Seat>>,
+    /// And the number of its seat.
+    names: Vec<(usize, String)>,
 }
 
-pub(super) fn start(task: Task, mut seat: Box<dyn Seat>) -> Result<Box<dyn Work>> {
+pub(super) const SPREAD: &str = "spread";
+
+pub(super) fn start(task: Task, seat: Box<dyn Seat>) -> Result<Box<dyn Work>> {
     let worker = task.worker;
-    let dir = if task.variant == "own" {
-        format!("dir.{worker}")
-    } else {
-        "dir".into()
+    let dirs = match &*task.variant {
+        "own" => vec![format!("dir.{worker}")],
+        SPREAD => (0..task.workers).map(|nr| format!("dir.{nr}")).collect(),
+        _ => vec!["dir".into()],
     };
-    seat.make_dir(&dir)?;
-    seat.enter(&dir)?;
-    let names = (0..task.count)
-        .map(|index| format!("file.mdtest.{worker}.{index}"))
-        .collect();
-    Ok(Box::new(Mdtest { seat, names }))
+    let below = |dir: &String| {
+        seat.make_dir(dir)?;
+        seat.below(dir)
+    };
+    let seats: Vec<_> = dirs.iter().map(below).collect::<Result<_>>()?;
+    let name = |index: u64| {
+        let at = (u64::from(worker) + index) as usize % seats.len();
+        (at, format!("file.mdtest.{worker}.{index}"))
+    };
+    let names = (0..task.count).map(name).collect();
+    Ok(Box::new(Mdtest { seats, names }))
 }
 
 impl Work for Mdtest {
     fn phase(&mut self, index: usize) -> Result<u64> {
         if index == SETTLE {
-            self.seat.sync()?;
+            self.seats[0].sync()?;
             return Ok(0);
         }
-        for name in &self.names {
+        for (at, name) in &self.names {
+            let seat = &self.seats[*at];
             match index {
-                CREATE => self.seat.create(name)?,
-                STAT => self.seat.stat(name)?,
-                _ => self.seat.remove(name)?,
+                CREATE => seat.create(name)?,
+                STAT => seat.stat(name)?,
+                _ => seat.remove(name)?,
             }
         }
         Ok(self.names.len() as u64)

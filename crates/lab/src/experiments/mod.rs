@@ -193,7 +193,7 @@ impl Experiment {
 
     fn variants(self) -> &'static [&'static str] {
         match self {
-            Self::Mdtest => &["own", "shared", apart::APART],
+            Self::Mdtest => &["own", "shared", mdtest::SPREAD, apart::APART],
             Self::Fallocate2 => &[
                 "default",
                 "linear",

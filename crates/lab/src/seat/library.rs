@@ -24,6 +24,11 @@ impl LibrarySeat {
             caller: Caller::root(),
         })
     }
+
+    fn look_up(&self, name: &str) -> Result<InodeRef, Error> {
+        self.filesystem
+            .lookup(&self.dir, name.as_bytes(), &self.caller)
+    }
 }
 
 impl Seat for LibrarySeat {
@@ -38,10 +43,16 @@ impl Seat for LibrarySeat {
     }
 
     fn enter(&mut self, name: &str) -> Result<()> {
-        self.dir = self
-            .filesystem
-            .lookup(&self.dir, name.as_bytes(), &self.caller)?;
+        self.dir = self.look_up(name)?;
         Ok(())
+    }
+
+    fn below(&self, name: &str) -> Result<Box<dyn Seat>> {
+        Ok(Box::new(Self {
+            filesystem: self.filesystem.clone(),
+            dir: self.look_up(name)?,
+            caller: Caller::root(),
+        }))
     }
 
     fn create(&self, name: &str) -> Result<()> {
@@ -51,17 +62,13 @@ impl Seat for LibrarySeat {
     }
 
     fn stat(&self, name: &str) -> Result<()> {
-        let inode = self
-            .filesystem
-            .lookup(&self.dir, name.as_bytes(), &self.caller)?;
+        let inode = self.look_up(name)?;
         black_box(self.filesystem.attr(&inode));
         Ok(())
     }
 
     fn miss(&self, name: &str) -> Result<()> {
-        let found = self
-            .filesystem
-            .lookup(&self.dir, name.as_bytes(), &self.caller);
+        let found = self.look_up(name);
         ensure!(matches!(found, Err(Error::NotFound)), "{name} is there");
         Ok(())
     }

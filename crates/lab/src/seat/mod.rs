@@ -24,6 +24,8 @@ pub(crate) trait Seat {
     fn make_dir(&self, name: &str) -> Result<()>;
     /// Goes into the directory `name`.
     fn enter(&mut self, name: &str) -> Result<()>;
+    /// Another seat, in the directory `name` here.
+    fn below(&self, name: &str) -> Result<Box<dyn Seat>>;
     /// Makes an empty file that was not there, and closes it.
     fn create(&self, name: &str) -> Result<()>;
     /// Looks a name up and reads its attributes.

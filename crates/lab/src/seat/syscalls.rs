@@ -23,6 +23,11 @@ impl SystemSeat {
         })
     }
 
+    fn open_dir(&self, name: &str) -> io::Result<OwnedFd> {
+        let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
+        fs::openat(&self.dir, name, flags, Mode::empty())
+    }
+
     fn make(&self, name: &str, access: OFlags) -> Result<OwnedFd> {
         let flags = access | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
         Ok(fs::openat(
@@ -43,9 +48,13 @@ impl Seat for SystemSeat {
     }
 
     fn enter(&mut self, name: &str) -> Result<()> {
-        let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
-        self.dir = fs::openat(&self.dir, name, flags, Mode::empty())?;
+        self.dir = self.open_dir(name)?;
         Ok(())
+    }
+
+    fn below(&self, name: &str) -> Result<Box<dyn Seat>> {
+        let dir = self.open_dir(name)?;
+        Ok(Box::new(Self { dir }))
     }
 
     fn create(&self, name: &str) -> Result<()> {
