@@ -93,7 +93,8 @@ impl Newcomer<'_> {
 
 impl Fs {
     /// Runs `change`; when it finds no space, again with that of inodes that wait to be freed: the
-    /// last one, too, that an earlier try took and left. Nothing is locked.
+    /// last one, too, that an earlier try took and left. Nothing is locked but `Rank::Rename`, for
+    /// a directory that moves.
     pub(super) fn with_what_was_freed<T>(
         &self,
         mut change: impl FnMut() -> Result<T>,
