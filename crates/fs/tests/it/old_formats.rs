@@ -2,7 +2,7 @@
 
 use crate::image;
 use uext4::format::Feature;
-use uext4::{Caller, Error, SetAttr, SetTime, Timestamp, read_superblock};
+use uext4::{Caller, Error, RenameFlags, SetAttr, SetTime, Timestamp, read_superblock};
 
 const EXT2: &[&str] = &[
     "-O",
@@ -109,7 +109,24 @@ fn without_dir_nlink_directories_run_out_of_links() {
     };
     assert!(matches!(refused, Error::TooManyLinks), "{refused}");
     assert_eq!((made, fs.attr(&dir).links), (65000, 65000));
-    drop((dir, top));
+
+    // Nor does a rename bring one more, and what it refuses stays where it was.
+    let other = fs.mkdir(&top, b"other", 0o755, &root).unwrap();
+    let file = fs.create(&dir, b"file", 0o644, &root).unwrap();
+    for (name, flags) in [
+        (&b"new"[..], RenameFlags::Replace),
+        (b"file", RenameFlags::Exchange),
+    ] {
+        let refused = fs.rename(&top, b"other", &dir, name, flags, &root);
+        assert!(
+            matches!(refused, Err(Error::TooManyLinks)),
+            "{flags:?}: {refused:?}"
+        );
+        assert_eq!(fs.lookup(&top, b"other", &root).unwrap().nr(), other.nr());
+        assert_eq!(fs.lookup(&dir, b"file", &root).unwrap().nr(), file.nr());
+    }
+    assert_eq!((fs.attr(&dir).links, fs.attr(&top).links), (65000, 5));
+    drop((other, file, dir, top));
     fs.unmount().unwrap();
     image::assert_clean(&device);
 }

@@ -2,10 +2,11 @@
 
 use super::{Rename, RenameFlags};
 use crate::dir::{self, DirError, Index};
-use crate::inode::NewInode;
+use crate::inode::{Inode, NewInode};
 use crate::ops::{Hold, Newcomer, check_alive, hold_all, touch_dir, with_locks};
 use crate::quota::Claim;
 use crate::{Error, Fs, InodeRef, Result, credits};
+use std::sync::Arc;
 use uext4_format::FileType;
 use uext4_journal::Handle;
 
@@ -68,7 +69,17 @@ impl Rename<'_> {
 
     fn replace(&self, fs: &Fs, index: Index) -> std::result::Result<(), DirError> {
         let handle = fs.start(credits::RENAME + index.growth_credits())?;
-        let whiteout = self.whiteout(fs, &handle)?;
+        self.with_links(fs, &handle, || self.replace_entry(fs, &handle, index))?;
+        Ok(self.finish(fs, &handle)?)
+    }
+
+    fn replace_entry(
+        &self,
+        fs: &Fs,
+        handle: &Handle<'_>,
+        index: Index,
+    ) -> std::result::Result<(), DirError> {
+        let whiteout = self.whiteout(fs, handle)?;
         let step = dir::Move {
             from_dir: self.from.dir,
             from_name: self.from.name,
@@ -79,14 +90,44 @@ impl Rename<'_> {
             victim: self.target.as_ref().map(|target| target.nr()),
             whiteout: whiteout.as_ref().map(|whiteout| whiteout.nr()),
         };
-        if let Err(error) = dir::rename(fs, &handle, &step, index) {
-            if let Some(whiteout) = &whiteout {
-                let now = fs.now();
-                fs.drop_last_link(&handle, whiteout.arc(), now)?;
-            }
-            return Err(error);
+        let moved = dir::rename(fs, handle, &step, index);
+        if let (Err(_), Some(whiteout)) = (&moved, &whiteout) {
+            fs.drop_last_link(handle, whiteout.arc(), fs.now())?;
         }
-        Ok(self.finish(fs, &handle)?)
+        moved
+    }
+
+    /// Changes entries, and the links of their parents with them. The link more is taken first:
+    /// it alone may be refused.
+    fn with_links(
+        &self,
+        fs: &Fs,
+        handle: &Handle<'_>,
+        change: impl FnOnce() -> std::result::Result<(), DirError>,
+    ) -> std::result::Result<(), DirError> {
+        let (gains, loses) = self.parents_that_gain_and_lose();
+        if let Some(dir) = gains {
+            fs.add_dir_link(handle, dir)?;
+        }
+        let changed = change();
+        let fewer = if changed.is_ok() { loses } else { gains };
+        if let Some(dir) = fewer {
+            fs.drop_dir_link(handle, dir);
+        }
+        changed
+    }
+
+    /// The parent that has one subdirectory more afterwards, and the one that has one less.
+    fn parents_that_gain_and_lose(&self) -> (Option<&Arc<Inode>>, Option<&Arc<Inode>>) {
+        let (from, to) = (Some(self.from.dir), Some(self.to.dir));
+        let exchange = self.flags == RenameFlags::Exchange;
+        let target = self.target.as_ref().is_some_and(|target| target.is_dir());
+        match (self.source.is_dir(), target) {
+            (true, true) if !exchange => (None, from),
+            (true, false) if self.moves() => (to, from),
+            (false, true) if self.moves() => (from, to),
+            _ => (None, None),
+        }
     }
 
     fn whiteout(&self, fs: &Fs, handle: &Handle<'_>) -> Result<Option<InodeRef>> {
@@ -98,19 +139,12 @@ impl Rename<'_> {
         Ok(Some(inode))
     }
 
-    /// Link counts and times after the entries have changed.
+    /// `..`, the target's link and times after the entries have changed.
     fn finish(&self, fs: &Fs, handle: &Handle<'_>) -> Result<()> {
         let now = fs.now();
-        let directory = self.source.is_dir();
         handle.write(self.source.arc()).disk.ctime = now;
-        if directory && self.from.dir.nr() != self.to.dir.nr() {
+        if self.source.is_dir() && self.moves() {
             dir::set_parent(fs, handle, self.source.arc(), self.to.dir.nr())?;
-            fs.drop_dir_link(handle, self.from.dir);
-            if !self.target.as_ref().is_some_and(|target| target.is_dir()) {
-                fs.add_dir_link(handle, self.to.dir)?;
-            }
-        } else if directory && self.target.is_some() {
-            fs.drop_dir_link(handle, self.to.dir);
         }
         for dir in [self.from.dir, self.to.dir] {
             touch_dir(handle, dir, now);
@@ -134,9 +168,9 @@ impl Rename<'_> {
             ),
             two: (self.to.dir, self.to.name, target.nr(), target.kind()),
         };
-        dir::exchange(fs, &handle, &step, index)?;
+        self.with_links(fs, &handle, || dir::exchange(fs, &handle, &step, index))?;
         let now = fs.now();
-        if self.from.dir.nr() != self.to.dir.nr() {
+        if self.moves() {
             self.exchange_parents(fs, &handle, target)?;
         }
         for inode in [self.source.arc(), target.arc()] {
@@ -155,16 +189,6 @@ impl Rename<'_> {
         if target.is_dir() {
             dir::set_parent(fs, handle, target.arc(), self.from.dir.nr())?;
         }
-        match (self.source.is_dir(), target.is_dir()) {
-            (true, false) => {
-                fs.drop_dir_link(handle, self.from.dir);
-                fs.add_dir_link(handle, self.to.dir)
-            }
-            (false, true) => {
-                fs.drop_dir_link(handle, self.to.dir);
-                fs.add_dir_link(handle, self.from.dir)
-            }
-            _ => Ok(()),
-        }
+        Ok(())
     }
 }

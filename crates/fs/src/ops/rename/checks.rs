@@ -59,7 +59,7 @@ impl Rename<'_> {
         exchanged.map_or(Ok(()), |target| check_project(self.from.dir, target))
     }
 
-    fn moves(&self) -> bool {
+    pub(super) fn moves(&self) -> bool {
         self.from.dir.nr() != self.to.dir.nr()
     }
 
