@@ -12,8 +12,9 @@
 
 use super::index_copy::IndexCopy;
 use super::known_block::KnownBlock;
+use super::name_entry::{Key, Keys};
 use super::name_memory::NameMemory;
-use super::names::{Key, Keys, Names};
+use super::names::Names;
 use super::turns::SparseNames;
 use crate::meta::{BlockState, MetaBlock};
 use std::sync::Arc;
@@ -113,10 +114,10 @@ impl DirBlocks {
         };
         let mut names = self.names.write();
         // Of all who came to this, the first one makes it larger.
-        if names.size() == size {
-            names.grow(memory);
-        }
+        let left = (names.size() == size).then(|| names.grow(memory));
         names.put(key, nr);
+        drop(names);
+        drop(left);
     }
 
     /// The name is about to go, or to mean something else. Its block is locked.

@@ -1,6 +1,6 @@
 //! Changing single entries that are there, under the lock of one block.
 
-use super::names::Key;
+use super::name_entry::Key;
 use super::view::{Dir, Form, names_mut};
 use super::{DirError, Index, inline};
 use crate::meta::{BlockState, MetaBlock};

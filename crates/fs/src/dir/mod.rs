@@ -32,6 +32,7 @@ mod insert;
 mod known_block;
 mod last;
 mod merge;
+mod name_entry;
 mod name_memory;
 mod names;
 mod neighbours;

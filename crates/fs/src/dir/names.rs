@@ -1,104 +1,60 @@
 //! What names of one directory mean, as far as they were made or looked up: one cache line tells,
 //! however large the directory is, and nobody writes it to read it.
 //!
-//! Layout: sets of four entries, a set in a cache line. An entry is the number of an inode and 96
-//! bits of a keyed hash of the name (SipHash-1-3), in two words of which the first is kept xored
-//! with the second: words of two entries make no third one. Names are not kept. That one is taken
-//! for another has a chance of 2^-94 a look-up, and the key of each directory is random, so that
-//! such names cannot be looked for.
+//! Layout: sets of four entries ([`name_entry`](super::name_entry)), a set in a cache line.
+//! A table that becomes larger moves by and by: its sets from the first on lie in new memory, the
+//! rest still in the old, and those who put names in move some more. So nobody waits long.
 //! Invariants: an entry is put in with the block of the name locked, at its place in a structure
 //! that is not closed, and taken out with that block locked before the name means something else.
 //! So who reads an entry knows what the name meant at that moment.
 //! Locking: none to read or change entries; growing is up to who owns the table.
-//! References: the two words are Hyatt and Mann, "A lockless transposition table" (2002).
 
+use super::name_entry::{Entry, Key, Set};
 use super::name_memory::{NameMemory, Share};
-use siphasher::sip128::{Hash128, SipHasher13};
-use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use uext4_device::prefetch;
 use uext4_format::InodeNr;
-use uext4_sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Sets of the first table.
 const SETS_MIN: usize = 8;
 /// Sets whose entries are counted to see how full a table is, and the losses for one such count.
 const SETS_COUNTED: usize = 64;
 const LOSSES_PER_COUNT: u32 = 8;
-
-/// A name as a table knows it.
-#[derive(Clone, Copy)]
-pub(super) struct Key {
-    place: u64,
-    check: u32,
-    /// Not kept in the entry.
-    chance: u32,
-}
-
-/// Makes keys for one directory.
-pub(super) struct Keys(SipHasher13);
-
-impl Default for Keys {
-    fn default() -> Self {
-        let random = || RandomState::new().hash_one(());
-        Self(SipHasher13::new_with_keys(random(), random()))
-    }
-}
-
-impl Keys {
-    pub(super) fn of(&self, name: &[u8]) -> Key {
-        let Hash128 { h1, h2 } = self.0.hash(name);
-        Key {
-            place: h1,
-            check: (h2 >> 32) as u32,
-            chance: h2 as u32,
-        }
-    }
-}
-
-#[derive(Default)]
-struct Entry {
-    mark: AtomicU64,
-    said: AtomicU64,
-}
-
-impl Entry {
-    fn get(&self, key: Key) -> Option<InodeNr> {
-        let said = self.said.load(Relaxed);
-        let is_it = self.mark.load(Relaxed) ^ said == key.place && (said >> 32) as u32 == key.check;
-        (is_it && said != 0).then_some(InodeNr(said as u32))
-    }
-
-    fn set(&self, place: u64, said: u64) {
-        self.said.store(said, Relaxed);
-        self.mark.store(place ^ said, Relaxed);
-    }
-
-    fn is_free(&self) -> bool {
-        self.said.load(Relaxed) == 0
-    }
-}
-
-#[derive(Default)]
-#[repr(align(64))]
-struct Set([Entry; 4]);
+/// Old sets that move at a time, and the puts for one such time: all have moved long before as many
+/// names have come as there were.
+const SETS_PER_MOVE: usize = 8192;
+const PUTS_PER_MOVE: u32 = 2048;
 
 /// See the module.
 #[derive(Default)]
 pub(super) struct Names {
-    /// None, or a power of two.
-    sets: Box<[Set]>,
+    /// How many sets there are: none, or a power of two.
+    len: usize,
+    /// The first ones.
+    sets: Vec<Set>,
+    /// The table of half as many that the rest is in.
+    old: Vec<Set>,
     share: Option<Share>,
+    old_share: Option<Share>,
+}
+
+/// How far a table has grown.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct Size {
+    len: usize,
+    moved: usize,
 }
 
 impl Names {
     /// The number of the set for a place.
     fn number(&self, place: u64) -> usize {
-        ((place as u128 * self.sets.len() as u128) >> 64) as usize
+        ((place as u128 * self.len as u128) >> 64) as usize
     }
 
     fn set(&self, place: u64) -> Option<&Set> {
-        self.sets.get(self.number(place))
+        let number = self.number(place);
+        let moved = self.sets.get(number);
+        moved.or_else(|| self.old.get(number / 2))
     }
 
     /// Asks for the cache line of a name that will be asked for.
@@ -114,20 +70,22 @@ impl Names {
         entries.iter().find_map(|entry| entry.get(key))
     }
 
-    /// The name means `nr`. False when the table should grow first.
+    /// The name means `nr`. False when the table should grow.
     pub(super) fn put(&self, key: Key, nr: InodeNr) -> bool {
-        let Some(Set(entries)) = self.set(key.place) else {
+        let Some(set) = self.set(key.place) else {
             return false;
         };
-        let there = entries.iter().find(|entry| entry.get(key).is_some());
-        let free = || entries.iter().find(|entry| entry.is_free());
-        let lost = &entries[key.chance as usize % entries.len()];
-        let (entry, has_room) = match there.or_else(free) {
-            Some(entry) => (entry, true),
-            None => (lost, false),
-        };
-        entry.set(key.place, u64::from(key.check) << 32 | u64::from(nr.0));
-        has_room || !self.is_crowded(key)
+        let entry = set.of_name(key).next().or_else(|| set.free());
+        let lost = &set.0[key.chance as usize % set.0.len()];
+        entry.unwrap_or(lost).put(key, nr);
+        match self.is_moving() {
+            true => !(key.chance >> 2).is_multiple_of(PUTS_PER_MOVE),
+            false => entry.is_some() || !self.is_crowded(key),
+        }
+    }
+
+    fn is_moving(&self) -> bool {
+        self.sets.len() < self.len
     }
 
     /// Asked where an entry was lost: whether half of the entries around it are taken. A count of
@@ -138,49 +96,65 @@ impl Names {
         }
         let first = self.number(key.place) / SETS_COUNTED * SETS_COUNTED;
         let around = self.sets.iter().skip(first).take(SETS_COUNTED);
-        let entries = around.flat_map(|set| &set.0);
-        let (taken, all) = entries.fold((0, 0), |(taken, all), entry| {
-            (taken + usize::from(!entry.is_free()), all + 1)
+        let (taken, all) = around.fold((0, 0), |(taken, all), set| {
+            (taken + set.taken().count(), all + set.0.len())
         });
         taken * 2 >= all
     }
 
     /// Nothing is said of the name any more.
     pub(super) fn forget(&self, key: Key) {
-        let entries = self.set(key.place).map_or(&[][..], |set| &set.0);
-        let of_name = entries.iter().filter(|entry| entry.get(key).is_some());
-        of_name.for_each(|entry| entry.set(0, 0));
+        let of_name = self.set(key.place).map(|set| set.of_name(key));
+        of_name.into_iter().flatten().for_each(Entry::clear);
     }
 
     /// Sets and bytes of a larger table.
     fn next(&self) -> (usize, u64) {
-        let len = (self.sets.len() * 2).max(SETS_MIN);
+        let len = (self.len * 2).max(SETS_MIN);
         (len, (len * size_of::<Set>()) as u64)
     }
 
-    /// Whether there is memory for a larger table.
+    /// Whether [`Self::grow`] has something to do.
     pub(super) fn may_grow(&self, memory: &NameMemory) -> bool {
-        memory.has(self.next().1, self.share.as_ref())
+        self.is_moving() || memory.has(self.next().1, self.share.as_ref())
     }
 
-    /// How large the table is, in no unit.
-    pub(super) fn size(&self) -> usize {
-        self.sets.len()
+    pub(super) fn size(&self) -> Size {
+        Size {
+            len: self.len,
+            moved: self.sets.len(),
+        }
     }
 
-    /// Makes the table twice as large, if there is memory for it.
-    pub(super) fn grow(&mut self, memory: &Arc<NameMemory>) {
-        let (len, bytes) = self.next();
-        let Some(share) = memory.take(bytes, self.share.as_ref()) else {
-            return;
-        };
-        let old = std::mem::replace(&mut self.sets, (0..len).map(|_| Set::default()).collect());
-        self.share = Some(share);
-        for Entry { mark, said } in old.into_iter().flat_map(|set| set.0) {
-            let (mark, said) = (mark.into_inner(), said.into_inner());
-            let set = self.set(mark ^ said).map_or(&[][..], |set| &set.0);
-            if let Some(free) = set.iter().find(|entry| entry.is_free()) {
-                free.set(mark ^ said, said);
+    /// Goes a step on the way to a table of twice the size, if there is memory for it. Answers what
+    /// is not needed any more, to be dropped where nobody waits.
+    pub(super) fn grow(&mut self, memory: &Arc<NameMemory>) -> Vec<Set> {
+        if !self.is_moving() {
+            let (len, bytes) = self.next();
+            let Some(share) = memory.take(bytes, self.share.as_ref()) else {
+                return Vec::new();
+            };
+            self.old_share = self.share.replace(share);
+            self.old = std::mem::replace(&mut self.sets, Vec::with_capacity(len));
+            self.len = len;
+        }
+        self.move_some();
+        if self.is_moving() {
+            return Vec::new();
+        }
+        self.old_share = None;
+        std::mem::take(&mut self.old)
+    }
+
+    fn move_some(&mut self) {
+        let first = self.sets.len();
+        let end = self.len.min(first + 2 * SETS_PER_MOVE);
+        self.sets.resize_with(end, Set::default);
+        let moved = self.old.iter().take(end / 2).skip(first / 2);
+        for entry in moved.flat_map(Set::taken) {
+            let set = self.sets.get(self.number(entry.place()));
+            if let Some(free) = set.and_then(Set::free) {
+                free.copy(entry);
             }
         }
     }
@@ -188,7 +162,13 @@ impl Names {
 
 #[cfg(test)]
 mod tests {
+    use super::super::name_entry::Keys;
     use super::*;
+    use uext4_sync::atomic::AtomicU64;
+
+    fn bytes(names: &Names) -> u64 {
+        ((names.len + names.old.len()) * size_of::<Set>()) as u64
+    }
 
     fn memory(bytes: u64) -> Arc<NameMemory> {
         NameMemory::new(&Arc::new(AtomicU64::new(bytes * 16)))
@@ -196,7 +176,7 @@ mod tests {
 
     /// The same in each run: how much is known is a matter of luck.
     fn fixed_keys() -> Keys {
-        Keys(SipHasher13::new_with_keys(1, 2))
+        Keys::of_seed(1, 2)
     }
 
     fn name(nr: u32) -> Vec<u8> {
@@ -205,7 +185,7 @@ mod tests {
 
     fn put(names: &mut Names, key: Key, nr: u32, memory: &Arc<NameMemory>) {
         if !names.put(key, InodeNr(nr)) {
-            names.grow(memory);
+            drop(names.grow(memory));
             names.put(key, InodeNr(nr));
         }
     }
@@ -213,17 +193,25 @@ mod tests {
     #[test]
     fn most_names_are_known_and_mean_what_was_said() {
         let (keys, memory, mut names) = (fixed_keys(), memory(1 << 30), Names::default());
-        for nr in 1..=20_000 {
-            put(&mut names, keys.of(&name(nr)), nr, &memory);
+        let (mut made, mut moving) = (0, 0);
+        for count in (1..=200).map(|part| part * 1000) {
+            for nr in made + 1..=count {
+                put(&mut names, keys.of(&name(nr)), nr, &memory);
+            }
+            made = count;
+            moving += u32::from(names.is_moving());
+            let known = |nr: &u32| names.get(keys.of(&name(*nr))) == Some(InodeNr(*nr));
+            let known = (1..=count).step_by(10).filter(known).count();
+            assert!(
+                known * 100 >= count as usize * 85 / 10,
+                "{known} of {count} / 10"
+            );
+            let wrong = |nr: &u32| names.get(keys.of(&name(*nr))).is_some();
+            assert_eq!((count + 1..count * 2).step_by(10).filter(wrong).count(), 0);
+            assert_eq!(memory.used_bytes(), bytes(&names));
+            assert!(bytes(&names) <= u64::from(count) * 192, "{count}");
         }
-        let known = |nr: &u32| names.get(keys.of(&name(*nr))) == Some(InodeNr(*nr));
-        let known = (1..=20_000).filter(known).count();
-        assert!(known > 18_500, "{known}");
-        let wrong = |nr: &u32| names.get(keys.of(&name(*nr))).is_some();
-        assert_eq!((20_001..40_000).filter(wrong).count(), 0);
-        let taken = memory.used_bytes();
-        assert_eq!(taken, (names.sets.len() * 64) as u64);
-        assert!(taken <= 20_000 * 128, "{taken}");
+        assert!(moving > 10, "{moving}");
         drop(names);
         assert_eq!(memory.used_bytes(), 0);
     }
@@ -248,7 +236,7 @@ mod tests {
         for nr in 1..5_000 {
             put(&mut names, keys.of(&name(nr)), nr, &memory);
         }
-        assert_eq!((names.sets.len(), memory.used_bytes()), (32, 2048));
+        assert_eq!((names.len, memory.used_bytes()), (32, 2048));
         let known = |nr: &u32| names.get(keys.of(&name(*nr))) == Some(InodeNr(*nr));
         assert!((1..5_000).filter(known).count() > 100);
     }
@@ -257,7 +245,7 @@ mod tests {
     #[test]
     fn words_of_two_entries_make_no_third() {
         let (keys, memory, mut names) = (fixed_keys(), memory(512), Names::default());
-        names.grow(&memory);
+        drop(names.grow(&memory));
         let all: Vec<Key> = (0..400).map(|nr| keys.of(&name(nr))).collect();
         let say = |nr: u32| InodeNr(nr + 1);
         std::thread::scope(|scope| {

@@ -8,7 +8,7 @@
 use super::Held;
 use super::edit::Holder;
 use super::index::{Path, Step};
-use super::names::Key;
+use super::name_entry::Key;
 use super::view::{Dir, Form, is_dot};
 use crate::meta::MetaBlock;
 use crate::{Error, Fs, Inode, InodeRef, Result};

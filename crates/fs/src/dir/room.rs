@@ -2,7 +2,7 @@
 
 use super::edit::Answer;
 use super::index::{Path, Probe, Target, probe};
-use super::names::Key;
+use super::name_entry::Key;
 use super::quick;
 use super::view::{Dir, Form};
 use super::{DirError, Index, grow, inline};

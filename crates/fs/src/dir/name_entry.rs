@@ -1,0 +1,110 @@
+//! A name as a table of names keeps it, and how it is asked for.
+//!
+//! Layout: an entry is the number of an inode and 96 bits of a keyed hash of the name
+//! (SipHash-1-3), in two words of which the first is kept xored with the second: words of two
+//! entries make no third one. Names are not kept. That one is taken for another has a chance of
+//! 2^-94 a look-up, and the key of each directory is random, so that such names cannot be looked
+//! for.
+//! Locking: none.
+//! References: the two words are Hyatt and Mann, "A lockless transposition table" (2002).
+
+use siphasher::sip128::{Hash128, SipHasher13};
+use std::hash::{BuildHasher, RandomState};
+use uext4_format::InodeNr;
+use uext4_sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// A name as a table knows it.
+#[derive(Clone, Copy)]
+pub(super) struct Key {
+    pub(super) place: u64,
+    check: u32,
+    /// Not kept in the entry.
+    pub(super) chance: u32,
+}
+
+/// Makes keys for one directory.
+pub(super) struct Keys(SipHasher13);
+
+impl Default for Keys {
+    fn default() -> Self {
+        let random = || RandomState::new().hash_one(());
+        Self::of_seed(random(), random())
+    }
+}
+
+impl Keys {
+    pub(super) fn of_seed(one: u64, two: u64) -> Self {
+        Self(SipHasher13::new_with_keys(one, two))
+    }
+
+    pub(super) fn of(&self, name: &[u8]) -> Key {
+        let Hash128 { h1, h2 } = self.0.hash(name);
+        Key {
+            place: h1,
+            check: (h2 >> 32) as u32,
+            chance: h2 as u32,
+        }
+    }
+}
+
+/// What one name means.
+#[derive(Default)]
+pub(super) struct Entry {
+    mark: AtomicU64,
+    said: AtomicU64,
+}
+
+impl Entry {
+    pub(super) fn get(&self, key: Key) -> Option<InodeNr> {
+        let said = self.said.load(Relaxed);
+        let is_it = self.mark.load(Relaxed) ^ said == key.place && (said >> 32) as u32 == key.check;
+        (is_it && said != 0).then_some(InodeNr(said as u32))
+    }
+
+    /// The name means `nr`.
+    pub(super) fn put(&self, key: Key, nr: InodeNr) {
+        self.set(key.place, u64::from(key.check) << 32 | u64::from(nr.0));
+    }
+
+    pub(super) fn clear(&self) {
+        self.set(0, 0);
+    }
+
+    /// `Key::place` of the name; nobody changes the entry, which is not free.
+    pub(super) fn place(&self) -> u64 {
+        self.mark.load(Relaxed) ^ self.said.load(Relaxed)
+    }
+
+    /// Becomes a copy of the entry, which nobody changes.
+    pub(super) fn copy(&self, entry: &Entry) {
+        self.set(entry.place(), entry.said.load(Relaxed));
+    }
+
+    fn set(&self, place: u64, said: u64) {
+        self.said.store(said, Relaxed);
+        self.mark.store(place ^ said, Relaxed);
+    }
+
+    pub(super) fn is_free(&self) -> bool {
+        self.said.load(Relaxed) == 0
+    }
+}
+
+/// The entries of one cache line.
+#[derive(Default)]
+#[repr(align(64))]
+pub(super) struct Set(pub(super) [Entry; 4]);
+
+impl Set {
+    pub(super) fn of_name(&self, key: Key) -> impl Iterator<Item = &Entry> {
+        self.0.iter().filter(move |entry| entry.get(key).is_some())
+    }
+
+    pub(super) fn free(&self) -> Option<&Entry> {
+        self.0.iter().find(|entry| entry.is_free())
+    }
+
+    pub(super) fn taken(&self) -> impl Iterator<Item = &Entry> {
+        self.0.iter().filter(|entry| !entry.is_free())
+    }
+}
