@@ -63,10 +63,8 @@ impl Fs {
 
     /// What the thread does when it wakes.
     pub(crate) fn write_out_by_itself(&self, reach: Reach) {
-        if let Some(_pass) = self.changes.try_enter() {
-            // What lost its last user is not worth writing.
-            let _noted = self.note(self.reap());
-        }
+        // What lost its last user is not worth writing.
+        self.reap_by_the_way();
         self.write_out_old();
         let keep_bytes = match reach {
             Reach::Usual => self.delayed.crowded_bytes(),

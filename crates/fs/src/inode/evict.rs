@@ -1,8 +1,9 @@
 //! Freeing inodes that have no name and no user any more, and space held for files without users.
 //!
 //! The last [`super::InodeRef`] of such an inode puts it on the [`Reclaim`] queue when it is
-//! dropped (a drop must not start a handle: locks may be held). Every operation of the public API
-//! empties the queue when it ends.
+//! dropped (a drop must not start a handle: locks may be held). There is one for each thread, which
+//! every operation of the public API empties when it ends, and all of them now and then, or when
+//! space runs short, is counted, or everything is to be durable.
 //!
 //! Crash safety: an inode without a name is tracked as an orphan from the transaction that took
 //! the last name until the one that frees it, so truncating in several transactions is safe.
@@ -14,59 +15,118 @@ use crate::{Fs, Result, file, xattr};
 use std::sync::Arc;
 use uext4_format::{FileType, InodeFlags};
 use uext4_journal::Handle;
-use uext4_sync::atomic::{AtomicUsize, Ordering};
-use uext4_sync::{Mutex, Rank};
+use uext4_sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use uext4_sync::{Mutex, Rank, Sharded};
 
-/// Inodes whose last user went away, and which are unlinked or hold space in advance.
+/// Ends of operations of a shard's threads after which they look at the queues of all threads.
+const ENDS_PER_SWEEP: u32 = 256;
+
+/// Inodes whose last user went away, and which are unlinked or hold space in advance: in the shard
+/// of the thread that had them in use, whose cache they are in.
 pub(crate) struct Reclaim {
+    queues: Sharded<Queue>,
+}
+
+struct Queue {
     waiting: AtomicUsize,
-    queue: Mutex<Vec<Arc<Inode>>>,
+    inodes: Mutex<Vec<Arc<Inode>>>,
+    /// Operations that ended since all queues were looked at.
+    ends: AtomicU32,
 }
 
 impl Default for Reclaim {
     fn default() -> Self {
-        Self {
+        let queue = |_| Queue {
             waiting: AtomicUsize::new(0),
-            queue: Mutex::new(Rank::Queue, Vec::new()),
+            inodes: Mutex::new(Rank::Queue, Vec::new()),
+            ends: AtomicU32::new(0),
+        };
+        Self {
+            queues: Sharded::new(queue),
         }
+    }
+}
+
+impl Queue {
+    fn is_empty(&self) -> bool {
+        self.waiting.load(Ordering::Acquire) == 0
+    }
+
+    fn push(&self, inode: Arc<Inode>) {
+        let mut inodes = self.inodes.lock();
+        inodes.push(inode);
+        self.waiting.store(inodes.len(), Ordering::Release);
+    }
+
+    fn pop(&self) -> Option<Arc<Inode>> {
+        if self.is_empty() {
+            return None;
+        }
+        let mut inodes = self.inodes.lock();
+        let inode = inodes.pop();
+        self.waiting.store(inodes.len(), Ordering::Release);
+        inode
+    }
+
+    /// Whether it is time to look at the queues of all threads. Threads that share the queue may
+    /// lose a count to each other.
+    fn is_sweep_due(&self) -> bool {
+        let ends = self.ends.load(Ordering::Relaxed) + 1;
+        self.ends.store(ends % ENDS_PER_SWEEP, Ordering::Relaxed);
+        ends == ENDS_PER_SWEEP
     }
 }
 
 impl Reclaim {
     pub(super) fn push(&self, inode: Arc<Inode>) {
-        self.queue.lock().push(inode);
-        self.waiting.fetch_add(1, Ordering::Release);
+        self.queues.local().push(inode);
+    }
+
+    /// Whether somebody of the calling thread waits to be freed.
+    pub(crate) fn has_own_work(&self) -> bool {
+        !self.queues.local().is_empty()
     }
 
     /// Whether somebody waits to be freed.
     pub(crate) fn has_work(&self) -> bool {
-        self.waiting.load(Ordering::Acquire) != 0
-    }
-
-    fn take(&self) -> Vec<Arc<Inode>> {
-        if !self.has_work() {
-            return Vec::new();
-        }
-        let mut queue = self.queue.lock();
-        self.waiting.store(0, Ordering::Relaxed);
-        std::mem::take(&mut *queue)
+        self.queues.iter().any(|queue| !queue.is_empty())
     }
 }
 
 impl Fs {
     /// Frees the unlinked inodes whose last user is gone. No lock may be held.
     pub(crate) fn reap(&self) -> Result<()> {
+        let queues = &self.inodes.reclaim.queues;
+        queues.iter().try_for_each(|queue| self.reap_from(queue))?;
         // Freeing one may leave others without a user: the values of its attributes.
-        loop {
-            let unused = self.inodes.reclaim.take();
-            if unused.is_empty() {
-                return Ok(());
-            }
-            for inode in &unused {
-                self.discard_unused(inode);
-                self.evict(inode)?;
-            }
+        self.reap_from(queues.local())
+    }
+
+    /// As [`Self::reap`], unless changes are stopped. The file system keeps an error.
+    pub(crate) fn reap_by_the_way(&self) {
+        if self.inodes.reclaim.has_work()
+            && let Some(_pass) = self.changes.try_enter()
+        {
+            let _noted = self.note(self.reap());
         }
+    }
+
+    /// As [`Self::reap`], of the calling thread's, and now and then of those whose threads do not
+    /// come back. An operation has ended.
+    pub(crate) fn reap_own(&self) -> Result<()> {
+        let own = self.inodes.reclaim.queues.local();
+        match own.is_sweep_due() {
+            true => self.reap(),
+            false => self.reap_from(own),
+        }
+    }
+
+    fn reap_from(&self, queue: &Queue) -> Result<()> {
+        while let Some(inode) = queue.pop() {
+            self.discard_unused(&inode);
+            self.evict(&inode)?;
+        }
+        Ok(())
     }
 
     /// Gives back what the inode holds in advance, unless somebody uses it again.

@@ -95,6 +95,7 @@ impl Filesystem {
 
     /// Numbers of the whole file system.
     pub fn statfs(&self) -> StatFs {
+        self.fs.reap_by_the_way();
         self.fs.space.statfs(&self.fs)
     }
 

@@ -50,7 +50,7 @@ impl Filesystem {
         let _spending = self.fs.begin_operation();
         let answer = operation(&self.fs);
         let failed = matches!(answer, Err(Error::Corrupt(_) | Error::Journal(_)));
-        if !failed && !self.fs.inodes.reclaim.has_work() {
+        if !failed && !self.fs.inodes.reclaim.has_own_work() {
             return answer;
         }
         match self.fs.changes.try_enter() {
@@ -162,7 +162,7 @@ impl Fs {
     /// The end of an operation, among the changes.
     fn finish<T>(&self, answer: Result<T>) -> Result<T> {
         let answer = self.note(answer);
-        self.note(self.reap())?;
+        self.note(self.reap_own())?;
         self.note(self.quota.place_missing(self))?;
         self.note(self.shrink_directories())?;
         answer

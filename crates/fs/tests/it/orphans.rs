@@ -4,7 +4,7 @@ use crate::{crashed, image};
 use std::sync::Arc;
 use uext4::device::{Event, MemDevice, Recorder, Survivors};
 use uext4::format::Feature;
-use uext4::{Caller, Filesystem};
+use uext4::{Caller, Filesystem, SetAttr};
 use uext4_testkit::oracle::{self, KernelMount, Repair};
 
 const ROOT: Caller = Caller::root();
@@ -200,4 +200,43 @@ fn a_list_ends_at_a_bad_number() {
         image::mount(&device).unmount().unwrap();
         image::assert_clean(&device);
     }
+}
+
+/// Of a thread that had the last hold on a file without a name, and does nothing any more.
+#[test]
+fn what_a_thread_left_behind_is_freed_by_others() {
+    let device = image::ext4(64);
+    let fs = image::mount(&device);
+    let root = fs.root().unwrap();
+    let leave = || {
+        let file = fs.create(&root, b"file", 0o644, &ROOT).unwrap();
+        fs.write(&file, 0, &[7; 1 << 20]).unwrap();
+        fs.fsync(&file).unwrap();
+        fs.unlink(&root, b"file", &ROOT).unwrap();
+        std::thread::scope(|scope| scope.spawn(|| drop(file)).join().unwrap());
+        fs.fsync(&root).unwrap();
+    };
+    let empty = (fs.statfs().inodes_free, fs.room().all_bytes);
+
+    leave();
+    assert!(fs.room().all_bytes < empty.1, "nobody came by yet");
+    for step in 0..256 {
+        let set = SetAttr {
+            mode: Some(0o700 + step % 8),
+            ..SetAttr::default()
+        };
+        fs.set_attr(&root, &set, &ROOT).unwrap();
+    }
+    fs.fsync(&root).unwrap();
+    assert_eq!(fs.room().all_bytes, empty.1, "one of many operations");
+
+    leave();
+    assert_eq!(fs.statfs().inodes_free, empty.0, "who counts");
+
+    leave();
+    fs.sync().unwrap();
+    assert_eq!(fs.room().all_bytes, empty.1, "who makes everything durable");
+    drop(root);
+    fs.unmount().unwrap();
+    image::assert_clean(&device);
 }
