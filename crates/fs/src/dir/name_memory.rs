@@ -1,6 +1,7 @@
 //! The memory that tables of names may take.
 //!
-//! Invariants: what tables hold together stays within the part of `metadata_cache` that is theirs.
+//! Invariants: what tables hold together stays within the part of `metadata_cache` that is theirs,
+//! but for the old memory of a table that moves to twice as much: that goes when all has moved.
 //! Locking: none.
 
 use std::sync::Arc;
