@@ -13,6 +13,8 @@ pub enum Rank {
     Mount,
     /// Moves of directories between parents (cycle check); one per file system.
     Rename,
+    /// Freeing what others were the last to hold: one thread at a time.
+    Sweep,
     /// Structure of one directory: shared to change entries, exclusive to change its blocks.
     DirIndex,
     /// Data of one file: shared to read, exclusive to write or change the size.
@@ -79,9 +81,10 @@ pub enum Rank {
 
 impl Rank {
     /// Every rank, outermost first.
-    pub const ALL: [Self; 33] = [
+    pub const ALL: [Self; 34] = [
         Self::Mount,
         Self::Rename,
+        Self::Sweep,
         Self::DirIndex,
         Self::InodeIo,
         Self::QuotaPlacing,

@@ -25,6 +25,8 @@ const ENDS_PER_SWEEP: u32 = 256;
 /// of the thread that had them in use, whose cache they are in.
 pub(crate) struct Reclaim {
     queues: Sharded<Queue>,
+    /// Held by who empties all of them: what it took out still takes space.
+    sweep: Mutex<()>,
 }
 
 struct Queue {
@@ -43,6 +45,7 @@ impl Default for Reclaim {
         };
         Self {
             queues: Sharded::new(queue),
+            sweep: Mutex::new(Rank::Sweep, ()),
         }
     }
 }
@@ -87,15 +90,22 @@ impl Reclaim {
         !self.queues.local().is_empty()
     }
 
-    /// Whether somebody waits to be freed.
+    /// Whether somebody waits to be freed, or is being freed by who sweeps.
     pub(crate) fn has_work(&self) -> bool {
-        self.queues.iter().any(|queue| !queue.is_empty())
+        self.queues.iter().any(|queue| !queue.is_empty()) || self.sweep.try_lock().is_none()
     }
 }
 
 impl Fs {
-    /// Frees the unlinked inodes whose last user is gone. No lock may be held.
+    /// Frees the unlinked inodes whose last user is gone. When somebody else does so, they are free
+    /// when that is done. No lock may be held, but `Rank::Rename`.
     pub(crate) fn reap(&self) -> Result<()> {
+        let _alone = self.inodes.reclaim.sweep.lock();
+        self.sweep()
+    }
+
+    /// [`Self::reap`], by who holds `Rank::Sweep`.
+    fn sweep(&self) -> Result<()> {
         let queues = &self.inodes.reclaim.queues;
         queues.iter().try_for_each(|queue| self.reap_from(queue))?;
         // Freeing one may leave others without a user: the values of its attributes.
@@ -114,10 +124,12 @@ impl Fs {
     /// As [`Self::reap`], of the calling thread's, and now and then of those whose threads do not
     /// come back. An operation has ended.
     pub(crate) fn reap_own(&self) -> Result<()> {
-        let own = self.inodes.reclaim.queues.local();
-        match own.is_sweep_due() {
-            true => self.reap(),
-            false => self.reap_from(own),
+        let Reclaim { queues, sweep } = &*self.inodes.reclaim;
+        let own = queues.local();
+        let alone = own.is_sweep_due().then(|| sweep.try_lock()).flatten();
+        match alone {
+            Some(_alone) => self.sweep(),
+            None => self.reap_from(own),
         }
     }
 
