@@ -7,11 +7,13 @@
 
 mod codec;
 mod kind;
+mod tail;
 
 #[cfg(test)]
 mod tests;
 
 pub use kind::{DeviceNumber, FileType, InodeFlags};
+pub use tail::Tail;
 
 use crate::times::{Timestamp, WithExtra};
 use crate::{BlockNr, Feature, Geometry};
@@ -66,7 +68,7 @@ pub struct Inode {
     /// Bytes of the extra fields; 0 in inodes of 128 bytes.
     pub extra_isize: u16,
     /// What follows the extra fields, up to the inode's end: the area for attributes.
-    pub tail: Box<[u8]>,
+    pub tail: Tail,
     faddr: u32,
     reserved: u16,
     unknown: Box<[u8]>,
@@ -103,7 +105,7 @@ impl Inode {
             projid: 0,
             version: 0,
             extra_isize: extra as u16,
-            tail: vec![0; room - extra].into(),
+            tail: Tail::zeroes(room - extra),
             faddr: 0,
             reserved: 0,
             unknown: vec![0; unknown].into(),
@@ -183,13 +185,13 @@ impl Inode {
 
     /// Makes the extra fields larger: `tail` is what follows them then, to the inode's end. New
     /// fields are zero.
-    pub fn set_extra_isize(&mut self, extra_isize: u16, tail: Box<[u8]>) {
+    pub fn set_extra_isize(&mut self, extra_isize: u16, tail: &[u8]) {
         let unknown = (GOOD_OLD_INODE_BYTES + usize::from(extra_isize)).saturating_sub(KNOWN_BYTES);
         let mut bytes = std::mem::take(&mut self.unknown).into_vec();
         bytes.resize(unknown, 0);
         self.unknown = bytes.into();
         self.extra_isize = extra_isize;
-        self.tail = tail;
+        self.tail = tail.into();
     }
 
     /// Offset of [`Self::tail`] in the inode, in bytes.

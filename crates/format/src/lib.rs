@@ -35,7 +35,7 @@ pub use group::{GroupDescriptor, block_bitmap_checksum, group_flag, inode_bitmap
 pub use ids::{BlockNr, GroupNr, InodeNr, LogicalBlock, Tid};
 pub use inode::{
     DeviceNumber, FileType, GOOD_OLD_INODE_BYTES, I_BLOCK_BYTES, Inode, InodeFlags,
-    KNOWN_EXTRA_BYTES, TooManyBlocks,
+    KNOWN_EXTRA_BYTES, Tail, TooManyBlocks,
 };
 pub use no_room::NoRoom;
 pub use superblock::Superblock;

@@ -88,7 +88,7 @@ fn expand_to(
     if !left.is_empty() {
         encode_ibody(&mut tail, &left).map_err(|_| Error::NoSpace)?;
     }
-    state.disk.set_extra_isize(extra_isize, tail.into());
+    state.disk.set_extra_isize(extra_isize, &tail);
     Ok(())
 }
 
