@@ -16,7 +16,7 @@ pub(crate) use state::BlockState;
 
 use crate::cache::{Allotment, Cache, Cached, Counts, ENTRY_BYTES, Found};
 use crate::{Error, Fs, Result};
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use uext4_device::prefetch;
 use uext4_format::dirent::LeafTable;
 use uext4_format::{BlockNr, Corrupt, LogicalBlock, Place, Seed};
@@ -72,9 +72,9 @@ impl MetaBlock {
         self.is_gone.load(Ordering::Acquire)
     }
 
-    /// Asks for the cache lines of a block that is about to be looked at.
-    pub(crate) fn prefetch(block: &Weak<Self>) {
-        let from = block.as_ptr().cast::<u8>().wrapping_sub(COUNTS_BYTES);
+    /// Asks for the cache lines of a block that is about to be looked at, and was at `address`.
+    pub(crate) fn prefetch(address: usize) {
+        let from = std::ptr::without_provenance(address.wrapping_sub(COUNTS_BYTES));
         prefetch(from, COUNTS_BYTES + size_of::<Self>());
     }
 

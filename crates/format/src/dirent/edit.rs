@@ -5,6 +5,7 @@ use super::search::{Findings, Spot, search, walk};
 use super::{DirEntryType, LeafTail, NewEntry, encode_rec_len, space_needed, tail};
 use crate::bytes::{get_u8, get_u32, put_u8, put_u16, put_u32};
 use crate::{Corrupt, InodeNr, NoRoom, Place, Seed};
+use std::ops::Range;
 
 /// The records of a block (or of another area with the same layout) with what is needed to read
 /// them.
@@ -41,6 +42,14 @@ pub enum Fit {
 /// A gap that [`DirLeaf::fits`] found; good until the leaf changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gap(pub(super) Spot);
+
+impl Gap {
+    /// The bytes that an entry of `len` bytes will change at most.
+    pub fn bytes(&self, len: usize) -> Range<usize> {
+        let Spot { offset, used, .. } = self.0;
+        offset..offset + used + len
+    }
+}
 
 /// An entry that [`DirLeaf::locate`] found; good until the leaf changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -11,6 +11,8 @@
 //! References: kernel documentation, `locking/seqlock`.
 
 use super::index::runs_on;
+use super::near;
+use std::ops::Range;
 use uext4_format::LogicalBlock;
 use uext4_format::hash::HashVersion;
 use uext4_format::htree::{DxEntry, DxNode, RootInfo};
@@ -75,14 +77,14 @@ impl<const SEGMENTS: usize> IndexCopy<SEGMENTS> {
         }
         let (era, info) = (self.era.load(Acquire), unpacked(self.info.load(Acquire))?);
         let major = hash(info.hash_version);
-        let (mut place, mut next) = (LogicalBlock(0), None);
+        let (mut place, mut from, mut next) = (LogicalBlock(0), 0, None);
         for _ in 0..=info.indirect_levels {
             let node = self.nodes.get(place.0)?.get()?;
-            let (found, behind) = node.search(era, major)?;
+            let (found, behind) = node.search(era, major, from..next.unwrap_or(u32::MAX))?;
             if found.block.0 == 0 || found.block.0 >= blocks {
                 return None;
             }
-            (place, next) = (found.block, behind.or(next));
+            (place, from, next) = (found.block, found.hash, behind.or(next));
         }
         let is_only = !next.is_some_and(|next| runs_on(next, major));
         (is_only && is_shown()).then_some(place)
@@ -179,8 +181,9 @@ impl NodeCopy {
         (head >> COUNT_BITS == era).then_some((head & COUNT_MASK) as usize)
     }
 
-    /// The entry whose block holds the hash, and the hash of the one behind it.
-    fn search(&self, era: u64, major: u32) -> Option<(DxEntry, Option<u32>)> {
+    /// The entry whose block holds the hash, and the hash of the one behind it. The hashes of the
+    /// node are about those of `range`.
+    fn search(&self, era: u64, major: u32, range: Range<u32>) -> Option<(DxEntry, Option<u32>)> {
         let entry = |word: &AtomicU64| {
             let word = word.load(Acquire);
             let (hash, block) = ((word >> 32) as u32, LogicalBlock(word as u32));
@@ -188,7 +191,8 @@ impl NodeCopy {
         };
         let entries = &self.entries[..self.count(era)?];
         let (first, more) = entries.split_first()?;
-        let above = more.partition_point(|word| entry(word).hash <= major);
+        let guess = near::place_in(&range, major, more.len());
+        let above = near::partition_point(more, guess, |word| entry(word).hash <= major);
         let found = above.checked_sub(1).map_or(first, |at| &more[at]);
         Some((entry(found), more.get(above).map(|word| entry(word).hash)))
     }

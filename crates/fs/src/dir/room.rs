@@ -11,7 +11,7 @@ use crate::space::Reserve;
 use crate::{Error, Fs, Inode};
 use std::sync::Arc;
 use uext4_format::Corrupt;
-use uext4_format::dirent::{Fit, Gap, LeafTail};
+use uext4_format::dirent::{Fit, Gap, LeafTail, space_needed};
 
 /// How [`super::insert`] goes about it; good while `index` is held, or found out again there.
 pub(crate) enum Way {
@@ -157,6 +157,7 @@ impl<'a> Room<'a> {
                 return Ok(Some(()));
             }
             Fit::Room(gap) if self.opening.is_none() => {
+                state.expect_change(gap.bytes(space_needed(self.name.len())));
                 let (block, changes) = (block.clone(), state.changes());
                 self.opening = Some(Opening {
                     index: self.index,

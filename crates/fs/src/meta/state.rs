@@ -2,7 +2,9 @@
 //! of its names.
 
 use super::{COUNTS_BYTES, Seal};
+use std::ops::Range;
 use std::sync::Arc;
+use uext4_device::prefetch;
 use uext4_format::dirent::{KnownLeaf, KnownLeafMut, LeafTable};
 use uext4_format::{BlockNr, Corrupt};
 use uext4_journal::{Image, Render, Sink};
@@ -46,6 +48,13 @@ impl BlockState {
     /// The bytes.
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes
+    }
+
+    /// Asks for bytes that will be changed.
+    pub(crate) fn expect_change(&self, bytes: Range<usize>) {
+        if let Some(bytes) = self.bytes.get(bytes) {
+            prefetch(bytes.as_ptr(), bytes.len());
+        }
     }
 
     /// The bytes, shared.

@@ -1,0 +1,81 @@
+//! Searching in order where what is looked for stands is nearly known: hashes are spread evenly.
+//!
+//! Halving a node of an index meets a cache line that is far from the last one each time; this
+//! mostly meets one or two.
+
+use std::ops::Range;
+
+/// How many on both sides of the guess are looked at first.
+const AROUND: usize = 8;
+
+/// Where a hash stands among `len` that are spread evenly over the range.
+pub(super) fn place_in(range: &Range<u32>, hash: u32, len: usize) -> usize {
+    let width = u64::from(range.end.saturating_sub(range.start)).max(1);
+    let within = u64::from(hash.saturating_sub(range.start)).min(width);
+    (within * len as u64 / width) as usize
+}
+
+/// As `slice::partition_point`, looked for around `guess` first.
+pub(super) fn partition_point<T>(
+    sorted: &[T],
+    guess: usize,
+    is_before: impl Fn(&T) -> bool,
+) -> usize {
+    let mut around = AROUND;
+    loop {
+        let from = guess.saturating_sub(around).min(sorted.len());
+        let to = guess.saturating_add(around).min(sorted.len());
+        let begins = from == 0 || is_before(&sorted[from - 1]);
+        let ends = to == sorted.len() || !is_before(&sorted[to]);
+        if begins && ends {
+            return from + sorted[from..to].partition_point(is_before);
+        }
+        around = around.saturating_mul(4);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn any_guess_leads_to_the_same_place(
+            mut sorted in prop::collection::vec(0u32..1000, 0..600),
+            guess in prop_oneof![0usize..700, Just(usize::MAX)],
+            hash in 0u32..1001,
+        ) {
+            sorted.sort_unstable();
+            let expected = sorted.partition_point(|other| *other <= hash);
+            prop_assert_eq!(partition_point(&sorted, guess, |other| *other <= hash), expected);
+        }
+
+        #[test]
+        fn what_is_in_no_order_leads_somewhere(
+            words in prop::collection::vec(any::<u32>(), 0..99),
+        ) {
+            let place = partition_point(&words, 50, |word| word % 2 == 0);
+            prop_assert!(place <= words.len());
+        }
+    }
+
+    #[test]
+    fn what_is_spread_evenly_is_where_it_is_expected() {
+        let evenly: Vec<u32> = (0..500).map(|nr| 1000 + nr * 20).collect();
+        for hash in 1000..11_000 {
+            let guess = place_in(&(1000..11_000), hash, evenly.len());
+            let place = evenly.partition_point(|other| *other <= hash);
+            assert!(guess.abs_diff(place) <= 1, "{hash}");
+        }
+    }
+
+    #[test]
+    fn a_range_that_does_not_hold_the_hash_leads_to_its_ends() {
+        let backwards = Range { start: 20, end: 10 };
+        assert_eq!(place_in(&(10..20), 5, 7), 0);
+        assert_eq!(place_in(&(10..20), 50, 7), 7);
+        assert_eq!(place_in(&backwards, 50, 7), 7);
+        assert_eq!(place_in(&(0..u32::MAX), u32::MAX, 0), 0);
+    }
+}
