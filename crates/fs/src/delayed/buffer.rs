@@ -47,6 +47,26 @@ pub(crate) struct Buffer {
 }
 
 impl Buffer {
+    /// That of a new file.
+    pub(crate) const NOTHING: Self = Self {
+        blocks: BTreeMap::new(),
+        runs: 0,
+        claimed: BTreeMap::new(),
+        promised: Claim::NONE,
+        tree_claims: 0,
+        listed: None,
+        error: None,
+        out_at_close: false,
+    };
+
+    /// True when it is as that of a new file.
+    pub(crate) fn is_unused(&self) -> bool {
+        let holds_nothing = self.blocks.is_empty() && self.claimed.is_empty();
+        let claims_nothing = self.promised.is_empty() && self.tree_claims == 0;
+        let says_nothing = self.listed.is_none() && self.error.is_none() && !self.out_at_close;
+        holds_nothing && claims_nothing && says_nothing
+    }
+
     /// True when no block waits.
     pub(crate) fn is_empty(&self) -> bool {
         self.blocks.is_empty()

@@ -4,9 +4,10 @@
 //! when the data are written out, all that is consecutive at once. So a file that is written in
 //! small pieces gets one extent, and one that is deleted before that never touches the disk.
 //!
-//! Layout: a [`Buffer`] per inode, behind `Inode::io`; one [`Pool`] per mount, which bounds the
-//! bytes of all buffers and knows the inodes that have some, by age; a thread ([`Flusher`]) that
-//! writes out what is old. Without threads (`Threads::Inline`) data wait for a sync or the bound.
+//! Layout: a [`Buffer`] per inode ([`Waiting`]), behind `Inode::io`; one [`Pool`] per mount, which
+//! bounds the bytes of all buffers and knows the inodes that have some, by age; a thread
+//! ([`Flusher`]) that writes out what is old. Without threads (`Threads::Inline`) data wait for a
+//! sync or the bound.
 //!
 //! Invariants: a block in a buffer is not mapped. Each of its clusters is claimed, unless another
 //! block of the cluster is mapped. Claims for the file's tree cover the worst case. So writing out
@@ -21,6 +22,7 @@ mod buffer;
 mod errors;
 mod flusher;
 mod pool;
+mod waiting;
 
 pub(crate) use balance::Reach;
 pub(crate) use buffer::{Buffer, Promise};
@@ -28,3 +30,4 @@ pub use errors::ErrorCursor;
 pub(crate) use errors::WriteErrors;
 pub(crate) use flusher::Flusher;
 pub(crate) use pool::Pool;
+pub(crate) use waiting::Waiting;

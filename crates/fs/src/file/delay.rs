@@ -1,7 +1,7 @@
 //! Keeping data in memory until their blocks are chosen (`delayed`).
 
 use super::io;
-use crate::delayed::{Buffer, Promise};
+use crate::delayed::{Buffer, Promise, Waiting};
 use crate::inode::{Inode, InodeState};
 use crate::map::{self, LOGICAL_END};
 use crate::quota::{Claim, Owners};
@@ -226,9 +226,13 @@ pub(super) fn discard(fs: &Fs, inode: &Inode, buffer: &mut Buffer, blocks: Range
 }
 
 /// Forgets all data of the file that wait, and what else is known of them.
-pub(crate) fn discard_delayed(fs: &Fs, inode: &Inode, buffer: &mut Buffer) {
+pub(crate) fn discard_delayed(fs: &Fs, inode: &Inode, buffer: &mut Waiting) {
+    if buffer.is_unused() {
+        return;
+    }
     discard(fs, inode, buffer, 0..LOGICAL_END + 1);
     (buffer.error, buffer.out_at_close) = (None, false);
+    buffer.rest();
 }
 
 /// So many blocks wait no more.

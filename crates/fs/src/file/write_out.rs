@@ -7,7 +7,7 @@
 
 use super::allocate::{NewBlocks, Shape};
 use super::{delay, io};
-use crate::delayed::{Buffer, ErrorCursor};
+use crate::delayed::{Buffer, ErrorCursor, Waiting};
 use crate::inode::Inode;
 use crate::map::ExtentState;
 use crate::quota::Owners;
@@ -30,7 +30,12 @@ pub(crate) fn write_out(fs: &Fs, inode: &Arc<Inode>) -> Result<()> {
     if !inode.has_delayed() {
         return Ok(());
     }
-    let written = write_out_locked(fs, inode, &mut inode.io.write());
+    let written = {
+        let mut buffer = inode.io.write();
+        let written = write_out_locked(fs, inode, &mut buffer);
+        buffer.rest();
+        written
+    };
     fs.discard_unused(inode);
     written
 }
@@ -57,6 +62,7 @@ pub(crate) fn write_out_some(fs: &Fs, inode: &Arc<Inode>, blocks_max: u64) -> Re
     let mut buffer = inode.io.write();
     let waited = buffer.len_blocks();
     write_out_up_to(fs, inode, &mut buffer, blocks_max)?;
+    buffer.rest();
     Ok(waited - buffer.len_blocks())
 }
 
@@ -66,7 +72,7 @@ pub(crate) fn hold_for_owners<'a>(
     fs: &Fs,
     inode: &'a Arc<Inode>,
     owners: Owners,
-) -> Option<RwLockWriteGuard<'a, Buffer>> {
+) -> Option<RwLockWriteGuard<'a, Waiting>> {
     if !fs.quota.is_on() || owners == Owners::of(&inode.read().disk) {
         return None;
     }

@@ -28,7 +28,7 @@ use table::ReclaimDoor;
 pub(crate) use times::LazyTimes;
 pub use times::{Atime, ChangeTimes};
 
-use crate::delayed::{Buffer, WriteErrors};
+use crate::delayed::{Buffer, Waiting, WriteErrors};
 use crate::dir::DirBlocks;
 use crate::space::FilePreallocation;
 use std::sync::Arc;
@@ -69,7 +69,7 @@ pub struct Inode {
     pub(crate) index: VersionedLock,
     /// Shared to read data, exclusive to write data or change the size. Guards data that wait for
     /// their blocks.
-    pub(crate) io: RwLock<Buffer>,
+    pub(crate) io: RwLock<Waiting>,
     /// Blocks that wait, and clusters claimed for them, as of the end of the last change.
     delayed_blocks: AtomicU64,
     delayed_clusters: AtomicU64,
@@ -122,7 +122,7 @@ impl Inode {
             nr,
             live: Live::new(state),
             index: VersionedLock::new(Rank::DirIndex),
-            io: RwLock::new(Rank::InodeIo, Buffer::default()),
+            io: RwLock::new(Rank::InodeIo, Waiting::default()),
             delayed_blocks: AtomicU64::new(0),
             delayed_clusters: AtomicU64::new(0),
             write_errors: WriteErrors::default(),
@@ -368,3 +368,8 @@ impl Drop for InodeRef {
         }
     }
 }
+
+// Many are in memory: eight cache lines with the counts of its `Arc`, which is a size that
+// allocators have.
+#[cfg(all(target_pointer_width = "64", not(shuttle)))]
+const _: () = assert!(size_of::<Inode>() + 2 * size_of::<usize>() <= 512);

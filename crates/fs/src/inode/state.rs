@@ -34,8 +34,9 @@ pub struct InodeState {
     /// Clusters claimed for blocks of the map that a change of it takes (`delayed`).
     pub(crate) tree_claims: u64,
     nr: InodeNr,
+    /// Where it stands in its block, in bytes.
+    offset: u32,
     block: BlockNr,
-    offset_bytes: usize,
     format: Arc<InodeFormat>,
     /// What is known of the map, so that it is not looked for again.
     pub(crate) status: StatusSlot,
@@ -55,8 +56,8 @@ impl InodeState {
             disksize: None,
             tree_claims: 0,
             nr,
+            offset: place.1 as u32,
             block: place.0,
-            offset_bytes: place.1,
             format,
             status: StatusSlot::default(),
             published: None,
@@ -66,7 +67,7 @@ impl InodeState {
     /// Where `i_block` stands on the device, in bytes.
     pub(crate) fn i_block_byte(&self, block_bits: u32) -> u64 {
         const I_BLOCK_AT: u64 = 0x28;
-        (self.block.0 << block_bits) + self.offset_bytes as u64 + I_BLOCK_AT
+        (self.block.0 << block_bits) + u64::from(self.offset) + I_BLOCK_AT
     }
 
     /// The inode's number.
@@ -114,11 +115,11 @@ impl InodeState {
         if size <= STACK_BYTES {
             let mut buf = [0u8; STACK_BYTES];
             self.write_bytes(&mut buf[..size]);
-            out.patch(self.block, self.offset_bytes, &buf[..size]);
+            out.patch(self.block, self.offset as usize, &buf[..size]);
         } else {
             let mut buf = vec![0u8; size];
             self.write_bytes(&mut buf);
-            out.patch(self.block, self.offset_bytes, &buf);
+            out.patch(self.block, self.offset as usize, &buf);
         }
     }
 }

@@ -41,6 +41,9 @@ pub(crate) struct Claim {
 }
 
 impl Claim {
+    /// Of nothing.
+    pub(crate) const NONE: Self = Self { parts: Vec::new() };
+
     /// True when no owner with limits was asked.
     pub(crate) fn is_empty(&self) -> bool {
         self.parts.is_empty()
