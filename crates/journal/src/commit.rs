@@ -96,13 +96,15 @@ impl Engine {
     }
 
     /// Drains the transaction, takes what it logged, opens the next one.
-    fn close_gate(&self, tid: Tid) -> (DirtyList, Vec<BlockNr>) {
+    fn close_gate(&self, tid: Tid) -> (Vec<DirtyList>, Vec<BlockNr>) {
         let closing_ns = self.now_ns();
         self.gate.close();
         self.note_end(closing_ns);
         let (mut objects, mut revokes) = (Vec::new(), Vec::new());
         for shard in self.logged.iter() {
-            shard.lock().take(&mut objects, &mut revokes);
+            let (some, mut revoked) = shard.lock().take();
+            objects.extend(Some(some).filter(|some| !some.is_empty()));
+            revokes.append(&mut revoked);
         }
         let nothing = objects.is_empty() && revokes.is_empty();
         if !nothing {
@@ -113,12 +115,18 @@ impl Engine {
         (objects, revokes)
     }
 
-    fn render_all(&self, tid: Tid, objects: &DirtyList) -> Result<(), Error> {
-        let render = |_: usize, some: &[Arc<dyn Dirty>]| {
-            some.iter()
-                .for_each(|object| object.render(tid, &self.rendered));
+    fn render_all(&self, tid: Tid, objects: &[DirtyList]) -> Result<(), Error> {
+        let pieces: Vec<&[Arc<dyn Dirty>]> = objects
+            .iter()
+            .flat_map(|some| some.chunks(OBJECTS_PER_THREAD))
+            .collect();
+        let render = |_: usize, some: &[&[Arc<dyn Dirty>]]| {
+            let objects = some.iter().copied().flatten();
+            objects.for_each(|object| object.render(tid, &self.rendered));
         };
-        stretches(self.cores, OBJECTS_PER_THREAD, objects, render).map(drop)
+        let all: usize = objects.iter().map(Vec::len).sum();
+        let threads = self.cores.min(all / OBJECTS_PER_THREAD);
+        stretches(threads, 1, &pieces, render).map(drop)
     }
 
     /// Makes the transaction durable and its images readable.
