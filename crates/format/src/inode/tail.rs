@@ -31,9 +31,9 @@ impl Tail {
 
 impl From<&[u8]> for Tail {
     fn from(bytes: &[u8]) -> Self {
-        match *bytes == ZEROES[..bytes.len()] {
-            true => Self::zeroes(bytes.len()),
-            false => Self(Bytes::Any(bytes.into())),
+        match ZEROES.get(..bytes.len()) {
+            Some(zeroes) if bytes == zeroes => Self::zeroes(bytes.len()),
+            _ => Self(Bytes::Any(bytes.into())),
         }
     }
 }
@@ -94,5 +94,6 @@ mod tests {
         assert_ne!(tail, Tail::zeroes(5));
         let longest = INODE_BYTES_MAX - GOOD_OLD_INODE_BYTES;
         assert_eq!(Tail::zeroes(longest).len(), longest);
+        assert_eq!(Tail::from(&vec![0; longest + 1][..]).len(), longest + 1);
     }
 }
