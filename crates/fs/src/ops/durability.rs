@@ -55,11 +55,14 @@ impl Filesystem {
 
     /// Makes everything durable.
     pub fn sync(&self) -> Result<()> {
-        let waits = !self.fs.delayed.is_empty() || self.fs.inodes.reclaim.has_work();
-        let written = match waits {
+        // While it is frozen no data wait, and what is to be freed is freed after the thaw.
+        let written = match self.fs.delayed.is_empty() {
+            true => {
+                self.fs.reap_by_the_way();
+                Ok(())
+            }
             // What lost its last user is not worth writing.
-            true => self.change(|fs| fs.reap().and(fs.write_out_all())),
-            false => Ok(()),
+            false => self.change(|fs| fs.reap().and(fs.write_out_all())),
         };
         self.run(|fs| {
             // Who freezes has the counts written, and whoever changes them waits.

@@ -162,6 +162,28 @@ fn an_open_file_without_a_name_is_freed_in_a_copy() {
     image::assert_clean(&copy);
 }
 
+/// Who thaws may be the one that syncs.
+#[test]
+fn a_sync_does_not_wait_for_what_is_freed_after_the_thaw() {
+    let device = image::ext4(32);
+    let fs = image::mount(&device);
+    let before = fs.statfs();
+    let file = file_with(&fs, b"file", &[7; 50_000]);
+    fs.unlink(&fs.root().unwrap(), b"file", &Caller::root())
+        .unwrap();
+    fs.freeze().unwrap();
+    drop(file);
+    fs.sync().unwrap();
+    assert_eq!(fs.statfs().inodes_free, before.inodes_free - 1);
+    fs.thaw().unwrap();
+    fs.sync().unwrap();
+    let after = fs.statfs();
+    assert_eq!(after.inodes_free, before.inodes_free);
+    assert_eq!(after.blocks_free, before.blocks_free);
+    fs.unmount().unwrap();
+    image::assert_clean(&device);
+}
+
 /// Power goes at every write from the freeze to after the thaw.
 #[test]
 fn a_crash_while_frozen_loses_nothing() {
