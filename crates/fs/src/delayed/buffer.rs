@@ -27,7 +27,6 @@ pub(crate) struct Taken {
 }
 
 /// Blocks of a file that are in memory only. Keys are numbers of blocks and clusters of the file.
-#[derive(Default)]
 pub(crate) struct Buffer {
     blocks: BTreeMap<u64, Block>,
     /// Stretches of consecutive blocks.
@@ -44,6 +43,12 @@ pub(crate) struct Buffer {
     pub(crate) error: Option<Error>,
     /// The file was cut to nothing: its new data go out when it is closed.
     pub(crate) out_at_close: bool,
+}
+
+impl Default for Buffer {
+    fn default() -> Self {
+        Self::NOTHING
+    }
 }
 
 impl Buffer {
