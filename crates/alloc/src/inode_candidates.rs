@@ -25,7 +25,7 @@ struct Window {
 #[derive(Clone, Copy)]
 enum Stage {
     Parent,
-    LastGroup,
+    LastFlex,
     Spread,
     AboveAverage,
     Any,
@@ -102,12 +102,12 @@ impl Candidates<'_> {
         let (window, next) = match self.stage {
             Stage::Parent => (
                 Some(policy.flex(policy.flex_of(self.parent.group))),
-                Stage::LastGroup,
+                Stage::LastFlex,
             ),
-            Stage::LastGroup => {
+            Stage::LastFlex => {
                 let last = self
                     .parent
-                    .last_group
+                    .last_flex
                     .map(|group| policy.flex(policy.flex_of(group)));
                 (last, Stage::Spread)
             }

@@ -21,8 +21,8 @@ const TOP_SCAN_MAX: u32 = 1024;
 pub struct Parent {
     /// Group of its inode.
     pub group: GroupNr,
-    /// Group of the inode created in it last.
-    pub last_group: Option<GroupNr>,
+    /// A group of the flexible group where an inode was created in it last.
+    pub last_flex: Option<GroupNr>,
     /// `Some(hash of the new name)` for a new directory in the root or in one that is flagged as
     /// top of hierarchies.
     pub top: Option<u32>,
@@ -120,7 +120,7 @@ impl InodePolicy {
         let dirs_max = average.dirs + inodes / 16;
         let inodes_min = average.inodes.saturating_sub(inodes / 4).max(1);
         let clusters_min = average.clusters.saturating_sub(clusters / 4);
-        walk(self.flex_of(parent.last_group.unwrap_or(parent.group))).find(|&flex| {
+        walk(self.flex_of(parent.last_flex.unwrap_or(parent.group))).find(|&flex| {
             let totals = self.totals(flex, space);
             totals.dirs < dirs_max && totals.inodes >= inodes_min && totals.clusters >= clusters_min
         })

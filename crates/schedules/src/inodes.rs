@@ -73,7 +73,7 @@ impl Table {
     fn take(&self) -> Option<(u32, u32)> {
         let parent = Parent {
             group: GroupNr(0),
-            last_group: None,
+            last_flex: None,
             top: None,
         };
         let kind = InodeKind::Other;

@@ -26,7 +26,7 @@ fn policy(groups: u32, flex: u32, affinity: Affinity) -> (Disk, InodePolicy) {
 fn parent(group: u32, top: Option<u32>) -> Parent {
     Parent {
         group: GroupNr(group),
-        last_group: None,
+        last_flex: None,
         top,
     }
 }

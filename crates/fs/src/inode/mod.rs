@@ -82,8 +82,10 @@ pub struct Inode {
     pub(crate) orphan: AtomicU64,
     /// Where the last block of data was found (a hint for the next allocation).
     pub(crate) last_block: AtomicU64,
-    /// Group of the inode that was last created in this directory plus one (a hint).
-    last_group: AtomicU32,
+    /// First group of the flexible group where an inode was last created in this directory, plus
+    /// one (a hint). Not the group itself, which differs from thread to thread: all who make names
+    /// here would write this line.
+    last_flex: AtomicU32,
     /// What is known of the attributes: `NOTE_*` bits. Changes with the state locked.
     notes: AtomicU8,
     /// Of a directory: what is known without its lock. It stays when the number becomes a file's.
@@ -130,7 +132,7 @@ impl Inode {
             life: AtomicU8::new(life),
             orphan: AtomicU64::new(0),
             last_block: AtomicU64::new(0),
-            last_group: AtomicU32::new(0),
+            last_flex: AtomicU32::new(0),
             notes,
             published,
             dir_blocks: OnceLock::new(),
@@ -247,18 +249,18 @@ impl Inode {
         self.facts().flags.contains(InodeFlags::TOPDIR)
     }
 
-    /// Group where the last inode of this directory was created.
-    pub(crate) fn last_group(&self) -> Option<GroupNr> {
-        self.last_group
+    /// First group of the flexible group where the last inode of this directory was created.
+    pub(crate) fn last_flex(&self) -> Option<GroupNr> {
+        self.last_flex
             .load(Ordering::Relaxed)
             .checked_sub(1)
             .map(GroupNr)
     }
 
-    pub(crate) fn set_last_group(&self, group: GroupNr) {
-        let known = group.0 + 1;
-        if self.last_group.load(Ordering::Relaxed) != known {
-            self.last_group.store(known, Ordering::Relaxed);
+    pub(crate) fn set_last_flex(&self, first: GroupNr) {
+        let known = first.0 + 1;
+        if self.last_flex.load(Ordering::Relaxed) != known {
+            self.last_flex.store(known, Ordering::Relaxed);
         }
     }
 

@@ -39,7 +39,7 @@ impl Space {
         let top = spreads.then_some(name_hash);
         let from = Parent {
             group,
-            last_group: parent.last_group(),
+            last_flex: parent.last_flex(),
             top,
         };
         let free = || self.claims.available();
@@ -48,7 +48,7 @@ impl Space {
             .candidates(from, inode_kind(kind), &*self.engine, &free)
         {
             if let Some(nr) = self.take_in_group(fs, handle, group, kind)? {
-                parent.set_last_group(group);
+                parent.set_last_flex(self.engine.volume().flex_start(group));
                 return Ok(nr);
             }
         }

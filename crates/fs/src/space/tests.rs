@@ -75,6 +75,29 @@ fn writers_at_once_get_long_extents() {
     assert_clean(&device);
 }
 
+/// Threads take inodes from different groups, and whoever makes a name in a directory reads the
+/// line of the hint: it says no more than they have in common.
+#[test]
+fn creators_side_by_side_leave_the_hint_of_their_directory() {
+    let (_device, fs) = mount(512);
+    let root = fs.root().expect("the root");
+    let made = |nr: u32| {
+        let create = || create(&fs, &format!("file {nr}")).nr();
+        std::thread::scope(|scope| scope.spawn(create).join().expect("a file"))
+    };
+    let group = |nr| fs.fs.geometry.split_inode(nr).expect("an inode").0;
+    let first = group(made(0));
+    let hint = root.last_flex();
+    assert!(hint.is_some());
+    let mut groups = vec![first];
+    for nr in 1..8 {
+        groups.push(group(made(nr)));
+        assert_eq!(root.last_flex(), hint);
+    }
+    groups.dedup();
+    assert!(groups.len() > 1, "{groups:?}");
+}
+
 #[test]
 fn small_files_of_a_thread_lie_together() {
     const FILES: usize = 200;
