@@ -173,7 +173,7 @@ pub struct MountOptions {
     /// Background threads or none.
     pub threads: Threads,
     /// `metadata_cache=BYTES`: memory for inodes and metadata blocks that nobody uses, half of it
-    /// for each, and a sixteenth besides for what names mean; `None` takes a sixteenth of the
+    /// for each, and an eighth besides for what names mean; `None` takes a sixteenth of the
     /// memory that there is, at most 1 GiB.
     pub metadata_cache_bytes: Option<u64>,
     /// `extent_cache=BYTES`: memory for what is known of the maps of files.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use uext4_sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Tables take at most one part of so many of `metadata_cache`, besides.
-const MEMORY_PARTS: u64 = 16;
+pub(super) const MEMORY_PARTS: u64 = 8;
 
 /// The memory of the tables of one file system.
 pub(crate) struct NameMemory {

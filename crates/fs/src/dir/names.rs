@@ -163,6 +163,7 @@ impl Names {
 #[cfg(test)]
 mod tests {
     use super::super::name_entry::Keys;
+    use super::super::name_memory::MEMORY_PARTS;
     use super::*;
     use uext4_sync::atomic::AtomicU64;
 
@@ -171,7 +172,7 @@ mod tests {
     }
 
     fn memory(bytes: u64) -> Arc<NameMemory> {
-        NameMemory::new(&Arc::new(AtomicU64::new(bytes * 16)))
+        NameMemory::new(&Arc::new(AtomicU64::new(bytes * MEMORY_PARTS)))
     }
 
     /// The same in each run: how much is known is a matter of luck.
