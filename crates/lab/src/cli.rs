@@ -112,9 +112,10 @@ struct Options {
     /// Size of the file system in MiB; without it, 2048, or more where the files need more inodes.
     #[arg(long)]
     image_mib: Option<u64>,
-    /// Size of the journal in MiB.
-    #[arg(long, default_value_t = 128)]
-    journal_mib: u64,
+    /// Size of the journal in MiB; without it, 128, and 1024 for mdtest, as mke2fs gives a disk of
+    /// 128 GiB: in less, 48 workers wait for the log.
+    #[arg(long)]
+    journal_mib: Option<u64>,
     /// What time is: the wall's, or the processor's that the workers used.
     #[arg(long, value_enum, default_value = "wall")]
     clock: Clock,
@@ -192,7 +193,7 @@ impl Options {
             runs: self.runs.max(1),
             count,
             image_mib,
-            journal_mib: self.journal_mib,
+            journal_mib: self.journal_mib.unwrap_or(experiment.default_journal_mib()),
             mount_options: self.mount_options,
             features: self.features,
             clock: self.clock,

@@ -230,7 +230,7 @@ impl Experiment {
     /// What `--count` is when it is not given; see the command line for its meaning.
     pub(crate) fn default_count(self) -> u64 {
         match self {
-            Self::Mdtest => 50_000,
+            Self::Mdtest => 30_000,
             Self::Fallocate2 | Self::Fsync | Self::StressOrphan => 0,
             Self::MountCreate => 200_000,
             Self::MountIo => 256,
@@ -252,6 +252,14 @@ impl Experiment {
         // What is not for files: directories, and groups that fill unevenly.
         let inodes = files.saturating_add(files / 16);
         IMAGE_MIB.max(inodes.saturating_mul(BYTES_PER_INODE) >> 20)
+    }
+
+    /// What `--journal-mib` is when it is not given.
+    pub(crate) fn default_journal_mib(self) -> u64 {
+        match self {
+            Self::Mdtest => 1024,
+            _ => 128,
+        }
     }
 
     pub(crate) fn phases(self, count: u64, workers: u32) -> Vec<Phase> {
