@@ -112,8 +112,8 @@ struct Options {
     /// Size of the file system in MiB; without it, 2048, or more where the files need more inodes.
     #[arg(long)]
     image_mib: Option<u64>,
-    /// Size of the journal in MiB; without it, 128, and 1024 for mdtest, as mke2fs gives a disk of
-    /// 128 GiB: in less, 48 workers wait for the log.
+    /// Size of the journal in MiB; without it, 128, and for mdtest a quarter of the file system, at
+    /// most 1024, which mke2fs gives a disk of 128 GiB: in less, 48 workers wait for the log.
     #[arg(long)]
     journal_mib: Option<u64>,
     /// What time is: the wall's, or the processor's that the workers used.
@@ -184,6 +184,7 @@ impl Options {
         let count = self.count.unwrap_or(experiment.default_count());
         let fitting_mib = || experiment.default_image_mib(&self.workers, count);
         let image_mib = self.image_mib.unwrap_or_else(fitting_mib);
+        let fitting_journal_mib = || experiment.default_journal_mib(image_mib);
         let plan = Plan {
             experiment,
             variants,
@@ -193,7 +194,7 @@ impl Options {
             runs: self.runs.max(1),
             count,
             image_mib,
-            journal_mib: self.journal_mib.unwrap_or(experiment.default_journal_mib()),
+            journal_mib: self.journal_mib.unwrap_or_else(fitting_journal_mib),
             mount_options: self.mount_options,
             features: self.features,
             clock: self.clock,

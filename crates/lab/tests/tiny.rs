@@ -218,6 +218,13 @@ fn own_lab(args: &[&str]) -> String {
 }
 
 #[test]
+fn sizes_that_nobody_gave_go_together() {
+    let task = ["mdtest", "--workers", "1", "--count", "10"];
+    let lines = own_lab(&[&task[..], &["--systems", "uext4", "--variants", "own"]].concat());
+    assert_eq!(lines.lines().count(), 3, "{lines}");
+}
+
+#[test]
 fn checkpoint_tells_shares_and_queues() {
     let size = ["--image-mib", "64", "--journal-mib", "4", "--files", "20"];
     let args = [

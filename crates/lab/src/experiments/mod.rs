@@ -254,10 +254,10 @@ impl Experiment {
         IMAGE_MIB.max(inodes.saturating_mul(BYTES_PER_INODE) >> 20)
     }
 
-    /// What `--journal-mib` is when it is not given.
-    pub(crate) fn default_journal_mib(self) -> u64 {
+    /// What `--journal-mib` is when it is not given, in a file system of so many MiB.
+    pub(crate) fn default_journal_mib(self, image_mib: u64) -> u64 {
         match self {
-            Self::Mdtest => 1024,
+            Self::Mdtest => (image_mib / 4).min(1024),
             _ => 128,
         }
     }
