@@ -35,27 +35,46 @@ impl NewInode<'_> {
     }
 }
 
+/// An inode that is to be: all of it but its number. It is drafted without a handle, so that others
+/// wait less for the transaction.
+pub(crate) struct InodeDraft {
+    pub(crate) kind: FileType,
+    disk: DiskInode,
+    acl: xattr::Inherited,
+}
+
 impl Fs {
-    /// Allocates an inode in the handle's transaction and fills it in: one link (two for a
-    /// directory), owner, mode after umask and default ACL. It has no name yet.
+    /// What a new inode in `parent` will be: one link (two for a directory), owner, mode after umask
+    /// and default ACL.
+    pub(crate) fn draft_inode(
+        &self,
+        parent: &Inode,
+        new: &NewInode<'_>,
+        caller: &Caller,
+    ) -> Result<InodeDraft> {
+        let acl = xattr::inherit_acl(self, parent, new, caller.umask)?;
+        let mut disk = self.blank_inode(parent, new, caller);
+        disk.generation = self.random.next();
+        disk.mode = new.kind.mode_bits() | (disk.mode & 0o7000) | acl.mode;
+        let kind = new.kind;
+        Ok(InodeDraft { kind, disk, acl })
+    }
+
+    /// Allocates an inode in the handle's transaction and makes it what was drafted. It has no name
+    /// yet.
     pub(crate) fn new_inode(
         &self,
         handle: &Handle<'_>,
-        parent: &Arc<Inode>,
-        new: &NewInode<'_>,
-        caller: &Caller,
+        parent: &Inode,
+        draft: &InodeDraft,
     ) -> Result<InodeRef> {
-        let acl = xattr::inherit_acl(self, parent, new, caller.umask)?;
-        let generation = self.random.next();
+        let InodeDraft { kind, disk, acl } = draft;
         let nr = self
             .space
-            .alloc_inode(self, handle, parent, new.kind, generation)?;
-        let mut disk = self.blank_inode(parent, new, caller);
-        disk.generation = generation;
-        disk.mode = new.kind.mode_bits() | (disk.mode & 0o7000) | acl.mode;
+            .alloc_inode(self, handle, parent, *kind, disk.generation)?;
         let inode = InodeRef::new(self.inodes.place_new(self, handle, nr, disk)?);
         self.quota.charge(handle, &inode.read(), Usage::INODE);
-        if let Err(error) = self.furnish(handle, inode.arc(), new, &acl) {
+        if let Err(error) = self.furnish(handle, inode.arc(), *kind, acl) {
             self.abandon_inode(handle, inode.arc())?;
             return Err(error);
         }
@@ -67,11 +86,11 @@ impl Fs {
         &self,
         handle: &Handle<'_>,
         inode: &Arc<Inode>,
-        new: &NewInode<'_>,
+        kind: FileType,
         acl: &xattr::Inherited,
     ) -> Result<()> {
         xattr::store_inherited(self, handle, inode, acl)?;
-        if new.kind == FileType::Regular {
+        if kind == FileType::Regular {
             file::init_inline(self, handle, inode)?;
         }
         Ok(())
@@ -85,21 +104,16 @@ impl Fs {
         self.orphans.add(self, handle, inode)
     }
 
-    /// Gives whoever will own a new inode in `parent` an entry in the quota files, and claims the
-    /// inode, of a directory its first block, too. The caller has no handle.
-    pub(crate) fn expect_owner(
-        &self,
-        parent: &Inode,
-        kind: FileType,
-        caller: &Caller,
-    ) -> Result<Claim> {
+    /// Gives whoever will own the inode an entry in the quota files, and claims the inode, of a
+    /// directory its first block, too. The caller has no handle.
+    pub(crate) fn expect_owner(&self, draft: &InodeDraft, caller: &Caller) -> Result<Claim> {
         if !self.quota.is_on() {
             return Ok(Claim::default());
         }
-        let new = NewInode::new(FileType::Regular, 0);
-        let owners = Owners::of(&self.blank_inode(parent, &new, caller));
+        let owners = Owners::of(&draft.disk);
         self.quota.ensure(self, owners)?;
-        let has_block = kind == FileType::Directory && !self.features.has(Feature::INLINE_DATA);
+        let has_block =
+            draft.kind == FileType::Directory && !self.features.has(Feature::INLINE_DATA);
         let bytes = u64::from(has_block) * self.geometry.cluster_size();
         let reserve = quota_rights(caller);
         self.quota.claim_inode(self, owners, bytes, reserve)
@@ -202,13 +216,13 @@ impl super::Inodes {
         fs: &Fs,
         handle: &Handle<'_>,
         nr: uext4_format::InodeNr,
-        disk: DiskInode,
+        disk: &DiskInode,
     ) -> Result<Arc<Inode>> {
         let place = self.place(fs, nr)?;
-        let inode = self.object_for(nr, place, &disk);
+        let inode = self.object_for(nr, place, disk);
         let mut state = handle.write(&inode);
         map::forget_all(&mut state);
-        state.disk = disk;
+        state.disk.clone_from(disk);
         state.disksize = None;
         inode.reborn(&mut state);
         drop(state);

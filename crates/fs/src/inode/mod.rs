@@ -18,7 +18,7 @@ mod table;
 mod times;
 
 pub(crate) use attr::attr_of;
-pub(crate) use create::NewInode;
+pub(crate) use create::{InodeDraft, NewInode};
 pub(crate) use evict::{Reclaim, has_blocks};
 pub(crate) use facts::Facts;
 use facts::PublishedFacts;

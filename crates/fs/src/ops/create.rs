@@ -3,8 +3,7 @@
 use super::{Newcomer, check_alive, check_new_name, may_add, touch_dir};
 use crate::access::Want;
 use crate::dir::{self, DirError, Index, Way};
-use crate::inode::{Inode, NewInode};
-use crate::space::Reserve;
+use crate::inode::{Inode, InodeDraft, NewInode};
 use crate::{Caller, Error, Filesystem, Fs, InodeRef, Result, credits, file};
 use std::sync::Arc;
 use uext4_format::{Feature, FileType};
@@ -94,11 +93,11 @@ impl Filesystem {
         self.change(|fs| {
             check_alive(parent)?;
             fs.may(parent, caller, Want::WRITE.and(Want::EXECUTE))?;
-            let _claim = fs.expect_owner(parent, FileType::Regular, caller)?;
+            let draft = fs.draft_inode(parent, &NewInode::new(FileType::Regular, mode), caller)?;
+            let _claim = fs.expect_owner(&draft, caller)?;
             fs.with_what_was_freed(|| {
                 let handle = fs.start(credits::CREATE)?;
-                let new = NewInode::new(FileType::Regular, mode);
-                let inode = fs.new_inode(&handle, parent.arc(), &new, caller)?;
+                let inode = fs.new_inode(&handle, parent, &draft)?;
                 handle.write(inode.arc()).disk.links = 0;
                 inode.set_unnamed();
                 fs.orphans.add(fs, &handle, inode.arc())?;
@@ -118,8 +117,15 @@ impl Filesystem {
             check_new_name(name)?;
             check_alive(parent)?;
             may_add(fs, parent.arc(), name, caller)?;
-            let _claim = fs.expect_owner(parent, new.kind, caller)?;
-            let change = |index| make_named(fs, parent.arc(), name, new, caller, index);
+            let draft = fs.draft_inode(parent, new, caller)?;
+            let _claim = fs.expect_owner(&draft, caller)?;
+            let newborn = Newborn {
+                draft: &draft,
+                target: new.target,
+                name,
+                caller,
+            };
+            let change = |index| newborn.make(fs, parent.arc(), index);
             // A directory is a link to its parent: that may not go before the name is there.
             let newcomer = Newcomer {
                 fs,
@@ -137,69 +143,78 @@ impl Filesystem {
     }
 }
 
-fn make_named(
-    fs: &Fs,
-    parent: &Arc<Inode>,
-    name: &[u8],
-    new: &NewInode<'_>,
-    caller: &Caller,
-    index: Index,
-) -> std::result::Result<InodeRef, DirError> {
-    check_alive(parent)?;
-    let reserve = fs.reserve_of(caller);
-    let way = dir::can_insert(fs, parent, name, index, reserve)?;
-    let _claim = fs.expect_growth(parent, way.blocks(), caller)?;
-    let needs_block = new.kind == FileType::Directory && !fs.features.has(Feature::INLINE_DATA);
-    if needs_block && !fs.space.has_room(reserve) {
-        return Err(Error::NoSpace.into());
-    }
-    let handle = fs.start(credits::CREATE + index.growth_credits())?;
-    if new.kind == FileType::Directory {
-        fs.add_dir_link(&handle, parent)?;
-    }
-    let made = make_linked(fs, &handle, parent, name, new, caller, &way);
-    match &made {
-        Ok(_) => touch_dir(&handle, parent, fs.now()),
-        Err(_) if new.kind == FileType::Directory => fs.drop_dir_link(&handle, parent),
-        Err(_) => {}
-    }
-    made
+/// An inode that is to be made with a name.
+struct Newborn<'a> {
+    draft: &'a InodeDraft,
+    /// Target of a symbolic link.
+    target: &'a [u8],
+    name: &'a [u8],
+    caller: &'a Caller,
 }
 
-fn make_linked(
-    fs: &Fs,
-    handle: &Handle<'_>,
-    parent: &Arc<Inode>,
-    name: &[u8],
-    new: &NewInode<'_>,
-    caller: &Caller,
-    way: &Way,
-) -> std::result::Result<InodeRef, DirError> {
-    let inode = fs.new_inode(handle, parent, new, caller)?;
-    let filled = fill(fs, handle, parent, &inode, new, fs.reserve_of(caller));
-    let named = filled
-        .map_err(DirError::from)
-        .and_then(|()| dir::insert(fs, handle, parent, name, inode.nr(), new.kind, way));
-    match named {
-        Ok(()) => Ok(inode),
-        Err(error) => {
-            fs.abandon_inode(handle, inode.arc())?;
-            Err(error)
+impl Newborn<'_> {
+    fn make(
+        &self,
+        fs: &Fs,
+        parent: &Arc<Inode>,
+        index: Index,
+    ) -> std::result::Result<InodeRef, DirError> {
+        check_alive(parent)?;
+        let reserve = fs.reserve_of(self.caller);
+        let way = dir::can_insert(fs, parent, self.name, index, reserve)?;
+        let _claim = fs.expect_growth(parent, way.blocks(), self.caller)?;
+        let is_dir = self.draft.kind == FileType::Directory;
+        let needs_block = is_dir && !fs.features.has(Feature::INLINE_DATA);
+        if needs_block && !fs.space.has_room(reserve) {
+            return Err(Error::NoSpace.into());
+        }
+        let handle = fs.start(credits::CREATE + index.growth_credits())?;
+        if is_dir {
+            fs.add_dir_link(&handle, parent)?;
+        }
+        let made = self.make_linked(fs, &handle, parent, &way);
+        match &made {
+            Ok(_) => touch_dir(&handle, parent, fs.now()),
+            Err(_) if is_dir => fs.drop_dir_link(&handle, parent),
+            Err(_) => {}
+        }
+        made
+    }
+
+    fn make_linked(
+        &self,
+        fs: &Fs,
+        handle: &Handle<'_>,
+        parent: &Arc<Inode>,
+        way: &Way,
+    ) -> std::result::Result<InodeRef, DirError> {
+        let (name, kind) = (self.name, self.draft.kind);
+        let inode = fs.new_inode(handle, parent, self.draft)?;
+        let filled = self.fill(fs, handle, parent, &inode);
+        let named = filled
+            .map_err(DirError::from)
+            .and_then(|()| dir::insert(fs, handle, parent, name, inode.nr(), kind, way));
+        match named {
+            Ok(()) => Ok(inode),
+            Err(error) => {
+                fs.abandon_inode(handle, inode.arc())?;
+                Err(error)
+            }
         }
     }
-}
 
-fn fill(
-    fs: &Fs,
-    handle: &Handle<'_>,
-    parent: &Arc<Inode>,
-    inode: &InodeRef,
-    new: &NewInode<'_>,
-    reserve: Reserve,
-) -> Result<()> {
-    match new.kind {
-        FileType::Directory => dir::init(fs, handle, inode.arc(), parent.nr()),
-        FileType::Symlink => file::write_link(fs, handle, inode.arc(), new.target, reserve),
-        _ => Ok(()),
+    fn fill(
+        &self,
+        fs: &Fs,
+        handle: &Handle<'_>,
+        parent: &Arc<Inode>,
+        inode: &InodeRef,
+    ) -> Result<()> {
+        let reserve = fs.reserve_of(self.caller);
+        match self.draft.kind {
+            FileType::Directory => dir::init(fs, handle, inode.arc(), parent.nr()),
+            FileType::Symlink => file::write_link(fs, handle, inode.arc(), self.target, reserve),
+            _ => Ok(()),
+        }
     }
 }

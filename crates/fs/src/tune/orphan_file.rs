@@ -57,9 +57,10 @@ fn add(fs: &Fs) -> Result<()> {
 /// A file without a name.
 fn make(fs: &Fs) -> Result<InodeRef> {
     let root = fs.inode(InodeNr::ROOT)?;
-    let handle = fs.start(credits::CREATE)?;
     let new = NewInode::new(FileType::Regular, 0o600);
-    let inode = fs.new_inode(&handle, root.arc(), &new, &Caller::root())?;
+    let draft = fs.draft_inode(&root, &new, &Caller::root())?;
+    let handle = fs.start(credits::CREATE)?;
+    let inode = fs.new_inode(&handle, &root, &draft)?;
     handle.write(inode.arc()).disk.links = 0;
     inode.set_unnamed();
     fs.orphans.add(fs, &handle, inode.arc())?;

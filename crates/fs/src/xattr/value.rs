@@ -233,7 +233,7 @@ impl<'a> NewValue<'a> {
             .space
             .alloc_inode(fs, handle, owner, FileType::Regular, generation)?;
         let disk = self.blank(owner, generation);
-        let inode = fs.inodes.place_new(fs, handle, nr, disk)?;
+        let inode = fs.inodes.place_new(fs, handle, nr, &disk)?;
         if let Err(error) = self.map(handle, &inode) {
             orphan(fs, handle, &inode)?;
             return Err(error);

@@ -135,7 +135,8 @@ impl Rename<'_> {
             return Ok(None);
         }
         let new = NewInode::new(FileType::CharDevice, 0);
-        let inode = fs.new_inode(handle, self.from.dir, &new, self.caller)?;
+        let draft = fs.draft_inode(self.from.dir, &new, self.caller)?;
+        let inode = fs.new_inode(handle, self.from.dir, &draft)?;
         Ok(Some(inode))
     }
 
