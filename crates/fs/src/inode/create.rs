@@ -35,8 +35,8 @@ impl NewInode<'_> {
     }
 }
 
-/// An inode that is to be: all of it but its number. It is drafted without a handle, so that others
-/// wait less for the transaction.
+/// An inode that is to be: all of it but its number. It is drafted without a handle: a transaction
+/// waits less for it.
 pub(crate) struct InodeDraft {
     pub(crate) kind: FileType,
     disk: DiskInode,
@@ -44,8 +44,8 @@ pub(crate) struct InodeDraft {
 }
 
 impl Fs {
-    /// What a new inode in `parent` will be: one link (two for a directory), owner, mode after umask
-    /// and default ACL.
+    /// What a new inode in `parent` will be: one link (two for a directory), owner, mode after
+    /// umask and default ACL.
     pub(crate) fn draft_inode(
         &self,
         parent: &Inode,
