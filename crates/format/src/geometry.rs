@@ -305,6 +305,18 @@ impl Geometry {
         })
     }
 
+    /// The groups that hold copies of the reserved blocks of group 0.
+    pub fn reserved_gdt_copies(&self) -> impl Iterator<Item = GroupNr> {
+        let copied = |group: &GroupNr| self.reserved_gdt_run(*group).is_some();
+        (1..self.group_count).map(GroupNr).filter(copied)
+    }
+
+    /// The copy in a group of `primary`, a reserved block of group 0, as the resize inode names it:
+    /// whole groups behind it, even where group 0 alone begins with a boot block.
+    pub fn reserved_gdt_copy(&self, primary: BlockNr, group: GroupNr) -> BlockNr {
+        BlockNr(primary.0 + u64::from(group.0) * u64::from(self.blocks_per_group))
+    }
+
     /// Blocks at the start of a group that its own superblock copy, descriptors and reserved
     /// blocks take (and the boot block in front of them): what a bitmap marked BLOCK_UNINIT has
     /// in use besides bitmaps and inode tables that happen to stand in this group.

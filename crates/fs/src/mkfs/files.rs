@@ -297,15 +297,13 @@ impl<'a> Files<'a> {
         let mut double = vec![0; geometry.block_size() as usize];
         let mut blocks = 1;
         if let Some(primary) = geometry.reserved_gdt_run(GroupNr(0)) {
-            let copies: Vec<BlockRun> = (1..geometry.group_count)
-                .filter_map(|group| geometry.reserved_gdt_run(GroupNr(group)))
-                .collect();
+            let copies: Vec<GroupNr> = geometry.reserved_gdt_copies().collect();
             for i in 0..primary.len_blocks {
                 let index = (geometry.descriptor_blocks_count() + i) % (geometry.block_size() / 4);
                 let nr = BlockNr(primary.start.0 + u64::from(i));
                 put_u32(&mut double, index as usize * 4, nr.0 as u32);
                 self.blocks
-                    .push((nr, copies_of_reserved(&geometry, &copies, i)));
+                    .push((nr, table_of_copies(&geometry, nr, &copies)));
             }
             blocks += u64::from(primary.len_blocks) * (1 + copies.len() as u64);
         }
@@ -320,10 +318,12 @@ fn is_directory(inode: &Inode) -> bool {
     inode.file_type() == Some(FileType::Directory)
 }
 
-fn copies_of_reserved(geometry: &Geometry, copies: &[BlockRun], index: u32) -> Vec<u8> {
+/// What stands in a reserved block of group 0.
+fn table_of_copies(geometry: &Geometry, primary: BlockNr, copies: &[GroupNr]) -> Vec<u8> {
     let mut bytes = vec![0; geometry.block_size() as usize];
-    for (at, copy) in copies.iter().enumerate() {
-        put_u32(&mut bytes, at * 4, copy.start.0 as u32 + index);
+    for (at, group) in copies.iter().enumerate() {
+        let copy = geometry.reserved_gdt_copy(primary, *group);
+        put_u32(&mut bytes, at * 4, copy.0 as u32);
     }
     bytes
 }

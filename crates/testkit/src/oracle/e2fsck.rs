@@ -43,9 +43,10 @@ impl Repair {
 }
 
 impl Verdict {
-    /// Nothing was wrong and nothing was changed.
+    /// Nothing was wrong and nothing was changed. Of a damaged resize inode e2fsck tells, and
+    /// exits with 0.
     pub fn is_clean(&self) -> bool {
-        self.code == Some(0)
+        self.code == Some(0) && !self.output.contains("Resize inode not valid")
     }
 
     /// The image is consistent now: it was clean, or everything was repaired.
