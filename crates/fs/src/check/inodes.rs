@@ -3,15 +3,12 @@
 use super::links::Nameless;
 use super::{Check, Step};
 use uext4_format::{
-    BlockNr, Feature, FileType, GroupDescriptor, GroupNr, Inode, InodeFlags, InodeNr, Place,
-    group_flag,
+    Feature, FileType, GroupDescriptor, GroupNr, Inode, InodeFlags, InodeNr, Place, group_flag,
 };
 
 /// Inodes with a meaning of their own.
 const BAD_BLOCKS: u32 = 1;
 const RESIZE: u32 = 7;
-/// Entry of a block table that leads to tables of tables.
-const DOUBLE: usize = 13;
 /// Longest target of a symbolic link that stands in the inode itself.
 const FAST_LINK_BYTES: u64 = 60;
 
@@ -162,12 +159,16 @@ impl Check<'_> {
 
     /// Reserved inodes without a type may map blocks all the same.
     fn look_at_reserved(&mut self, nr: InodeNr, raw: &[u8]) -> Step {
-        if nr.0 == BAD_BLOCKS
-            && let Ok(inode) = Inode::parse(raw, nr, &self.fs.geometry, &self.fs.checksums)
-        {
-            self.claim_map(nr, &inode)?;
+        let Ok(inode) = Inode::parse(raw, nr, &self.fs.geometry, &self.fs.checksums) else {
+            return Ok(());
+        };
+        match nr.0 {
+            BAD_BLOCKS => self.claim_map(nr, &inode).map(|_| ()),
+            RESIZE if self.fs.features.has(Feature::RESIZE_INODE) => {
+                self.look_at_resize(nr, &inode)
+            }
+            _ => Ok(()),
         }
-        Ok(())
     }
 
     fn may_have_orphans(&self) -> bool {
@@ -245,22 +246,6 @@ impl Check<'_> {
         named.iter().any(hides)
     }
 
-    /// It maps the descriptor blocks that are kept for growing, which are metadata.
-    fn look_at_resize(&mut self, nr: InodeNr, inode: &Inode) -> Step {
-        let raw = &inode.i_block[DOUBLE * 4..DOUBLE * 4 + 4];
-        let block = u64::from(u32::from_le_bytes([raw[0], raw[1], raw[2], raw[3]]));
-        let run = block..block + 1;
-        if block == 0 {
-            return Ok(());
-        }
-        let clusters = self.clusters(run.clone());
-        if !self.may_map(&run) || self.claimed.put_all(clusters) != 1 {
-            let place = Place::InodeBlock(nr, BlockNr(block));
-            self.found(place, "resize inode", "its table is not its own");
-        }
-        Ok(())
-    }
-
     /// What it maps; `None` when the inode itself holds all there is.
     fn map_of(
         &mut self,
@@ -287,7 +272,7 @@ impl Check<'_> {
         self.claim_map(nr, inode).map(Some)
     }
 
-    fn compare_sectors(&mut self, nr: InodeNr, inode: &Inode, clusters: u64) {
+    pub(super) fn compare_sectors(&mut self, nr: InodeNr, inode: &Inode, clusters: u64) {
         let says = inode.sectors(&self.fs.geometry);
         let is = clusters.saturating_mul(self.fs.geometry.cluster_size() / 512);
         if says != is {

@@ -22,7 +22,7 @@ pub(super) struct Mapped {
 }
 
 /// Entries of the inode that lead to data, and levels of tables behind the other three.
-const DIRECT: usize = 12;
+pub(super) const DIRECT: usize = 12;
 const LEVELS: usize = 3;
 
 impl Check<'_> {
@@ -228,7 +228,8 @@ impl Check<'_> {
     }
 }
 
-fn word(bytes: &[u8], at: usize) -> u64 {
+/// Entry `at` of a table.
+pub(super) fn word(bytes: &[u8], at: usize) -> u64 {
     let raw = bytes.get(at * 4..at * 4 + 4).unwrap_or(&[0; 4]);
     u64::from(u32::from_le_bytes(raw.try_into().unwrap_or_default()))
 }

@@ -1,8 +1,8 @@
 //! Looking over a whole file system without changing anything, as `e2fsck -fn` does.
 //!
 //! Order, each step over everything: descriptors (`groups`), inodes and what they map (`inodes`,
-//! `maps`, `attributes`), directories (`directories`, `index`), the names and links that these came
-//! to (`links`), bitmaps and counts (`bitmaps`).
+//! `maps`, `attributes`, `resize`), directories (`directories`, `index`), the names and links that
+//! these came to (`links`), bitmaps and counts (`bitmaps`).
 //!
 //! Invariants: a block is descended into only by whoever claimed it first, so that time is bounded
 //! by the size of the file system, whatever stands in it. Memory is counted before it is taken
@@ -21,6 +21,7 @@ mod inodes;
 mod links;
 mod maps;
 mod report;
+mod resize;
 
 pub use report::{Finding, Limits, Report};
 

@@ -19,8 +19,7 @@ Examples:
 
 A journal that needs replay is replayed in memory first. Looked at are descriptors, bitmaps, inodes,
 what they map, attributes, directories with their indexes, and link counts; not data, the journal's
-blocks, copies of the superblock, the blocks kept for more descriptors, or quota files. e2fsck
-repairs what is found.
+blocks, copies of the superblock, or quota files. e2fsck repairs what is found.
 
 Exit status: 0 sound, 4 damaged, others as of every command.")]
 pub(crate) struct Args {

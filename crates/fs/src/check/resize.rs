@@ -1,0 +1,102 @@
+//! The resize inode: which descriptor blocks are kept for growing, and their copies in other
+//! groups.
+//!
+//! Layout: its only entry is a table of the primary kept blocks, each at the place that its number
+//! as a descriptor block has; each of those is a table of its copies, by group.
+//! References: kernel documentation, "Special inodes"; `e2fsck` asks for the same.
+
+use super::maps::{DIRECT, word};
+use super::{Check, Step};
+use uext4_format::{BlockNr, FileType, GroupNr, Inode, InodeNr, Place};
+
+/// Entry of a block table that leads to tables of tables.
+const DOUBLE: usize = DIRECT + 1;
+
+impl Check<'_> {
+    /// What it maps is metadata: nobody claims that but the table itself.
+    pub(super) fn look_at_resize(&mut self, nr: InodeNr, inode: &Inode) -> Step {
+        let place = Place::Inode(nr);
+        let table = BlockNr(word(&inode.i_block, DOUBLE));
+        let others = (0..inode.i_block.len() / 4).filter(|at| *at != DOUBLE);
+        if others.map(|at| word(&inode.i_block, at)).sum::<u64>() != 0 {
+            self.found(place, "resize inode", "it maps more than its table");
+        }
+        if inode.file_type() != Some(FileType::Regular) || inode.links == 0 {
+            self.found(place, "resize inode", "it is no file that is in use");
+        }
+        let run = table.0..table.0.saturating_add(1);
+        let clusters = self.clusters(run.clone());
+        if !self.may_map(&run) || self.claimed.put_all(clusters) != 1 {
+            let place = Place::InodeBlock(nr, table);
+            self.found(place, "resize inode", "its table is not its own");
+            return Ok(());
+        }
+        let kept = self.look_at_kept(nr, table)?;
+        self.compare_sectors(nr, inode, 1 + kept);
+        Ok(())
+    }
+
+    /// The table and what it leads to; answers how many blocks it has to lead to.
+    fn look_at_kept(&mut self, nr: InodeNr, table: BlockNr) -> Step<u64> {
+        let geometry = self.fs.geometry;
+        let Some(primary) = geometry.reserved_gdt_run(GroupNr(0)) else {
+            return Ok(0);
+        };
+        let copies: Vec<GroupNr> = geometry.reserved_gdt_copies().collect();
+        let per_table = geometry.block_size() / 4;
+        let first = geometry.descriptor_blocks_count();
+        let bytes = self.read(table)?;
+        self.look_for_others(nr, table, &bytes);
+        for at in 0..primary.len_blocks {
+            let kept = BlockNr(primary.start.0 + u64::from(at));
+            let entry = ((first + at) % per_table) as usize;
+            let is_there = geometry.contains_run(kept, 1);
+            if !self.leads_to(nr, table, &bytes, entry, kept) || !is_there {
+                continue;
+            }
+            let bytes = self.read(kept)?;
+            self.look_for_others(nr, kept, &bytes);
+            for (entry, group) in copies.iter().enumerate() {
+                let copy = geometry.reserved_gdt_copy(kept, *group);
+                if !self.leads_to(nr, kept, &bytes, entry, copy) {
+                    break;
+                }
+            }
+        }
+        Ok(u64::from(primary.len_blocks) * (1 + copies.len() as u64))
+    }
+
+    /// Notes what no block of the file system is.
+    fn look_for_others(&mut self, nr: InodeNr, table: BlockNr, bytes: &[u8]) {
+        let geometry = self.fs.geometry;
+        let outside = |block: u64| block != 0 && !geometry.contains_run(BlockNr(block), 1);
+        let mut entries = (0..bytes.len() / 4).map(|at| word(bytes, at));
+        if entries.any(outside) {
+            let problem = "a block outside of the file system";
+            self.found(Place::InodeBlock(nr, table), "resize inode", problem);
+        }
+    }
+
+    /// Whether entry `at` of a table says `block`; notes it if not.
+    fn leads_to(
+        &mut self,
+        nr: InodeNr,
+        table: BlockNr,
+        bytes: &[u8],
+        at: usize,
+        block: BlockNr,
+    ) -> bool {
+        let says = word(bytes, at);
+        if says != block.0 {
+            let detail = format!("entry {at} is {says}, not {}", block.0);
+            let problem = "a block kept for descriptors is not where it has to be";
+            self.found_in(
+                Place::InodeBlock(nr, table),
+                "resize inode",
+                problem,
+                detail,
+            );
+        }
+        says == block.0
+    }
+}
