@@ -72,9 +72,14 @@ impl MetaBlock {
         self.is_gone.load(Ordering::Acquire)
     }
 
+    /// Where the block begins, with its counts.
+    pub(crate) fn address(block: &Arc<Self>) -> usize {
+        Arc::as_ptr(block).addr() - COUNTS_BYTES
+    }
+
     /// Asks for the cache lines of a block that is about to be looked at, and was at `address`.
     pub(crate) fn prefetch(address: usize) {
-        let from = std::ptr::without_provenance(address.wrapping_sub(COUNTS_BYTES));
+        let from = std::ptr::without_provenance(address);
         prefetch(from, COUNTS_BYTES + size_of::<Self>());
     }
 

@@ -16,6 +16,7 @@ use super::name_entry::{Key, Keys};
 use super::name_memory::NameMemory;
 use super::names::Names;
 use super::turns::SparseNames;
+use super::whereabouts::Whereabouts;
 use crate::meta::{BlockState, MetaBlock};
 use std::sync::Arc;
 use uext4_format::{InodeNr, LogicalBlock};
@@ -24,9 +25,13 @@ use uext4_sync::{Rank, ReadMostly, Segments};
 /// Blocks from 2^16 on are not kept: bounds the table of a directory of a damaged image.
 const SEGMENTS: usize = 17;
 
+/// What is kept of one place.
+const PLACE_BYTES: usize = size_of::<KnownBlock>() + size_of::<Whereabouts>();
+
 /// See the module.
 pub(crate) struct DirBlocks {
     blocks: Segments<KnownBlock, SEGMENTS>,
+    whereabouts: Segments<Whereabouts, SEGMENTS>,
     index: IndexCopy<SEGMENTS>,
     names: ReadMostly<Names>,
     keys: Keys,
@@ -37,6 +42,7 @@ impl Default for DirBlocks {
     fn default() -> Self {
         Self {
             blocks: Segments::default(),
+            whereabouts: Segments::default(),
             index: IndexCopy::default(),
             names: ReadMostly::new(Rank::CacheShard, Names::default()),
             keys: Keys::default(),
@@ -53,8 +59,9 @@ impl DirBlocks {
 
     /// Asks for what a look into the block reads.
     pub(super) fn expect_block(&self, nr: LogicalBlock) {
-        if let Some(block) = self.blocks.get(nr.0) {
+        if let (Some(block), Some(parts)) = (self.blocks.get(nr.0), self.whereabouts.get(nr.0)) {
             block.expect();
+            parts.expect();
         }
     }
 
@@ -64,6 +71,9 @@ impl DirBlocks {
             place.put(block);
             block.set_place(nr);
         }
+        if let Some(parts) = self.whereabouts.get_or_make(nr.0) {
+            parts.put(block);
+        }
     }
 
     /// A block, whose state this is, was looked into: the next one to ask for it wants the same.
@@ -71,8 +81,8 @@ impl DirBlocks {
         if !block.is_to_note(state) {
             return;
         }
-        if let Some(place) = self.blocks.get(block.place().0) {
-            place.note(state);
+        if let Some(parts) = self.whereabouts.get(block.place().0) {
+            parts.note(state);
         }
     }
 
@@ -132,7 +142,7 @@ impl DirBlocks {
 
     /// Memory, without that of the names, which counts itself.
     pub(crate) fn bytes(&self) -> usize {
-        let blocks = self.blocks.iter().count() * size_of::<KnownBlock>();
+        let blocks = self.blocks.iter().count() * PLACE_BYTES;
         size_of::<Self>() + blocks + self.index.bytes()
     }
 

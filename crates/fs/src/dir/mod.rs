@@ -1,8 +1,8 @@
 //! Directories: names to inode numbers, in three forms (inline, linear, indexed).
 //!
 //! Layout: [`view`] is one directory as an operation sees it; [`index`] the way through a hash
-//! tree, [`quick`] one without locks ([`blocks`], [`known_block`], [`index_copy`], [`near`]),
-//! [`names`] one without blocks;
+//! tree, [`quick`] one without locks ([`blocks`], [`known_block`], [`whereabouts`],
+//! [`index_copy`], [`near`]), [`names`] one without blocks;
 //! [`scan`] finds names; [`room`] finds where one may go, [`insert`] puts it in, [`edit`] changes
 //! entries that are there; [`grow`] changes the structure, [`shrink`] takes it back ([`sparse`],
 //! [`turns`], [`neighbours`], [`merge`]); [`rename`] changes two entries at once; [`read`] lists;
@@ -50,6 +50,7 @@ mod split;
 mod tests;
 mod turns;
 mod view;
+mod whereabouts;
 
 pub(crate) use blocks::DirBlocks;
 pub(crate) use config::DirConfig;
