@@ -25,7 +25,7 @@ pub use fault::{Cause, Fault, Faulty, Flushes, Operation, When};
 pub use file::{Access, FileDevice};
 pub use mem::MemDevice;
 pub use overlay::Overlay;
-pub use prefetch::prefetch;
+pub use prefetch::{LINE_BYTES, prefetch};
 pub use record::Recorder;
 pub use traits::{Backing, BlockDevice, Claimant};
 pub use window::Window;

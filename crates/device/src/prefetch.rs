@@ -5,7 +5,7 @@
 //! nobody, and what cannot be had is not fetched.
 
 /// A cache line, in bytes.
-const LINE_BYTES: usize = 64;
+pub const LINE_BYTES: usize = 64;
 
 /// Asks for the cache lines of `bytes` bytes at `from`, which need not be memory of anybody. A
 /// hint: nothing is read, and on processors other than x86-64 nothing is done.

@@ -11,13 +11,11 @@
 
 use crate::meta::{BlockState, MetaBlock};
 use std::sync::Arc;
-use uext4_device::prefetch;
+use uext4_device::{LINE_BYTES, prefetch};
 use uext4_sync::atomic::{AtomicI32, Ordering::Relaxed};
 
 /// Bytes of rows that are asked for: those of a leaf of 4 KiB whose names have 32 characters.
 const ROWS_BYTES: usize = 448;
-/// A cache line, in bytes.
-const LINE_BYTES: usize = 64;
 
 /// See the module.
 #[derive(Default)]
