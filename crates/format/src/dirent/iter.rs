@@ -18,6 +18,8 @@ pub struct DirEntry<'a> {
     pub name: &'a [u8],
     /// The type; unknown without the feature `filetype`.
     pub kind: DirEntryType,
+    /// The byte that says so, which may be one that nobody defined.
+    pub code: u8,
 }
 
 impl DirEntry<'_> {
@@ -88,13 +90,14 @@ impl<'a> DirEntries<'a> {
         }
         debug_assert!(name_len <= NAME_MAX);
         let name = &self.area[offset + FIXED_BYTES..offset + FIXED_BYTES + name_len];
-        let kind = DirEntryType::from_code(get_u8(self.area, offset + 7));
+        let code = get_u8(self.area, offset + 7);
         Ok(DirEntry {
             offset,
             rec_len,
             inode,
             name,
-            kind,
+            kind: DirEntryType::from_code(code),
+            code,
         })
     }
 }

@@ -181,10 +181,7 @@ impl Check<'_> {
             );
             return;
         }
-        let typed = self.fs.features.has(Feature::FILETYPE);
-        let code = entry.kind.code();
-        if typed && code != 0 && code != FileType::Directory.dirent_code() {
-            let problem = "the type is not that of the inode";
+        if let Some(problem) = self.problem_of_type(entry, FileType::Directory) {
             self.found_in(place, "directory entry", problem, shown(name));
         }
         self.links.count(entry.inode);
@@ -232,13 +229,14 @@ impl Check<'_> {
         let Some(kind) = self.links.kind(entry.inode) else {
             return Some("the inode is free or damaged");
         };
+        self.problem_of_type(entry, kind)
+    }
+
+    fn problem_of_type(&self, entry: &DirEntry<'_>, kind: FileType) -> Option<&'static str> {
         let typed = self.fs.features.has(Feature::FILETYPE);
-        let code = entry.kind.code();
         // 0 says nothing.
-        if typed && code != 0 && code != kind.dirent_code() {
-            return Some("the type is not that of the inode");
-        }
-        None
+        let is_wrong = typed && entry.code != 0 && entry.code != kind.dirent_code();
+        is_wrong.then_some("the type is not that of the inode")
     }
 }
 

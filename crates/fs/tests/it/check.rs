@@ -137,11 +137,25 @@ fn a_look_takes_what_it_may_and_no_more() {
     assert_eq!((report.findings.len(), report.n_more), (1, 1), "{report:?}");
 }
 
-/// What e2fsck says of the resize inode, and what we do.
-#[test]
-fn the_blocks_kept_for_descriptors_are_looked_at() {
+/// Each wound is seen by e2fsck, and by us. They are inflicted on images of 32 MiB.
+fn assert_noticed(options: &[&str], wounds: &[&str]) {
     let dir = oracle::scratch_dir().expect("there is room");
     let path = dir.path().join("image");
+    for wound in wounds {
+        oracle::mke2fs(&path, 32 << 20, options).expect("an image");
+        let report = look(&path, &Limits::default()).expect("it can be read");
+        assert!(report.is_clean(), "{report:#?}");
+        oracle::debugfs(&path, oracle::Access::Write, &[wound]).expect("a wound");
+        let verdict = oracle::e2fsck(&path).expect("e2fsck runs");
+        assert!(!verdict.is_clean(), "{wound}: e2fsck minds nothing");
+        let report = look(&path, &Limits::default()).expect("it can be read");
+        assert!(!report.is_clean(), "{wound}: {:?}", verdict.problems());
+        std::fs::remove_file(&path).expect("it goes");
+    }
+}
+
+#[test]
+fn the_blocks_kept_for_descriptors_are_looked_at() {
     let wounds = [
         "set_inode_field <7> block[DIND] 0",
         "set_inode_field <7> block[DIND] 5",
@@ -153,15 +167,17 @@ fn the_blocks_kept_for_descriptors_are_looked_at() {
         "zap_block -p 0x55 4",
         "zap_block -p 0x55 -o 4 -l 4 258",
     ];
-    for wound in wounds {
-        oracle::mke2fs(&path, 32 << 20, &["-b", "1024"]).expect("an image");
-        let report = look(&path, &Limits::default()).expect("it can be read");
-        assert!(report.is_clean(), "{report:#?}");
-        oracle::debugfs(&path, oracle::Access::Write, &[wound]).expect("a wound");
-        let verdict = oracle::e2fsck(&path).expect("e2fsck runs");
-        assert!(!verdict.is_clean(), "{wound}: e2fsck minds nothing");
-        let report = look(&path, &Limits::default()).expect("it can be read");
-        assert!(!report.is_clean(), "{wound}: {:?}", verdict.problems());
-        std::fs::remove_file(&path).expect("it goes");
-    }
+    assert_noticed(&["-b", "1024"], &wounds);
+}
+
+/// The types of ".", ".." and "lost+found", also ones that nobody defined.
+#[test]
+fn the_types_of_entries_are_looked_at() {
+    let wounds = [
+        "zap_block -f / -o 7 -l 1 -p 0x08 0",
+        "zap_block -f / -o 19 -l 1 -p 0xFF 0",
+        "zap_block -f / -o 31 -l 1 -p 0x12 0",
+        "zap_block -f / -o 31 -l 1 -p 0x01 0",
+    ];
+    assert_noticed(&["-b", "1024", "-O", "^metadata_csum"], &wounds);
 }
