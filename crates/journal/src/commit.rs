@@ -3,10 +3,11 @@
 //! Locking: `one_commit` is held throughout; everything else for moments only. The caller has no
 //! open handle. Live objects are locked one at a time to render them.
 
+use crate::dirty_list::DirtyList;
 use crate::draft::Draft;
 use crate::encode::{LogBlock, encode};
 use crate::engine::Engine;
-use crate::live::{Dirty, DirtyList};
+use crate::live::Dirty;
 use crate::log_space::OpenLog;
 use crate::parallel::stretches;
 use crate::stats::Times;
@@ -116,15 +117,12 @@ impl Engine {
     }
 
     fn render_all(&self, tid: Tid, objects: &[DirtyList]) -> Result<(), Error> {
-        let pieces: Vec<&[Arc<dyn Dirty>]> = objects
-            .iter()
-            .flat_map(|some| some.chunks(OBJECTS_PER_THREAD))
-            .collect();
+        let pieces: Vec<_> = objects.iter().flat_map(DirtyList::pieces).collect();
         let render = |_: usize, some: &[&[Arc<dyn Dirty>]]| {
             let objects = some.iter().copied().flatten();
             objects.for_each(|object| object.render(tid, &self.rendered));
         };
-        let all: usize = objects.iter().map(Vec::len).sum();
+        let all: usize = objects.iter().map(DirtyList::len).sum();
         let threads = self.cores.min(all / OBJECTS_PER_THREAD);
         stretches(threads, 1, &pieces, render).map(drop)
     }

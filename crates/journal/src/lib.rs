@@ -8,6 +8,7 @@ mod background;
 mod checkpoint;
 mod commit;
 mod config;
+mod dirty_list;
 mod draft;
 mod encode;
 mod engine;

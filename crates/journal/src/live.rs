@@ -6,7 +6,6 @@
 
 use crate::sink::{Rendered, Sink};
 use std::ops::{Deref, DerefMut};
-use std::sync::Arc;
 use uext4_format::{BlockNr, Tid};
 use uext4_sync::atomic::{AtomicU64, Ordering};
 use uext4_sync::{Rank, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -158,6 +157,3 @@ impl<S: Render> Drop for LogGuard<'_, S> {
         self.state.released();
     }
 }
-
-/// A list of what a transaction dirtied.
-pub(crate) type DirtyList = Vec<Arc<dyn Dirty>>;

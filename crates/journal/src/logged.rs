@@ -4,7 +4,8 @@
 //! was charged for, by place. What it forgot it is charged for again, and shards know nothing of
 //! each other, so a charge may be too large and is never too small.
 
-use crate::live::{Dirty, DirtyList};
+use crate::dirty_list::DirtyList;
+use crate::live::Dirty;
 use std::sync::Arc;
 use uext4_format::BlockNr;
 
@@ -24,7 +25,7 @@ pub(crate) struct Logged {
 impl Logged {
     pub(crate) fn new() -> Self {
         Self {
-            objects: Vec::new(),
+            objects: DirtyList::default(),
             revokes: Vec::new(),
             shared: [None; REMEMBERED],
             charged: 0,
@@ -56,13 +57,12 @@ impl Logged {
         self.objects.is_empty() && self.revokes.is_empty()
     }
 
-    /// Takes all that was logged, for the next transaction to begin: one of about the same size.
-    /// Everybody waits meanwhile, so nothing is copied.
+    /// Takes all that was logged, for the next transaction to begin. Everybody waits meanwhile, so
+    /// nothing is copied.
     pub(crate) fn take(&mut self) -> (DirtyList, Vec<BlockNr>) {
         self.shared.fill(None);
         self.charged = 0;
-        let next = Vec::with_capacity(self.objects.len());
-        let objects = std::mem::replace(&mut self.objects, next);
+        let objects = std::mem::take(&mut self.objects);
         (objects, std::mem::take(&mut self.revokes))
     }
 }
