@@ -44,6 +44,9 @@ mod xattr;
 pub use access::Want;
 pub use attr::{Attr, Caller, Checks, FileType, Room, SetAttr, SetTime, StatFs, Timestamp};
 pub use delayed::ErrorCursor;
+#[cfg(shuttle)]
+#[doc(hidden)]
+pub use dir::schedules::names_table;
 pub use dir::{DirEntry, Visit};
 pub use error::{Error, Result};
 pub use file::{Extent, FallocateMode, Seek, Stretch, Times};

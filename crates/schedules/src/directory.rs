@@ -225,3 +225,8 @@ fn a_directory_that_goes_gets_no_name() {
     let image = image_with_directory();
     explore(100, move || remove_what_fills(&image));
 }
+
+#[test]
+fn names_mean_what_was_said_while_their_table_grows() {
+    explore(1000, uext4::names_table);
+}

@@ -7,8 +7,8 @@
 //! Invariants: a block of a directory stays at its place until it is freed, and then it is gone; a
 //! number that is given to a new file starts with empty tables. Entries are weak: the cache of
 //! blocks decides what stays in memory, and is told that a block was used.
-//! Locking: `Rank::CacheShard`: of one place, of the index to change its copy, and of the names,
-//! whose readers do not contend for it; nothing is taken under it.
+//! Locking: `Rank::CacheShard`: of one place, of the index to change its copy, and of the names
+//! while some of them move; nothing is taken under it.
 
 use super::index_copy::IndexCopy;
 use super::known_block::KnownBlock;
@@ -20,7 +20,7 @@ use super::whereabouts::Whereabouts;
 use crate::meta::{BlockState, MetaBlock};
 use std::sync::Arc;
 use uext4_format::{InodeNr, LogicalBlock};
-use uext4_sync::{Rank, ReadMostly, Segments};
+use uext4_sync::Segments;
 
 /// Blocks from 2^16 on are not kept: bounds the table of a directory of a damaged image.
 const SEGMENTS: usize = 17;
@@ -29,26 +29,14 @@ const SEGMENTS: usize = 17;
 const PLACE_BYTES: usize = size_of::<KnownBlock>() + size_of::<Whereabouts>();
 
 /// See the module.
+#[derive(Default)]
 pub(crate) struct DirBlocks {
     blocks: Segments<KnownBlock, SEGMENTS>,
     whereabouts: Segments<Whereabouts, SEGMENTS>,
     index: IndexCopy<SEGMENTS>,
-    names: ReadMostly<Names>,
+    names: Names,
     keys: Keys,
     sparse: SparseNames,
-}
-
-impl Default for DirBlocks {
-    fn default() -> Self {
-        Self {
-            blocks: Segments::default(),
-            whereabouts: Segments::default(),
-            index: IndexCopy::default(),
-            names: ReadMostly::new(Rank::CacheShard, Names::default()),
-            keys: Keys::default(),
-            sparse: SparseNames::default(),
-        }
-    }
 }
 
 impl DirBlocks {
@@ -104,35 +92,26 @@ impl DirBlocks {
     /// As [`Self::key`], of a name that will be put in or forgotten: what is read then is fetched.
     pub(super) fn expect_name(&self, name: &[u8]) -> Key {
         let key = self.key(name);
-        self.names.read().prefetch(key);
+        self.names.prefetch(key);
         key
     }
 
     /// What the name means, if it was made or looked up.
     pub(super) fn meaning(&self, key: Key) -> Option<InodeNr> {
-        self.names.read().get(key)
+        self.names.get(key)
     }
 
     /// The name means `nr`. Its block is locked, at its place in the structure.
     pub(super) fn put_name(&self, key: Key, nr: InodeNr, memory: &Arc<NameMemory>) {
-        let size = {
-            let names = self.names.read();
-            if names.put(key, nr) || !names.may_grow(memory) {
-                return;
-            }
-            names.size()
-        };
-        let mut names = self.names.write();
-        // Of all who came to this, the first one makes it larger.
-        let left = (names.size() == size).then(|| names.grow(memory));
-        names.put(key, nr);
-        drop(names);
-        drop(left);
+        if !self.names.put(key, nr) {
+            self.names.grow(memory);
+            self.names.put(key, nr);
+        }
     }
 
     /// The name is about to go, or to mean something else. Its block is locked.
     pub(super) fn forget(&self, key: Key) {
-        self.names.read().forget(key);
+        self.names.forget(key);
     }
 
     /// As [`Self::forget`].
@@ -150,6 +129,6 @@ impl DirBlocks {
     pub(crate) fn clear(&self) {
         self.blocks.iter().for_each(KnownBlock::clear);
         self.index.clear();
-        *self.names.write() = Names::default();
+        self.names.clear();
     }
 }

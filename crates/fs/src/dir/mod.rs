@@ -31,6 +31,7 @@ mod inline;
 mod insert;
 mod known_block;
 mod last;
+mod linear_hash;
 mod merge;
 mod name_entry;
 mod name_memory;
@@ -43,6 +44,8 @@ mod reference;
 mod rename;
 mod room;
 mod scan;
+#[cfg(shuttle)]
+pub(crate) mod schedules;
 mod shrink;
 mod sparse;
 mod split;

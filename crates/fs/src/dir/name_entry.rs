@@ -5,13 +5,14 @@
 //! entries make no third one. Names are not kept. That one is taken for another has a chance of
 //! 2^-94 a look-up, and the key of each directory is random, so that such names cannot be looked
 //! for.
-//! Locking: none.
+//! Locking: none. Changes of entries, looks at them and the growth of their table are in one order
+//! for all threads.
 //! References: the two words are Hyatt and Mann, "A lockless transposition table" (2002).
 
 use siphasher::sip128::{Hash128, SipHasher13};
 use std::hash::{BuildHasher, RandomState};
 use uext4_format::InodeNr;
-use uext4_sync::atomic::{AtomicU64, Ordering::Relaxed};
+use uext4_sync::atomic::{AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 
 /// A name as a table knows it.
 #[derive(Clone, Copy)]
@@ -54,39 +55,54 @@ pub(super) struct Entry {
     said: AtomicU64,
 }
 
+/// The words of an entry at a moment. They are of no name if somebody changed them meanwhile.
+#[derive(Clone, Copy)]
+pub(super) struct Words {
+    mark: u64,
+    said: u64,
+}
+
+impl Words {
+    /// `Key::place` of the name.
+    pub(super) fn place(self) -> u64 {
+        self.mark ^ self.said
+    }
+}
+
 impl Entry {
     pub(super) fn get(&self, key: Key) -> Option<InodeNr> {
-        let said = self.said.load(Relaxed);
-        let is_it = self.mark.load(Relaxed) ^ said == key.place && (said >> 32) as u32 == key.check;
-        (is_it && said != 0).then_some(InodeNr(said as u32))
+        let words = self.words()?;
+        let is_it = words.place() == key.place && (words.said >> 32) as u32 == key.check;
+        is_it.then_some(InodeNr(words.said as u32))
     }
 
     /// The name means `nr`.
     pub(super) fn put(&self, key: Key, nr: InodeNr) {
-        self.set(key.place, u64::from(key.check) << 32 | u64::from(nr.0));
+        let said = u64::from(key.check) << 32 | u64::from(nr.0);
+        let mark = key.place ^ said;
+        self.copy(Words { mark, said });
+    }
+
+    /// Becomes a copy of another entry.
+    pub(super) fn copy(&self, words: Words) {
+        self.mark.store(words.mark, Relaxed);
+        self.said.store(words.said, SeqCst);
+    }
+
+    /// The words, unless the entry is free.
+    pub(super) fn words(&self) -> Option<Words> {
+        let said = self.said.load(SeqCst);
+        let mark = self.mark.load(Relaxed);
+        (said != 0).then_some(Words { mark, said })
     }
 
     pub(super) fn clear(&self) {
-        self.set(0, 0);
+        self.said.store(0, SeqCst);
     }
 
-    /// `Key::place` of the name; nobody changes the entry, which is not free.
-    pub(super) fn place(&self) -> u64 {
-        self.mark.load(Relaxed) ^ self.said.load(Relaxed)
-    }
-
-    /// Becomes a copy of the entry, which nobody changes.
-    pub(super) fn copy(&self, entry: &Entry) {
-        self.set(entry.place(), entry.said.load(Relaxed));
-    }
-
-    fn set(&self, place: u64, said: u64) {
-        self.said.store(said, Relaxed);
-        self.mark.store(place ^ said, Relaxed);
-    }
-
-    pub(super) fn is_free(&self) -> bool {
-        self.said.load(Relaxed) == 0
+    /// Clears the entry if it is still as it was.
+    pub(super) fn clear_if(&self, words: Words) {
+        let _changed = self.said.compare_exchange(words.said, 0, SeqCst, Relaxed);
     }
 }
 
@@ -100,11 +116,18 @@ impl Set {
         self.0.iter().filter(move |entry| entry.get(key).is_some())
     }
 
-    pub(super) fn free(&self) -> Option<&Entry> {
-        self.0.iter().find(|entry| entry.is_free())
+    pub(super) fn forget(&self, key: Key) {
+        self.of_name(key).for_each(Entry::clear);
     }
 
-    pub(super) fn taken(&self) -> impl Iterator<Item = &Entry> {
-        self.0.iter().filter(|entry| !entry.is_free())
+    pub(super) fn free(&self) -> Option<&Entry> {
+        self.0.iter().find(|entry| entry.words().is_none())
+    }
+
+    pub(super) fn taken(&self) -> impl Iterator<Item = (&Entry, Words)> {
+        let words = |entry: &'_ Entry| entry.words();
+        self.0
+            .iter()
+            .filter_map(move |entry| Some((entry, words(entry)?)))
     }
 }

@@ -1,7 +1,6 @@
 //! The memory that tables of names may take.
 //!
-//! Invariants: what tables hold together stays within the part of `metadata_cache` that is theirs,
-//! but for the old memory of a table that moves to twice as much: that goes when all has moved.
+//! Invariants: what tables hold together stays within the part of `metadata_cache` that is theirs.
 //! Locking: none.
 
 use std::sync::Arc;
@@ -30,20 +29,18 @@ impl NameMemory {
         self.used_bytes.load(Relaxed)
     }
 
-    /// The most that may be used while `instead` is not given back yet.
-    fn max(&self, instead: Option<&Share>) -> u64 {
-        let less = instead.map_or(0, |share| share.bytes);
-        self.metadata_cache.load(Relaxed) / MEMORY_PARTS + less
+    fn max(&self) -> u64 {
+        self.metadata_cache.load(Relaxed) / MEMORY_PARTS
     }
 
     /// Whether [`Self::take`] would answer a share now.
-    pub(super) fn has(&self, bytes: u64, instead: Option<&Share>) -> bool {
-        self.used_bytes() + bytes <= self.max(instead)
+    pub(super) fn has(&self, bytes: u64) -> bool {
+        bytes == 0 || self.used_bytes() + bytes <= self.max()
     }
 
-    /// A share of so many bytes, in place of `instead`, which the caller gives back then.
-    pub(super) fn take(self: &Arc<Self>, bytes: u64, instead: Option<&Share>) -> Option<Share> {
-        let max = self.max(instead);
+    /// A share of so many bytes.
+    pub(super) fn take(self: &Arc<Self>, bytes: u64) -> Option<Share> {
+        let max = self.max();
         let fits = |used: u64| (used + bytes <= max).then_some(used + bytes);
         let taken = self.used_bytes.fetch_update(Relaxed, Relaxed, fits);
         taken.is_ok().then(|| Share {

@@ -1,162 +1,175 @@
 //! What names of one directory mean, as far as they were made or looked up: one cache line tells,
 //! however large the directory is, and nobody writes it to read it.
 //!
-//! Layout: sets of four entries ([`name_entry`](super::name_entry)), a set in a cache line.
-//! A table that becomes larger moves by and by: its sets from the first on lie in new memory, the
-//! rest still in the old, and those who put names in move some more. So nobody waits long.
+//! Layout: sets of four entries ([`name_entry`](super::name_entry)), a set in a cache line. The
+//! table grows by [`linear_hash`](super::linear_hash): what has a place keeps it, but for what the
+//! new sets of a step take over. So nobody waits long, and who looks never.
 //! Invariants: an entry is put in with the block of the name locked, at its place in a structure
 //! that is not closed, and taken out with that block locked before the name means something else.
-//! So who reads an entry knows what the name meant at that moment.
-//! Locking: none to read or change entries; growing is up to who owns the table.
+//! So who reads an entry knows what the name meant at a moment of his look.
+//! Who has changed an entry looks whether its set is being split; if so he waits for the end and
+//! does it again. Who splits says so before he reads the entries, so one sees the other.
+//! Locking: none to read or change entries, but `Rank::CacheShard` to wait so; and to grow.
 
-use super::name_entry::{Entry, Key, Set};
+use super::linear_hash::{LinearHash, PublishedHash, SETS_MAX, SETS_MIN, Step};
+use super::name_entry::{Entry, Key, Set, Words};
 use super::name_memory::{NameMemory, Share};
 use std::sync::Arc;
 use uext4_device::prefetch;
 use uext4_format::InodeNr;
+use uext4_sync::{Mutex, Rank, Segments};
 
-/// Sets of the first table.
-const SETS_MIN: usize = 8;
+/// Segments that hold the most sets, by `SETS_MIN` of them.
+const SEGMENTS: usize = (SETS_MAX / SETS_MIN).ilog2() as usize + 1;
 /// Sets whose entries are counted to see how full a table is, and the losses for one such count.
-const SETS_COUNTED: usize = 64;
+const SETS_COUNTED: u32 = 64;
 const LOSSES_PER_COUNT: u32 = 8;
-/// Old sets that move at a time, and the puts for one such time: all have moved long before as many
-/// names have come as there were.
-const SETS_PER_MOVE: usize = 8192;
-const PUTS_PER_MOVE: u32 = 2048;
 
 /// See the module.
-#[derive(Default)]
 pub(super) struct Names {
-    /// How many sets there are: none, or a power of two.
-    len: usize,
-    /// The first ones.
-    sets: Vec<Set>,
-    /// The table of half as many that the rest is in.
-    old: Vec<Set>,
-    share: Option<Share>,
-    old_share: Option<Share>,
+    hash: PublishedHash,
+    sets: Segments<[Set; SETS_MIN as usize], SEGMENTS>,
+    /// The memory. Who splits sets holds it.
+    shares: Mutex<Vec<Share>>,
 }
 
-/// How far a table has grown.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) struct Size {
-    len: usize,
-    moved: usize,
+impl Default for Names {
+    fn default() -> Self {
+        Self {
+            hash: PublishedHash::default(),
+            sets: Segments::default(),
+            shares: Mutex::new(Rank::CacheShard, Vec::new()),
+        }
+    }
 }
 
 impl Names {
-    /// The number of the set for a place.
-    fn number(&self, place: u64) -> usize {
-        ((place as u128 * self.len as u128) >> 64) as usize
+    fn set(&self, number: u32) -> Option<&Set> {
+        let sets = self.sets.get(number / SETS_MIN)?;
+        Some(&sets[(number % SETS_MIN) as usize])
     }
 
-    fn set(&self, place: u64) -> Option<&Set> {
-        let number = self.number(place);
-        let moved = self.sets.get(number);
-        moved.or_else(|| self.old.get(number / 2))
+    /// The set of a name at this stage, and its number.
+    fn set_of(&self, hash: LinearHash, key: Key) -> Option<(u32, &Set)> {
+        let number = hash.set_of(key.place)?;
+        Some((number, self.set(number)?))
     }
 
     /// Asks for the cache line of a name that will be asked for.
     pub(super) fn prefetch(&self, key: Key) {
-        if let Some(set) = self.set(key.place) {
+        if let Some((_, set)) = self.set_of(self.hash.get(), key) {
             prefetch(std::ptr::from_ref(set).cast(), size_of::<Set>());
         }
     }
 
     /// What the name means.
     pub(super) fn get(&self, key: Key) -> Option<InodeNr> {
-        let entries = &self.set(key.place)?.0;
-        entries.iter().find_map(|entry| entry.get(key))
+        let (_, set) = self.set_of(self.hash.get(), key)?;
+        set.0.iter().find_map(|entry| entry.get(key))
     }
 
     /// The name means `nr`. False when the table should grow.
     pub(super) fn put(&self, key: Key, nr: InodeNr) -> bool {
-        let Some(set) = self.set(key.place) else {
-            return false;
-        };
-        let entry = set.of_name(key).next().or_else(|| set.free());
-        let lost = &set.0[key.chance as usize % set.0.len()];
-        entry.unwrap_or(lost).put(key, nr);
-        match self.is_moving() {
-            true => !(key.chance >> 2).is_multiple_of(PUTS_PER_MOVE),
-            false => entry.is_some() || !self.is_crowded(key),
-        }
+        let mut is_lost = true;
+        self.change(key, |set| {
+            let entry = set.of_name(key).next().or_else(|| set.free());
+            is_lost = entry.is_none();
+            let lost = &set.0[key.chance as usize % set.0.len()];
+            entry.unwrap_or(lost).put(key, nr);
+        });
+        !(is_lost && self.is_crowded(key))
     }
 
-    fn is_moving(&self) -> bool {
-        self.sets.len() < self.len
+    /// Nothing is said of the name any more.
+    pub(super) fn forget(&self, key: Key) {
+        self.change(key, |set| set.forget(key));
+    }
+
+    /// Changes the set of a name, if there is one; again when it was split meanwhile.
+    fn change(&self, key: Key, mut change: impl FnMut(&Set)) {
+        while let Some((number, set)) = self.set_of(self.hash.get(), key) {
+            change(set);
+            let hash = self.hash.get();
+            let splits = hash.splits(number);
+            if !splits && hash.set_of(key.place) == Some(number) {
+                return;
+            }
+            if splits {
+                drop(self.shares.lock());
+            }
+            set.forget(key);
+        }
     }
 
     /// Asked where an entry was lost: whether half of the entries around it are taken. A count of
     /// all would be one that all write.
     fn is_crowded(&self, key: Key) -> bool {
+        let hash = self.hash.get();
+        let Some((number, _)) = self.set_of(hash, key) else {
+            return true;
+        };
         if !(key.chance >> 2).is_multiple_of(LOSSES_PER_COUNT) {
             return false;
         }
-        let first = self.number(key.place) / SETS_COUNTED * SETS_COUNTED;
-        let around = self.sets.iter().skip(first).take(SETS_COUNTED);
-        let (taken, all) = around.fold((0, 0), |(taken, all), set| {
+        let first = number / SETS_COUNTED * SETS_COUNTED;
+        let around = first..hash.sets().min(first + SETS_COUNTED);
+        let sets = around.filter_map(|number| self.set(number));
+        let (taken, all) = sets.fold((0, 0), |(taken, all), set| {
             (taken + set.taken().count(), all + set.0.len())
         });
         taken * 2 >= all
     }
 
-    /// Nothing is said of the name any more.
-    pub(super) fn forget(&self, key: Key) {
-        let of_name = self.set(key.place).map(|set| set.of_name(key));
-        of_name.into_iter().flatten().for_each(Entry::clear);
-    }
-
-    /// Sets and bytes of a larger table.
-    fn next(&self) -> (usize, u64) {
-        let len = (self.len * 2).max(SETS_MIN);
-        (len, (len * size_of::<Set>()) as u64)
-    }
-
-    /// Whether [`Self::grow`] has something to do.
-    pub(super) fn may_grow(&self, memory: &NameMemory) -> bool {
-        self.is_moving() || memory.has(self.next().1, self.share.as_ref())
-    }
-
-    pub(super) fn size(&self) -> Size {
-        Size {
-            len: self.len,
-            moved: self.sets.len(),
+    /// Goes a step on the way to twice the size, if there is memory for it and nobody else does.
+    pub(super) fn grow(&self, memory: &Arc<NameMemory>) {
+        let hash = self.hash.get();
+        let Some(step) = hash.step() else { return };
+        let bytes = u64::from(hash.wanted()) * size_of::<Set>() as u64;
+        if !memory.has(bytes) {
+            return;
         }
-    }
-
-    /// Goes a step on the way to a table of twice the size, if there is memory for it. Answers what
-    /// is not needed any more, to be dropped where nobody waits.
-    pub(super) fn grow(&mut self, memory: &Arc<NameMemory>) -> Vec<Set> {
-        if !self.is_moving() {
-            let (len, bytes) = self.next();
-            let Some(share) = memory.take(bytes, self.share.as_ref()) else {
-                return Vec::new();
+        let Some(mut shares) = self.shares.try_lock() else {
+            return;
+        };
+        if self.hash.get() != hash {
+            return;
+        }
+        if bytes > 0 {
+            let Some(share) = memory.take(bytes) else {
+                return;
             };
-            self.old_share = self.share.replace(share);
-            self.old = std::mem::replace(&mut self.sets, Vec::with_capacity(len));
-            self.len = len;
+            shares.push(share);
+            self.sets.get_or_make(hash.sets() / SETS_MIN);
         }
-        self.move_some();
-        if self.is_moving() {
-            return Vec::new();
-        }
-        self.old_share = None;
-        std::mem::take(&mut self.old)
+        self.hash.set(hash.splitting());
+        self.each_moving(&step, |_, words, new| {
+            if let Some(free) = new.free() {
+                free.copy(words);
+            }
+        });
+        self.hash.set(step.next);
+        self.each_moving(&step, |old, words, _| old.clear_if(words));
     }
 
-    fn move_some(&mut self) {
-        let first = self.sets.len();
-        let end = self.len.min(first + 2 * SETS_PER_MOVE);
-        self.sets.resize_with(end, Set::default);
-        let moved = self.old.iter().take(end / 2).skip(first / 2);
-        for entry in moved.flat_map(Set::taken) {
-            let set = self.sets.get(self.number(entry.place()));
-            if let Some(free) = set.and_then(Set::free) {
-                free.copy(entry);
+    /// The entries whose names belong to new sets when the step is done, each with its new set.
+    fn each_moving(&self, step: &Step, act: impl Fn(&Entry, Words, &Set)) {
+        for number in step.split.clone() {
+            let to = number + step.distance;
+            let (Some(old), Some(new)) = (self.set(number), self.set(to)) else {
+                continue;
+            };
+            for (entry, words) in old.taken() {
+                if step.next.set_of(words.place()) == Some(to) {
+                    act(entry, words, new);
+                }
             }
         }
+    }
+
+    /// Forgets all names. Nobody uses the table meanwhile.
+    pub(super) fn clear(&self) {
+        let sets = self.sets.iter().flatten();
+        sets.for_each(|set| set.taken().for_each(|(entry, _)| entry.clear()));
     }
 }
 
@@ -168,7 +181,7 @@ mod tests {
     use uext4_sync::atomic::AtomicU64;
 
     fn bytes(names: &Names) -> u64 {
-        ((names.len + names.old.len()) * size_of::<Set>()) as u64
+        (names.sets.iter().flatten().count() * size_of::<Set>()) as u64
     }
 
     fn memory(bytes: u64) -> Arc<NameMemory> {
@@ -184,23 +197,23 @@ mod tests {
         format!("name {nr}").into_bytes()
     }
 
-    fn put(names: &mut Names, key: Key, nr: u32, memory: &Arc<NameMemory>) {
+    fn put(names: &Names, key: Key, nr: u32, memory: &Arc<NameMemory>) {
         if !names.put(key, InodeNr(nr)) {
-            drop(names.grow(memory));
+            names.grow(memory);
             names.put(key, InodeNr(nr));
         }
     }
 
     #[test]
     fn most_names_are_known_and_mean_what_was_said() {
-        let (keys, memory, mut names) = (fixed_keys(), memory(1 << 30), Names::default());
-        let (mut made, mut moving) = (0, 0);
+        let (keys, memory, names) = (fixed_keys(), memory(1 << 30), Names::default());
+        let (mut made, mut between) = (0, 0);
         for count in (1..=200).map(|part| part * 1000) {
             for nr in made + 1..=count {
-                put(&mut names, keys.of(&name(nr)), nr, &memory);
+                put(&names, keys.of(&name(nr)), nr, &memory);
             }
             made = count;
-            moving += u32::from(names.is_moving());
+            between += u32::from(!names.hash.get().sets().is_power_of_two());
             let known = |nr: &u32| names.get(keys.of(&name(*nr))) == Some(InodeNr(*nr));
             let known = (1..=count).step_by(10).filter(known).count();
             assert!(
@@ -212,32 +225,32 @@ mod tests {
             assert_eq!(memory.used_bytes(), bytes(&names));
             assert!(bytes(&names) <= u64::from(count) * 192, "{count}");
         }
-        assert!(moving > 10, "{moving}");
+        assert!(between > 10, "{between}");
         drop(names);
         assert_eq!(memory.used_bytes(), 0);
     }
 
     #[test]
     fn what_is_forgotten_is_not_known_and_the_last_word_counts() {
-        let (keys, memory, mut names) = (fixed_keys(), memory(1 << 20), Names::default());
+        let (keys, memory, names) = (fixed_keys(), memory(1 << 20), Names::default());
         let key = keys.of(b"name");
         names.forget(key);
-        put(&mut names, key, 7, &memory);
-        put(&mut names, key, 8, &memory);
+        put(&names, key, 7, &memory);
+        put(&names, key, 8, &memory);
         assert_eq!(names.get(key), Some(InodeNr(8)));
         names.forget(key);
         assert_eq!(names.get(key), None);
-        put(&mut names, key, 9, &memory);
+        put(&names, key, 9, &memory);
         assert_eq!(names.get(key), Some(InodeNr(9)));
     }
 
     #[test]
     fn a_table_keeps_to_its_memory() {
-        let (keys, memory, mut names) = (fixed_keys(), memory(2048), Names::default());
+        let (keys, memory, names) = (fixed_keys(), memory(2048), Names::default());
         for nr in 1..5_000 {
-            put(&mut names, keys.of(&name(nr)), nr, &memory);
+            put(&names, keys.of(&name(nr)), nr, &memory);
         }
-        assert_eq!((names.len, memory.used_bytes()), (32, 2048));
+        assert_eq!((names.hash.get().sets(), memory.used_bytes()), (32, 2048));
         let known = |nr: &u32| names.get(keys.of(&name(*nr))) == Some(InodeNr(*nr));
         assert!((1..5_000).filter(known).count() > 100);
     }
@@ -245,8 +258,8 @@ mod tests {
     /// Writers of one set at a time: whatever becomes of the entries, none says what nobody said.
     #[test]
     fn words_of_two_entries_make_no_third() {
-        let (keys, memory, mut names) = (fixed_keys(), memory(512), Names::default());
-        drop(names.grow(&memory));
+        let (keys, memory, names) = (fixed_keys(), memory(512), Names::default());
+        names.grow(&memory);
         let all: Vec<Key> = (0..400).map(|nr| keys.of(&name(nr))).collect();
         let say = |nr: u32| InodeNr(nr + 1);
         std::thread::scope(|scope| {

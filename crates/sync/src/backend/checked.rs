@@ -9,11 +9,6 @@ use std::ops::{Deref, DerefMut};
 use std::sync::{PoisonError, TryLockError, TryLockResult};
 use std::time::Duration;
 
-/// To the model it is a lock like any other.
-pub(crate) use shuttle::sync::{
-    RwLock as ShardedLock, RwLockReadGuard as ShardedReadGuard,
-    RwLockWriteGuard as ShardedWriteGuard,
-};
 pub(crate) use shuttle::thread_local;
 
 /// A number for the calling thread's shard; the same in every replay of a schedule.

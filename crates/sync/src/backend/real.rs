@@ -1,9 +1,5 @@
 //! The ordinary build: `parking_lot` and `std`.
 
-pub(crate) use crossbeam_utils::sync::{
-    ShardedLock, ShardedLockReadGuard as ShardedReadGuard,
-    ShardedLockWriteGuard as ShardedWriteGuard,
-};
 pub(crate) use parking_lot::{
     Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard,
 };

@@ -1,0 +1,87 @@
+//! For the model checker: threads at a table of names that grows, without the rest of the engine.
+
+use super::name_entry::{Key, Keys};
+use super::name_memory::{MEMORY_PARTS, NameMemory};
+use super::names::Names;
+use std::sync::Arc;
+use uext4_format::InodeNr;
+use uext4_sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::SeqCst};
+use uext4_sync::thread;
+
+const MEMORY_BYTES: u64 = 1 << 20;
+const WRITERS: u32 = 2;
+/// Each with an inode of its own under each of its names in each round.
+const NAMES: u32 = 3;
+const ROUNDS: u32 = 2;
+
+struct Table {
+    names: Names,
+    keys: Keys,
+    memory: Arc<NameMemory>,
+    /// By inode: its users, and whether it was freed because there was none.
+    users: Vec<AtomicU32>,
+    freed: Vec<AtomicBool>,
+}
+
+/// Names get inodes and lose them while their table grows: what was forgotten is not said again,
+/// and who is told an inode twice, the second time as its user, has one that is not freed.
+///
+/// # Panics
+/// When that is not so.
+pub fn names_table() {
+    let inodes = || 0..WRITERS * NAMES * ROUNDS;
+    let table = Arc::new(Table {
+        names: Names::default(),
+        keys: Keys::of_seed(1, 2),
+        memory: NameMemory::new(&Arc::new(AtomicU64::new(MEMORY_BYTES * MEMORY_PARTS))),
+        users: inodes().map(|_| AtomicU32::new(0)).collect(),
+        freed: inodes().map(|_| AtomicBool::new(false)).collect(),
+    });
+    table.names.grow(&table.memory);
+    let spawn = |work: fn(&Table, u32), nr| {
+        let table = table.clone();
+        thread::spawn(move || work(&table, nr))
+    };
+    let writers = (0..WRITERS).map(|nr| spawn(Table::write, nr));
+    let all: Vec<_> = writers.chain([spawn(Table::look, 0)]).collect();
+    (0..3).for_each(|_| table.names.grow(&table.memory));
+    let join = |thread: thread::JoinHandle<()>| thread.join().expect("no thread panics");
+    all.into_iter().for_each(join);
+}
+
+impl Table {
+    fn key(&self, name: u32) -> Key {
+        self.keys.of(&name.to_le_bytes())
+    }
+
+    /// Names of one writer, whose blocks nobody else locks.
+    fn write(&self, writer: u32) {
+        for round in 0..ROUNDS {
+            for name in (0..NAMES).map(|nr| writer * NAMES + nr) {
+                let (key, nr) = (self.key(name), InodeNr(name * ROUNDS + round));
+                self.names.put(key, nr);
+                let said = self.names.get(key);
+                assert!(said.is_none_or(|said| said == nr), "an inode of before");
+                self.names.forget(key);
+                assert_eq!(self.names.get(key), None, "it was forgotten");
+                if self.users[nr.0 as usize].load(SeqCst) == 0 {
+                    self.freed[nr.0 as usize].store(true, SeqCst);
+                }
+            }
+        }
+    }
+
+    fn look(&self, _: u32) {
+        for key in (0..WRITERS * NAMES).map(|name| self.key(name)) {
+            let Some(nr) = self.names.get(key) else {
+                continue;
+            };
+            self.users[nr.0 as usize].fetch_add(1, SeqCst);
+            if self.names.get(key) == Some(nr) {
+                let is_freed = self.freed[nr.0 as usize].load(SeqCst);
+                assert!(!is_freed, "it has a user");
+            }
+            self.users[nr.0 as usize].fetch_sub(1, SeqCst);
+        }
+    }
+}
