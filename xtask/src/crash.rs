@@ -6,7 +6,9 @@ use std::time::Instant;
 use anyhow::{Context, Result};
 use clap::builder::PossibleValuesParser;
 use clap::{Args, ValueEnum};
-use uext4_judge::crash::{Case, Config, Effort, Figures, Plot, Run, run_case, run_suite};
+use uext4_judge::crash::{
+    Case, Config, Effort, Figures, Plot, Run, run_case, run_suite, run_threads,
+};
 
 /// What to crash, and how often.
 #[derive(Args)]
@@ -30,6 +32,9 @@ pub(super) struct Options {
     /// file, a deep index, special files.
     #[arg(long)]
     plots: bool,
+    /// Four threads and background commits in place of one thread; so many crashes of each run.
+    #[arg(long, conflicts_with_all = ["plots", "ops"])]
+    threads: Option<u64>,
     /// Go on after a failure.
     #[arg(long)]
     keep_going: bool,
@@ -67,6 +72,25 @@ impl Options {
         let plots = Plot::ALL.into_iter().filter(|plot| plot.fits(&config));
         plots.map(|plot| Run::of_plot(config, plot, seed)).collect()
     }
+
+    /// Everything of one seed, one after the other.
+    fn crash(&self, config: Config, seed: u64) -> Box<dyn Iterator<Item = Result<Figures>> + '_> {
+        if let Some(crashes) = self.threads {
+            return Box::new(std::iter::once_with(move || threads(config, seed, crashes)));
+        }
+        let runs = self.runs(config, seed).into_iter();
+        Box::new(runs.map(|run| run_suite(run, &self.judges.effort())))
+    }
+}
+
+fn threads(config: Config, seed: u64, crashes: u64) -> Result<Figures> {
+    let done = run_threads(config, seed, crashes)?;
+    Ok(Figures {
+        cuts: done.images,
+        images: done.images,
+        checked: done.images,
+        ..Figures::default()
+    })
 }
 
 pub(super) fn run(options: &Options) -> Result<ExitCode> {
@@ -85,8 +109,8 @@ pub(super) fn run(options: &Options) -> Result<ExitCode> {
     let (mut total, mut failures) = (Figures::default(), 0);
     for seed in options.first..options.first + options.seeds {
         for config in &configs {
-            for run in options.runs(*config, seed) {
-                match run_suite(run, &options.judges.effort()) {
+            for figures in options.crash(*config, seed) {
+                match figures {
                     Ok(figures) => total += figures,
                     Err(error) if options.keep_going => {
                         failures += 1;

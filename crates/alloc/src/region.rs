@@ -17,10 +17,12 @@ use uext4_sync::{CachePadded, Mutex, Rank};
 /// Regions for each core, as far as there are groups: threads rarely meet then.
 const REGIONS_PER_CORE: u32 = 8;
 
-/// Groups of a region: a flexible group's, or fewer on a small volume; a power of two.
+/// Groups of a region: a flexible group's, or fewer on a small volume; a power of two. Offsets in
+/// a region have 32 bits.
 pub(crate) fn groups_per_region(volume: &Volume, cores: u32) -> u32 {
     let most = volume.groups / (cores * REGIONS_PER_CORE);
-    let groups = most.clamp(1, volume.groups_per_flex.max(1));
+    let addressed = u32::MAX / volume.clusters_per_group.max(1);
+    let groups = most.min(addressed).clamp(1, volume.groups_per_flex.max(1));
     1 << groups.ilog2()
 }
 
@@ -222,5 +224,7 @@ mod tests {
         assert_eq!(size(800, 16, 2), 16);
         assert_eq!(size(100, 16, 4), 2);
         assert_eq!(size(1000, 1, 2), 1);
+        let large = size(1 << 20, 1 << 18, 1);
+        assert!(large.checked_mul(32768).is_some(), "{large} groups");
     }
 }

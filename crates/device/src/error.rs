@@ -26,10 +26,18 @@ pub enum Error {
         size_bytes: u64,
     },
     /// Another process, or another mount of this one, has the device open for writing.
-    #[error("{path} is in use: somebody has it open for writing")]
+    #[error("{path} is in use: {user}")]
     Busy {
         /// The device or image file.
         path: std::path::PathBuf,
+        /// The user of the storage.
+        user: crate::User,
+    },
+    /// Another host took the file system over: its MMP block is not ours any more.
+    #[error("the claim on the file system is lost: {user}; nothing more is written")]
+    Taken {
+        /// The holder that the MMP block names.
+        user: crate::User,
     },
     /// The device has no such partition.
     #[error("there is no partition {number}")]
@@ -73,6 +81,16 @@ fn extent(op: &str, offset: u64, len: u64) -> String {
 }
 
 impl Error {
+    /// The first byte of a read that failed; `None` for any other error.
+    pub fn failed_read(&self) -> Option<u64> {
+        match self {
+            Self::Io {
+                op: "read", offset, ..
+            } => Some(*offset),
+            _ => None,
+        }
+    }
+
     /// An error of the operating system, with its place.
     pub fn io(op: &'static str, offset: u64, len: u64, source: impl Into<std::io::Error>) -> Self {
         Self::Io {

@@ -5,12 +5,13 @@
 //! Locking: the list is under one mutex ([`Rank::Device`]), never held during an access; while
 //! nothing is armed an access costs one atomic load.
 
-use crate::{BlockDevice, Error};
+use crate::{BlockDevice, Error, VolatileDevice};
 use rustix::io::Errno;
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Duration;
 use uext4_sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use uext4_sync::{Mutex, Rank};
+use uext4_sync::{Mutex, Rank, Rng};
 
 /// What an access does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +40,13 @@ pub enum When {
     },
     /// Those that touch a byte of this range.
     Touching(Range<u64>),
+    /// Each with this chance; which ones follows from the seed and the order of accesses.
+    Random {
+        /// Of the choices.
+        seed: u64,
+        /// Failures in a thousand accesses.
+        per_mille: u64,
+    },
 }
 
 /// The error that the operating system would answer.
@@ -74,11 +82,25 @@ struct Armed {
     fault: Fault,
     /// Accesses of its operation since the arming.
     seen: u64,
+    choices: Rng,
+}
+
+/// Accesses that take longer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Delay {
+    /// Of the choices which ones.
+    pub seed: u64,
+    /// Delayed ones in a thousand accesses.
+    pub per_mille: u64,
+    /// How long at most.
+    pub longest: Duration,
 }
 
 /// A device that forwards to another, except for injected faults.
 pub struct Faulty {
     inner: Arc<dyn BlockDevice>,
+    /// Lost with each flush that fails.
+    cache: Option<Arc<VolatileDevice>>,
     /// True when anything below is in force.
     active: AtomicBool,
     plan: Mutex<Plan>,
@@ -89,11 +111,21 @@ struct Plan {
     armed: Vec<Armed>,
     flushes: Flushes,
     vanished: bool,
+    delay: Option<(Delay, Rng)>,
 }
 
 impl Plan {
     fn is_active(&self) -> bool {
-        self.vanished || self.flushes == Flushes::Dropped || !self.armed.is_empty()
+        let is_late = self.delay.is_some();
+        self.vanished || self.flushes == Flushes::Dropped || is_late || !self.armed.is_empty()
+    }
+
+    /// How long the next access waits first.
+    fn wait(&mut self) -> Option<Duration> {
+        let (delay, choices) = self.delay.as_mut()?;
+        let is_hit = choices.below(1000) < delay.per_mille;
+        let longest = delay.longest.as_micros() as u64;
+        is_hit.then(|| Duration::from_micros(choices.below(longest + 1)))
     }
 
     /// The error for this access, if it is to fail.
@@ -122,6 +154,7 @@ impl Armed {
             When::Always => true,
             When::Counted { after, count } => nr >= *after && nr - after < *count,
             When::Touching(bytes) => touched.start < bytes.end && bytes.start < touched.end,
+            When::Random { per_mille, .. } => self.choices.below(1000) < *per_mille,
         }
     }
 }
@@ -133,18 +166,43 @@ impl Faulty {
             armed: Vec::new(),
             flushes: Flushes::Kept,
             vanished: false,
+            delay: None,
         };
         Self {
             inner,
+            cache: None,
             active: AtomicBool::new(false),
             plan: Mutex::new(Rank::Device, plan),
             injected: AtomicU64::new(0),
         }
     }
 
+    /// As [`Self::new`]; each flush that fails loses the cache before it answers.
+    pub fn over_cache(cache: Arc<VolatileDevice>) -> Self {
+        Self {
+            cache: Some(cache.clone()),
+            ..Self::new(cache)
+        }
+    }
+
     /// Adds a fault to those in force.
     pub fn arm(&self, fault: Fault) {
-        self.change(|plan| plan.armed.push(Armed { fault, seen: 0 }));
+        let seed = match fault.when {
+            When::Random { seed, .. } => seed,
+            _ => 0,
+        };
+        self.change(|plan| {
+            plan.armed.push(Armed {
+                fault,
+                seen: 0,
+                choices: Rng::new(seed),
+            });
+        });
+    }
+
+    /// Delays accesses from now on, or no longer.
+    pub fn set_delay(&self, delay: Option<Delay>) {
+        self.change(|plan| plan.delay = delay.map(|delay| (delay, Rng::new(delay.seed))));
     }
 
     /// Takes back every armed fault; flushes and presence stay as they are.
@@ -184,10 +242,20 @@ impl Faulty {
             return Ok(());
         }
         let touched = offset..offset.saturating_add(len);
-        let Some(errno) = self.plan.lock().verdict(operation, &touched) else {
+        let (wait, verdict) = {
+            let mut plan = self.plan.lock();
+            (plan.wait(), plan.verdict(operation, &touched))
+        };
+        if let Some(time) = wait {
+            std::thread::sleep(time);
+        }
+        let Some(errno) = verdict else {
             return Ok(());
         };
         self.injected.fetch_add(1, Ordering::AcqRel);
+        if let (Operation::Flush, Some(cache)) = (operation, &self.cache) {
+            cache.lose_cache();
+        }
         let op = match operation {
             Operation::Read => "read",
             Operation::Write => "write",

@@ -2,14 +2,18 @@
 //!
 //! Two processes that write one file system destroy it. A device that is opened for writing
 //! therefore takes an exclusive `flock` and, on a block device, a claim: the kernel gives one with
-//! `O_EXCL`, and refuses it while the device is mounted. Readers take no lock: looking at a mounted
-//! file system is useful and harms nobody.
+//! `O_EXCL`, and refuses it while the device is mounted. What else shows the same bytes is claimed
+//! as well ([`crate::users`]). Readers take no lock: looking at a mounted file system is useful and
+//! harms nobody.
 //! References: open(2), flock(2), fallocate(2).
 
+mod direct;
 mod opening;
 mod rotation;
 
+use crate::users::Claims;
 use crate::{Backing, BlockDevice, Claimant, Error, range};
+pub use opening::write_protected;
 use opening::{claim, lock_for_writing, open_file};
 use rustix::fs::{Advice, FallocateFlags, FlockOperation};
 use rustix::io::Errno;
@@ -41,13 +45,33 @@ pub struct FileDevice {
     access: Access,
     /// The same file, opened once more when writes are to be taken after all.
     reopened: OnceLock<File>,
-    /// The claim on a block device that was opened for writing, unless it was given up.
-    claim: Mutex<Option<File>>,
+    /// The same file once more, for access past the cache, where that is possible.
+    direct: OnceLock<Option<File>>,
+    /// What keeps other writers out, unless it was given up.
+    held: Mutex<Held>,
     /// Where the window starts in the file, in bytes.
     start: u64,
     size_bytes: u64,
     /// Asked when it is opened: later there may be nobody to ask (see the sandbox of the mount).
     is_rotational: bool,
+}
+
+/// What keeps other writers out while a device is open for writing.
+#[derive(Default)]
+struct Held {
+    /// The claim on the block device itself.
+    own: Option<File>,
+    /// Those on what shows the same bytes.
+    _around: Claims,
+}
+
+impl Held {
+    fn new(own: Option<File>, around: Claims) -> Self {
+        Self {
+            own,
+            _around: around,
+        }
+    }
 }
 
 impl FileDevice {
@@ -73,6 +97,10 @@ impl FileDevice {
             Access::ReadOnly => None,
         };
         let file = open_file(path, access)?;
+        let around = match access {
+            Access::ReadWrite => Claims::take(&file, path)?,
+            Access::ReadOnly => Claims::default(),
+        };
         let file_bytes = end_of(&file).map_err(|e| Error::io("open", 0, 0, e))?;
         let size_bytes = len.unwrap_or(file_bytes.saturating_sub(offset));
         range::check(file_bytes, offset, size_bytes)?;
@@ -82,7 +110,8 @@ impl FileDevice {
             path: path.to_owned(),
             access,
             reopened: OnceLock::new(),
-            claim: Mutex::new(Rank::Device, claim),
+            direct: OnceLock::new(),
+            held: Mutex::new(Rank::Device, Held::new(claim, around)),
             start: offset,
             size_bytes,
         })
@@ -101,6 +130,7 @@ impl FileDevice {
             .map_err(open_error)?;
         // Emptied only under the lock: the file may be somebody's mounted image.
         lock_for_writing(&file, path)?;
+        let around = Claims::take(&file, path)?;
         file.set_len(0)
             .and_then(|()| file.set_len(size_bytes))
             .map_err(open_error)?;
@@ -111,7 +141,8 @@ impl FileDevice {
             path: path.to_owned(),
             access,
             reopened: OnceLock::new(),
-            claim: Mutex::new(Rank::Device, None),
+            direct: OnceLock::new(),
+            held: Mutex::new(Rank::Device, Held::new(None, around)),
             start: 0,
             size_bytes,
         })
@@ -138,8 +169,9 @@ impl FileDevice {
     /// An error that names the file as it was opened.
     fn named(&self, error: Error) -> Error {
         match error {
-            Error::Busy { .. } => Error::Busy {
+            Error::Busy { user, .. } => Error::Busy {
                 path: self.path.clone(),
+                user,
             },
             other => other,
         }
@@ -148,6 +180,11 @@ impl FileDevice {
     /// What writes go to.
     fn target(&self) -> &File {
         self.reopened.get().unwrap_or(&self.file)
+    }
+
+    fn direct(&self) -> Option<&File> {
+        let open = || direct::open(&self.path_of_descriptor(), !self.is_read_only());
+        self.direct.get_or_init(open).as_ref()
     }
 
     fn check_write(&self, offset: u64, len: u64) -> Result<(), Error> {
@@ -218,6 +255,24 @@ impl BlockDevice for FileDevice {
         let result = self.file.read_exact_at(buf, self.start + offset);
         result.map_err(|e| Error::io("read", offset, len, e))
     }
+    fn read_past_cache_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), Error> {
+        io_point();
+        let len = buf.len() as u64;
+        range::check(self.size_bytes, offset, len)?;
+        let result = direct::read(self.target(), self.direct(), buf, self.start + offset);
+        result.map_err(|e| Error::io("read", offset, len, e))
+    }
+    fn write_past_cache_at(&self, offset: u64, buf: &[u8]) -> Result<(), Error> {
+        let len = buf.len() as u64;
+        self.check_write(offset, len)?;
+        let result = direct::write(self.target(), self.direct(), buf, self.start + offset);
+        result.map_err(|e| Error::io("write", offset, len, e))
+    }
+    fn write_out(&self, offset: u64, len: u64) -> Result<(), Error> {
+        self.check_write(offset, len)?;
+        let result = direct::write_out(self.target(), self.start + offset, len);
+        result.map_err(|e| Error::io("write", offset, len, e))
+    }
     fn backing(&self, offset: u64, len: u64) -> Option<Backing<'_>> {
         range::check(self.size_bytes, offset, len).ok()?;
         Some(Backing {
@@ -258,6 +313,11 @@ impl BlockDevice for FileDevice {
             Err(errno) => Err(Error::io("discard", offset, len, errno)),
         }
     }
+    fn forget_cache(&self) {
+        if let Some(len) = NonZeroU64::new(self.size_bytes) {
+            let _a_hint = rustix::fs::fadvise(&self.file, self.start, Some(len), Advice::DontNeed);
+        }
+    }
     fn read_ahead(&self, offset: u64, len: u64) {
         let inside = range::check(self.size_bytes, offset, len).is_ok();
         if let (true, Some(len)) = (inside, NonZeroU64::new(len)) {
@@ -291,11 +351,14 @@ impl BlockDevice for FileDevice {
             return Ok(());
         }
         let path = self.path_of_descriptor();
-        let claimed =
-            claim(&path).and_then(|claim| Ok((claim, open_file(&path, Access::ReadWrite)?)));
-        let (claim, file) = claimed.map_err(|error| self.named(error))?;
+        let claimed = claim(&path).and_then(|own| {
+            let file = open_file(&path, Access::ReadWrite)?;
+            let around = Claims::take(&file, &path)?;
+            Ok((Held::new(own, around), file))
+        });
+        let (held, file) = claimed.map_err(|error| self.named(error))?;
         if self.reopened.set(file).is_ok() {
-            *self.claim.lock() = claim;
+            *self.held.lock() = held;
         }
         Ok(())
     }
@@ -303,16 +366,16 @@ impl BlockDevice for FileDevice {
         if self.is_read_only() {
             return Ok(());
         }
-        let mut held = self.claim.lock();
+        let mut held = self.held.lock();
         match claimant {
-            Claimant::Mount => *held = None,
+            Claimant::Mount => held.own = None,
             Claimant::Nobody => {
-                *held = None;
+                *held = Held::default();
                 self.unlock();
             }
-            Claimant::Opener if held.is_some() => {}
+            Claimant::Opener if held.own.is_some() => {}
             Claimant::Opener => {
-                *held = claim(&self.path_of_descriptor()).map_err(|error| self.named(error))?;
+                held.own = claim(&self.path_of_descriptor()).map_err(|error| self.named(error))?;
             }
         }
         Ok(())

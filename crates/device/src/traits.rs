@@ -33,6 +33,20 @@ pub trait BlockDevice: Send + Sync {
     fn size_bytes(&self) -> u64;
     /// Fills `buf` from byte `offset`.
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), Error>;
+    /// As [`Self::read_at`], past caches of this host: another host may have written the bytes.
+    fn read_past_cache_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), Error> {
+        self.read_at(offset, buf)
+    }
+    /// As [`Self::write_at`], of whole sectors and nothing beside them. It needs a
+    /// [`Self::flush`] to be durable, too.
+    fn write_past_cache_at(&self, offset: u64, buf: &[u8]) -> Result<(), Error> {
+        self.write_at(offset, buf)
+    }
+    /// Has what was written to the range leave caches of this host soon, even if this process is
+    /// stopped; it does not wait until it is durable.
+    fn write_out(&self, _offset: u64, _len: u64) -> Result<(), Error> {
+        Ok(())
+    }
     /// The file that holds the bytes as [`Self::read_at`] would answer them, for who moves them on
     /// without looking at them; `None` where there is no such file.
     fn backing(&self, _offset: u64, _len: u64) -> Option<Backing<'_>> {
@@ -51,10 +65,17 @@ pub trait BlockDevice: Send + Sync {
     }
     /// Makes every write that returned before this call durable.
     fn flush(&self) -> Result<(), Error>;
+    /// How many flushes failed so far ([`crate::FlushQueue`]); one that failed is counted before a
+    /// later one begins. 0 for a device that does not count.
+    fn failed_flushes(&self) -> u64 {
+        0
+    }
     /// Tells that the bytes are not needed; they may read as anything afterwards. A hint.
     fn discard(&self, _offset: u64, _len: u64) -> Result<(), Error> {
         Ok(())
     }
+    /// Drops clean bytes that this host keeps of the device: another host may have written it.
+    fn forget_cache(&self) {}
     /// Tells that the bytes will be read soon; does not wait for them. A hint.
     fn read_ahead(&self, _offset: u64, _len: u64) {}
     /// True for a disk that turns, where what lies far apart is slow to reach.

@@ -39,6 +39,17 @@ impl BlockDevice for Window {
         self.inner
             .read_at(self.place(offset, buf.len() as u64)?, buf)
     }
+    fn read_past_cache_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), Error> {
+        let place = self.place(offset, buf.len() as u64)?;
+        self.inner.read_past_cache_at(place, buf)
+    }
+    fn write_past_cache_at(&self, offset: u64, buf: &[u8]) -> Result<(), Error> {
+        let place = self.place(offset, buf.len() as u64)?;
+        self.inner.write_past_cache_at(place, buf)
+    }
+    fn write_out(&self, offset: u64, len: u64) -> Result<(), Error> {
+        self.inner.write_out(self.place(offset, len)?, len)
+    }
     fn backing(&self, offset: u64, len: u64) -> Option<Backing<'_>> {
         self.inner.backing(self.place(offset, len).ok()?, len)
     }
@@ -55,6 +66,9 @@ impl BlockDevice for Window {
     }
     fn discard(&self, offset: u64, len: u64) -> Result<(), Error> {
         self.inner.discard(self.place(offset, len)?, len)
+    }
+    fn forget_cache(&self) {
+        self.inner.forget_cache();
     }
     fn read_ahead(&self, offset: u64, len: u64) {
         if let Ok(place) = self.place(offset, len) {

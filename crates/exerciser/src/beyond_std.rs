@@ -2,7 +2,6 @@
 
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
 
 use rustix::mm::{MapFlags, ProtFlags};
 use tokio_uring::BufResult;
@@ -23,7 +22,7 @@ pub(crate) enum Mapped {
 }
 
 /// Part of a file in memory.
-struct Mapping {
+pub(crate) struct Mapping {
     pages: MmapRegion,
     /// Bytes of the first page before the part, and those of the part.
     skip: usize,
@@ -40,6 +39,25 @@ impl Mapping {
         let pages = MmapRegion::build(Some(place), skip + len, protection, flags);
         let pages = pages.map_err(io::Error::other)?;
         Ok(Self { pages, skip, len })
+    }
+
+    /// Maps the first `len` bytes shared; the file has them.
+    pub(crate) fn shared(file: &File, len: usize) -> io::Result<Self> {
+        Self::new(file, 0, len, MapFlags::SHARED)
+    }
+
+    /// Copies `data` to byte `at` of the part.
+    pub(crate) fn write(&self, at: usize, data: &[u8]) -> io::Result<()> {
+        let bytes = self.bytes()?.subslice(at, data.len());
+        bytes.map_err(io::Error::other)?.copy_from(data);
+        Ok(())
+    }
+
+    /// Copies out of the part, from byte `at` on.
+    pub(crate) fn read(&self, at: usize, out: &mut [u8]) -> io::Result<()> {
+        let bytes = self.bytes()?.subslice(at, out.len());
+        bytes.map_err(io::Error::other)?.copy_to(out);
+        Ok(())
     }
 
     fn bytes(&self) -> io::Result<VolatileSlice<'_>> {
@@ -84,13 +102,11 @@ pub(crate) struct Request<'a> {
     pub(crate) bytes: &'a mut [u8],
 }
 
-/// Hands all requests over at once and waits for all. Writes must move all their bytes; the rest
-/// of a read that was cut short is read once more: through FUSE a request past the cache ends
-/// where the server knows the file to end, although the cache holds more.
+/// Hands all requests over at once and waits for all, each of which must move all its bytes.
 pub(crate) fn run_at_once(file: &File, requests: &mut [Request<'_>]) -> io::Result<()> {
     let moved = tokio_uring::start(moved(file, requests))?;
     let mut results = requests.iter_mut().zip(moved);
-    results.try_for_each(|(request, (moved, bytes))| whole(file, request, moved?, &bytes))
+    results.try_for_each(|(request, (moved, bytes))| whole(request, moved?, &bytes))
 }
 
 /// What each request moved, and its bytes.
@@ -119,17 +135,14 @@ async fn moved(
     Ok(all)
 }
 
-fn whole(file: &File, request: &mut Request<'_>, moved: usize, bytes: &[u8]) -> io::Result<()> {
+fn whole(request: &mut Request<'_>, moved: usize, bytes: &[u8]) -> io::Result<()> {
     let (way, offset, len) = (request.way, request.offset, request.bytes.len());
-    match way {
-        Way::Write if moved == len => Ok(()),
-        Way::Read => {
-            let (done, rest) = request.bytes.split_at_mut(moved);
-            done.copy_from_slice(&bytes[..moved]);
-            file.read_exact_at(rest, offset + moved as u64)
-        }
-        Way::Write => Err(io::Error::other(format!(
-            "{way:?} of {len} bytes at {offset} moved {moved}"
-        ))),
+    if moved != len {
+        let said = format!("{way:?} of {len} bytes at {offset} moved {moved}");
+        return Err(io::Error::other(said));
     }
+    if way == Way::Read {
+        request.bytes.copy_from_slice(&bytes[..len]);
+    }
+    Ok(())
 }

@@ -9,6 +9,8 @@
 //!
 //! Invariants: what a process does depends on its seed alone, when it happens on the others too.
 //!
+//! [`one_file`] is threads on one file, each past another layer of the kernel, under one model.
+//!
 //! [`Crew`] starts such processes and tells them what to do.
 //!
 //! Not here: who mounts and judges the image (`xtask exercise`, the tests of the mount).
@@ -19,6 +21,7 @@ mod beyond_std;
 mod crew;
 pub mod files;
 mod names;
+pub mod one_file;
 pub mod shared;
 pub mod tree;
 pub mod worker;

@@ -74,7 +74,12 @@ impl GroupDescriptor {
         if expected.is_some_and(|expected| expected != get_u16(bytes, CHECKSUM_AT)) {
             return Err(problem("checksum does not match"));
         }
-        let descriptor = Self::parse_unverified(bytes);
+        let mut descriptor = Self::parse_unverified(bytes);
+        if expected.is_none() {
+            // These mean something only where descriptors have checksums.
+            descriptor.itable_unused = 0;
+            descriptor.flags &= !(group_flag::INODE_UNINIT | group_flag::BLOCK_UNINIT);
+        }
         descriptor.check(group, geometry).map_err(problem)?;
         Ok(descriptor)
     }

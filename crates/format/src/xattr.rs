@@ -16,6 +16,7 @@ mod ea_inode;
 mod hash;
 mod name;
 mod set;
+mod stored_hash;
 #[cfg(test)]
 mod tests;
 
@@ -28,6 +29,7 @@ pub use ea_inode::{EaInodeFields, value_hash};
 pub use hash::{block_hash, entry_hash, entry_hash_of_inode};
 pub use name::{NameIndex, XattrName};
 pub use set::{Xattr, XattrSet, XattrValue};
+pub use stored_hash::{Area, hashes_match};
 
 /// Bytes of an entry before its name.
 pub(crate) const ENTRY_BYTES: usize = 16;

@@ -220,6 +220,20 @@ impl<K: Key, V: Cached> Cache<K, V> {
         cached
     }
 
+    /// Puts `value` in the place of what is cached; answers it, and what was there.
+    pub(crate) fn replace(&self, key: K, value: V) -> (Arc<V>, Option<Arc<V>>) {
+        let shard = self.shard(key);
+        let (value, mut room) = (Arc::new(value), self.room());
+        let before = {
+            let mut entries = shard.entries.write();
+            let before = entries.remove(key);
+            entries.get_or_insert(key, &value, &mut room);
+            before
+        };
+        shard.note_evictions(&room.gone);
+        (value, before)
+    }
+
     fn room(&self) -> Room<V> {
         Room::new(self.allotment.shard_max())
     }
@@ -335,6 +349,18 @@ mod tests {
             Ok::<_, ()>(Found::alone(read))
         });
         assert_eq!(*found.expect("no errors"), 2);
+    }
+
+    #[test]
+    fn what_is_replaced_is_found_no_more() {
+        let cache = cache::<u64>();
+        let (new, before) = cache.replace(BlockNr(7), 1);
+        assert_eq!((*new, before.map(|before| *before)), (1, None));
+        let (new, before) = cache.replace(BlockNr(7), 2);
+        assert_eq!((*new, before.map(|before| *before)), (2, Some(1)));
+        let found = cache.get(BlockNr(7)).expect("it is there");
+        assert!(Arc::ptr_eq(&found, &new));
+        assert_eq!(cache.counts().entries, 1);
     }
 
     #[test]

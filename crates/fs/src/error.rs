@@ -163,6 +163,7 @@ fn device_errno(error: &uext4_device::Error) -> Errno {
         uext4_device::Error::Io { source, .. } => source
             .raw_os_error()
             .map_or(Errno::IO, Errno::from_raw_os_error),
+        uext4_device::Error::Busy { .. } => Errno::BUSY,
         _ => Errno::IO,
     }
 }

@@ -3,7 +3,7 @@
 use crate::budget::Budget;
 use crate::delayed::{Flusher, Pool};
 use crate::dir::{DirConfig, NameMemory, SparseLeaves};
-use crate::inode::{Inodes, LazyTimes};
+use crate::inode::{HiddenInodes, Inodes, LazyTimes};
 use crate::map::ExtentStatus;
 use crate::meta::Blocks;
 use crate::mount::Lifecycle;
@@ -16,7 +16,9 @@ use crate::xattr::{ExtraIsize, SharedBlocks};
 use crate::{Error, Result};
 use std::sync::Arc;
 use uext4_device::BlockDevice;
-use uext4_format::{BlockNr, Checksums, Corrupt, Features, Geometry, Place, Timestamp};
+use uext4_format::{
+    BlockNr, Checksums, Corrupt, Features, GOOD_OLD_INODE_BYTES, Geometry, Place, Timestamp,
+};
 use uext4_journal::{Handle, Journal};
 use uext4_sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use uext4_sync::{Clock, Mutex, OnceLock, Sharded, Turnstile};
@@ -36,6 +38,7 @@ pub(crate) struct Fs {
     pub(crate) superblock: Arc<Super>,
     pub(crate) space: Arc<Space>,
     pub(crate) inodes: Inodes,
+    pub(crate) hidden: HiddenInodes,
     pub(crate) lazy_times: LazyTimes,
     pub(crate) blocks: Blocks,
     pub(crate) extent_status: Arc<ExtentStatus>,
@@ -207,10 +210,21 @@ impl Fs {
         Ok(self.journal.start(credits + self.quota.credits())?)
     }
 
-    /// The time of changes made now.
+    /// The time of changes made now, in whole seconds where inodes keep no more.
     pub(crate) fn now(&self) -> Timestamp {
         let now = self.clock.wall();
-        Timestamp::new(now.seconds, now.nanoseconds)
+        match self.time_granularity_ns() {
+            1 => Timestamp::new(now.seconds, now.nanoseconds),
+            _ => Timestamp::new(now.seconds, 0),
+        }
+    }
+
+    /// The unit of times: a nanosecond, or a second where inodes have no extra fields.
+    pub(crate) fn time_granularity_ns(&self) -> u32 {
+        match usize::from(self.geometry.inode_size) > GOOD_OLD_INODE_BYTES {
+            true => 1,
+            false => 1_000_000_000,
+        }
     }
 
     /// Block size in bytes.
@@ -227,30 +241,30 @@ impl Fs {
         Err(Corrupt::new(Place::Block(nr), structure, problem).into())
     }
 
-    /// Records damage in the superblock and acts on it as `errors=` says; passes `error` on.
+    /// Records damage and metadata that could not be read in the superblock, and acts as `errors=`
+    /// says; passes the result on. A journal that failed ends writing.
     pub(crate) fn note<T>(&self, result: Result<T>) -> Result<T> {
-        if let Err(Error::Corrupt(corrupt)) = &result {
-            self.superblock.record_error(self, corrupt);
-        }
-        self.note_failure(result)
-    }
-
-    /// As [`Self::note`] while nothing may be written: damage stays in memory until it may.
-    pub(crate) fn note_quietly<T>(&self, result: Result<T>) -> Result<T> {
-        if let Err(Error::Corrupt(corrupt)) = &result {
-            self.superblock.keep_error(self, corrupt);
-        }
-        self.note_failure(result)
-    }
-
-    fn note_failure<T>(&self, result: Result<T>) -> Result<T> {
-        match &result {
-            Err(Error::Journal(uext4_journal::Error::Late { .. })) => {
-                self.superblock.note_late(self);
+        result.inspect_err(|error| {
+            if !self.superblock.record_error(self, error) {
+                self.note_failure(error);
             }
-            Err(cause @ Error::Journal(_)) => self.state.fail(cause),
+        })
+    }
+
+    /// As [`Self::note`] while nothing may be written: the note stays in memory until it may.
+    pub(crate) fn note_quietly<T>(&self, result: Result<T>) -> Result<T> {
+        result.inspect_err(|error| {
+            if !self.superblock.keep_error(self, error) {
+                self.note_failure(error);
+            }
+        })
+    }
+
+    fn note_failure(&self, error: &Error) {
+        match error {
+            Error::Journal(uext4_journal::Error::Late { .. }) => self.superblock.note_late(self),
+            Error::Journal(_) => self.state.fail(error),
             _ => {}
         }
-        result
     }
 }

@@ -53,7 +53,7 @@ pub use file::{Extent, FallocateMode, Seek, Stretch, Times};
 pub use filesystem::Filesystem;
 pub use inode::{Atime, ChangeTimes, Inode, InodeRef};
 pub use map::ExtentStatusStats;
-pub use mount::{Flush, RemountError, read_superblock, support};
+pub use mount::{Flush, RemountError, read_superblock, refuse_other_hosts, support};
 pub use ops::{KillPrivileges, RenameFlags, Writers};
 pub use options::{
     Access, Allocator, BaseLines, DataMode, MountOptions, OnError, QuotaLimits, Threads,

@@ -202,8 +202,11 @@ impl Blocks {
         seal: Seal,
         bytes: Image,
     ) -> Arc<MetaBlock> {
-        self.take(nr);
-        let block = self.cache.get_or_insert(nr, self.object(nr, seal, bytes));
+        // One step: a look-up that is out of date may read the block at any moment.
+        let (block, before) = self.cache.replace(nr, self.object(nr, seal, bytes));
+        if let Some(before) = before {
+            before.is_gone.store(true, Ordering::Release);
+        }
         drop(handle.write(&block));
         block
     }

@@ -47,7 +47,8 @@ pub enum DataMode {
     Ordered,
     /// Any order is allowed. Done as `Ordered`, which is one of them.
     Writeback,
-    /// Data goes through the journal. Not there: a mount that asks for it is refused.
+    /// Data goes through the journal. Not there: a mount that asks for it is refused, and one whose
+    /// superblock does ([`crate::Filesystem::wants_data_journal`]) is `Ordered`.
     Journal,
 }
 
@@ -248,6 +249,21 @@ impl MountOptions {
         Self {
             access: Access::ReadOnly,
             ..Self::default()
+        }
+    }
+
+    /// Options for changes that can be repeated: this is the time of all of them, random numbers
+    /// are the same each time, and no thread works in the background.
+    pub fn at_time(self, time: crate::Timestamp) -> Self {
+        let start = uext4_sync::WallTime {
+            seconds: time.seconds,
+            nanoseconds: time.nanoseconds,
+        };
+        Self {
+            clock: Arc::new(uext4_sync::ManualClock::new(start)),
+            seed: Some(0),
+            threads: Threads::Inline,
+            ..self
         }
     }
 

@@ -4,7 +4,7 @@
 //! Free counts are lazy, as in the kernel: they are brought up to date at sync and unmount.
 
 use crate::options::OnError;
-use crate::{Fs, Result};
+use crate::{Error, Fs, Result};
 use rustix::io::Errno;
 use std::sync::Arc;
 use uext4_format::superblock::{ErrorBehaviour, state};
@@ -38,7 +38,7 @@ impl Object for Super {
 /// What the superblock says now.
 pub(crate) struct SuperState {
     pub(crate) disk: Superblock,
-    block: BlockNr,
+    pub(crate) block: BlockNr,
     offset_bytes: usize,
 }
 
@@ -135,21 +135,43 @@ pub(crate) fn keep_errors(disk: &mut Superblock, before: &Superblock) -> bool {
     true
 }
 
-fn note_damage(disk: &mut Superblock, fs: &Fs, corrupt: &Corrupt) {
+fn damage<'a>(fs: &Fs, corrupt: &Corrupt) -> Noted<'a> {
     let (inode, block) = match corrupt.place {
         Place::Inode(inode) => (inode.0, 0),
         Place::Block(block) => (0, block.0),
         Place::InodeBlock(inode, block) => (inode.0, block.0),
         _ => (0, 0),
     };
-    let noted = Noted {
+    Noted {
         now: fs.now().seconds.max(0) as u64,
         inode,
         block,
         what: corrupt.structure,
         code: ERROR_CODE_CORRUPT,
-    };
-    note_error(disk, &noted);
+    }
+}
+
+/// The device failed an access to metadata.
+fn device_failed<'a>(fs: &Fs, block: u64, what: &'a str) -> Noted<'a> {
+    Noted {
+        now: fs.now().seconds.max(0) as u64,
+        inode: 0,
+        block,
+        what,
+        code: ERROR_CODE_IO,
+    }
+}
+
+/// What is to be recorded of an error that an operation met, if anything.
+fn to_record<'a>(fs: &Fs, error: &Error) -> Option<Noted<'a>> {
+    match error {
+        Error::Corrupt(corrupt) => Some(damage(fs, corrupt)),
+        Error::Journal(uext4_journal::Error::Device(device)) => {
+            let block = device.failed_read()? >> fs.geometry.block_bits;
+            Some(device_failed(fs, block, "metadata"))
+        }
+        _ => None,
+    }
 }
 
 /// What is done when damage is met.
@@ -215,32 +237,41 @@ impl Super {
         });
     }
 
-    /// Notes damage: first and last error fields, the error state, and what `errors=` asks for.
-    /// Best effort: a journal that cannot take the change has bigger trouble.
-    pub(crate) fn record_error(self: &Arc<Self>, fs: &Fs, corrupt: &Corrupt) {
+    /// Notes damage, and metadata that could not be read: first and last error fields, the error
+    /// state, and what `errors=` asks for. Best effort: a journal that cannot take the change has
+    /// bigger trouble. False for an error that is not one of these.
+    pub(crate) fn record_error(self: &Arc<Self>, fs: &Fs, error: &Error) -> bool {
+        let Some(noted) = to_record(fs, error) else {
+            return false;
+        };
         if fs.state.is_writable() {
-            let recorded = self.write_error(fs, corrupt);
+            let recorded = self.write_error(fs, &noted);
             if self.policy(fs) != OnError::Continue || recorded.is_err() {
-                fs.state.fail(&corrupt.clone().into());
+                fs.state.fail(error);
             }
         }
+        true
     }
 
-    fn write_error(self: &Arc<Self>, fs: &Fs, corrupt: &Corrupt) -> Result<()> {
+    fn write_error(self: &Arc<Self>, fs: &Fs, noted: &Noted<'_>) -> Result<()> {
         let handle = fs.start(1)?;
-        self.update(&handle, |disk| note_damage(disk, fs, corrupt));
+        self.update(&handle, |disk| note_error(disk, noted));
         Ok(())
     }
 
     /// As [`Self::record_error`] while nothing may be written: who writes the superblock next
     /// writes the note.
-    pub(crate) fn keep_error(&self, fs: &Fs, corrupt: &Corrupt) {
+    pub(crate) fn keep_error(&self, fs: &Fs, error: &Error) -> bool {
+        let Some(noted) = to_record(fs, error) else {
+            return false;
+        };
         if fs.state.is_writable() {
-            note_damage(&mut self.write_unlogged().disk, fs, corrupt);
+            note_error(&mut self.write_unlogged().disk, &noted);
             if self.policy(fs) != OnError::Continue {
-                fs.state.fail(&corrupt.clone().into());
+                fs.state.fail(error);
             }
         }
+        true
     }
 
     /// What is done when damage is met.
@@ -250,14 +281,17 @@ impl Super {
 
     /// Notes that metadata could not be written: who writes the superblock next writes the note.
     pub(crate) fn note_late(&self, fs: &Fs) {
-        let noted = Noted {
-            now: fs.now().seconds.max(0) as u64,
-            inode: 0,
-            block: 0,
-            what: "metadata",
-            code: ERROR_CODE_IO,
-        };
+        let noted = device_failed(fs, 0, "metadata");
         note_error(&mut self.write_unlogged().disk, &noted);
+    }
+
+    /// What the device's own superblock `there` becomes when the journal was stopped: the errors
+    /// that were met are added, and nothing else that was not committed.
+    pub(crate) fn with_stop(&self, fs: &Fs, mut there: Superblock) -> Superblock {
+        let mut ours = self.read().disk.clone();
+        note_error(&mut ours, &device_failed(fs, 0, "journal"));
+        keep_errors(&mut there, &ours);
+        there
     }
 }
 

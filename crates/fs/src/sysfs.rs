@@ -82,6 +82,38 @@ impl Filesystem {
         found
     }
 
+    /// What the superblock says of errors, in a sentence; `None` if it is not marked with errors.
+    pub fn recorded_errors(&self) -> Option<String> {
+        let superblock = self.fs.superblock.read();
+        let disk = &superblock.disk;
+        if disk.state & uext4_format::superblock::state::ERROR == 0 {
+            return None;
+        }
+        let end = disk.last_error_func.iter().position(|byte| *byte == 0);
+        let end = end.unwrap_or(disk.last_error_func.len());
+        let what = String::from_utf8_lossy(&disk.last_error_func[..end]).into_owned();
+        let mut said = format!("errors are recorded: {}", disk.error_count);
+        if !what.is_empty() {
+            said.push_str(&format!(
+                ", the last in the structure '{}'",
+                what.escape_debug()
+            ));
+        }
+        if disk.last_error_ino != 0 {
+            said.push_str(&format!(", inode {}", disk.last_error_ino));
+        }
+        if disk.last_error_block != 0 {
+            said.push_str(&format!(", block {}", disk.last_error_block));
+        }
+        Some(said)
+    }
+
+    /// Whether the mount found files that a crash left without a name and left them as they are:
+    /// errors are recorded, and e2fsck is to look first.
+    pub fn leaves_orphans(&self) -> bool {
+        self.fs.orphans.are_left()
+    }
+
     /// Why a name of the kernel's `/sys/fs/ext4` is not there; `None` for other names.
     pub fn why_not_offered(name: &str) -> Option<&'static str> {
         let why = NOT_OFFERED
@@ -100,7 +132,7 @@ impl Filesystem {
         let damage = Corrupt::new(Place::Superblock, "no structure", problem);
         self.change(|fs| {
             fs.writable()?;
-            fs.superblock.record_error(fs, &damage);
+            fs.superblock.record_error(fs, &damage.into());
             Ok(())
         })
     }

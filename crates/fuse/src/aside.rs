@@ -1,12 +1,12 @@
 //! Threads for requests that take long, so that the thread that brought them goes on.
 //!
-//! They are started when there is work and nobody idle, and end with the mount. A request that
+//! They are started when there is work and none is idle, and end with the mount. A request that
 //! makes the kernel send more requests before it is answered ([`crate::server::Pace::Asks`]) must
 //! come here: its own thread may be the one that those wait for.
 //!
-//! Invariants: what copies much data has helpers of its own, about as many as there are cores: more
-//! of them wait for each other. They never wait for a request of the kernel, so each job's turn
-//! comes.
+//! Invariants: requests that wait for other requests have a pool of their own, so that a job of any
+//! other pool never queues behind one that needs it. What copies much data has about as many
+//! helpers as there are cores: more of them wait for each other.
 
 use std::collections::VecDeque;
 use std::io;

@@ -1,29 +1,32 @@
 //! The claim of a server on its mount point: a locked file that others wait for.
 //!
-//! Layout: a file in `runtime_dir`, named after the path of the mount point. It holds the server's
-//! process id and, at the end, how the image was closed.
+//! Layout: the file `claim` in the mount's `runtime_dir`. It holds the server's process id and, at
+//! the end, how the image was closed.
 //! Invariants: a server holds the lock from before it opens the image until it has closed it, so
 //! whoever gets the lock knows that the image is nobody's. A server that was killed leaves the
 //! lock free and no last line.
 
+use crate::control;
 use crate::error::{Error, Result};
-use crate::runtime_dir::{self, file_name};
+use crate::runtime_dir;
 use crate::umount;
-use rustix::fs::{FlockOperation, flock};
-use std::fs::{self, File};
+use rustix::fs::{FlockOperation, OFlags, flock};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Longest name of a claim.
-const NAME_BYTES_MAX: usize = 200;
+/// Its name.
+const NAME: &str = "claim";
 /// Longest time for which a new mount waits until the server before it has closed the image.
 pub(crate) const CLOSING_MAX: Duration = Duration::from_secs(30);
 /// Pause between two looks at a lock that another holds.
 const PAUSE: Duration = Duration::from_millis(5);
 /// Last line of a server that closed the image.
 const CLOSED: &str = "closed";
+/// Before what a closed image says of errors.
+const MARKED: &str = "closed: ";
 /// Before what went wrong, in the last line of a server that could not close it.
 const FAILED: &str = "failed: ";
 
@@ -36,8 +39,8 @@ pub(crate) struct Claim {
 /// How a server ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Ending {
-    /// The image is closed and clean.
-    Closed,
+    /// The image is closed and clean; and what it says of errors.
+    Closed(Option<String>),
     /// The server could not close it; this is what it said.
     Failed(String),
     /// The server was killed.
@@ -52,12 +55,19 @@ impl Claim {
     /// [`Error::Mounted`] while another server has it, or takes longer than `patience` to close.
     pub(crate) fn take(mount_point: &Path, patience: Duration) -> Result<Self> {
         let start = Instant::now();
-        let dir = runtime_dir::own();
-        let path = dir.join(file_name(mount_point, NAME_BYTES_MAX));
+        let made = || runtime_dir::make(mount_point);
+        let dir = made().map_err(Error::system("make a private directory for", mount_point))?;
+        let path = dir.join(NAME);
         let failed = || Error::system("lock", &path);
-        runtime_dir::make(&dir).map_err(failed())?;
         loop {
-            let mut file = open_or_make(&path).map_err(failed())?;
+            let mut file = match open_or_make(&path) {
+                // The keeper of the server before took the directory away.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    made().map_err(failed())?;
+                    continue;
+                }
+                opened => opened.map_err(failed())?,
+            };
             if !try_lock(&file).map_err(failed())? {
                 if start.elapsed() < patience && umount::mounted(mount_point)?.is_none() {
                     std::thread::sleep(PAUSE);
@@ -77,16 +87,25 @@ impl Claim {
         }
     }
 
+    /// The directory of the mount.
+    pub(crate) fn dir(&self) -> &Path {
+        // The path was made by joining a name.
+        self.path.parent().unwrap_or(&self.path)
+    }
+
     /// Says how the image was closed, and lets go.
-    pub(crate) fn finish(mut self, closed: &std::result::Result<(), String>) {
+    pub(crate) fn finish(mut self, closed: &std::result::Result<Option<String>, String>) {
         let line = match closed {
-            Ok(()) => CLOSED.to_owned(),
+            Ok(None) => CLOSED.to_owned(),
+            Ok(Some(errors)) => format!("{MARKED}{}", errors.replace('\n', " ")),
             Err(said) => format!("{FAILED}{}", said.replace('\n', " ")),
         };
         // Nobody depends on the file any more: a waiting unmount has it open.
         let _ = self.file.seek(SeekFrom::End(0));
         let _ = writeln!(self.file, "{line}");
         let _ = fs::remove_file(&self.path);
+        // From inside the sandbox the keeper does it.
+        let _ = fs::remove_dir(self.dir());
     }
 }
 
@@ -97,11 +116,13 @@ pub(crate) struct Waiter {
 }
 
 impl Waiter {
-    /// Finds the claim on `mount_point` of a server that runs, or ran, as user `uid`.
+    /// Finds the claim on `mount_point` of a server that runs, or ran, as user `uid`. What another
+    /// user could have put in its place is no claim.
     pub(crate) fn find(mount_point: &Path, uid: u32) -> Option<Self> {
-        let path = runtime_dir::of(uid).join(file_name(mount_point, NAME_BYTES_MAX));
-        let file = File::open(&path).ok()?;
-        Some(Self { file, path })
+        let path = runtime_dir::find(mount_point, uid)?.join(NAME);
+        let file = open_claim(File::options().read(true), &path).ok()?;
+        let found = file.metadata().ok()?;
+        (found.is_file() && found.uid() == uid).then_some(Self { file, path })
     }
 
     /// The server's process id.
@@ -121,18 +142,52 @@ impl Waiter {
         if is_at(&self.file, &self.path) {
             // Left behind by a server that was killed.
             let _ = fs::remove_file(&self.path);
+            let _ = self.path.parent().map(fs::remove_dir);
         }
         Ok(Some(read(&mut self.file).1))
     }
 }
 
+/// Removes what a server of this user that was killed left of its mount on `mount_point`: its claim
+/// and the control socket. Nothing happens while a server holds the claim, or when none is there.
+/// The directory stays until [`clear_dir`].
+pub(crate) fn clear(mount_point: &Path) {
+    let uid = rustix::process::geteuid().as_raw();
+    let Some(waiter) = Waiter::find(mount_point, uid) else {
+        return;
+    };
+    // The lock keeps a new server from making its socket meanwhile.
+    if matches!(try_lock(&waiter.file), Ok(true)) && is_at(&waiter.file, &waiter.path) {
+        let _ = fs::remove_file(waiter.path.with_file_name(control::SOCKET_NAME));
+        let _ = fs::remove_file(&waiter.path);
+    }
+}
+
+/// Removes the empty directory of a mount of this user: its server could not, from its sandbox.
+pub(crate) fn clear_dir(mount_point: &Path) {
+    let uid = rustix::process::geteuid().as_raw();
+    // One that holds a claim is not empty; a server that is about to make one makes it again.
+    let _ = runtime_dir::find(mount_point, uid).map(fs::remove_dir);
+}
+
 fn open_or_make(path: &Path) -> io::Result<File> {
-    File::options()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .open(path)
+    let mut options = File::options();
+    let options = options.read(true).write(true).create(true).truncate(false);
+    let file = open_claim(options, path)?;
+    let found = file.metadata()?;
+    let own = rustix::process::geteuid().as_raw();
+    match found.is_file() && found.uid() == own {
+        true => Ok(file),
+        false => Err(io::Error::other(
+            "is not a file of this user; remove it and try again",
+        )),
+    }
+}
+
+/// Follows no link, and does not wait for the other end of a pipe.
+fn open_claim(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
+    let flags = OFlags::NONBLOCK | OFlags::NOFOLLOW;
+    options.custom_flags(flags.bits().cast_signed()).open(path)
 }
 
 fn try_lock(file: &File) -> io::Result<bool> {
@@ -159,7 +214,8 @@ fn read(file: &mut File) -> (u32, Ending) {
     let mut lines = text.lines();
     let pid = lines.next().and_then(|line| line.parse().ok()).unwrap_or(0);
     let ending = match lines.next() {
-        Some(CLOSED) => Ending::Closed,
+        Some(CLOSED) => Ending::Closed(None),
+        Some(line) if line.starts_with(MARKED) => Ending::Closed(Some(line[MARKED.len()..].into())),
         Some(line) if line.starts_with(FAILED) => Ending::Failed(line[FAILED.len()..].into()),
         _ => Ending::Killed,
     };
@@ -169,6 +225,24 @@ fn read(file: &mut File) -> (u32, Ending) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A pipe is not waited for.
+    #[test]
+    fn a_pipe_is_no_claim() {
+        let point = format!("/no/such/place/pipe/{}", std::process::id());
+        let point = Path::new(&point);
+        let uid = rustix::process::geteuid().as_raw();
+        let path = runtime_dir::make(point).expect("it is ours").join(NAME);
+        let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+        rustix::fs::mkfifoat(rustix::fs::CWD, &path, mode).expect("it is fresh");
+        let found = Waiter::find(point, uid).is_some();
+        let taken = Claim::take(point, Duration::ZERO).map(drop);
+        fs::remove_file(&path).expect("it is there");
+        clear_dir(point);
+        assert!(!found, "a pipe taken for a claim");
+        let said = taken.expect_err("it is no file").to_string();
+        assert!(said.contains("is not a file of this user"), "{said}");
+    }
 
     #[test]
     fn a_waiter_sees_how_the_server_ended() {

@@ -6,6 +6,7 @@
 
 use crate::answer::Answer;
 use crate::aside::{AbortOnPanic, Helpers};
+use crate::ends::{End, Ends};
 use crate::errno::Errno;
 use crate::error::{Error, Result};
 use crate::init::{self, Agreement, Greeting, Offer, greet};
@@ -14,20 +15,25 @@ use crate::protocol::opcode;
 use crate::request::Request;
 use crate::server::Server;
 use crate::transport::{
-    Brings, DevFuse, Reader, Rings, Seat, Service, Transport, Watch, request_buffer,
+    Brings, DevFuse, Ended, Reader, Rings, Seat, Service, Transport, Watch, request_buffer,
 };
 use std::fmt;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 use uext4::Filesystem;
+
+/// How long threads may take to end after the connection was aborted.
+const ABORT_LIMIT: Duration = Duration::from_secs(10);
 
 /// The threads of a mount.
 pub(crate) struct Crew {
     pub(crate) service: Service,
     pub(crate) served: Served,
-    threads: Vec<JoinHandle<io::Result<()>>>,
+    threads: Vec<JoinHandle<io::Result<Ended>>>,
+    ends: Ends,
 }
 
 /// How requests come.
@@ -62,27 +68,30 @@ impl Crew {
         let failed = || Error::system("serve", path);
         let device = Arc::new(device);
         let (unique, offer) = hear(&device).map_err(failed())??;
+        let offer = offer.with_granularity(filesystem.time_granularity_ns());
         let rings = rings(&device, offer, options)?;
         let agreement = accept(&device, unique, offer, options, rings.is_some());
         let agreement = agreement.map_err(failed())?;
-        let helpers = Helpers::for_waiting().map_err(failed())?;
+        let askers = Helpers::for_waiting().map_err(failed())?;
+        let waiters = Helpers::for_waiting().map_err(failed())?;
         let copiers = Helpers::for_copying().map_err(failed())?;
         let server = Server::new(
             filesystem,
             agreement,
             device.clone(),
-            helpers.clone(),
             options.owners.clone(),
         )?;
         let service = Service {
             server: Arc::new(server),
-            helpers,
+            askers,
+            waiters,
             copiers,
         };
         let mut crew = Self {
             service,
             served: Served::DevFuse { n_threads: 0 },
             threads: Vec::new(),
+            ends: Ends::default(),
         };
         if let Some(rings) = rings {
             let begun = crew.start_rings(rings);
@@ -134,27 +143,45 @@ impl Crew {
         name: String,
         mut transport: impl Transport + 'static,
     ) -> io::Result<()> {
-        let service = self.service.clone();
+        let (service, teller) = (self.service.clone(), self.ends.teller());
         let thread = thread::Builder::new().name(name).spawn(move || {
             let _guard = AbortOnPanic;
-            transport.serve(&service)
+            let ended = transport.serve(&service);
+            teller.tell(&ended);
+            ended
         })?;
         self.threads.push(thread);
         Ok(())
     }
 
-    /// Waits until somebody unmounts and every request is done.
+    /// Waits until the mount is gone and every request is done. When one thread fails, the kernel
+    /// would wait for it forever: then `abort` is called, which has to end the connection.
     ///
     /// # Errors
     /// What kept requests from being served.
-    pub(crate) fn wait(&mut self) -> io::Result<()> {
+    pub(crate) fn wait(&mut self, abort: impl FnOnce()) -> io::Result<()> {
+        let first = self.ends.first();
+        if first == End::Failed {
+            abort();
+        }
+        // The threads below end when their requests do, parked ones included.
+        self.service.server.end_halts();
+        if first == End::Failed && !self.ends.come(ABORT_LIMIT) {
+            let text = "a thread that serves requests failed, and the mount cannot be aborted";
+            return Err(io::Error::other(text));
+        }
         let mut served = Ok(());
         for thread in self.threads.drain(..) {
             let done = thread.join().unwrap_or(Err(io::ErrorKind::Other.into()));
-            served = served.and(done);
+            served = served.and(done.map(drop));
         }
-        self.service.helpers.finish();
-        self.service.copiers.finish();
+        for pool in [
+            &self.service.askers,
+            &self.service.waiters,
+            &self.service.copiers,
+        ] {
+            pool.finish();
+        }
         served
     }
 }

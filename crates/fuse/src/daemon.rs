@@ -79,7 +79,7 @@ impl Parent {
         let Self(mut pipe) = self;
         let told = pipe.try_clone();
         let ready = move || {
-            leave();
+            leave_terminal();
             let _ = pipe.write_all(&[READY]);
         };
         let code = match serve(Box::new(ready)) {
@@ -97,10 +97,9 @@ impl Parent {
     }
 }
 
-/// Leaves the working directory and the terminal.
+/// Leaves the terminal.
 #[allow(unsafe_code)]
-pub(crate) fn leave() {
-    let _ = rustix::process::chdir("/");
+pub(crate) fn leave_terminal() {
     let Ok(null) = File::options().read(true).write(true).open("/dev/null") else {
         return;
     };

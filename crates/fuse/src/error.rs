@@ -43,6 +43,12 @@ pub enum Error {
         /// The mount point.
         path: PathBuf,
     },
+    /// The mount is frozen, and what is asked for would wait for the thaw.
+    #[error("{} is frozen; `uext4 thaw {}` lets changes go on", path.display(), path.display())]
+    Frozen {
+        /// The mount point.
+        path: PathBuf,
+    },
     /// The server did not close the image in time.
     #[error("{} is unmounted, but process {pid} is still writing to the image", path.display())]
     StillOpen {

@@ -1,65 +1,109 @@
-//! Requests that change something, held back while the file system is frozen or remounted.
+//! Freeze barrier for requests that change something: parked while the file system is frozen,
+//! remounted or shut down.
 //!
-//! They would wait in the library, and with them the threads that bring requests, so that nobody
-//! could read any more. Here they are put aside whole, and given to the helpers when it goes on.
+//! In the library such a request would block, and with it the thread that brings requests, so that
+//! reads would stop. Here it is parked whole. When the barrier opens, each parked request is handed
+//! back to where it came from (its ring, or the pool that serves large data) and admitted again.
 //!
-//! Invariants: a thread that brings requests is inside the turnstile while it serves a change, so
-//! whoever halts waits for those that are served and no later one reaches the library.
-//! Locking: `parked` is held to look at the turnstile and to open it, so no request is forgotten.
+//! Invariants: a thread holds a pass of the barrier while it serves a change, so closing it waits
+//! for the changes that are served, and none reaches the library afterwards. Handing a parked
+//! request back never blocks, and needs no thread that may wait for the request itself. Once
+//! [`Server::end_halts`] ran, the barrier stays open.
+//! Locking: `parked` is held to look at the barrier and to open it, so no request is forgotten.
 
-use crate::aside::{Helpers, Job};
 use crate::protocol::opcode;
 use crate::request::Request;
 use crate::server::Server;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use uext4_sync::{Mutex, Pass, Rank, Turnstile};
+use uext4_sync::{Condvar, Mutex, Pass, Rank, Turnstile};
 
 /// `O_TRUNC` of `open(2)`.
 const O_TRUNC: u32 = 0o1000;
 
+/// Hands a parked request back; does not block.
+type HandBack = Box<dyn FnOnce() + Send>;
+
 /// See the module.
 pub(crate) struct Halt {
     changes: Turnstile,
-    parked: Mutex<Vec<Job>>,
-    helpers: Arc<Helpers>,
-    /// Somebody freezes, thaws or remounts.
-    at_work: AtomicBool,
+    parked: Mutex<Vec<HandBack>>,
+    turn: Mutex<Turn>,
+    free: Condvar,
 }
 
-impl Halt {
-    pub(crate) fn new(helpers: Arc<Helpers>) -> Self {
+/// Serializes freeze, thaw, remount and shutdown.
+#[derive(Default)]
+struct Turn {
+    is_taken: bool,
+    /// The mount ends: nothing is halted any more.
+    is_over: bool,
+}
+
+/// The thread that has it may close the barrier; dropping it lets the next one.
+struct MyTurn<'a>(&'a Halt);
+
+impl Default for Halt {
+    fn default() -> Self {
         Self {
             changes: Turnstile::default(),
             parked: Mutex::new(Rank::CacheShard, Vec::new()),
-            helpers,
-            at_work: AtomicBool::new(false),
+            turn: Mutex::new(Rank::Queue, Turn::default()),
+            free: Condvar::new(),
         }
     }
+}
 
-    /// Lets a change in, unless changes are held back.
+impl Halt {
+    /// Lets a change in, unless changes are parked.
     pub(crate) fn admit(&self) -> Option<Pass<'_>> {
         self.changes.try_enter()
     }
 
-    /// Puts a change aside until it goes on.
-    pub(crate) fn park(&self, job: impl FnOnce() + Send + 'static) {
+    /// Calls `hand_back` when changes go on: at once if they do.
+    pub(crate) fn park(&self, hand_back: impl FnOnce() + Send + 'static) {
         let mut parked = self.parked.lock();
         if self.changes.is_closed() {
-            parked.push(Box::new(job));
+            parked.push(Box::new(hand_back));
             return;
         }
         drop(parked);
-        self.helpers.leave(Box::new(job));
+        hand_back();
     }
 
-    /// Lets changes go on.
+    /// Opens the barrier.
     fn go_on(&self) {
         let mut parked = self.parked.lock();
         self.changes.open();
         let jobs = std::mem::take(&mut *parked);
         drop(parked);
-        jobs.into_iter().for_each(|job| self.helpers.leave(job));
+        jobs.into_iter().for_each(|hand_back| hand_back());
+    }
+
+    /// Waits for its turn. Whoever has it needs no request of the kernel, so the wait is finite.
+    fn take_turn(&self, over: Over) -> uext4::Result<MyTurn<'_>> {
+        let mut turn = self.turn.lock();
+        turn.is_over |= over == Over::Yes;
+        while turn.is_taken {
+            self.free.wait(&mut turn);
+        }
+        if turn.is_over && over == Over::No {
+            return Err(uext4::Error::Busy);
+        }
+        turn.is_taken = true;
+        Ok(MyTurn(self))
+    }
+}
+
+/// Whether it is the last turn.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Over {
+    Yes,
+    No,
+}
+
+impl Drop for MyTurn<'_> {
+    fn drop(&mut self) {
+        self.0.turn.lock().is_taken = false;
+        self.0.free.notify_all();
     }
 }
 
@@ -84,19 +128,31 @@ impl Server {
         self.halted(|server| server.filesystem().remount(list))
     }
 
-    /// Works while changes are held back; they go on unless the file system is frozen then.
+    /// Works while changes are parked; they go on unless the file system is frozen then.
+    ///
+    /// # Errors
+    /// Those of `work`; [`uext4::Error::Busy`] once the mount ends.
     fn halted(&self, work: impl FnOnce(&Self) -> uext4::Result<()>) -> uext4::Result<()> {
         let halt = self.halt();
-        if halt.at_work.swap(true, Ordering::SeqCst) {
-            return Err(uext4::Error::Busy);
-        }
+        let _turn = halt.take_turn(Over::No)?;
         halt.changes.close();
         let done = work(self);
         if !self.filesystem().is_frozen() {
             halt.go_on();
         }
-        halt.at_work.store(false, Ordering::SeqCst);
         done
+    }
+
+    /// Thaws for good, since the mount ends: all parked requests go on, and later calls of
+    /// [`Self::freeze`] and its like are refused.
+    pub(crate) fn end_halts(&self) {
+        let halt = self.halt();
+        let Ok(_turn) = halt.take_turn(Over::Yes) else {
+            return;
+        };
+        // Most are not frozen. A failure of the device is told when the image is closed.
+        let _ = self.filesystem().thaw();
+        halt.go_on();
     }
 }
 
@@ -120,6 +176,7 @@ pub(crate) fn changes(request: &Request<'_>) -> bool {
         | opcode::COPY_FILE_RANGE
         | opcode::SETXATTR
         | opcode::REMOVEXATTR
+        | opcode::BMAP
         | opcode::IOCTL => true,
         _ => false,
     }

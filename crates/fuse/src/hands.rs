@@ -2,7 +2,7 @@
 
 use crate::error::Result;
 use crate::keeper::Keeper;
-use crate::mount_point::{Lazy, attach, attach_block, detach};
+use crate::mount_point::{Lazy, abort, attach, attach_block, detach};
 use crate::options::{Backing, MountOptions, Sandbox};
 use crate::transport::DevFuse;
 use std::path::{Path, PathBuf};
@@ -41,7 +41,7 @@ impl Hands {
         filesystem: &Filesystem,
         options: &MountOptions,
     ) -> Result<DevFuse> {
-        let known = options.backing == Backing::BlockDevice && !options.read_only;
+        let known = options.backing != Backing::File && !options.read_only;
         if !known || !rustix::process::geteuid().is_root() {
             return self.attach_any(options);
         }
@@ -74,6 +74,15 @@ impl Hands {
         match self {
             Self::Own(path) => detach(path, lazy),
             Self::Keeper(keeper) => keeper.detach(lazy),
+        }
+    }
+
+    /// Asks for the end of the connection to the kernel: every request fails, also those that the
+    /// kernel has not sent yet.
+    pub(crate) fn abort(&self) {
+        match self {
+            Self::Own(path) => abort(path),
+            Self::Keeper(keeper) => keeper.abort(),
         }
     }
 }

@@ -5,12 +5,17 @@
 //! spares the kernel a request per write; lookups and listings of a directory side by side; data
 //! written back later; large requests; with a new name the caller's groups (`CREATE_SUPP_GROUP`),
 //! which say whether a new file keeps setgid; symbolic links kept; directories opened without
-//! asking. Not asked for: locks (the kernel has its own for one machine). Splicing needs no asking.
+//! asking. Not asked for: locks (the kernel has its own for one machine); `ASYNC_DIO`, since the
+//! kernel (Linux 6.18) drops cached pages after a direct write only if it waits for the write: what
+//! a reader brought into the cache meanwhile would stay there, and be written back over the newer
+//! data. Splicing needs no asking.
 
 use crate::answer::Answer;
 use crate::errno::Errno;
-use crate::options::{DataCache, MountOptions};
-use crate::protocol::{MINOR_MIN, MINOR_OWN_FALLOCATE_TIMES, VERSION, capability as cap};
+use crate::options::{Backing, DataCache, MountOptions};
+use crate::protocol::{
+    MINOR_CHECKS_FLAG_IOCTLS, MINOR_MIN, MINOR_OWN_FALLOCATE_TIMES, VERSION, capability as cap,
+};
 use crate::request::Request;
 
 /// Largest write in one request; a power of two pages.
@@ -32,7 +37,6 @@ const WANTED: u64 = cap::ASYNC_READ
     | cap::HAS_IOCTL_DIR
     | cap::DO_READDIRPLUS
     | cap::READDIRPLUS_AUTO
-    | cap::ASYNC_DIO
     | cap::PARALLEL_DIROPS
     | cap::POSIX_ACL
     | cap::MAX_PAGES
@@ -53,6 +57,7 @@ pub(crate) struct Agreement {
     flags: u64,
     /// The kernel's.
     minor: u32,
+    maps_blocks: bool,
 }
 
 /// What the kernel can do.
@@ -61,6 +66,8 @@ pub(crate) struct Offer {
     flags: u64,
     minor: u32,
     read_ahead_bytes: u32,
+    /// Unit of the times that the kernel keeps for us.
+    granularity_ns: u32,
 }
 
 /// What the first request came to.
@@ -90,9 +97,19 @@ impl Agreement {
         self.writeback() && self.minor >= MINOR_OWN_FALLOCATE_TIMES
     }
 
+    /// The kernel checks the owner before it sends the ioctls of flags and project ids.
+    pub(crate) fn checks_flag_ioctls(self) -> bool {
+        self.minor >= MINOR_CHECKS_FLAG_IOCTLS
+    }
+
     /// Files that go past the kernel's cache can be mapped shared, and see what it holds.
     pub(crate) fn maps_past_cache(self) -> bool {
         self.flags & cap::DIRECT_IO_ALLOW_MMAP != 0
+    }
+
+    /// Blocks of the file system have the numbers that they have on the kernel's device.
+    pub(crate) fn maps_blocks(self) -> bool {
+        self.maps_blocks
     }
 
     /// `SETXATTR` has the long form.
@@ -132,6 +149,7 @@ pub(crate) fn greet(request: &Request<'_>, answer: &mut Answer) -> Result<Greeti
         flags,
         minor,
         read_ahead_bytes,
+        granularity_ns: 1,
     }))
 }
 
@@ -139,6 +157,14 @@ impl Offer {
     /// The kernel would send requests over rings.
     pub(crate) fn has_rings(self) -> bool {
         self.flags & cap::OVER_IO_URING != 0
+    }
+
+    /// The kernel is to keep times in units of so many nanoseconds.
+    pub(crate) fn with_granularity(self, granularity_ns: u32) -> Self {
+        Self {
+            granularity_ns,
+            ..self
+        }
     }
 
     /// Puts the answer to the first request.
@@ -157,30 +183,32 @@ impl Offer {
             Rings::No => (0, BACKGROUND_MAX),
         };
         let flags = self.flags & (WANTED | write_back | rings);
-        put_agreement(answer, flags, self.read_ahead_bytes, background_max);
-        let minor = self.minor;
-        Agreement { flags, minor }
+        self.put_agreement(answer, flags, background_max);
+        Agreement {
+            flags,
+            minor: self.minor,
+            maps_blocks: options.backing == Backing::BlockDevice,
+        }
+    }
+
+    /// Puts `struct fuse_init_out`.
+    fn put_agreement(self, answer: &mut Answer, flags: u64, background_max: u16) {
+        let pages = WRITE_BYTES_MAX / page_bytes();
+        put_version(answer);
+        answer.u32(self.read_ahead_bytes.max(READ_AHEAD_BYTES));
+        answer.u32(flags as u32);
+        answer.u32(u32::from(background_max) | u32::from(background_max / 4 * 3) << 16);
+        answer.u32(WRITE_BYTES_MAX);
+        answer.u32(self.granularity_ns);
+        answer.u32(pages.min(0xffff));
+        answer.u32((flags >> 32) as u32);
+        answer.zeroes(4 + 6 * 4);
     }
 }
 
 fn put_version(answer: &mut Answer) {
     answer.u32(VERSION.0);
     answer.u32(VERSION.1);
-}
-
-/// Puts `struct fuse_init_out`.
-fn put_agreement(answer: &mut Answer, flags: u64, read_ahead: u32, background_max: u16) {
-    let pages = WRITE_BYTES_MAX / page_bytes();
-    put_version(answer);
-    answer.u32(read_ahead.max(READ_AHEAD_BYTES));
-    answer.u32(flags as u32);
-    answer.u32(u32::from(background_max) | u32::from(background_max / 4 * 3) << 16);
-    answer.u32(WRITE_BYTES_MAX);
-    // Times are exact to the nanosecond.
-    answer.u32(1);
-    answer.u32(pages.min(0xffff));
-    answer.u32((flags >> 32) as u32);
-    answer.zeroes(4 + 6 * 4);
 }
 
 fn page_bytes() -> u32 {
@@ -231,6 +259,7 @@ mod tests {
         let agreement = Agreement {
             flags: with_rings,
             minor: 45,
+            maps_blocks: false,
         };
         assert!(agreement.writeback() && !agreement.long_setxattr());
     }

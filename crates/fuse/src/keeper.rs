@@ -5,11 +5,12 @@
 //!
 //! Layout: the server sends one byte, [`ATTACH`], [`ATTACH_BLOCK`], [`DETACH`] or
 //! [`DETACH_LAZILY`]; the answer is a message of a status byte and a text, with the descriptor of
-//! the mount where there is one.
+//! the mount where there is one. [`ABORT`] gets no answer, and may come while another is awaited:
+//! the kernel may be held up in an unmount by the very requests that are not served.
 #![allow(unsafe_code)]
 
 use crate::error::{Error, Result};
-use crate::mount_point::{Lazy, attach, attach_block, detach};
+use crate::mount_point::{Lazy, abort, attach, attach_block, detach};
 use crate::options::MountOptions;
 use crate::transport::DevFuse;
 use rustix::net::{
@@ -26,6 +27,7 @@ const ATTACH: u8 = b'a';
 const ATTACH_BLOCK: u8 = b'b';
 const DETACH: u8 = b'd';
 const DETACH_LAZILY: u8 = b'l';
+const ABORT: u8 = b'x';
 
 const DONE: u8 = 0;
 const BUSY: u8 = 1;
@@ -36,7 +38,9 @@ const MESSAGE_BYTES_MAX: usize = 4096;
 
 /// The keeper, for its server. It ends when this is dropped.
 pub(crate) struct Keeper {
-    socket: Mutex<OwnedFd>,
+    socket: OwnedFd,
+    /// Held from a question to its answer.
+    talk: Mutex<()>,
     path: PathBuf,
 }
 
@@ -58,12 +62,17 @@ impl Keeper {
             0 => {
                 drop(ours);
                 ignore_signals();
-                crate::daemon::leave();
+                let _ = rustix::process::chdir("/");
+                crate::daemon::leave_terminal();
                 serve(theirs.as_fd(), path, options);
+                // The server is gone; one that was killed left its claim and its socket.
+                crate::claim::clear(path);
+                crate::claim::clear_dir(path);
                 std::process::exit(0)
             }
             _ => Ok(Self {
-                socket: Mutex::new(Rank::CacheShard, ours),
+                socket: ours,
+                talk: Mutex::new(Rank::CacheShard, ()),
                 path: path.into(),
             }),
         }
@@ -106,9 +115,16 @@ impl Keeper {
         }
     }
 
+    /// As [`abort`].
+    pub(crate) fn abort(&self) {
+        // Without the keeper the connection ends with the process.
+        let _ = send(self.socket.as_fd(), &[ABORT], None);
+    }
+
     fn ask(&self, byte: u8) -> Result<(u8, String, Option<OwnedFd>)> {
-        let socket = self.socket.lock();
-        let exchanged = send(socket.as_fd(), &[byte], None).and_then(|()| receive(socket.as_fd()));
+        let _talk = self.talk.lock();
+        let socket = self.socket.as_fd();
+        let exchanged = send(socket, &[byte], None).and_then(|()| receive(socket));
         let (message, fd) = exchanged.map_err(Error::system("ask the keeper of", &self.path))?;
         let (&status, text) = message.split_first().unwrap_or((&FAILED, b"it is gone"));
         Ok((status, String::from_utf8_lossy(text).into_owned(), fd))
@@ -126,18 +142,39 @@ fn ignore_signals() {
 
 /// Does what the server asks, until it is gone.
 fn serve(socket: BorrowedFd<'_>, path: &Path, options: &MountOptions) {
-    while let Ok((message, _)) = receive(socket) {
-        let answered = match message.first() {
-            Some(&ATTACH) => hand_over(socket, attach(path, options)),
-            Some(&ATTACH_BLOCK) => hand_over(socket, attach_block(path, options)),
-            Some(&DETACH) => answer(socket, detach(path, Lazy::No)),
-            Some(&DETACH_LAZILY) => answer(socket, detach(path, Lazy::Yes)),
-            _ => return,
-        };
-        if answered.is_err() {
-            return;
+    std::thread::scope(|scope| {
+        while let Ok((message, _)) = receive(socket) {
+            let answered = match message.first() {
+                Some(&ATTACH) => hand_over(socket, attach(path, options)),
+                Some(&ATTACH_BLOCK) => hand_over(socket, attach_block(path, options)),
+                Some(&DETACH) => leave_detach(scope, socket, path, Lazy::No),
+                Some(&DETACH_LAZILY) => leave_detach(scope, socket, path, Lazy::Yes),
+                Some(&ABORT) => {
+                    abort(path);
+                    Ok(())
+                }
+                _ => return,
+            };
+            if answered.is_err() {
+                return;
+            }
         }
-    }
+    });
+}
+
+/// Detaches in a thread of its own, which answers. The server asks nothing else meanwhile, but may
+/// want to abort.
+fn leave_detach<'s>(
+    scope: &'s std::thread::Scope<'s, '_>,
+    socket: BorrowedFd<'s>,
+    path: &'s Path,
+    lazy: Lazy,
+) -> io::Result<()> {
+    // A server that is gone needs no answer.
+    let work = move || drop(answer(socket, detach(path, lazy)));
+    std::thread::Builder::new()
+        .spawn_scoped(scope, work)
+        .map(drop)
 }
 
 fn hand_over(socket: BorrowedFd<'_>, attached: Result<DevFuse>) -> io::Result<()> {

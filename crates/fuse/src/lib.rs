@@ -11,8 +11,8 @@
 //! `control` is how a running mount is asked, `tally` what it counts; `halt` holds changes
 //! back while it is frozen or remounted; `room` says when space runs short; `bdi` is what the
 //! kernel keeps of a mount; `pressure` gives memory back; `session`, `crew`, `mount_point`,
-//! `claim`, `umount`, `daemon` and `signals` are the life of a mount; `sandbox` locks the server
-//! in, and `keeper` unmounts for it then.
+//! `claim`, `umount`, `daemon` and `signals` are the life of a mount; `inherited` closes what the
+//! program was started with, `sandbox` locks the server in, and `keeper` unmounts for it then.
 //! References: `linux/fuse.h`; man page `fuse(4)`.
 #![deny(unsafe_code)]
 
@@ -24,11 +24,14 @@ mod claim;
 mod control;
 mod crew;
 mod daemon;
+mod ends;
 mod errno;
 mod error;
 mod halt;
 mod hands;
+mod inherited;
 mod init;
+mod interrupted;
 mod keeper;
 mod made_with;
 mod mount_point;
@@ -53,9 +56,11 @@ mod umount;
 
 pub use control::{Ask, Client, NewGrace, NewLimits, QuotaRow, Refusal};
 pub use error::{Error, Explained, Result};
+pub use inherited::close_inherited;
+pub use interrupted::{catch_interrupts, is_interrupted};
 pub use mount_point::Lazy;
 pub use options::{Announce, Backing, Channel, DataCache, MountOptions, Run, Sandbox, Sharing};
 pub use owners::{BadOwners, Owners};
 pub use remount::{freeze, remount, shutdown, thaw};
-pub use session::{Session, mount, mount_explained};
+pub use session::{Session, Stages, mount, mount_explained};
 pub use umount::{Image, umount};

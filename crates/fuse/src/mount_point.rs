@@ -21,6 +21,8 @@ use std::process::{Child, Command, Stdio};
 /// device of.
 const FS_TYPE: &str = "fuse.uext4";
 const BLOCK_FS_TYPE: &str = "fuseblk.uext4";
+/// Where the kernel shows its connections by the number of their device.
+const CONNECTIONS: &str = "/sys/fs/fuse/connections";
 /// Helper that is setuid root.
 const FUSERMOUNT: &str = "fusermount3";
 /// Tells the helper where to send the descriptor.
@@ -193,6 +195,21 @@ pub(crate) fn detach(path: &Path, lazy: Lazy) -> Result<()> {
         done => done
             .map_err(io::Error::from)
             .map_err(Error::system("unmount", path)),
+    }
+}
+
+/// Aborts the connection of the mount on `path`, if it is ours: the superuser's way works without
+/// `/sys/fs/fuse`, that of others needs it.
+pub(crate) fn abort(path: &Path) {
+    let Ok(Some(mount)) = crate::umount::topmost(path) else {
+        return;
+    };
+    // A mount in use stays, and is aborted all the same.
+    let forced = rustix::mount::unmount(path, UnmountFlags::NOFOLLOW | UnmountFlags::FORCE);
+    if matches!(forced, Err(rustix::io::Errno::PERM)) {
+        let abort = format!("{CONNECTIONS}/{}/abort", mount.connection);
+        // Without it the connection ends with the process.
+        let _ = std::fs::write(abort, "1");
     }
 }
 

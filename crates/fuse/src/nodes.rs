@@ -9,6 +9,7 @@ use crate::attributes::{TTL, TTL_WRITERS, Writers};
 use crate::errno::Errno;
 use crate::protocol::ROOT_ID;
 use std::collections::hash_map::Entry;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use uext4::InodeRef;
 use uext4_format::InodeNr;
@@ -25,6 +26,8 @@ struct Node {
     writers: u32,
     /// Of them: those who may use the blocks reserved for the superuser.
     privileged: u32,
+    /// The kernel may hold pages of it, and reads of those send no request.
+    cached: AtomicBool,
     /// Why data that the kernel had taken could not be written, until a writer hears it.
     lost: Option<Errno>,
 }
@@ -94,6 +97,7 @@ impl Nodes {
                         lookups: 1,
                         writers: 0,
                         privileged: 0,
+                        cached: AtomicBool::new(false),
                         lost: None,
                     });
                     None
@@ -117,6 +121,23 @@ impl Nodes {
             return None;
         }
         shard.remove(&node).map(|node| node.inode)
+    }
+
+    /// The kernel gets pages of the node; answers whether it may have had some before.
+    pub(crate) fn note_cached(&self, node: u64) -> bool {
+        match self.shard(node).read().get(&node) {
+            Some(node) if node.cached.load(Ordering::Relaxed) => true,
+            Some(node) => node.cached.swap(true, Ordering::Relaxed),
+            None => true,
+        }
+    }
+
+    /// Whether the kernel may hold pages of the node.
+    pub(crate) fn may_be_cached(&self, node: u64) -> bool {
+        let shard = self.shard(node).read();
+        shard
+            .get(&node)
+            .is_none_or(|node| node.cached.load(Ordering::Relaxed))
     }
 
     /// Somebody opened the node for writing.

@@ -75,6 +75,9 @@ pub enum Backing {
     /// written the kernel knows it (`fuseblk`): it keeps others from it, `sync` asks the server,
     /// and `umount` waits until the device is clean.
     BlockDevice,
+    /// A part of that device (`offset=`, `partition=`): the same, but for the numbers of blocks,
+    /// which the kernel does not hear (`FIBMAP`, swap files).
+    PartOfBlockDevice,
 }
 
 /// How to mount. What the file system itself needs to know is in [`uext4::MountOptions`].

@@ -9,6 +9,10 @@ pub(crate) const MINOR_MIN: u32 = 28;
 /// From this minor version on (Linux 6.1) the kernel moves the times that it owns when it sends
 /// `FALLOCATE`; before it some do, and none says so.
 pub(crate) const MINOR_OWN_FALLOCATE_TIMES: u32 = 37;
+/// From this minor version on (Linux 5.14; some of 5.13 too) `FS_IOC_SETFLAGS` and
+/// `FS_IOC_FSSETXATTR` are file attributes to the kernel, which checks their owner; before it they
+/// come as any ioctl does.
+pub(crate) const MINOR_CHECKS_FLAG_IOCTLS: u32 = 34;
 /// Node id of the root directory.
 pub(crate) const ROOT_ID: u64 = 1;
 /// Bytes of the header before every answer.
@@ -46,6 +50,7 @@ pub(crate) mod opcode {
     pub(crate) const FSYNCDIR: u32 = 30;
     pub(crate) const ACCESS: u32 = 34;
     pub(crate) const CREATE: u32 = 35;
+    pub(crate) const BMAP: u32 = 37;
     pub(crate) const DESTROY: u32 = 38;
     pub(crate) const IOCTL: u32 = 39;
     pub(crate) const BATCH_FORGET: u32 = 42;
@@ -85,6 +90,7 @@ pub(crate) mod opcode {
         (FSYNCDIR, "fsyncdir"),
         (ACCESS, "access"),
         (CREATE, "create"),
+        (BMAP, "bmap"),
         (IOCTL, "ioctl"),
         (FALLOCATE, "fallocate"),
         (READDIRPLUS, "readdirplus"),
@@ -107,7 +113,6 @@ pub(crate) mod capability {
     pub(crate) const HAS_IOCTL_DIR: u64 = 1 << 11;
     pub(crate) const DO_READDIRPLUS: u64 = 1 << 13;
     pub(crate) const READDIRPLUS_AUTO: u64 = 1 << 14;
-    pub(crate) const ASYNC_DIO: u64 = 1 << 15;
     pub(crate) const WRITEBACK_CACHE: u64 = 1 << 16;
     pub(crate) const PARALLEL_DIROPS: u64 = 1 << 18;
     pub(crate) const POSIX_ACL: u64 = 1 << 20;

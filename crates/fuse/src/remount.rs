@@ -6,6 +6,7 @@
 
 use crate::control::{Ask, Client};
 use crate::error::{Error, Result};
+use crate::umount;
 use rustix::fs::StatVfsMountFlags;
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, mount_remount};
@@ -20,6 +21,8 @@ use uext4::Flush;
 /// [`Error::Refused`] says why not; [`Error::NotMounted`].
 pub fn freeze(dir: &Path) -> Result<()> {
     let client = Client::connect(dir)?;
+    // Frozen, it would wait for the thaw.
+    check_not_frozen(&client, dir)?;
     sync(dir)?;
     client.ask(&Ask::Freeze {}).map(drop)
 }
@@ -40,6 +43,10 @@ pub fn thaw(dir: &Path) -> Result<()> {
 pub fn shutdown(dir: &Path, flush: Flush) -> Result<()> {
     let client = Client::connect(dir)?;
     if flush == Flush::Everything {
+        if is_frozen(&client)? {
+            // What the kernel holds is to be written, too. It may be thawed by now.
+            let _ = client.ask(&Ask::Thaw {});
+        }
         sync(dir)?;
     }
     client.ask(&Ask::Shutdown { flush }).map(drop)
@@ -51,23 +58,45 @@ pub fn shutdown(dir: &Path, flush: Flush) -> Result<()> {
 /// As [`freeze`]; [`Error::Busy`] when it is to be read-only and files are open for writing.
 pub fn remount(dir: &Path, list: &str) -> Result<()> {
     let client = Client::connect(dir)?;
+    if access(list) == Some(Access::ReadWrite) {
+        refuse_beside_mount(dir)?;
+    }
     let options = list.to_owned();
     let ask = || client.ask(&Ask::Remount { options }).map(drop);
     match access(list) {
         Some(Access::ReadOnly) => {
+            check_not_frozen(&client, dir)?;
             sync(dir)?;
-            let told = tell_kernel(dir, list)?;
+            let before = flags_now(dir)?;
+            let told = tell_kernel(dir, before, list)?;
             ask().inspect_err(|_| {
                 if told == Told::Yes {
                     // As it was; the reason is what the caller wants to know.
-                    let _ = tell_kernel(dir, "rw");
+                    let _ = tell_kernel(dir, before, "");
                 }
             })
         }
         _ => {
             ask()?;
-            tell_kernel(dir, list).map(drop)
+            tell_kernel(dir, flags_now(dir)?, list).map(drop)
         }
+    }
+}
+
+/// Refuses to make a mount writable while the image is mounted by another name. A server that is
+/// locked in cannot look for loop devices itself; locks and claims it meets.
+fn refuse_beside_mount(dir: &Path) -> Result<()> {
+    let now = rustix::fs::statvfs(dir).map_err(|errno| Error::system("look at", dir)(errno.into()));
+    if !now?.f_flag.contains(StatVfsMountFlags::RDONLY) {
+        return Ok(());
+    }
+    let source = umount::source(dir)?;
+    match source.and_then(|path| Some((uext4::device::writer_of(&path)?, path))) {
+        Some((user @ uext4::device::User::Mount { .. }, path)) => {
+            let busy = uext4::device::Error::Busy { path, user };
+            Err(Error::FileSystem(busy.into()))
+        }
+        _ => Ok(()),
     }
 }
 
@@ -100,11 +129,26 @@ enum Told {
     No,
 }
 
-/// Sets the flags of the mount: what it has, and what the list changes.
-fn tell_kernel(dir: &Path, list: &str) -> Result<Told> {
-    let now =
-        rustix::fs::statvfs(dir).map_err(|errno| Error::system("look at", dir)(errno.into()))?;
-    let flags = list.split(',').fold(flags_of(now.f_flag), change_flag);
+fn is_frozen(client: &Client) -> Result<bool> {
+    Ok(client.ask(&Ask::Server {})?["frozen"] == true)
+}
+
+fn check_not_frozen(client: &Client, dir: &Path) -> Result<()> {
+    match is_frozen(client)? {
+        true => Err(Error::Frozen { path: dir.into() }),
+        false => Ok(()),
+    }
+}
+
+/// The flags of the mount.
+fn flags_now(dir: &Path) -> Result<MountFlags> {
+    let now = rustix::fs::statvfs(dir).map_err(std::io::Error::from);
+    Ok(flags_of(now.map_err(Error::system("look at", dir))?.f_flag))
+}
+
+/// Sets the flags of the mount: what it had, and what the list changes.
+fn tell_kernel(dir: &Path, before: MountFlags, list: &str) -> Result<Told> {
+    let flags = list.split(',').fold(before, change_flag);
     match mount_remount(dir, flags, c"") {
         Ok(()) => Ok(Told::Yes),
         Err(Errno::PERM) => Ok(Told::No),
@@ -112,6 +156,9 @@ fn tell_kernel(dir: &Path, list: &str) -> Result<Told> {
         Err(errno) => Err(Error::system("remount", dir)(errno.into())),
     }
 }
+
+/// `ST_NOSYMFOLLOW` of `statfs(2)`.
+const NO_SYMLINKS: StatVfsMountFlags = StatVfsMountFlags::from_bits_retain(0x2000);
 
 fn flags_of(now: StatVfsMountFlags) -> MountFlags {
     let known = [
@@ -121,13 +168,18 @@ fn flags_of(now: StatVfsMountFlags) -> MountFlags {
         (StatVfsMountFlags::NOEXEC, MountFlags::NOEXEC),
         (StatVfsMountFlags::NOATIME, MountFlags::NOATIME),
         (StatVfsMountFlags::NODIRATIME, MountFlags::NODIRATIME),
+        (StatVfsMountFlags::RELATIME, MountFlags::RELATIME),
+        (NO_SYMLINKS, MountFlags::NOSYMFOLLOW),
         (StatVfsMountFlags::SYNCHRONOUS, MountFlags::SYNCHRONOUS),
     ];
     let set = known.iter().filter(|(has, _)| now.contains(*has));
     set.fold(MountFlags::empty(), |flags, (_, flag)| flags | *flag)
 }
 
+/// A remount that names no flag of access times keeps those that the mount has, so one that clears
+/// `noatime` names what holds instead.
 fn change_flag(flags: MountFlags, word: &str) -> MountFlags {
+    let atime = MountFlags::NOATIME | MountFlags::RELATIME | MountFlags::STRICTATIME;
     let (flag, on) = match word {
         "ro" => (MountFlags::RDONLY, true),
         "rw" => (MountFlags::RDONLY, false),
@@ -137,8 +189,9 @@ fn change_flag(flags: MountFlags, word: &str) -> MountFlags {
         "dev" => (MountFlags::NODEV, false),
         "noexec" => (MountFlags::NOEXEC, true),
         "exec" => (MountFlags::NOEXEC, false),
-        "noatime" => (MountFlags::NOATIME, true),
-        "atime" | "relatime" | "strictatime" => (MountFlags::NOATIME, false),
+        "noatime" => return (flags - atime) | MountFlags::NOATIME,
+        "atime" | "relatime" => return (flags - atime) | MountFlags::RELATIME,
+        "strictatime" => return (flags - atime) | MountFlags::STRICTATIME,
         "nodiratime" => (MountFlags::NODIRATIME, true),
         "diratime" => (MountFlags::NODIRATIME, false),
         "sync" => (MountFlags::SYNCHRONOUS, true),
@@ -161,8 +214,11 @@ mod tests {
 
     #[test]
     fn flags_change_by_their_words() {
-        let had = MountFlags::NOSUID | MountFlags::RDONLY;
-        let now = "rw,noexec,commit=5".split(',').fold(had, change_flag);
-        assert_eq!(now, MountFlags::NOSUID | MountFlags::NOEXEC);
+        let had = MountFlags::NOSUID | MountFlags::RDONLY | MountFlags::NOATIME;
+        let now = "rw,noexec,commit=5,relatime"
+            .split(',')
+            .fold(had, change_flag);
+        let wanted = MountFlags::NOSUID | MountFlags::NOEXEC | MountFlags::RELATIME;
+        assert_eq!(now, wanted);
     }
 }

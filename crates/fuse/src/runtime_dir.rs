@@ -1,8 +1,13 @@
-//! The directory of a user's running servers: claims and control sockets.
+//! The directories of running servers: one for each mount, with its claim and control socket.
 //!
-//! Layout: `/run/uext4` of the superuser, `$XDG_RUNTIME_DIR/uext4` of others, and `uext4-UID` in
-//! the directory for temporary files where there is none. Files are named after mount points.
-//! Invariants: only its owner can enter it; one that belongs to somebody else is refused.
+//! Layout: `BASE/NAME/`, where NAME is the escaped path of the mount point. BASE is the first
+//! candidate that can be made private: `/run/uext4` for the superuser, then `uext4` in
+//! `$XDG_RUNTIME_DIR` or `/run/user/UID`, then `uext4-UID` in the directory for temporary files and
+//! in `/dev/shm`. The later ones serve user namespaces, a read-only root and a missing `/run`.
+//! Invariants: a base and what lies in it belong to one user, and only that user can enter it. A
+//! base in a directory where another user could replace it is refused. Clients apply the same test
+//! before they open anything there, so a directory or a FIFO that another user has put in the place
+//! of a base is never used.
 
 use std::fs::{self, DirBuilder, Permissions};
 use std::io;
@@ -10,50 +15,98 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-/// Permissions of the directory.
+/// Permissions of the directories.
 const MODE: u32 = 0o700;
+/// Longest name of a directory.
+const NAME_BYTES_MAX: usize = 200;
+/// Mode bit of directories whose entries only their owners replace.
+const STICKY: u32 = 0o1000;
 
-/// That of this process.
-pub(crate) fn own() -> PathBuf {
-    of(rustix::process::geteuid().as_raw())
-}
-
-/// That of a user.
-pub(crate) fn of(uid: u32) -> PathBuf {
-    if uid == 0 {
-        return "/run/uext4".into();
-    }
-    let own = rustix::process::geteuid().as_raw() == uid;
-    let set = std::env::var_os("XDG_RUNTIME_DIR").filter(|dir| own && !dir.is_empty());
-    let usual = PathBuf::from(format!("/run/user/{uid}"));
-    match set.map(PathBuf::from).unwrap_or(usual) {
-        dir if dir.is_dir() => dir.join("uext4"),
-        _ => std::env::temp_dir().join(format!("uext4-{uid}")),
-    }
-}
-
-/// Makes the directory, unless it is there.
+/// Makes the directory of a server of this process for `mount_point`, unless it is there.
 ///
 /// # Errors
-/// It is no directory, or not ours; what the system says.
-pub(crate) fn make(dir: &Path) -> io::Result<()> {
+/// What the system says of the first candidate, when none can be used.
+pub(crate) fn make(mount_point: &Path) -> io::Result<PathBuf> {
+    let mut first = None;
+    for base in bases(own_uid()) {
+        match make_private(&base) {
+            Ok(()) => {
+                let dir = base.join(file_name(mount_point, NAME_BYTES_MAX));
+                return make_private(&dir).map(|()| dir);
+            }
+            Err(error) => first = first.or(Some(error)),
+        }
+    }
+    Err(first.unwrap_or_else(|| io::ErrorKind::NotFound.into()))
+}
+
+/// The directory of the server of user `uid` that serves, or served, `mount_point`.
+pub(crate) fn find(mount_point: &Path, uid: u32) -> Option<PathBuf> {
+    let name = file_name(mount_point, NAME_BYTES_MAX);
+    let usable = bases(uid)
+        .into_iter()
+        .filter(|base| is_private(base, uid).is_ok());
+    let mut dirs = usable.map(|base| base.join(&name));
+    dirs.find(|dir| is_private(dir, uid).is_ok())
+}
+
+fn own_uid() -> u32 {
+    rustix::process::geteuid().as_raw()
+}
+
+/// The candidates of a user, best first.
+fn bases(uid: u32) -> Vec<PathBuf> {
+    let is_own = own_uid() == uid;
+    let set = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+    let set = set.filter(|dir| is_own && dir.is_absolute());
+    let user = PathBuf::from(format!("/run/user/{uid}"));
+    let run = (uid == 0).then(|| PathBuf::from("/run"));
+    let named = run.into_iter().chain(set).chain([user]);
+    let temporary = [std::env::temp_dir(), "/tmp".into(), "/dev/shm".into()];
+    let temporary = temporary
+        .into_iter()
+        .map(|dir| dir.join(format!("uext4-{uid}")));
+    named
+        .map(|dir| dir.join("uext4"))
+        .chain(temporary)
+        .collect()
+}
+
+fn make_private(dir: &Path) -> io::Result<()> {
     match DirBuilder::new().mode(MODE).create(dir) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
         _ => {}
     }
+    let found = fs::symlink_metadata(dir)?;
+    if found.is_dir() && found.uid() == own_uid() && found.mode() & 0o077 != 0 {
+        fs::set_permissions(dir, Permissions::from_mode(MODE))?;
+    }
+    is_private(dir, own_uid())
+}
+
+/// Checks that only `uid` enters `dir` and that no other user can put something in its place.
+fn is_private(dir: &Path, uid: u32) -> io::Result<()> {
+    let refused = || io::ErrorKind::PermissionDenied.into();
     // A link is not followed: where it leads may change.
     let found = fs::symlink_metadata(dir)?;
-    if !found.is_dir() || found.uid() != rustix::process::geteuid().as_raw() {
-        return Err(io::ErrorKind::PermissionDenied.into());
+    if !found.is_dir() || found.uid() != uid || found.mode() & 0o077 != 0 {
+        return Err(refused());
     }
-    if found.mode() & 0o077 != 0 {
-        fs::set_permissions(dir, Permissions::from_mode(MODE))?;
+    let above = fs::metadata(dir.parent().ok_or_else(refused)?)?;
+    let others_replace = above.mode() & 0o022 != 0 && above.mode() & STICKY == 0;
+    if others_replace || !(is_trusted(above.uid(), uid) || above.mode() & STICKY != 0) {
+        return Err(refused());
     }
     Ok(())
 }
 
+/// Whether directories of `owner` may hold those of `uid`.
+fn is_trusted(owner: u32, uid: u32) -> bool {
+    owner == 0 || owner == uid
+}
+
 /// The path as a file name of at most `bytes_max` bytes; long ones end in a hash.
-pub(crate) fn file_name(mount_point: &Path, bytes_max: usize) -> String {
+fn file_name(mount_point: &Path, bytes_max: usize) -> String {
     let mut name = String::new();
     for &byte in mount_point.as_os_str().as_bytes() {
         match byte {
@@ -84,6 +137,10 @@ fn fnv(bytes: &[u8]) -> u64 {
 mod tests {
     use super::*;
 
+    fn refusal(dir: &Path) -> io::ErrorKind {
+        make_private(dir).expect_err("it is refused").kind()
+    }
+
     #[test]
     fn names_are_different_and_short() {
         let long = |end: char| format!("/{}{end}", "x".repeat(300));
@@ -104,11 +161,36 @@ mod tests {
         let (open, link) = (dir.path().join("open"), dir.path().join("link"));
         fs::create_dir(&open).expect("it is fresh");
         fs::set_permissions(&open, Permissions::from_mode(0o777)).expect("it is ours");
-        make(&open).expect("it is ours");
+        make_private(&open).expect("it is ours");
         let mode = fs::metadata(&open).expect("it is there").mode();
         assert_eq!(mode & 0o777, MODE);
         std::os::unix::fs::symlink(&open, &link).expect("it is fresh");
-        let refused = make(&link).expect_err("a link is not followed");
-        assert_eq!(refused.kind(), io::ErrorKind::PermissionDenied);
+        assert_eq!(refusal(&link), io::ErrorKind::PermissionDenied);
+        let file = dir.path().join("file");
+        fs::write(&file, "").expect("it is fresh");
+        assert_eq!(refusal(&file), io::ErrorKind::PermissionDenied);
+    }
+
+    #[test]
+    fn no_other_user_can_replace_it() {
+        let dir = tempfile::tempdir().expect("there is room");
+        let set = |mode| fs::set_permissions(dir.path(), Permissions::from_mode(mode));
+        let base = dir.path().join("base");
+        set(0o777).expect("it is ours");
+        assert_eq!(refusal(&base), io::ErrorKind::PermissionDenied);
+        set(0o1777).expect("it is ours");
+        make_private(&base).expect("entries of a sticky directory stay");
+    }
+
+    #[test]
+    fn a_base_of_another_user_is_refused() {
+        if own_uid() != 0 {
+            return;
+        }
+        let dir = tempfile::tempdir().expect("there is room");
+        let base = dir.path().join("base");
+        fs::create_dir(&base).expect("it is fresh");
+        std::os::unix::fs::chown(&base, Some(65_534), None).expect("we may");
+        assert_eq!(refusal(&base), io::ErrorKind::PermissionDenied);
     }
 }

@@ -1,9 +1,10 @@
 //! A mount from its beginning to its end.
 //!
-//! Order: fork the keeper, claim the mount point, restrict which files are reached, open the image,
-//! attach, greet the kernel, serve, listen on the control socket, restrict which calls are made;
-//! then stop listening, close the image, say how that went, give the claim back.
-//! `umount` waits for the claim, so whoever saw it end finds the image closed.
+//! Order: fork the keeper, claim the mount point, open the devices and claim what shows their
+//! bytes, restrict which files are reached, mount the image, attach, greet the kernel, serve,
+//! listen on the control socket, restrict which calls are made; then stop listening, close the
+//! image, say how that went, give the claim back. `umount` waits for the claim, so whoever saw it
+//! end finds the image closed.
 //! Invariants: a thread that panics takes the process down at once. What was half done is in a
 //! transaction that never commits, so the next mount finds a consistent image.
 
@@ -41,7 +42,20 @@ pub fn mount(
     mount_point: &Path,
     options: &MountOptions,
 ) -> Result<()> {
-    mount_explained(open, mount_point, options, |error| error.into())
+    let stages = Stages {
+        open: || Ok(()),
+        mount: |()| open(),
+    };
+    mount_explained(stages, mount_point, options, |error| error.into())
+}
+
+/// How a server gets its file system.
+pub struct Stages<O, M> {
+    /// Opens the devices, before the server is locked in: looking for other users of their storage
+    /// takes files that it cannot reach later. No byte of an image is interpreted here.
+    pub open: O,
+    /// Mounts the file system that is on them.
+    pub mount: M,
 }
 
 /// As [`mount`]; `explain` says what becomes [`Error::Server`] of an error that a server process
@@ -49,8 +63,8 @@ pub fn mount(
 ///
 /// # Errors
 /// As [`mount`].
-pub fn mount_explained(
-    open: impl FnOnce() -> uext4::Result<Filesystem>,
+pub fn mount_explained<D>(
+    stages: Stages<impl FnOnce() -> uext4::Result<D>, impl FnOnce(D) -> uext4::Result<Filesystem>>,
     mount_point: &Path,
     options: &MountOptions,
     explain: impl FnOnce(&Error) -> Explained,
@@ -58,11 +72,11 @@ pub fn mount_explained(
     // A daemon leaves the working directory.
     let path = directory(mount_point)?;
     match options.run {
-        Run::Foreground => serve(open, &path, options, || ()),
+        Run::Foreground => serve(stages, &path, options, || ()),
         Run::Daemon => match daemon::fork()? {
             daemon::Side::Parent(child) => child.wait_ready(),
             daemon::Side::Child(parent) => {
-                parent.finish(|ready| serve(open, &path, options, ready), explain)
+                parent.finish(|ready| serve(stages, &path, options, ready), explain)
             }
         },
     }
@@ -80,25 +94,31 @@ fn directory(mount_point: &Path) -> Result<PathBuf> {
     Ok(path)
 }
 
-fn serve(
-    open: impl FnOnce() -> uext4::Result<Filesystem>,
+fn serve<D>(
+    stages: Stages<impl FnOnce() -> uext4::Result<D>, impl FnOnce(D) -> uext4::Result<Filesystem>>,
     path: &Path,
     options: &MountOptions,
     ready: impl FnOnce(),
 ) -> Result<()> {
     let hands = Hands::of(path, options)?;
-    let locking = match options.sandbox {
-        Sandbox::Off => None,
-        _ => Some(sandbox::begin(options)?),
-    };
     let claim = Claim::take(path, CLOSING_MAX)?;
-    let mut caught = None;
+    let (mut caught, mut locking) = (None, None);
+    let dir = claim.dir().to_owned();
     let opened = || {
-        let filesystem = open()?;
+        let devices = (stages.open)()?;
+        locking = match options.sandbox {
+            Sandbox::Off => None,
+            _ => Some(sandbox::begin(options, &dir)?),
+        };
+        let filesystem = (stages.mount)(devices)?;
         caught = Some(signals::catch());
         Ok(filesystem)
     };
     let session = Session::claimed(claim, hands, options, opened)?;
+    if options.run == Run::Daemon {
+        // Paths of the caller have been opened; the directory may be unmounted later.
+        let _ = rustix::process::chdir("/");
+    }
     if let Some(caught) = caught {
         caught?.stop(session.stopper())?;
     }
@@ -165,10 +185,10 @@ impl Session {
         claim: Claim,
         hands: Hands,
         options: &MountOptions,
-        open: impl FnOnce() -> uext4::Result<Filesystem>,
+        open: impl FnOnce() -> Result<Filesystem>,
     ) -> Result<Self> {
-        let opened = open().map_err(Error::from);
-        match opened.and_then(|filesystem| Self::attached(filesystem, hands, options)) {
+        let attach = |filesystem| Self::attached(filesystem, hands, options, claim.dir());
+        match open().and_then(attach) {
             Ok(session) => Ok(Self {
                 claim: Some(claim),
                 ..session
@@ -180,9 +200,14 @@ impl Session {
         }
     }
 
-    fn attached(filesystem: Filesystem, hands: Hands, options: &MountOptions) -> Result<Self> {
+    fn attached(
+        filesystem: Filesystem,
+        hands: Hands,
+        options: &MountOptions,
+        dir: &Path,
+    ) -> Result<Self> {
         let device = hands.attach(&filesystem, options)?;
-        let launched = Self::launch(device, filesystem, hands.clone(), options);
+        let launched = Self::launch(device, filesystem, hands.clone(), options, dir);
         if launched.is_err() {
             // What is mounted now would answer nothing.
             let _ = hands.detach(Lazy::Yes);
@@ -195,11 +220,13 @@ impl Session {
         filesystem: Filesystem,
         hands: Hands,
         options: &MountOptions,
+        dir: &Path,
     ) -> Result<Self> {
         let path = hands.path();
         let made_with = MadeWith::new(&options.list);
         let crew = Crew::start(device, filesystem, path, options)?;
-        let control = Control::start(crew.service.server.clone(), path, &crew.served, made_with)?;
+        let server = crew.service.server.clone();
+        let control = Control::start(server, (dir, path), &crew.served, made_with)?;
         let pressure = Pressure::watch(crew.service.server.clone());
         if let Some(bdi) = Bdi::of(path) {
             bdi.read_ahead(READ_AHEAD_BYTES);
@@ -247,17 +274,19 @@ impl Session {
         let Self {
             mut crew, hands, ..
         } = self;
-        let served = crew.wait();
+        let served = crew.wait(|| hands.abort());
         self.control.stop();
         if let Some(pressure) = self.pressure {
             pressure.stop();
         }
         let closed = crew.service.server.close().map_err(Error::from);
         let closed = closed.and(served.map_err(Error::system("serve", hands.path())));
+        let recorded = crew.service.server.filesystem().recorded_errors();
         // The image's lock goes with the last that has it: who sees the claim end finds it free.
         drop(crew);
         if let Some(claim) = self.claim {
-            claim.finish(&closed.as_ref().copied().map_err(|error| error.to_string()));
+            let said = closed.as_ref().map_err(|error| error.to_string());
+            claim.finish(&said.map(|()| recorded));
         }
         closed
     }
@@ -266,8 +295,10 @@ impl Session {
 impl Stopper {
     /// Unmounts; detaches when the mount is in use, and says so.
     pub(crate) fn unmount(&self) {
-        // Whoever waits for a thaw would wait forever.
-        let _not_frozen = self.server.upgrade().map(|server| server.thaw());
+        // The kernel sends what it holds before it lets go, which must not wait for a thaw.
+        if let Some(server) = self.server.upgrade() {
+            server.end_halts();
+        }
         match self.hands.detach(Lazy::No) {
             Err(Error::Busy { path }) => {
                 eprintln!(

@@ -23,17 +23,33 @@ use std::sync::Arc;
 /// A way from the kernel and back, for one thread. An answer goes the way that its request came.
 pub(crate) trait Transport: Send {
     /// Brings requests to the server until the file system is unmounted.
-    fn serve(&mut self, service: &Service) -> io::Result<()>;
+    ///
+    /// # Errors
+    /// Why it brings none any more although the kernel sends some: those hang.
+    fn serve(&mut self, service: &Service) -> io::Result<Ended>;
 }
 
-/// Who does what the requests ask.
+/// Why a transport brings no more requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ended {
+    /// The connection to the kernel is gone.
+    Disconnected,
+    /// The kernel never used it.
+    Unused,
+}
+
+/// The server and its pools of threads.
+///
+/// Invariants: only requests of `askers` wait for other requests. A job of another pool ends by
+/// itself, so what may be needed by an asker goes to no pool of askers.
 #[derive(Clone)]
 pub(crate) struct Service {
-    /// Knows how.
     pub(crate) server: Arc<Server>,
-    /// Do what waits.
-    pub(crate) helpers: Arc<Helpers>,
-    /// Copy much data.
+    /// Serve requests that wait for other requests.
+    pub(crate) askers: Arc<Helpers>,
+    /// Serve requests that wait for a commit.
+    pub(crate) waiters: Arc<Helpers>,
+    /// Copy much data, and serve changes that waited for a thaw.
     pub(crate) copiers: Arc<Helpers>,
 }
 

@@ -1,21 +1,34 @@
 //! Unmounting from outside the server: take the mount off, wait until the image is closed.
 
-use crate::claim::{Ending, Waiter};
+use crate::claim::{Ending, Waiter, clear, clear_dir};
+use crate::control::{Ask, Client};
 use crate::error::{Error, Result};
 use crate::mount_point::{Lazy, detach, is_ours};
+use serde_json::Value;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
 
 /// Longest time that the server may take to close the image after the kernel let go.
 const CLOSE_LIMIT: Duration = Duration::from_secs(300);
 
+/// Longest time that a mount may be busy before the caller hears of it.
+const BUSY_LIMIT: Duration = Duration::from_secs(1);
+const BUSY_PAUSE: Duration = Duration::from_millis(20);
+/// Longest time that another user's server may take to close the image, or of what holds its claim.
+const STRANGER_CLOSE_LIMIT: Duration = Duration::from_secs(2);
+/// Between two thaws of a mount that the kernel is taking off.
+const THAW_PAUSE: Duration = Duration::from_millis(100);
+
 /// What became of the image.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Image {
     /// The server closed it; it is clean.
     Clean,
+    /// As [`Self::Clean`], but errors are recorded in it: what the superblock says of them.
+    Marked(String),
     /// The server had been killed: the next mount recovers the image from its journal.
     NeedsRecovery,
     /// The mount was detached while in use: the server closes the image after its last user.
@@ -25,8 +38,9 @@ pub enum Image {
 /// Takes the mount off `dir` and waits until its server has closed the image.
 ///
 /// # Errors
-/// [`Error::NotMounted`], [`Error::Busy`] without [`Lazy::Yes`], [`Error::StillOpen`] when the
-/// server takes more than five minutes to close the image, [`Error::Server`] when it could not.
+/// [`Error::NotMounted`], [`Error::Busy`] after a second without [`Lazy::Yes`],
+/// [`Error::StillOpen`] when the server takes more than five minutes to close the image,
+/// [`Error::Server`] when it could not.
 pub fn umount(dir: &Path, lazy: Lazy) -> Result<Image> {
     let path = absolute(dir)?;
     let uid = match mounted(&path)? {
@@ -34,23 +48,25 @@ pub fn umount(dir: &Path, lazy: Lazy) -> Result<Image> {
         None => return Err(Error::NotMounted { path }),
     };
     let waiter = Waiter::find(&path, uid);
-    // Frozen, it could not take what the kernel still holds. Most are not, which is no error.
-    let _most_are_not_frozen = crate::thaw(&path);
-    detach(&path, lazy)?;
+    detach_thawed(&path, lazy)?;
+    clear(&path);
+    clear_dir(&path);
     // Without a claim the server is gone already, or too old to have made one.
     let Some(mut waiter) = waiter else {
         return Ok(Image::NeedsRecovery);
     };
-    let limit = if lazy == Lazy::Yes {
-        Duration::ZERO
-    } else {
-        CLOSE_LIMIT
+    let is_ours = uid == 0 || uid == rustix::process::geteuid().as_raw();
+    let limit = match lazy {
+        Lazy::Yes => Duration::ZERO,
+        Lazy::No if is_ours => CLOSE_LIMIT,
+        Lazy::No => STRANGER_CLOSE_LIMIT,
     };
     match waiter
         .wait(limit)
         .map_err(Error::system("wait for the server of", &path))?
     {
-        Some(Ending::Closed) => Ok(Image::Clean),
+        Some(Ending::Closed(None)) => Ok(Image::Clean),
+        Some(Ending::Closed(Some(errors))) => Ok(Image::Marked(errors)),
         Some(Ending::Killed) => Ok(Image::NeedsRecovery),
         Some(Ending::Failed(said)) => Err(Error::Server { said, status: 1 }),
         None if lazy == Lazy::Yes => Ok(Image::InUse),
@@ -59,6 +75,54 @@ pub fn umount(dir: &Path, lazy: Lazy) -> Result<Image> {
             path,
         }),
     }
+}
+
+/// Detaches; a mount that is busy is tried again for a moment: programs that probe new mounts, and
+/// children between `fork` and `exec`, hold files of it for milliseconds.
+fn detach_patiently(path: &Path, lazy: Lazy) -> Result<()> {
+    let begin = Instant::now();
+    loop {
+        match detach(path, lazy) {
+            Err(Error::Busy { .. }) if begin.elapsed() < BUSY_LIMIT => {
+                std::thread::sleep(BUSY_PAUSE);
+            }
+            done => return done,
+        }
+    }
+}
+
+/// Takes the mount off. Frozen, it could not take what the kernel still holds, which the kernel
+/// waits for: so it is thawed before, and again until the kernel lets go, since another process may
+/// freeze it in between.
+fn detach_thawed(path: &Path, lazy: Lazy) -> Result<()> {
+    // The mount is in no table any more while the kernel waits: the connection is made before.
+    let client = Client::connect(path).ok();
+    // Most are not frozen, which is no error.
+    let Some(client) = client.filter(|client| is_there(client.ask(&Ask::Thaw {}))) else {
+        return detach_patiently(path, lazy);
+    };
+    let done = std::thread::scope(|scope| {
+        let (detached, is_detached) = channel::<()>();
+        let client = &client;
+        scope.spawn(move || {
+            while is_detached.recv_timeout(THAW_PAUSE) == Err(RecvTimeoutError::Timeout) {
+                let _ = client.ask(&Ask::Thaw {});
+            }
+        });
+        let done = detach_patiently(path, lazy);
+        drop(detached);
+        done
+    });
+    if done.is_ok() {
+        // A mount that is still in use is found by no later thaw. The server may have ended.
+        let _ = client.ask(&Ask::Detached {});
+    }
+    done
+}
+
+/// Whether a server answered, even if it refused.
+fn is_there(answer: Result<Value>) -> bool {
+    matches!(answer, Ok(_) | Err(Error::Refused(_)))
 }
 
 /// The absolute path, also of a mount point whose server is dead.
@@ -78,37 +142,61 @@ pub(crate) fn absolute(dir: &Path) -> Result<PathBuf> {
 
 /// User id of whoever mounted ours on `path`, if the topmost mount there is ours.
 pub(crate) fn mounted(path: &Path) -> Result<Option<u32>> {
+    Ok(topmost(path)?.map(|mount| mount.uid))
+}
+
+/// The image or device of our mount on `dir`.
+pub(crate) fn source(dir: &Path) -> Result<Option<PathBuf>> {
+    Ok(topmost(&absolute(dir)?)?.map(|mount| mount.source))
+}
+
+/// The topmost mount on `path`, if it is ours.
+pub(crate) fn topmost(path: &Path) -> Result<Option<Mount>> {
     let table = "/proc/self/mountinfo";
     let text = std::fs::read(table).map_err(Error::system("read", table))?;
     let lines = text.split(|&byte| byte == b'\n');
     let last = lines
         .filter_map(parse_line)
         .rfind(|mount| mount.path == path);
-    Ok(last.filter(|mount| mount.ours).map(|mount| mount.uid))
+    Ok(last.filter(|mount| mount.ours))
 }
 
-struct Mount {
+/// A line of the mount table.
+pub(crate) struct Mount {
     path: PathBuf,
+    source: PathBuf,
     ours: bool,
     uid: u32,
+    /// What the kernel calls its FUSE connection: the number of its device.
+    pub(crate) connection: u64,
 }
 
 /// One line of `/proc/self/mountinfo`: id, parent, device, root, path, options, optional fields,
 /// `-`, type, source, super options.
 fn parse_line(line: &[u8]) -> Option<Mount> {
     let mut fields = line.split(|&byte| byte == b' ');
-    let path = PathBuf::from(OsString::from_vec(unescape(fields.nth(4)?)));
+    let connection = connection_of(fields.nth(2)?)?;
+    let path = PathBuf::from(OsString::from_vec(unescape(fields.nth(1)?)));
     let mut rest = fields.skip_while(|field| *field != b"-").skip(1);
     let ours = is_ours(rest.next()?);
-    let options = String::from_utf8_lossy(rest.nth(1)?).into_owned();
+    let source = OsString::from_vec(unescape(rest.next()?)).into();
+    let options = String::from_utf8_lossy(rest.next()?).into_owned();
     let uid = options
         .split(',')
         .find_map(|word| word.strip_prefix("user_id=")?.parse().ok());
     Some(Mount {
         path,
+        source,
         ours,
         uid: uid.unwrap_or(0),
+        connection,
     })
+}
+
+/// From `major:minor`, which the kernel keeps as 12 and 20 bits.
+fn connection_of(device: &[u8]) -> Option<u64> {
+    let (major, minor) = std::str::from_utf8(device).ok()?.split_once(':')?;
+    Some(major.parse::<u64>().ok()? << 20 | minor.parse::<u64>().ok()?)
 }
 
 /// Undoes the octal escapes of space, tab, newline and backslash.
@@ -143,9 +231,10 @@ mod tests {
             rw,user_id=1000,group_id=0,default_permissions";
         let mount = parse_line(line).expect("it is complete");
         assert_eq!(mount.path.as_os_str().as_bytes(), b"/mnt/a b");
-        assert!(mount.ours && mount.uid == 1000);
+        assert!(mount.ours && mount.uid == 1000 && mount.connection == 98);
         let block = parse_line(b"1 2 7:0 / /mnt rw - fuseblk.uext4 /dev/loop0 rw,user_id=0");
-        assert!(block.expect("it is complete").ours);
+        let block = block.expect("it is complete");
+        assert!(block.ours && block.connection == 7 << 20);
         let other = parse_line(b"1 2 0:1 / / rw - ext4 /dev/sda1 rw").expect("it is complete");
         assert!(!other.ours);
         assert!(parse_line(b"").is_none());

@@ -82,6 +82,17 @@ impl Engine {
         self.images.revoke(revokes)
     }
 
+    /// Writes the newest committed image of one block home. It stays in the log until a checkpoint
+    /// retires it. `batch` keeps older and newer writes of the block apart.
+    pub(crate) fn write_home(&self, block: BlockNr) -> Result<(), Error> {
+        let _one_write = self.batch.lock();
+        self.gate.check()?;
+        match self.images.get(block) {
+            Some(image) => self.home.write_many(&[(block, image)]),
+            None => Ok(()),
+        }
+    }
+
     /// Brings everything home and marks the log clean.
     pub(crate) fn clean_log(&self, log: &OpenLog) -> Result<(), Error> {
         self.checkpoint(log, u32::MAX)?;

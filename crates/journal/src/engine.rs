@@ -17,6 +17,7 @@ use crate::stats::Times;
 use crate::{Error, Image, Live, Render};
 use std::sync::Arc;
 use std::time::Duration;
+use uext4_format::jbd2::RevokeWriter;
 use uext4_format::{BlockNr, Tid};
 use uext4_sync::atomic::{AtomicU64, Ordering, Ordering::Relaxed};
 use uext4_sync::{Clock, Condvar, Mutex, OnceLock, Rank, Sharded, handle_point};
@@ -104,10 +105,7 @@ impl Engine {
         };
         Engine {
             gate: Gate::new(first, limit),
-            home: Home {
-                device: config.home,
-                block_size: config.block_size,
-            },
+            home: Home::new(config.home, config.block_size),
             observer: config.observer,
             threads: config.threads,
             commit_interval_ns: AtomicU64::new(nanoseconds(config.commit_interval)),
@@ -210,8 +208,12 @@ impl Engine {
         }
     }
 
-    pub(crate) fn push_revoke(&self, block: BlockNr) {
-        self.logged.local().lock().push_revoke(block);
+    /// Notes that a block is revoked in the running transaction; answers how many blocks it adds to
+    /// the log at most.
+    pub(crate) fn push_revoke(&self, block: BlockNr) -> u32 {
+        let log = self.log.get();
+        let per_block = log.map_or(usize::MAX, |log| RevokeWriter::capacity(&log.layout));
+        self.logged.local().lock().push_revoke(block, per_block)
     }
 
     /// Renders `state` for the committing transaction if it is still dirty there. `tid` is the

@@ -25,6 +25,10 @@ pub enum Error {
         /// What kept the last attempt from writing them.
         cause: Arc<Error>,
     },
+    /// A flush of the device failed since the journal was opened: what was written until then may
+    /// be lost, though later flushes succeed.
+    #[error("a flush of the device failed before, and with it what was written may be lost")]
+    Lost,
     /// A handle asks for more than a transaction can hold.
     #[error("{wanted} journal credits wanted, a transaction holds {limit}")]
     TooManyCredits {

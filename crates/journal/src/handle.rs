@@ -132,13 +132,14 @@ impl<'j> Handle<'j> {
                 .render_earlier(live, &mut state, dirty_in, self.tid());
         }
         live.stamp(None);
-        self.engine.push_revoke(nr);
+        self.revoke(nr);
     }
 
     /// The metadata block `nr`, which has no live object, was freed: older images of it are not
     /// replayed and not written home once this transaction is durable.
     pub fn revoke(&self, nr: BlockNr) {
-        self.engine.push_revoke(nr);
+        let charge = self.engine.push_revoke(nr);
+        self.used.set(self.used.get() + charge);
     }
 
     /// Asks for a commit as soon as the handle ends, without waiting for it.

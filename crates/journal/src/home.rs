@@ -5,6 +5,9 @@ use std::sync::Arc;
 use uext4_device::BlockDevice;
 use uext4_format::BlockNr;
 
+/// How often what a commit must read is read before it fails: it can not be given up without the
+/// transaction.
+const READS_MAX: u32 = 3;
 /// Blocks in one access: large enough for sequential speed, small enough for the stack of buffers.
 const MAX_ACCESS_BLOCKS: usize = 256;
 
@@ -13,9 +16,44 @@ const MAX_ACCESS_BLOCKS: usize = 256;
 pub(crate) struct Home {
     pub(crate) device: Arc<dyn BlockDevice>,
     pub(crate) block_size: u32,
+    barrier: Barrier,
+}
+
+/// Flushes that count only if no flush of the device has failed since this was made.
+#[derive(Clone)]
+pub(crate) struct Barrier {
+    failed_before: u64,
+}
+
+impl Barrier {
+    pub(crate) fn new(device: &dyn BlockDevice) -> Self {
+        let failed_before = device.failed_flushes();
+        Self { failed_before }
+    }
+
+    /// Makes durable what was written since the barrier was made.
+    ///
+    /// # Errors
+    /// That of the device, or [`Error::Lost`] after any flush that failed.
+    pub(crate) fn flush(&self, device: &dyn BlockDevice) -> Result<(), Error> {
+        device.flush()?;
+        match device.failed_flushes() == self.failed_before {
+            true => Ok(()),
+            false => Err(Error::Lost),
+        }
+    }
 }
 
 impl Home {
+    pub(crate) fn new(device: Arc<dyn BlockDevice>, block_size: u32) -> Self {
+        let barrier = Barrier::new(&*device);
+        Self {
+            device,
+            block_size,
+            barrier,
+        }
+    }
+
     fn offset(&self, block: BlockNr) -> u64 {
         block.0.saturating_mul(u64::from(self.block_size))
     }
@@ -38,7 +76,8 @@ impl Home {
         Ok(self.device.read_at(at, out)?)
     }
 
-    /// Reads ascending blocks, neighbours in one access, and hands out each with its place.
+    /// Reads ascending blocks, neighbours in one access, and hands out each with its place. An
+    /// access that fails is repeated.
     pub(crate) fn read_many(
         &self,
         blocks: &[BlockNr],
@@ -47,13 +86,23 @@ impl Home {
         let (mut buf, mut places) = (Vec::new(), 0..);
         for run in runs(blocks, |block| *block) {
             buf.resize(run.len() * self.block_size as usize, 0);
-            self.device.read_at(self.offset(run[0]), &mut buf)?;
+            self.read_repeatedly(run[0], &mut buf)?;
             let found = buf.chunks_exact(self.block_size as usize);
             found
                 .zip(&mut places)
                 .for_each(|(bytes, at)| take(at, bytes));
         }
         Ok(())
+    }
+
+    fn read_repeatedly(&self, start: BlockNr, buf: &mut [u8]) -> Result<(), Error> {
+        let mut reads = 1;
+        loop {
+            match self.device.read_at(self.offset(start), buf) {
+                Err(_) if reads < READS_MAX => reads += 1,
+                read => return Ok(read?),
+            }
+        }
     }
 
     /// Writes ascending blocks, neighbours in one access.
@@ -66,8 +115,14 @@ impl Home {
         Ok(())
     }
 
+    /// The barrier that was made with this.
+    pub(crate) fn barrier(&self) -> Barrier {
+        self.barrier.clone()
+    }
+
+    /// See [`Barrier::flush`].
     pub(crate) fn flush(&self) -> Result<(), Error> {
-        Ok(self.device.flush()?)
+        self.barrier.flush(&*self.device)
     }
 }
 

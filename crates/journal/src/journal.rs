@@ -72,6 +72,12 @@ impl Journal {
         self.engine.read_part(nr, offset, out)
     }
 
+    /// Writes the newest committed image of a block home, for programs that read the device beside
+    /// the mount. The caller holds no live object.
+    pub fn write_home(&self, nr: BlockNr) -> Result<(), Error> {
+        self.engine.write_home(nr)
+    }
+
     /// Stops the journal: everything later answers [`Error::Aborted`], nothing more is written.
     pub fn abort(&self, cause: Error) {
         self.engine.abort(cause);
@@ -95,7 +101,7 @@ impl Journal {
             self.engine.commit_locked()?;
             match self.engine.log.get() {
                 Some(log) => self.engine.clean_log(log),
-                None => self.engine.home.flush(),
+                None => self.engine.barrier().flush(&*self.engine.home.device),
             }
         };
         rest().inspect_err(|cause| self.engine.abort(cause.clone()))
@@ -141,7 +147,7 @@ impl Journal {
         let one_commit = self.engine.one_commit.lock();
         match self.engine.log.get() {
             Some(log) => self.engine.clean_log(log)?,
-            None => self.engine.home.flush()?,
+            None => self.engine.barrier().flush(&*self.engine.home.device)?,
         }
         self.engine.gate.stop(Error::Closed);
         drop(one_commit);
@@ -151,8 +157,13 @@ impl Journal {
     }
 
     /// Flushes the file system's device.
+    ///
+    /// # Errors
+    /// Also of an earlier flush, by any user of the device: what was written before it may be lost.
+    /// An error stops the journal, as [`Self::abort`], but for one that goes on
+    /// ([`FailedWrite::Late`]), which answers [`Error::Late`].
     pub fn flush_device(&self) -> Result<(), Error> {
-        self.engine.home.flush()
+        self.engine.flush_device()
     }
 
     /// What happened since it was opened.

@@ -1,5 +1,9 @@
 //! Blocks that a journal without a log could not write, where it goes on ([`FailedWrite::Late`]).
 //!
+//! A flush that fails may have lost what other threads wrote ([`Error::Lost`]): a commit whose
+//! writes began before such a flush is late, too. Data of files are not kept here: a caller that
+//! waits for data compares [`uext4_device::BlockDevice::failed_flushes`].
+//!
 //! Their images stay with those that are not at home ([`crate::images`]), where readers find them,
 //! and are written again with each commit. Until that succeeds no transaction counts as durable,
 //! and whoever waits for one hears [`Error::Late`].
@@ -8,6 +12,7 @@
 
 use crate::commit::Closed;
 use crate::engine::Engine;
+use crate::home::Barrier;
 use crate::stats::Times;
 use crate::{Error, FailedWrite, Image};
 use std::collections::BTreeSet;
@@ -40,9 +45,13 @@ impl Late {
         self.goes_on.store(goes_on, Ordering::Relaxed);
     }
 
+    fn goes_on(&self) -> bool {
+        self.goes_on.load(Ordering::Relaxed)
+    }
+
     /// Whether it goes on with so many blocks that are late.
     fn may_have(&self, blocks: usize) -> bool {
-        self.goes_on.load(Ordering::Relaxed) && blocks <= LATE_BLOCKS_MAX
+        self.goes_on() && blocks <= LATE_BLOCKS_MAX
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -51,6 +60,32 @@ impl Late {
 }
 
 impl Engine {
+    fn goes_on_late(&self) -> bool {
+        self.log.get().is_none() && self.late.goes_on()
+    }
+
+    /// For writes to the file system's device that begin after this call. Where failed writes stop
+    /// the journal, no flush counts any more once one has failed.
+    pub(crate) fn barrier(&self) -> Barrier {
+        match self.goes_on_late() {
+            true => Barrier::new(&*self.home.device),
+            false => self.home.barrier(),
+        }
+    }
+
+    /// Flushes the file system's device; unless it goes on, a failure stops the journal.
+    pub(crate) fn flush_device(&self) -> Result<(), Error> {
+        let Err(cause) = self.barrier().flush(&*self.home.device) else {
+            return Ok(());
+        };
+        if self.goes_on_late() {
+            let cause = Arc::new(cause);
+            return Err(Error::Late { cause });
+        }
+        self.abort(cause.clone());
+        Err(cause)
+    }
+
     /// Writes a transaction home, and what is late.
     pub(crate) fn write_unlogged(&self, closed: Closed) -> Result<(), Error> {
         let mut late = self.late.blocks.lock();
@@ -62,9 +97,10 @@ impl Engine {
             drop(self.images.revoke(&closed.revokes));
         }
         let images = self.with_late(&late, closed.images);
+        let barrier = self.barrier();
         let written = Times::time(&self.times.write_ns, || self.home.write_many(&images));
-        let written =
-            written.and_then(|()| Times::time(&self.times.flush_ns, || self.home.flush()));
+        let flush = || barrier.flush(&*self.home.device);
+        let written = written.and_then(|()| Times::time(&self.times.flush_ns, flush));
         match written {
             Ok(()) => {
                 let blocks: Vec<BlockNr> = std::mem::take(&mut *late).into_iter().collect();

@@ -1,5 +1,6 @@
 //! The log as numbered blocks on its device.
 
+use crate::home::Barrier;
 use crate::{Error, Log};
 use uext4_format::jbd2::{SUPERBLOCK_BYTES, Superblock};
 use uext4_format::{Corrupt, Place};
@@ -11,6 +12,7 @@ const MAX_ACCESS_BLOCKS: usize = 256;
 pub(crate) struct LogFile {
     log: Log,
     block_size: usize,
+    barrier: Barrier,
 }
 
 impl LogFile {
@@ -18,6 +20,7 @@ impl LogFile {
         Self {
             log: log.clone(),
             block_size: block_size as usize,
+            barrier: Barrier::new(&*log.device),
         }
     }
 
@@ -65,8 +68,9 @@ impl LogFile {
         Ok(())
     }
 
+    /// See [`Barrier::flush`].
     pub(crate) fn flush(&self) -> Result<(), Error> {
-        Ok(self.log.device.flush()?)
+        self.barrier.flush(&*self.log.device)
     }
 
     /// Reads, validates and compares the superblock with this log.

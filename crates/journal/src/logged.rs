@@ -49,8 +49,12 @@ impl Logged {
         place.replace(block) == Some(block)
     }
 
-    pub(crate) fn push_revoke(&mut self, block: BlockNr) {
+    /// Notes a revoke; answers how many blocks it adds to the log at most, where a revoke block
+    /// holds `per_block` of them. A shard pays for blocks of its own, so it is never too small.
+    pub(crate) fn push_revoke(&mut self, block: BlockNr, per_block: usize) -> u32 {
+        let begins = self.revokes.len().is_multiple_of(per_block);
         self.revokes.push(block);
+        u32::from(begins)
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -89,6 +93,17 @@ mod tests {
         assert_eq!(logged.take().0.len(), 201);
         assert!(logged.is_empty());
         assert_eq!(push(&mut logged, Some(1000)), 1, "a new transaction");
+    }
+
+    #[test]
+    fn revokes_are_charged_by_the_block_that_holds_them() {
+        let mut logged = Logged::new();
+        let charged: u32 = (0..250)
+            .map(|nr| logged.push_revoke(BlockNr(nr), 100))
+            .sum();
+        assert_eq!(charged, 3);
+        logged.take();
+        assert_eq!(logged.push_revoke(BlockNr(1), 100), 1, "a new transaction");
     }
 
     #[test]

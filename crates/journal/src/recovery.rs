@@ -25,7 +25,7 @@ use replay::Replay;
 use std::sync::Arc;
 use uext4_device::BlockDevice;
 use uext4_format::jbd2::Superblock;
-use uext4_format::{Corrupt, Place, Tid};
+use uext4_format::{BlockNr, Corrupt, Place, Tid};
 
 /// What recovery may write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,12 +74,27 @@ pub fn read_superblock(log: &Log, block_size: u32) -> Result<Superblock, Error> 
     LogFile::new(log, block_size).read_superblock()
 }
 
+/// Changes the newest image of a block before it is written home.
+pub type Amend<'a> = &'a dyn Fn(BlockNr, &mut [u8]);
+
 /// Replays `log` to `home`, whose blocks have `block_size` bytes.
 pub fn recover(
     log: &Log,
     home: &Arc<dyn BlockDevice>,
     block_size: u32,
     mode: RecoveryMode,
+) -> Result<RecoveryReport, Error> {
+    recover_amended(log, home, block_size, mode, &|_, _| ())
+}
+
+/// As [`recover`]; what `amend` adds to a block reaches its place in one write with the image, so
+/// that no crash leaves one without the other.
+pub fn recover_amended(
+    log: &Log,
+    home: &Arc<dyn BlockDevice>,
+    block_size: u32,
+    mode: RecoveryMode,
+    amend: Amend<'_>,
 ) -> Result<RecoveryReport, Error> {
     let file = LogFile::new(log, block_size);
     let superblock = file.read_superblock()?;
@@ -104,7 +119,7 @@ pub fn recover(
     let mut replay = Replay::new(&file, &superblock, home, mode);
     replay.collect(&mut report)?;
     if mode != RecoveryMode::Inspect {
-        replay.write_home(&mut report)?;
+        replay.write_home(&mut report, amend)?;
         if report.fast_commit.is_none() {
             mark_clean(log, block_size, &report)?;
         }

@@ -1,21 +1,26 @@
 //! The crash suite: a workload on a recorded device, cut at every event, recovered and judged.
 //!
 //! - `config`: the kinds of file systems. `step`, `held` and `workload`: what is done to them.
-//! - `plot`: workloads that are written, not drawn.
+//! - `beyond`: space held behind the end of a file, for both. `plot`: workloads that are written,
+//!   not drawn.
 //! - `history`: what the tree was after each step, and what was promised by then.
 //! - `play`: runs a workload and records it. `plant`: makes a recording worse, for the canary.
 //! - `disk`, `tape`: the devices of a file system, what was recorded on them, what a crash leaves.
 //! - `recover`: three ways to recover an image. `verdict`: whether the tree found is allowed.
-//! - `threads`, `torn`: runs of several threads; superblocks written in half.
+//!   `extents`: whether written blocks stand behind the end of a file.
+//! - `threads`, `threads_beyond`, `torn`: runs of several threads, what they do behind the end of
+//!   files; superblocks written in half.
 //! - `case`: one crash with a text form that repeats it. `judge`: many of them; `suite`: whole
 //!   runs; `effort`: how much of it.
 //!
 //! References: `docs/crash-model.md`.
 
+mod beyond;
 mod case;
 mod config;
 mod disk;
 mod effort;
+mod extents;
 mod held;
 mod history;
 mod judge;
@@ -27,6 +32,7 @@ mod step;
 mod suite;
 mod tape;
 mod threads;
+mod threads_beyond;
 mod torn;
 mod verdict;
 mod workload;

@@ -23,6 +23,8 @@ mod explore;
 #[cfg(all(test, shuttle))]
 mod inodes;
 #[cfg(all(test, shuttle))]
+mod links;
+#[cfg(all(test, shuttle))]
 mod moves;
 #[cfg(all(test, shuttle))]
 mod orphans;

@@ -2,7 +2,9 @@
 //! for the checker a block has two): claims, releases and the list when the file is full.
 
 use crate::explore::explore;
-use crate::rig::{Flat, dir, image_with_directory, join, mount, names, recover, unmount};
+use crate::rig::{
+    Flat, dir, fall_behind, image, image_with_directory, join, mount, names, recover, unmount,
+};
 use std::sync::Arc;
 use uext4::{Caller, Filesystem, InodeRef};
 use uext4_sync::thread;
@@ -64,4 +66,94 @@ fn orphans_come_and_go() {
 #[test]
 fn a_slot_has_one_owner() {
     explore(300, || uext4::orphan_slots(Flat::new(&[0; 16 << 10])));
+}
+
+/// A hold by number comes and goes while the last user of a file without a name goes away.
+fn hold_beside_the_end(image: &[u8]) {
+    let device = Flat::new(image);
+    let fs = Arc::new(mount(&device, "nodelalloc"));
+    let free = |fs: &Filesystem| (fs.statfs().blocks_free, fs.statfs().inodes_free);
+    let before = free(&fs);
+    let file = orphan(&fs, b"file");
+    let nr = file.nr();
+    let ends = {
+        let fs = fs.clone();
+        thread::spawn(move || {
+            fall_behind();
+            drop(file);
+            fs.sync().expect("a sync");
+        })
+    };
+    let holds = (0..2).map(|_| {
+        let fs = fs.clone();
+        thread::spawn(move || {
+            fall_behind();
+            // The number may be free by then.
+            drop(fs.inode(nr));
+        })
+    });
+    let holds: Vec<_> = holds.collect();
+    join([ends]);
+    join(holds);
+    fs.sync().expect("a sync");
+    assert_eq!(free(&fs), before, "everything was freed");
+    unmount(&device, &fs);
+}
+
+#[test]
+fn the_last_of_several_users_frees_a_file_without_a_name() {
+    let image = image_with_directory();
+    explore(150, move || hold_beside_the_end(&image));
+}
+
+/// Each is an extent; so many take more than one transaction to cut.
+const PIECES: u64 = 600;
+
+fn scattered(fs: &Filesystem) {
+    let (root, caller) = (fs.root().expect("a root"), Caller::root());
+    fs.mkdir(&root, b"d", 0o755, &caller).expect("a new name");
+    let file = fs.create(&dir(fs, b"d"), b"file", 0o644, &caller);
+    let file = file.expect("a new name");
+    for piece in 0..PIECES {
+        let written = fs.write(&file, piece * 2048, &[7; 1024]);
+        written.expect("a write");
+    }
+}
+
+/// The file loses its name while it is cut; then there is a crash.
+fn cut_beside_unlink(image: &[u8]) {
+    let device = Flat::new(image);
+    let fs = Arc::new(mount(&device, "nodelalloc"));
+    let inodes = fs.statfs().inodes_free;
+    let find = |fs: &Filesystem| fs.lookup(&dir(fs, b"d"), b"file", &Caller::root());
+    let file = find(&fs).expect("a name");
+    let cutter = {
+        let (fs, file) = (fs.clone(), file.clone());
+        thread::spawn(move || fs.truncate(&file, 0).expect("a truncate"))
+    };
+    let unlinker = {
+        let (fs, file) = (fs.clone(), file.clone());
+        thread::spawn(move || {
+            while fs.attr(&file).size_bytes > 0 {
+                thread::yield_now();
+            }
+            fall_behind();
+            fs.unlink(&dir(&fs, b"d"), b"file", &Caller::root())
+                .expect("a name");
+        })
+    };
+    join([cutter, unlinker]);
+    fs.sync().expect("a sync");
+    recover(&device.bytes(), |crashed| {
+        let free = crashed.statfs().inodes_free;
+        assert_eq!(free, inodes + 1, "the file is free after a crash");
+    });
+    drop(file);
+    unmount(&device, &fs);
+}
+
+#[test]
+fn a_cut_file_that_loses_its_name_stays_tracked() {
+    let image = image(scattered);
+    explore(30, move || cut_beside_unlink(&image));
 }

@@ -75,13 +75,15 @@ pub enum Rank {
     CacheShard,
     /// Queues of small work (reclaim, statistics).
     Queue,
+    /// The claim of a mount on its file system (MMP); held across accesses to the device.
+    Claim,
     /// Inside a device.
     Device,
 }
 
 impl Rank {
     /// Every rank, outermost first.
-    pub const ALL: [Self; 34] = [
+    pub const ALL: [Self; 35] = [
         Self::Mount,
         Self::Rename,
         Self::Sweep,
@@ -115,6 +117,7 @@ impl Rank {
         Self::ExtentStatus,
         Self::CacheShard,
         Self::Queue,
+        Self::Claim,
         Self::Device,
     ];
 

@@ -11,6 +11,8 @@ use crate::{Condvar, Mutex, Rank, Sharded, shard_index};
 /// See the module.
 pub struct Turnstile {
     closed: AtomicBool,
+    /// What it was closed for is done, and it stays closed.
+    at_rest: AtomicBool,
     inside: Sharded<AtomicU64>,
     park: Mutex<()>,
     wake: Condvar,
@@ -27,6 +29,7 @@ impl Default for Turnstile {
     fn default() -> Self {
         Self {
             closed: AtomicBool::new(false),
+            at_rest: AtomicBool::new(false),
             inside: Sharded::new(|_| AtomicU64::new(0)),
             park: Mutex::new(Rank::Queue, ()),
             wake: Condvar::new(),
@@ -44,6 +47,22 @@ impl Turnstile {
             }
             let mut parked = self.park.lock();
             while self.is_closed() {
+                self.wake.wait(&mut parked);
+            }
+        }
+    }
+
+    /// As [`Self::enter`]; `None` as soon as it is at rest ([`Self::rest`]).
+    pub fn enter_or_rest(&self) -> Option<Pass<'_>> {
+        loop {
+            if let Some(pass) = self.try_enter() {
+                return Some(pass);
+            }
+            let mut parked = self.park.lock();
+            while self.is_closed() {
+                if self.is_at_rest() {
+                    return None;
+                }
                 self.wake.wait(&mut parked);
             }
         }
@@ -70,9 +89,22 @@ impl Turnstile {
         }
     }
 
+    /// Says that what it was closed for is done; it stays closed.
+    pub fn rest(&self) {
+        let _parked = self.park.lock();
+        self.at_rest.store(true, SeqCst);
+        self.wake.notify_all();
+    }
+
+    /// Whether it is closed, and what it was closed for is done.
+    pub fn is_at_rest(&self) -> bool {
+        self.at_rest.load(SeqCst)
+    }
+
     /// Opens it again.
     pub fn open(&self) {
         let _parked = self.park.lock();
+        self.at_rest.store(false, SeqCst);
         self.closed.store(false, SeqCst);
         self.wake.notify_all();
     }
@@ -128,5 +160,23 @@ mod tests {
             done.store(true, SeqCst);
         });
         assert!(turnstile.try_enter().is_some());
+    }
+
+    #[test]
+    fn at_rest_it_keeps_only_those_waiting_that_need_it_open() {
+        let turnstile = Turnstile::default();
+        assert!(turnstile.enter_or_rest().is_some());
+        turnstile.close();
+        std::thread::scope(|scope| {
+            let waits = scope.spawn(|| turnstile.enter_or_rest().is_some());
+            let enters = scope.spawn(|| drop(turnstile.enter()));
+            std::thread::yield_now();
+            assert!(!waits.is_finished() && !turnstile.is_at_rest());
+            turnstile.rest();
+            assert!(!waits.join().expect("it ends"));
+            assert!(turnstile.enter_or_rest().is_none() && !enters.is_finished());
+            turnstile.open();
+        });
+        assert!(!turnstile.is_at_rest() && turnstile.enter_or_rest().is_some());
     }
 }

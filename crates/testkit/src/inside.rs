@@ -27,7 +27,7 @@ const STOP_LIMIT: Duration = Duration::from_secs(60);
 /// Below the stack pointer a function may keep this much.
 const RED_ZONE_BYTES: u64 = 128;
 /// For what calls point to.
-const ROOM_BYTES: u64 = 512;
+const ROOM_BYTES: u64 = 1024;
 /// The instruction that calls the system.
 const CALL: [u8; 2] = [0x0f, 0x05];
 
@@ -238,6 +238,7 @@ fn asks(stopped: &Stopped, pid: u32, bait: &Bait) -> Result<()> {
     let rename = [here, Bytes(&other), here, Bytes(&new), Number(0)];
     stopped.denied("to rename a file", libc::SYS_renameat2, &rename)?;
     stopped.denied("to link a file", libc::SYS_linkat, &rename)?;
+    looks(stopped, bait, here)?;
 
     connects(stopped, bait, &socket)?;
     let program = Bytes(b"/bin/true");
@@ -249,6 +250,25 @@ fn asks(stopped: &Stopped, pid: u32, bait: &Bait) -> Result<()> {
     let program = [here, program, Number(0), Number(0), Number(0)];
     stopped.denied("to run a program", libc::SYS_execveat, &program)?;
     becomes_more(stopped)
+}
+
+/// Attributes, links and working directories of others.
+fn looks(stopped: &Stopped, bait: &Bait, here: Give<'_>) -> Result<()> {
+    use Give::{Bytes, Number};
+    let other = bait.path("other");
+    let other = Bytes(&other);
+    let room = Bytes(&[0; 256]);
+    let stat = [here, other, room, Number(0)];
+    stopped.denied("attributes", libc::SYS_newfstatat, &stat)?;
+    stopped.denied("attributes", libc::SYS_stat, &[other, room])?;
+    stopped.denied("attributes", libc::SYS_lstat, &[other, room])?;
+    let statx = [here, other, Number(0), Number(0x7ff), room];
+    stopped.denied("attributes", libc::SYS_statx, &statx)?;
+    let link = [here, Bytes(b"/proc/1/exe"), room, Number(64)];
+    stopped.denied("a link", libc::SYS_readlinkat, &link)?;
+    stopped.denied("a link", libc::SYS_readlink, &link[1..])?;
+    stopped.denied("a directory", libc::SYS_chdir, &[Bytes(b"/root")])?;
+    stopped.denied("a right", libc::SYS_faccessat, &[here, other, Number(0)])
 }
 
 /// Sockets of all kinds, new ones and one that it might have.

@@ -1,16 +1,17 @@
 //! What the command line can ask.
 
 use crate::commands::{
-    change, check, completions, extents, freefrag, get, info, ls, mkfs, mount, put, quota, remount,
-    replay, stat, stats, trim, tunables, tune,
+    change, check, completions, extents, freefrag, get, help, info, ls, mkfs, mount, put, quota,
+    remount, replay, stat, stats, trim, tunables, tune,
 };
 use clap::builder::styling::{AnsiColor, Styles};
 use clap::{Parser, Subcommand};
 
 const EXAMPLES: &str = "\
 Examples:
-  uext4 mkfs disk.img --size 2G -L data    make a file system
-  uext4 put -r disk.img ./site /srv        copy a tree into it
+  uext4 mkfs disk.img 2G -L data           make a file system
+  uext4 mkdir disk.img /srv                a directory in it
+  uext4 put -r disk.img ./site /srv        copy a tree into that
   uext4 ls -l disk.img /srv/site           look at it
   uext4 cat disk.img /srv/site/index.html  read a file
   uext4 info disk.img --json               sizes, features, state of the journal
@@ -27,7 +28,7 @@ Exit status:
   1  the operation failed: no such file, no space, permission, I/O
   2  wrong arguments
   3  not an ext4 file system, or one with a feature that uext4 does not support
-  4  the file system is damaged; e2fsck repairs it
+  4  the file system is damaged; e2fsck repairs it (get: some files failed for it)
   5  busy: the image is mounted or open for writing elsewhere";
 
 fn styles() -> Styles {
@@ -39,7 +40,13 @@ fn styles() -> Styles {
 
 /// ext4 in user space: make, mount, inspect, change and recover images.
 #[derive(Parser)]
-#[command(name = "uext4", version, after_help = EXAMPLES, styles = styles())]
+#[command(
+    name = "uext4",
+    version,
+    after_help = EXAMPLES,
+    styles = styles(),
+    disable_help_subcommand = true
+)]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -77,6 +84,7 @@ pub(crate) enum Command {
     Replay(replay::Args),
     Completions(completions::Args),
     Man(completions::ManArgs),
+    Help(help::Args),
 }
 
 #[cfg(test)]

@@ -25,6 +25,11 @@ pub(crate) fn show_exact(time: Timestamp) -> String {
     format!("{}.{:09} UTC", show(time), time.nanoseconds)
 }
 
+/// Nanoseconds since 1970, for JSON.
+pub(crate) fn nanoseconds(time: Timestamp) -> i128 {
+    i128::from(time.seconds) * 1_000_000_000 + i128::from(time.nanoseconds)
+}
+
 /// Year, month and day of a day counted from 1970. Years are counted from March, so that the leap
 /// day is the last one of a year.
 fn civil(days: i64) -> (i64, i64, i64) {

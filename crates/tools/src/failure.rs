@@ -1,9 +1,11 @@
 //! How a command fails: one sentence (what, where, what to do) and an exit status.
 
 use crate::helper::Caller;
+use crate::show;
 use std::fmt::Display;
 use std::io;
 use std::process::ExitCode;
+use uext4::device::User;
 
 /// Result of a command.
 pub(crate) type Result<T> = std::result::Result<T, Failure>;
@@ -79,6 +81,19 @@ impl Failure {
         self
     }
 
+    /// One that was told already: only its exit status counts.
+    pub(crate) fn said(exit: Exit) -> Self {
+        Self::new(exit, "")
+    }
+
+    /// Prints the sentence and answers the exit status, for commands that go on.
+    pub(crate) fn say(&self) -> Exit {
+        if self.exit != Exit::Quiet && !self.text.is_empty() {
+            eprintln!("uext4: {}", show::message(&self.text));
+        }
+        self.exit
+    }
+
     /// For another process: exit status and sentence.
     pub(crate) fn into_parts(self) -> (u8, String) {
         (self.exit as u8, self.text)
@@ -86,16 +101,18 @@ impl Failure {
 
     /// Prints the sentence; answers the exit status that the caller knows.
     pub(crate) fn report(self, caller: Caller) -> ExitCode {
-        if self.exit != Exit::Quiet {
-            eprintln!("uext4: {}", self.text);
-        }
-        ExitCode::from(match (caller, self.exit) {
+        ExitCode::from(match (caller, self.say()) {
             (Caller::Anybody, exit) => exit as u8,
             (_, Exit::Quiet) => 0,
             (_, Exit::Usage) => MOUNT_USAGE,
             _ => MOUNT_FAILED,
         })
     }
+}
+
+/// Prints what a command wants to be known and goes on.
+pub(crate) fn note(text: impl Display) {
+    eprintln!("uext4: note: {}", show::message(&text.to_string()));
 }
 
 /// Without the numbers that `std` puts behind the words of the system: they tell people nothing.
@@ -181,9 +198,6 @@ impl Cause for uext4::Error {
             Error::ReadOnly => {
                 Some("a feature of this image allows only reading, `uext4 info` names it")
             }
-            Error::Mount(problem) if problem.contains("no magic") => {
-                Some("on a whole disk --partition or --offset finds it")
-            }
             Error::NotEmpty | Error::IsDirectory => Some("-r works on directories"),
             _ => None,
         }
@@ -209,7 +223,7 @@ impl Cause for uext4::device::Error {
     fn hint(&self) -> Option<&'static str> {
         use uext4::device::Error;
         match self {
-            Error::Busy { .. } => Some("unmount it first"),
+            Error::Busy { user, .. } => Some(remedy(user)),
             Error::PartitionTable { .. } => Some("without --partition the whole is looked at"),
             Error::WriteProtected => Some("with -o ro it can be mounted"),
             Error::NoPartition { .. } => Some("`fdisk -l` lists those that are there"),
@@ -226,7 +240,7 @@ impl Cause for uext4::device::Error {
             uext4::device::Error::Io {
                 op: "open", source, ..
             } => source.to_string(),
-            uext4::device::Error::Busy { .. } => "in use: somebody has it open for writing".into(),
+            uext4::device::Error::Busy { user, .. } => format!("in use: {user}"),
             uext4::device::Error::OutOfRange {
                 offset,
                 len: 0,
@@ -234,6 +248,20 @@ impl Cause for uext4::device::Error {
             } => format!("byte {offset} is past the end, which is at byte {size_bytes}"),
             other => other.to_string(),
         }
+    }
+}
+
+/// What to do about a user of the image.
+fn remedy(user: &User) -> &'static str {
+    match user {
+        User::Mount { .. } | User::Process { .. } => "unmount it first",
+        User::Host { .. } => "unmount it there first",
+        User::Checker { .. } => {
+            "wait for it; if none runs, `tune2fs -f -E clear_mmp` takes the mark away"
+        }
+        User::Swap { .. } => "swapoff ends that",
+        User::Holder { .. } => "take that apart first",
+        User::Unknown { .. } => "`fuser` or `lsof`, run by root, may find it",
     }
 }
 

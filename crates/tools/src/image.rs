@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use uext4::check::{Limits, Report};
 use uext4::device::{self, BlockDevice, FileDevice, partition};
+use uext4::format::Superblock;
 use uext4::{Filesystem, MountOptions};
 
 /// Which image, and where in it the file system starts.
@@ -113,6 +114,51 @@ impl Purpose {
     }
 }
 
+/// The devices of a mount, open.
+pub(crate) struct Devices {
+    purpose: Purpose,
+    home: Arc<dyn BlockDevice>,
+    journal: Option<Arc<dyn BlockDevice>>,
+}
+
+impl Devices {
+    /// Mounts what is on them.
+    pub(crate) fn mount(self, options: MountOptions) -> uext4::Result<Filesystem> {
+        let access = match self.purpose {
+            Purpose::Read => uext4::Access::ReadOnly,
+            Purpose::Change => options.access,
+        };
+        let options = MountOptions {
+            access,
+            journal_device: self.journal,
+            ..options
+        };
+        let home = Arc::clone(&self.home);
+        Filesystem::mount(self.home, options).map_err(|error| explained(error, &*home))
+    }
+}
+
+/// An error of a mount; where there is no ext4, with what there is.
+fn explained(error: uext4::Error, device: &dyn BlockDevice) -> uext4::Error {
+    match error {
+        uext4::Error::Mount(problem) if problem.contains(NO_MAGIC) => {
+            let found = crate::foreign::describe(device);
+            let found =
+                found.unwrap_or_else(|| "on a whole disk --partition or --offset finds it".into());
+            uext4::Error::Mount(format!("{problem}; {found}"))
+        }
+        other => other,
+    }
+}
+
+/// The superblock of a device that is not mounted.
+pub(crate) fn superblock(device: &dyn BlockDevice) -> uext4::Result<Superblock> {
+    uext4::read_superblock(device, None).map_err(|error| explained(error, device))
+}
+
+/// Words of a mount that finds no superblock.
+const NO_MAGIC: &str = "no magic";
+
 impl ImageArgs {
     /// What to call the image in messages.
     pub(crate) fn name(&self) -> String {
@@ -163,23 +209,28 @@ impl ImageArgs {
         purpose: Purpose,
         options: MountOptions,
     ) -> uext4::Result<Filesystem> {
-        let access = match purpose {
-            Purpose::Read => uext4::Access::ReadOnly,
-            Purpose::Change => options.access,
-        };
-        let journal = self.journal(&options);
-        let journal_device = journal
-            .map(|path| open_journal(path, purpose))
-            .transpose()?;
-        let device = self.place.open(&self.image, purpose.access())?;
-        Filesystem::mount(
-            device,
-            MountOptions {
-                access,
-                journal_device,
-                ..options
-            },
-        )
+        self.devices(purpose, &options)?.mount(options)
+    }
+
+    /// Opens the devices of a mount. For writing they are claimed: nothing else may write them.
+    pub(crate) fn devices(
+        &self,
+        purpose: Purpose,
+        options: &MountOptions,
+    ) -> uext4::Result<Devices> {
+        let journal = self.journal(options);
+        Ok(Devices {
+            purpose,
+            journal: journal
+                .map(|path| open_journal(path, purpose))
+                .transpose()?,
+            home: self.place.open(&self.image, purpose.access())?,
+        })
+    }
+
+    /// A program that writes the image meanwhile, as far as the system tells.
+    pub(crate) fn other_writer(&self) -> Option<device::User> {
+        device::writer_of(&self.image)
     }
 
     /// Looks over the whole file system without changing anything.
@@ -191,12 +242,22 @@ impl ImageArgs {
             journal_device: journal.transpose()?,
             ..options
         };
-        uext4::check::check(device, options, limits)
+        let looked = uext4::check::check(Arc::clone(&device), options, limits);
+        looked.map_err(|error| explained(error, &*device))
     }
 
     /// Mounts, lets `change` work, and unmounts, also when it failed.
     pub(crate) fn change<T>(&self, change: impl FnOnce(&Filesystem) -> Result<T>) -> Result<T> {
-        let fs = self.mount(Purpose::Change)?;
+        self.change_with(MountOptions::default(), change)
+    }
+
+    /// As [`Self::change`], mounted with these options.
+    pub(crate) fn change_with<T>(
+        &self,
+        options: MountOptions,
+        change: impl FnOnce(&Filesystem) -> Result<T>,
+    ) -> Result<T> {
+        let fs = self.open(Purpose::Change, options).at(self.name())?;
         let answer = change(&fs);
         let closed = fs.unmount().at(self.name());
         let answer = answer?;

@@ -1,7 +1,8 @@
 //! The tool `uext4`: makes, mounts, inspects, changes and recovers ext4 images.
 //!
 //! Layout: `cli` says what can be asked, `commands` has one file per command, `image` opens what
-//! they work on, `failure` is how they fail; `helper`
+//! they work on, `failure` is how they fail, `foreign`
+//! says what an image is that holds no ext4; `helper`
 //! understands `mount(8)` and `umount(8)`. `transfer` brings trees in and out.
 //! Invariants: a command that only reads never writes to the image: a journal that needs replay is
 //! replayed in memory.
@@ -13,9 +14,11 @@ mod cli;
 mod commands;
 mod date;
 mod failure;
+mod foreign;
 mod helper;
 mod image;
 mod numbers;
+mod reproducible;
 mod show;
 mod transfer;
 

@@ -18,6 +18,42 @@ pub(crate) fn size(text: &str) -> Result<u64, String> {
         .ok_or_else(|| "too large".into())
 }
 
+/// A size as mke2fs takes it for a whole file system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FsSize {
+    Bytes(u64),
+    /// Without a suffix: blocks where their size is given, else KiB.
+    Units(u64),
+}
+
+impl FsSize {
+    /// In bytes, with units of so many.
+    pub(crate) fn bytes(self, unit_bytes: u64) -> Option<u64> {
+        match self {
+            FsSize::Bytes(bytes) => Some(bytes),
+            FsSize::Units(units) => units.checked_mul(unit_bytes),
+        }
+    }
+}
+
+impl std::str::FromStr for FsSize {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if let Ok(units) = text.parse() {
+            return Ok(FsSize::Units(units));
+        }
+        match text.strip_suffix(['s', 'S']) {
+            Some(sectors) => {
+                let sectors: u64 = sectors.parse().map_err(|_| "not a number".to_string())?;
+                let bytes = sectors.checked_mul(512).ok_or("too large")?;
+                Ok(FsSize::Bytes(bytes))
+            }
+            None => size(text).map(FsSize::Bytes),
+        }
+    }
+}
+
 /// Bytes for people: `2 GiB`, `1.5 MiB`, `17 bytes`.
 pub(crate) fn readable_size(bytes: u64) -> String {
     const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
@@ -89,6 +125,19 @@ mod tests {
             readable_size(2 << 30),
         ];
         assert_eq!(readable, ["0 bytes", "1.5 KiB", "2 GiB"]);
+    }
+
+    #[test]
+    fn sizes_of_file_systems_are_those_of_mke2fs() {
+        let bytes = |text: &str, unit| text.parse::<FsSize>().ok()?.bytes(unit);
+        assert_eq!(bytes("65536", 1024), Some(64 << 20));
+        assert_eq!(bytes("65536", 4096), Some(256 << 20));
+        assert_eq!(bytes("64M", 4096), Some(64 << 20));
+        assert_eq!(bytes("2048s", 4096), Some(1 << 20));
+        assert_eq!(bytes("2G", 1), Some(2 << 30));
+        for bad in ["", "s", "1Q", "-1", "99999999999999999999s"] {
+            assert_eq!(bytes(bad, 1), None, "{bad}");
+        }
     }
 
     #[test]

@@ -13,6 +13,18 @@ pub(crate) fn name(bytes: &[u8]) -> String {
     }
 }
 
+/// A message for a terminal: control characters, which names may hold, are escaped.
+pub(crate) fn message(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for letter in text.chars() {
+        match letter.is_control() {
+            true => shown.extend(letter.escape_default()),
+            false => shown.push(letter),
+        }
+    }
+    shown
+}
+
 /// A name in JSON: text, or hexadecimal bytes where it is none.
 #[derive(Clone, Debug, Serialize)]
 #[serde(untagged)]
@@ -72,6 +84,21 @@ pub(crate) fn mode(kind: FileType, mode: u16) -> String {
         });
     }
     text
+}
+
+/// Whether the locale says that the terminal shows UTF-8.
+pub(crate) fn takes_unicode() -> bool {
+    let set = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
+    is_utf8(
+        set("LC_ALL")
+            .or_else(|| set("LC_CTYPE"))
+            .or_else(|| set("LANG")),
+    )
+}
+
+fn is_utf8(locale: Option<String>) -> bool {
+    let charset = locale.unwrap_or_default().to_ascii_lowercase();
+    charset.contains("utf-8") || charset.contains("utf8")
 }
 
 /// Writes a value as JSON and a newline.

@@ -3,17 +3,19 @@
 //! References: open(2) of `O_EXCL` on block devices, flock(2), `ABI/stable/sysfs-block` (`ro`).
 
 use super::Access;
-use crate::Error;
-use rustix::fs::{FlockOperation, OFlags, major, minor};
+use crate::{Error, users};
+use rustix::fs::{CWD, FileType, FlockOperation, Mode, OFlags, major, minor};
 use rustix::io::Errno;
 use std::fs::{File, OpenOptions};
-use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::os::fd::AsFd;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 fn open_error(path: &Path) -> impl Fn(std::io::Error) -> Error {
     |error| match error.raw_os_error() {
         Some(code) if code == Errno::BUSY.raw_os_error() => Error::Busy {
             path: path.to_owned(),
+            user: users::describe_path(path),
         },
         _ => Error::io("open", 0, 0, error),
     }
@@ -21,8 +23,11 @@ fn open_error(path: &Path) -> impl Fn(std::io::Error) -> Error {
 
 /// Claims a block device; it is given up when the file is closed. Nothing of other files.
 pub(super) fn claim(path: &Path) -> Result<Option<File>, Error> {
-    let kind = std::fs::metadata(path).map_err(open_error(path))?;
-    if !kind.file_type().is_block_device() {
+    // A server in its sandbox may open what is its own, and ask for attributes by descriptor only.
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    let found = rustix::fs::openat(CWD, path, flags, Mode::empty());
+    let found = found.map_err(|errno| open_error(path)(errno.into()))?;
+    if kind_of(&found).map_err(open_error(path))? != FileType::BlockDevice {
         return Ok(None);
     }
     let mut options = OpenOptions::new();
@@ -33,13 +38,12 @@ pub(super) fn claim(path: &Path) -> Result<Option<File>, Error> {
 
 /// Opens a file that is no directory.
 pub(super) fn open_file(path: &Path, access: Access) -> Result<File, Error> {
-    let kind = std::fs::metadata(path).map_err(open_error(path))?;
-    if kind.is_dir() {
-        return Err(open_error(path)(Errno::ISDIR.into()));
-    }
     let mut options = OpenOptions::new();
     options.read(true).write(access == Access::ReadWrite);
     let file = options.open(path).map_err(open_error(path))?;
+    if kind_of(&file).map_err(open_error(path))? == FileType::Directory {
+        return Err(open_error(path)(Errno::ISDIR.into()));
+    }
     if access == Access::ReadWrite {
         if is_write_protected(&file) {
             return Err(Error::WriteProtected);
@@ -49,16 +53,26 @@ pub(super) fn open_file(path: &Path, access: Access) -> Result<File, Error> {
     Ok(file)
 }
 
+fn kind_of(file: impl AsFd) -> std::io::Result<FileType> {
+    let found = rustix::fs::fstat(file)?;
+    Ok(FileType::from_raw_mode(found.st_mode))
+}
+
 /// True of a block device that Linux opens for writing and refuses every write to. Nobody says so
 /// of other files, and where `/sys` is out of reach.
 fn is_write_protected(file: &File) -> bool {
-    let Ok(kind) = file.metadata() else {
+    let Ok(found) = rustix::fs::fstat(file) else {
         return false;
     };
-    let (major, minor) = (major(kind.rdev()), minor(kind.rdev()));
-    kind.file_type().is_block_device()
+    let (major, minor) = (major(found.st_rdev), minor(found.st_rdev));
+    FileType::from_raw_mode(found.st_mode) == FileType::BlockDevice
         && std::fs::read(format!("/sys/dev/block/{major}:{minor}/ro"))
             .is_ok_and(|said| said.starts_with(b"1"))
+}
+
+/// As [`is_write_protected`], of what is at `path`; false where it cannot be opened.
+pub fn write_protected(path: &Path) -> bool {
+    File::open(path).is_ok_and(|file| is_write_protected(&file))
 }
 
 /// Keeps other programs that heed locks from writing.
@@ -66,6 +80,7 @@ pub(super) fn lock_for_writing(file: &File, path: &Path) -> Result<(), Error> {
     match rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive) {
         Err(Errno::WOULDBLOCK) => Err(Error::Busy {
             path: path.to_owned(),
+            user: users::describe_file(file, path),
         }),
         // Some network file systems have no locks; better to work there than to refuse.
         Err(Errno::NOLCK | Errno::NOTSUP) | Ok(()) => Ok(()),

@@ -16,20 +16,20 @@ const ALIGNMENT: usize = 512;
 const PAGE: usize = 4096;
 
 /// Memory that begins at a page.
-pub(super) struct Aligned {
+pub(crate) struct Aligned {
     bytes: Vec<u8>,
     start: usize,
 }
 
 impl Aligned {
     /// Room for `len` bytes.
-    pub(super) fn new(len: usize) -> Self {
+    pub(crate) fn new(len: usize) -> Self {
         let bytes = vec![0; len + PAGE];
         let start = bytes.as_ptr().align_offset(PAGE);
         Self { bytes, start }
     }
 
-    pub(super) fn first(&mut self, len: usize) -> &mut [u8] {
+    pub(crate) fn first(&mut self, len: usize) -> &mut [u8] {
         &mut self.bytes[self.start..][..len]
     }
 }

@@ -13,7 +13,7 @@ use rustix::fs::{self as sys, AtFlags, CWD, Mode, OFlags, RenameFlags};
 use uext4_testkit::rng::Rng;
 
 use crate::attributes::Attributes;
-use data::Aligned;
+pub(crate) use data::Aligned;
 
 const FILES: u64 = 6;
 /// Largest file.

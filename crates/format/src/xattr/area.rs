@@ -11,7 +11,7 @@ use crate::{Corrupt, InodeNr, NoRoom, Place};
 pub const IBODY_MAGIC: u32 = 0xEA02_0000;
 /// Bytes of zeroes behind the last entry.
 pub(super) const END_BYTES: usize = 4;
-const MAGIC_BYTES: usize = 4;
+pub(super) const MAGIC_BYTES: usize = 4;
 
 /// Bytes for entries and values in an inode's area of `area_len` bytes (which starts behind the
 /// extra fields): compare with [`XattrSet::area_bytes`].

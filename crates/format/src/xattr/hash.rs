@@ -2,7 +2,18 @@
 
 /// The hash of an entry in a block whose value stands there too.
 pub fn entry_hash(name: &[u8], value: &[u8]) -> u32 {
-    value.chunks(4).fold(name_hash(name), |hash, word| {
+    with_value(name_hash(name), value)
+}
+
+/// As [`entry_hash`], as kernels made it whose `char` is signed: bytes of the name from 0x80 on
+/// count as negative numbers.
+pub(super) fn signed_entry_hash(name: &[u8], value: &[u8]) -> u32 {
+    let mix = |hash: u32, &byte: &u8| hash.rotate_left(5) ^ i32::from(byte as i8) as u32;
+    with_value(name.iter().fold(0, mix), value)
+}
+
+fn with_value(name_hash: u32, value: &[u8]) -> u32 {
+    value.chunks(4).fold(name_hash, |hash, word| {
         let mut bytes = [0; 4];
         bytes[..word.len()].copy_from_slice(word);
         mix_word(hash, u32::from_le_bytes(bytes))

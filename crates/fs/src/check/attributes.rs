@@ -1,9 +1,11 @@
 //! Extended attributes: the area in the inode, and blocks that inodes share.
 
+use super::values::Named;
 use super::{Check, Step};
 use std::collections::BTreeMap;
 use uext4_format::xattr::{
-    NameIndex, XattrBlock, XattrSet, XattrValue, decode_block, decode_ibody,
+    Area, NameIndex, XattrBlock, XattrName, XattrSet, XattrValue, decode_block, decode_ibody,
+    hashes_match,
 };
 use uext4_format::{BlockNr, Feature, Inode, InodeFlags, InodeNr, Place};
 
@@ -27,7 +29,15 @@ impl Check<'_> {
     /// Answers how many clusters its attributes add to an inode.
     pub(super) fn look_at_attributes(&mut self, nr: InodeNr, inode: &Inode) -> Step<u64> {
         let here = match decode_ibody(&inode.tail, Place::Inode(nr)) {
-            Ok(set) => self.look_at_set(&set, Place::Inode(nr)),
+            Ok(set) => {
+                let is_inline = inode.flags.contains(InodeFlags::INLINE_DATA);
+                if is_inline && set.get(&XattrName::inline_data()).is_none() {
+                    let problem = "the attribute of its data is missing";
+                    self.found(Place::Inode(nr), "inline data", problem);
+                }
+                self.look_at_hashes(&inode.tail, Area::InInode, Place::Inode(nr));
+                self.look_at_set(&set, Place::Inode(nr))?
+            }
             Err(corrupt) => {
                 self.note(&corrupt);
                 0
@@ -42,7 +52,14 @@ impl Check<'_> {
     fn clusters_of_block(&mut self, nr: InodeNr, inode: &Inode, block: BlockNr) -> Step<u64> {
         let run = block.0..block.0.saturating_add(1);
         let place = Place::InodeBlock(nr, block);
-        if !self.may_map(&run) || inode.flags.contains(InodeFlags::EA_INODE) {
+        if !self.fs.features.has(Feature::EXT_ATTR) {
+            self.found(place, "xattr block", "attributes without the feature");
+        }
+        if inode.flags.contains(InodeFlags::EA_INODE) {
+            self.found(place, "value inode", "it has attributes of its own");
+            return Ok(0);
+        }
+        if !self.may_map(&run) {
             self.found(place, "xattr block", "it is outside the data area");
             return Ok(0);
         }
@@ -67,7 +84,10 @@ impl Check<'_> {
             None => Ok(()),
         };
         let values = match sealed.and_then(|()| decode_block(&bytes, place)) {
-            Ok(set) => self.look_at_set(&set, place),
+            Ok(set) => {
+                self.look_at_hashes(&bytes, Area::InBlock, place);
+                self.look_at_set(&set, place)?
+            }
             Err(corrupt) => {
                 self.note(&corrupt);
                 0
@@ -82,24 +102,46 @@ impl Check<'_> {
         Ok(1 + values)
     }
 
+    fn look_at_hashes(&mut self, bytes: &[u8], area: Area, place: Place) {
+        if !hashes_match(bytes, area) {
+            self.found(
+                place,
+                "xattr entry",
+                "the hash is not that of name and value",
+            );
+        }
+    }
+
     /// Answers how many clusters the values in inodes take.
-    fn look_at_set(&mut self, set: &XattrSet, place: Place) -> u64 {
+    fn look_at_set(&mut self, set: &XattrSet, place: Place) -> Step<u64> {
         let mut clusters = 0;
         for entry in set.iter() {
-            if entry.name.index == NameIndex::NONE {
+            if entry.name.index == NameIndex::NONE && !matches!(place, Place::Inode(_)) {
                 self.found(place, "xattr entry", "its name has no prefix");
             }
-            let XattrValue::Inode { inode, size, .. } = &entry.value else {
+            let XattrValue::Inode {
+                inode,
+                size,
+                entry_hash,
+            } = entry.value
+            else {
                 continue;
             };
-            clusters += u64::from(*size).div_ceil(self.fs.geometry.cluster_size());
-            let geometry = &self.fs.geometry;
-            let sound = inode.0 >= geometry.first_inode && geometry.contains_inode(*inode);
+            clusters += u64::from(size).div_ceil(self.fs.geometry.cluster_size());
+            let sound = self.fs.geometry.contains_inode(inode) && !self.fs.hidden.contains(inode);
             if !sound || !self.fs.features.has(Feature::EA_INODE) {
                 self.found(place, "xattr entry", "no inode can hold its value");
+                continue;
             }
+            self.name_value(Named {
+                place,
+                inode,
+                size,
+                entry_hash,
+                name: entry.name.rest.clone(),
+            })?;
         }
-        clusters
+        Ok(clusters)
     }
 
     /// Compares how many inodes share each block with what it says.

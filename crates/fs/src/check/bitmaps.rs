@@ -31,6 +31,9 @@ impl Check<'_> {
                 self.note(&corrupt);
             }
         }
+        if !written {
+            self.look_at_unwritten_bitmap(group);
+        }
         let (mut free, mut taken, mut leaked) = (0, 0, 0);
         for bit in 0..len {
             let used = self.claimed.has(first + u64::from(bit));
@@ -66,5 +69,28 @@ impl Check<'_> {
             self.found_in(place, "group descriptor", what, detail);
         }
         Ok(())
+    }
+
+    /// Only metadata lies in a group without a bitmap, and the last group, which may be short, has
+    /// one.
+    fn look_at_unwritten_bitmap(&mut self, group: GroupNr) {
+        let geometry = self.fs.geometry;
+        let place = Place::Group(group);
+        if group.0 + 1 == geometry.group_count && group.0 > 0 {
+            let problem = "the last group has none";
+            self.found(place, "block bitmap", problem);
+        }
+        let start = geometry.group_first_block(group).0;
+        let ratio = 1 << geometry.cluster_bits;
+        let len = geometry.clusters_in_group(group);
+        let has_data = (0..u64::from(len)).any(|at| {
+            let block = start + at * ratio;
+            let cluster = self.clusters(block..block + 1).start;
+            self.claimed.has(cluster) && self.is_clear(&(block..block + ratio))
+        });
+        if has_data {
+            let problem = "data lie in a group that has none";
+            self.found(place, "block bitmap", problem);
+        }
     }
 }

@@ -196,7 +196,7 @@ impl Check<'_> {
     }
 
     fn look_at_entry(&mut self, dir: &mut Dir, entry: &DirEntry<'_>, place: Place) -> Step {
-        if let Some(problem) = self.problem_of(entry) {
+        if let Some(problem) = self.problem_of(dir, entry) {
             self.found_in(place, "directory entry", problem, shown(entry.name));
             return Ok(());
         }
@@ -214,7 +214,7 @@ impl Check<'_> {
         Ok(())
     }
 
-    fn problem_of(&self, entry: &DirEntry<'_>) -> Option<&'static str> {
+    fn problem_of(&self, dir: &Dir, entry: &DirEntry<'_>) -> Option<&'static str> {
         let geometry = &self.fs.geometry;
         if matches!(entry.name, b"." | b"..") {
             return Some("it is not where it belongs");
@@ -222,9 +222,16 @@ impl Check<'_> {
         if entry.name.contains(&b'/') || entry.name.contains(&0) {
             return Some("the name has a slash or a zero byte");
         }
-        let reserved = entry.inode.0 < geometry.first_inode;
-        if reserved || !geometry.contains_inode(entry.inode) {
+        let hidden = &self.fs.hidden;
+        let is_journal_file = hidden.is_journal(entry.inode)
+            && entry.inode.0 >= geometry.first_inode
+            && (dir.nr, entry.name) == (InodeNr::ROOT, b".journal");
+        let reserved = hidden.contains(entry.inode) && !is_journal_file;
+        if reserved || entry.inode == InodeNr::ROOT || !geometry.contains_inode(entry.inode) {
             return Some("no file can have this inode number");
+        }
+        if self.links.is_nameless(entry.inode) && !is_journal_file {
+            return Some("the inode is one that no name may lead to");
         }
         let Some(kind) = self.links.kind(entry.inode) else {
             return Some("the inode is free or damaged");

@@ -2,7 +2,7 @@
 
 use super::{Check, Step};
 use std::ops::Range;
-use uext4_format::{BlockNr, GroupDescriptor, GroupNr, Place};
+use uext4_format::{BlockNr, Feature, GroupDescriptor, GroupNr, Place, group_flag};
 
 impl Check<'_> {
     pub(super) fn look_at_groups(&mut self) -> Step {
@@ -17,12 +17,27 @@ impl Check<'_> {
             let bytes = bytes.get(at as usize..).unwrap_or_default().to_vec();
             let (geometry, checksums) = (&self.fs.geometry, &self.fs.checksums);
             let parsed = GroupDescriptor::parse(&bytes, group, geometry, checksums);
+            let size = usize::from(geometry.desc_size).min(bytes.len());
+            let raw = GroupDescriptor::parse_unverified(&bytes[..size]);
+            self.look_at_uninit_flags(group, &raw);
             let parsed = parsed.map_err(|corrupt| self.note(&corrupt)).ok();
             zones.extend(self.zones_of(group, parsed.as_ref()));
             self.descriptors.push(parsed);
         }
         self.keep_apart(zones);
         Ok(())
+    }
+
+    /// Only checksums of descriptors make bitmaps that were never written possible.
+    fn look_at_uninit_flags(&mut self, group: GroupNr, raw: &GroupDescriptor) {
+        let features = &self.fs.features;
+        let may = features.has(Feature::METADATA_CSUM) || features.has(Feature::UNINIT_BG);
+        let is_uninit =
+            raw.has_flag(group_flag::INODE_UNINIT) || raw.has_flag(group_flag::BLOCK_UNINIT);
+        if is_uninit && !may {
+            let problem = "a bitmap that was never written, without the feature";
+            self.found(Place::Group(group), "group descriptor", problem);
+        }
     }
 
     fn zones_of(

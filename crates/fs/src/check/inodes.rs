@@ -1,6 +1,7 @@
 //! Inode tables: which inodes are in use, whether they make sense, and what they map.
 
 use super::links::Nameless;
+use super::maps::DIRECT;
 use super::{Check, Step};
 use uext4_format::{
     Feature, FileType, GroupDescriptor, GroupNr, Inode, InodeFlags, InodeNr, Place, group_flag,
@@ -11,6 +12,11 @@ const BAD_BLOCKS: u32 = 1;
 const RESIZE: u32 = 7;
 /// Longest target of a symbolic link that stands in the inode itself.
 const FAST_LINK_BYTES: u64 = 60;
+
+/// Where the high part of the size stands in an inode.
+const SIZE_HIGH: std::ops::Range<usize> = 0x6C..0x70;
+/// Bytes that inodes of every size have.
+const OLD_INODE_BYTES: usize = 128;
 
 /// Blocks that a file can have.
 const BLOCKS_MAX: u64 = 1 << 32;
@@ -52,6 +58,13 @@ impl Check<'_> {
         let sound = descriptor.verify_inode_bitmap(&bitmap, group, geometry, checksums);
         if let Err(corrupt) = sound {
             self.note(&corrupt);
+        }
+        if bitmap
+            .get(bytes..)
+            .is_some_and(|rest| rest.iter().any(|byte| *byte != 0xFF))
+        {
+            let problem = "bits behind the last inode are clear";
+            self.found(Place::Group(group), "inode bitmap", problem);
         }
         Ok(Marks(bitmap))
     }
@@ -129,7 +142,7 @@ impl Check<'_> {
         let links = u16::from_le_bytes([raw[0x1a], raw[0x1b]]);
         let reserved = nr.0 < self.fs.geometry.first_inode && nr != InodeNr::ROOT;
         let place = Place::Inode(nr);
-        if links == 0 && (!marked || (reserved && raw[..2] == [0; 2])) {
+        if (links == 0 && !marked) || (reserved && raw[..2] == [0; 2]) {
             return self.look_at_reserved(nr, raw).map(|()| None);
         }
         if !marked {
@@ -153,27 +166,55 @@ impl Check<'_> {
         if links == 0 && !reserved && !self.may_have_orphans() {
             self.found(place, "inode bitmap", "a deleted inode is marked in use");
         }
+        let size_high = raw.get(SIZE_HIGH).unwrap_or_default();
+        let has_high = match kind {
+            FileType::Regular => true,
+            FileType::Directory => self.fs.features.has(Feature::LARGE_DIR),
+            _ => false,
+        };
+        if !has_high && size_high.iter().any(|byte| *byte != 0) {
+            self.found(
+                place,
+                "inode",
+                "the size is wrong: its high part means nothing",
+            );
+        }
+        self.look_at_quota_inode(nr);
         self.look_at_inode(nr, &inode, kind, reserved)?;
         Ok(Some(kind))
     }
 
     /// Reserved inodes without a type may map blocks all the same.
     fn look_at_reserved(&mut self, nr: InodeNr, raw: &[u8]) -> Step {
-        let Ok(inode) = Inode::parse(raw, nr, &self.fs.geometry, &self.fs.checksums) else {
-            return Ok(());
+        let inode = match Inode::parse(raw, nr, &self.fs.geometry, &self.fs.checksums) {
+            Ok(inode) => inode,
+            // A slot is empty when its first 128 bytes are.
+            Err(corrupt) if raw.iter().take(OLD_INODE_BYTES).any(|byte| *byte != 0) => {
+                self.note(&corrupt);
+                return Ok(());
+            }
+            Err(_) => return Ok(()),
         };
         match nr.0 {
-            BAD_BLOCKS => self.claim_map(nr, &inode).map(|_| ()),
             RESIZE if self.fs.features.has(Feature::RESIZE_INODE) => {
                 self.look_at_resize(nr, &inode)
+            }
+            BAD_BLOCKS => self.claim_map(nr, &inode).map(|_| ()),
+            reserved if reserved < self.fs.geometry.first_inode => {
+                self.look_at_flags(nr, &inode, FileType::Regular);
+                self.compare_sectors(nr, &inode, 0);
+                Ok(())
             }
             _ => Ok(()),
         }
     }
 
     fn may_have_orphans(&self) -> bool {
-        let superblock = self.fs.superblock.read();
-        superblock.disk.last_orphan != 0 || self.fs.features.has(Feature::ORPHAN_PRESENT)
+        let disk = &self.fs.superblock.read().disk;
+        // No orphans are freed where errors are recorded, neither by a mount nor by e2fsck.
+        let is_marked = disk.state & uext4_format::superblock::state::ERROR != 0;
+        let some = disk.last_orphan != 0 || self.fs.features.has(Feature::ORPHAN_PRESENT);
+        some && !is_marked
     }
 
     fn look_at_inode(
@@ -198,8 +239,27 @@ impl Check<'_> {
         if nr.0 == RESIZE && self.fs.features.has(Feature::RESIZE_INODE) {
             return self.look_at_resize(nr, inode);
         }
-        let attributes = self.look_at_attributes(nr, inode)?;
-        let Some(mapped) = self.map_of(nr, inode, kind)? else {
+        let orphan_file = self.fs.superblock.read().disk.orphan_file_inum;
+        let attributes = match nr.0 == orphan_file {
+            // Read nowhere.
+            true => 0,
+            false => self.look_at_attributes(nr, inode)?,
+        };
+        if inode.flags.contains(InodeFlags::EA_INODE) {
+            self.look_at_value(nr, inode, kind)?;
+        }
+        let mapped = self.map_of(nr, inode, kind)?;
+        let is_value = inode.flags.contains(InodeFlags::EA_INODE);
+        if kind == FileType::Symlink
+            && !is_value
+            && !mapped.as_ref().is_some_and(|mapped| mapped.is_bad)
+        {
+            self.look_at_symlink(nr, inode, mapped.as_ref())?;
+        }
+        let Some(mapped) = mapped else {
+            if inode.flags.contains(InodeFlags::INLINE_DATA) {
+                self.compare_sectors(nr, inode, attributes);
+            }
             return Ok(());
         };
         self.compare_sectors(nr, inode, mapped.clusters + attributes);
@@ -288,13 +348,28 @@ impl Check<'_> {
 
     fn compare_size(&mut self, nr: InodeNr, inode: &Inode, kind: FileType, end: u64) {
         let block_size = u64::from(self.fs.geometry.block_size());
-        let blocks = inode.size.div_ceil(block_size);
         let odd = kind == FileType::Directory && !inode.size.is_multiple_of(block_size);
         // Nothing is wrong with data behind the end of a file that was cut while it crashed.
         let orphan = inode.links == 0 || self.may_have_orphans();
-        if odd || blocks > BLOCKS_MAX || (end > blocks && !orphan) {
+        // The tree of hashes of a verity file stands behind its data; one block at the end may
+        // have been written before the size.
+        let is_behind =
+            end > inode.size / block_size + 1 && !inode.flags.contains(InodeFlags::VERITY);
+        let is_huge = inode.size >= self.size_max(inode);
+        if odd || is_huge || (is_behind && !orphan) {
             let detail = format!("{}, with data in {end} blocks", inode.size);
             self.found_in(Place::Inode(nr), "inode", "the size is wrong", detail);
         }
+    }
+
+    /// The size that no file reaches that maps its blocks as this one does.
+    pub(super) fn size_max(&self, inode: &Inode) -> u64 {
+        let block_size = u64::from(self.fs.geometry.block_size());
+        if inode.flags.contains(InodeFlags::EXTENTS) {
+            return BLOCKS_MAX * block_size;
+        }
+        let per_table = block_size / 4;
+        let tables = per_table + per_table.pow(2) + per_table.pow(3);
+        (DIRECT as u64 + tables).min(BLOCKS_MAX) * block_size + 1
     }
 }

@@ -67,6 +67,12 @@ impl Links {
         FileType::from_dirent_code(code)
     }
 
+    /// True for an inode in use that no name may lead to.
+    pub(super) fn is_nameless(&self, nr: InodeNr) -> bool {
+        let kind = self.kinds.get(nr.0 as usize);
+        kind.is_some_and(|kind| kind & NAMELESS != 0)
+    }
+
     /// One more entry leads to an inode.
     pub(super) fn count(&mut self, nr: InodeNr) {
         if let Some(found) = self.found.get_mut(nr.0 as usize) {

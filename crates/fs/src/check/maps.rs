@@ -3,7 +3,7 @@
 use super::{Check, Step};
 use std::ops::Range;
 use uext4_format::extent::{Expect, ExtentNode, ExtentState};
-use uext4_format::{BlockNr, Corrupt, Inode, InodeFlags, InodeNr, Place, Seed};
+use uext4_format::{BlockNr, Corrupt, Feature, Inode, InodeFlags, InodeNr, Place, Seed};
 
 /// What a map came to.
 #[derive(Default)]
@@ -90,6 +90,11 @@ impl Check<'_> {
             let sound = child.validate(&expect, place);
             let sound =
                 sound.and_then(|()| seed.map_or(Ok(()), |seed| child.verify_checksum(seed, place)));
+            let starts = child.key(0) == Some(index.logical);
+            if sound.is_ok() && !starts {
+                let problem = "it does not begin where its parent says";
+                self.note_once(mapped, &Corrupt::new(place, "extent block", problem));
+            }
             match sound {
                 Ok(()) => self.walk_node(nr, seed, &child, &expect, mapped)?,
                 Err(corrupt) => self.note_once(mapped, &corrupt),
@@ -220,7 +225,8 @@ impl Check<'_> {
         }
         let wanted = clusters.end.saturating_sub(clusters.start);
         mapped.clusters += wanted;
-        if self.claimed.put_all(clusters) != wanted {
+        let may_share = self.fs.features.has(Feature::SHARED_BLOCKS);
+        if self.claimed.put_all(clusters) != wanted && !may_share {
             let problem = "data belong to somebody else as well";
             self.note_once(mapped, &Corrupt::new(place, "inode map", problem));
         }

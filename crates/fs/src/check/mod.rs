@@ -8,8 +8,8 @@
 //! by the size of the file system, whatever stands in it. Memory is counted before it is taken
 //! ([`Limits`]).
 //! Not here: data, the journal's blocks (a mount looks at them), backups of the superblock and its
-//! own counts of free blocks and inodes (nobody relies on them), quota files, reference
-//! counts of values in inodes. Nothing is repaired.
+//! own counts of free blocks and inodes (nobody relies on them), contents of quota files.
+//! Nothing is repaired.
 
 mod attributes;
 mod bitmaps;
@@ -20,8 +20,11 @@ mod index;
 mod inodes;
 mod links;
 mod maps;
+mod named;
 mod report;
 mod resize;
+mod symlinks;
+mod values;
 
 pub use report::{Finding, Limits, Report};
 
@@ -34,6 +37,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use uext4_device::BlockDevice;
 use uext4_format::{BlockNr, Corrupt, Feature, GroupDescriptor, GroupNr, InodeNr, Place};
+use values::Values;
 
 /// Looks over the file system on `device`; a journal that needs replay is replayed in memory.
 ///
@@ -104,6 +108,7 @@ struct Check<'a> {
     /// Directories whose map is damaged.
     unreadable: Bits,
     shared: SharedBlocks,
+    values: Values,
     memory_bytes: u64,
     steps: u32,
 }
@@ -121,6 +126,7 @@ impl<'a> Check<'a> {
             links: Links::default(),
             unreadable: Bits::default(),
             shared: SharedBlocks::default(),
+            values: Values::default(),
             memory_bytes: 0,
             steps: 0,
         }
@@ -138,9 +144,13 @@ impl<'a> Check<'a> {
         self.links = Links::new(inodes);
         self.unreadable = Bits::new(inodes + 1);
         self.look_at_log()?;
+        self.look_at_quota_numbers();
         self.look_at_groups()?;
+        self.look_at_mmp()?;
+        self.look_at_orphan_file();
         self.look_at_inodes()?;
         self.shared_blocks();
+        self.compare_values();
         self.look_at_directories()?;
         self.look_at_links()?;
         self.look_at_bitmaps()

@@ -24,6 +24,9 @@ impl Check<'_> {
         if inode.file_type() != Some(FileType::Regular) || inode.links == 0 {
             self.found(place, "resize inode", "it is no file that is in use");
         }
+        if inode.size >= self.size_max(inode) {
+            self.found(place, "resize inode", "the size is wrong");
+        }
         let run = table.0..table.0.saturating_add(1);
         let clusters = self.clusters(run.clone());
         if !self.may_map(&run) || self.claimed.put_all(clusters) != 1 {

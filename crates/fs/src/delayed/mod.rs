@@ -20,14 +20,18 @@
 mod balance;
 mod buffer;
 mod errors;
+mod exposure;
 mod flusher;
 mod pool;
+mod untold;
 mod waiting;
 
 pub(crate) use balance::Reach;
 pub(crate) use buffer::{Buffer, Promise};
 pub use errors::ErrorCursor;
-pub(crate) use errors::WriteErrors;
+pub(crate) use errors::{Told, WriteErrors};
+pub(crate) use exposure::{Exposure, Sample};
 pub(crate) use flusher::Flusher;
 pub(crate) use pool::Pool;
+use untold::Untold;
 pub(crate) use waiting::Waiting;

@@ -4,6 +4,7 @@
 //! shard ordered by age. Bytes as a total and a part per shard of threads, which moves to the total
 //! when it is large: the bound is looked up with one load, and is at most a sixteenth off.
 
+use super::Untold;
 use crate::inode::Inode;
 use crate::memory::part_of_memory;
 use std::collections::BTreeMap;
@@ -42,6 +43,8 @@ pub(crate) struct Pool {
     pub(crate) limit_bytes: AtomicU64,
     /// `delalloc_expire_centisecs`.
     pub(crate) expire_centisecs: AtomicU32,
+    /// Data that were lost.
+    pub(crate) untold: Untold,
 }
 
 impl Pool {
@@ -54,6 +57,7 @@ impl Pool {
             parts_bytes: Sharded::new(|_| AtomicI64::new(0)),
             limit_bytes: AtomicU64::new(limit_or_default(limit_bytes)),
             expire_centisecs: AtomicU32::new(EXPIRE_CENTISECS),
+            untold: Untold::default(),
         }
     }
 

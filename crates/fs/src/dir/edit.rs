@@ -48,8 +48,25 @@ pub(crate) struct Holder {
     pub(super) key: Key,
     pub(super) block: Arc<MetaBlock>,
     pub(super) nr: InodeNr,
-    /// Where it stands there, if somebody looked, and `BlockState::changes` then.
+    /// Where it stands there, and `BlockState::changes` then; `None` where not the block but the
+    /// table of names was looked at, whose inodes are checked.
     pub(super) seen: Option<(Location, u32)>,
+}
+
+impl Holder {
+    /// True when the inode was found to be one that names lead to.
+    pub(super) fn is_served(&self) -> bool {
+        self.seen.is_none()
+    }
+
+    /// True when nothing in the block changed between two looks at it, `before` and this.
+    pub(super) fn is_unchanged(&self, before: &Self) -> bool {
+        let changes = |holder: &Self| holder.seen.map(|(_, changes)| changes);
+        Arc::ptr_eq(&self.block, &before.block)
+            && self.nr == before.nr
+            && changes(self).is_some()
+            && changes(self) == changes(before)
+    }
 }
 
 /// As [`remove`], where [`super::lookup_holder`] found the entry.

@@ -72,7 +72,7 @@ pub(crate) use sparse::SparseLeaves;
 use crate::{Error, Fs, Inode, InodeRef, Result};
 use config::file_type;
 use std::sync::Arc;
-use uext4_format::{Corrupt, FileType, InodeNr, LogicalBlock, dirent};
+use uext4_format::{Corrupt, FileType, InodeNr, LogicalBlock, Place, dirent};
 use uext4_journal::Handle;
 use view::{Dir, Form, is_dot};
 
@@ -124,18 +124,44 @@ enum Then {
     Remove,
 }
 
+/// An inode that loses its last name at this moment is not tracked as an orphan at once. Its entry
+/// is gone by then: the next look finds none, or another. An entry that did not change since it was
+/// found to name a free inode is damage.
 fn look_often(fs: &Fs, dir: &Arc<Inode>, name: &[u8], then: Then) -> Result<Option<Held>> {
-    // An inode that loses its last name at this moment is not tracked as an orphan at once. Its
-    // entry is gone by then: who looks again finds none, or another. Only damage shows it again.
-    for _ in 1..LOOKS {
-        match look_up(fs, dir, name, then) {
+    let mut last: Option<Held> = None;
+    for _ in 0..LOOKS {
+        let Some(found) = look_up(fs, dir, name, then)? else {
+            return Ok(None);
+        };
+        if found.1.as_ref().is_some_and(Holder::is_served) {
+            return Ok(Some(found));
+        }
+        // Whether the inode is in use can only be asked with the block unlocked (lock order).
+        match fs.check_served(&found.0) {
             Err(Error::Stale) => {}
-            other => return other,
+            other => return other.map(|()| Some(found)),
+        }
+        match (&last, &found.1) {
+            (Some((_, Some(before))), Some(now)) if now.is_unchanged(before) => {
+                return Err(names_free_inode(Place::InodeBlock(
+                    dir.nr(),
+                    now.block.nr(),
+                )));
+            }
+            _ => last = Some(found),
         }
     }
-    look_up(fs, dir, name, then)
+    match last {
+        Some((_, None)) => Err(names_free_inode(Place::Inode(dir.nr()))),
+        _ => Err(Error::Stale),
+    }
 }
 
+fn names_free_inode(place: Place) -> Error {
+    Corrupt::new(place, "directory entry", "its inode is free").into()
+}
+
+/// The inode is counted, and may be a free one.
 fn look_up(fs: &Fs, dir: &Arc<Inode>, name: &[u8], then: Then) -> Result<Option<Held>> {
     let version = dir.index.version();
     let view = Dir::open(fs, dir)?;
@@ -169,10 +195,7 @@ fn look_up(fs: &Fs, dir: &Arc<Inode>, name: &[u8], then: Then) -> Result<Option<
             })?
         }
     };
-    // Whether the inode is in use can only be asked with the block unlocked (lock order).
-    found
-        .map(|(inode, holder)| Ok((fs.checked(inode)?, holder)))
-        .transpose()
+    Ok(found)
 }
 
 /// What the entry `name` says: an inode number, and its type where entries have one.

@@ -11,7 +11,7 @@ use super::index::{Path, Step};
 use super::name_entry::Key;
 use super::view::{Dir, Form, is_dot};
 use crate::meta::MetaBlock;
-use crate::{Error, Fs, Inode, InodeRef, Result};
+use crate::{Fs, Inode, InodeRef, Result};
 use std::sync::Arc;
 use uext4_format::htree::RootInfo;
 use uext4_format::{InodeNr, LogicalBlock};
@@ -36,16 +36,14 @@ pub(super) fn meaning_of(
         return Ok(None);
     };
     let held = hold(nr);
-    in_use(held, blocks.meaning(key) == Some(nr))
+    Ok(in_use(held, blocks.meaning(key) == Some(nr)))
 }
 
 /// The inode `held`, if the name meant it when it was held: an unlink that comes now sees the user,
-/// and before there was none, or the number is the name's again.
-fn in_use(held: Result<InodeRef>, is_meant: bool) -> Result<Option<InodeRef>> {
-    if !is_meant || matches!(held, Err(Error::Stale)) {
-        return Ok(None);
-    }
-    held.map(Some)
+/// and before there was none, or the number is the name's again. Failures are for the look at the
+/// entry itself to judge: the number may have been another file's meanwhile.
+fn in_use(held: Result<InodeRef>, is_meant: bool) -> Option<InodeRef> {
+    held.ok().filter(|_| is_meant)
 }
 
 /// As [`super::lookup_holder`], of a name whose meaning is known and whose leaf [`expect_leaf`]
@@ -57,7 +55,7 @@ pub(super) fn holder(dir: &Dir<'_>, key: Key, leaf: LogicalBlock) -> Result<Opti
     };
     let held = dir.fs.inode(nr);
     let (block, is_meant) = (blocks.block(leaf), blocks.meaning(key) == Some(nr));
-    let (Some(inode), Some(block)) = (in_use(held, is_meant)?, block) else {
+    let (Some(inode), Some(block)) = (in_use(held, is_meant), block) else {
         return Ok(None);
     };
     dir.fs.spend_block(block.nr(), dir.seal().name())?;

@@ -5,7 +5,7 @@ use crate::inode::{Inode, InodeState};
 use crate::map::{self, ExtentState};
 use crate::quota::{Claim, Owners};
 use crate::space::{Purpose, Reserve, Want};
-use crate::{Fs, Result};
+use crate::{Error, Fs, Result};
 use std::sync::Arc;
 use uext4_format::{BlockNr, BlockRun, Feature, LogicalBlock};
 use uext4_journal::Handle;
@@ -50,10 +50,14 @@ impl<'a> NewBlocks<'a> {
         let ratio = fs.geometry.blocks_per_cluster();
         let offset = at.0 % ratio;
         if let Some(start) = plan.mate {
+            let len_blocks = len_blocks.min(ratio - offset);
             let run = BlockRun {
                 start,
-                len_blocks: len_blocks.min(ratio - offset),
+                len_blocks: fs.space.clamp_to_end(start, len_blocks.into()),
             };
+            if run.len_blocks == 0 {
+                return Err(Error::NoSpace);
+            }
             return Ok(Self {
                 fs,
                 at,

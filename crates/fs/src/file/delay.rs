@@ -269,6 +269,14 @@ pub(super) fn set_size(fs: &Fs, state: &mut InodeState, buffer: &Buffer, size: u
     state.disk.size = size;
 }
 
+/// The file grows to `size` for its users; on disk it stays as it is.
+pub(super) fn show_size(state: &mut InodeState, size: u64) {
+    if size > state.disk.size {
+        state.disksize.get_or_insert(state.disk.size);
+        state.disk.size = size;
+    }
+}
+
 /// What `InodeState::disksize` is for that size.
 pub(super) fn disksize(fs: &Fs, state: &InodeState, buffer: &Buffer, size: u64) -> Option<u64> {
     let bits = fs.geometry.block_bits;

@@ -329,6 +329,7 @@ fn write_zeroes_to(
     start: BlockNr,
     len_blocks: u32,
 ) -> Result<()> {
+    fs.expose(inode);
     io::zero_blocks(fs, start, len_blocks.into())?;
     let handle = fs.start(credits::MAP)?;
     let mut state = handle.write(inode);
@@ -349,7 +350,10 @@ fn unwrite(
         map::mark_unwritten(fs, &handle, &mut state, at, len_blocks)
     };
     match marked {
-        Err(Error::NoSpace) => io::zero_blocks(fs, start, u64::from(len_blocks)),
+        Err(Error::NoSpace) => {
+            fs.expose(inode);
+            io::zero_blocks(fs, start, u64::from(len_blocks))
+        }
         other => other,
     }
 }

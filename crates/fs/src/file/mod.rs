@@ -6,13 +6,15 @@
 //! before, and "ordered" needs no extra write.
 //!
 //! Invariants: the bytes of the last block behind the size are zero on disk; whoever moves the
-//! size up past a partial block zeroes its tail again before, and a shrink zeroes it.
+//! size up past a partial block zeroes its tail again before, and a shrink zeroes it. A commit
+//! never contains written extents behind the size on disk; unwritten ones may stand there.
 //! Locking: `Inode::io` shared to read, exclusive to change; it keeps blocks from being freed
 //! under a reader. The state's lock is held for lookups only, not during data I/O.
 //! Not here: permissions, setuid bits, waiting for durability (`ops`).
 
 mod allocate;
 mod delay;
+mod expose;
 mod fallocate;
 mod fiemap;
 mod inline;
@@ -20,6 +22,7 @@ mod io;
 mod read;
 mod seek;
 mod shift;
+mod slice;
 mod symlink;
 #[cfg(test)]
 mod tests;
@@ -29,6 +32,7 @@ mod write;
 mod write_out;
 
 pub(crate) use delay::{discard_delayed, renew_age};
+use expose::lost;
 pub use fallocate::FallocateMode;
 pub(crate) use fallocate::fallocate;
 pub use fiemap::Extent;
@@ -39,7 +43,7 @@ pub(crate) use read::{read, read_in_place};
 pub use seek::Seek;
 pub(crate) use seek::seek;
 pub(crate) use symlink::{is_fast_link, read_link, write_link};
-pub(crate) use truncate::{finish_truncate, free_all_blocks, truncate};
+pub(crate) use truncate::{can_be_cut, finish_truncate, free_all_blocks, truncate};
 pub use write::Times;
 pub(crate) use write::{append, check_room, write, write_at};
 pub(crate) use write_out::{close, hold_for_owners, write_out, write_out_and_tell, write_out_some};

@@ -1,8 +1,9 @@
 //! `fallocate` that moves what follows: taking a range out of a file, making room inside one.
 //!
-//! Crash safety: a file with more extents than one transaction can change is moved in several; a
-//! crash in between leaves a valid file in which only the front (taken out) or only the back (made
-//! room) has moved, as with the kernel.
+//! Crash safety: all of it is one transaction, whose credits are counted before. Only a file with
+//! more extents than a quarter of a transaction can change is moved in several; a crash in between
+//! leaves a valid file in which only the front (taken out) or only the back (made room) has moved,
+//! as with the kernel.
 
 use super::touch;
 use crate::inode::Inode;
@@ -11,6 +12,10 @@ use crate::{Error, Fs, Result, credits};
 use std::ops::Range;
 use std::sync::Arc;
 use uext4_format::LogicalBlock;
+use uext4_journal::Handle;
+
+/// Moving the extents of one leaf: it, the nodes above it, the inode; and joining two at the end.
+const STEP: u32 = credits::MAP;
 
 /// Takes the byte range out: what follows moves to its start, and the file gets shorter.
 ///
@@ -25,32 +30,51 @@ pub(super) fn collapse(fs: &Fs, inode: &Arc<Inode>, bytes: Range<u64>) -> Result
     fs.discard_preallocation(inode);
     let blocks = blocks(fs, &bytes);
     let by = (blocks.end - blocks.start) as u32;
-    unmap(fs, inode, blocks.clone())?;
-    let mut handle = fs.start(credits::TRUNCATE)?;
+    let mut handle = fs.start(credits_of(fs, inode, &blocks)?)?;
+    unmap(fs, &mut handle, inode, blocks.clone())?;
     let mut at = Some(blocks.end);
     while let Some(from) = at {
+        make_room(&mut handle)?;
         at = map::shift_left(fs, &handle, &mut handle.write(inode), from, by)?;
-        if at.is_some() {
-            handle.restart(credits::TRUNCATE)?;
-        }
     }
+    make_room(&mut handle)?;
     let mut state = handle.write(inode);
     state.disk.size -= bytes.end - bytes.start;
     touch(&mut state, fs.now());
     map::join_at(fs, &handle, &mut state, LogicalBlock(blocks.start as u32))
 }
 
-fn unmap(fs: &Fs, inode: &Arc<Inode>, blocks: Range<u64>) -> Result<()> {
-    let mut handle = fs.start(credits::TRUNCATE)?;
+fn unmap(fs: &Fs, handle: &mut Handle<'_>, inode: &Arc<Inode>, blocks: Range<u64>) -> Result<()> {
     let mut left = blocks;
     loop {
-        let progress = map::remove(fs, &handle, &mut handle.write(inode), left.clone())?;
+        let progress = map::remove(fs, handle, &mut handle.write(inode), left.clone())?;
         match progress {
             Progress::Done => return Ok(()),
             Progress::More { end } => left.end = end,
         }
         handle.restart(credits::TRUNCATE)?;
     }
+}
+
+/// Goes on in the next transaction only when the credits that were counted do not suffice.
+fn make_room(handle: &mut Handle<'_>) -> Result<()> {
+    match handle.credits_left() < STEP {
+        true => Ok(handle.restart(credits::TRUNCATE)?),
+        false => Ok(()),
+    }
+}
+
+/// Credits to take `blocks` out or to make room for them in one transaction, if a quarter of one
+/// holds that; else those of the first step.
+fn credits_of(fs: &Fs, inode: &Inode, blocks: &Range<u64>) -> Result<u32> {
+    let max = fs.journal.stats().transaction_limit_blocks / 4;
+    let cost = map::shift_cost(fs, &inode.read(), blocks.clone(), max)?;
+    let wanted = credits::TRUNCATE + STEP + cost;
+    Ok(if wanted <= max {
+        wanted
+    } else {
+        credits::TRUNCATE
+    })
 }
 
 /// Makes a hole of the byte range: what stood there and behind moves to its end.
@@ -80,7 +104,7 @@ pub(super) fn insert(fs: &Fs, inode: &Arc<Inode>, bytes: Range<u64>) -> Result<(
         }
     }
     fs.discard_preallocation(inode);
-    let mut handle = fs.start(credits::TRUNCATE)?;
+    let mut handle = fs.start(credits_of(fs, inode, &(blocks.start..blocks.start))?)?;
     {
         let mut state = handle.write(inode);
         map::split_at(fs, &handle, &mut state, LogicalBlock(blocks.start as u32))?;
@@ -89,12 +113,12 @@ pub(super) fn insert(fs: &Fs, inode: &Arc<Inode>, bytes: Range<u64>) -> Result<(
     }
     let mut end = LOGICAL_END;
     loop {
+        make_room(&mut handle)?;
         let moved = map::shift_right(fs, &handle, &mut handle.write(inode), blocks.start..end, by)?;
         let Some(left) = moved else {
             return Ok(());
         };
         end = left;
-        handle.restart(credits::TRUNCATE)?;
     }
 }
 

@@ -1,5 +1,8 @@
 //! Files against a vector of bytes, on every kind of map, with e2fsck as the judge.
 
+mod beyond;
+mod shift;
+
 use super::*;
 use crate::inode::Inode;
 use crate::space::Reserve;
@@ -192,6 +195,7 @@ fn compare(rig: &Rig, model: &[u8]) {
     assert_eq!(rig.file.read().disk.size, model.len() as u64);
     check_claims(rig);
     check_seek(rig, model);
+    beyond::check_size_on_disk(rig);
 }
 
 /// What waits is claimed, and nothing else is.

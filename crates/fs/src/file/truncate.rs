@@ -5,13 +5,14 @@
 //! [`finish_truncate`].
 
 use super::write_out::before_unmapping;
-use super::{check_may_change, delay, inline, io, touch};
-use crate::inode::Inode;
+use super::{check_may_change, delay, inline, io, is_fast_link, touch};
+use crate::inode::{Inode, InodeState};
 use crate::map::{self, LOGICAL_END, Progress};
 use crate::settings::Switch;
 use crate::space::Reserve;
 use crate::{Error, Fs, Result, credits};
 use std::sync::Arc;
+use uext4_format::FileType;
 use uext4_journal::Handle;
 
 /// Sets the size to `size` bytes: cuts the file, or extends it with a hole.
@@ -62,7 +63,7 @@ pub(crate) fn truncate(fs: &Fs, inode: &Arc<Inode>, size: u64) -> Result<()> {
 /// Frees the blocks from `first` on. The new size is in the handle's transaction.
 fn cut(fs: &Fs, handle: &mut Handle<'_>, inode: &Arc<Inode>, first: u64) -> Result<()> {
     let mut end = LOGICAL_END;
-    let mut tracked_here = false;
+    let mut in_steps = false;
     loop {
         let progress = {
             let mut state = handle.write(inode);
@@ -72,16 +73,26 @@ fn cut(fs: &Fs, handle: &mut Handle<'_>, inode: &Arc<Inode>, first: u64) -> Resu
             break;
         };
         end = left;
-        if !inode.is_orphan() {
+        if !in_steps {
+            in_steps = true;
+            inode.note_cutting(&mut handle.write(inode), true);
             fs.orphans.add(fs, handle, inode)?;
-            tracked_here = true;
         }
         handle.restart(credits::TRUNCATE)?;
     }
-    if tracked_here {
-        fs.orphans.remove(fs, handle, inode)
-    } else {
-        Ok(())
+    if in_steps {
+        inode.note_cutting(&mut handle.write(inode), false);
+        fs.orphans.settle(fs, handle, inode)?;
+    }
+    Ok(())
+}
+
+/// True when `i_block` of the inode is of a type that maps blocks: cutting it may free some.
+pub(crate) fn can_be_cut(fs: &Fs, state: &InodeState) -> bool {
+    match state.disk.file_type() {
+        Some(FileType::Regular | FileType::Directory) => true,
+        Some(FileType::Symlink) => !is_fast_link(fs, state),
+        _ => false,
     }
 }
 
@@ -101,7 +112,7 @@ pub(crate) fn finish_truncate(fs: &Fs, inode: &Arc<Inode>) -> Result<()> {
         handle
     };
     handle.restart(credits::ATTRIBUTES)?;
-    fs.orphans.remove(fs, &handle, inode)
+    fs.orphans.settle(fs, &handle, inode)
 }
 
 /// Frees all blocks of an inode that is being freed and tracked as an orphan. Restarts the handle

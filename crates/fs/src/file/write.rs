@@ -1,8 +1,7 @@
 //! Writing.
 
-use super::allocate::{NewBlocks, Shape};
-use super::delay::{self, Fresh, When};
-use super::write_out::write_out_locked;
+use super::delay::{self, When};
+use super::slice::Slice;
 use super::{check_may_change, inline, io, stale_times, touch};
 use crate::delayed::Buffer;
 use crate::inode::{Inode, InodeState};
@@ -10,7 +9,7 @@ use crate::map::{self, ExtentState, Mapping};
 use crate::space::Reserve;
 use crate::{Error, Fs, Result, credits};
 use std::sync::Arc;
-use uext4_format::{BlockNr, LogicalBlock, Timestamp};
+use uext4_format::Timestamp;
 use uext4_journal::Object;
 
 /// What becomes of the times of a file that is written.
@@ -172,7 +171,12 @@ fn write_slices(
     let mut stopped = None;
     while done < data.len() {
         let at = offset + done as u64;
-        match write_slice(fs, inode, buffer, at, &data[done..], rules) {
+        let part = Part {
+            at,
+            data: &data[done..],
+            reached: if done > 0 { at } else { 0 },
+        };
+        match write_slice(fs, inode, buffer, part, rules) {
             Ok(written) => done += written,
             Err(error) => {
                 stopped = Some(error);
@@ -220,7 +224,13 @@ fn settle(
     Ok(())
 }
 
-fn note_write(fs: &Fs, state: &mut InodeState, buffer: &Buffer, end: u64, now: Option<Timestamp>) {
+pub(super) fn note_write(
+    fs: &Fs,
+    state: &mut InodeState,
+    buffer: &Buffer,
+    end: u64,
+    now: Option<Timestamp>,
+) {
     let size = state.disk.size.max(end);
     delay::set_size(fs, state, buffer, size);
     if let Some(now) = now {
@@ -228,15 +238,25 @@ fn note_write(fs: &Fs, state: &mut InodeState, buffer: &Buffer, end: u64, now: O
     }
 }
 
-/// Writes the front of `data`, as far as one mapping reaches; answers how many bytes.
+/// What is left of a write.
+#[derive(Clone, Copy)]
+pub(super) struct Part<'a> {
+    /// First byte in the file.
+    pub(super) at: u64,
+    pub(super) data: &'a [u8],
+    /// Where the parts before it end; 0 for the first.
+    pub(super) reached: u64,
+}
+
+/// Writes the front of `part`, as far as one mapping reaches; answers how many bytes.
 fn write_slice(
     fs: &Fs,
     inode: &Arc<Inode>,
     buffer: &mut Buffer,
-    at: u64,
-    data: &[u8],
+    part: Part<'_>,
     rules: Rules,
 ) -> Result<usize> {
+    let Part { at, data, .. } = part;
     let (block, within) = io::split(fs, at);
     let waited = delay::overwrite(fs, buffer, block.0.into(), within as usize, data);
     if waited > 0 {
@@ -244,14 +264,16 @@ fn write_slice(
     }
     let blocks = io::blocks_for(fs, within + data.len() as u64).min(u64::from(u32::MAX)) as u32;
     let mapping = map::lookup(fs, &inode.read(), block, blocks)?;
+    if matches!(mapping, Mapping::Mapped { .. }) {
+        fs.expose(inode);
+    }
     let mut slice = Slice {
         fs,
         inode,
         buffer,
-        at,
+        part,
         block,
         within,
-        data,
         now: rules.now,
     };
     match mapping {
@@ -272,115 +294,5 @@ fn write_slice(
                 When::AtOnce => slice.fill_hole(len_blocks, rules.reserve),
             }
         }
-    }
-}
-
-/// A write whose first block has one kind of mapping.
-struct Slice<'a> {
-    fs: &'a Fs,
-    inode: &'a Arc<Inode>,
-    buffer: &'a mut Buffer,
-    at: u64,
-    block: LogicalBlock,
-    within: u64,
-    data: &'a [u8],
-    now: Option<Timestamp>,
-}
-
-impl<'a> Slice<'a> {
-    /// The data that go to the first `len_blocks` blocks.
-    fn front(&self, len_blocks: u32) -> &'a [u8] {
-        let room = (u64::from(len_blocks) << self.fs.geometry.block_bits) - self.within;
-        &self.data[..room.min(self.data.len() as u64) as usize]
-    }
-
-    fn end(&self, written: usize) -> u64 {
-        self.at + written as u64
-    }
-
-    /// Keeps the data in memory; when the space for that cannot be promised, they get their blocks
-    /// at once.
-    fn keep(&mut self, len_blocks: u32, reserve: Reserve) -> Result<usize> {
-        let fresh = Fresh {
-            fs: self.fs,
-            inode: self.inode,
-            block: self.block.0.into(),
-            within: self.within as usize,
-            data: self.front(len_blocks),
-        };
-        let blocks = io::blocks_for(self.fs, self.within + fresh.data.len() as u64) as u32;
-        match fresh.keep(self.buffer, reserve) {
-            Ok(()) => Ok(fresh.data.len()),
-            Err(Error::NoSpace) => self.fill_hole(len_blocks, reserve),
-            // The owners may have some of it.
-            Err(Error::Quota) if blocks > 1 => self.keep(blocks / 2, reserve),
-            Err(error) => Err(error),
-        }
-    }
-
-    fn overwrite(&self, start: BlockNr, len_blocks: u32) -> Result<usize> {
-        let data = self.front(len_blocks);
-        self.fs
-            .device
-            .write_at(io::byte_of(self.fs, start) + self.within, data)?;
-        Ok(data.len())
-    }
-
-    /// What waits goes first, so that blocks follow each other as the data do.
-    fn fill_hole(&mut self, len_blocks: u32, reserve: Reserve) -> Result<usize> {
-        let fs = self.fs;
-        if !self.buffer.is_empty() {
-            write_out_locked(fs, self.inode, self.buffer)?;
-        }
-        let blocks =
-            NewBlocks::reserve(fs, self.inode, self.block, len_blocks, Shape::Data, reserve)?;
-        let data = self.front(blocks.run().len_blocks);
-        io::write_padded(fs, blocks.run().start, self.within, data)?;
-        let (now, end) = (self.now, self.end(data.len()));
-        let handle = fs.start(credits::MAP)?;
-        blocks.map(&handle, self.inode, ExtentState::Written, |state| {
-            note_write(fs, state, self.buffer, end, now)
-        })?;
-        Ok(data.len())
-    }
-
-    fn fill_unwritten(&self, start: BlockNr, len_blocks: u32) -> Result<usize> {
-        let fs = self.fs;
-        let data = self.front(len_blocks);
-        io::write_padded(fs, start, self.within, data)?;
-        let blocks = io::blocks_for(fs, self.within + data.len() as u64) as u32;
-        let (now, end) = (self.now, self.end(data.len()));
-        let marked = {
-            let handle = fs.start(credits::MAP)?;
-            let mut state = handle.write(self.inode);
-            let marked = map::mark_written(fs, &handle, &mut state, self.block, blocks);
-            if marked.is_ok() {
-                note_write(fs, &mut state, self.buffer, end, now);
-            }
-            marked
-        };
-        match marked {
-            Err(Error::NoSpace) => self.zero_out_around(blocks)?,
-            other => other?,
-        }
-        Ok(data.len())
-    }
-
-    /// No tree block is left to split the extent: its other blocks are zeroed on disk, and all of
-    /// it becomes written. Space that was allocated before can always be written to.
-    fn zero_out_around(&self, data_blocks: u32) -> Result<()> {
-        let fs = self.fs;
-        let found = map::extent_around(fs, &self.inode.read(), self.block)?;
-        let Some(extent) = found.filter(|extent| extent.state == ExtentState::Unwritten) else {
-            return Err(Error::NoSpace);
-        };
-        let before = u64::from(self.block.0 - extent.logical.0);
-        let behind = before + u64::from(data_blocks);
-        io::zero_blocks(fs, extent.start, before)?;
-        let rest = u64::from(extent.len_blocks).saturating_sub(behind);
-        io::zero_blocks(fs, BlockNr(extent.start.0 + behind), rest)?;
-        let handle = fs.start(credits::MAP)?;
-        let mut state = handle.write(self.inode);
-        map::mark_written_around(fs, &handle, &mut state, self.block)
     }
 }

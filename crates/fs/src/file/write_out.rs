@@ -7,7 +7,7 @@
 
 use super::allocate::{NewBlocks, Shape};
 use super::{delay, io};
-use crate::delayed::{Buffer, ErrorCursor, Waiting};
+use crate::delayed::{Buffer, ErrorCursor, Told, Waiting};
 use crate::inode::Inode;
 use crate::map::ExtentState;
 use crate::quota::Owners;
@@ -47,11 +47,16 @@ pub(crate) fn write_out_and_tell(
     cursor: Option<&ErrorCursor>,
 ) -> Result<()> {
     let written = write_out(fs, inode);
-    if !inode.write_errors.tell(cursor) {
+    let told = inode.write_errors.tell(cursor);
+    if told == Told::Nothing {
         return written;
     }
-    let error = inode.io.read().error.clone();
-    error.map_or(written, Err)
+    let error = inode.io.read().error.clone().or(written.err());
+    let error = error.unwrap_or_else(super::lost);
+    if told == Told::First && !keeps_data(&error) {
+        fs.delayed.untold.told();
+    }
+    Err(error)
 }
 
 /// Writes out at most so many blocks that wait in the file, and answers how many wait no more.
@@ -116,10 +121,7 @@ fn write_out_up_to(
         let Err(failed) = write_run(fs, inode, buffer, step) else {
             continue;
         };
-        let keeps = matches!(
-            failed.error,
-            Error::NoSpace | Error::ReadOnly | Error::Journal(_)
-        );
+        let keeps = keeps_data(&failed.error);
         failure.get_or_insert(failed.error);
         if keeps {
             break;
@@ -129,10 +131,18 @@ fn write_out_up_to(
     delay::settle(fs, inode, buffer);
     if let Some(error) = &failure {
         buffer.error = Some(error.clone());
-        inode.write_errors.note();
+        let is_news = inode.write_errors.note();
+        if is_news && !keeps_data(error) {
+            fs.delayed.untold.note(error);
+        }
     }
     grow_on_disk(fs, inode, buffer)?;
     failure.map_or(Ok(()), Err)
+}
+
+/// Whether data that could not be written out go on waiting.
+fn keeps_data(error: &Error) -> bool {
+    matches!(error, Error::NoSpace | Error::ReadOnly | Error::Journal(_))
 }
 
 /// A step that came to nothing.
@@ -171,6 +181,7 @@ fn write_to(
     fs.writable()?;
     let place = io::byte_of(fs, new.run().start);
     let slices = buffer.slices(blocks.clone());
+    fs.expose(inode);
     fs.device.write_vectored_at(place, &slices)?;
     let handle = fs.start(credits::MAP)?;
     new.commit(&handle)?;

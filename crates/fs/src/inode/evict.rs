@@ -13,7 +13,7 @@ use crate::credits;
 use crate::quota::Usage;
 use crate::{Fs, Result, file, xattr};
 use std::sync::Arc;
-use uext4_format::{FileType, InodeFlags};
+use uext4_format::InodeFlags;
 use uext4_journal::Handle;
 use uext4_sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use uext4_sync::{Mutex, Rank, Sharded};
@@ -107,9 +107,10 @@ impl Fs {
     /// [`Self::reap`], by who holds `Rank::Sweep`.
     fn sweep(&self) -> Result<()> {
         let queues = &self.inodes.reclaim.queues;
-        queues.iter().try_for_each(|queue| self.reap_from(queue))?;
+        let reaped = queues.iter().map(|queue| self.reap_from(queue));
+        let reaped = reaped.fold(Ok(()), Result::and);
         // Freeing one may leave others without a user: the values of its attributes.
-        self.reap_from(queues.local())
+        reaped.and(self.reap_from(queues.local()))
     }
 
     /// As [`Self::reap`], unless changes are stopped. The file system keeps an error.
@@ -134,11 +135,12 @@ impl Fs {
     }
 
     fn reap_from(&self, queue: &Queue) -> Result<()> {
+        let mut reaped = Ok(());
         while let Some(inode) = queue.pop() {
             self.discard_unused(&inode);
-            self.evict(&inode)?;
+            reaped = reaped.and(self.evict(&inode));
         }
-        Ok(())
+        reaped
     }
 
     /// Gives back what the inode holds in advance, unless somebody uses it again.
@@ -156,15 +158,18 @@ impl Fs {
     }
 
     /// Frees every inode without names, whoever still holds it: the file system goes away.
+    ///
+    /// # Errors
+    /// The first; the other inodes are freed all the same.
     pub(crate) fn reap_all(&self) -> Result<()> {
-        self.reap()?;
+        let mut reaped = self.reap();
         self.space.discard_preallocations();
         for inode in self.inodes.snapshot() {
             if inode.claim_free(u32::MAX) {
-                self.free_claimed(&inode)?;
+                reaped = reaped.and(self.free_claimed(&inode));
             }
         }
-        Ok(())
+        reaped
     }
 
     /// Frees an inode without names: data, attributes, number. May take several transactions.
@@ -206,10 +211,5 @@ impl Fs {
 pub(crate) fn has_blocks(fs: &Fs, inode: &Inode) -> bool {
     let state = inode.read();
     let inline = state.disk.flags.contains(InodeFlags::INLINE_DATA);
-    let may = match state.disk.file_type() {
-        Some(FileType::Regular | FileType::Directory) => true,
-        Some(FileType::Symlink) => !file::is_fast_link(fs, &state),
-        _ => false,
-    };
-    may && !inline && state.disk.blocks_raw != 0
+    file::can_be_cut(fs, &state) && !inline && state.disk.blocks_raw != 0
 }

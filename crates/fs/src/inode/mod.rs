@@ -13,6 +13,8 @@ mod create;
 mod evict;
 mod facts;
 pub(crate) mod flags;
+mod hidden;
+mod holds;
 mod state;
 mod table;
 mod times;
@@ -22,13 +24,15 @@ pub(crate) use create::{InodeDraft, NewInode};
 pub(crate) use evict::{Reclaim, has_blocks};
 pub(crate) use facts::Facts;
 use facts::PublishedFacts;
+pub(crate) use hidden::HiddenInodes;
+use holds::{Holds, Life};
 pub(crate) use state::{InodeFormat, InodeState};
 pub(crate) use table::Inodes;
 use table::ReclaimDoor;
 pub(crate) use times::LazyTimes;
 pub use times::{Atime, ChangeTimes};
 
-use crate::delayed::{Buffer, Waiting, WriteErrors};
+use crate::delayed::{Buffer, Exposure, Waiting, WriteErrors};
 use crate::dir::DirBlocks;
 use crate::space::FilePreallocation;
 use std::sync::Arc;
@@ -37,21 +41,14 @@ use uext4_journal::{Live, Object};
 use uext4_sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 use uext4_sync::{OnceLock, Rank, RwLock, VersionedLock};
 
-/// The inode has a name.
-const LIFE_NAMED: u8 = 0;
-/// It lost its last name; the last user frees it.
-const LIFE_UNLINKED: u8 = 1;
-/// It never had a name (`O_TMPFILE`).
-const LIFE_UNNAMED: u8 = 2;
-/// It is free, or being freed.
-const LIFE_FREED: u8 = 3;
-
 /// The inode has no access control list.
 const NOTE_NO_ACL: u8 = 1;
 /// The inode holds the value of an attribute.
 const NOTE_VALUE: u8 = 2;
 /// The inode is a directory.
 const NOTE_DIRECTORY: u8 = 4;
+/// A cut of the file takes several transactions and is not done.
+const NOTE_CUTTING: u8 = 8;
 
 fn kind_note(state: &InodeState) -> u8 {
     let note = |is: bool, note| if is { note } else { 0 };
@@ -75,9 +72,9 @@ pub struct Inode {
     delayed_clusters: AtomicU64,
     /// Failures to write them out, and who was told.
     pub(crate) write_errors: WriteErrors,
-    users: AtomicU32,
-    /// One of the `LIFE_*` values.
-    life: AtomicU8,
+    /// Whether data on the device may be lost.
+    pub(crate) exposure: Exposure,
+    holds: Holds,
     /// Slot in the orphan file plus one, or `u64::MAX` for the legacy list; 0 when not tracked.
     pub(crate) orphan: AtomicU64,
     /// Where the last block of data was found (a hint for the next allocation).
@@ -112,10 +109,11 @@ impl Object for Inode {
 
 impl Inode {
     fn new(nr: InodeNr, mut state: InodeState, reclaim: Arc<ReclaimDoor>) -> Self {
-        let life = if state.disk.links == 0 {
-            LIFE_UNLINKED
-        } else {
-            LIFE_NAMED
+        // A slot without links is free. Recovery tells those of them apart that are orphans: what
+        // a free slot still maps belongs to other files, so that its last user must not free it.
+        let life = match state.disk.links {
+            0 => Life::Freed,
+            _ => Life::Named,
         };
         let notes = AtomicU8::new(kind_note(&state));
         let published = OnceLock::new();
@@ -128,8 +126,8 @@ impl Inode {
             delayed_blocks: AtomicU64::new(0),
             delayed_clusters: AtomicU64::new(0),
             write_errors: WriteErrors::default(),
-            users: AtomicU32::new(0),
-            life: AtomicU8::new(life),
+            exposure: Exposure::default(),
+            holds: Holds::new(life),
             orphan: AtomicU64::new(0),
             last_block: AtomicU64::new(0),
             last_flex: AtomicU32::new(0),
@@ -164,41 +162,23 @@ impl Inode {
 
     /// Notes whether the inode still has a name; the last user of one without is who frees it.
     pub(crate) fn set_links(&self, links: u16) {
-        let life = if links == 0 {
-            LIFE_UNLINKED
-        } else {
-            LIFE_NAMED
-        };
-        self.life.store(life, Ordering::SeqCst);
+        self.holds.set_life(Life::with_links(links));
     }
 
     /// A new file that has no name yet, and may get one.
     pub(crate) fn set_unnamed(&self) {
-        self.life.store(LIFE_UNNAMED, Ordering::SeqCst);
+        self.holds.set_life(Life::Unnamed);
     }
 
     /// True for a file that never had a name.
     pub(crate) fn is_unnamed(&self) -> bool {
-        self.life.load(Ordering::SeqCst) == LIFE_UNNAMED
+        self.holds.life() == Life::Unnamed
     }
 
-    /// Takes the right to free an inode without names that nobody uses. Only one caller gets it.
+    /// Takes the right to free an inode without names that at most so many use. Only one caller
+    /// gets it.
     pub(crate) fn claim_free(&self, users: u32) -> bool {
-        let life = self.life.load(Ordering::SeqCst);
-        let claim = |life| {
-            let order = Ordering::SeqCst;
-            self.life
-                .compare_exchange(life, LIFE_FREED, order, order)
-                .is_ok()
-        };
-        if !matches!(life, LIFE_UNLINKED | LIFE_UNNAMED) || !claim(life) {
-            return false;
-        }
-        if self.users.load(Ordering::SeqCst) > users {
-            self.life.store(life, Ordering::SeqCst);
-            return false;
-        }
-        true
+        self.holds.claim(users)
     }
 
     /// The number was allocated again.
@@ -208,10 +188,11 @@ impl Inode {
         self.orphan.store(0, Ordering::SeqCst);
         self.last_block.store(0, Ordering::Relaxed);
         self.write_errors.reset();
+        self.exposure.reset();
         if let Some(blocks) = self.dir_blocks.get() {
             blocks.clear();
         }
-        self.life.store(LIFE_NAMED, Ordering::SeqCst);
+        self.holds.set_life(Life::Named);
     }
 
     /// True when the inode surely has no access control list.
@@ -236,12 +217,26 @@ impl Inode {
 
     /// True when the inode was freed, or is being freed.
     pub(crate) fn is_freed(&self) -> bool {
-        self.life.load(Ordering::SeqCst) == LIFE_FREED
+        self.holds.life() == Life::Freed
     }
 
     /// True while the inode is tracked as an orphan.
     pub(crate) fn is_orphan(&self) -> bool {
         self.orphan.load(Ordering::Acquire) != 0
+    }
+
+    /// Whether the inode is to be tracked as an orphan: it has no name, or a cut of it goes on.
+    pub(crate) fn needs_tracking(&self, state: &InodeState) -> bool {
+        state.disk.links == 0 || self.notes.load(Ordering::Acquire) & NOTE_CUTTING != 0
+    }
+
+    /// Notes whether a cut goes on in several transactions; `_state` is this inode's, locked to
+    /// change.
+    pub(crate) fn note_cutting(&self, _state: &mut InodeState, goes_on: bool) {
+        match goes_on {
+            true => self.notes.fetch_or(NOTE_CUTTING, Ordering::Release),
+            false => self.notes.fetch_and(!NOTE_CUTTING, Ordering::Release),
+        };
     }
 
     /// True for a directory flagged as top of hierarchies (`chattr +T`).
@@ -316,7 +311,7 @@ impl Inode {
 
     /// True when nobody holds the inode.
     pub(crate) fn is_unused(&self) -> bool {
-        self.users.load(Ordering::SeqCst) == 0
+        self.holds.is_unheld()
     }
 
     /// A block near which new data of this inode should go.
@@ -333,7 +328,7 @@ pub struct InodeRef(Arc<Inode>);
 
 impl InodeRef {
     pub(crate) fn new(inode: Arc<Inode>) -> Self {
-        inode.users.fetch_add(1, Ordering::SeqCst);
+        inode.holds.hold();
         Self(inode)
     }
 
@@ -363,9 +358,10 @@ impl std::fmt::Debug for InodeRef {
 
 impl Drop for InodeRef {
     fn drop(&mut self) {
-        let last = self.0.users.fetch_sub(1, Ordering::SeqCst) == 1;
-        let life = self.0.life.load(Ordering::SeqCst);
-        if last && (matches!(life, LIFE_UNLINKED | LIFE_UNNAMED) || self.0.holds_space()) {
+        let Some(life) = self.0.holds.release() else {
+            return;
+        };
+        if life.ends_unheld() || self.0.holds_space() {
             self.0.reclaim.0.push(self.0.clone());
         }
     }

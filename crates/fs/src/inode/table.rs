@@ -154,8 +154,14 @@ impl Fs {
         self.checked(InodeRef::new(self.inodes.load(self, nr)?))
     }
 
-    /// The inode, if it is in use. No inode may be locked.
+    /// The inode, if it is in use and a name may lead to it. No inode may be locked.
     pub(crate) fn checked(&self, inode: InodeRef) -> Result<InodeRef> {
+        self.check_served(&inode).map(|()| inode)
+    }
+
+    /// As [`Self::checked`].
+    pub(crate) fn check_served(&self, inode: &Inode) -> Result<()> {
+        self.hidden.refuse(inode)?;
         if inode.is_freed() {
             return Err(Error::Stale);
         }
@@ -170,6 +176,25 @@ impl Fs {
             let place = Place::Inode(inode.nr());
             return Err(Corrupt::new(place, "inode", "mode names no file type").into());
         }
-        Ok(inode)
+        Ok(())
+    }
+
+    /// The root directory.
+    ///
+    /// # Errors
+    /// `Corrupt` when it is free or no directory.
+    pub(crate) fn root(&self) -> Result<InodeRef> {
+        let bad = |problem| {
+            let place = match self.inodes.place(self, InodeNr::ROOT) {
+                Ok((block, _)) => Place::InodeBlock(InodeNr::ROOT, block),
+                Err(_) => Place::Inode(InodeNr::ROOT),
+            };
+            Error::Corrupt(Corrupt::new(place, "root directory", problem))
+        };
+        match self.inode(InodeNr::ROOT) {
+            Err(Error::Stale) => Err(bad("its inode is free")),
+            Ok(root) if !root.is_dir() => Err(bad("its inode is no directory")),
+            other => other,
+        }
     }
 }

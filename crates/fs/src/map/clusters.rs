@@ -98,7 +98,7 @@ pub(super) fn release(
 }
 
 /// True when the blocks of the inode went through the journal: directories, values of attributes.
-fn holds_metadata(state: &InodeState) -> bool {
+pub(super) fn holds_metadata(state: &InodeState) -> bool {
     let journaled = InodeFlags::EA_INODE.union(InodeFlags::JOURNAL_DATA);
     state.disk.file_type() != Some(FileType::Regular) || state.disk.flags.intersects(journaled)
 }

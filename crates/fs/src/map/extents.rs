@@ -26,7 +26,9 @@ use uext4_journal::Handle;
 
 pub(super) use remove::remove;
 pub(in crate::map) use room::wanted as growth;
-pub(crate) use shift::{join_at, left as shift_left, mapped_end, right as shift_right, split_at};
+pub(crate) use shift::{
+    cost as shift_cost, join_at, left as shift_left, mapped_end, right as shift_right, split_at,
+};
 
 /// For tests: one level more than the extents need.
 #[cfg(test)]

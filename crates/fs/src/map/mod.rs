@@ -31,7 +31,7 @@ pub(crate) use change::{
     shift_right,
 };
 pub(crate) use clusters::cluster_mate;
-pub(crate) use extents::{join_at, mapped_end, split_at};
+pub(crate) use extents::{join_at, mapped_end, shift_cost, split_at};
 pub(crate) use growth::{tree_growth, tree_growth_max};
 pub(crate) use limits::{block_end, insert_max_blocks, size_end_bytes};
 pub use status::ExtentStatusStats;

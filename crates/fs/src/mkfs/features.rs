@@ -1,8 +1,8 @@
 //! Which sets of features make a file system.
 
-use uext4_format::{Feature, Features};
+use uext4_format::{Feature, FeatureError, Features};
 
-use super::Error;
+use super::{Error, MkfsOptions};
 
 /// What mkfs can make.
 const MAKEABLE: Features = Features::of(&[
@@ -69,14 +69,40 @@ pub(super) fn resolve(wanted: Features) -> Result<Features, Error> {
     if features.has(Feature::RESIZE_INODE) && features.has(Feature::META_BG) {
         return Err(Error::Conflict(Feature::RESIZE_INODE, Feature::META_BG));
     }
-    let unmet = NEEDS.iter().find(|(feature, needs)| {
-        let met = features.has(*needs) || is_met_otherwise(*feature, features);
-        features.has(*feature) && !met
-    });
+    let unmet = NEEDS
+        .iter()
+        .find(|(feature, needs)| is_unmet(features, *feature, *needs));
     match unmet {
         Some(&(feature, needs)) => Err(Error::Needs { feature, needs }),
         None => Ok(features),
     }
+}
+
+impl MkfsOptions {
+    /// Adds and removes features as `mke2fs -O` does. A feature that is built on a removed one goes
+    /// with it, unless the list itself asks for it: then [`super::format`] refuses.
+    ///
+    /// # Errors
+    /// [`FeatureError::UnknownName`], with the features unchanged.
+    pub fn apply_features(&mut self, list: &str) -> Result<(), FeatureError> {
+        let (mut features, mut asked) = (self.features, Features::NONE);
+        features.apply_list(list)?;
+        asked.apply_list(list)?;
+        while let Some(&(feature, _)) = NEEDS
+            .iter()
+            .find(|(feature, needs)| is_unmet(features, *feature, *needs) && !asked.has(*feature))
+        {
+            features.remove(feature);
+        }
+        self.features = features;
+        Ok(())
+    }
+}
+
+/// Whether the feature is there without what it needs.
+fn is_unmet(features: Features, feature: Feature, needs: Feature) -> bool {
+    let met = features.has(needs) || is_met_otherwise(feature, features);
+    features.has(feature) && !met
 }
 
 /// Either kind of sparse superblocks will do for the resize inode.
@@ -108,6 +134,30 @@ mod tests {
                 resolve(preset.features()).expect("consistent"),
                 preset.features()
             );
+        }
+    }
+
+    #[test]
+    fn what_is_built_on_a_removed_feature_goes_with_it() {
+        let left = |list: &str| {
+            let mut options = MkfsOptions::new(Preset::Ext4);
+            options.apply_features(list).expect("known names");
+            resolve(options.features)
+        };
+        let features = left("^has_journal").expect("consistent");
+        assert!(!features.has(Feature::HAS_JOURNAL) && !features.has(Feature::ORPHAN_FILE));
+        let features = left("^extent").expect("consistent");
+        assert!(!features.has(Feature::EXTENTS) && !features.has(Feature::SIXTY_FOUR_BIT));
+        let features = left("^sparse_super").expect("consistent");
+        assert!(!features.has(Feature::RESIZE_INODE));
+        let features = left("sparse_super2,^sparse_super").expect("consistent");
+        assert!(features.has(Feature::RESIZE_INODE));
+        for asked in [
+            "^has_journal,orphan_file",
+            "64bit,^extent",
+            "^extent,bigalloc",
+        ] {
+            left(asked).expect_err(asked);
         }
     }
 

@@ -8,7 +8,7 @@ use crate::budget::Budget;
 use crate::delayed::{Flusher, Pool};
 use crate::dir::{DirConfig, NameMemory, SparseLeaves};
 use crate::filesystem::{MountState, Random};
-use crate::inode::{InodeFormat, Inodes, LazyTimes};
+use crate::inode::{HiddenInodes, InodeFormat, Inodes, LazyTimes};
 use crate::map::ExtentStatus;
 use crate::memory::part_of_memory;
 use crate::meta::Blocks;
@@ -94,6 +94,7 @@ pub(super) fn engine(
         superblock: Super::new(plan.superblock.clone(), block_bytes),
         space,
         inodes: Inodes::new(&metadata_cache, &format),
+        hidden: HiddenInodes::of(&plan.superblock, &plan.geometry),
         lazy_times: LazyTimes::default(),
         blocks: Blocks::new(&metadata_cache, block_bytes, checksums.metadata),
         names: NameMemory::new(&metadata_cache),
@@ -130,7 +131,7 @@ pub(super) fn engine(
         false => Quota::load_to_read(&fs)?,
     };
     fs.quota.check(plan.options.quota_limits)?;
-    fs.inode(uext4_format::InodeNr::ROOT)?;
+    fs.root()?;
     Ok(fs)
 }
 

@@ -89,28 +89,19 @@ impl Fs {
     /// Closes while no change is under way.
     fn close_still(&self, life: &mut Lifecycle) -> Result<()> {
         let writable = self.writable().is_ok();
-        let mut written = Ok(());
-        if writable {
-            self.note(self.reap_all())?;
-            written = self.note(self.write_out_all());
-            self.log_lazy_times()?;
-            let handle = self.start(credits::ATTRIBUTES)?;
-            self.superblock.update_counts(self, &handle);
-            let written = life.written_bytes() >> 10;
-            self.superblock.update(&handle, |disk| {
-                disk.kbytes_written = disk.kbytes_written.saturating_add(written);
-            });
-        }
+        let mut done = match writable {
+            true => self.write_last(life),
+            false => Ok(()),
+        };
         if !self.state.close() {
             return Ok(());
         }
         if writable {
-            self.journal.close()?;
-            self.mark_clean()?;
-        } else if matches!(self.state.failure(), Some(Error::Corrupt(_))) {
-            // The note of the damage must reach the device. The cause is the answer, whatever
-            // else fails.
-            let _ = self.journal.close();
+            let closed = self.journal.close().map_err(Error::from);
+            done = done.and(closed.and_then(|()| self.mark_clean()));
+            done = done.and(self.check_all_exposures());
+        } else {
+            self.record_failure();
         }
         match (self.state.failure(), life.mmp.take()) {
             (Some(cause), mmp) => {
@@ -120,9 +111,56 @@ impl Fs {
                 }
                 Err(cause.clone())
             }
-            (None, Some(mmp)) => mmp.release().and(written),
-            (None, None) => written,
+            (None, Some(mmp)) => done.and(mmp.release()),
+            (None, None) => done,
         }
+    }
+
+    /// Brings all that waits to the journal. What one step does not achieve keeps the others from
+    /// nothing.
+    ///
+    /// # Errors
+    /// The first.
+    fn write_last(&self, life: &Lifecycle) -> Result<()> {
+        let reaped = self.note(self.reap_all());
+        let written = self.note(self.write_out_all());
+        let times = self.note(self.log_lazy_times());
+        let totals = self.note(self.log_totals(life));
+        let told = self.delayed.untold.check();
+        reaped.and(written).and(told).and(times).and(totals)
+    }
+
+    fn log_totals(&self, life: &Lifecycle) -> Result<()> {
+        let handle = self.start(credits::ATTRIBUTES)?;
+        self.superblock.update_counts(self, &handle);
+        let written = life.written_bytes() >> 10;
+        self.superblock.update(&handle, |disk| {
+            disk.kbytes_written = disk.kbytes_written.saturating_add(written);
+        });
+        Ok(())
+    }
+
+    /// What ended writing is noted on the device, if that takes it. The cause is the answer of the
+    /// unmount, whatever fails here.
+    fn record_failure(&self) {
+        let _best_effort = match self.state.failure() {
+            Some(Error::Corrupt(_)) => self.journal.close().map_err(Error::from),
+            Some(Error::Journal(uext4_journal::Error::Closed)) | None => Ok(()),
+            // A read that failed is noted in the journal, as damage is.
+            Some(Error::Journal(_)) if self.journal.check().is_ok() => {
+                self.journal.close().map_err(Error::from)
+            }
+            Some(Error::Journal(_)) => self.record_stop(),
+            Some(_) => Ok(()),
+        };
+    }
+
+    /// The journal was stopped: the errors are added to the superblock that the device has.
+    fn record_stop(&self) -> Result<()> {
+        let there = super::read_superblock(&*self.device, None)?;
+        let bytes: [u8; SUPERBLOCK_BYTES] = self.superblock.with_stop(self, there).to_bytes();
+        self.device.write_at(SUPERBLOCK_OFFSET, &bytes)?;
+        Ok(self.device.flush()?)
     }
 }
 

@@ -6,7 +6,8 @@
 //! frees them.
 //!
 //! Invariants: the device is not written while frozen, but for the MMP block, whose claim must not
-//! lapse. Changes wait before they take any lock, so reads go on.
+//! lapse. Changes wait before they take any lock, so reads go on. What makes data durable waits
+//! until the file system is at rest, where nothing is left to be written.
 
 use crate::{Error, Filesystem, Result};
 
@@ -47,6 +48,7 @@ impl Filesystem {
             }
         }
         life.is_frozen = true;
+        fs.changes.rest();
         Ok(())
     }
 
@@ -69,7 +71,7 @@ impl Filesystem {
 
     /// Whether it is frozen: a hint, since it may change at once.
     pub fn is_frozen(&self) -> bool {
-        self.fs.changes.is_closed()
+        self.fs.changes.is_at_rest()
     }
 }
 

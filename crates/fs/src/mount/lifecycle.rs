@@ -35,7 +35,8 @@ pub(crate) struct Lifecycle {
 impl Lifecycle {
     pub(super) fn new(media: Media, plan: &Plan, mmp: Option<MmpGuard>) -> Result<Self> {
         let mut left = [0; SUPERBLOCK_BYTES];
-        media.home.base().read_at(SUPERBLOCK_OFFSET, &mut left)?;
+        let device = media.home.base();
+        device.read_past_cache_at(SUPERBLOCK_OFFSET, &mut left)?;
         Ok(Self {
             options: plan.options.clone(),
             media,
@@ -63,7 +64,7 @@ impl Lifecycle {
     pub(super) fn superblock_below(&self) -> Result<[u8; SUPERBLOCK_BYTES]> {
         let mut bytes = [0; SUPERBLOCK_BYTES];
         let device = self.media.home.base();
-        device.read_at(SUPERBLOCK_OFFSET, &mut bytes)?;
+        device.read_past_cache_at(SUPERBLOCK_OFFSET, &mut bytes)?;
         Ok(bytes)
     }
 }

@@ -3,10 +3,10 @@
 //! This runs before the engine exists, so it reads the device directly.
 
 use crate::superblock::{SUPERBLOCK_BYTES, SUPERBLOCK_OFFSET};
-use crate::{Error, MountOptions, Result};
+use crate::{Error, MountOptions, Result, space};
 use std::sync::Arc;
 use uext4_device::BlockDevice;
-use uext4_format::extent::{Expect, ExtentNode};
+use uext4_format::extent::{Expect, ExtentNode, ExtentState};
 use uext4_format::{
     BlockNr, Corrupt, Feature, Geometry, GroupDescriptor, Inode, InodeFlags, InodeNr, LogicalBlock,
     Place, Superblock, indirect,
@@ -70,6 +70,14 @@ fn external_log(device: Arc<dyn BlockDevice>, geometry: &Geometry, uuid: &[u8; 1
     })
 }
 
+/// What the map of the journal inode says.
+#[derive(Default)]
+struct Found {
+    runs: Vec<LogRun>,
+    /// Blocks that hold the map itself.
+    map_blocks: Vec<u64>,
+}
+
 struct Finder<'a> {
     device: &'a Arc<dyn BlockDevice>,
     superblock: &'a Superblock,
@@ -84,18 +92,18 @@ impl Finder<'_> {
         if inode.links == 0 || blocks < LOG_BLOCKS_MIN || blocks > u64::from(u32::MAX) {
             return Err(self.bad("no usable journal"));
         }
-        let mut runs = Vec::new();
+        let mut found = Found::default();
         if inode.flags.contains(InodeFlags::EXTENTS) {
             let expect = Expect::root(self.block_range());
-            self.walk_extents(&inode.i_block, &expect, DEPTH_MAX, &mut runs)?;
+            self.walk_extents(&inode.i_block, &expect, DEPTH_MAX, &mut found)?;
         } else {
-            self.walk_indirect(&inode.i_block, blocks as u32, &mut runs)?;
+            self.walk_indirect(&inode.i_block, blocks as u32, &mut found)?;
         }
         let len_blocks = blocks as u32;
-        self.check_runs(&runs, len_blocks)?;
+        self.check_runs(&found, len_blocks)?;
         Ok(Log {
             device: self.device.clone(),
-            runs,
+            runs: found.runs,
             len_blocks,
             superblock: 0,
         })
@@ -136,12 +144,18 @@ impl Finder<'_> {
         bytes: &[u8],
         expect: &Expect,
         levels: u32,
-        runs: &mut Vec<LogRun>,
+        found: &mut Found,
     ) -> Result<()> {
         let node = ExtentNode::new(bytes);
         node.validate(expect, Place::Inode(self.nr))?;
         if node.depth() == 0 {
-            runs.extend(node.extents().map(|extent| LogRun {
+            if node
+                .extents()
+                .any(|extent| extent.state != ExtentState::Written)
+            {
+                return Err(self.bad("has blocks that were never written"));
+            }
+            found.runs.extend(node.extents().map(|extent| LogRun {
                 log_start: extent.logical.0,
                 device_block: extent.start.0,
                 len: extent.len.into(),
@@ -153,12 +167,13 @@ impl Finder<'_> {
                 return Err(self.bad("extent tree is too deep"));
             }
             let child = self.read(index.child)?;
-            self.walk_extents(&child, &expect.child(&node, at), levels - 1, runs)?;
+            found.map_blocks.push(index.child.0);
+            self.walk_extents(&child, &expect.child(&node, at), levels - 1, found)?;
         }
         Ok(())
     }
 
-    fn walk_indirect(&self, root: &[u8], blocks: u32, runs: &mut Vec<LogRun>) -> Result<()> {
+    fn walk_indirect(&self, root: &[u8], blocks: u32, found: &mut Found) -> Result<()> {
         let block_size = self.geometry.block_size() as usize;
         let mut cached: Vec<(BlockNr, Vec<u8>)> = Vec::new();
         for logical in 0..blocks {
@@ -171,29 +186,53 @@ impl Finder<'_> {
                 if cached.get(level).is_none_or(|(nr, _)| *nr != block) {
                     cached.truncate(level);
                     cached.push((block, self.read(block)?));
+                    found.map_blocks.push(block.0);
                 }
                 block = indirect::pointer(&cached[level].1, *offset as usize);
             }
-            push_block(runs, logical, block);
+            push_block(&mut found.runs, logical, block);
         }
         Ok(())
     }
 
-    fn check_runs(&self, runs: &[LogRun], len_blocks: u32) -> Result<()> {
+    /// The log has all its blocks, each once, and writing them destroys nothing else: a block that
+    /// a table leaves out is number 0, which holds the superblock.
+    fn check_runs(&self, found: &Found, len_blocks: u32) -> Result<()> {
+        let zones = space::metadata_zones(&**self.device, self.geometry)?;
         let mut next = 0;
-        for run in runs {
+        for run in &found.runs {
             let start = BlockNr(run.device_block);
             let inside = self.geometry.contains_run(start, run.len.into());
             if run.log_start != next || !inside {
                 return Err(self.bad("has holes or lies outside the file system"));
             }
+            if !zones.is_clear(start, run.len.into()) {
+                return Err(self.bad("has holes, or blocks that hold other metadata"));
+            }
             next = next.saturating_add(run.len);
+        }
+        if self.is_shared(found) {
+            return Err(self.bad("has a block twice, or one of its map or of MMP"));
         }
         if next < len_blocks {
             Err(self.bad("is shorter than its size"))
         } else {
             Ok(())
         }
+    }
+
+    /// True when a block has two uses.
+    fn is_shared(&self, found: &Found) -> bool {
+        let mmp = self.superblock.features().has(Feature::MMP);
+        let mmp = mmp.then_some(self.superblock.mmp_block);
+        let single = found.map_blocks.iter().copied().chain(mmp);
+        let runs = found.runs.iter();
+        let mut places: Vec<(u64, u64)> = runs
+            .map(|run| (run.device_block, run.device_block + u64::from(run.len)))
+            .chain(single.map(|block| (block, block.saturating_add(1))))
+            .collect();
+        places.sort_unstable();
+        places.windows(2).any(|pair| pair[0].1 > pair[1].0)
     }
 
     fn bad(&self, problem: &'static str) -> Error {

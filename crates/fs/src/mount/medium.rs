@@ -5,16 +5,19 @@
 //! `nobarrier` keeps flushes from the device, for devices whose cache survives a power cut: writes
 //! still go out in the order that the journal wants.
 //!
-//! Invariants: while writes stay in memory the device is never written. The switch comes when both
-//! show the same bytes, so whoever reads meanwhile does not see it.
+//! Invariants: while writes stay in memory the device is never written. While the file system is
+//! claimed ([`super::mmp`]) the claim is checked before each write to a device. The switch comes
+//! when both show the same bytes, so whoever reads meanwhile does not see it.
 //! Locking: none of its own but the overlay's.
 
+use super::mmp::Claim;
 use super::open::Plan;
+use crate::Result as FsResult;
 use crate::options::Access;
 use std::iter;
 use std::ops::Range;
 use std::sync::Arc;
-use uext4_device::{Backing, BlockDevice, Claimant, Error, Overlay};
+use uext4_device::{Backing, BlockDevice, Claimant, Error, FlushQueue, Overlay};
 use uext4_sync::Counter;
 use uext4_sync::atomic::{AtomicBool, Ordering};
 
@@ -40,18 +43,24 @@ pub(crate) struct Media {
 impl Media {
     /// Puts a medium over each device of the plan. A replay of a read-only mount stays in memory,
     /// and so does what it writes to the log.
-    pub(super) fn new(device: Arc<dyn BlockDevice>, plan: &mut Plan) -> Self {
+    pub(super) fn new(device: Arc<dyn BlockDevice>, plan: &mut Plan) -> FsResult<Self> {
+        let claim = Claim::new(&device, plan)?;
         let writes = match plan.options.access {
             Access::ReadOnly if plan.needs_replay => Writes::Memory,
             _ => Writes::Device,
         };
-        let home = Medium::new(device, writes);
+        let home = Medium::new(device, writes, claim.clone());
         let journal = plan.options.journal_device.take();
-        let log = journal.map(|device| Medium::new(device, writes));
+        let log = journal.map(|device| Medium::new(device, writes, claim));
         plan.options.journal_device = log.clone().map(|log| log as _);
         let media = Self { home, log };
         media.set_barrier(plan.options.barrier);
-        media
+        Ok(media)
+    }
+
+    /// The claim on the file system, if it is to have one.
+    pub(super) fn claim(&self) -> Option<&Arc<Claim>> {
+        self.home.claim.as_ref()
     }
 
     /// `barrier` and `nobarrier`.
@@ -83,19 +92,23 @@ impl Media {
 pub(crate) struct Medium {
     base: Arc<dyn BlockDevice>,
     overlay: Overlay,
+    claim: Option<Arc<Claim>>,
     in_memory: AtomicBool,
     barrier: AtomicBool,
+    flushes: FlushQueue,
     /// Bytes that reached the device.
     written: Counter,
 }
 
 impl Medium {
-    fn new(base: Arc<dyn BlockDevice>, writes: Writes) -> Arc<Self> {
+    fn new(base: Arc<dyn BlockDevice>, writes: Writes, claim: Option<Arc<Claim>>) -> Arc<Self> {
         Arc::new(Self {
+            claim,
             overlay: Overlay::new(base.clone()),
             base,
             in_memory: AtomicBool::new(writes == Writes::Memory),
             barrier: AtomicBool::new(true),
+            flushes: FlushQueue::default(),
             written: Counter::new(0),
         })
     }
@@ -112,8 +125,27 @@ impl Medium {
     }
 
     /// The device itself.
-    pub(super) fn base(&self) -> &dyn BlockDevice {
-        &*self.base
+    pub(super) fn base(&self) -> &Arc<dyn BlockDevice> {
+        &self.base
+    }
+
+    fn claim_in_force(&self) -> Option<&Arc<Claim>> {
+        let reaches_device = !self.in_memory.load(Ordering::Relaxed);
+        self.claim.as_ref().filter(|_| reaches_device)
+    }
+
+    /// Stands before every write that reaches the device.
+    fn check_claim(&self) -> Result<(), Error> {
+        self.claim_in_force().map_or(Ok(()), |claim| claim.check())
+    }
+
+    /// Stands after every write: what waits in the cache would be written by the kernel even when
+    /// this process is stopped and the file system is another host's.
+    fn write_out_if_claimed(&self, offset: u64, len: usize) -> Result<(), Error> {
+        match self.claim_in_force() {
+            Some(claim) if claim.is_held() => self.base.write_out(offset, len as u64),
+            _ => Ok(()),
+        }
     }
 
     /// Brings what was written in memory to the device: first what `last` does not cover, then,
@@ -125,7 +157,15 @@ impl Medium {
         if !self.in_memory.load(Ordering::Acquire) {
             return Ok(());
         }
-        let pieces = self.changed_pieces(grain);
+        // The claim is on the device, and what the overlay has of its block is older.
+        let claimed = self.claim.as_ref().map(|claim| claim.range());
+        let is_claim = |piece: &Range<u64>| {
+            claimed
+                .as_ref()
+                .is_some_and(|all| all.contains(&piece.start))
+        };
+        let mut pieces = self.changed_pieces(grain);
+        pieces.retain(|piece| !is_claim(piece));
         let is_last = |piece: &Range<u64>| last.iter().any(|range| range.contains(&piece.start));
         let (late, early): (Vec<_>, Vec<_>) = pieces.into_iter().partition(is_last);
         for pieces in [early, late] {
@@ -154,6 +194,9 @@ impl Medium {
     fn copy(&self, piece: &Range<u64>) -> Result<(), Error> {
         let mut bytes = vec![0; (piece.end - piece.start) as usize];
         self.overlay.read_at(piece.start, &mut bytes)?;
+        if let Some(claim) = &self.claim {
+            claim.check()?;
+        }
         self.base.write_at(piece.start, &bytes)
     }
 
@@ -178,20 +221,30 @@ impl BlockDevice for Medium {
     }
     fn write_at(&self, offset: u64, buf: &[u8]) -> Result<(), Error> {
         self.count_written(buf.len());
-        self.target().write_at(offset, buf)
+        self.check_claim()?;
+        self.target().write_at(offset, buf)?;
+        self.write_out_if_claimed(offset, buf.len())
     }
     fn write_vectored_at(&self, offset: u64, bufs: &[&[u8]]) -> Result<(), Error> {
-        self.count_written(bufs.iter().map(|buf| buf.len()).sum());
-        self.target().write_vectored_at(offset, bufs)
+        let len = bufs.iter().map(|buf| buf.len()).sum();
+        self.count_written(len);
+        self.check_claim()?;
+        self.target().write_vectored_at(offset, bufs)?;
+        self.write_out_if_claimed(offset, len)
     }
     fn flush(&self) -> Result<(), Error> {
+        self.check_claim()?;
         if self.barrier.load(Ordering::Relaxed) {
-            self.target().flush()
+            self.flushes.flush(|| self.target().flush())
         } else {
             Ok(())
         }
     }
+    fn failed_flushes(&self) -> u64 {
+        self.flushes.failed()
+    }
     fn discard(&self, offset: u64, len: u64) -> Result<(), Error> {
+        self.check_claim()?;
         self.target().discard(offset, len)
     }
     fn read_ahead(&self, offset: u64, len: u64) {
@@ -201,7 +254,9 @@ impl BlockDevice for Medium {
         self.base.is_rotational()
     }
     fn write_zeroes(&self, offset: u64, len: u64) -> Result<(), Error> {
-        self.target().write_zeroes(offset, len)
+        self.check_claim()?;
+        self.target().write_zeroes(offset, len)?;
+        self.write_out_if_claimed(offset, len as usize)
     }
     fn is_read_only(&self) -> bool {
         self.target().is_read_only()

@@ -22,6 +22,7 @@ mod shutdown;
 pub(crate) use lifecycle::Lifecycle;
 
 pub use features::support;
+pub use mmp::refuse_other_hosts;
 pub use open::read_superblock;
 pub use remount::RemountError;
 pub use shutdown::Flush;
@@ -43,22 +44,31 @@ impl Filesystem {
     /// [`crate::Error::Mount`] when the device holds no ext4, [`crate::Error::Unsupported`] names
     /// a feature that is not there, [`crate::Error::Corrupt`] the damaged structure.
     pub fn mount(device: Arc<dyn BlockDevice>, options: MountOptions) -> Result<Self> {
-        let plan = open::inspect(&device, options)?;
-        if open::recovers_first(&*device, &plan)
-            && let Ok(recovered) = Self::recover_and_read(device.clone(), plan.clone())
-        {
-            return Ok(recovered);
+        let mut plan = open::inspect(&device, options.clone())?;
+        if open::recovers_first(&*device, &plan) {
+            if let Ok(recovered) = Self::recover_and_read(device.clone(), plan) {
+                return Ok(recovered);
+            }
+            // What was done of the recovery is on the device: its log may hold transactions now.
+            plan = open::inspect(&device, options)?;
         }
         Self::assemble(device, plan)
     }
 
     fn assemble(device: Arc<dyn BlockDevice>, mut plan: Plan) -> Result<Self> {
-        let media = Media::new(device, &mut plan);
-        let mmp = mmp::claim(&media.home, &plan)?;
+        let media = Media::new(device, &mut plan)?;
+        let mmp = mmp::claim(media.claim(), plan.options.access)?;
+        if mmp.is_some() {
+            // Another host may have written it until the claim.
+            media.home.base().forget_cache();
+            open::look_again(media.home.base(), &mut plan)?;
+        }
         let device: Arc<dyn BlockDevice> = media.home.clone();
         open::replay(&device, &mut plan)?;
         let threads = plan.options.threads;
+        let claim = media.claim().cloned();
         let fs = Arc::new(assemble::assemble(media, plan, mmp)?);
+        claim.inspect(|claim| claim.watch(&fs.journal));
         fs.start_flusher(threads);
         Ok(Self { fs })
     }

@@ -6,7 +6,7 @@ use crate::superblock::{SUPERBLOCK_BYTES, SUPERBLOCK_OFFSET, keep_errors, note_s
 use crate::{Error, MountOptions, Result};
 use std::sync::Arc;
 use uext4_device::BlockDevice;
-use uext4_format::{Feature, Geometry, Superblock, Timestamp, superblock};
+use uext4_format::{BlockNr, Feature, Geometry, Superblock, Timestamp, superblock};
 use uext4_journal::Log;
 use uext4_journal::recovery::{self, RecoveryMode};
 
@@ -93,6 +93,16 @@ pub(super) fn inspect(device: &Arc<dyn BlockDevice>, mut options: MountOptions) 
     })
 }
 
+/// Reads again what [`inspect`] read, once no other host writes any more.
+pub(super) fn look_again(device: &Arc<dyn BlockDevice>, plan: &mut Plan) -> Result<()> {
+    let now = inspect(device, plan.options.clone())?;
+    plan.superblock = now.superblock;
+    plan.geometry = now.geometry;
+    plan.needs_replay = now.needs_replay;
+    plan.recovering = now.recovering;
+    Ok(())
+}
+
 /// True when a read-only mount begins by recovering what a crash left: the device takes writes, and
 /// nothing says that they should not be. As in the kernel a file system that is marked with errors
 /// is left to e2fsck, and one with features that can only be read is not written.
@@ -151,6 +161,24 @@ fn after_replay(device: &dyn BlockDevice, options: &MountOptions) -> Result<Supe
     }
 }
 
+/// The errors that the superblock notes stay when its image is replayed: their note went to the
+/// device alone, past the journal. Bytes that are no superblock are left to who reads them next.
+fn amend(nr: BlockNr, image: &mut [u8], before: &Superblock) {
+    let block_size = image.len() as u64;
+    let at = (SUPERBLOCK_OFFSET % block_size) as usize;
+    if nr.0 != SUPERBLOCK_OFFSET / block_size {
+        return;
+    }
+    let Some(bytes) = image.get_mut(at..at + SUPERBLOCK_BYTES) else {
+        return;
+    };
+    if let Ok(mut disk) = Superblock::parse(bytes)
+        && keep_errors(&mut disk, before)
+    {
+        bytes.copy_from_slice(&disk.to_bytes());
+    }
+}
+
 /// Finds the log, replays it if it must be, and reads the superblock again.
 pub(super) fn replay(device: &Arc<dyn BlockDevice>, plan: &mut Plan) -> Result<()> {
     if !plan.superblock.features().has(Feature::HAS_JOURNAL) {
@@ -159,7 +187,10 @@ pub(super) fn replay(device: &Arc<dyn BlockDevice>, plan: &mut Plan) -> Result<(
     let found = log::find(device, &plan.superblock, &plan.geometry, &plan.options)?;
     if plan.needs_replay {
         let block_size = plan.geometry.block_size();
-        let report = recovery::recover(&found, device, block_size, RecoveryMode::Replay)?;
+        let before = &plan.superblock;
+        let amend = |nr: BlockNr, bytes: &mut [u8]| amend(nr, bytes, before);
+        let mode = RecoveryMode::Replay;
+        let report = recovery::recover_amended(&found, device, block_size, mode, &amend)?;
         let replayed = after_replay(&**device, &plan.options)?;
         let before = std::mem::replace(&mut plan.superblock, replayed);
         if keep_errors(&mut plan.superblock, &before) {
@@ -181,7 +212,8 @@ pub(super) fn replay(device: &Arc<dyn BlockDevice>, plan: &mut Plan) -> Result<(
     Ok(())
 }
 
-/// An error stopped the journal before: the superblock says so until e2fsck has looked.
+/// An error stopped the journal before: the superblock says so until e2fsck has looked. A mount
+/// that ended properly noted it there itself.
 fn take_over_error(
     device: &Arc<dyn BlockDevice>,
     plan: &mut Plan,
@@ -190,8 +222,10 @@ fn take_over_error(
 ) -> Result<()> {
     let now = plan.options.clock.wall();
     let now = Timestamp::new(now.seconds, now.nanoseconds);
-    note_stopped_journal(&mut plan.superblock, now, errno);
-    store(device, &plan.superblock)?;
+    if plan.superblock.state & superblock::state::ERROR == 0 {
+        note_stopped_journal(&mut plan.superblock, now, errno);
+        store(device, &plan.superblock)?;
+    }
     Ok(recovery::clear_errno(log, plan.geometry.block_size())?)
 }
 

@@ -209,12 +209,14 @@ impl Fs {
     }
 
     fn begin_writing(&self, life: &mut Lifecycle) -> Result<()> {
-        if life.superblock_below()? != life.left {
-            return Err(RemountError::ChangedBelow.into());
-        }
-        let superblock = self.superblock.read().disk.clone();
-        life.mmp = mmp::claim_now(&life.media.home, &superblock, &life.options.clock)?;
-        let begun = self.take_into_use(life);
+        let unchanged = |life: &Lifecycle| match life.superblock_below()? == life.left {
+            true => Ok(()),
+            false => Err(Error::from(RemountError::ChangedBelow)),
+        };
+        unchanged(life)?;
+        life.mmp = mmp::claim(life.media.claim(), Access::ReadWrite)?;
+        // Another host may have written it until the claim.
+        let begun = unchanged(life).and_then(|()| self.take_into_use(life));
         if begun.is_err() {
             life.mmp = None;
         }

@@ -9,6 +9,9 @@ impl Filesystem {
     /// Makes data and attributes of one file durable.
     ///
     /// # Errors
+    /// After a failed flush of the device, each time: that data written before may be lost. A mount
+    /// that goes on then (without a journal, `errors=continue`) answers so until the file is
+    /// written again.
     /// Also what went wrong in writing out data since they were accepted; it is told once to all
     /// who sync without an open file ([`Self::fsync_open`]).
     pub fn fsync(&self, inode: &InodeRef) -> Result<()> {
@@ -32,19 +35,28 @@ impl Filesystem {
     fn fsync_from(&self, inode: &InodeRef, cursor: Option<&ErrorCursor>) -> Result<()> {
         let tell = |fs: &Fs| file::write_out_and_tell(fs, inode.arc(), cursor);
         let written = match inode.has_delayed() {
-            true => self.change(tell),
-            false => self.run(tell),
+            true => self.change_unless_frozen(tell),
+            false => Some(self.run(tell)),
         };
-        self.run(|fs| fs.wait_durable(inode))?;
+        // What a freeze left waiting cannot be written at all; what comes after a thaw came later.
+        let written = written.unwrap_or_else(|| match inode.has_delayed() {
+            true => self.check_writable(),
+            false => self.run(tell),
+        });
+        self.run(|fs| fs.wait_durable(inode, cursor))?;
         written
     }
 
     /// A user of the file closes it. Data that replace what the file held before it was cut to
     /// nothing are written out (`auto_da_alloc`); they are durable with the next commit.
+    /// Does not wait for a freeze or remount, which writes out everything itself.
     pub fn close(&self, inode: &InodeRef) -> Result<()> {
-        match inode.has_delayed() {
-            true => self.change(|fs| file::close(fs, inode.arc())),
-            false => Ok(()),
+        if !inode.has_delayed() {
+            return Ok(());
+        }
+        match self.fs.changes.try_enter() {
+            Some(pass) => self.change_inside(&pass, |fs| file::close(fs, inode.arc())),
+            None => Ok(()),
         }
     }
 
@@ -54,6 +66,10 @@ impl Filesystem {
     }
 
     /// Makes everything durable.
+    ///
+    /// # Errors
+    /// After a failed flush of the device, until the unmount: that data may be lost. That data of a
+    /// file could not be written out, until an `fsync` of it was told.
     pub fn sync(&self) -> Result<()> {
         // While it is frozen no data wait, and what is to be freed is freed after the thaw.
         let written = match self.fs.delayed.is_empty() {
@@ -62,7 +78,12 @@ impl Filesystem {
                 Ok(())
             }
             // What lost its last user is not worth writing.
-            false => self.change(|fs| fs.reap().and(fs.write_out_all())),
+            false => self
+                .change_unless_frozen(|fs| fs.reap().and(fs.write_out_all()))
+                .unwrap_or_else(|| match self.fs.delayed.is_empty() {
+                    true => Ok(()),
+                    false => self.check_writable(),
+                }),
         };
         self.run(|fs| {
             // Who freezes has the counts written, and whoever changes them waits.
@@ -73,6 +94,8 @@ impl Filesystem {
                 fs.superblock.update_counts(fs, &handle);
             }
             fs.journal.commit_running()?;
+            fs.check_all_exposures()?;
+            fs.delayed.untold.check()?;
             written
         })
     }
@@ -100,11 +123,17 @@ impl Fs {
 
     fn sync_inode(&self, inode: &InodeRef) -> Result<()> {
         let written = file::write_out_and_tell(self, inode.arc(), None);
-        self.wait_durable(inode)?;
+        self.wait_durable(inode, None)?;
         written
     }
 
-    fn wait_durable(&self, inode: &InodeRef) -> Result<()> {
+    fn wait_durable(&self, inode: &InodeRef, cursor: Option<&ErrorCursor>) -> Result<()> {
+        let exposed = self.sample_exposure(inode);
+        self.wait_committed(inode)?;
+        self.check_exposure(inode, cursor, exposed)
+    }
+
+    fn wait_committed(&self, inode: &InodeRef) -> Result<()> {
         use uext4_journal::Object;
         // Who freezes logs them all, and what it left to log waits for nobody.
         if let Some(_pass) = self.changes.try_enter() {
@@ -117,7 +146,8 @@ impl Fs {
             None => {
                 let committing = Tid(self.journal.running().0.wrapping_sub(1));
                 self.journal.wait_durable(committing)?;
-                Ok(self.journal.flush_device()?)
+                self.journal.flush_device()?;
+                Ok(self.journal.check()?)
             }
         }
     }

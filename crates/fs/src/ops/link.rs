@@ -66,35 +66,28 @@ fn link_named(
     let _claim = fs.expect_growth(parent, way.blocks(), caller)?;
     let handle = fs.start(credits::CREATE + index.growth_credits())?;
     let now = fs.now();
-    let first_name = add_link(&handle, inode, now)?;
+    add_link(&handle, inode, now)?;
     let kind = inode.kind();
     if let Err(error) = dir::insert(fs, &handle, parent, name, inode.nr(), kind, &way) {
-        let mut state = handle.write(inode);
-        state.disk.links -= 1;
-        if first_name {
-            inode.set_unnamed()
-        } else {
-            inode.set_links(state.disk.links)
-        }
+        take_link_back(fs, &handle, inode)?;
         return Err(error);
     }
-    if first_name {
-        fs.orphans.remove(fs, &handle, inode)?;
+    if inode.is_orphan() {
+        fs.orphans.settle(fs, &handle, inode)?;
     }
     touch_dir(&handle, parent, now);
     Ok(())
 }
 
-/// Raises the link count; true when the inode had no name. An inode that lost its last name to an
-/// unlink gets none again, one that never had a name does.
+/// Raises the link count. An inode that lost its last name to an unlink gets none again, one that
+/// never had a name does.
 fn add_link(
     handle: &uext4_journal::Handle<'_>,
     inode: &Arc<Inode>,
     now: uext4_format::Timestamp,
-) -> Result<bool> {
+) -> Result<()> {
     let mut state = handle.write(inode);
-    let unnamed = state.disk.links == 0;
-    if unnamed && !inode.is_unnamed() {
+    if state.disk.links == 0 && !inode.is_unnamed() {
         return Err(Error::NotFound);
     }
     if state.disk.links >= LINK_MAX {
@@ -103,5 +96,22 @@ fn add_link(
     state.disk.links += 1;
     state.disk.ctime = now;
     inode.set_links(state.disk.links);
-    Ok(unnamed)
+    Ok(())
+}
+
+/// Lowers the link count again: the name could not be made. Other links and unlinks of the inode
+/// may have come between, so what the inode is follows from the count that is left.
+fn take_link_back(fs: &Fs, handle: &uext4_journal::Handle<'_>, inode: &Arc<Inode>) -> Result<()> {
+    {
+        let mut state = handle.write(inode);
+        state.disk.links -= 1;
+        match state.disk.links {
+            0 => inode.set_unnamed(),
+            left => inode.set_links(left),
+        }
+        if state.disk.links > 0 {
+            return Ok(());
+        }
+    }
+    fs.orphans.add(fs, handle, inode)
 }

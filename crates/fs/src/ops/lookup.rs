@@ -6,26 +6,31 @@ use crate::attr::{Room, StatFs};
 use crate::dir::{self, DirEntry, Visit};
 use crate::inode::{ChangeTimes, attr_of};
 use crate::space::Reserve;
-use crate::{Attr, Caller, Error, Filesystem, InodeRef, Result, file};
+use crate::{Attr, Caller, Error, Filesystem, Fs, InodeRef, Result, file};
+use uext4_format::superblock::default_mount_option;
 use uext4_format::{FileType, InodeNr};
 
 impl Filesystem {
     /// The root directory.
     pub fn root(&self) -> Result<InodeRef> {
-        self.run(|fs| fs.inode(InodeNr::ROOT))
+        self.run(Fs::root)
     }
 
-    /// The inode with this number, if it is in use ([`Error::Stale`] otherwise).
+    /// The inode with this number, if it is in use and a name may lead to it ([`Error::Stale`]
+    /// otherwise: a number is no structure on disk, and a wrong one no damage).
     pub fn inode(&self, nr: InodeNr) -> Result<InodeRef> {
         self.run(|fs| {
-            let reserved = nr != InodeNr::ROOT && nr.0 < fs.geometry.first_inode;
-            if reserved || !fs.geometry.contains_inode(nr) {
+            if fs.hidden.contains(nr) || !fs.geometry.contains_inode(nr) {
                 return Err(Error::Stale);
             }
             if !fs.space.is_inode_allocated(fs, nr)? {
                 return Err(Error::Stale);
             }
-            fs.inode(nr)
+            let inode = InodeRef::new(fs.inodes.load(fs, nr)?);
+            if inode.holds_value() {
+                return Err(Error::Stale);
+            }
+            fs.checked(inode)
         })
     }
 
@@ -88,9 +93,22 @@ impl Filesystem {
         self.run(|fs| fs.may(inode, caller, want))
     }
 
+    /// The unit of times in nanoseconds: a second where inodes have 128 bytes.
+    pub fn time_granularity_ns(&self) -> u32 {
+        self.fs.time_granularity_ns()
+    }
+
     /// The label of the file system, up to 16 bytes; [`Self::tune`] changes it.
     pub fn label(&self) -> Vec<u8> {
         self.fs.superblock.read().disk.label().to_vec()
+    }
+
+    /// True when the superblock asks for `data=journal` (`tune2fs -o journal_data`), which is done
+    /// as `data=ordered`: data is on the device before the transaction that maps it, and an
+    /// overwrite that a crash cuts off may be there in part.
+    pub fn wants_data_journal(&self) -> bool {
+        let bits = self.fs.superblock.read().disk.default_mount_opts;
+        bits & default_mount_option::JMODE == default_mount_option::JMODE_DATA
     }
 
     /// Numbers of the whole file system.

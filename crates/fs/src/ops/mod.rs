@@ -34,6 +34,7 @@ use crate::{Caller, Error, Filesystem, Fs, Result};
 use std::sync::Arc;
 use uext4_format::{FileType, InodeFlags, Timestamp};
 use uext4_journal::{Handle, Object};
+use uext4_sync::Pass;
 
 /// Longest name of a directory entry in bytes.
 pub(crate) const NAME_MAX: usize = 255;
@@ -61,7 +62,25 @@ impl Filesystem {
 
     /// Runs one operation that changes something; waits while the file system is frozen.
     pub(crate) fn change<T>(&self, operation: impl FnOnce(&Fs) -> Result<T>) -> Result<T> {
-        let _pass = self.fs.changes.enter();
+        let pass = self.fs.changes.enter();
+        self.change_inside(&pass, operation)
+    }
+
+    /// As [`Self::change`]; `None` where the file system is frozen. While it is being frozen, or
+    /// closed for a remount, this waits for the end of that.
+    pub(crate) fn change_unless_frozen<T>(
+        &self,
+        operation: impl FnOnce(&Fs) -> Result<T>,
+    ) -> Option<Result<T>> {
+        let pass = self.fs.changes.enter_or_rest()?;
+        Some(self.change_inside(&pass, operation))
+    }
+
+    fn change_inside<T>(
+        &self,
+        _pass: &Pass<'_>,
+        operation: impl FnOnce(&Fs) -> Result<T>,
+    ) -> Result<T> {
         if self.fs.state.is_shut() {
             return Err(Error::Shutdown);
         }
@@ -159,12 +178,13 @@ pub(crate) fn touch_dir(handle: &Handle<'_>, dir: &Arc<Inode>, now: Timestamp) {
 }
 
 impl Fs {
-    /// The end of an operation, among the changes.
+    /// The end of an operation, among the changes. Errors of the housekeeping that follows are
+    /// recorded and change nothing about the answer.
     fn finish<T>(&self, answer: Result<T>) -> Result<T> {
         let answer = self.note(answer);
-        self.note(self.reap_own())?;
-        self.note(self.quota.place_missing(self))?;
-        self.note(self.shrink_directories())?;
+        let _recorded = self.note(self.reap_own());
+        let _recorded = self.note(self.quota.place_missing(self));
+        let _recorded = self.note(self.shrink_directories());
         answer
     }
 

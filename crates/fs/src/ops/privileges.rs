@@ -20,6 +20,15 @@ impl Filesystem {
     pub fn mode_without_privileges(&self, inode: &InodeRef, caller: &Caller) -> Option<u16> {
         mode_without_privileges(inode, caller)
     }
+
+    /// Removes the file capabilities (`security.capability`), which every change of data does, also
+    /// one by the superuser. For a cache above that lets a change through without having done so.
+    ///
+    /// # Errors
+    /// Those of removing an attribute.
+    pub fn kill_capabilities(&self, inode: &InodeRef) -> Result<()> {
+        self.change(|fs| fs.kill_capabilities(inode))
+    }
 }
 
 impl Fs {
@@ -31,6 +40,10 @@ impl Fs {
             state.disk.mode = state.disk.mode & !0o7777 | mode;
             state.disk.ctime = self.now();
         }
+        self.kill_capabilities(inode)
+    }
+
+    fn kill_capabilities(&self, inode: &InodeRef) -> Result<()> {
         const CAPABILITIES: &[u8] = b"security.capability";
         match xattr::get(self, inode, CAPABILITIES)? {
             Some(_) => xattr::remove(self, inode.arc(), CAPABILITIES),

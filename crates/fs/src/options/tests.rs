@@ -60,14 +60,11 @@ fn the_superblock_asks_and_words_win() {
     superblock.def_resuid = 7;
     superblock.def_resuid_hi = 1;
     superblock.mount_opts[..16].copy_from_slice(b"commit=9,minixdf");
-    let refused = MountOptions::default().settled(&superblock);
-    assert!(
-        refused
-            .err()
-            .expect("data=journal")
-            .to_string()
-            .contains("data=journal")
-    );
+    let wished = MountOptions::default().settled(&superblock).unwrap();
+    assert_eq!(wished.data, DataMode::Ordered);
+    let refused = parse("data=journal").and_then(|options| options.settled(&superblock));
+    let refused = refused.err().expect("a word is no wish").to_string();
+    assert!(refused.contains("data=journal"), "{refused}");
     let options = parse("data=ordered").unwrap().settled(&superblock).unwrap();
     assert!(options.group_from_parent && !options.barrier && options.discard && options.minix_df);
     assert_eq!(options.commit_interval, Duration::from_secs(9));

@@ -1,10 +1,12 @@
 //! The legacy orphan list: a chain through `i_dtime`, newest first, headed by the superblock.
 
-use crate::inode::Inode;
+use super::ON_LIST;
+use crate::inode::{Inode, InodeState};
 use crate::{Fs, Result};
 use std::collections::HashMap;
 use std::sync::Arc;
 use uext4_journal::Handle;
+use uext4_sync::atomic::Ordering;
 use uext4_sync::{Mutex, Rank};
 
 /// Neighbours on the chain: `newer` points at us on disk, we point at `older`.
@@ -51,31 +53,50 @@ impl OrphanList {
         }
     }
 
-    /// Puts `inode` at the head of the chain.
+    /// Puts `inode` at the head of the chain, unless it is tracked.
     pub(super) fn add(&self, fs: &Fs, handle: &Handle<'_>, inode: &Arc<Inode>) -> Result<()> {
         let nr = inode.nr().0;
         let mut chain = self.chain.lock();
         let older = chain.head;
+        {
+            let mut state = handle.write(inode);
+            if inode.is_orphan() {
+                return Ok(());
+            }
+            state.disk.dtime = older;
+            inode.orphan.store(ON_LIST, Ordering::Release);
+        }
         if let Some(link) = chain.links.get_mut(&older) {
             link.newer = nr;
         }
-        chain.links.insert(
-            nr,
-            Link {
-                inode: inode.clone(),
-                newer: 0,
-                older,
-            },
-        );
+        let link = Link {
+            inode: inode.clone(),
+            newer: 0,
+            older,
+        };
+        chain.links.insert(nr, link);
         chain.head = nr;
-        handle.write(inode).disk.dtime = older;
         fs.superblock.update(handle, |disk| disk.last_orphan = nr);
         Ok(())
     }
 
-    /// Takes `inode` out of the chain.
-    pub(super) fn remove(&self, fs: &Fs, handle: &Handle<'_>, inode: &Arc<Inode>) -> Result<()> {
+    /// Takes `inode` out of the chain if it is there and its state says so.
+    pub(super) fn remove_if(
+        &self,
+        fs: &Fs,
+        handle: &Handle<'_>,
+        inode: &Arc<Inode>,
+        is_due: impl Fn(&InodeState) -> bool,
+    ) -> Result<()> {
         let mut chain = self.chain.lock();
+        {
+            let mut state = handle.write(inode);
+            if inode.orphan.load(Ordering::Acquire) != ON_LIST || !is_due(&state) {
+                return Ok(());
+            }
+            state.disk.dtime = 0;
+            inode.orphan.store(0, Ordering::Release);
+        }
         let Some(link) = chain.links.remove(&inode.nr().0) else {
             return Ok(());
         };
@@ -94,7 +115,6 @@ impl OrphanList {
                     .update(handle, |disk| disk.last_orphan = link.older);
             }
         }
-        handle.write(&link.inode).disk.dtime = 0;
         Ok(())
     }
 

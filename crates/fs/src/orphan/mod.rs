@@ -6,8 +6,10 @@
 //!
 //! Invariants: an inode is tracked at most once (`Inode::orphan` says where); it is added in the
 //! transaction that takes the last name or starts the truncate, and removed in the last one.
-//! Locking: the list's mutex (`Rank::OrphanList`) comes before inode states and is held for the
-//! splice only. Slots need no lock.
+//! Locking: `Inode::orphan` changes with the inode's state locked, so that the look at it, at the
+//! names and at the cut that goes on, and the change that follows are one step. Slots need no lock
+//! besides. The list's mutex (`Rank::OrphanList`) comes before inode states: what belongs on the
+//! list lets go of the state first and looks again.
 //!
 //! References: kernel documentation, `filesystems/ext4/orphan.rst`.
 
@@ -17,13 +19,13 @@ mod recover;
 #[cfg(shuttle)]
 pub(crate) mod schedules;
 
-use crate::inode::Inode;
+use crate::inode::{Inode, InodeState};
 use crate::{BaseLines, Fs, Result};
 use file::OrphanFile;
 use list::OrphanList;
 use std::sync::Arc;
 use uext4_journal::Handle;
-use uext4_sync::atomic::Ordering;
+use uext4_sync::atomic::{AtomicBool, Ordering};
 
 /// `Inode::orphan` of an inode on the legacy list.
 const ON_LIST: u64 = u64::MAX;
@@ -33,6 +35,8 @@ pub(crate) struct Orphans {
     file: Option<OrphanFile>,
     list: OrphanList,
     base_lines: BaseLines,
+    /// Recovery left some as they are.
+    left: AtomicBool,
 }
 
 impl Orphans {
@@ -42,12 +46,18 @@ impl Orphans {
             file: None,
             list: OrphanList::default(),
             base_lines,
+            left: AtomicBool::new(false),
         }
     }
 
     /// Loads the orphan file of this file system, if it has one.
     pub(crate) fn load(fs: &Fs) -> Result<Option<OrphanFile>> {
         OrphanFile::load(fs)
+    }
+
+    /// Whether the mount found orphans and left them to e2fsck, since errors are recorded.
+    pub(crate) fn are_left(&self) -> bool {
+        self.left.load(Ordering::Acquire)
     }
 
     /// Gives the orphan file to a file system that was put together without one.
@@ -58,24 +68,21 @@ impl Orphans {
     /// Tracks `inode` in the handle's transaction; nothing happens when it is tracked already.
     /// The caller holds no live object.
     pub(crate) fn add(&self, fs: &Fs, handle: &Handle<'_>, inode: &Arc<Inode>) -> Result<()> {
-        let is_tracked = inode.orphan.load(Ordering::Acquire) != 0;
-        if is_tracked || self.base_lines.untracked_orphans {
+        if self.base_lines.untracked_orphans {
             return Ok(());
         }
-        // The inode itself must be in the transaction: recovery reads its size and links.
-        handle.touch(inode);
-        let slot = self
-            .file
-            .as_ref()
-            .and_then(|file| file.add(handle, inode.nr()));
-        match slot {
-            Some(slot) => inode.orphan.store(slot + 1, Ordering::Release),
-            None => {
-                self.list.add(fs, handle, inode)?;
-                inode.orphan.store(ON_LIST, Ordering::Release);
+        if let Some(file) = &self.file {
+            // The inode itself must be in the transaction: recovery reads its size and links.
+            let _state = handle.write(inode);
+            if inode.is_orphan() {
+                return Ok(());
+            }
+            if let Some(slot) = file.add(handle, inode.nr()) {
+                inode.orphan.store(slot + 1, Ordering::Release);
+                return Ok(());
             }
         }
-        Ok(())
+        self.list.add(fs, handle, inode)
     }
 
     /// As [`Self::add`], on the legacy list in any case: the orphan file goes away.
@@ -85,23 +92,44 @@ impl Orphans {
         handle: &Handle<'_>,
         inode: &Arc<Inode>,
     ) -> Result<()> {
-        self.list.add(fs, handle, inode)?;
-        inode.orphan.store(ON_LIST, Ordering::Release);
-        Ok(())
+        self.list.add(fs, handle, inode)
     }
 
-    /// Ends the tracking of `inode` in the handle's transaction.
+    /// Ends the tracking of `inode`, which is being freed, in the handle's transaction. The caller
+    /// holds no live object.
     pub(crate) fn remove(&self, fs: &Fs, handle: &Handle<'_>, inode: &Arc<Inode>) -> Result<()> {
-        match inode.orphan.swap(0, Ordering::AcqRel) {
-            0 => Ok(()),
-            ON_LIST => self.list.remove(fs, handle, inode),
-            slot => {
-                if let Some(file) = &self.file {
-                    file.remove(handle, slot - 1);
+        self.remove_if(fs, handle, inode, |_| true)
+    }
+
+    /// Ends the tracking of `inode` in the handle's transaction unless it must be tracked for
+    /// another reason: it has no name, or a cut of it goes on. The caller holds no live object.
+    pub(crate) fn settle(&self, fs: &Fs, handle: &Handle<'_>, inode: &Arc<Inode>) -> Result<()> {
+        self.remove_if(fs, handle, inode, |state| !inode.needs_tracking(state))
+    }
+
+    fn remove_if(
+        &self,
+        fs: &Fs,
+        handle: &Handle<'_>,
+        inode: &Arc<Inode>,
+        is_due: impl Fn(&InodeState) -> bool,
+    ) -> Result<()> {
+        {
+            let state = handle.write(inode);
+            match inode.orphan.load(Ordering::Acquire) {
+                0 => return Ok(()),
+                ON_LIST => {}
+                _ if !is_due(&state) => return Ok(()),
+                slot => {
+                    if let Some(file) = &self.file {
+                        file.remove(handle, slot - 1);
+                    }
+                    inode.orphan.store(0, Ordering::Release);
+                    return Ok(());
                 }
-                Ok(())
             }
         }
+        self.list.remove_if(fs, handle, inode, is_due)
     }
 
     /// True when nothing is tracked.

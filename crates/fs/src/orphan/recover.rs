@@ -2,7 +2,7 @@
 
 use super::{ON_LIST, Orphans};
 use crate::inode::Inode;
-use crate::{Fs, Result, credits, file};
+use crate::{Error, Fs, Result, credits, file};
 use std::collections::HashSet;
 use std::sync::Arc;
 use uext4_format::InodeNr;
@@ -21,18 +21,48 @@ pub(crate) struct OrphanReport {
 impl Orphans {
     /// Processes everything that is tracked on disk. Called once, before any other operation. On a
     /// file system that is marked with errors nothing is freed, as in the kernel: that is for
-    /// e2fsck, and only the list is dropped.
+    /// e2fsck, and the list and the entries of the orphan file are dropped. Damage of one orphan is
+    /// recorded and leaves that one to e2fsck; the others are processed.
     pub(crate) fn recover(&self, fs: &Fs) -> Result<OrphanReport> {
         if fs.superblock.read().disk.state & state::ERROR != 0 {
-            let handle = fs.start(credits::ATTRIBUTES)?;
-            fs.superblock.update(&handle, |disk| disk.last_orphan = 0);
+            let is_listed = fs.superblock.read().disk.last_orphan != 0;
+            let in_file = self
+                .file
+                .as_ref()
+                .is_some_and(|file| file.entries().next().is_some());
+            self.left.store(is_listed || in_file, Ordering::Release);
+            self.drop_all(fs)?;
             return Ok(OrphanReport::default());
         }
         let mut report = OrphanReport::default();
+        let mut damage = Vec::new();
         for inode in self.adopt(fs)? {
-            finish(fs, &inode, &mut report)?;
+            match finish(fs, &inode, &mut report) {
+                Err(found @ Error::Corrupt(_)) => {
+                    self.remove(fs, &fs.start(credits::REMOVE)?, &inode)?;
+                    damage.push(found);
+                }
+                other => other?,
+            }
+        }
+        // Last: after an error the file system may take no more changes.
+        for found in damage {
+            let _recorded = fs.note::<()>(Err(found));
         }
         Ok(report)
+    }
+
+    fn drop_all(&self, fs: &Fs) -> Result<()> {
+        let handle = fs.start(credits::ATTRIBUTES)?;
+        fs.superblock.update(&handle, |disk| disk.last_orphan = 0);
+        drop(handle);
+        let Some(file) = &self.file else {
+            return Ok(());
+        };
+        for (slot, _) in file.entries().collect::<Vec<_>>() {
+            file.remove(&fs.start(1)?, slot);
+        }
+        Ok(())
     }
 
     /// Takes over what is tracked on disk without processing it, so that more can be added.
@@ -85,13 +115,20 @@ impl Orphans {
     }
 }
 
+/// The inode of an entry, if an entry may name it: one without names, or one that can be cut. The
+/// block pointers of a device node or a short symbolic link are no pointers.
 fn load_orphan(fs: &Fs, nr: InodeNr) -> Option<Arc<Inode>> {
     let first = fs.geometry.first_inode;
     let allocated = nr.0 >= first && fs.space.is_inode_allocated(fs, nr).unwrap_or(false);
     if !allocated {
         return None;
     }
-    fs.inodes.load(fs, nr).ok()
+    let inode = fs.inodes.load(fs, nr).ok()?;
+    let may_be_orphan = {
+        let state = inode.read();
+        state.disk.links == 0 || file::can_be_cut(fs, &state)
+    };
+    may_be_orphan.then_some(inode)
 }
 
 fn finish(fs: &Fs, inode: &Arc<Inode>, report: &mut OrphanReport) -> Result<()> {

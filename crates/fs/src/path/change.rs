@@ -3,6 +3,7 @@
 use super::walk::{Last, Place};
 use super::{AsBytes, Paths};
 use crate::{Error, FileType, InodeRef, RenameFlags, Result, SetAttr};
+use uext4_format::{Corrupt, InodeNr};
 
 impl Paths<'_> {
     /// Makes a directory.
@@ -132,6 +133,9 @@ impl Paths<'_> {
         while let Some(top) = open.last_mut() {
             if let Some(name) = top.subdirs.pop() {
                 let dir = self.fs.lookup(&top.dir, &name, &self.caller)?;
+                if open.iter().any(|above| above.dir.nr() == dir.nr()) {
+                    return Err(cycle(dir.nr()));
+                }
                 open.push(Open {
                     name,
                     subdirs: self.empty(&dir)?,
@@ -170,7 +174,7 @@ impl Paths<'_> {
         for entry in entries {
             let kind = match entry.kind {
                 Some(kind) => kind,
-                None => self.fs.inode(entry.inode)?.kind(),
+                None => self.fs.lookup(dir, &entry.name, &self.caller)?.kind(),
             };
             match kind {
                 FileType::Directory => subdirs.push(entry.name),
@@ -187,6 +191,12 @@ impl Paths<'_> {
     fn old_place<'p>(&self, path: &'p [u8]) -> Result<Place<'p>> {
         self.walker().place(path)?.ok_or(Error::Busy)
     }
+}
+
+/// A directory that is below itself: to empty it has no end.
+fn cycle(nr: InodeNr) -> Error {
+    let place = uext4_format::Place::Inode(nr);
+    Corrupt::new(place, "directory", "is below itself").into()
 }
 
 /// A directory on its way out: only empty ones of these names are left in it.

@@ -152,7 +152,15 @@ impl Accounts {
         }
         self.any_missing.store(false, Ordering::Release);
         let missing = std::mem::take(&mut *self.missing.lock());
-        missing.into_iter().try_for_each(|id| self.ensure(fs, id))
+        let mut answer = Ok(());
+        for id in missing {
+            if let Err(error) = self.ensure(fs, id) {
+                // Tried again with the next that is missing.
+                self.missing.lock().push(id);
+                answer = answer.and(Err(error));
+            }
+        }
+        answer
     }
 
     /// Gives the owner an entry, in a transaction of its own. Nobody else does so now.

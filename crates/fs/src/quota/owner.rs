@@ -40,6 +40,8 @@ pub(super) struct OwnerState {
     entry: QuotaEntry,
     place: Option<Place>,
     pending: Arc<Pending>,
+    /// Given back before the charge of it was seen, in bytes and in inodes: neither is positive.
+    owed: (i64, i64),
 }
 
 impl Object for Owner {
@@ -60,6 +62,8 @@ impl Render for OwnerState {
     /// its first charge renders for this one before (`Handle::touch`).
     fn render(&mut self, out: &mut Sink<'_>) {
         self.settle();
+        // All charges were seen. What is owed was never counted: the file was wrong before.
+        self.owed = (0, 0);
         if let Some((block, at)) = self.place {
             out.patch(block, at, &self.entry.encode());
         }
@@ -67,22 +71,35 @@ impl Render for OwnerState {
 }
 
 impl OwnerState {
-    /// Adds what is pending to the entry.
+    /// Adds what is pending to the entry. Other threads may charge meanwhile, so what one gives
+    /// back may be seen before the charge of it, which another made: it is owed until that is seen.
     fn settle(&mut self) {
         let take = |shards: &Sharded<AtomicI64>| -> i64 {
             let shards = shards.iter();
             shards.map(|shard| shard.swap(0, Ordering::AcqRel)).sum()
         };
         let (bytes, inodes) = (take(&self.pending.bytes), take(&self.pending.inodes));
+        let (owed_bytes, owed_inodes) = self.owed;
         let entry = &mut self.entry;
-        // What was never counted can be given back: the file was wrong before.
-        entry.space_bytes = entry.space_bytes.saturating_add_signed(bytes);
-        entry.inodes = entry.inodes.saturating_add_signed(inodes);
+        self.owed = (
+            add(&mut entry.space_bytes, bytes.saturating_add(owed_bytes)),
+            add(&mut entry.inodes, inodes.saturating_add(owed_inodes)),
+        );
     }
 
     /// The entry gets its place.
     pub(super) fn set_place(&mut self, place: Place) {
         self.place = Some(place);
+    }
+}
+
+/// Adds `by` to what is used; what is less than nothing is the answer.
+fn add(used: &mut u64, by: i64) -> i64 {
+    let less = by.unsigned_abs().saturating_sub(*used);
+    *used = used.saturating_add_signed(by);
+    match by < 0 {
+        true => 0i64.saturating_sub_unsigned(less),
+        false => 0,
     }
 }
 
@@ -99,6 +116,7 @@ impl Owner {
             entry,
             place,
             pending: Arc::clone(&pending),
+            owed: (0, 0),
         };
         Arc::new(Self {
             live: Live::new(state),
@@ -134,7 +152,9 @@ impl Owner {
                 .map(|shard| shard.load(Ordering::Acquire))
                 .sum()
         };
-        let (bytes, inodes) = (sum(&self.pending.bytes), sum(&self.pending.inodes));
+        let (owed_bytes, owed_inodes) = state.owed;
+        let bytes = sum(&self.pending.bytes).saturating_add(owed_bytes);
+        let inodes = sum(&self.pending.inodes).saturating_add(owed_inodes);
         entry.space_bytes = entry.space_bytes.saturating_add_signed(bytes);
         entry.inodes = entry.inodes.saturating_add_signed(inodes);
         entry
@@ -243,5 +263,37 @@ impl Owner {
         };
         add(&self.pending.bytes, usage.bytes);
         add(&self.pending.inodes, usage.inodes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settled(owner: &Owner, bytes: i64, inodes: i64) -> (u64, u64) {
+        owner
+            .pending
+            .bytes
+            .local()
+            .fetch_add(bytes, Ordering::AcqRel);
+        owner
+            .pending
+            .inodes
+            .local()
+            .fetch_add(inodes, Ordering::AcqRel);
+        let mut state = owner.live.write_unlogged();
+        state.settle();
+        (state.entry.space_bytes, state.entry.inodes)
+    }
+
+    /// Shards are looked at one after the other, so a charge may be seen after what gave it back.
+    #[test]
+    fn what_is_given_back_before_its_charge_is_seen_is_owed() {
+        let owner = Owner::new(QuotaEntry::default(), None);
+        assert_eq!(settled(&owner, 4096, 1), (4096, 1));
+        assert_eq!(settled(&owner, -12288, -3), (0, 0));
+        assert_eq!(settled(&owner, 4096, 1), (0, 0));
+        assert_eq!(settled(&owner, 4096, 2), (0, 1));
+        assert_eq!(settled(&owner, 4096, 0), (4096, 1));
     }
 }

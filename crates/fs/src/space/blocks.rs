@@ -145,7 +145,8 @@ impl Space {
             space: self,
             failed: Default::default(),
         };
-        self.engine
+        let taken = self
+            .engine
             .allocate(&request, &loader)
             .map_err(|error| match error {
                 uext4_alloc::Error::NoSpace => Error::NoSpace,
@@ -154,7 +155,12 @@ impl Space {
                     let found_before = || self.why_unusable(group);
                     failed.or_else(found_before).unwrap_or(Error::NoSpace)
                 }
-            })
+            })?;
+        match self.without_partial(taken, min) {
+            Some(run) => Ok(run),
+            // The engine has that cluster no more.
+            None => self.take_once(fs, want, len, min),
+        }
     }
 
     fn inode_goal(&self, inode: InodeNr, kind: Kind) -> Goal {
@@ -221,6 +227,10 @@ impl Space {
     /// # Errors
     /// [`Error::Corrupt`] when a block of the run is metadata of the file system or free already.
     pub(crate) fn free(&self, fs: &Fs, handle: &Handle<'_>, run: BlockRun) -> Result<()> {
+        let run = BlockRun {
+            len_blocks: self.clamp_to_end(run.start, run.len_blocks.into()).max(1),
+            ..run
+        };
         if !self.may_hold_run(run.start, run.len_blocks.into()) {
             let problem = "freed blocks are metadata or out of range";
             return Err(Corrupt::new(Place::Block(run.start), "block run", problem).into());
@@ -264,9 +274,10 @@ impl Space {
 
     pub(super) fn to_blocks(&self, run: Run) -> BlockRun {
         let bits = self.geometry().cluster_bits;
+        let start = self.engine.volume().block_of(run.start);
         BlockRun {
-            start: self.engine.volume().block_of(run.start),
-            len_blocks: run.len << bits,
+            start,
+            len_blocks: self.clamp_to_end(start, u64::from(run.len) << bits),
         }
     }
 

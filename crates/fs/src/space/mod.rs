@@ -22,6 +22,7 @@ mod learn;
 mod load;
 mod loaders;
 mod look;
+mod partial;
 mod preallocation;
 mod retry;
 mod shaping;
@@ -40,7 +41,7 @@ use crate::attr::StatFs;
 use crate::settings::Switch;
 use crate::{Error, Fs, Result};
 use claims::Claims;
-use descriptors::DescriptorTable;
+use descriptors::{DescriptorTable, Survey};
 use group::Group;
 use layout::GroupLayout;
 use preallocation::Preallocations;
@@ -51,7 +52,17 @@ use uext4_format::{BlockNr, Geometry, GroupNr, InodeNr, Tid};
 use uext4_journal::CommitObserver;
 use uext4_sync::OnceLock;
 use uext4_sync::atomic::{AtomicBool, Ordering};
-use zones::Zones;
+pub(crate) use zones::Zones;
+
+/// Where the descriptors, bitmaps and inode tables stand, and the superblocks: before the engine
+/// exists.
+///
+/// # Errors
+/// Those of the device.
+pub(crate) fn metadata_zones(device: &dyn BlockDevice, geometry: &Geometry) -> Result<Zones> {
+    let raw = DescriptorTable::read(device, geometry)?;
+    Ok(Survey::of(&raw, geometry).zones)
+}
 
 /// All space of a mounted file system.
 pub(crate) struct Space {

@@ -1,5 +1,7 @@
 //! Where data go, and that space held in advance is neither lost nor missed.
 
+mod partial;
+
 use crate::file::FallocateMode;
 use crate::mkfs::{self, InodeCount, MkfsOptions, Preset};
 use crate::{Caller, Error, Filesystem, InodeRef, MountOptions};

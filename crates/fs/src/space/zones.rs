@@ -8,7 +8,7 @@ use uext4_format::{BlockNr, Geometry, GroupDescriptor, GroupNr};
 
 /// Sorted, disjoint ranges of blocks.
 #[derive(Default)]
-pub(super) struct Zones {
+pub(crate) struct Zones {
     ranges: Vec<Range<u64>>,
 }
 
@@ -28,7 +28,7 @@ impl Zones {
     }
 
     /// True when no block of the run is metadata.
-    pub(super) fn is_clear(&self, start: BlockNr, len_blocks: u64) -> bool {
+    pub(crate) fn is_clear(&self, start: BlockNr, len_blocks: u64) -> bool {
         let end = start.0.saturating_add(len_blocks);
         let after = self.ranges.partition_point(|range| range.end <= start.0);
         self.ranges

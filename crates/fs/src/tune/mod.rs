@@ -42,19 +42,23 @@ pub struct Tuning {
 impl Filesystem {
     /// Changes parameters, all or none of those in the superblock. A label may change at any time.
     /// For the rest nobody else may use the file system meanwhile; what else is in its memory may
-    /// be older, so it is to be unmounted next.
+    /// be older, so it is to be unmounted next. While the file system is frozen or remounted this
+    /// waits.
     ///
     /// # Errors
     /// [`Error::Invalid`] for a value that cannot be, [`Error::NotSupported`] for a change that
     /// this file system does not allow, with the reason.
     pub fn tune(&self, tuning: &Tuning) -> Result<()> {
-        self.run(|fs| {
+        self.change(|fs| {
             fs.writable()?;
             change_superblock(fs, tuning)?;
             if let Some(presence) = tuning.orphan_file {
                 orphan_file::set(fs, presence)?;
             }
             fs.journal.commit_running()?;
+            // Programs that look for labels read the device, not the log.
+            let block = fs.superblock.read().block;
+            fs.journal.write_home(block)?;
             backups::update(fs)
         })
     }

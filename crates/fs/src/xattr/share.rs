@@ -1,8 +1,11 @@
 //! Blocks that may be shared, found by their hash.
 //!
 //! Layout: a table of words, each a block number and a part of its hash; a new block overwrites
-//! what stood in its place. It holds hints: whoever follows one compares the bytes under the
-//! block's lock.
+//! what stood in its place. It holds hints: the bytes are compared under the block's lock before
+//! the block is logged.
+//!
+//! Invariant: a block is logged only while it has a reference. One that lost its last reference may
+//! be free: an image of it would cancel its revoke and overwrite the data that come to stand there.
 
 use crate::Fs;
 use crate::meta::{BlockState, MetaBlock};
@@ -67,16 +70,13 @@ pub(super) fn join(fs: &Fs, handle: &Handle<'_>, image: &[u8]) -> Option<Arc<Met
     if !may_join(&block.live().read(), image) {
         return None;
     }
-    let joined = {
-        let mut state = handle.write(&block);
-        let joined = may_join(&state, image);
-        if joined {
-            let refcount = XattrBlock::new(state.bytes()).refcount();
-            XattrBlock::new(state.bytes_mut()).set_refcount(refcount + 1);
-        }
-        joined
-    };
-    joined.then_some(block)
+    {
+        let check = |state: &BlockState| may_join(state, image).then_some(()).ok_or(());
+        let mut state = handle.write_checked(&block, check).ok()?;
+        let refcount = XattrBlock::new(state.bytes()).refcount();
+        XattrBlock::new(state.bytes_mut()).set_refcount(refcount + 1);
+    }
+    Some(block)
 }
 
 fn may_join(state: &BlockState, image: &[u8]) -> bool {

@@ -31,7 +31,7 @@ fn seed(fs: &Fs) -> Seed {
 
 /// The value inode `nr`. No lock is taken.
 fn load(fs: &Fs, nr: InodeNr) -> Result<Arc<Inode>> {
-    if nr.0 < fs.geometry.first_inode || !fs.geometry.contains_inode(nr) {
+    if fs.hidden.contains(nr) || nr == InodeNr::ROOT || !fs.geometry.contains_inode(nr) {
         return Err(corrupt(nr, "number out of range"));
     }
     let inode = fs.inodes.load(fs, nr)?;

@@ -14,7 +14,7 @@ use uext4::{Filesystem, MountOptions};
 use uext4_testkit::damage::{Checksums, Target, Wound};
 use uext4_testkit::oracle;
 
-fn look(path: &Path, limits: &Limits) -> uext4::Result<Report> {
+pub(crate) fn look(path: &Path, limits: &Limits) -> uext4::Result<Report> {
     let device = Arc::new(FileDevice::open(path, Access::ReadOnly)?);
     check(device, MountOptions::default(), limits)
 }
@@ -29,7 +29,7 @@ fn sound(path: &Path, block_size: u32) {
 }
 
 /// What e2fsck minds and no engine is misled by: copies, hints, and what is read nowhere.
-fn is_harmless(problem: &str) -> bool {
+pub(crate) fn harmless_problem(problem: &str) -> bool {
     const HARMLESS: &[&str] = &[
         "WARNING: Filesystem still has errors",
         "Fix? no",
@@ -86,7 +86,7 @@ fn what_e2fsck_finds_is_found() {
         let problems = verdict.problems();
         // Where e2fsck does not even start: fields of the superblock that nobody else reads.
         let unread = target == Target::Superblock && verdict.is_operational_error();
-        let harmless = unread || problems.iter().all(|problem| is_harmless(problem));
+        let harmless = unread || problems.iter().all(|problem| harmless_problem(problem));
         if ours.is_ok_and(|report| report.is_clean()) && !harmless {
             missed.push(format!("seed {seed}: {wound}: {problems:?}"));
         }
@@ -180,4 +180,85 @@ fn the_types_of_entries_are_looked_at() {
         "zap_block -f / -o 31 -l 1 -p 0x01 0",
     ];
     assert_noticed(&["-b", "1024", "-O", "^metadata_csum"], &wounds);
+}
+
+/// As both judge an image after these commands of debugfs: true when it is sound.
+fn is_sound(path: &Path, commands: &[&str]) -> bool {
+    oracle::debugfs(path, oracle::Access::Write, commands).expect("debugfs writes");
+    let verdict = oracle::e2fsck(path).expect("e2fsck runs");
+    let report = look(path, &Limits::default()).expect("it can be read");
+    let problems = verdict.problems();
+    assert_eq!(
+        report.is_clean(),
+        verdict.is_clean(),
+        "{report:?} {problems:?}"
+    );
+    report.is_clean()
+}
+
+/// What looks odd and is right: hashes of a verity file behind its end, blocks that files share, a
+/// journal whose size ends one block early.
+#[test]
+fn what_e2fsck_accepts_is_accepted() {
+    let dir = oracle::scratch_dir().expect("there is room");
+    let path = dir.path().join("image");
+    let data = dir.path().join("data");
+    std::fs::write(&data, vec![7; 3000]).expect("there is room");
+    let write = |name: &str| format!("write {} {name}", data.display());
+    oracle::mke2fs(&path, 32 << 20, &["-b", "1024", "-O", "verity"]).expect("an image");
+    let verity = [
+        "set_inode_field f size 1",
+        "set_inode_field f flags 0x180000",
+    ];
+    assert!(is_sound(&path, &[&write("f"), verity[0], verity[1]]));
+    assert!(
+        !is_sound(&path, &["set_inode_field f flags 0x80000"]),
+        "it has no flag"
+    );
+
+    oracle::mke2fs(&path, 32 << 20, &["-b", "1024", "-O", "^metadata_csum"]).expect("an image");
+    let said = oracle::debugfs_one(&path, "stat <8>").expect("debugfs reads");
+    let size = said
+        .split("Size: ")
+        .nth(1)
+        .and_then(|rest| rest.split_whitespace().next());
+    let size: u64 = size.expect("it has one").parse().expect("a number");
+    let shorter = |blocks: u64| format!("set_inode_field <8> size {}", size - blocks * 1024);
+    // The log itself ends one block early, too: the size in its superblock, low bytes.
+    let len = size / 1024 - 1;
+    let low = |at: u64, byte: u64| format!("zap_block -f <8> -o {at} -l 1 -p {byte} 0");
+    let log = [low(18, len >> 8 & 0xFF), low(19, len & 0xFF)];
+    assert!(is_sound(&path, &[&shorter(1), &log[0], &log[1]]));
+
+    oracle::mke2fs(
+        &path,
+        32 << 20,
+        &["-b", "1024", "-O", "^extents,^metadata_csum,^64bit"],
+    )
+    .unwrap();
+    let made = [write("one"), write("two")];
+    assert!(is_sound(&path, &[&made[0], &made[1]]));
+    let block = |name: &str| {
+        let said = oracle::debugfs_one(&path, &format!("bmap {name} 0")).expect("debugfs reads");
+        said.trim().parse::<u64>().expect("a block")
+    };
+    let (one, two) = (block("one"), block("two"));
+    let share = format!("set_inode_field two block[0] {one}");
+    assert!(!is_sound(&path, &[&share, &format!("freeb {two}")]));
+    // debugfs does not know the feature by name everywhere: 0x4000.
+    let said = oracle::debugfs_one(&path, "show_super_stats -h").expect("debugfs reads");
+    assert!(said.contains("Filesystem features"), "{said}");
+    oracle::debugfs(&path, oracle::Access::Write, &["feature shared_blocks"]).unwrap();
+    let report = look(&path, &Limits::default()).expect("it can be read");
+    let shares = |finding: &uext4::check::Finding| finding.corrupt.structure == "inode map";
+    assert!(!report.findings.iter().any(shares), "{report:?}");
+}
+
+/// A block of attributes where the superblock says that there are none.
+#[test]
+fn attributes_without_the_feature_are_reported() {
+    let dir = oracle::scratch_dir().expect("there is room");
+    let path = dir.path().join("image");
+    sound(&path, 1024);
+    assert!(!is_sound(&path, &["feature -ext_attr"]));
 }

@@ -90,12 +90,13 @@ impl Rig {
         let mut data = [0; 8];
         assert_eq!(self.fs.read(&self.durable, 0, &mut data).unwrap(), 8);
         assert_eq!(&data, b"promised");
-        assert!(self.fs.unmount().is_err());
         assert_eq!(
             self.writes(),
             written,
             "something was written after the failure"
         );
+        assert!(self.fs.unmount().is_err());
+        self.assert_noted(written);
     }
 
     fn writes(&self) -> usize {
@@ -104,6 +105,28 @@ impl Rig {
             .iter()
             .filter(|event| matches!(event, Event::Change { .. }))
             .count()
+    }
+
+    /// The unmount wrote errors to the superblock that was there, and nothing else.
+    fn assert_noted(&self, written: usize) {
+        let log = self.recorder.log();
+        let changes = log.events().iter().filter_map(|event| match event {
+            Event::Change { change, .. } => Some(change),
+            _ => None,
+        });
+        let late: Vec<_> = changes.skip(written).collect();
+        let [
+            uext4::device::Change::Write {
+                offset: 1024,
+                bytes,
+            },
+        ] = late[..]
+        else {
+            panic!("more was written after the failure: {late:?}");
+        };
+        assert_eq!(bytes.len(), 1024);
+        let noted = uext4::read_superblock(&*self.device, None).unwrap();
+        assert_eq!((noted.error_count, noted.state & 2), (1, 2));
     }
 
     /// The next mount has what was durable, and e2fsck agrees.
@@ -217,7 +240,8 @@ fn errors_noted_past_the_log_outlive_its_replay() {
 
     let device = copy();
     let mut noted = uext4::read_superblock(&*device, None).unwrap();
-    assert_eq!(noted.volume_name[0], 0, "it is in the log only");
+    // As a superblock that was written before the one in the log.
+    noted.volume_name = Default::default();
     (noted.error_count, noted.last_error_time) = (3, 1_700_000_000);
     (noted.first_error_time, noted.first_error_line) = (1_600_000_000, 77);
     (noted.last_error_ino, noted.last_error_errcode) = (11, 2);

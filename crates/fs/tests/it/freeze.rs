@@ -3,8 +3,9 @@
 use crate::worker::Worker;
 use crate::{crashed, image, threads};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
+use std::time::{Duration, Instant};
 use uext4::device::{BlockDevice, MemDevice, Recorder};
 use uext4::format::Feature;
 use uext4::mkfs::{MkfsOptions, Preset};
@@ -138,6 +139,155 @@ fn unmounting_while_frozen_ends_who_waits() {
         let answer = waiting.join().unwrap();
         assert!(answer.is_ok_and(|len| len == 4) || read(&fs, b"file") == b"data");
     });
+    image::assert_clean(&device);
+}
+
+/// Writes of copies of the superblock take a moment, and are counted.
+struct Slow {
+    inner: Arc<MemDevice>,
+    copies: AtomicU64,
+}
+
+/// Where copies are with blocks of 1024 bytes: in groups 1 and 3.
+const COPIES: [u64; 2] = [8193 << 10, (3 * 8192 + 1) << 10];
+
+impl BlockDevice for Slow {
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), uext4::device::Error> {
+        self.inner.read_at(offset, buf)
+    }
+
+    fn write_at(&self, offset: u64, data: &[u8]) -> Result<(), uext4::device::Error> {
+        if COPIES.contains(&offset) {
+            thread::sleep(Duration::from_millis(15));
+            self.copies.fetch_add(1, Ordering::SeqCst);
+        }
+        self.inner.write_at(offset, data)
+    }
+
+    fn flush(&self) -> Result<(), uext4::device::Error> {
+        self.inner.flush()
+    }
+
+    fn size_bytes(&self) -> u64 {
+        self.inner.size_bytes()
+    }
+
+    fn is_read_only(&self) -> bool {
+        false
+    }
+
+    fn describe(&self) -> String {
+        self.inner.describe()
+    }
+}
+
+/// Tunes until `stop`; answers how often it was done.
+fn tune_until(fs: &Filesystem, stop: &AtomicBool) -> u32 {
+    let mut done = 0u32;
+    while !stop.load(Ordering::SeqCst) {
+        let label = Some(format!("label {}", done % 100).into_bytes());
+        let tuning = uext4::Tuning {
+            label,
+            ..Default::default()
+        };
+        match fs.tune(&tuning) {
+            Ok(()) => done += 1,
+            Err(Error::ReadOnly) => {}
+            Err(error) => panic!("{error}"),
+        }
+    }
+    done
+}
+
+/// The device is tuned before a freeze or a remount to read-only is done, or after its end, the
+/// copies of the superblock included.
+#[test]
+fn what_stands_still_is_not_tuned() {
+    let inner = image::fresh(
+        32,
+        &MkfsOptions {
+            block_size: Some(1024),
+            ..MkfsOptions::new(Preset::Ext4)
+        },
+    );
+    let device = Arc::new(Slow {
+        inner: inner.clone(),
+        copies: AtomicU64::new(0),
+    });
+    let fs = Filesystem::mount(device.clone(), MountOptions::default()).unwrap();
+    let stop = AtomicBool::new(false);
+    let copies = || device.copies.load(Ordering::SeqCst);
+    let mut while_still = 0;
+    let done = thread::scope(|scope| {
+        let tuner = scope.spawn(|| tune_until(&fs, &stop));
+        for round in 0..20 {
+            thread::sleep(Duration::from_millis(3 + round % 5));
+            match round % 2 {
+                0 => fs.freeze().unwrap(),
+                _ => fs.remount("ro").unwrap(),
+            }
+            let before = copies();
+            thread::sleep(Duration::from_millis(35));
+            while_still += copies() - before;
+            match round % 2 {
+                0 => fs.thaw().unwrap(),
+                _ => fs.remount("rw").unwrap(),
+            }
+        }
+        stop.store(true, Ordering::SeqCst);
+        tuner.join().unwrap()
+    });
+    assert_eq!(while_still, 0, "writes to a device that stands still");
+    assert!(done > 0 && copies() > 0);
+    fs.unmount().unwrap();
+    image::assert_clean(&inner);
+}
+
+/// Whether all end soon: a hang takes for ever.
+fn end<T>(threads: &[thread::ScopedJoinHandle<'_, T>]) -> bool {
+    let start = Instant::now();
+    while !threads.iter().all(|thread| thread.is_finished()) {
+        if start.elapsed() > Duration::from_secs(30) {
+            return false;
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+    true
+}
+
+/// An `fsync` of data that waited when the freeze began, and of clean ones, ends before the thaw.
+#[test]
+fn fsync_ends_while_frozen() {
+    let device = image::ext4(32);
+    let fs = image::mount(&device);
+    let (busy, idle) = (file_with(&fs, b"busy", b"x"), file_with(&fs, b"idle", b"y"));
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            while !stop.load(Ordering::SeqCst) {
+                fs.write(&busy, 0, &[3; 100_000]).unwrap();
+            }
+        });
+        let mut all_end = true;
+        for _ in 0..20 {
+            let syncs: Vec<_> = (0..3).map(|_| scope.spawn(|| fs.fsync(&busy))).collect();
+            fs.freeze().unwrap();
+            let clean = scope.spawn(|| fs.fsync(&idle).and(fs.close(&busy)).and(fs.sync()));
+            all_end &= end(&syncs) && end(&[clean]);
+            fs.thaw().unwrap();
+            for sync in syncs {
+                sync.join().unwrap().unwrap();
+            }
+            if !all_end {
+                break;
+            }
+        }
+        stop.store(true, Ordering::SeqCst);
+        writer.join().unwrap();
+        assert!(all_end, "an fsync waits for the thaw");
+    });
+    drop((busy, idle));
+    fs.unmount().unwrap();
     image::assert_clean(&device);
 }
 

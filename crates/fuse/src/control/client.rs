@@ -1,24 +1,40 @@
 //! The other side: asks a running mount.
 
 use super::line::Lines;
-use super::socket::{path_of, with_address};
+use super::socket::{SOCKET_NAME, with_address};
 use super::wire::{ANSWER_BYTES_MAX, Ask, parse_answer, request};
 use crate::error::{Error, Result};
 use crate::{runtime_dir, umount};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with};
 use serde_json::Value;
 use std::io;
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How long the server may take to take a request.
 const SEND_LIMIT: Duration = Duration::from_secs(10);
+/// How long another user's server, or what pretends to be one, may take to accept a connection, to
+/// take a request, and to give an answer that takes no work.
+const STRANGER_LIMIT: Duration = Duration::from_secs(2);
+/// Pause between two tries to connect.
+const PAUSE: Duration = Duration::from_millis(20);
 
 /// A connection to the server of a mount.
 pub struct Client {
     stream: UnixStream,
     path: PathBuf,
+    peer: Peer,
+}
+
+/// Whose server it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Peer {
+    /// Of this user, or of the superuser.
+    Trusted,
+    Stranger,
 }
 
 impl Client {
@@ -28,9 +44,15 @@ impl Client {
     /// [`Error::NotMounted`] for what is neither, [`Error::System`] when nobody answers.
     pub fn connect(target: &Path) -> Result<Self> {
         let path = socket_of(target)?;
-        let stream = with_address(&path, |address| UnixStream::connect(address));
+        let stream = with_address(&path, connect_in_time);
         let stream = stream.map_err(Error::system("connect to", &path))?;
-        Ok(Self { stream, path })
+        let peer = peer_of(&stream).map_err(Error::system("connect to", &path))?;
+        let client = Self { stream, path, peer };
+        if peer == Peer::Stranger {
+            // One that says nothing must not keep the caller waiting for what takes long.
+            client.ask(&Ask::Server {})?;
+        }
+        Ok(client)
     }
 
     /// Asks, and waits for the answer.
@@ -48,13 +70,41 @@ impl Client {
     fn exchange(&self, ask: &Ask) -> io::Result<Vec<u8>> {
         let mut lines = Lines::new(&self.stream, None, ANSWER_BYTES_MAX)?;
         // A server that sends a client away says why, and does not listen.
-        let sent = lines.send(&request(ask), SEND_LIMIT);
-        match lines.receive(ask.patience()) {
+        let shorten = |limit: Duration| match self.peer {
+            Peer::Trusted => limit,
+            Peer::Stranger => limit.min(STRANGER_LIMIT),
+        };
+        let sent = lines.send(&request(ask), shorten(SEND_LIMIT));
+        match lines.receive(ask.patience().map(shorten)) {
             Ok(Some(line)) => Ok(line),
             Ok(None) => sent.and(Err(io::ErrorKind::UnexpectedEof.into())),
             Err(error) => sent.and(Err(error)),
         }
     }
+}
+
+/// Connects, with a limit on the wait for a queue that is full.
+fn connect_in_time(address: &Path) -> io::Result<UnixStream> {
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    let address = SocketAddrUnix::new(address)?;
+    let start = Instant::now();
+    loop {
+        match rustix::net::connect(&socket, &address) {
+            Err(Errno::AGAIN) if start.elapsed() < STRANGER_LIMIT => std::thread::sleep(PAUSE),
+            Err(Errno::AGAIN) => return Err(io::ErrorKind::TimedOut.into()),
+            Err(Errno::INTR) => {}
+            done => return Ok(done.map(|()| UnixStream::from(socket))?),
+        }
+    }
+}
+
+fn peer_of(stream: &UnixStream) -> io::Result<Peer> {
+    let peer = rustix::net::sockopt::socket_peercred(stream)?.uid;
+    Ok(match peer.is_root() || peer == rustix::process::geteuid() {
+        true => Peer::Trusted,
+        false => Peer::Stranger,
+    })
 }
 
 /// The control socket of a mount point; a socket is its own.
@@ -64,8 +114,14 @@ fn socket_of(target: &Path) -> Result<PathBuf> {
         return Ok(target.into());
     }
     let path = umount::absolute(target)?;
-    match umount::mounted(&path)? {
-        Some(uid) => Ok(path_of(&runtime_dir::of(uid), &path)),
-        None => Err(Error::NotMounted { path }),
+    let Some(uid) = umount::mounted(&path)? else {
+        return Err(Error::NotMounted { path });
+    };
+    match runtime_dir::find(&path, uid) {
+        Some(dir) => Ok(dir.join(SOCKET_NAME)),
+        None => {
+            let error = io::ErrorKind::NotFound.into();
+            Err(Error::system("find the control socket of", path)(error))
+        }
     }
 }

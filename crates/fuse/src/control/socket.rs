@@ -11,14 +11,14 @@ use crate::aside::AbortOnPanic;
 use crate::crew::Served;
 use crate::error::{Error, Result};
 use crate::made_with::MadeWith;
-use crate::runtime_dir;
 use crate::sandbox::Locked;
 use crate::server::Server;
 use rustix::event::PollFlags;
+use rustix::fs::OFlags;
 use std::fs::{self, File, Permissions};
 use std::io::{self, PipeReader, PipeWriter, Write};
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -29,8 +29,8 @@ use std::time::Duration;
 const CLIENTS_MAX: usize = 16;
 /// How long a client may take for a request, and for taking the answer.
 const CLIENT_LIMIT: Duration = Duration::from_secs(10);
-/// Longest name of a socket: addresses have 107 bytes.
-const NAME_BYTES_MAX: usize = 60;
+/// Its name in the directory of the mount.
+pub(crate) const SOCKET_NAME: &str = "control";
 
 /// The socket of a running mount.
 pub(crate) struct Control {
@@ -42,17 +42,17 @@ pub(crate) struct Control {
 }
 
 impl Control {
-    /// Listens for `server`, which serves `mount_point` and has the claim of it.
+    /// Listens for `server`, which serves `mount_point` and has the claim in `dir`.
     ///
     /// # Errors
     /// What the system says.
     pub(crate) fn start(
         server: Arc<Server>,
-        mount_point: &Path,
+        (dir, mount_point): (&Path, &Path),
         served: &Served,
         made_with: MadeWith,
     ) -> Result<Self> {
-        let path = path_of(&runtime_dir::own(), mount_point);
+        let path = dir.join(SOCKET_NAME);
         let failed = || Error::system("listen on", &path);
         let socket = bind(&path).map_err(failed())?;
         let (stopped, stop) = io::pipe().map_err(failed())?;
@@ -88,13 +88,6 @@ impl Control {
     }
 }
 
-/// Where the socket of a mount point is.
-pub(super) fn path_of(dir: &Path, mount_point: &Path) -> PathBuf {
-    // Claims of the same directory begin with the dash of the root.
-    let name = runtime_dir::file_name(mount_point, NAME_BYTES_MAX);
-    dir.join(format!("control{name}"))
-}
-
 /// Calls `act` with a path to `socket` that is short enough for an address.
 pub(super) fn with_address<T>(
     socket: &Path,
@@ -104,7 +97,11 @@ pub(super) fn with_address<T>(
         return Err(io::ErrorKind::InvalidInput.into());
     };
     let here = Path::new(".");
-    let dir = File::open(if dir == Path::new("") { here } else { dir })?;
+    let dir = if dir == Path::new("") { here } else { dir };
+    let flags = (OFlags::DIRECTORY | OFlags::NONBLOCK).bits();
+    let mut options = File::options();
+    let options = options.read(true).custom_flags(flags.cast_signed());
+    let dir = options.open(dir)?;
     act(&Path::new(&format!("/proc/self/fd/{}", dir.as_raw_fd())).join(name))
 }
 

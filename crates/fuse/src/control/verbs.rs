@@ -2,6 +2,7 @@
 //!
 //! Locking: none here; verbs run beside the requests of the kernel.
 
+use super::places::Places;
 use super::quota;
 use super::wire::{Answered, Ask, Refusal};
 use crate::crew::Served;
@@ -30,6 +31,7 @@ pub(super) struct Mount {
     pub(super) made_with: MadeWith,
     /// What holds the server, once that is known.
     pub(super) locked: Arc<OnceLock<Locked>>,
+    places: Places,
 }
 
 impl Mount {
@@ -45,6 +47,7 @@ impl Mount {
             served: served.to_string(),
             made_with,
             locked: Arc::default(),
+            places: Places::default(),
         }
     }
 
@@ -56,6 +59,7 @@ impl Mount {
 /// Does what is asked.
 pub(super) fn run(mount: &Mount, ask: Ask) -> Answered {
     let filesystem = mount.filesystem();
+    let _place = mount.places.take(&ask)?;
     match ask {
         Ask::Server {} => Ok(server(mount)),
         Ask::Stats {} => Ok(stats(mount)),
@@ -79,6 +83,10 @@ pub(super) fn run(mount: &Mount, ask: Ask) -> Answered {
         }
         Ask::Freeze {} => nothing(mount.server.freeze()),
         Ask::Thaw {} => nothing(mount.server.thaw()),
+        Ask::Detached {} => {
+            mount.server.end_halts();
+            Ok(Value::Null)
+        }
         Ask::Shutdown { flush } => nothing(mount.server.shutdown(flush)),
         Ask::Remount { options } => nothing(remount(mount, &options)),
     }
@@ -102,6 +110,7 @@ fn server(mount: &Mount) -> Value {
         "version": env!("CARGO_PKG_VERSION"),
         "mount_point": mount.path.to_string_lossy(),
         "served": mount.served,
+        "frozen": mount.filesystem().is_frozen(),
         "locked": mount.locked.get().map(Locked::to_string),
     })
 }

@@ -89,6 +89,8 @@ pub enum Ask {
     Freeze {},
     /// Lets changes go on.
     Thaw {},
+    /// The mount was taken off: thaws, and nothing is frozen or remounted any more.
+    Detached {},
     /// Shuts down ([`uext4::Filesystem::shutdown`]).
     Shutdown {
         /// What is still written.
@@ -112,7 +114,8 @@ impl Ask {
             | Ask::Get { .. }
             | Ask::Set { .. }
             | Ask::Quota { .. }
-            | Ask::Thaw {} => Some(PATIENCE),
+            | Ask::Thaw {}
+            | Ask::Detached {} => Some(PATIENCE),
             // Changes of quota wait while the mount is frozen.
             Ask::Trim { .. }
             | Ask::SetQuota { .. }

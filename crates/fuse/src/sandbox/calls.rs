@@ -24,6 +24,7 @@ const ALLOWED: &[libc::c_long] = &[
     libc::SYS_pwritev2,
     libc::SYS_lseek,
     libc::SYS_fallocate,
+    libc::SYS_sync_file_range,
     libc::SYS_fadvise64,
     libc::SYS_ftruncate,
     libc::SYS_fsync,
@@ -38,9 +39,6 @@ const ALLOWED: &[libc::c_long] = &[
     libc::SYS_eventfd2,
     libc::SYS_ppoll,
     libc::SYS_fstat,
-    libc::SYS_newfstatat,
-    libc::SYS_statx,
-    libc::SYS_chdir,
     libc::SYS_accept4,
     libc::SYS_recvfrom,
     libc::SYS_recvmsg,
@@ -87,25 +85,22 @@ const ALLOWED: &[libc::c_long] = &[
 
 /// The same by older names.
 #[cfg(target_arch = "x86_64")]
-const ALLOWED_HERE: &[libc::c_long] = &[
-    libc::SYS_poll,
-    libc::SYS_dup2,
-    libc::SYS_stat,
-    libc::SYS_lstat,
-    libc::SYS_time,
-];
+const ALLOWED_HERE: &[libc::c_long] = &[libc::SYS_poll, libc::SYS_dup2, libc::SYS_time];
 #[cfg(not(target_arch = "x86_64"))]
 const ALLOWED_HERE: &[libc::c_long] = &[];
 
-/// What takes a path, where Landlock says which.
-const BY_PATH: &[libc::c_long] = &[libc::SYS_openat, libc::SYS_unlinkat, libc::SYS_readlinkat];
+/// What takes a path, where Landlock says which. Landlock does not restrict `stat`, `readlink` and
+/// `chdir`, so no call that takes a path for these is allowed; `fstat` is.
+const BY_PATH: &[libc::c_long] = &[libc::SYS_openat, libc::SYS_unlinkat];
 #[cfg(target_arch = "x86_64")]
-const BY_PATH_HERE: &[libc::c_long] = &[libc::SYS_open, libc::SYS_unlink, libc::SYS_readlink];
+const BY_PATH_HERE: &[libc::c_long] = &[libc::SYS_open, libc::SYS_unlink];
 #[cfg(not(target_arch = "x86_64"))]
 const BY_PATH_HERE: &[libc::c_long] = &[];
 
 /// What makes sockets not wait, and tells terminals.
-const CONTROLS: [u64; 2] = [libc::FIONBIO, libc::TCGETS];
+// The type of the constants depends on the C library: u64 with glibc, i32 with musl.
+#[allow(clippy::unnecessary_cast)]
+const CONTROLS: [u64; 2] = [libc::FIONBIO as u64, libc::TCGETS as u64];
 
 /// Restricts all threads of the process.
 pub(super) fn restrict(files: Files) -> io::Result<()> {

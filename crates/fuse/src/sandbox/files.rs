@@ -2,13 +2,13 @@
 
 use super::Files;
 use crate::options::MountOptions;
-use crate::{pressure, runtime_dir};
+use crate::pressure;
 use landlock::{
     ABI, Access, AccessFs, AccessNet, BitFlags, RestrictionStatus, Ruleset, RulesetAttr,
     RulesetCreatedAttr, RulesetError, RulesetStatus, Scope, path_beneath_rules,
 };
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Newest version whose rights are used; an older kernel enforces those that it knows.
 const VERSION: ABI = ABI::V6;
@@ -20,21 +20,21 @@ const WRITE: [&str; 1] = ["/sys/devices/virtual/bdi"];
 /// Read and written.
 const BOTH: [&str; 2] = ["/dev/fuse", "/dev/null"];
 
-/// Restricts this thread, and those that it starts, to the image and what the server needs.
-pub(super) fn restrict(options: &MountOptions) -> io::Result<Files> {
-    // Only what is there can be named, and nothing beside it can be made later.
-    runtime_dir::make(&runtime_dir::own())?;
-    match ruleset(options).map_err(io::Error::other)?.ruleset {
+/// Restricts this thread, and those that it starts, to the image and what the server needs. `dir`
+/// is the directory of the mount: others, of the same user too, are out of reach.
+pub(super) fn restrict(options: &MountOptions, dir: &Path) -> io::Result<Files> {
+    match ruleset(options, dir).map_err(io::Error::other)?.ruleset {
         RulesetStatus::NotEnforced => Ok(Files::Open),
         _ => Ok(Files::Restricted),
     }
 }
 
-fn ruleset(options: &MountOptions) -> Result<RestrictionStatus, RulesetError> {
+fn ruleset(options: &MountOptions, dir: &Path) -> Result<RestrictionStatus, RulesetError> {
     let both = AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::IoctlDev;
-    let own: BitFlags<AccessFs> = both
+    // The directory is opened to bind the socket in it.
+    let own: BitFlags<AccessFs> = AccessFs::ReadFile
         | AccessFs::ReadDir
-        | AccessFs::MakeReg
+        | AccessFs::WriteFile
         | AccessFs::MakeSock
         | AccessFs::RemoveFile
         | AccessFs::Truncate;
@@ -51,6 +51,6 @@ fn ruleset(options: &MountOptions) -> Result<RestrictionStatus, RulesetError> {
             AccessFs::WriteFile | AccessFs::Truncate,
         ))?
         .add_rules(path_beneath_rules(read_write, both | AccessFs::Truncate))?
-        .add_rules(path_beneath_rules([runtime_dir::own()], own))?
+        .add_rules(path_beneath_rules([dir], own))?
         .restrict_self()
 }

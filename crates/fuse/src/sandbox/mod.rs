@@ -1,7 +1,7 @@
 //! Locking the server in, so that a hostile image that takes it over reaches nothing but itself.
 //!
 //! Three walls, put up in this order: privileges are dropped and files are restricted
-//! (`files`, Landlock) while the process has one thread, before the image is opened; calls are
+//! (`files`, Landlock) while the process has one thread, before the image is read; calls are
 //! restricted (`calls`, seccomp) for all threads once the mount is served. What needs more, taking
 //! the mount off, is done by [`crate::keeper`].
 //!
@@ -17,6 +17,7 @@ use crate::error::{Error, Result};
 use crate::options::{MountOptions, Sandbox};
 use std::fmt;
 use std::io;
+use std::path::Path;
 
 /// A process that is half locked in.
 pub(crate) struct HalfLocked {
@@ -49,14 +50,15 @@ impl fmt::Display for Locked {
     }
 }
 
-/// Restricts which files this thread and those that it starts can reach, and what they may.
+/// Restricts which files this thread and those that it starts can reach, and what they may. `dir`
+/// is the directory of the mount.
 ///
 /// # Errors
 /// [`Sandbox::Must`] and no Landlock.
-pub(crate) fn begin(options: &MountOptions) -> Result<HalfLocked> {
+pub(crate) fn begin(options: &MountOptions, dir: &Path) -> Result<HalfLocked> {
     let begun = limit_memory(options.memory_bytes_max)
         .and_then(|()| privileges::drop_all_but_access())
-        .and_then(|()| files::restrict(options));
+        .and_then(|()| files::restrict(options, dir));
     let files = match begun {
         Ok(files) => files,
         Err(error) if options.sandbox == Sandbox::Must => return Err(failed(error)),

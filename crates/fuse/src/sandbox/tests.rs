@@ -60,6 +60,13 @@ fn try_everything(dir: &Path) {
     );
     denied("to make a directory", fs::create_dir(dir.join("new")));
     denied("to list a directory", fs::read_dir(dir));
+    denied(
+        "to make a file in its own directory",
+        File::create(dir.join("own/new")),
+    );
+    denied("attributes", fs::metadata(dir.join("other")));
+    denied("a link", fs::read_link("/proc/1/exe"));
+    denied("a working directory", std::env::set_current_dir(dir));
     denied("to run a program", Command::new("/bin/true").status());
     denied("to connect", UnixStream::connect(dir.join("socket")));
     denied("to connect over TCP", TcpStream::connect("127.0.0.1:9"));
@@ -85,7 +92,9 @@ fn inside() {
         ..MountOptions::default()
     };
     let wire = crate::pressure::tests::Wire::new();
-    let half = begin(&options).expect("the kernel has Landlock");
+    let own = dir.join("own");
+    fs::create_dir(&own).expect("it is fresh");
+    let half = begin(&options, &own).expect("the kernel has Landlock");
     let kept = rustix::thread::capabilities(None).expect("it may look yet");
     let access = rustix::thread::CapabilitySet::DAC_OVERRIDE;
     assert!(access.contains(kept.permitted | kept.effective | kept.inheritable));

@@ -1,6 +1,6 @@
 //! Who asks, and whose things are, inside the image and outside ([`crate::owners`]).
 
-use super::{Handled, Server};
+use super::{Handled, Server, control};
 use crate::errno::Errno;
 use crate::owners::OVERFLOW;
 use crate::protocol::opcode;
@@ -97,8 +97,49 @@ impl Server {
                 return Err(Errno::EACCES);
             }
         }
+        self.check_victims(request)
+    }
+
+    /// The inodes whose names a request removes or replaces. The kernel holds both directories, so
+    /// that the names stay what they are until the request is served.
+    fn check_victims(&self, request: &Request<'_>) -> Handled {
+        let (first, second) = victims(request)?;
+        for (node, name) in [first, second].into_iter().flatten() {
+            let parent = self.get(node)?;
+            let found = self.filesystem.lookup(&parent, name, &self.asker(request));
+            let attr = match found {
+                Ok(inode) => self.filesystem.attr(&inode),
+                // The operation itself says what is wrong.
+                Err(_) => continue,
+            };
+            if !self.owners.are_known(attr.uid, attr.gid) {
+                return Err(Errno::EACCES);
+            }
+        }
         Ok(())
     }
+}
+
+/// A name in the directory of a node.
+type Name<'a> = (u64, &'a [u8]);
+
+/// The names that a request removes or replaces.
+fn victims<'a>(request: &Request<'a>) -> Result<(Option<Name<'a>>, Option<Name<'a>>), Errno> {
+    let mut args = request.args();
+    let to = match request.opcode {
+        opcode::UNLINK | opcode::RMDIR => {
+            return Ok((Some((request.node, args.name()?)), None));
+        }
+        opcode::RENAME => args.u64()?,
+        opcode::RENAME2 => {
+            let to = args.u64()?;
+            args.skip(8)?;
+            to
+        }
+        _ => return Ok((None, None)),
+    };
+    let from = Some((request.node, args.name()?));
+    Ok((from, Some((to, args.name()?))))
 }
 
 /// `O_ACCMODE` of `open(2)`.
@@ -113,6 +154,7 @@ fn targets(request: &Request<'_>) -> (Option<u64>, Option<u64>) {
             let writes = args.u32().is_ok_and(|flags| flags & O_ACCMODE != 0);
             (node.filter(|_| writes), None)
         }
+        opcode::IOCTL => (node.filter(|_| control::changes_inode(request)), None),
         opcode::RENAME | opcode::RENAME2 | opcode::LINK => (node, args.u64().ok()),
         opcode::SETATTR
         | opcode::SETXATTR

@@ -1,5 +1,6 @@
 //! The few ioctls that the kernel passes on: inode flags, project ids, generation, trim, label.
-//! Whose inode it is the kernel checks for flags and project ids only.
+//! The kernel checks the owner of the inode for flags and project ids only, and only for their
+//! exact numbers ([`commands`]).
 //!
 //! Not here: what the kernel passes on without its argument, so that it is refused:
 //! `EXT4_IOC_SHUTDOWN` (declared as one that only reads; `uext4 shutdown` asks the server itself),
@@ -7,32 +8,12 @@
 //! `FS_IOC_GETFSUUID`, which it answers itself; freezing, which it refuses for FUSE
 //! (`uext4 freeze`).
 
+use super::commands::{self, native};
 use super::{Handled, Server};
 use crate::answer::Answer;
 use crate::errno::Errno;
 use crate::request::Request;
-use std::ops::RangeInclusive;
 use uext4::{Attr, Error, InodeRef, SetAttr, Tuning};
-
-/// Low 16 bits of the ioctls: type and number. Sizes differ between 32 and 64-bit callers.
-const GETFLAGS: u32 = 0x6601;
-const SETFLAGS: u32 = 0x6602;
-const GETVERSION: u32 = 0x7601;
-const SETVERSION: u32 = 0x7602;
-/// The same by ext4's own numbers.
-const EXT4_GETVERSION: u32 = 0x6603;
-const EXT4_SETVERSION: u32 = 0x6604;
-const FSGETXATTR: u32 = 0x581f;
-const FSSETXATTR: u32 = 0x5820;
-const FITRIM: u32 = 0x5879;
-const GETFSLABEL: u32 = 0x9431;
-const SETFSLABEL: u32 = 0x9432;
-const SHUTDOWN: u32 = 0x587d;
-const FSUUID: u32 = 0x662c;
-/// Policies and keys of encrypted files, and seals of fs-verity: features that a file system
-/// which is mounted to be written has not.
-const FSCRYPT: RangeInclusive<u32> = 0x6613..=0x661b;
-const VERITY: RangeInclusive<u32> = 0x6685..=0x6687;
 
 /// Bytes of `struct fstrim_range`.
 const FSTRIM_RANGE_BYTES: usize = 24;
@@ -52,27 +33,42 @@ const XFLAGS: &[(u32, u32)] = &[
 /// Bytes of `struct fsxattr`.
 const FSXATTR_BYTES: usize = 28;
 
+/// The number of an ioctl, as a 64-bit program says it.
+fn command(request: &Request<'_>) -> Option<u32> {
+    let mut args = request.args();
+    args.skip(8).ok()?;
+    let (flags, command) = (args.u32().ok()?, args.u32().ok()?);
+    Some(native(command, flags))
+}
+
 /// Whether an ioctl takes as long as the device takes.
 pub(super) fn is_long(request: &Request<'_>) -> bool {
-    let mut args = request.args();
-    let command = args.skip(12).and_then(|()| args.u32());
-    command.is_ok_and(|command| command & 0xffff == FITRIM)
+    command(request) == Some(commands::FITRIM)
+}
+
+/// Whether an ioctl changes the inode that it is about.
+pub(super) fn changes_inode(request: &Request<'_>) -> bool {
+    command(request).is_some_and(|command| commands::OF_INODES.contains(&command))
 }
 
 impl Server {
     pub(super) fn ioctl(&self, request: &Request<'_>, answer: &mut Answer) -> Handled {
         let mut args = request.args();
-        let (_fh, _flags, command, _arg) = (args.u64()?, args.u32()?, args.u32()?, args.u64()?);
+        let (_fh, flags, command, _arg) = (args.u64()?, args.u32()?, args.u32()?, args.u64()?);
         let (in_size, out_size) = (args.u32()?, args.u32()?);
         let mut input = args;
         let inode = self.get(request.node)?;
         let attr = self.filesystem.attr(&inode);
         put_head(answer);
-        match command & 0xffff {
-            GETFLAGS => put_number(answer, attr.flags, out_size),
-            GETVERSION | EXT4_GETVERSION => put_number(answer, attr.generation, out_size),
-            SETVERSION | EXT4_SETVERSION => self.set_version(request, &inode, input.u32()?),
-            SETFLAGS => {
+        match native(command, flags) {
+            commands::GETFLAGS => put_number(answer, attr.flags, out_size),
+            commands::GETVERSION | commands::EXT4_GETVERSION => {
+                put_number(answer, attr.generation, out_size)
+            }
+            commands::SETVERSION | commands::EXT4_SETVERSION => {
+                self.set_version(request, &inode, input.u32()?)
+            }
+            commands::SETFLAGS => {
                 let flags = Some(input.u32()?);
                 self.set(
                     request,
@@ -83,8 +79,8 @@ impl Server {
                     },
                 )
             }
-            FSGETXATTR => put_fsxattr(answer, &attr, out_size),
-            FSSETXATTR if in_size as usize >= FSXATTR_BYTES => {
+            commands::FSGETXATTR => put_fsxattr(answer, &attr, out_size),
+            commands::FSSETXATTR if in_size as usize >= FSXATTR_BYTES => {
                 let (xflags, _, _, project) =
                     (input.u32()?, input.u32()?, input.u32()?, input.u32()?);
                 let flags = Some(flags_of(xflags, attr.flags));
@@ -99,7 +95,7 @@ impl Server {
                     },
                 )
             }
-            FITRIM if in_size as usize >= FSTRIM_RANGE_BYTES => {
+            commands::FITRIM if in_size as usize >= FSTRIM_RANGE_BYTES => {
                 let (start, len, min_len) = (input.u64()?, input.u64()?, input.u64()?);
                 let trimmed = self.trim(request, start, len, min_len)?;
                 for word in [start, trimmed, min_len] {
@@ -107,26 +103,24 @@ impl Server {
                 }
                 Ok(())
             }
-            GETFSLABEL if out_size as usize >= FSLABEL_BYTES => {
+            commands::GETFSLABEL if out_size as usize >= FSLABEL_BYTES => {
                 let label = self.filesystem.label();
                 answer.put(&label);
                 answer.zeroes(FSLABEL_BYTES - label.len());
                 Ok(())
             }
-            SETFSLABEL if in_size as usize >= FSLABEL_BYTES => {
+            commands::SETFSLABEL if in_size as usize >= FSLABEL_BYTES => {
                 self.set_label(request, input.bytes(FSLABEL_BYTES)?)
             }
-            SHUTDOWN if request.uid != 0 => Err(Errno::EPERM),
-            SHUTDOWN | FSUUID => Err(Errno::EOPNOTSUPP),
-            other if FSCRYPT.contains(&other) || VERITY.contains(&other) => Err(Errno::EOPNOTSUPP),
+            commands::SHUTDOWN if request.uid != 0 => Err(Errno::EPERM),
+            commands::SHUTDOWN => Err(Errno::EOPNOTSUPP),
+            other if commands::REFUSED.contains(&other) => Err(Errno::EOPNOTSUPP),
             _ => Err(Errno::ENOTTY),
         }
     }
 
     fn set_version(&self, request: &Request<'_>, inode: &InodeRef, generation: u32) -> Handled {
-        if request.uid != 0 && request.uid != self.shown(inode).uid {
-            return Err(Errno::EPERM);
-        }
+        self.check_owner(request, inode)?;
         let set = SetAttr {
             generation: Some(generation),
             ..SetAttr::default()
@@ -138,6 +132,13 @@ impl Server {
                 self.forget_attributes(request.node);
                 Ok(())
             }
+        }
+    }
+
+    fn check_owner(&self, request: &Request<'_>, inode: &InodeRef) -> Handled {
+        match request.uid == 0 || request.uid == self.shown(inode).uid {
+            true => Ok(()),
+            false => Err(Errno::EPERM),
         }
     }
 
@@ -172,6 +173,9 @@ impl Server {
     /// The kernel does not expect that an ioctl moves the change time. Of regular files it goes by
     /// its own with the write-back cache, whatever we say.
     fn set(&self, request: &Request<'_>, inode: &InodeRef, set: SetAttr) -> Handled {
+        if !self.agreement.checks_flag_ioctls() {
+            self.check_owner(request, inode)?;
+        }
         self.filesystem
             .set_attr(inode, &set, &self.asker(request))?;
         self.forget_attributes(request.node);

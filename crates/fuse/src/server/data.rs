@@ -33,7 +33,7 @@ impl Server {
         let (_, _, flags) = (args.u32()?, args.u64()?, args.u32()?);
         let size = size.min(self.agreement.read_bytes_max()) as usize;
         let inode = self.get(request.node)?;
-        let access = is_access(Manner::of(handle), flags);
+        let access = is_access(Manner::of(handle), flags) || self.fills_cache(request, flags);
         if size >= IN_PLACE_BYTES_MIN && answer.has_shortcut() {
             if access {
                 self.filesystem.note_access(&inode, ChangeTimes::Here)?;
@@ -53,6 +53,12 @@ impl Server {
         Ok(())
     }
 
+    /// Whether a `READ` brings the first pages of the node into the kernel's cache: the access that
+    /// opening the file was not. Of later ones nothing is known ([`is_access`]).
+    fn fills_cache(&self, request: &Request<'_>, flags: u32) -> bool {
+        flags & (O_NOATIME | O_DIRECT) == 0 && !self.nodes.note_cached(request.node)
+    }
+
     pub(super) fn write(&self, request: &Request<'_>, answer: &mut Answer) -> Handled {
         let mut args = request.args();
         let (handle, offset, size, flags) = (args.u64()?, args.u64()?, args.u32()?, args.u32()?);
@@ -62,11 +68,15 @@ impl Server {
         let written = if flags & WRITE_CACHE != 0 {
             self.write_back(request.node, &inode, offset, data)?
         } else {
-            // Those of a file that it opened to go past its cache the kernel leaves alone.
-            let times = match Manner::of(handle).later {
+            // Times and capabilities of a file opened past its cache the kernel leaves alone.
+            let manner = Manner::of(handle);
+            let times = match manner.later {
                 true => Times::Keep,
                 false => Times::Change,
             };
+            if manner.past_cache {
+                self.filesystem.kill_capabilities(&inode)?;
+            }
             if flags & WRITE_KILL_SUIDGID != 0 {
                 self.kill_privileges(request, &inode, times)?;
             }
@@ -128,6 +138,8 @@ impl Server {
         if request.uid != 0 {
             self.kill_privileges(request, &inode, times)?;
         }
+        // Before Linux 5.19 the kernel does not.
+        self.filesystem.kill_capabilities(&inode)?;
         self.filesystem
             .fallocate_through(&inode, mode, offset, len, times, &caller)?;
         Ok(())
@@ -179,6 +191,8 @@ impl Server {
         if request.uid != 0 {
             self.kill_privileges(request, &to, times)?;
         }
+        // Before Linux 6.1 the kernel does not.
+        self.filesystem.kill_capabilities(&to)?;
         answer.u32(copied);
         answer.u32(0);
         Ok(())
@@ -221,8 +235,8 @@ fn write_all(data: &[u8], write: impl Fn(usize) -> Result<usize, Errno>) -> Resu
     Ok(done)
 }
 
-/// Whether a `READ` is an access. What fills the kernel's cache is none: nobody may have asked for
-/// it (read-ahead, the rest of a page that is written to), or long ago, before others set the time.
+/// Whether a `READ` is an access by itself. What fills the kernel's cache is none: it may be
+/// read-ahead or the rest of a page that is written to, or late, after others set the time.
 fn is_access(manner: Manner, flags: u32) -> bool {
     flags & O_NOATIME == 0 && (manner.past_cache || flags & O_DIRECT != 0)
 }

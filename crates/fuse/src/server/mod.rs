@@ -9,6 +9,8 @@
 
 mod askers;
 mod attrs;
+mod bmap;
+mod commands;
 mod control;
 mod data;
 mod dirs;
@@ -18,7 +20,6 @@ mod scarce;
 mod xattrs;
 
 use crate::answer::Answer;
-use crate::aside::Helpers;
 use crate::errno::Errno;
 use crate::halt::{self, Halt};
 use crate::init::Agreement;
@@ -94,7 +95,6 @@ impl Server {
         filesystem: Filesystem,
         agreement: Agreement,
         kernel: Arc<DevFuse>,
-        helpers: Arc<Helpers>,
         owners: Owners,
     ) -> uext4::Result<Self> {
         let nodes = Nodes::new(filesystem.root()?);
@@ -110,7 +110,7 @@ impl Server {
             agreement,
             kernel,
             tally: Tally::new(),
-            halt: Halt::new(helpers),
+            halt: Halt::default(),
             owners,
             closed: OnceLock::new(),
             gauge,
@@ -144,6 +144,7 @@ impl Server {
                 }
             }
             opcode::LSEEK if self.may_lack_data(request.node) => Pace::Asks,
+            opcode::BMAP if self.bmap_lacks_data(request) => Pace::Asks,
             opcode::GETATTR if self.asks_for_room(request) => Pace::MayAsk,
             _ => Pace::Soon,
         }
@@ -224,9 +225,10 @@ impl Server {
             opcode::REMOVEXATTR => self.removexattr(request),
             opcode::ACCESS => self.get(request.node).map(|_| ()),
             opcode::IOCTL => self.ioctl(request, answer),
+            opcode::BMAP => self.bmap(request, answer),
             opcode::DESTROY => self.destroy(),
-            // FLUSH, POLL, INTERRUPT, BMAP and what is newer than we are: the kernel does
-            // without from then on, and needs none of the first three from us.
+            // FLUSH, POLL, INTERRUPT and what is newer than we are: the kernel does
+            // without from then on, and needs none of the three from us.
             _ => Err(Errno::ENOSYS),
         }
     }

@@ -3,8 +3,9 @@
 //! The kernel does not know of immutable and append-only files, so opening asks us. `O_TRUNC` comes
 //! with the request.
 //!
-//! Access times: the kernel reads from its cache without a word, so opening a file to be read
-//! through it is the access that is noted. Where files go past it each read is one.
+//! Access times: the kernel reads from its cache without a request. While it has no page of a file,
+//! the read that brings the first one is the access that is noted; from then on opening the file to
+//! be read is. Where files go past the cache each read is one.
 
 use super::data::{O_DIRECT, O_NOATIME};
 use super::{Handled, Server};
@@ -56,7 +57,7 @@ impl Server {
 
     fn note_opening(&self, node: u64, inode: &InodeRef, flags: u32, manner: Manner) {
         let reads = flags & O_ACCMODE != O_WRONLY && flags & (O_NOATIME | O_DIRECT) == 0;
-        if !reads || manner.past_cache {
+        if !reads || manner.past_cache || !self.nodes.may_be_cached(node) {
             return;
         }
         let changes = match self.may_lack_data(node) {
@@ -111,6 +112,9 @@ impl Server {
         if writes(flags) {
             // Before looking whether room is scarce: who finds out afterwards sees the writer.
             self.nodes.add_writer(node, manner.by);
+            if !manner.past_cache {
+                self.nodes.note_cached(node);
+            }
             if self.gauge.is_scarce() {
                 self.gauge.look(|| self.filesystem.room());
                 // It may have attributes of an earlier day, and is to ask.

@@ -7,7 +7,7 @@
 use super::front::{Seat, cpu_of};
 use super::look::{Lookers, Rests};
 use super::splice::Splicer;
-use super::{Service, Transport};
+use super::{Ended, Service, Transport};
 use crate::answer::{Answer, AnswerHeader};
 use crate::errno::Errno;
 use crate::init::WRITE_BYTES_MAX;
@@ -277,9 +277,10 @@ impl Reader {
             self.watch.seat.leave();
         }
         match pace {
-            Pace::Halted => park(bytes.to_vec(), self.device.clone(), service.server.clone()),
-            Pace::Asks | Pace::MayAsk => self.leave_to_helper(bytes, service),
-            pace => answer(
+            Pace::Halted | Pace::Asks | Pace::MayAsk | Pace::Waits => {
+                Away::new(bytes, &self.device, service).leave(pace);
+            }
+            Pace::Soon | Pace::Bulk | Pace::Awaited => answer(
                 &self.device,
                 &service.server,
                 &request,
@@ -290,35 +291,62 @@ impl Reader {
         self.watch.seat.note(request.pid, cpu_of);
         Ok(())
     }
-
-    fn leave_to_helper(&self, bytes: &[u8], service: &Service) {
-        let (device, server) = (self.device.clone(), service.server.clone());
-        let bytes = bytes.to_vec();
-        service.helpers.leave(Box::new(move || {
-            let Some(request) = Request::parse(&bytes) else {
-                return;
-            };
-            // Who reads the device learns of its failure.
-            let _ = answer(&device, &server, &request, Pace::Asks, &mut Answer::new(64));
-        }));
-    }
 }
 
-/// Keeps a change until it may be served.
-fn park(bytes: Vec<u8>, device: Arc<DevFuse>, server: Arc<Server>) {
-    let again = server.clone();
-    server.halt().park(move || {
-        let Some(request) = Request::parse(&bytes) else {
+/// A request that leaves the thread that read it.
+struct Away {
+    bytes: Vec<u8>,
+    device: Arc<DevFuse>,
+    service: Service,
+}
+
+impl Away {
+    fn new(bytes: &[u8], device: &Arc<DevFuse>, service: &Service) -> Self {
+        Self {
+            bytes: bytes.to_vec(),
+            device: device.clone(),
+            service: service.clone(),
+        }
+    }
+
+    /// Parks it, or leaves it to the pool for its pace.
+    fn leave(self, pace: Pace) {
+        let service = self.service.clone();
+        let pool = match pace {
+            Pace::Halted => return service.server.halt().park(move || self.come_back()),
+            Pace::Asks | Pace::MayAsk => &service.askers,
+            Pace::Waits => &service.waiters,
+            Pace::Soon | Pace::Bulk | Pace::Awaited => &service.copiers,
+        };
+        pool.leave(Box::new(move || self.serve()));
+    }
+
+    /// It was parked.
+    fn come_back(self) {
+        if let Some(request) = Request::parse(&self.bytes) {
+            let pace = self.service.server.admit(&request).0;
+            self.leave(pace);
+        }
+    }
+
+    fn serve(self) {
+        let Some(request) = Request::parse(&self.bytes) else {
             return;
         };
-        let (pace, pass) = again.admit(&request);
+        let (pace, pass) = self.service.server.admit(&request);
         if pace == Pace::Halted {
             drop(pass);
-            return park(bytes, device, again);
+            return self.leave(pace);
         }
-        // Who reads the device learns of its failure.
-        let _ = answer(&device, &again, &request, pace, &mut Answer::new(64));
-    });
+        // The threads that read the device learn of its failure.
+        let _ = answer(
+            &self.device,
+            &self.service.server,
+            &request,
+            pace,
+            &mut Answer::new(64),
+        );
+    }
 }
 
 fn answer(
@@ -344,7 +372,7 @@ fn answer(
 }
 
 impl Transport for Reader {
-    fn serve(&mut self, service: &Service) -> io::Result<()> {
+    fn serve(&mut self, service: &Service) -> io::Result<Ended> {
         let mut buf = request_buffer();
         while let Some(len) = self.device.receive(&mut buf, &mut self.watch)? {
             self.serve_one(&buf[..len], service)?;
@@ -352,6 +380,6 @@ impl Transport for Reader {
                 std::thread::sleep(GATHER);
             }
         }
-        Ok(())
+        Ok(Ended::Disconnected)
     }
 }

@@ -5,18 +5,25 @@
 mod attributes;
 mod control;
 mod data;
+mod dead_threads;
+mod device_faults;
 mod exact;
 mod exerciser;
 mod flight;
 mod full;
+mod halts;
 mod handles;
 mod in_place;
 mod life;
+mod like_a_mount;
 mod model;
 mod names;
 mod owners;
+mod page_cache;
 mod pjdfstest;
 mod programs;
+mod remounts;
+mod reserved;
 mod shutdown;
 mod steps;
 mod stopped;
@@ -24,6 +31,7 @@ mod support;
 mod times;
 mod told_times;
 mod trees;
+mod watchdog;
 
 /// How requests come.
 const VIA: support::Via = support::Via::DevFuse;

@@ -101,6 +101,59 @@ fn ranges_lead_both_ways() {
     mounted.unmount();
 }
 
+/// The number that is shown owns the file to the kernel, and `open` is everybody's directory.
+#[test]
+fn what_belongs_to_nobody_outside_stays() {
+    let mut mounted = furnished();
+    // Made by an owner that no range names, in a directory of one that a range names.
+    mounted.mount(&[]);
+    let inside = |name: &str| mounted.path("open").join(name);
+    for name in ["victim", "source", "other"] {
+        fs::write(inside(name), name).unwrap();
+        chown(inside(name), Some(5000), Some(5000)).unwrap();
+    }
+    fs::create_dir(inside("dir")).unwrap();
+    chown(inside("dir"), Some(5000), Some(5000)).unwrap();
+    for name in ["own", "own2"] {
+        fs::write(inside(name), name).unwrap();
+        chown(inside(name), Some(1000), Some(1000)).unwrap();
+    }
+    mounted.unmount();
+    mounted.mount(&["-o", "map=b:0:100000:2000"]);
+    let open = mounted.path("open");
+    for script in [
+        "unlink victim",
+        "rmdir dir",
+        "mv -T source taken",
+        "mv -T own victim",
+        "mv -T dir taken",
+    ] {
+        let script = format!("sh -c 'cd \"$0\" && {script}'");
+        assert!(!try_as(101_000, &script, &open), "{script}");
+    }
+    let exchange = |other: &str| {
+        let call = format!("ctypes.CDLL(None).renameat2(-100, b'own', -100, b'{other}', 2)");
+        let code = format!("import ctypes, os, sys; os.chdir(sys.argv[1]); sys.exit({call} != 0)");
+        try_as(101_000, &format!("/usr/bin/python3 -c \"{code}\""), &open)
+    };
+    assert!(!exchange("other") && exchange("own2") && exchange("own2"));
+    assert!(!try_as(65534, "chattr +d", &open.join("victim")));
+    assert!(try_as(101_000, "chattr +d", &open.join("own")));
+    assert!(try_as(65534, "lsattr", &open.join("victim")));
+    for name in ["victim", "source", "other", "own"] {
+        assert_eq!(fs::read(open.join(name)).unwrap(), name.as_bytes());
+    }
+    assert!(open.join("dir").is_dir());
+    // The superuser may, and each user with files of an owner that is known.
+    assert!(try_as(
+        101_001,
+        "sh -c 'mv -T \"$0\" \"$0.new\"'",
+        &open.join("own")
+    ));
+    fs::remove_file(open.join("victim")).unwrap();
+    mounted.unmount();
+}
+
 #[test]
 fn one_owner_for_all_changes_nothing_inside() {
     let mut mounted = furnished();

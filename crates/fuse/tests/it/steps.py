@@ -824,6 +824,93 @@ def ioctls():
     say("pipe", flags_of_pipe)
 
 
+def foreign_numbers():
+    """Numbers that differ from those of known ioctls in direction or size only, by users who must not
+    change anything. The kernel checks owners and read-only mounts for exact numbers only."""
+    write("f", b"f" * 5000)
+    os.mkdir("d")
+    known = {
+        0x80086601, 0x40086602, 0x801C581F, 0x401C5820, 0x80087601, 0x40087602, 0x80086603, 0x40086604,
+        0xC0185879, 0x81009431, 0x41009432, 0x8004587D, 0x8008662C, 0x4008662C, 0x800C6613, 0x40806685,
+    }
+    opened = [os.open(path, O_RDONLY) for path in ("f", "d")]
+
+    def all_of(kind, number):
+        for direction in range(4):
+            for size in (0, 1, 2, 3, 4, 6, 8, 9, 12, 16, 20, 24, 27, 28, 29, 32, 64, 128, 255, 256, 257, 4096):
+                command = direction << 30 | size << 16 | kind << 8 | number
+                if command in known:
+                    continue
+                for file in opened:
+                    # Flags NODUMP and NOATIME, extents kept; bit 7 of the same word as `fsx_xflags`.
+                    data = bytearray(struct.pack("5I", 0x800C0, 0, 0, 5, 0).ljust(4096, b"\0"))
+                    yield f"{command:#x}", attempt(lambda: fcntl.ioctl(file, command, data) and 0)
+
+    def steps():
+        for kind, number in (
+            (0x66, 1), (0x66, 2), (0x58, 31), (0x58, 32), (0x76, 1), (0x76, 2), (0x66, 3), (0x66, 4),
+            (0x58, 121), (0x94, 49), (0x94, 50), (0x58, 125), (0x66, 44), (0x66, 19), (0x66, 133),
+        ):
+            answers = {}
+            for command, answer in all_of(kind, number):
+                answers.setdefault(answer, []).append(command)
+            for answer, commands in answers.items():
+                print(f"{kind:#x} {number}", answer, *sorted(set(commands)))
+
+    as_user(steps)
+    apart(steps)
+    for path in ("f", "d"):
+        print(path, f"{flags(path):#x}", get_xattr(path), os.stat(path).st_size)
+
+
+CAPABILITY = "security.capability"
+
+
+def capabilities():
+    """Which changes of data take file capabilities away, from files with and without `chattr +S`."""
+
+    def changes(path):
+        file = os.open(path, O_RDWR)
+        yield "write", lambda: os.write(file, b"x")
+        yield "nothing", lambda: os.write(file, b"")
+        yield "writev", lambda: os.writev(file, [b"x", b"y"])
+        yield "append", lambda: os.write(os.open(path, O_WRONLY | os.O_APPEND), b"x")
+        yield "direct", lambda: direct(path, 0, data=b"z" * 4096)
+        yield "ftruncate", lambda: os.ftruncate(file, 8192)
+        yield "truncate", lambda: os.truncate(path, 100)
+        yield "O_TRUNC", lambda: os.close(os.open(path, O_WRONLY | os.O_TRUNC))
+        yield "O_TRUNC of nothing", lambda: os.close(os.open(path, O_WRONLY | os.O_TRUNC))
+        yield "open", lambda: os.close(os.open(path, O_RDWR))
+        yield "allocate", lambda: allocate(file, 0, 0, 20000)
+        yield "punch", lambda: allocate(file, 3, 0, 4096)
+        yield "copy", lambda: os.copy_file_range(os.open("from", O_RDONLY), file, 1000)
+        yield "sendfile", lambda: os.sendfile(file, os.open("from", O_RDONLY), 0, 1000)
+        yield "chown", lambda: os.chown(path, -1, os.stat(path).st_gid)
+        yield "chmod", lambda: os.chmod(path, 0o755)
+        yield "utime", lambda: os.utime(path)
+
+    write("from", b"f" * 1000)
+    os.chmod(".", 0o777)
+    capability = struct.pack("5I", 0x02000001, 1 << 10, 0, 0, 0)
+    for run, who in ((as_user, "user"), (apart, "root")):
+        for more in (0, SYNC):
+            write("own", b"o" * 3000)
+            os.chown("own", USER, USER)
+            set_flags("own", flags("own") | more)
+            for nr in range(len(list(changes("own")))):
+                os.setxattr("own", CAPABILITY, capability)
+
+                def step():
+                    what, change = list(changes("own"))[nr]
+                    result = attempt(change)
+                    left = CAPABILITY in os.listxattr("own")
+                    print(who, more, what, result, "kept" if left else "gone", os.stat("own").st_size)
+
+                run(step)
+            os.unlink("own")
+    os.chmod(".", 0o755)
+
+
 def flags_of_pipe():
     file = os.open("p", O_RDONLY | os.O_NONBLOCK)
     return fcntl.ioctl(file, GETFLAGS, bytes(8))
@@ -962,7 +1049,7 @@ def full():
 
 ALL = [
     appending, direct_and_buffered, mapped, locks, set_id, sticky, renames, times, accesses, tmpfile, holes, copies, fixed, acls,
-    ioctls, inherits, birth, limits, attributes, full,
+    ioctls, foreign_numbers, capabilities, inherits, birth, limits, attributes, full,
 ]
 
 if __name__ == "__main__":

@@ -180,7 +180,7 @@ impl Mounted {
 
     /// Another test that starts a program has a copy of every open file until its child runs that
     /// program, which makes mounts busy for a moment.
-    fn umount_soon(&self) -> Image {
+    pub(crate) fn umount_soon(&self) -> Image {
         let start = Instant::now();
         loop {
             match umount(&self.root(), Lazy::No) {

@@ -9,6 +9,8 @@ mod attributes;
 mod control;
 #[path = "../it/data.rs"]
 mod data;
+#[path = "../it/dead_threads.rs"]
+mod dead_threads;
 #[path = "../it/exact.rs"]
 mod exact;
 #[path = "../it/exerciser.rs"]
@@ -17,22 +19,30 @@ mod exerciser;
 mod flight;
 #[path = "../it/full.rs"]
 mod full;
+#[path = "../it/halts.rs"]
+mod halts;
 #[path = "../it/handles.rs"]
 mod handles;
 #[path = "../it/in_place.rs"]
 mod in_place;
 #[path = "../it/life.rs"]
 mod life;
+#[path = "../it/like_a_mount.rs"]
+mod like_a_mount;
 #[path = "../it/model.rs"]
 mod model;
 #[path = "../it/names.rs"]
 mod names;
 #[path = "../it/owners.rs"]
 mod owners;
+#[path = "../it/page_cache.rs"]
+mod page_cache;
 #[path = "../it/pjdfstest.rs"]
 mod pjdfstest;
 #[path = "../it/programs.rs"]
 mod programs;
+#[path = "../it/remounts.rs"]
+mod remounts;
 mod rings;
 #[path = "../it/shutdown.rs"]
 mod shutdown;
@@ -48,6 +58,8 @@ mod times;
 mod told_times;
 #[path = "../it/trees.rs"]
 mod trees;
+#[path = "../it/watchdog.rs"]
+mod watchdog;
 
 /// How requests come.
 const VIA: support::Via = support::Via::IoUring;

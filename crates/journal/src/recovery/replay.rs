@@ -1,7 +1,7 @@
 //! Second and third pass: revokes, then the newest image of every block; and writing them home.
 
 use super::cursor::{Cursor, Found};
-use super::{BAD_CHECKSUM, RecoveryMode, RecoveryReport, corrupt};
+use super::{Amend, BAD_CHECKSUM, RecoveryMode, RecoveryReport, corrupt};
 use crate::home::Home;
 use crate::log_file::LogFile;
 use crate::{Error, Image};
@@ -44,10 +44,7 @@ impl<'a> Replay<'a> {
             file,
             superblock,
             home_blocks: home.size_bytes() / u64::from(block_size),
-            home: Home {
-                device: Arc::clone(home),
-                block_size,
-            },
+            home: Home::new(Arc::clone(home), block_size),
             mode,
             revokes: HashMap::new(),
             newest: BTreeMap::new(),
@@ -136,14 +133,20 @@ impl<'a> Replay<'a> {
     }
 
     /// Writes the newest images home and flushes them.
-    pub(super) fn write_home(&self, report: &mut RecoveryReport) -> Result<(), Error> {
+    pub(super) fn write_home(
+        &self,
+        report: &mut RecoveryReport,
+        amend: Amend<'_>,
+    ) -> Result<(), Error> {
         let newest: Vec<(BlockNr, Stored)> = self
             .newest
             .iter()
             .map(|(block, stored)| (*block, *stored))
             .collect();
         for batch in newest.chunks(BATCH_BLOCKS) {
-            let load = |(block, stored): &(BlockNr, Stored)| Ok((*block, self.load(*stored)?));
+            let load = |(block, stored): &(BlockNr, Stored)| {
+                Ok((*block, self.load(*block, *stored, amend)?))
+            };
             let images = batch.iter().map(load).collect::<Result<Vec<_>, Error>>()?;
             self.home.write_many(&images)?;
             report.written_blocks += images.len() as u64;
@@ -151,12 +154,13 @@ impl<'a> Replay<'a> {
         self.home.flush()
     }
 
-    fn load(&self, stored: Stored) -> Result<Image, Error> {
+    fn load(&self, block: BlockNr, stored: Stored, amend: Amend<'_>) -> Result<Image, Error> {
         let mut bytes = vec![0; self.home.block_size as usize];
         self.file.read(stored.at, &mut bytes)?;
         if stored.escaped {
             unescape(&mut bytes);
         }
+        amend(block, &mut bytes);
         Ok(bytes.into())
     }
 }

@@ -30,10 +30,7 @@ pub fn supersede(
     seconds: u64,
 ) -> Result<(), Error> {
     let file = LogFile::new(log, block_size);
-    let home = Home {
-        device: Arc::clone(home),
-        block_size,
-    };
+    let home = Home::new(Arc::clone(home), block_size);
     let closed = Closed {
         tid: report.end,
         images,

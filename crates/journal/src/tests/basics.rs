@@ -64,6 +64,20 @@ fn a_transaction_has_a_quarter_of_the_log_or_what_memory_allows() {
     }
 }
 
+/// Many more than the log holds, by handles that log nothing else.
+#[test]
+fn revokes_use_up_a_transaction() {
+    let device = Recorder::new(disk(200, LOG));
+    let journal = open(&device);
+    for handle in 0..100 {
+        let started = journal.start(4).expect("starts");
+        (0..200).for_each(|nr| started.revoke(BlockNr(1000 + handle * 200 + nr)));
+    }
+    journal.commit_running().expect("commits");
+    let limit = journal.stats().transaction_limit_blocks;
+    assert!(journal.stats().transactions > 100 * 200 / 125 / u64::from(limit));
+}
+
 /// Without a log, where it goes on: nobody is told that what is in memory only is durable.
 #[test]
 fn what_is_late_is_read_from_memory_and_written_later() {

@@ -17,6 +17,8 @@ use super::disk::Disk;
 const MIB: u64 = 1 << 20;
 /// Least log that Linux accepts.
 const LOG_BLOCKS: u32 = 1024;
+/// Blocks of a cluster, as mkfs chooses it.
+const CLUSTER_BLOCKS: u64 = 16;
 /// Blocks of a group where there shall be many groups.
 const SMALL_GROUP_BLOCKS: u32 = 512;
 
@@ -307,6 +309,15 @@ impl Config {
     /// Whether space is handed out in clusters of several blocks.
     pub(super) fn is_bigalloc(&self) -> bool {
         self.features.contains("bigalloc")
+    }
+
+    /// What collapse and insert take whole numbers of, in bytes.
+    pub(super) fn shift_bytes(&self) -> u64 {
+        let blocks = match self.is_bigalloc() {
+            true => CLUSTER_BLOCKS,
+            false => 1,
+        };
+        u64::from(self.block_size) * blocks
     }
 
     /// Whether hidden files say what everybody uses.

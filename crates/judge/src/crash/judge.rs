@@ -13,6 +13,7 @@ use uext4_testkit::rng::Rng;
 use super::case::{Case, Survivors};
 use super::disk::Disk;
 use super::effort::{Effort, Figures};
+use super::extents;
 use super::play::Recording;
 use super::recover::{Scratch, by_us, no_panic, recorded};
 use super::tape::Tape;
@@ -202,6 +203,7 @@ impl<'a> Worker<'a> {
         let recovered = by_us(&self.recording.run.config, image)?;
         let source = EngineTarget::new(&recovered.fs);
         let found = verdict::judge(&self.recording.history, window, &recovered.tree, &source)?;
+        extents::end_with_their_files(&recovered.fs, &recovered.tree)?;
         self.figures.older += u64::from(found < window.begun);
         self.figures.images += 1;
         no_panic("our unmount", || {

@@ -6,12 +6,16 @@
 
 use uext4::FallocateMode;
 use uext4_testkit::ops::{Node, Op};
+use uext4_testkit::rng::Rng;
 
+use super::beyond::Beyond;
 use super::config::Config;
 use super::step::Step;
 
 /// Blocks of data of the file of many extents; between them are holes.
 const TEETH: u64 = 1400;
+/// Files with space behind their end.
+const BEYOND_FILES: u64 = 5;
 /// Directories, each with a block of its own to make dirty.
 const DIRECTORIES: u64 = 200;
 /// What fits into one block of the orphan file, and more.
@@ -22,7 +26,8 @@ const MORE_NAMES: u64 = 140;
 /// Steps between two syncs.
 const SYNC_EVERY: u64 = 20;
 
-const LONG: &[u8] = b"long";
+/// The file of many extents.
+pub(super) const LONG: &[u8] = b"long";
 
 /// A written workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,13 +50,15 @@ pub enum Plot {
     Orphans,
     /// A directory's index grows by a level.
     Index,
+    /// Files get space behind their end, which is written to, moved and cut.
+    Beyond,
     /// Special files of all kinds, in a directory that hands its access list down.
     Nodes,
 }
 
 impl Plot {
     /// All of them.
-    pub const ALL: [Plot; 10] = [
+    pub const ALL: [Plot; 11] = [
         Plot::Truncate,
         Plot::Reclaim,
         Plot::Punch,
@@ -61,6 +68,7 @@ impl Plot {
         Plot::WriteZeroes,
         Plot::Orphans,
         Plot::Index,
+        Plot::Beyond,
         Plot::Nodes,
     ];
 
@@ -87,6 +95,7 @@ impl Plot {
             Self::WriteZeroes => "write-zeroes",
             Self::Orphans => "orphans",
             Self::Index => "index",
+            Self::Beyond => "beyond",
             Self::Nodes => "nodes",
         }
     }
@@ -99,10 +108,11 @@ impl Plot {
     /// Whether there is room for it, and `fallocate` where it needs that.
     pub fn fits(self, config: &Config) -> bool {
         let long = Self::LONG.contains(&self);
+        let moves = self == Self::Beyond;
         let truncates = matches!(self, Self::Truncate | Self::Reclaim);
         config.full_percent == 0
             && !(long && config.is_bigalloc())
-            && (!long || truncates || config.has_extents())
+            && ((!long && !moves) || truncates || config.has_extents())
     }
 
     /// What is done before the recording.
@@ -111,6 +121,7 @@ impl Plot {
             Self::Orphans => orphans_before(),
             Self::Index => index_before(),
             Self::Nodes => vec![mkdir(b"acls"), default_acl(b"acls")],
+            Self::Beyond => Vec::new(),
             _ => long_before(config),
         }
     }
@@ -122,6 +133,7 @@ impl Plot {
             Self::Orphans => orphans(),
             Self::Index => index(),
             Self::Nodes => nodes(),
+            Self::Beyond => beyond(config, seed),
             Self::Truncate => long(seed, vec![truncate(3 * block / 2)]),
             Self::Reclaim => {
                 let path = LONG.to_vec();
@@ -209,6 +221,13 @@ fn long(seed: u64, operation: Vec<Step>) -> Vec<Step> {
         path: b"after".to_vec(),
     }));
     steps
+}
+
+fn beyond(config: &Config, seed: u64) -> Vec<Step> {
+    let mut rng = Rng::new(seed).fork(4);
+    let name = |what: &str, n: u64| format!("{what} {n}").into_bytes();
+    let one = |n| Beyond::new(&mut rng, config, name("held", n), name("other", n)).draw();
+    (0..BEYOND_FILES).flat_map(one).collect()
 }
 
 fn orphans_before() -> Vec<Step> {

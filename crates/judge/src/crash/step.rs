@@ -7,6 +7,7 @@ use uext4_testkit::model::Model;
 use uext4_testkit::ops::{Errno, Op, Target, written_bytes};
 
 use super::held::{self, Held, HeldWrite};
+use super::plot::LONG;
 use crate::EngineTarget;
 
 /// An access list of owner, one user, group, mask and others, as Linux passes it.
@@ -326,7 +327,8 @@ fn shift(
 }
 
 impl Step {
-    /// The file that may have holes while the step is half done.
+    /// The file that may have holes while the step is half done: it has more extents than a
+    /// transaction changes.
     pub(super) fn moves(&self) -> Option<&[u8]> {
         use FallocateMode::{CollapseRange, InsertRange};
         match self {
@@ -334,7 +336,7 @@ impl Step {
                 path,
                 mode: CollapseRange | InsertRange,
                 ..
-            } => Some(path),
+            } if path == LONG => Some(path),
             _ => None,
         }
     }

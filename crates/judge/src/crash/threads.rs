@@ -1,7 +1,8 @@
 //! Four threads and the background commit, cut at random.
 //!
 //! Such a run does not repeat, so only what holds in every order is checked: the recovered image is
-//! clean, and what a thread had synced is there.
+//! clean, what a thread had synced is there, no file has written blocks behind its end, and ranges
+//! of small files moved as a whole.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,14 +11,17 @@ use std::thread;
 use anyhow::{Context, Result, anyhow, ensure};
 use uext4::device::{Event, Recorder};
 use uext4::{Caller, Filesystem, InodeRef, MountOptions, RenameFlags};
+use uext4_testkit::manifest::Source;
 use uext4_testkit::ops::written_bytes;
 use uext4_testkit::rng::Rng;
 
 use super::case::Survivors;
 use super::config::Config;
 use super::disk::Recorders;
-use super::recover::{Scratch, by_us};
+use super::extents;
+use super::recover::{Recovered, Scratch, by_us};
 use super::tape::Tape;
+use super::threads_beyond::{BeyondFiles, check_shifted};
 use crate::EngineTarget;
 
 const THREADS: u64 = 4;
@@ -49,6 +53,7 @@ pub fn run_threads(config: Config, seed: u64, crashes: u64) -> Result<ThreadsFig
             let worker = Worker {
                 fs: fs.clone(),
                 recorder: recorders.main.clone(),
+                config,
                 id,
                 seed,
             };
@@ -101,9 +106,23 @@ fn crash(
         ensure!(data[..len] == expected, "{path} has other content");
         found += 1;
     }
+    extents::end_with_their_files(&recovered.fs, &recovered.tree)?;
+    check_moved(config, &recovered)?;
     recovered.fs.unmount()?;
     scratch.check(&recovered.disk, "our recovery")?;
     Ok(found)
+}
+
+/// Ranges of small files moved as a whole or not at all.
+fn check_moved(config: Config, recovered: &Recovered) -> Result<()> {
+    let source = EngineTarget::new(&recovered.fs);
+    let is_moved = |path: &&Vec<u8>| path.windows(7).any(|part| part == b"/moved ");
+    for path in recovered.tree.entries.keys().filter(is_moved) {
+        let mut data = Vec::new();
+        source.read(path, 1 << 20, &mut |bytes| data.extend_from_slice(bytes))?;
+        check_shifted(&config, &data).with_context(|| format!("\"{}\"", path.escape_ascii()))?;
+    }
+    Ok(())
 }
 
 /// Content of a file that is synced.
@@ -114,6 +133,7 @@ fn kept(seed: u64, id: u64, n: u64) -> Vec<u8> {
 struct Worker {
     fs: Arc<Filesystem>,
     recorder: Arc<Recorder>,
+    config: Config,
     id: u64,
     seed: u64,
 }
@@ -129,6 +149,15 @@ impl Worker {
         for n in 0..FILES {
             for _ in 0..rng.below(30) {
                 self.churn(&own, &mut rng, &mut churned)?;
+            }
+            if self.config.has_extents() {
+                let files = BeyondFiles {
+                    fs: &self.fs,
+                    own: &own,
+                    config: &self.config,
+                };
+                files.shift(n)?;
+                files.hold(n, &mut rng)?;
             }
             let name = format!("kept {n}");
             let file = self.fs.create(&own, name.as_bytes(), 0o644, &caller)?;

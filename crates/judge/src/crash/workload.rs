@@ -7,6 +7,7 @@ use uext4_testkit::model::Model;
 use uext4_testkit::ops::{Op, Palette, RenameHow, Stream, XattrHow};
 use uext4_testkit::rng::Rng;
 
+use super::beyond::Beyond;
 use super::config::Config;
 use super::held::HeldWrite;
 use super::play::FILLER;
@@ -45,7 +46,8 @@ impl Workload {
 
     pub(super) fn draw(&mut self, model: &Model) -> Step {
         if !self.queue.is_empty() && self.rng.chance(70) {
-            return self.queue.pop_front().expect("not empty");
+            let step = self.queue.pop_front().expect("not empty");
+            return self.fitted(step, model);
         }
         match self.rng.below(100) {
             0..=3 => Step::Sync,
@@ -67,6 +69,7 @@ impl Workload {
             45..=46 => self.remove_xattr(model),
             47 => Step::Trim,
             48 => Step::Freeze,
+            50..=52 if self.config.has_extents() => self.beyond(),
             49 => Step::Flag {
                 path: self.file(model),
             },
@@ -185,7 +188,7 @@ impl Workload {
         }
     }
 
-    /// Two paths that exist change places.
+    /// Two paths that exist change places, or one takes the other's and leaves a whiteout.
     fn exchange(&mut self, model: &Model) -> Step {
         let mut paths: Vec<Vec<u8>> = model.numbers().into_keys().collect();
         paths.retain(|path| !path.is_empty() && is_ours(path));
@@ -195,7 +198,10 @@ impl Workload {
         Step::Op(Op::Rename {
             from: self.rng.pick(&paths).clone(),
             to: self.rng.pick(&paths).clone(),
-            how: RenameHow::Exchange,
+            how: match self.rng.chance(25) {
+                true => RenameHow::Whiteout,
+                false => RenameHow::Exchange,
+            },
         })
     }
 
@@ -241,6 +247,41 @@ impl Workload {
             false => self.big_directory(),
         }
         self.queue.pop_front().expect("a scenario has steps")
+    }
+
+    /// Space behind the end of a file.
+    fn beyond(&mut self) -> Step {
+        if !self.queue.is_empty() {
+            return Step::Sync;
+        }
+        let (path, other) = (self.fresh("held"), self.fresh("other"));
+        let steps = Beyond::new(&mut self.rng, &self.config, path, other).draw();
+        self.queue.extend(steps);
+        self.queue.pop_front().expect("a scenario has steps")
+    }
+
+    /// Steps between may have changed the size: ranges move inside of a file only.
+    fn fitted(&self, step: Step, model: &Model) -> Step {
+        let Step::Fallocate {
+            path,
+            mode,
+            offset,
+            len,
+        } = &step
+        else {
+            return step;
+        };
+        let files = model.files();
+        let size = files.get(path).map_or(0, |(_, data)| data.len() as u64);
+        let fits = match mode {
+            FallocateMode::CollapseRange => offset + len < size,
+            FallocateMode::InsertRange => *offset < size,
+            _ => true,
+        };
+        match fits {
+            true => step,
+            false => Step::Sync,
+        }
     }
 
     /// A file of many extents, cut, and cut off.

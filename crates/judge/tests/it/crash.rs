@@ -20,7 +20,7 @@ fn number(variable: &str, default: usize) -> usize {
 }
 
 /// What must be among the recorded steps that succeed.
-const KINDS: [&str; 34] = [
+const KINDS: [&str; 39] = [
     "Create",
     "Mkdir",
     "Mkfifo",
@@ -51,7 +51,12 @@ const KINDS: [&str; 34] = [
     "Utimes",
     "Fallocate Allocate",
     "Fallocate PunchHole",
+    "Fallocate AllocateKeepSize",
+    "Fallocate ZeroRange",
     "Fallocate ZeroRangeKeepSize",
+    "Fallocate WriteZeroes",
+    "Fallocate CollapseRange",
+    "Fallocate InsertRange",
     "Flag",
     "Trim",
     "Freeze",
@@ -251,9 +256,14 @@ fn violation(plant: Plant, seed: u64) -> Option<String> {
 
 #[test]
 fn what_threads_synced_is_there() {
-    for (name, seed) in [("ext4", 1), ("orphan-list", 2)] {
+    for (name, seed) in [
+        ("ext4", 1),
+        ("orphan-list", 2),
+        ("bigalloc", 3),
+        ("inline", 4),
+    ] {
         let config = Config::named(name).expect("a known configuration");
-        match run_threads(config, seed, 60) {
+        match run_threads(config, seed, 40) {
             Ok(figures) => println!("{name} seed {seed}: {figures:?}"),
             Err(error) => panic!("{error:?}"),
         }
@@ -311,6 +321,18 @@ fn crash_plot(name: &str, plot: Plot, seed: u64, effort: &Effort) -> Figures {
             figures
         }
         Err(error) => panic!("{error:?}"),
+    }
+}
+
+#[test]
+fn space_held_behind_the_end_is_crashed() {
+    let effort = Effort {
+        cut: 2,
+        check: 1,
+        ..Effort::SAMPLE
+    };
+    for (name, seed) in [("ext4", 1), ("inline", 3), ("bigalloc", 4)] {
+        crash_plot(name, Plot::Beyond, seed, &effort);
     }
 }
 

@@ -47,7 +47,22 @@ pub(super) fn fix(image: &mut Image, layout: &Layout, spot: &Spot) -> Result<()>
         Target::ExtentBlock => fix_extent_block(image, layout, seed, spot),
         Target::Directory => fix_directory(image, layout, seed, spot),
         Target::XattrBlock => fix_xattr_block(image, layout, seed, spot),
-        Target::JournalSuperblock | Target::JournalBlock | Target::Anywhere => Ok(()),
+        Target::UnusedInode
+        | Target::Symlink
+        | Target::InodeXattr
+        | Target::ValueInode
+        | Target::ReservedInode => fix_inode(image, layout, seed, spot.inode),
+        Target::QuotaNumbers => fix_superblock(image),
+        Target::Mmp => super::rare::fix_mmp(image, seed, spot),
+        Target::OrphanFile => {
+            let seed = inode_seed(image, layout, seed, spot.inode)?;
+            super::rare::fix_orphan_block(image, layout, seed, spot)
+        }
+        Target::JournalSuperblock
+        | Target::JournalBlock
+        | Target::Anywhere
+        | Target::ValueData
+        | Target::BitmapPadding => Ok(()),
     }
 }
 

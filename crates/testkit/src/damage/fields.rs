@@ -134,7 +134,8 @@ pub(super) fn choose(image: &Image, layout: &Layout, spot: &Spot, rng: &mut Rng)
         Target::Directory => directory(image, spot, rng),
         Target::XattrBlock => Ok(from(XATTR, 0, rng)),
         Target::JournalSuperblock => Ok(from(JOURNAL_SUPERBLOCK, 0, rng)),
-        Target::BlockBitmap | Target::InodeBitmap | Target::JournalBlock | Target::Anywhere => {
+        target if Target::RARE.contains(&target) => Ok(super::rare::choose(spot, rng)),
+        _ => {
             let offset_bytes = rng.below(spot.len_bytes);
             Ok(Field {
                 name: format!("byte {offset_bytes}"),

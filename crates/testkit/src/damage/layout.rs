@@ -113,6 +113,13 @@ impl Layout {
             }
             Target::BlockBitmap => self.bitmap(image, target, group, self.blocks_per_group),
             Target::InodeBitmap => self.bitmap(image, target, group, self.inodes_per_group),
+            rare if Target::RARE.contains(&rare) => {
+                let mut spots = super::rare::spots(self, image, rare)?;
+                Ok(match spots.len() {
+                    0 => None,
+                    len => Some(spots.swap_remove(rng.below(len as u64) as usize)),
+                })
+            }
             _ => self.inode_spot(image, target, rng),
         }
     }
@@ -207,7 +214,7 @@ impl Layout {
         Ok(0)
     }
 
-    fn plain(&self, target: Target, offset_bytes: u64, len_bytes: u64) -> Spot {
+    pub(super) fn plain(&self, target: Target, offset_bytes: u64, len_bytes: u64) -> Spot {
         let name = format!("{target:?} at byte {offset_bytes}");
         Spot {
             target,
@@ -225,7 +232,7 @@ impl Layout {
     }
 
     /// A block number of a descriptor: low half at `field`, high half 32 bytes later.
-    fn descriptor_block(&self, image: &Image, group: u32, field: u64) -> Result<u64> {
+    pub(super) fn descriptor_block(&self, image: &Image, group: u32, field: u64) -> Result<u64> {
         let at = self.descriptor_offset(group) + field;
         let high = if self.descriptor_bytes >= 64 {
             image.u32(at + 32)?
@@ -244,7 +251,7 @@ impl Layout {
         Ok(table * self.block_bytes + u64::from(index) * self.inode_bytes)
     }
 
-    fn used_inodes(&self, image: &Image) -> Result<Vec<u32>> {
+    pub(super) fn used_inodes(&self, image: &Image) -> Result<Vec<u32>> {
         let mut used = Vec::new();
         for group in 0..self.groups {
             let bitmap = self.descriptor_block(image, group, 4)? * self.block_bytes;
@@ -281,13 +288,19 @@ fn bit(bits: &[u8], index: u32) -> bool {
 
 /// Blocks of one extent tree.
 #[derive(Default)]
-struct Tree {
+pub(super) struct Tree {
     nodes: Vec<u64>,
-    data: Vec<u64>,
+    pub(super) data: Vec<u64>,
 }
 
 impl Tree {
-    fn walk(&mut self, layout: &Layout, image: &Image, node: u64, level: u32) -> Result<()> {
+    pub(super) fn walk(
+        &mut self,
+        layout: &Layout,
+        image: &Image,
+        node: u64,
+        level: u32,
+    ) -> Result<()> {
         ensure!(level <= 5, "an extent tree is too deep");
         let (entries, depth) = (image.u16(node + 2)?, image.u16(node + 6)?);
         for index in 0..u64::from(entries) {

@@ -13,6 +13,7 @@ mod checksums;
 mod fields;
 mod image;
 mod layout;
+mod rare;
 #[cfg(test)]
 mod tests;
 
@@ -53,10 +54,30 @@ pub enum Target {
     JournalBlock,
     /// Any byte of the image.
     Anywhere,
+    /// The slot of an inode that is not used.
+    UnusedInode,
+    /// The target of a symbolic link, in the inode or in its block.
+    Symlink,
+    /// Attributes in an inode.
+    InodeXattr,
+    /// An inode that holds the value of an attribute.
+    ValueInode,
+    /// Its data.
+    ValueData,
+    /// The MMP block.
+    Mmp,
+    /// What follows the bits of an inode bitmap in its block.
+    BitmapPadding,
+    /// The numbers of the quota inodes in the superblock.
+    QuotaNumbers,
+    /// An inode with a reserved number.
+    ReservedInode,
+    /// A block of the orphan file.
+    OrphanFile,
 }
 
 impl Target {
-    /// All of them.
+    /// Those that every image has.
     pub const ALL: [Self; 12] = [
         Self::Superblock,
         Self::Descriptor,
@@ -70,6 +91,20 @@ impl Target {
         Self::JournalSuperblock,
         Self::JournalBlock,
         Self::Anywhere,
+    ];
+
+    /// Those that only images with more features have, or that no engine reads.
+    pub const RARE: [Self; 10] = [
+        Self::UnusedInode,
+        Self::Symlink,
+        Self::InodeXattr,
+        Self::ValueInode,
+        Self::ValueData,
+        Self::Mmp,
+        Self::BitmapPadding,
+        Self::QuotaNumbers,
+        Self::ReservedInode,
+        Self::OrphanFile,
     ];
 }
 

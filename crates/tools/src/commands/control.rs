@@ -29,6 +29,7 @@ pub(super) fn failure(target: &Path, error: &Error) -> Failure {
             .hint("`findmnt -t fuse.uext4` lists those that are"),
         // The server does not say where.
         Error::Refused(why) => Failure::new(error.exit(), format!("{}: {why}", target.display())),
+        Error::FileSystem(error) => Failure::at(error, target.display()),
         _ => Failure::new(error.exit(), error.to_string()),
     }
 }

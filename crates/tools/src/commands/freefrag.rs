@@ -12,6 +12,8 @@ const COLUMNS: usize = 64;
 const ROWS: usize = 16;
 /// From full to free.
 const SHADES: [char; 5] = ['█', '▓', '▒', '░', '·'];
+/// The same for terminals that show ASCII only.
+const ASCII_SHADES: [char; 5] = ['#', '+', '=', '-', '.'];
 
 /// Show how fragmented free space is, and where it lies
 #[derive(clap::Args)]
@@ -21,7 +23,8 @@ Examples:
   uext4 freefrag disk.img --json | jq .max_bytes
   uext4 freefrag /mnt/data                 of a running mount
 
-In the picture each cell is an equal slice of the device, from █ in use to · free.")]
+In the picture each cell is an equal slice of the device, from █ in use to · free, or from # to .
+where the locale has no UTF-8.")]
 pub(crate) struct Args {
     #[command(flatten)]
     image: ImageArgs,
@@ -96,21 +99,25 @@ fn histogram(out: &mut dyn Write, found: &FreeFragments) -> Result<()> {
 
 fn picture(out: &mut dyn Write, found: &FreeFragments) -> Result<()> {
     writeln!(out)?;
+    let shades = match show::takes_unicode() {
+        true => SHADES,
+        false => ASCII_SHADES,
+    };
     for row in found.picture.chunks(COLUMNS) {
-        let cells: String = row.iter().map(|free| shade(*free)).collect();
+        let cells: String = row.iter().map(|free| shade(shades, *free)).collect();
         writeln!(out, "{cells}")?;
     }
     Ok(())
 }
 
-/// Only what is all in use is █, and only what is all free is ·.
-fn shade(free_thousandths: u16) -> char {
+/// Only what is all in use has the first shade, and only what is all free the last.
+fn shade(shades: [char; 5], free_thousandths: u16) -> char {
     match free_thousandths {
-        0 => SHADES[0],
-        1..334 => SHADES[1],
-        334..667 => SHADES[2],
-        667..1000 => SHADES[3],
-        _ => SHADES[4],
+        0 => shades[0],
+        1..334 => shades[1],
+        334..667 => shades[2],
+        667..1000 => shades[3],
+        _ => shades[4],
     }
 }
 

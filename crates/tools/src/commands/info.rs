@@ -2,7 +2,7 @@
 
 use super::groups;
 use crate::failure::{At, Failure, Result};
-use crate::image::{ImageArgs, Purpose};
+use crate::image::{ImageArgs, Purpose, superblock};
 use crate::show::{self, Name};
 use crate::{date, numbers};
 use serde::Serialize;
@@ -34,8 +34,9 @@ pub(crate) struct Args {
     json: bool,
 }
 
+/// What `--json` shows of a superblock.
 #[derive(Serialize)]
-struct Info {
+pub(super) struct Info {
     label: Name,
     uuid: String,
     last_mounted_on: Name,
@@ -85,7 +86,7 @@ impl Args {
         }
         let device = self.image.device(Purpose::Read)?;
         let name = self.image.name();
-        let disk = uext4::read_superblock(&*device, None).at(&name)?;
+        let disk = superblock(&*device).at(&name)?;
         let groups = match self.groups {
             true => Some(groups::read(&*device, &disk).at(&name)?),
             false => None,
@@ -128,7 +129,10 @@ impl Args {
 }
 
 impl Info {
-    fn new(disk: &Superblock, group_list: Option<Vec<groups::Group>>) -> uext4::Result<Self> {
+    pub(super) fn new(
+        disk: &Superblock,
+        group_list: Option<Vec<groups::Group>>,
+    ) -> uext4::Result<Self> {
         let (geometry, features) = (disk.geometry()?, disk.features());
         let named = |support: Option<Support>| -> Vec<String> {
             let list = features

@@ -1,15 +1,16 @@
 //! `uext4 ls`: lists directories.
 
-use crate::failure::{At, Result};
+use crate::failure::{At, Exit, Failure, Result};
 use crate::image::{ImageArgs, Purpose};
 use crate::show::{self, Name};
 use crate::{date, transfer};
 use serde::Serialize;
+use std::collections::HashSet;
 use std::ffi::OsString;
 use std::io::Write;
 use std::os::unix::ffi::OsStringExt;
 use uext4::path::Paths;
-use uext4::{Attr, FileType, Filesystem};
+use uext4::{Attr, Caller, FileType, Filesystem};
 
 /// List a directory, or show one file
 #[derive(clap::Args)]
@@ -52,7 +53,10 @@ pub(crate) struct Row {
     uid: u32,
     gid: u32,
     size: u64,
+    /// Seconds since 1970.
     modified: i64,
+    /// Nanoseconds since 1970.
+    modified_ns: i128,
     #[serde(skip_serializing_if = "Option::is_none")]
     device: Option<(u32, u32)>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -69,14 +73,21 @@ impl Args {
             fs: &fs,
             paths: fs.paths(),
             rows: Vec::new(),
+            entered: HashSet::new(),
+            damaged: false,
             out: &mut out,
         };
         list.start(&path)?;
+        let damaged = list.damaged;
         if self.json {
             let rows = std::mem::take(&mut list.rows);
             show::json(&mut out, &rows)?;
         }
-        Ok(out.flush()?)
+        out.flush()?;
+        match damaged {
+            true => Err(Failure::said(Exit::Damaged)),
+            false => Ok(()),
+        }
     }
 }
 
@@ -85,6 +96,10 @@ struct Listing<'a> {
     fs: &'a Filesystem,
     paths: Paths<'a>,
     rows: Vec<Row>,
+    /// Directories that were listed: each once, so that a cycle has an end.
+    entered: HashSet<u32>,
+    /// Something was told to be damaged.
+    damaged: bool,
     out: &'a mut dyn Write,
 }
 
@@ -106,12 +121,20 @@ impl Listing<'_> {
     /// Lists one directory; answers the directories in it when they are wanted too.
     fn directory(&mut self, dir: &[u8]) -> Result<Vec<Vec<u8>>> {
         let at = self.args.image.name_of(dir);
+        let nr = self.paths.metadata(dir).at(&at)?.attr().ino.0;
+        if !self.entered.insert(nr) {
+            self.out.flush()?;
+            transfer::second_name(&at, nr).say();
+            self.damaged = true;
+            return Ok(Vec::new());
+        }
         let headed = self.args.recursive && !self.args.json;
         let entries = self
             .paths
             .read_dir(dir)
             .and_then(Iterator::collect::<uext4::Result<Vec<_>>>);
-        let mut entries = entries.at(at)?;
+        let mut entries = entries.at(&at)?;
+        let parent = self.paths.inode(dir).at(&at)?;
         entries.retain(|entry| self.args.all || !entry.name.starts_with(b"."));
         entries.sort_by(|a, b| a.name.cmp(&b.name));
         let mut below = Vec::new();
@@ -120,10 +143,8 @@ impl Listing<'_> {
         }
         for entry in entries {
             let path = transfer::join(dir, &entry.name);
-            let inode = self
-                .fs
-                .inode(entry.inode)
-                .at(self.args.image.name_of(&path))?;
+            let inode = self.fs.lookup(&parent, &entry.name, &Caller::root());
+            let inode = inode.at(self.args.image.name_of(&path))?;
             let attr = self.fs.attr(&inode);
             self.row(&path, &entry.name, &attr)?;
             if self.args.recursive && attr.kind == FileType::Directory {
@@ -188,6 +209,7 @@ impl Row {
             gid: attr.gid,
             size: attr.size_bytes,
             modified: attr.mtime.seconds,
+            modified_ns: date::nanoseconds(attr.mtime),
             device: is_node.then_some(attr.rdev),
             target: target.map(Name::new),
         }

@@ -55,8 +55,14 @@ fn one(word: &str) -> Result<One, String> {
         "resize" => Ok(One::Resize(number(word, value)?)),
         "lazy_itable_init" if value == "0" => Ok(One::Tables(InodeTables::Zero)),
         "lazy_itable_init" => Ok(One::Tables(InodeTables::Lazy)),
+        "root_owner" if value.is_empty() => {
+            let (uid, gid) = caller();
+            Ok(One::RootOwner(uid, gid))
+        }
         "root_owner" => {
-            let (uid, gid) = value.split_once(':').unwrap_or(("0", "0"));
+            let (uid, gid) = value
+                .split_once(':')
+                .ok_or_else(|| format!("{word}: an owner is UID:GID"))?;
             Ok(One::RootOwner(number(word, uid)?, number(word, gid)?))
         }
         "hash_seed" => Ok(One::HashSeed(numbers::uuid(value)?)),
@@ -64,6 +70,12 @@ fn one(word: &str) -> Result<One, String> {
         "discard" | "nodiscard" => Ok(One::Discard),
         _ => Err(format!("{name} is unknown or not supported")),
     }
+}
+
+/// Owner and group of this process.
+pub(super) fn caller() -> (u32, u32) {
+    let (uid, gid) = (rustix::process::geteuid(), rustix::process::getegid());
+    (uid.as_raw(), gid.as_raw())
 }
 
 fn number<T: FromStr>(word: &str, value: &str) -> Result<T, String> {

@@ -8,12 +8,16 @@ pub(crate) mod extents;
 pub(crate) mod freefrag;
 pub(crate) mod get;
 pub(crate) mod groups;
+pub(crate) mod help;
 pub(crate) mod info;
 pub(crate) mod ls;
 pub(crate) mod mkfs;
 mod mkfs_extended;
+mod mkfs_report;
+mod mkfs_target;
 mod mode;
 pub(crate) mod mount;
+mod mount_access;
 pub(crate) mod put;
 pub(crate) mod quota;
 pub(crate) mod remount;
@@ -60,5 +64,6 @@ pub(crate) fn run(command: Command) -> Result<()> {
         Command::Replay(args) => args.run(),
         Command::Completions(args) => args.run(),
         Command::Man(args) => args.run(),
+        Command::Help(args) => args.run(),
     }
 }

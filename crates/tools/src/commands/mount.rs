@@ -1,8 +1,9 @@
 //! `uext4 mount` and `uext4 umount`: the image as a directory, through FUSE.
 
 use super::control;
-use crate::failure::{Cause, Exit, Failure, Result};
-use crate::image::{ImageArgs, Purpose};
+use super::mount_access::{self, LookInside};
+use crate::failure::{self, At, Cause, Exit, Failure, Result};
+use crate::image::{Devices, ImageArgs, Purpose};
 use std::io::ErrorKind;
 use std::os::unix::fs::FileTypeExt;
 use std::path::PathBuf;
@@ -11,7 +12,7 @@ use uext4::check::Limits;
 use uext4::{Access, Filesystem, MountOptions, OnError, QuotaLimits};
 use uext4_fuse::{
     Announce, Backing, BadOwners, Channel, DataCache, Error, Explained, Image, Lazy, Run, Sandbox,
-    Sharing,
+    Sharing, Stages,
 };
 
 /// Mount an image on a directory, without the kernel's ext4
@@ -54,10 +55,11 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) fn run(mut self) -> Result<()> {
+        // Nothing is open yet but what the caller left open.
+        uext4_fuse::close_inherited().at("the descriptors of the caller")?;
         let mut mount = uext4_fuse::MountOptions {
             n_threads: self.threads,
             source: self.source(),
-            backing: self.backing(),
             run: if self.foreground {
                 Run::Foreground
             } else {
@@ -73,10 +75,11 @@ impl Args {
         };
         let list = self.options.join(",");
         let rest = self.image.place.take(&list)?;
+        mount.backing = self.backing();
         let rest = take_ours(&rest, &mut mount);
         let (rest, trust) = rest.map_err(|error| Failure::usage(format!("-o {error}")))?;
         let options = MountOptions::default().parse(&rest);
-        let options = options.map_err(|error| Failure::options(&list, &error))?;
+        let mut options = options.map_err(|error| Failure::options(&list, &error))?;
         if options.quota_limits != QuotaLimits::default() {
             // Who writes must hear of a limit, which a cache of writes does not know.
             if list.split(',').any(|word| word == "writeback") {
@@ -85,22 +88,30 @@ impl Args {
             }
             mount.data_cache = DataCache::WriteThrough;
         }
+        let look_inside = match trust {
+            Trust::Yes => LookInside::Yes,
+            Trust::No => LookInside::No,
+        };
+        mount_access::settle(&self.image, &mut options, look_inside);
         mount.list = list;
         mount.read_only = options.access == Access::ReadOnly;
         mount.files = self.image.files(&options);
         (mount.sync, mount.dirsync) = (options.sync, options.dirsync);
         // The reason is told by the server's process: it opens the image.
-        let open = || {
-            if trust == Trust::No {
-                self.vet(&options)?;
-            }
-            self.open(options)
+        let stages = Stages {
+            open: || self.devices(&options),
+            mount: |devices: Devices| {
+                if trust == Trust::No {
+                    self.vet(&options)?;
+                }
+                self.open(devices, options.clone())
+            },
         };
         let explain = |error: &Error| {
             let (status, text) = self.failure(error).into_parts();
             Explained { status, text }
         };
-        let mounted = uext4_fuse::mount_explained(open, &self.dir, &mount, explain);
+        let mounted = uext4_fuse::mount_explained(stages, &self.dir, &mount, explain);
         mounted.map_err(|error| self.failure(&error))
     }
 
@@ -114,23 +125,43 @@ impl Args {
     /// What cannot be looked at is told when it is opened.
     fn backing(&self) -> Backing {
         match std::fs::metadata(&self.image.image) {
-            Ok(found) if found.file_type().is_block_device() => Backing::BlockDevice,
+            Ok(found) if !found.file_type().is_block_device() => Backing::File,
+            Ok(_) if self.image.place.is_part() => Backing::PartOfBlockDevice,
+            Ok(_) => Backing::BlockDevice,
             _ => Backing::File,
         }
     }
 
-    fn open(&self, options: MountOptions) -> uext4::Result<Filesystem> {
+    /// Opens the devices; a reader is told of a writer beside it.
+    fn devices(&self, options: &MountOptions) -> uext4::Result<Devices> {
         let purpose = match options.access {
             Access::ReadOnly => Purpose::Read,
             Access::ReadWrite => Purpose::Change,
         };
-        let opened = self.image.open(purpose, options)?;
-        if opened.on_error() == OnError::Panic {
-            eprintln!(
-                "uext4: note: {}: errors=panic in its superblock: a server does not bring its \
-                 machine down, damage stops writing",
+        if let (Purpose::Read, Some(user)) = (purpose, self.image.other_writer()) {
+            let name = self.image.name();
+            let note = format!("{name}: in use: {user}; what is read here may be stale or torn");
+            failure::note(note);
+        }
+        self.image.devices(purpose, options)
+    }
+
+    fn open(&self, devices: Devices, options: MountOptions) -> uext4::Result<Filesystem> {
+        let is_writer = options.access == Access::ReadWrite;
+        let opened = devices.mount(options)?;
+        if is_writer && opened.wants_data_journal() {
+            crate::failure::note(format_args!(
+                "{}: data=journal in its superblock is done as data=ordered: data is \
+                 not logged, so a crash may leave an overwrite done in part",
                 self.image.name()
-            );
+            ));
+        }
+        if opened.on_error() == OnError::Panic {
+            failure::note(format_args!(
+                "{}: errors=panic in its superblock: a server does not bring its machine down, \
+                 damage stops writing",
+                self.image.name()
+            ));
         }
         Ok(opened)
     }
@@ -230,16 +261,18 @@ impl UmountArgs {
         let dir = self.dir.display();
         match uext4_fuse::umount(&self.dir, lazy) {
             Ok(Image::Clean) => {}
+            Ok(Image::Marked(errors)) => {
+                eprintln!("uext4: note: {dir}: {errors}; run e2fsck -f on the image");
+            }
             Ok(Image::NeedsRecovery) => {
-                eprintln!(
-                    "uext4: note: {dir}: its server had been killed; \
-             the next mount recovers the image"
-                );
+                failure::note(format_args!(
+                    "{dir}: its server had been killed; the next mount recovers the image"
+                ));
             }
             Ok(Image::InUse) => {
-                eprintln!(
-                    "uext4: note: {dir}: detached; the image is in use until its last user is gone"
-                );
+                failure::note(format_args!(
+                    "{dir}: detached; the image is in use until its last user is gone"
+                ));
             }
             Err(error) => return Err(control::failure(&self.dir, &error)),
         }
@@ -252,7 +285,10 @@ impl Cause for Error {
         match self {
             Error::FileSystem(error) => error.exit(),
             Error::Server { status, .. } => Exit::from_status(*status),
-            Error::Mounted { .. } | Error::Busy { .. } | Error::StillOpen { .. } => Exit::Busy,
+            Error::Mounted { .. }
+            | Error::Busy { .. }
+            | Error::Frozen { .. }
+            | Error::StillOpen { .. } => Exit::Busy,
             Error::Refused(why) if why.errno == EBUSY => Exit::Busy,
             _ => Exit::Failed,
         }

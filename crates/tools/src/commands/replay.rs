@@ -1,8 +1,9 @@
 //! `uext4 replay`: brings a journal home.
 
-use crate::failure::{At, Result};
-use crate::image::{ImageArgs, Purpose};
+use crate::failure::{At, Exit, Failure, Result};
+use crate::image::{ImageArgs, Purpose, superblock};
 use crate::show;
+use serde::Serialize;
 use uext4::format::{Feature, Superblock};
 
 /// Bring the journal home after a crash, and free what lost its name
@@ -12,24 +13,44 @@ Examples:
   uext4 replay disk.img
   uext4 replay disk.img --journal-path log.img
 
-An image that was unmounted cleanly is not written.")]
+An image that was unmounted cleanly is not written. Where errors are recorded, files without a name
+are left to e2fsck, with exit status 4.")]
 pub(crate) struct Args {
     #[command(flatten)]
     image: ImageArgs,
     /// Say nothing
     #[arg(short, long)]
     quiet: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Replayed {
+    /// The journal or orphans were recovered; else there was nothing to do.
+    recovered: bool,
 }
 
 impl Args {
     pub(crate) fn run(self) -> Result<()> {
         let name = self.image.name();
-        let disk = uext4::read_superblock(&*self.image.device(Purpose::Read)?, None).at(&name)?;
+        let disk = superblock(&*self.image.device(Purpose::Read)?).at(&name)?;
         let due = needs_recovery(&disk);
         if due {
-            self.image.change(|_| Ok(()))?;
+            let (errors, orphans) = self
+                .image
+                .change(|fs| Ok((fs.recorded_errors(), fs.leaves_orphans())))?;
+            if let Some(errors) = errors.filter(|_| orphans) {
+                let text = format!(
+                    "{name}: the log is empty, but files without a name were not freed: {errors}"
+                );
+                return Err(Failure::new(Exit::Damaged, text).hint("e2fsck -f repairs it"));
+            }
         }
-        if !self.quiet {
+        if self.json {
+            show::json(&mut std::io::stdout(), &Replayed { recovered: due })?;
+        } else if !self.quiet {
             let what = if due {
                 "recovered, the journal is empty"
             } else {

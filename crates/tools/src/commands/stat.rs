@@ -39,7 +39,6 @@ struct Stat {
     /// As `lsattr` knows them.
     flags: u32,
     accessed_ns: i128,
-    modified_ns: i128,
     changed_ns: i128,
     born_ns: i128,
     xattrs: Vec<Xattr>,
@@ -95,9 +94,7 @@ fn xattrs(fs: &Filesystem, inode: &InodeRef) -> uext4::Result<Vec<(Vec<u8>, Vec<
 
 impl Stat {
     fn new(path: &[u8], attr: &Attr, target: Option<&[u8]>, xattrs: &[(Vec<u8>, Vec<u8>)]) -> Self {
-        let ns = |time: uext4::Timestamp| {
-            i128::from(time.seconds) * 1_000_000_000 + i128::from(time.nanoseconds)
-        };
+        let ns = date::nanoseconds;
         let pair = |(name, value): &(Vec<u8>, Vec<u8>)| Xattr {
             name: Name::new(name),
             value: Name::new(value),
@@ -109,7 +106,6 @@ impl Stat {
             project: attr.project,
             flags: attr.flags,
             accessed_ns: ns(attr.atime),
-            modified_ns: ns(attr.mtime),
             changed_ns: ns(attr.ctime),
             born_ns: ns(attr.crtime),
             xattrs: xattrs.iter().map(pair).collect(),

@@ -4,6 +4,7 @@ use super::control;
 use crate::failure::{At, Result};
 use crate::image::ImageArgs;
 use crate::{numbers, show};
+use serde::Serialize;
 use uext4_fuse::Ask;
 
 /// Discard free space, so that a sparse image or an SSD gets it back
@@ -32,6 +33,14 @@ pub(crate) struct Args {
     /// Say nothing
     #[arg(short, long)]
     quiet: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Trimmed {
+    trimmed_bytes: u64,
 }
 
 impl Args {
@@ -52,7 +61,12 @@ impl Args {
             self.image
                 .change(|fs| fs.trim(self.from..end, self.minimum).at(&name))?
         };
-        if !self.quiet {
+        if self.json {
+            let trimmed = Trimmed {
+                trimmed_bytes: trimmed,
+            };
+            show::json(&mut std::io::stdout(), &trimmed)?;
+        } else if !self.quiet {
             let readable = numbers::readable_size(trimmed);
             show::line(format_args!("{name}: {readable} ({trimmed} bytes) trimmed"))?;
         }

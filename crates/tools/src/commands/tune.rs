@@ -1,8 +1,9 @@
 //! `uext4 tune`: changes parameters of a file system that exists.
 
+use super::info::Info;
 use crate::failure::{At, Failure, Result};
-use crate::image::ImageArgs;
-use crate::numbers;
+use crate::image::{ImageArgs, Purpose};
+use crate::{numbers, show};
 use uext4::{OnError, Presence, Tuning, mkfs};
 
 /// Change label, UUID, reserved blocks, error behaviour and features of a file system
@@ -39,6 +40,9 @@ pub(crate) struct Args {
     /// What mounts do about damage: continue, remount-ro or panic
     #[arg(short = 'e', long, value_name = "BEHAVIOUR", value_parser = behaviour)]
     errors: Option<OnError>,
+    /// Print JSON: the file system afterwards, as `uext4 info --json` shows it
+    #[arg(long)]
+    json: bool,
 }
 
 impl Args {
@@ -49,7 +53,13 @@ impl Args {
             let problem = "nothing to change; say -O, -L, -U, -m or -e";
             return Err(Failure::usage(format!("{name}: {problem}")));
         }
-        self.image.change(|fs| fs.tune(&tuning).at(&name))
+        self.image.change(|fs| fs.tune(&tuning).at(&name))?;
+        if self.json {
+            let disk =
+                uext4::read_superblock(&*self.image.device(Purpose::Read)?, None).at(&name)?;
+            show::json(&mut std::io::stdout(), &Info::new(&disk, None).at(&name)?)?;
+        }
+        Ok(())
     }
 
     fn tuning(&self) -> Result<Tuning> {

@@ -1,24 +1,42 @@
 //! From an image to the host.
 //!
-//! Invariants: the image may be hostile. Everything is made new, by names that are checked, in
-//! directories that were made here and are held open: no symbolic link of the image is ever
-//! followed on the host, and nothing that exists is overwritten.
+//! Invariants: the image may be hostile, and so may be other processes that work where the files
+//! go. Everything is made new, by names that are checked, below directories that were made here
+//! and are held open: no symbolic link is ever followed on the host, and nothing that exists is
+//! overwritten. A directory is exported once: an image in which one has two names is damaged.
 
-use super::{PIECE_BYTES, Progress, join};
+use super::handles::{self, Identity};
+use super::progress::Progress;
+use super::restore::{Permissions, Restore};
+use super::tally::{Failures, Place, Step, Tally};
+use super::{PIECE_BYTES, join, second_name};
 use crate::failure::{At, Exit, Failure, Result};
 use crate::image::ImageArgs;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::fs::{AtFlags, Gid, Mode, OFlags, Timespec, Timestamps, Uid, XattrFlags};
-use rustix::io::Errno;
-use std::collections::HashMap;
+use rustix::fs::{Mode, OFlags};
+use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
 use std::fs::File;
-use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use uext4::path::{Directory, Entry};
-use uext4::{Attr, Caller, Error, FileType, Filesystem, InodeRef, Seek, Timestamp};
+use uext4::path::Directory;
+use uext4::{Attr, Caller, Error, FileType, Filesystem, InodeRef, Seek};
+
+/// What becomes of device nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Devices {
+    Make,
+    Leave,
+}
+
+/// How files are exported.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Policy {
+    pub(crate) permissions: Permissions,
+    pub(crate) devices: Devices,
+    pub(crate) failures: Failures,
+}
 
 /// One export from a mounted image into a directory of the host.
 pub(crate) struct Export<'a> {
@@ -28,38 +46,207 @@ pub(crate) struct Export<'a> {
     root: OwnedFd,
     /// Its path, for messages.
     root_path: PathBuf,
-    links: HashMap<u32, PathBuf>,
+    /// Files with names that are still to come.
+    links: HashMap<u32, First>,
+    /// Directories that were entered.
+    entered: HashSet<u32>,
     progress: Progress,
-    /// Owners, device nodes and privileged attributes can be kept.
-    privileged: bool,
-    /// Files that lost something since we are not privileged.
-    reduced: u64,
+    restore: Restore,
+    devices: Devices,
+    tally: Tally,
+    buffer: Vec<u8>,
+    /// Device nodes that were left out.
+    left_out: u64,
 }
 
-struct Frame {
+/// The first name of a file with several.
+struct First {
+    /// From the root of the export.
+    host: PathBuf,
+    identity: Identity,
+    /// Names that are still to come.
+    names_left: u32,
+}
+
+/// A directory that is being filled.
+struct Frame<'a> {
     fd: OwnedFd,
     /// From the root of the export.
     host: PathBuf,
     path: Vec<u8>,
     inode: InodeRef,
-    entries: Vec<Entry>,
+    entries: Directory<'a>,
+}
+
+/// A name that is to be made: in `dir`, which is `host_dir` from the root.
+struct Spot<'s> {
+    dir: BorrowedFd<'s>,
+    host_dir: &'s Path,
+    name: &'s [u8],
+    /// Path in the image: a directory and a name in it, if it has one there.
+    image: (&'s [u8], Option<&'s [u8]>),
+}
+
+impl Spot<'_> {
+    fn name(&self) -> &OsStr {
+        OsStr::from_bytes(self.name)
+    }
+
+    fn host(&self) -> PathBuf {
+        self.host_dir.join(self.name())
+    }
+
+    fn path(&self) -> Vec<u8> {
+        let (dir, name) = self.image;
+        name.map_or_else(|| dir.to_vec(), |name| join(dir, name))
+    }
+
+    fn is_name(&self) -> bool {
+        let name = self.name;
+        !name.is_empty()
+            && name != b"."
+            && name != b".."
+            && !name.iter().any(|b| b"/\0".contains(b))
+    }
 }
 
 impl<'a> Export<'a> {
-    /// Exports into the existing directory `root`.
-    pub(crate) fn new(fs: &'a Filesystem, image: &'a ImageArgs, root: &Path) -> Result<Self> {
-        let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let fd = rustix::fs::open(root, flags, Mode::empty()).at(root.display())?;
-        Ok(Self {
+    /// Exports into the directory `root`, which has this path.
+    pub(crate) fn new(
+        fs: &'a Filesystem,
+        image: &'a ImageArgs,
+        root: OwnedFd,
+        root_path: &Path,
+        policy: Policy,
+    ) -> Self {
+        handles::allow_deep_trees();
+        Self {
             fs,
             image,
-            root: fd,
-            root_path: root.strip_prefix(".").unwrap_or(root).into(),
+            root,
+            root_path: root_path.strip_prefix(".").unwrap_or(root_path).into(),
             links: HashMap::new(),
-            progress: Progress::new(),
-            privileged: rustix::process::geteuid().is_root(),
-            reduced: 0,
-        })
+            entered: HashSet::new(),
+            progress: Progress::new(|| None),
+            restore: Restore::new(policy.permissions),
+            devices: policy.devices,
+            tally: Tally::new(policy.failures),
+            buffer: vec![0; PIECE_BYTES],
+            left_out: 0,
+        }
+    }
+
+    /// Shows progress towards so many bytes.
+    pub(crate) fn with_total(mut self, total: impl FnOnce() -> Option<u64>) -> Self {
+        self.progress = Progress::new(total);
+        self
+    }
+
+    /// Tells what was not kept, and answers how it went.
+    pub(crate) fn finish(self) -> Result<()> {
+        drop(self.progress);
+        if self.left_out > 0 {
+            crate::failure::note(format_args!("{} device nodes were left out", self.left_out));
+        }
+        if self.restore.reduced > 0 {
+            let reduced = self.restore.reduced;
+            crate::failure::note(format_args!(
+                "{reduced} owners or attributes were not kept; run as root to keep all"
+            ));
+        }
+        self.tally.finish()
+    }
+
+    /// Exports `inode`, which has the path `path` in the image, as `name`.
+    pub(crate) fn tree(&mut self, inode: InodeRef, path: &[u8], name: &[u8]) -> Result<()> {
+        let root = self.root.try_clone().at("the destination")?;
+        let mut open = Vec::new();
+        let top = Spot {
+            dir: root.as_fd(),
+            host_dir: Path::new(""),
+            name,
+            image: (path, None),
+        };
+        let begun = self.entry(&top, inode);
+        self.go_on(begun, &mut open)?;
+        self.drain(open)
+    }
+
+    /// Exports what is in a directory.
+    pub(crate) fn content(&mut self, inode: &InodeRef, path: &[u8]) -> Result<()> {
+        self.entered.insert(self.fs.attr(inode).ino.0);
+        let entries = Directory::of(self.fs, inode).at(self.image.name_of(path))?;
+        for entry in entries {
+            if self.tally.is_interrupted() {
+                break;
+            }
+            let found = entry.of(|| self.image.name_of(path));
+            let found = found.and_then(|entry| {
+                let path = join(path, &entry.name);
+                let found = self.fs.lookup(inode, &entry.name, &Caller::root());
+                Ok((found.of(|| self.image.name_of(&path))?, path, entry.name))
+            });
+            match found {
+                Ok((_, path, _)) if path == b"/lost+found" => {}
+                Ok((inode, path, name)) => self.tree(inode, &path, &name)?,
+                Err(ended) => self.tally.note(Err(ended))?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Fills directories, the innermost first, until none is open.
+    fn drain(&mut self, mut open: Vec<Frame<'a>>) -> Result<()> {
+        while let Some(frame) = open.last_mut() {
+            let interrupted = self.tally.is_interrupted();
+            let next = frame.entries.next().filter(|_| !interrupted);
+            let Some(entry) = next else {
+                let Some(done) = open.pop() else { break };
+                let closed = self.close(&done);
+                self.tally.note(closed)?;
+                continue;
+            };
+            let below = self.child(frame, entry);
+            self.go_on(below, &mut open)?;
+        }
+        Ok(())
+    }
+
+    /// Goes on with a directory; a file is done.
+    fn go_on(&mut self, done: Step<Option<Frame<'a>>>, open: &mut Vec<Frame<'a>>) -> Result<()> {
+        match done {
+            Ok(Some(frame)) => {
+                open.push(frame);
+                Ok(())
+            }
+            other => self.tally.note(other.map(drop)),
+        }
+    }
+
+    fn child(
+        &mut self,
+        frame: &Frame<'a>,
+        entry: uext4::Result<uext4::path::Entry>,
+    ) -> Step<Option<Frame<'a>>> {
+        let entry = entry.of(|| self.image.name_of(&frame.path))?;
+        let spot = Spot {
+            dir: frame.fd.as_fd(),
+            host_dir: &frame.host,
+            name: &entry.name,
+            image: (&frame.path, Some(&entry.name)),
+        };
+        let inode = self.fs.lookup(&frame.inode, &entry.name, &Caller::root());
+        let inode = inode.of(|| self.image.name_of(&spot.path()))?;
+        self.entry(&spot, inode)
+    }
+
+    /// Attributes of a directory last: filling it changed its times.
+    fn close(&mut self, done: &Frame<'a>) -> Step<()> {
+        let attr = self.fs.attr(&done.inode);
+        let set = self
+            .restore
+            .open(done.fd.as_fd(), self.fs, &done.inode, &attr);
+        set.of(|| self.shown(&done.host))
     }
 
     /// What to call a file of the host in messages.
@@ -67,157 +254,137 @@ impl<'a> Export<'a> {
         self.root_path.join(host).display().to_string()
     }
 
-    /// Files that could not be kept whole without privilege.
-    pub(crate) fn reduced(&self) -> u64 {
-        self.reduced
-    }
-
-    /// Exports `inode`, which has the path `path` in the image, as `name`.
-    pub(crate) fn tree(&mut self, inode: InodeRef, path: &[u8], name: &[u8]) -> Result<()> {
-        let root = self.root.try_clone().at("the destination")?;
-        let mut open = Vec::new();
-        open.extend(self.entry(root.as_fd(), Path::new(""), name, path.to_vec(), inode)?);
-        while let Some(top) = open.last_mut() {
-            let Some(entry) = top.entries.pop() else {
-                let Some(done) = open.pop() else { break };
-                let attr = self.fs.attr(&done.inode);
-                let at = self.image.name_of(&done.path);
-                self.attributes(done.fd.as_fd(), &done.inode, &attr)
-                    .at(at)?;
-                continue;
-            };
-            let path = join(&top.path, &entry.name);
-            let inode = self.fs.inode(entry.inode).at(self.image.name_of(&path))?;
-            let below = self.entry(top.fd.as_fd(), &top.host, &entry.name, path, inode)?;
-            open.extend(below);
+    /// Exports a file; answers a directory, still empty.
+    fn entry(&mut self, spot: &Spot<'_>, inode: InodeRef) -> Step<Option<Frame<'a>>> {
+        if !spot.is_name() {
+            let at = self.image.name_of(&spot.path());
+            let text = format!("{at}: no file can have this name");
+            return Err(Failure::new(Exit::Damaged, text).into());
         }
-        Ok(())
-    }
-
-    /// Exports what is in a directory.
-    pub(crate) fn content(&mut self, inode: InodeRef, path: &[u8]) -> Result<()> {
-        for entry in self.list(&inode, path)? {
-            if entry.name == b"lost+found" && path == b"/" {
-                continue;
-            }
-            let path = join(path, &entry.name);
-            let inode = self.fs.inode(entry.inode).at(self.image.name_of(&path))?;
-            self.tree(inode, &path, &entry.name)?;
-        }
-        Ok(())
-    }
-
-    fn list(&self, inode: &InodeRef, path: &[u8]) -> Result<Vec<Entry>> {
-        let entries = Directory::of(self.fs, inode).and_then(Iterator::collect::<uext4::Result<_>>);
-        entries.at(self.image.name_of(path))
-    }
-
-    fn entry(
-        &mut self,
-        dir: BorrowedFd<'_>,
-        host: &Path,
-        name: &[u8],
-        path: Vec<u8>,
-        inode: InodeRef,
-    ) -> Result<Option<Frame>> {
-        let at = self.image.name_of(&path);
-        if name.is_empty()
-            || name == b"."
-            || name == b".."
-            || name.contains(&b'/')
-            || name.contains(&0)
-        {
-            return Err(Failure::new(
-                Exit::Damaged,
-                format!("{at}: no file can have this name"),
-            ));
-        }
-        self.progress.at(&path);
-        let name = OsStr::from_bytes(name);
-        let host = host.join(name);
-        let shown = self.shown(&host);
+        self.progress.at(|| spot.path());
         let attr = self.fs.attr(&inode);
         if attr.kind == FileType::Directory {
-            rustix::fs::mkdirat(dir, name, Mode::RWXU).at(&shown)?;
-            let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-            let fd = rustix::fs::openat(dir, name, flags, Mode::empty()).at(&shown)?;
-            let entries = self.list(&inode, &path)?;
-            return Ok(Some(Frame {
-                fd,
-                host,
-                path,
-                inode,
-                entries,
-            }));
+            return self.directory(spot, inode, &attr).map(Some);
         }
-        if let Some(first) = self.links.get(&attr.ino.0) {
-            rustix::fs::linkat(&self.root, first, dir, name, AtFlags::empty()).at(&shown)?;
+        if self.is_link(spot, &attr)? {
             return Ok(None);
         }
         let made = match attr.kind {
-            FileType::Regular => self
-                .file(dir, name, &host, &inode, &attr, &at)
-                .map(|()| true)?,
-            _ => self.special(dir, name, &inode, &attr, &at).at(&shown)?,
+            FileType::Regular => Some(self.file(spot, &inode, &attr)?),
+            _ => self.special(spot, &inode, &attr)?,
         };
-        if made && attr.links > 1 {
-            self.links.insert(attr.ino.0, host);
+        if let (Some(made), true) = (made, attr.links > 1) {
+            let first = First {
+                host: spot.host(),
+                identity: Identity::of(made.as_fd()).of(|| self.shown(&spot.host()))?,
+                names_left: attr.links - 1,
+            };
+            self.links.insert(attr.ino.0, first);
         }
         Ok(None)
     }
 
-    fn file(
-        &mut self,
-        dir: BorrowedFd<'_>,
-        name: &OsStr,
-        host: &Path,
-        inode: &InodeRef,
-        attr: &Attr,
-        at: &str,
-    ) -> Result<()> {
-        let flags =
-            OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let shown = self.shown(host);
-        let fd = rustix::fs::openat(dir, name, flags, Mode::RUSR | Mode::WUSR).at(&shown)?;
-        let file = File::from(fd);
-        file.set_len(attr.size_bytes).at(&shown)?;
-        let mut buffer = vec![0; PIECE_BYTES];
-        let mut end = 0;
-        while end < attr.size_bytes {
-            let start = match self.fs.seek(inode, end, Seek::Data) {
-                Err(Error::NoOffset) => break,
-                other => other.at(at)?,
-            };
-            end = self.fs.seek(inode, start, Seek::Hole).at(at)?;
-            let mut offset = start;
-            while offset < end {
-                let want = (end - offset).min(PIECE_BYTES as u64) as usize;
-                let piece = buffer.split_at_mut(want).0;
-                let read = self.fs.read(inode, offset, piece).at(at)?;
-                if read == 0 {
-                    return Err(Failure::new(
-                        Exit::Damaged,
-                        format!("{at}: ends before its size"),
-                    ));
-                }
-                file.write_all_at(piece.split_at(read).0, offset)
-                    .at(&shown)?;
-                offset += read as u64;
-                self.progress.add(read as u64);
-            }
+    fn directory(&mut self, spot: &Spot<'_>, inode: InodeRef, attr: &Attr) -> Step<Frame<'a>> {
+        let path = spot.path();
+        if !self.entered.insert(attr.ino.0) {
+            return Err(second_name(&self.image.name_of(&path), attr.ino.0).into());
         }
-        self.attributes(file.as_fd(), inode, attr).at(&shown)
+        let entries = Directory::of(self.fs, &inode);
+        let entries = entries.of(|| self.image.name_of(&path))?;
+        let host = spot.host();
+        let fd = handles::make_directory(spot.dir, spot.name());
+        let fd = fd.of(|| self.shown(&host))?;
+        Ok(Frame {
+            fd,
+            host,
+            path,
+            inode,
+            entries,
+        })
     }
 
-    /// Makes a symbolic link, node, pipe or socket; false when only the superuser could.
-    fn special(
+    /// Gives a file that was exported another name; false for one that was not.
+    fn is_link(&mut self, spot: &Spot<'_>, attr: &Attr) -> Step<bool> {
+        let Some(first) = self.links.get_mut(&attr.ino.0) else {
+            return Ok(false);
+        };
+        let (root, identity) = (self.root.as_fd(), first.identity);
+        let linked = handles::link_beneath(root, &first.host, identity, spot.dir, spot.name());
+        first.names_left = first.names_left.saturating_sub(1);
+        if first.names_left == 0 {
+            self.links.remove(&attr.ino.0);
+        }
+        linked.of(|| self.shown(&spot.host()))?;
+        Ok(true)
+    }
+
+    fn file(&mut self, spot: &Spot<'_>, inode: &InodeRef, attr: &Attr) -> Step<OwnedFd> {
+        let flags =
+            OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let fd = rustix::fs::openat(spot.dir, spot.name(), flags, Mode::RUSR | Mode::WUSR);
+        let file = File::from(fd.of(|| self.shown(&spot.host()))?);
+        let copied = self.data(&file, spot, inode, attr.size_bytes);
+        let set = self.restore.open(file.as_fd(), self.fs, inode, attr);
+        copied?;
+        set.of(|| self.shown(&spot.host()))?;
+        Ok(file.into())
+    }
+
+    /// Copies the data; holes stay holes. What cannot be read ends the copy where it stands.
+    fn data(&mut self, file: &File, spot: &Spot<'_>, inode: &InodeRef, size: u64) -> Step<()> {
+        let (mut end, mut length) = (0, 0);
+        while end < size {
+            let start = match self.fs.seek(inode, end, Seek::Data) {
+                Err(Error::NoOffset) => break,
+                other => other.of(|| self.image.name_of(&spot.path()))?,
+            };
+            let hole = self.fs.seek(inode, start, Seek::Hole);
+            end = hole.of(|| self.image.name_of(&spot.path()))?;
+            self.run(file, spot, inode, start..end)?;
+            length = end;
+        }
+        if length < size {
+            file.set_len(size).of(|| self.shown(&spot.host()))?;
+        }
+        Ok(())
+    }
+
+    fn run(
         &mut self,
-        dir: BorrowedFd<'_>,
-        name: &OsStr,
+        file: &File,
+        spot: &Spot<'_>,
         inode: &InodeRef,
-        attr: &Attr,
-        at: &str,
-    ) -> std::result::Result<bool, Errno> {
+        range: std::ops::Range<u64>,
+    ) -> Step<()> {
+        let mut offset = range.start;
+        while offset < range.end {
+            let want = (range.end - offset).min(PIECE_BYTES as u64) as usize;
+            let piece = self.buffer.split_at_mut(want).0;
+            let read = self.fs.read(inode, offset, piece);
+            let read = match read.of(|| self.image.name_of(&spot.path())) {
+                Ok(read) if read > 0 => read,
+                failed => {
+                    // Shorter than what is missing, and nothing in place of it.
+                    file.set_len(offset).of(|| self.shown(&spot.host()))?;
+                    failed?;
+                    let text = format!(
+                        "{}: its data end before its size",
+                        self.image.name_of(&spot.path())
+                    );
+                    return Err(Failure::new(Exit::Damaged, text).into());
+                }
+            };
+            let written = file.write_all_at(piece.split_at(read).0, offset);
+            written.of(|| self.shown(&spot.host()))?;
+            offset += read as u64;
+            self.progress.add(read as u64);
+            self.tally.add_bytes(read as u64);
+        }
+        Ok(())
+    }
+
+    /// Makes a symbolic link, node, pipe or socket; `None` when it is left out.
+    fn special(&mut self, spot: &Spot<'_>, inode: &InodeRef, attr: &Attr) -> Step<Option<OwnedFd>> {
         use rustix::fs::FileType as Host;
         let (major, minor) = attr.rdev;
         let (kind, device) = match attr.kind {
@@ -227,100 +394,30 @@ impl<'a> Export<'a> {
             FileType::Fifo => (Host::Fifo, 0),
             _ => (Host::Symlink, 0),
         };
-        if kind == Host::Symlink {
-            let target = self.fs.read_link(inode).map_err(errno)?;
-            rustix::fs::symlinkat(OsStr::from_bytes(&target), dir, name)?;
+        let is_device = matches!(kind, Host::CharacterDevice | Host::BlockDevice);
+        if is_device && self.devices == Devices::Leave {
+            self.left_out += 1;
+            return Ok(None);
+        }
+        let made = if kind == Host::Symlink {
+            let target = self.fs.read_link(inode);
+            let target = target.of(|| self.image.name_of(&spot.path()))?;
+            rustix::fs::symlinkat(OsStr::from_bytes(&target), spot.dir, spot.name())
         } else {
-            match rustix::fs::mknodat(dir, name, kind, Mode::RUSR | Mode::WUSR, device) {
-                Err(Errno::PERM) if !self.privileged => {
-                    eprintln!(
-                        "uext4: note: {at}: only the superuser can make a {}",
-                        crate::show::kind(attr.kind)
-                    );
-                    return Ok(false);
-                }
-                other => other?,
-            }
-        }
-        // Without a descriptor: opening a device or pipe would do something.
-        let path = PathBuf::from(format!("/proc/self/fd/{}", dir.as_raw_fd())).join(name);
-        let put = |key: &OsStr, value: &[u8]| {
-            rustix::fs::lsetxattr(&path, key, value, XattrFlags::empty())
+            let mode = Mode::RUSR | Mode::WUSR;
+            rustix::fs::mknodat(spot.dir, spot.name(), kind, mode, device)
         };
-        self.xattrs(inode, put)?;
-        let nofollow = AtFlags::SYMLINK_NOFOLLOW;
-        let (uid, gid) = owner(attr);
-        self.unless_refused(rustix::fs::chownat(dir, name, uid, gid, nofollow))?;
-        if kind != Host::Symlink {
-            let mode = Mode::from_raw_mode(attr.mode.into());
-            rustix::fs::chmodat(dir, name, mode, AtFlags::empty())?;
-        }
-        rustix::fs::utimensat(dir, name, &times(attr), nofollow)?;
-        Ok(true)
-    }
-
-    fn attributes(
-        &mut self,
-        fd: BorrowedFd<'_>,
-        inode: &InodeRef,
-        attr: &Attr,
-    ) -> std::result::Result<(), Errno> {
-        let (uid, gid) = owner(attr);
-        self.unless_refused(rustix::fs::fchown(fd, uid, gid))?;
-        rustix::fs::fchmod(fd, Mode::from_raw_mode(attr.mode.into()))?;
-        // After the owner, whose change takes capabilities away.
-        self.xattrs(inode, |key, value| {
-            rustix::fs::fsetxattr(fd, key, value, XattrFlags::empty())
-        })?;
-        rustix::fs::futimens(fd, &times(attr))
-    }
-
-    fn xattrs(
-        &mut self,
-        inode: &InodeRef,
-        put: impl Fn(&OsStr, &[u8]) -> std::result::Result<(), Errno>,
-    ) -> std::result::Result<(), Errno> {
-        let caller = Caller::root();
-        for name in self.fs.list_xattrs(inode, &caller).map_err(errno)? {
-            let value = self.fs.get_xattr(inode, &name, &caller).map_err(errno)?;
-            match put(OsStr::from_bytes(&name), &value) {
-                // A file system of the host that has no such attributes.
-                Err(Errno::NOTSUP) => self.reduced += 1,
-                other => self.unless_refused(other)?,
+        if let Err(error) = made {
+            let at = self.image.name_of(&spot.path());
+            if self.restore.lacks_privilege(error, attr, &at) {
+                return Ok(None);
             }
         }
-        Ok(())
-    }
-
-    fn unless_refused(
-        &mut self,
-        answer: std::result::Result<(), Errno>,
-    ) -> std::result::Result<(), Errno> {
-        match answer {
-            Err(Errno::PERM) if !self.privileged => {
-                self.reduced += 1;
-                Ok(())
-            }
-            other => other,
-        }
-    }
-}
-
-fn errno(error: Error) -> Errno {
-    Errno::from_raw_os_error(error.errno())
-}
-
-fn owner(attr: &Attr) -> (Option<Uid>, Option<Gid>) {
-    (Some(Uid::from_raw(attr.uid)), Some(Gid::from_raw(attr.gid)))
-}
-
-fn times(attr: &Attr) -> Timestamps {
-    let spec = |time: Timestamp| Timespec {
-        tv_sec: time.seconds,
-        tv_nsec: time.nanoseconds.into(),
-    };
-    Timestamps {
-        last_access: spec(attr.atime),
-        last_modification: spec(attr.mtime),
+        let shown = || self.root_path.join(spot.host()).display().to_string();
+        made.of(shown)?;
+        let fd = handles::open_made(spot.dir, spot.name(), kind, device).of(shown)?;
+        let set = self.restore.by_handle(fd.as_fd(), self.fs, inode, attr);
+        set.of(shown)?;
+        Ok(Some(fd))
     }
 }

@@ -1,15 +1,18 @@
 //! From the host into an image.
 
-use super::{PIECE_BYTES, Progress, join};
-use crate::failure::{At, Result};
+use super::handles;
+use super::progress::Progress;
+use super::source::{self, Links, Source, State, Xattrs};
+use super::tally::{Failures, Place, Step, Tally};
+use super::{PIECE_BYTES, join, split};
+use crate::failure::{Exit, Failure, Result};
 use crate::image::ImageArgs;
-use rustix::fs::SeekFrom;
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fs::{FileType as Host, Mode, OFlags, SeekFrom};
 use rustix::io::Errno;
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
-use std::fs::{File, Metadata};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use uext4::{Caller, Error, FileType, Filesystem, InodeRef, SetAttr, SetMode, SetTime, Timestamp};
 
@@ -20,122 +23,293 @@ pub(crate) enum Existing {
     Replace,
 }
 
+/// Access and modification times of what is imported.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Times {
+    /// Those of the host.
+    Host,
+    /// This time.
+    At(Timestamp),
+    /// The modification time, at most this one, for both.
+    NotAfter(Timestamp),
+}
+
+/// How files are imported.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Policy {
+    pub(crate) existing: Existing,
+    pub(crate) links: Links,
+    pub(crate) times: Times,
+    /// What to do with directories.
+    pub(crate) directories: Directories,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Directories {
+    Copy,
+    Refuse,
+}
+
+/// A directory of the image and its path.
+#[derive(Clone, Copy)]
+pub(crate) struct Into<'s> {
+    pub(crate) inode: &'s InodeRef,
+    pub(crate) path: &'s [u8],
+}
+
 /// One import into a mounted image.
 pub(crate) struct Import<'a> {
     fs: &'a Filesystem,
     image: &'a ImageArgs,
     caller: Caller,
-    existing: Existing,
+    policy: Policy,
     /// Inodes made for host files with several names, by (device, inode).
     links: HashMap<(u64, u64), InodeRef>,
     progress: Progress,
+    tally: Tally,
     buffer: Vec<u8>,
 }
 
 /// A directory that is being filled.
 struct Frame {
+    state: State,
+    fd: OwnedFd,
     host: PathBuf,
-    meta: Metadata,
     inode: InodeRef,
     path: Vec<u8>,
     names: Vec<OsString>,
 }
 
+/// A file of the host, and the name that it gets.
+struct Spot<'s> {
+    dir: BorrowedFd<'s>,
+    host_name: &'s OsStr,
+    /// For messages.
+    host: &'s Path,
+    into: Into<'s>,
+    name: &'s [u8],
+}
+
+impl Spot<'_> {
+    fn path(&self) -> Vec<u8> {
+        join(self.into.path, self.name)
+    }
+
+    fn host(&self) -> String {
+        self.host.display().to_string()
+    }
+}
+
 impl<'a> Import<'a> {
-    pub(crate) fn new(fs: &'a Filesystem, image: &'a ImageArgs, existing: Existing) -> Self {
+    pub(crate) fn new(fs: &'a Filesystem, image: &'a ImageArgs, policy: Policy) -> Self {
+        handles::allow_deep_trees();
         Self {
             fs,
             image,
             caller: Caller::root(),
-            existing,
+            policy,
             links: HashMap::new(),
-            progress: Progress::new(),
+            progress: Progress::new(|| None),
+            tally: Tally::new(Failures::GoOn),
             buffer: vec![0; PIECE_BYTES],
         }
     }
 
-    /// Brings in the host file or tree `host` as `name` in `parent`, which has the path `dir`.
-    pub(crate) fn tree(
-        &mut self,
-        host: &Path,
-        parent: &InodeRef,
-        dir: &[u8],
-        name: &[u8],
-    ) -> Result<()> {
+    /// Shows progress towards the bytes of these files.
+    pub(crate) fn with_total(mut self, hosts: &[PathBuf]) -> Self {
+        let links = self.policy.links;
+        let total = || {
+            hosts
+                .iter()
+                .map(|host| source::total_bytes(host, links))
+                .sum()
+        };
+        self.progress = Progress::new(|| Some(total()));
+        self
+    }
+
+    /// How it went.
+    pub(crate) fn finish(self) -> Result<()> {
+        drop(self.progress);
+        self.tally.finish()
+    }
+
+    /// Tells a failure of one source.
+    pub(crate) fn fail(&mut self, failure: Failure) -> Result<()> {
+        self.tally.note(Err(failure.into()))
+    }
+
+    /// Brings in the host file or tree `host` as `name`.
+    pub(crate) fn tree(&mut self, host: &Path, into: Into<'_>, name: &[u8]) -> Result<()> {
+        let (dir, host_name) = split(host.as_os_str().as_bytes());
+        let dir = if dir.is_empty() { b"." } else { dir };
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let dir = rustix::fs::open(OsStr::from_bytes(dir), flags, Mode::empty());
+        let dir = match dir.of(|| host.display().to_string()) {
+            Ok(dir) => dir,
+            Err(ended) => return self.tally.note(Err(ended)),
+        };
+        let spot = Spot {
+            dir: dir.as_fd(),
+            host_name: OsStr::from_bytes(host_name),
+            host,
+            into,
+            name,
+        };
+        // As everywhere, `link/` is what the link leads to.
+        let links = match host.as_os_str().as_bytes().ends_with(b"/") {
+            true => Links::Follow,
+            false => self.policy.links,
+        };
         let mut open = Vec::new();
-        open.extend(self.entry(host, parent, dir, name)?);
+        let begun = self.entry(&spot, links, &open);
+        self.go_on(begun, &mut open)?;
         self.drain(open)
     }
 
     /// Brings in what is in the host directory `host`.
-    pub(crate) fn content(&mut self, host: &Path, inode: InodeRef, path: &[u8]) -> Result<()> {
-        for name in names(host)? {
-            self.tree(&host.join(&name), &inode, path, name.as_bytes())?;
+    pub(crate) fn content(&mut self, host: &Path, into: Into<'_>) -> Result<()> {
+        let shown = || host.display().to_string();
+        let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let opened = rustix::fs::open(host, flags, Mode::empty()).of(shown);
+        let listed = opened.and_then(|dir| Ok((source::names(&dir).of(shown)?, dir)));
+        let (names, dir) = match listed {
+            Ok(listed) => listed,
+            Err(ended) => return self.tally.note(Err(ended)),
+        };
+        for name in names.iter().rev() {
+            if self.tally.is_interrupted() {
+                break;
+            }
+            let spot = Spot {
+                dir: dir.as_fd(),
+                host_name: name,
+                host: &host.join(name),
+                into,
+                name: name.as_bytes(),
+            };
+            let mut open = Vec::new();
+            let begun = self.entry(&spot, self.policy.links, &open);
+            self.go_on(begun, &mut open)?;
+            self.drain(open)?;
         }
         Ok(())
     }
 
+    /// Fills directories, the innermost first, until none is open.
     fn drain(&mut self, mut open: Vec<Frame>) -> Result<()> {
         while let Some(top) = open.last_mut() {
-            let Some(name) = top.names.pop() else {
+            let interrupted = self.tally.is_interrupted();
+            let Some(name) = top.names.pop().filter(|_| !interrupted) else {
                 // Attributes last: filling it changed the times, and a default ACL would be
                 // inherited.
                 let Some(done) = open.pop() else { break };
-                let at = self.image.name_of(&done.path);
-                self.attributes(&done.host, &done.meta, &done.inode, &at)?;
+                let closed = self.close(&done);
+                self.tally.note(closed)?;
                 continue;
             };
             let host = top.host.join(&name);
-            let (parent, dir) = (top.inode.clone(), top.path.clone());
-            let below = self.entry(&host, &parent, &dir, name.as_bytes())?;
-            open.extend(below);
+            let Some(top) = open.last() else { break };
+            let spot = Spot {
+                dir: top.fd.as_fd(),
+                host_name: &name,
+                host: &host,
+                into: Into {
+                    inode: &top.inode,
+                    path: &top.path,
+                },
+                name: name.as_bytes(),
+            };
+            let below = self.entry(&spot, self.policy.links, &open);
+            self.go_on(below, &mut open)?;
         }
         Ok(())
     }
 
-    /// Brings in one name; answers a directory, still empty.
-    fn entry(
-        &mut self,
-        host: &Path,
-        parent: &InodeRef,
-        dir: &[u8],
-        name: &[u8],
-    ) -> Result<Option<Frame>> {
-        let meta = std::fs::symlink_metadata(host).at(host.display())?;
-        let path = join(dir, name);
-        let at = self.image.name_of(&path);
-        self.progress.at(&path);
-        if meta.is_dir() {
-            let inode = self.directory(parent, name).at(&at)?;
-            let names = names(host)?;
-            return Ok(Some(Frame {
-                host: host.to_path_buf(),
-                meta,
-                inode,
-                path,
-                names,
-            }));
+    fn close(&self, done: &Frame) -> Step<()> {
+        let xattrs = source::xattrs_of(done.fd.as_fd());
+        let xattrs = xattrs.of(|| done.host.display().to_string())?;
+        let at = || self.image.name_of(&done.path);
+        self.attributes(&done.state, xattrs, &done.inode, at)
+    }
+
+    /// Goes on with a directory; a file is done.
+    fn go_on(&mut self, done: Step<Option<Frame>>, open: &mut Vec<Frame>) -> Result<()> {
+        match done {
+            Ok(Some(frame)) => {
+                open.push(frame);
+                Ok(())
+            }
+            other => self.tally.note(other.map(drop)),
         }
-        if self.existing == Existing::Replace {
-            match self.fs.unlink(parent, name, &self.caller) {
+    }
+
+    /// Brings in one name; answers a directory, still empty. `open` are the directories above.
+    fn entry(&mut self, spot: &Spot<'_>, links: Links, open: &[Frame]) -> Step<Option<Frame>> {
+        let source = Source::open(spot.dir, spot.host_name, links).of(|| spot.host())?;
+        self.progress.at(|| spot.path());
+        let source = match source {
+            Source {
+                state,
+                fd: Some(fd),
+            } if state.kind() == Host::Directory => {
+                return self.directory(spot, state, fd, open).map(Some);
+            }
+            other => other,
+        };
+        let identity = source.state.identity();
+        if self.policy.existing == Existing::Replace {
+            match self.fs.unlink(spot.into.inode, spot.name, &self.caller) {
                 Err(Error::NotFound) => {}
-                other => other.at(&at)?,
+                other => other.of(|| self.image.name_of(&spot.path()))?,
             }
         }
-        let key = (meta.dev(), meta.ino());
-        if let Some(inode) = self.links.get(&key) {
-            self.fs.link(inode, parent, name, &self.caller).at(&at)?;
+        if let Some(inode) = self.links.get(&identity) {
+            let linked = self
+                .fs
+                .link(inode, spot.into.inode, spot.name, &self.caller);
+            linked.of(|| self.image.name_of(&spot.path()))?;
             return Ok(None);
         }
-        let inode = self.make(host, &meta, parent, name, &at)?;
-        self.attributes(host, &meta, &inode, &at)?;
-        if meta.nlink() > 1 {
-            self.links.insert(key, inode);
+        let inode = self.make(&source, spot)?;
+        let filled = self.fill(&source, spot, &inode);
+        if filled.is_err() {
+            // Not half a file. It was made here; what fails now cannot be helped.
+            let _ = self.fs.unlink(spot.into.inode, spot.name, &self.caller);
+        }
+        filled?;
+        if source.state.has_more_names() {
+            self.links.insert(identity, inode);
         }
         Ok(None)
     }
 
-    fn directory(&self, parent: &InodeRef, name: &[u8]) -> uext4::Result<InodeRef> {
+    fn directory(&self, spot: &Spot<'_>, state: State, fd: OwnedFd, open: &[Frame]) -> Step<Frame> {
+        if self.policy.directories == Directories::Refuse {
+            let failure = Failure::new(Exit::Failed, format!("{}: is a directory", spot.host()));
+            return Err(failure.hint("-r copies directories").into());
+        }
+        let above = |frame: &&Frame| frame.state.identity() == state.identity();
+        if let Some(above) = open.iter().find(above) {
+            let above = above.host.display();
+            let text = format!("{}: leads back to {above}, without end", spot.host());
+            return Err(Failure::new(Exit::Failed, text).into());
+        }
+        let names = source::names(&fd).of(|| spot.host())?;
+        let path = spot.path();
+        let inode = self.made_directory(spot);
+        Ok(Frame {
+            state,
+            fd,
+            host: spot.host.to_path_buf(),
+            inode: inode.of(|| self.image.name_of(&path))?,
+            path,
+            names,
+        })
+    }
+
+    fn made_directory(&self, spot: &Spot<'_>) -> uext4::Result<InodeRef> {
+        let (parent, name) = (spot.into.inode, spot.name);
         match self.fs.mkdir(parent, name, 0o700, &self.caller) {
             Err(Error::Exists) => {
                 let there = self.fs.lookup(parent, name, &self.caller)?;
@@ -149,61 +323,54 @@ impl<'a> Import<'a> {
         }
     }
 
-    fn make(
-        &mut self,
-        host: &Path,
-        meta: &Metadata,
-        parent: &InodeRef,
-        name: &[u8],
-        at: &str,
-    ) -> Result<InodeRef> {
+    /// Makes the file, still empty.
+    fn make(&self, source: &Source, spot: &Spot<'_>) -> Step<InodeRef> {
         let (fs, caller) = (self.fs, &self.caller);
-        let kind = meta.file_type();
-        if kind.is_file() {
-            let file = File::open(host).at(host.display())?;
-            let inode = fs.create(parent, name, 0o600, caller).at(at)?;
-            self.data(&file, host, meta.len(), &inode, at)?;
-            return Ok(inode);
-        }
-        if kind.is_symlink() {
-            let target = std::fs::read_link(host).at(host.display())?;
-            return fs
-                .symlink(parent, name, target.as_os_str().as_bytes(), caller)
-                .at(at);
-        }
-        let special = if kind.is_char_device() {
-            FileType::CharDevice
-        } else if kind.is_block_device() {
-            FileType::BlockDevice
-        } else if kind.is_socket() {
-            FileType::Socket
-        } else {
-            FileType::Fifo
+        let (parent, name) = (spot.into.inode, spot.name);
+        let at = || self.image.name_of(&spot.path());
+        let special = match source.state.kind() {
+            Host::RegularFile => return fs.create(parent, name, 0o600, caller).of(at),
+            Host::Symlink => {
+                let target = rustix::fs::readlinkat(spot.dir, spot.host_name, Vec::new());
+                let target = target.of(|| spot.host())?;
+                return fs.symlink(parent, name, target.as_bytes(), caller).of(at);
+            }
+            Host::CharacterDevice => FileType::CharDevice,
+            Host::BlockDevice => FileType::BlockDevice,
+            Host::Socket => FileType::Socket,
+            _ => FileType::Fifo,
         };
-        let device = (
-            rustix::fs::major(meta.rdev()),
-            rustix::fs::minor(meta.rdev()),
-        );
+        let device = source.state.device();
         fs.mknod(parent, name, special, 0o600, device, caller)
-            .at(at)
+            .of(at)
+    }
+
+    /// Data and attributes.
+    fn fill(&mut self, source: &Source, spot: &Spot<'_>, inode: &InodeRef) -> Step<()> {
+        if let Some(file) = &source.fd {
+            self.data(file.as_fd(), source.state.size(), spot, inode)?;
+        }
+        let xattrs = source.xattrs(spot.dir, spot.host_name);
+        let xattrs = xattrs.of(|| spot.host())?;
+        let at = || self.image.name_of(&spot.path());
+        self.attributes(&source.state, xattrs, inode, at)
     }
 
     /// Copies the data; holes stay holes.
     fn data(
         &mut self,
-        file: &File,
-        host: &Path,
+        file: BorrowedFd<'_>,
         size: u64,
+        spot: &Spot<'_>,
         inode: &InodeRef,
-        at: &str,
-    ) -> Result<()> {
+    ) -> Step<()> {
         let mut end = 0;
         while end < size {
             let start = match rustix::fs::seek(file, SeekFrom::Data(end)) {
                 Err(Errno::NXIO) => break,
                 // A file system that knows no holes has data everywhere.
                 Err(Errno::INVAL) => end,
-                other => other.at(host.display())?,
+                other => other.of(|| spot.host())?,
             };
             end = rustix::fs::seek(file, SeekFrom::Hole(start))
                 .unwrap_or(size)
@@ -211,93 +378,80 @@ impl<'a> Import<'a> {
             if end == start {
                 break;
             }
-            self.run(file, host, start..end, inode, at)?;
+            self.run(file, start..end, spot, inode)?;
         }
         if self.fs.attr(inode).size_bytes < size {
-            self.fs.truncate(inode, size).at(at)?;
+            let extended = self.fs.truncate(inode, size);
+            extended.of(|| self.image.name_of(&spot.path()))?;
         }
         Ok(())
     }
 
     fn run(
         &mut self,
-        file: &File,
-        host: &Path,
+        file: BorrowedFd<'_>,
         range: std::ops::Range<u64>,
+        spot: &Spot<'_>,
         inode: &InodeRef,
-        at: &str,
-    ) -> Result<()> {
+    ) -> Step<()> {
         let mut offset = range.start;
         while offset < range.end {
             let want = (range.end - offset).min(PIECE_BYTES as u64) as usize;
             let piece = self.buffer.split_at_mut(want).0;
-            let read = file.read_at(piece, offset).at(host.display())?;
+            let read = rustix::io::pread(file, &mut *piece, offset).of(|| spot.host())?;
             if read == 0 {
                 // The file became shorter meanwhile.
                 return Ok(());
             }
             let mut rest = piece.split_at(read).0;
             while !rest.is_empty() {
-                let written = self.fs.write(inode, offset, rest).at(at)?;
+                let written = self.fs.write(inode, offset, rest);
+                let written = written.of(|| self.image.name_of(&spot.path()))?;
                 rest = rest.split_at(written).1;
                 offset += written as u64;
             }
             self.progress.add(read as u64);
+            self.tally.add_bytes(read as u64);
         }
         Ok(())
     }
 
-    fn attributes(&self, host: &Path, meta: &Metadata, inode: &InodeRef, at: &str) -> Result<()> {
-        for (name, value) in xattrs(host).at(host.display())? {
-            self.fs
-                .set_xattr(inode, name.as_bytes(), &value, SetMode::Any, &self.caller)
-                .at(at)?;
+    fn attributes(
+        &self,
+        state: &State,
+        xattrs: Xattrs,
+        inode: &InodeRef,
+        at: impl Fn() -> String,
+    ) -> Step<()> {
+        let caller = &self.caller;
+        for (name, value) in xattrs {
+            let name = name.as_bytes();
+            let set = self.fs.set_xattr(inode, name, &value, SetMode::Any, caller);
+            set.of(&at)?;
         }
-        let time = |seconds, nanoseconds: i64| {
-            Some(SetTime::At(Timestamp::new(seconds, nanoseconds as u32)))
-        };
+        let (atime, mtime) = self.policy.times.of(state.times());
+        let (uid, gid) = state.owner();
         let set = SetAttr {
-            mode: (!meta.is_symlink()).then_some((meta.mode() & 0o7777) as u16),
-            uid: Some(meta.uid()),
-            gid: Some(meta.gid()),
-            atime: time(meta.atime(), meta.atime_nsec()),
-            mtime: time(meta.mtime(), meta.mtime_nsec()),
+            mode: (state.kind() != Host::Symlink).then_some(state.mode()),
+            uid: Some(uid),
+            gid: Some(gid),
+            atime: Some(SetTime::At(atime)),
+            mtime: Some(SetTime::At(mtime)),
             ..SetAttr::default()
         };
-        self.fs.set_attr(inode, &set, &self.caller).map(drop).at(at)
+        self.fs.set_attr(inode, &set, caller).map(drop).of(at)
     }
 }
 
-fn names(dir: &Path) -> Result<Vec<OsString>> {
-    let entries = std::fs::read_dir(dir).at(dir.display())?;
-    let names = entries.map(|entry| entry.map(|entry| entry.file_name()));
-    let mut names: Vec<OsString> = names.collect::<std::io::Result<_>>().at(dir.display())?;
-    // In order of names, so that the same tree makes the same image; taken from the end.
-    names.sort_by(|a, b| b.cmp(a));
-    Ok(names)
-}
-
-/// Attributes that ext4 can keep; none where the host's file system has none.
-fn xattrs(path: &Path) -> std::result::Result<Vec<(OsString, Vec<u8>)>, Errno> {
-    let mut list = Vec::with_capacity(64 << 10);
-    match rustix::fs::llistxattr(path, rustix::buffer::spare_capacity(&mut list)) {
-        Err(Errno::NOTSUP) => return Ok(Vec::new()),
-        other => other?,
-    };
-    let mut found = Vec::new();
-    for name in list.split(|byte| *byte == 0).filter(|name| kept(name)) {
-        let mut value = Vec::with_capacity(64 << 10);
-        let name = OsStr::from_bytes(name);
-        match rustix::fs::lgetxattr(path, name, rustix::buffer::spare_capacity(&mut value)) {
-            Err(Errno::NODATA) => continue,
-            other => other?,
-        };
-        found.push((OsString::from_vec(name.as_bytes().to_vec()), value));
+impl Times {
+    /// Access and modification time in the image of a file with these on the host.
+    fn of(self, (atime, mtime): (Timestamp, Timestamp)) -> (Timestamp, Timestamp) {
+        let order = |time: Timestamp| (time.seconds, time.nanoseconds);
+        match self {
+            Times::Host => (atime, mtime),
+            Times::At(time) => (time, time),
+            Times::NotAfter(latest) if order(mtime) > order(latest) => (latest, latest),
+            Times::NotAfter(_) => (mtime, mtime),
+        }
     }
-    Ok(found)
-}
-
-fn kept(name: &[u8]) -> bool {
-    let spaces: [&[u8]; 4] = [b"user.", b"trusted.", b"security.", b"system.posix_acl_"];
-    spaces.iter().any(|space| name.starts_with(space))
 }

@@ -1,14 +1,24 @@
 //! Trees between the host and an image: mode, owner, times, extended attributes, hard links and
 //! holes are kept.
+//!
+//! Layout: `export` from an image and `import` into one; `handles` opens and makes files of the
+//! host below directory handles, `source` reads them, `restore` sets their attributes; `stream`
+//! moves single files between an image and standard streams; `tally` counts what was copied and
+//! what failed, `progress` shows it.
 
 pub(crate) mod export;
+pub(crate) mod handles;
 pub(crate) mod import;
+mod progress;
+pub(crate) mod restore;
+pub(crate) mod source;
+pub(crate) mod stream;
+pub(crate) mod tally;
 
-use indicatif::{ProgressBar, ProgressStyle};
-use std::time::Duration;
+use crate::failure::{Exit, Failure};
 
 /// Bytes moved at once.
-const PIECE_BYTES: usize = 1 << 20;
+const PIECE_BYTES: usize = 256 << 10;
 
 /// A name in a directory as a path.
 pub(crate) fn join(dir: &[u8], name: &[u8]) -> Vec<u8> {
@@ -18,38 +28,25 @@ pub(crate) fn join(dir: &[u8], name: &[u8]) -> Vec<u8> {
 
 /// The last name of a path; `None` when its content is meant: `/`, `dir/.`, `..`.
 pub(crate) fn last_name(path: &[u8]) -> Option<&[u8]> {
-    let end = path.iter().rposition(|byte| *byte != b'/')? + 1;
-    let name = path.split_at(end).0.rsplit(|byte| *byte == b'/').next()?;
-    (name != b"." && name != b"..").then_some(name)
+    let (_, name) = split(path);
+    (!name.is_empty() && name != b"." && name != b"..").then_some(name)
 }
 
-/// How much was moved, shown on a terminal and nowhere else.
-pub(crate) struct Progress(ProgressBar);
-
-impl Progress {
-    pub(crate) fn new() -> Self {
-        let bar = ProgressBar::new_spinner();
-        let style = ProgressStyle::with_template("{spinner} {bytes} ({bytes_per_sec}) {wide_msg}");
-        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
-        bar.enable_steady_tick(Duration::from_millis(100));
-        Self(bar)
-    }
-
-    fn at(&self, path: &[u8]) {
-        if !self.0.is_hidden() {
-            self.0.set_message(crate::show::name(path));
-        }
-    }
-
-    fn add(&self, bytes: u64) {
-        self.0.inc(bytes);
-    }
+/// Directory and last name of a path, which may end with slashes. The directory is empty for a
+/// single name.
+pub(crate) fn split(path: &[u8]) -> (&[u8], &[u8]) {
+    let is_name = |byte: &u8| *byte != b'/';
+    let end = path.iter().rposition(is_name).map_or(0, |last| last + 1);
+    let path = path.split_at(end).0;
+    let start = path.iter().rposition(|byte| *byte == b'/');
+    path.split_at(start.map_or(0, |slash| slash + 1))
 }
 
-impl Drop for Progress {
-    fn drop(&mut self) {
-        self.0.finish_and_clear();
-    }
+/// A walk met a directory again: the names of the image make a cycle, or two directories of one.
+pub(crate) fn second_name(at: &str, inode: u32) -> Failure {
+    let problem = "has a second name here: a cycle, or two directories of one";
+    let text = format!("{at}: the directory inode {inode} {problem}");
+    Failure::new(Exit::Damaged, text).hint("e2fsck repairs it")
 }
 
 #[cfg(test)]
@@ -65,6 +62,9 @@ mod tests {
                 .iter()
                 .all(|path| last_name(path).is_none())
         );
+        assert_eq!(split(b"/a/b//"), (b"/a/".as_slice(), b"b".as_slice()));
+        assert_eq!(split(b"a/"), (b"".as_slice(), b"a".as_slice()));
+        assert_eq!(split(b"//"), (b"".as_slice(), b"".as_slice()));
         assert_eq!(join(b"/", b"a"), b"/a");
         assert_eq!(join(b"/d", b"a"), b"/d/a");
     }

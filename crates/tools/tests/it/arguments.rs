@@ -53,6 +53,80 @@ fn help_teaches_with_examples() {
 }
 
 #[test]
+fn help_is_a_command_with_help() {
+    let rig = Rig::empty();
+    assert!(rig.ok(&["help", "--help"]).contains("uext4 help mkfs"));
+    assert_eq!(rig.ok(&["help"]), rig.ok(&["--help"]));
+    assert_eq!(rig.ok(&["help", "mkfs"]), rig.ok(&["mkfs", "--help"]));
+    rig.fails(2, "no such command", &["help", "frobnicate"]);
+}
+
+#[test]
+fn commands_that_change_print_json() {
+    let rig = Rig::empty();
+    let made = rig.json(&["mkfs", "--json", "disk.img", "64M", "-L", "one"]);
+    assert_eq!(made["label"], "one");
+    let tuned = rig.json(&["tune", "--json", "disk.img", "-L", "two"]);
+    assert_eq!(tuned["label"], "two");
+    assert_eq!(tuned["uuid"], made["uuid"]);
+    assert_eq!(
+        rig.json(&["replay", "--json", "disk.img"])["recovered"],
+        false
+    );
+    let trimmed = &rig.json(&["trim", "--json", "disk.img"])["trimmed_bytes"];
+    assert!(trimmed.as_u64().expect("a number") > 1 << 20);
+    rig.assert_clean();
+}
+
+#[test]
+fn times_in_json_are_exact() {
+    let rig = Rig::new(&[]);
+    let file = std::fs::File::create(rig.path("file")).unwrap();
+    let ns = 1_234_567_890_123_456_789;
+    let time = std::time::SystemTime::UNIX_EPOCH + std::time::Duration::from_nanos(ns);
+    file.set_modified(time).unwrap();
+    rig.ok(&["put", "disk.img", "file", "/file"]);
+    let rows = rig.json(&["ls", "--json", "disk.img", "/file"]);
+    assert_eq!(rows[0]["modified_ns"], ns);
+    assert_eq!(
+        rig.json(&["stat", "--json", "disk.img", "/file"])["modified_ns"],
+        ns
+    );
+}
+
+#[test]
+fn examples_of_the_readme_work() {
+    let rig = Rig::empty();
+    let readme = include_str!("../../../../README.md");
+    std::fs::create_dir(rig.path("site")).unwrap();
+    std::fs::write(rig.path("site/index.html"), "hello").unwrap();
+    let (_, mount) = readme.split_once("### As a mount").expect("a chapter");
+    let (_, tool) = readme.split_once("### As a tool").expect("a chapter");
+    let lines = |chapter: &'static str| {
+        let (_, code) = chapter.split_once("```sh\n").expect("examples");
+        let (code, _) = code.split_once("```").expect("their end");
+        let lines = code
+            .lines()
+            .map(|line| line.split('#').next().unwrap_or("").trim());
+        lines.filter(|line| !line.is_empty()).collect::<Vec<_>>()
+    };
+    let mkfs = lines(mount)
+        .into_iter()
+        .filter(|line| line.starts_with("uext4 mkfs"));
+    let examples: Vec<_> = mkfs.chain(lines(tool)).collect();
+    assert!(examples.len() > 6, "{examples:?}");
+    for line in examples {
+        let words: Vec<_> = line.split_whitespace().skip(1).collect();
+        let said = rig.ok(&words);
+        if words[0] == "cat" {
+            assert_eq!(said, "hello", "{line}");
+        }
+    }
+    assert_eq!(std::fs::read(rig.path("out/index.html")).unwrap(), b"hello");
+    rig.assert_clean();
+}
+
+#[test]
 fn a_reader_that_goes_away_is_no_error() {
     let rig = Rig::new(&[]);
     std::fs::write(rig.path("big"), vec![b'x'; 8 << 20]).unwrap();

@@ -83,7 +83,10 @@ fn damage_is_answered_as_the_option_says_and_recorded() {
         assert_eq!(done(&rig, "cat mnt/file"), "data");
         if goes_on {
             done(&rig, "echo late > mnt/late");
-            rig.ok(&["umount", "mnt"]);
+            let unmounted = rig.run(&["umount", "mnt"]);
+            let said = String::from_utf8_lossy(&unmounted.stderr).into_owned();
+            let is_told = said.contains("errors are recorded") && said.contains("directory leaf");
+            assert!(unmounted.status.success() && is_told, "{said}");
             assert_eq!(rig.ok(&["cat", "disk.img", "/late"]), "late\n");
         } else {
             refused(&rig, "Read-only file system", "touch mnt/late");
@@ -122,7 +125,7 @@ fn damage_stops_writing_where_the_machine_should_panic() {
         assert_eq!(said.matches(SAID).count(), sentences, "{options}: {said}");
         assert_eq!(output.status.success(), !refused, "{options}: {said}");
         if options == "errors=continue" {
-            rig.ok(&["umount", "mnt"]);
+            rig.umounts_with_errors();
         }
         if options == "rw" {
             done(&rig, "touch mnt/before");
@@ -201,7 +204,7 @@ fn an_image_that_keeps_a_server_busy_is_answered() {
             refused(&rig, said, "stat mnt/names/absent");
             assert_eq!(done(&rig, "cat mnt/file"), "data");
         }
-        rig.ok(&["umount", "mnt"]);
+        assert!(rig.run(&["umount", "mnt"]).status.success());
         fs::remove_dir(rig.path("mnt")).unwrap();
     }
     // It is told like damage, where the image may be written.

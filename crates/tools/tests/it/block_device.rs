@@ -60,6 +60,83 @@ fn the_kernel_keeps_others_from_it_and_waits_until_it_is_clean() {
     }
 }
 
+const MAPPED: &str = r#"
+    mke2fs -q -F -b 4096 "$LOOP"
+    mount -t fuse.uext4 "$LOOP" mnt
+    dd if=/dev/zero of=mnt/holes bs=4096 seek=3 count=2 status=none
+    dd if=/dev/zero of=mnt/swap bs=1M count=4 status=none
+    chmod 600 mnt/swap
+    mkswap mnt/swap >/dev/null
+    swapon mnt/swap
+    trap 'swapoff mnt/swap' EXIT
+    grep -q mnt/swap /proc/swaps
+    fails 1 "" sh -c 'echo >>mnt/swap' 2>/dev/null
+    swapoff mnt/swap
+    trap - EXIT
+    told=$(python3 -c "$BLOCKS" mnt/holes 5)
+    umount mnt
+    for block in 0 1 2 3 4; do
+        debugfs -R "bmap /holes $block" "$LOOP" 2>/dev/null
+    done >wanted
+    test "$told" = "$(cat wanted)"
+    # Of a part of the device the numbers would be wrong.
+    "$TOOL" mount -o offset=0 "$LOOP" mnt
+    test "$(python3 -c "$BLOCKS" mnt/holes 5)" = "$(printf '0\n0\n0\n0\n0')"
+    umount mnt
+"#;
+
+/// Prints where the first blocks of a file stand (`FIBMAP`).
+const BLOCKS: &str = "import fcntl, os, struct, sys\n\
+    file = os.open(sys.argv[1], os.O_RDONLY)\n\
+    at = lambda block: fcntl.ioctl(file, 1, struct.pack('i', block))\n\
+    [print(struct.unpack('i', at(block))[0]) for block in range(int(sys.argv[2]))]";
+
+#[test]
+fn blocks_are_told_and_swapped_to() {
+    if !can_mount() {
+        return;
+    }
+    let rig = rig_of(ROOT);
+    let device = LoopDevice::attach(&rig.image()).expect("a loop device");
+    let told = format!("LOOP={}\nBLOCKS=\"{BLOCKS}\"\n{MAPPED}", device.path());
+    in_room(&rig, OURS, ROOT, &told);
+    drop(device);
+    rig.assert_clean();
+}
+
+const READ_ONLY: &str = r#"
+    blockdev --setro "$LOOP"
+    "$TOOL" mount -o noatime "$LOOP" mnt 2>said
+    case "$(cat said)" in *"write-protected"*"mounted read-only"*) ;; *) cat said >&2; exit 1;; esac
+    mounted ro,noatime
+    fails 1 "Read-only" touch mnt/file
+    umount mnt
+    blockdev --setrw "$LOOP"
+    # A feature whose files can only be read.
+    debugfs -w -R "feature shared_blocks" "$LOOP" 2>/dev/null
+    "$TOOL" mount -o rw,noatime "$LOOP" mnt 2>said
+    case "$(cat said)" in *"shared_blocks"*"mounted read-only"*) ;; *) cat said >&2; exit 1;; esac
+    mounted ro,noatime
+    umount mnt
+    # Asked for, it is no news.
+    test -z "$("$TOOL" mount -o ro "$LOOP" mnt 2>&1)"
+    umount mnt
+    debugfs -w -R "feature -shared_blocks" "$LOOP" 2>/dev/null
+"#;
+
+#[test]
+fn what_can_only_be_read_is_mounted_so_and_says_it() {
+    if !can_mount() {
+        return;
+    }
+    let rig = rig_of(ROOT);
+    let device = LoopDevice::attach(&rig.image()).expect("a loop device");
+    let told = format!("LOOP={}\n{READ_ONLY}", device.path());
+    in_room(&rig, OURS, ROOT, &told);
+    drop(device);
+    rig.assert_clean();
+}
+
 const READ: &str = r#"
     mount -t fuse.uext4 "$LOOP" mnt -o ro
     mounted ro

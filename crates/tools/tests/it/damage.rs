@@ -111,3 +111,85 @@ fn an_image_in_use_is_not_written() {
     drop(holder);
     rig.ok(&["mkdir", "disk.img", "/x"]);
 }
+
+/// Names that lead where none may: all commands that read say so, and go on with the rest.
+#[test]
+fn names_of_free_and_reserved_inodes_are_damage() {
+    let rig = Rig::new(&[]);
+    rig.ok(&["mkdir", "disk.img", "/dir"]);
+    std::fs::write(rig.path("src"), "x").unwrap();
+    rig.ok(&["put", "disk.img", "src", "/file"]);
+    let stat = rig.json(&["stat", "--json", "disk.img", "/file"]);
+    rig.ok(&["rm", "disk.img", "/file"]);
+    let image = rig.image();
+    for (nr, word) in [(stat["inode"].as_u64().unwrap(), "block"), (8, "itself")] {
+        let link = format!("link <{nr}> /dir/evil");
+        oracle::debugfs(&image, oracle::Access::Write, &[link]).expect("debugfs writes");
+        for command in ["cat", "stat", "rm", "ls"] {
+            rig.fails(4, word, &[command, "disk.img", "/dir/evil"]);
+        }
+        rig.fails(4, word, &["ls", "-l", "disk.img", "/dir"]);
+        rig.fails(4, "evil", &["check", "disk.img"]);
+        for options in ["untrusted", "untrusted,rw"] {
+            std::fs::create_dir_all(rig.path("mnt")).unwrap();
+            rig.fails(
+                4,
+                "directory entry",
+                &["mount", "-o", options, "disk.img", "mnt"],
+            );
+        }
+        oracle::debugfs(&image, oracle::Access::Write, &["unlink /dir/evil"]).unwrap();
+        oracle::e2fsck_repair(&image, oracle::Repair::Everything).expect("e2fsck runs");
+    }
+}
+
+/// What is there instead is named, with what to do about it.
+#[test]
+fn what_holds_no_ext4_is_told_by_its_name() {
+    let rig = Rig::new(&[]);
+    let run = |program: &str, args: &[&str]| {
+        let done = std::process::Command::new(program)
+            .current_dir(rig.path(""))
+            .args(args)
+            .output();
+        let done = done.unwrap_or_else(|error| panic!("{program}: {error}"));
+        assert!(done.status.success(), "{program} {args:?}");
+    };
+    run("gzip", &["-k1", "disk.img"]);
+    run("truncate", &["-s", "4M", "swap.img"]);
+    run("mkswap", &["swap.img"]);
+    run("truncate", &["-s", "16M", "none.img"]);
+    for (image, word) in [
+        ("disk.img.gz", "gunzip"),
+        ("swap.img", "swap space"),
+        ("none.img", "zeroes only"),
+    ] {
+        for command in ["ls", "info", "check", "replay"] {
+            rig.fails(3, word, &[command, image]);
+        }
+    }
+    // A disk with a partition, and an image of several groups that lost its front.
+    let mut disk = vec![0_u8; 1 << 20];
+    disk.extend(bytes(&rig.image()));
+    disk[510..512].copy_from_slice(&[0x55, 0xAA]);
+    disk[446 + 4] = 0x83;
+    disk[446 + 8..446 + 12].copy_from_slice(&2048_u32.to_le_bytes());
+    disk[446 + 12..446 + 16].copy_from_slice(&(64 * 2048_u32).to_le_bytes());
+    std::fs::write(rig.path("disk"), disk).unwrap();
+    rig.fails(3, "--partition 1", &["ls", "disk"]);
+    rig.ok(&["ls", "--partition", "1", "disk"]);
+    run(
+        "mke2fs",
+        &["-q", "-F", "-t", "ext4", "-b", "1024", "lost.img", "32M"],
+    );
+    let mut lost = bytes(&rig.path("lost.img"));
+    lost[1024..2048].fill(0);
+    std::fs::write(rig.path("lost.img"), lost).unwrap();
+    rig.fails(3, "e2fsck -b 8193 -B 1024", &["ls", "lost.img"]);
+    let fsck = std::process::Command::new("e2fsck")
+        .args(["-fy", "-b", "8193", "-B", "1024"])
+        .arg(rig.path("lost.img"))
+        .output();
+    assert!(fsck.unwrap().status.code().is_some_and(|code| code < 4));
+    rig.ok(&["ls", "lost.img"]);
+}

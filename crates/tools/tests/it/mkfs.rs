@@ -123,3 +123,114 @@ fn what_linux_alone_can_mount_is_said_and_what_cannot_be_made_leaves_no_file() {
     rig.fails(1, "too small", &["mkfs", "new.img", "--size", "1K"]);
     assert!(!rig.path("new.img").exists());
 }
+
+#[test]
+fn sizes_are_those_of_mke2fs() {
+    for (args, blocks) in [
+        (["64M", "-b4096"], 16384),
+        (["16384", "-b4096"], 16384),
+        (["65536", "-b1024"], 65536),
+        (["131072s", "-b1024"], 65536),
+    ] {
+        let rig = Rig::empty();
+        rig.ok(&[["mkfs", "-q", "disk.img"].as_slice(), &args].concat());
+        let info = rig.json(&["info", "--json", "disk.img"]);
+        assert_eq!(info["blocks"], blocks, "{args:?}");
+        let mut mke2fs = std::process::Command::new("mke2fs");
+        mke2fs.args(["-q", "-F", "-t", "ext4", args[1]]);
+        mke2fs.arg(rig.path("other.img")).arg(args[0]);
+        assert!(mke2fs.output().expect("mke2fs").status.success());
+        let theirs = oracle::dumpe2fs(&rig.path("other.img")).expect("dumpe2fs answers");
+        assert_eq!(theirs.number("Block count").unwrap(), blocks, "{args:?}");
+        rig.assert_clean();
+    }
+    let rig = Rig::empty();
+    rig.fails(2, "--size", &["mkfs", "disk.img", "64M", "--size", "64M"]);
+    rig.fails(2, "2Q", &["mkfs", "disk.img", "2Q"]);
+}
+
+#[test]
+fn a_dry_run_writes_nothing_and_tells_what_would_be() {
+    let rig = Rig::empty();
+    let dry = rig.json(&["mkfs", "-n", "--json", "disk.img", "256M", "-b", "1K"]);
+    assert!(!rig.path("disk.img").exists());
+    let made = rig.json(&["mkfs", "--json", "disk.img", "256M", "-b", "1K"]);
+    rig.assert_clean();
+    for name in [
+        "blocks",
+        "inodes",
+        "features",
+        "journal_blocks",
+        "backup_superblocks",
+    ] {
+        assert_eq!(dry[name], made[name], "{name}");
+    }
+    assert_eq!(
+        (&dry["dry_run"], &made["dry_run"]),
+        (&true.into(), &false.into())
+    );
+    let backups = made["backup_superblocks"].as_array().expect("a list");
+    let first = backups[0].as_u64().expect("a number");
+    assert_eq!(
+        bytes(&rig.image())[first as usize * 1024 + 56..][..2],
+        [0x53, 0xEF]
+    );
+    // On a file system that is there, to find the copies of its superblock.
+    let before = bytes(&rig.image());
+    let output = rig.run(&["mkfs", "-n", "-b", "1K", "disk.img"]);
+    assert!(output.status.success(), "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("holds an ext2"));
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(
+        said.contains(&first.to_string()) && said.contains("nothing was written"),
+        "{said}"
+    );
+    assert!(bytes(&rig.image()) == before);
+}
+
+#[test]
+fn features_that_are_built_on_others_go_with_them() {
+    for (list, gone) in [("^has_journal", "orphan_file"), ("^extent", "64bit")] {
+        let rig = Rig::new(&["-O", list]);
+        let header = oracle::dumpe2fs(&rig.image()).expect("dumpe2fs answers");
+        assert!(
+            !header.has_feature(&list[1..]) && !header.has_feature(gone),
+            "{list}"
+        );
+        rig.assert_clean();
+        rig.ok(&["mkdir", "disk.img", "/dir"]);
+        rig.assert_clean();
+    }
+    let rig = Rig::empty();
+    let asked = ["mkfs", "disk.img", "64M", "-O", "^has_journal,orphan_file"];
+    rig.fails(2, "orphan_file needs the feature has_journal", &asked);
+}
+
+#[test]
+fn the_root_directory_belongs_to_its_maker() {
+    let rig = Rig::new(&["-E", "root_owner"]);
+    let owner = rustix::process::geteuid().as_raw();
+    assert_eq!(rig.json(&["stat", "--json", "disk.img", "/"])["uid"], owner);
+    if owner != 0 {
+        return;
+    }
+    let made = crate::walks::as_user(&rig, "022", &["mkfs", "user.img", "16M"]);
+    let said = String::from_utf8_lossy(&made.stdout).into_owned();
+    assert!(
+        made.status.success() && said.contains("root directory of 1234:1234"),
+        "{said}"
+    );
+    let root = rig.json(&["stat", "--json", "home/user.img", "/"]);
+    assert_eq!((&root["uid"], &root["gid"]), (&1234.into(), &1234.into()));
+    let of_root = ["mkfs", "-q", "root.img", "16M", "-E", "root_owner=0:0"];
+    assert!(
+        crate::walks::as_user(&rig, "022", &of_root)
+            .status
+            .success()
+    );
+    assert_eq!(
+        rig.json(&["stat", "--json", "home/root.img", "/"])["uid"],
+        0
+    );
+    oracle::assert_clean(&rig.path("home/user.img"));
+}

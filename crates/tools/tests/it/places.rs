@@ -201,7 +201,7 @@ fn messages_say_what_where_and_what_to_do() {
     let bad = "bad.img: damaged file system: superblock: checksum does not match; \
                run e2fsck on the image";
     let zero = "zero.img holds no ext4 file system (no magic at byte 1024); \
-                on a whole disk --partition or --offset finds it";
+                it begins with zeroes only; `uext4 mkfs` makes a file system";
     let short = "short.img: the superblock says 67108864 bytes, short.img has 3145728";
     let none = "none.img: No such file or directory";
     let root = "disk.img:/: it has no name of its own, so it can neither be removed nor moved";

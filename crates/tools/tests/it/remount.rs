@@ -143,7 +143,7 @@ fn a_frozen_mount_is_clean_and_readable() {
         fs::create_dir(mount.path("dir")).unwrap();
         rig.ok(&["freeze", "mnt"]);
         rig.assert_clean();
-        rig.fails(5, "frozen already", &["freeze", "mnt"]);
+        rig.fails(5, "is frozen", &["freeze", "mnt"]);
         let before = crate::rig::bytes(&rig.image());
         let mut waiting: Vec<Child> = (0..WAITING)
             .map(|nr| touch(&mount.path(&format!("dir/new {nr}"))))

@@ -1,7 +1,8 @@
 //! Runs the tool on an image in a directory of its own.
 
+use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Child, Command, Output, Stdio};
 use tempfile::TempDir;
 use uext4_testkit::oracle;
 
@@ -44,6 +45,35 @@ impl Rig {
         command.output().expect("the tool starts")
     }
 
+    /// Runs the tool with these variables.
+    pub(crate) fn run_with(&self, variables: &[(&str, &str)], args: &[&str]) -> Output {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_uext4"));
+        command.envs(variables.iter().copied());
+        command.current_dir(self.dir.path()).args(args);
+        command.output().expect("the tool starts")
+    }
+
+    /// Starts the tool.
+    pub(crate) fn start(&self, args: &[&str], input: Stdio) -> Child {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_uext4"));
+        command.current_dir(self.dir.path()).args(args);
+        command
+            .stdin(input)
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped());
+        command.spawn().expect("the tool starts")
+    }
+
+    /// Runs the tool with this standard input.
+    pub(crate) fn fed(&self, input: &[u8], args: &[&str]) -> Output {
+        let mut child = self.start(args, Stdio::piped());
+        let mut stdin = child.stdin.take().expect("it is piped");
+        // A tool that refuses its arguments reads nothing.
+        let _ = stdin.write_all(input);
+        drop(stdin);
+        child.wait_with_output().expect("it ends")
+    }
+
     /// As [`Rig::run`], where nobody uses what it works on. A child that another test forks does
     /// for a moment: it holds all open files and their locks until it runs its own program.
     fn run_when_free(&self, args: &[&str]) -> Output {
@@ -68,6 +98,14 @@ impl Rig {
         );
         assert_eq!(said, "", "{args:?} is silent on stderr");
         String::from_utf8(output.stdout).expect("text")
+    }
+
+    /// Unmounts an image in which errors are recorded: it is closed, and the tool says so.
+    pub(crate) fn umounts_with_errors(&self) {
+        let output = self.run(&["umount", "mnt"]);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{said}");
+        assert!(said.contains("errors are recorded"), "{said}");
     }
 
     /// Runs the tool, which must fail with this status and say one line with this word in it.

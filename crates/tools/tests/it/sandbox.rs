@@ -3,7 +3,7 @@
 use crate::rig::Rig;
 use serde_json::Value;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use uext4_testkit::oracle;
 use uext4_testkit::rings::RingsSwitch;
 
@@ -126,6 +126,52 @@ fn a_signal_unmounts_a_server_that_is_locked_in() {
     assert!(fs::read_dir(rig.path("mnt")).unwrap().next().is_none());
     rig.assert_clean();
     assert_eq!(rig.ok(&["cat", "disk.img", "/file"]), "data");
+}
+
+/// What stands behind the open descriptors of a process.
+fn descriptors(pid: u64) -> Vec<PathBuf> {
+    let listed = fs::read_dir(format!("/proc/{pid}/fd")).expect("it runs");
+    let target = |entry: std::io::Result<fs::DirEntry>| fs::read_link(entry.ok()?.path()).ok();
+    listed.filter_map(target).collect()
+}
+
+/// The processes that this one started.
+fn children(pid: u64) -> Vec<u64> {
+    let said = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
+    let said = said.expect("the kernel lists children");
+    said.split_whitespace()
+        .filter_map(|pid| pid.parse().ok())
+        .collect()
+}
+
+#[test]
+fn the_server_inherits_no_descriptor() {
+    if !can_mount() {
+        return;
+    }
+    let rig = Rig::new(&[]);
+    fs::create_dir(rig.path("mnt")).unwrap();
+    fs::write(rig.path("secret"), "secret").unwrap();
+    for options in ["sandbox", "no_sandbox"] {
+        // The shell opens descriptor 9 without close-on-exec.
+        let line = format!(
+            "exec 9<secret; exec {} mount -o {options} disk.img mnt",
+            env!("CARGO_BIN_EXE_uext4")
+        );
+        let mut shell = std::process::Command::new("sh");
+        let status = shell.args(["-c", &line]).current_dir(rig.path("")).status();
+        let server = rig.json(&["info", "--json", "mnt"])["pid"]
+            .as_u64()
+            .unwrap();
+        let processes: Vec<u64> = std::iter::once(server).chain(children(server)).collect();
+        let open: Vec<PathBuf> = processes.iter().flat_map(|pid| descriptors(*pid)).collect();
+        rig.ok(&["umount", "mnt"]);
+        assert!(status.unwrap().success());
+        let has = |name: &str| open.iter().any(|path| path.ends_with(name));
+        assert!(has("disk.img"), "{open:?}");
+        assert!(!has("secret"), "{options}: {open:?}");
+    }
+    rig.assert_clean();
 }
 
 /// As code would that took the server over: calls made by each of its threads.

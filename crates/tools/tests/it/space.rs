@@ -38,9 +38,19 @@ fn free_extents_are_what_e2freefrag_counts() {
     assert_eq!(found["min_bytes"], number("Min. free extent:") << 10);
     let average = found["free_bytes"].as_u64().unwrap() / found["extents"].as_u64().unwrap();
     assert_eq!(average >> 10, number("Avg. free extent:"));
-    let text = rig.ok(&["freefrag", "disk.img"]);
+    let picture = |locale: &[(&str, &str)]| {
+        let output = rig.run_with(locale, &["freefrag", "disk.img"]);
+        assert!(output.status.success());
+        String::from_utf8(output.stdout).expect("text")
+    };
+    let text = picture(&[("LC_ALL", "C.UTF-8")]);
     assert!(
         text.contains("extents") && text.contains('█') && text.contains('·'),
+        "{text}"
+    );
+    let text = picture(&[("LC_ALL", ""), ("LC_CTYPE", ""), ("LANG", "C")]);
+    assert!(
+        text.is_ascii() && text.contains("##") && text.contains(".."),
         "{text}"
     );
 }

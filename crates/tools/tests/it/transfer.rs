@@ -89,6 +89,230 @@ fn destinations_are_those_of_cp() {
 }
 
 #[test]
+fn several_sources_need_a_directory_and_a_slash_means_one() {
+    let rig = Rig::new(&[]);
+    std::fs::create_dir(rig.path("dir")).unwrap();
+    for name in ["one", "two", "dir/three"] {
+        std::fs::write(rig.path(name), name).unwrap();
+    }
+    let missing = "no such directory";
+    rig.fails(1, missing, &["put", "disk.img", "one", "two", "/new"]);
+    rig.fails(1, missing, &["put", "disk.img", "one", "/new/"]);
+    rig.fails(1, missing, &["put", "disk.img", "one", "two", "/new/"]);
+    assert_eq!(rig.ok(&["ls", "disk.img"]), "lost+found\n");
+    rig.ok(&["mkdir", "disk.img", "/in"]);
+    rig.ok(&["put", "-r", "disk.img", "one", "two", "dir", "/in/"]);
+    assert_eq!(rig.ok(&["ls", "disk.img", "/in"]), "dir\none\ntwo\n");
+    assert_eq!(rig.ok(&["cat", "disk.img", "/in/dir/three"]), "dir/three");
+    rig.ok(&["put", "-r", "disk.img", "dir/", "/copy/"]);
+    assert_eq!(rig.ok(&["ls", "disk.img", "/copy"]), "three\n");
+    rig.fails(
+        1,
+        "directory",
+        &["put", "disk.img", "one", "two", "/in/one"],
+    );
+    rig.fails(1, "directory", &["put", "disk.img", "one", "/in/one/"]);
+    // One that is missing does not keep the others from being copied.
+    let put = rig.run(&["put", "disk.img", "nothing", "one", "dir", "/copy"]);
+    let said = String::from_utf8_lossy(&put.stderr).into_owned();
+    assert_eq!(put.status.code(), Some(1), "{said}");
+    assert!(said.contains("nothing: No such file") && said.contains("dir: is a directory"));
+    assert!(
+        said.contains("2 files failed, 1 with 3 bytes were copied"),
+        "{said}"
+    );
+    assert_eq!(rig.ok(&["ls", "disk.img", "/copy"]), "one\nthree\n");
+    rig.fails(1, missing, &["get", "disk.img", "/in/one", "newdir/"]);
+    assert!(!rig.path("newdir").exists());
+    rig.assert_clean();
+}
+
+#[test]
+fn links_are_kept_or_followed() {
+    let rig = Rig::new(&[]);
+    std::fs::create_dir(rig.path("dir")).unwrap();
+    std::fs::write(rig.path("file"), "file").unwrap();
+    let link = |target: &str, name: &str| std::os::unix::fs::symlink(target, rig.path(name));
+    link("../file", "dir/link").unwrap();
+    rig.ok(&["put", "-r", "disk.img", "dir", "/kept"]);
+    assert!(
+        rig.ok(&["ls", "-l", "disk.img", "/kept"])
+            .contains("link -> ../file")
+    );
+    rig.ok(&["put", "-rL", "disk.img", "dir", "/followed"]);
+    assert_eq!(rig.ok(&["cat", "disk.img", "/followed/link"]), "file");
+    assert!(
+        !rig.ok(&["ls", "-l", "disk.img", "/followed"])
+            .contains("->")
+    );
+    link("..", "dir/loop").unwrap();
+    link("nowhere", "dir/broken").unwrap();
+    let put = rig.run(&["put", "-rL", "disk.img", "dir", "/loop"]);
+    let said = String::from_utf8_lossy(&put.stderr).into_owned();
+    assert_eq!(put.status.code(), Some(1), "{said}");
+    assert!(said.contains("dir/broken: No such file"), "{said}");
+    assert!(said.contains("leads back to"), "{said}");
+    assert_eq!(rig.ok(&["cat", "disk.img", "/loop/link"]), "file");
+    rig.assert_clean();
+}
+
+#[test]
+fn standard_streams_are_files() {
+    let rig = Rig::new(&[]);
+    let data = "line\n".repeat(100_000);
+    let output = rig.fed(data.as_bytes(), &["put", "disk.img", "-", "/stream"]);
+    assert!(output.status.success(), "{output:?}");
+    let got = rig.run(&["get", "disk.img", "/stream", "-"]);
+    assert!(got.status.success() && got.stdout == data.as_bytes());
+    assert!(!rig.path("-").exists());
+    let empty = rig.fed(b"", &["put", "disk.img", "-", "/empty"]);
+    assert!(empty.status.success(), "{empty:?}");
+    assert_eq!(
+        rig.json(&["stat", "--json", "disk.img", "/empty"])["size"],
+        0
+    );
+    rig.fails(1, "exists", &["put", "disk.img", "-", "/stream"]);
+    assert!(
+        rig.fed(b"new", &["put", "-f", "disk.img", "-", "/stream"])
+            .status
+            .success()
+    );
+    assert_eq!(rig.ok(&["cat", "disk.img", "/stream"]), "new");
+    rig.fails(2, "name", &["put", "disk.img", "-", "/"]);
+    rig.fails(2, "alone", &["put", "disk.img", "-", "x", "/"]);
+    rig.fails(2, "only a file", &["get", "-r", "disk.img", "/", "-"]);
+    std::fs::write(rig.path("-"), "a file").unwrap();
+    rig.ok(&["put", "disk.img", "./-", "/dash"]);
+    assert_eq!(rig.ok(&["cat", "disk.img", "/dash"]), "a file");
+    rig.assert_clean();
+}
+
+#[test]
+fn a_given_time_makes_the_same_bytes() {
+    let same = "01234567-89ab-cdef-0123-456789abcdef";
+    let made = |variable: Option<&str>, args: &[&str]| {
+        let rig = Rig::empty();
+        std::fs::create_dir(rig.path("tree")).unwrap();
+        for number in 0..40 {
+            let data = vec![number; 40 * usize::from(number)];
+            std::fs::write(rig.path("tree").join(number.to_string()), data).unwrap();
+        }
+        let old = std::time::SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(1_000_000);
+        let file = std::fs::File::options()
+            .write(true)
+            .open(rig.path("tree/7"))
+            .unwrap();
+        file.set_modified(old).unwrap();
+        let run = |args: &[&str]| {
+            let output = match variable {
+                Some(value) => rig.run_with(&[("SOURCE_DATE_EPOCH", value)], args),
+                None => rig.run(args),
+            };
+            assert!(output.status.success(), "{args:?}: {output:?}");
+        };
+        let mkfs = [
+            "mkfs",
+            "-q",
+            "disk.img",
+            "32M",
+            "-U",
+            same,
+            "--hash-seed",
+            same,
+        ];
+        let time = if args.is_empty() {
+            vec![]
+        } else {
+            vec!["--time", "2000000000"]
+        };
+        run(&[mkfs.as_slice(), &time].concat());
+        run(&[["put", "-r", "disk.img", "tree", "/"].as_slice(), args].concat());
+        rig.assert_clean();
+        rig
+    };
+    let modified = |rig: &Rig, path: &str| {
+        rig.json(&["stat", "--json", "disk.img", path])["modified"].as_u64()
+    };
+    for (variable, args) in [
+        (None, ["--time", "2000000000"].as_slice()),
+        (Some("1600000000"), &[]),
+    ] {
+        let (one, other) = (made(variable, args), made(variable, args));
+        assert!(
+            bytes(&one.image()) == bytes(&other.image()),
+            "{variable:?} {args:?}"
+        );
+        match variable {
+            None => assert_eq!(modified(&one, "/tree/7"), Some(2_000_000_000)),
+            Some(_) => {
+                assert_eq!(modified(&one, "/tree/7"), Some(1_000_000), "it is older");
+                assert_eq!(modified(&one, "/tree/8"), Some(1_600_000_000));
+            }
+        }
+    }
+}
+
+#[test]
+fn an_interrupted_copy_ends_with_a_clean_image() {
+    use std::process::Stdio;
+    let rig = Rig::new(&[]);
+    std::fs::create_dir(rig.path("tree")).unwrap();
+    for number in 0..3000 {
+        std::fs::write(rig.path("tree").join(number.to_string()), "x").unwrap();
+    }
+    // How far a copy comes depends on the machine: the delay grows from round to round.
+    let interrupt = |mut child: std::process::Child, round: u64| {
+        let id = rustix::process::Pid::from_child(&child);
+        // Its end would end the stream.
+        let stdin = child.stdin.take();
+        std::thread::sleep(std::time::Duration::from_millis(5 * (round + 1)));
+        rustix::process::kill_process(id, rustix::process::Signal::INT).unwrap();
+        let status = child.wait().unwrap();
+        drop(stdin);
+        let mut said = String::new();
+        std::io::Read::read_to_string(&mut child.stderr.take().unwrap(), &mut said).unwrap();
+        // None: the signal came before the tool had begun.
+        (status.code(), said)
+    };
+    let is_clean = || {
+        let info = rig.json(&["info", "--json", "disk.img"]);
+        assert_eq!(info["journal"]["needs_recovery"], false);
+    };
+    let mut met = false;
+    for round in 0..20 {
+        let to = format!("/{round}");
+        let child = rig.start(&["put", "-r", "disk.img", "tree", &to], Stdio::null());
+        let (status, said) = interrupt(child, round);
+        is_clean();
+        if status == Some(1) {
+            assert!(
+                said.contains("interrupted: ") && said.contains("were copied"),
+                "{said}"
+            );
+            met = true;
+            break;
+        }
+        assert!(matches!(status, None | Some(0)), "{status:?}: {said}");
+    }
+    assert!(met, "no copy of 3,000 files is met in the middle");
+    // A stream whose end is not known makes no file.
+    for round in 0..20 {
+        let child = rig.start(&["put", "disk.img", "-", "/stream"], Stdio::piped());
+        let (status, said) = interrupt(child, round);
+        is_clean();
+        if status == Some(1) {
+            assert!(said.contains("interrupted"), "{said}");
+            met = false;
+            break;
+        }
+        assert_eq!(status, None, "{said}");
+    }
+    assert!(!met, "no stream is met in the middle");
+    rig.fails(1, "no such file", &["stat", "disk.img", "/stream"]);
+    rig.assert_clean();
+}
+
+#[test]
 fn links_of_an_image_lead_nowhere_on_the_host() {
     let rig = Rig::new(&[]);
     std::fs::create_dir(rig.path("outside")).unwrap();

@@ -128,3 +128,41 @@ fn a_new_uuid_needs_a_seed() {
     rig.fails(1, "uninit_bg", &["tune", "disk.img", "-U", "random"]);
     oracle::assert_clean(&rig.image());
 }
+
+/// `tune2fs -o journal_data`: everything that reads and writes works, with data=ordered.
+#[test]
+fn data_in_the_journal_by_default_is_done_as_ordered() {
+    let rig = Rig::new(&[]);
+    std::fs::write(rig.path("src"), "data").unwrap();
+    let image = rig.image();
+    let tuned = Command::new("tune2fs")
+        .args(["-o", "journal_data"])
+        .arg(&image)
+        .output();
+    assert!(tuned.expect("tune2fs runs").status.success());
+    rig.ok(&["put", "disk.img", "src", "/file"]);
+    assert_eq!(rig.ok(&["cat", "disk.img", "/file"]), "data");
+    rig.ok(&["ls", "-l", "disk.img"]);
+    assert!(rig.ok(&["check", "disk.img"]).starts_with("sound"));
+    rig.ok(&["get", "disk.img", "/file", "back"]);
+    rig.assert_clean();
+    if !std::path::Path::new("/dev/fuse").exists() {
+        return;
+    }
+    std::fs::create_dir(rig.path("mnt")).unwrap();
+    let mounted = rig.run(&["mount", "disk.img", "mnt"]);
+    let said = String::from_utf8_lossy(&mounted.stderr).into_owned();
+    let written = std::fs::write(rig.path("mnt/new"), "new");
+    rig.ok(&["umount", "mnt"]);
+    assert!(
+        mounted.status.success() && said.contains("data=ordered"),
+        "{said}"
+    );
+    written.unwrap();
+    rig.fails(
+        2,
+        "data=journal",
+        &["mount", "-o", "data=journal", "disk.img", "mnt"],
+    );
+    rig.assert_clean();
+}

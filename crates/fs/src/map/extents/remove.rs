@@ -13,6 +13,8 @@ use uext4_journal::Handle;
 
 /// Groups whose bitmaps one step may touch.
 const STEP_GROUPS: u64 = 8;
+/// Blocks of the log that the revokes of what one step frees may take, besides one for nodes.
+const STEP_REVOKE_BLOCKS: u64 = 3;
 
 /// Unmaps and frees the blocks of `range`; stops when the handle's credits run out.
 pub(in super::super) fn remove(
@@ -29,6 +31,7 @@ pub(in super::super) fn remove(
             progress = Progress::More { end };
             break;
         }
+        let cut = limit_revokes(fs, state, cut);
         let run = BlockRun {
             start: cut.start,
             len_blocks: u32::from(cut.len),
@@ -59,9 +62,20 @@ pub(super) fn unmap(
 }
 
 /// What a step may log: the way down twice (a hole in the middle splits it), a group half for
-/// each new and each freed node, and the groups of the blocks.
+/// each new and each freed node, the groups of the blocks, and revokes.
 fn step_credits(state: &InodeState) -> u64 {
-    3 * u64::from(super::depth(state)) + 2 + STEP_GROUPS
+    3 * u64::from(super::depth(state)) + 2 + STEP_GROUPS + STEP_REVOKE_BLOCKS + 1
+}
+
+/// Keeps the end of an extent whose blocks are revoked, as many as a few blocks of the log take:
+/// each takes 8 bytes behind a header and before a checksum, of 20 bytes together.
+fn limit_revokes(fs: &Fs, state: &InodeState, cut: Extent) -> Extent {
+    if !clusters::holds_metadata(state) {
+        return cut;
+    }
+    let max = STEP_REVOKE_BLOCKS * (fs.block_size() as u64 - 20) / 8;
+    let from = cut.logical_end().saturating_sub(max);
+    piece(&cut, from.max(cut.logical.0.into()), cut.logical_end()).unwrap_or(cut)
 }
 
 /// The last stretch of `range` that one extent maps, cut to a bounded number of groups.

@@ -10,8 +10,8 @@ use super::{join, neighbours, piece, remove, walk};
 use crate::inode::InodeState;
 use crate::{Fs, Result};
 use std::ops::Range;
-use uext4_format::LogicalBlock;
-use uext4_format::extent::ExtentNode;
+use uext4_format::extent::{Extent, ExtentNode};
+use uext4_format::{BlockNr, LogicalBlock};
 use uext4_journal::Handle;
 
 /// Which way extents move, and by how many blocks.
@@ -103,6 +103,37 @@ fn move_entries(
     if first == 0 {
         edit::fix_keys(handle, state, path, path.len() - 1);
     }
+}
+
+/// Blocks that taking `range` out and moving what follows may log besides one way down the tree:
+/// each leaf from there on, the group of one that becomes empty (which are few, and as few are the
+/// nodes above), the groups of the blocks that are freed. Counts up to `max` and some.
+pub(crate) fn cost(fs: &Fs, state: &InodeState, range: Range<u64>, max: u32) -> Result<u32> {
+    let mut at = range.start;
+    let (mut nodes, mut groups) = (0u32, 0u32);
+    while at < LOGICAL_END && nodes.saturating_add(groups) < max {
+        let path = walk::path(fs, state, LogicalBlock(at as u32))?;
+        let leaf = path.last().expect("a path has a leaf");
+        nodes = nodes.saturating_add(2);
+        let freed = leaf.node.read(state, |node| {
+            let freed = node.extents().filter(|extent| {
+                u64::from(extent.logical.0) < range.end && extent.logical_end() > range.start
+            });
+            freed.fold(0u32, |sum, extent| {
+                sum.saturating_add(groups_of(fs, &extent))
+            })
+        });
+        groups = groups.saturating_add(freed);
+        at = leaf.expect.logical.end.max(at + 1);
+    }
+    Ok(nodes.saturating_add(groups.min(fs.geometry.group_count)))
+}
+
+/// Groups that an extent meets.
+fn groups_of(fs: &Fs, extent: &Extent) -> u32 {
+    let last = BlockNr(extent.physical_end().saturating_sub(1));
+    let group = |block| fs.geometry.group_of_block(block).0;
+    group(last).saturating_sub(group(extent.start)) + 1
 }
 
 /// Cuts the extent around `at` in two, if one begins before it.

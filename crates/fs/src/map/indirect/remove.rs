@@ -13,8 +13,9 @@ use uext4_format::{BlockNr, BlockRun, LogicalBlock};
 use uext4_journal::Handle;
 
 /// What a step may log: the tables on the way, a group half for each table that becomes empty,
-/// and the groups of one stretch (at most one table's pointers).
-const STEP_CREDITS: u32 = 3 + 3 + 4;
+/// the groups of one stretch (at most one table's pointers), and the revokes of that and of the
+/// tables.
+const STEP_CREDITS: u32 = 3 + 3 + 4 + 4;
 
 /// Unmaps and frees the blocks of `range`; stops when the handle's credits run out.
 pub(in super::super) fn remove(

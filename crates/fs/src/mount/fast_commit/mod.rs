@@ -107,7 +107,7 @@ fn apply(device: Arc<dyn BlockDevice>, plan: &Plan, records: &[Record]) -> Resul
         options,
         ..plan.clone()
     };
-    let media = Media::new(device, &mut plan);
+    let media = Media::new(device, &mut plan)?;
     let fs = assemble::engine(media, &plan, None, None)?;
     fs.orphans.take_over(&fs)?;
     let mut maps = maps::Maps::new(&fs, records)?;
@@ -191,9 +191,7 @@ fn contradiction(inode: InodeNr, problem: &'static str) -> Error {
 
 /// The inode of a record, loaded; a number that no file has is damage.
 fn load(fs: &Fs, nr: InodeNr) -> Result<Arc<crate::Inode>> {
-    let ordinary = nr == InodeNr::ROOT || nr.0 >= fs.geometry.first_inode;
-    let own = fs.superblock.read().disk.orphan_file_inum;
-    if !ordinary || nr.0 == own {
+    if fs.hidden.contains(nr) {
         return Err(contradiction(
             nr,
             "names an inode of the file system itself",

@@ -32,14 +32,23 @@ pub(super) struct Entry {
     payload: Box<[u8]>,
     /// Number of the queue that it belongs to.
     pub(super) queue: u16,
-    /// Its request waits for others, so that the kernel gets no answer through it for a while.
-    pub(super) is_away: bool,
+    /// Why the kernel gets no answer through it for a while.
+    pub(super) away: Option<Away>,
     /// A helper copies its data.
     pub(super) is_copied: bool,
     /// It comes back from a helper with the answer, not with the request as it was.
     pub(super) is_served: bool,
     /// Two `struct iovec`: header and payload.
     vectors: [[usize; 2]; 2],
+}
+
+/// Why an entry is away for a while.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Away {
+    /// Its request waits for others.
+    Asks,
+    /// Its request is parked.
+    Parked,
 }
 
 /// A buffer that requests use one after the other.
@@ -61,7 +70,7 @@ impl Entry {
             header: Box::new(header),
             payload: vec![0; WRITE_BYTES_MAX as usize].into(),
             queue,
-            is_away: false,
+            away: None,
             is_copied: false,
             is_served: true,
             vectors: [[0; 2]; 2],

@@ -4,18 +4,21 @@
 //! its entry, comes back through [`Returned`], and its answer goes to the kernel from here: a ring
 //! belongs to one thread.
 //!
-//! Invariants: [`SPARE`] entries of a queue at least hold no request that waits for other requests
-//! ([`Pace::Asks`], [`Pace::Halted`]). They are answered without the kernel's help, and with each
-//! answer the kernel sends the next request that waits in its queue: so nothing waits for ever. An
-//! entry that is added later would not do: the kernel looks for waiting requests at answers only.
+//! Invariants: [`ENTRIES`] entries of a queue at least hold no request that waits for other
+//! requests ([`Pace::Asks`], [`Pace::Halted`]): for each that goes away another entry is added.
+//! Those entries are answered without the kernel's help, in pools that serve no asker, and with
+//! each answer the kernel sends the next request that waits in its queue: so no request waits
+//! forever. An entry that is added when all are taken would not do, since the kernel looks for
+//! waiting requests at answers only. A parked request comes back through [`Returned`] as it came
+//! and is admitted again.
 
 use super::cpus::{Place, Share};
-use super::entry::{Entry, Scratch};
+use super::entry::{Away, Entry, Scratch};
 use super::ring::{Completion, Returned, Ring};
 use crate::aside::Job;
 use crate::errno::Errno;
 use crate::server::{Pace, Server};
-use crate::transport::{Service, Transport};
+use crate::transport::{Ended, Service, Transport};
 use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
@@ -23,8 +26,9 @@ use std::sync::mpsc::Sender;
 /// Entries of a queue at the beginning. The kernel takes the one that it used last, so most are
 /// never touched and cost addresses only.
 const ENTRIES: usize = 64;
-/// Entries of a queue whose requests do not wait for others.
-const SPARE: usize = 2;
+/// Requests of a queue that may wait for others while they are served. Parked ones are as many as
+/// there are callers.
+const ASKING_MAX: usize = 256;
 
 /// A ring, its queues and their thread.
 pub(crate) struct Queue {
@@ -47,8 +51,10 @@ pub(crate) struct Queue {
 struct Pool {
     queue: u16,
     n_entries: usize,
-    /// Those whose requests wait for others.
+    /// Those whose requests wait for others or are parked.
     n_away: usize,
+    /// Those whose requests wait for others.
+    n_asking: usize,
 }
 
 impl Queue {
@@ -62,6 +68,7 @@ impl Queue {
             queue,
             n_entries: 0,
             n_away: 0,
+            n_asking: 0,
         };
         Ok(Self {
             ring,
@@ -130,20 +137,21 @@ impl Queue {
             Pace::Awaited if self.n_copied == 0 && !self.ring.has_next() => {
                 entry.serve(&service.server, pace, &mut self.scratch);
             }
-            Pace::Asks if !self.has_spare(entry.queue) => entry.refuse(Errno::EAGAIN),
-            Pace::MayAsk if !self.has_spare(entry.queue) => {
+            Pace::Asks if !self.may_ask(entry.queue) => entry.refuse(Errno::EAGAIN),
+            Pace::MayAsk if !self.may_ask(entry.queue) => {
                 entry.serve(&service.server, Pace::Soon, &mut self.scratch);
             }
             Pace::Asks | Pace::MayAsk => {
-                self.count_away(&mut entry);
-                service.helpers.leave(self.job(entry, service));
+                self.send_away(&mut entry, Away::Asks)?;
+                service.askers.leave(self.job(entry, service));
                 return Ok(());
             }
+            // The askers may all wait for requests that need this entry.
             Pace::Waits => {
-                service.helpers.leave(self.job(entry, service));
+                service.waiters.leave(self.job(entry, service));
                 return Ok(());
             }
-            // The other helpers may all wait for this very request.
+            // The askers may all wait for this very request.
             Pace::Awaited | Pace::Bulk => {
                 entry.is_copied = true;
                 self.n_copied += 1;
@@ -151,11 +159,8 @@ impl Queue {
                 return Ok(());
             }
             Pace::Halted => {
-                if !self.has_spare(entry.queue) {
-                    self.add_entry(entry.queue)?;
-                }
-                self.count_away(&mut entry);
-                park(entry, service.server.clone(), self.ring.returned().clone());
+                self.send_away(&mut entry, Away::Parked)?;
+                park(entry, &service.server, self.ring.returned().clone());
                 return Ok(());
             }
         }
@@ -166,16 +171,23 @@ impl Queue {
         self.pools.iter_mut().find(|pool| pool.queue == queue)
     }
 
-    /// Whether one more entry of the queue may be away.
-    fn has_spare(&mut self, queue: u16) -> bool {
+    /// Whether one more request of the queue may wait for others.
+    fn may_ask(&mut self, queue: u16) -> bool {
         self.pool(queue)
-            .is_some_and(|pool| pool.n_away + SPARE < pool.n_entries)
+            .is_some_and(|pool| pool.n_asking < ASKING_MAX)
     }
 
-    fn count_away(&mut self, entry: &mut Entry) {
-        entry.is_away = true;
-        if let Some(pool) = self.pool(entry.queue) {
-            pool.n_away += 1;
+    /// Counts an entry that the kernel gets no answer through for a while, and adds another for it.
+    fn send_away(&mut self, entry: &mut Entry, why: Away) -> io::Result<()> {
+        entry.away = Some(why);
+        let Some(pool) = self.pool(entry.queue) else {
+            return Ok(());
+        };
+        pool.n_away += 1;
+        pool.n_asking += usize::from(why == Away::Asks);
+        match pool.n_entries < pool.n_away + ENTRIES {
+            true => self.add_entry(entry.queue),
+            false => Ok(()),
         }
     }
 
@@ -199,10 +211,11 @@ impl Queue {
             if std::mem::take(&mut entry.is_copied) {
                 self.n_copied -= 1;
             }
-            if std::mem::take(&mut entry.is_away)
+            if let Some(why) = entry.away.take()
                 && let Some(pool) = self.pool(entry.queue)
             {
                 pool.n_away -= 1;
+                pool.n_asking -= usize::from(why == Away::Asks);
             }
             match std::mem::replace(&mut entry.is_served, true) {
                 true => self.ring.commit(entry)?,
@@ -213,31 +226,24 @@ impl Queue {
     }
 }
 
-/// Keeps a change until it may be served.
-fn park(entry: Box<Entry>, server: Arc<Server>, returned: Arc<Returned>) {
-    let again = server.clone();
-    server.halt().park(move || {
-        let mut entry = entry;
-        let (pace, pass) = entry.admit(&again);
-        if pace == Pace::Halted {
-            drop(pass);
-            return park(entry, again, returned);
-        }
-        entry.serve(&again, pace, &mut Scratch::new());
-        drop(pass);
-        returned.give(entry);
-    });
+/// Parks a change; it comes back to its ring.
+fn park(mut entry: Box<Entry>, server: &Server, returned: Arc<Returned>) {
+    entry.is_served = false;
+    server.halt().park(move || returned.give(entry));
 }
 
 impl Transport for Queue {
-    fn serve(&mut self, service: &Service) -> io::Result<()> {
+    fn serve(&mut self, service: &Service) -> io::Result<Ended> {
         let begun = self.begin();
         let failed = begun.is_err();
         if let Some(teller) = self.teller.take() {
-            // Who mounts waits for it.
+            // The thread that mounts waits for it.
             let _ = teller.send(begun);
         }
-        // It has been told, and the kernel goes on without rings.
-        if failed { Ok(()) } else { self.run(service) }
+        if failed {
+            // It has been told, and the kernel goes on without rings.
+            return Ok(Ended::Unused);
+        }
+        self.run(service).map(|()| Ended::Disconnected)
     }
 }

@@ -1,0 +1,151 @@
+//! Group flush: the flushes of a device one at a time, and a count of those that failed.
+//!
+//! A caller needs a flush that begins after its call. If one is running, all callers that arrive
+//! meanwhile share the next one.
+//!
+//! Invariants: a flush that failed is counted before a later one begins. So if a flush succeeds and
+//! the count is what it was before a write began, no flush that could have lost the write failed.
+//! Reason: after a failed flush, writes since the last successful one may be gone, and the next
+//! flush succeeds without them. Linux reports a failed write-back once per open descriptor, and all
+//! users of a device here share one.
+//! Locking: one mutex ([`Rank::Device`]) for the counters, not held during a flush.
+
+use crate::Error;
+use uext4_sync::{Condvar, Mutex, Rank};
+
+/// See the module.
+pub struct FlushQueue {
+    counters: Mutex<Counters>,
+    ended: Condvar,
+}
+
+#[derive(Default)]
+struct Counters {
+    /// Flushes begun and ended, in all; they differ while one is running.
+    begun: u64,
+    ended: u64,
+    /// Flushes that failed, in all.
+    failed: u64,
+    /// Number of the last one that failed, and its error.
+    last_failed: Option<(u64, Error)>,
+}
+
+impl Default for FlushQueue {
+    fn default() -> Self {
+        Self {
+            counters: Mutex::new(Rank::Device, Counters::default()),
+            ended: Condvar::new(),
+        }
+    }
+}
+
+impl FlushQueue {
+    /// Flushes by `flush`, or shares a flush of another caller that begins after this call.
+    ///
+    /// # Errors
+    /// That of the flush, also if it was another caller's.
+    pub fn flush(&self, flush: impl FnOnce() -> Result<(), Error>) -> Result<(), Error> {
+        let mut counters = self.counters.lock();
+        let needed = counters.begun + 1;
+        while counters.ended < needed {
+            if counters.begun == counters.ended {
+                counters.begun += 1;
+                drop(counters);
+                let flushed = flush();
+                self.note(&flushed);
+                return flushed;
+            }
+            self.ended.wait(&mut counters);
+        }
+        match &counters.last_failed {
+            Some((number, error)) if *number >= needed => Err(error.clone()),
+            _ => Ok(()),
+        }
+    }
+
+    fn note(&self, flushed: &Result<(), Error>) {
+        let mut counters = self.counters.lock();
+        counters.ended += 1;
+        if let Err(error) = flushed {
+            counters.failed += 1;
+            counters.last_failed = Some((counters.ended, error.clone()));
+        }
+        self.ended.notify_all();
+    }
+
+    /// Flushes that failed so far.
+    pub fn failed(&self) -> u64 {
+        self.counters.lock().failed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    fn failure() -> Error {
+        Error::io("flush", 0, 0, std::io::Error::from_raw_os_error(5))
+    }
+
+    /// Callers that come while a flush runs wait for one flush, which begins after it.
+    #[test]
+    fn callers_share_the_flush_that_begins_after_they_came() {
+        let queue = FlushQueue::default();
+        let (go, gone) = mpsc::channel::<()>();
+        std::thread::scope(|scope| {
+            let queue = &queue;
+            let first = scope.spawn(move || {
+                queue.flush(|| {
+                    gone.recv().unwrap();
+                    Err(failure())
+                })
+            });
+            while queue.counters.lock().begun == 0 {
+                std::thread::yield_now();
+            }
+            let flush = || queue.flush(|| Ok(()));
+            let others: Vec<_> = (0..4).map(|_| scope.spawn(flush)).collect();
+            std::thread::sleep(Duration::from_millis(20));
+            assert_eq!(queue.failed(), 0);
+            go.send(()).unwrap();
+            assert!(first.join().unwrap().is_err());
+            assert!(
+                others
+                    .into_iter()
+                    .all(|other| other.join().unwrap().is_ok())
+            );
+        });
+        assert_eq!(queue.failed(), 1);
+        assert!(queue.counters.lock().begun <= 5);
+    }
+
+    #[test]
+    fn a_shared_flush_fails_for_all_that_share_it() {
+        let queue = FlushQueue::default();
+        let (go, gone) = mpsc::channel::<()>();
+        std::thread::scope(|scope| {
+            let queue = &queue;
+            let first = scope.spawn(move || {
+                queue.flush(|| {
+                    gone.recv().unwrap();
+                    Ok(())
+                })
+            });
+            while queue.counters.lock().begun == 0 {
+                std::thread::yield_now();
+            }
+            let fail = || queue.flush(|| Err(failure()));
+            let others: Vec<_> = (0..4).map(|_| scope.spawn(fail)).collect();
+            std::thread::sleep(Duration::from_millis(20));
+            go.send(()).unwrap();
+            assert!(first.join().unwrap().is_ok());
+            assert!(
+                others
+                    .into_iter()
+                    .all(|other| other.join().unwrap().is_err())
+            );
+        });
+    }
+}

@@ -1,0 +1,105 @@
+//! The attached loop devices, and what lies below each.
+//!
+//! References: loop(4), `LOOP_GET_STATUS64`; kernel documentation, `ABI/testing/sysfs-block-loop`.
+#![allow(unsafe_code)]
+
+use super::storage::{DeviceNr, Storage};
+use super::sysfs;
+use rustix::ioctl::Getter;
+use std::ffi::OsStr;
+use std::fs::File;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// `LOOP_GET_STATUS64`.
+const LOOP_GET_STATUS64: rustix::ioctl::Opcode = 0x4C05;
+
+/// `struct loop_info64`.
+#[repr(C)]
+struct LoopInfo {
+    device: u64,
+    inode: u64,
+    block_device: u64,
+    offset: u64,
+    size_limit: u64,
+    number: u32,
+    encrypt_type: u32,
+    encrypt_key_bytes: u32,
+    flags: u32,
+    file_name: [u8; 64],
+    crypt_name: [u8; 64],
+    encrypt_key: [u8; 32],
+    init: [u64; 2],
+}
+
+/// A loop device that has a file or block device below it.
+pub(super) struct Loop {
+    pub(super) device: DeviceNr,
+    /// Its node in `/dev`.
+    pub(super) node: PathBuf,
+    /// What lies below; `None` where that cannot be found out.
+    pub(super) below: Option<Storage>,
+    /// What lies below, as `/sys` calls it.
+    pub(super) below_path: PathBuf,
+}
+
+/// All of them, in every mount namespace.
+pub(super) fn attached() -> Vec<Loop> {
+    let disks = sysfs::entries(Path::new("/sys/block")).into_iter();
+    let is_loop = |dir: &PathBuf| {
+        let name = dir.file_name().unwrap_or_default();
+        name.as_bytes().starts_with(b"loop")
+    };
+    disks.filter(is_loop).filter_map(|dir| look(&dir)).collect()
+}
+
+fn look(dir: &Path) -> Option<Loop> {
+    // Absent while nothing is attached.
+    let said = std::fs::read(dir.join("loop/backing_file")).ok()?;
+    let said = said.strip_suffix(b"\n").unwrap_or(&said);
+    let below_path = PathBuf::from(OsStr::from_bytes(said));
+    let device = sysfs::number(dir)?;
+    let node = sysfs::node(device);
+    let opened = super::open(&node, rustix::fs::OFlags::empty());
+    let opened = opened.ok().filter(|file| Storage::Block(device).is(file));
+    let below = match opened {
+        Some(file) => status(&file),
+        None => Storage::at(&below_path),
+    };
+    Some(Loop {
+        device,
+        node,
+        below,
+        below_path,
+    })
+}
+
+fn status(device: &File) -> Option<Storage> {
+    // SAFETY: `LOOP_GET_STATUS64` fills one `struct loop_info64`, which `LoopInfo` lays out; all
+    // bit patterns are values of it.
+    let info = unsafe {
+        let getter = Getter::<LOOP_GET_STATUS64, LoopInfo>::new();
+        rustix::ioctl::ioctl(device, getter)
+    };
+    let info = info.ok()?;
+    // For a file it is zero, or the device of the file once more.
+    let is_file = [0, info.device].contains(&info.block_device);
+    Some(match is_file {
+        true => Storage::File {
+            device: of_kernel(info.device),
+            inode: info.inode,
+        },
+        false => Storage::Block(of_kernel(info.block_device)),
+    })
+}
+
+/// Device number in the encoding of `huge_encode_dev`: 12 bits of major from bit 8, the minor
+/// around them.
+fn of_kernel(number: u64) -> DeviceNr {
+    DeviceNr {
+        major: (number >> 8 & 0xfff) as u32,
+        minor: (number & 0xff | number >> 12 & 0xfff00) as u32,
+    }
+}
+
+const _: () = assert!(size_of::<LoopInfo>() == 232);

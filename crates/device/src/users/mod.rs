@@ -1,0 +1,314 @@
+//! Detects and keeps out other users of the storage of a device that is opened for writing.
+//!
+//! The same bytes can be reached by several names: an image file and the loop devices over it, a
+//! disk and its partitions, a block device and the device-mapper targets on it. `stack` lists what
+//! shows the same bytes as a file; [`Claims`] takes what Linux offers against other writers:
+//! - each loop device over the storage is opened with `O_EXCL`: Linux refuses this while the
+//!   device, or a partition of it, is mounted or claimed, and refuses mounts of it later;
+//! - the file below a loop device gets a shared `flock`, which conflicts with the exclusive one of
+//!   a writer of that file, but not with the servers of two partitions of the loop device.
+//!
+//! Files are compared by device and inode number, so other names, mount namespaces and deleted
+//! files are covered. Without the right to open a loop device the path in `/sys` is compared, and
+//! mounts are looked up instead of claims.
+//!
+//! Not here: users on other hosts (MMP), programs that write a file and take no lock.
+//! References: open(2) of `O_EXCL` on block devices, flock(2), proc(5), loop(4).
+
+mod loops;
+mod mounts;
+mod processes;
+mod stack;
+mod storage;
+mod sysfs;
+#[cfg(test)]
+mod tests;
+
+use crate::Error;
+use processes::Lock;
+use rustix::fs::{FlockOperation, OFlags};
+use rustix::io::Errno;
+use stack::{Place, Relation};
+use std::fmt;
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use storage::Storage;
+
+/// A user of the storage of a device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum User {
+    /// A process that has it, or `device` over or below it, open.
+    Process {
+        /// Its process id.
+        pid: u32,
+        /// The name of its program.
+        program: String,
+        /// The block device, unless it is the storage itself.
+        device: Option<PathBuf>,
+    },
+    /// A mounted file system.
+    Mount {
+        /// The block device that is mounted.
+        device: PathBuf,
+        /// Where, as its mount namespace calls it.
+        point: PathBuf,
+        /// A process of that mount namespace, if it is not ours.
+        namespace: Option<u32>,
+    },
+    /// Swap space.
+    Swap {
+        /// The block device.
+        device: PathBuf,
+    },
+    /// Another block device is made of it: device mapper, RAID.
+    Holder {
+        /// The block device.
+        device: PathBuf,
+        /// The name of the other one.
+        holder: String,
+    },
+    /// A mount on another host, which the MMP block names.
+    Host {
+        /// The name of the host.
+        node: String,
+        /// The name of the device there.
+        device: String,
+    },
+    /// A checker on another host, as the MMP block says.
+    Checker {
+        /// The name of the host.
+        node: String,
+    },
+    /// A program that `/proc` does not show to us has claimed or locked it.
+    Unknown {
+        /// The block device, unless it is the storage itself.
+        device: Option<PathBuf>,
+    },
+}
+
+impl fmt::Display for User {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Process {
+                pid,
+                program,
+                device: None,
+            } => write!(f, "process {pid} ({program}) has it open for writing"),
+            Self::Process {
+                pid,
+                program,
+                device: Some(device),
+            } => {
+                let device = device.display();
+                write!(f, "process {pid} ({program}) uses it through {device}")
+            }
+            Self::Mount {
+                device,
+                point,
+                namespace,
+            } => {
+                write!(f, "{} is mounted on {}", device.display(), point.display())?;
+                match namespace {
+                    Some(pid) => write!(f, " in the mount namespace of process {pid}"),
+                    None => Ok(()),
+                }
+            }
+            Self::Swap { device } => write!(f, "{} is swap space", device.display()),
+            Self::Holder { device, holder } => {
+                write!(f, "{} is part of {holder}", device.display())
+            }
+            Self::Host { node, device } => {
+                write!(f, "host {node:?} has it mounted as {device:?} (MMP)")
+            }
+            Self::Checker { node } => write!(f, "e2fsck checks it on host {node:?} (MMP)"),
+            Self::Unknown { device: None } => {
+                write!(
+                    f,
+                    "a program that /proc does not show has it open for writing"
+                )
+            }
+            Self::Unknown {
+                device: Some(device),
+            } => {
+                let device = device.display();
+                write!(f, "a program that /proc does not show has claimed {device}")
+            }
+        }
+    }
+}
+
+/// What keeps other users from the storage of a device while it is written.
+#[derive(Default)]
+pub(crate) struct Claims {
+    /// Loop devices, opened with `O_EXCL`.
+    exclusive: Vec<File>,
+    /// What lies below, with a shared lock.
+    shared: Vec<File>,
+}
+
+impl Claims {
+    /// Claims what shows the same bytes as `file`, which the caller has locked and claimed.
+    ///
+    /// # Errors
+    /// [`Error::Busy`] with the user that was found.
+    pub(crate) fn take(file: &File, path: &Path) -> Result<Self, Error> {
+        let mut claims = Self::default();
+        let Ok(start) = Storage::of(file) else {
+            return Ok(claims);
+        };
+        for place in stack::around(start) {
+            let user = match place.relation {
+                Relation::Above => claims.claim(&place),
+                Relation::Below => claims.share(&place),
+                Relation::Part => None,
+            };
+            if let Some(user) = user {
+                let path = path.to_owned();
+                return Err(Error::Busy { path, user });
+            }
+        }
+        Ok(claims)
+    }
+
+    /// Claims a loop device; its user if that cannot be.
+    fn claim(&mut self, place: &Place) -> Option<User> {
+        match open(&place.path, OFlags::EXCL) {
+            Ok(file) if place.storage.is(&file) => {
+                self.exclusive.push(file);
+                None
+            }
+            Err(Errno::BUSY) => Some(describe(&place.storage, &place.path, Names::Device)),
+            // Not ours to open, or not in this /dev: what is known has to do.
+            _ => known_user(&place.storage, &place.path),
+        }
+    }
+
+    /// Locks what lies below a loop device; its user if that cannot be.
+    fn share(&mut self, place: &Place) -> Option<User> {
+        let opened = open(&place.path, OFlags::empty());
+        let Some(file) = opened.ok().filter(|file| place.storage.is(file)) else {
+            return processes::lock_holder(&place.storage, &place.path, Lock::Exclusive)
+                .or_else(|| known_user(&place.storage, &place.path));
+        };
+        match rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared) {
+            Err(Errno::WOULDBLOCK) => {
+                return Some(describe(&place.storage, &place.path, Names::Device));
+            }
+            _ => self.shared.push(file),
+        }
+        match place.storage {
+            Storage::Block(_) => known_user(&place.storage, &place.path),
+            Storage::File { .. } => None,
+        }
+    }
+}
+
+/// The lock goes with the last descriptor, and a process that is being started elsewhere in this
+/// program may hold a copy for a moment: so it is given back by name.
+impl Drop for Claims {
+    fn drop(&mut self) {
+        for file in &self.shared {
+            let _without_locks = rustix::fs::flock(file, FlockOperation::Unlock);
+        }
+    }
+}
+
+/// Whether a message must name the device, or speaks of the device that was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Names {
+    /// It names the device.
+    Device,
+    /// It does not.
+    Nothing,
+}
+
+/// The user of a file or block device that Linux refused to claim or lock.
+pub(crate) fn describe(storage: &Storage, path: &Path, names: Names) -> User {
+    let device = (names == Names::Device).then(|| path.to_owned());
+    known_user(storage, path)
+        .or_else(|| processes::lock_holder(storage, path, Lock::Any))
+        .or_else(|| processes::opener(storage))
+        .map(|user| through(user, &device))
+        .unwrap_or(User::Unknown { device })
+}
+
+/// The same for a file that is open.
+pub(crate) fn describe_file(file: &File, path: &Path) -> User {
+    match Storage::of(file) {
+        Ok(storage) => describe(&storage, path, Names::Nothing),
+        Err(_) => User::Unknown { device: None },
+    }
+}
+
+/// The user of a block device that cannot be opened.
+pub(crate) fn describe_path(path: &Path) -> User {
+    match Storage::at(path) {
+        Some(storage) => describe(&storage, path, Names::Nothing),
+        None => User::Unknown { device: None },
+    }
+}
+
+/// A mount, swap space or another block device on it, or on a loop device over it.
+fn known_user(storage: &Storage, path: &Path) -> Option<User> {
+    let start = Place {
+        storage: *storage,
+        path: path.to_owned(),
+        relation: Relation::Above,
+    };
+    let over = stack::around(*storage);
+    std::iter::once(start)
+        .chain(over)
+        .filter(|place| place.relation == Relation::Above)
+        .find_map(|place| match place.storage {
+            Storage::Block(device) => mounts::user_of(device, &place.path, mounts::Kind::Any),
+            Storage::File { .. } => None,
+        })
+}
+
+/// A writer of the storage behind a file or block device, as far as `/proc` tells. For readers,
+/// since what they see may change: it takes no lock and no claim, so no writer is refused because
+/// of it. A process that has claimed a device and neither mounted nor locked it is not found.
+pub fn writer_of(path: &Path) -> Option<User> {
+    let start = Storage::at(path)?;
+    let itself = Place {
+        storage: start,
+        path: path.to_owned(),
+        relation: Relation::Part,
+    };
+    let places: Vec<Place> = std::iter::once(itself)
+        .chain(stack::around(start))
+        .collect();
+    let mounted = places.iter().find_map(|place| match place.storage {
+        Storage::Block(device) => mounts::user_of(device, &place.path, mounts::Kind::Writer),
+        Storage::File { .. } => None,
+    });
+    let locked = || {
+        places.iter().find_map(|place| {
+            let device = (place.storage != start).then(|| place.path.clone());
+            let holder = processes::lock_holder(&place.storage, &place.path, Lock::Exclusive);
+            holder.map(|user| through(user, &device))
+        })
+    };
+    mounted.or_else(locked)
+}
+
+fn through(user: User, through: &Option<PathBuf>) -> User {
+    match user {
+        User::Process { pid, program, .. } => User::Process {
+            pid,
+            program,
+            device: through.clone(),
+        },
+        other => other,
+    }
+}
+
+/// Opens to read, without waiting for the other end of a pipe.
+fn open(path: &Path, more: OFlags) -> Result<File, Errno> {
+    let flags = OFlags::NONBLOCK | more;
+    let mut options = OpenOptions::new();
+    options.read(true).custom_flags(flags.bits().cast_signed());
+    let opened = options.open(path);
+    opened.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
+}

@@ -1,0 +1,122 @@
+//! Mounts, swap space and other block devices on a block device.
+//!
+//! References: proc(5), `/proc/PID/mountinfo` and `/proc/swaps`.
+
+use super::storage::{DeviceNr, Storage};
+use super::{User, processes, sysfs};
+use std::ffi::OsString;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+/// Which users are looked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Those that write.
+    Writer,
+    Any,
+}
+
+/// The user of a block device, or of a partition of it.
+pub(super) fn user_of(device: DeviceNr, node: &Path, kind: Kind) -> Option<User> {
+    let parts = sysfs::partitions(device).into_iter();
+    let parts = parts.map(|part| (part, sysfs::node(part)));
+    let devices: Vec<(DeviceNr, PathBuf)> = std::iter::once((device, node.to_owned()))
+        .chain(parts)
+        .collect();
+    mount_of(&devices, kind)
+        .or_else(|| swap_on(&devices))
+        .or_else(|| holder_of(&devices))
+}
+
+/// Own namespace first, then those of all processes that can be looked into.
+fn mount_of(devices: &[(DeviceNr, PathBuf)], kind: Kind) -> Option<User> {
+    let own = std::fs::read("/proc/self/mountinfo").unwrap_or_default();
+    find(&own, devices, kind, None).or_else(|| {
+        processes::all().find_map(|pid| {
+            let table = std::fs::read(format!("/proc/{pid}/mountinfo")).ok()?;
+            find(&table, devices, kind, Some(pid))
+        })
+    })
+}
+
+fn find(
+    table: &[u8],
+    devices: &[(DeviceNr, PathBuf)],
+    kind: Kind,
+    namespace: Option<u32>,
+) -> Option<User> {
+    let lines = table.split(|&byte| byte == b'\n');
+    lines.filter_map(parse).find_map(|mount| {
+        let is_it = |(nr, node): &&(DeviceNr, PathBuf)| {
+            mount.device == *nr || mount.source == node.as_os_str().as_bytes()
+        };
+        let (_, node) = devices.iter().find(is_it)?;
+        (kind == Kind::Any || mount.writes).then(|| User::Mount {
+            device: node.clone(),
+            point: mount.point,
+            namespace,
+        })
+    })
+}
+
+struct Mount {
+    device: DeviceNr,
+    point: PathBuf,
+    source: Vec<u8>,
+    writes: bool,
+}
+
+/// A line: id, parent, device, root, point, options, optional fields, `-`, type, source, options of
+/// the file system.
+fn parse(line: &[u8]) -> Option<Mount> {
+    let mut fields = line.split(|&byte| byte == b' ');
+    let device = DeviceNr::parse(std::str::from_utf8(fields.nth(2)?).ok()?)?;
+    let point = unescape(fields.nth(1)?);
+    let mut rest = fields.skip_while(|field| *field != b"-").skip(2);
+    let source = unescape(rest.next()?);
+    let options = rest.next()?;
+    Some(Mount {
+        device,
+        point: OsString::from_vec(point).into(),
+        source,
+        writes: options
+            .split(|&byte| byte == b',')
+            .any(|word| word == b"rw"),
+    })
+}
+
+/// Undoes the octal escapes of space, tab, newline and backslash.
+fn unescape(field: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(field.len());
+    let mut rest = field;
+    while let Some((&byte, tail)) = rest.split_first() {
+        let digits = tail.get(..3).filter(|_| byte == b'\\');
+        let digits = digits.and_then(|digits| std::str::from_utf8(digits).ok());
+        let escaped = digits.and_then(|digits| u8::from_str_radix(digits, 8).ok());
+        out.push(escaped.unwrap_or(byte));
+        rest = if escaped.is_some() { &tail[3..] } else { tail };
+    }
+    out
+}
+
+fn swap_on(devices: &[(DeviceNr, PathBuf)]) -> Option<User> {
+    let table = std::fs::read_to_string("/proc/swaps").ok()?;
+    table.lines().skip(1).find_map(|line| {
+        let path = unescape(line.split_whitespace().next()?.as_bytes());
+        let found = Storage::at(Path::new(&OsString::from_vec(path)))?;
+        let is_it = |(nr, _): &&(DeviceNr, PathBuf)| found == Storage::Block(*nr);
+        let (_, node) = devices.iter().find(is_it)?;
+        Some(User::Swap {
+            device: node.clone(),
+        })
+    })
+}
+
+fn holder_of(devices: &[(DeviceNr, PathBuf)]) -> Option<User> {
+    devices.iter().find_map(|(nr, node)| {
+        Some(User::Holder {
+            device: node.clone(),
+            holder: sysfs::holders(*nr).into_iter().next()?,
+        })
+    })
+}

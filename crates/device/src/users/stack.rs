@@ -1,0 +1,79 @@
+//! What shows the same bytes as a file or block device: a walk up and down the block layer.
+
+use super::loops::{self, Loop};
+use super::storage::{DeviceNr, Storage};
+use super::sysfs;
+use std::path::PathBuf;
+
+/// How a place is reached from its neighbour.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Relation {
+    /// A loop device over it.
+    Above,
+    /// What lies below a loop device.
+    Below,
+    /// The disk of a partition, or a device that device mapper or RAID has claimed: the kernel
+    /// itself keeps others out.
+    Part,
+}
+
+/// A file or block device that shows the same bytes.
+#[derive(Clone, Debug)]
+pub(super) struct Place {
+    pub(super) storage: Storage,
+    pub(super) path: PathBuf,
+    pub(super) relation: Relation,
+}
+
+/// Everything around `start`, without `start`.
+pub(super) fn around(start: Storage) -> Vec<Place> {
+    let loops = loops::attached();
+    let mut found: Vec<Place> = Vec::new();
+    let mut todo = vec![start];
+    while let Some(here) = todo.pop() {
+        for place in neighbours(here, &loops) {
+            let known = |other: &Place| other.storage == place.storage;
+            if place.storage != start && !found.iter().any(known) {
+                todo.push(place.storage);
+                found.push(place);
+            }
+        }
+    }
+    found
+}
+
+fn neighbours(here: Storage, loops: &[Loop]) -> Vec<Place> {
+    let over = loops.iter().filter(|device| device.below == Some(here));
+    let mut places: Vec<Place> = over.map(above).collect();
+    if let Storage::Block(device) = here {
+        let itself = loops.iter().find(|entry| entry.device == device);
+        places.extend(itself.and_then(below));
+        let parts = sysfs::slaves(device).into_iter().chain(sysfs::disk(device));
+        places.extend(parts.map(part));
+    }
+    places
+}
+
+fn above(device: &Loop) -> Place {
+    Place {
+        storage: Storage::Block(device.device),
+        path: device.node.clone(),
+        relation: Relation::Above,
+    }
+}
+
+fn below(device: &Loop) -> Option<Place> {
+    Some(Place {
+        storage: device.below?,
+        path: device.below_path.clone(),
+        relation: Relation::Below,
+    })
+}
+
+fn part(device: DeviceNr) -> Place {
+    Place {
+        storage: Storage::Block(device),
+        path: sysfs::node(device),
+        relation: Relation::Part,
+    }
+}

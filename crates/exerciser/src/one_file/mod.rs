@@ -1,0 +1,121 @@
+//! Users of one file at the same time, each past another layer: asynchronous and synchronous direct
+//! I/O, the page cache, a shared mapping, splice.
+//!
+//! Every read is judged by [`model`]. At the end the whole file is read past the cache, and the
+//! caller compares it once more in the next mount: a stale page that was written back shows there.
+//!
+//! Invariants: the file never changes its length, so that direct writes are asynchronous.
+
+mod model;
+mod users;
+
+use std::fs;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use model::{Model, PAGE_BYTES, PAGES, Units};
+use uext4_testkit::rng::Rng;
+use users::{User, Way};
+
+/// When the users stop.
+#[derive(Clone, Copy, Debug)]
+pub enum Until {
+    /// The asynchronous user has handed over so many groups of requests.
+    Groups(u64),
+    /// That much time is over.
+    Time(Duration),
+}
+
+/// Lets all users loose on a new file at `path`; answers the bytes that it must have afterwards.
+///
+/// # Errors
+/// A call that failed, or a read of bytes that were not allowed; the message has the seed.
+pub fn use_in_all_ways(path: &Path, seed: u64, until: Until) -> Result<Vec<u8>> {
+    let model = Model::new();
+    fs::write(path, whole(&model)).context("the file is made")?;
+    let stop = AtomicBool::new(false);
+    let rng = Rng::new(seed);
+    let results: Vec<Result<()>> = thread::scope(|scope| {
+        let start = |way: &Way| {
+            let (model, stop, rng, way) = (&model, &stop, rng.fork(*way as u64), *way);
+            scope.spawn(move || {
+                let used = use_as(path, model, way, rng, stop, until);
+                // One that failed ends all.
+                let last = used.is_err() || way == Way::Asynchronous;
+                stop.fetch_or(last, Ordering::Relaxed);
+                used.with_context(|| format!("{way:?} user, seed {seed}"))
+            })
+        };
+        let users: Vec<_> = Way::ALL.iter().map(start).collect();
+        let join = |user: thread::ScopedJoinHandle<'_, _>| user.join().expect("no user panics");
+        users.into_iter().map(join).collect()
+    });
+    results.into_iter().collect::<Result<()>>()?;
+    let expected = whole(&model);
+    let read = users::read_past_cache(path, expected.len());
+    compare(&read?, &expected).with_context(|| format!("past the cache, seed {seed}"))?;
+    compare(&fs::read(path)?, &expected).with_context(|| format!("at the end, seed {seed}"))?;
+    Ok(expected)
+}
+
+/// Compares the file with what [`use_in_all_ways`] answered.
+///
+/// # Errors
+/// The first difference.
+pub fn compare(read: &[u8], expected: &[u8]) -> Result<()> {
+    anyhow::ensure!(read.len() == expected.len(), "{} bytes", read.len());
+    let different = read.iter().zip(expected).position(|(a, b)| a != b);
+    match different {
+        None => Ok(()),
+        Some(at) => anyhow::bail!("byte {at} is of another version"),
+    }
+}
+
+fn use_as(
+    path: &Path,
+    model: &Model,
+    way: Way,
+    rng: Rng,
+    stop: &AtomicBool,
+    until: Until,
+) -> Result<()> {
+    let mut user = User::new(path, model, way, rng)?;
+    let start = Instant::now();
+    for n_groups in 0.. {
+        let is_over = way == Way::Asynchronous
+            && match until {
+                Until::Groups(groups) => n_groups >= groups,
+                Until::Time(time) => start.elapsed() >= time,
+            };
+        if is_over || stop.load(Ordering::Relaxed) {
+            break;
+        }
+        user.step()?;
+    }
+    Ok(())
+}
+
+fn whole(model: &Model) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(PAGES * PAGE_BYTES);
+    for page in 0..PAGES {
+        bytes.extend(model.bytes(Units::of_page(page)));
+    }
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The model must allow what a file system of the kernel does.
+    #[test]
+    fn the_file_system_of_the_host_passes() {
+        let dir = uext4_testkit::oracle::scratch_dir().expect("there is room");
+        let path = dir.path().join("file");
+        let expected = use_in_all_ways(&path, 3, Until::Groups(200)).expect("all agree");
+        compare(&fs::read(&path).expect("it reads"), &expected).expect("it is the last");
+    }
+}

@@ -1,0 +1,79 @@
+//! What the superblock names: quota inodes, the MMP block, the orphan file.
+
+use super::{Check, Step};
+use uext4_format::mmp::{MMP_SEQ_CLEAN, MMP_SEQ_MAX, Mmp};
+use uext4_format::{BlockNr, Feature, InodeNr, Place};
+
+/// Where the files of users and groups always are.
+const USERS: u32 = 3;
+const GROUPS: u32 = 4;
+
+impl Check<'_> {
+    /// The block that says which host uses the file system; its block is claimed elsewhere.
+    pub(super) fn look_at_mmp(&mut self) -> Step {
+        let nr = BlockNr(self.fs.superblock.read().disk.mmp_block);
+        if !self.fs.features.has(Feature::MMP) {
+            return Ok(());
+        }
+        if !self.may_map(&(nr.0..nr.0.saturating_add(1))) {
+            let problem = "the MMP block is outside the data area";
+            self.found(Place::Superblock, "superblock", problem);
+            return Ok(());
+        }
+        let bytes = self.read(nr)?;
+        match Mmp::parse(&bytes, nr, &self.fs.checksums) {
+            Err(corrupt) => self.note(&corrupt),
+            Ok(mmp) if mmp.sequence > MMP_SEQ_MAX && mmp.sequence != MMP_SEQ_CLEAN => {
+                let problem = "its sequence number is none of a mount: clear it with tune2fs";
+                self.found(Place::Block(nr), "mmp block", problem);
+            }
+            Ok(_) => {}
+        }
+        Ok(())
+    }
+
+    /// Without the feature that tells of orphans no slot of the orphan file is taken.
+    pub(super) fn look_at_orphan_file(&mut self) {
+        let nr = self.fs.superblock.read().disk.orphan_file_inum;
+        let says_none = !self.fs.features.has(Feature::ORPHAN_PRESENT);
+        if says_none && !self.fs.orphans.is_empty() {
+            let problem = "it names orphans, and the superblock says that there are none";
+            self.found(Place::Inode(InodeNr(nr)), "orphan file", problem);
+        }
+    }
+
+    /// An inode in use; those of users and groups are named by the superblock then.
+    pub(super) fn look_at_quota_inode(&mut self, nr: InodeNr) {
+        let superblock = self.fs.superblock.read();
+        let disk = &superblock.disk;
+        let is_forgotten = (nr.0 == USERS && disk.usr_quota_inum != USERS)
+            || (nr.0 == GROUPS && disk.grp_quota_inum != GROUPS);
+        drop(superblock);
+        if is_forgotten {
+            let problem = "it is in use, and the superblock does not name it";
+            self.found(Place::Inode(nr), "quota inode", problem);
+        }
+    }
+
+    pub(super) fn look_at_quota_numbers(&mut self) {
+        let disk = self.fs.superblock.read().disk.clone();
+        let has_quota = self.fs.features.has(Feature::QUOTA);
+        if !has_quota {
+            return;
+        }
+        let has_projects = self.fs.features.has(Feature::PROJECT);
+        let geometry = &self.fs.geometry;
+        let of_projects = |nr: u32| {
+            has_projects && nr >= geometry.first_inode && geometry.contains_inode(InodeNr(nr))
+        };
+        let is_wrong = [
+            disk.usr_quota_inum != 0 && disk.usr_quota_inum != USERS,
+            disk.grp_quota_inum != 0 && disk.grp_quota_inum != GROUPS,
+            disk.prj_quota_inum != 0 && !of_projects(disk.prj_quota_inum),
+        ];
+        if is_wrong.contains(&true) {
+            let problem = "the number of a quota inode is wrong";
+            self.found(Place::Superblock, "superblock", problem);
+        }
+    }
+}

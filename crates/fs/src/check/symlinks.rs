@@ -1,0 +1,58 @@
+//! Targets of symbolic links.
+
+use super::maps::Mapped;
+use super::{Check, Step};
+use uext4_format::xattr::{XattrName, XattrValue, decode_ibody};
+use uext4_format::{I_BLOCK_BYTES, Inode, InodeFlags, InodeNr, Place};
+
+impl Check<'_> {
+    /// `mapped` is what the link maps; `None` for a target in the inode itself.
+    pub(super) fn look_at_symlink(
+        &mut self,
+        nr: InodeNr,
+        inode: &Inode,
+        mapped: Option<&Mapped>,
+    ) -> Step {
+        let size = usize::try_from(inode.size).unwrap_or(usize::MAX);
+        if inode.flags.contains(InodeFlags::ENCRYPT) {
+            return Ok(());
+        }
+        let is_sound = if inode.flags.contains(InodeFlags::INLINE_DATA) {
+            size != 0 && len_of(&inline_target(nr, inode)) == size
+        } else if mapped.is_none() {
+            size < I_BLOCK_BYTES && size != 0 && len_of(&inode.i_block) == size
+        } else {
+            self.is_block_sound(nr, inode, size)?
+        };
+        if !is_sound {
+            let problem = "its target does not have the length that its size says";
+            self.found(Place::Inode(nr), "symbolic link", problem);
+        }
+        Ok(())
+    }
+
+    fn is_block_sound(&mut self, nr: InodeNr, inode: &Inode, size: usize) -> Step<bool> {
+        let blocks = self.blocks_of(nr, inode)?;
+        self.give_back(blocks.len() as u64 * 16);
+        let Some(&(0, block)) = blocks.first() else {
+            return Ok(false);
+        };
+        let target = self.read(block)?;
+        Ok(blocks.len() == 1 && size != 0 && size < target.len() && len_of(&target) == size)
+    }
+}
+
+/// Bytes before the first zero.
+fn len_of(bytes: &[u8]) -> usize {
+    let end = bytes.iter().position(|byte| *byte == 0);
+    end.unwrap_or(bytes.len())
+}
+
+fn inline_target(nr: InodeNr, inode: &Inode) -> Vec<u8> {
+    let attributes = decode_ibody(&inode.tail, Place::Inode(nr)).unwrap_or_default();
+    let rest = match attributes.get(&XattrName::inline_data()) {
+        Some(XattrValue::Here(value)) => value.clone(),
+        _ => Vec::new(),
+    };
+    [&inode.i_block[..], &rest].concat()
+}

@@ -1,0 +1,97 @@
+//! Inodes that hold values of attributes: what entries say of them, and their reference counts.
+
+use super::{Check, Step};
+use std::collections::BTreeMap;
+use uext4_format::xattr::{EaInodeFields, entry_hash_of_inode};
+use uext4_format::{FileType, Inode, InodeNr, Place, Timestamp};
+
+/// Memory for each entry and each inode.
+const BYTES_EACH: u64 = 120;
+
+/// An entry whose value is in an inode.
+pub(super) struct Named {
+    pub(super) place: Place,
+    pub(super) inode: InodeNr,
+    pub(super) size: u32,
+    pub(super) entry_hash: u32,
+    pub(super) name: Vec<u8>,
+}
+
+/// An inode that holds a value.
+struct Value {
+    size: u64,
+    fields: EaInodeFields,
+    /// Values of Lustre have their owner's number instead of hash and references.
+    is_of_lustre: bool,
+    names: u64,
+}
+
+/// Both, as far as they were met.
+#[derive(Default)]
+pub(super) struct Values {
+    named: Vec<Named>,
+    held: BTreeMap<u32, Value>,
+}
+
+impl Check<'_> {
+    pub(super) fn name_value(&mut self, named: Named) -> Step {
+        self.take(BYTES_EACH)?;
+        self.values.named.push(named);
+        Ok(())
+    }
+
+    pub(super) fn look_at_value(&mut self, nr: InodeNr, inode: &Inode, kind: FileType) -> Step {
+        let place = Place::Inode(nr);
+        if kind != FileType::Regular {
+            self.found(place, "value inode", "it is no regular file");
+        }
+        if inode.links != 1 {
+            self.found(place, "value inode", "its link count is not 1");
+        }
+        self.take(BYTES_EACH)?;
+        let low = |time: Timestamp| time.seconds as u32;
+        let fields =
+            EaInodeFields::from_raw(low(inode.atime), low(inode.ctime), inode.version as u32);
+        let value = Value {
+            size: inode.size,
+            fields,
+            is_of_lustre: fields.hash == 0 && fields.refcount == 0,
+            names: 0,
+        };
+        self.values.held.insert(nr.0, value);
+        Ok(())
+    }
+
+    /// Compares what entries say with the inodes that they name, and counts.
+    pub(super) fn compare_values(&mut self) {
+        let Values { named, mut held } = std::mem::take(&mut self.values);
+        for entry in named {
+            let problem = match held.get_mut(&entry.inode.0) {
+                None => Some("the inode that it names holds no value"),
+                Some(value) => {
+                    value.names += 1;
+                    problem_of(&entry, value)
+                }
+            };
+            if let Some(problem) = problem {
+                self.found(entry.place, "xattr entry", problem);
+            }
+        }
+        for (nr, value) in held {
+            if value.names != value.fields.refcount && !(value.is_of_lustre && value.names == 1) {
+                let detail = format!("{}, not {}", value.fields.refcount, value.names);
+                let place = Place::Inode(InodeNr(nr));
+                self.found_in(place, "value inode", "the reference count is wrong", detail);
+            }
+        }
+    }
+}
+
+fn problem_of(entry: &Named, value: &Value) -> Option<&'static str> {
+    if value.size != u64::from(entry.size) {
+        return Some("the value has another size");
+    }
+    let wanted = entry_hash_of_inode(&entry.name, value.fields.hash);
+    let fits = value.is_of_lustre || entry.entry_hash == wanted;
+    (!fits).then_some("the hash is not that of name and value")
+}

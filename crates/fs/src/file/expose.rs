@@ -1,0 +1,71 @@
+//! Data on their way to the device of a mount that goes on after a failed flush: which files lost
+//! some (`delayed::exposure`). Only mounts without a journal go on.
+
+use crate::delayed::{ErrorCursor, Sample};
+use crate::inode::Inode;
+use crate::{Error, Fs, Result};
+use std::sync::Arc;
+use uext4_format::{Feature, FileType};
+
+/// What was written may be lost.
+pub(crate) fn lost() -> Error {
+    let cause = Arc::new(uext4_journal::Error::Lost);
+    Error::Journal(uext4_journal::Error::Late { cause })
+}
+
+impl Fs {
+    fn may_go_on(&self) -> bool {
+        !self.features.has(Feature::HAS_JOURNAL)
+    }
+
+    /// Data of the file go to the device now; the caller holds its `InodeIo` exclusively.
+    pub(super) fn expose(&self, inode: &Inode) {
+        if self.may_go_on() && inode.exposure.begin_write(self.device.failed_flushes()) {
+            inode.write_errors.note();
+        }
+    }
+
+    /// What a flush that begins now makes durable of the file; `None` while it is written to.
+    pub(crate) fn sample_exposure(&self, inode: &Inode) -> Option<Sample> {
+        let _no_writer = inode.io.try_read().filter(|_| self.may_go_on())?;
+        Some(inode.exposure.sample())
+    }
+
+    /// A flush has succeeded since the sample.
+    ///
+    /// # Errors
+    /// An earlier one failed, and data of the file may be lost.
+    pub(crate) fn check_exposure(
+        &self,
+        inode: &Inode,
+        cursor: Option<&ErrorCursor>,
+        sample: Option<Sample>,
+    ) -> Result<()> {
+        if !self.may_go_on() || inode.kind() != FileType::Regular {
+            return Ok(());
+        }
+        let failed = self.device.failed_flushes();
+        if !inode.exposure.is_lost(failed) {
+            if let Some(sample) = sample {
+                inode.exposure.settle(sample);
+            }
+            return Ok(());
+        }
+        if inode.exposure.note(failed) {
+            inode.write_errors.note();
+        }
+        inode.write_errors.tell(cursor);
+        Err(lost())
+    }
+
+    /// Whether data of any file may be lost.
+    ///
+    /// # Errors
+    /// They may.
+    pub(crate) fn check_all_exposures(&self) -> Result<()> {
+        match self.may_go_on() && self.device.failed_flushes() > 0 {
+            true => Err(lost()),
+            false => Ok(()),
+        }
+    }
+}

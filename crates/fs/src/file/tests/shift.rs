@@ -1,0 +1,36 @@
+//! Ranges taken out and put in, in one transaction.
+
+use super::*;
+
+/// Handles that the operation takes, the last of them for the times.
+fn handles(rig: &Rig, mode: FallocateMode, at: u64, len: u64) -> u64 {
+    let before = rig.fs().journal.stats().handles;
+    fallocate(rig.fs(), rig.file.arc(), mode, at, len).expect("moves");
+    rig.fs().journal.stats().handles - before
+}
+
+/// With one handle there is no moment between two transactions in which a part of it is done.
+#[test]
+fn a_range_is_moved_under_one_handle() {
+    // One leaf in the inode; several leaves below one node.
+    for blocks in [4, 600u64] {
+        let rig = Rig::new(32, &["-b", "1024"]);
+        let (fs, file) = (rig.fs(), rig.file.arc());
+        let mut model = Vec::new();
+        for block in (0..blocks).step_by(if blocks == 4 { 1 } else { 2 }) {
+            let data = pattern(block << 10, 1024, block as u8);
+            write(fs, file, block << 10, &data).expect("writes");
+            put(&mut model, block << 10, &data);
+        }
+        for (mode, at, len) in [
+            (FallocateMode::CollapseRange, 1 << 10, 1 << 10),
+            (FallocateMode::InsertRange, 2 << 10, 5 << 10),
+            (FallocateMode::CollapseRange, 1 << 10, 4 << 10),
+        ] {
+            assert_eq!(handles(&rig, mode, at, len), 2, "{mode:?} of {blocks}");
+            model_fallocate(&mut model, mode, at, len);
+            compare(&rig, &model);
+        }
+        rig.assert_clean();
+    }
+}

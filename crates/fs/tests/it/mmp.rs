@@ -1,0 +1,123 @@
+//! Multiple mount protection between mounts of one device, and on an overlay.
+
+use crate::image::{self, Sealed};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use uext4::device::{BlockDevice, Error as DeviceError, MemDevice, User};
+use uext4::format::mmp::{MMP_SEQ_CLEAN, Mmp};
+use uext4::format::{BlockNr, Feature};
+use uext4::mkfs::{MkfsOptions, Preset};
+use uext4::{Caller, Error, Filesystem, MountOptions};
+
+/// Longest time in which a claim that was lost is noticed, and much more.
+const HANGS: Duration = Duration::from_secs(60);
+
+fn fresh() -> Arc<MemDevice> {
+    let mut options = MkfsOptions::new(Preset::Ext4);
+    options.features.insert(Feature::MMP);
+    image::fresh(32, &options)
+}
+
+/// The MMP block, and where it is.
+fn block(device: &dyn BlockDevice) -> (Mmp, u64) {
+    let superblock = uext4::read_superblock(device, None).unwrap();
+    let block_size = u64::from(superblock.geometry().unwrap().block_size());
+    let at = superblock.mmp_block * block_size;
+    let mut bytes = [0; 1024];
+    device.read_at(at, &mut bytes).unwrap();
+    let nr = BlockNr(superblock.mmp_block);
+    (Mmp::parse(&bytes, nr, &superblock.checksums()).unwrap(), at)
+}
+
+fn take_over(device: &dyn BlockDevice) {
+    let (mut mmp, at) = block(device);
+    mmp.sequence = 4711;
+    mmp.node_name[..9].copy_from_slice(b"elsewhere");
+    let superblock = uext4::read_superblock(device, None).unwrap();
+    let mut bytes = [0; 1024];
+    mmp.write_to(&mut bytes, &superblock.checksums());
+    device.write_at(at, &bytes).unwrap();
+}
+
+fn write(fs: &Filesystem, name: &[u8]) -> uext4::Result<()> {
+    let file = fs.create(&fs.root()?, name, 0o644, &Caller::root())?;
+    fs.write(&file, 0, b"data")?;
+    fs.fsync(&file)
+}
+
+fn mount(device: Arc<dyn BlockDevice>) -> uext4::Result<Filesystem> {
+    Filesystem::mount(device, MountOptions::default())
+}
+
+fn assert_busy(answer: uext4::Result<()>) {
+    let is_busy = |user: &User| matches!(user, User::Host { node, .. } if !node.is_empty());
+    match answer {
+        Err(Error::Device(DeviceError::Busy { user, .. })) if is_busy(&user) => {}
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_mount_that_lost_its_claim_writes_nothing_more() {
+    let device = fresh();
+    let fs = mount(device.clone()).unwrap();
+    write(&fs, b"before").unwrap();
+    assert_ne!(block(&*device).0.sequence, MMP_SEQ_CLEAN);
+    // Renewed meanwhile: it is seen.
+    assert_busy(mount(device.clone()).map(drop));
+    let shared: Arc<dyn BlockDevice> = device.clone();
+    assert_busy(uext4::refuse_other_hosts(&shared));
+    write(&fs, b"still").unwrap();
+    take_over(&*device);
+    let start = Instant::now();
+    while fs.failure().is_none() {
+        assert!(start.elapsed() < HANGS, "the loss is not noticed");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let said = fs.failure().unwrap().to_string();
+    assert!(said.contains("elsewhere"), "{said}");
+    let before = device.to_bytes();
+    assert!(write(&fs, b"late").is_err());
+    assert!(fs.unmount().is_err());
+    drop(fs);
+    assert!(device.to_bytes() == before, "another host's, and written");
+}
+
+/// The journal was replayed in memory when the mount becomes writable.
+#[test]
+fn a_claim_beside_an_overlay_is_on_the_device() {
+    let device = fresh();
+    let fs = mount(device.clone()).unwrap();
+    write(&fs, b"durable").unwrap();
+    fs.abandon();
+    drop(fs);
+    let mount_sealed = || {
+        let sealed = Sealed::new(device.clone());
+        Filesystem::mount(sealed, MountOptions::read_only()).unwrap()
+    };
+    let (first, second) = (mount_sealed(), mount_sealed());
+    let left = block(&*device).0;
+    std::thread::scope(|scope| {
+        // It waits twice, and has written its number between.
+        let remount = scope.spawn(|| first.remount("rw"));
+        let start = Instant::now();
+        while block(&*device).0 == left {
+            assert!(start.elapsed() < HANGS, "the claim is not on the device");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        take_over(&*device);
+        assert_busy(remount.join().unwrap());
+    });
+    drop(first);
+    assert_eq!(block(&*device).0.sequence, 4711, "settled over");
+    second.remount("rw").unwrap();
+    let claimed = block(&*device).0;
+    assert!(
+        ![4711, MMP_SEQ_CLEAN].contains(&claimed.sequence),
+        "settled over"
+    );
+    write(&second, b"more").unwrap();
+    second.unmount().unwrap();
+    assert_eq!(block(&*device).0.sequence, MMP_SEQ_CLEAN);
+    image::assert_clean(&device);
+}

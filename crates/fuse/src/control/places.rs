@@ -1,0 +1,70 @@
+//! How many clients may change something at once.
+//!
+//! A change waits while the mount is frozen. Clients are few, so without a bound those that wait
+//! would keep out the one that thaws.
+
+use super::wire::{Ask, Refusal};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Half of the clients that are served.
+const CHANGING_MAX: usize = 8;
+
+/// Changes of clients that run, or wait for a thaw.
+#[derive(Default)]
+pub(super) struct Places(AtomicUsize);
+
+/// One of them.
+pub(super) struct Place<'a>(&'a Places);
+
+impl Places {
+    /// Takes a place for what may wait for a thaw; `None` for the rest.
+    ///
+    /// # Errors
+    /// None is free.
+    pub(super) fn take(&self, ask: &Ask) -> Result<Option<Place<'_>>, Refusal> {
+        match ask {
+            Ask::Set { .. }
+            | Ask::Trim { .. }
+            | Ask::SetQuota { .. }
+            | Ask::SetQuotaGrace { .. } => {}
+            _ => return Ok(None),
+        }
+        let place = Place(self);
+        match self.0.fetch_add(1, Ordering::SeqCst) < CHANGING_MAX {
+            true => Ok(Some(place)),
+            false => Err(Refusal {
+                errno: libc::EBUSY,
+                text: format!(
+                    "{CHANGING_MAX} clients change something already, or wait for a thaw"
+                ),
+            }),
+        }
+    }
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        self.0.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_for_changes_are_few_and_come_back() {
+        let places = Places::default();
+        let set = Ask::Set {
+            name: String::new(),
+            value: 0,
+        };
+        let taken: Vec<_> = (0..CHANGING_MAX).map(|_| places.take(&set)).collect();
+        assert!(taken.iter().all(Result::is_ok));
+        let refused = places.take(&set).err().expect("all are taken");
+        assert_eq!(refused.errno, libc::EBUSY);
+        assert!(places.take(&Ask::Thaw {}).is_ok());
+        drop(taken);
+        assert!(places.take(&set).is_ok());
+    }
+}

@@ -1,0 +1,122 @@
+//! How the threads of a transport end, told to the thread that waits for the mount's end.
+//!
+//! Invariants: each thread that served tells once, so the waiting thread learns of the first end
+//! while the others still serve. A thread that was never used tells nothing.
+
+use crate::transport::Ended;
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use uext4_sync::{Condvar, Mutex, Rank};
+
+/// How a thread ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// The connection to the kernel is gone.
+    Disconnected,
+    /// It failed; requests that the kernel gives to it hang.
+    Failed,
+}
+
+/// The ends of all threads of a mount.
+#[derive(Clone)]
+pub(crate) struct Ends(Arc<Shared>);
+
+struct Shared {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    first: Option<End>,
+    n_serving: usize,
+}
+
+/// Tells the end of one thread.
+pub(crate) struct Teller(Ends);
+
+impl Default for Ends {
+    fn default() -> Self {
+        Self(Arc::new(Shared {
+            state: Mutex::new(Rank::Queue, State::default()),
+            changed: Condvar::new(),
+        }))
+    }
+}
+
+impl Ends {
+    /// For one more thread.
+    pub(crate) fn teller(&self) -> Teller {
+        self.0.state.lock().n_serving += 1;
+        Teller(self.clone())
+    }
+
+    /// Waits for the first end. When threads were used at all, one comes with the end of the
+    /// connection.
+    pub(crate) fn first(&self) -> End {
+        let mut state = self.0.state.lock();
+        loop {
+            match state.first {
+                Some(end) => return end,
+                None if state.n_serving == 0 => return End::Disconnected,
+                None => self.0.changed.wait(&mut state),
+            }
+        }
+    }
+
+    /// Whether all threads end within `limit`.
+    pub(crate) fn come(&self, limit: Duration) -> bool {
+        let start = Instant::now();
+        loop {
+            if self.0.state.lock().n_serving == 0 {
+                return true;
+            }
+            if start.elapsed() > limit {
+                return false;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+impl Teller {
+    /// Tells how the thread ended.
+    pub(crate) fn tell(self, ended: &io::Result<Ended>) {
+        let end = match ended {
+            Ok(Ended::Unused) => None,
+            Ok(Ended::Disconnected) => Some(End::Disconnected),
+            Err(_) => Some(End::Failed),
+        };
+        let Ends(shared) = &self.0;
+        let mut state = shared.state.lock();
+        state.n_serving -= 1;
+        state.first = state.first.or(end);
+        drop(state);
+        shared.changed.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_end_of_a_used_thread_counts() {
+        let ends = Ends::default();
+        let tellers: Vec<_> = (0..3).map(|_| ends.teller()).collect();
+        let mut tellers = tellers.into_iter();
+        let mut tell = |ended| tellers.next().expect("there are three").tell(&ended);
+        tell(Ok(Ended::Unused));
+        assert!(!ends.come(Duration::ZERO));
+        tell(Err(io::ErrorKind::Other.into()));
+        tell(Ok(Ended::Disconnected));
+        assert_eq!(ends.first(), End::Failed);
+        assert!(ends.come(Duration::ZERO));
+    }
+
+    #[test]
+    fn without_threads_there_is_no_connection() {
+        assert_eq!(Ends::default().first(), End::Disconnected);
+    }
+}

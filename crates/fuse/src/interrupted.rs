@@ -1,0 +1,52 @@
+//! Interrupt, terminate and hang up for commands that end a step before they stop.
+//!
+//! The handler sets one flag; the command asks for it between two steps. Each signal is caught once
+//! (`SA_RESETHAND`): the second one ends the process. A signal that the process ignores already
+//! stays ignored, as `nohup` wants it.
+
+use crate::error::{Error, Result};
+use crate::signals::SIGNALS;
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+static ASKED: AtomicBool = AtomicBool::new(false);
+
+/// Catches the signals from now on.
+///
+/// # Errors
+/// What the system answers.
+pub fn catch_interrupts() -> Result<()> {
+    let failed = |error| Error::system("catch signals", "sigaction")(error);
+    SIGNALS.into_iter().try_for_each(install).map_err(failed)
+}
+
+/// Whether one of them has come.
+pub fn is_interrupted() -> bool {
+    ASKED.load(Ordering::Relaxed)
+}
+
+#[allow(unsafe_code)]
+fn install(signal: libc::c_int) -> io::Result<()> {
+    // SAFETY: zeroed structures are valid values; the old action is only read; the handler is an
+    // `extern "C"` function that does nothing but an atomic store, which handlers may do.
+    let done = unsafe {
+        let mut old: libc::sigaction = std::mem::zeroed();
+        let asked = libc::sigaction(signal, std::ptr::null(), &mut old);
+        if asked != 0 || old.sa_sigaction == libc::SIG_IGN {
+            asked
+        } else {
+            let mut action: libc::sigaction = std::mem::zeroed();
+            action.sa_sigaction = note as extern "C" fn(libc::c_int) as libc::sighandler_t;
+            action.sa_flags = libc::SA_RESTART | libc::SA_RESETHAND;
+            libc::sigaction(signal, &action, std::ptr::null_mut())
+        }
+    };
+    match done {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+extern "C" fn note(_signal: libc::c_int) {
+    ASKED.store(true, Ordering::Relaxed);
+}

@@ -1,0 +1,101 @@
+//! Numbers of ioctls, exact in direction and size.
+//!
+//! The kernel checks owners and read-only mounts for exact numbers only: `FS_IOC_SETFLAGS` and
+//! `FS_IOC_FSSETXATTR` reach the server after these checks. A number with another direction or size
+//! comes from the caller unchecked, so it is another ioctl.
+//!
+//! References: `linux/fs.h`, `linux/fscrypt.h`, `linux/fsverity.h` of the kernel's user API.
+
+/// Directions of `_IOC`.
+const W: u32 = 1;
+const R: u32 = 2;
+const WR: u32 = W | R;
+/// Bytes of `long`, which the flag and version ioctls are declared with.
+const LONG: u32 = size_of::<libc::c_long>() as u32;
+/// Bytes of `int`, in the numbers that 32-bit callers use.
+const INT: u32 = 4;
+
+const fn number(direction: u32, kind: u8, nr: u8, size_bytes: u32) -> u32 {
+    direction << 30 | size_bytes << 16 | (kind as u32) << 8 | nr as u32
+}
+
+pub(super) const GETFLAGS: u32 = number(R, b'f', 1, LONG);
+pub(super) const SETFLAGS: u32 = number(W, b'f', 2, LONG);
+pub(super) const FSGETXATTR: u32 = number(R, b'X', 31, 28);
+pub(super) const FSSETXATTR: u32 = number(W, b'X', 32, 28);
+pub(super) const GETVERSION: u32 = number(R, b'v', 1, LONG);
+pub(super) const SETVERSION: u32 = number(W, b'v', 2, LONG);
+/// The same by ext4's own numbers.
+pub(super) const EXT4_GETVERSION: u32 = number(R, b'f', 3, LONG);
+pub(super) const EXT4_SETVERSION: u32 = number(W, b'f', 4, LONG);
+pub(super) const FITRIM: u32 = number(WR, b'X', 121, 24);
+pub(super) const GETFSLABEL: u32 = number(R, 0x94, 49, 256);
+pub(super) const SETFSLABEL: u32 = number(W, 0x94, 50, 256);
+pub(super) const SHUTDOWN: u32 = number(R, b'X', 125, 4);
+
+/// Those that change an inode.
+pub(super) const OF_INODES: &[u32] = &[SETFLAGS, FSSETXATTR, SETVERSION, EXT4_SETVERSION];
+
+/// Known to ext4 and refused here: the UUID, of whose structure the kernel passes the head only;
+/// policies and keys of encrypted files and seals of fs-verity, features that a file system mounted
+/// to be written does not have.
+pub(super) const REFUSED: &[u32] = &[
+    number(R, b'f', 44, 8),
+    number(W, b'f', 44, 8),
+    number(R, b'f', 19, 12),
+    number(W, b'f', 20, 16),
+    number(W, b'f', 21, 12),
+    number(WR, b'f', 22, 9),
+    number(WR, b'f', 23, 80),
+    number(WR, b'f', 24, 64),
+    number(WR, b'f', 25, 64),
+    number(WR, b'f', 26, 128),
+    number(R, b'f', 27, 16),
+    number(W, b'f', 133, 128),
+    number(WR, b'f', 134, 4),
+    number(WR, b'f', 135, 40),
+];
+
+/// `FUSE_IOCTL_COMPAT`: a 32-bit program calls.
+const COMPAT: u32 = 1 << 0;
+
+/// The number by which a 64-bit program asks the same. The kernel translates those of the flags
+/// itself, since it checks them; the numbers of versions come as they are.
+pub(super) fn native(command: u32, ioctl_flags: u32) -> u32 {
+    const NARROW: [(u32, u32); 4] = [
+        (number(R, b'v', 1, INT), GETVERSION),
+        (number(W, b'v', 2, INT), SETVERSION),
+        (number(R, b'f', 3, INT), EXT4_GETVERSION),
+        (number(W, b'f', 4, INT), EXT4_SETVERSION),
+    ];
+    let narrow = NARROW.iter().find(|(narrow, _)| *narrow == command);
+    match narrow {
+        Some((_, wide)) if ioctl_flags & COMPAT != 0 => *wide,
+        _ => command,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[cfg(target_pointer_width = "64")]
+    fn numbers_are_those_of_the_kernel() {
+        assert_eq!([GETFLAGS, SETFLAGS], [0x8008_6601, 0x4008_6602]);
+        assert_eq!([FSGETXATTR, FSSETXATTR], [0x801c_581f, 0x401c_5820]);
+        assert_eq!([GETVERSION, SETVERSION], [0x8008_7601, 0x4008_7602]);
+        assert_eq!([FITRIM, SHUTDOWN], [0xc018_5879, 0x8004_587d]);
+        assert_eq!([GETFSLABEL, SETFSLABEL], [0x8100_9431, 0x4100_9432]);
+    }
+
+    #[test]
+    fn only_numbers_of_versions_have_a_32_bit_form_here() {
+        let narrow = |nr| number(W, b'f', nr, INT);
+        assert_eq!(native(narrow(4), COMPAT), EXT4_SETVERSION);
+        assert_eq!(native(narrow(2), COMPAT), narrow(2));
+        if LONG != INT {
+            assert_eq!(native(narrow(4), 0), narrow(4));
+        }
+    }
+}

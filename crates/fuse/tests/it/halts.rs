@@ -1,0 +1,187 @@
+//! Requests that wait for a thaw, and what must go on or end beside them.
+
+use crate::support::{Mounted, errno};
+use crate::watchdog::Watchdog;
+use rustix::fs::{SeekFrom, seek};
+use rustix::mount::{UnmountFlags, unmount};
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+use std::sync::Barrier;
+use std::time::Duration;
+use uext4_fuse::{Ask, Lazy, freeze, thaw, umount};
+
+/// More than a pool has threads; as many as a queue may keep waiting.
+const MANY: usize = 60;
+/// Long enough for requests to arrive; a test that does not see them yet proves less, no more.
+const A_WHILE: Duration = Duration::from_millis(300);
+
+/// Files that are open, made before anything is frozen.
+fn files(mounted: &Mounted, count: usize) -> Vec<File> {
+    let make = |index| File::create(mounted.path(&format!("{index}"))).unwrap();
+    (0..count).map(make).collect()
+}
+
+/// Data that the kernel keeps back.
+fn dirty(files: &[File]) {
+    for file in files {
+        file.write_all_at(&[7; 4096], 0).unwrap();
+    }
+}
+
+/// A seek makes the kernel send the data of the file, which waits for the thaw.
+#[test]
+fn seekers_on_dirty_files_go_on_after_a_thaw() {
+    let mut mounted = Mounted::new();
+    let files = files(&mounted, MANY);
+    let watchdog = Watchdog::over(&mut mounted);
+    freeze(&mounted.root()).unwrap();
+    dirty(&files);
+    std::thread::scope(|scope| {
+        for file in &files {
+            scope.spawn(move || assert_eq!(seek(file, SeekFrom::Hole(0)), Ok(4096)));
+        }
+        std::thread::sleep(A_WHILE);
+        assert_eq!(fs::read_dir(mounted.root()).unwrap().count(), MANY + 1);
+        thaw(&mounted.root()).unwrap();
+    });
+    drop((watchdog, files));
+    mounted.unmount();
+}
+
+/// What is clean is durable: its `fsync` waits for no thaw, however many other requests do.
+#[test]
+fn fsync_of_clean_files_is_answered_while_frozen() {
+    let mut mounted = Mounted::new();
+    let files = files(&mounted, MANY);
+    let clean = File::create(mounted.path("clean")).unwrap();
+    let watchdog = Watchdog::over(&mut mounted);
+    freeze(&mounted.root()).unwrap();
+    dirty(&files);
+    std::thread::scope(|scope| {
+        for file in &files {
+            scope.spawn(move || seek(file, SeekFrom::Data(0)).unwrap());
+        }
+        std::thread::sleep(A_WHILE);
+        for _ in 0..4 {
+            clean.sync_all().unwrap();
+            File::open(mounted.root()).unwrap().sync_all().unwrap();
+        }
+        thaw(&mounted.root()).unwrap();
+    });
+    drop((watchdog, files, clean));
+    mounted.unmount();
+}
+
+/// The client waits for a thaw, and the end of the mount for the client.
+#[test]
+fn a_frozen_mount_ends_although_a_client_waits() {
+    let mut mounted = Mounted::with(&["-b", "4096", "-O", "quota"], &[]);
+    let (client, root) = (mounted.client(), mounted.root());
+    let watchdog = Watchdog::over(&mut mounted);
+    freeze(&root).unwrap();
+    std::thread::scope(|scope| {
+        let limits = uext4_fuse::NewLimits::default();
+        let kind = "user".to_owned();
+        let id = 7;
+        let ask = Ask::SetQuota { kind, id, limits };
+        scope.spawn(move || client.ask(&ask));
+        std::thread::sleep(A_WHILE);
+        unmount(&root, UnmountFlags::empty()).unwrap();
+        assert!(mounted.take_server().wait().unwrap().success());
+    });
+    drop(watchdog);
+}
+
+/// The connection ends while a write waits for a thaw.
+#[test]
+fn a_frozen_mount_that_is_torn_off_ends() {
+    let mut mounted = Mounted::new();
+    let (root, files) = (mounted.root(), files(&mounted, 3));
+    let watchdog = Watchdog::over(&mut mounted);
+    freeze(&root).unwrap();
+    dirty(&files);
+    std::thread::scope(|scope| {
+        for file in &files {
+            scope.spawn(|| file.sync_all());
+        }
+        scope.spawn(|| fs::create_dir(root.join("new")));
+        std::thread::sleep(A_WHILE);
+        // It is busy, but aborted.
+        let _busy = unmount(&root, UnmountFlags::FORCE);
+        mounted.take_server().wait().unwrap();
+    });
+    drop((watchdog, files));
+    let _ = umount(&root, Lazy::Yes);
+}
+
+/// `umount` of a frozen mount thaws it, and so does a signal.
+#[test]
+fn a_frozen_mount_with_waiting_writes_unmounts() {
+    let mut mounted = Mounted::new();
+    for by_signal in [false, true] {
+        let (root, files) = (mounted.root(), files(&mounted, 3));
+        let watchdog = Watchdog::over(&mut mounted);
+        freeze(&root).unwrap();
+        dirty(&files);
+        drop_all(files);
+        if by_signal {
+            crate::support::run("kill", &[&mounted.server().id().to_string()]);
+            assert!(mounted.take_server().wait().unwrap().success());
+        } else {
+            mounted.unmount();
+        }
+        drop(watchdog);
+        mounted.mount(&[]);
+        assert_eq!(fs::read(mounted.path("1")).unwrap(), [7; 4096]);
+    }
+    mounted.unmount();
+}
+
+/// Closing a file writes it out, which waits for the thaw.
+fn drop_all(files: Vec<File>) {
+    for file in files {
+        std::thread::spawn(move || drop(file));
+    }
+    std::thread::sleep(A_WHILE);
+}
+
+/// A second freeze is refused at once, also with data that cannot be written now.
+#[test]
+fn what_is_frozen_is_not_frozen_again() {
+    let mut mounted = Mounted::new();
+    let (root, files) = (mounted.root(), files(&mounted, 1));
+    let watchdog = Watchdog::over(&mut mounted);
+    freeze(&root).unwrap();
+    dirty(&files);
+    let refused = |done: uext4_fuse::Result<()>| {
+        let error = done.expect_err("it is frozen");
+        assert!(error.to_string().contains("frozen"), "{error}");
+    };
+    refused(freeze(&root));
+    refused(uext4_fuse::remount(&root, "ro"));
+    thaw(&root).unwrap();
+    drop((watchdog, files));
+    mounted.unmount();
+}
+
+/// Shut down while frozen, what waits is answered.
+#[test]
+fn a_frozen_mount_is_shut_down() {
+    let mut mounted = Mounted::new();
+    let (root, files) = (mounted.root(), files(&mounted, 2));
+    let watchdog = Watchdog::over(&mut mounted);
+    freeze(&root).unwrap();
+    dirty(&files);
+    let start = Barrier::new(2);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            start.wait();
+            assert_eq!(errno(fs::create_dir(root.join("new"))), Some(libc::EIO));
+        });
+        start.wait();
+        std::thread::sleep(A_WHILE);
+        uext4_fuse::shutdown(&root, uext4::Flush::Log).unwrap();
+    });
+    drop((watchdog, files));
+    mounted.unmount();
+}

@@ -1,0 +1,109 @@
+//! What threads do behind the end of files while commits come from the background and from others.
+
+use anyhow::{Result, ensure};
+use uext4::{Caller, FallocateMode, Filesystem, InodeRef};
+use uext4_testkit::rng::Rng;
+
+use super::config::Config;
+
+/// Blocks of a moved file at first.
+const MOVED_BLOCKS: u8 = 4;
+
+/// One thread's files.
+pub(super) struct BeyondFiles<'a> {
+    pub(super) fs: &'a Filesystem,
+    pub(super) own: &'a InodeRef,
+    pub(super) config: &'a Config,
+}
+
+impl BeyondFiles<'_> {
+    fn create(&self, name: &str) -> Result<InodeRef> {
+        let caller = Caller::root();
+        Ok(self.fs.create(self.own, name.as_bytes(), 0o600, &caller)?)
+    }
+
+    /// A file with a hole and held space behind its end, and a write over both.
+    pub(super) fn hold(&self, n: u64, rng: &mut Rng) -> Result<()> {
+        let fs = self.fs;
+        let unit = self.config.shift_bytes();
+        let file = self.create(&format!("held {n}"))?;
+        fs.write(&file, 0, &rng.bytes(100))?;
+        let start = rng.between(2, 5) * unit;
+        let len = rng.between(1, 2) * unit;
+        fs.fallocate(&file, FallocateMode::AllocateKeepSize, start, len)?;
+        if rng.chance(50) {
+            fs.fsync(&file)?;
+        }
+        let from = rng.between(101, start - 1);
+        let data = rng.bytes((start + len - from) as usize);
+        let written = fs.write(&file, from, &data)?;
+        ensure!(written == data.len(), "a short write");
+        match rng.below(6) {
+            0 => fs.fallocate(&file, FallocateMode::PunchHole, start / 2, len)?,
+            1 => fs.truncate(&file, start + len / 2)?,
+            2 => fs.fallocate(&file, FallocateMode::InsertRange, unit, unit)?,
+            3 => fs.fallocate(&file, FallocateMode::CollapseRange, unit, unit)?,
+            4 => fs.fallocate(&file, FallocateMode::WriteZeroes, start, 2 * len)?,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// A file of four blocks, 1 to 4, of which the second is taken out; then two are put in there.
+    pub(super) fn shift(&self, n: u64) -> Result<()> {
+        let (fs, unit) = (self.fs, self.config.shift_bytes());
+        let file = self.create(&format!("moved {n}"))?;
+        let data: Vec<u8> = (1..=MOVED_BLOCKS)
+            .flat_map(|block| vec![block; unit as usize])
+            .collect();
+        let written = fs.write(&file, 0, &data)?;
+        ensure!(written == data.len(), "a short write");
+        fs.fallocate(&file, FallocateMode::CollapseRange, unit, unit)?;
+        fs.fallocate(&file, FallocateMode::InsertRange, unit, 2 * unit)?;
+        Ok(())
+    }
+}
+
+/// What the file of [`BeyondFiles::shift`] may hold after a crash: the front of what was written,
+/// or what it was after a whole step.
+///
+/// # Errors
+/// It holds something else.
+pub(super) fn check_shifted(config: &Config, data: &[u8]) -> Result<()> {
+    let unit = config.shift_bytes() as usize;
+    let blocks: Vec<&[u8]> = data.chunks(unit).collect();
+    let first: Vec<u8> = blocks.iter().map(|block| block[0]).collect();
+    let is_even = |(block, first): (&&[u8], &u8)| block.iter().all(|byte| byte == first);
+    let allowed =
+        [1, 2, 3, 4].starts_with(&first) || first == [1, 3, 4] || first == [1, 0, 0, 3, 4];
+    let even = blocks.iter().zip(&first).all(is_even);
+    ensure!(allowed && even, "blocks {first:?}");
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn half_a_move_is_seen() {
+        let config = Config::named("ext4").expect("a known configuration");
+        let unit = config.shift_bytes() as usize;
+        let file = |blocks: &[u8]| {
+            let bytes = blocks.iter().flat_map(|block| vec![*block; unit]);
+            bytes.collect::<Vec<u8>>()
+        };
+        for whole in [
+            &[][..],
+            &[1, 2],
+            &[1, 2, 3, 4],
+            &[1, 3, 4],
+            &[1, 0, 0, 3, 4],
+        ] {
+            assert!(check_shifted(&config, &file(whole)).is_ok(), "{whole:?}");
+        }
+        for half in [&[1, 0, 3, 4][..], &[1, 3, 4, 4], &[1, 3], &[0, 2, 3, 4]] {
+            assert!(check_shifted(&config, &file(half)).is_err(), "{half:?}");
+        }
+    }
+}

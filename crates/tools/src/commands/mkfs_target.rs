@@ -1,0 +1,201 @@
+//! What a file system is made on: a new file, an existing one, a block device, or nothing at all.
+
+use crate::failure::{At, Exit, Failure, Result};
+use crate::image::Place;
+use std::os::unix::fs::FileTypeExt;
+use std::path::Path;
+use std::sync::Arc;
+use uext4::device::{self, BlockDevice, FileDevice};
+use uext4::mkfs::{DeviceContents, MkfsOptions};
+
+/// Where the file system goes to.
+pub(super) struct Target<'a> {
+    pub(super) path: &'a Path,
+    pub(super) place: &'a Place,
+    pub(super) size_bytes: Option<u64>,
+    pub(super) force: bool,
+}
+
+impl Target<'_> {
+    /// Opens or makes what the file system goes to, once it is sure that nothing is lost there.
+    pub(super) fn device(&self, options: &mut MkfsOptions) -> Result<Arc<dyn BlockDevice>> {
+        let path = self.path;
+        let name = path.display().to_string();
+        let Ok(there) = std::fs::metadata(path) else {
+            let size = self.size_bytes.ok_or_else(|| no_size(path))?;
+            if self.place.is_part() {
+                return Err(Failure::new(Exit::Failed, format!("{name}: no such file")));
+            }
+            options.contents = DeviceContents::Zeroed;
+            return Ok(Arc::new(FileDevice::create(path, size).at(&name)?));
+        };
+        let is_device = there.file_type().is_block_device();
+        if is_device || self.place.is_part() {
+            let device = self.place.open(path, device::Access::ReadWrite).at(&name)?;
+            self.check_unused(&*device)?;
+            uext4::refuse_other_hosts(&device).at(&name)?;
+            options.contents = DeviceContents::Unknown;
+            options.blocks_count = self.blocks_count(options)?;
+            return Ok(device);
+        }
+        let reader = self.place.open(path, device::Access::ReadOnly).at(&name)?;
+        self.check_unused(&*reader)?;
+        uext4::refuse_other_hosts(&reader).at(&name)?;
+        let size = self.size_bytes.unwrap_or(there.len());
+        if size == 0 {
+            return Err(no_size(path));
+        }
+        match FileDevice::create(path, size) {
+            // Exports of remote devices (nbdfuse) are files whose size is fixed.
+            Err(error) if size == there.len() && has_fixed_size(&error) => {
+                options.contents = DeviceContents::Unknown;
+                Ok(self.place.open(path, device::Access::ReadWrite).at(&name)?)
+            }
+            created => {
+                options.contents = DeviceContents::Zeroed;
+                Ok(Arc::new(created.at(&name)?))
+            }
+        }
+    }
+
+    /// A device as large as the real one. What is on that is told and does not matter.
+    pub(super) fn imagined(&self, options: &mut MkfsOptions) -> Result<Imagined> {
+        options.contents = DeviceContents::Zeroed;
+        let name = self.path.display().to_string();
+        let there = match std::fs::metadata(self.path) {
+            Ok(there) => there,
+            Err(_) if self.place.is_part() => {
+                return Err(Failure::new(Exit::Failed, format!("{name}: no such file")));
+            }
+            Err(_) => {
+                let size_bytes = self.size_bytes.ok_or_else(|| no_size(self.path))?;
+                return Ok(Imagined { size_bytes });
+            }
+        };
+        let reader = self.place.open(self.path, device::Access::ReadOnly);
+        let reader = reader.at(&name)?;
+        if let Some(what) = found(&*reader).at(&name)?.filter(|_| !self.force) {
+            crate::failure::note(format_args!(
+                "{name}: holds {what} already; --force would overwrite it"
+            ));
+        }
+        let keeps_size = there.file_type().is_block_device() || self.place.is_part();
+        let size_bytes = match (keeps_size, self.size_bytes) {
+            (false, Some(size_bytes)) => size_bytes,
+            _ => reader.size_bytes(),
+        };
+        if size_bytes == 0 {
+            return Err(no_size(self.path));
+        }
+        if keeps_size {
+            options.blocks_count = self.blocks_count(options)?;
+        }
+        Ok(Imagined { size_bytes })
+    }
+
+    fn blocks_count(&self, options: &MkfsOptions) -> Result<Option<u64>> {
+        let Some(size) = self.size_bytes else {
+            return Ok(None);
+        };
+        let usage = uext4::mkfs::Usage::of_size(size);
+        let usual = if usage == uext4::mkfs::Usage::Default {
+            4096
+        } else {
+            1024
+        };
+        let block_size = u64::from(options.block_size.unwrap_or(usual));
+        Ok(Some(size / block_size.max(1)))
+    }
+
+    fn check_unused(&self, device: &dyn BlockDevice) -> Result<()> {
+        let name = device.describe();
+        match found(device).at(&name)? {
+            Some(what) if !self.force => {
+                let text = format!("{name}: holds {what} already, and nothing was written");
+                Err(Failure::new(Exit::Failed, text).hint("--force overwrites it"))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// A device for dry runs: it reads as zero, and what is written to it is gone.
+pub(super) struct Imagined {
+    size_bytes: u64,
+}
+
+impl BlockDevice for Imagined {
+    fn size_bytes(&self) -> u64 {
+        self.size_bytes
+    }
+
+    fn read_at(&self, _offset: u64, buf: &mut [u8]) -> std::result::Result<(), device::Error> {
+        buf.fill(0);
+        Ok(())
+    }
+
+    fn write_at(&self, _offset: u64, _buf: &[u8]) -> std::result::Result<(), device::Error> {
+        Ok(())
+    }
+
+    fn flush(&self) -> std::result::Result<(), device::Error> {
+        Ok(())
+    }
+
+    fn is_read_only(&self) -> bool {
+        false
+    }
+
+    fn describe(&self) -> String {
+        "a dry run".into()
+    }
+}
+
+fn no_size(path: &Path) -> Failure {
+    Failure::usage(format!(
+        "{}: how large? Add --size, for example --size 2G",
+        path.display()
+    ))
+}
+
+/// What people would not like to lose: where its mark stands, the mark, what it is.
+const SIGNATURES: &[(u64, &[u8], &str)] = &[
+    (1080, b"\x53\xEF", "an ext2, ext3 or ext4 file system"),
+    (0, b"XFSB", "an XFS file system"),
+    (65600, b"_BHRfS_M", "a Btrfs file system"),
+    (3, b"NTFS    ", "an NTFS file system"),
+    (3, b"EXFAT   ", "an exFAT file system"),
+    (54, b"FAT1", "a FAT file system"),
+    (82, b"FAT32", "a FAT file system"),
+    (0, b"hsqs", "a squashfs"),
+    (1024, b"\xE2\xE1\xF5\xE0", "an EROFS"),
+    (1024, b"\x10\x20\xF5\xF2", "an F2FS"),
+    (32769, b"CD001", "an ISO 9660 file system"),
+    (0, b"LUKS\xBA\xBE", "an encrypted volume"),
+    (512, b"EFI PART", "a partition table"),
+    (536, b"LVM2 001", "an LVM volume"),
+    (4086, b"SWAPSPACE2", "swap space"),
+    (510, b"\x55\xAA", "a partition table or boot sector"),
+];
+
+fn found(device: &dyn BlockDevice) -> std::result::Result<Option<&'static str>, device::Error> {
+    for (offset, mark, what) in SIGNATURES {
+        let mut bytes = vec![0; mark.len()];
+        if offset + mark.len() as u64 > device.size_bytes() {
+            continue;
+        }
+        device.read_at(*offset, &mut bytes)?;
+        if bytes == *mark {
+            return Ok(Some(what));
+        }
+    }
+    Ok(None)
+}
+
+/// Whether the file system that holds the image does not change the size of files.
+fn has_fixed_size(error: &device::Error) -> bool {
+    let device::Error::Io { source, .. } = error else {
+        return false;
+    };
+    source.kind() == std::io::ErrorKind::Unsupported
+}

@@ -1,0 +1,57 @@
+//! The time that is written in place of the clock's, so that the same steps make the same bytes.
+//!
+//! References: <https://reproducible-builds.org/specs/source-date-epoch/>.
+
+use crate::failure::{Failure, Result};
+use uext4::{MountOptions, Timestamp};
+
+const VARIABLE: &str = "SOURCE_DATE_EPOCH";
+
+/// Which time stands for now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Epoch {
+    /// The clock's.
+    None,
+    /// `--time`: all that is made has this one.
+    All(Timestamp),
+    /// `SOURCE_DATE_EPOCH`: what is made has this one, and nothing a later one.
+    Latest(Timestamp),
+}
+
+impl Epoch {
+    /// `--time` if it is there, else the environment's.
+    ///
+    /// # Errors
+    /// A variable that is no number.
+    pub(crate) fn given(time: Option<u64>) -> Result<Self> {
+        let seconds = |seconds: u64| Timestamp::new(i64::try_from(seconds).unwrap_or(i64::MAX), 0);
+        if let Some(time) = time {
+            return Ok(Epoch::All(seconds(time)));
+        }
+        match std::env::var_os(VARIABLE) {
+            None => Ok(Epoch::None),
+            Some(text) => {
+                let number = text.to_str().and_then(|text| text.parse().ok());
+                let problem = "is no number of seconds since 1970";
+                let number = number.ok_or_else(|| Failure::usage(format!("{VARIABLE} {problem}")));
+                Ok(Epoch::Latest(seconds(number?)))
+            }
+        }
+    }
+
+    /// The time, where there is one.
+    pub(crate) fn time(self) -> Option<Timestamp> {
+        match self {
+            Epoch::None => None,
+            Epoch::All(time) | Epoch::Latest(time) => Some(time),
+        }
+    }
+
+    /// How to mount for changes that have this time.
+    pub(crate) fn mount_options(self) -> MountOptions {
+        match self.time() {
+            None => MountOptions::default(),
+            Some(time) => MountOptions::default().at_time(time),
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! Names of the host below directory handles.
+//!
+//! Mechanism: `openat2` with `RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS`; where the kernel or a filter
+//! of system calls has no `openat2`, one `openat` with `O_NOFOLLOW` for each component.
+//! Invariant: no symbolic link below the handle is followed and no path leaves it, whatever other
+//! processes rename meanwhile. What is made new is checked through its own handle before it gets
+//! an owner or a mode: another process may have put something else there.
+//! References: `openat2(2)`, `path_resolution(7)`, `proc_pid_fd(5)`.
+
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, Stat};
+use rustix::io::Errno;
+use std::ffi::OsStr;
+use std::os::fd::AsRawFd;
+use std::path::{Component, Path, PathBuf};
+
+type Result<T> = std::result::Result<T, Errno>;
+
+/// How often a walk that a rename disturbed is begun again, before it is done by components.
+const TRIES: u32 = 8;
+
+/// Opens `path` beneath `dir`. A symbolic link at its end is opened with `O_PATH` only.
+pub(crate) fn open_beneath(dir: BorrowedFd<'_>, path: &Path, flags: OFlags) -> Result<OwnedFd> {
+    let flags = flags | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    for _ in 0..TRIES {
+        match rustix::fs::openat2(dir, path, flags, Mode::empty(), resolve) {
+            Err(Errno::AGAIN) => {}
+            Err(Errno::NOSYS | Errno::PERM | Errno::NAMETOOLONG) => break,
+            answer => return answer,
+        }
+    }
+    open_by_components(dir, path, flags)
+}
+
+/// The same without `openat2`.
+fn open_by_components(dir: BorrowedFd<'_>, path: &Path, flags: OFlags) -> Result<OwnedFd> {
+    let mut names = Vec::new();
+    for component in path.components() {
+        match component {
+            Component::Normal(name) => names.push(name),
+            Component::CurDir => {}
+            _ => return Err(Errno::XDEV),
+        }
+    }
+    let last = names.pop().unwrap_or(OsStr::new("."));
+    let way = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let mut at = None;
+    for name in names {
+        let from = at.as_ref().map_or(dir, OwnedFd::as_fd);
+        at = Some(rustix::fs::openat(from, name, way, Mode::empty())?);
+    }
+    let from = at.as_ref().map_or(dir, OwnedFd::as_fd);
+    rustix::fs::openat(from, last, flags, Mode::empty())
+}
+
+/// Makes a directory and opens it.
+///
+/// # Errors
+/// `EEXIST` also when another process put a directory with something in it there meanwhile.
+pub(crate) fn make_directory(dir: BorrowedFd<'_>, name: &OsStr) -> Result<OwnedFd> {
+    rustix::fs::mkdirat(dir, name, Mode::RWXU)?;
+    let made = open_beneath(dir, Path::new(name), OFlags::DIRECTORY)?;
+    if is_empty(&made)? {
+        Ok(made)
+    } else {
+        Err(Errno::EXIST)
+    }
+}
+
+fn is_empty(dir: &OwnedFd) -> Result<bool> {
+    let mut entries = rustix::fs::Dir::read_from(dir)?;
+    let named = |name: &std::ffi::CStr| name != c"." && name != c"..";
+    let found = entries.find(|entry| {
+        let entry = entry.as_ref();
+        entry.map_or(true, |entry| named(entry.file_name()))
+    });
+    found.map_or(Ok(true), |entry| entry.map(|_| false))
+}
+
+/// The handle of a symbolic link, node, pipe or socket that was just made.
+///
+/// # Errors
+/// `EEXIST` when another process put something else there meanwhile.
+pub(crate) fn open_made(
+    dir: BorrowedFd<'_>,
+    name: &OsStr,
+    kind: FileType,
+    device: u64,
+) -> Result<OwnedFd> {
+    let made = open_beneath(dir, Path::new(name), OFlags::PATH)?;
+    let stat = rustix::fs::fstat(&made)?;
+    let is_ours = FileType::from_raw_mode(stat.st_mode) == kind
+        && stat.st_rdev == device
+        && stat.st_nlink == 1;
+    if is_ours { Ok(made) } else { Err(Errno::EXIST) }
+}
+
+/// A path to what the handle means, for calls that take no `O_PATH` handles: a magic link, which
+/// leads to the inode itself, whatever has its name now.
+pub(crate) fn magic_path(fd: BorrowedFd<'_>) -> PathBuf {
+    PathBuf::from(format!("/proc/self/fd/{}", fd.as_raw_fd()))
+}
+
+/// Which inode: device and number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Identity(u64, u64);
+
+impl Identity {
+    pub(crate) fn of(fd: BorrowedFd<'_>) -> Result<Self> {
+        let stat: Stat = rustix::fs::fstat(fd)?;
+        Ok(Self(stat.st_dev, stat.st_ino))
+    }
+}
+
+/// Gives the file at `path` beneath `root` the name `name` in `dir`.
+///
+/// # Errors
+/// `ESTALE` when another process put something else at `path`.
+pub(crate) fn link_beneath(
+    root: BorrowedFd<'_>,
+    path: &Path,
+    identity: Identity,
+    dir: BorrowedFd<'_>,
+    name: &OsStr,
+) -> Result<()> {
+    let file = open_beneath(root, path, OFlags::PATH)?;
+    if Identity::of(file.as_fd())? != identity {
+        return Err(Errno::STALE);
+    }
+    let by_handle = magic_path(file.as_fd());
+    rustix::fs::linkat(CWD, &by_handle, dir, name, AtFlags::SYMLINK_FOLLOW)
+}
+
+/// Lets the process open as many files as it may: a walk holds one for each level of the tree.
+pub(crate) fn allow_deep_trees() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit {
+        current: limit.maximum,
+        maximum: limit.maximum,
+    };
+    // With fewer, a tree that is too deep is told.
+    let _ = setrlimit(Resource::Nofile, raised);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Both ways must answer the same.
+    fn both(dir: &OwnedFd, path: &str, flags: OFlags) -> Result<()> {
+        let flags = flags | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let one = open_beneath(dir.as_fd(), Path::new(path), flags).map(drop);
+        let other = open_by_components(dir.as_fd(), Path::new(path), flags).map(drop);
+        assert_eq!(one.is_ok(), other.is_ok(), "{path}: {one:?} {other:?}");
+        one
+    }
+
+    #[test]
+    fn no_path_leaves_the_handle() {
+        let dir = tempfile::tempdir().unwrap();
+        let inside = dir.path().join("in");
+        std::fs::create_dir_all(inside.join("a/b")).unwrap();
+        std::fs::write(dir.path().join("secret"), "").unwrap();
+        std::fs::write(inside.join("a/b/file"), "").unwrap();
+        std::os::unix::fs::symlink("..", inside.join("a/up")).unwrap();
+        std::os::unix::fs::symlink("b/file", inside.join("a/link")).unwrap();
+        let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let root = rustix::fs::open(&inside, flags, Mode::empty()).unwrap();
+        both(&root, "a/b/file", OFlags::RDONLY).unwrap();
+        both(&root, ".", OFlags::DIRECTORY).unwrap();
+        both(&root, "a/link", OFlags::PATH).unwrap();
+        for outside in [
+            "../secret",
+            "a/../../secret",
+            "a/up/../secret",
+            "/etc",
+            "a/link",
+        ] {
+            both(&root, outside, OFlags::RDONLY).expect_err(outside);
+        }
+    }
+
+    #[test]
+    fn what_is_put_in_place_of_what_was_made_is_noticed() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = rustix::fs::open(dir.path(), OFlags::DIRECTORY, Mode::empty()).unwrap();
+        let root = root.as_fd();
+        std::fs::write(dir.path().join("file"), "").unwrap();
+        let made = open_made(root, OsStr::new("file"), FileType::Fifo, 0);
+        assert_eq!(made.map(drop), Err(Errno::EXIST));
+        let file = open_beneath(root, Path::new("file"), OFlags::PATH).unwrap();
+        let identity = Identity::of(file.as_fd()).unwrap();
+        link_beneath(root, Path::new("file"), identity, root, OsStr::new("link")).unwrap();
+        std::fs::rename(dir.path().join("file"), dir.path().join("kept")).unwrap();
+        std::fs::write(dir.path().join("file"), "other").unwrap();
+        let linked = link_beneath(root, Path::new("file"), identity, root, OsStr::new("more"));
+        assert_eq!(linked, Err(Errno::STALE));
+        let made = make_directory(root, OsStr::new("new")).unwrap();
+        assert_eq!(is_empty(&made), Ok(true));
+        assert_eq!(is_empty(&root.try_clone_to_owned().unwrap()), Ok(false));
+    }
+}

@@ -1,0 +1,203 @@
+//! Files of the host that are imported, below directory handles.
+//!
+//! Invariant: type, owner, mode and data of a file are of one handle, so that another process that
+//! renames files meanwhile cannot give one file's owner to another's data. Without
+//! [`Links::Follow`] no symbolic link is followed.
+
+use super::handles::{magic_path, open_beneath};
+use rustix::buffer::{SpareCapacity, spare_capacity};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
+use rustix::io::Errno;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+use uext4::Timestamp;
+
+type Result<T> = std::result::Result<T, Errno>;
+
+/// Room for a list of names or a value of extended attributes: the kernel has no longer ones.
+const XATTR_BYTES: usize = 64 << 10;
+
+/// What a symbolic link stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Links {
+    /// Itself.
+    Keep,
+    /// What it leads to.
+    Follow,
+}
+
+/// Type, owner, mode and times of a file of the host, all of one moment.
+pub(super) struct State(Stat);
+
+/// A file of the host.
+pub(super) struct Source {
+    pub(super) state: State,
+    /// Of regular files and directories; opening another would do something.
+    pub(super) fd: Option<OwnedFd>,
+}
+
+impl Source {
+    /// Looks `name` up in `dir`.
+    pub(super) fn open(dir: BorrowedFd<'_>, name: &OsStr, links: Links) -> Result<Self> {
+        let at_flags = match links {
+            Links::Keep => AtFlags::SYMLINK_NOFOLLOW,
+            Links::Follow => AtFlags::empty(),
+        };
+        let state = State(rustix::fs::statat(dir, name, at_flags)?);
+        let flags = match state.kind() {
+            FileType::Directory => OFlags::DIRECTORY,
+            // Neither waits for a pipe that took the file's place, nor takes a terminal.
+            FileType::RegularFile => OFlags::NONBLOCK | OFlags::NOCTTY,
+            _ => return Ok(Self { state, fd: None }),
+        };
+        let fd = match links {
+            Links::Keep => open_beneath(dir, Path::new(name), flags)?,
+            Links::Follow => rustix::fs::openat(dir, name, flags | OFlags::CLOEXEC, Mode::empty())?,
+        };
+        let opened = State(rustix::fs::fstat(&fd)?);
+        if opened.kind() != state.kind() {
+            return Err(Errno::STALE);
+        }
+        Ok(Self {
+            state: opened,
+            fd: Some(fd),
+        })
+    }
+
+    /// Extended attributes that ext4 can keep; none where the host's file system has none. `name`
+    /// in `dir` finds those of files without a handle.
+    pub(super) fn xattrs(&self, dir: BorrowedFd<'_>, name: &OsStr) -> Result<Xattrs> {
+        match &self.fd {
+            Some(fd) => xattrs_of(fd.as_fd()),
+            None => {
+                let path = magic_path(dir).join(name);
+                xattrs(
+                    |list| rustix::fs::llistxattr(&path, list),
+                    |key, value| rustix::fs::lgetxattr(&path, key, value),
+                )
+            }
+        }
+    }
+}
+
+impl State {
+    pub(super) fn kind(&self) -> FileType {
+        FileType::from_raw_mode(self.0.st_mode)
+    }
+
+    /// Which file it is: names of one file have the same.
+    pub(super) fn identity(&self) -> (u64, u64) {
+        (self.0.st_dev, self.0.st_ino)
+    }
+
+    pub(super) fn size(&self) -> u64 {
+        self.0.st_size as u64 // no file has a negative one
+    }
+
+    pub(super) fn has_more_names(&self) -> bool {
+        self.0.st_nlink > 1
+    }
+
+    /// Permission bits with setuid, setgid and sticky.
+    pub(super) fn mode(&self) -> u16 {
+        (self.0.st_mode & 0o7777) as u16
+    }
+
+    /// Owner and group.
+    pub(super) fn owner(&self) -> (u32, u32) {
+        (self.0.st_uid, self.0.st_gid)
+    }
+
+    /// Major and minor number of a device node.
+    pub(super) fn device(&self) -> (u32, u32) {
+        let device = self.0.st_rdev;
+        (rustix::fs::major(device), rustix::fs::minor(device))
+    }
+
+    /// Times of the last access and modification.
+    pub(super) fn times(&self) -> (Timestamp, Timestamp) {
+        let stat = &self.0;
+        (
+            Timestamp::new(stat.st_atime, stat.st_atime_nsec as u32),
+            Timestamp::new(stat.st_mtime, stat.st_mtime_nsec as u32),
+        )
+    }
+}
+
+/// Names and values of extended attributes.
+pub(super) type Xattrs = Vec<(OsString, Vec<u8>)>;
+
+/// Those of an open file or directory.
+pub(super) fn xattrs_of(fd: BorrowedFd<'_>) -> Result<Xattrs> {
+    xattrs(
+        |list| rustix::fs::flistxattr(fd, list),
+        |key, value| rustix::fs::fgetxattr(fd, key, value),
+    )
+}
+
+fn xattrs(
+    list: impl FnOnce(SpareCapacity<'_, u8>) -> Result<usize>,
+    get: impl Fn(&OsStr, SpareCapacity<'_, u8>) -> Result<usize>,
+) -> Result<Xattrs> {
+    let mut names = Vec::with_capacity(XATTR_BYTES);
+    match list(spare_capacity(&mut names)) {
+        Err(Errno::NOTSUP) => return Ok(Vec::new()),
+        other => other?,
+    };
+    let mut found = Vec::new();
+    for name in names.split(|byte| *byte == 0).filter(|name| is_kept(name)) {
+        let mut value = Vec::with_capacity(XATTR_BYTES);
+        match get(OsStr::from_bytes(name), spare_capacity(&mut value)) {
+            Err(Errno::NODATA) => continue,
+            other => other?,
+        };
+        found.push((OsString::from_vec(name.to_vec()), value));
+    }
+    Ok(found)
+}
+
+fn is_kept(name: &[u8]) -> bool {
+    let spaces: [&[u8]; 4] = [b"user.", b"trusted.", b"security.", b"system.posix_acl_"];
+    spaces.iter().any(|space| name.starts_with(space))
+}
+
+/// The names in an open directory, the last one first: they are taken from the end, in order, so
+/// that the same tree makes the same image.
+pub(super) fn names(dir: &OwnedFd) -> Result<Vec<OsString>> {
+    let mut names = Vec::new();
+    for entry in rustix::fs::Dir::read_from(dir.as_fd())? {
+        let name = entry?.file_name().to_bytes().to_vec();
+        if name != b"." && name != b".." {
+            names.push(OsString::from_vec(name));
+        }
+    }
+    names.sort_by(|a, b| b.cmp(a));
+    Ok(names)
+}
+
+/// The bytes of files below a path, as far as they can be seen, for a bar of progress.
+pub(super) fn total_bytes(path: &Path, links: Links) -> u64 {
+    let found = match links {
+        Links::Keep => std::fs::symlink_metadata(path),
+        Links::Follow => std::fs::metadata(path),
+    };
+    let mut waiting = Vec::new();
+    let mut total = 0;
+    let mut count = |path: PathBuf, found: std::io::Result<std::fs::Metadata>| match found {
+        Ok(meta) if meta.is_dir() => Some(path),
+        Ok(meta) if meta.is_file() => {
+            total += meta.len();
+            None
+        }
+        _ => None,
+    };
+    waiting.extend(count(path.to_path_buf(), found));
+    while let Some(dir) = waiting.pop() {
+        for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
+            waiting.extend(count(entry.path(), entry.metadata()));
+        }
+    }
+    total
+}

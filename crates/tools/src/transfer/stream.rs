@@ -1,0 +1,83 @@
+//! Single files between an image and standard streams.
+
+use super::PIECE_BYTES;
+use super::tally::{Ended, Place, Step};
+use crate::failure::{At, Exit, Failure, Result};
+use std::io::{ErrorKind, Read, Write};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
+use std::time::Duration;
+use uext4::{Filesystem, InodeRef};
+
+/// How often a reader of standard input asks whether it was interrupted.
+const TICK: Duration = Duration::from_millis(100);
+
+/// Writes the bytes of a file; `at` is what to call it.
+pub(crate) fn write_out(
+    fs: &Filesystem,
+    inode: &InodeRef,
+    at: &str,
+    out: &mut dyn Write,
+) -> Result<()> {
+    let mut buffer = vec![0; PIECE_BYTES];
+    let mut offset = 0;
+    loop {
+        let read = fs.read(inode, offset, &mut buffer).at(at)?;
+        if read == 0 {
+            return Ok(());
+        }
+        out.write_all(buffer.split_at(read).0)?;
+        offset += read as u64;
+    }
+}
+
+/// Fills a new file from standard input.
+///
+/// # Errors
+/// Also when it is interrupted: the end of the data is not known then.
+pub(crate) fn read_in(fs: &Filesystem, inode: &InodeRef, at: &str) -> Step<()> {
+    let pieces = standard_input();
+    let mut offset = 0;
+    loop {
+        let piece = match pieces.recv_timeout(TICK) {
+            Ok(piece) => piece.of(|| "standard input".into())?,
+            Err(RecvTimeoutError::Disconnected) => return Ok(()),
+            Err(RecvTimeoutError::Timeout) if uext4_fuse::is_interrupted() => {
+                let text = format!("{at}: interrupted before standard input ended, not made");
+                return Err(Ended::All(Failure::new(Exit::Failed, text)));
+            }
+            Err(RecvTimeoutError::Timeout) => continue,
+        };
+        let mut rest = piece.as_slice();
+        while !rest.is_empty() {
+            let written = fs.write(inode, offset, rest).of(|| at.into())?;
+            rest = rest.split_at(written).1;
+            offset += written as u64;
+        }
+    }
+}
+
+/// The pieces of standard input, up to its end. A thread of its own reads them: a signal does not
+/// end a read that waits.
+fn standard_input() -> Receiver<std::io::Result<Vec<u8>>> {
+    let (sender, receiver) = sync_channel(1);
+    std::thread::spawn(move || {
+        let mut input = std::io::stdin().lock();
+        loop {
+            let mut piece = vec![0; PIECE_BYTES];
+            let read = match input.read(&mut piece) {
+                Ok(0) => return,
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                read => read,
+            };
+            let failed = read.is_err();
+            let piece = read.map(|length| {
+                piece.truncate(length);
+                piece
+            });
+            if sender.send(piece).is_err() || failed {
+                return;
+            }
+        }
+    });
+    receiver
+}

@@ -1,0 +1,147 @@
+//! What a transfer did: how much was copied, what failed, whether to go on.
+//!
+//! A failure of one file is told at once, and the transfer goes on. The exit status at the end is
+//! that of the worst: damage before all else.
+
+use crate::failure::{Exit, Failure, Result};
+use crate::numbers::readable_size;
+use rustix::io::Errno;
+
+/// A failure, and what it ends.
+#[derive(Debug)]
+pub(crate) enum Ended {
+    /// This file is not copied; the others are.
+    File(Failure),
+    /// Nothing more can be copied.
+    All(Failure),
+}
+
+/// Result of a step of a transfer.
+pub(crate) type Step<T> = std::result::Result<T, Ended>;
+
+impl From<Failure> for Ended {
+    fn from(failure: Failure) -> Self {
+        Ended::File(failure)
+    }
+}
+
+/// Adds where a step failed.
+pub(crate) trait Place<T> {
+    /// `place` is only asked for when there is something to tell.
+    fn of(self, place: impl FnOnce() -> String) -> Step<T>;
+}
+
+impl<T> Place<T> for std::result::Result<T, Errno> {
+    fn of(self, place: impl FnOnce() -> String) -> Step<T> {
+        self.map_err(|error| {
+            let failure = Failure::at(&error, place());
+            match error {
+                Errno::NOSPC | Errno::DQUOT | Errno::ROFS => Ended::All(failure),
+                _ => Ended::File(failure),
+            }
+        })
+    }
+}
+
+impl<T> Place<T> for std::io::Result<T> {
+    fn of(self, place: impl FnOnce() -> String) -> Step<T> {
+        match self {
+            Ok(value) => Ok(value),
+            Err(error) => match Errno::from_io_error(&error) {
+                Some(errno) => Err(errno).of(place),
+                None => Err(Ended::File(Failure::at(&error, place()))),
+            },
+        }
+    }
+}
+
+impl<T> Place<T> for uext4::Result<T> {
+    fn of(self, place: impl FnOnce() -> String) -> Step<T> {
+        use uext4::Error;
+        self.map_err(|error| {
+            let failure = Failure::at(&error, place());
+            match error {
+                Error::NoSpace | Error::ReadOnly | Error::Journal(_) => Ended::All(failure),
+                _ => Ended::File(failure),
+            }
+        })
+    }
+}
+
+/// Whether the first failure ends the transfer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Failures {
+    GoOn,
+    Stop,
+}
+
+/// What was done so far.
+#[derive(Debug)]
+pub(crate) struct Tally {
+    failures: Failures,
+    files: u64,
+    bytes: u64,
+    failed: u64,
+    exit: Exit,
+}
+
+impl Tally {
+    pub(crate) fn new(failures: Failures) -> Self {
+        Self {
+            failures,
+            files: 0,
+            bytes: 0,
+            failed: 0,
+            exit: Exit::Failed,
+        }
+    }
+
+    /// Counts what was moved.
+    pub(crate) fn add_bytes(&mut self, bytes: u64) {
+        self.bytes += bytes;
+    }
+
+    /// Counts a file, or tells why it is none.
+    ///
+    /// # Errors
+    /// What ends the transfer.
+    pub(crate) fn note(&mut self, done: Step<()>) -> Result<()> {
+        match done {
+            Ok(()) => {
+                self.files += 1;
+                Ok(())
+            }
+            Err(Ended::All(failure)) => Err(failure),
+            Err(Ended::File(failure)) if self.failures == Failures::Stop => Err(failure),
+            Err(Ended::File(failure)) => {
+                if failure.say() == Exit::Damaged {
+                    self.exit = Exit::Damaged;
+                }
+                self.failed += 1;
+                Ok(())
+            }
+        }
+    }
+
+    /// Whether the transfer ends before the next file.
+    pub(crate) fn is_interrupted(&self) -> bool {
+        uext4_fuse::is_interrupted()
+    }
+
+    /// What the command answers.
+    pub(crate) fn finish(&self) -> Result<()> {
+        let (files, bytes) = (self.files, readable_size(self.bytes));
+        if self.is_interrupted() {
+            let text = format!("interrupted: {files} files with {bytes} were copied");
+            return Err(Failure::new(Exit::Failed, text));
+        }
+        match self.failed {
+            0 => Ok(()),
+            1 if files == 0 => Err(Failure::said(self.exit)),
+            failed => {
+                let text = format!("{failed} files failed, {files} with {bytes} were copied");
+                Err(Failure::new(self.exit, text))
+            }
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! What other users can put in the superuser's way, and what a killed server leaves.
+
+use crate::rig::Rig;
+use crate::room::{OURS, ROOT, can_mount, in_room, rig_of};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::process::Command;
+
+/// Ends what hangs; the tool waits for 2 s at most for each step.
+const PRELUDE: &str = r#"
+    chmod 755 .
+    chown 65534 mnt disk.img
+    as() { id=$1; shift; setpriv --reuid="$id" --regid="$id" --clear-groups "$@"; }
+    # In time, whatever it answers.
+    in_time() {
+        got=0; timeout 20 "$@" >said 2>&1 || got=$?
+        [ "$got" != 124 ] || { echo "$*: hangs" >&2; exit 1; }
+    }
+    # It answered with this status.
+    got() { [ "$got" = "$1" ] || { echo "$got, not $1: $(cat said)" >&2; exit 1; }; }
+    # silent USER SOCKET BACKLOG: listens, and says nothing.
+    silent() {
+        as "$1" /usr/bin/python3 -c 'import os, socket, sys, time
+os.umask(0)
+s = socket.socket(socket.AF_UNIX); s.bind(sys.argv[1]); s.listen(int(sys.argv[2]))
+os.rename(sys.argv[1], sys.argv[3]); time.sleep(60)' "$2.new" "$3" "$2" >/dev/null 2>&1 &
+        holders="${holders:-} $!"
+        until [ -S "$2" ]; do sleep 0.02; done
+    }
+"#;
+
+const SOCKETS: &str = r#"
+    silent 65534 tmp/quiet 5
+    in_time "$TOOL" stats tmp/quiet
+    got 1
+    in_time "$TOOL" freeze tmp/quiet
+    # A queue that is full: nobody is accepted.
+    silent 65534 tmp/full 0
+    for _ in 1 2 3; do
+        python3 -c 'import socket, sys, time
+s = socket.socket(socket.AF_UNIX)
+s.connect(sys.argv[1]); time.sleep(60)' tmp/full >/dev/null 2>&1 &
+        holders="$holders $!"
+    done
+    sleep 0.3
+    in_time "$TOOL" stats tmp/full
+    got 1
+    kill $holders 2>/dev/null || true
+"#;
+
+const PLACES: &str = r#"
+    dir=tmp/uext4-65534
+    # A pipe in place of the claim.
+    as 65534 "$TOOL" mount disk.img mnt
+    name=$(ls $dir)
+    claim=$name/claim
+    as 65534 rm "$dir/$claim"
+    as 65534 mkfifo "$dir/$claim"
+    in_time "$TOOL" umount mnt
+    got 0
+    closed
+    rm -r $dir
+    # A lock that is never given up.
+    as 65534 "$TOOL" mount disk.img mnt
+    as 65534 sh -c "rm '$dir/$claim'; exec flock '$dir/$claim' sleep 20" >/dev/null 2>&1 &
+    holders="${holders:-} $!"
+    until [ -e "$dir/$claim" ]; do sleep 0.02; done
+    sleep 0.2
+    in_time "$TOOL" umount mnt
+    got 5
+    closed
+    # A directory and a socket of somebody else.
+    rm -r $dir
+    as 65534 "$TOOL" mount disk.img mnt
+    mv $dir tmp/moved
+    as 1234 mkdir $dir "$dir/$name"
+    silent 1234 "$dir/$name/control" 5
+    in_time "$TOOL" umount mnt
+    got 0
+    kill $holders 2>/dev/null || true
+"#;
+
+#[test]
+fn other_users_do_not_keep_the_superuser_waiting() {
+    if !can_mount() {
+        return;
+    }
+    for script in [SOCKETS, PLACES] {
+        let rig = rig_of(ROOT);
+        in_room(&rig, OURS, ROOT, &format!("{PRELUDE}{script}"));
+    }
+}
+
+const KILLED: &str = r#"
+    "$TOOL" mount disk.img mnt
+    [ -S run/uext4/*/control ]
+    pid=$("$TOOL" stats mnt --json | sed -n 's/.*"pid": *\([0-9]*\).*/\1/p' | head -1)
+    kill -KILL "$pid"
+    for _ in $(seq 200); do [ -n "$(ls run/uext4)" ] || break; sleep 0.05; done
+    [ -z "$(ls run/uext4)" ] || { ls run/uext4 >&2; exit 1; }
+    "$TOOL" umount mnt 2>/dev/null
+    # Without a process that stays behind, the next umount clears up.
+    "$TOOL" mount -o no_sandbox disk.img mnt
+    pid=$("$TOOL" stats mnt --json | sed -n 's/.*"pid": *\([0-9]*\).*/\1/p' | head -1)
+    kill -KILL "$pid"
+    while kill -0 "$pid" 2>/dev/null; do sleep 0.05; done
+    "$TOOL" umount mnt 2>/dev/null
+    [ -z "$(ls run/uext4)" ] || { ls run/uext4 >&2; exit 1; }
+"#;
+
+#[test]
+fn a_killed_server_leaves_no_socket() {
+    if !can_mount() {
+        return;
+    }
+    let rig = rig_of(ROOT);
+    in_room(&rig, OURS, ROOT, KILLED);
+}
+
+#[test]
+fn names_in_messages_do_not_reach_the_terminal_raw() {
+    let rig = Rig::new(&[]);
+    let name = OsStr::from_bytes(b"/no \x1b[31mred\nline\x07\x7f");
+    for command in [&["cat", "disk.img"][..], &["rm", "disk.img"], &["info"]] {
+        let mut tool = Command::new(env!("CARGO_BIN_EXE_uext4"));
+        tool.current_dir(rig.path("")).args(command).arg(name);
+        let output = tool.output().expect("the tool starts");
+        assert!(!output.status.success());
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        let raw = |letter: char| letter.is_control() && letter != '\n';
+        assert!(!said.contains(raw), "{command:?}: {said:?}");
+        assert_eq!(said.lines().count(), 1, "{command:?}: {said:?}");
+        assert!(said.contains("red"), "{command:?}: {said:?}");
+    }
+}

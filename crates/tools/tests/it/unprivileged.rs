@@ -1,0 +1,88 @@
+//! Mounts where the usual directory for claims and control sockets cannot be made: in a user
+//! namespace, and where `/run` is read-only.
+
+use crate::rig::Rig;
+use crate::room::can_mount;
+use std::path::Path;
+use std::process::Command;
+
+/// The life of an image, with everything that needs the directory of the mount.
+const LIFE: &str = r#"
+    set -e
+    "$TOOL" mkfs -q --size 16M disk.img
+    "$TOOL" mount disk.img mnt
+    echo data >mnt/file
+    "$TOOL" info mnt >/dev/null
+    "$TOOL" freeze mnt
+    "$TOOL" thaw mnt
+    "$TOOL" umount mnt
+    # umount has waited for the server.
+    test "$("$TOOL" cat disk.img /file)" = data
+    rm disk.img
+    find "$1" -name 'uext4*' 2>/dev/null | sed 's/^/base: /'
+"#;
+
+fn run(rig: &Rig, command: &mut Command, before: &str, base: &str) -> String {
+    let script = format!("set -e\n{before}\n{LIFE}");
+    command.args(["sh", "-c", &script, "sh", base]);
+    command
+        .current_dir(rig.path(""))
+        .env_remove("XDG_RUNTIME_DIR");
+    command.env("TOOL", env!("CARGO_BIN_EXE_uext4"));
+    let output = command.output().expect("timeout is there");
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let wrong = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{before}: {said}\n{wrong}");
+    said
+}
+
+fn rig() -> Rig {
+    let rig = Rig::empty();
+    std::fs::create_dir(rig.path("mnt")).expect("it is fresh");
+    rig
+}
+
+#[test]
+fn a_read_only_run_is_replaced_by_a_private_directory() {
+    if !can_mount() {
+        return;
+    }
+    let rig = rig();
+    let private = rig.path("temporary");
+    std::fs::create_dir(&private).expect("it is fresh");
+    let mut command = Command::new("timeout");
+    command.args(["-k", "5", "100", "unshare", "--mount"]);
+    command.env("TMPDIR", &private);
+    let base = private.to_str().expect("it is plain");
+    let said = run(&rig, &mut command, "mount -t tmpfs -o ro none /run", base);
+    assert!(said.contains("base: "), "{said}");
+}
+
+#[test]
+fn a_user_namespace_mounts_an_image() {
+    if !can_mount() || !Path::new("/proc/self/ns/user").exists() {
+        return;
+    }
+    let rig = rig();
+    for path in ["", "mnt"] {
+        std::os::unix::fs::chown(rig.path(path), Some(65_534), Some(65_534)).expect("we may");
+    }
+    let mut command = Command::new("timeout");
+    // The device may be closed to users on this machine; in this mount namespace it is not.
+    let open = "cp -a /dev/fuse dev.fuse && chmod 666 dev.fuse && mount --bind dev.fuse /dev/fuse";
+    let user = "exec setpriv --reuid=65534 --regid=65534 --clear-groups unshare -Urm \"$@\"";
+    let line = format!("{open} && {user}");
+    command.args([
+        "-k", "5", "100", "unshare", "--mount", "sh", "-c", &line, "sh",
+    ]);
+    command.env("TMPDIR", rig.path("tmp"));
+    let before = "mkdir -p tmp; chmod 700 tmp";
+    let base = rig.path("tmp");
+    let said = run(
+        &rig,
+        &mut command,
+        before,
+        base.to_str().expect("it is plain"),
+    );
+    assert!(said.contains("base: "), "{said}");
+}
