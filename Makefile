@@ -1,6 +1,6 @@
 # The front door. Every target runs as root or as a user with sudo.
 
-.PHONY: help deps tools check test schedules quickstart lab
+.PHONY: help deps tools check test schedules quickstart lab build install uninstall deb static package-test
 
 # What the tests need beside Rust: FUSE, the reference tools, tar with attributes and ACLs.
 DEB_PACKAGES = fuse3 mount python3 e2fsprogs attr acl tar util-linux coreutils fdisk git rsync fio sqlite3
@@ -49,3 +49,39 @@ quickstart: ## Make an image, mount it, use it, check it. Leaves nothing behind.
 
 lab: ## Build the experiments and show what they are.
 	cargo run --release --quiet --package uext4-lab -- --help
+
+# Where `make install` puts things. mount(8) looks for its helpers in /sbin only: a PREFIX of /usr
+# serves it, any other needs SBINDIR=/sbin for `mount -t fuse.uext4`.
+PREFIX ?= /usr/local
+SBINDIR ?= $(PREFIX)/sbin
+DESTDIR ?=
+BUILT = $${CARGO_TARGET_DIR:-target}
+STATIC_TARGET = $(shell uname -m)-unknown-linux-musl
+
+build: ## Build the tool (release).
+	cargo build --release --quiet --package uext4-tools
+
+install: build ## Install the tool, helpers, man pages, completions and unit below PREFIX.
+	@sh packaging/stage.sh "$(BUILT)/release/uext4" "$(DESTDIR)" "$(PREFIX)" "$(SBINDIR)"
+
+uninstall: ## Remove what `make install` put there.
+	@sh packaging/unstage.sh "$(DESTDIR)" "$(PREFIX)" "$(SBINDIR)"
+
+deb: build ## Make a Debian package: target/package/uext4.deb.
+	@test -x target/tools/bin/cargo-deb || \
+	  cargo install --quiet cargo-deb --version 3.8.0 --locked --root target/tools
+	@rm -rf target/package/root && mkdir -p target/package
+	@sh packaging/stage.sh "$(BUILT)/release/uext4" target/package/root /usr /usr/sbin
+	@PATH="$$PWD/target/tools/bin:$$PATH" cargo deb --quiet --package uext4-tools --no-build \
+	  --no-strip --output target/package/uext4.deb
+
+static: ## Build a static binary with musl: target/package/uext4-static.
+	@rustup target add $(STATIC_TARGET) 2>/dev/null || \
+	  { echo "static: needs rustup, to add the target $(STATIC_TARGET)"; exit 1; }
+	@mkdir -p target/package
+	cargo build --release --quiet --package uext4-tools --target $(STATIC_TARGET)
+	@install -m 755 -s "$(BUILT)/$(STATIC_TARGET)/release/uext4" target/package/uext4-static
+
+package-test: deps ## Install each kind of package in a clean Debian and use it there (root).
+	@command -v debootstrap >/dev/null || apt-get install -y -qq debootstrap
+	@sh packaging/test.sh
