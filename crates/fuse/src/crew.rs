@@ -15,7 +15,7 @@ use crate::protocol::opcode;
 use crate::request::Request;
 use crate::server::Server;
 use crate::transport::{
-    Brings, DevFuse, Ended, Reader, Rings, Seat, Service, Transport, Watch, request_buffer,
+    Brings, DevFuse, Ended, Reader, Rests, Rings, Service, Transport, request_buffer,
 };
 use std::fmt;
 use std::io;
@@ -121,18 +121,18 @@ impl Crew {
 
     /// Beside rings one thread is enough for what they do not bring.
     fn start_readers(&mut self, device: &DevFuse, options: &MountOptions) -> io::Result<()> {
-        let (seats, brings) = match &mut self.served {
+        let (n_readers, brings) = match &mut self.served {
             Served::IoUring { .. } => {
                 device.never_look()?;
-                (vec![Seat::free()], Brings::Rest)
+                (1, Brings::Rest)
             }
             Served::DevFuse { n_threads } => {
                 *n_threads = options.threads();
-                (Seat::for_threads(*n_threads), Brings::All)
+                (*n_threads, Brings::All)
             }
         };
-        for (index, seat) in seats.into_iter().enumerate() {
-            let reader = Reader::new(device.another()?, brings, seat);
+        for index in 0..n_readers {
+            let reader = Reader::new(device.another()?, brings);
             self.start_thread(format!("uext4-fuse-{index}"), reader)?;
         }
         Ok(())
@@ -191,9 +191,9 @@ impl Crew {
 fn hear(device: &DevFuse) -> io::Result<Result<(u64, Offer)>> {
     let mut buf = request_buffer();
     let mut answer = Answer::new(64);
-    let mut watch = Watch::new(Seat::free());
+    let mut rests = Rests::default();
     loop {
-        let len = device.receive(&mut buf, &mut watch)?;
+        let len = device.receive(&mut buf, &mut rests)?;
         let len = len.ok_or(io::ErrorKind::NotConnected)?;
         let request = Request::parse(&buf[..len]).ok_or(Errno::EPROTO)?;
         let greeting = match request.opcode {

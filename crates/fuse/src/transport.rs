@@ -5,13 +5,11 @@
 //! and takes notifications, so one thread reads it.
 
 mod dev_fuse;
-mod front;
 mod look;
 mod splice;
 mod uring;
 
-pub(crate) use dev_fuse::{Brings, DevFuse, Reader, Watch, request_buffer};
-pub(crate) use front::Seat;
+pub(crate) use dev_fuse::{Brings, DevFuse, Reader, Rests, request_buffer};
 pub(crate) use uring::Rings;
 
 use crate::aside::Helpers;

@@ -3,9 +3,12 @@
 //! A thread that has just answered looks for the next request before it sleeps (`look`), but where
 //! threads share a descriptor: there they sleep at once. With a thread that sleeps the kernel wakes
 //! it for each request, whoever takes it.
+//!
+//! Invariant: nothing here reads what `/proc` guards with the caller's `exec_update_lock` (`stat`,
+//! `fd`, `exe`): `execve(2)` holds that lock while it closes files, and waits for our answers.
 
-use super::front::{Seat, cpu_of};
-use super::look::{Lookers, Rests};
+use super::look::Lookers;
+pub(crate) use super::look::Rests;
 use super::splice::Splicer;
 use super::{Ended, Service, Transport};
 use crate::answer::{Answer, AnswerHeader};
@@ -28,20 +31,6 @@ pub(crate) struct DevFuse {
     lookers: Option<Arc<Lookers>>,
     /// Reads answer at once. Only the thread that receives changes it.
     at_once: AtomicBool,
-}
-
-/// How a thread waits for requests.
-pub(crate) struct Watch {
-    seat: Seat,
-    rests: Rests,
-}
-
-impl Watch {
-    /// A thread that has not waited yet.
-    pub(crate) fn new(seat: Seat) -> Self {
-        let rests = Rests::default();
-        Self { seat, rests }
-    }
 }
 
 /// `FUSE_DEV_IOC_CLONE`.
@@ -73,26 +62,9 @@ impl DevFuse {
 
 impl DevFuse {
     /// Looks for a request without sleeping; `None` when none came or others look.
-    fn look(&self, buf: &mut [u8], watch: &mut Watch) -> Option<io::Result<usize>> {
+    fn look(&self, buf: &mut [u8], rests: &mut Rests) -> Option<io::Result<usize>> {
         let lookers = self.lookers.as_ref()?;
-        let Watch { seat, rests } = watch;
-        seat.settle();
-        loop {
-            let before = seat.n_taken();
-            let found = lookers.look(rests, || match seat.may_take() {
-                true => self.read_at_once(buf),
-                false => None,
-            });
-            if found.is_some() || seat.may_take() {
-                return found;
-            }
-            if rests.are_due() {
-                seat.nap();
-            }
-            if seat.n_taken() == before {
-                return None;
-            }
-        }
+        lookers.look(rests, || self.read_at_once(buf))
     }
 
     /// A request that is there.
@@ -114,21 +86,21 @@ impl DevFuse {
         Ok(())
     }
 
-    fn read(&self, buf: &mut [u8], watch: &mut Watch) -> io::Result<usize> {
-        if let Some(found) = self.look(buf, watch) {
+    fn read(&self, buf: &mut [u8], rests: &mut Rests) -> io::Result<usize> {
+        if let Some(found) = self.look(buf, rests) {
             return found;
         }
         self.set_at_once(false)?;
-        watch.seat.sleep(|| (&self.file).read(buf))
+        (&self.file).read(buf)
     }
 }
 
 impl DevFuse {
     /// Waits for a request and puts it in `buf`; answers its length, or `None` when the file
     /// system was unmounted.
-    pub(crate) fn receive(&self, buf: &mut [u8], watch: &mut Watch) -> io::Result<Option<usize>> {
+    pub(crate) fn receive(&self, buf: &mut [u8], rests: &mut Rests) -> io::Result<Option<usize>> {
         loop {
-            let error = match self.read(buf, watch) {
+            let error = match self.read(buf, rests) {
                 Ok(len) => return Ok(Some(len)),
                 Err(error) => error,
             };
@@ -253,19 +225,19 @@ pub(crate) enum Brings {
 pub(crate) struct Reader {
     device: Arc<DevFuse>,
     brings: Brings,
-    watch: Watch,
+    rests: Rests,
     answer: Answer<'static>,
 }
 
 impl Reader {
     /// A way through a descriptor of its own.
-    pub(crate) fn new(device: DevFuse, brings: Brings, seat: Seat) -> Self {
+    pub(crate) fn new(device: DevFuse, brings: Brings) -> Self {
         let device = Arc::new(device);
         let splicer = Splicer::new(device.clone());
         Self {
             device,
             brings,
-            watch: Watch::new(seat),
+            rests: Rests::default(),
             answer: Answer::new(WRITE_BYTES_MAX as usize).with_shortcut(Box::new(splicer)),
         }
     }
@@ -273,9 +245,6 @@ impl Reader {
     fn serve_one(&mut self, bytes: &[u8], service: &Service) -> io::Result<()> {
         let request = Request::parse(bytes).ok_or(Errno::EPROTO)?;
         let (pace, _pass) = service.server.admit(&request);
-        if pace != Pace::Soon {
-            self.watch.seat.leave();
-        }
         match pace {
             Pace::Halted | Pace::Asks | Pace::MayAsk | Pace::Waits => {
                 Away::new(bytes, &self.device, service).leave(pace);
@@ -288,7 +257,6 @@ impl Reader {
                 &mut self.answer,
             )?,
         }
-        self.watch.seat.note(request.pid, cpu_of);
         Ok(())
     }
 }
@@ -374,7 +342,7 @@ fn answer(
 impl Transport for Reader {
     fn serve(&mut self, service: &Service) -> io::Result<Ended> {
         let mut buf = request_buffer();
-        while let Some(len) = self.device.receive(&mut buf, &mut self.watch)? {
+        while let Some(len) = self.device.receive(&mut buf, &mut self.rests)? {
             self.serve_one(&buf[..len], service)?;
             if self.brings == Brings::Rest {
                 std::thread::sleep(GATHER);

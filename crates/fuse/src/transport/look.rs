@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 /// How long a thread looks before it sleeps: about two wake-ups.
 const LOOK: Duration = Duration::from_micros(50);
 /// Threads of a mount that look at the same time.
-pub(super) const LOOKERS_MAX: usize = 2;
+const LOOKERS_MAX: usize = 2;
 /// A look that took longer had to wait for its core.
 const HELD_UP: Duration = Duration::from_micros(250);
 /// Looks left out after one that was held up.
@@ -29,11 +29,11 @@ pub(super) struct Lookers {
 
 /// Looks that a thread leaves out.
 #[derive(Default)]
-pub(super) struct Rests(usize);
+pub(crate) struct Rests(usize);
 
 impl Rests {
     /// Whether there are any.
-    pub(super) fn are_due(&self) -> bool {
+    fn are_due(&self) -> bool {
         self.0 > 0
     }
 }

@@ -8,6 +8,7 @@ mod data;
 mod dead_threads;
 mod device_faults;
 mod exact;
+mod execs;
 mod exerciser;
 mod flight;
 mod full;

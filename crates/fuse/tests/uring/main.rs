@@ -13,6 +13,8 @@ mod data;
 mod dead_threads;
 #[path = "../it/exact.rs"]
 mod exact;
+#[path = "../it/execs.rs"]
+mod execs;
 #[path = "../it/exerciser.rs"]
 mod exerciser;
 #[path = "../it/flight.rs"]

@@ -1,0 +1,39 @@
+//! Programs that start while files of the mount are open.
+//!
+//! `execve(2)` closes files that are marked for it while it holds the lock that guards `/proc/PID`
+//! of its process. The kernel sends the data of a file that is closed and waits for the answer, so
+//! a server that reads `/proc/PID` of its caller would wait for itself.
+
+use crate::support::Mounted;
+use crate::watchdog::Watchdog;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::process::Command;
+
+/// Files that each start closes.
+const FILES: usize = 60;
+/// Starts of each thread; the requests of one are about twice [`FILES`].
+const STARTS: usize = 10;
+
+/// Every file has data that the kernel keeps back, and the child has a copy of each descriptor.
+#[test]
+fn programs_start_while_files_are_dirty() {
+    let mut mounted = Mounted::new();
+    let watchdog = Watchdog::over(&mut mounted);
+    let make = |index| File::create(mounted.path(&format!("{index}"))).unwrap();
+    let files: Vec<File> = (0..FILES).map(make).collect();
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                for start in 0..STARTS {
+                    for file in &files {
+                        file.write_all_at(&[start as u8; 4096], 0).unwrap();
+                    }
+                    assert!(Command::new("true").status().unwrap().success());
+                }
+            });
+        }
+    });
+    drop((files, watchdog));
+    mounted.unmount();
+}
