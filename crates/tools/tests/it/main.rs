@@ -8,6 +8,7 @@ mod changes;
 mod damage;
 mod fstab;
 mod in_use;
+mod log;
 mod mkfs;
 mod mmp;
 mod mount;
