@@ -58,7 +58,7 @@ pub use map::ExtentStatusStats;
 pub use mount::{Flush, RemountError, read_superblock, refuse_other_hosts, support};
 pub use ops::{KillPrivileges, RenameFlags, Writers};
 pub use options::{
-    Access, Allocator, BaseLines, DataMode, MountOptions, OnError, QuotaLimits, Threads,
+    Access, Allocator, BaseLines, DataMode, MountOptions, OnError, OptionHelp, QuotaLimits, Threads,
 };
 #[cfg(shuttle)]
 #[doc(hidden)]
