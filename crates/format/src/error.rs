@@ -3,7 +3,7 @@
 use crate::{BlockNr, GroupNr, InodeNr};
 
 /// Where a damaged structure stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Place {
     /// The superblock.
     Superblock,

@@ -51,9 +51,12 @@ pub enum Error {
     /// The directory has entries.
     #[error("directory not empty")]
     NotEmpty,
-    /// No free block, inode or directory slot.
+    /// No free block or directory slot.
     #[error("no space left on device")]
     NoSpace,
+    /// No free inode. Linux has one errno for this and [`Self::NoSpace`].
+    #[error("no free inodes, though there may be free space")]
+    NoInodes,
     /// A quota is used up.
     #[error("disk quota exceeded")]
     Quota,
@@ -127,7 +130,7 @@ impl Error {
             Error::NotDirectory => Errno::NOTDIR,
             Error::IsDirectory => Errno::ISDIR,
             Error::NotEmpty => Errno::NOTEMPTY,
-            Error::NoSpace => Errno::NOSPC,
+            Error::NoSpace | Error::NoInodes => Errno::NOSPC,
             Error::Quota => Errno::DQUOT,
             Error::NameTooLong => Errno::NAMETOOLONG,
             Error::TooManyLinks => Errno::MLINK,

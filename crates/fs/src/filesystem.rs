@@ -3,6 +3,7 @@
 use crate::budget::Budget;
 use crate::delayed::{Flusher, Pool};
 use crate::dir::{DirConfig, NameMemory, SparseLeaves};
+use crate::incidents::Incidents;
 use crate::inode::{HiddenInodes, Inodes, LazyTimes};
 use crate::map::ExtentStatus;
 use crate::meta::Blocks;
@@ -56,6 +57,8 @@ pub(crate) struct Fs {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) random: Random,
     pub(crate) state: MountState,
+    /// What went wrong.
+    pub(crate) incidents: Arc<Incidents>,
     /// Whoever changes something is inside; closed while the file system is frozen.
     pub(crate) changes: Turnstile,
     /// What mount, remount, freeze and unmount know; held while they work.
@@ -113,6 +116,7 @@ pub(crate) struct MountState {
     word: AtomicU8,
     /// What ended writing for good; the first cause stays.
     failure: OnceLock<Error>,
+    incidents: Arc<Incidents>,
 }
 
 const READ_WRITE: u8 = 0;
@@ -122,11 +126,12 @@ const CLOSED: u8 = 3;
 const SHUT: u8 = 4;
 
 impl MountState {
-    pub(crate) fn new(writable: bool) -> Self {
+    pub(crate) fn new(writable: bool, incidents: Arc<Incidents>) -> Self {
         let word = AtomicU8::new(if writable { READ_WRITE } else { READ_ONLY });
         Self {
             word,
             failure: OnceLock::new(),
+            incidents,
         }
     }
 
@@ -153,6 +158,7 @@ impl MountState {
             .is_ok()
         {
             let _the_first_stays = self.failure.set(cause.clone());
+            self.incidents.stopped(cause);
         }
     }
 
@@ -164,6 +170,7 @@ impl MountState {
         let was_open = self.word.fetch_update(order, order, shut).is_ok();
         if let Some(lost) = lost.filter(|_| was_open) {
             let _the_first_stays = self.failure.set(lost.clone());
+            self.incidents.stopped(lost);
         }
     }
 
@@ -245,6 +252,7 @@ impl Fs {
     /// says; passes the result on. A journal that failed ends writing.
     pub(crate) fn note<T>(&self, result: Result<T>) -> Result<T> {
         result.inspect_err(|error| {
+            self.incidents.met(error);
             if !self.superblock.record_error(self, error) {
                 self.note_failure(error);
             }
@@ -254,6 +262,7 @@ impl Fs {
     /// As [`Self::note`] while nothing may be written: the note stays in memory until it may.
     pub(crate) fn note_quietly<T>(&self, result: Result<T>) -> Result<T> {
         result.inspect_err(|error| {
+            self.incidents.met(error);
             if !self.superblock.keep_error(self, error) {
                 self.note_failure(error);
             }

@@ -18,6 +18,7 @@ mod dir;
 mod error;
 mod file;
 mod filesystem;
+mod incidents;
 mod inode;
 mod map;
 mod memory;
@@ -51,12 +52,13 @@ pub use dir::{DirEntry, Visit};
 pub use error::{Error, Result};
 pub use file::{Extent, FallocateMode, Seek, Stretch, Times};
 pub use filesystem::Filesystem;
+pub use incidents::{Incident, Listener};
 pub use inode::{Atime, ChangeTimes, Inode, InodeRef};
 pub use map::ExtentStatusStats;
 pub use mount::{Flush, RemountError, read_superblock, refuse_other_hosts, support};
 pub use ops::{KillPrivileges, RenameFlags, Writers};
 pub use options::{
-    Access, Allocator, BaseLines, DataMode, MountOptions, OnError, QuotaLimits, Threads,
+    Access, Allocator, BaseLines, DataMode, MountOptions, OnError, OptionHelp, QuotaLimits, Threads,
 };
 #[cfg(shuttle)]
 #[doc(hidden)]

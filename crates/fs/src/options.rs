@@ -3,14 +3,18 @@
 //! Three sources, later ones win: what the superblock asks for (`tune2fs -o`, `-E mount_opts`), the
 //! fields of [`MountOptions`], and the words given to [`MountOptions::parse`]. An option is acted
 //! on, or refused with a reason; the only words that change nothing are those that the kernel
-//! itself accepts and ignores, and those that belong to `mount(8)` and the VFS (`words`).
+//! itself accepts and ignores, and those that belong to `mount(8)` and the VFS (`table`).
 //!
 //! References: kernel documentation, `admin-guide/ext4`; man page `ext4(5)`.
 
 mod defaults;
+mod table;
 #[cfg(test)]
 mod tests;
+mod values;
 mod words;
+
+pub use words::OptionHelp;
 
 use crate::Result;
 use std::sync::Arc;
@@ -275,6 +279,12 @@ impl MountOptions {
         words::apply_list(&mut self, list)?;
         self.words.push(list.to_owned());
         Ok(self)
+    }
+
+    /// Every word that [`Self::parse`] takes, and those of ext4 that it refuses with a reason, in
+    /// the order of help pages.
+    pub fn help() -> Vec<OptionHelp> {
+        words::help()
     }
 
     /// Whether new data wait for their blocks.

@@ -132,8 +132,7 @@ impl Filesystem {
         let damage = Corrupt::new(Place::Superblock, "no structure", problem);
         self.change(|fs| {
             fs.writable()?;
-            fs.superblock.record_error(fs, &damage.into());
-            Ok(())
+            fs.note::<()>(Err(damage.into())).or(Ok(()))
         })
     }
 }

@@ -60,6 +60,22 @@ pub enum Error {
     /// The server of a running mount said no.
     #[error("{0}")]
     Refused(Refusal),
+    /// The device of FUSE cannot be opened, or the kernel has no FUSE.
+    #[error("{}", no_fuse(source))]
+    NoFuse {
+        /// Why.
+        source: io::Error,
+    },
+    /// This user may not mount, and the helper for that is not there.
+    #[error(
+        "{} cannot be mounted or unmounted by this user: that takes the superuser or fusermount3, \
+         which is not in PATH; it comes with the package fuse3",
+        path.display()
+    )]
+    NoFusermount {
+        /// The mount point.
+        path: PathBuf,
+    },
     /// `fusermount3` refused.
     #[error("fusermount3: {said}")]
     Fusermount {
@@ -103,6 +119,19 @@ impl From<&Error> for Explained {
             status: 1,
             text: error.to_string(),
         }
+    }
+}
+
+/// What is missing, and what to do.
+fn no_fuse(source: &io::Error) -> String {
+    const LOAD: &str = "`modprobe fuse` loads it";
+    match source.raw_os_error() {
+        Some(libc::ENOENT) => format!(
+            "there is no /dev/fuse: if the kernel has no FUSE, {LOAD}; a container must be given \
+             the device (--device /dev/fuse)"
+        ),
+        Some(libc::ENODEV | libc::ENXIO) => format!("the kernel has no FUSE; {LOAD}"),
+        _ => format!("/dev/fuse cannot be opened: {source}"),
     }
 }
 

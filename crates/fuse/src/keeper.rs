@@ -1,4 +1,4 @@
-//! The process that mounts and unmounts for a server that is locked in.
+//! The process that mounts, unmounts and writes to the system's log for a server that is locked in.
 //!
 //! Landlock forbids a process to change mounts, so one is forked off before. It sees no byte of the
 //! image, does for one mount point what it is asked, and ends with the server.
@@ -6,10 +6,12 @@
 //! Layout: the server sends one byte, [`ATTACH`], [`ATTACH_BLOCK`], [`DETACH`] or
 //! [`DETACH_LAZILY`]; the answer is a message of a status byte and a text, with the descriptor of
 //! the mount where there is one. [`ABORT`] gets no answer, and may come while another is awaited:
-//! the kernel may be held up in an unmount by the very requests that are not served.
+//! the kernel may be held up in an unmount by the very requests that are not served. Neither does
+//! [`LOG`], which a severity and a line for the log follow.
 #![allow(unsafe_code)]
 
 use crate::error::{Error, Result};
+use crate::log::{Relay, Severity};
 use crate::mount_point::{Lazy, abort, attach, attach_block, detach};
 use crate::options::MountOptions;
 use crate::transport::DevFuse;
@@ -28,6 +30,7 @@ const ATTACH_BLOCK: u8 = b'b';
 const DETACH: u8 = b'd';
 const DETACH_LAZILY: u8 = b'l';
 const ABORT: u8 = b'x';
+const LOG: u8 = b'g';
 
 const DONE: u8 = 0;
 const BUSY: u8 = 1;
@@ -55,6 +58,7 @@ impl Keeper {
             None,
         );
         let (ours, theirs) = pair.map_err(|errno| failed()(errno.into()))?;
+        let relay = Relay::new();
         // SAFETY: the caller has one thread only (as `mount` demands), so that the child is a
         // whole process: no lock is held by a thread that does not exist there.
         match unsafe { libc::fork() } {
@@ -64,7 +68,7 @@ impl Keeper {
                 ignore_signals();
                 let _ = rustix::process::chdir("/");
                 crate::daemon::leave_terminal();
-                serve(theirs.as_fd(), path, options);
+                serve(theirs.as_fd(), path, options, relay);
                 // The server is gone; one that was killed left its claim and its socket.
                 crate::claim::clear(path);
                 crate::claim::clear_dir(path);
@@ -121,6 +125,17 @@ impl Keeper {
         let _ = send(self.socket.as_fd(), &[ABORT], None);
     }
 
+    /// Has a line written to the system's log; it may come while another answer is awaited.
+    ///
+    /// # Errors
+    /// The keeper does not take it at once.
+    pub(crate) fn log(&self, severity: Severity, line: &str) -> io::Result<()> {
+        let message = [&[LOG, severity as u8], line.as_bytes()].concat();
+        let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+        rustix::net::send(&self.socket, &message, flags)?;
+        Ok(())
+    }
+
     fn ask(&self, byte: u8) -> Result<(u8, String, Option<OwnedFd>)> {
         let _talk = self.talk.lock();
         let socket = self.socket.as_fd();
@@ -141,7 +156,7 @@ fn ignore_signals() {
 }
 
 /// Does what the server asks, until it is gone.
-fn serve(socket: BorrowedFd<'_>, path: &Path, options: &MountOptions) {
+fn serve(socket: BorrowedFd<'_>, path: &Path, options: &MountOptions, mut relay: Relay) {
     std::thread::scope(|scope| {
         while let Ok((message, _)) = receive(socket) {
             let answered = match message.first() {
@@ -151,6 +166,10 @@ fn serve(socket: BorrowedFd<'_>, path: &Path, options: &MountOptions) {
                 Some(&DETACH_LAZILY) => leave_detach(scope, socket, path, Lazy::Yes),
                 Some(&ABORT) => {
                     abort(path);
+                    Ok(())
+                }
+                Some(&LOG) => {
+                    relay.pass_on(&message[1..]);
                     Ok(())
                 }
                 _ => return,

@@ -7,12 +7,12 @@
 //! Layout: `transport` brings requests and takes answers (io_uring or `/dev/fuse`); `request` and
 //! `answer` are their bytes; `init` is the first exchange; `server` turns requests into operations
 //! of [`uext4`]; `aside` is where what takes long is done; `nodes` holds the inodes that the kernel
-//! knows; `owners` maps users and groups;
-//! `control` is how a running mount is asked, `tally` what it counts; `halt` holds changes
-//! back while it is frozen or remounted; `room` says when space runs short; `bdi` is what the
-//! kernel keeps of a mount; `pressure` gives memory back; `session`, `crew`, `mount_point`,
-//! `claim`, `umount`, `daemon` and `signals` are the life of a mount; `inherited` closes what the
-//! program was started with, `sandbox` locks the server in, and `keeper` unmounts for it then.
+//! knows; `owners` maps users and groups; `control` is how a running mount is asked, `tally` what
+//! it counts, `log` what it says itself; `halt` holds changes back while it is frozen or remounted;
+//! `room` says when space runs short; `bdi` is what the kernel keeps of a mount; `pressure` gives
+//! memory back; `session`, `crew`, `mount_point`, `claim`, `umount`, `daemon` and `signals` are the
+//! life of a mount; `inherited` closes what the program was started with, `sandbox` locks the
+//! server in, and `keeper` unmounts for it then.
 //! References: `linux/fuse.h`; man page `fuse(4)`.
 #![deny(unsafe_code)]
 
@@ -33,6 +33,7 @@ mod inherited;
 mod init;
 mod interrupted;
 mod keeper;
+mod log;
 mod made_with;
 mod mount_point;
 mod nodes;

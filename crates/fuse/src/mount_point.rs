@@ -44,31 +44,61 @@ pub(crate) fn is_ours(fs_type: &[u8]) -> bool {
 
 /// Mounts on `path`, which is absolute and a directory.
 pub(crate) fn attach(path: &Path, options: &MountOptions) -> Result<DevFuse> {
-    match attach_directly(path, options) {
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+    match mount_as(FS_TYPE, path, options, "") {
+        Err(Failed::Open(error) | Failed::Mount(error))
+            if error.kind() == io::ErrorKind::PermissionDenied =>
+        {
             attach_by_helper(path, options)
         }
-        done => done.map_err(Error::system("mount on", path)),
+        done => done.map_err(|failed| failed.at(path)),
     }
 }
 
-fn attach_directly(path: &Path, options: &MountOptions) -> io::Result<DevFuse> {
-    mount_as(FS_TYPE, path, options, "")
+/// Which step of mounting failed.
+enum Failed {
+    Open(io::Error),
+    Mount(io::Error),
+}
+
+impl Failed {
+    fn at(self, path: &Path) -> Error {
+        match self {
+            Self::Open(source) => Error::NoFuse { source },
+            // The kernel does not know the type.
+            Self::Mount(source) if source.raw_os_error() == Some(libc::ENODEV) => {
+                Error::NoFuse { source }
+            }
+            Self::Mount(source) => Error::system("mount on", path)(source),
+        }
+    }
+}
+
+impl From<io::Error> for Failed {
+    fn from(error: io::Error) -> Self {
+        Self::Mount(error)
+    }
 }
 
 /// As [`attach`], so that the kernel claims the block device that the options name.
 pub(crate) fn attach_block(path: &Path, options: &MountOptions) -> Result<DevFuse> {
     block_size(&options.source)
+        .map_err(Failed::Mount)
         .and_then(|bytes| mount_as(BLOCK_FS_TYPE, path, options, &format!(",blksize={bytes}")))
-        .map_err(Error::system("mount on", path))
+        .map_err(|failed| failed.at(path))
 }
 
-fn mount_as(fs_type: &str, path: &Path, options: &MountOptions, more: &str) -> io::Result<DevFuse> {
-    let device = DevFuse::open()?;
+fn mount_as(
+    fs_type: &str,
+    path: &Path,
+    options: &MountOptions,
+    more: &str,
+) -> std::result::Result<DevFuse, Failed> {
+    let device = DevFuse::open().map_err(Failed::Open)?;
     let fd = device.as_fd().as_raw_fd();
-    let data = CString::new(kernel_options(fd, path, options)? + more)?;
+    let data = CString::new(kernel_options(fd, path, options)? + more).map_err(io::Error::from)?;
     let source = options.source.as_str();
-    rustix::mount::mount(source, path, fs_type, mount_flags(options), &*data)?;
+    rustix::mount::mount(source, path, fs_type, mount_flags(options), &*data)
+        .map_err(io::Error::from)?;
     Ok(DevFuse::new(device.into()))
 }
 
@@ -128,13 +158,21 @@ fn attach_by_helper(path: &Path, options: &MountOptions) -> Result<DevFuse> {
         .env(COMM_ENV, theirs.as_raw_fd().to_string())
         .stderr(Stdio::piped())
         .spawn()
-        .map_err(doing())?;
+        .map_err(|error| not_run(error, path, doing()))?;
     drop(theirs);
     let received = receive_descriptor(&ours);
     let said = wait(child).map_err(doing())?;
     match received {
         Ok(fd) => Ok(DevFuse::new(fd)),
         Err(_) => Err(Error::Fusermount { said }),
+    }
+}
+
+/// Why the helper did not run.
+fn not_run(error: io::Error, path: &Path, other: impl FnOnce(io::Error) -> Error) -> Error {
+    match error.kind() {
+        io::ErrorKind::NotFound => Error::NoFusermount { path: path.into() },
+        _ => other(error),
     }
 }
 
@@ -222,7 +260,7 @@ fn detach_by_helper(path: &Path, lazy: Lazy) -> Result<()> {
         .args(flags)
         .args([OsStr::new("--"), path.as_os_str()])
         .output()
-        .map_err(Error::system("unmount with fusermount3", path))?;
+        .map_err(|error| not_run(error, path, Error::system("unmount with fusermount3", path)))?;
     if output.status.success() {
         return Ok(());
     }

@@ -51,7 +51,43 @@ impl fmt::Display for BadOwners {
     }
 }
 
+/// An option: its name, how help calls its value, what it is for, and how it is taken in.
+type Word = (
+    &'static str,
+    &'static str,
+    &'static str,
+    fn(&mut Owners, &str) -> Result<(), &'static str>,
+);
+
+const WORDS: [Word; 3] = [
+    (
+        "uid",
+        "N",
+        "everything is shown as this user's",
+        |owners, value| owners.users.show_as(value),
+    ),
+    (
+        "gid",
+        "N",
+        "everything is shown as this group's",
+        |owners, value| owners.groups.show_as(value),
+    ),
+    (
+        "map",
+        "KIND:INSIDE:OUTSIDE:COUNT",
+        "owners from INSIDE on in the image are shown as those from OUTSIDE on, and the other way \
+         round; KIND is u for users, g for groups, b for both; as often as needed",
+        Owners::add,
+    ),
+];
+
 impl Owners {
+    /// Name, value and purpose of the options that [`Self::take`] takes.
+    pub fn words() -> impl Iterator<Item = (&'static str, &'static str, &'static str)> {
+        let shown = |(name, value, about, _): &Word| (*name, *value, *about);
+        WORDS.iter().map(shown)
+    }
+
     /// Takes an option in, if it is one of owners; false when it is another.
     ///
     /// # Errors
@@ -60,13 +96,10 @@ impl Owners {
         let Some((name, value)) = word.split_once('=') else {
             return Ok(false);
         };
-        let taken = match name {
-            "uid" => self.users.show_as(value),
-            "gid" => self.groups.show_as(value),
-            "map" => self.add(value),
-            _ => return Ok(false),
+        let Some((.., take)) = WORDS.iter().find(|(known, ..)| *known == name) else {
+            return Ok(false);
         };
-        let taken = taken.map_err(|why| BadOwners(format!("{word}: {why}")));
+        let taken = take(self, value).map_err(|why| BadOwners(format!("{word}: {why}")));
         taken.map(|()| true)
     }
 

@@ -15,6 +15,7 @@ use crate::crew::Crew;
 use crate::error::{Error, Explained, Result};
 use crate::hands::Hands;
 use crate::init::READ_AHEAD_BYTES;
+use crate::log::{Log, Severity, plain};
 use crate::made_with::MadeWith;
 use crate::mount_point::Lazy;
 use crate::notify::Notifier;
@@ -145,6 +146,7 @@ fn serve<D>(
 pub struct Session {
     crew: Crew,
     hands: Hands,
+    log: Arc<Log>,
     control: Control,
     pressure: Option<Pressure>,
     claim: Option<Claim>,
@@ -155,6 +157,7 @@ pub(crate) struct Stopper {
     /// It may be gone: the image's lock goes with it.
     server: Weak<Server>,
     hands: Hands,
+    log: Arc<Log>,
 }
 
 impl Session {
@@ -224,6 +227,8 @@ impl Session {
     ) -> Result<Self> {
         let path = hands.path();
         let made_with = MadeWith::new(&options.list);
+        let log = Log::of(&hands, options);
+        filesystem.listen(log.clone());
         let crew = Crew::start(device, filesystem, path, options)?;
         let server = crew.service.server.clone();
         let control = Control::start(server, (dir, path), &crew.served, made_with)?;
@@ -235,6 +240,7 @@ impl Session {
         Ok(Self {
             crew,
             hands,
+            log,
             control,
             pressure,
             claim: None,
@@ -244,8 +250,8 @@ impl Session {
     fn announce(&self, options: &MountOptions, locked: Locked) {
         self.control.tell_locked(locked);
         if options.announce == Announce::Yes {
-            let (path, served) = (self.hands.path().display(), self.crew.served);
-            eprintln!("uext4: {path} is served {served}; {locked}");
+            let path = plain(&self.hands.path().to_string_lossy());
+            eprintln!("uext4: {path} is served {}; {locked}", self.crew.served);
         }
     }
 
@@ -263,6 +269,7 @@ impl Session {
         Stopper {
             server: Arc::downgrade(&self.crew.service.server),
             hands: self.hands.clone(),
+            log: self.log.clone(),
         }
     }
 
@@ -282,6 +289,7 @@ impl Session {
         let closed = crew.service.server.close().map_err(Error::from);
         let closed = closed.and(served.map_err(Error::system("serve", hands.path())));
         let recorded = crew.service.server.filesystem().recorded_errors();
+        self.log.say_end(&closed, recorded.as_deref());
         // The image's lock goes with the last that has it: who sees the claim end finds it free.
         drop(crew);
         if let Some(claim) = self.claim {
@@ -300,14 +308,12 @@ impl Stopper {
             server.end_halts();
         }
         match self.hands.detach(Lazy::No) {
-            Err(Error::Busy { path }) => {
-                eprintln!(
-                    "uext4: {} is in use; it vanishes with its last user",
-                    path.display()
-                );
+            Err(Error::Busy { .. }) => {
+                self.log
+                    .say(Severity::Notice, "in use; it vanishes with its last user");
                 let _ = self.hands.detach(Lazy::Yes);
             }
-            Err(error) => eprintln!("uext4: {error}"),
+            Err(error) => self.log.say(Severity::Error, &error.to_string()),
             Ok(()) => {}
         }
     }
@@ -317,7 +323,7 @@ impl Stopper {
         let code = match self.server.upgrade().map(|server| server.close()) {
             None | Some(Ok(())) => 0,
             Some(Err(error)) => {
-                eprintln!("uext4: {error}");
+                self.log.say(Severity::Critical, &error.to_string());
                 1
             }
         };

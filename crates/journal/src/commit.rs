@@ -42,7 +42,10 @@ impl Engine {
         }
         let result = self.close_and_write(tid);
         let late = match &result {
-            Err(late @ Error::Late { .. }) => Some(late.clone()),
+            Err(late @ Error::Late { .. }) => {
+                self.observer.late(late);
+                Some(late.clone())
+            }
             Err(cause) => {
                 self.abort(cause.clone());
                 None

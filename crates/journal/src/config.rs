@@ -103,6 +103,9 @@ pub trait CommitObserver: Send + Sync {
     /// Transaction `tid` is durable and its revoked blocks will not be written home any more.
     /// Comes before those who wait for `tid` are woken; in the order of transactions.
     fn committed(&self, tid: Tid);
+    /// A commit of a journal without a log could not write all, and the journal goes on
+    /// ([`FailedWrite::Late`]).
+    fn late(&self, _cause: &Error) {}
     /// The journal stopped; comes once.
     fn aborted(&self, cause: &Error);
 }

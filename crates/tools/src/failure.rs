@@ -199,6 +199,9 @@ impl Cause for uext4::Error {
                 Some("a feature of this image allows only reading, `uext4 info` names it")
             }
             Error::NotEmpty | Error::IsDirectory => Some("-r works on directories"),
+            Error::NoInodes => {
+                Some("removing files frees some; `uext4 mkfs -N` makes a file system with more")
+            }
             _ => None,
         }
     }

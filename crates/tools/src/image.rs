@@ -37,22 +37,57 @@ pub(crate) struct Place {
     pub(crate) partition: Option<u32>,
 }
 
+/// A word of a list of mount options: its name, how help calls its value, what it is for, and
+/// what it sets.
+type Word = (
+    &'static str,
+    &'static str,
+    &'static str,
+    fn(&mut Place, &str) -> std::result::Result<(), String>,
+);
+
+const WORDS: [Word; 2] = [
+    (
+        "offset",
+        "BYTES",
+        "the file system starts at this byte (64K, 1M and so on are understood)",
+        |place, value| {
+            place.offset = Some(crate::numbers::size(value)?);
+            Ok(())
+        },
+    ),
+    (
+        "partition",
+        "N",
+        "it is in partition N of a disk image (GPT or MBR), from 1",
+        |place, value| {
+            let number = value.parse().map_err(|_| "not a number".to_owned())?;
+            place.partition = Some(number);
+            Ok(())
+        },
+    ),
+];
+
 impl Place {
+    /// Name, value and purpose of the words that [`Self::take`] takes.
+    pub(crate) fn words() -> impl Iterator<Item = (&'static str, &'static str, &'static str)> {
+        WORDS
+            .iter()
+            .map(|(name, value, about, _)| (*name, *value, *about))
+    }
+
     /// Takes `offset=` and `partition=` out of a list of mount options; answers the others.
     pub(crate) fn take(&mut self, list: &str) -> Result<String> {
         let mut rest = Vec::new();
         for word in list.split(',').filter(|word| !word.is_empty()) {
-            let wrong = |problem: &str| Failure::usage(format!("-o {word}: {problem}"));
-            match word.split_once('=') {
-                Some(("offset", bytes)) => {
-                    let bytes = crate::numbers::size(bytes).map_err(|problem| wrong(&problem))?;
-                    self.offset = Some(bytes);
-                }
-                Some(("partition", number)) => {
-                    let number = number.parse().map_err(|_| wrong("not a number"))?;
-                    self.partition = Some(number);
-                }
-                _ => rest.push(word),
+            let named = word.split_once('=').and_then(|(name, value)| {
+                let known = WORDS.iter().find(|(known, ..)| *known == name)?;
+                Some((known.3, value))
+            });
+            match named {
+                Some((set, value)) => set(self, value)
+                    .map_err(|problem| Failure::usage(format!("-o {word}: {problem}")))?,
+                None => rest.push(word),
             }
         }
         match self {

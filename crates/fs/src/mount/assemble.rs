@@ -8,6 +8,7 @@ use crate::budget::Budget;
 use crate::delayed::{Flusher, Pool};
 use crate::dir::{DirConfig, NameMemory, SparseLeaves};
 use crate::filesystem::{MountState, Random};
+use crate::incidents::Incidents;
 use crate::inode::{HiddenInodes, InodeFormat, Inodes, LazyTimes};
 use crate::map::ExtentStatus;
 use crate::memory::part_of_memory;
@@ -79,7 +80,9 @@ pub(super) fn engine(
     let writable = plan.options.access == Access::ReadWrite;
     let features = plan.superblock.features();
     let checksums = plan.superblock.checksums();
+    let incidents = Arc::new(Incidents::new(plan.geometry.block_bits));
     let space = Space::load(&device, &plan.superblock, &plan.geometry, &plan.options)?;
+    space.tell(&incidents);
     let journal = Journal::open(journal_config(&device, plan, &space, log))?;
     let format = InodeFormat {
         geometry: plan.geometry,
@@ -113,7 +116,8 @@ pub(super) fn engine(
         rename: Mutex::new(Rank::Rename, ()),
         clock: plan.options.clock.clone(),
         random: Random::new(plan.options.seed),
-        state: MountState::new(writable),
+        state: MountState::new(writable, incidents.clone()),
+        incidents,
         changes: Turnstile::default(),
         lifecycle: Mutex::new(Rank::Mount, Lifecycle::new(media, plan, mmp)?),
         geometry: plan.geometry,

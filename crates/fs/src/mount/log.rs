@@ -4,6 +4,7 @@
 
 use crate::superblock::{SUPERBLOCK_BYTES, SUPERBLOCK_OFFSET};
 use crate::{Error, MountOptions, Result, space};
+use std::fmt;
 use std::sync::Arc;
 use uext4_device::BlockDevice;
 use uext4_format::extent::{Expect, ExtentNode, ExtentState};
@@ -12,6 +13,23 @@ use uext4_format::{
     Place, Superblock, indirect,
 };
 use uext4_journal::{Log, LogRun};
+
+/// Shows a UUID as people write it: groups of hexadecimal digits.
+pub(super) struct Uuid<'a>(pub(super) &'a [u8; 16]);
+
+impl fmt::Display for Uuid<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, byte) in self.0.iter().enumerate() {
+            let dash = if matches!(at, 4 | 6 | 8 | 10) {
+                "-"
+            } else {
+                ""
+            };
+            write!(f, "{dash}{byte:02x}")?;
+        }
+        Ok(())
+    }
+}
 
 /// Deepest tree of a journal inode.
 const DEPTH_MAX: u32 = 5;
@@ -37,18 +55,31 @@ pub(super) fn find(
 }
 
 fn external(superblock: &Superblock, geometry: &Geometry, options: &MountOptions) -> Result<Log> {
-    let missing = "the journal is on another device: name it with journal_path=";
-    let device = options
-        .journal_device
-        .clone()
-        .ok_or(Error::Mount(missing.into()))?;
+    let missing = || Error::Mount(missing(superblock));
+    let device = options.journal_device.clone().ok_or_else(missing)?;
     external_log(device, geometry, &superblock.journal_uuid)
+}
+
+/// Which device it is, as far as the superblock knows.
+fn missing(superblock: &Superblock) -> String {
+    let uuid = Uuid(&superblock.journal_uuid);
+    // The kernel's `new_encode_dev`.
+    let number = superblock.journal_dev;
+    let (major, minor) = (number >> 8 & 0xFFF, number & 0xFF | number >> 12 & 0xF_FF00);
+    let known = match number {
+        0 => String::new(),
+        _ => format!(", which was device {major}:{minor} when it was last told"),
+    };
+    format!(
+        "its journal is on another device, with the UUID {uuid}{known}; name that device, or an \
+         image of it, by journal_path="
+    )
 }
 
 /// An external journal has an ext superblock of its own with the feature `journal_dev`; the jbd2
 /// superblock stands in the block after it.
 fn external_log(device: Arc<dyn BlockDevice>, geometry: &Geometry, uuid: &[u8; 16]) -> Result<Log> {
-    let wrong = |problem: &str| Error::Mount(format!("{}: {problem}", device.describe()));
+    let wrong = |problem: &str| Error::Mount(format!("{} {problem}", device.describe()));
     let mut bytes = [0; SUPERBLOCK_BYTES];
     device.read_at(SUPERBLOCK_OFFSET, &mut bytes)?;
     let head = Superblock::parse_unverified(&bytes)?;
@@ -56,9 +87,10 @@ fn external_log(device: Arc<dyn BlockDevice>, geometry: &Geometry, uuid: &[u8; 1
         return Err(wrong("is not an ext4 journal device"));
     }
     if head.uuid != *uuid {
-        return Err(wrong(
-            "is the journal of another file system (its UUID differs)",
-        ));
+        let (found, wanted) = (Uuid(&head.uuid), Uuid(uuid));
+        return Err(wrong(&format!(
+            "is the journal of another file system: its UUID is {found}, not {wanted}"
+        )));
     }
     let block_size = u64::from(geometry.block_size());
     let len_blocks = u32::try_from(head.blocks_count.min(device.size_bytes() / block_size));

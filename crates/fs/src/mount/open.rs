@@ -53,7 +53,23 @@ pub fn read_superblock(device: &dyn BlockDevice, at_kib: Option<u64>) -> Result<
             "{name} holds no ext4 file system (no magic at byte {offset})"
         )));
     }
+    refuse_journal(device, &bytes)?;
     Ok(Superblock::parse(&bytes)?)
+}
+
+/// An external journal has a superblock as well, of which most fields mean nothing.
+fn refuse_journal(device: &dyn BlockDevice, bytes: &[u8; SUPERBLOCK_BYTES]) -> Result<()> {
+    let Ok(disk) = Superblock::parse_unverified(bytes) else {
+        return Ok(());
+    };
+    if !disk.features().has(Feature::JOURNAL_DEV) {
+        return Ok(());
+    }
+    let (name, uuid) = (device.describe(), log::Uuid(&disk.uuid));
+    Err(Error::Mount(format!(
+        "{name} is an external journal (UUID {uuid}), not a file system; the file system that it \
+         belongs to is mounted with journal_path={name}"
+    )))
 }
 
 pub(super) fn inspect(device: &Arc<dyn BlockDevice>, mut options: MountOptions) -> Result<Plan> {

@@ -101,7 +101,9 @@ impl Fs {
     ) -> Result<T> {
         for _ in 0..TRIES {
             match self.space.with_commits(self, &mut change) {
-                Err(Error::NoSpace) if self.inodes.reclaim.has_work() => self.reap()?,
+                Err(Error::NoSpace | Error::NoInodes) if self.inodes.reclaim.has_work() => {
+                    self.reap()?;
+                }
                 other => return other,
             }
         }

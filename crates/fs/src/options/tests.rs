@@ -157,3 +157,37 @@ fn options_of_trees_are_refused_where_there_are_none() {
         assert_eq!(settled.is_ok(), is_good, "{list}");
     }
 }
+
+#[test]
+fn every_word_of_the_table_is_taken_and_every_other_refused() {
+    let mut all = Vec::new();
+    for help in MountOptions::help() {
+        assert!(!help.about.is_empty() && !help.forms.is_empty());
+        let is_refused = help.section.contains("refused");
+        for form in &help.forms {
+            let (name, shown) = form.split_once('=').unwrap_or((form, ""));
+            let word = match shown {
+                "" => form.replace("...", "anything"),
+                "..." => format!("{name}=anything"),
+                "0" | "none" | "never" | "ignore" => form.clone(),
+                "FILE" => format!("{name}=/dev/sdb"),
+                shown if shown.contains('|') => {
+                    format!("{name}={}", shown.split('|').next().unwrap())
+                }
+                _ => format!("{name}=3"),
+            };
+            match parse(&word) {
+                Ok(_) => assert!(!is_refused, "{word} is taken"),
+                Err(error) => {
+                    assert!(is_refused, "{word}: {error}");
+                    assert!(!error.to_string().contains("unknown"), "{error}");
+                }
+            }
+            all.push(form.clone());
+        }
+    }
+    let count = all.len();
+    all.sort_unstable();
+    all.dedup();
+    assert_eq!(all.len(), count, "a form stands there twice");
+}

@@ -113,10 +113,13 @@ impl Quota {
     /// until it would.
     pub(crate) fn load_to_read(fs: &Fs) -> Result<Self> {
         match Self::load(fs) {
-            Err(crate::Error::Corrupt(_)) => Ok(Self {
-                is_unusable: true,
-                ..Self::default()
-            }),
+            Err(damage @ crate::Error::Corrupt(_)) => {
+                fs.incidents.met(&damage);
+                Ok(Self {
+                    is_unusable: true,
+                    ..Self::default()
+                })
+            }
             other => other,
         }
     }

@@ -22,6 +22,9 @@ const READY_TOGETHER: u32 = 64;
 
 impl Space {
     /// Takes an inode number near `parent` in the handle's transaction.
+    ///
+    /// # Errors
+    /// [`Error::NoInodes`].
     pub(crate) fn alloc_inode(
         &self,
         fs: &Fs,
@@ -52,7 +55,7 @@ impl Space {
                 return Ok(nr);
             }
         }
-        Err(Error::NoSpace)
+        Err(Error::NoInodes)
     }
 
     fn take_in_group(

@@ -74,6 +74,7 @@ impl Space {
             returns: Default::default(),
             hurry: Default::default(),
             learners: super::learn::Learners::new(),
+            incidents: OnceLock::new(),
             preallocations: Preallocations::new(),
             shaping: Shaping::new(geometry.cluster_bits, stripe),
             layout,

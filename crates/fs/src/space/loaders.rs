@@ -25,6 +25,8 @@ impl Loader for BitmapLoader<'_> {
             Ok(())
         };
         load().map_err(|error| {
+            // The request may find space in another group.
+            self.space.met(&error);
             *self.failed.borrow_mut() = Some(error);
             LoadError
         })

@@ -50,6 +50,8 @@ impl Space {
                     Ok(source) => self.see(*nr, source, bytes, &mut used),
                     Err(error) => Err(error.clone()),
                 };
+                // The caller may find space elsewhere.
+                let seen = seen.inspect_err(|error| self.met(error));
                 each(*nr, seen.map(|()| &used));
             }
         }

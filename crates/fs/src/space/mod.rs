@@ -38,6 +38,7 @@ pub(crate) use preallocation::FilePreallocation;
 pub(crate) use shaping::{Shaping, Window};
 
 use crate::attr::StatFs;
+use crate::incidents::Incidents;
 use crate::settings::Switch;
 use crate::{Error, Fs, Result};
 use claims::Claims;
@@ -84,6 +85,7 @@ pub(crate) struct Space {
     returns: retry::Returns,
     hurry: retry::Hurry,
     learners: learn::Learners,
+    incidents: OnceLock<Arc<Incidents>>,
 }
 
 impl Space {
@@ -98,6 +100,18 @@ impl Space {
         }
         let descriptor = self.raw.parse(nr, &self.layout)?;
         Ok(cell.get_or_init(|| Group::new(nr, self.layout.clone(), descriptor)))
+    }
+
+    /// What goes wrong in the background is entered there.
+    pub(crate) fn tell(&self, incidents: &Arc<Incidents>) {
+        // One mount has one list.
+        let _ = self.incidents.set(incidents.clone());
+    }
+
+    fn met(&self, error: &Error) {
+        if let Some(incidents) = self.incidents.get() {
+            incidents.met(error);
+        }
     }
 
     fn geometry(&self) -> &Geometry {
@@ -196,5 +210,13 @@ impl CommitObserver for Space {
         });
     }
 
-    fn aborted(&self, _cause: &uext4_journal::Error) {}
+    fn late(&self, cause: &uext4_journal::Error) {
+        self.met(&cause.clone().into());
+    }
+
+    fn aborted(&self, cause: &uext4_journal::Error) {
+        if let Some(incidents) = self.incidents.get() {
+            incidents.stopped(&cause.clone().into());
+        }
+    }
 }

@@ -520,7 +520,7 @@ fn create_all(fs: &Filesystem, threads: usize, round: &str) -> usize {
         (0..)
             .map(make)
             .take_while(|made| match made {
-                Err(Error::NoSpace) => false,
+                Err(Error::NoInodes) => false,
                 made => made.as_ref().map(|_| true).expect("a new file"),
             })
             .count()
@@ -586,7 +586,7 @@ fn an_inode_that_waits_to_be_freed_is_given_again() {
     fs.unlink(&root, b"all 0 3", &Caller::root())
         .expect("there");
     let one_more = || fs.create(&root, b"one more", 0o644, &Caller::root());
-    assert!(matches!(one_more(), Err(Error::NoSpace)), "it is in use");
+    assert!(matches!(one_more(), Err(Error::NoInodes)), "it is in use");
     drop(held);
     let held = one_more().expect("the number is given again");
     fs.unlink(&root, b"one more", &Caller::root())

@@ -96,6 +96,9 @@ impl Rig {
             "something was written after the failure"
         );
         assert!(self.fs.unmount().is_err());
+        let stopped = |met: &uext4::Incident| matches!(met, uext4::Incident::Stopped(_));
+        let incidents = self.fs.incidents();
+        assert_eq!(incidents.iter().filter(|met| stopped(met)).count(), 1);
         self.assert_noted(written);
     }
 

@@ -157,19 +157,19 @@ fn inodes_run_out_and_come_back() {
                 Err(error) => break error,
             }
         };
-        assert!(matches!(refused, Error::NoSpace));
+        assert!(matches!(refused, Error::NoInodes));
         assert_eq!((made, fs.statfs().inodes_free), (before.inodes_free, 0));
         assert!(matches!(
             fs.mkdir(&top, b"dir", 0o755, &root),
-            Err(Error::NoSpace)
+            Err(Error::NoInodes)
         ));
         assert!(matches!(
             fs.symlink(&top, b"link", b"x", &root),
-            Err(Error::NoSpace)
+            Err(Error::NoInodes)
         ));
         assert!(matches!(
             fs.tmpfile(&top, 0o600, &root),
-            Err(Error::NoSpace)
+            Err(Error::NoInodes)
         ));
         for i in 0..made {
             fs.unlink(&top, format!("{i}").as_bytes(), &root).unwrap();

@@ -19,6 +19,7 @@ mod freeze;
 mod full;
 mod image;
 mod in_place;
+mod incidents;
 mod journals;
 mod log_place;
 mod lost_flushes;

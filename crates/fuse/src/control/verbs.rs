@@ -62,6 +62,7 @@ pub(super) fn run(mount: &Mount, ask: Ask) -> Answered {
     let _place = mount.places.take(&ask)?;
     match ask {
         Ask::Server {} => Ok(server(mount)),
+        Ask::Incidents {} => Ok(incidents(filesystem)),
         Ask::Stats {} => Ok(stats(mount)),
         Ask::Groups { from, count } => Ok(groups(filesystem, from, count)),
         Ask::FreeFragments { slices } => free_fragments(filesystem, slices),
@@ -124,6 +125,11 @@ fn stats(mount: &Mount) -> Value {
     stats["request_bounds_ns"] = Tally::bounds_ns().into();
     stats["server"] = server(mount);
     stats
+}
+
+fn incidents(filesystem: &Filesystem) -> Value {
+    let met = filesystem.incidents();
+    met.iter().map(|incident| incident.to_string()).collect()
 }
 
 fn groups(filesystem: &Filesystem, from: u32, count: u32) -> Value {

@@ -25,6 +25,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub enum Ask {
     /// Who serves: process id, version of the program, mount point.
     Server {},
+    /// What went wrong since the mount began: a list of sentences ([`uext4::Incident`]).
+    Incidents {},
     /// All numbers: those of [`uext4::Stats`], `server`, and requests of the kernel.
     Stats {},
     /// Numbers of some groups, in ascending order: a list of [`uext4::GroupStats`].
@@ -108,6 +110,7 @@ impl Ask {
     pub(super) fn patience(&self) -> Option<Duration> {
         match self {
             Ask::Server {}
+            | Ask::Incidents {}
             | Ask::Stats {}
             | Ask::Groups { .. }
             | Ask::FreeFragments { .. }

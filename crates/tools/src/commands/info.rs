@@ -19,7 +19,7 @@ Examples:
   uext4 info disk.img
   uext4 info disk.img --json | jq .journal.needs_recovery
   uext4 info disk.img --partition 2 --groups
-  uext4 info /mnt/data                     who serves this mount, and how requests come
+  uext4 info /mnt/data                     who serves this mount, how requests come, what went wrong
 
 Free blocks and inodes are those of the last clean unmount or commit; `uext4 stats` has those of a
 mount.")]
@@ -107,7 +107,10 @@ impl Args {
             let other = "of a directory only the mount is shown; see `uext4 stats --groups`";
             return Err(Failure::usage(other));
         }
-        let server = super::control::ask(&self.image.image, &Ask::Server {})?;
+        let mut server = super::control::ask(&self.image.image, &Ask::Server {})?;
+        // A server of an older version does not know the question.
+        let met = super::control::ask(&self.image.image, &Ask::Incidents {});
+        server["incidents"] = met.unwrap_or_default();
         let mut out = show::stdout();
         if self.json {
             show::json(&mut out, &server)?;
@@ -123,6 +126,14 @@ impl Args {
             let value = &server[name];
             let text = value.as_str().map_or(value.to_string(), str::to_owned);
             writeln!(out, "{title:<13}{}", show::name(text.as_bytes()))?;
+        }
+        for met in server["incidents"].as_array().into_iter().flatten() {
+            writeln!(
+                out,
+                "{:<13}{}",
+                "met",
+                show::message(met.as_str().unwrap_or_default())
+            )?;
         }
         Ok(out.flush()?)
     }

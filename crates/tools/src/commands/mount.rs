@@ -2,6 +2,7 @@
 
 use super::control;
 use super::mount_access::{self, LookInside};
+use super::mount_words::{self, Trust, take_ours};
 use crate::failure::{self, At, Cause, Exit, Failure, Result};
 use crate::image::{Devices, ImageArgs, Purpose};
 use std::io::ErrorKind;
@@ -11,38 +12,38 @@ use std::time::Duration;
 use uext4::check::Limits;
 use uext4::{Access, Filesystem, MountOptions, OnError, QuotaLimits};
 use uext4_fuse::{
-    Announce, Backing, BadOwners, Channel, DataCache, Error, Explained, Image, Lazy, Run, Sandbox,
-    Sharing, Stages,
+    Announce, Backing, DataCache, Error, Explained, Image, Lazy, Run, Sandbox, Stages,
 };
 
-/// Mount an image on a directory, without the kernel's ext4
-#[derive(clap::Args)]
-#[command(after_help = "\
+const EXAMPLES: &str = "\
 Examples:
   uext4 mount disk.img /mnt/data
   uext4 mount -o ro,noatime disk.img --partition 2 /mnt/data
   uext4 mount --foreground disk.img /mnt/data     until Ctrl-C or umount
 
-OPTIONS are those of ext4 (ro, noatime, sync, lazytime, commit=SECONDS, acl, ...) and nosuid,
-nodev, noexec, allow_other, writethrough, offset=BYTES, partition=N, uid=N and gid=N (everything is
-shown as this owner's), map=KIND:INSIDE:OUTSIDE:COUNT (KIND u, g or b for both; owners INSIDE the
-image are shown as those OUTSIDE, and the other way round). Requests come over io_uring
-where the kernel offers it (Linux 6.14, Y in /sys/module/fuse/parameters/enable_uring), else through
-/dev/fuse: io_uring demands the first, no_io_uring the second. The image is clean once
-`uext4 umount` returns.
+The image is clean once `uext4 umount` returns. What goes wrong meanwhile is logged: in the
+foreground to standard error, else to syslog or journald; `uext4 info DIR` lists it as well.
 
 Once mounted, the server reaches nothing but the image: it drops the superuser's privileges and
-locks itself in with Landlock and seccomp, as far as the kernel has them. sandbox demands both,
-no_sandbox does without. untrusted is for images of strangers: they must be sound (uext4 check, in
-60 seconds and 256 MiB at most), ro unless rw is said, nosuid, nodev, sandbox, 2 GiB of memory and
-256 MiB for each core at most. No operation looks at more than 256 MiB of metadata or takes longer
-than 30 seconds (operation_bytes=BYTES, operation_seconds=N, 0 for no bound).")]
+locks itself in with Landlock and seccomp, as far as the kernel has them. An untrusted image must be
+sound (uext4 check, in 60 seconds and 256 MiB at most), and is mounted ro unless rw is said, nosuid,
+nodev, sandbox, with 2 GiB of memory and 256 MiB for each core at most. No operation looks at more
+than 256 MiB of metadata or takes longer than 30 seconds.
+";
+
+fn help() -> String {
+    format!("{EXAMPLES}\n{}", mount_words::help())
+}
+
+/// Mount an image on a directory, without the kernel's ext4
+#[derive(clap::Args)]
+#[command(after_help = help())]
 pub(crate) struct Args {
     #[command(flatten)]
     image: ImageArgs,
     /// Existing directory
     dir: PathBuf,
-    /// Mount options, separated by commas
+    /// Mount options, separated by commas; the table below has them all
     #[arg(short, long, value_name = "OPTIONS")]
     options: Vec<String>,
     /// Stay in this terminal
@@ -191,59 +192,9 @@ impl Args {
     }
 }
 
-/// Whether who made the image means well.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Trust {
-    Yes,
-    No,
-}
-
 /// What looking over an image of strangers may take.
 const VET_MEMORY_BYTES: u64 = 256 << 20;
 const VET_TIME: Duration = Duration::from_secs(60);
-/// How such an image is used: what one operation looks at and holds, and how long it takes.
-const UNTRUSTED_WORDS: &str = "ro,operation_bytes=268435456,operation_seconds=30";
-/// Memory that the server of such an image may have, and what rings of one core take of it more.
-const UNTRUSTED_MEMORY_BYTES: u64 = 2 << 30;
-const RING_MEMORY_BYTES: u64 = 256 << 20;
-
-/// Takes the options out of the list that concern the kernel's side; answers the others.
-pub(super) fn take_ours(
-    list: &str,
-    mount: &mut uext4_fuse::MountOptions,
-) -> std::result::Result<(String, Trust), BadOwners> {
-    let (mut rest, mut trust) = (Vec::new(), Trust::Yes);
-    for word in list.split(',').filter(|word| !word.is_empty()) {
-        match word {
-            "nosuid" => mount.no_suid = true,
-            "nodev" => mount.no_dev = true,
-            "noexec" => mount.no_exec = true,
-            "allow_other" => mount.sharing = Sharing::Everybody,
-            "writethrough" => mount.data_cache = DataCache::WriteThrough,
-            "io_uring" => mount.channel = Channel::IoUring,
-            "no_io_uring" => mount.channel = Channel::DevFuse,
-            "sandbox" => mount.sandbox = Sandbox::Must,
-            "no_sandbox" => mount.sandbox = Sandbox::Off,
-            "untrusted" => trust = Trust::No,
-            "writeback" => mount.data_cache = DataCache::WriteBack,
-            other if mount.owners.take(other)? => {}
-            other => {
-                mount.no_atime |= other == "noatime";
-                rest.push(other);
-            }
-        }
-    }
-    if trust == Trust::No {
-        let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get() as u64);
-        mount.memory_bytes_max = Some(UNTRUSTED_MEMORY_BYTES + cores * RING_MEMORY_BYTES);
-        (mount.no_suid, mount.no_dev) = (true, true);
-        mount.sandbox = Sandbox::Must;
-        // The last words say how it is used.
-        rest.insert(0, UNTRUSTED_WORDS);
-    }
-    Ok((rest.join(","), trust))
-}
-
 /// Take a mount off, and wait until the image is clean
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  uext4 umount /mnt/data")]
@@ -297,34 +248,3 @@ impl Cause for Error {
 
 /// `EBUSY` of Linux.
 const EBUSY: i32 = 16;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn options_of_both_sides_are_told_apart() {
-        let mut mount = uext4_fuse::MountOptions::default();
-        assert_eq!(
-            take_ours("ro,nosuid,noatime,uid=7,writethrough,commit=9", &mut mount),
-            Ok(("ro,noatime,commit=9".into(), Trust::Yes))
-        );
-        assert!(mount.no_suid && mount.no_atime && !mount.no_dev);
-        assert_ne!(mount.owners, uext4_fuse::Owners::default());
-        assert!(take_ours("ro,map=u:1", &mut mount).is_err());
-        let rest = take_ours("untrusted,rw,dev", &mut mount);
-        assert_eq!(rest, Ok((format!("{UNTRUSTED_WORDS},rw,dev"), Trust::No)));
-        assert!(mount.memory_bytes_max.is_some());
-        assert!(mount.no_suid && mount.no_dev);
-        assert_eq!(mount.sandbox, Sandbox::Must);
-        assert_eq!(mount.data_cache, DataCache::WriteThrough);
-        for (word, channel) in [
-            ("io_uring", Channel::IoUring),
-            ("no_io_uring", Channel::DevFuse),
-        ] {
-            let rest = take_ours(word, &mut mount);
-            assert_eq!(rest, Ok((String::new(), Trust::Yes)));
-            assert_eq!(mount.channel, channel);
-        }
-    }
-}

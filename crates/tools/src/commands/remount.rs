@@ -1,7 +1,7 @@
 //! `uext4 remount`, `freeze`, `thaw` and `shutdown`: what a running mount is told.
 
 use super::control;
-use super::mount::take_ours;
+use super::mount_words::take_ours;
 use crate::failure::{Cause, Exit, Failure, Result};
 use crate::image::Place;
 use std::path::{Path, PathBuf};
@@ -14,9 +14,9 @@ Examples:
   uext4 remount /mnt/data -o ro                nothing is written any more, the image is clean
   uext4 remount /mnt/data -o rw,commit=30
 
-Options that are not named stay as they are. What cannot change while mounted (data=, sb=,
-journal_path=, allocator=) is refused. As superuser the kernel is told, too: it refuses ro while
-files are open for writing.")]
+OPTIONS are those of `uext4 mount --help`. Those that are not named stay as they are. What cannot
+change while mounted (data=, sb=, journal_path=, allocator=) is refused. As superuser the kernel is
+told, too: it refuses ro while files are open for writing.")]
 pub(crate) struct Args {
     /// Where it is mounted
     dir: PathBuf,

@@ -61,7 +61,9 @@ impl<T> Place<T> for uext4::Result<T> {
         self.map_err(|error| {
             let failure = Failure::at(&error, place());
             match error {
-                Error::NoSpace | Error::ReadOnly | Error::Journal(_) => Ended::All(failure),
+                Error::NoSpace | Error::NoInodes | Error::ReadOnly | Error::Journal(_) => {
+                    Ended::All(failure)
+                }
                 _ => Ended::File(failure),
             }
         })

@@ -8,6 +8,8 @@ mod changes;
 mod damage;
 mod fstab;
 mod in_use;
+mod log;
+mod missing;
 mod mkfs;
 mod mmp;
 mod mount;

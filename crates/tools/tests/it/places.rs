@@ -108,7 +108,7 @@ fn a_journal_on_another_device_is_named() {
     rig.fails(3, "journal_path", &["ls", "disk.img"]);
     rig.fails(
         3,
-        "UUID differs",
+        "its UUID is",
         &["ls", "disk.img", "--journal-path", "other.img"],
     );
     rig.fails(

@@ -1,0 +1,151 @@
+//! Words that change nothing, and those that are refused.
+
+use super::{Form, Kind, Section, nothing, row};
+
+/// Words that `mount(8)` or the VFS act on, above any file system: here the mount's own flags
+/// (`nosuid`, `nodev`, `noexec`) are set by whoever makes the mount point.
+pub(super) const OTHERS: Section = Section {
+    title: "For mount(8) and fstab: without effect on the file system",
+    rows: &[
+        row(
+            &[
+                nothing("defaults"),
+                nothing("suid"),
+                nothing("nosuid"),
+                nothing("dev"),
+                nothing("nodev"),
+                nothing("exec"),
+                nothing("noexec"),
+            ],
+            "what is so anyway, or is set where the mount is made",
+        ),
+        row(
+            &[
+                nothing("auto"),
+                nothing("noauto"),
+                nothing("user"),
+                nothing("nouser"),
+                nothing("users"),
+                nothing("nousers"),
+                nothing("owner"),
+                nothing("noowner"),
+                nothing("group"),
+                nothing("nogroup"),
+                nothing("nofail"),
+                nothing("_netdev"),
+            ],
+            "who mounts, and when",
+        ),
+        row(
+            &[
+                nothing("silent"),
+                nothing("loud"),
+                nothing("iversion"),
+                nothing("noiversion"),
+            ],
+            "the kernel's own",
+        ),
+        row(
+            &[
+                Form {
+                    name: "x-",
+                    kind: Kind::NothingBehind,
+                },
+                Form {
+                    name: "X-",
+                    kind: Kind::NothingBehind,
+                },
+                Form {
+                    name: "comment=",
+                    kind: Kind::NothingBehind,
+                },
+            ],
+            "comments, and words of systemd",
+        ),
+    ],
+};
+
+pub(super) const IGNORED: Section = Section {
+    title: "Without effect, here or in the kernel",
+    rows: &[
+        row(
+            &[
+                nothing("block_validity"),
+                nothing("noinit_itable"),
+                nothing("data_err=ignore"),
+                nothing("dax=never"),
+                nothing("nowarn_on_error"),
+                nothing("inode_readahead_blks=0"),
+                nothing("max_batch_time=0"),
+                nothing("min_batch_time=0"),
+            ],
+            "how it is done anyway",
+        ),
+        row(
+            &[
+                nothing("oldalloc"),
+                nothing("orlov"),
+                nothing("bh"),
+                nothing("nobh"),
+                nothing("i_version"),
+                nothing("mblk_io_submit"),
+                nothing("nomblk_io_submit"),
+                nothing("check=none"),
+                nothing("nocheck"),
+                nothing("reservation"),
+                nothing("noreservation"),
+            ],
+            "ignored by the kernel's ext4 as well",
+        ),
+    ],
+};
+
+/// Options of ext4 that are refused, by the name before `=`, each with its reason.
+pub(in super::super) const REFUSED: &[(&str, &str)] = &[
+    ("noblock_validity", "block numbers are always checked"),
+    (
+        "init_itable",
+        "inode tables are zeroed on first use, not in the background",
+    ),
+    (
+        "inode_readahead_blks",
+        "inode tables are not read ahead; only 0 is possible",
+    ),
+    (
+        "min_batch_time",
+        "commits do not wait for company; only 0 is possible",
+    ),
+    (
+        "max_batch_time",
+        "commits do not wait for company; only 0 is possible",
+    ),
+    (
+        "journal_async_commit",
+        "commit blocks are always written after what they cover",
+    ),
+    ("journal_dev", "name the journal's device by journal_path="),
+    ("journal_ioprio", "requests have no priorities"),
+    (
+        "data_err",
+        "an error in writing data fails the write, not the journal",
+    ),
+    (
+        "usrjquota",
+        "quota is kept in hidden inodes only (usrquota)",
+    ),
+    (
+        "grpjquota",
+        "quota is kept in hidden inodes only (grpquota)",
+    ),
+    ("jqfmt", "quota is kept in hidden inodes only"),
+    ("nouid32", "owners are always 32 bits wide"),
+    ("debug", "there is nothing more to print"),
+    ("abort", "it makes a file system fail"),
+    ("dax", "there is no direct access from user space"),
+    ("dioread_nolock", "there is one way of reading"),
+    ("dioread_lock", "there is one way of reading"),
+    ("nodioread_nolock", "there is one way of reading"),
+    ("warn_on_error", "what goes wrong is logged anyway"),
+    ("inlinecrypt", "encryption is not there"),
+    ("test_dummy_encryption", "encryption is not there"),
+];

@@ -1,0 +1,276 @@
+//! The words of `uext4 mount -o` that are about the server and the mount point, and the help about
+//! all words: the same tables are parsed and shown.
+
+use crate::image::Place;
+use std::collections::HashSet;
+use uext4::{MountOptions, OptionHelp};
+use uext4_fuse::{BadOwners, Channel, DataCache, Owners, Sandbox, Sharing};
+
+/// Whether who made the image means well.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Trust {
+    Yes,
+    No,
+}
+
+/// How an image of strangers is used: what one operation looks at and holds, and how long it takes.
+const UNTRUSTED_WORDS: &str = "ro,operation_bytes=268435456,operation_seconds=30";
+/// Memory that the server of such an image may have, and what rings of one core take of it more.
+const UNTRUSTED_MEMORY_BYTES: u64 = 2 << 30;
+const RING_MEMORY_BYTES: u64 = 256 << 20;
+
+/// What the words set.
+struct Ours<'a> {
+    mount: &'a mut uext4_fuse::MountOptions,
+    trust: Trust,
+}
+
+/// A word, and what it sets.
+type Word = (&'static str, fn(&mut Ours<'_>));
+
+/// Words about one thing.
+struct Row {
+    words: &'static [Word],
+    about: &'static str,
+}
+
+const TABLE: &[Row] = &[
+    Row {
+        words: &[
+            ("nosuid", |it| it.mount.no_suid = true),
+            ("nodev", |it| it.mount.no_dev = true),
+            ("noexec", |it| it.mount.no_exec = true),
+        ],
+        about: "setuid does not count, devices cannot be opened, programs not be run",
+    },
+    Row {
+        words: &[("allow_other", |it| {
+            it.mount.sharing = Sharing::Everybody;
+        })],
+        about: "other users may use the mount, as with the superuser's; needs user_allow_other in \
+                /etc/fuse.conf",
+    },
+    Row {
+        words: &[
+            ("writeback", |it| {
+                it.mount.data_cache = DataCache::WriteBack;
+            }),
+            ("writethrough", |it| {
+                it.mount.data_cache = DataCache::WriteThrough;
+            }),
+        ],
+        about: "the kernel gathers what is written (default), or hands on each write, which then \
+                hears of a lack of space itself",
+    },
+    Row {
+        words: &[
+            ("io_uring", |it| it.mount.channel = Channel::IoUring),
+            ("no_io_uring", |it| it.mount.channel = Channel::DevFuse),
+        ],
+        about: "requests come over io_uring, or through /dev/fuse (default: over io_uring where \
+                the kernel offers it: Linux 6.14, Y in \
+                /sys/module/fuse/parameters/enable_uring)",
+    },
+    Row {
+        words: &[
+            ("sandbox", |it| it.mount.sandbox = Sandbox::Must),
+            ("no_sandbox", |it| it.mount.sandbox = Sandbox::Off),
+        ],
+        about: "the server is locked in by Landlock and seccomp or refuses to mount, or is not \
+                (default: as far as the kernel can)",
+    },
+    Row {
+        words: &[("untrusted", |it| it.trust = Trust::No)],
+        about: "the image is of strangers: see above",
+    },
+];
+
+/// Takes the options out of the list that concern the kernel's side; answers the others.
+pub(super) fn take_ours(
+    list: &str,
+    mount: &mut uext4_fuse::MountOptions,
+) -> std::result::Result<(String, Trust), BadOwners> {
+    let trust = Trust::Yes;
+    let (mut rest, mut ours) = (Vec::new(), Ours { mount, trust });
+    for word in list.split(',').filter(|word| !word.is_empty()) {
+        let mut known = TABLE.iter().flat_map(|row| row.words);
+        match known.find(|(name, _)| *name == word) {
+            Some((_, set)) => set(&mut ours),
+            None if ours.mount.owners.take(word)? => {}
+            None => {
+                ours.mount.no_atime |= word == "noatime";
+                rest.push(word);
+            }
+        }
+    }
+    let Ours { mount, trust } = ours;
+    if trust == Trust::No {
+        let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get() as u64);
+        mount.memory_bytes_max = Some(UNTRUSTED_MEMORY_BYTES + cores * RING_MEMORY_BYTES);
+        (mount.no_suid, mount.no_dev) = (true, true);
+        mount.sandbox = Sandbox::Must;
+        // The last words say how it is used.
+        rest.insert(0, UNTRUSTED_WORDS);
+    }
+    Ok((rest.join(","), trust))
+}
+
+/// All words that a mount takes, in the order of help.
+fn all() -> Vec<OptionHelp> {
+    let row = |section, forms, about| OptionHelp {
+        section,
+        forms,
+        about,
+    };
+    let owned = |name: &str| name.to_owned();
+    let server = TABLE.iter().map(|it| {
+        let words = it.words.iter().map(|(name, _)| owned(name));
+        row("Mount and server", words.collect(), it.about)
+    });
+    let owners = Owners::words()
+        .map(|(name, value, about)| row("Owners", vec![format!("{name}={value}")], about));
+    let place = Place::words().map(|(name, value, about)| {
+        row(
+            "Place of the file system",
+            vec![format!("{name}={value}")],
+            about,
+        )
+    });
+    let ours: Vec<OptionHelp> = place.chain(server).chain(owners).collect();
+    // Some are also words of the file system, which lets them pass.
+    let taken: HashSet<&String> = ours.iter().flat_map(|row| &row.forms).collect();
+    let mut theirs = MountOptions::help();
+    for row in &mut theirs {
+        row.forms.retain(|form| !taken.contains(form));
+    }
+    let mut all = ours.clone();
+    all.extend(theirs.into_iter().filter(|row| !row.forms.is_empty()));
+    all
+}
+
+/// Width of help, so that a man page on a terminal of 80 columns does not break its lines, and of
+/// the column with the words.
+const WIDTH: usize = 71;
+const COLUMN: usize = 28;
+
+/// A table of all words.
+pub(super) fn help() -> String {
+    let mut text = String::from("Mount options:\n");
+    let mut section = "";
+    for row in all() {
+        if row.section != section {
+            section = row.section;
+            text.push_str(&format!(" {section}\n"));
+        }
+        let forms = wrapped(&row.forms.join(", "), WIDTH - 2);
+        let about = wrapped(row.about, WIDTH - COLUMN);
+        let fits = forms.len() == 1 && forms[0].len() + 4 <= COLUMN;
+        let mut about = about.iter();
+        for form in &forms {
+            match about.as_slice().first().filter(|_| fits) {
+                Some(first) => {
+                    about.next();
+                    text.push_str(&format!("  {form:<column$}{first}\n", column = COLUMN - 2));
+                }
+                None => text.push_str(&format!("  {form}\n")),
+            }
+        }
+        about.for_each(|line| text.push_str(&format!("{:COLUMN$}{line}\n", "")));
+    }
+    text
+}
+
+/// Lines of at most so many letters.
+fn wrapped(text: &str, width: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in text.split_whitespace() {
+        let last = lines.len() - 1;
+        let line = &mut lines[last];
+        if line.is_empty() {
+            line.push_str(word);
+        } else if line.len() + 1 + word.len() <= width {
+            line.push(' ');
+            line.push_str(word);
+        } else {
+            lines.push(word.to_owned());
+        }
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn options_of_both_sides_are_told_apart() {
+        let mut mount = uext4_fuse::MountOptions::default();
+        assert_eq!(
+            take_ours("ro,nosuid,noatime,uid=7,writethrough,commit=9", &mut mount),
+            Ok(("ro,noatime,commit=9".into(), Trust::Yes))
+        );
+        assert!(mount.no_suid && mount.no_atime && !mount.no_dev);
+        assert_ne!(mount.owners, uext4_fuse::Owners::default());
+        assert!(take_ours("ro,map=u:1", &mut mount).is_err());
+        let rest = take_ours("untrusted,rw,dev", &mut mount);
+        assert_eq!(rest, Ok((format!("{UNTRUSTED_WORDS},rw,dev"), Trust::No)));
+        assert!(mount.memory_bytes_max.is_some());
+        assert!(mount.no_suid && mount.no_dev);
+        assert_eq!(mount.sandbox, Sandbox::Must);
+        assert_eq!(mount.data_cache, DataCache::WriteThrough);
+        for (word, channel) in [
+            ("io_uring", Channel::IoUring),
+            ("no_io_uring", Channel::DevFuse),
+        ] {
+            let rest = take_ours(word, &mut mount);
+            assert_eq!(rest, Ok((String::new(), Trust::Yes)));
+            assert_eq!(mount.channel, channel);
+        }
+    }
+
+    /// The forms in the first column of a page's table.
+    fn listed(page: &str) -> HashSet<String> {
+        let page = page.replace("\\-", "-").replace("\\&", "");
+        let (_, table) = page.split_once("Mount options:").expect("its heading");
+        let column = |line: &str| Some(line.strip_prefix("  ")?.split("  ").next()?.to_owned());
+        let forms = table.lines().filter_map(column);
+        let forms: Vec<String> = forms.collect();
+        let forms = forms.iter().flat_map(|line| line.split(", "));
+        let forms = forms.map(|form| form.trim_end_matches(',').to_owned());
+        forms.filter(|form| !form.is_empty()).collect()
+    }
+
+    #[test]
+    fn help_and_the_man_page_list_every_word_of_the_parsers() {
+        let mut cli = crate::cli::Cli::command();
+        let mount = cli.find_subcommand_mut("mount").expect("it is there");
+        let help = listed(&mount.render_long_help().to_string());
+        let mut page = Vec::new();
+        let man = clap_mangen::Man::new(mount.clone());
+        man.render(&mut page).expect("memory takes it");
+        let page = listed(&String::from_utf8(page).expect("text"));
+        let server = TABLE.iter().flat_map(|row| row.words);
+        let server = server.map(|(name, _)| (*name).to_owned());
+        let owners = Owners::words().map(|(name, value, _)| format!("{name}={value}"));
+        let place = Place::words().map(|(name, value, _)| format!("{name}={value}"));
+        let theirs = MountOptions::help().into_iter().flat_map(|row| row.forms);
+        let all: Vec<_> = server.chain(owners).chain(place).chain(theirs).collect();
+        assert!(all.len() > 150, "{}", all.len());
+        for form in all {
+            assert!(help.contains(&form), "--help does not list {form}");
+            assert!(page.contains(&form), "the man page does not list {form}");
+        }
+    }
+
+    #[test]
+    fn lines_of_help_are_short_and_each_form_is_listed_once() {
+        let text = help();
+        for line in text.lines() {
+            assert!(line.len() <= WIDTH, "{line}");
+        }
+        let forms: Vec<String> = all().into_iter().flat_map(|row| row.forms).collect();
+        let once: HashSet<&String> = forms.iter().collect();
+        assert_eq!(once.len(), forms.len());
+    }
+}
