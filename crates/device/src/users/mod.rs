@@ -15,6 +15,7 @@
 //! Not here: users on other hosts (MMP), programs that write a file and take no lock.
 //! References: open(2) of `O_EXCL` on block devices, flock(2), proc(5), loop(4).
 
+mod answers;
 mod loops;
 mod mounts;
 mod processes;

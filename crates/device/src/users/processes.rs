@@ -2,6 +2,7 @@
 //!
 //! References: proc(5), `/proc/locks`, `/proc/PID/fd`, `/proc/PID/fdinfo`.
 
+use super::answers::answers;
 use super::storage::{DeviceNr, Storage};
 use super::{User, sysfs};
 use std::path::Path;
@@ -54,21 +55,36 @@ fn holder(line: &str, locked: Storage, lock: Lock) -> Option<u32> {
 
 /// A process that has it open, rather one that writes.
 pub(super) fn opener(storage: &Storage) -> Option<User> {
-    let own = std::process::id();
+    let (own, wanted) = (std::process::id(), *storage);
+    let others = all().filter(|pid| *pid != own).collect();
     let mut reader = None;
-    for pid in all().filter(|pid| *pid != own) {
-        let open = sysfs::entries(Path::new(&format!("/proc/{pid}/fd")));
-        for fd in open {
-            if Storage::at(&fd) != Some(*storage) {
-                continue;
-            }
-            if writes(pid, &fd) {
-                return Some(process(pid));
-            }
-            reader = reader.or(Some(pid));
+    for (pid, access) in answers(others, move |pid| Some((pid, access(pid, &wanted)?))) {
+        match access {
+            Access::Writes => return Some(process(pid)),
+            Access::Reads => reader = reader.or(Some(pid)),
         }
     }
     reader.map(process)
+}
+
+/// How a process has something open.
+enum Access {
+    Writes,
+    Reads,
+}
+
+/// `None` when the process does not have it open.
+fn access(pid: u32, storage: &Storage) -> Option<Access> {
+    let open = sysfs::entries(Path::new(&format!("/proc/{pid}/fd")));
+    let mut found = open.iter().filter(|fd| Storage::at(fd) == Some(*storage));
+    let first = found.next()?;
+    match std::iter::once(first)
+        .chain(found)
+        .any(|fd| writes(pid, fd))
+    {
+        true => Some(Access::Writes),
+        false => Some(Access::Reads),
+    }
 }
 
 fn writes(pid: u32, fd: &Path) -> bool {

@@ -1,7 +1,7 @@
 //! What other users can put in the superuser's way, and what a killed server leaves.
 
 use crate::rig::Rig;
-use crate::room::{OURS, ROOT, can_mount, in_room, rig_of};
+use crate::room::{NOBODY, OURS, ROOT, can_mount, in_room, rig_of};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::process::Command;
@@ -80,13 +80,50 @@ const PLACES: &str = r#"
     kill $holders 2>/dev/null || true
 "#;
 
+/// A process of another user stays in `execve(2)`, which guards its `/proc/PID/fd`.
+const EXEC: &str = r#"
+    truncate -s 16M other.img
+    "$TOOL" mkfs -q other.img
+    loop=$(losetup -f --show other.img)
+    trap 'exit 1' TERM
+    trap 'as 65534 "$TOOL" thaw mnt; losetup -d "$loop"; umount -l "$room/mnt"' EXIT
+    as 65534 "$TOOL" mount disk.img mnt
+    as 65534 /usr/bin/python3 -c 'import os, time
+file = os.open("mnt/file", os.O_RDWR | os.O_CREAT)
+open("tmp/there", "w").close()
+while not os.path.exists("tmp/frozen"): time.sleep(0.01)
+os.write(file, b"kept back")
+os.open("tmp/written", os.O_RDWR | os.O_CREAT)
+os.execv("/bin/true", ["true"])' >/dev/null 2>&1 &
+    stuck=$!
+    until [ -e tmp/there ]; do sleep 0.02; done
+    as 65534 "$TOOL" freeze mnt
+    touch tmp/frozen
+    until [ -e tmp/written ]; do sleep 0.02; done
+    /usr/bin/python3 -c 'import os, sys, time
+held = os.open(sys.argv[1], os.O_RDWR | os.O_EXCL)
+open("tmp/held", "w").close(); time.sleep(60)' "$loop" >/dev/null 2>&1 &
+    holder=$!
+    until [ -e tmp/held ]; do sleep 0.02; done
+    sleep 0.5
+    in_time "$TOOL" put "$loop" functions /new
+    got 5
+    grep -q python3 said || { cat said >&2; exit 1; }
+    kill "$holder"
+    as 65534 "$TOOL" thaw mnt
+    wait "$stuck"
+    as 65534 "$TOOL" umount mnt
+    losetup -d "$loop"
+    trap - EXIT
+"#;
+
 #[test]
 fn other_users_do_not_keep_the_superuser_waiting() {
     if !can_mount() {
         return;
     }
-    for script in [SOCKETS, PLACES] {
-        let rig = rig_of(ROOT);
+    for script in [SOCKETS, PLACES, EXEC] {
+        let rig = rig_of(NOBODY);
         in_room(&rig, OURS, ROOT, &format!("{PRELUDE}{script}"));
     }
 }

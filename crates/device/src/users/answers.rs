@@ -1,0 +1,120 @@
+//! Asks about every process, and leaves out those about which the kernel does not answer.
+//!
+//! Following `/proc/PID/fd/N` takes the `exec_update_lock` of the process. `execve(2)` holds it while
+//! it closes files, which waits for the server of the mount that a file is on: any user can make
+//! that wait endless. So another thread asks, and when it is held up one more goes on behind it.
+//!
+//! Invariant: the caller waits for [`LIMIT`] at most. A thread that is held up ends with its answer
+//! or with the program.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How long all processes together may take.
+const LIMIT: Duration = Duration::from_secs(2);
+/// How long one process may take until the next is asked about.
+const LIMIT_OF_ONE: Duration = Duration::from_millis(100);
+
+/// What a thread tells.
+enum Told<T> {
+    /// The answer about one process.
+    Answer(Option<T>),
+    /// Every process was asked about.
+    All,
+}
+
+/// The processes, and how to ask about one.
+struct Question<F> {
+    pids: Vec<u32>,
+    /// Index of the next one.
+    next: AtomicUsize,
+    ask: F,
+}
+
+/// What `ask` answers about the processes for which it has an answer.
+pub(super) fn answers<T, F>(pids: Vec<u32>, ask: F) -> impl Iterator<Item = T>
+where
+    T: Send + 'static,
+    F: Fn(u32) -> Option<T> + Send + Sync + 'static,
+{
+    let next = AtomicUsize::new(0);
+    let question = Arc::new(Question { pids, next, ask });
+    let (teller, told) = channel();
+    let mut goes_on = start(question.clone(), teller.clone());
+    let deadline = Instant::now() + LIMIT;
+    std::iter::from_fn(move || {
+        while goes_on {
+            let left = deadline.saturating_duration_since(Instant::now());
+            match told.recv_timeout(left.min(LIMIT_OF_ONE)) {
+                Ok(Told::Answer(Some(answer))) => return Some(answer),
+                Ok(Told::Answer(None)) => {}
+                Ok(Told::All) | Err(RecvTimeoutError::Disconnected) => goes_on = false,
+                Err(RecvTimeoutError::Timeout) => {
+                    goes_on = !left.is_zero() && start(question.clone(), teller.clone());
+                }
+            }
+        }
+        None
+    })
+}
+
+/// Starts a thread that asks on; whether it could be started.
+fn start<T, F>(question: Arc<Question<F>>, teller: Sender<Told<T>>) -> bool
+where
+    T: Send + 'static,
+    F: Fn(u32) -> Option<T> + Send + Sync + 'static,
+{
+    let ask_on = move || {
+        while let Some(pid) = question.take() {
+            // The receiver may have what it looked for.
+            if teller.send(Told::Answer((question.ask)(pid))).is_err() {
+                return;
+            }
+        }
+        let _ = teller.send(Told::All);
+    };
+    let name = "uext4-users".to_owned();
+    thread::Builder::new().name(name).spawn(ask_on).is_ok()
+}
+
+impl<F> Question<F> {
+    fn take(&self) -> Option<u32> {
+        let index = self.next.fetch_add(1, Ordering::Relaxed);
+        self.pids.get(index).copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Barrier;
+
+    #[test]
+    fn a_process_without_an_answer_is_left_out() {
+        let open = Arc::new(Barrier::new(2));
+        let gate = open.clone();
+        let ask = move |pid| {
+            if pid == 2 {
+                gate.wait();
+            }
+            (pid != 3).then_some(pid)
+        };
+        let found: Vec<u32> = answers((0..6).collect(), ask).collect();
+        assert_eq!(found, [0, 1, 4, 5]);
+        open.wait();
+    }
+
+    #[test]
+    fn the_wait_ends_when_nothing_answers() {
+        let started = Instant::now();
+        let ask = |_| -> Option<u32> {
+            thread::sleep(2 * LIMIT);
+            None
+        };
+        assert_eq!(answers((0..1000).collect(), ask).next(), None);
+        assert!(started.elapsed() < 2 * LIMIT);
+    }
+}
