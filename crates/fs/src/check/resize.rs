@@ -39,7 +39,7 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// The table and what it leads to; answers how many blocks it has to lead to.
+    /// The table and what it leads to; answers how many blocks these are.
     fn look_at_kept(&mut self, nr: InodeNr, table: BlockNr) -> Step<u64> {
         let geometry = self.fs.geometry;
         let Some(primary) = geometry.reserved_gdt_run(GroupNr(0)) else {
@@ -50,6 +50,7 @@ impl Check<'_> {
         let first = geometry.descriptor_blocks_count();
         let bytes = self.read(table)?;
         self.look_for_others(nr, table, &bytes);
+        let mut led_to = count(&bytes);
         for at in 0..primary.len_blocks {
             let kept = BlockNr(primary.start.0 + u64::from(at));
             let entry = ((first + at) % per_table) as usize;
@@ -59,6 +60,7 @@ impl Check<'_> {
             }
             let bytes = self.read(kept)?;
             self.look_for_others(nr, kept, &bytes);
+            led_to += count(&bytes);
             for (entry, group) in copies.iter().enumerate() {
                 let copy = geometry.reserved_gdt_copy(kept, *group);
                 if !self.leads_to(nr, kept, &bytes, entry, copy) {
@@ -66,7 +68,7 @@ impl Check<'_> {
                 }
             }
         }
-        Ok(u64::from(primary.len_blocks) * (1 + copies.len() as u64))
+        Ok(led_to)
     }
 
     /// Notes what no block of the file system is.
@@ -102,4 +104,10 @@ impl Check<'_> {
         }
         says == block.0
     }
+}
+
+/// Entries of a table that lead to a block.
+fn count(bytes: &[u8]) -> u64 {
+    let entries = (0..bytes.len() / 4).map(|at| word(bytes, at));
+    entries.filter(|block| *block != 0).count() as u64
 }
