@@ -140,6 +140,16 @@ fn nodes_and_extents() {
     }
 }
 
+/// One flag stands for hashes that nobody knows, the others for nothing.
+#[test]
+fn flags_of_an_index() {
+    for (byte, is_odd) in [(0x80, true), (1, false)] {
+        let image = Image::new(PLAIN);
+        image.put(image.block("/wide") + 0x1F, &[byte]);
+        assert_eq!(is_sound(&image.path, "a flag"), is_odd, "{byte}");
+    }
+}
+
 /// An empty value has no place; e2fsck minds one behind the end where it reads attributes itself.
 #[test]
 fn values_without_bytes() {

@@ -38,9 +38,10 @@ impl Image {
         block * 1024 + offset
     }
 
-    /// Where block 0 of the journal stands.
-    pub(super) fn log(&self) -> u64 {
-        let said = oracle::debugfs_one(&self.path, "bmap <8> 0").expect("a journal");
+    /// Where block 0 of a file stands.
+    pub(super) fn block(&self, name: &str) -> u64 {
+        let said = oracle::debugfs_one(&self.path, &format!("bmap {name} 0"));
+        let said = said.expect("it has one");
         said.trim().parse::<u64>().expect("a block") * 1024
     }
 

@@ -93,8 +93,7 @@ impl Blow {
 }
 
 /// One blow, or on every second group of seeds two. What leads to other structures goes last.
-fn blows(seed: u64) -> Vec<Blow> {
-    let targets: Vec<_> = Target::ALL.into_iter().chain(Target::RARE).collect();
+fn blows(targets: &[Target], seed: u64) -> Vec<Blow> {
     let pick = |at: u64| targets[(at % targets.len() as u64) as usize];
     let rank = |target: Target| match target {
         Target::Superblock => 2,
@@ -119,8 +118,8 @@ fn blows(seed: u64) -> Vec<Blow> {
 }
 
 /// Judges what both blows did, and for two also what each does alone: a fault may hide another.
-fn try_seed(image: &Path, seed: u64, tally: &mut Tally) {
-    let blows = blows(seed);
+fn try_seed(image: &Path, targets: &[Target], seed: u64, tally: &mut Tally) {
+    let blows = blows(targets, seed);
     let mut wounds = Vec::new();
     for (at, blow) in blows.iter().enumerate() {
         match blow.strike(image) {
@@ -154,6 +153,16 @@ fn heal(image: &Path, wounds: &[Wound]) {
 
 #[test]
 fn check_judges_as_e2fsck() {
+    let targets: Vec<_> = Target::ALL.into_iter().chain(Target::RARE).collect();
+    judge_seeds(&targets, 66);
+}
+
+#[test]
+fn check_judges_inner_parts_as_e2fsck() {
+    judge_seeds(&Target::INNER, 24);
+}
+
+fn judge_seeds(targets: &[Target], seeds: u64) {
     let dir = oracle::scratch_dir().expect("there is room");
     let kinds = [MODERN, INLINE, OLD, MODERN];
     let bases: Vec<PathBuf> = [MODERN, INLINE, OLD]
@@ -167,9 +176,9 @@ fn check_judges_as_e2fsck() {
         .collect();
     let mut tally = Tally::default();
     let first = number("UEXT4_CHECK_FIRST", 0);
-    for seed in first..first + number("UEXT4_CHECK_SEEDS", 66) {
+    for seed in first..first + number("UEXT4_CHECK_SEEDS", seeds) {
         let at = (seed / 7 % kinds.len() as u64) as usize % bases.len();
-        try_seed(&bases[at], seed, &mut tally);
+        try_seed(&bases[at], targets, seed, &mut tally);
     }
     bases.iter().for_each(|base| oracle::assert_clean(base));
     let Tally {

@@ -84,7 +84,7 @@ fn logs_that_begin_outside_are_refused() {
         };
         let recovery = format!("feature {feature}");
         oracle::debugfs(&image.path, oracle::Access::Write, &[&recovery]).expect("debugfs writes");
-        image.put(image.log() + field, &[0x7F]);
+        image.put(image.block("<8>") + field, &[0x7F]);
         image.assert_only_ours("journal superblock", problem);
         image.assert_no_mount();
     }
