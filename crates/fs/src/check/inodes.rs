@@ -50,6 +50,9 @@ impl Check<'_> {
                 "the size is wrong: its high part means nothing",
             );
         }
+        if !has_data(kind) && inode.size != 0 {
+            self.found(place, "inode", "the size is wrong: such a file has none");
+        }
         self.look_at_inode(nr, inode, kind, reserved)?;
         Ok(Some(kind))
     }
@@ -95,8 +98,8 @@ impl Check<'_> {
             self.look_at_symlink(nr, inode, mapped.as_ref())?;
         }
         let Some(mapped) = mapped else {
+            self.compare_sectors(nr, inode, attributes);
             if inode.flags.contains(InodeFlags::INLINE_DATA) {
-                self.compare_sectors(nr, inode, attributes);
                 self.compare_size(nr, inode, kind, 0);
             }
             return Ok(());
@@ -113,13 +116,21 @@ impl Check<'_> {
     fn look_at_flags(&mut self, nr: InodeNr, inode: &Inode, kind: FileType) {
         let is_dir = kind == FileType::Directory;
         let has = |feature| self.fs.features.has(feature);
+        // No program can set these on others: it would have to open them.
+        let may_be_kept = is_dir || kind == FileType::Regular;
         let odd = [
             (InodeFlags::CASEFOLD, is_dir && has(Feature::CASEFOLD)),
             (InodeFlags::EA_INODE, has(Feature::EA_INODE)),
             (InodeFlags::ENCRYPT, has(Feature::ENCRYPT)),
             (InodeFlags::VERITY, has(Feature::VERITY)),
-            (InodeFlags::INLINE_DATA, has(Feature::INLINE_DATA)),
+            (
+                InodeFlags::INLINE_DATA,
+                has_data(kind) && has(Feature::INLINE_DATA),
+            ),
+            (InodeFlags::EXTENTS, has_data(kind)),
             (InodeFlags::INDEX, is_dir),
+            (InodeFlags::IMMUTABLE, may_be_kept),
+            (InodeFlags::APPEND, may_be_kept),
         ];
         if odd
             .iter()
@@ -158,17 +169,19 @@ impl Check<'_> {
         let fast = kind == FileType::Symlink
             && !inode.flags.contains(InodeFlags::EXTENTS)
             && inode.size < FAST_LINK_BYTES;
-        let has_map = matches!(
-            kind,
-            FileType::Regular | FileType::Directory | FileType::Symlink
-        );
-        if fast || !has_map {
+        if fast || !has_data(kind) {
             return Ok(None);
         }
         if inode.flags.contains(InodeFlags::EXTENTS) && !self.fs.features.has(Feature::EXTENTS) {
             self.found(Place::Inode(nr), "inode", "extents without the feature");
         }
-        self.claim_map(nr, inode).map(Some)
+        let mapped = self.claim_map(nr, inode)?;
+        let has_table = !inode.flags.contains(InodeFlags::EXTENTS) && mapped.clusters > 0;
+        if has_table && self.fs.features.has(Feature::BIGALLOC) {
+            let problem = "a table of blocks where space comes in clusters";
+            self.found(Place::Inode(nr), "inode", problem);
+        }
+        Ok(Some(mapped))
     }
 
     pub(super) fn compare_sectors(&mut self, nr: InodeNr, inode: &Inode, clusters: u64) {
@@ -226,4 +239,12 @@ impl Check<'_> {
         let tables = per_table + per_table.pow(2) + per_table.pow(3);
         (DIRECT as u64 + tables).min(BLOCKS_MAX) * block_size + 1
     }
+}
+
+/// Whether a file of this type has a size, and may have a map.
+fn has_data(kind: FileType) -> bool {
+    matches!(
+        kind,
+        FileType::Regular | FileType::Directory | FileType::Symlink
+    )
 }

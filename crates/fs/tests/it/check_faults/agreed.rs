@@ -87,6 +87,31 @@ fn inodes_that_were_deleted() {
 }
 
 #[test]
+fn files_without_data() {
+    for first in ["mknod it c 1 3", "mknod it p"] {
+        let odd = [
+            "set_inode_field it flags 0x40",
+            "set_inode_field it block[0] 0x300",
+            "set_inode_field it block[5] 7",
+        ];
+        let wrong = [
+            "set_inode_field it size 1",
+            "set_inode_field it flags 0x80000",
+            "set_inode_field it flags 0x10",
+            "set_inode_field it flags 0x20",
+            "set_inode_field it blocks 2",
+            "set_inode_field it flags 0x1000",
+        ];
+        judge(SPARE, &[first], &odd, &wrong);
+    }
+    let wrong = [
+        "set_inode_field it flags 0x10",
+        "set_inode_field it flags 0x20",
+    ];
+    judge(SPARE, &["symlink it target"], &[], &wrong);
+}
+
+#[test]
 fn numbers_in_the_superblock() {
     let odd = [
         "set_super_value desc_size 64",
@@ -109,6 +134,9 @@ fn numbers_in_the_superblock() {
         &odd,
         &wrong,
     );
+    let old = &["-b", "1024", "-O", "^extents,^64bit,^metadata_csum"];
+    let clusters = "set_super_value feature_ro_compat 0x26b";
+    judge(old, &[], &[], &[clusters]);
     let both = "set_super_value feature_ro_compat 0x47b";
     judge(&["-b", "1024"], &[], &[], &[both]);
     judge(
@@ -124,7 +152,10 @@ fn numbers_in_the_superblock() {
 fn maps_of_the_file_system_itself() {
     let odd = ["set_inode_field <8> size 0x80100000"];
     // One entry more in a block that is kept for descriptors.
-    let wrong = ["zap_block -p 0x06 -o 400 -l 1 100"];
+    let wrong = [
+        "zap_block -p 0x06 -o 400 -l 1 100",
+        "set_inode_field <7> size 274432",
+    ];
     judge(&["-b", "1024"], &[], &odd, &wrong);
     let old = &["-b", "1024", "-O", "^extents,^64bit,^metadata_csum"];
     judge(old, &[], &odd, &[]);

@@ -69,10 +69,10 @@ const STRICTER: &[Stricter] = &[
         ..of("extent header", "unexpected depth")
     },
     of("extent header", "inner node without entries"),
-    // e2fsck does not look at these fields of reserved inodes. The kernel cannot resize with the
-    // first, and refuses the mount for the second.
+    // e2fsck does not look at these fields of the resize inode (with which the kernel cannot grow
+    // then), of quota files and of the journal (without which it does not mount).
     Stricter {
-        inodes: Some(7..8),
+        inodes: Some(3..9),
         follows: &[LEAK],
         ..of("inode", "extra size is wrong")
     },
@@ -81,8 +81,16 @@ const STRICTER: &[Stricter] = &[
         ..of("xattr block", "it is outside the data area")
     },
     of("value inode", "it has attributes of its own"),
+    // Without the feature.
+    Stricter {
+        follows: &[("inode", "a flag that it cannot have"), VALUE],
+        ..of("xattr entry", "no inode can hold its value")
+    },
     of("xattr entry", "the value has another size"),
-    of("extended attribute", "zero byte in the name"),
+    Stricter {
+        follows: &[COUNT, VALUE],
+        ..of("extended attribute", "zero byte in the name")
+    },
     // e2fsck takes bytes of values from the room for entries, and ends where none is left.
     Stricter {
         follows: &[COUNT, VALUE],

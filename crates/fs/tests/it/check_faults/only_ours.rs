@@ -117,6 +117,17 @@ fn values_that_no_inode_may_hold_are_refused() {
 }
 
 #[test]
+fn values_in_inodes_without_the_feature_are_refused() {
+    let Some(image) = image("values_in_inodes_without_the_feature_are_refused") else {
+        return;
+    };
+    let without = "feature -ea_inode";
+    oracle::debugfs(&image.path, oracle::Access::Write, &[without]).expect("debugfs writes");
+    image.assert_only_ours("xattr entry", "no inode can hold its value");
+    image.assert_refused("large", large_value);
+}
+
+#[test]
 fn a_value_of_another_size_is_refused() {
     let Some(image) = image("a_value_of_another_size_is_refused") else {
         return;
