@@ -29,7 +29,7 @@ pub use ea_inode::{EaInodeFields, value_hash};
 pub use hash::{block_hash, entry_hash, entry_hash_of_inode};
 pub use name::{NameIndex, XattrName};
 pub use set::{Xattr, XattrSet, XattrValue};
-pub use stored_hash::{Area, hashes_match};
+pub use stored_hash::{Area, hashes_match, offsets_fit};
 
 /// Bytes of an entry before its name.
 pub(crate) const ENTRY_BYTES: usize = 16;

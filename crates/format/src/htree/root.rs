@@ -7,6 +7,8 @@ use crate::dirent::{LeafTail, decode_rec_len, encode_rec_len};
 use crate::hash::HashVersion;
 use crate::{Corrupt, LogicalBlock, Place};
 
+const FLAG_UNKNOWN_HASH: u8 = 1;
+
 /// What the root says about the index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RootInfo {
@@ -24,7 +26,9 @@ impl RootInfo {
         if !has_dots(block) {
             return bad("no \".\" and \"..\"");
         }
-        if get_u32(block, INFO_START) != 0 || get_u8(block, INFO_START + 7) != 0 {
+        // Of the flags, one stands for what nobody implements; the others mean nothing.
+        let flags = get_u8(block, INFO_START + 7);
+        if get_u32(block, INFO_START) != 0 || flags & FLAG_UNKNOWN_HASH != 0 {
             return bad("reserved field in use");
         }
         if usize::from(get_u8(block, INFO_START + 5)) != INFO_BYTES {

@@ -49,17 +49,32 @@ impl Inode {
         if end > size || !extra_isize.is_multiple_of(4) {
             return Err(problem("extra size is wrong"));
         }
-        if let Some(seed) = checksums.metadata {
-            let matches = checksum(bytes, extra_isize, ino, seed) == stored(bytes, extra_isize);
-            if !matches && bytes.iter().any(|byte| *byte != 0) {
-                return Err(problem("checksum does not match"));
-            }
-        }
+        verify(bytes, extra_isize, ino, checksums)?;
         let inode = Self::decode(bytes, extra_isize, geometry);
         if inode.size > i64::MAX as u64 {
             return Err(problem("size is out of range"));
         }
         Ok(inode)
+    }
+
+    /// Compares the checksum of an inode that is not in use: its other fields mean nothing.
+    ///
+    /// # Errors
+    /// [`Corrupt`] when `bytes` are too few, or the checksum is wrong.
+    pub fn verify_unused(
+        bytes: &[u8],
+        ino: InodeNr,
+        geometry: &Geometry,
+        checksums: &Checksums,
+    ) -> Result<(), Corrupt> {
+        let size = usize::from(geometry.inode_size);
+        let cut = Corrupt::new(Place::Inode(ino), "inode", "is cut short");
+        let bytes = bytes.get(..size).ok_or(cut)?;
+        let extra_isize = match size > GOOD_OLD_INODE_BYTES {
+            true => get_u16(bytes, EXTRA_ISIZE_AT),
+            false => 0,
+        };
+        verify(bytes, extra_isize, ino, checksums)
     }
 
     /// Writes the inode with its checksum into the first `geometry.inode_size` bytes of `out`.
@@ -203,6 +218,20 @@ fn blocks_high(bytes: &[u8], geometry: &Geometry) -> u32 {
     } else {
         0
     }
+}
+
+fn verify(
+    bytes: &[u8],
+    extra_isize: u16,
+    ino: InodeNr,
+    checksums: &Checksums,
+) -> Result<(), Corrupt> {
+    let is_wrong = |seed| checksum(bytes, extra_isize, ino, seed) != stored(bytes, extra_isize);
+    if checksums.metadata.is_some_and(is_wrong) && bytes.iter().any(|byte| *byte != 0) {
+        let problem = "checksum does not match";
+        return Err(Corrupt::new(Place::Inode(ino), "inode", problem));
+    }
+    Ok(())
 }
 
 fn stored(bytes: &[u8], extra_isize: u16) -> u32 {

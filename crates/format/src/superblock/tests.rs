@@ -73,6 +73,10 @@ fn hostile_numbers_are_refused() {
         "fragment size is not block size"
     );
     assert_eq!(
+        problem_of(|s| (s.log_block_size, s.log_cluster_size) = (2, 0)),
+        "fragment size is not block size"
+    );
+    assert_eq!(
         problem_of(|s| s.blocks_per_group = 0),
         "group size does not fit its bitmap"
     );

@@ -73,11 +73,8 @@ impl Superblock {
             )?;
             return bits.ok_or(corrupt("cluster size is below the block size"));
         }
-        // The field was the fragment size once; some old tools left it unset.
-        ensure(
-            bits == Some(0) || self.log_cluster_size == 0,
-            "fragment size is not block size",
-        )?;
+        // The field was the fragment size once. The kernel and e2fsck refuse any other.
+        ensure(bits == Some(0), "fragment size is not block size")?;
         Ok(0)
     }
 

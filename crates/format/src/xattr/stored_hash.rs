@@ -1,6 +1,6 @@
-//! The hashes that stand with entries, for a check: a reader needs none of them.
+//! What stands with entries and no reader needs, for a check: hashes, and offsets of empty values.
 
-use super::area::MAGIC_BYTES;
+use super::area::{IBODY_MAGIC, MAGIC_BYTES};
 use super::hash::{entry_hash, signed_entry_hash};
 use super::{BLOCK_HEADER_BYTES, ENTRY_BYTES, entry_bytes, value_bytes};
 use crate::bytes::{get_u8, get_u16, get_u32};
@@ -17,13 +17,31 @@ pub enum Area {
 /// True when every entry of `area` whose value stands there, too, has the hash of its name and
 /// value. The entries were decoded before; values in inodes are not looked at.
 pub fn hashes_match(bytes: &[u8], area: Area) -> bool {
+    all(bytes, area, |entries, at| matches(entries, at, area))
+}
+
+/// True when no entry of `area` has a value offset behind the end of the area. A value without
+/// bytes has no place, yet e2fsck refuses such an entry in a block, and with inline data.
+pub fn offsets_fit(bytes: &[u8], area: Area) -> bool {
+    all(bytes, area, |entries, at| {
+        let in_inode = get_u32(entries, at + 4) != 0;
+        in_inode || usize::from(get_u16(entries, at + 2)) <= entries.len()
+    })
+}
+
+/// Whether all entries of `area` are as they should be; without the magic an inode has none. `fits`
+/// gets what value offsets count from, and where the entry stands there.
+fn all(bytes: &[u8], area: Area, fits: impl Fn(&[u8], usize) -> bool) -> bool {
     let (entries, first) = match area {
-        Area::InInode => (bytes.get(MAGIC_BYTES..).unwrap_or_default(), 0),
+        Area::InInode if bytes.len() < MAGIC_BYTES || get_u32(bytes, 0) != IBODY_MAGIC => {
+            return true;
+        }
+        Area::InInode => (&bytes[MAGIC_BYTES..], 0),
         Area::InBlock => (bytes, BLOCK_HEADER_BYTES),
     };
     let mut at = first;
     while at + ENTRY_BYTES <= entries.len() && get_u32(entries, at) != 0 {
-        if !matches(entries, at, area) {
+        if !fits(entries, at) {
             return false;
         }
         at += entry_bytes(usize::from(get_u8(entries, at)));

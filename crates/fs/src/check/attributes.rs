@@ -5,7 +5,7 @@ use super::{Check, Step};
 use std::collections::BTreeMap;
 use uext4_format::xattr::{
     Area, NameIndex, XattrBlock, XattrName, XattrSet, XattrValue, decode_block, decode_ibody,
-    hashes_match,
+    hashes_match, offsets_fit,
 };
 use uext4_format::{BlockNr, Feature, Inode, InodeFlags, InodeNr, Place};
 
@@ -36,6 +36,9 @@ impl Check<'_> {
                     self.found(Place::Inode(nr), "inline data", problem);
                 }
                 self.look_at_hashes(&inode.tail, Area::InInode, Place::Inode(nr));
+                if is_inline {
+                    self.look_at_offsets(&inode.tail, Area::InInode, Place::Inode(nr));
+                }
                 self.look_at_set(&set, Place::Inode(nr))?
             }
             Err(corrupt) => {
@@ -43,9 +46,14 @@ impl Check<'_> {
                 0
             }
         };
+        Ok(here + self.look_at_attribute_block(nr, inode)?)
+    }
+
+    /// As [`Self::look_at_attributes`], of those in a block only.
+    pub(super) fn look_at_attribute_block(&mut self, nr: InodeNr, inode: &Inode) -> Step<u64> {
         match inode.file_acl {
-            BlockNr(0) => Ok(here),
-            block => Ok(here + self.clusters_of_block(nr, inode, block)?),
+            BlockNr(0) => Ok(0),
+            block => self.clusters_of_block(nr, inode, block),
         }
     }
 
@@ -86,6 +94,7 @@ impl Check<'_> {
         let values = match sealed.and_then(|()| decode_block(&bytes, place)) {
             Ok(set) => {
                 self.look_at_hashes(&bytes, Area::InBlock, place);
+                self.look_at_offsets(&bytes, Area::InBlock, place);
                 self.look_at_set(&set, place)?
             }
             Err(corrupt) => {
@@ -109,6 +118,13 @@ impl Check<'_> {
                 "xattr entry",
                 "the hash is not that of name and value",
             );
+        }
+    }
+
+    fn look_at_offsets(&mut self, bytes: &[u8], area: Area, place: Place) {
+        if !offsets_fit(bytes, area) {
+            let problem = "an empty value is behind the end";
+            self.found(place, "xattr entry", problem);
         }
     }
 

@@ -28,14 +28,15 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Only checksums of descriptors make bitmaps that were never written possible.
+    /// Only checksums of descriptors make bitmaps and inodes that were never written possible.
     fn look_at_uninit_flags(&mut self, group: GroupNr, raw: &GroupDescriptor) {
         let features = &self.fs.features;
         let may = features.has(Feature::METADATA_CSUM) || features.has(Feature::UNINIT_BG);
-        let is_uninit =
-            raw.has_flag(group_flag::INODE_UNINIT) || raw.has_flag(group_flag::BLOCK_UNINIT);
+        let is_uninit = raw.has_flag(group_flag::INODE_UNINIT)
+            || raw.has_flag(group_flag::BLOCK_UNINIT)
+            || raw.itable_unused != 0;
         if is_uninit && !may {
-            let problem = "a bitmap that was never written, without the feature";
+            let problem = "bitmaps or inodes that were never written, without the feature";
             self.found(Place::Group(group), "group descriptor", problem);
         }
     }

@@ -1,9 +1,13 @@
 //! What an inode maps: extent trees and block tables, claimed block by block.
 
+use super::reserved::BAD_BLOCKS;
+use super::slots::written_inodes;
 use super::{Check, Step};
 use std::ops::Range;
 use uext4_format::extent::{Expect, ExtentNode, ExtentState};
-use uext4_format::{BlockNr, Corrupt, Feature, Inode, InodeFlags, InodeNr, Place, Seed};
+use uext4_format::{
+    BlockNr, Corrupt, Feature, FileType, GroupDescriptor, Inode, InodeFlags, InodeNr, Place, Seed,
+};
 
 /// What a map came to.
 #[derive(Default)]
@@ -16,6 +20,8 @@ pub(super) struct Mapped {
     pub(super) blocks: Vec<(u64, BlockNr)>,
     /// Only a look: nothing is claimed, `blocks` is filled.
     looks: bool,
+    /// Of a directory or a file of the file system itself: every extent must have been written.
+    must_be_written: bool,
     /// Something is wrong with it, so that it is not walked again.
     pub(super) is_bad: bool,
     last: Option<(u64, u64)>,
@@ -24,6 +30,8 @@ pub(super) struct Mapped {
 /// Entries of the inode that lead to data, and levels of tables behind the other three.
 pub(super) const DIRECT: usize = 12;
 const LEVELS: usize = 3;
+/// Entries that the header of a node may leave out.
+const ROOM_SPARED: usize = 2;
 
 impl Check<'_> {
     /// Claims what an inode maps.
@@ -47,6 +55,8 @@ impl Check<'_> {
         if !inode.flags.contains(InodeFlags::EXTENTS) {
             return self.walk_tables(nr, inode, mapped);
         }
+        mapped.must_be_written =
+            inode.file_type() == Some(FileType::Directory) || self.fs.hidden.contains(nr);
         let seed = self.fs.checksums.inode_seed(nr, inode.generation);
         let geometry = &self.fs.geometry;
         let blocks = u64::from(geometry.first_data_block)..geometry.blocks_count;
@@ -56,7 +66,21 @@ impl Check<'_> {
             self.note_once(mapped, &corrupt);
             return Ok(());
         }
+        self.look_at_room(&root, Place::Inode(nr), mapped);
         self.walk_node(nr, seed, &root, &expect, mapped)
+    }
+
+    /// A node has room for all entries that fit, but for two, which once were to hold a checksum.
+    fn look_at_room<B: AsRef<[u8]>>(
+        &mut self,
+        node: &ExtentNode<B>,
+        place: Place,
+        mapped: &mut Mapped,
+    ) {
+        if node.max() + ROOM_SPARED < node.capacity() {
+            let problem = "it says that fewer entries fit than do";
+            self.note_once(mapped, &Corrupt::new(place, "extent header", problem));
+        }
     }
 
     fn walk_node<B: AsRef<[u8]>>(
@@ -74,6 +98,10 @@ impl Check<'_> {
                 let logical = u64::from(extent.logical.0);
                 if extent.state == ExtentState::Written {
                     mapped.end = mapped.end.max(logical + u64::from(extent.len));
+                } else if mapped.must_be_written {
+                    let place = Place::InodeBlock(nr, extent.start);
+                    let problem = "blocks that must have been written never were";
+                    self.note_once(mapped, &Corrupt::new(place, "inode map", problem));
                 }
                 self.claim_data(nr, logical, run, mapped)?;
             }
@@ -96,7 +124,10 @@ impl Check<'_> {
                 self.note_once(mapped, &Corrupt::new(place, "extent block", problem));
             }
             match sound {
-                Ok(()) => self.walk_node(nr, seed, &child, &expect, mapped)?,
+                Ok(()) => {
+                    self.look_at_room(&child, place, mapped);
+                    self.walk_node(nr, seed, &child, &expect, mapped)?;
+                }
                 Err(corrupt) => self.note_once(mapped, &corrupt),
             }
         }
@@ -190,6 +221,20 @@ impl Check<'_> {
             && self.is_clear(run)
     }
 
+    /// True for the part of an inode table that was never written: what is bad there stays where it
+    /// is, and no inode is lost.
+    fn is_unwritten_table(&self, run: &Range<u64>) -> bool {
+        let geometry = &self.fs.geometry;
+        let per_block = u64::from(geometry.inodes_per_block());
+        let of = |descriptor: &GroupDescriptor| {
+            let table = descriptor.inode_table.0;
+            let written = u64::from(written_inodes(descriptor, geometry)).div_ceil(per_block);
+            table + written..table + u64::from(geometry.inode_table_blocks())
+        };
+        let mut parts = self.descriptors.iter().flatten().map(of);
+        parts.any(|part| part.start <= run.start && run.end <= part.end)
+    }
+
     fn claim_data(
         &mut self,
         nr: InodeNr,
@@ -198,6 +243,9 @@ impl Check<'_> {
         mapped: &mut Mapped,
     ) -> Step {
         let sound = self.may_map(&run);
+        if nr.0 == BAD_BLOCKS && !sound && self.is_unwritten_table(&run) {
+            return self.tick();
+        }
         if mapped.looks {
             if sound {
                 self.take((run.end - run.start) * 16)?;

@@ -1,14 +1,15 @@
 //! Looking over a whole file system without changing anything, as `e2fsck -fn` does.
 //!
-//! Order, each step over everything: descriptors (`groups`), inodes and what they map (`inodes`,
-//! `maps`, `attributes`, `resize`), directories (`directories`, `index`), the names and links that
-//! these came to (`links`), bitmaps and counts (`bitmaps`).
+//! Order, each step over everything: the superblock (`superblock`, `named`), descriptors
+//! (`groups`), inode tables (`slots`, `reserved`, `orphans`), what inodes in use say and map
+//! (`inodes`, `maps`, `attributes`, `resize`), directories (`directories`, `index`), the names and
+//! links that these came to (`links`), bitmaps and counts (`bitmaps`).
 //!
 //! Invariants: a block is descended into only by whoever claimed it first, so that time is bounded
 //! by the size of the file system, whatever stands in it. Memory is counted before it is taken
 //! ([`Limits`]).
 //! Not here: data, the journal's blocks (a mount looks at them), backups of the superblock and its
-//! own counts of free blocks and inodes (nobody relies on them), contents of quota files.
+//! own counts of free blocks and inodes (a mount counts in the groups), contents of quota files.
 //! Nothing is repaired.
 
 mod attributes;
@@ -21,8 +22,12 @@ mod inodes;
 mod links;
 mod maps;
 mod named;
+mod orphans;
 mod report;
+mod reserved;
 mod resize;
+mod slots;
+mod superblock;
 mod symlinks;
 mod values;
 
@@ -32,6 +37,7 @@ use crate::{Error, Filesystem, Fs, MountOptions, Result, Threads};
 use attributes::SharedBlocks;
 use bits::Bits;
 use links::Links;
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
@@ -55,7 +61,7 @@ pub fn check(
         ..options
     };
     let filesystem = match Filesystem::mount(device, options) {
-        Err(Error::Corrupt(corrupt)) => {
+        Err(Error::Corrupt(corrupt) | Error::Journal(uext4_journal::Error::Corrupt(corrupt))) => {
             let mut report = Report::default();
             let (detail, byte) = (None, None);
             report.add(
@@ -109,6 +115,8 @@ struct Check<'a> {
     unreadable: Bits,
     shared: SharedBlocks,
     values: Values,
+    /// Inodes that wait to be cut or freed.
+    orphans: BTreeSet<u32>,
     memory_bytes: u64,
     steps: u32,
 }
@@ -127,6 +135,7 @@ impl<'a> Check<'a> {
             unreadable: Bits::default(),
             shared: SharedBlocks::default(),
             values: Values::default(),
+            orphans: BTreeSet::new(),
             memory_bytes: 0,
             steps: 0,
         }
@@ -143,11 +152,13 @@ impl<'a> Check<'a> {
         self.claimed = Bits::new(clusters);
         self.links = Links::new(inodes);
         self.unreadable = Bits::new(inodes + 1);
+        self.look_at_superblock();
         self.look_at_log()?;
         self.look_at_quota_numbers();
         self.look_at_groups()?;
         self.look_at_mmp()?;
         self.look_at_orphan_file();
+        self.find_orphans()?;
         self.look_at_inodes()?;
         self.shared_blocks();
         self.compare_values();

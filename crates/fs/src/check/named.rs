@@ -42,27 +42,21 @@ impl Check<'_> {
         }
     }
 
-    /// An inode in use; those of users and groups are named by the superblock then.
-    pub(super) fn look_at_quota_inode(&mut self, nr: InodeNr) {
-        let superblock = self.fs.superblock.read();
-        let disk = &superblock.disk;
-        let is_forgotten = (nr.0 == USERS && disk.usr_quota_inum != USERS)
-            || (nr.0 == GROUPS && disk.grp_quota_inum != GROUPS);
-        drop(superblock);
-        if is_forgotten {
-            let problem = "it is in use, and the superblock does not name it";
-            self.found(Place::Inode(nr), "quota inode", problem);
-        }
-    }
-
     pub(super) fn look_at_quota_numbers(&mut self) {
         let disk = self.fs.superblock.read().disk.clone();
         let has_quota = self.fs.features.has(Feature::QUOTA);
-        if !has_quota {
-            return;
-        }
         let has_projects = self.fs.features.has(Feature::PROJECT);
         let geometry = &self.fs.geometry;
+        // Without the feature they mean nothing, but must be such that they could.
+        let no_file = |nr: u32| {
+            let is_file = nr >= geometry.first_inode && geometry.contains_inode(InodeNr(nr));
+            ![0, USERS, GROUPS].contains(&nr) && !is_file
+        };
+        let all = [
+            disk.usr_quota_inum,
+            disk.grp_quota_inum,
+            disk.prj_quota_inum,
+        ];
         let of_projects = |nr: u32| {
             has_projects && nr >= geometry.first_inode && geometry.contains_inode(InodeNr(nr))
         };
@@ -71,7 +65,7 @@ impl Check<'_> {
             disk.grp_quota_inum != 0 && disk.grp_quota_inum != GROUPS,
             disk.prj_quota_inum != 0 && !of_projects(disk.prj_quota_inum),
         ];
-        if is_wrong.contains(&true) {
+        if all.into_iter().any(no_file) || (has_quota && is_wrong.contains(&true)) {
             let problem = "the number of a quota inode is wrong";
             self.found(Place::Superblock, "superblock", problem);
         }

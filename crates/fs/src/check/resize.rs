@@ -24,9 +24,6 @@ impl Check<'_> {
         if inode.file_type() != Some(FileType::Regular) || inode.links == 0 {
             self.found(place, "resize inode", "it is no file that is in use");
         }
-        if inode.size >= self.size_max(inode) {
-            self.found(place, "resize inode", "the size is wrong");
-        }
         let run = table.0..table.0.saturating_add(1);
         let clusters = self.clusters(run.clone());
         if !self.may_map(&run) || self.claimed.put_all(clusters) != 1 {
@@ -34,22 +31,28 @@ impl Check<'_> {
             self.found(place, "resize inode", "its table is not its own");
             return Ok(());
         }
-        let kept = self.look_at_kept(nr, table)?;
+        let (kept, end) = self.look_at_kept(nr, table)?;
+        let whole_blocks = inode.size / self.fs.block_size() as u64;
+        if inode.size >= self.size_max(inode) || end > whole_blocks + 1 {
+            self.found(place, "resize inode", "the size is wrong");
+        }
         self.compare_sectors(nr, inode, 1 + kept);
         Ok(())
     }
 
-    /// The table and what it leads to; answers how many blocks it has to lead to.
-    fn look_at_kept(&mut self, nr: InodeNr, table: BlockNr) -> Step<u64> {
+    /// The table and what it leads to; answers how many blocks these are, and one more than the
+    /// last logical block among them.
+    fn look_at_kept(&mut self, nr: InodeNr, table: BlockNr) -> Step<(u64, u64)> {
         let geometry = self.fs.geometry;
         let Some(primary) = geometry.reserved_gdt_run(GroupNr(0)) else {
-            return Ok(0);
+            return Ok((0, 0));
         };
         let copies: Vec<GroupNr> = geometry.reserved_gdt_copies().collect();
         let per_table = geometry.block_size() / 4;
         let first = geometry.descriptor_blocks_count();
         let bytes = self.read(table)?;
         self.look_for_others(nr, table, &bytes);
+        let (mut led_to, mut end) = (count(&bytes), 0);
         for at in 0..primary.len_blocks {
             let kept = BlockNr(primary.start.0 + u64::from(at));
             let entry = ((first + at) % per_table) as usize;
@@ -59,6 +62,11 @@ impl Check<'_> {
             }
             let bytes = self.read(kept)?;
             self.look_for_others(nr, kept, &bytes);
+            led_to += count(&bytes);
+            if let Some(last) = last(&bytes) {
+                let tables = (1 + entry as u64) * u64::from(per_table);
+                end = end.max(DIRECT as u64 + tables + last + 1);
+            }
             for (entry, group) in copies.iter().enumerate() {
                 let copy = geometry.reserved_gdt_copy(kept, *group);
                 if !self.leads_to(nr, kept, &bytes, entry, copy) {
@@ -66,7 +74,7 @@ impl Check<'_> {
                 }
             }
         }
-        Ok(u64::from(primary.len_blocks) * (1 + copies.len() as u64))
+        Ok((led_to, end))
     }
 
     /// Notes what no block of the file system is.
@@ -102,4 +110,16 @@ impl Check<'_> {
         }
         says == block.0
     }
+}
+
+/// Entries of a table that lead to a block.
+fn count(bytes: &[u8]) -> u64 {
+    let entries = (0..bytes.len() / 4).map(|at| word(bytes, at));
+    entries.filter(|block| *block != 0).count() as u64
+}
+
+/// The last entry of a table that leads to a block.
+fn last(bytes: &[u8]) -> Option<u64> {
+    let at = (0..bytes.len() / 4).rfind(|at| word(bytes, *at) != 0);
+    at.map(|at| at as u64)
 }

@@ -131,8 +131,9 @@ impl Finder<'_> {
         } else {
             self.walk_indirect(&inode.i_block, blocks as u32, &mut found)?;
         }
-        let len_blocks = blocks as u32;
-        self.check_runs(&found, len_blocks)?;
+        // The size may be more than there is, as for the kernel: the log's own superblock says how
+        // much must be there.
+        let len_blocks = self.check_runs(&found)?.min(blocks as u32);
         Ok(Log {
             device: self.device.clone(),
             runs: found.runs,
@@ -205,6 +206,7 @@ impl Finder<'_> {
         Ok(())
     }
 
+    /// The log ends where a table leaves out a block.
     fn walk_indirect(&self, root: &[u8], blocks: u32, found: &mut Found) -> Result<()> {
         let block_size = self.geometry.block_size() as usize;
         let mut cached: Vec<(BlockNr, Vec<u8>)> = Vec::new();
@@ -215,6 +217,9 @@ impl Finder<'_> {
             let first = offsets.next().copied().unwrap_or(0);
             let mut block = indirect::pointer(root, first as usize);
             for (level, offset) in offsets.enumerate() {
+                if block.0 == 0 {
+                    return Ok(());
+                }
                 if cached.get(level).is_none_or(|(nr, _)| *nr != block) {
                     cached.truncate(level);
                     cached.push((block, self.read(block)?));
@@ -222,14 +227,17 @@ impl Finder<'_> {
                 }
                 block = indirect::pointer(&cached[level].1, *offset as usize);
             }
+            if block.0 == 0 {
+                return Ok(());
+            }
             push_block(&mut found.runs, logical, block);
         }
         Ok(())
     }
 
-    /// The log has all its blocks, each once, and writing them destroys nothing else: a block that
-    /// a table leaves out is number 0, which holds the superblock.
-    fn check_runs(&self, found: &Found, len_blocks: u32) -> Result<()> {
+    /// Answers how many blocks the log has. Each is there once, and writing it destroys nothing
+    /// else.
+    fn check_runs(&self, found: &Found) -> Result<u32> {
         let zones = space::metadata_zones(&**self.device, self.geometry)?;
         let mut next = 0;
         for run in &found.runs {
@@ -246,11 +254,10 @@ impl Finder<'_> {
         if self.is_shared(found) {
             return Err(self.bad("has a block twice, or one of its map or of MMP"));
         }
-        if next < len_blocks {
-            Err(self.bad("is shorter than its size"))
-        } else {
-            Ok(())
+        if u64::from(next) < LOG_BLOCKS_MIN {
+            return Err(self.bad("no usable journal"));
         }
+        Ok(next)
     }
 
     /// True when a block has two uses.

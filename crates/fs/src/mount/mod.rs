@@ -21,6 +21,7 @@ mod shutdown;
 
 pub(crate) use lifecycle::Lifecycle;
 
+pub(crate) use features::REVISION_MAX;
 pub use features::support;
 pub use mmp::refuse_other_hosts;
 pub use open::read_superblock;

@@ -83,7 +83,7 @@ pub(super) fn inspect(device: &Arc<dyn BlockDevice>, mut options: MountOptions) 
     if device.is_read_only() {
         options.access = Access::ReadOnly;
     }
-    features::settle(features, &mut options)?;
+    features::settle(&superblock, &mut options)?;
     settle_stripe(&superblock, &mut options);
     let state = superblock.state;
     let recovering = features.has(Feature::RECOVER)
@@ -139,7 +139,7 @@ pub(super) fn recovers_first(device: &dyn BlockDevice, plan: &Plan) -> bool {
         && options.superblock_kib.is_none()
         && !device.is_read_only()
         && options.journal_device.as_ref().is_none_or(log_takes_writes)
-        && features::may_write(features)
+        && features::may_write(&plan.superblock)
 }
 
 /// Without `stripe=` the superblock says how wide the stripes of a RAID array are. What is longer

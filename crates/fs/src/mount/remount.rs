@@ -191,7 +191,7 @@ impl Fs {
             access: Access::ReadWrite,
             ..life.options.clone()
         };
-        features::settle(self.features, &mut options)?;
+        features::settle(&self.superblock.read().disk, &mut options)?;
         if options.access == Access::ReadOnly || self.quota.is_unusable() {
             return refused(RemountError::ReadOnlyFeature);
         }

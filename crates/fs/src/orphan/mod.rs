@@ -24,6 +24,7 @@ use crate::{BaseLines, Fs, Result};
 use file::OrphanFile;
 use list::OrphanList;
 use std::sync::Arc;
+use uext4_format::InodeNr;
 use uext4_journal::Handle;
 use uext4_sync::atomic::{AtomicBool, Ordering};
 
@@ -130,6 +131,12 @@ impl Orphans {
             }
         }
         self.list.remove_if(fs, handle, inode, is_due)
+    }
+
+    /// What the orphan file names.
+    pub(crate) fn in_file(&self) -> impl Iterator<Item = InodeNr> {
+        let entries = self.file.iter().flat_map(OrphanFile::entries);
+        entries.map(|(_slot, nr)| nr)
     }
 
     /// True when nothing is tracked.

@@ -45,7 +45,8 @@ pub(super) fn fix(image: &mut Image, layout: &Layout, spot: &Spot) -> Result<()>
         Target::BlockBitmap | Target::InodeBitmap => fix_bitmap(image, layout, seed, spot),
         Target::Inode | Target::InodeExtents => fix_inode(image, layout, seed, spot.inode),
         Target::ExtentBlock => fix_extent_block(image, layout, seed, spot),
-        Target::Directory => fix_directory(image, layout, seed, spot),
+        Target::InlineEntries => fix_inode(image, layout, seed, spot.inode),
+        Target::Directory | Target::IndexRoot => fix_directory(image, layout, seed, spot),
         Target::XattrBlock => fix_xattr_block(image, layout, seed, spot),
         Target::UnusedInode
         | Target::Symlink
@@ -62,6 +63,7 @@ pub(super) fn fix(image: &mut Image, layout: &Layout, spot: &Spot) -> Result<()>
         | Target::JournalBlock
         | Target::Anywhere
         | Target::ValueData
+        | Target::BlockTable
         | Target::BitmapPadding => Ok(()),
     }
 }

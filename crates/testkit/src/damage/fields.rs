@@ -134,6 +134,7 @@ pub(super) fn choose(image: &Image, layout: &Layout, spot: &Spot, rng: &mut Rng)
         Target::Directory => directory(image, spot, rng),
         Target::XattrBlock => Ok(from(XATTR, 0, rng)),
         Target::JournalSuperblock => Ok(from(JOURNAL_SUPERBLOCK, 0, rng)),
+        target if Target::INNER.contains(&target) => super::inner::choose(image, spot, rng),
         target if Target::RARE.contains(&target) => Ok(super::rare::choose(spot, rng)),
         _ => {
             let offset_bytes = rng.below(spot.len_bytes);

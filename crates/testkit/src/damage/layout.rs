@@ -120,6 +120,13 @@ impl Layout {
                     len => Some(spots.swap_remove(rng.below(len as u64) as usize)),
                 })
             }
+            inner if Target::INNER.contains(&inner) => {
+                let mut spots = super::inner::spots(self, image, inner)?;
+                Ok(match spots.len() {
+                    0 => None,
+                    len => Some(spots.swap_remove(rng.below(len as u64) as usize)),
+                })
+            }
             _ => self.inode_spot(image, target, rng),
         }
     }

@@ -7,11 +7,12 @@
 //! judges us must not share our mistakes.
 //!
 //! Invariants: the same image, target and seed give the same wound; [`Wound::heal`] undoes it.
-//! Not here: `meta_bg` images, `bigalloc` bitmaps, blocks of indirect maps.
+//! Not here: `meta_bg` images, `bigalloc` bitmaps.
 
 mod checksums;
 mod fields;
 mod image;
+mod inner;
 mod layout;
 mod rare;
 #[cfg(test)]
@@ -74,6 +75,12 @@ pub enum Target {
     ReservedInode,
     /// A block of the orphan file.
     OrphanFile,
+    /// The root of the index of a directory.
+    IndexRoot,
+    /// A table of block numbers, as inodes without extents have.
+    BlockTable,
+    /// Entries of a directory that stand in its inode.
+    InlineEntries,
 }
 
 impl Target {
@@ -106,6 +113,9 @@ impl Target {
         Self::ReservedInode,
         Self::OrphanFile,
     ];
+
+    /// Those that lead from a file or directory to its parts.
+    pub const INNER: [Self; 3] = [Self::IndexRoot, Self::BlockTable, Self::InlineEntries];
 }
 
 /// Whether the checksum over the damage is made good.

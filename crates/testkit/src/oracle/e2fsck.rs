@@ -49,6 +49,11 @@ impl Verdict {
         self.code == Some(0) && !self.output.contains("Resize inode not valid")
     }
 
+    /// e2fsck had nothing to say. Of some faults it tells and asks, and exits with 0 all the same.
+    pub fn is_silent(&self) -> bool {
+        self.is_clean() && self.problems().is_empty()
+    }
+
     /// The image is consistent now: it was clean, or everything was repaired.
     pub fn is_repaired(&self) -> bool {
         self.code
@@ -60,7 +65,8 @@ impl Verdict {
         self.code.is_none_or(|code| code & OPERATIONAL_ERROR != 0)
     }
 
-    /// Lines that tell of a problem: not the banner, the passes or the summary.
+    /// Lines that tell of a problem: not the banner, the passes or the summary, nor that it waits
+    /// or leaves the journal as it is, nor what could be done better.
     pub fn problems(&self) -> Vec<&str> {
         self.output
             .lines()
@@ -78,7 +84,14 @@ impl fmt::Display for Verdict {
 
 fn is_problem(line: &str) -> bool {
     let summary = line.contains(" files (") && line.contains("% non-contiguous)");
-    !(line.is_empty() || line.starts_with("e2fsck ") || line.starts_with("Pass ") || summary)
+    const TOLD: [&str; 4] = [
+        "e2fsck ",
+        "Pass ",
+        "MMP interval is ",
+        "Warning: skipping journal recovery",
+    ];
+    let hint = line.ends_with("Optimize? no");
+    !(line.is_empty() || summary || hint || TOLD.iter().any(|start| line.starts_with(start)))
 }
 
 /// Checks `image` in full and changes nothing (`e2fsck -fn`). A journal that needs recovery is

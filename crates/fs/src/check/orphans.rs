@@ -1,0 +1,46 @@
+//! Inodes that wait to be cut or freed: of these a deleted one may be marked in use, and the time
+//! of deletion is a link of their list.
+
+use super::slots::u32_at;
+use super::{Check, Step};
+use std::collections::BTreeSet;
+use uext4_format::{BlockNr, InodeNr, superblock::state};
+
+const DTIME_AT: usize = 0x14;
+/// Memory for each.
+const BYTES_EACH: u64 = 16;
+
+impl Check<'_> {
+    /// Collects them. Where errors are recorded none is freed, neither by a mount nor by e2fsck.
+    pub(super) fn find_orphans(&mut self) -> Step {
+        let superblock = self.fs.superblock.read();
+        let (marked, last) = (superblock.disk.state, superblock.disk.last_orphan);
+        drop(superblock);
+        if marked & state::ERROR != 0 {
+            return Ok(());
+        }
+        let mut found: BTreeSet<u32> = self.fs.orphans.in_file().map(|nr| nr.0).collect();
+        self.take(found.len() as u64 * BYTES_EACH)?;
+        let (mut next, mut met) = (last, BTreeSet::new());
+        while self.may_be_orphan(next) && met.insert(next) {
+            self.take(BYTES_EACH)?;
+            let Some(byte) = self.inode_byte(InodeNr(next)) else {
+                break;
+            };
+            let block_size = self.fs.block_size() as u64;
+            let block = self.read(BlockNr(byte / block_size))?;
+            next = u32_at(&block, (byte % block_size) as usize + DTIME_AT);
+        }
+        found.append(&mut met);
+        self.orphans = found;
+        Ok(())
+    }
+
+    fn may_be_orphan(&self, nr: u32) -> bool {
+        nr >= self.fs.geometry.first_inode && self.fs.geometry.contains_inode(InodeNr(nr))
+    }
+
+    pub(super) fn is_orphan(&self, nr: InodeNr) -> bool {
+        self.orphans.contains(&nr.0)
+    }
+}

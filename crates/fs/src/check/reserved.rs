@@ -1,0 +1,146 @@
+//! Inodes with a number of their own that are no file in use: e2fsck lets each hold what it is for,
+//! and nothing else.
+//!
+//! References: kernel documentation, "Special inodes"; `e2fsck` asks for the same.
+
+use super::inodes::RESIZE;
+use super::slots::{u16_at, u32_at};
+use super::{Check, Step};
+use uext4_format::{Feature, FileType, I_BLOCK_BYTES, Inode, InodeFlags, InodeNr, Place};
+
+pub(super) const BAD_BLOCKS: u32 = 1;
+const USERS: u32 = 3;
+const GROUPS: u32 = 4;
+const BOOT_LOADER: u32 = 5;
+const JOURNAL: u32 = 8;
+
+/// Where fields stand in an inode.
+const MODE: usize = 0;
+const UID: usize = 2;
+const SIZE: (usize, usize) = (0x04, 0x6C);
+const GID: usize = 0x18;
+const LINKS: usize = 0x1A;
+const SECTORS: usize = 0x1C;
+const FLAGS: usize = 0x20;
+const MAP: usize = 0x28;
+const FILE_ACL: usize = 0x68;
+const EXTRA_SIZE: usize = 0x80;
+
+impl Check<'_> {
+    /// True for a reserved inode, but for those that are a file in use.
+    pub(super) fn is_set_aside(&self, nr: InodeNr, raw: &[u8]) -> bool {
+        let superblock = self.fs.superblock.read();
+        let disk = &superblock.disk;
+        let has = |feature| self.fs.features.has(feature);
+        let is_used = match nr.0 {
+            USERS => has(Feature::QUOTA) && disk.usr_quota_inum == USERS,
+            GROUPS => has(Feature::QUOTA) && disk.grp_quota_inum == GROUPS,
+            JOURNAL => has(Feature::HAS_JOURNAL) && disk.journal_inum == JOURNAL,
+            RESIZE => has(Feature::RESIZE_INODE) && u16_at(raw, MODE) != 0,
+            _ => false,
+        };
+        self.is_reserved(nr) && !is_used
+    }
+
+    pub(super) fn look_at_reserved(&mut self, nr: InodeNr, raw: &[u8]) -> Step {
+        if !self.is_sealed(nr, raw) {
+            return Ok(());
+        }
+        let flags = InodeFlags(u32_at(raw, FLAGS));
+        if flags.contains(InodeFlags::CASEFOLD) {
+            self.found(Place::Inode(nr), "inode", "a flag that it cannot have");
+        }
+        match nr.0 {
+            BAD_BLOCKS => self.look_at_bad_blocks(nr, raw, flags),
+            USERS | GROUPS | JOURNAL => {
+                let words = [SECTORS, MAP].map(|at| u32_at(raw, at));
+                if u16_at(raw, LINKS) != 0 || words != [0; 2] {
+                    let problem = "it is not in use, and holds data";
+                    self.found(Place::Inode(nr), "reserved inode", problem);
+                }
+                Ok(())
+            }
+            _ => self.look_at_spare(nr, raw, flags),
+        }
+    }
+
+    fn look_at_bad_blocks(&mut self, nr: InodeNr, raw: &[u8], flags: InodeFlags) -> Step {
+        if flags.contains(InodeFlags::EXTENTS) && !self.fs.features.has(Feature::EXTENTS) {
+            self.found(Place::Inode(nr), "inode", "extents without the feature");
+        }
+        let odd = [MODE, UID, GID, LINKS]
+            .iter()
+            .any(|at| u16_at(raw, *at) != 0);
+        if odd || u32_at(raw, FILE_ACL) != 0 || flags.contains(InodeFlags::INLINE_DATA) {
+            let problem = "it has more than a list of blocks";
+            self.found(Place::Inode(nr), "reserved inode", problem);
+        }
+        let has_map = raw[MAP..MAP + I_BLOCK_BYTES].iter().any(|byte| *byte != 0);
+        match self.parse_spare(nr, raw) {
+            Some(inode) if has_map => self.claim_map(nr, &inode).map(|_| ()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Those that have no use (or none yet), the boot loader, and the resize inode.
+    fn look_at_spare(&mut self, nr: InodeNr, raw: &[u8], flags: InodeFlags) -> Step {
+        let Some(inode) = self.parse_spare(nr, raw) else {
+            return Ok(());
+        };
+        if nr.0 == RESIZE && self.fs.features.has(Feature::RESIZE_INODE) {
+            return self.look_at_resize(nr, &inode);
+        }
+        let place = Place::Inode(nr);
+        let is_directory = inode.file_type() == Some(FileType::Directory);
+        let has_wrong_mode = match nr.0 {
+            BOOT_LOADER => is_directory,
+            _ => inode.mode != 0,
+        };
+        if has_wrong_mode {
+            self.found(place, "reserved inode", "it is no file of this type");
+        }
+        if flags.contains(InodeFlags::INDEX) && !is_directory {
+            self.found(place, "inode", "a flag that it cannot have");
+        }
+        if nr.0 == RESIZE && inode.i_block.iter().any(|byte| *byte != 0) {
+            self.found(place, "resize inode", "it maps blocks without the feature");
+        }
+        let size = u64::from(u32_at(raw, SIZE.0)) | u64::from(u32_at(raw, SIZE.1)) << 32;
+        if size >= self.size_max(&inode) {
+            self.found(place, "inode", "the size is wrong");
+        }
+        // One outside of the file system is followed by neither the kernel nor e2fsck.
+        let attributes = match self.fs.geometry.contains(inode.file_acl) {
+            true => self.look_at_attribute_block(nr, &inode)?,
+            false => 0,
+        };
+        let mapped = match inode.file_type() {
+            Some(FileType::Regular) => self.map_of(nr, &inode, FileType::Regular)?,
+            _ => None,
+        };
+        let mapped = mapped.map_or(0, |mapped| mapped.clusters);
+        self.compare_sectors(nr, &inode, mapped + attributes);
+        Ok(())
+    }
+
+    /// Fields behind the first 128 bytes mean nothing here, so that their size may be any; only
+    /// the resize inode is opened by a kernel.
+    fn parse_spare(&mut self, nr: InodeNr, raw: &[u8]) -> Option<Inode> {
+        match Inode::parse(raw, nr, &self.fs.geometry, &self.fs.checksums) {
+            Ok(inode) => Some(inode),
+            Err(_) if has_odd_extra_size(raw) && nr.0 != RESIZE => None,
+            Err(corrupt) => {
+                self.note(&corrupt);
+                None
+            }
+        }
+    }
+}
+
+fn has_odd_extra_size(raw: &[u8]) -> bool {
+    let Some(rest) = raw.get(EXTRA_SIZE..EXTRA_SIZE + 2) else {
+        return false;
+    };
+    let extra = usize::from(u16_at(rest, 0));
+    EXTRA_SIZE + extra > raw.len() || !extra.is_multiple_of(4)
+}

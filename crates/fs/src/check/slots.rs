@@ -1,0 +1,216 @@
+//! Inode tables: which slots are in use, as the bitmap says and as the slots say themselves.
+
+use super::{Check, Step};
+use uext4_format::{
+    Feature, FileType, Geometry, GroupDescriptor, GroupNr, Inode, InodeNr, Place, group_flag,
+};
+
+/// Bytes that inodes of every size have.
+const OLD_INODE_BYTES: usize = 128;
+const DTIME_AT: usize = 0x14;
+const LINKS_AT: usize = 0x1A;
+
+/// What the bitmap of a group says of its inodes.
+pub(super) struct Marks(Vec<u8>);
+
+impl Marks {
+    pub(super) fn has(&self, index: u32) -> bool {
+        let byte = self.0.get((index / 8) as usize);
+        byte.is_some_and(|byte| byte & 1 << (index % 8) != 0)
+    }
+}
+
+impl Check<'_> {
+    pub(super) fn look_at_inodes(&mut self) -> Step {
+        if self.fs.features.has(Feature::MMP) {
+            let block = self.fs.superblock.read().disk.mmp_block;
+            let clusters = self.clusters(block..block.saturating_add(1));
+            self.claimed.put_all(clusters);
+        }
+        for group in self.groups() {
+            let Some(descriptor) = self.descriptors[group.0 as usize].clone() else {
+                continue;
+            };
+            self.look_at_table(group, &descriptor)?;
+        }
+        Ok(())
+    }
+
+    /// The inode bitmap; nothing is in use where it was never written.
+    fn marks(&mut self, group: GroupNr, descriptor: &GroupDescriptor) -> Step<Marks> {
+        let bytes = self.fs.geometry.inodes_per_group.div_ceil(8) as usize;
+        if descriptor.has_flag(group_flag::INODE_UNINIT) {
+            return Ok(Marks(vec![0; bytes]));
+        }
+        let bitmap = self.read(descriptor.inode_bitmap)?;
+        let (geometry, checksums) = (&self.fs.geometry, &self.fs.checksums);
+        let sound = descriptor.verify_inode_bitmap(&bitmap, group, geometry, checksums);
+        if let Err(corrupt) = sound {
+            self.note(&corrupt);
+        }
+        if bitmap
+            .get(bytes..)
+            .is_some_and(|rest| rest.iter().any(|byte| *byte != 0xFF))
+        {
+            let problem = "bits behind the last inode are clear";
+            self.found(Place::Group(group), "inode bitmap", problem);
+        }
+        Ok(Marks(bitmap))
+    }
+
+    fn look_at_table(&mut self, group: GroupNr, descriptor: &GroupDescriptor) -> Step {
+        let marks = self.marks(group, descriptor)?;
+        let geometry = self.fs.geometry;
+        let per_group = geometry.inodes_per_group;
+        let written = written_inodes(descriptor, &geometry);
+        let size = usize::from(geometry.inode_size);
+        let per_block = geometry.inodes_per_block();
+        let (mut free, mut directories) = (0, 0);
+        let mut block = Vec::new();
+        for index in 0..per_group {
+            free += u32::from(!marks.has(index));
+            if index >= written {
+                self.look_at_unwritten(group, index, &marks);
+                continue;
+            }
+            if index.is_multiple_of(per_block) {
+                let (nr, _) = geometry.inode_location(descriptor.inode_table, index);
+                block = self.read(nr)?;
+            }
+            let at = (index % per_block) as usize * size;
+            let raw = block.get(at..at + size).unwrap_or_default();
+            let nr = geometry.inode_at(group, index);
+            let kind = self.look_at_slot(nr, raw, marks.has(index))?;
+            directories += u32::from(kind == Some(FileType::Directory));
+        }
+        self.compare_counts(group, descriptor, free, directories);
+        Ok(())
+    }
+
+    fn look_at_unwritten(&mut self, group: GroupNr, index: u32, marks: &Marks) {
+        if marks.has(index) {
+            let place = Place::Inode(self.fs.geometry.inode_at(group, index));
+            let problem = "it is in use in a part of the table that was never written";
+            self.found(place, "inode bitmap", problem);
+        }
+    }
+
+    fn compare_counts(
+        &mut self,
+        group: GroupNr,
+        descriptor: &GroupDescriptor,
+        free: u32,
+        directories: u32,
+    ) {
+        let place = Place::Group(group);
+        for (what, says, is) in [
+            (
+                "the count of free inodes is wrong",
+                descriptor.free_inodes,
+                free,
+            ),
+            (
+                "the count of directories is wrong",
+                descriptor.used_dirs,
+                directories,
+            ),
+        ] {
+            if says != is {
+                let detail = format!("{says}, not {is}");
+                self.found_in(place, "group descriptor", what, detail);
+            }
+        }
+    }
+
+    /// Looks at one slot; answers the type of an inode in use.
+    fn look_at_slot(&mut self, nr: InodeNr, raw: &[u8], marked: bool) -> Step<Option<FileType>> {
+        let links = u16_at(raw, LINKS_AT);
+        if !marked && (links != 0 || self.is_reserved(nr)) {
+            let problem = "an inode in use is marked free";
+            self.found(Place::Inode(nr), "inode bitmap", problem);
+        }
+        self.look_at_dtime(nr, raw);
+        if self.is_set_aside(nr, raw) {
+            return self.look_at_reserved(nr, raw).map(|()| None);
+        }
+        if links == 0 && !marked {
+            self.look_at_unused(nr, raw);
+            return Ok(None);
+        }
+        match Inode::parse(raw, nr, &self.fs.geometry, &self.fs.checksums) {
+            Ok(inode) => self.look_at_used(nr, raw, &inode),
+            Err(corrupt) => {
+                self.note(&corrupt);
+                Ok(None)
+            }
+        }
+    }
+
+    pub(super) fn is_reserved(&self, nr: InodeNr) -> bool {
+        nr.0 < self.fs.geometry.first_inode && nr != InodeNr::ROOT
+    }
+
+    /// The checksum of a slot that is not in use; one whose first 128 bytes are zero needs none.
+    pub(super) fn is_sealed(&mut self, nr: InodeNr, raw: &[u8]) -> bool {
+        let sealed = Inode::verify_unused(raw, nr, &self.fs.geometry, &self.fs.checksums);
+        match sealed {
+            Err(corrupt) if !is_empty(raw) => {
+                self.note(&corrupt);
+                false
+            }
+            _ => true,
+        }
+    }
+
+    fn look_at_unused(&mut self, nr: InodeNr, raw: &[u8]) {
+        let has_mode = raw[..2] != [0; 2];
+        if self.is_sealed(nr, raw) && has_mode && u32_at(raw, DTIME_AT) == 0 && !self.is_orphan(nr)
+        {
+            let problem = "it was deleted at no time";
+            self.found(Place::Inode(nr), "inode", problem);
+        }
+    }
+
+    /// A time of deletion that is an inode number was a link of the list of orphans.
+    fn look_at_dtime(&mut self, nr: InodeNr, raw: &[u8]) {
+        let (dtime, numbers) = (u32_at(raw, DTIME_AT), self.fs.geometry.inodes_count);
+        let is_number = (1..numbers).contains(&dtime);
+        if is_number && !self.is_orphan(nr) && self.has_clock() {
+            let problem = "it was on a list of orphans that is gone";
+            self.found(Place::Inode(nr), "inode", problem);
+        }
+    }
+
+    /// False for a file system made or used by a machine without a clock: any time may be small.
+    fn has_clock(&self) -> bool {
+        let superblock = self.fs.superblock.read();
+        let disk = &superblock.disk;
+        let numbers = u64::from(self.fs.geometry.inodes_count);
+        [disk.mkfs_time, disk.mtime, disk.wtime]
+            .iter()
+            .all(|time| *time == 0 || *time >= numbers)
+    }
+}
+
+fn is_empty(raw: &[u8]) -> bool {
+    raw.iter().take(OLD_INODE_BYTES).all(|byte| *byte == 0)
+}
+
+/// Slots at the start of a group's table that were written.
+pub(super) fn written_inodes(descriptor: &GroupDescriptor, geometry: &Geometry) -> u32 {
+    match descriptor.has_flag(group_flag::INODE_UNINIT) {
+        true => 0,
+        false => geometry
+            .inodes_per_group
+            .saturating_sub(descriptor.itable_unused),
+    }
+}
+
+/// A field of an inode that was not parsed.
+pub(super) fn u16_at(raw: &[u8], at: usize) -> u16 {
+    u16::from_le_bytes([raw[at], raw[at + 1]])
+}
+
+pub(super) fn u32_at(raw: &[u8], at: usize) -> u32 {
+    u32::from(u16_at(raw, at)) | u32::from(u16_at(raw, at + 2)) << 16
+}

@@ -1,0 +1,73 @@
+//! Fields of the superblock that a mount lets pass and e2fsck does not.
+
+use super::Check;
+use crate::mount::REVISION_MAX;
+use uext4_format::{Feature, Features, Place};
+
+/// What e2fsck knows, and with it this check: what other features keep cannot be looked over.
+const KNOWN: Features = Features::of(&[
+    Feature::DIR_PREALLOC,
+    Feature::IMAGIC_INODES,
+    Feature::HAS_JOURNAL,
+    Feature::EXT_ATTR,
+    Feature::RESIZE_INODE,
+    Feature::DIR_INDEX,
+    Feature::SPARSE_SUPER2,
+    Feature::FAST_COMMIT,
+    Feature::STABLE_INODES,
+    Feature::ORPHAN_FILE,
+    Feature::SPARSE_SUPER,
+    Feature::LARGE_FILE,
+    Feature::HUGE_FILE,
+    Feature::UNINIT_BG,
+    Feature::DIR_NLINK,
+    Feature::EXTRA_ISIZE,
+    Feature::QUOTA,
+    Feature::BIGALLOC,
+    Feature::METADATA_CSUM,
+    Feature::READONLY,
+    Feature::PROJECT,
+    Feature::SHARED_BLOCKS,
+    Feature::VERITY,
+    Feature::ORPHAN_PRESENT,
+]);
+
+/// Bytes of an inode that are no extra fields, and of the smallest extra field.
+const OLD_INODE_BYTES: u16 = 128;
+const EXTRA_BYTES_MIN: u16 = 4;
+/// Largest descriptor.
+const DESCRIPTOR_BYTES_MAX: u16 = 1024;
+
+impl Check<'_> {
+    pub(super) fn look_at_superblock(&mut self) {
+        let disk = self.fs.superblock.read().disk.clone();
+        if disk.rev_level > REVISION_MAX {
+            let problem = "a revision that is not known";
+            self.found(Place::Superblock, "superblock", problem);
+        }
+        let features = disk.features();
+        if features.compat & !KNOWN.compat != 0 || features.ro_compat & !KNOWN.ro_compat != 0 {
+            let problem = "features that a check does not know";
+            self.found(Place::Superblock, "superblock", problem);
+        }
+        if features.has(Feature::METADATA_CSUM) && features.has(Feature::UNINIT_BG) {
+            let problem = "two features say how descriptors are sealed";
+            self.found(Place::Superblock, "superblock", problem);
+        }
+        // Without the feature `64bit` its value counts for nothing else.
+        let size = disk.desc_size;
+        if size != 0 && (!size.is_power_of_two() || size > DESCRIPTOR_BYTES_MAX) {
+            let problem = "the size of descriptors is wrong";
+            self.found(Place::Superblock, "superblock", problem);
+        }
+        let extra_max = self.fs.geometry.inode_size.saturating_sub(OLD_INODE_BYTES);
+        let is_odd = |size: u16| {
+            let fits = (EXTRA_BYTES_MIN..=extra_max).contains(&size) && size.is_multiple_of(4);
+            size != 0 && extra_max > 0 && !fits
+        };
+        if is_odd(disk.min_extra_isize) || is_odd(disk.want_extra_isize) {
+            let problem = "the size of extra fields of inodes is wrong";
+            self.found(Place::Superblock, "superblock", problem);
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! Single and double faults in every structure that the check looks at, beside `e2fsck -fn`: no
+//! fault that e2fsck reports is missed and no image that it calls clean is reported, but for the
+//! two lists of `lists`.
+//!
+//! More seeds: `UEXT4_CHECK_SEEDS=20000 cargo test -p uext4 --test it check_faults`;
+//! `UEXT4_CHECK_FIRST` repeats the seed of a failure.
+
+mod agreed;
+mod image;
+mod images;
+pub(crate) mod lists;
+mod only_ours;
+
+use crate::check::look;
+use crate::damage::number;
+use images::{INLINE, MODERN, OLD, base};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use uext4::check::Limits;
+use uext4_testkit::damage::{Checksums, Target, Wound};
+use uext4_testkit::oracle;
+
+/// What all images came to.
+#[derive(Default)]
+struct Tally {
+    judged: u64,
+    noticed: u64,
+    harmless: u64,
+    /// By reason.
+    stricter: BTreeMap<&'static str, u64>,
+    missed: u64,
+    alarms: u64,
+}
+
+impl Tally {
+    fn missed(&mut self, what: &str) {
+        println!("missed: {what}");
+        self.missed += 1;
+    }
+
+    fn alarm(&mut self, what: &str) {
+        println!("false alarm: {what}");
+        self.alarms += 1;
+    }
+
+    fn count(&mut self, reason: &'static str) {
+        *self.stricter.entry(reason).or_default() += 1;
+    }
+
+    fn judge(&mut self, image: &Path, wounds: &[Wound], seed: u64) {
+        self.judged += 1;
+        let ours = look(image, &Limits::default());
+        let verdict = oracle::e2fsck(image).expect("e2fsck runs");
+        let said = || {
+            let wounds: Vec<_> = wounds.iter().map(ToString::to_string).collect();
+            format!("seed {seed}: {}", wounds.join(" and "))
+        };
+        if verdict.is_silent() {
+            match ours {
+                Ok(report) if report.is_clean() => {}
+                Ok(report) => match lists::explain(&report) {
+                    Ok(reasons) => reasons.into_iter().for_each(|reason| self.count(reason)),
+                    Err(rest) => self.alarm(&format!("{}: {rest:?}", said())),
+                },
+                // It is not looked over at all, and that is said.
+                Err(uext4::Error::Unsupported(feature)) => self.count(feature),
+                Err(error) => self.alarm(&format!("{}: {error}", said())),
+            }
+            return;
+        }
+        self.noticed += 1;
+        let is_found = !ours.is_ok_and(|report| report.is_clean());
+        match is_found || lists::is_harmless(wounds, &verdict) {
+            true => self.harmless += u64::from(!is_found),
+            false => self.missed(&format!("{}: {:?}", said(), verdict.problems())),
+        }
+    }
+}
+
+/// What is done to a structure.
+#[derive(Clone, Copy)]
+struct Blow {
+    target: Target,
+    seed: u64,
+    checksums: Checksums,
+}
+
+impl Blow {
+    /// `None` where there is no such structure.
+    fn strike(self, image: &Path) -> anyhow::Result<Option<Wound>> {
+        Wound::inflict(image, self.target, self.seed, self.checksums)
+    }
+}
+
+/// One blow, or on every second group of seeds two. What leads to other structures goes last.
+fn blows(targets: &[Target], seed: u64) -> Vec<Blow> {
+    let pick = |at: u64| targets[(at % targets.len() as u64) as usize];
+    let rank = |target: Target| match target {
+        Target::Superblock => 2,
+        Target::Descriptor => 1,
+        _ => 0,
+    };
+    let checksums = |at: u64| match at % 5 {
+        0 => Checksums::Left,
+        _ => Checksums::Fixed,
+    };
+    let blow = |target, seed, at| Blow {
+        target,
+        seed,
+        checksums: checksums(at),
+    };
+    let mut chosen = vec![blow(pick(seed), seed, seed / 22)];
+    if seed / 22 % 2 == 1 && pick(seed / 44) != pick(seed) {
+        chosen.push(blow(pick(seed / 44), !seed, seed / 110));
+    }
+    chosen.sort_by_key(|blow| rank(blow.target));
+    chosen
+}
+
+/// Judges what both blows did, and for two also what each does alone: a fault may hide another.
+fn try_seed(image: &Path, targets: &[Target], seed: u64, tally: &mut Tally) {
+    let blows = blows(targets, seed);
+    let mut wounds = Vec::new();
+    for (at, blow) in blows.iter().enumerate() {
+        match blow.strike(image) {
+            // The first may have taken the way to the second.
+            Err(_) if at > 0 => {}
+            wound => wounds.extend(wound.expect("a wound")),
+        }
+    }
+    if !wounds.is_empty() {
+        tally.judge(image, &wounds, seed);
+    }
+    heal(image, &wounds);
+    if wounds.len() < 2 {
+        return;
+    }
+    for blow in blows {
+        let alone = blow.strike(image).expect("the image is sound");
+        let alone: Vec<_> = alone.into_iter().collect();
+        if !alone.is_empty() {
+            tally.judge(image, &alone, seed);
+        }
+        heal(image, &alone);
+    }
+}
+
+fn heal(image: &Path, wounds: &[Wound]) {
+    for wound in wounds.iter().rev() {
+        wound.heal(image).expect("it was written before");
+    }
+}
+
+#[test]
+fn check_judges_as_e2fsck() {
+    let targets: Vec<_> = Target::ALL.into_iter().chain(Target::RARE).collect();
+    judge_seeds(&targets, 66);
+}
+
+#[test]
+fn check_judges_inner_parts_as_e2fsck() {
+    judge_seeds(&Target::INNER, 24);
+}
+
+fn judge_seeds(targets: &[Target], seeds: u64) {
+    let dir = oracle::scratch_dir().expect("there is room");
+    let kinds = [MODERN, INLINE, OLD, MODERN];
+    let bases: Vec<PathBuf> = [MODERN, INLINE, OLD]
+        .iter()
+        .enumerate()
+        .map(|(at, options)| {
+            let path = dir.path().join(format!("base{at}"));
+            base(&path, options);
+            path
+        })
+        .collect();
+    let mut tally = Tally::default();
+    let first = number("UEXT4_CHECK_FIRST", 0);
+    for seed in first..first + number("UEXT4_CHECK_SEEDS", seeds) {
+        let at = (seed / 7 % kinds.len() as u64) as usize % bases.len();
+        try_seed(&bases[at], targets, seed, &mut tally);
+    }
+    bases.iter().for_each(|base| oracle::assert_clean(base));
+    let Tally {
+        judged,
+        noticed,
+        harmless,
+        stricter,
+        missed,
+        alarms,
+    } = tally;
+    println!("{judged} images, {noticed} noticed by e2fsck, {harmless} of these harmless");
+    println!("only by us: {stricter:?}");
+    assert!(noticed > 0, "e2fsck noticed nothing");
+    assert!(
+        missed + alarms == 0,
+        "{missed} missed, {alarms} false alarms"
+    );
+}
