@@ -1,11 +1,11 @@
-//! A device that fails when told to.
+//! A device that fails when told to, or claims success for what it did not do.
 //!
 //! Faults are armed and disarmed at run time; an access asks the armed ones in the order of
-//! arming, and the first that matches fails it *before* it reaches the inner device.
+//! arming, and the first that matches ends it *before* it reaches the inner device.
 //! Locking: the list is under one mutex ([`Rank::Device`]), never held during an access; while
 //! nothing is armed an access costs one atomic load.
 
-use crate::{BlockDevice, Error, VolatileDevice};
+use crate::{BlockDevice, Claimant, Error, VolatileDevice};
 use rustix::io::Errno;
 use std::ops::Range;
 use std::sync::Arc;
@@ -49,13 +49,16 @@ pub enum When {
     },
 }
 
-/// The error that the operating system would answer.
+/// What the access answers instead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
     /// `EIO`.
     Io,
     /// `ENOSPC`, as a thin or network device answers.
     NoSpace,
+    /// Success, though the access failed: a write is not there, a flush has lost the cache, a read
+    /// leaves the buffer as it was. No file system can notice it at once; a test must notice later.
+    Lie,
 }
 
 /// One fault to inject.
@@ -85,6 +88,15 @@ struct Armed {
     choices: Rng,
 }
 
+/// How an access goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Course {
+    /// To the inner device.
+    Inward,
+    /// It does not reach the inner device, and success is answered.
+    Claimed,
+}
+
 /// Accesses that take longer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Delay {
@@ -99,8 +111,8 @@ pub struct Delay {
 /// A device that forwards to another, except for injected faults.
 pub struct Faulty {
     inner: Arc<dyn BlockDevice>,
-    /// Lost with each flush that fails.
-    cache: Option<Arc<VolatileDevice>>,
+    /// Drops the cache of the inner device; called for each flush that fails.
+    lose_cache: Option<Box<dyn Fn() + Send + Sync>>,
     /// True when anything below is in force.
     active: AtomicBool,
     plan: Mutex<Plan>,
@@ -128,17 +140,19 @@ impl Plan {
         is_hit.then(|| Duration::from_micros(choices.below(longest + 1)))
     }
 
-    /// The error for this access, if it is to fail.
-    fn verdict(&mut self, operation: Operation, touched: &Range<u64>) -> Option<Errno> {
+    /// What this access answers without the inner device, if a fault hits it: an error, or nothing
+    /// for a lie.
+    fn verdict(&mut self, operation: Operation, touched: &Range<u64>) -> Option<Option<Errno>> {
         if self.vanished {
-            return Some(Errno::NODEV);
+            return Some(Some(Errno::NODEV));
         }
         let hit = |armed: &mut Armed| armed.hits(operation, touched).then_some(armed.fault.cause);
         // Every fault counts the access, also those behind the one that hits.
         let hits: Vec<Cause> = self.armed.iter_mut().filter_map(hit).collect();
         hits.first().map(|cause| match cause {
-            Cause::Io => Errno::IO,
-            Cause::NoSpace => Errno::NOSPC,
+            Cause::Io => Some(Errno::IO),
+            Cause::NoSpace => Some(Errno::NOSPC),
+            Cause::Lie => None,
         })
     }
 }
@@ -170,7 +184,7 @@ impl Faulty {
         };
         Self {
             inner,
-            cache: None,
+            lose_cache: None,
             active: AtomicBool::new(false),
             plan: Mutex::new(Rank::Device, plan),
             injected: AtomicU64::new(0),
@@ -178,10 +192,11 @@ impl Faulty {
     }
 
     /// As [`Self::new`]; each flush that fails loses the cache before it answers.
-    pub fn over_cache(cache: Arc<VolatileDevice>) -> Self {
+    pub fn over_cache<D: BlockDevice + 'static>(cache: Arc<VolatileDevice<D>>) -> Self {
+        let inner = cache.clone();
         Self {
-            cache: Some(cache.clone()),
-            ..Self::new(cache)
+            lose_cache: Some(Box::new(move || cache.lose_cache())),
+            ..Self::new(inner)
         }
     }
 
@@ -225,7 +240,7 @@ impl Faulty {
         self.change(|plan| plan.vanished = false);
     }
 
-    /// How many accesses were failed so far.
+    /// How many accesses were failed so far, those that claim success among them.
     pub fn injected(&self) -> u64 {
         self.injected.load(Ordering::Acquire)
     }
@@ -236,10 +251,23 @@ impl Faulty {
         self.active.store(plan.is_active(), Ordering::Release);
     }
 
+    /// Does the access by `inward` unless a fault hits it.
+    fn access(
+        &self,
+        operation: Operation,
+        range: (u64, u64),
+        inward: impl FnOnce() -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        match self.course(operation, range.0, range.1)? {
+            Course::Inward => inward(),
+            Course::Claimed => Ok(()),
+        }
+    }
+
     /// Fails the access if a fault says so.
-    fn pass(&self, operation: Operation, offset: u64, len: u64) -> Result<(), Error> {
+    fn course(&self, operation: Operation, offset: u64, len: u64) -> Result<Course, Error> {
         if !self.active.load(Ordering::Acquire) {
-            return Ok(());
+            return Ok(Course::Inward);
         }
         let touched = offset..offset.saturating_add(len);
         let (wait, verdict) = {
@@ -249,13 +277,16 @@ impl Faulty {
         if let Some(time) = wait {
             std::thread::sleep(time);
         }
-        let Some(errno) = verdict else {
-            return Ok(());
+        let Some(answer) = verdict else {
+            return Ok(Course::Inward);
         };
         self.injected.fetch_add(1, Ordering::AcqRel);
-        if let (Operation::Flush, Some(cache)) = (operation, &self.cache) {
-            cache.lose_cache();
+        if let (Operation::Flush, Some(lose_cache)) = (operation, &self.lose_cache) {
+            lose_cache();
         }
+        let Some(errno) = answer else {
+            return Ok(Course::Claimed);
+        };
         let op = match operation {
             Operation::Read => "read",
             Operation::Write => "write",
@@ -271,31 +302,34 @@ impl BlockDevice for Faulty {
         self.inner.size_bytes()
     }
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), Error> {
-        self.pass(Operation::Read, offset, buf.len() as u64)?;
-        self.inner.read_at(offset, buf)
+        let range = (offset, buf.len() as u64);
+        self.access(Operation::Read, range, || self.inner.read_at(offset, buf))
     }
     fn write_at(&self, offset: u64, buf: &[u8]) -> Result<(), Error> {
-        self.pass(Operation::Write, offset, buf.len() as u64)?;
-        self.inner.write_at(offset, buf)
+        let range = (offset, buf.len() as u64);
+        self.access(Operation::Write, range, || self.inner.write_at(offset, buf))
     }
     fn write_vectored_at(&self, offset: u64, bufs: &[&[u8]]) -> Result<(), Error> {
-        self.pass(Operation::Write, offset, crate::range::total_bytes(bufs))?;
-        self.inner.write_vectored_at(offset, bufs)
+        let range = (offset, crate::range::total_bytes(bufs));
+        self.access(Operation::Write, range, || {
+            self.inner.write_vectored_at(offset, bufs)
+        })
     }
     fn flush(&self) -> Result<(), Error> {
-        self.pass(Operation::Flush, 0, 0)?;
-        if self.active.load(Ordering::Acquire) && self.plan.lock().flushes == Flushes::Dropped {
-            return Ok(());
-        }
-        self.inner.flush()
+        self.access(Operation::Flush, (0, 0), || {
+            if self.active.load(Ordering::Acquire) && self.plan.lock().flushes == Flushes::Dropped {
+                return Ok(());
+            }
+            self.inner.flush()
+        })
     }
     fn discard(&self, offset: u64, len: u64) -> Result<(), Error> {
-        self.pass(Operation::Discard, offset, len)?;
-        self.inner.discard(offset, len)
+        let inward = || self.inner.discard(offset, len);
+        self.access(Operation::Discard, (offset, len), inward)
     }
     fn write_zeroes(&self, offset: u64, len: u64) -> Result<(), Error> {
-        self.pass(Operation::Write, offset, len)?;
-        self.inner.write_zeroes(offset, len)
+        let inward = || self.inner.write_zeroes(offset, len);
+        self.access(Operation::Write, (offset, len), inward)
     }
     fn read_ahead(&self, offset: u64, len: u64) {
         self.inner.read_ahead(offset, len);
@@ -305,6 +339,9 @@ impl BlockDevice for Faulty {
     }
     fn is_read_only(&self) -> bool {
         self.inner.is_read_only()
+    }
+    fn claim_for(&self, claimant: Claimant) -> Result<(), Error> {
+        self.inner.claim_for(claimant)
     }
     fn describe(&self) -> String {
         format!("{} with faults", self.inner.describe())

@@ -1,87 +1,172 @@
-//! A device in memory with a volatile write cache, for tests.
+//! A device behind a volatile write cache, for tests.
 //!
-//! Writes go to the cache, and reads show it. [`BlockDevice::flush`] makes durable what was written
-//! before. [`VolatileDevice::lose_cache`] drops what was written since, as Linux drops the dirty
-//! pages of a failed write-back, and a disk its cache in a reset.
+//! Writes go to the cache, and reads show it. [`BlockDevice::flush`] writes to the device below
+//! what was written before, and flushes that. [`VolatileDevice::lose_cache`] drops what was written
+//! since, as Linux drops the dirty pages of a failed write-back, and a disk its cache in a reset.
 //!
-//! Invariants: a write that runs while the cache is lost may be lost with it.
-//! Locking: one mutex ([`Rank::Device`]) for the two states, never held during an access.
+//! Layout: the cache is an [`Overlay`] over the device below, and the list of ranges that were
+//! written since the last flush. The overlay keeps what it has after a flush: pages that are the
+//! same below change nothing.
+//! Invariants: a write that runs while the cache is lost may be lost with it. A flush that fails
+//! below leaves its ranges in the list: what it wrote of them may be durable or not.
+//! Locking: flushes and losses exclude each other by a flag ([`Rank::Device`], with a condition);
+//! the mutexes are never held during an access.
 
-use crate::{BlockDevice, Error, MemDevice};
+use crate::{BlockDevice, Error, MemDevice, Overlay};
+use std::ops::Range;
 use std::sync::Arc;
-use uext4_sync::{Mutex, Rank};
+use uext4_sync::{Condvar, Mutex, Rank};
+
+/// What a flush reads and writes at once.
+const COPY_BYTES: u64 = 1 << 20;
 
 /// See the module.
-pub struct VolatileDevice {
-    size_bytes: u64,
-    states: Mutex<States>,
+pub struct VolatileDevice<D = MemDevice> {
+    below: Arc<D>,
+    cache: Mutex<Cache>,
+    /// A flush or a loss runs.
+    is_busy: Mutex<bool>,
+    idle: Condvar,
 }
 
-struct States {
-    cached: Arc<MemDevice>,
-    durable: Arc<MemDevice>,
+struct Cache {
+    pages: Arc<Overlay>,
+    written: Vec<Range<u64>>,
 }
 
 impl VolatileDevice {
-    /// A device whose durable bytes are those of `device` now.
+    /// A device whose durable bytes are a copy of those of `device` now.
     pub fn new(device: &MemDevice) -> Self {
-        let states = States {
-            cached: Arc::new(device.snapshot()),
-            durable: Arc::new(device.snapshot()),
-        };
-        Self {
-            size_bytes: device.size_bytes(),
-            states: Mutex::new(Rank::Device, states),
-        }
-    }
-
-    /// Drops everything that was written since the last flush that succeeded.
-    pub fn lose_cache(&self) {
-        let durable = self.states.lock().durable.clone();
-        let cached = Arc::new(durable.snapshot());
-        self.states.lock().cached = cached;
+        Self::over(Arc::new(device.snapshot()))
     }
 
     /// What a power cut leaves.
     pub fn durable(&self) -> MemDevice {
-        let durable = self.states.lock().durable.clone();
-        durable.snapshot()
-    }
-
-    fn cached(&self) -> Arc<MemDevice> {
-        self.states.lock().cached.clone()
+        self.below.snapshot()
     }
 }
 
-impl BlockDevice for VolatileDevice {
-    fn size_bytes(&self) -> u64 {
-        self.size_bytes
+impl<D: BlockDevice + 'static> VolatileDevice<D> {
+    /// A cache over `below`, which has what is durable and which no other caller writes to.
+    pub fn over(below: Arc<D>) -> Self {
+        let cache = Cache {
+            pages: Arc::new(Overlay::new(below.clone())),
+            written: Vec::new(),
+        };
+        Self {
+            below,
+            cache: Mutex::new(Rank::Device, cache),
+            is_busy: Mutex::new(Rank::Device, false),
+            idle: Condvar::new(),
+        }
     }
-    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), Error> {
-        self.cached().read_at(offset, buf)
+
+    /// The device that has what is durable.
+    pub fn below(&self) -> &Arc<D> {
+        &self.below
     }
-    fn write_at(&self, offset: u64, buf: &[u8]) -> Result<(), Error> {
-        self.cached().write_at(offset, buf)
+
+    /// Drops everything that was written since the last flush that succeeded.
+    pub fn lose_cache(&self) {
+        self.alone(|| {
+            *self.cache.lock() = Cache {
+                pages: Arc::new(Overlay::new(self.below.clone())),
+                written: Vec::new(),
+            };
+        });
     }
-    fn flush(&self) -> Result<(), Error> {
-        let durable = Arc::new(self.cached().snapshot());
-        self.states.lock().durable = durable;
+
+    fn pages(&self) -> Arc<Overlay> {
+        self.cache.lock().pages.clone()
+    }
+
+    /// Runs `work` while no other flush or loss runs.
+    fn alone<T>(&self, work: impl FnOnce() -> T) -> T {
+        let mut is_busy = self.is_busy.lock();
+        while *is_busy {
+            self.idle.wait(&mut is_busy);
+        }
+        *is_busy = true;
+        drop(is_busy);
+        let done = work();
+        *self.is_busy.lock() = false;
+        self.idle.notify_all();
+        done
+    }
+
+    fn flush_alone(&self) -> Result<(), Error> {
+        let (pages, written) = {
+            let mut cache = self.cache.lock();
+            (cache.pages.clone(), std::mem::take(&mut cache.written))
+        };
+        let merged = merged(written);
+        let copied = merged.iter().try_for_each(|range| self.copy(&pages, range));
+        let flushed = copied.and_then(|()| self.below.flush());
+        if flushed.is_err() {
+            self.cache.lock().written.extend(merged);
+        }
+        flushed
+    }
+
+    fn copy(&self, pages: &Overlay, range: &Range<u64>) -> Result<(), Error> {
+        let mut bytes = Vec::new();
+        for at in range.clone().step_by(COPY_BYTES as usize) {
+            bytes.resize((range.end - at).min(COPY_BYTES) as usize, 0);
+            pages.read_at(at, &mut bytes)?;
+            self.below.write_at(at, &bytes)?;
+        }
         Ok(())
     }
-    fn write_zeroes(&self, offset: u64, len: u64) -> Result<(), Error> {
-        self.cached().write_zeroes(offset, len)
+}
+
+/// The same bytes in ascending ranges that neither meet nor touch.
+fn merged(mut ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
+    ranges.sort_unstable_by_key(|range| range.start);
+    let mut merged: Vec<Range<u64>> = Vec::new();
+    for range in ranges {
+        match merged.last_mut() {
+            Some(last) if range.start <= last.end => last.end = last.end.max(range.end),
+            _ => merged.push(range),
+        }
+    }
+    merged
+}
+
+impl<D: BlockDevice + 'static> BlockDevice for VolatileDevice<D> {
+    fn size_bytes(&self) -> u64 {
+        self.below.size_bytes()
+    }
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), Error> {
+        self.pages().read_at(offset, buf)
+    }
+    fn write_at(&self, offset: u64, buf: &[u8]) -> Result<(), Error> {
+        self.pages().write_at(offset, buf)?;
+        // Only now: a flush that takes the range must find its bytes.
+        let range = offset..offset + buf.len() as u64;
+        self.cache.lock().written.push(range);
+        Ok(())
+    }
+    fn flush(&self) -> Result<(), Error> {
+        self.alone(|| self.flush_alone())
+    }
+    fn read_ahead(&self, offset: u64, len: u64) {
+        self.below.read_ahead(offset, len);
     }
     fn is_read_only(&self) -> bool {
         false
     }
+    fn claim_for(&self, claimant: crate::Claimant) -> Result<(), Error> {
+        self.below.claim_for(claimant)
+    }
     fn describe(&self) -> String {
-        format!("memory ({} bytes) behind a volatile cache", self.size_bytes)
+        format!("{} behind a volatile cache", self.below.describe())
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{Cause, Fault, Faulty, Operation, When};
 
     #[test]
     fn what_was_not_flushed_goes_with_the_cache() {
@@ -96,5 +181,56 @@ mod tests {
         device.lose_cache();
         device.read_at(0, &mut seen).unwrap();
         assert_eq!(seen, [1, 0]);
+        device.write_at(1, &[3]).unwrap();
+        device.flush().unwrap();
+        assert_eq!(device.durable().to_bytes()[..2], [1, 3]);
+    }
+
+    #[test]
+    fn what_a_flush_could_not_write_below_is_for_the_next() {
+        let memory = Arc::new(MemDevice::new(1 << 20));
+        let below = Arc::new(Faulty::new(memory.clone()));
+        let device = VolatileDevice::over(below.clone());
+        device.write_at(5, &[7]).unwrap();
+        for operation in [Operation::Write, Operation::Flush] {
+            below.arm(Fault {
+                operation,
+                when: When::Always,
+                cause: Cause::Io,
+            });
+            assert!(device.flush().is_err());
+            below.disarm();
+        }
+        device.flush().unwrap();
+        assert_eq!(memory.to_bytes()[5], 7);
+    }
+
+    #[test]
+    fn ranges_that_meet_or_touch_are_merged() {
+        let ranges = vec![10..20, 0..5, 15..30, 30..31, 40..41, 0..2];
+        assert_eq!(merged(ranges), [0..5, 10..31, 40..41]);
+    }
+
+    /// Threads that write and flush beside each other: what was flushed is below.
+    #[test]
+    fn flushes_beside_writes_leave_nothing_out() {
+        const THREADS: u64 = 4;
+        let device = VolatileDevice::new(&MemDevice::new(1 << 20));
+        std::thread::scope(|scope| {
+            for thread in 0..THREADS {
+                let device = &device;
+                scope.spawn(move || {
+                    for round in 1..=100 {
+                        // Threads share pages.
+                        let at = thread * 1000 + round * 7;
+                        device.write_at(at, &[round as u8; 7]).unwrap();
+                        device.flush().unwrap();
+                        let durable = device.durable().to_bytes();
+                        let found = &durable[at as usize..at as usize + 7];
+                        assert_eq!(found, [round as u8; 7]);
+                    }
+                });
+            }
+        });
     }
 }

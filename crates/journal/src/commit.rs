@@ -29,6 +29,8 @@ pub(crate) struct Closed {
     pub(crate) images: Vec<(BlockNr, Image)>,
     /// Ascending; none of them is among the images.
     pub(crate) revokes: Vec<BlockNr>,
+    /// Of the images, those of tables ([`Draft::is_table`]); ascending. Empty with a log.
+    pub(crate) tables: Vec<BlockNr>,
 }
 
 impl Engine {
@@ -83,17 +85,23 @@ impl Engine {
         } else {
             tid
         };
-        let images = Times::time(&self.times.render_ns, || {
+        let drafts = Times::time(&self.times.render_ns, || {
             self.render_all(tid, &objects)?;
             let mut drafts = self.rendered.take();
             self.fill_gaps(&mut drafts)?;
-            Ok::<Vec<_>, Error>(drafts.into_iter().map(Draft::into_image).collect())
+            Ok::<Vec<_>, Error>(drafts)
         })?;
+        let tables = match self.log.get() {
+            Some(_) => Vec::new(),
+            None => tables(&drafts),
+        };
+        let images: Vec<_> = drafts.into_iter().map(Draft::into_image).collect();
         let revokes = without_images(revokes, &images);
         self.write(Closed {
             tid: last,
             images,
             revokes,
+            tables,
         })?;
         drop(objects); // only now: their images can be read back
         Ok(Some(last))
@@ -227,6 +235,11 @@ impl Engine {
     pub(crate) fn comfortable_blocks(log: &OpenLog) -> u32 {
         log.len_blocks() / 4 * 3
     }
+}
+
+fn tables(drafts: &[Draft]) -> Vec<BlockNr> {
+    let tables = drafts.iter().filter(|draft| draft.is_table());
+    tables.map(|draft| draft.block).collect()
 }
 
 /// The revokes, ascending, less those cancelled by an image of the same transaction.

@@ -13,6 +13,8 @@ pub(crate) struct Draft {
     image: Image,
     /// Ascending, with a gap between any two.
     filled: Vec<Range<usize>>,
+    /// It came as a whole, not as patches that several objects made.
+    is_one: bool,
 }
 
 impl Draft {
@@ -22,6 +24,7 @@ impl Draft {
             block,
             image: std::iter::repeat_n(0, block_bytes).collect(),
             filled: Vec::new(),
+            is_one: false,
         }
     }
 
@@ -32,6 +35,7 @@ impl Draft {
             block,
             image,
             filled,
+            is_one: true,
         }
     }
 
@@ -56,6 +60,12 @@ impl Draft {
     /// No byte is missing.
     pub(crate) fn is_whole(&self) -> bool {
         self.filled.first() == Some(&(0..self.image.len()))
+    }
+
+    /// Whether the block is a record in a table (inodes, descriptors, the superblock), which names
+    /// blocks that came as a whole and which no other block names.
+    pub(crate) fn is_table(&self) -> bool {
+        !self.is_one
     }
 
     /// Takes the bytes that no patch brought from the block as it is.

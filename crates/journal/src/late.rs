@@ -8,6 +8,11 @@
 //! and are written again with each commit. Until that succeeds no transaction counts as durable,
 //! and whoever waits for one hears [`Error::Late`].
 //!
+//! Without a log blocks are overwritten in place. Tables (inodes, descriptors, the superblock) name
+//! the other blocks (maps, directories, attributes), so they are written last: a write that fails
+//! leaves no table that names a block which was never written. Such a table would lead nowhere, and
+//! what was durable in the file would be lost with it.
+//!
 //! Locking: commits change them (`one_commit`); the set is locked while blocks are written.
 
 use crate::commit::Closed;
@@ -24,17 +29,25 @@ use uext4_sync::{Mutex, Rank};
 /// With more it stops after all: they are in memory.
 const LATE_BLOCKS_MAX: usize = 16384;
 
+/// What is late.
+#[derive(Default)]
+struct Blocks {
+    all: BTreeSet<BlockNr>,
+    /// Of these, the tables.
+    tables: BTreeSet<BlockNr>,
+}
+
 /// See the module.
 pub(crate) struct Late {
     goes_on: AtomicBool,
-    blocks: Mutex<BTreeSet<BlockNr>>,
+    blocks: Mutex<Blocks>,
 }
 
 impl Late {
     pub(crate) fn new(failed_write: FailedWrite) -> Late {
         let late = Late {
             goes_on: AtomicBool::new(false),
-            blocks: Mutex::new(Rank::CheckpointBatch, BTreeSet::new()),
+            blocks: Mutex::new(Rank::CheckpointBatch, Blocks::default()),
         };
         late.set(failed_write);
         late
@@ -55,7 +68,7 @@ impl Late {
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.blocks.lock().is_empty()
+        self.blocks.lock().all.is_empty()
     }
 }
 
@@ -89,33 +102,48 @@ impl Engine {
     /// Writes a transaction home, and what is late.
     pub(crate) fn write_unlogged(&self, closed: Closed) -> Result<(), Error> {
         let mut late = self.late.blocks.lock();
-        if !late.is_empty() {
-            closed
-                .revokes
-                .iter()
-                .for_each(|block| _ = late.remove(block));
+        if !late.all.is_empty() {
+            for block in &closed.revokes {
+                late.all.remove(block);
+                late.tables.remove(block);
+            }
             drop(self.images.revoke(&closed.revokes));
         }
-        let images = self.with_late(&late, closed.images);
+        let images = self.with_late(&late.all, closed.images);
+        late.tables.extend(closed.tables);
         let barrier = self.barrier();
-        let written = Times::time(&self.times.write_ns, || self.home.write_many(&images));
+        let written = Times::time(&self.times.write_ns, || {
+            self.write_tables_last(&images, &late.tables)
+        });
         let flush = || barrier.flush(&*self.home.device);
         let written = written.and_then(|()| Times::time(&self.times.flush_ns, flush));
         match written {
             Ok(()) => {
-                let blocks: Vec<BlockNr> = std::mem::take(&mut *late).into_iter().collect();
+                let blocks: Vec<BlockNr> = std::mem::take(&mut *late).all.into_iter().collect();
                 drop(self.images.revoke(&blocks));
                 Ok(())
             }
             Err(cause) if self.late.may_have(images.len()) => {
                 let blocks: Vec<BlockNr> = images.iter().map(|(block, _)| *block).collect();
                 drop(self.images.insert(&blocks, images, closed.tid));
-                late.extend(blocks);
+                late.all.extend(blocks);
                 let cause = Arc::new(cause);
                 Err(Error::Late { cause })
             }
             Err(cause) => Err(cause),
         }
+    }
+
+    /// Writes ascending images home.
+    fn write_tables_last(
+        &self,
+        images: &[(BlockNr, Image)],
+        tables: &BTreeSet<BlockNr>,
+    ) -> Result<(), Error> {
+        let is_table = |(block, _): &(BlockNr, Image)| tables.contains(block);
+        let (tables, named): (Vec<_>, Vec<_>) = images.iter().cloned().partition(is_table);
+        self.home.write_many(&named)?;
+        self.home.write_many(&tables)
     }
 
     /// The ascending images, and those of blocks that are late and have no newer one.

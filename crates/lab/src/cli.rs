@@ -359,10 +359,6 @@ struct ShrinkerOptions {
     /// Memory for extents (`extent_cache=`) in KiB.
     #[arg(long, default_value_t = 1024)]
     memory_kib: u64,
-    /// What a call's time is: the wall's, or the processor's that the caller used; of mounts it is
-    /// the wall's.
-    #[arg(long, value_enum, default_value = "cpu")]
-    clock: Clock,
     /// Fresh file systems; the table shows the median.
     #[arg(long, default_value_t = 3)]
     runs: u32,
@@ -377,7 +373,6 @@ impl ShrinkerOptions {
             workers: self.workers.max(1),
             blocks: self.blocks.max(1),
             memory_bytes: self.memory_kib << 10,
-            clock: self.clock,
             runs: self.runs.max(1),
         };
         self.output.show(&shrinker::run(&plan)?)

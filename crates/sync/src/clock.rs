@@ -23,6 +23,10 @@ pub trait Clock: Send + Sync {
     fn wall(&self) -> WallTime;
     /// Time since some fixed moment; never runs backwards.
     fn monotonic(&self) -> Duration;
+    /// Time that the calling thread had a processor, in user and kernel mode; only the difference
+    /// of two answers to one thread means something. A call of the system, which
+    /// [`Self::monotonic`] is not.
+    fn of_thread(&self) -> Duration;
 }
 
 /// The system's clock. Its wall time moves in ticks, as that of the kernel's file systems does: the
@@ -58,6 +62,14 @@ impl Clock for RealClock {
     }
     fn monotonic(&self) -> Duration {
         self.start.elapsed()
+    }
+    fn of_thread(&self) -> Duration {
+        let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+        // The kernel answers no negative time, and less than a second's worth of the rest.
+        Duration::new(
+            time.tv_sec.unsigned_abs(),
+            time.tv_nsec.unsigned_abs() as u32,
+        )
     }
 }
 
@@ -98,6 +110,10 @@ impl Clock for ManualClock {
             .saturating_sub(self.start_ns);
         Duration::from_nanos(ns.max(0).cast_unsigned())
     }
+    /// Every thread has a processor all the time.
+    fn of_thread(&self) -> Duration {
+        self.monotonic()
+    }
 }
 
 fn from_ns(ns: i64) -> WallTime {
@@ -136,5 +152,18 @@ mod tests {
         let (wall, monotonic) = (clock.wall(), clock.monotonic());
         assert!(wall.seconds > 1_700_000_000 && wall.nanoseconds < NS as u32);
         assert!(clock.monotonic() >= monotonic);
+    }
+
+    #[test]
+    fn the_time_of_a_thread_stands_while_it_sleeps_and_moves_while_it_works() {
+        const SLEEP: Duration = Duration::from_millis(200);
+        let clock = RealClock::new();
+        let begin = clock.of_thread();
+        std::thread::sleep(SLEEP);
+        let slept = clock.of_thread();
+        assert!(slept - begin < SLEEP / 2, "{:?}", slept - begin);
+        while clock.of_thread() - slept < Duration::from_millis(1) {
+            std::hint::spin_loop();
+        }
     }
 }

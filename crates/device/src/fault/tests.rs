@@ -118,3 +118,28 @@ fn a_dropped_flush_claims_success_and_makes_nothing_durable() {
     let log = recorder.log();
     assert_eq!(log.pending(log.len()).len(), 0);
 }
+
+#[test]
+fn a_lie_claims_success_for_what_is_not_done() {
+    let cache = Arc::new(crate::VolatileDevice::new(&MemDevice::new(1000)));
+    let faulty = Faulty::over_cache(cache.clone());
+    faulty.write_at(0, &[1; 4]).unwrap();
+    faulty.flush().unwrap();
+    faulty.write_at(0, &[2]).unwrap();
+    let once = When::Counted { after: 0, count: 1 };
+    for operation in [Operation::Write, Operation::Read] {
+        arm(&faulty, operation, once.clone(), Cause::Lie);
+    }
+    faulty.write_at(1, &[3]).unwrap();
+    let mut seen = [9; 2];
+    faulty.read_at(0, &mut seen).unwrap();
+    assert_eq!(seen, [9, 9]);
+    faulty.read_at(0, &mut seen).unwrap();
+    assert_eq!(seen, [2, 1], "the second write is not there");
+    arm(&faulty, Operation::Flush, once, Cause::Lie);
+    faulty.flush().unwrap();
+    faulty.read_at(0, &mut seen).unwrap();
+    assert_eq!(seen, [1, 1], "the flush has lost the cache");
+    assert_eq!(cache.durable().to_bytes()[..2], [1, 1]);
+    assert_eq!(faulty.injected(), 3);
+}

@@ -225,6 +225,45 @@ fn with_deep_file(image: &MemDevice) -> (MemDevice, std::ops::Range<u64>) {
     (device, block * size..(block + 1) * size)
 }
 
+/// Without a journal an inode in the table must not name a block of its map that could not be
+/// written: with it the blocks that were durable would be lost.
+#[test]
+fn a_map_that_cannot_be_written_costs_nothing_that_was_durable() {
+    for options in ["errors=remount-ro", "errors=continue"] {
+        let image = without_journal();
+        let rig = Rig::new(&image, &format!("nodelalloc,{options}"));
+        let file = rig.file("file");
+        // More extents than the inode has room for.
+        for nr in 1..8 {
+            let at = nr * 8 * BLOCK as u64;
+            rig.fs.write(&file, at, &[2; BLOCK]).unwrap();
+        }
+        let inode = inode_block(&image, file.nr().0);
+        let behind = When::Touching(inode.end..u64::MAX);
+        rig.fail(Operation::Write, behind);
+        assert_eq!(rig.fsync(&file), EIO, "{options}");
+        assert!(rig.faulty.injected() > 0, "{options}");
+        rig.faulty.disarm();
+        match options {
+            // The unmount notes the error, and flushes.
+            "errors=remount-ro" => assert!(rig.fs.unmount().is_err()),
+            // Another program flushes the device before the next commit.
+            _ => {
+                uext4::device::BlockDevice::flush(&*rig.cache).unwrap();
+                rig.fs.abandon();
+            }
+        }
+        drop(file);
+        let durable = Arc::new(rig.cache.durable());
+        let fs = image::mount_with(&durable, "ro").unwrap();
+        let root = fs.root().unwrap();
+        let file = fs.lookup(&root, b"file", &Caller::root()).unwrap();
+        let mut byte = [0];
+        fs.read(&file, 0, &mut byte).unwrap();
+        assert_eq!(byte, [1], "{options}");
+    }
+}
+
 #[test]
 fn errors_of_housekeeping_do_not_replace_results() {
     let (device, map) = with_deep_file(&image::ext4(64));

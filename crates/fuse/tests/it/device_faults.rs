@@ -1,8 +1,10 @@
 //! A mount over a device that fails and loses its cache with a failed flush: programs are told by
 //! `fsync`, or the bytes are there.
 //!
-//! `UEXT4_FAULT_SEEDS` sets the number of runs; a failure names its seed.
+//! `UEXT4_FAULT_SEEDS` sets the number of runs, `UEXT4_FAULT_SEED` the first; a failure names its
+//! seed.
 
+use crate::support::Via;
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -109,6 +111,22 @@ fn made(has_journal: bool) -> MemDevice {
     device
 }
 
+/// A mount over the transport of this test program.
+fn serve(filesystem: Filesystem, dir: &Path) -> Session {
+    let _on = crate::VIA.switch_on();
+    let served = uext4_fuse::MountOptions {
+        channel: match crate::VIA {
+            Via::DevFuse => Channel::DevFuse,
+            Via::IoUring => Channel::IoUring,
+        },
+        ..uext4_fuse::MountOptions::default()
+    };
+    let session = Session::start(filesystem, dir, &served).unwrap();
+    // The kernel greets the server and gets its answer while the switch is on.
+    fs::metadata(dir).unwrap();
+    session
+}
+
 /// One run; what is wrong, and how many errors programs and the unmount were told.
 fn run(seed: u64) -> (Option<String>, u64) {
     let mut rng = Rng::new(seed);
@@ -123,12 +141,7 @@ fn run(seed: u64) -> (Option<String>, u64) {
     let options = MountOptions::default().parse(errors).unwrap();
     let filesystem = Filesystem::mount(faulty.clone(), options).unwrap();
     let dir = oracle::scratch_dir().unwrap();
-    let served = uext4_fuse::MountOptions {
-        channel: Channel::DevFuse,
-        ..uext4_fuse::MountOptions::default()
-    };
-    let session = Session::start(filesystem, dir.path(), &served).unwrap();
-    fs::metadata(dir.path()).unwrap();
+    let session = serve(filesystem, dir.path());
     let mut files: Vec<Tracked> = (0..THREADS)
         .map(|nr| Tracked::new(dir.path(), nr))
         .collect();
@@ -185,9 +198,10 @@ fn run(seed: u64) -> (Option<String>, u64) {
 
 #[test]
 fn programs_are_told_of_every_byte_that_is_lost() {
-    let seeds = std::env::var("UEXT4_FAULT_SEEDS").ok();
-    let count = seeds.and_then(|seeds| seeds.parse().ok()).unwrap_or(6);
-    let done: Vec<_> = (1..=count).map(run).collect();
+    let number = |name| std::env::var(name).ok()?.parse().ok();
+    let first: u64 = number("UEXT4_FAULT_SEED").unwrap_or(1);
+    let count = number("UEXT4_FAULT_SEEDS").unwrap_or(6);
+    let done: Vec<_> = (first..first + count).map(run).collect();
     let wrong: Vec<&String> = done
         .iter()
         .filter_map(|(wrong, _)| wrong.as_ref())

@@ -35,6 +35,7 @@ pub fn supersede(
         tid: report.end,
         images,
         revokes: Vec::new(),
+        tables: Vec::new(),
     };
     let mut superblock = file.read_superblock()?;
     let body = encode(&superblock.layout(), &superblock.uuid, &closed, 1)?;

@@ -4,12 +4,12 @@
 //! through whole files until it has *dropped* as many entries as it should. What waits for its
 //! allocation may not be dropped, is passed over and not counted, so nothing bounds the time.
 
-use super::load::{self, CallClock, Load};
-use super::{Calls, Plan, Rounds};
+use super::load::{self, Load};
+use super::{Calls, Plan};
 use anyhow::Result;
 use std::collections::BTreeMap;
 use uext4_sync::atomic::{AtomicU64, Ordering::Relaxed};
-use uext4_sync::{Clock, Mutex, Rank};
+use uext4_sync::{Clock, Latencies, Mutex, Rank, RealClock};
 
 /// What an entry costs; as in the library.
 const ENTRY_BYTES: u64 = 64;
@@ -39,11 +39,10 @@ struct FullScan {
     entries: AtomicU64,
     now: AtomicU64,
     budget: u64,
-    calls: AtomicU64,
     dropped: AtomicU64,
-    time_ns: AtomicU64,
-    worst_ns: AtomicU64,
-    clock: CallClock,
+    wall: Latencies,
+    thread: Latencies,
+    clock: RealClock,
 }
 
 /// The writers of `load` above this shrinker alone.
@@ -60,12 +59,8 @@ pub(super) fn run(plan: &Plan, load: Load) -> Result<Calls> {
         }
         Ok(())
     })?;
-    let rounds = Rounds {
-        calls: all.calls.into_inner(),
-        dropped: all.dropped.into_inner(),
-    };
-    let (time, worst) = (all.time_ns.into_inner(), all.worst_ns.into_inner());
-    Ok(Calls::of_rounds(rounds, time, worst))
+    let (wall, thread) = (all.wall.summary(), all.thread.summary());
+    Ok(Calls::of_ours(&wall, &thread, all.dropped.into_inner()))
 }
 
 impl FullScan {
@@ -81,11 +76,10 @@ impl FullScan {
             entries: AtomicU64::new(0),
             now: AtomicU64::new(0),
             budget: plan.memory_bytes / ENTRY_BYTES,
-            calls: AtomicU64::new(0),
             dropped: AtomicU64::new(0),
-            time_ns: AtomicU64::new(0),
-            worst_ns: AtomicU64::new(0),
-            clock: CallClock::new(plan.clock),
+            wall: Latencies::default(),
+            thread: Latencies::default(),
+            clock: RealClock::new(),
         }
     }
 
@@ -105,7 +99,7 @@ impl FullScan {
     }
 
     fn shrink(&self) {
-        let begin = self.clock.monotonic();
+        let (wall, thread) = (self.clock.monotonic(), self.clock.of_thread());
         let order = {
             let mut list = self.list.lock();
             // The times change meanwhile: each is read once.
@@ -119,11 +113,10 @@ impl FullScan {
                 break;
             }
         }
-        let time = (self.clock.monotonic().saturating_sub(begin)).as_nanos() as u64;
-        self.calls.fetch_add(1, Relaxed);
+        self.thread
+            .add(self.clock.of_thread().saturating_sub(thread));
+        self.wall.add(self.clock.monotonic().saturating_sub(wall));
         self.dropped.fetch_add((DROP - left) as u64, Relaxed);
-        self.time_ns.fetch_add(time, Relaxed);
-        self.worst_ns.fetch_max(time, Relaxed);
     }
 
     /// Goes through a file from its front; answers how many entries were dropped.

@@ -1,14 +1,12 @@
 //! What the writers write, and the library beneath them.
 
-use super::{Calls, Plan, Rounds};
-use crate::experiments::Clock;
+use super::{Calls, Plan};
 use anyhow::{Result, anyhow};
 use std::sync::Arc;
-use std::time::Duration;
 use uext4::mkfs::{self, MkfsOptions, Preset};
-use uext4::{Caller, Filesystem, MountOptions};
+use uext4::{Caller, ExtentStatusStats, Filesystem, MountOptions};
 use uext4_device::MemDevice;
-use uext4_sync::{Clock as Time, RealClock, WallTime};
+use uext4_sync::LatencySummary;
 
 pub(super) const BLOCK_BYTES: u64 = 1024;
 const FILE_BYTES: u64 = 1 << 30;
@@ -68,32 +66,6 @@ pub(super) fn in_parallel(plan: &Plan, work: impl Fn(u32) -> Result<()> + Sync) 
     })
 }
 
-/// The time of calls: that of the wall, or what the calling thread had of the processor.
-pub(super) struct CallClock {
-    real: RealClock,
-    clock: Clock,
-}
-
-impl CallClock {
-    pub(super) fn new(clock: Clock) -> Self {
-        let real = RealClock::new();
-        Self { real, clock }
-    }
-}
-
-impl Time for CallClock {
-    fn wall(&self) -> WallTime {
-        self.real.wall()
-    }
-
-    fn monotonic(&self) -> Duration {
-        match self.clock {
-            Clock::Wall => self.real.monotonic(),
-            Clock::Cpu => crate::crew::now(Clock::Cpu),
-        }
-    }
-}
-
 /// Every writer writes its blocks and looks at each.
 pub(super) fn in_library(plan: &Plan, load: Load) -> Result<Calls> {
     let device = Arc::new(MemDevice::new(DISK_BYTES));
@@ -104,7 +76,6 @@ pub(super) fn in_library(plan: &Plan, load: Load) -> Result<Calls> {
     mkfs::format(&*device, &shape)?;
     let options = MountOptions {
         extent_cache_bytes: plan.memory_bytes,
-        clock: Arc::new(CallClock::new(plan.clock)),
         threads: uext4::Threads::Inline,
         // What waits has no place yet, and is not known as extents.
         delalloc: Some(false),
@@ -128,10 +99,22 @@ pub(super) fn in_library(plan: &Plan, load: Load) -> Result<Calls> {
     let stats = filesystem.stats().extent_status;
     drop((files, top));
     filesystem.unmount()?;
-    let rounds = Rounds {
-        calls: stats.shrinker_calls,
-        dropped: stats.shrinker_dropped,
+    Ok(calls_of(&stats))
+}
+
+/// What our shrinker tells of its calls.
+pub(super) fn calls_of(stats: &ExtentStatusStats) -> Calls {
+    let wall = LatencySummary {
+        count: stats.shrinker_calls,
+        total_ns: stats.shrinker_ns,
+        worst_ns: stats.worst_call_ns,
+        p999_ns: stats.p999_call_ns,
     };
-    let (time, worst) = (stats.shrinker_ns, stats.worst_call_ns);
-    Ok(Calls::of_rounds(rounds, time, worst))
+    let thread = LatencySummary {
+        count: stats.shrinker_calls,
+        total_ns: stats.shrinker_thread_ns,
+        worst_ns: stats.worst_call_thread_ns,
+        p999_ns: stats.p999_call_thread_ns,
+    };
+    Calls::of_ours(&wall, &thread, stats.shrinker_dropped)
 }

@@ -2,18 +2,20 @@
 //!
 //! Two loads: many files, and two sparse files of 1 GB. The library keeps what it knows of their
 //! maps within a budget; the base line is [`full_scan`], fed with the same blocks. Mounts are asked
-//! by [`mounted`].
+//! by [`mounted`]. Calls are timed by the wall and by the thread: with more writers than processors
+//! the longest call by the wall is one that was interrupted.
 
 mod full_scan;
 mod load;
 mod mounted;
 
 use crate::collection::{Collection, Sample};
-use crate::experiments::{Clock, Unit};
+use crate::experiments::Unit;
 use crate::measure::{Key, Results, progress};
 use crate::system::{self, System};
 use anyhow::Result;
 use load::Load;
+use uext4_sync::LatencySummary;
 
 const EXPERIMENT: &str = "shrinker";
 const VARIANTS: [(&str, &str, Load); 2] = [
@@ -28,39 +30,69 @@ pub(crate) struct Plan {
     /// Blocks that each writer writes.
     pub(crate) blocks: u32,
     pub(crate) memory_bytes: u64,
-    pub(crate) clock: Clock,
     pub(crate) runs: u32,
 }
 
 /// What a shrinker did.
 struct Calls {
-    worst_us: f64,
-    mean_us: f64,
-    rounds: Option<Rounds>,
+    wall: Times,
+    /// Of ours only.
+    of_ours: Option<Ours>,
 }
 
-struct Rounds {
+/// Of calls, by one clock.
+struct Times {
+    worst_us: f64,
+    mean_us: f64,
+    /// 999 of 1000 calls took at most this.
+    p999_us: Option<f64>,
+}
+
+struct Ours {
+    thread: Times,
     calls: u64,
     dropped: u64,
 }
 
-impl Calls {
-    fn of_rounds(rounds: Rounds, time_ns: u64, worst_ns: u64) -> Self {
+impl Times {
+    fn of(summary: &LatencySummary) -> Self {
         Self {
-            worst_us: worst_ns as f64 / 1e3,
-            mean_us: time_ns as f64 / 1e3 / rounds.calls.max(1) as f64,
-            rounds: Some(rounds),
+            worst_us: summary.worst_ns as f64 / 1e3,
+            mean_us: summary.total_ns as f64 / 1e3 / summary.count.max(1) as f64,
+            p999_us: Some(summary.p999_ns as f64 / 1e3),
+        }
+    }
+
+    fn samples(&self, clock: &str) -> Vec<Sample> {
+        let metric = |name: &str, value| {
+            Sample::new(format!("{name} call, {clock}"), Unit::Microseconds, value)
+        };
+        let mut samples = vec![metric("worst", self.worst_us)];
+        samples.extend(self.p999_us.map(|p999| metric("p99.9", p999)));
+        samples.push(metric("mean", self.mean_us));
+        samples
+    }
+}
+
+impl Calls {
+    /// The same calls by both clocks.
+    fn of_ours(wall: &LatencySummary, thread: &LatencySummary, dropped: u64) -> Self {
+        Self {
+            wall: Times::of(wall),
+            of_ours: Some(Ours {
+                thread: Times::of(thread),
+                calls: wall.count,
+                dropped,
+            }),
         }
     }
 
     fn samples(&self) -> Vec<Sample> {
-        let mut samples = vec![
-            Sample::new("worst call", Unit::Microseconds, self.worst_us),
-            Sample::new("mean call", Unit::Microseconds, self.mean_us),
-        ];
-        if let Some(rounds) = &self.rounds {
-            samples.push(Sample::new("calls", Unit::Count, rounds.calls as f64));
-            samples.push(Sample::new("dropped", Unit::Count, rounds.dropped as f64));
+        let mut samples = self.wall.samples("wall");
+        if let Some(ours) = &self.of_ours {
+            samples.extend(ours.thread.samples("thread"));
+            samples.push(Sample::new("calls", Unit::Count, ours.calls as f64));
+            samples.push(Sample::new("dropped", Unit::Count, ours.dropped as f64));
         }
         samples
     }

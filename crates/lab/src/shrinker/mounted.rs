@@ -2,11 +2,11 @@
 //!
 //! They go past the kernel's cache, which would join their blocks to whole pages. Our server has
 //! its budget and tells what its shrinker did. The kernel has no budget: it is told again and again
-//! that memory is short, and its longest call stands in `es_shrinker_info`. Times are the wall's:
-//! a call that is interrupted looks slow.
+//! that memory is short, and its longest call stands in `es_shrinker_info`, by the wall: a call
+//! that is interrupted looks slow there.
 
 use super::load::{self, BLOCK_BYTES, DISK_BYTES, Load};
-use super::{Calls, Plan, Rounds};
+use super::{Calls, Plan, Times};
 use crate::janitor::Janitor;
 use crate::stage::{Place, Setup, Stage};
 use crate::system::System;
@@ -101,16 +101,9 @@ fn under_pressure(work: impl FnOnce() -> Result<()>) -> Result<()> {
 
 /// What our server says.
 fn of_server(root: &Path) -> Result<Calls> {
-    let stats = Client::connect(root)?.ask(&Ask::Stats {})?;
-    let number = |name: &str| stats["extent_status"][name].as_u64().context("no number");
-    Ok(Calls::of_rounds(
-        Rounds {
-            calls: number("shrinker_calls")?,
-            dropped: number("shrinker_dropped")?,
-        },
-        number("shrinker_ns")?,
-        number("worst_call_ns")?,
-    ))
+    let mut stats = Client::connect(root)?.ask(&Ask::Stats {})?;
+    let stats = serde_json::from_value(stats["extent_status"].take())?;
+    Ok(load::calls_of(&stats))
 }
 
 /// What the kernel says; it does not count calls, and says nothing while it knows no extent.
@@ -132,9 +125,13 @@ fn of_kernel(device: &str, root: &Path) -> Result<Calls> {
             .with_context(|| format!("no `{what}`: {said}"))?;
         Ok(value.trim().parse()?)
     };
-    Ok(Calls {
+    let wall = Times {
         worst_us: number("us max scan time")?,
         mean_us: number("us scan time")?,
-        rounds: None,
+        p999_us: None,
+    };
+    Ok(Calls {
+        wall,
+        of_ours: None,
     })
 }

@@ -6,6 +6,7 @@
 mod debugfs;
 mod dumpe2fs;
 mod e2fsck;
+mod held_loop;
 mod kernel;
 mod loop_device;
 mod mke2fs;
@@ -16,6 +17,7 @@ mod unmount;
 pub use debugfs::{Access, debugfs, debugfs_one};
 pub use dumpe2fs::{Header, dumpe2fs};
 pub use e2fsck::{Repair, Verdict, assert_clean, e2fsck, e2fsck_of_pair, e2fsck_repair};
+pub use held_loop::HeldLoop;
 pub use kernel::KernelMount;
 pub use loop_device::{LoopDevice, LoopMount};
 pub use mke2fs::{mke2fs, mke2fs_image};

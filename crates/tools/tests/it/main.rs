@@ -17,6 +17,7 @@ mod partitions;
 mod places;
 mod quota;
 mod races;
+mod recorded_errors;
 mod remount;
 mod rig;
 mod room;

@@ -5,6 +5,9 @@
 //! its time is bounded by what it looks at, whatever the files are like. Whoever adds entries above
 //! the budget does the work, a little at a time; a tree or list that is in use is passed over.
 //!
+//! Each call is timed by two clocks: that of the wall, and that of the thread, which stands while
+//! the thread is interrupted or waits for a processor. Four readings a call, none for an entry.
+//!
 //! Locking: a list ([`Rank::Queue`]) is held to take a file from it or to put one in; never
 //! together with a tree.
 //! References: Kara, "Ext4 filesystem scaling" (round robin, resume, scanned not reclaimed).
@@ -16,7 +19,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 use uext4_format::InodeNr;
 use uext4_sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
-use uext4_sync::{Clock, Counter, Mutex, Rank, Sharded};
+use uext4_sync::{Clock, Counter, Latencies, Mutex, Rank, Sharded};
 
 /// What an entry costs, with its share of the tree's nodes.
 pub(crate) const ENTRY_BYTES: u64 = 64;
@@ -51,11 +54,10 @@ pub(crate) struct ExtentStatus {
 /// What the shrinker did; written by calls of the shrinker only.
 #[derive(Default)]
 struct Report {
-    calls: AtomicU64,
     scanned: AtomicU64,
     dropped: AtomicU64,
-    time_ns: AtomicU64,
-    worst_ns: AtomicU64,
+    wall: Latencies,
+    thread: Latencies,
     worst_inode: AtomicU64,
 }
 
@@ -134,7 +136,12 @@ impl ExtentStatus {
 
     /// Looks at `max` entries, fewer when there are no more; answers how many were dropped.
     pub(crate) fn shrink(&self, max: usize) -> usize {
-        let begin = self.clock.monotonic();
+        let (round, taken) = Taken::by(&*self.clock, || self.go_round(max));
+        self.report.add(max, &round, &taken);
+        round.dropped
+    }
+
+    fn go_round(&self, max: usize) -> Round {
         let mut round = Round::new(max);
         // Every list once at most: what is busy now is for the next call.
         for _ in 0..LISTS {
@@ -145,9 +152,7 @@ impl ExtentStatus {
             }
             self.next.store((at + 1) % LISTS, Relaxed);
         }
-        let time = self.clock.monotonic().saturating_sub(begin);
-        self.report.add(max, &round, time);
-        round.dropped
+        round
     }
 
     /// Looks at the files of a list, each once at most.
@@ -173,10 +178,17 @@ impl ExtentStatus {
         }
     }
 
+    /// Calls that the clock of the thread timed.
+    #[cfg(test)]
+    pub(super) fn timed_by_thread(&self) -> u64 {
+        self.report.thread.summary().count
+    }
+
     /// What there is, and what was done.
     pub(crate) fn stats(&self) -> ExtentStatusStats {
         let files = |list: &Mutex<List>| list.lock().files.len() as u64;
         let report = &self.report;
+        let (wall, thread) = (report.wall.summary(), report.thread.summary());
         ExtentStatusStats {
             entries: self.entries.sum().max(0) as u64,
             used_bytes: self.used_bytes(),
@@ -184,26 +196,45 @@ impl ExtentStatus {
             files: self.lists.iter().map(files).sum(),
             hits: self.hits.sum().max(0) as u64,
             misses: self.misses.sum().max(0) as u64,
-            shrinker_calls: report.calls.load(Relaxed),
+            shrinker_calls: wall.count,
             shrinker_scanned: report.scanned.load(Relaxed),
             shrinker_dropped: report.dropped.load(Relaxed),
-            shrinker_ns: report.time_ns.load(Relaxed),
-            worst_call_ns: report.worst_ns.load(Relaxed),
+            shrinker_ns: wall.total_ns,
+            shrinker_thread_ns: thread.total_ns,
+            worst_call_ns: wall.worst_ns,
+            worst_call_thread_ns: thread.worst_ns,
+            p999_call_ns: wall.p999_ns,
+            p999_call_thread_ns: thread.p999_ns,
             worst_call_inode: report.worst_inode.load(Relaxed),
         }
     }
 }
 
 impl Report {
-    fn add(&self, max: usize, round: &Round, time: Duration) {
-        let ns = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-        self.calls.fetch_add(1, Relaxed);
+    fn add(&self, max: usize, round: &Round, taken: &Taken) {
         self.scanned.fetch_add((max - round.left) as u64, Relaxed);
         self.dropped.fetch_add(round.dropped as u64, Relaxed);
-        self.time_ns.fetch_add(ns, Relaxed);
-        if self.worst_ns.fetch_max(ns, Relaxed) < ns {
+        self.thread.add(taken.thread);
+        if self.wall.add(taken.wall) {
             self.worst_inode.store(round.last.0.into(), Relaxed);
         }
+    }
+}
+
+/// Times of a call, by both clocks.
+struct Taken {
+    wall: Duration,
+    thread: Duration,
+}
+
+impl Taken {
+    /// Runs `work`; the time of the thread is read within that of the wall.
+    fn by<T>(clock: &dyn Clock, work: impl FnOnce() -> T) -> (T, Self) {
+        let (wall, thread) = (clock.monotonic(), clock.of_thread());
+        let done = work();
+        let thread = clock.of_thread().saturating_sub(thread);
+        let wall = clock.monotonic().saturating_sub(wall);
+        (done, Self { wall, thread })
     }
 }
 
@@ -237,7 +268,7 @@ impl Round {
 }
 
 /// The extent status and its shrinker (`es_shrinker_info`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct ExtentStatusStats {
     /// Entries of all files.
     pub entries: u64,
@@ -259,8 +290,16 @@ pub struct ExtentStatusStats {
     pub shrinker_dropped: u64,
     /// Its time, together.
     pub shrinker_ns: u64,
+    /// Of this, the time that it had a processor.
+    pub shrinker_thread_ns: u64,
     /// Its longest call.
     pub worst_call_ns: u64,
+    /// The most time that a call had a processor.
+    pub worst_call_thread_ns: u64,
+    /// 999 of 1000 calls took at most this ([`uext4_sync::LatencySummary::p999_ns`]).
+    pub p999_call_ns: u64,
+    /// The same of the time that calls had a processor.
+    pub p999_call_thread_ns: u64,
     /// The file that the longest call ended with.
     pub worst_call_inode: u64,
 }

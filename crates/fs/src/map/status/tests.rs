@@ -6,7 +6,8 @@ use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::time::Duration;
 use uext4_format::BlockNr;
-use uext4_sync::{ManualClock, WallTime};
+use uext4_sync::atomic::AtomicU64;
+use uext4_sync::{Clock, ManualClock, RealClock, WallTime};
 
 const REACH: u32 = 60;
 
@@ -196,6 +197,75 @@ fn many_files_stay_within_the_budget() {
     );
     let entries: u64 = files.iter().map(|file| file.tree.read().len() as u64).sum();
     assert_eq!(stats.entries, entries);
+}
+
+/// Each reading of the wall's clock finds it a millisecond later, each of the thread's a
+/// microsecond.
+#[derive(Default)]
+struct Interrupted {
+    wall: AtomicU64,
+    thread: AtomicU64,
+}
+
+impl Clock for Interrupted {
+    fn wall(&self) -> WallTime {
+        WallTime::default()
+    }
+    fn monotonic(&self) -> Duration {
+        Duration::from_millis(self.wall.fetch_add(1, Ordering::Relaxed))
+    }
+    fn of_thread(&self) -> Duration {
+        Duration::from_micros(self.thread.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
+#[test]
+fn the_two_clocks_time_the_same_calls() {
+    const CALLS: u64 = 50;
+    let clock = Arc::new(Interrupted::default());
+    let all = Arc::new(ExtentStatus::new(u64::MAX, clock.clone()));
+    let file = file(7, &all);
+    (0..1000).for_each(|at| add(&file, at));
+    (0..CALLS).for_each(|_| _ = all.shrink(10));
+    let stats = all.stats();
+    assert_eq!(
+        (stats.shrinker_calls, all.timed_by_thread()),
+        (CALLS, CALLS)
+    );
+    let (wall, thread) = (1_000_000, 1000);
+    assert_eq!((stats.worst_call_ns, stats.p999_call_ns), (wall, wall));
+    let of_thread = (stats.worst_call_thread_ns, stats.p999_call_thread_ns);
+    assert_eq!(of_thread, (thread, thread));
+    let sums = (stats.shrinker_ns, stats.shrinker_thread_ns);
+    assert_eq!(sums, (CALLS * wall, CALLS * thread));
+    // Two readings a call, whatever it looks at.
+    assert_eq!(clock.thread.load(Ordering::Relaxed), 2 * CALLS);
+}
+
+#[test]
+fn percentiles_of_real_calls_are_not_above_the_longest() {
+    let all = Arc::new(ExtentStatus::new(
+        100 * shrinker::ENTRY_BYTES,
+        Arc::new(RealClock::new()),
+    ));
+    let files: Vec<_> = (0..50).map(|nr| file(nr, &all)).collect();
+    for at in 0..500 {
+        files.iter().for_each(|file| add(file, at));
+    }
+    let stats = all.stats();
+    assert!(stats.shrinker_calls > 100, "{stats:?}");
+    assert_eq!(stats.shrinker_calls, all.timed_by_thread());
+    for (worst, p999, sum) in [
+        (stats.worst_call_ns, stats.p999_call_ns, stats.shrinker_ns),
+        (
+            stats.worst_call_thread_ns,
+            stats.p999_call_thread_ns,
+            stats.shrinker_thread_ns,
+        ),
+    ] {
+        assert!(0 < p999 && p999 <= worst && worst <= sum, "{stats:?}");
+    }
+    assert!(stats.shrinker_thread_ns <= stats.shrinker_ns, "{stats:?}");
 }
 
 #[test]

@@ -330,6 +330,26 @@ pub(super) const METRICS: &[Metric] = &[
         "The longest round.",
     ),
     metric(
+        "uext4_extent_status_shrinker_thread_seconds_total",
+        One("/extent_status/shrinker_thread_ns"),
+        "Time that these rounds had a processor.",
+    ),
+    metric(
+        "uext4_extent_status_worst_call_thread_seconds",
+        One("/extent_status/worst_call_thread_ns"),
+        "The most time that a round had a processor.",
+    ),
+    metric(
+        "uext4_extent_status_tail_call_seconds",
+        One("/extent_status/p999_call_ns"),
+        "999 of 1000 rounds took at most this.",
+    ),
+    metric(
+        "uext4_extent_status_tail_call_thread_seconds",
+        One("/extent_status/p999_call_thread_ns"),
+        "999 of 1000 rounds had a processor for at most this.",
+    ),
+    metric(
         "uext4_journal_transactions_total",
         One("/journal/transactions"),
         "Transactions committed.",

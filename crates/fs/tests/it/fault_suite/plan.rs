@@ -1,0 +1,162 @@
+//! What a run does, drawn from its seed.
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+use uext4::device::{Cause, Delay, MemDevice, Operation, When};
+use uext4::mkfs::{MkfsOptions, Preset};
+use uext4::{OnError, Tuning};
+use uext4_sync::Rng;
+
+use crate::image;
+
+/// Size of the file systems.
+const MIB: u64 = 24;
+
+/// How a run ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    /// By a power cut.
+    Cut,
+    /// Unmounted while the device fails.
+    Unmount,
+    /// Unmounted when the device is healthy again.
+    Healthy,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Pattern {
+    Single,
+    Random,
+    Lasting,
+}
+
+/// What is done about errors, and where that is said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct OnErrors {
+    does: OnError,
+    /// Else the option `errors=` says it.
+    by_superblock: bool,
+}
+
+/// The option refuses `panic`.
+const ON_ERRORS: [OnErrors; 5] = [
+    OnErrors::new(OnError::Continue, false),
+    OnErrors::new(OnError::RemountReadOnly, false),
+    OnErrors::new(OnError::Continue, true),
+    OnErrors::new(OnError::RemountReadOnly, true),
+    OnErrors::new(OnError::Panic, true),
+];
+
+impl OnErrors {
+    const fn new(does: OnError, by_superblock: bool) -> Self {
+        Self {
+            does,
+            by_superblock,
+        }
+    }
+
+    pub(super) fn go_on(self) -> bool {
+        self.does == OnError::Continue
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Plan {
+    pub(super) has_journal: bool,
+    pub(super) on_errors: OnErrors,
+    pub(super) delays_allocation: bool,
+    pub(super) operation: Operation,
+    pub(super) cause: Cause,
+    pub(super) pattern: Pattern,
+    pub(super) when: When,
+    pub(super) delay: Option<Delay>,
+    pub(super) end: End,
+}
+
+fn pick<T: Copy>(rng: &mut Rng, from: &[T]) -> T {
+    from[rng.below(from.len() as u64) as usize]
+}
+
+impl Plan {
+    pub(super) fn draw(rng: &mut Rng) -> Self {
+        let pattern = pick(rng, &[Pattern::Single, Pattern::Random, Pattern::Lasting]);
+        let delay = Delay {
+            seed: rng.next_u64(),
+            per_mille: 100,
+            longest: Duration::from_micros(300),
+        };
+        Self {
+            has_journal: rng.chance(1, 2),
+            on_errors: pick(rng, &ON_ERRORS),
+            delays_allocation: rng.chance(1, 2),
+            operation: pick(rng, &[Operation::Read, Operation::Write, Operation::Flush]),
+            cause: pick(rng, &[Cause::Io, Cause::Io, Cause::NoSpace]),
+            pattern,
+            when: when(rng, pattern),
+            delay: rng.chance(1, 2).then_some(delay),
+            end: pick(rng, &[End::Cut, End::Unmount, End::Healthy]),
+        }
+    }
+
+    /// The options of the mount.
+    pub(super) fn options(&self) -> String {
+        let errors = match (self.on_errors.by_superblock, self.on_errors.does) {
+            (true, _) => "",
+            (false, OnError::Continue) => "errors=continue",
+            (false, _) => "errors=remount-ro",
+        };
+        let allocation = match self.delays_allocation {
+            true => "delalloc",
+            false => "nodelalloc",
+        };
+        [errors, allocation].join(",").trim_matches(',').to_owned()
+    }
+
+    /// The file system that it begins with, made once.
+    pub(super) fn template(&self) -> &'static MemDevice {
+        static MADE: [OnceLock<Arc<MemDevice>>; 8] = [const { OnceLock::new() }; 8];
+        let says = match self.on_errors {
+            OnErrors {
+                by_superblock: false,
+                ..
+            } => OnError::Superblock,
+            OnErrors { does, .. } => does,
+        };
+        let place = usize::from(self.has_journal) * 4 + says as usize;
+        MADE[place].get_or_init(|| made(self.has_journal, says))
+    }
+}
+
+fn when(rng: &mut Rng, pattern: Pattern) -> When {
+    let after = rng.below(60);
+    match pattern {
+        Pattern::Single => When::Counted { after, count: 1 },
+        Pattern::Lasting => When::Counted {
+            after,
+            count: u64::MAX,
+        },
+        Pattern::Random => When::Random {
+            seed: rng.next_u64(),
+            per_mille: pick(rng, &[5, 20, 100]),
+        },
+    }
+}
+
+fn made(has_journal: bool, says: OnError) -> Arc<MemDevice> {
+    let mut options = MkfsOptions::new(Preset::Ext4);
+    // What would be drawn at random: the seed of a run alone must repeat it.
+    (options.uuid, options.hash_seed) = (Some([0x5a; 16]), Some([0x33; 16]));
+    if !has_journal {
+        let without = options.features.apply_list("^has_journal,^orphan_file");
+        without.expect("features that are known");
+    }
+    let device = image::fresh(MIB, &options);
+    let tuning = Tuning {
+        on_error: Some(says),
+        ..Tuning::default()
+    };
+    let fs = image::mount(&device);
+    fs.tune(&tuning).expect("a field of the superblock");
+    fs.unmount().expect("memory does not fail");
+    device
+}

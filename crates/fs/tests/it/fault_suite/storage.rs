@@ -1,0 +1,114 @@
+//! Where the bytes of a run are: below a volatile cache in memory, in a file, or behind a loop
+//! device.
+
+use crate::image;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use tempfile::TempDir;
+use uext4::device::{Access, BlockDevice, Error, Faulty, FileDevice, MemDevice, VolatileDevice};
+use uext4_testkit::oracle::{self, HeldLoop};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Memory,
+    File,
+    Loop,
+}
+
+/// What keeps a file in place.
+struct Files {
+    path: PathBuf,
+    _dir: TempDir,
+    /// The device; the kernel detaches it when nothing has it open any more, also when this process
+    /// is killed.
+    held: Option<HeldLoop>,
+}
+
+impl Files {
+    fn new(kind: Kind, template: &MemDevice) -> Self {
+        let (dir, path) = image::on_disk(template);
+        let held = (kind == Kind::Loop).then(|| HeldLoop::attach(&path).expect("root may"));
+        Self {
+            path,
+            _dir: dir,
+            held,
+        }
+    }
+
+    fn path(&self) -> &Path {
+        self.held.as_ref().map_or(&self.path, HeldLoop::path)
+    }
+
+    fn open(&self) -> Result<FileDevice, Error> {
+        FileDevice::open(self.path(), Access::ReadWrite)
+    }
+}
+
+enum Bytes {
+    Memory(Arc<VolatileDevice>),
+    Files(Files),
+}
+
+/// A device with a cache that can fail.
+pub(super) struct Storage {
+    pub(super) faulty: Arc<Faulty>,
+    bytes: Bytes,
+}
+
+impl Storage {
+    /// With the bytes of `template`.
+    pub(super) fn new(kind: Kind, template: &MemDevice) -> Self {
+        if kind == Kind::Memory {
+            let cache = Arc::new(VolatileDevice::new(template));
+            return Self {
+                faulty: Arc::new(Faulty::over_cache(cache.clone())),
+                bytes: Bytes::Memory(cache),
+            };
+        }
+        let files = Files::new(kind, template);
+        let file = Arc::new(files.open().expect("a file of its own"));
+        let cache = Arc::new(VolatileDevice::over(file));
+        Self {
+            faulty: Arc::new(Faulty::over_cache(cache)),
+            bytes: Bytes::Files(files),
+        }
+    }
+
+    /// Cuts the power: what is in the cache is lost. Nothing may have the device mounted.
+    pub(super) fn cut(self) -> Durable {
+        // A file has one writer: the next mount opens it again.
+        drop(self.faulty);
+        Durable(self.bytes)
+    }
+}
+
+/// What a power cut left.
+pub(super) struct Durable(Bytes);
+
+impl Durable {
+    /// For a mount, which may write to it.
+    pub(super) fn device(&self) -> Result<Arc<dyn BlockDevice>, Error> {
+        Ok(match &self.0 {
+            Bytes::Memory(cache) => Arc::new(cache.durable()),
+            Bytes::Files(files) => Arc::new(files.open()?),
+        })
+    }
+
+    /// What is wrong with it, if e2fsck finds anything.
+    pub(super) fn by_e2fsck(&self) -> Result<(), String> {
+        let judge = |path: &Path| {
+            let verdict = oracle::e2fsck(path).map_err(|error| format!("{error:#}"))?;
+            match verdict.is_clean() {
+                true => Ok(()),
+                false => Err(verdict.to_string()),
+            }
+        };
+        match &self.0 {
+            Bytes::Memory(cache) => {
+                let (_dir, path) = image::on_disk(&cache.durable());
+                judge(&path)
+            }
+            Bytes::Files(files) => judge(files.path()),
+        }
+    }
+}

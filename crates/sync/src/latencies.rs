@@ -1,0 +1,184 @@
+//! How long calls took: a histogram of fixed size, and the longest call.
+//!
+//! Layout: nanoseconds below [`LINEAR`] have a bucket each; above, each power of two is cut into
+//! [`LINEAR`] buckets of one length, so that the bound of a bucket is at most an eighth above what
+//! is in it. All 64-bit numbers have a bucket (4 KiB in all).
+//! Invariants: to add a call allocates nothing, takes no lock, and is three atomic changes. The
+//! longest call is noted before its bucket: no percentile is above the longest call.
+//! The atomics are those of `std`: what is only told adds no steps to the model checker.
+
+use std::sync::atomic::{
+    AtomicU64,
+    Ordering::{Acquire, Relaxed, Release},
+};
+use std::time::Duration;
+
+/// Buckets of a power of two.
+const LINEAR: u64 = 8;
+const LINEAR_BITS: u32 = LINEAR.ilog2();
+/// One for each number below [`LINEAR`], then `LINEAR` for each power of two.
+const BUCKETS: usize = ((u64::BITS - LINEAR_BITS + 1) as u64 * LINEAR) as usize;
+
+/// See the module.
+pub struct Latencies {
+    buckets: Box<[AtomicU64]>,
+    worst_ns: AtomicU64,
+    total_ns: AtomicU64,
+}
+
+/// What [`Latencies`] says of all calls so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LatencySummary {
+    /// Calls.
+    pub count: u64,
+    /// Their time, together.
+    pub total_ns: u64,
+    /// The longest.
+    pub worst_ns: u64,
+    /// 999 of 1000 took at most this: the bound of a bucket, at most an eighth too high and never
+    /// above the longest.
+    pub p999_ns: u64,
+}
+
+impl Default for Latencies {
+    fn default() -> Self {
+        Self {
+            buckets: (0..BUCKETS).map(|_| AtomicU64::new(0)).collect(),
+            worst_ns: AtomicU64::new(0),
+            total_ns: AtomicU64::new(0),
+        }
+    }
+}
+
+impl Latencies {
+    /// Counts a call; answers true when it is the longest so far.
+    pub fn add(&self, time: Duration) -> bool {
+        let ns = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        let is_worst = self.worst_ns.fetch_max(ns, Relaxed) < ns;
+        self.total_ns.fetch_add(ns, Relaxed);
+        // Release: whoever sees the call in its bucket sees the longest one that there was then.
+        self.buckets[bucket_of(ns)].fetch_add(1, Release);
+        is_worst
+    }
+
+    /// What there is to say now. Calls that end meanwhile count or not.
+    pub fn summary(&self) -> LatencySummary {
+        let load = |bucket: &AtomicU64| bucket.load(Acquire);
+        let counts: Vec<u64> = self.buckets.iter().map(load).collect();
+        let worst_ns = self.worst_ns.load(Relaxed);
+        LatencySummary {
+            count: counts.iter().sum(),
+            total_ns: self.total_ns.load(Relaxed),
+            worst_ns,
+            p999_ns: bound_of_share(&counts, 999).min(worst_ns),
+        }
+    }
+}
+
+/// The bound below which so many calls of a thousand are.
+fn bound_of_share(counts: &[u64], per_mille: u64) -> u64 {
+    let all: u64 = counts.iter().sum();
+    let needed = (u128::from(all) * u128::from(per_mille)).div_ceil(1000);
+    let mut seen = 0;
+    let reached = |count: &u64| {
+        seen += u128::from(*count);
+        seen >= needed
+    };
+    let bucket = counts.iter().position(reached);
+    bucket.map_or(0, bound_of)
+}
+
+/// The bucket of a time.
+fn bucket_of(ns: u64) -> usize {
+    if ns < LINEAR {
+        return ns as usize;
+    }
+    let power = ns.ilog2() - LINEAR_BITS;
+    (u64::from(power) * LINEAR + (ns >> power)) as usize
+}
+
+/// The longest time that is in a bucket.
+fn bound_of(bucket: usize) -> u64 {
+    let bucket = bucket as u64;
+    if bucket < LINEAR {
+        return bucket;
+    }
+    let power = bucket / LINEAR - 1;
+    let next = u128::from(LINEAR + bucket % LINEAR + 1) << power;
+    u64::try_from(next - 1).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Rng;
+
+    #[test]
+    fn each_bucket_begins_behind_the_bound_of_the_one_before() {
+        for bucket in 0..BUCKETS {
+            assert_eq!(bucket_of(bound_of(bucket)), bucket);
+            if bucket + 1 < BUCKETS {
+                assert_eq!(bucket_of(bound_of(bucket) + 1), bucket + 1);
+            }
+        }
+        assert_eq!(bound_of(BUCKETS - 1), u64::MAX);
+    }
+
+    /// Against the sorted list of all times.
+    #[test]
+    fn the_percentile_is_at_most_an_eighth_too_high() {
+        let mut rng = Rng::new(5);
+        for calls in [1u64, 2, 999, 1000, 1001, 50_000] {
+            let latencies = Latencies::default();
+            let time = |_| {
+                let longest = 1 << rng.below(40);
+                rng.below(longest)
+            };
+            let mut times: Vec<u64> = (0..calls).map(time).collect();
+            for ns in &times {
+                latencies.add(Duration::from_nanos(*ns));
+            }
+            times.sort_unstable();
+            let summary = latencies.summary();
+            let exact = times[(calls * 999).div_ceil(1000) as usize - 1];
+            assert!(summary.p999_ns >= exact && summary.p999_ns <= exact + exact / 8);
+            assert!(summary.p999_ns <= summary.worst_ns);
+            assert_eq!(summary.worst_ns, times[times.len() - 1]);
+            assert_eq!(summary.total_ns, times.iter().sum::<u64>());
+            assert_eq!(summary.count, calls);
+        }
+    }
+
+    #[test]
+    fn one_slow_call_in_a_thousand_is_the_worst_and_not_the_percentile() {
+        let latencies = Latencies::default();
+        for nr in 0..1000u64 {
+            let is_worst = latencies.add(Duration::from_nanos(100 + nr % 2));
+            assert_eq!(is_worst, nr < 2);
+        }
+        assert!(latencies.add(Duration::from_secs(1)));
+        let summary = latencies.summary();
+        assert_eq!(summary.worst_ns, 1_000_000_000);
+        assert!((101..=112).contains(&summary.p999_ns), "{summary:?}");
+    }
+
+    #[test]
+    fn without_calls_all_is_zero() {
+        assert_eq!(Latencies::default().summary(), LatencySummary::default());
+    }
+
+    #[test]
+    fn calls_of_threads_are_all_counted() {
+        let latencies = Latencies::default();
+        std::thread::scope(|scope| {
+            for thread in 0..4 {
+                let latencies = &latencies;
+                scope.spawn(move || {
+                    (0..1000).for_each(|nr| _ = latencies.add(Duration::from_nanos(nr + thread)));
+                });
+            }
+        });
+        let summary = latencies.summary();
+        assert_eq!((summary.count, summary.worst_ns), (4000, 1002));
+    }
+}
