@@ -1,8 +1,9 @@
 //! Asks about every process, and leaves out those about which the kernel does not answer.
 //!
-//! Following `/proc/PID/fd/N` takes the `exec_update_lock` of the process. `execve(2)` holds it while
-//! it closes files, which waits for the server of the mount that a file is on: any user can make
-//! that wait endless. So another thread asks, and when it is held up one more goes on behind it.
+//! Following `/proc/PID/fd/N` takes the `exec_update_lock` of the process. `execve(2)` holds it
+//! while it closes files, which waits for the server of the mount that a file is on: any user can
+//! make that wait endless. So another thread asks, and when it is held up one more goes on behind
+//! it.
 //!
 //! Invariant: the caller waits for [`LIMIT`] at most. A thread that is held up ends with its answer
 //! or with the program.
