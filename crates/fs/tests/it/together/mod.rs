@@ -6,6 +6,7 @@
 
 mod links;
 mod orphans;
+mod ranges;
 mod xattrs;
 
 use crate::image;

@@ -1,0 +1,164 @@
+//! Ranges that one thread allocates, punches and zeroes while others write into the same file.
+//!
+//! Even blocks belong to the writers, which write and punch them: nothing else may change them. Odd
+//! blocks belong to the thread that changes ranges, which writes them, punches or zeroes them, and
+//! allocates over all.
+
+use super::{content, create, in_threads, judge, mount, open, rounds};
+use crate::image;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use uext4::device::MemDevice;
+use uext4::{FallocateMode, Filesystem, InodeRef};
+use uext4_sync::Rng;
+
+const BLOCK_BYTES: usize = 4096;
+/// So few that ranges meet what was just written.
+const BLOCKS: u64 = 16;
+const WRITERS: u64 = 2;
+/// Of the thread that changes ranges.
+const STEPS: u64 = 1500;
+const FILE: &str = "file";
+
+/// The byte that fills each block, 0 for a hole or zeroes.
+type Blocks = Vec<u8>;
+
+fn write(fs: &Filesystem, file: &InodeRef, block: u64, byte: u8) {
+    let done = fs.write(file, block * BLOCK_BYTES as u64, &[byte; BLOCK_BYTES]);
+    assert_eq!(done.expect("a write"), BLOCK_BYTES);
+}
+
+fn range(fs: &Filesystem, file: &InodeRef, mode: FallocateMode, block: u64, n_blocks: u64) {
+    let (at, len) = (block * BLOCK_BYTES as u64, n_blocks * BLOCK_BYTES as u64);
+    fs.fallocate(file, mode, at, len).expect("a range");
+}
+
+/// The even blocks of one writer, until `over`.
+fn write_own(fs: &Filesystem, id: u64, rng: &mut Rng, over: &AtomicBool) -> Blocks {
+    let file = &open(fs, FILE);
+    let mut blocks = vec![0; BLOCKS as usize];
+    let mut step = 0;
+    while !over.load(Ordering::Relaxed) {
+        step += 1;
+        let nr = rng.below(BLOCKS / 2 / WRITERS);
+        let block = 2 * (nr * WRITERS + id);
+        let mut found = [0; BLOCK_BYTES];
+        let at = block * BLOCK_BYTES as u64;
+        let len = fs.read(file, at, &mut found).expect("a read");
+        let wanted = [blocks[block as usize]; BLOCK_BYTES];
+        assert!(found[..len] == wanted[..len], "block {block} has changed");
+        // A hole of its own: what is written there next is delayed.
+        let byte = if rng.chance(1, 2) {
+            0
+        } else {
+            1 + (step % 255) as u8
+        };
+        match byte {
+            0 => range(fs, file, FallocateMode::PunchHole, block, 1),
+            byte => write(fs, file, block, byte),
+        }
+        blocks[block as usize] = byte;
+        // What was written waits meanwhile, and others get the lock of the file.
+        std::thread::sleep(Duration::from_micros(rng.below(100)));
+        if rng.chance(1, 50) {
+            fs.fsync(file).expect("an fsync");
+        }
+    }
+    blocks
+}
+
+/// Ends the writers with the thread that they write beside, also when that panics.
+struct Ends<'a>(&'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// The odd blocks, and ranges over all of them that may change nothing.
+fn change_ranges(fs: &Filesystem, rng: &mut Rng, over: &AtomicBool) -> Blocks {
+    let _ends_writers = Ends(over);
+    let file = &open(fs, FILE);
+    let mut blocks = vec![0; BLOCKS as usize];
+    let ask = |mode, block, n_blocks| range(fs, file, mode, block, n_blocks);
+    for _ in 0..STEPS {
+        let block = 2 * rng.below(BLOCKS / 2) + 1;
+        let n_blocks = 1 + rng.below(BLOCKS - block);
+        let zeroed = match rng.below(40) {
+            0..20 => FallocateMode::PunchHole,
+            20..25 => FallocateMode::ZeroRange,
+            25..28 => FallocateMode::WriteZeroes,
+            other => {
+                match other {
+                    28..35 => {
+                        write(fs, file, block, 0xff);
+                        blocks[block as usize] = 0xff;
+                    }
+                    35 => ask(FallocateMode::Allocate, block, n_blocks),
+                    // Also beyond the end.
+                    36 => ask(FallocateMode::AllocateKeepSize, block, n_blocks + 64),
+                    37 => fs.sync().expect("a sync"),
+                    _ => std::thread::yield_now(),
+                }
+                continue;
+            }
+        };
+        ask(zeroed, block, 1);
+        blocks[block as usize] = 0;
+    }
+    blocks
+}
+
+/// What the file must have, as the threads say.
+fn expected(parts: &[Blocks], size_bytes: usize) -> Vec<u8> {
+    let mut bytes = vec![0; BLOCKS as usize * BLOCK_BYTES];
+    for (block, piece) in bytes.chunks_mut(BLOCK_BYTES).enumerate() {
+        // Each block has one owner; the others say 0.
+        piece.fill(parts.iter().map(|part| part[block]).max().unwrap_or(0));
+    }
+    bytes.truncate(size_bytes);
+    bytes
+}
+
+fn first_difference(found: &[u8], wanted: &[u8]) -> Option<usize> {
+    let different = |(found, wanted): (&u8, &u8)| found != wanted;
+    found.iter().zip(wanted).position(different)
+}
+
+fn change_beside_writers(round: u64, options: &str, device: &Arc<MemDevice>) {
+    let fs = mount(device, options);
+    create(&fs, FILE);
+    let (shared, over) = (fs.clone(), Arc::new(AtomicBool::new(false)));
+    let parts = in_threads(WRITERS + 1, move |id| {
+        let mut rng = Rng::new(round * 100 + id);
+        match id {
+            WRITERS => change_ranges(&shared, &mut rng, &over),
+            id => write_own(&shared, id, &mut rng, &over),
+        }
+    });
+    let check = |fs: &Filesystem, when: &str| {
+        let found = content(fs, &open(fs, FILE));
+        let wanted = expected(&parts, found.len());
+        let at = first_difference(&found, &wanted);
+        assert_eq!(at, None, "round {round}, {options:?}: byte, {when}");
+    };
+    check(&fs, "before the unmount");
+    fs.sync().expect("a sync");
+    let crashed = Arc::new(device.snapshot());
+    let recovered = image::mount(&crashed);
+    check(&recovered, "after a crash");
+    recovered.unmount().expect("unmounts");
+    image::assert_clean(&crashed);
+    judge(device, &fs, |fs| check(fs, "after the unmount"));
+}
+
+#[test]
+fn ranges_change_nothing_that_others_write() {
+    for round in 0..rounds(4) {
+        for options in ["", "nodelalloc"] {
+            change_beside_writers(round, options, &image::ext4(32));
+        }
+    }
+}
