@@ -77,7 +77,7 @@ pub enum Error {
         path: PathBuf,
     },
     /// `fusermount3` refused.
-    #[error("fusermount3: {said}")]
+    #[error("fusermount3: {}", refusal(said))]
     Fusermount {
         /// What it said.
         said: String,
@@ -122,6 +122,15 @@ impl From<&Error> for Explained {
     }
 }
 
+/// What `fusermount3` said, without its name and with what helps.
+fn refusal(said: &str) -> String {
+    let said = said.strip_prefix("fusermount3: ").unwrap_or(said);
+    match said.contains("/dev/fuse: Permission denied") {
+        true => format!("{said}; the superuser lets all users open it: chmod 666 /dev/fuse"),
+        false => said.to_owned(),
+    }
+}
+
 /// What is missing, and what to do.
 fn no_fuse(source: &io::Error) -> String {
     const LOAD: &str = "`modprobe fuse` loads it";
@@ -146,5 +155,18 @@ impl Error {
             path,
             source,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_has_its_program_once_and_says_what_helps() {
+        let said = "fusermount3: failed to open /dev/fuse: Permission denied".to_owned();
+        let text = Error::Fusermount { said }.to_string();
+        assert_eq!(text.matches("fusermount3").count(), 1, "{text}");
+        assert!(text.contains("chmod"), "{text}");
     }
 }
