@@ -1,17 +1,17 @@
-//! What the operation that a thread is in may still spend.
+//! Per-thread budget of the running operation: steps and a deadline.
 //!
-//! Invariants: one allowance per thread; an operation inside another spends the outer one's.
+//! Invariants: one budget per thread; a nested operation spends the budget of the outer one.
 
 use crate::backend;
 use std::cell::Cell;
 use std::time::Duration;
 
-/// What is left.
+/// Remaining budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Allowance {
-    /// Steps, in whatever the spender counts.
+    /// Steps, in the unit of the spender.
     pub steps: u64,
-    /// The end, by the clock that the spender asks.
+    /// The deadline, on the clock of the spender.
     pub until: Duration,
 }
 
@@ -19,19 +19,19 @@ backend::thread_local! {
     static LEFT: Cell<Option<Allowance>> = const { Cell::new(None) };
 }
 
-/// An allowance that holds while this lives.
+/// The thread's budget is in force while this lives.
 #[derive(Debug)]
 pub struct Spending(());
 
 impl Allowance {
-    /// Lets the calling thread spend this; `None` when it is spending another already.
+    /// Gives the calling thread this budget; `None` when it has one already.
     pub fn begin(self) -> Option<Spending> {
         let is_free = LEFT.with(|left| left.get().is_none());
         is_free.then(|| LEFT.with(|left| left.set(Some(self))))?;
         Some(Spending(()))
     }
 
-    /// Takes a step; answers what was left before it, `None` where nobody counts.
+    /// Spends a step; returns the budget before it, or `None` if the thread has none.
     pub fn step() -> Option<Self> {
         LEFT.with(|left| {
             let before = left.get();

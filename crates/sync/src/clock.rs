@@ -1,7 +1,7 @@
-//! Time, from the system or by hand.
+//! Time sources: the system's clock and a manual one.
 //!
-//! Whoever stamps an inode or decides that a commit is due holds an `Arc<dyn Clock>`, so that a
-//! whole run repeats from one seed.
+//! Code that stamps inodes or times commits holds an `Arc<dyn Clock>`, so that a whole run can be
+//! reproduced from one seed.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
@@ -23,14 +23,13 @@ pub trait Clock: Send + Sync {
     fn wall(&self) -> WallTime;
     /// Time since some fixed moment; never runs backwards.
     fn monotonic(&self) -> Duration;
-    /// Time that the calling thread had a processor, in user and kernel mode; only the difference
-    /// of two answers to one thread means something. A call of the system, which
-    /// [`Self::monotonic`] is not.
+    /// CPU time of the calling thread, in user and kernel mode. Only differences between two values
+    /// of one thread have a meaning. Costs a system call, which [`Self::monotonic`] does not.
     fn of_thread(&self) -> Duration;
 }
 
-/// The system's clock. Its wall time moves in ticks, as that of the kernel's file systems does: the
-/// times that a cache in the kernel gives to files are comparable with ours then.
+/// The system's clock. Its wall time moves in ticks, as that of the kernel's file systems does, so
+/// its timestamps are comparable with those of the kernel's caches.
 #[derive(Clone, Copy, Debug)]
 pub struct RealClock {
     start: Instant,
@@ -56,7 +55,7 @@ impl Clock for RealClock {
         let now = rustix::time::clock_gettime(rustix::time::ClockId::RealtimeCoarse);
         WallTime {
             seconds: now.tv_sec,
-            // The kernel answers less than a second's worth.
+            // The kernel returns less than a second's worth.
             nanoseconds: now.tv_nsec as u32,
         }
     }
@@ -65,7 +64,7 @@ impl Clock for RealClock {
     }
     fn of_thread(&self) -> Duration {
         let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-        // The kernel answers no negative time, and less than a second's worth of the rest.
+        // The kernel returns no negative time, and less than a second's worth of nanoseconds.
         Duration::new(
             time.tv_sec.unsigned_abs(),
             time.tv_nsec.unsigned_abs() as u32,
@@ -73,7 +72,7 @@ impl Clock for RealClock {
     }
 }
 
-/// A clock that moves only when told to.
+/// A clock that moves only by [`Self::advance`].
 #[derive(Debug)]
 pub struct ManualClock {
     start_ns: i64,
@@ -81,7 +80,7 @@ pub struct ManualClock {
 }
 
 impl ManualClock {
-    /// A clock that stands at `start` (between the years 1678 and 2262).
+    /// A stopped clock at `start` (between the years 1678 and 2262).
     pub fn new(start: WallTime) -> Self {
         let start_ns = start
             .seconds

@@ -1,4 +1,4 @@
-//! A signed counter that threads add to without sharing a cache line.
+//! Signed per-shard counter: threads add without sharing a cache line.
 
 use crate::Sharded;
 use crate::atomic::{AtomicI64, Ordering};
@@ -19,7 +19,7 @@ impl Counter {
     pub fn add(&self, delta: i64) {
         self.shards.local().fetch_add(delta, Ordering::AcqRel);
     }
-    /// The sum of all shards: exact when nobody adds meanwhile.
+    /// The sum of all shards: exact if no thread adds concurrently.
     pub fn sum(&self) -> i64 {
         self.shards.iter().map(|s| s.load(Ordering::Acquire)).sum()
     }

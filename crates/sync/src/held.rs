@@ -1,4 +1,4 @@
-//! Which ranks the calling thread holds, and the checks on them. Debug builds only.
+//! The ranks that the calling thread holds, and the lock order checks. Debug builds only.
 //!
 //! Invariants: a blocking acquisition of rank R needs every held rank to be below R. An equal rank
 //! passes only with a key above every held key of that rank, or nested (see [`Order`]). An
@@ -8,7 +8,7 @@
 use crate::Rank;
 use std::marker::PhantomData;
 
-/// What an acquisition promises about locks of its own rank.
+/// Relation of an acquisition to held locks of the same rank.
 #[derive(Clone, Copy, Debug)]
 #[cfg_attr(
     not(debug_assertions),
@@ -21,7 +21,7 @@ pub(crate) enum Order {
     Key(u64),
     /// An outer exclusive lock covers both.
     Nested,
-    /// It does not wait; the key, if any, is for later acquisitions to compare with.
+    /// It does not wait; later acquisitions compare with the key, if any.
     Try(Option<u64>),
 }
 
@@ -49,8 +49,8 @@ impl Held {
         Self {}
     }
 
-    /// Checks that a lock that is released and taken again while its thread waits is the innermost
-    /// one: otherwise taking it again would break the order.
+    /// Checks that the lock of a condition variable is the innermost one held: taking it again
+    /// after the wait would break the order otherwise.
     #[cfg_attr(debug_assertions, track_caller)]
     #[inline(always)]
     pub(crate) fn check_innermost(&self) {
@@ -88,7 +88,7 @@ pub fn scope(rank: Rank) -> Scope {
     }
 }
 
-/// Says "a handle may be started here", which may wait for a commit; records nothing.
+/// Asserts that a handle may be started here, which may wait for a commit; records nothing.
 ///
 /// # Panics
 /// In debug builds, when the calling thread holds [`Rank::Handle`] or a later rank.
@@ -98,7 +98,7 @@ pub fn handle_point() {
     drop(Held::enter(Rank::Handle, Order::Rising));
 }
 
-/// Says "this thread does I/O or waits for a device now"; every device calls it.
+/// Asserts that this thread may do I/O or wait for a device; every device calls it.
 ///
 /// # Panics
 /// In debug builds, when the calling thread holds a rank that [forbids I/O](Rank::forbids_io).
@@ -163,8 +163,8 @@ mod stack {
         }
     }
 
-    /// Runs `look` on the held ranks; not during a thread's end, nor while it panics, when a
-    /// second panic would only hide the first.
+    /// Runs `look` on the held ranks. Skipped at the end of a thread, and while it panics: a second
+    /// panic would hide the first.
     fn inspect(look: impl FnOnce(&[Entry])) {
         if !std::thread::panicking() {
             let _ = HELD.try_with(|held| look(&held.borrow()));

@@ -1,11 +1,12 @@
-//! How long calls took: a histogram of fixed size, and the longest call.
+//! Latency histogram of fixed size, with the longest call.
 //!
-//! Layout: nanoseconds below [`LINEAR`] have a bucket each; above, each power of two is cut into
-//! [`LINEAR`] buckets of one length, so that the bound of a bucket is at most an eighth above what
-//! is in it. All 64-bit numbers have a bucket (4 KiB in all).
-//! Invariants: to add a call allocates nothing, takes no lock, and is three atomic changes. The
-//! longest call is noted before its bucket: no percentile is above the longest call.
-//! The atomics are those of `std`: what is only told adds no steps to the model checker.
+//! Layout: each nanosecond below [`LINEAR`] has a bucket; above, each power of two is cut into
+//! [`LINEAR`] buckets of equal length. So the bound of a bucket is at most an eighth above its
+//! values. Every 64-bit number has a bucket (4 KiB in all).
+//! Invariants: adding a call allocates nothing, takes no lock and costs three atomic operations.
+//! The longest call is recorded before its bucket, so no percentile exceeds the longest call.
+//! The atomics are those of `std`: no decision depends on them, and the model checker gets no extra
+//! steps.
 
 use std::sync::atomic::{
     AtomicU64,
@@ -26,17 +27,17 @@ pub struct Latencies {
     total_ns: AtomicU64,
 }
 
-/// What [`Latencies`] says of all calls so far.
+/// Summary of all calls that [`Latencies`] has counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LatencySummary {
-    /// Calls.
+    /// Number of calls.
     pub count: u64,
-    /// Their time, together.
+    /// Sum of their times, in nanoseconds.
     pub total_ns: u64,
-    /// The longest.
+    /// The longest, in nanoseconds.
     pub worst_ns: u64,
-    /// 999 of 1000 took at most this: the bound of a bucket, at most an eighth too high and never
-    /// above the longest.
+    /// 99.9th percentile, in nanoseconds: the bound of a bucket, at most an eighth too high and
+    /// never above the longest.
     pub p999_ns: u64,
 }
 
@@ -51,17 +52,18 @@ impl Default for Latencies {
 }
 
 impl Latencies {
-    /// Counts a call; answers true when it is the longest so far.
+    /// Counts a call; true when it is the longest so far.
     pub fn add(&self, time: Duration) -> bool {
         let ns = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         let is_worst = self.worst_ns.fetch_max(ns, Relaxed) < ns;
         self.total_ns.fetch_add(ns, Relaxed);
-        // Release: whoever sees the call in its bucket sees the longest one that there was then.
+        // Release: a reader that sees the call in its bucket also sees the longest call of that
+        // time.
         self.buckets[bucket_of(ns)].fetch_add(1, Release);
         is_worst
     }
 
-    /// What there is to say now. Calls that end meanwhile count or not.
+    /// A summary so far. Calls that end concurrently may or may not count.
     pub fn summary(&self) -> LatencySummary {
         let load = |bucket: &AtomicU64| bucket.load(Acquire);
         let counts: Vec<u64> = self.buckets.iter().map(load).collect();
@@ -75,7 +77,7 @@ impl Latencies {
     }
 }
 
-/// The bound below which so many calls of a thousand are.
+/// The bound of the bucket at which this share of the calls, per mille, is reached.
 fn bound_of_share(counts: &[u64], per_mille: u64) -> u64 {
     let all: u64 = counts.iter().sum();
     let needed = (u128::from(all) * u128::from(per_mille)).div_ceil(1000);
@@ -88,7 +90,7 @@ fn bound_of_share(counts: &[u64], per_mille: u64) -> u64 {
     bucket.map_or(0, bound_of)
 }
 
-/// The bucket of a time.
+/// The bucket of a time in nanoseconds.
 fn bucket_of(ns: u64) -> usize {
     if ns < LINEAR {
         return ns as usize;
@@ -97,7 +99,7 @@ fn bucket_of(ns: u64) -> usize {
     (u64::from(power) * LINEAR + (ns >> power)) as usize
 }
 
-/// The longest time that is in a bucket.
+/// The longest time of a bucket, in nanoseconds.
 fn bound_of(bucket: usize) -> u64 {
     let bucket = bucket as u64;
     if bucket < LINEAR {

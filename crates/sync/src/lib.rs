@@ -1,11 +1,11 @@
-//! The one door for locks, shared atomics, threads, the clock and randomness.
+//! Locks, shared atomics, threads, the clock and randomness for all crates.
 //!
 //! Every crate takes its synchronisation from here, so that the ordinary build, the model checker
-//! and the rank checks see all of it. Nothing goes around it.
+//! and the rank checks see all of it.
 //!
 //! Builds: ordinarily `parking_lot` and `std`; with `--cfg shuttle` the model checker's types.
-//! Debug builds check the lock order on every acquisition; release builds carry no trace of it.
-//! Locking: [`Rank`] *is* the lock order; `docs/locks.md` says why it stands as it does.
+//! Debug builds check the lock order on every acquisition; release builds do not.
+//! Locking: [`Rank`] *is* the lock order; `docs/locks.md` gives the reasons for it.
 //! Not here: waiting for a device (that is `device`), transactions (`journal`).
 #![forbid(unsafe_code)]
 

@@ -1,7 +1,7 @@
 //! The ranked mutex and its condition variable.
 //!
-//! Locking: every method that may wait checks the caller's ranks first (debug builds); an
-//! acquisition that really waits is counted, see [`crate::lock_waits`].
+//! Locking: every method that may wait checks the caller's ranks first (debug builds). Acquisitions
+//! that wait are counted, see [`crate::lock_waits`].
 
 use crate::held::{Held, Order};
 use crate::{Rank, backend, waits};
@@ -29,7 +29,7 @@ impl<T> Mutex<T> {
             inner: backend::Mutex::new(value),
         }
     }
-    /// The value, when nobody shares the lock any more.
+    /// Consumes the lock and returns the value.
     pub fn into_inner(self) -> T {
         self.inner.into_inner()
     }
@@ -58,7 +58,7 @@ impl<T: ?Sized> Mutex<T> {
             held: Held::enter(self.rank, Order::Try(None)),
         })
     }
-    /// The value; no lock is needed by the only owner.
+    /// The value; exclusive access needs no lock.
     pub fn get_mut(&mut self) -> &mut T {
         self.inner.get_mut()
     }

@@ -1,8 +1,8 @@
-//! A few words that one thread at a time changes and all read without a lock.
+//! Seqlock over N words: one writer at a time, readers without a lock (home-made name: published).
 //!
-//! Invariants: who publishes holds a lock that admits one; the version is odd while the words are
-//! changing. A reader that meets a change, or whose words changed meanwhile, is told so and asks
-//! under the lock: it never waits for somebody who may have lost the processor.
+//! Invariants: the writer holds a lock of the caller; the version is odd while the words change. If
+//! a read overlaps a change, the reader gets `None` and reads under the lock. A reader never waits
+//! for a writer, which may have been preempted.
 //! References: kernel documentation, `locking/seqlock`.
 
 use crate::atomic::{AtomicU64, Ordering::SeqCst};
@@ -17,7 +17,7 @@ struct Inner<const N: usize> {
 }
 
 impl<const N: usize> Published<N> {
-    /// These words.
+    /// A seqlock over these words.
     pub fn new(words: [u64; N]) -> Self {
         Self(CachePadded::new(Inner {
             version: AtomicU64::new(0),
@@ -25,15 +25,14 @@ impl<const N: usize> Published<N> {
         }))
     }
 
-    /// The words, unless they are being changed.
+    /// The words; `None` if a change overlaps the read.
     pub fn read(&self) -> Option<[u64; N]> {
         let version = self.0.version.load(SeqCst);
         let words = self.words();
         (version & 1 == 0 && self.0.version.load(SeqCst) == version).then_some(words)
     }
 
-    /// Puts these words in place of the others; writes nothing when they are the same. One caller
-    /// at a time.
+    /// Replaces the words; writes nothing if they are equal. One caller at a time.
     pub fn publish(&self, words: [u64; N]) {
         if self.words() == words {
             return;

@@ -3,7 +3,7 @@
 //! Invariants: a thread that holds a lock of rank R takes only locks of a rank greater than R.
 //! Two locks of one rank are taken only through the ordered acquisitions ([`crate::RwLock`] docs),
 //! in ascending order of their object's number. A handle start may wait for a commit, so
-//! [`Rank::Handle`] stands before every lock that a commit needs (`InodeState` and below).
+//! [`Rank::Handle`] precedes every lock that a commit needs (`InodeState` and below).
 
 /// Place of a lock in the one global order. A smaller value is taken first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -13,13 +13,13 @@ pub enum Rank {
     Mount,
     /// Moves of directories between parents (cycle check); one per file system.
     Rename,
-    /// Freeing what others were the last to hold: one thread at a time.
+    /// Deferred freeing of objects; one thread at a time.
     Sweep,
     /// Structure of one directory: shared to change entries, exclusive to change its blocks.
     DirIndex,
     /// Data of one file: shared to read, exclusive to write or change the size.
     InodeIo,
-    /// A new owner gets its place in a quota file.
+    /// Allocation of the entry of a new owner in a quota file.
     QuotaPlacing,
     /// Not a lock: a handle is being started (may wait for a commit).
     Handle,
@@ -37,7 +37,7 @@ pub enum Rank {
     GroupInodes,
     /// On-disk block bitmap half of one group (a live object).
     GroupBitmap,
-    /// Which files hold preallocated space, one shard of the list.
+    /// Files that hold preallocated space, one shard of the list.
     PreallocatedFiles,
     /// Preallocated space of one file or of one shard of threads.
     Preallocation,
@@ -47,13 +47,13 @@ pub enum Rank {
     GroupDesc,
     /// Extents freed and not yet committed.
     PendingFree,
-    /// Owners that the threads of one shard charged lately.
+    /// Owners charged recently by the threads of one shard.
     QuotaShard,
     /// Tree of one quota file (a live object).
     QuotaFile,
-    /// What was promised to one owner with limits, and not charged yet.
+    /// Reservations of one owner with limits, not charged yet.
     QuotaClaims,
-    /// What one owner uses and may use (a live object).
+    /// Usage and limits of one owner (a live object).
     QuotaOwner,
     /// Superblock state (a live object).
     Superblock,
@@ -69,7 +69,7 @@ pub enum Rank {
     JournalState,
     /// Checkpoint queue and images that wait for their home write.
     Checkpoint,
-    /// What is known of the map of one file.
+    /// Extent status of one file.
     ExtentStatus,
     /// One shard of the inode, name or block cache.
     CacheShard,

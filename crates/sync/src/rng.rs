@@ -1,4 +1,4 @@
-//! A small seedable generator, for runs that repeat from one seed. Not for secrets.
+//! Seedable pseudorandom generator (splitmix64) for reproducible runs. Not for secrets.
 //!
 //! References: Steele, Lea, Flood, "Fast splittable pseudorandom number generators" (splitmix64);
 //! Lemire, "Fast random integer generation in an interval".
@@ -22,7 +22,7 @@ impl Rng {
         z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         z ^ (z >> 31)
     }
-    /// A number in `0..end`, near enough to uniform for tests and policies; 0 when `end` is 0.
+    /// A number in `0..end`, close enough to uniform for tests and policies; 0 when `end` is 0.
     pub fn below(&mut self, end: u64) -> u64 {
         ((u128::from(self.next_u64()) * u128::from(end)) >> 64) as u64
     }

@@ -1,9 +1,9 @@
 //! The ranked reader-writer lock.
 //!
-//! Two locks of one rank: take both with `read_ordered` / `write_ordered`, ascending by the number
-//! of the object (inode, block, group). Where an outer lock that is held exclusively already keeps
-//! everybody else from taking both, `read_nested` / `write_nested` take the second without a key.
-//! A plain `read` or `write` beside another lock of its rank panics in debug builds, and so does a
+//! To take two locks of one rank, use `read_ordered` / `write_ordered`, ascending by the number of
+//! the object (inode, block, group). If an outer lock held exclusively excludes every other thread
+//! that takes two, `read_nested` / `write_nested` take the second without a key.
+//! A plain `read` or `write` beside another lock of its rank panics in debug builds. So does a
 //! second `read` of the same lock, which deadlocks when a writer waits in between.
 
 use crate::held::{Held, Order};
@@ -38,7 +38,7 @@ impl<T> RwLock<T> {
             inner: backend::RwLock::new(value),
         }
     }
-    /// The value, when nobody shares the lock any more.
+    /// Consumes the lock and returns the value.
     pub fn into_inner(self) -> T {
         self.inner.into_inner()
     }
@@ -69,8 +69,8 @@ impl<T: ?Sized> RwLock<T> {
     pub fn write_ordered(&self, key: u64) -> RwLockWriteGuard<'_, T> {
         self.acquire_exclusive(Order::Key(key))
     }
-    /// As [`Self::read`], beside any locks of the same rank: the caller holds an outer lock
-    /// exclusively that everybody must hold who takes several of these.
+    /// As [`Self::read`], beside any locks of the same rank. The caller holds an outer lock
+    /// exclusively that every thread holds which takes several of these.
     #[cfg_attr(debug_assertions, track_caller)]
     #[inline]
     pub fn read_nested(&self) -> RwLockReadGuard<'_, T> {
@@ -112,7 +112,7 @@ impl<T: ?Sized> RwLock<T> {
             held: Held::enter(self.rank, Order::Try(Some(key))),
         })
     }
-    /// The value; no lock is needed by the only owner.
+    /// The value; exclusive access needs no lock.
     pub fn get_mut(&mut self) -> &mut T {
         self.inner.get_mut()
     }
@@ -145,7 +145,7 @@ impl<T: ?Sized> RwLock<T> {
 }
 
 impl<'a, T: ?Sized> RwLockWriteGuard<'a, T> {
-    /// Lets readers in without a moment in which another writer could come first.
+    /// Downgrades to shared, without a moment in which another writer could come first.
     pub fn downgrade(guard: Self) -> RwLockReadGuard<'a, T> {
         let Self { inner, held } = guard;
         RwLockReadGuard {

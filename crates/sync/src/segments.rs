@@ -1,14 +1,14 @@
-//! A table that grows while others look into it.
+//! Growing table with lock-free lookups: segments of doubling size.
 //!
-//! Layout: the first segment holds place 0, segment `k` the places from 2^(k-1) up to 2^k; a
-//! segment is made when the first of its places is wanted.
-//! Invariants: what was made stays where it is until the table is dropped, so a look costs two
-//! loads and nobody waits for who makes room.
-//! Locking: none; two who want the same segment wait for each other.
+//! Layout: the first segment holds index 0, segment `k` the indices from 2^(k-1) up to 2^k. A
+//! segment is allocated when the first of its entries is needed.
+//! Invariants: entries never move before the table is dropped. A lookup costs two loads and waits
+//! for no allocation.
+//! Locking: none; of two threads that need the same new segment, one waits for the other.
 
 use crate::OnceLock;
 
-/// See the module. `N` segments have 2^(N-1) places.
+/// See the module. `N` segments have 2^(N-1) entries.
 pub struct Segments<T, const N: usize>([OnceLock<Box<[T]>>; N]);
 
 impl<T, const N: usize> Default for Segments<T, N> {
@@ -18,14 +18,14 @@ impl<T, const N: usize> Default for Segments<T, N> {
 }
 
 impl<T: Default, const N: usize> Segments<T, N> {
-    /// What is at this place, if the table has come so far.
+    /// The entry at this index, if its segment is allocated.
     #[inline]
     pub fn get(&self, at: u32) -> Option<&T> {
         let (segment, first) = whereabouts(at);
         self.0.get(segment)?.get()?.get((at - first) as usize)
     }
 
-    /// What is at this place, made if it is not there; `None` behind the last one.
+    /// The entry at this index; allocates its segment if needed. `None` past the end.
     pub fn get_or_make(&self, at: u32) -> Option<&T> {
         let (segment, first) = whereabouts(at);
         let make = || (0..first.max(1)).map(|_| T::default()).collect();
@@ -33,13 +33,13 @@ impl<T: Default, const N: usize> Segments<T, N> {
         places.get((at - first) as usize)
     }
 
-    /// All that was made.
+    /// All entries of the allocated segments.
     pub fn iter(&self) -> impl Iterator<Item = &T> {
         self.0.iter().filter_map(OnceLock::get).flat_map(|s| &**s)
     }
 }
 
-/// The segment of a place, and the first place there.
+/// The segment of an index, and the first index of that segment.
 #[inline]
 fn whereabouts(at: u32) -> (usize, u32) {
     let segment = u32::BITS - at.leading_zeros();

@@ -34,7 +34,7 @@ fn a_waiter_sees_every_hand_over() {
     );
 }
 
-/// No writer comes between an exclusive guard and what it is downgraded to.
+/// No writer comes between an exclusive guard and its downgrade.
 #[test]
 fn a_downgrade_admits_no_writer_in_between() {
     shuttle::check_random(
@@ -89,7 +89,7 @@ fn ascending_pairs_do_not_deadlock() {
     );
 }
 
-/// A closed turnstile is empty, and whoever waited at it goes on when it opens.
+/// A closed freeze barrier is empty, and its waiters continue when it opens.
 #[test]
 fn a_closed_turnstile_is_empty() {
     shuttle::check_random(
@@ -119,11 +119,11 @@ fn a_closed_turnstile_is_empty() {
     );
 }
 
-/// Two places of which a road sign says where the value stands.
+/// Two places for a value, and an index that says which one holds it.
 struct Roads {
     index: VersionedLock,
     sign: RwLock<usize>,
-    /// What the sign said in a version of the structure.
+    /// The index as of a version of the structure.
     copy: RwLock<(Version, usize)>,
     places: [RwLock<Option<u32>>; 2],
 }
@@ -140,7 +140,7 @@ impl Roads {
         })
     }
 
-    /// Moves the value beside those who use it, as a split leaf does.
+    /// Moves the value with the lock open, as a leaf split does.
     fn move_open(&self) {
         let _alone = self.index.write_open();
         let mut from = self.places[0].write();
@@ -152,7 +152,8 @@ impl Roads {
         self.index.end_move();
     }
 
-    /// Moves it alone: nothing that was read may change before it is written elsewhere.
+    /// Moves it with the lock closed: nothing that was read may change before it is written
+    /// elsewhere.
     fn move_closed(&self) {
         let _alone = self.index.write_open();
         self.index.close();
@@ -163,7 +164,7 @@ impl Roads {
         *self.sign.write() = 1;
     }
 
-    /// Raises the value where it stands, in a place that cannot lose it meanwhile.
+    /// Increments the value in its place, with the place validated.
     fn raise(&self) {
         loop {
             let Some(version) = self.index.version() else {
@@ -198,13 +199,13 @@ fn raised_while_it_moves(move_it: fn(&Roads)) {
     assert_eq!(*roads.places[1].read(), Some(2));
 }
 
-/// Nothing is lost, and nothing looked for in vain, while a part moves beside others.
+/// No increment and no lookup is lost while a part moves with the lock open.
 #[test]
 fn a_part_that_moves_beside_others_is_found() {
     shuttle::check_random(|| raised_while_it_moves(Roads::move_open), ITERATIONS);
 }
 
-/// The same, while it moves alone.
+/// The same, with the lock closed.
 #[test]
 fn a_part_that_moves_alone_is_found() {
     shuttle::check_random(|| raised_while_it_moves(Roads::move_closed), ITERATIONS);
@@ -232,7 +233,7 @@ fn a_counter_adds_up() {
     );
 }
 
-/// The canary: an update in two steps must be caught, else the checker checks nothing.
+/// Canary: an update in two steps must be caught, or the checker checks nothing.
 #[test]
 #[should_panic(expected = "an update was lost")]
 fn a_torn_update_is_found() {
@@ -252,7 +253,7 @@ fn a_torn_update_is_found() {
     );
 }
 
-/// A reader without a lock sees words that were published together, or is told that it saw none.
+/// A lock-free reader sees words that were published together, or `None`.
 #[test]
 fn published_words_belong_together() {
     shuttle::check_random(

@@ -1,22 +1,22 @@
-//! Maps by number, in shards: neighbours, which are used one after the other, share a shard and lie
-//! side by side in its table. So a thread that works through numbers of its own meets nobody.
+//! Sharded maps by number with locality: each run of `1 << STRETCH_BITS` numbers shares a shard and
+//! is contiguous in its table. A thread that works through its own numbers rarely contends.
 //!
-//! Not here: keys that an attacker chooses. Numbers of blocks and inodes have a range.
+//! Not here: keys that an attacker chooses. Block and inode numbers have a bounded range.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
-/// Odd factors: what chooses a shard must not choose places in it as well.
+/// Odd factors: the shard and the place in a table must not depend on the same mix.
 const SHARD_MIX: u64 = 0x9E37_79B9_7F4A_7C15;
 const PLACE_MIX: u64 = 0xD6E8_FEB8_6659_FD93;
-/// The bits by which a table tells entries apart; it places them by the others.
+/// The tag bits by which a table tells entries apart; the other bits place them.
 const UPPER: u64 = !0 << 57;
 
-/// A map whose keys are one integer each; `1 << STRETCH_BITS` numbers in a row stay together.
+/// A map with integer keys; runs of `1 << STRETCH_BITS` numbers stay together.
 pub type StretchMap<K, V, const STRETCH_BITS: u32> =
     HashMap<K, V, BuildHasherDefault<StretchHasher<STRETCH_BITS>>>;
 
-/// Which of `shards`, 128 at most and a power of two, has `number`.
+/// The shard of `number` among `shards`, a power of two, at most 128.
 pub fn stretch_shard<const STRETCH_BITS: u32>(number: u64, shards: usize) -> usize {
     debug_assert!(shards.is_power_of_two() && shards <= 128);
     let mixed = (number >> STRETCH_BITS).wrapping_mul(SHARD_MIX);

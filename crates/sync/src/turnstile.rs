@@ -1,9 +1,11 @@
-//! A turnstile: many threads go through side by side, until one closes it and has the place alone.
+//! Freeze barrier (`Turnstile`), as `sb_start_write`: threads enter concurrently until one closes
+//! it and waits until all have left.
 //!
-//! Invariants: who enters counts itself into its thread's shard, then looks at the word again; who
-//! closes sets the word, then looks at the shards. Both with `SeqCst`, so one sees the other.
-//! Locking: one mutex ([`Rank::Queue`]) to park, never taken while the turnstile is open. Entering
-//! may wait for long, so it comes before every lock but [`Rank::Mount`].
+//! Invariants: an entering thread counts itself into its shard, then checks `closed` again; the
+//! closing thread sets `closed`, then reads the shards. Both use `SeqCst`, so at least one sees the
+//! other.
+//! Locking: one mutex ([`Rank::Queue`]) to park, never taken while the barrier is open. Entering
+//! may wait for long, so it precedes every lock but [`Rank::Mount`].
 
 use crate::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use crate::{Condvar, Mutex, Rank, Sharded, shard_index};
@@ -11,14 +13,14 @@ use crate::{Condvar, Mutex, Rank, Sharded, shard_index};
 /// See the module.
 pub struct Turnstile {
     closed: AtomicBool,
-    /// What it was closed for is done, and it stays closed.
+    /// The work that it was closed for is done; it stays closed.
     at_rest: AtomicBool,
     inside: Sharded<AtomicU64>,
     park: Mutex<()>,
     wake: Condvar,
 }
 
-/// A thread is inside; dropping it goes out.
+/// The thread is inside; dropping it leaves.
 #[must_use = "dropping it goes out at once"]
 pub struct Pass<'a> {
     turnstile: &'a Turnstile,
@@ -38,8 +40,8 @@ impl Default for Turnstile {
 }
 
 impl Turnstile {
-    /// Goes in; waits while it is closed. A thread that is inside must not enter again: who closes
-    /// would wait for it, and it for who closes.
+    /// Enters; waits while the barrier is closed. Not re-entrant: entering twice deadlocks against
+    /// [`Self::close`].
     pub fn enter(&self) -> Pass<'_> {
         loop {
             if let Some(pass) = self.try_enter() {
@@ -52,7 +54,7 @@ impl Turnstile {
         }
     }
 
-    /// As [`Self::enter`]; `None` as soon as it is at rest ([`Self::rest`]).
+    /// As [`Self::enter`]; `None` once it is at rest ([`Self::rest`]).
     pub fn enter_or_rest(&self) -> Option<Pass<'_>> {
         loop {
             if let Some(pass) = self.try_enter() {
@@ -68,7 +70,7 @@ impl Turnstile {
         }
     }
 
-    /// Goes in if it is open now.
+    /// Enters if the barrier is open.
     pub fn try_enter(&self) -> Option<Pass<'_>> {
         let shard = shard_index();
         if self.is_closed() {
@@ -80,7 +82,7 @@ impl Turnstile {
         (!self.is_closed()).then_some(pass)
     }
 
-    /// Closes it and waits until nobody is inside. One caller at a time.
+    /// Closes the barrier and waits until all threads inside have left. One caller at a time.
     pub fn close(&self) {
         self.closed.store(true, SeqCst);
         let mut parked = self.park.lock();
@@ -89,19 +91,19 @@ impl Turnstile {
         }
     }
 
-    /// Says that what it was closed for is done; it stays closed.
+    /// Marks the work that it was closed for as done; it stays closed.
     pub fn rest(&self) {
         let _parked = self.park.lock();
         self.at_rest.store(true, SeqCst);
         self.wake.notify_all();
     }
 
-    /// Whether it is closed, and what it was closed for is done.
+    /// Whether it is closed and the work that it was closed for is done.
     pub fn is_at_rest(&self) -> bool {
         self.at_rest.load(SeqCst)
     }
 
-    /// Opens it again.
+    /// Opens it again and wakes the waiters.
     pub fn open(&self) {
         let _parked = self.park.lock();
         self.at_rest.store(false, SeqCst);
@@ -109,12 +111,12 @@ impl Turnstile {
         self.wake.notify_all();
     }
 
-    /// Whether nobody can enter now.
+    /// Whether the barrier refuses entry.
     pub fn is_closed(&self) -> bool {
         self.closed.load(SeqCst)
     }
 
-    /// A shard that was seen empty stays so: whoever enters now sees that it is closed.
+    /// A shard that was seen empty stays so: a thread that enters later sees `closed` and leaves.
     fn is_empty(&self) -> bool {
         self.inside.iter().all(|shard| shard.load(SeqCst) == 0)
     }

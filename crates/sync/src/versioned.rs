@@ -1,17 +1,19 @@
-//! A lock over a structure that most work goes on in without taking it.
+//! Optimistic lock: readers sample a version, work without the lock, and validate the version.
 //!
-//! Who works without the lock takes a [`Version`] first and asks at the end whether it is still the
-//! one: then nothing has moved in between. The parts of the structure have locks of their own. Who
-//! asks with a part locked knows that the part stays where it was found until it is unlocked.
+//! If a [`Version`] validates ([`VersionedLock::is_still`]), no part of the structure has moved
+//! since it was sampled. Parts have locks of their own. If a reader validates with a part locked,
+//! the part stays in its place until the reader unlocks it.
 //!
-//! Invariants: who moves parts holds the lock exclusively, and either has it closed (there is no
-//! version; every part that is looked at then stays as it is, since who changes parts asks for the
-//! version with the part locked), or moves them between [`VersionedLock::begin_move`], which comes
-//! before a part can be found at its new place, and [`VersionedLock::end_move`], which comes before
-//! the lock of the old place is released. Both make another version, but only the second another
-//! structure: who goes by a copy of the old one meanwhile comes to a lock that is held, and learns
-//! behind it that the version is past.
-//! Locking: the lock's own rank; the version is an atomic beside it.
+//! Invariants: a thread that moves parts holds the lock exclusively, closed or open.
+//! - Closed: there is no version. A thread that changes a part validates with the part locked and
+//!   fails, so no part changes under the holder.
+//! - Open: parts move between [`VersionedLock::begin_move`], which precedes the first way to a part
+//!   at its new place, and [`VersionedLock::end_move`], which precedes the unlock of the old place.
+//!
+//! Both calls change the version, but only `end_move` changes the structure number. A reader that
+//! follows a copy of the old structure meets a locked part, and fails validation once it has that
+//! lock.
+//! Locking: the rank is a parameter; the version is an atomic beside the lock.
 
 use crate::atomic::{AtomicU64, Ordering::SeqCst};
 use crate::{Rank, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -20,7 +22,7 @@ use crate::{Rank, RwLock, RwLockReadGuard, RwLockWriteGuard};
 const CLOSED: u64 = 1;
 /// Set while parts move.
 const MOVING: u64 = 2;
-/// Structures follow each other so.
+/// Difference between the versions of two successive structures.
 const STEP: u64 = 4;
 
 /// See the module.
@@ -29,23 +31,23 @@ pub struct VersionedLock {
     version: AtomicU64,
 }
 
-/// How the structure stood at some moment.
+/// Sampled state of the structure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Version(u64);
 
 impl Version {
-    /// Whether parts are on the way: nobody keeps what the structure looks like.
+    /// Whether parts are moving: a copy of the structure must not be kept.
     pub fn is_moving(self) -> bool {
         self.0 & MOVING != 0
     }
 
-    /// The number of the structure: the same until parts have moved.
+    /// The number of the structure: constant until parts have moved.
     pub fn structure(self) -> u64 {
         self.0 / STEP
     }
 }
 
-/// The lock is held exclusively; closed or not.
+/// The lock is held exclusively, closed or open.
 #[must_use = "the lock is released when the guard is dropped"]
 pub struct VersionedGuard<'a> {
     lock: &'a VersionedLock,
@@ -61,24 +63,24 @@ impl VersionedLock {
         }
     }
 
-    /// How the structure stands now; `None` while it is closed.
+    /// Samples the version; `None` while the lock is closed.
     pub fn version(&self) -> Option<Version> {
         let version = self.version.load(SeqCst);
         (version & CLOSED == 0).then_some(Version(version))
     }
 
-    /// Whether nothing has moved since.
+    /// Validates: whether no part has moved since.
     pub fn is_still(&self, version: Version) -> bool {
         self.version.load(SeqCst) == version.0
     }
 
-    /// Waits until the lock could be had shared, so that it is not closed any more.
+    /// Waits until the lock is no longer closed: takes it shared and releases it.
     #[cfg_attr(debug_assertions, track_caller)]
     pub fn wait(&self) {
         drop(self.lock.read());
     }
 
-    /// Shared: nothing moves.
+    /// Takes the lock shared: no part moves.
     #[cfg_attr(debug_assertions, track_caller)]
     pub fn read(&self) -> RwLockReadGuard<'_, ()> {
         self.lock.read()
@@ -90,7 +92,7 @@ impl VersionedLock {
         self.lock.read_ordered(key)
     }
 
-    /// Exclusively and closed: the caller is alone.
+    /// Takes the lock exclusively and closed: no optimistic reader succeeds.
     #[cfg_attr(debug_assertions, track_caller)]
     pub fn write(&self) -> VersionedGuard<'_> {
         self.closed(self.lock.write())
@@ -102,35 +104,34 @@ impl VersionedLock {
         self.closed(self.lock.write_ordered(key))
     }
 
-    /// Exclusively and not closed: who works without the lock goes on.
+    /// Takes the lock exclusively and open: optimistic readers continue.
     #[cfg_attr(debug_assertions, track_caller)]
     pub fn write_open(&self) -> VersionedGuard<'_> {
         self.guard(self.lock.write())
     }
 
-    /// Parts begin to move, with their locks held. The caller holds the lock exclusively and not
-    /// closed.
+    /// Begins to move parts, with their locks held. The caller holds the lock exclusively and open.
     pub fn begin_move(&self) {
         self.version.fetch_or(MOVING, SeqCst);
     }
 
-    /// Parts have moved: every version taken so far is past.
+    /// Ends the move: every version sampled so far is invalid.
     pub fn end_move(&self) {
         self.next_structure();
     }
 
-    /// The version that [`Self::end_move`] makes.
+    /// The version that [`Self::end_move`] will make.
     pub fn after_move(&self) -> Version {
         Version(next(self.version.load(SeqCst)))
     }
 
-    /// From now on the caller, who holds the lock exclusively, is alone: who works without the lock
-    /// finds that its version is past.
+    /// Closes the lock, which the caller holds exclusively: versions sampled so far are invalid,
+    /// and none can be sampled.
     pub fn close(&self) {
         self.version.fetch_or(CLOSED, SeqCst);
     }
 
-    /// Ends what [`Self::close`] began, as the release of the lock does.
+    /// Undoes [`Self::close`], as the release of the lock does.
     pub fn open(&self) {
         if self.version.load(SeqCst) & CLOSED != 0 {
             self.next_structure();
@@ -157,7 +158,7 @@ impl VersionedLock {
 
 impl Drop for VersionedGuard<'_> {
     fn drop(&mut self) {
-        // Also what failed half-way has moved.
+        // A move that failed half-way has moved parts, too.
         if self.lock.version.load(SeqCst) & (CLOSED | MOVING) != 0 {
             self.lock.next_structure();
         }

@@ -1,7 +1,7 @@
-//! How often and how long threads waited for locks, per rank.
+//! Lock wait statistics per rank: number of waits and their time.
 //!
-//! Counted only when a lock was not free at once, so an uncontended lock costs nothing. Plain `std`
-//! atomics in every build: nobody decides anything by these numbers.
+//! A wait is counted only if the lock was not free at once, so an uncontended lock costs nothing.
+//! Plain `std` atomics in every build: no decision depends on these numbers.
 
 use crate::{Rank, Sharded};
 use std::sync::LazyLock;
@@ -20,11 +20,11 @@ static WAITS: LazyLock<Sharded<[Slot; Rank::ALL.len()]>> =
 /// Waits for the locks of one rank since the process started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LockWait {
-    /// Whose locks.
+    /// The rank of the locks.
     pub rank: Rank,
     /// Acquisitions that found the lock taken.
     pub waits: u64,
-    /// Time they waited, together.
+    /// Total time of the waits, in nanoseconds.
     pub wait_ns: u64,
 }
 

@@ -132,7 +132,7 @@ impl<T: ?Sized> DerefMut for RwLockWriteGuard<'_, T> {
 }
 
 /// A cell that is written once. The checker cannot see a thread wait for another that makes the
-/// value, so several may make one: the first that is done puts it in, the others drop theirs.
+/// value, so several threads may make one: the first stores its value, the others drop theirs.
 pub struct OnceLock<T> {
     value: std::sync::OnceLock<T>,
     is_set: raw::atomic::AtomicBool,
@@ -146,27 +146,27 @@ impl<T> OnceLock<T> {
             is_set: raw::atomic::AtomicBool::new(false),
         }
     }
-    /// What was put in.
+    /// The stored value.
     pub fn get(&self) -> Option<&T> {
         let is_set = self.is_set.load(raw::atomic::Ordering::SeqCst);
         self.value.get().filter(|_| is_set)
     }
-    /// What was put in, to change.
+    /// The stored value, mutable.
     pub fn get_mut(&mut self) -> Option<&mut T> {
         self.value.get_mut()
     }
-    /// Puts `value` in, or answers it when there is one.
+    /// Stores `value`, or returns it if the cell is full.
     pub fn set(&self, value: T) -> Result<(), T> {
         self.value.set(value)?;
         self.is_set.store(true, raw::atomic::Ordering::SeqCst);
         Ok(())
     }
-    /// Takes out what was put in.
+    /// Takes the stored value out.
     pub fn take(&mut self) -> Option<T> {
         self.is_set = raw::atomic::AtomicBool::new(false);
         self.value.take()
     }
-    /// What was put in, or what `make` answers and is in from now on.
+    /// The stored value; stores the result of `make` first if the cell is empty.
     pub fn get_or_init(&self, make: impl FnOnce() -> T) -> &T {
         if let Some(value) = self.get() {
             return value;

@@ -1,7 +1,7 @@
-//! What the locks are made of in this build.
+//! Implementation of the locks in this build.
 //!
-//! Both backends answer to the names and signatures of `parking_lot`, so that `lock.rs` and
-//! `rwlock.rs` are the same for both.
+//! Both backends have the names and signatures of `parking_lot`, so that `lock.rs` and `rwlock.rs`
+//! are the same for both.
 
 #[cfg(shuttle)]
 mod checked;

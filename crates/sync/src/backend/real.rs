@@ -7,7 +7,7 @@ pub(crate) use std::thread_local;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// A number for the calling thread's shard, asked once per thread.
+/// An ordinal of the calling thread, for its shard; requested once per thread.
 pub(crate) fn thread_ordinal() -> usize {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     NEXT.fetch_add(1, Ordering::Relaxed)
