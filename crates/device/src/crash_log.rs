@@ -1,12 +1,13 @@
-//! Which bytes a device may hold after a crash.
+//! The set of disk images that a crash may leave, given a log of changes and flushes.
 //!
-//! A crash is a *cut* (the number of events that happened) and a choice of what survived. Every
-//! change that returned before a flush began which returned before the cut is there. Of all other
-//! changes before the cut (*pending* ones) any subset may be there, each also in part: a device
-//! writes sectors of 512 bytes whole, and promises nothing about larger units.
-//! Survivors are applied in the order of the log: a device cache keeps one newest version of a
-//! sector, so an older change never lands on a younger one. For the same reason a change of a part
-//! of a sector brings along what was changed in the rest of it before.
+//! A crash is a *cut* (the number of events that happened) and a set of survivors. A change is
+//! durable if it returned before a flush began that returned before the cut. All other changes
+//! before the cut are *pending*: any subset may survive, each also in part. A device writes sectors
+//! of 512 bytes whole and promises nothing about larger units.
+//!
+//! Survivors are applied in log order: a device cache keeps only the newest version of a sector, so
+//! an older change never overwrites a newer one. For the same reason a change of part of a sector
+//! brings earlier changes of the rest of that sector with it.
 //! A discard that survives reads as zero; one that does not leaves the old bytes.
 
 use crate::{BlockDevice, MemDevice};
@@ -15,7 +16,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use uext4_sync::Rng;
 
-/// The unit that a device writes whole, in bytes.
+/// The unit of atomic writes of a device, in bytes.
 const SECTOR_BYTES: u64 = 512;
 /// [`Event::Change::returned_at`] of a change that has not returned.
 pub(crate) const NEVER: usize = usize::MAX;
@@ -27,21 +28,21 @@ pub enum Change {
     Write {
         /// First byte.
         offset: u64,
-        /// What was written.
+        /// The new bytes.
         bytes: Arc<[u8]>,
     },
     /// Bytes were made zero.
     Zero {
         /// First byte.
         offset: u64,
-        /// How many bytes.
+        /// Length in bytes.
         len: u64,
     },
-    /// Bytes were given up.
+    /// Bytes were discarded.
     Discard {
         /// First byte.
         offset: u64,
-        /// How many bytes.
+        /// Length in bytes.
         len: u64,
     },
 }
@@ -62,9 +63,9 @@ impl Change {
 pub enum Event {
     /// A change began.
     Change {
-        /// Which.
+        /// The change.
         change: Change,
-        /// How many events there were when it returned.
+        /// Number of events when it returned.
         returned_at: usize,
     },
     /// A change that the device refused.
@@ -76,47 +77,47 @@ pub enum Event {
         /// The index of its [`Event::FlushStarted`].
         started: usize,
     },
-    /// The user of the device passed a point of its own.
+    /// A mark that the user of the device set.
     Mark(u64),
 }
 
-/// Whether a change that is not lost is there in full.
+/// Whether a surviving change is complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tearing {
-    /// It is.
+    /// It is complete.
     Whole,
     /// Some of its sectors may be missing.
     Sectors,
 }
 
-/// Which of the pending changes are there after the crash.
+/// The pending changes that survive the crash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Survivors {
-    /// Every one: the simple cut.
+    /// All of them: the simple cut.
     All,
-    /// None: what was flushed and no more.
+    /// None: flushed changes only.
     None,
     /// The i-th pending change survives when bit i is set; those past the 64th do not.
     Mask(u64),
-    /// Chosen by a seed.
+    /// A choice by seed.
     Seeded {
-        /// Equal seeds choose alike.
+        /// Equal seeds give equal choices.
         seed: u64,
         /// Whether survivors may be torn.
         tearing: Tearing,
     },
 }
 
-/// A recorded run, and the images that a crash in it may leave.
+/// A recorded run, and the images that a crash during it may leave.
 ///
-/// Images of ascending cuts cost what their events cost; a smaller cut than the one before starts
-/// over from the base. Clone it to enumerate from several threads.
+/// Images of ascending cuts cost in proportion to their events; a smaller cut than the last one
+/// starts again from the base. Clone the log to enumerate from several threads.
 pub struct CrashLog {
     base: MemDevice,
     events: Arc<[Event]>,
     moments: Arc<[u64]>,
-    /// For each cut, where the last flush that returned before it began: changes that had
-    /// returned by then are durable.
+    /// For each cut, the start of the last flush that returned before it: changes that had returned
+    /// by then are durable.
     horizons: Arc<[usize]>,
     durable: Durable,
     /// Bytes that are never torn.
@@ -143,7 +144,7 @@ impl Durable {
         }
     }
 
-    /// Applies what became durable between the present horizon and a later one.
+    /// Applies the changes that become durable between the current horizon and a later one.
     fn advance(&mut self, events: &[Event], horizon: usize) {
         for (index, event) in events.iter().enumerate().take(horizon).skip(self.from) {
             if self.ahead.contains(&index) {
@@ -203,8 +204,8 @@ impl CrashLog {
         }
     }
 
-    /// From now on these bytes are never torn apart: for structures that their users take to be
-    /// one sector, though they are longer.
+    /// Never tears these bytes from now on: for structures longer than a sector that their users
+    /// treat as atomic.
     pub fn keep_whole(&mut self, bytes: Range<u64>) {
         self.whole = bytes;
     }
@@ -224,7 +225,7 @@ impl CrashLog {
         &self.events
     }
 
-    /// When each event came, ascending, in the count of all recorders that lie side by side.
+    /// The event counter shared by all recorders at each event, ascending.
     pub fn moments(&self) -> &[u64] {
         &self.moments
     }
@@ -240,7 +241,7 @@ impl CrashLog {
             })
     }
 
-    /// Indices of the changes before the cut that may or may not be there.
+    /// Indices of the changes before the cut that may or may not survive.
     pub fn pending(&self, cut: usize) -> Vec<usize> {
         let horizon = self.horizons[cut];
         let is_pending = |index: &usize| match &self.events[*index] {
@@ -250,7 +251,7 @@ impl CrashLog {
         (0..cut).filter(is_pending).collect()
     }
 
-    /// What the device holds after a crash at `cut`.
+    /// The contents of the device after a crash at `cut`.
     pub fn image(&mut self, cut: usize, survivors: Survivors) -> MemDevice {
         let horizon = self.horizons[cut];
         if horizon < self.durable.horizon {
@@ -298,11 +299,11 @@ fn settle_by_seed(
     whole: &Range<u64>,
 ) {
     let mut rng = Rng::new(seed);
-    // Nearly nothing and nearly everything are as telling as half, and rare under even odds.
+    // Almost no and almost all survivors find as much as half, and are rare under even odds.
     let survives = [1, 4, 7][rng.below(3) as usize];
     for (index, change) in pending.iter().enumerate() {
         let earlier = &pending[..index];
-        // Two draws for each change, so that the same seed loses the same changes torn or whole.
+        // Two draws per change, so that a seed loses the same changes whether torn or whole.
         let (kept, torn) = (rng.chance(survives, 8), rng.chance(1, 4));
         match (kept, torn && tearing == Tearing::Sectors) {
             (false, _) => {}
@@ -312,7 +313,7 @@ fn settle_by_seed(
     }
 }
 
-/// Applies a change, and before it the `earlier` ones to sectors that it changes in part.
+/// Applies a change, after the `earlier` changes of the sectors that it changes in part.
 fn land(image: &MemDevice, earlier: &[&Change], change: &Change) {
     let Range { start, end } = change.range();
     let first = start - start % SECTOR_BYTES;
@@ -327,7 +328,7 @@ fn land(image: &MemDevice, earlier: &[&Change], change: &Change) {
     apply(image, change);
 }
 
-/// Applies a change. It fitted into the recorded device, whose size the image has.
+/// Applies a change. It fitted into the recorded device, and the image has the same size.
 fn apply(image: &MemDevice, change: &Change) {
     let result = match change {
         Change::Write { offset, bytes } => image.write_at(*offset, bytes),
@@ -364,7 +365,7 @@ fn apply_torn(
     }
 }
 
-/// What a change does in `bytes`, if anything.
+/// The part of a change inside `bytes`, if any.
 fn clip(change: &Change, bytes: &Range<u64>) -> Option<Change> {
     let range = change.range();
     let (start, end) = (range.start.max(bytes.start), range.end.min(bytes.end));

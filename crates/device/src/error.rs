@@ -1,6 +1,6 @@
 //! Errors of a device.
 
-/// What went wrong on a device, and where.
+/// An error of a device, with its place.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum Error {
     /// The operating system, or an injected fault, failed an access.
@@ -33,7 +33,7 @@ pub enum Error {
         /// The user of the storage.
         user: crate::User,
     },
-    /// Another host took the file system over: its MMP block is not ours any more.
+    /// Another host took the file system over: its MMP block no longer names this mount.
     #[error("the claim on the file system is lost: {user}; nothing more is written")]
     Taken {
         /// The holder that the MMP block names.
@@ -42,7 +42,7 @@ pub enum Error {
     /// The device has no such partition.
     #[error("there is no partition {number}")]
     NoPartition {
-        /// The number asked for, from 1.
+        /// The requested number, from 1.
         number: u32,
     },
     /// The device ends before the partition does.
@@ -51,28 +51,28 @@ pub enum Error {
          {size_bytes}"
     )]
     PartitionCut {
-        /// The number asked for, from 1.
+        /// The requested number, from 1.
         number: u32,
-        /// First byte behind the partition.
+        /// First byte after the partition.
         end_bytes: u64,
         /// Size of the device in bytes.
         size_bytes: u64,
     },
-    /// The device has no partition table that can be understood.
+    /// The partition table of the device is missing or invalid.
     #[error("the partition table cannot be used: {problem}")]
     PartitionTable {
-        /// What is wrong with it.
+        /// The problem, as text.
         problem: &'static str,
     },
     /// The device was opened read-only.
     #[error("the device is read-only")]
     ReadOnly,
-    /// The block device takes no writes, whoever opens it (`blockdev --setro`, a switch).
+    /// The block device refuses all writes (`blockdev --setro`, a switch).
     #[error("the device is write-protected")]
     WriteProtected,
 }
 
-/// Where it failed; a file is opened and flushed as a whole.
+/// The byte range of the failure; empty for opening and flushing, which concern the whole file.
 fn extent(op: &str, offset: u64, len: u64) -> String {
     match op {
         "open" | "flush" => String::new(),

@@ -1,9 +1,9 @@
-//! A device that fails when told to, or claims success for what it did not do.
+//! Fault-injecting device: fails accesses, or claims success for accesses that it did not do.
 //!
-//! Faults are armed and disarmed at run time; an access asks the armed ones in the order of
-//! arming, and the first that matches ends it *before* it reaches the inner device.
-//! Locking: the list is under one mutex ([`Rank::Device`]), never held during an access; while
-//! nothing is armed an access costs one atomic load.
+//! Faults are armed and disarmed at run time. An access checks the armed faults in the order of
+//! arming; the first match ends it *before* it reaches the inner device.
+//! Locking: the list is under one mutex ([`Rank::Device`]), never held during an access. While no
+//! fault is armed, an access costs one atomic load.
 
 use crate::{BlockDevice, Claimant, Error, VolatileDevice};
 use rustix::io::Errno;
@@ -13,7 +13,7 @@ use std::time::Duration;
 use uext4_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use uext4_sync::{Mutex, Rank, Rng};
 
-/// What an access does.
+/// Kind of access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
     /// `read_at`.
@@ -26,49 +26,49 @@ pub enum Operation {
     Discard,
 }
 
-/// Which accesses of its operation a fault hits.
+/// The accesses of its operation that a fault hits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum When {
     /// Each one.
     Always,
     /// `count` of them after the first `after`, counted from the arming.
     Counted {
-        /// How many pass first.
+        /// Number that pass first.
         after: u64,
-        /// How many fail then.
+        /// Number that fail after those.
         count: u64,
     },
     /// Those that touch a byte of this range.
     Touching(Range<u64>),
-    /// Each with this chance; which ones follows from the seed and the order of accesses.
+    /// Each with this probability; the seed and the order of accesses determine which ones.
     Random {
-        /// Of the choices.
+        /// Seed of the choices.
         seed: u64,
-        /// Failures in a thousand accesses.
+        /// Failures per thousand accesses.
         per_mille: u64,
     },
 }
 
-/// What the access answers instead.
+/// Result of a failed access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
     /// `EIO`.
     Io,
-    /// `ENOSPC`, as a thin or network device answers.
+    /// `ENOSPC`, as from a thin or network device.
     NoSpace,
-    /// Success, though the access failed: a write is not there, a flush has lost the cache, a read
-    /// leaves the buffer as it was. No file system can notice it at once; a test must notice later.
+    /// Success, though the access failed: a write is missing, a flush has lost the cache, a read
+    /// leaves the buffer unchanged. No file system can notice it at once; a test must notice later.
     Lie,
 }
 
 /// One fault to inject.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// What it fails.
+    /// The kind of access that it fails.
     pub operation: Operation,
-    /// When.
+    /// When it fails them.
     pub when: When,
-    /// With which error.
+    /// The result.
     pub cause: Cause,
 }
 
@@ -77,7 +77,7 @@ pub struct Fault {
 pub enum Flushes {
     /// It does.
     Kept,
-    /// It answers success and does nothing: the lie that a crash test must notice.
+    /// It returns success and does nothing, which a crash test must detect.
     Dropped,
 }
 
@@ -88,23 +88,23 @@ struct Armed {
     choices: Rng,
 }
 
-/// How an access goes on.
+/// Course of an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Course {
-    /// To the inner device.
+    /// Passed to the inner device.
     Inward,
-    /// It does not reach the inner device, and success is answered.
+    /// Success without an access to the inner device.
     Claimed,
 }
 
-/// Accesses that take longer.
+/// Delayed accesses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Delay {
-    /// Of the choices which ones.
+    /// Seed of the choices.
     pub seed: u64,
-    /// Delayed ones in a thousand accesses.
+    /// Delayed accesses per thousand.
     pub per_mille: u64,
-    /// How long at most.
+    /// Longest delay.
     pub longest: Duration,
 }
 
@@ -113,7 +113,7 @@ pub struct Faulty {
     inner: Arc<dyn BlockDevice>,
     /// Drops the cache of the inner device; called for each flush that fails.
     lose_cache: Option<Box<dyn Fn() + Send + Sync>>,
-    /// True when anything below is in force.
+    /// True while any field of the plan is in force.
     active: AtomicBool,
     plan: Mutex<Plan>,
     injected: AtomicU64,
@@ -132,7 +132,7 @@ impl Plan {
         self.vanished || self.flushes == Flushes::Dropped || is_late || !self.armed.is_empty()
     }
 
-    /// How long the next access waits first.
+    /// Delay of the next access.
     fn wait(&mut self) -> Option<Duration> {
         let (delay, choices) = self.delay.as_mut()?;
         let is_hit = choices.below(1000) < delay.per_mille;
@@ -140,14 +140,13 @@ impl Plan {
         is_hit.then(|| Duration::from_micros(choices.below(longest + 1)))
     }
 
-    /// What this access answers without the inner device, if a fault hits it: an error, or nothing
-    /// for a lie.
+    /// The result of this access if a fault hits it: an error, or `None` for a lie.
     fn verdict(&mut self, operation: Operation, touched: &Range<u64>) -> Option<Option<Errno>> {
         if self.vanished {
             return Some(Some(Errno::NODEV));
         }
         let hit = |armed: &mut Armed| armed.hits(operation, touched).then_some(armed.fault.cause);
-        // Every fault counts the access, also those behind the one that hits.
+        // Every fault counts the access, also those after the first match.
         let hits: Vec<Cause> = self.armed.iter_mut().filter_map(hit).collect();
         hits.first().map(|cause| match cause {
             Cause::Io => Some(Errno::IO),
@@ -191,7 +190,7 @@ impl Faulty {
         }
     }
 
-    /// As [`Self::new`]; each flush that fails loses the cache before it answers.
+    /// As [`Self::new`]; each failed flush loses the cache before it returns.
     pub fn over_cache<D: BlockDevice + 'static>(cache: Arc<VolatileDevice<D>>) -> Self {
         let inner = cache.clone();
         Self {
@@ -215,12 +214,12 @@ impl Faulty {
         });
     }
 
-    /// Delays accesses from now on, or no longer.
+    /// Starts or stops the delay of accesses.
     pub fn set_delay(&self, delay: Option<Delay>) {
         self.change(|plan| plan.delay = delay.map(|delay| (delay, Rng::new(delay.seed))));
     }
 
-    /// Takes back every armed fault; flushes and presence stay as they are.
+    /// Disarms all faults; flushes, presence and delays stay as they are.
     pub fn disarm(&self) {
         self.change(|plan| plan.armed.clear());
     }
@@ -230,17 +229,17 @@ impl Faulty {
         self.change(|plan| plan.flushes = flushes);
     }
 
-    /// The backing is gone: every access fails with `ENODEV` until [`Self::come_back`].
+    /// The backing disappears: every access fails with `ENODEV` until [`Self::come_back`].
     pub fn vanish(&self) {
         self.change(|plan| plan.vanished = true);
     }
 
-    /// The backing is there again, with the bytes it had.
+    /// The backing reappears, with the bytes it had.
     pub fn come_back(&self) {
         self.change(|plan| plan.vanished = false);
     }
 
-    /// How many accesses were failed so far, those that claim success among them.
+    /// Number of injected failures, including false successes.
     pub fn injected(&self) -> u64 {
         self.injected.load(Ordering::Acquire)
     }
@@ -251,7 +250,7 @@ impl Faulty {
         self.active.store(plan.is_active(), Ordering::Release);
     }
 
-    /// Does the access by `inward` unless a fault hits it.
+    /// Runs the access by `inward` unless a fault hits it.
     fn access(
         &self,
         operation: Operation,
@@ -264,7 +263,7 @@ impl Faulty {
         }
     }
 
-    /// Fails the access if a fault says so.
+    /// Delays the access if told to; fails it if a fault hits it.
     fn course(&self, operation: Operation, offset: u64, len: u64) -> Result<Course, Error> {
         if !self.active.load(Ordering::Acquire) {
             return Ok(Course::Inward);

@@ -1,10 +1,9 @@
-//! A device in a regular file or behind a block device node.
+//! Device in a regular file or behind a block device node.
 //!
-//! Two processes that write one file system destroy it. A device that is opened for writing
-//! therefore takes an exclusive `flock` and, on a block device, a claim: the kernel gives one with
-//! `O_EXCL`, and refuses it while the device is mounted. What else shows the same bytes is claimed
-//! as well ([`crate::users`]). Readers take no lock: looking at a mounted file system is useful and
-//! harms nobody.
+//! Two processes that write one file system destroy it. A device that is open for writing therefore
+//! holds an exclusive `flock` and, on a block device, an `O_EXCL` claim, which the kernel refuses
+//! while the device is mounted. Other names of the same bytes are claimed as well
+//! ([`crate::users`]). Readers take no lock: reading a mounted file system is useful and harmless.
 //! References: open(2), flock(2), fallocate(2).
 
 mod direct;
@@ -26,15 +25,15 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use uext4_sync::{Mutex, Rank, io_point};
 
-/// Segments that one `pwritev` may take (`IOV_MAX` of Linux).
+/// Segments per `pwritev` (`IOV_MAX` of Linux).
 const SEGMENTS_MAX: usize = 1024;
 
-/// What a device is opened for.
+/// Access mode of an open device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     /// Writes are refused; no lock is taken.
     ReadOnly,
-    /// Reads and writes; nobody else may write meanwhile.
+    /// Reads and writes; no other writer is admitted.
     ReadWrite,
 }
 
@@ -43,25 +42,25 @@ pub struct FileDevice {
     file: File,
     path: PathBuf,
     access: Access,
-    /// The same file, opened once more when writes are to be taken after all.
+    /// The same file, reopened by [`BlockDevice::begin_writing`].
     reopened: OnceLock<File>,
-    /// The same file once more, for access past the cache, where that is possible.
+    /// The same file, opened with `O_DIRECT`, where that is possible.
     direct: OnceLock<Option<File>>,
-    /// What keeps other writers out, unless it was given up.
+    /// The claims that exclude other writers, unless given up.
     held: Mutex<Held>,
-    /// Where the window starts in the file, in bytes.
+    /// Start of the window in the file, in bytes.
     start: u64,
     size_bytes: u64,
-    /// Asked when it is opened: later there may be nobody to ask (see the sandbox of the mount).
+    /// Queried at open: later the sandbox of the mount may hide `/sys`.
     is_rotational: bool,
 }
 
-/// What keeps other writers out while a device is open for writing.
+/// The claims that exclude other writers while a device is open for writing.
 #[derive(Default)]
 struct Held {
     /// The claim on the block device itself.
     own: Option<File>,
-    /// Those on what shows the same bytes.
+    /// The claims on other names of the same bytes.
     _around: Claims,
 }
 
@@ -83,8 +82,8 @@ impl FileDevice {
     /// Opens `len` bytes (default: all up to the end) from byte `offset`.
     ///
     /// # Errors
-    /// [`Error::Busy`] when somebody else writes it, [`Error::OutOfRange`] when the window does
-    /// not lie in the file, [`Error::Io`] when the operating system refuses.
+    /// [`Error::Busy`] if it has another writer, [`Error::OutOfRange`] if the window does not lie
+    /// in the file, [`Error::Io`] if the operating system refuses.
     pub fn open_window(
         path: impl AsRef<Path>,
         access: Access,
@@ -128,7 +127,7 @@ impl FileDevice {
             .truncate(false)
             .open(path)
             .map_err(open_error)?;
-        // Emptied only under the lock: the file may be somebody's mounted image.
+        // Truncated only under the lock: the file may be a mounted image.
         lock_for_writing(&file, path)?;
         let around = Claims::take(&file, path)?;
         file.set_len(0)
@@ -161,12 +160,12 @@ impl FileDevice {
         }
     }
 
-    /// A path that stands for the open file: its name may stand for another by now.
+    /// A path of the open descriptor: the original path may name another file by now.
     fn path_of_descriptor(&self) -> PathBuf {
         format!("/proc/self/fd/{}", self.file.as_raw_fd()).into()
     }
 
-    /// An error that names the file as it was opened.
+    /// Replaces the path in the error with the one that was opened.
     fn named(&self, error: Error) -> Error {
         match error {
             Error::Busy { user, .. } => Error::Busy {
@@ -177,7 +176,7 @@ impl FileDevice {
         }
     }
 
-    /// What writes go to.
+    /// The file that takes writes.
     fn target(&self) -> &File {
         self.reopened.get().unwrap_or(&self.file)
     }
@@ -202,7 +201,7 @@ impl FileDevice {
         loop {
             match rustix::fs::fallocate(self.target(), flags, self.start + offset, len) {
                 Err(Errno::INTR) => {}
-                // A block device where written pages wait: only its mount could drop them.
+                // On a block device with dirty pages, only the kernel mount could drop them.
                 Err(Errno::BUSY) if !written => {
                     rustix::fs::fdatasync(self.target())?;
                     written = true;
@@ -213,7 +212,7 @@ impl FileDevice {
     }
 
     fn write_segments(&self, mut at: u64, mut bufs: &mut [IoSlice<'_>]) -> std::io::Result<()> {
-        // Empty segments in front would look like a write that makes no progress.
+        // Leading empty segments would look like a write without progress.
         IoSlice::advance_slices(&mut bufs, 0);
         while !bufs.is_empty() {
             let batch = &bufs[..bufs.len().min(SEGMENTS_MAX)];
@@ -231,15 +230,15 @@ impl FileDevice {
     }
 }
 
-/// The lock goes with the last descriptor of the file, and a process that is being started
-/// elsewhere in this program may hold a copy for a moment: so it is given back by name.
+/// Explicit unlock: the lock ends with the last descriptor, and a process that another thread is
+/// starting may hold a copy for a moment.
 impl Drop for FileDevice {
     fn drop(&mut self) {
         self.unlock();
     }
 }
 
-/// Size in bytes. The length that `stat` tells of a block device is zero, so seek.
+/// Size in bytes, by seeking: `stat` reports zero for a block device.
 fn end_of(mut file: &File) -> std::io::Result<u64> {
     file.seek(SeekFrom::End(0))
 }
@@ -308,7 +307,7 @@ impl BlockDevice for FileDevice {
             return Ok(());
         }
         match self.allocate(offset, len, FallocateFlags::PUNCH_HOLE) {
-            // A hint that the backing cannot follow is done.
+            // A hint that the backing does not support counts as done.
             Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL | Errno::BUSY) => Ok(()),
             Err(errno) => Err(Error::io("discard", offset, len, errno)),
         }

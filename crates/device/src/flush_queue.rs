@@ -1,10 +1,10 @@
-//! Group flush: the flushes of a device one at a time, and a count of those that failed.
+//! Group flush: one flush of a device at a time, shared by waiting callers, with a failure count.
 //!
 //! A caller needs a flush that begins after its call. If one is running, all callers that arrive
-//! meanwhile share the next one.
+//! share the next one.
 //!
-//! Invariants: a flush that failed is counted before a later one begins. So if a flush succeeds and
-//! the count is what it was before a write began, no flush that could have lost the write failed.
+//! Invariants: a failed flush is counted before a later one begins. If a flush succeeds and the
+//! count has not changed since before a write, no flush that could have lost the write failed.
 //! Reason: after a failed flush, writes since the last successful one may be gone, and the next
 //! flush succeeds without them. Linux reports a failed write-back once per open descriptor, and all
 //! users of a device here share one.

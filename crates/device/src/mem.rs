@@ -1,9 +1,10 @@
-//! A device in sparse memory: tens of TiB of address space, memory only for what was written.
+//! Sparse device in memory: tens of TiB of address space, memory for written chunks only.
 //!
 //! Layout: the bytes are cut into chunks of `CHUNK_BYTES`; chunk `c` lives in the map of shard
 //! `c % SHARDS`. A chunk that is not in its map reads as zero. Chunks are reference counted and
 //! copied on write, so a [`MemDevice::snapshot`] costs a map entry per chunk.
-//! Locking: one shard lock ([`Rank::Device`]) at a time; readers of one shard run side by side.
+//! Locking: one shard lock ([`Rank::Device`]) at a time; readers of one shard do not exclude each
+//! other.
 //! An access that spans chunks is atomic per chunk only.
 
 use crate::{BlockDevice, Error, range};
@@ -20,7 +21,7 @@ const SHARDS: usize = 256;
 type Chunk = Arc<[u8; CHUNK_BYTES]>;
 type Chunks = HashMap<u64, Chunk, BuildHasherDefault<ChunkHasher>>;
 
-/// A multiplicative hash: chunk numbers are small and nobody hostile chooses them.
+/// A multiplicative hash: chunk numbers are small, and no attacker chooses them.
 #[derive(Default)]
 struct ChunkHasher(u64);
 
@@ -49,9 +50,9 @@ pub struct MemDevice {
 /// A part of an access that lies in one chunk.
 struct Piece {
     chunk: u64,
-    /// Where in the chunk it starts, in bytes.
+    /// Offset in the chunk, in bytes.
     at: usize,
-    /// Where in the access it starts, in bytes.
+    /// Offset in the access, in bytes.
     done: u64,
     len: usize,
 }
@@ -154,8 +155,8 @@ impl MemDevice {
         }
     }
 
-    /// Drops every chunk that lies wholly in a huge range by one pass over the maps, which is
-    /// cheaper than a step per chunk when most chunks are absent.
+    /// Drops every chunk inside a huge range by one pass over the maps: cheaper than a lookup per
+    /// chunk when most chunks are absent.
     fn drop_chunks(&self, first: u64, end: u64) {
         for shard in &self.shards {
             shard

@@ -1,11 +1,11 @@
-//! Changes kept in memory on top of a device that is never written.
+//! Copy-on-write overlay in memory over a device that is never written.
 //!
 //! For a read-only mount of a file system whose journal needs replay: the replay goes here.
 //!
-//! Layout: pages of `PAGE_BYTES`; a page that was written to is whole in the map of its shard,
-//! any other is read from the base.
+//! Layout: pages of `PAGE_BYTES`; a written page is whole in the map of its shard, all others are
+//! read from the base.
 //! Locking: one shard lock ([`Rank::Device`]) at a time, none while the base is read. A page is
-//! loaded from the base without a lock, which is right because the base never changes.
+//! loaded from the base without a lock, which is safe because the base never changes.
 
 use crate::{BlockDevice, Error, range};
 use std::collections::HashMap;
@@ -17,7 +17,7 @@ const SHARDS: usize = 64;
 
 type Pages = HashMap<u64, Box<[u8]>>;
 
-/// A writable view of a device that stays as it is.
+/// A writable view of an immutable device.
 pub struct Overlay {
     base: Arc<dyn BlockDevice>,
     shards: Box<[RwLock<Pages>]>,
@@ -26,7 +26,7 @@ pub struct Overlay {
 /// A part of an access that lies in one page.
 struct Piece {
     page: u64,
-    /// Where in the page it starts, in bytes.
+    /// Offset in the page, in bytes.
     at: usize,
     /// The bytes of the access that it covers.
     range: std::ops::Range<usize>,
@@ -64,7 +64,7 @@ impl Overlay {
             .sum()
     }
 
-    /// Where changes stand, in bytes: ascending ranges that do not overlap and cover all of them.
+    /// Changed bytes as ascending disjoint ranges that cover all changes.
     pub fn changed_ranges(&self) -> Vec<std::ops::Range<u64>> {
         let pages_of = |shard: &RwLock<Pages>| shard.read().keys().copied().collect::<Vec<_>>();
         let mut pages: Vec<u64> = self.shards.iter().flat_map(pages_of).collect();
@@ -80,7 +80,7 @@ impl Overlay {
         &self.shards[(page % SHARDS as u64) as usize]
     }
 
-    /// The page as the base has it; the last one of a device may be short.
+    /// The page as it is in the base; the last one of a device may be short.
     fn load(&self, page: u64) -> Result<Box<[u8]>, Error> {
         let start = page * PAGE_BYTES;
         let len = PAGE_BYTES.min(self.size_bytes() - start) as usize;
@@ -100,7 +100,7 @@ impl Overlay {
         } else {
             self.load(piece.page)?
         };
-        // Another thread may have put the page meanwhile, with changes that must stay.
+        // Another thread may have inserted the page since, with changes that must stay.
         let mut pages = self.shard(piece.page).write();
         pages.entry(piece.page).or_insert(loaded)[place].copy_from_slice(bytes);
         Ok(())

@@ -1,14 +1,14 @@
-//! Asking for memory before it is needed.
+//! Software prefetch of cache lines.
 //!
-//! A processor that comes to an atomic change waits for all reads before it, so that reads which
-//! miss the caches follow each other however independent they are. A prefetch is waited for by
-//! nobody, and what cannot be had is not fetched.
+//! An atomic read-modify-write waits for all earlier reads, so independent reads that miss the
+//! cache are serialised. A prefetch delays no later instruction, and a prefetch that cannot be
+//! served is dropped.
 
 /// A cache line, in bytes.
 pub const LINE_BYTES: usize = 64;
 
-/// Asks for the cache lines of `bytes` bytes at `from`, which need not be memory of anybody. A
-/// hint: nothing is read, and on processors other than x86-64 nothing is done.
+/// Prefetches the cache lines of `bytes` bytes at `from`, which need not be valid memory. A hint:
+/// nothing is read, and processors other than x86-64 do nothing.
 pub fn prefetch(from: *const u8, bytes: usize) {
     let skip = from.addr() % LINE_BYTES;
     for at in (0..skip + bytes).step_by(LINE_BYTES) {

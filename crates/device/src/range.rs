@@ -1,8 +1,8 @@
-//! The bounds check that every device does first.
+//! Bounds checks shared by all devices.
 
 use crate::Error;
 
-/// Answers [`Error::OutOfRange`] unless `offset..offset + len` lies in `0..size_bytes`.
+/// Returns [`Error::OutOfRange`] unless `offset..offset + len` lies in `0..size_bytes`.
 pub(crate) fn check(size_bytes: u64, offset: u64, len: u64) -> Result<(), Error> {
     match offset.checked_add(len) {
         Some(end) if end <= size_bytes => Ok(()),

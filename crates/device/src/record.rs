@@ -1,9 +1,10 @@
-//! A device that remembers every change and every flush, for crash tests.
+//! Recording device: logs every change and every flush, for crash tests.
 //!
-//! Invariants: a change enters the log before the inner device sees it, so that a crash while it
-//! runs is among the enumerated ones; it notes the length of the log when it returned, so that
+//! Invariants: a change enters the log before it reaches the inner device, so a crash during the
+//! change is among the enumerated ones. When it returns, it records the length of the log, so
 //! exactly the flushes that began later make it durable.
-//! Recorders that lie side by side share a count of events, so that a crash of both is one moment.
+//! Recorders made by [`Recorder::beside`] share an event counter, so that one moment cuts both
+//! logs.
 //! Locking: the log is under one mutex ([`Rank::Device`]), never held during an access.
 
 use crate::crash_log::{Change, CrashLog, Event, NEVER};
@@ -12,10 +13,10 @@ use std::sync::Arc;
 use uext4_sync::atomic::{AtomicU64, Ordering};
 use uext4_sync::{Mutex, Rank};
 
-/// Wraps a device and records what happens to it.
+/// Wraps a device and records its changes and flushes.
 pub struct Recorder {
     inner: Arc<dyn BlockDevice>,
-    /// Events of this recorder and of those beside it.
+    /// Event counter, shared with the recorders beside this one.
     moment: Arc<AtomicU64>,
     recording: Mutex<Recording>,
 }
@@ -24,7 +25,7 @@ struct Recording {
     /// The device before the first event.
     base: Arc<MemDevice>,
     events: Vec<Event>,
-    /// When each event came.
+    /// The value of `moment` at each event.
     moments: Vec<u64>,
 }
 
@@ -45,7 +46,7 @@ impl Recorder {
         Self::with_base(inner, base)
     }
 
-    /// Records any device; `base` must hold the bytes that it has now.
+    /// Records any device; `base` must hold its current bytes.
     pub fn with_base(inner: Arc<dyn BlockDevice>, base: MemDevice) -> Self {
         Self {
             inner,
@@ -54,8 +55,8 @@ impl Recorder {
         }
     }
 
-    /// Records `inner`, too: a crash takes both devices at one moment
-    /// ([`CrashLog::moments`]), though each has its own flushes.
+    /// Also records `inner`. A crash takes both devices at one moment ([`CrashLog::moments`]),
+    /// though each has flushes of its own.
     pub fn beside(&self, inner: Arc<MemDevice>) -> Self {
         Self {
             moment: self.moment.clone(),
@@ -63,12 +64,12 @@ impl Recorder {
         }
     }
 
-    /// Notes that the caller reached a point of its own ("operation `label` returned").
+    /// Records a mark of the caller ("operation `label` returned").
     pub fn mark(&self, label: u64) {
         self.push(Event::Mark(label));
     }
 
-    /// What was recorded so far.
+    /// The log so far.
     pub fn log(&self) -> CrashLog {
         let (base, events, moments) = {
             let recording = self.recording.lock();
@@ -78,15 +79,15 @@ impl Recorder {
         CrashLog::with_moments(base.snapshot(), events, moments)
     }
 
-    /// Forgets the events; the present bytes count as durable from now on. Not while an access
-    /// runs.
+    /// Clears the log; the current bytes count as durable from now on. Must not run during an
+    /// access.
     pub fn restart(&self) {
         let mut log = self.log();
         let base = log.image(log.len(), Survivors::All);
         *self.recording.lock() = Recording::new(base);
     }
 
-    /// Appends an event and answers its index.
+    /// Appends an event and returns its index.
     fn push(&self, event: Event) -> usize {
         let mut recording = self.recording.lock();
         recording.events.push(event);

@@ -3,58 +3,59 @@
 use crate::Error;
 use std::os::fd::BorrowedFd;
 
-/// Where bytes of a device stand in a file of the system.
+/// The place of a range of device bytes in a file of the operating system.
 #[derive(Clone, Copy, Debug)]
 pub struct Backing<'a> {
     /// The file, open to read.
     pub file: BorrowedFd<'a>,
-    /// Where the bytes start in it, in bytes.
+    /// Start of the bytes in it, in bytes.
     pub offset: u64,
 }
 
-/// Who claims a block device for writing; the kernel lets only one.
+/// Claimants of a block device for writing; the kernel admits one at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Claimant {
-    /// Whoever opened it.
+    /// The process that opened it.
     Opener,
-    /// A mount that the kernel makes on it, and that the opener serves.
+    /// A mount of the kernel on it that the opener serves.
     Mount,
-    /// Nobody: whoever opened it writes no more. Other programs may, also a file.
+    /// No claimant: the opener writes no more. Other programs may write, also to a file.
     Nobody,
 }
 
 /// A random-access store of bytes with an explicit durability barrier.
 ///
-/// All methods take `&self` and may be called from many threads at once; accesses that overlap in
-/// time and place are the caller's affair. A write is durable only after a later [`Self::flush`]
-/// returned. Writes between two flushes may become durable in any order.
+/// All methods take `&self` and are thread-safe; the caller orders overlapping accesses. A write is
+/// durable only after a later [`Self::flush`] returned. Writes between two flushes may become
+/// durable in any order.
 pub trait BlockDevice: Send + Sync {
     /// Size in bytes.
     fn size_bytes(&self) -> u64;
     /// Fills `buf` from byte `offset`.
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), Error>;
-    /// As [`Self::read_at`], past caches of this host: another host may have written the bytes.
+    /// As [`Self::read_at`], bypassing the caches of this host: another host may have written the
+    /// bytes.
     fn read_past_cache_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), Error> {
         self.read_at(offset, buf)
     }
-    /// As [`Self::write_at`], of whole sectors and nothing beside them. It needs a
-    /// [`Self::flush`] to be durable, too.
+    /// As [`Self::write_at`], of whole sectors and nothing beside them, bypassing the caches of
+    /// this host. It also needs a [`Self::flush`] to be durable.
     fn write_past_cache_at(&self, offset: u64, buf: &[u8]) -> Result<(), Error> {
         self.write_at(offset, buf)
     }
-    /// Has what was written to the range leave caches of this host soon, even if this process is
-    /// stopped; it does not wait until it is durable.
+    /// Starts write-back of the range, so that its bytes leave the caches of this host even if this
+    /// process is stopped. Does not wait until they are durable.
     fn write_out(&self, _offset: u64, _len: u64) -> Result<(), Error> {
         Ok(())
     }
-    /// The file that holds the bytes as [`Self::read_at`] would answer them, for who moves them on
-    /// without looking at them; `None` where there is no such file.
+    /// The file that holds the bytes as [`Self::read_at`] would return them, for callers that
+    /// splice them on unread; `None` if there is no such file.
     fn backing(&self, _offset: u64, _len: u64) -> Option<Backing<'_>> {
         None
     }
     /// Writes `buf` at byte `offset`.
     fn write_at(&self, offset: u64, buf: &[u8]) -> Result<(), Error>;
-    /// Writes `bufs` one after the other from byte `offset`.
+    /// Writes `bufs` back to back from byte `offset`.
     fn write_vectored_at(&self, offset: u64, bufs: &[&[u8]]) -> Result<(), Error> {
         let mut at = offset;
         for buf in bufs {
@@ -63,22 +64,22 @@ pub trait BlockDevice: Send + Sync {
         }
         Ok(())
     }
-    /// Makes every write that returned before this call durable.
+    /// Makes every write durable that returned before this call.
     fn flush(&self) -> Result<(), Error>;
-    /// How many flushes failed so far ([`crate::FlushQueue`]); one that failed is counted before a
+    /// Number of failed flushes so far ([`crate::FlushQueue`]); a failed flush is counted before a
     /// later one begins. 0 for a device that does not count.
     fn failed_flushes(&self) -> u64 {
         0
     }
-    /// Tells that the bytes are not needed; they may read as anything afterwards. A hint.
+    /// Discards bytes; they may read as anything afterwards. A hint.
     fn discard(&self, _offset: u64, _len: u64) -> Result<(), Error> {
         Ok(())
     }
-    /// Drops clean bytes that this host keeps of the device: another host may have written it.
+    /// Drops clean cached bytes of the device on this host: another host may have written it.
     fn forget_cache(&self) {}
-    /// Tells that the bytes will be read soon; does not wait for them. A hint.
+    /// Starts reading the bytes ahead, without waiting. A hint.
     fn read_ahead(&self, _offset: u64, _len: u64) {}
-    /// True for a disk that turns, where what lies far apart is slow to reach.
+    /// True for a rotating disk, which is slow to seek.
     fn is_rotational(&self) -> bool {
         false
     }
@@ -88,11 +89,10 @@ pub trait BlockDevice: Send + Sync {
     }
     /// True when writes are refused.
     fn is_read_only(&self) -> bool;
-    /// Takes writes from now on, for a device that was opened to read only; nothing happens when
-    /// it takes them already.
+    /// Switches a device that was opened read-only to writable; no effect if it is writable.
     ///
     /// # Errors
-    /// [`Error::ReadOnly`] when it cannot, or what keeps it from being opened for writing.
+    /// [`Error::ReadOnly`] if it cannot, or the error of opening it for writing.
     fn begin_writing(&self) -> Result<(), Error> {
         if self.is_read_only() {
             Err(Error::ReadOnly)
@@ -100,19 +100,19 @@ pub trait BlockDevice: Send + Sync {
             Ok(())
         }
     }
-    /// Takes the claim on a block device that was opened for writing, or gives it up for another
-    /// claimant. Nothing happens where there are no claims.
+    /// Takes the claim on a block device that was opened for writing, or passes it to another
+    /// claimant. No effect on devices without claims.
     ///
     /// # Errors
-    /// [`Error::Busy`] when somebody else has claimed it meanwhile.
+    /// [`Error::Busy`] if another user has claimed it since.
     fn claim_for(&self, _claimant: Claimant) -> Result<(), Error> {
         Ok(())
     }
-    /// What it is, for people and for /proc/mounts: a path or a short name.
+    /// Name for messages and /proc/mounts: a path or a short name.
     fn describe(&self) -> String;
 }
 
-/// Makes bytes zero by ordinary writes, for devices that know no better.
+/// Zeroes bytes by ordinary writes, for devices without a better way.
 pub(crate) fn write_zeroes_by_hand<D: BlockDevice + ?Sized>(
     device: &D,
     offset: u64,

@@ -1,30 +1,29 @@
-//! A device behind a volatile write cache, for tests.
+//! Device behind a volatile write cache, for tests.
 //!
-//! Writes go to the cache, and reads show it. [`BlockDevice::flush`] writes to the device below
-//! what was written before, and flushes that. [`VolatileDevice::lose_cache`] drops what was written
-//! since, as Linux drops the dirty pages of a failed write-back, and a disk its cache in a reset.
+//! Writes go to the cache, and reads see it. [`BlockDevice::flush`] writes all earlier writes to
+//! the device below and flushes that. [`VolatileDevice::lose_cache`] drops the writes since the
+//! last flush, as Linux drops dirty pages after failed write-back, and a disk its cache in a reset.
 //!
-//! Layout: the cache is an [`Overlay`] over the device below, and the list of ranges that were
-//! written since the last flush. The overlay keeps what it has after a flush: pages that are the
-//! same below change nothing.
-//! Invariants: a write that runs while the cache is lost may be lost with it. A flush that fails
-//! below leaves its ranges in the list: what it wrote of them may be durable or not.
-//! Locking: flushes and losses exclude each other by a flag ([`Rank::Device`], with a condition);
-//! the mutexes are never held during an access.
+//! Layout: an [`Overlay`] over the device below, and the list of ranges written since the last
+//! flush. A flush leaves its pages in the overlay: they equal the bytes below.
+//! Invariants: a write that overlaps the loss of the cache may be lost. If a flush fails below, its
+//! ranges stay in the list; their bytes may be durable or not.
+//! Locking: a flag ([`Rank::Device`], with a condition variable) serialises flushes and losses; the
+//! mutexes are never held during an access.
 
 use crate::{BlockDevice, Error, MemDevice, Overlay};
 use std::ops::Range;
 use std::sync::Arc;
 use uext4_sync::{Condvar, Mutex, Rank};
 
-/// What a flush reads and writes at once.
+/// Transfer size of a flush, in bytes.
 const COPY_BYTES: u64 = 1 << 20;
 
 /// See the module.
 pub struct VolatileDevice<D = MemDevice> {
     below: Arc<D>,
     cache: Mutex<Cache>,
-    /// A flush or a loss runs.
+    /// A flush or a loss of the cache is running.
     is_busy: Mutex<bool>,
     idle: Condvar,
 }
@@ -40,14 +39,14 @@ impl VolatileDevice {
         Self::over(Arc::new(device.snapshot()))
     }
 
-    /// What a power cut leaves.
+    /// The bytes that survive a power cut.
     pub fn durable(&self) -> MemDevice {
         self.below.snapshot()
     }
 }
 
 impl<D: BlockDevice + 'static> VolatileDevice<D> {
-    /// A cache over `below`, which has what is durable and which no other caller writes to.
+    /// A cache over `below`, which holds the durable bytes and has no other writer.
     pub fn over(below: Arc<D>) -> Self {
         let cache = Cache {
             pages: Arc::new(Overlay::new(below.clone())),
@@ -61,12 +60,12 @@ impl<D: BlockDevice + 'static> VolatileDevice<D> {
         }
     }
 
-    /// The device that has what is durable.
+    /// The device with the durable bytes.
     pub fn below(&self) -> &Arc<D> {
         &self.below
     }
 
-    /// Drops everything that was written since the last flush that succeeded.
+    /// Drops all writes since the last successful flush.
     pub fn lose_cache(&self) {
         self.alone(|| {
             *self.cache.lock() = Cache {
@@ -141,7 +140,7 @@ impl<D: BlockDevice + 'static> BlockDevice for VolatileDevice<D> {
     }
     fn write_at(&self, offset: u64, buf: &[u8]) -> Result<(), Error> {
         self.pages().write_at(offset, buf)?;
-        // Only now: a flush that takes the range must find its bytes.
+        // Only after the write: a flush that takes the range must find its bytes.
         let range = offset..offset + buf.len() as u64;
         self.cache.lock().written.push(range);
         Ok(())
@@ -211,7 +210,7 @@ mod tests {
         assert_eq!(merged(ranges), [0..5, 10..31, 40..41]);
     }
 
-    /// Threads that write and flush beside each other: what was flushed is below.
+    /// Threads write and flush concurrently: flushed bytes are on the device below.
     #[test]
     fn flushes_beside_writes_leave_nothing_out() {
         const THREADS: u64 = 4;

@@ -1,4 +1,4 @@
-//! A part of a device as a device of its own: a partition, an embedded image.
+//! Sub-range of a device as a device: a partition, an embedded image.
 
 use crate::{Backing, BlockDevice, Claimant, Error, range};
 use std::sync::Arc;
@@ -24,7 +24,7 @@ impl Window {
         })
     }
 
-    /// Where `offset` of the window lies in the inner device, if `len` bytes fit from there.
+    /// The offset in the inner device of `offset` in the window, if `len` bytes fit from there.
     fn place(&self, offset: u64, len: u64) -> Result<u64, Error> {
         range::check(self.size_bytes, offset, len)?;
         Ok(self.start + offset)

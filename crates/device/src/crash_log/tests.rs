@@ -45,8 +45,8 @@ fn record(ops: &[Op]) -> (Arc<MemDevice>, Recorder) {
     (device, recorder)
 }
 
-/// For each sector the bytes it may hold after a crash before `ops[cut]`: what the last flush
-/// left, or what any later change put there.
+/// For each sector the bytes it may hold after a crash before `ops[cut]`: those of the last flush
+/// or of any later change.
 fn possible(ops: &[Op]) -> Vec<HashSet<u8>> {
     let mut sectors = vec![vec![0xee]; SECTORS as usize];
     for op in ops {
@@ -241,7 +241,7 @@ fn threads_are_recorded_without_loss() {
     assert!(log.image(log.len(), Survivors::All).to_bytes() == device.to_bytes());
 }
 
-/// A device during whose writes somebody else flushes the recorder above.
+/// A device during whose writes the recorder above is flushed.
 struct Interrupted {
     memory: MemDevice,
     recorder: std::sync::OnceLock<std::sync::Weak<Recorder>>,

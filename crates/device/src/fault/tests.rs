@@ -1,4 +1,4 @@
-//! Each fault hits what it names, with its error, and nothing else.
+//! Each fault hits the accesses that it names, with its error, and no others.
 
 use super::*;
 use crate::{MemDevice, Recorder};

@@ -1,7 +1,7 @@
-//! Access past the page cache of this host, for bytes that another host writes too.
+//! Access that bypasses the page cache of this host, for bytes that another host also writes.
 //!
-//! `O_DIRECT` where the file system has it. Elsewhere a read first writes dirty pages out and drops
-//! the clean ones, and a write is an ordinary one.
+//! Uses `O_DIRECT` where the file system supports it. Elsewhere a read first writes dirty pages out
+//! and drops the clean ones, and a write is an ordinary one.
 //! References: open(2) of `O_DIRECT`, posix_fadvise(2), sync_file_range(2).
 #![allow(unsafe_code)]
 
@@ -13,12 +13,12 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
-/// Alignment of memory and file offsets that every device takes.
+/// Alignment of memory and file offsets that every device accepts.
 const ALIGN_BYTES: u64 = 4096;
-/// Least unit that a disk writes; alignment of offsets that most devices take.
+/// Minimum write size of a disk; offset alignment that most devices accept.
 const SECTOR_BYTES: u64 = 512;
 
-/// Opens a file once more, for access past the cache; `None` where that is not possible.
+/// Opens a file again with `O_DIRECT`; `None` if that is not possible.
 pub(super) fn open(path: &Path, writable: bool) -> Option<File> {
     let mut options = OpenOptions::new();
     options.read(true).write(writable);
@@ -63,8 +63,8 @@ fn read_aligned(direct: &File, buf: &mut [u8], at: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// Writes `bytes` at byte `at` and nothing beside them: a page of the cache may hold bytes beside
-/// them that another host has changed since.
+/// Writes `bytes` at byte `at` and nothing beside them: a cached page may hold stale neighbouring
+/// bytes that another host has changed since.
 pub(super) fn write(file: &File, direct: Option<&File>, bytes: &[u8], at: u64) -> io::Result<()> {
     let fits = |number: u64| number.is_multiple_of(SECTOR_BYTES);
     if let Some(direct) = direct.filter(|_| fits(at) && fits(bytes.len() as u64)) {
@@ -79,14 +79,15 @@ pub(super) fn write(file: &File, direct: Option<&File>, bytes: &[u8], at: u64) -
     file.write_all_at(bytes, at)
 }
 
-/// The first `len` bytes of `memory` at an aligned address; it has `ALIGN_BYTES` more.
+/// The first `len` bytes of `memory` at an aligned address; `memory` has `ALIGN_BYTES` more.
 fn aligned(memory: &mut [u8], len: usize) -> &mut [u8] {
     let skip = memory.as_ptr().align_offset(ALIGN_BYTES as usize);
     &mut memory[skip..skip + len]
 }
 
-/// Starts to write dirty pages of the range out, so that they reach the device even if this process
-/// is stopped. It waits for pages that are being written: those could not take the newer bytes.
+/// Starts write-back of the dirty pages of the range, so that they reach the device even if this
+/// process is stopped. Waits first for pages under write-back: those could not take the newer
+/// bytes.
 pub(super) fn write_out(file: &File, at: u64, len: u64) -> io::Result<()> {
     let flags = libc::SYNC_FILE_RANGE_WAIT_BEFORE | libc::SYNC_FILE_RANGE_WRITE;
     let (at, len) = (at.cast_signed(), len.cast_signed());

@@ -1,4 +1,4 @@
-//! Opening a file or device so that nobody else writes it meanwhile.
+//! Opens a file or device with exclusion of other writers.
 //!
 //! References: open(2) of `O_EXCL` on block devices, flock(2), `ABI/stable/sysfs-block` (`ro`).
 
@@ -21,9 +21,9 @@ fn open_error(path: &Path) -> impl Fn(std::io::Error) -> Error {
     }
 }
 
-/// Claims a block device; it is given up when the file is closed. Nothing of other files.
+/// Claims a block device until the file is closed; `None` for other files.
 pub(super) fn claim(path: &Path) -> Result<Option<File>, Error> {
-    // A server in its sandbox may open what is its own, and ask for attributes by descriptor only.
+    // A sandboxed server may open only its own files, and read attributes by descriptor only.
     let flags = OFlags::PATH | OFlags::CLOEXEC;
     let found = rustix::fs::openat(CWD, path, flags, Mode::empty());
     let found = found.map_err(|errno| open_error(path)(errno.into()))?;
@@ -36,7 +36,7 @@ pub(super) fn claim(path: &Path) -> Result<Option<File>, Error> {
     claimed.map(Some).map_err(open_error(path))
 }
 
-/// Opens a file that is no directory.
+/// Opens a file that is not a directory.
 pub(super) fn open_file(path: &Path, access: Access) -> Result<File, Error> {
     let mut options = OpenOptions::new();
     options.read(true).write(access == Access::ReadWrite);
@@ -58,8 +58,8 @@ fn kind_of(file: impl AsFd) -> std::io::Result<FileType> {
     Ok(FileType::from_raw_mode(found.st_mode))
 }
 
-/// True of a block device that Linux opens for writing and refuses every write to. Nobody says so
-/// of other files, and where `/sys` is out of reach.
+/// True for a block device that Linux opens for writing but whose writes it refuses. False for
+/// other files, and where `/sys` is not accessible.
 fn is_write_protected(file: &File) -> bool {
     let Ok(found) = rustix::fs::fstat(file) else {
         return false;
@@ -70,19 +70,19 @@ fn is_write_protected(file: &File) -> bool {
             .is_ok_and(|said| said.starts_with(b"1"))
 }
 
-/// As [`is_write_protected`], of what is at `path`; false where it cannot be opened.
+/// As [`is_write_protected`], by path; false if it cannot be opened.
 pub fn write_protected(path: &Path) -> bool {
     File::open(path).is_ok_and(|file| is_write_protected(&file))
 }
 
-/// Keeps other programs that heed locks from writing.
+/// Excludes other programs that respect locks from writing.
 pub(super) fn lock_for_writing(file: &File, path: &Path) -> Result<(), Error> {
     match rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive) {
         Err(Errno::WOULDBLOCK) => Err(Error::Busy {
             path: path.to_owned(),
             user: users::describe_file(file, path),
         }),
-        // Some network file systems have no locks; better to work there than to refuse.
+        // Some network file systems have no locks: working unlocked is better than refusing.
         Err(Errno::NOLCK | Errno::NOTSUP) | Ok(()) => Ok(()),
         Err(errno) => Err(Error::io("open", 0, 0, errno)),
     }

@@ -1,11 +1,11 @@
-//! Whether a file lies on a disk that turns, as the kernel tells of the disk.
+//! Detects whether a file lies on a rotating disk.
 //!
 //! References: kernel documentation, `ABI/stable/sysfs-block` (`queue/rotational`).
 
 use rustix::fs::{FileType, major, minor};
 use std::fs::File;
 
-/// True when the kernel says so. False for what is on no disk, and where nobody says anything.
+/// True if the kernel reports so. False for files on no disk, and where nothing is reported.
 pub(super) fn is_on_rotating_disk(file: &File) -> bool {
     let Ok(stat) = rustix::fs::fstat(file) else {
         return false;

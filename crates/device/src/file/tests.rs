@@ -150,7 +150,7 @@ fn a_backing_that_shrank_is_an_error_and_not_a_panic() {
     ));
 }
 
-/// As a process holds one that is started at the wrong moment.
+/// As a process that is started at the wrong moment holds a descriptor.
 #[test]
 fn a_copied_descriptor_does_not_keep_the_lock() {
     let dir = scratch();
@@ -229,7 +229,7 @@ fn a_device_opened_to_read_takes_writes_when_asked_to() {
     std::fs::write(&path, [7; 100]).unwrap();
     let device = FileDevice::open_window(&path, Access::ReadOnly, 10, Some(20)).unwrap();
     assert!(matches!(device.write_at(0, &[1]), Err(Error::ReadOnly)));
-    // Its name may stand for another file by then.
+    // By then its name may stand for another file.
     std::fs::rename(&path, dir.path().join("moved")).unwrap();
     std::fs::write(&path, [0; 100]).unwrap();
     let other = FileDevice::open(dir.path().join("moved"), Access::ReadWrite).unwrap();
@@ -246,7 +246,7 @@ fn a_device_opened_to_read_takes_writes_when_asked_to() {
     assert!(matches!(other, Err(Error::Busy { .. })));
 }
 
-/// The kernel lets the owner of a disk say what it is.
+/// The kernel lets the owner of a disk set its attributes.
 #[test]
 fn a_disk_that_turns_is_known_and_reading_ahead_changes_nothing() {
     let dir = scratch();
@@ -294,7 +294,7 @@ fn one_claim_on_a_block_device() {
         return;
     };
     let device = FileDevice::open(node.path(), Access::ReadWrite).unwrap();
-    // As the kernel claims it for a mount; it asks for no lock.
+    // As the kernel claims it for a mount, without a lock.
     let claim = || opening::claim(node.path());
     assert!(matches!(claim(), Err(Error::Busy { .. })));
     device.claim_for(Claimant::Mount).unwrap();

@@ -29,7 +29,7 @@ proptest! {
     }
 }
 
-/// A base during whose first read somebody else writes to the same page.
+/// A base during whose first read another thread writes to the same page.
 struct Slow {
     base: MemDevice,
     overlay: std::sync::OnceLock<std::sync::Weak<Overlay>>,

@@ -4,7 +4,7 @@ use super::{Partition, addressed, bad, u32_at, u64_at};
 use crate::{BlockDevice, Error};
 
 const SIGNATURE: &[u8] = b"EFI PART";
-/// Nothing in the header tells the sector size, so try those that exist.
+/// The header does not state the sector size, so all existing sizes are tried.
 const SECTOR_SIZES: [u64; 2] = [512, 4096];
 const HEADER_BYTES: std::ops::RangeInclusive<u32> = 92..=512;
 /// The usual count is 128; the bound keeps a hostile header from asking for memory.
@@ -19,7 +19,7 @@ struct Header {
     entries_crc: u32,
 }
 
-/// All used entries; the backup stands in when the primary table is damaged.
+/// All used entries; the backup table is used if the primary is damaged.
 pub(super) fn read(device: &dyn BlockDevice) -> Result<Vec<Partition>, Error> {
     let mut problem = bad("there is a protective MBR and no GPT behind it");
     for sector_bytes in SECTOR_SIZES {

@@ -32,7 +32,7 @@ impl Entry {
     fn is_extended(&self) -> bool {
         self.is_used() && TYPES_EXTENDED.contains(&self.kind)
     }
-    /// The partition, whose start counts from sector `base`.
+    /// The partition; its start is relative to sector `base`.
     fn partition(&self, number: u32, base: u64) -> Result<Partition, Error> {
         addressed(number, base + self.start, self.sectors, SECTOR_BYTES)
     }
@@ -52,7 +52,7 @@ impl BootSector {
         Ok(Self(bytes))
     }
 
-    /// True when a GPT stands behind it.
+    /// True if a GPT follows.
     pub(super) fn is_protective(&self) -> bool {
         self.entries().any(|entry| entry.kind == TYPE_PROTECTIVE)
     }
@@ -73,7 +73,7 @@ fn is_there(device: &dyn BlockDevice, sector: u64) -> bool {
     end <= device.size_bytes()
 }
 
-/// All partitions that hold data; an extended one is only the frame of its logical ones.
+/// All partitions that hold data; an extended one only contains its logical ones.
 pub(super) fn read(device: &dyn BlockDevice, boot: &BootSector) -> Result<Table, Error> {
     let mut partitions = Vec::new();
     let mut extended = None;
@@ -92,7 +92,7 @@ pub(super) fn read(device: &dyn BlockDevice, boot: &BootSector) -> Result<Table,
 }
 
 /// Walks the chain: each sector holds a partition (relative to itself) and the next sector
-/// (relative to the extended partition). Answers what is wrong where the device ends before it.
+/// (relative to the extended partition). If the device ends before the chain, returns the error.
 fn read_logical(
     device: &dyn BlockDevice,
     extended: u64,

@@ -1,9 +1,8 @@
 //! Finds a partition on a whole-disk image: MBR (with logical partitions) and GPT.
 //!
-//! Invariants: the tables are read as hostile bytes: every number is checked before it is used,
-//! every chain and array has a bound, and a table that breaks a rule is an error, not a guess.
-//! A device may end early, as the copy of a disk does that was cut short: what lies on it can be
-//! opened.
+//! Invariants: tables are untrusted input. Every number is checked before use, every chain and
+//! array has a bound, and a table that breaks a rule is an error, not a guess.
+//! A device may end early, as a truncated copy of a disk does: partitions inside it can be opened.
 //! Not here: writing tables.
 //! References: UEFI specification, chapter 5 (GUID partition table, protective and legacy MBR).
 
@@ -24,16 +23,16 @@ pub struct Partition {
     pub len_bytes: u64,
 }
 
-/// What a table says.
+/// Contents of a table.
 struct Table {
     /// Used entries in the order of their numbers.
     partitions: Vec<Partition>,
-    /// Why those that follow are not known.
+    /// The reason why later entries are unknown.
     rest: Option<Error>,
 }
 
-/// Reads the partition table of `device`: used entries in the order of their numbers, also such
-/// that reach past its end.
+/// Reads the partition table of `device`: used entries in the order of their numbers, including
+/// those that reach past its end.
 ///
 /// # Errors
 /// [`Error::PartitionTable`] when there is none or it breaks a rule; [`Error::Io`].

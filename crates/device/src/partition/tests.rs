@@ -41,7 +41,7 @@ fn write_gpt(
     header[12..16].copy_from_slice(&92u32.to_le_bytes());
     header[8..12].copy_from_slice(&0x1_0000u32.to_le_bytes());
     header[24..32].copy_from_slice(&header_at.to_le_bytes());
-    // The usable sectors, which `partx` wants to see.
+    // The usable sectors, which `partx` requires.
     let sectors = device.size_bytes() / sector;
     header[40..48].copy_from_slice(&34u64.to_le_bytes());
     header[48..56].copy_from_slice(&(sectors - 34).to_le_bytes());
@@ -206,7 +206,7 @@ fn logical_partitions_that_were_cut_off_are_not_said_to_be_absent() {
     assert_eq!(open(Arc::new(disk), 6).unwrap().size_bytes(), 10 * 512);
 }
 
-/// What `partx` of util-linux finds on `device`; none where it is not installed.
+/// The partitions that `partx` of util-linux finds on `device`; `None` if it is not installed.
 fn partx_view(device: &MemDevice) -> Option<Vec<Partition>> {
     let image = tempfile::NamedTempFile::new().expect("a file for the test's image");
     std::fs::write(image.path(), device.to_bytes()).expect("room for the test's image");
@@ -219,7 +219,7 @@ fn partx_view(device: &MemDevice) -> Option<Vec<Partition>> {
     let line = |line: &str| {
         let fields: Vec<&str> = line.split_whitespace().collect();
         let number = |i: usize| fields[i].parse::<u64>().expect("partx prints numbers");
-        // It lists the frame of the logical partitions too.
+        // It also lists the extended partition.
         let is_extended = ["0x5", "0xf"].contains(&fields[3]);
         let found = partition(number(0) as u32, number(1) * 512, number(2) * 512);
         (!is_extended).then_some(found)

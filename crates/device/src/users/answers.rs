@@ -1,12 +1,11 @@
-//! Asks about every process, and leaves out those about which the kernel does not answer.
+//! Queries every process with a time limit, and skips those that do not answer.
 //!
 //! Following `/proc/PID/fd/N` takes the `exec_update_lock` of the process. `execve(2)` holds it
-//! while it closes files, which waits for the server of the mount that a file is on: any user can
-//! make that wait endless. So another thread asks, and when it is held up one more goes on behind
-//! it.
+//! while it closes files, which waits for the server of a file's mount: any user can make that wait
+//! endless. So another thread queries, and when it blocks a further one continues after it.
 //!
-//! Invariant: the caller waits for [`LIMIT`] at most. A thread that is held up ends with its answer
-//! or with the program.
+//! Invariant: the caller waits for at most [`LIMIT`]. A blocked thread ends with its answer or with
+//! the program.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,20 +13,20 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long all processes together may take.
+/// Time limit for all processes together.
 const LIMIT: Duration = Duration::from_secs(2);
-/// How long one process may take until the next is asked about.
+/// Time limit per process, after which the next one is queried.
 const LIMIT_OF_ONE: Duration = Duration::from_millis(100);
 
-/// What a thread tells.
+/// Message of a querying thread.
 enum Told<T> {
     /// The answer about one process.
     Answer(Option<T>),
-    /// Every process was asked about.
+    /// All processes were queried.
     All,
 }
 
-/// The processes, and how to ask about one.
+/// The processes, and the query for one of them.
 struct Question<F> {
     pids: Vec<u32>,
     /// Index of the next one.
@@ -35,7 +34,7 @@ struct Question<F> {
     ask: F,
 }
 
-/// What `ask` answers about the processes for which it has an answer.
+/// The answers of `ask` about the processes for which it has one.
 pub(super) fn answers<T, F>(pids: Vec<u32>, ask: F) -> impl Iterator<Item = T>
 where
     T: Send + 'static,
@@ -62,7 +61,7 @@ where
     })
 }
 
-/// Starts a thread that asks on; whether it could be started.
+/// Starts a querying thread; false if that fails.
 fn start<T, F>(question: Arc<Question<F>>, teller: Sender<Told<T>>) -> bool
 where
     T: Send + 'static,
@@ -70,7 +69,7 @@ where
 {
     let ask_on = move || {
         while let Some(pid) = question.take() {
-            // The receiver may have what it looked for.
+            // The receiver may have found its answer.
             if teller.send(Told::Answer((question.ask)(pid))).is_err() {
                 return;
             }

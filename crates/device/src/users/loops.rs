@@ -1,4 +1,4 @@
-//! The attached loop devices, and what lies below each.
+//! The attached loop devices and their backing storage.
 //!
 //! References: loop(4), `LOOP_GET_STATUS64`; kernel documentation, `ABI/testing/sysfs-block-loop`.
 #![allow(unsafe_code)]
@@ -37,13 +37,13 @@ pub(super) struct Loop {
     pub(super) device: DeviceNr,
     /// Its node in `/dev`.
     pub(super) node: PathBuf,
-    /// What lies below; `None` where that cannot be found out.
+    /// The backing storage; `None` if unknown.
     pub(super) below: Option<Storage>,
-    /// What lies below, as `/sys` calls it.
+    /// The path of the backing storage in `/sys`.
     pub(super) below_path: PathBuf,
 }
 
-/// All of them, in every mount namespace.
+/// All attached loop devices, in every mount namespace.
 pub(super) fn attached() -> Vec<Loop> {
     let disks = sysfs::entries(Path::new("/sys/block")).into_iter();
     let is_loop = |dir: &PathBuf| {
@@ -54,7 +54,7 @@ pub(super) fn attached() -> Vec<Loop> {
 }
 
 fn look(dir: &Path) -> Option<Loop> {
-    // Absent while nothing is attached.
+    // Absent while the device is detached.
     let said = std::fs::read(dir.join("loop/backing_file")).ok()?;
     let said = said.strip_suffix(b"\n").unwrap_or(&said);
     let below_path = PathBuf::from(OsStr::from_bytes(said));
@@ -82,7 +82,7 @@ fn status(device: &File) -> Option<Storage> {
         rustix::ioctl::ioctl(device, getter)
     };
     let info = info.ok()?;
-    // For a file it is zero, or the device of the file once more.
+    // For a file it is zero, or the device of the file.
     let is_file = [0, info.device].contains(&info.block_device);
     Some(match is_file {
         true => Storage::File {

@@ -1,15 +1,15 @@
-//! Detects and keeps out other users of the storage of a device that is opened for writing.
+//! Detects and excludes other users of the storage of a device that is opened for writing.
 //!
-//! The same bytes can be reached by several names: an image file and the loop devices over it, a
-//! disk and its partitions, a block device and the device-mapper targets on it. `stack` lists what
-//! shows the same bytes as a file; [`Claims`] takes what Linux offers against other writers:
+//! The same bytes have several names: an image file and the loop devices over it, a disk and its
+//! partitions, a block device and the device-mapper targets on it. `stack` lists the other names of
+//! a file; [`Claims`] takes what Linux offers against other writers:
 //! - each loop device over the storage is opened with `O_EXCL`: Linux refuses this while the
 //!   device, or a partition of it, is mounted or claimed, and refuses mounts of it later;
 //! - the file below a loop device gets a shared `flock`, which conflicts with the exclusive one of
 //!   a writer of that file, but not with the servers of two partitions of the loop device.
 //!
-//! Files are compared by device and inode number, so other names, mount namespaces and deleted
-//! files are covered. Without the right to open a loop device the path in `/sys` is compared, and
+//! Files are compared by device and inode number, which covers other names, mount namespaces and
+//! deleted files. Without permission to open a loop device, the path in `/sys` is compared and
 //! mounts are looked up instead of claims.
 //!
 //! Not here: users on other hosts (MMP), programs that write a file and take no lock.
@@ -81,7 +81,7 @@ pub enum User {
         /// The name of the host.
         node: String,
     },
-    /// A program that `/proc` does not show to us has claimed or locked it.
+    /// A program that `/proc` does not show has claimed or locked it.
     Unknown {
         /// The block device, unless it is the storage itself.
         device: Option<PathBuf>,
@@ -139,17 +139,17 @@ impl fmt::Display for User {
     }
 }
 
-/// What keeps other users from the storage of a device while it is written.
+/// The claims that exclude other users of a device's storage while it is written.
 #[derive(Default)]
 pub(crate) struct Claims {
     /// Loop devices, opened with `O_EXCL`.
     exclusive: Vec<File>,
-    /// What lies below, with a shared lock.
+    /// The storage below, with a shared lock.
     shared: Vec<File>,
 }
 
 impl Claims {
-    /// Claims what shows the same bytes as `file`, which the caller has locked and claimed.
+    /// Claims the other names of `file`, which the caller has locked and claimed.
     ///
     /// # Errors
     /// [`Error::Busy`] with the user that was found.
@@ -172,7 +172,7 @@ impl Claims {
         Ok(claims)
     }
 
-    /// Claims a loop device; its user if that cannot be.
+    /// Claims a loop device; returns its user if that fails.
     fn claim(&mut self, place: &Place) -> Option<User> {
         match open(&place.path, OFlags::EXCL) {
             Ok(file) if place.storage.is(&file) => {
@@ -180,12 +180,12 @@ impl Claims {
                 None
             }
             Err(Errno::BUSY) => Some(describe(&place.storage, &place.path, Names::Device)),
-            // Not ours to open, or not in this /dev: what is known has to do.
+            // No permission, or not in this /dev: known users are looked up instead.
             _ => known_user(&place.storage, &place.path),
         }
     }
 
-    /// Locks what lies below a loop device; its user if that cannot be.
+    /// Locks the storage below a loop device; returns its user if that fails.
     fn share(&mut self, place: &Place) -> Option<User> {
         let opened = open(&place.path, OFlags::empty());
         let Some(file) = opened.ok().filter(|file| place.storage.is(file)) else {
@@ -205,8 +205,8 @@ impl Claims {
     }
 }
 
-/// The lock goes with the last descriptor, and a process that is being started elsewhere in this
-/// program may hold a copy for a moment: so it is given back by name.
+/// Explicit unlock: the lock ends with the last descriptor, and a process that another thread is
+/// starting may hold a copy for a moment.
 impl Drop for Claims {
     fn drop(&mut self) {
         for file in &self.shared {
@@ -215,7 +215,7 @@ impl Drop for Claims {
     }
 }
 
-/// Whether a message must name the device, or speaks of the device that was asked for.
+/// Whether a message names the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Names {
     /// It names the device.
@@ -267,9 +267,9 @@ fn known_user(storage: &Storage, path: &Path) -> Option<User> {
         })
 }
 
-/// A writer of the storage behind a file or block device, as far as `/proc` tells. For readers,
-/// since what they see may change: it takes no lock and no claim, so no writer is refused because
-/// of it. A process that has claimed a device and neither mounted nor locked it is not found.
+/// A writer of the storage behind a file or block device, if `/proc` shows one. For readers, whose
+/// data may change: it takes no lock and no claim, so it never makes a writer fail. A process that
+/// has claimed a device and neither mounted nor locked it is not found.
 pub fn writer_of(path: &Path) -> Option<User> {
     let start = Storage::at(path)?;
     let itself = Place {
@@ -305,7 +305,7 @@ fn through(user: User, through: &Option<PathBuf>) -> User {
     }
 }
 
-/// Opens to read, without waiting for the other end of a pipe.
+/// Opens for reading, without waiting for the other end of a pipe.
 fn open(path: &Path, more: OFlags) -> Result<File, Errno> {
     let flags = OFlags::NONBLOCK | more;
     let mut options = OpenOptions::new();

@@ -8,7 +8,7 @@ use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-/// Which users are looked for.
+/// The users to look for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// Those that write.
@@ -28,7 +28,7 @@ pub(super) fn user_of(device: DeviceNr, node: &Path, kind: Kind) -> Option<User>
         .or_else(|| holder_of(&devices))
 }
 
-/// Own namespace first, then those of all processes that can be looked into.
+/// The own namespace first, then those of all accessible processes.
 fn mount_of(devices: &[(DeviceNr, PathBuf)], kind: Kind) -> Option<User> {
     let own = std::fs::read("/proc/self/mountinfo").unwrap_or_default();
     find(&own, devices, kind, None).or_else(|| {

@@ -1,4 +1,4 @@
-//! Processes that have a file or block device locked or open, as far as `/proc` shows them.
+//! Processes that have a file or block device locked or open, where `/proc` shows them.
 //!
 //! References: proc(5), `/proc/locks`, `/proc/PID/fd`, `/proc/PID/fdinfo`.
 
@@ -16,7 +16,7 @@ pub(super) fn all() -> impl Iterator<Item = u32> {
     entries.filter_map(|path| path.file_name()?.to_str()?.parse().ok())
 }
 
-/// Which locks are looked for.
+/// The locks to look for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Lock {
     /// Exclusive ones, of writers.
@@ -53,7 +53,7 @@ fn holder(line: &str, locked: Storage, lock: Lock) -> Option<u32> {
     (Storage::File { device, inode } == locked).then_some(pid)
 }
 
-/// A process that has it open, rather one that writes.
+/// A process that has it open, preferably a writer.
 pub(super) fn opener(storage: &Storage) -> Option<User> {
     let (own, wanted) = (std::process::id(), *storage);
     let others = all().filter(|pid| *pid != own).collect();
@@ -67,7 +67,7 @@ pub(super) fn opener(storage: &Storage) -> Option<User> {
     reader.map(process)
 }
 
-/// How a process has something open.
+/// Access mode of an open descriptor.
 enum Access {
     Writes,
     Reads,

@@ -1,23 +1,23 @@
-//! What shows the same bytes as a file or block device: a walk up and down the block layer.
+//! Other names of the bytes of a file or block device: a walk up and down the block layer.
 
 use super::loops::{self, Loop};
 use super::storage::{DeviceNr, Storage};
 use super::sysfs;
 use std::path::PathBuf;
 
-/// How a place is reached from its neighbour.
+/// Relation of a place to its neighbour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Relation {
     /// A loop device over it.
     Above,
-    /// What lies below a loop device.
+    /// The storage below a loop device.
     Below,
     /// The disk of a partition, or a device that device mapper or RAID has claimed: the kernel
     /// itself keeps others out.
     Part,
 }
 
-/// A file or block device that shows the same bytes.
+/// A file or block device with the same bytes.
 #[derive(Clone, Debug)]
 pub(super) struct Place {
     pub(super) storage: Storage,
@@ -25,7 +25,7 @@ pub(super) struct Place {
     pub(super) relation: Relation,
 }
 
-/// Everything around `start`, without `start`.
+/// All other names of `start`, without `start`.
 pub(super) fn around(start: Storage) -> Vec<Place> {
     let loops = loops::attached();
     let mut found: Vec<Place> = Vec::new();

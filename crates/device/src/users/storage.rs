@@ -1,4 +1,4 @@
-//! What a file or a block device is, whatever it is called.
+//! Identity of a file or a block device, independent of its name.
 
 use rustix::fs::{AtFlags, CWD, FileType, StatxFlags, major, minor};
 use std::fs::File;
@@ -52,8 +52,7 @@ impl Storage {
         })
     }
 
-    /// That of a path, from what the kernel has in its cache: a server behind a mount is not asked
-    /// for attributes.
+    /// The storage at a path, by cached attributes: the server behind a mount is not queried.
     pub(super) fn at(path: &Path) -> Option<Self> {
         let stat = stat(path)?;
         Some(match FileType::from_raw_mode(stat.stx_mode.into()) {
@@ -65,7 +64,7 @@ impl Storage {
         })
     }
 
-    /// The file that the path names, also where it is the node of a block device.
+    /// The file that the path names, even if it is the node of a block device.
     pub(super) fn node_at(path: &Path) -> Option<Self> {
         Some(file(&stat(path)?))
     }

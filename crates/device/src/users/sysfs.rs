@@ -1,4 +1,4 @@
-//! What `/sys` tells of block devices. Where it cannot be read, nothing is known.
+//! Block device attributes in `/sys`; empty where it cannot be read.
 //!
 //! References: kernel documentation, `ABI/stable/sysfs-block`.
 
@@ -39,20 +39,20 @@ pub(super) fn partitions(device: DeviceNr) -> Vec<DeviceNr> {
         .collect()
 }
 
-/// Names of the block devices that are made of it.
+/// Names of the block devices stacked on it.
 pub(super) fn holders(device: DeviceNr) -> Vec<String> {
     let holders = entries(&dir(device).join("holders"));
     let name = |dir: &PathBuf| Some(dir.file_name()?.to_string_lossy().into_owned());
     holders.iter().filter_map(name).collect()
 }
 
-/// The block devices that it is made of.
+/// The block devices below it.
 pub(super) fn slaves(device: DeviceNr) -> Vec<DeviceNr> {
     let slaves = entries(&dir(device).join("slaves")).into_iter();
     slaves.filter_map(|dir| number(&dir)).collect()
 }
 
-/// What is in a directory.
+/// Entries of a directory.
 pub(super) fn entries(dir: &Path) -> Vec<PathBuf> {
     let found = fs::read_dir(dir).into_iter().flatten().flatten();
     found.map(|entry| entry.path()).collect()

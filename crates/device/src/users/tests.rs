@@ -65,7 +65,7 @@ fn two_loop_devices_over_one_file_have_one_writer() {
     let device = write(one.path()).unwrap();
     refused(write(two.path()));
     drop(device);
-    // Without a path to the file, too.
+    // Also without a path to the file.
     std::fs::remove_file(&path).unwrap();
     let device = write(two.path()).unwrap();
     refused(write(one.path()));
