@@ -1,8 +1,8 @@
 //! A bitmap of one group, for clusters or inodes: set means in use.
 //!
 //! Layout: on disk bit `i` is bit `i % 8` of byte `i / 8`; in memory `u64` words, read little
-//! endian. Invariant: bits at and past [`Bitmap::len`] are clear in memory (the padding that
-//! ext4 sets on disk belongs to whoever writes the block).
+//! endian. Invariant: bits at and past [`Bitmap::len`] are clear in memory. The padding that ext4
+//! sets on disk is left to the writer of the block.
 
 use crate::words;
 use std::ops::Range;
@@ -40,7 +40,7 @@ impl Bitmap {
     pub fn words(&self) -> &[u64] {
         &self.words
     }
-    /// Takes over the bits of a bitmap block; bytes that are missing read as in use.
+    /// Replaces the bits by those of a bitmap block; bytes that are missing read as in use.
     pub fn copy_from_bytes(&mut self, bytes: &[u8]) {
         let (whole, rest) = bytes.as_chunks();
         let mut last = [0xff; 8];
@@ -54,7 +54,7 @@ impl Bitmap {
             *last &= !(!0 << (self.bits % 64));
         }
     }
-    /// Takes over the bits of another bitmap of the same length.
+    /// Replaces the bits by those of another bitmap of the same length.
     pub fn copy_from(&mut self, other: &Bitmap) {
         assert_eq!(
             self.bits, other.bits,
@@ -95,7 +95,7 @@ impl Bitmap {
         let start = self.next_clear(from..self.bits)?;
         Some(start..words::next_set(&self.words, start, self.bits))
     }
-    /// The first `len` clear bits in a row at or after `from`.
+    /// The first `len` contiguous clear bits at or after `from`.
     pub fn find_clear(&self, from: u32, len: u32) -> Option<u32> {
         let mut at = from;
         while let Some(run) = self.next_clear_run(at) {
@@ -110,7 +110,7 @@ impl Bitmap {
     pub fn longest_clear(&self) -> u32 {
         words::longest_clear(&self.words, self.bits)
     }
-    /// Clear bits in all.
+    /// Number of clear bits.
     pub fn count_clear(&self) -> u32 {
         self.bits - words::count(&self.words, 0, self.bits)
     }
@@ -141,7 +141,7 @@ impl Bitmap {
     pub(crate) fn fill_word(&mut self, at: u32, word: u64) {
         self.words[at as usize] = word;
     }
-    /// Sets bits whatever they were; the part of `range` past the end is left out.
+    /// Sets all bits of `range`, set before or not; the part past the end is ignored.
     pub fn fill_range(&mut self, range: Range<u32>) {
         words::set(&mut self.words, range.start, range.end.min(self.bits));
     }

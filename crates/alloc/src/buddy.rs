@@ -1,4 +1,4 @@
-//! Free clusters of one group, at every power of two.
+//! Buddy bitmaps of the free clusters of one group.
 //!
 //! Layout: level `o` has a bit per aligned block of `2^o` clusters, set when the whole block is
 //! free; level 0 is the inverted bitmap. All levels lie in one slice. A block that is free at
@@ -10,7 +10,8 @@
 use crate::{Bitmap, words};
 use std::ops::Range;
 
-/// Most levels: groups have at most `2^19` clusters (64 KiB blocks), the top two are not kept.
+/// Maximum number of levels: groups have at most `2^19` clusters (64 KiB blocks), the top two
+/// levels are not kept.
 const MAX_LEVELS: usize = 18;
 /// Level whose bits are whole words of level 0.
 const WORD_LEVEL: usize = 6;
@@ -195,7 +196,7 @@ impl Buddy {
         words::next_clear(self.level(0), at, limit).saturating_sub(at)
     }
 
-    /// Where the free run that contains `at` ends.
+    /// The end of the free run that contains `at`.
     fn run_end(&self, at: u32) -> u32 {
         let border = (at | 63) + 1;
         let end = words::next_clear(self.level(0), at, border.min(self.clusters));
@@ -216,8 +217,8 @@ impl Buddy {
         words::next_clear(self.level(0), from, self.clusters)
     }
 
-    /// Maximal free runs inside `range`, ascending; the first is cut at `range.start`, one that
-    /// begins inside goes on past `range.end`.
+    /// Maximal free runs inside `range`, ascending; the first is cut at `range.start`, the last may
+    /// extend past `range.end`.
     pub(crate) fn runs(&self, range: Range<u32>) -> impl Iterator<Item = Range<u32>> + '_ {
         let mut at = range.start.max(self.first_free);
         let to = range.end.min(self.clusters);

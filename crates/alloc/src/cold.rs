@@ -1,10 +1,10 @@
-//! Regions of which it is not known how long their longest free run is, the most promising first.
+//! Cold regions, whose longest free run is unknown, ordered by the longest run that they may have.
 //!
-//! What is known before any bitmap is read is the free count of every group, and no run is longer
-//! than that: a region is filed by the largest free count of its groups, in steps of a quarter of
-//! a power of two.
+//! Before any bitmap is read, the free count of every group is known, and no run is longer than
+//! that. A region is indexed by the largest free count of its groups, in steps of a quarter of a
+//! power of two.
 //!
-//! Invariant: a region stands under exactly one step, or is known; changed under its lock.
+//! Invariant: a region is either known or in exactly one step; changed under its lock.
 
 use crate::group_index::OrderIndex;
 use std::ops::Range;
@@ -13,7 +13,7 @@ use uext4_sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 pub(crate) struct ColdIndex {
     index: OrderIndex,
-    /// How many regions stand under each step.
+    /// Number of regions in each step.
     counts: Box<[AtomicU32]>,
 }
 

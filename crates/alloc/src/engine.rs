@@ -1,8 +1,8 @@
 //! The free-space engines behind one trait, and the engine of buddy groups.
 //!
-//! The file system goes: `allocate` (reserved) → write data → under a handle set the bits,
-//! then `settle`. To free: `defer_free`, *then* clear the bits under the handle; when the
-//! transaction has committed, `start_return`, discard if mounted so, `finish_return`.
+//! The file system's protocol: `allocate` (reserved) → write data → under a handle set the bits,
+//! then `settle`. To free: `defer_free`, *then* clear the bits under the handle. After the
+//! transaction has committed: `start_return`, discard if mounted so, `finish_return`.
 //!
 //! Locking: every method takes at most one `Rank::GroupSpace` lock at a time and none when it
 //! returns. Methods with a [`Loader`] may do I/O through it.
@@ -17,13 +17,13 @@ use uext4_sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Free space of one file system.
 pub trait Engine: Send + Sync {
-    /// Its name as the mount option `allocator=` has it.
+    /// The value of the mount option `allocator=`.
     fn name(&self) -> &'static str;
 
     /// Reserves at least `request.min_len` and at most `request.len` clusters in one group.
     ///
     /// # Errors
-    /// [`Error`]: no group has `min_len` clusters in a row now.
+    /// [`Error`]: no group has `min_len` contiguous free clusters now.
     fn allocate(&self, request: &Request, loader: &dyn Loader) -> Result<Run, Error>;
 
     /// Reserves exactly this run, which must lie in one group.
@@ -32,8 +32,8 @@ pub trait Engine: Send + Sync {
     /// [`Error::NoSpace`] when a cluster of it is not free or outside the volume.
     fn take_exact(&self, run: Run, loader: &dyn Loader) -> Result<(), Error>;
 
-    /// Reserves every free run of at least `min_len` clusters of a group, for a trim; give each
-    /// back with [`Self::release`].
+    /// Reserves every free run of at least `min_len` clusters of a group, for a trim; return each
+    /// with [`Self::release`].
     ///
     /// # Errors
     /// [`Error::Unreadable`].
@@ -47,7 +47,7 @@ pub trait Engine: Send + Sync {
     /// Reserved → in use: the bits of `run` are set on disk (in the running transaction) now.
     fn settle(&self, run: Run);
 
-    /// Reserved → free: `run`, or a part of what was reserved, is not needed.
+    /// Reserved → free: `run`, a reservation or a part of one, is not needed.
     fn release(&self, run: Run);
 
     /// In use → freed-pending by transaction `epoch`. Call *before* the bits are cleared. Panics
@@ -56,8 +56,8 @@ pub trait Engine: Send + Sync {
         self.pending().defer(epoch, run, self.stats());
     }
 
-    /// Collects what transactions up to `epoch` freed, one group per run, ascending. The runs
-    /// are not reusable until [`Self::finish_return`] has them.
+    /// Collects the frees of transactions up to `epoch`, one group per run, ascending. The runs are
+    /// not reusable before [`Self::finish_return`].
     fn start_return(&self, epoch: Tid) -> Vec<Run> {
         self.pending().start_return(self.volume(), epoch)
     }
@@ -72,8 +72,8 @@ pub trait Engine: Send + Sync {
         runs.iter().map(|run| u64::from(run.len)).sum()
     }
 
-    /// Clusters that can be allocated: neither in use, reserved nor pending. A walk over all
-    /// groups; for claims use [`crate::FreeCount`].
+    /// Clusters that can be allocated: neither in use, reserved nor pending. Walks all groups; for
+    /// claims use [`crate::FreeCount`].
     fn free_clusters(&self) -> u64 {
         let groups = (0..self.volume().groups).map(GroupNr);
         groups.map(|nr| u64::from(self.group_free(nr))).sum()
@@ -85,11 +85,11 @@ pub trait Engine: Send + Sync {
     /// Row of `mb_groups`.
     fn report(&self, group: GroupNr) -> GroupReport;
 
-    /// Reads ahead of all requests what makes them fast, the most promising first, while `go_on`
-    /// says so. Any number of threads may do so at once.
+    /// Reads bitmaps ahead of all requests, the most promising first, while `go_on` returns true.
+    /// Any number of threads may call it concurrently.
     fn learn(&self, loader: &dyn Loader, go_on: &dyn Fn() -> bool);
 
-    /// How many regions (buddy groups: groups) [`Self::learn`] has not seen yet.
+    /// Number of regions (buddy groups: groups) that [`Self::learn`] has not seen yet.
     fn unknown_regions(&self) -> u32;
 
     /// Loads a group in advance; errors are remembered as in `allocate`.
@@ -98,7 +98,7 @@ pub trait Engine: Send + Sync {
     /// [`Error::Unreadable`].
     fn load(&self, group: GroupNr, loader: &dyn Loader) -> Result<(), Error>;
 
-    /// Drops a group (or what contains it) from memory if nothing in it is reserved.
+    /// Drops a group (or its region) from memory if nothing in it is reserved.
     fn evict(&self, group: GroupNr) -> bool;
 
     /// Clusters that wait for a commit.
@@ -115,7 +115,7 @@ pub trait Engine: Send + Sync {
         None
     }
 
-    /// Limits that may change while mounted.
+    /// Limits that may change at run time.
     fn tunables(&self) -> &Tunables;
 
     /// Counters.
@@ -125,7 +125,7 @@ pub trait Engine: Send + Sync {
     fn volume(&self) -> &Volume;
 }
 
-/// One search, counted.
+/// Runs one search and counts it.
 pub(crate) fn counted(
     stats: &Stats,
     request: &Request,
@@ -148,23 +148,23 @@ pub(crate) fn counted(
 /// Memory of free-space trees, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TreeMemory {
-    /// In use now.
+    /// Current use.
     pub used_bytes: u64,
-    /// May be used.
+    /// Limit.
     pub limit_bytes: u64,
 }
 
-/// In which order groups are visited.
+/// Order in which groups are visited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ScanOrder {
-    /// One after the other from the goal (`allocator=linear`).
+    /// Sequentially from the goal (`allocator=linear`).
     Linear,
     /// By the indexes of largest order and average fragment (`allocator=optimized`).
     Optimized,
 }
 
 impl ScanOrder {
-    /// What is used when the mount does not say.
+    /// The default of a mount.
     pub fn default_for(groups: u32) -> Self {
         if groups >= 16 {
             Self::Optimized
@@ -174,16 +174,16 @@ impl ScanOrder {
     }
 }
 
-/// How an engine is built.
+/// Construction parameters of an engine.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Geometry.
     pub volume: Volume,
-    /// Whether threads keep apart.
+    /// Whether threads prefer separate groups.
     pub affinity: Affinity,
 }
 
-/// Groups whose bitmaps are looked at in one go: those of a flexible group as mke2fs makes them.
+/// Groups surveyed per step: a flexible group as mke2fs makes them.
 const LEARNED_AT_ONCE: u32 = 16;
 
 /// Buddy groups, searched by the kernel's criteria.
@@ -192,12 +192,12 @@ pub struct BuddyEngine {
     locality: Locality,
     tunables: Tunables,
     order: ScanOrder,
-    /// Up to where [`Engine::learn`] has come, in groups.
+    /// Progress of [`Engine::learn`], in groups.
     learned: AtomicU64,
 }
 
 impl BuddyEngine {
-    /// An engine that knows of each group what its descriptor says. Nothing is loaded.
+    /// An engine that knows the descriptors of all groups. No bitmap is loaded.
     pub fn new(config: Config, order: ScanOrder, summary: &dyn Fn(GroupNr) -> Summary) -> Self {
         let locality = Locality::new(config.affinity);
         let groups = Groups::new(config.volume, summary);
@@ -210,9 +210,9 @@ impl BuddyEngine {
         }
     }
 
-    /// The engine as the kernel's was before its groups were tried and its goals were many:
-    /// searches wait for the lock of every group that they look into, and all begin at one goal,
-    /// which has a lock. Only for experiments: no mount option leads here.
+    /// The engine with the locking of older kernels: searches wait for the lock of every group that
+    /// they examine, and all begin at one locked goal. Only for experiments: no mount option
+    /// selects it.
     #[must_use]
     pub fn with_blocking_locks(mut self) -> Self {
         self.locality.set_base_line();

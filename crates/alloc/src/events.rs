@@ -1,9 +1,9 @@
-//! What free-space trees do, as `tracing` events for whoever subscribes: at the places where the
-//! patch that proposed the trees has tracepoints.
+//! `tracing` events of the free-space trees, at the tracepoints of the kernel patch that proposed
+//! them.
 //!
-//! Layout: the target of all is [`TARGET`]; fields are numbers, in clusters where they are lengths.
-//! Searches, takes and returns are events of the level `TRACE`, what builds, learns and drops trees
-//! is `DEBUG`. Without a subscriber an event costs the load of a word that nobody changes.
+//! Layout: the target is [`TARGET`]; fields are numbers, lengths in clusters. Searches, takes and
+//! returns are events of level `TRACE`; building, learning and dropping trees is `DEBUG`. Without a
+//! subscriber an event costs the load of a read-only word.
 
 use crate::Run;
 use tracing::{debug, trace};
@@ -21,7 +21,7 @@ pub(crate) fn region_surveyed(region: u32, longest: u32) {
     debug!(target: TARGET, region, longest, "region surveyed");
 }
 
-/// A tree went because memory was short, or was asked back.
+/// A tree was dropped because memory was short, or on request.
 pub(crate) fn tree_dropped(region: u32, runs: u64) {
     debug!(target: TARGET, region, runs, "tree dropped");
 }
@@ -31,7 +31,7 @@ pub(crate) fn region_chosen(region: u32, longest: u32, want: u32) {
     trace!(target: TARGET, region, longest, want, "region chosen");
 }
 
-/// No known region has a run of this length: the criterion falls, without a scan.
+/// No known region has a run of this length: the criterion fails without a scan.
 pub(crate) fn criterion_failed(criterion: &'static str, want: u32) {
     trace!(target: TARGET, criterion, want, "criterion failed");
 }
@@ -41,12 +41,12 @@ pub(crate) fn run_taken(region: u32, run: Run) {
     trace!(target: TARGET, region, start = run.start.0, len = run.len, "run taken");
 }
 
-/// A run came back to a tree.
+/// A run was returned to a tree.
 pub(crate) fn run_returned(region: u32, run: Run) {
     trace!(target: TARGET, region, start = run.start.0, len = run.len, "run returned");
 }
 
-/// Runs came back to a region whose tree is away: its longest run is not known any more.
+/// Runs were returned to a region without a tree: its longest run is unknown now.
 pub(crate) fn region_unknown(region: u32, runs: usize) {
     debug!(target: TARGET, region, runs, "region unknown");
 }

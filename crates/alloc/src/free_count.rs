@@ -1,35 +1,36 @@
-//! Free clusters of the file system as a claim counter.
+//! Claim counter for free clusters, sharded per thread (as the kernel's `percpu_counter`).
 //!
-//! A claim comes before the search, so that the sum of all claims never exceeds what is there
-//! less what is held back. Far from the limit a claim touches the thread's own cache line only;
-//! near it claims are made one at a time on the exact sum.
+//! A claim precedes the search, so the sum of all claims never exceeds the free clusters less the
+//! reserves. Far from the limit a claim touches the thread's own cache line only; near it claims
+//! are serialised on the exact sum.
 //!
-//! Layout: `total + sum(locals)` is the number of unclaimed clusters; a local part is moved to
-//! `total` when it leaves `±chunk`, so `total` is written once per many small claims. The more
-//! was free at first, the larger the chunk. It has a cache line of its own, and so has the lock:
-//! every claim reads what stands beside.
+//! Layout: `total + sum(locals)` is the number of unclaimed clusters. A local part moves to `total`
+//! when it leaves `±chunk`, so `total` is written once per many small claims. `chunk` grows with
+//! the initial free count. `total` and the lock have cache lines of their own, because every claim
+//! reads the fields beside them.
 //!
 //! Invariants: a claim succeeds only if the exact sum stays at or above the claimant's floor. A
-//! claim may fail wrongly only against another that is being undone at the same moment.
+//! claim fails wrongly only while another claim is being undone.
 //!
 //! Locking: `Rank::Queue`, near the limit and once per many small claims.
 
 use uext4_sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use uext4_sync::{CachePadded, Counter, Mutex, Rank, SHARDS, Sharded};
 
-/// Clusters that a shard may differ by before it tells the total: at least, at most, and as a part
-/// of what is free, so that the exact way begins when a twentieth of that is left.
+/// Clusters that a shard may deviate by before it updates the total: minimum, maximum, and the
+/// divisor of the free count. With the divisor, exact claims begin when a twentieth of the clusters
+/// is left.
 const CHUNK_MIN: i64 = 64;
 const CHUNK_MAX: i64 = 1024;
 const CHUNKS: i64 = 4096;
 
-/// How far the total may be from the sum: a shard waits for the lock at twice its chunk, and the
+/// Largest distance of the total from the sum: a shard waits for the lock at twice its chunk, and
 /// threads that share it may be between their change and its move.
 fn margin_of(chunk: i64) -> i64 {
     3 * SHARDS as i64 * chunk
 }
 
-/// Who claims: what is held back from whom.
+/// Privilege of a claimant, which determines the reserves that it may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Privilege {
     /// May use neither the reserve of root nor that of metadata.
@@ -69,16 +70,16 @@ impl FreeCount {
         }
     }
 
-    /// The reserve for metadata when nothing else is set: 2 %, at most 4096 clusters.
+    /// Default metadata reserve: 2 %, at most 4096 clusters.
     pub fn default_metadata_reserve(clusters: u64) -> u64 {
         (clusters / 50).min(4096)
     }
 
-    /// Changes what is held back for root, in clusters.
+    /// Changes the reserve for root, in clusters.
     pub fn set_root_reserve(&self, clusters: u64) {
         self.root_reserve.store(clusters, Ordering::Relaxed);
     }
-    /// Changes what is held back for metadata, in clusters.
+    /// Changes the reserve for metadata, in clusters.
     pub fn set_metadata_reserve(&self, clusters: u64) {
         self.metadata_reserve.store(clusters, Ordering::Relaxed);
     }
@@ -94,7 +95,7 @@ impl FreeCount {
         }
     }
 
-    /// Claims `n` clusters; false when that would touch what is held back.
+    /// Claims `n` clusters; false if that would touch a reserve.
     #[must_use]
     pub fn try_claim(&self, n: u64, privilege: Privilege) -> bool {
         let (n, floor) = (signed(n), self.floor(privilege));
@@ -109,8 +110,8 @@ impl FreeCount {
         far || self.claim_exact(n, floor)
     }
 
-    /// Whether less than half is left of what was free at first, or so little that claims will soon
-    /// have to be exact; costs one load.
+    /// Whether less than half of the initial clusters is left, or claims will soon have to be
+    /// exact. Costs one load.
     pub fn is_scarce(&self) -> bool {
         self.total.load(Ordering::Relaxed) < self.scarce_below
     }
@@ -120,8 +121,8 @@ impl FreeCount {
             return false;
         }
         self.locals.local().fetch_sub(n, Ordering::SeqCst);
-        // Whoever claims exactly lowered the total first: either it shows here, or this claim
-        // shows in that sum.
+        // An exact claim lowers the total first: either it shows here, or this claim shows in its
+        // sum.
         let far = self.total.load(Ordering::SeqCst) >= limit;
         if !far {
             self.locals.local().fetch_add(n, Ordering::SeqCst);
@@ -147,8 +148,8 @@ impl FreeCount {
         fits
     }
 
-    /// Claims as many of `n` clusters as there are, halving, at least `least`; the number, or
-    /// `None`.
+    /// Claims as many of `n` clusters as are available, by halving, at least `least`; returns the
+    /// number, or `None`.
     pub fn claim_up_to(&self, n: u64, least: u64, privilege: Privilege) -> Option<u64> {
         let mut n = n;
         loop {
@@ -162,7 +163,7 @@ impl FreeCount {
         }
     }
 
-    /// Gives back `n` claimed clusters, or adds clusters that became free.
+    /// Releases `n` claimed clusters, or adds clusters that became free.
     pub fn give(&self, n: u64) {
         let n = signed(n);
         if n == 0 {
@@ -204,7 +205,7 @@ impl FreeCount {
         self.total.load(Ordering::SeqCst).saturating_add(locals)
     }
 
-    /// Unclaimed clusters: exact while nobody claims or gives.
+    /// Unclaimed clusters: exact while no thread claims or gives.
     pub fn available(&self) -> u64 {
         u64::try_from(self.sum()).unwrap_or(0)
     }
@@ -214,11 +215,11 @@ impl FreeCount {
         u64::try_from(self.sum().saturating_sub(self.floor(privilege))).unwrap_or(0)
     }
 
-    /// Notes that `n` of the claimed clusters are for delayed allocation.
+    /// Counts `n` of the claimed clusters as claims of delayed allocation.
     pub fn add_delayed(&self, n: u64) {
         self.delayed.add(signed(n));
     }
-    /// Notes that `n` delayed clusters were allocated or are given up.
+    /// Removes `n` delayed clusters that were allocated or given up.
     pub fn remove_delayed(&self, n: u64) {
         self.delayed.add(-signed(n));
     }

@@ -1,19 +1,19 @@
-//! Free runs of one region, by offset and by length.
+//! Free runs of one region in two B-trees, by offset and by length.
 //!
-//! Offsets are clusters from the start of the region. Runs are maximal inside their block group
-//! and never cross into the next one, so what is handed out lies in one group.
+//! Offsets are clusters from the start of the region. Runs are maximal inside their block group and
+//! never cross into the next one, so every allocation lies in one group.
 //!
-//! Files that grow take from the front of one run again and again. So runs are known by their
-//! *ends*, which stay, and the run that was taken from last, the *current* one, stays filed under
-//! the length that it had before: the next piece of it changes one number in place.
+//! Growing files take from the front of one run repeatedly. So runs are keyed by their *ends*,
+//! which do not change, and the run taken from last, the *current* one, keeps its old length in the
+//! length tree: the next take from it changes one number in place.
 //!
-//! Invariants: both orders hold the same runs. All but the current one are filed under their
-//! length; the current one under at most twice its length and at least its length.
+//! Invariants: both trees hold the same runs. All but the current run are filed under their length;
+//! the current run under at least its length and at most twice that.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-/// Memory of one free run in both orders, with the slack of the tree nodes.
+/// Memory of one free run in both trees, with the slack of the tree nodes.
 pub(crate) const RUN_BYTES: u64 = 32;
 
 pub(crate) struct FreeExtents {
@@ -37,8 +37,8 @@ fn len(run: &Range<u32>) -> u32 {
 }
 
 impl FreeExtents {
-    /// The tree of these runs, which come by offset and are maximal in their groups. Both orders
-    /// are built in one go, which is many times faster than run by run.
+    /// The trees of these runs, which are ascending and maximal in their groups. Bulk building is
+    /// many times faster than inserting run by run.
     pub(crate) fn new(clusters_per_group: u32, runs: Vec<Range<u32>>) -> Self {
         Self {
             by_len: runs.iter().map(|run| (len(run), run.end)).collect(),
@@ -70,7 +70,7 @@ impl FreeExtents {
         }
     }
 
-    /// The run that is filed so.
+    /// The run of an entry of the length tree.
     fn run(&self, (filed_len, end): (u32, u32)) -> Range<u32> {
         match self.current {
             Some(current) if current.end == end => self.starts[&end]..end,
@@ -84,7 +84,7 @@ impl FreeExtents {
         (start <= at).then_some(start..end)
     }
 
-    /// Free clusters in a row from `at`, at most `cap`.
+    /// Contiguous free clusters from `at`, at most `cap`.
     pub(crate) fn free_at(&self, at: u32, cap: u32) -> u32 {
         self.containing(at).map_or(0, |run| (run.end - at).min(cap))
     }
@@ -124,7 +124,7 @@ impl FreeExtents {
         }
     }
 
-    /// The run that was `before` begins at `start` now.
+    /// Moves the start of the run `before` to `start`.
     fn shorten(&mut self, before: Range<u32>, start: u32) {
         let end = before.end;
         if self.current.is_none_or(|current| current.end != end) {
@@ -138,7 +138,7 @@ impl FreeExtents {
         }
     }
 
-    /// Files the current run under its length.
+    /// Files the current run under its actual length.
     fn file_current(&mut self) {
         if let Some(Current { end, filed_len }) = self.current.take() {
             let now = end - self.starts[&end];
@@ -161,7 +161,7 @@ impl FreeExtents {
         self.by_len.remove(&(filed_len, run.end));
     }
 
-    /// Gives back `run`, which must be taken and inside one block group.
+    /// Returns `run`, which must be taken and inside one block group.
     pub(crate) fn give(&mut self, run: Range<u32>) {
         let mut merged = run.clone();
         let after = self.starts.range(run.start + 1..).next();
@@ -218,7 +218,7 @@ mod tests {
         assert_eq!((free.runs(), free.largest()), (1, 60));
     }
 
-    /// Against a plain array, with the longest run and every length asked for at each step.
+    /// Against a plain array: the longest run and every length are checked at each step.
     #[test]
     fn agrees_with_an_array() {
         let (mut free, mut map) = (FreeExtents::new(64, vec![]), [false; 192]);

@@ -1,17 +1,17 @@
-//! One group: its free space under a lock, and a summary that anybody reads without it.
+//! One block group: its free space under a lock, and a summary that is read without it.
 //!
 //! Layout: a group fills cache lines of its own. The summary is one word, so free clusters,
-//! fragments and largest order always belong together.
+//! fragments and largest order are always consistent.
 //!
-//! Invariants: the summary is stored only under the group's lock. `reserved` counts clusters
-//! that are taken here and not yet set on disk; while it is not zero the group stays loaded.
+//! Invariants: the summary is stored only under the group's lock. `reserved` counts clusters that
+//! are taken in memory and not yet set on disk; while it is not zero the group stays loaded.
 
 use crate::buddy::Buddy;
 use uext4_format::GroupNr;
 use uext4_sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use uext4_sync::{Mutex, Rank};
 
-/// What a group descriptor says before the bitmap is loaded.
+/// Contents of a group descriptor, known before the bitmap is loaded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Summary {
     /// Free clusters.
@@ -45,15 +45,15 @@ pub(crate) struct Shape {
     pub(crate) state: State,
 }
 
-/// How much is known of a group.
+/// Load state of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum State {
-    /// Only the descriptor; the bitmap takes I/O.
+    /// Descriptor only; reading the bitmap takes I/O.
     Cold,
-    /// Only the descriptor; the bitmap takes none.
+    /// Descriptor only; the bitmap is computed without I/O.
     Uninit,
-    /// All.
+    /// Bitmap loaded.
     Loaded,
     /// The bitmap cannot be used; nothing is allocated here.
     Bad,
@@ -91,15 +91,15 @@ impl Shape {
     }
 }
 
-/// The order under which groups of this average free run are found.
+/// Index order of groups with this average free run.
 pub(crate) fn average_order(clusters: u32, orders: u32) -> u32 {
     clusters.max(1).ilog2().saturating_sub(1).min(orders - 1)
 }
 
-/// What the lock protects.
+/// State under the group's lock.
 pub(crate) struct Space {
     pub(crate) buddy: Option<Box<Buddy>>,
-    /// Changes whenever a copy of the bitmap read before would be out of date here.
+    /// Changes whenever an earlier copy of the bitmap becomes stale.
     pub(crate) generation: u32,
 }
 
@@ -133,7 +133,7 @@ impl Group {
     pub(crate) fn reserve(&self, len: u32) {
         self.reserved.fetch_add(len, Ordering::Relaxed);
     }
-    /// Release, so that an evictor who sees the count also sees the bits on disk.
+    /// Release, so that an evictor that sees the count also sees the bits on disk.
     pub(crate) fn unreserve(&self, len: u32) {
         let before = self.reserved.fetch_sub(len, Ordering::Release);
         assert!(

@@ -1,8 +1,8 @@
 //! Groups by order, as bitmaps of group numbers in atomic words.
 //!
-//! Used twice: by largest free order and by average free run. A reader walks `[start, end)`
-//! upward over all orders of interest, then `[0, start)`: placement stays near the goal, and no
-//! list, lock or allocation is needed. Everything here is a hint; the group decides.
+//! Used twice: by largest free order and by average free run. A reader walks `[start, end)` upward
+//! over all orders of interest, then `[0, start)`, so placement stays near the goal. No list, lock
+//! or allocation is needed. All entries are hints; the group itself decides.
 //!
 //! Invariant: under a group's lock exactly the bit of its order is set (none when it has none).
 

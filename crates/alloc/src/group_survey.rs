@@ -1,11 +1,11 @@
-//! Learning the orders of buddy groups before anybody asks for them.
+//! Survey of buddy groups: finds their orders ahead of requests.
 //!
-//! A group whose bitmap nobody has read is in no order, so the cheap criteria cannot find it. Its
-//! bitmap is looked at once, with those of its flexible group, and what stays in memory is the
-//! group's summary: a search that is led here by it loads the group then.
+//! A group whose bitmap was never read is in no order, so the cheap criteria cannot find it. The
+//! survey reads its bitmap once, together with those of its flexible group, and keeps only the
+//! group's summary. A search that the summary leads to the group loads it.
 //!
 //! Locking: `Rank::GroupSpace`, one group at a time; none while bitmaps are read. As in
-//! [`Groups::load`] what was read counts only if the group's generation is still the same.
+//! [`Groups::load`], a bitmap counts only if the group's generation has not changed.
 
 use crate::buddy::Buddy;
 use crate::group::{Shape, State};
@@ -21,14 +21,14 @@ impl Groups {
         shape.state == State::Cold && shape.fragments == 0 && shape.free > 0
     }
 
-    /// How many groups only the free count is known of.
+    /// Number of groups of which only the free count is known.
     pub(crate) fn unknown(&self) -> u32 {
         let groups = (0..self.volume.groups).map(GroupNr);
         groups.filter(|nr| self.is_unknown(*nr)).count() as u32 // at most the groups
     }
 
-    /// Files those of `groups` that are unknown by their orders. What cannot be read stays as it
-    /// is, and is found again by the request that needs it.
+    /// Indexes the unknown ones of `groups` by their orders. An unreadable group stays unchanged;
+    /// the request that needs it finds the error.
     pub(crate) fn survey(&self, groups: Range<u32>, loader: &dyn Loader) {
         let unknown = groups.map(GroupNr).filter(|nr| self.is_unknown(*nr));
         let unknown: Vec<GroupNr> = unknown.collect();

@@ -1,8 +1,8 @@
 //! All groups of a volume with their indexes: load, take, give back, evict.
 //!
-//! Invariants: every change of a loaded group publishes its new shape before the lock is
-//! released. A bitmap is read with no lock held and installed only when the group's generation
-//! did not change meanwhile, less what is pending then (see `pending_free.rs`).
+//! Invariants: every change of a loaded group publishes its new shape before the lock is released.
+//! A bitmap is read with no lock held, and installed only if the group's generation has not
+//! changed, less the clusters that are then pending (see `pending_free.rs`).
 //!
 //! Locking: `Rank::GroupSpace`, one group at a time; `Rank::PendingFree` under it.
 
@@ -29,7 +29,7 @@ pub(crate) struct Groups {
     bad: AtomicU32,
 }
 
-/// What the descriptor lets us guess: a computed bitmap has its metadata in front and one run.
+/// Shape guessed from the descriptor: an uninitialised group has its metadata first and one run.
 fn first_shape(summary: Summary, max_order: u32) -> Shape {
     let free = summary.free_clusters;
     let known = summary.uninit && free > 0;
@@ -117,7 +117,7 @@ impl Groups {
         self.publish(nr, shape);
     }
 
-    /// The group's lock, with the group loaded; waits for the lock.
+    /// Locks the group and loads it; waits for the lock.
     pub(crate) fn lock_loaded(
         &self,
         nr: GroupNr,
@@ -160,7 +160,7 @@ impl Groups {
         }
     }
 
-    /// Builds the group from `used` if that is still current and counts as promised.
+    /// Builds the group from `used` if that is still current and matches the descriptor's count.
     fn install(&self, nr: GroupNr, mut used: Bitmap, generation: u32) -> Option<Differs> {
         let mut space = self.group(nr).space.lock();
         if space.buddy.is_some() || space.generation != generation {
@@ -183,7 +183,7 @@ impl Groups {
         None
     }
 
-    /// Marks what waits for a commit: the bitmap of the group shows it as free.
+    /// Marks clusters that wait for a commit: the bitmap of the group shows them as free.
     pub(crate) fn mark_pending(&self, nr: GroupNr, used: &mut Bitmap) {
         let first = self.volume.first_cluster(nr).0;
         let end = first + u64::from(used.len());
@@ -299,7 +299,7 @@ impl Groups {
         }
     }
 
-    /// Makes returning runs free: one lock per group for each stretch of runs in it.
+    /// Frees returned runs: one lock acquisition per group for consecutive runs in it.
     pub(crate) fn finish_return(&self, runs: &[Run]) {
         let located = |run: &Run| {
             self.volume
@@ -330,7 +330,7 @@ impl Groups {
         }
         space.generation = space.generation.wrapping_add(1);
         let shape = self.shape(nr);
-        // What was guessed of an uninitialised group no longer holds, but it is not worse.
+        // The guessed orders of an uninitialised group are stale, but not too large.
         self.publish(
             nr,
             Shape {
@@ -349,7 +349,7 @@ impl Groups {
         }
         space.buddy = None;
         space.generation = space.generation.wrapping_add(1);
-        // The orders stay in the index: a hint that lets a search load only what is worth it.
+        // The orders stay in the index: a hint by which a search loads only promising groups.
         self.publish(
             nr,
             Shape {
@@ -381,7 +381,7 @@ impl Groups {
     }
 }
 
-/// A bitmap that does not count as its descriptor promised.
+/// A bitmap whose free count differs from its descriptor.
 struct Differs {
     expected: u32,
     found: u32,

@@ -1,13 +1,14 @@
-//! The inodes of one group as atomic words: finding a clear bit and setting it is one step.
+//! Lock-free inode bitmap of one group: finding a clear bit and setting it is one atomic step.
 //!
-//! Layout: as [`Bitmap`], in *lines* of 512 bits, a cache line each; bits past the end are set and
-//! never clear. A line may have an owner, a shard of threads that takes from it while others find
-//! something elsewhere ([`crate::InodeRuns`]). Ownership takes nothing away: every clear bit is
-//! free to whoever needs it, so nothing has to be given back. A line that was seen full says so in
-//! place of its owner, and is passed without a look at its bits until one is cleared. That is a
-//! hint: where nothing else is left, those lines are looked at, too.
+//! Layout: as [`Bitmap`], in *lines* of 512 bits, a cache line each; bits past the end are always
+//! set. A line may have an owner, a shard of threads that takes from it while other shards prefer
+//! other lines ([`crate::InodeRuns`]). Ownership is a hint: every clear bit is available to all, so
+//! nothing has to be given back.
 //!
-//! Not here: which group, what a bit means on disk.
+//! A line found full is marked so in place of its owner, and skipped until one of its bits is
+//! cleared. This is also a hint: if no other line has space, marked lines are searched, too.
+//!
+//! Not here: choice of the group, meaning of a bit on disk.
 
 use crate::{Bitmap, words};
 use uext4_sync::atomic::{AtomicU8, AtomicU64, Ordering};
@@ -15,15 +16,15 @@ use uext4_sync::atomic::{AtomicU8, AtomicU64, Ordering};
 const WORDS: usize = 8;
 /// Bits of a line.
 pub const INODE_LINE: u32 = WORDS as u32 * 64;
-/// No shard's.
+/// No owner.
 const NOBODY: u8 = 0;
-/// In place of an owner: there is nothing to take.
+/// In place of an owner: the line is full.
 const FULL: u8 = u8::MAX;
 
 #[repr(align(64))]
 struct Line([AtomicU64; WORDS]);
 
-/// Which inodes of a group are in use. All methods may be called by many threads at once.
+/// The inodes in use in a group. All methods are thread-safe.
 pub struct InodeBits {
     lines: Box<[Line]>,
     owners: Box<[AtomicU8]>,
@@ -62,7 +63,7 @@ impl InodeBits {
         (index < self.bits).then_some((word, 1 << (index % 64)))
     }
 
-    /// The bits now, each of them at some time during the call.
+    /// A copy of the bits, each read at some time during the call.
     pub fn to_bitmap(&self) -> Bitmap {
         let mut used = Bitmap::new(self.bits);
         for (at, word) in self.words().take(words::words_for(self.bits)).enumerate() {
@@ -99,7 +100,7 @@ impl InodeBits {
         was_set
     }
 
-    /// Sets the first clear bit of a line at or past `from`, and answers its index.
+    /// Sets the first clear bit of a line at or past `from`, and returns its index.
     pub fn take(&self, line: u32, from: u32) -> Option<u32> {
         let base = line * INODE_LINE;
         let words = &self.lines.get(line as usize)?.0;
@@ -109,8 +110,8 @@ impl InodeBits {
         })
     }
 
-    /// A line with a clear bit at or past `from`: one of `shard`, else nobody's, which becomes its
-    /// own; when there is neither, one that others take from.
+    /// A line with a clear bit at or past `from`: the first that `shard` owns or that has no owner,
+    /// which `shard` then owns; else one with another owner, else one marked full.
     pub(crate) fn line_for(&self, shard: usize, from: u32) -> Option<u32> {
         let lines = 0..self.owners.len() as u32;
         let own = lines.clone().find(|&line| {
@@ -136,7 +137,7 @@ impl InodeBits {
         })
     }
 
-    /// As [`Self::has_clear`]; a line of `owner` that has none says so from now on.
+    /// As [`Self::has_clear`]; marks a line of `owner` without a clear bit as full.
     fn has_clear_or_close(&self, line: u32, from: u32, owner: u8) -> bool {
         let has_clear = self.has_clear(line, from);
         if !has_clear {
@@ -152,7 +153,7 @@ impl InodeBits {
         before.map_or_else(|owner| owner == me, |_| true)
     }
 
-    /// The shard, which found the line full, takes from it no more.
+    /// Ends the ownership of a line that the shard found full.
     pub(crate) fn disown(&self, line: u32, shard: usize) {
         self.change_owner(line, name(shard), FULL);
     }

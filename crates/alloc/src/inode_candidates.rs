@@ -1,27 +1,27 @@
-//! The groups to try for a new inode, lazily, best first.
+//! Candidate groups for a new inode, lazily, best first.
 //!
-//! Finding the bit and setting it is one step, in the fs crate; a group that turns out full is
-//! simply passed.
+//! Finding a bit and setting it is one step, in the fs crate; a group that turns out full is
+//! skipped.
 //!
-//! Invariant: the last stage of a list visits every group that has a free inode, whatever its count
-//! says.
+//! Invariant: the last stage visits every group, whatever its count, if the file system has a free
+//! inode.
 
 use crate::{Affinity, Engine, InodeKind, InodePolicy, Parent};
 use uext4_format::GroupNr;
 use uext4_sync::shard_index;
 
-/// Groups in a row, begun at an offset and wrapped.
+/// A range of groups, walked from an offset, with wrap-around.
 #[derive(Clone, Copy, Default)]
 struct Window {
     first: u32,
     count: u32,
     offset: u32,
-    /// Fewest free inodes that make a group worth a try.
+    /// Fewest free inodes for a group to be tried.
     least: u32,
     at: u32,
 }
 
-/// Where the next window comes from.
+/// Source of the next window.
 #[derive(Clone, Copy)]
 enum Stage {
     Parent,
@@ -34,7 +34,7 @@ enum Stage {
     Done,
 }
 
-/// Groups to try, lazily. A group may come again in a later stage.
+/// Groups to try, lazily. A group may be repeated in a later stage.
 pub struct Candidates<'a> {
     policy: &'a InodePolicy,
     parent: Parent,
@@ -45,7 +45,7 @@ pub struct Candidates<'a> {
 }
 
 impl InodePolicy {
-    /// Groups to try for a new inode; `free_clusters` answers the file system's.
+    /// Groups to try for a new inode; `free_clusters` returns those of the file system.
     pub fn candidates<'a>(
         &'a self,
         parent: Parent,

@@ -1,8 +1,8 @@
-//! How many inodes are free where.
+//! Free inode and directory counts, of the file system and per group.
 //!
-//! Those of the file system are exact. Those of a group, which only steer, may be old by a 64th of
-//! its inodes for each shard of threads, so that creators in one group do not all write one cache
-//! line; directories are counted at once.
+//! The counts of the file system are exact. The free inodes of a group are a placement hint that
+//! may lag by a 64th of its inodes for each shard of threads, so that creators in one group do not
+//! all write one cache line. Directories are counted at once.
 //!
 //! Locking: none.
 
@@ -13,10 +13,10 @@ use uext4_sync::atomic::{
 };
 use uext4_sync::{CachePadded, Counter, Sharded};
 
-/// Inodes that a shard may have taken or given before its group hears of it.
+/// Inodes that a shard may take or free before it updates the group.
 const SLACK_MAX: u32 = 32;
 
-/// What a descriptor says about the inodes of its group.
+/// Inode counts of a group descriptor.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct InodeSummary {
     /// Free inodes.
@@ -37,15 +37,15 @@ pub enum InodeKind {
 /// The counts of all groups, readable without locks.
 pub struct InodeCounts {
     groups: Box<[CachePadded<GroupCounts>]>,
-    /// What a shard did to one group and has not told it: the group in the upper half, the change
-    /// of its free inodes below.
+    /// Pending change of one group, per shard: the group in the upper half, the change of its free
+    /// inodes in the lower.
     untold: Sharded<AtomicU64>,
     slack: i32,
     free_inodes: Counter,
     used_dirs: Counter,
 }
 
-/// About how many; less than none while frees are untold.
+/// Approximate counts; negative while frees are pending.
 struct GroupCounts {
     free_inodes: AtomicI32,
     used_dirs: AtomicI32,
@@ -77,7 +77,7 @@ impl InodeCounts {
         }
     }
 
-    /// The counts of one group, about.
+    /// The approximate counts of one group.
     pub fn summary(&self, group: GroupNr) -> InodeSummary {
         let counts = &self.groups[group.0 as usize];
         let count = |of: &AtomicI32| of.load(Relaxed).max(0) as u32;
@@ -97,12 +97,12 @@ impl InodeCounts {
         u64::try_from(self.used_dirs.sum()).unwrap_or(0)
     }
 
-    /// An inode of the group was taken.
+    /// Counts an inode of the group as taken.
     pub fn taken(&self, group: GroupNr, kind: InodeKind) {
         self.count(group, -1, kind);
     }
 
-    /// An inode of the group became free.
+    /// Counts an inode of the group as freed.
     pub fn given(&self, group: GroupNr, kind: InodeKind) {
         self.count(group, 1, kind);
     }
@@ -126,7 +126,7 @@ impl InodeCounts {
             .fetch_add(free, Relaxed);
     }
 
-    /// Adds to what the shard has not told, and tells what is of another group or too much.
+    /// Adds to the shard's pending change; applies one of another group, or one above the limit.
     fn note(&self, group: GroupNr, free: i32) {
         let slot = self.untold.local();
         let mut before = slot.load(Relaxed);
@@ -151,7 +151,7 @@ impl InodeCounts {
         }
     }
 
-    /// Tells those groups what they have not heard.
+    /// Applies the pending changes of the selected groups.
     pub(crate) fn tell_all(&self, is_asked: impl Fn(GroupNr) -> bool) {
         for slot in self.untold.iter() {
             let (group, free) = unpack(slot.load(Relaxed));
@@ -165,8 +165,8 @@ impl InodeCounts {
         }
     }
 
-    /// Somebody who went by the count of the group found nothing there. It hears what became of
-    /// its inodes, or everybody would look until those who took them come again.
+    /// Reports that a group with a positive count was full. Applies its pending changes, or other
+    /// threads would keep trying the group until its takers allocate again.
     pub fn found_full(&self, group: GroupNr) {
         self.tell_all(|of| of == group);
     }

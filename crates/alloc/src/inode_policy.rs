@@ -1,9 +1,12 @@
-//! Which group a new inode goes to.
+//! Choice of the group for a new inode (Orlov).
 //!
-//! Directories are spread (Orlov): those in the root, or in a directory flagged as a top, go to
-//! the emptiest flexible group; others stay near their parent until that is too full. Files stay
-//! in their parent's flexible group. Threads start at different groups inside a flexible group,
-//! so that creators in one directory rarely meet at one lock.
+//! Directories are spread. Those in the root, or in a directory flagged as a top, go to the
+//! flexible group with the fewest directories among those with at least average free inodes and
+//! clusters. Others stay near their parent until that is too full. Files stay in their parent's
+//! flexible group.
+//!
+//! Threads start at different groups inside a flexible group, so that creators in one directory
+//! rarely contend.
 //!
 //! Not here: the list of groups to try ([`crate::Candidates`]), bits, the recently deleted rule,
 //! descriptors. References: kernel documentation `filesystems/ext4/allocators`.
@@ -13,7 +16,7 @@ use crate::{Affinity, Engine, Volume};
 use std::ops::Range;
 use uext4_format::GroupNr;
 
-/// Flexible groups looked at for a top-level directory; bounds the walk on huge volumes.
+/// Flexible groups examined for a top-level directory; bounds the walk on huge volumes.
 const TOP_SCAN_MAX: u32 = 1024;
 
 /// The directory that the new inode is created in.
@@ -21,14 +24,14 @@ const TOP_SCAN_MAX: u32 = 1024;
 pub struct Parent {
     /// Group of its inode.
     pub group: GroupNr,
-    /// A group of the flexible group where an inode was created in it last.
+    /// A group of the flexible group in which the last inode of the directory was created.
     pub last_flex: Option<GroupNr>,
     /// `Some(hash of the new name)` for a new directory in the root or in one that is flagged as
     /// top of hierarchies.
     pub top: Option<u32>,
 }
 
-/// The choice of groups, by the counts of their inodes and blocks.
+/// The placement policy, by the free counts of inodes and blocks.
 pub struct InodePolicy {
     pub(crate) volume: Volume,
     inodes_per_group: u32,
@@ -53,7 +56,7 @@ impl InodePolicy {
         }
     }
 
-    /// What it goes by, and has to be told.
+    /// The counts that it uses; the caller updates them.
     pub fn counts(&self) -> &InodeCounts {
         &self.counts
     }
@@ -87,7 +90,7 @@ impl InodePolicy {
         totals
     }
 
-    /// The flexible group for a directory, when one stands out.
+    /// The flexible group for a directory, if one qualifies.
     pub(crate) fn spread(
         &self,
         parent: Parent,

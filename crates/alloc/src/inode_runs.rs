@@ -1,13 +1,13 @@
-//! Which inodes a thread takes next: a run of its own, so that creators side by side, in one
-//! directory too, write cache lines of their own.
+//! Per-thread inode runs: concurrent creators, also in one directory, take inodes from separate
+//! cache lines.
 //!
-//! A run is what is free in one line of a group's bits ([`InodeBits`]). Each shard of threads
-//! remembers its line in the groups that it took from last, and leaves it when it is full. Others
-//! begin elsewhere while there is something free elsewhere. A run is a preference, not a
-//! reservation: it is in no count, ends with the mount, belongs to the next thread of the shard
-//! when one ends, and is anybody's when inodes run short.
+//! A run is the set of free inodes in one line of a group's bits ([`InodeBits`]). Each shard of
+//! threads remembers its line in the groups that it used last, and leaves the line when it is full.
+//! Other shards prefer other lines while those have free inodes.
+//! A run is a preference, not a reservation: it is in no count, ends with the mount, and passes to
+//! the next thread of the shard. If inodes run short, any thread takes from it.
 //!
-//! Locking: none; what two threads of one shard do at once costs a run, never an inode.
+//! Locking: none; a race of two threads of one shard costs a run, never an inode.
 
 use crate::{Affinity, InodeBits};
 use uext4_format::GroupNr;
@@ -35,8 +35,8 @@ impl InodeRuns {
         }
     }
 
-    /// The line of the group's bits in which the calling thread takes the next inode at or past
-    /// `from`; `None` when all of those are in use.
+    /// The line of the group's bits from which the calling thread takes the next inode at or past
+    /// `from`; `None` if all of those are in use.
     pub fn line(&self, group: GroupNr, bits: &InodeBits, from: u32) -> Option<u32> {
         let shard = match self.affinity {
             Affinity::PerThread => shard_index(),

@@ -1,4 +1,4 @@
-//! Decisions about free space and inodes, in memory: no I/O, no journal.
+//! In-memory allocator of clusters and inodes: no I/O, no journal.
 //!
 //! # States of a cluster
 //!
@@ -9,10 +9,10 @@
 //! | in use | set | taken | the bits are set, then [`Engine::settle`] |
 //! | freed-pending | clear | taken | [`Engine::defer_free`], *then* the bits are cleared |
 //!
-//! What is reserved is so in memory only: a crash leaks nothing.
-//! A freed-pending cluster becomes free by [`Engine::give_back`] after the transaction that
-//! cleared its bit has committed. Bitmaps on disk are the truth: what is here is built from
-//! them group by group (see [`Loader`]), less what is pending, and may be dropped again.
+//! Reservations exist in memory only: a crash leaks nothing.
+//! A freed-pending cluster becomes free by [`Engine::give_back`] after the transaction that cleared
+//! its bit has committed. The bitmaps on disk are authoritative: the free space of a group is built
+//! from its bitmap (see [`Loader`]), less the pending clusters, and may be dropped again.
 //!
 //! Locking: the space of each group has a padded lock of its own (`Rank::GroupSpace`); under it
 //! only `Rank::PendingFree` is taken. [`Loader`] is called with no lock held.

@@ -1,8 +1,8 @@
-//! Where a search starts: the group that a thread used last, for streams and for other data.
+//! Per-thread allocation goals: the last group of a thread, for streams and for other data.
 //!
-//! All of it is hints in relaxed atomics, checked for range at use. Threads begin far apart and
-//! go on where they were, so that files which grow at the same time do not grow into each other.
-//! A thread that needs another group for its streams leaves those of others alone at first.
+//! All goals are hints in relaxed atomics, checked for range at use. Threads begin far apart and
+//! continue where they were, so that files that grow concurrently do not interleave. A thread that
+//! needs a new group for its streams avoids those of other threads at first.
 
 use crate::{ClusterNr, Kind, Volume};
 use std::ops::Range;
@@ -11,15 +11,15 @@ use uext4_sync::atomic::{AtomicU32, Ordering::Relaxed};
 use uext4_sync::{Mutex, Rank, SHARDS, Sharded, shard_index};
 
 const NONE: u32 = u32::MAX;
-/// Threads leave the groups of others alone while there are as many for each.
+/// Minimum groups per stream for which threads avoid the groups of other streams.
 const GROUPS_PER_STREAM: u32 = 4;
 
-/// Whether threads are led to groups of their own.
+/// Whether threads are led to separate groups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Affinity {
     /// Each thread starts in its own group of the goal's flexible group.
     PerThread,
-    /// The goal alone decides, so the same requests in the same order give the same clusters.
+    /// The goal alone decides: equal request sequences get equal clusters.
     None,
 }
 
@@ -38,12 +38,12 @@ pub fn inode_goal(volume: &Volume, inode_group: GroupNr, kind: Kind) -> ClusterN
 
 pub(crate) struct Locality {
     affinity: Affinity,
-    /// The base line: one goal for all, under a lock.
+    /// The baseline: one goal for all threads, under a lock.
     one_goal: Option<Mutex<GroupNr>>,
     /// Group of the last stream allocation, by thread.
     streams: Sharded<AtomicU32>,
-    /// The same side by side, for others to look at: written only when a thread's streams move to
-    /// another group.
+    /// Groups of all streams in one array, for other threads to read: written only when a thread's
+    /// streams move to another group.
     stream_groups: Box<[AtomicU32]>,
     /// Group of the last other allocation, by thread.
     last: Sharded<AtomicU32>,
@@ -60,17 +60,17 @@ impl Locality {
         }
     }
 
-    /// Leads every request to one goal under a lock, and lets searches wait for busy groups.
+    /// Uses one goal under a lock for all requests, and lets searches wait for busy groups.
     pub(crate) fn set_base_line(&mut self) {
         self.one_goal = Some(Mutex::new(Rank::Queue, GroupNr(0)));
     }
 
-    /// Whether this is the base line.
+    /// Whether this is the baseline.
     pub(crate) fn is_base_line(&self) -> bool {
         self.one_goal.is_some()
     }
 
-    /// The slot of this thread, or the only one.
+    /// The slot of this thread, or the shared one.
     fn slot<'a>(&self, slots: &'a Sharded<AtomicU32>) -> &'a AtomicU32 {
         match self.affinity {
             Affinity::PerThread => slots.local(),
@@ -78,7 +78,7 @@ impl Locality {
         }
     }
 
-    /// Where this thread's streams go on.
+    /// The group where this thread's streams continue.
     pub(crate) fn stream(&self, end: u32) -> GroupNr {
         let group = match &self.one_goal {
             Some(goal) => goal.lock().0,
@@ -91,7 +91,7 @@ impl Locality {
         }
     }
 
-    /// A stream of this thread found space in `group`.
+    /// Records that a stream of this thread found space in `group`.
     pub(crate) fn streamed(&self, group: GroupNr) {
         match &self.one_goal {
             Some(goal) => *goal.lock() = group,
@@ -104,7 +104,7 @@ impl Locality {
         }
     }
 
-    /// Where streams of other threads are, if each can have a part of `end` groups for itself.
+    /// Groups of the streams of other threads, if `end` groups are enough to separate them.
     pub(crate) fn others(&self, end: u32) -> Others<'_> {
         let all = match self.affinity {
             Affinity::PerThread => &self.stream_groups[..],
@@ -118,14 +118,14 @@ impl Locality {
         }
     }
 
-    /// This thread found space in `group`.
+    /// Records that this thread found space in `group`.
     pub(crate) fn used(&self, group: GroupNr) {
         if self.affinity == Affinity::PerThread {
             store_changed(self.last.local(), group.0);
         }
     }
 
-    /// Where this thread starts when any place is good.
+    /// The group where this thread starts without a goal.
     pub(crate) fn anywhere(&self, end: u32) -> GroupNr {
         if self.affinity == Affinity::None {
             return GroupNr(0);
@@ -137,7 +137,7 @@ impl Locality {
         self.first(end)
     }
 
-    /// Where this thread starts when it has not been anywhere.
+    /// The first group of a thread.
     fn first(&self, end: u32) -> GroupNr {
         if self.affinity == Affinity::None || self.is_base_line() {
             return GroupNr(0);
@@ -147,9 +147,9 @@ impl Locality {
         GroupNr((spread as u64 * u64::from(end) / SHARDS as u64) as u32) // below `end`
     }
 
-    /// Where this thread starts when it wants data near `group`: the group it used last if that
-    /// is in the same flexible group, else one of its own there (never the first, which is left
-    /// to directories).
+    /// The group where this thread starts for data near `group`: its last group if that is in the
+    /// same flexible group, else one chosen by its shard (never the first, which is left to
+    /// directories).
     pub(crate) fn near(&self, volume: &Volume, group: GroupNr, end: u32) -> GroupNr {
         let first = volume.flex_start(group).0;
         let size = volume.groups_per_flex.min(end - first);
@@ -165,7 +165,7 @@ impl Locality {
     }
 }
 
-/// Where streams of other threads are.
+/// Groups of the streams of other threads.
 pub(crate) struct Others<'a> {
     groups: &'a [AtomicU32],
     me: usize,
@@ -179,7 +179,7 @@ impl Others<'_> {
     }
 }
 
-/// Stores only news, so that the line stays shared when nothing changes.
+/// Stores only changes, so that the cache line stays shared otherwise.
 fn store_changed(slot: &AtomicU32, value: u32) {
     if slot.load(Relaxed) != value {
         slot.store(value, Relaxed);

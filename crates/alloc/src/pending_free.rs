@@ -1,12 +1,11 @@
 //! Clusters freed by a transaction that has not committed.
 //!
-//! Each thread shard keeps, per transaction, its freed clusters as maximal runs: a run is merged
-//! with its neighbours before it is inserted, so a file freed piece by piece is one entry.
+//! Each thread shard keeps its freed clusters per transaction as maximal runs. A run is merged with
+//! its neighbours at insertion, so a file freed piece by piece is one entry.
 //!
-//! Invariants: a cluster is in at most one entry. An entry is inserted before its bits are
-//! cleared anywhere, and [`PendingFree::overlapping`] sees it until the very moment that
-//! [`PendingFree::forget`] is called under the lock of the group that takes it back, so a
-//! bitmap that is loaded at any time can be corrected.
+//! Invariants: a cluster is in at most one entry. An entry is inserted before its bits are cleared
+//! anywhere. [`PendingFree::overlapping`] reports it until [`PendingFree::forget`] is called under
+//! the lock of the group that takes it back, so a bitmap loaded at any time can be corrected.
 //!
 //! Locking: `Rank::PendingFree`; shards in ascending order, the returning map after them all.
 
@@ -94,7 +93,7 @@ impl Default for PendingFree {
     }
 }
 
-/// Whether a run became an entry of its own.
+/// Whether a run became a new entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Inserted {
     Alone,
@@ -102,7 +101,7 @@ enum Inserted {
 }
 
 impl PendingFree {
-    /// Clusters that wait for a commit (or are being given back).
+    /// Clusters that wait for a commit or are being returned.
     pub fn clusters(&self) -> u64 {
         u64::try_from(self.clusters.sum()).unwrap_or(0)
     }
@@ -131,8 +130,7 @@ impl PendingFree {
         }
     }
 
-    /// Moves everything freed in `epoch` or before to `returning`: ascending, merged across
-    /// threads.
+    /// Moves all frees of `epoch` or before to `returning`: ascending, merged across threads.
     fn collect(&self, epoch: Tid) -> Vec<(u64, u64)> {
         let mut merged = Runs::default();
         for (key, shard) in (0..).zip(self.shards.iter()) {
@@ -140,8 +138,8 @@ impl PendingFree {
             if epochs.iter().all(|(tid, _)| tid.is_after(epoch)) {
                 continue;
             }
-            // One at a time moves from "waiting" to "returning" with both locked, so that a
-            // reader who goes through the shards first and then here misses nothing.
+            // Each shard moves from "waiting" to "returning" with both locked, so a reader that
+            // visits the shards first and then `returning` misses nothing.
             let mut returning = self.returning.lock_ordered(u64::MAX);
             epochs.retain_mut(|(tid, runs)| {
                 let stays = tid.is_after(epoch);
@@ -157,8 +155,8 @@ impl PendingFree {
         merged.0.into_iter().collect()
     }
 
-    /// Starts the return of all frees up to `epoch`: runs inside one group each, ascending. They
-    /// stay known until each is forgotten.
+    /// Starts the return of all frees up to `epoch`: runs inside one group each, ascending. Each
+    /// stays pending until it is forgotten.
     pub(crate) fn start_return(&self, volume: &Volume, epoch: Tid) -> Vec<Run> {
         let mut runs = Vec::new();
         for (mut start, mut len) in self.collect(epoch) {
@@ -180,7 +178,7 @@ impl PendingFree {
         self.clusters.add(-i64::from(run.len));
     }
 
-    /// Calls `each` with every pending part of `[from, to)`; parts may come twice.
+    /// Calls `each` with every pending part of `[from, to)`; a part may be reported twice.
     pub(crate) fn overlapping(
         &self,
         from: ClusterNr,

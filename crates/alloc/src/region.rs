@@ -1,11 +1,11 @@
-//! One region: a flexible group, or a part of one, with its tree and what is known without it.
+//! One region: a flexible group, or a part of one, with its tree and its summary.
 //!
 //! Layout: a region fills cache lines of its own, and so do the counts of its groups. Small file
-//! systems are cut into more regions than they have flexible groups, so that threads do not meet at
-//! one lock.
+//! systems are cut into more regions than flexible groups, so that threads rarely contend for one
+//! lock.
 //!
 //! Invariants: `longest` is exact while the tree is loaded, and while the region is not cold.
-//! `free` of each block group is exact always. While something is reserved the tree stays.
+//! `free` of each block group is always exact. While a reservation exists the tree stays.
 
 use crate::cold::step_of;
 use crate::free_extents::FreeExtents;
@@ -14,11 +14,11 @@ use std::ops::Range;
 use uext4_sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use uext4_sync::{CachePadded, Mutex, Rank};
 
-/// Regions for each core, as far as there are groups: threads rarely meet then.
+/// Regions per core, if there are enough groups: then threads rarely contend.
 const REGIONS_PER_CORE: u32 = 8;
 
-/// Groups of a region: a flexible group's, or fewer on a small volume; a power of two. Offsets in
-/// a region have 32 bits.
+/// Groups of a region: those of a flexible group, or fewer on a small volume; a power of two.
+/// Offsets in a region have 32 bits.
 pub(crate) fn groups_per_region(volume: &Volume, cores: u32) -> u32 {
     let most = volume.groups / (cores * REGIONS_PER_CORE);
     let addressed = u32::MAX / volume.clusters_per_group.max(1);
@@ -26,12 +26,12 @@ pub(crate) fn groups_per_region(volume: &Volume, cores: u32) -> u32 {
     1 << groups.ilog2()
 }
 
-/// What the lock of a region protects.
+/// State under the lock of a region.
 pub(crate) struct Space {
     pub(crate) tree: Option<FreeExtents>,
-    /// Changes whenever bitmaps that were read before would be out of date here.
+    /// Changes whenever bitmaps read earlier become stale.
     pub(crate) generation: u32,
-    /// Where the region stands among the cold ones; `None`: its longest run is known.
+    /// Step of the region in the cold index; `None`: its longest run is known.
     pub(crate) cold: Option<u32>,
 }
 
@@ -48,25 +48,25 @@ pub(crate) struct Region {
     pub(crate) space: Mutex<Space>,
     longest: AtomicU32,
     reserved: AtomicU64,
-    /// Used since the hand of eviction came by.
+    /// Reference bit of CLOCK eviction.
     referenced: AtomicBool,
     loaded: AtomicBool,
-    /// The longest run is known for sure.
+    /// The longest run is exact.
     known: AtomicBool,
-    /// Somebody reads its bitmaps for the summary.
+    /// A thread is reading its bitmaps for the summary.
     claimed: AtomicBool,
     groups: Box<[CachePadded<GroupChunk>]>,
     group_count: u32,
 }
 
-/// As many groups as cache lines of their own hold.
+/// As many groups as fill whole cache lines.
 type GroupChunk = [Group; GROUPS_PER_CHUNK];
 const GROUPS_PER_CHUNK: usize = 16;
 
 impl Region {
-    /// A region of which the descriptors are known.
+    /// A region with known descriptors.
     pub(crate) fn new(groups: &[Summary]) -> Self {
-        // Uninitialised groups hold their metadata in front, so their space is one run.
+        // Uninitialised groups have their metadata first, so their space is one run.
         let guess = groups.iter().filter(|group| group.uninit);
         let longest = guess.map(|group| group.free_clusters).max().unwrap_or(0);
         let promise = groups.iter().map(|group| group.free_clusters).max();
@@ -96,12 +96,13 @@ impl Region {
         &self.groups[index / GROUPS_PER_CHUNK][index % GROUPS_PER_CHUNK]
     }
 
-    /// Longest free run in clusters; 0: none, or unknown. Too short while the region is cold.
+    /// Longest free run in clusters; 0: none, or unknown. May be too short while the region is
+    /// cold.
     pub(crate) fn longest(&self) -> u32 {
         self.longest.load(Ordering::Relaxed)
     }
 
-    /// The caller holds the lock. Answers what it was.
+    /// The caller holds the lock. Returns the old value.
     pub(crate) fn store_longest(&self, longest: u32) -> u32 {
         let before = self.longest();
         if before != longest {
@@ -110,7 +111,7 @@ impl Region {
         before
     }
 
-    /// What no run in the region can exceed.
+    /// Upper bound of the runs in the region, in clusters.
     pub(crate) fn promise(&self) -> u32 {
         let groups = self.groups.iter().flat_map(|chunk| chunk.iter());
         groups.map(Group::usable).max().unwrap_or(0)
@@ -125,7 +126,7 @@ impl Region {
         self.loaded.store(loaded, Ordering::Relaxed);
     }
 
-    /// Whether the longest run is known for sure.
+    /// Whether the longest run is exact.
     pub(crate) fn is_known(&self) -> bool {
         self.known.load(Ordering::Relaxed)
     }
@@ -135,19 +136,19 @@ impl Region {
         self.known.store(known, Ordering::Relaxed);
     }
 
-    /// Marks the tree as used.
+    /// Sets the reference bit of the tree.
     pub(crate) fn refer(&self) {
         if !self.referenced.load(Ordering::Relaxed) {
             self.referenced.store(true, Ordering::Relaxed);
         }
     }
 
-    /// Whether the tree was not used since this was asked last.
+    /// Whether the tree was not used since the last call; clears the reference bit.
     pub(crate) fn is_idle(&self) -> bool {
         self.is_loaded() && !self.referenced.swap(false, Ordering::Relaxed)
     }
 
-    /// True for the one who may read the bitmaps for the summary; see [`Self::unclaim`].
+    /// Elects the thread that reads the bitmaps for the summary; see [`Self::unclaim`].
     pub(crate) fn claim(&self) -> bool {
         !self.claimed.swap(true, Ordering::Acquire)
     }
@@ -160,7 +161,7 @@ impl Region {
         self.reserved.fetch_add(u64::from(len), Ordering::Relaxed);
     }
 
-    /// Release, so that an evictor who sees the count also sees the bits on disk.
+    /// Release, so that an evictor that sees the count also sees the bits on disk.
     pub(crate) fn unreserve(&self, len: u32) {
         let before = self.reserved.fetch_sub(u64::from(len), Ordering::Release);
         assert!(
@@ -185,7 +186,7 @@ impl Group {
     }
 }
 
-/// Places without a group have nothing free.
+/// Slots without a group have nothing free.
 fn chunk_of(groups: &[Summary]) -> GroupChunk {
     std::array::from_fn(|index| Group {
         free: groups

@@ -1,12 +1,11 @@
-//! Reading the bitmaps of regions: for a tree, or only for the longest run; and eviction.
+//! Reads the bitmaps of regions, for a tree or only for the longest run; evicts trees.
 //!
-//! Bitmaps are read with no lock held, and what they say is installed only if the generation did
-//! not change meanwhile. What is pending looks free on disk and is subtracted; nothing is reserved
-//! where no tree is. A tree may be dropped while nothing in it is reserved, what is known of it
-//! stays.
+//! Bitmaps are read with no lock held, and the result is installed only if the generation has not
+//! changed. Pending clusters look free on disk and are subtracted; a region without a tree has no
+//! reservations. A tree may be dropped while nothing in it is reserved; the summary stays.
 //!
-//! Locking: `Rank::GroupSpace`, one region at a time; eviction goes round with one reference bit
-//! per tree, and only tries locks.
+//! Locking: `Rank::GroupSpace`, one region at a time. Eviction is CLOCK with one reference bit per
+//! tree, and only tries locks.
 
 use crate::events;
 use crate::free_extents::FreeExtents;
@@ -19,14 +18,14 @@ use uext4_format::GroupNr;
 use uext4_sync::MutexGuard;
 use uext4_sync::atomic::Ordering;
 
-/// What a region is read for.
+/// The purpose of reading a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Detail {
     Tree,
     Longest,
 }
 
-/// What the bitmaps of a region said.
+/// Contents of the bitmaps of a region.
 struct View {
     generation: u32,
     detail: Detail,
@@ -37,17 +36,17 @@ struct View {
     runs: Vec<Range<u32>>,
 }
 
-/// How installing a view ended.
+/// Result of installing a view.
 enum Installed {
     Done,
-    /// Something changed since the bitmaps were read.
+    /// The region changed after the bitmaps were read.
     Stale,
-    /// This group has not as many free clusters as it promised: `(group, promised, found)`.
+    /// The free count of this group differs: `(group, promised, found)`.
     Differs(GroupNr, u32, u32),
 }
 
 impl Regions {
-    /// The lock of a region, with its tree; waits for the lock.
+    /// Locks a region and loads its tree; waits for the lock.
     pub(crate) fn lock_loaded(
         &self,
         nr: u32,
@@ -64,15 +63,15 @@ impl Regions {
         }
     }
 
-    /// Builds a tree unless it is there; unusable groups in it count as full. Afterwards other
-    /// trees are evicted until the limit holds.
+    /// Builds a tree unless it is loaded; unusable groups count as full. Then evicts other trees
+    /// until the limit holds.
     pub(crate) fn load(&self, nr: u32, loader: &dyn Loader, limit_bytes: u64) {
         self.read(nr, loader, Detail::Tree);
         self.shrink(limit_bytes, nr);
     }
 
-    /// Finds the longest run of a region without a tree; nothing stays in memory but its length.
-    /// False when somebody else is at it.
+    /// Finds the longest run of a region without a tree; only its length stays in memory. False if
+    /// another thread is doing so.
     pub(crate) fn survey(&self, nr: u32, loader: &dyn Loader) -> bool {
         let mine = self.region(nr).claim();
         if mine {
@@ -82,7 +81,7 @@ impl Regions {
         mine
     }
 
-    /// Reads until what was read could be installed, or a tree is there.
+    /// Reads until the result is installed, or another thread has loaded a tree.
     fn read(&self, nr: u32, loader: &dyn Loader, detail: Detail) {
         while let Some(view) = self.view(nr, loader, detail) {
             match self.install(nr, view) {
@@ -98,7 +97,7 @@ impl Regions {
         }
     }
 
-    /// What the bitmaps say; `None` when a tree says it.
+    /// Reads the bitmaps; `None` if the region has a tree.
     fn view(&self, nr: u32, loader: &dyn Loader, detail: Detail) -> Option<View> {
         let generation = {
             let space = self.region(nr).space.lock();
@@ -117,13 +116,13 @@ impl Regions {
         Some(self.view_less_pending(nr, loader, View::new(generation, detail)))
     }
 
-    /// As the view of the bitmaps, less what waits for a commit.
+    /// A view of the bitmaps, less the clusters that wait for a commit.
     fn view_less_pending(&self, nr: u32, loader: &dyn Loader, mut view: View) -> View {
         let mut bitmaps = Vec::new();
         self.look(nr, loader, &mut |group, base, used| {
             bitmaps.push((group, base, used.clone()));
         });
-        // Asked after the bitmaps were read, see `pending_in`.
+        // After the bitmaps were read, see `pending_in`.
         let pending = self.pending_in(nr);
         for (group, base, mut used) in bitmaps {
             mark_pending(&pending, self.volume.first_cluster(group).0, &mut used);
@@ -132,8 +131,8 @@ impl Regions {
         view
     }
 
-    /// Shows the bitmaps of all groups with free clusters, each with its first cluster in the
-    /// region.
+    /// Calls `each` with the bitmaps of all groups with free clusters, and the offset of each in
+    /// the region.
     fn look(&self, nr: u32, loader: &dyn Loader, each: &mut dyn FnMut(GroupNr, u32, &Bitmap)) {
         let groups = self.groups_of(nr).map(GroupNr);
         let wanted: Vec<GroupNr> = groups.filter(|group| self.free(*group) > 0).collect();
@@ -149,8 +148,8 @@ impl Regions {
         });
     }
 
-    /// Clusters of a region that wait for a commit. Asked after its bitmaps were read: whatever
-    /// they show as free too early is found here, unless the generation has changed.
+    /// Clusters of a region that wait for a commit. Called after its bitmaps were read: if they
+    /// show a cluster as free too early, it is found here, or the generation has changed.
     fn pending_in(&self, nr: u32) -> Vec<Range<u64>> {
         let groups = self.groups_of(nr);
         let last = GroupNr(groups.end - 1);
@@ -194,8 +193,8 @@ impl Regions {
         Installed::Done
     }
 
-    /// Evicts trees that were not used since the hand came by last, until the limit holds or none
-    /// is left that may go. `keep` was just loaded.
+    /// Evicts trees with a clear reference bit until the limit holds or no tree can be evicted.
+    /// `keep` was just loaded.
     pub(crate) fn shrink(&self, limit_bytes: u64, keep: u32) {
         for _ in 0..u64::from(self.count()) * 2 {
             if self.memory_bytes() <= limit_bytes {
@@ -255,7 +254,7 @@ impl View {
     }
 }
 
-/// Marks what is pending of the group that begins with cluster `first`.
+/// Marks the pending clusters of the group that begins with cluster `first`.
 fn mark_pending(pending: &[Range<u64>], first: u64, used: &mut Bitmap) {
     let end = first + u64::from(used.len());
     for range in pending {

@@ -1,11 +1,11 @@
 //! All regions of a volume: take, give back, and the summary that outlives the trees.
 //!
-//! The summary has the longest free run of every region, filed by order in bitmaps of atomic
-//! words, so that a search goes straight to the trees that are worth building. What was never
-//! read, or was given clusters while its tree was away, is *cold*: the longest run may be longer
-//! than the summary says (`cold.rs`).
+//! The summary holds the longest free run of every region, indexed by order in atomic bitmaps, so
+//! that a search goes straight to the trees that are worth building. A region is *cold* if it was
+//! never read, or was given clusters while it had no tree: its longest run may exceed the summary
+//! (`cold.rs`).
 //!
-//! Invariants: while a tree is loaded its longest run is published exactly.
+//! Invariants: while a tree is loaded, the summary has its exact longest run.
 //!
 //! Locking: `Rank::GroupSpace`, one region at a time; `Rank::PendingFree` under it.
 //! Not here: reading bitmaps and eviction (`region_load.rs`).
@@ -28,26 +28,26 @@ pub(crate) struct Regions {
     pub(crate) stats: Stats,
     /// By log2 of the longest free run.
     pub(crate) by_longest: OrderIndex,
-    /// Regions whose longest run is not known for sure.
+    /// Regions whose longest run is not exactly known.
     pub(crate) cold: ColdIndex,
     pub(crate) orders: u32,
     pub(crate) per_region: u32,
     regions: Box<[CachePadded<Region>]>,
     /// Free runs in all trees.
     pub(crate) runs: Counter,
-    /// Where eviction goes on.
+    /// CLOCK hand of eviction.
     pub(crate) hand: AtomicU32,
     /// The last block group found unusable; `u32::MAX`: none.
     bad: AtomicU32,
 }
 
-/// Order in the index of a longest run.
+/// Index order of a longest run.
 pub(crate) fn order_of(longest: u32) -> Option<u32> {
     longest.checked_ilog2()
 }
 
 impl Regions {
-    /// Regions of `per_region` groups each, of which the descriptors are known.
+    /// Regions of `per_region` groups each, with known descriptors.
     pub(crate) fn new(
         volume: Volume,
         per_region: u32,
@@ -134,12 +134,12 @@ impl Regions {
         (bad < self.volume.groups).then_some(GroupNr(bad))
     }
 
-    /// Bytes that the trees use.
+    /// Memory of the trees, in bytes.
     pub(crate) fn memory_bytes(&self) -> u64 {
         u64::try_from(self.runs.sum()).unwrap_or(0) * RUN_BYTES
     }
 
-    /// What the trees may use by default: as much as bitmaps and buddies would, or one tree at its
+    /// Default memory limit of the trees, in bytes: that of bitmaps and buddies, or one tree at its
     /// worst.
     pub(crate) fn memory_default_bytes(&self) -> u64 {
         let per_group = u64::from(self.volume.clusters_per_group);
@@ -154,14 +154,14 @@ impl Regions {
             .change(GroupNr(nr), order_of(old), order_of(longest));
     }
 
-    /// Files the region among the cold ones, or as known. The caller holds its lock.
+    /// Marks the region as cold, or as known. The caller holds its lock.
     pub(crate) fn set_cold(&self, nr: u32, space: &mut Space, cold: Option<u32>) {
         self.cold.change(nr, space.cold, cold);
         self.region(nr).store_known(cold.is_none());
         space.cold = cold;
     }
 
-    /// Changes a tree and publishes what came of it. The guard is of the region `nr`.
+    /// Changes a tree and publishes the new summary. The guard is of the region `nr`.
     fn change(&self, nr: u32, space: &mut Space, change: impl FnOnce(&mut FreeExtents)) {
         let tree = space
             .tree
@@ -213,7 +213,7 @@ impl Regions {
         }
     }
 
-    /// Makes returning runs free: one lock per region for each stretch of runs in it.
+    /// Frees returned runs: one lock acquisition per region for consecutive runs in it.
     pub(crate) fn finish_return(&self, runs: &[Run]) {
         let region = |run: &Run| self.region_of(self.located(run));
         for batch in runs.chunk_by(|a, b| region(a) == region(b)) {
@@ -247,7 +247,7 @@ impl Regions {
         });
     }
 
-    /// The tree is away: at least the longest of these runs is free now, maybe more with its
+    /// Without a tree: at least the longest of these runs is free now, maybe more with its
     /// neighbours.
     fn return_unseen(&self, nr: u32, space: &mut Space, batch: &[Run]) {
         space.generation = space.generation.wrapping_add(1);

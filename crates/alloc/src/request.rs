@@ -1,26 +1,27 @@
-//! What an engine is asked for, and how it says no.
+//! Allocation requests and their errors.
 
 use crate::ClusterNr;
 use uext4_format::GroupNr;
 
-/// Where the clusters should lie.
+/// Desired place of the clusters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Goal {
-    /// Anywhere; starts where this thread allocated last.
+    /// Anywhere; starts where this thread last allocated.
     Anywhere,
-    /// Near this cluster: same group, else the groups after it. Busy groups are passed over.
+    /// Near this cluster: same group, else the groups after it. Groups with a held lock are
+    /// skipped.
     Near(ClusterNr),
-    /// At exactly this cluster (a neighbour of the file's other data), waiting for the group's
-    /// lock; when that is not free, as [`Goal::Near`].
+    /// At exactly this cluster (adjacent to other data of the file), waiting for the group's lock;
+    /// if it is not free, as [`Goal::Near`].
     At(ClusterNr),
     /// At exactly this cluster or not at all.
     Only(ClusterNr),
 }
 
-/// What the clusters are for.
+/// Use of the clusters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Data of a file; leaves the first group of a flexible group to the others when it can.
+    /// Data of a file; avoids the first group of a flexible group if it can.
     Data,
     /// Blocks of a directory.
     Directory,
@@ -28,25 +29,25 @@ pub enum Kind {
     Metadata,
 }
 
-/// Whether the file is being streamed to.
+/// Whether the file is written as a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Placement {
     /// A small file: near its goal.
     Local,
-    /// A large file: packed after other large files, where streams of this thread went on.
+    /// A large file: packed after other large files, at the stream goal of this thread.
     Stream,
 }
 
 /// One allocation.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// Where.
+    /// Desired place.
     pub goal: Goal,
     /// Clusters wanted; at least 1.
     pub len: u32,
-    /// Fewest clusters that are of use, in one run; at least 1, at most `len`.
+    /// Smallest useful run, in clusters; at least 1, at most `len`.
     pub min_len: u32,
-    /// What for.
+    /// Use.
     pub kind: Kind,
     /// Small or streamed.
     pub placement: Placement,
@@ -55,7 +56,7 @@ pub struct Request {
 }
 
 impl Request {
-    /// `len` clusters or fewer of data, with no wish where.
+    /// At most `len` clusters of data, anywhere.
     pub fn new(len: u32) -> Self {
         Self {
             goal: Goal::Anywhere,
@@ -88,11 +89,11 @@ impl Request {
     }
 }
 
-/// Why there are no clusters.
+/// Reason for a failed allocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// No group has `min_len` free clusters in a row (or not at the only goal). Pending frees
-    /// may still become free: commit, then ask again.
+    /// No group has `min_len` contiguous free clusters (or not at the only goal). Pending frees may
+    /// still become free: commit, then retry.
     #[error("no free clusters")]
     NoSpace,
     /// As `NoSpace`, but the bitmap of at least this group could not be used.

@@ -1,12 +1,12 @@
-//! One allocation: criteria from the strict to the lenient, groups in order, the best run.
+//! One allocation: criteria from strict to lenient, groups in order, the best run.
 //!
-//! A group is chosen by its lock-free shape, then its lock is *tried*: a busy group is passed
-//! over. Only the attempt at the exact goal, the last criterion and the return to a remembered
-//! run wait for a lock, so free space is never missed and adjacent placement does not depend on
-//! timing.
+//! A group is chosen by its lock-free shape, then its lock is *tried*: a busy group is skipped.
+//! Apart from the load of a bitmap, only the attempt at the exact goal, the last criterion and the
+//! return to a remembered run wait for a lock. So free space is never missed, and adjacent
+//! placement does not depend on timing.
 //!
-//! Layout: here is what a search knows, the exact goal and where to begin; `criteria` goes through
-//! the groups pass by pass; `visit` tries one group.
+//! Layout: this file has the state of a search, the exact goal and the start; `criteria` goes
+//! through the groups pass by pass; `visit` tries one group.
 //! References: kernel documentation `filesystems/ext4/allocators`, sysfs-fs-ext4 (limits).
 
 mod criteria;
@@ -23,7 +23,7 @@ use std::ops::{ControlFlow, Range};
 use uext4_format::GroupNr;
 
 impl Criterion {
-    /// What follows for data, or for something else.
+    /// The next criterion for this kind of request.
     fn next(self, order: ScanOrder, kind: Kind) -> Option<Self> {
         match (self, order, kind) {
             (Self::PowerOf2, ..) => Some(Self::GoalFast),
@@ -38,7 +38,7 @@ impl Criterion {
     }
 }
 
-/// The longest run seen that is too short, and where.
+/// The longest run seen that is too short.
 #[derive(Clone, Copy)]
 struct Best {
     group: GroupNr,
@@ -56,19 +56,19 @@ pub(crate) struct Search<'a> {
     /// Groups at and past this one are out of bounds.
     end: u32,
     start: GroupNr,
-    /// Where in `start` to begin.
+    /// Offset in `start` to begin at.
     offset: u32,
     /// Clusters that satisfy the current pass.
     want: u32,
     best: Option<Best>,
-    /// Free runs looked at so far.
+    /// Free runs examined so far.
     found: u32,
-    /// Groups whose bitmaps were asked for ahead, last and in all.
+    /// Groups prefetched last; `prefetched` counts all.
     ahead: Range<u32>,
     prefetched: u32,
-    /// Whose groups a stream leaves alone in this pass.
+    /// Groups of other streams, which a stream avoids in this pass.
     others: Option<Others<'a>>,
-    /// A group that suits was left alone.
+    /// A suitable group was avoided.
     avoided: bool,
 }
 
@@ -160,7 +160,7 @@ impl<'a> Search<'a> {
         if nr.0 >= self.end || self.groups.shape(nr).free < least {
             return None;
         }
-        // A stream that comes to the end of its group does not run into another thread's.
+        // A stream at the end of its group does not enter the group of another stream.
         let follows = matches!(self.request.goal, Goal::At(_)) && offset == 0;
         let crosses = follows && self.placement() == Placement::Stream;
         if crosses && self.locality.others(self.end).are_in(nr.0..nr.0 + 1) {

@@ -1,18 +1,18 @@
-//! What `mb_stats` shows, and more; a relaxed counter per thread shard, so counting is local.
+//! Counters of `mb_stats` and more; relaxed and per thread shard, so counting is local.
 //!
-//! Layout: the counters of [`Stat`], then a row per [`Criterion`] of those of [`Effort`].
+//! Layout: the counters of [`Stat`], then a row of [`Effort`] counters per [`Criterion`].
 
 use std::time::Duration;
 use uext4_sync::Sharded;
 use uext4_sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// What is counted.
+/// Event counters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
 pub enum Stat {
     /// Calls of `allocate`.
     Requests,
-    /// Calls that found at least the clusters they needed.
+    /// Calls that found at least the minimum.
     Success,
     /// Clusters handed out.
     Clusters,
@@ -20,7 +20,7 @@ pub enum Stat {
     GroupsScanned,
     /// Requests served exactly at their goal.
     GoalHits,
-    /// Requests that got all that they wanted.
+    /// Requests that got the full length.
     LengthGoalHits,
     /// Stream requests served in the group of their stream goal.
     StreamGoalHits,
@@ -34,34 +34,34 @@ pub enum Stat {
     GoalSlowHits,
     /// Requests served by the any free criterion.
     AnyFreeHits,
-    /// Groups passed over because their lock was taken.
+    /// Groups skipped because their lock was held.
     BusySkips,
     /// Searches ended by `max_to_scan`.
     Breaks,
-    /// Remembered best runs that somebody else took.
+    /// Remembered best runs that another thread took.
     Lost,
     /// Bitmaps loaded and turned into buddy levels (or trees).
     Loads,
-    /// Nanoseconds that took, without reading.
+    /// Time to build those, without reading, in nanoseconds.
     LoadNs,
-    /// Regions whose longest run was found without building their tree; buddy groups whose orders
-    /// were found without keeping them.
+    /// Regions whose longest run was found without building a tree; buddy groups whose orders were
+    /// found without keeping them.
     Surveys,
     /// Block bitmaps that the loader read from the device.
     BitmapsRead,
-    /// Block bitmaps that the device was told of ahead of their use.
+    /// Block bitmaps that were prefetched.
     BitmapsAhead,
     /// Groups (or trees) dropped from memory.
     Evictions,
-    /// Clusters taken in advance, for files and threads.
+    /// Clusters preallocated for files and threads.
     Preallocated,
     /// Of these, clusters given back unused.
     Discarded,
-    /// Runs whose free was put off until a commit.
+    /// Runs freed with a deferral until commit.
     DeferredFrees,
-    /// Such runs that were merged with a neighbour at once.
+    /// Such runs that were merged with a neighbour.
     DeferredMerges,
-    /// Groups given back to by commits.
+    /// Groups to which commits returned clusters.
     GiveBackGroups,
 }
 
@@ -99,13 +99,13 @@ impl Stat {
     ];
 }
 
-/// By what a pass over the groups chooses; strictest first.
+/// How a pass chooses groups; strictest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
 pub enum Criterion {
     /// A free chunk of the request's power of two.
     PowerOf2,
-    /// Free runs that are long enough on average (trees: outside of what is kept for metadata).
+    /// Long enough free runs on average (trees: outside the space reserved for metadata).
     GoalFast,
     /// As `GoalFast`, for a shortened request.
     BestAvail,
@@ -115,13 +115,13 @@ pub enum Criterion {
     AnyFree,
 }
 
-/// What passes by one criterion cost.
+/// Cost counters of the passes with one criterion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
 pub enum Effort {
-    /// Groups that the summary was asked about.
+    /// Groups whose summary was checked.
     GroupsConsidered,
-    /// Free runs looked at.
+    /// Free runs examined.
     ExtentsScanned,
     /// Passes over the groups that found nothing.
     UselessLoops,
@@ -140,7 +140,7 @@ impl Criterion {
         (Self::AnyFree, "any_free"),
     ];
 
-    /// Counts the requests that it served.
+    /// The counter of the requests that it served.
     pub fn hits(self) -> Stat {
         match self {
             Self::PowerOf2 => Stat::PowerOfTwoHits,
@@ -183,12 +183,12 @@ impl Stats {
     pub fn add(&self, stat: Stat, n: u64) {
         self.shards.local()[stat as usize].fetch_add(n, Relaxed);
     }
-    /// Counts a bitmap (or those of a tree) that was turned into what is searched.
+    /// Counts a bitmap (or those of a tree) that was loaded, and the build time.
     pub fn count_load(&self, took: Duration) {
         self.count(Stat::Loads);
         self.add(Stat::LoadNs, took.as_nanos() as u64);
     }
-    /// Counts `n` of what passes by `criterion` cost.
+    /// Adds `n` to a cost counter of `criterion`.
     pub fn add_effort(&self, criterion: Criterion, effort: Effort, n: u64) {
         self.shards.local()[criterion.slot(effort)].fetch_add(n, Relaxed);
     }

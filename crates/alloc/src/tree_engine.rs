@@ -1,9 +1,9 @@
-//! The engine of free-space trees (`allocator=freespace-tree`): free runs of each region in
-//! memory, by offset and by length, within a budget, and a summary of all regions by their longest
-//! run. Nothing changes on disk.
+//! Free-space tree engine (`allocator=freespace-tree`): free runs of each region in memory, by
+//! offset and by length, within a memory limit, and a summary of all regions by longest run. The
+//! format on disk is unchanged.
 //!
-//! A tree that nobody used for a while goes when memory is short; the length of its longest run
-//! stays, so that it is built again only when it is worth it. See `regions.rs` for the summary,
+//! When memory is short, trees that were not used recently are dropped. The length of the longest
+//! run stays, so a tree is built again only if it can serve. See `regions.rs` for the summary,
 //! `region_load.rs` for loading and eviction, `tree_search.rs` for the search and
 //! `tree_search/criteria.rs` for `cache_aggression`.
 
@@ -22,14 +22,14 @@ use uext4_sync::{Sharded, shard_index};
 /// No region yet.
 const NONE: u32 = u32::MAX;
 
-/// A thread that looks in vain does so at every 128th request at least.
+/// log2 limit of the backoff: a thread whose looks fail still looks at every 128th check.
 const PAUSE_LOG_MAX: u32 = 6;
 
-/// When a thread may look at regions that nobody knows.
+/// Backoff of a thread's looks at unknown regions.
 #[derive(Default)]
 struct Looks {
     asked: AtomicU32,
-    /// Looks in a row that found nothing.
+    /// Consecutive looks without a result.
     in_vain: AtomicU32,
 }
 
@@ -40,12 +40,12 @@ pub struct TreeEngine {
     pub(crate) tunables: Tunables,
     affinity: Affinity,
     looks: Sharded<Looks>,
-    /// The region that a thread used last for files that are not streamed to.
+    /// The region that a thread used last for unstreamed files.
     last: Sharded<AtomicU32>,
 }
 
 impl TreeEngine {
-    /// An engine that knows of each group what its descriptor says. No tree is built.
+    /// An engine that knows the descriptors of all groups. No tree is built.
     pub fn new(config: Config, summary: &dyn Fn(GroupNr) -> Summary) -> Self {
         let locality = Locality::new(config.affinity);
         let cores = match config.affinity {
@@ -63,12 +63,12 @@ impl TreeEngine {
         }
     }
 
-    /// Bytes that the trees use now (`frsp_tree_usage`).
+    /// Memory of the trees, in bytes (`frsp_tree_usage`).
     pub fn memory_bytes(&self) -> u64 {
         self.regions.memory_bytes()
     }
 
-    /// Bytes that the trees may use.
+    /// Memory limit of the trees, in bytes.
     pub fn memory_limit(&self) -> u64 {
         match self.tunables.freespace_memory_bytes.load(Relaxed) {
             0 => self.regions.memory_default_bytes(),
@@ -76,8 +76,8 @@ impl TreeEngine {
         }
     }
 
-    /// True at every second call of a thread, and at its first; less often the longer it looked in
-    /// vain.
+    /// Whether this thread may look: at its first and then at every second call; exponentially
+    /// rarer while its looks find nothing.
     pub(crate) fn is_look_due(&self) -> bool {
         let looks = self.looks.local();
         let pause = looks.in_vain.load(Relaxed).min(PAUSE_LOG_MAX);
@@ -85,7 +85,7 @@ impl TreeEngine {
         asked.is_multiple_of(2 << pause)
     }
 
-    /// This thread has looked at regions that nobody knew.
+    /// Records the result of a look at unknown regions.
     pub(crate) fn looked(&self, found: Option<Run>) {
         let in_vain = &self.looks.local().in_vain;
         let before = in_vain.load(Relaxed);
@@ -104,8 +104,8 @@ impl TreeEngine {
         start..start + volume.clusters_in(group)
     }
 
-    /// Where this thread looks for data near `group`: in the region that it used last, if that is
-    /// in the same flexible group, else in one of its own there.
+    /// The region where this thread searches for data near `group`: its last one if that is in the
+    /// same flexible group, else one chosen by its shard.
     pub(crate) fn region_near(&self, group: GroupNr) -> u32 {
         let wanted = self.regions.region_of(group);
         let volume = &self.regions.volume;
@@ -122,7 +122,7 @@ impl TreeEngine {
         first + (wanted - first + shard_index() as u32) % count
     }
 
-    /// This thread found space in a region.
+    /// Records that this thread found space in a region.
     pub(crate) fn used(&self, nr: u32) {
         let last = self.last.local();
         if last.load(Relaxed) != nr {
@@ -271,7 +271,7 @@ impl Engine for TreeEngine {
     }
 }
 
-/// Adds the aligned chunks that a run is made of.
+/// Counts the aligned chunks of a run.
 fn count_chunks(run: Range<u32>, orders: u32, chunks: &mut [u32]) {
     let mut at = run.start;
     while at < run.end {

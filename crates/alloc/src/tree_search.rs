@@ -1,12 +1,12 @@
 //! One allocation from free-space trees.
 //!
-//! First the tree of the goal, then by the summary straight to a tree whose longest run is known
-//! to suffice. When there is none, the request may look into some regions that nobody has read
-//! yet, those first whose free counts promise most; then the criterion falls at once, without a
-//! scan. Only the exact goal and the last criterion wait for a lock.
+//! A search tries the tree of the goal, then goes by the summary to a tree whose longest run is
+//! known to suffice. If there is none, the request may read some unknown regions, those with the
+//! highest free counts first; then the criterion fails without a scan. Apart from the read of
+//! bitmaps, only the exact goal and the last criterion wait for a lock.
 //!
-//! Layout: here is what a search knows, the exact goal and where to begin; `criteria` chooses the
-//! tree, and reads regions as eagerly as it may; `visit` takes a run of one tree.
+//! Layout: this file has the state of a search, the exact goal and the start; `criteria` chooses
+//! the tree and limits the reading of regions; `visit` takes a run of one tree.
 
 mod criteria;
 mod visit;
@@ -18,17 +18,17 @@ use crate::tunables::Limits;
 use crate::{Error, Goal, Kind, Loader, Placement, Request, Run, Stat};
 use uext4_format::GroupNr;
 
-/// What a run must satisfy.
+/// Requirement on a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Criterion {
-    /// All that is wanted, data outside the first group of a flexible group.
+    /// The full length; data outside the first group of a flexible group.
     Strict,
-    /// All that is wanted.
+    /// The full length.
     Whole,
 }
 
 impl Criterion {
-    /// Under which its work is counted.
+    /// The criterion under which its work is counted.
     fn counted(self) -> stats::Criterion {
         match self {
             Criterion::Strict => stats::Criterion::GoalFast,
@@ -44,11 +44,11 @@ pub(crate) struct Search<'a> {
     request: &'a Request,
     limits: Limits,
     memory_limit: u64,
-    /// Block groups and regions at and past these are out of bounds.
+    /// First block group and first region out of bounds.
     end_group: u32,
     end: u32,
     start: u32,
-    /// Where in `start` to look first.
+    /// Offset in `start` to search first.
     goal: u32,
     want: u32,
 }
@@ -133,7 +133,7 @@ impl<'a> Search<'a> {
         }
         let nr = self.regions.region_of(group);
         let at = (goal.0 - self.regions.first_cluster(nr)) as u32; // inside the region
-        // A stream that comes to the end of its region does not run into another thread's.
+        // A stream at the end of its region does not enter the region of another stream.
         let follows = matches!(self.request.goal, Goal::At(_)) && at == 0;
         let (crosses, locality) = (follows && self.is_stream(), &self.engine.locality);
         if crosses
@@ -158,7 +158,7 @@ impl<'a> Search<'a> {
         self.request.placement == Placement::Stream
     }
 
-    /// Chooses the region to begin with.
+    /// Chooses the region to start with.
     fn choose_start(&mut self) {
         let (volume, locality) = (&self.regions.volume, &self.engine.locality);
         let goal = match self.request.goal {

@@ -1,27 +1,27 @@
-//! Limits of the search that may change while mounted; the names are those of sysfs, less `mb_`.
+//! Search limits that may change at run time; the names are those of sysfs, less `mb_`.
 
 use uext4_sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
-/// A set of relaxed atomics; a search reads them once.
+/// Relaxed atomics; a search reads them once.
 #[derive(Debug)]
 pub struct Tunables {
-    /// Free runs that one request looks at before it takes the best seen.
+    /// Free runs that one request examines before it takes the best seen.
     pub max_to_scan: AtomicU32,
-    /// Fitting runs that one group is searched for before the best is taken.
+    /// Fitting runs that are examined in one group before the best is taken.
     pub min_to_scan: AtomicU32,
     /// Smallest order whose requests are served as aligned chunks.
     pub order2_req: AtomicU32,
-    /// Groups visited one after the other before the index is asked (4 suits rotating disks).
+    /// Groups visited sequentially before the index is used (4 suits rotating disks).
     pub max_linear_groups: AtomicU32,
     /// Orders by which a request may be shortened before slow criteria are tried.
     pub best_avail_max_trim_order: AtomicU32,
     /// Groups whose bitmaps are prefetched at once.
     pub prefetch: AtomicU32,
-    /// Most groups that one request prefetches.
+    /// Maximum number of groups that one request prefetches.
     pub prefetch_limit: AtomicU32,
     /// RAID stripe in clusters; 0 or 1: none. Shortened requests stay multiples of it.
     pub stripe: AtomicU32,
-    /// How eagerly free-space trees are built, 0 to 3 (see `tree_engine.rs`).
+    /// Eagerness to build free-space trees, 0 to 3 (see `tree_search/criteria.rs`).
     pub cache_aggression: AtomicU32,
     /// Bytes of memory for free-space trees; 0: the default of the volume.
     pub freespace_memory_bytes: AtomicU64,
@@ -44,7 +44,7 @@ impl Default for Tunables {
     }
 }
 
-/// The values at one moment.
+/// A snapshot of the values.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     pub(crate) max_to_scan: u32,

@@ -9,7 +9,7 @@ use uext4_format::{BlockNr, GroupNr};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClusterNr(pub u64);
 
-/// Clusters in a row. What an engine hands out never crosses a group.
+/// Contiguous clusters. An engine never returns a run that crosses a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Run {
     /// First cluster.
@@ -29,7 +29,7 @@ impl Run {
     }
 }
 
-/// Shape of the file system as far as allocation needs it.
+/// Geometry of the file system, as far as allocation needs it.
 #[derive(Clone, Debug)]
 pub struct Volume {
     /// Number of block groups; at least 1.

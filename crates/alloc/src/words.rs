@@ -86,8 +86,8 @@ pub(crate) fn next_clear(words: &[u64], from: u32, to: u32) -> u32 {
 
 /// Length of the longest run of clear bits among the first `bits`.
 ///
-/// The words are looked at in one pass, without going from run to run: whether a word has a longer
-/// run inside than the longest so far takes a few shifts.
+/// One pass over the words, without walking run by run: a few shifts test whether a word has a
+/// longer run inside than the longest so far.
 pub(crate) fn longest_clear(words: &[u64], bits: u32) -> u32 {
     // `open` clear bits end where the word begins.
     let (mut longest, mut open) = (0, 0);
@@ -107,7 +107,7 @@ pub(crate) fn longest_clear(words: &[u64], bits: u32) -> u32 {
     longest.max(open)
 }
 
-/// Whether `word` has `len` set bits in a row; `len` is 1 to 64.
+/// Whether `word` has `len` contiguous set bits; `len` is 1 to 64.
 fn has_run(word: u64, len: u32) -> bool {
     let (mut word, mut known) = (word, 1);
     while known < len {

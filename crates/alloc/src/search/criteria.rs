@@ -1,9 +1,9 @@
-//! The passes of a search: which criterion comes next, and which groups it goes through.
+//! The passes of a search: order of the criteria, and the groups of each pass.
 //!
-//! A pass that left groups to the streams of other threads is made again with them before the
-//! criterion falls.
+//! If a pass avoided groups of other threads' streams, it is repeated with them before the
+//! criterion fails.
 //!
-//! Not here: whether a group serves, and what is taken of it (`visit.rs`).
+//! Not here: whether a group serves, and which run is taken (`visit.rs`).
 
 use super::{Flow, Search};
 use crate::group::average_order;
@@ -44,7 +44,7 @@ impl<'a> Search<'a> {
             self.groups.stats.count(criterion.hits());
             return Some(run);
         }
-        // Others took it meanwhile. What is found under a lock cannot be lost again.
+        // Another thread took it. A run found under a lock cannot be lost again.
         self.groups.stats.count(Stat::Lost);
         self.want = self.request.min_len;
         self.others = None;
@@ -53,7 +53,7 @@ impl<'a> Search<'a> {
             .flatten()
     }
 
-    /// Where other threads' streams are, if this search is to stay away at first.
+    /// The stream groups of other threads, if this search avoids them at first.
     fn whom_to_avoid(&self) -> Option<Others<'a>> {
         let is_stream = self.placement() == Placement::Stream && !self.locality.is_base_line();
         is_stream.then(|| self.locality.others(self.end))
@@ -69,7 +69,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Visits the groups once by this criterion. `Break(None)`: enough was looked at.
+    /// Visits the groups once by this criterion. `Break(None)`: the scan limit is reached.
     fn pass(&mut self, criterion: Criterion) -> Flow {
         if self.order == ScanOrder::Linear || !criterion.is_cheap() {
             return self.linear(criterion, self.end);
@@ -86,7 +86,7 @@ impl<'a> Search<'a> {
             }
             Criterion::BestAvail => self.shortened(),
             _ => {
-                // The start group may not be in the index yet, but it is where we want to be.
+                // The start group may not be in the index yet, but it is the preferred one.
                 self.linear(criterion, self.limits.max_linear_groups.max(1))?;
                 let from = average_order(self.want, orders);
                 self.indexed(criterion, &self.groups.by_average, from..orders)
@@ -94,7 +94,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// The groups after the start, wrapped, `most` of them.
+    /// The groups from the start on, with wrap-around, at most `most`.
     fn linear(&mut self, criterion: Criterion, most: u32) -> Flow {
         for nr in (self.start.0..self.end)
             .chain(0..self.start.0)
@@ -119,7 +119,7 @@ impl<'a> Search<'a> {
         Flow::Continue(())
     }
 
-    /// Shortens what is wanted order by order.
+    /// Shortens the wanted length order by order.
     fn shortened(&mut self) -> Flow {
         let (whole, orders) = (self.want, self.groups.max_order + 1);
         let least = self.request.min_len.max(self.limits.stripe).max(1);

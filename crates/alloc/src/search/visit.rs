@@ -1,7 +1,7 @@
-//! One group in a search: whether it may serve, its bitmap, and the run that fits best.
+//! One group in a search: whether it may serve, its bitmap, and the best fitting run.
 //!
-//! Locking: `Rank::GroupSpace`, of this group only. What its shape said without the lock is asked
-//! again under it. Bitmaps are loaded, and asked for ahead, with no lock held.
+//! Locking: `Rank::GroupSpace`, of this group only. The shape is checked without the lock and again
+//! under it. Bitmaps are loaded and prefetched with no lock held.
 
 use super::{Best, Flow, Search};
 use crate::buddy::Buddy;
@@ -77,7 +77,7 @@ impl Search<'_> {
         self.search_group(nr, &mut space, criterion)
     }
 
-    /// Loads a group if the criterion may; false when the group is to be passed over.
+    /// Loads a group if the criterion may; false if the group is to be skipped.
     fn make_ready(&mut self, nr: GroupNr, shape: Shape, criterion: Criterion) -> bool {
         if shape.state == State::Loaded {
             return true;
@@ -92,7 +92,7 @@ impl Search<'_> {
         self.groups.load(nr, self.loader).is_ok()
     }
 
-    /// Asks for the bitmaps of the groups that follow in the flexible group: they stand in a row.
+    /// Prefetches the bitmaps of the next groups of the flexible group, which are contiguous.
     fn prefetch(&mut self, nr: GroupNr) {
         let left = self.limits.prefetch_limit.saturating_sub(self.prefetched);
         let most = self.limits.prefetch.min(left);
@@ -149,7 +149,7 @@ impl Search<'_> {
         Flow::Continue(())
     }
 
-    /// A run on a stripe border, when whole stripes are wanted.
+    /// A run on a stripe boundary, if whole stripes are wanted.
     fn find_stripe(&mut self, nr: GroupNr, buddy: &Buddy) -> Option<Range<u32>> {
         let stripe = self.limits.stripe;
         if stripe <= 1 || !self.want.is_multiple_of(stripe) {
@@ -162,7 +162,7 @@ impl Search<'_> {
         })
     }
 
-    /// The run that fits best among the first few that fit, else the longest.
+    /// The best fit among the first runs that fit, else the longest run.
     fn find_run(&mut self, nr: GroupNr, buddy: &Buddy) -> Option<Range<u32>> {
         let from = if nr == self.start { self.offset } else { 0 };
         let mut best: Option<Range<u32>> = None;

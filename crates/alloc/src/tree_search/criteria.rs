@@ -1,14 +1,15 @@
-//! Which tree serves: the criteria of a search, and the regions that it may read for them.
+//! Choice of the tree: the criteria of a search, and the regions that it may read for them.
 //!
-//! How eagerly a request reads is the *cache aggression*: 0, only what promises much more than the
-//! region that the search begins in, or when nothing known can serve at all; 1, at every second
-//! request that the strict criterion could not serve; 2, at every second request that no known
-//! tree can serve wholly; 3, at every request, and each builds one tree more. At 1 and 2 a thread
-//! that looks in vain looks less often, so that a volume without long runs does not make every
-//! write read.
+//! *Cache aggression* limits the reading of unknown regions:
+//! - 0: only regions that promise 1.5 times as much as the start region, or if no known region
+//!   serves;
+//! - 1: at every second request that fails the strict criterion;
+//! - 2: at every second check, for both criteria;
+//! - 3: at every request, which also builds one more tree.
 //!
-//! Not here: how soon that thread looks again (`tree_engine.rs`), and what is taken of a tree
-//! (`visit.rs`).
+//! At 1 and 2 a thread backs off while its looks find nothing, so that a volume without long runs
+//! does not make every write read. Not here: the backoff (`tree_engine.rs`), the run taken of a
+//! tree (`visit.rs`).
 
 use super::{Criterion, Search};
 use crate::events;
@@ -18,12 +19,12 @@ use crate::stats::Effort;
 use crate::{Run, Stat};
 use uext4_format::GroupNr;
 
-/// Regions that one request may read before it gives up on contiguity: 4 MiB of bitmaps.
+/// Regions that one request may read before it gives up contiguity: 4 MiB of bitmaps.
 const LOOKS_PER_REQUEST: u32 = 64;
-/// The same where reading is avoided.
+/// The same at cache aggression 0.
 const RELUCTANT_LOOKS: u32 = 4;
 
-/// Which trees a walk over the index considers.
+/// The trees that a walk over the index considers.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Trees {
     Loaded,
@@ -65,7 +66,7 @@ impl Search<'_> {
         }
     }
 
-    /// What a region must promise to be looked at, in clusters.
+    /// Promise of a region, in clusters, below which it is not read.
     fn least_promise(&self) -> u32 {
         match self.limits.cache_aggression {
             0 => {
@@ -76,7 +77,7 @@ impl Search<'_> {
         }
     }
 
-    /// All that is wanted, from the goal's tree, a known tree or one that nobody has read yet.
+    /// The full length, from the goal's tree, a known tree or an unknown one.
     fn whole(&self, criterion: Criterion, looks: &mut u32) -> Option<Run> {
         let start = self.regions.region(self.start);
         if !start.is_known() && start.promise() >= self.want {
@@ -96,7 +97,7 @@ impl Search<'_> {
             .or_else(|| self.explore(criterion, looks))
     }
 
-    /// From regions where no other thread's stream is.
+    /// From regions without another thread's stream.
     fn apart(&self, criterion: Criterion) -> Option<Run> {
         if !self.is_stream() {
             return None;
@@ -110,7 +111,7 @@ impl Search<'_> {
             .or_else(|| self.by_index(criterion, Trees::Known, others))
     }
 
-    /// Reads regions that promise all that is wanted, until one keeps it.
+    /// Reads regions that promise the full length, until one serves.
     fn explore(&self, criterion: Criterion, looks: &mut u32) -> Option<Run> {
         let before = *looks;
         let run = self.explore_now(criterion, looks);
@@ -145,7 +146,7 @@ impl Search<'_> {
         None
     }
 
-    /// Goes by the index from the start upward, wrapped last; within a stretch by order, upward.
+    /// Walks the index from the start upward, with wrap-around; within each part by order, upward.
     fn by_index(
         &self,
         criterion: Criterion,
@@ -180,7 +181,7 @@ impl Search<'_> {
         None
     }
 
-    /// Builds the most promising tree of which nothing sure is known.
+    /// Builds the most promising cold tree.
     fn load_cold(&self) -> Option<u32> {
         let here = |step| {
             let next = |range| self.regions.cold.next(step, range);
@@ -191,7 +192,7 @@ impl Search<'_> {
         Some(nr)
     }
 
-    /// The longest run of a tree with the longest known runs; builds trees until one serves.
+    /// The longest known run of any tree; builds trees until one serves.
     fn any(&self) -> Option<Run> {
         let mut turns = u64::from(self.end) * 2 + 16;
         loop {
@@ -203,7 +204,7 @@ impl Search<'_> {
         }
     }
 
-    /// From the trees with the longest runs, those in memory first among equals.
+    /// From the trees with the longest runs, loaded ones first among equals.
     fn longest(&self) -> Option<Run> {
         let least = order_of(self.request.min_len)?;
         let orders = (least..self.regions.orders).rev();

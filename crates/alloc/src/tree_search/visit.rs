@@ -1,7 +1,7 @@
-//! One tree in a search: the run that serves, with the bounds of the request.
+//! One tree in a search: the run that serves, within the bounds of the request.
 //!
-//! Locking: `Rank::GroupSpace`, of this region only: tried for all that is wanted, waited for when
-//! the longest run has to do.
+//! Locking: `Rank::GroupSpace`, of this region only: tried for the full length, waited for as the
+//! last resort, for the longest run.
 
 use super::{Criterion, Search};
 use crate::events;
@@ -34,7 +34,7 @@ impl Search<'_> {
         groups.saturating_mul(self.regions.volume.clusters_per_group)
     }
 
-    /// A run of all that is wanted: at the goal, soon after it, else where it fits best.
+    /// A run of the full length: at the goal, soon after it, else the best fit.
     fn find_whole(&self, nr: u32, tree: &FreeExtents, criterion: Criterion) -> Option<Range<u32>> {
         if tree.largest() < self.want {
             return None;
@@ -73,7 +73,7 @@ impl Search<'_> {
             .map(cut)
     }
 
-    /// The rest of a free run from a stripe's border on, when whole stripes are wanted.
+    /// The part of a free run from a stripe boundary on, if whole stripes are wanted.
     fn on_stripe(
         &self,
         nr: u32,

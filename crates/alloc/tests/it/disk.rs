@@ -7,7 +7,7 @@ use uext4_alloc::{Affinity, Summary, TreeEngine, Volume};
 use uext4_alloc::{Bitmap, BuddyEngine, Config, Engine, LoadError, Loader, Run, ScanOrder};
 use uext4_format::{BlockNr, GroupNr};
 
-/// Which engine, and how it is tuned.
+/// An engine and its tuning.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Choice {
     Linear,
@@ -96,7 +96,7 @@ impl Disk {
             .sum()
     }
 
-    /// A new engine over the present bitmaps, as after a mount.
+    /// A new engine over the current bitmaps, as after a mount.
     pub(crate) fn engine(&self, choice: Choice, affinity: Affinity) -> Box<dyn Engine> {
         let config = Config {
             volume: self.volume.clone(),

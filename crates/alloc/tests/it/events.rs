@@ -1,4 +1,4 @@
-//! What free-space trees say to subscribers of `tracing`.
+//! Events of free-space trees for subscribers of `tracing`.
 
 use crate::disk::{Choice, Disk, volume};
 use std::collections::BTreeMap;
@@ -71,7 +71,7 @@ fn history(engine: &dyn Engine, disk: &Disk) {
     );
 }
 
-/// The events say what the counters count.
+/// The events match the counters.
 #[test]
 fn trees_tell_subscribers_what_they_do() {
     let disk = Disk::new(volume(8, 64, 64, 4));

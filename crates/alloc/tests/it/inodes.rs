@@ -83,7 +83,7 @@ fn top_level_directories_spread_and_others_stay() {
         let group = all.next().unwrap();
         policy.counts().taken(group, InodeKind::Directory);
         dirs[group.0 as usize / 4] += 1;
-        // Equal chances again for the next name, but for the number of directories.
+        // Equal conditions for the next name, except for the number of directories.
         policy.counts().given(group, InodeKind::Other);
     }
     assert_eq!(dirs, [2; 16]);
@@ -135,7 +135,7 @@ fn groups_hear_of_what_was_taken_now_and_then() {
     );
 }
 
-/// Who took the last ones may have lost the processor: others do not look there meanwhile.
+/// The thread that took the last inodes may be preempted: others skip the group in that time.
 #[test]
 fn a_group_that_was_found_full_hears_of_all_that_was_taken() {
     let disk = volume(2, 256, 256, 2);

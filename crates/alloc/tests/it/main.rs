@@ -1,4 +1,4 @@
-//! The engines against a plain model, and many threads against the same promises.
+//! The engines against a plain model, and the same properties with many threads.
 mod disk;
 mod events;
 mod inodes;

@@ -74,7 +74,7 @@ struct World {
     engine: Box<dyn Engine>,
     order: Choice,
     states: Vec<State>,
-    /// What a crash leaves: the bits of the last commit.
+    /// The bits of the last commit, which survive a crash.
     committed: Vec<bool>,
     reserved: Vec<Run>,
     epoch: u32,
@@ -202,7 +202,7 @@ impl World {
         self.epoch += 1;
     }
 
-    /// The engine is built anew from what the last commit left; all else never was.
+    /// Rebuilds the engine from the last commit; all later changes are lost.
     fn crash(&mut self) {
         self.reserved.clear();
         self.disk.clear_all();
@@ -348,7 +348,7 @@ fn trees() -> impl Strategy<Value = (World, Vec<Op>)> {
         .prop_flat_map(|(aggression, memory)| history(Choice::Trees { aggression, memory }))
 }
 
-/// Fills a volume to the last cluster, in pieces of any size, then takes turns at the brim.
+/// Fills a volume to the last cluster, in pieces of any size, then allocates and frees near full.
 #[test]
 fn fills_to_the_last_cluster() {
     for order in CHOICES {
@@ -366,7 +366,7 @@ fn fills_to_the_last_cluster() {
     }
 }
 
-/// Every second cluster is taken: long requests get what there is, longer minima are refused.
+/// Every second cluster is taken: long requests are shortened, longer minima are refused.
 #[test]
 fn comb_gives_single_clusters() {
     for order in CHOICES {
@@ -460,7 +460,7 @@ fn the_end_of_a_request_is_a_border() {
     }
 }
 
-/// A loader in whose middle, after the bitmap was read, something else happens.
+/// A loader that runs other work after it has read the bitmap.
 struct Interrupted<'a> {
     disk: &'a Disk,
     meanwhile: std::cell::RefCell<Option<Box<dyn FnOnce() + 'a>>>,
@@ -492,7 +492,7 @@ impl uext4_alloc::Loader for Interrupted<'_> {
     }
 }
 
-/// A bitmap read before a free, a commit and its return is out of date when it is installed.
+/// A bitmap read before a free, a commit and its return is stale when it is installed.
 #[test]
 fn stale_bitmaps_are_read_again() {
     for (steps, order) in (1..=3).flat_map(|steps| CHOICES.map(|order| (steps, order))) {

@@ -1,4 +1,4 @@
-//! Many threads, every promise checked by a state per cluster in atomics.
+//! Many threads; every property is checked by an atomic state per cluster.
 
 use crate::disk::{Choice, Disk, volume};
 use std::sync::RwLock;
@@ -187,13 +187,13 @@ fn trees_under_many_threads() {
     );
 }
 
-/// A stream that is at home in one group leaves that to itself, whichever way another comes.
+/// A stream keeps the group that it uses to itself, whichever way another stream comes.
 #[test]
 fn streams_stay_out_of_each_others_groups() {
     for choice in crate::disk::CHOICES {
         let disk = Disk::new(volume(32, 256, 256, 1));
         let engine = disk.engine(choice, Affinity::PerThread);
-        // Searches prefer groups in memory to cold ones, whoever is in them.
+        // Searches prefer groups in memory to cold ones, regardless of the streams in them.
         (0..32).for_each(|nr| engine.load(GroupNr(nr), &disk).expect("loads"));
         let stream = |goal| {
             let request = Request::new(16).goal(goal).placement(Placement::Stream);

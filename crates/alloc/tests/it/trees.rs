@@ -1,4 +1,4 @@
-//! What only free-space trees promise: memory, hints that survive eviction, aggression.
+//! Properties of free-space trees only: memory, hints that survive eviction, aggression.
 
 use crate::disk::{CHOICES, Choice, Disk, volume};
 use std::sync::atomic::Ordering;
@@ -55,7 +55,7 @@ fn runs_that_merge_while_a_tree_is_away_are_found() {
     );
 }
 
-/// With every engine: a shorter run lies nearer, and fits better.
+/// With every engine: a shorter run is nearer to the goal, and fits better.
 #[test]
 fn whole_stripes_begin_on_a_border() {
     for choice in CHOICES {
@@ -80,7 +80,7 @@ fn whole_stripes_begin_on_a_border() {
 fn memory_stays_within_its_limit_and_hints_survive() {
     let disk = combed(64);
     disk.clear(Run::new(ClusterNr(40 * 256 + 1), 3)); // one run of five
-    // Two trees have room: a tree of four combed groups has 256 runs.
+    // The limit holds two trees: a tree of four combed groups has 256 runs.
     let engine = engine(&disk, 1, 600 * 32);
     for nr in 0..64 {
         engine.load(GroupNr(nr), &disk).unwrap();
@@ -128,7 +128,7 @@ fn one_long_run() -> (Disk, ClusterNr) {
     (disk, ClusterNr(start))
 }
 
-/// Nothing is read in vain: the only group that can hold the request is read first.
+/// No read is wasted: the only group that can hold the request is read first.
 #[test]
 fn free_counts_say_where_to_look_first() {
     let (disk, start) = one_long_run();
@@ -138,18 +138,18 @@ fn free_counts_say_where_to_look_first() {
     assert_eq!(disk.loads.load(Ordering::Relaxed), 2 * 4);
 }
 
-/// Who avoids reading still finds the one region whose free count stands out.
+/// A search that avoids reading still finds the one region with an outstanding free count.
 #[test]
 fn a_reluctant_search_looks_where_much_more_is_promised() {
     let (disk, start) = one_long_run();
     let engine = engine(&disk, 0, 0);
     let request = Request::new(60).goal(Goal::Near(ClusterNr(0)));
     assert_eq!(engine.allocate(&request, &disk), Ok(Run::new(start, 60)));
-    // The goal's region promises 64, so it is looked at as well.
+    // The goal's region promises 64, so it is read as well.
     assert_eq!(disk.loads.load(Ordering::Relaxed), 3 * 4);
 }
 
-/// On a volume without long runs, requests soon stop looking for one.
+/// On a volume without long runs, requests soon stop searching for one.
 #[test]
 fn looking_in_vain_becomes_rare() {
     let disk = combed(4 * 6000);
@@ -162,7 +162,7 @@ fn looking_in_vain_becomes_rare() {
     assert!((64..=10 * 64).contains(&surveys), "{surveys}");
 }
 
-/// What was learned in advance leads straight to the tree, and costs no memory.
+/// A region surveyed in advance leads straight to its tree, and costs no memory.
 #[test]
 fn learning_finds_every_longest_run_without_a_tree() {
     let disk = combed(4 * 40);

@@ -1,5 +1,5 @@
-//! Every limit of the search changes what it names: each test asks the same of an engine with the
-//! default, and with another value.
+//! Every search limit has its effect: each test sends the same requests to an engine with the
+//! default and to one with another value.
 
 use crate::disk::{Choice, Disk, volume};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -11,7 +11,7 @@ const TREES: Choice = Choice::Trees {
     memory: 0,
 };
 
-/// A volume that is full but for these runs.
+/// A volume that is full except for these runs.
 fn disk(groups: u32, per_group: u32, free: &[(u64, u32)]) -> Disk {
     let disk = Disk::new(volume(groups, per_group, per_group, 1));
     disk.set(Run::new(ClusterNr(0), groups * per_group));
@@ -29,7 +29,7 @@ fn loaded(disk: &Disk, choice: Choice) -> Box<dyn Engine> {
     engine
 }
 
-/// What is handed out with the default, and with `value`, near cluster `goal`.
+/// The runs allocated with the default and with `value`, near cluster `goal`.
 fn both(
     disk: &Disk,
     choice: Choice,
@@ -163,7 +163,7 @@ fn best_avail_max_trim_order_says_how_far_a_request_is_shortened() {
     );
 }
 
-/// Ranges of groups that a search through all of a volume asks for ahead.
+/// Ranges of groups that a search through a whole volume prefetches.
 fn asked_ahead(prefetch: u32, limit: u32) -> Vec<std::ops::Range<u32>> {
     let disk = Disk::new(volume(10, 256, 256, 4));
     for at in (0..2560).filter(|at| at % 4 != 0) {
@@ -187,7 +187,7 @@ fn bitmaps_are_asked_for_ahead_by_flexible_group() {
     assert_eq!(asked_ahead(0, 128), []);
 }
 
-/// What lies far from the goal is found without loading what lies in between.
+/// A run far from the goal is found without loading the groups between.
 #[test]
 fn what_was_learned_leads_to_the_group_that_suits() {
     for choice in [Choice::Linear, Choice::Optimized] {
@@ -216,7 +216,7 @@ fn what_was_learned_leads_to_the_group_that_suits() {
     }
 }
 
-/// What waits for a commit looks free in the bitmap.
+/// Clusters that wait for a commit look free in the bitmap.
 #[test]
 fn what_is_pending_is_not_learned_as_free() {
     let disk = disk(2, 256, &[(256, 10)]);
