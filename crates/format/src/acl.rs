@@ -1,10 +1,11 @@
-//! POSIX access control lists: typed, as ext4 stores them, and as Linux passes them to programs.
+//! POSIX access control lists: types, and the encodings of ext4 and of Linux system calls.
 //!
-//! Layout: both forms are a version (4 bytes) and entries. ext4 (version 1, attribute value on
-//! disk) leaves out the id where an entry has none: 4 or 8 bytes. Linux (version 2, the value of
+//! Layout: both encodings are a version (4 bytes) and entries. ext4 (version 1, attribute value on
+//! disk) omits the id of entries without one: 4 or 8 bytes. Linux (version 2, the value of
 //! `system.posix_acl_access` and `_default`) always has 8 bytes, with an id of all ones for none.
 //! Invariants ([`Acl::new`]): owner, group and others exactly once; a mask when users or groups are
-//! named; order owner, users, group, groups, mask, others. Of equal ids the first counts.
+//! named; order owner, users, group, groups, mask, others. Of entries with one user id the first
+//! counts; entries with one group id all count.
 //! References: POSIX 1003.1e draft 17; acl(5).
 
 mod codec;
@@ -18,7 +19,7 @@ pub use rules::NewFile;
 /// All permission bits: read 4, write 2, execute 1.
 pub const PERM_ALL: u16 = 7;
 
-/// Whom an entry is about. The order is the one of entries in a list.
+/// The subject class of an entry. The order is the one of entries in a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Tag {
     /// The owner of the file.
@@ -29,18 +30,18 @@ pub enum Tag {
     GroupObj,
     /// A group, by id.
     Group(u32),
-    /// The most that named users and all groups get.
+    /// Upper limit of the rights of named users and of all groups.
     Mask,
-    /// Everybody else.
+    /// All other users.
     Other,
 }
 
 /// One line of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AclEntry {
-    /// Whom it is about.
+    /// The subject class.
     pub tag: Tag,
-    /// What is allowed: read 4, write 2, execute 1.
+    /// The rights: read 4, write 2, execute 1.
     pub perm: u16,
 }
 
@@ -55,13 +56,13 @@ pub struct Acl {
 pub struct Inherited {
     /// The mode to create it with, file type bits as given.
     pub mode: u16,
-    /// Its access list; `None` when the mode says it all.
+    /// Its access list; `None` if the mode is equivalent.
     pub access: Option<Acl>,
     /// Its default list: for directories only.
     pub default: Option<Acl>,
 }
 
-/// Who asks for access.
+/// The credentials that ask for access.
 #[derive(Clone, Copy, Debug)]
 pub struct Subject<'a> {
     /// File system user id.

@@ -1,7 +1,7 @@
-//! Bitmaps of a group: what they hold when the descriptor says that the disk does not.
+//! Bitmaps of a group, and their contents when the descriptor marks them uninitialised.
 //!
 //! Bit `n` of a bitmap is bit `n % 8` of byte `n / 8`. Bits past the group's last cluster or inode
-//! are set. A block bitmap marked BLOCK_UNINIT is made up from the geometry; an inode bitmap
+//! are set. A block bitmap marked BLOCK_UNINIT is computed from the geometry; an inode bitmap
 //! marked INODE_UNINIT has no inode in use.
 //!
 //! References: kernel doc `filesystems/ext4/bitmaps.rst`.
@@ -25,7 +25,7 @@ pub fn set_bits(bitmap: &mut [u8], start: u32, end: u32) {
 }
 
 /// The block bitmap of a group marked BLOCK_UNINIT, one block long: superblock copy, descriptors
-/// and reserved blocks, and the group's own bitmaps and inode table as far as they stand in it.
+/// and reserved blocks, and those of the group's own bitmaps and inode table that lie in the group.
 pub fn uninit_block_bitmap(
     geometry: &Geometry,
     group: GroupNr,

@@ -1,7 +1,7 @@
 //! Integers in byte buffers, at byte offsets, without panics.
 //!
-//! Reading past the end gives 0 and writing past the end does nothing: parsers check lengths once
-//! where they start, and these keep a mistake there from becoming a panic on hostile bytes.
+//! Reading past the end gives 0 and writing past the end does nothing. Parsers check lengths once
+//! where they start; these functions keep a mistake there from panicking on hostile bytes.
 //! ext4 is little-endian; jbd2 is big-endian (the `_be` twins).
 
 macro_rules! integers {

@@ -8,8 +8,8 @@ use crc_fast::{CrcAlgorithm, Digest};
 
 use crate::InodeNr;
 
-/// Below this many bytes the table beats setting up the vector code (measured: the break-even
-/// lies between 32 and 64 bytes on x86-64).
+/// Up to this length the table is faster than setting up the vector code (break-even on x86-64:
+/// between 32 and 64 bytes).
 const TABLE_MAX_BYTES: usize = 48;
 
 /// By the reversed polynomial of crc32c.
@@ -17,7 +17,7 @@ const CRC32C_TABLE: [u32; 256] = table(0x82F6_3B78);
 /// By that of CRC-16/ARC; the entries have 16 bits.
 const CRC16_TABLE: [u32; 256] = table(0xA001);
 
-/// What division by a reversed polynomial leaves of each byte.
+/// Remainders of all bytes modulo a reversed polynomial.
 const fn table(polynomial: u32) -> [u32; 256] {
     let mut table = [0u32; 256];
     let mut i = 0;
@@ -57,7 +57,7 @@ pub fn crc16(register: u16, data: &[u8]) -> u16 {
     })
 }
 
-/// A crc32c register: where the checksum of a structure starts, or stands.
+/// A crc32c register: a start value or an intermediate state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Seed(pub u32);
 
@@ -96,7 +96,7 @@ impl Seed {
     }
 }
 
-/// How group descriptors are checksummed.
+/// Checksum format of group descriptors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DescriptorChecksum {
     /// Not at all.
@@ -110,12 +110,12 @@ pub enum DescriptorChecksum {
     Crc32c(Seed),
 }
 
-/// What a file system checksums, and from which seed; a copy goes wherever bytes are parsed.
+/// The checksums of a file system and their seed; copied to every parser.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Checksums {
     /// The file system's seed if it has `metadata_csum`; `None`: metadata carries no checksum.
     pub metadata: Option<Seed>,
-    /// How descriptors are checksummed.
+    /// The checksum format of descriptors.
     pub descriptor: DescriptorChecksum,
 }
 

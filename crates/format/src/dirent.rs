@@ -5,7 +5,7 @@
 //! the slack behind a name is where new entries go. With checksums the last 12 bytes are a tail
 //! that looks like a free record of type 0xDE.
 //! Invariants: a record is a multiple of 4, at least 12, holds its name, ends in the block.
-//! Layout of the module: [`DirLeaf`] walks; [`LeafTable`] spares walks to who comes often.
+//! Layout of the module: [`DirLeaf`] walks records; [`LeafTable`] indexes a frequently used leaf.
 //! Not here: hash tree blocks (`htree`), inline directories (`inline_data`), case folding.
 //! References: kernel documentation, "directory" (linear directories).
 
@@ -39,11 +39,11 @@ pub const fn space_needed(name_len: usize) -> usize {
     (FIXED_BYTES + name_len + 3) & !3
 }
 
-/// The type of a file, as a directory entry says it.
+/// The type of a file, as stored in a directory entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum DirEntryType {
-    /// Not said: the feature `filetype` is off.
+    /// Not stored: the feature `filetype` is off.
     Unknown = 0,
     /// A regular file.
     Regular = 1,
@@ -62,7 +62,7 @@ pub enum DirEntryType {
 }
 
 impl DirEntryType {
-    /// From the byte on disk; codes that nobody defined count as unknown.
+    /// From the byte on disk; undefined codes count as unknown.
     pub fn from_code(code: u8) -> Self {
         match code {
             1 => Self::Regular,
@@ -81,7 +81,7 @@ impl DirEntryType {
         FileType::from_mode(mode).map_or(Self::Unknown, Self::from)
     }
 
-    /// The type of file; `None` when it is not said.
+    /// The type of file; `None` if it is not stored.
     pub fn file_type(self) -> Option<FileType> {
         FileType::from_dirent_code(self.code())
     }
@@ -98,7 +98,7 @@ impl From<FileType> for DirEntryType {
     }
 }
 
-/// What a new entry says.
+/// Contents of a new entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NewEntry<'a> {
     /// The file.
@@ -127,8 +127,8 @@ impl NewEntry<'_> {
     }
 }
 
-/// The record length in bytes that `stored` means. Blocks of 64 KiB need 17 bits: 0 and 65535 mean
-/// the whole block, and the two lowest bits (always clear in a length) are bits 16 and 17.
+/// Decodes a stored record length, in bytes. Blocks of 64 KiB need 17 bits: 0 and 65535 mean the
+/// whole block, and the two lowest bits (always clear in a length) are bits 16 and 17.
 pub const fn decode_rec_len(stored: u16, block_size: usize) -> usize {
     if block_size < 65_536 {
         return stored as usize;
@@ -139,7 +139,7 @@ pub const fn decode_rec_len(stored: u16, block_size: usize) -> usize {
     }
 }
 
-/// How a record length of `bytes` is stored: see [`decode_rec_len`].
+/// Encodes a record length of `bytes`: see [`decode_rec_len`].
 pub const fn encode_rec_len(bytes: usize, block_size: usize) -> u16 {
     match bytes {
         ..65_536 => bytes as u16,

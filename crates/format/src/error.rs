@@ -1,8 +1,8 @@
-//! What is wrong with bytes that do not make sense, and where they stand.
+//! Errors for damaged structures, with their place.
 
 use crate::{BlockNr, GroupNr, InodeNr};
 
-/// Where a damaged structure stands.
+/// The place of a damaged structure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Place {
     /// The superblock.
@@ -32,20 +32,20 @@ impl std::fmt::Display for Place {
     }
 }
 
-/// A damaged structure: what it is, what is wrong, where.
+/// A damaged structure: its kind, the problem and the place.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}{structure}: {problem}", self.whereabouts())]
 pub struct Corrupt {
-    /// Where it stands.
+    /// Its place.
     pub place: Place,
     /// The structure, in ext4's words: "extent header", "directory entry".
     pub structure: &'static str,
-    /// What is wrong with it, in one short phrase: "checksum does not match".
+    /// The problem in one short phrase: "checksum does not match".
     pub problem: &'static str,
 }
 
 impl Corrupt {
-    /// The place, unless the structure says as much.
+    /// The place, unless it equals the structure.
     fn whereabouts(&self) -> String {
         let place = self.place.to_string();
         if place == self.structure {
@@ -55,7 +55,7 @@ impl Corrupt {
         }
     }
 
-    /// Says that `structure` at `place` has `problem`.
+    /// The error that `structure` at `place` has `problem`.
     pub const fn new(place: Place, structure: &'static str, problem: &'static str) -> Self {
         Self {
             place,

@@ -41,22 +41,22 @@ pub const fn block_capacity(block_size: usize) -> u16 {
 /// Whether the blocks of an extent hold data yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ExtentState {
-    /// Data stands in the blocks.
+    /// The blocks hold data.
     Written,
     /// Allocated only: reads give zeroes.
     Unwritten,
 }
 
-/// A run of logical blocks that stand in consecutive physical blocks.
+/// A run of logical blocks mapped to consecutive physical blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
     /// First block of the file that it maps.
     pub logical: LogicalBlock,
-    /// Where that block stands; 48 bits.
+    /// The physical block of `logical`; 48 bits.
     pub start: BlockNr,
     /// Length in blocks, 1 to [`Extent::max_len_blocks`].
     pub len: u16,
-    /// Whether data stands there.
+    /// Whether the blocks hold data.
     pub state: ExtentState,
 }
 
@@ -79,14 +79,14 @@ impl Extent {
         self.start.0.saturating_add(u64::from(self.len))
     }
 
-    /// Where `block` stands, if this extent maps it.
+    /// The physical block of `block`, if this extent maps it.
     pub fn physical(&self, block: LogicalBlock) -> Option<BlockNr> {
         let distance = block.0.checked_sub(self.logical.0)?;
         (distance < u32::from(self.len)).then(|| BlockNr(self.start.0 + u64::from(distance)))
     }
 
-    /// True when `next` goes on where this one ends, in the file and on disk, in the same state,
-    /// and both fit into one extent.
+    /// True when `next` continues this extent, in the file and on disk, in the same state, and both
+    /// fit into one extent.
     pub fn joins(&self, next: &Extent) -> bool {
         self.state == next.state
             && self.logical_end() == u64::from(next.logical.0)
@@ -112,7 +112,7 @@ impl Extent {
         }
     }
 
-    /// The 12 bytes of the entry. The length must be in its bounds: that is the caller's to keep.
+    /// The 12 bytes of the entry. The caller keeps the length within its bounds.
     pub fn encode(&self) -> [u8; ENTRY_BYTES] {
         debug_assert!((1..=Self::max_len_blocks(self.state)).contains(&self.len));
         let stored = match self.state {

@@ -1,14 +1,15 @@
-//! Fast commits: small logical records that stand behind the log's transactions.
+//! Fast commits: small logical records in an area after the log's transactions.
 //!
 //! Layout: the area starts with a HEAD record (features, transaction number). Each fast commit
 //! starts on a block and ends with a TAIL (transaction number, checksum), which covers the rest of
 //! its last block.
+//!
 //! A record is a tag, the length of its value, and the value; records do not cross blocks, a PAD
 //! fills the end of a block. All fast commits of an area belong to one transaction: the one that
 //! comes after the last complete transaction of the log.
 //!
-//! Invariants: only what a matching TAIL closes counts, and everything after the first record that
-//! does not fit is stale or torn. Memory is bounded by the blocks that were pushed.
+//! Invariants: only records closed by a matching TAIL count; everything after the first invalid
+//! record is stale or torn. Memory is bounded by the blocks that were pushed.
 //! References: kernel documentation, `filesystems/ext4/journal.rst`, "fast commits".
 
 use crate::bytes::{get_u16, get_u32};
@@ -38,36 +39,36 @@ const NAME_MAX: usize = 255;
 pub struct Dentry {
     /// The directory.
     pub parent: InodeNr,
-    /// What the name means.
+    /// The inode that the name refers to.
     pub inode: InodeNr,
     /// The name, 1 to 255 bytes.
     pub name: Box<[u8]>,
 }
 
-/// What one record says has happened.
+/// The operation of one record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Record {
     /// The inode maps this extent.
     AddRange {
         /// The inode.
         inode: InodeNr,
-        /// What it maps; the length may be anything.
+        /// The mapped extent; its length is unchecked.
         extent: Extent,
     },
-    /// The inode maps nothing there any more.
+    /// The inode no longer maps this range.
     DelRange {
         /// The inode.
         inode: InodeNr,
         /// First block.
         start: LogicalBlock,
-        /// How many.
+        /// Length in blocks.
         len_blocks: u32,
     },
     /// A new inode got its first name.
     Create(Dentry),
     /// An inode got another name.
     Link(Dentry),
-    /// A name went away.
+    /// A name was removed.
     Unlink(Dentry),
     /// The inode's new bytes: at least [`GOOD_OLD_INODE_BYTES`], at most the inode size.
     Inode {
@@ -94,11 +95,11 @@ pub struct Scan {
 pub enum Verdict {
     /// Push the next block.
     GoesOn,
-    /// What follows is stale or torn.
+    /// The rest is stale or torn.
     Ends,
 }
 
-/// Where a record leads.
+/// Outcome of a record.
 enum Step {
     Next,
     Ends,
@@ -136,12 +137,12 @@ impl Scan {
         Verdict::GoesOn
     }
 
-    /// How many fast commits are complete.
+    /// Number of complete fast commits.
     pub fn commits(&self) -> u32 {
         self.commits
     }
 
-    /// The records of all complete fast commits, in their order.
+    /// The records of all complete fast commits, in log order.
     pub fn into_records(self) -> Vec<Record> {
         self.committed
     }

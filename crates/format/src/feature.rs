@@ -1,18 +1,18 @@
-//! Feature bits of the superblock: names, lists as given to `-O`, and what uext4 does with each.
+//! Feature bits of the superblock: names, lists as given to `-O`, and the support of uext4.
 //!
-//! A feature stands in one of three sets, which tell software that does not know it what it may
-//! still do: compat (everything), ro_compat (read), incompat (nothing).
+//! A feature is in one of three sets, which tell software that does not know it what is still
+//! allowed: compat (everything), ro_compat (reading), incompat (nothing).
 
 use std::fmt;
 
-/// Which of the three words of the superblock a feature stands in.
+/// The superblock word of a feature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FeatureSet {
     /// May be ignored.
     Compat,
-    /// May be read, not written, by who does not know it.
+    /// If unknown, the file system may be read but not written.
     RoCompat,
-    /// May not be touched by who does not know it.
+    /// If unknown, the file system may not be used.
     Incompat,
 }
 
@@ -25,7 +25,7 @@ pub struct Feature {
     pub bit: u32,
 }
 
-/// What uext4 can do with a file system that has a feature.
+/// Support of uext4 for a file system with a feature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Support {
     /// Read and write.
@@ -49,7 +49,7 @@ macro_rules! features {
 }
 
 features! {
-    /// Preallocate directory blocks; a hint that nobody follows.
+    /// Preallocate directory blocks; a hint that is ignored.
     DIR_PREALLOC = Compat 0x1 "dir_prealloc" ReadWrite;
     /// AFS server inodes.
     IMAGIC_INODES = Compat 0x2 "imagic_inodes" ReadWrite;
@@ -86,7 +86,7 @@ features! {
     UNINIT_BG = RoCompat 0x10 "uninit_bg" ReadWrite;
     /// A directory's link count 1 means "many".
     DIR_NLINK = RoCompat 0x20 "dir_nlink" ReadWrite;
-    /// Inodes reserve room for the fields after the first 128 bytes.
+    /// Inodes reserve space for the fields after the first 128 bytes.
     EXTRA_ISIZE = RoCompat 0x40 "extra_isize" ReadWrite;
     /// Out-of-tree snapshots.
     HAS_SNAPSHOT = RoCompat 0x80 "has_snapshot" ReadOnly;
@@ -117,7 +117,7 @@ features! {
     RECOVER = Incompat 0x4 "needs_recovery" ReadWrite;
     /// This device is an external journal.
     JOURNAL_DEV = Incompat 0x8 "journal_dev" Refused;
-    /// Descriptors stand in the groups that they describe.
+    /// Descriptors are in the groups that they describe.
     META_BG = Incompat 0x10 "meta_bg" ReadWrite;
     /// Extent trees.
     EXTENTS = Incompat 0x40 "extent" ReadWrite;
@@ -125,7 +125,7 @@ features! {
     SIXTY_FOUR_BIT = Incompat 0x80 "64bit" ReadWrite;
     /// Multiple mount protection.
     MMP = Incompat 0x100 "mmp" ReadWrite;
-    /// Bitmaps and inode tables may stand in any group.
+    /// Bitmaps and inode tables may be in any group.
     FLEX_BG = Incompat 0x200 "flex_bg" ReadWrite;
     /// Values of extended attributes in inodes.
     EA_INODE = Incompat 0x400 "ea_inode" ReadWrite;
@@ -192,7 +192,7 @@ impl Feature {
         })
     }
 
-    /// What uext4 does with a file system that has it.
+    /// The support of uext4 for a file system with it.
     pub fn support(self) -> Support {
         let known = TABLE
             .iter()
@@ -222,9 +222,9 @@ impl fmt::Display for Feature {
 pub struct Features {
     /// Bits that may be ignored.
     pub compat: u32,
-    /// Bits that forbid writing to who does not know them.
+    /// Bits that forbid writing if unknown.
     pub ro_compat: u32,
-    /// Bits that forbid everything to who does not know them.
+    /// Bits that forbid any use if unknown.
     pub incompat: u32,
 }
 

@@ -1,8 +1,8 @@
-//! Where things stand: groups, superblock copies, descriptors, inodes.
+//! Layout of a file system: groups, superblock copies, descriptors, inodes.
 //!
 //! Invariants: a [`Geometry`] comes from [`crate::Superblock::geometry`] only, which checks every
-//! number; so no method here divides by zero or overflows for a group below `group_count`, a block
-//! below `blocks_count`, or an inode from 1 to `inodes_count`. Each method says what it does with
+//! number. So no method here divides by zero or overflows for a group below `group_count`, a block
+//! below `blocks_count`, or an inode from 1 to `inodes_count`. Each method states its result for
 //! other arguments.
 //!
 //! References: kernel doc `filesystems/ext4/blockgroup.rst` and `group_descr.rst`.
@@ -44,7 +44,7 @@ pub struct Geometry {
     pub first_inode: u32,
     /// Blocks kept free after the descriptors of each copy.
     pub reserved_gdt_blocks: u32,
-    /// First descriptor block that stands in its meta group, with `meta_bg`.
+    /// First descriptor block that is in its meta group, with `meta_bg`.
     pub first_meta_bg: u32,
     /// The groups with copies, with `sparse_super2`.
     pub backup_bgs: [u32; 2],
@@ -270,7 +270,7 @@ impl Geometry {
         (self.descriptor_block(group.0 / per_block), offset)
     }
 
-    /// The copies of descriptor blocks that a group holds: index of the first, and where they are.
+    /// The copies of descriptor blocks that a group holds: index of the first, and their blocks.
     ///
     /// Group 0 holds the primary ones. Reserved blocks are not counted: see
     /// [`Self::reserved_gdt_run`].
@@ -312,14 +312,14 @@ impl Geometry {
     }
 
     /// The copy in a group of `primary`, a reserved block of group 0, as the resize inode names it:
-    /// whole groups behind it, even where group 0 alone begins with a boot block.
+    /// a multiple of the group size after it, even if group 0 alone begins with a boot block.
     pub fn reserved_gdt_copy(&self, primary: BlockNr, group: GroupNr) -> BlockNr {
         BlockNr(primary.0 + u64::from(group.0) * u64::from(self.blocks_per_group))
     }
 
-    /// Blocks at the start of a group that its own superblock copy, descriptors and reserved
-    /// blocks take (and the boot block in front of them): what a bitmap marked BLOCK_UNINIT has
-    /// in use besides bitmaps and inode tables that happen to stand in this group.
+    /// Blocks at the start of a group for its own superblock copy, descriptors and reserved blocks
+    /// (and the boot block before them). A bitmap marked BLOCK_UNINIT has these in use besides
+    /// bitmaps and inode tables that lie in this group.
     pub fn base_metadata_blocks(&self, group: GroupNr) -> u32 {
         let superblock = u32::from(self.has_super(group));
         let boot = if superblock == 1 {

@@ -1,7 +1,7 @@
 //! Group descriptors, and the checksums of the bitmaps that they point to.
 //!
 //! A descriptor has 32 bytes, or `s_desc_size` (at least 64) with the `64bit` feature, when every
-//! number has a high half in the second part. What it points to is checked against the geometry.
+//! number has a high half in the second part. Its block numbers are checked against the geometry.
 //!
 //! References: kernel doc `filesystems/ext4/group_descr.rst`, `bitmaps.rst`.
 
@@ -16,7 +16,7 @@ mod tests;
 pub mod group_flag {
     /// No inode of the group is in use; bitmap and table are not initialised.
     pub const INODE_UNINIT: u16 = 0x1;
-    /// The block bitmap is not initialised: it is to be made up from the geometry.
+    /// The block bitmap is not initialised: it is computed from the geometry.
     pub const BLOCK_UNINIT: u16 = 0x2;
     /// The inode table reads as zeroes where it was never used.
     pub const INODE_ZEROED: u16 = 0x4;
@@ -43,13 +43,13 @@ pub struct GroupDescriptor {
     pub used_dirs: u32,
     /// Bits of [`group_flag`].
     pub flags: u16,
-    /// Inodes at the end of the table that were never used: their bytes mean nothing.
+    /// Inodes at the end of the table that were never used: their bytes are undefined.
     pub itable_unused: u32,
     /// Checksum of the block bitmap; 16 bits of it in small descriptors.
     pub block_bitmap_checksum: u32,
     /// Checksum of the inode bitmap; 16 bits of it in small descriptors.
     pub inode_bitmap_checksum: u32,
-    /// Block of the exclude bitmap of out-of-tree snapshots; kept as it is.
+    /// Block of the exclude bitmap of out-of-tree snapshots; preserved.
     pub exclude_bitmap: u64,
     reserved: u32,
     tail: Box<[u8]>,
@@ -76,7 +76,7 @@ impl GroupDescriptor {
         }
         let mut descriptor = Self::parse_unverified(bytes);
         if expected.is_none() {
-            // These mean something only where descriptors have checksums.
+            // These are defined only if descriptors have checksums.
             descriptor.itable_unused = 0;
             descriptor.flags &= !(group_flag::INODE_UNINIT | group_flag::BLOCK_UNINIT);
         }
@@ -110,7 +110,7 @@ impl GroupDescriptor {
 
     /// Writes the descriptor with its checksum into the first `desc_size` bytes of `out`.
     ///
-    /// `out` shorter than that is our own mistake.
+    /// A shorter `out` is a bug of the caller.
     pub fn write_to(
         &self,
         out: &mut [u8],
@@ -136,12 +136,12 @@ impl GroupDescriptor {
         self.flags & flag != 0
     }
 
-    /// Keeps the checksum of the block bitmap, cut to what a descriptor can hold.
+    /// Sets the checksum of the block bitmap, truncated to the width of the field.
     pub fn set_block_bitmap_checksum(&mut self, checksum: u32, geometry: &Geometry) {
         self.block_bitmap_checksum = checksum & bitmap_checksum_mask(geometry);
     }
 
-    /// Keeps the checksum of the inode bitmap, cut to what a descriptor can hold.
+    /// Sets the checksum of the inode bitmap, truncated to the width of the field.
     pub fn set_inode_bitmap_checksum(&mut self, checksum: u32, geometry: &Geometry) {
         self.inode_bitmap_checksum = checksum & bitmap_checksum_mask(geometry);
     }
@@ -258,7 +258,7 @@ fn covered(seed: Seed, bitmap: &[u8], bits: u32) -> u32 {
     seed.update(bitmap.get(..len).unwrap_or(bitmap)).value()
 }
 
-/// Whether a bitmap's checksum is the one in the descriptor; `None` where there are none.
+/// Whether a bitmap's checksum equals the one in the descriptor; true without checksums.
 fn fits(computed: Option<u32>, held: u32, geometry: &Geometry) -> bool {
     computed.is_none_or(|computed| computed & bitmap_checksum_mask(geometry) == held)
 }

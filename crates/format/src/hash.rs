@@ -1,9 +1,9 @@
 //! Hashes of names, which order the entries of an indexed directory.
 //!
-//! Three functions, each over the bytes of the name as signed or unsigned numbers: the superblock
-//! flags say which. A seed of zeroes means the initial state of MD4. The lowest bit of the major
-//! hash is always clear (index entries use it to say "goes on"), and the value that telldir keeps
-//! for the end of a directory is stepped over.
+//! Three functions, each over the bytes of the name as signed or unsigned numbers, by the
+//! superblock flags. A seed of zeroes means the initial state of MD4. The lowest bit of the major
+//! hash is always clear (index entries use it as the continuation flag), and the value that telldir
+//! reserves for the end of a directory is skipped.
 //! References: kernel documentation, "directory" (hash tree directories); RFC 1320 (MD4); Wheeler
 //! and Needham, "TEA, a Tiny Encryption Algorithm".
 
@@ -11,7 +11,7 @@ const MD4_STATE: [u32; 4] = [0x6745_2301, 0xEFCD_AB89, 0x98BA_DCFE, 0x1032_5476]
 /// The major hash that means "end of directory" in a cookie of 32 bits.
 const END: u32 = 0x7FFF_FFFF << 1;
 
-/// Which function; the number is the one in the root of the directory.
+/// The function; its number is stored in the root of the directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HashVersion {
     /// The first one (0).
@@ -43,7 +43,7 @@ impl HashVersion {
     }
 }
 
-/// How the bytes of a name count.
+/// Signedness of the bytes of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CharSign {
     /// -128 to 127, as on x86.
@@ -55,7 +55,7 @@ pub enum CharSign {
 /// A name's place in the order of a directory: by `major`, then by `minor`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct DirHash {
-    /// What the index holds; the lowest bit is clear.
+    /// The hash in the index; the lowest bit is clear.
     pub major: u32,
     /// Orders names of equal major hash for telldir; 0 with the legacy function.
     pub minor: u32,
@@ -66,7 +66,7 @@ pub struct DirHash {
 pub struct DirHasher {
     /// The function.
     pub version: HashVersion,
-    /// How bytes count.
+    /// Signedness of the bytes.
     pub sign: CharSign,
     /// `s_hash_seed` as four little-endian words.
     pub seed: [u32; 4],
@@ -120,7 +120,7 @@ impl DirHasher {
         newer << 1
     }
 
-    /// Four bytes as a big-endian word. One that counts as negative takes one from those above.
+    /// Four bytes as a big-endian word. A negative byte borrows one from the bytes above.
     fn word(&self, bytes: [u8; 4]) -> u32 {
         let word = u32::from_be_bytes(bytes);
         match self.sign {
@@ -134,8 +134,8 @@ impl DirHasher {
         bytes.iter().fold(filler, push)
     }
 
-    /// Feeds the name in pieces of `WORDS` big-endian words; what is missing at the end is filled
-    /// with the number of bytes that were left when the piece began.
+    /// Feeds the name in pieces of `WORDS` big-endian words; the last piece is padded with the
+    /// number of bytes that were left when it began.
     fn chunks<const WORDS: usize>(&self, name: &[u8], mut mix: impl FnMut(&[u32; WORDS])) {
         let mut left = name;
         while !left.is_empty() {
@@ -173,8 +173,8 @@ fn half_md4(state: &mut [u32; 4], words: &[u32; 8]) {
     }
 }
 
-/// One round of the cut MD4. Inlined, so that shifts and function are constants in it: a name is
-/// hashed for every look into an index, and each one of a leaf that is split.
+/// One round of the shortened MD4. Inlined, so that shifts and function are constants in it: every
+/// index lookup hashes a name, and a leaf split hashes all names of the leaf.
 #[inline(always)]
 fn md4_round(
     state: &mut [u32; 4],

@@ -1,11 +1,12 @@
 //! The index of a hashed directory: a root in block 0 and up to two levels of nodes below it.
 //!
-//! Layout: the root shows "." and ".." to whoever knows nothing of it; the index hides in the
-//! record of "..": 8 bytes of information, then entries of 8 bytes (hash, block). A node hides
-//! everything in one free record. The first entry has no hash: limit and count (2 bytes each)
-//! stand in its place, and its hash counts as 0. With checksums 8 bytes follow the last slot.
-//! An entry's hash is the lowest in its block; the lowest bit says that the hash began in the block
-//! before.
+//! Layout: block 0 is a valid linear block with "." and ".."; the index is hidden in the record of
+//! "..": 8 bytes of information, then entries of 8 bytes (hash, block). A node hides its entries in
+//! one free record. The first entry has no hash: limit and count (2 bytes each) take its place, and
+//! its hash counts as 0. With checksums 8 bytes follow the last slot.
+//!
+//! An entry's hash is the lowest in its block; its lowest bit is set if that hash began in the
+//! block before.
 //! Not here: the leaves (`dirent`), the hash functions (`hash`).
 //! References: kernel documentation, "directory" (hash tree directories).
 
@@ -22,16 +23,16 @@ pub use split::{LeafSplit, split_leaf};
 
 /// Bytes of an entry, and of the checksum tail.
 pub(crate) const ENTRY_BYTES: usize = 8;
-/// Where the entries of a node start: after the free record that hides them.
+/// Offset of the entries of a node: after the free record that hides them.
 pub(crate) const NODE_START: usize = 8;
-/// Where the information of a root stands: after "." and "..".
+/// Offset of the information of a root: after "." and "..".
 pub(crate) const INFO_START: usize = 24;
 /// Bytes of the information.
 pub(crate) const INFO_BYTES: usize = 8;
-/// Where the entries of a root start.
+/// Offset of the entries of a root.
 pub(crate) const ROOT_START: usize = INFO_START + INFO_BYTES;
 
-/// How deep an index may be: the feature `largedir` decides.
+/// Maximum depth of an index, by the feature `largedir`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MaxLevels {
     /// One level of nodes at most.

@@ -14,7 +14,7 @@ pub const DIRECT_BLOCKS: u32 = 12;
 pub const ROOT_POINTERS: usize = 15;
 const POINTER_BYTES: usize = 4;
 
-/// The way to a block: positions in `i_block` and in each indirect block on the way.
+/// The path to a block: positions in `i_block` and in each indirect block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IndirectPath {
     offsets: [u32; 4],
@@ -23,7 +23,7 @@ pub struct IndirectPath {
 }
 
 impl IndirectPath {
-    /// The way to `logical` with blocks of `block_size` bytes; `None` when the map cannot reach it.
+    /// The path to `logical` with blocks of `block_size` bytes; `None` if the map cannot reach it.
     pub fn new(logical: LogicalBlock, block_size: usize) -> Option<Self> {
         let pointers = pointers_per_block(block_size);
         let mut left = u64::from(logical.0);
@@ -66,7 +66,7 @@ impl IndirectPath {
         &self.offsets[..self.levels]
     }
 
-    /// Indirect blocks on the way: 0 to 3.
+    /// Indirect blocks on the path: 0 to 3.
     pub fn indirect_levels(&self) -> usize {
         self.levels - 1
     }

@@ -1,4 +1,4 @@
-//! Small files and directories that live in the inode.
+//! Small files and directories stored in the inode.
 //!
 //! Layout of a file: the first 60 bytes in `i_block`, the rest in the value of the attribute
 //! `system.data`, which is there even when it is empty.
@@ -52,7 +52,7 @@ pub fn init_directory(i_block: &mut [u8; ROOT_BYTES], parent: InodeNr) {
     init_area(&mut i_block[PARENT_BYTES..]);
 }
 
-/// The parent of an inline directory: what ".." means.
+/// The parent of an inline directory: the inode of "..".
 pub fn parent(i_block: &[u8; ROOT_BYTES]) -> InodeNr {
     InodeNr(get_u32(i_block, 0))
 }
@@ -87,8 +87,8 @@ pub fn records<'a>(
     root.chain(DirEntries::new(value, 0, ROOT_BYTES, place))
 }
 
-/// Lengthens the attribute's value to `len` bytes (a multiple of 4): the new bytes become part of
-/// the last record, or the first record where there was none. Damage in the old records is said.
+/// Lengthens the attribute's value to `len` bytes (a multiple of 4): the new bytes extend the last
+/// record, or form the first one. Fails if the old records are damaged.
 pub fn grow_value(value: &mut Vec<u8>, len: usize, place: Place) -> Result<(), Corrupt> {
     let old = value.len();
     debug_assert!(

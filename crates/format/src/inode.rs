@@ -1,7 +1,7 @@
 //! Inodes: 128 bytes, and with larger inodes the extra fields and an area for attributes.
 //!
-//! [`Inode`] keeps every byte: fields by name, what follows `i_extra_isize` as [`Inode::tail`],
-//! and bytes that have no name here as they were.
+//! [`Inode`] keeps every byte: fields by name, the area after `i_extra_isize` as [`Inode::tail`],
+//! and bytes without a name here unchanged.
 //!
 //! References: kernel doc `filesystems/ext4/inodes.rst`.
 
@@ -24,7 +24,7 @@ pub const GOOD_OLD_INODE_BYTES: usize = 128;
 pub const I_BLOCK_BYTES: usize = 60;
 /// End of the last extra field that has a name here.
 pub(crate) const KNOWN_BYTES: usize = 0xA0;
-/// Bytes of the extra fields that have a name here: what `i_extra_isize` is on new inodes.
+/// Bytes of the extra fields that have a name here: `i_extra_isize` of new inodes.
 pub const KNOWN_EXTRA_BYTES: u16 = 32;
 
 /// An inode, as on disk.
@@ -54,20 +54,20 @@ pub struct Inode {
     pub mtime: Timestamp,
     /// Last change of the inode.
     pub ctime: Timestamp,
-    /// Creation; 1970 where there is no room.
+    /// Creation; 1970 where there is no space for it.
     pub crtime: Timestamp,
     /// The block map, extent root, inline data, short symlink or device number.
     pub i_block: [u8; I_BLOCK_BYTES],
     /// Block of extended attributes; 0: none.
     pub file_acl: BlockNr,
-    /// Project; 0 where there is no room.
+    /// Project; 0 where there is no space for it.
     pub projid: u32,
-    /// Change counter; the low 32 bits where there is no room for more. Of a file that holds an
+    /// Change counter; the low 32 bits where there is no space for more. In a file that holds an
     /// attribute's value: the reference count's low part.
     pub version: u64,
     /// Bytes of the extra fields; 0 in inodes of 128 bytes.
     pub extra_isize: u16,
-    /// What follows the extra fields, up to the inode's end: the area for attributes.
+    /// The area for attributes, from the extra fields to the inode's end.
     pub tail: Tail,
     faddr: u32,
     reserved: u16,
@@ -80,8 +80,8 @@ pub struct Inode {
 pub struct TooManyBlocks;
 
 impl Inode {
-    /// An unused inode with everything zero, with room for `want_extra_isize` bytes of extra
-    /// fields (cut to what the inode size allows and to multiples of 4).
+    /// An unused inode with everything zero, with space for `want_extra_isize` bytes of extra
+    /// fields (limited by the inode size, and a multiple of 4).
     pub fn new(geometry: &Geometry, want_extra_isize: u16) -> Inode {
         let room = usize::from(geometry.inode_size) - GOOD_OLD_INODE_BYTES;
         let extra = usize::from(want_extra_isize & !3).min(room);
@@ -131,7 +131,8 @@ impl Inode {
     /// Sets the blocks in use, in units of 512 bytes, and the flag HUGE_FILE to match.
     ///
     /// # Errors
-    /// [`TooManyBlocks`] when the count has no form: above 2^32 without the feature `huge_file`.
+    /// [`TooManyBlocks`]: 2^32 sectors or more without the feature `huge_file`, or 2^48 blocks or
+    /// more.
     pub fn set_sectors(&mut self, sectors: u64, geometry: &Geometry) -> Result<(), TooManyBlocks> {
         let huge = geometry.features.has(Feature::HUGE_FILE);
         let max = if huge {
@@ -163,7 +164,7 @@ impl Inode {
         self.i_block = device.encode();
     }
 
-    /// Whether atime, mtime and ctime have their extra fields here.
+    /// Whether atime, mtime and ctime have their extra fields in this inode.
     pub fn times_have_extra(&self) -> WithExtra {
         if codec::fits(self.extra_isize, 0x8C, 4) {
             WithExtra::Yes
@@ -172,19 +173,18 @@ impl Inode {
         }
     }
 
-    /// Whether a project identifier has room.
+    /// Whether the inode has space for a project identifier.
     pub fn has_projid(&self) -> bool {
         codec::fits(self.extra_isize, 0x9C, 4)
     }
 
-    /// The project that a directory hands on to what is made or named in it.
+    /// The project that a directory passes on to new entries.
     pub fn project_of_children(&self) -> Option<u32> {
         let hands_on = self.flags.contains(InodeFlags::PROJINHERIT);
         hands_on.then_some(self.projid)
     }
 
-    /// Makes the extra fields larger: `tail` is what follows them then, to the inode's end. New
-    /// fields are zero.
+    /// Enlarges the extra fields: `tail` is the rest of the inode after them. New fields are zero.
     pub fn set_extra_isize(&mut self, extra_isize: u16, tail: &[u8]) {
         let unknown = (GOOD_OLD_INODE_BYTES + usize::from(extra_isize)).saturating_sub(KNOWN_BYTES);
         let mut bytes = std::mem::take(&mut self.unknown).into_vec();

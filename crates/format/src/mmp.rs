@@ -1,5 +1,5 @@
-//! The block of multiple mount protection: who uses the file system, and a number that changes
-//! while somebody does.
+//! The block of multiple mount protection: the user of the file system, and a sequence number that
+//! changes while it is in use.
 //!
 //! References: kernel doc `filesystems/ext4/mmp.rst`.
 
@@ -11,7 +11,7 @@ use crate::{BlockNr, Corrupt, Place};
 pub const MMP_BYTES: usize = 1024;
 /// `mmp_magic`.
 pub const MMP_MAGIC: u32 = 0x004D_4D50;
-/// Sequence number of a file system that nobody uses.
+/// Sequence number of a file system that is not in use.
 pub const MMP_SEQ_CLEAN: u32 = 0xFF4D_4D50;
 /// Sequence number while a checker works.
 pub const MMP_SEQ_FSCK: u32 = 0xE24D_4D50;
@@ -40,7 +40,7 @@ pub struct Mmp {
 }
 
 impl Mmp {
-    /// What mkfs writes: nobody uses the file system.
+    /// The block that mkfs writes: the file system is not in use.
     pub fn clean(check_interval: u16) -> Mmp {
         let (node_name, device_name) = ([0; 64], [0; 32]);
         Mmp {

@@ -1,4 +1,4 @@
-//! The answer of an edit that would not fit.
+//! Error of an edit that does not fit.
 
 /// The node, block or area is full; nothing was changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

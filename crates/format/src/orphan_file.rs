@@ -28,7 +28,7 @@ pub fn orphan_slot(block: &[u8], slot: usize) -> Option<InodeNr> {
     (ino != 0).then_some(InodeNr(ino))
 }
 
-/// Fills a slot, or frees it with `None`; slots past the last are our own mistake.
+/// Fills a slot, or frees it with `None`; a slot past the last is a bug of the caller.
 pub fn set_orphan_slot(block: &mut [u8], slot: usize, ino: Option<InodeNr>) {
     assert!(
         slot < orphan_slots_per_block(block.len()),
@@ -37,7 +37,7 @@ pub fn set_orphan_slot(block: &mut [u8], slot: usize, ino: Option<InodeNr>) {
     put_u32(block, slot * 4, ino.map_or(0, |ino| ino.0));
 }
 
-/// Writes magic and checksum behind the slots; `seed` is the orphan file's inode seed.
+/// Writes magic and checksum after the slots; `seed` is the orphan file's inode seed.
 pub fn seal_orphan_block(block: &mut [u8], nr: BlockNr, seed: Option<Seed>) {
     let tail_at = block.len().saturating_sub(TAIL_BYTES);
     put_u32(block, tail_at, ORPHAN_BLOCK_MAGIC);
@@ -48,7 +48,7 @@ pub fn seal_orphan_block(block: &mut [u8], nr: BlockNr, seed: Option<Seed>) {
 /// Checks magic and, with a seed, the checksum.
 ///
 /// # Errors
-/// [`Corrupt`] saying which of them is wrong.
+/// [`Corrupt`], naming the wrong one.
 pub fn verify_orphan_block(block: &[u8], nr: BlockNr, seed: Option<Seed>) -> Result<(), Corrupt> {
     let problem = |problem| Corrupt::new(Place::Block(nr), "orphan file block", problem);
     let tail_at = block

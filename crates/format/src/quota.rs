@@ -1,12 +1,12 @@
-//! Quota files (version 2, revision 1): who uses how much, and how much they may.
+//! Quota files (version 2, revision 1): usage and limits per owner.
 //!
 //! Layout: blocks of 1 KiB. Block 0 holds [`QuotaInfo`]; block 1 is the root of a tree of four
-//! levels, each indexed by one byte of the identifier, highest first. The lowest level names blocks
-//! of entries: a [`LeafHeader`] and fourteen [`QuotaEntry`]s. An entry of zeroes is unused. Blocks
-//! of entries with room are on a list, which the info block begins.
+//! levels, each indexed by one byte of the identifier, highest first. The lowest level points to
+//! blocks of entries: a [`LeafHeader`] and fourteen [`QuotaEntry`]s. An entry of zeroes is unused.
+//! Blocks of entries with free slots form a list that starts in the info block.
 //!
-//! Invariants: a node has one parent, so a walk of the tree ends; [`QuotaTree::read`] refuses
-//! others.
+//! Invariants: a node has one parent, so a walk of the tree ends; [`QuotaTree::read`] rejects other
+//! trees.
 //! Not here: blocks of the file system, limits, grace times.
 //! References: kernel doc `filesystems/quota.rst`; the formats in `quotactl(2)`'s headers.
 
@@ -30,7 +30,7 @@ pub const ENTRIES_PER_LEAF: usize = (QUOTA_BLOCK_BYTES - LEAF_HEADER_BYTES) / QU
 /// Blocks that one new entry may add: the tree's root and three levels, and a block of entries.
 pub const BLOCKS_PER_INSERT: u32 = 5;
 
-/// Whose quota a file keeps.
+/// The kind of owner of a quota file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum QuotaKind {
     /// Of users.

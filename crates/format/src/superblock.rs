@@ -19,7 +19,7 @@ use crate::{Corrupt, Feature, Features, Place};
 
 /// Bytes of the superblock.
 pub const SUPERBLOCK_BYTES: usize = 1024;
-/// Where the primary superblock stands, in bytes from the start of the device.
+/// Offset of the primary superblock, in bytes from the start of the device.
 pub const SUPERBLOCK_OFFSET: u64 = 1024;
 /// `s_magic`.
 pub const SUPERBLOCK_MAGIC: u16 = 0xEF53;
@@ -78,7 +78,7 @@ pub mod default_mount_option {
     pub const NODELALLOC: u32 = 0x800;
 }
 
-/// What to do when an error is found (`s_errors`).
+/// Reaction to an error that was found (`s_errors`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorBehaviour {
     /// Go on.
@@ -90,7 +90,7 @@ pub enum ErrorBehaviour {
 }
 
 impl ErrorBehaviour {
-    /// From `s_errors`; what is unknown counts as [`Self::Continue`].
+    /// From `s_errors`; unknown values count as [`Self::Continue`].
     pub fn from_raw(raw: u16) -> Self {
         match raw {
             2 => Self::RemountReadOnly,
@@ -113,8 +113,8 @@ impl Superblock {
     /// Parses and validates the superblock in the first 1024 bytes of `bytes`.
     ///
     /// # Errors
-    /// [`Corrupt`] when it is too short, has another magic, a wrong checksum, or numbers that
-    /// contradict each other. Features are not judged: see [`Features::check_readable`].
+    /// [`Corrupt`] when it is too short, has another magic, a wrong checksum, or contradictory
+    /// numbers. Features are not checked: see [`Features::check_readable`].
     pub fn parse(bytes: &[u8]) -> Result<Superblock, Corrupt> {
         let superblock = Self::parse_unverified(bytes)?;
         superblock.verify_checksum()?;
@@ -122,7 +122,7 @@ impl Superblock {
         Ok(superblock)
     }
 
-    /// Parses without looking at checksum and numbers: for tools that show or repair.
+    /// Parses without checking checksum and numbers: for tools that show or repair.
     ///
     /// # Errors
     /// [`Corrupt`] when it is too short or has another magic.
@@ -172,7 +172,7 @@ impl Superblock {
         }
     }
 
-    /// What is checksummed, and how.
+    /// The checksums of the file system.
     pub fn checksums(&self) -> Checksums {
         let features = self.features();
         if features.has(Feature::METADATA_CSUM) {

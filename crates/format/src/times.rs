@@ -1,7 +1,7 @@
-//! Times as inodes keep them: 34-bit seconds (32 and two epoch bits) and 30-bit nanoseconds.
+//! Inode timestamps: 34-bit seconds (32 and two epoch bits) and 30-bit nanoseconds.
 //!
-//! The low 32 bits are signed, from 1901 to 2038; each epoch adds 2^32 seconds, up to 2446. Where
-//! an inode has no room for the extra field there are whole seconds up to 2038 only.
+//! The low 32 bits are signed, from 1901 to 2038; each epoch adds 2^32 seconds, up to 2446. An
+//! inode without space for the extra field has whole seconds up to 2038 only.
 //!
 //! References: kernel doc `filesystems/ext4/inodes.rst`, "Inode Timestamps".
 
@@ -61,9 +61,8 @@ impl Timestamp {
         }
     }
 
-    /// The time that an inode keeps when given this one: out of range becomes the nearest
-    /// possible, nanoseconds are dropped where there is no room, and at the first and the last
-    /// second, as Linux does.
+    /// The time that an inode stores for this one, as Linux does: clamped to the range, without
+    /// nanoseconds if there is no space for them, or at the first and the last second.
     pub fn as_stored(self, with_extra: WithExtra) -> Self {
         let last = match with_extra {
             WithExtra::Yes => SECONDS_MAX,
@@ -80,7 +79,7 @@ impl Timestamp {
     }
 }
 
-/// Whether an inode has room for the extra field of a time.
+/// Whether an inode has space for the extra field of a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WithExtra {
     /// Seconds to 2446 and nanoseconds.
@@ -110,7 +109,7 @@ mod tests {
         ];
         for seconds in cases {
             let time = Timestamp::new(seconds, 123_456_789);
-            // Linux drops the rest of the first and the last second that fit.
+            // Linux drops the nanoseconds of the first and the last second of the range.
             let limit = [i64::from(i32::MIN), SECONDS_MAX].contains(&seconds);
             let kept = if limit { 0 } else { 123_456_789 };
             assert_eq!(

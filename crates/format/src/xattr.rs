@@ -1,13 +1,14 @@
-//! Extended attributes: in the inode behind its extra fields, in one shared block, and in inodes of
-//! their own for large values.
+//! Extended attributes: in the inode after its extra fields, in one shared block, and in separate
+//! inodes for large values.
 //!
 //! Layout: entries (16 bytes and the name, rounded to 4) grow from the start and end with 4 zero
 //! bytes; values grow down from the end of the area. The block has a header of 32 bytes and sorted
-//! entries, and value offsets count from the block's start; in the inode a magic of 4 bytes comes
-//! first and offsets count from behind it.
-//! An [`XattrSet`] holds everything of one area; decode, change, encode. Entries of unknown name
-//! prefixes are kept as they are.
-//! Not here: which area an attribute goes to, and when blocks are shared (`uext4`).
+//! entries, and value offsets count from the block's start. In the inode a magic of 4 bytes comes
+//! first and offsets count from after it.
+//!
+//! An [`XattrSet`] holds all attributes of one area; decode, change, encode. Entries with unknown
+//! name prefixes are preserved.
+//! Not here: the choice of the area, and block sharing (`uext4`).
 //! References: kernel documentation, "attributes" (extended attributes).
 
 mod area;

@@ -1,4 +1,4 @@
-//! The two encodings, and what makes a list valid.
+//! The two encodings, and the validation of a list.
 
 use super::{Acl, AclEntry, PERM_ALL, Tag};
 use crate::bytes::{get_u16, get_u32};
@@ -10,10 +10,10 @@ const SHORT_BYTES: usize = 4;
 const LONG_BYTES: usize = 8;
 const NO_ID: u32 = u32::MAX;
 
-/// Why bytes or entries are no list.
+/// Reason why bytes or entries are not a valid list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AclError {
-    /// A version that nobody knows.
+    /// An unknown version.
     #[error("unknown version of the access control list")]
     Version,
     /// The length fits no number of entries.
@@ -22,7 +22,7 @@ pub enum AclError {
     /// An unknown tag, or permissions beyond read, write, execute.
     #[error("bad entry in the access control list")]
     Entry,
-    /// Entries that are missing, twice there or out of order.
+    /// Missing, duplicate or misplaced entries.
     #[error("entries of the access control list do not fit together")]
     Structure,
 }
@@ -66,8 +66,8 @@ impl Acl {
         Acl::new_in_order(entries)
     }
 
-    /// A list from outside: kinds of entries must be in order. Linux asks neither for rising ids
-    /// nor for different ones, so both pass here, as they are.
+    /// A list from outside: kinds of entries must be in order. Linux requires neither ascending nor
+    /// distinct ids, so neither does this check; they are preserved.
     fn new_in_order(entries: Vec<AclEntry>) -> Result<Acl, AclError> {
         if !entries.is_sorted_by_key(|entry| entry.tag.code()) {
             return Err(AclError::Structure);
@@ -90,7 +90,7 @@ impl Acl {
         Ok(Acl { entries })
     }
 
-    /// The list that says what the permission bits of `mode` say.
+    /// The list that is equivalent to the permission bits of `mode`.
     pub fn from_mode(mode: u16) -> Acl {
         let entry = |tag, shift: u32| AclEntry {
             tag,
@@ -113,7 +113,7 @@ impl Acl {
         &mut self.entries
     }
 
-    /// Reads the value that ext4 stores. No entries at all mean "no list": `None`.
+    /// Reads the value that ext4 stores. A value without entries means "no list": `None`.
     pub fn from_disk(value: &[u8]) -> Result<Option<Acl>, AclError> {
         check_version(value, DISK_VERSION)?;
         let mut at = HEADER_BYTES;
@@ -152,7 +152,8 @@ impl Acl {
         value
     }
 
-    /// Reads the attribute value that a program passes. No entries at all mean "no list": `None`.
+    /// Reads the attribute value that a program passes. A value without entries means "no list":
+    /// `None`.
     pub fn from_xattr(value: &[u8]) -> Result<Option<Acl>, AclError> {
         check_version(value, XATTR_VERSION)?;
         let body = &value[HEADER_BYTES..];

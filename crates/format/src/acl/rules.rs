@@ -1,4 +1,4 @@
-//! What a list means: permission, mode, inheritance.
+//! Semantics of a list: permission check, mode, inheritance.
 
 use super::{Acl, AclEntry, Inherited, PERM_ALL, Subject, Tag};
 
@@ -12,7 +12,7 @@ impl Acl {
             .map(|entry| entry.perm)
     }
 
-    /// The tag whose entry the group bits of the mode mirror: the mask where there is one.
+    /// The tag whose entry the group bits of the mode mirror: the mask if there is one.
     fn group_class(&self) -> Tag {
         if self.perm(Tag::Mask).is_some() {
             Tag::Mask
@@ -21,20 +21,20 @@ impl Acl {
         }
     }
 
-    /// The permission bits of the mode that go with this list: owner, mask (or group), others.
+    /// The permission bits of the mode for this list: owner, mask (or group), others.
     pub fn mode_bits(&self) -> u16 {
         let perm = |tag| self.perm(tag).unwrap_or(0);
         perm(Tag::UserObj) << 6 | perm(self.group_class()) << 3 | perm(Tag::Other)
     }
 
-    /// True when the mode alone says the same: owner, group and others only.
+    /// True if the mode alone is equivalent: owner, group and others only.
     pub fn is_equivalent_to_mode(&self) -> bool {
         self.entries().len() == 3
     }
 
-    /// True when `who` may do all of `want` with a file of `owner` and `group`. Capabilities are
-    /// the caller's business, and so is that Linux asks the list only when the group bits of the
-    /// mode are not all clear.
+    /// True when `who` may do all of `want` with a file of `owner` and `group`. The caller checks
+    /// capabilities, and the rule of Linux that the list counts only if the group bits of the mode
+    /// are not all clear.
     pub fn allows(&self, who: Subject<'_>, owner: u32, group: u32, want: u16) -> bool {
         let granted = |perm: u16| perm & want == want;
         let mask = self.perm(Tag::Mask).unwrap_or(PERM_ALL);
@@ -72,8 +72,8 @@ impl Acl {
         self
     }
 
-    /// What a new file gets in a directory with this default list. `mode` is what the creator asked
-    /// for; the umask plays no part where there is a default list.
+    /// The list and mode of a new file in a directory with this default list. `mode` is the
+    /// requested mode; the umask is not applied where there is a default list.
     pub fn inherit(&self, mode: u16, new: NewFile) -> Inherited {
         let group_class = self.group_class();
         let mut access = self.clone();
@@ -91,16 +91,16 @@ impl Acl {
     }
 }
 
-/// What kind of file inherits a default list.
+/// The kind of file that inherits a default list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NewFile {
-    /// A directory: hands the default list on.
+    /// A directory: passes the default list on.
     Directory,
     /// Anything else.
     Other,
 }
 
-/// The bits of `mode` for the class of `entry`; its own for entries that belong to no class.
+/// The bits of `mode` for the class of `entry`; entries without a class keep their own.
 fn class_bits(entry: &AclEntry, group_class: Tag, mode: u16) -> u16 {
     match entry.tag {
         Tag::UserObj => mode >> 6 & PERM_ALL,

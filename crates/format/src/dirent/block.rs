@@ -1,27 +1,27 @@
-//! What a whole block of a directory is, and its checksum.
+//! The kind of a directory block, and its checksum.
 //!
-//! Who writes or verifies a block does not always know its role; its first records tell. Without
-//! checksums a leaf with a single free record looks like a node, which is harmless: neither shows
-//! an entry.
+//! A caller that writes or verifies a block does not always know its kind; the first records tell.
+//! Without checksums a leaf with a single free record looks like a node, which is harmless: neither
+//! shows an entry.
 
 use super::{LeafTail, decode_rec_len, tail};
 use crate::bytes::{get_u8, get_u16, get_u32};
 use crate::htree::{DxNode, has_info};
 use crate::{Corrupt, Place, Seed};
 
-/// What a block of a directory holds.
+/// The kind of a directory block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BlockKind {
     /// Entries.
     Leaf,
-    /// The root of an index, behind "." and "..".
+    /// The root of an index, after "." and "..".
     Root,
-    /// A node of an index, behind one free record.
+    /// A node of an index, after one free record.
     Node,
 }
 
 impl BlockKind {
-    /// What the first records say.
+    /// The kind by the first records.
     pub fn of(block: &[u8]) -> BlockKind {
         let first = decode_rec_len(get_u16(block, 4), block.len());
         if first == block.len() && get_u32(block, 0) == 0 && get_u8(block, 6) == 0 {
@@ -35,8 +35,8 @@ impl BlockKind {
     }
 }
 
-/// Writes the checksum of any block of a directory. Only with the feature `metadata_csum`, whose
-/// space every block was made with; `seed` is the inode's.
+/// Writes the checksum of any block of a directory. Only with the feature `metadata_csum`, with
+/// which every block has space for it; `seed` is the inode's.
 pub fn seal_block(block: &mut [u8], seed: Seed) {
     match BlockKind::of(block) {
         BlockKind::Leaf => tail::update(block, seed),

@@ -7,7 +7,7 @@ use crate::bytes::{get_u8, get_u32, put_u8, put_u16, put_u32};
 use crate::{Corrupt, InodeNr, NoRoom, Place, Seed};
 use std::ops::Range;
 
-/// The records of a block (or of another area with the same layout) with what is needed to read
+/// The records of a block (or of another area with the same layout), with the parameters to read
 /// them.
 #[derive(Clone, Copy, Debug)]
 pub struct DirLeaf<B> {
@@ -16,54 +16,54 @@ pub struct DirLeaf<B> {
     place: Place,
 }
 
-/// What came of putting an entry into a leaf.
+/// Result of an insertion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Insertion {
-    /// It stands there, at this byte offset.
+    /// Inserted at this byte offset.
     Done(usize),
-    /// The name is there already, for this file; nothing was changed.
+    /// The name exists and refers to this file; nothing was changed.
     Exists(InodeNr, DirEntryType),
     /// No gap is large enough; nothing was changed.
     NoRoom,
 }
 
-/// What a leaf says to a new name.
+/// Result of a check for a new name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fit {
-    /// The name is there.
+    /// The name exists.
     Exists,
     /// This gap is large enough.
     Room(Gap),
-    /// No gap is.
+    /// No gap is large enough.
     NoRoom,
 }
 
-/// A gap that [`DirLeaf::fits`] found; good until the leaf changes.
+/// A gap found by [`DirLeaf::fits`]; valid until the leaf changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gap(pub(super) Spot);
 
 impl Gap {
-    /// The bytes that an entry of `len` bytes will change at most.
+    /// The bytes that an entry of `len` bytes may change.
     pub fn bytes(&self, len: usize) -> Range<usize> {
         let Spot { offset, used, .. } = self.0;
         offset..offset + used + len
     }
 }
 
-/// An entry that [`DirLeaf::locate`] found; good until the leaf changes.
+/// An entry found by [`DirLeaf::locate`]; valid until the leaf changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Location {
-    /// What the entry means.
+    /// The inode of the entry.
     pub inode: InodeNr,
-    /// Its type where entries have one.
+    /// Its type, if entries have one.
     pub kind: DirEntryType,
     before: Option<Spot>,
     pub(super) spot: Spot,
 }
 
 impl Location {
-    /// The entry at `spot`, behind the record `before`.
+    /// The entry at `spot`, after the record `before`.
     pub(super) fn new(bytes: &[u8], before: Option<Spot>, spot: Spot) -> Self {
         let (inode, kind) = meaning(bytes, spot);
         Self {
@@ -75,18 +75,18 @@ impl Location {
     }
 }
 
-/// How full a leaf is.
+/// Space in a leaf.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LeafSpace {
     /// Entries in use.
     pub entries: usize,
-    /// Bytes that they take.
+    /// Bytes of these entries.
     pub used_bytes: usize,
     /// The largest gap that a new entry could take, in bytes.
     pub largest_gap_bytes: usize,
 }
 
-/// What the entry at `spot` says.
+/// Inode and type of the entry at `spot`.
 fn meaning(bytes: &[u8], spot: Spot) -> (InodeNr, DirEntryType) {
     let inode = InodeNr(get_u32(bytes, spot.offset));
     let kind = DirEntryType::from_code(get_u8(bytes, spot.offset + 7));
@@ -94,7 +94,7 @@ fn meaning(bytes: &[u8], spot: Spot) -> (InodeNr, DirEntryType) {
 }
 
 impl<B: AsRef<[u8]>> DirLeaf<B> {
-    /// Looks at `bytes`, a whole leaf. Checks nothing yet; `place` is for errors.
+    /// A view of `bytes`, a whole leaf. Checks nothing; `place` is for errors.
     pub fn new(bytes: B, tail: LeafTail, place: Place) -> Self {
         Self { bytes, tail, place }
     }
@@ -108,7 +108,7 @@ impl<B: AsRef<[u8]>> DirLeaf<B> {
         self.bytes.as_ref().len()
     }
 
-    /// The bytes, given back.
+    /// Returns the bytes.
     pub fn into_bytes(self) -> B {
         self.bytes
     }
@@ -157,7 +157,7 @@ impl<B: AsRef<[u8]>> DirLeaf<B> {
         meaning(self.bytes.as_ref(), spot)
     }
 
-    /// What [`Self::insert`] would say to `name` now.
+    /// The result that [`Self::insert`] would have for `name` now.
     pub fn fits(&self, name: &[u8]) -> Result<Fit, Corrupt> {
         let found = self.search(name, space_needed(name.len()))?;
         Ok(match found {
@@ -167,7 +167,7 @@ impl<B: AsRef<[u8]>> DirLeaf<B> {
         })
     }
 
-    /// Shows every record, free ones included, and what stands where its name does.
+    /// Visits every record, free ones included, with the bytes of its name.
     pub(super) fn walk(&self, visit: impl FnMut(Spot, &[u8])) -> Result<(), Corrupt> {
         let area = &self.bytes.as_ref()[..self.area_bytes()];
         walk(area, self.block_size(), self.place, visit)
@@ -188,7 +188,7 @@ impl<B: AsRef<[u8]>> DirLeaf<B> {
         Ok(true)
     }
 
-    /// How full the leaf is: to decide about splits and merges.
+    /// The space in the leaf, for decisions about splits and merges.
     pub fn space(&self) -> Result<LeafSpace, Corrupt> {
         let mut space = LeafSpace::default();
         for record in self.records() {
@@ -200,7 +200,7 @@ impl<B: AsRef<[u8]>> DirLeaf<B> {
         Ok(space)
     }
 
-    /// Compares shape and checksum of the tail; fine without one. `seed` is the inode's.
+    /// Checks shape and checksum of the tail; succeeds without one. `seed` is the inode's.
     pub fn verify_checksum(&self, seed: Seed) -> Result<(), Corrupt> {
         match self.tail {
             LeafTail::None => Ok(()),
@@ -222,8 +222,8 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> DirLeaf<B> {
         Self { bytes, tail, place }
     }
 
-    /// Puts an entry into the first gap that is large enough, unless the name is there already.
-    /// One walk does both; the errors are those of a damaged record.
+    /// Inserts an entry into the first gap that is large enough, unless the name exists. One walk
+    /// does both; the errors are those of a damaged record.
     pub fn insert(&mut self, new: &NewEntry<'_>) -> Result<Insertion, Corrupt> {
         let found = self.search(new.name, new.space_needed())?;
         if let Some(spot) = found.entry {
@@ -235,18 +235,18 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> DirLeaf<B> {
         }))
     }
 
-    /// Puts an entry into a gap that [`Self::fits`] found for its name. The leaf has not changed
-    /// since.
+    /// Inserts an entry into a gap that [`Self::fits`] found for its name. The leaf must not have
+    /// changed since.
     pub fn insert_at(&mut self, gap: Gap, new: &NewEntry<'_>) {
         self.fill(gap.0, new);
     }
 
-    /// Takes an entry out that [`Self::locate`] found. The leaf has not changed since.
+    /// Removes an entry that [`Self::locate`] found. The leaf must not have changed since.
     pub fn remove_at(&mut self, at: Location) {
         self.release(at.before, at.spot);
     }
 
-    /// Takes the slack of `gap` for `new`; says where that stands.
+    /// Uses the slack of `gap` for `new`; returns the offset of the entry.
     fn fill(&mut self, gap: Spot, new: &NewEntry<'_>) -> usize {
         let block_size = self.block_size();
         let bytes = self.bytes.as_mut();
@@ -258,7 +258,7 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> DirLeaf<B> {
         offset
     }
 
-    /// Takes the entry `name` out and says what it was; `None` when it is not there.
+    /// Removes the entry `name` and returns its inode and type; `None` if it does not exist.
     pub fn remove(&mut self, name: &[u8]) -> Result<Option<(InodeNr, DirEntryType)>, Corrupt> {
         let found = self.search(name, usize::MAX)?;
         Ok(found.entry.map(|spot| {
@@ -268,7 +268,7 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> DirLeaf<B> {
         }))
     }
 
-    /// Gives the record to the one before it; the first of the block becomes a free record.
+    /// Merges the record into the one before it; the first of the block becomes a free record.
     fn release(&mut self, before: Option<Spot>, spot: Spot) {
         let block_size = self.block_size();
         let bytes = self.bytes.as_mut();
@@ -285,8 +285,8 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> DirLeaf<B> {
         }
     }
 
-    /// Lets the entry `name` mean another file (rename over it, a new ".."). False when it is not
-    /// there.
+    /// Changes the inode of the entry `name` (rename over it, a new ".."). False if it does not
+    /// exist.
     pub fn retarget(
         &mut self,
         name: &[u8],
@@ -300,15 +300,15 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> DirLeaf<B> {
         Ok(found.is_some())
     }
 
-    /// Lets the entry at `spot` mean another file.
+    /// Changes the inode of the entry at `spot`.
     pub(super) fn retarget_at(&mut self, spot: Spot, inode: InodeNr, kind: DirEntryType) {
         let bytes = self.bytes.as_mut();
         put_u32(bytes, spot.offset, inode.0);
         put_u8(bytes, spot.offset + 7, kind.code());
     }
 
-    /// Replaces everything by `entries`, packed from the start in the given order; the last one
-    /// keeps the rest of the area. Nothing is changed when they do not fit.
+    /// Replaces all entries by `entries`, packed from the start in the given order; the last one
+    /// gets the rest of the area. If they do not fit, nothing is changed.
     pub fn pack<'a, I>(&mut self, entries: I) -> Result<(), NoRoom>
     where
         I: IntoIterator<Item = NewEntry<'a>>,
@@ -351,7 +351,7 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> DirLeaf<B> {
 }
 
 /// Makes the first block of a new directory: "." and "..". `kind` is the directory type or, without
-/// the feature `filetype`, unknown. The checksum is still to be written.
+/// the feature `filetype`, unknown. The caller writes the checksum.
 pub fn init_first_block(
     bytes: &mut [u8],
     tail: LeafTail,

@@ -1,4 +1,4 @@
-//! Walk over the records of a leaf: checks each one before it is used, and ends at the first bad
+//! Iterator over the records of a leaf: checks each record before use, and ends at the first bad
 //! one.
 
 use super::{DirEntryType, FIXED_BYTES, MIN_RECORD_BYTES, NAME_MAX, decode_rec_len, space_needed};
@@ -8,17 +8,17 @@ use crate::{Corrupt, InodeNr, Place};
 /// One record of a leaf, which may be free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DirEntry<'a> {
-    /// Where the record starts, in bytes from the start of the area.
+    /// Offset of the record, in bytes from the start of the area.
     pub offset: usize,
     /// Length of the record in bytes, slack included.
     pub rec_len: usize,
     /// The file; 0 when the record is free.
     pub inode: InodeNr,
-    /// The name; what stands in a free record means nothing.
+    /// The name; undefined in a free record.
     pub name: &'a [u8],
     /// The type; unknown without the feature `filetype`.
     pub kind: DirEntryType,
-    /// The byte that says so, which may be one that nobody defined.
+    /// The type byte as stored, which may be undefined.
     pub code: u8,
 }
 
@@ -43,7 +43,7 @@ impl DirEntry<'_> {
     }
 }
 
-/// The records of an area, in order, free ones included. After an error it is finished.
+/// The records of an area, in order, free ones included. Ends after an error.
 #[derive(Clone, Debug)]
 pub struct DirEntries<'a> {
     area: &'a [u8],
@@ -53,8 +53,8 @@ pub struct DirEntries<'a> {
 }
 
 impl<'a> DirEntries<'a> {
-    /// Walks `area`, which is part of a block of `block_size` bytes (that decides how lengths are
-    /// stored). `at` is the first record.
+    /// Walks `area`, part of a block of `block_size` bytes, which determines the encoding of
+    /// lengths. `at` is the first record.
     pub fn new(area: &'a [u8], at: usize, block_size: usize, place: Place) -> Self {
         Self {
             area,

@@ -1,14 +1,14 @@
-//! The rows of a table of a leaf, in one piece of memory: a page less to reach.
+//! The rows of a leaf table in one allocation, which saves a page access.
 //!
-//! Layout: room for the first bytes of all prints, then four bytes for each record: where it stands
-//! (2), what its entry uses (1), the second byte of its print.
-//! Not here: what rows mean (`table`).
+//! Layout: the first bytes of all fingerprints (`print`), then four bytes for each record: its
+//! offset in units (2), the units that its entry uses (1), the second byte of its fingerprint.
+//! Not here: the meaning of rows (`table`).
 
-/// Records, and what they use, are multiples of this.
+/// Offsets of records and sizes of entries are multiples of this.
 pub(super) const UNIT_BYTES: usize = 4;
 const RECORD_BYTES: usize = 4;
 
-/// Where a record stands and how much of it an entry takes, in units.
+/// Offset of a record and size of its entry, in units.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Record {
     pub(super) at: u16,
@@ -17,12 +17,12 @@ pub(super) struct Record {
 }
 
 impl Record {
-    /// Where it stands, in bytes.
+    /// Its offset, in bytes.
     pub(super) fn offset(self) -> usize {
         usize::from(self.at) * UNIT_BYTES
     }
 
-    /// What its entry takes, in bytes.
+    /// The size of its entry, in bytes.
     pub(super) fn used_bytes(self) -> usize {
         usize::from(self.used) * UNIT_BYTES
     }
@@ -46,20 +46,19 @@ pub(super) struct Rows {
     pub(super) whole: Whole,
 }
 
-/// What is known of the leaf as a whole. It stands with the rows because they leave so much of a
-/// word free.
+/// Totals of the leaf. Stored with the rows because they fill the rest of a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Whole {
-    /// Units that records may fill.
+    /// Units available for records.
     pub(super) area: u16,
-    /// Units that entries take.
+    /// Units used by entries.
     pub(super) used: u16,
     /// The record whose slack is tried first.
     pub(super) roomy: u16,
 }
 
 impl Rows {
-    /// None, with room for so many.
+    /// No rows, with capacity for this many.
     pub(super) fn with_room(rows: usize, whole: Whole) -> Self {
         Self {
             bytes: vec![0; rows * (1 + RECORD_BYTES)].into(),
@@ -84,7 +83,7 @@ impl Rows {
         self.bytes.len() / (1 + RECORD_BYTES)
     }
 
-    /// First bytes of all prints.
+    /// First bytes of all fingerprints.
     pub(super) fn prints(&self) -> &[u8] {
         &self.bytes[..self.len()]
     }
@@ -99,14 +98,14 @@ impl Rows {
         (at < self.len()).then(|| Record::from_bytes(*raw))
     }
 
-    /// Row `at`, which is there, becomes another.
+    /// Replaces row `at`, which exists.
     pub(super) fn set(&mut self, at: usize, print: u8, record: Record) {
         let slot = self.slot(at);
         self.bytes[at] = print;
         self.bytes[slot..slot + RECORD_BYTES].copy_from_slice(&record.to_bytes());
     }
 
-    /// Adds a row before row `at`, or behind the last one.
+    /// Inserts a row before row `at`, or at the end.
     pub(super) fn insert(&mut self, at: usize, print: u8, record: Record) {
         if self.len() == self.room() {
             self.grow();
@@ -118,13 +117,13 @@ impl Rows {
         self.set(at, print, record);
     }
 
-    /// Adds a row behind the last one; there is room.
+    /// Appends a row; the capacity suffices.
     pub(super) fn push(&mut self, print: u8, record: Record) {
         self.len += 1;
         self.set(self.len() - 1, print, record);
     }
 
-    /// Takes row `at` out.
+    /// Removes row `at`.
     pub(super) fn remove(&mut self, at: usize) {
         let (from, to) = (self.slot(at + 1), self.slot(self.len()));
         self.bytes.copy_within(at + 1..self.len(), at);

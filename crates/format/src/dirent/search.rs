@@ -1,23 +1,23 @@
-//! One fast walk over a leaf: finds a name and a gap.
+//! Fast walk over a leaf: finds a name and a gap in one pass.
 //!
-//! Checks what the plain walk ([`super::DirEntries`]) checks, without making an entry of each
+//! It makes the checks of the plain walk ([`super::DirEntries`]) without building an entry per
 //! record: lookups and inserts in large directories spend most of their time here.
 
 use super::{DirEntries, FIXED_BYTES, MIN_RECORD_BYTES, decode_rec_len, space_needed};
 use crate::{Corrupt, Place};
 
-/// Where a record stands.
+/// The position of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Spot {
-    /// Records before it.
+    /// Number of records before it.
     pub(super) nr: u32,
     pub(super) offset: usize,
     pub(super) rec_len: usize,
-    /// Bytes that the entry itself takes; 0 when the record is free.
+    /// Bytes of the entry itself; 0 if the record is free.
     pub(super) used: usize,
 }
 
-/// What a walk found.
+/// Result of a walk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Findings {
     /// The entry with the name; the walk ends there.
@@ -59,7 +59,7 @@ pub(super) fn search(
     Ok(findings)
 }
 
-/// Shows every record and what stands where its name does.
+/// Visits every record with the bytes of its name.
 pub(super) fn walk(
     area: &[u8],
     block_size: usize,
@@ -78,13 +78,13 @@ pub(super) fn walk(
     Ok(())
 }
 
-/// What is wrong with the record at byte `at`: the plain walk knows.
+/// The problem of the record at byte `at`, found by the plain walk.
 fn damage(area: &[u8], at: usize, block_size: usize, place: Place) -> Corrupt {
     let damage = DirEntries::new(area, at, block_size, place).find_map(Result::err);
     damage.unwrap_or(Corrupt::new(place, "directory entry", "damaged"))
 }
 
-/// The record at the start of `rest`, and the length of its name; `None` for damage.
+/// The record at the start of `rest`, and the length of its name; `None` if it is damaged.
 #[inline]
 fn read(rest: &[u8], (nr, at): (u32, usize), block_size: usize) -> Option<(Spot, usize)> {
     let head = u64::from_le_bytes(*rest.first_chunk()?);
@@ -108,7 +108,8 @@ fn read(rest: &[u8], (nr, at): (u32, usize), block_size: usize) -> Option<(Spot,
     ))
 }
 
-/// A name to compare with. Names in one directory often begin alike, so the end is compared first.
+/// A name to compare with. Names in one directory often share a prefix, so the end is compared
+/// first.
 struct Wanted<'a> {
     name: &'a [u8],
     end: u64,

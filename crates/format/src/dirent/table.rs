@@ -1,14 +1,14 @@
-//! What is known of the records of one leaf, so that looking for a name touches one of them.
+//! Fingerprint table of one leaf, so that a lookup touches one record only.
 //!
-//! A walk over a cold leaf reads all of its cache lines. Here one byte per record, side by side,
-//! says which few may hold a name; where they stand and how much they use comes from a second
-//! array, so that a name that is absent is found to be so without the leaf.
-//! Layout: [`Rows`] holds both, in the order of the block. A record's print is a hash of 16 bits of
-//! its name, in two bytes; free records use nothing, which no name does.
-//! Invariants: the bytes are those that the table was built from or changed with: sound records,
-//! and the same ones. Whoever changes them otherwise drops the table. What follows from wrong
-//! tables is wrong answers, never a panic.
-//! Locking: the table stands under the lock of the bytes.
+//! A walk over a cold leaf reads all of its cache lines. The table has one contiguous fingerprint
+//! byte per record, which selects the few candidates of a name. Their offsets and sizes are in a
+//! second array, so most lookups of absent names do not read the leaf.
+//! Layout: [`Rows`] holds both arrays, in block order. A record's fingerprint (`print`) is a 16-bit
+//! hash of its name, in two bytes; free records have size 0, which no name has.
+//! Invariants: the records of the bytes are sound and the same as when the table was built or last
+//! updated. Code that changes the bytes otherwise drops the table. A stale table gives wrong
+//! answers, never a panic.
+//! Locking: the table is protected by the lock of the bytes.
 
 use super::edit::{Gap, Location};
 use super::rows::{Record, Rows, UNIT_BYTES, Whole};
@@ -23,7 +23,7 @@ pub struct LeafTable {
     rows: Rows,
 }
 
-/// What a name looks like in a table.
+/// The fingerprint of a name.
 #[derive(Clone, Copy, Default)]
 struct Print {
     first: u8,
@@ -42,7 +42,7 @@ impl Print {
         }
     }
 
-    /// The record with such an entry.
+    /// The record of an entry with this fingerprint.
     fn record(self, offset: usize) -> Record {
         Record {
             at: (offset / UNIT_BYTES) as u16,
@@ -52,12 +52,12 @@ impl Print {
     }
 }
 
-/// How many units these bytes of a leaf are.
+/// Bytes of a leaf in units.
 fn units(bytes: usize) -> u16 {
     (bytes / UNIT_BYTES) as u16
 }
 
-/// A hash of a name; the upper bits are good.
+/// A hash of a name; use the upper bits.
 fn mixed(name: &[u8]) -> u64 {
     const FACTOR: u64 = 0x9E37_79B9_7F4A_7C15;
     let step = |sum: u64, word: u64| (sum ^ word).wrapping_mul(FACTOR).rotate_left(29);
@@ -103,24 +103,24 @@ impl LeafTable {
         self.rows.whole.used += units(spot.used);
     }
 
-    /// True when this is the table of the leaf `bytes`.
+    /// True if this table equals a fresh one of the leaf `bytes`.
     pub fn is_of(&self, bytes: &[u8]) -> bool {
         let leaf = DirLeaf::new(bytes, self.tail_in(bytes), Place::Superblock);
         Self::build(&leaf)
             .is_ok_and(|fresh| fresh.rows == self.rows && fresh.used_bytes() == self.used_bytes())
     }
 
-    /// All.
+    /// All bytes of the rows.
     pub fn rows(&self) -> &[u8] {
         self.rows.all()
     }
 
-    /// Memory behind the table, in bytes.
+    /// Heap memory of the table, in bytes.
     pub fn heap_bytes(&self) -> usize {
         self.rows.heap_bytes()
     }
 
-    /// What the leaf `bytes`, which is this one, ends with.
+    /// The kind of tail of the leaf `bytes`, which this table describes.
     fn tail_in(&self, bytes: &[u8]) -> LeafTail {
         match self.area_bytes() < bytes.len() {
             true => LeafTail::Checksum,
@@ -133,12 +133,12 @@ impl LeafTable {
         usize::from(self.rows.whole.area) * UNIT_BYTES
     }
 
-    /// Bytes that entries take.
+    /// Bytes used by entries.
     pub fn used_bytes(&self) -> usize {
         usize::from(self.rows.whole.used) * UNIT_BYTES
     }
 
-    /// Where record `at` ends.
+    /// The end of record `at`.
     fn end(&self, at: usize) -> usize {
         let next = self.rows.get(at + 1);
         next.map_or(self.area_bytes(), |next| next.offset())
@@ -154,7 +154,7 @@ impl LeafTable {
         })
     }
 
-    /// The number of the record of `name`.
+    /// The index of the record of `name`.
     fn position(&self, bytes: &[u8], name: &[u8]) -> Option<usize> {
         let print = Print::of(name);
         let is_it = |at: &usize| {
@@ -167,7 +167,7 @@ impl LeafTable {
         memchr::memchr_iter(print.first, self.rows.prints()).find(is_it)
     }
 
-    /// A record with so much slack.
+    /// A record with this much slack.
     fn gap(&self, needed: usize) -> Option<Spot> {
         let is_enough = |spot: &Spot| spot.rec_len - spot.used.min(spot.rec_len) >= needed;
         if let Some(spot) = self.spot(self.rows.whole.roomy.into()).filter(is_enough) {
@@ -181,7 +181,7 @@ impl LeafTable {
             .find(is_enough)
     }
 
-    /// The table follows [`DirLeaf::insert_at`].
+    /// Updates the table for [`DirLeaf::insert_at`].
     fn note_insert(&mut self, gap: Spot, name: &[u8]) {
         let print = Print::of(name);
         let record = print.record(gap.offset + gap.used);
@@ -196,7 +196,7 @@ impl LeafTable {
         self.rows.whole.used += u16::from(record.used);
     }
 
-    /// The table follows [`DirLeaf::remove_at`].
+    /// Updates the table for [`DirLeaf::remove_at`].
     fn note_removal(&mut self, at: usize) {
         let Some(record) = self.rows.get(at) else {
             return;
@@ -220,7 +220,7 @@ fn is_named(bytes: &[u8], offset: usize, name: &[u8]) -> bool {
         && record[FIXED_BYTES.min(record.len())..].starts_with(name)
 }
 
-/// A leaf whose records are known.
+/// A leaf with its table.
 #[derive(Clone, Copy, Debug)]
 pub struct KnownLeaf<'a> {
     bytes: &'a [u8],
@@ -241,7 +241,7 @@ impl<'a> KnownLeaf<'a> {
         Some(Location::new(self.bytes, before, spot))
     }
 
-    /// What [`KnownLeafMut::insert`] would say to `name` now.
+    /// The result that [`KnownLeafMut::insert`] would have for `name` now.
     pub fn fits(&self, name: &[u8]) -> Fit {
         if self.table.position(self.bytes, name).is_some() {
             return Fit::Exists;
@@ -251,7 +251,7 @@ impl<'a> KnownLeaf<'a> {
     }
 }
 
-/// A leaf whose records are known, to change.
+/// A mutable leaf with its table.
 #[derive(Debug)]
 pub struct KnownLeafMut<'a> {
     bytes: &'a mut [u8],
@@ -264,7 +264,7 @@ impl<'a> KnownLeafMut<'a> {
         Self { bytes, table }
     }
 
-    /// The same, to look at.
+    /// A read-only view of the same.
     pub fn known(&self) -> KnownLeaf<'_> {
         KnownLeaf::new(self.bytes, self.table)
     }
@@ -291,30 +291,30 @@ impl<'a> KnownLeafMut<'a> {
         }
     }
 
-    /// Puts an entry into a gap that [`KnownLeaf::fits`] found for its name. The leaf has not
-    /// changed since.
+    /// Inserts an entry into a gap that [`KnownLeaf::fits`] found for its name. The leaf must not
+    /// have changed since.
     pub fn insert_at(&mut self, gap: Gap, new: &NewEntry<'_>) {
         self.leaf().insert_at(gap, new);
         self.table.note_insert(gap.0, new.name);
     }
 
-    /// Takes an entry out that [`KnownLeaf::locate`] found. The leaf has not changed since.
+    /// Removes an entry that [`KnownLeaf::locate`] found. The leaf must not have changed since.
     pub fn remove_at(&mut self, at: Location) {
         self.leaf().remove_at(at);
         self.table.note_removal(at.spot.nr as usize);
     }
 
-    /// Lets a found entry mean another file.
+    /// Changes the inode of an entry that was found.
     pub fn retarget_at(&mut self, at: Location, inode: InodeNr, kind: DirEntryType) {
         self.leaf().retarget_at(at.spot, inode, kind);
     }
 
-    /// What the leaf ends with.
+    /// The kind of tail of the leaf.
     pub fn tail(&self) -> LeafTail {
         self.table.tail_in(self.bytes)
     }
 
-    /// Bytes that entries take.
+    /// Bytes used by entries.
     pub fn used_bytes(&self) -> usize {
         self.table.used_bytes()
     }

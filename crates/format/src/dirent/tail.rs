@@ -8,7 +8,7 @@ use crate::{Corrupt, Place, Seed};
 pub const TAIL_BYTES: usize = 12;
 const TAIL_TYPE: u8 = 0xDE;
 
-/// Whether leaves end with a checksum: so with the feature `metadata_csum`.
+/// Whether leaves end with a checksum, as with the feature `metadata_csum`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LeafTail {
     /// Records up to the end of the block.
@@ -27,7 +27,7 @@ impl LeafTail {
     }
 }
 
-/// Where the tail starts.
+/// The start of the tail.
 fn start(block: &[u8]) -> usize {
     block.len().saturating_sub(TAIL_BYTES)
 }
@@ -42,7 +42,7 @@ pub(super) fn init(block: &mut [u8]) {
     put_u32(block, at + 8, 0);
 }
 
-/// What the tail should say; `seed` is the inode's.
+/// The correct checksum; `seed` is the inode's.
 pub(super) fn checksum(block: &[u8], seed: Seed) -> u32 {
     seed.update(&block[..start(block)]).value()
 }

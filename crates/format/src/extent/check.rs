@@ -1,11 +1,12 @@
-//! Is a node what its parent promised? Everything that later code relies on is checked here, once.
+//! Validation of a node against its parent. All properties that later code relies on are checked
+//! here, once.
 
 use std::ops::Range;
 
 use super::{ExtentNode, LOGICAL_BLOCKS, MAGIC, MAX_DEPTH};
 use crate::{Corrupt, Place};
 
-/// What a node must fit to.
+/// Constraints on a node.
 #[derive(Clone, Debug)]
 pub struct Expect {
     /// The depth, one less than the parent's; `None` at the root.
@@ -17,7 +18,7 @@ pub struct Expect {
 }
 
 impl Expect {
-    /// For the root of a tree in a file system with these blocks.
+    /// The constraints of the root of a tree in a file system with these blocks.
     pub fn root(blocks: Range<u64>) -> Self {
         Self {
             depth: None,
@@ -26,7 +27,8 @@ impl Expect {
         }
     }
 
-    /// For the child behind entry `at` of `parent`, which was itself checked with `self`.
+    /// The constraints of the child at entry `at` of `parent`, which was itself checked with
+    /// `self`.
     pub fn child<B: AsRef<[u8]>>(&self, parent: &ExtentNode<B>, at: usize) -> Self {
         let key = |at| parent.key(at).map(|key| u64::from(key.0));
         let start = key(at).unwrap_or(self.logical.start);

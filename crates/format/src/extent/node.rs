@@ -17,7 +17,7 @@ pub struct ExtentNode<B> {
 }
 
 impl<B: AsRef<[u8]>> ExtentNode<B> {
-    /// Looks at `bytes`: 60 bytes are a root, anything else a block. Checks nothing.
+    /// A view of `bytes`: 60 bytes are a root, anything else a block. Checks nothing.
     pub fn new(bytes: B) -> Self {
         Self { bytes }
     }
@@ -26,7 +26,7 @@ impl<B: AsRef<[u8]>> ExtentNode<B> {
         self.bytes.as_ref()
     }
 
-    /// The magic number as it stands there.
+    /// The magic number, as stored.
     pub fn magic(&self) -> u16 {
         get_u16(self.bytes(), 0)
     }
@@ -46,7 +46,7 @@ impl<B: AsRef<[u8]>> ExtentNode<B> {
         get_u16(self.bytes(), 6)
     }
 
-    /// The generation number (Lustre's); kept as it is.
+    /// The generation number (Lustre's); preserved.
     pub fn generation(&self) -> u32 {
         get_u32(self.bytes(), 8)
     }
@@ -104,7 +104,7 @@ impl<B: AsRef<[u8]>> ExtentNode<B> {
         (0..self.count().min(self.capacity())).filter_map(|at| self.index(at))
     }
 
-    /// The last entry that starts at or before `block`; `None` when all start behind it.
+    /// The last entry that starts at or before `block`; `None` if all start after it.
     pub fn search(&self, block: LogicalBlock) -> Option<usize> {
         let (mut low, mut high) = (0, self.count().min(self.capacity()));
         while low < high {
@@ -158,7 +158,7 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> ExtentNode<B> {
         Self::init(bytes, depth, ROOT_CAPACITY)
     }
 
-    /// Makes an empty node in a block; the tail, if any, is the caller's
+    /// Makes an empty node in a block; the caller writes the tail, if any
     /// ([`ExtentNode::update_checksum`]).
     pub fn init_block(bytes: B, depth: u16) -> Self {
         let max = block_capacity(bytes.as_ref().len());
@@ -178,7 +178,7 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> ExtentNode<B> {
         self.bytes.as_mut()
     }
 
-    /// Says how many entries are in use; at most [`ExtentNode::max`].
+    /// Sets the number of entries in use; at most [`ExtentNode::max`].
     pub fn set_count(&mut self, count: usize) {
         debug_assert!(count <= self.max());
         put_u16(self.edit(), 2, count as u16);
@@ -212,12 +212,12 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> ExtentNode<B> {
         put_u32(self.edit(), slot(at), block.0);
     }
 
-    /// Puts an extent at position `at`, moving the entries from there on up.
+    /// Inserts an extent at position `at`, moving the later entries up.
     pub fn insert_extent(&mut self, at: usize, extent: Extent) -> Result<(), NoRoom> {
         self.insert(at, extent.encode())
     }
 
-    /// Puts an index at position `at`, moving the entries from there on up.
+    /// Inserts an index at position `at`, moving the later entries up.
     pub fn insert_index(&mut self, at: usize, index: Index) -> Result<(), NoRoom> {
         self.insert(at, index.encode())
     }
@@ -234,7 +234,7 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> ExtentNode<B> {
         Ok(())
     }
 
-    /// Takes the entries of `range` out, moving the later ones down. What is freed is zeroed.
+    /// Removes the entries of `range`, moving the later ones down. Freed slots are zeroed.
     pub fn remove(&mut self, range: Range<usize>) {
         let count = self.count().min(self.capacity());
         let end = range.end.min(count);

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 const BLOCK: usize = 1024;
 const TID: Tid = Tid(7);
 
-/// Writes records as the kernel does: blocks that end in a PAD, a TAIL over the rest of the last.
+/// Writes records as the kernel does: blocks end in a PAD, a TAIL covers the rest of the last one.
 struct Writer {
     area: Vec<u8>,
     crc: u32,

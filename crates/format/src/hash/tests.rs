@@ -1,4 +1,4 @@
-//! debugfs is the judge of the hash functions.
+//! debugfs is the reference for the hash functions.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -8,7 +8,7 @@ use super::*;
 const SEED: &str = "01020304-0506-0708-f9fa-fbfcfdfeff10";
 const SEED_WORDS: [u32; 4] = [0x0403_0201, 0x0807_0605, 0xFCFB_FAF9, 0x10FF_FEFD];
 
-/// What debugfs says for each command; `None` when it is not installed.
+/// The answer of debugfs to each command; `None` if it is not installed.
 fn debugfs(commands: &[u8]) -> Option<Vec<DirHash>> {
     let mut child = Command::new("/usr/sbin/debugfs")
         .args(["-f", "-"])
@@ -109,7 +109,7 @@ fn all_functions_agree_with_debugfs() {
                 sign: CharSign::Unsigned,
                 seed,
             };
-            // debugfs has no names for the unsigned twins, but takes their numbers.
+            // debugfs has no names for the unsigned variants, but accepts their numbers.
             compare(&format!("HASHALG_{}", version.code() + 3), unsigned);
         }
     }

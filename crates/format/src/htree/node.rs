@@ -12,7 +12,7 @@ const BLOCK_MASK: u32 = 0x0FFF_FFFF;
 /// An entry of the index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DxEntry {
-    /// The lowest major hash in the block; bit 0 set when that hash began in the block before.
+    /// The lowest major hash in the block; bit 0 is set if that hash began in the block before.
     pub hash: u32,
     /// Block of the directory: a node or a leaf.
     pub block: LogicalBlock,
@@ -26,7 +26,7 @@ pub struct DxNode<B> {
 }
 
 impl<B: AsRef<[u8]>> DxNode<B> {
-    /// Looks at a root block, without checks.
+    /// A view of a root block, without checks.
     pub fn root(bytes: B) -> Self {
         Self {
             bytes,
@@ -34,7 +34,7 @@ impl<B: AsRef<[u8]>> DxNode<B> {
         }
     }
 
-    /// Looks at a node block, without checks.
+    /// A view of a node block, without checks.
     pub fn node(bytes: B) -> Self {
         Self {
             bytes,
@@ -42,7 +42,7 @@ impl<B: AsRef<[u8]>> DxNode<B> {
         }
     }
 
-    /// Looks at a root block whose information was checked ([`super::RootInfo::parse`]), and checks
+    /// A view of a root block whose information was checked ([`super::RootInfo::parse`]); checks
     /// the entries.
     pub fn parse_root(bytes: B, tail: LeafTail, place: Place) -> Result<Self, Corrupt> {
         let node = Self::root(bytes);
@@ -50,7 +50,7 @@ impl<B: AsRef<[u8]>> DxNode<B> {
         Ok(node)
     }
 
-    /// Looks at a node block and checks it.
+    /// A view of a node block; checks it.
     pub fn parse_node(bytes: B, tail: LeafTail, place: Place) -> Result<Self, Corrupt> {
         let node = Self::node(bytes);
         let raw = node.raw();
@@ -139,8 +139,8 @@ impl<B: AsRef<[u8]>> DxNode<B> {
         (0..self.count().min(self.raw().len() / ENTRY_BYTES)).filter_map(|at| self.entry(at))
     }
 
-    /// The entry whose block holds `hash` (or its first occurrence): the last with a hash not
-    /// above.
+    /// The entry whose block holds the first occurrence of `hash`: the last entry with a hash not
+    /// above it.
     pub fn search(&self, hash: u32) -> usize {
         let (mut low, mut high) = (1, self.count().min(self.raw().len() / ENTRY_BYTES));
         while low < high {
@@ -153,13 +153,13 @@ impl<B: AsRef<[u8]>> DxNode<B> {
         low.max(1) - 1
     }
 
-    /// True when names of `hash` may go on in the block of entry `at`, having begun before it.
+    /// True if names of `hash` that began earlier may continue in the block of entry `at`.
     pub fn continues(&self, at: usize, hash: u32) -> bool {
         self.entry(at)
             .is_some_and(|entry| entry.hash & 1 == 1 && entry.hash & !1 == hash & !1)
     }
 
-    /// What the tail should say: everything up to the last used entry, the reserved word of the
+    /// The correct checksum: over everything up to the last used entry, the reserved word of the
     /// tail and a zero in place of the checksum. `seed` is the inode's.
     pub fn checksum(&self, seed: Seed) -> u32 {
         let raw = self.raw();
@@ -172,7 +172,7 @@ impl<B: AsRef<[u8]>> DxNode<B> {
             .value()
     }
 
-    /// Compares the tail; fine without one.
+    /// Compares the checksum in the tail; succeeds without a tail.
     pub fn verify_checksum(&self, seed: Seed, tail: LeafTail, place: Place) -> Result<(), Corrupt> {
         let at = self.slot(self.limit());
         let problem = match tail {
@@ -190,7 +190,7 @@ impl<B: AsRef<[u8]>> DxNode<B> {
 }
 
 impl<B: AsRef<[u8]> + AsMut<[u8]>> DxNode<B> {
-    /// Makes a node block whose only entry leads to `child`. The checksum is still to be written.
+    /// Makes a node block with one entry for `child`. The caller writes the checksum.
     pub fn init_node(mut bytes: B, tail: LeafTail, child: LogicalBlock) -> Self {
         let raw = bytes.as_mut();
         raw.fill(0);
@@ -215,14 +215,14 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> DxNode<B> {
         put_u16(self.bytes.as_mut(), at, count as u16);
     }
 
-    /// Puts raw entries behind the last one.
+    /// Appends raw entries.
     fn append(&mut self, raw: &[u8]) {
         let (count, end) = (self.count(), self.slot(self.count()));
         put_slice(self.bytes.as_mut(), end, raw);
         self.set_count(count + raw.len() / ENTRY_BYTES);
     }
 
-    /// Lets entry `at` lead to another block.
+    /// Points entry `at` to another block.
     pub fn set_block(&mut self, at: usize, block: LogicalBlock) {
         debug_assert!(at < self.count());
         let slot = self.slot(at);
@@ -236,7 +236,7 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> DxNode<B> {
         put_u32(self.bytes.as_mut(), slot, hash);
     }
 
-    /// Puts an entry at position `at` (1 or more: usually behind the one that was split).
+    /// Inserts an entry at position `at` (1 or more: usually after the one that was split).
     pub fn insert(&mut self, at: usize, entry: DxEntry) -> Result<(), NoRoom> {
         let count = self.count();
         if at == 0 || at > count || self.is_full() || self.slot(count + 1) > self.raw().len() {
@@ -252,8 +252,8 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> DxNode<B> {
         Ok(())
     }
 
-    /// Takes entry `at` out. When it is the first, the next one takes its place and loses its hash.
-    /// The last entry of all stays: a block without entries is not allowed.
+    /// Removes entry `at`. If it is the first, the next one takes its place and loses its hash. The
+    /// last remaining entry stays: a block without entries is not allowed.
     pub fn remove(&mut self, at: usize) {
         let count = self.count();
         if at >= count || count == 1 {
@@ -271,8 +271,8 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> DxNode<B> {
         self.set_count(count - 1);
     }
 
-    /// Moves the entries from `at` (1 or more) on into the new node `other`, and says the hash that
-    /// separates the two: that of the entry for the parent.
+    /// Moves the entries from `at` (1 or more) on into the new node `other`, and returns the hash
+    /// that separates the two, for the parent's entry.
     pub fn split_to(&mut self, at: usize, other: &mut [u8], tail: LeafTail) -> Option<u32> {
         let count = self.count();
         let first = self.entry(at).filter(|_| at > 0)?;
@@ -284,7 +284,7 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> DxNode<B> {
         Some(first.hash)
     }
 
-    /// Moves all entries of a root into the new node `child`, so that the root leads to `block`
+    /// Moves all entries of a root into the new node `child`, so that the root points to `block`
     /// only (the tree grows by a level; see [`super::RootInfo::set_indirect_levels`]).
     pub fn push_down(&mut self, child: &mut [u8], block: LogicalBlock, tail: LeafTail) {
         let count = self.count();
@@ -297,7 +297,7 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> DxNode<B> {
         self.set_block(0, block);
     }
 
-    /// Writes the tail. Only for blocks with one. `seed` is the inode's.
+    /// Writes the checksum. Only for blocks with a tail. `seed` is the inode's.
     pub fn update_checksum(&mut self, seed: Seed) {
         let (at, sum) = (self.slot(self.limit()), self.checksum(seed));
         put_u32(self.bytes.as_mut(), at + 4, sum);

@@ -1,4 +1,5 @@
-//! The root block: its information, and how a directory of one block becomes an indexed one.
+//! The root block: its information, and the conversion of a one-block directory into an indexed
+//! one.
 
 use super::node::DxNode;
 use super::{INFO_BYTES, INFO_START, MaxLevels};
@@ -9,10 +10,10 @@ use crate::{Corrupt, LogicalBlock, Place};
 
 const FLAG_UNKNOWN_HASH: u8 = 1;
 
-/// What the root says about the index.
+/// Information about the index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RootInfo {
-    /// Which hash orders the entries.
+    /// The hash that orders the entries.
     pub hash_version: HashVersion,
     /// Levels of nodes between root and leaves.
     pub indirect_levels: u8,
@@ -26,7 +27,7 @@ impl RootInfo {
         if !has_dots(block) {
             return bad("no \".\" and \"..\"");
         }
-        // Of the flags, one stands for what nobody implements; the others mean nothing.
+        // One flag marks an unimplemented hash; the other flags have no meaning.
         let flags = get_u8(block, INFO_START + 7);
         if get_u32(block, INFO_START) != 0 || flags & FLAG_UNKNOWN_HASH != 0 {
             return bad("reserved field in use");
@@ -53,7 +54,7 @@ impl RootInfo {
     }
 }
 
-/// True when the bytes behind ".." are the information of a root, as far as checksums care.
+/// True if the bytes after ".." are the information of a root, for the choice of the checksum.
 pub(crate) fn has_info(block: &[u8]) -> bool {
     get_u32(block, INFO_START) == 0 && usize::from(get_u8(block, INFO_START + 5)) == INFO_BYTES
 }
@@ -68,9 +69,9 @@ fn has_dots(block: &[u8]) -> bool {
         && block.get(20..22) == Some(b"..")
 }
 
-/// Turns block 0 of a linear directory, which begins with "." and "..", into a root whose only
-/// entry leads to `child`. The other entries of the block are lost here: the caller has moved them.
-/// The checksum is still to be written.
+/// Turns block 0 of a linear directory, which begins with "." and "..", into a root with one entry
+/// for `child`. The other entries of the block are lost: the caller has moved them. The caller
+/// writes the checksum.
 pub fn init_root(block: &mut [u8], version: HashVersion, tail: LeafTail, child: LogicalBlock) {
     let block_size = block.len();
     put_u16(block, 4, 12);

@@ -1,16 +1,16 @@
-//! Where to cut a full leaf in two.
+//! Choice of the split point of a full leaf.
 
-/// A cut of a leaf whose entries are in the order of their hashes.
+/// A split of a leaf whose entries are ordered by hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeafSplit {
     /// Position of the first entry that moves to the new leaf.
     pub at: usize,
-    /// The hash for the new leaf's entry in the index; bit 0 set when the old leaf has names of the
+    /// The hash of the new leaf's entry in the index; bit 0 is set if the old leaf has names of the
     /// same hash.
     pub separator: u32,
 }
 
-/// Chooses the cut of a leaf with these entries (major hash, bytes), sorted by hash: as near as
+/// Chooses the split of a leaf with these entries (major hash, bytes), sorted by hash: as near as
 /// possible to half the bytes, and between different hashes if there are any. `None` for fewer than
 /// two entries.
 pub fn split_leaf(entries: &[(u32, usize)]) -> Option<LeafSplit> {

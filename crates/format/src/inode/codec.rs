@@ -57,7 +57,7 @@ impl Inode {
         Ok(inode)
     }
 
-    /// Compares the checksum of an inode that is not in use: its other fields mean nothing.
+    /// Checks the checksum of an unused inode: its other fields are undefined.
     ///
     /// # Errors
     /// [`Corrupt`] when `bytes` are too few, or the checksum is wrong.
@@ -79,7 +79,7 @@ impl Inode {
 
     /// Writes the inode with its checksum into the first `geometry.inode_size` bytes of `out`.
     ///
-    /// `out` shorter than that, or a tail that does not fill the inode, is our own mistake.
+    /// A shorter `out`, or a tail that does not fill the inode, is a bug of the caller.
     pub fn write_to(
         &self,
         out: &mut [u8],
@@ -179,7 +179,7 @@ impl Inode {
     }
 
     fn encode_extra(&self, out: &mut [u8]) {
-        // First, so that without extra fields the size of them wins over the tail's first bytes.
+        // First, so that without extra fields `i_extra_isize` overwrites the tail's first bytes.
         put_slice(out, self.tail_offset(), &self.tail);
         put_u16(out, EXTRA_ISIZE_AT, self.extra_isize);
         if fits(self.extra_isize, CRTIME.0, 4) {
@@ -204,7 +204,7 @@ impl Inode {
     }
 }
 
-/// The high half of the size: old directories keep something else there.
+/// The high half of the size: old directories store another field there.
 fn size_high(bytes: &[u8], mode: u16, geometry: &Geometry) -> u32 {
     let regular = FileType::from_mode(mode) == Some(FileType::Regular);
     let has_high = regular || geometry.features.has(Feature::LARGE_DIR);
@@ -243,7 +243,7 @@ fn stored(bytes: &[u8], extra_isize: u16) -> u32 {
     }
 }
 
-/// The checksum of the inode's bytes with the checksum's own taken as zero, as far as it is kept.
+/// The checksum over the inode with the checksum fields as zero, truncated to the stored width.
 fn checksum(bytes: &[u8], extra_isize: u16, ino: InodeNr, seed: Seed) -> u32 {
     let part = |from: usize, to: usize| bytes.get(from..to).unwrap_or(&[]);
     let seed = seed.inode(ino, get_u32(bytes, 0x64));

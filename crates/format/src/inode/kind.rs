@@ -1,4 +1,4 @@
-//! What an inode is: file type, flags, device number.
+//! File type, flags and device number of an inode.
 
 use crate::bytes::{get_u32, put_u32};
 use crate::inode::I_BLOCK_BYTES;
@@ -53,7 +53,7 @@ impl FileType {
         }
     }
 
-    /// The number that directory entries keep (with the feature `filetype`).
+    /// The code in directory entries (with the feature `filetype`).
     pub fn dirent_code(self) -> u8 {
         match self {
             FileType::Regular => 1,
@@ -66,7 +66,7 @@ impl FileType {
         }
     }
 
-    /// The type of a directory entry's number; 0 and unknown numbers name none.
+    /// The type of a directory entry's code; `None` for 0 and unknown codes.
     pub fn from_dirent_code(code: u8) -> Option<FileType> {
         Some(match code {
             1 => FileType::Regular,

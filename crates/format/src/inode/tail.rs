@@ -1,7 +1,7 @@
-//! What follows the extra fields of an inode.
+//! The area after the extra fields of an inode.
 //!
-//! Most inodes have no attributes there, and a cache holds many inodes: zeroes take no memory, and
-//! who asks for them looks at none of the inode's.
+//! Most inodes have no attributes there, and a cache holds many inodes: an area of zeroes takes no
+//! memory, and reading it touches no memory of the inode.
 
 use super::GOOD_OLD_INODE_BYTES;
 use std::ops::{Deref, DerefMut};
@@ -17,13 +17,13 @@ pub struct Tail(Bytes);
 
 #[derive(Clone, Debug)]
 enum Bytes {
-    /// So many.
+    /// This many zeroes.
     Zeroes(u16),
     Any(Box<[u8]>),
 }
 
 impl Tail {
-    /// So many zeroes: no more than an inode has room for.
+    /// This many zeroes: at most the size of the area.
     pub(super) fn zeroes(len: usize) -> Self {
         Self(Bytes::Zeroes(len as u16))
     }

@@ -7,7 +7,7 @@ use crc_fast::{CrcAlgorithm, Digest};
 pub struct TransactionChecksum(Digest);
 
 impl TransactionChecksum {
-    /// Nothing summed yet.
+    /// The initial state.
     pub fn new() -> Self {
         Self(Digest::new(CrcAlgorithm::Crc32Mpeg2))
     }

@@ -31,12 +31,12 @@ pub struct CommitBlock {
     pub checksum: u32,
     /// Time of the commit, seconds since 1970.
     pub seconds: u64,
-    /// And nanoseconds.
+    /// Nanoseconds of that time.
     pub nanoseconds: u32,
 }
 
 impl CommitBlock {
-    /// Reads a block whose header says commit.
+    /// Reads a block whose header marks it as a commit block.
     pub fn parse(block: &[u8]) -> CommitBlock {
         CommitBlock {
             checksum_type: get_u8(block, CHECKSUM_TYPE),
@@ -66,8 +66,8 @@ impl CommitBlock {
 
     /// True when the crc32c of a v2 or v3 commit block is right, or the journal has none.
     ///
-    /// As Linux does, it takes a block of which only the fields arrived: the rest is zero,
-    /// whatever lies there from the log's last time around.
+    /// As in Linux, a block of which only the fields were written passes: the rest counts as zero,
+    /// whatever the previous cycle of the log left there.
     pub fn verify(layout: &Layout, block: &[u8]) -> bool {
         if !layout.has_block_checksums() {
             return true;
@@ -80,7 +80,7 @@ impl CommitBlock {
         is_right(rest) || is_right(&fields_alone(rest))
     }
 
-    /// True when a v1 commit block carries `sum`, or carries none at all.
+    /// True when a v1 commit block carries `sum`, or no checksum at all.
     pub fn matches_v1(&self, sum: u32) -> bool {
         let absent = self.checksum_type == 0 && self.checksum_size == 0 && self.checksum == 0;
         let right = self.checksum_type == CRC32_TYPE
@@ -90,7 +90,7 @@ impl CommitBlock {
     }
 }
 
-/// `rest` of a commit block, behind the first checksum word, with zeros behind its last field.
+/// `rest` of a commit block, after the first checksum word, with zeros after its last field.
 fn fields_alone(rest: &[u8]) -> Vec<u8> {
     let mut alone = rest.to_vec();
     if let Some(behind) = alone.get_mut(FIELDS_BYTES - CHECKSUM - 4..) {

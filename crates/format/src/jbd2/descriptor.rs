@@ -1,4 +1,4 @@
-//! Descriptor blocks: which home block each of the following images belongs to.
+//! Descriptor blocks: the home blocks of the images that follow.
 //!
 //! Layout of a tag: block number (low 32 bits) at 0, then without checksums or with v2 a 16-bit
 //! checksum at 4, flags at 6, high block bits at 8; with v3 32-bit flags at 4, high block bits at
@@ -26,7 +26,7 @@ pub struct Tag {
 }
 
 impl Tag {
-    /// True when `stored` is the image that this tag's checksum was made of, or has no checksum.
+    /// True if `stored` matches this tag's checksum, or the journal has no image checksums.
     pub fn verify(&self, layout: &Layout, sequence: Tid, stored: &[u8]) -> bool {
         match layout.checksums {
             ChecksumKind::V3 => self.checksum == layout.image_checksum(sequence, stored),
@@ -45,7 +45,7 @@ pub struct Tags<'a> {
 }
 
 impl<'a> Tags<'a> {
-    /// The tags of `block`, whose header says that it is a descriptor.
+    /// The tags of `block`, whose header marks it as a descriptor block.
     pub fn new(layout: &Layout, block: &'a [u8]) -> Self {
         Self {
             layout: *layout,
@@ -116,7 +116,7 @@ impl DescriptorWriter {
         }
     }
 
-    /// Adds the tag of an image that will be stored as `stored`. False when the block is full.
+    /// Adds the tag of an image that is stored as `stored`. False if the block is full.
     pub fn push(&mut self, home: BlockNr, stored: &[u8], escaped: bool, uuid: &[u8; 16]) -> bool {
         let first = self.last_tag.is_none();
         let need = self.layout.tag_bytes() + if first { UUID_BYTES } else { 0 };
@@ -171,12 +171,12 @@ pub fn is_escaped_image(image: &[u8]) -> bool {
     image.len() >= 4 && get_u32_be(image, 0) == MAGIC
 }
 
-/// Makes the stored form of an image that starts with the magic.
+/// Converts an image that starts with the magic to its stored form.
 pub fn escape(image: &mut [u8]) {
     put_u32_be(image, 0, 0);
 }
 
-/// Makes the image of a stored form whose tag says escaped.
+/// Converts a stored form whose tag is marked escaped to the image.
 pub fn unescape(image: &mut [u8]) {
     put_u32_be(image, 0, MAGIC);
 }

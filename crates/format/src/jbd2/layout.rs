@@ -1,11 +1,11 @@
-//! What the feature words say about the shape of descriptor, revoke and commit blocks.
+//! The shape of descriptor, revoke and commit blocks, as determined by the feature words.
 
 use super::HEADER_BYTES;
 use crate::Tid;
 use crate::bytes::{get_u32_be, put_u32_be};
 use crate::crc32c;
 
-/// How the journal is checksummed.
+/// Checksum format of the journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChecksumKind {
     /// Not at all.
@@ -26,7 +26,7 @@ const TAIL_BYTES: usize = 4;
 pub struct Layout {
     /// Bytes of a journal block (and of a file system block).
     pub block_size: usize,
-    /// How it is checksummed.
+    /// The checksum format.
     pub checksums: ChecksumKind,
     /// Block numbers have 64 bits.
     pub wide: bool,
@@ -66,7 +66,7 @@ impl Layout {
         if self.wide { 8 } else { 4 }
     }
 
-    /// Where the payload of descriptor and revoke blocks must end, in bytes.
+    /// The end of the payload of descriptor and revoke blocks, in bytes.
     pub fn payload_end(&self) -> usize {
         match self.has_block_checksums() {
             true => self.block_size.saturating_sub(TAIL_BYTES),
@@ -74,13 +74,13 @@ impl Layout {
         }
     }
 
-    /// Images that one descriptor block of ours can list.
+    /// Images that one descriptor block written by uext4 can list.
     pub fn tags_per_descriptor(&self) -> usize {
         // The first tag is followed by the 16-byte UUID.
         self.payload_end().saturating_sub(HEADER_BYTES + 16) / self.tag_bytes()
     }
 
-    /// The sum of an image as stored in the log; bound to its transaction.
+    /// The checksum of an image as stored in the log; includes its transaction number.
     pub fn image_checksum(&self, sequence: Tid, stored: &[u8]) -> u32 {
         crc32c(crc32c(self.seed, &sequence.0.to_be_bytes()), stored)
     }
@@ -93,7 +93,7 @@ impl Layout {
         }
     }
 
-    /// True when the end of a descriptor or revoke block holds the right checksum, or need not.
+    /// True if a descriptor or revoke block ends with the right checksum, or the journal has none.
     pub fn verify_seal(&self, block: &[u8]) -> bool {
         !self.has_block_checksums()
             || get_u32_be(block, self.payload_end()) == self.tail_checksum(block)

@@ -4,7 +4,7 @@
 //! is big-endian. A descriptor block lists the images that follow it as tags; tags come in four
 //! widths (see [`Layout::tag_bytes`]). An image whose first word equals [`MAGIC`] is stored with
 //! that word zeroed and its tag marked escaped.
-//! Not here: I/O, replay order, which block is valid where (crate `journal`).
+//! Not here: I/O, replay order, validity of blocks (crate `journal`).
 //! References: kernel doc `filesystems/ext4/journal.rst`.
 
 mod checksum;
@@ -33,7 +33,7 @@ pub const MAGIC: u32 = 0xC03B_3998;
 /// Bytes of the common header.
 pub const HEADER_BYTES: usize = 12;
 
-/// What a journal block is.
+/// The type of a journal block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum BlockType {
@@ -65,7 +65,7 @@ impl BlockType {
 /// The header of a journal block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// What the block is.
+    /// The type of the block.
     pub block_type: BlockType,
     /// The transaction it belongs to (0 in superblocks).
     pub sequence: Tid,

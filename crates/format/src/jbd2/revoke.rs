@@ -1,6 +1,6 @@
 //! Revoke blocks: numbers of blocks whose images up to this transaction must not be replayed.
 //!
-//! Layout: header, then at 12 the number of bytes in use (these 16 included), then 32- or 64-bit
+//! Layout: header, then at 12 the number of bytes in use (header included), then 32- or 64-bit
 //! block numbers, and a checksum tail with crc32c sums.
 
 use super::layout::Layout;

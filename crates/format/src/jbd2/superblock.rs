@@ -21,7 +21,7 @@ pub const INCOMPAT_ASYNC_COMMIT: u32 = 0x4;
 pub const INCOMPAT_CSUM_V2: u32 = 0x8;
 /// crc32c, 32 bits per image.
 pub const INCOMPAT_CSUM_V3: u32 = 0x10;
-/// An area for fast commits stands at the end of the log.
+/// The log ends with an area for fast commits.
 pub const INCOMPAT_FAST_COMMIT: u32 = 0x20;
 /// All incompatible features that this format knows.
 pub const INCOMPAT_KNOWN: u32 = 0x3F;
@@ -47,7 +47,7 @@ const DEFAULT_FAST_COMMIT_BLOCKS: u32 = 256;
 /// The kernel refuses shorter logs, and ignores a fast-commit area that would leave less.
 const MIN_LOG_BLOCKS: u32 = 1024;
 
-/// A journal superblock. Fields it does not name are kept as they were read.
+/// A journal superblock. Bytes without a field here are preserved.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Superblock {
     /// Bytes of a block.
@@ -58,9 +58,9 @@ pub struct Superblock {
     pub first: u32,
     /// Transaction expected at `start`; the next to use when the log is clean.
     pub sequence: Tid,
-    /// Where the oldest live transaction starts; 0: the log is clean.
+    /// Start of the oldest live transaction; 0: the log is clean.
     pub start: u32,
-    /// Error that stopped the journal before, as a (negative) errno; 0 is none.
+    /// Error that stopped the journal earlier, as a (negative) errno; 0 is none.
     pub errno: i32,
     /// Compatible features.
     pub compat: u32,
@@ -72,7 +72,7 @@ pub struct Superblock {
     pub uuid: [u8; 16],
     /// Blocks of the fast-commit area as stored; 0 means the default when the feature is set.
     pub fast_commit_blocks: u32,
-    /// Where a clean log was left, so that the next user goes on from there; 0 is unknown.
+    /// Head of a clean log, where the next user continues; 0 is unknown.
     pub head: u32,
     version: BlockType,
     raw: Box<[u8; SUPERBLOCK_BYTES]>,
@@ -83,7 +83,7 @@ fn corrupt(problem: &'static str) -> Corrupt {
 }
 
 impl Superblock {
-    /// Reads and validates a superblock. Does not judge features (see [`Self::unknown_incompat`]).
+    /// Reads and validates a superblock. Does not check features (see [`Self::unknown_incompat`]).
     pub fn parse(block: &[u8]) -> Result<Superblock, Corrupt> {
         let raw: [u8; SUPERBLOCK_BYTES] = *block
             .first_chunk()
@@ -158,8 +158,8 @@ impl Superblock {
         }
     }
 
-    /// The bytes, checksummed when the features say so. A v1 superblock stays v1 as long as it
-    /// has no feature.
+    /// The bytes, with a checksum if the features require one. A v1 superblock stays v1 as long as
+    /// it has no feature.
     pub fn encode(&self) -> [u8; SUPERBLOCK_BYTES] {
         let mut raw = *self.raw;
         let features = self.compat | self.incompat | self.ro_compat != 0;
@@ -220,7 +220,7 @@ impl Superblock {
         )
     }
 
-    /// How this journal is checksummed.
+    /// The checksum format of this journal.
     pub fn checksum_kind(&self) -> ChecksumKind {
         if self.incompat & INCOMPAT_CSUM_V3 != 0 {
             ChecksumKind::V3
@@ -233,7 +233,7 @@ impl Superblock {
         }
     }
 
-    /// Incompatible features that this format does not know; 0 when all is well.
+    /// Incompatible features that this format does not know; 0 if there are none.
     pub fn unknown_incompat(&self) -> u32 {
         self.incompat & !INCOMPAT_KNOWN
     }

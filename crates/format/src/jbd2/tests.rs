@@ -106,7 +106,7 @@ fn superblock_round_trips_and_detects_damage() {
         (again.start, again.sequence, again.incompat),
         (77, Tid(u32::MAX), sb.incompat)
     );
-    // Byte 43 holds the flag that says "there is a checksum".
+    // Byte 43 holds the flag of the checksum feature.
     for at in (0..SUPERBLOCK_BYTES).filter(|at| *at != 43) {
         let mut bad = raw;
         bad[at] ^= 0x10;

@@ -5,33 +5,33 @@ use crate::bytes::{get_u16, get_u32, get_u64, put_u16, put_u32, put_u64};
 
 /// Version that follows the magic number: entries of 72 bytes.
 const VERSION: u32 = 1;
-/// Bytes of the info block that mean something.
+/// Bytes of the info block that are in use.
 const INFO_BYTES: usize = 32;
 
-/// What one owner uses, and may use. A limit of zero is none.
+/// Usage and limits of one owner. A limit of zero means no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QuotaEntry {
     /// User, group or project.
     pub id: u32,
-    /// Most inodes, ever.
+    /// Hard limit of inodes.
     pub inodes_hard: u64,
-    /// Most inodes, for longer than the grace time.
+    /// Soft limit of inodes, which may be exceeded for the grace time.
     pub inodes_soft: u64,
     /// Inodes in use.
     pub inodes: u64,
-    /// Most space, ever, in KiB.
+    /// Hard limit of space, in KiB.
     pub space_hard_kib: u64,
-    /// Most space, for longer than the grace time, in KiB.
+    /// Soft limit of space, which may be exceeded for the grace time, in KiB.
     pub space_soft_kib: u64,
     /// Space in use, in bytes.
     pub space_bytes: u64,
-    /// When the grace time for space ends, in seconds since 1970; 0 while under the soft limit.
+    /// End of the grace time for space, in seconds since 1970; 0 while under the soft limit.
     pub space_grace_end: u64,
     /// The same for inodes.
     pub inodes_grace_end: u64,
 }
 
-/// What an entry looks like whose fields are all zero, since zeroes mean "unused".
+/// Encoding of an entry whose fields are all zero, since zeroes mean "unused".
 const ALL_ZERO: QuotaEntry = QuotaEntry {
     id: 0,
     inodes_hard: 0,
@@ -69,7 +69,7 @@ impl QuotaEntry {
         })
     }
 
-    /// The entry as it stands in a block.
+    /// The entry as stored in a block.
     pub fn encode(&self) -> [u8; QUOTA_ENTRY_BYTES] {
         let entry = if *self == Self::default() {
             &ALL_ZERO
@@ -96,20 +96,20 @@ impl QuotaEntry {
     }
 }
 
-/// Block 0: what holds for all owners, and where there is room.
+/// Block 0: grace times of all owners, and the heads of the free lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QuotaInfo {
-    /// How long the soft limit of space may be exceeded.
+    /// Grace time of the soft limit of space, in seconds.
     pub space_grace_seconds: u32,
-    /// How long the soft limit of inodes may be exceeded.
+    /// Grace time of the soft limit of inodes, in seconds.
     pub inodes_grace_seconds: u32,
-    /// Flags; nothing here knows one, they are kept.
+    /// Flags; none is known here, all are preserved.
     pub flags: u32,
     /// Blocks of the file.
     pub blocks: u32,
     /// First block of the list of unused blocks, or 0.
     pub free_block: u32,
-    /// First block of the list of blocks of entries with room, or 0.
+    /// First block of the list of blocks of entries with free slots, or 0.
     pub free_leaf: u32,
 }
 
@@ -117,7 +117,7 @@ impl QuotaInfo {
     /// Reads block 0 of a file of this kind.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The problem, as text.
     pub fn decode(bytes: &[u8], kind: QuotaKind) -> Result<Self, &'static str> {
         if get_u32(bytes, 0) != kind.magic() {
             return Err("the magic number is not that of its kind");

@@ -1,7 +1,7 @@
 use super::*;
 use std::collections::BTreeMap;
 
-/// A file in memory, as `mkfs` leaves one without owners.
+/// A file in memory, as `mkfs` creates one without owners.
 struct File(Vec<u8>);
 
 type Found = (QuotaTree, Vec<(QuotaEntry, u64)>);
@@ -104,7 +104,7 @@ fn damage_is_an_error_and_never_a_loop() {
         file.0.clone_from(&good);
         file.0[at] = (state >> 25) as u8;
         refused += u32::from(file.read().is_err());
-        // A node that names itself or its parent.
+        // A node that points to itself or its parent.
         let slot = at / 4 * 4;
         file.0[slot..slot + 4].copy_from_slice(&((state >> 40) as u32 % 12).to_le_bytes());
         if let Ok((mut tree, _)) = file.read() {

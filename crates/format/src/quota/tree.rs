@@ -1,4 +1,4 @@
-//! The tree of a quota file in memory, without the entries: where each stands, where one fits.
+//! The tree of a quota file in memory, without the entries: their places and the free slots.
 
 use super::{
     BLOCKS_PER_INSERT, ENTRIES_PER_LEAF, LEAF_HEADER_BYTES, LeafHeader, QUOTA_BLOCK_BYTES,
@@ -16,9 +16,9 @@ const SLOTS: usize = QUOTA_BLOCK_BYTES / 4;
 /// Bytes to be written at a byte of the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Patch {
-    /// Where; a patch does not cross a block of 1 KiB.
+    /// Offset in bytes; a patch does not cross a block of 1 KiB.
     pub at: u64,
-    /// What.
+    /// The bytes.
     pub bytes: Vec<u8>,
 }
 
@@ -78,8 +78,8 @@ impl<E> Walk<'_, E> {
 }
 
 impl QuotaTree {
-    /// Reads a tree: `read` gives blocks of the file, `corrupt` makes an error. Answers the
-    /// entries, each with its byte in the file.
+    /// Reads a tree: `read` returns blocks of the file, `corrupt` makes an error. Returns the
+    /// entries, each with its byte offset in the file.
     ///
     /// # Errors
     /// Those of `read`, and damage.
@@ -153,7 +153,7 @@ impl QuotaTree {
         }
     }
 
-    /// The list of blocks with room must be usable; where it is not, new blocks are taken instead.
+    /// The list of blocks with free slots must be usable; if it is not, new blocks are taken.
     fn check_free<E>(
         &mut self,
         read: &mut dyn FnMut(u32) -> Result<Block, E>,
@@ -164,7 +164,7 @@ impl QuotaTree {
             if free <= ROOT || free >= self.info.blocks || self.nodes.contains_key(&free) {
                 return Err(corrupt("the list of blocks with room leaves the file"));
             }
-            // Room whose entries are all gone.
+            // A block with free slots and no entry.
             let header = LeafHeader::decode(&read(free)?);
             self.leaves.insert(free, Leaf { header, used: 0 });
         }
@@ -181,8 +181,8 @@ impl QuotaTree {
         byte_of(self.info.blocks, 0)
     }
 
-    /// Finds room for an entry with an identifier that the tree does not have; answers its byte,
-    /// and what else is to be written. Blocks after the last are expected to be zero.
+    /// Allocates an entry for an identifier that the tree does not have; returns its byte offset
+    /// and the other writes. Blocks after the last must be zero.
     pub fn insert(&mut self, id: u32) -> (u64, Vec<Patch>) {
         let mut patches = Vec::new();
         self.info.blocks = self.info.blocks.max(ROOT + 1);
@@ -196,7 +196,7 @@ impl QuotaTree {
         (byte_of(leaf, entry_at(slot)), patches)
     }
 
-    /// What writes block 0 as it is now.
+    /// The patch that writes the current block 0.
     pub fn info_patch(&self) -> Patch {
         Patch {
             at: 0,
@@ -233,7 +233,7 @@ impl QuotaTree {
         if usize::from(leaf.header.entries) >= ENTRIES_PER_LEAF {
             let next = std::mem::take(&mut leaf.header.next);
             leaf.header.previous = 0;
-            // A next one that no entry of the tree is in is left alone: new blocks are used.
+            // A next block without entries in the tree is ignored: new blocks are used.
             let after = self.leaves.get_mut(&next).map(|after| {
                 after.header.previous = 0;
                 after.header
@@ -245,7 +245,7 @@ impl QuotaTree {
         slot
     }
 
-    /// Makes the tree name the block of entries.
+    /// Links the block of entries into the tree.
     fn link(&mut self, id: u32, leaf: u32, patches: &mut Vec<Patch>) {
         let mut node = ROOT;
         let bytes = id.to_be_bytes();

@@ -1,4 +1,4 @@
-//! Where each field stands in the 1024 bytes.
+//! Offsets of the fields in the 1024 bytes.
 //!
 //! The table below is the layout. Three kinds of field are split on disk and joined here: block
 //! counts (low and high 32 bits, the high half valid with the `64bit` feature only) and times (32
@@ -8,7 +8,7 @@ use super::{SUPERBLOCK_BYTES, SUPERBLOCK_MAGIC};
 use crate::Feature;
 use crate::bytes::*;
 
-/// A field's type: how it stands in the bytes.
+/// A field's type and its encoding.
 trait Field: Sized {
     fn get(raw: &[u8], at: usize) -> Self;
     fn put(&self, raw: &mut [u8], at: usize);
@@ -134,13 +134,13 @@ superblock! {
         minor_rev_level: u16 = 0x3E,
         /// Seconds between checks; 0: never.
         checkinterval: u32 = 0x44,
-        /// Who made it: 0 is Linux.
+        /// Operating system that created it: 0 is Linux.
         creator_os: u32 = 0x48,
         /// 0: inodes of 128 bytes, first inode 11, no features; 1: as the fields say.
         rev_level: u32 = 0x4C,
-        /// Low half of the user who may use reserved blocks.
+        /// Low half of the user id that may use reserved blocks.
         def_resuid: u16 = 0x50,
-        /// Low half of the group that may use reserved blocks.
+        /// Low half of the group id that may use reserved blocks.
         def_resgid: u16 = 0x52,
         /// First inode that is not reserved.
         first_ino: u32 = 0x54,
@@ -158,7 +158,7 @@ superblock! {
         uuid: [u8; 16] = 0x68,
         /// Label; see [`Self::label`].
         volume_name: [u8; 16] = 0x78,
-        /// Where it was last mounted.
+        /// Directory of the last mount.
         last_mounted: [u8; 64] = 0x88,
         /// Never used.
         algorithm_usage_bitmap: u32 = 0xC8,
@@ -186,7 +186,7 @@ superblock! {
         desc_size: u16 = 0xFE,
         /// Bits of [`super::default_mount_option`].
         default_mount_opts: u32 = 0x100,
-        /// First descriptor block that stands in its meta group.
+        /// First descriptor block that is in its meta group.
         first_meta_bg: u32 = 0x104,
         /// The journal inode's `i_block`, then high and low half of its size.
         jnl_blocks: [u32; 17] = 0x10C,
@@ -298,7 +298,7 @@ superblock! {
 }
 
 impl Superblock {
-    /// A superblock of zeroes, but for the magic: where mkfs starts.
+    /// A superblock of zeroes except for the magic: the start of mkfs.
     pub fn blank() -> Superblock {
         let mut raw = [0; SUPERBLOCK_BYTES];
         put_u16(&mut raw, 0x38, SUPERBLOCK_MAGIC);
@@ -311,7 +311,7 @@ impl Superblock {
     }
 }
 
-/// The high half of a count; garbage without the `64bit` feature.
+/// The high half of a count; 0 without the `64bit` feature, where the bytes are undefined.
 fn high_half(raw: &[u8], at: usize) -> u32 {
     let wide = get_u32(raw, 0x60) & Feature::SIXTY_FOUR_BIT.bit != 0;
     if wide { get_u32(raw, at) } else { 0 }

@@ -37,7 +37,7 @@ fn unknown_bytes_survive() {
     let mut raw = small().to_bytes();
     raw[0x177] = 0x5A;
     raw[0x300] = 0xA5;
-    // Without 64bit the high halves are no part of the counts, and stay.
+    // Without 64bit the high halves are not part of the counts, and stay.
     raw[0x150] = 7;
     let parsed = Superblock::parse(&raw).expect("consistent");
     assert_eq!(parsed.blocks_count, 8192);

@@ -1,4 +1,4 @@
-//! The checks that turn a superblock's numbers into a [`Geometry`] nobody has to doubt.
+//! Validation of a superblock, which yields a [`Geometry`] without further checks.
 
 use super::{Superblock, corrupt};
 use crate::geometry::Geometry;
@@ -73,7 +73,7 @@ impl Superblock {
             )?;
             return bits.ok_or(corrupt("cluster size is below the block size"));
         }
-        // The field was the fragment size once. The kernel and e2fsck refuse any other.
+        // The field once held the fragment size. The kernel and e2fsck reject any other value.
         ensure(bits == Some(0), "fragment size is not block size")?;
         Ok(0)
     }

@@ -1,4 +1,4 @@
-//! Entries and values in an area, as both forms share them, and the form in the inode.
+//! Entries and values in an area, shared by both forms, and the form in the inode.
 
 use super::{
     ENTRY_BYTES, NameIndex, VALUE_MAX_BYTES, Xattr, XattrName, XattrSet, XattrValue, entry_bytes,
@@ -9,17 +9,17 @@ use crate::{Corrupt, InodeNr, NoRoom, Place};
 
 /// First four bytes of the area in an inode.
 pub const IBODY_MAGIC: u32 = 0xEA02_0000;
-/// Bytes of zeroes behind the last entry.
+/// Bytes of zeroes after the last entry.
 pub(super) const END_BYTES: usize = 4;
 pub(super) const MAGIC_BYTES: usize = 4;
 
-/// Bytes for entries and values in an inode's area of `area_len` bytes (which starts behind the
+/// Bytes for entries and values in an inode's area of `area_len` bytes (which starts after the
 /// extra fields): compare with [`XattrSet::area_bytes`].
 pub const fn ibody_capacity_bytes(area_len: usize) -> usize {
     area_len.saturating_sub(MAGIC_BYTES + END_BYTES)
 }
 
-/// Reads the area behind the extra fields of an inode. Without the magic it holds nothing.
+/// Reads the area after the extra fields of an inode. Without the magic it is empty.
 pub fn decode_ibody(area: &[u8], place: Place) -> Result<XattrSet, Corrupt> {
     if area.len() < MAGIC_BYTES + END_BYTES || get_u32(area, 0) != IBODY_MAGIC {
         return Ok(XattrSet::new());
@@ -27,8 +27,8 @@ pub fn decode_ibody(area: &[u8], place: Place) -> Result<XattrSet, Corrupt> {
     parse(&area[MAGIC_BYTES..], 0, place)
 }
 
-/// Writes the area behind the extra fields of an inode. An empty set leaves only zeroes there.
-/// Nothing is changed when it does not fit.
+/// Writes the area after the extra fields of an inode. An empty set writes only zeroes. If the set
+/// does not fit, the area is unchanged.
 pub fn encode_ibody(area: &mut [u8], set: &XattrSet) -> Result<(), NoRoom> {
     if set.is_empty() {
         area.fill(0);
@@ -63,7 +63,7 @@ pub(super) fn parse(area: &[u8], first: usize, place: Place) -> Result<XattrSet,
         .collect()
 }
 
-/// Where the entry at `at` ends; `None` at the zeroes behind the last one.
+/// The end of the entry at `at`; `None` at the zeroes after the last one.
 fn entry_end(area: &[u8], at: usize) -> Result<Option<usize>, &'static str> {
     if at + END_BYTES > area.len() {
         return Err("no end of the entries");
@@ -78,8 +78,8 @@ fn entry_end(area: &[u8], at: usize) -> Result<Option<usize>, &'static str> {
     Ok(Some(end))
 }
 
-/// Values stand behind the entries, in the area, and each byte belongs to one: so what is read is
-/// never more than the area.
+/// Checks that values lie after the entries, inside the area, without overlap. So their total size
+/// is bounded by the area.
 fn check_values(area: &[u8], entries: &[usize], start: usize) -> Result<(), &'static str> {
     let mut values: Vec<(usize, usize)> = Vec::new();
     for &at in entries {
@@ -125,7 +125,7 @@ fn entry(area: &[u8], at: usize) -> Result<Xattr, &'static str> {
             entry_hash,
         }
     } else {
-        // The offset of a value without bytes means nothing.
+        // The offset of an empty value has no meaning.
         let value_at = if size == 0 {
             0
         } else {
@@ -137,7 +137,7 @@ fn entry(area: &[u8], at: usize) -> Result<Xattr, &'static str> {
 }
 
 /// Writes entries from byte `first` on and their values from the end of the zeroed `area` down.
-/// They must fit. Says where each entry stands; hashes are the caller's.
+/// They must fit. Returns the offset of each entry; the caller writes hashes.
 pub(super) fn write<'a>(
     area: &mut [u8],
     first: usize,

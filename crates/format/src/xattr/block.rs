@@ -37,8 +37,8 @@ pub fn decode_block(block: &[u8], place: Place) -> Result<XattrSet, Corrupt> {
     parse(block, BLOCK_HEADER_BYTES, place)
 }
 
-/// Writes a block with one reference; the checksum is still to be written. Nothing is changed when
-/// the set does not fit.
+/// Writes a block with one reference; the caller writes the checksum. If the set does not fit, the
+/// block is unchanged.
 pub fn encode_block(block: &mut [u8], set: &XattrSet) -> Result<(), NoRoom> {
     if set.area_bytes() > block_capacity_bytes(block.len()) {
         return Err(NoRoom);
@@ -67,7 +67,7 @@ pub struct XattrBlock<B> {
 }
 
 impl<B: AsRef<[u8]>> XattrBlock<B> {
-    /// Looks at a block, without checks.
+    /// A view of a block, without checks.
     pub fn new(bytes: B) -> Self {
         Self { bytes }
     }
@@ -76,7 +76,7 @@ impl<B: AsRef<[u8]>> XattrBlock<B> {
         self.bytes.as_ref()
     }
 
-    /// The magic number as it stands there.
+    /// The magic number, as stored.
     pub fn magic(&self) -> u32 {
         get_u32(self.raw(), 0)
     }
@@ -96,12 +96,12 @@ impl<B: AsRef<[u8]>> XattrBlock<B> {
         get_u32(self.raw(), 12)
     }
 
-    /// True when both blocks hold the same: all but header fields is equal.
+    /// True if both blocks hold the same attributes: all but the header is equal.
     pub fn same_content(&self, other: &[u8]) -> bool {
         self.raw().get(BLOCK_HEADER_BYTES..) == other.get(BLOCK_HEADER_BYTES..)
     }
 
-    /// The checksum that the block should have at `nr`; `seed` is the file system's.
+    /// The correct checksum of the block at `nr`; `seed` is the file system's.
     pub fn checksum(&self, seed: Seed, nr: BlockNr) -> u32 {
         let raw = self.raw();
         let (before, rest) = raw.split_at(CHECKSUM_AT.min(raw.len()));

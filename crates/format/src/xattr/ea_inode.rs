@@ -1,8 +1,8 @@
-//! Fields of an inode that holds a value (`ea_inode`): they stand where other inodes keep times.
+//! Fields of an inode that holds a value (`ea_inode`), stored in place of its times.
 
 use crate::Seed;
 
-/// What such an inode says about its value.
+/// Fields that describe the value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EaInodeFields {
     /// Entries that refer to the value. High half in the seconds of `i_ctime`, low half in the low

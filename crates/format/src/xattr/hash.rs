@@ -1,12 +1,12 @@
-//! Hashes of entries and of blocks, by which equal blocks are found.
+//! Hashes of entries and of blocks, for the search for equal blocks.
 
-/// The hash of an entry in a block whose value stands there too.
+/// The hash of an entry in a block whose value is in the same block.
 pub fn entry_hash(name: &[u8], value: &[u8]) -> u32 {
     with_value(name_hash(name), value)
 }
 
-/// As [`entry_hash`], as kernels made it whose `char` is signed: bytes of the name from 0x80 on
-/// count as negative numbers.
+/// As [`entry_hash`], as computed by kernels with a signed `char`: bytes of the name from 0x80 on
+/// are negative.
 pub(super) fn signed_entry_hash(name: &[u8], value: &[u8]) -> u32 {
     let mix = |hash: u32, &byte: &u8| hash.rotate_left(5) ^ i32::from(byte as i8) as u32;
     with_value(name.iter().fold(0, mix), value)
@@ -20,12 +20,12 @@ fn with_value(name_hash: u32, value: &[u8]) -> u32 {
     })
 }
 
-/// The hash of an entry whose value is in an inode; `value_hash` is the one kept there.
+/// The hash of an entry whose value is in an inode; `value_hash` is stored in that inode.
 pub fn entry_hash_of_inode(name: &[u8], value_hash: u32) -> u32 {
     mix_word(name_hash(name), value_hash)
 }
 
-/// The hash of a block with these entry hashes, in their order. An entry without hash makes it 0:
+/// The hash of a block with these entry hashes, in their order. If an entry has no hash it is 0:
 /// never shared.
 pub fn block_hash(entries: impl IntoIterator<Item = u32>) -> u32 {
     let mut hash = 0;

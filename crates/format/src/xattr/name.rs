@@ -1,6 +1,6 @@
-//! Names: a number stands for the prefix, the rest is stored as it is.
+//! Attribute names: a number for the prefix, and the rest as stored.
 
-/// The number that stands for the prefix of a name.
+/// The number of a name prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NameIndex(pub u8);
 
@@ -21,14 +21,14 @@ impl NameIndex {
     pub const SECURITY: NameIndex = NameIndex(6);
     /// `system.`: inline data is `system.data`.
     pub const SYSTEM: NameIndex = NameIndex(7);
-    /// `system.richacl`: kept, not interpreted.
+    /// `system.richacl`: preserved, not interpreted.
     pub const RICHACL: NameIndex = NameIndex(8);
     /// Encryption contexts (name `c`): not visible as an attribute.
     pub const ENCRYPTION: NameIndex = NameIndex(9);
     /// `gnu.` of the Hurd.
     pub const HURD: NameIndex = NameIndex(10);
 
-    /// The text that the number stands for; `None` when it has none that Linux shows.
+    /// The prefix text; `None` if Linux shows none.
     pub const fn prefix(self) -> Option<&'static str> {
         match self.0 {
             1 => Some("user."),
@@ -52,9 +52,9 @@ impl NameIndex {
 /// A name as it is stored. The order is that of the entries in a block.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct XattrName {
-    /// Stands for the prefix.
+    /// The prefix number.
     pub index: NameIndex,
-    /// The rest: at most 255 bytes; empty where the prefix is all.
+    /// The rest: at most 255 bytes; empty if the prefix is the whole name.
     pub rest: Vec<u8>,
 }
 
@@ -72,8 +72,8 @@ impl XattrName {
         Self::new(NameIndex::SYSTEM, b"data")
     }
 
-    /// From the full name that a program uses (`user.comment`). `None` when no prefix fits or
-    /// nothing or more than 255 bytes are left behind it.
+    /// From the full name that a program uses (`user.comment`). `None` if no prefix fits, or the
+    /// rest is empty or longer than 255 bytes.
     pub fn from_full(full: &[u8]) -> Option<Self> {
         let whole = [
             NameIndex::POSIX_ACL_ACCESS,
@@ -94,7 +94,7 @@ impl XattrName {
         None
     }
 
-    /// The full name that a program sees; `None` for what is not shown.
+    /// The full name that a program sees; `None` if it is not shown.
     pub fn full(&self) -> Option<Vec<u8>> {
         let prefix = self.index.prefix()?;
         Some([prefix.as_bytes(), &self.rest].concat())

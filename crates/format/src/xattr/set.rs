@@ -3,12 +3,12 @@
 use super::{XattrName, entry_bytes, value_bytes};
 use crate::InodeNr;
 
-/// Where a value is.
+/// A value, or the inode that holds it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum XattrValue {
     /// Next to the entry, in the same area.
     Here(Vec<u8>),
-    /// In an inode of its own (`ea_inode`).
+    /// In a separate inode (`ea_inode`).
     Inode {
         /// That inode.
         inode: InodeNr,
@@ -47,7 +47,7 @@ impl XattrValue {
 pub struct Xattr {
     /// Its name.
     pub name: XattrName,
-    /// Its value, or where that is.
+    /// Its value, or the inode of the value.
     pub value: XattrValue,
 }
 
@@ -58,7 +58,7 @@ impl Xattr {
     }
 }
 
-/// All attributes of one area, in their order there; new ones come at the end.
+/// All attributes of one area, in stored order; new ones are appended.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct XattrSet {
     entries: Vec<Xattr>,
@@ -75,12 +75,12 @@ impl XattrSet {
         self.entries.iter()
     }
 
-    /// How many there are.
+    /// Number of attributes.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// True when the area can be given up.
+    /// True if the area can be freed.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
@@ -93,7 +93,7 @@ impl XattrSet {
             .map(|entry| &entry.value)
     }
 
-    /// Sets `name`, and says what it was before.
+    /// Sets `name` and returns its old value.
     pub fn set(&mut self, name: XattrName, value: XattrValue) -> Option<XattrValue> {
         match self.entries.iter_mut().find(|entry| entry.name == name) {
             Some(entry) => Some(std::mem::replace(&mut entry.value, value)),
@@ -104,7 +104,7 @@ impl XattrSet {
         }
     }
 
-    /// Takes `name` out, and says what it was.
+    /// Removes `name` and returns its value.
     pub fn remove(&mut self, name: &XattrName) -> Option<XattrValue> {
         let at = self.entries.iter().position(|entry| entry.name == *name)?;
         Some(self.entries.remove(at).value)
@@ -115,7 +115,7 @@ impl XattrSet {
         self.entries.iter().map(Xattr::area_bytes).sum()
     }
 
-    /// Brings the entries into the order of a block.
+    /// The entries in the order of a block.
     pub(super) fn sorted(&self) -> Vec<&Xattr> {
         let mut entries: Vec<&Xattr> = self.entries.iter().collect();
         entries.sort_by(|a, b| a.name.cmp(&b.name));

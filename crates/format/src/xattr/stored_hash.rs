@@ -1,27 +1,27 @@
-//! What stands with entries and no reader needs, for a check: hashes, and offsets of empty values.
+//! Consistency checks of fields that readers do not need: hashes, and offsets of empty values.
 
 use super::area::{IBODY_MAGIC, MAGIC_BYTES};
 use super::hash::{entry_hash, signed_entry_hash};
 use super::{BLOCK_HEADER_BYTES, ENTRY_BYTES, entry_bytes, value_bytes};
 use crate::bytes::{get_u8, get_u16, get_u32};
 
-/// Where entries stand.
+/// The kind of area that holds the entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Area {
-    /// Behind the extra fields of an inode; a hash of 0 says nothing there.
+    /// After the extra fields of an inode; a hash of 0 means none there.
     InInode,
-    /// In a block of their own.
+    /// In a separate block.
     InBlock,
 }
 
-/// True when every entry of `area` whose value stands there, too, has the hash of its name and
-/// value. The entries were decoded before; values in inodes are not looked at.
+/// True if every entry of `area` with its value in the same area has the hash of its name and
+/// value. The entries were decoded before; values in inodes are not checked.
 pub fn hashes_match(bytes: &[u8], area: Area) -> bool {
     all(bytes, area, |entries, at| matches(entries, at, area))
 }
 
-/// True when no entry of `area` has a value offset behind the end of the area. A value without
-/// bytes has no place, yet e2fsck refuses such an entry in a block, and with inline data.
+/// True if no entry of `area` has a value offset past the end of the area. An empty value has no
+/// place, yet e2fsck rejects such an entry in a block, and with inline data.
 pub fn offsets_fit(bytes: &[u8], area: Area) -> bool {
     all(bytes, area, |entries, at| {
         let in_inode = get_u32(entries, at + 4) != 0;
@@ -29,8 +29,8 @@ pub fn offsets_fit(bytes: &[u8], area: Area) -> bool {
     })
 }
 
-/// Whether all entries of `area` are as they should be; without the magic an inode has none. `fits`
-/// gets what value offsets count from, and where the entry stands there.
+/// Whether `fits` holds for all entries of `area`; an inode area without the magic has none. `fits`
+/// gets the base of the value offsets and the offset of the entry in it.
 fn all(bytes: &[u8], area: Area, fits: impl Fn(&[u8], usize) -> bool) -> bool {
     let (entries, first) = match area {
         Area::InInode if bytes.len() < MAGIC_BYTES || get_u32(bytes, 0) != IBODY_MAGIC => {
@@ -62,7 +62,7 @@ fn matches(entries: &[u8], at: usize, area: Area) -> bool {
     } else {
         usize::from(get_u16(entries, at + 2))
     };
-    // The bytes that fill the last word count as well.
+    // The padding of the last word counts as well.
     let value = entries.get(value_at..value_at.saturating_add(value_bytes(size)));
     let (Some(name), Some(value)) = (name, value) else {
         return false;

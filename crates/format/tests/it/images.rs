@@ -1,4 +1,4 @@
-//! Everything in a fresh image parses, verifies, and renders to the bytes it came from.
+//! Every structure of a fresh image parses, verifies, and encodes to the same bytes.
 
 use std::os::unix::fs::FileExt;
 

@@ -1,5 +1,5 @@
-//! Trees, directories and attributes that the kernel wrote: everything verifies, is in order, and
-//! survives being written again by us.
+//! Trees, directories and attributes written by the kernel: all verify, are in order, and survive a
+//! rewrite by uext4.
 
 mod attributes;
 mod directories;

@@ -1,4 +1,4 @@
-//! A leaf with its table against the same names in a map and a walk over the bytes.
+//! A leaf with its table, against a map of the same names and a walk over the bytes.
 
 use super::*;
 use crate::BlockNr;
@@ -17,7 +17,7 @@ fn new(inode: u32, name: &[u8]) -> NewEntry<'_> {
     }
 }
 
-/// Names of all lengths, and groups of names whose prints are the same.
+/// Names of all lengths, and groups of names with equal fingerprints.
 fn names() -> Vec<Vec<u8>> {
     let mut twins: BTreeMap<(u8, u8), Vec<Vec<u8>>> = BTreeMap::new();
     for number in 0..6000 {
@@ -35,7 +35,7 @@ fn names() -> Vec<Vec<u8>> {
     names
 }
 
-/// A leaf, its table, and what stands in it.
+/// A leaf, its table, and its entries.
 struct World {
     bytes: Vec<u8>,
     table: LeafTable,
@@ -118,7 +118,7 @@ impl World {
         }
     }
 
-    /// Half of the names go elsewhere, as in a split: the bytes are new.
+    /// Moves half of the names away, as in a split: the bytes are new.
     fn split(&mut self) {
         let old = self.bytes.clone();
         let kept = DirLeaf::new(&old[..], self.tail, PLACE);
@@ -206,7 +206,7 @@ proptest! {
         world.bytes[at] = value;
         let built = LeafTable::build(&world.walk());
         prop_assert_eq!(built.is_ok(), world.walk().validate().is_ok());
-        // A table of other bytes answers something.
+        // A table of other bytes gives some answer.
         let _ = (world.known().locate(b"twin0001"), world.known().fits(b"name"));
     }
 }

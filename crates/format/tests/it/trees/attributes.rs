@@ -1,4 +1,4 @@
-//! Attributes, access control lists and inline data of the kernel.
+//! Attributes, access control lists and inline data written by the kernel.
 
 use std::path::Path;
 
@@ -161,7 +161,7 @@ fn inline_data_of_the_kernel() {
     if !KernelMount::available_or_skip("inline_data_of_the_kernel") {
         return;
     }
-    // 128 is the most that fits an inode of 256 bytes.
+    // 128 is the largest that fits an inode of 256 bytes.
     let sizes = [1_usize, 59, 60, 61, 100, 128];
     let volume = filled(&["-O", "inline_data", "-I", "256"], "half_md4", |root| {
         let dir = root.join("dir");

@@ -1,4 +1,4 @@
-//! Hashed and linear directories of the kernel.
+//! Hashed and linear directories written by the kernel.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -77,7 +77,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Checks a leaf; says whether every name's hash is in `range`.
+    /// Checks a leaf; returns whether every name's hash is in `range`.
     fn leaf(&mut self, block: &[u8], hashes: Option<(DirHasher, u32, u32)>) {
         let leaf = DirLeaf::new(block, self.tail, self.place);
         leaf.validate().expect("leaf");

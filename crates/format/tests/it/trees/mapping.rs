@@ -1,4 +1,4 @@
-//! Extent trees and block maps: the data must be where our map says.
+//! Extent trees and block maps: the data must be where the map points.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;

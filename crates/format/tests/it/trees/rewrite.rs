@@ -1,5 +1,5 @@
-//! What our encoders write, e2fsck accepts: every leaf and every block of attributes of an image is
-//! written anew.
+//! e2fsck accepts the output of the encoders: every leaf and every block of attributes of an image
+//! is rewritten.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;

@@ -1,4 +1,4 @@
-//! Reads inodes and blocks of an image, and maps files through our trees.
+//! Reads inodes and blocks of an image, and maps files with uext4's trees.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -21,7 +21,7 @@ pub(super) struct Volume {
     checksums: Checksums,
 }
 
-/// An inode with everything that the checks need to know of it.
+/// An inode with the values that the checks need.
 pub(super) struct Node {
     pub(super) ino: InodeNr,
     pub(super) inode: Inode,
