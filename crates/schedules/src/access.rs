@@ -1,5 +1,5 @@
-//! A read and somebody who sets the access time: whichever comes first, what was set stays, since
-//! no read is to replace it.
+//! A read races an explicit change of the access time: in either order the explicit time stays,
+//! since it is not due for an update by the read.
 
 use crate::explore::explore;
 use crate::rig::{Flat, dir, image_with_directory, mount, unmount};

@@ -1,5 +1,5 @@
 //! Allocate, settle, release, free, commit, evict and load by several threads, against a state per
-//! cluster: nothing is handed out twice or before its commit, and counts are exact.
+//! cluster: no cluster is allocated twice or before its commit, and counts are exact.
 
 use crate::explore::{explore, number};
 use crate::rig::join;
@@ -17,7 +17,7 @@ const PENDING: u8 = 2;
 const GROUPS: u32 = 3;
 const PER_GROUP: u32 = 16;
 
-/// Bits on disk. Reading one takes a while, in which others go on.
+/// Bitmaps on disk. Reading one yields to other threads.
 struct Disk(Vec<Mutex<Bitmap>>);
 
 impl Disk {
@@ -38,7 +38,7 @@ impl Loader for Disk {
     fn load(&self, nr: GroupNr, used: &mut Bitmap) -> Result<(), LoadError> {
         thread::yield_now();
         used.copy_from(&self.0[nr.0 as usize].lock().expect("no check panicked"));
-        // Sometimes long enough for others to free, commit and give back.
+        // Sometimes long enough for other threads to free, commit and return clusters.
         let slow = number().is_multiple_of(4);
         (0..if slow { 300 } else { 1 }).for_each(|_| thread::yield_now());
         Ok(())
@@ -61,7 +61,7 @@ struct World {
     epoch: RwLock<u32>,
 }
 
-/// Which engine, made for these descriptors.
+/// Constructor of an engine for these descriptors.
 type Make = fn(Config, &dyn Fn(GroupNr) -> Summary) -> Box<dyn Engine>;
 
 fn linear(config: Config, summary: &dyn Fn(GroupNr) -> Summary) -> Box<dyn Engine> {
@@ -72,7 +72,7 @@ fn optimized(config: Config, summary: &dyn Fn(GroupNr) -> Summary) -> Box<dyn En
     Box::new(BuddyEngine::new(config, ScanOrder::Optimized, summary))
 }
 
-/// Trees that have room for next to nothing, so that they come and go.
+/// Trees with almost no memory limit, so that they are dropped and rebuilt.
 fn trees(config: Config, summary: &dyn Fn(GroupNr) -> Summary) -> Box<dyn Engine> {
     let engine = TreeEngine::new(config, summary);
     let memory: &uext4_sync::atomic::AtomicU64 = &engine.tunables().freespace_memory_bytes;
@@ -161,7 +161,7 @@ impl World {
             .change(self.engine.volume(), run, Bitmap::clear_range);
     }
 
-    /// Ends the running transaction: what it freed may be used again.
+    /// Ends the running transaction: its frees may be reused.
     fn commit(&self) {
         let committed = {
             let mut epoch = self.epoch.write();
@@ -187,7 +187,7 @@ impl World {
         }
     }
 
-    /// Everything was freed; nobody works any more.
+    /// Final check: all clusters were freed and no thread is working.
     fn check(&self) {
         self.commit();
         let used = (0..self.states.len() as u64).filter(|at| at.is_multiple_of(3));
@@ -209,7 +209,7 @@ impl World {
     }
 }
 
-/// Clusters come back to a group whose bitmap is being read.
+/// Clusters are returned to a group while its bitmap is read.
 fn come_back(make: Make) {
     let world = Arc::new(World::new(make));
     let runs = [1, 4].map(|at| Run::new(ClusterNr(at), 1));

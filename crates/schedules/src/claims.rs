@@ -1,4 +1,4 @@
-//! Claims of free clusters near the limit: never more than there is, and none is lost.
+//! Claims of free clusters near the limit: never more than available, and none is lost.
 
 use crate::explore::explore;
 use crate::rig::join;
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use uext4_alloc::{FreeCount, Privilege};
 use uext4_sync::thread;
 
-/// Where claims begin to be exact: all that shards may differ by.
+/// The margin at which claims become exact: the largest deviation of all shards.
 const NEAR: u64 = 3 * uext4_sync::SHARDS as u64 * 64;
 
 fn meet(free: u64, claims: [u64; 3]) {

@@ -1,5 +1,5 @@
-//! Operations while transactions close, and while the file system is frozen: what was synced is
-//! there after a crash, and nobody waits for ever.
+//! Operations while transactions close and while the file system is frozen: synced data survives a
+//! crash, and no thread waits forever.
 
 use crate::explore::explore;
 use crate::rig::{Flat, dir, image_with_directory, join, mount, recover, together, unmount};
@@ -11,7 +11,7 @@ fn content(nr: u8) -> Vec<u8> {
     vec![b'a' + nr; 1500]
 }
 
-/// Each file is whole in the image of a crash that comes behind its sync.
+/// Each file is complete in the image of a crash after its sync.
 fn write_and_sync(fs: &Filesystem, device: &Flat) {
     let dir_ref = dir(fs, b"d");
     for nr in 0..2 {

@@ -15,7 +15,7 @@ const GO: u32 = 10;
 const MOVE: u32 = 3;
 const COME: u32 = 8;
 
-/// Long, so that a leaf has room for eight.
+/// Long names, so that a leaf holds eight.
 fn name(kind: &str, nr: u32) -> Vec<u8> {
     format!("{kind} {nr:02} {:x>90}", "").into_bytes()
 }
@@ -57,7 +57,7 @@ fn rename(fs: &Filesystem) {
     }
 }
 
-/// What stays is found, and is in each listing once, also in one that goes on behind a pause.
+/// Permanent names are found, and occur once in each listing, also in one resumed after a pause.
 fn look(fs: &Filesystem) {
     let dir = dir(fs, b"d");
     for nr in 0..STAY {
@@ -109,7 +109,7 @@ fn leaves_split_and_merge_under_many_hands() {
     explore(40, move || meet(&image));
 }
 
-/// A name that comes and goes is there or is not; nothing else is answered.
+/// A name that is created and removed repeatedly is found or not; no other result occurs.
 fn come_and_go(image: &[u8]) {
     let device = Flat::new(image);
     let fs = Arc::new(mount(&device, ""));
@@ -145,7 +145,7 @@ fn a_name_that_goes_is_not_found() {
 
 const TWINS: u32 = 12;
 
-/// Makes names that others make, too; answers how many it made itself.
+/// Creates names that another thread also creates; returns the number that it created.
 fn make_twins(fs: &Filesystem) -> usize {
     let dir = dir(fs, b"d");
     let made = |nr: &u32| match fs.create(&dir, &name("twin", *nr), 0o644, &Caller::root()) {
@@ -156,7 +156,7 @@ fn make_twins(fs: &Filesystem) -> usize {
     (0..TWINS).filter(made).count()
 }
 
-/// Two make the same names in leaves that they split, while a third takes others away.
+/// Two threads create the same names in leaves that split, while a third removes other names.
 fn race_for_names(image: &[u8]) {
     let device = Flat::new(image);
     let fs = Arc::new(mount(&device, ""));
@@ -185,7 +185,7 @@ fn each_name_is_made_once_while_leaves_split() {
     explore(40, move || race_for_names(&image));
 }
 
-/// A directory goes while it gets a file and a directory: it had none of them, or it stays.
+/// A directory is removed while it gets a file and a directory: it was empty, or it stays.
 fn remove_what_fills(image: &[u8]) {
     let device = Flat::new(image);
     let fs = Arc::new(mount(&device, ""));

@@ -1,4 +1,4 @@
-//! Many schedules of one scenario, each from a seed that repeats it.
+//! Runs one scenario under many schedules, each reproducible from a seed.
 //!
 //! `UEXT4_SCHEDULES=N` tries N times as many, `UEXT4_SCHEDULE_SEED=S` begins with another seed.
 
@@ -8,9 +8,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 /// Stack of each thread: a whole operation of the engine in a build without optimisation.
 const STACK_BYTES: usize = 1 << 20;
-/// A scenario takes thousands of steps; whoever takes so many waits for something forever.
+/// A scenario takes thousands of steps; one that takes this many never ends.
 const STEPS_MAX: usize = 20_000_000;
-/// Schedules that one seed gives for few preemptions: the first only counts the steps.
+/// Schedules per seed with few preemptions: the first only counts the steps.
 const PREEMPTED: usize = 8;
 
 /// A random number that is part of the schedule.
@@ -18,8 +18,8 @@ pub(crate) fn number() -> u64 {
     shuttle::rand::RngCore::next_u64(&mut shuttle::rand::thread_rng())
 }
 
-/// Tries `seeds` random schedules of `scenario`, and then as many with few preemptions at bad
-/// places, which find what a random walk hardly meets.
+/// Tries `seeds` random schedules of `scenario`, and then as many with few, badly placed
+/// preemptions (PCT), which find races that a random walk rarely meets.
 pub(crate) fn explore(seeds: u64, scenario: impl Fn() + Clone + Send + Sync + 'static) {
     let asked = |name| {
         std::env::var(name)
@@ -45,7 +45,7 @@ pub(crate) fn explore(seeds: u64, scenario: impl Fn() + Clone + Send + Sync + 's
     }
 }
 
-/// Runs something once where the checker's types work.
+/// Runs `work` once under the model checker.
 pub(crate) fn once(work: impl Fn() + Send + Sync + 'static) {
     run(1, RandomScheduler::new_from_seed(1, 1), work);
 }

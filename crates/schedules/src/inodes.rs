@@ -1,4 +1,4 @@
-//! Inode numbers of a group and of all groups: none is given out twice, and none is missed.
+//! Inode numbers of a group and of all groups: none is allocated twice, and none is missed.
 
 use crate::explore::{explore, number};
 use std::sync::Arc;
@@ -20,7 +20,7 @@ struct Table {
     runs: InodeRuns,
     groups: Vec<InodeBits>,
     space: Box<dyn Engine>,
-    /// Owners of each inode, and how many inodes nobody has.
+    /// Owners of each inode, and the number of inodes without an owner.
     held: Vec<AtomicI64>,
     free: AtomicI64,
 }
@@ -56,7 +56,7 @@ impl Table {
             affinity,
         };
         Self {
-            // More inodes than there are, so that groups hear late of what happens.
+            // More inodes than exist, so that group counts lag.
             policy: InodePolicy::new(volume, 64 * 3, affinity, &summary),
             runs: InodeRuns::new(affinity),
             groups: (0..GROUPS).map(|_| InodeBits::new(&used)).collect(),
@@ -99,8 +99,8 @@ impl Table {
     }
 }
 
-/// Each thread never holds more than its part, so whoever asks for one finds one, unless others
-/// move what is free behind its back: those who give wait until all have taken.
+/// No thread holds more than its share, so each request succeeds, unless free inodes move behind
+/// its scan: threads free only after all have taken.
 fn creators() {
     let table = Arc::new(Table::new());
     let threads: Vec<_> = (0..3)

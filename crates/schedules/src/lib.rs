@@ -1,11 +1,11 @@
-//! What threads may do to each other in the engine, tried by the model checker: `make schedules`.
+//! Concurrency scenarios of the engine for the model checker: `make schedules`.
 //!
-//! Dev only. Each module lets a few threads meet in one part of the engine and checks what must
-//! hold whatever the schedule is. They are here and not beside the code so that the build for the
-//! checker stays small: it has none of the tools of the other tests.
+//! Dev only. In each module a few threads meet in one part of the engine; the checks must hold for
+//! every schedule. The scenarios are not beside the code so that the build for the checker stays
+//! small: it has none of the tools of the other tests.
 //!
-//! Invariants: checks keep what they know in `std` atomics and locks, which are no choices of the
-//! checker, and never hold one across a call of the engine.
+//! Invariants: checks keep their state in `std` atomics and locks, which are not scheduling points
+//! of the checker, and never hold one across a call of the engine.
 #![forbid(unsafe_code)]
 
 #[cfg(all(test, shuttle))]

@@ -1,5 +1,5 @@
-//! Links of one file that has no name yet: whichever of two to the same name is refused, the file
-//! has a name then, and none of its blocks is free.
+//! Links of one unnamed file (O_TMPFILE): of two links to one name one is refused, the file has the
+//! name then, and none of its blocks is free.
 
 use crate::explore::explore;
 use crate::rig::{Flat, dir, fall_behind, image_with_directory, join, mount, unmount};
@@ -11,13 +11,13 @@ const DATA: &[u8] = &[7; 3000];
 
 fn link(fs: &Filesystem, file: &InodeRef, name: &[u8]) {
     match fs.link(file, &dir(fs, b"d"), name, &Caller::root()) {
-        // Linked and unlinked by the others, it has had its name: it gets no second one.
+        // After a link and an unlink by the other threads, it gets no second name.
         Ok(()) | Err(Error::Exists | Error::NotFound) => {}
         Err(error) => panic!("a link: {error}"),
     }
 }
 
-/// Two threads link the file to `names`, and a third removes the first of them, if it is there.
+/// Two threads link the file to `names`, and a third removes the first of them, if it exists.
 fn meet(image: &[u8], names: [&'static [u8]; 2], removes: bool) {
     let device = Flat::new(image);
     let fs = Arc::new(mount(&device, "nodelalloc"));

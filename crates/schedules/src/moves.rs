@@ -1,4 +1,4 @@
-//! A directory that gets another parent, one that moves into it, and who removes it wherever it is.
+//! A directory gets another parent while one moves into it and a third thread removes it.
 
 use crate::explore::explore;
 use crate::rig::{Flat, dir, fall_behind, image, mount, names, together, unmount};
@@ -16,7 +16,7 @@ fn fill(fs: &Filesystem) {
     }
 }
 
-/// Another was first, in one way or another.
+/// Another thread was first, in some order.
 fn fair(answer: Result<(), Error>) {
     match answer {
         Ok(()) | Err(Error::NotFound | Error::NotEmpty) => {}

@@ -1,5 +1,5 @@
-//! Files that lose their names while they are open, in an orphan file with four slots (in builds
-//! for the checker a block has two): claims, releases and the list when the file is full.
+//! Files that are unlinked while open, in an orphan file with four slots (in builds for the checker
+//! a block has two): claims, releases, and the legacy list when the file is full.
 
 use crate::explore::explore;
 use crate::rig::{
@@ -41,7 +41,7 @@ fn meet(image: &[u8]) {
     });
     let workers: Vec<_> = workers.collect();
     fs.sync().expect("a sync");
-    // Whoever was an orphan at this moment is freed by the next mount.
+    // Inodes that were orphans at this moment are freed by the next mount.
     recover(&device.bytes(), |crashed| {
         let named = names(crashed, &dir(crashed, b"d")).len() as u64;
         let (_, inodes) = free(crashed);
@@ -68,7 +68,7 @@ fn a_slot_has_one_owner() {
     explore(300, || uext4::orphan_slots(Flat::new(&[0; 16 << 10])));
 }
 
-/// A hold by number comes and goes while the last user of a file without a name goes away.
+/// A reference by number is taken and dropped while the last user of an unlinked file leaves.
 fn hold_beside_the_end(image: &[u8]) {
     let device = Flat::new(image);
     let fs = Arc::new(mount(&device, "nodelalloc"));
@@ -106,7 +106,7 @@ fn the_last_of_several_users_frees_a_file_without_a_name() {
     explore(150, move || hold_beside_the_end(&image));
 }
 
-/// Each is an extent; so many take more than one transaction to cut.
+/// Each piece is an extent; this many need more than one transaction to truncate.
 const PIECES: u64 = 600;
 
 fn scattered(fs: &Filesystem) {
@@ -120,7 +120,7 @@ fn scattered(fs: &Filesystem) {
     }
 }
 
-/// The file loses its name while it is cut; then there is a crash.
+/// The file is unlinked while it is truncated; then a crash follows.
 fn cut_beside_unlink(image: &[u8]) {
     let device = Flat::new(image);
     let fs = Arc::new(mount(&device, "nodelalloc"));

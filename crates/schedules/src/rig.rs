@@ -1,4 +1,4 @@
-//! A small file system in flat memory, mounted inside a scenario, and what must be true of it.
+//! A small file system in flat memory, mounted inside a scenario, and its checks.
 
 use crate::explore::{number, once};
 use std::path::Path;
@@ -12,10 +12,10 @@ use uext4_sync::{ManualClock, WallTime, thread};
 
 /// 4 MiB of blocks of 1 KiB: directories split early, and a copy is cheap.
 const IMAGE_BYTES: usize = 4 << 20;
-/// e2fsck judges one in so many images.
+/// e2fsck checks one image in this many.
 const JUDGED: u64 = 16;
 
-/// A device whose accesses are atomic; others go on while it works.
+/// A device whose accesses are atomic; other threads run during an access.
 pub(crate) struct Flat(Mutex<Vec<u8>>);
 
 impl Flat {
@@ -23,7 +23,7 @@ impl Flat {
         Arc::new(Self(Mutex::new(bytes.to_vec())))
     }
 
-    /// What a crash at this moment leaves.
+    /// The bytes that a crash at this moment leaves.
     pub(crate) fn bytes(&self) -> Vec<u8> {
         self.0.lock().expect("no access panicked").clone()
     }
@@ -59,7 +59,7 @@ impl BlockDevice for Flat {
     }
 }
 
-/// A file system that `fill` put something into.
+/// A file system populated by `fill`.
 pub(crate) fn image(fill: fn(&Filesystem)) -> Arc<Vec<u8>> {
     let made = Arc::new(Mutex::new(Vec::new()));
     let keep = made.clone();
@@ -83,7 +83,7 @@ pub(crate) fn image(fill: fn(&Filesystem)) -> Arc<Vec<u8>> {
     Arc::new(made)
 }
 
-/// Mounts with these options, on a clock that stands.
+/// Mounts with these options, on a stopped clock.
 pub(crate) fn mount(device: &Arc<Flat>, list: &str) -> Filesystem {
     let options = MountOptions {
         clock: Arc::new(ManualClock::new(WallTime {
@@ -97,7 +97,7 @@ pub(crate) fn mount(device: &Arc<Flat>, list: &str) -> Filesystem {
     Filesystem::mount(device.clone(), options).expect("mounts")
 }
 
-/// The device of a crash is recovered by a mount; `look` may say what must be there.
+/// Recovers the device of a crash by a mount; `look` checks the contents.
 pub(crate) fn recover(bytes: &[u8], look: impl FnOnce(&Filesystem)) {
     let device = Flat::new(bytes);
     let fs = mount(&device, "");
@@ -106,7 +106,7 @@ pub(crate) fn recover(bytes: &[u8], look: impl FnOnce(&Filesystem)) {
     judge(&device);
 }
 
-/// Unmounts, and lets e2fsck look at some of the images.
+/// Unmounts, and lets e2fsck check some of the images.
 pub(crate) fn unmount(device: &Arc<Flat>, fs: &Filesystem) {
     fs.unmount().expect("unmounts");
     judge(device);
@@ -125,7 +125,7 @@ fn judge(device: &Flat) {
     assert!(verdict.is_empty(), "{verdict}");
 }
 
-/// Nothing, or what is wrong.
+/// The complaints of e2fsck; empty if there are none.
 fn e2fsck(path: &Path) -> String {
     let out = Command::new("e2fsck").arg("-fn").arg(path).output();
     let out = out.expect("e2fsck is installed");
@@ -135,7 +135,7 @@ fn e2fsck(path: &Path) -> String {
     }
 }
 
-/// The names in a directory, less the two of every directory.
+/// The names in a directory, except "." and "..".
 pub(crate) fn names(fs: &Filesystem, dir: &InodeRef) -> Vec<Vec<u8>> {
     let mut names = Vec::new();
     let mut visit = |entry: uext4::DirEntry<'_>| {
@@ -163,7 +163,7 @@ pub(crate) fn image_with_directory() -> Arc<Vec<u8>> {
     })
 }
 
-/// Lets a thread for each of `works` work in the file system, until all are done.
+/// Runs a thread for each of `works` in the file system, until all are done.
 pub(crate) fn together<const N: usize>(fs: &Arc<Filesystem>, works: [fn(&Filesystem); N]) {
     join(works.map(|work| {
         let fs = fs.clone();
@@ -177,8 +177,8 @@ pub(crate) fn join(threads: impl IntoIterator<Item = thread::JoinHandle<()>>) {
     threads.into_iter().for_each(join);
 }
 
-/// Lets others go ahead by any number of steps. Threads that begin together do the same work at the
-/// same pace under a random walk, so that who has more of it never comes first.
+/// Lets other threads run for a random number of steps. Threads that begin together proceed at the
+/// same rate under a random walk, so the one with more work never comes first.
 pub(crate) fn fall_behind() {
     (0..number() % 150).for_each(|_| thread::yield_now());
 }

@@ -1,4 +1,5 @@
-//! Look-ups in a deep map, the shrinker, and changes of the map: nobody reads another place.
+//! Lookups in a deep extent tree, the shrinker, and changes of the tree: no read sees another
+//! block.
 
 use crate::explore::explore;
 use crate::rig::{Flat, dir, image, mount, together, unmount};
@@ -6,7 +7,7 @@ use std::sync::Arc;
 use uext4::{Caller, FallocateMode, Filesystem, InodeRef};
 
 const BLOCK: u64 = 1024;
-/// Every second one is a hole, so that each is an extent and the map is deep.
+/// Every second block is a hole, so that each block is an extent and the tree is deep.
 const BLOCKS: u64 = 80;
 
 fn fill(fs: &Filesystem) {
@@ -18,7 +19,7 @@ fn fill(fs: &Filesystem) {
     }
 }
 
-/// A block says where it stands.
+/// A block contains its own number.
 fn put(fs: &Filesystem, file: &InodeRef, at: u64) {
     let written = fs.write(file, at * BLOCK, &[at as u8 + 1; BLOCK as usize]);
     assert_eq!(written.expect("a write"), BLOCK as usize);
