@@ -1,4 +1,4 @@
-//! Who may do what: mode bits, POSIX ACLs, sticky directories, inode flags.
+//! Access control: mode bits, POSIX ACLs, sticky directories, inode flags.
 //!
 //! References: `path_resolution(7)`, `acl(5)`; the rules are Linux's.
 
@@ -10,12 +10,12 @@ use crate::{Caller, Error, Fs, Result, xattr};
 use uext4_format::acl::Subject;
 use uext4_format::{FileType, InodeFlags};
 
-/// What is wanted of a file: a set of permission bits.
+/// Requested access: a set of permission bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Want(pub(crate) u16);
 
 impl Want {
-    /// Nothing but existence.
+    /// Existence only.
     pub const EXIST: Want = Want(0);
     /// Read.
     pub const READ: Want = Want(4);
@@ -24,21 +24,21 @@ impl Want {
     /// Execute, or search a directory.
     pub const EXECUTE: Want = Want(1);
 
-    /// Both.
+    /// The union of both sets.
     pub const fn and(self, other: Want) -> Want {
         Want(self.0 | other.0)
     }
 }
 
 impl Fs {
-    /// Answers `Access` unless `caller` may do `want` with `inode`; `NotPermitted` or `ReadOnly`
-    /// for writes that no one may do.
+    /// Answers `Access` unless `caller` may do `want` with `inode`. For writes that are refused to
+    /// every caller, answers `NotPermitted` or `ReadOnly`.
     pub(crate) fn may(&self, inode: &Inode, caller: &Caller, want: Want) -> Result<()> {
         let writes = want.0 & Want::WRITE.0 != 0;
         if writes {
             self.writable()?;
         }
-        // Asked about every directory on the way to everything: one look, and no lock there.
+        // Runs for every directory on every path: one read of the facts, without the inode's lock.
         let facts = inode.facts();
         if writes && facts.flags.contains(InodeFlags::IMMUTABLE) {
             return Err(Error::NotPermitted);
@@ -70,8 +70,8 @@ impl Fs {
         grant(granted, &facts, caller, want)
     }
 
-    /// Whether the access list has a say: not for the owner, whose bits stand in the mode, and not
-    /// when the group bits, which stand for the mask, are all clear.
+    /// Whether the ACL is evaluated: not for the owner, whose bits are in the mode, and not when
+    /// the group bits of the mode, which hold the ACL mask, are all clear.
     fn asks_acl(&self, inode: &Inode, facts: &Facts, caller: &Caller) -> bool {
         if !self.settings.has(Switch::Acl) || inode.lacks_acl() {
             return false;
@@ -79,8 +79,7 @@ impl Fs {
         facts.uid != caller.uid && facts.mode & 0o070 != 0
     }
 
-    /// Whether `caller` may use the blocks reserved for the superuser: as `resuid` and `resgid`
-    /// say.
+    /// Whether `caller` may use the blocks reserved for the superuser, by `resuid` and `resgid`.
     pub(crate) fn reserve_of(&self, caller: &Caller) -> Reserve {
         let gid = self.settings.reserved_gid().filter(|gid| *gid != 0);
         let listed = self.settings.reserved_uid() == Some(caller.uid)
@@ -92,7 +91,7 @@ impl Fs {
         }
     }
 
-    /// Nobody writes to an immutable inode.
+    /// Answers `NotPermitted` for an immutable inode, and `ReadOnly` on a read-only mount.
     pub(crate) fn may_change(&self, inode: &Inode) -> Result<()> {
         self.writable()?;
         if inode.read().disk.flags.contains(InodeFlags::IMMUTABLE) {
@@ -101,8 +100,8 @@ impl Fs {
         Ok(())
     }
 
-    /// Whoever changes entries writes the directory. In sticky directories, only the owner of the
-    /// file or the directory takes a name away.
+    /// Requires write and search permission on the directory. In a sticky directory, only the owner
+    /// of the file or of the directory removes a name.
     pub(crate) fn may_delete(&self, parent: &Inode, target: &Inode, caller: &Caller) -> Result<()> {
         self.may(parent, caller, Want::WRITE.and(Want::EXECUTE))?;
         let append_only = InodeFlags::APPEND;
@@ -147,8 +146,8 @@ fn grant(by_rights: bool, facts: &Facts, caller: &Caller, want: Want) -> Result<
     }
 }
 
-/// The mode of a regular file after a change by `caller`, who is not the superuser: without setuid,
-/// and without setgid where the group may execute it or the caller is no member of `gid`.
+/// The mode of a regular file after a change by an unprivileged `caller`: without setuid, and
+/// without setgid if the group may execute the file or the caller is not a member of `gid`.
 pub(crate) fn without_privileges(mode: u16, gid: u32, caller: &Caller) -> u16 {
     const SET_UID: u16 = 0o4000;
     const SET_GID: u16 = 0o2000;
@@ -175,8 +174,8 @@ fn class_bits(facts: &Facts, caller: &Caller) -> u16 {
     }
 }
 
-/// The superuser reads and writes everything, searches every directory, and executes what
-/// somebody may execute.
+/// The superuser reads and writes every file, searches every directory, and executes a file that
+/// has any execute bit.
 fn superuser_may(facts: &Facts, caller: &Caller, want: Want) -> bool {
     let directory = facts.file_type() == Some(FileType::Directory);
     let executes = want.0 & Want::EXECUTE.0 != 0;

@@ -1,4 +1,4 @@
-//! What a caller sees and sets of an inode, and who the caller is.
+//! Attributes of an inode as callers see and set them, and the caller's identity.
 
 use uext4_format::InodeNr;
 use uext4_format::quota::QuotaEntry;
@@ -15,7 +15,7 @@ pub struct Attr {
     pub kind: FileType,
     /// Permission bits with setuid, setgid and sticky (`0o7777`).
     pub mode: u16,
-    /// Number of names.
+    /// Number of hard links.
     pub links: u32,
     /// Owner.
     pub uid: u32,
@@ -37,7 +37,7 @@ pub struct Attr {
     pub mtime: Timestamp,
     /// Last change of the inode.
     pub ctime: Timestamp,
-    /// Birth; zero when the inode has no room for it.
+    /// Birth; zero when the inode has no field for it.
     pub crtime: Timestamp,
     /// Inode flags (`FS_*_FL` bits, as `lsattr` shows them).
     pub flags: u32,
@@ -77,27 +77,27 @@ pub struct SetAttr {
     pub generation: Option<u32>,
 }
 
-/// Who asks. Permission checks are made against this unless it is the superuser.
+/// The identity that permission checks use. The superuser passes them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Caller {
-    /// Effective user id; 0 is the superuser, for whom nothing is refused by mode.
+    /// Effective user id; 0 is the superuser, whom mode bits do not restrict.
     pub uid: u32,
     /// Effective group id.
     pub gid: u32,
     /// Supplementary groups.
     pub groups: Vec<u32>,
-    /// Bits that a create takes from the mode when no default ACL stands in the parent.
+    /// Bits that a create clears in the mode when the parent has no default ACL.
     pub umask: u16,
-    /// Who checks permissions.
+    /// Which side checks permissions.
     pub checks: Checks,
 }
 
-/// Who checks permissions for a [`Caller`].
+/// Which side checks permissions for a [`Caller`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Checks {
     /// The library, on every operation.
     Library,
-    /// Somebody else did already (the kernel's `default_permissions`).
+    /// The layer above has checked already (the kernel's `default_permissions`).
     Done,
 }
 
@@ -124,16 +124,16 @@ impl Caller {
     }
 }
 
-/// Room for data, in bytes.
+/// Capacity for data, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Room {
-    /// For whoever may not use the blocks reserved for the superuser.
+    /// For callers that may not use the blocks reserved for the superuser.
     pub users_bytes: u64,
-    /// For whoever may.
+    /// For callers that may use them.
     pub all_bytes: u64,
 }
 
-/// Numbers of the whole file system, as `statfs` shows them.
+/// Totals of the whole file system, as `statfs` shows them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StatFs {
     /// Block size in bytes.
@@ -155,7 +155,8 @@ pub struct StatFs {
 }
 
 impl StatFs {
-    /// Shows no more than the limits of a project, as the kernel does: the lower one of each pair.
+    /// Clamps the totals to the limits of a project, as the kernel does: the lower limit of each
+    /// pair.
     pub(crate) fn narrow(&mut self, project: &QuotaEntry) {
         let lower =
             |soft: u64, hard: u64| [soft, hard].into_iter().filter(|&limit| limit != 0).min();

@@ -1,9 +1,9 @@
-//! What one operation may cost on an image that nobody trusts.
+//! Bound on metadata reads and time of one operation, for untrusted images.
 //!
-//! A sound image can still be made to keep a server busy: directories without an index and with
-//! millions of entries, maps with an extent for each block. So an operation may look at so many
-//! bytes of metadata, which bounds what it holds as well, and take so long; then it ends as if the
-//! block that it comes to were damaged. Data need no bound: a request says how much it is for.
+//! A consistent image can still keep a server busy: directories without an index and with millions
+//! of entries, maps with one extent for each block. An operation may read a limited number of bytes
+//! of metadata, which also bounds its memory, and run for a limited time. Past the limit it fails
+//! as if the next block were damaged. Data are not bounded: a request says how much it transfers.
 
 use crate::{Fs, MountOptions, Result};
 use std::time::Duration;
@@ -18,7 +18,7 @@ pub(crate) struct Budget {
 }
 
 impl Budget {
-    /// As the options say; `None` when they set no bound.
+    /// From the options; `None` when they set no bound.
     pub(crate) fn of(options: &MountOptions, block_bytes: u64) -> Option<Self> {
         let (bytes, time) = (options.operation_bytes, options.operation_time);
         let is_bound = bytes.is_some() || time.is_some();
@@ -30,7 +30,7 @@ impl Budget {
 }
 
 impl Fs {
-    /// Counts what an operation costs while the answer lives.
+    /// Counts the cost of an operation while the returned value lives.
     pub(crate) fn begin_operation(&self) -> Option<Spending> {
         let Budget { blocks, time } = self.budget?;
         let allowance = Allowance {
@@ -40,10 +40,10 @@ impl Fs {
         allowance.begin()
     }
 
-    /// The operation looks at one more block of metadata.
+    /// Charges one more block of metadata to the operation.
     ///
     /// # Errors
-    /// Damage at that block, when it may not.
+    /// Damage at that block, when the operation has used up its allowance.
     pub(crate) fn spend(&self, place: Place, structure: &'static str) -> Result<()> {
         if self.budget.is_none() {
             return Ok(());

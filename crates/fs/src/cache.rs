@@ -1,12 +1,12 @@
-//! A sharded cache of reference-counted objects.
+//! Sharded object cache with CLOCK eviction.
 //!
-//! An object is evicted only when nobody but the cache holds it: the running transaction keeps an
-//! `Arc` of everything dirty, so what is evicted is clean. To see that and to end the object is one
-//! step, because others may hold it weakly: an object that somebody got hold of again stays the one
-//! that is cached. Eviction goes round the shard's own entries with a second chance.
+//! The cache evicts an object only if it holds the only `Arc`. The running transaction keeps an
+//! `Arc` of every dirty object, so evicted objects are clean. The check and the end of the object
+//! are one step (`Arc::try_unwrap`), because weak holders may upgrade at any time: an object that a
+//! weak holder revived stays the cached one.
 //!
-//! Locking: `Rank::CacheShard` per shard; nothing else is taken under it. Nothing is read, built or
-//! dropped under it either: who holds it may lose its core.
+//! Locking: `Rank::CacheShard` per shard; no other lock is taken under it. Objects are read, built
+//! and dropped without it, because the holder of the lock may be preempted.
 
 mod entries;
 
@@ -17,16 +17,16 @@ use uext4_sync::atomic::{AtomicU64, Ordering};
 use uext4_sync::{Rank, RwLock, stretch_shard};
 
 const CACHE_SHARDS: usize = 128;
-/// Kept in each whatever the allotment is.
+/// Objects that each shard keeps at least, whatever the allotment is.
 const SHARD_MIN: usize = 8;
-/// What a cached object takes besides itself: its entry, with what the table keeps free, and what
-/// the allocator adds.
+/// Memory of a cached object besides itself, in bytes: its entry, the spare capacity of the table,
+/// and the allocator's overhead.
 pub(crate) const ENTRY_BYTES: u64 = 96;
-/// Numbers in a row that share a shard: a thread that works through its own files or directory
-/// stays with the same few locks and lines, which nobody else writes meanwhile.
+/// Log2 of the consecutive numbers that share a shard. A thread that works through its own files or
+/// directory stays on few locks, whose cache lines other threads rarely write.
 const STRETCH_BITS: u32 = 8;
 
-/// A key that spreads over shards by itself.
+/// A key with a number that selects its shard.
 pub(crate) trait Key: Copy + Eq + Hash {
     /// A number that differs between keys.
     fn number(self) -> u64;
@@ -44,21 +44,21 @@ impl Key for uext4_format::InodeNr {
     }
 }
 
-/// What a cache holds.
+/// An object that a cache holds.
 pub(crate) trait Cached {
-    /// True when somebody who has it at hand used it without asking the cache since this was asked
-    /// last.
+    /// Takes and clears the used mark, which holders set when they use the object without a cache
+    /// look-up.
     fn take_used(&self) -> bool {
         false
     }
 
-    /// Memory behind the object that not every object has, in bytes. Waits for nothing.
+    /// Heap memory of the object that not every object has, in bytes. Does not block.
     fn more_bytes(&self) -> usize {
         0
     }
 }
 
-/// The counters stand beside the lock, whose line a look-up changes anyway.
+/// The counters share the lock's cache line, which a look-up writes anyway.
 #[repr(align(128))]
 struct Shard<K, V> {
     entries: RwLock<Entries<K, V>>,
@@ -67,28 +67,29 @@ struct Shard<K, V> {
     evictions: AtomicU64,
 }
 
-/// What a cache did since it was made, and holds now.
+/// Counters since the cache was made, and its current content.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     pub(crate) entries: u64,
-    /// Entries that nobody uses.
+    /// Entries that only the cache holds.
     pub(crate) idle: u64,
-    /// [`Cached::more_bytes`] of all.
+    /// Sum of [`Cached::more_bytes`].
     pub(crate) more_bytes: u64,
     pub(crate) hits: u64,
     pub(crate) misses: u64,
     pub(crate) evictions: u64,
 }
 
-/// Something that was read because it was not cached, and what was found beside it.
+/// The result of a read after a miss: the wanted object, and its neighbours that the same read
+/// found.
 pub(crate) struct Found<K, V> {
     pub(crate) wanted: V,
-    /// Of the same stretch of numbers; others are left out.
+    /// Neighbours of the same run of numbers; others are left out.
     pub(crate) beside: Vec<(K, V)>,
 }
 
 impl<K, V> Found<K, V> {
-    /// Nothing beside it.
+    /// No neighbours.
     pub(crate) fn alone(wanted: V) -> Self {
         let beside = Vec::new();
         Self { wanted, beside }
@@ -105,24 +106,24 @@ impl<K, V> Shard<K, V> {
     }
 }
 
-/// The cache.
+/// See the module.
 pub(crate) struct Cache<K, V> {
     shards: Box<[Shard<K, V>]>,
     allotment: Allotment,
 }
 
-/// The memory for what nobody uses.
+/// Memory for objects that only the cache holds.
 pub(crate) struct Allotment {
-    /// Of several caches; may change at any time, and holds for what comes from then on.
+    /// Shared by several caches. May change at any time; later insertions use the new value.
     pub(crate) bytes: Arc<AtomicU64>,
-    /// One part of so many is for this cache.
+    /// This cache takes one part of this many.
     pub(crate) parts: u64,
-    /// What one object takes.
+    /// Memory of one object, in bytes.
     pub(crate) object_bytes: u64,
 }
 
 impl Allotment {
-    /// How many objects a shard may keep.
+    /// Objects that a shard may keep.
     fn shard_max(&self) -> usize {
         let bytes = self.bytes.load(Ordering::Relaxed) / self.parts;
         let objects = bytes / self.object_bytes;
@@ -131,7 +132,7 @@ impl Allotment {
 }
 
 impl<K: Key, V: Cached> Cache<K, V> {
-    /// An empty cache that keeps to `allotment`, and a few objects.
+    /// An empty cache that keeps `allotment`, and at least a few objects per shard.
     pub(crate) fn new(allotment: Allotment) -> Self {
         let shard = |_| Shard {
             entries: RwLock::new(Rank::CacheShard, Entries::new()),
@@ -150,7 +151,7 @@ impl<K: Key, V: Cached> Cache<K, V> {
         self.look(key).ok()
     }
 
-    /// The cached object, or what [`Entries::departures`] said when it was not there.
+    /// The cached object; on a miss, the shard's [`Entries::departures`] counter.
     fn look(&self, key: K) -> Result<Arc<V>, u64> {
         let shard = self.shard(key);
         let entries = shard.entries.read();
@@ -163,14 +164,14 @@ impl<K: Key, V: Cached> Cache<K, V> {
         found
     }
 
-    /// True when the object is cached; it does not count as used.
+    /// Whether the object is cached. Does not mark it used.
     pub(crate) fn contains(&self, key: K) -> bool {
         self.shard(key).entries.read().contains(key)
     }
 
-    /// The cached object; when there is none, what `read` finds where such objects lie is cached.
-    /// `read` is asked again when something left the shard meanwhile: what it found may be older
-    /// than what was cached, changed, written and evicted in the time.
+    /// The cached object; on a miss, caches what `read` finds. If an object left the shard
+    /// meanwhile, `read` runs again: its result may be older than an object that was cached,
+    /// changed, written and evicted in between.
     ///
     /// # Errors
     /// Those of `read`.
@@ -220,7 +221,7 @@ impl<K: Key, V: Cached> Cache<K, V> {
         cached
     }
 
-    /// Puts `value` in the place of what is cached; answers it, and what was there.
+    /// Replaces the cached object by `value`; answers the new object and the old one.
     pub(crate) fn replace(&self, key: K, value: V) -> (Arc<V>, Option<Arc<V>>) {
         let shard = self.shard(key);
         let (value, mut room) = (Arc::new(value), self.room());
@@ -238,12 +239,12 @@ impl<K: Key, V: Cached> Cache<K, V> {
         Room::new(self.allotment.shard_max())
     }
 
-    /// Takes the object out.
+    /// Removes the object.
     pub(crate) fn remove(&self, key: K) -> Option<Arc<V>> {
         self.shard(key).entries.write().remove(key)
     }
 
-    /// Numbers of all shards.
+    /// Totals of all shards.
     pub(crate) fn counts(&self) -> Counts {
         let mut sum = Counts::default();
         for shard in &self.shards {
@@ -261,8 +262,8 @@ impl<K: Key, V: Cached> Cache<K, V> {
         sum
     }
 
-    /// Drops about a quarter of the objects: of those that nobody uses, the ones not looked up
-    /// lately. Answers how many.
+    /// Evicts about a quarter of the objects: idle ones that were not looked up recently. Answers
+    /// how many.
     pub(crate) fn shed(&self) -> u64 {
         let shed = |shard: &Shard<K, V>| {
             let gone = shard.entries.write().shed_quarter();
@@ -334,8 +335,8 @@ mod tests {
         assert!((0..10).all(|i| cache.get(nr(i)).is_some()));
     }
 
-    /// While somebody reads it, another loads it, changes it, and it is written and evicted: what
-    /// was read is old.
+    /// While one thread reads, another one loads and changes the object, and it is written and
+    /// evicted: the first read is stale.
     #[test]
     fn what_was_read_before_the_present_state_left_is_read_again() {
         let cache = cache::<u64>();

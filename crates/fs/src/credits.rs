@@ -1,21 +1,21 @@
-//! How many blocks an operation may log at most, for the journal's reservation.
+//! Journal credits: upper bounds on the blocks that an operation logs.
 //!
-//! Counted in live objects (each is at most one block): inodes, directory blocks, tree nodes,
-//! group halves. Operations that may need more extend by restarting their handle.
+//! The unit is a live object, which is at most one block: inodes, directory blocks, tree nodes,
+//! group halves. Operations that need more extend by restarting their handle.
 
 /// Create of any kind: inode, its group half, parent, leaf, xattr block, first directory block,
 /// block group half, orphan block, ACL.
 pub(crate) const CREATE: u32 = 14;
 /// Adding blocks to a directory: two leaves, three index levels twice, map nodes, group halves.
 pub(crate) const DIR_GROW: u32 = 24;
-/// One step of shrinking a directory: two blocks that become one, the last block's new place, two
+/// One step of shrinking a directory: two merged blocks, the new place of the last block, two
 /// nodes, the root, map nodes, the group half, the inode.
 pub(crate) const DIR_SHRINK: u32 = 20;
 /// Removing a name: leaf, parent, inode, orphan block, group halves of a small file.
 pub(crate) const REMOVE: u32 = 16;
 /// Rename: two removals and an insert.
 pub(crate) const RENAME: u32 = 32;
-/// One step of freeing blocks: a tree path, eight groups, revokes, inode. Few for the model
+/// One step of freeing blocks: a tree path, eight groups, revokes, inode. Fewer under the model
 /// checker, so that a small file takes several steps.
 pub(crate) const TRUNCATE: u32 = if cfg!(shuttle) { 18 } else { 32 };
 /// Mapping one run of blocks: a split path of depth five, group halves, inode.

@@ -6,7 +6,7 @@ use uext4_format::Corrupt;
 /// Result of the library's operations.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// What went wrong. [`Error::errno`] gives the Linux errno that ext4 would answer.
+/// The error type. [`Error::errno`] gives the Linux errno that ext4 would answer.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum Error {
     /// The device failed.
@@ -72,7 +72,7 @@ pub enum Error {
     /// The caller is not allowed to do this.
     #[error("operation not permitted")]
     NotPermitted,
-    /// An argument makes no sense.
+    /// An argument is invalid.
     #[error("invalid argument: {0}")]
     Invalid(&'static str),
     /// The file would be larger than the format allows.

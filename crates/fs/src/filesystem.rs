@@ -1,4 +1,4 @@
-//! The mounted file system: what every operation reaches for.
+//! The mounted file system: the shared state of all operations.
 
 use crate::budget::Budget;
 use crate::delayed::{Flusher, Pool};
@@ -45,31 +45,32 @@ pub(crate) struct Fs {
     pub(crate) extent_status: Arc<ExtentStatus>,
     pub(crate) orphans: Orphans,
     pub(crate) quota: Quota,
-    /// Files with data that wait for their blocks.
+    /// Files with delayed allocation.
     pub(crate) delayed: Pool,
     pub(crate) flusher: Flusher,
     pub(crate) dirs: DirConfig,
     pub(crate) names: Arc<NameMemory>,
     pub(crate) sparse_leaves: SparseLeaves,
     pub(crate) shared_xattrs: SharedBlocks,
-    /// Moves of directories between parents.
+    /// Serializes moves of directories between parents.
     pub(crate) rename: Mutex<()>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) random: Random,
     pub(crate) state: MountState,
-    /// What went wrong.
+    /// Damage and failures met since the mount.
     pub(crate) incidents: Arc<Incidents>,
-    /// Whoever changes something is inside; closed while the file system is frozen.
+    /// Freeze barrier (`Turnstile`, as `sb_start_write`): every change is inside; closed while the
+    /// file system is frozen.
     pub(crate) changes: Turnstile,
-    /// What mount, remount, freeze and unmount know; held while they work.
+    /// State of mount, remount, freeze and unmount; each holds the lock for its whole run.
     pub(crate) lifecycle: Mutex<Lifecycle>,
     pub(crate) checksums: Checksums,
     pub(crate) extra_isize: ExtraIsize,
-    /// What one operation may cost.
+    /// Bound on the cost of one operation.
     pub(crate) budget: Option<Budget>,
-    /// `metadata_cache`: bytes for inodes and metadata blocks that nobody uses.
+    /// `metadata_cache`: bytes for inodes and metadata blocks that only the cache holds.
     pub(crate) metadata_cache: Arc<AtomicU64>,
-    /// Times that memory was asked back.
+    /// Calls of `relieve_memory`.
     pub(crate) reliefs: AtomicU64,
 }
 
@@ -114,7 +115,7 @@ impl Random {
 /// Whether writes are allowed now.
 pub(crate) struct MountState {
     word: AtomicU8,
-    /// What ended writing for good; the first cause stays.
+    /// The error that ended writing; the first one stays.
     failure: OnceLock<Error>,
     incidents: Arc<Incidents>,
 }
@@ -162,8 +163,8 @@ impl MountState {
         }
     }
 
-    /// Lets nobody in any more; `lost` says why the device is not clean. A mount that is closed
-    /// stays so.
+    /// Refuses all further operations; `lost` says why the device is not clean. A mount that is
+    /// closed stays closed.
     pub(crate) fn shut_down(&self, lost: Option<&Error>) {
         let order = Ordering::SeqCst;
         let shut = |word| (word != CLOSED).then_some(SHUT);
@@ -174,17 +175,17 @@ impl MountState {
         }
     }
 
-    /// True once it was shut down, until it is closed.
+    /// True between shutdown and close.
     pub(crate) fn is_shut(&self) -> bool {
         self.word.load(Ordering::Relaxed) == SHUT
     }
 
-    /// Why the mount went read-only, if an error did it.
+    /// The error that made the mount read-only, if any.
     pub(crate) fn failure(&self) -> Option<&Error> {
         self.failure.get()
     }
 
-    /// True once it was closed.
+    /// True after the close.
     pub(crate) fn is_closed(&self) -> bool {
         self.word.load(Ordering::SeqCst) == CLOSED
     }
@@ -204,7 +205,7 @@ impl Fs {
         if !self.state.is_writable() {
             return Err(Error::ReadOnly);
         }
-        // A commit in the background may have failed since.
+        // A background commit may have failed since the last check.
         self.journal.check().map_err(|cause| {
             self.state.fail(&cause.into());
             Error::ReadOnly
@@ -217,7 +218,7 @@ impl Fs {
         Ok(self.journal.start(credits + self.quota.credits())?)
     }
 
-    /// The time of changes made now, in whole seconds where inodes keep no more.
+    /// The timestamp of changes made now, truncated to seconds where inodes store no fraction.
     pub(crate) fn now(&self) -> Timestamp {
         let now = self.clock.wall();
         match self.time_granularity_ns() {
@@ -226,7 +227,7 @@ impl Fs {
         }
     }
 
-    /// The unit of times: a nanosecond, or a second where inodes have no extra fields.
+    /// Timestamp granularity: a nanosecond, or a second where inodes have no extra fields.
     pub(crate) fn time_granularity_ns(&self) -> u32 {
         match usize::from(self.geometry.inode_size) > GOOD_OLD_INODE_BYTES {
             true => 1,
@@ -248,8 +249,8 @@ impl Fs {
         Err(Corrupt::new(Place::Block(nr), structure, problem).into())
     }
 
-    /// Records damage and metadata that could not be read in the superblock, and acts as `errors=`
-    /// says; passes the result on. A journal that failed ends writing.
+    /// Records damage and failed metadata reads in the superblock, and applies `errors=`; passes
+    /// the result on. A failed journal ends writing.
     pub(crate) fn note<T>(&self, result: Result<T>) -> Result<T> {
         result.inspect_err(|error| {
             self.incidents.met(error);
@@ -259,7 +260,8 @@ impl Fs {
         })
     }
 
-    /// As [`Self::note`] while nothing may be written: the note stays in memory until it may.
+    /// As [`Self::note`], for callers that may not log: the record stays in memory until the
+    /// superblock is written.
     pub(crate) fn note_quietly<T>(&self, result: Result<T>) -> Result<T> {
         result.inspect_err(|error| {
             self.incidents.met(error);

@@ -1,12 +1,12 @@
-//! Incidents: what went wrong while mounted, each place once, for a program that keeps a log.
+//! Incident log of the mount: each damaged place and failed access once, for programs that log.
 //!
-//! Damage, accesses that the device failed, and the end of writing are entered here, by operations
-//! and by background threads, when they are met. Entries stay until the unmount, so a listener that
-//! comes later is told of what the mount itself met.
+//! Operations and background threads enter damage, failed device accesses, and the end of writing.
+//! Entries stay until the unmount, so a listener that registers later also gets those of the mount
+//! itself.
 //!
-//! Invariants: one entry for a structure at a place; at most [`PLACES_MAX`] entries, and then one
-//! that says so. A listener is told each entry once.
-//! Locking: [`Rank::Queue`], held to enter; a listener is called without it.
+//! Invariants: one entry per structure and place; at most [`PLACES_MAX`] entries, then one that
+//! says so. A listener gets each entry once.
+//! Locking: [`Rank::Queue`] guards the list; a listener is called without it.
 
 use crate::{Error, Filesystem};
 use std::collections::HashSet;
@@ -15,17 +15,17 @@ use std::sync::Arc;
 use uext4_format::{Corrupt, Place};
 use uext4_sync::{Mutex, Rank};
 
-/// Places that are told apart in one mount.
+/// Distinct places that are listed in one mount.
 const PLACES_MAX: usize = 1024;
 
-/// Something that went wrong.
+/// Damage, a failed access, or the end of writing.
 #[derive(Clone, Debug)]
 pub enum Incident {
     /// A structure is damaged, or the device failed an access.
     Met(Error),
-    /// Nothing more is written, for this reason.
+    /// Writing has ended, with its cause.
     Stopped(Error),
-    /// So many places are known that further ones are not told.
+    /// The list is full; further places are not reported.
     Unlisted,
 }
 
@@ -42,14 +42,14 @@ impl fmt::Display for Incident {
     }
 }
 
-/// Is told of incidents.
+/// Receives incidents.
 pub trait Listener: Send + Sync {
-    /// Comes from the thread that met it, which may hold locks of the file system: this must not
-    /// wait, and must not use the file system.
+    /// Runs on the thread that met the incident, which may hold locks of the file system: it must
+    /// not wait, and must not use the file system.
     fn hear(&self, incident: &Incident);
 }
 
-/// What makes two incidents the same.
+/// Identity of an incident, for deduplication.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum Key {
     Damage(Place, &'static str),
@@ -73,7 +73,7 @@ pub(crate) struct Incidents {
 }
 
 impl Incidents {
-    /// None yet, on a file system with blocks of this size.
+    /// An empty log, for a file system with this block size.
     pub(crate) fn new(block_bits: u32) -> Self {
         Self {
             entered: Mutex::new(Rank::Queue, Entered::default()),
@@ -81,7 +81,7 @@ impl Incidents {
         }
     }
 
-    /// Enters an error, if it is about the image or its device and not about what was asked for.
+    /// Enters an error of the image or its device; other errors are ignored.
     pub(crate) fn met(&self, error: &Error) {
         let Some(key) = self.key(error) else {
             return;
@@ -97,7 +97,7 @@ impl Incidents {
         });
     }
 
-    /// Enters the end of writing. The first cause counts; an end that was asked for is no incident.
+    /// Enters the end of writing. Only the first cause is entered; a requested end is no incident.
     pub(crate) fn stopped(&self, cause: &Error) {
         if matches!(cause, Error::Journal(uext4_journal::Error::Closed)) {
             return;
@@ -129,7 +129,7 @@ impl Incidents {
         }
     }
 
-    /// An error that stops the journal comes to [`Self::stopped`].
+    /// Errors that stop the journal have no key here: [`Self::stopped`] enters them.
     fn key_of_journal(&self, error: &uext4_journal::Error) -> Option<Key> {
         use uext4_journal::Error as Journal;
         match error {
@@ -158,8 +158,8 @@ fn damage(corrupt: &Corrupt) -> Key {
 }
 
 impl Filesystem {
-    /// Tells `listener` of what went wrong since the mount began, and from now on when it happens:
-    /// each damaged place and failed access once. It takes the place of an earlier listener.
+    /// Registers `listener`, which replaces an earlier one. It gets the incidents since the mount
+    /// began, and later ones as they happen, each damaged place and failed access once.
     pub fn listen(&self, listener: Arc<dyn Listener>) {
         let mut entered = self.fs.incidents.entered.lock();
         entered.listener = Some(listener.clone());
@@ -168,7 +168,7 @@ impl Filesystem {
         past.iter().for_each(|incident| listener.hear(incident));
     }
 
-    /// What went wrong since the mount began, in the order in which it was met.
+    /// Incidents since the mount began, oldest first.
     pub fn incidents(&self) -> Vec<Incident> {
         self.fs.incidents.entered.lock().list.clone()
     }
@@ -219,7 +219,7 @@ mod tests {
         ] {
             incidents.met(&error);
         }
-        // What was asked for does not exist: the image is well.
+        // Errors of the request do not concern the image.
         incidents.met(&Error::NotFound);
         incidents.met(&Error::NoSpace);
         let told = told(&incidents);

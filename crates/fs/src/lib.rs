@@ -1,8 +1,8 @@
 //! ext4 in user space: the whole file system as a library.
 //!
-//! [`Filesystem`] mounts an image or device, and offers inode-based operations for servers and
+//! [`Filesystem`] mounts an image or device. It offers inode-based operations for servers, and
 //! path-based ones like `std::fs` for programs. Everything is `Send + Sync`; operations on
-//! different files and directories run side by side.
+//! different files and directories run in parallel.
 //!
 //! References: kernel documentation, `Documentation/filesystems/ext4/`.
 #![forbid(unsafe_code)]

@@ -1,13 +1,13 @@
-//! How much memory there is, for what is sized by it.
+//! Memory that this process may use: physical memory and cgroup limits.
 //!
 //! References: cgroups(7), `Documentation/admin-guide/cgroup-v2.rst` (`memory.max`).
 
 use std::fs;
 
-/// The memory of a machine that does not tell.
+/// Assumed memory, in bytes, if the machine does not tell.
 const UNKNOWN_BYTES: u64 = 1 << 30;
 
-/// One part of so many of the memory that this process may use, at most `max_bytes`.
+/// The usable memory divided by `parts`, at most `max_bytes`.
 pub(crate) fn part_of_memory(parts: u64, max_bytes: u64) -> u64 {
     let machine = machine_bytes().unwrap_or(UNKNOWN_BYTES);
     let usable = group_bytes().map_or(machine, |group| group.min(machine));
@@ -21,13 +21,13 @@ fn machine_bytes() -> Option<u64> {
     Some(kib << 10)
 }
 
-/// The least that the control groups of this process are allowed.
+/// The lowest limit of the control groups of this process, in bytes.
 fn group_bytes() -> Option<u64> {
     let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
     groups.lines().flat_map(limits_of).min()
 }
 
-/// The limits of one line of `/proc/self/cgroup`: of the group, and of those that it is in.
+/// The limits for one line of `/proc/self/cgroup`: of the group and of its ancestors.
 fn limits_of(line: &str) -> Vec<u64> {
     let mut fields = line.splitn(3, ':').skip(1);
     let (Some(controllers), Some(group)) = (fields.next(), fields.next()) else {

@@ -1,11 +1,11 @@
 //! Metadata blocks as live objects, and their cache.
 //!
 //! Layout: a [`MetaBlock`] holds one file system block (directory leaf, index node, extent node,
-//! indirect block, xattr block, orphan block): its bytes ([`state`]) and how their checksum is made
-//! when it is rendered ([`seal`]).
+//! indirect block, xattr block, orphan block): its bytes ([`state`]), and the checksum rule that
+//! rendering applies ([`seal`]).
 //!
-//! Invariants: a block is in the cache at most once, with one seal; a caller that expects another
-//! seal than the cached one has met a block that two structures claim, which is damage.
+//! Invariants: a block is in the cache at most once, with one seal. If a caller expects another
+//! seal than the cached one, two structures claim the block, which is damage.
 //! Locking: `Rank::MetaBlock` per block; the cache's shards are `Rank::CacheShard`.
 
 mod seal;
@@ -24,20 +24,20 @@ use uext4_journal::{Handle, Image, Live, Object};
 use uext4_sync::RwLockReadGuard;
 use uext4_sync::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
-/// The counts of an `Arc`, which stand before what it holds.
+/// Size of the counts of an `Arc`, which precede its value.
 const COUNTS_BYTES: usize = 2 * size_of::<usize>();
 
-/// One metadata block. In a large directory nearly every look-up meets another one that is in no
-/// cache: it lies in two cache lines, with the counts of its `Arc`.
+/// One metadata block. It fits in two cache lines with the counts of its `Arc`, because in a large
+/// directory nearly every look-up meets a block that is in no CPU cache.
 pub(crate) struct MetaBlock {
     nr: BlockNr,
-    /// It was freed: whoever remembers it must ask for the block again.
+    /// The block was freed; holders of a remembered reference must look it up again.
     is_gone: AtomicBool,
-    /// Somebody who remembers it used it: the cache was not asked.
+    /// Used through a remembered reference, without a cache look-up, since the cache asked last.
     is_used: AtomicBool,
-    /// What its directory has noted of where its parts lie: a digest.
+    /// Digest of the addresses of the block's parts that its directory noted last.
     noted: AtomicU16,
-    /// Of a block of a directory, which one it is there.
+    /// Logical block number in the directory, if it is a directory block.
     place: AtomicU32,
     live: Live<BlockState>,
 }
@@ -72,41 +72,41 @@ impl MetaBlock {
         self.is_gone.load(Ordering::Acquire)
     }
 
-    /// Where the block begins, with its counts.
+    /// Address of the allocation, which begins with the counts of the `Arc`.
     pub(crate) fn address(block: &Arc<Self>) -> usize {
         Arc::as_ptr(block).addr() - COUNTS_BYTES
     }
 
-    /// Asks for the cache lines of a block that is about to be looked at, and was at `address`.
+    /// Prefetches the cache lines of a block that was at `address`.
     pub(crate) fn prefetch(address: usize) {
         let from = std::ptr::without_provenance(address);
         prefetch(from, COUNTS_BYTES + size_of::<Self>());
     }
 
-    /// Says that the block is in use, to whom it is not asked for; usually one load.
+    /// Marks the block as used for holders that bypass the cache; usually one load.
     pub(crate) fn note_use(&self) {
         if !self.is_used.load(Ordering::Relaxed) {
             self.is_used.store(true, Ordering::Relaxed);
         }
     }
 
-    /// Says which block of its directory it is.
+    /// Sets the block's logical number in its directory.
     pub(crate) fn set_place(&self, place: LogicalBlock) {
         self.place.store(place.0, Ordering::Relaxed);
         self.noted.store(0, Ordering::Relaxed);
     }
 
-    /// Which block of its directory it is; one that no directory has, until that was said.
+    /// The block's logical number in its directory; `u32::MAX` until it is set.
     pub(crate) fn place(&self) -> LogicalBlock {
         LogicalBlock(self.place.load(Ordering::Relaxed))
     }
 
-    /// Whether where the parts of `state`, which is the block's, lie is not what was noted last; it
-    /// is from now on.
+    /// Whether the addresses of the parts of `state`, which is the block's, differ from those noted
+    /// last; notes the new ones.
     pub(crate) fn is_to_note(&self, state: &BlockState) -> bool {
         let (rows, counts) = state.addresses();
         let both = rows ^ counts.rotate_left(24);
-        // The last bits are those of any address.
+        // The low bits of addresses carry no information.
         let digest = (both >> 4 ^ both >> 20 ^ both >> 36) as u16;
         let is_new = self.noted.load(Ordering::Relaxed) != digest;
         if is_new {
@@ -120,12 +120,12 @@ impl MetaBlock {
         self.live.read()
     }
 
-    /// Waits for who has the block locked.
+    /// Returns after the current holder of the block's lock has left.
     pub(crate) fn drain(&self) {
         drop(self.live.write_unlogged());
     }
 
-    /// The current bytes, shared; a later change copies them first.
+    /// The current bytes, shared; a later change copies them first (copy-on-write).
     pub(crate) fn image(&self) -> Image {
         self.live.read().image()
     }
@@ -134,7 +134,7 @@ impl MetaBlock {
 /// Cache of metadata blocks.
 pub(crate) struct Blocks {
     cache: Cache<BlockNr, MetaBlock>,
-    /// The file system's, with `metadata_csum`.
+    /// Checksum seed of the file system, with `metadata_csum`.
     fs_seed: Option<Seed>,
 }
 
@@ -159,13 +159,13 @@ impl Blocks {
         }
     }
 
-    /// How extended attribute blocks are sealed.
+    /// The seal of extended attribute blocks.
     pub(crate) fn xattr_seal(&self) -> Seal {
         Seal::Xattr(self.fs_seed.unwrap_or(Seed::ONES))
     }
 
-    /// The block, read and its checksum verified if it is not cached. `check` validates bytes that
-    /// come from the device (once per load).
+    /// The block; on a miss, read from the journal or device and its checksum verified. `check`
+    /// validates the bytes once per load.
     pub(crate) fn read(
         &self,
         fs: &Fs,
@@ -202,7 +202,7 @@ impl Blocks {
         seal: Seal,
         bytes: Image,
     ) -> Arc<MetaBlock> {
-        // One step: a look-up that is out of date may read the block at any moment.
+        // Atomic, because an outdated look-up may load the block at any moment.
         let (block, before) = self.cache.replace(nr, self.object(nr, seal, bytes));
         if let Some(before) = before {
             before.is_gone.store(true, Ordering::Release);
@@ -211,7 +211,7 @@ impl Blocks {
         block
     }
 
-    /// The block is freed under `handle`: revoked, and never written again.
+    /// Frees the block under `handle`: revokes it, and never writes it again.
     pub(crate) fn forget(&self, handle: &Handle<'_>, nr: BlockNr) {
         match self.take(nr) {
             Some(block) => handle.forget(&block, nr),
@@ -230,7 +230,7 @@ impl Blocks {
         self.cache.shed()
     }
 
-    /// What the cache did and holds.
+    /// Counters and content of the cache.
     pub(crate) fn counts(&self) -> Counts {
         self.cache.counts()
     }
@@ -261,6 +261,6 @@ impl Blocks {
     }
 }
 
-// See [`MetaBlock`].
+// Two cache lines; see [`MetaBlock`].
 #[cfg(all(target_pointer_width = "64", not(shuttle)))]
 const _: () = assert!(size_of::<MetaBlock>() + COUNTS_BYTES <= 128);

@@ -1,9 +1,9 @@
-//! Mount options, in ext4's own words.
+//! Mount options, by their ext4 names.
 //!
-//! Three sources, later ones win: what the superblock asks for (`tune2fs -o`, `-E mount_opts`), the
-//! fields of [`MountOptions`], and the words given to [`MountOptions::parse`]. An option is acted
-//! on, or refused with a reason; the only words that change nothing are those that the kernel
-//! itself accepts and ignores, and those that belong to `mount(8)` and the VFS (`table`).
+//! Three sources, later ones win: the defaults in the superblock (`tune2fs -o`, `-E mount_opts`),
+//! the fields of [`MountOptions`], and the words given to [`MountOptions::parse`]. An option takes
+//! effect, or is refused with a reason. The only words without effect are those that the kernel
+//! accepts and ignores, and those of `mount(8)` and the VFS (`table`).
 //!
 //! References: kernel documentation, `admin-guide/ext4`; man page `ext4(5)`.
 
@@ -26,49 +26,50 @@ use uext4_device::BlockDevice;
 pub enum Access {
     /// Changes are allowed.
     ReadWrite,
-    /// Nothing is changed; a journal that needs replay is replayed in memory only.
+    /// Nothing is changed; the journal is replayed in memory only.
     ReadOnly,
 }
 
-/// What to do when damage is met.
+/// Reaction to damage (`errors=`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnError {
-    /// As the superblock says.
+    /// Use the superblock's setting.
     Superblock,
-    /// Go on; the operation fails.
+    /// Continue; the operation fails.
     Continue,
     /// Stop writing.
     RemountReadOnly,
-    /// The kernel would panic. A server must not bring its machine down: done as
-    /// `RemountReadOnly`.
+    /// The kernel would panic. Handled as `RemountReadOnly`, because a server must not stop its
+    /// machine.
     Panic,
 }
 
-/// How data and the journal go together (`data=`).
+/// Journalling mode of data (`data=`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DataMode {
     /// Data is on the device before the transaction that maps it.
     Ordered,
-    /// Any order is allowed. Done as `Ordered`, which is one of them.
+    /// Any order is allowed. Handled as `Ordered`, which is one such order.
     Writeback,
-    /// Data goes through the journal. Not there: a mount that asks for it is refused, and one whose
-    /// superblock does ([`crate::Filesystem::wants_data_journal`]) is `Ordered`.
+    /// Data go through the journal. Not supported: a mount option for it is refused, and a
+    /// superblock default for it ([`crate::Filesystem::wants_data_journal`]) is handled as
+    /// `Ordered`.
     Journal,
 }
 
-/// Whose background work it is.
+/// Which threads do the background work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Threads {
     /// Commit and checkpoint threads run beside the callers.
     Background,
-    /// No threads: callers do the work themselves, so that a run repeats exactly.
+    /// No threads: callers do the work, so that runs are deterministic.
     Inline,
 }
 
 /// How free space is searched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Allocator {
-    /// Buddy groups, visited one after the other (`allocator=linear`, `mb_optimize_scan=0`).
+    /// Buddy groups, scanned in order (`allocator=linear`, `mb_optimize_scan=0`).
     Linear,
     /// Buddy groups, found by their largest and average free run (`allocator=optimized`,
     /// `mb_optimize_scan=1`).
@@ -77,37 +78,38 @@ pub enum Allocator {
     FreespaceTree,
 }
 
-/// How things were done before, for experiments to compare with; nobody else wants them.
+/// Earlier behaviour, as a baseline for experiments only.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BaseLines {
-    /// Buddy groups are waited for, never passed over, and all searches share one goal.
+    /// Searches wait for busy buddy groups instead of skipping them, and all share one goal.
     pub blocking_groups: bool,
-    /// Orphans are not tracked: what a crash leaves of them leaks.
+    /// Orphans are not tracked: after a crash their space leaks.
     pub untracked_orphans: bool,
 }
 
-/// Whose limits hold.
+/// Which quota limits are enforced.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QuotaLimits {
-    /// Those of users.
+    /// User limits.
     pub user: bool,
-    /// Those of groups.
+    /// Group limits.
     pub group: bool,
-    /// Those of projects.
+    /// Project limits.
     pub project: bool,
 }
 
-/// How to mount. Build one with [`MountOptions::default`] and the fields, or [`Self::parse`].
+/// Options of a mount. Build them with [`MountOptions::default`] and the fields, or
+/// [`Self::parse`].
 #[derive(Clone)]
 pub struct MountOptions {
     /// Read-write or read-only.
     pub access: Access,
     /// `errors=`.
     pub on_error: OnError,
-    /// `commit=SECONDS`: how long a change may stay out of the journal.
+    /// `commit=SECONDS`: longest time until a change is committed.
     pub commit_interval: Duration,
-    /// `barrier` / `nobarrier`: whether flushes are sent to the device. Without them a change is
-    /// handed to the device in the right order, and durable when the device likes.
+    /// `barrier` / `nobarrier`: whether flushes are sent to the device. Without them writes are
+    /// issued in order, but the device decides when they become durable.
     pub barrier: bool,
     /// `noload`/`norecovery`: do not replay (read-only mounts only).
     pub replay: bool,
@@ -117,57 +119,58 @@ pub struct MountOptions {
     pub minix_df: bool,
     /// `acl` / `noacl`.
     pub acl: bool,
-    /// `usrquota`, `grpquota`, `prjquota`, `noquota`: whose limits hold. Use is counted anyway.
+    /// `usrquota`, `grpquota`, `prjquota`, `noquota`: which limits are enforced. Usage is counted
+    /// anyway.
     pub quota_limits: QuotaLimits,
     /// `user_xattr` / `nouser_xattr`.
     pub user_xattr: bool,
-    /// `delalloc` / `nodelalloc`: whether blocks are chosen when data are written out, not when
-    /// they are accepted. `None`: they are.
+    /// `delalloc` / `nodelalloc`: whether blocks are allocated at writeback instead of at the
+    /// write. `None`: at writeback.
     pub delalloc: Option<bool>,
     /// `auto_da_alloc` / `noauto_da_alloc`: a file that replaces another by rename, or its own old
-    /// content, is written out at once.
+    /// content after a truncate, is written out at once.
     pub auto_da_alloc: bool,
-    /// `delalloc_memory=BYTES`: limit for data that wait for their blocks; `None` takes a
-    /// sixteenth of the machine's memory, at most 256 MiB.
+    /// `delalloc_memory=BYTES`: limit for data without allocated blocks; `None` takes a sixteenth
+    /// of the memory that this process may use, at most 256 MiB.
     pub delalloc_memory_bytes: Option<u64>,
     /// `noatime`.
     pub no_atime: bool,
-    /// `nodiratime`: reading a directory leaves its access time.
+    /// `nodiratime`: reading a directory does not update its access time.
     pub no_dir_atime: bool,
     /// `relatime` (the default of Linux) against `strictatime`.
     pub relatime: bool,
-    /// `lazytime`: a change of nothing but times stays in memory until the inode is logged for
-    /// another reason, `fsync`, `sync`, or a day.
+    /// `lazytime`: a change of timestamps alone stays in memory until the inode is logged for
+    /// another reason, `fsync`, `sync`, or a day has passed.
     pub lazytime: bool,
-    /// `sync`: what changes is durable when the operation returns.
+    /// `sync`: changes are durable when the operation returns.
     pub sync: bool,
-    /// `dirsync`: the same for names.
+    /// `dirsync`: the same for directory entries.
     pub dirsync: bool,
     /// `resuid=`: this user may use reserved blocks.
     pub reserved_uid: Option<u32>,
     /// `resgid=`: this group may use reserved blocks.
     pub reserved_gid: Option<u32>,
-    /// `sb=`: where the superblock stands, in units of 1 KiB.
+    /// `sb=`: offset of the superblock, in units of 1 KiB.
     pub superblock_kib: Option<u64>,
-    /// `discard`: freed blocks are discarded after their transaction committed.
+    /// `discard`: freed blocks are discarded after the commit of their transaction.
     pub discard: bool,
-    /// `allocator=`; `None` takes the linear scan below 16 groups and the optimized one from there.
+    /// `allocator=`; `None` takes the linear scan below 16 groups, else the optimized one.
     pub allocator: Option<Allocator>,
     /// `cache_aggression=` (`frsp_cache_aggression=`): how eagerly free-space trees are built, 0 to
     /// 3.
     pub cache_aggression: u8,
-    /// `no_prefetch_block_bitmaps` clears it: threads look where the long free runs are, but for
-    /// free-space trees that are built with reluctance (`cache_aggression` is 0).
+    /// `no_prefetch_block_bitmaps` clears it: threads load bitmaps ahead to find the long free
+    /// runs. Not for free-space trees with `cache_aggression` 0.
     pub prefetch_bitmaps: bool,
     /// `freespace_memory=SIZE`: limit for free-space trees; 0 takes the default of the volume.
     pub freespace_memory_bytes: u64,
     /// `stripe=BLOCKS` of a RAID array; 0 for none.
     pub stripe_blocks: u32,
-    /// `journal_checksum` / `nojournal_checksum`; `None`: as the feature `metadata_csum` is.
+    /// `journal_checksum` / `nojournal_checksum`; `None` follows the feature `metadata_csum`.
     pub journal_checksum: Option<bool>,
     /// `data=`.
     pub data: DataMode,
-    /// `nombcache` clears it: attribute blocks with the same content are one block.
+    /// `nombcache` clears it: identical attribute blocks are shared.
     pub share_xattr_blocks: bool,
     /// Device of an external journal (`journal_path=` names one for the tool).
     pub journal_device: Option<Arc<dyn BlockDevice>>,
@@ -177,23 +180,23 @@ pub struct MountOptions {
     pub max_dir_size_kib: Option<u64>,
     /// Background threads or none.
     pub threads: Threads,
-    /// `metadata_cache=BYTES`: memory for inodes and metadata blocks that nobody uses, half of it
-    /// for each, and an eighth besides for what names mean; `None` takes a sixteenth of the
-    /// memory that there is, at most 1 GiB.
+    /// `metadata_cache=BYTES`: memory for idle inodes and metadata blocks, half of it for each,
+    /// plus an eighth for the dentry cache. `None` takes a sixteenth of the memory that this
+    /// process may use, at most 1 GiB.
     pub metadata_cache_bytes: Option<u64>,
-    /// `extent_cache=BYTES`: memory for what is known of the maps of files.
+    /// `extent_cache=BYTES`: memory of the extent status cache.
     pub extent_cache_bytes: u64,
-    /// `operation_bytes=BYTES`: metadata that one operation may look at; `None` for no bound.
+    /// `operation_bytes=BYTES`: metadata that one operation may read; `None` for no bound.
     pub operation_bytes: Option<u64>,
     /// `operation_seconds=SECONDS`: how long one operation may take; `None` for no bound.
     pub operation_time: Option<Duration>,
-    /// Source of time; a manual one for runs that must repeat exactly.
+    /// Clock; a manual one for deterministic runs.
     pub clock: Arc<dyn uext4_sync::Clock>,
-    /// Seed of random choices (generations); `None` takes one from the system.
+    /// Seed of random numbers (generations); `None` takes one from the system.
     pub seed: Option<u64>,
-    /// For experiments: no list of options sets any.
+    /// For experiments: no option word sets it.
     pub base_lines: BaseLines,
-    /// The lists given to [`Self::parse`], which win over what the superblock asks for.
+    /// The lists given to [`Self::parse`], which override the defaults in the superblock.
     pub words: Vec<String>,
 }
 
@@ -256,8 +259,8 @@ impl MountOptions {
         }
     }
 
-    /// Options for changes that can be repeated: this is the time of all of them, random numbers
-    /// are the same each time, and no thread works in the background.
+    /// Options for deterministic changes: a fixed clock at `time`, a fixed seed, and no background
+    /// threads.
     pub fn at_time(self, time: crate::Timestamp) -> Self {
         let start = uext4_sync::WallTime {
             seconds: time.seconds,
@@ -271,10 +274,11 @@ impl MountOptions {
         }
     }
 
-    /// Reads a comma separated list as `mount -o` takes it, on top of `self`.
+    /// Parses a comma separated list, as `mount -o` takes it, on top of `self`.
     ///
     /// # Errors
-    /// [`crate::Error::Option`] names an option that is unknown, has a bad value or is not there.
+    /// [`crate::Error::Option`] names an option that is unknown, has a bad value or is not
+    /// supported.
     pub fn parse(mut self, list: &str) -> Result<Self> {
         words::apply_list(&mut self, list)?;
         self.words.push(list.to_owned());
@@ -287,25 +291,25 @@ impl MountOptions {
         words::help()
     }
 
-    /// Whether new data wait for their blocks.
+    /// Whether delayed allocation is on.
     pub(crate) fn delays(&self) -> bool {
         self.delalloc != Some(false)
     }
 
-    /// What a mount of this superblock uses.
+    /// The effective options for a mount of this superblock.
     pub(crate) fn settled(&self, superblock: &uext4_format::Superblock) -> Result<Self> {
         let mut options = self.clone();
         defaults::apply(&mut options, superblock);
         for list in &self.words {
             words::apply_list(&mut options, list)?;
         }
-        // A program may force a read-only mount after it read the words.
+        // A program may force a read-only mount after it parsed the words.
         options.access = self.access;
         options.check_together()?;
         Ok(options)
     }
 
-    /// Refuses what does not go together.
+    /// Refuses options that exclude each other.
     pub(crate) fn check_together(&self) -> Result<()> {
         words::check_together(self)
     }

@@ -1,16 +1,16 @@
-//! Giving memory back when the system runs short of it.
+//! Shrinker: drops cached objects under memory pressure.
 //!
-//! Data that wait to be written are not ours to drop; their thread writes half of them out.
-//! Not here: blocks in free-space trees and summaries of groups, which have a limit of their own.
+//! Dirty data cannot be dropped; the flusher writes half of them out.
+//! Not here: blocks in free-space trees and summaries of groups, which have their own limit.
 
 use crate::{Filesystem, Fs};
 use serde::Serialize;
 use uext4_sync::atomic::Ordering::Relaxed;
 
-/// What was dropped; each could be read again.
+/// Dropped objects; each can be read again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Relief {
-    /// Extents known of the maps of files.
+    /// Cached extents of file maps.
     pub extents: u64,
     /// Metadata blocks.
     pub blocks: u64,
@@ -19,15 +19,16 @@ pub struct Relief {
 }
 
 impl Filesystem {
-    /// Drops about a quarter of what is in memory only to be fast, what was not used lately first.
-    /// For programs that learn that memory is short; a mount does it by itself. Operations go on
-    /// meanwhile. No lock is held for longer than it takes to look through one shard of a cache.
+    /// Drops about a quarter of all cached objects, least recently used first. For programs that
+    /// detect memory pressure; a mount also does it by itself. Operations continue meanwhile: no
+    /// lock is held for longer than a pass over one shard of a cache.
     pub fn relieve_memory(&self) -> Relief {
         let fs: &Fs = &self.fs;
         fs.reliefs.fetch_add(1, Relaxed);
-        // Without a thread what waits is at most what the mount asked for.
+        // Without a flusher thread, dirty data are bounded by the mount's limit.
         fs.flusher.relieve();
-        // Inodes hold extents, and directories know blocks.
+        // Inodes hold extents, and directories hold blocks, so the order is extents, inodes,
+        // blocks.
         let extents = fs.extent_status.shed();
         let inodes = fs.inodes.shed();
         let blocks = fs.blocks.shed();

@@ -1,15 +1,15 @@
-//! The mount options that running operations ask for, and that a remount may change.
+//! Mount options that operations read and a remount may change.
 //!
-//! Invariants: a remount stores them one by one while no change is under way; a reader may see
-//! some old and some new. Everything is read with plain loads, and written by remounts only.
-//! Not here: options settled at mount for good, and those that live where they act (commit
-//! interval: the journal; `discard`: space; `max_dir_size_kb`: directories; barriers: the device).
+//! Invariants: a remount stores the values one by one while no change is in progress; a reader may
+//! see some old and some new. Reads are plain loads; only remounts write.
+//! Not here: options fixed at mount, and those that live with their users (commit interval: the
+//! journal; `discard`: space; `max_dir_size_kb`: directories; barriers: the device).
 
 use crate::MountOptions;
 use crate::options::OnError;
 use uext4_sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
 
-/// What is on or off.
+/// A boolean option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub(crate) enum Switch {
@@ -47,7 +47,7 @@ pub(crate) enum Switch {
     AutoDaAlloc = 32768,
 }
 
-/// No user or group: one more than the largest id.
+/// No user or group: the largest id plus one.
 const NOBODY: u64 = 1 << 32;
 
 /// See the module.
@@ -66,7 +66,7 @@ impl Settings {
         settings
     }
 
-    /// Takes over what the options say.
+    /// Stores the values of `options`.
     pub(crate) fn set(&self, options: &MountOptions) {
         let all = [
             (Switch::Acl, options.acl),

@@ -1,4 +1,4 @@
-//! What a mounted file system did and holds, in numbers.
+//! Statistics of a mounted file system.
 
 use crate::cache::Counts;
 use crate::inode::Inode;
@@ -9,14 +9,14 @@ use uext4_alloc::{Criterion, Effort, Stat};
 use uext4_format::GroupNr;
 use uext4_sync::atomic::Ordering::Relaxed;
 
-/// All numbers; see [`Filesystem::stats`].
+/// All statistics; see [`Filesystem::stats`].
 #[derive(Clone, Debug, Serialize)]
 pub struct Stats {
-    /// Name of the allocator, as `allocator=` has it.
+    /// Name of the allocator, as in `allocator=`.
     pub engine: &'static str,
     /// Counters of the allocator since the mount (`mb_stats`), by name.
     pub allocator: BTreeMap<&'static str, u64>,
-    /// What the passes by each criterion found and cost (`mb_stats`), by name.
+    /// Results and cost of the passes by each criterion (`mb_stats`), by name.
     pub criteria: BTreeMap<&'static str, CriterionStats>,
     /// Free space now.
     pub space: SpaceStats,
@@ -30,39 +30,39 @@ pub struct Stats {
     pub locks: Vec<LockStats>,
     /// Objects in memory.
     pub caches: CacheStats,
-    /// What is known of the maps of files (`es_shrinker_info`).
+    /// The extent status cache (`es_shrinker_info`).
     pub extent_status: ExtentStatusStats,
-    /// Times that memory was asked back ([`Filesystem::relieve_memory`]).
+    /// Calls of [`Filesystem::relieve_memory`].
     pub memory_reliefs: u64,
-    /// Memory of the tables that say what names in directories mean, in bytes.
+    /// Memory of the dentry cache, in bytes.
     pub name_table_bytes: u64,
 }
 
 /// Passes over the groups by one criterion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct CriterionStats {
-    /// Requests that it served.
+    /// Requests that this criterion served.
     pub hits: u64,
-    /// Groups that the summary was asked about.
+    /// Groups whose summary was examined.
     pub groups_considered: u64,
-    /// Free runs looked at.
+    /// Free runs examined.
     pub extents_scanned: u64,
     /// Passes that found nothing.
     pub useless_loops: u64,
 }
 
-/// Clusters by what they wait for.
+/// Clusters by state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct SpaceStats {
-    /// Nobody claims them.
+    /// Free.
     pub free_clusters: u64,
-    /// Of these, held in advance for files and threads.
+    /// Of these, preallocated for files and threads.
     pub preallocated_clusters: u64,
-    /// Claimed for data that wait for their blocks (`delayed_allocation_blocks`).
+    /// Reserved for delayed allocation (`delayed_allocation_blocks`).
     pub delayed_clusters: u64,
-    /// Claimed for the maps of files whose data wait.
+    /// Reserved for the map blocks of delayed allocation.
     pub delayed_tree_clusters: u64,
-    /// Bytes of these data.
+    /// Bytes of data with delayed allocation.
     pub delayed_bytes: u64,
     /// Freed, and waiting for a commit.
     pub pending_clusters: u64,
@@ -75,9 +75,9 @@ pub struct SpaceStats {
 pub struct OrderStats {
     /// Power of two, in clusters.
     pub order: u32,
-    /// Groups whose largest free chunk has it.
+    /// Groups whose largest free chunk has this order.
     pub groups_by_largest: u32,
-    /// Groups whose average free run has it.
+    /// Groups whose average free run has this order.
     pub groups_by_average: u32,
 }
 
@@ -94,7 +94,7 @@ pub struct TreeStats {
     pub evictions: u64,
     /// Trees in memory now.
     pub cached: u64,
-    /// Regions whose longest free run nobody knows yet.
+    /// Regions whose longest free run is not known yet.
     pub unknown_regions: u64,
 }
 
@@ -103,15 +103,15 @@ pub struct TreeStats {
 pub struct JournalStats {
     /// Transactions committed.
     pub transactions: u64,
-    /// Of these, asked for by somebody; the others were due.
+    /// Of these, requested; the others were due.
     pub requested: u64,
-    /// Most blocks of one transaction.
+    /// Limit of one transaction, in blocks.
     pub transaction_limit_blocks: u32,
     /// Handles that ended.
     pub handles: u64,
     /// Handles that had to wait for a transaction.
     pub handle_waits: u64,
-    /// How long they waited, together.
+    /// Total time that handles waited.
     pub handle_wait_ns: u64,
     /// Time from the first change of a transaction until no handle could join it any more.
     pub running_ns: u64,
@@ -129,9 +129,9 @@ pub struct JournalStats {
     pub checkpoints: u64,
     /// Time of these passes.
     pub checkpoint_ns: u64,
-    /// Time to note which images are the newest and which went home, in commits and checkpoints.
+    /// Time to record the newest images and those written home, in commits and checkpoints.
     pub bookkeeping_ns: u64,
-    /// Time to free images that newer ones replaced, that went home, or whose blocks were freed.
+    /// Time to free images that were superseded, written home, or whose blocks were freed.
     pub freeing_ns: u64,
     /// Committed images that wait for their home write, in blocks.
     pub waiting_blocks: u64,
@@ -141,7 +141,7 @@ pub struct JournalStats {
     pub log_free_blocks: u32,
     /// Time in which no handle could start.
     pub drain_ns: u64,
-    /// Time to render and merge.
+    /// Time to render and merge images.
     pub render_ns: u64,
     /// Time to checksum and describe what goes to the log.
     pub encode_ns: u64,
@@ -149,7 +149,7 @@ pub struct JournalStats {
     pub write_ns: u64,
     /// Time to flush.
     pub flush_ns: u64,
-    /// Time to publish what was committed.
+    /// Time to publish the committed images.
     pub publish_ns: u64,
 }
 
@@ -160,7 +160,7 @@ pub struct LockStats {
     pub rank: String,
     /// Acquisitions that waited.
     pub waits: u64,
-    /// How long, together.
+    /// Total wait time.
     pub wait_ns: u64,
 }
 
@@ -178,15 +178,15 @@ pub struct CacheStats {
 pub struct CacheCounts {
     /// Objects in it.
     pub entries: u64,
-    /// Of these, used by nobody: they may be evicted.
+    /// Of these, held only by the cache: they may be evicted.
     pub idle: u64,
-    /// Bytes of the objects and of the tables of names; without what hangs on an inode.
+    /// Bytes of the objects and of the dentry tables; without the heap memory of inodes.
     pub bytes: u64,
     /// Look-ups that found their object.
     pub hits: u64,
     /// Look-ups that did not.
     pub misses: u64,
-    /// Objects that made room for others.
+    /// Objects evicted.
     pub evictions: u64,
 }
 
@@ -206,7 +206,7 @@ pub struct GroupStats {
 }
 
 impl Filesystem {
-    /// All numbers at this moment. Takes no lock that operations wait for.
+    /// Current statistics. Takes no lock that operations wait for.
     pub fn stats(&self) -> Stats {
         Stats {
             engine: self.fs.space.engine().name(),
@@ -289,7 +289,8 @@ impl Filesystem {
     fn tree_stats(&self) -> Option<TreeStats> {
         let engine = self.fs.space.engine();
         let memory = engine.tree_memory()?;
-        // In this order: a tree that goes meanwhile was built before.
+        // Evictions first: a tree evicted in between was loaded before, so the difference stays
+        // valid.
         let evictions = engine.stats().get(Stat::Evictions);
         let loads = engine.stats().get(Stat::Loads);
         Some(TreeStats {

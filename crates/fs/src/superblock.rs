@@ -1,7 +1,7 @@
-//! The superblock as a live object, and what is recorded in it while mounted.
+//! The superblock as a live object, and the error records in it.
 //!
-//! Only its primary copy changes in normal running; backups are written by mkfs and resize.
-//! Free counts are lazy, as in the kernel: they are brought up to date at sync and unmount.
+//! Normal operation changes the primary copy only; mkfs and tune write the backups. Free counts are
+//! lazy, as in the kernel: sync and unmount update them.
 
 use crate::options::OnError;
 use crate::{Error, Fs, Result};
@@ -12,12 +12,12 @@ use uext4_format::{BlockNr, Corrupt, Place, Superblock, Timestamp};
 use uext4_journal::{FailedWrite, Handle, Live, LogGuard, Object, Render, Sink};
 use uext4_sync::Rank;
 
-/// Byte where the primary superblock stands on the device.
+/// Byte offset of the primary superblock on the device.
 pub(crate) const SUPERBLOCK_OFFSET: u64 = 1024;
 /// Size of a superblock in bytes.
 pub(crate) const SUPERBLOCK_BYTES: usize = 1024;
 
-/// ext4's numbers in the error fields: of any error, and of those that we tell apart.
+/// ext4's codes in the error fields: the generic one, and those told apart here.
 const ERROR_CODE_UNKNOWN: u8 = 1;
 const ERROR_CODE_IO: u8 = 2;
 const ERROR_CODE_CORRUPT: u8 = 5;
@@ -35,7 +35,7 @@ impl Object for Super {
     }
 }
 
-/// What the superblock says now.
+/// Current content of the superblock.
 pub(crate) struct SuperState {
     pub(crate) disk: Superblock,
     pub(crate) block: BlockNr,
@@ -50,18 +50,18 @@ impl Render for SuperState {
     }
 }
 
-/// An error as the superblock notes it.
+/// An error record for the superblock.
 struct Noted<'a> {
     /// Seconds.
     now: u64,
     inode: u32,
     block: u64,
-    /// What is damaged, or what failed.
+    /// The damaged structure, or the object of the failed access.
     what: &'a str,
     code: u8,
 }
 
-/// Fills in the fields of the first (if it is) and the last error.
+/// Fills the fields of the last error, and of the first one if there was none.
 fn note_error(disk: &mut Superblock, noted: &Noted<'_>) {
     let &Noted {
         now,
@@ -89,10 +89,10 @@ fn note_error(disk: &mut Superblock, noted: &Noted<'_>) {
     disk.last_error_errcode = code;
 }
 
-/// Notes that the journal was stopped by an error, which it kept as a negative errno, now that the
-/// superblock can be written again. When it was is not known any more.
+/// Records that an error stopped the journal, which kept it as a negative errno, now that the
+/// superblock is writable again. The time of the error is not known any more.
 pub(crate) fn note_stopped_journal(disk: &mut Superblock, now: Timestamp, errno: i32) {
-    // It may be any number: it comes from the disk.
+    // The errno comes from the disk and may be any number.
     let codes = [
         (Errno::IO, ERROR_CODE_IO),
         (Errno::NOSPC, ERROR_CODE_NO_SPACE),
@@ -110,8 +110,8 @@ pub(crate) fn note_stopped_journal(disk: &mut Superblock, now: Timestamp, errno:
     note_error(disk, &noted);
 }
 
-/// A replay brings back the superblock of the log, which may not know of errors that were written
-/// past it: those of `before` stay. False when it knows them all.
+/// Restores error records after a replay. The replayed superblock may lack errors that were written
+/// past the log, so those of `before` stay. False when it already has them all.
 pub(crate) fn keep_errors(disk: &mut Superblock, before: &Superblock) -> bool {
     let counted = |disk: &Superblock| (disk.error_count, disk.last_error_time);
     let was_marked = before.state & !disk.state & state::ERROR;
@@ -151,7 +151,7 @@ fn damage<'a>(fs: &Fs, corrupt: &Corrupt) -> Noted<'a> {
     }
 }
 
-/// The device failed an access to metadata.
+/// The record of a failed device access to metadata.
 fn device_failed<'a>(fs: &Fs, block: u64, what: &'a str) -> Noted<'a> {
     Noted {
         now: fs.now().seconds.max(0) as u64,
@@ -162,7 +162,7 @@ fn device_failed<'a>(fs: &Fs, block: u64, what: &'a str) -> Noted<'a> {
     }
 }
 
-/// What is to be recorded of an error that an operation met, if anything.
+/// The record for an error that an operation met, if it needs one.
 fn to_record<'a>(fs: &Fs, error: &Error) -> Option<Noted<'a>> {
     match error {
         Error::Corrupt(corrupt) => Some(damage(fs, corrupt)),
@@ -174,7 +174,7 @@ fn to_record<'a>(fs: &Fs, error: &Error) -> Option<Noted<'a>> {
     }
 }
 
-/// What is done when damage is met.
+/// The effective `errors=` policy.
 fn policy(asked: OnError, disk: &Superblock) -> OnError {
     match asked {
         OnError::Superblock => match ErrorBehaviour::from_raw(disk.errors) {
@@ -186,7 +186,7 @@ fn policy(asked: OnError, disk: &Superblock) -> OnError {
     }
 }
 
-/// What is done, without a journal, when metadata cannot be written.
+/// The reaction to a failed metadata write without a journal.
 pub(crate) fn failed_write(asked: OnError, disk: &Superblock) -> FailedWrite {
     match policy(asked, disk) {
         OnError::Continue => FailedWrite::Late,
@@ -212,7 +212,7 @@ impl Super {
         self.live.read()
     }
 
-    /// The superblock's lock, to change what is not logged (unmount).
+    /// The superblock's lock, to change fields that are not logged (unmount).
     pub(crate) fn write_unlogged(&self) -> LogGuard<'_, SuperState> {
         self.live.write_unlogged()
     }
@@ -226,7 +226,7 @@ impl Super {
         change(&mut handle.write(self).disk);
     }
 
-    /// Brings the lazy totals up to date.
+    /// Updates the lazy totals.
     pub(crate) fn update_counts(self: &Arc<Self>, fs: &Fs, handle: &Handle<'_>) {
         let (blocks, inodes) = fs.space.free_on_disk();
         let now = fs.now();
@@ -237,9 +237,9 @@ impl Super {
         });
     }
 
-    /// Notes damage, and metadata that could not be read: first and last error fields, the error
-    /// state, and what `errors=` asks for. Best effort: a journal that cannot take the change has
-    /// bigger trouble. False for an error that is not one of these.
+    /// Records damage and failed metadata reads: first and last error fields, the error state, and
+    /// the reaction that `errors=` asks for. Best effort: without a working journal the mount fails
+    /// instead. False for other errors.
     pub(crate) fn record_error(self: &Arc<Self>, fs: &Fs, error: &Error) -> bool {
         let Some(noted) = to_record(fs, error) else {
             return false;
@@ -259,8 +259,8 @@ impl Super {
         Ok(())
     }
 
-    /// As [`Self::record_error`] while nothing may be written: who writes the superblock next
-    /// writes the note.
+    /// As [`Self::record_error`], for callers that may not log: the next write of the superblock
+    /// includes the record.
     pub(crate) fn keep_error(&self, fs: &Fs, error: &Error) -> bool {
         let Some(noted) = to_record(fs, error) else {
             return false;
@@ -274,19 +274,19 @@ impl Super {
         true
     }
 
-    /// What is done when damage is met.
+    /// The effective `errors=` policy.
     pub(crate) fn policy(&self, fs: &Fs) -> OnError {
         policy(fs.settings.on_error(), &self.read().disk)
     }
 
-    /// Notes that metadata could not be written: who writes the superblock next writes the note.
+    /// Records a failed metadata write: the next write of the superblock includes the record.
     pub(crate) fn note_late(&self, fs: &Fs) {
         let noted = device_failed(fs, 0, "metadata");
         note_error(&mut self.write_unlogged().disk, &noted);
     }
 
-    /// What the device's own superblock `there` becomes when the journal was stopped: the errors
-    /// that were met are added, and nothing else that was not committed.
+    /// The on-disk superblock `there` after the journal stopped: adds the error records of this
+    /// mount, and no other uncommitted change.
     pub(crate) fn with_stop(&self, fs: &Fs, mut there: Superblock) -> Superblock {
         let mut ours = self.read().disk.clone();
         note_error(&mut ours, &device_failed(fs, 0, "journal"));

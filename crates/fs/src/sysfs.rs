@@ -1,21 +1,21 @@
-//! What `/sys/fs/ext4/<disk>/` tells beside the tunables, and the names that are not offered.
+//! Read-only values of `/sys/fs/ext4/<disk>/` beside the tunables, and the names not offered.
 
 use crate::{Filesystem, Result};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use uext4_format::{Corrupt, Place, Superblock};
 
-/// A value that can only be read.
+/// A read-only value.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
 pub enum Reading {
-    /// A number, in the unit that the name says.
+    /// A number, in the unit that its name gives.
     Number(u64),
     /// Text.
     Text(String),
 }
 
-/// Names of the kernel that have nothing behind them here, by their beginning, and why.
+/// Prefixes of kernel names that have no counterpart here, with the reason.
 const NOT_OFFERED: &[(&str, &str)] = &[
     (
         "max_writeback_mb_bump",
@@ -66,7 +66,7 @@ const NOT_OFFERED: &[(&str, &str)] = &[
 const NO_LOG: &str = "there is no kernel log to fill";
 
 impl Filesystem {
-    /// What can be read by its name in `/sys/fs/ext4`, beside [`Self::TUNABLES`].
+    /// The read-only values, by their name in `/sys/fs/ext4`, beside [`Self::TUNABLES`].
     pub fn readings(&self) -> BTreeMap<&'static str, Reading> {
         let written = self.fs.lifecycle.lock().written_bytes() >> 10;
         let superblock = self.fs.superblock.read();
@@ -82,7 +82,7 @@ impl Filesystem {
         found
     }
 
-    /// What the superblock says of errors, in a sentence; `None` if it is not marked with errors.
+    /// The superblock's error record as a sentence; `None` if the error state is clear.
     pub fn recorded_errors(&self) -> Option<String> {
         let superblock = self.fs.superblock.read();
         let disk = &superblock.disk;
@@ -108,13 +108,13 @@ impl Filesystem {
         Some(said)
     }
 
-    /// Whether the mount found files that a crash left without a name and left them as they are:
-    /// errors are recorded, and e2fsck is to look first.
+    /// Whether the mount left orphans of a crash in place, because errors are recorded and e2fsck
+    /// must run first.
     pub fn leaves_orphans(&self) -> bool {
         self.fs.orphans.are_left()
     }
 
-    /// Why a name of the kernel's `/sys/fs/ext4` is not there; `None` for other names.
+    /// The reason why a name of the kernel's `/sys/fs/ext4` is not offered; `None` for other names.
     pub fn why_not_offered(name: &str) -> Option<&'static str> {
         let why = NOT_OFFERED
             .iter()
@@ -122,8 +122,7 @@ impl Filesystem {
         why.map(|(_, why)| *why)
     }
 
-    /// Behaves as if damage had been met (`trigger_fs_error`): it is recorded in the superblock,
-    /// and done what `errors=` says.
+    /// Simulates damage (`trigger_fs_error`): records it in the superblock and applies `errors=`.
     ///
     /// # Errors
     /// [`crate::Error::ReadOnly`].

@@ -1,4 +1,4 @@
-//! For tests: a file system of mke2fs in memory with one file, and e2fsck as the judge.
+//! Test fixture: a file system made by mke2fs in memory with one file, checked by e2fsck.
 
 use crate::inode::InodeRef;
 use crate::options::Threads;
@@ -9,7 +9,7 @@ use uext4_device::MemDevice;
 use uext4_format::{BlockRun, FileType, InodeNr};
 use uext4_testkit::oracle;
 
-/// A mounted file system and the file `/file` in it, which is empty.
+/// A mounted file system and its empty file `/file`.
 pub(crate) struct Rig {
     pub(crate) device: Arc<MemDevice>,
     pub(crate) mounted: Filesystem,
@@ -17,7 +17,7 @@ pub(crate) struct Rig {
     options: MountOptions,
 }
 
-/// How rigs are mounted: nothing happens by itself, and blocks are chosen at the write.
+/// Mount options of rigs: no background work, and allocation at the write.
 fn options() -> MountOptions {
     MountOptions {
         threads: Threads::Inline,
@@ -27,12 +27,12 @@ fn options() -> MountOptions {
 }
 
 impl Rig {
-    /// Lets mke2fs make a file system of `size_mib` MiB with these options, and mounts it.
+    /// Makes a file system of `size_mib` MiB with mke2fs and these options, and mounts it.
     pub(crate) fn new(size_mib: u64, made_with: &[&str]) -> Self {
         Self::with(size_mib, made_with, options())
     }
 
-    /// As [`Rig::new`], with delayed allocation and at most so many bytes that wait.
+    /// As [`Rig::new`], with delayed allocation and this limit of dirty bytes.
     pub(crate) fn delayed(size_mib: u64, made_with: &[&str], memory_bytes: u64) -> Self {
         let options = MountOptions {
             delalloc: Some(true),
@@ -53,12 +53,12 @@ impl Rig {
         Self::mount_with(Arc::new(MemDevice::from_bytes(&bytes)), options)
     }
 
-    /// Mounts an image that [`Rig::new`] made, or one made of it.
+    /// Mounts an image that [`Rig::new`] made, or a copy of it.
     pub(crate) fn mount_image(bytes: &[u8]) -> Self {
         Self::mount(Arc::new(MemDevice::from_bytes(bytes)))
     }
 
-    /// Mounts what stands on `device`.
+    /// Mounts the image on `device`.
     pub(crate) fn mount(device: Arc<MemDevice>) -> Self {
         Self::mount_with(device, options())
     }
@@ -84,7 +84,7 @@ impl Rig {
         &self.mounted.fs
     }
 
-    /// Most bytes that may wait.
+    /// Limit of dirty bytes.
     pub(crate) fn bound(&self) -> u64 {
         self.options.delalloc_memory_bytes.unwrap_or(0)
     }
@@ -96,8 +96,8 @@ impl Rig {
         Self::mount_with(device, options)
     }
 
-    /// Takes all blocks that are left, those for metadata, too. They are lost when the rig ends
-    /// without [`Self::give_all`].
+    /// Allocates all free blocks, including those for metadata. They leak when the rig ends without
+    /// [`Self::give_all`].
     pub(crate) fn take_all(&self) -> Vec<BlockRun> {
         let want = Want {
             goal: None,
@@ -111,7 +111,7 @@ impl Rig {
         std::iter::from_fn(|| self.fs().space.reserve_or_commit(self.fs(), &want).ok()).collect()
     }
 
-    /// Gives back what [`Self::take_all`] took.
+    /// Frees the blocks of [`Self::take_all`].
     pub(crate) fn give_all(&self, runs: Vec<BlockRun>) {
         runs.into_iter()
             .for_each(|run| self.fs().space.unreserve(run));
@@ -131,7 +131,7 @@ impl Rig {
         Self::mount_with(Arc::new(MemDevice::from_bytes(&bytes)), options)
     }
 
-    /// Unmounts; e2fsck must find nothing wrong.
+    /// Unmounts and asserts that e2fsck finds no error.
     pub(crate) fn assert_clean(self) {
         let device = self.device.clone();
         self.unmount();
@@ -150,7 +150,8 @@ impl Rig {
     }
 }
 
-/// Few cases by default, since each asks mke2fs and e2fsck; `PROPTEST_CASES` asks for more.
+/// Number of cases: few by default, since each runs mke2fs and e2fsck; `PROPTEST_CASES` overrides
+/// it.
 pub(crate) fn proptest_config(cases: u32) -> proptest::test_runner::Config {
     let wanted = std::env::var("PROPTEST_CASES")
         .ok()

@@ -1,13 +1,13 @@
-//! Limits of allocation that may change while mounted, by their names in `/sys/fs/ext4`.
+//! Allocation limits that may change while mounted, by their names in `/sys/fs/ext4`.
 
 use crate::{Error, Filesystem, Fs, Result};
 use uext4_sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
-/// Where a value is kept.
+/// Storage of a value.
 enum Slot<'a> {
     Word(&'a AtomicU32),
     Bytes(&'a AtomicU64),
-    /// Cannot be set.
+    /// Read-only.
     Reading(u64),
 }
 
@@ -49,9 +49,8 @@ impl Filesystem {
     /// Sets a value; requests that begin later see it.
     ///
     /// # Errors
-    /// [`Error::NotFound`] for an unknown name, [`Error::NotPermitted`] for one that only tells,
-    /// [`Error::Invalid`] for a value that makes no sense, and where the allocator in use does not
-    /// look at it.
+    /// [`Error::NotFound`] for an unknown name, [`Error::NotPermitted`] for a read-only one,
+    /// [`Error::Invalid`] for a value out of range, or if the allocator in use does not read it.
     pub fn set_tunable(&self, name: &str, value: u64) -> Result<()> {
         let slot = slot(&self.fs, name).ok_or(Error::NotFound)?;
         let max = match name {
@@ -77,7 +76,7 @@ impl Filesystem {
         }
     }
 
-    /// Refuses what would change nothing with the allocator in use.
+    /// Refuses a value that the allocator in use does not read.
     fn check_looked_at(&self, name: &str) -> Result<()> {
         let engine = self.fs.space.engine().name();
         let wanted = LOOKED_AT.iter().find(|(these, ..)| these.contains(&name));
@@ -88,7 +87,7 @@ impl Filesystem {
     }
 }
 
-/// Which allocators look at a tunable, where not all of them do, and what others are told.
+/// Allocators that read a tunable, where not all of them do, and the error text for the others.
 const LOOKED_AT: &[(&[&str], &[&str], &str)] = &[
     (
         &["mb_frsp_max_mem", "frsp_cache_aggression"],
