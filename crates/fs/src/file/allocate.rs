@@ -1,4 +1,4 @@
-//! New blocks for a file: reserved in memory first, then committed and mapped under a handle.
+//! Block allocation for files: reserve in memory first, then commit and map under a handle.
 
 use super::window;
 use crate::inode::{Inode, InodeState};
@@ -11,21 +11,21 @@ use uext4_format::{BlockNr, BlockRun, Feature, LogicalBlock};
 use uext4_journal::Handle;
 use uext4_sync::atomic::Ordering;
 
-/// Groups whose bitmaps one run may touch: the rest of `credits::MAP` is for the tree.
+/// Groups whose bitmaps one run may touch: the rest of `credits::MAP` is for the map's tree.
 const RUN_GROUPS: u32 = 6;
 
-/// Blocks for a hole. Given back when dropped before [`Self::map`].
+/// Blocks for a hole. The reservation is released if it is dropped before [`Self::map`].
 pub(super) struct NewBlocks<'a> {
     fs: &'a Fs,
     at: LogicalBlock,
     run: BlockRun,
-    /// What was reserved for it: nothing when the cluster belongs to the file already.
+    /// The reserved run; `None` if the cluster belongs to the file already.
     reserved: Option<BlockRun>,
-    /// What the owners of the file were promised for the map and for it.
+    /// Quota reservations for the map blocks and for the run.
     _claims: [Claim; 2],
-    /// What of it has its bits set.
+    /// The run whose bitmap bits are set.
     committed: Option<BlockRun>,
-    /// Whose claim it is.
+    /// Which part of the free space it may use.
     reserve: Reserve,
 }
 
@@ -92,8 +92,8 @@ impl<'a> NewBlocks<'a> {
         })
     }
 
-    /// Reserves the first block of a file whose inode maps nothing yet: there is no map to look at.
-    /// May be called under a handle, so it does not wait for frees to be committed.
+    /// Reserves the first block of a file without a map. May run under a handle, so it does not
+    /// wait until freed blocks are committed.
     pub(super) fn reserve_first(fs: &'a Fs, inode: &Inode, reserve: Reserve) -> Result<Self> {
         let mut want = Want {
             reserve,
@@ -116,12 +116,12 @@ impl<'a> NewBlocks<'a> {
         })
     }
 
-    /// The blocks.
+    /// The reserved blocks.
     pub(super) fn run(&self) -> BlockRun {
         self.run
     }
 
-    /// Makes the blocks the file's: bits on disk, map, and `update` of the inode, all in the
+    /// Gives the blocks to the file: bitmap bits, map, and `update` of the inode, all in the
     /// handle's transaction.
     pub(super) fn map(
         mut self,
@@ -137,7 +137,7 @@ impl<'a> NewBlocks<'a> {
         Ok(())
     }
 
-    /// The first half of [`Self::map`]: the bits. From here on the claim is used.
+    /// First half of [`Self::map`]: sets the bits, which uses the reservation up.
     pub(super) fn commit(&mut self, handle: &Handle<'_>) -> Result<()> {
         if let Some(reserved) = self.reserved {
             self.fs.space.commit(self.fs, handle, reserved)?;
@@ -147,7 +147,7 @@ impl<'a> NewBlocks<'a> {
         Ok(())
     }
 
-    /// The second half: the map.
+    /// Second half: inserts the run into the map.
     ///
     /// # Errors
     /// As `map::insert`; the blocks are freed again.
@@ -176,7 +176,7 @@ impl Drop for NewBlocks<'_> {
     }
 }
 
-/// Claims what the file's map needs for another run at `at`. What waits was claimed before.
+/// Reserves quota for map blocks of another run at `at`. Delayed data have reservations already.
 fn claim_tree(fs: &Fs, inode: &Inode, at: LogicalBlock, reserve: Reserve) -> Result<Claim> {
     fs.quota.claim_blocks(fs, reserve, || {
         let state = inode.read();
@@ -185,7 +185,7 @@ fn claim_tree(fs: &Fs, inode: &Inode, at: LogicalBlock, reserve: Reserve) -> Res
     })
 }
 
-/// Claims the space for the file's owners; there may be less than is wanted.
+/// Reserves quota for the space; it may grant less than `want`.
 fn claim(fs: &Fs, inode: &Inode, want: &mut Want) -> Result<Claim> {
     if !fs.quota.is_on() {
         return Ok(Claim::default());
@@ -200,28 +200,28 @@ fn claim(fs: &Fs, inode: &Inode, want: &mut Want) -> Result<Claim> {
     Ok(claim)
 }
 
-/// Whether more may be reserved than is asked for.
+/// Whether the reservation may exceed the request.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Shape {
-    /// No.
+    /// Exactly the request.
     AsAsked,
-    /// Data are appended or fill a hole: what comes next should find room behind them.
+    /// Data: reserves contiguous space for later writes behind it.
     Data,
 }
 
-/// Where the blocks come from that the file does not hold in advance.
+/// Source of blocks that the file has not preallocated.
 enum Source {
     AsAsked,
-    /// From the runs for small files.
+    /// The locality group for small files.
     Local,
-    /// From a window around the request.
+    /// A window around the request.
     Window,
 }
 
-/// How blocks for a hole are found.
+/// Plan of an allocation for a hole.
 struct Plan {
     want: Want,
-    /// The block, when its cluster belongs to the file already.
+    /// The block, if its cluster belongs to the file already.
     mate: Option<BlockNr>,
     at: LogicalBlock,
     len_blocks: u32,
@@ -271,7 +271,7 @@ impl Plan {
         })
     }
 
-    /// Takes what the file holds for the place, or reserves some anew.
+    /// Takes preallocated blocks, or reserves new ones.
     fn reserve(&self, fs: &Fs, inode: &Inode) -> Result<BlockRun> {
         let want = &self.want;
         let at_cluster = self.at.0 / fs.geometry.blocks_per_cluster();
@@ -292,7 +292,7 @@ impl Plan {
     }
 }
 
-/// The run ends where its last cluster belongs to the file already.
+/// Ends the run before a last cluster that the file has already.
 fn clip_to_mates(fs: &Fs, state: &InodeState, at: LogicalBlock, len_blocks: u32) -> Result<u32> {
     let last = (u64::from(at.0) + u64::from(len_blocks) - 1) as u32;
     let last_cluster = last - last % fs.geometry.blocks_per_cluster();
@@ -305,7 +305,7 @@ fn clip_to_mates(fs: &Fs, state: &InodeState, at: LogicalBlock, len_blocks: u32)
     })
 }
 
-/// The run ends where the file holds space for what follows.
+/// Ends the run where the file's preallocated space begins.
 fn clip_to_held(fs: &Fs, inode: &Inode, at: LogicalBlock, len_blocks: u32) -> u32 {
     let ratio = fs.geometry.blocks_per_cluster();
     let Some(held) = inode.preallocation() else {
@@ -317,14 +317,14 @@ fn clip_to_held(fs: &Fs, inode: &Inode, at: LogicalBlock, len_blocks: u32) -> u3
         .end
         .saturating_mul(ratio.into());
     let room = gap_end.saturating_sub(at.0.into());
-    // No room: the file holds space for `at` itself, and that tells how long it is.
+    // The gap is empty if the preallocated space covers `at` itself, and limits the run.
     if room == 0 {
         return len_blocks;
     }
     room.min(len_blocks.into()) as u32
 }
 
-/// A wish for one cluster of data near the inode.
+/// A request for one cluster of data near the inode.
 fn base_want(fs: &Fs, inode: &Inode) -> Want {
     let ratio = fs.geometry.blocks_per_cluster();
     let extents = fs.features.has(Feature::EXTENTS);

@@ -1,4 +1,4 @@
-//! Keeping data in memory until their blocks are chosen (`delayed`).
+//! Delayed allocation: buffers new data in memory until writeback (`delayed`).
 
 use super::io;
 use crate::delayed::{Buffer, Promise, Waiting};
@@ -12,11 +12,11 @@ use std::ops::Range;
 use std::sync::Arc;
 use uext4_format::LogicalBlock;
 
-/// Writes of so many bytes and more get their blocks at once: they make long extents by themselves,
-/// and a copy of them would cost more than it brings.
+/// Writes of at least this size in bytes are allocated at once: they form long extents by
+/// themselves, and a copy of their data costs more than the delay gains.
 const AT_ONCE_BYTES: usize = 1 << 20;
 
-/// When the blocks of new data are chosen.
+/// When new data get their blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum When {
     /// Before the write returns.
@@ -26,7 +26,7 @@ pub(super) enum When {
 }
 
 impl When {
-    /// For a write of so many bytes.
+    /// The rule for a write of this length.
     pub(super) fn of(fs: &Fs, len_bytes: usize) -> Self {
         if fs.settings.has(Switch::Delalloc) && len_bytes < AT_ONCE_BYTES {
             When::Later
@@ -36,23 +36,23 @@ impl When {
     }
 }
 
-/// Data for blocks of a file that are neither mapped nor in its buffer.
+/// New data for blocks of a file that are neither mapped nor in its buffer.
 pub(super) struct Fresh<'a> {
     pub(super) fs: &'a Fs,
     pub(super) inode: &'a Arc<Inode>,
-    /// First block.
+    /// First logical block.
     pub(super) block: u64,
-    /// Where in it the data begin, in bytes.
+    /// Byte offset of the data in it.
     pub(super) within: usize,
     pub(super) data: &'a [u8],
 }
 
 impl Fresh<'_> {
-    /// Claims space, and keeps the data in the buffer.
+    /// Reserves space, and copies the data to the buffer.
     ///
     /// # Errors
-    /// [`crate::Error::NoSpace`] and [`crate::Error::Quota`] when the space cannot be promised:
-    /// nothing is kept.
+    /// [`crate::Error::NoSpace`] and [`crate::Error::Quota`] when the reservation fails: nothing is
+    /// buffered.
     pub(super) fn keep(&self, buffer: &mut Buffer, reserve: Reserve) -> Result<()> {
         let fs = self.fs;
         let blocks = self.blocks();
@@ -82,7 +82,7 @@ impl Fresh<'_> {
         self.block..self.block + io::blocks_for(self.fs, bytes)
     }
 
-    /// The clusters for which space must be claimed.
+    /// Clusters without a reservation.
     fn unclaimed(&self, buffer: &Buffer, blocks: &Range<u64>) -> Result<Vec<u64>> {
         let ratio = u64::from(self.fs.geometry.blocks_per_cluster());
         let clusters = blocks.start / ratio..blocks.end.div_ceil(ratio);
@@ -100,7 +100,7 @@ impl Fresh<'_> {
         Ok(unclaimed)
     }
 
-    /// Lets the owners of the file promise the space: their limits hold now, not later.
+    /// Reserves quota of the file's owners: limits apply at the write, not at writeback.
     fn ask_owners(&self, clusters: u64, reserve: Reserve) -> Result<Claim> {
         let fs = self.fs;
         if clusters == 0 || !fs.quota.is_on() {
@@ -112,12 +112,12 @@ impl Fresh<'_> {
         Ok(claim)
     }
 
-    /// What is missing of the claims for the map, when these blocks wait, too.
+    /// Additional map blocks to reserve when these blocks are delayed.
     fn tree_claims(&self, buffer: &Buffer, blocks: &Range<u64>) -> u64 {
         let joins = blocks.start > 0 && buffer.get(blocks.start - 1).is_some();
         let runs = buffer.runs() + u64::from(!joins);
         let waiting = buffer.len_blocks() + blocks.end - blocks.start;
-        // A file without extents is told by where it ends.
+        // For a file without extents, the end decides.
         let end = buffer
             .last()
             .map_or(blocks.end, |last| blocks.end.max(last + 1));
@@ -144,7 +144,7 @@ impl Fresh<'_> {
     }
 }
 
-/// Tells the pool of a file whose data begin to wait.
+/// Puts a file on the pool's list when its first data are delayed.
 fn enter(fs: &Fs, inode: &Arc<Inode>, buffer: &mut Buffer) {
     if buffer.listed.is_none() {
         let now_ns = fs.clock.monotonic().as_nanos() as u64;
@@ -154,7 +154,7 @@ fn enter(fs: &Fs, inode: &Arc<Inode>, buffer: &mut Buffer) {
     }
 }
 
-/// All that waited of the file was written out, and what waits now came meanwhile: it is young.
+/// Restarts the writeback age: the older data were written out, and the rest is newer.
 pub(crate) fn renew_age(fs: &Fs, inode: &Arc<Inode>) {
     let mut buffer = inode.io.write();
     if let Some(since) = buffer.listed.take() {
@@ -165,7 +165,7 @@ pub(crate) fn renew_age(fs: &Fs, inode: &Arc<Inode>) {
     }
 }
 
-/// Changes blocks that wait; answers how many bytes that were, 0 when the first does not wait.
+/// Overwrites delayed blocks; answers how many bytes, 0 if the first block is not delayed.
 pub(super) fn overwrite(
     fs: &Fs,
     buffer: &mut Buffer,
@@ -186,7 +186,7 @@ pub(super) fn overwrite(
     done
 }
 
-/// Fills `buf` from blocks that all wait.
+/// Fills `buf` from delayed blocks.
 pub(super) fn copy_out(fs: &Fs, buffer: &Buffer, at_byte: u64, buf: &mut [u8]) {
     let (mut at, mut rest) = (at_byte, buf);
     while !rest.is_empty() {
@@ -201,7 +201,7 @@ pub(super) fn copy_out(fs: &Fs, buffer: &Buffer, at_byte: u64, buf: &mut [u8]) {
     }
 }
 
-/// Blocks of a hole from `block` on that do not wait, at most `len_blocks`.
+/// Number of blocks of a hole, from `block` on, before the next delayed one; at most `len_blocks`.
 pub(super) fn cut_hole(buffer: &Buffer, block: LogicalBlock, len_blocks: u32) -> u32 {
     let block = u64::from(block.0);
     let next = buffer
@@ -210,7 +210,7 @@ pub(super) fn cut_hole(buffer: &Buffer, block: LogicalBlock, len_blocks: u32) ->
     next.min(len_blocks.into()) as u32
 }
 
-/// Forgets data that wait: they are never written.
+/// Discards delayed data: they are never written.
 pub(super) fn discard(fs: &Fs, inode: &Inode, buffer: &mut Buffer, blocks: Range<u64>) {
     let removed = buffer.remove(blocks.clone());
     if removed > 0 {
@@ -225,7 +225,7 @@ pub(super) fn discard(fs: &Fs, inode: &Inode, buffer: &mut Buffer, blocks: Range
     }
 }
 
-/// Forgets all data of the file that wait, and what else is known of them.
+/// Discards all delayed data of the file and their state.
 pub(crate) fn discard_delayed(fs: &Fs, inode: &Inode, buffer: &mut Waiting) {
     if buffer.is_unused() {
         return;
@@ -235,14 +235,14 @@ pub(crate) fn discard_delayed(fs: &Fs, inode: &Inode, buffer: &mut Waiting) {
     buffer.rest();
 }
 
-/// So many blocks wait no more.
+/// Uncounts this many delayed blocks.
 pub(super) fn forget_bytes(fs: &Fs, blocks: u64) {
     fs.delayed
         .count(-((blocks << fs.geometry.block_bits) as i64));
 }
 
-/// After blocks left the buffer: claims for the map that are too much go, and with the last block
-/// the place in the pool.
+/// After blocks left the buffer: releases surplus reservations for map blocks, and leaves the
+/// pool's list with the last block.
 pub(super) fn settle(fs: &Fs, inode: &Inode, buffer: &mut Buffer) {
     let needed = match buffer.last() {
         None => 0,
@@ -263,13 +263,13 @@ pub(super) fn settle(fs: &Fs, inode: &Inode, buffer: &mut Buffer) {
     inode.publish_delayed(buffer);
 }
 
-/// The size becomes `size`, on disk as far as nothing in front of it waits.
+/// Sets the size to `size`, and the size on disk up to the first delayed block.
 pub(super) fn set_size(fs: &Fs, state: &mut InodeState, buffer: &Buffer, size: u64) {
     state.disksize = disksize(fs, state, buffer, size);
     state.disk.size = size;
 }
 
-/// The file grows to `size` for its users; on disk it stays as it is.
+/// Grows the visible size to `size`; the size on disk stays.
 pub(super) fn show_size(state: &mut InodeState, size: u64) {
     if size > state.disk.size {
         state.disksize.get_or_insert(state.disk.size);
@@ -277,7 +277,7 @@ pub(super) fn show_size(state: &mut InodeState, size: u64) {
     }
 }
 
-/// What `InodeState::disksize` is for that size.
+/// The value of `InodeState::disksize` for `size`.
 pub(super) fn disksize(fs: &Fs, state: &InodeState, buffer: &Buffer, size: u64) -> Option<u64> {
     let bits = fs.geometry.block_bits;
     let stored = state.disksize.unwrap_or(state.disk.size).min(size);

@@ -1,5 +1,5 @@
-//! Data on their way to the device of a mount that goes on after a failed flush: which files lost
-//! some (`delayed::exposure`). Only mounts without a journal go on.
+//! Tracks files that lost data in a failed flush (`delayed::exposure`). Only mounts without a
+//! journal continue after one.
 
 use crate::delayed::{ErrorCursor, Sample};
 use crate::inode::Inode;
@@ -7,7 +7,7 @@ use crate::{Error, Fs, Result};
 use std::sync::Arc;
 use uext4_format::{Feature, FileType};
 
-/// What was written may be lost.
+/// The error for written data that may be lost.
 pub(crate) fn lost() -> Error {
     let cause = Arc::new(uext4_journal::Error::Lost);
     Error::Journal(uext4_journal::Error::Late { cause })
@@ -18,20 +18,20 @@ impl Fs {
         !self.features.has(Feature::HAS_JOURNAL)
     }
 
-    /// Data of the file go to the device now; the caller holds its `InodeIo` exclusively.
+    /// Records that data of the file are being written; the caller holds its `InodeIo` exclusively.
     pub(super) fn expose(&self, inode: &Inode) {
         if self.may_go_on() && inode.exposure.begin_write(self.device.failed_flushes()) {
             inode.write_errors.note();
         }
     }
 
-    /// What a flush that begins now makes durable of the file; `None` while it is written to.
+    /// Samples the writes that a flush beginning now covers; `None` while the file is written.
     pub(crate) fn sample_exposure(&self, inode: &Inode) -> Option<Sample> {
         let _no_writer = inode.io.try_read().filter(|_| self.may_go_on())?;
         Some(inode.exposure.sample())
     }
 
-    /// A flush has succeeded since the sample.
+    /// Validates the sample after a successful flush.
     ///
     /// # Errors
     /// An earlier one failed, and data of the file may be lost.

@@ -1,4 +1,4 @@
-//! `fallocate`: space without data, holes, zeroes.
+//! `fallocate`: preallocation, holes, zeroed ranges.
 
 use super::allocate::{NewBlocks, Shape};
 use super::write_out::write_out_locked;
@@ -12,7 +12,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use uext4_format::{BlockNr, LogicalBlock};
 
-/// What `fallocate` does with a byte range.
+/// Operation of `fallocate` on a byte range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FallocateMode {
     /// Allocates its holes; the file grows to hold it.
@@ -28,17 +28,17 @@ pub enum FallocateMode {
     /// Writes zeroes to it on the device, so that later writes change no metadata; the file grows
     /// to hold it.
     WriteZeroes,
-    /// Takes it out: what follows moves to its start, and the file gets shorter.
+    /// Removes it: the data behind move to its start, and the file gets shorter.
     CollapseRange,
-    /// Makes a hole of it: what stood there and behind moves to its end.
+    /// Inserts a hole: the data from its start on move to its end.
     InsertRange,
 }
 
 /// Allocates, punches or zeroes the byte range; see [`FallocateMode`].
 ///
 /// # Errors
-/// [`Error::NotSupported`] for space without data in files without extents; [`Error::NoSpace`],
-/// with what was allocated until then still there.
+/// [`Error::NotSupported`] for preallocation in files without extents; [`Error::NoSpace`], after
+/// which the blocks allocated so far stay.
 pub(crate) fn fallocate(
     fs: &Fs,
     inode: &Arc<Inode>,
@@ -74,7 +74,8 @@ pub(crate) fn fallocate(
     };
     match mode {
         FallocateMode::PunchHole => punch(fs, inode, &mut buffer, bytes, times)?,
-        // These note the change with what they map: the commonest needs one handle.
+        // These update the times in the transaction that maps blocks: the common case needs one
+        // handle.
         FallocateMode::Allocate => return allocate(fs, inode, &mut buffer, bytes, grows),
         FallocateMode::AllocateKeepSize => return allocate(fs, inode, &mut buffer, bytes, stays),
         FallocateMode::ZeroRange => zero(fs, inode, &mut buffer, bytes, grows)?,
@@ -92,7 +93,7 @@ enum Size {
     Stays,
 }
 
-/// What an allocation may change and use.
+/// Permissions and limits of an allocation.
 #[derive(Clone, Copy)]
 struct Growth {
     size: Size,
@@ -100,7 +101,7 @@ struct Growth {
     times: Times,
 }
 
-/// The end of the range, if the file may have it.
+/// The end of the range, if the file may grow to it.
 fn check_range(fs: &Fs, inode: &Inode, mode: FallocateMode, offset: u64, len: u64) -> Result<u64> {
     let state = inode.read();
     check_may_change(&state)?;
@@ -124,7 +125,7 @@ fn check_range(fs: &Fs, inode: &Inode, mode: FallocateMode, offset: u64, len: u6
     }
 }
 
-/// Notes times, and a size that grew.
+/// Updates times, and a size that grew.
 fn note_change(fs: &Fs, inode: &Arc<Inode>, size: Option<u64>, times: Times) -> Result<()> {
     let now = times.now(fs);
     if now.is_none() && size.is_none_or(|size| size <= inode.read().disk.size) {
@@ -139,17 +140,17 @@ fn note_change(fs: &Fs, inode: &Arc<Inode>, size: Option<u64>, times: Times) -> 
     Ok(())
 }
 
-/// Blocks that a byte range meets.
+/// Blocks that overlap a byte range.
 fn outer_blocks(fs: &Fs, bytes: &Range<u64>) -> Range<u64> {
     bytes.start >> fs.geometry.block_bits..io::blocks_for(fs, bytes.end)
 }
 
-/// Blocks that lie in a byte range as a whole.
+/// Blocks entirely inside a byte range.
 fn inner_blocks(fs: &Fs, bytes: &Range<u64>) -> Range<u64> {
     io::blocks_for(fs, bytes.start)..bytes.end >> fs.geometry.block_bits
 }
 
-/// Gives the holes of the range unwritten blocks, and notes the change.
+/// Allocates unwritten blocks for the holes of the range, and updates size and times.
 fn allocate(
     fs: &Fs,
     inode: &Arc<Inode>,
@@ -190,8 +191,8 @@ fn allocate(
     Ok(())
 }
 
-/// Maps unwritten blocks at the front of a hole; answers how many. The times change with it, and
-/// the size follows up to `grown`.
+/// Maps unwritten blocks at the front of a hole; answers how many. Updates the times, and the size
+/// up to `grown`, in the same transaction.
 fn fill_hole(
     fs: &Fs,
     inode: &Arc<Inode>,
@@ -220,7 +221,7 @@ fn zero_edges(fs: &Fs, inode: &Inode, buffer: &mut Buffer, bytes: &Range<u64>) -
     let inner = inner_blocks(fs, bytes);
     let bits = fs.geometry.block_bits;
     if inner.start > inner.end {
-        // All of it is inside one block.
+        // The range is inside one block.
         return io::zero_within(fs, inode, buffer, bytes.start, bytes.end);
     }
     io::zero_within(fs, inode, buffer, bytes.start, inner.start << bits)?;
@@ -236,7 +237,7 @@ fn punch(
 ) -> Result<()> {
     let size = inode.read().disk.size;
     fs.discard_preallocation(inode);
-    // Space that is held behind the end stays, as with the kernel.
+    // Preallocated space behind the end stays, as in the kernel.
     let block_size = fs.block_size() as u64;
     let end = bytes.end.min(size.next_multiple_of(block_size));
     let bytes = bytes.start.min(end)..end;
@@ -270,7 +271,7 @@ fn zero(
     bytes: Range<u64>,
     growth: Growth,
 ) -> Result<()> {
-    // It notes the change before anything is zeroed.
+    // Updates size and times before anything is zeroed.
     allocate(fs, inode, buffer, bytes.clone(), growth)?;
     zero_edges(fs, inode, buffer, &bytes)?;
     let blocks = inner_blocks(fs, &bytes);
@@ -289,7 +290,7 @@ fn write_zeroes(
     each_mapped(fs, inode, blocks, ExtentState::Unwritten, write_zeroes_to)
 }
 
-/// Does `work` with each stretch of these blocks that is mapped in this state.
+/// Runs `work` on each mapped run of these blocks in the state `wanted`.
 fn each_mapped(
     fs: &Fs,
     inode: &Arc<Inode>,
@@ -314,14 +315,14 @@ fn each_mapped(
     Ok(())
 }
 
-/// What is at the front of these blocks.
+/// The mapping at the front of these blocks.
 fn look(fs: &Fs, inode: &Inode, blocks: Range<u64>) -> Result<Mapping> {
     let max_blocks = (blocks.end - blocks.start).min(u64::from(u32::MAX)) as u32;
     let logical = LogicalBlock(blocks.start as u32);
     map::lookup(fs, &inode.read(), logical, max_blocks)
 }
 
-/// Zeroes unwritten blocks on disk, which are written then.
+/// Zeroes unwritten blocks on disk, and marks them written.
 fn write_zeroes_to(
     fs: &Fs,
     inode: &Arc<Inode>,
@@ -336,7 +337,8 @@ fn write_zeroes_to(
     map::mark_written(fs, &handle, &mut state, at, len_blocks)
 }
 
-/// Makes written blocks read as zeroes: by the map, or on disk when the map cannot grow.
+/// Makes written blocks read as zeroes: marks them unwritten, or zeroes them when the map cannot
+/// grow.
 fn unwrite(
     fs: &Fs,
     inode: &Arc<Inode>,

@@ -1,4 +1,4 @@
-//! Where the data of a file stand (`FS_IOC_FIEMAP`).
+//! Extents of a file's data (`FS_IOC_FIEMAP`).
 
 use super::{inline, io};
 use crate::inode::{Inode, InodeState};
@@ -6,7 +6,7 @@ use crate::map::{self, ExtentState, Mapped};
 use crate::{Fs, Result};
 use std::ops::ControlFlow;
 
-/// A stretch of a file that is consecutive on the device.
+/// A range of a file that is contiguous on the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
     /// First byte in the file.
@@ -24,13 +24,13 @@ impl Extent {
     pub const LAST: u32 = 0x1;
     /// The place is not aligned to blocks.
     pub const NOT_ALIGNED: u32 = 0x100;
-    /// The data stand between metadata (in the inode).
+    /// The data are inside a metadata block (in the inode).
     pub const DATA_INLINE: u32 = 0x200;
     /// Allocated, and reads as zeroes.
     pub const UNWRITTEN: u32 = 0x800;
 }
 
-/// The extents that meet `len` bytes from byte `start` on; whole extents, not cut to the range.
+/// The extents that overlap `len` bytes from byte `start` on; whole extents, not clipped.
 pub(crate) fn fiemap(fs: &Fs, inode: &Inode, start: u64, len: u64) -> Result<Vec<Extent>> {
     let _shared = inode.io.read();
     let state = inode.read();
@@ -83,7 +83,7 @@ fn blocks(fs: &Fs, state: &InodeState, start: u64, end: u64) -> Result<Vec<Exten
     Ok(found)
 }
 
-/// The first block of the extent around byte `start`, or the block there.
+/// The first block of the extent that contains byte `start`, or the block of `start`.
 fn first_block(fs: &Fs, state: &InodeState, start: u64) -> Result<u64> {
     let (block, _) = io::split(fs, start);
     let around = match u64::from(block.0) < map::LOGICAL_END {

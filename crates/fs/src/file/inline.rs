@@ -1,4 +1,4 @@
-//! Files that live in the inode (feature inline_data).
+//! Inline data: files stored in the inode (feature inline_data).
 //!
 //! Invariants: the flag INLINE_DATA excludes a block map; conversion writes the data to a block
 //! first, then changes attribute, flag and map in one transaction.
@@ -14,22 +14,22 @@ use uext4_format::xattr::{XattrName, XattrSet, XattrValue, decode_ibody, encode_
 use uext4_format::{Corrupt, InodeFlags, NoRoom, Place, Timestamp, inline_data};
 use uext4_journal::Handle;
 
-/// Where the data of a change went.
+/// Result of a change of inline data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stored {
-    /// Into the inode.
+    /// Stored in the inode.
     Inline,
-    /// Nowhere: there is no room in the inode.
+    /// Not stored: the inode has no space.
     NoRoom,
 }
 
-/// True when the data stand in the inode.
+/// Whether the file has inline data.
 pub(super) fn is_inline(state: &InodeState) -> bool {
     state.disk.flags.contains(InodeFlags::INLINE_DATA)
 }
 
-/// Gives a new, empty file the attribute that goes with the flag INLINE_DATA; where the inode has
-/// no room for it, the file becomes one that maps blocks.
+/// Gives a new, empty file the attribute that goes with the flag INLINE_DATA. If the inode has no
+/// space for it, the file maps blocks instead.
 pub(crate) fn init(fs: &Fs, handle: &Handle<'_>, inode: &Arc<Inode>) -> Result<()> {
     let mut state = handle.write(inode);
     if is_inline(&state) && store(&mut state, &[])?.is_err() {
@@ -57,7 +57,7 @@ fn attributes(state: &InodeState) -> Result<XattrSet> {
     Ok(decode_ibody(&state.disk.tail, Place::Inode(state.nr()))?)
 }
 
-/// Fills `buf`, which ends at the file's end at most, from byte `offset` on.
+/// Fills `buf` from byte `offset` on; the range does not extend past the end of the file.
 pub(super) fn read(state: &InodeState, offset: u64, buf: &mut [u8]) -> Result<()> {
     if buf.is_empty() {
         return Ok(());
@@ -70,7 +70,7 @@ pub(super) fn read(state: &InodeState, offset: u64, buf: &mut [u8]) -> Result<()
     Ok(())
 }
 
-/// Writes into the inode if the result fits there.
+/// Writes into the inode if the result fits.
 pub(super) fn write(
     fs: &Fs,
     inode: &Arc<Inode>,
@@ -86,15 +86,15 @@ pub(super) fn write(
     })
 }
 
-/// Cuts or extends the data in the inode if they fit there.
+/// Resizes the data in the inode if they fit.
 pub(super) fn resize(fs: &Fs, inode: &Arc<Inode>, size: u64) -> Result<Stored> {
     change(fs, inode, size, Some(fs.now()), |content, _| {
         content.resize(size as usize, 0)
     })
 }
 
-/// Changes the data in the inode. `need_bytes` is a lower bound of the new size, `now` becomes its
-/// times.
+/// Changes the data in the inode. `need_bytes` is a lower bound of the new size, `now` the new
+/// timestamp.
 fn change(
     fs: &Fs,
     inode: &Arc<Inode>,
@@ -124,7 +124,7 @@ fn change(
     Ok(Stored::Inline)
 }
 
-/// Puts the data into the inode; changes nothing when they do not fit.
+/// Stores the data in the inode; changes nothing when they do not fit.
 fn store(state: &mut InodeState, data: &[u8]) -> Result<std::result::Result<(), NoRoom>> {
     let mut set = attributes(state)?;
     let (i_block, value) = inline_data::split_file(data);
@@ -136,7 +136,7 @@ fn store(state: &mut InodeState, data: &[u8]) -> Result<std::result::Result<(), 
     Ok(stored)
 }
 
-/// Moves the data into a block.
+/// Moves the data to a block.
 pub(super) fn convert(fs: &Fs, inode: &Arc<Inode>, reserve: Reserve) -> Result<()> {
     let data = content(&inode.read())?;
     if data.is_empty() {
@@ -159,11 +159,11 @@ pub(super) fn convert(fs: &Fs, inode: &Arc<Inode>, reserve: Reserve) -> Result<(
     mapped
 }
 
-/// Takes the data out of the inode, and makes it one that maps blocks.
+/// Removes the data from the inode, and makes it an inode that maps blocks.
 pub(crate) fn clear(fs: &Fs, state: &mut InodeState) -> Result<()> {
     let mut set = attributes(state)?;
     set.remove(&XattrName::inline_data());
-    // One attribute less always fits.
+    // With one attribute less, the rest always fits.
     let _ = encode_ibody(&mut state.disk.tail, &set);
     state.disk.flags.remove(InodeFlags::INLINE_DATA);
     map::init(fs, state);

@@ -1,4 +1,4 @@
-//! Bytes to and from blocks of the device.
+//! Byte-granular I/O on blocks of the device.
 
 use crate::delayed::Buffer;
 use crate::inode::Inode;
@@ -6,16 +6,16 @@ use crate::map::{self, ExtentState, Mapping};
 use crate::{Fs, Result};
 use uext4_format::{BlockNr, LogicalBlock};
 
-/// As long as the largest block.
+/// Has the size of the largest block.
 static ZEROES: [u8; 65536] = [0; 65536];
 
-/// Where a block starts on the device, in bytes.
+/// Byte offset of a block on the device.
 pub(super) fn byte_of(fs: &Fs, block: BlockNr) -> u64 {
     block.0 << fs.geometry.block_bits
 }
 
-/// The block of a file around a byte, and the byte's offset in it. Bytes past the last block
-/// belong to the last one's successor, which nothing maps.
+/// The block of a file that contains a byte, and the offset in it. Bytes past the last block give
+/// that block's successor, which is never mapped.
 pub(super) fn split(fs: &Fs, byte: u64) -> (LogicalBlock, u64) {
     let block = (byte >> fs.geometry.block_bits).min(map::LOGICAL_END);
     (
@@ -29,7 +29,7 @@ pub(super) fn blocks_for(fs: &Fs, bytes: u64) -> u64 {
     bytes.div_ceil(fs.block_size() as u64)
 }
 
-/// Writes `data` from byte `within` of block `start` on, and zeroes around it up to whole blocks.
+/// Writes `data` from byte `within` of block `start` on, and zeroes the rest of these blocks.
 pub(super) fn write_padded(fs: &Fs, start: BlockNr, within: u64, data: &[u8]) -> Result<()> {
     let end = within + data.len() as u64;
     let tail = blocks_for(fs, end) * fs.block_size() as u64 - end;
@@ -38,7 +38,7 @@ pub(super) fn write_padded(fs: &Fs, start: BlockNr, within: u64, data: &[u8]) ->
     Ok(fs.device.write_vectored_at(byte_of(fs, start), &used)?)
 }
 
-/// Zeroes bytes of one block of a file, if the block holds data, on disk or in memory.
+/// Zeroes bytes of one block of a file, if the block is mapped or buffered.
 pub(super) fn zero_within(
     fs: &Fs,
     inode: &Inode,
@@ -69,7 +69,7 @@ pub(super) fn zero_within(
     Ok(())
 }
 
-/// Zeroes the rest of the block that byte `size` stands in.
+/// Zeroes the block of byte `size` from that byte on.
 pub(super) fn zero_tail(fs: &Fs, inode: &Inode, buffer: &mut Buffer, size: u64) -> Result<()> {
     let block_size = fs.block_size() as u64;
     let end = size.checked_next_multiple_of(block_size).unwrap_or(size);

@@ -1,15 +1,15 @@
 //! Data of regular files, and targets of symbolic links.
 //!
-//! There is no cache: reads and writes go straight to the device, but for new data, which wait in
-//! memory for their blocks (`delayed`). They go to reserved blocks first; then one handle sets the
-//! bitmap bits, maps the blocks and moves the size. So a crash never shows what stood in the blocks
-//! before, and "ordered" needs no extra write.
+//! There is no page cache: reads and writes go directly to the device, except new data with delayed
+//! allocation (`delayed`). Data are written to reserved blocks first; then one handle sets the
+//! bitmap bits, maps the blocks and updates the size. A crash therefore never exposes stale block
+//! contents, and `data=ordered` needs no extra write.
 //!
-//! Invariants: the bytes of the last block behind the size are zero on disk; whoever moves the
-//! size up past a partial block zeroes its tail again before, and a shrink zeroes it. A commit
-//! never contains written extents behind the size on disk; unwritten ones may stand there.
-//! Locking: `Inode::io` shared to read, exclusive to change; it keeps blocks from being freed
-//! under a reader. The state's lock is held for lookups only, not during data I/O.
+//! Invariants: the bytes behind the size in the last block are zero on disk; a shrink zeroes them,
+//! and a change that moves the size up past a partial block zeroes its tail first. A commit never
+//! contains written extents behind the size on disk; unwritten ones are allowed.
+//! Locking: `Inode::io` shared to read, exclusive to change; it keeps blocks from being freed under
+//! a reader. The state's lock is held for lookups only, not during data I/O.
 //! Not here: permissions, setuid bits, waiting for durability (`ops`).
 
 mod allocate;
@@ -52,10 +52,11 @@ use crate::inode::InodeState;
 use crate::{Error, Result};
 use uext4_format::{InodeFlags, Timestamp};
 
-/// Two changes closer together than this share one time stamp, as with the kernel's clock tick.
+/// Granularity of timestamps in nanoseconds, as the kernel's clock tick: changes within one tick
+/// share a timestamp.
 const TICK_NS: u32 = 4_000_000;
 
-/// Without the key there is no data.
+/// Refuses encrypted files, since there is no key.
 fn check_not_encrypted(state: &InodeState) -> Result<()> {
     if state.disk.flags.contains(InodeFlags::ENCRYPT) {
         Err(Error::NoKey)
@@ -64,7 +65,7 @@ fn check_not_encrypted(state: &InodeState) -> Result<()> {
     }
 }
 
-/// Files that fs-verity sealed never change.
+/// Refuses changes of files that fs-verity sealed.
 fn check_may_change(state: &InodeState) -> Result<()> {
     check_not_encrypted(state)?;
     if state.disk.flags.contains(InodeFlags::VERITY) {
@@ -74,7 +75,7 @@ fn check_may_change(state: &InodeState) -> Result<()> {
     }
 }
 
-/// True when a change at `now` has to be noted: the times are not of this tick.
+/// Whether a change at `now` must update the times: they are not of this tick.
 fn stale_times(state: &InodeState, now: Timestamp) -> bool {
     let tick = Timestamp {
         nanoseconds: now.nanoseconds / TICK_NS * TICK_NS,
@@ -84,7 +85,7 @@ fn stale_times(state: &InodeState, now: Timestamp) -> bool {
     !recent(state.disk.mtime) || !recent(state.disk.ctime)
 }
 
-/// Notes a change of the data.
+/// Updates the times after a change of the data.
 fn touch(state: &mut InodeState, now: Timestamp) {
     if stale_times(state, now) {
         let stored = now.as_stored(state.disk.times_have_extra());

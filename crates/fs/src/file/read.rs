@@ -1,4 +1,4 @@
-//! Reading.
+//! Reads of file data.
 
 use super::{check_not_encrypted, delay, inline, io};
 use crate::delayed::Buffer;
@@ -7,11 +7,11 @@ use crate::map::{self, ExtentState, Mapping};
 use crate::{Fs, Result};
 use uext4_device::Backing;
 
-/// A stretch of a file and where it stands on the device; `None` reads as zeroes.
+/// A range of a file and its byte offset on the device; `None` reads as zeroes.
 struct Piece {
     len_bytes: u64,
     at_byte: Option<u64>,
-    /// It waits in memory.
+    /// The range is buffered (delayed allocation).
     waits: bool,
 }
 
@@ -22,22 +22,22 @@ impl Piece {
     }
 }
 
-/// A stretch of a file's data in the file of the system that the device is.
+/// A range of file data inside the host file that backs the device.
 #[derive(Clone, Copy, Debug)]
 pub struct Stretch<'a> {
-    /// Where it starts.
+    /// Start in the host file.
     pub place: Backing<'a>,
-    /// How long it is.
+    /// Length in bytes.
     pub len_bytes: usize,
 }
 
-/// More stretches than this are not worth moving one by one.
+/// Limit for in-place reads; more pieces are not worth separate transfers.
 const STRETCHES_MAX: usize = 16;
 
-/// Shows `take` where the data of a byte range stand, up to the end of the file; answers what it
-/// answers. They stay there until it returns: nobody changes the file or frees its blocks
-/// meanwhile. `take` is not asked, and the answer is false, where some of them stand nowhere
-/// (holes, data that wait for their blocks), in the inode, or in too many places.
+/// Passes the places of a byte range's data, up to the end of the file, to `take`; answers its
+/// result. The data stay in place until it returns: the file's lock is held. Answers false, without
+/// a call of `take`, if some data have no place (holes, delayed allocation), are inline, or are in
+/// too many places.
 pub(crate) fn read_in_place(
     fs: &Fs,
     inode: &Inode,
@@ -86,7 +86,7 @@ pub(crate) fn read(fs: &Fs, inode: &Inode, offset: u64, buf: &mut [u8]) -> Resul
     Ok(len)
 }
 
-/// The pieces of a byte range; consecutive extents that are consecutive on disk are one.
+/// The pieces of a byte range; extents that are contiguous on disk are merged.
 fn plan(fs: &Fs, state: &InodeState, buffer: &Buffer, offset: u64, len: u64) -> Result<Vec<Piece>> {
     let mut pieces: Vec<Piece> = Vec::new();
     let mut done = 0;

@@ -7,12 +7,12 @@ use crate::map::{self, ExtentState, Mapping};
 use crate::{Error, Fs, Result};
 use uext4_format::LogicalBlock;
 
-/// What to look for.
+/// Target of a seek.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Seek {
     /// The next byte that holds data.
     Data,
-    /// The next byte in a hole; the end of the file is one.
+    /// The next byte in a hole; the end of the file counts as a hole.
     Hole,
 }
 
@@ -60,7 +60,7 @@ fn search(
     Ok(None)
 }
 
-/// Whether the block holds data, which may wait in memory; and for how many blocks that is so.
+/// Whether the block holds data, mapped or buffered, and for how many blocks that holds.
 fn look(
     fs: &Fs,
     inode: &Inode,

@@ -1,9 +1,9 @@
-//! `fallocate` that moves what follows: taking a range out of a file, making room inside one.
+//! `fallocate` that shifts extents: `COLLAPSE_RANGE` and `INSERT_RANGE`.
 //!
-//! Crash safety: all of it is one transaction, whose credits are counted before. Only a file with
-//! more extents than a quarter of a transaction can change is moved in several; a crash in between
-//! leaves a valid file in which only the front (taken out) or only the back (made room) has moved,
-//! as with the kernel.
+//! Crash safety: the whole shift is one transaction, whose credits are counted before. If the file
+//! has more extents than a quarter of a transaction can change, the shift spans several. A crash in
+//! between leaves a valid file with only the front (collapse) or only the back (insert) shifted, as
+//! in the kernel.
 
 use super::touch;
 use crate::inode::Inode;
@@ -14,13 +14,13 @@ use std::sync::Arc;
 use uext4_format::LogicalBlock;
 use uext4_journal::Handle;
 
-/// Moving the extents of one leaf: it, the nodes above it, the inode; and joining two at the end.
+/// Shifting the extents of one leaf: it, the nodes above it, the inode; and a merge at the end.
 const STEP: u32 = credits::MAP;
 
-/// Takes the byte range out: what follows moves to its start, and the file gets shorter.
+/// Removes the byte range: the data behind move to its start, and the file gets shorter.
 ///
 /// # Errors
-/// [`Error::Invalid`] unless the range is made of whole clusters and ends before the file.
+/// [`Error::Invalid`] unless the range consists of whole clusters and ends before the end of file.
 pub(super) fn collapse(fs: &Fs, inode: &Arc<Inode>, bytes: Range<u64>) -> Result<()> {
     let size = inode.read().disk.size;
     check_aligned(fs, &bytes)?;
@@ -56,7 +56,7 @@ fn unmap(fs: &Fs, handle: &mut Handle<'_>, inode: &Arc<Inode>, blocks: Range<u64
     }
 }
 
-/// Goes on in the next transaction only when the credits that were counted do not suffice.
+/// Continues in the next transaction only if the counted credits do not suffice.
 fn make_room(handle: &mut Handle<'_>) -> Result<()> {
     match handle.credits_left() < STEP {
         true => Ok(handle.restart(credits::TRUNCATE)?),
@@ -64,8 +64,8 @@ fn make_room(handle: &mut Handle<'_>) -> Result<()> {
     }
 }
 
-/// Credits to take `blocks` out or to make room for them in one transaction, if a quarter of one
-/// holds that; else those of the first step.
+/// Credits to remove or insert `blocks` in one transaction, if a quarter of a transaction holds
+/// them; else those of the first step.
 fn credits_of(fs: &Fs, inode: &Inode, blocks: &Range<u64>) -> Result<u32> {
     let max = fs.journal.stats().transaction_limit_blocks / 4;
     let cost = map::shift_cost(fs, &inode.read(), blocks.clone(), max)?;
@@ -77,11 +77,11 @@ fn credits_of(fs: &Fs, inode: &Inode, blocks: &Range<u64>) -> Result<u32> {
     })
 }
 
-/// Makes a hole of the byte range: what stood there and behind moves to its end.
+/// Inserts a hole: the data from the range's start on move to its end.
 ///
 /// # Errors
-/// [`Error::Invalid`] unless the range is made of whole clusters and begins inside the file;
-/// [`Error::TooLarge`] when the file would be.
+/// [`Error::Invalid`] unless the range consists of whole clusters and begins inside the file;
+/// [`Error::TooLarge`] if the file would be too large.
 pub(super) fn insert(fs: &Fs, inode: &Arc<Inode>, bytes: Range<u64>) -> Result<()> {
     check_aligned(fs, &bytes)?;
     let len = bytes.end - bytes.start;

@@ -1,8 +1,8 @@
-//! The part of a write whose first block has one kind of mapping.
+//! One step of a write: the part whose first block has one kind of mapping.
 //!
 //! Invariant: blocks become written in the transaction in which the size on disk reaches them, so
-//! no commit contains written extents behind it. What keeps that size back, data that wait in
-//! front, is written out before.
+//! no commit contains written extents behind that size. Delayed data in front would keep that size
+//! back, so they are written out first.
 
 use super::allocate::{NewBlocks, Shape};
 use super::delay::{self, Fresh};
@@ -23,15 +23,15 @@ pub(super) struct Slice<'a> {
     pub(super) inode: &'a Arc<Inode>,
     pub(super) buffer: &'a mut Buffer,
     pub(super) part: Part<'a>,
-    /// The block of the file around the first byte.
+    /// The block of the file that contains the first byte.
     pub(super) block: LogicalBlock,
-    /// Where in it the data begin, in bytes.
+    /// Byte offset of the data in it.
     pub(super) within: u64,
     pub(super) now: Option<Timestamp>,
 }
 
 impl<'a> Slice<'a> {
-    /// The data that go to the first `len_blocks` blocks.
+    /// The data for the first `len_blocks` blocks.
     fn front(&self, len_blocks: u32) -> &'a [u8] {
         let room = (u64::from(len_blocks) << self.fs.geometry.block_bits) - self.within;
         let data = self.part.data;
@@ -42,8 +42,7 @@ impl<'a> Slice<'a> {
         self.part.at + written as u64
     }
 
-    /// Keeps the data in memory; when the space for that cannot be promised, they get their blocks
-    /// at once.
+    /// Buffers the data; when the space cannot be reserved, allocates their blocks at once.
     pub(super) fn keep(&mut self, len_blocks: u32, reserve: Reserve) -> Result<usize> {
         let fresh = Fresh {
             fs: self.fs,
@@ -56,7 +55,7 @@ impl<'a> Slice<'a> {
         match fresh.keep(self.buffer, reserve) {
             Ok(()) => Ok(fresh.data.len()),
             Err(Error::NoSpace) => self.fill_hole(len_blocks, reserve),
-            // The owners may have some of it.
+            // The quota may suffice for a part.
             Err(Error::Quota) if blocks > 1 => self.keep(blocks / 2, reserve),
             Err(error) => Err(error),
         }
@@ -70,7 +69,7 @@ impl<'a> Slice<'a> {
         Ok(data.len())
     }
 
-    /// Writes out what waits; it may be of this write.
+    /// Writes out the delayed data, which may be of this write.
     fn write_out_before(&mut self) -> Result<()> {
         if self.buffer.is_empty() {
             return Ok(());
@@ -80,7 +79,7 @@ impl<'a> Slice<'a> {
         write_out_locked(self.fs, self.inode, self.buffer)
     }
 
-    /// What waits goes first, so that blocks follow each other as the data do.
+    /// Writes out delayed data first, so that blocks follow each other as the data do.
     pub(super) fn fill_hole(&mut self, len_blocks: u32, reserve: Reserve) -> Result<usize> {
         let fs = self.fs;
         self.write_out_before()?;
@@ -109,7 +108,7 @@ impl<'a> Slice<'a> {
         }
     }
 
-    /// Whether the size on disk cannot reach `end` while data wait in front of it.
+    /// Whether delayed data in front keep the size on disk below `end`.
     fn is_held_back(&self, end: u64) -> bool {
         if self.buffer.is_empty() {
             return false;
@@ -120,11 +119,11 @@ impl<'a> Slice<'a> {
         reach.is_some_and(|reach| reach < end)
     }
 
-    /// Makes the blocks of the first `len_bytes` bytes written, with the size; answers how many
-    /// bytes that were.
+    /// Marks the blocks of the first `len_bytes` bytes written, and updates the size; answers how
+    /// many bytes were covered.
     ///
     /// # Errors
-    /// [`Error::NoSpace`] when none were, for lack of a tree block.
+    /// [`Error::NoSpace`] if there were none, because no tree block was free.
     fn mark_written(&self, len_bytes: usize) -> Result<usize> {
         let fs = self.fs;
         let blocks = io::blocks_for(fs, self.within + len_bytes as u64) as u32;
@@ -142,7 +141,7 @@ impl<'a> Slice<'a> {
         Ok(done)
     }
 
-    /// Bytes from the first on whose blocks are written, of `blocks`.
+    /// Bytes whose blocks are written, counted from the first of `blocks` on.
     fn written_bytes(&self, state: &InodeState, blocks: u32) -> Result<usize> {
         let fs = self.fs;
         Ok(match map::lookup(fs, state, self.block, blocks)? {
@@ -155,10 +154,10 @@ impl<'a> Slice<'a> {
         })
     }
 
-    /// Without a tree block the extent cannot be split. Where it ends in front of the new end of
-    /// the file, all of it becomes written, zeroed around the data: space that was allocated
-    /// before can always be written to. Else what it holds behind the end, which must stay
-    /// unwritten, gives up one cluster after the other until a split succeeds.
+    /// Handles an extent that cannot be split because no tree block is free. If it ends before the
+    /// new end of the file, all of it becomes written, zeroed around the data: writes to
+    /// preallocated space always succeed. Otherwise the part behind the end must stay unwritten; it
+    /// is freed cluster by cluster until a split succeeds.
     fn mark_without_room(&self, len_bytes: usize) -> Result<usize> {
         let fs = self.fs;
         loop {
@@ -180,7 +179,7 @@ impl<'a> Slice<'a> {
             let given_up = last_cluster.max(size_blocks)..end;
             map::remove(fs, &handle, &mut handle.write(self.inode), given_up)?;
             drop(handle);
-            // What was freed can be used after that.
+            // Freed clusters are usable after the commit.
             fs.journal.commit_running()?;
             match self.mark_written(len_bytes) {
                 Err(Error::NoSpace) => continue,
@@ -189,7 +188,7 @@ impl<'a> Slice<'a> {
         }
     }
 
-    /// Zeroes the blocks of the extent around the data on disk, and makes all of it written.
+    /// Zeroes the extent's other blocks on disk, and marks all of it written.
     fn zero_out_around(&self, extent: Mapped, len_bytes: usize) -> Result<usize> {
         let fs = self.fs;
         let before = u64::from(self.block.0 - extent.logical.0);

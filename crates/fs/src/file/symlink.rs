@@ -1,4 +1,4 @@
-//! Targets of symbolic links: in `i_block` when short ("fast"), else in a block.
+//! Targets of symbolic links: in `i_block` if short ("fast"), else in a block.
 
 use super::allocate::NewBlocks;
 use super::{check_not_encrypted, inline, io};
@@ -10,7 +10,7 @@ use std::sync::Arc;
 use uext4_format::{BlockNr, Corrupt, Feature, I_BLOCK_BYTES, InodeFlags, LogicalBlock, Place};
 use uext4_journal::Handle;
 
-/// Gives the new symbolic link its target; a long one goes to a block.
+/// Stores the target of a new symbolic link; a long one goes to a block.
 pub(crate) fn write_link(
     fs: &Fs,
     handle: &Handle<'_>,
@@ -63,14 +63,14 @@ pub(crate) fn read_link(fs: &Fs, inode: &Inode) -> Result<Vec<u8>> {
 fn read_block(fs: &Fs, block: BlockNr, size: usize) -> Result<Vec<u8>> {
     let mut target = vec![0; size];
     fs.device.read_at(io::byte_of(fs, block), &mut target)?;
-    // The kernel stores a terminating zero and takes the target up to it.
+    // The kernel stores a terminating zero and reads the target up to it.
     if let Some(end) = target.iter().position(|byte| *byte == 0) {
         target.truncate(end);
     }
     Ok(target)
 }
 
-/// True when the target stands in `i_block`. With value inodes the block count says nothing: it
+/// Whether the target is in `i_block`. With value inodes the block count does not tell, because it
 /// includes blocks of attributes.
 pub(crate) fn is_fast_link(fs: &Fs, state: &InodeState) -> bool {
     let disk = &state.disk;

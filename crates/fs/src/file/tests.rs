@@ -1,4 +1,4 @@
-//! Files against a vector of bytes, on every kind of map, with e2fsck as the judge.
+//! Model test: files against a vector of bytes, on every kind of map, checked by e2fsck.
 
 mod beyond;
 mod shift;
@@ -90,7 +90,7 @@ fn steps(size_max: u64, count: usize) -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..count)
 }
 
-/// Data that tell where they were written.
+/// Data that encode where they were written.
 fn pattern(at: u64, len: usize, byte: u8) -> Vec<u8> {
     (0..len)
         .map(|index| byte ^ ((at as usize + index) / 512) as u8 | 1)
@@ -198,7 +198,7 @@ fn compare(rig: &Rig, model: &[u8]) {
     beyond::check_size_on_disk(rig);
 }
 
-/// What waits is claimed, and nothing else is.
+/// Exactly the delayed data are reserved.
 fn check_claims(rig: &Rig) {
     let (fs, buffer) = (rig.fs(), rig.file.io.read());
     let space = rig.mounted.stats().space;
@@ -215,7 +215,7 @@ fn check_claims(rig: &Rig) {
     assert_eq!(in_groups + held, unclaimed);
 }
 
-/// What lies in holes is zero, and data are found.
+/// Holes read as zeroes, and data are found.
 fn check_seek(rig: &Rig, model: &[u8]) {
     let mut at = 0;
     while let Ok(data) = seek(rig.fs(), &rig.file, at, Seek::Data) {
@@ -462,7 +462,7 @@ fn space_allocated_before_can_be_written_when_the_device_is_full() {
     fallocate(fs, file, FallocateMode::Allocate, 0, 2 << 20).expect("allocates");
     let taken = rig.take_all();
     let mut model = vec![0u8; 2 << 20];
-    // Every other block: the extents cannot be split, for no tree block is left.
+    // Every other block: the extents cannot be split, because no tree block is left.
     for block in (1..2048u64).step_by(2) {
         write(fs, file, block << 10, &[9; 1000]).expect("the space is there");
         put(&mut model, block << 10, &[9; 1000]);
@@ -485,7 +485,7 @@ fn changes_within_a_tick_share_a_time() {
     rig.assert_clean();
 }
 
-/// A cache above tells the times itself, perhaps before the data come.
+/// A cache above sets the times itself, perhaps before the data arrive.
 #[test]
 fn data_of_a_cache_keep_the_times() {
     for options in [&["-b", "1024"][..], &["-b", "1024", "-O", "inline_data"]] {
@@ -522,7 +522,7 @@ fn recovery_finishes_a_truncate() {
         for block in 0..3000u64 {
             write(fs, file, block * 2048, &[block as u8 | 1; 1024]).expect("writes");
         }
-        // What is in the transaction already costs no credit.
+        // Blocks that are in the transaction already cost no credit.
         fs.journal.commit_running().expect("commits");
         let mut handle = fs.start(crate::credits::TRUNCATE).expect("a handle");
         let progress = {
@@ -561,7 +561,7 @@ fn recovery_finishes_a_truncate() {
     }
 }
 
-/// The kernel reads what we wrote and we read what it wrote, in turns.
+/// The kernel and this library read each other's files in turns.
 #[test]
 fn the_kernel_takes_turns() {
     use std::os::unix::fs::FileExt;
@@ -619,7 +619,7 @@ fn the_kernel_takes_turns() {
     }
 }
 
-/// Readers never see anything but whole old or new contents while a writer cuts and refills.
+/// Readers see whole old or new contents only, while a writer truncates and refills the file.
 #[test]
 fn readers_see_no_freed_blocks() {
     let rig = Rig::new(24, &["-b", "1024"]);

@@ -1,7 +1,7 @@
-//! Changing the size, and freeing what is behind it.
+//! Truncate: changes the size, and frees the blocks behind it.
 //!
-//! Crash safety: when cutting takes more than one transaction, the inode is tracked as an orphan
-//! from the first (which has the new size) to the last; recovery goes on with
+//! Crash safety: if the truncate takes more than one transaction, the inode is tracked as an orphan
+//! from the first, which has the new size, to the last. Recovery completes it with
 //! [`finish_truncate`].
 
 use super::write_out::before_unmapping;
@@ -15,7 +15,7 @@ use std::sync::Arc;
 use uext4_format::FileType;
 use uext4_journal::Handle;
 
-/// Sets the size to `size` bytes: cuts the file, or extends it with a hole.
+/// Sets the size to `size` bytes: truncates the file, or extends it with a hole.
 pub(crate) fn truncate(fs: &Fs, inode: &Arc<Inode>, size: u64) -> Result<()> {
     let mut buffer = inode.io.write();
     let buffer = &mut *buffer;
@@ -43,7 +43,7 @@ pub(crate) fn truncate(fs: &Fs, inode: &Arc<Inode>, size: u64) -> Result<()> {
         delay::discard(fs, inode, buffer, io::blocks_for(fs, size)..LOGICAL_END + 1);
         before_unmapping(fs, inode, buffer)?;
     }
-    // A file that is about to be written anew shows its new content or its old one.
+    // A crash exposes a rewritten file's old or new content, as its data are written out at close.
     buffer.out_at_close |= size == 0 && fs.settings.has(Switch::AutoDaAlloc);
     io::zero_tail(fs, inode, buffer, size.min(old))?;
     let now = fs.now();
@@ -87,7 +87,7 @@ fn cut(fs: &Fs, handle: &mut Handle<'_>, inode: &Arc<Inode>, first: u64) -> Resu
     Ok(())
 }
 
-/// True when `i_block` of the inode is of a type that maps blocks: cutting it may free some.
+/// Whether `i_block` of this file type maps blocks, so that a truncate may free some.
 pub(crate) fn can_be_cut(fs: &Fs, state: &InodeState) -> bool {
     match state.disk.file_type() {
         Some(FileType::Regular | FileType::Directory) => true,
@@ -96,7 +96,7 @@ pub(crate) fn can_be_cut(fs: &Fs, state: &InodeState) -> bool {
     }
 }
 
-/// Frees what an interrupted truncate left behind the size, and ends the tracking.
+/// Frees the blocks that an interrupted truncate left behind the size, and ends the tracking.
 pub(crate) fn finish_truncate(fs: &Fs, inode: &Arc<Inode>) -> Result<()> {
     let mut buffer = inode.io.write();
     let (size, inline) = {
@@ -115,8 +115,8 @@ pub(crate) fn finish_truncate(fs: &Fs, inode: &Arc<Inode>) -> Result<()> {
     fs.orphans.settle(fs, &handle, inode)
 }
 
-/// Frees all blocks of an inode that is being freed and tracked as an orphan. Restarts the handle
-/// as often as it must; the last transaction is the handle's at the end.
+/// Frees all blocks of an orphan that is being freed. Restarts the handle as often as needed; the
+/// last transaction is the handle's at the end.
 pub(crate) fn free_all_blocks(fs: &Fs, handle: &mut Handle<'_>, inode: &Arc<Inode>) -> Result<()> {
     let mut end = LOGICAL_END;
     loop {

@@ -1,7 +1,7 @@
-//! How much of a file to reserve around a request: files grow, so more than is asked for.
+//! Size of the reservation window around a request, for growing files.
 //!
-//! Small files are predicted to grow to the next power of two, larger ones are reserved in aligned
-//! windows; then the window is cut to the hole around the request.
+//! Files up to 1 MiB are predicted to grow to the next power of two; larger ones are reserved in
+//! aligned windows. The window is then cut to the hole around the request.
 //! Not here: taking the space (`space::shaping`).
 
 use crate::inode::{Inode, InodeState};
@@ -24,13 +24,13 @@ const PREDICTED_BYTES: [u64; 7] = [
     MIB,
 ];
 
-/// Blocks that the file will have after the request.
+/// Size of the file in blocks after the request.
 pub(super) fn size_blocks(fs: &Fs, state: &InodeState, at: LogicalBlock, len_blocks: u32) -> u64 {
     let end = u64::from(at.0) + u64::from(len_blocks);
     end.max(super::io::blocks_for(fs, state.disk.size))
 }
 
-/// The bytes to reserve for a request of these bytes in a file of `size` bytes. Holds the request.
+/// The byte range to reserve for a request in a file of `size` bytes. Contains the request.
 fn predict(size: u64, request: Range<u64>) -> Range<u64> {
     let aligned = |window: u64| {
         let start = request.start - request.start % window;
@@ -49,7 +49,7 @@ fn predict(size: u64, request: Range<u64>) -> Range<u64> {
     }
 }
 
-/// What to reserve around the hole of at least `len_blocks` blocks at `at`.
+/// The window around the hole of at least `len_blocks` blocks at `at`.
 pub(super) fn around(fs: &Fs, inode: &Inode, at: LogicalBlock, len_blocks: u32) -> Result<Window> {
     let state = &inode.read();
     let bits = fs.geometry.block_bits;
@@ -58,7 +58,7 @@ pub(super) fn around(fs: &Fs, inode: &Inode, at: LogicalBlock, len_blocks: u32) 
     let bytes = predict(state.disk.size, request.start << bits..request.end << bits);
     let wanted = bytes.start >> bits..(bytes.end >> bits).min(map::LOGICAL_END);
     let hole = cut_to_hole(fs, state, wanted, &request)?;
-    // Clusters at the borders that hold mapped blocks are the neighbours'.
+    // Border clusters with mapped blocks belong to the neighbours.
     let covers = request.start / ratio..request.end.div_ceil(ratio);
     let mut range =
         hole.start.div_ceil(ratio).min(covers.start)..(hole.end / ratio).max(covers.end);
@@ -77,7 +77,7 @@ pub(super) fn around(fs: &Fs, inode: &Inode, at: LogicalBlock, len_blocks: u32) 
     })
 }
 
-/// The part of `window` around the request in which the file maps nothing. All of `request` is.
+/// The part of `window` around the request in which the file maps nothing. Contains `request`.
 fn cut_to_hole(
     fs: &Fs,
     state: &InodeState,
@@ -101,7 +101,7 @@ fn cut_to_hole(
     })
 }
 
-/// At most as much as one group has; what does not hold the start of the request goes first.
+/// Limits the range to the size of one group; the part before the request's start goes first.
 fn cut_to_group(range: Range<u64>, covers: Range<u64>, group: u64) -> Range<u64> {
     if range.end - range.start <= group {
         return range;

@@ -1,4 +1,4 @@
-//! Writing.
+//! Writes of file data.
 
 use super::delay::{self, When};
 use super::slice::Slice;
@@ -12,12 +12,12 @@ use std::sync::Arc;
 use uext4_format::Timestamp;
 use uext4_journal::Object;
 
-/// What becomes of the times of a file that is written.
+/// Effect of a write on the file's times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Times {
-    /// It was changed now.
+    /// The times become the time of the write.
     Change,
-    /// They stay: who writes sets them by itself.
+    /// The times stay: the caller sets them itself.
     Keep,
 }
 
@@ -27,8 +27,8 @@ impl Times {
     }
 }
 
-/// Writes `data` from byte `offset` on; answers how many bytes were written: less than all when
-/// space or the largest size was reached, never zero unless `data` is empty.
+/// Writes `data` from byte `offset` on; answers how many bytes were written. That is less than all
+/// when space or the largest size was reached, and zero only if `data` is empty.
 pub(crate) fn write(
     fs: &Fs,
     inode: &Arc<Inode>,
@@ -39,7 +39,7 @@ pub(crate) fn write(
     write_at(fs, inode, offset, data, reserve, Times::Change)
 }
 
-/// As [`write`], with a choice.
+/// As [`write`], with a choice of the times.
 pub(crate) fn write_at(
     fs: &Fs,
     inode: &Arc<Inode>,
@@ -55,7 +55,7 @@ pub(crate) fn write_at(
     })
 }
 
-/// Writes `data` at the end; answers where that was and how many bytes.
+/// Appends `data`; answers the offset and how many bytes were written.
 pub(crate) fn append(
     fs: &Fs,
     inode: &Arc<Inode>,
@@ -71,11 +71,10 @@ pub(crate) fn append(
     })
 }
 
-/// Fails when a write to the file would find no room, wherever it goes and however little it
-/// brings: nothing of the file is mapped, and no space is left.
+/// Fails early when any write to the file must fail: no block is mapped, and no space is left.
 ///
 /// # Errors
-/// [`Error::NoSpace`] then.
+/// [`Error::NoSpace`] in that case.
 pub(crate) fn check_room(fs: &Fs, inode: &Arc<Inode>, reserve: Reserve) -> Result<()> {
     let has_some = {
         let buffer = inode.io.read();
@@ -90,8 +89,8 @@ pub(crate) fn check_room(fs: &Fs, inode: &Arc<Inode>, reserve: Reserve) -> Resul
     }
 }
 
-/// Runs a write. When there is no space, writes out what waits, which takes less than was claimed
-/// for it, and runs it once more. Writes out what is too much.
+/// Runs a write. On [`Error::NoSpace`], writes out all delayed data, which need less than was
+/// reserved for them, and runs it once more. Then balances the dirty data.
 fn retried<T>(fs: &Fs, data: &[u8], mut write: impl FnMut() -> Result<T>) -> Result<T> {
     let mut written = write();
     if matches!(written, Err(Error::NoSpace)) && fs.space.delayed_tree_clusters() > 0 {
@@ -102,7 +101,7 @@ fn retried<T>(fs: &Fs, data: &[u8], mut write: impl FnMut() -> Result<T>) -> Res
     written
 }
 
-/// What holds for all of a write.
+/// Parameters that hold for the whole write.
 #[derive(Clone, Copy)]
 struct Rules {
     reserve: Reserve,
@@ -193,7 +192,7 @@ fn write_slices(
     }
 }
 
-/// Size and times, as far as the slices have not noted them.
+/// Updates size and times that the slices have not updated.
 fn settle(
     fs: &Fs,
     inode: &Arc<Inode>,
@@ -214,7 +213,7 @@ fn settle(
         return Ok(());
     }
     if size != inode.read().disk.size {
-        // Nothing changes on disk.
+        // No change on disk.
         let mut state = inode.live().write_unlogged();
         delay::set_size(fs, &mut state, buffer, size);
     }
@@ -238,17 +237,17 @@ pub(super) fn note_write(
     }
 }
 
-/// What is left of a write.
+/// The remaining part of a write.
 #[derive(Clone, Copy)]
 pub(super) struct Part<'a> {
     /// First byte in the file.
     pub(super) at: u64,
     pub(super) data: &'a [u8],
-    /// Where the parts before it end; 0 for the first.
+    /// End of the preceding parts in the file; 0 for the first.
     pub(super) reached: u64,
 }
 
-/// Writes the front of `part`, as far as one mapping reaches; answers how many bytes.
+/// Writes the front of `part`, up to the end of one mapping; answers how many bytes.
 fn write_slice(
     fs: &Fs,
     inode: &Arc<Inode>,

@@ -1,9 +1,9 @@
-//! Writing out data that waited: blocks are chosen now, for all that is consecutive at once.
+//! Writeback of delayed data: allocates blocks for whole runs of consecutive data.
 //!
-//! A failure of the device loses the blocks that it hit: they read as before the write, and the
-//! error is told once to each open file, by its next `fsync`. When the mount is read-only by then,
-//! or space is short against all promises, the data go on waiting.
-//! Not here: when that happens without being asked for (`delayed::balance`).
+//! A device error loses the affected blocks: they read as before the write, and each open file gets
+//! the error once, from its next `fsync`. If the mount is read-only by then, or space is short
+//! despite the reservations, the data stay delayed.
+//! Not here: periodic writeback (`delayed::balance`).
 
 use super::allocate::{NewBlocks, Shape};
 use super::{delay, io};
@@ -22,10 +22,10 @@ use uext4_sync::RwLockWriteGuard;
 /// Most blocks of one step.
 const STEP_BLOCKS: u64 = 1 << 16;
 
-/// Writes out what waits of the file.
+/// Writes out the delayed data of the file.
 ///
 /// # Errors
-/// The first failure; the file keeps it for its `fsync`, too.
+/// The first failure; the file also keeps it for its `fsync`.
 pub(crate) fn write_out(fs: &Fs, inode: &Arc<Inode>) -> Result<()> {
     if !inode.has_delayed() {
         return Ok(());
@@ -40,7 +40,7 @@ pub(crate) fn write_out(fs: &Fs, inode: &Arc<Inode>) -> Result<()> {
     written
 }
 
-/// As [`write_out`], and answers an error of an earlier one that the open file was not told of.
+/// As [`write_out`]; also answers an earlier error that the open file has not reported.
 pub(crate) fn write_out_and_tell(
     fs: &Fs,
     inode: &Arc<Inode>,
@@ -59,7 +59,7 @@ pub(crate) fn write_out_and_tell(
     Err(error)
 }
 
-/// Writes out at most so many blocks that wait in the file, and answers how many wait no more.
+/// Writes out at most this many delayed blocks of the file; answers how many are no longer delayed.
 ///
 /// # Errors
 /// As [`write_out`].
@@ -71,8 +71,9 @@ pub(crate) fn write_out_some(fs: &Fs, inode: &Arc<Inode>, blocks_max: u64) -> Re
     Ok(waited - buffer.len_blocks())
 }
 
-/// When a file gets other owners whose limits hold, nothing of it may wait: the former ones have
-/// promised the space. Data that cannot be written out now wait on without a promise.
+/// Before a change to owners whose limits apply, writes out the file's delayed data, because the
+/// former owners hold the quota reservation. Data that cannot be written out now stay delayed
+/// without a reservation.
 pub(crate) fn hold_for_owners<'a>(
     fs: &Fs,
     inode: &'a Arc<Inode>,
@@ -82,13 +83,13 @@ pub(crate) fn hold_for_owners<'a>(
         return None;
     }
     let mut buffer = inode.io.write();
-    // The file keeps the error for its fsync.
+    // The file keeps the error for its `fsync`.
     let _told_later = fs.note(write_out_locked(fs, inode, &mut buffer));
     drop(std::mem::take(&mut buffer.promised));
     Some(buffer)
 }
 
-/// A user closes the file: what replaces its old content goes out (`auto_da_alloc`).
+/// Close by a user: writes out data that replace the old content (`auto_da_alloc`).
 pub(crate) fn close(fs: &Fs, inode: &Arc<Inode>) -> Result<()> {
     if !inode.has_delayed() {
         return Ok(());
@@ -101,7 +102,7 @@ pub(crate) fn close(fs: &Fs, inode: &Arc<Inode>) -> Result<()> {
     }
 }
 
-/// As [`write_out`], for a caller who holds the file.
+/// As [`write_out`], for a caller that holds the file's lock.
 pub(super) fn write_out_locked(fs: &Fs, inode: &Arc<Inode>, buffer: &mut Buffer) -> Result<()> {
     write_out_up_to(fs, inode, buffer, u64::MAX)
 }
@@ -140,19 +141,19 @@ fn write_out_up_to(
     failure.map_or(Ok(()), Err)
 }
 
-/// Whether data that could not be written out go on waiting.
+/// Whether data stay delayed after this error.
 fn keeps_data(error: &Error) -> bool {
     matches!(error, Error::NoSpace | Error::ReadOnly | Error::Journal(_))
 }
 
-/// A step that came to nothing.
+/// A failed step.
 struct Failed {
-    /// The blocks that it was about.
+    /// Its blocks.
     blocks: Range<u64>,
     error: Error,
 }
 
-/// Writes out the front of consecutive blocks, as far as one run of space reaches.
+/// Writes out the front of consecutive blocks, up to the length of one run of space.
 fn write_run(
     fs: &Fs,
     inode: &Arc<Inode>,
@@ -191,14 +192,14 @@ fn write_to(
     let mut state = handle.write(inode);
     state.tree_claims = buffer.tree_claims;
     let inserted = new.insert(&handle, &mut state, ExtentState::Written);
-    // The owners are charged now.
+    // The quota is charged now, so the reservation shrinks.
     buffer
         .promised
         .shrink(taken.promised * fs.geometry.cluster_size());
     buffer.tree_claims = std::mem::take(&mut state.tree_claims);
     let gone = match inserted {
         Ok(()) => blocks.clone(),
-        // Whatever else waits in these clusters has lost its claim.
+        // Other delayed data in these clusters have lost their reservation.
         Err(_) => blocks.start / ratio * ratio..blocks.end.next_multiple_of(ratio),
     };
     delay::forget_bytes(fs, buffer.remove(gone));
@@ -207,7 +208,7 @@ fn write_to(
     inserted
 }
 
-/// Blocks that were given up, or punched, keep the size on disk back no longer.
+/// Updates the size on disk after delayed blocks in front of it were discarded.
 fn grow_on_disk(fs: &Fs, inode: &Arc<Inode>, buffer: &Buffer) -> Result<()> {
     let (now, then) = {
         let state = inode.read();
@@ -221,8 +222,8 @@ fn grow_on_disk(fs: &Fs, inode: &Arc<Inode>, buffer: &Buffer) -> Result<()> {
     Ok(())
 }
 
-/// Before the map of a file with clusters changes, nothing of it may wait: what a cluster costs
-/// depends on its other blocks.
+/// Before the map of a bigalloc file changes, writes out its delayed data: the reservation of a
+/// cluster depends on its other blocks.
 pub(super) fn before_unmapping(fs: &Fs, inode: &Arc<Inode>, buffer: &mut Buffer) -> Result<()> {
     if fs.geometry.blocks_per_cluster() > 1 && !buffer.is_empty() {
         write_out_locked(fs, inode, buffer)
@@ -232,10 +233,10 @@ pub(super) fn before_unmapping(fs: &Fs, inode: &Arc<Inode>, buffer: &mut Buffer)
 }
 
 impl Fs {
-    /// Writes out everything that waits.
+    /// Writes out all delayed data.
     ///
     /// # Errors
-    /// The first failure; the others are tried all the same.
+    /// The first failure; the other files are tried nevertheless.
     pub(crate) fn write_out_all(&self) -> Result<()> {
         let waiting = self.delayed.all();
         waiting
@@ -244,7 +245,7 @@ impl Fs {
             .fold(Ok(()), Result::and)
     }
 
-    /// Starts the thread that writes out, where there is something for it to do.
+    /// Starts the flusher thread, if the mount uses one.
     pub(crate) fn start_flusher(self: &Arc<Self>, threads: Threads) {
         let background = threads == Threads::Background;
         if background && self.settings.has(Switch::Delalloc) && self.state.is_writable() {

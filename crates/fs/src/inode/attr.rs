@@ -1,4 +1,4 @@
-//! What callers see of an inode.
+//! Attributes of an inode for callers.
 
 use super::{Inode, flags};
 use crate::{Attr, Fs};
@@ -36,12 +36,12 @@ pub(crate) fn attr_of(fs: &Fs, inode: &Inode) -> Attr {
     }
 }
 
-/// Sectors of data that wait for their blocks: users see them as if they had some.
+/// Sectors of data with delayed allocation; users see them as allocated.
 fn delayed_sectors(fs: &Fs, inode: &Inode) -> u64 {
     inode.delayed_clusters() << (fs.geometry.cluster_bits + fs.geometry.block_bits - 9)
 }
 
-/// Sectors that data inside the inode would fill. As the kernel, they are told for files: archivers
+/// Sectors that inline data would fill. Reported for files, as the kernel does, because archivers
 /// take a file without sectors for a hole.
 fn inline_sectors(disk: &DiskInode, kind: FileType) -> u64 {
     let is_inline = disk.flags.0 & InodeFlags::INLINE_DATA.0 != 0;

@@ -11,7 +11,7 @@ use uext4_format::{
 };
 use uext4_journal::Handle;
 
-/// What is to be made.
+/// Type, mode and arguments of an inode to create.
 #[derive(Clone, Copy)]
 pub(crate) struct NewInode<'a> {
     /// Type of file.
@@ -35,8 +35,8 @@ impl NewInode<'_> {
     }
 }
 
-/// An inode that is to be: all of it but its number. It is drafted without a handle: a transaction
-/// waits less for it.
+/// A prepared inode, complete except for its number. It is drafted without a handle, which shortens
+/// the time that a transaction waits for the handle.
 pub(crate) struct InodeDraft {
     pub(crate) kind: FileType,
     disk: DiskInode,
@@ -44,8 +44,8 @@ pub(crate) struct InodeDraft {
 }
 
 impl Fs {
-    /// What a new inode in `parent` will be: one link (two for a directory), owner, mode after
-    /// umask and default ACL.
+    /// Drafts an inode for `parent`: one link (two for a directory), owner, mode after umask and
+    /// default ACL.
     pub(crate) fn draft_inode(
         &self,
         parent: &Inode,
@@ -60,7 +60,7 @@ impl Fs {
         Ok(InodeDraft { kind, disk, acl })
     }
 
-    /// Allocates an inode in the handle's transaction and makes it what was drafted. It has no name
+    /// Allocates an inode in the handle's transaction and fills it from the draft. It has no name
     /// yet.
     pub(crate) fn new_inode(
         &self,
@@ -81,7 +81,7 @@ impl Fs {
         Ok(inode)
     }
 
-    /// The attributes that a new inode has from the start.
+    /// Stores the initial attributes of a new inode.
     fn furnish(
         &self,
         handle: &Handle<'_>,
@@ -96,16 +96,15 @@ impl Fs {
         Ok(())
     }
 
-    /// An inode that got no name is freed as if it had lost its last one, when its last user drops
-    /// it.
+    /// Turns an inode that got no name into an orphan; its last user frees it.
     pub(crate) fn abandon_inode(&self, handle: &Handle<'_>, inode: &Arc<Inode>) -> Result<()> {
         handle.write(inode).disk.links = 0;
         inode.set_links(0);
         self.orphans.add(self, handle, inode)
     }
 
-    /// Gives whoever will own the inode an entry in the quota files, and claims the inode, of a
-    /// directory its first block, too. The caller has no handle.
+    /// Ensures quota entries for the future owners, and reserves quota for the inode and for the
+    /// first block of a directory. The caller has no handle.
     pub(crate) fn expect_owner(&self, draft: &InodeDraft, caller: &Caller) -> Result<Claim> {
         if !self.quota.is_on() {
             return Ok(Claim::default());
@@ -119,7 +118,7 @@ impl Fs {
         self.quota.claim_inode(self, owners, bytes, reserve)
     }
 
-    /// Claims blocks that a directory grows by. The caller has no handle.
+    /// Reserves quota for blocks that a directory grows by. The caller has no handle.
     pub(crate) fn expect_growth(&self, dir: &Inode, blocks: u32, caller: &Caller) -> Result<Claim> {
         if blocks == 0 {
             return Ok(Claim::default());
@@ -194,8 +193,8 @@ impl Fs {
     }
 }
 
-/// In a setgid directory, directories inherit the bit; a group-executable file keeps its own only
-/// if its maker belongs to the group.
+/// In a setgid directory, directories inherit the bit; a group-executable file keeps its own bit
+/// only if the caller belongs to the group.
 fn set_gid(mode: u16, directory: bool, caller: &Caller, gid: u32) -> u16 {
     if directory {
         return mode | 0o2000;
@@ -209,8 +208,8 @@ fn set_gid(mode: u16, directory: bool, caller: &Caller, gid: u32) -> u16 {
 }
 
 impl super::Inodes {
-    /// The live object of a number that was just allocated. If the number's last bearer is still
-    /// in memory (its images may wait for a commit), its object is used again.
+    /// The live object of a number that was just allocated. If the previous inode of the number is
+    /// still in memory (its images may wait for a commit), its object is reused.
     pub(crate) fn place_new(
         &self,
         fs: &Fs,

@@ -1,11 +1,11 @@
-//! Freeing inodes that have no name and no user any more, and space held for files without users.
+//! Frees orphaned inodes and the preallocated space of unused files.
 //!
-//! The last [`super::InodeRef`] of such an inode puts it on the [`Reclaim`] queue when it is
-//! dropped (a drop must not start a handle: locks may be held). There is one for each thread, which
-//! every operation of the public API empties when it ends, and all of them now and then, or when
-//! space runs short, is counted, or everything is to be durable.
+//! When the last [`super::InodeRef`] of such an inode is dropped, it is put on the [`Reclaim`]
+//! queue: a drop must not start a handle, because locks may be held. There is one queue per thread
+//! shard. Each operation of the public API empties its thread's queue when it ends. All queues are
+//! emptied periodically, when space is short or counted, and before everything is made durable.
 //!
-//! Crash safety: an inode without a name is tracked as an orphan from the transaction that took
+//! Crash safety: an inode without a name is tracked as an orphan from the transaction that removed
 //! the last name until the one that frees it, so truncating in several transactions is safe.
 
 use super::Inode;
@@ -18,21 +18,21 @@ use uext4_journal::Handle;
 use uext4_sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use uext4_sync::{Mutex, Rank, Sharded};
 
-/// Ends of operations of a shard's threads after which they look at the queues of all threads.
+/// Operations that end in a shard before its thread sweeps the queues of all shards.
 const ENDS_PER_SWEEP: u32 = 256;
 
-/// Inodes whose last user went away, and which are unlinked or hold space in advance: in the shard
-/// of the thread that had them in use, whose cache they are in.
+/// Per-shard queues of unused inodes that are unlinked or have preallocated space. An inode is
+/// queued in the shard of its last user, whose CPU cache holds it.
 pub(crate) struct Reclaim {
     queues: Sharded<Queue>,
-    /// Held by who empties all of them: what it took out still takes space.
+    /// Held while all queues are emptied: inodes taken out still occupy space.
     sweep: Mutex<()>,
 }
 
 struct Queue {
     waiting: AtomicUsize,
     inodes: Mutex<Vec<Arc<Inode>>>,
-    /// Operations that ended since all queues were looked at.
+    /// Operations that ended since the last sweep.
     ends: AtomicU32,
 }
 
@@ -71,8 +71,8 @@ impl Queue {
         inode
     }
 
-    /// Whether it is time to look at the queues of all threads. Threads that share the queue may
-    /// lose a count to each other.
+    /// Whether a sweep of all queues is due. Threads that share the queue may lose a count to each
+    /// other.
     fn is_sweep_due(&self) -> bool {
         let ends = self.ends.load(Ordering::Relaxed) + 1;
         self.ends.store(ends % ENDS_PER_SWEEP, Ordering::Relaxed);
@@ -85,35 +85,36 @@ impl Reclaim {
         self.queues.local().push(inode);
     }
 
-    /// Whether somebody of the calling thread waits to be freed.
+    /// Whether the queue of the calling thread has inodes to free.
     pub(crate) fn has_own_work(&self) -> bool {
         !self.queues.local().is_empty()
     }
 
-    /// Whether somebody waits to be freed, or is being freed by who sweeps.
+    /// Whether any inode waits to be freed, or a sweep is running.
     pub(crate) fn has_work(&self) -> bool {
         self.queues.iter().any(|queue| !queue.is_empty()) || self.sweep.try_lock().is_none()
     }
 }
 
 impl Fs {
-    /// Frees the unlinked inodes whose last user is gone. When somebody else does so, they are free
-    /// when that is done. No lock may be held, but `Rank::Rename`.
+    /// Frees the unused orphans of all queues. If another thread is sweeping, waits for it. The
+    /// caller holds no lock except `Rank::Rename`.
     pub(crate) fn reap(&self) -> Result<()> {
         let _alone = self.inodes.reclaim.sweep.lock();
         self.sweep()
     }
 
-    /// [`Self::reap`], by who holds `Rank::Sweep`.
+    /// [`Self::reap`], for callers that hold `Rank::Sweep`.
     fn sweep(&self) -> Result<()> {
         let queues = &self.inodes.reclaim.queues;
         let reaped = queues.iter().map(|queue| self.reap_from(queue));
         let reaped = reaped.fold(Ok(()), Result::and);
-        // Freeing one may leave others without a user: the values of its attributes.
+        // Freeing an inode may leave others unused: the value inodes of its attributes.
         reaped.and(self.reap_from(queues.local()))
     }
 
-    /// As [`Self::reap`], unless changes are stopped. The file system keeps an error.
+    /// As [`Self::reap`], unless the freeze barrier is closed. An error is recorded in the file
+    /// system.
     pub(crate) fn reap_by_the_way(&self) {
         if self.inodes.reclaim.has_work()
             && let Some(_pass) = self.changes.try_enter()
@@ -122,8 +123,8 @@ impl Fs {
         }
     }
 
-    /// As [`Self::reap`], of the calling thread's, and now and then of those whose threads do not
-    /// come back. An operation has ended.
+    /// Called at the end of an operation: as [`Self::reap`] for the calling thread's queue, and
+    /// periodically for all queues, because idle threads do not empty theirs.
     pub(crate) fn reap_own(&self) -> Result<()> {
         let Reclaim { queues, sweep } = &*self.inodes.reclaim;
         let own = queues.local();
@@ -143,24 +144,24 @@ impl Fs {
         reaped
     }
 
-    /// Gives back what the inode holds in advance, unless somebody uses it again.
+    /// Frees the inode's preallocated space, unless the inode is in use again.
     pub(crate) fn discard_unused(&self, inode: &Inode) {
         if inode.is_unused() {
             self.discard_preallocation(inode);
         }
     }
 
-    /// Gives back the space that is held for what is written to the inode next.
+    /// Frees the space preallocated for the next writes to the inode.
     pub(crate) fn discard_preallocation(&self, inode: &Inode) {
         if let Some(held) = inode.preallocation().filter(|held| !held.is_empty()) {
             self.space.discard_preallocation(held);
         }
     }
 
-    /// Frees every inode without names, whoever still holds it: the file system goes away.
+    /// Frees every inode without names, even if it is still held: for the unmount.
     ///
     /// # Errors
-    /// The first; the other inodes are freed all the same.
+    /// The first; the other inodes are freed nevertheless.
     pub(crate) fn reap_all(&self) -> Result<()> {
         let mut reaped = self.reap();
         self.space.discard_preallocations();
@@ -207,7 +208,7 @@ impl Fs {
     }
 }
 
-/// True when the inode may map blocks of its own. `i_blocks` counts those of attributes, too.
+/// Whether the inode may map data blocks. `i_blocks` includes blocks of attributes.
 pub(crate) fn has_blocks(fs: &Fs, inode: &Inode) -> bool {
     let state = inode.read();
     let inline = state.disk.flags.contains(InodeFlags::INLINE_DATA);

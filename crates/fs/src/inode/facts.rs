@@ -1,8 +1,8 @@
-//! What operations ask of a directory all the time, to be read without its lock: everybody who
-//! looks up or makes names in one directory would write the line of that lock.
+//! Seqlock-published inode fields for lock-free reads of directories. A read lock would be written
+//! by every look-up and create in the directory, and its cache line would bounce.
 //!
-//! Invariants: the facts of a directory are published whenever its state has been held exclusively
-//! (`Render::released`), so they are those of some moment since; they agree with each other.
+//! Invariants: a directory's facts are published each time its state is released from exclusive use
+//! (`Render::released`), so a reader gets a consistent snapshot.
 //! Locking: published under the state's lock.
 
 use super::{Inode, InodeState};
@@ -11,13 +11,13 @@ use std::sync::Arc;
 use uext4_format::{FileType, InodeFlags, Timestamp};
 use uext4_sync::{OnceLock, Published};
 
-/// The facts of one directory, for all.
+/// Published facts of one directory.
 pub(super) type PublishedFacts = Published<6>;
 
 const HAS_XATTRS: u64 = 1 << 32;
 const CHANGED_ALIKE: u64 = 1 << 33;
 
-/// See the module; of any inode.
+/// The published fields, of any inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Facts {
     pub(crate) mode: u16,
@@ -29,10 +29,10 @@ pub(crate) struct Facts {
     pub(crate) size: u64,
     pub(crate) generation: u32,
     pub(crate) projid: u32,
-    /// There may be extended attributes.
+    /// The inode may have extended attributes.
     pub(crate) has_xattrs: bool,
     mtime: Timestamp,
-    /// `ctime` is `mtime`.
+    /// `ctime` equals `mtime`.
     changed_alike: bool,
 }
 
@@ -65,7 +65,7 @@ impl Facts {
         hands_on.then_some(self.projid)
     }
 
-    /// Whether a change at `now` is noted already.
+    /// Whether the times are `now` already.
     pub(crate) fn changed_at(&self, now: Timestamp) -> bool {
         self.changed_alike && self.mtime == now
     }
@@ -105,7 +105,7 @@ impl Facts {
 }
 
 impl Inode {
-    /// What the inode is now; of a directory without its lock.
+    /// A snapshot of the inode's facts; for a directory without its lock.
     pub(crate) fn facts(&self) -> Facts {
         match self.published.get().and_then(|facts| facts.read()) {
             Some(words) => Facts::from_words(words),
@@ -114,7 +114,7 @@ impl Inode {
     }
 }
 
-/// Lets the facts of a directory be published at `place` from now on.
+/// Publishes the facts of a directory at `place` from now on.
 pub(super) fn publish_in(place: &OnceLock<Arc<PublishedFacts>>, state: &mut InodeState) {
     if state.disk.file_type() == Some(FileType::Directory) {
         let words = Facts::of(state).to_words();
@@ -155,7 +155,7 @@ mod tests {
         assert_eq!(Facts::from_words(other.to_words()), other);
     }
 
-    /// What everybody may know is published, and true.
+    /// The published facts are present and current.
     fn is_told(dir: &Inode) {
         let words = dir.published.get().and_then(|facts| facts.read());
         let told = words.map(Facts::from_words);

@@ -15,11 +15,11 @@ const fn all(flags: &[InodeFlags]) -> InodeFlags {
     set
 }
 
-/// Flags that nobody implements, and that are kept all the same.
+/// Flags that no implementation supports, and that are stored nevertheless.
 const NOMINAL: InodeFlags = all(&[InodeFlags::SECRM, InodeFlags::UNRM, InodeFlags::COMPR]);
 
-/// What `chattr` may change; a request to change others is passed over, since programs send back
-/// all that they were shown.
+/// Flags that `chattr` may change. Other bits of a request are ignored, because programs send back
+/// all flags that they read.
 const MODIFIABLE: InodeFlags = all(&[
     NOMINAL,
     InodeFlags::SYNC,
@@ -38,8 +38,8 @@ const MODIFIABLE: InodeFlags = all(&[
     InodeFlags::CASEFOLD,
 ]);
 
-/// What `lsattr` shows: the modifiable ones and some that say how the inode is stored. The bits
-/// without a name belonged to compression.
+/// Flags that `lsattr` shows: the modifiable ones and some of the storage format. The unnamed bits
+/// belonged to compression.
 const VISIBLE: InodeFlags = all(&[
     MODIFIABLE,
     InodeFlags(0x700),
@@ -49,7 +49,7 @@ const VISIBLE: InodeFlags = all(&[
     InodeFlags::INLINE_DATA,
 ]);
 
-/// What a new inode takes from its directory.
+/// Flags that a new inode inherits from its directory.
 const INHERITED: InodeFlags = all(&[
     NOMINAL,
     InodeFlags::SYNC,
@@ -64,7 +64,7 @@ const INHERITED: InodeFlags = all(&[
     InodeFlags::DAX,
 ]);
 
-/// What means something on directories only.
+/// Flags that are valid on directories only.
 const DIRECTORY_ONLY: InodeFlags = all(&[
     InodeFlags::DIRSYNC,
     InodeFlags::TOPDIR,
@@ -72,7 +72,7 @@ const DIRECTORY_ONLY: InodeFlags = all(&[
     InodeFlags::PROJINHERIT,
 ]);
 
-/// What means something on links, nodes, fifos and sockets.
+/// Flags that are valid on links, device nodes, fifos and sockets.
 const ANY_TYPE: InodeFlags = all(&[InodeFlags::NODUMP, InodeFlags::NOATIME]);
 
 /// The flags among `flags` that an inode of this type can have.
@@ -99,7 +99,7 @@ pub(super) fn visible(flags: InodeFlags, kind: FileType) -> u32 {
     }
 }
 
-/// The flags after a request for `wanted`, if `caller` (who owns the inode) may have that.
+/// The flags after a request for `wanted` by `caller`, who owns the inode.
 ///
 /// # Errors
 /// [`Error::NotPermitted`] without the right, or when another flag of an immutable inode changes;

@@ -1,16 +1,17 @@
-//! Inodes that no name may lead to: reserved numbers, files of the file system itself, and inodes
-//! that hold the value of an attribute.
+//! Inodes that no name may refer to: reserved numbers, internal files, and value inodes of
+//! attributes.
 //!
-//! Invariants: fixed while mounted. A change of these numbers (`tune`) ends with an unmount.
+//! Invariants: fixed while mounted. After `tune` changes these numbers, the file system is
+//! unmounted.
 //! References: kernel documentation, "Special inodes".
 
 use super::Inode;
 use crate::{Error, Result};
 use uext4_format::{Corrupt, Feature, Geometry, InodeNr, Place, Superblock};
 
-/// Numbers of inodes that belong to the file system itself.
+/// Numbers of the internal inodes.
 pub(crate) struct HiddenInodes {
-    /// Numbers below are reserved, but for the root.
+    /// Lower numbers are reserved, except the root.
     first_inode: u32,
     /// Quota files and the orphan file; 0 for one that is not there.
     files: [u32; 4],
@@ -37,7 +38,7 @@ impl HiddenInodes {
         }
     }
 
-    /// True for a reserved number and for a file of the file system itself.
+    /// Whether the number is reserved or belongs to an internal file.
     pub(crate) fn contains(&self, nr: InodeNr) -> bool {
         self.is_special(nr) || self.is_journal(nr)
     }
@@ -46,13 +47,13 @@ impl HiddenInodes {
         (nr.0 < self.first_inode && nr != InodeNr::ROOT) || self.files.contains(&nr.0)
     }
 
-    /// True for the journal. One with an ordinary number may have the name `/.journal`, as
-    /// `tune2fs -j` gives it on a mounted file system.
+    /// Whether the number is the journal's. A journal with an ordinary number may have the name
+    /// `/.journal`, which `tune2fs -j` makes on a mounted file system.
     pub(crate) fn is_journal(&self, nr: InodeNr) -> bool {
         nr.0 == self.journal
     }
 
-    /// Refuses what a name must not lead to.
+    /// Refuses inodes that a name must not refer to.
     ///
     /// # Errors
     /// `Corrupt`; `NotPermitted` for a journal that may have a name.

@@ -1,9 +1,9 @@
-//! How many hold an inode in use, and whether it has a name.
+//! Reference count of an inode, combined with its life state in one atomic word.
 //!
-//! Layout: one word, the life in the two highest bits and the count of holds in the others.
-//! Invariant: an inode without a name is freed once. Either a claim sees that nothing holds it, or
-//! the last hold that ends sees that it is not claimed and queues it. Both are one step on the same
-//! word, so neither can miss the other.
+//! Layout: the life state in the two highest bits, the count of holds in the others.
+//! Invariant: an inode without a name is freed exactly once. Either a claim sees no holds, or the
+//! last release sees no claim and queues the inode. Both are one atomic step on the same word, so
+//! one of them sees the other.
 
 use uext4_sync::atomic::{AtomicU32, Ordering::SeqCst};
 
@@ -37,12 +37,12 @@ impl Life {
         }
     }
 
-    /// Whether an inode is to be freed when nothing holds it.
+    /// Whether the inode is freed after its last hold.
     pub(super) fn ends_unheld(self) -> bool {
         matches!(self, Self::Unlinked | Self::Unnamed)
     }
 
-    /// Of an inode with so many names.
+    /// The state of an inode with this many links.
     pub(super) fn with_links(links: u16) -> Self {
         match links {
             0 => Self::Unlinked,
@@ -55,7 +55,7 @@ impl Life {
 pub(super) struct Holds(AtomicU32);
 
 impl Holds {
-    /// Nothing holds it.
+    /// A word without holds.
     pub(super) fn new(life: Life) -> Self {
         Self(AtomicU32::new(life.bits()))
     }
@@ -69,25 +69,25 @@ impl Holds {
         let _always = self.0.fetch_update(SeqCst, SeqCst, set);
     }
 
-    /// True when nothing holds it.
+    /// True when there are no holds.
     pub(super) fn is_unheld(&self) -> bool {
         self.0.load(SeqCst) & USERS_MASK == 0
     }
 
-    /// One hold more.
+    /// Adds a hold.
     pub(super) fn hold(&self) {
         self.0.fetch_add(1, SeqCst);
     }
 
-    /// One hold less; when it was the last one, the life at that moment.
+    /// Drops a hold; if it was the last one, answers the life state at that moment.
     pub(super) fn release(&self) -> Option<Life> {
         let before = self.0.fetch_sub(1, SeqCst);
         debug_assert!(before & USERS_MASK != 0, "more releases than holds");
         (before & USERS_MASK == 1).then(|| Life::of(before))
     }
 
-    /// Takes the right to free an inode without a name that has at most `users` holds: it is
-    /// [`Life::Freed`] from then on.
+    /// Claims the right to free an inode without a name that has at most `users` holds; it becomes
+    /// [`Life::Freed`].
     pub(super) fn claim(&self, users: u32) -> bool {
         let claim = |word| {
             let is_due = Life::of(word).ends_unheld() && word & USERS_MASK <= users;
@@ -121,7 +121,7 @@ mod tests {
         }
     }
 
-    /// A claim that a hold refuses leaves no moment in which the end of that hold goes unnoticed.
+    /// If a hold refuses a claim, the release of that hold sees the inode unclaimed.
     #[test]
     fn a_refused_claim_and_the_last_hold_do_not_miss_each_other() {
         for round in 0..2000 {

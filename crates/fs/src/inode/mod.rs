@@ -1,11 +1,11 @@
 //! Inodes in memory.
 //!
 //! Layout: an [`Inode`] is a live object (its [`InodeState`] renders to one slot of the inode
-//! table) with the locks that operations take before a handle starts. [`InodeRef`] is how callers
-//! hold one: while an `InodeRef` exists, an unlinked inode keeps its blocks.
+//! table) with the locks that operations take before a handle starts. [`InodeRef`] is a counted
+//! hold for callers: while one exists, an unlinked inode keeps its blocks.
 //!
-//! Invariants: one `Inode` per number while anybody holds it; a freed number that is allocated
-//! again reuses the same object if it is still cached, so that its images stay in order.
+//! Invariants: one `Inode` per number while it is held. A freed number that is allocated again
+//! reuses the cached object, so that its images stay in order.
 //! Locking: `index` (DirIndex) and `io` (InodeIo) before a handle, the state (InodeState) after.
 
 mod attr;
@@ -47,7 +47,7 @@ const NOTE_NO_ACL: u8 = 1;
 const NOTE_VALUE: u8 = 2;
 /// The inode is a directory.
 const NOTE_DIRECTORY: u8 = 4;
-/// A cut of the file takes several transactions and is not done.
+/// A truncate of the file spans several transactions and is not finished.
 const NOTE_CUTTING: u8 = 8;
 
 fn kind_note(state: &InodeState) -> u8 {
@@ -61,16 +61,16 @@ fn kind_note(state: &InodeState) -> u8 {
 pub struct Inode {
     nr: InodeNr,
     live: Live<InodeState>,
-    /// The structure of a directory: held exclusively to change its blocks, and by nobody to change
-    /// entries in one of them.
+    /// Optimistic lock of a directory's structure: held exclusively to change its blocks, not held
+    /// to change entries in one block.
     pub(crate) index: VersionedLock,
-    /// Shared to read data, exclusive to write data or change the size. Guards data that wait for
-    /// their blocks.
+    /// Shared to read data, exclusive to write data or change the size. Guards the data with
+    /// delayed allocation.
     pub(crate) io: RwLock<Waiting>,
-    /// Blocks that wait, and clusters claimed for them, as of the end of the last change.
+    /// Delayed blocks, and clusters reserved for them, as of the last change.
     delayed_blocks: AtomicU64,
     delayed_clusters: AtomicU64,
-    /// Failures to write them out, and who was told.
+    /// Writeback errors, and the open files that know them (errseq semantics).
     pub(crate) write_errors: WriteErrors,
     /// Whether data on the device may be lost.
     pub(crate) exposure: Exposure,
@@ -80,16 +80,16 @@ pub struct Inode {
     /// Where the last block of data was found (a hint for the next allocation).
     pub(crate) last_block: AtomicU64,
     /// First group of the flexible group where an inode was last created in this directory, plus
-    /// one (a hint). Not the group itself, which differs from thread to thread: all who make names
-    /// here would write this line.
+    /// one (a hint). Not the group itself, which differs between threads: every create here would
+    /// write this cache line.
     last_flex: AtomicU32,
-    /// What is known of the attributes: `NOTE_*` bits. Changes with the state locked.
+    /// Cached facts: `NOTE_*` bits. They change with the state locked.
     notes: AtomicU8,
-    /// Of a directory: what is known without its lock. It stays when the number becomes a file's.
+    /// Of a directory: the published facts. They stay when the number is reused for a file.
     published: OnceLock<Arc<PublishedFacts>>,
-    /// Of a directory: its blocks in memory.
+    /// Of a directory: its cached blocks.
     dir_blocks: OnceLock<Box<DirBlocks>>,
-    /// Space that is held for what is written next; none until the first write.
+    /// Space preallocated for the next writes; none until the first write.
     preallocation: OnceLock<Arc<FilePreallocation>>,
     reclaim: Arc<ReclaimDoor>,
 }
@@ -109,8 +109,8 @@ impl Object for Inode {
 
 impl Inode {
     fn new(nr: InodeNr, mut state: InodeState, reclaim: Arc<ReclaimDoor>) -> Self {
-        // A slot without links is free. Recovery tells those of them apart that are orphans: what
-        // a free slot still maps belongs to other files, so that its last user must not free it.
+        // A slot without links is free. Recovery identifies the orphans among them. The blocks in a
+        // free slot's map may belong to other files, so its last user must not free them.
         let life = match state.disk.links {
             0 => Life::Freed,
             _ => Life::Named,
@@ -160,12 +160,12 @@ impl Inode {
         self.notes.load(Ordering::Acquire) & NOTE_DIRECTORY != 0
     }
 
-    /// Notes whether the inode still has a name; the last user of one without is who frees it.
+    /// Updates the link state; the last user of an inode without a name frees it.
     pub(crate) fn set_links(&self, links: u16) {
         self.holds.set_life(Life::with_links(links));
     }
 
-    /// A new file that has no name yet, and may get one.
+    /// Marks a new file that has no name yet, and may get one.
     pub(crate) fn set_unnamed(&self) {
         self.holds.set_life(Life::Unnamed);
     }
@@ -175,13 +175,13 @@ impl Inode {
         self.holds.life() == Life::Unnamed
     }
 
-    /// Takes the right to free an inode without names that at most so many use. Only one caller
-    /// gets it.
+    /// Claims the right to free an inode without names that has at most `users` holds. Only one
+    /// caller gets it.
     pub(crate) fn claim_free(&self, users: u32) -> bool {
         self.holds.claim(users)
     }
 
-    /// The number was allocated again.
+    /// Resets the object for a newly allocated inode of the same number.
     fn reborn(&self, state: &mut InodeState) {
         facts::publish_in(&self.published, state);
         self.notes.store(kind_note(state), Ordering::Release);
@@ -200,12 +200,12 @@ impl Inode {
         self.notes.load(Ordering::Acquire) & NOTE_NO_ACL != 0
     }
 
-    /// Remembers that there is no access control list; `_state` is this inode's, locked.
+    /// Records that there is no access control list; `_state` is this inode's, locked.
     pub(crate) fn note_no_acl(&self, _state: &InodeState) {
         self.notes.fetch_or(NOTE_NO_ACL, Ordering::Release);
     }
 
-    /// An access control list may come; `_state` is this inode's, locked to change.
+    /// Clears that record before a list is set; `_state` is this inode's, locked to change.
     pub(crate) fn forget_no_acl(&self, _state: &mut InodeState) {
         self.notes.fetch_and(!NOTE_NO_ACL, Ordering::Release);
     }
@@ -215,7 +215,7 @@ impl Inode {
         self.notes.load(Ordering::Acquire) & NOTE_VALUE != 0
     }
 
-    /// True when the inode was freed, or is being freed.
+    /// Whether the inode is free or being freed.
     pub(crate) fn is_freed(&self) -> bool {
         self.holds.life() == Life::Freed
     }
@@ -225,13 +225,13 @@ impl Inode {
         self.orphan.load(Ordering::Acquire) != 0
     }
 
-    /// Whether the inode is to be tracked as an orphan: it has no name, or a cut of it goes on.
+    /// Whether the inode must be an orphan: it has no name, or a truncate is unfinished.
     pub(crate) fn needs_tracking(&self, state: &InodeState) -> bool {
         state.disk.links == 0 || self.notes.load(Ordering::Acquire) & NOTE_CUTTING != 0
     }
 
-    /// Notes whether a cut goes on in several transactions; `_state` is this inode's, locked to
-    /// change.
+    /// Sets whether a truncate continues in further transactions; `_state` is this inode's, locked
+    /// to change.
     pub(crate) fn note_cutting(&self, _state: &mut InodeState, goes_on: bool) {
         match goes_on {
             true => self.notes.fetch_or(NOTE_CUTTING, Ordering::Release),
@@ -259,22 +259,22 @@ impl Inode {
         }
     }
 
-    /// Of a directory: its blocks in memory.
+    /// Of a directory: its cached blocks.
     pub(crate) fn dir_blocks(&self) -> &DirBlocks {
         self.dir_blocks.get_or_init(Box::default)
     }
 
-    /// As [`Self::dir_blocks`], if any ever was.
+    /// As [`Self::dir_blocks`], without creating the cache.
     pub(crate) fn known_dir_blocks(&self) -> Option<&DirBlocks> {
         self.dir_blocks.get().map(Box::as_ref)
     }
 
-    /// Space that is held for what is written next, if any ever was.
+    /// The preallocated space, if there ever was any.
     pub(crate) fn preallocation(&self) -> Option<&Arc<FilePreallocation>> {
         self.preallocation.get()
     }
 
-    /// Where space for what is written next is to be held.
+    /// The preallocated space, created on first use.
     pub(crate) fn preallocation_or_new(&self) -> &Arc<FilePreallocation> {
         self.preallocation
             .get_or_init(|| Arc::new(FilePreallocation::new(self.nr)))
@@ -286,22 +286,22 @@ impl Inode {
             .is_some_and(|held| !held.is_empty())
     }
 
-    /// True when data wait for their blocks, or are being written out. Takes no lock.
+    /// Whether data wait for allocation, or are being written out. Takes no lock.
     pub fn has_delayed(&self) -> bool {
         self.delayed_blocks.load(Ordering::Acquire) != 0
     }
 
-    /// Blocks that wait. Takes no lock.
+    /// Blocks with delayed allocation. Takes no lock.
     pub(crate) fn delayed_blocks(&self) -> u64 {
         self.delayed_blocks.load(Ordering::Acquire)
     }
 
-    /// Clusters claimed for data that wait. Takes no lock.
+    /// Clusters reserved for delayed allocation. Takes no lock.
     pub(crate) fn delayed_clusters(&self) -> u64 {
         self.delayed_clusters.load(Ordering::Relaxed)
     }
 
-    /// Tells what `buffer`, which is this inode's, holds now.
+    /// Publishes the counts of `buffer`, which is this inode's.
     pub(crate) fn publish_delayed(&self, buffer: &Buffer) {
         let clusters = buffer.claimed_clusters();
         self.delayed_clusters.store(clusters, Ordering::Relaxed);
@@ -309,7 +309,7 @@ impl Inode {
         self.delayed_blocks.store(blocks, Ordering::Release);
     }
 
-    /// True when nobody holds the inode.
+    /// True when there are no holds.
     pub(crate) fn is_unused(&self) -> bool {
         self.holds.is_unheld()
     }
@@ -367,7 +367,7 @@ impl Drop for InodeRef {
     }
 }
 
-// Many are in memory: eight cache lines with the counts of its `Arc`, which is a size that
-// allocators have.
+// Cached in large numbers: eight cache lines with the counts of its `Arc`, which is a size class of
+// allocators.
 #[cfg(all(target_pointer_width = "64", not(shuttle)))]
 const _: () = assert!(size_of::<Inode>() + 2 * size_of::<usize>() <= 512);

@@ -1,4 +1,4 @@
-//! The live state of an inode and how it becomes bytes.
+//! The live state of an inode and its rendering.
 
 use super::facts::{Facts, PublishedFacts};
 use crate::map::StatusSlot;
@@ -25,22 +25,22 @@ impl InodeFormat {
     }
 }
 
-/// What an inode is now. `disk` holds every on-disk field; unknown bytes are kept in it.
+/// The current state of an inode. `disk` has every on-disk field; unknown bytes are kept in it.
 pub struct InodeState {
     pub(crate) disk: DiskInode,
-    /// The size on disk while it is behind `disk.size`, which users see: data between the two wait
-    /// in memory (`delayed`).
+    /// The size on disk while it is below `disk.size`, which users see: the data between the two
+    /// are in memory (`delayed`).
     pub(crate) disksize: Option<u64>,
-    /// Clusters claimed for blocks of the map that a change of it takes (`delayed`).
+    /// Clusters reserved for map blocks that the current change of the map takes (`delayed`).
     pub(crate) tree_claims: u64,
     nr: InodeNr,
-    /// Where it stands in its block, in bytes.
+    /// Byte offset of the slot in its block.
     offset: u32,
     block: BlockNr,
     format: Arc<InodeFormat>,
-    /// What is known of the map, so that it is not looked for again.
+    /// Cached map lookups (extent status).
     pub(crate) status: StatusSlot,
-    /// Of a directory: what everybody may know.
+    /// Of a directory: the published facts.
     pub(super) published: Option<Arc<PublishedFacts>>,
 }
 
@@ -64,7 +64,7 @@ impl InodeState {
         }
     }
 
-    /// Where `i_block` stands on the device, in bytes.
+    /// Byte offset of `i_block` on the device.
     pub(crate) fn i_block_byte(&self, block_bits: u32) -> u64 {
         const I_BLOCK_AT: u64 = 0x28;
         (self.block.0 << block_bits) + u64::from(self.offset) + I_BLOCK_AT

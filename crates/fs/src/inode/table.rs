@@ -1,4 +1,4 @@
-//! The cache of inodes and loading from the inode table.
+//! The inode cache, and loading from the inode table.
 
 use super::{Inode, InodeRef, InodeState, Reclaim};
 use crate::cache::{Allotment, Cache, Counts, ENTRY_BYTES, Found};
@@ -12,23 +12,23 @@ use uext4_sync::atomic::{AtomicU64, Ordering};
 /// All inodes in memory.
 pub(crate) struct Inodes {
     cache: Cache<InodeNr, Inode>,
-    /// One copy per thread shard: an inode counts a reference, and all inodes on one count would be
-    /// a line that every thread writes.
+    /// One copy per thread shard: every inode counts a reference, and one shared count would be a
+    /// cache line that all threads write.
     shared: Sharded<Shared>,
     pub(crate) reclaim: Arc<Reclaim>,
 }
 
-/// What every inode of a file system refers to.
+/// State that every inode of a file system refers to.
 struct Shared {
     format: Arc<InodeFormat>,
     reclaim: Arc<ReclaimDoor>,
 }
 
-/// A way to the queue with a reference count of its own.
+/// Per-shard `Arc`, so that clones do not contend on one reference count.
 pub(super) struct ReclaimDoor(pub(super) Arc<Reclaim>);
 
 impl Inodes {
-    /// An empty cache; half of `cache_bytes` is for inodes that nobody uses.
+    /// An empty cache; half of `cache_bytes` is for idle inodes.
     pub(crate) fn new(cache_bytes: &Arc<AtomicU64>, format: &InodeFormat) -> Self {
         let reclaim: Arc<Reclaim> = Arc::default();
         let shared = |_| Shared {
@@ -47,13 +47,13 @@ impl Inodes {
         }
     }
 
-    /// How inodes are laid out on this file system.
+    /// Layout of inodes on this file system.
     pub(crate) fn format(&self) -> &Arc<InodeFormat> {
         &self.shared.local().format
     }
 
-    /// The inode, read from the table if need be. It may be free or unlinked: callers check. Who
-    /// goes from one number to the next finds the others of the block read, too.
+    /// The inode, read from the table on a miss. It may be free or unlinked: callers check. For
+    /// sequential numbers, the read also loads the other used inodes of the block.
     pub(crate) fn load(&self, fs: &Fs, nr: InodeNr) -> Result<Arc<Inode>> {
         self.cache.load(nr, || {
             let (block, offset) = self.place(fs, nr)?;
@@ -68,7 +68,7 @@ impl Inodes {
         })
     }
 
-    /// Reads inode `nr`, and of those whose slots follow in the same block the ones in use.
+    /// Reads inode `nr`, and the inodes in use among the slots that follow in the same block.
     fn read_slots(
         &self,
         fs: &Fs,
@@ -112,8 +112,8 @@ impl Inodes {
         Inode::new(nr, state, reclaim.clone())
     }
 
-    /// The object of a number that has just been allocated: the one in memory; when there is none,
-    /// one with `disk`.
+    /// The object of a number that has just been allocated: the cached one, or a new one with
+    /// `disk`.
     pub(super) fn object_for(
         &self,
         nr: InodeNr,
@@ -132,12 +132,12 @@ impl Inodes {
         fs.space.inode_place(nr)?.ok_or(Error::Corrupt(bad))
     }
 
-    /// Drops some of the inodes that nobody uses; answers how many.
+    /// Evicts some of the idle inodes; answers how many.
     pub(crate) fn shed(&self) -> u64 {
         self.cache.shed()
     }
 
-    /// What the cache did and holds.
+    /// Counters and content of the cache.
     pub(crate) fn counts(&self) -> Counts {
         self.cache.counts()
     }
@@ -154,7 +154,7 @@ impl Fs {
         self.checked(InodeRef::new(self.inodes.load(self, nr)?))
     }
 
-    /// The inode, if it is in use and a name may lead to it. No inode may be locked.
+    /// The inode, if it is in use and a name may refer to it. The caller has no inode locked.
     pub(crate) fn checked(&self, inode: InodeRef) -> Result<InodeRef> {
         self.check_served(&inode).map(|()| inode)
     }

@@ -1,8 +1,8 @@
-//! Access times, and times that stand in memory only (`lazytime`).
+//! Access times, and `lazytime`.
 //!
-//! With `lazytime` a change of nothing but times changes the inode in memory and puts it on a list.
-//! Its times reach the disk with the next logged change of the inode, with `fsync` and `sync`, at
-//! unmount, and when the list is long or a day old.
+//! With `lazytime`, a change of timestamps alone changes the inode in memory and puts it on a list.
+//! The times reach the disk with the next logged change of the inode, with `fsync` and `sync`, at
+//! unmount, and when the list is full or a day old.
 //!
 //! References: `mount(8)`, "lazytime", "relatime".
 
@@ -16,28 +16,28 @@ use uext4_journal::Object;
 use uext4_sync::{Mutex, Rank};
 
 const DAY_SECONDS: i64 = 24 * 3600;
-/// Inodes on the list at most: each is kept in memory.
+/// Longest list: each inode on it is pinned in memory.
 const LISTED_MAX: usize = 4096;
 
-/// What an access did to the access time.
+/// Effect of an access on the access time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Atime {
-    /// It is the time of the access now.
+    /// It was set to the time of the access.
     Set,
-    /// The rules of the mount leave it.
+    /// The mount options leave it unchanged.
     Kept,
 }
 
-/// Who knows when a file was changed last.
+/// Where the times of the last change are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChangeTimes {
-    /// The inode.
+    /// In the inode.
     Here,
-    /// A cache above, which may have changed it later than the inode says.
+    /// In a cache above, which may have changed the file after the inode's times.
     Above,
 }
 
-/// Inodes whose times in memory are newer than those that are logged.
+/// Inodes with unlogged times.
 pub(crate) struct LazyTimes {
     list: Mutex<List>,
 }
@@ -45,7 +45,7 @@ pub(crate) struct LazyTimes {
 #[derive(Default)]
 struct List {
     inodes: BTreeMap<InodeNr, Arc<Inode>>,
-    /// When the first of them came, in seconds.
+    /// Time of the first insertion, in seconds.
     since: i64,
 }
 
@@ -58,7 +58,7 @@ impl Default for LazyTimes {
 }
 
 impl LazyTimes {
-    /// Puts the inode on the list; true when it is time to empty it.
+    /// Puts the inode on the list; true when the list is due to be emptied.
     fn note(&self, inode: &Arc<Inode>, now: Timestamp) -> bool {
         let mut list = self.list.lock();
         if list.inodes.is_empty() {
@@ -81,7 +81,7 @@ impl LazyTimes {
 }
 
 impl Fs {
-    /// Changes times of the inode and nothing else: at once, or in memory with `lazytime`.
+    /// Changes timestamps only: logged at once, or in memory with `lazytime`.
     pub(crate) fn change_times(
         &self,
         inode: &Arc<Inode>,
@@ -100,7 +100,7 @@ impl Fs {
         Ok(())
     }
 
-    /// Logs all times that stand in memory only.
+    /// Logs all unlogged times.
     pub(crate) fn log_lazy_times(&self) -> Result<()> {
         self.lazy_times
             .take_all()
@@ -108,7 +108,7 @@ impl Fs {
             .try_for_each(|inode| self.log_times(inode))
     }
 
-    /// Logs the times of one inode, if they stand in memory only.
+    /// Logs the unlogged times of one inode, if it has any.
     pub(crate) fn log_lazy_times_of(&self, inode: &Inode) -> Result<()> {
         match self.lazy_times.take(inode.nr()) {
             Some(inode) => self.log_times(&inode),
@@ -124,7 +124,7 @@ impl Fs {
         Ok(())
     }
 
-    /// Whether no read is too many for the access time (`strictatime`).
+    /// Whether every read updates the access time (`strictatime`).
     pub(crate) fn notes_every_read(&self) -> bool {
         let has = |switch| self.settings.has(switch);
         !has(Switch::Relatime) && !has(Switch::NoAtime) && self.state.is_writable()
@@ -139,13 +139,13 @@ impl Fs {
         if off || !self.state.is_writable() || !due(&inode.read()) {
             return Ok(Atime::Kept);
         }
-        // A read does not wait for a frozen file system: the access is not noted.
+        // A read does not wait for a frozen file system: the access time stays.
         let Some(_pass) = self.changes.try_enter() else {
             return Ok(Atime::Kept);
         };
         let mut done = Atime::Kept;
         self.change_times(inode.arc(), now, |state| {
-            // Somebody may have set it meanwhile.
+            // Another thread may have set it in between.
             if due(state) {
                 state.disk.atime = now.as_stored(state.disk.times_have_extra());
                 done = Atime::Set;

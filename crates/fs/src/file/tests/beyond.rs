@@ -1,4 +1,4 @@
-//! Space held behind the end of a file: a commit never contains written extents behind the size.
+//! Preallocation behind the end: a commit never contains written extents behind the size.
 
 use super::*;
 use crate::map::{self, ExtentState};
@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 
 const KIB: u64 = 1 << 10;
 
-/// Where the last written extent ends is inside the last block of the size on disk.
+/// The last written extent ends inside the last block of the size on disk.
 pub(super) fn check_size_on_disk(rig: &Rig) {
     let state = rig.file.read();
     if inline::is_inline(&state) {
@@ -28,7 +28,7 @@ pub(super) fn check_size_on_disk(rig: &Rig) {
     );
 }
 
-/// Commits, crashes, recovers; e2fsck finds nothing. Answers the bytes that the file holds then.
+/// Commits, crashes, recovers, and runs e2fsck. Answers the content of the file.
 fn crash(rig: &Rig) -> Vec<u8> {
     rig.fs().journal.commit_running().expect("commits");
     let crashed = Rig::mount(Arc::new(rig.device.snapshot()));
@@ -66,7 +66,7 @@ fn a_write_over_a_hole_and_held_space_keeps_the_size_in_front() {
     }
 }
 
-/// No tree block is left to split the held extent: what lies behind the new end stays unwritten.
+/// No tree block is left to split the preallocated extent: the part behind the end stays unwritten.
 #[test]
 fn a_full_device_writes_no_held_space_behind_the_end() {
     let rig = Rig::new(8, &["-b", "1024", "-m", "0"]);

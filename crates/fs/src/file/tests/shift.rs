@@ -1,4 +1,4 @@
-//! Ranges taken out and put in, in one transaction.
+//! Collapse and insert of ranges in one transaction.
 
 use super::*;
 
@@ -9,7 +9,7 @@ fn handles(rig: &Rig, mode: FallocateMode, at: u64, len: u64) -> u64 {
     rig.fs().journal.stats().handles - before
 }
 
-/// With one handle there is no moment between two transactions in which a part of it is done.
+/// With one handle, no crash can leave a part of the shift.
 #[test]
 fn a_range_is_moved_under_one_handle() {
     // One leaf in the inode; several leaves below one node.
