@@ -1,32 +1,32 @@
-//! How much may wait, and who makes room.
+//! Dirty limit: writeback in the background above half the limit, by writers above the limit.
 //!
-//! Beyond half the bound the thread writes out what has waited longest, so that writers seldom meet
-//! the bound. Beyond the bound each writer makes room for somewhat more than it brought, and goes
-//! on: nobody waits for more than a few steps, whatever the file has. Between two steps a file is
-//! free for others.
-//! Locking: no lock is held by the callers.
+//! Above half the limit, the flusher thread writes out the oldest data, so that writers seldom
+//! reach the limit. Above the limit, each writer writes out about twice as much as it added, and
+//! continues. A writer waits for a few steps at most, whatever the file has. Between two steps a
+//! file's lock is free.
+//! Locking: the callers hold no lock.
 
 use super::Pool;
 use crate::inode::Inode;
 use crate::{Fs, Result, file};
 use std::sync::Arc;
 
-/// What a background step of one file holds it for.
+/// Largest background step of one file, in bytes; the file is locked meanwhile.
 const STEP_BYTES: u64 = 8 << 20;
-/// What a writer makes room for at least.
+/// Least amount in bytes that a writer writes out.
 const ROOM_BYTES_MIN: u64 = 256 << 10;
 
-/// How far to write out without being asked.
+/// Extent of a background writeback.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reach {
-    /// What is old, and the oldest while more than half the bound waits.
+    /// Expired data, and the oldest while more than half the limit is used.
     Usual,
-    /// Also half of everything else: memory is short.
+    /// Also half of the remaining data, under memory pressure.
     Relief,
 }
 
 impl Fs {
-    /// After a write of so many bytes, when more waits than should.
+    /// Balances dirty data after a write of this many bytes.
     pub(crate) fn balance_delayed(&self, written_bytes: u64) {
         if !self.delayed.is_crowded() {
             return;
@@ -46,24 +46,23 @@ impl Fs {
         }
     }
 
-    /// One step of the file that has waited longest, and how many bytes it was; `None` when there
-    /// is none for us.
+    /// One step of the oldest file, and its length in bytes; `None` if no file is free.
     fn step_oldest(&self, step_bytes: u64) -> Option<Result<u64>> {
         let (since, inode) = self.delayed.claim_oldest()?;
         let blocks = step_bytes.div_ceil(self.block_size() as u64);
         let written = file::write_out_some(self, &inode, blocks);
         self.delayed.done(inode.nr(), since);
         self.discard_unused(&inode);
-        // The file keeps the error for its fsync.
+        // The file keeps the error for its `fsync`.
         Some(
             self.note(written)
                 .map(|blocks| blocks << self.geometry.block_bits),
         )
     }
 
-    /// What the thread does when it wakes.
+    /// One run of the flusher thread.
     pub(crate) fn write_out_by_itself(&self, reach: Reach) {
-        // What lost its last user is not worth writing.
+        // Frees orphans first: their data need no writeback.
         self.reap_by_the_way();
         self.write_out_old();
         let keep_bytes = match reach {
@@ -71,7 +70,7 @@ impl Fs {
             Reach::Relief => self.delayed.bytes() / 2,
         };
         while self.delayed.bytes() > keep_bytes {
-            // Who stops changes writes out everything.
+            // The closing of the freeze barrier is followed by a full writeback.
             let Some(_pass) = self.changes.try_enter() else {
                 return;
             };
@@ -91,8 +90,8 @@ impl Fs {
         }
     }
 
-    /// Writes out as much as waits of the file now, in steps; what comes meanwhile is young. False
-    /// when changes have stopped.
+    /// Writes out the file's current delayed data, in steps; data added meanwhile count as new.
+    /// False when the freeze barrier is closed.
     fn write_out_waiting(&self, inode: &Arc<Inode>) -> bool {
         let step = STEP_BYTES / self.block_size() as u64;
         let mut left = inode.delayed_blocks();
@@ -103,7 +102,7 @@ impl Fs {
             if self.writable().is_err() {
                 return false;
             }
-            // The file keeps the error for its fsync.
+            // The file keeps the error for its `fsync`.
             match self.note(file::write_out_some(self, inode, step.min(left))) {
                 Ok(0) | Err(_) => break,
                 Ok(done) => left = left.saturating_sub(done),
@@ -116,7 +115,7 @@ impl Fs {
 }
 
 impl Pool {
-    /// True when the thread should write out the oldest.
+    /// Whether the flusher should write out the oldest data.
     pub(crate) fn is_crowded(&self) -> bool {
         self.is_beyond(self.crowded_bytes())
     }

@@ -1,47 +1,47 @@
-//! What one file has in memory only: whole blocks, and the space claimed for them.
+//! Dirty buffer of one file: whole blocks, and the space reserved for them.
 
 use crate::Error;
 use crate::quota::Claim;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// Bytes of one block, zero where nothing was written.
+/// Bytes of one block; unwritten bytes are zero.
 type Block = Box<[u8]>;
 
-/// Whether owners of the file promised the space of a cluster.
+/// Whether quota is reserved for a cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Promise {
-    /// They did, and must get it back.
+    /// Reserved; must be released.
     ByOwners,
-    /// Nobody with a limit was asked.
+    /// Not reserved, because no quota applies.
     Unasked,
 }
 
-/// Claims that left a buffer.
+/// Reservations that were removed from a buffer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Taken {
     /// Clusters.
     pub(crate) clusters: u64,
-    /// How many of them owners promised.
+    /// The clusters among them with reserved quota.
     pub(crate) promised: u64,
 }
 
-/// Blocks of a file that are in memory only. Keys are numbers of blocks and clusters of the file.
+/// Delayed blocks of a file. Keys are logical block and cluster numbers.
 pub(crate) struct Buffer {
     blocks: BTreeMap<u64, Block>,
-    /// Stretches of consecutive blocks.
+    /// Number of runs of consecutive blocks.
     runs: u64,
-    /// Clusters for which space is claimed.
+    /// Clusters with reserved space.
     claimed: BTreeMap<u64, Promise>,
-    /// What the owners of the file promised for them.
+    /// Quota reservation for them.
     pub(crate) promised: Claim,
-    /// Clusters claimed for blocks of the map.
+    /// Clusters reserved for map blocks.
     pub(crate) tree_claims: u64,
-    /// When the pool was told of it (its age, in ns).
+    /// When the pool listed the file (start of the writeback age, in ns).
     pub(crate) listed: Option<u64>,
-    /// What went wrong last in writing out; who was told is in `Inode::write_errors`.
+    /// The last writeback error; `Inode::write_errors` tracks its reporting.
     pub(crate) error: Option<Error>,
-    /// The file was cut to nothing: its new data go out when it is closed.
+    /// The file was truncated to zero: its new data are written out at close.
     pub(crate) out_at_close: bool,
 }
 
@@ -52,7 +52,7 @@ impl Default for Buffer {
 }
 
 impl Buffer {
-    /// That of a new file.
+    /// The buffer of a new file.
     pub(crate) const NOTHING: Self = Self {
         blocks: BTreeMap::new(),
         runs: 0,
@@ -64,7 +64,7 @@ impl Buffer {
         out_at_close: false,
     };
 
-    /// True when it is as that of a new file.
+    /// Whether it equals the buffer of a new file.
     pub(crate) fn is_unused(&self) -> bool {
         let holds_nothing = self.blocks.is_empty() && self.claimed.is_empty();
         let claims_nothing = self.promised.is_empty() && self.tree_claims == 0;
@@ -72,47 +72,47 @@ impl Buffer {
         holds_nothing && claims_nothing && says_nothing
     }
 
-    /// True when no block waits.
+    /// True when no block is delayed.
     pub(crate) fn is_empty(&self) -> bool {
         self.blocks.is_empty()
     }
 
-    /// Blocks that wait.
+    /// Number of delayed blocks.
     pub(crate) fn len_blocks(&self) -> u64 {
         self.blocks.len() as u64
     }
 
-    /// Stretches of consecutive blocks that wait.
+    /// Number of runs of consecutive delayed blocks.
     pub(crate) fn runs(&self) -> u64 {
         self.runs
     }
 
-    /// Clusters that are claimed.
+    /// Number of reserved clusters.
     pub(crate) fn claimed_clusters(&self) -> u64 {
         self.claimed.len() as u64
     }
 
-    /// The bytes of a block that waits.
+    /// The bytes of a delayed block.
     pub(crate) fn get(&self, block: u64) -> Option<&[u8]> {
         self.blocks.get(&block).map(|bytes| &**bytes)
     }
 
-    /// The bytes of a block that waits, to change.
+    /// The bytes of a delayed block, to change.
     pub(crate) fn get_mut(&mut self, block: u64) -> Option<&mut [u8]> {
         self.blocks.get_mut(&block).map(|bytes| &mut **bytes)
     }
 
-    /// The first block at or behind `block` that waits.
+    /// The first delayed block at or behind `block`.
     pub(crate) fn next_from(&self, block: u64) -> Option<u64> {
         self.blocks.range(block..).next().map(|(block, _)| *block)
     }
 
-    /// The last block that waits.
+    /// The last delayed block.
     pub(crate) fn last(&self) -> Option<u64> {
         self.blocks.last_key_value().map(|(block, _)| *block)
     }
 
-    /// Blocks from `block` on that wait, without a gap.
+    /// Number of consecutive delayed blocks from `block` on.
     pub(crate) fn len_from(&self, block: u64) -> u64 {
         let blocks = self.blocks.range(block..);
         (block..)
@@ -121,19 +121,19 @@ impl Buffer {
             .count() as u64
     }
 
-    /// The first stretch of consecutive blocks.
+    /// The first run of consecutive blocks.
     pub(crate) fn first_run(&self) -> Option<Range<u64>> {
         let start = self.next_from(0)?;
         Some(start..start + self.len_from(start))
     }
 
-    /// The bytes of blocks that all wait.
+    /// The bytes of blocks that are all delayed.
     pub(crate) fn slices(&self, blocks: Range<u64>) -> Vec<&[u8]> {
         let blocks = self.blocks.range(blocks);
         blocks.map(|(_, bytes)| &**bytes).collect()
     }
 
-    /// Puts a block in that was not there.
+    /// Inserts a block that is not in the buffer.
     pub(crate) fn insert(&mut self, block: u64, bytes: Block) {
         self.runs += 1;
         self.runs -= self.neighbours(block);
@@ -141,7 +141,7 @@ impl Buffer {
         debug_assert!(before.is_none(), "the block waits already");
     }
 
-    /// Takes blocks out; answers how many there were. Their claims stay.
+    /// Removes blocks; answers how many there were. Their reservations stay.
     pub(crate) fn remove(&mut self, range: Range<u64>) -> u64 {
         let mut removed = 0;
         while let Some(block) = self.next_from(range.start).filter(|at| *at < range.end) {
@@ -159,17 +159,17 @@ impl Buffer {
         u64::from(before.is_some_and(is_there)) + u64::from(is_there(block + 1))
     }
 
-    /// True when space for the cluster is claimed.
+    /// Whether space is reserved for the cluster.
     pub(crate) fn is_claimed(&self, cluster: u64) -> bool {
         self.claimed.contains_key(&cluster)
     }
 
-    /// Notes that space for the cluster is claimed.
+    /// Records that space is reserved for the cluster.
     pub(crate) fn note_claim(&mut self, cluster: u64, promise: Promise) {
         self.claimed.insert(cluster, promise);
     }
 
-    /// Takes the claims of these clusters.
+    /// Removes the reservations of these clusters.
     pub(crate) fn take_claims(&mut self, clusters: Range<u64>) -> Taken {
         let mut taken = Taken::default();
         while let Some((cluster, promise)) = self.claimed.range(clusters.clone()).next() {
@@ -181,7 +181,7 @@ impl Buffer {
         taken
     }
 
-    /// Takes the claims of clusters that meet `blocks` and hold no block that waits any more.
+    /// Removes the reservations of clusters that overlap `blocks` and have no delayed block left.
     pub(crate) fn take_idle_claims(&mut self, blocks: Range<u64>, cluster_blocks: u64) -> Taken {
         if blocks.is_empty() {
             return Taken::default();
@@ -194,7 +194,7 @@ impl Buffer {
             let next = self.next_from(cluster * cluster_blocks);
             next.is_some_and(|block| block < (cluster + 1) * cluster_blocks)
         };
-        // Between the first and the last cluster all blocks were taken out.
+        // All blocks between the first and the last cluster were removed.
         if waits(first) {
             first += 1;
         }

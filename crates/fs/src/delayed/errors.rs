@@ -1,48 +1,47 @@
-//! Who was told that writing out data failed: each open file once, as with the kernel.
+//! Writeback errors with errseq semantics: each open file gets an error once, as in the kernel.
 //!
-//! A counter per inode, and in each open file the count that it was told of. An error that nobody
-//! was told of is also news to who opens the file later.
+//! A counter per inode, and the reported count in each open file. Unreported errors are reported to
+//! later openers as well.
 //! References: kernel documentation, `core-api/errseq`.
 
 use uext4_sync::atomic::{AtomicU32, Ordering};
 
-/// Set in the counter when somebody was told of the last failure.
+/// Set in the counter when a caller got the last error.
 const TOLD: u32 = 1;
 const STEP: u32 = 2;
 
-/// Failures to write out data of one inode.
+/// Writeback errors of one inode.
 #[derive(Default)]
 pub(crate) struct WriteErrors {
     word: AtomicU32,
-    /// For callers who did not open the file.
+    /// For callers without an open file.
     unopened: ErrorCursor,
 }
 
-/// What one open file was told of failures to write out its data; see
-/// [`crate::Filesystem::error_cursor`].
+/// The errors that one open file has reported; see [`crate::Filesystem::error_cursor`].
 #[derive(Debug, Default)]
 pub struct ErrorCursor(AtomicU32);
 
 impl ErrorCursor {
-    /// True when there was nothing to tell before or since the file was opened.
+    /// True if no error occurred before or since the open.
     pub fn is_unused(&self) -> bool {
         self.0.load(Ordering::Relaxed) == 0
     }
 }
 
-/// What a caller is told.
+/// Result of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Told {
-    /// Nothing failed that it does not know.
+    /// No new error.
     Nothing,
-    /// Something failed, and it is the first to hear of it.
+    /// A new error, reported for the first time.
     First,
-    /// Something failed, of which others heard.
+    /// A new error for this file, which others have reported.
     Again,
 }
 
 impl WriteErrors {
-    /// One more failed. True when all failures before were told to a caller.
+    /// Records an error. True if all earlier errors were reported.
     pub(crate) fn note(&self) -> bool {
         let next = |word: u32| Some((word & !TOLD) + STEP);
         let before = self
@@ -51,7 +50,7 @@ impl WriteErrors {
         before.is_ok_and(|word| word == 0 || word & TOLD != 0)
     }
 
-    /// For a file that is opened now.
+    /// A cursor for a file that is opened now.
     pub(crate) fn cursor(&self) -> ErrorCursor {
         let word = self.word.load(Ordering::Acquire);
         let news = if word == 0 || word & TOLD != 0 {
@@ -62,14 +61,14 @@ impl WriteErrors {
         ErrorCursor(AtomicU32::new((word & !TOLD) - news))
     }
 
-    /// Tells of what failed since the open file was told last; it counts as told then.
+    /// Reports the errors since the file's last report, and marks them reported.
     pub(crate) fn tell(&self, cursor: Option<&ErrorCursor>) -> Told {
         let word = self.word.load(Ordering::Acquire);
         let told = &cursor.unwrap_or(&self.unopened).0;
         if word == 0 || told.load(Ordering::Acquire) == word & !TOLD {
             return Told::Nothing;
         }
-        // A failure that comes now is news again.
+        // An error recorded from now on is unreported again.
         let order = Ordering::AcqRel;
         let first = self
             .word
@@ -81,7 +80,7 @@ impl WriteErrors {
         }
     }
 
-    /// The inode is another one now.
+    /// Resets the state for a new inode.
     pub(crate) fn reset(&self) {
         self.word.store(0, Ordering::Release);
         self.unopened.0.store(0, Ordering::Release);

@@ -1,25 +1,25 @@
-//! Which files may have lost data with a flush that failed, on a mount that goes on after it.
+//! Tracks files that may have lost data in a failed flush, on a mount that continues after it.
 //!
-//! Layout: a word per file. A file is *settled* while all its data are known to be durable, and
-//! *exposed* from its first write to the device after that until an `fsync` that succeeds. An
-//! exposed file remembers the number of failed flushes when it became so: if that differs from the
-//! number at an `fsync`, data may be lost. A file that comes from the disk is exposed from the
-//! mount on, since what is known of a file goes when it leaves memory.
+//! Layout: one word per file. A file is *settled* while all its data are known to be durable, and
+//! *exposed* from its next write to the device until a successful `fsync`. An exposed file stores
+//! the number of failed flushes at its first write. If that number has changed at an `fsync`, data
+//! may be lost. A file loaded from disk is exposed since the mount, because eviction loses its
+//! state.
 //!
-//! Invariants: a loss is answered by each `fsync` until the file is written again. From then on its
-//! new data count, and the loss is told as a failure to write out ([`super::WriteErrors`]), once to
-//! each open file that was not told.
+//! Invariants: each `fsync` reports a loss until the file is written again. From then on only the
+//! new data count; the loss becomes a writeback error ([`super::WriteErrors`]), which each open
+//! file gets once.
 //! Not here: mounts that stop writing after a failed flush, where each `fsync` fails.
 
 use uext4_sync::atomic::{AtomicU64, Ordering};
 
 /// The data are durable.
 const SETTLED: u64 = 1 << 31;
-/// A loss was noted as a failure to write out.
+/// The loss was recorded as a writeback error.
 const NOTED: u64 = 1 << 30;
 /// Failed flushes when the file became exposed.
 const FAILED_MASK: u64 = NOTED - 1;
-/// Above all these: writes, counted.
+/// Unit of the write counter, in the bits above all these.
 const WRITE: u64 = 1 << 32;
 const STATE_MASK: u64 = WRITE - 1;
 
@@ -44,8 +44,8 @@ impl Exposure {
         changed.unwrap_or_else(|word| word)
     }
 
-    /// A write to the device begins; `failed` flushes have failed. True when a loss is to be noted:
-    /// the file counts as written again.
+    /// Records the start of a write to the device; `failed` flushes have failed. True if a loss
+    /// must be recorded as a writeback error, because the file counts as written again.
     pub(crate) fn begin_write(&self, failed: u64) -> bool {
         let before = self.update(|word| {
             let starts_over = word & SETTLED != 0 || is_lost(word, failed);
@@ -58,7 +58,7 @@ impl Exposure {
         is_lost(before, failed) && before & NOTED == 0
     }
 
-    /// For [`Self::settle`]. No write of the file is in progress.
+    /// A sample for [`Self::settle`]. No write of the file is in progress.
     pub(crate) fn sample(&self) -> Sample {
         Sample(self.0.load(Ordering::Acquire))
     }
@@ -68,7 +68,7 @@ impl Exposure {
         is_lost(self.0.load(Ordering::Acquire), failed)
     }
 
-    /// The loss is answered to an `fsync`; true when it is to be noted.
+    /// Marks the loss recorded, at an `fsync`; true if the caller must record it.
     pub(crate) fn note(&self, failed: u64) -> bool {
         let note = |word| {
             if is_lost(word, failed) {
@@ -81,7 +81,7 @@ impl Exposure {
         is_lost(before, failed) && before & NOTED == 0
     }
 
-    /// What was written before the sample is durable. A write since then keeps the file exposed.
+    /// Settles the file after a flush, unless it was written since the sample.
     pub(crate) fn settle(&self, sample: Sample) {
         let settled = sample.0 & !STATE_MASK | SETTLED;
         let order = Ordering::AcqRel;
@@ -90,7 +90,7 @@ impl Exposure {
             .compare_exchange(sample.0, settled, order, Ordering::Acquire);
     }
 
-    /// The inode is another one, without data.
+    /// Resets the state for a new inode, without data.
     pub(crate) fn reset(&self) {
         self.0.store(SETTLED, Ordering::Release);
     }

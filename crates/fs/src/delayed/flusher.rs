@@ -1,7 +1,7 @@
-//! The thread that writes out data that have waited long enough.
+//! Writeback thread for expired delayed data.
 //!
-//! It sleeps while nothing waits, so an idle mount uses no processor time. It does not own the file
-//! system: when that goes away, so does the thread.
+//! It sleeps while no file is dirty, so an idle mount uses no CPU time. It holds a weak reference
+//! to the file system, and ends with it.
 
 use super::Reach;
 use crate::Fs;
@@ -11,7 +11,7 @@ use uext4_sync::atomic::{AtomicBool, Ordering};
 use uext4_sync::thread::{self, JoinHandle};
 use uext4_sync::{Condvar, Mutex, Rank};
 
-/// How often it looks while something waits: this part of the longest wait.
+/// Wakeups per expiry time while a file is dirty.
 const LOOKS: u32 = 4;
 const LOOK_MIN: Duration = Duration::from_millis(10);
 
@@ -25,22 +25,22 @@ struct Orders {
 struct Shared {
     orders: Mutex<Orders>,
     changed: Condvar,
-    /// The thread sleeps, or is about to, until something waits.
+    /// The thread sleeps, or is about to, until a file is dirty.
     asleep: AtomicBool,
-    /// It runs.
+    /// The thread is running.
     runs: AtomicBool,
-    /// It was told that too much waits, and has not looked since.
+    /// A wakeup for too much dirty data is pending.
     hurried: AtomicBool,
 }
 
-/// The thread, if it runs.
+/// The writeback thread, if it runs.
 pub(crate) struct Flusher {
     shared: Arc<Shared>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl Flusher {
-    /// No thread yet.
+    /// Without a thread.
     pub(crate) fn new() -> Self {
         Self {
             shared: Arc::new(Shared {
@@ -62,7 +62,7 @@ impl Flusher {
         thread.get_or_insert_with(|| thread::spawn(move || shared.run(&weak)));
     }
 
-    /// Something waits: wakes the thread if it sleeps.
+    /// A file became dirty: wakes the thread if it sleeps.
     pub(crate) fn wake(&self) {
         let asleep = &self.shared.asleep;
         if asleep.load(Ordering::SeqCst) && asleep.swap(false, Ordering::SeqCst) {
@@ -70,7 +70,7 @@ impl Flusher {
         }
     }
 
-    /// Much waits: the thread is to write some out now. False when there is no thread.
+    /// Wakes the thread to write out some data now. False if there is no thread.
     pub(crate) fn hurry(&self) -> bool {
         let runs = self.shared.runs.load(Ordering::Relaxed);
         let hurried = &self.shared.hurried;
@@ -80,7 +80,7 @@ impl Flusher {
         runs
     }
 
-    /// Memory is short: the thread, if there is one, is to write out much of what waits.
+    /// Under memory pressure, orders the thread, if there is one, to write out much of the data.
     pub(crate) fn relieve(&self) {
         self.order(|orders| (orders.woken, orders.relief) = (true, true));
     }
@@ -90,14 +90,14 @@ impl Flusher {
         self.shared.changed.notify_all();
     }
 
-    /// Ends the thread and waits for it; what it has begun it finishes.
+    /// Stops the thread and joins it; a started step completes.
     pub(crate) fn end(&self) {
         self.shared.runs.store(false, Ordering::SeqCst);
         self.order(|orders| orders.ending = true);
         let thread = self.thread.lock().take();
-        // The last owner of the file system may be that thread.
+        // The thread itself may drop the last reference to the file system.
         let other = thread.filter(|thread| thread.thread().id() != thread::current().id());
-        // One that panicked has ended, too; whatever waits is written out by the unmount.
+        // A thread that panicked has ended as well; the unmount writes out the remaining data.
         let _ended = other.map(JoinHandle::join);
     }
 }
@@ -112,7 +112,7 @@ impl Shared {
     fn run(&self, fs: &Weak<Fs>) {
         loop {
             self.asleep.store(true, Ordering::SeqCst);
-            // Looked up after the flag is set: who puts something in later sees the flag.
+            // The pool is read after the flag is set, so a later insertion sees the flag.
             let Some(nap) = fs.upgrade().map(|fs| nap(&fs)) else {
                 return;
             };
@@ -126,7 +126,7 @@ impl Shared {
         }
     }
 
-    /// Sleeps for that long, or until something waits; `None`: the thread must end.
+    /// Sleeps for `nap`, or until woken; `None`: the thread must end.
     fn sleep(&self, nap: Option<Duration>) -> Option<Reach> {
         let mut orders = self.orders.lock();
         match nap {

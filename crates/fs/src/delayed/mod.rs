@@ -1,20 +1,20 @@
-//! Data that wait for their blocks (delayed allocation).
+//! Delayed allocation: file data in memory without allocated blocks.
 //!
-//! A write into a hole keeps its bytes in the file's [`Buffer`] and claims space; blocks are chosen
-//! when the data are written out, all that is consecutive at once. So a file that is written in
-//! small pieces gets one extent, and one that is deleted before that never touches the disk.
+//! A write into a hole copies its bytes to the file's [`Buffer`] and reserves space. Writeback
+//! allocates the blocks, for whole runs at once. A file written in small pieces gets one extent,
+//! and a file deleted before writeback never reaches the disk.
 //!
 //! Layout: a [`Buffer`] per inode ([`Waiting`]), behind `Inode::io`; one [`Pool`] per mount, which
-//! bounds the bytes of all buffers and knows the inodes that have some, by age; a thread
-//! ([`Flusher`]) that writes out what is old. Without threads (`Threads::Inline`) data wait for a
-//! sync or the bound.
+//! bounds the bytes of all buffers and lists the dirty inodes by age; a thread ([`Flusher`]) that
+//! writes out expired data. Without threads (`Threads::Inline`) data stay until a sync or the
+//! limit.
 //!
-//! Invariants: a block in a buffer is not mapped. Each of its clusters is claimed, unless another
-//! block of the cluster is mapped. Claims for the file's tree cover the worst case. So writing out
-//! never lacks space. The size on disk (`InodeState::disksize`) ends before the first block in the
-//! buffer behind it.
+//! Invariants: a block in a buffer is not mapped. Each of its clusters is reserved, unless another
+//! block of the cluster is mapped. Reservations for the file's tree cover the worst case, so
+//! writeback never lacks space. The size on disk (`InodeState::disksize`) ends before the first
+//! block in the buffer behind it.
 //! Locking: a buffer is guarded by its inode's `InodeIo`. The pool's lists are `Rank::Queue`.
-//! Not here: filling and writing out (`file::delay`, `file::write_out`), the claims
+//! Not here: filling and writeback (`file::delay`, `file::write_out`), the reservations
 //! (`space::delayed`).
 
 mod balance;

@@ -1,8 +1,9 @@
-//! All files with data that wait: how many bytes, and who has waited longest.
+//! Dirty inodes of a mount: total bytes, and inodes ordered by age.
 //!
-//! Layout: the inodes in shards by number, neighbours together, as one thread often has them; each
-//! shard ordered by age. Bytes as a total and a part per shard of threads, which moves to the total
-//! when it is large: the bound is looked up with one load, and is at most a sixteenth off.
+//! Layout: inodes are sharded by number, neighbours together, because one thread often uses them
+//! together; each shard is ordered by age. The byte count is a total plus a part per thread shard;
+//! large parts move to the total. A check of the limit is one load, and off by a sixteenth of the
+//! limit at most.
 
 use super::Untold;
 use crate::inode::Inode;
@@ -15,14 +16,14 @@ use uext4_sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
 use uext4_sync::{Mutex, Rank, SHARDS, Sharded, stretch_shard};
 
 const LISTS: usize = 64;
-/// So many inodes in a row are in one list, as a power of two.
+/// Log2 of the consecutive inode numbers in one list.
 const STRETCH_BITS: u32 = 6;
-/// The bound, when nothing else is asked for: this part of the memory, ...
+/// The default limit: the memory that this process may use, divided by this, ...
 const MEMORY_PART: u64 = 16;
 /// ... at most this many bytes.
 const BYTES_MAX: u64 = 256 << 20;
-/// How long data wait at most before the thread writes them out, in hundredths of a second. The
-/// kernel waits 30 s; here a server that is killed loses what waits, so it is a commit interval.
+/// Longest writeback age, in units of 10 ms. The kernel waits 30 s; here it is a commit interval,
+/// because a killed server loses its dirty data.
 const EXPIRE_CENTISECS: u32 = 500;
 
 /// Age and number.
@@ -30,11 +31,11 @@ type Ticket = (u64, InodeNr);
 
 struct Waiting {
     inode: Arc<Inode>,
-    /// Somebody writes it out to make room.
+    /// A writer or the flusher is writing it out.
     busy: bool,
 }
 
-/// The inodes with data that wait.
+/// The inodes with delayed data.
 pub(crate) struct Pool {
     lists: Box<[Mutex<BTreeMap<Ticket, Waiting>>]>,
     total_bytes: AtomicI64,
@@ -43,12 +44,12 @@ pub(crate) struct Pool {
     pub(crate) limit_bytes: AtomicU64,
     /// `delalloc_expire_centisecs`.
     pub(crate) expire_centisecs: AtomicU32,
-    /// Data that were lost.
+    /// Data losses not reported yet.
     pub(crate) untold: Untold,
 }
 
 impl Pool {
-    /// Empty; without a wish the bound is the default one.
+    /// An empty pool; `None` takes the default limit.
     pub(crate) fn new(limit_bytes: Option<u64>) -> Self {
         let list = |_| Mutex::new(Rank::Queue, BTreeMap::new());
         Self {
@@ -61,7 +62,7 @@ impl Pool {
         }
     }
 
-    /// Sets the bound; holds for later writes.
+    /// Sets the limit, for later writes.
     pub(crate) fn set_limit(&self, limit_bytes: Option<u64>) {
         let limit = limit_or_default(limit_bytes);
         self.limit_bytes.store(limit, Ordering::Relaxed);
@@ -71,7 +72,7 @@ impl Pool {
         &self.lists[stretch_shard::<STRETCH_BITS>(nr.0.into(), LISTS)]
     }
 
-    /// Data of the inode wait since `since_ns`.
+    /// Lists an inode that is dirty since `since_ns`.
     pub(crate) fn enter(&self, inode: &Arc<Inode>, since_ns: u64) {
         let waiting = Waiting {
             inode: inode.clone(),
@@ -81,12 +82,12 @@ impl Pool {
         self.list(inode.nr()).lock().insert(ticket, waiting);
     }
 
-    /// Nothing of the inode waits any more.
+    /// Removes an inode without delayed data.
     pub(crate) fn leave(&self, nr: InodeNr, since_ns: u64) {
         self.list(nr).lock().remove(&(since_ns, nr));
     }
 
-    /// Bytes were put into a buffer, or taken out of one.
+    /// Counts bytes that entered or left a buffer.
     pub(crate) fn count(&self, delta_bytes: i64) {
         let limit = self.limit_bytes.load(Ordering::Relaxed);
         let chunk = i64::try_from(limit / (16 * SHARDS as u64)).unwrap_or(i64::MAX);
@@ -98,7 +99,7 @@ impl Pool {
         }
     }
 
-    /// Bytes in all buffers; exact while nobody writes.
+    /// Bytes in all buffers; exact while no thread writes.
     pub(crate) fn bytes(&self) -> u64 {
         let parts = self.parts_bytes.iter();
         let parts: i64 = parts.map(|part| part.load(Ordering::Relaxed)).sum();
@@ -106,13 +107,13 @@ impl Pool {
         u64::try_from(sum).unwrap_or(0)
     }
 
-    /// True when writers must make room.
+    /// Whether writers must write out data.
     pub(crate) fn is_over(&self) -> bool {
         let limit = self.limit();
         self.is_beyond(limit - limit / 16)
     }
 
-    /// True when surely more bytes wait; a sixteenth of the bound more may not be seen.
+    /// True if the total surely exceeds `bytes`; it may miss a sixteenth of the limit.
     pub(super) fn is_beyond(&self, bytes: u64) -> bool {
         u64::try_from(self.total_bytes.load(Ordering::Relaxed)).unwrap_or(0) > bytes
     }
@@ -121,8 +122,7 @@ impl Pool {
         self.limit_bytes.load(Ordering::Relaxed)
     }
 
-    /// The inode that has waited longest and that nobody makes room with; the caller does now, and
-    /// says so with [`Self::done`].
+    /// Claims the oldest unclaimed inode for writeback; the caller releases it with [`Self::done`].
     pub(crate) fn claim_oldest(&self) -> Option<(u64, Arc<Inode>)> {
         let oldest = self.lists.iter().filter_map(|list| {
             let list = list.lock();
@@ -136,14 +136,14 @@ impl Pool {
         Some((ticket.0, waiting.inode.clone()))
     }
 
-    /// The caller of [`Self::claim_oldest`] has done what it could.
+    /// Releases a claim of [`Self::claim_oldest`].
     pub(crate) fn done(&self, nr: InodeNr, since_ns: u64) {
         if let Some(waiting) = self.list(nr).lock().get_mut(&(since_ns, nr)) {
             waiting.busy = false;
         }
     }
 
-    /// Inodes whose data wait since before `before_ns`, oldest first in each list.
+    /// Inodes that are dirty since before `before_ns`, oldest first in each list.
     pub(crate) fn older_than(&self, before_ns: u64) -> Vec<Arc<Inode>> {
         let older = |list: &Mutex<BTreeMap<Ticket, Waiting>>| -> Vec<Arc<Inode>> {
             let list = list.lock();
@@ -153,17 +153,17 @@ impl Pool {
         self.lists.iter().flat_map(older).collect()
     }
 
-    /// Every inode with data that wait.
+    /// Every inode with delayed data.
     pub(crate) fn all(&self) -> Vec<Arc<Inode>> {
         self.older_than(u64::MAX)
     }
 
-    /// True when nothing waits.
+    /// True when no inode is listed.
     pub(crate) fn is_empty(&self) -> bool {
         self.lists.iter().all(|list| list.lock().is_empty())
     }
 
-    /// How long data wait at most.
+    /// Longest writeback age.
     pub(crate) fn expire(&self) -> Duration {
         Duration::from_millis(u64::from(self.expire_centisecs.load(Ordering::Relaxed)) * 10)
     }

@@ -1,7 +1,7 @@
-//! Files that lost data which could not be written out, and of which no `fsync` was told.
+//! Count of files with lost data that no `fsync` has reported.
 //!
-//! A file keeps its errors only while its inode is in memory; this count stays. While there is such
-//! a file, `sync` fails, and so does the unmount.
+//! A file keeps its errors only while its inode is in memory; this count stays. While it is not
+//! zero, `sync` and the unmount fail.
 
 use crate::Error;
 use uext4_sync::{Mutex, Rank};
@@ -16,23 +16,23 @@ impl Default for Untold {
 }
 
 impl Untold {
-    /// A file whose errors were all told lost data.
+    /// Counts a file that lost data after all its earlier errors were reported.
     pub(crate) fn note(&self, error: &Error) {
         let mut untold = self.0.lock();
         untold.0 += 1;
         untold.1 = Some(error.clone());
     }
 
-    /// An `fsync` of one of the files was told.
+    /// Uncounts a file whose `fsync` reported the loss.
     pub(crate) fn told(&self) {
         let mut untold = self.0.lock();
         untold.0 = untold.0.saturating_sub(1);
     }
 
-    /// Whether there is none.
+    /// Fails while unreported losses exist.
     ///
     /// # Errors
-    /// The last.
+    /// The last one.
     pub(crate) fn check(&self) -> crate::Result<()> {
         let untold = self.0.lock();
         match &untold.1 {

@@ -1,22 +1,21 @@
-//! A file's buffer where most files have none: inodes in memory are many, and few of them have data
-//! that wait.
+//! Lazily allocated buffer: most of the many inodes in memory have no delayed data.
 
 use super::Buffer;
 use std::ops::{Deref, DerefMut};
 
 static NOTHING: Buffer = Buffer::NOTHING;
 
-/// A [`Buffer`] that takes memory from the first change on until [`Self::rest`].
+/// A [`Buffer`] that is allocated by the first change, and freed by [`Self::rest`].
 #[derive(Default)]
 pub(crate) struct Waiting(Option<Box<Buffer>>);
 
 impl Waiting {
-    /// True when the buffer is as that of a new file.
+    /// Whether the buffer equals that of a new file.
     pub(crate) fn is_unused(&self) -> bool {
         self.0.as_ref().is_none_or(|buffer| buffer.is_unused())
     }
 
-    /// Gives the memory back if nothing is left in the buffer.
+    /// Frees the memory if the buffer is unused.
     pub(crate) fn rest(&mut self) {
         if self.is_unused() {
             self.0 = None;

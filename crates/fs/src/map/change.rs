@@ -1,7 +1,7 @@
-//! Changing a map: blocks come, become written or unwritten, move and go, in both forms.
+//! Changes of a map in both formats: insert, convert, shift and remove blocks.
 //!
-//! Invariants: what the extent status knows of a range is forgotten before the range changes.
-//! Not here: the changes of one form (`extents`, `indirect`).
+//! Invariants: a range leaves the extent status cache before its map changes.
+//! Not here: the changes of one format (`extents`, `indirect`).
 
 use super::usage::charge;
 use super::{ExtentState, LOGICAL_END, Progress, cluster_mate, extent_around, goal, has_extents};
@@ -13,11 +13,11 @@ use std::ops::Range;
 use uext4_format::{BlockNr, BlockRun, LogicalBlock};
 use uext4_journal::Handle;
 
-/// Maps `run`, which the handle's transaction allocated, at `at`, where there must be a hole.
+/// Maps `run`, which the handle's transaction allocated, into the hole at `at`.
 ///
 /// # Errors
-/// [`Error::NoSpace`] when a block of the tree cannot be allocated: what was mapped of `run` is
-/// unmapped again, and the run is still the caller's.
+/// [`Error::NoSpace`] when a tree block cannot be allocated: the mapped part of `run` is unmapped
+/// again, and the caller still owns the run.
 pub(crate) fn insert(
     fs: &Fs,
     handle: &Handle<'_>,
@@ -53,7 +53,7 @@ fn insert_run(
     charge(fs, handle, state, fresh)
 }
 
-/// Allocates one block for a directory and maps it at `at`, next to what stands around it.
+/// Allocates one block for a directory near its neighbours, and maps it at `at`.
 ///
 /// # Errors
 /// [`Error::NoSpace`]; nothing is mapped then.
@@ -75,7 +75,7 @@ pub(crate) fn insert_block(
     let block = fs
         .space
         .allocate_block(fs, handle, goal, state.nr(), Reserve::MayUse)?;
-    // The place in its cluster must be the same in the file and on disk.
+    // The offset in the cluster must be the same in the file and on disk.
     let block = BlockNr(block.0 + u64::from(at.0 % fs.geometry.blocks_per_cluster()));
     let inserted = insert(fs, handle, state, at, one(block), ExtentState::Written);
     if inserted.is_err() {
@@ -84,11 +84,11 @@ pub(crate) fn insert_block(
     inserted.map(|()| block)
 }
 
-/// Makes `len_blocks` blocks from `at` on written: data stands in them now.
+/// Marks `len_blocks` blocks from `at` on written: they hold data now.
 ///
 /// # Errors
-/// [`Error::NoSpace`] when extents must be split and no tree block can be had: some blocks from
-/// the front may be converted; zero the rest on disk and use [`mark_written_around`].
+/// [`Error::NoSpace`] when extents must be split and no tree block is free. Some blocks from the
+/// front may be converted; zero the rest on disk and use [`mark_written_around`].
 pub(crate) fn mark_written(
     fs: &Fs,
     handle: &Handle<'_>,
@@ -105,8 +105,8 @@ pub(crate) fn mark_written(
     })
 }
 
-/// Makes the whole extent around `at` written, without a split. The caller has zeroed what of it
-/// holds no data yet.
+/// Marks the whole extent around `at` written, without a split. The caller has zeroed the blocks of
+/// it that hold no data yet.
 pub(crate) fn mark_written_around(
     fs: &Fs,
     handle: &Handle<'_>,
@@ -119,7 +119,7 @@ pub(crate) fn mark_written_around(
     }
 }
 
-/// Makes blocks unwritten that are mapped already: they read as zeroes from then on.
+/// Marks mapped blocks unwritten: they read as zeroes from then on.
 ///
 /// # Errors
 /// [`Error::NoSpace`] as [`mark_written`]; [`Error::NotSupported`] without extents.
@@ -141,8 +141,8 @@ pub(crate) fn mark_unwritten(
     })
 }
 
-/// Unmaps the blocks of `range` from its end on, and frees them and the tree blocks that become
-/// empty. Stops when the handle's credits run out, but always gets somewhere.
+/// Unmaps the blocks of `range` from its end backwards, and frees them and emptied tree blocks.
+/// Stops when the handle's credits run out, but always makes progress.
 pub(crate) fn remove(
     fs: &Fs,
     handle: &Handle<'_>,
@@ -161,8 +161,8 @@ pub(crate) fn remove(
     })
 }
 
-/// Moves the extents of the first leaf that has some from `at` on to the left by `by` blocks,
-/// which are a hole before `at`; answers where the rest begins, until there is none.
+/// Shifts the extents of the first leaf that has some from `at` on to the left by `by` blocks,
+/// which are a hole before `at`. Answers where the rest begins; `None` when all are shifted.
 pub(crate) fn shift_left(
     fs: &Fs,
     handle: &Handle<'_>,
@@ -176,8 +176,8 @@ pub(crate) fn shift_left(
     })
 }
 
-/// Moves the extents of the last leaf that has some in `range` to the right by `by` blocks; answers
-/// before which block the rest ends, until there is none.
+/// Shifts the extents of the last leaf that has some in `range` to the right by `by` blocks.
+/// Answers before which block the rest ends; `None` when all are shifted.
 pub(crate) fn shift_right(
     fs: &Fs,
     handle: &Handle<'_>,

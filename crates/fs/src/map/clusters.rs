@@ -1,8 +1,8 @@
-//! Clusters (feature bigalloc): the map counts blocks, space is given in clusters.
+//! Clusters (feature bigalloc): the map counts blocks, space is allocated in clusters.
 //!
-//! Invariants: a cluster of the file (aligned by logical block) stands in one cluster of the
-//! device, at the same offsets, so it belongs to the file while any of its blocks is mapped.
-//! Without bigalloc a cluster is a block, and all of this comes down to counting.
+//! Invariants: a cluster of the file (aligned by logical block) occupies one cluster of the device,
+//! at the same offsets. It belongs to the file while any of its blocks is mapped. Without bigalloc
+//! a cluster is a block, and these functions reduce to counting.
 
 use super::usage::{charge, discharge};
 use super::{Mapping, lookup};
@@ -18,7 +18,7 @@ fn ratio(fs: &Fs) -> u64 {
     u64::from(fs.geometry.blocks_per_cluster())
 }
 
-/// The cluster of the device around a block.
+/// The cluster of the device that contains a block.
 pub(super) fn around(fs: &Fs, block: BlockNr) -> BlockRun {
     let ratio = ratio(fs);
     BlockRun {
@@ -27,7 +27,7 @@ pub(super) fn around(fs: &Fs, block: BlockNr) -> BlockRun {
     }
 }
 
-/// The block for `at` when another block of its cluster is mapped already.
+/// The block for `at`, if another block of its cluster is mapped already.
 pub(crate) fn cluster_mate(
     fs: &Fs,
     state: &InodeState,
@@ -49,7 +49,7 @@ pub(crate) fn cluster_mate(
     )))
 }
 
-/// Blocks of the clusters that mapping this run would add to the file.
+/// Blocks of the clusters that a mapping of this run would add to the file.
 pub(super) fn fresh_blocks(
     fs: &Fs,
     state: &InodeState,
@@ -61,7 +61,7 @@ pub(super) fn fresh_blocks(
     Ok((owned.end - owned.start) * ratio(fs))
 }
 
-/// Frees the blocks of a run that was unmapped, as far as no cluster of it is still in use.
+/// Frees the clusters of an unmapped run that have no mapped block left.
 pub(super) fn release(
     fs: &Fs,
     handle: &Handle<'_>,
@@ -97,13 +97,13 @@ pub(super) fn release(
     Ok(())
 }
 
-/// True when the blocks of the inode went through the journal: directories, values of attributes.
+/// Whether the blocks of the inode go through the journal: directories, value inodes.
 pub(super) fn holds_metadata(state: &InodeState) -> bool {
     let journaled = InodeFlags::EA_INODE.union(InodeFlags::JOURNAL_DATA);
     state.disk.file_type() != Some(FileType::Regular) || state.disk.flags.intersects(journaled)
 }
 
-/// The clusters of the file that meet `range` and have no mapped block outside of it.
+/// The clusters of the file that overlap `range` and have no mapped block outside of it.
 fn owned_clusters(fs: &Fs, state: &InodeState, range: &Range<u64>) -> Result<Range<u64>> {
     let ratio = ratio(fs);
     let mut owned = range.start / ratio..range.end.div_ceil(ratio);

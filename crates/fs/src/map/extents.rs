@@ -1,12 +1,12 @@
-//! Trees of extents.
+//! Extent trees.
 //!
-//! Layout: the root in the 60 bytes of `i_block`, nodes in blocks of their own; `format::extent`
-//! has the bytes. A change is planned for one leaf as "replace these entries by those"
-//! ([`edit`]), and [`room`] splits nodes until it fits.
+//! Layout: the root is in the 60 bytes of `i_block`, other nodes are blocks; `format::extent` has
+//! the encoding. A change is planned for one leaf as a replacement of entries ([`edit`]), and
+//! [`room`] splits nodes until it fits.
 //!
-//! Invariants: the key of an index equals the first key of its child after every change of ours.
-//! A node is checked when it is read ([`walk`]) against what its parent promised, so the depth
-//! bounds every walk, whatever stands on disk.
+//! Invariants: after every change, the key of an index equals the first key of its child. Each node
+//! is validated when it is read ([`walk`]) against the bounds from its parent, so the depth bounds
+//! every walk, even of a damaged tree.
 //! References: kernel documentation, "ifork".
 
 mod edit;
@@ -30,7 +30,7 @@ pub(crate) use shift::{
     cost as shift_cost, join_at, left as shift_left, mapped_end, right as shift_right, split_at,
 };
 
-/// For tests: one level more than the extents need.
+/// For tests: adds one level more than the extents need.
 #[cfg(test)]
 pub(super) fn deepen(fs: &Fs, handle: &Handle<'_>, state: &mut InodeState) -> Result<()> {
     room::grow(fs, handle, state)
@@ -41,7 +41,7 @@ pub(super) fn depth(state: &InodeState) -> u16 {
     ExtentNode::new(&state.disk.i_block[..]).depth()
 }
 
-/// What stands at `at`; a hole reaches at least as far as said.
+/// The mapping at `at`; a hole is at least as long as its length says.
 pub(super) fn lookup(fs: &Fs, state: &InodeState, at: LogicalBlock) -> Result<Mapping> {
     let leaf = walk::leaf(fs, state, at)?;
     let (found, next) = leaf
@@ -76,7 +76,8 @@ pub(super) fn find(fs: &Fs, state: &InodeState, at: LogicalBlock) -> Result<Opti
     }))
 }
 
-/// As far behind the extent before `at` as in the file; else near the leaf.
+/// The goal for `at`: at the same distance behind the preceding extent as in the file; without one,
+/// near the leaf.
 pub(super) fn goal(fs: &Fs, state: &InodeState, at: LogicalBlock) -> Result<Option<BlockNr>> {
     let leaf = walk::leaf(fs, state, at)?;
     let before = leaf.node.read(state, |node| {
@@ -144,7 +145,7 @@ fn insert_extent(fs: &Fs, handle: &Handle<'_>, state: &mut InodeState, new: Exte
     })
 }
 
-/// Gives the blocks of `range` another state. All of it must be mapped.
+/// Sets the state of the blocks of `range`, all of which are mapped.
 pub(super) fn set_state(
     fs: &Fs,
     handle: &Handle<'_>,
@@ -161,7 +162,7 @@ pub(super) fn set_state(
         change_leaf(fs, handle, state, key, |node| {
             let hole = Corrupt::new(place, "extent", "a hole where blocks were mapped");
             let (position, extent) = node.find(key).ok_or(hole)?;
-            // 32768 blocks fit a written extent only: the last one may take a second round.
+            // Only a written extent may have 32768 blocks: the last one may take a second round.
             next = extent.logical_end().min(at + max);
             Ok(restate(
                 node,
@@ -176,7 +177,7 @@ pub(super) fn set_state(
     Ok(())
 }
 
-/// Cuts an extent into up to three pieces, of which the one in `range` gets the wanted state.
+/// Splits an extent into up to three pieces; the one in `range` gets the state `wanted`.
 fn restate(
     node: &ExtentNode<&[u8]>,
     position: usize,
@@ -200,7 +201,7 @@ fn restate(
     join(position..position + 1, [before, middle, after], left, right)
 }
 
-/// The part of an extent between two logical blocks, if there is any.
+/// The part of an extent between two logical blocks, if it is not empty.
 fn piece(extent: &Extent, from: u64, to: u64) -> Option<Extent> {
     let skip = from.checked_sub(u64::from(extent.logical.0))?;
     (from < to).then(|| Extent {
@@ -211,7 +212,7 @@ fn piece(extent: &Extent, from: u64, to: u64) -> Option<Extent> {
     })
 }
 
-/// Replaces entries by pieces, which are joined with the neighbours where that is possible.
+/// Replaces entries by pieces, merged with the neighbours where possible.
 fn join(
     at: Range<usize>,
     pieces: [Option<Extent>; 3],
@@ -238,7 +239,7 @@ fn join(
     Change { at, with }
 }
 
-/// The extents before and behind a block that is in a hole.
+/// The extents before and behind a block in a hole.
 fn neighbours(node: &ExtentNode<&[u8]>, at: LogicalBlock) -> (Option<Extent>, Option<Extent>) {
     let position = node.search(at);
     let left = position.and_then(|position| node.extent(position));

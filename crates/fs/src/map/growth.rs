@@ -1,4 +1,4 @@
-//! How much a map may grow: what is claimed for it before the data are accepted.
+//! Bounds on the growth of a map: map blocks to reserve before data are accepted.
 
 use super::has_extents;
 use crate::inode::InodeState;
@@ -9,14 +9,13 @@ use uext4_format::indirect::pointers_per_block;
 
 /// Direct blocks of a file without extents.
 const DIRECT: u64 = 12;
-/// No tree is deeper.
+/// Maximum depth of a tree.
 const LEVELS_MAX: u64 = 6;
-/// Bytes of a header, of an entry and of a checksum in a tree block.
+/// Size of an entry in bytes; header and checksum together take at most two entries.
 const NODE_BYTES: u64 = 12;
 
-/// Most blocks that the map takes, when `blocks` more are mapped that stand in `runs` stretches of
-/// the file and end before block `end`: each of them may become an extent, and every node on the
-/// way may be full.
+/// Worst case of new map blocks when `blocks` more blocks are mapped, in `runs` runs of the file,
+/// all before block `end`: each block may become an extent, and every node on the path may be full.
 pub(crate) fn tree_growth_max(
     fs: &Fs,
     state: &InodeState,
@@ -35,13 +34,13 @@ pub(crate) fn tree_growth_max(
     if depth == 0 && root.count() as u64 + blocks <= u64::from(ROOT_CAPACITY) {
         return 0;
     }
-    // A node that is split is left with half of its entries at least.
+    // A node that splits keeps at least half of its entries.
     let half = (fs.block_size() as u64 / NODE_BYTES - 2) / 2;
     extents(depth, runs, blocks, half)
 }
 
-/// Blocks that the map takes when one more run is mapped at `at` now: none while the nodes on the
-/// way have room.
+/// Map blocks that one more run at `at` takes now: none while the nodes on the path have free
+/// slots.
 pub(crate) fn tree_growth(fs: &Fs, state: &InodeState, at: LogicalBlock) -> Result<u64> {
     match has_extents(state) {
         true => super::extents::growth(fs, state, at),
@@ -81,7 +80,7 @@ mod tests {
         assert_eq!(extents(0, 1, 5, 170), 1, "one leaf below the root");
         assert_eq!(extents(0, 1, 300, 170), 2);
         assert_eq!(extents(1, 40, 40, 170), 40 + 1, "every leaf may be full");
-        // 100,000 extents in leaves that are half full, and the nodes above them.
+        // 100,000 extents in half-full leaves, and the nodes above them.
         assert!(extents(0, 1, 100_000, 170) >= 100_000 / 170 + 3);
     }
 }

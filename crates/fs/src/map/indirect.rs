@@ -1,7 +1,7 @@
 //! Block tables of ext2 and ext3: 12 direct blocks, then tables of one, two and three levels.
 //!
-//! Invariants: a table that was emptied is freed with its last pointer. Tables carry no checksum;
-//! their pointers are checked when they are read, and three levels bound every walk.
+//! Invariants: an empty table is freed with its last pointer. Tables carry no checksum; their
+//! pointers are validated when they are read, and three levels bound every walk.
 //! References: kernel documentation, "ifork" (direct/indirect block addressing).
 
 mod remove;
@@ -20,10 +20,10 @@ use uext4_journal::{Handle, Object};
 
 pub(super) use remove::remove;
 
-/// Blocks above this have no number in a table.
+/// Largest block number that fits in a table.
 const BLOCK_MAX: u64 = u32::MAX as u64;
 
-/// A table: `i_block`, or a block.
+/// A table of pointers: `i_block`, or a block.
 #[derive(Clone)]
 enum Table {
     Root,
@@ -56,7 +56,7 @@ impl Table {
     }
 }
 
-/// A table on the way to a block, and the position in it.
+/// A table on the path to a block, and the position in it.
 struct Step {
     table: Table,
     at: u32,
@@ -73,7 +73,7 @@ fn load(fs: &Fs, state: &InodeState, nr: BlockNr) -> Result<Table> {
     )?))
 }
 
-/// The tables on the way to a block, down to the last one that exists.
+/// The tables on the path to a block, down to the last one that exists.
 fn walk(fs: &Fs, state: &InodeState, path: &IndirectPath) -> Result<Vec<Step>> {
     let mut steps = Vec::with_capacity(4);
     let mut table = Table::Root;
@@ -88,7 +88,7 @@ fn walk(fs: &Fs, state: &InodeState, path: &IndirectPath) -> Result<Vec<Step>> {
     Ok(steps)
 }
 
-/// Tables on the way to a block that are missing.
+/// Number of missing tables on the path to a block.
 pub(super) fn growth(fs: &Fs, state: &InodeState, at: LogicalBlock) -> Result<u64> {
     let Some(path) = IndirectPath::new(at, fs.block_size()) else {
         return Ok(0);
@@ -97,8 +97,8 @@ pub(super) fn growth(fs: &Fs, state: &InodeState, at: LogicalBlock) -> Result<u6
     Ok((path.indirect_levels() + 1).saturating_sub(there) as u64)
 }
 
-/// Blocks of the file from the path's block back to the first one under its pointer of `level`,
-/// and how many there are under such a pointer.
+/// Distance of the path's block from the first one under its pointer of `level`, and the number of
+/// blocks under such a pointer.
 fn span(fs: &Fs, path: &IndirectPath, level: usize) -> (u64, u64) {
     let pointers = pointers_per_block(fs.block_size());
     let below = &path.offsets()[level + 1..];
@@ -107,7 +107,7 @@ fn span(fs: &Fs, path: &IndirectPath, level: usize) -> (u64, u64) {
     })
 }
 
-/// What stands at `at`, for at most `max_blocks` blocks.
+/// The mapping at `at`, for at most `max_blocks` blocks.
 pub(super) fn lookup(
     fs: &Fs,
     state: &InodeState,
@@ -135,7 +135,7 @@ pub(super) fn lookup(
         .read(state, |table| stretch(table, last.at, max_blocks)))
 }
 
-/// Equal or consecutive pointers from position `at` on.
+/// The run of equal or consecutive pointers from position `at` on.
 fn stretch(table: &[u8], at: u32, max_blocks: u32) -> Mapping {
     let start = pointer(table, at as usize);
     let step = u64::from(start.0 != 0);
@@ -154,7 +154,8 @@ fn stretch(table: &[u8], at: u32, max_blocks: u32) -> Mapping {
     }
 }
 
-/// Behind the nearest pointer before the block in its table, or behind the table.
+/// The goal for `at`: behind the nearest pointer before the block in its table, or behind the
+/// table.
 pub(super) fn goal(fs: &Fs, state: &InodeState, at: LogicalBlock) -> Result<Option<BlockNr>> {
     let Some(path) = IndirectPath::new(at, fs.block_size()) else {
         return Ok(None);
@@ -175,8 +176,8 @@ pub(super) fn goal(fs: &Fs, state: &InodeState, at: LogicalBlock) -> Result<Opti
     Ok(before.or(table).map(|block| BlockNr(block + 1)))
 }
 
-/// Maps a run into a hole. All tables are made first, so that a failure leaves empty tables at
-/// worst.
+/// Maps a run into a hole. All tables are allocated first, so that a failure leaves only empty
+/// tables.
 pub(super) fn insert(
     fs: &Fs,
     handle: &Handle<'_>,
@@ -218,7 +219,7 @@ pub(super) fn insert(
     Ok(())
 }
 
-/// The last table on the way to a block; the ones that are missing are allocated.
+/// The last table on the path to a block; missing ones are allocated.
 fn make_tables(
     fs: &Fs,
     handle: &Handle<'_>,

@@ -1,5 +1,4 @@
-//! What the form of a map allows: how far a file and a change may reach, and which blocks may be
-//! named.
+//! Limits of a map's format: maximum file size, length of one change, and valid block numbers.
 
 use super::{ExtentState, LOGICAL_END, has_extents};
 use crate::inode::InodeState;
@@ -18,12 +17,12 @@ pub(crate) fn insert_max_blocks(fs: &Fs, state: &InodeState) -> u32 {
     }
 }
 
-/// Blocks from this one on have no number in the map of such a file.
+/// First block number that the map of such a file cannot store.
 pub(crate) fn block_end(state: &InodeState) -> Option<BlockNr> {
     (!has_extents(state)).then_some(BlockNr(1 << 32))
 }
 
-/// The largest size in bytes that a file of this form can have.
+/// The largest size in bytes of a file with this format.
 pub(crate) fn size_end_bytes(fs: &Fs, state: &InodeState) -> u64 {
     let bits = fs.geometry.block_bits;
     let inline = state.disk.flags.contains(InodeFlags::INLINE_DATA);
@@ -31,8 +30,8 @@ pub(crate) fn size_end_bytes(fs: &Fs, state: &InodeState) -> u64 {
         return LOGICAL_END << bits;
     }
     let blocks = uext4_format::indirect::max_blocks(fs.block_size()).min(LOGICAL_END);
-    // Without the HUGE_FILE form, i_blocks counts sectors in 32 bits; e2fsprogs and the kernel
-    // keep room for the tables, too.
+    // Without the feature HUGE_FILE, `i_blocks` counts sectors in 32 bits. Like e2fsprogs and the
+    // kernel, this leaves space for the tables.
     let huge = fs.features.has(Feature::HUGE_FILE);
     let sectors_max = if huge {
         u64::MAX >> 16
@@ -57,7 +56,7 @@ pub(super) fn check_run(
     Err(Corrupt::new(place, "block map", "blocks outside the data area").into())
 }
 
-/// The blocks of the file system that a tree may name.
+/// The block numbers that a tree may refer to.
 pub(super) fn block_bounds(fs: &Fs) -> Range<u64> {
     u64::from(fs.geometry.first_data_block)..fs.geometry.blocks_count
 }

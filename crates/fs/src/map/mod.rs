@@ -1,7 +1,8 @@
-//! The map of a file: which block of the device holds which block of the file.
+//! The block map of a file: from logical blocks to device blocks.
 //!
-//! Two forms on disk, told by the inode's flag EXTENTS: a tree of extents ([`extents`]), and the
-//! tables of block numbers of ext2 and ext3 ([`indirect`]). This is the only door to both.
+//! Two on-disk formats, selected by the inode's flag EXTENTS: a tree of extents ([`extents`]), and
+//! the indirect blocks of ext2 and ext3 ([`indirect`]). All access to both goes through this
+//! module.
 //!
 //! Invariants: a change leaves a valid tree at every step, also when it fails for lack of space.
 //! `i_blocks` counts data and tree blocks, in whole clusters.
@@ -39,21 +40,21 @@ pub(crate) use status::{ExtentStatus, StatusSlot, forget_all};
 pub(crate) use stretches::{extent_around, for_each};
 pub(crate) use uext4_format::extent::ExtentState;
 
-/// What stands at a block of a file.
+/// The mapping of a logical block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mapping {
-    /// Nothing, for at least this many blocks.
+    /// A hole of at least this many blocks.
     Hole {
         /// Length in blocks.
         len_blocks: u32,
     },
-    /// Consecutive blocks of the device.
+    /// Contiguous blocks of the device.
     Mapped {
-        /// Where the block stands.
+        /// Device block of the first logical block.
         start: BlockNr,
         /// Length in blocks from there on.
         len_blocks: u32,
-        /// Whether data stands in them.
+        /// Whether the blocks hold data.
         state: ExtentState,
     },
 }
@@ -84,32 +85,32 @@ impl Mapping {
     }
 }
 
-/// A mapped stretch of a file.
+/// A mapped run of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Mapped {
     /// First block of the file.
     pub(crate) logical: LogicalBlock,
-    /// Where it stands.
+    /// First block on the device.
     pub(crate) start: BlockNr,
     /// Length in blocks.
     pub(crate) len_blocks: u32,
-    /// Whether data stands there.
+    /// Whether the blocks hold data.
     pub(crate) state: ExtentState,
 }
 
-/// How far a removal came.
+/// Progress of a removal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Progress {
     /// All of the range is unmapped.
     Done,
-    /// The handle's credits are used up: restart it, and go on with the range up to `end`.
+    /// The handle's credits are used up: restart it, and continue with the range up to `end`.
     More {
         /// New exclusive end of the range, in blocks.
         end: u64,
     },
 }
 
-/// Blocks of a file are numbered below this.
+/// Exclusive upper bound of logical block numbers.
 pub(crate) const LOGICAL_END: u64 = uext4_format::extent::LOGICAL_BLOCKS;
 
 /// True when the inode maps by extents.
@@ -128,7 +129,7 @@ pub(crate) fn init(fs: &Fs, state: &mut InodeState) {
     }
 }
 
-/// What stands at `at`, for at most `max_blocks` blocks (at least one).
+/// The mapping at `at`, for at most `max_blocks` blocks (at least one).
 ///
 /// # Errors
 /// [`crate::Error::Corrupt`] for damage in the tree, or a mapping outside the data area.
@@ -150,7 +151,7 @@ pub(crate) fn lookup(
     Ok(found.cut(max_blocks.max(1)))
 }
 
-/// True when finding the block takes more than a look into the inode.
+/// Whether the lookup must read blocks outside the inode.
 fn is_deep(state: &InodeState, at: LogicalBlock) -> bool {
     if has_extents(state) {
         extents::depth(state) > 0
@@ -159,7 +160,7 @@ fn is_deep(state: &InodeState, at: LogicalBlock) -> bool {
     }
 }
 
-/// True when no block holds a part of the map.
+/// Whether the whole map is in the inode.
 fn is_in_inode(state: &InodeState) -> bool {
     if has_extents(state) {
         extents::depth(state) == 0
@@ -169,7 +170,7 @@ fn is_in_inode(state: &InodeState) -> bool {
     }
 }
 
-/// How far to look: an extent costs nothing to know whole, pointers are read one by one.
+/// Length to search for: a whole extent costs nothing more, pointers are read one by one.
 fn search_blocks(state: &InodeState, max_blocks: u32) -> u32 {
     if has_extents(state) {
         u32::MAX
@@ -178,13 +179,13 @@ fn search_blocks(state: &InodeState, max_blocks: u32) -> u32 {
     }
 }
 
-/// True when the map on disk says the same of `at`.
+/// Whether the map on disk has the same mapping of `at`.
 fn agrees(fs: &Fs, state: &InodeState, at: LogicalBlock, found: Mapping) -> bool {
     let truth = search(fs, state, at, 1);
     truth.map_or(true, |truth| truth == found.cut(1))
 }
 
-/// Looks into the map itself.
+/// Looks the mapping up in the map itself.
 fn search(fs: &Fs, state: &InodeState, at: LogicalBlock, max_blocks: u32) -> Result<Mapping> {
     let max_blocks = max_blocks.max(1);
     let found = if has_extents(state) {
@@ -201,7 +202,7 @@ fn search(fs: &Fs, state: &InodeState, at: LogicalBlock, max_blocks: u32) -> Res
     Ok(found)
 }
 
-/// Where block `at` stands, written or not.
+/// The device block of block `at`, written or not.
 pub(crate) fn block_of(fs: &Fs, state: &InodeState, at: LogicalBlock) -> Result<Option<BlockNr>> {
     Ok(match lookup(fs, state, at, 1)? {
         Mapping::Hole { .. } => None,
@@ -209,7 +210,7 @@ pub(crate) fn block_of(fs: &Fs, state: &InodeState, at: LogicalBlock) -> Result<
     })
 }
 
-/// Where block `at` should stand: behind what is mapped before it.
+/// The goal for block `at`: behind the blocks mapped before it.
 pub(crate) fn goal(fs: &Fs, state: &InodeState, at: LogicalBlock) -> Result<Option<BlockNr>> {
     let goal = if has_extents(state) {
         extents::goal(fs, state, at)?

@@ -1,5 +1,5 @@
-//! What is mapped, stretch by stretch as it stands in the map: the extent status, which joins
-//! stretches, is not asked.
+//! Iterates over mapped runs as the map has them: bypasses the extent status cache, which merges
+//! runs.
 
 use super::limits::check_run;
 use super::{LOGICAL_END, Mapped, Mapping, extents, has_extents, search};
@@ -8,7 +8,7 @@ use crate::{Fs, Result};
 use std::ops::{ControlFlow, Range};
 use uext4_format::LogicalBlock;
 
-/// Calls `visit` for every mapped stretch that meets `range` (in blocks), cut to it, in order.
+/// Calls `visit` for every mapped run that overlaps `range` (in blocks), clipped to it, in order.
 pub(crate) fn for_each(
     fs: &Fs,
     state: &InodeState,
@@ -19,7 +19,7 @@ pub(crate) fn for_each(
     while at < end {
         let logical = LogicalBlock(at as u32);
         let max_blocks = (end - at).min(u64::from(u32::MAX)) as u32;
-        // Stretch by stretch as they stand in the map, not as the extent status joins them.
+        // Not from the extent status cache, which merges runs.
         let mapping = search(fs, state, logical, max_blocks)?;
         if let Mapping::Mapped {
             start,

@@ -1,4 +1,4 @@
-//! The map against a naive model: one entry per block.
+//! Model test: the map against one entry per block.
 
 use super::*;
 use crate::credits;
@@ -145,7 +145,7 @@ fn remove_step(rig: &Rig, from: u32, len: u32) {
     }
 }
 
-/// Every block, found one by one and as stretches.
+/// Compares every block, by lookups and by iteration.
 fn compare(rig: &Rig, model: &Model, reach: u32) {
     let (fs, inode) = (rig.fs(), rig.file.read());
     let mut found = Model::new();
@@ -200,7 +200,7 @@ proptest! {
     }
 }
 
-/// Single blocks, none next to another: one extent each.
+/// Inserts single blocks without neighbours: one extent each.
 fn scattered(rig: &Rig, model: &mut Model, blocks: impl Iterator<Item = u32>) {
     for block in blocks {
         insert_step(
@@ -270,7 +270,7 @@ fn a_deep_tree_is_clean() {
     rig.assert_clean();
 }
 
-/// A real file would need 200 million extents for it; here nodes with one entry stand on the way.
+/// A real file needs 200 million extents for this depth; here nodes with one entry fill the path.
 #[test]
 fn the_deepest_tree_is_kept_and_pulled_back() {
     let mut rig = Rig::new(64, &["-b", "1024"]);
@@ -282,7 +282,7 @@ fn the_deepest_tree_is_kept_and_pulled_back() {
         extents::deepen(rig.fs(), &handle, &mut inode).expect("grows");
         assert_eq!(extents::depth(&inode), level);
     }
-    // More than a leaf holds: nodes of every level below the root split.
+    // More extents than a leaf holds: nodes of every level below the root split.
     scattered(
         &rig,
         &mut model,
@@ -336,7 +336,7 @@ fn long_extents_stop_at_their_limits() {
     rig.assert_clean();
 }
 
-/// Damaged trees on a file system without checksums: errors, but no panic and no endless loop.
+/// Damaged trees without checksums: errors, but no panic and no endless loop.
 fn damage(options: &[&str], hits: &[(u16, u16, u8)]) {
     let mut rig = Rig::new(16, options);
     let mut model = Model::new();

@@ -1,11 +1,11 @@
-//! What a file occupies: `i_blocks`, and the quota of its owners.
+//! Space accounting of a file: `i_blocks`, and the quota of its owners.
 
 use crate::inode::InodeState;
 use crate::quota::Usage;
 use crate::{Error, Fs, Result};
 use uext4_journal::Handle;
 
-/// Adds blocks to what the inode occupies, and its owners use.
+/// Adds blocks to the inode's block count and its owners' quota usage.
 pub(super) fn charge(
     fs: &Fs,
     handle: &Handle<'_>,
@@ -22,11 +22,11 @@ pub(super) fn charge(
     Ok(())
 }
 
-/// Takes blocks from what the inode occupies.
+/// Subtracts blocks from the inode's block count and its owners' quota usage.
 pub(super) fn discharge(fs: &Fs, handle: &Handle<'_>, state: &mut InodeState, blocks: u64) {
     let sectors = state.disk.sectors(&fs.geometry);
     let left = sectors.saturating_sub(blocks << (fs.geometry.block_bits - 9));
-    // Cannot fail: the number gets smaller.
+    // Cannot fail: the number decreases.
     let _ = state.disk.set_sectors(left, &fs.geometry);
     let less = Usage::sectors(sectors - left).less();
     fs.quota.charge(handle, state, less);

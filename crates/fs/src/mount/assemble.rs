@@ -1,4 +1,4 @@
-//! Putting the engine together from what was found, and the first writes of a mount.
+//! Assembles the engine of a mount, and does its first writes.
 
 use super::lifecycle::{Lifecycle, say_in_use};
 use super::medium::Media;
@@ -29,7 +29,7 @@ use uext4_journal::{Checksums, Config, Journal, Log, Start, Width};
 use uext4_sync::atomic::AtomicU64;
 use uext4_sync::{Mutex, Rank, Turnstile};
 
-/// Memory for metadata that nobody uses, when nothing else is asked for: this part of it, ...
+/// Default size of the metadata cache: the memory of this process divided by this, ...
 const CACHE_PART: u64 = 16;
 /// ... at most this many bytes.
 const CACHE_BYTES_MAX: u64 = 1 << 30;
@@ -40,7 +40,7 @@ pub(super) fn metadata_cache_bytes(options: &MountOptions) -> u64 {
     options.metadata_cache_bytes.unwrap_or_else(default)
 }
 
-/// The engine, and what a mount does first: marks the file system as in use, frees orphans.
+/// Builds the engine and begins the mount: marks the file system in use, frees orphans.
 pub(super) fn assemble(media: Media, plan: Plan, mmp: Option<MmpGuard>) -> Result<Fs> {
     let writable = plan.options.access == Access::ReadWrite;
     let log = plan.log.clone().filter(|_| writable);
@@ -61,7 +61,7 @@ pub(super) fn assemble(media: Media, plan: Plan, mmp: Option<MmpGuard>) -> Resul
     Ok(fs)
 }
 
-/// A file system that is marked with errors, maybe by what was replayed, is left to e2fsck.
+/// Refuses a file system with the error state, which the replay may have set: e2fsck must run.
 fn refuse_errors(fs: &Fs) -> Result<()> {
     match fs.superblock.read().disk.state & state::ERROR {
         0 => Ok(()),
@@ -69,7 +69,7 @@ fn refuse_errors(fs: &Fs) -> Result<()> {
     }
 }
 
-/// The engine alone: nothing is written. `log` is the one to write to, if any.
+/// Builds the engine without a write. `log` is the log to write to, if any.
 pub(super) fn engine(
     media: Media,
     plan: &Plan,
@@ -166,7 +166,7 @@ fn journal_config(
     }
 }
 
-/// A sixteenth of the memory, and never so little that a commit is hardly worth its flushes.
+/// Limit of a transaction: a sixteenth of the memory, but enough blocks to amortize its flushes.
 fn transaction_max_blocks(block_bytes: u32) -> u32 {
     const MEMORY_PART: u64 = 16;
     const LEAST_BLOCKS: u32 = 4096;
@@ -174,7 +174,7 @@ fn transaction_max_blocks(block_bytes: u32) -> u32 {
     u32::try_from(blocks).unwrap_or(u32::MAX).max(LEAST_BLOCKS)
 }
 
-/// How the log is written.
+/// Encoding of the log.
 pub(super) fn log_format(features: Features, options: &MountOptions) -> (Checksums, Width) {
     let by_feature = features.has(Feature::METADATA_CSUM);
     let checksums = match options.journal_checksum.unwrap_or(by_feature) {
@@ -200,7 +200,7 @@ fn journal_blocks(plan: &Plan) -> Vec<std::ops::Range<u64>> {
         .collect()
 }
 
-/// Marks the file system as in use. The mark must be on disk before anything else is.
+/// Marks the file system in use. The mark must be durable before any other write.
 pub(super) fn begin(fs: &Fs) -> Result<()> {
     let now = fs.now();
     let handle = fs.start(1)?;

@@ -1,4 +1,4 @@
-//! Unmounting: everything home, the log empty, the superblock clean.
+//! Unmount: writes everything home, empties the log, marks the superblock clean.
 
 use super::lifecycle::Lifecycle;
 use crate::superblock::{SUPERBLOCK_BYTES, SUPERBLOCK_OFFSET};
@@ -6,32 +6,32 @@ use crate::{Error, Filesystem, Fs, OnError, Result, credits};
 use uext4_device::Claimant;
 
 impl Filesystem {
-    /// Unmounts: commits what is running, brings everything home, marks the journal empty and the
-    /// file system clean. Later operations answer [`crate::Error::ReadOnly`]. Calling it again
+    /// Unmounts: commits the running transaction, writes everything home, marks the journal empty
+    /// and the file system clean. Later operations answer [`crate::Error::ReadOnly`]. A second call
     /// does nothing.
     ///
     /// # Errors
-    /// What kept the file system from becoming clean; the next mount recovers it. Or, of a file
-    /// system that is clean, why data that waited could not be written.
+    /// The error that kept the file system from becoming clean; the next mount recovers it. If it
+    /// is clean: the error that lost delayed data.
     pub fn unmount(&self) -> Result<()> {
         self.fs.close()
     }
 
-    /// What made the mount read-only for good: a write or flush of the journal or of metadata that
-    /// failed, or damage with `errors=remount-ro`. From then on nothing is written, operations that
-    /// change something answer [`crate::Error::ReadOnly`], and the next mount recovers what was
-    /// durable. `None` while all is well.
+    /// The error that made the mount read-only: a failed write or flush of the journal or of
+    /// metadata, or damage with `errors=remount-ro`. From then on nothing is written, changes
+    /// answer [`crate::Error::ReadOnly`], and the next mount recovers the durable state. `None`
+    /// without such an error.
     pub fn failure(&self) -> Option<crate::Error> {
         let _notices_a_failed_commit = self.fs.writable();
         self.fs.state.failure().cloned()
     }
 
-    /// What is done when damage is met: what `errors=` or the superblock says.
+    /// The effective `errors=` policy, from the options or the superblock.
     pub fn on_error(&self) -> OnError {
         self.fs.superblock.policy(&self.fs)
     }
 
-    /// Whether changes are taken now.
+    /// Whether the mount accepts changes.
     ///
     /// # Errors
     /// [`crate::Error::ReadOnly`], also after a failure; [`crate::Error::Shutdown`].
@@ -39,15 +39,15 @@ impl Filesystem {
         self.fs.writable()
     }
 
-    /// Takes or gives up the claim on the block device that holds the file system.
+    /// Claims or releases the block device that holds the file system.
     ///
     /// # Errors
-    /// [`crate::Error::Device`] when somebody else has claimed it.
+    /// [`crate::Error::Device`] if another process has claimed it.
     pub fn claim_device_for(&self, claimant: Claimant) -> Result<()> {
         Ok(self.fs.device.claim_for(claimant)?)
     }
 
-    /// Stops at once without writing anything more, as if power were cut. For crash tests.
+    /// Stops without a further write, as if power were cut. For crash tests.
     pub fn abandon(&self) {
         self.fs.state.close();
         self.fs.space.stop_learning();
@@ -65,7 +65,7 @@ impl Filesystem {
 
 impl Drop for Filesystem {
     fn drop(&mut self) {
-        // Whoever wants to know about errors calls `unmount`.
+        // Errors are dropped here; `unmount` reports them.
         let _ = self.fs.close();
     }
 }
@@ -86,7 +86,7 @@ impl Fs {
         thawed.and(closed)
     }
 
-    /// Closes while no change is under way.
+    /// Closes the mount while no change is in progress.
     fn close_still(&self, life: &mut Lifecycle) -> Result<()> {
         let writable = self.writable().is_ok();
         let mut done = match writable {
@@ -105,7 +105,7 @@ impl Fs {
         }
         match (self.state.failure(), life.mmp.take()) {
             (Some(cause), mmp) => {
-                // Nothing more is written: other hosts see that the claim is not renewed.
+                // Writes have stopped: other hosts see that the lease is not renewed.
                 if let Some(mmp) = mmp {
                     mmp.stop();
                 }
@@ -116,8 +116,7 @@ impl Fs {
         }
     }
 
-    /// Brings all that waits to the journal. What one step does not achieve keeps the others from
-    /// nothing.
+    /// Logs all pending changes. Each step runs even if an earlier one failed.
     ///
     /// # Errors
     /// The first.
@@ -140,13 +139,13 @@ impl Fs {
         Ok(())
     }
 
-    /// What ended writing is noted on the device, if that takes it. The cause is the answer of the
-    /// unmount, whatever fails here.
+    /// Records the failure on the device, best effort. The unmount answers the cause, whatever
+    /// fails here.
     fn record_failure(&self) {
         let _best_effort = match self.state.failure() {
             Some(Error::Corrupt(_)) => self.journal.close().map_err(Error::from),
             Some(Error::Journal(uext4_journal::Error::Closed)) | None => Ok(()),
-            // A read that failed is noted in the journal, as damage is.
+            // A failed read is recorded through the journal, like damage.
             Some(Error::Journal(_)) if self.journal.check().is_ok() => {
                 self.journal.close().map_err(Error::from)
             }
@@ -155,7 +154,7 @@ impl Fs {
         };
     }
 
-    /// The journal was stopped: the errors are added to the superblock that the device has.
+    /// After the journal stopped, adds the errors to the on-disk superblock.
     fn record_stop(&self) -> Result<()> {
         let there = super::read_superblock(&*self.device, None)?;
         let bytes: [u8; SUPERBLOCK_BYTES] = self.superblock.with_stop(self, there).to_bytes();
@@ -164,7 +163,7 @@ impl Fs {
     }
 }
 
-/// Writes the superblock straight to its place.
+/// Writes the superblock directly to its location.
 pub(super) fn write_superblock(fs: &Fs) -> Result<()> {
     let bytes: [u8; SUPERBLOCK_BYTES] = fs.superblock.read().disk.to_bytes();
     Ok(fs.device.write_at(SUPERBLOCK_OFFSET, &bytes)?)

@@ -1,20 +1,20 @@
-//! Which images may be mounted, and how.
+//! Feature checks: which images may be mounted, and how.
 
 use crate::options::Access;
 use crate::{Error, MountOptions, Result};
 use uext4_format::{Feature, FeatureSet, Superblock, Support};
 
-/// The last revision of the format that is known. The kernel mounts a later one read-only.
+/// The last known revision of the format. A later one is mounted read-only, as in the kernel.
 pub(crate) const REVISION_MAX: u32 = 1;
 
-/// Read-only compatible features that are known, but that a writer would have to keep up and this
-/// engine does not: such images are mounted read-only.
+/// Known read-only compatible features that a writer must maintain and this engine does not: such
+/// images are mounted read-only.
 const READ_ONLY: &[Feature] = &[Feature::VERITY, Feature::SHARED_BLOCKS];
 
-/// Incompatible features whose files cannot be made sense of.
+/// Incompatible features whose files cannot be interpreted.
 const REFUSED: &[Feature] = &[Feature::CASEFOLD, Feature::ENCRYPT];
 
-/// Refuses what is not supported by its name, and turns the mount read-only where that is enough.
+/// Refuses unsupported features by name, or makes the mount read-only where that suffices.
 pub(super) fn settle(superblock: &Superblock, options: &mut MountOptions) -> Result<()> {
     if superblock.rev_level > REVISION_MAX {
         options.access = Access::ReadOnly;
@@ -29,7 +29,7 @@ pub(super) fn settle(superblock: &Superblock, options: &mut MountOptions) -> Res
     Ok(())
 }
 
-/// What a mount does with file systems that have this feature.
+/// The support of mounts for a feature.
 pub fn support(feature: Feature) -> Support {
     let known = feature.support();
     match feature.set {
@@ -44,7 +44,7 @@ pub fn support(feature: Feature) -> Support {
     }
 }
 
-/// True when neither revision nor features keep a mount from writing.
+/// Whether revision and features allow writes.
 pub(super) fn may_write(superblock: &Superblock) -> bool {
     let features = superblock.features();
     let is_written = |feature| support(feature) == Support::ReadWrite;

@@ -1,26 +1,24 @@
-//! Freezing and thawing, as `FIFREEZE` and `FITHAW` do.
+//! Freeze and thaw (`FIFREEZE` and `FITHAW`).
 //!
-//! A frozen file system stands still on its device: everything that was done is there, the log is
-//! empty, and the superblock says clean, so that a copy of the device can be mounted and checked
-//! at once. Files that are open without a name stay tracked as orphans; the next mount of a copy
-//! frees them.
+//! A frozen file system is consistent on its device: all changes are there, the log is empty, and
+//! the superblock is marked clean, so that a copy of the device can be mounted and checked at once.
+//! Open files without a name stay tracked as orphans; a mount of the copy frees them.
 //!
-//! Invariants: the device is not written while frozen, but for the MMP block, whose claim must not
-//! lapse. Changes wait before they take any lock, so reads go on. What makes data durable waits
-//! until the file system is at rest, where nothing is left to be written.
+//! Invariants: the device is not written while frozen, except for the MMP block, whose lease must
+//! not expire. Changes wait at the freeze barrier before they take any lock, so reads continue.
+//! Calls for durability wait until the freeze is complete, when nothing is left to write.
 
 use crate::{Error, Filesystem, Result};
 
 impl Filesystem {
-    /// Brings every change that was done to the device and keeps it still: changes wait until
-    /// [`Self::thaw`], reads go on (access times are not noted). A read-only file system stands
-    /// still already and is only kept from being remounted. Data written before is on the device;
-    /// what a cache above still holds is not.
+    /// Writes every change home and blocks new ones until [`Self::thaw`]; reads continue, without
+    /// updates of access times. On a read-only file system, it only prevents remounts. Data written
+    /// before are on the device; data in a cache above are not.
     ///
     /// # Errors
-    /// [`Error::Busy`] when it is frozen, [`Error::ReadOnly`] when it was unmounted, or what kept
-    /// it from coming to rest: then it has failed, see [`Self::failure`]. Or why data that waited
-    /// for their blocks could not be written: then it goes on.
+    /// [`Error::Busy`] if it is frozen, [`Error::ReadOnly`] if it was unmounted, or the error that
+    /// stopped the freeze: the mount has failed, see [`Self::failure`]. Or the error that lost
+    /// delayed data: the mount continues.
     pub fn freeze(&self) -> Result<()> {
         let fs = &self.fs;
         let mut life = fs.lifecycle.lock();
@@ -52,10 +50,10 @@ impl Filesystem {
         Ok(())
     }
 
-    /// Lets changes go on after [`Self::freeze`].
+    /// Unblocks changes after [`Self::freeze`].
     ///
     /// # Errors
-    /// [`Error::Invalid`] when it is not frozen. An error of the device: then it has failed, and
+    /// [`Error::Invalid`] if it is not frozen. An error of the device: the mount has failed, and
     /// waiting changes answer [`Error::ReadOnly`].
     pub fn thaw(&self) -> Result<()> {
         let fs = &self.fs;
@@ -69,7 +67,7 @@ impl Filesystem {
         thawed
     }
 
-    /// Whether it is frozen: a hint, since it may change at once.
+    /// Whether it is frozen; may be outdated at once.
     pub fn is_frozen(&self) -> bool {
         self.fs.changes.is_at_rest()
     }
@@ -78,7 +76,7 @@ impl Filesystem {
 impl crate::Fs {
     pub(super) fn thaw_journal(&self) -> Result<()> {
         if !self.state.is_writable() {
-            // Read-only, or damage was met while frozen: what is on the device stays as it is.
+            // Read-only, or damage was met while frozen: the device stays unchanged.
             return Ok(());
         }
         self.mark_in_use().inspect_err(|cause| self.fail(cause))?;
@@ -86,7 +84,7 @@ impl crate::Fs {
         Ok(())
     }
 
-    /// Stops writing for good.
+    /// Stops all writes for good.
     pub(super) fn fail(&self, cause: &Error) {
         self.state.fail(cause);
         self.journal.abort(uext4_journal::Error::Closed);

@@ -1,8 +1,8 @@
-//! What mount, remount, freeze and unmount know of a mount.
+//! State of a mount that mount, remount, freeze and unmount share.
 //!
-//! Locking: behind the file system's lock of rank [`uext4_sync::Rank::Mount`], held while one of
-//! them works. Whoever brings the file system to rest closes `Fs::changes` first, so that no
-//! change is under way and later ones wait.
+//! Locking: behind the file system's lock of rank [`uext4_sync::Rank::Mount`], which each of them
+//! holds for its whole run. To quiesce the file system, the freeze barrier `Fs::changes` is closed
+//! first: no change is in progress then, and later ones wait.
 
 use super::close::write_superblock;
 use super::fast_commit::Outcome;
@@ -17,18 +17,18 @@ use uext4_journal::Log;
 
 /// See the module.
 pub(crate) struct Lifecycle {
-    /// As they are now.
+    /// The options in force.
     pub(super) options: MountOptions,
     pub(super) media: Media,
-    /// Where the log stands, if the file system has one.
+    /// Location of the log, if the file system has one.
     pub(super) log: Option<Log>,
     pub(super) mmp: Option<MmpGuard>,
     pub(super) is_frozen: bool,
     /// A read-only mount found orphans of a crash, or no mark of a clean unmount.
     pub(super) must_recover: bool,
-    /// Fast commits were replayed in memory, where they cannot be brought home from at once.
+    /// Fast commits were replayed in memory, and cannot be written home in one step.
     pub(super) keeps_fast_commits: bool,
-    /// The superblock on the device when the mount became read-only.
+    /// The on-disk superblock when the mount became read-only.
     pub(super) left: [u8; SUPERBLOCK_BYTES],
 }
 
@@ -50,7 +50,7 @@ impl Lifecycle {
         })
     }
 
-    /// Where the log stands, if there is one.
+    /// Location of the log, if there is one.
     pub(crate) fn log(&self) -> Option<&Log> {
         self.log.as_ref()
     }
@@ -60,7 +60,7 @@ impl Lifecycle {
         self.media.home.written_bytes()
     }
 
-    /// Reads the superblock of the device itself.
+    /// Reads the superblock of the device itself, past the cache.
     pub(super) fn superblock_below(&self) -> Result<[u8; SUPERBLOCK_BYTES]> {
         let mut bytes = [0; SUPERBLOCK_BYTES];
         let device = self.media.home.base();
@@ -70,8 +70,8 @@ impl Lifecycle {
 }
 
 impl Fs {
-    /// Brings everything home: the log is empty, the superblock says that nothing needs recovery,
-    /// all is flushed. No change is under way; handles wait until the journal is resumed.
+    /// Quiesces the file system: everything home and flushed, the log empty, the superblock marked
+    /// clean. No change is in progress; handles wait until the journal resumes.
     pub(super) fn rest(&self) -> Result<()> {
         self.note(self.reap())?;
         self.log_lazy_times()?;
@@ -82,7 +82,7 @@ impl Fs {
         self.mark_clean()
     }
 
-    /// The log is empty and everything is home: the last write says that no recovery is needed.
+    /// Marks the superblock clean, as the last write: the log is empty and everything is home.
     pub(super) fn mark_clean(&self) -> Result<()> {
         let no_orphans = self.orphans.is_empty();
         {
@@ -101,7 +101,7 @@ impl Fs {
         Ok(self.device.flush()?)
     }
 
-    /// The opposite of [`Self::mark_clean`]: on the device before anything else is written.
+    /// The opposite of [`Self::mark_clean`]; durable before any other write.
     pub(super) fn mark_in_use(&self) -> Result<()> {
         say_in_use(&mut self.superblock.write_unlogged().disk);
         write_superblock(self)?;
@@ -109,7 +109,7 @@ impl Fs {
     }
 }
 
-/// Says that the file system is in use: what a crash leaves must be recovered.
+/// Marks the superblock in use, so that the next mount recovers after a crash.
 pub(super) fn say_in_use(disk: &mut uext4_format::Superblock) {
     let mut features = disk.features();
     if features.has(Feature::HAS_JOURNAL) {

@@ -1,4 +1,4 @@
-//! Where the journal's log stands: the blocks of the journal inode, or an external device.
+//! Locates the journal's log: the blocks of the journal inode, or an external device.
 //!
 //! This runs before the engine exists, so it reads the device directly.
 
@@ -14,7 +14,7 @@ use uext4_format::{
 };
 use uext4_journal::{Log, LogRun};
 
-/// Shows a UUID as people write it: groups of hexadecimal digits.
+/// Formats a UUID: groups of hexadecimal digits.
 pub(super) struct Uuid<'a>(pub(super) &'a [u8; 16]);
 
 impl fmt::Display for Uuid<'_> {
@@ -60,10 +60,10 @@ fn external(superblock: &Superblock, geometry: &Geometry, options: &MountOptions
     external_log(device, geometry, &superblock.journal_uuid)
 }
 
-/// Which device it is, as far as the superblock knows.
+/// Describes the missing external device, from the superblock.
 fn missing(superblock: &Superblock) -> String {
     let uuid = Uuid(&superblock.journal_uuid);
-    // The kernel's `new_encode_dev`.
+    // Encoded as by the kernel's `new_encode_dev`.
     let number = superblock.journal_dev;
     let (major, minor) = (number >> 8 & 0xFFF, number & 0xFF | number >> 12 & 0xF_FF00);
     let known = match number {
@@ -76,8 +76,8 @@ fn missing(superblock: &Superblock) -> String {
     )
 }
 
-/// An external journal has an ext superblock of its own with the feature `journal_dev`; the jbd2
-/// superblock stands in the block after it.
+/// An external journal has its own ext superblock with the feature `journal_dev`; the jbd2
+/// superblock is in the next block.
 fn external_log(device: Arc<dyn BlockDevice>, geometry: &Geometry, uuid: &[u8; 16]) -> Result<Log> {
     let wrong = |problem: &str| Error::Mount(format!("{} {problem}", device.describe()));
     let mut bytes = [0; SUPERBLOCK_BYTES];
@@ -102,11 +102,11 @@ fn external_log(device: Arc<dyn BlockDevice>, geometry: &Geometry, uuid: &[u8; 1
     })
 }
 
-/// What the map of the journal inode says.
+/// The map of the journal inode.
 #[derive(Default)]
 struct Found {
     runs: Vec<LogRun>,
-    /// Blocks that hold the map itself.
+    /// Blocks of the map itself.
     map_blocks: Vec<u64>,
 }
 
@@ -131,8 +131,8 @@ impl Finder<'_> {
         } else {
             self.walk_indirect(&inode.i_block, blocks as u32, &mut found)?;
         }
-        // The size may be more than there is, as for the kernel: the log's own superblock says how
-        // much must be there.
+        // The size may exceed the mapped blocks, as in the kernel: the log's own superblock has the
+        // required length.
         let len_blocks = self.check_runs(&found)?.min(blocks as u32);
         Ok(Log {
             device: self.device.clone(),
@@ -206,7 +206,7 @@ impl Finder<'_> {
         Ok(())
     }
 
-    /// The log ends where a table leaves out a block.
+    /// The log ends at the first unmapped block of a table.
     fn walk_indirect(&self, root: &[u8], blocks: u32, found: &mut Found) -> Result<()> {
         let block_size = self.geometry.block_size() as usize;
         let mut cached: Vec<(BlockNr, Vec<u8>)> = Vec::new();
@@ -235,8 +235,7 @@ impl Finder<'_> {
         Ok(())
     }
 
-    /// Answers how many blocks the log has. Each is there once, and writing it destroys nothing
-    /// else.
+    /// Answers the length of the log in blocks. Each block is used once, and is not metadata.
     fn check_runs(&self, found: &Found) -> Result<u32> {
         let zones = space::metadata_zones(&**self.device, self.geometry)?;
         let mut next = 0;
@@ -260,7 +259,7 @@ impl Finder<'_> {
         Ok(next)
     }
 
-    /// True when a block has two uses.
+    /// Whether a block has two uses.
     fn is_shared(&self, found: &Found) -> bool {
         let mmp = self.superblock.features().has(Feature::MMP);
         let mmp = mmp.then_some(self.superblock.mmp_block);

@@ -1,13 +1,13 @@
-//! The device under a mount: whether writes reach it, and whether flushes do.
+//! Device layer of a mount: redirects writes to memory, and filters flushes.
 //!
-//! A read-only mount of a file system whose journal must be replayed replays it *in memory*, on an
-//! overlay; [`Media::settle`] brings that to the device when the mount becomes writable.
-//! `nobarrier` keeps flushes from the device, for devices whose cache survives a power cut: writes
-//! still go out in the order that the journal wants.
+//! A read-only mount that needs a replay replays the journal *in memory*, on an overlay;
+//! [`Media::settle`] writes the overlay to the device when the mount becomes writable. `nobarrier`
+//! drops flushes, for devices whose cache survives a power cut: writes keep the order that the
+//! journal needs.
 //!
-//! Invariants: while writes stay in memory the device is never written. While the file system is
-//! claimed ([`super::mmp`]) the claim is checked before each write to a device. The switch comes
-//! when both show the same bytes, so whoever reads meanwhile does not see it.
+//! Invariants: while writes go to memory, the device is never written. While the mount holds the
+//! MMP lease ([`super::mmp`]), the lease is checked before each device write. The switch to the
+//! device happens when both have the same bytes, so concurrent reads are consistent.
 //! Locking: none of its own but the overlay's.
 
 use super::mmp::Claim;
@@ -21,10 +21,10 @@ use uext4_device::{Backing, BlockDevice, Claimant, Error, FlushQueue, Overlay};
 use uext4_sync::Counter;
 use uext4_sync::atomic::{AtomicBool, Ordering};
 
-/// Bytes copied at once.
+/// Bytes per copy step.
 const COPY_BYTES: u64 = 1 << 20;
 
-/// Where writes go at first.
+/// Initial target of writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Writes {
     /// To the device.
@@ -36,13 +36,13 @@ enum Writes {
 /// The devices of a mount.
 pub(crate) struct Media {
     pub(crate) home: Arc<Medium>,
-    /// That of an external journal.
+    /// The device of an external journal.
     pub(crate) log: Option<Arc<Medium>>,
 }
 
 impl Media {
-    /// Puts a medium over each device of the plan. A replay of a read-only mount stays in memory,
-    /// and so does what it writes to the log.
+    /// Puts a medium over each device of the plan. For a read-only mount, the replay and its writes
+    /// to the log stay in memory.
     pub(super) fn new(device: Arc<dyn BlockDevice>, plan: &mut Plan) -> FsResult<Self> {
         let claim = Claim::new(&device, plan)?;
         let writes = match plan.options.access {
@@ -58,7 +58,7 @@ impl Media {
         Ok(media)
     }
 
-    /// The claim on the file system, if it is to have one.
+    /// The MMP claim, if the file system has MMP.
     pub(super) fn claim(&self) -> Option<&Arc<Claim>> {
         self.home.claim.as_ref()
     }
@@ -70,16 +70,16 @@ impl Media {
         }
     }
 
-    /// Has the devices take writes; they may have been opened to read only.
+    /// Prepares the devices for writes; they may have been opened read-only.
     pub(super) fn begin_writing(&self) -> Result<(), Error> {
         iter::once(&self.home)
             .chain(&self.log)
             .try_for_each(|medium| medium.base.begin_writing())
     }
 
-    /// Brings what a replay left in memory to the devices, so that a crash in between leads to the
-    /// same replay; writes reach the devices from then on. `log` are the bytes of the log on the
-    /// file system's own device.
+    /// Writes the in-memory replay to the devices, in an order in which a crash leads to the same
+    /// replay; later writes reach the devices. `log` is the byte ranges of the log on the file
+    /// system's own device.
     pub(super) fn settle(&self, log: &[Range<u64>], block_size: u64) -> Result<(), Error> {
         self.home.settle(log, block_size)?;
         self.log
@@ -113,7 +113,7 @@ impl Medium {
         })
     }
 
-    /// Bytes that were written to the device, zeroes that it made itself not counted.
+    /// Bytes written to the device, without zeroes that the device made itself.
     pub(super) fn written_bytes(&self) -> u64 {
         self.written.sum().max(0).cast_unsigned()
     }
@@ -124,7 +124,7 @@ impl Medium {
         }
     }
 
-    /// The device itself.
+    /// The underlying device.
     pub(super) fn base(&self) -> &Arc<dyn BlockDevice> {
         &self.base
     }
@@ -134,13 +134,13 @@ impl Medium {
         self.claim.as_ref().filter(|_| reaches_device)
     }
 
-    /// Stands before every write that reaches the device.
+    /// Runs before every write that reaches the device.
     fn check_claim(&self) -> Result<(), Error> {
         self.claim_in_force().map_or(Ok(()), |claim| claim.check())
     }
 
-    /// Stands after every write: what waits in the cache would be written by the kernel even when
-    /// this process is stopped and the file system is another host's.
+    /// Runs after every write: otherwise the kernel would write back the page cache even after this
+    /// process stopped and another host took the file system over.
     fn write_out_if_claimed(&self, offset: u64, len: usize) -> Result<(), Error> {
         match self.claim_in_force() {
             Some(claim) if claim.is_held() => self.base.write_out(offset, len as u64),
@@ -148,16 +148,16 @@ impl Medium {
         }
     }
 
-    /// Brings what was written in memory to the device: first what `last` does not cover, then,
-    /// after a flush, the rest. Writes reach the device from then on.
+    /// Writes the overlay to the device: first all ranges outside `last`, then, after a flush, the
+    /// rest. Later writes reach the device.
     ///
-    /// With the log as `last` a crash in between is harmless: what was brought home is what the
-    /// replay of the log brings home again.
+    /// With the log as `last`, a crash in between is harmless: a replay of the log writes the same
+    /// blocks home again.
     fn settle(&self, last: &[Range<u64>], grain: u64) -> Result<(), Error> {
         if !self.in_memory.load(Ordering::Acquire) {
             return Ok(());
         }
-        // The claim is on the device, and what the overlay has of its block is older.
+        // The claim's block is current on the device; the overlay's copy is older.
         let claimed = self.claim.as_ref().map(|claim| claim.range());
         let is_claim = |piece: &Range<u64>| {
             claimed
@@ -176,7 +176,7 @@ impl Medium {
         Ok(())
     }
 
-    /// What changed, cut into pieces of one grain.
+    /// The changed ranges, split at the grain.
     fn changed_pieces(&self, grain: u64) -> Vec<Range<u64>> {
         let grain = grain.min(COPY_BYTES);
         let cut = |range: Range<u64>| {

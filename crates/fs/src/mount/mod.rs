@@ -1,8 +1,8 @@
-//! Mounting and unmounting.
+//! Mount and unmount.
 //!
 //! Order: superblock, features, (replay), journal, groups, inodes, orphans. A read-only mount is
-//! writable while it recovers what a crash left, as in the kernel. If the device takes no writes it
-//! replays the journal into memory (an overlay) and leaves orphans alone.
+//! writable while it recovers from a crash, as in the kernel. If the device is read-only, it
+//! replays the journal in memory (an overlay) and leaves orphans alone.
 //!
 //! References: kernel documentation, `filesystems/ext4/super.rst`, `journal.rst`, `orphan.rst`.
 
@@ -36,21 +36,21 @@ use std::sync::Arc;
 use uext4_device::BlockDevice;
 
 impl Filesystem {
-    /// Mounts the file system on `device`: replays the journal if a crash left it full, frees
-    /// orphans, and marks the file system as in use. [`Filesystem::unmount`] makes it clean again.
-    /// A read-only mount recovers as well, and leaves it clean, if the device takes writes; if not,
-    /// or with `noload`, or if the recovery fails, the device stays as it is.
+    /// Mounts the file system on `device`: replays the journal after a crash, frees orphans, and
+    /// marks the file system in use. [`Filesystem::unmount`] marks it clean again. A read-only
+    /// mount also recovers and marks it clean, if the device takes writes; otherwise, or with
+    /// `noload`, or if the recovery fails, the device stays unchanged.
     ///
     /// # Errors
-    /// [`crate::Error::Mount`] when the device holds no ext4, [`crate::Error::Unsupported`] names
-    /// a feature that is not there, [`crate::Error::Corrupt`] the damaged structure.
+    /// [`crate::Error::Mount`] if the device holds no ext4, [`crate::Error::Unsupported`] names an
+    /// unsupported feature, [`crate::Error::Corrupt`] the damaged structure.
     pub fn mount(device: Arc<dyn BlockDevice>, options: MountOptions) -> Result<Self> {
         let mut plan = open::inspect(&device, options.clone())?;
         if open::recovers_first(&*device, &plan) {
             if let Ok(recovered) = Self::recover_and_read(device.clone(), plan) {
                 return Ok(recovered);
             }
-            // What was done of the recovery is on the device: its log may hold transactions now.
+            // The failed recovery may have changed the device: its log may hold transactions now.
             plan = open::inspect(&device, options)?;
         }
         Self::assemble(device, plan)
@@ -60,7 +60,7 @@ impl Filesystem {
         let media = Media::new(device, &mut plan)?;
         let mmp = mmp::claim(media.claim(), plan.options.access)?;
         if mmp.is_some() {
-            // Another host may have written it until the claim.
+            // Another host may have written the device until the claim.
             media.home.base().forget_cache();
             open::look_again(media.home.base(), &mut plan)?;
         }

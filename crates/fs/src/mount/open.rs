@@ -1,4 +1,4 @@
-//! The first look at a device: superblock, features, whether the journal must be replayed.
+//! Inspection of a device before a mount: superblock, features, need of a replay.
 
 use super::{fast_commit, features, log};
 use crate::options::Access;
@@ -10,7 +10,7 @@ use uext4_format::{BlockNr, Feature, Geometry, Superblock, Timestamp, superblock
 use uext4_journal::Log;
 use uext4_journal::recovery::{self, RecoveryMode};
 
-/// What a mount found out before it assembles the engine.
+/// Findings of the inspection, for assembling the engine.
 #[derive(Clone)]
 pub(super) struct Plan {
     pub(super) options: MountOptions,
@@ -24,19 +24,19 @@ pub(super) struct Plan {
     pub(super) purpose: Purpose,
 }
 
-/// Why it is mounted.
+/// Purpose of a mount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
-    /// To be used as the options say.
+    /// Normal use with the options.
     Use,
-    /// To be recovered, and then read: that does not count as a mount.
+    /// Recovery before a read-only mount; not counted as a mount.
     Recovery,
 }
 
 /// Reads and validates the superblock of a device: the primary copy, or the one at `sb=`.
 ///
 /// # Errors
-/// [`Error::Mount`] when there is no ext4 superblock, [`Error::Corrupt`] when it is damaged.
+/// [`Error::Mount`] if there is no ext4 superblock, [`Error::Corrupt`] if it is damaged.
 pub fn read_superblock(device: &dyn BlockDevice, at_kib: Option<u64>) -> Result<Superblock> {
     let offset = at_kib.map_or(SUPERBLOCK_OFFSET, |kib| kib.saturating_mul(1024));
     let mut bytes = [0u8; SUPERBLOCK_BYTES];
@@ -57,7 +57,7 @@ pub fn read_superblock(device: &dyn BlockDevice, at_kib: Option<u64>) -> Result<
     Ok(Superblock::parse(&bytes)?)
 }
 
-/// An external journal has a superblock as well, of which most fields mean nothing.
+/// Refuses an external journal, whose superblock has mostly meaningless fields.
 fn refuse_journal(device: &dyn BlockDevice, bytes: &[u8; SUPERBLOCK_BYTES]) -> Result<()> {
     let Ok(disk) = Superblock::parse_unverified(bytes) else {
         return Ok(());
@@ -74,7 +74,7 @@ fn refuse_journal(device: &dyn BlockDevice, bytes: &[u8; SUPERBLOCK_BYTES]) -> R
 
 pub(super) fn inspect(device: &Arc<dyn BlockDevice>, mut options: MountOptions) -> Result<Plan> {
     let mut superblock = read_superblock(&**device, options.superblock_kib)?;
-    // Mounted from a backup, it becomes the primary.
+    // A backup superblock becomes the primary one.
     superblock.block_group_nr = 0;
     options = options.settled(&superblock)?;
     let features = superblock.features();
@@ -91,7 +91,7 @@ pub(super) fn inspect(device: &Arc<dyn BlockDevice>, mut options: MountOptions) 
         || superblock.last_orphan != 0
         || state & superblock::state::VALID == 0
         || options.superblock_kib.is_some();
-    // A backup does not know whether the log holds anything; replaying an empty one does nothing.
+    // A backup does not record whether the log is empty; the replay of an empty log does nothing.
     let backup = options.superblock_kib.is_some() && features.has(Feature::HAS_JOURNAL);
     let needs_replay = (features.has(Feature::RECOVER) || backup) && options.replay;
     if features.has(Feature::RECOVER) && !options.replay && options.access == Access::ReadWrite {
@@ -109,7 +109,7 @@ pub(super) fn inspect(device: &Arc<dyn BlockDevice>, mut options: MountOptions) 
     })
 }
 
-/// Reads again what [`inspect`] read, once no other host writes any more.
+/// Inspects again, after other hosts have stopped writing.
 pub(super) fn look_again(device: &Arc<dyn BlockDevice>, plan: &mut Plan) -> Result<()> {
     let now = inspect(device, plan.options.clone())?;
     plan.superblock = now.superblock;
@@ -119,9 +119,9 @@ pub(super) fn look_again(device: &Arc<dyn BlockDevice>, plan: &mut Plan) -> Resu
     Ok(())
 }
 
-/// True when a read-only mount begins by recovering what a crash left: the device takes writes, and
-/// nothing says that they should not be. As in the kernel a file system that is marked with errors
-/// is left to e2fsck, and one with features that can only be read is not written.
+/// Whether a read-only mount recovers first: the device takes writes, and the state allows it. As
+/// in the kernel, a file system with the error state is left to e2fsck, and one with read-only
+/// features is not written.
 pub(super) fn recovers_first(device: &dyn BlockDevice, plan: &Plan) -> bool {
     let features = plan.superblock.features();
     let is_left = features.has(Feature::RECOVER)
@@ -142,8 +142,7 @@ pub(super) fn recovers_first(device: &dyn BlockDevice, plan: &Plan) -> bool {
         && features::may_write(&plan.superblock)
 }
 
-/// Without `stripe=` the superblock says how wide the stripes of a RAID array are. What is longer
-/// than a group is none.
+/// Without `stripe=`, uses the superblock's RAID stripe. A stripe longer than a group is ignored.
 fn settle_stripe(superblock: &Superblock, options: &mut MountOptions) {
     let widths = [
         options.stripe_blocks,
@@ -164,8 +163,8 @@ fn check_size(device: &dyn BlockDevice, geometry: &Geometry) -> Result<()> {
     Ok(())
 }
 
-/// The log holds the primary superblock when it changed, so that one is good now; else the backup
-/// has to do.
+/// The superblock after a replay: the primary copy, which the replay restores if it had changed;
+/// else the backup.
 fn after_replay(device: &dyn BlockDevice, options: &MountOptions) -> Result<Superblock> {
     match read_superblock(device, None) {
         Err(_) if options.superblock_kib.is_some() => {
@@ -177,8 +176,8 @@ fn after_replay(device: &dyn BlockDevice, options: &MountOptions) -> Result<Supe
     }
 }
 
-/// The errors that the superblock notes stay when its image is replayed: their note went to the
-/// device alone, past the journal. Bytes that are no superblock are left to who reads them next.
+/// Keeps the superblock's error records when its image is replayed, because they were written past
+/// the journal. Bytes that are no superblock are left alone; the next read reports them.
 fn amend(nr: BlockNr, image: &mut [u8], before: &Superblock) {
     let block_size = image.len() as u64;
     let at = (SUPERBLOCK_OFFSET % block_size) as usize;
@@ -195,7 +194,7 @@ fn amend(nr: BlockNr, image: &mut [u8], before: &Superblock) {
     }
 }
 
-/// Finds the log, replays it if it must be, and reads the superblock again.
+/// Finds the log, replays it if needed, and reads the superblock again.
 pub(super) fn replay(device: &Arc<dyn BlockDevice>, plan: &mut Plan) -> Result<()> {
     if !plan.superblock.features().has(Feature::HAS_JOURNAL) {
         return Ok(());
@@ -228,8 +227,8 @@ pub(super) fn replay(device: &Arc<dyn BlockDevice>, plan: &mut Plan) -> Result<(
     Ok(())
 }
 
-/// An error stopped the journal before: the superblock says so until e2fsck has looked. A mount
-/// that ended properly noted it there itself.
+/// Records an earlier error of the journal in the superblock, until e2fsck runs. A mount that ended
+/// properly has recorded it itself.
 fn take_over_error(
     device: &Arc<dyn BlockDevice>,
     plan: &mut Plan,
@@ -245,14 +244,14 @@ fn take_over_error(
     Ok(recovery::clear_errno(log, plan.geometry.block_size())?)
 }
 
-/// Makes it the primary superblock, durably.
+/// Writes the primary superblock, durably.
 fn store(device: &Arc<dyn BlockDevice>, superblock: &Superblock) -> Result<()> {
     let bytes: [u8; SUPERBLOCK_BYTES] = superblock.to_bytes();
     device.write_at(SUPERBLOCK_OFFSET, &bytes)?;
     Ok(device.flush()?)
 }
 
-/// Marks a log clean that nobody may replay: the file system says that all of it is home.
+/// Marks a log clean that must not be replayed, because everything is home.
 pub(super) fn wipe(log: &Log, device: &Arc<dyn BlockDevice>, block_size: u32) -> Result<()> {
     if recovery::needs_recovery(log, block_size)? {
         let report = recovery::recover(log, device, block_size, RecoveryMode::Inspect)?;

@@ -1,12 +1,12 @@
-//! Changing how a file system is mounted: its options, and whether it may be written.
+//! Remount: changes the options of a mount, and whether it is writable.
 //!
-//! As `mount -o remount` on ext4: the words change the options that are in force, and what cannot
-//! change while mounted is refused by its name. To read-only everything is brought home, and the
-//! device is clean as after an unmount. To read-write the file system is taken into use as by a
-//! mount: a journal that was replayed in memory is really replayed, orphans are freed.
+//! As `mount -o remount` on ext4: the words change the options in force, and fixed options are
+//! refused by name. A change to read-only writes everything home, and leaves the device clean as an
+//! unmount does. A change to read-write begins as a mount does: a journal replayed in memory is
+//! replayed on the device, and orphans are freed.
 //!
-//! Locking: `Fs::lifecycle` throughout; `Fs::changes` is closed while the access changes, so that
-//! changes wait and then see what holds.
+//! Locking: `Fs::lifecycle` throughout. The freeze barrier `Fs::changes` is closed while the access
+//! changes, so that changes wait and then see the new access.
 
 use super::lifecycle::Lifecycle;
 use super::{assemble, features, log, mmp, open};
@@ -18,50 +18,50 @@ use std::sync::Arc;
 use uext4_format::Feature;
 use uext4_sync::atomic::Ordering::Relaxed;
 
-/// Why a remount is refused.
+/// Reason for a refused remount.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RemountError {
     /// The option cannot change while mounted.
     #[error("{0} cannot change while mounted; unmount and mount again")]
     Fixed(&'static str),
-    /// The device takes no writes.
+    /// The device is read-only.
     #[error("the image or device cannot be written")]
     ReadOnlyDevice,
-    /// A feature of the file system can only be read.
+    /// A feature of the file system allows reads only.
     #[error("a feature of the file system is supported for reading only")]
     ReadOnlyFeature,
     /// The journal was not replayed.
     #[error("it was mounted with noload; unmount, and mount read-write to replay the journal")]
     NotReplayed,
-    /// Fast commits were replayed in memory.
+    /// Fast commits were replayed in memory only.
     #[error("fast commits were replayed in memory; unmount, and mount read-write to replay them")]
     FastCommits,
-    /// Somebody else wrote to the device.
+    /// The device was written by another party.
     #[error("the device was changed since; unmount and mount again")]
     ChangedBelow,
-    /// An error stopped it.
+    /// An error stopped the mount.
     #[error("it was stopped by an error; unmount, run e2fsck, and mount again")]
     Failed,
     /// Deleted files are still open.
     #[error("files without a name are in use; close them first")]
     Busy,
-    /// It is frozen.
+    /// The file system is frozen.
     #[error("it is frozen; thaw it first")]
     Frozen,
 }
 
 impl Filesystem {
     /// Changes the mount options as `mount -o remount,LIST` does: `ro`, `rw`, and those that ext4
-    /// lets change. Words that are not in the list keep what is in force. Changes wait while the
-    /// access changes; open files stay open.
+    /// can change. Options that are not in the list stay. Changes wait while the access changes;
+    /// open files stay open.
     ///
-    /// Going read-only does not ask who has files open to write: their next write answers
+    /// A change to read-only does not check for files open for writing: their next write answers
     /// [`Error::ReadOnly`].
     ///
     /// # Errors
-    /// [`Error::Option`] for an unknown word, [`Error::Remount`] says why it cannot be; then
-    /// nothing has changed. Errors of the device and of damage as in [`Self::mount`]; when they
-    /// come after the first write the file system has failed, see [`Self::failure`].
+    /// [`Error::Option`] for an unknown word, [`Error::Remount`] with the reason for a refusal;
+    /// then nothing has changed. Errors of the device and of damage as in [`Self::mount`]; after
+    /// the first write they fail the mount, see [`Self::failure`].
     pub fn remount(&self, list: &str) -> Result<()> {
         let fs = &self.fs;
         let mut life = fs.lifecycle.lock();
@@ -90,7 +90,7 @@ impl Filesystem {
     }
 }
 
-/// Refuses changes of what is settled when a file system is mounted.
+/// Refuses changes of options that are fixed at mount.
 fn check_fixed(now: &MountOptions, wanted: &MountOptions) -> Result<()> {
     let path = |options: &MountOptions| options.journal_path.clone();
     let fixed = [
@@ -124,7 +124,7 @@ fn check_fixed(now: &MountOptions, wanted: &MountOptions) -> Result<()> {
 }
 
 impl Fs {
-    /// Puts the options into force that may change while mounted.
+    /// Applies the options that may change while mounted.
     fn apply(&self, life: &Lifecycle, options: &MountOptions) {
         self.settings.set(options);
         self.dirs.set_max_size(options.max_dir_size_kib);
@@ -181,7 +181,7 @@ impl Fs {
         }
     }
 
-    /// Refuses what can be seen before anything is done.
+    /// Checks the preconditions before any change.
     fn may_write(&self, life: &Lifecycle) -> Result<()> {
         let refused = |why: RemountError| Err(why.into());
         if self.state.failure().is_some() {
@@ -215,7 +215,7 @@ impl Fs {
         };
         unchanged(life)?;
         life.mmp = mmp::claim(life.media.claim(), Access::ReadWrite)?;
-        // Another host may have written it until the claim.
+        // Another host may have written the device until the claim.
         let begun = unchanged(life).and_then(|()| self.take_into_use(life));
         if begun.is_err() {
             life.mmp = None;
@@ -238,7 +238,7 @@ impl Fs {
         recovered.inspect_err(|cause| self.fail(cause))
     }
 
-    /// Gives the journal its log when it has none yet. A log that nobody may replay is emptied.
+    /// Attaches the log to a journal without one. A log that must not be replayed is emptied.
     fn attach_log(&self, life: &mut Lifecycle) -> Result<()> {
         if !self.features.has(Feature::HAS_JOURNAL) {
             return Ok(());
@@ -258,7 +258,7 @@ impl Fs {
     }
 }
 
-/// Bytes of the file system's device that hold its log.
+/// Byte ranges of the log on the file system's device.
 fn log_bytes(life: &Lifecycle, block_size: u64) -> Vec<Range<u64>> {
     let home: *const () = Arc::as_ptr(&life.media.home).cast();
     let internal = |log: &&uext4_journal::Log| Arc::as_ptr(&log.device).cast() == home;

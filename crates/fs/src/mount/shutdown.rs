@@ -1,33 +1,33 @@
-//! Shutting a mounted file system down, as `EXT4_IOC_SHUTDOWN` does: from then on nothing is read
-//! or written, until it is unmounted.
+//! Shutdown of a mounted file system (`EXT4_IOC_SHUTDOWN`): from then on nothing is read or written
+//! until the unmount.
 //!
-//! Invariants: the order is "nobody gets in any more", then what is still written, then the journal
-//! stops; but with [`Flush::Everything`] changes wait until everything is home.
+//! Invariants: new operations are refused first, then the last writes are made, then the journal
+//! stops. With [`Flush::Everything`], changes wait until everything is home.
 
 use crate::{Error, Filesystem, Result};
 use serde::{Deserialize, Serialize};
 
-/// What still reaches the device when a file system is shut down.
+/// Writes that still reach the device at a shutdown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Flush {
-    /// Everything (`EXT4_GOING_FLAGS_DEFAULT`): the device is clean.
+    /// All of them (`EXT4_GOING_FLAGS_DEFAULT`): the device is clean.
     #[serde(rename = "all")]
     Everything,
-    /// What has happened to names and inodes (`EXT4_GOING_FLAGS_LOGFLUSH`). Data that wait for
-    /// their blocks are lost; the next mount replays the log.
+    /// The log: changes of names and inodes (`EXT4_GOING_FLAGS_LOGFLUSH`). Delayed data are lost;
+    /// the next mount replays the log.
     Log,
-    /// Nothing (`EXT4_GOING_FLAGS_NOLOGFLUSH`), as if power were cut.
+    /// None (`EXT4_GOING_FLAGS_NOLOGFLUSH`), as if power were cut.
     #[serde(rename = "none")]
     Nothing,
 }
 
 impl Filesystem {
-    /// Shuts down. Operations answer [`Error::Shutdown`]; doing it again does nothing.
+    /// Shuts down. Operations answer [`Error::Shutdown`]; a second call does nothing.
     ///
     /// # Errors
-    /// What kept it from coming to rest, or the log from being written: it is shut down then, but
-    /// the next mount has to recover it. [`Error::ReadOnly`] when it was unmounted.
+    /// The error that kept it from becoming clean, or the log from being written: it is shut down,
+    /// but the next mount must recover it. [`Error::ReadOnly`] if it was unmounted.
     pub fn shutdown(&self, flush: Flush) -> Result<()> {
         let fs = &self.fs;
         let mut life = fs.lifecycle.lock();
@@ -41,7 +41,7 @@ impl Filesystem {
         if flush == Flush::Everything && !was_frozen {
             fs.changes.close();
         }
-        // A frozen one is at rest.
+        // A frozen file system is clean already.
         let done = match flush {
             _ if was_frozen || fs.writable().is_err() => Ok(()),
             Flush::Everything => fs.write_out_all().and_then(|()| fs.rest()),

@@ -1,4 +1,4 @@
-//! Which allocator serves, and the limits of its searches: as the options say and the disk wants.
+//! Selects the allocator and its search limits, from the mount options and the disk.
 
 use super::Space;
 use crate::MountOptions;
@@ -8,12 +8,12 @@ use uext4_device::BlockDevice;
 use uext4_format::{Geometry, GroupNr};
 use uext4_sync::atomic::Ordering;
 
-/// `mb_max_linear_groups` of disks that turn.
+/// `mb_max_linear_groups` of rotational disks.
 const ROTATING_LINEAR_GROUPS: u32 = 4;
 
 impl Space {
-    /// Takes over what the options say of searching for space, and of freed space. What they say
-    /// as before stays as it was set since.
+    /// Applies changed options for searches and freed space. For unchanged options, values set
+    /// since then stay.
     pub(crate) fn set_options(&self, before: &MountOptions, options: &MountOptions) {
         let tunables = self.engine.tunables();
         if options.stripe_blocks != before.stripe_blocks {
@@ -36,7 +36,7 @@ impl Space {
     }
 }
 
-/// The engine that the options name, with the limits that they set.
+/// The engine that the options select, with their limits.
 pub(super) fn engine(
     config: Config,
     options: &MountOptions,
@@ -60,7 +60,7 @@ pub(super) fn engine(
     }
 }
 
-/// The stripe of the options; none when it is longer than a group or has a part of a cluster.
+/// The stripe of the options in clusters; 0 if it is longer than a group or not whole clusters.
 pub(super) fn stripe_clusters(geometry: &Geometry, options: &MountOptions) -> u32 {
     let per_cluster = geometry.blocks_per_cluster();
     let is_whole = options.stripe_blocks.is_multiple_of(per_cluster);
@@ -69,8 +69,8 @@ pub(super) fn stripe_clusters(geometry: &Geometry, options: &MountOptions) -> u3
     if is_whole && fits { clusters } else { 0 }
 }
 
-/// As ext4 does: what is near comes first on a disk that turns, and eight flexible groups are read
-/// ahead at once.
+/// As in ext4: a rotational disk scans nearby groups first, and the bitmaps of eight flexible
+/// groups are prefetched at once.
 pub(super) fn suit_disk(tunables: &Tunables, volume: &Volume, device: &dyn BlockDevice) {
     if device.is_rotational() {
         let groups = ROTATING_LINEAR_GROUPS;
@@ -111,7 +111,7 @@ mod tests {
         std::fs::read(image).expect("the image")
     }
 
-    /// Mounts with `options`, writes, lets `look` see the engine, unmounts; answers the image.
+    /// Mounts with `options`, writes, runs `look` on the engine, unmounts; answers the image.
     fn write_with(bytes: &[u8], options: &str, look: impl FnOnce(&dyn Engine)) -> Vec<u8> {
         let device = Arc::new(MemDevice::from_bytes(bytes));
         let options = MountOptions::default().parse(options).expect("options");

@@ -1,8 +1,8 @@
-//! Reading the bitmaps of a group on first need, and checking them against its descriptor.
+//! Loads the bitmaps of a group on first use, and validates them against its descriptor.
 //!
-//! What was read stays in memory with the group. In a group that was never written to, nothing is
-//! read: metadata alone are in use.
-//! Not here: looking at bitmaps without keeping them (`look.rs`).
+//! A loaded bitmap stays in memory with the group. For a group that was never written (uninit), the
+//! bitmap is computed instead: only metadata are in use.
+//! Not here: reading bitmaps without caching them (`look.rs`).
 
 use super::Space;
 use super::group::{BlockState, Group, InodeState};
@@ -12,8 +12,7 @@ use uext4_format::{Corrupt, GroupNr, Place, group_flag};
 use uext4_journal::Object;
 
 impl Space {
-    /// Fills in the block bitmap of a half that is locked: from disk, or computed for a group that
-    /// was never written to.
+    /// Fills in the block bitmap of a locked half: from disk, or computed for an uninit group.
     pub(super) fn load_blocks(&self, fs: &Fs, nr: GroupNr, half: &mut BlockState) -> Result<()> {
         if half.used.is_some() {
             return Ok(());
@@ -38,7 +37,7 @@ impl Space {
         Ok(())
     }
 
-    /// The inodes in use in a group: from disk, or none in a group that was never written to.
+    /// The inode bitmap of a group: from disk, or empty for an uninit group.
     pub(super) fn inode_bits<'a>(
         &self,
         fs: &Fs,
@@ -74,7 +73,7 @@ impl Space {
         Ok(used)
     }
 
-    /// The bitmap of a group that was never written to: metadata only.
+    /// The block bitmap of an uninit group: metadata only.
     pub(super) fn computed_bitmap(&self, nr: GroupNr, bits: u32) -> Bitmap {
         let mut used = Bitmap::new(bits);
         for (from, to) in self.metadata_clusters(nr) {
@@ -83,7 +82,7 @@ impl Space {
         used
     }
 
-    /// Metadata of a group must be marked in its bitmap, or files would be given its blocks.
+    /// Checks that the bitmap marks the group's metadata, so that no file gets those blocks.
     pub(super) fn check_own_metadata(&self, nr: GroupNr, used: &Bitmap) -> Result<()> {
         let marked = |(from, to): (u32, u32)| used.is_set(from..to.min(used.len()));
         if self.metadata_clusters(nr).all(marked) {
@@ -93,7 +92,7 @@ impl Space {
         Err(Corrupt::new(Place::Group(nr), "block bitmap", problem).into())
     }
 
-    /// Clusters of the group that metadata stands in.
+    /// Clusters of the group that hold metadata.
     fn metadata_clusters(&self, nr: GroupNr) -> impl Iterator<Item = (u32, u32)> + '_ {
         let geometry = self.geometry();
         let first = geometry.group_first_block(nr).0;

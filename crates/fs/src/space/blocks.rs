@@ -1,4 +1,4 @@
-//! Taking and freeing blocks.
+//! Allocation and freeing of blocks.
 
 use super::Space;
 use super::loaders::BitmapLoader;
@@ -7,25 +7,25 @@ use uext4_alloc::{ClusterNr, Goal, Kind, Placement, Privilege, Request, Run};
 use uext4_format::{BlockNr, BlockRun, Corrupt, Feature, GroupNr, InodeNr, Place};
 use uext4_journal::Handle;
 
-/// What blocks are for.
+/// Purpose of an allocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
     /// Data of a small file: near the inode.
     Data,
-    /// Data of a large file: where other streams go.
+    /// Data of a large file: near other streams.
     Stream,
     /// Tree nodes, attribute blocks.
     Metadata,
 }
 
-/// Whether the blocks that are reserved for the superuser may be used.
+/// Whether an allocation may use the blocks reserved for the superuser.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reserve {
-    /// They may.
+    /// It may.
     MayUse,
-    /// They stay.
+    /// It may not.
     Keep,
-    /// The space was claimed when the write was accepted ([`Space::delay`]).
+    /// The space was reserved when the write was accepted ([`Space::delay`]).
     Delayed,
 }
 
@@ -38,27 +38,27 @@ impl Reserve {
     }
 }
 
-/// A wish for blocks.
+/// A request for blocks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Want {
     pub(crate) goal: Option<BlockNr>,
-    /// How many blocks would be good.
+    /// Wanted length.
     pub(crate) len_blocks: u32,
-    /// How few are still of use; at least 1.
+    /// Shortest useful length; at least 1.
     pub(crate) min_blocks: u32,
     pub(crate) inode: InodeNr,
     pub(crate) purpose: Purpose,
     pub(crate) reserve: Reserve,
-    /// Blocks from this one on cannot be addressed by the file's map.
+    /// Exclusive upper bound of the block numbers that the file's map can store.
     pub(crate) end: Option<BlockNr>,
 }
 
 impl Space {
-    /// Takes blocks in memory only: what is not committed is lost in a crash, and nothing leaks.
+    /// Reserves blocks in memory only: uncommitted blocks are free again after a crash.
     ///
     /// # Errors
-    /// [`Error::NoSpace`] when fewer than `min_blocks` in a row are free, [`Error::Corrupt`] when a
-    /// bitmap cannot be used and no other group has space.
+    /// [`Error::NoSpace`] if no `min_blocks` contiguous blocks are free, [`Error::Corrupt`] if a
+    /// bitmap is damaged and no other group has space.
     pub(crate) fn reserve(&self, fs: &Fs, want: &Want) -> Result<BlockRun> {
         let bits = self.geometry().cluster_bits;
         let min = want.min_blocks.div_ceil(1 << bits);
@@ -69,7 +69,7 @@ impl Space {
         Ok(self.to_blocks(taken?))
     }
 
-    /// Claims clusters for the wish: as many as are wanted, or as there are.
+    /// Claims clusters from the free count: as many as wanted, or as available.
     pub(super) fn claim(&self, want: &Want) -> Result<u32> {
         let bits = self.geometry().cluster_bits;
         let len = want.len_blocks.div_ceil(1 << bits);
@@ -84,14 +84,14 @@ impl Space {
         self.claims.claim(len, min, privilege)
     }
 
-    /// Gives back what [`Self::claim`] granted and nobody took. What waits keeps its claims.
+    /// Returns the unused part of a claim. Delayed data keep their reservation.
     pub(super) fn unclaim(&self, want: &Want, clusters: u32) {
         if want.reserve != Reserve::Delayed {
             self.claims.give(clusters.into());
         }
     }
 
-    /// True when one more cluster is there for this claimant.
+    /// Whether one more cluster is available to this request class.
     pub(crate) fn has_room(&self, reserve: Reserve) -> bool {
         self.claims.available_to(reserve.privilege()) > 0
     }
@@ -99,7 +99,7 @@ impl Space {
     /// As [`Self::has_room`].
     ///
     /// # Errors
-    /// [`Error::NoSpace`] when it is not.
+    /// [`Error::NoSpace`] if not.
     pub(crate) fn check_room(&self, reserve: Reserve) -> Result<()> {
         match self.has_room(reserve) {
             true => Ok(()),
@@ -107,15 +107,15 @@ impl Space {
         }
     }
 
-    /// Bytes that this claimant may still fill.
+    /// Bytes available to this request class.
     pub(crate) fn room_bytes(&self, reserve: Reserve) -> u64 {
         let geometry = self.geometry();
         let clusters = self.claims.available_to(reserve.privilege());
         clusters.saturating_mul(u64::from(geometry.block_size()) << geometry.cluster_bits)
     }
 
-    /// As [`Self::reserve`]; when there is no space but frees wait for a commit, commits and tries
-    /// again. The caller holds no handle and no live object.
+    /// As [`Self::reserve`]; if there is no space but freed blocks wait for a commit, commits and
+    /// retries. The caller holds no handle and no live object.
     pub(crate) fn reserve_or_commit(&self, fs: &Fs, want: &Want) -> Result<BlockRun> {
         self.with_commits(fs, || self.reserve(fs, want))
     }
@@ -158,7 +158,7 @@ impl Space {
             })?;
         match self.without_partial(taken, min) {
             Some(run) => Ok(run),
-            // The engine has that cluster no more.
+            // The engine keeps the partial last cluster reserved, so a retry does not get it.
             None => self.take_once(fs, want, len, min),
         }
     }
@@ -172,7 +172,7 @@ impl Space {
         }
     }
 
-    /// Sets the bits of a reserved run under the handle.
+    /// Sets the bitmap bits of a reserved run under the handle.
     pub(crate) fn commit(&self, fs: &Fs, handle: &Handle<'_>, run: BlockRun) -> Result<()> {
         let run = self.to_run(run);
         for (nr, from, len) in self.engine.volume().split(run) {
@@ -186,19 +186,19 @@ impl Space {
         Ok(())
     }
 
-    /// Gives a reserved run back that was not committed.
+    /// Returns a reserved run that was not committed.
     pub(crate) fn unreserve(&self, run: BlockRun) {
         let run = self.to_run(run);
         self.engine.release(run);
         self.claims.give(run.len.into());
     }
 
-    /// As [`Self::unreserve`], for data that go on waiting: their claim stays.
+    /// As [`Self::unreserve`], for data that stay delayed: their reservation stays.
     pub(crate) fn unreserve_delayed(&self, run: BlockRun) {
         self.engine.release(self.to_run(run));
     }
 
-    /// One block of metadata: reserved and committed.
+    /// Allocates one metadata block: reserves and commits it.
     pub(crate) fn allocate_block(
         &self,
         fs: &Fs,
@@ -221,11 +221,11 @@ impl Space {
         Ok(run.start)
     }
 
-    /// Clears the bits of a run under the handle. The blocks can be used again when the handle's
-    /// transaction has committed. Metadata blocks are forgotten first (`Blocks::forget`).
+    /// Clears the bitmap bits of a run under the handle. The blocks are reusable after the commit
+    /// of the handle's transaction. Metadata blocks are forgotten first (`Blocks::forget`).
     ///
     /// # Errors
-    /// [`Error::Corrupt`] when a block of the run is metadata of the file system or free already.
+    /// [`Error::Corrupt`] if a block of the run is metadata of the file system or is free already.
     pub(crate) fn free(&self, fs: &Fs, handle: &Handle<'_>, run: BlockRun) -> Result<()> {
         let run = BlockRun {
             len_blocks: self.clamp_to_end(run.start, run.len_blocks.into()).max(1),
@@ -264,7 +264,7 @@ impl Space {
             let problem = "freed blocks are free already";
             return Err(Corrupt::new(Place::Block(block), "block bitmap", problem).into());
         }
-        // Pending first: whoever rebuilds from the bitmap must not see the blocks as free.
+        // Pending first: a rebuild from the bitmap must not see the blocks as free.
         self.engine
             .defer_free(handle.tid(), Run::new(ClusterNr(start), len));
         half.give(from, len);
@@ -288,7 +288,7 @@ impl Space {
         Run::new(start, run.len_blocks.div_ceil(1 << bits))
     }
 
-    /// Tells the device that freed clusters are not needed; a hint, so errors are passed over.
+    /// Discards freed clusters on the device; errors are ignored, because discard is a hint.
     pub(super) fn discard_runs(&self, runs: &[Run]) {
         let block_size = u64::from(self.geometry().block_size());
         for run in runs.iter().map(|run| self.to_blocks(*run)) {

@@ -1,7 +1,7 @@
-//! Counting free clusters, on disk and in memory.
+//! Counters of free clusters, on disk and in memory.
 //!
-//! `on disk` is what the descriptors count. The claims are that less what is reserved in memory and
-//! what waits for a commit; [`FreeCount`] keeps them exact near the limit.
+//! `on_disk` is the sum of the descriptors. The claimable count is lower by the clusters reserved
+//! in memory and those that wait for a commit; [`FreeCount`] keeps it exact near the limit.
 
 use crate::{Error, Result};
 use uext4_alloc::{FreeCount, Privilege};
@@ -9,11 +9,11 @@ use uext4_sync::Counter;
 
 pub(super) struct Claims {
     on_disk: Counter,
-    /// Of the claims: for maps of files whose data wait.
+    /// The part of the claims that is reserved for maps of files with delayed data.
     delayed_tree: Counter,
     count: FreeCount,
     cluster_bits: u32,
-    /// Clusters held back from everybody but metadata of data that is already accepted.
+    /// Clusters held back for metadata of data that are already accepted.
     held_back_clusters: u64,
 }
 
@@ -29,21 +29,21 @@ impl Claims {
         }
     }
 
-    /// Takes up to `wanted` clusters off the available ones; at least `min`.
+    /// Claims up to `wanted` available clusters, at least `min`.
     pub(super) fn claim(&self, wanted: u32, min: u32, privilege: Privilege) -> Result<u32> {
         let granted = self.count.claim_up_to(wanted.into(), min.into(), privilege);
-        // At most what was wanted.
+        // At most `wanted`.
         granted
             .map(|clusters| clusters as u32)
             .ok_or(Error::NoSpace)
     }
 
-    /// Gives claimed clusters back that were not used, or that a commit made free.
+    /// Returns claimed clusters that were not used, or that a commit freed.
     pub(super) fn give(&self, clusters: u64) {
         self.count.give(clusters);
     }
 
-    /// Claims for data that wait and for their map; false: nothing is claimed.
+    /// Reserves clusters for delayed data and their map; false if nothing was reserved.
     pub(super) fn delay(&self, data: u64, tree: u64, privilege: Privilege) -> bool {
         if !self.count.try_claim(data, privilege) {
             return false;
@@ -57,7 +57,7 @@ impl Claims {
         true
     }
 
-    /// Claims for data that wait are in use, or are given back.
+    /// Ends reservations of delayed data, which are used or returned.
     pub(super) fn end_delay(&self, data: u64, tree: u64) {
         self.count.remove_delayed(data);
         self.delayed_tree.add(-(tree as i64));
@@ -71,12 +71,12 @@ impl Claims {
         u64::try_from(self.delayed_tree.sum()).unwrap_or(0)
     }
 
-    /// Claimed clusters are in use on disk now.
+    /// Counts claimed clusters as used on disk.
     pub(super) fn committed(&self, clusters: u64) {
         self.on_disk.add(-(clusters as i64));
     }
 
-    /// Clusters were freed on disk; they are available after the commit.
+    /// Counts clusters as freed on disk; they become available after the commit.
     pub(super) fn freed(&self, clusters: u64) {
         self.on_disk.add(clusters as i64);
     }

@@ -1,17 +1,17 @@
-//! Space for data that wait in memory: claimed at the write, taken when they are written out.
+//! Reservations for delayed data: made at the write, used at writeback.
 //!
-//! A claim is a number, no place. Claims for data respect what is held back from the writer. Claims
-//! for blocks of the file's tree cover the worst case and come out of what is held back for
-//! metadata, so `statfs` does not show them, as the kernel does not.
+//! A reservation is a count, without a location. Reservations for data respect the clusters held
+//! back from the writer. Reservations for map blocks cover the worst case and come from the
+//! clusters held back for metadata; like the kernel's, `statfs` does not show them.
 
 use super::{Reserve, Space};
 use crate::{Error, Result};
 
 impl Space {
-    /// Claims space for data that are accepted now, and for what their map may need.
+    /// Reserves space for data accepted now, and for the worst-case growth of their map.
     ///
     /// # Errors
-    /// [`Error::NoSpace`]; nothing is claimed then.
+    /// [`Error::NoSpace`]; nothing is reserved then.
     pub(crate) fn delay(
         &self,
         data_clusters: u64,
@@ -26,23 +26,23 @@ impl Space {
         }
     }
 
-    /// Gives claims back: the data are not written.
+    /// Returns reservations of data that are not written.
     pub(crate) fn undelay(&self, data_clusters: u64, tree_clusters: u64) {
         self.claims.end_delay(data_clusters, tree_clusters);
         self.claims.give(data_clusters + tree_clusters);
     }
 
-    /// Claims are in use on disk now.
+    /// Counts reservations as used on disk.
     pub(crate) fn use_delayed(&self, data_clusters: u64, tree_clusters: u64) {
         self.claims.end_delay(data_clusters, tree_clusters);
     }
 
-    /// Clusters claimed for data that wait (`delayed_allocation_blocks`).
+    /// Clusters reserved for delayed data (`delayed_allocation_blocks`).
     pub(crate) fn delayed_clusters(&self) -> u64 {
         self.claims.delayed()
     }
 
-    /// Clusters claimed for the maps of files whose data wait.
+    /// Clusters reserved for the maps of files with delayed data.
     pub(crate) fn delayed_tree_clusters(&self) -> u64 {
         self.claims.delayed_tree()
     }

@@ -1,8 +1,7 @@
-//! The descriptors of the groups, as they were on disk at mount.
+//! Group descriptors as they were on disk at mount.
 //!
-//! They are kept as bytes and parsed per group on first use, so that a mount of half a million
-//! groups costs one sequential read. What every descriptor says of places goes into the zones at
-//! once.
+//! The descriptors are kept as bytes, and each is parsed on first use, so that a mount of half a
+//! million groups costs one sequential read. Their block locations go into the zones at once.
 
 use super::layout::GroupLayout;
 use super::zones::{self, Zones};
@@ -64,7 +63,7 @@ impl DescriptorTable {
     }
 }
 
-/// Totals and places over all descriptors.
+/// Totals and metadata locations of all descriptors.
 pub(super) struct Survey {
     pub(super) free_clusters: u64,
     pub(super) zones: Zones,

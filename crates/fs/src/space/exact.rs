@@ -1,4 +1,4 @@
-//! Taking given blocks and inode numbers, where recovery says which.
+//! Allocation of given blocks and inode numbers, for recovery.
 
 use super::Space;
 use super::loaders::BitmapLoader;
@@ -10,9 +10,9 @@ use uext4_journal::Handle;
 /// Whether a number was free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Was {
-    /// It was, and is taken now.
+    /// It was free, and is allocated now.
     Free,
-    /// Somebody has it already; nothing changed.
+    /// It is in use; nothing changed.
     InUse,
 }
 
@@ -20,7 +20,7 @@ impl Space {
     /// Reserves exactly these blocks; whole clusters. Answers the pieces to commit, one per group.
     ///
     /// # Errors
-    /// [`Error::NoSpace`], with nothing reserved, when not all of them are free.
+    /// [`Error::NoSpace`], with nothing reserved, unless all of them are free.
     pub(crate) fn reserve_exactly(&self, fs: &Fs, run: BlockRun) -> Result<Vec<BlockRun>> {
         let mut pieces = Vec::new();
         for (group, from, len) in self.engine.volume().split(self.to_run(run)) {
@@ -65,10 +65,10 @@ impl Space {
         }
     }
 
-    /// Takes this inode number in the handle's transaction, unless it is taken.
+    /// Allocates this inode number in the handle's transaction, unless it is in use.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] for a number that no file can have.
+    /// [`Error::Corrupt`] for a number that no file may have.
     pub(crate) fn take_inode(
         &self,
         fs: &Fs,

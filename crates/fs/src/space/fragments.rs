@@ -1,4 +1,4 @@
-//! How free space is cut up, and where it lies, as the bitmaps say.
+//! Free space fragmentation: extents by length, and their distribution over the device.
 
 use super::Space;
 use crate::{Filesystem, Fs, Result};
@@ -10,11 +10,11 @@ use uext4_journal::Object;
 /// Free extents of a range of lengths.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FreeExtents {
-    /// Shortest length counted here, in bytes; the longest is one cluster less than twice that.
+    /// Shortest length in this row, in bytes; the longest is one cluster less than twice that.
     pub from_bytes: u64,
     /// Number of extents.
     pub extents: u64,
-    /// Their lengths together, in bytes.
+    /// Total length in bytes.
     pub bytes: u64,
 }
 
@@ -23,29 +23,29 @@ pub struct FreeExtents {
 pub struct FreeFragments {
     /// Size of the file system in bytes.
     pub size_bytes: u64,
-    /// Bytes of an allocation unit.
+    /// Size of a cluster in bytes.
     pub cluster_bytes: u64,
     /// Free bytes.
     pub free_bytes: u64,
     /// Number of free extents.
     pub extents: u64,
-    /// The shortest one; 0 when nothing is free.
+    /// Length of the shortest extent in bytes; 0 if none is free.
     pub min_bytes: u64,
-    /// The longest one.
+    /// Length of the longest extent in bytes.
     pub max_bytes: u64,
-    /// By power of two of the length, without empty rows.
+    /// Extents by power of two of their length, without empty rows.
     pub histogram: Vec<FreeExtents>,
-    /// Free share of each slice of the device in thousandths; slices are of equal size but the
-    /// last.
+    /// Free share of each slice of the device in thousandths; all slices but the last have the same
+    /// size.
     pub picture: Vec<u16>,
 }
 
 impl Filesystem {
-    /// Looks at all block bitmaps; the picture has at most `slices` slices. What waits for a
-    /// commit or is held in advance counts as free.
+    /// Reads all block bitmaps; the picture has at most `slices` slices. Preallocated space and
+    /// blocks that wait for a commit count as free.
     ///
     /// # Errors
-    /// [`crate::Error::Corrupt`] for a bitmap that cannot be used.
+    /// [`crate::Error::Corrupt`] for a damaged bitmap.
     pub fn free_fragments(&self, slices: usize) -> Result<FreeFragments> {
         self.run(|fs| fs.space.fragments(fs, slices))
     }
@@ -66,8 +66,8 @@ impl Space {
         Ok(survey.finish(cluster_bytes, self.geometry().blocks_count * block_size))
     }
 
-    /// Calls `visit` with the free runs of a group, ascending. A bitmap that is not in memory does
-    /// not stay there.
+    /// Calls `visit` with the free runs of a group, ascending. A bitmap that is not cached is not
+    /// cached afterwards.
     fn each_free_run(&self, fs: &Fs, nr: GroupNr, mut visit: impl FnMut(Range<u32>)) -> Result<()> {
         let mut half = self.group(nr)?.blocks.live().write_unlogged();
         let known = half.used.is_some();
@@ -85,7 +85,7 @@ impl Space {
     }
 }
 
-/// Counts in clusters.
+/// Accumulated counts, in clusters.
 struct Survey {
     clusters: u64,
     slice_clusters: u64,
@@ -111,7 +111,7 @@ impl Survey {
         }
     }
 
-    /// The next free run, ascending; joined with the one before it when they touch.
+    /// Adds the next free run, ascending; merges it with the preceding one if they touch.
     fn add(&mut self, run: Range<u64>) {
         let mut at = run.start;
         while at < run.end {

@@ -2,16 +2,16 @@
 //!
 //! Layout: the *block half* owns the block bitmap, the count of free clusters and `BLOCK_UNINIT`;
 //! the *inode half* owns the inode bitmap, the counts of free inodes, directories and unused table
-//! entries, `INODE_UNINIT` and `INODE_ZEROED`. Each renders its bitmap and then the descriptor,
-//! in which the other half stands as it was last rendered.
+//! entries, `INODE_UNINIT` and `INODE_ZEROED`. Each half renders its bitmap and then the
+//! descriptor, with the other half's fields as last rendered.
 //!
-//! What creators in one group change, the bits of inodes and the count of directories, are atomics
-//! beside the inode half (`InodeMap`): who changes them has the half logged ([`Handle::touch`]) and
-//! needs its lock only to make more of the table ready. Free inodes are counted when it renders.
+//! Concurrent creates in one group change atomics beside the inode half (`InodeMap`): inode bits
+//! and the count of directories. A writer logs the half first ([`Handle::touch`]), and takes its
+//! lock only to initialize more of the table. Rendering counts the free inodes.
 //!
 //! Invariants: `set bits = clusters - free` in the block half, likewise for inodes when they are
 //! loaded (`load` checks). Patches of one descriptor are emitted under its lock, so the last one
-//! holds both halves.
+//! contains both halves.
 //! Locking: GroupInodes, GroupBitmap, then GroupDesc while rendering.
 
 use super::layout::GroupLayout;
@@ -71,7 +71,7 @@ impl Group {
     }
 }
 
-/// The block half as an object, in cache lines of its own.
+/// The block half as an object, in its own cache lines.
 #[repr(align(128))]
 pub(super) struct BlockHalf {
     live: Live<BlockState>,
@@ -82,7 +82,7 @@ pub(super) struct BlockState {
     nr: GroupNr,
     layout: Arc<GroupLayout>,
     shared: Shared,
-    /// Clusters in use; read from disk on first need.
+    /// Clusters in use; read from disk on first use.
     pub(super) used: Option<Bitmap>,
     pub(super) free_clusters: u32,
     pub(super) uninit: bool,
@@ -96,7 +96,7 @@ impl Object for BlockHalf {
 }
 
 impl BlockState {
-    /// Sets the bits of clusters that were free; the bitmap is loaded.
+    /// Sets the bits of free clusters; the bitmap is loaded.
     pub(super) fn take(&mut self, from: u32, len: u32) {
         let used = self
             .used
@@ -107,7 +107,7 @@ impl BlockState {
         self.uninit = false;
     }
 
-    /// Clears the bits of clusters that were in use; false (and nothing done) if some were not.
+    /// Clears the bits of used clusters; false, without a change, if some were not set.
     pub(super) fn give(&mut self, from: u32, len: u32) -> bool {
         let used = self
             .used
@@ -122,7 +122,7 @@ impl BlockState {
         true
     }
 
-    /// The descriptor as last rendered: where things stand.
+    /// The descriptor as last rendered, for its block locations.
     pub(super) fn descriptor(&self) -> GroupDescriptor {
         self.shared.lock().clone()
     }
@@ -148,19 +148,19 @@ impl Render for BlockState {
     }
 }
 
-/// The inode half as an object, in cache lines of its own.
+/// The inode half as an object, in its own cache lines.
 #[repr(align(128))]
 pub(super) struct InodeHalf {
     live: Live<InodeState>,
     pub(super) map: Arc<InodeMap>,
 }
 
-/// What is changed without the lock of the half, which is logged first.
+/// State that changes without the half's lock, after the half is logged.
 #[repr(align(128))]
 pub(super) struct InodeMap {
-    /// Inodes in use; read from disk on first need.
+    /// Inodes in use; read from disk on first use.
     pub(super) bits: OnceLock<InodeBits>,
-    /// Inodes below this may be handed out without a look at the table.
+    /// Inodes below this index have an initialized table slot.
     pub(super) ready: AtomicU32,
     pub(super) used_dirs: AtomicU32,
 }
@@ -183,7 +183,7 @@ impl Object for InodeHalf {
 }
 
 impl InodeState {
-    /// The descriptor as last rendered: where things stand.
+    /// The descriptor as last rendered, for its block locations.
     pub(super) fn descriptor(&self) -> GroupDescriptor {
         self.shared.lock().clone()
     }

@@ -1,12 +1,12 @@
-//! Taking and freeing inode numbers.
+//! Allocation and freeing of inode numbers.
 //!
-//! Finding a clear bit and setting it is one step on an atomic word: nobody can steal the bit in
-//! between. Which group is tried first, and which inodes of it, is decided without a lock
-//! (`alloc::InodePolicy`, `alloc::InodeRuns`); threads have runs of their own.
+//! A search and the set of a bit are one step on an atomic word, so no other thread takes the bit
+//! in between. The first group and inodes to try are chosen without a lock (`alloc::InodePolicy`,
+//! `alloc::InodeRuns`); each thread has its own runs.
 //!
-//! A table block that was never written may hold anything. It is zeroed on the device before the
-//! first inode of it is handed out; nothing on disk refers to it until the handle's transaction
-//! commits, so the write needs no journal.
+//! An uninitialized table block has arbitrary contents. It is zeroed on the device before its first
+//! inode is allocated. No disk structure refers to it until the handle's transaction commits, so
+//! the write needs no journal.
 
 use super::Space;
 use super::group::{Group, InodeState};
@@ -17,11 +17,11 @@ use uext4_format::{Corrupt, FileType, GroupNr, InodeNr, Place, group_flag};
 use uext4_journal::{Handle, Object};
 use uext4_sync::atomic::Ordering;
 
-/// Inodes whose place in the table is made ready in one step; a power of two.
+/// Inodes whose table slots are initialized in one step; a power of two.
 const READY_TOGETHER: u32 = 64;
 
 impl Space {
-    /// Takes an inode number near `parent` in the handle's transaction.
+    /// Allocates an inode number near `parent` in the handle's transaction.
     ///
     /// # Errors
     /// [`Error::NoInodes`].
@@ -68,7 +68,7 @@ impl Space {
         let group = self.group(nr)?;
         let bits = self.inode_bits(fs, nr, group)?;
         let first = self.first_index(nr);
-        // A bit that the line had may be gone when it is taken: then there is another line or none.
+        // Other threads may take the free bits of the line first; then the next line is tried.
         while let Some(line) = self.runs.line(nr, bits, first) {
             handle.touch(&group.inodes);
             if let Some(index) = bits.take(line, first) {
@@ -80,7 +80,7 @@ impl Space {
         Ok(None)
     }
 
-    /// The bit of the inode was just set, and its half logged to the transaction before.
+    /// Finishes an allocation whose bit was just set, after its half was logged.
     pub(super) fn took(
         &self,
         fs: &Fs,
@@ -104,7 +104,7 @@ impl Space {
         Ok(())
     }
 
-    /// Makes the group's table ready to hold this inode and those after it in the same word.
+    /// Initializes the table slots of this inode and of those after it in the same word.
     fn make_ready(
         &self,
         fs: &Fs,
@@ -124,7 +124,7 @@ impl Space {
         Ok(())
     }
 
-    /// Index of the first inode of a group that may be handed out.
+    /// Index of the first allocatable inode of a group.
     fn first_index(&self, nr: GroupNr) -> u32 {
         if nr.0 == 0 {
             self.geometry().first_inode - 1
@@ -133,7 +133,7 @@ impl Space {
         }
     }
 
-    /// The table may be in use up to `index` now: what was never written before is zeroed.
+    /// Zeroes the table up to `index` where it was never written.
     fn initialise_table(&self, nr: GroupNr, half: &mut InodeState, index: u32) -> Result<()> {
         let geometry = self.geometry();
         let tracks_unused = geometry.features.has(uext4_format::Feature::METADATA_CSUM)
@@ -166,7 +166,7 @@ impl Space {
         Ok(())
     }
 
-    /// A group with inodes in use has a block bitmap on disk, as the kernel keeps it.
+    /// Writes the block bitmap of a group with inodes in use, as the kernel does.
     fn settle_block_bitmap(
         &self,
         fs: &Fs,
@@ -212,7 +212,7 @@ impl Space {
         Ok(())
     }
 
-    /// True when the bitmap says that the inode is in use.
+    /// Whether the bitmap marks the inode in use.
     pub(crate) fn is_inode_allocated(&self, fs: &Fs, nr: InodeNr) -> Result<bool> {
         let Some((group_nr, index)) = self.geometry().split_inode(nr) else {
             return Ok(false);

@@ -1,10 +1,10 @@
-//! What all groups share: geometry, checksums, and how bitmaps and descriptors become bytes.
+//! State shared by all groups: geometry, checksums, encoding of bitmaps and descriptors.
 
 use uext4_alloc::Bitmap;
 use uext4_format::{Checksums, Geometry, GroupDescriptor, GroupNr};
 use uext4_journal::Sink;
 
-/// Descriptors up to this size are written from the stack.
+/// Descriptors up to this size are rendered on the stack.
 const DESCRIPTOR_BYTES_MAX: usize = 1024;
 
 /// Shared by all groups of a file system.
@@ -14,14 +14,14 @@ pub(crate) struct GroupLayout {
 }
 
 impl GroupLayout {
-    /// The block of a bitmap; bits past its end are set, as ext4 wants them.
+    /// The block of a bitmap; bits past its end are set, as ext4 requires.
     pub(super) fn bitmap_bytes(&self, bitmap: &Bitmap) -> Vec<u8> {
         let mut bytes = vec![0xFF; self.geometry.block_size() as usize];
         bitmap.write_to(&mut bytes);
         bytes
     }
 
-    /// Emits a descriptor to its place.
+    /// Emits a descriptor to its location.
     pub(super) fn emit(&self, nr: GroupNr, descriptor: &GroupDescriptor, out: &mut Sink<'_>) {
         let size = usize::from(self.geometry.desc_size).min(DESCRIPTOR_BYTES_MAX);
         let mut bytes = [0u8; DESCRIPTOR_BYTES_MAX];

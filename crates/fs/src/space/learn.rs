@@ -1,6 +1,5 @@
-//! Looks ahead for what makes searches fast: the longest free run of every region of free-space
-//! trees, the orders of every buddy group, in threads of its own. A mount does not wait for it, and
-//! unmounting ends it.
+//! Background prefetch of search summaries: the longest free run of every region of free-space
+//! trees, the orders of every buddy group. A mount does not wait for it, and the unmount stops it.
 
 use super::Space;
 use super::loaders::LookLoader;
@@ -10,10 +9,10 @@ use uext4_sync::atomic::{AtomicBool, Ordering};
 use uext4_sync::thread::{self, JoinHandle};
 use uext4_sync::{Mutex, Rank};
 
-/// Most threads. One core is left to whoever uses the file system.
+/// Most threads. One core is left to the users of the file system.
 const THREADS_MAX: usize = 8;
 
-/// The threads that read ahead.
+/// The prefetch threads.
 pub(super) struct Learners {
     ending: AtomicBool,
     threads: Mutex<Vec<JoinHandle<()>>>,
@@ -29,7 +28,7 @@ impl Learners {
 }
 
 impl Space {
-    /// Starts or ends reading ahead, as the options say.
+    /// Starts or stops the prefetch, by the options.
     pub(crate) fn set_learning(self: &Arc<Self>, options: &MountOptions) {
         self.stop_learning();
         let reluctant = self.engine.tree_memory().is_some() && options.cache_aggression == 0;
@@ -54,12 +53,12 @@ impl Space {
         self.learners.threads.lock().extend(threads);
     }
 
-    /// Ends reading ahead and waits until nobody reads any more.
+    /// Stops the prefetch and joins its threads.
     pub(crate) fn stop_learning(&self) {
         self.learners.ending.store(true, Ordering::Relaxed);
         let threads = std::mem::take(&mut *self.learners.threads.lock());
         for thread in threads {
-            // What it had learned so far is true even if it panicked.
+            // The summaries of a thread that panicked are valid nevertheless.
             let _ = thread.join();
         }
     }

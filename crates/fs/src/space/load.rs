@@ -1,4 +1,4 @@
-//! Putting the space of a file system together at mount, from what its descriptors say.
+//! Builds the space of a file system at mount, from its descriptors.
 
 use super::allocator::{engine, set_limits, stripe_clusters, suit_disk};
 use super::descriptors::{DescriptorTable, Survey, inode_summary, summary};
@@ -15,7 +15,7 @@ use uext4_format::{BlockNr, Feature, Geometry, GroupNr, Superblock};
 use uext4_sync::OnceLock;
 
 impl Space {
-    /// Reads all descriptors and builds the allocator. Bitmaps are read when they are needed.
+    /// Reads all descriptors and builds the allocator. Bitmaps are read on first use.
     pub(crate) fn load(
         device: &Arc<dyn BlockDevice>,
         superblock: &Superblock,

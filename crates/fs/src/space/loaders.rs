@@ -1,4 +1,4 @@
-//! What the allocator reads block bitmaps through.
+//! Bitmap loaders that the allocator calls.
 
 use super::Space;
 use super::group::Group;
@@ -8,7 +8,7 @@ use uext4_alloc::{Bitmap, LoadError, Loader, Trust};
 use uext4_format::GroupNr;
 use uext4_journal::Object;
 
-/// Reads bitmaps for the allocator.
+/// Loads bitmaps for the allocator.
 pub(super) struct BitmapLoader<'a> {
     pub(super) fs: &'a Fs,
     pub(super) space: &'a Space,
@@ -55,8 +55,8 @@ impl Loader for BitmapLoader<'_> {
     }
 }
 
-/// Shows bitmaps to whoever reads ahead, and keeps none. Errors are found again by the request
-/// that they concern.
+/// Passes bitmaps to the prefetch without caching them. Errors are ignored here; requests that need
+/// the bitmap meet them again.
 pub(super) struct LookLoader<'a> {
     pub(super) space: &'a Space,
 }

@@ -1,9 +1,9 @@
-//! Looking at block bitmaps without keeping them: for trees and the summary of free space, which
-//! are much smaller than the bitmaps that they come from.
+//! Reads block bitmaps without caching them, for trees and summaries of free space, which are much
+//! smaller than their bitmaps.
 //!
-//! Bitmaps that stand in a row on the device, as those of a flexible group do, are read in one go.
-//! Invariant: a bitmap that was changed since the mount is in memory; so what is not there is on
-//! the device as it is now, also if it was read a moment ago.
+//! Bitmaps that are contiguous on the device, as those of a flexible group are, take one read.
+//! Invariant: a bitmap that changed since the mount is in memory. A bitmap that is not there is
+//! current on the device, also if it was read a moment ago.
 //!
 //! Locking: the block half of one group at a time, shared; none while reading.
 
@@ -14,10 +14,10 @@ use uext4_alloc::{Bitmap, Stat};
 use uext4_format::{Corrupt, GroupDescriptor, GroupNr, Place};
 use uext4_journal::Object;
 
-/// Where a bitmap comes from.
+/// Source of a bitmap.
 enum Source {
     Memory,
-    /// Nothing was ever allocated in the group.
+    /// The group was never allocated from.
     Computed(GroupDescriptor),
     Device(GroupDescriptor),
 }
@@ -50,15 +50,15 @@ impl Space {
                     Ok(source) => self.see(*nr, source, bytes, &mut used),
                     Err(error) => Err(error.clone()),
                 };
-                // The caller may find space elsewhere.
+                // The caller may find space in another group.
                 let seen = seen.inspect_err(|error| self.met(error));
                 each(*nr, seen.map(|()| &used));
             }
         }
     }
 
-    /// Tells the device that the bitmaps of these groups will be read soon, those in a row at once.
-    /// Groups without free space, and those whose bitmap takes no reading, are left out.
+    /// Prefetches the bitmaps of these groups; contiguous ones in one request. Skips groups without
+    /// free space, and bitmaps that need no read.
     pub(super) fn read_ahead(&self, groups: Range<u32>) {
         let has_space = |nr: &GroupNr| self.engine.group_free(*nr) > 0;
         let wanted = groups.map(GroupNr).filter(has_space);
@@ -90,7 +90,7 @@ impl Space {
         })
     }
 
-    /// The blocks of a row; less or nothing when they cannot be read.
+    /// The blocks of contiguous bitmaps; empty if they cannot be read.
     fn read_row(&self, row: &[Result<Source>]) -> Vec<u8> {
         let first = row.iter().flatten().find_map(Source::block);
         let Some(first) = first else {
@@ -105,7 +105,8 @@ impl Space {
         }
     }
 
-    /// Puts the group's bitmap into `used`. `bytes` is its block; read alone when it is missing.
+    /// Puts the group's bitmap into `used`. `bytes` is its block; without it, the block is read
+    /// alone.
     fn see(
         &self,
         nr: GroupNr,
@@ -121,7 +122,7 @@ impl Space {
             return Ok(());
         }
         let descriptor = match source {
-            // It was in memory a moment ago, and what was changed stays there.
+            // The bitmap is still in memory, because changed bitmaps stay there.
             Source::Memory => return self.see(nr, &self.source(nr)?, None, used),
             Source::Computed(descriptor) => {
                 *used = self.computed_bitmap(nr, bits);
@@ -140,7 +141,8 @@ impl Space {
                 descriptor
             }
         };
-        // Whoever brought it into memory meanwhile may have changed it, and the device with it.
+        // If another thread loaded the bitmap meanwhile, it and the device may have changed since
+        // the read.
         if self.copy_from_memory(nr, used) || used.count_clear() == descriptor.free_clusters {
             return Ok(());
         }
@@ -156,7 +158,7 @@ impl Space {
         Ok(bytes)
     }
 
-    /// Takes over the bitmap in memory; false when it is not there.
+    /// Copies the bitmap in memory to `used`; false if it is not there.
     fn copy_from_memory(&self, nr: GroupNr, used: &mut Bitmap) -> bool {
         let group = self.groups.get(nr.0 as usize).and_then(|cell| cell.get());
         let Some(group) = group else { return false };
@@ -165,7 +167,7 @@ impl Space {
         known.is_some()
     }
 
-    /// Why the bitmap of a group cannot be used.
+    /// The error that makes the bitmap of a group unusable.
     pub(super) fn why_unusable(&self, nr: GroupNr) -> Option<Error> {
         let mut why = None;
         self.look(&[nr], &mut |_, seen| why = seen.err());

@@ -1,11 +1,11 @@
-//! Space: the bridge between the allocator (memory), the bitmaps on disk and the journal.
+//! Space: connects the allocator (memory), the bitmaps on disk and the journal.
 //!
-//! Blocks are taken in two steps. [`Space::reserve`] takes them in memory only: a crash leaks
-//! nothing. After the data is written, [`Space::commit`] sets the bits under a handle. A freed run
-//! is cleared on disk at once and becomes reusable when the transaction that freed it committed.
+//! Blocks are allocated in two steps. [`Space::reserve`] takes them in memory only, so a crash
+//! leaks nothing. After the data are written, [`Space::commit`] sets the bits under a handle. A
+//! free clears the bits at once, and the run becomes reusable after the commit of its transaction.
 //!
-//! Locking: the group halves (GroupInodes, GroupBitmap) are live objects; the allocator's own
-//! locks (GroupSpace, PendingFree) come after them. A bitmap is loaded without any of them held.
+//! Locking: the group halves (GroupInodes, GroupBitmap) are live objects; the allocator's own locks
+//! (GroupSpace, PendingFree) come after them. A bitmap is loaded with none of them held.
 
 mod allocator;
 mod bitmaps;
@@ -55,7 +55,7 @@ use uext4_sync::OnceLock;
 use uext4_sync::atomic::{AtomicBool, Ordering};
 pub(crate) use zones::Zones;
 
-/// Where the descriptors, bitmaps and inode tables stand, and the superblocks: before the engine
+/// The locations of descriptors, bitmaps, inode tables and superblocks, for use before the engine
 /// exists.
 ///
 /// # Errors
@@ -69,7 +69,7 @@ pub(crate) fn metadata_zones(device: &dyn BlockDevice, geometry: &Geometry) -> R
 pub(crate) struct Space {
     layout: Arc<GroupLayout>,
     device: Arc<dyn BlockDevice>,
-    /// Descriptors as they were on disk at mount; a group is parsed on first use.
+    /// Descriptors as they were on disk at mount; each is parsed on first use.
     raw: DescriptorTable,
     groups: Box<[OnceLock<Group>]>,
     engine: Box<dyn Engine>,
@@ -102,9 +102,9 @@ impl Space {
         Ok(cell.get_or_init(|| Group::new(nr, self.layout.clone(), descriptor)))
     }
 
-    /// What goes wrong in the background is entered there.
+    /// Sets the log for incidents of background threads.
     pub(crate) fn tell(&self, incidents: &Arc<Incidents>) {
-        // One mount has one list.
+        // One mount has one log.
         let _ = self.incidents.set(incidents.clone());
     }
 
@@ -118,12 +118,12 @@ impl Space {
         &self.layout.geometry
     }
 
-    /// True when a file or directory may own this block.
+    /// Whether a file or directory may own this block.
     pub(crate) fn may_hold_data(&self, nr: BlockNr) -> bool {
         self.may_hold_run(nr, 1)
     }
 
-    /// True when a file may own all blocks of the run.
+    /// Whether a file may own all blocks of the run.
     pub(crate) fn may_hold_run(&self, start: BlockNr, len_blocks: u64) -> bool {
         let journal = || {
             self.journal_zones
@@ -150,7 +150,7 @@ impl Space {
         Ok(Some((block, offset as usize)))
     }
 
-    /// Free blocks and inodes as the descriptors count them, for the superblock.
+    /// Free blocks and inodes by the descriptors, for the superblock.
     pub(crate) fn free_on_disk(&self) -> (u64, u32) {
         let clusters = self.claims.free_on_disk();
         let blocks = clusters << self.geometry().cluster_bits;
@@ -160,7 +160,7 @@ impl Space {
         )
     }
 
-    /// Numbers of the whole file system.
+    /// Totals of the whole file system.
     pub(crate) fn statfs(&self, fs: &Fs) -> StatFs {
         let geometry = self.geometry();
         let state = fs.superblock.read();
@@ -169,7 +169,7 @@ impl Space {
         } else {
             self.overhead_blocks
         };
-        // What is claimed for maps is part of what is held back for metadata.
+        // Reservations for maps are part of the clusters held back for metadata.
         let free = self.claims.available() + self.claims.delayed_tree();
         let blocks_free = free << geometry.cluster_bits;
         let reserved = state
@@ -197,7 +197,7 @@ impl Space {
 }
 
 impl CommitObserver for Space {
-    /// What the transaction freed may be used again.
+    /// Makes the runs that the transaction freed reusable.
     fn committed(&self, tid: Tid) {
         self.returns.count(|| {
             let runs = self.engine.start_return(tid);

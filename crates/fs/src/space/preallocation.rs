@@ -1,17 +1,16 @@
-//! Space that a file or a thread holds in advance, so that what is written next stands next to
-//! what was written before.
+//! Preallocation for files and threads, so that later writes are contiguous with earlier ones.
 //!
-//! A file that is written to reserves a window around each request; what the request does not use
-//! stays here, by cluster of the file, and the next request inside is served from it. Small files
-//! share runs that belong to a shard of threads and are consumed from the front.
+//! A written file reserves a window around each request. The unused rest stays here, by cluster of
+//! the file, and later requests inside the window are served from it. Small files share runs per
+//! thread shard (locality groups), which are consumed from the front.
 //!
-//! Invariants: what is here is reserved in the engine and claimed by nobody: free counts do not
-//! see it, and a claim is made when it is used. So a claim can be granted while the engine has
-//! nothing left; whoever meets that gives all of this back and asks again. Pieces of one file do
-//! not overlap, and no cluster of the file inside a piece is mapped.
+//! Invariants: preallocated runs are reserved in the engine but not claimed: free counts include
+//! them, and their use makes the claim. So a claim may succeed while the engine has no free run;
+//! the request then discards all preallocations and retries. Pieces of one file do not overlap, and
+//! no cluster of the file inside a piece is mapped.
 //! Locking: `Rank::PreallocatedFiles` (one shard of the list), then `Rank::Preallocation`; runs are
-//! given back to the engine with neither held.
-//! Not here: how large a window is (`file::window`), the engine (`alloc`).
+//! returned to the engine with neither held.
+//! Not here: the size of a window (`file::window`), the engine (`alloc`).
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -20,11 +19,11 @@ use uext4_format::InodeNr;
 use uext4_sync::atomic::{AtomicU64, Ordering};
 use uext4_sync::{Counter, Mutex, Rank, Sharded};
 
-/// Runs that one shard of threads keeps for small files.
+/// Runs for small files per thread shard.
 const LOCAL_RUNS_MAX: usize = 8;
 const FILE_SHARDS: usize = 64;
 
-/// A stretch of a file, in clusters, and the space that waits for it.
+/// A range of a file, in clusters, and the run preallocated for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Piece {
     pub(super) logical: u32,
@@ -41,7 +40,7 @@ impl Piece {
 #[derive(Default)]
 struct Pieces {
     list: Vec<Piece>,
-    /// Whether the list of files has it.
+    /// Whether the list of files includes it.
     listed: bool,
 }
 
@@ -71,7 +70,7 @@ impl Pieces {
         taken
     }
 
-    /// Puts the piece in its place; false when one that is there overlaps.
+    /// Inserts the piece; false if it overlaps an existing one.
     fn put(&mut self, piece: Piece) -> bool {
         let index = self.search(piece.logical);
         let free = self
@@ -85,7 +84,7 @@ impl Pieces {
     }
 }
 
-/// The first `at` clusters of a run and what follows.
+/// The first `at` clusters of a run, and the rest.
 fn split(run: Run, at: u32) -> (Option<Run>, Option<Run>) {
     let at = at.min(run.len);
     let front = (at > 0).then(|| Run::new(run.start, at));
@@ -93,7 +92,7 @@ fn split(run: Run, at: u32) -> (Option<Run>, Option<Run>) {
     (front, (at < run.len).then(|| Run::new(start, run.len - at)))
 }
 
-/// What one file holds in advance.
+/// The preallocation of one file.
 pub(crate) struct FilePreallocation {
     inode: InodeNr,
     clusters: AtomicU64,
@@ -101,7 +100,7 @@ pub(crate) struct FilePreallocation {
 }
 
 impl FilePreallocation {
-    /// Nothing.
+    /// An empty preallocation.
     pub(crate) fn new(inode: InodeNr) -> Self {
         let pieces = Mutex::new(Rank::Preallocation, Pieces::default());
         Self {
@@ -111,13 +110,13 @@ impl FilePreallocation {
         }
     }
 
-    /// True when nothing is held; may be out of date at once.
+    /// True when nothing is preallocated; may be outdated at once.
     pub(crate) fn is_empty(&self) -> bool {
         self.clusters.load(Ordering::Relaxed) == 0
     }
 
-    /// The end of the last piece before cluster `at`, and the start of the first that ends behind
-    /// it, which is not behind `at` when that piece covers it.
+    /// The end of the last piece before cluster `at`, and the start of the first piece that ends
+    /// behind `at`. That start is at most `at` if the piece covers it.
     pub(super) fn gap(&self, at: u32) -> (u64, u64) {
         let pieces = self.pieces.lock();
         let index = pieces.search(at);
@@ -141,18 +140,18 @@ impl FilePreallocation {
     }
 }
 
-/// By address: an inode that left the cache and came back has another one.
+/// Keyed by address, because an inode that left the cache and came back has another object.
 type Files = HashMap<usize, Arc<FilePreallocation>>;
 
 fn address(file: &FilePreallocation) -> usize {
     std::ptr::from_ref(file).addr()
 }
 
-/// What all files and threads hold in advance.
+/// The preallocations of all files and threads.
 pub(super) struct Preallocations {
     files: Box<[Mutex<Files>]>,
     local: Sharded<Mutex<Vec<Run>>>,
-    /// Clusters that the engine has given and nobody has claimed.
+    /// Clusters that are reserved in the engine but not claimed.
     clusters: Counter,
 }
 
@@ -166,22 +165,22 @@ impl Preallocations {
         }
     }
 
-    /// Clusters that are reserved and claimed by nobody.
+    /// Clusters that are reserved but not claimed.
     pub(super) fn clusters(&self) -> u64 {
         u64::try_from(self.clusters.sum()).unwrap_or(0)
     }
 
-    /// Clusters are being taken from the engine, or were, that nobody claims.
+    /// Counts clusters that are about to be reserved, or were, without a claim.
     pub(super) fn withhold(&self, clusters: u64) {
         self.clusters.add(clusters as i64);
     }
 
-    /// As many are in the engine again, or claimed.
+    /// Uncounts clusters that are free in the engine again, or claimed.
     pub(super) fn restore(&self, clusters: u64) {
         self.clusters.add(-(clusters as i64));
     }
 
-    /// Takes up to `len` clusters that wait for cluster `at` of the file.
+    /// Takes up to `len` clusters preallocated for cluster `at` of the file.
     pub(super) fn take(&self, file: &FilePreallocation, at: u32, len: u32) -> Option<Run> {
         if file.is_empty() {
             return None;
@@ -192,7 +191,7 @@ impl Preallocations {
         Some(run)
     }
 
-    /// Keeps a piece for the file; false when it holds some of these clusters already.
+    /// Adds a piece to the file; false if it overlaps an existing one.
     pub(super) fn keep(&self, file: &Arc<FilePreallocation>, piece: Piece) -> bool {
         let listed = {
             let mut pieces = file.pieces.lock();
@@ -222,7 +221,7 @@ impl Preallocations {
         }
     }
 
-    /// Everything that the file holds; it is the caller's now.
+    /// Removes the whole preallocation of the file; the caller owns the runs.
     pub(super) fn drain_file(&self, file: &FilePreallocation) -> Vec<Run> {
         let mut files = self.shard(file.inode).lock();
         files.remove(&address(file));
@@ -230,7 +229,7 @@ impl Preallocations {
         file.drain()
     }
 
-    /// Everything that is held; it is the caller's now.
+    /// Removes all preallocations; the caller owns the runs.
     pub(super) fn drain(&self) -> Vec<Run> {
         let mut runs = Vec::new();
         for shard in self.local.iter() {
@@ -243,8 +242,8 @@ impl Preallocations {
         runs
     }
 
-    /// Takes `len` clusters, which end at or before `end`, off the front of the run of this
-    /// thread's shard that is nearest to `goal`.
+    /// Takes `len` clusters, which end at or before `end`, off the front of the run nearest to
+    /// `goal` in this thread's shard.
     pub(super) fn take_local(&self, goal: u64, len: u32, end: u64) -> Option<Run> {
         let mut runs = self.local.local().lock();
         let fits = |run: &Run| run.len >= len && run.start.0 + u64::from(len) <= end;
@@ -258,7 +257,7 @@ impl Preallocations {
         taken
     }
 
-    /// Keeps a run for small files of this thread's shard; answers one that is too much.
+    /// Adds a run for small files to this thread's shard; answers a surplus one.
     pub(super) fn keep_local(&self, run: Run) -> Option<Run> {
         let mut runs = self.local.local().lock();
         runs.push(run);

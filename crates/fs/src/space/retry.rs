@@ -1,7 +1,7 @@
-//! When "no space" is believed: only after what was freed came back, and what is held in advance
-//! was given up. Before it comes to that, a commit is asked for that brings back what was freed.
+//! Retries before ENOSPC: a request fails only after freed space was committed and preallocations
+//! were discarded. While space is scarce, an early commit returns freed space ahead of that.
 //!
-//! Locking: whoever waits for a commit holds no handle and no live object.
+//! Locking: a caller that waits for a commit holds no handle and no live object.
 
 use super::Space;
 use super::blocks::Want;
@@ -13,23 +13,23 @@ use uext4_journal::Handle;
 use uext4_sync::Sharded;
 use uext4_sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// How often a failed allocation waits for space that was freed.
+/// Commits that a failed allocation waits for.
 const COMMITS_BEFORE_NO_SPACE: u32 = 64;
 
-/// How often a failed allocation takes what is held in advance; others may hold some anew.
+/// Times that a failed allocation discards preallocations; other threads may make new ones.
 const DISCARDS_BEFORE_NO_SPACE: u32 = 256;
 
-/// How often a search that found nothing is repeated though there must be something: others took
-/// clusters ahead of it and gave some back behind it.
+/// Repeats of a search that found nothing although clusters are free: other threads took clusters
+/// ahead of it and freed some behind it.
 const SEARCHES_BEFORE_NO_SPACE: u32 = 16;
 const WAIT: Duration = Duration::from_millis(1);
 
-/// Counts the beginnings and ends of giving back what a transaction freed.
+/// Counts starts and ends of returns of freed runs, as a sequence count: odd while one runs.
 #[derive(Default)]
 pub(super) struct Returns(AtomicU64);
 
 impl Returns {
-    /// Runs `give_back`. Commits do so one after the other.
+    /// Runs `give_back`. Commits are serialized.
     pub(super) fn count(&self, give_back: impl FnOnce()) {
         self.0.fetch_add(1, Ordering::SeqCst);
         give_back();
@@ -41,15 +41,15 @@ impl Returns {
     }
 }
 
-/// A thread looks at what waits for commits at every so many frees, and at every one of so many
-/// clusters: the sum over all threads costs their cache lines.
+/// Frees between two checks of pending clusters by a thread; large frees always check. The sum over
+/// all threads touches all their cache lines.
 const FREES_PER_LOOK: u32 = 16;
 const LARGE_CLUSTERS: u32 = 4096;
 
-/// Commits that are asked for because space is scarce.
+/// Early commits because space is scarce.
 pub(super) struct Hurry {
     frees: Sharded<AtomicU32>,
-    /// The transaction whose commit was asked for last.
+    /// The transaction whose commit was requested last.
     asked: AtomicU32,
 }
 
@@ -70,8 +70,8 @@ impl Hurry {
 }
 
 impl Space {
-    /// Asks for the commit of the handle's transaction, once, when more waits for commits than is
-    /// left: others go on meanwhile, and need not wait when nothing is left.
+    /// Requests the commit of the handle's transaction, once, if more clusters wait for commits
+    /// than are available. Other threads continue meanwhile, and need not wait for space later.
     pub(super) fn hurry_return(&self, handle: &Handle<'_>, freed: Run) {
         if !self.claims.is_scarce() || !self.hurry.is_time_to_look(freed.len) {
             return;
@@ -84,8 +84,8 @@ impl Space {
         }
     }
 
-    /// Runs `reserve`; while it finds no space but something was freed, waits for that and runs
-    /// it again. The caller holds no handle and no live object.
+    /// Runs `reserve`; while it finds no space and freed clusters wait for a commit, commits and
+    /// retries. The caller holds no handle and no live object.
     pub(crate) fn with_commits<T>(
         &self,
         fs: &Fs,
@@ -101,7 +101,7 @@ impl Space {
         reserve()
     }
 
-    /// Waits for what was freed; false when nothing is, nor came back since `returns` was seen.
+    /// Waits for freed clusters; false if none are pending, and none returned since `returns`.
     fn may_return_since(&self, fs: &Fs, returns: u64) -> Result<bool> {
         if self.engine.pending().clusters() > 0 {
             fs.journal.commit_running()?;
@@ -114,15 +114,16 @@ impl Space {
         Ok(now % 2 == 1 || now != returns)
     }
 
-    /// Takes up to `len` clusters from the engine. What was claimed is there: when the engine has
-    /// nothing, it is held in advance, and that is given back; or it was overlooked.
+    /// Takes up to `len` clusters from the engine. The claim guarantees that they exist. If the
+    /// engine finds none, they are preallocated, and preallocations are discarded; or the search
+    /// missed them, and is repeated.
     pub(super) fn take(&self, fs: &Fs, want: &Want, len: u32, min: u32) -> Result<Run> {
         let mut searches = 0;
         for _ in 0..DISCARDS_BEFORE_NO_SPACE {
             match self.take_once(fs, want, len, min) {
                 Err(Error::NoSpace) if self.preallocations.clusters() > 0 => {
                     if self.discard_preallocations() == 0 {
-                        // It is being taken, or trimmed, at this moment.
+                        // Another thread is taking or trimming them right now.
                         uext4_sync::thread::sleep(WAIT);
                     }
                 }

@@ -1,6 +1,6 @@
-//! Reservations for data that take more than is needed now, and keep the rest for what comes.
+//! Over-allocation of data requests: reserves more than is needed now, and preallocates the rest.
 //!
-//! Not here: which window (`file::window`); the sets that keep the rest (`preallocation`).
+//! Not here: the window's size (`file::window`), the preallocated runs (`preallocation`).
 
 use super::preallocation::Piece;
 use super::{FilePreallocation, Space, Want};
@@ -11,19 +11,19 @@ use uext4_alloc::{Run, Stat};
 use uext4_format::{BlockNr, BlockRun};
 use uext4_sync::atomic::{AtomicU32, Ordering};
 
-/// Nothing is held in advance when fewer clusters are left than this many times what would be.
+/// No preallocation while fewer clusters are free than this many times its size.
 const SCARCE_TIMES: u64 = 4;
 
-/// Limits of sysfs that concern requests.
+/// Tunables of sysfs that shape requests.
 pub(crate) struct Shaping {
     /// `mb_stream_req`: files of more blocks are streams.
     pub(crate) stream_req_blocks: AtomicU32,
-    /// `mb_group_prealloc`: clusters of a run for small files.
+    /// `mb_group_prealloc`: clusters of a locality group's run for small files.
     pub(crate) group_prealloc_clusters: AtomicU32,
 }
 
 impl Shaping {
-    /// The defaults. Runs for small files are whole stripes.
+    /// The defaults. Runs for small files consist of whole stripes.
     pub(super) fn new(cluster_bits: u32, stripe_clusters: u32) -> Self {
         let run = (512_u32 >> cluster_bits).max(32);
         Self {
@@ -33,14 +33,14 @@ impl Shaping {
     }
 }
 
-/// What to reserve of a file around a request, in clusters of the file.
+/// The window to reserve around a request, in clusters of the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Window {
-    /// Where the request begins.
+    /// Start of the request.
     pub(crate) at: u32,
-    /// Holds the request.
+    /// Contains the request.
     pub(crate) range: Range<u32>,
-    /// Where the window's start should stand.
+    /// Goal for the start of the window.
     pub(crate) goal: Option<BlockNr>,
 }
 
@@ -49,8 +49,8 @@ impl Window {
         self.range.end - self.range.start
     }
 
-    /// Where a run of `len` clusters goes that is for `needed` clusters at least: at the window's
-    /// end if that covers the request, else at its start, else at the request.
+    /// Position of a run of `len` clusters that must cover `needed` clusters: at the window's end
+    /// if that covers the request, else at its start, else at the request.
     fn place(&self, len: u32, needed: u32) -> u32 {
         let covers = |start: &u32| *start <= self.at && self.at + needed <= start + len;
         let at_end = self.range.end.checked_sub(len);
@@ -63,15 +63,15 @@ impl Window {
 }
 
 impl Space {
-    /// Limits that may change while mounted.
+    /// Tunables that may change while mounted.
     pub(crate) fn shaping(&self) -> &Shaping {
         &self.shaping
     }
 
-    /// Takes up to `want.len_blocks` blocks of what the file holds for cluster `at`.
+    /// Takes up to `want.len_blocks` blocks that are preallocated for cluster `at`.
     ///
     /// # Errors
-    /// [`crate::Error::NoSpace`] when nobody may have more: all that is free is held back.
+    /// [`crate::Error::NoSpace`] if all free clusters are held back from the caller.
     pub(crate) fn reserve_held(
         &self,
         fs: &Fs,
@@ -90,8 +90,8 @@ impl Space {
         Ok(run.map(|run| self.to_blocks(run)))
     }
 
-    /// Reserves the window; answers the part that is for the request. The file keeps the rest. May
-    /// commit, as `reserve_or_commit`.
+    /// Reserves the window; answers the part for the request, and preallocates the rest for the
+    /// file. May commit, as `reserve_or_commit`.
     ///
     /// # Errors
     /// As `reserve`.
@@ -158,7 +158,7 @@ impl Space {
             self.preallocations.restore(run.len.into());
             return Ok(self.to_blocks(run));
         }
-        // Asked once per run only: the exact number of free clusters takes a look at every shard.
+        // Checked once per run only, because the exact number of free clusters reads every shard.
         let at_once = self.shaping.group_prealloc_clusters.load(Ordering::Relaxed);
         let at_once = if self.is_scarce(at_once) {
             granted
@@ -184,8 +184,8 @@ impl Space {
         self.preallocations.take_local(goal, len, end)
     }
 
-    /// Takes up to `len` clusters, `granted` of them claimed; answers how many of them are not,
-    /// and are counted as held in advance.
+    /// Takes up to `len` clusters, of which `granted` are claimed; answers how many are not
+    /// claimed, which count as preallocated.
     fn take_more(&self, fs: &Fs, want: &Want, granted: u32, len: u32) -> Result<(Run, u32)> {
         let min = want.min_blocks.div_ceil(1 << self.geometry().cluster_bits);
         let more = len.saturating_sub(granted);
@@ -212,7 +212,7 @@ impl Space {
         self.claims.available() < SCARCE_TIMES * u64::from(clusters)
     }
 
-    /// Gives runs back that were held in advance.
+    /// Returns preallocated runs to the engine.
     fn let_go(&self, runs: &[Run]) {
         for run in runs {
             self.engine.release(*run);
@@ -221,24 +221,24 @@ impl Space {
         }
     }
 
-    /// Gives back what the file holds in advance. May be called with live objects locked.
+    /// Discards the file's preallocation. May be called with live objects locked.
     pub(crate) fn discard_preallocation(&self, file: &FilePreallocation) {
         self.let_go(&self.preallocations.drain_file(file));
     }
 
-    /// Gives back what all files and threads hold in advance; answers how many runs that were.
+    /// Discards the preallocations of all files and threads; answers the number of runs.
     pub(crate) fn discard_preallocations(&self) -> usize {
         let runs = self.preallocations.drain();
         self.let_go(&runs);
         runs.len()
     }
 
-    /// Clusters that files and threads hold in advance; they count as free.
+    /// Preallocated clusters of files and threads; they count as free.
     pub(crate) fn preallocated_clusters(&self) -> u64 {
         self.preallocations.clusters()
     }
 
-    /// The stretch around cluster `at` of the file in which it holds nothing.
+    /// The range around cluster `at` of the file without preallocation.
     pub(crate) fn gap_around(&self, file: &FilePreallocation, at: u32) -> Range<u64> {
         let (start, end) = file.gap(at);
         start..end

@@ -1,4 +1,4 @@
-//! Where data go, and that space held in advance is neither lost nor missed.
+//! Placement of data; preallocated space is neither lost nor counted as used.
 
 mod partial;
 
@@ -38,7 +38,7 @@ fn assert_clean(device: &MemDevice) {
     oracle::assert_clean(&image);
 }
 
-/// What the engine has free, nothing being held or pending, is what the counts say.
+/// With no preallocated or pending clusters, the engine and the counters agree on free space.
 fn assert_counts(fs: &Filesystem) {
     fs.sync().expect("a commit gives freed space back");
     let space = &fs.fs.space;
@@ -77,8 +77,8 @@ fn writers_at_once_get_long_extents() {
     assert_clean(&device);
 }
 
-/// Threads take inodes from different groups, and whoever makes a name in a directory reads the
-/// line of the hint: it says no more than they have in common.
+/// Threads take inodes from different groups, and each create in a directory reads the cache line
+/// of the hint, so the hint names only what they have in common.
 #[test]
 fn creators_side_by_side_leave_the_hint_of_their_directory() {
     let (_device, fs) = mount(512);
@@ -209,7 +209,7 @@ fn a_crash_loses_nothing_that_is_held() {
     assert_clean(&device);
 }
 
-/// Writes a file of 8 MiB and removes it again.
+/// Writes a file of 8 MiB and removes it.
 fn write_and_remove(fs: &Filesystem) {
     let root = fs.root().expect("the root");
     let file = create(fs, "gone");
@@ -394,7 +394,7 @@ fn tunables_take_any_value_that_is_set() {
     }
 }
 
-/// Names of all, with the allocators that look at them.
+/// All tunables, with the allocators that read them.
 const LIMITS: [(&str, &str); 9] = [
     ("mb_max_to_scan", "linear optimized freespace-tree"),
     ("mb_min_to_scan", "linear optimized freespace-tree"),
@@ -407,7 +407,7 @@ const LIMITS: [(&str, &str); 9] = [
     ("mb_frsp_max_mem", "freespace-tree"),
 ];
 
-/// What the limits do is tested in `alloc`, each by its field.
+/// The effects of the tunables are tested in `alloc`.
 #[test]
 fn each_limit_has_a_field_of_its_own_and_is_refused_where_nobody_looks_at_it() {
     for allocator in ["linear", "optimized", "freespace-tree"] {
@@ -476,7 +476,7 @@ fn writers_at_once_use_all_space() {
     assert_clean(&device);
 }
 
-/// Regions that are known need no tree: only those that are used do.
+/// Summarized regions need no tree; only regions in use do.
 #[test]
 fn a_nearly_new_file_system_of_100_gib_costs_10_kb_of_trees() {
     let device = Arc::new(MemDevice::new(100 << 30));
@@ -495,7 +495,7 @@ fn a_nearly_new_file_system_of_100_gib_costs_10_kb_of_trees() {
         uext4_sync::thread::yield_now();
     }
     assert!(trees(&fs).used_bytes <= 10_000, "{:?}", trees(&fs));
-    // All of them: a run per group, and what lies before and behind the metadata.
+    // All groups: a run per group, and those before and behind the metadata.
     for nr in 0..fs.fs.geometry.group_count {
         let loader = super::loaders::LookLoader {
             space: &fs.fs.space,
@@ -509,7 +509,7 @@ fn a_nearly_new_file_system_of_100_gib_costs_10_kb_of_trees() {
     fs.unmount().expect("unmounts");
 }
 
-/// Creates files in the root with `threads` threads until there are no inodes; answers how many.
+/// Creates files in the root with `threads` threads until no inode is free; answers how many.
 fn create_all(fs: &Filesystem, threads: usize, round: &str) -> usize {
     let create_some = |thread: usize| {
         let root = fs.root().expect("the root");

@@ -1,7 +1,7 @@
-//! Telling the device which space is free, all at once (`fstrim`).
+//! Discard of free space (`fstrim`).
 //!
-//! What is being discarded is reserved meanwhile, so nobody writes there. It counts as held in
-//! advance: who finds no space because of it waits and asks again.
+//! Runs are reserved while they are discarded, so no file gets them. They count as preallocated: a
+//! request that finds no space meanwhile waits and retries.
 
 use super::Space;
 use super::loaders::BitmapLoader;
@@ -12,11 +12,11 @@ use uext4_format::GroupNr;
 
 impl Filesystem {
     /// Discards free space inside the byte range `range`, in runs of at least `min_len_bytes`;
-    /// answers how many bytes were discarded. What was freed and is not committed stays.
+    /// answers how many bytes were discarded. Freed blocks that wait for a commit are skipped.
     ///
     /// # Errors
     /// [`Error::Invalid`] for a range that starts behind the file system or is shorter than a
-    /// block, and for runs longer than a group; what the device says; [`Error::ReadOnly`].
+    /// block, and for runs longer than a group; errors of the device; [`Error::ReadOnly`].
     pub fn trim(&self, range: Range<u64>, min_len_bytes: u64) -> Result<u64> {
         self.change(|fs| {
             fs.writable()?;
@@ -56,7 +56,7 @@ impl Space {
         Ok(trimmed * cluster_bytes)
     }
 
-    /// Discards free runs of one group inside `range`; answers how many clusters.
+    /// Discards the free runs of one group inside `range`; answers how many clusters.
     fn trim_group(&self, fs: &Fs, nr: GroupNr, range: Range<u64>, min_len: u32) -> Result<u64> {
         if self.engine.group_free(nr) < min_len {
             return Ok(0);

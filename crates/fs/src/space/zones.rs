@@ -1,5 +1,5 @@
-//! Where metadata stands that no file may map: superblocks, descriptors, bitmaps, inode tables and
-//! the journal.
+//! System zones: metadata blocks that no file may map (superblocks, descriptors, bitmaps, inode
+//! tables and the journal).
 //!
 //! References: mount option `block_validity` of the kernel's ext4.
 
@@ -13,7 +13,7 @@ pub(crate) struct Zones {
 }
 
 impl Zones {
-    /// Zones from ranges in any order; touching ones are joined.
+    /// Zones from ranges in any order; touching ranges are merged.
     pub(super) fn new(mut ranges: Vec<Range<u64>>) -> Self {
         ranges.retain(|range| range.start < range.end);
         ranges.sort_unstable_by_key(|range| range.start);
@@ -36,7 +36,7 @@ impl Zones {
             .is_none_or(|range| range.start >= end)
     }
 
-    /// Blocks in all zones.
+    /// Number of blocks in all zones.
     pub(super) fn total(&self) -> u64 {
         self.ranges
             .iter()
@@ -44,7 +44,7 @@ impl Zones {
             .sum()
     }
 
-    /// The ranges that meet `within`, cut to it.
+    /// The ranges that overlap `within`, clipped to it.
     pub(super) fn inside(&self, within: Range<u64>) -> impl Iterator<Item = Range<u64>> + '_ {
         let first = self
             .ranges
@@ -57,7 +57,7 @@ impl Zones {
     }
 }
 
-/// Everything that one group's descriptor and position say.
+/// The metadata of one group, by its descriptor and position.
 pub(super) fn of_group(
     geometry: &Geometry,
     group: GroupNr,

@@ -1,4 +1,4 @@
-//! Changing one leaf, and what follows from it above: keys of parents, nodes that became empty.
+//! Changes of one leaf, and their effects above: keys of parents, nodes that became empty.
 
 use super::super::clusters::free_tree_block;
 use super::room;
@@ -10,7 +10,7 @@ use uext4_format::LogicalBlock;
 use uext4_format::extent::{Extent, ExtentNode, ROOT_CAPACITY};
 use uext4_journal::Handle;
 
-/// Entries of a leaf, and what stands there afterwards.
+/// Entries of a leaf, and their replacement.
 pub(super) struct Change {
     pub(super) at: Range<usize>,
     pub(super) with: Vec<Extent>,
@@ -33,8 +33,8 @@ impl Change {
     }
 }
 
-/// Plans a change of the leaf for `key` and makes it; splits the leaf and plans again if there is
-/// no room for it.
+/// Plans a change of the leaf for `key` and applies it. If the leaf lacks slots, splits it and
+/// plans again.
 pub(super) fn change_leaf(
     fs: &Fs,
     handle: &Handle<'_>,
@@ -67,7 +67,7 @@ fn apply(
 ) -> Result<()> {
     let first = change.at.start == 0;
     let empty = leaf(path).edit(handle, state, |node| {
-        // In place first: most changes lengthen or shorten one extent.
+        // In place first: most changes extend or shorten one extent.
         let kept = change.at.len().min(change.with.len());
         for (offset, extent) in change.with.iter().take(kept).enumerate() {
             node.set_extent(change.at.start + offset, *extent);
@@ -89,7 +89,7 @@ fn apply(
     Ok(())
 }
 
-/// Brings the first key of the node at `level` to its parents.
+/// Copies the first key of the node at `level` to its parents.
 pub(super) fn fix_keys(handle: &Handle<'_>, state: &mut InodeState, path: &[Step], level: usize) {
     let Some(key) = path[level].node.read(state, |node| node.key(0)) else {
         return;
@@ -105,7 +105,7 @@ pub(super) fn fix_keys(handle: &Handle<'_>, state: &mut InodeState, path: &[Step
     }
 }
 
-/// Frees the empty node at `level`, and its parents as far as they become empty with it.
+/// Frees the empty node at `level`, and each parent that becomes empty with it.
 fn drop_empty(
     fs: &Fs,
     handle: &Handle<'_>,
@@ -132,12 +132,12 @@ fn drop_empty(
             return Ok(());
         }
     }
-    // Nothing is mapped any more: an inner node must have entries, so the root becomes a leaf.
+    // An empty map: an inner node must have entries, so the root becomes a leaf.
     Node::Root.edit(handle, state, |node| node.set_depth(0));
     Ok(())
 }
 
-/// Pulls the only child of the root back into the inode while it fits there.
+/// Moves the only child of the root back into the inode while it fits there.
 pub(super) fn shrink(fs: &Fs, handle: &Handle<'_>, state: &mut InodeState) -> Result<()> {
     loop {
         let root = ExtentNode::new(&state.disk.i_block[..]);

@@ -1,4 +1,4 @@
-//! Unmapping: from the right to the left, one extent at a time.
+//! Unmapping of extents: from right to left, one extent at a time.
 
 use super::super::limits::check_run;
 use super::super::{Progress, clusters};
@@ -13,7 +13,7 @@ use uext4_journal::Handle;
 
 /// Groups whose bitmaps one step may touch.
 const STEP_GROUPS: u64 = 8;
-/// Blocks of the log that the revokes of what one step frees may take, besides one for nodes.
+/// Log blocks for the revokes of the blocks that one step frees, besides one for nodes.
 const STEP_REVOKE_BLOCKS: u64 = 3;
 
 /// Unmaps and frees the blocks of `range`; stops when the handle's credits run out.
@@ -61,14 +61,14 @@ pub(super) fn unmap(
     Ok(())
 }
 
-/// What a step may log: the way down twice (a hole in the middle splits it), a group half for
-/// each new and each freed node, the groups of the blocks, and revokes.
+/// Credits of a step: the path twice (a hole in the middle splits it), a group half for each new
+/// and each freed node, the groups of the blocks, and revokes.
 fn step_credits(state: &InodeState) -> u64 {
     3 * u64::from(super::depth(state)) + 2 + STEP_GROUPS + STEP_REVOKE_BLOCKS + 1
 }
 
-/// Keeps the end of an extent whose blocks are revoked, as many as a few blocks of the log take:
-/// each takes 8 bytes behind a header and before a checksum, of 20 bytes together.
+/// Limits a cut of revoked blocks to the end that fits in a few revoke blocks of the log. Each
+/// revoke takes 8 bytes; header and checksum take 20 bytes together.
 fn limit_revokes(fs: &Fs, state: &InodeState, cut: Extent) -> Extent {
     if !clusters::holds_metadata(state) {
         return cut;
@@ -78,7 +78,7 @@ fn limit_revokes(fs: &Fs, state: &InodeState, cut: Extent) -> Extent {
     piece(&cut, from.max(cut.logical.0.into()), cut.logical_end()).unwrap_or(cut)
 }
 
-/// The last stretch of `range` that one extent maps, cut to a bounded number of groups.
+/// The last part of `range` that one extent maps, limited to a few groups.
 pub(super) fn last_in(fs: &Fs, state: &InodeState, range: Range<u64>) -> Result<Option<Extent>> {
     let mut end = range.end.min(super::super::LOGICAL_END);
     while end > range.start {
@@ -88,7 +88,7 @@ pub(super) fn last_in(fs: &Fs, state: &InodeState, range: Range<u64>) -> Result<
             node.search(key).and_then(|position| node.extent(position))
         });
         let Some(extent) = found else {
-            // Nothing in this leaf starts before `end`: what is left of it may still be mapped.
+            // No extent in this leaf starts before `end`: leaves to the left may still map some.
             end = leaf.expect.logical.start.min(end - 1);
             continue;
         };
@@ -99,7 +99,7 @@ pub(super) fn last_in(fs: &Fs, state: &InodeState, range: Range<u64>) -> Result<
     Ok(None)
 }
 
-/// Keeps the end of an extent that meets few groups.
+/// Limits an extent to its end in the last few groups.
 fn limit_groups(fs: &Fs, cut: Extent) -> Extent {
     let last = fs.geometry.group_of_block(BlockNr(cut.physical_end() - 1));
     let first = uext4_format::GroupNr((u64::from(last.0) + 1).saturating_sub(STEP_GROUPS) as u32);
@@ -112,7 +112,7 @@ fn limit_groups(fs: &Fs, cut: Extent) -> Extent {
     piece(&cut, from, cut.logical_end()).unwrap_or(cut)
 }
 
-/// Takes a part of one extent out of the tree.
+/// Removes a part of one extent from the tree.
 fn cut_out(fs: &Fs, handle: &Handle<'_>, state: &mut InodeState, cut: Extent) -> Result<()> {
     change_leaf(fs, handle, state, cut.logical, |node| {
         let Some((position, extent)) = node.find(cut.logical) else {

@@ -1,7 +1,7 @@
-//! Making room in a leaf: splitting full nodes, and growing the tree at the root.
+//! Node splits, and growth of the tree at the root, to free slots in a leaf.
 //!
-//! Each step takes one new block and leaves a valid tree, so running out of space in between
-//! costs nothing but the order of the nodes.
+//! Each step takes one new block and leaves a valid tree. If space runs out in between, the tree is
+//! valid with emptier nodes.
 
 use super::super::clusters::new_tree_block;
 use super::walk::{self, Node, Step, Steps};
@@ -11,25 +11,25 @@ use uext4_format::extent::{ExtentNode, Index, MAX_DEPTH};
 use uext4_format::{BlockNr, Corrupt, LogicalBlock, Place};
 use uext4_journal::Handle;
 
-/// Every level can be split once, and the root grow once, before a leaf has room.
+/// Each level splits at most once, and the root grows once, before a leaf has free slots.
 const STEPS_MAX: usize = 2 * MAX_DEPTH as usize + 2;
 
-/// Slots that a node has left.
+/// Free slots of a node.
 pub(super) fn free_slots(node: &Node, state: &InodeState) -> usize {
     node.read(state, |node| {
         node.max().min(node.capacity()).saturating_sub(node.count())
     })
 }
 
-/// Blocks that [`make`] takes to give the leaf for `key` one slot.
+/// Blocks that [`make`] takes to give the leaf for `key` one free slot.
 pub(in crate::map) fn wanted(fs: &Fs, state: &InodeState, key: LogicalBlock) -> Result<u64> {
     let path = walk::path(fs, state, key)?;
     let is_full = |step: &&Step| free_slots(&step.node, state) == 0;
-    // A full root moves into a block, which is then split or has room; the rest is split.
+    // A full root moves into a block, which then has space or splits; other full nodes split.
     Ok(path.iter().rev().take_while(is_full).count() as u64)
 }
 
-/// Splits nodes until the leaf for `key` has `slots` free slots; the way to it.
+/// Splits nodes until the leaf for `key` has `slots` free slots; answers the path to it.
 pub(super) fn make(
     fs: &Fs,
     handle: &Handle<'_>,
@@ -110,8 +110,8 @@ fn split(
     Ok(())
 }
 
-/// Entries that stay left. A file that grows at its end leaves full nodes behind, one that grows
-/// at its start, too.
+/// Entries that stay in the left node. A file that grows at its end or at its start leaves full
+/// nodes behind.
 fn split_point(count: usize, position: Option<usize>) -> usize {
     match position {
         Some(position) if position + 1 >= count => count - 1,
@@ -120,7 +120,7 @@ fn split_point(count: usize, position: Option<usize>) -> usize {
     }
 }
 
-/// A place for a new tree block: near what the node names.
+/// Goal for a new tree block: near the block or the entries of the node.
 fn near(node: &Node, state: &InodeState) -> Option<BlockNr> {
     node.block().map(|block| block.nr()).or_else(|| {
         node.read(state, |node| match node.depth() {

@@ -1,8 +1,8 @@
-//! Moving extents along the file, without moving data: to the left behind a removed range, to the
+//! Shifts extents along the file without moving data: to the left behind a removed range, to the
 //! right before an inserted one.
 //!
-//! One leaf is changed at a time, from the side to which extents move, so that the tree is valid
-//! after each and no tree block is needed.
+//! One leaf changes at a time, beginning at the side to which extents move. The tree is valid after
+//! each leaf, and no tree block is needed.
 
 use super::super::LOGICAL_END;
 use super::edit::{self, Change, change_leaf};
@@ -14,7 +14,7 @@ use uext4_format::extent::{Extent, ExtentNode};
 use uext4_format::{BlockNr, LogicalBlock};
 use uext4_journal::Handle;
 
-/// Which way extents move, and by how many blocks.
+/// Direction and distance of a shift, in blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Shift {
     /// To smaller logical blocks.
@@ -32,8 +32,8 @@ impl Shift {
     }
 }
 
-/// Moves the extents of the first leaf that has some from `at` on to the left by `by` blocks,
-/// which are a hole before `at`; answers where the rest begins, until there is none.
+/// Shifts the extents of the first leaf that has some from `at` on to the left by `by` blocks,
+/// which are a hole before `at`. Answers where the rest begins; `None` when all are shifted.
 pub(crate) fn left(
     fs: &Fs,
     handle: &Handle<'_>,
@@ -55,8 +55,8 @@ pub(crate) fn left(
     Ok(None)
 }
 
-/// Moves the extents of the last leaf that has some in `range` to the right by `by` blocks; answers
-/// before which block the rest ends, until there is none.
+/// Shifts the extents of the last leaf that has some in `range` to the right by `by` blocks.
+/// Answers before which block the rest ends; `None` when all are shifted.
 pub(crate) fn right(
     fs: &Fs,
     handle: &Handle<'_>,
@@ -76,7 +76,7 @@ pub(crate) fn right(
     Ok(key.map(|key| key.0.into()))
 }
 
-/// The first entry of a leaf that starts at `at` or behind it, and where the last of them ends.
+/// The first entry of a leaf that starts at or behind `at`, and the end of the last entry.
 fn from(node: &ExtentNode<&[u8]>, at: u64) -> (usize, Option<u64>) {
     let first = node
         .extents()
@@ -105,9 +105,9 @@ fn move_entries(
     }
 }
 
-/// Blocks that taking `range` out and moving what follows may log besides one way down the tree:
-/// each leaf from there on, the group of one that becomes empty (which are few, and as few are the
-/// nodes above), the groups of the blocks that are freed. Counts up to `max` and some.
+/// Bound on the blocks logged by a removal of `range` and the shift of the extents behind it,
+/// beyond one path down the tree: each leaf from there on, the groups of emptied leaves (few, as
+/// are the nodes above), the groups of the freed blocks. Stops counting soon after `max`.
 pub(crate) fn cost(fs: &Fs, state: &InodeState, range: Range<u64>, max: u32) -> Result<u32> {
     let mut at = range.start;
     let (mut nodes, mut groups) = (0u32, 0u32);
@@ -129,14 +129,14 @@ pub(crate) fn cost(fs: &Fs, state: &InodeState, range: Range<u64>, max: u32) -> 
     Ok(nodes.saturating_add(groups.min(fs.geometry.group_count)))
 }
 
-/// Groups that an extent meets.
+/// Number of groups that an extent overlaps.
 fn groups_of(fs: &Fs, extent: &Extent) -> u32 {
     let last = BlockNr(extent.physical_end().saturating_sub(1));
     let group = |block| fs.geometry.group_of_block(block).0;
     group(last).saturating_sub(group(extent.start)) + 1
 }
 
-/// Cuts the extent around `at` in two, if one begins before it.
+/// Splits the extent around `at`, if one begins before it.
 pub(crate) fn split_at(
     fs: &Fs,
     handle: &Handle<'_>,
@@ -157,8 +157,8 @@ pub(crate) fn split_at(
     })
 }
 
-/// Joins the extent that begins at `at` with the one before it, if they are one in all but the
-/// tree and stand in one leaf.
+/// Merges the extent that begins at `at` with the preceding one, if they are contiguous and in one
+/// leaf.
 pub(crate) fn join_at(
     fs: &Fs,
     handle: &Handle<'_>,
@@ -185,7 +185,7 @@ pub(crate) fn join_at(
     edit::shrink(fs, handle, state)
 }
 
-/// Behind the last mapped block.
+/// End of the last mapped extent.
 pub(crate) fn mapped_end(fs: &Fs, state: &InodeState) -> Result<u64> {
     Ok(remove::last_in(fs, state, 0..LOGICAL_END)?.map_or(0, |last| last.logical_end()))
 }

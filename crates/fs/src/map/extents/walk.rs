@@ -1,4 +1,4 @@
-//! Walking down a tree, with every node checked against its parent.
+//! Walks down a tree; every node is validated against its parent.
 
 use crate::inode::InodeState;
 use crate::meta::{MetaBlock, Seal};
@@ -17,7 +17,7 @@ pub(super) enum Node {
 }
 
 impl Node {
-    /// Looks at the node.
+    /// Reads the node.
     pub(super) fn read<R>(
         &self,
         state: &InodeState,
@@ -51,16 +51,16 @@ impl Node {
     }
 }
 
-/// A node on the way, and what its parent promised of it.
+/// A node on the path, with the bounds from its parent.
 pub(super) struct Step {
     pub(super) node: Node,
     pub(super) expect: Expect,
     pub(super) depth: u16,
-    /// Entry of the child that the way takes; 0 in a leaf.
+    /// Position of the child on the path; 0 in a leaf.
     pub(super) at: usize,
 }
 
-/// The steps from the root down. Few trees are deeper than this, and then they are large.
+/// The path from the root down. Few trees are deeper than this, and those are large.
 pub(super) type Steps = SmallVec<[Step; 3]>;
 
 /// Seal of the tree blocks of an inode.
@@ -68,7 +68,7 @@ pub(super) fn seal(state: &InodeState) -> Seal {
     Seal::Extent(state.seed())
 }
 
-/// The root, checked.
+/// The root, validated.
 pub(super) fn root(fs: &Fs, state: &InodeState) -> Result<Step> {
     let expect = Expect::root(super::super::limits::block_bounds(fs));
     let node = ExtentNode::new(&state.disk.i_block[..]);
@@ -81,7 +81,7 @@ pub(super) fn root(fs: &Fs, state: &InodeState) -> Result<Step> {
     })
 }
 
-/// The child of `step` on the way to `key`; notes the entry in `step`.
+/// The child of `step` on the path to `key`; stores its position in `step`.
 fn child(fs: &Fs, state: &InodeState, step: &mut Step, key: LogicalBlock) -> Result<Step> {
     let (at, child, expect) = step.node.read(state, |node| {
         let at = node.search(key).unwrap_or(0);
@@ -101,8 +101,9 @@ fn child(fs: &Fs, state: &InodeState, step: &mut Step, key: LogicalBlock) -> Res
     })
 }
 
-/// A tree block. One that is in memory already was checked when it was read, maybe for another
-/// parent: a hostile tree can name a block twice. So what depends on the parent is checked again.
+/// A tree block. A cached block was validated when it was read, possibly for another parent,
+/// because a hostile tree can refer to a block twice. The checks that depend on the parent run
+/// again.
 fn load(fs: &Fs, state: &InodeState, nr: BlockNr, expect: &Expect) -> Result<Arc<MetaBlock>> {
     let place = Place::InodeBlock(state.nr(), nr);
     let check = |bytes: &[u8]| ExtentNode::new(bytes).validate(expect, place);
@@ -128,7 +129,7 @@ fn fits(node: &ExtentNode<&[u8]>, expect: &Expect) -> bool {
         && end.unwrap_or(start) <= expect.logical.end
 }
 
-/// The leaf that maps `key`, or would.
+/// The leaf that maps `key`, or that would.
 pub(super) fn leaf(fs: &Fs, state: &InodeState, key: LogicalBlock) -> Result<Step> {
     let mut step = root(fs, state)?;
     while step.depth > 0 {
@@ -137,7 +138,7 @@ pub(super) fn leaf(fs: &Fs, state: &InodeState, key: LogicalBlock) -> Result<Ste
     Ok(step)
 }
 
-/// The way from the root to the leaf for `key`: at least one step.
+/// The path from the root to the leaf for `key`: at least one step.
 pub(super) fn path(fs: &Fs, state: &InodeState, key: LogicalBlock) -> Result<Steps> {
     let mut path = smallvec![];
     let mut step = root(fs, state)?;

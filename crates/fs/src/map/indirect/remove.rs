@@ -1,4 +1,4 @@
-//! Unmapping: from the right to the left, one stretch of consecutive blocks at a time.
+//! Unmapping of indirect blocks: from right to left, one run at a time.
 
 use super::super::Progress;
 use super::super::clusters::{self, free_tree_block};
@@ -12,9 +12,8 @@ use uext4_format::indirect::{IndirectPath, max_blocks, pointer, set_pointer};
 use uext4_format::{BlockNr, BlockRun, LogicalBlock};
 use uext4_journal::Handle;
 
-/// What a step may log: the tables on the way, a group half for each table that becomes empty,
-/// the groups of one stretch (at most one table's pointers), and the revokes of that and of the
-/// tables.
+/// Credits of a step: the tables on the path, a group half for each table that becomes empty, the
+/// groups of one run (at most one table's pointers), and the revokes of the run and of the tables.
 const STEP_CREDITS: u32 = 3 + 3 + 4 + 4;
 
 /// Unmaps and frees the blocks of `range`; stops when the handle's credits run out.
@@ -56,8 +55,8 @@ pub(in super::super) fn remove(
     Ok(Progress::Done)
 }
 
-/// The consecutive blocks nearest before the step's position (itself included), and the number of
-/// empty pointers behind them.
+/// The last run of consecutive blocks up to the step's position, and the number of empty pointers
+/// behind it.
 fn last_stretch(step: &Step, state: &InodeState, max: u32) -> (Option<BlockRun>, u32) {
     step.table.read(state, |table| {
         let at = |distance: u32| pointer(table, (step.at - distance) as usize).0;
@@ -74,7 +73,7 @@ fn last_stretch(step: &Step, state: &InodeState, max: u32) -> (Option<BlockRun>,
     })
 }
 
-/// Clears the pointers of a stretch that has `skipped` empty ones behind it.
+/// Clears the pointers of a run that has `skipped` empty ones behind it.
 fn clear_stretch(
     fs: &Fs,
     handle: &Handle<'_>,
@@ -93,8 +92,8 @@ fn clear_stretch(
     Ok(())
 }
 
-/// Frees the last table on the way if it is empty, and its parents as far as they become empty
-/// with it; true when there was one.
+/// Frees the last table on the path if it is empty, and each parent that becomes empty with it;
+/// true if it freed one.
 fn drop_if_empty(
     fs: &Fs,
     handle: &Handle<'_>,

@@ -1,14 +1,14 @@
-//! The extent status: what was found in the maps of files, so that it is not looked for again.
+//! Extent status cache: cached lookups in the maps of files.
 //!
-//! Kept for deep maps only: a root in the inode is found as fast as a cache would be. A map that
-//! has drawn back into its inode drops what was kept, so that changes have nothing to forget.
-//! Holes, unwritten and written blocks are known alike. Blocks that wait for their allocation are
-//! with the data that wait (`file`), so the shrinker never meets them.
+//! Only deep maps are cached: a root in the inode is searched as fast as a cache. A map that
+//! shrinks back into its inode drops its cache, so that changes have nothing to invalidate. Holes,
+//! unwritten and written blocks are cached alike. Delayed blocks are in the file's buffer
+//! (`delayed`) instead, so the shrinker never meets them.
 //!
-//! Invariants: the inode's state lock guards the truth. Who changes the map holds it exclusively
-//! and forgets the range first; who looks up and notes what was found holds it shared.
-//! Locking: a tree has a lock of its own ([`Rank::ExtentStatus`]), held for a search or a note; the
-//! list that the shrinker goes round is touched when a file's first entry comes, never by a lookup.
+//! Invariants: the inode's state lock guards the map. A writer holds it exclusively and invalidates
+//! the range first; a reader that looks up and caches the result holds it shared.
+//! Locking: each tree has its own lock ([`Rank::ExtentStatus`]), held for a search or an insertion.
+//! A lookup never touches the shrinker's list; only a file's first entry does.
 //! References: Kara, "Ext4 filesystem scaling"; kernel `extents_status`, as documented.
 
 mod shrinker;
@@ -28,11 +28,11 @@ use uext4_format::{InodeNr, LogicalBlock};
 use uext4_sync::atomic::{AtomicBool, Ordering};
 use uext4_sync::{OnceLock, Rank, RwLock};
 
-/// The place in an inode's state where its tree hangs; empty until something is noted.
+/// Slot for the tree in an inode's state; empty until the first entry.
 #[derive(Default)]
 pub(crate) struct StatusSlot {
     file: OnceLock<Arc<FileStatus>>,
-    /// The map is being changed: it alone is asked, and nothing is noted.
+    /// The map is being changed: the cache is bypassed.
     changing: bool,
 }
 
@@ -42,7 +42,7 @@ impl StatusSlot {
     }
 }
 
-/// What is known of one file's map.
+/// The cached entries of one file's map.
 pub(crate) struct FileStatus {
     nr: InodeNr,
     tree: RwLock<Tree>,
@@ -78,7 +78,7 @@ impl FileStatus {
         self.all.count(before, tree.len());
     }
 
-    /// One step of the shrinker; `None` when somebody is at the tree.
+    /// One step of the shrinker; `None` if the tree is locked.
     fn scan(&self, max: usize) -> Option<(Scanned, Left)> {
         let mut tree = self.tree.try_write()?;
         let before = tree.len();
@@ -102,17 +102,17 @@ impl Drop for FileStatus {
     }
 }
 
-/// What a scan leaves of a tree.
+/// Entries left after a scan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Left {
     Nothing,
-    /// Entries; all were looked at.
+    /// Entries, all of which were scanned.
     Again,
-    /// Entries that were not looked at yet.
+    /// Entries that were not scanned yet.
     Rest,
 }
 
-/// What is known to stand at `at`.
+/// The cached mapping at `at`.
 pub(super) fn find(state: &InodeState, at: LogicalBlock) -> Option<Mapping> {
     let status = state.status.file()?;
     let found = status.tree.read().find(at.0);
@@ -120,7 +120,7 @@ pub(super) fn find(state: &InodeState, at: LogicalBlock) -> Option<Mapping> {
     found
 }
 
-/// Notes what the map says of `at`.
+/// Caches the mapping at `at`.
 pub(super) fn note(all: &Arc<ExtentStatus>, state: &InodeState, at: LogicalBlock, found: Mapping) {
     if state.status.changing {
         return;
@@ -129,7 +129,7 @@ pub(super) fn note(all: &Arc<ExtentStatus>, state: &InodeState, at: LogicalBlock
     state.status.file.get_or_init(new).note(at, found);
 }
 
-/// Changes the map in `range`, of which nothing is known any more then.
+/// Changes the map in `range`, and invalidates the range.
 pub(super) fn changing<R>(
     state: &mut InodeState,
     range: Range<u64>,
@@ -147,7 +147,7 @@ pub(super) fn changing<R>(
     result
 }
 
-/// Forgets the whole file: another map takes the place of this one.
+/// Invalidates the whole file, because another map replaces this one.
 pub(crate) fn forget_all(state: &mut InodeState) {
     changing(state, 0..LOGICAL_END, |_| ());
 }

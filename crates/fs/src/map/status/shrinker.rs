@@ -1,15 +1,14 @@
-//! Keeping the extent status of all files within its budget.
+//! Shrinker of the extent status cache: keeps it within its budget.
 //!
-//! The shrinker goes round the files that have entries. A call looks at a fixed number of entries,
-//! from where the last one stopped, and drops those that nobody looked up since it came by last:
-//! its time is bounded by what it looks at, whatever the files are like. Whoever adds entries above
-//! the budget does the work, a little at a time; a tree or list that is in use is passed over.
+//! CLOCK over the files with entries. A call scans a fixed number of entries, from where the last
+//! call stopped, and drops those without a lookup since the last scan. The scan length bounds its
+//! time, whatever the files are like. Threads that add entries above the budget do the work in
+//! small parts; a locked tree or list is skipped.
 //!
-//! Each call is timed by two clocks: that of the wall, and that of the thread, which stands while
-//! the thread is interrupted or waits for a processor. Four readings a call, none for an entry.
+//! Two clocks time each call: wall time, and the thread's CPU time, which stops while the thread is
+//! interrupted or preempted. That is four readings per call, and none per entry.
 //!
-//! Locking: a list ([`Rank::Queue`]) is held to take a file from it or to put one in; never
-//! together with a tree.
+//! Locking: a list ([`Rank::Queue`]) is held to take or insert a file; never together with a tree.
 //! References: Kara, "Ext4 filesystem scaling" (round robin, resume, scanned not reclaimed).
 
 use super::{FileStatus, Left};
@@ -21,24 +20,24 @@ use uext4_format::InodeNr;
 use uext4_sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use uext4_sync::{Clock, Counter, Latencies, Mutex, Rank, Sharded};
 
-/// What an entry costs, with its share of the tree's nodes.
+/// Memory of an entry in bytes, with its share of the tree's nodes.
 pub(crate) const ENTRY_BYTES: u64 = 64;
-/// Entries that one call looks at.
+/// Entries that one call scans.
 const SCAN_MAX: usize = 64;
-/// A thread looks at the budget when it has added this many; less than [`SCAN_MAX`] by so much
-/// that the second chance costs nothing: two rounds are faster than what is added.
+/// Entries that a thread adds between checks of the budget. It is so much less than [`SCAN_MAX`]
+/// that two rounds are faster than the insertions, and the second chance costs nothing.
 const ADDED_MAX: u64 = 16;
-/// Lists, so that files with new entries do not meet.
+/// Number of lists, so that files with new entries rarely share one.
 const LISTS: usize = 16;
 
 #[derive(Default)]
 struct List {
     files: VecDeque<Weak<FileStatus>>,
-    /// Length at which files that are gone are taken out.
+    /// Length at which dead files are pruned.
     prune_at: usize,
 }
 
-/// The extent status of all files.
+/// The extent status cache of all files.
 pub(crate) struct ExtentStatus {
     entries: Counter,
     hits: Counter,
@@ -51,7 +50,7 @@ pub(crate) struct ExtentStatus {
     clock: Arc<dyn Clock>,
 }
 
-/// What the shrinker did; written by calls of the shrinker only.
+/// Counters of the shrinker, which alone writes them.
 #[derive(Default)]
 struct Report {
     scanned: AtomicU64,
@@ -77,19 +76,19 @@ impl ExtentStatus {
         }
     }
 
-    /// The budget in bytes; a change holds for what is noted from then on.
+    /// The budget in bytes; later insertions use a changed value.
     pub(crate) fn budget_bytes(&self) -> &AtomicU64 {
         &self.budget_bytes
     }
 
-    /// A tree's number of entries changed.
+    /// Counts the change of a tree's length.
     pub(super) fn count(&self, before: usize, after: usize) {
         if before != after {
             self.entries.add(after as i64 - before as i64);
         }
     }
 
-    /// A tree was asked.
+    /// Counts a lookup.
     pub(super) fn looked_up(&self, found: Option<&Mapping>) {
         match found {
             Some(_) => self.hits.add(1),
@@ -97,7 +96,7 @@ impl ExtentStatus {
         }
     }
 
-    /// A file got its first entry.
+    /// Lists a file that got its first entry.
     pub(super) fn list(&self, file: &Arc<FileStatus>) {
         let mut list = self.lists[file.nr.0 as usize % LISTS].lock();
         if list.files.len() >= list.prune_at {
@@ -107,7 +106,7 @@ impl ExtentStatus {
         list.files.push_back(Arc::downgrade(file));
     }
 
-    /// Shrinks by a call's worth if the caller has added enough, and the budget is used up.
+    /// Runs one call of the shrinker if the caller has added enough, and the budget is exceeded.
     pub(super) fn keep_to_budget(&self) {
         let added = self.added.local().fetch_add(1, Relaxed);
         if added % ADDED_MAX == ADDED_MAX - 1 && self.used_bytes() > self.budget_bytes.load(Relaxed)
@@ -120,11 +119,11 @@ impl ExtentStatus {
         self.entries.sum().max(0) as u64 * ENTRY_BYTES
     }
 
-    /// Drops about a quarter of all entries, in calls as short as others; answers how many.
+    /// Drops about a quarter of all entries, in calls of the usual length; answers how many.
     pub(crate) fn shed(&self) -> u64 {
         let entries = self.entries.sum().max(0) as usize;
         let mut missing = entries.div_ceil(4);
-        // Twice round: the first may only take second chances away.
+        // Two rounds: the first may only clear reference bits.
         for _ in 0..=2 * entries / SCAN_MAX {
             missing = missing.saturating_sub(self.shrink(SCAN_MAX));
             if missing == 0 {
@@ -134,7 +133,7 @@ impl ExtentStatus {
         (entries.div_ceil(4) - missing) as u64
     }
 
-    /// Looks at `max` entries, fewer when there are no more; answers how many were dropped.
+    /// Scans up to `max` entries; answers how many were dropped.
     pub(crate) fn shrink(&self, max: usize) -> usize {
         let (round, taken) = Taken::by(&*self.clock, || self.go_round(max));
         self.report.add(max, &round, &taken);
@@ -143,7 +142,7 @@ impl ExtentStatus {
 
     fn go_round(&self, max: usize) -> Round {
         let mut round = Round::new(max);
-        // Every list once at most: what is busy now is for the next call.
+        // Every list at most once: locked ones are left for the next call.
         for _ in 0..LISTS {
             let at = self.next.load(Relaxed);
             self.scan_list(&self.lists[at % LISTS], &mut round);
@@ -155,7 +154,7 @@ impl ExtentStatus {
         round
     }
 
-    /// Looks at the files of a list, each once at most.
+    /// Scans the files of a list, each at most once.
     fn scan_list(&self, list: &Mutex<List>, round: &mut Round) {
         let Some(mut files) = list.try_lock().map(|list| list.files.len()) else {
             return;
@@ -166,7 +165,7 @@ impl ExtentStatus {
             };
             files -= 1;
             let Some(file) = next.upgrade() else {
-                // The file is gone. To see that is work, too.
+                // The file is gone; the check counts as work.
                 round.left -= 1;
                 continue;
             };
@@ -178,13 +177,13 @@ impl ExtentStatus {
         }
     }
 
-    /// Calls that the clock of the thread timed.
+    /// Number of calls with a CPU time.
     #[cfg(test)]
     pub(super) fn timed_by_thread(&self) -> u64 {
         self.report.thread.summary().count
     }
 
-    /// What there is, and what was done.
+    /// Current counters and sizes.
     pub(crate) fn stats(&self) -> ExtentStatusStats {
         let files = |list: &Mutex<List>| list.lock().files.len() as u64;
         let report = &self.report;
@@ -221,14 +220,14 @@ impl Report {
     }
 }
 
-/// Times of a call, by both clocks.
+/// Durations of a call, by both clocks.
 struct Taken {
     wall: Duration,
     thread: Duration,
 }
 
 impl Taken {
-    /// Runs `work`; the time of the thread is read within that of the wall.
+    /// Runs `work`; CPU time is read inside the wall time.
     fn by<T>(clock: &dyn Clock, work: impl FnOnce() -> T) -> (T, Self) {
         let (wall, thread) = (clock.monotonic(), clock.of_thread());
         let done = work();
@@ -240,7 +239,7 @@ impl Taken {
 
 /// One call of the shrinker.
 struct Round {
-    /// Entries that may still be looked at.
+    /// Entries left to scan.
     left: usize,
     dropped: usize,
     last: InodeNr,
@@ -267,39 +266,39 @@ impl Round {
     }
 }
 
-/// The extent status and its shrinker (`es_shrinker_info`).
+/// Statistics of the extent status cache and its shrinker (`es_shrinker_info`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct ExtentStatusStats {
     /// Entries of all files.
     pub entries: u64,
-    /// What they cost.
+    /// Memory of the entries, in bytes.
     pub used_bytes: u64,
-    /// What they may cost (`extent_cache=`).
+    /// Budget of the entries (`extent_cache=`), in bytes.
     pub budget_bytes: u64,
     /// Files in the shrinker's lists.
     pub files: u64,
-    /// Lookups in deep maps that were answered.
+    /// Hits in deep maps.
     pub hits: u64,
-    /// Lookups in deep maps that were not.
+    /// Misses in deep maps.
     pub misses: u64,
     /// Calls of the shrinker.
     pub shrinker_calls: u64,
-    /// Entries that it looked at.
+    /// Entries scanned.
     pub shrinker_scanned: u64,
-    /// Entries that it dropped.
+    /// Entries dropped.
     pub shrinker_dropped: u64,
-    /// Its time, together.
+    /// Total wall time.
     pub shrinker_ns: u64,
-    /// Of this, the time that it had a processor.
+    /// Total CPU time.
     pub shrinker_thread_ns: u64,
-    /// Its longest call.
+    /// Longest call, in wall time.
     pub worst_call_ns: u64,
-    /// The most time that a call had a processor.
+    /// Longest call, in CPU time.
     pub worst_call_thread_ns: u64,
     /// 999 of 1000 calls took at most this ([`uext4_sync::LatencySummary::p999_ns`]).
     pub p999_call_ns: u64,
-    /// The same of the time that calls had a processor.
+    /// The same percentile of CPU time.
     pub p999_call_thread_ns: u64,
-    /// The file that the longest call ended with.
+    /// The inode at which the longest call ended.
     pub worst_call_inode: u64,
 }

@@ -1,4 +1,4 @@
-//! The tree against one entry per block; the shrinker's order, bounds and counts.
+//! Model test: the tree against one entry per block; order, bounds and counts of the shrinker.
 
 use super::*;
 use crate::map::ExtentState;
@@ -34,7 +34,7 @@ fn step() -> impl Strategy<Value = Step> {
     let state = prop_oneof![Just(ExtentState::Written), Just(ExtentState::Unwritten)];
     prop_oneof![
         2 => (at.clone(), len.clone()).prop_map(|(at, len)| Step::Hole { at, len }),
-        // Few different places, so that neighbours often continue each other.
+        // Few different starts, so that neighbours are often contiguous.
         5 => (at.clone(), len.clone(), 0..2u64, state).prop_map(|(at, len, place, state)| {
             Step::Mapped { at, len, start: 100 + 1000 * place + u64::from(at), state }
         }),
@@ -42,7 +42,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What stands at one block.
+/// The mapping of one block.
 type Known = Option<(u64, ExtentState)>;
 
 fn apply(tree: &mut Tree, model: &mut BTreeMap<u32, Known>, step: &Step) {
@@ -73,7 +73,7 @@ fn apply(tree: &mut Tree, model: &mut BTreeMap<u32, Known>, step: &Step) {
     }
 }
 
-/// Runs of blocks of which the model knows the same: what the tree must have as entries.
+/// Runs of blocks with a continuous mapping in the model: the expected number of tree entries.
 fn runs(model: &BTreeMap<u32, Known>) -> usize {
     let continues = |(left, known): (&u32, &Known), (right, next): (&u32, &Known)| {
         let same = match (known, next) {
@@ -199,8 +199,7 @@ fn many_files_stay_within_the_budget() {
     assert_eq!(stats.entries, entries);
 }
 
-/// Each reading of the wall's clock finds it a millisecond later, each of the thread's a
-/// microsecond.
+/// A clock: each reading advances wall time by 1 ms, and CPU time by 1 µs.
 #[derive(Default)]
 struct Interrupted {
     wall: AtomicU64,
@@ -238,7 +237,7 @@ fn the_two_clocks_time_the_same_calls() {
     assert_eq!(of_thread, (thread, thread));
     let sums = (stats.shrinker_ns, stats.shrinker_thread_ns);
     assert_eq!(sums, (CALLS * wall, CALLS * thread));
-    // Two readings a call, whatever it looks at.
+    // Two readings per call, whatever its length.
     assert_eq!(clock.thread.load(Ordering::Relaxed), 2 * CALLS);
 }
 

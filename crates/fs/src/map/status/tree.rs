@@ -1,7 +1,7 @@
-//! What is known of one file's map, by logical block.
+//! The cached mappings of one file, by logical block.
 //!
-//! Invariants: entries do not overlap; of two neighbours that continue each other there is one.
-//! Every entry says what the map on disk says, or nothing is here for those blocks.
+//! Invariants: entries do not overlap; contiguous neighbours are merged. Each entry agrees with the
+//! map on disk.
 
 use crate::map::{ExtentState, LOGICAL_END, Mapping};
 use std::collections::BTreeMap;
@@ -31,7 +31,7 @@ impl Kind {
 struct Entry {
     len_blocks: u32,
     kind: Kind,
-    /// Looked up since the shrinker last came by.
+    /// Looked up since the shrinker's last scan.
     referenced: AtomicBool,
 }
 
@@ -49,10 +49,10 @@ impl Entry {
     }
 }
 
-/// What one scan did.
+/// Result of one scan.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Scanned {
-    /// Entries looked at.
+    /// Entries scanned.
     pub(super) scanned: usize,
     /// Of these, entries dropped.
     pub(super) dropped: usize,
@@ -62,7 +62,7 @@ pub(super) struct Scanned {
 #[derive(Default)]
 pub(super) struct Tree {
     entries: BTreeMap<u32, Entry>,
-    /// Where the next scan begins.
+    /// Start of the next scan.
     resume: u32,
 }
 
@@ -71,7 +71,7 @@ impl Tree {
         self.entries.len()
     }
 
-    /// What stands at `at`, as far as is known from there on.
+    /// The cached mapping from `at` on.
     pub(super) fn find(&self, at: u32) -> Option<Mapping> {
         let (&first, entry) = self.entries.range(..=at).next_back()?;
         let skip = at - first;
@@ -92,7 +92,7 @@ impl Tree {
         })
     }
 
-    /// Notes what stands at `at`; what was known of these blocks goes.
+    /// Caches the mapping at `at`, and replaces older entries of these blocks.
     pub(super) fn insert(&mut self, at: u32, found: Mapping) {
         let (kind, len_blocks) = match found {
             Mapping::Hole { len_blocks } => (Kind::Hole, len_blocks),
@@ -116,7 +116,7 @@ impl Tree {
             let len_blocks = left.len_blocks.checked_add(entry.len_blocks)?;
             (meets && continues).then(|| (first, Entry::new(left.kind, len_blocks)))
         });
-        // The caller inserts at `first` again, over the left one.
+        // The caller inserts at `first` again, and replaces the left entry.
         joined.unwrap_or((at, entry))
     }
 
@@ -135,7 +135,7 @@ impl Tree {
         joined.unwrap_or(entry)
     }
 
-    /// Forgets the blocks of `range`.
+    /// Invalidates the blocks of `range`.
     pub(super) fn remove(&mut self, range: Range<u64>) {
         let Some(last) = range.end.min(LOGICAL_END).checked_sub(1) else {
             return;
@@ -148,14 +148,14 @@ impl Tree {
         }
     }
 
-    /// Replaces the entry at `first` by what of it lies outside `range`.
+    /// Replaces the entry at `first` by its parts outside `range`.
     fn cut(&mut self, first: u32, range: &Range<u64>) {
         let Some(entry) = self.entries.remove(&first) else {
             return;
         };
         let end = entry.end(first);
         if u64::from(first) < range.start {
-            // Shorter than the entry was.
+            // Fits, because it is shorter than the entry was.
             let len_blocks = (range.start - u64::from(first)) as u32;
             self.entries
                 .insert(first, Entry::new(entry.kind, len_blocks));
@@ -168,8 +168,8 @@ impl Tree {
         }
     }
 
-    /// Looks at up to `max` entries from where the last scan ended, and drops those that nobody
-    /// looked up since the scan before.
+    /// Scans up to `max` entries from the end of the last scan on, and drops those without a lookup
+    /// since the scan before.
     pub(super) fn scan(&mut self, max: usize) -> Scanned {
         let mut idle = Vec::new();
         let mut scanned = 0;
@@ -194,7 +194,7 @@ impl Tree {
         }
     }
 
-    /// True when the last scan came to the end of the file.
+    /// Whether the last scan reached the end of the file.
     pub(super) fn was_scanned_to_end(&self) -> bool {
         self.resume == 0
     }

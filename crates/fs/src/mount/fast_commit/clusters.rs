@@ -1,14 +1,14 @@
-//! Clusters that several stretches of one file share (feature bigalloc).
+//! Clusters that several pieces of one file share (feature bigalloc).
 //!
-//! A record maps blocks, space is given in clusters: a stretch that begins or ends inside a cluster
-//! shares it with what the file maps already, or with what another record maps.
+//! A record maps blocks, but space is allocated in clusters. A piece that begins or ends inside a
+//! cluster shares it with blocks that the file maps already, or with another record's piece.
 
 use super::ranges::Piece;
 use crate::{Error, Fs, Result};
 use std::collections::BTreeMap;
 use uext4_format::{BlockNr, BlockRun};
 
-/// The parts of a piece with a target that begin or end inside a cluster, and what is between.
+/// Splits a mapped piece into the parts inside partial clusters at its ends, and the part between.
 pub(super) fn split(piece: Piece, ratio: u64) -> impl Iterator<Item = Piece> {
     let first_border = piece.start.next_multiple_of(ratio).min(piece.end);
     let last_border = (piece.end - piece.end % ratio).max(first_border);
@@ -19,24 +19,24 @@ pub(super) fn split(piece: Piece, ratio: u64) -> impl Iterator<Item = Piece> {
         .map(move |(start, end)| piece.part(start, end))
 }
 
-/// True when the piece is one of whole clusters.
+/// Whether the piece consists of whole clusters.
 pub(super) fn is_whole(piece: &Piece, ratio: u64) -> bool {
     piece.start.is_multiple_of(ratio) && piece.end.is_multiple_of(ratio)
 }
 
-/// Clusters of which only parts are mapped anew, by their first block.
+/// Partially mapped clusters, by their first block.
 #[derive(Default)]
 pub(super) struct Shared {
     clusters: BTreeMap<u64, Cluster>,
 }
 
 struct Cluster {
-    /// What was reserved of it; `None` while somebody has it.
+    /// The reserved runs; `None` while the cluster is in use.
     reserved: Option<Vec<BlockRun>>,
 }
 
 impl Shared {
-    /// A part of the cluster around `block` is to be mapped.
+    /// Adds the cluster around `block`, a part of which is to be mapped.
     pub(super) fn add(&mut self, fs: &Fs, block: BlockNr) {
         let cluster = Cluster { reserved: None };
         self.clusters
@@ -64,7 +64,7 @@ impl Shared {
         Ok(())
     }
 
-    /// What was reserved of the cluster around `block`, to be committed; once.
+    /// Takes the reserved runs of the cluster around `block`, for the commit; once.
     pub(super) fn take(&mut self, fs: &Fs, block: BlockNr) -> Option<Vec<BlockRun>> {
         let cluster = self.clusters.get_mut(&first_block(fs, block))?;
         cluster.reserved.take()

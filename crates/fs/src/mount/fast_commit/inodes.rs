@@ -1,8 +1,8 @@
-//! Bringing inodes to their last recorded state.
+//! Replay of inode records.
 //!
-//! A record tells everything of an inode but what others own here: its map and block count
-//! ([`super::maps`]), its place on the orphan list, and of a directory its entries, size and links
-//! ([`super::names`]).
+//! A record has all fields of an inode, except for those that other steps own here: its map and
+//! block count ([`super::maps`]), its place on the orphan list, and a directory's entries, size and
+//! links ([`super::names`]).
 
 use super::maps::{generation, generation_of};
 use super::{contradiction, load};
@@ -20,13 +20,13 @@ use uext4_format::{
 };
 use uext4_journal::Handle;
 
-/// Bytes of the mode, the flags, `i_block` and the size of the extra fields in an inode.
+/// Byte offsets of the mode, the flags, `i_block` and the size of the extra fields in an inode.
 const MODE_AT: usize = 0;
 const FLAGS_AT: usize = 0x20;
 const I_BLOCK_AT: usize = 0x28;
 const EXTRA_ISIZE_AT: usize = 0x80;
 
-/// Flags that say how the inode is stored: they stay as the map here has them.
+/// Flags of the storage format: they stay as the existing map requires.
 const STORAGE: InodeFlags = InodeFlags(
     InodeFlags::EXTENTS.0
         | InodeFlags::HUGE_FILE.0
@@ -34,7 +34,7 @@ const STORAGE: InodeFlags = InodeFlags(
         | InodeFlags::INLINE_DATA.0,
 );
 
-/// Brings every recorded inode to its last state; new ones are allocated.
+/// Brings every recorded inode to its last state, and allocates new ones.
 pub(super) fn apply(fs: &Fs, records: &[Record], last: &BTreeMap<InodeNr, &[u8]>) -> Result<()> {
     for (nr, raw) in last {
         let kind = FileType::from_mode(get_u16(raw, MODE_AT))
@@ -69,7 +69,7 @@ fn apply_file(fs: &Fs, nr: InodeNr, raw: &[u8], kind: FileType) -> Result<()> {
     merge_file(fs, &handle, &mut state, raw)
 }
 
-/// Frees the number if another file has it on disk, which the records say is gone. Its blocks are
+/// Frees the number if another file has it on disk, which the records removed. Its blocks are
 /// unmapped already.
 fn free_other_life(fs: &Fs, handle: &Handle<'_>, nr: InodeNr, raw: &[u8]) -> Result<()> {
     if generation_of(fs, nr)?.is_none_or(|found| found == generation(raw)) {
@@ -79,7 +79,7 @@ fn free_other_life(fs: &Fs, handle: &Handle<'_>, nr: InodeNr, raw: &[u8]) -> Res
     fs.finish_evict(handle, &inode)
 }
 
-/// A number that was free gets its inode: everything from the record, mapping nothing yet.
+/// Fills a newly allocated inode from its record, with an empty map.
 fn make(
     fs: &Fs,
     handle: &Handle<'_>,
@@ -102,7 +102,7 @@ fn make(
     Ok(inode)
 }
 
-/// True when `i_block` holds the inode's content itself, not a map.
+/// Whether `i_block` holds content instead of a map.
 fn keeps_content(disk: &DiskInode, kind: FileType) -> bool {
     let short = disk.size < I_BLOCK_BYTES as u64 && !disk.flags.contains(InodeFlags::EXTENTS);
     match kind {
@@ -113,7 +113,7 @@ fn keeps_content(disk: &DiskInode, kind: FileType) -> bool {
     }
 }
 
-/// A file that exists takes over what the record says: data in the inode too, a map not.
+/// Merges the record into an existing file: inline data too, a map not.
 fn merge_file(fs: &Fs, handle: &Handle<'_>, state: &mut InodeState, raw: &[u8]) -> Result<()> {
     let was_inline = state.disk.flags.contains(InodeFlags::INLINE_DATA);
     let is_inline = InodeFlags(get_u32(raw, FLAGS_AT)).contains(InodeFlags::INLINE_DATA);
@@ -122,7 +122,7 @@ fn merge_file(fs: &Fs, handle: &Handle<'_>, state: &mut InodeState, raw: &[u8]) 
             let problem = "moves data of a file with a map into its inode";
             return Err(contradiction(state.nr(), problem));
         }
-        // The data are in blocks, which records of their own name.
+        // The data are in blocks, which have their own records.
         (true, false) => file::leave_inode(fs, state)?,
         _ => {}
     }
@@ -140,7 +140,7 @@ fn i_block_of(raw: &[u8]) -> Option<[u8; I_BLOCK_BYTES]> {
     bytes.try_into().ok()
 }
 
-/// An inode that exists takes over what the record says, but for what `i_block` holds.
+/// Merges the record into an existing inode, without `i_block`.
 fn merge(fs: &Fs, handle: &Handle<'_>, state: &mut InodeState, raw: &[u8]) -> Result<()> {
     let nr = state.nr();
     let mut bytes = vec![0; usize::from(fs.geometry.inode_size)];
@@ -157,7 +157,7 @@ fn merge(fs: &Fs, handle: &Handle<'_>, state: &mut InodeState, raw: &[u8]) -> Re
     Ok(())
 }
 
-/// The record's bytes over those of `base`.
+/// Parses the record's bytes, laid over those of `base`.
 fn parse(fs: &Fs, nr: InodeNr, raw: &[u8], base: &[u8]) -> Result<DiskInode> {
     let mut bytes = base.to_vec();
     let len = raw.len().min(bytes.len());
@@ -169,8 +169,8 @@ fn parse(fs: &Fs, nr: InodeNr, raw: &[u8], base: &[u8]) -> Result<DiskInode> {
     Ok(DiskInode::parse(&bytes, nr, &fs.geometry, &unverified)?)
 }
 
-/// A new directory starts empty: the names in it have records of their own. One that exists keeps
-/// its form, size and links; one that never got a name cannot be reached and is passed over.
+/// A new directory starts empty, because its names have their own records. An existing one keeps
+/// its format, size and links. One that never got a name is unreachable and is skipped.
 fn apply_directory(fs: &Fs, nr: InodeNr, raw: &[u8], parent: Option<InodeNr>) -> Result<()> {
     let kind = FileType::Directory;
     let handle = fs.start(credits::CREATE + credits::DIR_GROW)?;
@@ -198,7 +198,7 @@ fn apply_directory(fs: &Fs, nr: InodeNr, raw: &[u8], parent: Option<InodeNr>) ->
     dir::init(fs, &handle, &inode, parent)
 }
 
-/// The record without the area for attributes, where an inline directory has its entries.
+/// The record without the attribute area, where an inline directory has entries.
 fn without_attributes(raw: &[u8]) -> &[u8] {
     let extra = if raw.len() > GOOD_OLD_INODE_BYTES + 1 {
         get_u16(raw, EXTRA_ISIZE_AT)

@@ -1,4 +1,4 @@
-//! Bringing the maps of files to what the records say.
+//! Replay of range records: brings the maps of files to their final state.
 
 use super::clusters::{self, Shared};
 use super::ranges::{Piece, Ranges, Target};
@@ -13,22 +13,22 @@ use uext4_format::bytes::get_u32;
 use uext4_format::fast_commit::Record;
 use uext4_format::{BlockRun, InodeFlags, InodeNr, LogicalBlock};
 
-/// Byte of the generation in an inode.
+/// Byte offset of the generation in an inode.
 const GENERATION_AT: usize = 0x64;
-/// Byte of the flags in an inode.
+/// Byte offset of the flags in an inode.
 const FLAGS_AT: usize = 0x20;
 
-/// What is to be done with one stretch.
+/// Action for one piece.
 enum Todo {
-    /// It is as it should be.
+    /// None: it is correct already.
     Keep,
-    /// Only its state is wrong.
+    /// Only its state differs.
     Restate(Piece),
     /// It is a hole, or must become one before it is mapped elsewhere.
     Replace(Piece),
 }
 
-/// A stretch to be mapped, and its blocks once they are reserved.
+/// A piece to map, and its blocks once they are reserved.
 struct Wanted {
     inode: InodeNr,
     piece: Piece,
@@ -59,7 +59,7 @@ pub(super) struct Maps {
 }
 
 impl Maps {
-    /// Compares what the records say with the maps as they are.
+    /// Compares the records with the current maps.
     pub(super) fn new(fs: &Fs, records: &[Record]) -> Result<Self> {
         let ranges = collect(fs, records)?;
         let last = last_inodes(records);
@@ -146,7 +146,7 @@ impl Maps {
         Ok(())
     }
 
-    /// Reserves the blocks that are free now, before anything else can take them.
+    /// Reserves the blocks that are free now, before anything else is allocated.
     pub(super) fn reserve_free(&mut self, fs: &Fs) -> Result<()> {
         self.shared.reserve(fs)?;
         for wanted in self.wanted.iter_mut().filter(|wanted| !wanted.shares) {
@@ -159,7 +159,7 @@ impl Maps {
         Ok(())
     }
 
-    /// Reserves what other files gave up, whose removal has been committed.
+    /// Reserves the blocks that other files gave up, after the commit of their removal.
     pub(super) fn reserve_rest(&mut self, fs: &Fs) -> Result<()> {
         self.shared.reserve(fs)?;
         for wanted in self
@@ -176,7 +176,7 @@ impl Maps {
         Ok(())
     }
 
-    /// Unmaps and frees what files do not map in the end.
+    /// Unmaps and frees blocks that files do not map in the end.
     pub(super) fn unmap(&self, fs: &Fs) -> Result<()> {
         for (nr, range) in &self.unmap {
             let inode = load(fs, *nr)?;
@@ -187,7 +187,7 @@ impl Maps {
         Ok(())
     }
 
-    /// Maps what is new. The inodes exist by now.
+    /// Maps the new pieces. The inodes exist by now.
     pub(super) fn map(mut self, fs: &Fs) -> Result<()> {
         for (nr, piece) in &self.restate {
             restate(fs, &load(fs, *nr)?, piece)?;
@@ -207,8 +207,8 @@ impl Maps {
     }
 }
 
-/// What all records together say, by inode. A record with another generation than the one before
-/// begins a new life of the number, whose map starts empty.
+/// The combined ranges of all records, by inode. A record with a new generation begins a new life
+/// of the number, whose map starts empty.
 fn collect(fs: &Fs, records: &[Record]) -> Result<BTreeMap<InodeNr, Ranges>> {
     let mut all: BTreeMap<InodeNr, Ranges> = BTreeMap::new();
     let mut lives: BTreeMap<InodeNr, u32> = BTreeMap::new();
@@ -268,12 +268,12 @@ fn collect(fs: &Fs, records: &[Record]) -> Result<BTreeMap<InodeNr, Ranges>> {
     Ok(all)
 }
 
-/// The generation that a recorded inode has.
+/// The generation of a recorded inode.
 pub(super) fn generation(raw: &[u8]) -> u32 {
     get_u32(raw, GENERATION_AT)
 }
 
-/// The generation of an inode that is in use.
+/// The generation of an inode in use.
 pub(super) fn generation_of(fs: &Fs, nr: InodeNr) -> Result<Option<u32>> {
     if !fs.space.is_inode_allocated(fs, nr)? {
         return Ok(None);
@@ -283,7 +283,7 @@ pub(super) fn generation_of(fs: &Fs, nr: InodeNr) -> Result<Option<u32>> {
     Ok(Some(generation))
 }
 
-/// What is to be done at the start of `piece`, and up to where.
+/// The action at the start of `piece`, and the end of the part that it applies to.
 fn compare(fs: &Fs, state: &InodeState, piece: Piece) -> Result<(Todo, u64)> {
     if state.disk.flags.contains(InodeFlags::INLINE_DATA) {
         let problem = "maps blocks of a file whose data are in its inode";
@@ -307,8 +307,7 @@ fn compare(fs: &Fs, state: &InodeState, piece: Piece) -> Result<(Todo, u64)> {
     Ok((todo, end))
 }
 
-/// True when the data are in the inode, and are not any more in the record of it: the file maps
-/// nothing yet.
+/// Whether the data are inline now, but not in the record: the file maps nothing yet.
 fn leaves_inode(state: &InodeState, raw: Option<&[u8]>) -> bool {
     let inline = InodeFlags::INLINE_DATA;
     let stays = raw.is_none_or(|raw| InodeFlags(get_u32(raw, FLAGS_AT)).contains(inline));
@@ -354,7 +353,7 @@ fn map_one(fs: &Fs, inode: &Arc<Inode>, wanted: Wanted) -> Result<()> {
     Ok(())
 }
 
-/// Maps a part of a cluster, which is the file's already or was reserved for it.
+/// Maps a part of a cluster, which belongs to the file already or was reserved for it.
 fn map_shared(fs: &Fs, inode: &Arc<Inode>, wanted: &Wanted, shared: &mut Shared) -> Result<()> {
     let at = LogicalBlock(wanted.piece.start as u32);
     let handle = fs.start(credits::MAP)?;

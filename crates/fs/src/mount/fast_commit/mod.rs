@@ -1,19 +1,18 @@
-//! Replaying fast commits on top of the transactions of a log.
+//! Replay of fast commits on top of the replayed transactions of a log.
 //!
-//! The records are applied by the engine itself to an overlay in memory. What changed there goes
-//! to the log as one transaction, which takes the place of the fast commits
-//! ([`uext4_journal::recovery::supersede`]). So a crash at any point leads either to the same
-//! records on the same state, or to a plain replay: records are never applied twice. For the same
-//! reason a mount that replayed in memory stays read-only.
+//! The engine applies the records to an overlay in memory. The changed blocks go to the log as one
+//! transaction, which replaces the fast commits ([`uext4_journal::recovery::supersede`]). A crash
+//! at any point leads either to the same records on the same state, or to a plain replay: records
+//! are never applied twice. For the same reason a mount that replayed in memory stays read-only.
 //!
-//! Layout: [`ranges`] is what the records say of one file's blocks in the end; [`maps`] brings the
-//! maps there, [`clusters`] where a file shares a cluster with itself; [`inodes`] and [`names`]
-//! apply the other records.
-//! Order: blocks that the records name are reserved before anything can be allocated; then what
-//! files lost is unmapped; then inodes, names in their order, and the new mappings.
+//! Layout: [`ranges`] combines the records of one file's blocks; [`maps`] applies them, with
+//! [`clusters`] for clusters that a file shares with itself; [`inodes`] and [`names`] apply the
+//! other records.
+//! Order: blocks of the records are reserved before any allocation; then lost blocks are unmapped;
+//! then come inodes, names in their order, and the new mappings.
 //! Invariants: an inode without a name in the end is tracked as an orphan, for the mount to free.
-//! Bytes of a record are checked as any other bytes from disk; damage refuses the mount.
-//! Not here: times of directories, which no record tells; they get the time of the replay.
+//! Record bytes are validated as any other bytes from disk; damage refuses the mount.
+//! Not here: times of directories, which no record has; they get the time of the replay.
 //!
 //! References: kernel documentation, `filesystems/ext4/journal.rst`, "fast commits".
 
@@ -36,17 +35,17 @@ use uext4_format::{BlockNr, Corrupt, InodeNr, Place};
 use uext4_journal::recovery::{self, RecoveryReport};
 use uext4_journal::{Image, Log};
 
-/// What there was to do.
+/// Result of the replay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
     /// No fast commits.
     Nothing,
-    /// Fast commits were replayed: the superblock may differ.
+    /// Fast commits were replayed: the superblock may have changed.
     Replayed,
 }
 
-/// Replays the fast commits that stand behind the replayed transactions, if there are any, and
-/// marks the log clean. `plan` holds what the replay of the transactions left.
+/// Replays the fast commits behind the replayed transactions, if there are any, and marks the log
+/// clean. `plan` has the state after the replay of the transactions.
 pub(super) fn finish(
     device: &Arc<dyn BlockDevice>,
     plan: &Plan,
@@ -71,7 +70,7 @@ pub(super) fn finish(
             let Access::ReadOnly = plan.options.access else {
                 return Err(too_much(blocks));
             };
-            // In memory: nobody sees half of it.
+            // In memory: a crash leaves no partial state.
             write_directly(&overlay, device, log, block_size, report)?;
         }
         other => other?,
@@ -95,7 +94,7 @@ fn read_records(plan: &Plan, log: &Log, report: &RecoveryReport) -> Result<Vec<R
     Ok(scan.into_records())
 }
 
-/// Applies the records to a device that takes the changes of an engine without a log.
+/// Applies the records to a device, with an engine without a log.
 fn apply(device: Arc<dyn BlockDevice>, plan: &Plan, records: &[Record]) -> Result<()> {
     let options = MountOptions {
         access: Access::ReadWrite,
@@ -127,7 +126,7 @@ fn apply(device: Arc<dyn BlockDevice>, plan: &Plan, records: &[Record]) -> Resul
     Ok(fs.journal.commit_running()?)
 }
 
-/// The last state of every inode that has one.
+/// The last recorded state of every inode.
 fn last_inodes(records: &[Record]) -> BTreeMap<InodeNr, &[u8]> {
     let raw = |record| match record {
         &Record::Inode { inode, ref raw } => Some((inode, &raw[..])),
@@ -136,7 +135,7 @@ fn last_inodes(records: &[Record]) -> BTreeMap<InodeNr, &[u8]> {
     records.iter().filter_map(raw).collect()
 }
 
-/// The blocks that differ, ascending.
+/// The changed blocks, ascending.
 fn changed_blocks(
     overlay: &Overlay,
     base: &dyn BlockDevice,
@@ -160,8 +159,8 @@ fn changed_blocks(
     Ok(changed)
 }
 
-/// Linux writes its replay home as it goes, and starts over after a crash: each record is made to
-/// be applied twice. Ours are applied once, so what the log cannot hold at once is refused.
+/// Linux writes its replay home step by step, and restarts it after a crash, so records are
+/// idempotent there. Here they are applied once, so changes that exceed the log are refused.
 fn too_much(blocks: u64) -> Error {
     Error::Mount(format!(
         "the fast commits in the journal change {blocks} blocks, more than its log holds at once: \
@@ -169,7 +168,7 @@ fn too_much(blocks: u64) -> Error {
     ))
 }
 
-/// The log cannot hold the changes at once: they go straight home.
+/// Writes the changes home directly, if the log cannot hold them at once.
 fn write_directly(
     overlay: &Overlay,
     device: &Arc<dyn BlockDevice>,
@@ -184,12 +183,12 @@ fn write_directly(
     Ok(recovery::mark_clean(log, block_size, report)?)
 }
 
-/// A record that contradicts the file system.
+/// The error for a record that contradicts the file system.
 fn contradiction(inode: InodeNr, problem: &'static str) -> Error {
     Corrupt::new(Place::Inode(inode), "fast commit", problem).into()
 }
 
-/// The inode of a record, loaded; a number that no file has is damage.
+/// The inode of a record, loaded; a number that no file may have is damage.
 fn load(fs: &Fs, nr: InodeNr) -> Result<Arc<crate::Inode>> {
     if fs.hidden.contains(nr) {
         return Err(contradiction(

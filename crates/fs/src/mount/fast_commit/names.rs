@@ -1,8 +1,8 @@
-//! Applying names and link counts, record by record.
+//! Replay of names and link counts, record by record.
 //!
-//! A name that is there already, or gone already, changes nothing. The count of links of a file is
-//! what its last record says, plus the names that came and went after it; that of a directory is
-//! counted here alone, from the directories that came to it and went.
+//! An addition of an existing name, or a removal of a missing one, changes nothing. A file's link
+//! count is that of its last record, plus and minus the names after it. A directory's link count is
+//! derived here, from subdirectories added and removed.
 
 use super::{contradiction, load};
 use crate::dir::{self, Index};
@@ -16,10 +16,10 @@ use uext4_format::fast_commit::{Dentry, Record};
 use uext4_format::{FileType, InodeNr};
 use uext4_journal::Handle;
 
-/// Byte of the link count in an inode.
+/// Byte offset of the link count in an inode.
 const LINKS_AT: usize = 0x1A;
 
-/// Whether a new name counts as a link: the record of a new inode has counted its first one.
+/// Whether a new name adds a link: the record of a new inode has counted its first one.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Count {
     Counted,
@@ -40,8 +40,8 @@ pub(super) fn apply(fs: &Fs, records: &[Record]) -> Result<()> {
     Ok(())
 }
 
-/// Tracks inodes that lost their last name as orphans. One that was an orphan and got a name stays
-/// tracked: the mount finds that there is nothing to free.
+/// Tracks inodes without a name as orphans. An orphan that got a name stays tracked: the mount
+/// finds nothing to free.
 pub(super) fn track_nameless(fs: &Fs, records: &[Record]) -> Result<()> {
     let inode_of = |record: &Record| match record {
         Record::Create(dentry) | Record::Link(dentry) | Record::Unlink(dentry) => dentry.inode,
@@ -76,7 +76,7 @@ fn set_links(fs: &Fs, nr: InodeNr, links: u16) -> Result<()> {
     Ok(())
 }
 
-/// The directory of a name, which must be one.
+/// The parent directory of a name, validated.
 fn parent(fs: &Fs, dentry: &Dentry) -> Result<Arc<Inode>> {
     check_new_name(&dentry.name).map_err(|_| contradiction(dentry.parent, "has a bad name"))?;
     let known = fs.space.is_inode_allocated(fs, dentry.parent)?;
@@ -153,8 +153,8 @@ fn remove(fs: &Fs, dentry: &Dentry) -> Result<()> {
     }
 }
 
-/// Takes a name away that is there; the directory is locked. The type is the entry's where it has
-/// one: the number may have another file in the end.
+/// Removes an existing name; the directory is locked. The file type comes from the entry if it has
+/// one, because the number may belong to another file in the end.
 fn take_away(fs: &Fs, dir: &Arc<Inode>, dentry: &Dentry, kind: Option<FileType>) -> Result<()> {
     let kind = kind.map_or_else(|| kind_of(fs, dentry.inode), Ok)?;
     let handle = fs.start(credits::REMOVE)?;

@@ -1,31 +1,31 @@
-//! What the records say of one file's map, when all of them are taken together.
+//! Combines the range records of one file.
 
 use std::collections::BTreeMap;
 use uext4_format::BlockNr;
 use uext4_format::extent::ExtentState;
 
-/// Where a stretch of a file stands in the end.
+/// Final location of a piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Target {
-    /// Its first block on the device.
+    /// First block on the device.
     pub(super) start: BlockNr,
-    /// Whether data stands there.
+    /// Whether the blocks hold data.
     pub(super) state: ExtentState,
 }
 
-/// A stretch of a file that records speak of.
+/// A range of a file that records cover.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Piece {
-    /// First block of the file.
+    /// First logical block.
     pub(super) start: u64,
-    /// One past the last.
+    /// Exclusive end.
     pub(super) end: u64,
-    /// What is there in the end; `None`: a hole.
+    /// The final mapping; `None`: a hole.
     pub(super) target: Option<Target>,
 }
 
 impl Piece {
-    /// The part between two blocks of it.
+    /// The part between two of its blocks.
     pub(super) fn part(&self, start: u64, end: u64) -> Piece {
         let into = start - self.start;
         let moved = |target: Target| Target {
@@ -47,7 +47,7 @@ pub(super) struct Ranges {
 }
 
 impl Ranges {
-    /// Takes the next record's piece.
+    /// Adds the next record's piece.
     pub(super) fn set(&mut self, new: Piece) {
         if new.start >= new.end {
             return;

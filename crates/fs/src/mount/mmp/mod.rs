@@ -1,17 +1,16 @@
-//! Multiple mount protection: a lease on the file system, kept in a block of it that all hosts see.
+//! Multiple mount protection: a lease on the file system, kept in a shared block of the device.
 //!
-//! A writable mount waits until the block has stayed unchanged for the check interval, writes a
-//! sequence number of its own, waits again, and then renews it until it is unmounted.
+//! A writable mount waits until the block stays unchanged for the check interval, writes its own
+//! sequence number, waits again, and then renews the number until the unmount.
 //!
-//! Invariants: a host that wants the file system waits for at least `wait_seconds` between two
-//! looks at the block, and again after it wrote its own number. A holder therefore writes only for
-//! [`lease`] after its last look that showed its own number, which is shorter: `Claim::check`
-//! stands before every write. A holder that was stopped for longer (`SIGSTOP`, a suspended
-//! machine) renews before it writes. Each renewal reads the block before and after it
-//! writes it; a number that is not ours ends the claim for good, and with it every write.
-//! What was written leaves the page cache at once (`BlockDevice::write_out`), so that the kernel
-//! writes nothing of it long after the process was stopped. Between the check and the write stand a
-//! few instructions; a process that is stopped exactly there writes late.
+//! Invariants: a host that claims the file system waits at least `wait_seconds` between two reads
+//! of the block, and again after it wrote its number. A holder writes only for [`lease`], which is
+//! shorter, after its last read that showed its own number: `Claim::check` runs before every write.
+//! A holder that was stopped for longer (`SIGSTOP`, a suspended machine) renews before it writes.
+//! Each renewal reads the block before and after it writes it; a foreign number ends the claim, and
+//! with it every write. Written data leave the page cache at once (`BlockDevice::write_out`), so
+//! that the kernel writes none of them back long after the process was stopped. A few instructions
+//! separate the check from the write; a process stopped exactly there writes late.
 //!
 //! Locking: the held block under [`uext4_sync::Rank::Claim`], over its reads and writes.
 //! References: kernel documentation, `filesystems/ext4/mmp.rst`.
@@ -34,22 +33,22 @@ use uext4_journal::Journal;
 use uext4_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use uext4_sync::{Clock, Mutex, OnceLock, Rank};
 
-/// Longest time by which a wait exceeds the check interval, in seconds, as in the kernel.
+/// Largest excess of a wait over the check interval, in seconds, as in the kernel.
 const WAIT_MORE_MAX_SECONDS: u64 = 60;
-/// Pause between two looks at whether the renewing thread should end or renew.
+/// Poll interval of the renewing thread.
 const STEP: Duration = Duration::from_millis(100);
-/// Until a renewal that failed is tried again.
+/// Pause before a failed renewal is retried.
 const RETRY: Duration = Duration::from_secs(1);
-/// The end of the lease while nothing is claimed: nothing is kept from writing.
+/// The end of the lease while nothing is claimed: writes are not restricted.
 const UNCLAIMED: u64 = u64::MAX;
 
-/// How long a host waits for another to show itself, which wrote this check interval.
+/// Wait of a claiming host, in seconds, for a holder with this check interval.
 fn wait_seconds(check_interval: u16) -> u64 {
     let check = u64::from(check_interval);
     (check * 2 + 1).min(check + WAIT_MORE_MAX_SECONDS)
 }
 
-/// How long a holder may write after it saw its own number.
+/// Time that a holder may write after it saw its own number.
 fn lease(check_interval: u16) -> Duration {
     Duration::from_secs(wait_seconds(check_interval) - 1)
 }
@@ -60,18 +59,18 @@ pub(crate) struct Claim {
     interval_seconds: u16,
     clock: Arc<dyn Clock>,
     held: Mutex<Held>,
-    /// End of the lease, in nanoseconds since the machine started, time of suspension included.
+    /// End of the lease, in nanoseconds since boot, time of suspension included.
     end_ns: AtomicU64,
-    /// Why the claim ended before the mount did.
+    /// The error that ended the claim early.
     lost: OnceLock<DeviceError>,
-    /// Stopped when the claim is lost.
+    /// The journal to stop when the claim is lost.
     journal: OnceLock<Weak<Journal>>,
 }
 
 /// The block as this mount wrote it.
 struct Held {
     mmp: Mmp,
-    /// The number of a write that failed: it may be on the device, or not.
+    /// The number of a failed write, which may be on the device.
     attempted: Option<u32>,
 }
 
@@ -84,10 +83,10 @@ impl Held {
 }
 
 impl Claim {
-    /// Of a file system with MMP; nothing is claimed yet.
+    /// The claim for a file system with MMP, not taken yet.
     ///
     /// # Errors
-    /// The superblock makes no sense.
+    /// Damage of the superblock.
     pub(super) fn new(device: &Arc<dyn BlockDevice>, plan: &Plan) -> Result<Option<Arc<Self>>> {
         let superblock = &plan.superblock;
         if !superblock.features().has(Feature::MMP) {
@@ -112,26 +111,26 @@ impl Claim {
         })))
     }
 
-    /// Bytes of the block, which only the claim writes.
+    /// Byte range of the block, which only the claim writes.
     pub(super) fn range(&self) -> std::ops::Range<u64> {
         self.slot.range()
     }
 
-    /// Stops this journal if the claim is lost.
+    /// Sets the journal to stop when the claim is lost.
     pub(super) fn watch(&self, journal: &Arc<Journal>) {
         // One mount has one journal.
         let _ = self.journal.set(Arc::downgrade(journal));
     }
 
-    /// True while writes must leave the cache at once.
+    /// Whether the claim is held, so that writes must leave the cache at once.
     pub(super) fn is_held(&self) -> bool {
         self.end_ns.load(Ordering::Relaxed) != UNCLAIMED
     }
 
-    /// Stands before every write: the file system is ours.
+    /// Runs before every write: answers `Ok` while the lease is valid.
     ///
     /// # Errors
-    /// [`DeviceError::Taken`]; an error of the device, when the claim could not be renewed.
+    /// [`DeviceError::Taken`]; an error of the device, if the renewal failed.
     pub(super) fn check(&self) -> std::result::Result<(), DeviceError> {
         if let Some(cause) = self.lost.get() {
             return Err(cause.clone());
@@ -165,7 +164,7 @@ impl Claim {
         Ok(())
     }
 
-    /// Writes the next number, with a look at the block before and after.
+    /// Writes the next number; reads the block before and after.
     fn renew(&self, when: Renewal) -> Result<()> {
         let mut held = self.held.lock();
         if when == Renewal::IfOver && now_ns() < self.end_ns.load(Ordering::Acquire) {
@@ -188,7 +187,7 @@ impl Claim {
         Ok(())
     }
 
-    /// The block is as this mount left it; if not, the claim is lost for good.
+    /// Checks that the block is as this mount left it; if not, the claim is lost for good.
     fn look(&self, held: &Held) -> Result<()> {
         if let Some(cause) = self.lost.get() {
             return Err(Error::Device(cause.clone()));
@@ -207,7 +206,7 @@ impl Claim {
         self.end_ns.store(looked_ns + lease_ns, Ordering::Release);
     }
 
-    /// Renews until told to stop, or until the claim is lost.
+    /// Renews until stopped, or until the claim is lost.
     fn keep(&self, stop: &AtomicBool) {
         let interval = Duration::from_secs(self.interval_seconds.into());
         let mut due_ns = now_ns() + interval.as_nanos() as u64;
@@ -216,7 +215,8 @@ impl Claim {
             if now_ns() < due_ns {
                 continue;
             }
-            // Without a renewal the lease ends, and each write tries again and tells its caller.
+            // After a failed renewal the lease expires; each write then renews itself, and gets the
+            // error.
             let pause = match self.renew(Renewal::Now) {
                 Ok(()) => interval,
                 Err(_) => RETRY,
@@ -230,7 +230,7 @@ impl Claim {
         }
     }
 
-    /// Marks the file system unused in the block, if it is still ours.
+    /// Marks the file system unused in the block, if the claim still holds.
     fn give_back(&self) -> Result<()> {
         let mut held = self.held.lock();
         self.look(&held)?;
@@ -242,15 +242,15 @@ impl Claim {
     }
 }
 
-/// When a renewal is done.
+/// Condition of a renewal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Renewal {
     Now,
-    /// Only if the lease is over.
+    /// Only if the lease has expired.
     IfOver,
 }
 
-/// A claim that is held; a thread renews it. Dropping it gives the claim back.
+/// A held claim, which a thread renews. Dropping it releases the claim.
 pub(crate) struct MmpGuard {
     claim: Arc<Claim>,
     stop: Arc<AtomicBool>,
@@ -278,15 +278,15 @@ impl MmpGuard {
         })
     }
 
-    /// Stops renewing the claim, without a word to others; true for the first caller.
+    /// Stops the renewals without a write; true for the first caller.
     pub(crate) fn stop(&self) -> bool {
         self.stop.store(true, Ordering::Relaxed);
         let thread = self.thread.lock().take();
-        // A renewer that panicked has stopped, which is all that is wanted.
+        // A thread that panicked has stopped as well.
         thread.map(|thread| thread.join()).is_some()
     }
 
-    /// Ends the claim: the block says clean. Again it does nothing.
+    /// Releases the claim: marks the block clean. A second call does nothing.
     ///
     /// # Errors
     /// The claim was lost before; an error of the device.
@@ -300,13 +300,13 @@ impl MmpGuard {
 
 impl Drop for MmpGuard {
     fn drop(&mut self) {
-        // Nobody is left to be told; another host waits one interval longer.
+        // A lost error costs another host one more interval.
         let _ = self.release();
     }
 }
 
-/// Refuses a file system that another host has mounted, after waiting for it to show itself; for
-/// what writes without a mount. Without MMP, and without ext4, nothing is known.
+/// Refuses a file system that another host has mounted, after waiting for a change of its block;
+/// for writers without a mount. Without MMP, or without ext4, it accepts.
 ///
 /// # Errors
 /// [`DeviceError::Busy`] names the host. Errors of the device and of damage.
@@ -321,7 +321,7 @@ pub fn refuse_other_hosts(device: &Arc<dyn BlockDevice>) -> Result<()> {
     await_silence(&slot, superblock.mmp_update_interval).map(drop)
 }
 
-/// Waits until the block has not changed for as long as its holder may leave it; answers the block.
+/// Waits until the block stayed unchanged for the longest renewal interval; answers the block.
 fn await_silence(slot: &Slot, interval_seconds: u16) -> Result<Mmp> {
     let found = slot.read()?;
     match found.sequence {
@@ -351,7 +351,7 @@ fn sleep(seconds: u64) {
     uext4_sync::thread::sleep(Duration::from_secs(seconds));
 }
 
-/// Nanoseconds since the machine started, time of suspension included.
+/// Nanoseconds since boot, time of suspension included.
 fn now_ns() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
     let now = Duration::new(now.tv_sec.cast_unsigned(), now.tv_nsec as u32);

@@ -6,13 +6,13 @@ use uext4_device::{BlockDevice, Error as DeviceError, User};
 use uext4_format::mmp::{MMP_BYTES, MMP_SEQ_FSCK, Mmp};
 use uext4_format::{BlockNr, Checksums, Superblock};
 
-/// Where the block is. It is read and written past the cache of this host, which does not see what
-/// another host writes.
+/// Location of the block. Reads and writes bypass this host's page cache, which does not see the
+/// writes of other hosts.
 #[derive(Clone)]
 pub(super) struct Slot {
     pub(super) device: Arc<dyn BlockDevice>,
     nr: BlockNr,
-    /// The number that the superblock gives lies in the file system.
+    /// Whether the superblock's number is inside the file system.
     is_inside: bool,
     block_size: u32,
     checksums: Checksums,
@@ -31,7 +31,7 @@ impl Slot {
         })
     }
 
-    /// Its bytes on the device.
+    /// Byte range on the device.
     pub(super) fn range(&self) -> std::ops::Range<u64> {
         let start = self.nr.0.saturating_mul(self.block_size.into());
         start..start.saturating_add(self.block_size.into())
@@ -57,7 +57,7 @@ impl Slot {
         Ok(self.device.flush()?)
     }
 
-    /// It is in use, as the block says.
+    /// The error for a block in use.
     pub(super) fn busy(&self, mmp: &Mmp) -> Error {
         let path = self.device.describe().into();
         let user = user(mmp);
@@ -77,13 +77,13 @@ pub(super) fn user(mmp: &Mmp) -> User {
     }
 }
 
-/// A name that ends with the field or before a zero byte.
+/// A name that ends at a zero byte or at the end of the field.
 fn text(field: &[u8]) -> String {
     let name = field.split(|&byte| byte == 0).next().unwrap_or_default();
     String::from_utf8_lossy(name).into_owned()
 }
 
-/// The front of a name, as a field.
+/// The start of a name, as a field.
 pub(super) fn field<const N: usize>(name: &str) -> [u8; N] {
     let mut field = [0; N];
     let len = name.len().min(N);

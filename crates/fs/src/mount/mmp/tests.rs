@@ -1,4 +1,4 @@
-//! The claim alone: renewals, other hosts' numbers, errors of the device.
+//! The claim alone: renewals, numbers of other hosts, errors of the device.
 
 use super::*;
 use crate::MountOptions;
@@ -6,7 +6,7 @@ use crate::mkfs::{MkfsOptions, Preset, format};
 use crate::mount::open;
 use uext4_device::{Cause, Fault, Faulty, MemDevice, Operation, User, When};
 
-/// A claim that is held, of a file system with MMP.
+/// A held claim, on a file system with MMP.
 fn held_claim() -> (Arc<Faulty>, Arc<Claim>) {
     let memory = Arc::new(MemDevice::new(16 << 20));
     let mut options = MkfsOptions::new(Preset::Ext4);
@@ -36,7 +36,7 @@ fn fail(device: &Faulty, operation: Operation) {
     });
 }
 
-/// As if the process had been stopped for long.
+/// Expires the lease, as if the process had been stopped.
 fn let_lease_end(claim: &Claim) {
     claim.end_ns.store(0, Ordering::Release);
 }
@@ -97,7 +97,7 @@ fn a_claim_that_another_host_took_is_lost_for_good() {
         let error = claim.check().unwrap_err();
         assert!(matches!(error, DeviceError::Taken { .. }), "{error}");
         assert_eq!(claim.slot.read().unwrap(), other, "it is left alone");
-        // Whatever the block says later.
+        // Whatever the block contains later.
         let held = claim.held.lock().mmp.clone();
         claim.slot.write(&held).unwrap();
         assert!(claim.check().is_err() && claim.renew(Renewal::Now).is_err());
@@ -128,7 +128,7 @@ fn without_a_renewal_nothing_is_written_and_later_it_goes_on() {
         let error = claim.check().unwrap_err();
         assert!(matches!(error, DeviceError::Io { .. }), "{error}");
         device.disarm();
-        // The number that was written without a flush may be there, or not.
+        // The number written without a flush may be on the device or not.
         claim.check().unwrap();
         claim.give_back().unwrap();
     }

@@ -4,7 +4,7 @@ use super::*;
 
 const CLUSTER: u64 = 16 << 10;
 
-/// An image of mke2fs, which itself ends with a cluster, that ends three blocks before.
+/// An image of mke2fs, which ends at a cluster boundary, cut three blocks before its end.
 fn image() -> (tempfile::TempDir, std::path::PathBuf) {
     let features = ["-b", "1024", "-C", "16384", "-m", "0", "-I", "256"];
     let options = [
