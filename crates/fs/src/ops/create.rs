@@ -1,4 +1,4 @@
-//! New inodes: files, directories, nodes, symbolic links, unnamed files.
+//! Creation of inodes: files, directories, nodes, symbolic links, unnamed files.
 
 use super::{Newcomer, check_alive, check_new_name, may_add, touch_dir};
 use crate::access::Want;
@@ -10,7 +10,7 @@ use uext4_format::{Feature, FileType};
 use uext4_journal::Handle;
 
 impl Filesystem {
-    /// Makes a regular file.
+    /// Creates a regular file.
     pub fn create(
         &self,
         parent: &InodeRef,
@@ -26,7 +26,7 @@ impl Filesystem {
         )
     }
 
-    /// Makes a directory. It gets setgid from its parent only, and setuid never.
+    /// Creates a directory. It inherits setgid from its parent only, and never gets setuid.
     pub fn mkdir(
         &self,
         parent: &InodeRef,
@@ -42,7 +42,7 @@ impl Filesystem {
         )
     }
 
-    /// Makes a device node, fifo, socket or regular file; `device` is (major, minor).
+    /// Creates a device node, fifo, socket or regular file; `device` is (major, minor).
     pub fn mknod(
         &self,
         parent: &InodeRef,
@@ -66,7 +66,7 @@ impl Filesystem {
         )
     }
 
-    /// Makes a symbolic link to `target`.
+    /// Creates a symbolic link to `target`.
     pub fn symlink(
         &self,
         parent: &InodeRef,
@@ -87,8 +87,8 @@ impl Filesystem {
         self.make(parent, name, &new, caller)
     }
 
-    /// Makes a regular file without a name in the file system of `parent` (`O_TMPFILE`). It is
-    /// freed with its last user unless [`Self::link`] gives it a name.
+    /// Creates a regular file without a name in the file system of `parent` (`O_TMPFILE`). Its last
+    /// user frees it unless [`Self::link`] gives it a name.
     pub fn tmpfile(&self, parent: &InodeRef, mode: u16, caller: &Caller) -> Result<InodeRef> {
         self.change(|fs| {
             check_alive(parent)?;
@@ -126,7 +126,8 @@ impl Filesystem {
                 caller,
             };
             let change = |index| newborn.make(fs, parent.arc(), index);
-            // A directory is a link to its parent: that may not go before the name is there.
+            // A new directory is a link to its parent, which must not be removed before the name is
+            // there.
             let newcomer = Newcomer {
                 fs,
                 dir: parent.arc(),
@@ -143,7 +144,7 @@ impl Filesystem {
     }
 }
 
-/// An inode that is to be made with a name.
+/// An inode to be created with a name.
 struct Newborn<'a> {
     draft: &'a InodeDraft,
     /// Target of a symbolic link.

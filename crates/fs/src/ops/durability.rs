@@ -1,4 +1,4 @@
-//! When changes are durable, and who is told of data that could not be written.
+//! Durability of changes, and reporting of writeback errors.
 
 use crate::delayed::ErrorCursor;
 use crate::settings::Switch;
@@ -9,16 +9,15 @@ impl Filesystem {
     /// Makes data and attributes of one file durable.
     ///
     /// # Errors
-    /// After a failed flush of the device, each time: that data written before may be lost. A mount
-    /// that goes on then (without a journal, `errors=continue`) answers so until the file is
-    /// written again.
-    /// Also what went wrong in writing out data since they were accepted; it is told once to all
-    /// who sync without an open file ([`Self::fsync_open`]).
+    /// After a failed flush of the device, every call: data written before may be lost. On a mount
+    /// that continues (without a journal, `errors=continue`), until the file is written again. Also
+    /// a writeback error since the data were accepted; callers without an open file
+    /// ([`Self::fsync_open`]) get it once, together.
     pub fn fsync(&self, inode: &InodeRef) -> Result<()> {
         self.fsync_from(inode, None)
     }
 
-    /// What a file that is opened now needs to be told of errors by [`Self::fsync_open`].
+    /// The error cursor that [`Self::fsync_open`] needs, for a file that is opened now.
     pub fn error_cursor(&self, inode: &InodeRef) -> ErrorCursor {
         inode.write_errors.cursor()
     }
@@ -26,8 +25,8 @@ impl Filesystem {
     /// As [`Self::fsync`] of an open file.
     ///
     /// # Errors
-    /// Also what went wrong in writing out data since the file was opened, or before it, when
-    /// nobody knows; every open file is told once.
+    /// Also a writeback error since the file was opened, or an earlier unreported one; every open
+    /// file gets it once.
     pub fn fsync_open(&self, inode: &InodeRef, cursor: &ErrorCursor) -> Result<()> {
         self.fsync_from(inode, Some(cursor))
     }
@@ -38,7 +37,8 @@ impl Filesystem {
             true => self.change_unless_frozen(tell),
             false => Some(self.run(tell)),
         };
-        // What a freeze left waiting cannot be written at all; what comes after a thaw came later.
+        // Data still delayed after a freeze cannot be written; data added after a thaw are newer
+        // than this call.
         let written = written.unwrap_or_else(|| match inode.has_delayed() {
             true => self.check_writable(),
             false => self.run(tell),
@@ -47,9 +47,9 @@ impl Filesystem {
         written
     }
 
-    /// A user of the file closes it. Data that replace what the file held before it was cut to
-    /// nothing are written out (`auto_da_alloc`); they are durable with the next commit.
-    /// Does not wait for a freeze or remount, which writes out everything itself.
+    /// Close of the file by a user. Writes out data that replace the content before a truncate to
+    /// zero (`auto_da_alloc`); they are durable with the next commit. Does not wait for a freeze or
+    /// remount, which writes out all data.
     pub fn close(&self, inode: &InodeRef) -> Result<()> {
         if !inode.has_delayed() {
             return Ok(());
@@ -68,16 +68,16 @@ impl Filesystem {
     /// Makes everything durable.
     ///
     /// # Errors
-    /// After a failed flush of the device, until the unmount: that data may be lost. That data of a
-    /// file could not be written out, until an `fsync` of it was told.
+    /// After a failed flush of the device, until the unmount: data may be lost. An unreported
+    /// writeback error of any file, until an `fsync` of it has reported it.
     pub fn sync(&self) -> Result<()> {
-        // While it is frozen no data wait, and what is to be freed is freed after the thaw.
+        // While it is frozen no data are delayed, and orphans are freed after the thaw.
         let written = match self.fs.delayed.is_empty() {
             true => {
                 self.fs.reap_by_the_way();
                 Ok(())
             }
-            // What lost its last user is not worth writing.
+            // Frees orphans first: their data need no writeback.
             false => self
                 .change_unless_frozen(|fs| fs.reap().and(fs.write_out_all()))
                 .unwrap_or_else(|| match self.fs.delayed.is_empty() {
@@ -86,7 +86,7 @@ impl Filesystem {
                 }),
         };
         self.run(|fs| {
-            // Who freezes has the counts written, and whoever changes them waits.
+            // A freeze writes the counts itself, and blocks changes of them.
             let pass = fs.changes.try_enter();
             if pass.is_some() && fs.state.is_writable() {
                 fs.log_lazy_times()?;
@@ -112,7 +112,7 @@ impl Fs {
         }
     }
 
-    /// Whether changes of the inode are durable at once.
+    /// Whether changes of the inode must be durable at once.
     pub(super) fn syncs(&self, inode: &InodeRef) -> bool {
         let flags = inode.facts().flags;
         let entries = self.settings.has(Switch::Dirsync) || flags.contains(InodeFlags::DIRSYNC);
@@ -135,14 +135,14 @@ impl Fs {
 
     fn wait_committed(&self, inode: &InodeRef) -> Result<()> {
         use uext4_journal::Object;
-        // Who freezes logs them all, and what it left to log waits for nobody.
+        // A freeze logs all times itself, and blocks later changes of them.
         if let Some(_pass) = self.changes.try_enter() {
             self.log_lazy_times_of(inode)?;
         }
         match inode.arc().live().dirty_tid() {
             Some(tid) => Ok(self.journal.wait_durable(tid)?),
-            // Nothing of the inode waits to be rendered. It may be in the commit that is under way,
-            // and its data may wait for a flush.
+            // The inode has no unrendered change. It may be in the committing transaction, and its
+            // data may need a flush.
             None => {
                 let committing = Tid(self.journal.running().0.wrapping_sub(1));
                 self.journal.wait_durable(committing)?;

@@ -1,8 +1,8 @@
-//! How operations hold the structure of a directory.
+//! Locking of a directory's structure by operations.
 //!
-//! A look-up and a change of entries hold nothing: they ask at the end whether the structure is the
-//! one that they began with (`sync::VersionedLock`), and begin again if it is not. Only what needs
-//! more than one leaf, or a leaf more, takes the lock.
+//! Look-ups and changes of entries are optimistic: they validate the structure's version at the end
+//! (`sync::VersionedLock`), and restart if it changed. Only operations that need several leaves, or
+//! a new leaf, take the lock.
 
 use super::check_alive;
 use crate::dir::{self, DirError, Index};
@@ -13,10 +13,10 @@ use uext4_sync::{RwLockReadGuard, VersionedGuard};
 
 type Answer<T> = std::result::Result<T, DirError>;
 
-/// How often an operation begins again before it holds the structure.
+/// Optimistic tries of an operation before it takes the lock.
 const TRIES: u32 = 8;
 
-/// Looks into a directory. `look` may see what moves, and is asked again then.
+/// Runs a lookup in a directory. `look` may see an inconsistent state, and runs again then.
 pub(super) fn look_into<T>(dir: &Inode, look: impl Fn() -> Result<T>) -> Result<T> {
     for _ in 0..TRIES {
         let Some(version) = dir.index.version() else {
@@ -32,13 +32,13 @@ pub(super) fn look_into<T>(dir: &Inode, look: impl Fn() -> Result<T>) -> Result<
     look()
 }
 
-/// Runs a change of the entries of one directory: without holding its structure, holding it where
-/// that moves too often, and alone where the structure has to change.
+/// Runs a change of the entries of one directory: optimistically, with the shared lock if the
+/// structure changes too often, and with the exclusive lock if it must change.
 pub(super) fn with_index<T>(dir: &Inode, change: impl FnMut(Index) -> Answer<T>) -> Result<T> {
     without_lock(dir, change, || Ok(false))
 }
 
-/// A name that a directory is to take, and for whom.
+/// A name to insert into a directory, with the caller.
 pub(super) struct Newcomer<'a> {
     pub(super) fs: &'a Fs,
     pub(super) dir: &'a Arc<Inode>,
@@ -47,27 +47,26 @@ pub(super) struct Newcomer<'a> {
 }
 
 impl Newcomer<'_> {
-    /// As [`with_index`], for a change that puts the name in: where its leaf is full, that is split
-    /// beside others. "No space" is believed when what was freed has come back.
+    /// As [`with_index`], for a change that inserts the name: a full leaf is split without the
+    /// exclusive lock. ENOSPC is final only after freed space has returned.
     pub(super) fn with_index<T>(&self, mut change: impl FnMut(Index) -> Answer<T>) -> Result<T> {
         self.fs
             .with_what_was_freed(|| without_lock(self.dir, &mut change, || self.make_room()))
     }
 
-    /// As [`Self::with_index`], for a change that does more to the directory than to change
-    /// entries.
+    /// As [`Self::with_index`], for a change of the directory beyond its entries.
     pub(super) fn with_held_index<T>(&self, change: impl FnMut(Index) -> Answer<T>) -> Result<T> {
         self.with_locks(holding(self.dir, change))
     }
 
-    /// As [`Self::with_index`], for a change that holds the structure itself as it is told, and
-    /// maybe that of other directories.
+    /// As [`Self::with_index`], for a change that takes the structure's lock itself, in the given
+    /// mode, and possibly those of other directories.
     pub(super) fn with_locks<T>(&self, mut change: impl FnMut(Index) -> Answer<T>) -> Result<T> {
         self.fs
             .with_what_was_freed(|| with_lock(&mut change, || self.make_room()))
     }
 
-    /// True when it is worth to look again; nobody holds the structure.
+    /// Whether the caller should retry; the structure's lock is not held.
     fn make_room(&self) -> Result<bool> {
         let (fs, dir) = (self.fs, self.dir);
         let Some(version) = dir.index.version() else {
@@ -92,9 +91,9 @@ impl Newcomer<'_> {
 }
 
 impl Fs {
-    /// Runs `change`; when it finds no space, again with that of inodes that wait to be freed: the
-    /// last one, too, that an earlier try took and left. Nothing is locked but `Rank::Rename`, for
-    /// a directory that moves.
+    /// Runs `change`; on ENOSPC, frees the inodes of the reclaim queue and retries. That includes
+    /// inodes that an earlier try allocated and abandoned. The caller holds no lock except
+    /// `Rank::Rename`, for a directory that moves.
     pub(super) fn with_what_was_freed<T>(
         &self,
         mut change: impl FnMut() -> Result<T>,
@@ -111,7 +110,8 @@ impl Fs {
     }
 }
 
-/// See [`with_index`]; `make_room` answers whether it is worth to try again what needs more.
+/// See [`with_index`]; `make_room` answers whether a retry makes sense for a change that needs
+/// space.
 fn without_lock<T>(
     dir: &Inode,
     mut change: impl FnMut(Index) -> Answer<T>,
@@ -148,7 +148,7 @@ fn with_lock<T>(
     settled(change(Index::Exclusive))
 }
 
-/// `change`, holding the structure of `dir` as it is told.
+/// Wraps `change` to hold the structure's lock of `dir` in the given mode.
 fn holding<T>(
     dir: &Inode,
     mut change: impl FnMut(Index) -> Answer<T>,
@@ -159,7 +159,7 @@ fn holding<T>(
     }
 }
 
-/// The structure of a directory, held.
+/// A held lock of a directory's structure.
 #[expect(dead_code, reason = "guards are held, not read")]
 pub(super) enum Hold<'a> {
     Shared(RwLockReadGuard<'a, ()>),
@@ -176,7 +176,7 @@ impl<'a> Hold<'a> {
     }
 }
 
-/// Holds the structures of several directories, taken ascending by inode number, each once.
+/// Locks the structures of several directories, ascending by inode number, each once.
 pub(super) fn hold_all<'a>(mut wanted: Vec<(&'a Inode, Index)>) -> Vec<Hold<'a>> {
     let exclusive_first = |index: &Index| u8::from(*index != Index::Exclusive);
     wanted.sort_by_key(|(dir, index)| (dir.nr(), exclusive_first(index)));
@@ -185,13 +185,13 @@ pub(super) fn hold_all<'a>(mut wanted: Vec<(&'a Inode, Index)>) -> Vec<Hold<'a>>
     wanted.into_iter().map(hold).collect()
 }
 
-/// Runs a change that holds structures itself as it is told: of all directories that change entries
-/// only, shared.
+/// Runs a change that takes the structures' locks itself, in the given mode: shared, for
+/// directories whose entries change.
 pub(super) fn with_locks<T>(change: impl FnMut(Index) -> Answer<T>) -> Result<T> {
     with_lock(change, || Ok(false))
 }
 
-/// The answer of a change that needs no other try.
+/// The answer of a change that needs no retry.
 pub(crate) fn settled<T>(answer: Answer<T>) -> Result<T> {
     answer.map_err(|error| match error {
         DirError::Fs(error) => error,

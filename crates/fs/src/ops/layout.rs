@@ -1,4 +1,4 @@
-//! How large a file is, and where it has data, holes and space.
+//! Size of a file, and its data, holes and allocated space.
 
 use super::{KillPrivileges, check_data_change, regular};
 use crate::file::{self, Extent, FallocateMode, Seek, Times};
@@ -7,7 +7,7 @@ use crate::{Caller, Error, Filesystem, Fs, InodeRef, Result};
 use uext4_format::{Feature, InodeFlags};
 
 impl Filesystem {
-    /// Sets the size: cuts the file, or extends it with a hole.
+    /// Sets the size: truncates the file, or extends it with a hole.
     pub fn truncate(&self, inode: &InodeRef, size_bytes: u64) -> Result<()> {
         self.change(|fs| {
             regular(inode)?;
@@ -74,8 +74,8 @@ impl Filesystem {
         })
     }
 
-    /// Gives back the space that is held for what is written to the file next: for servers, when
-    /// the last writer closes it. It is given back anyway when the file's last user is gone.
+    /// Frees the space preallocated for the next writes: for servers, when the last writer closes
+    /// the file. The file's last user frees it otherwise.
     pub fn discard_preallocation(&self, inode: &InodeRef) {
         self.fs.discard_preallocation(inode);
     }
@@ -88,7 +88,7 @@ impl Filesystem {
         })
     }
 
-    /// Extents of a file that meet the byte range. Data that wait for their blocks get them first
+    /// Extents of a file that overlap the byte range. Delayed data are allocated first
     /// (`FIEMAP_FLAG_SYNC`).
     pub fn fiemap(&self, inode: &InodeRef, offset: u64, len: u64) -> Result<Vec<Extent>> {
         if inode.has_delayed() {
@@ -119,7 +119,7 @@ fn fallocate(
     fs.sync_if_asked(inode)
 }
 
-/// A file that only grows may get space behind its end, nothing else.
+/// An append-only file accepts allocations only.
 fn check_append_only(inode: &Inode, mode: FallocateMode) -> Result<()> {
     let append_only = inode.read().disk.flags.contains(InodeFlags::APPEND);
     let harmless = matches!(
@@ -134,8 +134,8 @@ fn check_append_only(inode: &Inode, mode: FallocateMode) -> Result<()> {
 }
 
 impl Fs {
-    /// Before a file may be so large: from 2 GiB on the superblock says that there are such files.
-    /// That it says so too early, after an error, does no harm.
+    /// Sets the superblock's large-file feature before a file reaches 2 GiB. A mark that is too
+    /// early, after an error, is harmless.
     pub(super) fn allow_size(&self, size_bytes: u64) -> Result<()> {
         let known = self.features.has(Feature::LARGE_FILE) || size_bytes <= i32::MAX as u64;
         if known

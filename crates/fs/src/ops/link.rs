@@ -79,8 +79,8 @@ fn link_named(
     Ok(())
 }
 
-/// Raises the link count. An inode that lost its last name to an unlink gets none again, one that
-/// never had a name does.
+/// Raises the link count. An inode that lost its last name to an unlink gets no new one; a file
+/// that never had a name does.
 fn add_link(
     handle: &uext4_journal::Handle<'_>,
     inode: &Arc<Inode>,
@@ -99,8 +99,8 @@ fn add_link(
     Ok(())
 }
 
-/// Lowers the link count again: the name could not be made. Other links and unlinks of the inode
-/// may have come between, so what the inode is follows from the count that is left.
+/// Lowers the link count again, after a failed insertion of the name. Other links and unlinks of
+/// the inode may have run in between, so its state follows from the remaining count.
 fn take_link_back(fs: &Fs, handle: &uext4_journal::Handle<'_>, inode: &Arc<Inode>) -> Result<()> {
     {
         let mut state = handle.write(inode);

@@ -1,4 +1,4 @@
-//! Reading names and attributes.
+//! Look-ups of names, and reads of attributes.
 
 use super::{check_name, look_into, settled};
 use crate::access::Want;
@@ -16,8 +16,8 @@ impl Filesystem {
         self.run(Fs::root)
     }
 
-    /// The inode with this number, if it is in use and a name may lead to it ([`Error::Stale`]
-    /// otherwise: a number is no structure on disk, and a wrong one no damage).
+    /// The inode with this number, if it is in use and a name may refer to it; else
+    /// [`Error::Stale`], because the number is no disk structure and a wrong one no damage.
     pub fn inode(&self, nr: InodeNr) -> Result<InodeRef> {
         self.run(|fs| {
             if fs.hidden.contains(nr) || !fs.geometry.contains_inode(nr) {
@@ -93,7 +93,7 @@ impl Filesystem {
         self.run(|fs| fs.may(inode, caller, want))
     }
 
-    /// The unit of times in nanoseconds: a second where inodes have 128 bytes.
+    /// Timestamp granularity in nanoseconds: a second where inodes have 128 bytes.
     pub fn time_granularity_ns(&self) -> u32 {
         self.fs.time_granularity_ns()
     }
@@ -103,22 +103,22 @@ impl Filesystem {
         self.fs.superblock.read().disk.label().to_vec()
     }
 
-    /// True when the superblock asks for `data=journal` (`tune2fs -o journal_data`), which is done
-    /// as `data=ordered`: data is on the device before the transaction that maps it, and an
-    /// overwrite that a crash cuts off may be there in part.
+    /// Whether the superblock asks for `data=journal` (`tune2fs -o journal_data`), which is handled
+    /// as `data=ordered`: data are on the device before the transaction that maps them, and a crash
+    /// may leave a partial overwrite.
     pub fn wants_data_journal(&self) -> bool {
         let bits = self.fs.superblock.read().disk.default_mount_opts;
         bits & default_mount_option::JMODE == default_mount_option::JMODE_DATA
     }
 
-    /// Numbers of the whole file system.
+    /// Totals of the whole file system.
     pub fn statfs(&self) -> StatFs {
         self.fs.reap_by_the_way();
         self.fs.space.statfs(&self.fs)
     }
 
-    /// Room that is left for data: none where nothing can be written. What was freed counts once
-    /// that is committed.
+    /// Free capacity for data: none if nothing can be written. Freed blocks count after their
+    /// commit.
     pub fn room(&self) -> Room {
         let left = |reserve| match self.fs.writable() {
             Ok(()) => self.fs.space.room_bytes(reserve),
@@ -130,8 +130,8 @@ impl Filesystem {
         }
     }
 
-    /// As [`Self::statfs`]; a directory that hands its project on shows the limits of the project
-    /// where they are narrower and hold on this mount.
+    /// As [`Self::statfs`]; a directory with an inheritable project shows the limits of the
+    /// project, if they are lower and enforced on this mount.
     pub fn statfs_at(&self, inode: &InodeRef) -> StatFs {
         let mut numbers = self.statfs();
         let project = inode.read().disk.project_of_children();

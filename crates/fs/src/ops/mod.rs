@@ -1,7 +1,7 @@
-//! Operations as the VFS knows them, by inode: one file per family, read top-down.
+//! VFS-level operations by inode: one file per family, read top-down.
 //!
-//! Every operation: check arguments and permission; take DirIndex or InodeIo; start a handle;
-//! change live objects; end the handle; free inodes whose last user went away.
+//! Every operation checks arguments and permission, takes DirIndex or InodeIo, starts a handle,
+//! changes live objects, ends the handle, and frees inodes whose last user is gone.
 //!
 //! Locking: as `sync::Rank` says. Two directories are locked in ascending inode number.
 
@@ -42,8 +42,8 @@ pub(crate) const NAME_MAX: usize = 255;
 pub(crate) const LINK_MAX: u16 = 65000;
 
 impl Filesystem {
-    /// Runs one operation that changes nothing: notes damage in the superblock, then frees what
-    /// lost its last user. While the file system is frozen both wait for later.
+    /// Runs one read-only operation: records damage in the superblock, then frees unused orphans.
+    /// While the file system is frozen both are postponed.
     pub(crate) fn run<T>(&self, operation: impl FnOnce(&Fs) -> Result<T>) -> Result<T> {
         if self.fs.state.is_shut() {
             return Err(Error::Shutdown);
@@ -60,14 +60,14 @@ impl Filesystem {
         }
     }
 
-    /// Runs one operation that changes something; waits while the file system is frozen.
+    /// Runs one modifying operation; waits while the file system is frozen.
     pub(crate) fn change<T>(&self, operation: impl FnOnce(&Fs) -> Result<T>) -> Result<T> {
         let pass = self.fs.changes.enter();
         self.change_inside(&pass, operation)
     }
 
-    /// As [`Self::change`]; `None` where the file system is frozen. While it is being frozen, or
-    /// closed for a remount, this waits for the end of that.
+    /// As [`Self::change`]; `None` if the file system is frozen. Waits while a freeze or remount is
+    /// in progress.
     pub(crate) fn change_unless_frozen<T>(
         &self,
         operation: impl FnOnce(&Fs) -> Result<T>,
@@ -89,7 +89,7 @@ impl Filesystem {
     }
 }
 
-/// Refuses names that no directory entry can have.
+/// Refuses names that no directory entry may have.
 pub(crate) fn check_name(name: &[u8]) -> Result<()> {
     if name.len() > NAME_MAX {
         return Err(Error::NameTooLong);
@@ -113,7 +113,7 @@ pub(crate) fn check_new_name(name: &[u8]) -> Result<()> {
     }
 }
 
-/// The directory must still have a name.
+/// Refuses directories that have no name any more.
 pub(crate) fn check_alive(dir: &Inode) -> Result<()> {
     let facts = dir.facts();
     if facts.file_type() != Some(FileType::Directory) {
@@ -134,12 +134,13 @@ fn regular(inode: &Inode) -> Result<()> {
     }
 }
 
-/// An open file of an immutable inode may not be written either.
+/// Applies to open files of an immutable inode as well.
 fn check_data_change(fs: &Fs, inode: &Inode) -> Result<()> {
     fs.may_change(inode)
 }
 
-/// Whether `caller` may add `name` to `parent`. That the name exists goes before a missing right.
+/// Whether `caller` may add `name` to `parent`. An existing name takes precedence over a missing
+/// permission.
 pub(crate) fn may_add(fs: &Fs, parent: &Arc<Inode>, name: &[u8], caller: &Caller) -> Result<()> {
     let Err(refused) = fs.may(parent, caller, Want::WRITE.and(Want::EXECUTE)) else {
         return Ok(());
@@ -148,7 +149,7 @@ pub(crate) fn may_add(fs: &Fs, parent: &Arc<Inode>, name: &[u8], caller: &Caller
     Err(exists_or(fs, parent, name, refused))
 }
 
-/// `refused`, unless the name is there, which is found out first.
+/// `refused`, or `Exists` if the name exists.
 pub(crate) fn exists_or(fs: &Fs, parent: &Arc<Inode>, name: &[u8], refused: Error) -> Error {
     let _shared = parent.index.read();
     match dir::find(fs, parent, name) {
@@ -158,7 +159,7 @@ pub(crate) fn exists_or(fs: &Fs, parent: &Arc<Inode>, name: &[u8], refused: Erro
     }
 }
 
-/// A directory that hands its project on takes names of that project only.
+/// A directory with an inheritable project accepts only inodes of that project.
 pub(crate) fn check_project(dir: &Inode, inode: &Inode) -> Result<()> {
     let project = dir.facts().project_of_children();
     match project {
@@ -167,7 +168,7 @@ pub(crate) fn check_project(dir: &Inode, inode: &Inode) -> Result<()> {
     }
 }
 
-/// Sets the times that a change of entries sets: once in a tick of the clock and transaction.
+/// Updates the times after a change of entries, once per clock tick and transaction.
 pub(crate) fn touch_dir(handle: &Handle<'_>, dir: &Arc<Inode>, now: Timestamp) {
     if dir.live().dirty_tid() == Some(handle.tid()) && dir.facts().changed_at(now) {
         return;
@@ -178,8 +179,8 @@ pub(crate) fn touch_dir(handle: &Handle<'_>, dir: &Arc<Inode>, now: Timestamp) {
 }
 
 impl Fs {
-    /// The end of an operation, among the changes. Errors of the housekeeping that follows are
-    /// recorded and change nothing about the answer.
+    /// Ends an operation inside the freeze barrier. Errors of the housekeeping are recorded and do
+    /// not change the answer.
     fn finish<T>(&self, answer: Result<T>) -> Result<T> {
         let answer = self.note(answer);
         let _recorded = self.note(self.reap_own());
@@ -188,7 +189,7 @@ impl Fs {
         answer
     }
 
-    /// One more subdirectory: `..` of it is a link to `dir`.
+    /// Counts a new subdirectory, whose `..` is a link to `dir`.
     pub(crate) fn add_dir_link(&self, handle: &Handle<'_>, dir: &Arc<Inode>) -> Result<()> {
         let mut state = handle.write(dir);
         let links = state.disk.links;
@@ -196,7 +197,7 @@ impl Fs {
             return Ok(());
         }
         if links >= LINK_MAX {
-            // Linux counts on only where the directory is indexed.
+            // Linux counts further only if the directory is indexed.
             let indexed = self.dirs.index && state.disk.flags.contains(InodeFlags::INDEX);
             if !indexed || !self.features.has(uext4_format::Feature::DIR_NLINK) {
                 return Err(Error::TooManyLinks);
@@ -208,7 +209,7 @@ impl Fs {
         Ok(())
     }
 
-    /// One subdirectory less; a count that means "many" stays.
+    /// Uncounts a subdirectory; a count of 1 ("many") stays.
     pub(crate) fn drop_dir_link(&self, handle: &Handle<'_>, dir: &Arc<Inode>) {
         let mut state = handle.write(dir);
         if state.disk.links > 2 {

@@ -1,38 +1,38 @@
-//! What a change of data by who is not the superuser takes away: setuid, setgid, capabilities.
+//! Clears setuid, setgid and file capabilities on unprivileged writes.
 
 use crate::access::without_privileges;
 use crate::inode::Inode;
 use crate::{Caller, Filesystem, Fs, InodeRef, Result, credits, xattr};
 use uext4_format::FileType;
 
-/// What a write does to setuid and setgid bits.
+/// Effect of a write on setuid and setgid bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KillPrivileges {
-    /// They are taken away (the writer is not the superuser).
+    /// They are cleared (the writer is unprivileged).
     Yes,
     /// They stay.
     No,
 }
 
 impl Filesystem {
-    /// The mode that is left when `caller`, who is not the superuser, changes the data of a file
-    /// with setuid or setgid; `None` when that takes nothing away.
+    /// The mode after a change of data by an unprivileged `caller` in a file with setuid or setgid;
+    /// `None` if it does not change.
     pub fn mode_without_privileges(&self, inode: &InodeRef, caller: &Caller) -> Option<u16> {
         mode_without_privileges(inode, caller)
     }
 
-    /// Removes the file capabilities (`security.capability`), which every change of data does, also
-    /// one by the superuser. For a cache above that lets a change through without having done so.
+    /// Removes the file capabilities (`security.capability`), as every change of data does, also
+    /// one by the superuser. For a cache above that passes a change on without having removed them.
     ///
     /// # Errors
-    /// Those of removing an attribute.
+    /// Those of an attribute removal.
     pub fn kill_capabilities(&self, inode: &InodeRef) -> Result<()> {
         self.change(|fs| fs.kill_capabilities(inode))
     }
 }
 
 impl Fs {
-    /// Takes away what a change by `caller` takes away, who is not the superuser.
+    /// Clears the privileges of a file that an unprivileged `caller` changes.
     pub(super) fn kill_privileges(&self, inode: &InodeRef, caller: &Caller) -> Result<()> {
         if let Some(mode) = mode_without_privileges(inode, caller) {
             let handle = self.start(credits::ATTRIBUTES)?;
@@ -52,7 +52,7 @@ impl Fs {
     }
 }
 
-/// The mode after a change by `caller`, who is not the superuser, if it is another one then.
+/// The mode after a change by an unprivileged `caller`, if it differs.
 fn mode_without_privileges(inode: &Inode, caller: &Caller) -> Option<u16> {
     let state = inode.read();
     let old = state.disk.mode;

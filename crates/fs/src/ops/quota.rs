@@ -1,25 +1,25 @@
-//! What owners use and may use.
+//! Quota reports and limits.
 
 use crate::{Filesystem, GraceTimes, Result};
 use uext4_format::quota::{QuotaEntry, QuotaKind};
 
 impl Filesystem {
-    /// What everybody uses and may use, ascending by number; `None` when the file system does not
-    /// count it (features `quota` and `project`).
+    /// Usage and limits of all owners, ascending by number; `None` if the file system does not
+    /// count this kind (features `quota` and `project`).
     pub fn quota(&self, kind: QuotaKind) -> Option<Vec<QuotaEntry>> {
         self.fs.quota.report(kind)
     }
 
-    /// How long soft limits may be exceeded.
+    /// Grace times of the soft limits.
     pub fn quota_grace(&self, kind: QuotaKind) -> Option<GraceTimes> {
         self.fs.quota.grace(kind)
     }
 
-    /// Gives an owner the limits of `wanted`, whose other fields do not matter. Limits hold on
-    /// mounts that ask for it ([`crate::MountOptions::quota_limits`]).
+    /// Sets an owner's limits to those of `wanted`, whose other fields are ignored. Limits are
+    /// enforced on mounts that ask for it ([`crate::MountOptions::quota_limits`]).
     ///
     /// # Errors
-    /// [`crate::Error::NotSupported`] when the file system does not count for this kind.
+    /// [`crate::Error::NotSupported`] if the file system does not count this kind.
     pub fn set_quota(&self, kind: QuotaKind, wanted: &QuotaEntry) -> Result<()> {
         self.change(|fs| {
             fs.writable()?;
@@ -27,7 +27,7 @@ impl Filesystem {
         })
     }
 
-    /// Sets how long soft limits may be exceeded, from now on.
+    /// Sets the grace times of the soft limits, from now on.
     ///
     /// # Errors
     /// As [`Self::set_quota`].

@@ -1,4 +1,4 @@
-//! Reading data, and the trace that it leaves in the access time.
+//! Reads of data, and updates of the access time.
 
 use super::regular;
 use crate::file::{self, Stretch};
@@ -18,8 +18,8 @@ impl Filesystem {
         })
     }
 
-    /// As [`Self::read`], without a trace in the access time (`O_NOATIME`). That the caller may
-    /// ask for this is not checked: who opened the file did.
+    /// As [`Self::read`], without an update of the access time (`O_NOATIME`). The permission for
+    /// that is checked at the open, not here.
     pub fn read_untouched(&self, inode: &InodeRef, offset: u64, buf: &mut [u8]) -> Result<usize> {
         self.run(|fs| {
             regular(inode)?;
@@ -27,11 +27,11 @@ impl Filesystem {
         })
     }
 
-    /// As [`Self::read_untouched`], for who moves data on without looking at them: shows `take`
-    /// where up to `len_bytes` bytes from byte `offset` on stand, less only at the end, and answers
-    /// what it answers. They stay there until it returns; it must not wait for another operation
-    /// on the file. False as well, and `take` is not asked, where not all of them stand in a file
-    /// of the system, in few stretches: then [`Self::read`] knows more.
+    /// As [`Self::read_untouched`], for callers that transfer data without reading them. Passes the
+    /// places of up to `len_bytes` bytes from byte `offset` on, less only at the end, to `take`;
+    /// answers its result. The data stay in place until it returns; it must not wait for another
+    /// operation on the file. Answers false, without a call of `take`, unless all of them are in a
+    /// file of the host, in few pieces; use [`Self::read`] then.
     pub fn read_in_place(
         &self,
         inode: &InodeRef,
@@ -45,14 +45,14 @@ impl Filesystem {
         })
     }
 
-    /// Notes an access that a cache above answers itself, when it opens a file to read for one: the
-    /// access time is set if the rules of the mount say so.
+    /// Records an access that a cache above serves, when it opens a file for reading: updates the
+    /// access time by the mount's rules.
     pub fn note_access(&self, inode: &InodeRef, changes: ChangeTimes) -> Result<Atime> {
         self.run(|fs| fs.touch_atime(inode, changes))
     }
 
-    /// True when every read sets the access time (`strictatime`): a cache above that answers reads
-    /// itself would lose some.
+    /// Whether every read updates the access time (`strictatime`): a cache above that serves reads
+    /// would lose updates.
     pub fn notes_every_read(&self) -> bool {
         self.fs.notes_every_read()
     }

@@ -1,10 +1,10 @@
 //! Rename, in all its forms.
 //!
-//! Locking: moves of a directory to another parent take the one `Rank::Rename` lock, so that no
-//! two of them together make a cycle. Then DirIndex of every directory concerned, ascending by
-//! inode number: shared when only entries change, of a directory that gets another name, too, so
-//! that it is not removed meanwhile; exclusive for directories that are removed, and for the forms
-//! of a directory that are not changed otherwise. A full leaf is split beside others.
+//! Locking: a move of a directory to another parent takes the single `Rank::Rename` lock, so that
+//! concurrent moves make no cycle. Then the rename takes DirIndex of every directory involved,
+//! ascending by inode number: shared if only entries change, and for a renamed directory, which
+//! must not be removed meanwhile; exclusive for removed directories, and for format changes that
+//! need it. A full leaf is split without the exclusive lock.
 
 mod carry_out;
 mod checks;
@@ -18,7 +18,7 @@ use crate::{Caller, Error, Filesystem, Fs, InodeRef, Result, file};
 use checks::check_names;
 use std::sync::Arc;
 
-/// What a rename may do with the names (`renameat2(2)`).
+/// Treatment of the target name (`renameat2(2)`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RenameFlags {
     /// Replace the target if it exists.
@@ -46,14 +46,14 @@ impl RenameFlags {
     }
 }
 
-/// How often a rename starts over because names changed meanwhile.
+/// Restarts of a rename after concurrent changes of names.
 const TRIES: u32 = 1000;
 
-/// Why a try came to nothing.
+/// Result of an unsuccessful try.
 enum Missed {
-    /// Another thread changed a name: try again.
+    /// Another thread changed a name: retry.
     Changed,
-    /// This is the answer.
+    /// The final error.
     Failed(Error),
 }
 
@@ -108,7 +108,7 @@ impl Filesystem {
     }
 }
 
-/// Names may change hands between the look at them and the change; then everything is done again.
+/// Restarts the rename if a name changed between its look-up and the change.
 fn rename(
     fs: &Fs,
     from: &Side<'_>,
@@ -168,8 +168,8 @@ fn find(fs: &Fs, side: &Side<'_>) -> Result<Option<InodeRef>> {
 }
 
 impl Rename<'_> {
-    /// A file that replaces another holds its data on disk before it has the name
-    /// (`auto_da_alloc`). Its fsync tells when that failed.
+    /// Writes out the data of a file that replaces another before the rename (`auto_da_alloc`). Its
+    /// `fsync` reports a failure.
     fn write_out_first(&self, fs: &Fs) {
         let replaces = self.target.is_some() && self.flags != RenameFlags::Exchange;
         if replaces && fs.settings.has(Switch::AutoDaAlloc) {
@@ -177,14 +177,14 @@ impl Rename<'_> {
         }
     }
 
-    /// Both names stand for one inode: there is nothing to do.
+    /// Both names refer to one inode: no change is needed.
     fn is_same(&self) -> bool {
         self.target
             .as_ref()
             .is_some_and(|target| target.nr() == self.source.nr())
     }
 
-    /// True when a name no longer stands for what was looked up.
+    /// Whether a name no longer refers to the inode that was looked up.
     fn is_outdated(&self, fs: &Fs) -> Result<bool> {
         let number = |inode: Option<InodeRef>| inode.map(|inode| inode.nr());
         let source = number(find(fs, self.from)?);

@@ -1,4 +1,4 @@
-//! Changing attributes.
+//! Changes of attributes.
 
 use crate::access::Want;
 use crate::attr::{Checks, SetTime};
@@ -14,7 +14,7 @@ const SET_GID: u16 = 0o2000;
 const GROUP_EXECUTES: u16 = 0o010;
 
 impl Filesystem {
-    /// Changes attributes as `set` says; answers the new ones.
+    /// Changes the attributes in `set`; answers the new ones.
     pub fn set_attr(&self, inode: &InodeRef, set: &SetAttr, caller: &Caller) -> Result<Attr> {
         self.change(|fs| {
             fs.writable()?;
@@ -36,8 +36,8 @@ fn check(fs: &Fs, inode: &InodeRef, set: &SetAttr, caller: &Caller) -> Result<()
     let owner_only = set.mode.is_some() || set.uid.is_some() || set.gid.is_some();
     let changes = owner_only || set.size_bytes.is_some() || set.project.is_some();
     let touches = set.atime.is_some() || set.mtime.is_some();
-    // A cache above writes back the times of data that it accepted before; it sends a change time
-    // with what it did not check as well, a new mode for one.
+    // A cache above writes back the times of data that it accepted earlier. It also sends a change
+    // time with changes that it did not check, such as a new mode.
     let from_cache = caller.checks == Checks::Done && set.ctime.is_some();
     let written_back = from_cache && !changes && set.atime.is_none();
     if flags.contains(InodeFlags::IMMUTABLE) && (changes || touches) && !written_back {
@@ -53,8 +53,8 @@ fn check(fs: &Fs, inode: &InodeRef, set: &SetAttr, caller: &Caller) -> Result<()
     }
 }
 
-/// True unless the times stay, or both become now (`touch`). A cache above that keeps the times
-/// says what now is: it is the change time as well.
+/// Whether explicit times are set: not if they stay, or if both become the current time (`touch`).
+/// For a cache above that keeps the times, the change time is the current time.
 fn chooses_times(set: &SetAttr) -> bool {
     let now = |time| time == Some(SetTime::Now) || time == set.ctime.map(SetTime::At);
     let touch = set.atime == Some(SetTime::Now) && set.mtime.is_some() && now(set.mtime);
@@ -77,7 +77,7 @@ fn check_caller(fs: &Fs, inode: &InodeRef, set: &SetAttr, caller: &Caller) -> Re
     Ok(())
 }
 
-/// The owner gives a file to one of their groups; nobody but the superuser gives it away.
+/// The owner may change the group to one of their own; only the superuser changes the owner.
 fn check_chown(inode: &Inode, set: &SetAttr, caller: &Caller) -> Result<()> {
     let state = inode.read();
     let owner = caller.uid == state.disk.uid;
@@ -104,7 +104,7 @@ fn resize(fs: &Fs, inode: &InodeRef, size: u64) -> Result<()> {
 fn apply(fs: &Fs, inode: &InodeRef, set: &SetAttr, caller: &Caller) -> Result<()> {
     let now = fs.now();
     let owners = new_owners(&inode.read().disk, set);
-    // What waits was promised by the owners until now.
+    // The current owners hold the quota reservation of delayed data.
     let _nothing_waits = file::hold_for_owners(fs, inode.arc(), owners);
     let _claim = expect_owners(fs, inode, owners, caller)?;
     let handle = fs.start(credits::ATTRIBUTES + credits::XATTR)?;
@@ -117,8 +117,8 @@ fn apply(fs: &Fs, inode: &InodeRef, set: &SetAttr, caller: &Caller) -> Result<()
     change(fs, &handle, inode, set, New { mode, flags, now })
 }
 
-/// The mode after the change: what is asked, with setuid and setgid taken away by a change of
-/// owner or size, and setgid by a chmod of somebody outside the group.
+/// The mode after the change: as requested, without setuid and setgid after a change of owner or
+/// size, and without setgid after a chmod by a caller outside the group.
 fn new_mode(inode: &Inode, set: &SetAttr, caller: &Caller) -> Option<u16> {
     let state = inode.read();
     let old = state.disk.mode & 0o7777;
@@ -149,7 +149,7 @@ fn new_flags(inode: &Inode, set: &SetAttr, caller: &Caller) -> Result<Option<Ino
         .transpose()
 }
 
-/// What was worked out from a request.
+/// Values computed from a request.
 struct New {
     mode: Option<u16>,
     flags: Option<InodeFlags>,
@@ -180,7 +180,7 @@ fn change(fs: &Fs, handle: &Handle<'_>, inode: &InodeRef, set: &SetAttr, new: Ne
     Ok(())
 }
 
-/// Whom the inode belongs to after the change.
+/// The owners of the inode after the change.
 fn new_owners(disk: &uext4_format::Inode, set: &SetAttr) -> Owners {
     Owners {
         user: set.uid.unwrap_or(disk.uid),
@@ -189,7 +189,7 @@ fn new_owners(disk: &uext4_format::Inode, set: &SetAttr) -> Owners {
     }
 }
 
-/// Gives the owners to come entries in the quota files, and claims what the inode occupies.
+/// Ensures quota entries for the new owners, and reserves quota for the inode's usage.
 fn expect_owners(fs: &Fs, inode: &Inode, to: Owners, caller: &Caller) -> Result<Claim> {
     if !fs.quota.is_on() {
         return Ok(Claim::default());
@@ -213,7 +213,7 @@ fn check_project(fs: &Fs, inode: &Inode, set: &SetAttr) -> Result<()> {
     Ok(())
 }
 
-/// Everything that belongs to the inode has its generation in its checksum.
+/// The checksums of all structures of the inode include its generation.
 fn check_generation(fs: &Fs, set: &SetAttr) -> Result<()> {
     if set.generation.is_some() && fs.features.has(Feature::METADATA_CSUM) {
         let problem = "a new generation with the feature metadata_csum";

@@ -1,4 +1,4 @@
-//! Taking names away.
+//! Removal of names.
 
 use super::{check_alive, check_name, hold_all, look_into, touch_dir, with_index, with_locks};
 use crate::access::Want;
@@ -9,11 +9,11 @@ use std::sync::Arc;
 use uext4_format::{FileType, Timestamp};
 use uext4_journal::Handle;
 
-/// How often an unlink looks again because the name changed hands meanwhile.
+/// Restarts of an unlink after concurrent changes of the name.
 const TRIES: u32 = 1000;
 
 impl Filesystem {
-    /// Takes a name away that is not a directory's. The inode lives on for its users.
+    /// Removes a name that is not a directory's. The inode stays for its users.
     pub fn unlink(&self, parent: &InodeRef, name: &[u8], caller: &Caller) -> Result<()> {
         self.change(|fs| {
             check_name(name)?;
@@ -25,7 +25,7 @@ impl Filesystem {
         })
     }
 
-    /// Takes an empty directory away.
+    /// Removes an empty directory.
     pub fn rmdir(&self, parent: &InodeRef, name: &[u8], caller: &Caller) -> Result<()> {
         self.change(|fs| {
             check_name(name)?;
@@ -66,7 +66,7 @@ fn unlink_named(
             None => dir::remove(fs, &handle, parent.arc(), name, target.nr(), index),
         };
         match removed {
-            // A rename put another inode there, or another unlink was first: look again.
+            // A rename replaced the name, or another unlink removed it: look up again.
             Err(DirError::Fs(Error::NotFound)) => continue,
             other => other?,
         }
@@ -77,8 +77,8 @@ fn unlink_named(
     Err(Error::Busy.into())
 }
 
-/// `None` when the name changed hands meanwhile. The parent only loses an entry; the target is held
-/// exclusively, so that nobody makes a name in it.
+/// `None` if the name changed meanwhile. The parent only loses an entry; the target is locked
+/// exclusively, so that no name is added to it.
 fn rmdir_named(fs: &Fs, parent: &InodeRef, name: &[u8], caller: &Caller) -> Result<Option<()>> {
     let found = look_into(parent, || dir::lookup(fs, parent.arc(), name))?;
     let target = found.ok_or(Error::NotFound)?;
@@ -105,8 +105,8 @@ fn rmdir_named(fs: &Fs, parent: &InodeRef, name: &[u8], caller: &Caller) -> Resu
 }
 
 impl Fs {
-    /// One name less. An inode that lost the last one is tracked as an orphan, or freed at once
-    /// when it maps no blocks and only the caller holds it.
+    /// Drops one link. An inode without a name becomes an orphan, or is freed at once if it maps no
+    /// blocks and only the caller holds it.
     pub(crate) fn drop_link(
         &self,
         handle: &Handle<'_>,
@@ -126,7 +126,7 @@ impl Fs {
         }
     }
 
-    /// A directory loses its name and its own `.`.
+    /// Drops a directory's name and its own `.`.
     pub(crate) fn drop_last_link(
         &self,
         handle: &Handle<'_>,
@@ -144,10 +144,10 @@ impl Fs {
         self.orphan_or_free(handle, inode)
     }
 
-    /// Takes the right to free an inode that only the caller uses and that maps no blocks. Data
-    /// that wait for theirs are forgotten.
+    /// Claims the right to free an inode that only the caller uses and that maps no blocks.
+    /// Discards its delayed data.
     fn claim_empty(&self, inode: &Arc<Inode>) -> bool {
-        // A handle runs: whoever writes the data out now is not waited for.
+        // A handle is open, so this does not wait for a writeback in progress.
         let Some(mut buffer) = inode.io.try_write() else {
             return false;
         };

@@ -1,4 +1,4 @@
-//! Writing data: for who writes them now, and for caches above that took them before.
+//! Writes of data: direct ones, and writeback from caches above.
 
 use super::{KillPrivileges, check_data_change, regular};
 use crate::file::{self, Times};
@@ -6,23 +6,23 @@ use crate::space::Reserve;
 use crate::{Caller, Error, Filesystem, Fs, InodeRef, Result};
 use uext4_format::InodeFlags;
 
-/// Who wrote what a cache above brings later.
+/// Writers of the data in a writeback.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Writers {
-    /// Nobody for whom the blocks reserved for the superuser are.
+    /// Only callers that may not use the blocks reserved for the superuser.
     Users,
-    /// Somebody for whom they are, or nobody knows.
+    /// A caller that may use them, or unknown.
     Privileged,
 }
 
 impl Filesystem {
-    /// Writes `data` at byte `offset`; answers how many bytes were written. What was written is
-    /// durable after [`Self::fsync`].
+    /// Writes `data` at byte `offset`; answers how many bytes were written. The data are durable
+    /// after [`Self::fsync`].
     pub fn write(&self, inode: &InodeRef, offset: u64, data: &[u8]) -> Result<usize> {
         self.write_as(inode, offset, data, KillPrivileges::No)
     }
 
-    /// As [`Self::write`], and takes setuid and setgid away when asked to.
+    /// As [`Self::write`], and clears setuid and setgid on request.
     pub fn write_as(
         &self,
         inode: &InodeRef,
@@ -33,8 +33,8 @@ impl Filesystem {
         self.write_by(inode, offset, data, kill, &Caller::root())
     }
 
-    /// As [`Self::write_as`]; the blocks reserved for the superuser are for `caller` only if
-    /// `resuid` and `resgid` say so. Rights are not checked: who opened the file did.
+    /// As [`Self::write_as`]; `caller` may use the blocks reserved for the superuser only by
+    /// `resuid` and `resgid`. Permissions are checked at the open, not here.
     pub fn write_by(
         &self,
         inode: &InodeRef,
@@ -52,8 +52,8 @@ impl Filesystem {
         })
     }
 
-    /// As [`Self::write_by`], for a cache above that lets the write through: setuid and setgid are
-    /// its business, and the times if it says so.
+    /// As [`Self::write_by`], for a cache above that passes the write on: it handles setuid and
+    /// setgid itself, and the times if `times` says so.
     pub fn write_through(
         &self,
         inode: &InodeRef,
@@ -68,9 +68,9 @@ impl Filesystem {
         })
     }
 
-    /// Writes data that a cache above accepted earlier, when the rules about immutable and
-    /// append-only files and about setuid were applied. Whole pages come back, also of a file that
-    /// was only appended to. A cache that knows when it was written to keeps the times.
+    /// Writes data that a cache above accepted earlier, after it checked immutable and append-only
+    /// files and cleared setuid. Whole pages come back, even for appends. A cache that knows the
+    /// time of the write keeps the times.
     pub fn write_back(
         &self,
         inode: &InodeRef,
@@ -88,16 +88,16 @@ impl Filesystem {
         })
     }
 
-    /// For a cache above that accepts data before it asks for their space: fails when a write to
-    /// the file would find no room, wherever it goes and however little it brings.
+    /// For a cache above that accepts data before it reserves their space: fails when any write to
+    /// the file must fail for lack of space.
     ///
     /// # Errors
-    /// [`Error::NoSpace`] then.
+    /// [`Error::NoSpace`] in that case.
     pub fn check_room(&self, inode: &InodeRef, writers: Writers) -> Result<()> {
         self.run(|fs| file::check_room(fs, inode.arc(), reserve_for(writers)))
     }
 
-    /// Whether the blocks reserved for the superuser are for `caller`, too.
+    /// Whether `caller` may use the blocks reserved for the superuser.
     pub fn writer(&self, caller: &Caller) -> Writers {
         match self.fs.reserve_of(caller) {
             Reserve::MayUse => Writers::Privileged,
@@ -105,7 +105,7 @@ impl Filesystem {
         }
     }
 
-    /// Appends `data` at the end; answers the offset where it went and how many bytes.
+    /// Appends `data`; answers the offset and how many bytes were written.
     pub fn append(&self, inode: &InodeRef, data: &[u8]) -> Result<(u64, usize)> {
         self.append_by(inode, data, KillPrivileges::No, &Caller::root())
     }

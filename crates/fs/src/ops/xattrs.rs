@@ -52,7 +52,7 @@ impl Filesystem {
         })
     }
 
-    /// Takes the attribute away.
+    /// Removes the attribute.
     pub fn remove_xattr(&self, inode: &InodeRef, name: &[u8], caller: &Caller) -> Result<()> {
         self.change(|fs| {
             check_write(fs, inode, name, caller)?;
@@ -88,7 +88,7 @@ fn check_write(fs: &Fs, inode: &InodeRef, name: &[u8], caller: &Caller) -> Resul
     if name.starts_with(b"user.") {
         return check_user(fs, inode, caller, Want::WRITE);
     }
-    // Only directories have default lists, whoever asks.
+    // Only directories have default ACLs, for any caller.
     if name == b"system.posix_acl_default" && !inode.is_dir() {
         return Ok(());
     }
@@ -102,7 +102,7 @@ fn check_write(fs: &Fs, inode: &InodeRef, name: &[u8], caller: &Caller) -> Resul
     }
 }
 
-/// User attributes exist on regular files and directories, and follow the file's permissions.
+/// User attributes exist on regular files and directories only, and follow the file's permissions.
 fn check_user(fs: &Fs, inode: &InodeRef, caller: &Caller, want: Want) -> Result<()> {
     if !fs.settings.has(Switch::UserXattr) {
         return Err(Error::NotSupported("user attributes on this mount"));

@@ -1,10 +1,10 @@
-//! The orphan file: slots of inode numbers, taken without a lock.
+//! The orphan file: slots of inode numbers, allocated lock-free.
 //!
-//! Layout: each block holds `slots` little-endian inode numbers (0 = free) and a tail. In memory a
+//! Layout: each block has `slots` little-endian inode numbers (0 = free) and a tail. In memory a
 //! block is a shared array of atomics; rendering copies them.
 //!
-//! Locking: none to add or remove. `Handle::touch` has the block logged before a slot changes, so
-//! that a block of the committing transaction is rendered before its successor changes it.
+//! Locking: none to add or remove. `Handle::touch` logs the block before a slot changes, so that a
+//! block of the committing transaction is rendered before a later change.
 
 use crate::{Error, Fs, Result, map};
 use std::sync::Arc;
@@ -19,10 +19,10 @@ use uext4_sync::{Rank, shard_index};
 
 /// Odd step between the start blocks of neighbouring threads, as in the kernel.
 const BLOCK_STEP: usize = 13;
-/// Looks at all slots of a block before the next block is tried.
+/// Passes over all slots of a block before the next block is tried.
 const PASSES_MAX: u32 = 4;
 
-/// Slots of a block; few for the model checker, so that the file is full soon.
+/// Slots of a block; few under the model checker, so that the file fills up.
 fn slots_in(block_size: usize) -> usize {
     if cfg!(shuttle) {
         2
@@ -109,7 +109,7 @@ impl OrphanFile {
         Ok(SlotBlock::new(block, seed, bytes))
     }
 
-    /// Takes a slot for `inode`; `None` when the file is full.
+    /// Allocates a slot for `inode`; `None` if the file is full.
     pub(super) fn add(&self, handle: &Handle<'_>, inode: InodeNr) -> Option<u64> {
         let start = shard_index() * BLOCK_STEP % self.blocks.len();
         for step in 0..self.blocks.len() {
@@ -126,7 +126,7 @@ impl OrphanFile {
         None
     }
 
-    /// Empties a slot.
+    /// Frees a slot.
     pub(super) fn remove(&self, handle: &Handle<'_>, slot: u64) {
         let block = &self.blocks[slot as usize / self.slots_per_block];
         handle.touch(block);
@@ -134,12 +134,12 @@ impl OrphanFile {
         block.free.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// True when no slot is taken.
+    /// True when all slots are free.
     pub(super) fn is_empty(&self) -> bool {
         self.entries().next().is_none()
     }
 
-    /// Slot and inode number of everything in the file.
+    /// Slot and inode number of all entries.
     pub(super) fn entries(&self) -> impl Iterator<Item = (u64, InodeNr)> {
         let slots = self.blocks.iter().flat_map(|block| block.slots.iter());
         let taken = slots.map(|slot| slot.load(Ordering::Acquire)).enumerate();
@@ -177,7 +177,7 @@ impl SlotBlock {
         Arc::new(SlotBlock { free, slots, live })
     }
 
-    /// Takes one of the free slots into account; false when there is none.
+    /// Reserves one of the free slots; false if there is none.
     fn claim(&self) -> bool {
         let take = |free: i64| if free > 0 { Some(free - 1) } else { None };
         self.free
@@ -185,9 +185,9 @@ impl SlotBlock {
             .is_ok()
     }
 
-    /// Stores `inode` in a free slot. A claim guarantees one, since a slot that is being emptied
-    /// raises `free` only after it reads as zero; others may take it while we look elsewhere, so
-    /// the search is given up after some passes.
+    /// Stores `inode` in a free slot. A claim guarantees one, because a freed slot raises `free`
+    /// only after it reads as zero. Other threads may take it while this one scans elsewhere, so
+    /// the search ends after a few passes.
     fn fill(&self, inode: InodeNr) -> Option<usize> {
         let take = |slot: &AtomicU32| {
             let exchange =

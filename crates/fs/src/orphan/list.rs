@@ -9,7 +9,7 @@ use uext4_journal::Handle;
 use uext4_sync::atomic::Ordering;
 use uext4_sync::{Mutex, Rank};
 
-/// Neighbours on the chain: `newer` points at us on disk, we point at `older`.
+/// Neighbours on the chain: on disk `newer` points at this inode, which points at `older`.
 struct Link {
     inode: Arc<Inode>,
     newer: u32,
@@ -36,7 +36,7 @@ impl Default for OrphanList {
 }
 
 impl OrphanList {
-    /// Mirrors the chain that is on disk, newest first, into a list that is empty.
+    /// Mirrors the on-disk chain, newest first, into an empty list.
     pub(super) fn adopt(&self, inodes: &[Arc<Inode>]) {
         let number = |at: usize| inodes.get(at).map_or(0, |inode| inode.nr().0);
         let mut chain = self.chain.lock();
@@ -53,7 +53,7 @@ impl OrphanList {
         }
     }
 
-    /// Puts `inode` at the head of the chain, unless it is tracked.
+    /// Inserts `inode` at the head of the chain, unless it is tracked.
     pub(super) fn add(&self, fs: &Fs, handle: &Handle<'_>, inode: &Arc<Inode>) -> Result<()> {
         let nr = inode.nr().0;
         let mut chain = self.chain.lock();
@@ -80,7 +80,7 @@ impl OrphanList {
         Ok(())
     }
 
-    /// Takes `inode` out of the chain if it is there and its state says so.
+    /// Removes `inode` from the chain if it is there and `is_due` holds for its state.
     pub(super) fn remove_if(
         &self,
         fs: &Fs,

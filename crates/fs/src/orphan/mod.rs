@@ -1,15 +1,15 @@
-//! Orphans: inodes without a name that still have blocks, and files in the middle of a truncate.
+//! Orphan tracking: inodes without a name that still have blocks, and unfinished truncates.
 //!
-//! Two ways on disk. The *orphan file* (feature `orphan_file`): slots taken by compare-and-swap in
-//! the block that the thread hashes to. The *legacy list*: a chain through `i_dtime` that starts in
-//! the superblock. A full orphan file falls back to the list.
+//! Two on-disk formats. The *orphan file* (feature `orphan_file`): slots taken by compare-and-swap
+//! in the block that the thread hashes to. The *legacy list*: a chain through `i_dtime` that starts
+//! in the superblock. A full orphan file falls back to the list.
 //!
-//! Invariants: an inode is tracked at most once (`Inode::orphan` says where); it is added in the
-//! transaction that takes the last name or starts the truncate, and removed in the last one.
-//! Locking: `Inode::orphan` changes with the inode's state locked, so that the look at it, at the
-//! names and at the cut that goes on, and the change that follows are one step. Slots need no lock
-//! besides. The list's mutex (`Rank::OrphanList`) comes before inode states: what belongs on the
-//! list lets go of the state first and looks again.
+//! Invariants: an inode is tracked at most once (`Inode::orphan` has its place). It is added in the
+//! transaction that removes the last name or starts the truncate, and removed in the last one.
+//! Locking: `Inode::orphan` changes with the inode's state locked, so that the checks of it, of the
+//! names and of an unfinished truncate are atomic with the change. Slots need no other lock. The
+//! list's mutex (`Rank::OrphanList`) comes before inode states: for the list, the state is unlocked
+//! first and checked again.
 //!
 //! References: kernel documentation, `filesystems/ext4/orphan.rst`.
 
@@ -28,20 +28,20 @@ use uext4_format::InodeNr;
 use uext4_journal::Handle;
 use uext4_sync::atomic::{AtomicBool, Ordering};
 
-/// `Inode::orphan` of an inode on the legacy list.
+/// The value of `Inode::orphan` for an inode on the legacy list.
 const ON_LIST: u64 = u64::MAX;
 
-/// All tracking of orphans.
+/// Orphan tracking of a mount.
 pub(crate) struct Orphans {
     file: Option<OrphanFile>,
     list: OrphanList,
     base_lines: BaseLines,
-    /// Recovery left some as they are.
+    /// Recovery left orphans in place.
     left: AtomicBool,
 }
 
 impl Orphans {
-    /// No orphan tracked, and no orphan file yet.
+    /// Without orphans, and without an orphan file yet.
     pub(crate) fn new(base_lines: BaseLines) -> Self {
         Self {
             file: None,
@@ -56,18 +56,18 @@ impl Orphans {
         OrphanFile::load(fs)
     }
 
-    /// Whether the mount found orphans and left them to e2fsck, since errors are recorded.
+    /// Whether the mount left orphans to e2fsck, because errors are recorded.
     pub(crate) fn are_left(&self) -> bool {
         self.left.load(Ordering::Acquire)
     }
 
-    /// Gives the orphan file to a file system that was put together without one.
+    /// Sets the orphan file of a file system that was assembled without one.
     pub(crate) fn set_file(&mut self, file: Option<OrphanFile>) {
         self.file = file;
     }
 
-    /// Tracks `inode` in the handle's transaction; nothing happens when it is tracked already.
-    /// The caller holds no live object.
+    /// Tracks `inode` in the handle's transaction, unless it is tracked already. The caller holds
+    /// no live object.
     pub(crate) fn add(&self, fs: &Fs, handle: &Handle<'_>, inode: &Arc<Inode>) -> Result<()> {
         if self.base_lines.untracked_orphans {
             return Ok(());
@@ -86,7 +86,7 @@ impl Orphans {
         self.list.add(fs, handle, inode)
     }
 
-    /// As [`Self::add`], on the legacy list in any case: the orphan file goes away.
+    /// As [`Self::add`], always on the legacy list, because the orphan file is being removed.
     pub(crate) fn add_to_list(
         &self,
         fs: &Fs,
@@ -96,14 +96,14 @@ impl Orphans {
         self.list.add(fs, handle, inode)
     }
 
-    /// Ends the tracking of `inode`, which is being freed, in the handle's transaction. The caller
-    /// holds no live object.
+    /// Ends the tracking of a freed `inode` in the handle's transaction. The caller holds no live
+    /// object.
     pub(crate) fn remove(&self, fs: &Fs, handle: &Handle<'_>, inode: &Arc<Inode>) -> Result<()> {
         self.remove_if(fs, handle, inode, |_| true)
     }
 
-    /// Ends the tracking of `inode` in the handle's transaction unless it must be tracked for
-    /// another reason: it has no name, or a cut of it goes on. The caller holds no live object.
+    /// Ends the tracking of `inode` in the handle's transaction, unless another reason remains: it
+    /// has no name, or a truncate is unfinished. The caller holds no live object.
     pub(crate) fn settle(&self, fs: &Fs, handle: &Handle<'_>, inode: &Arc<Inode>) -> Result<()> {
         self.remove_if(fs, handle, inode, |state| !inode.needs_tracking(state))
     }
@@ -133,13 +133,13 @@ impl Orphans {
         self.list.remove_if(fs, handle, inode, is_due)
     }
 
-    /// What the orphan file names.
+    /// The inodes in the orphan file.
     pub(crate) fn in_file(&self) -> impl Iterator<Item = InodeNr> {
         let entries = self.file.iter().flat_map(OrphanFile::entries);
         entries.map(|(_slot, nr)| nr)
     }
 
-    /// True when nothing is tracked.
+    /// True when no inode is tracked.
     pub(crate) fn is_empty(&self) -> bool {
         self.list.is_empty() && self.file.as_ref().is_none_or(OrphanFile::is_empty)
     }

@@ -1,4 +1,4 @@
-//! Orphans that a crash left: truncated or freed at the next mount.
+//! Orphan recovery at mount: truncates or frees the orphans of a crash.
 
 use super::{ON_LIST, Orphans};
 use crate::inode::Inode;
@@ -9,20 +9,20 @@ use uext4_format::InodeNr;
 use uext4_format::superblock::state;
 use uext4_sync::atomic::Ordering;
 
-/// What recovery did.
+/// Result of the recovery.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct OrphanReport {
     /// Inodes without a name that were freed.
     pub(crate) freed: u32,
-    /// Files whose interrupted truncate was finished.
+    /// Files whose interrupted truncate was completed.
     pub(crate) truncated: u32,
 }
 
 impl Orphans {
-    /// Processes everything that is tracked on disk. Called once, before any other operation. On a
-    /// file system that is marked with errors nothing is freed, as in the kernel: that is for
-    /// e2fsck, and the list and the entries of the orphan file are dropped. Damage of one orphan is
-    /// recorded and leaves that one to e2fsck; the others are processed.
+    /// Processes all tracked orphans. Called once, before any other operation. On a file system
+    /// with the error state nothing is freed, as in the kernel, and the list and the orphan file's
+    /// entries are dropped: e2fsck must run. Damage of one orphan is recorded and leaves it to
+    /// e2fsck; the others are processed.
     pub(crate) fn recover(&self, fs: &Fs) -> Result<OrphanReport> {
         if fs.superblock.read().disk.state & state::ERROR != 0 {
             let is_listed = fs.superblock.read().disk.last_orphan != 0;
@@ -45,7 +45,7 @@ impl Orphans {
                 other => other?,
             }
         }
-        // Last: after an error the file system may take no more changes.
+        // Last: after an error the file system may refuse changes.
         for found in damage {
             let _recorded = fs.note::<()>(Err(found));
         }
@@ -65,13 +65,13 @@ impl Orphans {
         Ok(())
     }
 
-    /// Takes over what is tracked on disk without processing it, so that more can be added.
+    /// Adopts the on-disk orphans without processing them, so that more can be added.
     pub(crate) fn take_over(&self, fs: &Fs) -> Result<()> {
         self.adopt(fs).map(|_kept_on_disk| ())
     }
 
-    /// Mirrors what is on disk in memory. Numbers that make no sense are dropped: the chain ends
-    /// at the first bad one, a bad slot is emptied.
+    /// Mirrors the on-disk orphans in memory. Invalid numbers are dropped: the chain ends at the
+    /// first one, and an invalid slot is freed.
     fn adopt(&self, fs: &Fs) -> Result<Vec<Arc<Inode>>> {
         let mut found = self.adopt_list(fs)?;
         let Some(file) = &self.file else {
@@ -89,8 +89,8 @@ impl Orphans {
         Ok(found)
     }
 
-    /// The chain stays on disk as it is, for a crash meanwhile; only what follows a bad number is
-    /// cut off.
+    /// The chain stays on disk unchanged, in case of a crash; only the rest behind an invalid
+    /// number is cut off.
     fn adopt_list(&self, fs: &Fs) -> Result<Vec<Arc<Inode>>> {
         let mut chain = Vec::new();
         let mut seen = HashSet::new();
@@ -115,8 +115,8 @@ impl Orphans {
     }
 }
 
-/// The inode of an entry, if an entry may name it: one without names, or one that can be cut. The
-/// block pointers of a device node or a short symbolic link are no pointers.
+/// The inode of an entry, if it may be an orphan: it has no name, or it can be truncated. `i_block`
+/// of a device node or a short symbolic link has no block pointers.
 fn load_orphan(fs: &Fs, nr: InodeNr) -> Option<Arc<Inode>> {
     let first = fs.geometry.first_inode;
     let allocated = nr.0 >= first && fs.space.is_inode_allocated(fs, nr).unwrap_or(false);

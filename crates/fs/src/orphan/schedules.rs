@@ -1,4 +1,4 @@
-//! For the model checker: threads at the slots of one orphan file, without the rest of the engine.
+//! Model checking: threads on the slots of one orphan file, without the rest of the engine.
 
 use super::file::OrphanFile;
 use std::sync::Arc;
@@ -8,14 +8,14 @@ use uext4_journal::{Config, Journal, Threads};
 use uext4_sync::thread;
 
 const BLOCK_SIZE: u32 = 1024;
-/// Each has a slot at a time, and there are four.
+/// Each thread holds one slot at a time, and there are four slots.
 const THREADS: u32 = 5;
 
-/// Threads take and empty slots while transactions commit: a slot has one owner, and the file is
-/// full only when it is.
+/// Threads allocate and free slots while transactions commit: a slot has one owner, and an
+/// allocation fails only if the file is full.
 ///
 /// # Panics
-/// When that is not so.
+/// If that is violated.
 pub fn orphan_slots(device: Arc<dyn BlockDevice>) {
     let mut config = Config::new(device, BLOCK_SIZE);
     config.threads = Threads::Inline;

@@ -1,4 +1,4 @@
-//! All owners of one kind.
+//! Quota accounts: all owners of one kind.
 
 use super::file::QuotaFile;
 use super::owner::Owner;
@@ -14,7 +14,7 @@ use uext4_sync::{Mutex, Rank, Sharded};
 
 type Map = HashMap<u32, Arc<Owner>>;
 
-/// Owners of one kind, and their file.
+/// Owners of one kind, and their quota file.
 pub(super) struct Accounts {
     kind: QuotaKind,
     nr: InodeNr,
@@ -22,10 +22,10 @@ pub(super) struct Accounts {
     grace: AtomicU64,
     file: Arc<QuotaFile>,
     all: Mutex<Map>,
-    /// Those that the threads of a shard charged: nothing shared is written to find them.
+    /// Per-shard cache of owners, so that a charge writes no shared state.
     near: Sharded<Mutex<Map>>,
     placing: Mutex<()>,
-    /// Owners without an entry.
+    /// Owners without an entry in the file.
     missing: Mutex<Vec<u32>>,
     any_missing: AtomicBool,
 }
@@ -65,14 +65,14 @@ impl Accounts {
         }
     }
 
-    /// The owner, if there are limits.
+    /// The owner, if it has limits.
     pub(super) fn limited(&self, id: u32) -> Option<Arc<Owner>> {
         let mut near = self.near.local().lock();
         let owner = near.entry(id).or_insert_with(|| self.owner(id));
         owner.is_limited().then(|| Arc::clone(owner))
     }
 
-    /// What everybody uses and may use, ascending.
+    /// Usage and limits of all owners, ascending.
     pub(super) fn report(&self) -> Vec<QuotaEntry> {
         let owners: Vec<Arc<Owner>> = self.all.lock().values().cloned().collect();
         let mut entries: Vec<QuotaEntry> = owners
@@ -107,7 +107,7 @@ impl Accounts {
         Ok(())
     }
 
-    /// The owner, without an entry in the file if there is none.
+    /// The owner; created without an entry in the file if it is unknown.
     fn owner(&self, id: u32) -> Arc<Owner> {
         let mut all = self.all.lock();
         let new = || {
@@ -134,7 +134,7 @@ impl Accounts {
         }
     }
 
-    /// Gives the owner an entry in the file unless it has one.
+    /// Ensures that the owner has an entry in the file.
     pub(super) fn ensure(&self, fs: &Fs, id: u32) -> Result<()> {
         if self.has_place(id) {
             return Ok(());
@@ -155,7 +155,7 @@ impl Accounts {
         let mut answer = Ok(());
         for id in missing {
             if let Err(error) = self.ensure(fs, id) {
-                // Tried again with the next that is missing.
+                // Retried together with the next missing one.
                 self.missing.lock().push(id);
                 answer = answer.and(Err(error));
             }
@@ -163,7 +163,7 @@ impl Accounts {
         answer
     }
 
-    /// Gives the owner an entry, in a transaction of its own. Nobody else does so now.
+    /// Creates the owner's entry, in its own transaction. The caller holds the placing lock.
     fn place(&self, fs: &Fs, id: u32) -> Result<()> {
         let handle = fs.start(credits::MAP)?;
         while let Some(next) = self.file.next_block() {
@@ -178,7 +178,7 @@ impl Accounts {
         Ok(())
     }
 
-    /// Adds a block to the file. It is zero before the transaction that maps it commits.
+    /// Adds a block to the file. It is zeroed before the transaction that maps it commits.
     fn grow(&self, fs: &Fs, handle: &Handle<'_>, at: LogicalBlock) -> Result<()> {
         let inode = fs.inodes.load(fs, self.nr)?;
         let block = map::insert_block(fs, handle, &mut handle.write(&inode), at)?;

@@ -1,4 +1,4 @@
-//! The tree of a quota file as a live object.
+//! A quota file's tree as a live object.
 
 use super::GraceTimes;
 use super::owner::Place;
@@ -9,10 +9,10 @@ use uext4_format::{BlockNr, Corrupt, InodeNr, LogicalBlock};
 use uext4_journal::{Image, Live, Object, Render, Sink};
 use uext4_sync::Rank;
 
-/// Larger quota files are refused: several million owners.
+/// Larger quota files, with several million owners, are refused.
 const FILE_BYTES_MAX: u64 = 512 << 20;
 
-/// An entry and where it stands.
+/// An entry and its location.
 pub(super) type Placed = (QuotaEntry, Place);
 
 /// A quota file.
@@ -27,7 +27,7 @@ impl Object for QuotaFile {
     }
 }
 
-/// Its tree, its blocks, and what changed of the tree.
+/// The tree, its blocks, and unrendered changes of the tree.
 pub(super) struct FileState {
     tree: QuotaTree,
     block_size: u64,
@@ -48,20 +48,20 @@ impl Render for FileState {
 }
 
 impl FileState {
-    /// Where a byte of the file stands on the device.
+    /// Location of a byte of the file on the device.
     fn place(&self, at: u64) -> Option<Place> {
         let block = self.blocks.get((at / self.block_size) as usize)?;
         Some((*block, (at % self.block_size) as usize))
     }
 
-    /// The next block that the file needs before another owner, if it is too short.
+    /// The block that the file needs before the next entry, if it is too short.
     pub(super) fn next_block(&self) -> Option<LogicalBlock> {
         let have = self.blocks.len() as u64 * self.block_size;
         let next = LogicalBlock(self.blocks.len() as u32);
         (have < self.tree.bytes_for_insert()).then_some(next)
     }
 
-    /// The file got another block, which is zero.
+    /// Adds a zeroed block to the file.
     pub(super) fn grow(&mut self, block: BlockNr) {
         self.blocks.push(block);
     }
@@ -74,21 +74,21 @@ impl FileState {
         self.changed.push(patch);
     }
 
-    /// Finds room for a new entry; the file is long enough.
+    /// Allocates a slot for a new entry; the file is long enough.
     pub(super) fn insert(&mut self, id: u32) -> Option<Place> {
         let (at, patches) = self.tree.insert(id);
         self.changed.extend(patches);
         self.place(at)
     }
 
-    /// Size of the file in bytes: all of its blocks, as e2fsck wants it.
+    /// Size of the file in bytes: all of its blocks, as e2fsck requires.
     pub(super) fn size_bytes(&self) -> u64 {
         self.blocks.len() as u64 * self.block_size
     }
 }
 
 impl QuotaFile {
-    /// Reads the file; answers its entries, too, each with its place.
+    /// Reads the file; also answers its entries with their locations.
     pub(super) fn load(fs: &Fs, kind: QuotaKind, nr: InodeNr) -> Result<(Arc<Self>, Vec<Placed>)> {
         let corrupt = |problem| -> Error {
             Corrupt::new(uext4_format::Place::Inode(nr), "quota file", problem).into()
@@ -138,13 +138,13 @@ impl QuotaFile {
         }
     }
 
-    /// What the file needs before another owner.
+    /// The block that the file needs before the next entry.
     pub(super) fn next_block(&self) -> Option<LogicalBlock> {
         self.live.read().next_block()
     }
 }
 
-/// Where the blocks of the file stand.
+/// Locations of the file's blocks.
 fn blocks_of(
     fs: &Fs,
     nr: InodeNr,

@@ -1,10 +1,10 @@
-//! What owners may use: a hard limit always, a soft one for longer than a grace time never.
+//! Quota limits: a hard limit always holds, a soft limit after its grace time.
 //!
-//! Whoever wants space or an inode claims it first, and holds the claim until it is charged: many
-//! threads together get no more than one. Only owners with limits have claims.
-//! Blocks of directories and of maps are counted before the operation that needs them begins, those
-//! of attributes when they are known. Data that wait for their blocks (`delayed`) have claims; what
-//! their maps take is charged, and may exceed a limit, as in the kernel.
+//! An operation reserves quota before it takes space or an inode, and holds the [`Claim`] until the
+//! charge, so concurrent threads cannot exceed a limit together. Only owners with limits have
+//! claims. Blocks of directories and maps are counted before the operation that needs them, those
+//! of attributes when they are known. Delayed data have claims; their map blocks are charged and
+//! may exceed a limit, as in the kernel.
 
 use super::owner::Owner;
 use super::{Owners, Quota, Usage};
@@ -14,26 +14,26 @@ use crate::{Error, Fs, Result};
 use std::sync::Arc;
 use uext4_format::quota::{QuotaEntry, QuotaKind};
 
-/// How long soft limits may be exceeded.
+/// Grace times of the soft limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GraceTimes {
-    /// That of space.
+    /// For space.
     pub space_seconds: u32,
-    /// That of inodes.
+    /// For inodes.
     pub inodes_seconds: u32,
 }
 
-/// What is claimed of one owner.
+/// Reserved quota of one owner.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Amount {
     pub(super) bytes: u64,
     pub(super) inodes: u64,
 }
 
-/// An owner with limits, and how long the soft ones may be exceeded.
+/// An owner with enforced limits, and their grace times.
 type Bound = (Arc<Owner>, GraceTimes);
 
-/// What was promised, until it is dropped.
+/// Reserved quota; released on drop.
 #[derive(Default)]
 #[must_use]
 pub(crate) struct Claim {
@@ -41,15 +41,15 @@ pub(crate) struct Claim {
 }
 
 impl Claim {
-    /// Of nothing.
+    /// An empty reservation.
     pub(crate) const NONE: Self = Self { parts: Vec::new() };
 
-    /// True when no owner with limits was asked.
+    /// True if no owner with limits is involved.
     pub(crate) fn is_empty(&self) -> bool {
         self.parts.is_empty()
     }
 
-    /// Takes over what `other` was promised.
+    /// Takes over the reservations of `other`.
     pub(crate) fn absorb(&mut self, mut other: Claim) {
         for (owner, amount) in other.parts.drain(..) {
             let same = |known: &&mut (Arc<Owner>, Amount)| Arc::ptr_eq(&known.0, &owner);
@@ -63,7 +63,7 @@ impl Claim {
         }
     }
 
-    /// Gives back so much of the space that each owner promised, as far as there is so much.
+    /// Releases up to this much space of each owner's reservation.
     pub(crate) fn shrink(&mut self, bytes: u64) {
         for (owner, amount) in &mut self.parts {
             let less = Amount {
@@ -86,14 +86,14 @@ impl Drop for Claim {
     }
 }
 
-/// True when an owner who uses so much space is beyond the soft limit.
+/// Whether this space usage exceeds the owner's soft limit.
 pub(super) fn is_over_space(entry: &QuotaEntry, bytes: u64) -> bool {
     let soft = entry.space_soft_kib.saturating_mul(1024);
     soft != 0 && bytes > soft
 }
 
-/// Starts or ends the grace times that an owner's use asks for; space that was promised may have
-/// exceeded its limit since `space_since`.
+/// Starts or ends grace times by the owner's usage. `space_since` is the time since when space
+/// including reservations has exceeded its limit.
 pub(super) fn watch(entry: &mut QuotaEntry, grace: GraceTimes, space_since: u64, now: u64) {
     let next = |over: bool, end: u64, since: u64, seconds: u32| match (over, end) {
         (false, _) => 0,
@@ -108,7 +108,7 @@ pub(super) fn watch(entry: &mut QuotaEntry, grace: GraceTimes, space_since: u64,
     entry.inodes_grace_end = next(over, end, now, grace.inodes_seconds);
 }
 
-/// How much more of something an owner may have: a hard and a soft limit, 0 for none.
+/// Remaining quota after usage, below a hard and a soft limit; 0 is no limit.
 fn room(used: u64, hard: u64, soft: u64, grace_end: u64, now: u64) -> u64 {
     let below = |limit: u64| match limit {
         0 => u64::MAX,
@@ -118,7 +118,7 @@ fn room(used: u64, hard: u64, soft: u64, grace_end: u64, now: u64) -> u64 {
     below(hard).min(if is_late { below(soft) } else { u64::MAX })
 }
 
-/// How much more an owner may have who has used and claimed so much.
+/// Remaining quota after usage and reservations.
 pub(super) fn rooms(entry: &QuotaEntry, claimed: Amount, now: u64) -> Amount {
     let kib = |kib: u64| kib.saturating_mul(1024);
     let space = entry.space_bytes.saturating_add(claimed.bytes);
@@ -138,11 +138,11 @@ pub(super) fn rooms(entry: &QuotaEntry, claimed: Amount, now: u64) -> Amount {
 }
 
 impl Quota {
-    /// Claims up to `want_bytes` of space for an inode of these owners, in multiples of
-    /// `unit_bytes`; answers how much. The superuser has all.
+    /// Reserves up to `want_bytes` of space for an inode of these owners, in multiples of
+    /// `unit_bytes`; answers how much. The superuser gets all of it.
     ///
     /// # Errors
-    /// [`Error::Quota`] when there is none.
+    /// [`Error::Quota`] if none is left.
     pub(crate) fn claim_space(
         &self,
         fs: &Fs,
@@ -169,10 +169,10 @@ impl Quota {
         Ok((granted, claim))
     }
 
-    /// Claims what `amount` says for these owners.
+    /// Reserves `amount` for these owners.
     ///
     /// # Errors
-    /// [`Error::Quota`] when one of them may not have all of it.
+    /// [`Error::Quota`] if one of them has less left.
     fn claim_all(
         &self,
         fs: &Fs,
@@ -191,7 +191,7 @@ impl Quota {
         Ok(claim)
     }
 
-    /// Claims a new inode, and this much space for what it begins with.
+    /// Reserves a new inode and its initial space.
     pub(crate) fn claim_inode(
         &self,
         fs: &Fs,
@@ -202,8 +202,8 @@ impl Quota {
         self.claim_all(fs, owners, Amount { bytes, inodes: 1 }, reserve)
     }
 
-    /// Claims blocks of directories, maps and attributes, all or none, when they are asked for by
-    /// somebody whose limits hold.
+    /// Reserves blocks of directories, maps and attributes, all or none, if limits apply to the
+    /// caller.
     ///
     /// # Errors
     /// [`Error::Quota`], and those of `owners_and_blocks`.
@@ -224,7 +224,7 @@ impl Quota {
         self.claim_all(fs, owners, Amount { bytes, inodes: 0 }, reserve)
     }
 
-    /// Claims what is more in `more`, for somebody whose limits hold.
+    /// Reserves the increases in `more`, if limits apply to the caller.
     ///
     /// # Errors
     /// [`Error::Quota`].
@@ -245,7 +245,7 @@ impl Quota {
         self.claim_all(fs, owners, amount, reserve)
     }
 
-    /// Claims what an inode is to be given with to other owners: those who change.
+    /// Reserves an inode's usage for the new owners that differ from the old ones.
     pub(crate) fn claim_transfer(
         &self,
         fs: &Fs,
@@ -271,13 +271,13 @@ impl Quota {
         Ok(all)
     }
 
-    /// What a project uses and may use, if it has limits and they hold.
+    /// Usage and limits of a project, if it has enforced limits.
     pub(crate) fn project_limits(&self, fs: &Fs, id: u32) -> Option<QuotaEntry> {
         let (owner, grace) = self.bound_of(fs, QuotaKind::Project, id, Reserve::Keep)?;
         Some(owner.report(grace))
     }
 
-    /// The owners among these whose limits hold.
+    /// The owners among these with enforced limits.
     fn bound(&self, fs: &Fs, owners: Owners, reserve: Reserve) -> Vec<Bound> {
         let kinds = QuotaKind::ALL.into_iter();
         kinds
@@ -291,7 +291,7 @@ impl Quota {
             QuotaKind::Group => Switch::GroupLimits,
             QuotaKind::Project => Switch::ProjectLimits,
         };
-        // What waits was promised when it was accepted.
+        // Delayed data were reserved when they were accepted.
         if reserve != Reserve::Keep || !fs.settings.has(switch) {
             return None;
         }

@@ -1,14 +1,13 @@
-//! Quota: who uses how much of the file system (features `quota` and `project`).
+//! Quota: usage and limits of users, groups and projects (features `quota` and `project`).
 //!
-//! Layout: [`accounts`] has the owners of one kind, [`owner`] what one of them uses, [`file`] the
-//! tree of the hidden file that keeps it.
-//! Invariants: what an inode occupies (`i_blocks`) and that it exists is charged to its user, group
-//! and project in the handle that changes it, so the files agree with the inodes after every crash.
-//! Locking: a charge writes counters of the thread's own shard; they are added up when an owner is
-//! rendered, once per transaction. Who owns something for the first time gets an entry before
-//! (`Rank::QuotaPlacing`).
-//! Not here: inodes of the file system itself and values of attributes, which nobody is charged
-//! for; the owner of an attribute is charged for its value.
+//! Layout: [`accounts`] has the owners of one kind, [`owner`] the usage of one of them, [`file`]
+//! the tree of the hidden file that stores it.
+//! Invariants: an inode and its space (`i_blocks`) are charged to its user, group and project in
+//! the handle that changes it, so the files agree with the inodes after every crash.
+//! Locking: a charge adds to counters of the thread's shard; rendering an owner sums them, once per
+//! transaction. A new owner gets its entry first (`Rank::QuotaPlacing`).
+//! Not here: internal inodes and value inodes, which are not charged themselves; the owner of an
+//! attribute is charged for its value.
 
 mod accounts;
 mod file;
@@ -29,7 +28,7 @@ use uext4_format::{Feature, Inode as DiskInode, InodeFlags, InodeNr};
 use uext4_journal::Handle;
 use uext4_sync::Clock;
 
-/// Whom an inode is charged to.
+/// The owners that an inode is charged to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Owners {
     pub(crate) user: u32,
@@ -38,7 +37,7 @@ pub(crate) struct Owners {
 }
 
 impl Owners {
-    /// Those of an inode.
+    /// The owners of an inode.
     pub(crate) fn of(disk: &DiskInode) -> Self {
         Self {
             user: disk.uid,
@@ -56,7 +55,7 @@ impl Owners {
     }
 }
 
-/// Limits are not for the superuser.
+/// Request class for quota: limits do not apply to the superuser.
 pub(crate) fn rights_of(caller: &Caller) -> Reserve {
     match caller.is_superuser() {
         true => Reserve::MayUse,
@@ -64,7 +63,7 @@ pub(crate) fn rights_of(caller: &Caller) -> Reserve {
     }
 }
 
-/// A change of what somebody uses.
+/// A change of an owner's usage.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Usage {
     pub(crate) bytes: i64,
@@ -78,7 +77,7 @@ impl Usage {
         inodes: 1,
     };
 
-    /// So much space, in sectors of 512 bytes.
+    /// Space in sectors of 512 bytes.
     pub(crate) fn sectors(sectors: u64) -> Self {
         Self {
             // i_blocks has 48 bits.
@@ -87,7 +86,7 @@ impl Usage {
         }
     }
 
-    /// Given back.
+    /// The negated change.
     pub(crate) fn less(self) -> Self {
         Self {
             bytes: -self.bytes,
@@ -100,17 +99,17 @@ impl Usage {
 #[derive(Default)]
 pub(crate) struct Quota {
     accounts: Vec<Accounts>,
-    /// Inodes from this one on are files, but for those of `own`.
+    /// Inodes from this number on are files, except those of `own`.
     first_inode: u32,
-    /// Files of the file system itself.
+    /// Internal inodes.
     own: Vec<u32>,
     is_unusable: bool,
     clock: Option<Arc<dyn Clock>>,
 }
 
 impl Quota {
-    /// As [`Self::load`], for a mount that changes nothing: damage of the files does not matter
-    /// until it would.
+    /// As [`Self::load`], for a read-only mount: damage of the quota files is recorded but not an
+    /// error.
     pub(crate) fn load_to_read(fs: &Fs) -> Result<Self> {
         match Self::load(fs) {
             Err(damage @ crate::Error::Corrupt(_)) => {
@@ -124,7 +123,7 @@ impl Quota {
         }
     }
 
-    /// Reads the quota files; nothing without the feature.
+    /// Reads the quota files; empty without the feature.
     pub(crate) fn load(fs: &Fs) -> Result<Self> {
         if !fs.features.has(Feature::QUOTA) {
             return Ok(Self::default());
@@ -154,17 +153,17 @@ impl Quota {
         clock.map_or(0, |clock| clock.wall().seconds.max(0) as u64)
     }
 
-    /// True when somebody is charged.
+    /// Whether usage is charged.
     pub(crate) fn is_on(&self) -> bool {
         !self.accounts.is_empty()
     }
 
-    /// True when the files are damaged: nothing may be changed.
+    /// Whether the files are damaged, so that changes are refused.
     pub(crate) fn is_unusable(&self) -> bool {
         self.is_unusable
     }
 
-    /// What a handle may log more than without quota: the owners that an inode had, and has.
+    /// Additional credits of a handle for quota: the old and the new owners of an inode.
     pub(crate) fn credits(&self) -> u32 {
         2 * self.accounts.len() as u32
     }
@@ -174,7 +173,7 @@ impl Quota {
         all.find(|accounts| accounts.kind() == kind)
     }
 
-    /// Limits that are asked for must be kept somewhere.
+    /// Checks that requested limits have a quota file.
     pub(crate) fn check(&self, limits: QuotaLimits) -> Result<()> {
         let asked = [
             (limits.user, QuotaKind::User, "usrquota"),
@@ -191,7 +190,7 @@ impl Quota {
         Ok(())
     }
 
-    /// All owners of a kind, ascending; `None` when nobody counts them.
+    /// All owners of a kind, ascending; `None` if the kind is not counted.
     pub(crate) fn report(&self, kind: QuotaKind) -> Option<Vec<QuotaEntry>> {
         self.accounts_of(kind).map(Accounts::report)
     }
@@ -201,7 +200,7 @@ impl Quota {
         self.accounts_of(kind).map(Accounts::grace)
     }
 
-    /// Gives an owner the limits of `wanted`. The caller has no handle.
+    /// Sets an owner's limits to those of `wanted`. The caller has no handle.
     pub(crate) fn set_limits(&self, fs: &Fs, kind: QuotaKind, wanted: &QuotaEntry) -> Result<()> {
         self.kept(kind)?.set_limits(fs, wanted)
     }
@@ -221,14 +220,14 @@ impl Quota {
         accounts.ok_or(crate::Error::NotSupported(problem))
     }
 
-    /// True for an inode that somebody is charged for.
+    /// Whether an inode is charged.
     fn counts(&self, nr: InodeNr, disk: &DiskInode) -> bool {
         let file = nr == InodeNr::ROOT || nr.0 >= self.first_inode;
         file && !self.own.contains(&nr.0) && !disk.flags.contains(InodeFlags::EA_INODE)
     }
 
-    /// Charges the owners of an inode, whose state the caller has locked, in the handle's
-    /// transaction.
+    /// Charges the owners of an inode in the handle's transaction. The caller has the inode's state
+    /// locked.
     pub(crate) fn charge(&self, handle: &Handle<'_>, state: &InodeState, usage: Usage) {
         if self.is_on() && self.counts(state.nr(), &state.disk) {
             let owners = Owners::of(&state.disk);
@@ -238,8 +237,7 @@ impl Quota {
         }
     }
 
-    /// Gives what an inode occupies to other owners; the caller changes the inode itself. `inodes`
-    /// is what it counts as.
+    /// Moves `usage` of an inode to other owners; the caller changes the inode itself.
     pub(crate) fn transfer(
         &self,
         handle: &Handle<'_>,
@@ -260,14 +258,14 @@ impl Quota {
         }
     }
 
-    /// Gives owners who have none an entry in the quota files. The caller has no handle.
+    /// Ensures entries of owners in the quota files. The caller has no handle.
     pub(crate) fn ensure(&self, fs: &Fs, owners: Owners) -> Result<()> {
         let mut accounts = self.accounts.iter();
         accounts.try_for_each(|accounts| accounts.ensure(fs, owners.id(accounts.kind())))
     }
 
-    /// Gives entries to owners who were charged without one: the files lacked them, or the owner
-    /// changed at the last moment. The caller has no handle.
+    /// Creates entries for owners that were charged without one: the file lacked it, or the owner
+    /// changed late. The caller has no handle.
     pub(crate) fn place_missing(&self, fs: &Fs) -> Result<()> {
         let mut accounts = self.accounts.iter();
         accounts.try_for_each(|accounts| accounts.place_missing(fs))

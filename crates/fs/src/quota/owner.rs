@@ -1,4 +1,4 @@
-//! What one user, group or project uses and may use.
+//! Usage and limits of one user, group or project.
 
 use super::limits::{self, Amount};
 use super::{GraceTimes, Usage};
@@ -9,7 +9,7 @@ use uext4_journal::{Handle, Live, Object, Render, Sink};
 use uext4_sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use uext4_sync::{Mutex, Rank, Sharded};
 
-/// An owner.
+/// A user, group or project.
 pub(super) struct Owner {
     live: Live<OwnerState>,
     pending: Arc<Pending>,
@@ -18,29 +18,29 @@ pub(super) struct Owner {
     claimed: Mutex<Claimed>,
 }
 
-/// What is promised and not charged yet.
+/// Reserved but not yet charged quota.
 #[derive(Default)]
 struct Claimed {
     amount: Amount,
-    /// When use and promises together went beyond the soft limit of space.
+    /// Time when usage and reservations together exceeded the soft limit of space.
     over_since: Option<u64>,
 }
 
-/// What was charged and is not in the entry yet, by shards of threads.
+/// Charges that are not in the entry yet, by thread shard.
 struct Pending {
     bytes: Sharded<AtomicI64>,
     inodes: Sharded<AtomicI64>,
 }
 
-/// Where an entry stands: block, and byte in it.
+/// Location of an entry: block, and byte offset in it.
 pub(super) type Place = (BlockNr, usize);
 
-/// The entry of an owner, and where it stands on the device.
+/// The entry of an owner, and its location on the device.
 pub(super) struct OwnerState {
     entry: QuotaEntry,
     place: Option<Place>,
     pending: Arc<Pending>,
-    /// Given back before the charge of it was seen, in bytes and in inodes: neither is positive.
+    /// Decrements seen before their charge, in bytes and in inodes: neither is positive.
     owed: (i64, i64),
 }
 
@@ -58,11 +58,11 @@ impl Render for OwnerState {
         self.place.map(|(block, _)| block)
     }
 
-    /// No handle of this transaction is open any more, and none of the next has charged anything:
-    /// its first charge renders for this one before (`Handle::touch`).
+    /// No handle of this transaction is open, and no handle of the next has charged: its first
+    /// charge renders for this transaction first (`Handle::touch`).
     fn render(&mut self, out: &mut Sink<'_>) {
         self.settle();
-        // All charges were seen. What is owed was never counted: the file was wrong before.
+        // All charges were seen. A remaining debt was never charged: the file was wrong before.
         self.owed = (0, 0);
         if let Some((block, at)) = self.place {
             out.patch(block, at, &self.entry.encode());
@@ -71,8 +71,8 @@ impl Render for OwnerState {
 }
 
 impl OwnerState {
-    /// Adds what is pending to the entry. Other threads may charge meanwhile, so what one gives
-    /// back may be seen before the charge of it, which another made: it is owed until that is seen.
+    /// Adds the pending charges to the entry. Other threads charge concurrently, so a decrement may
+    /// be seen before its charge by another thread: the difference is owed until then.
     fn settle(&mut self) {
         let take = |shards: &Sharded<AtomicI64>| -> i64 {
             let shards = shards.iter();
@@ -87,13 +87,13 @@ impl OwnerState {
         );
     }
 
-    /// The entry gets its place.
+    /// Sets the entry's location.
     pub(super) fn set_place(&mut self, place: Place) {
         self.place = Some(place);
     }
 }
 
-/// Adds `by` to what is used; what is less than nothing is the answer.
+/// Adds `by` to the usage; answers the part below zero.
 fn add(used: &mut u64, by: i64) -> i64 {
     let less = by.unsigned_abs().saturating_sub(*used);
     *used = used.saturating_add_signed(by);
@@ -104,7 +104,7 @@ fn add(used: &mut u64, by: i64) -> i64 {
 }
 
 impl Owner {
-    /// One whose entry stands at `place`, or has none yet.
+    /// An owner with its entry at `place`, or without one yet.
     pub(super) fn new(entry: QuotaEntry, place: Option<Place>) -> Arc<Self> {
         let pending = Arc::new(Pending {
             bytes: Sharded::new(|_| AtomicI64::new(0)),
@@ -127,22 +127,22 @@ impl Owner {
         })
     }
 
-    /// True when the quota file has an entry.
+    /// Whether the quota file has an entry.
     pub(super) fn has_place(&self) -> bool {
         self.has_place.load(Ordering::Acquire)
     }
 
-    /// The quota file has an entry from now on.
+    /// Records that the quota file has an entry.
     pub(super) fn note_place(&self) {
         self.has_place.store(true, Ordering::Release);
     }
 
-    /// True when there is any limit.
+    /// Whether any limit is set.
     pub(super) fn is_limited(&self) -> bool {
         self.is_limited.load(Ordering::Acquire)
     }
 
-    /// What the owner uses and may use now.
+    /// Current usage and limits.
     pub(super) fn entry(&self) -> QuotaEntry {
         let state = self.live.read();
         let mut entry = state.entry;
@@ -160,7 +160,7 @@ impl Owner {
         entry
     }
 
-    /// As [`Self::entry`], with what was promised: as the kernel tells it.
+    /// As [`Self::entry`], including reservations, as the kernel reports it.
     pub(super) fn report(&self, grace: GraceTimes) -> QuotaEntry {
         let claimed = self.claimed.lock();
         let mut entry = self.entry_with(&claimed, grace);
@@ -168,7 +168,7 @@ impl Owner {
         entry
     }
 
-    /// As [`Self::entry`], with the grace time that promises began.
+    /// As [`Self::entry`], with the grace time that reservations started.
     fn entry_with(&self, claimed: &Claimed, grace: GraceTimes) -> QuotaEntry {
         let mut entry = self.entry();
         if let (0, Some(since)) = (entry.space_grace_end, claimed.over_since) {
@@ -177,8 +177,8 @@ impl Owner {
         entry
     }
 
-    /// Promises what `want` says, of space as many units as there are; answers how many bytes, or
-    /// `None` when nothing is promised.
+    /// Reserves `want`, of space as many units as are left; answers how many bytes, or `None` if
+    /// nothing was reserved.
     pub(super) fn claim(
         &self,
         want: Amount,
@@ -204,7 +204,7 @@ impl Owner {
         Some(bytes)
     }
 
-    /// What was claimed is charged now, or not wanted any more.
+    /// Releases a reservation, after the charge or unused.
     pub(super) fn unclaim(&self, amount: Amount) {
         let mut claimed = self.claimed.lock();
         claimed.amount.bytes -= amount.bytes;
@@ -212,7 +212,7 @@ impl Owner {
         self.end_grace(&mut claimed);
     }
 
-    /// Use and promises together may be below the soft limit again.
+    /// Ends the grace time if usage and reservations are below the soft limit again.
     fn end_grace(&self, claimed: &mut Claimed) {
         if claimed.over_since.is_some() {
             let entry = self.entry();
@@ -234,7 +234,7 @@ impl Owner {
         self.end_grace(&mut self.claimed.lock());
     }
 
-    /// Takes over the limits of `wanted`.
+    /// Sets the limits to those of `wanted`.
     pub(super) fn set_limits(
         self: &Arc<Self>,
         handle: &Handle<'_>,
@@ -286,7 +286,7 @@ mod tests {
         (state.entry.space_bytes, state.entry.inodes)
     }
 
-    /// Shards are looked at one after the other, so a charge may be seen after what gave it back.
+    /// Shards are read one after the other, so a decrement may be seen before its charge.
     #[test]
     fn what_is_given_back_before_its_charge_is_seen_is_owed() {
         let owner = Owner::new(QuotaEntry::default(), None);

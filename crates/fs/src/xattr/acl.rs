@@ -1,7 +1,7 @@
-//! Access control lists of inodes: the attributes, the mode that mirrors them, and inheritance.
+//! POSIX ACLs of inodes: the attributes, the mode that mirrors them, and inheritance.
 //!
-//! Whether an inode has an access list is asked at every permission check, so that it has none is
-//! remembered in [`Inode`]; who changes attributes forgets that under the state's lock.
+//! Every permission check asks for the access ACL, so its absence is cached in [`Inode`]; a change
+//! of attributes clears the cached fact under the state's lock.
 
 use super::Rights;
 use super::change::{self, Edit};
@@ -15,27 +15,27 @@ use uext4_format::xattr::{NameIndex, XattrName, XattrValue};
 use uext4_format::{Corrupt, FileType, Place};
 use uext4_journal::Handle;
 
-/// Permission bits that a list mirrors.
+/// Permission bits that an ACL mirrors.
 const PERMISSION_BITS: u16 = 0o777;
 
 /// The setgid bit.
 const SETGID: u16 = 0o2000;
 
-/// What becomes of the setgid bit when an access list is set.
+/// Treatment of the setgid bit when an access ACL is set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Setgid {
     /// It stays.
     Keep,
-    /// It goes: who sets the list does not belong to the file's group.
+    /// It is cleared: the caller does not belong to the file's group.
     Clear,
 }
 
-/// Which of the two lists.
+/// One of the two ACLs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Which {
-    /// Who may do what.
+    /// Permissions of the inode.
     Access,
-    /// What new files in the directory get.
+    /// Template for new files in the directory.
     Default,
 }
 
@@ -49,9 +49,9 @@ impl Which {
     }
 }
 
-/// Mode and lists of a new file.
+/// Mode and ACLs of a new file.
 pub(crate) struct Inherited {
-    /// The permission bits (`0o777`), after the umask or the default list.
+    /// The permission bits (`0o777`), after the umask or the default ACL.
     pub(crate) mode: u16,
     access: Option<Acl>,
     default: Option<Acl>,
@@ -64,7 +64,7 @@ fn check_enabled(fs: &Fs, inode: &Inode) -> Result<()> {
     Err(Error::NotSupported("access control lists here"))
 }
 
-/// The list as a program sees it.
+/// The ACL in the format of programs.
 pub(super) fn get(fs: &Fs, inode: &Inode, which: Which) -> Result<Option<Vec<u8>>> {
     check_enabled(fs, inode)?;
     Ok(load(fs, inode, which)?.map(|acl| acl.to_xattr()))
@@ -83,7 +83,7 @@ fn load(fs: &Fs, inode: &Inode, which: Which) -> Result<Option<Acl>> {
     }
 }
 
-/// The access list, if the inode has one. No I/O and no parsing when it is known to have none.
+/// The access ACL, if the inode has one. Without I/O and parsing if its absence is cached.
 pub(crate) fn access_acl(fs: &Fs, inode: &Inode) -> Result<Option<Acl>> {
     if inode.lacks_acl() {
         return Ok(None);
@@ -102,7 +102,7 @@ pub(crate) fn access_acl(fs: &Fs, inode: &Inode) -> Result<Option<Acl>> {
     parse(inode, &held.read(fs)?)
 }
 
-/// Sets a list from the value that a program passes.
+/// Sets an ACL from the value that a program passes.
 pub(super) fn set(
     fs: &Fs,
     inode: &Arc<Inode>,
@@ -153,7 +153,7 @@ fn set_permissions(fs: &Fs, state: &mut InodeState, mode: u16, setgid: Setgid) {
     }
 }
 
-/// Takes a list away; that there is none is no error.
+/// Removes an ACL; a missing one is no error.
 pub(super) fn remove(fs: &Fs, inode: &Arc<Inode>, which: Which) -> Result<()> {
     check_enabled(fs, inode)?;
     if which == Which::Default && !inode.is_dir() {
@@ -174,7 +174,8 @@ pub(super) fn remove(fs: &Fs, inode: &Arc<Inode>, which: Which) -> Result<()> {
     )
 }
 
-/// The access list after a chmod to `mode`, in the caller's handle. The mode is the caller's job.
+/// Updates the access ACL after a chmod to `mode`, in the caller's handle. The caller sets the
+/// mode.
 pub(crate) fn chmod_acl(fs: &Fs, handle: &Handle<'_>, inode: &Arc<Inode>, mode: u16) -> Result<()> {
     let name = Which::Access.name();
     while let Some(acl) = access_acl(fs, inode)? {
@@ -188,7 +189,7 @@ pub(crate) fn chmod_acl(fs: &Fs, handle: &Handle<'_>, inode: &Arc<Inode>, mode: 
             rights: Rights::ALL,
         };
         match change::run_in(fs, handle, inode, edit, &|_| {}) {
-            // Somebody else set a list since it was read.
+            // Another thread set an ACL since this one was read.
             Err(Error::Busy | Error::NoAttribute) => {}
             done => return done,
         }
@@ -208,7 +209,7 @@ fn put(fs: &Fs, handle: &Handle<'_>, inode: &Arc<Inode>, which: Which, acl: &Acl
     change::run_in(fs, handle, inode, edit, &|_| {})
 }
 
-/// Mode and lists of a new file in `parent`: by the default list, or else by the umask.
+/// Mode and ACLs of a new file in `parent`: from the default ACL, or else the umask.
 pub(crate) fn inherit_acl(
     fs: &Fs,
     parent: &Inode,
@@ -253,7 +254,7 @@ fn default_acl(fs: &Fs, parent: &Inode) -> Result<Option<Acl>> {
     load(fs, parent, Which::Default)
 }
 
-/// Gives a new inode its lists, in the handle that makes it.
+/// Stores the ACLs of a new inode, in the handle that creates it.
 pub(crate) fn store_inherited(
     fs: &Fs,
     handle: &Handle<'_>,

@@ -1,4 +1,4 @@
-//! The two areas of an inode: reading them and finding a value.
+//! The two attribute areas of an inode: reads and searches.
 
 use super::value;
 use crate::inode::{Inode, InodeState};
@@ -8,13 +8,13 @@ use std::sync::Arc;
 use uext4_format::xattr::{XattrName, XattrSet, XattrValue, decode_block, decode_ibody};
 use uext4_format::{BlockNr, Place};
 
-/// The block of an inode, and what stood in it when it was read.
+/// The attribute block of an inode, and its attributes when it was read.
 pub(super) struct LoadedBlock {
     pub(super) meta: Arc<MetaBlock>,
     pub(super) set: XattrSet,
 }
 
-/// The inode's own area. Inodes without extra fields have none, as with Linux.
+/// The inode's own area. Inodes without extra fields have none, as in Linux.
 pub(super) fn ibody_area(state: &InodeState) -> &[u8] {
     if state.disk.extra_isize == 0 {
         &[]
@@ -37,8 +37,8 @@ pub(super) fn ibody(state: &InodeState) -> Result<XattrSet> {
     Ok(decode_ibody(ibody_area(state), Place::Inode(state.nr()))?)
 }
 
-/// Attributes in the inode's block, if it has one. While the state is locked the inode's reference
-/// keeps the block; what stands in it changes only by this inode's hand, or not at all.
+/// Attributes in the inode's block, if it has one. While the state is locked, the inode's reference
+/// keeps the block; its attributes change only through this inode.
 pub(super) fn read_block(fs: &Fs, state: &InodeState) -> Result<Option<LoadedBlock>> {
     let nr = state.disk.file_acl;
     if nr == BlockNr(0) {
@@ -52,9 +52,9 @@ pub(super) fn read_block(fs: &Fs, state: &InodeState) -> Result<Option<LoadedBlo
     Ok(Some(LoadedBlock { meta, set }))
 }
 
-/// False when the inode surely has no attributes. No I/O.
+/// False if the inode surely has no attributes. No I/O.
 pub(crate) fn has_any(state: &InodeState) -> bool {
-    // The magic is not zero; without it the area holds nothing.
+    // The magic is not zero; an area without it is empty.
     let marked = ibody_area(state)
         .get(..4)
         .is_some_and(|magic| magic != [0; 4]);
@@ -73,14 +73,14 @@ pub(super) fn find(fs: &Fs, state: &InodeState, name: &XattrName) -> Result<Opti
     Ok(block.and_then(|block| block.set.get(name).cloned()))
 }
 
-/// The value of `name`. The caller holds no inode's state.
+/// The value of `name`. The caller has no inode's state locked.
 pub(super) fn value(fs: &Fs, inode: &Inode, name: &XattrName) -> Result<Option<Vec<u8>>> {
     let held = {
         let state = inode.read();
         match find(fs, &state, name)? {
             None => return Ok(None),
             Some(XattrValue::Here(value)) => return Ok(Some(value)),
-            // Held before the owner lets go, so that it stays in use.
+            // Held before the owner's state is unlocked, so that the value inode stays in use.
             Some(XattrValue::Inode { inode, size, .. }) => value::hold(fs, &state, inode, size)?,
         }
     };

@@ -1,7 +1,7 @@
-//! The attribute block of an inode: made, changed, shared, copied and freed.
+//! The attribute block of an inode: creation, change, sharing, copy and free.
 //!
-//! Concurrency: who drops the last reference empties the block's bytes under its lock before it is
-//! freed, so a thread that found the block by its hash at that moment sees that it is gone.
+//! Concurrency: the thread that drops the last reference clears the block's bytes under its lock
+//! before it frees the block, so a thread that finds the block by its hash sees that it is gone.
 
 use super::areas::LoadedBlock;
 use super::refs::Refs;
@@ -15,8 +15,8 @@ use uext4_format::xattr::{XattrBlock, XattrSet, encode_block};
 use uext4_format::{BlockNr, BlockRun};
 use uext4_journal::{Handle, Object};
 
-/// Makes the inode's block hold `new`, and `state` name it. Nothing is changed after an error
-/// other than damage.
+/// Stores `new` in the inode's block, and the block's number in `state`. Changes nothing after an
+/// error other than damage.
 pub(super) fn put(
     fs: &Fs,
     handle: &Handle<'_>,
@@ -44,7 +44,7 @@ pub(super) fn put(
     } else {
         let nr = create(fs, handle, state, image, reserve)?;
         refs.take_all(new);
-        // Before the old block loses its reference, which may be what keeps the values in use.
+        // Before the old block is released, whose reference may be the last on the values.
         if let Err(error) = refs.settle_taken(fs, handle) {
             give_up(fs, handle, nr)?;
             return Err(error);
@@ -54,7 +54,7 @@ pub(super) fn put(
     release_old(fs, handle, old, refs)
 }
 
-/// Changes the block in place if it is the inode's alone.
+/// Changes the block in place if the inode does not share it.
 fn replace(
     fs: &Fs,
     handle: &Handle<'_>,
@@ -88,7 +88,7 @@ fn create(
     image: Vec<u8>,
     reserve: Reserve,
 ) -> Result<BlockNr> {
-    // Metadata may use what is reserved, unless who asks for it may not.
+    // Metadata may use reserved blocks, unless the caller's request may not.
     if reserve == Reserve::Keep && !fs.space.has_room(reserve) {
         return Err(Error::NoSpace);
     }
@@ -102,7 +102,7 @@ fn create(
     Ok(nr)
 }
 
-/// Frees a block that was just made. Somebody may have joined it, who then keeps it.
+/// Frees a block that was just created, unless another inode shares it by now.
 fn give_up(fs: &Fs, handle: &Handle<'_>, nr: BlockNr) -> Result<()> {
     match fs.blocks.cached(nr, fs.blocks.xattr_seal()) {
         Some(block) if drop_reference(handle, &block) => free(fs, handle, nr),
@@ -124,7 +124,7 @@ fn release_old(
     free(fs, handle, old.meta.nr())
 }
 
-/// One reference less; true when it was the last one, and the block is to be freed.
+/// Drops one reference; true if it was the last one, and the block must be freed.
 fn drop_reference(handle: &Handle<'_>, block: &Arc<MetaBlock>) -> bool {
     let mut state = handle.write(block);
     let refcount = XattrBlock::new(state.bytes()).refcount();

@@ -1,4 +1,4 @@
-//! Setting and removing attributes: which area takes them, and what that costs the inode.
+//! Setting and removing attributes: choice of the area, and its cost for the inode.
 
 use super::Rights;
 use super::areas::{self, LoadedBlock};
@@ -16,25 +16,25 @@ use uext4_format::xattr::{
 use uext4_format::{Corrupt, Feature, InodeFlags, Place};
 use uext4_journal::Handle;
 
-/// The name of the shortest attribute that a value must leave room for in a block (Linux's choice).
+/// Name length of the shortest attribute that must fit beside a value in a block (as in Linux).
 const SHORT_NAME_BYTES: usize = 3;
 
-/// Most of a block that is kept for names where values may have inodes (Linux's choice).
+/// Most of a block that stays free for names where values may have inodes (as in Linux).
 const NAMES_MAX_BYTES: usize = 1024;
 
-/// What happens to one attribute.
+/// A change of one attribute.
 pub(super) struct Edit<'a> {
     pub(super) name: &'a XattrName,
     /// The new value; `None` removes it.
     pub(super) value: Option<XattrValue>,
     pub(super) mode: SetMode,
-    /// What the value must be now; the answer is [`Error::Busy`] when it is another one.
+    /// The required current value; if it differs, the answer is [`Error::Busy`].
     pub(super) was: Option<&'a XattrValue>,
-    /// Whether limits of quota hold for who asks.
+    /// Whether quota limits apply to the caller.
     pub(super) rights: Rights,
 }
 
-/// Sets an attribute in a handle of its own.
+/// Sets an attribute in its own handle.
 pub(super) fn set(
     fs: &Fs,
     inode: &Arc<Inode>,
@@ -45,7 +45,7 @@ pub(super) fn set(
     set_with(fs, inode, name, value, (mode, rights), |_| {})
 }
 
-/// Sets an attribute, and changes the inode besides, in one handle.
+/// Sets an attribute and changes the inode, in one handle.
 pub(super) fn set_with(
     fs: &Fs,
     inode: &Arc<Inode>,
@@ -71,7 +71,7 @@ pub(super) fn set_with(
     set_large(fs, inode, name, value, (mode, rights), change)
 }
 
-/// A value above this has an inode of its own at once, in bytes.
+/// Largest value in bytes that is tried without its own inode.
 fn value_max_bytes(fs: &Fs) -> usize {
     block_capacity_bytes(fs.block_size()) - entry_bytes(SHORT_NAME_BYTES)
 }
@@ -96,13 +96,13 @@ fn set_large(
         rights,
     };
     let (result, mut refs) = apply(fs, &handle, inode, edit, &change);
-    // The reference that the new inode was made with.
+    // Drops the initial reference of the new inode.
     refs.drop_one(nr);
     refs.settle(fs, &handle)?;
     result
 }
 
-/// Removes an attribute in a handle of its own.
+/// Removes an attribute in its own handle.
 pub(super) fn remove(fs: &Fs, inode: &Arc<Inode>, name: &XattrName) -> Result<()> {
     run(
         fs,
@@ -118,7 +118,7 @@ pub(super) fn remove(fs: &Fs, inode: &Arc<Inode>, name: &XattrName) -> Result<()
     )
 }
 
-/// Makes one edit in a handle of its own.
+/// Applies one edit in its own handle.
 pub(super) fn run(
     fs: &Fs,
     inode: &Arc<Inode>,
@@ -129,7 +129,7 @@ pub(super) fn run(
     run_in(fs, &handle, inode, edit, change)
 }
 
-/// Makes one edit in the caller's handle.
+/// Applies one edit in the caller's handle.
 pub(super) fn run_in(
     fs: &Fs,
     handle: &Handle<'_>,
@@ -142,7 +142,7 @@ pub(super) fn run_in(
     result
 }
 
-/// Makes one edit; the references on value inodes are still to be settled.
+/// Applies one edit; the caller settles the references on value inodes.
 fn apply(
     fs: &Fs,
     handle: &Handle<'_>,
@@ -225,7 +225,7 @@ fn check_mode(mode: SetMode, exists: bool) -> Result<()> {
     }
 }
 
-/// Puts the value into the inode's area if it fits there, or into the block's.
+/// Puts the value into the inode's area if it fits, else into the block's.
 fn place(
     fs: &Fs,
     state: &InodeState,
@@ -251,8 +251,8 @@ fn place(
     }
 }
 
-/// Whether the values in the block leave less room for names than Linux keeps free where a value
-/// may have an inode: else one long value would be the last attribute.
+/// Whether the values in the block leave less space for names than Linux keeps free where values
+/// may have inodes. Otherwise one long value could be the last attribute.
 fn leaves_no_names(fs: &Fs, block: &XattrSet) -> bool {
     let value_bytes = |entry: &Xattr| entry.value.area_bytes();
     let values_bytes: usize = block.iter().map(value_bytes).sum();
@@ -261,7 +261,7 @@ fn leaves_no_names(fs: &Fs, block: &XattrSet) -> bool {
     fs.features.has(Feature::EA_INODE) && left_bytes < reserved_bytes
 }
 
-/// Stores both sets (in the inode, in the block) in place of what the areas hold.
+/// Stores both sets (in the inode, in the block), replacing the areas' content.
 pub(super) fn store(
     fs: &Fs,
     handle: &Handle<'_>,
@@ -276,7 +276,7 @@ pub(super) fn store(
     store_over(fs, handle, state, before, new, refs)
 }
 
-/// What is there, and what holds for what comes.
+/// The current block, and the rights of the change.
 struct Before {
     old: Option<LoadedBlock>,
     rights: Rights,
@@ -325,14 +325,14 @@ fn store_over(
     fs.quota.charge(handle, state, grown);
     fs.quota
         .charge(handle, state, Usage::sectors(before).less());
-    // It was measured before; an area that holds nothing may have no room for the magic.
+    // Its size was checked before; an empty area may lack space for the magic.
     let _ = encode_ibody(areas::ibody_area_mut(state), ibody);
     refs.take_all(ibody);
     refs.drop_all(&old_ibody);
     Ok(())
 }
 
-/// Sectors that the owner is charged for: each value inode counts as if it were its own.
+/// Sectors charged to the owner: each value inode counts as if it were its own.
 fn sectors(fs: &Fs, ibody: &XattrSet, block: &XattrSet) -> u64 {
     let value = |value: &XattrValue| match value {
         XattrValue::Here(_) => 0,
@@ -346,7 +346,7 @@ fn sectors(fs: &Fs, ibody: &XattrSet, block: &XattrSet) -> u64 {
     clusters * cluster(fs)
 }
 
-/// Values in inodes of their own: the owner is charged for each as if it were their file.
+/// Number of value inodes: the owner is charged for each as for a file.
 fn values(ibody: &XattrSet, block: &XattrSet) -> i64 {
     let entries = ibody.iter().chain(block.iter());
     entries
@@ -354,7 +354,7 @@ fn values(ibody: &XattrSet, block: &XattrSet) -> i64 {
         .count() as i64
 }
 
-/// Gives what an inode and its attributes count as to other owners, who own it next.
+/// Moves the usage of an inode and its attributes to the new owners.
 pub(crate) fn transfer(fs: &Fs, handle: &Handle<'_>, state: &InodeState, to: Owners) -> Result<()> {
     if !fs.quota.is_on() || to == Owners::of(&state.disk) {
         return Ok(());
@@ -374,7 +374,7 @@ fn cluster(fs: &Fs) -> u64 {
     fs.geometry.cluster_size() >> 9
 }
 
-/// The superblock says when there may be attributes.
+/// Sets the superblock's feature for attributes.
 fn mark_superblock(fs: &Fs, handle: &Handle<'_>) {
     if fs.superblock.read().disk.features().has(Feature::EXT_ATTR) {
         return;

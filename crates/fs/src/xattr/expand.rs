@@ -1,8 +1,8 @@
-//! Growing the extra fields of inodes that were made when there were fewer.
+//! Growth of the extra fields of old inodes.
 //!
-//! What follows the extra fields is the area for attributes, which becomes smaller; attributes that
-//! no longer fit there move to the block. When they fit nowhere, the least that the superblock asks
-//! for is tried, and then the inode stays as it is.
+//! The attribute area follows the extra fields and shrinks; attributes that no longer fit move to
+//! the block. If they fit nowhere, the superblock's minimum is tried, and else the inode stays as
+//! it is.
 //!
 //! References: `s_want_extra_isize`, `s_min_extra_isize`; Linux grows inodes when they change.
 
@@ -19,17 +19,17 @@ use uext4_format::{
 };
 use uext4_journal::Handle;
 
-/// Bytes of extra fields that inodes should have.
+/// Sizes of the extra fields in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ExtraIsize {
-    /// New ones, and old ones where it is possible.
+    /// For new inodes, and for old ones where possible.
     pub(crate) want: u16,
-    /// Old ones where more is not possible.
+    /// For old inodes where more is not possible.
     pub(crate) min: u16,
 }
 
 impl ExtraIsize {
-    /// All fields that Linux knows, and more if the superblock wants to keep room.
+    /// All fields that Linux knows, and more if the superblock asks for it.
     pub(crate) fn of(superblock: &Superblock, geometry: &Geometry) -> Self {
         let room = geometry.inode_size - GOOD_OLD_INODE_BYTES as u16;
         let asked = superblock.features().has(Feature::EXTRA_ISIZE);
@@ -43,7 +43,7 @@ impl ExtraIsize {
     }
 }
 
-/// Gives the inode room for the extra fields that the file system wants, if it has less.
+/// Grows the extra fields of the inode to the wanted size, if they are smaller.
 pub(crate) fn expand(fs: &Fs, handle: &Handle<'_>, inode: &Arc<Inode>) -> Result<()> {
     if inode.read().disk.extra_isize >= fs.extra_isize.want {
         return Ok(());
@@ -92,8 +92,8 @@ fn expand_to(
     Ok(())
 }
 
-/// Moves attributes to the block, the largest first, until the others fit; answers those. Inline
-/// data cannot go there.
+/// Moves attributes to the block, the largest first, until the others fit; answers the others.
+/// Inline data cannot move.
 fn move_to_block(
     fs: &Fs,
     handle: &Handle<'_>,

@@ -1,15 +1,15 @@
-//! Extended attributes and POSIX access control lists of inodes.
+//! Extended attributes and POSIX ACLs of inodes.
 //!
-//! Layout: attributes stand in the inode behind its fields, then in one block, which inodes with
-//! equal attributes share; with the feature `ea_inode` a value that fits neither has an inode of
-//! its own. An attribute is in one of the two areas; the inode is tried first.
+//! Layout: attributes are in the inode behind its fields, or in one block, which inodes with equal
+//! attributes share. With the feature `ea_inode`, a value that fits neither has its own inode. An
+//! attribute is in one of the two areas; the inode is tried first.
 //!
-//! Invariants: a block that more than one inode shares never changes, only its reference count
-//! does. A value inode counts the entries that name it; the entries of a shared block count once.
+//! Invariants: a shared block never changes, except for its reference count. A value inode counts
+//! the entries that refer to it; the entries of a shared block count once.
 //! Locking: the owner's state guards its own area and its reference on the block. The block's lock
-//! is taken after it, one at a time. A value inode's state may be locked under its owner's: nobody
-//! who holds a value inode's state takes another inode.
-//! Not here: who may read or change attributes (`ops`).
+//! comes after it, one at a time. A value inode's state may be locked under its owner's; its holder
+//! locks no other inode.
+//! Not here: permissions on attributes (`ops`).
 //! References: kernel documentation, "attributes".
 
 mod acl;
@@ -40,24 +40,24 @@ use std::sync::Arc;
 use uext4_format::xattr::XattrSet;
 use uext4_journal::Handle;
 
-/// The longest value that a program may set, in bytes.
+/// Longest value that a program may set, in bytes.
 pub(crate) const VALUE_MAX_BYTES: usize = 65536;
 
-/// Whether the attribute has to exist before it is set (the flags of setxattr(2)).
+/// Required existence of an attribute before it is set (the flags of setxattr(2)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SetMode {
-    /// Set it in any case.
+    /// None.
     Any,
-    /// Only if it does not exist.
+    /// It must not exist.
     Create,
-    /// Only if it exists.
+    /// It must exist.
     Replace,
 }
 
-/// The value of an attribute by its full Linux name; `None` when the inode has none of the name.
+/// The value of an attribute by its full Linux name; `None` if the inode does not have it.
 ///
 /// # Errors
-/// [`Error::NotSupported`] for namespaces that do not exist.
+/// [`Error::NotSupported`] for unknown namespaces.
 pub(crate) fn get(fs: &Fs, inode: &Inode, name: &[u8]) -> Result<Option<Vec<u8>>> {
     match names::target(name)? {
         Target::Plain(name) => areas::value(fs, inode, &name),
@@ -65,7 +65,7 @@ pub(crate) fn get(fs: &Fs, inode: &Inode, name: &[u8]) -> Result<Option<Vec<u8>>
     }
 }
 
-/// Full Linux names of the attributes that programs see.
+/// Full Linux names of the attributes that are visible to programs.
 pub(crate) fn list(fs: &Fs, inode: &Inode) -> Result<Vec<Vec<u8>>> {
     let state = inode.read();
     let ibody = areas::ibody(&state)?;
@@ -79,31 +79,30 @@ pub(crate) fn list(fs: &Fs, inode: &Inode) -> Result<Vec<Vec<u8>>> {
         .collect())
 }
 
-/// What holds for whoever changes attributes.
+/// Rights of a caller that changes attributes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Rights {
-    /// Whether limits of quota do: for all but [`Reserve::Keep`] they do not.
+    /// Whether quota limits apply: only with [`Reserve::Keep`].
     pub(crate) limits: Reserve,
-    /// Whether a new block may be one of the reserved.
+    /// Whether a new block may be a reserved one.
     pub(crate) space: Reserve,
 }
 
 impl Rights {
-    /// Nothing holds: for what takes an attribute away or keeps one in step with the mode, which
-    /// must not fail for want of the copy of a block that others share, and for new inodes.
+    /// Unrestricted: for removals, updates that follow the mode, and new inodes. Removals and mode
+    /// updates must not fail for lack of space for the copy of a shared block.
     pub(crate) const ALL: Self = Self {
         limits: Reserve::MayUse,
         space: Reserve::MayUse,
     };
 }
 
-/// Sets an attribute. Starts a handle of its own.
+/// Sets an attribute. Starts its own handle.
 ///
 /// # Errors
-/// [`Error::Exists`] and [`Error::NoAttribute`] as `mode` asks, [`Error::Range`] for a name that is
-/// too long, [`Error::TooBig`] for a value over 64 KiB, [`Error::NoSpace`] when it fits nowhere or
-/// only into blocks that are reserved, [`Error::Quota`] when it takes more than limits leave, both
-/// as `rights` says.
+/// [`Error::Exists`] and [`Error::NoAttribute`] by `mode`, [`Error::Range`] for a name that is too
+/// long, [`Error::TooBig`] for a value over 64 KiB. [`Error::NoSpace`] if it fits nowhere or only
+/// into reserved blocks, [`Error::Quota`] if it exceeds the limits, both by `rights`.
 pub(crate) fn set(
     fs: &Fs,
     inode: &Arc<Inode>,
@@ -122,10 +121,10 @@ pub(crate) fn set(
     }
 }
 
-/// Takes an attribute away. Starts a handle of its own.
+/// Removes an attribute. Starts its own handle.
 ///
 /// # Errors
-/// [`Error::NoAttribute`] when there is none.
+/// [`Error::NoAttribute`] if it does not exist.
 pub(crate) fn remove(fs: &Fs, inode: &Arc<Inode>, name: &[u8]) -> Result<()> {
     match names::target(name)? {
         Target::Plain(name) => change::remove(fs, inode, &name),
@@ -133,7 +132,7 @@ pub(crate) fn remove(fs: &Fs, inode: &Arc<Inode>, name: &[u8]) -> Result<()> {
     }
 }
 
-/// The inode is being freed: gives its reference on the block back, and those on value inodes.
+/// Drops the references of a freed inode on its block and on value inodes.
 pub(crate) fn free_all(fs: &Fs, handle: &Handle<'_>, inode: &Arc<Inode>) -> Result<()> {
     if !areas::has_any(&inode.read()) {
         return Ok(());

@@ -1,22 +1,22 @@
-//! Full names of attributes, and which of them programs can use.
+//! Full names of attributes, and the namespaces open to programs.
 
 use super::acl::Which;
 use crate::settings::Switch;
 use crate::{Error, Fs, Result};
 use uext4_format::xattr::{NameIndex, XattrName};
 
-/// The longest full name in bytes.
+/// Longest full name in bytes.
 const NAME_MAX_BYTES: usize = 255;
 
-/// What a full name means.
+/// The storage that a full name refers to.
 pub(super) enum Target {
-    /// An attribute that is kept as it is.
+    /// An attribute stored unchanged.
     Plain(XattrName),
-    /// An access control list.
+    /// An ACL.
     Acl(Which),
 }
 
-/// Finds out what a program's name means.
+/// Resolves a program's name.
 pub(super) fn target(full: &[u8]) -> Result<Target> {
     if full.is_empty() || full.len() > NAME_MAX_BYTES {
         return Err(Error::Range);
@@ -37,7 +37,7 @@ pub(super) fn target(full: &[u8]) -> Result<Target> {
         .ok_or(Error::NotSupported("namespace of extended attributes"))
 }
 
-/// The full name, if programs see the attribute in a list.
+/// The full name, if lists show the attribute to programs.
 pub(super) fn listed(fs: &Fs, name: &XattrName) -> Option<Vec<u8>> {
     let shown = match name.index {
         NameIndex::USER | NameIndex::HURD => fs.settings.has(Switch::UserXattr),
@@ -47,7 +47,7 @@ pub(super) fn listed(fs: &Fs, name: &XattrName) -> Option<Vec<u8>> {
     if shown { name.full() } else { None }
 }
 
-/// Namespaces that programs read and write as they like.
+/// Namespaces without restrictions for programs.
 fn is_open(index: NameIndex) -> bool {
     matches!(
         index,

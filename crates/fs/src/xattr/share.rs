@@ -1,11 +1,11 @@
-//! Blocks that may be shared, found by their hash.
+//! Index of shareable attribute blocks by content hash.
 //!
-//! Layout: a table of words, each a block number and a part of its hash; a new block overwrites
-//! what stood in its place. It holds hints: the bytes are compared under the block's lock before
-//! the block is logged.
+//! Layout: a table of words, each a block number and a part of its hash; a new block replaces the
+//! word of its slot. The words are hints: the bytes are compared under the block's lock before the
+//! block is logged.
 //!
-//! Invariant: a block is logged only while it has a reference. One that lost its last reference may
-//! be free: an image of it would cancel its revoke and overwrite the data that come to stand there.
+//! Invariant: a block is logged only while it has a reference. A block without one may be free: an
+//! image of it would cancel its revoke and overwrite later data in its place.
 
 use crate::Fs;
 use crate::meta::{BlockState, MetaBlock};
@@ -19,7 +19,7 @@ use uext4_sync::atomic::{AtomicU64, Ordering};
 const SLOTS: usize = 1024;
 const BLOCK_BITS: u32 = 48;
 
-/// Where blocks with a hash were seen last.
+/// Last known blocks by hash.
 pub(crate) struct SharedBlocks {
     slots: Box<[AtomicU64]>,
 }
@@ -42,7 +42,7 @@ impl SharedBlocks {
         u64::from(hash & 0xFFFF) << BLOCK_BITS | nr.0
     }
 
-    /// Notes that `nr` holds content with `hash`.
+    /// Records that `nr` has content with `hash`.
     pub(super) fn note(&self, hash: u32, nr: BlockNr) {
         if hash != 0 {
             self.slot(hash)
@@ -50,7 +50,7 @@ impl SharedBlocks {
         }
     }
 
-    /// A block that may hold content with `hash`.
+    /// A block that may have content with `hash`.
     fn candidate(&self, hash: u32) -> Option<BlockNr> {
         let word = self.slot(hash).load(Ordering::Relaxed);
         let nr = BlockNr(word & ((1 << BLOCK_BITS) - 1));
@@ -58,8 +58,8 @@ impl SharedBlocks {
     }
 }
 
-/// Takes a reference on a block in memory that holds the same as `image`, if one is known. Only
-/// cached blocks count: a hint may be old, and nothing is read from where it points.
+/// Takes a reference on a cached block with the content of `image`, if one is known. Uncached
+/// blocks are ignored, because a hint may be outdated.
 pub(super) fn join(fs: &Fs, handle: &Handle<'_>, image: &[u8]) -> Option<Arc<MetaBlock>> {
     if !fs.settings.has(Switch::ShareXattrBlocks) {
         return None;

@@ -1,7 +1,7 @@
-//! Values in inodes of their own (feature `ea_inode`).
+//! Value inodes (feature `ea_inode`).
 //!
-//! Crash safety: the data are written before the handle that makes the inode; a value that nobody
-//! names any more is an orphan from the transaction on that took its last reference.
+//! Crash safety: the data are written before the handle that creates the inode. A value inode
+//! without references is an orphan from the transaction that drops the last one.
 
 use crate::inode::{Inode, InodeRef, InodeState};
 use crate::map::{self, ExtentState, Mapping};
@@ -22,7 +22,7 @@ fn corrupt(nr: InodeNr, problem: &'static str) -> Error {
     Corrupt::new(Place::Inode(nr), "value inode", problem).into()
 }
 
-/// Seed of the hashes of values; there with and without checksums of metadata.
+/// Seed of the hashes of values; exists with and without metadata checksums.
 fn seed(fs: &Fs) -> Seed {
     fs.checksums
         .metadata
@@ -41,14 +41,14 @@ fn load(fs: &Fs, nr: InodeNr) -> Result<Arc<Inode>> {
     Ok(inode)
 }
 
-/// A value that stays in use.
+/// A value inode that is held in use.
 pub(super) struct Held {
     inode: InodeRef,
     owner: InodeNr,
     size: u32,
 }
 
-/// Holds a value that an entry of `owner` names; its state is locked.
+/// Holds the value inode of an entry of `owner`, whose state is locked.
 pub(super) fn hold(fs: &Fs, owner: &InodeState, nr: InodeNr, size: u32) -> Result<Held> {
     Ok(Held {
         inode: InodeRef::new(load(fs, nr)?),
@@ -58,7 +58,7 @@ pub(super) fn hold(fs: &Fs, owner: &InodeState, nr: InodeNr, size: u32) -> Resul
 }
 
 impl Held {
-    /// The value. The caller holds no inode's state.
+    /// The value. The caller has no inode's state locked.
     pub(super) fn read(&self, fs: &Fs) -> Result<Vec<u8>> {
         let state = self.inode.read();
         let nr = self.inode.nr();
@@ -66,7 +66,7 @@ impl Held {
             return Err(corrupt(nr, "size is not the one that the entry says"));
         }
         let bytes = read_all(fs, &state, self.size as usize)?;
-        // Old values of Lustre have no hash, but their owner's number.
+        // Old values of Lustre have their owner's number instead of a hash.
         let of_lustre = state.disk.mtime.seconds as u32 == self.owner.0;
         if fields(&state).hash == value_hash(seed(fs), &bytes) || of_lustre {
             return Ok(bytes);
@@ -105,7 +105,7 @@ fn fields(state: &InodeState) -> EaInodeFields {
 
 fn set_fields(state: &mut InodeState, fields: EaInodeFields) {
     let disk = &mut state.disk;
-    // The raw 32 bits must come out, whatever range of times the inode has.
+    // Preserves the raw 32 bits for either range of times.
     let wide = disk.times_have_extra() == WithExtra::Yes;
     let time = |raw: u32| {
         if wide {
@@ -135,8 +135,8 @@ pub(super) fn take(fs: &Fs, handle: &Handle<'_>, nr: InodeNr, count: u64) -> Res
     Ok(())
 }
 
-/// Drops `count` references; with the last one the value becomes an orphan that is freed soon. The
-/// caller holds no live object.
+/// Drops `count` references; with the last one the value inode becomes an orphan that is freed
+/// soon. The caller holds no live object.
 pub(super) fn release(fs: &Fs, handle: &Handle<'_>, nr: InodeNr, count: u64) -> Result<()> {
     let inode = load(fs, nr)?;
     {
@@ -156,13 +156,13 @@ fn orphan(fs: &Fs, handle: &Handle<'_>, inode: &Arc<Inode>) -> Result<()> {
     handle.write(inode).disk.links = 0;
     fs.orphans.add(fs, handle, inode)?;
     inode.set_links(0);
-    // The last user that goes away puts the inode on the queue of those to be freed.
+    // The last user puts the inode on the reclaim queue.
     drop(InodeRef::new(inode.clone()));
     Ok(())
 }
 
-/// A value that is on disk, in blocks that are taken in memory only. They are given back when it
-/// is dropped before [`Self::create`].
+/// A value on disk, in blocks that are reserved in memory only. They are released if it is dropped
+/// before [`Self::create`].
 pub(super) struct NewValue<'a> {
     fs: &'a Fs,
     size: u32,
@@ -211,7 +211,7 @@ impl<'a> NewValue<'a> {
         self.fs.space.reserve_or_commit(self.fs, &want)
     }
 
-    /// Writes whole blocks; behind the value they are zero.
+    /// Writes whole blocks; the rest behind the value is zero.
     fn write_run(&self, run: BlockRun, value: &[u8]) -> Result<()> {
         let mut bytes = value.to_vec();
         bytes.resize(value.len().next_multiple_of(self.fs.block_size()), 0);
@@ -219,8 +219,8 @@ impl<'a> NewValue<'a> {
         Ok(self.fs.device.write_at(at, &bytes)?)
     }
 
-    /// Makes the inode, with one reference, which is the caller's. Answers its number and what an
-    /// entry with `name` says of it.
+    /// Creates the inode, with one reference, which the caller owns. Answers its number and the
+    /// hash for an entry with `name`.
     pub(super) fn create(
         mut self,
         handle: &Handle<'_>,

@@ -1,4 +1,4 @@
-//! Carrying a rename out: the locks, then entries, `..`, link counts and times under one handle.
+//! Execution of a rename: the locks, then entries, `..`, link counts and times under one handle.
 
 use super::{Rename, RenameFlags};
 use crate::dir::{self, DirError, Index};
@@ -49,7 +49,7 @@ impl Rename<'_> {
         self.replace(fs, index)
     }
 
-    /// Holds the parents as told, a directory that is renamed shared, one that goes exclusively.
+    /// Locks the parents in the given mode, a renamed directory shared, a removed one exclusively.
     fn lock(&self, index: Index) -> Vec<Hold<'_>> {
         let parents = [self.from.dir, self.to.dir].map(|dir| (&**dir, index));
         let of_target = match self.flags {
@@ -97,8 +97,8 @@ impl Rename<'_> {
         moved
     }
 
-    /// Changes entries, and the links of their parents with them. The link more is taken first:
-    /// it alone may be refused.
+    /// Changes entries and the link counts of their parents. The new link comes first, because only
+    /// it may be refused.
     fn with_links(
         &self,
         fs: &Fs,
@@ -117,7 +117,7 @@ impl Rename<'_> {
         changed
     }
 
-    /// The parent that has one subdirectory more afterwards, and the one that has one less.
+    /// The parent that gains a subdirectory, and the one that loses one.
     fn parents_that_gain_and_lose(&self) -> (Option<&Arc<Inode>>, Option<&Arc<Inode>>) {
         let (from, to) = (Some(self.from.dir), Some(self.to.dir));
         let exchange = self.flags == RenameFlags::Exchange;
@@ -140,7 +140,7 @@ impl Rename<'_> {
         Ok(Some(inode))
     }
 
-    /// `..`, the target's link and times after the entries have changed.
+    /// Updates `..`, the target's link count and the times after the change of entries.
     fn finish(&self, fs: &Fs, handle: &Handle<'_>) -> Result<()> {
         let now = fs.now();
         handle.write(self.source.arc()).disk.ctime = now;

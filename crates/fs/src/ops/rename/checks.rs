@@ -1,4 +1,4 @@
-//! Whether a rename may be: its names, what it replaces, where things would stand, who may.
+//! Validation of a rename: names, replaced target, position in the tree, permissions.
 
 use super::{Rename, RenameFlags};
 use crate::access::Want;
@@ -23,7 +23,7 @@ pub(super) fn check_names(from: &[u8], to: &[u8], flags: RenameFlags) -> Result<
 }
 
 impl Rename<'_> {
-    /// In the order in which Linux finds out.
+    /// Checks in the order of Linux.
     pub(super) fn check(&self, fs: &Fs) -> Result<()> {
         self.check_target()?;
         self.check_place(fs)?;
@@ -71,7 +71,7 @@ impl Rename<'_> {
         }
     }
 
-    /// Nothing moves below itself, and nothing replaces what it stands in.
+    /// No directory moves below itself, and no directory is replaced by one of its descendants.
     fn check_place(&self, fs: &Fs) -> Result<()> {
         if !self.moves() {
             return Ok(());
@@ -94,10 +94,10 @@ impl Rename<'_> {
     }
 }
 
-/// True when `dir` is `ancestor` or stands below it. The caller holds the topology lock.
+/// Whether `dir` is `ancestor` or its descendant. The caller holds the topology lock.
 fn is_below(fs: &Fs, dir: &Arc<Inode>, ancestor: InodeNr) -> Result<bool> {
     let mut at = dir.clone();
-    // A path is at most as deep as there are directories; damage must not make it endless.
+    // The number of inodes bounds the depth; a damaged tree must not make the loop endless.
     for _ in 0..fs.geometry.inodes_count {
         if at.nr() == ancestor {
             return Ok(true);

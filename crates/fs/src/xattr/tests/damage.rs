@@ -1,10 +1,10 @@
-//! Damaged areas are found, never believed, and never panic.
+//! Damaged areas give errors, and never panic.
 
 use super::*;
 use crate::Error;
 use uext4_format::{BlockNr, InodeNr};
 
-/// Every byte of the header and of the first entries, with several values, one after the other.
+/// Changes every byte of the header and of the first entries, to several values.
 #[test]
 fn a_damaged_block_is_an_error_or_other_attributes() {
     for options in [
@@ -31,7 +31,7 @@ fn a_damaged_block_is_an_error_or_other_attributes() {
     }
 }
 
-/// Reads and changes all; errors are fine.
+/// Reads and changes all attributes; errors are accepted.
 fn poke(rig: &Rig, file: InodeNr) {
     let Ok(inode) = rig.mounted.inode(file) else {
         return;
@@ -79,7 +79,7 @@ fn a_block_number_that_cannot_be_is_an_error() {
     }
 }
 
-/// An entry that names an ordinary file, itself or nothing as its value inode.
+/// An entry whose value inode is an ordinary file, the inode itself, or missing.
 #[test]
 fn value_inodes_that_hold_no_value_are_errors() {
     let rig = Rig::new(

@@ -1,4 +1,4 @@
-//! What Linux writes is read here, and what is written here is read by Linux.
+//! Linux and this library read each other's attributes.
 
 use super::*;
 use std::path::Path;
@@ -24,7 +24,7 @@ fn sh(dir: &Path, script: &str) -> String {
     String::from_utf8(out.stdout).expect("text")
 }
 
-/// Runs `script` in the image that the kernel mounts, and answers its output and the image.
+/// Runs `script` in the image, mounted by the kernel; answers its output.
 fn with_kernel(image: &Path, script: &str) -> String {
     let mount = KernelMount::new(image, "").expect("the kernel mounts");
     let said = sh(mount.path(), script);
@@ -42,7 +42,7 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// As `getfattr -d -m - -e hex` writes it, names sorted.
+/// In the format of `getfattr -d -m - -e hex`, names sorted.
 fn dump_text(rig: &Rig, name: &str) -> Vec<String> {
     let line = |(name, value): (Vec<u8>, Vec<u8>)| {
         let name = String::from_utf8(name).expect("names of ASCII");

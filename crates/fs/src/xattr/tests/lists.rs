@@ -1,4 +1,4 @@
-//! Access control lists: mode bits, inheritance, permission.
+//! ACLs: mode bits, inheritance, permission.
 
 use super::*;
 use crate::access::Want;
@@ -13,7 +13,7 @@ fn list(entries: &[(Tag, u16)]) -> Vec<u8> {
     Acl::new(entries).expect("a valid list").to_xattr()
 }
 
-/// Owner rw, user 1000 as given, group r, mask rwx, others nothing.
+/// Owner rw, user 1000 as given, group r, mask rwx, others none.
 fn named(perm: u16) -> Vec<u8> {
     let (user, group) = (Tag::User(1000), Tag::GroupObj);
     list(&[
@@ -61,14 +61,14 @@ fn a_list_sets_the_mode_and_grants_access() {
         .get_xattr(file, ACCESS.as_bytes(), &Caller::root())
         .unwrap();
     assert_eq!(got, named(6));
-    // chmod moves the mask.
+    // chmod changes the mask.
     let chmod = SetAttr {
         mode: Some(0o640),
         ..SetAttr::default()
     };
     rig.mounted.set_attr(file, &chmod, &Caller::root()).unwrap();
     assert!(may(1000, Want::READ) && !may(1000, Want::WRITE));
-    // A list that says no more than a mode is no attribute.
+    // An ACL equivalent to a mode is not stored.
     let plain = list(&[(Tag::UserObj, 7), (Tag::GroupObj, 5), (Tag::Other, 1)]);
     set(&rig, file, ACCESS, &plain).unwrap();
     assert_eq!((mode(&rig, file), dump(&rig, file).len()), (0o751, 0));
@@ -87,7 +87,7 @@ fn clear_group_bits_keep_the_list_out() {
     rig.mounted
         .set_attr(&rig.file, &chmod, &Caller::root())
         .unwrap();
-    // Linux asks the mode alone then.
+    // Linux evaluates the mode alone then.
     assert!(
         rig.mounted
             .access(&rig.file, &user(1000), Want::READ)
@@ -118,7 +118,7 @@ fn new_files_inherit_the_default_list() {
             .mounted
             .symlink(&dir, b"link", b"target", &caller)
             .unwrap();
-        // The umask plays no part; the mask takes the group bits asked for.
+        // The umask is ignored; the mask takes the requested group bits.
         assert_eq!((mode(&rig, &file), mode(&rig, &sub)), (0o660, 0o670));
         assert_eq!(dump(&rig, &file).len(), 1);
         assert_eq!(dump(&rig, &sub)[DEFAULT.as_bytes()], named(7));
@@ -173,7 +173,7 @@ fn bad_lists_are_refused() {
             Err(Error::Invalid(_))
         ));
     }
-    // No entries: takes the list away.
+    // An ACL without entries removes the list.
     set(&rig, &rig.file, ACCESS, &named(7)).unwrap();
     set(&rig, &rig.file, ACCESS, b"\x02\0\0\0").unwrap();
     assert_eq!(dump(&rig, &rig.file).len(), 0);

@@ -1,4 +1,4 @@
-//! Attributes against a map in memory, with e2fsck and the kernel as judges.
+//! Attributes against a map in memory, checked by e2fsck and the kernel.
 
 mod damage;
 mod kernel;
@@ -10,7 +10,7 @@ use crate::test_rig::Rig;
 use crate::{Caller, InodeRef, Result};
 use std::collections::BTreeMap;
 
-/// Everything that a program sees of an inode's attributes.
+/// All attributes of an inode as programs see them.
 fn dump(rig: &Rig, inode: &InodeRef) -> BTreeMap<Vec<u8>, Vec<u8>> {
     let names = rig
         .mounted
@@ -59,7 +59,7 @@ fn lookup(rig: &Rig, name: &str) -> InodeRef {
         .expect("the file")
 }
 
-/// Bytes that differ from place to place and with the seed.
+/// Bytes that vary with position and seed.
 fn bytes(len: usize, seed: u32) -> Vec<u8> {
     (0..len as u32)
         .map(|at| (at.wrapping_mul(31) ^ (at >> 8) ^ seed.wrapping_mul(97)) as u8)

@@ -1,4 +1,4 @@
-//! Random changes of several files against a map, on every kind of file system.
+//! Model test: random changes of several files against a map, on every kind of file system.
 
 use super::*;
 use crate::xattr::SetMode;
@@ -171,7 +171,7 @@ fn the_largest_value_and_what_is_larger() {
     rig.assert_clean();
 }
 
-/// What fills a block to the last byte would be the last attribute but for inodes of values.
+/// A value that fills a block completely would be the last attribute without value inodes.
 #[test]
 fn a_value_leaves_room_for_the_names_of_others() {
     for (block, fill) in [("1024", 963), ("4096", 4035)] {

@@ -1,4 +1,4 @@
-//! Blocks that several inodes share, and value inodes in them.
+//! Shared attribute blocks, and value inodes in them.
 
 use super::*;
 use uext4_format::BlockNr;
@@ -29,7 +29,7 @@ fn equal_attributes_share_a_block_until_one_changes() {
     assert_eq!((refcount(&rig, &a), refcount(&rig, &b)), (2, 1));
     assert_eq!(dump(&rig, &a).len(), 1);
     assert_eq!(dump(&rig, &b).len(), 2);
-    // Back to the same: joins again, and its own block is freed.
+    // Equal again: shares the block, and frees its own.
     remove(&rig, &b, "user.other").unwrap();
     assert_eq!((block_of(&a), refcount(&rig, &a)), (block_of(&b), 3));
     remove(&rig, &a, "user.value").unwrap();
@@ -58,7 +58,7 @@ fn a_block_is_shared_by_1024_inodes_at_most() {
     rig.assert_clean();
 }
 
-/// Two inodes share a block that names a value inode: e2fsck counts its references, too.
+/// Two inodes share a block with a value inode: e2fsck also checks its reference count.
 #[test]
 fn copies_of_shared_blocks_take_references_on_value_inodes() {
     let rig = Rig::new(24, &["-I", "128", "-O", "ea_inode"]);
@@ -79,7 +79,7 @@ fn copies_of_shared_blocks_take_references_on_value_inodes() {
     rig.assert_clean();
 }
 
-/// Makes `b`, which has no attributes, name the block of `a`, as Linux does for equal values.
+/// Makes `b`, which has no attributes, share the block of `a`, as Linux does for equal values.
 fn share_block(rig: &Rig, a: &InodeRef, b: &InodeRef) {
     let fs = rig.fs();
     let handle = fs.start(8).unwrap();
