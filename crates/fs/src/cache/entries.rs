@@ -1,48 +1,48 @@
-//! The entries of one shard, and the clock that chooses which of them go.
+//! Entries of one cache shard, with CLOCK eviction.
 //!
-//! Layout: a map by key, and a ring of the same keys with a hand. The hand passes what somebody
-//! holds, gives what was used since it came by last a second chance, and takes what is left.
-//! Invariants: each key of the map stands in the ring once, where its entry says. What is evicted
-//! nobody holds, and nobody gets hold of it any more, weakly held or not.
-//! Locking: the caller has the shard's.
+//! Layout: a map by key, and a ring of the same keys with a hand. The hand skips held entries,
+//! clears the reference bit of used ones (second chance), and evicts the rest.
+//! Invariants: each key of the map is in the ring once, at its entry's index. An evicted object has
+//! no holder, and weak references to it no longer upgrade.
+//! Locking: the caller holds the shard's lock.
 
 use super::{Cached, Key, STRETCH_BITS};
 use std::sync::Arc;
 use uext4_sync::StretchMap;
 use uext4_sync::atomic::{AtomicBool, Ordering};
 
-/// Entries that the hand passes at most to make room for one.
+/// Most entries that the hand passes per insertion.
 const LOOKS_MAX: usize = 32;
-/// Entries that the hand passes for each that comes while it meets only what is held. What is held
-/// for a while (until a commit) is what came last: a hand no faster than that stays in it for good.
+/// Entries that the hand passes per insertion while it meets only held entries. Recent entries are
+/// held for a while (until a commit); a slower hand would stay among them forever.
 const LOOKS_PER_ARRIVAL: usize = 4;
 
 struct Entry<V> {
-    /// `None` only while [`end`] sees whether somebody else holds it.
+    /// `None` only while [`end`] checks for other holders.
     value: Option<Arc<V>>,
     referenced: AtomicBool,
-    /// Its place in the ring.
+    /// Its index in the ring.
     at: usize,
 }
 
-/// What the hand does with an entry.
+/// Decision of the hand.
 enum Verdict<V> {
-    /// Somebody holds it.
+    /// The object has other holders.
     Held,
-    /// It was used.
+    /// The object was used recently.
     Spared,
     Ended(V),
 }
 
 impl<V: Cached> Entry<V> {
-    /// Nobody but the cache holds the object; a hint, for who holds it weakly may do more.
+    /// Whether only the cache holds the object; a hint, because weak references may upgrade.
     fn is_idle(&self) -> bool {
         self.value
             .as_ref()
             .is_none_or(|value| Arc::strong_count(value) == 1)
     }
 
-    /// Somebody used it since this was asked last.
+    /// Takes and clears the used marks.
     fn take_referenced(&self) -> bool {
         let used = self.value.as_ref().is_some_and(|value| value.take_used());
         self.referenced.swap(false, Ordering::Relaxed) || used
@@ -59,7 +59,7 @@ impl<V: Cached> Entry<V> {
     }
 }
 
-/// Ends the object unless somebody else holds it.
+/// Ends the object unless it has other holders.
 fn end<V>(value: &mut Option<Arc<V>>) -> Option<V> {
     match Arc::try_unwrap(value.take()?) {
         Ok(ended) => Some(ended),
@@ -70,11 +70,11 @@ fn end<V>(value: &mut Option<Arc<V>>) -> Option<V> {
     }
 }
 
-/// What a shard may keep, and what had to go for what came.
+/// The shard's limit, and the objects evicted by an insertion.
 pub(super) struct Room<V> {
-    /// About so many are kept that nobody holds.
+    /// Target number of entries that only the cache holds.
     pub(super) max: usize,
-    /// The caller drops it without the shard's lock.
+    /// Evicted objects; the caller drops them without the shard's lock.
     pub(super) gone: Vec<V>,
 }
 
@@ -90,7 +90,7 @@ pub(super) struct Entries<K, V> {
     map: StretchMap<K, Entry<V>, STRETCH_BITS>,
     ring: Vec<K>,
     hand: usize,
-    /// The hand rests until there are so many: it met only what is held.
+    /// CLOCK is paused until the shard has this many entries: the last pass met only held entries.
     rest_until: usize,
     departures: u64,
 }
@@ -106,9 +106,9 @@ impl<K: Key, V: Cached> Entries<K, V> {
         }
     }
 
-    /// How many entries went since the shard was made. What was read from the device is the present
-    /// state of something that is not cached only while this stays: it may have come, changed, been
-    /// written and gone meanwhile.
+    /// Number of entries that left since the shard was made. A result read from the device is
+    /// current only while this stays the same: the object may have been cached, changed, written
+    /// and evicted in between.
     pub(super) fn departures(&self) -> u64 {
         self.departures
     }
@@ -121,7 +121,7 @@ impl<K: Key, V: Cached> Entries<K, V> {
         self.map.contains_key(&key)
     }
 
-    /// The object, which is noted as used.
+    /// The object; marks it used.
     pub(super) fn get(&self, key: K) -> Option<Arc<V>> {
         let entry = self.map.get(&key)?;
         if !entry.referenced.load(Ordering::Relaxed) {
@@ -130,8 +130,8 @@ impl<K: Key, V: Cached> Entries<K, V> {
         entry.value.clone()
     }
 
-    /// The object that is there; else `value`, which is added. The caller drops its own hold on
-    /// `value` without the shard's lock.
+    /// The cached object; else inserts `value`. The caller drops its own reference to `value`
+    /// without the shard's lock.
     pub(super) fn get_or_insert(&mut self, key: K, value: &Arc<V>, room: &mut Room<V>) -> Arc<V> {
         if let Some(there) = self.get(key) {
             return there;
@@ -152,7 +152,7 @@ impl<K: Key, V: Cached> Entries<K, V> {
         self.ring.push(key);
     }
 
-    /// Takes the object out.
+    /// Removes the object.
     pub(super) fn remove(&mut self, key: K) -> Option<Arc<V>> {
         let entry = self.map.remove(&key)?;
         self.departures += 1;
@@ -179,7 +179,7 @@ impl<K: Key, V: Cached> Entries<K, V> {
         self.rest_until = self.map.len() + held / LOOKS_PER_ARRIVAL;
     }
 
-    /// Goes once round, until a quarter is gone.
+    /// One round of the hand, until a quarter is evicted.
     pub(super) fn shed_quarter(&mut self) -> Vec<V> {
         let mut gone = Vec::new();
         let wanted = self.map.len().div_ceil(4);
@@ -187,8 +187,8 @@ impl<K: Key, V: Cached> Entries<K, V> {
         gone
     }
 
-    /// Moves the hand past `looks` entries, or until `enough` are in `gone`. Answers how many it
-    /// met that are held.
+    /// Moves the hand past `looks` entries, or until `gone` has `enough`. Answers how many entries
+    /// were held.
     fn sweep(&mut self, looks: usize, enough: usize, gone: &mut Vec<V>) -> usize {
         let mut held = 0;
         for _ in 0..looks {
@@ -218,7 +218,7 @@ impl<K: Key, V: Cached> Entries<K, V> {
         self.map.values().filter_map(|entry| entry.value.as_ref())
     }
 
-    /// Entries that nobody holds.
+    /// Number of entries that only the cache holds.
     pub(super) fn idle(&self) -> usize {
         self.map.values().filter(|entry| entry.is_idle()).count()
     }
@@ -228,7 +228,7 @@ impl<K: Key, V: Cached> Entries<K, V> {
 mod tests {
     use super::*;
 
-    /// Who got hold of it after the hand looked keeps the one object there is.
+    /// A holder that appears after the hand's check keeps the object cached.
     #[test]
     fn an_object_that_is_held_again_stays_cached() {
         let held = Arc::new(1);

@@ -1,4 +1,4 @@
-//! Extended attributes: the area in the inode, and blocks that inodes share.
+//! Check of extended attributes: the area in the inode, and shared blocks.
 
 use super::values::Named;
 use super::{Check, Step};
@@ -9,24 +9,24 @@ use uext4_format::xattr::{
 };
 use uext4_format::{BlockNr, Feature, Inode, InodeFlags, InodeNr, Place};
 
-/// Blocks of attributes, by number.
+/// Attribute blocks, by number.
 #[derive(Default)]
 pub(super) struct SharedBlocks(BTreeMap<u64, SharedBlock>);
 
 struct SharedBlock {
-    /// How many inodes name it.
+    /// Number of inodes that refer to it.
     names: u32,
-    /// How many it says.
+    /// Its stored reference count.
     says: u32,
-    /// It and the values of its attributes, as each of these inodes counts them.
+    /// Clusters of the block and its value inodes, as each of these inodes counts them.
     clusters: u64,
 }
 
-/// Memory for each.
+/// Memory for each block, in bytes.
 const BYTES_PER_BLOCK: u64 = 48;
 
 impl Check<'_> {
-    /// Answers how many clusters its attributes add to an inode.
+    /// Checks the attributes of an inode; answers how many clusters they add to it.
     pub(super) fn look_at_attributes(&mut self, nr: InodeNr, inode: &Inode) -> Step<u64> {
         let here = match decode_ibody(&inode.tail, Place::Inode(nr)) {
             Ok(set) => {
@@ -49,7 +49,7 @@ impl Check<'_> {
         Ok(here + self.look_at_attribute_block(nr, inode)?)
     }
 
-    /// As [`Self::look_at_attributes`], of those in a block only.
+    /// As [`Self::look_at_attributes`], for the block only.
     pub(super) fn look_at_attribute_block(&mut self, nr: InodeNr, inode: &Inode) -> Step<u64> {
         match inode.file_acl {
             BlockNr(0) => Ok(0),
@@ -128,7 +128,7 @@ impl Check<'_> {
         }
     }
 
-    /// Answers how many clusters the values in inodes take.
+    /// Checks a set of attributes; answers how many clusters its value inodes take.
     fn look_at_set(&mut self, set: &XattrSet, place: Place) -> Step<u64> {
         let mut clusters = 0;
         for entry in set.iter() {
@@ -160,7 +160,7 @@ impl Check<'_> {
         Ok(clusters)
     }
 
-    /// Compares how many inodes share each block with what it says.
+    /// Compares each block's stored reference count with the number of its inodes.
     pub(super) fn shared_blocks(&mut self) {
         for (block, shared) in std::mem::take(&mut self.shared).0 {
             let SharedBlock { names, says, .. } = shared;

@@ -1,4 +1,4 @@
-//! Bitmaps of blocks, and the counts that go with them.
+//! Check of block bitmaps and their counts.
 
 use super::{Check, Step};
 use uext4_format::{GroupDescriptor, GroupNr, Place, group_flag};
@@ -71,8 +71,8 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Only metadata lies in a group without a bitmap, and the last group, which may be short, has
-    /// one.
+    /// A group without a bitmap holds metadata only. The last group, which may be short, has a
+    /// bitmap.
     fn look_at_unwritten_bitmap(&mut self, group: GroupNr) {
         let geometry = self.fs.geometry;
         let place = Place::Group(group);

@@ -1,4 +1,4 @@
-//! A set of numbers below a bound.
+//! Bit set of numbers below a bound.
 
 use std::ops::Range;
 
@@ -16,7 +16,7 @@ impl Bits {
         word.is_some_and(|word| word & 1 << (at % 64) != 0)
     }
 
-    /// Puts a number in; false when it was there. Numbers beyond the bound are nowhere.
+    /// Inserts a number; false if it was there or is out of bounds.
     pub(super) fn put(&mut self, at: u64) -> bool {
         let Some(word) = self.0.get_mut((at / 64) as usize) else {
             return false;
@@ -27,7 +27,7 @@ impl Bits {
         is_new
     }
 
-    /// Puts numbers in; answers how many were not there.
+    /// Inserts numbers; answers how many were new.
     pub(super) fn put_all(&mut self, range: Range<u64>) -> u64 {
         range.map(|at| u64::from(self.put(at))).sum()
     }

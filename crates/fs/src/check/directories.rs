@@ -1,4 +1,4 @@
-//! Directories: their blocks, their entries, and whom these name.
+//! Check of directories: their blocks and entries, and the inodes that these name.
 
 use super::index::Index;
 use super::{Check, Step};
@@ -9,10 +9,10 @@ use uext4_format::inline_data;
 use uext4_format::xattr::{XattrName, XattrValue, decode_ibody};
 use uext4_format::{BlockNr, Feature, FileType, Inode, InodeFlags, InodeNr, Place, Seed};
 
-/// Memory for each name while its directory is looked at.
+/// Memory for each name during the check of its directory, in bytes.
 const BYTES_PER_NAME: u64 = 24;
 
-/// A directory that is looked at.
+/// The directory being checked.
 pub(super) struct Dir {
     pub(super) nr: InodeNr,
     pub(super) seed: Option<Seed>,
@@ -170,7 +170,7 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// The first two entries of a directory.
+    /// Checks the first two entries of a directory.
     fn look_at_dot(&mut self, dir: &Dir, entry: &DirEntry<'_>, at: usize, place: Place) {
         let name: &[u8] = if at == 0 { b"." } else { b".." };
         if entry.name != name || (at == 0 && entry.inode != dir.nr) {
@@ -241,13 +241,13 @@ impl Check<'_> {
 
     fn problem_of_type(&self, entry: &DirEntry<'_>, kind: FileType) -> Option<&'static str> {
         let typed = self.fs.features.has(Feature::FILETYPE);
-        // 0 says nothing.
+        // 0 is an unknown type.
         let is_wrong = typed && entry.code != 0 && entry.code != kind.dirent_code();
         is_wrong.then_some("the type is not that of the inode")
     }
 }
 
-/// A name for people.
+/// A name in printable form.
 fn shown(name: &[u8]) -> String {
     name.escape_ascii().to_string()
 }

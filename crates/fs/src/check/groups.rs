@@ -1,4 +1,4 @@
-//! Descriptors: their checksums, and whether what they name lies apart.
+//! Check of group descriptors: checksums, and overlaps of their metadata.
 
 use super::{Check, Step};
 use std::ops::Range;
@@ -28,7 +28,7 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Only checksums of descriptors make bitmaps and inodes that were never written possible.
+    /// Uninit bitmaps and inode tables require checksums of descriptors.
     fn look_at_uninit_flags(&mut self, group: GroupNr, raw: &GroupDescriptor) {
         let features = &self.fs.features;
         let may = features.has(Feature::METADATA_CSUM) || features.has(Feature::UNINIT_BG);
@@ -78,7 +78,7 @@ impl Check<'_> {
         }
     }
 
-    /// The clusters that hold these blocks.
+    /// The clusters that contain these blocks.
     pub(super) fn clusters(&self, blocks: Range<u64>) -> Range<u64> {
         let geometry = &self.fs.geometry;
         let first = u64::from(geometry.first_data_block);

@@ -1,4 +1,4 @@
-//! The index of a directory: every leaf once, and names where their hashes say.
+//! Check of a directory's htree: every leaf once, and names in the leaves of their hashes.
 
 use super::directories::Dir;
 use super::{Check, Step};
@@ -8,23 +8,23 @@ use uext4_format::hash::DirHasher;
 use uext4_format::htree::{DxNode, MaxLevels, RootInfo};
 use uext4_format::{BlockNr, Feature, Place};
 
-/// What an index says.
+/// The content of an index.
 pub(super) struct Index {
     hasher: DirHasher,
-    /// Hashes of the names in each leaf; none for a block of the index itself.
+    /// Hash range of each leaf; `None` for a block of the index itself.
     parts: BTreeMap<u64, Option<RangeInclusive<u32>>>,
 }
 
-/// Memory for each block.
+/// Memory for each block, in bytes.
 const BYTES_PER_PART: u64 = 48;
 
 impl Index {
-    /// True for a block of the index itself.
+    /// Whether the block belongs to the index itself.
     pub(super) fn is_node(&self, logical: u64) -> bool {
         matches!(self.parts.get(&logical), Some(None))
     }
 
-    /// True when the index leads to this leaf for a name.
+    /// Whether the index leads to this leaf for a name.
     pub(super) fn allows(&self, logical: u64, name: &[u8]) -> bool {
         let hash = self.hasher.hash(name).major;
         match self.parts.get(&logical) {
@@ -34,7 +34,7 @@ impl Index {
     }
 }
 
-/// What is left to descend into.
+/// A node still to be visited.
 struct Node {
     logical: u64,
     levels: u8,
@@ -42,7 +42,7 @@ struct Node {
 }
 
 impl Check<'_> {
-    /// Reads the index of a directory; `None` when it makes no sense.
+    /// Reads the index of a directory; `None` if it is invalid.
     pub(super) fn look_at_index(
         &mut self,
         dir: &Dir,
@@ -120,8 +120,8 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// The children of a node, with the hashes that each may hold. A lowest bit says that names of
-    /// that hash begin in the block before.
+    /// The children of a node, with their hash ranges. A set lowest bit means that names of that
+    /// hash begin in the preceding block.
     fn spread<B: AsRef<[u8]>>(
         &mut self,
         dir: &Dir,
@@ -153,7 +153,7 @@ impl Check<'_> {
         }
     }
 
-    /// Blocks of the directory that the index does not lead to.
+    /// Reports blocks of the directory that the index does not lead to.
     pub(super) fn look_at_missing(&mut self, dir: &Dir, index: &Index, blocks: u64) {
         let led_to = index.parts.range(..blocks).count() as u64;
         if led_to < blocks {

@@ -1,23 +1,23 @@
-//! Inodes in use: whether they make sense, and what they map.
+//! Check of inodes in use: their fields and maps.
 
 use super::links::Nameless;
 use super::maps::DIRECT;
 use super::{Check, Step};
 use uext4_format::{Feature, FileType, Inode, InodeFlags, InodeNr, Place};
 
-/// Kept blocks for descriptors.
+/// Inode of the blocks reserved for descriptors.
 pub(super) const RESIZE: u32 = 7;
-/// Longest target of a symbolic link that stands in the inode itself.
+/// Longest target of a fast symbolic link in bytes.
 const FAST_LINK_BYTES: u64 = 60;
 
-/// Where the high part of the size stands in an inode.
+/// Bytes of the high part of the size in an inode.
 const SIZE_HIGH: std::ops::Range<usize> = 0x6C..0x70;
 
-/// Blocks that a file can have.
+/// Most blocks of a file.
 const BLOCKS_MAX: u64 = 1 << 32;
 
 impl Check<'_> {
-    /// Answers its type, if it has one.
+    /// Checks an inode in use; answers its type, if it has one.
     pub(super) fn look_at_used(
         &mut self,
         nr: InodeNr,
@@ -81,7 +81,7 @@ impl Check<'_> {
         }
         let orphan_file = self.fs.superblock.read().disk.orphan_file_inum;
         let attributes = match nr.0 {
-            // Read nowhere.
+            // Never read.
             nr if nr == orphan_file => 0,
             _ if reserved => self.look_at_attribute_block(nr, inode)?,
             _ => self.look_at_attributes(nr, inode)?,
@@ -112,11 +112,11 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Flags that mean nothing without a feature, or of a file of this type.
+    /// Reports flags that require a missing feature, or another file type.
     fn look_at_flags(&mut self, nr: InodeNr, inode: &Inode, kind: FileType) {
         let is_dir = kind == FileType::Directory;
         let has = |feature| self.fs.features.has(feature);
-        // No program can set these on others: it would have to open them.
+        // No program can set these on other types, because it would have to open the file.
         let may_be_kept = is_dir || kind == FileType::Regular;
         let odd = [
             (InodeFlags::CASEFOLD, is_dir && has(Feature::CASEFOLD)),
@@ -140,7 +140,7 @@ impl Check<'_> {
         }
     }
 
-    /// Inodes that the superblock names.
+    /// Whether the superblock names the inode.
     fn is_hidden(&self, nr: InodeNr) -> bool {
         let superblock = self.fs.superblock.read();
         let disk = &superblock.disk;
@@ -156,7 +156,7 @@ impl Check<'_> {
         named.iter().any(hides)
     }
 
-    /// What it maps; `None` when the inode itself holds all there is.
+    /// Checks the map; `None` if the inode itself holds all data.
     pub(super) fn map_of(
         &mut self,
         nr: InodeNr,
@@ -203,10 +203,10 @@ impl Check<'_> {
         let is_inline = inode.flags.contains(InodeFlags::INLINE_DATA);
         let odd =
             kind == FileType::Directory && !is_inline && !inode.size.is_multiple_of(block_size);
-        // Nothing is wrong with data behind the end of a file that was cut while it crashed.
+        // Data behind the end are valid in a file whose truncate was interrupted by a crash.
         let orphan = inode.links == 0 || self.is_orphan(nr);
-        // The tree of hashes of a verity file stands behind its data; one block at the end may
-        // have been written before the size.
+        // A verity file's hash tree is behind its data. One block at the end may have been written
+        // before the size.
         let is_behind =
             end > inode.size / block_size + 1 && !inode.flags.contains(InodeFlags::VERITY);
         let is_huge = inode.size >= self.size_max(inode);
@@ -216,7 +216,7 @@ impl Check<'_> {
         }
     }
 
-    /// A quota file has 32-bit block numbers of its own.
+    /// Whether the size of a quota file exceeds its own 32-bit block numbers.
     fn is_huge_quota(&self, nr: InodeNr, inode: &Inode) -> bool {
         let superblock = self.fs.superblock.read();
         let disk = &superblock.disk;
@@ -229,7 +229,7 @@ impl Check<'_> {
         is_quota && inode.size > u64::from(u32::MAX)
     }
 
-    /// The size that no file reaches that maps its blocks as this one does.
+    /// Exclusive upper bound of the size, by the format of the map.
     pub(super) fn size_max(&self, inode: &Inode) -> u64 {
         let block_size = u64::from(self.fs.geometry.block_size());
         if inode.flags.contains(InodeFlags::EXTENTS) {

@@ -1,25 +1,25 @@
-//! Who is there, how many names each has, and whether every directory hangs on the root.
+//! Check of links: file types, link counts, and the connection of every directory to the root.
 
 use super::{Check, Step};
 use uext4_format::{Feature, FileType, InodeNr, Place};
 
-/// It is looked for by its number, or was deleted while in use.
+/// The inode needs no name: it is found by its number, or is an orphan.
 const NAMELESS: u8 = 0x10;
 const KIND: u8 = 0x0f;
 
 /// A directory.
 pub(super) struct Directory {
     pub(super) nr: u32,
-    /// Whose entry names it; 0 until one is met.
+    /// The directory with its entry; 0 until one is found.
     parent: u32,
-    /// What its ".." says.
+    /// Its "..".
     up: u32,
 }
 
-/// What is known of each inode.
+/// Type and links of each inode.
 #[derive(Default)]
 pub(super) struct Links {
-    /// Code of the type, and [`NAMELESS`]; 0 when it is free.
+    /// Type code, and [`NAMELESS`]; 0 when the inode is free.
     kinds: Vec<u8>,
     wanted: Vec<u16>,
     found: Vec<u16>,
@@ -28,7 +28,7 @@ pub(super) struct Links {
 }
 
 impl Links {
-    /// Memory for each inode; directories come on top.
+    /// Memory for each inode in bytes; directories need more.
     pub(super) const BYTES_PER_INODE: u64 = 5;
     pub(super) const BYTES_PER_DIRECTORY: u64 = 12;
 
@@ -42,7 +42,7 @@ impl Links {
         }
     }
 
-    /// An inode is in use.
+    /// Records an inode in use.
     pub(super) fn put(&mut self, nr: InodeNr, kind: FileType, links: u16, nameless: Nameless) {
         let at = nr.0 as usize;
         let mark = match nameless {
@@ -67,13 +67,13 @@ impl Links {
         FileType::from_dirent_code(code)
     }
 
-    /// True for an inode in use that no name may lead to.
+    /// Whether an inode in use must have no name.
     pub(super) fn is_nameless(&self, nr: InodeNr) -> bool {
         let kind = self.kinds.get(nr.0 as usize);
         kind.is_some_and(|kind| kind & NAMELESS != 0)
     }
 
-    /// One more entry leads to an inode.
+    /// Counts an entry of an inode.
     pub(super) fn count(&mut self, nr: InodeNr) {
         if let Some(found) = self.found.get_mut(nr.0 as usize) {
             *found = found.saturating_add(1);
@@ -95,14 +95,14 @@ impl Links {
         self.directories.get_mut(at.ok()?)
     }
 
-    /// What ".." of a directory says.
+    /// Records ".." of a directory.
     pub(super) fn set_up(&mut self, nr: InodeNr, up: InodeNr) {
         if let Some(found) = self.find(nr) {
             found.up = up.0;
         }
     }
 
-    /// An entry of `parent` names a directory; false when another one did.
+    /// Records the parent that names a directory; false if it has another one already.
     pub(super) fn adopt(&mut self, nr: InodeNr, parent: InodeNr) -> bool {
         match self.find(nr) {
             Some(found) if found.parent != 0 => false,
@@ -115,7 +115,7 @@ impl Links {
     }
 }
 
-/// Whether an inode has a name.
+/// Whether an inode must have no name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Nameless {
     Yes,
@@ -143,11 +143,11 @@ impl Check<'_> {
         self.look_up()
     }
 
-    /// Every directory leads up to the root, and ".." says how.
+    /// Checks that every directory leads up to the root, and its "..".
     fn look_up(&mut self) -> Step {
         let len = self.links.n_directories();
         self.take(len as u64 * size_of::<usize>() as u64)?;
-        // From where each was met first.
+        // The start of the walk that visited each directory first.
         let mut met_from = vec![usize::MAX; len];
         for at in 0..len {
             let mut next = Some(at);
@@ -196,7 +196,7 @@ mod tests {
     use std::sync::Arc;
     use uext4_device::MemDevice;
 
-    /// What is said of directories, each with the one that names it.
+    /// The findings on directories, given as pairs of a directory and its parent.
     fn said(pairs: impl Iterator<Item = (u32, u32)>) -> Vec<String> {
         let device = Arc::new(MemDevice::new(8 << 20));
         mkfs::format(&*device, &MkfsOptions::new(Preset::Ext4)).expect("mkfs");
@@ -221,7 +221,8 @@ mod tests {
         assert_eq!(said(pairs.into_iter()), [found]);
     }
 
-    /// Each is met on the way up from the first: what is done for one must not grow with the way.
+    /// Each directory is on the path up from the first, so the work per directory must not grow
+    /// with the path.
     #[test]
     fn a_very_deep_tree_is_sound() {
         const LAST: u32 = 300_000;

@@ -1,4 +1,4 @@
-//! What an inode maps: extent trees and block tables, claimed block by block.
+//! Check of maps: extent trees and block tables, claimed block by block.
 
 use super::reserved::BAD_BLOCKS;
 use super::slots::written_inodes;
@@ -9,32 +9,32 @@ use uext4_format::{
     BlockNr, Corrupt, Feature, FileType, GroupDescriptor, Inode, InodeFlags, InodeNr, Place, Seed,
 };
 
-/// What a map came to.
+/// Result of a walk over a map.
 #[derive(Default)]
 pub(super) struct Mapped {
-    /// Clusters that hold data, and blocks (as clusters) of the map itself.
+    /// Clusters of data, and blocks (as clusters) of the map itself.
     pub(super) clusters: u64,
-    /// One more than the last logical block that holds data (not those allocated ahead).
+    /// Exclusive end of the data, in logical blocks (without preallocated ones).
     pub(super) end: u64,
-    /// Of a directory: which block is where.
+    /// Of a directory: its logical and device blocks.
     pub(super) blocks: Vec<(u64, BlockNr)>,
-    /// Only a look: nothing is claimed, `blocks` is filled.
+    /// Read-only walk: claims nothing, fills `blocks`.
     looks: bool,
-    /// Of a directory or a file of the file system itself: every extent must have been written.
+    /// For a directory or an internal file: every extent must be written.
     must_be_written: bool,
-    /// Something is wrong with it, so that it is not walked again.
+    /// Damaged, so that it is not walked again.
     pub(super) is_bad: bool,
     last: Option<(u64, u64)>,
 }
 
-/// Entries of the inode that lead to data, and levels of tables behind the other three.
+/// Direct entries of the inode, and levels of tables behind the other three.
 pub(super) const DIRECT: usize = 12;
 const LEVELS: usize = 3;
-/// Entries that the header of a node may leave out.
+/// Slots that the header of a node may omit.
 const ROOM_SPARED: usize = 2;
 
 impl Check<'_> {
-    /// Claims what an inode maps.
+    /// Claims the blocks that an inode maps.
     pub(super) fn claim_map(&mut self, nr: InodeNr, inode: &Inode) -> Step<Mapped> {
         let mut mapped = Mapped::default();
         self.walk_map(nr, inode, &mut mapped)?;
@@ -70,7 +70,8 @@ impl Check<'_> {
         self.walk_node(nr, seed, &root, &expect, mapped)
     }
 
-    /// A node has room for all entries that fit, but for two, which once were to hold a checksum.
+    /// Checks the slot count of a node: all that fit, minus up to two, once reserved for a
+    /// checksum.
     fn look_at_room<B: AsRef<[u8]>>(
         &mut self,
         node: &ExtentNode<B>,
@@ -192,12 +193,12 @@ impl Check<'_> {
         self.claim_data(nr, logical, block..block + 1, mapped)
     }
 
-    /// Claims a block of the map itself; false when it must not be descended into.
+    /// Claims a block of the map itself; false if it must not be visited.
     fn claim_own(&mut self, nr: InodeNr, block: BlockNr, mapped: &mut Mapped) -> bool {
         let run = block.0..block.0.saturating_add(1);
         let place = Place::InodeBlock(nr, block);
         if mapped.looks {
-            // Only maps are walked again in which every block was claimed first.
+            // A second walk happens only if every block of the map was claimed by its first one.
             return true;
         }
         if !self.may_map(&run) {
@@ -221,8 +222,7 @@ impl Check<'_> {
             && self.is_clear(run)
     }
 
-    /// True for the part of an inode table that was never written: what is bad there stays where it
-    /// is, and no inode is lost.
+    /// Whether the run is in a never written part of an inode table: damage there loses no inode.
     fn is_unwritten_table(&self, run: &Range<u64>) -> bool {
         let geometry = &self.fs.geometry;
         let per_block = u64::from(geometry.inodes_per_block());
@@ -263,7 +263,7 @@ impl Check<'_> {
         }
         let mut clusters = self.clusters(run.clone());
         let logical_cluster = logical >> self.fs.geometry.cluster_bits;
-        // Extents of one file share a cluster where they meet.
+        // Contiguous extents of one file may share a cluster.
         if mapped.last == Some((logical_cluster, clusters.start)) {
             clusters.start += 1;
         }

@@ -1,14 +1,15 @@
-//! Looking over a whole file system without changing anything, as `e2fsck -fn` does.
+//! Read-only check of a whole file system, as `e2fsck -fn` does.
 //!
-//! Order, each step over everything: the superblock (`superblock`, `named`), descriptors
-//! (`groups`), inode tables (`slots`, `reserved`, `orphans`), what inodes in use say and map
-//! (`inodes`, `maps`, `attributes`, `resize`), directories (`directories`, `index`), the names and
+//! Order, each pass over the whole file system: the superblock (`superblock`, `named`), descriptors
+//! (`groups`), inode tables (`slots`, `reserved`, `orphans`), fields and maps of inodes in use
+//! (`inodes`, `maps`, `attributes`, `resize`), directories (`directories`, `index`), names and
+//! links (`links`), bitmaps and counts (`bitmaps`).
 //! links that these came to (`links`), bitmaps and counts (`bitmaps`).
 //!
-//! Invariants: a block is descended into only by whoever claimed it first, so that time is bounded
-//! by the size of the file system, whatever stands in it. Memory is counted before it is taken
+//! Invariants: only the structure that claimed a block first is walked through it, so the size of
+//! the file system bounds the time, whatever it contains. Memory is counted before it is allocated
 //! ([`Limits`]).
-//! Not here: data, the journal's blocks (a mount looks at them), backups of the superblock and its
+//! Not here: data, the journal's blocks (the mount checks them), backups of the superblock and its
 //! own counts of free blocks and inodes (a mount counts in the groups), contents of quota files.
 //! Nothing is repaired.
 
@@ -45,10 +46,10 @@ use uext4_device::BlockDevice;
 use uext4_format::{BlockNr, Corrupt, Feature, GroupDescriptor, GroupNr, InodeNr, Place};
 use values::Values;
 
-/// Looks over the file system on `device`; a journal that needs replay is replayed in memory.
+/// Checks the file system on `device`; a journal that needs replay is replayed in memory.
 ///
 /// # Errors
-/// Those of a mount, but damage is a [`Finding`]. An error of the device.
+/// Those of a mount, except that damage is a [`Finding`]. An error of the device.
 pub fn check(
     device: Arc<dyn BlockDevice>,
     options: MountOptions,
@@ -83,10 +84,10 @@ pub fn check(
     }
 }
 
-/// Why a look ends early.
+/// Reason for an early end.
 #[derive(Debug)]
 enum Stop {
-    /// The report says why.
+    /// The report has the reason.
     Incomplete,
     Failed(Error),
 }
@@ -99,23 +100,23 @@ impl From<Error> for Stop {
 
 type Step<T = ()> = std::result::Result<T, Stop>;
 
-/// What is known so far.
+/// State of a check.
 struct Check<'a> {
     fs: &'a Fs,
     limits: &'a Limits,
     started: Duration,
     report: Report,
     descriptors: Vec<Option<GroupDescriptor>>,
-    /// Blocks that no file may map, sorted and joined.
+    /// Metadata blocks that no file may map, sorted and merged.
     metadata: Vec<Range<u64>>,
-    /// Clusters that somebody has.
+    /// Clusters in use.
     claimed: Bits,
     links: Links,
     /// Directories whose map is damaged.
     unreadable: Bits,
     shared: SharedBlocks,
     values: Values,
-    /// Inodes that wait to be cut or freed.
+    /// Orphans.
     orphans: BTreeSet<u32>,
     memory_bytes: u64,
     steps: u32,
@@ -167,7 +168,7 @@ impl<'a> Check<'a> {
         self.look_at_bitmaps()
     }
 
-    /// The journal's own superblock. What the log holds was replayed, or is nothing.
+    /// Checks the journal's superblock. The log's content was replayed, or is empty.
     fn look_at_log(&mut self) -> Step {
         let superblock = self.fs.superblock.read().disk.clone();
         let has_log = self.fs.features.has(Feature::HAS_JOURNAL);
@@ -198,7 +199,7 @@ impl<'a> Check<'a> {
         Ok(())
     }
 
-    /// Counts memory that is about to be taken.
+    /// Counts memory before its allocation.
     fn take(&mut self, bytes: u64) -> Step {
         self.memory_bytes = self.memory_bytes.saturating_add(bytes);
         if self.memory_bytes > self.limits.memory_bytes {
@@ -237,7 +238,7 @@ impl<'a> Check<'a> {
         Ok(bytes)
     }
 
-    /// Notes what is wrong.
+    /// Reports damage.
     fn found(&mut self, place: Place, structure: &'static str, problem: &'static str) {
         self.note(&Corrupt::new(place, structure, problem));
     }
@@ -246,7 +247,7 @@ impl<'a> Check<'a> {
         self.add(corrupt.clone(), None);
     }
 
-    /// As [`Self::found`], with a detail: what was expected, or a name.
+    /// As [`Self::found`], with a detail: the expected value, or a name.
     fn found_in(
         &mut self,
         place: Place,
@@ -266,7 +267,7 @@ impl<'a> Check<'a> {
         self.report.add(finding, self.limits);
     }
 
-    /// Where a structure begins on the device.
+    /// Byte offset of a structure on the device.
     fn byte_of(&self, place: Place) -> Option<u64> {
         let geometry = &self.fs.geometry;
         let block_size = u64::from(geometry.block_size());
@@ -296,5 +297,5 @@ impl<'a> Check<'a> {
     }
 }
 
-/// What a group takes while it is looked over.
+/// Memory for each group during the check, in bytes.
 const GROUP_BYTES: u64 = 300;

@@ -1,15 +1,15 @@
-//! What the superblock names: quota inodes, the MMP block, the orphan file.
+//! Check of structures that the superblock names: quota inodes, the MMP block, the orphan file.
 
 use super::{Check, Step};
 use uext4_format::mmp::{MMP_SEQ_CLEAN, MMP_SEQ_MAX, Mmp};
 use uext4_format::{BlockNr, Feature, InodeNr, Place};
 
-/// Where the files of users and groups always are.
+/// The quota inodes of users and groups.
 const USERS: u32 = 3;
 const GROUPS: u32 = 4;
 
 impl Check<'_> {
-    /// The block that says which host uses the file system; its block is claimed elsewhere.
+    /// Checks the MMP block; another pass claims it.
     pub(super) fn look_at_mmp(&mut self) -> Step {
         let nr = BlockNr(self.fs.superblock.read().disk.mmp_block);
         if !self.fs.features.has(Feature::MMP) {
@@ -32,7 +32,7 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Without the feature that tells of orphans no slot of the orphan file is taken.
+    /// Without the feature `orphan_present`, every slot of the orphan file must be free.
     pub(super) fn look_at_orphan_file(&mut self) {
         let nr = self.fs.superblock.read().disk.orphan_file_inum;
         let says_none = !self.fs.features.has(Feature::ORPHAN_PRESENT);
@@ -47,7 +47,7 @@ impl Check<'_> {
         let has_quota = self.fs.features.has(Feature::QUOTA);
         let has_projects = self.fs.features.has(Feature::PROJECT);
         let geometry = &self.fs.geometry;
-        // Without the feature they mean nothing, but must be such that they could.
+        // Without the feature they are unused, but must be valid numbers.
         let no_file = |nr: u32| {
             let is_file = nr >= geometry.first_inode && geometry.contains_inode(InodeNr(nr));
             ![0, USERS, GROUPS].contains(&nr) && !is_file

@@ -1,5 +1,5 @@
-//! Inodes that wait to be cut or freed: of these a deleted one may be marked in use, and the time
-//! of deletion is a link of their list.
+//! Collects orphans: a deleted orphan may be marked in use, and its deletion time may be a link of
+//! the orphan list.
 
 use super::slots::u32_at;
 use super::{Check, Step};
@@ -7,11 +7,11 @@ use std::collections::BTreeSet;
 use uext4_format::{BlockNr, InodeNr, superblock::state};
 
 const DTIME_AT: usize = 0x14;
-/// Memory for each.
+/// Memory for each, in bytes.
 const BYTES_EACH: u64 = 16;
 
 impl Check<'_> {
-    /// Collects them. Where errors are recorded none is freed, neither by a mount nor by e2fsck.
+    /// Collects them. With the error state set, neither a mount nor e2fsck frees any.
     pub(super) fn find_orphans(&mut self) -> Step {
         let superblock = self.fs.superblock.read();
         let (marked, last) = (superblock.disk.state, superblock.disk.last_orphan);

@@ -1,18 +1,18 @@
-//! What a look over a file system found.
+//! Findings and limits of a check.
 
 use crate::{Error, Result};
 use std::fmt;
 use std::time::Duration;
 use uext4_format::Corrupt;
 
-/// What a look may take.
+/// Limits of a check.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Memory for what has to be remembered.
+    /// Memory in bytes.
     pub memory_bytes: u64,
-    /// Time.
+    /// Duration.
     pub time: Duration,
-    /// Findings that are kept; the others are counted.
+    /// Findings to keep; further ones are only counted.
     pub findings: usize,
 }
 
@@ -26,14 +26,14 @@ impl Default for Limits {
     }
 }
 
-/// Something that is wrong.
+/// One inconsistency.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// What, and in which group, inode or block.
+    /// The problem, and its group, inode or block.
     pub corrupt: Corrupt,
-    /// What was expected, or the name that it is about.
+    /// The expected value, or the affected name.
     pub detail: Option<String>,
-    /// Where it stands on the device.
+    /// Byte offset on the device.
     pub byte: Option<u64>,
 }
 
@@ -47,14 +47,14 @@ impl fmt::Display for Finding {
     }
 }
 
-/// What a look over a file system came to.
+/// Result of a check.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
-    /// In the order in which they were met, as many as were to be kept.
+    /// The findings in order, up to the limit.
     pub findings: Vec<Finding>,
-    /// How many more there were.
+    /// Number of further findings.
     pub n_more: u64,
-    /// Why it is not complete.
+    /// The reason why the check is incomplete.
     pub incomplete: Option<&'static str>,
     /// Inodes in use.
     pub n_inodes: u64,
@@ -63,15 +63,15 @@ pub struct Report {
 }
 
 impl Report {
-    /// True when everything was looked at and nothing is wrong.
+    /// True if the check is complete and without findings.
     pub fn is_clean(&self) -> bool {
         self.findings.is_empty() && self.n_more == 0 && self.incomplete.is_none()
     }
 
-    /// For whoever accepts only what is sound.
+    /// Fails unless the file system is sound.
     ///
     /// # Errors
-    /// The first finding, or [`Error::Mount`] when not everything was looked at.
+    /// The first finding, or [`Error::Mount`] if the check is incomplete.
     pub fn require_sound(&self) -> Result<()> {
         match (self.findings.first(), self.incomplete) {
             (Some(first), _) => Err(first.corrupt.clone().into()),

@@ -1,7 +1,7 @@
-//! Inodes with a number of their own that are no file in use: e2fsck lets each hold what it is for,
-//! and nothing else.
+//! Check of reserved inodes that are no files in use: like e2fsck, each may hold only the content
+//! of its purpose.
 //!
-//! References: kernel documentation, "Special inodes"; `e2fsck` asks for the same.
+//! References: kernel documentation, "Special inodes"; `e2fsck` checks the same.
 
 use super::inodes::RESIZE;
 use super::slots::{u16_at, u32_at};
@@ -14,7 +14,7 @@ const GROUPS: u32 = 4;
 const BOOT_LOADER: u32 = 5;
 const JOURNAL: u32 = 8;
 
-/// Where fields stand in an inode.
+/// Byte offsets of fields in an inode.
 const MODE: usize = 0;
 const UID: usize = 2;
 const SIZE: (usize, usize) = (0x04, 0x6C);
@@ -27,7 +27,7 @@ const FILE_ACL: usize = 0x68;
 const EXTRA_SIZE: usize = 0x80;
 
 impl Check<'_> {
-    /// True for a reserved inode, but for those that are a file in use.
+    /// Whether the inode is reserved and not a file in use.
     pub(super) fn is_set_aside(&self, nr: InodeNr, raw: &[u8]) -> bool {
         let superblock = self.fs.superblock.read();
         let disk = &superblock.disk;
@@ -82,7 +82,7 @@ impl Check<'_> {
         }
     }
 
-    /// Those that have no use (or none yet), the boot loader, and the resize inode.
+    /// Checks unused reserved inodes, the boot loader's, and the resize inode.
     fn look_at_spare(&mut self, nr: InodeNr, raw: &[u8], flags: InodeFlags) -> Step {
         let Some(inode) = self.parse_spare(nr, raw) else {
             return Ok(());
@@ -109,7 +109,7 @@ impl Check<'_> {
         if size >= self.size_max(&inode) {
             self.found(place, "inode", "the size is wrong");
         }
-        // One outside of the file system is followed by neither the kernel nor e2fsck.
+        // Neither the kernel nor e2fsck follows a block outside of the file system.
         let attributes = match self.fs.geometry.contains(inode.file_acl) {
             true => self.look_at_attribute_block(nr, &inode)?,
             false => 0,
@@ -123,8 +123,8 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Fields behind the first 128 bytes mean nothing here, so that their size may be any; only
-    /// the resize inode is opened by a kernel.
+    /// Fields behind the first 128 bytes are unused here, so their size may be anything; the kernel
+    /// opens only the resize inode.
     fn parse_spare(&mut self, nr: InodeNr, raw: &[u8]) -> Option<Inode> {
         match Inode::parse(raw, nr, &self.fs.geometry, &self.fs.checksums) {
             Ok(inode) => Some(inode),

@@ -1,19 +1,19 @@
-//! The resize inode: which descriptor blocks are kept for growing, and their copies in other
+//! Check of the resize inode: the descriptor blocks reserved for growth, and their copies in other
 //! groups.
 //!
-//! Layout: its only entry is a table of the primary kept blocks, each at the place that its number
-//! as a descriptor block has; each of those is a table of its copies, by group.
-//! References: kernel documentation, "Special inodes"; `e2fsck` asks for the same.
+//! Layout: its only entry is a table of the primary reserved blocks, each at its index as a
+//! descriptor block. Each of them is a table of its copies, by group.
+//! References: kernel documentation, "Special inodes"; `e2fsck` checks the same.
 
 use super::maps::{DIRECT, word};
 use super::{Check, Step};
 use uext4_format::{BlockNr, FileType, GroupNr, Inode, InodeNr, Place};
 
-/// Entry of a block table that leads to tables of tables.
+/// Index of the double indirect block in `i_block`.
 const DOUBLE: usize = DIRECT + 1;
 
 impl Check<'_> {
-    /// What it maps is metadata: nobody claims that but the table itself.
+    /// Checks the inode. It maps metadata, so only the table itself is claimed.
     pub(super) fn look_at_resize(&mut self, nr: InodeNr, inode: &Inode) -> Step {
         let place = Place::Inode(nr);
         let table = BlockNr(word(&inode.i_block, DOUBLE));
@@ -40,8 +40,8 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// The table and what it leads to; answers how many blocks these are, and one more than the
-    /// last logical block among them.
+    /// Checks the table and its blocks; answers their number, and the exclusive end of their
+    /// logical blocks.
     fn look_at_kept(&mut self, nr: InodeNr, table: BlockNr) -> Step<(u64, u64)> {
         let geometry = self.fs.geometry;
         let Some(primary) = geometry.reserved_gdt_run(GroupNr(0)) else {
@@ -77,7 +77,7 @@ impl Check<'_> {
         Ok((led_to, end))
     }
 
-    /// Notes what no block of the file system is.
+    /// Reports block numbers outside of the file system.
     fn look_for_others(&mut self, nr: InodeNr, table: BlockNr, bytes: &[u8]) {
         let geometry = self.fs.geometry;
         let outside = |block: u64| block != 0 && !geometry.contains_run(BlockNr(block), 1);
@@ -88,7 +88,7 @@ impl Check<'_> {
         }
     }
 
-    /// Whether entry `at` of a table says `block`; notes it if not.
+    /// Whether entry `at` of a table is `block`; reports it if not.
     fn leads_to(
         &mut self,
         nr: InodeNr,
@@ -112,13 +112,13 @@ impl Check<'_> {
     }
 }
 
-/// Entries of a table that lead to a block.
+/// Number of non-zero entries of a table.
 fn count(bytes: &[u8]) -> u64 {
     let entries = (0..bytes.len() / 4).map(|at| word(bytes, at));
     entries.filter(|block| *block != 0).count() as u64
 }
 
-/// The last entry of a table that leads to a block.
+/// Index of the last non-zero entry of a table.
 fn last(bytes: &[u8]) -> Option<u64> {
     let at = (0..bytes.len() / 4).rfind(|at| word(bytes, *at) != 0);
     at.map(|at| at as u64)

@@ -1,16 +1,16 @@
-//! Inode tables: which slots are in use, as the bitmap says and as the slots say themselves.
+//! Check of inode tables: the bitmap against the slots.
 
 use super::{Check, Step};
 use uext4_format::{
     Feature, FileType, Geometry, GroupDescriptor, GroupNr, Inode, InodeNr, Place, group_flag,
 };
 
-/// Bytes that inodes of every size have.
+/// Size of the fields that every inode has, in bytes.
 const OLD_INODE_BYTES: usize = 128;
 const DTIME_AT: usize = 0x14;
 const LINKS_AT: usize = 0x1A;
 
-/// What the bitmap of a group says of its inodes.
+/// The inode bitmap of a group.
 pub(super) struct Marks(Vec<u8>);
 
 impl Marks {
@@ -36,7 +36,7 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// The inode bitmap; nothing is in use where it was never written.
+    /// Reads the inode bitmap; it is empty if it was never written.
     fn marks(&mut self, group: GroupNr, descriptor: &GroupDescriptor) -> Step<Marks> {
         let bytes = self.fs.geometry.inodes_per_group.div_ceil(8) as usize;
         if descriptor.has_flag(group_flag::INODE_UNINIT) {
@@ -122,7 +122,7 @@ impl Check<'_> {
         }
     }
 
-    /// Looks at one slot; answers the type of an inode in use.
+    /// Checks one slot; answers the type of an inode in use.
     fn look_at_slot(&mut self, nr: InodeNr, raw: &[u8], marked: bool) -> Step<Option<FileType>> {
         let links = u16_at(raw, LINKS_AT);
         if !marked && (links != 0 || self.is_reserved(nr)) {
@@ -150,7 +150,7 @@ impl Check<'_> {
         nr.0 < self.fs.geometry.first_inode && nr != InodeNr::ROOT
     }
 
-    /// The checksum of a slot that is not in use; one whose first 128 bytes are zero needs none.
+    /// Checks the checksum of an unused slot; a slot with 128 zero bytes at its start needs none.
     pub(super) fn is_sealed(&mut self, nr: InodeNr, raw: &[u8]) -> bool {
         let sealed = Inode::verify_unused(raw, nr, &self.fs.geometry, &self.fs.checksums);
         match sealed {
@@ -171,7 +171,7 @@ impl Check<'_> {
         }
     }
 
-    /// A time of deletion that is an inode number was a link of the list of orphans.
+    /// Reports a deletion time in the range of inode numbers: it was a link of the orphan list.
     fn look_at_dtime(&mut self, nr: InodeNr, raw: &[u8]) {
         let (dtime, numbers) = (u32_at(raw, DTIME_AT), self.fs.geometry.inodes_count);
         let is_number = (1..numbers).contains(&dtime);
@@ -181,7 +181,7 @@ impl Check<'_> {
         }
     }
 
-    /// False for a file system made or used by a machine without a clock: any time may be small.
+    /// False for a file system made or used without a clock, where any time may be small.
     fn has_clock(&self) -> bool {
         let superblock = self.fs.superblock.read();
         let disk = &superblock.disk;
@@ -196,7 +196,7 @@ fn is_empty(raw: &[u8]) -> bool {
     raw.iter().take(OLD_INODE_BYTES).all(|byte| *byte == 0)
 }
 
-/// Slots at the start of a group's table that were written.
+/// Number of written slots at the start of a group's table.
 pub(super) fn written_inodes(descriptor: &GroupDescriptor, geometry: &Geometry) -> u32 {
     match descriptor.has_flag(group_flag::INODE_UNINIT) {
         true => 0,
@@ -206,7 +206,7 @@ pub(super) fn written_inodes(descriptor: &GroupDescriptor, geometry: &Geometry) 
     }
 }
 
-/// A field of an inode that was not parsed.
+/// A field of an unparsed inode.
 pub(super) fn u16_at(raw: &[u8], at: usize) -> u16 {
     u16::from_le_bytes([raw[at], raw[at + 1]])
 }

@@ -1,10 +1,10 @@
-//! Fields of the superblock that a mount lets pass and e2fsck does not.
+//! Check of superblock fields that a mount accepts and e2fsck does not.
 
 use super::Check;
 use crate::mount::REVISION_MAX;
 use uext4_format::{Feature, Features, Place};
 
-/// What e2fsck knows, and with it this check: what other features keep cannot be looked over.
+/// Features that e2fsck knows. File systems with other features cannot be checked completely.
 const KNOWN: Features = Features::of(&[
     Feature::DIR_PREALLOC,
     Feature::IMAGIC_INODES,
@@ -32,10 +32,10 @@ const KNOWN: Features = Features::of(&[
     Feature::ORPHAN_PRESENT,
 ]);
 
-/// Bytes of an inode that are no extra fields, and of the smallest extra field.
+/// Size of an inode without extra fields, and the smallest size of extra fields, in bytes.
 const OLD_INODE_BYTES: u16 = 128;
 const EXTRA_BYTES_MIN: u16 = 4;
-/// Largest descriptor.
+/// Largest descriptor in bytes.
 const DESCRIPTOR_BYTES_MAX: u16 = 1024;
 
 impl Check<'_> {
@@ -54,7 +54,7 @@ impl Check<'_> {
             let problem = "two features say how descriptors are sealed";
             self.found(Place::Superblock, "superblock", problem);
         }
-        // Without the feature `64bit` its value counts for nothing else.
+        // Without the feature `64bit` the field is otherwise unused.
         let size = disk.desc_size;
         if size != 0 && (!size.is_power_of_two() || size > DESCRIPTOR_BYTES_MAX) {
             let problem = "the size of descriptors is wrong";

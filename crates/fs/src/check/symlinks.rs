@@ -1,4 +1,4 @@
-//! Targets of symbolic links.
+//! Check of symbolic link targets.
 
 use super::maps::Mapped;
 use super::{Check, Step};
@@ -6,7 +6,7 @@ use uext4_format::xattr::{XattrName, XattrValue, decode_ibody};
 use uext4_format::{I_BLOCK_BYTES, Inode, InodeFlags, InodeNr, Place};
 
 impl Check<'_> {
-    /// `mapped` is what the link maps; `None` for a target in the inode itself.
+    /// Checks a target. `mapped` is the link's map; `None` for a target in the inode itself.
     pub(super) fn look_at_symlink(
         &mut self,
         nr: InodeNr,

@@ -1,14 +1,14 @@
-//! Inodes that hold values of attributes: what entries say of them, and their reference counts.
+//! Check of value inodes: the entries that refer to them, and their reference counts.
 
 use super::{Check, Step};
 use std::collections::BTreeMap;
 use uext4_format::xattr::{EaInodeFields, entry_hash_of_inode};
 use uext4_format::{FileType, Inode, InodeNr, Place, Timestamp};
 
-/// Memory for each entry and each inode.
+/// Memory for each entry and each inode, in bytes.
 const BYTES_EACH: u64 = 120;
 
-/// An entry whose value is in an inode.
+/// An entry that refers to a value inode.
 pub(super) struct Named {
     pub(super) place: Place,
     pub(super) inode: InodeNr,
@@ -17,16 +17,16 @@ pub(super) struct Named {
     pub(super) name: Vec<u8>,
 }
 
-/// An inode that holds a value.
+/// A value inode.
 struct Value {
     size: u64,
     fields: EaInodeFields,
-    /// Values of Lustre have their owner's number instead of hash and references.
+    /// Values of Lustre have their owner's number instead of hash and reference count.
     is_of_lustre: bool,
     names: u64,
 }
 
-/// Both, as far as they were met.
+/// All entries and value inodes found so far.
 #[derive(Default)]
 pub(super) struct Values {
     named: Vec<Named>,
@@ -42,7 +42,7 @@ impl Check<'_> {
 
     pub(super) fn look_at_value(&mut self, nr: InodeNr, inode: &Inode, kind: FileType) -> Step {
         let place = Place::Inode(nr);
-        // Both the kernel and e2fsck read a value from a symbolic link as well.
+        // Like the kernel and e2fsck, accepts a symbolic link as well.
         if !matches!(kind, FileType::Regular | FileType::Symlink) {
             self.found(place, "value inode", "it is no regular file");
         }
@@ -63,7 +63,7 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Compares what entries say with the inodes that they name, and counts.
+    /// Compares the entries with their value inodes, and the reference counts.
     pub(super) fn compare_values(&mut self) {
         let Values { named, mut held } = std::mem::take(&mut self.values);
         for entry in named {

@@ -1,24 +1,24 @@
-//! How the checksums of metadata blocks are made and verified.
+//! Checksum rules of metadata blocks.
 
 use uext4_format::extent::ExtentNode;
 use uext4_format::xattr::XattrBlock;
 use uext4_format::{BlockNr, Corrupt, Place, Seed, dirent};
 
-/// How the checksum of a metadata block is made. Seeds are raw crc32c states.
+/// Checksum rule of a metadata block. Seeds are raw crc32c states.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Seal {
-    /// No checksum (indirect blocks; any block without `metadata_csum` keeps its kind, too).
+    /// No checksum (indirect blocks). Without `metadata_csum`, other blocks keep their variants.
     Indirect,
     /// Extent tree node of the inode with this seed.
     Extent(Seed),
-    /// Directory block of the inode with this seed: a leaf or an index node; told by its bytes.
+    /// Directory block of the inode with this seed: a leaf or an index node, by its bytes.
     Directory(Seed),
     /// Extended attribute block; the seed is the file system's.
     Xattr(Seed),
 }
 
 impl Seal {
-    /// The structure's name in ext4's words.
+    /// The structure's name in ext4 terms.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Seal::Indirect => "indirect block",

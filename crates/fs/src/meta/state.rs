@@ -1,5 +1,5 @@
-//! What a metadata block holds, under its lock: its bytes, and of a leaf of a directory the table
-//! of its names.
+//! Lock-protected state of a metadata block: its bytes, and for a directory leaf the table of its
+//! names.
 
 use super::{COUNTS_BYTES, Seal};
 use std::ops::Range;
@@ -10,20 +10,20 @@ use uext4_format::{BlockNr, Corrupt};
 use uext4_journal::{Image, Render, Sink};
 use uext4_sync::{OnceLock, Rank};
 
-/// Bytes of a metadata block.
+/// State of a metadata block.
 pub(crate) struct BlockState {
     nr: BlockNr,
     seal: Seal,
     changes: u32,
-    /// Blocks have checksums.
+    /// Whether blocks have checksums.
     is_sealed: bool,
     bytes: Image,
-    /// Of a leaf of a directory, from its first use on.
+    /// Name table of a directory leaf, built on first use.
     table: OnceLock<LeafTable>,
 }
 
 impl BlockState {
-    /// A block that was read or made.
+    /// The state of a block that was read or created.
     pub(super) fn new(nr: BlockNr, seal: Seal, is_sealed: bool, bytes: Image) -> Self {
         Self {
             nr,
@@ -35,7 +35,7 @@ impl BlockState {
         }
     }
 
-    /// How its checksum is made.
+    /// The checksum rule.
     pub(super) fn seal(&self) -> Seal {
         self.seal
     }
@@ -50,7 +50,7 @@ impl BlockState {
         &self.bytes
     }
 
-    /// Asks for bytes that will be changed.
+    /// Prefetches bytes that will be changed.
     pub(crate) fn expect_change(&self, bytes: Range<usize>) {
         if let Some(bytes) = self.bytes.get(bytes) {
             prefetch(bytes.as_ptr(), bytes.len());
@@ -62,50 +62,50 @@ impl BlockState {
         self.bytes.clone()
     }
 
-    /// How often the bytes were handed out to change, modulo 2^32: what was found in them a moment
-    /// ago stands while this stays.
+    /// Number of mutable borrows of the bytes, modulo 2^32. A search result stays valid while it is
+    /// unchanged.
     pub(crate) fn changes(&self) -> u32 {
         self.changes
     }
 
-    /// The bytes, to change; copied first when an image still shares them.
+    /// The bytes, to change; copied first if an image shares them (copy-on-write).
     pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
         self.changes = self.changes.wrapping_add(1);
         self.table = OnceLock::new();
         Arc::make_mut(&mut self.bytes)
     }
 
-    /// The block becomes another leaf of a directory, of which `table` is the table if it is known.
+    /// Makes the block another directory leaf, with its name table if it is known.
     pub(crate) fn become_leaf(&mut self, bytes: Image, table: Option<LeafTable>) {
         self.changes = self.changes.wrapping_add(1);
         self.bytes = bytes;
         self.table = table.map_or_else(OnceLock::new, OnceLock::from);
     }
 
-    /// The table of a leaf that was made with it.
+    /// Sets the name table of a leaf that was created with it.
     pub(crate) fn keep_table(&self, table: LeafTable) {
         self.table.get_or_init(|| table);
     }
 
-    /// Takes the table of a leaf that becomes another block.
+    /// Takes the name table out of a leaf that becomes another block.
     pub(crate) fn take_table(&mut self) -> Option<LeafTable> {
         self.table.take()
     }
 
-    /// What is known of the names in the block, if they were asked for.
+    /// The name table, if it was built.
     pub(crate) fn table(&self) -> Option<&LeafTable> {
         self.table.get()
     }
 
-    /// The addresses of the rows of the table, zero without one, and of the counts of the bytes,
-    /// which a change asks whether an image shares them.
+    /// Addresses of the table's rows (0 without a table) and of the bytes' `Arc` counts, which a
+    /// change reads to detect sharing.
     pub(crate) fn addresses(&self) -> (usize, usize) {
         let table = self.table();
         let rows = table.map_or(0, |table| table.rows().as_ptr().addr());
         (rows, self.bytes.as_ptr().addr() - COUNTS_BYTES)
     }
 
-    /// The names in the block, a leaf of a directory. `make` is asked for their table once.
+    /// The names of a directory leaf. `make` builds their table once.
     pub(crate) fn leaf(
         &self,
         make: impl FnOnce(&[u8]) -> Made,
@@ -117,7 +117,7 @@ impl BlockState {
         Ok(KnownLeaf::new(&self.bytes, self.table.get_or_init(|| made)))
     }
 
-    /// As [`Self::leaf`], to change: the table follows.
+    /// As [`Self::leaf`], to change; the table is kept up to date.
     pub(crate) fn leaf_mut(
         &mut self,
         make: impl FnOnce(&[u8]) -> Made,
@@ -135,7 +135,7 @@ impl BlockState {
     }
 }
 
-/// A table, unless a record is damaged.
+/// A name table, or the damage of a record.
 type Made = std::result::Result<LeafTable, Corrupt>;
 
 impl Render for BlockState {
@@ -144,7 +144,7 @@ impl Render for BlockState {
     fn render(&mut self, out: &mut Sink<'_>) {
         let table = self.table.get();
         debug_assert!(table.is_none_or(|table| table.is_of(&self.bytes)));
-        // Entries stay where they are: what was found in the block stands.
+        // Entries keep their positions, so search results stay valid.
         self.write_checksum();
         out.image(self.nr, self.bytes.clone());
     }

@@ -1,12 +1,12 @@
-//! Random identifiers and the clock, for options that leave them open.
+//! Random identifiers and the clock, as defaults for options.
 
 use std::hash::{BuildHasher, RandomState};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// A random UUID of version 4.
 ///
-/// The standard library seeds its hash maps from the system's random numbers; a keyed hash of two
-/// constants under fresh keys is as random as the keys. Identifiers need no more than that.
+/// The standard library seeds its hash maps from the system's random numbers. A keyed hash of two
+/// constants under fresh keys is as random as the keys, which suffices for identifiers.
 pub fn random_uuid() -> [u8; 16] {
     let keys = RandomState::new();
     let high = u128::from(keys.hash_one(1u8));
@@ -17,7 +17,7 @@ pub fn random_uuid() -> [u8; 16] {
     uuid
 }
 
-/// Seconds since 1970; 0 when the clock stands before that.
+/// Seconds since 1970; 0 if the clock is before that.
 pub(super) fn now() -> u64 {
     SystemTime::now()
         .duration_since(UNIX_EPOCH)

@@ -1,8 +1,8 @@
-//! Why a file system could not be made.
+//! Errors of mkfs.
 
 use uext4_format::{Corrupt, Feature};
 
-/// Why a file system could not be made.
+/// An error of mkfs.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The device failed.
@@ -11,21 +11,21 @@ pub enum Error {
     /// A feature that mkfs cannot make.
     #[error("cannot make a file system with the feature {0}")]
     Unsupported(Feature),
-    /// A feature was asked for without one that it is built on.
+    /// A requested feature needs another one.
     #[error("the feature {feature} needs the feature {needs}")]
     Needs {
-        /// The feature.
+        /// The requested feature.
         feature: Feature,
-        /// The one that it is built on.
+        /// The feature that it needs.
         needs: Feature,
     },
     /// Two features exclude each other.
     #[error("the features {0} and {1} exclude each other")]
     Conflict(Feature, Feature),
-    /// A number is out of its limits, which are told.
+    /// A number is out of range; the text has the range.
     #[error("{0}")]
     OutOfRange(&'static str),
-    /// The device has no place for the least file system with these options.
+    /// The device is too small for a file system with these options.
     #[error("the device is too small")]
     TooSmall,
     /// More inodes than the groups can hold.

@@ -1,10 +1,10 @@
-//! Which sets of features make a file system.
+//! Feature sets that mkfs supports.
 
 use uext4_format::{Feature, FeatureError, Features};
 
 use super::{Error, MkfsOptions};
 
-/// What mkfs can make.
+/// Features that mkfs supports.
 const MAKEABLE: Features = Features::of(&[
     Feature::DIR_PREALLOC,
     Feature::HAS_JOURNAL,
@@ -40,7 +40,7 @@ const MAKEABLE: Features = Features::of(&[
     Feature::CASEFOLD,
 ]);
 
-/// Each feature and what it is built on.
+/// Each feature and the one that it needs.
 const NEEDS: &[(Feature, Feature)] = &[
     (Feature::SIXTY_FOUR_BIT, Feature::EXTENTS),
     (Feature::BIGALLOC, Feature::EXTENTS),
@@ -53,9 +53,9 @@ const NEEDS: &[(Feature, Feature)] = &[
     (Feature::CSUM_SEED, Feature::METADATA_CSUM),
 ];
 
-/// Completes a set as mke2fs does and checks that it holds together.
+/// Completes a feature set as mke2fs does, and checks its consistency.
 ///
-/// `metadata_csum` takes the place of `uninit_bg`; the seed goes where the checksums go.
+/// `metadata_csum` replaces `uninit_bg`; without it, `metadata_csum_seed` is removed.
 pub(super) fn resolve(wanted: Features) -> Result<Features, Error> {
     let mut features = wanted;
     if features.has(Feature::METADATA_CSUM) {
@@ -79,8 +79,8 @@ pub(super) fn resolve(wanted: Features) -> Result<Features, Error> {
 }
 
 impl MkfsOptions {
-    /// Adds and removes features as `mke2fs -O` does. A feature that is built on a removed one goes
-    /// with it, unless the list itself asks for it: then [`super::format`] refuses.
+    /// Adds and removes features as `mke2fs -O` does. A feature that needs a removed one is removed
+    /// as well, unless the list itself requests it: then [`super::format`] refuses.
     ///
     /// # Errors
     /// [`FeatureError::UnknownName`], with the features unchanged.
@@ -99,18 +99,18 @@ impl MkfsOptions {
     }
 }
 
-/// Whether the feature is there without what it needs.
+/// Whether the set has the feature without the one that it needs.
 fn is_unmet(features: Features, feature: Feature, needs: Feature) -> bool {
     let met = features.has(needs) || is_met_otherwise(feature, features);
     features.has(feature) && !met
 }
 
-/// Either kind of sparse superblocks will do for the resize inode.
+/// Either kind of sparse superblocks suffices for the resize inode.
 fn is_met_otherwise(feature: Feature, features: Features) -> bool {
     feature == Feature::RESIZE_INODE && features.has(Feature::SPARSE_SUPER2)
 }
 
-/// Drops the journal and what stands on it, on file systems too small for one.
+/// Removes the journal and the features that need it, for file systems too small for one.
 pub(super) fn without_journal(mut features: Features) -> Features {
     for feature in [
         Feature::HAS_JOURNAL,

@@ -1,4 +1,4 @@
-//! The inodes that every file system starts with, and the blocks behind them.
+//! The initial inodes of a file system, and their blocks.
 
 use uext4_format::bytes::{get_u32, put_u32};
 use uext4_format::dirent::{
@@ -25,21 +25,21 @@ pub(super) const GROUP_QUOTA: InodeNr = InodeNr(4);
 const RESIZE: InodeNr = InodeNr(7);
 /// Inode of the journal.
 pub(super) const JOURNAL: InodeNr = InodeNr(8);
-/// lost+found is at least this large, so that a checker need not allocate.
+/// Minimum size of lost+found in bytes, so that a checker need not allocate.
 const LOST_FOUND_BYTES: u32 = 16 << 10;
 /// Most blocks of lost+found.
 const LOST_FOUND_BLOCKS_MAX: u32 = 12;
 
-/// Everything that is written as whole blocks, and the inodes in use.
+/// Blocks to write, and the inodes in use.
 pub(super) struct Files<'a> {
     pub(super) space: &'a mut Space,
     pub(super) checksums: Checksums,
     time: Timestamp,
     /// Inodes in use, ascending.
     pub(super) inodes: Vec<(InodeNr, Inode)>,
-    /// Blocks to write, in no order.
+    /// Blocks to write, in any order.
     pub(super) blocks: Vec<(BlockNr, Vec<u8>)>,
-    /// Blocks that have to read as zero unless [`Self::blocks`] says otherwise.
+    /// Blocks that must read as zero unless [`Self::blocks`] has them.
     pub(super) zeroes: Vec<BlockRun>,
 }
 
@@ -71,7 +71,7 @@ impl<'a> Files<'a> {
         inode
     }
 
-    /// Gives the inode these runs and counts them.
+    /// Maps these runs in the inode, and counts them.
     fn attach(&mut self, inode: &mut Inode, ino: InodeNr, runs: &[BlockRun]) -> Result<(), Error> {
         let seed = self.checksums.inode_seed(ino, inode.generation);
         let FileMap { i_block, nodes } = map_runs(self.space, runs, seed)?;
@@ -97,7 +97,7 @@ impl<'a> Files<'a> {
             .map_err(|_| Error::NoSpace("block counts"))
     }
 
-    /// The reserved inodes that are empty: the bad blocks' has times, the others are zero.
+    /// Adds the empty reserved inodes: the one of bad blocks has times, the others are zero.
     pub(super) fn add_reserved(&mut self, first_inode: u32) {
         let geometry = self.geometry();
         for ino in (1..first_inode).map(InodeNr) {
@@ -112,7 +112,7 @@ impl<'a> Files<'a> {
         }
     }
 
-    /// The root directory with lost+found in it.
+    /// Adds the root directory with lost+found in it.
     pub(super) fn add_directories(&mut self, owner: (u32, u32)) -> Result<(), Error> {
         let lost_found = InodeNr(self.geometry().first_inode);
         let mut root = self.inode(FileType::Directory, 0o755, 3);
@@ -142,7 +142,7 @@ impl<'a> Files<'a> {
         }
     }
 
-    /// A directory of this many blocks under the root, empty but for the dots.
+    /// Adds a directory of this many blocks below the root, with only the dot entries.
     fn add_directory(
         &mut self,
         mut inode: Inode,
@@ -177,7 +177,7 @@ impl<'a> Files<'a> {
         Ok(run)
     }
 
-    /// Enters a directory in the root's block.
+    /// Adds a directory's entry to the root's block.
     fn link(&mut self, root_block: BlockNr, inode: InodeNr, name: &[u8]) {
         let (tail, kind) = (self.leaf_tail(), self.entry_type());
         let seed = self.checksums.inode_seed(InodeNr::ROOT, 0);
@@ -196,7 +196,7 @@ impl<'a> Files<'a> {
         }
     }
 
-    /// The journal, empty: its blocks read as zero but for the first, which is written later.
+    /// Adds the empty journal: its blocks read as zero except the first, which is written later.
     pub(super) fn add_journal(&mut self, blocks: u32) -> Result<(Inode, BlockNr), Error> {
         let mut inode = self.inode(FileType::Regular, 0o600, 1);
         let runs = self.space.take(self.middle(), blocks, "the journal")?;
@@ -208,7 +208,7 @@ impl<'a> Files<'a> {
         Ok((inode, first))
     }
 
-    /// Where the journal goes: close to most data.
+    /// Goal for the journal: the middle of the device, close to most data.
     fn middle(&self) -> BlockNr {
         let geometry = self.geometry();
         let group = geometry.group_count / 2;
@@ -221,7 +221,7 @@ impl<'a> Files<'a> {
         geometry.group_first_block(GroupNr(aligned))
     }
 
-    /// The file of orphans, empty.
+    /// Adds the empty orphan file.
     pub(super) fn add_orphan_file(&mut self, ino: InodeNr, blocks: u32) -> Result<(), Error> {
         let mut inode = self.inode(FileType::Regular, 0o600, 1);
         let goal = self.geometry().group_first_block(GroupNr(0));
@@ -240,7 +240,7 @@ impl<'a> Files<'a> {
         Ok(())
     }
 
-    /// A quota file with what the directories made so far use.
+    /// Adds a quota file with the usage of the directories made so far.
     pub(super) fn add_quota_file(&mut self, ino: InodeNr, kind: QuotaKind) -> Result<(), Error> {
         let geometry = self.geometry();
         let mut usages = Vec::new();
@@ -279,11 +279,11 @@ impl<'a> Files<'a> {
         Ok(())
     }
 
-    /// The inode that holds the reserved descriptor blocks.
+    /// Adds the inode of the reserved descriptor blocks.
     ///
-    /// Its double indirect block points to the reserved blocks after the primary descriptors;
-    /// each of these, seen as an indirect block, points to its copies in the other groups. The
-    /// place in the double indirect block is the index that the descriptor block would have.
+    /// Its double indirect block points to the reserved blocks after the primary descriptors; each
+    /// of these is an indirect block that points to its copies in the other groups. The position in
+    /// the double indirect block is the index of the descriptor block.
     pub(super) fn add_resize_inode(&mut self) -> Result<(), Error> {
         let geometry = self.geometry();
         let mut inode = self.inode(FileType::Regular, 0o600, 1);
@@ -318,7 +318,7 @@ fn is_directory(inode: &Inode) -> bool {
     inode.file_type() == Some(FileType::Directory)
 }
 
-/// What stands in a reserved block of group 0.
+/// Content of a reserved block of group 0.
 fn table_of_copies(geometry: &Geometry, primary: BlockNr, copies: &[GroupNr]) -> Vec<u8> {
     let mut bytes = vec![0; geometry.block_size() as usize];
     for (at, group) in copies.iter().enumerate() {
@@ -328,8 +328,8 @@ fn table_of_copies(geometry: &Geometry, primary: BlockNr, copies: &[GroupNr]) ->
     bytes
 }
 
-/// At least two blocks and 16 KiB, at most what direct blocks can map. mke2fs takes one block less
-/// where a directory begins inside its inode, and so do we.
+/// At least two blocks and 16 KiB, at most as many as direct blocks map. Like mke2fs, one block
+/// less with inline directories.
 fn lost_found_blocks(block_size: u32, features: Features) -> u32 {
     let blocks = (LOST_FOUND_BYTES / block_size).clamp(2, LOST_FOUND_BLOCKS_MAX);
     blocks - u32::from(features.has(Feature::INLINE_DATA))

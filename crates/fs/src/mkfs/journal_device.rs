@@ -1,7 +1,7 @@
-//! External journals: a device that holds nothing but a log, for one or more file systems.
+//! External journals: a device with only a log, for one or more file systems.
 //!
-//! Layout: a superblock with the feature `journal_dev` at byte 1024, and from the next block on
-//! the log, whose superblock counts its users and lists their UUIDs.
+//! Layout: a superblock with the feature `journal_dev` at byte 1024, then the log from the next
+//! block on, whose superblock counts its users and lists their UUIDs.
 
 use uext4_device::BlockDevice;
 use uext4_format::bytes::{get_u32_be, put_slice, put_u32_be};
@@ -10,23 +10,23 @@ use uext4_format::{Feature, Features, KNOWN_EXTRA_BYTES, Superblock, jbd2};
 
 use super::{DeviceContents, Error, entropy, journal_size};
 
-/// Number of users in the log's superblock, and the UUIDs of them.
+/// Byte offsets of the number of users in the log's superblock, and of their UUIDs.
 const USERS_COUNT_AT: usize = 0x40;
 const USERS_AT: usize = 0x100;
 const USERS_MAX: u32 = 48;
 
-/// What an external journal shall be like.
+/// Parameters of an external journal.
 #[derive(Clone, Debug)]
 pub struct JournalDeviceOptions {
-    /// Bytes of a block: that of the file systems that will use it.
+    /// Block size in bytes: that of the file systems that will use it.
     pub block_size: u32,
     /// UUID; random by default.
     pub uuid: Option<[u8; 16]>,
     /// Volume label, at most 16 bytes.
     pub label: Vec<u8>,
-    /// Seconds since 1970; the clock's by default.
+    /// Creation time in seconds since 1970; by default the clock's.
     pub time: Option<u64>,
-    /// What is on the device now.
+    /// Current content of the device.
     pub contents: DeviceContents,
 }
 
@@ -35,11 +35,11 @@ pub struct JournalDeviceOptions {
 pub struct ExternalJournal {
     /// UUID of the journal device.
     pub uuid: [u8; 16],
-    /// Its number, as a hint for the kernel: major times 256 plus minor; 0 is none.
+    /// Its device number, as a hint for the kernel: major times 256 plus minor; 0 is none.
     pub device_number: u32,
 }
 
-/// Makes an external journal on the device, without users, and answers its UUID.
+/// Creates an external journal on the device, without users, and answers its UUID.
 ///
 /// # Errors
 /// [`Error::OutOfRange`] for the block size, the label or the number of blocks;
@@ -79,11 +79,11 @@ pub fn format_journal_device(
     Ok(uuid)
 }
 
-/// Enters a file system as user of an external journal.
+/// Registers a file system as user of an external journal.
 ///
 /// # Errors
-/// [`Error::Contradiction`] when the device holds no journal, [`Error::NoSpace`] when it has all
-/// the users it can list, [`Error::Device`].
+/// [`Error::Contradiction`] if the device holds no journal, [`Error::NoSpace`] if its list of users
+/// is full, [`Error::Device`].
 pub fn add_journal_user(device: &dyn BlockDevice, user: [u8; 16]) -> Result<(), Error> {
     let mut bytes = [0; SUPERBLOCK_BYTES];
     device.read_at(SUPERBLOCK_OFFSET, &mut bytes)?;

@@ -1,9 +1,9 @@
-//! How large journal and orphan file are by default.
+//! Default sizes of the journal and the orphan file.
 
 /// Journal sizes that mke2fs accepts, in blocks.
 pub(super) const ALLOWED_BLOCKS: std::ops::RangeInclusive<u64> = 1024..=10_240_000;
 
-/// mke2fs's journal size for a file system of so many blocks; 0: too small for a journal.
+/// mke2fs's journal size for a file system of `blocks_count` blocks; 0: too small for a journal.
 pub(super) fn default_blocks(blocks_count: u64) -> u64 {
     const KI: u64 = 1024;
     const STEPS: [(u64, u64); 8] = [
@@ -20,7 +20,7 @@ pub(super) fn default_blocks(blocks_count: u64) -> u64 {
     step.map_or(256 * KI, |(_, blocks)| *blocks)
 }
 
-/// Blocks for fast commits that follow a journal of so many blocks.
+/// Blocks for fast commits behind a journal of `journal_blocks` blocks.
 pub(super) fn fast_commit_blocks(journal_blocks: u64) -> u64 {
     journal_blocks / 64
 }

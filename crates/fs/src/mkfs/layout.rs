@@ -1,8 +1,8 @@
-//! Where bitmaps and inode tables stand.
+//! Placement of bitmaps and inode tables.
 //!
 //! With `flex_bg` the first group of a flexible group holds the block bitmaps of all its groups,
-//! then the inode bitmaps, then the tables; what does not fit goes on in the next group. Without,
-//! each group holds its own.
+//! then the inode bitmaps, then the tables; the overflow goes to the next group. Without it, each
+//! group holds its own.
 
 use uext4_format::{BlockNr, Feature, GroupDescriptor, GroupNr};
 
@@ -11,7 +11,7 @@ use super::space::{Sharing, Space};
 
 const PURPOSE: &str = "bitmaps and inode tables";
 
-/// Takes the blocks and answers descriptors that point to them, all else zero.
+/// Allocates the blocks; answers descriptors with their locations, all else zero.
 pub(super) fn place(space: &mut Space) -> Result<Vec<GroupDescriptor>, Error> {
     let count = space.geometry.group_count;
     let mut descriptors = vec![GroupDescriptor::default(); count as usize];

@@ -1,4 +1,4 @@
-//! Maps of files that are whole from the start: an extent tree or indirect blocks.
+//! Maps of complete files: an extent tree or indirect blocks.
 
 use uext4_format::extent::{Extent, ExtentNode, ExtentState, Index, ROOT_CAPACITY, block_capacity};
 use uext4_format::indirect::{DIRECT_BLOCKS, pointers_per_block, set_pointer};
@@ -7,13 +7,13 @@ use uext4_format::{BlockNr, BlockRun, Feature, I_BLOCK_BYTES, LogicalBlock, Seed
 use super::Error;
 use super::space::{Sharing, Space};
 
-/// A file's map: what the inode holds, and the blocks below it.
+/// A file's map: `i_block`, and the blocks below it.
 pub(super) struct FileMap {
     pub(super) i_block: [u8; I_BLOCK_BYTES],
     pub(super) nodes: Vec<(BlockNr, Vec<u8>)>,
 }
 
-/// Maps the runs, in this order, as the features say.
+/// Maps the runs in this order, in the format of the features.
 pub(super) fn map_runs(
     space: &mut Space,
     runs: &[BlockRun],

@@ -1,11 +1,11 @@
-//! Makes file systems, as mke2fs 1.47 does.
+//! Creates file systems, as mke2fs 1.47 does.
 //!
-//! [`format`] plans everything in memory (numbers, places, contents) and then writes, the primary
-//! superblock last: a device on which it fails holds no file system. Given UUID, hash seed and
-//! time, the same options make the same bytes.
+//! [`format`] plans everything in memory (numbers, places, contents) and then writes it, the
+//! primary superblock last: after a failure the device holds no file system. With fixed UUID, hash
+//! seed and time, the same options give the same bytes.
 //!
-//! Layout: `sizing` numbers, `layout` bitmaps and tables, `files` first inodes, `write` bytes.
-//! `journal_device` makes external journals.
+//! Layout: `sizing` numbers, `layout` bitmaps and tables, `files` initial inodes, `write` bytes,
+//! `journal_device` external journals.
 
 mod entropy;
 mod error;
@@ -47,7 +47,7 @@ use quota::QuotaKind;
 use space::{Sharing, Space};
 use write::{Policy, UsedInodes, Writer};
 
-/// What was made.
+/// Properties of the new file system.
 #[derive(Clone, Debug)]
 pub struct Report {
     /// The primary superblock, as written.
@@ -56,14 +56,14 @@ pub struct Report {
     pub geometry: Geometry,
     /// Length of the journal in blocks; 0: none.
     pub journal_blocks: u32,
-    /// Features that were asked for and left out, because the file system is too small or too
-    /// large for them, or because another feature takes their place.
+    /// Requested features that were left out, because the file system is too small or too large for
+    /// them, or because another feature replaces them.
     pub dropped_features: Features,
 }
 
-/// Makes a file system on the device.
+/// Creates a file system on the device.
 ///
-/// Writes are flushed before the primary superblock is written and after.
+/// Flushes the device before and after the write of the primary superblock.
 ///
 /// # Errors
 /// [`Error`]; the device then holds no file system unless the last write failed.
@@ -149,7 +149,7 @@ fn count_free(superblock: &mut Superblock, geometry: &Geometry, descriptors: &[G
     superblock.free_inodes_count = descriptors.iter().map(|group| group.free_inodes).sum();
 }
 
-/// The first inodes and all blocks besides group metadata.
+/// The initial inodes and all blocks besides group metadata.
 struct Contents {
     inodes: Vec<(InodeNr, uext4_format::Inode)>,
     used: UsedInodes,
@@ -225,8 +225,8 @@ impl Contents {
     }
 }
 
-/// Adds journal inode, journal superblock and the main superblock's copy of the inode; answers
-/// the clusters that it takes without its map.
+/// Adds the journal inode, the journal superblock and the main superblock's copy of the inode;
+/// answers the journal's clusters without its map.
 fn add_journal(
     files: &mut Files<'_>,
     superblock: &mut Superblock,
@@ -248,7 +248,7 @@ fn add_journal(
     Ok(geometry.blocks_to_clusters(u64::from(blocks)))
 }
 
-/// Adds the quota files; that of projects has no inode of its own and takes the next after `last`.
+/// Adds the quota files; the project quota has no reserved inode and takes the next after `last`.
 fn add_quota(
     files: &mut Files<'_>,
     superblock: &mut Superblock,

@@ -1,35 +1,35 @@
-//! What a new file system shall be like.
+//! Options of a new file system.
 
 use uext4_format::{Feature, Features};
 
 use super::ExternalJournal;
 
-/// What is on the device now.
+/// Current content of the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeviceContents {
-    /// All of it reads as zero: a fresh sparse file. What has to be zero is not written.
+    /// All zero, as in a fresh sparse file. Zero blocks are not written.
     Zeroed,
-    /// Anything. What has to be zero is written.
+    /// Anything. Zero blocks are written.
     Unknown,
 }
 
-/// What to do with inode tables on a device of unknown contents.
+/// Treatment of inode tables on a device of unknown content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InodeTables {
-    /// Where descriptors have checksums, leave what is not in use as it is, for whoever mounts.
+    /// Where descriptors have checksums, unused parts are left for the mounting system to zero.
     Lazy,
-    /// Write zeroes over all of them.
+    /// All tables are zeroed.
     Zero,
 }
 
-/// The file system types of mke2fs, as far as they choose features.
+/// The file system types of mke2fs, by their features.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Preset {
     /// No journal, no extents.
     Ext2,
     /// A journal.
     Ext3,
-    /// What mke2fs 1.47 makes by default.
+    /// The default of mke2fs 1.47.
     Ext4,
 }
 
@@ -64,7 +64,7 @@ impl Preset {
     }
 }
 
-/// What the file system is for: chooses block size and inode ratio where they are not given.
+/// Usage type: determines default block size and inode ratio.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Usage {
     /// Below 3 MiB: blocks of 1 KiB, an inode for every 8 KiB.
@@ -80,7 +80,7 @@ pub enum Usage {
 }
 
 impl Usage {
-    /// The usage that the size suggests.
+    /// The default usage type of this size.
     pub fn of_size(size_bytes: u64) -> Usage {
         const MIB: u64 = 1 << 20;
         const TIB: u64 = 1 << 40;
@@ -112,34 +112,34 @@ impl Usage {
     }
 }
 
-/// How many inodes.
+/// Number of inodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InodeCount {
-    /// As the usage says.
+    /// By the usage type.
     Usage,
-    /// One for every so many bytes.
+    /// One for every this many bytes.
     BytesPerInode(u64),
     /// At least this many.
     AtLeast(u32),
 }
 
-/// How large the journal is.
+/// Size of the journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JournalSize {
-    /// As the size of the file system suggests; none below 2048 blocks.
+    /// By the size of the file system; none below 2048 blocks.
     Auto,
-    /// So many MiB.
+    /// In MiB.
     Mib(u32),
-    /// So many blocks.
+    /// In blocks.
     Blocks(u32),
 }
 
-/// A wish list for [`super::format`]. `None` is "as mke2fs would choose".
+/// Options for [`super::format`]. `None` is mke2fs's choice.
 #[derive(Clone, Debug)]
 pub struct MkfsOptions {
     /// The features; see [`Preset::features`] and [`Features::apply_list`].
     pub features: Features,
-    /// What the file system is for.
+    /// The usage type.
     pub usage: Option<Usage>,
     /// Bytes of a block: a power of two from 1024 to 65536.
     pub block_size: Option<u32>,
@@ -147,7 +147,7 @@ pub struct MkfsOptions {
     pub cluster_size: Option<u32>,
     /// Bytes of an inode; by default 256.
     pub inode_size: Option<u16>,
-    /// How many inodes.
+    /// Number of inodes.
     pub inodes: InodeCount,
     /// Blocks of the file system; by default all that the device holds.
     pub blocks_count: Option<u64>,
@@ -155,7 +155,7 @@ pub struct MkfsOptions {
     pub blocks_per_group: Option<u32>,
     /// Groups of a flexible group, a power of two.
     pub groups_per_flex: u32,
-    /// Blocks for the privileged user, in hundredths of a percent.
+    /// Blocks reserved for the superuser, in hundredths of a percent.
     pub reserved_permyriad: u32,
     /// Volume label, at most 16 bytes.
     pub label: Vec<u8>,
@@ -163,16 +163,17 @@ pub struct MkfsOptions {
     pub uuid: Option<[u8; 16]>,
     /// Seed of directory hashes; random by default.
     pub hash_seed: Option<[u8; 16]>,
-    /// Seconds since 1970; the clock's by default.
+    /// Creation time in seconds since 1970; by default the clock's.
     pub time: Option<u64>,
-    /// How large the journal is.
+    /// Size of the journal.
     pub journal: JournalSize,
-    /// A journal on another device, in place of one inside; the file system still has to be
-    /// entered there: see [`super::add_journal_user`].
+    /// A journal on another device, instead of an internal one. The file system must be registered
+    /// there: see [`super::add_journal_user`].
     pub external_journal: Option<ExternalJournal>,
     /// Blocks of the orphan file.
     pub orphan_file_blocks: Option<u32>,
-    /// Blocks that the file system may grow to without moving data; by default 1024 times as many.
+    /// Size in blocks that the file system may grow to without moving data; by default 1024 times
+    /// its own.
     pub resize_max_blocks: Option<u64>,
     /// RAID chunk in blocks.
     pub raid_stride: u16,
@@ -180,14 +181,14 @@ pub struct MkfsOptions {
     pub raid_stripe_width: u32,
     /// Owner and group of the root directory.
     pub root_owner: (u32, u32),
-    /// What is on the device now.
+    /// Current content of the device.
     pub contents: DeviceContents,
-    /// What to do with inode tables.
+    /// Treatment of inode tables.
     pub inode_tables: InodeTables,
 }
 
 impl MkfsOptions {
-    /// What mke2fs does by default for this type.
+    /// mke2fs's defaults for this type.
     pub fn new(preset: Preset) -> MkfsOptions {
         MkfsOptions {
             features: preset.features(),

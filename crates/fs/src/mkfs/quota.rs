@@ -1,4 +1,4 @@
-//! Quota files: what a new file system already charges to whom.
+//! Quota files: initial usage of a new file system.
 //!
 //! Layout (version 2, revision 1): blocks of 1 KiB. Block 0 holds header and grace times, block 1
 //! the root of a tree of four levels, each indexed by one byte of the identifier, highest first;
@@ -15,10 +15,10 @@ const BLOCK_BYTES: usize = 1024;
 const ENTRIES_AT: usize = 16;
 /// Bytes of an entry.
 const ENTRY_BYTES: usize = 72;
-/// Seconds that a soft limit may be exceeded.
+/// Grace time of soft limits in seconds.
 const GRACE_SECONDS: u32 = 7 * 24 * 3600;
 
-/// Whose quota a file keeps.
+/// Kind of owners of a quota file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum QuotaKind {
     User,
@@ -36,7 +36,7 @@ impl QuotaKind {
     }
 }
 
-/// What one owner uses.
+/// Usage of one owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Usage {
     pub(super) id: u32,

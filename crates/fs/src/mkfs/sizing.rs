@@ -1,6 +1,6 @@
-//! Numbers: from options and device size to a superblock.
+//! Sizing: computes the superblock from options and device size.
 //!
-//! The choices are mke2fs's, so that both make the same numbers from the same wishes.
+//! The choices are mke2fs's, so that equal options give equal numbers.
 
 use uext4_format::superblock::{default_mount_option, flag, state};
 use uext4_format::{Feature, Features, Seed, Superblock};
@@ -9,16 +9,16 @@ use super::features::{resolve, without_journal};
 use super::options::{InodeCount, JournalSize, MkfsOptions, Usage};
 use super::{Error, journal_size};
 
-/// A group's bitmap may describe no more than this: counts in small descriptors have 16 bits.
+/// Most bits of a group's bitmap: counts in small descriptors have 16 bits.
 const BITMAP_BITS_MAX: u32 = (1 << 16) - 8;
-/// A last group is dropped if it leaves fewer data blocks than this.
+/// Fewest data blocks of a last group; a smaller one is dropped.
 const LAST_GROUP_DATA_BLOCKS_MIN: u64 = 50;
-/// At most half of the blocks may be reserved.
+/// Largest share of reserved blocks.
 const RESERVED_PERMYRIAD_MAX: u32 = 5000;
-/// First inode that is not reserved; lost+found takes it.
+/// First inode that is not reserved, used for lost+found.
 pub(super) const FIRST_INO: u32 = 11;
 
-/// Sizes that the options fix before anything is counted.
+/// Sizes that the options determine.
 struct Wishes {
     features: Features,
     block_size: u32,
@@ -28,8 +28,8 @@ struct Wishes {
     inodes_count: u64,
 }
 
-/// Makes the superblock that the options ask for, with nothing allocated yet; and the journal's
-/// length in blocks, 0 for none or an external one.
+/// Computes the superblock for the options, with nothing allocated, and the journal's length in
+/// blocks, 0 for none or an external one.
 pub(super) fn plan(options: &MkfsOptions, device_bytes: u64) -> Result<(Superblock, u32), Error> {
     if options.reserved_permyriad > RESERVED_PERMYRIAD_MAX {
         return Err(Error::OutOfRange(
@@ -67,7 +67,7 @@ fn wishes(options: &MkfsOptions, device_bytes: u64) -> Result<Wishes, Error> {
     }
     let mut features = resolve(options.features)?;
     let device_blocks = device_bytes / u64::from(block_size);
-    // Whole pages of 4 KiB, unless the caller says how many blocks.
+    // Whole pages of 4 KiB, unless the caller sets the number of blocks.
     let page_blocks = u64::from(4096 / block_size).max(1);
     let blocks_count = options
         .blocks_count
@@ -184,7 +184,7 @@ fn journal_blocks(options: &MkfsOptions, wishes: &Wishes) -> Result<u32, Error> 
     Ok((blocks + extra) as u32)
 }
 
-/// The fields that do not depend on the number of groups.
+/// Fields that do not depend on the number of groups.
 fn blank(options: &MkfsOptions, wishes: &Wishes) -> Superblock {
     let mut superblock = Superblock::blank();
     superblock.rev_level = 1;
@@ -230,7 +230,7 @@ fn fill_feature_fields(superblock: &mut Superblock, options: &MkfsOptions, featu
     }
 }
 
-/// Copies names and times; the seeds follow from the UUID.
+/// Sets names and times; the seeds follow from the UUID.
 pub(super) fn identify(
     superblock: &mut Superblock,
     options: &MkfsOptions,
@@ -252,7 +252,7 @@ pub(super) fn identify(
     Ok(())
 }
 
-/// Fills in groups, inodes and descriptors. `false`: a number was lowered, try again.
+/// Computes groups, inodes and descriptors. `false`: a number was lowered, retry.
 fn fit(superblock: &mut Superblock, options: &MkfsOptions, wishes: &Wishes) -> Result<bool, Error> {
     if superblock.blocks_per_group == 0 {
         superblock.blocks_count = wishes.blocks_count >> wishes.cluster_bits << wishes.cluster_bits;
@@ -309,7 +309,7 @@ fn set_inodes(superblock: &mut Superblock, wishes: &Wishes, groups: u32) -> Resu
     let wanted = wishes.inodes_count.max(u64::from(FIRST_INO) + 1);
     let mut per_group = wanted.div_ceil(u64::from(groups));
     if per_group > u64::from(block_size) * 8 {
-        // Smaller groups have more room for inodes.
+        // Smaller groups have more inodes in total.
         if superblock.blocks_per_group < 256 || wishes.cluster_bits != 0 {
             return Err(Error::TooManyInodes);
         }
@@ -321,7 +321,7 @@ fn set_inodes(superblock: &mut Superblock, wishes: &Wishes, groups: u32) -> Resu
     loop {
         let mut inodes = whole_blocks(per_group as u32, inodes_per_block);
         if u64::from(inodes) * u64::from(groups) <= u64::from(FIRST_INO) {
-            // Rounding down may not lose the inodes that every file system has.
+            // Rounding down must keep the inodes that every file system has.
             inodes = (FIRST_INO + 1).next_multiple_of(8.max(inodes_per_block));
         }
         if let Some(count) = inodes.checked_mul(groups) {
@@ -361,7 +361,7 @@ fn set_reserved_gdt(
         reserved = reserved.min(u64::from(wishes.block_size / 4));
     }
     superblock.reserved_gdt_blocks = reserved as u16;
-    // Descriptors that would eat most of a group are spread over the groups.
+    // Descriptors that would fill most of a group are spread over the groups.
     if reserved + descriptor_blocks > u64::from(superblock.blocks_per_group) * 3 / 4 {
         let mut features = superblock.features();
         features.insert(Feature::META_BG);

@@ -1,7 +1,7 @@
-//! Which blocks of the new file system are in use.
+//! Allocation of blocks during mkfs.
 //!
-//! Superblock copies and descriptors follow from the geometry; everything else is a run in a map,
-//! so that 60 TiB need memory for what is in use only.
+//! Superblock copies and descriptors follow from the geometry; all other used blocks are runs in a
+//! map, so that memory grows with the used blocks only.
 //!
 //! Invariant: runs do not overlap each other nor the base metadata of a group.
 
@@ -21,9 +21,9 @@ pub(super) struct Space {
 /// Whether blocks may share a cluster with others.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Sharing {
-    /// Metadata of groups lie side by side.
+    /// Yes: metadata of groups are packed.
     SharedClusters,
-    /// What belongs to an inode has its clusters for itself.
+    /// No: an inode has its own clusters.
     OwnClusters,
 }
 
@@ -35,7 +35,7 @@ impl Space {
         }
     }
 
-    /// Takes `len` consecutive blocks, the first free ones from `goal` on, else from the start.
+    /// Allocates `len` consecutive blocks, the first free ones from `goal` on, else from the start.
     pub(super) fn take_run(
         &mut self,
         goal: BlockNr,
@@ -52,7 +52,7 @@ impl Space {
         Ok(BlockNr(start))
     }
 
-    /// Takes `len` blocks for an inode: consecutive if there is a place, else in pieces.
+    /// Allocates `len` blocks for an inode: consecutive if possible, else in pieces.
     pub(super) fn take(
         &mut self,
         goal: BlockNr,
@@ -107,7 +107,7 @@ impl Space {
         used
     }
 
-    /// True when nothing but superblock copy and descriptors is in use in the group.
+    /// Whether only the superblock copy and descriptors are in use in the group.
     pub(super) fn is_base_only(&self, group: GroupNr) -> bool {
         self.runs_in(group).next().is_none()
     }
@@ -127,7 +127,7 @@ impl Space {
         })
     }
 
-    /// The runs of a group, cut to it.
+    /// The runs of a group, clipped to it.
     fn runs_in(&self, group: GroupNr) -> impl Iterator<Item = (u64, u64)> + '_ {
         let start = self.geometry.group_first_block(group).0;
         let end = start + u64::from(self.geometry.blocks_in_group(group));
@@ -161,7 +161,7 @@ impl Space {
         }
     }
 
-    /// First place from `from` on with `len` free consecutive blocks.
+    /// Start of the first `len` free consecutive blocks from `from` on.
     fn find(&self, from: u64, len: u64, sharing: Sharing) -> Option<u64> {
         let len = self.rounded(len, sharing);
         let mut at = self.aligned(from, sharing);

@@ -1,4 +1,4 @@
-//! What we make against what mke2fs makes from the same wishes, and against e2fsck.
+//! Compares file systems with those of mke2fs for the same options, and checks them with e2fsck.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use super::*;
 
 const MIB: u64 = 1 << 20;
 
-/// One file system: size, arguments for mke2fs, the same wishes for us.
+/// One file system: size, arguments for mke2fs, the same options for this library.
 struct Case {
     size_bytes: u64,
     args: &'static [&'static str],
@@ -17,7 +17,7 @@ struct Case {
     options: fn(&mut MkfsOptions),
 }
 
-/// The features of mke2fs's own default, which the configuration of a distribution may lack.
+/// Features of mke2fs's upstream default, which a distribution's configuration may lack.
 const UPSTREAM: &str = "metadata_csum_seed,orphan_file";
 
 fn case(
@@ -71,7 +71,7 @@ fn reference(path: &Path, case: &Case, preset: Preset) {
         .expect("mke2fs");
 }
 
-/// Lines of dumpe2fs that have to be the same.
+/// Lines of dumpe2fs that must be equal.
 const SAME: &[&str] = &[
     "Filesystem revision #",
     "Filesystem flags",
@@ -148,7 +148,7 @@ fn compare(case: &Case, preset: Preset) {
     let mut differences = Vec::new();
     for label in SAME {
         let (our, their) = (our.0.get(*label), their.0.get(*label));
-        // mke2fs starts bitmaps and tables in clusters of their own; we pack them.
+        // mke2fs starts bitmaps and tables in their own clusters; this library packs them.
         let packed = ["Overhead clusters", "Free blocks"].contains(label);
         if our != their && !(packed && case.features.contains("bigalloc")) {
             differences.push(format!("{label}: ours {our:?}, mke2fs {their:?}"));
@@ -170,7 +170,7 @@ fn ext4_of_many_sizes() {
     compare(&case(2, &[], "", |_| {}), Preset::Ext4);
 }
 
-/// The kinds `big` and `huge` of mke2fs; large blocks keep the number of groups small.
+/// The usage types `big` and `huge` of mke2fs; large blocks keep the number of groups small.
 #[test]
 fn ext4_of_huge_sizes() {
     for tib in [3, 5, 17] {
@@ -179,7 +179,7 @@ fn ext4_of_huge_sizes() {
     }
 }
 
-/// The same with the blocks that everybody has: 139,264 groups.
+/// The same with the usual block size: 139,264 groups.
 #[test]
 #[ignore = "slow: cargo test -p uext4 --lib huge_sizes_in_blocks -- --ignored, TMPDIR in memory"]
 fn ext4_of_huge_sizes_in_blocks_of_4_kib() {
@@ -382,7 +382,7 @@ fn same_wishes_make_the_same_bytes() {
     assert!(make() == make(), "two runs differ");
 }
 
-/// On a device full of other things nothing shines through that anybody reads.
+/// On a device with old content, no reader gets stale bytes.
 #[test]
 fn used_devices() {
     let sets = [
@@ -570,7 +570,7 @@ fn external_journals() {
     }
 }
 
-/// Whatever is wished for: a file system without fault, or an error.
+/// Any options: a clean file system, or an error.
 #[test]
 fn random_wishes_make_clean_file_systems() {
     let mut state = 0x9E37_79B9_7F4A_7C15u64;

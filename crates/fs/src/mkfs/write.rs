@@ -1,4 +1,4 @@
-//! The bytes of group metadata, and the order in which they reach the device.
+//! Encoding of group metadata, and the order of writes to the device.
 
 use uext4_device::BlockDevice;
 use uext4_format::bitmap::set_bits;
@@ -12,9 +12,9 @@ use super::options::{DeviceContents, InodeTables};
 use super::space::Space;
 use super::{Error, FIRST_INO};
 
-/// Bytes at the end of the device where other formats keep a signature.
+/// Size of the area at the end of the device where other formats have signatures, in bytes.
 const END_BYTES: u64 = 64 << 10;
-/// How inode tables and bitmaps are written.
+/// Rules for writing inode tables and bitmaps.
 #[derive(Clone, Copy)]
 pub(super) struct Policy {
     pub(super) contents: DeviceContents,
@@ -35,7 +35,7 @@ impl Writer<'_> {
             .write_at(nr.0 << self.geometry.block_bits, bytes)?)
     }
 
-    /// Makes blocks read as zero, which on a zeroed device they do.
+    /// Zeroes blocks; nothing to do on a zeroed device.
     pub(super) fn zero(&self, start: BlockNr, blocks: u32) -> Result<(), Error> {
         if self.policy.contents == DeviceContents::Zeroed {
             return Ok(());
@@ -46,7 +46,7 @@ impl Writer<'_> {
             .write_zeroes(start.0 << bits, u64::from(blocks) << bits)?)
     }
 
-    /// Wipes what may look like another file system, before anything else is written.
+    /// Wipes signatures of other file systems, before any other write.
     pub(super) fn wipe(&self) -> Result<(), Error> {
         if self.policy.contents == DeviceContents::Zeroed {
             return Ok(());
@@ -60,7 +60,7 @@ impl Writer<'_> {
         Ok(self.device.write_zeroes(size - end, end)?)
     }
 
-    /// Fills in counts, flags and checksums of a group, and writes its bitmaps where they matter.
+    /// Computes counts, flags and checksums of a group, and writes the bitmaps that are needed.
     pub(super) fn group(
         &self,
         space: &Space,
@@ -97,7 +97,7 @@ impl Writer<'_> {
         features.has(Feature::METADATA_CSUM) || features.has(Feature::UNINIT_BG)
     }
 
-    /// Zeroes the table unless nobody will read what is there.
+    /// Zeroes the table, unless it will not be read.
     fn inode_table(
         &self,
         descriptor: &mut GroupDescriptor,
@@ -148,7 +148,7 @@ impl Writer<'_> {
         self.block(descriptor.inode_bitmap, &bitmap)
     }
 
-    /// Writes the inodes in use, which ascend and start with 1.
+    /// Writes the inodes in use, which are ascending from 1.
     pub(super) fn inodes(
         &self,
         inodes: &[(InodeNr, Inode)],
@@ -166,7 +166,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Writes the descriptors in all their copies.
+    /// Writes all copies of the descriptors.
     pub(super) fn descriptors(&self, descriptors: &[GroupDescriptor]) -> Result<(), Error> {
         let geometry = &self.geometry;
         let block_size = geometry.block_size() as usize;
@@ -189,7 +189,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Writes the copies of the superblock; they do not claim that the file system is clean.
+    /// Writes the copies of the superblock, without the clean mark.
     pub(super) fn superblock_copies(&self, superblock: &Superblock) -> Result<(), Error> {
         let mut copy = superblock.clone();
         copy.state &= !state::VALID;
@@ -239,8 +239,8 @@ impl UsedInodes {
     }
 }
 
-/// True when nothing is in use in the group but what a reader makes up for a bitmap marked
-/// BLOCK_UNINIT: the base metadata, and the group's own bitmaps and table if they stand in it.
+/// Whether the group's used blocks are those that a reader computes for BLOCK_UNINIT: the base
+/// metadata, and the group's own bitmaps and table if they are inside.
 fn only_own(space: &Space, group: GroupNr, descriptor: &GroupDescriptor) -> bool {
     if space.is_base_only(group) {
         return true;

@@ -1,17 +1,16 @@
-//! What the superblock asks for: `s_default_mount_opts` (`tune2fs -o`), then the string
+//! Mount options from the superblock: `s_default_mount_opts` (`tune2fs -o`), then the string
 //! `s_mount_opts` (`tune2fs -E mount_opts=`).
 //!
-//! `data=journal` is done as `data=ordered`.
+//! `data=journal` is handled as `data=ordered`.
 //!
-//! The bits only turn things on. `acl` and `user_xattr` are on without them,
-//! `block_validity` is how it is; `debug` only prints, `nouid32` is not there.
+//! The bits only turn options on. `acl`, `user_xattr` and `block_validity` are always on by
+//! default; `debug` only prints, and `nouid32` is not supported.
 
 use super::{DataMode, MountOptions, words};
 use uext4_format::Superblock;
 use uext4_format::superblock::default_mount_option as bit;
 
-/// Puts the superblock's wishes under the options. A string that cannot be understood is left out
-/// as a whole, as the kernel does.
+/// Applies the superblock's options. An invalid string is ignored as a whole, as in the kernel.
 pub(super) fn apply(options: &mut MountOptions, superblock: &Superblock) {
     let bits = superblock.default_mount_opts;
     options.group_from_parent |= bits & bit::BSDGROUPS != 0;
@@ -43,8 +42,8 @@ pub(super) fn apply(options: &mut MountOptions, superblock: &Superblock) {
     if understood {
         *options = tried;
     }
-    // A wish, unlike the word of a caller, which is refused: data=ordered shows no stale data
-    // either, and whatever Linux left in the log is replayed before.
+    // Not refused, unlike the caller's word: `data=ordered` exposes no stale data either, and the
+    // mount replays what Linux left in the log.
     if options.data == DataMode::Journal {
         options.data = DataMode::Ordered;
     }

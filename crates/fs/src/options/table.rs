@@ -1,4 +1,4 @@
-//! Every word of `mount -o`: the one table that the parser goes by and help pages are made from.
+//! Table of all words of `mount -o`, for the parser and the help pages.
 //!
 //! References: kernel documentation, `admin-guide/ext4`; man page `ext4(5)`.
 
@@ -22,30 +22,30 @@ pub(super) const TABLE: &[Section] = &[
     inert::IGNORED,
 ];
 
-/// What a word does.
+/// Effect of a word.
 pub(super) enum Kind {
-    /// Sets something.
+    /// Sets a field.
     Flag(fn(&mut MountOptions)),
-    /// Sets something to what stands behind `=`: how help calls that, and how it is set. Gets the
-    /// name, for errors, and the value.
+    /// Sets a field to the value behind `=`: the value's name in help pages, and the setter. The
+    /// setter gets the word, for errors, and the value.
     Value(
         &'static str,
         fn(&mut MountOptions, &str, &str) -> Result<()>,
     ),
-    /// Changes nothing.
+    /// None.
     Nothing,
-    /// Changes nothing, whatever follows.
+    /// None, for any value.
     NothingBehind,
 }
 
 /// One word.
 pub(super) struct Form {
-    /// The word, or what stands before `=`, or what it begins with.
+    /// The word, or its part before `=`, or its prefix.
     pub(super) name: &'static str,
     pub(super) kind: Kind,
 }
 
-/// Words about one thing.
+/// Words for one setting.
 pub(super) struct Row {
     pub(super) forms: &'static [Form],
     pub(super) about: &'static str,

@@ -1,12 +1,12 @@
-//! What stands behind `=` in an option of `mount -o`.
+//! Parsers of the values behind `=` in `mount -o`.
 
 use super::{Allocator, DataMode, OnError};
 use crate::{Error, Result};
 use std::time::Duration;
 
-/// Longest `commit=` in seconds: the kernel's limit where its clock ticks 1000 times a second.
+/// Longest `commit=` in seconds: the kernel's limit with 1000 clock ticks per second.
 const COMMIT_SECONDS_MAX: u64 = i32::MAX as u64 / 1000;
-/// `commit=0`, and no `commit=`.
+/// The interval for `commit=0`, and the default.
 const COMMIT_SECONDS: u64 = 5;
 
 pub(super) fn allocator(value: &str) -> Result<Allocator> {
@@ -21,7 +21,7 @@ pub(super) fn allocator(value: &str) -> Result<Allocator> {
 /// Largest user or group id; the one after it means "none".
 pub(super) const ID_MAX: u64 = u32::MAX as u64 - 1;
 
-/// 0 is none.
+/// `None` for 0.
 pub(super) fn bound(number: u64) -> Option<u64> {
     (number != 0).then_some(number)
 }
@@ -37,18 +37,18 @@ pub(super) fn limited(name: &str, value: &str, max: u64) -> Result<u64> {
     }
 }
 
-/// No bound for 0.
+/// A number of seconds; `None` for 0.
 pub(super) fn seconds(name: &str, value: &str) -> Result<Option<Duration>> {
     let seconds = bound(limited(name, value, COMMIT_SECONDS_MAX)?);
     Ok(seconds.map(Duration::from_secs))
 }
 
-/// As [`size`], of memory.
+/// As [`size`], for memory.
 pub(super) fn size_of_memory(name: &str, value: &str) -> Result<u64> {
     size(name, value, i64::MAX as u64)
 }
 
-/// Bytes, as a number or as one with K, M, G or T behind it (powers of 1024).
+/// Bytes, as a plain number or with the suffix K, M, G or T (powers of 1024).
 pub(super) fn size(name: &str, value: &str, max: u64) -> Result<u64> {
     let units = ["K", "M", "G", "T"].into_iter().zip([10, 20, 30, 40]);
     let parts = |(unit, shift)| Some((value.strip_suffix(unit)?, shift));

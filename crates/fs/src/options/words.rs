@@ -1,22 +1,21 @@
-//! Reading a list of `mount -o`: what each word sets, and why some are refused. The words are in
-//! [`super::table`].
+//! Parser of `mount -o` lists. The words are in [`super::table`].
 
 use super::table::{Form, Kind, REFUSED, Row, TABLE};
 use super::{Allocator, DataMode, MountOptions};
 use crate::{Error, Result};
 
-/// Words of `mount -o` about one thing, for help pages.
+/// Words of `mount -o` for one setting, for help pages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OptionHelp {
-    /// The heading that it stands under.
+    /// Its heading.
     pub section: &'static str,
-    /// How the words are written, as `acl` or `commit=SECONDS`.
+    /// The forms of the words, as `acl` or `commit=SECONDS`.
     pub forms: Vec<String>,
-    /// What they do, or why they are refused.
+    /// Their effect, or the reason for a refusal.
     pub about: &'static str,
 }
 
-/// The heading of words that are refused.
+/// The heading of refused words.
 const REFUSED_TITLE: &str = "Of ext4, but refused, and why";
 
 /// Applies a comma separated list.
@@ -64,7 +63,7 @@ fn refusal(word: &str) -> Error {
     Error::Option(format!("{word}: {}", reason.unwrap_or("unknown")))
 }
 
-/// Everything that a list may hold, and what is refused by name.
+/// All accepted words, and those refused by name.
 pub(super) fn help() -> Vec<OptionHelp> {
     let taken = rows().map(|(section, row)| OptionHelp {
         section,
@@ -87,7 +86,7 @@ fn shown(form: &Form) -> String {
     }
 }
 
-/// Refuses what only shows when all sources are together.
+/// Refuses combinations that are invalid once all sources are merged.
 pub(super) fn check_together(options: &MountOptions) -> Result<()> {
     if options.data == DataMode::Journal {
         let reason =

@@ -1,11 +1,11 @@
-//! Bringing the copies of the superblock up to date.
+//! Updates the backup copies of the superblock.
 
 use crate::superblock::SUPERBLOCK_BYTES;
 use crate::{Fs, Result};
 use uext4_format::{Feature, GroupNr, superblock};
 
-/// Writes the superblock to every group that has a copy, as a file system that is not mounted. A
-/// crash leaves some old: they are as good as they were.
+/// Writes the superblock to every group that has a copy, in the state of an unmounted file system.
+/// After a crash some copies are still the old ones, which stay as usable as before.
 pub(super) fn update(fs: &Fs) -> Result<()> {
     let mut copy = fs.superblock.read().disk.clone();
     let mut features = copy.features();
@@ -18,7 +18,7 @@ pub(super) fn update(fs: &Fs) -> Result<()> {
         .map(GroupNr)
         .filter(|group| fs.geometry.has_super(*group));
     for group in holders {
-        // The field has 16 bits, as with mke2fs.
+        // The field has 16 bits, as in mke2fs.
         copy.block_group_nr = group.0 as u16;
         let bytes: [u8; SUPERBLOCK_BYTES] = copy.to_bytes();
         let block = fs.geometry.group_first_block(group);

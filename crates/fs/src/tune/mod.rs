@@ -1,9 +1,9 @@
-//! Changing the parameters of a file system that exists: what `tune2fs` does.
+//! Changes of file system parameters, as `tune2fs` makes them.
 //!
-//! Each change is one transaction or leaves the file system consistent between two; the backups of
-//! the superblock get the changes last, when the primary has them.
-//! Not here: changes that rewrite checksums all over the device. They are refused, and the refusal
-//! says what to do instead.
+//! Each change is one transaction, or leaves the file system consistent between two. The backups of
+//! the superblock are written last, after the primary.
+//! Not here: changes that rewrite checksums all over the device. They are refused with a text that
+//! names the alternative.
 //!
 //! References: `tune2fs(8)`.
 
@@ -17,37 +17,36 @@ use crate::{Error, Filesystem, Fs, Result};
 use uext4_format::superblock::ErrorBehaviour;
 use uext4_format::{Feature, Superblock};
 
-/// Bytes of a label.
+/// Longest label in bytes.
 const LABEL_BYTES: usize = 16;
-/// Largest share of blocks that can be kept for the superuser, in percent.
+/// Largest share of blocks reserved for the superuser, in percent.
 const RESERVED_PERCENT_MAX: u8 = 50;
 
-/// What is to be changed; `None` stays.
+/// Parameters to change; `None` leaves one unchanged.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tuning {
     /// The label, up to 16 bytes.
     pub label: Option<Vec<u8>>,
     /// The UUID.
     pub uuid: Option<[u8; 16]>,
-    /// Blocks kept for the superuser, in percent of all.
+    /// Blocks reserved for the superuser, in percent of all.
     pub reserved_percent: Option<u8>,
-    /// What mounts do about damage unless they are told.
+    /// The default of `errors=`.
     pub on_error: Option<OnError>,
     /// The feature `orphan_file`.
     pub orphan_file: Option<Presence>,
-    /// Turns `metadata_csum_seed` on: checksums no longer depend on the UUID.
+    /// Enables `metadata_csum_seed`: checksums no longer depend on the UUID.
     pub fix_checksum_seed: bool,
 }
 
 impl Filesystem {
     /// Changes parameters, all or none of those in the superblock. A label may change at any time.
-    /// For the rest nobody else may use the file system meanwhile; what else is in its memory may
-    /// be older, so it is to be unmounted next. While the file system is frozen or remounted this
-    /// waits.
+    /// For the other changes the caller must be the only user, and unmount the file system next,
+    /// because cached state may be outdated. Waits while the file system is frozen or remounted.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a value that cannot be, [`Error::NotSupported`] for a change that
-    /// this file system does not allow, with the reason.
+    /// [`Error::Invalid`] for an invalid value, [`Error::NotSupported`] with the reason for a
+    /// change that this file system does not allow.
     pub fn tune(&self, tuning: &Tuning) -> Result<()> {
         self.change(|fs| {
             fs.writable()?;
@@ -56,7 +55,7 @@ impl Filesystem {
                 orphan_file::set(fs, presence)?;
             }
             fs.journal.commit_running()?;
-            // Programs that look for labels read the device, not the log.
+            // Programs that search for labels read the device, not the log.
             let block = fs.superblock.read().block;
             fs.journal.write_home(block)?;
             backups::update(fs)
@@ -64,7 +63,7 @@ impl Filesystem {
     }
 }
 
-/// All or nothing, and in one hold of the lock: others change their fields meanwhile.
+/// All or none, under one hold of the lock, because other threads change their fields.
 fn change_superblock(fs: &Fs, tuning: &Tuning) -> Result<()> {
     let handle = fs.start(1)?;
     let mut state = handle.write(&fs.superblock);
@@ -105,7 +104,7 @@ fn apply(disk: &mut Superblock, tuning: &Tuning) -> Result<()> {
     }
 }
 
-/// The seed that the UUID gave becomes a field of its own.
+/// Stores the seed that was derived from the UUID in its own field.
 fn fix_checksum_seed(disk: &mut Superblock) -> Result<()> {
     let mut features = disk.features();
     if !features.has(Feature::METADATA_CSUM) {

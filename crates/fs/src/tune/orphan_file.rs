@@ -1,8 +1,8 @@
-//! Adding the orphan file and taking it away.
+//! Adds and removes the orphan file.
 //!
-//! Crash safety: until the transaction that turns the feature on, the new file is an orphan
-//! itself; the one that turns it off makes the old file an orphan on the legacy list. Recovery
-//! frees either.
+//! Crash safety: the new file is an orphan until the transaction that enables the feature. The
+//! transaction that disables it makes the old file an orphan on the legacy list. Recovery frees
+//! either.
 
 use crate::inode::{InodeRef, NewInode};
 use crate::mkfs::default_orphan_file_blocks;
@@ -10,12 +10,12 @@ use crate::{Caller, Error, Fs, Result, credits, file, map};
 use uext4_format::orphan_file::seal_orphan_block;
 use uext4_format::{Feature, FileType, InodeNr, LogicalBlock};
 
-/// Whether something is to be there.
+/// Target state of the orphan file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Presence {
-    /// It is made unless it is there.
+    /// It is created unless it exists.
     Present,
-    /// It is taken away if it is there.
+    /// It is removed if it exists.
     Absent,
 }
 
@@ -54,7 +54,7 @@ fn add(fs: &Fs) -> Result<()> {
     Ok(())
 }
 
-/// A file without a name.
+/// Creates a file without a name.
 fn make(fs: &Fs) -> Result<InodeRef> {
     let root = fs.inode(InodeNr::ROOT)?;
     let new = NewInode::new(FileType::Regular, 0o600);
@@ -67,7 +67,7 @@ fn make(fs: &Fs) -> Result<InodeRef> {
     Ok(inode)
 }
 
-/// Gives the file its blocks.
+/// Allocates the blocks of the file.
 fn fill(fs: &Fs, inode: &InodeRef, blocks: u32) -> Result<()> {
     let zeroes = vec![0; fs.block_size()];
     for block in 0..u64::from(blocks) {
@@ -80,7 +80,7 @@ fn fill(fs: &Fs, inode: &InodeRef, blocks: u32) -> Result<()> {
     file::write_out(fs, inode.arc())
 }
 
-/// Writes empty blocks of orphans, whose checksums depend on where they are.
+/// Writes empty orphan blocks, whose checksums depend on their locations.
 fn seal(fs: &Fs, inode: &InodeRef, blocks: u32) -> Result<()> {
     let state = inode.read();
     let seed = fs.checksums.metadata.map(|_| state.seed());

@@ -1,4 +1,4 @@
-//! Words about who may do what, and when it is durable.
+//! Words for access, permissions and durability.
 
 use super::super::values::{ID_MAX, commit, data, errors, limited};
 use super::super::{Access, QuotaLimits};

@@ -1,9 +1,9 @@
-//! Words that change nothing, and those that are refused.
+//! Words without effect, and refused words.
 
 use super::{Form, Kind, Section, nothing, row};
 
-/// Words that `mount(8)` or the VFS act on, above any file system: here the mount's own flags
-/// (`nosuid`, `nodev`, `noexec`) are set by whoever makes the mount point.
+/// Words that `mount(8)` or the VFS handles for any file system: here the program that creates the
+/// mount point sets the mount's flags (`nosuid`, `nodev`, `noexec`).
 pub(super) const OTHERS: Section = Section {
     title: "For mount(8) and fstab: without effect on the file system",
     rows: &[

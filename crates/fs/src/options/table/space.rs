@@ -1,4 +1,4 @@
-//! Words about space, memory and bounds.
+//! Words for space, memory and limits.
 
 use super::super::Allocator;
 use super::super::values::{allocator, bound, limited, seconds, size, size_of_memory};
