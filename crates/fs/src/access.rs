@@ -70,8 +70,8 @@ impl Fs {
         grant(granted, &facts, caller, want)
     }
 
-    /// Whether the ACL is evaluated: not for the owner, whose bits are in the mode, and not when
-    /// the group bits of the mode, which hold the ACL mask, are all clear.
+    /// Whether the ACL is evaluated: not for the owner, who has bits in the mode, and not when the
+    /// group bits of the mode, which hold the ACL mask, are all clear.
     fn asks_acl(&self, inode: &Inode, facts: &Facts, caller: &Caller) -> bool {
         if !self.settings.has(Switch::Acl) || inode.lacks_acl() {
             return false;

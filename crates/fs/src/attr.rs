@@ -80,7 +80,7 @@ pub struct SetAttr {
 /// The identity that permission checks use. The superuser passes them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Caller {
-    /// Effective user id; 0 is the superuser, whom mode bits do not restrict.
+    /// Effective user id; mode bits do not restrict 0, the superuser.
     pub uid: u32,
     /// Effective group id.
     pub gid: u32,

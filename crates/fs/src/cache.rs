@@ -23,7 +23,7 @@ const SHARD_MIN: usize = 8;
 /// and the allocator's overhead.
 pub(crate) const ENTRY_BYTES: u64 = 96;
 /// Log2 of the consecutive numbers that share a shard. A thread that works through its own files or
-/// directory stays on few locks, whose cache lines other threads rarely write.
+/// directory stays on few locks, and other threads rarely write their cache lines.
 const STRETCH_BITS: u32 = 8;
 
 /// A key with a number that selects its shard.

@@ -1,9 +1,10 @@
 //! Mount options, by their ext4 names.
 //!
-//! Three sources, later ones win: the defaults in the superblock (`tune2fs -o`, `-E mount_opts`),
-//! the fields of [`MountOptions`], and the words given to [`MountOptions::parse`]. An option takes
-//! effect, or is refused with a reason. The only words without effect are those that the kernel
-//! accepts and ignores, and those of `mount(8)` and the VFS (`table`).
+//! Three sources, later ones win: the fields of [`MountOptions`], the superblock's defaults
+//! (`tune2fs -o`, `-E mount_opts`), and the words given to [`MountOptions::parse`]. A default bit
+//! yields to a field that is `Some`. An option takes effect, or is refused with a reason. The only
+//! words without effect are those that the kernel accepts and ignores, and those of `mount(8)` and
+//! the VFS (`table`).
 //!
 //! References: kernel documentation, `admin-guide/ext4`; man page `ext4(5)`.
 

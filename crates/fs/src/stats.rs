@@ -43,7 +43,7 @@ pub struct Stats {
 pub struct CriterionStats {
     /// Requests that this criterion served.
     pub hits: u64,
-    /// Groups whose summary was examined.
+    /// Groups examined by their summary.
     pub groups_considered: u64,
     /// Free runs examined.
     pub extents_scanned: u64,
@@ -75,9 +75,9 @@ pub struct SpaceStats {
 pub struct OrderStats {
     /// Power of two, in clusters.
     pub order: u32,
-    /// Groups whose largest free chunk has this order.
+    /// Groups with a largest free chunk of this order.
     pub groups_by_largest: u32,
-    /// Groups whose average free run has this order.
+    /// Groups with an average free run of this order.
     pub groups_by_average: u32,
 }
 
@@ -94,7 +94,7 @@ pub struct TreeStats {
     pub evictions: u64,
     /// Trees in memory now.
     pub cached: u64,
-    /// Regions whose longest free run is not known yet.
+    /// Regions with an unknown longest free run.
     pub unknown_regions: u64,
 }
 
@@ -131,7 +131,7 @@ pub struct JournalStats {
     pub checkpoint_ns: u64,
     /// Time to record the newest images and those written home, in commits and checkpoints.
     pub bookkeeping_ns: u64,
-    /// Time to free images that were superseded, written home, or whose blocks were freed.
+    /// Time to free images that were superseded, written home, or of freed blocks.
     pub freeing_ns: u64,
     /// Committed images that wait for their home write, in blocks.
     pub waiting_blocks: u64,

@@ -41,7 +41,7 @@ impl Check<'_> {
         Ok(mapped)
     }
 
-    /// The blocks of a directory whose map was claimed.
+    /// The blocks of a directory with a claimed map.
     pub(super) fn blocks_of(&mut self, nr: InodeNr, inode: &Inode) -> Step<Vec<(u64, BlockNr)>> {
         let mut mapped = Mapped {
             looks: true,

@@ -9,6 +9,7 @@
 //! Invariants: only the structure that claimed a block first is walked through it, so the size of
 //! the file system bounds the time, whatever it contains. Memory is counted before it is allocated
 //! ([`Limits`]).
+//!
 //! Not here: data, the journal's blocks (the mount checks them), backups of the superblock and its
 //! own counts of free blocks and inodes (a mount counts in the groups), contents of quota files.
 //! Nothing is repaired.
@@ -112,7 +113,7 @@ struct Check<'a> {
     /// Clusters in use.
     claimed: Bits,
     links: Links,
-    /// Directories whose map is damaged.
+    /// Directories with a damaged map.
     unreadable: Bits,
     shared: SharedBlocks,
     values: Values,

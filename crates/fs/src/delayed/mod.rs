@@ -13,7 +13,9 @@
 //! block of the cluster is mapped. Reservations for the file's tree cover the worst case, so
 //! writeback never lacks space. The size on disk (`InodeState::disksize`) ends before the first
 //! block in the buffer behind it.
+//!
 //! Locking: a buffer is guarded by its inode's `InodeIo`. The pool's lists are `Rank::Queue`.
+//!
 //! Not here: filling and writeback (`file::delay`, `file::write_out`), the reservations
 //! (`space::delayed`).
 

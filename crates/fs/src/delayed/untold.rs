@@ -23,7 +23,7 @@ impl Untold {
         untold.1 = Some(error.clone());
     }
 
-    /// Uncounts a file whose `fsync` reported the loss.
+    /// Uncounts a file after its `fsync` reported the loss.
     pub(crate) fn told(&self) {
         let mut untold = self.0.lock();
         untold.0 = untold.0.saturating_sub(1);

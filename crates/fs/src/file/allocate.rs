@@ -11,7 +11,7 @@ use uext4_format::{BlockNr, BlockRun, Feature, LogicalBlock};
 use uext4_journal::Handle;
 use uext4_sync::atomic::Ordering;
 
-/// Groups whose bitmaps one run may touch: the rest of `credits::MAP` is for the map's tree.
+/// Groups that one run may touch: the rest of `credits::MAP` is for the map's tree.
 const RUN_GROUPS: u32 = 6;
 
 /// Blocks for a hole. The reservation is released if it is dropped before [`Self::map`].
@@ -23,7 +23,7 @@ pub(super) struct NewBlocks<'a> {
     reserved: Option<BlockRun>,
     /// Quota reservations for the map blocks and for the run.
     _claims: [Claim; 2],
-    /// The run whose bitmap bits are set.
+    /// The run with its bitmap bits set.
     committed: Option<BlockRun>,
     /// Which part of the free space it may use.
     reserve: Reserve,

@@ -8,8 +8,10 @@
 //! Invariants: the bytes behind the size in the last block are zero on disk; a shrink zeroes them,
 //! and a change that moves the size up past a partial block zeroes its tail first. A commit never
 //! contains written extents behind the size on disk; unwritten ones are allowed.
+//!
 //! Locking: `Inode::io` shared to read, exclusive to change; it keeps blocks from being freed under
 //! a reader. The state's lock is held for lookups only, not during data I/O.
+//!
 //! Not here: permissions, setuid bits, waiting for durability (`ops`).
 
 mod allocate;

@@ -1,4 +1,4 @@
-//! One step of a write: the part whose first block has one kind of mapping.
+//! One step of a write: the part with one kind of mapping from its first block on.
 //!
 //! Invariant: blocks become written in the transaction in which the size on disk reaches them, so
 //! no commit contains written extents behind that size. Delayed data in front would keep that size
@@ -141,7 +141,7 @@ impl<'a> Slice<'a> {
         Ok(done)
     }
 
-    /// Bytes whose blocks are written, counted from the first of `blocks` on.
+    /// Bytes in written blocks, counted from the first of `blocks` on.
     fn written_bytes(&self, state: &InodeState, blocks: u32) -> Result<usize> {
         let fs = self.fs;
         Ok(match map::lookup(fs, state, self.block, blocks)? {

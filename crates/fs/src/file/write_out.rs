@@ -71,9 +71,9 @@ pub(crate) fn write_out_some(fs: &Fs, inode: &Arc<Inode>, blocks_max: u64) -> Re
     Ok(waited - buffer.len_blocks())
 }
 
-/// Before a change to owners whose limits apply, writes out the file's delayed data, because the
-/// former owners hold the quota reservation. Data that cannot be written out now stay delayed
-/// without a reservation.
+/// Before a change to other owners, writes out the file's delayed data, because the former owners
+/// hold the quota reservation. Data that cannot be written out now stay delayed without a
+/// reservation.
 pub(crate) fn hold_for_owners<'a>(
     fs: &Fs,
     inode: &'a Arc<Inode>,

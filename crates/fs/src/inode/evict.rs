@@ -22,7 +22,7 @@ use uext4_sync::{Mutex, Rank, Sharded};
 const ENDS_PER_SWEEP: u32 = 256;
 
 /// Per-shard queues of unused inodes that are unlinked or have preallocated space. An inode is
-/// queued in the shard of its last user, whose CPU cache holds it.
+/// queued in the shard of its last user, because it is in that CPU's cache.
 pub(crate) struct Reclaim {
     queues: Sharded<Queue>,
     /// Held while all queues are emptied: inodes taken out still occupy space.
@@ -191,7 +191,7 @@ impl Fs {
         self.finish_evict(&handle, inode)
     }
 
-    /// Frees the number of an inode whose blocks are gone, in the handle's transaction.
+    /// Frees the number of an inode without blocks, in the handle's transaction.
     pub(crate) fn finish_evict(&self, handle: &Handle<'_>, inode: &Arc<Inode>) -> Result<()> {
         xattr::free_all(self, handle, inode)?;
         self.orphans.remove(self, handle, inode)?;

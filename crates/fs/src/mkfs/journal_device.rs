@@ -1,7 +1,7 @@
 //! External journals: a device with only a log, for one or more file systems.
 //!
 //! Layout: a superblock with the feature `journal_dev` at byte 1024, then the log from the next
-//! block on, whose superblock counts its users and lists their UUIDs.
+//! block on. The log's superblock counts its users and lists their UUIDs.
 
 use uext4_device::BlockDevice;
 use uext4_format::bytes::{get_u32_be, put_slice, put_u32_be};

@@ -11,7 +11,7 @@ pub(crate) const REVISION_MAX: u32 = 1;
 /// images are mounted read-only.
 const READ_ONLY: &[Feature] = &[Feature::VERITY, Feature::SHARED_BLOCKS];
 
-/// Incompatible features whose files cannot be interpreted.
+/// Incompatible features that make files unreadable here.
 const REFUSED: &[Feature] = &[Feature::CASEFOLD, Feature::ENCRYPT];
 
 /// Refuses unsupported features by name, or makes the mount read-only where that suffices.

@@ -57,7 +57,7 @@ pub fn read_superblock(device: &dyn BlockDevice, at_kib: Option<u64>) -> Result<
     Ok(Superblock::parse(&bytes)?)
 }
 
-/// Refuses an external journal, whose superblock has mostly meaningless fields.
+/// Refuses an external journal: its superblock has mostly meaningless fields.
 fn refuse_journal(device: &dyn BlockDevice, bytes: &[u8; SUPERBLOCK_BYTES]) -> Result<()> {
     let Ok(disk) = Superblock::parse_unverified(bytes) else {
         return Ok(());

@@ -185,8 +185,8 @@ pub(super) fn hold_all<'a>(mut wanted: Vec<(&'a Inode, Index)>) -> Vec<Hold<'a>>
     wanted.into_iter().map(hold).collect()
 }
 
-/// Runs a change that takes the structures' locks itself, in the given mode: shared, for
-/// directories whose entries change.
+/// Runs a change that takes the structures' locks itself, in the given mode: shared for directories
+/// where only entries change.
 pub(super) fn with_locks<T>(change: impl FnMut(Index) -> Answer<T>) -> Result<T> {
     with_lock(change, || Ok(false))
 }

@@ -1,7 +1,7 @@
 //! VFS-level operations by inode: one file per family, read top-down.
 //!
 //! Every operation checks arguments and permission, takes DirIndex or InodeIo, starts a handle,
-//! changes live objects, ends the handle, and frees inodes whose last user is gone.
+//! changes live objects, ends the handle, and frees inodes without users.
 //!
 //! Locking: as `sync::Rank` says. Two directories are locked in ascending inode number.
 
@@ -189,7 +189,7 @@ impl Fs {
         answer
     }
 
-    /// Counts a new subdirectory, whose `..` is a link to `dir`.
+    /// Counts a new subdirectory: its `..` is a link to `dir`.
     pub(crate) fn add_dir_link(&self, handle: &Handle<'_>, dir: &Arc<Inode>) -> Result<()> {
         let mut state = handle.write(dir);
         let links = state.disk.links;

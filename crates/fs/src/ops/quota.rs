@@ -15,7 +15,7 @@ impl Filesystem {
         self.fs.quota.grace(kind)
     }
 
-    /// Sets an owner's limits to those of `wanted`, whose other fields are ignored. Limits are
+    /// Sets an owner's limits to those of `wanted`; its other fields are ignored. Limits are
     /// enforced on mounts that ask for it ([`crate::MountOptions::quota_limits`]).
     ///
     /// # Errors

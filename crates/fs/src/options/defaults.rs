@@ -3,8 +3,8 @@
 //!
 //! `data=journal` is handled as `data=ordered`.
 //!
-//! The bits only turn options on. `acl`, `user_xattr` and `block_validity` are always on by
-//! default; `debug` only prints, and `nouid32` is not supported.
+//! The bits only turn options on. `acl` and `user_xattr` are on without them, and `block_validity`
+//! is always on; `debug` only prints, and `nouid32` is not supported.
 
 use super::{DataMode, MountOptions, words};
 use uext4_format::Superblock;

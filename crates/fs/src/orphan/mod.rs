@@ -6,6 +6,7 @@
 //!
 //! Invariants: an inode is tracked at most once (`Inode::orphan` has its place). It is added in the
 //! transaction that removes the last name or starts the truncate, and removed in the last one.
+//!
 //! Locking: `Inode::orphan` changes with the inode's state locked, so that the checks of it, of the
 //! names and of an unfinished truncate are atomic with the change. Slots need no other lock. The
 //! list's mutex (`Rank::OrphanList`) comes before inode states: for the list, the state is unlocked

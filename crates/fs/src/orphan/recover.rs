@@ -14,7 +14,7 @@ use uext4_sync::atomic::Ordering;
 pub(crate) struct OrphanReport {
     /// Inodes without a name that were freed.
     pub(crate) freed: u32,
-    /// Files whose interrupted truncate was completed.
+    /// Files with an interrupted truncate that was completed.
     pub(crate) truncated: u32,
 }
 

@@ -2,10 +2,13 @@
 //!
 //! Layout: [`accounts`] has the owners of one kind, [`owner`] the usage of one of them, [`file`]
 //! the tree of the hidden file that stores it.
+//!
 //! Invariants: an inode and its space (`i_blocks`) are charged to its user, group and project in
 //! the handle that changes it, so the files agree with the inodes after every crash.
+//!
 //! Locking: a charge adds to counters of the thread's shard; rendering an owner sums them, once per
 //! transaction. A new owner gets its entry first (`Rank::QuotaPlacing`).
+//!
 //! Not here: internal inodes and value inodes, which are not charged themselves; the owner of an
 //! attribute is charged for its value.
 

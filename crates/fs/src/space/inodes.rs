@@ -17,7 +17,7 @@ use uext4_format::{Corrupt, FileType, GroupNr, InodeNr, Place, group_flag};
 use uext4_journal::{Handle, Object};
 use uext4_sync::atomic::Ordering;
 
-/// Inodes whose table slots are initialized in one step; a power of two.
+/// Table slots that are initialized in one step; a power of two.
 const READY_TOGETHER: u32 = 64;
 
 impl Space {
@@ -80,7 +80,7 @@ impl Space {
         Ok(None)
     }
 
-    /// Finishes an allocation whose bit was just set, after its half was logged.
+    /// Finishes an allocation after its half was logged and its bit set.
     pub(super) fn took(
         &self,
         fs: &Fs,

@@ -8,8 +8,10 @@
 //! them, and their use makes the claim. So a claim may succeed while the engine has no free run;
 //! the request then discards all preallocations and retries. Pieces of one file do not overlap, and
 //! no cluster of the file inside a piece is mapped.
+//!
 //! Locking: `Rank::PreallocatedFiles` (one shard of the list), then `Rank::Preallocation`; runs are
 //! returned to the engine with neither held.
+//!
 //! Not here: the size of a window (`file::window`), the engine (`alloc`).
 
 use std::collections::HashMap;

@@ -49,7 +49,7 @@ const LARGE_CLUSTERS: u32 = 4096;
 /// Early commits because space is scarce.
 pub(super) struct Hurry {
     frees: Sharded<AtomicU32>,
-    /// The transaction whose commit was requested last.
+    /// Tid of the last requested commit.
     asked: AtomicU32,
 }
 

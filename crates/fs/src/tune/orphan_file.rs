@@ -80,7 +80,7 @@ fn fill(fs: &Fs, inode: &InodeRef, blocks: u32) -> Result<()> {
     file::write_out(fs, inode.arc())
 }
 
-/// Writes empty orphan blocks, whose checksums depend on their locations.
+/// Writes empty orphan blocks; their checksums depend on their locations.
 fn seal(fs: &Fs, inode: &InodeRef, blocks: u32) -> Result<()> {
     let state = inode.read();
     let seed = fs.checksums.metadata.map(|_| state.seed());

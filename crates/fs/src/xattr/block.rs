@@ -44,7 +44,7 @@ pub(super) fn put(
     } else {
         let nr = create(fs, handle, state, image, reserve)?;
         refs.take_all(new);
-        // Before the old block is released, whose reference may be the last on the values.
+        // Before the old block is released: its reference may be the last on the values.
         if let Err(error) = refs.settle_taken(fs, handle) {
             give_up(fs, handle, nr)?;
             return Err(error);

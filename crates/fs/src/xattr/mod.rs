@@ -6,10 +6,13 @@
 //!
 //! Invariants: a shared block never changes, except for its reference count. A value inode counts
 //! the entries that refer to it; the entries of a shared block count once.
+//!
 //! Locking: the owner's state guards its own area and its reference on the block. The block's lock
 //! comes after it, one at a time. A value inode's state may be locked under its owner's; its holder
 //! locks no other inode.
+//!
 //! Not here: permissions on attributes (`ops`).
+//!
 //! References: kernel documentation, "attributes".
 
 mod acl;

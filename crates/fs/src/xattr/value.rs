@@ -48,7 +48,7 @@ pub(super) struct Held {
     size: u32,
 }
 
-/// Holds the value inode of an entry of `owner`, whose state is locked.
+/// Holds the value inode of an entry of `owner`, which is a locked state.
 pub(super) fn hold(fs: &Fs, owner: &InodeState, nr: InodeNr, size: u32) -> Result<Held> {
     Ok(Held {
         inode: InodeRef::new(load(fs, nr)?),
@@ -220,7 +220,7 @@ impl<'a> NewValue<'a> {
     }
 
     /// Creates the inode, with one reference, which the caller owns. Answers its number and the
-    /// hash for an entry with `name`.
+    /// value of an entry with `name`.
     pub(super) fn create(
         mut self,
         handle: &Handle<'_>,

@@ -11,7 +11,7 @@ use uext4_format::extent::Extent;
 use uext4_format::{BlockNr, BlockRun, LogicalBlock};
 use uext4_journal::Handle;
 
-/// Groups whose bitmaps one step may touch.
+/// Groups that one step may touch.
 const STEP_GROUPS: u64 = 8;
 /// Log blocks for the revokes of the blocks that one step frees, besides one for nodes.
 const STEP_REVOKE_BLOCKS: u64 = 3;

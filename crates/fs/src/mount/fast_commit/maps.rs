@@ -208,7 +208,7 @@ impl Maps {
 }
 
 /// The combined ranges of all records, by inode. A record with a new generation begins a new life
-/// of the number, whose map starts empty.
+/// of the number, with an empty map.
 fn collect(fs: &Fs, records: &[Record]) -> Result<BTreeMap<InodeNr, Ranges>> {
     let mut all: BTreeMap<InodeNr, Ranges> = BTreeMap::new();
     let mut lives: BTreeMap<InodeNr, u32> = BTreeMap::new();

@@ -8,10 +8,13 @@
 //! Layout: [`ranges`] combines the records of one file's blocks; [`maps`] applies them, with
 //! [`clusters`] for clusters that a file shares with itself; [`inodes`] and [`names`] apply the
 //! other records.
+//!
 //! Order: blocks of the records are reserved before any allocation; then lost blocks are unmapped;
 //! then come inodes, names in their order, and the new mappings.
+//!
 //! Invariants: an inode without a name in the end is tracked as an orphan, for the mount to free.
 //! Record bytes are validated as any other bytes from disk; damage refuses the mount.
+//!
 //! Not here: times of directories, which no record has; they get the time of the replay.
 //!
 //! References: kernel documentation, `filesystems/ext4/journal.rst`, "fast commits".

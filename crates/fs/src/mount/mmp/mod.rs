@@ -7,6 +7,7 @@
 //! of the block, and again after it wrote its number. A holder writes only for [`lease`], which is
 //! shorter, after its last read that showed its own number: `Claim::check` runs before every write.
 //! A holder that was stopped for longer (`SIGSTOP`, a suspended machine) renews before it writes.
+//!
 //! Each renewal reads the block before and after it writes it; a foreign number ends the claim, and
 //! with it every write. Written data leave the page cache at once (`BlockDevice::write_out`), so
 //! that the kernel writes none of them back long after the process was stopped. A few instructions

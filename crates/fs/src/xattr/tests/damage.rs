@@ -79,7 +79,7 @@ fn a_block_number_that_cannot_be_is_an_error() {
     }
 }
 
-/// An entry whose value inode is an ordinary file, the inode itself, or missing.
+/// An entry with an ordinary file, the inode itself, or a missing inode as its value inode.
 #[test]
 fn value_inodes_that_hold_no_value_are_errors() {
     let rig = Rig::new(
