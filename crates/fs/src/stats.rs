@@ -180,7 +180,8 @@ pub struct CacheCounts {
     pub entries: u64,
     /// Of these, held only by the cache: they may be evicted.
     pub idle: u64,
-    /// Bytes of the objects and of the dentry tables; without the heap memory of inodes.
+    /// Bytes of the objects, the name tables of leaves and the block lists of directories; without
+    /// other heap memory of inodes.
     pub bytes: u64,
     /// Look-ups that found their object.
     pub hits: u64,

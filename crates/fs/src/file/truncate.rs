@@ -43,7 +43,7 @@ pub(crate) fn truncate(fs: &Fs, inode: &Arc<Inode>, size: u64) -> Result<()> {
         delay::discard(fs, inode, buffer, io::blocks_for(fs, size)..LOGICAL_END + 1);
         before_unmapping(fs, inode, buffer)?;
     }
-    // A crash exposes a rewritten file's old or new content, as its data are written out at close.
+    // A file that is rewritten from empty is written out at close (`auto_da_alloc`).
     buffer.out_at_close |= size == 0 && fs.settings.has(Switch::AutoDaAlloc);
     io::zero_tail(fs, inode, buffer, size.min(old))?;
     let now = fs.now();

@@ -22,7 +22,7 @@ use uext4_sync::{Mutex, Rank, Sharded};
 const ENDS_PER_SWEEP: u32 = 256;
 
 /// Per-shard queues of unused inodes that are unlinked or have preallocated space. An inode is
-/// queued in the shard of its last user, because it is in that CPU's cache.
+/// queued in the shard of its last user, because it is in that thread's CPU cache.
 pub(crate) struct Reclaim {
     queues: Sharded<Queue>,
     /// Held while all queues are emptied: inodes taken out still occupy space.

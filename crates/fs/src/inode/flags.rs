@@ -99,7 +99,7 @@ pub(super) fn visible(flags: InodeFlags, kind: FileType) -> u32 {
     }
 }
 
-/// The flags after a request for `wanted` by `caller`, who owns the inode.
+/// The flags after a request for `wanted` by the owner `caller`.
 ///
 /// # Errors
 /// [`Error::NotPermitted`] without the right, or when another flag of an immutable inode changes;

@@ -16,9 +16,9 @@ impl Filesystem {
     /// before are on the device; data in a cache above are not.
     ///
     /// # Errors
-    /// [`Error::Busy`] if it is frozen, [`Error::ReadOnly`] if it was unmounted, or the error that
-    /// stopped the freeze: the mount has failed, see [`Self::failure`]. Or the error that lost
-    /// delayed data: the mount continues.
+    /// [`Error::Busy`] if it is frozen, [`Error::ReadOnly`] if it was unmounted,
+    /// [`Error::Shutdown`] after a shutdown, or the error that stopped the freeze: the mount has
+    /// failed, see [`Self::failure`]. Or the error that lost delayed data: the mount continues.
     pub fn freeze(&self) -> Result<()> {
         let fs = &self.fs;
         let mut life = fs.lifecycle.lock();

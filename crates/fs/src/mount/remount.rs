@@ -60,8 +60,9 @@ impl Filesystem {
     ///
     /// # Errors
     /// [`Error::Option`] for an unknown word, [`Error::Remount`] with the reason for a refusal;
-    /// then nothing has changed. Errors of the device and of damage as in [`Self::mount`]; after
-    /// the first write they fail the mount, see [`Self::failure`].
+    /// then nothing has changed. [`Error::ReadOnly`] after the unmount, [`Error::Shutdown`] after a
+    /// shutdown. Errors of the device and of damage as in [`Self::mount`]; after the first write
+    /// they fail the mount, see [`Self::failure`].
     pub fn remount(&self, list: &str) -> Result<()> {
         let fs = &self.fs;
         let mut life = fs.lifecycle.lock();

@@ -47,8 +47,8 @@ pub(super) struct Newcomer<'a> {
 }
 
 impl Newcomer<'_> {
-    /// As [`with_index`], for a change that inserts the name: a full leaf is split without the
-    /// exclusive lock. ENOSPC is final only after freed space has returned.
+    /// As [`with_index`], for a change that inserts the name: a full leaf is split while optimistic
+    /// operations continue. ENOSPC is final only after freed space has returned.
     pub(super) fn with_index<T>(&self, mut change: impl FnMut(Index) -> Answer<T>) -> Result<T> {
         self.fs
             .with_what_was_freed(|| without_lock(self.dir, &mut change, || self.make_room()))

@@ -4,7 +4,7 @@
 //! concurrent moves make no cycle. Then the rename takes DirIndex of every directory involved,
 //! ascending by inode number: shared if only entries change, and for a renamed directory, which
 //! must not be removed meanwhile; exclusive for removed directories, and for format changes that
-//! need it. A full leaf is split without the exclusive lock.
+//! need it. A full leaf is split while optimistic operations continue.
 
 mod carry_out;
 mod checks;

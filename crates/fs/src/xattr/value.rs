@@ -48,7 +48,7 @@ pub(super) struct Held {
     size: u32,
 }
 
-/// Holds the value inode of an entry of `owner`, which is a locked state.
+/// Holds the value inode of an entry of `owner`, the locked state of the inode with the attribute.
 pub(super) fn hold(fs: &Fs, owner: &InodeState, nr: InodeNr, size: u32) -> Result<Held> {
     Ok(Held {
         inode: InodeRef::new(load(fs, nr)?),
