@@ -122,7 +122,7 @@ impl Space {
             return Ok(());
         }
         let descriptor = match source {
-            // The bitmap is still in memory, because changed bitmaps stay there.
+            // It left memory since. Changed bitmaps stay, so the device has the current one.
             Source::Memory => return self.see(nr, &self.source(nr)?, None, used),
             Source::Computed(descriptor) => {
                 *used = self.computed_bitmap(nr, bits);
