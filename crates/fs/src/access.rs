@@ -79,7 +79,8 @@ impl Fs {
         facts.uid != caller.uid && facts.mode & 0o070 != 0
     }
 
-    /// Whether `caller` may use the blocks reserved for the superuser, by `resuid` and `resgid`.
+    /// Whether `caller` may use the blocks reserved for the superuser: if it is the superuser, or
+    /// `resuid` or `resgid` name it.
     pub(crate) fn reserve_of(&self, caller: &Caller) -> Reserve {
         let gid = self.settings.reserved_gid().filter(|gid| *gid != 0);
         let listed = self.settings.reserved_uid() == Some(caller.uid)

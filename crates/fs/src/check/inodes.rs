@@ -203,7 +203,7 @@ impl Check<'_> {
         let is_inline = inode.flags.contains(InodeFlags::INLINE_DATA);
         let odd =
             kind == FileType::Directory && !is_inline && !inode.size.is_multiple_of(block_size);
-        // After a crash during a truncate, data behind the end of the file are valid.
+        // Data behind the end are no damage if a crash interrupted a truncate.
         let orphan = inode.links == 0 || self.is_orphan(nr);
         // A verity file's hash tree is behind its data. One block at the end may have been written
         // before the size.

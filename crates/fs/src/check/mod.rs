@@ -6,8 +6,8 @@
 //! links (`links`), bitmaps and counts (`bitmaps`).
 //! links that these came to (`links`), bitmaps and counts (`bitmaps`).
 //!
-//! Invariants: only the structure that claimed a block first is walked through it, so the size of
-//! the file system bounds the time, whatever it contains. Memory is counted before it is allocated
+//! Invariants: a block is walked only by the structure that claimed it first, so the size of the
+//! file system bounds the time, whatever it contains. Memory is counted before it is allocated
 //! ([`Limits`]).
 //!
 //! Not here: data, the journal's blocks (the mount checks them), backups of the superblock and its

@@ -55,7 +55,7 @@ const NEEDS: &[(Feature, Feature)] = &[
 
 /// Completes a feature set as mke2fs does, and checks its consistency.
 ///
-/// `metadata_csum` replaces `uninit_bg`; without it, `metadata_csum_seed` is removed.
+/// `metadata_csum` replaces `uninit_bg`; `metadata_csum_seed` is removed without `metadata_csum`.
 pub(super) fn resolve(wanted: Features) -> Result<Features, Error> {
     let mut features = wanted;
     if features.has(Feature::METADATA_CSUM) {

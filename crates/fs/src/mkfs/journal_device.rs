@@ -82,8 +82,8 @@ pub fn format_journal_device(
 /// Registers a file system as user of an external journal.
 ///
 /// # Errors
-/// [`Error::Contradiction`] if the device holds no journal, [`Error::NoSpace`] if its list of users
-/// is full, [`Error::Device`].
+/// [`Error::OutOfRange`] if the device holds no external journal, [`Error::Contradiction`] if its
+/// superblocks are damaged, [`Error::NoSpace`] if its list of users is full, [`Error::Device`].
 pub fn add_journal_user(device: &dyn BlockDevice, user: [u8; 16]) -> Result<(), Error> {
     let mut bytes = [0; SUPERBLOCK_BYTES];
     device.read_at(SUPERBLOCK_OFFSET, &mut bytes)?;

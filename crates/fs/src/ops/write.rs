@@ -33,8 +33,9 @@ impl Filesystem {
         self.write_by(inode, offset, data, kill, &Caller::root())
     }
 
-    /// As [`Self::write_as`]; `caller` may use the blocks reserved for the superuser only by
-    /// `resuid` and `resgid`. Permissions are checked at the open, not here.
+    /// As [`Self::write_as`]; `caller` may use the blocks reserved for the superuser only if it is
+    /// the superuser, or `resuid` or `resgid` name it. Permissions are checked at the open, not
+    /// here.
     pub fn write_by(
         &self,
         inode: &InodeRef,
