@@ -35,7 +35,7 @@ impl Background {
         self.engine.progress.lock().has_threads = true;
     }
 
-    /// Ends the threads and waits for them; what they have begun they finish.
+    /// Ends the threads and waits until each has finished the work it began.
     pub(crate) fn end(&self) {
         let threads = std::mem::take(&mut *self.threads.lock());
         {
@@ -63,12 +63,12 @@ impl Engine {
         progress.requests == progress.served || self.gate.check().is_err()
     }
 
-    /// Waits for a commit to do: one that is asked for, or that is due when the last one was at
-    /// `since`. False: the thread must end.
+    /// Waits until a commit is requested, or until the commit interval has passed since `since`.
+    /// Answers false when the thread must end.
     fn await_commit(&self, since: Duration) -> bool {
         let mut progress = self.progress.lock();
         while self.is_idle(&progress) && !progress.ending {
-            // Looked at each time: a remount may change it.
+            // Read in each round: a remount may change the interval.
             let deadline = since.saturating_add(self.commit_interval());
             let left = deadline.saturating_sub(self.clock.monotonic());
             if self.gate.check().is_err() {
@@ -86,7 +86,8 @@ impl Engine {
             let asked = { !self.is_idle(&self.progress.lock()) };
             if asked || self.is_dirty() || !self.late.is_empty() {
                 let _one = self.one_commit.lock();
-                // An error has stopped the journal and reached everybody who waits.
+                // `commit_locked` has already stopped the journal and woken the waiters on an
+                // error.
                 let _told = self.commit_locked();
             }
             since = self.clock.monotonic();
@@ -102,7 +103,7 @@ impl Engine {
         }
     }
 
-    /// Waits for a checkpoint to do; false: the thread must end.
+    /// Waits until a checkpoint is requested; false: the thread must end.
     fn await_checkpoint(&self, mut progress: MutexGuard<'_, Progress>) -> bool {
         let is_asked =
             |progress: &Progress| progress.checkpoint_wanted && self.gate.check().is_ok();

@@ -1,13 +1,12 @@
-//! Writing committed images home, and moving the tail of the log.
+//! Checkpoint: writes committed images home and moves the tail of the log.
 //!
-//! A pass brings blocks home step by step. The tail moves at its end, or as soon as a commit waits
-//! for space: the commit moves it, so it waits for a step or two and not for all that the pass aims
-//! at. A tail that moves has its price, two flushes and the log's superblock, which only those pay
-//! who need it.
+//! A pass works in steps. The tail moves at the end of the pass, or earlier if a commit waits for
+//! log space: that commit moves the tail itself after a step. So a commit waits for a step or two,
+//! and the cost of a tail move (two flushes, one superblock write) is paid on demand only.
 //!
-//! Locking: one pass at a time, without a lock ([`crate::log_space::Pass`]); each batch of
+//! Locking: at most one pass runs ([`crate::log_space::Pass`]; a flag, not a lock). Each batch of
 //! writes holds `batch` ([`uext4_sync::Rank::CheckpointBatch`]), so that a commit which revokes
-//! blocks can wait until no older image of them is on its way home.
+//! blocks can wait until no older image of them is in flight.
 
 use crate::Error;
 use crate::engine::Engine;
@@ -19,12 +18,12 @@ use uext4_format::BlockNr;
 
 /// Blocks written under one hold of `batch`: bounds what a revoking commit waits for.
 const BATCH_BLOCKS: usize = 1024;
-/// A step of a pass is this part of the log.
+/// Steps into which a pass divides the log.
 const STEPS_PER_LOG: u32 = 16;
 
 impl Engine {
-    /// Brings home what the oldest transactions wait for, until `free_blocks` of the log are free
-    /// or nothing is left. If another thread is at it, waits until there is as much.
+    /// Runs a pass over the oldest transactions until `free_blocks` of the log are free or all are
+    /// done. If another thread runs the pass, waits until that many blocks are free.
     pub(crate) fn checkpoint(&self, log: &OpenLog, free_blocks: u32) -> Result<(), Error> {
         loop {
             match log.begin_pass(free_blocks) {
@@ -72,8 +71,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Drops freed blocks from what is to be written home, and waits until no such write is under
-    /// way. From then on the blocks may be reused.
+    /// Drops the images of freed blocks and waits until no home write of them is in flight. After
+    /// the return the blocks may be reused.
     pub(crate) fn drop_revoked(&self, revokes: &[BlockNr]) -> Vec<Entry> {
         if !revokes.iter().any(|block| self.images.contains(*block)) {
             return Vec::new();
@@ -82,8 +81,8 @@ impl Engine {
         self.images.revoke(revokes)
     }
 
-    /// Writes the newest committed image of one block home. It stays in the log until a checkpoint
-    /// retires it. `batch` keeps older and newer writes of the block apart.
+    /// Writes the newest committed image of one block home. The image stays in the log until a
+    /// checkpoint retires it. `batch` orders the write against other home writes of the block.
     pub(crate) fn write_home(&self, block: BlockNr) -> Result<(), Error> {
         let _one_write = self.batch.lock();
         self.gate.check()?;
@@ -93,7 +92,7 @@ impl Engine {
         }
     }
 
-    /// Brings everything home and marks the log clean.
+    /// Checkpoints the whole log and marks it clean.
     pub(crate) fn clean_log(&self, log: &OpenLog) -> Result<(), Error> {
         self.checkpoint(log, u32::MAX)?;
         self.gate.check()?;

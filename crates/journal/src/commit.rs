@@ -1,7 +1,7 @@
-//! One commit, step by step.
+//! Commit: drain the handles, render, write the log, flush, write the commit block, publish.
 //!
-//! Locking: `one_commit` is held throughout; everything else for moments only. The caller has no
-//! open handle. Live objects are locked one at a time to render them.
+//! Locking: `one_commit` is held throughout, every other lock briefly. The caller has no open
+//! handle. Live objects are locked one at a time to render them.
 
 use crate::dirty_list::DirtyList;
 use crate::draft::Draft;
@@ -17,9 +17,9 @@ use std::sync::Arc;
 use uext4_format::jbd2::CommitBlock;
 use uext4_format::{BlockNr, Tid};
 
-/// Objects that are worth a thread of their own to render.
+/// Fewest objects per rendering thread.
 const OBJECTS_PER_THREAD: usize = 1000;
-/// Blocks that are worth a thread of their own to write to the log.
+/// Fewest blocks per thread that writes the log.
 const WRITTEN_PER_THREAD: usize = 2048;
 
 /// A transaction that is closed, rendered and ready to be written.
@@ -29,7 +29,7 @@ pub(crate) struct Closed {
     pub(crate) images: Vec<(BlockNr, Image)>,
     /// Ascending; none of them is among the images.
     pub(crate) revokes: Vec<BlockNr>,
-    /// Of the images, those of tables ([`Draft::is_table`]); ascending. Empty with a log.
+    /// The blocks of `images` that are tables ([`Draft::is_table`]); ascending. Empty with a log.
     pub(crate) tables: Vec<BlockNr>,
 }
 
@@ -68,7 +68,7 @@ impl Engine {
         result.and(self.gate.check())
     }
 
-    /// The last transaction that is durable now; `None` when there was nothing to commit.
+    /// Answers the last durable transaction; `None` when there was nothing to commit.
     fn close_and_write(&self, tid: Tid) -> Result<Option<Tid>, Error> {
         Times::time(&self.times.commit_ns, || self.close_and_write_now(tid))
     }
@@ -79,7 +79,7 @@ impl Engine {
         if is_empty && self.late.is_empty() {
             return Ok(None);
         }
-        // An empty transaction goes on; what is late is of those before.
+        // An empty transaction stays open; the late blocks belong to the transactions before it.
         let last = if is_empty {
             Tid(tid.0.wrapping_sub(1))
         } else {
@@ -107,7 +107,7 @@ impl Engine {
         Ok(Some(last))
     }
 
-    /// Drains the transaction, takes what it logged, opens the next one.
+    /// Drains the transaction, takes its objects and revokes, and opens the next one.
     fn close_gate(&self, tid: Tid) -> (Vec<DirtyList>, Vec<BlockNr>) {
         let closing_ns = self.now_ns();
         self.gate.close();
@@ -120,7 +120,7 @@ impl Engine {
         }
         let nothing = objects.is_empty() && revokes.is_empty();
         if !nothing {
-            // Not earlier: an empty transaction goes on, and who logs to it then must not join.
+            // Only now: an empty transaction stays open, and its waiters must not join this commit.
             self.progress.lock().committing = Some(tid);
         }
         self.gate.open(if nothing { tid } else { tid.next() });
@@ -178,7 +178,7 @@ impl Engine {
         self.gate.check()?;
         log.mark_in_use()?;
         let body: Vec<&[u8]> = body.iter().map(LogBlock::bytes).collect();
-        // Without threads of its own a journal writes in one order, always.
+        // An inline journal has a deterministic order of writes.
         let threads = match self.threads {
             Threads::Background => self.cores,
             Threads::Inline => 1,
@@ -188,7 +188,7 @@ impl Engine {
         written.into_iter().collect()
     }
 
-    /// The body of the transaction and the file data it points to come before the commit block.
+    /// Makes the transaction's body and the file data it points to durable before the commit block.
     fn flush_before_commit(&self, log: &OpenLog) -> Result<(), Error> {
         if log.is_external {
             self.home.flush()?;
@@ -203,7 +203,7 @@ impl Engine {
         log.write_at(at, &[&block])
     }
 
-    /// The transaction is durable: its images are the newest, its revoked blocks stay away.
+    /// Publishes a durable transaction: its images are the newest, its revoked blocks are dropped.
     fn publish(&self, log: &OpenLog, blocks: u32, closed: Closed) {
         let written: Vec<BlockNr> = closed.images.iter().map(|(block, _)| *block).collect();
         let revoked = self.drop_revoked(&closed.revokes);
@@ -231,7 +231,7 @@ impl Engine {
         }
     }
 
-    /// What a checkpoint pass aims at, in free log blocks.
+    /// Free log blocks at which a checkpoint pass stops.
     pub(crate) fn comfortable_blocks(log: &OpenLog) -> u32 {
         log.len_blocks() / 4 * 3
     }
@@ -242,7 +242,7 @@ fn tables(drafts: &[Draft]) -> Vec<BlockNr> {
     tables.map(|draft| draft.block).collect()
 }
 
-/// The revokes, ascending, less those cancelled by an image of the same transaction.
+/// The revokes, ascending, without those that an image of the same transaction cancels.
 fn without_images(revokes: Vec<BlockNr>, images: &[(BlockNr, Image)]) -> Vec<BlockNr> {
     let revokes: BTreeSet<BlockNr> = revokes.into_iter().collect();
     let has_image = |nr: &BlockNr| images.binary_search_by_key(nr, |(block, _)| *block).is_ok();

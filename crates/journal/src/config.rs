@@ -1,4 +1,4 @@
-//! What a journal is opened with.
+//! Configuration of a journal.
 
 use crate::Error;
 use std::sync::Arc;
@@ -7,16 +7,16 @@ use uext4_device::BlockDevice;
 use uext4_format::Tid;
 use uext4_sync::{Clock, RealClock};
 
-/// Who runs commits and checkpoints.
+/// Threads that run commits and checkpoints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Threads {
     /// One commit thread and one checkpoint thread.
     Background,
-    /// Whoever needs a commit runs it. Same calls, same writes: for crash tests and tools.
+    /// The calling thread runs them. Same calls, same writes: for crash tests and tools.
     Inline,
 }
 
-/// What a journal does first.
+/// State of a new journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Start {
     /// Handles may start at once.
@@ -26,14 +26,13 @@ pub enum Start {
     Quiet,
 }
 
-/// What becomes of a journal without a log when a write of a transaction fails. One with a log
-/// stops.
+/// Reaction of a journal without a log to a failed write. A journal with a log always stops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FailedWrite {
-    /// It stops as well.
+    /// The journal stops as well.
     Stops,
-    /// It goes on. The blocks stay in memory and are written again with each commit; until that
-    /// succeeds whoever waits for a transaction hears [`Error::Late`].
+    /// The journal continues. The blocks stay in memory and are written again with each commit.
+    /// Until that succeeds, a wait for a transaction answers [`Error::Late`].
     Late,
 }
 
@@ -55,18 +54,18 @@ pub enum Width {
     Wide,
 }
 
-/// A stretch of the log that is contiguous on its device.
+/// A run of the log that is contiguous on its device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogRun {
     /// First block, counted in the log.
     pub log_start: u32,
-    /// Where it stands on the device, in file system blocks.
+    /// First block on the device, in file system blocks.
     pub device_block: u64,
     /// Blocks.
     pub len: u32,
 }
 
-/// Where the log lives.
+/// Location of the log.
 #[derive(Clone)]
 pub struct Log {
     /// The file system's own device, or an external journal device.
@@ -97,16 +96,16 @@ impl Log {
     }
 }
 
-/// Is told about the fate of transactions. Calls come from the committing side, without any lock
-/// of the journal that a handle, a live object or `read_block` needs.
+/// Observer of commits. The committing thread calls it, without any lock of the journal that a
+/// handle, a live object or `read_block` needs.
 pub trait CommitObserver: Send + Sync {
     /// Transaction `tid` is durable and its revoked blocks will not be written home any more.
-    /// Comes before those who wait for `tid` are woken; in the order of transactions.
+    /// Called before the waiters for `tid` are woken, and in the order of transactions.
     fn committed(&self, tid: Tid);
-    /// A commit of a journal without a log could not write all, and the journal goes on
+    /// A commit of a journal without a log could not write all blocks, and the journal continues
     /// ([`FailedWrite::Late`]).
     fn late(&self, _cause: &Error) {}
-    /// The journal stopped; comes once.
+    /// The journal stopped; called once.
     fn aborted(&self, cause: &Error);
 }
 
@@ -118,7 +117,7 @@ impl CommitObserver for NoObserver {
     fn aborted(&self, _cause: &Error) {}
 }
 
-/// What a journal is opened with.
+/// Configuration of a journal.
 pub struct Config {
     /// The file system's device.
     pub home: Arc<dyn BlockDevice>,
@@ -126,13 +125,13 @@ pub struct Config {
     pub block_size: u32,
     /// The log; `None`: commits write home directly.
     pub log: Option<Log>,
-    /// When a write fails.
+    /// Reaction to a failed write, without a log.
     pub failed_write: FailedWrite,
-    /// Told about commits.
+    /// Observer of commits.
     pub observer: Arc<dyn CommitObserver>,
-    /// Who runs commits.
+    /// Threads that run commits.
     pub threads: Threads,
-    /// What it does first.
+    /// State after the opening.
     pub start: Start,
     /// A dirty transaction is committed after this long (background threads only).
     pub commit_interval: Duration,
@@ -141,9 +140,9 @@ pub struct Config {
     pub transaction_max_blocks: u32,
     /// Checksums of the log.
     pub checksums: Checksums,
-    /// Block numbers of the log.
+    /// Width of block numbers in the log.
     pub width: Width,
-    /// Time for commit blocks.
+    /// Clock for commit intervals and the times in commit blocks.
     pub clock: Arc<dyn Clock>,
 }
 

@@ -1,6 +1,7 @@
-//! Objects that a shard logged, in pieces: a list that moves when it grows would hold up who logs
-//! just then, and its ever larger arrays make an allocator take memory for each thread that is not
-//! used again.
+//! List of the objects that a shard logged, in fixed-size pieces.
+//!
+//! A growing array would be copied while a handle waits, and its ever larger allocations would
+//! leave memory in each thread's allocator cache that is not used again.
 
 use crate::live::Dirty;
 use std::sync::Arc;
@@ -8,10 +9,10 @@ use std::sync::Arc;
 /// Objects in a piece.
 const PIECE: usize = 256;
 
-/// See the module.
+/// List of logged objects; see the module.
 #[derive(Default)]
 pub(crate) struct DirtyList {
-    /// All but the last are full.
+    /// All pieces but the last are full.
     pieces: Vec<Vec<Arc<dyn Dirty>>>,
 }
 

@@ -1,24 +1,24 @@
-//! A block of the committing transaction while its bytes come together.
+//! Draft: a block image of the committing transaction under construction from patches.
 //!
-//! Invariants: a patch goes straight to its place, once, and `filled` says where patches stand. The
-//! rest comes from the block's present image, when all that is rendered is there.
+//! Invariants: each patch is copied once, to its final place; `filled` holds the ranges written so
+//! far. The remaining bytes come from the block's present image after all objects are rendered.
 
 use crate::Image;
 use std::ops::Range;
 use uext4_format::BlockNr;
 
-/// One block on its way to its image.
+/// One block image under construction.
 pub(crate) struct Draft {
     pub(crate) block: BlockNr,
     image: Image,
-    /// Ascending, with a gap between any two.
+    /// Ranges written so far: ascending, with a gap between any two.
     filled: Vec<Range<usize>>,
-    /// It came as a whole, not as patches that several objects made.
+    /// The block came as a whole image, not as patches.
     is_one: bool,
 }
 
 impl Draft {
-    /// Nothing stands yet.
+    /// A draft without any byte.
     pub(crate) fn blank(block: BlockNr, block_bytes: usize) -> Self {
         Self {
             block,
@@ -28,7 +28,7 @@ impl Draft {
         }
     }
 
-    /// The whole block is there.
+    /// A draft from a whole image.
     pub(crate) fn whole(block: BlockNr, image: Image) -> Self {
         let filled = std::iter::once(0..image.len()).collect();
         Self {
@@ -39,7 +39,7 @@ impl Draft {
         }
     }
 
-    /// Puts `bytes` at `offset`, over whatever stands there.
+    /// Puts `bytes` at `offset`; they replace earlier bytes.
     pub(crate) fn patch(&mut self, offset: usize, bytes: &[u8]) {
         let place = offset..offset + bytes.len();
         Image::make_mut(&mut self.image)[place.clone()].copy_from_slice(bytes);
@@ -62,13 +62,13 @@ impl Draft {
         self.filled.first() == Some(&(0..self.image.len()))
     }
 
-    /// Whether the block is a record in a table (inodes, descriptors, the superblock), which names
-    /// blocks that came as a whole and which no other block names.
+    /// Whether the block belongs to a table (inodes, descriptors, the superblock). Tables come as
+    /// patches and name blocks that come whole; no other block names a table.
     pub(crate) fn is_table(&self) -> bool {
         !self.is_one
     }
 
-    /// Takes the bytes that no patch brought from the block as it is.
+    /// Fills the bytes without a patch from `present`, the block's present image.
     pub(crate) fn fill(&mut self, present: &[u8]) {
         let image = Image::make_mut(&mut self.image);
         let mut from = 0;
@@ -80,7 +80,7 @@ impl Draft {
         self.filled.push(0..image.len());
     }
 
-    /// What goes to the log and home.
+    /// The finished image, for the log and for the home write.
     pub(crate) fn into_image(self) -> (BlockNr, Image) {
         debug_assert!(self.is_whole(), "what no patch reached is filled");
         (self.block, self.image)
@@ -94,7 +94,7 @@ mod tests {
 
     const BYTES: usize = 64;
 
-    /// Against a plain copy of the block: patches in any order, over each other, and whole images.
+    /// Compares with a plain copy of the block: overlapping patches in any order, and whole images.
     #[test]
     fn later_patches_win_and_gaps_keep_what_was_there() {
         let mut rng = Rng::new(11);

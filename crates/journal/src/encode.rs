@@ -1,4 +1,4 @@
-//! A closed transaction as the blocks that go to the log.
+//! Encodes a closed transaction as log blocks.
 
 use crate::commit::Closed;
 use crate::parallel::stretches;
@@ -10,7 +10,7 @@ use uext4_format::{BlockNr, Tid};
 pub(crate) enum LogBlock {
     /// Descriptor, revoke block, or an escaped image.
     Own(Vec<u8>),
-    /// An image as it is.
+    /// An unchanged image.
     Shared(Image),
 }
 
@@ -23,15 +23,15 @@ impl LogBlock {
     }
 }
 
-/// Images whose checksums are worth a thread of their own.
+/// Fewest images per thread that computes checksums.
 const IMAGES_PER_THREAD: usize = 1024;
 
-/// Everything of a transaction in the order of the log, by up to `threads` threads; the last block
-/// is zeros in place of its commit block.
+/// The transaction's blocks in log order, computed by up to `threads` threads. The last block is
+/// zero and holds the place of the commit block.
 ///
-/// All of a commit block but its first sector is zero. Once these zeros are durable, a commit block
-/// that is cut short is none or a whole one; over what the log held before, e2fsck and Linux would
-/// take it for corruption.
+/// All sectors of a commit block but the first are zero. Once these zeros are durable, a torn write
+/// of the commit block leaves either none or a whole one. Over older log contents a torn commit
+/// block would count as corruption for e2fsck and Linux.
 ///
 /// # Errors
 /// [`Error::Panicked`].

@@ -25,23 +25,23 @@ use uext4_sync::{Clock, Condvar, Mutex, OnceLock, Rank, Sharded, handle_point};
 /// Credits of a transaction without a log, in blocks.
 const LIMIT_WITHOUT_LOG: u32 = 16384;
 
-/// Who waits for which commit.
+/// State of commits, for the waiters and the background threads.
 pub(crate) struct Progress {
     /// Last durable transaction.
     pub(crate) committed: Tid,
     /// The transaction that is closed, not empty, and being committed.
     pub(crate) committing: Option<Tid>,
-    /// Commits asked for, counted.
+    /// Number of commits requested.
     pub(crate) requests: u64,
     /// The last request that the present commit serves.
     pub(crate) serving: u64,
     /// The last request that was served.
     pub(crate) served: u64,
-    /// Why the last commit, of a journal without a log, is in memory only.
+    /// Without a log: why the last commit is in memory only.
     pub(crate) late: Option<Error>,
     /// The log is more than half full.
     pub(crate) checkpoint_wanted: bool,
-    /// There is a commit thread to serve requests.
+    /// A commit thread exists to serve requests.
     pub(crate) has_threads: bool,
     /// The background threads must end.
     pub(crate) ending: bool,
@@ -62,21 +62,21 @@ pub(crate) struct Engine {
     pub(crate) progress: Mutex<Progress>,
     /// `progress` changed.
     pub(crate) changed: Condvar,
-    /// There is something to do for the background threads (with `progress`).
+    /// The background threads have work (with `progress`).
     pub(crate) work: Condvar,
     pub(crate) one_commit: Mutex<()>,
     /// Set when the journal is opened, or once while it is quiet.
     pub(crate) log: OnceLock<OpenLog>,
-    /// Held while images are on their way home.
+    /// Held while home writes of images are in flight.
     pub(crate) batch: Mutex<()>,
     pub(crate) cores: usize,
     pub(crate) times: Times,
-    /// When the running transaction was first logged to; 0 before. Written once per transaction.
+    /// Time of the first log entry of the running transaction; 0 before it.
     began_ns: AtomicU64,
 }
 
-/// Credits of one transaction in this log, in blocks: a quarter of it, as in the kernel, unless
-/// that is too much memory for one commit to pin.
+/// Credits of one transaction in this log, in blocks: a quarter of the log, as in the kernel, but
+/// at most `max_blocks`, which bounds the memory that one commit pins.
 fn limit_of(log: &OpenLog, max_blocks: u32) -> u32 {
     (log.len_blocks() / 4).min(max_blocks)
 }
@@ -127,7 +127,7 @@ impl Engine {
         }
     }
 
-    /// Says no when no transaction can hold `credits`.
+    /// Fails when no transaction can hold `credits`, or when the journal has stopped.
     pub(crate) fn fits(&self, credits: u32) -> Result<(), Error> {
         let limit = self.gate.limit();
         if credits > limit {
@@ -139,7 +139,7 @@ impl Engine {
         self.gate.check()
     }
 
-    /// Goes into the running transaction, waiting for the next one when it is full.
+    /// Enters the running transaction; waits for the next one when it is full.
     pub(crate) fn enter(&self, credits: u32) -> Result<Ticket, Error> {
         self.fits(credits)?;
         match self.gate.enter(credits) {
@@ -186,7 +186,7 @@ impl Engine {
         }
     }
 
-    /// Puts an object on the running transaction's list; answers how many blocks it adds at most.
+    /// Puts an object on the running transaction's list; answers its charge in blocks (a bound).
     pub(crate) fn push_object(&self, object: Arc<dyn Dirty>, shared: Option<BlockNr>) -> u32 {
         let charge = { self.logged.local().lock().push(object, shared) };
         if self.began_ns.load(Relaxed) == 0 {
@@ -200,7 +200,7 @@ impl Engine {
         (self.clock.monotonic().as_nanos() as u64).max(1)
     }
 
-    /// The gate is closed, and began to be at `closing_ns`: adds how long the transaction ran.
+    /// Adds the run time of the transaction whose gate began to close at `closing_ns`.
     pub(crate) fn note_end(&self, closing_ns: u64) {
         match self.began_ns.swap(0, Relaxed) {
             0 => {}
@@ -208,8 +208,7 @@ impl Engine {
         }
     }
 
-    /// Notes that a block is revoked in the running transaction; answers how many blocks it adds to
-    /// the log at most.
+    /// Notes a revoke in the running transaction; answers its charge in log blocks (a bound).
     pub(crate) fn push_revoke(&self, block: BlockNr) -> u32 {
         let log = self.log.get();
         let per_block = log.map_or(usize::MAX, |log| RevokeWriter::capacity(&log.layout));
@@ -257,7 +256,7 @@ impl Engine {
         }
     }
 
-    /// Gives ascending blocks what no patch brought: their present bytes.
+    /// Fills the bytes of ascending blocks that have no patch with their present bytes.
     pub(crate) fn fill_gaps(&self, drafts: &mut [Draft]) -> Result<(), Error> {
         let mut away = Vec::new();
         for draft in drafts.iter_mut().filter(|draft| !draft.is_whole()) {
@@ -271,7 +270,7 @@ impl Engine {
             .read_many(&blocks, |at, bytes| away[at].fill(bytes))
     }
 
-    /// Asks for a commit; its number is the request's ticket.
+    /// Requests a commit; answers the number of the request.
     pub(crate) fn request_commit(&self) -> u64 {
         let mut progress = self.progress.lock();
         progress.requests += 1;
@@ -308,8 +307,8 @@ impl Engine {
             drop(progress);
             return self.commit_inline(tid);
         }
-        // A commit under way may serve no request at all (the timer started it), so whoever joins
-        // it waits for its end, not for a number.
+        // A commit that the timer started serves no request, so a thread that joins it waits for
+        // the end of the commit, not for a request number.
         let joined = progress.committing == Some(tid);
         if !joined {
             progress.requests += 1;
@@ -331,8 +330,8 @@ impl Engine {
         }
     }
 
-    /// Stops the journal: nothing is written any more but a note in the journal superblock that
-    /// it was stopped by an error. The caller holds no lock of the journal but `one_commit`.
+    /// Stops the journal. The only write after that notes the error in the journal superblock. The
+    /// caller holds no lock of the journal but `one_commit`.
     pub(crate) fn abort(&self, cause: Error) {
         if self.gate.stop(cause.clone().aborted()) {
             if let (Some(log), Some(errno)) = (self.log.get(), cause.stored_errno()) {
@@ -343,14 +342,14 @@ impl Engine {
         self.tell_stopped();
     }
 
-    /// Lets everybody who waits see that the gate was stopped.
+    /// Wakes all waiters after the gate was stopped.
     pub(crate) fn tell_stopped(&self) {
         let _progress = self.progress.lock();
         self.changed.notify_all();
         self.work.notify_all();
     }
 
-    /// Goes on with a log. Nothing was logged so far and the gate is held; the caller holds
+    /// Attaches a log. Nothing was logged so far and the gate is held; the caller holds
     /// `one_commit`.
     pub(crate) fn attach(&self, log: OpenLog) {
         let next = log.next();

@@ -1,4 +1,4 @@
-//! What can go wrong in a journal.
+//! Errors of the journal.
 
 use std::sync::Arc;
 use uext4_format::Corrupt;
@@ -9,7 +9,7 @@ pub enum Error {
     /// A device failed.
     #[error(transparent)]
     Device(#[from] uext4_device::Error),
-    /// The log holds bytes that make no sense.
+    /// A structure of the log is invalid.
     #[error(transparent)]
     Corrupt(#[from] Corrupt),
     /// The journal stopped earlier; nothing is written any more.
@@ -18,15 +18,15 @@ pub enum Error {
         /// Why it stopped.
         cause: Arc<Error>,
     },
-    /// Blocks of a journal without a log could not be written, and it goes on
-    /// ([`crate::FailedWrite::Late`]): they are in memory only.
+    /// A journal without a log could not write blocks home and continues
+    /// ([`crate::FailedWrite::Late`]): the blocks are in memory only.
     #[error("metadata is in memory only: {cause}")]
     Late {
-        /// What kept the last attempt from writing them.
+        /// Error of the last attempt to write them.
         cause: Arc<Error>,
     },
-    /// A flush of the device failed since the journal was opened: what was written until then may
-    /// be lost, though later flushes succeed.
+    /// A flush of the device failed since the journal was opened. Data written before that flush
+    /// may be lost, even if later flushes succeed.
     #[error("a flush of the device failed before, and with it what was written may be lost")]
     Lost,
     /// A handle asks for more than a transaction can hold.
@@ -46,7 +46,7 @@ pub enum Error {
     /// The log holds transactions that were not replayed.
     #[error("the journal needs recovery")]
     NeedsRecovery,
-    /// The journal has incompatible features that we do not know.
+    /// The journal has unknown incompatible features.
     #[error("the journal has unknown features {bits:#x}")]
     UnknownFeatures {
         /// Their bits.
@@ -61,8 +61,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// What the journal superblock keeps of an error that stopped the journal; `None` for an end
-    /// that is no error.
+    /// The errno that the journal superblock keeps; `None` for a regular close.
     pub(crate) fn stored_errno(&self) -> Option<i32> {
         use rustix::io::Errno;
         let errno = match self {

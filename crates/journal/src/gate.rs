@@ -1,9 +1,9 @@
-//! The gate of the running transaction: who is inside, and how much it may still log.
+//! Drainable gate of the running transaction: counts open handles and hands out credits.
 //!
-//! Invariants: a handle counts itself into its shard, then looks at the gate again; the committer
-//! closes the gate, then looks at the shards. Both with `SeqCst`, so one of them sees the other.
-//! The next transaction opens only after the last handle of this one has left; credits are reset
-//! while nobody is inside.
+//! Invariants: a handle increments its shard's counter, then reads the gate word again; the
+//! committing thread closes the gate, then reads the counters. Both use `SeqCst`, so at least one
+//! of them sees the other. The next transaction opens, with fresh credits, only after the last
+//! handle of this one has left.
 //! Locking: one mutex ([`Rank::JournalState`]) to park, never on the fast path.
 
 use crate::Error;
@@ -17,7 +17,7 @@ const CLOSED: u64 = 1 << 32;
 const STOPPED: u64 = 1 << 33;
 /// No new handle may enter until the journal is resumed; commits go on.
 const HELD: u64 = 1 << 34;
-/// Looks before a waiter parks; a drain takes microseconds.
+/// Polls before a waiter parks; a drain takes microseconds.
 const SPINS: u32 = if cfg!(shuttle) { 1 } else { 200 };
 
 #[derive(Default)]
@@ -29,13 +29,13 @@ struct Shard {
 
 /// Why a handle could not enter.
 pub(crate) enum Refused {
-    /// The gate is closed for a moment.
+    /// The gate is closed, held or stopped.
     Closed,
-    /// Transaction `tid` has no credits left; the gate was opened `opened` times so far.
+    /// Transaction `tid` has no credits left; `opened` is the number of openings so far.
     Full { tid: Tid, opened: u64 },
 }
 
-/// What a handle holds of the gate.
+/// A handle's entry in the gate, with its credits.
 pub(crate) struct Ticket {
     pub(crate) tid: Tid,
     pub(crate) credits: u32,
@@ -43,7 +43,7 @@ pub(crate) struct Ticket {
 }
 
 impl Ticket {
-    /// The holder left; the ticket only tells the transaction it was in.
+    /// Marks that the holder left; the ticket then only names its transaction.
     pub(crate) fn set_outside(&mut self) {
         self.shard = None;
     }
@@ -54,10 +54,10 @@ impl Ticket {
 
 pub(crate) struct Gate {
     word: AtomicU64,
-    /// How often the gate was opened: also counts an empty transaction that went on.
+    /// Number of openings; an empty transaction that continues counts again.
     opened: AtomicU64,
     shards: Sharded<Shard>,
-    /// Credits of this transaction that no shard has: written while everybody reads what is beside.
+    /// Credits of this transaction that no shard has. Padded: every handle reads the other fields.
     remaining: CachePadded<AtomicI64>,
     limit: AtomicU32,
     stopped: OnceLock<Error>,
@@ -80,7 +80,7 @@ impl Gate {
         }
     }
 
-    /// The running transaction (while closed: the one that is being closed).
+    /// The running transaction; while the gate is closed, the one that is being closed.
     pub(crate) fn running(&self) -> Tid {
         Tid(self.word.load(SeqCst) as u32)
     }
@@ -103,7 +103,7 @@ impl Gate {
             .sum()
     }
 
-    /// Goes in with `credits`, without waiting.
+    /// Enters with `credits`, without waiting.
     pub(crate) fn enter(&self, credits: u32) -> Result<Ticket, Refused> {
         let index = shard_index();
         let shard = self.shards.slot(index);
@@ -129,7 +129,7 @@ impl Gate {
         })
     }
 
-    /// Goes out, having logged `used` blocks.
+    /// Leaves after logging `used` blocks.
     pub(crate) fn leave(&self, ticket: &Ticket, used: u32) {
         let Some(shard) = ticket.shard.map(|index| self.shards.slot(index)) else {
             return;
@@ -160,7 +160,8 @@ impl Gate {
         if take(&shard.credits, want) {
             return true;
         }
-        // Small enough that what idle shards hold is a fraction of the transaction.
+        // The chunk is small, so that idle shards hold only a fraction of the transaction's
+        // credits.
         let chunk = i64::from(self.limit() / 256);
         if take(&self.remaining, want + chunk) {
             shard.credits.fetch_add(chunk, SeqCst);
@@ -169,7 +170,7 @@ impl Gate {
         take(&self.remaining, want)
     }
 
-    /// Closes the gate and waits until everybody left. One caller at a time.
+    /// Closes the gate and waits until the last handle has left. One caller at a time.
     pub(crate) fn close(&self) {
         self.word.fetch_or(CLOSED, SeqCst);
         for _ in 0..SPINS {
@@ -184,7 +185,7 @@ impl Gate {
         }
     }
 
-    /// Each shard that was seen empty stays so: whoever enters now sees the gate closed.
+    /// A shard that was seen empty stays empty: an entering handle sees the closed gate and leaves.
     fn is_empty(&self) -> bool {
         self.shards
             .iter()
@@ -204,7 +205,7 @@ impl Gate {
         self.wake.notify_all();
     }
 
-    /// Keeps new handles out until [`Self::release`]; who is inside stays.
+    /// Keeps new handles out until [`Self::release`]; open handles continue.
     pub(crate) fn hold(&self) {
         self.word.fetch_or(HELD, SeqCst);
     }
@@ -221,7 +222,7 @@ impl Gate {
         self.wait_while(|word| word & (CLOSED | HELD) != 0);
     }
 
-    /// Waits until the gate was opened, with fresh credits, more than `opened` times.
+    /// Waits until the number of openings, each with fresh credits, exceeds `opened`.
     pub(crate) fn wait_opened_after(&self, opened: u64) {
         self.wait_while(|word| word & CLOSED != 0 || self.opened.load(SeqCst) == opened);
     }

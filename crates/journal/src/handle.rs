@@ -1,4 +1,4 @@
-//! Handles: an operation's membership in a transaction.
+//! Handles, as in jbd2: an operation's membership in a transaction.
 //!
 //! Locking: a handle is started before every live object ([`uext4_sync::Rank::Handle`]). A thread
 //! has one open handle at a time: a second would wait for the first one's transaction to close.
@@ -12,8 +12,8 @@ use std::sync::Arc;
 use uext4_format::{BlockNr, Tid};
 use uext4_sync::{Rank, Scope, handle_point, scope};
 
-/// An open handle; dropping it ends it. What is logged through one handle is durable together or
-/// not at all. Stays on its thread.
+/// An open handle; dropping it ends it. All changes logged through one handle are durable together
+/// or not at all. A handle stays on its thread.
 pub struct Handle<'j> {
     engine: &'j Engine,
     ticket: Ticket,
@@ -52,8 +52,8 @@ impl<'j> Handle<'j> {
         LogGuard::new(state)
     }
 
-    /// As [`Self::write`], if `check` says yes to the state; else nothing is logged. For objects
-    /// that may have lost their place before they were locked.
+    /// As [`Self::write`], but logs nothing if `check` rejects the state. For objects that may have
+    /// been moved or freed before the lock was taken.
     pub fn write_checked<'a, O: Object, E>(
         &'a self,
         object: &'a Arc<O>,
@@ -65,17 +65,17 @@ impl<'j> Handle<'j> {
         Ok(LogGuard::new(state))
     }
 
-    /// Logs the object to this transaction without keeping its lock: one load when it is logged
-    /// already. For states that hold atomics which many threads change side by side; what they
-    /// change afterwards belongs to this transaction or a later one, never to an earlier.
+    /// Logs the object to this transaction and releases its lock; one load if it is logged already.
+    /// For states with atomics that many threads change concurrently. Their later changes belong to
+    /// this transaction or a later one, never to an earlier one.
     pub fn touch<O: Object>(&self, object: &Arc<O>) {
         if object.live().dirty_tid() != Some(self.tid()) {
             drop(self.write(object));
         }
     }
 
-    /// As [`Self::write`], beside objects of the same rank that were taken with smaller keys
-    /// (inode, block or group numbers).
+    /// As [`Self::write`], while objects of the same rank with smaller keys (inode, block or group
+    /// numbers) are held.
     pub fn write_ordered<'a, O: Object>(
         &'a self,
         object: &'a Arc<O>,
@@ -86,15 +86,15 @@ impl<'j> Handle<'j> {
         LogGuard::new(state)
     }
 
-    /// As [`Self::write`], beside any objects of the same rank: an outer lock that is held
-    /// exclusively keeps everybody else from taking several of them.
+    /// As [`Self::write`], while any objects of the same rank are held. An outer lock, held
+    /// exclusively, keeps every other thread from taking several of them.
     pub fn write_nested<'a, O: Object>(&'a self, object: &'a Arc<O>) -> LogGuard<'a, O::State> {
         let mut state = object.live().lock().write_nested();
         self.log(object, &mut state);
         LogGuard::new(state)
     }
 
-    /// As [`Self::write`], if that needs no wait.
+    /// As [`Self::write`], without waiting; `None` if the lock is taken.
     pub fn try_write<'a, O: Object>(
         &'a self,
         object: &'a Arc<O>,
@@ -118,10 +118,10 @@ impl<'j> Handle<'j> {
         self.used.set(self.used.get() + charge);
     }
 
-    /// The object's metadata block `nr` was freed: it is revoked, and the object is not rendered
-    /// for this transaction. Takes the object's lock (nested, see [`Self::write_nested`]). Logging
-    /// the object (or another one that renders to `nr`) again in this transaction cancels the
-    /// revoke.
+    /// Forgets the object after its metadata block `nr` was freed: revokes `nr` and does not render
+    /// the object for this transaction. Takes the object's lock (nested, see
+    /// [`Self::write_nested`]). If an object that renders to `nr` is logged again in this
+    /// transaction, that cancels the revoke.
     pub fn forget<O: Object>(&self, object: &Arc<O>, nr: BlockNr) {
         let live = object.live();
         let mut state = live.lock().write_nested();
@@ -135,21 +135,21 @@ impl<'j> Handle<'j> {
         self.revoke(nr);
     }
 
-    /// The metadata block `nr`, which has no live object, was freed: older images of it are not
-    /// replayed and not written home once this transaction is durable.
+    /// Revokes the freed metadata block `nr`, which has no live object: once this transaction is
+    /// durable, older images of `nr` are neither replayed nor written home.
     pub fn revoke(&self, nr: BlockNr) {
         let charge = self.engine.push_revoke(nr);
         self.used.set(self.used.get() + charge);
     }
 
-    /// Asks for a commit as soon as the handle ends, without waiting for it.
+    /// Requests a commit when the handle ends, without waiting for it.
     pub fn mark_sync(&self) {
         self.sync.set(true);
     }
 
-    /// Ends this handle and starts the next, maybe in the next transaction. What was logged so
-    /// far may become durable alone. The caller holds no live object. After an error that is not
-    /// [`Error::TooManyCredits`] the journal has stopped, and nothing logged is written any more.
+    /// Ends this handle and starts the next, maybe in the next transaction: the changes so far may
+    /// become durable alone. The caller holds no live object. After any error but
+    /// [`Error::TooManyCredits`] the journal has stopped.
     pub fn restart(&mut self, credits: u32) -> Result<(), Error> {
         self.engine.fits(credits)?;
         self.engine

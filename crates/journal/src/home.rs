@@ -1,11 +1,11 @@
-//! The file system's device in blocks: coalesced reads and writes.
+//! The file system's device in blocks, with coalesced reads and writes.
 
 use crate::{Error, Image};
 use std::sync::Arc;
 use uext4_device::BlockDevice;
 use uext4_format::BlockNr;
 
-/// How often what a commit must read is read before it fails: it can not be given up without the
+/// Attempts of a read that a commit needs: a commit cannot skip the block without losing the
 /// transaction.
 const READS_MAX: u32 = 3;
 /// Blocks in one access: large enough for sequential speed, small enough for the stack of buffers.
@@ -19,7 +19,7 @@ pub(crate) struct Home {
     barrier: Barrier,
 }
 
-/// Flushes that count only if no flush of the device has failed since this was made.
+/// Flush barrier: a flush counts only if no flush of the device failed since the barrier was made.
 #[derive(Clone)]
 pub(crate) struct Barrier {
     failed_before: u64,
@@ -34,7 +34,7 @@ impl Barrier {
     /// Makes durable what was written since the barrier was made.
     ///
     /// # Errors
-    /// That of the device, or [`Error::Lost`] after any flush that failed.
+    /// The device's error, or [`Error::Lost`] after any failed flush.
     pub(crate) fn flush(&self, device: &dyn BlockDevice) -> Result<(), Error> {
         device.flush()?;
         match device.failed_flushes() == self.failed_before {
@@ -76,8 +76,8 @@ impl Home {
         Ok(self.device.read_at(at, out)?)
     }
 
-    /// Reads ascending blocks, neighbours in one access, and hands out each with its place. An
-    /// access that fails is repeated.
+    /// Reads ascending blocks, neighbours in one access, and passes each to `take` with its index.
+    /// A failed access is repeated.
     pub(crate) fn read_many(
         &self,
         blocks: &[BlockNr],
@@ -115,7 +115,7 @@ impl Home {
         Ok(())
     }
 
-    /// The barrier that was made with this.
+    /// The barrier made when the journal was opened.
     pub(crate) fn barrier(&self) -> Barrier {
         self.barrier.clone()
     }

@@ -1,13 +1,12 @@
-//! The newest committed image of every block that is not at home yet, and whose it is.
+//! Sharded map from block to its newest committed image that is not home yet, with its transaction.
 //!
-//! An entry names its transaction by number only. Who replaces or removes entries gets them: to
-//! lower the counters of their transactions in one go ([`crate::records`]), and to free the images
-//! where nobody waits.
+//! An entry names its transaction by number only. A caller that replaces or removes entries gets
+//! them back: it lowers the counters of their transactions in one batch ([`crate::records`]), and
+//! frees the images outside the lock.
 //!
-//! Locking: one map shard ([`Rank::Checkpoint`]) at a time, for a moment. What a commit or a
-//! checkpoint does to many blocks it does part by part, and it asks for all blocks of a part before
-//! it looks at the first: entries of a long queue lie in memory and not in a cache, and are fetched
-//! side by side so.
+//! Locking: one map shard ([`Rank::Checkpoint`]) at a time, briefly. A commit or a checkpoint works
+//! on its blocks in parts, and prefetches all entries of a part before it reads the first: the
+//! entries of a long queue are in memory, not in a cache, so their loads overlap.
 
 use crate::Image;
 use crate::newest::{Entry, Newest, in_stretches};
@@ -15,12 +14,12 @@ use uext4_format::{BlockNr, Tid};
 use uext4_sync::{Mutex, Rank, stretch_shard};
 
 const SHARDS: usize = 16;
-/// So many blocks in a row lie in one shard, as a power of two: a block group, usually.
+/// Consecutive blocks of one shard, as a power of two: usually one block group.
 const SHARD_BITS: u32 = 15;
-/// Blocks of a part: what the nearest cache holds, and what a reader may have to wait for.
+/// Blocks of a part: fits the L1 cache and bounds a reader's wait.
 const PART_MAX: usize = 256;
 
-/// A block to bring home, if its newest image is of this transaction.
+/// A block to checkpoint, if its newest image is of this transaction.
 pub(crate) type Wanted = (BlockNr, Tid);
 
 /// Cuts a list of ascending blocks into parts, each in one shard.
@@ -45,7 +44,7 @@ impl Images {
         &self.shards[stretch_shard::<SHARD_BITS>(block.0, SHARDS)]
     }
 
-    /// Images held.
+    /// Number of images held.
     pub(crate) fn len(&self) -> u64 {
         self.shards
             .iter()
@@ -60,7 +59,7 @@ impl Images {
         Some(image.clone())
     }
 
-    /// The newest images of these ascending blocks, where they are of the transactions named.
+    /// The newest images of these ascending blocks, each if it is of the named transaction.
     pub(crate) fn newest_of(&self, wanted: &[Wanted]) -> Vec<(BlockNr, Image)> {
         let mut found = Vec::with_capacity(wanted.len());
         for part in parts_of(wanted, |(block, _)| *block) {
@@ -78,8 +77,8 @@ impl Images {
         found
     }
 
-    /// These images of the ascending `blocks`, all that `tid` committed, are now the newest.
-    /// Answers those that they replace.
+    /// Makes these images of the ascending `blocks`, committed by `tid`, the newest. Answers the
+    /// entries that they replace.
     pub(crate) fn insert(
         &self,
         blocks: &[BlockNr],
@@ -100,8 +99,8 @@ impl Images {
         retired
     }
 
-    /// These images of ascending blocks were written home: they are forgotten unless there are
-    /// newer ones. Answers what is forgotten.
+    /// Removes these images of ascending blocks, which were written home, unless newer ones have
+    /// replaced them. Answers the removed entries.
     pub(crate) fn written(&self, images: &[(BlockNr, Image)]) -> Vec<Entry> {
         let mut retired = Vec::with_capacity(images.len());
         for part in parts_of(images, |(block, _)| *block) {
@@ -125,7 +124,7 @@ impl Images {
         stretch.is_some_and(|stretch| stretch.get(block).is_some())
     }
 
-    /// These blocks were freed: no image of them must go home. Answers what is forgotten.
+    /// Removes the images of freed blocks, so that none is written home. Answers the entries.
     pub(crate) fn revoke(&self, blocks: &[BlockNr]) -> Vec<Entry> {
         let mut retired = Vec::new();
         for block in blocks {
@@ -143,14 +142,14 @@ mod tests {
     use std::collections::BTreeMap;
     use uext4_sync::Rng;
 
-    /// Ascending, in more shards, stretches and rows than one; some stretches have many.
+    /// Ascending blocks in several shards, stripes and rows; some stripes have many of them.
     fn some_blocks(rng: &mut Rng) -> Vec<BlockNr> {
         let density = [1, 20, 1000][rng.below(3) as usize];
         let blocks = (0..40_000).filter(|_| rng.below(1000) < density);
         blocks.map(BlockNr).collect()
     }
 
-    /// Against a plain map: lists that are committed, brought home and freed in turn.
+    /// Compares with a plain map: lists that are committed, written home and freed in turn.
     #[test]
     fn lists_do_what_a_plain_map_does() {
         let mut rng = Rng::new(3);

@@ -1,4 +1,4 @@
-//! The journal as its users see it.
+//! Public interface of the journal.
 
 use crate::background::Background;
 use crate::engine::Engine;
@@ -8,7 +8,7 @@ use std::sync::Arc;
 use uext4_device::BlockDevice;
 use uext4_format::{BlockNr, Tid};
 
-/// A journal, or the same engine without a log.
+/// A journal, or the same engine without a log (commits write home).
 pub struct Journal {
     engine: Arc<Engine>,
     /// Ends the threads when the journal is dropped.
@@ -39,8 +39,8 @@ impl Journal {
         Ok(Arc::new(journal))
     }
 
-    /// Starts a handle that will log about `credits` objects' blocks. May wait for a commit; the
-    /// caller holds no live object and no other handle.
+    /// Starts a handle that will log about `credits` blocks. It may wait for a commit; the caller
+    /// holds no live object and no other handle.
     pub fn start(&self, credits: u32) -> Result<Handle<'_>, Error> {
         Handle::start(&self.engine, credits)
     }
@@ -50,24 +50,24 @@ impl Journal {
         self.engine.gate.running()
     }
 
-    /// Commits what is running now and waits until it is durable.
+    /// Commits the running transaction and waits until it is durable.
     pub fn commit_running(&self) -> Result<(), Error> {
         self.wait_durable(self.running())
     }
 
-    /// Waits until `tid` is durable; asks for its commit when it is running. The caller holds no
+    /// Waits until `tid` is durable; requests its commit if it is running. The caller holds no
     /// handle and no live object. Does not flush data written since: see [`Self::flush_device`].
     pub fn wait_durable(&self, tid: Tid) -> Result<(), Error> {
         self.engine.wait_durable(tid)
     }
 
-    /// The newest committed image of a block, else what the device holds.
+    /// The newest committed image of a block, else its contents on the device.
     pub fn read_block(&self, nr: BlockNr) -> Result<Image, Error> {
         self.engine.read_block(nr)
     }
 
-    /// Part of what [`Self::read_block`] answers: from byte `offset` of the block on, which lies
-    /// inside the block as a whole. Spares whoever needs little the copy of the rest.
+    /// Reads a part of [`Self::read_block`]'s answer, from byte `offset` of the block on, without
+    /// copying the rest. The part lies inside the block.
     pub fn read_part(&self, nr: BlockNr, offset: usize, out: &mut [u8]) -> Result<(), Error> {
         self.engine.read_part(nr, offset, out)
     }
@@ -78,7 +78,7 @@ impl Journal {
         self.engine.write_home(nr)
     }
 
-    /// Stops the journal: everything later answers [`Error::Aborted`], nothing more is written.
+    /// Stops the journal: later calls answer [`Error::Aborted`] and nothing more is written.
     pub fn abort(&self, cause: Error) {
         self.engine.abort(cause);
     }
@@ -88,12 +88,12 @@ impl Journal {
         self.engine.gate.check()
     }
 
-    /// Brings the journal to rest: waits for the handles that are open, commits, writes everything
-    /// home and marks the log clean. Handles wait from now on, until [`Self::resume`]; reads and
-    /// waits for what is durable go on. The caller holds no handle and no live object.
+    /// Quiesces the journal: waits for the open handles, commits, writes everything home and marks
+    /// the log clean. New handles wait until [`Self::resume`]; reads and waits for durability
+    /// continue. The caller holds no handle and no live object.
     ///
     /// # Errors
-    /// What kept it from rest; the journal is stopped then, as by [`Self::abort`].
+    /// The first failure; it stops the journal, as [`Self::abort`].
     pub fn quiesce(&self) -> Result<(), Error> {
         self.engine.gate.hold();
         let rest = || {
@@ -107,8 +107,8 @@ impl Journal {
         rest().inspect_err(|cause| self.engine.abort(cause.clone()))
     }
 
-    /// Gives a journal that was opened quiet and without a log the log that it writes from now on;
-    /// one that has a log keeps it. `checksums` and `width` as in [`Config`].
+    /// Attaches a log to a journal that was opened quiet and without one; a journal that has a log
+    /// keeps it. `checksums` and `width` as in [`Config`].
     ///
     /// # Errors
     /// As [`Self::open`].
@@ -129,19 +129,19 @@ impl Journal {
         self.engine.gate.release();
     }
 
-    /// What becomes of it when a write fails from now on.
+    /// Sets the reaction to failed writes from now on.
     pub fn set_failed_write(&self, failed_write: FailedWrite) {
         self.engine.late.set(failed_write);
     }
 
-    /// How long a change may wait for its commit from now on.
+    /// Sets the commit interval: the longest wait of a change for its commit.
     pub fn set_commit_interval(&self, interval: std::time::Duration) {
         self.engine.set_commit_interval(interval);
     }
 
-    /// Commits, writes everything home, marks the log clean. Later calls answer
-    /// [`Error::Closed`]; what a handle logs after the commit is lost. Dropping a journal without
-    /// closing it is as a crash: what was not committed is lost, the log needs recovery.
+    /// Commits, writes everything home, marks the log clean. Later calls answer [`Error::Closed`];
+    /// changes logged after the commit are lost. Dropping a journal without closing it equals a
+    /// crash: uncommitted changes are lost and the log needs recovery.
     pub fn close(&self) -> Result<(), Error> {
         self.commit_running()?;
         let one_commit = self.engine.one_commit.lock();
@@ -159,14 +159,14 @@ impl Journal {
     /// Flushes the file system's device.
     ///
     /// # Errors
-    /// Also of an earlier flush, by any user of the device: what was written before it may be lost.
-    /// An error stops the journal, as [`Self::abort`], but for one that goes on
-    /// ([`FailedWrite::Late`]), which answers [`Error::Late`].
+    /// Also of an earlier flush by any user of the device: data written before it may be lost. An
+    /// error stops the journal, as [`Self::abort`]. A journal with [`FailedWrite::Late`] and
+    /// without a log continues and answers [`Error::Late`].
     pub fn flush_device(&self) -> Result<(), Error> {
         self.engine.flush_device()
     }
 
-    /// What happened since it was opened.
+    /// Counters since the journal was opened.
     pub fn stats(&self) -> Stats {
         let (engine, log) = (&self.engine, self.engine.log.get());
         Stats {

@@ -1,19 +1,19 @@
-//! Blocks that a journal without a log could not write, where it goes on ([`FailedWrite::Late`]).
+//! Late blocks: failed home writes of a journal without a log that continues
+//! ([`FailedWrite::Late`]).
 //!
-//! A flush that fails may have lost what other threads wrote ([`Error::Lost`]): a commit whose
-//! writes began before such a flush is late, too. Data of files are not kept here: a caller that
-//! waits for data compares [`uext4_device::BlockDevice::failed_flushes`].
+//! The images of late blocks stay in the map of images ([`crate::images`]), where readers find
+//! them, and each commit writes them again. Until that succeeds no transaction counts as durable,
+//! and a wait for one answers [`Error::Late`].
 //!
-//! Their images stay with those that are not at home ([`crate::images`]), where readers find them,
-//! and are written again with each commit. Until that succeeds no transaction counts as durable,
-//! and whoever waits for one hears [`Error::Late`].
+//! A failed flush may lose other threads' writes ([`Error::Lost`]), so a commit whose writes began
+//! before such a flush is late, too. File data is not kept here: a caller that waits for data
+//! compares [`uext4_device::BlockDevice::failed_flushes`].
 //!
-//! Without a log blocks are overwritten in place. Tables (inodes, descriptors, the superblock) name
-//! the other blocks (maps, directories, attributes), so they are written last: a write that fails
-//! leaves no table that names a block which was never written. Such a table would lead nowhere, and
-//! what was durable in the file would be lost with it.
+//! Without a log, blocks are overwritten in place. Tables (inodes, descriptors, the superblock)
+//! name the other blocks (maps, directories, attributes) and are written last. So after a failed
+//! write no table on disk names a block that was never written.
 //!
-//! Locking: commits change them (`one_commit`); the set is locked while blocks are written.
+//! Locking: only commits change the set (`one_commit`); it is locked while blocks are written.
 
 use crate::commit::Closed;
 use crate::engine::Engine;
@@ -26,18 +26,18 @@ use uext4_format::BlockNr;
 use uext4_sync::atomic::{AtomicBool, Ordering};
 use uext4_sync::{Mutex, Rank};
 
-/// With more it stops after all: they are in memory.
+/// Most late blocks, a bound on memory; with more the journal stops.
 const LATE_BLOCKS_MAX: usize = 16384;
 
-/// What is late.
+/// The late blocks.
 #[derive(Default)]
 struct Blocks {
     all: BTreeSet<BlockNr>,
-    /// Of these, the tables.
+    /// The tables among them.
     tables: BTreeSet<BlockNr>,
 }
 
-/// See the module.
+/// State of late blocks; see the module.
 pub(crate) struct Late {
     goes_on: AtomicBool,
     blocks: Mutex<Blocks>,
@@ -62,7 +62,7 @@ impl Late {
         self.goes_on.load(Ordering::Relaxed)
     }
 
-    /// Whether it goes on with so many blocks that are late.
+    /// Whether the journal may continue with this many late blocks.
     fn may_have(&self, blocks: usize) -> bool {
         self.goes_on() && blocks <= LATE_BLOCKS_MAX
     }
@@ -77,8 +77,8 @@ impl Engine {
         self.log.get().is_none() && self.late.goes_on()
     }
 
-    /// For writes to the file system's device that begin after this call. Where failed writes stop
-    /// the journal, no flush counts any more once one has failed.
+    /// A barrier for writes to the file system's device that begin after this call. Where failed
+    /// writes stop the journal, no flush counts after a failed one.
     pub(crate) fn barrier(&self) -> Barrier {
         match self.goes_on_late() {
             true => Barrier::new(&*self.home.device),
@@ -86,7 +86,7 @@ impl Engine {
         }
     }
 
-    /// Flushes the file system's device; unless it goes on, a failure stops the journal.
+    /// Flushes the file system's device; a failure stops the journal unless it may continue.
     pub(crate) fn flush_device(&self) -> Result<(), Error> {
         let Err(cause) = self.barrier().flush(&*self.home.device) else {
             return Ok(());
@@ -99,7 +99,7 @@ impl Engine {
         Err(cause)
     }
 
-    /// Writes a transaction home, and what is late.
+    /// Writes a transaction and the late blocks home.
     pub(crate) fn write_unlogged(&self, closed: Closed) -> Result<(), Error> {
         let mut late = self.late.blocks.lock();
         if !late.all.is_empty() {
@@ -134,7 +134,7 @@ impl Engine {
         }
     }
 
-    /// Writes ascending images home.
+    /// Writes ascending images home, tables after all other blocks.
     fn write_tables_last(
         &self,
         images: &[(BlockNr, Image)],
@@ -146,7 +146,7 @@ impl Engine {
         self.home.write_many(&tables)
     }
 
-    /// The ascending images, and those of blocks that are late and have no newer one.
+    /// The ascending images, with those of late blocks that have no newer one.
     fn with_late(
         &self,
         late: &BTreeSet<BlockNr>,

@@ -1,7 +1,9 @@
-//! The journal: live objects, handles, transactions, commit, checkpoint, revoke, recovery.
+//! Block journal, jbd2 on disk: handles, transactions, commit, checkpoint, revoke, recovery.
 //!
-//! The protocol is in ARCHITECTURE.md, "Two tiers". On disk it is plain jbd2.
-//! Not here: inodes, groups or any other structure of ext4; the fs renders them ([`Render`]).
+//! Live objects hold the metadata while mounted; a commit renders them to block images
+//! ([`Render`]). A block's home is its place in the file system; a checkpoint writes images home.
+//! The protocol is in ARCHITECTURE.md, "Two tiers".
+//! Not here: inodes, groups or any other structure of ext4; the fs renders them.
 #![forbid(unsafe_code)]
 
 mod background;

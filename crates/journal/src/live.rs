@@ -1,8 +1,8 @@
-//! Live objects: the truth while mounted, and the stamp that says where they are dirty.
+//! Live objects: metadata in its in-memory form, with a stamp of the transaction it is dirty in.
 //!
 //! Invariants: the stamp changes only under the object's exclusive lock. It is `CLEAN`, or names
 //! the transaction T in which the object is dirty and not rendered. T is the running transaction,
-//! or the committing one while that renders; never an older one (`Engine::log` checks).
+//! or the committing one while that renders; never an older one (`Engine::render_earlier` checks).
 
 use crate::sink::{Rendered, Sink};
 use std::ops::{Deref, DerefMut};
@@ -13,7 +13,7 @@ use uext4_sync::{Rank, RwLock, RwLockReadGuard, RwLockWriteGuard};
 const CLEAN: u64 = 0;
 const DIRTY: u64 = 1 << 32;
 
-/// The state of a live object: turns itself into bytes.
+/// The state of a live object, which can render itself to bytes.
 pub trait Render: Send + Sync + 'static {
     /// Rank of the object's lock.
     const RANK: Rank;
@@ -21,20 +21,20 @@ pub trait Render: Send + Sync + 'static {
     /// that logged the object, with its lock held exclusively. Must not take locks of this rank or
     /// before, start handles, or read the device.
     fn render(&mut self, out: &mut Sink<'_>);
-    /// The block of which the object is one small part among many, if that is what it is:
-    /// those that a thread logs are charged one block together.
+    /// The block that the object shares with many others, if any: the objects of one such block
+    /// that a thread logs are charged one block together.
     fn shared_block(&self) -> Option<BlockNr> {
         None
     }
-    /// Somebody who may have changed the state is about to release its lock.
+    /// Called when a guard that may have changed the state is about to release the lock.
     fn released(&mut self) {}
 }
 
-/// What carries a [`Live`] state; shared in an `Arc`.
+/// Owner of a [`Live`] state; shared in an `Arc`.
 pub trait Object: Send + Sync + 'static {
     /// Its state.
     type State: Render;
-    /// Where the state lives.
+    /// The state with its lock.
     fn live(&self) -> &Live<Self::State>;
 }
 
@@ -60,28 +60,30 @@ impl<S: Render> Live<S> {
     pub fn read(&self) -> RwLockReadGuard<'_, S> {
         self.lock.read()
     }
-    /// Reads the state beside others of its rank that were taken with smaller keys.
+    /// Reads the state while objects of its rank with smaller keys are held.
     pub fn read_ordered(&self, key: u64) -> RwLockReadGuard<'_, S> {
         self.lock.read_ordered(key)
     }
-    /// Reads the state beside others of its rank, under an outer exclusive lock.
+    /// Reads the state while others of its rank are held, under an outer exclusive lock.
     pub fn read_nested(&self) -> RwLockReadGuard<'_, S> {
         self.lock.read_nested()
     }
-    /// Reads the state if that needs no wait.
+    /// Reads the state without waiting; `None` if the lock is taken.
     pub fn try_read(&self) -> Option<RwLockReadGuard<'_, S>> {
         self.lock.try_read()
     }
-    /// The state exclusively, without logging it: to load or set up, and for what is in memory
-    /// only. Bytes changed here reach the disk only with a later [`crate::Handle::write`].
+    /// The state exclusively, without logging it: to load or initialize it, and for fields that are
+    /// in memory only. Bytes changed here reach the disk only with a later
+    /// [`crate::Handle::write`].
     pub fn write_unlogged(&self) -> LogGuard<'_, S> {
         LogGuard::new(self.lock.write())
     }
-    /// As [`Self::write_unlogged`], beside others of its rank, under an outer exclusive lock.
+    /// As [`Self::write_unlogged`], while others of its rank are held, under an outer exclusive
+    /// lock.
     pub fn write_unlogged_nested(&self) -> LogGuard<'_, S> {
         LogGuard::new(self.lock.write_nested())
     }
-    /// As [`Self::write_unlogged`], if that needs no wait.
+    /// As [`Self::write_unlogged`], without waiting; `None` if the lock is taken.
     pub fn try_write_unlogged(&self) -> Option<LogGuard<'_, S>> {
         self.lock.try_write().map(LogGuard::new)
     }
@@ -114,7 +116,7 @@ impl<S: Render> Live<S> {
 
 /// An object on a transaction's list.
 pub(crate) trait Dirty: Send + Sync {
-    /// Renders the object for `tid` unless somebody did.
+    /// Renders the object for `tid` unless it was rendered already.
     fn render(&self, tid: Tid, out: &Rendered);
 }
 
@@ -128,7 +130,7 @@ impl<O: Object> Dirty for O {
     }
 }
 
-/// An object's state, exclusively; of a logged one it ends before its handle does.
+/// Exclusive guard of an object's state; the guard of a logged object ends before its handle.
 pub struct LogGuard<'a, S: Render> {
     state: RwLockWriteGuard<'a, S>,
 }

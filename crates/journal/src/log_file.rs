@@ -24,7 +24,7 @@ impl LogFile {
         }
     }
 
-    /// Byte on the device of a log block, and how many blocks follow contiguously (itself too).
+    /// Device offset of a log block in bytes, and the contiguous blocks from it on (at least 1).
     fn locate(&self, block: u32) -> Result<(u64, usize), Error> {
         let runs = &self.log.runs;
         let after = runs.partition_point(|run| run.log_start <= block);
@@ -95,7 +95,7 @@ impl LogFile {
         }
     }
 
-    /// Writes the superblock; what it changes lies in one sector.
+    /// Writes the superblock in one sector, all that a change touches.
     pub(crate) fn write_superblock(&self, superblock: &Superblock) -> Result<(), Error> {
         let bytes: [u8; SUPERBLOCK_BYTES] = superblock.encode();
         let (at, _) = self.locate(self.log.superblock)?;

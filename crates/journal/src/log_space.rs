@@ -1,11 +1,11 @@
-//! The open log: where its head and tail are, and what its superblock says.
+//! The open log as a ring: head, tail, free space and superblock.
 //!
 //! Invariants: blocks between tail and head hold committed transactions, one record each, oldest
-//! first. Space is given back only after the superblock that moves the tail is durable. One block
-//! stays unused, so that a full log differs from an empty one.
+//! first. Space is freed only after the superblock that moves the tail is durable. One block stays
+//! unused, so that a full log differs from an empty one.
 //! Locking: one checkpoint pass at a time ([`Pass`]); `superblock` ([`Rank::JournalTail`]) is held
-//! while the log's superblock is written and the tail moves, `space` ([`Rank::JournalState`]) for
-//! moments.
+//! while the log's superblock is written and the tail moves, `space` ([`Rank::JournalState`])
+//! briefly.
 
 use crate::config::{Checksums, Width};
 use crate::images::Wanted;
@@ -19,22 +19,22 @@ use uext4_format::{BlockNr, Tid};
 use uext4_sync::atomic::{AtomicBool, Ordering};
 use uext4_sync::{Condvar, Mutex, Rank};
 
-/// Features that we decide; all others stay as they are.
+/// Features that this implementation sets or clears; all others stay as they are.
 const OUR_INCOMPAT: u32 = jbd2::INCOMPAT_REVOKE
     | jbd2::INCOMPAT_64BIT
     | jbd2::INCOMPAT_ASYNC_COMMIT
     | jbd2::INCOMPAT_CSUM_V2
     | jbd2::INCOMPAT_CSUM_V3;
 
-/// Head, room and contents of the log.
+/// Head, free space and contents of the log.
 pub(crate) struct Space {
-    /// Where the next transaction goes.
+    /// First block of the next transaction.
     pub(crate) head: u32,
     /// The next transaction to commit.
     next: Tid,
     free_blocks: u32,
     records: Records,
-    /// Somebody brings blocks home.
+    /// A checkpoint pass runs.
     pass_is_on: bool,
 }
 
@@ -44,17 +44,17 @@ pub(crate) struct OpenLog {
     pub(crate) uuid: [u8; 16],
     first: u32,
     end: u32,
-    /// The log's device is not the file system's.
+    /// The log is not on the file system's device.
     pub(crate) is_external: bool,
     pub(crate) superblock: Mutex<Superblock>,
-    /// The superblock no longer says clean: spares commits a wait for a checkpoint under way.
+    /// The superblock no longer says clean. Atomic: commits need not wait for a checkpoint's lock.
     is_in_use: AtomicBool,
     space: Mutex<Space>,
     /// Records are done, space became free, or a checkpoint pass ended.
     moved: Condvar,
 }
 
-/// The one checkpoint pass; dropping it ends it.
+/// The right to run the checkpoint pass; dropping it ends the pass.
 pub(crate) struct Pass<'a> {
     log: &'a OpenLog,
 }
@@ -66,17 +66,17 @@ impl Drop for Pass<'_> {
     }
 }
 
-/// What whoever needs space of the log finds.
+/// State of the log space for a caller that needs some.
 pub(crate) enum Room<'a> {
-    /// Enough.
+    /// Enough is free.
     There,
-    /// Some that only the tail keeps: records at it are done ([`OpenLog::move_tail`]).
+    /// A tail move frees some: the oldest records are done ([`OpenLog::move_tail`]).
     BehindTail,
-    /// Too little; the caller has the pass that makes more.
+    /// Too little is free; the caller runs the pass.
     Missing(Pass<'a>),
 }
 
-/// A tail that could be: everything before it is at home or newer in the log.
+/// A possible new tail: all records before it are home or superseded in the log.
 struct Tail {
     start: u32,
     sequence: Tid,
@@ -137,8 +137,8 @@ impl OpenLog {
         self.space.lock().free_blocks
     }
 
-    /// Begins a checkpoint pass when less than `free_blocks` are free. While another one is under
-    /// way this waits for as much as is asked for, not for its end.
+    /// Begins a checkpoint pass if less than `free_blocks` are free. If another pass runs, waits
+    /// until they are free, not for the end of that pass.
     pub(crate) fn begin_pass(&self, free_blocks: u32) -> Room<'_> {
         let mut space = self.space.lock();
         while space.free_blocks < free_blocks {
@@ -154,7 +154,7 @@ impl OpenLog {
         Room::There
     }
 
-    /// Lets those who wait for space see that more is done.
+    /// Wakes the waiters for space after records were done.
     pub(crate) fn tell_done(&self) {
         let _space = self.space.lock();
         self.moved.notify_all();
@@ -164,19 +164,20 @@ impl OpenLog {
         self.space.lock().head
     }
 
-    /// The first transaction that this log will hold.
+    /// The next transaction of this log.
     pub(crate) fn next(&self) -> Tid {
         self.space.lock().next
     }
 
-    /// `block` moved on by `by` blocks, around the end. `by` is at most the length of the log.
+    /// The block `by` blocks after `block`, with wrap-around. `by` is at most the length of the
+    /// log.
     pub(crate) fn advance(&self, block: u32, by: u32) -> u32 {
         let to = u64::from(block) + u64::from(by);
         let past = to.checked_sub(u64::from(self.end));
         past.map_or(to as u32, |past| self.first + past as u32)
     }
 
-    /// Blocks from `from` forward to `to`.
+    /// Blocks from `from` forward to `to`, with wrap-around.
     fn distance(&self, from: u32, to: u32) -> u32 {
         if to >= from {
             to - from
@@ -185,7 +186,7 @@ impl OpenLog {
         }
     }
 
-    /// Writes blocks around the end of the log.
+    /// Writes blocks with wrap-around at the end of the log.
     pub(crate) fn write_at(&self, start: u32, blocks: &[&[u8]]) -> Result<(), Error> {
         let until_end = blocks.len().min((self.end - start) as usize);
         let (now, wrapped) = blocks.split_at(until_end);
@@ -193,8 +194,8 @@ impl OpenLog {
         self.file.write(self.first, wrapped)
     }
 
-    /// Makes the superblock say that the log is in use, when it still says clean. The write is not
-    /// flushed: the flush before the first commit block is soon enough.
+    /// Marks the log in use in the superblock, unless it is already. The write needs no flush of
+    /// its own: the flush before the first commit block covers it.
     pub(crate) fn mark_in_use(&self) -> Result<(), Error> {
         if self.is_in_use.load(Ordering::Acquire) {
             return Ok(());
@@ -210,8 +211,8 @@ impl OpenLog {
         Ok(())
     }
 
-    /// Notes in the superblock that an error stopped the journal. Best effort: the device may be
-    /// what failed, and a checkpoint under way in another thread has the superblock.
+    /// Stores the errno that stopped the journal in the superblock. Best effort: the device may
+    /// have failed, and a checkpoint in another thread may hold the superblock's lock.
     pub(crate) fn note_error(&self, errno: i32) {
         let Some(mut superblock) = self.superblock.try_lock() else {
             return;
@@ -222,8 +223,9 @@ impl OpenLog {
         }
     }
 
-    /// Transaction `tid` is durable, in `log_blocks` blocks at the head of the log, and its images
-    /// of the ascending blocks `written` are published. Those `retired` it replaced or revoked.
+    /// Adds the record of transaction `tid`, durable in `log_blocks` blocks at the head of the log.
+    /// Its images of the ascending blocks `written` are published; it replaced or revoked
+    /// `retired`.
     pub(crate) fn push<'a>(
         &self,
         tid: Tid,
@@ -240,13 +242,14 @@ impl OpenLog {
         space.records.retire(retired);
     }
 
-    /// These images no longer wait.
+    /// Lowers the counters of these images' records.
     pub(crate) fn retire<'a>(&self, retired: impl Iterator<Item = &'a Entry>) {
         self.space.lock().records.retire(retired);
     }
 
-    /// Takes what the oldest records have to bring home, ascending by block: of those in the first
-    /// `reach` blocks behind the tail, as many as hold `step` blocks of the log.
+    /// Takes the blocks of the oldest records that a checkpoint must write, ascending. Covers
+    /// records in the first `reach` blocks behind the tail, until they hold `step` blocks of the
+    /// log.
     pub(crate) fn take_due(&self, reach: u32, step: u32) -> Vec<Wanted> {
         let mut due = Vec::new();
         self.take_unsorted(&mut due, reach, step);
@@ -287,8 +290,8 @@ impl OpenLog {
         })
     }
 
-    /// Drops finished records from the tail; whether there were any. `flush_home` makes their home
-    /// writes durable.
+    /// Moves the tail past the finished records; answers whether there were any. `flush_home` makes
+    /// their home writes durable.
     pub(crate) fn move_tail(
         &self,
         flush_home: impl FnOnce() -> Result<(), Error>,
@@ -304,8 +307,8 @@ impl OpenLog {
         let mut space = self.space.lock();
         let oldest = space.records.get(0);
         let old = oldest.map_or(tail.start, |record| record.log_start);
-        // A log that was full and is empty now has its old and its new tail at one place: the one
-        // unused block rules that out.
+        // The old and the new tail differ: one unused block keeps a full log from covering the
+        // whole ring, so the distance is never ambiguous.
         space.free_blocks += self.distance(old, tail.start);
         space.records.forget(tail.done_records);
         drop(space);
@@ -313,7 +316,7 @@ impl OpenLog {
         Ok(true)
     }
 
-    /// Says that the log is clean. The caller checkpointed everything and holds no lock.
+    /// Marks the log clean. The caller checkpointed everything and holds no lock.
     pub(crate) fn mark_clean(&self) -> Result<(), Error> {
         let mut superblock = self.superblock.lock();
         let space = self.space.lock();

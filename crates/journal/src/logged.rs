@@ -1,18 +1,18 @@
-//! What a shard of threads logged to the running transaction, and what it was charged for it.
+//! Per-shard list of objects and revokes logged to the running transaction, with its charges.
 //!
-//! Many small objects share a block, which is charged once: a shard remembers the blocks that it
-//! was charged for, by place. What it forgot it is charged for again, and shards know nothing of
-//! each other, so a charge may be too large and is never too small.
+//! Many small objects share a block, which is charged once: a shard keeps a direct-mapped cache of
+//! blocks it was charged for. Evicted blocks are charged again, and shards do not share the cache,
+//! so a charge may be too large but is never too small.
 
 use crate::dirty_list::DirtyList;
 use crate::live::Dirty;
 use std::sync::Arc;
 use uext4_format::BlockNr;
 
-/// Blocks that a shard remembers.
+/// Slots of the cache of charged blocks.
 const REMEMBERED: usize = 64;
-/// Objects that one credit pays for at most, as many as the smallest inodes in a block of 4 KiB:
-/// they stay in memory until the commit, also those that come and go in one block all the time.
+/// Most objects per credit: the smallest inodes in a block of 4 KiB. Bounds the memory of objects
+/// that are created and removed in one block; all of them stay until the commit.
 const OBJECTS_PER_CREDIT: usize = 32;
 
 pub(crate) struct Logged {
@@ -32,8 +32,8 @@ impl Logged {
         }
     }
 
-    /// Puts an object on the list; answers how many blocks it adds at most. `shared` as
-    /// [`crate::Render::shared_block`] has it.
+    /// Puts an object on the list; answers its charge in blocks (a bound). `shared` is the object's
+    /// [`crate::Render::shared_block`].
     pub(crate) fn push(&mut self, object: Arc<dyn Dirty>, shared: Option<BlockNr>) -> u32 {
         self.objects.push(object);
         let is_known = shared.is_some_and(|block| self.remember(block));
@@ -43,14 +43,14 @@ impl Logged {
         charge
     }
 
-    /// Whether the block was charged to this shard, as far as it knows; from now on it knows.
+    /// Whether the block is in the cache of charged blocks; inserts it.
     fn remember(&mut self, block: BlockNr) -> bool {
         let place = &mut self.shared[block.0 as usize % REMEMBERED];
         place.replace(block) == Some(block)
     }
 
-    /// Notes a revoke; answers how many blocks it adds to the log at most, where a revoke block
-    /// holds `per_block` of them. A shard pays for blocks of its own, so it is never too small.
+    /// Notes a revoke; answers its charge in log blocks, each with `per_block` revokes. A shard
+    /// pays for revoke blocks of its own, so the charge is never too small.
     pub(crate) fn push_revoke(&mut self, block: BlockNr, per_block: usize) -> u32 {
         let begins = self.revokes.len().is_multiple_of(per_block);
         self.revokes.push(block);
@@ -61,8 +61,8 @@ impl Logged {
         self.objects.is_empty() && self.revokes.is_empty()
     }
 
-    /// Takes all that was logged, for the next transaction to begin. Everybody waits meanwhile, so
-    /// nothing is copied.
+    /// Takes the whole list at a change of transactions. Nothing is copied, because all handles
+    /// wait.
     pub(crate) fn take(&mut self) -> (DirtyList, Vec<BlockNr>) {
         self.shared.fill(None);
         self.charged = 0;

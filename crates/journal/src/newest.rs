@@ -1,11 +1,11 @@
-//! Stretches of neighbouring blocks with their newest committed images.
+//! Two-level table of the newest committed images, by block number.
 //!
-//! Layout: a row has a slot for each of its blocks, side by side, so blocks that lie together on
-//! the disk are found together here. A stretch knows its rows by place: only the first of its
-//! blocks is looked for in a map, every further one costs what a slot costs that is far away.
-//! [`Newest::fetch`] asks for the slots of many blocks at once: nothing it does depends on what it
-//! loads from one, and the processor has as many loads under way as it can. A row goes when its
-//! last image does, a stretch with its last row.
+//! Layout: a hash map holds stripes of 8192 blocks; a stripe holds an array of rows, a row an array
+//! of 64 slots. So neighbouring blocks have neighbouring slots, and a list of neighbours costs one
+//! map lookup. A row is freed with its last image, a stripe with its last row.
+//!
+//! [`Newest::fetch`] prefetches the slots of many blocks: its loads do not depend on each other, so
+//! the processor overlaps their cache misses.
 
 use crate::Image;
 use uext4_format::{BlockNr, Tid};
@@ -13,24 +13,24 @@ use uext4_sync::StretchMap;
 
 /// Blocks of a row.
 const ROW: usize = 64;
-/// Rows of a stretch: with more a single far block would take more memory, with fewer blocks that
-/// lie apart would look more often into the map.
+/// Rows of a stripe: more would waste memory on a single far block, fewer would cost more map
+/// lookups for scattered blocks.
 const ROWS: usize = 128;
-/// Blocks of a stretch, as a power of two.
+/// Blocks of a stripe, as a power of two.
 const STRETCH_BITS: u32 = (ROW * ROWS).ilog2();
 
 /// An image, and the transaction that committed it.
 pub(crate) type Entry = (Image, Tid);
 
-/// Half a line of a cache, and never in two.
+/// Half a cache line, aligned so that it is never split over two.
 #[repr(align(32))]
 struct Slot {
     image: Option<Image>,
-    /// Whose the image is, if there is one.
+    /// The transaction of the image, if there is one.
     owner: Tid,
 }
 
-/// Close neighbours.
+/// Slots of neighbouring blocks.
 struct Row {
     slots: [Slot; ROW],
     held: usize,
@@ -71,17 +71,17 @@ impl Row {
     }
 }
 
-/// Where a block stands in its row.
+/// Index of a block in its row.
 fn place(block: BlockNr) -> usize {
     block.0 as usize % ROW
 }
 
-/// A block's stretch: its first block.
+/// The first block of a block's stripe.
 fn stretch_of(block: BlockNr) -> BlockNr {
     BlockNr(block.0 >> STRETCH_BITS << STRETCH_BITS)
 }
 
-/// Cuts a list of ascending blocks by stretches.
+/// Cuts a list of ascending blocks by stripes.
 pub(crate) fn in_stretches<T>(
     list: &[T],
     nr: impl Fn(&T) -> BlockNr,
@@ -89,10 +89,10 @@ pub(crate) fn in_stretches<T>(
     list.chunk_by(move |a, b| stretch_of(nr(a)) == stretch_of(nr(b)))
 }
 
-/// Rows that follow each other.
+/// Consecutive rows.
 pub(crate) struct Stretch {
     rows: [Option<Box<Row>>; ROWS],
-    /// Rows that are there.
+    /// Number of allocated rows.
     held: usize,
 }
 
@@ -108,12 +108,12 @@ impl Stretch {
         self.rows[row_place(block)].as_deref()
     }
 
-    /// The newest image of a block, and whose it is.
+    /// The newest image of a block, and its transaction.
     pub(crate) fn get(&self, block: BlockNr) -> Option<(&Image, Tid)> {
         self.row(block)?.get(block)
     }
 
-    /// Puts the image in; answers the one before.
+    /// Stores the image; answers the one it replaces.
     pub(crate) fn put(&mut self, block: BlockNr, image: Image, owner: Tid) -> Option<Entry> {
         let row = &mut self.rows[row_place(block)];
         if row.is_none() {
@@ -122,7 +122,7 @@ impl Stretch {
         row.get_or_insert_with(Row::new).put(block, image, owner)
     }
 
-    /// Takes the image out if `check` says yes to it.
+    /// Removes and answers the image if `check` accepts it.
     pub(crate) fn take_if(
         &mut self,
         block: BlockNr,
@@ -139,26 +139,26 @@ impl Stretch {
     }
 }
 
-/// Where a block's row stands in its stretch.
+/// Index of a block's row in its stripe.
 fn row_place(block: BlockNr) -> usize {
     block.0 as usize / ROW % ROWS
 }
 
-/// All stretches that hold something.
+/// All stripes with at least one image.
 #[derive(Default)]
 pub(crate) struct Newest {
     stretches: StretchMap<BlockNr, Box<Stretch>, 0>,
 }
 
 impl Newest {
-    /// Images held; looks at each row.
+    /// Number of images held; visits each row.
     pub(crate) fn len(&self) -> usize {
         let rows = self.stretches.values().flat_map(|stretch| &stretch.rows);
         rows.flatten().map(|row| row.held).sum()
     }
 
-    /// Brings the slots of these ascending blocks near, so that asking for one after the other does
-    /// not wait for memory each time.
+    /// Prefetches the slots of these ascending blocks, so that later lookups do not miss the cache
+    /// one after the other.
     pub(crate) fn fetch<T>(&self, list: &[T], nr: impl Fn(&T) -> BlockNr) {
         let mut sum = 0;
         for part in in_stretches(list, &nr) {
@@ -170,21 +170,21 @@ impl Newest {
         std::hint::black_box(sum);
     }
 
-    /// The stretch of a block, if it holds anything.
+    /// The stripe of a block, if it holds any image.
     pub(crate) fn stretch(&self, block: BlockNr) -> Option<&Stretch> {
         self.stretches
             .get(&stretch_of(block))
             .map(|stretch| &**stretch)
     }
 
-    /// The stretch of a block, to put something in.
+    /// The stripe of a block, allocated if missing.
     pub(crate) fn stretch_to_fill(&mut self, block: BlockNr) -> &mut Stretch {
         self.stretches
             .entry(stretch_of(block))
             .or_insert_with(Stretch::new)
     }
 
-    /// Lets `work` take images out of the stretch of a block, if it holds any.
+    /// Lets `work` remove images from the stripe of a block, if there is one.
     pub(crate) fn take_from(&mut self, block: BlockNr, work: impl FnOnce(&mut Stretch)) {
         let Some(stretch) = self.stretches.get_mut(&stretch_of(block)) else {
             return;
@@ -202,7 +202,7 @@ mod tests {
     use std::collections::HashMap;
     use uext4_sync::Rng;
 
-    /// Against a plain map, with blocks that crowd: neighbours, others not far, and far ones.
+    /// Compares with a plain map, for blocks that are adjacent, near and far.
     #[test]
     fn it_holds_what_a_plain_map_holds() {
         let mut rng = Rng::new(7);
@@ -211,7 +211,7 @@ mod tests {
         for step in 0..60_000u32 {
             let block = BlockNr(rng.below(100) + (rng.below(3) << 13) + (rng.below(3) << 40));
             let image = &images[step as usize % images.len()];
-            // Grows for a while, then shrinks, and so on.
+            // Grows for 10000 steps, then shrinks, and so on.
             if rng.below(10) < 4 + u64::from(step / 10_000 % 2) * 2 {
                 let stretch = newest.stretch_to_fill(block);
                 let old = stretch.put(block, image.clone(), Tid(step));

@@ -1,18 +1,18 @@
-//! Blocks in ascending order, in time that grows with their number only.
+//! LSD radix sort of blocks: time linear in their number.
 //!
-//! What a checkpoint brings home comes from many transactions, each ascending. To compare blocks
-//! would cost more for each of them the more transactions there are; to sort digit by digit does
-//! not, and looks at as many digits as the blocks differ in.
+//! A checkpoint merges the ascending lists of many transactions. A comparison sort would cost more
+//! per block with more transactions; a radix sort makes as many passes as the range of the blocks
+//! has digits.
 
 use crate::images::Wanted;
 use uext4_format::{BlockNr, Tid};
 
 const DIGIT_BITS: u32 = 11;
 const DIGIT: usize = 1 << DIGIT_BITS;
-/// Fewer are sorted sooner than digits are counted.
+/// Shorter lists are sorted by comparison, which is faster than counting digits.
 const FEW: usize = DIGIT / 4;
 
-/// The list, ascending by block; equal blocks keep their order.
+/// Sorts the list by block; the sort is stable.
 pub(crate) fn ascending(mut list: Vec<Wanted>) -> Vec<Wanted> {
     if list.len() < FEW || list.is_sorted_by_key(|(block, _)| *block) {
         list.sort_by_key(|(block, _)| *block);

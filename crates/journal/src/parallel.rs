@@ -1,11 +1,11 @@
-//! Work on many things by several threads, for the parts of a commit that grow with it.
+//! Data-parallel loop over a slice, for the parts of a commit that grow with its size.
 
 use crate::Error;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use uext4_sync::thread;
 
-/// Cuts `items` into at most `threads` stretches of `least` items and more, and hands each with its
-/// first index to `work`, side by side. The answers come in order; one stretch is done right here.
+/// Cuts `items` into at most `threads` parts of at least `least` items and calls `work` on each in
+/// parallel, with the index of its first item. Answers are in order; the caller runs one part.
 ///
 /// # Errors
 /// [`Error::Panicked`] when `work` panicked.

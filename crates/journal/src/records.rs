@@ -1,9 +1,9 @@
-//! The committed transactions that the log holds, and how many blocks each still has to bring home.
+//! Records of the committed transactions in the log, with reference counts of pending blocks.
 //!
-//! Invariants: records are of consecutive transactions, oldest first. `pending` counts, by record,
-//! the blocks whose newest image is of its transaction. A newer image, a home write and a revoke
-//! each take one away, so nothing is ever scanned. The counters lie side by side: to find one is a
-//! subtraction, and those of a long log fit into the nearest cache.
+//! Invariants: records are of consecutive transactions, oldest first. `pending[i]` counts the
+//! blocks whose newest image is of record i's transaction. A newer image, a home write and a revoke
+//! each decrement it, so no list is scanned. The counters are an array indexed by transaction
+//! number, small enough for the L1 cache.
 
 use crate::images::Wanted;
 use crate::newest::Entry;
@@ -15,22 +15,22 @@ pub(crate) struct Record {
     pub(crate) tid: Tid,
     /// Its first block in the log.
     pub(crate) log_start: u32,
-    /// Blocks it wrote, ascending, until a checkpoint takes them. A list of its own, because a
-    /// common one would be copied when it grows.
+    /// Blocks it wrote, ascending, until a checkpoint takes them. One list per record: a common
+    /// list would be copied when it grows.
     blocks: Vec<BlockNr>,
 }
 
-/// Oldest first.
+/// Queue of records, oldest first.
 #[derive(Default)]
 pub(crate) struct Records {
     records: VecDeque<Record>,
     pending: VecDeque<u32>,
-    /// So many of the oldest gave their blocks to a checkpoint, or had none to give.
+    /// Number of oldest records whose blocks a checkpoint took, or that had none to take.
     taken: usize,
 }
 
 impl Records {
-    /// A transaction is durable, and all its images are the newest of their blocks.
+    /// Adds a durable transaction; all its images are the newest of their blocks.
     pub(crate) fn push(&mut self, tid: Tid, log_start: u32, blocks: Vec<BlockNr>) {
         let last = self.records.back();
         debug_assert!(
@@ -45,7 +45,7 @@ impl Records {
         });
     }
 
-    /// These images no longer wait.
+    /// Decrements the counters of these images' transactions.
     pub(crate) fn retire<'a>(&mut self, retired: impl Iterator<Item = &'a Entry>) {
         let oldest = self.records.front().map(|record| record.tid);
         for (_, owner) in retired {
@@ -54,17 +54,17 @@ impl Records {
         }
     }
 
-    /// Nothing of the oldest one waits.
+    /// Whether the oldest record has no pending block.
     pub(crate) fn is_oldest_done(&self) -> bool {
         self.pending.front() == Some(&0)
     }
 
-    /// The oldest ones of which nothing waits, counted.
+    /// Number of oldest records without a pending block.
     pub(crate) fn done(&self) -> usize {
         self.pending.iter().take_while(|left| **left == 0).count()
     }
 
-    /// Forgets the `count` oldest ones.
+    /// Removes the `count` oldest records.
     pub(crate) fn forget(&mut self, count: usize) {
         self.records.drain(..count);
         self.pending.drain(..count);
@@ -75,12 +75,12 @@ impl Records {
         self.records.get(nr)
     }
 
-    /// Where the oldest one starts that [`Self::take_next`] did not have yet.
+    /// First log block of the oldest record that [`Self::take_next`] has not taken yet.
     pub(crate) fn next_start(&self) -> Option<u32> {
         self.get(self.taken).map(|record| record.log_start)
     }
 
-    /// Takes the blocks of that one, if any of them waits; answers how many.
+    /// Takes the blocks of that record if any is pending; answers their number.
     pub(crate) fn take_next(&mut self, wanted: &mut Vec<Wanted>) -> usize {
         let Some(record) = self.records.get_mut(self.taken) else {
             return 0;

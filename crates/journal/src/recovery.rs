@@ -1,13 +1,13 @@
-//! Replaying a log after a crash.
+//! Log replay after a crash.
 //!
-//! Three passes over the log, as jbd2 does: find the end; collect revokes; collect the newest
-//! image of every block, checking its checksum. Only then are images written home (each block
-//! once, ascending), flushed, and the log marked clean: a crash in between repeats the same work.
+//! Three passes over the log, as in jbd2: find the end; collect revokes; collect the newest image
+//! of every block and check its checksum. Only then are images written home (each block once,
+//! ascending) and flushed, and the log marked clean: a crash in between repeats the same replay.
 //!
-//! Invariants: no pass visits more blocks than the log has, whatever the log says; memory is
+//! Invariants: no pass visits more blocks than the log has, whatever its contents; memory is
 //! bounded by the number of tags and revoke entries in the log.
-//! Not here: fast-commit blocks are handed to the caller ([`RecoveryReport::fast_commit`]), who
-//! turns them into block images for [`supersede`].
+//! Not here: the caller interprets fast-commit blocks ([`RecoveryReport::fast_commit`]) and passes
+//! the resulting block images to [`supersede`].
 //! References: kernel doc `filesystems/ext4/journal.rst`.
 
 mod cursor;
@@ -27,40 +27,40 @@ use uext4_device::BlockDevice;
 use uext4_format::jbd2::Superblock;
 use uext4_format::{BlockNr, Corrupt, Place, Tid};
 
-/// What recovery may write.
+/// Extent of the writes of a recovery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecoveryMode {
-    /// Nothing: tells what a replay would do.
+    /// Writes nothing: reports the result of a replay.
     Inspect,
-    /// Everything, or nothing when an image does not match its checksum.
+    /// Writes all images, or nothing when one does not match its checksum.
     Replay,
-    /// As `Replay`, but images that do not match are left out and counted.
+    /// As `Replay`, but skips and counts images that do not match.
     Salvage,
 }
 
-/// What recovery found and did.
+/// Findings and results of a recovery.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecoveryReport {
-    /// The log was clean; nothing else here means anything.
+    /// The log was clean; all other fields are meaningless then.
     pub was_clean: bool,
     /// The oldest transaction in the log.
     pub first: Tid,
-    /// The first transaction that is not complete: those before it count.
+    /// The first transaction that is not complete; only those before it are replayed.
     pub end: Tid,
-    /// The log block that `end` would start in.
+    /// The log block in which `end` would start.
     pub end_block: u32,
-    /// Images in complete transactions, those that were not needed included.
+    /// Images in complete transactions, including superseded and revoked ones.
     pub images: u64,
-    /// Images left out because their block was revoked.
+    /// Images skipped because their block was revoked.
     pub revoked: u64,
-    /// Images left out because they do not match their checksum ([`RecoveryMode::Salvage`]).
+    /// Images skipped because they do not match their checksum ([`RecoveryMode::Salvage`]).
     pub damaged: u64,
     /// Blocks written home.
     pub written_blocks: u64,
-    /// The log may hold fast commits on top of these transactions. Then the log is not marked
-    /// clean: the caller reads them, and calls [`supersede`], or [`mark_clean`] if there are none.
+    /// The log may hold fast commits on top of these transactions. In that case it is not marked
+    /// clean: the caller reads them and calls [`supersede`], or [`mark_clean`] if there are none.
     pub fast_commit: Option<FastCommitArea>,
-    /// Error that stopped the journal in its last life, as the (negative) errno it stored.
+    /// The negative errno of the error that stopped the journal before; 0 for none.
     pub errno: i32,
 }
 
@@ -74,7 +74,7 @@ pub fn read_superblock(log: &Log, block_size: u32) -> Result<Superblock, Error> 
     LogFile::new(log, block_size).read_superblock()
 }
 
-/// Changes the newest image of a block before it is written home.
+/// Edits the newest image of a block before it is written home.
 pub type Amend<'a> = &'a dyn Fn(BlockNr, &mut [u8]);
 
 /// Replays `log` to `home`, whose blocks have `block_size` bytes.
@@ -87,8 +87,8 @@ pub fn recover(
     recover_amended(log, home, block_size, mode, &|_, _| ())
 }
 
-/// As [`recover`]; what `amend` adds to a block reaches its place in one write with the image, so
-/// that no crash leaves one without the other.
+/// As [`recover`], but `amend` edits each image before its home write. Image and edit are one
+/// write, so no crash separates them.
 pub fn recover_amended(
     log: &Log,
     home: &Arc<dyn BlockDevice>,
@@ -127,8 +127,7 @@ pub fn recover_amended(
     Ok(report)
 }
 
-/// Forgets the error that stopped the journal in its last life ([`RecoveryReport::errno`]). The
-/// caller has noted it where it stays.
+/// Clears the stored error ([`RecoveryReport::errno`]) after the caller has noted it elsewhere.
 pub fn clear_errno(log: &Log, block_size: u32) -> Result<(), Error> {
     let file = LogFile::new(log, block_size);
     let mut superblock = file.read_superblock()?;
@@ -143,7 +142,7 @@ pub fn mark_clean(log: &Log, block_size: u32, report: &RecoveryReport) -> Result
     let mut superblock = file.read_superblock()?;
     superblock.start = 0;
     superblock.head = 0;
-    // One further: the log may hold a torn transaction of the number `end`.
+    // Skips one number: the log may hold a torn transaction `end`.
     superblock.sequence = report.end.next();
     file.write_superblock(&superblock)?;
     file.flush()

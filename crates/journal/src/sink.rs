@@ -1,8 +1,8 @@
-//! Where rendered bytes go, until the committing side takes the blocks that they make.
+//! Sharded collector of rendered bytes; the committing thread takes the assembled blocks.
 //!
-//! Layout: whatever is rendered of one block goes to the same arena (by hash of the block number),
-//! in the order of emission even when threads differ, and there straight to its place in the block.
-//! Locking: one arena lock ([`Rank::JournalRendered`]) for one piece.
+//! Layout: all bytes of one block go to the same arena (by hash of the block number) and straight
+//! to their place in the block, in the order of emission even from several threads.
+//! Locking: one arena lock ([`Rank::JournalRendered`]) per patch or image.
 
 use crate::draft::Draft;
 use std::sync::Arc;
@@ -12,10 +12,10 @@ use uext4_sync::{Mutex, Rank, StretchMap};
 /// One file system block, immutable.
 pub type Image = Arc<[u8]>;
 
-/// A power of two: enough that parallel renderers rarely meet.
+/// A power of two: enough that parallel renderers rarely contend.
 const ARENAS: usize = 64;
 
-/// Blocks by first emission.
+/// Drafts in the order of their first emission.
 #[derive(Default)]
 struct Arena {
     drafts: Vec<Draft>,
@@ -23,7 +23,7 @@ struct Arena {
 }
 
 impl Arena {
-    /// The place of `block`. Objects that share a block often come one after the other.
+    /// Index of the draft of `block`. Checks the last one first: neighbours often share a block.
     fn find(&self, block: BlockNr) -> Option<usize> {
         match self.drafts.last() {
             Some(last) if last.block == block => Some(self.drafts.len() - 1),
@@ -38,7 +38,7 @@ impl Arena {
     }
 }
 
-/// All that was rendered for the committing transaction.
+/// The rendered blocks of the committing transaction.
 pub(crate) struct Rendered {
     arenas: Box<[Mutex<Arena>]>,
     block_size: u32,
@@ -53,7 +53,7 @@ impl Rendered {
         }
     }
 
-    /// Takes everything, ascending by block.
+    /// Takes all drafts, ascending by block.
     pub(crate) fn take(&self) -> Vec<Draft> {
         let mut drafts = Vec::new();
         for arena in &self.arenas {
@@ -71,7 +71,7 @@ impl Rendered {
     }
 }
 
-/// Takes the bytes of one object's rendering.
+/// Receives the bytes of one object's rendering.
 pub struct Sink<'a> {
     out: &'a Rendered,
 }
@@ -81,11 +81,11 @@ impl<'a> Sink<'a> {
         Self { out }
     }
 
-    /// Bytes to place at `offset_bytes` of `block`, over whatever the block holds. Patches of one
-    /// block apply in the order of the calls, whichever threads make them.
+    /// Places `bytes` at `offset_bytes` of `block`, over earlier bytes. Patches of one block apply
+    /// in the order of the calls, from any thread.
     ///
     /// # Panics
-    /// When they reach past the end of the block.
+    /// When the bytes reach past the end of the block.
     pub fn patch(&mut self, block: BlockNr, offset_bytes: usize, bytes: &[u8]) {
         let end = offset_bytes.checked_add(bytes.len());
         assert!(
@@ -98,10 +98,10 @@ impl<'a> Sink<'a> {
         arena.drafts[at].patch(offset_bytes, bytes);
     }
 
-    /// A whole block.
+    /// Stores a whole block.
     ///
     /// # Panics
-    /// When the image has not the size of a block.
+    /// When the image does not have the size of a block.
     pub fn image(&mut self, block: BlockNr, image: Image) {
         assert_eq!(image.len(), self.block_size(), "image is not a block");
         let arena = &mut *self.out.arena(block).lock();

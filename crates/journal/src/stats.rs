@@ -1,4 +1,4 @@
-//! What the journal did, in numbers.
+//! Counters and timings of the journal.
 
 use std::time::Duration;
 use uext4_sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -20,45 +20,45 @@ pub struct Stats {
     pub checkpointed_blocks: u64,
     /// Credits of a whole transaction, in blocks.
     pub transaction_limit_blocks: u32,
-    /// Commits that somebody asked for; the others were due.
+    /// Commits that a caller requested; the timer started the others.
     pub requested: u64,
-    /// Handles that had to wait for a transaction.
+    /// Handles that waited for a transaction.
     pub handle_waits: u64,
-    /// How long they waited, together.
+    /// Sum of these waits.
     pub handle_wait: Duration,
     /// From the first change of a transaction until its gate closed.
     pub running: Duration,
-    /// Commits from the closing of the gate to their end.
+    /// Time of commits, from the closing of the gate to their end.
     pub commit: Duration,
-    /// Passes that brought blocks home.
+    /// Checkpoint passes.
     pub checkpoints: u64,
     /// Time of these passes.
     pub checkpoint: Duration,
-    /// Time to note which images are the newest and which went home, in commits and checkpoints.
+    /// Time to update the map of newest images and the records, in commits and checkpoints.
     pub bookkeeping: Duration,
-    /// Time to free images that newer ones replaced, that went home, or whose blocks were freed.
+    /// Time to free images that were replaced, written home, or revoked.
     pub freeing: Duration,
     /// Blocks of the log that transactions can use; 0 without a log.
     pub log_len_blocks: u32,
-    /// Of these, not in use now.
+    /// The free ones among them.
     pub log_free_blocks: u32,
     /// Committed images that wait for their home write, in blocks.
     pub waiting_blocks: u64,
-    /// Time with the gate closed: no handle could start.
+    /// Time with the gate closed, when no handle could start.
     pub drain: Duration,
-    /// Time to render, and to read what was not rendered of a block.
+    /// Time to render, and to read the unrendered bytes of the blocks.
     pub render: Duration,
-    /// Time to checksum and describe what goes to the log.
+    /// Time to checksum and encode log blocks.
     pub encode: Duration,
     /// Time to write the log (or home, without a log).
     pub write: Duration,
     /// Time to flush.
     pub flush: Duration,
-    /// Time to publish and tell the observer.
+    /// Time to publish images and to call the observer.
     pub publish: Duration,
 }
 
-/// The counters behind [`Stats`]; changed by the committing side and by handles that wait.
+/// Atomic counters behind [`Stats`]; changed by committing threads and by waiting handles.
 #[derive(Default)]
 pub(crate) struct Times {
     pub(crate) transactions: AtomicU64,
@@ -97,7 +97,7 @@ impl Times {
         result
     }
 
-    /// What was counted here; the rest is 0.
+    /// A snapshot of these counters; all other fields are 0.
     pub(crate) fn snapshot(&self) -> Stats {
         let ns = |counter: &AtomicU64| Duration::from_nanos(counter.load(Relaxed));
         Stats {

@@ -1,4 +1,4 @@
-//! A walk over the blocks of a log that are not images.
+//! Cursor over the header blocks of a log (descriptor, revoke, commit); it skips images.
 
 use crate::Error;
 use crate::log_file::LogFile;
@@ -8,7 +8,7 @@ use uext4_format::jbd2::{BlockType, Header, Layout, Superblock, Tags};
 /// Blocks read ahead.
 const WINDOW_BLOCKS: u32 = 64;
 
-/// A header block of the log: where it stands and what it says.
+/// A header block of the log, with its position and contents.
 pub(super) struct Found {
     pub(super) at: u32,
     pub(super) block_type: BlockType,
@@ -24,14 +24,14 @@ pub(super) struct Cursor<'a> {
     at: u32,
     /// The transaction that the next block must belong to.
     pub(super) expected: Tid,
-    /// Blocks left to visit: a log that leads around twice ends instead.
+    /// Blocks left to visit; ends the walk of a cyclic log.
     budget: u32,
     window: Vec<u8>,
     window_start: u32,
 }
 
 impl<'a> Cursor<'a> {
-    /// At the tail of the log.
+    /// A cursor at the tail of the log.
     pub(super) fn new(file: &'a LogFile, superblock: &Superblock) -> Self {
         let (first, end) = (superblock.first, superblock.end());
         Self {
@@ -47,7 +47,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// The block that comes next.
+    /// Position of the next block.
     pub(super) fn position(&self) -> u32 {
         self.at
     }

@@ -5,7 +5,7 @@ use crate::{Error, Image, Log};
 use uext4_format::Tid;
 use uext4_format::jbd2::Superblock;
 
-/// Where fast commits may stand, and which transaction they must belong to.
+/// Location of fast commits, and the transaction that they must belong to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FastCommitArea {
     /// Fast commits of any other transaction are stale.

@@ -1,4 +1,4 @@
-//! Second and third pass: revokes, then the newest image of every block; and writing them home.
+//! Passes two and three: collect the revokes and the newest images, then write these home.
 
 use super::cursor::{Cursor, Found};
 use super::{Amend, BAD_CHECKSUM, RecoveryMode, RecoveryReport, corrupt};
@@ -11,10 +11,10 @@ use uext4_device::BlockDevice;
 use uext4_format::jbd2::{BlockType, Revoked, Superblock, Tag, Tags, unescape};
 use uext4_format::{BlockNr, Tid};
 
-/// Blocks read and written home together.
+/// Blocks per batch of reads and home writes.
 const BATCH_BLOCKS: usize = 256;
 
-/// Where the newest image of a block stands in the log.
+/// Location of an image in the log.
 #[derive(Clone, Copy)]
 struct Stored {
     at: u32,
@@ -27,7 +27,7 @@ pub(super) struct Replay<'a> {
     home: Home,
     home_blocks: u64,
     mode: RecoveryMode,
-    /// The newest transaction that revoked a block.
+    /// The newest transaction that revoked each block.
     revokes: HashMap<BlockNr, Tid>,
     newest: BTreeMap<BlockNr, Stored>,
 }
@@ -51,7 +51,7 @@ impl<'a> Replay<'a> {
         }
     }
 
-    /// Finds what is to be written home.
+    /// Collects the images to write home.
     pub(super) fn collect(&mut self, report: &mut RecoveryReport) -> Result<(), Error> {
         let mut cursor = Cursor::new(self.file, self.superblock);
         while let Some(found) = next_before(&mut cursor, report.end)? {

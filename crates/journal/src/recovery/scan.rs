@@ -1,9 +1,9 @@
-//! First pass: which transactions are complete.
+//! First pass: finds the end of the complete transactions.
 //!
-//! A torn or foreign block ends the log. So does a commit block whose checksum does not match.
-//! A descriptor or revoke block that does not match is damage when a commit block of the same
-//! transaction follows it, unless that one is older than the transaction before: then these are
-//! leftovers of the log's last time around.
+//! A torn or foreign block ends the log, as does a commit block with a wrong checksum. A descriptor
+//! or revoke block with a wrong checksum is damage if a commit block of the same transaction
+//! follows it. If that commit block is older than the previous transaction, the blocks are stale
+//! (from before the last wrap-around) and end the log as well.
 
 use super::cursor::{Cursor, Found};
 use super::{BAD_CHECKSUM, corrupt};
@@ -18,24 +18,24 @@ struct Scan<'a> {
     cursor: Cursor<'a>,
     /// Sum over the transaction so far (checksums v1).
     sum: TransactionChecksum,
-    /// A descriptor or revoke block of this transaction does not match its checksum.
+    /// First descriptor or revoke block of this transaction with a wrong checksum.
     suspect: Option<u32>,
     last_commit_seconds: u64,
 }
 
-/// What a block says about the transaction it belongs to.
+/// Effect of a block on its transaction.
 enum Verdict {
     GoesOn,
     Complete,
     LogEnds,
 }
 
-/// Where the complete transactions of a log end.
+/// End of the complete transactions of a log.
 #[derive(Clone, Copy)]
 pub(super) struct LogEnd {
     /// The first transaction that is not complete.
     pub(super) tid: Tid,
-    /// The log block that it would start in.
+    /// The log block in which it would start.
     pub(super) at: u32,
 }
 
@@ -98,7 +98,7 @@ impl Scan<'_> {
         })
     }
 
-    /// Adds a descriptor and its images to the sum; false when the log is used up.
+    /// Adds a descriptor and its images to the sum; false when the block budget is used up.
     fn sum_images(&mut self, found: &Found) -> Result<bool, Error> {
         self.sum.update(&found.bytes);
         let layout = self.cursor.layout;

@@ -1,9 +1,8 @@
-//! Ending a recovery with one more transaction, which takes the place of the fast commits.
+//! Replaces the fast commits of a log by one regular transaction at the end of recovery.
 //!
-//! Fast commits count only while the transaction whose number they carry is not in the log. So
-//! what they mean is written to the log as that very transaction: until its commit block is
-//! durable a crash leads to the same fast commits, afterwards to a plain replay of it. Only then
-//! are the images written home.
+//! Fast commits are valid only while the transaction whose number they carry is not in the log. So
+//! their effect is logged as that transaction. A crash before its commit block is durable leads to
+//! the same fast commits, a later one to a plain replay. The images are written home after that.
 
 use super::{RecoveryReport, mark_clean};
 use crate::commit::Closed;
@@ -16,11 +15,11 @@ use uext4_device::BlockDevice;
 use uext4_format::BlockNr;
 use uext4_format::jbd2::{CommitBlock, Superblock};
 
-/// Writes `images` (ascending) to the log as the transaction that the fast commits of `report`
-/// belong to, then home, and marks the log clean. `seconds` since 1970 go to the commit block.
+/// Logs the ascending `images` as the transaction that the fast commits of `report` belong to,
+/// writes them home and marks the log clean. The commit block gets the time `seconds`, since 1970.
 ///
 /// # Errors
-/// [`Error::LogTooSmall`], with nothing changed, when the log cannot hold them at once.
+/// [`Error::LogTooSmall`], with nothing changed, when the empty log cannot hold the images.
 pub fn supersede(
     log: &Log,
     home: &Arc<dyn BlockDevice>,
@@ -54,8 +53,8 @@ pub fn supersede(
     mark_clean(log, block_size, &replayed)
 }
 
-/// All transactions of the log are at home and flushed: it starts with the one to be written. The
-/// number that the fast commits must have stays the next one.
+/// Moves the tail to the transaction to be written; all older ones are home and flushed. The next
+/// transaction number stays the one that the fast commits carry.
 fn empty_log(
     file: &LogFile,
     superblock: &mut Superblock,
@@ -89,7 +88,7 @@ fn write_transaction(
     file.flush()
 }
 
-/// Writes blocks around the end of the log; they are fewer than the log has.
+/// Writes blocks with wrap-around; they are fewer than the log has.
 fn write_around(
     file: &LogFile,
     superblock: &Superblock,

@@ -1,4 +1,4 @@
-//! The protocol step by step, inline.
+//! Tests of each step of the protocol, with an inline journal.
 
 use super::device::Recorder;
 use super::objects::{BLOCK, Block, LOG_AT, Slot, block_of, config, disk, log};
@@ -64,7 +64,7 @@ fn a_transaction_has_a_quarter_of_the_log_or_what_memory_allows() {
     }
 }
 
-/// Many more than the log holds, by handles that log nothing else.
+/// Logs more revokes than the log can hold, in handles that log nothing else.
 #[test]
 fn revokes_use_up_a_transaction() {
     let device = Recorder::new(disk(200, LOG));
@@ -78,7 +78,7 @@ fn revokes_use_up_a_transaction() {
     assert!(journal.stats().transactions > 100 * 200 / 125 / u64::from(limit));
 }
 
-/// Without a log, where it goes on: nobody is told that what is in memory only is durable.
+/// Without a log and with late writes: blocks in memory only are not reported as durable.
 #[test]
 fn what_is_late_is_read_from_memory_and_written_later() {
     let device = Recorder::new(disk(200, LOG));

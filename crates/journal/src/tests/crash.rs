@@ -1,8 +1,8 @@
-//! "The last durable state wins": random work, a crash at any write, then recovery.
+//! Crash test: random work, a crash at any write, then recovery; the last durable state remains.
 //!
 //! A run is one seed. Every commit is a snapshot of the model. After a crash and a replay the disk
-//! must equal one snapshot, not older than the last one that was reported durable. Blocks that
-//! were freed are reused as file data once their transaction committed: flushed data must stay.
+//! equals one snapshot, at least as new as the last one reported durable. Freed blocks are reused
+//! for file data after their transaction committed; flushed data must survive.
 
 use super::device::Recorder;
 use super::objects::{BLOCK, Block, Slot, block_of, config, disk, log};
@@ -15,7 +15,7 @@ use uext4_sync::Rng;
 
 const BLOCKS: usize = 160;
 const LOG: u32 = 40;
-/// Blocks of slots, eight slots each, and blocks that come and go.
+/// Blocks of eight slots each, followed by blocks that are allocated and freed.
 const SLOT_BLOCKS: std::ops::Range<u64> = 100..104;
 const FIRST_BLOCK: u64 = 110;
 const LAST_BLOCK: u64 = 130;
@@ -109,7 +109,7 @@ impl Run {
         }
     }
 
-    /// Writes a metadata block, newly taken or again.
+    /// Writes a metadata block, newly allocated or again.
     fn write_block(&mut self, n: u64) {
         let nr = FIRST_BLOCK + self.rng.below(LAST_BLOCK - FIRST_BLOCK);
         if self.freed_now.iter().any(|(_, block)| *block == nr) {
@@ -145,7 +145,7 @@ impl Run {
         self.freed_now.push((self.freeings, nr));
     }
 
-    /// File data goes straight to a block whose freeing is durable.
+    /// Writes file data directly to a block whose freeing is durable.
     fn write_data(&mut self, n: u64) {
         let at = self.rng.below(self.freed_before.len().max(1) as u64) as usize;
         let Some((freeing, block)) = self.freed_before.get(at).copied() else {
@@ -171,8 +171,8 @@ impl Run {
         self.note_commit(self.journal.running());
     }
 
-    /// When `running` is a new transaction, the model as it stands is what the last one made
-    /// durable: a full transaction commits before a handle starts.
+    /// If `running` is a new transaction, notes the model as a durable snapshot: a full transaction
+    /// commits before the next handle starts.
     fn note_commit(&mut self, running: Tid) {
         if running != self.tid {
             self.tid = running;
@@ -182,9 +182,9 @@ impl Run {
         }
     }
 
-    /// Checks the disk that recovery made of a crash after `cut` events: its metadata are a
-    /// snapshot's, and the data that this snapshot has in freed blocks are there. Metadata alone
-    /// may fit two snapshots, when all that changed between them is that a free block was taken.
+    /// Checks the disk after a crash after `cut` events and a recovery: the metadata equal a
+    /// snapshot, and this snapshot's data in freed blocks are present. Metadata alone may match two
+    /// snapshots, if only the reuse of a free block is between them.
     fn check(&self, cut: usize, after: &[u8], seed: u64) {
         let oldest = self.durable_at.iter().take_while(|at| **at <= cut).count();
         let fitting: Vec<&Snapshot> = self.snapshots[oldest..]
@@ -205,7 +205,7 @@ impl Run {
         );
     }
 
-    /// A block of which `snapshot` had flushed data that are not there.
+    /// A block whose flushed data of `snapshot` are missing.
     fn overwritten(&self, snapshot: &Snapshot, cut: usize, after: &[u8]) -> Option<u64> {
         let is_lost = |(nr, content): &(&u64, &Content)| match content {
             Content::Free(freeing) => !self.has_data(**nr, *freeing, cut, after),
@@ -224,7 +224,7 @@ impl Run {
             .iter()
             .rposition(|data| self.device.is_flushed_between(data.written_at, cut));
         let Some(flushed) = flushed else { return true };
-        // A later write that was not flushed may have come through, sector by sector.
+        // A later unflushed write may have reached the disk in part, sector by sector.
         let mut sectors = block_of(after, nr).chunks(512).enumerate();
         sectors.all(|(i, sector)| {
             writes[flushed..]

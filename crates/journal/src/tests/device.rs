@@ -1,4 +1,4 @@
-//! A device that remembers every write and flush, and can be cut at any of them.
+//! Recording device: keeps every write and flush, and simulates a crash after any of them.
 
 use std::sync::Arc;
 use uext4_device::{BlockDevice, Error};
@@ -20,7 +20,7 @@ struct Inner {
     fail_after: Option<usize>,
 }
 
-/// Bytes in memory, with their history since the device was made.
+/// Bytes in memory, with all events since the device was made.
 pub(super) struct Recorder(Mutex<Inner>);
 
 impl Recorder {
@@ -36,22 +36,22 @@ impl Recorder {
     pub(super) fn bytes(&self) -> Vec<u8> {
         self.0.lock().now.clone()
     }
-    /// Writes and flushes so far.
+    /// Number of writes and flushes so far.
     pub(super) fn len(&self) -> usize {
         self.0.lock().events.len()
     }
-    /// Writes fail from event `len` on.
+    /// Lets writes fail from event `len` on.
     pub(super) fn fail_after(&self, len: usize) {
         self.0.lock().fail_after = Some(len);
     }
-    /// True when `event` is a flush.
+    /// True when one of the events from `from` to `to` is a flush.
     pub(super) fn is_flushed_between(&self, from: usize, to: usize) -> bool {
         self.0.lock().events[from..to]
             .iter()
             .any(|event| matches!(event, Event::Flush))
     }
 
-    /// Flushes so far.
+    /// Number of flushes so far.
     pub(super) fn flushes(&self) -> usize {
         let inner = self.0.lock();
         let flushes = inner
@@ -61,7 +61,7 @@ impl Recorder {
         flushes.count()
     }
 
-    /// The disk when only the first sector of its last commit block had arrived.
+    /// The disk with only the first sector of its last commit block written.
     pub(super) fn with_torn_commit_block(&self) -> Vec<u8> {
         let inner = self.0.lock();
         let is_commit = |event: &Event| {
@@ -81,8 +81,8 @@ impl Recorder {
         disk
     }
 
-    /// A disk as a crash after `cut` events may leave it: what was flushed, and of the rest any
-    /// sectors in any order.
+    /// A possible disk after a crash after `cut` events: all flushed writes, and any subset of the
+    /// other sectors.
     pub(super) fn crash(&self, cut: usize, rng: &mut Rng) -> Vec<u8> {
         let inner = self.0.lock();
         let events = &inner.events[..cut];

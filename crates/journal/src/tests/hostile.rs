@@ -1,4 +1,4 @@
-//! Damaged and hostile logs: an error or a shorter replay, never a panic, a loop or a stray write.
+//! Damaged and hostile logs end in an error or a shorter replay, never a panic or a stray write.
 
 use super::device::Recorder;
 use super::objects::{BLOCK, Block, LOG_AT, block_of, config, disk, log};
@@ -174,7 +174,7 @@ fn fast_commits_keep_the_log_until_the_caller_is_done() {
     assert!(!needs_recovery(&log, BLOCK as u32).expect("reads"));
 }
 
-/// A log in pieces, out of order on its device.
+/// A log in several runs, out of order on its device.
 #[test]
 fn fragmented_external_logs_work() {
     let home = Recorder::new(vec![0; 200 * BLOCK]);

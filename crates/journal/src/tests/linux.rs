@@ -1,4 +1,4 @@
-//! Journals written by debugfs and replayed by us, and the other way round, against e2fsck.
+//! Compatibility: debugfs writes journals that this crate replays, and e2fsck replays ours.
 
 use super::device::Recorder;
 use super::objects::{BLOCK, Block};
@@ -26,7 +26,7 @@ fn text(path: &Path) -> &str {
     path.to_str().expect("temporary paths are UTF-8")
 }
 
-/// A file system image and where its log is.
+/// A file system image and the location of its log.
 struct Linux {
     dir: TempDir,
     image: PathBuf,
@@ -185,7 +185,7 @@ fn write_log(linux: &Linux, checksums: Checksums, width: Width, rng: &mut Rng) {
     std::fs::write(&linux.image, device.bytes()).expect("temporary file");
 }
 
-/// Transactions of ours until the log has wrapped; the last one is not yet home.
+/// Runs transactions until the log has wrapped; the last one is not home yet.
 fn run_in_log(linux: &Linux, checksums: Checksums, width: Width, rng: &mut Rng) -> Arc<Recorder> {
     let device = linux.device();
     let mut config = Config::new(Arc::clone(&device) as _, BLOCK as u32);
@@ -221,8 +221,8 @@ fn run_in_log(linux: &Linux, checksums: Checksums, width: Width, rng: &mut Rng) 
     device
 }
 
-/// A commit block is written in one piece, but a killed process or a lost supply may leave a part
-/// of it, over what the log held before. e2fsck and older kernels call that corruption.
+/// A commit block is one write, but a kill or a power failure may leave a part of it over older log
+/// contents. e2fsck and older kernels treat that as corruption.
 #[test]
 fn a_torn_commit_block_is_no_damage_to_e2fsck() {
     for seed in 0..4 {

@@ -1,4 +1,4 @@
-//! Tests of the whole journal on a device that remembers every write.
+//! Tests of the whole journal on a recording device.
 
 mod basics;
 mod crash;

@@ -1,5 +1,5 @@
-//! Schedules that the model checker tries: `RUSTFLAGS="--cfg shuttle" cargo test -p uext4-journal
-//! model`. They cover the gate, the stamps and late rendering.
+//! Model-checked schedules of the gate, the stamps and late rendering. Run with `RUSTFLAGS="--cfg
+//! shuttle" cargo test -p uext4-journal model`.
 
 use super::device::Recorder;
 use super::objects::{BLOCK, Slot, block_of, config, disk, log};
@@ -24,7 +24,7 @@ fn bump(journal: &Journal, pair: &Pair) {
     left.value += 1;
     let value = left.value;
     drop(left);
-    // Others may come between the two, so keep the larger.
+    // Another thread may write between the two, so keep the larger value.
     let mut right = handle.write(&pair.1);
     right.value = right.value.max(value);
 }
@@ -76,7 +76,7 @@ fn background_threads_lose_no_wake_up() {
     shuttle::check_random(|| race(Threads::Background), 1000);
 }
 
-/// Who waits for a commit when the journal is closed hears of it.
+/// A thread that waits for a commit is woken when the journal closes.
 #[test]
 fn a_close_leaves_nobody_waiting() {
     shuttle::check_random(
@@ -103,7 +103,7 @@ fn a_close_leaves_nobody_waiting() {
     );
 }
 
-/// Few preemptions at bad places: finds what a random walk through 64 shards does not.
+/// Few preemptions at bad points: finds schedules that a random walk over 64 shards misses.
 #[test]
 fn a_stalled_starter_does_not_slip_into_a_closed_transaction() {
     shuttle::check_pct(|| race(Threads::Inline), 3000, 3);

@@ -8,10 +8,10 @@ use uext4_format::jbd2::Superblock;
 use uext4_sync::Rank;
 
 pub(super) const BLOCK: usize = 1024;
-/// The log stands in front, at block 1.
+/// First block of the log.
 pub(super) const LOG_AT: u64 = 1;
 
-/// The bytes of a whole block.
+/// A live object that is a whole block.
 pub(super) struct BlockState {
     pub(super) nr: BlockNr,
     pub(super) bytes: Vec<u8>,
@@ -42,7 +42,7 @@ impl Block {
         })
     }
 
-    /// What the live object holds now.
+    /// First byte of the live state.
     pub(super) fn live_byte(&self) -> u8 {
         self.live.read().bytes[0]
     }
@@ -55,7 +55,7 @@ impl Object for Block {
     }
 }
 
-/// A counter in eight bytes of a block that it shares.
+/// A counter in eight bytes of a shared block.
 pub(crate) struct SlotState {
     pub(super) nr: BlockNr,
     pub(super) at: usize,
@@ -114,7 +114,7 @@ pub(super) fn config(device: &Arc<Recorder>, log_blocks: u32) -> Config {
     config
 }
 
-/// A block of `bytes`.
+/// The block `nr` in `bytes`.
 pub(super) fn block_of(bytes: &[u8], nr: u64) -> &[u8] {
     &bytes[nr as usize * BLOCK..][..BLOCK]
 }

@@ -1,4 +1,4 @@
-//! A journal brought to rest and resumed.
+//! Tests of quiesce and resume.
 
 use super::device::Recorder;
 use super::objects::{BLOCK, Block, block_of, config, disk, log};

@@ -1,4 +1,4 @@
-//! Whoever needs space of the log waits for space, not for all that is being brought home.
+//! A commit that needs log space waits for that space, not for the end of a checkpoint pass.
 
 use super::device::Recorder;
 use super::objects::{BLOCK, Block, config, disk, log};
@@ -14,7 +14,7 @@ const LOG: u32 = 64;
 const BLOCKS: u64 = 4;
 const FIRST: u64 = 100;
 
-/// A device on which one write waits until it is let go.
+/// A device on which one write blocks until it is released.
 struct Sticky {
     below: Arc<Recorder>,
     at: u64,
@@ -66,8 +66,8 @@ fn commit(journal: &Journal, nr: u64) {
     journal.commit_running().expect("commits");
 }
 
-/// Ten transactions fill the log; a pass brings four and more home. The third cannot go home for a
-/// long time, the two before it can, so two more find space.
+/// Ten transactions fill the log; a pass writes at least four of them home. The home write of the
+/// third blocks, those of the first two do not, so two more transactions find space.
 #[test]
 fn a_commit_waits_for_a_step_of_a_pass_and_not_for_its_end() {
     let recorder = Recorder::new(disk(300, LOG));
@@ -106,7 +106,7 @@ fn a_commit_waits_for_a_step_of_a_pass_and_not_for_its_end() {
     }
 }
 
-/// What nobody waits for is not paid for: a pass moves the tail once, however many steps it has.
+/// A pass without waiters moves the tail once, whatever its number of steps.
 #[test]
 fn a_pass_that_nobody_waits_for_flushes_twice() {
     let recorder = Recorder::new(disk(300, LOG));

@@ -1,4 +1,4 @@
-//! Many threads with background commits: operations are atomic, durable ones stay.
+//! Stress test with background commits: operations are atomic, durable ones survive.
 
 use super::device::Recorder;
 use super::objects::{BLOCK, Block, Slot, block_of, config, disk, log};
@@ -13,7 +13,7 @@ const LOG: u32 = 128;
 const PAIRS: u64 = 64;
 const THREADS: u64 = 6;
 
-/// Two counters that always change together, in different blocks.
+/// Pairs of counters that change together and are in different blocks.
 fn pairs() -> Vec<(Arc<Slot>, Arc<Slot>)> {
     let place = |i: u64| (140 + i / 16, (i % 16 * 64) as usize);
     let pair = |i| {
@@ -29,7 +29,7 @@ fn counter(bytes: &[u8], slot: &Slot) -> u64 {
     u64::from_le_bytes(at.try_into().expect("eight bytes"))
 }
 
-/// What a thread was told is durable: event, pair, value.
+/// Reported durability, per thread: event, pair, value.
 type Promises = Mutex<Vec<(usize, usize, u64)>>;
 
 fn work(
@@ -121,7 +121,7 @@ fn inline_commits_from_many_threads() {
     (10..13).for_each(|seed| run(seed, Threads::Inline));
 }
 
-/// Credits that others reserved and did not use come back although nothing was logged.
+/// Unused credits of other handles are returned even if nothing was logged.
 #[test]
 fn unused_credits_do_not_block_an_empty_transaction() {
     for threads in [Threads::Background, Threads::Inline] {
