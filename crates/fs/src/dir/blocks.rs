@@ -1,14 +1,15 @@
-//! The blocks of one directory that are in memory, by their place in the directory: spares a lookup
-//! the walk through the map and the cache of all blocks, whose locks all directories share. The
-//! entries of its index ([`index_copy`](super::index_copy)), so that a way through it locks and
-//! counts nothing that others lock or count. And what names mean ([`names`](super::names)), for who
-//! does not need their block.
+//! Per-directory caches: its blocks by logical number, its index and its dentries.
 //!
-//! Invariants: a block of a directory stays at its place until it is freed, and then it is gone; a
-//! number that is given to a new file starts with empty tables. Entries are weak: the cache of
-//! blocks decides what stays in memory, and is told that a block was used.
-//! Locking: `Rank::CacheShard`: of one place, of the index to change its copy, and of the names
-//! while some of them move; nothing is taken under it.
+//! A hit in the table of blocks spares a lookup the extent map and the global block cache, whose
+//! locks all directories share. The copy of the index ([`index_copy`](super::index_copy)) is read
+//! without locks or reference counts. The dentry cache ([`names`](super::names)) answers without a
+//! block.
+//!
+//! Invariants: a block keeps its logical number until it is freed, and is then marked gone; a
+//! reused inode number starts with empty tables. Entries are weak references: the block cache
+//! decides what stays in memory, and is told of each use.
+//! Locking: `Rank::CacheShard`: one per block, one for changes of the index copy, one for the
+//! growth of the dentry table; nothing is taken under it.
 
 use super::index_copy::IndexCopy;
 use super::known_block::KnownBlock;
@@ -22,13 +23,13 @@ use std::sync::Arc;
 use uext4_format::{InodeNr, LogicalBlock};
 use uext4_sync::Segments;
 
-/// Blocks from 2^16 on are not kept: bounds the table of a directory of a damaged image.
+/// Blocks from 2^16 on are not kept: bounds the tables of a damaged directory.
 const SEGMENTS: usize = 17;
 
-/// What is kept of one place.
+/// Bytes kept per block.
 const PLACE_BYTES: usize = size_of::<KnownBlock>() + size_of::<Whereabouts>();
 
-/// See the module.
+/// The caches of one directory; see the module.
 #[derive(Default)]
 pub(crate) struct DirBlocks {
     blocks: Segments<KnownBlock, SEGMENTS>,
@@ -45,7 +46,7 @@ impl DirBlocks {
         self.blocks.get(nr.0)?.block()
     }
 
-    /// Asks for what a look into the block reads.
+    /// Prefetches what a search of the block reads.
     pub(super) fn expect_block(&self, nr: LogicalBlock) {
         if let (Some(block), Some(parts)) = (self.blocks.get(nr.0), self.whereabouts.get(nr.0)) {
             block.expect();
@@ -53,7 +54,7 @@ impl DirBlocks {
         }
     }
 
-    /// Block `nr` of the directory is `block`.
+    /// Notes that block `nr` of the directory is `block`.
     pub(super) fn put(&self, nr: LogicalBlock, block: &Arc<MetaBlock>) {
         if let Some(place) = self.blocks.get_or_make(nr.0) {
             place.put(block);
@@ -64,7 +65,7 @@ impl DirBlocks {
         }
     }
 
-    /// A block, whose state this is, was looked into: the next one to ask for it wants the same.
+    /// Updates the prefetch hints after a search of a block with this state.
     pub(super) fn note(&self, block: &MetaBlock, state: &BlockState) {
         if !block.is_to_note(state) {
             return;
@@ -74,34 +75,34 @@ impl DirBlocks {
         }
     }
 
-    /// The entries of the index.
+    /// The copy of the index.
     pub(super) fn index(&self) -> &IndexCopy<SEGMENTS> {
         &self.index
     }
 
-    /// Names that wait to be looked at.
+    /// The queue of names whose leaves are sparse.
     pub(super) fn sparse(&self) -> &SparseNames {
         &self.sparse
     }
 
-    /// How a name is asked for.
+    /// The dentry key of a name.
     pub(super) fn key(&self, name: &[u8]) -> Key {
         self.keys.of(name)
     }
 
-    /// As [`Self::key`], of a name that will be put in or forgotten: what is read then is fetched.
+    /// As [`Self::key`], and prefetches the dentry of a name that will be put or forgotten.
     pub(super) fn expect_name(&self, name: &[u8]) -> Key {
         let key = self.key(name);
         self.names.prefetch(key);
         key
     }
 
-    /// What the name means, if it was made or looked up.
+    /// The inode of a cached dentry.
     pub(super) fn meaning(&self, key: Key) -> Option<InodeNr> {
         self.names.get(key)
     }
 
-    /// The name means `nr`. Its block is locked, at its place in the structure.
+    /// Caches the dentry of a name. Its block is locked, at its place in the structure.
     pub(super) fn put_name(&self, key: Key, nr: InodeNr, memory: &Arc<NameMemory>) {
         if !self.names.put(key, nr) {
             self.names.grow(memory);
@@ -109,7 +110,7 @@ impl DirBlocks {
         }
     }
 
-    /// The name is about to go, or to mean something else. Its block is locked.
+    /// Drops the dentry of a name that is about to change or go. Its block is locked.
     pub(super) fn forget(&self, key: Key) {
         self.names.forget(key);
     }
@@ -119,13 +120,13 @@ impl DirBlocks {
         self.forget(self.key(name));
     }
 
-    /// Memory, without that of the names, which counts itself.
+    /// Memory in bytes, without the dentries, which have an account of their own.
     pub(crate) fn bytes(&self) -> usize {
         let blocks = self.blocks.iter().count() * PLACE_BYTES;
         size_of::<Self>() + blocks + self.index.bytes()
     }
 
-    /// Forgets all.
+    /// Drops everything.
     pub(crate) fn clear(&self) {
         self.blocks.iter().for_each(KnownBlock::clear);
         self.index.clear();

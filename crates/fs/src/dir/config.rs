@@ -1,4 +1,4 @@
-//! What the directories of one file system have in common.
+//! Configuration shared by all directories of a file system.
 
 use uext4_format::dirent::{DirEntryType, LeafTail};
 use uext4_format::hash::{CharSign, DirHasher, HashVersion};
@@ -6,22 +6,22 @@ use uext4_format::htree::MaxLevels;
 use uext4_format::{Feature, FileType, Superblock, superblock};
 use uext4_sync::atomic::{AtomicU32, Ordering};
 
-/// The features, limits and the hash that directories are made with.
+/// Features, limits and the hash of new directories.
 pub(crate) struct DirConfig {
     /// Whether leaves and nodes end with a checksum.
     pub(super) tail: LeafTail,
     /// Whether new directories may get an index (`dir_index`).
     pub(crate) index: bool,
-    /// Whether entries say the type of their file (`filetype`).
+    /// Whether entries carry a file type (`filetype`).
     pub(super) file_types: bool,
-    /// How deep an index may be (`large_dir`).
+    /// Greatest depth of an index (`large_dir`).
     pub(super) levels: MaxLevels,
     /// Most blocks of a directory that the format allows.
     format_max: u64,
     block_size: u64,
     /// Most blocks of a directory, by the format and `max_dir_size_kb`.
     max_blocks: AtomicU32,
-    /// The hash of new indexes; those that exist name their own version.
+    /// The hash of new indexes; existing ones name their own version.
     pub(super) hasher: DirHasher,
 }
 
@@ -35,7 +35,7 @@ impl DirConfig {
         let large = features.has(Feature::LARGE_DIR);
         let checksums = features.has(Feature::METADATA_CSUM);
         let block_size = 1024_u64 << superblock.log_block_size.min(6);
-        // Without `large_dir` the upper half of a directory's size means nothing.
+        // Without `large_dir` the upper half of a directory's size is not valid.
         let format_max = if large { u64::MAX } else { u64::from(u32::MAX) } / block_size;
         let config = Self {
             tail: if checksums {
@@ -59,7 +59,7 @@ impl DirConfig {
         config
     }
 
-    /// Takes over the mount option `max_dir_size_kb`.
+    /// Sets the mount option `max_dir_size_kb`.
     pub(crate) fn set_max_size(&self, max_dir_size_kib: Option<u64>) {
         let asked = max_dir_size_kib.map(|kib| kib.saturating_mul(1024) / self.block_size);
         let max = asked.map_or(self.format_max, |blocks| blocks.clamp(1, self.format_max));
@@ -71,7 +71,7 @@ impl DirConfig {
         self.max_blocks.load(Ordering::Relaxed)
     }
 
-    /// The type that an entry for such a file says.
+    /// The type code of an entry for a file of this type.
     pub(super) fn entry_type(&self, kind: FileType) -> DirEntryType {
         match self.file_types {
             true => DirEntryType::from_code(kind.dirent_code()),
@@ -88,7 +88,7 @@ impl DirConfig {
     }
 }
 
-/// The type that an entry says, if it says one.
+/// The file type of an entry, if it carries one.
 pub(super) fn file_type(kind: DirEntryType) -> Option<FileType> {
     FileType::from_dirent_code(kind.code())
 }
@@ -96,7 +96,7 @@ pub(super) fn file_type(kind: DirEntryType) -> Option<FileType> {
 fn default_hasher(superblock: &Superblock) -> DirHasher {
     let unsigned = superblock.flags & superblock::flag::UNSIGNED_HASH != 0;
     DirHasher {
-        // An unknown default cannot be written into a root that others shall read.
+        // A root must not be written with an unknown hash version.
         version: HashVersion::from_code(superblock.def_hash_version)
             .unwrap_or(HashVersion::HalfMd4),
         sign: if unsigned {

@@ -1,18 +1,18 @@
-//! Positions in the listing of a directory.
+//! Cookies: positions in the listing of a directory.
 //!
-//! Layout: 0 is the start. In hash order 1 is behind "." and 2 behind ".."; an entry's position is
-//! 3 plus its hash: 31 bits of major hash, then 32 bits that tell names of one major hash apart.
-//! Those are the minor hash, or a checksum of the name where the hash function has none. In linear
-//! order a position is a byte offset. All positions fit 63 bits.
-//! Invariants: a position in hash order depends on the name only: nothing that happens to the
-//! directory moves it.
+//! Layout: 0 is the start. In hash order 1 is after "." and 2 after ".."; an entry's position is 3
+//! plus its hash: 31 bits of major hash, then 32 bits that distinguish names of one major hash (the
+//! minor hash, or a checksum of the name where the hash function has none). In linear order a
+//! position is a byte offset. All positions fit 63 bits.
+//! Invariants: a position in hash order depends on the name only, so no change of the directory
+//! moves it.
 
 use uext4_format::crc32c;
 use uext4_format::hash::{DirHasher, HashVersion};
 
-/// Behind "." in hash order.
+/// After "." in hash order.
 pub(super) const AFTER_DOT: u64 = 1;
-/// Behind ".." in hash order.
+/// After ".." in hash order.
 pub(super) const AFTER_DOTS: u64 = 2;
 const FIRST: u64 = 3;
 
@@ -26,7 +26,7 @@ pub(super) fn position(hasher: &DirHasher, name: &[u8]) -> u64 {
     FIRST + (u64::from(hash.major >> 1) << 32 | u64::from(apart))
 }
 
-/// The lowest major hash that entries from `cookie` on may have; `None` when none can follow.
+/// The lowest major hash of entries from `cookie` on; `None` when none can follow.
 pub(super) fn major(cookie: u64) -> Option<u32> {
     let hash = cookie.saturating_sub(FIRST) >> 32;
     u32::try_from(hash << 1).ok()

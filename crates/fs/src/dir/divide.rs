@@ -1,14 +1,14 @@
-//! Splitting one leaf while others change entries in the rest of the directory.
+//! Concurrent split of one leaf, while other threads change entries of other leaves.
 //!
-//! The halves are drafted with nothing held, and carried out if the leaf is still as it was then:
-//! splits of one directory follow each other, and what they hold it for is short.
+//! The halves are drafted without locks and installed if the leaf is unchanged since. So the
+//! exclusive section is short.
 //!
-//! Invariants: to carry a draft out the `index` lock is held exclusively and not closed. The upper
-//! half stands in its new block before anything leads there, and in the old one until that is
-//! unlocked: who waits for the old leaf finds then that the version is past, and looks again. The
-//! move begins before the new block can be found, for who knows a shorter directory.
-//! Locking: the leaf, and nested in it the node, which is changed under the exclusive `index` lock
-//! only. The block is allocated before the leaf is locked: that takes the inode's state.
+//! Invariants: the `index` lock is held exclusively and not closed while a draft is installed. The
+//! upper half is in its new block before any entry leads there, and also in the old leaf until that
+//! is unlocked: a thread that waits for the old leaf then fails the version check and retries. The
+//! move begins before the new block can be found by a thread that saw a shorter directory.
+//! Locking: the leaf, and nested in it the node, which changes under the exclusive `index` lock
+//! only. The block is allocated before the leaf is locked, since that takes the inode's state.
 
 use super::grow::{append_known, entry_of, pack_items};
 use super::index::{Path, Probe, Target, probe};
@@ -23,14 +23,14 @@ use uext4_format::dirent::space_needed;
 use uext4_format::htree::DxEntry;
 use uext4_journal::Handle;
 
-/// What becomes of a leaf.
+/// Prepared contents of a leaf and its upper half.
 pub(crate) struct Draft {
     block: Arc<MetaBlock>,
-    /// `BlockState::changes` when it was drafted.
+    /// `BlockState::changes` of the drafted leaf.
     changes: u32,
-    /// The leaf.
+    /// The leaf's new contents.
     lower: NewLeaf,
-    /// The leaf behind it, and the hash where that begins; none if the room was in pieces.
+    /// The new leaf after it and its first hash; none if packing the leaf was enough.
     upper: Option<(NewLeaf, u32)>,
 }
 
@@ -41,8 +41,8 @@ impl Draft {
     }
 }
 
-/// How the leaf that has no room for `name` gets some; `None` where more than that leaf is
-/// concerned. Without the `index` lock the answer counts if the version stays.
+/// Drafts space for `name` in its full leaf; `None` if more than that leaf must change. Without the
+/// `index` lock the draft is valid only if the version is unchanged.
 pub(crate) fn draft(fs: &Fs, dir: &Arc<Inode>, name: &[u8]) -> Result<Option<Draft>> {
     let view = Dir::open(fs, dir)?;
     if view.form != Form::Indexed {
@@ -83,7 +83,7 @@ pub(crate) fn draft(fs: &Fs, dir: &Arc<Inode>, name: &[u8]) -> Result<Option<Dra
     }))
 }
 
-/// The way to the leaf of `name`, if that can be split without changing more than its node.
+/// The path to the leaf of `name`, if a split changes no more than the leaf and its node.
 fn path_to(view: &Dir<'_>, name: &[u8]) -> Result<Option<Path>> {
     Ok(match probe(view, Target::Name(name))? {
         Probe::Path(path) if !path.continues() && !path.parent().is_full() => Some(path),
@@ -91,7 +91,7 @@ fn path_to(view: &Dir<'_>, name: &[u8]) -> Result<Option<Path>> {
     })
 }
 
-/// Makes the leaf of `name` what was drafted, unless it has changed since. The `index` lock is held
+/// Installs the draft for the leaf of `name`, unless the leaf has changed. The `index` lock is held
 /// exclusively and not closed.
 ///
 /// # Errors
@@ -124,7 +124,7 @@ pub(crate) fn carry_out(
     let block = append_known(&mut view, handle, upper)?;
     let mut leaf = handle.write(&draft.block);
     if !stands(&leaf) {
-        // Somebody changed the leaf since. Nothing leads to the new block yet.
+        // Another thread changed the leaf. No entry leads to the new block yet.
         drop(leaf);
         drop_last(&mut view, handle)?;
         return Ok(());
@@ -139,7 +139,7 @@ pub(crate) fn carry_out(
     )
 }
 
-/// Lets the node lead to the upper half, and leaves the lower one in the leaf.
+/// Adds the upper half to the node, and leaves the lower half in the leaf.
 fn publish(
     view: &Dir<'_>,
     handle: &Handle<'_>,

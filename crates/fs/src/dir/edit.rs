@@ -1,4 +1,4 @@
-//! Changing single entries that are there, under the lock of one block.
+//! Changes of single existing entries, under the lock of one block.
 
 use super::name_entry::Key;
 use super::view::{Dir, Form, names_mut};
@@ -12,10 +12,10 @@ use uext4_journal::Handle;
 
 pub(super) type Answer<T> = Result<T, DirError>;
 
-/// Takes the name `name` from `child`.
+/// Removes the entry `name` of `child`.
 ///
 /// # Errors
-/// `NotFound` when the entry is gone or means another inode; [`DirError::Moved`].
+/// `NotFound` when the entry is gone or has another inode; [`DirError::Moved`].
 pub(crate) fn remove(
     fs: &Fs,
     handle: &Handle<'_>,
@@ -43,23 +43,23 @@ pub(crate) fn remove(
     Ok(())
 }
 
-/// The block of an entry that means `nr`; good while `index` is held, or its version stays.
+/// The block of an entry of inode `nr`; valid while `index` is held, or its version is unchanged.
 pub(crate) struct Holder {
     pub(super) key: Key,
     pub(super) block: Arc<MetaBlock>,
     pub(super) nr: InodeNr,
-    /// Where it stands there, and `BlockState::changes` then; `None` where not the block but the
-    /// table of names was looked at, whose inodes are checked.
+    /// Location of the entry, with `BlockState::changes` at that time; `None` if it came from the
+    /// dentry cache, whose inodes are in use.
     pub(super) seen: Option<(Location, u32)>,
 }
 
 impl Holder {
-    /// True when the inode was found to be one that names lead to.
+    /// True when the inode is known to be in use.
     pub(super) fn is_served(&self) -> bool {
         self.seen.is_none()
     }
 
-    /// True when nothing in the block changed between two looks at it, `before` and this.
+    /// True when the block did not change between two lookups, `before` and this.
     pub(super) fn is_unchanged(&self, before: &Self) -> bool {
         let changes = |holder: &Self| holder.seen.map(|(_, changes)| changes);
         Arc::ptr_eq(&self.block, &before.block)
@@ -69,10 +69,10 @@ impl Holder {
     }
 }
 
-/// As [`remove`], where [`super::lookup_holder`] found the entry.
+/// As [`remove`], for the entry found by [`super::lookup_holder`].
 ///
 /// # Errors
-/// `NotFound` when the entry is gone or means another inode; [`DirError::Moved`].
+/// `NotFound` when the entry is gone or has another inode; [`DirError::Moved`].
 pub(crate) fn remove_at(
     fs: &Fs,
     handle: &Handle<'_>,
@@ -99,7 +99,7 @@ pub(crate) fn remove_at(
     Ok(())
 }
 
-/// The block where `name` means `child`, for now: to be looked at again under its lock.
+/// The block with the entry of `name` for `child`; a hint, to be checked under the block's lock.
 pub(super) fn holder(view: &Dir<'_>, name: &[u8], child: InodeNr) -> Answer<Arc<MetaBlock>> {
     match view.locate(name)? {
         Some((block, found)) if found.inode == child => Ok(block),
@@ -107,10 +107,10 @@ pub(super) fn holder(view: &Dir<'_>, name: &[u8], child: InodeNr) -> Answer<Arc<
     }
 }
 
-/// Lets `name`, which means `old`, mean `new`.
+/// Changes the inode of `name` from `old` to `new`.
 ///
 /// # Errors
-/// `NotFound` when the entry is gone or means another inode than `old`; for an inline directory
+/// `NotFound` when the entry is gone or has another inode than `old`; for an inline directory
 /// [`DirError::NeedExclusive`] unless `index` is held exclusively.
 pub(crate) fn replace(
     fs: &Fs,
@@ -134,7 +134,7 @@ pub(crate) fn replace(
     retarget(&view, &mut state, (name, old), (new, kind))
 }
 
-/// Changes an entry of a locked block, if it still means `old`.
+/// Changes an entry of a locked block, if its inode is still `old`.
 pub(super) fn retarget(
     view: &Dir<'_>,
     state: &mut BlockState,

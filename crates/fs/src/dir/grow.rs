@@ -1,8 +1,8 @@
-//! Changing the structure of a directory: new blocks, the first index, splits.
+//! Growth of a directory: new blocks, the first index, splits.
 //!
-//! Invariants: the `index` lock is held exclusively, so one block may be changed after the other
-//! without anybody seeing the middle. The new block is allocated before anything is changed; each
-//! step (a level more, a node split, a leaf split) leaves a sound index.
+//! Invariants: the `index` lock is held exclusively, so blocks change one after the other and no
+//! other thread sees an intermediate state. The new block is allocated before anything changes;
+//! each step (a new level, a node split, a leaf split) leaves a sound index.
 //! Locking: one object at a time.
 
 use super::index::{Path, Probe, Step, Target, probe};
@@ -16,7 +16,7 @@ use uext4_format::htree::{DxEntry, DxNode, RootInfo, init_root};
 use uext4_format::{BlockNr, Corrupt, InodeFlags, LogicalBlock, NoRoom};
 use uext4_journal::{Handle, Image};
 
-/// An index grows by one step at each of its levels at most, and by a level, per insert.
+/// Most steps of one insert: one per level of the index, and one new level, with a margin.
 const STEPS_MAX: usize = 8;
 
 /// Adds a block with these bytes at the end of the directory.
@@ -28,7 +28,7 @@ pub(super) fn append(
     append_image(dir, handle, image.into()).map(|(logical, _)| logical)
 }
 
-/// As [`append`], of a leaf.
+/// As [`append`], for a leaf with its table of names.
 pub(super) fn append_known(
     dir: &mut Dir<'_>,
     handle: &Handle<'_>,
@@ -114,7 +114,7 @@ pub(super) fn make_index(dir: &mut Dir<'_>, handle: &Handle) -> Result<()> {
     Ok(())
 }
 
-/// A root begins with "." and "..", and keeps them where they are.
+/// Checks that a future root begins with "." and "..", which stay in place.
 fn check_dots(dir: &Dir<'_>, leaf: &DirLeaf<&[u8]>) -> Result<()> {
     let mut records = leaf.records();
     for (name, offset) in [(&b"."[..], 0), (b"..", 12)] {
@@ -131,16 +131,15 @@ pub(super) fn is_full(dir: &Dir<'_>, path: &Path) -> bool {
     path.len() > usize::from(dir.config().levels.indirect()) && path.steps().all(Step::is_full)
 }
 
-/// Blocks that [`insert_with_split`] takes at most when the leaf of `path` is full.
+/// Most blocks that [`insert_with_split`] allocates when the leaf of `path` is full.
 pub(super) fn blocks(path: &Path) -> u32 {
-    // A leaf, a node beside each full one above it; a full root moves into a node, which is then
-    // split.
+    // A leaf, and a node per full one above it; a full root moves into a node, which is then split.
     let full = path.steps().rev().take_while(|step| step.is_full()).count();
     let level = usize::from(full == path.len() && path.len() > 1);
     (1 + full + level) as u32
 }
 
-/// Makes room in the leaf where `new` belongs, and puts it there. The name must be absent.
+/// Splits the leaf of `new` as needed, and inserts it. The name must be absent.
 pub(super) fn insert_with_split(
     dir: &mut Dir<'_>,
     handle: &Handle<'_>,
@@ -178,7 +177,7 @@ fn add_level(dir: &mut Dir<'_>, handle: &Handle<'_>, root: &Step) -> Result<()> 
     Ok(())
 }
 
-/// Moves the upper half of a node's entries into a new node beside it; `parent` has room.
+/// Moves the upper half of a node's entries into a new node after it; `parent` has space.
 fn split_node(dir: &mut Dir<'_>, handle: &Handle<'_>, parent: &Step, node: &Step) -> Result<()> {
     let tail = dir.config().tail;
     let mut lower = node.block.image().to_vec();
@@ -197,14 +196,14 @@ pub(super) fn overwrite(handle: &Handle<'_>, block: &Arc<MetaBlock>, bytes: &[u8
     handle.write(block).bytes_mut().copy_from_slice(bytes);
 }
 
-/// Puts an entry behind the one that the step took.
+/// Inserts an entry after the one that the step took.
 fn add_entry(dir: &Dir<'_>, handle: &Handle<'_>, step: &Step, entry: DxEntry) -> Result<()> {
     let mut state = handle.write(&step.block);
     let added = step.kind.node(state.bytes_mut()).insert(step.at + 1, entry);
     added.map_err(|NoRoom| dir.damage("no room in a node that had some").into())
 }
 
-/// Splits the leaf of `path` and puts `new` into its half. A leaf that is only fragmented is
+/// Splits the leaf of `path` and inserts `new` into its half. A leaf that is only fragmented is
 /// packed instead.
 fn split_leaf(
     dir: &mut Dir<'_>,

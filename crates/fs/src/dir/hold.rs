@@ -1,22 +1,22 @@
-//! How a caller holds the structure of a directory.
+//! Hold of a caller on the structure of a directory.
 
 use super::DirError;
 use crate::{Inode, credits};
 use uext4_sync::Version;
 
-/// How the caller holds the directory's `index` lock.
+/// Hold of the caller on the directory's `index` lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Index {
-    /// Not at all: entries may change while this is the version.
+    /// Optimistic, without a lock: entries may change while the version is valid.
     Free(Version),
     /// Shared: entries may change.
     Shared,
-    /// Exclusively and closed: blocks may come and move.
+    /// Exclusive and closed: blocks may be added and moved.
     Exclusive,
 }
 
 impl Index {
-    /// `answer`, unless what it was found in may have moved meanwhile.
+    /// Validates `answer`; [`DirError::Moved`] if the structure changed while it was computed.
     pub(crate) fn checked<T, E>(self, dir: &Inode, answer: Result<T, E>) -> Result<T, DirError>
     where
         DirError: From<E>,
@@ -25,8 +25,8 @@ impl Index {
         Ok(answer?)
     }
 
-    /// Refuses a structure that is not the one that the caller began with. With a block of it
-    /// locked the answer is good until that is unlocked.
+    /// Fails if the structure has changed since the caller sampled the version. If a block of the
+    /// directory is locked, success holds until that is unlocked.
     pub(super) fn check(self, dir: &Inode) -> Result<(), DirError> {
         match self {
             Index::Free(version) if !dir.index.is_still(version) => Err(DirError::Moved),
@@ -34,7 +34,7 @@ impl Index {
         }
     }
 
-    /// What a handle logs besides, if a name makes the directory grow.
+    /// Additional credits of a handle for a name that makes the directory grow.
     pub(crate) fn growth_credits(self) -> u32 {
         match self {
             Index::Free(_) | Index::Shared => 0,

@@ -1,8 +1,9 @@
-//! The way through an index, from the root to a leaf.
+//! Descent of a hash tree, from the root to a leaf.
 //!
-//! Invariants: the `index` lock is held, shared at least: roots and nodes do not change under a
-//! [`Path`]. At most three levels; every block is checked for its limit and count when it is used
-//! (hash order is trusted: wrong order can only hide names).
+//! Invariants: the `index` lock is held, at least shared, so roots and nodes do not change under a
+//! [`Path`]; a caller without the lock validates the version afterwards. At most three levels;
+//! limit and count of every block are checked at each use (hash order is trusted: wrong order can
+//! only hide names).
 
 use super::quick;
 use super::view::Dir;
@@ -16,7 +17,7 @@ use uext4_format::{BlockNr, Corrupt, LogicalBlock};
 /// Root and two levels of nodes.
 const LEVELS_MAX: usize = 3;
 
-/// What to look for in an index.
+/// Target of a descent.
 #[derive(Clone, Copy)]
 pub(super) enum Target<'a> {
     /// A name; the index says how to hash it.
@@ -25,19 +26,19 @@ pub(super) enum Target<'a> {
     Major(u32),
 }
 
-/// What a look into an index found.
+/// Result of a descent.
 pub(super) enum Probe {
-    /// The way to the first leaf that may hold the target.
+    /// The path to the first leaf that may hold the target.
     Path(Path),
-    /// The index makes no sense; the entries can still be read one by one.
+    /// The index is invalid; the entries can still be read block by block.
     Broken(Corrupt),
 }
 
-/// The way to a leaf.
+/// The path from the root to a leaf.
 pub(super) struct Path {
     /// Hash of this index.
     pub(super) hasher: DirHasher,
-    /// Major hash that was looked for.
+    /// Major hash of the target.
     pub(super) major: u32,
     /// The leaf.
     pub(super) leaf: LogicalBlock,
@@ -47,24 +48,24 @@ pub(super) struct Path {
 
 /// A root or node, and the entry taken.
 pub(super) struct Step {
-    /// Where it stands in the directory.
+    /// Its logical block in the directory.
     pub(super) place: LogicalBlock,
     pub(super) block: Arc<MetaBlock>,
     pub(super) kind: StepKind,
     pub(super) at: usize,
-    /// Hash of the entry behind it, if there is one.
+    /// Hash of the next entry, if there is one.
     pub(super) next: Option<u32>,
 }
 
-/// What a step takes from a root or node.
+/// The chosen entry of a root or node.
 struct Choice {
     at: usize,
-    /// Hash of the entry behind it, if there is one.
+    /// Hash of the next entry, if there is one.
     next: Option<u32>,
     child: LogicalBlock,
 }
 
-/// Which of the two layouts.
+/// Root or node layout.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum StepKind {
     Root,
@@ -88,7 +89,7 @@ impl Step {
     }
 }
 
-/// Finds the way to the first leaf that may hold `target`.
+/// Descends to the first leaf that may hold `target`.
 pub(super) fn probe(dir: &Dir<'_>, target: Target<'_>) -> Result<Probe> {
     let version = dir.inode.index.version();
     match descend(dir, target) {
@@ -146,7 +147,7 @@ fn load(dir: &Dir<'_>, nr: LogicalBlock) -> std::result::Result<Arc<MetaBlock>, 
     block.ok_or_else(|| Stop::Broken(dir.damage("block of the index is missing")))
 }
 
-/// The entry of a root or node that `entry_of` says, after a look at the whole.
+/// Checks a root or node and chooses the entry given by `entry_of`.
 fn choose(
     dir: &Dir<'_>,
     (bytes, nr): (&[u8], BlockNr),
@@ -173,7 +174,7 @@ fn choose(
     Ok(choice)
 }
 
-/// As [`choose`], of the block as it is now.
+/// As [`choose`], on the present state of the block.
 fn choose_in(
     dir: &Dir<'_>,
     block: &MetaBlock,
@@ -184,13 +185,13 @@ fn choose_in(
     choose(dir, (state.bytes(), block.nr()), kind, entry_of)
 }
 
-/// True when names of major hash `major` began before the leaf of hash `next` and go on there.
+/// True when names of major hash `major` continue from the leaf before into that of hash `next`.
 pub(super) fn runs_on(next: u32, major: u32) -> bool {
     next & 1 == 1 && next & !1 == major & !1
 }
 
 impl Path {
-    /// Adds a step; the leaf is what its entry leads to.
+    /// Adds a step; its entry's block becomes the leaf.
     fn push(&mut self, block: Arc<MetaBlock>, kind: StepKind, choice: Choice) {
         let Choice { at, next, child } = choice;
         self.steps[self.len] = Some(Step {
@@ -204,7 +205,7 @@ impl Path {
         self.leaf = child;
     }
 
-    /// Adds a step: what was taken for the leaf is a node.
+    /// Adds a step for the block taken as the leaf, which is a node.
     fn push_node(
         &mut self,
         dir: &Dir<'_>,
@@ -233,7 +234,7 @@ impl Path {
         self.len
     }
 
-    /// The root or node right above the leaf.
+    /// The root or node directly above the leaf.
     pub(super) fn parent(&self) -> &Step {
         self.step(self.len - 1)
     }
@@ -243,12 +244,12 @@ impl Path {
         self.steps().rev().find_map(|step| step.next)
     }
 
-    /// True when names of the target's hash may stand in the next leaf, too.
+    /// True when names of the target's hash may continue in the next leaf.
     pub(super) fn continues(&self) -> bool {
         self.continues_with(self.major)
     }
 
-    /// True when names of major hash `major` began before the next leaf and go on there.
+    /// True when names of major hash `major` may continue in the next leaf.
     pub(super) fn continues_with(&self, major: u32) -> bool {
         self.next_hash().is_some_and(|next| runs_on(next, major))
     }

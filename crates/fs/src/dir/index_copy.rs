@@ -1,12 +1,10 @@
-//! A copy of the index of one directory, which everybody goes through while one thread changes it:
-//! a way to a leaf locks nothing, counts nothing and waits for nobody.
+//! Sequence-validated copy of a directory's index: lookups find a leaf without locks or counters.
 //!
-//! Layout: the copies of root and nodes stand at the places that these have in the directory; an
-//! entry is a word, the hash above the block.
-//! Invariants: the copy shows one structure and says its number, or none while it changes; who
-//! found the same number before and after saw that structure whole. Copies of nodes are of an era:
-//! nothing that was copied in an earlier one is looked at. Nodes are those of a structure that was
-//! sound when it was read.
+//! Layout: the copies of root and nodes are indexed by logical block; an entry is one word, hash in
+//! the upper half, block in the lower.
+//! Invariants: `shown` holds the number of the copied structure, or 0 during a change. A reader
+//! that finds the same number before and after saw one whole structure. Copies of nodes carry an
+//! era; those of an earlier era are ignored. Only nodes of a validated structure are copied.
 //! Locking: `Rank::CacheShard` to change it; readers take nothing.
 //! References: kernel documentation, `locking/seqlock`.
 
@@ -20,31 +18,31 @@ use uext4_journal::Image;
 use uext4_sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 use uext4_sync::{Mutex, OnceLock, Rank, Segments, Version, VersionedLock};
 
-/// Roots and nodes that are copied at most; an index of 4 KiB blocks with a million leaves has
-/// more, and its further nodes are read where they are.
+/// Most copied roots and nodes. An index of 4 KiB blocks with a million leaves has more; lookups
+/// read the others in their blocks.
 const NODES_MAX: u64 = 1024;
-/// What the copy shows while it changes.
+/// Value of `shown` during a change.
 const NOTHING: u64 = 0;
-/// A node of 64 KiB has 2^13 entries.
+/// Bits of the entry count: a node of 64 KiB has 2^13 entries.
 const COUNT_BITS: u32 = 16;
 const COUNT_MASK: u64 = (1 << COUNT_BITS) - 1;
 
-/// See the module. Blocks from 2^(`SEGMENTS` - 1) on are not copied.
+/// Copy of an index; see the module. Blocks from 2^(`SEGMENTS` - 1) on are not copied.
 pub(super) struct IndexCopy<const SEGMENTS: usize> {
-    /// [`number`] of the structure.
+    /// [`number`] of the copied structure.
     shown: AtomicU64,
     era: AtomicU64,
-    /// What the root says beside its entries.
+    /// Packed hash version and depth of the root.
     info: AtomicU64,
     nodes: Segments<OnceLock<NodeCopy>, SEGMENTS>,
-    /// How many there are, of whatever era.
+    /// Number of allocated copies, of all eras.
     made: AtomicU64,
     change: Mutex<()>,
 }
 
-/// A root or node as it stood.
+/// Copy of a root or node.
 struct NodeCopy {
-    /// The era, and in the last [`COUNT_BITS`] the number of entries.
+    /// The era; in the lowest [`COUNT_BITS`] bits the number of entries.
     head: AtomicU64,
     entries: Box<[AtomicU64]>,
 }
@@ -63,8 +61,8 @@ impl<const SEGMENTS: usize> Default for IndexCopy<SEGMENTS> {
 }
 
 impl<const SEGMENTS: usize> IndexCopy<SEGMENTS> {
-    /// The only leaf that may hold a name, in the structure of `version` of a directory of so many
-    /// blocks; `hash` is the major hash of the name. `None` says nothing.
+    /// The only leaf that may hold a name, in structure `version` of a directory of `blocks`
+    /// blocks; `hash` computes the major hash of the name. `None` is a cache miss.
     pub(super) fn leaf(
         &self,
         version: Version,
@@ -90,7 +88,7 @@ impl<const SEGMENTS: usize> IndexCopy<SEGMENTS> {
         (is_only && is_shown()).then_some(place)
     }
 
-    /// Whether a root or node of this version is to be put in.
+    /// Whether a root or node of this version is missing in the copy.
     pub(super) fn lacks(&self, version: Version, place: LogicalBlock) -> bool {
         let node = || self.nodes.get(place.0)?.get();
         match node() {
@@ -100,8 +98,8 @@ impl<const SEGMENTS: usize> IndexCopy<SEGMENTS> {
         }
     }
 
-    /// Roots and nodes of this version of the structure, whose root says `info`; nothing is known
-    /// of other versions then.
+    /// Adds roots and nodes of this version, whose root has `info`. Copies of other versions become
+    /// invalid.
     pub(super) fn put(&self, version: Version, info: RootInfo, nodes: &[(LogicalBlock, Image)]) {
         let _alone = self.change.lock();
         if self.shown.load(Relaxed) != number(version) {
@@ -131,8 +129,7 @@ impl<const SEGMENTS: usize> IndexCopy<SEGMENTS> {
         Some(slot.get_or_init(|| NodeCopy::new(limit)))
     }
 
-    /// Ends the move that goes on in `index`, after which the structure differs in these nodes
-    /// alone.
+    /// Ends the move in progress in `index`, which changed exactly these nodes.
     pub(super) fn end_move(
         &self,
         index: &VersionedLock,
@@ -153,14 +150,14 @@ impl<const SEGMENTS: usize> IndexCopy<SEGMENTS> {
             .store(if is_shown { after } else { NOTHING }, Release);
     }
 
-    /// Memory of the copies.
+    /// Memory of the copies in bytes.
     pub(super) fn bytes(&self) -> usize {
         let copied = |node: &OnceLock<NodeCopy>| node.get().map_or(0, |node| node.entries.len());
         let bytes = |node| size_of_val(node) + copied(node) * size_of::<AtomicU64>();
         self.nodes.iter().map(bytes).sum()
     }
 
-    /// Shows nothing until the next [`Self::put`].
+    /// Invalidates the copy until the next [`Self::put`].
     pub(super) fn clear(&self) {
         let _alone = self.change.lock();
         self.shown.store(NOTHING, Relaxed);
@@ -175,14 +172,14 @@ impl NodeCopy {
         }
     }
 
-    /// Entries, if they are of this era.
+    /// Number of entries, if they are of this era.
     fn count(&self, era: u64) -> Option<usize> {
         let head = self.head.load(Acquire);
         (head >> COUNT_BITS == era).then_some((head & COUNT_MASK) as usize)
     }
 
-    /// The entry whose block holds the hash, and the hash of the one behind it. The hashes of the
-    /// node are about those of `range`.
+    /// The entry whose block holds the hash, and the hash of the next entry. `range` is the range
+    /// of the node's hashes, for the interpolation.
     fn search(&self, era: u64, major: u32, range: Range<u32>) -> Option<(DxEntry, Option<u32>)> {
         let entry = |word: &AtomicU64| {
             let word = word.load(Acquire);
@@ -197,7 +194,7 @@ impl NodeCopy {
         Some((entry(found), more.get(above).map(|word| entry(word).hash)))
     }
 
-    /// Makes it what the node is; lines of the copy that say so already are not written.
+    /// Copies the node; unchanged words are not written, to keep their cache lines shared.
     fn set(&self, era: u64, node: &DxNode<&[u8]>) {
         let mut count = 0;
         for (place, entry) in self.entries.iter().zip(node.entries()) {
@@ -211,7 +208,7 @@ impl NodeCopy {
     }
 }
 
-/// The number of the structure as [`IndexCopy::shown`] says it.
+/// The value of [`IndexCopy::shown`] for this version.
 fn number(version: Version) -> u64 {
     version.structure() + 1
 }

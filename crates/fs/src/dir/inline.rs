@@ -1,10 +1,10 @@
-//! Directories that live in their inode.
+//! Inline directories, stored in their inode.
 //!
 //! Layout: `i_block` holds the parent and a first area of entries; the value of the attribute
-//! `system.data`, in the inode too, holds a second one when it is not empty. "." and ".." have no
+//! `system.data`, also in the inode, holds a second area if it is not empty. "." and ".." have no
 //! entries.
-//! Invariants: the attribute is there as long as the flag INLINE_DATA is; the directory's size is
-//! 60 bytes and the value's length.
+//! Invariants: the attribute exists exactly while the flag INLINE_DATA is set; the directory's size
+//! is 60 bytes plus the value's length.
 //! Locking: changes need the `index` lock exclusively; the inode's state guards the bytes.
 //! References: kernel documentation, "inlinedata".
 
@@ -26,14 +26,14 @@ use uext4_format::xattr::{
 use uext4_format::{Corrupt, FileType, InodeFlags, InodeNr, NoRoom, Place};
 use uext4_journal::Handle;
 
-/// The bytes of an inline directory, copied.
+/// A copy of an inline directory's bytes.
 pub(super) struct Content {
     i_block: [u8; ROOT_BYTES],
     value: Vec<u8>,
 }
 
 impl Content {
-    /// What the inode holds.
+    /// Copies the bytes from the inode.
     pub(super) fn of(state: &InodeState) -> Result<Self> {
         let value = match attributes(state)?.remove(&XattrName::inline_data()) {
             Some(XattrValue::Here(value)) => value,
@@ -49,7 +49,7 @@ impl Content {
         })
     }
 
-    /// Its entries.
+    /// The entries.
     pub(super) fn entries(
         &self,
         nr: InodeNr,
@@ -71,7 +71,7 @@ impl Content {
         Ok(None)
     }
 
-    /// Calls `change` for one area after the other, until it answers something.
+    /// Calls `change` for each area until it answers something.
     fn in_areas<T>(
         &mut self,
         nr: InodeNr,
@@ -93,7 +93,7 @@ impl Content {
         let mut set = attributes(state)?;
         let size = ROOT_BYTES + self.value.len();
         set.set(XattrName::inline_data(), XattrValue::Here(self.value));
-        // The value is as long as it was, or was cut to the room that there is.
+        // The value kept its length or was cut to the available space.
         encode_ibody(&mut state.disk.tail, &set).map_err(|NoRoom| Error::NoSpace)?;
         state.disk.i_block = self.i_block;
         state.disk.size = size as u64;
@@ -109,7 +109,7 @@ fn attributes(state: &InodeState) -> Result<XattrSet> {
     Ok(decode_ibody(&state.disk.tail, place(state))?)
 }
 
-/// What `name` means, handed to `use_it` while the inode is locked.
+/// Passes the entry `name` to `use_it` while the inode is locked.
 pub(super) fn with_entry<T>(
     dir: &Dir<'_>,
     name: &[u8],
@@ -133,24 +133,24 @@ pub(super) fn with_entry<T>(
     found.map(use_it).transpose()
 }
 
-/// What ".." means.
+/// The parent, for "..".
 pub(super) fn parent_of(dir: &Dir<'_>) -> InodeNr {
     inline_data::parent(&dir.inode.read().disk.i_block)
 }
 
-/// Changes what ".." means.
+/// Changes the parent.
 pub(super) fn set_parent(dir: &Dir<'_>, handle: &Handle<'_>, parent: InodeNr) {
     inline_data::set_parent(&mut handle.write(dir.inode).disk.i_block, parent);
 }
 
-/// True without entries.
+/// True when there is no entry.
 pub(super) fn is_empty(dir: &Dir<'_>) -> Result<bool> {
     let content = Content::of(&dir.inode.read())?;
     let first = content.entries(dir.inode.nr()).next().transpose()?;
     Ok(first.is_none())
 }
 
-/// Makes an empty inline directory; one with a block when the inode has no room for the attribute.
+/// Makes an empty inline directory; one with a block if the inode has no space for the attribute.
 pub(super) fn init(dir: &mut Dir<'_>, handle: &Handle<'_>, parent: InodeNr) -> Result<()> {
     let stored = {
         let mut state = handle.write(dir.inode);
@@ -186,7 +186,7 @@ pub(super) fn can_insert(dir: &Dir<'_>, name: &[u8], index: Index) -> Answer<Way
     Ok(Way::Search { blocks })
 }
 
-/// Adds an entry: in the inode, or in a block when the inode is full.
+/// Adds an entry to the inode, or to a first block when the inode is full.
 pub(super) fn insert(dir: &mut Dir<'_>, handle: &Handle<'_>, new: &NewEntry<'_>) -> Answer<()> {
     let nr = dir.inode.nr();
     {
@@ -211,7 +211,7 @@ fn add(content: &mut Content, nr: InodeNr, new: &NewEntry<'_>) -> Result<bool> {
     Ok(added.is_some())
 }
 
-/// Takes what the inode has left for the value, if the entry fits then.
+/// Extends the value to the inode's free space, if the entry fits then.
 fn grow_value(state: &InodeState, content: &mut Content, new: &NewEntry<'_>) -> Result<bool> {
     let room = ibody_capacity_bytes(state.disk.tail.len());
     let used = attributes(state)?.area_bytes() - value_bytes(content.value.len());
@@ -296,7 +296,7 @@ pub(super) fn replace(
     })
 }
 
-/// Changes the entry `name` if it means `child`.
+/// Changes the entry `name` if its inode is `child`.
 fn change(
     dir: &Dir<'_>,
     handle: &Handle<'_>,

@@ -1,4 +1,4 @@
-//! Putting an entry in: where the blocks allow it, under the lock of one block.
+//! Insertion of an entry, under the lock of one block where possible.
 
 use super::edit::Answer;
 use super::index::{Probe, Target, probe};
@@ -14,7 +14,7 @@ use uext4_format::dirent::{Insertion, NewEntry};
 use uext4_format::{FileType, InodeFlags, InodeNr, LogicalBlock};
 use uext4_journal::Handle;
 
-/// Gives `child` the name `name`, the way that [`super::can_insert`] found.
+/// Inserts the entry `name` of `child` in the way that [`super::can_insert`] found.
 ///
 /// # Errors
 /// `Exists`, `NoSpace`; with [`Way::Into`] also [`DirError::NeedExclusive`], and `NotFound` for a
@@ -42,11 +42,11 @@ pub(crate) fn insert(
     }
 }
 
-/// How often an insert looks for its block again. It may not wait for whoever has the index closed:
-/// that may wait for its handle to end.
+/// Retries of an insert that searches its block again. It must not wait for a thread that closed
+/// the index, which may wait for this thread's handle to end.
 const LOOKS: u32 = 8;
 
-/// The structure changed since the handle was started: the name has another place, if any.
+/// Searches the block again after the structure changed since the start of the handle.
 fn insert_again(fs: &Fs, handle: &Handle<'_>, dir: &Arc<Inode>, new: &NewEntry<'_>) -> Answer<()> {
     for _ in 0..LOOKS {
         let Some(version) = dir.index.version() else {
@@ -70,14 +70,14 @@ fn insert_now(
     if dir.facts().links == 0 {
         return Err(Error::NotFound.into());
     }
-    // Room was found without this handle, and the block does not grow: nothing is reserved.
+    // The space was found before this handle, and the block does not grow: nothing is reserved.
     match can_insert(fs, dir, new.name, index, Reserve::Keep)? {
         Way::Into(opening) => insert_into(fs, handle, dir, new, &opening),
         Way::Search { .. } => Err(DirError::NeedExclusive),
     }
 }
 
-/// The gap still stands unless somebody changed the block meanwhile.
+/// Uses the gap, or searches the block again if another thread changed it.
 fn insert_into(
     fs: &Fs,
     handle: &Handle<'_>,
@@ -118,7 +118,7 @@ pub(super) fn insert_entry(
     }
 }
 
-/// The only block where `name` may be or come, if there is just one.
+/// The only block that may hold `name`, if there is exactly one.
 pub(super) fn one_leaf(view: &Dir<'_>, name: &[u8]) -> Answer<Arc<MetaBlock>> {
     let leaf = match view.form {
         Form::Inline => None,
@@ -132,7 +132,7 @@ pub(super) fn one_leaf(view: &Dir<'_>, name: &[u8]) -> Answer<Arc<MetaBlock>> {
     Ok(view.block_or_damage(leaf.ok_or(DirError::NeedExclusive)?)?)
 }
 
-/// Puts the entry into a block, which is the only one that may hold the name.
+/// Inserts the entry into the only block that may hold the name.
 fn insert_in(
     view: &Dir<'_>,
     handle: &Handle<'_>,
@@ -147,7 +147,7 @@ fn insert_linear(view: &mut Dir<'_>, handle: &Handle<'_>, new: &NewEntry<'_>) ->
     let full = insert_where_room(view, handle, new)?;
     match full {
         Full::No => Ok(()),
-        // A directory gets its index when the first block is full, never later.
+        // A directory gets its index when its first block is full, never later.
         Full::Yes if view.config().index && view.blocks == 1 => {
             grow::make_index(view, handle)?;
             insert_indexed(view, handle, new)
@@ -156,7 +156,7 @@ fn insert_linear(view: &mut Dir<'_>, handle: &Handle<'_>, new: &NewEntry<'_>) ->
     }
 }
 
-/// Whether a linear directory had no room.
+/// Whether a linear directory was full.
 enum Full {
     Yes,
     No,

@@ -1,6 +1,6 @@
-//! One block of a directory, as the directory remembers it.
+//! Weak reference from a directory to one of its blocks in memory.
 //!
-//! Invariants: the entry is weak; a block that is gone is not answered.
+//! Invariants: a block that was freed is not answered.
 //! Locking: `Rank::CacheShard`, for one step.
 
 use crate::meta::MetaBlock;
@@ -8,7 +8,7 @@ use std::sync::{Arc, Weak};
 use uext4_device::prefetch;
 use uext4_sync::{Mutex, Rank};
 
-/// See the module. A cache line.
+/// Weak reference to a block; see the module. One cache line.
 #[repr(align(64))]
 pub(super) struct KnownBlock(Mutex<Weak<MetaBlock>>);
 
@@ -19,17 +19,17 @@ impl Default for KnownBlock {
 }
 
 impl KnownBlock {
-    /// It is this block.
+    /// Sets the reference.
     pub(super) fn put(&self, block: &Arc<MetaBlock>) {
         *self.0.lock() = Arc::downgrade(block);
     }
 
-    /// Nothing is known of it.
+    /// Clears the reference.
     pub(super) fn clear(&self) {
         *self.0.lock() = Weak::new();
     }
 
-    /// Asks for what [`Self::block`] reads first.
+    /// Prefetches what [`Self::block`] reads first.
     pub(super) fn expect(&self) {
         prefetch(std::ptr::from_ref(self).cast(), size_of::<Self>());
     }

@@ -1,7 +1,6 @@
-//! The last block of a directory: it takes a place that became free, and the directory ends one
-//! block earlier.
+//! Compaction: the last block of a directory moves to a freed one, and the directory gets shorter.
 //!
-//! Invariants: the `index` lock is held exclusively; what a place that is filled had is elsewhere.
+//! Invariants: the `index` lock is held exclusively; the contents of the freed block are elsewhere.
 //! Locking: one object at a time.
 
 use super::grow::overwrite;
@@ -11,16 +10,16 @@ use crate::{Result, map};
 use uext4_format::LogicalBlock;
 use uext4_journal::{Handle, Image};
 
-/// Whether a step found something to do.
+/// Result of a step of shrinking.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shrunk {
-    /// A block less: there may be more to do.
+    /// One block was freed; there may be more to do.
     ByABlock,
-    /// Nothing to do.
+    /// There was nothing to do.
     NoMore,
 }
 
-/// Moves the last block of the directory to `free`, to which no entry leads any more.
+/// Moves the last block of the directory to `free`, which no entry leads to.
 pub(super) fn fill_with_last(
     view: &mut Dir<'_>,
     handle: &Handle<'_>,
@@ -32,7 +31,7 @@ pub(super) fn fill_with_last(
         let bytes: Image = view.block_or_damage(last)?.image();
         let place = view.block_or_damage(free)?;
         overwrite(handle, &place, &bytes);
-        // The node that is changed may be the one that has just moved.
+        // The changed node may be the one that has just moved.
         let moved = reference.block.nr() == view.block_or_damage(last)?.nr();
         let holder = if moved { &place } else { &reference.block };
         let mut state = handle.write(holder);
@@ -41,14 +40,14 @@ pub(super) fn fill_with_last(
             .node(state.bytes_mut())
             .set_block(reference.at, free);
     }
-    // Nothing leads to the last block any more, and who is in it still is out again before anybody
-    // changes its entries at their new place. All else that moved was overwritten.
+    // No entry leads to the last block any more. `drain` waits for its readers before its entries
+    // can change at their new place. All other moved blocks were overwritten.
     view.block_or_damage(last)?.drain();
     view.inode.index.open();
     drop_last(view, handle)
 }
 
-/// Ends the directory one block earlier.
+/// Frees the last block.
 pub(super) fn drop_last(view: &mut Dir<'_>, handle: &Handle<'_>) -> Result<Shrunk> {
     let last = u64::from(view.blocks - 1);
     let mut state = handle.write(view.inode);

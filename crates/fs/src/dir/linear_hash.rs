@@ -1,34 +1,35 @@
-//! Which set of a table a name belongs to, while the table grows by linear hashing: in each round
-//! its sets are split in their order, a few in a step, until there are twice as many.
+//! Linear hashing: maps a name to a set of a table that grows in small steps.
 //!
-//! Invariants: a step moves entries from the sets that it splits to new ones; which set a name
-//! belongs to changes for no other.
-//! Locking: none; steps are up to who owns the table.
+//! Each round splits the sets in order, some per step, until there are twice as many.
+//!
+//! Invariants: a step moves entries only from the sets that it splits to their new sets; all other
+//! names keep their set.
+//! Locking: none; the table's owner serializes steps.
 //! References: W. Litwin, "Linear hashing" (VLDB 1980).
 
 use std::ops::Range;
 use uext4_sync::atomic::{AtomicU32, Ordering::SeqCst};
 
-/// Sets of the first table.
+/// Sets of the smallest table.
 pub(super) const SETS_MIN: u32 = 8;
-/// Sets of the largest.
+/// Sets of the largest table.
 pub(super) const SETS_MAX: u32 = 1 << 24;
-/// Sets that a step splits at most.
+/// Most sets that a step splits.
 const SETS_PER_STEP: u32 = 1024;
 
-/// How far a table has come.
+/// Size of a table, with the state of its present step.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct LinearHash {
     sets: u32,
     is_splitting: bool,
 }
 
-/// What is done next to a table.
+/// The next step of a table.
 pub(super) struct Step {
-    /// The sets that are split, and how far behind them their new ones are.
+    /// The sets to split, and the distance from each to its new set.
     pub(super) split: Range<u32>,
     pub(super) distance: u32,
-    /// How far the table is then.
+    /// The table after the step.
     pub(super) next: LinearHash,
 }
 
@@ -57,13 +58,13 @@ impl LinearHash {
         self.sets
     }
 
-    /// How many sets the next step needs memory for: all of its round, when it is the first.
+    /// Sets to allocate for the next step: those of its whole round, if it is the first.
     pub(super) fn wanted(self) -> u32 {
         let begins = self.sets == 0 || self.sets.is_power_of_two();
         if begins { self.sets.max(SETS_MIN) } else { 0 }
     }
 
-    /// The next step; none when the table is as large as it may be.
+    /// The next step; none when the table has its greatest size.
     pub(super) fn step(self) -> Option<Step> {
         let Some(log) = self.sets.checked_ilog2() else {
             return Some(Step {
@@ -82,7 +83,7 @@ impl LinearHash {
         })
     }
 
-    /// The next step is being done.
+    /// Marks that the next step is in progress.
     pub(super) fn splitting(self) -> Self {
         Self {
             is_splitting: true,
@@ -97,8 +98,7 @@ impl LinearHash {
     }
 }
 
-/// How far a table has come, for all to read. What a thread does to entries and what it reads here
-/// is in one order for all threads, with what others do and read.
+/// Atomic [`LinearHash`]. All accesses are `SeqCst`, in one order with those of the entries.
 #[derive(Default)]
 pub(super) struct PublishedHash(AtomicU32);
 
@@ -159,7 +159,7 @@ mod tests {
         for set in (0..PLACES).filter_map(|nr| at.set_of(place(nr))) {
             counts[set as usize] += 1;
         }
-        // Those that are not split yet have twice as many: of 1024 parts, 39 or 19.
+        // Unsplit sets have twice as many names: of 1024 sets, 39 or 19.
         assert!(counts[..188].iter().all(|count| *count < 39));
         assert!(counts[188..512].iter().all(|count| *count > 19));
         assert!(counts[512..].iter().all(|count| (1..39).contains(count)));

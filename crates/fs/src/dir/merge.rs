@@ -1,12 +1,10 @@
-//! Two neighbours below one node become one block.
+//! Merge of two neighbouring blocks below one node.
 //!
-//! Leaves are merged beside all who change entries elsewhere: both and the one that takes the freed
-//! place are locked from before they begin to move until they have moved, so that who waits for one
-//! of them finds that the version is past, and looks again. Nodes are merged with the directory
-//! closed.
+//! Leaves are merged concurrently with changes elsewhere. Both leaves and the one that takes the
+//! freed place are locked during the whole move, so a thread that waits for one of them fails the
+//! version check and retries. Nodes are merged with the directory closed.
 //!
-//! Invariants: the `index` lock is held exclusively, so roots and nodes stay as they were looked
-//! at.
+//! Invariants: the `index` lock is held exclusively, so roots and nodes do not change.
 //! Locking: the leaves that move, and nested in them one node after the other.
 
 use super::grow::overwrite;
@@ -21,23 +19,23 @@ use uext4_format::LogicalBlock;
 use uext4_format::dirent::{BlockKind, LeafTable};
 use uext4_journal::{Handle, Image, Object};
 
-/// Two blocks that become one.
+/// A planned merge of two blocks.
 pub(super) struct Merge<'a> {
-    /// The node that leads to both, and the entry of the one that goes.
+    /// The node above both, and the index of the entry that goes.
     pub(super) parent: &'a Step,
     pub(super) gone_at: usize,
-    /// The block that stays, the one that goes, and the bytes of both.
+    /// The block that stays, the block that goes, and the merged contents.
     pub(super) kept_at: LogicalBlock,
     pub(super) gone: LogicalBlock,
     pub(super) bytes: Image,
-    /// Of a leaf.
+    /// Table of names of a merged leaf.
     pub(super) table: Option<LeafTable>,
     pub(super) last: Reference,
-    /// Both, as they were looked at. Nodes stay, for the lock is held.
+    /// Both blocks as read for the plan. Nodes cannot change under the lock.
     pub(super) seen: [Seen; 2],
 }
 
-/// A block, and how often it had been changed when it was looked at.
+/// A block with its change counter at the time of reading.
 pub(super) struct Seen {
     pub(super) block: Arc<MetaBlock>,
     changes: u32,
@@ -55,13 +53,13 @@ impl Seen {
 }
 
 impl Merge<'_> {
-    /// True when both are as they were looked at.
+    /// True when neither block has changed since.
     pub(super) fn stands(&self) -> bool {
         let stands = |seen: &Seen| seen.stands(&seen.block.read());
         self.seen.iter().all(stands)
     }
 
-    /// Merges them with the directory closed.
+    /// Runs the merge with the directory closed.
     pub(super) fn carry_out(self, view: &mut Dir<'_>, handle: &Handle<'_>) -> Result<Shrunk> {
         overwrite(handle, &self.seen[0].block, &self.bytes);
         self.leave_parent(handle);
@@ -75,7 +73,7 @@ impl Merge<'_> {
         kind.node(state.bytes_mut()).remove(self.gone_at);
     }
 
-    /// What is to take the place of the leaf that goes.
+    /// The block that takes the place of the leaf that goes.
     pub(super) fn moving(&self, view: &Dir<'_>) -> Result<Moving> {
         let last = LogicalBlock(view.blocks - 1);
         if self.gone == last {
@@ -89,8 +87,8 @@ impl Merge<'_> {
         })
     }
 
-    /// Merges two leaves beside others, unless one has changed since it was looked at. `moving` is
-    /// the leaf that takes the freed place.
+    /// Merges two leaves concurrently, unless one has changed since it was read. `moving` is the
+    /// leaf that takes the freed place.
     pub(super) fn carry_out_beside(
         mut self,
         view: &mut Dir<'_>,
@@ -120,8 +118,8 @@ impl Merge<'_> {
         drop_last(view, handle)
     }
 
-    /// No entry leads to the leaf that goes any more, but that of the leaf in its place, if one is.
-    /// Answers the nodes that are others now.
+    /// Removes the entry of the leaf that goes; if another leaf takes its place, redirects that
+    /// leaf's entry. Answers the changed nodes.
     fn lead_past(&self, handle: &Handle<'_>, is_filled: bool) -> [(LogicalBlock, Image); 2] {
         self.leave_parent(handle);
         let last = self.last.after_removal(self.parent, self.gone_at);
@@ -139,11 +137,11 @@ impl Merge<'_> {
     }
 }
 
-/// What takes a freed place.
+/// The block that takes a freed place.
 pub(super) enum Moving {
-    /// The place is the last one.
+    /// None: the freed place is the last one.
     Nothing,
     Leaf(Arc<MetaBlock>),
-    /// Something that cannot move beside others.
+    /// A block that cannot move concurrently.
     Another,
 }

@@ -1,20 +1,18 @@
-//! Directories: names to inode numbers, in three forms (inline, linear, indexed).
+//! Directories in three forms (inline, linear, indexed): maps from name to inode number.
 //!
-//! Layout: [`view`] is one directory as an operation sees it; [`index`] the way through a hash
-//! tree, [`quick`] one without locks ([`blocks`], [`known_block`], [`whereabouts`],
-//! [`index_copy`], [`near`]), [`names`] one without blocks;
-//! [`scan`] finds names; [`room`] finds where one may go, [`insert`] puts it in, [`edit`] changes
-//! entries that are there; [`grow`] changes the structure, [`shrink`] takes it back ([`sparse`],
-//! [`turns`], [`neighbours`], [`merge`]); [`rename`] changes two entries at once; [`read`] lists;
-//! [`inline`] is the form that lives in the inode.
-//! Invariants: a name stands at most once; the block that holds it follows from its hash in an
-//! indexed directory. Every step of growing leaves a sound directory, so that "no space" in the
-//! middle needs no undoing.
-//! Locking: callers hold the directory's `index` lock (`Rank::DirIndex`) for the whole call, or ask
-//! it at the end whether the structure they looked at is still the one ([`Index`]). Changes of
-//! entries touch one block under its own lock, which makes "absent, then insert" one step, and with
-//! [`Index::Free`] ask for the version there. Leaves are split and merged beside them ([`divide`],
-//! [`merge`]). Whatever needs more answers [`DirError::NeedExclusive`] and has changed nothing.
+//! Layout: [`view`] is a directory during one operation; [`index`] descends the hash tree,
+//! [`quick`] finds leaves without locks ([`blocks`], [`known_block`], [`whereabouts`],
+//! [`index_copy`], [`near`]), [`names`] is the dentry cache. [`scan`] finds names; [`room`] finds
+//! space for one, [`insert`] puts it in, [`edit`] changes existing entries; [`grow`] and [`divide`]
+//! split blocks, [`shrink`] frees them ([`sparse`], [`turns`], [`neighbours`], [`merge`]);
+//! [`rename`] changes two entries at once; [`read`] lists; [`inline`] is the form inside the inode.
+//! Invariants: a name occurs at most once; in an indexed directory its hash determines the block.
+//! Every step of growth leaves a sound directory, so "no space" in the middle needs no undo.
+//! Locking: callers hold the directory's `index` lock (`Rank::DirIndex`) for the whole call, or
+//! validate its version at the end ([`Index`]; optimistic lock). A change of an entry locks one
+//! block, which makes "absent, then insert" atomic; with [`Index::Free`] it validates the version
+//! under that lock. Leaves are split and merged concurrently ([`divide`], [`merge`]). An operation
+//! that needs more answers [`DirError::NeedExclusive`] and has changed nothing.
 //! Not here: permissions, link counts, times, case folding, encrypted names.
 //! References: kernel documentation, "directory".
 
@@ -76,14 +74,14 @@ use uext4_format::{Corrupt, FileType, InodeNr, LogicalBlock, Place, dirent};
 use uext4_journal::Handle;
 use view::{Dir, Form, is_dot};
 
-/// Why a change was not made.
+/// Reason why a change was not made.
 #[derive(Debug)]
 pub(crate) enum DirError {
-    /// The structure must change: come again with [`Index::Exclusive`]. Nothing was changed.
+    /// The structure must change: retry with [`Index::Exclusive`]. Nothing was changed.
     NeedExclusive,
-    /// The structure changed meanwhile: look again. Nothing was changed.
+    /// The structure changed meanwhile: retry. Nothing was changed.
     Moved,
-    /// It failed.
+    /// The operation failed.
     Fs(Error),
 }
 
@@ -99,34 +97,34 @@ impl From<Corrupt> for DirError {
     }
 }
 
-/// The inode that `name` means. It is counted before the entry's block is unlocked, so that an
-/// unlink that comes later sees its user.
+/// Looks up the inode of `name`. The inode's reference is taken before the entry's block is
+/// unlocked, so a later unlink sees it.
 pub(crate) fn lookup(fs: &Fs, dir: &Arc<Inode>, name: &[u8]) -> Result<Option<InodeRef>> {
     Ok(look_often(fs, dir, name, Then::Remember)?.map(|(inode, _)| inode))
 }
 
-/// How often a lookup asks for an entry whose inode is not in use.
+/// Retries of a lookup that finds an entry of a free inode.
 const LOOKS: u32 = 16;
 
-/// An inode, and where its entry stands.
+/// An inode, and the holder of its entry.
 type Held = (InodeRef, Option<Holder>);
 
-/// As [`lookup`], and the block of the entry if it is in one: for [`remove_at`].
+/// As [`lookup`], with the block of the entry, if it is in one: for [`remove_at`].
 pub(crate) fn lookup_holder(fs: &Fs, dir: &Arc<Inode>, name: &[u8]) -> Result<Option<Held>> {
     look_often(fs, dir, name, Then::Remove)
 }
 
-/// What comes of an entry that was found.
+/// Use of a found entry.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Then {
-    /// What it says will be asked again.
+    /// Cache the dentry: the name will be looked up again.
     Remember,
     Remove,
 }
 
-/// An inode that loses its last name at this moment is not tracked as an orphan at once. Its entry
-/// is gone by then: the next look finds none, or another. An entry that did not change since it was
-/// found to name a free inode is damage.
+/// Looks up with retries. An inode that loses its last name concurrently becomes a tracked orphan a
+/// little later. Its entry is gone by then, so a retry finds none, or another. An unchanged entry
+/// that names a free inode twice is damage.
 fn look_often(fs: &Fs, dir: &Arc<Inode>, name: &[u8], then: Then) -> Result<Option<Held>> {
     let mut last: Option<Held> = None;
     for _ in 0..LOOKS {
@@ -136,7 +134,7 @@ fn look_often(fs: &Fs, dir: &Arc<Inode>, name: &[u8], then: Then) -> Result<Opti
         if found.1.as_ref().is_some_and(Holder::is_served) {
             return Ok(Some(found));
         }
-        // Whether the inode is in use can only be asked with the block unlocked (lock order).
+        // Whether the inode is in use can be checked only with the block unlocked (lock order).
         match fs.check_served(&found.0) {
             Err(Error::Stale) => {}
             other => return other.map(|()| Some(found)),
@@ -161,7 +159,7 @@ fn names_free_inode(place: Place) -> Error {
     Corrupt::new(place, "directory entry", "its inode is free").into()
 }
 
-/// The inode is counted, and may be a free one.
+/// One lookup. The inode's reference is taken; the inode may be a free one.
 fn look_up(fs: &Fs, dir: &Arc<Inode>, name: &[u8], then: Then) -> Result<Option<Held>> {
     let version = dir.index.version();
     let view = Dir::open(fs, dir)?;
@@ -198,7 +196,7 @@ fn look_up(fs: &Fs, dir: &Arc<Inode>, name: &[u8], then: Then) -> Result<Option<
     Ok(found)
 }
 
-/// What the entry `name` says: an inode number, and its type where entries have one.
+/// The entry of `name`: inode number, and type where entries have one.
 pub(crate) fn find(
     fs: &Fs,
     dir: &Arc<Inode>,
@@ -212,7 +210,7 @@ pub(crate) fn find(
     Ok(found.map(|found| (found.inode, file_type(found.kind))))
 }
 
-/// Gives a new directory its "." and "..". It has no block yet and nobody else knows it.
+/// Writes "." and ".." of a new directory. It has no block yet, and no other thread knows it.
 pub(crate) fn init(fs: &Fs, handle: &Handle<'_>, dir: &Arc<Inode>, parent: InodeNr) -> Result<()> {
     let mut view = Dir::open(fs, dir)?;
     if view.form == Form::Inline {
@@ -225,7 +223,7 @@ pub(crate) fn init(fs: &Fs, handle: &Handle<'_>, dir: &Arc<Inode>, parent: Inode
     Ok(())
 }
 
-/// The directory that ".." means.
+/// The directory of "..".
 pub(crate) fn parent_of(fs: &Fs, dir: &Arc<Inode>) -> Result<InodeNr> {
     let view = Dir::open(fs, dir)?;
     if view.form == Form::Inline {
@@ -235,7 +233,7 @@ pub(crate) fn parent_of(fs: &Fs, dir: &Arc<Inode>) -> Result<InodeNr> {
     Ok(found.ok_or_else(|| view.damage("no \"..\""))?.inode)
 }
 
-/// Lets ".." mean `parent`.
+/// Sets ".." to `parent`.
 pub(crate) fn set_parent(
     fs: &Fs,
     handle: &Handle<'_>,

@@ -1,29 +1,28 @@
-//! A name as a table of names keeps it, and how it is asked for.
+//! Entry of the dentry cache, and its key.
 //!
-//! Layout: an entry is the number of an inode and 96 bits of a keyed hash of the name
-//! (SipHash-1-3), in two words of which the first is kept xored with the second: words of two
-//! entries make no third one. Names are not kept. That one is taken for another has a chance of
-//! 2^-94 a look-up, and the key of each directory is random, so that such names cannot be looked
-//! for.
-//! Locking: none. Changes of entries, looks at them and the growth of their table are in one order
-//! for all threads.
-//! References: the two words are Hyatt and Mann, "A lockless transposition table" (2002).
+//! Layout: an entry is an inode number and 96 bits of a keyed hash of the name (SipHash-1-3), in
+//! two words. The first word is stored xored with the second, so a torn read of two entries matches
+//! no key. Names are not stored: the false-match probability is 2^-94 per lookup. The key is random
+//! per directory, so collisions cannot be constructed.
+//! Locking: none. Accesses to entries and to the size of the table are `SeqCst`, in one order for
+//! all threads.
+//! References: Hyatt and Mann, "A lockless transposition table" (2002), for the xored words.
 
 use siphasher::sip128::{Hash128, SipHasher13};
 use std::hash::{BuildHasher, RandomState};
 use uext4_format::InodeNr;
 use uext4_sync::atomic::{AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 
-/// A name as a table knows it.
+/// Key of a name.
 #[derive(Clone, Copy)]
 pub(super) struct Key {
     pub(super) place: u64,
     check: u32,
-    /// Not kept in the entry.
+    /// Random bits of the hash that the entry does not store.
     pub(super) chance: u32,
 }
 
-/// Makes keys for one directory.
+/// Computes the keys of one directory.
 pub(super) struct Keys(SipHasher13);
 
 impl Default for Keys {
@@ -48,14 +47,14 @@ impl Keys {
     }
 }
 
-/// What one name means.
+/// A dentry: the inode of one name.
 #[derive(Default)]
 pub(super) struct Entry {
     mark: AtomicU64,
     said: AtomicU64,
 }
 
-/// The words of an entry at a moment. They are of no name if somebody changed them meanwhile.
+/// A snapshot of an entry's words. It matches no name if a write raced with it.
 #[derive(Clone, Copy)]
 pub(super) struct Words {
     mark: u64,
@@ -76,20 +75,20 @@ impl Entry {
         is_it.then_some(InodeNr(words.said as u32))
     }
 
-    /// The name means `nr`.
+    /// Stores the dentry of a name for `nr`.
     pub(super) fn put(&self, key: Key, nr: InodeNr) {
         let said = u64::from(key.check) << 32 | u64::from(nr.0);
         let mark = key.place ^ said;
         self.copy(Words { mark, said });
     }
 
-    /// Becomes a copy of another entry.
+    /// Copies another entry.
     pub(super) fn copy(&self, words: Words) {
         self.mark.store(words.mark, Relaxed);
         self.said.store(words.said, SeqCst);
     }
 
-    /// The words, unless the entry is free.
+    /// A snapshot of the words, unless the entry is free.
     pub(super) fn words(&self) -> Option<Words> {
         let said = self.said.load(SeqCst);
         let mark = self.mark.load(Relaxed);
@@ -100,7 +99,7 @@ impl Entry {
         self.said.store(0, SeqCst);
     }
 
-    /// Clears the entry if it is still as it was.
+    /// Clears the entry if it still equals the snapshot.
     pub(super) fn clear_if(&self, words: Words) {
         let _changed = self.said.compare_exchange(words.said, 0, SeqCst, Relaxed);
     }

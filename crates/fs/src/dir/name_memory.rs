@@ -1,22 +1,22 @@
-//! The memory that tables of names may take.
+//! Memory account of the dentry caches.
 //!
-//! Invariants: what tables hold together stays within the part of `metadata_cache` that is theirs.
+//! Invariants: all tables together use at most 1/[`MEMORY_PARTS`] of `metadata_cache`.
 //! Locking: none.
 
 use std::sync::Arc;
 use uext4_sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Tables take at most one part of so many of `metadata_cache`, besides.
+/// The tables take at most this part of `metadata_cache`, in addition to it.
 pub(super) const MEMORY_PARTS: u64 = 8;
 
-/// The memory of the tables of one file system.
+/// The account of one file system.
 pub(crate) struct NameMemory {
     metadata_cache: Arc<AtomicU64>,
     used_bytes: AtomicU64,
 }
 
 impl NameMemory {
-    /// All is free of what `metadata_cache`, which may change, allows.
+    /// An empty account, limited by `metadata_cache`, which may change.
     pub(crate) fn new(metadata_cache: &Arc<AtomicU64>) -> Arc<Self> {
         Arc::new(Self {
             metadata_cache: metadata_cache.clone(),
@@ -24,7 +24,7 @@ impl NameMemory {
         })
     }
 
-    /// Bytes that tables take.
+    /// Bytes in use.
     pub(crate) fn used_bytes(&self) -> u64 {
         self.used_bytes.load(Relaxed)
     }
@@ -33,12 +33,12 @@ impl NameMemory {
         self.metadata_cache.load(Relaxed) / MEMORY_PARTS
     }
 
-    /// Whether [`Self::take`] would answer a share now.
+    /// Whether [`Self::take`] would succeed now.
     pub(super) fn has(&self, bytes: u64) -> bool {
         bytes == 0 || self.used_bytes() + bytes <= self.max()
     }
 
-    /// A share of so many bytes.
+    /// Reserves `bytes`, if they are available.
     pub(super) fn take(self: &Arc<Self>, bytes: u64) -> Option<Share> {
         let max = self.max();
         let fits = |used: u64| (used + bytes <= max).then_some(used + bytes);
@@ -50,7 +50,7 @@ impl NameMemory {
     }
 }
 
-/// Memory that one table holds.
+/// Reserved memory of one table; dropping it frees the bytes.
 pub(super) struct Share {
     memory: Arc<NameMemory>,
     bytes: u64,

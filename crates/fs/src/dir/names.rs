@@ -1,15 +1,15 @@
-//! What names of one directory mean, as far as they were made or looked up: one cache line tells,
-//! however large the directory is, and nobody writes it to read it.
+//! Per-directory dentry cache: name to inode number, positive entries only. A hit reads one cache
+//! line and writes none.
 //!
-//! Layout: sets of four entries ([`name_entry`](super::name_entry)), a set in a cache line. The
-//! table grows by [`linear_hash`](super::linear_hash): what has a place keeps it, but for what the
-//! new sets of a step take over. So nobody waits long, and who looks never.
-//! Invariants: an entry is put in with the block of the name locked, at its place in a structure
-//! that is not closed, and taken out with that block locked before the name means something else.
-//! So who reads an entry knows what the name meant at a moment of his look.
-//! Who has changed an entry looks whether its set is being split; if so he waits for the end and
-//! does it again. Who splits says so before he reads the entries, so one sees the other.
-//! Locking: none to read or change entries, but `Rank::CacheShard` to wait so; and to grow.
+//! Layout: sets of four entries ([`name_entry`](super::name_entry)), one set per cache line. The
+//! table grows by [`linear_hash`](super::linear_hash), in steps that move only the entries of their
+//! new sets. Readers never wait; a writer waits for at most one step.
+//! Invariants: an entry is put with the block of the name locked, at its place in a structure that
+//! is not closed, and removed with that block locked before the name changes. So lookups are
+//! linearizable. A writer checks after its change whether its set is being split; if so, it waits
+//! for the step and repeats the change. A step announces itself before it reads entries, so one of
+//! the two sees the other.
+//! Locking: none to read or write entries. `Rank::CacheShard` to grow, and to wait for a step.
 
 use super::linear_hash::{LinearHash, PublishedHash, SETS_MAX, SETS_MIN, Step};
 use super::name_entry::{Entry, Key, Set, Words};
@@ -19,17 +19,17 @@ use uext4_device::prefetch;
 use uext4_format::InodeNr;
 use uext4_sync::{Mutex, Rank, Segments};
 
-/// Segments that hold the most sets, by `SETS_MIN` of them.
+/// Segments for the largest table, the first of `SETS_MIN` sets.
 const SEGMENTS: usize = (SETS_MAX / SETS_MIN).ilog2() as usize + 1;
-/// Sets whose entries are counted to see how full a table is, and the losses for one such count.
+/// Sets sampled for the fill level of a table, and evictions per sample.
 const SETS_COUNTED: u32 = 64;
 const LOSSES_PER_COUNT: u32 = 8;
 
-/// See the module.
+/// The dentry cache of a directory; see the module.
 pub(super) struct Names {
     hash: PublishedHash,
     sets: Segments<[Set; SETS_MIN as usize], SEGMENTS>,
-    /// The memory. Who splits sets holds it.
+    /// Memory of the sets; the lock is held during a step.
     shares: Mutex<Vec<Share>>,
 }
 
@@ -49,26 +49,26 @@ impl Names {
         Some(&sets[(number % SETS_MIN) as usize])
     }
 
-    /// The set of a name at this stage, and its number.
+    /// The set of a name in a table of this size, and its number.
     fn set_of(&self, hash: LinearHash, key: Key) -> Option<(u32, &Set)> {
         let number = hash.set_of(key.place)?;
         Some((number, self.set(number)?))
     }
 
-    /// Asks for the cache line of a name that will be asked for.
+    /// Prefetches the set of a name.
     pub(super) fn prefetch(&self, key: Key) {
         if let Some((_, set)) = self.set_of(self.hash.get(), key) {
             prefetch(std::ptr::from_ref(set).cast(), size_of::<Set>());
         }
     }
 
-    /// What the name means.
+    /// The inode number of the name.
     pub(super) fn get(&self, key: Key) -> Option<InodeNr> {
         let (_, set) = self.set_of(self.hash.get(), key)?;
         set.0.iter().find_map(|entry| entry.get(key))
     }
 
-    /// The name means `nr`. False when the table should grow.
+    /// Stores the dentry for `nr`. False when the table should grow.
     pub(super) fn put(&self, key: Key, nr: InodeNr) -> bool {
         let mut is_lost = true;
         self.change(key, |set| {
@@ -80,12 +80,12 @@ impl Names {
         !(is_lost && self.is_crowded(key))
     }
 
-    /// Nothing is said of the name any more.
+    /// Removes the dentry of the name.
     pub(super) fn forget(&self, key: Key) {
         self.change(key, |set| set.forget(key));
     }
 
-    /// Changes the set of a name, if there is one; again when it was split meanwhile.
+    /// Applies `change` to the set of a name, if there is one; repeats it after a split of the set.
     fn change(&self, key: Key, mut change: impl FnMut(&Set)) {
         while let Some((number, set)) = self.set_of(self.hash.get(), key) {
             change(set);
@@ -101,8 +101,8 @@ impl Names {
         }
     }
 
-    /// Asked where an entry was lost: whether half of the entries around it are taken. A count of
-    /// all would be one that all write.
+    /// After an eviction: whether at least half of the nearby entries are taken. Sampled, because a
+    /// shared counter would be written by all threads.
     fn is_crowded(&self, key: Key) -> bool {
         let hash = self.hash.get();
         let Some((number, _)) = self.set_of(hash, key) else {
@@ -120,7 +120,7 @@ impl Names {
         taken * 2 >= all
     }
 
-    /// Goes a step on the way to twice the size, if there is memory for it and nobody else does.
+    /// Runs one step towards twice the size, if memory allows and no other thread does.
     pub(super) fn grow(&self, memory: &Arc<NameMemory>) {
         let hash = self.hash.get();
         let Some(step) = hash.step() else { return };
@@ -151,7 +151,7 @@ impl Names {
         self.each_moving(&step, |old, words, _| old.clear_if(words));
     }
 
-    /// The entries whose names belong to new sets when the step is done, each with its new set.
+    /// Calls `act` for each entry that the step moves, with its new set.
     fn each_moving(&self, step: &Step, act: impl Fn(&Entry, Words, &Set)) {
         for number in step.split.clone() {
             let to = number + step.distance;
@@ -166,7 +166,7 @@ impl Names {
         }
     }
 
-    /// Forgets all names. Nobody uses the table meanwhile.
+    /// Removes all dentries. No other thread uses the table meanwhile.
     pub(super) fn clear(&self) {
         let sets = self.sets.iter().flatten();
         sets.for_each(|set| set.taken().for_each(|(entry, _)| entry.clear()));
@@ -188,7 +188,7 @@ mod tests {
         NameMemory::new(&Arc::new(AtomicU64::new(bytes * MEMORY_PARTS)))
     }
 
-    /// The same in each run: how much is known is a matter of luck.
+    /// Fixed keys: the fill level depends on the keys.
     fn fixed_keys() -> Keys {
         Keys::of_seed(1, 2)
     }
@@ -255,7 +255,7 @@ mod tests {
         assert!((1..5_000).filter(known).count() > 100);
     }
 
-    /// Writers of one set at a time: whatever becomes of the entries, none says what nobody said.
+    /// Concurrent writers of one set: a lookup never answers a combination that was not written.
     #[test]
     fn words_of_two_entries_make_no_third() {
         let (keys, memory, names) = (fixed_keys(), memory(512), Names::default());

@@ -1,21 +1,21 @@
-//! Searching in order where what is looked for stands is nearly known: hashes are spread evenly.
+//! Interpolation search in a sorted list of evenly spread hashes.
 //!
-//! Halving a node of an index meets a cache line that is far from the last one each time; this
-//! mostly meets one or two.
+//! A binary search of an index node misses a cache line per step; this one mostly touches one or
+//! two lines.
 
 use std::ops::Range;
 
-/// How many on both sides of the guess are looked at first.
+/// Distance from the guess that is searched first, on both sides.
 const AROUND: usize = 8;
 
-/// Where a hash stands among `len` that are spread evenly over the range.
+/// Expected index of a hash among `len` hashes spread evenly over the range.
 pub(super) fn place_in(range: &Range<u32>, hash: u32, len: usize) -> usize {
     let width = u64::from(range.end.saturating_sub(range.start)).max(1);
     let within = u64::from(hash.saturating_sub(range.start)).min(width);
     (within * len as u64 / width) as usize
 }
 
-/// As `slice::partition_point`, looked for around `guess` first.
+/// As `slice::partition_point`, searched outwards from `guess`.
 pub(super) fn partition_point<T>(
     sorted: &[T],
     guess: usize,

@@ -1,7 +1,7 @@
-//! Which neighbours below one node can become one block, and its bytes.
+//! Selection of two neighbouring blocks to merge, and their merged contents.
 //!
-//! Invariants: the `index` lock is held exclusively, so roots and nodes stay as they are looked at;
-//! leaves may change meanwhile. All that can be refused is found out here.
+//! Invariants: the `index` lock is held exclusively, so roots and nodes do not change; leaves may.
+//! All reasons to refuse a merge are checked here.
 //! Locking: one object at a time.
 
 use super::grow::{entry_of, packed};
@@ -16,7 +16,7 @@ use uext4_format::dirent::{DirEntries, LeafTable};
 use uext4_format::htree::{DxEntry, DxNode};
 use uext4_journal::Image;
 
-/// The pairs of neighbours that entry `at` of a node is in.
+/// The neighbouring pairs that contain entry `at` of a node.
 fn neighbours(step: &Step) -> Vec<(DxEntry, usize, DxEntry)> {
     let state = step.block.read();
     let node = step.kind.node(state.bytes());
@@ -25,7 +25,7 @@ fn neighbours(step: &Step) -> Vec<(DxEntry, usize, DxEntry)> {
     before.into_iter().chain(pair(step.at)).collect()
 }
 
-/// The bytes of both, and their table if they are leaves.
+/// Merged contents, with the table of names if they are a leaf.
 type Merged = (Image, Option<LeafTable>);
 
 /// A merge of the leaf of `path` with a neighbour.
@@ -34,7 +34,7 @@ pub(super) fn leaves_to_merge<'a>(view: &Dir<'_>, path: &'a Path) -> Result<Opti
     merge_below(view, path, path.parent(), merged)
 }
 
-/// A merge of two neighbours below `parent`, if `merged` finds bytes that hold both.
+/// A merge of two neighbours below `parent`, if `merged` answers contents for them.
 fn merge_below<'a>(
     view: &Dir<'_>,
     path: &'a Path,
@@ -67,7 +67,7 @@ fn merge_below<'a>(
     Ok(None)
 }
 
-/// The leaf with the entries of both, if they fill at most half of it, or one has none.
+/// The merged leaf, if its entries fill at most half of it, or one of the leaves is empty.
 fn merged_leaves(view: &Dir<'_>, left: &MetaBlock, right: LogicalBlock) -> Result<Option<Merged>> {
     let right = view.block_or_damage(right)?;
     if have_too_much(left, &right) {
@@ -99,7 +99,7 @@ fn merged_leaves(view: &Dir<'_>, left: &MetaBlock, right: LogicalBlock) -> Resul
     Ok(Some((bytes, Some(table))))
 }
 
-/// True when what is known of two leaves says that they cannot be merged.
+/// True when the tables of two leaves show that they cannot be merged.
 fn have_too_much(left: &MetaBlock, right: &MetaBlock) -> bool {
     let known = |block: &MetaBlock| {
         let state = block.read();
@@ -122,7 +122,7 @@ pub(super) fn nodes_to_merge<'a>(
     let Some(merge) = merge_below(view, path, path.step(level - 1), merged)? else {
         return Ok(None);
     };
-    // The reference may stand in the node that goes: then it has moved to the one that stays.
+    // The reference may be in the node that goes: then it moves to the one that stays.
     let [kept, gone] = merge.seen.each_ref().map(|seen| &seen.block);
     let left_count = DxNode::node(kept.read().bytes()).count();
     let last = merge
@@ -131,7 +131,7 @@ pub(super) fn nodes_to_merge<'a>(
     Ok(Some(Merge { last, ..merge }))
 }
 
-/// The left node with the entries of both, if they fill at most half of it, or one has just one.
+/// The merged node, if its entries fill at most half of it, or one of the nodes has just one.
 fn merged_nodes(view: &Dir<'_>, left: &MetaBlock, right: DxEntry) -> Result<Option<Merged>> {
     let right_block = view.block_or_damage(right.block)?;
     let mut bytes = left.image().to_vec();
@@ -148,7 +148,7 @@ fn merged_nodes(view: &Dir<'_>, left: &MetaBlock, right: DxEntry) -> Result<Opti
         return Ok(None);
     }
     for (at, entry) in above.entries().enumerate() {
-        // The first entry of a node has its hash in the parent.
+        // The hash of a node's first entry is in its parent.
         let hash = if at == 0 { right.hash } else { entry.hash };
         let count = node.count();
         let moved = node.insert(count, DxEntry { hash, ..entry });

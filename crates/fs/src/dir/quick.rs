@@ -1,9 +1,9 @@
-//! The leaf of a name, found without locking or counting the index on the way; and what a name
-//! means, without its leaf.
+//! Lock-free lookup paths: the leaf of a name by the copy of the index, its inode by the dentry
+//! cache.
 //!
-//! Invariants: what is answered was so at a moment of the call, in one version of the structure. As
-//! everywhere without the `index` lock the caller asks for the version it began with at the end.
-//! Locking: none is held when it is done.
+//! Invariants: lookups are linearizable within one version of the structure. As everywhere without
+//! the `index` lock, the caller validates the sampled version at the end.
+//! Locking: none is held on return.
 
 use super::Held;
 use super::edit::Holder;
@@ -17,12 +17,12 @@ use uext4_format::htree::RootInfo;
 use uext4_format::{InodeNr, LogicalBlock};
 use uext4_sync::Version;
 
-/// The inode that `name` means, if that is known. `None` says nothing.
+/// Looks up a name in the dentry cache. `None` is a cache miss.
 pub(crate) fn meaning(fs: &Fs, dir: &Inode, name: &[u8]) -> Result<Option<InodeRef>> {
     meaning_of(dir, name, |nr| fs.inode(nr))
 }
 
-/// As [`meaning`]; `hold` counts an inode that is in use.
+/// As [`meaning`]; `hold` takes a reference to an inode in use.
 pub(super) fn meaning_of(
     dir: &Inode,
     name: &[u8],
@@ -39,15 +39,15 @@ pub(super) fn meaning_of(
     Ok(in_use(held, blocks.meaning(key) == Some(nr)))
 }
 
-/// The inode `held`, if the name meant it when it was held: an unlink that comes now sees the user,
-/// and before there was none, or the number is the name's again. Failures are for the look at the
-/// entry itself to judge: the number may have been another file's meanwhile.
+/// The inode `held`, if the dentry was valid when the reference was taken: a later unlink sees the
+/// reference. Errors are treated as misses, because the number may have been reused; the regular
+/// lookup reports them.
 fn in_use(held: Result<InodeRef>, is_meant: bool) -> Option<InodeRef> {
     held.ok().filter(|_| is_meant)
 }
 
-/// As [`super::lookup_holder`], of a name whose meaning is known and whose leaf [`expect_leaf`]
-/// said; that is not looked at, but fetched while the inode is looked for.
+/// As [`super::lookup_holder`], for a cached dentry and the leaf from [`expect_leaf`]. The leaf is
+/// not read, but its prefetch runs during the search for the inode.
 pub(super) fn holder(dir: &Dir<'_>, key: Key, leaf: LogicalBlock) -> Result<Option<Held>> {
     let blocks = dir.inode.dir_blocks();
     let Some(nr) = blocks.meaning(key) else {
@@ -68,20 +68,20 @@ pub(super) fn holder(dir: &Dir<'_>, key: Key, leaf: LogicalBlock) -> Result<Opti
     Ok(Some((inode, Some(holder))))
 }
 
-/// Keeps what a name means, which was found while `version` was the version; its block is locked.
+/// Caches a dentry found in structure `version`; its block is locked.
 pub(super) fn remember_name(dir: &Dir<'_>, key: Key, nr: InodeNr, version: Option<Version>) {
-    // Who has moved the block's entries by then found it unlocked: they may have changed since.
+    // A thread that moves the block's entries did so unlocked; they may have changed since.
     if version.is_some_and(|version| dir.inode.index.is_still(version)) {
         dir.inode.dir_blocks().put_name(key, nr, &dir.fs.names);
     }
 }
 
-/// The only leaf that may hold `name`, if index and leaf are known. `None` says nothing.
+/// The only leaf that may hold `name`, if index and leaf are cached. `None` is a cache miss.
 pub(super) fn leaf_of(dir: &Dir<'_>, name: &[u8]) -> Option<Arc<MetaBlock>> {
     expect_leaf(dir, name).and_then(|leaf| expected_leaf(dir, leaf))
 }
 
-/// Where [`leaf_of`] is; asks for what a look into it reads.
+/// The logical block of [`leaf_of`]; prefetches what a search of the leaf reads.
 pub(super) fn expect_leaf(dir: &Dir<'_>, name: &[u8]) -> Option<LogicalBlock> {
     if dir.form != Form::Indexed || is_dot(name) {
         return None;
@@ -95,14 +95,14 @@ pub(super) fn expect_leaf(dir: &Dir<'_>, name: &[u8]) -> Option<LogicalBlock> {
     Some(leaf)
 }
 
-/// The leaf that was expected.
+/// The leaf answered by [`expect_leaf`].
 pub(super) fn expected_leaf(dir: &Dir<'_>, leaf: LogicalBlock) -> Option<Arc<MetaBlock>> {
     let block = dir.inode.dir_blocks().block(leaf)?;
     dir.fs.spend_block(block.nr(), dir.seal().name()).ok()?;
     Some(block)
 }
 
-/// Keeps the index blocks of a way that was found while `version` was the version.
+/// Copies the index blocks of a path found in structure `version`.
 pub(super) fn remember(dir: &Dir<'_>, version: Version, path: &Path) {
     let copy = dir.inode.dir_blocks().index();
     let is_known = |step: &Step| !copy.lacks(version, step.place);

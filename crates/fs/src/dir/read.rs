@@ -1,8 +1,8 @@
 //! Listing a directory.
 //!
-//! Where the directory is indexed, or could become so (one block, inline), the order is that of
-//! the hashes: splits and the first index move entries, but not their positions. Other linear
-//! directories are read by offset: their entries never move.
+//! A directory that is indexed, or may become so (one block, inline), is listed in hash order:
+//! splits and the first index move entries, but not their positions. Other linear directories are
+//! listed by offset: their entries never move.
 //! Locking: the `index` lock is held shared; blocks are copied (shared images), so that `visit`
 //! runs without any block locked.
 
@@ -23,21 +23,21 @@ use uext4_journal::Image;
 pub struct DirEntry<'a> {
     /// The name.
     pub name: &'a [u8],
-    /// The inode it means.
+    /// Its inode.
     pub inode: InodeNr,
-    /// Type of that inode; `None` when the file system does not keep types in directories.
+    /// Type of the inode; `None` when the file system keeps no types in directories.
     pub kind: Option<FileType>,
-    /// Where a listing goes on behind this entry. Names whose hashes are equal in all bits
-    /// (about one pair in 2^63) share one, so that going on may repeat a name, but leaves out none.
+    /// Cookie after this entry. Names whose hashes are equal in all bits (about one pair in 2^63)
+    /// share a cookie; a listing continued there may repeat a name but skips none.
     pub next_cookie: u64,
 }
 
-/// Whether a listing goes on.
+/// Whether a listing continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Visit {
-    /// With the next entry.
+    /// Continue with the next entry.
     Continue,
-    /// It ends here.
+    /// Stop here.
     Stop,
 }
 
@@ -63,7 +63,7 @@ pub(crate) fn read(fs: &Fs, dir: &Arc<Inode>, cookie: u64, visit: Visitor<'_>) -
     }
 }
 
-/// By offset: from the block that holds it.
+/// Lists by offset, from the block that holds the cookie's offset.
 fn read_linear(dir: &Dir<'_>, cookie: u64, visit: Visitor<'_>) -> Result<()> {
     let block_size = dir.fs.block_size() as u64;
     let first = u32::try_from(cookie / block_size).unwrap_or(u32::MAX);
@@ -95,7 +95,7 @@ fn shown<'a>(entry: &DiskEntry<'a>, next_cookie: u64) -> DirEntry<'a> {
     }
 }
 
-/// Shows "." and ".." in hash order.
+/// Visits "." and ".." in hash order.
 fn read_dots(dir: &Dir<'_>, cookie: u64, visit: Visitor<'_>) -> Result<Visit> {
     let dots = [(&b"."[..], AFTER_DOT), (b"..", AFTER_DOTS)];
     for (name, next_cookie) in dots.into_iter().filter(|dot| cookie < dot.1) {
@@ -143,7 +143,7 @@ fn read_one_block(dir: &Dir<'_>, cookie: u64, visit: Visitor<'_>) -> Result<()> 
     Ok(())
 }
 
-/// Leaf by leaf. Leaves that share a hash are shown together.
+/// Lists leaf by leaf. Leaves that share a hash are listed together.
 fn read_indexed(dir: &Dir<'_>, mut path: Path, cookie: u64, visit: Visitor<'_>) -> Result<()> {
     if read_dots(dir, cookie, visit)? == Visit::Stop {
         return Ok(());
@@ -156,7 +156,7 @@ fn read_indexed(dir: &Dir<'_>, mut path: Path, cookie: u64, visit: Visitor<'_>) 
     }
 }
 
-/// The leaf of `path` and those that continue it; moves the path behind them. False at the end.
+/// The leaf of `path` and its continuations; moves the path past them. False at the end.
 fn joined_leaves(dir: &Dir<'_>, path: &mut Path) -> Result<(Vec<(BlockNr, Image)>, bool)> {
     let mut images = Vec::with_capacity(1);
     loop {
@@ -171,7 +171,7 @@ fn joined_leaves(dir: &Dir<'_>, path: &mut Path) -> Result<(Vec<(BlockNr, Image)
     }
 }
 
-/// Entries to show in the order of their positions.
+/// Entries to visit in the order of their positions.
 struct Batch<'a> {
     hasher: DirHasher,
     from: u64,
@@ -216,7 +216,7 @@ impl<'a> Batch<'a> {
         }
     }
 
-    /// Shows the entries. Of several at one position, only the last says a position behind it.
+    /// Visits the entries. Among entries of one position, only the last has the cookie after it.
     fn show(mut self, visit: Visitor<'_>) -> Visit {
         self.entries
             .sort_unstable_by_key(|(position, entry)| (*position, entry.name));

@@ -1,8 +1,8 @@
-//! Which entry of an index leads to the last block of the directory.
+//! Search for the index entry that leads to the last block of the directory.
 //!
-//! Leaves and nodes do not know who leads to them. A name in the block does: the way to it passes
-//! the entry. Only for a leaf without names the nodes are looked through, and not for long: a
-//! directory that cannot tell stays as long as it is.
+//! Leaves and nodes have no pointers to their parents. A descent to a name in the block passes the
+//! entry. For a block without names a bounded number of nodes is scanned; if that fails, the
+//! directory is not shortened.
 //! Locking: the `index` lock is held exclusively.
 
 use super::index::{Path, Probe, Step, StepKind, Target, probe};
@@ -15,13 +15,13 @@ use uext4_format::htree::{DxEntry, DxNode};
 
 /// Root and two levels of nodes, then a leaf.
 const LEVELS_MAX: usize = 4;
-/// Nodes that are looked through for a block that no name leads to.
+/// Most nodes scanned for a block without names.
 const SCAN_NODES_MAX: usize = 64;
 
 /// The entry of the index that leads to the last block of the directory.
 #[derive(Clone)]
 pub(super) struct Reference {
-    /// Where its block stands in the directory.
+    /// Logical number of the entry's block.
     pub(super) place: LogicalBlock,
     pub(super) block: Arc<MetaBlock>,
     pub(super) kind: StepKind,
@@ -38,14 +38,14 @@ impl Reference {
         }
     }
 
-    /// Where the entry is when entry `gone_at` of `parent` has been taken out.
+    /// The reference after the removal of entry `gone_at` of `parent`.
     pub(super) fn after_removal(&self, parent: &Step, gone_at: usize) -> Self {
         let moves = self.block.nr() == parent.block.nr() && self.at > gone_at;
         let at = self.at - usize::from(moves);
         Self { at, ..self.clone() }
     }
 
-    /// Where the entry is when those of `gone` stand behind the first `count` ones of `kept`.
+    /// The reference after the entries of `gone` moved behind the first `count` ones of `kept`.
     pub(super) fn after_merge(
         mut self,
         gone: &MetaBlock,
@@ -59,7 +59,7 @@ impl Reference {
         self
     }
 
-    /// The same, if the block is the root.
+    /// The same reference; its kind becomes root if its block is the root.
     pub(super) fn in_root(mut self, root: &Step) -> Self {
         if self.block.nr() == root.block.nr() {
             self.kind = StepKind::Root;
@@ -68,8 +68,7 @@ impl Reference {
     }
 }
 
-/// Finds the entry that leads to the last block: on the way `near`, by a name below the block, or
-/// by looking around.
+/// Finds the entry of the last block: on the path `near`, by a name below the block, or by a scan.
 pub(super) fn last_reference(view: &Dir<'_>, near: &Path) -> Result<Option<Reference>> {
     let last = LogicalBlock(view.blocks.saturating_sub(1));
     if let Some(found) = in_steps(near, last) {
@@ -84,7 +83,7 @@ pub(super) fn last_reference(view: &Dir<'_>, near: &Path) -> Result<Option<Refer
     by_scan(view, near, last)
 }
 
-/// The entry that leads to `block` in the root or node of a way.
+/// The entry for `block` in the roots and nodes of a path.
 fn in_steps(path: &Path, block: LogicalBlock) -> Option<Reference> {
     let at = |step| position(step, block).map(|at| Reference::at(step, at));
     path.steps().find_map(at)
@@ -101,7 +100,7 @@ fn name_below(view: &Dir<'_>, block: LogicalBlock) -> Result<Option<Vec<u8>>> {
         if let Some(entry) = view.leaf(&image[..], block.nr()).entries().next() {
             return Ok(Some(entry?.name.to_vec()));
         }
-        // A node, or an empty leaf: what that leads to is not believed.
+        // A node, or an empty leaf: the block number it yields is only a hint.
         match DxNode::node(&image[..]).entry(0) {
             Some(entry) if (1..view.blocks).contains(&entry.block.0) => at = entry.block,
             _ => return Ok(None),
@@ -110,7 +109,7 @@ fn name_below(view: &Dir<'_>, block: LogicalBlock) -> Result<Option<Vec<u8>>> {
     Ok(None)
 }
 
-/// The entry that leads to `block` on the way to a name, or to where its hash goes on.
+/// The entry for `block` on the path to a name, or to the continuations of its hash.
 fn on_path(view: &Dir<'_>, mut path: Path, block: LogicalBlock) -> Result<Option<Reference>> {
     loop {
         if let Some(found) = in_steps(&path, block) {
@@ -122,14 +121,14 @@ fn on_path(view: &Dir<'_>, mut path: Path, block: LogicalBlock) -> Result<Option
     }
 }
 
-/// Where a root or node leads to `block`.
+/// The index of the entry for `block` in a root or node.
 fn position(step: &Step, block: LogicalBlock) -> Option<usize> {
     let state = step.block.read();
     let node = step.kind.node(state.bytes());
     node.entries().position(|entry| entry.block == block)
 }
 
-/// Looks for the entry in the first nodes right below the root.
+/// Scans the first nodes directly below the root.
 fn by_scan(view: &Dir<'_>, path: &Path, block: LogicalBlock) -> Result<Option<Reference>> {
     if path.len() < 2 {
         return Ok(None);

@@ -1,8 +1,8 @@
-//! Changing two entries at once.
+//! Atomic change of two entries (rename, exchange).
 //!
 //! Locking: with shared `index` locks both blocks are locked, ascending by number, before either
-//! entry is looked at; so everybody sees both changes or none. With exclusive locks nobody else is
-//! there, and the steps follow each other.
+//! entry is read, so every thread sees both changes or none. With exclusive locks the two changes
+//! are sequential.
 
 use super::edit::{Answer, holder, retarget};
 use super::insert::{insert_entry, one_leaf};
@@ -15,23 +15,23 @@ use uext4_format::dirent::{DirEntryType, Insertion, NewEntry};
 use uext4_format::{FileType, InodeNr};
 use uext4_journal::{Handle, LogGuard};
 
-/// A name that moves.
+/// A rename.
 pub(crate) struct Move<'a> {
     pub(crate) from_dir: &'a Arc<Inode>,
     pub(crate) from_name: &'a [u8],
     pub(crate) to_dir: &'a Arc<Inode>,
     pub(crate) to_name: &'a [u8],
-    /// What the old name means, and the new name will.
+    /// Inode of the old name, later of the new one.
     pub(crate) child: InodeNr,
     /// Its type.
     pub(crate) kind: FileType,
-    /// What the new name means now.
+    /// Present inode of the new name.
     pub(crate) victim: Option<InodeNr>,
-    /// What the old name will mean, instead of vanishing: a character device.
+    /// Later inode of the old name, a character device; `None` removes the name.
     pub(crate) whiteout: Option<InodeNr>,
 }
 
-/// Two names that change places: directory, name, what it means, type of that.
+/// An exchange of two names: directory, name, inode and type of each.
 pub(crate) struct Exchange<'a> {
     pub(crate) one: Named<'a>,
     pub(crate) two: Named<'a>,
@@ -42,8 +42,8 @@ type Named<'a> = (&'a Arc<Inode>, &'a [u8], InodeNr, FileType);
 /// Moves a name.
 ///
 /// # Errors
-/// `NotFound` when one of the entries no longer means what `step` says, `Exists` when there is no
-/// victim but an entry, `NoSpace`, and [`DirError::NeedExclusive`]. Nothing is changed then.
+/// `NotFound` when an entry no longer has the inode given in `step`, `Exists` when there is an
+/// entry but no victim, `NoSpace`, and [`DirError::NeedExclusive`]. Nothing is changed then.
 pub(crate) fn rename(fs: &Fs, handle: &Handle<'_>, step: &Move<'_>, index: Index) -> Answer<()> {
     match index {
         Index::Exclusive => rename_exclusive(fs, handle, step),
@@ -87,7 +87,7 @@ fn rename_exclusive(fs: &Fs, handle: &Handle<'_>, step: &Move<'_>) -> Answer<()>
     }
 }
 
-/// Answers `NotFound` unless `name` means `child`.
+/// Answers `NotFound` unless the inode of `name` is `child`.
 fn expect(fs: &Fs, dir: &Arc<Inode>, name: &[u8], child: InodeNr) -> Answer<()> {
     match super::find(fs, dir, name)? {
         Some((found, _)) if found == child => Ok(()),
@@ -156,7 +156,7 @@ fn leave_source(dir: &Dir<'_>, state: &mut BlockState, step: &Move<'_>) -> Answe
     Ok(())
 }
 
-/// Lets two names change places.
+/// Exchanges the inodes of two names.
 ///
 /// # Errors
 /// As [`rename`].

@@ -1,4 +1,4 @@
-//! Where a new name may go: found out before there is a handle.
+//! Search for space for a new name, before a handle is started.
 
 use super::edit::Answer;
 use super::index::{Path, Probe, Target, probe};
@@ -13,19 +13,19 @@ use std::sync::Arc;
 use uext4_format::Corrupt;
 use uext4_format::dirent::{Fit, Gap, LeafTail, space_needed};
 
-/// How [`super::insert`] goes about it; good while `index` is held, or found out again there.
+/// Plan of [`super::insert`]; valid while `index` is held, else checked again there.
 pub(crate) enum Way {
     /// Into the only block that may hold the name.
     Into(Opening),
-    /// By looking at everything, with the index held exclusively.
+    /// By a full search, with the index held exclusively.
     Search {
-        /// Blocks that the directory grows by at most.
+        /// Most blocks that the directory grows by.
         blocks: u32,
     },
 }
 
 impl Way {
-    /// Blocks that the directory grows by at most.
+    /// Most blocks that the directory grows by.
     pub(crate) fn blocks(&self) -> u32 {
         match *self {
             Way::Into(_) => 0,
@@ -34,9 +34,9 @@ impl Way {
     }
 }
 
-/// A block with room for a name.
+/// A block with space for a name.
 pub(crate) struct Opening {
-    /// How the structure was held then.
+    /// Hold on the structure when the gap was found.
     pub(super) index: Index,
     pub(super) key: Key,
     pub(super) block: Arc<MetaBlock>,
@@ -45,9 +45,8 @@ pub(crate) struct Opening {
     pub(super) gap: Gap,
 }
 
-/// Answers how [`super::insert`] would succeed now, as far as that can be said without a handle:
-/// `Exists`, `NoSpace` when the directory cannot grow, [`DirError::NeedExclusive`], or
-/// [`DirError::Moved`].
+/// Predicts the result of [`super::insert`] as far as possible without a handle: `Exists`,
+/// `NoSpace` when the directory cannot grow, [`DirError::NeedExclusive`], or [`DirError::Moved`].
 pub(crate) fn can_insert(
     fs: &Fs,
     dir: &Arc<Inode>,
@@ -80,12 +79,12 @@ fn look_for_room(
     }
 }
 
-/// What can be said without the way to the leaf, and without anything that could grow.
+/// The answer for the leaf of the copied index, without descent and without growth.
 fn room_in_leaf(view: &Dir<'_>, name: &[u8], index: Index) -> Option<Answer<Way>> {
     if !matches!(index, Index::Free(_) | Index::Shared) {
         return None;
     }
-    // The leaf comes while the name is hashed once more, for its key.
+    // The prefetch of the leaf runs while the name is hashed again, for its dentry key.
     let leaf = quick::expect_leaf(view, name)?;
     let mut room = Room::new(view, name, index);
     let leaf = quick::expected_leaf(view, leaf)?;
@@ -100,7 +99,7 @@ fn can_insert_linear(view: &Dir<'_>, name: &[u8], index: Index, reserve: Reserve
     let mut room = Room::new(view, name, index);
     view.search_all(|block| room.look(view, block))?;
     let can_grow = || view.blocks < view.config().max_blocks() && view.fs.space.has_room(reserve);
-    // An index begins with a leaf for the old names, and may have to split it at once.
+    // The first index comes with a leaf for the old names, which may have to be split at once.
     let blocks = 1 + u32::from(view.config().index && view.blocks == 1);
     room.settle(blocks, can_grow)
 }
@@ -124,7 +123,7 @@ fn can_insert_indexed(
     room.settle(blocks, || may_grow() && view.fs.space.has_room(reserve))
 }
 
-/// What a look at all blocks that may take a name has shown.
+/// Result of a search of all blocks that may take a name.
 pub(super) struct Room<'a> {
     name: &'a [u8],
     index: Index,
@@ -144,7 +143,7 @@ impl<'a> Room<'a> {
         }
     }
 
-    /// Looks at one block; ends the search when the name is there.
+    /// Searches one block; ends the search when the name exists.
     pub(super) fn look(
         &mut self,
         view: &Dir<'_>,
@@ -172,7 +171,7 @@ impl<'a> Room<'a> {
         Ok(None)
     }
 
-    /// `blocks` is what a directory without room grows by.
+    /// The plan; a directory without space grows by `blocks`.
     fn settle(self, blocks: u32, can_grow: impl FnOnce() -> bool) -> Answer<Way> {
         match (self.opening, self.index) {
             _ if self.exists => Err(Error::Exists.into()),
@@ -185,8 +184,8 @@ impl<'a> Room<'a> {
     }
 }
 
-/// An index that makes no sense is given up when an entry must be added, as Linux does: then the
-/// directory is linear. With checksums it can only be real damage, and nothing is changed.
+/// Whether a broken index may be dropped for an insert: as in Linux, the directory is linear then.
+/// With checksums a broken index is real damage, and nothing is changed.
 pub(super) fn may_drop_index(view: &Dir<'_>, corrupt: Corrupt, index: Index) -> Answer<()> {
     match (view.config().tail, index) {
         (LeafTail::Checksum, _) => Err(corrupt.into()),

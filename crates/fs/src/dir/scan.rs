@@ -1,4 +1,4 @@
-//! Finding a name, whatever the form of the directory.
+//! Search for a name in any form of directory.
 
 use super::index::{Path, Probe, Target, probe};
 use super::quick;
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use uext4_format::dirent::DirEntryType;
 use uext4_format::{InodeNr, LogicalBlock};
 
-/// What an entry says.
+/// Contents of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Found {
     pub(super) inode: InodeNr,
@@ -17,8 +17,8 @@ pub(super) struct Found {
 }
 
 impl Dir<'_> {
-    /// Hands the blocks that may hold `name` to `visit`, until it answers something. Not for
-    /// inline directories. A directory whose index makes no sense is searched block by block.
+    /// Passes the blocks that may hold `name` to `visit`, until it answers something. Not for
+    /// inline directories. A directory with a broken index is searched block by block.
     pub(super) fn search<T>(
         &self,
         name: &[u8],
@@ -27,7 +27,7 @@ impl Dir<'_> {
         self.search_from(quick::expect_leaf(self, name), name, visit)
     }
 
-    /// As [`Self::search`], when [`quick::expect_leaf`] said `leaf`.
+    /// As [`Self::search`], with the leaf from [`quick::expect_leaf`].
     pub(super) fn search_from<T>(
         &self,
         leaf: Option<LogicalBlock>,
@@ -51,7 +51,7 @@ impl Dir<'_> {
         self.search_all(visit)
     }
 
-    /// Goes through the leaf of `path` and those that continue its hash.
+    /// Visits the leaf of `path` and the leaves that continue its hash.
     pub(super) fn search_chain<T>(
         &self,
         mut path: Path,
@@ -67,7 +67,7 @@ impl Dir<'_> {
         }
     }
 
-    /// Goes through all blocks.
+    /// Visits all blocks.
     pub(super) fn search_all<T>(
         &self,
         mut visit: impl FnMut(&Arc<MetaBlock>) -> Result<Option<T>>,
@@ -95,7 +95,7 @@ impl Dir<'_> {
             }))
     }
 
-    /// The block that holds `name` now, and what the entry says.
+    /// The block that holds `name` now, and the entry.
     pub(super) fn locate(&self, name: &[u8]) -> Result<Option<(Arc<MetaBlock>, Found)>> {
         self.search(name, |block| {
             Ok(self

@@ -1,4 +1,4 @@
-//! For the model checker: threads at a table of names that grows, without the rest of the engine.
+//! Model-checked schedules of a growing dentry cache, without the rest of the engine.
 
 use super::name_entry::{Key, Keys};
 use super::name_memory::{MEMORY_PARTS, NameMemory};
@@ -10,7 +10,7 @@ use uext4_sync::thread;
 
 const MEMORY_BYTES: u64 = 1 << 20;
 const WRITERS: u32 = 2;
-/// Each with an inode of its own under each of its names in each round.
+/// Names per writer; each gets an inode of its own in each round.
 const NAMES: u32 = 3;
 const ROUNDS: u32 = 2;
 
@@ -18,16 +18,16 @@ struct Table {
     names: Names,
     keys: Keys,
     memory: Arc<NameMemory>,
-    /// By inode: its users, and whether it was freed because there was none.
+    /// By inode: its users, and whether it was freed for lack of users.
     users: Vec<AtomicU32>,
     freed: Vec<AtomicBool>,
 }
 
-/// Names get inodes and lose them while their table grows: what was forgotten is not said again,
-/// and who is told an inode twice, the second time as its user, has one that is not freed.
+/// Names get and lose inodes while their table grows. A forgotten inode is not answered again, and
+/// an inode that is answered again after a user was counted is not freed.
 ///
 /// # Panics
-/// When that is not so.
+/// When one of these fails.
 pub fn names_table() {
     let inodes = || 0..WRITERS * NAMES * ROUNDS;
     let table = Arc::new(Table {
@@ -54,7 +54,7 @@ impl Table {
         self.keys.of(&name.to_le_bytes())
     }
 
-    /// Names of one writer, whose blocks nobody else locks.
+    /// Puts and forgets the names of one writer, whose blocks no other thread locks.
     fn write(&self, writer: u32) {
         for round in 0..ROUNDS {
             for name in (0..NAMES).map(|nr| writer * NAMES + nr) {

@@ -1,17 +1,17 @@
-//! Taking blocks back from a directory that loses names.
+//! Shrinking of a directory that loses names.
 //!
-//! A leaf with little left is merged with a neighbour below the same node, a node with its
-//! neighbour, and a root above a single node takes over that node's entries. The block that becomes
-//! free is filled with the last block of the directory, whose only reference is changed, and the
-//! directory ends one block earlier. So it never has a hole, which neither e2fsck nor other
-//! implementations would accept. The kernel never shrinks a directory; it reads this one like any.
+//! A sparse leaf is merged with a neighbour below the same node, a node with its neighbour, and a
+//! root above a single node takes over that node's entries. The last block of the directory moves
+//! to the freed place, its only reference is changed, and the directory ends one block earlier. So
+//! it never has a hole, which e2fsck and other implementations reject. The kernel never shrinks a
+//! directory, but reads a shrunk one.
 //!
-//! Invariants: the `index` lock is held exclusively; it is closed while nodes are merged and the
-//! root is lowered. All that can be refused is found out before the first change; a step is one
-//! transaction, and leaves a sound directory. Merged blocks are at most half full, so that the next
-//! names do not split them again. Positions of a listing in hash order do not change; behind the
-//! end of a linear directory there is nothing to list.
-//! Locking: one object at a time, but for leaves that are merged ([`merge`](super::merge)).
+//! Invariants: the `index` lock is held exclusively; it is closed for all steps but the concurrent
+//! merge of leaves. All reasons to refuse are checked before the first change; a step is one
+//! transaction and leaves a sound directory. Merged blocks are at most half full, so that the next
+//! names do not split them again. Positions in hash order do not change; a linear directory loses
+//! only an empty end.
+//! Locking: one object at a time, except for merged leaves ([`merge`](super::merge)).
 
 use super::grow::overwrite;
 use super::index::{Path, Probe, Target, probe};
@@ -27,7 +27,7 @@ use uext4_format::LogicalBlock;
 use uext4_format::htree::{DxNode, RootInfo};
 use uext4_journal::Handle;
 
-/// One step, near where `name` stands or stood.
+/// Runs one step near the present or former place of `name`.
 pub(crate) fn shrink(
     fs: &Fs,
     handle: &Handle<'_>,
@@ -48,7 +48,7 @@ pub(crate) fn shrink(
     }
 }
 
-/// The last block of a linear directory goes when it is empty.
+/// Frees the last block of a linear directory if it is empty.
 fn drop_empty_end(view: &mut Dir<'_>, handle: &Handle<'_>) -> Result<Shrunk> {
     let Some(last) = view.blocks.checked_sub(1).filter(|last| *last > 0) else {
         return Ok(Shrunk::NoMore);
@@ -89,7 +89,7 @@ fn shrink_index(view: &mut Dir<'_>, handle: &Handle<'_>, path: &Path) -> Result<
     lower_root(view, handle, path)
 }
 
-/// A root with one node below takes over that node's entries.
+/// Moves the entries of the only node below the root into the root.
 fn lower_root(view: &mut Dir<'_>, handle: &Handle<'_>, path: &Path) -> Result<Shrunk> {
     let root = path.step(0);
     let mut bytes = root.block.image().to_vec();

@@ -1,11 +1,10 @@
-//! Leaves that lost most of their names, to be looked at when the operation has ended.
+//! Deferred shrinking: leaves that lost most of their names, noted until the operation ends.
 //!
 //! Shrinking needs the directory's `index` lock exclusively, which an operation that removes a name
-//! does not hold. So it notes the name, and the end of the operation does what was noted. Notes
-//! stay with the shard of the thread: one that took those of others would keep them out of their
-//! directories meanwhile.
+//! does not hold. So the operation notes the name, and shrinks at its end. Notes stay in the
+//! thread's shard: taking those of other shards would block their directories for the time.
 //!
-//! Of one directory one thread does what all noted ([`turns`](super::turns)).
+//! One thread per directory processes all of its notes ([`turns`](super::turns)).
 //!
 //! Locking: [`Rank::Queue`], held to push or take.
 
@@ -18,20 +17,20 @@ use uext4_format::dirent::KnownLeafMut;
 use uext4_sync::atomic::{AtomicUsize, Ordering};
 use uext4_sync::{Mutex, Rank, Sharded};
 
-/// Steps in one go: a directory that loses names comes again.
+/// Most steps at once: a directory that loses more names is noted again.
 const STEPS_MAX: u32 = 4;
-/// Changes of a leaf with names in it between two looks.
+/// Changes of a non-empty leaf between two notes.
 const LOOK_EVERY: u32 = 16;
 
 /// A name that was removed from a leaf with little left.
 struct Note {
     dir: Arc<Inode>,
     name: Vec<u8>,
-    /// Nothing is left.
+    /// The leaf is empty.
     is_blank: bool,
 }
 
-/// Those of one shard of threads.
+/// Notes of one shard of threads.
 struct Shard {
     waiting: AtomicUsize,
     notes: Mutex<Vec<Note>>,
@@ -50,8 +49,8 @@ impl Default for SparseLeaves {
 }
 
 impl SparseLeaves {
-    /// Notes the leaf of `dir` that lost `name` and was changed `changes` times before, when so
-    /// little is left that a look at its neighbours may pay: so now and then only.
+    /// Notes the leaf of `dir` that lost `name`, if it is empty, or sparse at every
+    /// [`LOOK_EVERY`]th of its changes; `changes` counts those before.
     pub(super) fn look_at(
         &self,
         leaf: &KnownLeafMut<'_>,
@@ -87,7 +86,7 @@ impl SparseLeaves {
 }
 
 impl Fs {
-    /// Shrinks the directories that lost names. No lock may be held.
+    /// Shrinks the noted directories of this shard. The caller holds no lock.
     pub(crate) fn shrink_directories(&self) -> Result<()> {
         for note in self.sparse_leaves.take() {
             if note.dir.facts().size > self.block_size() as u64 {
@@ -128,7 +127,7 @@ impl Fs {
     }
 }
 
-/// True for a directory that still has a name: the number may have a new bearer by now.
+/// True for a directory that still has a name: its inode number may have been reused.
 fn is_directory(dir: &Inode) -> bool {
     let facts = dir.facts();
     facts.file_type() == Some(FileType::Directory) && facts.links > 0

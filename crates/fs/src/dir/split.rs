@@ -1,17 +1,17 @@
-//! Where to cut a full leaf: half the bytes, not half the entries.
+//! Split point of a full leaf: half the bytes, not half the entries.
 
 use smallvec::SmallVec;
 use uext4_format::Corrupt;
 use uext4_format::dirent::NewEntry;
 use uext4_format::hash::{DirHash, DirHasher};
 
-/// An entry on its way into a leaf.
+/// An entry to be placed in a leaf.
 pub(super) struct Item<'a> {
     pub(super) hash: DirHash,
     pub(super) entry: NewEntry<'a>,
 }
 
-/// Those of a leaf; of one of 4 KiB they are on the stack.
+/// The entries of a leaf; those of a 4 KiB leaf are on the stack.
 pub(super) type Items<'a> = SmallVec<[Item<'a>; 160]>;
 
 /// Entries in the order of their hashes.
@@ -29,14 +29,14 @@ pub(super) fn sorted<'a>(
     Ok(items)
 }
 
-/// Bytes that the entries need.
+/// Bytes of the entries.
 pub(super) fn bytes_of(items: &[Item<'_>]) -> usize {
     items.iter().map(|item| item.entry.space_needed()).sum()
 }
 
-/// Where to cut: the number of items of the lower part, at least 1. Both parts fit `area_bytes` and
-/// are as equal as possible; equal hashes are kept together when that costs no more than a quarter
-/// of a leaf. `None` when no cut will do.
+/// The split point: the number of items of the lower part, at least 1. Both parts fit `area_bytes`
+/// and are as equal as possible; equal hashes stay together if that costs at most a quarter of a
+/// leaf. `None` when no split point fits.
 pub(super) fn cut(items: &[Item<'_>], area_bytes: usize) -> Option<usize> {
     let total = bytes_of(items);
     let mut lower = 0;
@@ -56,7 +56,7 @@ pub(super) fn cut(items: &[Item<'_>], area_bytes: usize) -> Option<usize> {
     best.map(|(_, at)| at)
 }
 
-/// The hash that leads to the upper part: with the lowest bit when it began in the lower one.
+/// The hash of the upper part; its lowest bit is set when that hash began in the lower part.
 pub(super) fn separator(items: &[Item<'_>], at: usize) -> u32 {
     let (before, first) = (items[at - 1].hash.major, items[at].hash.major);
     first | u32::from(before == first)

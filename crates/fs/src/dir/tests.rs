@@ -1,4 +1,4 @@
-//! Directories against a map in memory, in many configurations, with e2fsck as the judge.
+//! Tests of directories against a map in memory, in many configurations, checked by e2fsck.
 
 use crate::ops::RenameFlags;
 use crate::options::Threads;
@@ -60,7 +60,7 @@ fn mount(path: &Path) -> Filesystem {
     Filesystem::mount(Arc::new(device), options).expect("mounts")
 }
 
-/// How names look.
+/// Shape of the names.
 #[derive(Clone, Copy)]
 enum Names {
     Short,
@@ -86,7 +86,7 @@ impl Names {
     }
 }
 
-/// A directory, and what should be in it.
+/// A directory with its expected contents.
 struct World {
     fs: Filesystem,
     dir: InodeRef,
@@ -156,7 +156,7 @@ impl World {
         );
         match (self.model.get(&from).copied(), answer) {
             (None, Err(Error::NotFound)) => {}
-            // Two names of one file: nothing happens, as rename(2) says.
+            // Two names of one file: nothing happens, as in rename(2).
             (Some(child), Ok(())) if self.model.get(&to) == Some(&child) => {}
             (Some(child), Ok(())) => {
                 self.model.remove(&from);
@@ -208,7 +208,7 @@ impl World {
         self.dir.read().disk.size / self.fs.fs.block_size() as u64
     }
 
-    /// Unmounts and lets e2fsck judge; returns the names.
+    /// Unmounts and runs e2fsck; answers the names.
     fn unmount(self, image: &Image) -> BTreeMap<Vec<u8>, InodeNr> {
         drop((self.dir, self.files));
         self.fs.unmount().unwrap();
@@ -217,7 +217,7 @@ impl World {
         self.model
     }
 
-    /// Unmounts, lets e2fsck judge, mounts and compares again.
+    /// Unmounts, runs e2fsck, mounts and compares again.
     fn finish(self, image: &Image) {
         self.compare();
         let model = self.unmount(image);
@@ -232,7 +232,7 @@ impl World {
     }
 }
 
-/// Lists in pieces of `piece` entries, going on by cookie.
+/// Lists in pieces of `piece` entries, each continued by cookie.
 fn list(fs: &Filesystem, dir: &InodeRef, piece: usize) -> Vec<(Vec<u8>, InodeNr)> {
     let (mut all, mut cookie) = (Vec::new(), 0);
     loop {
@@ -253,7 +253,7 @@ fn list(fs: &Filesystem, dir: &InodeRef, piece: usize) -> Vec<(Vec<u8>, InodeNr)
     }
 }
 
-/// Grows, churns, shrinks; compares on the way.
+/// Grows, changes and shrinks the directory, and compares on the way.
 fn churn(image: &Image, names: Names, range: u64, steps: u64) -> World {
     let mut world = World::new(image.mount(), 7, names, range);
     for (phase, percent) in [(0, 80), (1, 46), (2, 65), (3, 20)] {
@@ -356,7 +356,7 @@ fn inline_directories_grow_into_blocks() {
     }
 }
 
-/// A third level where the features allow it, "no space" where they do not.
+/// A third level where the features allow it, "no space" elsewhere.
 #[test]
 fn full_indexes_grow_or_refuse() {
     for (large, option) in [(true, "large_dir"), (false, "^large_dir")] {
@@ -400,7 +400,7 @@ fn the_largest_size_is_kept() {
     world.finish(&image);
 }
 
-/// While threads insert, remove and rename, a listing shows what stays, once.
+/// While threads insert, remove and rename, a listing contains each unchanged name once.
 #[test]
 fn listings_are_stable_while_the_directory_changes() {
     let image = Image::new(64, &["-b", "1024"]);
@@ -460,7 +460,8 @@ fn change(fs: &Filesystem, dir: &InodeRef, file: &InodeRef, thread: u64) {
                 let at = rng.below(there.len() as u64) as usize;
                 let new = format!("{thread}-{i}-moved");
                 let (old, to) = (there[at].as_bytes(), new.as_bytes());
-                // Names of one file are not moved onto each other: the new one is absent.
+                // A rename between names of one file would do nothing, so the new name must be
+                // absent.
                 fs.rename(dir, old, dir, to, RenameFlags::NoReplace, &ROOT)
                     .unwrap();
                 there[at] = new;
@@ -488,7 +489,7 @@ fn check_listing(fs: &Filesystem, dir: &InodeRef, piece: usize) {
     assert!(seen.values().all(|&times| times == 1));
 }
 
-/// Every name at once made by one thread only, and every name made once.
+/// Concurrent creators of the same names: exactly one wins each name.
 #[test]
 fn one_thread_wins_a_name() {
     let image = Image::new(32, &["-b", "1024"]);
@@ -578,7 +579,7 @@ fn names_of_one_hash_in_two_leaves() {
             &ROOT,
         )
         .unwrap();
-    // Another name of the same file: nothing happens until it is gone.
+    // Another name of the same file: no change until it is gone.
     assert!(world.fs.lookup(&world.dir, &names[1], &ROOT).is_err());
     world.fs.unlink(&world.dir, &names[2], &ROOT).unwrap();
     world.model.remove(&names[1]);
@@ -617,7 +618,7 @@ fn exchanges_and_whiteouts() {
     }
 }
 
-/// An index of an unknown hash: names are still found, and an insert gives the index up.
+/// An index with an unknown hash: names are still found, and an insert drops the index.
 #[test]
 fn a_broken_index_is_done_without() {
     let image = Image::new(32, &["-b", "1024", "-O", "^metadata_csum"]);

@@ -1,35 +1,34 @@
-//! Which of the threads that note sparse leaves of one directory looks at them.
+//! Elects one merging thread per directory; it drains the queue of the others.
 //!
-//! Each would have to hold the structure alone: they would wait for each other, and with more
-//! threads than processors for one that has none. So one does it for all, and the others leave
-//! their notes to it. When many wait already, a leaf with names in it is left as it is: it is noted
-//! again when it loses more. Who has done enough is relieved by the next one to note a leaf, and
-//! goes on while none comes: in the end nothing waits.
+//! Each merge needs the structure exclusively, so threads would wait for each other, and for a
+//! preempted holder. If the queue is long, a non-empty leaf is dropped: it is noted again when it
+//! loses more names. A server that has done enough is relieved by the next thread that notes a
+//! leaf, and otherwise continues until the queue is empty, so no note is stranded.
 //!
 //! Locking: [`Rank::Queue`], held to push or take.
 
 use uext4_sync::{Mutex, Rank};
 
-/// Leaves that wait at most, those without a name and others.
+/// Queue lengths from which empty leaves and other leaves are not queued.
 const BLANK_MAX: usize = 1024;
 const SPARSE_MAX: usize = 64;
-/// Leaves that one operation looks at before another may relieve it.
+/// Leaves that a server processes before another thread may relieve it.
 const SERVED_ENOUGH: usize = 256;
 
-/// The names of one directory that wait to be looked at.
+/// The queued names of one directory.
 pub(super) struct SparseNames(Mutex<Waiting>);
 
 #[derive(Default)]
 struct Waiting {
     names: Vec<Vec<u8>>,
-    /// The thread that does them, if one does, and how many it has done.
+    /// The server, if there is one, and the number of leaves it has processed.
     server: Option<Server>,
     served: usize,
-    /// Servers so far.
+    /// Number of servers so far.
     servers: u64,
 }
 
-/// A thread that looks at what others note.
+/// Token of the thread that drains the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Server(u64);
 
@@ -39,19 +38,19 @@ impl Default for SparseNames {
     }
 }
 
-/// Who looks at a leaf.
+/// The thread that processes a leaf.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Turn {
-    /// The thread that looks at the others, or nobody.
+    /// The present server, or none: the note was queued or dropped.
     Another,
-    /// The caller, and at all that wait or come meanwhile: until [`SparseNames::next`] has none.
+    /// The caller, as the server: it drains the queue until [`SparseNames::next`] is empty.
     Server(Server),
-    /// The caller, at this one.
+    /// The caller, for this leaf only.
     Own(Vec<u8>),
 }
 
 impl SparseNames {
-    /// Who looks at the leaf of `name`.
+    /// Queues the leaf of `name`, and decides which thread processes it.
     pub(super) fn push(&self, name: Vec<u8>, is_blank: bool) -> Turn {
         let mut waiting = self.0.lock();
         let is_served = waiting.server.is_some() && waiting.served < SERVED_ENOUGH;
@@ -70,7 +69,7 @@ impl SparseNames {
         Turn::Server(server)
     }
 
-    /// The next name for who serves them; with `None` that has ended.
+    /// The server's next name; `None` ends its turn.
     pub(super) fn next(&self, server: Server) -> Option<Vec<u8>> {
         let mut waiting = self.0.lock();
         if waiting.server != Some(server) {

@@ -1,7 +1,7 @@
-//! One directory as an operation sees it, and its blocks.
+//! A directory and its blocks during one operation.
 //!
 //! Invariants: the caller holds the directory's `index` lock at least shared while a [`Dir`] lives,
-//! so form and length stay as they were read, unless the operation changes them itself.
+//! so form and length stay as read; a caller without the lock validates the version afterwards.
 //! Locking: mapping a block takes the inode's state; no leaf may be locked then.
 
 use super::config::DirConfig;
@@ -13,7 +13,7 @@ use uext4_format::dirent::{BlockKind, DirLeaf, KnownLeaf, KnownLeafMut, LeafTabl
 use uext4_format::{BlockNr, Corrupt, InodeFlags, LogicalBlock, Place, Seed};
 use uext4_journal::Image;
 
-/// How the entries of a directory are arranged.
+/// Arrangement of the entries of a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
     /// In the inode.
@@ -24,13 +24,13 @@ pub(super) enum Form {
     Indexed,
 }
 
-/// A leaf that is in no block yet.
+/// A leaf that is not in a block yet.
 pub(super) struct NewLeaf {
     pub(super) bytes: Image,
     pub(super) table: LeafTable,
 }
 
-/// A directory while an operation works on it.
+/// A directory during one operation.
 pub(super) struct Dir<'a> {
     pub(super) fs: &'a Fs,
     pub(super) inode: &'a Arc<Inode>,
@@ -41,7 +41,8 @@ pub(super) struct Dir<'a> {
 }
 
 impl<'a> Dir<'a> {
-    /// Looks at a directory; its `index` lock is held.
+    /// Reads form and length of a directory; its `index` lock is held, or its version is validated
+    /// later.
     pub(super) fn open(fs: &'a Fs, inode: &'a Arc<Inode>) -> Result<Self> {
         let facts = inode.facts();
         let flags = facts.flags;
@@ -66,7 +67,7 @@ impl<'a> Dir<'a> {
         })
     }
 
-    /// What all directories of the file system have in common.
+    /// The configuration of all directories.
     pub(super) fn config(&self) -> &'a DirConfig {
         &self.fs.dirs
     }
@@ -80,7 +81,7 @@ impl<'a> Dir<'a> {
     pub(super) fn block(&self, nr: LogicalBlock) -> Result<Option<Arc<MetaBlock>>> {
         match self.known(nr) {
             Some(block) => {
-                // One that is read counts there.
+                // A block that is read is counted there.
                 self.fs.spend_block(block.nr(), self.seal().name())?;
                 Ok(Some(block))
             }
@@ -88,7 +89,7 @@ impl<'a> Dir<'a> {
         }
     }
 
-    /// A block of the directory that is in memory, if it was used before.
+    /// A block of the directory, if it is in memory and was used before.
     pub(super) fn known(&self, nr: LogicalBlock) -> Option<Arc<MetaBlock>> {
         let inside = nr.0 < self.blocks;
         inside.then(|| self.inode.dir_blocks().block(nr)).flatten()
@@ -126,7 +127,7 @@ impl<'a> Dir<'a> {
             .ok_or_else(|| self.damage("block is missing").into())
     }
 
-    /// True when the block holds only zeroes: it was allocated and never written.
+    /// True when the block holds only zeros: it was allocated and never written.
     fn is_blank(&self, physical: BlockNr) -> Result<bool> {
         self.fs.check_block(physical, self.seal().name())?;
         Ok(self
@@ -137,20 +138,20 @@ impl<'a> Dir<'a> {
             .all(|&byte| byte == 0))
     }
 
-    /// The entries of a block to look at one after the other; a root or node shows what it shows to
-    /// those who know nothing of indexes.
+    /// The entries of a block, to iterate. A root or node appears as in a reader without index
+    /// support.
     pub(super) fn leaf<B: AsRef<[u8]>>(&self, bytes: B, nr: BlockNr) -> DirLeaf<B> {
         let tail = tail_of(self.config(), bytes.as_ref());
         DirLeaf::new(bytes, tail, self.place(nr))
     }
 
-    /// As [`Self::leaf`], to look for names.
+    /// As [`Self::leaf`], to search for names.
     pub(super) fn names<'b>(&self, state: &'b BlockState) -> Result<KnownLeaf<'b>> {
         let place = self.place(state.nr());
         Ok(state.leaf(|bytes| table(self.config(), bytes, place))?)
     }
 
-    /// As [`Self::names`]; whoever looks into the block next finds it sooner.
+    /// As [`Self::names`]; updates the prefetch hints of the block.
     pub(super) fn names_in<'b>(
         &self,
         block: &MetaBlock,
@@ -161,19 +162,18 @@ impl<'a> Dir<'a> {
         Ok(names)
     }
 
-    /// As [`Self::names`], to change: that must be a leaf.
+    /// As [`Self::names`], to change; the block must be a leaf.
     pub(super) fn names_mut<'b>(&self, state: &'b mut BlockState) -> Result<KnownLeafMut<'b>> {
         names_mut(self.fs, self.inode, state)
     }
 
-    /// A leaf that is to be, with the table of its names: made where the bytes have just been
-    /// written, and not when they are in no cache any more.
+    /// A new leaf with its table of names, built while its bytes are still in the CPU cache.
     pub(super) fn new_leaf(&self, bytes: Image) -> Result<NewLeaf> {
         let table = table(self.config(), &bytes, Place::Inode(self.inode.nr()))?;
         Ok(NewLeaf { bytes, table })
     }
 
-    /// Where block `nr` of this directory stands, for errors.
+    /// Location of block `nr` of this directory, for errors.
     pub(super) fn place(&self, nr: BlockNr) -> Place {
         Place::InodeBlock(self.inode.nr(), nr)
     }
@@ -214,7 +214,7 @@ fn tail_of(config: &DirConfig, bytes: &[u8]) -> LeafTail {
     }
 }
 
-/// True for "." and "..", which stand in the first block whatever the form.
+/// True for "." and "..", which are in the first block in every form.
 pub(super) fn is_dot(name: &[u8]) -> bool {
     matches!(name, b"." | b"..")
 }

@@ -1,12 +1,11 @@
-//! Where the parts of one block of a directory lay when somebody looked last.
+//! Prefetch hints (`Whereabouts`): addresses of the parts of one directory block.
 //!
-//! In a large directory nearly every name is in a block that is in no cache, and what a look for it
-//! reads lies in three pieces of memory of which each leads to the next: the block, the rows of its
-//! table, the counts of its bytes. So the directory remembers where all of them lay, and asks for
-//! them at once; of itself it reads a cache line that four blocks have together.
+//! In a large directory a lookup misses the CPU cache three times in a chain: the block, the rows
+//! of its table, its byte counts. The hints hold all three addresses, so the loads overlap; four
+//! blocks share a cache line of hints.
 //!
-//! Layout: a part is so many cache lines from here; 0 is none.
-//! Invariants: these are hints, good for nothing else; those that are past cost a fetch.
+//! Layout: an address is a distance in cache lines from the hint itself; 0 is none.
+//! Invariants: addresses are used for prefetches only; a stale one costs a useless load.
 //! Locking: none.
 
 use crate::meta::{BlockState, MetaBlock};
@@ -14,10 +13,10 @@ use std::sync::Arc;
 use uext4_device::{LINE_BYTES, prefetch};
 use uext4_sync::atomic::{AtomicI32, Ordering::Relaxed};
 
-/// Bytes of rows that are asked for: those of a leaf of 4 KiB whose names have 32 characters.
+/// Bytes of rows to prefetch: those of a 4 KiB leaf with names of 32 characters.
 const ROWS_BYTES: usize = 448;
 
-/// See the module.
+/// Hints of one block; see the module.
 #[derive(Default)]
 #[repr(align(16))]
 pub(super) struct Whereabouts {
@@ -27,7 +26,7 @@ pub(super) struct Whereabouts {
 }
 
 impl Whereabouts {
-    /// The block lies where this one does. Nothing is known of its parts.
+    /// Sets the block's address and clears those of its parts.
     pub(super) fn put(&self, block: &Arc<MetaBlock>) {
         self.rows.store(0, Relaxed);
         self.counts.store(0, Relaxed);
@@ -35,14 +34,14 @@ impl Whereabouts {
             .store(self.lines_to(MetaBlock::address(block)), Relaxed);
     }
 
-    /// Keeps where `state`, that of the block, lies.
+    /// Sets the addresses of the parts of the block's `state`.
     pub(super) fn note(&self, state: &BlockState) {
         let (rows, counts) = state.addresses();
         self.rows.store(self.lines_to(rows), Relaxed);
         self.counts.store(self.lines_to(counts), Relaxed);
     }
 
-    /// Asks for what a look for a name reads.
+    /// Prefetches what a search for a name reads.
     pub(super) fn expect(&self) {
         if let Some(block) = self.address(&self.block) {
             MetaBlock::prefetch(block);
@@ -59,13 +58,13 @@ impl Whereabouts {
         std::ptr::from_ref(self).addr() / LINE_BYTES
     }
 
-    /// None when it is too far away.
+    /// 0 when the distance does not fit.
     fn lines_to(&self, address: usize) -> i32 {
         let lines = (address / LINE_BYTES).wrapping_sub(self.line());
         i32::try_from(lines.cast_signed()).unwrap_or(0)
     }
 
-    /// What [`Self::lines_to`] kept: where the line begins.
+    /// The address of the line at this distance.
     fn address(&self, lines: &AtomicI32) -> Option<usize> {
         let lines = lines.load(Relaxed);
         let line = self.line().wrapping_add_signed(lines as isize);

@@ -1,11 +1,11 @@
-//! A draft is carried out if its leaf is as it was.
+//! A draft is installed only if its leaf is unchanged.
 
 use super::shrink::{RANGE, fill};
 use super::*;
 use crate::credits;
 use crate::dir::divide::{Draft, carry_out, draft};
 
-/// A name whose leaf has too little room left.
+/// A name whose leaf has too little space left.
 fn crowded(world: &mut World) -> Vec<u8> {
     loop {
         let is_crowded =

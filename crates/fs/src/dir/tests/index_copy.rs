@@ -1,4 +1,4 @@
-//! The copy of an index, of which nobody may see half a change.
+//! Readers of the copy of an index never see half a change.
 
 use super::super::index_copy::IndexCopy;
 use uext4_format::LogicalBlock;
@@ -30,7 +30,7 @@ fn root(first: LogicalBlock, more: &[(u32, u32)]) -> Image {
     bytes.into()
 }
 
-/// A node, all of whose entries but one stand behind the first.
+/// A node that leads to `first`, then to the blocks of `more`.
 fn node(first: LogicalBlock, more: &[(u32, u32)]) -> Image {
     let mut above = root(first, &[]).to_vec();
     let mut bytes = vec![0; above.len()];
@@ -69,7 +69,7 @@ fn the_way_of_a_hash_is_that_of_its_version() {
     for (major, block) in ways {
         assert_eq!(leaf(&copy, &index, major), Some(block), "{major}");
     }
-    // Names of one hash in two leaves, a node that is no copy, a leaf behind the directory's end.
+    // A hash in two leaves, a node without a copy, a leaf past the directory's end.
     assert_eq!(leaf(&copy, &index, 300), None);
     assert_eq!(leaf(&copy, &index, 2000), None);
     assert_eq!(copy.leaf(first, 5, |_| 700), None);
@@ -103,7 +103,7 @@ fn the_way_of_a_hash_is_that_of_its_version() {
     assert_eq!(leaf(&copy, &index, 600), None);
 }
 
-/// In structure number n every way leads to leaf n, by way of one of two nodes.
+/// In structure number n every path leads to leaf n, through one of two nodes.
 #[test]
 fn nobody_sees_half_a_change() {
     let (copy, index) = (Copy::default(), VersionedLock::new(Rank::DirIndex));
@@ -116,7 +116,7 @@ fn nobody_sees_half_a_change() {
             (other, node(first, &more)),
         ]
     };
-    // Each of the nodes must be known before it is moved to.
+    // Each of the nodes must be copied before it is moved to.
     let version = index.version().expect("it is open");
     let [_, even] = leads_to(10);
     let [start, odd] = leads_to(11);

@@ -1,9 +1,9 @@
-//! What names are known to mean is what they mean, whatever changed.
+//! The dentry cache agrees with the directory after any change.
 
 use super::*;
 use crate::dir::quick;
 
-/// What is known of each name that might be there.
+/// Cached dentries among the possible names.
 fn known(world: &World) -> Vec<(Vec<u8>, InodeNr)> {
     let meaning = |name: Vec<u8>| {
         let found = quick::meaning(&world.fs.fs, world.dir.arc(), &name).unwrap()?;
@@ -54,7 +54,7 @@ fn in_step(options: &[&str], names: Names) {
             .disk
             .flags
             .contains(InodeFlags::INLINE_DATA);
-        // About 95 of 100; how many is a matter of luck.
+        // About 95 of 100; the exact number depends on the random keys.
         let many = world.model.len() * 3 / 4;
         assert!(!in_blocks || compare(&world) >= many, "{many}");
     }
@@ -77,7 +77,7 @@ fn inline_at_first() {
     in_step(&options, Names::Short);
 }
 
-/// A number that is freed and becomes another file's, and a directory's that was a directory's.
+/// Reused inode numbers: a file's as another file's, and a directory's as another directory's.
 #[test]
 fn numbers_that_were_others() {
     let image = Image::new(32, &["-b", "1024"]);
@@ -111,7 +111,7 @@ fn numbers_that_were_others() {
     fs.unmount().unwrap();
 }
 
-/// Between the look into the table and the hold on the inode the number becomes another file's.
+/// The number is reused between the dentry lookup and the reference to the inode.
 #[test]
 fn a_number_that_becomes_anothers_meanwhile() {
     let image = Image::new(32, &["-b", "1024"]);
@@ -129,8 +129,8 @@ fn a_number_that_becomes_anothers_meanwhile() {
     fs.unmount().unwrap();
 }
 
-/// Who is in the block that moves may be about to say what its names mean: until he is out, nobody
-/// may change them at their new place.
+/// A reader in the moving block may be about to cache dentries: until it leaves, the moved entries
+/// do not change at their new place.
 #[test]
 fn a_merge_lets_everybody_out_of_the_block_that_moves() {
     let image = Image::new(32, &["-b", "1024"]);
@@ -160,7 +160,8 @@ fn a_merge_lets_everybody_out_of_the_block_that_moves() {
             }
             done.store(true, Ordering::Release);
         });
-        // Every merge needs the last block: the first one waits. It may have closed the directory.
+        // Every merge needs the last block, so the first one waits. It may have closed the
+        // directory.
         std::thread::sleep(std::time::Duration::from_millis(200));
         let now = dir.index.version();
         let moved = done.load(Ordering::Acquire) || now.is_some_and(|now| Some(now) != version);
@@ -173,7 +174,7 @@ fn a_merge_lets_everybody_out_of_the_block_that_moves() {
     world.finish(&image);
 }
 
-/// While names come and go, a look-up finds the file that was made under the name, or none.
+/// While names are created and removed, a lookup finds the file created under the name, or none.
 #[test]
 fn a_name_never_means_another_file() {
     let image = Image::new(64, &["-b", "1024"]);
@@ -181,7 +182,7 @@ fn a_name_never_means_another_file() {
     let root = fs.root().unwrap();
     let dir = fs.mkdir(&root, b"dir", 0o755, &ROOT).unwrap();
     let done = AtomicBool::new(false);
-    // Whose file it is stands in the mode: numbers are given again at once.
+    // The mode identifies the file: inode numbers are reused at once.
     let names: Vec<(String, u16)> = (0..200).map(|nr| (format!("name-{nr}"), nr + 1)).collect();
     let (fs_ref, dir_ref, names, done) = (&fs, &dir, &names, &done);
     let check = |(name, mode): &(String, u16)| match fs_ref.lookup(dir_ref, name.as_bytes(), &ROOT)

@@ -1,4 +1,4 @@
-//! The quick way to a leaf leads where the index does, whatever changed meanwhile.
+//! The lock-free path to a leaf agrees with the index after any change.
 
 use super::shrink::{RANGE, empty, fill};
 use super::*;
@@ -6,14 +6,14 @@ use crate::credits;
 use crate::dir::index::{Probe, Target, probe};
 use crate::dir::{Dir, DirError, Index, lookup_holder, quick, remove_at};
 
-/// Names whose leaf is found quickly now.
+/// Number of names whose leaf is found by the lock-free path.
 fn known(world: &World) -> usize {
     let dir = Dir::open(&world.fs.fs, world.dir.arc()).unwrap();
     let is_known = |name: &&Vec<u8>| quick::leaf_of(&dir, name).is_some();
     world.model.keys().filter(is_known).count()
 }
 
-/// Both ways lead every name to the same leaf; afterwards all are known.
+/// Checks that both paths lead every name to the same leaf; afterwards all are cached.
 fn compare(world: &World) {
     let dir = Dir::open(&world.fs.fs, world.dir.arc()).unwrap();
     for name in world.model.keys() {
@@ -76,7 +76,7 @@ fn another_version_is_not_known() {
     compare(&world);
 }
 
-/// What an unlink took from the table of names is asked again in the leaf.
+/// An unlink by a dentry checks the inode again in the leaf.
 #[test]
 fn a_name_that_changed_hands_is_not_removed() {
     let image = Image::new(64, &["-b", "1024"]);
@@ -86,7 +86,7 @@ fn a_name_that_changed_hands_is_not_removed() {
     let mut names = world.model.keys();
     let (name, other) = (names.next().unwrap(), names.next().unwrap());
     let (fs, dir) = (&world.fs, &world.dir);
-    // A name that was made may have lost its place in the table to others.
+    // A new name may have been evicted from the table.
     assert_eq!(fs.lookup(dir, name, &ROOT).unwrap().nr(), world.model[name]);
     let (_target, holder) = lookup_holder(&fs.fs, dir.arc(), name).unwrap().unwrap();
     let holder = holder.unwrap();
@@ -103,7 +103,7 @@ fn a_name_that_changed_hands_is_not_removed() {
     assert_eq!(found.nr(), world.model[other]);
 }
 
-/// A rename into a full leaf splits that beside others, who go on by what they know.
+/// A rename into a full leaf splits it concurrently with lock-free readers.
 #[test]
 fn a_rename_closes_nothing() {
     let image = Image::new(64, &["-b", "1024"]);

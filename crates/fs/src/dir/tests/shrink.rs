@@ -1,20 +1,20 @@
-//! Directories that lose their names give blocks back, and stay sound at every step.
+//! Directories that lose names free blocks and stay sound at every step.
 
 use super::*;
 use crate::dir::index::{Probe, Target, probe};
 use uext4_testkit::oracle::KernelMount;
 
-/// Names are numbers below this: no two runs meet.
+/// Names are numbers below this bound: two runs do not collide.
 pub(super) const RANGE: u64 = 1 << 40;
 
-/// Adds `count` names, in no order.
+/// Adds `count` names in random order.
 pub(super) fn fill(world: &mut World, count: usize) {
     while world.model.len() < count {
         world.insert().unwrap();
     }
 }
 
-/// Removes names in an order of their own until `left` are left.
+/// Removes names in another order until `left` are left.
 pub(super) fn empty(world: &mut World, left: usize) {
     let mut names: Vec<_> = world.model.keys().cloned().collect();
     while names.len() > left {
@@ -79,7 +79,7 @@ fn emptied_directories_shrink() {
     );
 }
 
-/// Blocks in the middle are never moved: offsets are positions of a listing there.
+/// Blocks in the middle never move: offsets are positions of a listing there.
 #[test]
 fn linear_directories_end_earlier() {
     let image = Image::new(32, &["-b", "1024", "-O", "^dir_index"]);
@@ -131,7 +131,7 @@ fn the_kernel_goes_on_with_a_directory_that_shrank() {
     assert_clean(&image.path);
 }
 
-/// What stays is listed once, whatever is taken away meanwhile.
+/// Each remaining name is listed once, whatever is removed meanwhile.
 #[test]
 fn listings_are_stable_while_the_directory_shrinks() {
     let image = Image::new(64, &["-b", "1024"]);
