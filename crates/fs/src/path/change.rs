@@ -1,4 +1,4 @@
-//! Making, naming and removing by path.
+//! Creation, renaming and removal by path.
 
 use super::walk::{Last, Place};
 use super::{AsBytes, Paths};
@@ -6,12 +6,12 @@ use crate::{Error, FileType, InodeRef, RenameFlags, Result, SetAttr};
 use uext4_format::{Corrupt, InodeNr};
 
 impl Paths<'_> {
-    /// Makes a directory.
+    /// Creates a directory.
     pub fn create_dir(&self, path: impl AsBytes) -> Result<()> {
         self.create_dir_mode(path, 0o777)
     }
 
-    /// Makes a directory with these permission bits, from which the umask takes some.
+    /// Creates a directory with these permission bits, less those of the umask.
     pub fn create_dir_mode(&self, path: impl AsBytes, mode: u16) -> Result<()> {
         let place = self.new_place(path.as_bytes())?;
         self.fs
@@ -19,7 +19,7 @@ impl Paths<'_> {
             .map(drop)
     }
 
-    /// Makes a directory and those above it that are missing; it may exist.
+    /// Creates a directory and its missing parents; it may exist.
     pub fn create_dir_all(&self, path: impl AsBytes) -> Result<()> {
         let path = path.as_bytes();
         let mut ends: Vec<usize> = ends_of_names(path);
@@ -35,7 +35,7 @@ impl Paths<'_> {
         Ok(())
     }
 
-    /// Makes a symbolic link at `path` to `target`, which need not exist.
+    /// Creates a symbolic link at `path` to `target`, which need not exist.
     pub fn symlink(&self, target: impl AsBytes, path: impl AsBytes) -> Result<()> {
         let place = self.new_place(path.as_bytes())?;
         place.no_slash()?;
@@ -44,7 +44,7 @@ impl Paths<'_> {
             .map(drop)
     }
 
-    /// Makes a device node, fifo or socket; `device` is (major, minor).
+    /// Creates a device node, fifo or socket; `device` is (major, minor).
     pub fn mknod(
         &self,
         path: impl AsBytes,
@@ -59,7 +59,7 @@ impl Paths<'_> {
             .map(drop)
     }
 
-    /// Gives the file at `original` another name; a symbolic link is not followed.
+    /// Creates a hard link to the file at `original`; a symbolic link is not followed.
     pub fn hard_link(&self, original: impl AsBytes, path: impl AsBytes) -> Result<()> {
         let inode = self.walker().existing(original.as_bytes(), Last::Keep)?;
         let place = self.new_place(path.as_bytes())?;
@@ -68,12 +68,12 @@ impl Paths<'_> {
             .link(&inode, &place.parent, place.name, &self.caller)
     }
 
-    /// Renames, and replaces what has the name `to`.
+    /// Renames, and replaces an existing file at `to`.
     pub fn rename(&self, from: impl AsBytes, to: impl AsBytes) -> Result<()> {
         self.rename_with(from, to, RenameFlags::Replace)
     }
 
-    /// Renames as the flags say.
+    /// Renames with these flags.
     pub fn rename_with(
         &self,
         from: impl AsBytes,
@@ -114,8 +114,8 @@ impl Paths<'_> {
         self.fs.rmdir(&place.parent, place.name, &self.caller)
     }
 
-    /// Removes a directory and all below it; symbolic links are removed, not followed. What was
-    /// removed before an error stays removed.
+    /// Removes a directory and all below it; symbolic links are removed, not followed. After an
+    /// error, the files removed so far stay removed.
     pub fn remove_dir_all(&self, path: impl AsBytes) -> Result<()> {
         let place = self.old_place(path.as_bytes())?;
         let dir = self.fs.lookup(&place.parent, place.name, &self.caller)?;
@@ -150,7 +150,7 @@ impl Paths<'_> {
         Ok(())
     }
 
-    /// Sets the permission bits (`0o7777`) of what `path` leads to.
+    /// Sets the permission bits (`0o7777`) of the file at `path`; symbolic links are followed.
     pub fn set_permissions(&self, path: impl AsBytes, mode: u16) -> Result<()> {
         self.set_attr(
             path,
@@ -161,7 +161,7 @@ impl Paths<'_> {
         )
     }
 
-    /// Changes attributes of what `path` leads to.
+    /// Changes attributes of the file at `path`; symbolic links are followed.
     pub fn set_attr(&self, path: impl AsBytes, set: &SetAttr) -> Result<()> {
         let inode = self.walker().existing(path.as_bytes(), Last::Follow)?;
         self.fs.set_attr(&inode, set, &self.caller).map(drop)
@@ -193,13 +193,13 @@ impl Paths<'_> {
     }
 }
 
-/// A directory that is below itself: to empty it has no end.
+/// The error for a directory below itself, whose removal would not end.
 fn cycle(nr: InodeNr) -> Error {
     let place = uext4_format::Place::Inode(nr);
     Corrupt::new(place, "directory", "is below itself").into()
 }
 
-/// A directory on its way out: only empty ones of these names are left in it.
+/// A directory being removed: only empty subdirectories of these names are left in it.
 struct Open {
     name: Vec<u8>,
     dir: InodeRef,
@@ -216,7 +216,7 @@ impl Place<'_> {
     }
 }
 
-/// Where each name of a path ends.
+/// The end offset of each name in a path.
 fn ends_of_names(path: &[u8]) -> Vec<usize> {
     let is_end = |at: &usize| {
         path.get(at - 1) != Some(&b'/') && path.get(*at).is_none_or(|byte| *byte == b'/')

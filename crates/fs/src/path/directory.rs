@@ -4,7 +4,7 @@ use crate::{Error, FileType, Filesystem, InodeRef, Result, Visit};
 use std::collections::VecDeque;
 use uext4_format::InodeNr;
 
-/// Entries read at once: the directory is locked meanwhile.
+/// Entries read per batch: bounds how long the directory is locked.
 const BATCH: usize = 256;
 
 /// One name in a directory.
@@ -12,7 +12,7 @@ const BATCH: usize = 256;
 pub struct Entry {
     /// The name.
     pub name: Vec<u8>,
-    /// The inode it means.
+    /// Its inode.
     pub inode: InodeNr,
     /// Type of that inode; `None` in file systems without the feature `filetype`.
     pub kind: Option<FileType>,
@@ -20,11 +20,11 @@ pub struct Entry {
 
 /// The entries of a directory, without `.` and `..`, in the order of the directory.
 ///
-/// The directory may change meanwhile: what is there all the time is listed once.
+/// The directory may change during the listing: each unchanged entry is listed once.
 pub struct Directory<'fs> {
     fs: &'fs Filesystem,
     inode: InodeRef,
-    /// Where the next batch starts; `None` behind the end.
+    /// Cookie of the next batch; `None` after the end.
     cookie: Option<u64>,
     batch: VecDeque<Entry>,
 }

@@ -7,21 +7,21 @@ use crate::{
 };
 use std::io;
 
-/// What an open file may be used for.
+/// Rights of an open file.
 #[derive(Clone, Debug)]
 pub(super) struct Rights {
     pub(super) read: bool,
     pub(super) write: bool,
     pub(super) append: bool,
     pub(super) kill: KillPrivileges,
-    /// Who opened the file: whose space is used.
+    /// The opener, whose space is used.
     pub(super) caller: Caller,
 }
 
 /// An open regular file of a mounted [`Filesystem`], with a position of its own.
 ///
-/// Data of a write are durable after [`File::sync_all`] or after the unmount. Nothing is buffered
-/// here.
+/// Written data are durable after [`File::sync_all`] or after the unmount. The object has no buffer
+/// of its own.
 pub struct File<'fs> {
     fs: &'fs Filesystem,
     inode: InodeRef,
@@ -33,7 +33,7 @@ pub struct File<'fs> {
 impl Drop for File<'_> {
     fn drop(&mut self) {
         if self.rights.write {
-            // Whoever wants to know about errors calls `sync_all`.
+            // `sync_all` reports errors; a drop cannot.
             let _told_by_sync = self.fs.close(&self.inode);
         }
     }
@@ -56,7 +56,7 @@ impl<'fs> File<'fs> {
         &self.inode
     }
 
-    /// Reads up to `buf.len()` bytes at byte `offset`; answers how many, 0 at the end.
+    /// Reads up to `buf.len()` bytes at byte `offset`; answers the number read, 0 at the end.
     pub fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize> {
         if !self.rights.read {
             return Err(Error::Invalid("the file was not opened for reading"));
@@ -64,7 +64,7 @@ impl<'fs> File<'fs> {
         self.fs.read(&self.inode, offset, buf)
     }
 
-    /// Writes `data` at byte `offset` (at the end in append mode); answers how many bytes.
+    /// Writes `data` at byte `offset` (at the end in append mode); answers the number of bytes.
     pub fn write_at(&self, offset: u64, data: &[u8]) -> Result<usize> {
         self.check_write()?;
         if self.rights.append {
@@ -79,7 +79,7 @@ impl<'fs> File<'fs> {
         self.fs.append_by(&self.inode, data, *kill, caller)
     }
 
-    /// Sets the size: cuts the file, or extends it with a hole.
+    /// Sets the size: truncates the file, or extends it with a hole.
     pub fn set_len(&self, size_bytes: u64) -> Result<()> {
         self.check_write()?;
         self.fs.truncate(&self.inode, size_bytes)
@@ -101,12 +101,12 @@ impl<'fs> File<'fs> {
     /// Makes data and attributes durable.
     ///
     /// # Errors
-    /// Also what went wrong in writing out data since the file was opened, once.
+    /// Also errors of writeback since the file was opened, once.
     pub fn sync_all(&self) -> Result<()> {
         self.fs.fsync_open(&self.inode, &self.errors)
     }
 
-    /// Makes data durable, and the attributes needed to read them.
+    /// Makes data durable, with the attributes needed to read them.
     pub fn sync_data(&self) -> Result<()> {
         self.sync_all()
     }
@@ -116,7 +116,7 @@ impl<'fs> File<'fs> {
         Metadata::new(self.fs.attr(&self.inode))
     }
 
-    /// Changes attributes; who opened a file for writing may set its size and times.
+    /// Changes attributes; the right to write, given at the open, covers size and times.
     pub fn set_attr(&self, set: &SetAttr, caller: &crate::Caller) -> Result<()> {
         self.fs.set_attr(&self.inode, set, caller).map(drop)
     }

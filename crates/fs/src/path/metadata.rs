@@ -1,4 +1,4 @@
-//! What is known of a file, with the questions of `std::fs::Metadata`.
+//! Attributes of a file, with the interface of `std::fs::Metadata`.
 
 use crate::{Attr, FileType, Timestamp};
 use std::time::{Duration, SystemTime};
@@ -63,28 +63,28 @@ impl Metadata {
         self.0.ino.0
     }
 
-    /// Number of names.
+    /// Number of hard links.
     pub fn nlink(&self) -> u32 {
         self.0.links
     }
 
-    /// When the data changed last.
+    /// Time of the last change of the data.
     pub fn modified(&self) -> SystemTime {
         system_time(self.0.mtime)
     }
 
-    /// When the data were read last, as far as the mount options have it recorded.
+    /// Time of the last read, subject to the atime mount options.
     pub fn accessed(&self) -> SystemTime {
         system_time(self.0.atime)
     }
 
-    /// When the file was made; `None` when its inode has no room for it.
+    /// Time of creation; `None` when the inode has no field for it.
     pub fn created(&self) -> Option<SystemTime> {
         (self.0.crtime != Timestamp::default()).then(|| system_time(self.0.crtime))
     }
 }
 
-/// ext4 keeps 1901 to 2446, which `SystemTime` of Linux holds.
+/// Converts a time; ext4's range, 1901 to 2446, fits `SystemTime` on Linux.
 fn system_time(time: Timestamp) -> SystemTime {
     let seconds = Duration::from_secs(time.seconds.unsigned_abs());
     let whole = if time.seconds < 0 {

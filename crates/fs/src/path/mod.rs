@@ -1,8 +1,8 @@
 //! Files by path, as in `std::fs`.
 //!
 //! [`Filesystem::paths`] answers a view of the tree for programs. Paths are bytes, `&str` or
-//! `&Path`; they start at the root of the image, and so do absolute symbolic links in it. Nothing
-//! outside of the image is ever touched.
+//! `&Path`. They and absolute symbolic links start at the root of the image. No file outside the
+//! image is ever accessed.
 //!
 //! ```
 //! use std::io::{Read, Seek, SeekFrom, Write};
@@ -40,8 +40,8 @@
 //! [`Filesystem::paths_as`] names another. Errors are [`Error`]; its `errno` is what Linux would
 //! answer, and `?` turns it into `std::io::Error`.
 //!
-//! Layout: `walk` from a path to inodes, `open` and `file` open files, `change` everything that
-//! changes names.
+//! Layout: `walk` resolves a path to inodes, `open` and `file` are open files, `change` holds all
+//! changes of names.
 //! Not here: operations by inode ([`Filesystem`] itself).
 
 mod change;
@@ -67,10 +67,10 @@ use walk::{Last, Walker};
 
 /// Bytes copied at once.
 const COPY_BYTES: usize = 1 << 20;
-/// The umask of [`Filesystem::paths`].
+/// Umask of [`Filesystem::paths`].
 const UMASK: u16 = 0o022;
 
-/// What can be a path in the image: bytes without zero.
+/// A path in the image: bytes without zero.
 pub trait AsBytes {
     /// The bytes of the path.
     fn as_bytes(&self) -> &[u8];
@@ -143,7 +143,7 @@ impl Filesystem {
 }
 
 impl<'fs> Paths<'fs> {
-    /// Who asks.
+    /// The caller of all operations.
     pub fn caller(&self) -> &Caller {
         &self.caller
     }
@@ -164,7 +164,7 @@ impl<'fs> Paths<'fs> {
         OpenOptions::new().read(true).open(self, path)
     }
 
-    /// Opens a file for writing; makes it, or makes it empty.
+    /// Opens a file for writing; creates it, or truncates it.
     pub fn create(&self, path: impl AsBytes) -> Result<File<'fs>> {
         OpenOptions::new()
             .write(true)
@@ -187,7 +187,7 @@ impl<'fs> Paths<'fs> {
         }
     }
 
-    /// Makes a file of these bytes, or replaces its content.
+    /// Creates a file with these bytes, or replaces its content.
     pub fn write(&self, path: impl AsBytes, data: impl AsRef<[u8]>) -> Result<()> {
         write_all(&self.create(path)?, 0, data.as_ref())
     }
@@ -213,27 +213,27 @@ impl<'fs> Paths<'fs> {
         Ok(size)
     }
 
-    /// Attributes of what `path` leads to.
+    /// Attributes of the file at `path`; symbolic links are followed.
     pub fn metadata(&self, path: impl AsBytes) -> Result<Metadata> {
         Ok(Metadata::new(self.fs.attr(&self.inode(path)?)))
     }
 
-    /// Attributes of the name itself: a symbolic link is not followed.
+    /// Attributes of the file at `path`; a symbolic link at the end is not followed.
     pub fn symlink_metadata(&self, path: impl AsBytes) -> Result<Metadata> {
         Ok(Metadata::new(self.fs.attr(&self.symlink_inode(path)?)))
     }
 
-    /// The inode that `path` leads to, for the operations of [`Filesystem`].
+    /// The inode at `path`, for the operations of [`Filesystem`]; symbolic links are followed.
     pub fn inode(&self, path: impl AsBytes) -> Result<InodeRef> {
         self.walker().existing(path.as_bytes(), Last::Follow)
     }
 
-    /// The inode of the name itself: a symbolic link is not followed.
+    /// The inode at `path`; a symbolic link at the end is not followed.
     pub fn symlink_inode(&self, path: impl AsBytes) -> Result<InodeRef> {
         self.walker().existing(path.as_bytes(), Last::Keep)
     }
 
-    /// Whether `path` leads to something.
+    /// Whether `path` exists; symbolic links are followed.
     pub fn exists(&self, path: impl AsBytes) -> Result<bool> {
         match self.inode(path) {
             Ok(_) => Ok(true),

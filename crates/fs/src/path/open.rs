@@ -1,11 +1,11 @@
-//! How a file is opened.
+//! Options to open a file.
 
 use super::file::Rights;
 use super::walk::{Last, Walker};
 use super::{AsBytes, File, Paths};
 use crate::{Caller, Error, FileType, InodeRef, KillPrivileges, Result, Want};
 
-/// How a file is opened, as `std::fs::OpenOptions`: nothing is allowed before it is said.
+/// Options to open a file, as `std::fs::OpenOptions`; all are off at first.
 #[derive(Clone, Debug)]
 pub struct OpenOptions {
     read: bool,
@@ -33,7 +33,7 @@ macro_rules! switches {
 }
 
 impl OpenOptions {
-    /// Nothing is allowed yet.
+    /// All options off.
     pub fn new() -> Self {
         Self {
             read: false,
@@ -47,17 +47,17 @@ impl OpenOptions {
     }
 
     switches! {
-        /// Reading.
+        /// Read access.
         read
-        /// Writing.
+        /// Write access.
         write
-        /// Every write goes to the end, whoever else writes; implies writing.
+        /// Every write goes to the end of the file, also beside other writers; implies writing.
         append
-        /// The file becomes empty; needs writing.
+        /// Truncate the file; needs writing.
         truncate
-        /// The file is made if it does not exist; needs writing.
+        /// Create the file if it does not exist; needs writing.
         create
-        /// The file is made, and must not exist.
+        /// Create the file; it must not exist.
         create_new
     }
 
@@ -70,8 +70,8 @@ impl OpenOptions {
     /// Opens the file.
     ///
     /// # Errors
-    /// As open(2): [`Error::IsDirectory`] for writing a directory, [`Error::Exists`] when it must
-    /// be new, [`Error::Invalid`] when the options contradict each other.
+    /// As open(2): [`Error::IsDirectory`] for writing a directory, [`Error::Exists`] when the file
+    /// must be new, [`Error::Invalid`] when the options contradict each other.
     pub fn open<'fs>(&self, paths: &Paths<'fs>, path: impl AsBytes) -> Result<File<'fs>> {
         self.check()?;
         let caller = paths.caller();
@@ -137,7 +137,7 @@ impl OpenOptions {
                 .fs()
                 .create(found.inode(), name, self.mode, paths.caller())
             {
-                // Somebody else made it meanwhile.
+                // Another thread created it meanwhile.
                 Err(Error::Exists) if !self.create_new => {}
                 other => return other,
             }

@@ -1,13 +1,13 @@
-//! From a path to inodes: components, `..`, symbolic links.
+//! Path resolution: components, `..`, symbolic links.
 //!
 //! Every path starts at the root of the image, with or without a leading `/`; so does an absolute
-//! symbolic link. `..` goes back the way that was walked, and stays at the root.
+//! symbolic link. `..` goes back along the walked path, and stays at the root.
 //!
 //! References: path_resolution(7).
 
 use crate::{Caller, Error, FileType, Filesystem, InodeRef, Result};
 
-/// Symbolic links that one path may lead through, as in Linux.
+/// Most symbolic links followed per path, as in Linux.
 const SYMLINKS_MAX: u32 = 40;
 
 /// Whether a symbolic link at the end of a path is followed.
@@ -17,22 +17,22 @@ pub(super) enum Last {
     Keep,
 }
 
-/// Where a path leads.
+/// Result of a walk.
 pub(super) struct Found {
-    /// The way from the root, without it: names and what they mean.
+    /// The walked path without the root: names and their inodes.
     trail: Vec<(Vec<u8>, InodeRef)>,
     root: InodeRef,
-    /// The last name, when nothing has it; the trail then ends at its directory.
+    /// The last name, when it does not exist; the trail then ends at its directory.
     pub(super) missing: Option<Vec<u8>>,
 }
 
 impl Found {
-    /// The end of the way.
+    /// The last inode of the trail.
     pub(super) fn inode(&self) -> &InodeRef {
         self.trail.last().map_or(&self.root, |(_, inode)| inode)
     }
 
-    /// The end of the way, unless the last name is missing.
+    /// The last inode, unless the last name is missing.
     pub(super) fn existing(self) -> Result<InodeRef> {
         match self.missing {
             Some(_) => Err(Error::NotFound),
@@ -52,7 +52,7 @@ impl Found {
     }
 }
 
-/// A directory and a name in it, which may exist or not.
+/// A directory and a name in it; the name may be absent.
 pub(super) struct Place<'p> {
     pub(super) parent: InodeRef,
     pub(super) name: &'p [u8],
@@ -60,14 +60,14 @@ pub(super) struct Place<'p> {
     pub(super) slash: bool,
 }
 
-/// Walks paths on behalf of a caller, who needs the right to search every directory on the way.
+/// Resolves paths for a caller, who needs search permission on every directory of the path.
 pub(super) struct Walker<'a> {
     pub(super) fs: &'a Filesystem,
     pub(super) caller: &'a Caller,
 }
 
 impl Walker<'_> {
-    /// Walks all of `path`. A missing last name is no error here.
+    /// Resolves all of `path`. A missing last name is not an error.
     pub(super) fn walk(&self, path: &[u8], last: Last) -> Result<Found> {
         if path.is_empty() {
             return Err(Error::NotFound);
@@ -136,7 +136,7 @@ impl Walker<'_> {
         self.walk(path, last)?.existing()
     }
 
-    /// One name further; `None` when the step is done: `.`, `..`, or a last name that is missing.
+    /// Resolves one name; `None` for `.`, `..`, or a missing last name.
     fn step(&self, found: &mut Found, name: &[u8], is_last: bool) -> Result<Option<InodeRef>> {
         let dir = found.inode();
         if !dir.is_dir() {
@@ -172,7 +172,7 @@ impl Walker<'_> {
     }
 }
 
-/// The names of a path, the first one at the end.
+/// The names of a path, in reverse order.
 fn components(path: &[u8]) -> Vec<Vec<u8>> {
     let names = path
         .split(|byte| *byte == b'/')
