@@ -116,7 +116,7 @@ impl<'fs> File<'fs> {
         Metadata::new(self.fs.attr(&self.inode))
     }
 
-    /// Changes attributes; the right to write, given at the open, covers size and times.
+    /// Changes attributes; permission is checked for `caller`, whatever the file was opened for.
     pub fn set_attr(&self, set: &SetAttr, caller: &crate::Caller) -> Result<()> {
         self.fs.set_attr(&self.inode, set, caller).map(drop)
     }
