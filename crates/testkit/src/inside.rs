@@ -1,10 +1,9 @@
-//! Calls of the system made in the name of a process that is locked in: what does it reach?
+//! Sandbox test: issues system calls from inside a sandboxed process by ptrace.
 //!
-//! Each thread is stopped (ptrace), made to ask for things that nobody should get, and let go as it
-//! was; the call that it waited in goes on. The kernel answers as it would answer code that took
-//! the process over.
+//! Each thread is stopped, executes forbidden calls, and continues in its original state, including
+//! an interrupted call. The kernel answers as it would to exploited code in that process.
 //!
-//! Needs root and `x86_64`: registers are those of the machine.
+//! Needs root and `x86_64`, since it sets that machine's registers.
 
 use std::fs::{self, File};
 use std::net::TcpListener;
@@ -22,29 +21,29 @@ use nix::unistd::Pid;
 
 use crate::oracle::scratch_dir;
 
-/// Longest time until a thread stops.
+/// Timeout for a thread to stop.
 const STOP_LIMIT: Duration = Duration::from_secs(60);
-/// Below the stack pointer a function may keep this much.
+/// Red zone: bytes that a function may use below the stack pointer.
 const RED_ZONE_BYTES: u64 = 128;
-/// For what calls point to.
+/// Space below the stack for the memory that arguments point to.
 const ROOM_BYTES: u64 = 1024;
-/// The instruction that calls the system.
+/// The `syscall` instruction.
 const CALL: [u8; 2] = [0x0f, 0x05];
 
-/// What the call is given.
+/// Argument of a call.
 #[derive(Clone, Copy, Debug)]
 enum Give<'a> {
     Number(i64),
-    /// A pointer to these bytes and a zero.
+    /// A pointer to these bytes and a zero byte.
     Bytes(&'a [u8]),
 }
 
-/// A thread that stands still.
+/// A stopped thread.
 struct Stopped {
     thread: Pid,
     memory: File,
     saved: user_regs_struct,
-    /// Where a call is.
+    /// Address of a `syscall` instruction.
     call_at: u64,
 }
 
@@ -66,7 +65,7 @@ impl Stopped {
         Ok(stopped)
     }
 
-    /// What the kernel answers: a value, or an errno below zero.
+    /// The kernel's answer: a value, or a negative errno.
     fn call(&self, number: i64, given: &[Give<'_>]) -> Result<i64> {
         let mut registers = self.saved;
         let mut room = (self.saved.rsp - RED_ZONE_BYTES - ROOM_BYTES) & !15;
@@ -87,7 +86,7 @@ impl Stopped {
         (registers.rdi, registers.rsi, registers.rdx) = (first, second, third);
         (registers.r10, registers.r8, registers.r9) = (fourth, fifth, sixth);
         (registers.rip, registers.rax) = (self.call_at, number.cast_unsigned());
-        // Nothing that the kernel would start again.
+        // Prevents the kernel from restarting an interrupted call.
         registers.orig_rax = u64::MAX;
         ptrace::setregs(self.thread, registers)?;
         ptrace::step(self.thread, None::<Signal>)?;
@@ -95,7 +94,7 @@ impl Stopped {
         Ok(ptrace::getregs(self.thread)?.rax.cast_signed())
     }
 
-    /// Asks, and must be told no.
+    /// Issues a call that must fail with EPERM or EACCES.
     fn denied(&self, what: &str, number: i64, given: &[Give<'_>]) -> Result<()> {
         let answer = self.call(number, given)?;
         let no = [libc::EPERM, libc::EACCES].map(|errno| -i64::from(errno));
@@ -106,7 +105,7 @@ impl Stopped {
 
 impl Drop for Stopped {
     fn drop(&mut self) {
-        // It may have been killed.
+        // The process may have been killed.
         let _ = ptrace::setregs(self.thread, self.saved);
         let _ = ptrace::detach(self.thread, None::<Signal>);
     }
@@ -129,7 +128,7 @@ fn wait_for_stop(thread: Pid) -> Result<()> {
     }
 }
 
-/// An instruction in the program that calls the system.
+/// Finds a `syscall` instruction in the program.
 fn find_call(pid: u32, memory: &File) -> Result<u64> {
     let maps = fs::read_to_string(format!("/proc/{pid}/maps"))?;
     for line in maps.lines().filter(|line| line.contains(" r-xp ")) {
@@ -150,7 +149,7 @@ fn find_call(pid: u32, memory: &File) -> Result<u64> {
     bail!("no call of the system in the program")
 }
 
-/// What is there to be reached, all of it fresh or of everybody.
+/// Targets of the forbidden calls, all fresh or world-accessible.
 struct Bait {
     dir: tempfile::TempDir,
     _socket: UnixListener,
@@ -177,11 +176,11 @@ impl Bait {
     }
 }
 
-/// Every thread of `pid` asks for files, sockets, programs, processes and memory that runs, and
-/// gets nothing. Answers how many threads asked.
+/// Tries to access files, sockets, programs, processes and executable memory from every thread of
+/// `pid`; each attempt must fail. Answers the number of threads.
 ///
 /// # Errors
-/// Something was there to be had, and for which thread; it cannot be traced.
+/// An attempt succeeded (the error names the thread), or the process cannot be traced.
 pub fn reaches_nothing(pid: u32) -> Result<usize> {
     let bait = Bait::new()?;
     let mut n_threads = 0;
@@ -191,7 +190,7 @@ pub fn reaches_nothing(pid: u32) -> Result<usize> {
         let name = name.unwrap_or_default();
         let told = || format!("thread {task} ({}) of {pid}", name.trim());
         let stopped = match Stopped::stop(pid, task) {
-            // It ended by itself: helpers come and go.
+            // The thread has ended by itself: helper threads are short-lived.
             Err(_) if !Path::new(&format!("/proc/{pid}/task/{task}")).exists() => continue,
             stopped => stopped.with_context(told)?,
         };
@@ -204,7 +203,7 @@ pub fn reaches_nothing(pid: u32) -> Result<usize> {
 
 fn asks(stopped: &Stopped, pid: u32, bait: &Bait) -> Result<()> {
     use Give::{Bytes, Number};
-    // What is allowed works: calls and paths arrive as they are meant.
+    // An allowed call works: arguments and paths arrive intact.
     let own = stopped.call(libc::SYS_getpid, &[])?;
     ensure!(own == i64::from(pid), "it is {own}, not {pid}");
     let here = Number(i64::from(libc::AT_FDCWD));
@@ -252,7 +251,7 @@ fn asks(stopped: &Stopped, pid: u32, bait: &Bait) -> Result<()> {
     becomes_more(stopped)
 }
 
-/// Attributes, links and working directories of others.
+/// Attributes, links and working directories of other processes.
 fn looks(stopped: &Stopped, bait: &Bait, here: Give<'_>) -> Result<()> {
     use Give::{Bytes, Number};
     let other = bait.path("other");
@@ -271,7 +270,7 @@ fn looks(stopped: &Stopped, bait: &Bait, here: Give<'_>) -> Result<()> {
     stopped.denied("a right", libc::SYS_faccessat, &[here, other, Number(0)])
 }
 
-/// Sockets of all kinds, new ones and one that it might have.
+/// Sockets of all kinds, new ones and one that the process may hold.
 fn connects(stopped: &Stopped, bait: &Bait, socket: &[u8]) -> Result<()> {
     use Give::{Bytes, Number};
     let stream = Number(i64::from(libc::SOCK_STREAM));
@@ -300,7 +299,7 @@ fn connects(stopped: &Stopped, bait: &Bait, socket: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// Processes, memory that runs, rights, mounts, signals, rings of other commands.
+/// Processes, executable memory, privileges, mounts, signals, rings with other commands.
 fn becomes_more(stopped: &Stopped) -> Result<()> {
     use Give::{Bytes, Number};
     let signal = Number(i64::from(libc::SIGCHLD));

@@ -1,15 +1,14 @@
-//! Everything that tests and experiments need and the library must not know: oracles that are not
-//! ours, realistic trees, a naive model, and ways to damage an image.
+//! Test kit: independent oracles, realistic trees, a naive model, and ways to damage an image.
 //!
-//! Nothing here decides what is right by asking our own code. The oracles are e2fsprogs, the
-//! kernel and a `BTreeMap`.
+//! Tests and experiments use it, the library does not. No part of it decides with our own code what
+//! is right. The oracles are e2fsprogs, the kernel and a `BTreeMap`.
 //!
-//! - [`oracle`]: e2fsck, mke2fs, debugfs, dumpe2fs and a kernel mount that always lets go.
-//! - [`tree`]: a realistic tree from a seed. [`manifest`]: all that can be seen of a tree.
-//! - [`ops`]: random streams of operations. [`model`]: what they must do.
-//! - [`served`]: a mount that a server process serves, as ours.
-//! - [`inside`]: calls of the system in the name of a process that is locked in.
-//! - [`damage`]: wrong fields and flipped bits, with good checksums too.
+//! - [`oracle`]: e2fsck, mke2fs, debugfs, dumpe2fs and a kernel mount that is always released.
+//! - [`tree`]: a realistic tree from a seed. [`manifest`]: everything visible of a tree.
+//! - [`ops`]: random streams of operations. [`model`]: their expected results.
+//! - [`served`]: a mount with a server process, as ours.
+//! - [`inside`]: system calls issued from inside a sandboxed process.
+//! - [`damage`]: wrong fields and flipped bits, also with valid checksums.
 //!
 //! Not here: benchmarks (crate `lab`), full-size runs (`xtask`).
 #![forbid(unsafe_code)]

@@ -1,10 +1,10 @@
-//! Random streams of operations from a seed, and what it takes to run them.
+//! Random streams of operations from a seed, and the interface to run them.
 //!
-//! Paths are relative to the root. No symlink in the middle of a path is followed: such a path
-//! fails with `ENOTDIR`, as it does for a caller that walks inode by inode.
+//! Paths are relative to the root. Symlinks in the middle of a path are not followed: such a path
+//! fails with `ENOTDIR`, as for a caller that walks inode by inode.
 //!
-//! Invariants: a stream depends on nothing but its seed and its palette; an operation can be
-//! written down as JSON and run again.
+//! Invariants: a stream depends only on its seed and its palette; an operation can be saved as JSON
+//! and run again.
 
 mod host;
 mod stream;
@@ -27,7 +27,7 @@ impl Errno {
     pub const ENXIO: Self = Self(6);
     /// Not allowed for this kind of file.
     pub const EACCES: Self = Self(13);
-    /// The name is taken.
+    /// The name exists.
     pub const EEXIST: Self = Self(17);
     /// Not a directory.
     pub const ENOTDIR: Self = Self(20);
@@ -35,7 +35,7 @@ impl Errno {
     pub const EISDIR: Self = Self(21);
     /// Invalid argument.
     pub const EINVAL: Self = Self(22);
-    /// No room.
+    /// No space.
     pub const ENOSPC: Self = Self(28);
     /// Name too long.
     pub const ENAMETOOLONG: Self = Self(36);
@@ -49,7 +49,7 @@ impl Errno {
     pub const EOPNOTSUPP: Self = Self(95);
 }
 
-/// Anything that runs operations: the model, a mounted directory, our library.
+/// A system that runs operations: the model, a mounted directory, our library.
 pub trait Target {
     /// Runs one operation.
     ///
@@ -58,7 +58,7 @@ pub trait Target {
     fn run(&mut self, op: &Op) -> Result<(), Errno>;
 }
 
-/// Bytes of a name, path or value. In JSON a list of numbers.
+/// Bytes of a name, path or value. A list of numbers in JSON.
 pub type Bytes = Vec<u8>;
 
 /// One operation.
@@ -68,29 +68,29 @@ pub type Bytes = Vec<u8>;
     reason = "the fields are the arguments of the system calls"
 )]
 pub enum Op {
-    /// Makes an empty regular file, exclusively.
+    /// Creates an empty regular file, exclusively.
     Create { path: Bytes, mode: u32 },
-    /// Makes a directory.
+    /// Creates a directory.
     Mkdir { path: Bytes, mode: u32 },
-    /// Makes a named pipe.
+    /// Creates a named pipe.
     Mkfifo { path: Bytes, mode: u32 },
-    /// Makes a socket or a device node.
+    /// Creates a socket or a device node.
     Mknod { path: Bytes, mode: u32, node: Node },
-    /// Makes a symlink.
+    /// Creates a symlink.
     Symlink { path: Bytes, target: Bytes },
-    /// Gives `from` the further name `to`.
+    /// Creates the hard link `to` to `from`.
     Link { from: Bytes, to: Bytes },
-    /// Removes a name that is no directory.
+    /// Removes a name, not of a directory.
     Unlink { path: Bytes },
     /// Removes an empty directory.
     Rmdir { path: Bytes },
-    /// Renames, in one of the ways of `renameat2`.
+    /// Renames, with flags of `renameat2`.
     Rename {
         from: Bytes,
         to: Bytes,
         how: RenameHow,
     },
-    /// Writes `len_bytes` bytes made from `seed`.
+    /// Writes `len_bytes` bytes generated from `seed`.
     Write {
         path: Bytes,
         offset_bytes: u64,
@@ -101,9 +101,9 @@ pub enum Op {
     Truncate { path: Bytes, size_bytes: u64 },
     /// Sets permission bits.
     Chmod { path: Bytes, mode: u32 },
-    /// Sets owner and group, of the name itself.
+    /// Sets owner and group, without following a symlink.
     Chown { path: Bytes, uid: u32, gid: u32 },
-    /// Sets an extended attribute, of the name itself.
+    /// Sets an extended attribute, without following a symlink.
     SetXattr {
         path: Bytes,
         name: String,
@@ -116,7 +116,7 @@ pub enum Op {
     Fsync { path: Bytes },
 }
 
-/// What `mknod` makes besides files and pipes; devices with major and minor number.
+/// Node types of `mknod` besides files and pipes; devices with major and minor number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Node {
     /// A socket.
@@ -130,13 +130,13 @@ pub enum Node {
 /// Flags of `renameat2`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RenameHow {
-    /// Replaces what is there.
+    /// Replaces an existing name.
     Replace,
     /// `RENAME_NOREPLACE`.
     NoReplace,
     /// `RENAME_EXCHANGE`.
     Exchange,
-    /// `RENAME_WHITEOUT`: leaves a character device 0:0 behind.
+    /// `RENAME_WHITEOUT`: leaves a character device 0:0.
     Whiteout,
     /// `RENAME_WHITEOUT` and `RENAME_NOREPLACE`.
     WhiteoutNoReplace,
@@ -160,7 +160,7 @@ pub fn written_bytes(seed: u64, len_bytes: u32) -> Bytes {
     crate::rng::Rng::new(seed).bytes(len_bytes as usize)
 }
 
-/// A repro: the operations as one JSON text.
+/// The operations as one JSON text, to reproduce a run.
 ///
 /// # Panics
 /// Never: operations are plain data.
@@ -168,10 +168,10 @@ pub fn to_json(ops: &[Op]) -> String {
     serde_json::to_string(ops).expect("operations are plain data")
 }
 
-/// Reads what [`to_json`] wrote.
+/// Parses the output of [`to_json`].
 ///
 /// # Errors
-/// The text is no list of operations.
+/// The text is not a list of operations.
 pub fn from_json(text: &str) -> anyhow::Result<Vec<Op>> {
     Ok(serde_json::from_str(text)?)
 }

@@ -1,8 +1,8 @@
-//! FUSE over io_uring, which the kernel offers to new mounts while a parameter of its says so.
+//! Switch for FUSE over io_uring (a module parameter that applies to new mounts).
 //!
-//! The parameter is one for the whole machine: whoever needs it holds a lock, switches it on, and
-//! puts back what was there. What was there stands in the lock's file meanwhile, so that the next
-//! one puts it back for a process that was killed.
+//! The parameter is global: a user of the switch holds a lock file, sets the parameter, and
+//! restores it at the end. The original value is in the lock file meanwhile, so the next user
+//! restores it after a killed process.
 
 use crate::oracle::in_ci;
 use anyhow::{Context, Result};
@@ -13,10 +13,10 @@ use std::path::Path;
 /// The parameter: `Y` or `N`.
 const PARAMETER: &str = "/sys/module/fuse/parameters/enable_uring";
 
-/// Held by whoever changes the parameter.
+/// Lock file of the process that changes the parameter.
 const LOCK: &str = "/run/uext4-enable-uring.lock";
 
-/// The kernel offers rings, or not, to mounts that are made while this lives.
+/// Sets whether the kernel offers rings to mounts made during its lifetime.
 #[derive(Debug)]
 pub struct RingsSwitch {
     lock: File,
@@ -24,16 +24,15 @@ pub struct RingsSwitch {
 }
 
 impl RingsSwitch {
-    /// Whether this process may switch them.
+    /// Whether this process may change the parameter.
     pub fn is_available() -> bool {
         rustix::process::geteuid().is_root() && Path::new(PARAMETER).exists()
     }
 
-    /// [`RingsSwitch::is_available`] for the first line of a test: says loudly which test is
-    /// skipped.
+    /// As [`RingsSwitch::is_available`], for the first line of a test; prints a skipped test.
     ///
     /// # Panics
-    /// In continuous integration, where nothing may be skipped.
+    /// In continuous integration, where no test may be skipped.
     pub fn available_or_skip(test: &str) -> bool {
         if Self::is_available() {
             return true;
@@ -46,18 +45,18 @@ impl RingsSwitch {
         false
     }
 
-    /// Switches them on, after everybody else who switches.
+    /// Switches rings on; waits for other users of the switch.
     ///
     /// # Errors
-    /// This process may not.
+    /// This process may not change the parameter.
     pub fn on() -> Result<Self> {
         Self::to("Y")
     }
 
-    /// Switches them off, after everybody else who switches.
+    /// Switches rings off; waits for other users of the switch.
     ///
     /// # Errors
-    /// This process may not.
+    /// This process may not change the parameter.
     pub fn off() -> Result<Self> {
         Self::to("N")
     }
@@ -104,7 +103,7 @@ mod tests {
         }
         let off = RingsSwitch::off().unwrap();
         let was = off.was.clone();
-        // The kernel lets the lock of a killed process go; nothing else happens.
+        // The kernel releases the lock of a killed process; that is its only cleanup.
         let RingsSwitch { lock, .. } = &off;
         lock.unlock().unwrap();
         std::mem::forget(off);

@@ -1,18 +1,18 @@
-//! Numbers from a seed, the same on every machine and in every version (SplitMix64).
+//! Random numbers from a seed (SplitMix64), equal on every machine and in every version.
 //!
 //! Tests print the seed; the seed alone repeats the run.
 
-/// A stream of numbers.
+/// A random number generator.
 #[derive(Clone, Debug)]
 pub struct Rng(u64);
 
 impl Rng {
-    /// The stream of `seed`.
+    /// The generator of `seed`.
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// A stream of its own for part `index`: parts do not shift when another part draws more.
+    /// An independent generator for part `index`: draws of one part do not shift another part.
     pub fn fork(&self, index: u64) -> Self {
         Self(Self(self.0 ^ index.wrapping_mul(0xD6E8_FEB8_6659_FD93)).next_u64())
     }
@@ -40,7 +40,7 @@ impl Rng {
         low + self.below(high - low + 1)
     }
 
-    /// True in `percent` of 100 draws.
+    /// True with a probability of `percent`/100.
     pub fn chance(&mut self, percent: u64) -> bool {
         self.below(100) < percent
     }

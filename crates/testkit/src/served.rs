@@ -1,11 +1,11 @@
-//! A mount that a server process serves, as FUSE servers do.
+//! A mount with a server process, as of FUSE servers.
 //!
-//! The server is any command that mounts, stays in the foreground and ends with 0 when somebody
-//! unmounted and it closed the image.
+//! The server is any command that mounts, stays in the foreground and exits with 0 after an unmount
+//! once it has closed the image.
 //!
-//! Invariants: neither the mount nor the server outlives its [`ServedMount`]; a server that is
-//! alive after its time (half an hour, or what it was started for) is killed, so that a hang of it
-//! ends in errors and not in a hang of the test.
+//! Invariants: neither the mount nor the server outlives its [`ServedMount`]. A watchdog kills the
+//! server after its time limit (30 minutes, or as given), so its hang ends in errors and not in a
+//! hang of the test.
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -19,18 +19,18 @@ use tempfile::TempDir;
 
 use crate::oracle::{Program, in_ci, scratch_dir};
 
-/// Longest life of a server that nobody wants longer.
+/// Default time limit of a server.
 const TIME_LIMIT: Duration = Duration::from_secs(1800);
-/// Longest time until the mount answers.
+/// Timeout until the mount answers.
 const READY_LIMIT: Duration = Duration::from_secs(60);
-/// Longest time from the unmount to the end of the server.
+/// Timeout from the unmount to the end of the server.
 const CLOSE_LIMIT: Duration = Duration::from_secs(300);
-/// Pause between two looks.
+/// Pause between two polls.
 const PAUSE: Duration = Duration::from_millis(2);
-/// How often a busy mount is tried.
+/// Attempts to unmount a busy mount.
 const UNMOUNT_ATTEMPTS: u32 = 50;
 
-/// A directory that a process of ours serves; dropping it detaches the mount and kills the server.
+/// A directory served by a child process; dropping it detaches the mount and kills the server.
 #[derive(Debug)]
 pub struct ServedMount {
     dir: TempDir,
@@ -40,17 +40,16 @@ pub struct ServedMount {
 }
 
 impl ServedMount {
-    /// Whether this process may mount through FUSE for everybody: it is root and there is
-    /// `/dev/fuse`.
+    /// Whether this process may mount through FUSE for all users: it is root and `/dev/fuse`
+    /// exists.
     pub fn is_available() -> bool {
         rustix::process::geteuid().is_root() && Path::new("/dev/fuse").exists()
     }
 
-    /// [`ServedMount::is_available`] for the first line of a test: says loudly which test is
-    /// skipped.
+    /// As [`ServedMount::is_available`], for the first line of a test; prints a skipped test.
     ///
     /// # Panics
-    /// In continuous integration, where nothing may be skipped.
+    /// In continuous integration, where no test may be skipped.
     pub fn available_or_skip(test: &str) -> bool {
         if Self::is_available() {
             return true;
@@ -63,16 +62,16 @@ impl ServedMount {
         false
     }
 
-    /// Starts the command that `command` makes for a fresh mount point, and waits until the mount
+    /// Runs the command that `command` answers for a fresh mount point, and waits until the mount
     /// answers.
     ///
     /// # Errors
-    /// The server cannot be started, or ended, or was not ready within a minute.
+    /// The server cannot start, or ended, or was not ready within 60 s.
     pub fn start(command: impl FnOnce(&Path) -> Command) -> Result<Self> {
         Self::start_for(TIME_LIMIT, command)
     }
 
-    /// As [`Self::start`], for a server that may live so long.
+    /// As [`Self::start`], with this time limit.
     ///
     /// # Errors
     /// As [`Self::start`].
@@ -101,10 +100,10 @@ impl ServedMount {
         lock(&self.server).id()
     }
 
-    /// Unmounts and waits until the server closed the image.
+    /// Unmounts and waits until the server has closed the image.
     ///
     /// # Errors
-    /// The mount stays in use, or the server ends with another code than 0.
+    /// The mount stays in use, or the server exits with another code than 0.
     pub fn unmount(self) -> Result<()> {
         let mut attempts = 0;
         while !umount(self.path(), &[])? {
@@ -121,10 +120,10 @@ impl ServedMount {
         Ok(())
     }
 
-    /// Kills the server with SIGKILL and waits for its end. The mount stays and answers nothing.
+    /// Kills the server with SIGKILL and waits for its end. The mount stays, without answers.
     ///
     /// # Errors
-    /// The server had ended by itself.
+    /// The server had already ended.
     pub fn kill(&self) -> Result<()> {
         let mut server = lock(&self.server);
         if let Some(status) = server.try_wait()? {
@@ -135,7 +134,7 @@ impl ServedMount {
         Ok(())
     }
 
-    /// Whether the kernel knows the mount.
+    /// Whether the kernel has the mount.
     fn is_mounted(&self) -> Result<bool> {
         let mounts = std::fs::read_to_string("/proc/self/mounts")?;
         let path = self.path().to_string_lossy();
@@ -153,7 +152,7 @@ impl ServedMount {
             ensure!(start.elapsed() < READY_LIMIT, "the server did not mount");
             std::thread::sleep(PAUSE);
         }
-        // The first request waits until the server greeted the kernel.
+        // The first request waits until the server has answered FUSE_INIT.
         std::fs::metadata(self.path()).context("the mount does not answer")?;
         Ok(())
     }
@@ -197,14 +196,14 @@ impl Drop for ServedMount {
     }
 }
 
-/// Kills the server when nobody ended it in time.
+/// Starts the watchdog: kills the server unless the sender is dropped in time.
 fn watch(server: &Arc<Mutex<Child>>, life: Duration) -> Sender<()> {
     let (sender, receiver) = mpsc::channel();
     let server = server.clone();
     std::thread::spawn(move || {
         if receiver.recv_timeout(life) == Err(RecvTimeoutError::Timeout) {
             eprintln!("the server lives for too long and is killed");
-            // It may have ended at this very moment.
+            // The server may have ended just now.
             let _ = lock(&server).kill();
         }
     });
@@ -215,7 +214,7 @@ fn lock(server: &Mutex<Child>) -> std::sync::MutexGuard<'_, Child> {
     server.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Whether the unmount worked.
+/// Whether the unmount succeeded.
 fn umount(dir: &Path, how: &[&str]) -> Result<bool> {
     Ok(Program::new("umount")?.args(how).arg(dir).run()?.code == Some(0))
 }

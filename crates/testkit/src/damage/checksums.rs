@@ -1,4 +1,4 @@
-//! Makes the checksum over a damaged structure good again.
+//! Recomputes the checksum of a damaged structure.
 //!
 //! References: kernel documentation, "ext4 Data Structures and Algorithms", checksums; "Journal
 //! (jbd2)" for the journal's superblock.
@@ -15,7 +15,7 @@ const SUPERBLOCK_CHECKSUM: u64 = 0x3FC;
 const DESCRIPTOR_CHECKSUM: u64 = 0x1E;
 const JOURNAL_CHECKSUM: usize = 0xFC;
 const JOURNAL_SUPERBLOCK_BYTES: usize = 1024;
-/// Type byte of the false entry that ends a directory block and holds its checksum.
+/// Type byte of the pseudo-entry at the end of a directory block, which holds its checksum.
 const TAIL_TYPE: u8 = 0xDE;
 const TAIL_BYTES: usize = 12;
 
@@ -104,7 +104,7 @@ fn fix_bitmap(image: &mut Image, layout: &Layout, seed: u32, spot: &Spot) -> Res
     fix_descriptor(image, layout, seed, spot.group)
 }
 
-/// Seed of everything that belongs to one inode.
+/// Checksum seed of all structures of one inode.
 fn inode_seed(image: &Image, layout: &Layout, seed: u32, inode: u32) -> Result<u32> {
     let generation = image.read(layout.inode_offset(image, inode)? + 0x64, 4)?;
     Ok(crc32c(crc32c(seed, &inode.to_le_bytes()), &generation))
@@ -127,7 +127,7 @@ fn fix_inode(image: &mut Image, layout: &Layout, seed: u32, inode: u32) -> Resul
 }
 
 fn fix_extent_block(image: &mut Image, layout: &Layout, seed: u32, spot: &Spot) -> Result<()> {
-    // The tail stands after the room for all entries; a wrong `eh_max` moves it out.
+    // The tail is after the space for all entries; a wrong `eh_max` moves it out of the block.
     let len = 12 + 12 * usize::from(image.u16(spot.offset_bytes + 4)?);
     if len + 4 > spot.len_bytes as usize {
         return Ok(());
@@ -148,7 +148,7 @@ fn fix_directory(image: &mut Image, layout: &Layout, seed: u32, spot: &Spot) -> 
     fix_hash_tree(image, spot, &bytes, seed)
 }
 
-/// An index block: count and limit stand behind the false entries, the checksum behind all.
+/// An index block: count and limit follow the pseudo-entries, the checksum follows all entries.
 fn fix_hash_tree(image: &mut Image, spot: &Spot, bytes: &[u8], seed: u32) -> Result<()> {
     let first_record = u16_at(bytes, 4);
     let countlimit = if usize::from(first_record) == bytes.len() {
@@ -175,7 +175,7 @@ fn fix_xattr_block(image: &mut Image, layout: &Layout, seed: u32, spot: &Spot) -
     image.write(spot.offset_bytes + 16, &crc.to_le_bytes())
 }
 
-/// Big-endian, as everything of jbd2; without checksum version 2 or 3 there is none.
+/// Big-endian, as all of jbd2; a journal without checksum version 2 or 3 has no checksum.
 fn fix_journal(image: &mut Image, spot: &Spot) -> Result<()> {
     let mut bytes = image.read(spot.offset_bytes, JOURNAL_SUPERBLOCK_BYTES)?;
     let incompat = u32_at(&bytes, 0x28).swap_bytes();

@@ -1,4 +1,4 @@
-//! The fields of each structure that are worth a wrong value.
+//! Fields of each structure that are worth a wrong value.
 
 use anyhow::Result;
 
@@ -79,7 +79,7 @@ const EXTENT_HEADER: Table = &[
     ("eh_max", 4, 2),
     ("eh_depth", 6, 2),
 ];
-/// Of one entry. An index has its fields at other places, which a wrong value does not mind.
+/// Fields of one entry. An index entry has other fields; a wrong value hits those as well.
 const EXTENT: Table = &[
     ("ee_block", 0, 4),
     ("ee_len", 4, 2),
@@ -172,8 +172,7 @@ fn extent(image: &Image, spot: &Spot, rng: &mut Rng) -> Result<Field> {
     }
 }
 
-/// A field of one of the entries; `.` and `..` among them, and the tail that holds the checksum
-/// not.
+/// A field of one of the entries, including `.` and `..`, but not of the checksum tail.
 fn directory(image: &Image, spot: &Spot, rng: &mut Rng) -> Result<Field> {
     let mut starts = Vec::new();
     let mut at = 0;

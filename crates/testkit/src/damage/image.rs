@@ -1,4 +1,4 @@
-//! The bytes of an image, and a log of what was changed.
+//! The bytes of an image, with a log of the changes.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;

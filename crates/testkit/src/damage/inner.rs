@@ -1,5 +1,4 @@
-//! What leads from a file or directory to its parts: the root of an index, tables of block numbers,
-//! entries in the inode of a directory.
+//! Damage of pointers inside files and directories: index roots, block tables, inline entries.
 
 use anyhow::Result;
 
@@ -15,7 +14,7 @@ const INLINE_FLAG: u32 = 0x1000_0000;
 const MODE_TYPE: u16 = 0xF000;
 const MODE_DIRECTORY: u16 = 0x4000;
 const MODE_REGULAR: u16 = 0x8000;
-/// Entries of an inode that lead to data.
+/// Direct block pointers of an inode.
 const DIRECT: u64 = 12;
 const I_BLOCK_BYTES: u64 = 60;
 
@@ -31,7 +30,7 @@ const ROOT: &[(&str, u64, usize)] = &[
     ("first block", 0x24, 4),
 ];
 const ROOT_COUNT: u64 = 0x22;
-/// Where the second entry of a root stands: the first has no hash.
+/// Offset of the second entry of a root: the first has no hash.
 const ROOT_ENTRIES: u64 = 0x28;
 
 pub(super) fn spots(layout: &Layout, image: &Image, target: Target) -> Result<Vec<Spot>> {
@@ -99,7 +98,7 @@ pub(super) fn choose(image: &Image, spot: &Spot, rng: &mut Rng) -> Result<Field>
             ("word", word, 4)
         }
         _ => {
-            // Of the parent, or of the entries behind it.
+            // In the parent number, or in the entries after it.
             let at = rng.below(spot.len_bytes);
             ("byte", at, 1)
         }

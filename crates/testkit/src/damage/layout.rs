@@ -1,4 +1,4 @@
-//! Finds the structures of an image that is still sound.
+//! Finds the structures of a sound image.
 
 use anyhow::{Result, ensure};
 
@@ -17,14 +17,14 @@ const EXTENTS_FLAG: u32 = 0x8_0000;
 const INLINE_DATA_FLAG: u32 = 0x1000_0000;
 const MODE_TYPE: u16 = 0xF000;
 const MODE_DIRECTORY: u16 = 0x4000;
-/// Flags of a group: its bitmap was never written.
+/// Flag of a group whose bitmap was never written.
 const INODE_UNINIT: u16 = 1;
 const BLOCK_UNINIT: u16 = 2;
 const JOURNAL_INODE: u32 = 8;
 const ROOT_INODE: u32 = 2;
 /// Start of the block map in an inode.
 pub(super) const I_BLOCK: u64 = 0x28;
-/// Used inodes that are looked at: enough choice in a test image.
+/// Most used inodes inspected: enough choice in a test image.
 const INODES_SEEN: usize = 4096;
 
 pub(super) struct Layout {
@@ -48,7 +48,7 @@ pub(super) struct Spot {
     pub(super) len_bytes: u64,
     /// Group of a descriptor or bitmap.
     pub(super) group: u32,
-    /// Inode that owns it, 0 when none does.
+    /// Inode that owns it, 0 without an owner.
     pub(super) inode: u32,
 }
 
@@ -211,7 +211,7 @@ impl Layout {
         }))
     }
 
-    /// `group` or the first after it whose bitmap counts; that of group 0 always does.
+    /// `group` or the next group with an initialized bitmap; group 0 always has one.
     fn initialised_group(&self, image: &Image, group: u32, uninit: u16) -> Result<u32> {
         for group in group..self.groups {
             if image.u16(self.descriptor_offset(group) + 0x12)? & uninit == 0 {

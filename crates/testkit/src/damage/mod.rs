@@ -1,12 +1,12 @@
-//! Damages an image on purpose: one wrong field or some flipped bits, where it hurts.
+//! Fault injection into an image: one wrong field or some flipped bits in a chosen structure.
 //!
-//! With [`Checksums::Fixed`] the checksum over the damage is made good again, so that the damage
-//! gets past it and the checks behind it must see it.
+//! With [`Checksums::Fixed`] the checksum of the damaged structure is recomputed, so the damage
+//! passes it and must be found by the checks after it.
 //!
-//! The little that this module knows of the format is its own, not that of crate `format`: what
-//! judges us must not share our mistakes.
+//! The module has its own knowledge of the format and does not use crate `format`: an oracle must
+//! not share our mistakes.
 //!
-//! Invariants: the same image, target and seed give the same wound; [`Wound::heal`] undoes it.
+//! Invariants: the same image, target and seed give the same damage; [`Wound::heal`] undoes it.
 //! Not here: `meta_bg` images, `bigalloc` bitmaps.
 
 mod checksums;
@@ -28,7 +28,7 @@ use fields::Field;
 use image::Image;
 use layout::{Layout, Spot};
 
-/// What is damaged.
+/// The structure to damage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
     /// The primary superblock.
@@ -67,7 +67,7 @@ pub enum Target {
     ValueData,
     /// The MMP block.
     Mmp,
-    /// What follows the bits of an inode bitmap in its block.
+    /// The padding after the bits of an inode bitmap.
     BitmapPadding,
     /// The numbers of the quota inodes in the superblock.
     QuotaNumbers,
@@ -77,14 +77,14 @@ pub enum Target {
     OrphanFile,
     /// The root of the index of a directory.
     IndexRoot,
-    /// A table of block numbers, as inodes without extents have.
+    /// A block table, as in inodes without extents.
     BlockTable,
-    /// Entries of a directory that stand in its inode.
+    /// Entries of an inline directory.
     InlineEntries,
 }
 
 impl Target {
-    /// Those that every image has.
+    /// Targets that every image has.
     pub const ALL: [Self; 12] = [
         Self::Superblock,
         Self::Descriptor,
@@ -100,7 +100,7 @@ impl Target {
         Self::Anywhere,
     ];
 
-    /// Those that only images with more features have, or that no engine reads.
+    /// Targets that only images with more features have, or that no engine reads.
     pub const RARE: [Self; 10] = [
         Self::UnusedInode,
         Self::Symlink,
@@ -114,38 +114,38 @@ impl Target {
         Self::OrphanFile,
     ];
 
-    /// Those that lead from a file or directory to its parts.
+    /// Targets that point from a file or directory to its parts.
     pub const INNER: [Self; 3] = [Self::IndexRoot, Self::BlockTable, Self::InlineEntries];
 }
 
-/// Whether the checksum over the damage is made good.
+/// Whether the checksum of the damaged structure is recomputed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Checksums {
-    /// The damage is seen by the checksum.
+    /// The checksum is left as it was and reveals the damage.
     Left,
-    /// The damage has a good checksum.
+    /// The checksum is valid.
     Fixed,
 }
 
-/// What was done to an image.
+/// A damage to an image.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wound {
-    /// What was damaged.
+    /// The damaged structure.
     pub target: Target,
-    /// Where the damage is, in words (`inode 12, links_count`).
+    /// Location of the damage in words (`inode 12, links_count`).
     pub place: String,
     /// Every change, in order.
     pub changes: Vec<Change>,
 }
 
-/// Some bytes of an image that were replaced.
+/// Replaced bytes of an image.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
     /// First byte.
     pub offset_bytes: u64,
-    /// What was there.
+    /// Original bytes.
     pub before: Vec<u8>,
-    /// What is there now.
+    /// New bytes.
     pub after: Vec<u8>,
 }
 
@@ -161,7 +161,7 @@ impl fmt::Display for Wound {
 }
 
 impl Wound {
-    /// Damages `target` in `image`, as `seed` chooses. `None` when the image has no such thing.
+    /// Damages `target` in `image`, chosen by `seed`. `None` when the image has no such structure.
     ///
     /// # Errors
     /// The image cannot be read or written, or is no sound ext4 image.
@@ -203,7 +203,7 @@ impl Wound {
     }
 }
 
-/// Puts a wrong value into one field. It always differs from what was there.
+/// Writes a wrong value to one field. It always differs from the original.
 fn hurt(image: &mut Image, spot: &Spot, field: &Field, rng: &mut Rng) -> Result<()> {
     let offset = spot.offset_bytes + field.offset_bytes;
     let before = image.read(offset, field.len_bytes)?;
@@ -214,7 +214,7 @@ fn hurt(image: &mut Image, spot: &Spot, field: &Field, rng: &mut Rng) -> Result<
     image.write(offset, &after)
 }
 
-/// Little things break differently from big ones: off by one, extremes, noise, one bit.
+/// A wrong value by kind of fault: off by one, extremes, noise, one bit.
 fn wrong_value(before: &[u8], rng: &mut Rng) -> Vec<u8> {
     let mut after = before.to_vec();
     match rng.below(7) {

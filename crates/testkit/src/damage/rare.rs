@@ -1,6 +1,6 @@
-//! Structures that not every image has: slots of unused inodes, targets of symbolic links,
-//! attributes in inodes, values in inodes, the MMP block, the ends of inode bitmaps, the numbers of
-//! quota inodes, reserved inodes, the orphan file.
+//! Structures that not every image has: unused inode slots, symlink targets, attributes and values
+//! in inodes, the MMP block, padding of inode bitmaps, quota inode numbers, reserved inodes, the
+//! orphan file.
 
 use anyhow::Result;
 
@@ -23,7 +23,7 @@ const XATTR_MAGIC: u32 = 0xEA02_0000;
 const I_BLOCK_BYTES: u64 = 60;
 const MMP_BYTES: u64 = 1024;
 const MMP_CHECKSUM: usize = 0x3FC;
-/// Slots of one group that are looked at.
+/// Most slots of one group inspected.
 const SLOTS_SEEN: u32 = 64;
 
 const QUOTA_NUMBERS: &[(&str, u64, usize)] = &[
@@ -61,7 +61,7 @@ const VALUE_INODE: &[(&str, u64, usize)] = &[
     ("file_acl_lo", 0x68, 4),
 ];
 
-/// Where the structures of a kind stand.
+/// Locations of the structures of a kind.
 pub(super) fn spots(layout: &Layout, image: &Image, target: Target) -> Result<Vec<Spot>> {
     match target {
         Target::Mmp => mmp(layout, image),
@@ -144,7 +144,7 @@ fn orphan_file(layout: &Layout, image: &Image) -> Result<Vec<Spot>> {
     blocks(layout, image, Target::OrphanFile, inode)
 }
 
-/// The blocks of a file that has extents.
+/// The blocks of a file with extents.
 fn blocks(layout: &Layout, image: &Image, target: Target, inode: u32) -> Result<Vec<Spot>> {
     let offset = layout.inode_offset(image, inode)?;
     let mut tree = Tree::default();
@@ -204,7 +204,7 @@ fn of_used(layout: &Layout, image: &Image, target: Target) -> Result<Vec<Spot>> 
     Ok(spots)
 }
 
-/// The field to hurt.
+/// The field to damage.
 pub(super) fn choose(spot: &Spot, rng: &mut Rng) -> Field {
     let named = match spot.target {
         Target::Mmp => Some(*rng.pick(MMP)),
@@ -230,14 +230,14 @@ pub(super) fn choose(spot: &Spot, rng: &mut Rng) -> Field {
     }
 }
 
-/// Makes the checksum of the MMP block good.
+/// Recomputes the checksum of the MMP block.
 pub(super) fn fix_mmp(image: &mut Image, seed: u32, spot: &Spot) -> Result<()> {
     let bytes = image.read(spot.offset_bytes, MMP_CHECKSUM)?;
     let at = spot.offset_bytes + MMP_CHECKSUM as u64;
     image.write(at, &crc32c(seed, &bytes).to_le_bytes())
 }
 
-/// Makes the checksum of a block of the orphan file good: inode, generation, block number, slots.
+/// Recomputes the checksum of an orphan file block over inode, generation, block number, slots.
 pub(super) fn fix_orphan_block(
     image: &mut Image,
     layout: &Layout,

@@ -1,4 +1,4 @@
-//! The checksums that are made here must be those that the kernel and mke2fs made.
+//! The recomputed checksums equal those of the kernel and mke2fs.
 
 use super::{Checksums, Image, Layout, Target, Wound, checksums};
 use crate::oracle::{KernelMount, mke2fs_image};
@@ -50,7 +50,7 @@ fn fix_many(path: &std::path::Path, target: Target) {
     assert_eq!(fixed > 0, has_checksum, "{target:?}");
 }
 
-/// A journal whose blocks stand in no extents has none that can be found here.
+/// A journal whose blocks are not mapped by extents is not found here.
 #[test]
 fn what_an_image_does_not_have_is_not_damaged() {
     let shape = ["-O", "^extents,^64bit,^metadata_csum", "-b", "1024"];

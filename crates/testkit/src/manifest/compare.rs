@@ -5,21 +5,21 @@ use std::fmt;
 
 use super::entry::{Entry, FileKind, Manifest};
 
-/// Differences that [`Manifest::assert_same`] prints.
+/// Most differences that [`Manifest::assert_same`] prints.
 const SHOWN: usize = 20;
 
-/// What may differ.
+/// A field that may differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Field {
     /// Permission bits.
     Mode,
     /// Owner and group.
     Owner,
-    /// Number of names.
+    /// Number of hard links.
     Nlink,
-    /// Size of what is no directory.
+    /// Size, except of directories.
     Size,
-    /// Size of a directory: every file system counts its own way.
+    /// Size of a directory: file systems count it differently.
     DirectorySize,
     /// Allocated sectors.
     AllocatedSectors,
@@ -43,24 +43,24 @@ pub enum Field {
     DataRuns,
     /// Hard link groups.
     LinkGroup,
-    /// Hard links of device nodes and pipes: tar writes each name as a node of its own.
+    /// Hard links of device nodes and pipes: tar stores each name as a separate node.
     SpecialLinks,
-    /// Hard links of symlinks: `mke2fs -d` makes an inode of each name.
+    /// Hard links of symlinks: `mke2fs -d` makes a separate inode per name.
     SymlinkLinks,
     /// The root directory itself.
     Root,
-    /// Sockets: an archive has no place for them.
+    /// Sockets: an archive cannot hold them.
     Sockets,
 }
 
-/// Which fields do not count.
+/// The set of fields to ignore.
 #[derive(Clone, Debug)]
 pub struct Policy {
     ignored: BTreeSet<Field>,
 }
 
 impl Default for Policy {
-    /// Everything that a faithful copy keeps counts.
+    /// Compares everything that a faithful copy keeps.
     fn default() -> Self {
         use Field::{AllocatedSectors, Atime, Ctime, DataRuns, DirectorySize};
         Self {
@@ -70,27 +70,27 @@ impl Default for Policy {
 }
 
 impl Policy {
-    /// What an archive of tar keeps.
+    /// Compares what a tar archive keeps.
     pub fn archived() -> Self {
         Self::default()
             .ignore(Field::Sockets)
             .ignore(Field::SpecialLinks)
     }
 
-    /// Every field counts.
+    /// Compares every field.
     pub fn everything() -> Self {
         Self {
             ignored: BTreeSet::new(),
         }
     }
 
-    /// `field` does not count.
+    /// Ignores `field`.
     pub fn ignore(mut self, field: Field) -> Self {
         self.ignored.insert(field);
         self
     }
 
-    /// `field` counts.
+    /// Compares `field`.
     pub fn check(mut self, field: Field) -> Self {
         self.ignored.remove(&field);
         self
@@ -110,9 +110,9 @@ impl Policy {
 /// One difference.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
-    /// Where.
+    /// Path.
     pub path: Vec<u8>,
-    /// What, for a reader.
+    /// Description for a reader.
     pub what: String,
 }
 

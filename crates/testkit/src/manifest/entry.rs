@@ -1,4 +1,4 @@
-//! What is kept about one name.
+//! Entry of a manifest: the visible state of one name.
 
 use std::collections::BTreeMap;
 
@@ -6,10 +6,10 @@ use xxhash_rust::xxh3::Xxh3;
 
 use crate::tree::{Device, Time};
 
-/// A tree as it looks from outside.
+/// A tree as seen through system calls.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Manifest {
-    /// Path relative to the root (the root is empty) to what is there.
+    /// Entry by path relative to the root (the root has the empty path).
     pub entries: BTreeMap<Vec<u8>, Entry>,
 }
 
@@ -32,7 +32,7 @@ pub enum FileKind {
     Socket,
 }
 
-/// What is seen at one path.
+/// Visible state of one path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
     /// Type.
@@ -43,7 +43,7 @@ pub struct Entry {
     pub uid: u32,
     /// Group.
     pub gid: u32,
-    /// Number of names.
+    /// Number of hard links.
     pub nlink: u64,
     /// Size in bytes.
     pub size_bytes: u64,
@@ -63,9 +63,9 @@ pub struct Entry {
     pub xattrs: BTreeMap<Vec<u8>, Vec<u8>>,
     /// Hash of a regular file's content, holes read as zeros.
     pub hash: Option<u128>,
-    /// Runs of data that `SEEK_DATA` and `SEEK_HOLE` tell.
+    /// Runs of data found by `SEEK_DATA` and `SEEK_HOLE`.
     pub data_runs: Option<Vec<DataRun>>,
-    /// First path of the hard link group, when there is more than one in the tree.
+    /// First path of the hard link group, if it has more than one in the tree.
     pub link_group: Option<Vec<u8>>,
 }
 
@@ -79,7 +79,7 @@ pub struct DataRun {
 }
 
 impl Entry {
-    /// An entry with nothing but its type.
+    /// An entry with only its type.
     pub fn new(kind: FileKind) -> Self {
         let epoch = Time {
             seconds: 0,
@@ -106,12 +106,12 @@ impl Entry {
     }
 }
 
-/// Hash of content: XXH3 of 128 bits, which is enough among trees that nobody forges.
+/// Hash of content: XXH3 of 128 bits, sufficient without an adversary.
 #[derive(Clone, Default)]
 pub struct Hasher(Xxh3);
 
 impl Hasher {
-    /// The hash of nothing.
+    /// The hash of no bytes.
     pub fn new() -> Self {
         Self::default()
     }

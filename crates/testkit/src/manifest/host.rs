@@ -17,7 +17,7 @@ use super::entry::{DataRun, Entry, FileKind, Manifest};
 use super::walk::{Source, Stat};
 use crate::tree::{Device, Time};
 
-/// Longest list of names and longest value that Linux gives (64 KiB).
+/// Longest name list and longest value in Linux (64 KiB).
 const XATTR_BYTES: usize = 64 << 10;
 
 /// A directory of this machine.
@@ -100,7 +100,7 @@ impl Source for HostDir {
         {
             let mut value = vec![0; XATTR_BYTES];
             let len = sys::lgetxattr(&path, name, &mut value)?;
-            // A copy: most values are far smaller than what was read into.
+            // A copy: most values are far smaller than the read buffer.
             pairs.insert(name.to_vec(), value[..len].to_vec());
         }
         Ok(pairs)

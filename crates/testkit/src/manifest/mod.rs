@@ -1,4 +1,4 @@
-//! All that can be seen of a tree, to compare two trees exactly.
+//! Manifest: everything visible of a tree, to compare two trees exactly.
 //!
 //! A [`Source`] is anything that can be walked: a mounted directory ([`HostDir`]) or our library.
 //!

@@ -1,4 +1,4 @@
-//! Walks anything that has names into a [`Manifest`].
+//! Walks a [`Source`] into a [`Manifest`].
 
 use std::collections::BTreeMap;
 
@@ -9,12 +9,12 @@ use super::entry::{DataRun, Entry, FileKind, Hasher, Manifest};
 /// Bytes read at once.
 const READ_BYTES: usize = 256 << 10;
 
-/// What a [`Source`] knows of one inode: an entry without names, content and attributes.
+/// Result of a `stat`: an entry without names, content and attributes.
 #[derive(Clone, Debug)]
 pub struct Stat {
     /// Inode number, to find hard links.
     pub inode: u64,
-    /// Everything that one `stat` tells; the rest is left as [`Entry::new`] made it.
+    /// The fields that `stat` fills; the others are as in [`Entry::new`].
     pub entry: Entry,
 }
 
@@ -23,32 +23,32 @@ pub trait Source {
     /// Names in a directory, without `.` and `..`, in any order.
     ///
     /// # Errors
-    /// What the file system answers.
+    /// The error of the file system.
     fn list(&self, path: &[u8]) -> Result<Vec<Vec<u8>>>;
-    /// Attributes of the name itself (a symlink is not followed).
+    /// Attributes of a path; a symlink at the end is not followed.
     ///
     /// # Errors
-    /// What the file system answers.
+    /// The error of the file system.
     fn stat(&self, path: &[u8]) -> Result<Stat>;
     /// Target of a symlink.
     ///
     /// # Errors
-    /// What the file system answers.
+    /// The error of the file system.
     fn read_link(&self, path: &[u8]) -> Result<Vec<u8>>;
     /// Extended attributes of all namespaces with their full names.
     ///
     /// # Errors
-    /// What the file system answers.
+    /// The error of the file system.
     fn xattrs(&self, path: &[u8]) -> Result<BTreeMap<Vec<u8>, Vec<u8>>>;
-    /// Gives the content of a regular file in order, in pieces of about `piece_bytes`.
+    /// Passes the content of a regular file to `sink` in order, in pieces of about `piece_bytes`.
     ///
     /// # Errors
-    /// What the file system answers.
+    /// The error of the file system.
     fn read(&self, path: &[u8], piece_bytes: usize, sink: &mut dyn FnMut(&[u8])) -> Result<()>;
     /// Runs of data of a regular file; `None` when the source cannot tell.
     ///
     /// # Errors
-    /// What the file system answers.
+    /// The error of the file system.
     fn data_runs(&self, path: &[u8]) -> Result<Option<Vec<DataRun>>>;
 }
 
@@ -56,7 +56,7 @@ impl Manifest {
     /// Walks all of `source` from its root. `lost+found` in the root is left out.
     ///
     /// # Errors
-    /// What the file system answered, with the path.
+    /// The error of the file system, with the path.
     pub fn of(source: &dyn Source) -> Result<Self> {
         let mut walk = Walk {
             source,
@@ -83,7 +83,7 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    /// Enters one path and gives its children.
+    /// Adds one path; answers its children.
     fn visit(&mut self, path: &[u8]) -> Result<Vec<Vec<u8>>> {
         let Stat { inode, mut entry } = self.source.stat(path)?;
         entry.xattrs = self.source.xattrs(path)?;

@@ -63,7 +63,7 @@ impl Inode {
         }
     }
 
-    /// User attributes are for regular files and directories.
+    /// User attributes are allowed on regular files and directories only.
     pub(super) fn admits_xattr(&self, name: &str) -> Answer<()> {
         let has_user = matches!(self.body, Body::File(_) | Body::Directory { .. });
         if name.starts_with("user.") && !has_user {

@@ -1,7 +1,7 @@
-//! A file system in a `BTreeMap`, slow and plain, that answers like Linux.
+//! Naive model of a file system in a `BTreeMap`, with the answers of Linux.
 //!
-//! It is the expectation under random streams of operations: same answers, same tree. The kernel's
-//! ext4 judges the model itself (see the tests), so the model may judge us.
+//! It gives the expected answers and tree of random streams of operations. The kernel's ext4
+//! validates the model (see the tests).
 //!
 //! Not here: times, space, permissions (the caller is root).
 
@@ -22,9 +22,9 @@ const ROOT: Number = 1;
 
 type Answer<T> = Result<T, Errno>;
 
-/// Name of the attribute that holds an access list.
+/// Name of the attribute with the access ACL.
 const ACCESS_ACL: &[u8] = b"system.posix_acl_access";
-/// Name of the attribute that holds what new inodes of a directory inherit.
+/// Name of the attribute with the default ACL.
 const DEFAULT_ACL: &[u8] = b"system.posix_acl_default";
 
 /// The whole file system.
@@ -50,8 +50,8 @@ impl Model {
         }
     }
 
-    /// The tree, to compare with a walk of the real one. Times, allocated space and sizes of
-    /// directories are not known.
+    /// The tree, to compare with a walk of the real one. Times, allocated space and directory sizes
+    /// are unknown.
     pub fn manifest(&self) -> Manifest {
         let mut entries = BTreeMap::new();
         let mut paths: BTreeMap<Number, Vec<Vec<u8>>> = BTreeMap::new();
@@ -69,7 +69,7 @@ impl Model {
         Manifest { entries }
     }
 
-    /// Every path with the number of its inode (never used again).
+    /// Every path with its inode number (never reused).
     pub fn numbers(&self) -> BTreeMap<Vec<u8>, u64> {
         self.walk().into_iter().collect()
     }
@@ -87,8 +87,7 @@ impl Model {
         found
     }
 
-    /// Every path of a regular file, with the number of its inode (never used again) and its
-    /// content.
+    /// Every path of a regular file, with its inode number (never reused) and content.
     pub fn files(&self) -> BTreeMap<Vec<u8>, (u64, &[u8])> {
         let mut files = BTreeMap::new();
         for (path, number) in self.walk() {
@@ -99,11 +98,11 @@ impl Model {
         files
     }
 
-    /// Sets an access list with a mask, given as the bytes of `system.posix_acl_access`, and the
-    /// permission bits that go with it.
+    /// Sets an access ACL with a mask, given as the bytes of `system.posix_acl_access`, and the
+    /// matching permission bits.
     ///
     /// # Errors
-    /// The path leads nowhere, or to a symlink.
+    /// The path does not exist, or is a symlink.
     pub fn set_acl(&mut self, path: &[u8], value: &[u8], mode: u32) -> Result<(), Errno> {
         let number = self.lookup(path)?;
         let inode = self.inode_mut(number);
@@ -115,10 +114,10 @@ impl Model {
         Ok(())
     }
 
-    /// Sets the access list with a mask that new inodes of a directory inherit.
+    /// Sets the default ACL with a mask of a directory.
     ///
     /// # Errors
-    /// The path leads nowhere, or to no directory.
+    /// The path does not exist, or is not a directory.
     pub fn set_default_acl(&mut self, path: &[u8], value: &[u8]) -> Result<(), Errno> {
         let number = self.lookup(path)?;
         let inode = self.inode_mut(number);
@@ -132,10 +131,10 @@ impl Model {
     /// Writes bytes to a file.
     ///
     /// # Errors
-    /// The path leads to no file.
+    /// The path is not a file.
     pub fn write(&mut self, path: &[u8], offset_bytes: u64, bytes: &[u8]) -> Result<(), Errno> {
         let data = self.data(path)?;
-        // Writing nothing does not extend a file.
+        // A write of no bytes does not extend a file.
         if bytes.is_empty() {
             return Ok(());
         }
@@ -148,7 +147,7 @@ impl Model {
         Ok(())
     }
 
-    /// Content of a regular file that is opened for writing.
+    /// Content of a regular file, to be written.
     fn data(&mut self, path: &[u8]) -> Answer<&mut Vec<u8>> {
         let number = self.lookup(path)?;
         match &mut self.inode_mut(number).body {
@@ -172,7 +171,7 @@ impl Model {
         Ok(())
     }
 
-    /// A change of owner clears setuid, and setgid of what its group may execute.
+    /// A change of owner clears setuid, and setgid of a group-executable file.
     fn chown(&mut self, path: &[u8], uid: u32, gid: u32) -> Answer<()> {
         let number = self.lookup(path)?;
         let inode = self.inode_mut(number);
@@ -210,7 +209,7 @@ impl Model {
             .ok_or(Errno::ENODATA)
     }
 
-    /// Opening for reading, then fsync.
+    /// Opens for reading, then fsync.
     fn fsync(&mut self, path: &[u8]) -> Answer<()> {
         let number = self.lookup(path)?;
         match self.inode(number).body {
@@ -260,8 +259,7 @@ impl Target for Model {
     }
 }
 
-/// What an inode made with `mode` inherits: the list with no more rights than the mode has, and
-/// the mode with no more than the list.
+/// ACL and mode of an inode created with `mode` below a default ACL: each is limited by the other.
 fn inherit(default: &[u8], mode: u32) -> (Vec<u8>, u32) {
     let (mut acl, mut rights) = (default.to_vec(), 0);
     for entry in acl.get_mut(4..).unwrap_or_default().chunks_exact_mut(8) {
@@ -277,7 +275,7 @@ fn inherit(default: &[u8], mode: u32) -> (Vec<u8>, u32) {
     (acl, mode & !0o777 | rights)
 }
 
-/// Owner, mask and others of an access list are the permission bits.
+/// Sets owner, mask and others of an ACL to the permission bits.
 fn follow_mode(acl: &mut [u8], mode: u32) {
     for entry in acl.get_mut(4..).unwrap_or_default().chunks_exact_mut(8) {
         let shift = match entry[0] {

@@ -1,4 +1,4 @@
-//! Looking up, making and removing names.
+//! Lookup, creation and removal of names.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use crate::ops::Errno;
 /// Longest name in bytes.
 const NAME_MAX_BYTES: usize = 255;
 
-/// A name in a directory that exists.
+/// A name in an existing directory.
 pub(super) struct Place<'a> {
     pub(super) parent: Number,
     pub(super) name: &'a [u8],
@@ -17,7 +17,7 @@ pub(super) struct Place<'a> {
 
 impl Model {
     pub(super) fn inode(&self, number: Number) -> &Inode {
-        // Entries lead to inodes that exist: the model's own invariant.
+        // Entries have existing inodes: the model's own invariant.
         &self.inodes[&number]
     }
 
@@ -34,7 +34,7 @@ impl Model {
         }
     }
 
-    /// Walks to the directory that holds the last name.
+    /// Resolves a path to the parent directory and the last name.
     pub(super) fn place<'a>(&self, path: &'a [u8]) -> Answer<Place<'a>> {
         let mut parent = ROOT;
         let mut parts = path.split(|byte| *byte == b'/').peekable();
@@ -65,7 +65,7 @@ impl Model {
         self.child(&self.place(path)?)?.ok_or(Errno::ENOENT)
     }
 
-    /// A place whose name is free.
+    /// As [`Self::place`], for a name that does not exist.
     fn free_place<'a>(&self, path: &'a [u8]) -> Answer<Place<'a>> {
         let place = self.place(path)?;
         match self.child(&place)? {
@@ -85,7 +85,7 @@ impl Model {
         Ok(())
     }
 
-    /// Enters a new inode under a free name.
+    /// Adds a new inode under a free name.
     pub(super) fn add(&mut self, place: &Place<'_>, mut inode: Inode) {
         let default = self.inode(place.parent).xattrs.get(DEFAULT_ACL);
         if let Some(default) = default.filter(|_| !matches!(inode.body, Body::Symlink(_))) {
@@ -141,7 +141,7 @@ impl Model {
         }
     }
 
-    /// Takes a name away and its inode with the last one. A directory is known to be empty.
+    /// Removes a name, and its inode with the last one. A directory is known to be empty.
     pub(super) fn remove(&mut self, place: &Place<'_>) {
         let Some(number) = self.children_mut(place.parent).remove(place.name) else {
             return;

@@ -1,4 +1,4 @@
-//! Rename in all its ways; the order of the checks is that of Linux.
+//! Rename with all flags; checks are in the order of Linux.
 
 use super::inode::{Body, Inode};
 use super::names::Place;
@@ -76,7 +76,7 @@ impl Model {
         }
     }
 
-    /// One half of an exchange: `place` now leads to `number`.
+    /// One half of an exchange: sets the inode of `place` to `number`.
     fn put(&mut self, place: &Place<'_>, number: Number) {
         let before = self
             .children_mut(place.parent)
@@ -94,7 +94,7 @@ impl Model {
         }
     }
 
-    /// Whether directory `inner` is `outer` or lies below it.
+    /// Whether directory `inner` is `outer` or below it.
     fn is_inside(&self, mut inner: Number, outer: Number) -> bool {
         loop {
             if inner == outer {

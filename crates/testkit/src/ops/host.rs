@@ -11,13 +11,13 @@ use super::{Errno, Node, Op, RenameHow, Target, XattrHow, written_bytes};
 
 type Answer<T> = Result<T, Errno>;
 
-/// A mounted directory as a [`Target`]. To agree with the model it must be run as root.
+/// A mounted directory as a [`Target`]. It agrees with the model only if run as root.
 #[derive(Debug)]
 pub struct HostTarget {
     root: PathBuf,
 }
 
-/// The directory that holds a name, and the name.
+/// A parent directory and a name in it.
 struct Place<'a> {
     parent: OwnedFd,
     name: &'a [u8],
@@ -30,20 +30,20 @@ impl From<rustix::io::Errno> for Errno {
 }
 
 impl HostTarget {
-    /// Operations below `root`.
+    /// A target below `root`.
     pub fn new(root: &Path) -> Self {
         Self {
             root: root.to_path_buf(),
         }
     }
 
-    /// Walks to the parent of `path` and follows no symlink.
+    /// Opens the parent of `path`; follows no symlink.
     fn place<'a>(&self, path: &'a [u8]) -> Answer<Place<'a>> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let mut parent = sys::open(&self.root, flags, Mode::empty())?;
         let mut parts = path.split(|byte| *byte == b'/').peekable();
         loop {
-            // `split` gives at least one part, and the last one returns.
+            // `split` yields at least one part, and the last one returns.
             let name = parts.next().unwrap_or_default();
             if parts.peek().is_none() {
                 return Ok(Place { parent, name });
@@ -81,7 +81,7 @@ impl HostTarget {
         self.chmod(path, mode)
     }
 
-    /// Goes past the umask. A symlink is refused as `fchmodat2` refuses it.
+    /// Independent of the umask. A symlink is refused as by `fchmodat2`.
     fn chmod(&self, path: &[u8], mode: u32) -> Answer<()> {
         let at = self.place(path)?;
         let stat = sys::statat(&at.parent, at.name, AtFlags::SYMLINK_NOFOLLOW)?;
@@ -115,7 +115,7 @@ impl HostTarget {
         )?)
     }
 
-    /// As `linkat`, `from` is looked up before the way to `to` is walked.
+    /// As `linkat`, looks up `from` before it walks to `to`.
     fn link(&self, from: &[u8], to: &[u8]) -> Answer<()> {
         let from = self.place(from)?;
         sys::statat(&from.parent, from.name, AtFlags::SYMLINK_NOFOLLOW)?;
@@ -138,7 +138,7 @@ impl HostTarget {
         Ok(())
     }
 
-    /// A path for the calls that take no directory descriptor.
+    /// Runs a call that takes no directory descriptor with a path through `/proc`.
     fn through_proc<T>(&self, path: &[u8], call: impl FnOnce(&Path) -> Answer<T>) -> Answer<T> {
         use std::os::fd::AsRawFd;
         let at = self.place(path)?;

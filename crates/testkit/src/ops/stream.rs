@@ -1,11 +1,11 @@
-//! Draws operations. Most hit a path that was made before, some must fail.
+//! Generator of operations. Most use a path created before; some must fail.
 
 use super::{Bytes, Op, RenameHow, XattrHow};
 use crate::rng::Rng;
 
-/// Paths remembered as made.
+/// Most created paths remembered.
 const REMEMBERED: usize = 64;
-/// Names of extended attributes: few, so that they meet.
+/// Names of extended attributes: few, so that operations collide.
 const XATTR_NAMES: [&str; 5] = [
     "user.a",
     "user.b",
@@ -14,7 +14,7 @@ const XATTR_NAMES: [&str; 5] = [
     "user.a-longer-name",
 ];
 
-/// What a stream draws from.
+/// Parameters of a stream.
 #[derive(Clone, Debug)]
 pub struct Palette {
     /// Names on each level.
@@ -56,14 +56,14 @@ pub struct Stream {
     made: Vec<Made>,
 }
 
-/// A path that an operation may have made.
+/// A path that an operation may have created.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Made {
     path: Bytes,
     hint: Hint,
 }
 
-/// What probably is at a path: the stream does not know how its operations ended.
+/// Likely type of a path: the stream does not see the results of its operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Hint {
     Directory,
@@ -145,7 +145,7 @@ impl Stream {
         path
     }
 
-    /// The first maker of a path is believed.
+    /// Keeps the hint of the first creator of a path.
     fn remember(&mut self, path: Bytes, hint: Hint) {
         if self.made.iter().any(|made| made.path == path) {
             return;
@@ -157,7 +157,7 @@ impl Stream {
         self.made.push(Made { path, hint });
     }
 
-    /// Mostly a path that was made (and may be gone), sometimes any.
+    /// Mostly a path created before (maybe removed since), sometimes any.
     fn old_path(&mut self) -> Bytes {
         match !self.made.is_empty() && self.rng.chance(95) {
             true => self.rng.pick(&self.made).path.clone(),
@@ -165,7 +165,7 @@ impl Stream {
         }
     }
 
-    /// Mostly a path that fits `hint`.
+    /// Mostly a path with this `hint`.
     fn likely(&mut self, hint: Hint) -> Bytes {
         let fitting: Vec<_> = self.made.iter().filter(|made| made.hint == hint).collect();
         match !fitting.is_empty() && self.rng.chance(95) {
@@ -174,7 +174,7 @@ impl Stream {
         }
     }
 
-    /// As [`Stream::likely`], and forgotten.
+    /// As [`Stream::likely`], and forgets the path.
     fn take(&mut self, hint: Hint) -> Bytes {
         let path = self.likely(hint);
         self.forget(&path);

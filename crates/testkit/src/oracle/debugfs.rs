@@ -1,4 +1,4 @@
-//! debugfs: reads and damages structures by their names.
+//! debugfs: reads and damages structures by name.
 
 use std::io::Write;
 use std::path::Path;
@@ -16,10 +16,10 @@ pub enum Access {
     Write,
 }
 
-/// Runs `commands` one after the other in one debugfs and returns all that it said. Before each
-/// answer debugfs repeats the command (`debugfs: stat /x`).
+/// Runs `commands` in sequence in one debugfs; answers its output. Before each answer debugfs
+/// repeats the command (`debugfs: stat /x`).
 ///
-/// debugfs ends with 0 even when a command fails: look at the answer.
+/// debugfs exits with 0 even if a command fails: check the output.
 ///
 /// # Errors
 /// debugfs is missing or cannot open the image.
@@ -33,7 +33,7 @@ pub fn debugfs<S: AsRef<str>>(image: &Path, access: Access, commands: &[S]) -> R
     answer(image, program.run()?)
 }
 
-/// Runs one read-only command and returns its answer without an echo.
+/// Runs one read-only command; answers its output without the echo.
 ///
 /// # Errors
 /// As [`debugfs`].

@@ -1,4 +1,4 @@
-//! dumpe2fs: the superblock as the reference reads it.
+//! dumpe2fs: the superblock as read by the reference implementation.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -23,7 +23,7 @@ impl Header {
             .with_context(|| format!("no line \"{label}\""))
     }
 
-    /// The number that the value of `label` begins with.
+    /// The number at the start of the value of `label`.
     ///
     /// # Errors
     /// The line is missing or does not begin with a decimal number.
@@ -58,7 +58,7 @@ impl Header {
 /// Reads the superblock (and the journal's) of `image`.
 ///
 /// # Errors
-/// dumpe2fs is missing or refuses the image.
+/// dumpe2fs is missing or rejects the image.
 pub fn dumpe2fs(image: &Path) -> Result<Header> {
     let output = Program::new("dumpe2fs")?.arg("-h").arg(image).run_ok()?;
     Ok(Header::parse(&output.stdout))

@@ -1,4 +1,4 @@
-//! e2fsck: the judge of consistency.
+//! e2fsck: the oracle of consistency.
 
 use std::fmt;
 use std::path::Path;
@@ -12,19 +12,19 @@ const ERRORS_CORRECTED: i32 = 1;
 const REBOOT_NEEDED: i32 = 2;
 const OPERATIONAL_ERROR: i32 = 8;
 
-/// What e2fsck found.
+/// Result of e2fsck.
 #[derive(Clone, Debug)]
 pub struct Verdict {
     /// Exit code; `None` when a signal ended it.
     pub code: Option<i32>,
-    /// All that it said.
+    /// Its whole output.
     pub output: String,
 }
 
-/// How e2fsck may change the image.
+/// Permitted changes of the image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Repair {
-    /// `-fp`: replay the journal and repair what is safe without a question.
+    /// `-fp`: replay the journal and make only safe repairs.
     Preen,
     /// `-fy`: repair everything.
     Everything,
@@ -43,30 +43,30 @@ impl Repair {
 }
 
 impl Verdict {
-    /// Nothing was wrong and nothing was changed. Of a damaged resize inode e2fsck tells, and
-    /// exits with 0.
+    /// No problem and no change. A damaged resize inode counts as a problem, although e2fsck exits
+    /// with 0.
     pub fn is_clean(&self) -> bool {
         self.code == Some(0) && !self.output.contains("Resize inode not valid")
     }
 
-    /// e2fsck had nothing to say. Of some faults it tells and asks, and exits with 0 all the same.
+    /// Clean, and no problem reported. For some faults e2fsck reports and asks, but exits with 0.
     pub fn is_silent(&self) -> bool {
         self.is_clean() && self.problems().is_empty()
     }
 
-    /// The image is consistent now: it was clean, or everything was repaired.
+    /// The image is consistent now: it was clean, or all problems were repaired.
     pub fn is_repaired(&self) -> bool {
         self.code
             .is_some_and(|code| code & !(ERRORS_CORRECTED | REBOOT_NEEDED) == 0)
     }
 
-    /// e2fsck could not do its work (no superblock, cannot open, out of memory).
+    /// e2fsck could not run (no superblock, cannot open, out of memory).
     pub fn is_operational_error(&self) -> bool {
         self.code.is_none_or(|code| code & OPERATIONAL_ERROR != 0)
     }
 
-    /// Lines that tell of a problem: not the banner, the passes or the summary, nor that it waits
-    /// or leaves the journal as it is, nor what could be done better.
+    /// Output lines that report a problem: without banner, passes, summary, MMP wait, skipped
+    /// journal and optimization hints.
     pub fn problems(&self) -> Vec<&str> {
         self.output
             .lines()
@@ -94,8 +94,8 @@ fn is_problem(line: &str) -> bool {
     !(line.is_empty() || summary || hint || TOLD.iter().any(|start| line.starts_with(start)))
 }
 
-/// Checks `image` in full and changes nothing (`e2fsck -fn`). A journal that needs recovery is
-/// reported by e2fsck and not replayed.
+/// Checks `image` in full and changes nothing (`e2fsck -fn`). e2fsck reports a journal that needs
+/// recovery, and does not replay it.
 ///
 /// # Errors
 /// e2fsck is missing, cannot start or does not end.
@@ -103,8 +103,8 @@ pub fn e2fsck(image: &Path) -> Result<Verdict> {
     judge(&["-f", "-n"], image)
 }
 
-/// Checks `image`, whose journal is the device `journal`: changes nothing (as [`e2fsck`]) without
-/// `repair`.
+/// Checks `image` with the external journal `journal`; without `repair` it changes nothing (as
+/// [`e2fsck`]).
 ///
 /// # Errors
 /// As [`e2fsck`].
@@ -115,7 +115,7 @@ pub fn e2fsck_of_pair(image: &Path, journal: &Path, repair: Option<Repair>) -> R
     judge(&args, image)
 }
 
-/// Runs e2fsck and lets it change `image`.
+/// Runs e2fsck with permission to change `image`.
 ///
 /// # Errors
 /// As [`e2fsck`].
@@ -123,13 +123,13 @@ pub fn e2fsck_repair(image: &Path, repair: Repair) -> Result<Verdict> {
     judge(repair.args(), image)
 }
 
-/// Fails with all that e2fsck said unless `image` is clean.
+/// Fails with the output of e2fsck unless `image` is clean.
 ///
 /// # Panics
 /// The image is not clean, or e2fsck cannot run.
 #[track_caller]
 pub fn assert_clean(image: &Path) {
-    // An oracle that cannot speak is a failed test, so both ways end here.
+    // An oracle that cannot run is a failed test.
     let verdict = e2fsck(image).expect("e2fsck runs");
     assert!(
         verdict.is_clean(),

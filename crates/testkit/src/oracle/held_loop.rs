@@ -1,7 +1,7 @@
-//! A loop device for a program that opens it itself.
+//! Loop device for a program that opens it by itself.
 //!
-//! Invariants: it does not outlive the process, however that ends. The kernel is told to detach it
-//! while it is open here: it does so when the last descriptor is closed.
+//! Invariants: the device does not outlive the process, however that ends. The detach is requested
+//! while this holds a descriptor, so the kernel detaches at the last close.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use anyhow::{Context, Result};
 use super::kernel::attach;
 use super::program::Program;
 
-/// A loop device that stays until this and all others close it.
+/// A loop device that exists until this and all other descriptors are closed.
 #[derive(Debug)]
 pub struct HeldLoop {
     path: PathBuf,
@@ -26,7 +26,7 @@ impl HeldLoop {
     pub fn attach(image: &Path) -> Result<Self> {
         let path = PathBuf::from(attach(image, "")?);
         let open = File::open(&path);
-        // Without a descriptor this detaches it at once.
+        // Without an open descriptor the device would be detached at once.
         let detached = Program::new("losetup")?.arg("--detach").arg(&path);
         detached.run_ok()?;
         Ok(Self {

@@ -1,8 +1,8 @@
 //! The kernel's own ext4 on a loop device.
 //!
-//! Invariants: a [`KernelMount`] never outlives its owner. The loop device is told to detach
-//! itself right after the mount, so that the last unmount (also a lazy one, also after a panic)
-//! frees it.
+//! Invariants: a [`KernelMount`] never outlives its owner. The detach of the loop device is
+//! requested right after the mount, so the last unmount (also a lazy one, also after a panic) frees
+//! it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,9 +16,9 @@ use super::program::{Program, in_ci};
 use super::scratch::scratch_dir;
 use super::unmount::unmount;
 
-/// How often `losetup` is tried: two processes may be given the same free loop device.
+/// Attempts of `losetup`: two processes may get the same free loop device.
 const ATTACH_ATTEMPTS: u32 = 20;
-/// How often it is looked whether a loop device let go of its image.
+/// Polls for the detach of a loop device.
 const DETACH_ATTEMPTS: u32 = 200;
 /// Pause between two attempts.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -33,16 +33,15 @@ pub struct KernelMount {
 }
 
 impl KernelMount {
-    /// Whether this process may mount: it is root and there are loop devices.
+    /// Whether this process may mount: it is root and loop devices exist.
     pub fn is_available() -> bool {
         rustix::process::geteuid().is_root() && Path::new("/dev/loop-control").exists()
     }
 
-    /// [`KernelMount::is_available`] for the first line of a test: says loudly which test is
-    /// skipped.
+    /// As [`KernelMount::is_available`], for the first line of a test; prints a skipped test.
     ///
     /// # Panics
-    /// In continuous integration, where nothing may be skipped.
+    /// In continuous integration, where no test may be skipped.
     pub fn available_or_skip(test: &str) -> bool {
         if Self::is_available() {
             return true;
@@ -55,8 +54,8 @@ impl KernelMount {
         false
     }
 
-    /// Whether this kernel was built with the quota format of ext4; it mounts no image with the
-    /// feature `quota` otherwise.
+    /// Whether this kernel has the quota format of ext4; without it, it mounts no image with the
+    /// feature `quota`.
     pub fn has_quota() -> bool {
         static HAS: LazyLock<bool> = LazyLock::new(|| {
             let made = super::mke2fs_image(16 << 20, &["-O", "quota"]);
@@ -66,11 +65,10 @@ impl KernelMount {
         Self::is_available() && *HAS
     }
 
-    /// Mounts `image` as ext4 with `options` (as after `mount -o`, may be empty).
+    /// Mounts `image` as ext4 with `options` (as for `mount -o`, may be empty).
     ///
     /// # Errors
-    /// No loop device is free, or the kernel refuses the image; the text says what the kernel
-    /// said.
+    /// No loop device is free, or the kernel rejects the image; the error has the kernel's message.
     pub fn new(image: &Path, options: &str) -> Result<Self> {
         Self::with_type(image, "ext4", options)
     }
@@ -83,7 +81,7 @@ impl KernelMount {
         let dir = scratch_dir()?;
         let loop_device = attach(image, options)?;
         let mounted = mount(&loop_device, dir.path(), kind, options);
-        // With a mount on it this only marks the device: it goes when the mount goes.
+        // While mounted this only marks the device: it is detached with the unmount.
         let detached = Program::new("losetup")?.args(["-d", &loop_device]).run_ok();
         let backing_file = backing_file(&loop_device);
         let mount = Self {
@@ -97,7 +95,7 @@ impl KernelMount {
         Ok(mount)
     }
 
-    /// Where the root directory is.
+    /// The mount point.
     pub fn path(&self) -> &Path {
         self.dir.path()
     }
@@ -107,10 +105,10 @@ impl KernelMount {
         &self.loop_device
     }
 
-    /// Unmounts and waits until the loop device let go of the image.
+    /// Unmounts and waits until the loop device is detached from the image.
     ///
     /// # Errors
-    /// Something still uses the mount. It is then detached lazily.
+    /// The mount is still in use. It is then detached lazily.
     pub fn unmount(mut self) -> Result<()> {
         self.release()
     }
@@ -126,7 +124,7 @@ impl KernelMount {
 
     fn wait_for_loop(&self) -> Result<()> {
         for _ in 0..DETACH_ATTEMPTS {
-            // Gone, or given to somebody else's image meanwhile.
+            // Detached, or reused for another image meanwhile.
             if backing_file(&self.loop_device) != self.backing_file {
                 return Ok(());
             }

@@ -1,8 +1,8 @@
-//! A loop device that stays while its image changes: for judges of thousands of images.
+//! Long-lived loop device for an image that changes: for oracles that mount thousands of images.
 //!
-//! [`KernelMount`](super::KernelMount) starts four programs for one mount; this takes a few system
-//! calls. The kernel forgets what it knew of a device when the last user closes it; other programs
-//! may look at the device (every e2fsck looks at all mounted loop devices), so it is told to forget
+//! [`KernelMount`](super::KernelMount) starts four programs per mount; this takes a few system
+//! calls. The kernel drops its cache of a device at the last close, but other programs may hold the
+//! device open (every e2fsck inspects all mounted loop devices), so the cache is dropped explicitly
 //! before each mount.
 
 use std::ffi::CString;
@@ -18,7 +18,7 @@ use super::program::Program;
 use super::scratch::scratch_dir;
 use super::unmount::unmount;
 
-/// A loop device with a place to mount it on; detached when dropped.
+/// A loop device with a mount point; detached when dropped.
 #[derive(Debug)]
 pub struct LoopDevice {
     path: String,
@@ -33,7 +33,7 @@ pub struct LoopMount<'a> {
 }
 
 impl LoopDevice {
-    /// Attaches `image`, whose size must stay.
+    /// Attaches `image`, whose size must not change.
     ///
     /// # Errors
     /// No loop device is free.
@@ -49,8 +49,8 @@ impl LoopDevice {
         &self.path
     }
 
-    /// Drops what the kernel keeps of the image as it was: for whoever reads the device after the
-    /// image changed. [`Self::mount`] does it by itself.
+    /// Drops the kernel's cache of the device, for a reader after the image changed.
+    /// [`Self::mount`] does it by itself.
     ///
     /// # Errors
     /// The device is gone.
@@ -60,11 +60,10 @@ impl LoopDevice {
         Ok(rustix::fs::fadvise(&device, 0, None, Advice::DontNeed)?)
     }
 
-    /// Mounts what the image holds now as ext4, without access times, with `options` (may be
-    /// empty).
+    /// Mounts the present image as ext4, with `noatime` and `options` (may be empty).
     ///
     /// # Errors
-    /// The kernel refuses the image.
+    /// The kernel rejects the image.
     pub fn mount(&self, options: &str) -> Result<LoopMount<'_>> {
         self.forget().context("forget the former image")?;
         let data = CString::new(options).context("options without a zero byte")?;
@@ -97,7 +96,7 @@ impl Drop for LoopDevice {
 }
 
 impl LoopMount<'_> {
-    /// Where the root directory is.
+    /// The mount point.
     pub fn path(&self) -> &Path {
         self.device.dir.path()
     }
@@ -105,7 +104,7 @@ impl LoopMount<'_> {
     /// Unmounts.
     ///
     /// # Errors
-    /// Something still uses the mount. It is then detached lazily.
+    /// The mount is still in use. It is then detached lazily.
     pub fn unmount(mut self) -> Result<()> {
         self.release()
     }

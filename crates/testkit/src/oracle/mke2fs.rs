@@ -1,4 +1,4 @@
-//! mke2fs: images made by the reference.
+//! mke2fs: images made by the reference implementation.
 
 use std::fs::OpenOptions;
 use std::path::{Path, PathBuf};
@@ -9,8 +9,8 @@ use tempfile::TempDir;
 use super::program::Program;
 use super::scratch::scratch_dir;
 
-/// Creates (or replaces) the sparse file `image` of `size_bytes` and makes an ext4 file system in
-/// it. `options` go to mke2fs as they are, for example `&["-b", "1024", "-O", "^has_journal"]`.
+/// Creates (or replaces) the sparse file `image` of `size_bytes` and formats it as ext4. `options`
+/// are passed to mke2fs unchanged, for example `&["-b", "1024", "-O", "^has_journal"]`.
 ///
 /// # Errors
 /// The file cannot be created, or mke2fs refuses.

@@ -1,7 +1,7 @@
-//! The programs and the kernel that judge our images.
+//! Oracles: external programs and the kernel, which check our images.
 //!
-//! Every function runs one real tool, with a time limit, and keeps all it said. A missing tool is
-//! an error and never a silent pass.
+//! Every function runs one real tool, with a time limit, and keeps its whole output. A missing tool
+//! is an error, never a silent pass.
 
 mod debugfs;
 mod dumpe2fs;

@@ -1,4 +1,4 @@
-//! Runs one outside program with a time limit and keeps what it said.
+//! Runs an external program with a time limit and keeps its output.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -6,13 +6,13 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 
-/// Longest run of one program. A damaged image may send a tool into a very long loop.
+/// Time limit of one program in seconds. A damaged image may send a tool into a very long loop.
 const TIME_LIMIT_SECONDS: u32 = 600;
 
-/// Exit code of `timeout` when the limit was reached.
+/// Exit code of `timeout` after the limit.
 const TIMED_OUT: i32 = 124;
 
-/// Directories that hold system tools and are not in every user's `PATH`.
+/// Directories of system tools that may be missing in a user's `PATH`.
 const TOOL_DIRS: [&str; 6] = [
     "/usr/sbin",
     "/sbin",
@@ -22,14 +22,14 @@ const TOOL_DIRS: [&str; 6] = [
     "/usr/local/bin",
 ];
 
-/// One outside program and its arguments.
+/// An external program and its arguments.
 #[derive(Debug)]
 pub struct Program {
     name: &'static str,
     command: Command,
 }
 
-/// How a program ended and all that it said.
+/// Exit code and output of a program.
 #[derive(Clone, Debug)]
 pub struct Output {
     /// Exit code; `None` when a signal ended it.
@@ -78,16 +78,16 @@ impl Program {
         self
     }
 
-    /// Sets one variable of its environment.
+    /// Sets an environment variable.
     pub fn env(mut self, key: &str, value: impl AsRef<OsStr>) -> Self {
         self.command.env(key, value);
         self
     }
 
-    /// Runs it; any exit code is fine.
+    /// Runs it; any exit code is accepted.
     ///
     /// # Errors
-    /// It could not be started, or reached the time limit.
+    /// The program cannot start, or reached the time limit.
     pub fn run(mut self) -> Result<Output> {
         let raw = self
             .command
@@ -106,7 +106,7 @@ impl Program {
         Ok(output)
     }
 
-    /// Runs it; an exit code other than 0 is an error that carries what it said.
+    /// Runs it; an exit code other than 0 is an error with the output.
     ///
     /// # Errors
     /// As [`Program::run`], or the exit code is not 0.
@@ -133,7 +133,7 @@ pub fn has_fuse2fs() -> bool {
     is_installed("fuse2fs")
 }
 
-/// Whether this runs in continuous integration (`CI=true` or `CI=1`): there no test may skip.
+/// Whether this runs in continuous integration (`CI=true` or `CI=1`), where no test may skip.
 pub fn in_ci() -> bool {
     std::env::var("CI").is_ok_and(|value| value == "true" || value == "1")
 }

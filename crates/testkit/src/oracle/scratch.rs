@@ -1,11 +1,11 @@
-//! A place for images and mount points that vanishes with its owner.
+//! Scratch directories for images and mount points, removed with their owner.
 
 use std::path::Path;
 
 use anyhow::{Context, Result};
 use tempfile::TempDir;
 
-/// A fresh directory in memory when `/dev/shm` takes one, else in the temporary directory.
+/// A fresh directory in memory if `/dev/shm` is writable, else in the temporary directory.
 ///
 /// # Errors
 /// The directory cannot be created.
@@ -20,7 +20,7 @@ fn fresh_in(parent: &Path) -> std::io::Result<TempDir> {
     let dir = tempfile::Builder::new()
         .prefix("uext4-test-")
         .tempdir_in(parent)?;
-    // A full file system may take a directory and refuse the files.
+    // A full file system may accept a directory and refuse files.
     std::fs::write(dir.path().join("probe"), "x")?;
     std::fs::remove_file(dir.path().join("probe"))?;
     Ok(dir)

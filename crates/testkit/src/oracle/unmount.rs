@@ -1,4 +1,4 @@
-//! Unmounting what may be busy for a moment.
+//! Unmount with retries while the mount is busy.
 
 use std::path::Path;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail};
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 
-/// How often a busy mount is tried before it is detached lazily.
+/// Attempts before a busy mount is detached lazily.
 const ATTEMPTS: u32 = 40;
 /// Pause between two attempts.
 const PAUSE: Duration = Duration::from_millis(25);
@@ -15,7 +15,7 @@ const PAUSE: Duration = Duration::from_millis(25);
 /// Unmounts `dir`.
 ///
 /// # Errors
-/// Something still uses the mount. It is then detached lazily.
+/// The mount is still in use. It is then detached lazily.
 pub(super) fn unmount(dir: &Path) -> Result<()> {
     for _ in 0..ATTEMPTS {
         match rustix::mount::unmount(dir, UnmountFlags::empty()) {

@@ -1,7 +1,7 @@
-//! Makes a tree in a mounted directory.
+//! Creates a tree in a mounted directory.
 //!
-//! Invariants: attributes of a directory are set after everything in it, since children change its
-//! times and would inherit its default ACL.
+//! Invariants: attributes of a directory are set after all of its children, which change its times
+//! and would inherit its default ACL.
 
 use std::fs::{self, File};
 use std::os::unix::ffi::OsStrExt;
@@ -15,10 +15,10 @@ use rustix::fs::{AtFlags, CWD, FileType, Mode, Timespec, Timestamps, XattrFlags}
 use super::{Attributes, Device, Kind, Node, Time, TreeSpec};
 
 impl TreeSpec {
-    /// Makes every node below `root`, a mounted directory.
+    /// Creates every node below `root`, a mounted directory.
     ///
     /// # Errors
-    /// What the file system answered, with the path.
+    /// The error of the file system, with the path.
     pub fn apply(&self, root: &Path) -> Result<()> {
         for node in &self.nodes {
             self.create(root, node)
@@ -42,7 +42,7 @@ impl TreeSpec {
             Kind::Directory => return Ok(fs::create_dir(&path)?),
             Kind::HardLink(first) => {
                 let first = under(root, &self.nodes[*first].path);
-                // The link changes only ctime, which no manifest promises.
+                // The link changes only ctime, which manifests do not contain.
                 return Ok(fs::hard_link(first, &path)?);
             }
             Kind::File(content) => content.write_to(&File::create_new(&path)?)?,
@@ -69,7 +69,7 @@ fn make(path: &Path, kind: FileType, device: Device) -> Result<()> {
     )?)
 }
 
-/// Owner first: changing it clears setuid, setgid and capabilities. Times last.
+/// Sets the owner first: a change of it clears setuid, setgid and capabilities. Times last.
 fn dress(path: &Path, node: &Node) -> Result<()> {
     let attributes = &node.attributes;
     std::os::unix::fs::lchown(path, Some(attributes.uid), Some(attributes.gid))?;

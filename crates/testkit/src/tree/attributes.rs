@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::{Attributes, Kind, Privilege, Shape, Time};
 use crate::rng::Rng;
 
-/// First and last second that an ext4 inode of 256 bytes can hold (1901 and 2446).
+/// First and last second of an ext4 inode of 256 bytes (1901 and 2446).
 const TIME_FIRST: i64 = -(1 << 31);
 const TIME_LAST: i64 = (1 << 34) - (1 << 31) - 1;
 
@@ -72,7 +72,7 @@ fn time(rng: &mut Rng) -> Time {
         5 => (1 << 31) - 1,
         _ => rng.between(946_684_800, 1_800_000_000) as i64,
     };
-    // Linux drops the nanoseconds of the first and the last second that a file system can hold.
+    // Linux drops the nanoseconds of the first and the last second of a file system's range.
     let is_limit = seconds == TIME_FIRST || seconds == TIME_LAST;
     let nanos = if is_limit || rng.chance(20) {
         0
@@ -117,7 +117,7 @@ fn xattrs(rng: &mut Rng, shape: &Shape, kind: &Kind, mode: u32) -> BTreeMap<Vec<
     set.pairs
 }
 
-/// Extended attributes within a limit.
+/// Extended attributes within a size limit.
 struct Set {
     left_bytes: usize,
     pairs: BTreeMap<Vec<u8>, Vec<u8>>,
@@ -143,7 +143,7 @@ fn value(rng: &mut Rng, max_bytes: usize) -> Vec<u8> {
     rng.bytes(len as usize)
 }
 
-/// An ACL in the kernel's form that agrees with `mode`, so that setting it changes no mode bit.
+/// An ACL in the kernel's format that matches `mode`, so setting it changes no mode bit.
 fn acl(rng: &mut Rng, mode: u32) -> Vec<u8> {
     let bits = |shift: u32| ((mode >> shift) & 7) as u16;
     let mut entries = vec![(ACL_USER_OBJ, bits(6), ACL_NO_ID)];

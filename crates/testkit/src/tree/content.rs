@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt;
 
 use crate::rng::Rng;
 
-/// Bytes made and written at once.
+/// Bytes generated and written at once.
 const CHUNK_BYTES: u64 = 64 << 10;
 
 /// Words of text-like content.
@@ -32,7 +32,7 @@ const WORDS: [&str; 16] = [
 /// Content of one regular file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Content {
-    /// Size in bytes; what no piece covers is a hole.
+    /// Size in bytes; a range without a piece is a hole.
     pub size_bytes: u64,
     /// Data in ascending order, without overlap, all below the size.
     pub pieces: Vec<Piece>,
@@ -47,11 +47,11 @@ pub struct Piece {
     pub len_bytes: u64,
     /// Seed of the bytes.
     pub seed: u64,
-    /// What the bytes look like.
+    /// Style of the bytes.
     pub style: Style,
 }
 
-/// What bytes look like.
+/// Style of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Style {
     /// Words: compresses well.
@@ -77,7 +77,7 @@ impl Content {
         Self { size_bytes, pieces }
     }
 
-    /// Bytes of data, holes not counted.
+    /// Bytes of data without holes.
     pub fn data_bytes(&self) -> u64 {
         self.pieces.iter().map(|piece| piece.len_bytes).sum()
     }
@@ -85,7 +85,7 @@ impl Content {
     /// Writes the pieces into an empty file and sets its size.
     ///
     /// # Errors
-    /// What the file system answers.
+    /// The error of the file system.
     pub fn write_to(&self, file: &File) -> io::Result<()> {
         for piece in &self.pieces {
             piece.chunks(|offset, bytes| file.write_all_at(bytes, offset))?;
@@ -93,7 +93,7 @@ impl Content {
         file.set_len(self.size_bytes)
     }
 
-    /// Gives all bytes in order, holes as zeros, to `sink`.
+    /// Passes all bytes in order to `sink`, holes as zeros.
     pub fn feed(&self, mut sink: impl FnMut(&[u8])) {
         let mut position = 0;
         for piece in &self.pieces {

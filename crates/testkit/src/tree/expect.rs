@@ -1,4 +1,4 @@
-//! What a tree must look like once it was made.
+//! Expected manifest of a created tree.
 
 use std::collections::BTreeMap;
 
@@ -6,8 +6,8 @@ use super::{Content, Kind, Node, TreeSpec};
 use crate::manifest::{Entry, FileKind, Hasher, Manifest};
 
 impl TreeSpec {
-    /// The manifest that [`crate::manifest::Manifest::of_dir`] must find. The root is not in it,
-    /// sizes of directories, ctime and allocated blocks are not known.
+    /// The expected result of [`crate::manifest::Manifest::of_dir`], without the root. Directory
+    /// sizes, ctime and allocated blocks are unknown.
     pub fn manifest(&self) -> Manifest {
         let names = self.names_per_inode();
         let subdirectories = self.subdirectories();

@@ -1,4 +1,4 @@
-//! Draws a [`TreeSpec`] from a seed.
+//! Generates a [`TreeSpec`] from a seed.
 
 use super::attributes::attributes;
 use super::content::{Content, Piece, Style};
@@ -6,15 +6,15 @@ use super::names::name;
 use super::{Device, Kind, Node, Privilege, Shape, TreeSpec};
 use crate::rng::Rng;
 
-/// Longest path drawn: tests put it below a mount point and stay under `PATH_MAX`.
+/// Longest path: below a mount point it stays under `PATH_MAX`.
 const PATH_MAX_BYTES: usize = 3000;
-/// Share of all entries that the one wide directory takes, in percent.
+/// Share of the one wide directory in all entries, in percent.
 const WIDE_PERCENT: usize = 20;
 /// Depth of the one deep chain of directories.
 const DEEP_LEVELS: usize = 40;
-/// Longest target of a fast symlink: it fits into the inode.
+/// Longest target of a fast symlink, which fits into the inode.
 const FAST_SYMLINK_MAX: u64 = 59;
-/// Holes are drawn in multiples of this and in odd sizes.
+/// Holes are multiples of this or of odd sizes.
 const HOLE_BYTES: u64 = 64 << 10;
 
 impl TreeSpec {
@@ -36,9 +36,9 @@ struct Generator<'a> {
     rng: Rng,
     shape: &'a Shape,
     nodes: Vec<Node>,
-    /// Directories that may get children.
+    /// Directories that may get more children.
     directories: Vec<Vec<u8>>,
-    /// Indexes of inodes that may get one more name.
+    /// Indexes of inodes that may get another name.
     linkable: Vec<usize>,
     data_left_bytes: u64,
 }
@@ -84,7 +84,7 @@ impl<'a> Generator<'a> {
         }
     }
 
-    /// Mostly a recent directory, so that trees get some depth.
+    /// Mostly a recent directory, so that trees get deep.
     fn parent(&mut self) -> Vec<u8> {
         let recent = self.directories.len().saturating_sub(8);
         match self.rng.chance(40) {
@@ -160,7 +160,7 @@ impl<'a> Generator<'a> {
         self.spend(Content::dense(size, self.rng.clone().next_u64(), style))
     }
 
-    /// Holes at the start, in the middle or at the end, aligned and not.
+    /// Holes at the start, in the middle or at the end, aligned or not.
     fn sparse(&mut self) -> Content {
         let mut pieces = Vec::new();
         let mut at = if self.rng.chance(60) { self.hole() } else { 0 };

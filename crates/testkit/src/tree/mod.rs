@@ -1,13 +1,12 @@
-//! A realistic tree from a seed: what people really keep in a file system, and each oddity that
-//! a file system gets wrong.
+//! Realistic tree from a seed: typical contents of a file system, with all known corner cases.
 //!
-//! A [`TreeSpec`] is only a description. [`TreeSpec::apply`] makes it in any mounted directory,
-//! [`TreeSpec::manifest`] says what must then be seen there.
+//! A [`TreeSpec`] is only a description. [`TreeSpec::apply`] creates it in any mounted directory,
+//! [`TreeSpec::manifest`] is the expected result.
 //!
-//! Invariants: a parent stands before its children, the first name of a hard link group before
-//! the others. The same seed and shape give the same tree.
+//! Invariants: a parent precedes its children, the first name of a hard link group precedes the
+//! others. The same seed and shape give the same tree.
 //!
-//! Not here: looking at a tree ([`crate::manifest`]).
+//! Not here: reading a tree ([`crate::manifest`]).
 
 mod apply;
 mod attributes;
@@ -22,7 +21,7 @@ use std::collections::BTreeMap;
 pub use content::{Content, Piece, Style};
 pub use tar::{pack, unpack};
 
-/// A tree below some root; the root itself is not described.
+/// A tree below some root; the root itself is not included.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TreeSpec {
     /// Every name, parents first.
@@ -34,13 +33,13 @@ pub struct TreeSpec {
 pub struct Node {
     /// Path relative to the root, no leading slash.
     pub path: Vec<u8>,
-    /// What it is.
+    /// Type.
     pub kind: Kind,
     /// Attributes of its inode.
     pub attributes: Attributes,
 }
 
-/// What a name leads to.
+/// Type of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A regular file.
@@ -49,7 +48,7 @@ pub enum Kind {
     Directory,
     /// A symbolic link with its target.
     Symlink(Vec<u8>),
-    /// One more name of the node with this index.
+    /// Another name of the node with this index.
     HardLink(usize),
     /// A character device.
     CharDevice(Device),
@@ -87,7 +86,7 @@ pub struct Attributes {
     pub xattrs: BTreeMap<Vec<u8>, Vec<u8>>,
 }
 
-/// A moment as the kernel tells it.
+/// A time as the kernel reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Time {
     /// Seconds since 1970, negative before.
@@ -96,12 +95,12 @@ pub struct Time {
     pub nanos: u32,
 }
 
-/// How large and how odd a tree shall be.
+/// Size and features of a tree.
 #[derive(Clone, Debug)]
 pub struct Shape {
     /// Number of names.
     pub entries: usize,
-    /// What the one who applies it may do.
+    /// Privilege of the process that applies it.
     pub privilege: Privilege,
     /// Longest symlink target: below the block size of the file system, and below 4096.
     pub symlink_max_bytes: usize,
@@ -111,7 +110,7 @@ pub struct Shape {
     pub data_max_bytes: u64,
 }
 
-/// What the one who applies a tree may do.
+/// Privilege of the process that applies a tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Privilege {
     /// Owners, device nodes, `trusted.` and `security.` attributes.

@@ -21,7 +21,7 @@ const STEMS: [&str; 12] = [
 ];
 const ENDINGS: [&str; 8] = ["", ".rs", ".c", ".tar.gz", ".txt", "~", ".ü", ".bin"];
 
-/// A name that no other call with another `number` gives.
+/// A name, unique per `number`.
 pub(super) fn name(rng: &mut Rng, number: usize) -> Vec<u8> {
     match rng.below(100) {
         0..=1 => filled(rng, number, NAME_MAX),
@@ -43,7 +43,7 @@ fn filled(rng: &mut Rng, number: usize, len: usize) -> Vec<u8> {
     name
 }
 
-/// Bytes of 0x80 and above that are no UTF-8: their sign matters to the directory hash.
+/// Bytes of 0x80 and above that are not UTF-8: their sign matters to the directory hash.
 fn raw(rng: &mut Rng, number: usize) -> Vec<u8> {
     let mut name = vec![0xFF];
     for _ in 0..rng.between(1, 40) {

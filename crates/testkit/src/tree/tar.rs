@@ -1,4 +1,4 @@
-//! The system's tar with all that a file system can keep. Sockets have no place in an archive.
+//! The system's tar, with all attributes of a file system. An archive cannot hold sockets.
 
 use std::path::Path;
 

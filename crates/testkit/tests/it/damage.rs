@@ -1,4 +1,4 @@
-//! Damage must hurt, heal, and with good checksums get past them.
+//! Injected damage is detected, can be undone, and with valid checksums passes them.
 
 use std::fs;
 use std::path::Path;
@@ -7,7 +7,7 @@ use uext4_testkit::damage::{Checksums, Target, Wound};
 use uext4_testkit::oracle::{KernelMount, assert_clean, e2fsck, mke2fs_image};
 use uext4_testkit::tree::{Shape, TreeSpec};
 
-/// Words that e2fsck uses for a wrong checksum.
+/// Words of e2fsck for a wrong checksum.
 const CHECKSUM_WORDS: [&str; 3] = ["checksum", "Checksum", "CRC"];
 
 #[test]
@@ -48,7 +48,7 @@ fn damage_is_seen_and_healed() {
     assert_clean(&image);
 }
 
-/// Free bytes, the log and the spare bits of a bitmap may be damaged without harm.
+/// Free bytes, the log and the padding of a bitmap may be damaged without effect.
 fn must_be_seen(target: Target) -> bool {
     !matches!(
         target,
@@ -56,8 +56,8 @@ fn must_be_seen(target: Target) -> bool {
     )
 }
 
-/// Fields that decide where a checksum stands, what it covers, or whether there is one: with them
-/// wrong e2fsck looks elsewhere.
+/// Fields that determine location, coverage or existence of a checksum: with them wrong, e2fsck
+/// checks other bytes.
 fn may_move(wound: &Wound) -> bool {
     let deciding = [
         "eh_max",
@@ -94,7 +94,7 @@ fn fill(image: &Path) {
     let mount = KernelMount::new(image, "").unwrap();
     let shape = Shape::new(1_000).for_block_size(1024);
     TreeSpec::generate(5, &shape).apply(mount.path()).unwrap();
-    // Many small extents make a tree with blocks of its own.
+    // Many small extents need a tree with blocks of its own.
     let file = fs::File::create(mount.path().join("fragments")).unwrap();
     for index in 0..200 {
         std::os::unix::fs::FileExt::write_all_at(&file, b"x", index * 8192).unwrap();

@@ -1,4 +1,4 @@
-//! The test kit against the real tools.
+//! Tests of the test kit against the real tools.
 mod damage;
 mod model;
 mod oracles;

@@ -1,4 +1,4 @@
-//! The kernel's ext4 judges the model.
+//! The kernel's ext4 validates the model.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -50,7 +50,7 @@ fn operations_survive_json() {
     assert_eq!(ops, again);
 }
 
-/// A directory cannot move below itself; a name that is taken is told before that.
+/// A directory cannot move below itself; an existing name is reported before that.
 #[test]
 fn the_model_tells_errors_of_a_rename_in_the_order_of_the_kernel() {
     if !KernelMount::available_or_skip("errors of a rename") {

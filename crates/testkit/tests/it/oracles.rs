@@ -1,4 +1,4 @@
-//! Do the judges judge? Each must accept a sound image and must see a damaged one.
+//! Each oracle accepts a sound image and rejects a damaged one.
 
 use std::fs;
 use std::os::unix::fs::FileExt;

@@ -1,4 +1,4 @@
-//! The generator, the walk and tar against the kernel's ext4.
+//! Generator, walk and tar against the kernel's ext4.
 
 use std::fs;
 
