@@ -1,17 +1,16 @@
-//! The crash suite: a workload on a recorded device, cut at every event, recovered and judged.
+//! Crash suite: a workload on a recording device, cut at every event, recovered and checked.
 //!
-//! - `config`: the kinds of file systems. `step`, `held` and `workload`: what is done to them.
-//! - `beyond`: space held behind the end of a file, for both. `plot`: workloads that are written,
-//!   not drawn.
-//! - `history`: what the tree was after each step, and what was promised by then.
-//! - `play`: runs a workload and records it. `plant`: makes a recording worse, for the canary.
-//! - `disk`, `tape`: the devices of a file system, what was recorded on them, what a crash leaves.
-//! - `recover`: three ways to recover an image. `verdict`: whether the tree found is allowed.
-//!   `extents`: whether written blocks stand behind the end of a file.
-//! - `threads`, `threads_beyond`, `torn`: runs of several threads, what they do behind the end of
-//!   files; superblocks written in half.
-//! - `case`: one crash with a text form that repeats it. `judge`: many of them; `suite`: whole
-//!   runs; `effort`: how much of it.
+//! - `config`: the kinds of file systems. `step`, `held` and `workload`: the operations on them.
+//! - `beyond`: space held behind the end of a file, for both. `plot`: fixed workloads.
+//! - `history`: the tree after each step, and the durability promised by then.
+//! - `play`: runs a workload and records it. `plant`: plants bugs in a recording, as a canary.
+//! - `disk`, `tape`: the devices of a file system, their recorded events, the image after a crash.
+//! - `recover`: three ways to recover an image. `verdict`: whether a found tree is allowed.
+//! `extents`: whether written blocks are behind the end of a file.
+//! - `threads`, `threads_beyond`, `torn`: runs of several threads, with changes behind the end of
+//! files; torn superblocks.
+//! - `case`: one crash with a text form that repeats it. `judge`: all crashes of a recording;
+//! `suite`: whole runs; `effort`: how many crashes are checked, and how.
 //!
 //! References: `docs/crash-model.md`.
 

@@ -19,7 +19,7 @@ pub struct EngineTarget<'a> {
     caller: Caller,
 }
 
-/// What a user program would see as `errno`.
+/// The `errno` that a user program would get.
 pub fn errno(error: &Error) -> Errno {
     Errno(error.errno())
 }
@@ -37,10 +37,10 @@ impl<'a> EngineTarget<'a> {
         }
     }
 
-    /// The directory that holds the last name of `path`, and that name.
+    /// The parent directory of `path`, and its last name.
     ///
     /// # Errors
-    /// What the walk meets first.
+    /// The first error of the walk.
     pub fn place<'p>(&self, path: &'p [u8]) -> Result<(InodeRef, &'p [u8]), Errno> {
         let mut parent = answer(self.fs.root())?;
         let mut rest = path;
@@ -58,7 +58,7 @@ impl<'a> EngineTarget<'a> {
     /// The inode at `path`; the root for the empty path.
     ///
     /// # Errors
-    /// What the walk meets first.
+    /// The first error of the walk.
     pub fn find(&self, path: &[u8]) -> Result<InodeRef, Errno> {
         if path.is_empty() {
             return answer(self.fs.root());
@@ -67,10 +67,10 @@ impl<'a> EngineTarget<'a> {
         answer(self.fs.lookup(&parent, name, &self.caller))
     }
 
-    /// A regular file, as `open` for writing finds it.
+    /// A regular file, as by `open` for writing.
     ///
     /// # Errors
-    /// What `open(2)` answers for anything else.
+    /// The error of `open(2)` for any other file.
     pub fn file(&self, path: &[u8]) -> Result<InodeRef, Errno> {
         let inode = self.find(path)?;
         match self.fs.attr(&inode).kind {
@@ -84,7 +84,7 @@ impl<'a> EngineTarget<'a> {
     /// Writes all of `bytes`.
     ///
     /// # Errors
-    /// What the engine answers; what was written before stays.
+    /// The error of the engine; bytes written before it stay.
     pub fn write_all(&self, file: &InodeRef, offset: u64, bytes: &[u8]) -> Result<(), Errno> {
         let mut done = 0;
         while done < bytes.len() {
@@ -123,7 +123,7 @@ impl<'a> EngineTarget<'a> {
     fn link(&self, from: &[u8], to: &[u8]) -> Result<(), Errno> {
         let inode = self.find(from)?;
         let (parent, name) = self.place(to)?;
-        // As the VFS: a name that is taken counts before what may be linked.
+        // As the VFS: an existing name is reported before an invalid source.
         match self.fs.lookup(&parent, name, &self.caller) {
             Err(Error::NotFound) => {}
             other => return answer(other).and(Err(Errno::EEXIST)),
@@ -140,7 +140,7 @@ impl<'a> EngineTarget<'a> {
             RenameHow::WhiteoutNoReplace => RenameFlags::WhiteoutNoReplace,
             RenameHow::NoReplaceExchange => return Err(Errno::EINVAL),
         };
-        // As the VFS: both parents, then the names, the old one first.
+        // As the VFS: both parents first, then the names, the old one first.
         let (from, from_name) = self.place(from)?;
         let (to, to_name) = self.place(to)?;
         answer(self.fs.lookup(&from, from_name, &self.caller))?;

@@ -1,10 +1,9 @@
-//! The whole engine before the judges of the testkit: it runs their operations, shows its tree to
-//! them, and is cut off at every write.
+//! Runs the whole engine against the oracles of the testkit, with crashes at every write.
 //!
 //! - [`EngineTarget`]: testkit's operations and manifests on a mounted [`uext4::Filesystem`].
-//! - [`crash`]: the crash suite; what it checks stands in `docs/crash-model.md`.
+//! - [`crash`]: the crash suite; `docs/crash-model.md` states what it checks.
 //!
-//! Not here: the judges themselves (`testkit`).
+//! Not here: the oracles themselves (`testkit`).
 #![forbid(unsafe_code)]
 
 pub mod crash;

@@ -1,9 +1,9 @@
-//! Space held behind the end of a file (`KEEP_SIZE`), and what may follow it.
+//! Workload on space held behind the end of a file (`KEEP_SIZE`).
 //!
-//! A file ends, a hole follows, then space that is held. A write goes over the hole and that space,
-//! so that one part of it waits in memory and the other has its blocks already; another file's
-//! fsync commits in between. Before and after that the range is punched, collapsed, inserted, cut,
-//! zeroed and written again. All of it in a row on one file: independent draws do not get there.
+//! The file ends, a hole follows, then held space. One write covers the hole and the held space, so
+//! one part is delayed and the other has its blocks already; the fsync of another file commits in
+//! between. Before and after that the range is punched, collapsed, inserted, truncated, zeroed and
+//! rewritten. All steps are on one file in sequence: independent draws do not reach this state.
 
 use uext4::FallocateMode;
 use uext4_testkit::ops::Op;
@@ -14,22 +14,22 @@ use super::step::Step;
 
 /// A write of this size gets its blocks before it returns.
 const LARGE_BYTES: u64 = 1 << 20;
-/// Longest file in units, but for large writes.
+/// Longest file in units, except for large writes.
 const UNITS: u64 = 12;
-/// A write that stays in the inode, where it can.
+/// Size of a write that fits into the inode, in a file system with inline data.
 const TINY_BYTES: u64 = 40;
-/// What is appended to the other file.
+/// Bytes appended to the other file.
 const RECORD_BYTES: u64 = 30;
 
 /// Draws the steps of one file.
 pub(super) struct Beyond<'a> {
     rng: &'a mut Rng,
     path: Vec<u8>,
-    /// The file whose fsync commits.
+    /// The file whose fsync commits the journal.
     other: Vec<u8>,
     other_size: u64,
     block: u64,
-    /// What collapse and insert take, in bytes.
+    /// Granularity of collapse and insert, in bytes.
     unit: u64,
     large: bool,
     size: u64,
@@ -37,7 +37,7 @@ pub(super) struct Beyond<'a> {
 }
 
 impl<'a> Beyond<'a> {
-    /// For two files that do not exist.
+    /// For two files that do not exist yet.
     pub(super) fn new(rng: &'a mut Rng, config: &Config, path: Vec<u8>, other: Vec<u8>) -> Self {
         Self {
             large: config.full_percent == 0 && rng.chance(10),
@@ -52,7 +52,7 @@ impl<'a> Beyond<'a> {
         }
     }
 
-    /// The steps; each succeeds if nothing else touches the files and there is room.
+    /// The steps; each succeeds if no other step changes the files and there is space.
     pub(super) fn draw(mut self) -> Vec<Step> {
         for path in [self.path.clone(), self.other.clone()] {
             self.steps.push(Step::Op(Op::Create { path, mode: 0o644 }));
@@ -89,13 +89,13 @@ impl<'a> Beyond<'a> {
         self.steps
     }
 
-    /// Makes durable what has happened, but for data that wait.
+    /// Commits the changes so far, except delayed data.
     fn commit(&mut self, percent: u64) {
         if !self.rng.chance(percent) {
             return;
         }
         let path = self.other.clone();
-        // It grows: a change of data alone needs no commit.
+        // The file grows: a change of data alone needs no commit.
         let offset_bytes = self.other_size;
         self.other_size += RECORD_BYTES;
         self.steps.push(Step::Op(Op::Write {
@@ -120,7 +120,7 @@ impl<'a> Beyond<'a> {
         }));
     }
 
-    /// Holds space behind a hole behind the end; answers where it begins and ends, in bytes.
+    /// Allocates held space behind a hole behind the end; answers its range in bytes.
     fn hold(&mut self) -> (u64, u64) {
         let granule = *self.rng.pick(&[self.block, self.unit]);
         let start = (self.size.div_ceil(granule) + self.rng.between(1, 4)) * granule;
@@ -129,8 +129,8 @@ impl<'a> Beyond<'a> {
         (start, start + len)
     }
 
-    /// Writes from the hole on into the held space or over it; as direct I/O does with whole
-    /// blocks, or not.
+    /// Writes from the hole on into the held space or over it, in whole blocks (as direct I/O) or
+    /// not.
     fn write_over(&mut self, (start, end): (u64, u64)) {
         let hole = self.size.min(start)..start;
         let mut from = hole.start + self.rng.below((hole.end - hole.start).max(1));
@@ -189,7 +189,7 @@ impl<'a> Beyond<'a> {
     }
 
     fn collapse(&mut self) {
-        // The range ends before the file.
+        // The range ends before the end of the file.
         let units = self.size.saturating_sub(1) / self.unit;
         if units == 0 {
             return self.truncate();

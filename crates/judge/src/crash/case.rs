@@ -1,4 +1,4 @@
-//! One crash, with a text that repeats it.
+//! One crash, with a text form that repeats it.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,16 +10,16 @@ use super::config::Config;
 use super::play::Run;
 use super::plot::Plot;
 
-/// What of the pending writes is there.
+/// The pending writes that survive a crash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Survivors {
     /// Everything.
     All,
     /// Nothing.
     None,
-    /// Some, whole, by a seed.
+    /// A random subset of whole writes, by seed.
     Whole(u64),
-    /// Some, in part, by a seed.
+    /// A random subset of torn writes, by seed.
     Torn(u64),
 }
 
@@ -28,14 +28,14 @@ pub enum Survivors {
 pub struct Case {
     /// The run.
     pub run: Run,
-    /// How many events of it happened.
+    /// Number of its events before the crash.
     pub cut: usize,
-    /// What survived.
+    /// The surviving writes.
     pub survivors: Survivors,
 }
 
 impl Survivors {
-    /// As the device's crash log takes it.
+    /// In the form of the device's crash log.
     pub fn for_device(self) -> device::Survivors {
         let seeded = |seed, tearing| device::Survivors::Seeded { seed, tearing };
         match self {

@@ -1,4 +1,4 @@
-//! Kinds of file systems that are crashed, all small: a log of 1024 blocks, which is the least.
+//! Kinds of file systems to crash, all small: a log of 1024 blocks, the minimum.
 
 use std::sync::Arc;
 
@@ -15,11 +15,11 @@ use uext4_testkit::oracle::Repair;
 use super::disk::Disk;
 
 const MIB: u64 = 1 << 20;
-/// Least log that Linux accepts.
+/// Shortest log that Linux accepts, in blocks.
 const LOG_BLOCKS: u32 = 1024;
-/// Blocks of a cluster, as mkfs chooses it.
+/// Blocks of a cluster, the default of mkfs.
 const CLUSTER_BLOCKS: u64 = 16;
-/// Blocks of a group where there shall be many groups.
+/// Blocks of a group in configurations with many groups.
 const SMALL_GROUP_BLOCKS: u32 = 512;
 
 const FILE_SYSTEM_UUID: [u8; 16] = [0x42; 16];
@@ -32,7 +32,7 @@ pub struct Config {
     /// Its name in the text of a case.
     pub name: &'static str,
     preset: Preset,
-    /// On top of the preset, as `mke2fs -O` takes it.
+    /// Features in addition to the preset, as for `mke2fs -O`.
     features: &'static str,
     /// Bytes of a block.
     pub block_size: u32,
@@ -43,11 +43,11 @@ pub struct Config {
     allocator: Option<Allocator>,
     mount: Mount,
     data: Data,
-    /// Percent of the space that is taken before the run begins.
+    /// Percent of the space filled before the run.
     pub(super) full_percent: u64,
 }
 
-/// What is asked of the mount.
+/// Mount options of a configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mount {
     Plain,
@@ -57,7 +57,7 @@ enum Mount {
     Syncs,
 }
 
-/// Where the log is.
+/// Location of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum LogPlace {
     Inside,
@@ -68,7 +68,7 @@ enum LogPlace {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Data {
     AtOnce,
-    /// They wait in memory for their blocks.
+    /// Delayed allocation: they stay in memory without blocks.
     Wait,
 }
 
@@ -95,7 +95,7 @@ const fn with(name: &'static str, features: &'static str) -> Config {
     }
 }
 
-/// Many groups and the engine that looks for space in them.
+/// A configuration with many groups and this allocator.
 const fn groups(name: &'static str, allocator: Allocator) -> Config {
     Config {
         name,
@@ -194,7 +194,7 @@ impl Config {
         }),
     ];
 
-    /// A file system without a log: promises only what `sync` left, until the next change.
+    /// A file system without a log: only the state of a `sync` is promised, until the next change.
     pub const NO_JOURNAL: Config = with("no-journal", "^has_journal,^orphan_file");
 
     /// An orphan file of one block, for plots.
@@ -203,7 +203,7 @@ impl Config {
         ..with("few-orphans", "")
     };
 
-    /// The names of all kinds, also of those that only some workloads take.
+    /// The names of all kinds, including those for special workloads.
     pub fn names() -> impl Iterator<Item = &'static str> {
         Self::every().map(|config| config.name)
     }
@@ -218,10 +218,10 @@ impl Config {
         Self::ALL.into_iter().chain(rest)
     }
 
-    /// A fresh file system; equal on every run.
+    /// A fresh file system; byte-identical on every run.
     ///
     /// # Errors
-    /// What mkfs answers.
+    /// The error of mkfs.
     pub(super) fn make(&self) -> Result<Disk> {
         let main = MemDevice::new(self.size_bytes);
         let mut options = self.mkfs();
@@ -241,7 +241,7 @@ impl Config {
     }
 
     fn make_journal(&self) -> Result<MemDevice> {
-        // One block more than the log for each of the two superblocks.
+        // The two superblocks before the log take a block each.
         let blocks = u64::from(LOG_BLOCKS) + 2;
         let device = MemDevice::new(blocks * u64::from(self.block_size));
         let options = JournalDeviceOptions {
@@ -275,7 +275,7 @@ impl Config {
         }
     }
 
-    /// How it is mounted, on top of `options`.
+    /// Adds its mount options to `options`.
     pub(super) fn mounted(&self, options: MountOptions) -> MountOptions {
         MountOptions {
             allocator: self.allocator,
@@ -291,12 +291,12 @@ impl Config {
         self.mount == Mount::Syncs
     }
 
-    /// Whether new data wait in memory for their blocks.
+    /// Whether new data use delayed allocation.
     pub(super) fn delays(&self) -> bool {
         self.data == Data::Wait
     }
 
-    /// Whether data may be older than the names and attributes that a crash leaves.
+    /// Whether data may be older than the names and attributes found after a crash.
     pub(super) fn data_may_be_older(&self) -> bool {
         self.delays() && !self.syncs()
     }
@@ -306,12 +306,12 @@ impl Config {
         self.preset == Preset::Ext4
     }
 
-    /// Whether space is handed out in clusters of several blocks.
+    /// Whether space is allocated in clusters of several blocks.
     pub(super) fn is_bigalloc(&self) -> bool {
         self.features.contains("bigalloc")
     }
 
-    /// What collapse and insert take whole numbers of, in bytes.
+    /// Granularity of collapse and insert, in bytes.
     pub(super) fn shift_bytes(&self) -> u64 {
         let blocks = match self.is_bigalloc() {
             true => CLUSTER_BLOCKS,
@@ -320,13 +320,14 @@ impl Config {
         u64::from(self.block_size) * blocks
     }
 
-    /// Whether hidden files say what everybody uses.
+    /// Whether hidden quota files hold the usage of each user.
     pub(super) fn has_quota(&self) -> bool {
         self.features.contains("quota")
     }
 
-    /// What e2fsck may do after a crash. Of an orphan whose values are inodes e2fsck 1.47 frees the
-    /// first and not the others, which `-p` then calls unattached: after a crash of the kernel too.
+    /// Permitted e2fsck repairs after a crash. For an orphan with several value inodes, e2fsck 1.47
+    /// frees only the first; `-p` then reports the others as unattached, also after a crash of the
+    /// kernel.
     pub(super) fn repair(&self) -> Repair {
         if self.has_value_inodes() {
             Repair::Everything
@@ -335,7 +336,7 @@ impl Config {
         }
     }
 
-    /// Whether values too large for a block become inodes.
+    /// Whether values too large for a block get inodes of their own.
     pub(super) fn has_value_inodes(&self) -> bool {
         self.features.contains("ea_inode")
     }

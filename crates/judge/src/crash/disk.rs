@@ -1,4 +1,4 @@
-//! What a run or a crash leaves: one device, or two where the journal has its own.
+//! Image of a run or a crash: one device, or two with an external journal.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ pub(super) struct Recorders {
 }
 
 impl Disk {
-    /// A copy that nobody else writes to.
+    /// A private copy.
     pub(super) fn snapshot(&self) -> Self {
         let copy = |device: &Arc<MemDevice>| Arc::new(device.snapshot());
         Self {
@@ -28,7 +28,7 @@ impl Disk {
         }
     }
 
-    /// Our mount.
+    /// Mounts with our engine.
     pub(super) fn mount(&self, options: MountOptions) -> Result<Filesystem> {
         let journal = self.journal.clone();
         mount(self.main.clone(), journal.map(|it| it as _), options)

@@ -1,11 +1,11 @@
-//! How much is done, and what was.
+//! Sampling rates of a suite, and counters of its results.
 
 use std::fmt;
 
-/// How much is done. Our own recovery judges every image; of the rest one image in so many.
+/// Sampling rates, as one in n. Every image is recovered by us; the other checks take samples.
 #[derive(Clone, Copy, Debug)]
 pub struct Effort {
-    /// One cut in so many is taken.
+    /// Cuts.
     pub cut: u64,
     /// `e2fsck -fn` after our recovery.
     pub check: u64,
@@ -18,7 +18,7 @@ pub struct Effort {
 }
 
 impl Effort {
-    /// Every judge on every image.
+    /// Every cut and every image with each recovery; a second crash on 1 in 40.
     pub const FULL: Effort = Effort {
         cut: 1,
         check: 1,
@@ -26,7 +26,7 @@ impl Effort {
         kernel: 1,
         twice: 40,
     };
-    /// A few images for the slow judges, as in `make test`.
+    /// Every cut, with samples for the slow checks, as in `make test`.
     pub const SAMPLE: Effort = Effort {
         cut: 1,
         check: 4,
@@ -34,7 +34,7 @@ impl Effort {
         kernel: 5,
         twice: 150,
     };
-    /// A few cuts of a long run.
+    /// A sample of the cuts of a long run.
     pub const PLOT: Effort = Effort {
         cut: 7,
         check: 5,
@@ -52,14 +52,14 @@ impl Effort {
     };
 }
 
-/// What was done.
+/// Counters of results.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Figures {
     /// Cuts.
     pub cuts: u64,
-    /// Images that we recovered.
+    /// Images recovered by us.
     pub images: u64,
-    /// Images that `e2fsck -fn` called clean after that.
+    /// Of these, images that `e2fsck -fn` called clean.
     pub checked: u64,
     /// Images that `e2fsck -p` recovered to the same tree.
     pub by_e2fsck: u64,
@@ -67,9 +67,9 @@ pub struct Figures {
     pub by_kernel: u64,
     /// Images of a second crash.
     pub twice: u64,
-    /// Cuts in the middle of an operation, of which a transaction has already ended.
+    /// Cuts in the middle of an operation after one of its transactions has ended.
     pub inside: u64,
-    /// Images that held an older state than the last step begun.
+    /// Images with an older state than the last step begun.
     pub older: u64,
 }
 

@@ -1,7 +1,7 @@
-//! No file has written blocks behind its end.
+//! Check: no file has written blocks behind its end.
 //!
-//! Of every recovered image, since e2fsck sees a sample, and with blocks smaller than 4 KiB lets
-//! pass what lies in the same 4 KiB as the end. A test compares both.
+//! It runs on every recovered image. e2fsck sees only a sample, and with blocks smaller than 4 KiB
+//! it accepts blocks in the same 4 KiB as the end. A test compares both.
 
 use anyhow::{Context, Result, anyhow, ensure};
 use uext4::{Extent, Filesystem};
@@ -9,10 +9,10 @@ use uext4_testkit::manifest::{FileKind, Manifest};
 
 use crate::EngineTarget;
 
-/// Looks at all files of the tree.
+/// Checks all files of the tree.
 ///
 /// # Errors
-/// A file whose last written block lies behind its size.
+/// A file whose last written block is behind its size.
 pub(super) fn end_with_their_files(fs: &Filesystem, tree: &Manifest) -> Result<()> {
     let files = tree.entries.iter();
     let files = files.filter(|(_, entry)| entry.kind == FileKind::File);
@@ -68,7 +68,7 @@ mod tests {
         let scratch = scratch_dir().expect("a scratch directory");
         let path = scratch.path().join("image");
         std::fs::write(&path, disk.main.to_bytes()).expect("the image");
-        // What e2fsck and what we say: blocks have 1 KiB.
+        // Verdicts of e2fsck and of this check, with blocks of 1 KiB.
         let sizes = [
             (8192, true, true),
             (7169, true, true),

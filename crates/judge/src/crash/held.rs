@@ -1,4 +1,4 @@
-//! Files that a workload holds open: what makes, uses and ends them, with us and in the model.
+//! Open files of a workload: creation, use and close, in the engine and in the model.
 
 use std::collections::BTreeMap;
 
@@ -24,22 +24,22 @@ impl HeldWrite {
     }
 }
 
-/// Numbers of inodes that never had a name; the model counts from one.
+/// First number for inodes that never had a name; the model counts from one.
 const UNNAMED_NUMBERS: u64 = 1 << 48;
 
 /// Open files of a workload.
 #[derive(Default)]
 pub(super) struct Held {
     inodes: BTreeMap<u64, InodeRef>,
-    /// What they hold.
+    /// Their expected state.
     files: BTreeMap<u64, HeldFile>,
-    /// Those whose last write found no room: how much of it is on the disk is not known.
+    /// Files whose last write hit "no space": the number of bytes written is unknown.
     cut_short: BTreeMap<u64, HeldFile>,
-    /// The number of an inode before and after it got its first name.
+    /// The numbers of an inode before and after it got its first name.
     named: Option<(u64, u64)>,
 }
 
-/// The model does not know it: it has no name.
+/// A file without a name, which the model does not have.
 struct HeldFile {
     number: u64,
     name: Name,
@@ -48,9 +48,9 @@ struct HeldFile {
 
 #[derive(PartialEq)]
 enum Name {
-    /// It never had one, and may get one.
+    /// It never had a name, and may get one.
     Never,
-    /// It lost it, and gets none again.
+    /// It lost its last name, and cannot get another.
     Lost,
 }
 
@@ -61,24 +61,24 @@ impl Held {
         files.map(|file| (file.number, &file.data[..]))
     }
 
-    /// The number of an inode until the last step gave it its first name, and since.
+    /// Takes the old and the new number of an inode that the last step gave its first name.
     pub(super) fn take_named(&mut self) -> Option<(u64, u64)> {
         self.named.take()
     }
 
-    /// What is left of a file after a step that failed is seen in a crash at most.
+    /// Ends a file; after a failed step its remains are visible only in a crash.
     pub(super) fn end(&mut self, id: u64) {
         self.inodes.remove(&id);
         let file = self.files.remove(&id);
         self.cut_short.extend(file.map(|file| (id, file)));
     }
 
-    /// Closes all without a word.
+    /// Closes all files, ignoring errors.
     pub(super) fn close_all(&mut self) {
         self.inodes.clear();
     }
 
-    /// What the step before left is not seen any more.
+    /// Forgets the remains of the previous step.
     pub(super) fn begin_step(&mut self) {
         self.cut_short.clear();
     }
@@ -95,7 +95,7 @@ impl Held {
     }
 }
 
-/// The steps that make, use and end an open file.
+/// Runs a step that creates, uses or ends an open file.
 pub(super) fn run(step: &Step, fs: &Filesystem, held: &mut Held) -> Result<(), Errno> {
     let target = EngineTarget::new(fs);
     let caller = Caller::root();
@@ -127,7 +127,7 @@ pub(super) fn run(step: &Step, fs: &Filesystem, held: &mut Held) -> Result<(), E
         }
         Step::Close { held: id } => {
             held.inodes.remove(id);
-            // Whatever comes next frees it: here a lookup that finds nothing.
+            // The next call frees the inode: here a lookup that finds nothing.
             let _ = target.find(b"no such name");
             Ok(())
         }
@@ -135,7 +135,7 @@ pub(super) fn run(step: &Step, fs: &Filesystem, held: &mut Held) -> Result<(), E
     }
 }
 
-/// What such a step does to the model.
+/// Applies such a step to the model.
 pub(super) fn expect(step: &Step, model: &mut Model, held: &mut Held) -> Result<(), Errno> {
     match step {
         Step::Tmpfile { held: id } => {
@@ -157,7 +157,7 @@ pub(super) fn expect(step: &Step, model: &mut Model, held: &mut Held) -> Result<
     }
 }
 
-/// A file that stays open loses its name.
+/// Removes the last name of a file that stays open.
 fn expect_unlink(id: u64, path: &[u8], model: &mut Model, held: &mut Held) -> Result<(), Errno> {
     model.write(path, 0, &[])?;
     let found = model.files().remove(path);
@@ -170,7 +170,7 @@ fn expect_unlink(id: u64, path: &[u8], model: &mut Model, held: &mut Held) -> Re
     Ok(())
 }
 
-/// A file without a name gets one.
+/// Gives a file its first name.
 fn expect_link(id: u64, path: &[u8], model: &mut Model, held: &mut Held) -> Result<(), Errno> {
     let file = held.files.remove(&id);
     let file = file.filter(|file| file.name == Name::Never);

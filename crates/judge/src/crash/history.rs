@@ -1,4 +1,4 @@
-//! What the tree was after each step, and how far the promises reached.
+//! The tree after each step, with the durability promised by then.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -19,18 +19,18 @@ pub(super) struct State {
     pub(super) manifest: Manifest,
     /// Inode number of each path of a file.
     pub(super) files: BTreeMap<Vec<u8>, u64>,
-    /// Of every file with a name, or held open without one.
+    /// Content of every file with a name, or held open without one.
     pub(super) contents: BTreeMap<u64, Content>,
     views: BTreeMap<u64, View>,
-    /// The inode whose size the step may have changed bit by bit.
+    /// The inode whose size the step may have changed gradually.
     pub(super) gradual: Option<u64>,
-    /// The inode that may have holes while the step is half done.
+    /// The inode that may have holes while the step is in progress.
     pub(super) moved: Option<u64>,
-    /// For a reader of a failure.
+    /// Description for a failure report.
     pub(super) text: String,
 }
 
-/// What the inode itself shows; a change of it is a change that its fsync makes durable.
+/// The state of an inode that its fsync makes durable.
 #[derive(PartialEq)]
 struct View {
     entry: Entry,
@@ -42,35 +42,35 @@ struct View {
 /// All states of a run; state 0 is the empty file system.
 pub(super) struct History {
     pub(super) states: Vec<State>,
-    /// For each step the oldest state that is allowed once it has returned.
+    /// Per step, the oldest state allowed after its return.
     floors: Vec<usize>,
     /// Steps that were a sync.
     syncs: BTreeSet<usize>,
-    /// Steps that commit by themselves.
+    /// Steps whose purpose is a commit.
     commits: BTreeSet<usize>,
     /// Every step is durable when it returns.
     all_sync: bool,
-    /// The step that last touched an inode.
+    /// The last step that changed each inode.
     touched: BTreeMap<u64, usize>,
-    /// The step that last touched what it holds: its data and size.
+    /// The last step that changed each inode's data or size.
     written: BTreeMap<u64, usize>,
     written_out: Vec<WrittenOut>,
 }
 
-/// Data that waited are on the disk.
+/// Writeback of delayed data.
 struct WrittenOut {
-    /// By this step.
+    /// The step that caused it.
     step: usize,
-    /// Of this inode; `None` for all.
+    /// The inode; `None` for all.
     number: Option<u64>,
     when: When,
 }
 
 #[derive(PartialEq)]
 enum When {
-    /// Before the step returns.
+    /// The data are on disk once the step has returned.
     Returned,
-    /// Before what the step changed is there.
+    /// The data are on disk once the step's change is.
     Found,
 }
 
@@ -94,7 +94,7 @@ impl History {
         }
     }
 
-    /// A step returned and left `model`; it promises something only when it was `done`.
+    /// Adds the state `model` after a step; only a successful step (`done`) makes promises.
     pub(super) fn push(
         &mut self,
         (step, done): (&Step, bool),
@@ -142,7 +142,7 @@ impl History {
         self.floors.push(floor.max(before));
     }
 
-    /// The inode has another number since it has a name.
+    /// Changes the number of an inode that got its first name.
     fn renumber(&mut self, before: u64, now: u64) {
         for state in &mut self.states {
             if let Some(content) = state.contents.remove(&before) {
@@ -161,7 +161,7 @@ impl History {
         self.syncs.contains(&step)
     }
 
-    /// Whether `step` was there to commit.
+    /// Whether the purpose of `step` is a commit.
     pub(super) fn commits(&self, step: usize) -> bool {
         self.commits.contains(&step)
     }
@@ -171,8 +171,8 @@ impl History {
         self.floors[step]
     }
 
-    /// The oldest state whose data the file may hold, when the tree is that of state `found` and
-    /// step `returned` had returned.
+    /// The oldest state whose data the file may hold, if the found tree is that of state `found`
+    /// and step `returned` had returned.
     pub(super) fn data_floor(&self, number: u64, found: usize, returned: usize) -> usize {
         let counts = |out: &&WrittenOut| {
             let until = match out.when {
@@ -186,14 +186,14 @@ impl History {
     }
 }
 
-/// The step up to which a sync of the file at `path` reaches.
+/// The step up to which a sync covers the file at `path`.
 fn promised(steps: &BTreeMap<u64, usize>, model: &Model, path: &[u8]) -> usize {
     let number = model.numbers().get(path).copied();
     let step = number.and_then(|number| steps.get(&number));
     step.copied().unwrap_or(0)
 }
 
-/// Whose data the step wrote out, if they waited (of all inodes: `None`), and when that holds.
+/// The inode whose delayed data the step writes back (`None`: all inodes), and when that holds.
 fn written_out(step: &Step, before: &State, model: &Model) -> Option<(Option<u64>, When)> {
     let number = |path: &[u8]| model.numbers().get(path).copied();
     match step {
@@ -201,7 +201,7 @@ fn written_out(step: &Step, before: &State, model: &Model) -> Option<(Option<u64
         Step::Op(Op::Fsync { path }) | Step::Fdatasync { path } => {
             Some((number(path), When::Returned))
         }
-        // What replaces a file has its data first (`auto_da_alloc`).
+        // A file that replaces another has its data written first (`auto_da_alloc`).
         Step::Op(Op::Rename { to, how, .. })
             if *how != RenameHow::Exchange && before.files.contains_key(to) =>
         {

@@ -1,5 +1,5 @@
-//! Many crashes of one recording, each recovered and judged, by several workers at once: mounts
-//! of the kernel mostly wait.
+//! Runs all crashes of one recording, recovered and checked by several workers in parallel, since
+//! mounts of the kernel mostly wait.
 
 use std::ops::RangeInclusive;
 use std::thread;
@@ -20,17 +20,17 @@ use super::tape::Tape;
 use super::verdict::{self, Window};
 use crate::EngineTarget;
 
-/// Crashes judged at once.
+/// Number of workers.
 const WORKERS: usize = 3;
 
-/// Judges the crashes of one recording.
+/// Checks the crashes of one recording.
 pub struct Judge {
     recording: Recording,
-    /// What was done so far.
+    /// Counters so far.
     pub figures: Figures,
 }
 
-/// One crash and who has a say.
+/// One crash, with the checks to run.
 #[derive(Clone, Copy)]
 struct Task {
     cut: usize,
@@ -50,10 +50,10 @@ impl Judge {
         }
     }
 
-    /// Crashes at every cut.
+    /// Runs crashes at every cut.
     ///
     /// # Errors
-    /// A crash that broke a promise, with the text of its case.
+    /// A crash that violates a promise, with the text of its case.
     pub fn all(&mut self, effort: &Effort) -> Result<()> {
         let tasks = self.tasks(effort);
         let share = tasks.len().div_ceil(WORKERS).max(1);
@@ -77,7 +77,7 @@ impl Judge {
         first
     }
 
-    /// One crash with every judge.
+    /// Runs one crash with every check.
     ///
     /// # Errors
     /// As [`Judge::all`].
@@ -105,7 +105,7 @@ impl Judge {
             self.figures.cuts += 1;
             self.figures.inside += u64::from(is_inside(&self.recording, cut));
             let seed = rng.below(1 << 32);
-            // With nothing or one change pending there is less to choose from.
+            // With at most one pending change some choices coincide.
             let all = [
                 Survivors::All,
                 Survivors::None,
@@ -198,7 +198,7 @@ impl<'a> Worker<'a> {
         Ok(())
     }
 
-    /// Recovers `image` ourselves and judges the tree.
+    /// Recovers `image` with our engine and checks the tree.
     fn recover(&mut self, image: Disk, window: Window, check: bool) -> Result<Manifest> {
         let recovered = by_us(&self.recording.run.config, image)?;
         let source = EngineTarget::new(&recovered.fs);
@@ -216,7 +216,7 @@ impl<'a> Worker<'a> {
         Ok(recovered.tree)
     }
 
-    /// Crashes at every write of our recovery, and recovers from that.
+    /// Crashes at every write of our recovery, and recovers again.
     fn twice(&mut self, image: &Disk, window: Window) -> Result<()> {
         let config = self.recording.run.config;
         let mut tape = no_panic("our recovery", || recorded(&config, image.snapshot()))?;
@@ -233,7 +233,7 @@ impl<'a> Worker<'a> {
     }
 }
 
-/// Whether a transaction has ended in the middle of an operation that is under way at `cut`.
+/// Whether `cut` is in the middle of an operation after one of its transactions has ended.
 fn is_inside(recording: &Recording, cut: usize) -> bool {
     let label = recording.tape.last_mark(cut).unwrap_or(1);
     let commits = recording.history.commits((label / 2) as usize);
@@ -241,7 +241,7 @@ fn is_inside(recording: &Recording, cut: usize) -> bool {
     label.is_multiple_of(2) && !commits && recording.tape.flushes_since_mark(cut) >= 2
 }
 
-/// What may be there after a crash at `cut`.
+/// The states allowed after a crash at `cut`.
 pub(super) fn window(recording: &Recording, cut: usize) -> Window {
     let last = recording.tape.last_mark(cut).unwrap_or(0);
     let begun = (last / 2) as usize;
@@ -257,8 +257,8 @@ pub(super) fn window(recording: &Recording, cut: usize) -> Window {
     }
 }
 
-/// A file whose cut the kernel finishes gets the time of that, one of `seconds`; e2fsck and we keep
-/// the time of the cut.
+/// A truncate finished by the kernel sets a new mtime, within `seconds`; e2fsck and we keep the
+/// original one. Replaces the former by the latter.
 fn forget_cuts(kernels: &mut Manifest, ours: &Manifest, seconds: RangeInclusive<i64>) {
     for (path, entry) in &mut kernels.entries {
         let is_dated = entry.kind == FileKind::File && seconds.contains(&entry.mtime.seconds);
@@ -268,7 +268,7 @@ fn forget_cuts(kernels: &mut Manifest, ours: &Manifest, seconds: RangeInclusive<
     }
 }
 
-/// Two who recovered one image see one tree.
+/// Two recoveries of one image give the same tree.
 pub(super) fn same(ours: &Manifest, other: &Manifest) -> Result<()> {
     let policy = Policy::default().check(Field::DirectoryMtime);
     let differences = ours.diff(other, &policy);

@@ -1,6 +1,6 @@
-//! Plants a bug in a recording: the same writes without some of the flushes.
+//! Canary: plants a bug in a recording, by removing some of its flushes.
 //!
-//! A crash suite that does not see these sees nothing.
+//! A crash suite that misses these bugs misses all.
 
 use std::sync::Arc;
 
@@ -10,12 +10,12 @@ use uext4::device::{BlockDevice, Change, CrashLog, Event, MemDevice, Recorder, S
 use super::play::Recording;
 use super::tape::Tape;
 
-/// Which flushes are left out.
+/// The flushes to remove.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Plant {
-    /// Every one.
+    /// All.
     AllFlushes,
-    /// Those before a commit block: data and log body may come after it.
+    /// Those before a commit block: data and log body may reach the disk after it.
     BeforeCommitBlock,
     /// Those after a commit block: an fsync returns too early.
     AfterCommitBlock,
@@ -25,10 +25,10 @@ pub enum Plant {
 const COMMIT_BLOCK: [u8; 8] = [0xC0, 0x3B, 0x39, 0x98, 0, 0, 0, 2];
 
 impl Plant {
-    /// The recording as a faulty engine would have made it.
+    /// The recording of a hypothetical faulty engine.
     ///
     /// # Errors
-    /// Never in practice: the writes fitted before.
+    /// Never in practice: the writes fit the device.
     pub fn into_recording(self, mut recording: Recording) -> Result<Recording> {
         let log = &mut recording.tape.main;
         let base = log.image(0, Survivors::All);

@@ -1,4 +1,4 @@
-//! Runs a workload over a recorder.
+//! Runs a workload on a recording device.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -21,20 +21,20 @@ use super::step::{self, Step};
 use super::tape::Tape;
 use super::workload::Workload;
 
-/// The directory of what fills a file system. Nobody else goes there.
+/// Directory of the filler files; no step uses it.
 pub(super) const FILLER: &str = "filler";
 const FILLERS: u64 = 6;
-/// Bytes of a name or value that a report shows.
+/// Bytes of a name or value shown in a report.
 const SHOWN_BYTES: usize = 40;
-/// When the clock of a run starts, in seconds since 1970.
+/// Start of a run's clock, in seconds since 1970.
 const START_SECONDS: i64 = 1_500_000_000;
 
-/// What makes a run; equal runs are equal to the byte.
+/// Parameters of a run; equal parameters give byte-identical runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run {
     /// Kind of file system.
     pub config: Config,
-    /// Written in place of drawn.
+    /// A fixed workload instead of a random one.
     pub plot: Option<Plot>,
     /// Seed of the workload.
     pub seed: u64,
@@ -45,7 +45,7 @@ pub struct Run {
 }
 
 impl Run {
-    /// The run of a seed. Every fourth starts on a fresh file system and sees its first mount.
+    /// The run of a seed. Every fourth starts on a fresh file system and includes its first mount.
     pub fn of(config: Config, seed: u64, steps: usize) -> Self {
         let warm_up = [0, 250, 80, 150][(seed % 4) as usize];
         Self {
@@ -83,8 +83,8 @@ impl fmt::Display for Run {
     }
 }
 
-/// A run that can be cut anywhere. Marks in the log: twice the number of a step when it begins,
-/// and one more when it returned.
+/// A run that can be cut anywhere. Marks in its log: twice the step number at the begin of a step,
+/// plus one at its return.
 pub struct Recording {
     pub(super) run: Run,
     pub(super) tape: Tape,
@@ -101,7 +101,7 @@ pub(super) fn clock() -> Arc<ManualClock> {
     }))
 }
 
-/// Options of a mount that repeats.
+/// Deterministic mount options.
 pub(super) fn options(clock: Arc<ManualClock>) -> MountOptions {
     MountOptions {
         threads: Threads::Inline,
@@ -116,7 +116,7 @@ pub(super) fn options(clock: Arc<ManualClock>) -> MountOptions {
 /// Runs a workload and records it.
 ///
 /// # Errors
-/// The engine answered another errno than the model.
+/// The engine's errno differs from the model's.
 pub fn play(run: Run) -> Result<Recording> {
     let disk = run.config.make()?;
     let recorders = Recorders::new(&disk);
@@ -152,7 +152,7 @@ struct Player {
     held: Held,
     history: History,
     done: BTreeSet<String>,
-    /// The last step did.
+    /// Whether the last step succeeded.
     succeeded: bool,
 }
 
@@ -188,7 +188,7 @@ impl Player {
         }
     }
 
-    /// Every step of a plot must succeed.
+    /// Runs a plot; every step must succeed.
     fn follow(&mut self, steps: Vec<Step>) -> Result<()> {
         for step in steps {
             self.take(&step)?;
@@ -236,13 +236,13 @@ impl Player {
         Ok(())
     }
 
-    /// Attributes may find no room in any file system.
+    /// Whether "no space" is a valid answer; for attributes it is one in any file system.
     fn may_be_full(&self, step: &Step) -> bool {
         let attribute = matches!(step, Step::Op(Op::SetXattr { .. }) | Step::SetAcl { .. });
         attribute || self.run.config.full_percent > 0
     }
 
-    /// Takes space away, in files of size 0.
+    /// Fills space with files of size 0.
     fn fill(&mut self) -> Result<()> {
         let percent = self.run.config.full_percent;
         if percent == 0 {
@@ -272,7 +272,7 @@ impl Player {
     }
 }
 
-/// The step with its lists of bytes as text, cut where they are long.
+/// The step with its byte lists as text, truncated.
 fn short(step: &Step) -> String {
     let debug = format!("{step:?}");
     let mut text = String::new();

@@ -1,8 +1,8 @@
-//! Workloads that are written, not drawn: what chance does not reach.
+//! Fixed workloads for states that random ones do not reach.
 //!
-//! A plot has a first part, before the recording, and a second that is crashed. The long ones
-//! change so much in one operation that it spans two transactions: the transaction is nearly full
-//! when it begins, and how nearly depends on the seed.
+//! A plot has a first part, before the recording, and a second part, which is crashed. In long
+//! plots one operation spans two transactions: the transaction is nearly full when it begins, and
+//! the seed varies the fill level.
 
 use uext4::FallocateMode;
 use uext4_testkit::ops::{Node, Op};
@@ -12,52 +12,52 @@ use super::beyond::Beyond;
 use super::config::Config;
 use super::step::Step;
 
-/// Blocks of data of the file of many extents; between them are holes.
+/// Data blocks of the file with many extents, with holes between them.
 const TEETH: u64 = 1400;
 /// Files with space behind their end.
 const BEYOND_FILES: u64 = 5;
-/// Directories, each with a block of its own to make dirty.
+/// Directories with a block each to make dirty.
 const DIRECTORIES: u64 = 200;
-/// What fits into one block of the orphan file, and more.
+/// More orphans than one block of the orphan file holds.
 const ORPHANS: u64 = 270;
-/// Names before an index of 1 KiB blocks gets its second level, and some that lead over it.
+/// More names than an index of 1 KiB blocks holds on one level.
 const NAMES: u64 = 300;
 const MORE_NAMES: u64 = 140;
 /// Steps between two syncs.
 const SYNC_EVERY: u64 = 20;
 
-/// The file of many extents.
+/// The file with many extents.
 pub(super) const LONG: &[u8] = b"long";
 
-/// A written workload.
+/// A fixed workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Plot {
-    /// A file of many extents is cut.
+    /// Truncates a file with many extents.
     Truncate,
-    /// It is unlinked while open, and closed later.
+    /// Unlinks it while open, and closes it later.
     Reclaim,
-    /// Nearly all of it is punched out.
+    /// Punches nearly all of it.
     Punch,
-    /// A part is taken out and the rest moves.
+    /// Collapses a part, which moves the rest.
     Collapse,
-    /// Room is made inside.
+    /// Inserts a range inside.
     Insert,
-    /// It is made zero.
+    /// Zeroes it.
     Zero,
-    /// It is written with zeroes.
+    /// Zeroes it with written zeros.
     WriteZeroes,
-    /// More files are open without a name than the orphan file has slots.
+    /// Holds more unnamed files open than the orphan file has slots.
     Orphans,
-    /// A directory's index grows by a level.
+    /// Grows a directory's index by a level.
     Index,
-    /// Files get space behind their end, which is written to, moved and cut.
+    /// Holds space behind the end of files, which is written, moved and cut.
     Beyond,
-    /// Special files of all kinds, in a directory that hands its access list down.
+    /// Special files of all kinds, in a directory with a default ACL.
     Nodes,
 }
 
 impl Plot {
-    /// All of them.
+    /// All plots.
     pub const ALL: [Plot; 11] = [
         Plot::Truncate,
         Plot::Reclaim,
@@ -72,7 +72,7 @@ impl Plot {
         Plot::Nodes,
     ];
 
-    /// Those whose operation spans two transactions.
+    /// Plots whose operation spans two transactions.
     pub const LONG: [Plot; 7] = [
         Plot::Truncate,
         Plot::Reclaim,
@@ -105,7 +105,7 @@ impl Plot {
         Self::ALL.into_iter().find(|plot| plot.name() == name)
     }
 
-    /// Whether there is room for it, and `fallocate` where it needs that.
+    /// Whether the configuration has the space and the `fallocate` that the plot needs.
     pub fn fits(self, config: &Config) -> bool {
         let long = Self::LONG.contains(&self);
         let moves = self == Self::Beyond;
@@ -115,7 +115,7 @@ impl Plot {
             && ((!long && !moves) || truncates || config.has_extents())
     }
 
-    /// What is done before the recording.
+    /// The steps before the recording.
     pub(super) fn before(self, config: &Config) -> Vec<Step> {
         match self {
             Self::Orphans => orphans_before(),
@@ -126,7 +126,7 @@ impl Plot {
         }
     }
 
-    /// What is recorded.
+    /// The recorded steps.
     pub(super) fn recorded(self, config: &Config, seed: u64) -> Vec<Step> {
         let block = u64::from(config.block_size);
         match self {
@@ -160,7 +160,7 @@ impl Plot {
     }
 }
 
-/// A range of the comb, in blocks.
+/// A fallocate of a range of the comb, in blocks.
 fn shape(mode: FallocateMode, block: u64, start_blocks: u64, len_blocks: u64) -> Step {
     Step::Fallocate {
         path: LONG.to_vec(),
@@ -210,7 +210,7 @@ fn long_before(config: &Config) -> Vec<Step> {
     steps
 }
 
-/// Fills the transaction, how far depends on the seed; then the operation.
+/// Fills the transaction to a level given by the seed, then runs the operation.
 fn long(seed: u64, operation: Vec<Step>) -> Vec<Step> {
     let count = 40 + seed * 8 % 150;
     let child = |n| [&directory(n)[..], b"/child"].concat();
@@ -236,7 +236,7 @@ fn orphans_before() -> Vec<Step> {
     open.chain(names).collect()
 }
 
-/// Names go while the orphan file is full, then slots get free again.
+/// Removes names while the orphan file is full, then frees slots.
 fn orphans() -> Vec<Step> {
     let unlink = |n| Step::UnlinkHeld {
         held: ORPHANS + n,

@@ -1,4 +1,4 @@
-//! Three ways to recover an image, each of which ends with a clean e2fsck.
+//! Three ways to recover an image, each followed by a clean e2fsck.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -24,7 +24,7 @@ use crate::EngineTarget;
 /// Unit of copying between memory and files.
 const CHUNK_BYTES: usize = 64 << 10;
 
-/// Whether the kernel can mount for us.
+/// Whether the kernel can mount here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kernel {
     Available,
@@ -42,15 +42,15 @@ impl Kernel {
     }
 }
 
-/// Files for the judges, written anew for every image.
+/// Scratch files for the external checks, rewritten for every image.
 pub(super) struct Scratch {
     config: Config,
     kernel: Kernel,
-    /// Made when the first image comes.
+    /// Created for the first image.
     bench: Option<Bench>,
 }
 
-/// A device of a [`Disk`] as a file, and as a loop device where the kernel or an external journal
+/// A device of a [`Disk`] as a file, and as a loop device if the kernel or an external journal
 /// needs one.
 struct Slot {
     path: PathBuf,
@@ -170,17 +170,17 @@ impl Scratch {
         Ok(self.bench.insert(bench))
     }
 
-    /// e2fsck finds nothing to repair.
+    /// Checks with e2fsck that nothing needs repair.
     pub(super) fn check(&mut self, disk: &Disk, after: &str) -> Result<()> {
         self.fill(disk)?.must_be_clean(after)
     }
 
-    /// `e2fsck -p` replays and repairs what it may; then the image is clean. Answers the tree.
+    /// Recovers with `e2fsck -p`, then requires a clean image. Answers the tree.
     pub(super) fn by_e2fsck(&mut self, disk: &Disk) -> Result<Manifest> {
         Ok(self.repaired(disk, self.config.repair())?.tree)
     }
 
-    /// `e2fsck -y` makes the image clean; then our mount of it.
+    /// Repairs with `e2fsck -y`, requires a clean image, and mounts it with our engine.
     pub(super) fn by_repair(&mut self, disk: &Disk) -> Result<Recovered> {
         self.repaired(disk, Repair::Everything)
     }
@@ -194,12 +194,12 @@ impl Scratch {
         by_us(&config, Disk { main, journal }).with_context(|| format!("after e2fsck {how:?}"))
     }
 
-    /// `e2fsck -y` makes the image clean.
+    /// Repairs with `e2fsck -y` and requires a clean image.
     pub(super) fn repair(&mut self, disk: &Disk) -> Result<()> {
         self.fill(disk)?.repair(Repair::Everything)
     }
 
-    /// The kernel mounts the image, and unmounts it clean. Answers the tree.
+    /// Recovers by a mount of the kernel, then requires a clean image. Answers the tree.
     pub(super) fn by_kernel(&mut self, disk: &Disk) -> Result<Manifest> {
         let bench = self.fill(disk)?;
         let mount = bench.main.device()?.mount(&bench.kernel_options()?)?;
@@ -210,14 +210,14 @@ impl Scratch {
     }
 }
 
-/// What our own recovery left.
+/// Result of our own recovery.
 pub(super) struct Recovered {
     pub(super) fs: Filesystem,
     pub(super) disk: Disk,
     pub(super) tree: Manifest,
 }
 
-/// Our mount of what a crash left, which recovers it.
+/// Recovers by a mount with our engine.
 pub(super) fn by_us(config: &Config, disk: Disk) -> Result<Recovered> {
     let (fs, tree) = no_panic("our recovery", || {
         let fs = disk.mount(config.mounted(options(clock())))?;
@@ -227,7 +227,7 @@ pub(super) fn by_us(config: &Config, disk: Disk) -> Result<Recovered> {
     Ok(Recovered { fs, disk, tree })
 }
 
-/// Our mount and unmount of what a crash left, recorded, so that they can be cut too.
+/// Records our mount and unmount of a crashed image, so that they can be cut too.
 pub(super) fn recorded(config: &Config, disk: Disk) -> Result<Tape> {
     let recorders = Recorders::new(&disk);
     let fs = recorders.mount(config.mounted(options(clock())))?;
@@ -235,7 +235,7 @@ pub(super) fn recorded(config: &Config, disk: Disk) -> Result<Tape> {
     Ok(Tape::of(&recorders))
 }
 
-/// A panic is a failure like any other, so that it is reported with its case.
+/// Turns a panic into an error, so that it is reported with its case.
 pub(super) fn no_panic<T>(what: &str, work: impl FnOnce() -> Result<T>) -> Result<T> {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|cause| {
         let text = cause.downcast_ref::<String>().cloned();

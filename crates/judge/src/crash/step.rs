@@ -10,14 +10,14 @@ use super::held::{self, Held, HeldWrite};
 use super::plot::LONG;
 use crate::EngineTarget;
 
-/// An access list of owner, one user, group, mask and others, as Linux passes it.
+/// An ACL with owner, one user, group, mask and others, in the kernel's format.
 const ACL: [u8; 44] = [
     2, 0, 0, 0, 1, 0, 6, 0, 255, 255, 255, 255, 2, 0, 4, 0, 100, 0, 0, 0, 4, 0, 4, 0, 255, 255,
     255, 255, 16, 0, 4, 0, 255, 255, 255, 255, 32, 0, 4, 0, 255, 255, 255, 255,
 ];
 /// `FS_NODUMP_FL`.
 const NODUMP: u32 = 0x40;
-/// The permission bits that go with [`ACL`].
+/// The permission bits that match [`ACL`].
 const ACL_MODE: u32 = 0o644;
 
 /// One step. Each is one call of the engine.
@@ -25,11 +25,11 @@ const ACL_MODE: u32 = 0o644;
 pub(super) enum Step {
     Op(Op),
     Sync,
-    /// An unnamed file, held open.
+    /// Opens an unnamed file.
     Tmpfile {
         held: u64,
     },
-    /// Takes the name of a file that is held open.
+    /// Removes the name of a held file.
     UnlinkHeld {
         held: u64,
         path: Vec<u8>,
@@ -52,11 +52,11 @@ pub(super) enum Step {
     SetAcl {
         path: Vec<u8>,
     },
-    /// An access list that new files of a directory inherit.
+    /// Sets a default ACL on a directory.
     SetDefaultAcl {
         path: Vec<u8>,
     },
-    /// Every other block of a file.
+    /// Writes every other block of a file.
     Comb {
         path: Vec<u8>,
         teeth: u64,
@@ -70,13 +70,13 @@ pub(super) enum Step {
         path: Vec<u8>,
         seconds: i64,
     },
-    /// Changes a flag of an inode that means nothing to us (`chattr +d`, `-d`).
+    /// Changes an inode flag without effect on the engine (`chattr +d`, `-d`).
     Flag {
         path: Vec<u8>,
     },
     /// Discards free space.
     Trim,
-    /// Brings the device to rest, and lets changes in again.
+    /// Freezes the file system and thaws it.
     Freeze,
     /// The last step of every workload.
     Unmount,
@@ -145,7 +145,7 @@ pub(super) fn run(step: &Step, fs: &Filesystem, held: &mut Held) -> Result<(), E
     }
 }
 
-/// Offsets and bytes of a comb.
+/// Offsets and contents of a comb's blocks.
 fn comb(teeth: u64, block_size: u32) -> impl Iterator<Item = (u64, Vec<u8>)> {
     let tooth = move |n| (2 * n * u64::from(block_size), written_bytes(n, block_size));
     (0..teeth).map(tooth)
@@ -163,7 +163,7 @@ fn times(seconds: i64) -> SetAttr {
     }
 }
 
-/// What the step does to the model.
+/// Applies the step to the model.
 pub(super) fn expect(step: &Step, model: &mut Model, held: &mut Held) -> Result<(), Errno> {
     held.begin_step();
     match step {
@@ -202,11 +202,11 @@ pub(super) fn expect(step: &Step, model: &mut Model, held: &mut Held) -> Result<
     }
 }
 
-/// What a step that found no room did to the model: names and attributes are as before, and data
-/// is as much as there was room for.
+/// Applies a step that hit "no space" to the model: names and attributes are unchanged, data may be
+/// written in part.
 ///
 /// # Errors
-/// The file holds something else.
+/// The file's content is not between old and new.
 pub(super) fn expect_part(
     step: &Step,
     fs: &Filesystem,
@@ -264,7 +264,7 @@ fn data_of(model: &Model, path: &[u8]) -> Vec<u8> {
         .map_or(Vec::new(), |(_, data)| data.to_vec())
 }
 
-/// Whether every byte is old or new, and so is the size or what lies between.
+/// Whether every byte is old or new, and the size is between the old and the new one.
 fn is_between(found: &[u8], old: &[u8], new: &[u8]) -> bool {
     let sizes = old.len().min(new.len())..=old.len().max(new.len());
     let byte = |data: &[u8], at: usize| data.get(at).copied().unwrap_or(0);
@@ -327,7 +327,7 @@ fn shift(
 }
 
 impl Step {
-    /// The file that may have holes while the step is half done: it has more extents than a
+    /// The file that may have holes while the step is in progress: it has more extents than one
     /// transaction changes.
     pub(super) fn moves(&self) -> Option<&[u8]> {
         use FallocateMode::{CollapseRange, InsertRange};
@@ -341,14 +341,14 @@ impl Step {
         }
     }
 
-    /// Whether it is there to commit.
+    /// Whether its purpose is a commit.
     pub(super) fn commits(&self) -> bool {
         use Step::{Fdatasync, Freeze, Sync, Unmount};
         let step = matches!(self, Sync | Freeze | Unmount | Fdatasync { .. });
         step || matches!(self, Step::Op(Op::Fsync { .. }))
     }
 
-    /// What it does, in a word or two.
+    /// Its kind, in a word or two.
     pub(super) fn kind(&self) -> String {
         let text = match self {
             Step::Op(Op::Rename { how, .. }) => format!("Rename {how:?}"),
@@ -363,7 +363,7 @@ impl Step {
         text[..end].trim_end().to_owned()
     }
 
-    /// The file whose size the step may change bit by bit.
+    /// The file whose size the step may change gradually.
     pub(super) fn gradual(&self) -> Option<&[u8]> {
         match self {
             Step::Op(Op::Write { path, .. } | Op::Truncate { path, .. })

@@ -1,4 +1,4 @@
-//! Whole runs: played, and their crashes judged.
+//! Whole runs: played, then crashed and checked.
 
 use anyhow::{Context, Result};
 use uext4::device::Event;
@@ -11,7 +11,7 @@ use super::recover::{Scratch, by_us, no_panic};
 use super::verdict::{self, Window};
 use crate::EngineTarget;
 
-/// Plays a run and judges its crashes.
+/// Plays a run and checks its crashes.
 ///
 /// # Errors
 /// As [`play`] and [`Judge::all`].
@@ -22,25 +22,25 @@ pub fn run_suite(run: Run, effort: &Effort) -> Result<Figures> {
     Ok(judge.figures)
 }
 
-/// What became of a run without a log.
+/// Results of a run without a log.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Unjournaled {
-    /// Images of a crash.
+    /// Crash images.
     pub images: u64,
-    /// Those that could be mounted as they were.
+    /// Images that could be mounted unrepaired.
     pub mounted: u64,
-    /// Those that `e2fsck -y` was given, and repaired.
+    /// Images that `e2fsck -y` had to repair, and did.
     pub repaired: u64,
-    /// Crashes right after a sync: we, `e2fsck -p` and the kernel see the tree of that moment.
+    /// Crashes right after a sync: our engine, `e2fsck -p` and the kernel find the synced tree.
     pub synced: u64,
 }
 
-/// Crashes a run without a log. What a sync left is there until the next change; after that
-/// nothing is promised, but our mount and a walk of the tree must end with an answer or an error,
-/// and `e2fsck -y` must be able to repair what it is given.
+/// Crashes a run without a log. A synced state holds until the next change. After that nothing is
+/// promised, but our mount and a walk of the tree end with an answer or an error, and `e2fsck -y`
+/// can repair the image.
 ///
 /// # Errors
-/// A panic, an image beyond repair, or a sync that did not hold.
+/// A panic, an image beyond repair, or a sync that was not durable.
 pub fn run_unjournaled(run: Run) -> Result<Unjournaled> {
     let mut recording = play(run)?;
     let mut scratch = Scratch::new(run.config);
@@ -69,7 +69,7 @@ pub fn run_unjournaled(run: Run) -> Result<Unjournaled> {
     Ok(figures)
 }
 
-/// Crashes where a sync has just returned.
+/// Crashes right after a sync has returned.
 fn after_syncs(recording: &mut Recording, scratch: &mut Scratch) -> Result<u64> {
     let mut synced = 0;
     for cut in 0..recording.tape.len() {
@@ -99,7 +99,7 @@ fn after_syncs(recording: &mut Recording, scratch: &mut Scratch) -> Result<u64> 
     Ok(synced)
 }
 
-/// Runs exactly one crash, with every judge.
+/// Runs exactly one crash, with every check.
 ///
 /// # Errors
 /// As [`run_suite`].

@@ -1,6 +1,6 @@
-//! What happened on all devices of a file system, in one order, and what a crash leaves of it.
+//! Recorded events of all devices of a file system in one order, and the images after a crash.
 //!
-//! A flush makes durable what its own device was given, and says nothing of the other.
+//! A flush makes the writes of its own device durable, not those of the other.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -9,15 +9,15 @@ use uext4::device::{CrashLog, Event, MemDevice, Survivors};
 
 use super::disk::{Disk, Recorders};
 
-/// Where the superblock is, which no device tears: the format rests on that.
+/// The superblock, which no device tears: the format depends on that.
 const SUPERBLOCK_BYTES: Range<u64> = 1024..2048;
 
-/// The logs of all devices; clones are cheap.
+/// The crash logs of all devices; clones are cheap.
 #[derive(Clone)]
 pub(super) struct Tape {
     pub(super) main: CrashLog,
     journal: Option<CrashLog>,
-    /// For each cut, how many events of each device came before.
+    /// For each cut, the number of events of each device before it.
     cuts: Arc<[Cut]>,
 }
 
@@ -61,8 +61,8 @@ impl Tape {
         Some(&journal.events()[now.journal])
     }
 
-    /// Cuts that differ: before a change, before a flush returns, and at the end. Marks before such
-    /// an event are taken along, so that promises hold as early as they can.
+    /// Cuts with different images: before a change, before a flush returns, and at the end. Marks
+    /// before such an event are included, so that promises hold as early as possible.
     pub(super) fn cuts(&self) -> Vec<usize> {
         let counts = |cut: &usize| match self.event(*cut) {
             None => true,
@@ -84,14 +84,14 @@ impl Tape {
         self.main.last_mark(self.cuts[cut].main)
     }
 
-    /// How many changes before the cut may or may not be there.
+    /// Number of changes before the cut that may or may not survive.
     pub(super) fn pending(&self, cut: usize) -> usize {
         let Cut { main, journal } = self.cuts[cut];
         let on_journal = self.journal.as_ref().map(|log| log.pending(journal).len());
         self.main.pending(main).len() + on_journal.unwrap_or(0)
     }
 
-    /// What the devices hold after a crash.
+    /// The contents of the devices after a crash.
     pub(super) fn image(&mut self, cut: usize, survivors: Survivors) -> Disk {
         let Cut { main, journal } = self.cuts[cut];
         let device = |image: MemDevice| Arc::new(image);
@@ -104,7 +104,7 @@ impl Tape {
     }
 }
 
-/// The journal's device loses other changes than the main one.
+/// Another choice for the journal's device, so that it loses other changes than the main one.
 fn other_choice(survivors: Survivors) -> Survivors {
     match survivors {
         Survivors::Seeded { seed, tearing } => Survivors::Seeded {

@@ -1,8 +1,8 @@
-//! Four threads and the background commit, cut at random.
+//! Crashes of four threads with background commits, at random cuts.
 //!
-//! Such a run does not repeat, so only what holds in every order is checked: the recovered image is
-//! clean, what a thread had synced is there, no file has written blocks behind its end, and ranges
-//! of small files moved as a whole.
+//! Such a run is not repeatable, so the checks hold for every schedule: the recovered image is
+//! clean, synced data are present, no file has written blocks behind its end, and range moves of
+//! small files are atomic.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,10 +25,10 @@ use super::threads_beyond::{BeyondFiles, check_shifted};
 use crate::EngineTarget;
 
 const THREADS: u64 = 4;
-/// Files that one thread syncs.
+/// Files per syncing thread.
 const FILES: u64 = 12;
 
-/// What was done.
+/// Counters of results.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ThreadsFigures {
     /// Images recovered.
@@ -40,7 +40,7 @@ pub struct ThreadsFigures {
 /// Runs the threads once and crashes `crashes` times.
 ///
 /// # Errors
-/// A promise was broken.
+/// A promise was violated.
 pub fn run_threads(config: Config, seed: u64, crashes: u64) -> Result<ThreadsFigures> {
     let recorders = Recorders::new(&config.make()?);
     let options = MountOptions {
@@ -113,7 +113,7 @@ fn crash(
     Ok(found)
 }
 
-/// Ranges of small files moved as a whole or not at all.
+/// Checks that range moves of small files are atomic.
 fn check_moved(config: Config, recovered: &Recovered) -> Result<()> {
     let source = EngineTarget::new(&recovered.fs);
     let is_moved = |path: &&Vec<u8>| path.windows(7).any(|part| part == b"/moved ");
@@ -125,7 +125,7 @@ fn check_moved(config: Config, recovered: &Recovered) -> Result<()> {
     Ok(())
 }
 
-/// Content of a file that is synced.
+/// Content of a synced file.
 fn kept(seed: u64, id: u64, n: u64) -> Vec<u8> {
     written_bytes(seed ^ (id << 32 | n), 100 + 3001 * n as u32)
 }
@@ -170,7 +170,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Work that nobody asks about later.
+    /// Load whose results are not checked.
     fn churn(
         &self,
         own: &InodeRef,

@@ -1,4 +1,4 @@
-//! What threads do behind the end of files while commits come from the background and from others.
+//! Threads that use space behind the end of files, during background commits and those of others.
 
 use anyhow::{Result, ensure};
 use uext4::{Caller, FallocateMode, Filesystem, InodeRef};
@@ -6,10 +6,10 @@ use uext4_testkit::rng::Rng;
 
 use super::config::Config;
 
-/// Blocks of a moved file at first.
+/// Initial blocks of a moved file.
 const MOVED_BLOCKS: u8 = 4;
 
-/// One thread's files.
+/// The files of one thread.
 pub(super) struct BeyondFiles<'a> {
     pub(super) fs: &'a Filesystem,
     pub(super) own: &'a InodeRef,
@@ -22,7 +22,7 @@ impl BeyondFiles<'_> {
         Ok(self.fs.create(self.own, name.as_bytes(), 0o600, &caller)?)
     }
 
-    /// A file with a hole and held space behind its end, and a write over both.
+    /// Makes a hole and held space behind the end of a file, writes over both, and may change them.
     pub(super) fn hold(&self, n: u64, rng: &mut Rng) -> Result<()> {
         let fs = self.fs;
         let unit = self.config.shift_bytes();
@@ -49,7 +49,7 @@ impl BeyondFiles<'_> {
         Ok(())
     }
 
-    /// A file of four blocks, 1 to 4, of which the second is taken out; then two are put in there.
+    /// Makes a file of four blocks, 1 to 4, collapses the second, then inserts two there.
     pub(super) fn shift(&self, n: u64) -> Result<()> {
         let (fs, unit) = (self.fs, self.config.shift_bytes());
         let file = self.create(&format!("moved {n}"))?;
@@ -64,11 +64,11 @@ impl BeyondFiles<'_> {
     }
 }
 
-/// What the file of [`BeyondFiles::shift`] may hold after a crash: the front of what was written,
-/// or what it was after a whole step.
+/// Checks the file of [`BeyondFiles::shift`] after a crash: a prefix of the written data, or the
+/// state after a whole step.
 ///
 /// # Errors
-/// It holds something else.
+/// The content is neither.
 pub(super) fn check_shifted(config: &Config, data: &[u8]) -> Result<()> {
     let unit = config.shift_bytes() as usize;
     let blocks: Vec<&[u8]> = data.chunks(unit).collect();

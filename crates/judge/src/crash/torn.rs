@@ -1,8 +1,8 @@
-//! A superblock that a crash tore: half of it new, half of it old.
+//! Torn superblock: a crash leaves half of it new, half of it old.
 //!
-//! The format cannot survive this where the superblock has a checksum: the kernel refuses such an
-//! image, and so do we. What is promised is that e2fsck finds a backup, replays the log and comes
-//! to a tree that existed.
+//! With a checksum in the superblock the format cannot survive this: the kernel and our engine
+//! refuse such an image. The promise is that e2fsck finds a backup, replays the log and reaches a
+//! tree that existed.
 
 use anyhow::{Context, Result, bail, ensure};
 use uext4::device::{BlockDevice, Change, Event, Survivors};
@@ -19,21 +19,21 @@ use crate::EngineTarget;
 const HALVES: [u64; 2] = [1024, 1536];
 const SECTOR_BYTES: usize = 512;
 
-/// What was done.
+/// Counters of results.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TornFigures {
-    /// Images whose superblock is half old and half new.
+    /// Images with a superblock half old and half new.
     pub images: u64,
-    /// Those that we and the kernel refused alike.
+    /// Images that our engine and the kernel both refused.
     pub refused: u64,
-    /// Those that e2fsck brought to a tree that existed.
+    /// Images that e2fsck repaired to a tree that existed.
     pub repaired: u64,
 }
 
 /// Tears every write of the superblock in a run.
 ///
 /// # Errors
-/// We mount what the kernel refuses or the other way round; a tree that never existed.
+/// Our engine and the kernel disagree about a mount, or a tree never existed.
 pub fn run_torn_superblock(run: Run) -> Result<TornFigures> {
     let mut recording = play(run)?;
     let mut scratch = Scratch::new(run.config);
@@ -65,8 +65,8 @@ fn covers_superblock(change: &Change) -> bool {
     }
 }
 
-/// Everything before `cut` is there, but for one half of the superblock; `None` when that half is
-/// as it was.
+/// The image at `cut` with all writes but one half of the superblock; `None` when that half is
+/// unchanged.
 fn torn(recording: &mut Recording, cut: usize, half: u64) -> Result<Option<Disk>> {
     let before = recording.tape.image(cut - 1, Survivors::All);
     let image = recording.tape.image(cut, Survivors::All);

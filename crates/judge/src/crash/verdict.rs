@@ -1,11 +1,10 @@
-//! Whether a tree that was found may be there.
+//! Decides whether a recovered tree is allowed.
 //!
-//! It must be the model after some step between the oldest that the promises allow and the last
-//! that began. Names, attributes and sizes are compared exactly. Data goes to its place at once,
-//! so that a sector of a file may be newer than the tree: it must hold what it held in that state
-//! or in a later one, with or without a name. With delayed allocation it may also be older, back to
-//! when the file was last written out. Every write has bytes of its own, so data of another file
-//! shows.
+//! It must be the model after some step between the oldest promised and the last begun. Names,
+//! attributes and sizes are compared exactly. Data are written in place, so a sector may be newer
+//! than the tree: it must hold its content in that state or in a later one, with or without a name.
+//! With delayed allocation it may also be older, back to the last writeback of the file. Every
+//! write has unique bytes, so data of another file are detected.
 
 use std::ops::RangeInclusive;
 
@@ -14,19 +13,19 @@ use uext4_testkit::manifest::{Field, FileKind, Manifest, Policy, Source};
 
 use super::history::{History, State};
 
-/// What a device writes whole, in bytes.
+/// Bytes that a device writes atomically.
 const SECTOR_BYTES: usize = 512;
-/// Differences that a failure shows.
+/// Differences shown in a failure.
 const SHOWN: usize = 8;
-/// Steps before the crash that a failure shows.
+/// Steps before the crash shown in a failure.
 const STEPS_SHOWN: usize = 15;
 
-/// The states that are allowed: from the promised one to the last that began.
+/// The allowed states: from the promised one to the last begun.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Window {
     pub(super) floor: usize,
     pub(super) begun: usize,
-    /// The last step that returned, when data may wait in memory.
+    /// The last step that returned, if data may be delayed.
     pub(super) data_may_wait: Option<usize>,
 }
 
@@ -37,10 +36,10 @@ fn structure() -> Policy {
     policy.ignore(Field::Content).ignore(Field::Size)
 }
 
-/// Answers the state that was found.
+/// Answers the number of the found state.
 ///
 /// # Errors
-/// No allowed state has this tree; the text tells the nearest.
+/// No allowed state has this tree; the text describes the nearest one.
 pub(super) fn judge(
     history: &History,
     window: Window,
@@ -105,7 +104,8 @@ fn contents(
     Ok(())
 }
 
-/// `states` begins with the one whose tree was found, or with the oldest whose data may be there.
+/// Checks the data of one file. `states` begins with that of the found tree, or with the oldest
+/// whose data are allowed.
 fn one_file(
     states: &[State],
     window: Window,
@@ -163,7 +163,7 @@ fn one_file(
     Ok(())
 }
 
-/// Sizes of a file whose data were written at once.
+/// Allowed sizes of a file with data written at once.
 fn sizes(states: &[State], number: u64) -> RangeInclusive<usize> {
     let size = states[0].contents[&number].len();
     let next = states.get(1).filter(|next| next.gradual == Some(number));
@@ -173,7 +173,7 @@ fn sizes(states: &[State], number: u64) -> RangeInclusive<usize> {
     size.min(next)..=size.max(next)
 }
 
-/// Sizes of a file of which only the front may have been written out.
+/// Allowed sizes of a file of which only a prefix may have been written back.
 fn sizes_while_data_wait(states: &[State], number: u64) -> RangeInclusive<usize> {
     let contents = states
         .iter()
@@ -182,7 +182,7 @@ fn sizes_while_data_wait(states: &[State], number: u64) -> RangeInclusive<usize>
     sizes().min().unwrap_or(0)..=sizes().max().unwrap_or(0)
 }
 
-/// Whether `sector` is what `version` holds at `start`, zeroes behind its end.
+/// Whether `sector` equals `version` at `start`, with zeros behind its end.
 fn is_part(version: &[u8], start: usize, sector: &[u8]) -> bool {
     let at = |index: usize| version.get(start + index).copied().unwrap_or(0);
     sector

@@ -1,4 +1,4 @@
-//! Draws the steps of a workload: testkit's stream, and what it does not know.
+//! Generator of workloads: testkit's stream, with additional steps.
 
 use std::collections::VecDeque;
 
@@ -15,14 +15,14 @@ use super::step::Step;
 
 /// Largest file in bytes.
 const FILE_MAX_BYTES: u64 = 96 << 10;
-/// Files held open at once.
+/// Most files held open at once.
 const HELD_MAX: usize = 4;
 
 pub(super) struct Workload {
     rng: Rng,
     stream: Stream,
     config: Config,
-    /// Steps of a scenario under way.
+    /// Remaining steps of a scenario in progress.
     queue: VecDeque<Step>,
     held: Vec<u64>,
     next_name: u64,
@@ -120,7 +120,7 @@ impl Workload {
                 len: self.rng.below(9000) as u32,
                 seed: self.rng.next_u64(),
             }),
-            // The name of a file that was unlinked cannot come back: that fails, as it must.
+            // The name of an unlinked file cannot come back: that step must fail.
             2 => {
                 self.held.swap_remove(slot);
                 Step::LinkHeld {
@@ -148,7 +148,7 @@ impl Workload {
             .count()
             != 1
         {
-            // With another name it would live on, and the model does not follow handles.
+            // With another name the file would survive, and the model does not track handles.
             return Step::Sync;
         }
         Step::UnlinkHeld {
@@ -188,7 +188,7 @@ impl Workload {
         }
     }
 
-    /// Two paths that exist change places, or one takes the other's and leaves a whiteout.
+    /// Exchanges two existing paths, or renames one over the other with a whiteout.
     fn exchange(&mut self, model: &Model) -> Step {
         let mut paths: Vec<Vec<u8>> = model.numbers().into_keys().collect();
         paths.retain(|path| !path.is_empty() && is_ours(path));
@@ -205,7 +205,7 @@ impl Workload {
         })
     }
 
-    /// A value that needs a block, or an inode where there are such; equal values share one.
+    /// Sets a value that needs a block, or an inode where supported; equal values share one.
     fn large_xattr(&mut self, model: &Model) -> Step {
         let block_size = self.config.block_size as usize;
         let len = match self.config.has_value_inodes() && self.rng.chance(50) {
@@ -221,7 +221,7 @@ impl Workload {
         })
     }
 
-    /// Takes an attribute away that is there.
+    /// Removes an existing attribute.
     fn remove_xattr(&mut self, model: &Model) -> Step {
         let tree = model.manifest();
         let name = |name: &Vec<u8>| String::from_utf8(name.clone()).ok();
@@ -249,7 +249,7 @@ impl Workload {
         self.queue.pop_front().expect("a scenario has steps")
     }
 
-    /// Space behind the end of a file.
+    /// Steps on space behind the end of a file.
     fn beyond(&mut self) -> Step {
         if !self.queue.is_empty() {
             return Step::Sync;
@@ -260,7 +260,7 @@ impl Workload {
         self.queue.pop_front().expect("a scenario has steps")
     }
 
-    /// Steps between may have changed the size: ranges move inside of a file only.
+    /// Replaces a range move outside the file by a sync: other steps may have changed the size.
     fn fitted(&self, step: Step, model: &Model) -> Step {
         let Step::Fallocate {
             path,
@@ -284,7 +284,7 @@ impl Workload {
         }
     }
 
-    /// A file of many extents, cut, and cut off.
+    /// A file with many extents, truncated and removed.
     fn comb(&mut self) {
         let path = self.fresh("comb");
         let block = u64::from(self.config.block_size);
@@ -313,7 +313,7 @@ impl Workload {
         self.queue.push_back(Step::Op(Op::Unlink { path }));
     }
 
-    /// A directory that grows through splits and is emptied and removed.
+    /// A directory that grows by splits, then is emptied and removed.
     fn big_directory(&mut self) {
         let path = self.fresh("directory");
         let names = self.rng.between(4, 60);
@@ -337,13 +337,13 @@ impl Workload {
     }
 }
 
-/// What fills the file system stays.
+/// Whether a path is not a filler, which stays.
 fn is_ours(path: &[u8]) -> bool {
     !path.starts_with(FILLER.as_bytes())
 }
 
-/// Linux takes setuid and setgid from the mode of a new directory; a stream that asks for them
-/// means a chmod as well, which would be a second step.
+/// Removes setuid and setgid from the mode of a new directory, as Linux does; they would need a
+/// chmod, a second step.
 fn as_one_call(op: Op) -> Op {
     match op {
         Op::Mkdir { path, mode } => Op::Mkdir {

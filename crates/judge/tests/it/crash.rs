@@ -1,6 +1,6 @@
-//! The crash suite in the size of a test run; `cargo xtask crash` does more.
+//! The crash suite at the size of a test run; `cargo xtask crash` does more.
 //!
-//! `UEXT4_CRASH_SEEDS` and `UEXT4_CRASH_OPS` make it larger, `UEXT4_CRASH_CASE` repeats one crash.
+//! `UEXT4_CRASH_SEEDS` and `UEXT4_CRASH_OPS` enlarge it, `UEXT4_CRASH_CASE` repeats one crash.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use uext4_judge::crash::{
     run_torn_superblock, run_unjournaled,
 };
 
-/// Runs in which a planted bug must show.
+/// Runs within which a planted bug must be found.
 const PLANT_SEEDS: u64 = 6;
 
 fn number(variable: &str, default: usize) -> usize {
@@ -19,7 +19,7 @@ fn number(variable: &str, default: usize) -> usize {
     }
 }
 
-/// What must be among the recorded steps that succeed.
+/// Kinds that must occur among the successful recorded steps.
 const KINDS: [&str; 39] = [
     "Create",
     "Mkdir",
@@ -67,7 +67,7 @@ fn steps() -> usize {
     number("UEXT4_CRASH_OPS", 60)
 }
 
-/// The runs of one kind of file system: another workload for every kind.
+/// The runs of one kind of file system, with a different workload per kind.
 fn runs(config: Config) -> impl Iterator<Item = Run> {
     let place = Config::ALL.iter().position(|other| *other == config);
     let first = place.map_or(0, |place| place as u64 * 100);
@@ -75,7 +75,7 @@ fn runs(config: Config) -> impl Iterator<Item = Run> {
     (first..first + seeds).map(move |seed| Run::of(config, seed, steps()))
 }
 
-/// Runs of one kind of file system.
+/// Runs the suite on one kind of file system.
 fn suite(name: &str) {
     let config = Config::named(name).expect("a known configuration");
     for run in runs(config) {
@@ -230,7 +230,7 @@ fn the_case() {
     }
 }
 
-/// The suite must see a bug that is there.
+/// The suite finds planted bugs.
 #[test]
 fn planted_bugs_are_caught() {
     for plant in [
@@ -244,7 +244,8 @@ fn planted_bugs_are_caught() {
     }
 }
 
-/// What our own recovery alone sees of a planted bug. Where no data wait there are more commits.
+/// The violation found by our own recovery alone. Without delayed allocation there are more
+/// commits.
 fn violation(plant: Plant, seed: u64) -> Option<String> {
     let config = Config::named("nodelalloc").expect("a known configuration");
     let recording = play(Run::of(config, seed, 60)).expect("a run");
@@ -308,10 +309,10 @@ fn a_torn_superblock_is_refused_and_repaired() {
     }
 }
 
-/// A seed for which the operation begins in one transaction and ends in another.
+/// A seed with which the operation begins in one transaction and ends in another.
 const CROSSING_SEED: u64 = 14;
 
-/// Plays a plot and judges its crashes.
+/// Plays a plot and checks its crashes.
 fn crash_plot(name: &str, plot: Plot, seed: u64, effort: &Effort) -> Figures {
     let config = Config::named(name).expect("a known configuration");
     let run = Run::of_plot(config, plot, seed);
@@ -336,7 +337,7 @@ fn space_held_behind_the_end_is_crashed() {
     }
 }
 
-/// Of half a cut that is durable the kernel makes the whole one that we make, but for the time.
+/// The kernel finishes a half-done truncate with the same result as our engine, except the time.
 #[test]
 fn the_kernel_finishes_the_same_cut() {
     let effort = Effort {
@@ -351,7 +352,7 @@ fn the_kernel_finishes_the_same_cut() {
 fn long_operations_are_cut_inside() {
     for plot in Plot::LONG {
         let effort = match plot {
-            // It writes its zeroes to the device, one range after the other.
+            // This plot writes zeros to the device, one range after the other.
             Plot::WriteZeroes => Effort {
                 cut: 50,
                 ..Effort::PLOT

@@ -1,3 +1,3 @@
-//! The engine before its judges.
+//! Tests of the engine against the oracles.
 
 mod crash;
