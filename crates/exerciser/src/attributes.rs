@@ -1,5 +1,4 @@
-//! What is known of the attributes of one file: permissions, owners, its time, attributes of users
-//! and an access list.
+//! Expected attributes of one file: permissions, owners, mtime, user attributes and an access ACL.
 
 use std::collections::BTreeMap;
 use std::fs::{File, Metadata};
@@ -11,21 +10,21 @@ use rustix::fs::{self as sys, Gid, Mode, Timespec, Timestamps, Uid, XattrFlags};
 use rustix::io::Errno;
 use uext4_testkit::rng::Rng;
 
-/// Names of attributes: few, so that they meet.
+/// Names of attributes: few, so that operations collide.
 const NAMES: [&str; 3] = ["user.a", "user.second", "trusted.third"];
-/// Longest value: all of them fit into one block of 1 KiB.
+/// Longest value in bytes: all of them fit into one block of 1 KiB.
 const VALUE_BYTES_MAX: u64 = 200;
-/// Longest value that is read.
+/// Size of the buffer for reads of values, in bytes.
 const READ_BYTES_MAX: usize = 4096;
 const ACCESS_LIST: &str = "system.posix_acl_access";
-/// Permission bits that writes and changes of owners leave alone.
+/// Permission bits that writes and changes of owner do not clear.
 const MODES: [u32; 5] = [0o644, 0o600, 0o755, 0o640, 0o777];
 const IDS: [u32; 4] = [0, 1000, 70_000, 4_000_000_000];
-/// Seconds of the first and the last time that is set: some need more than 32 bits.
+/// Range of the times that are set, in seconds: some need more than 32 bits.
 const SECONDS_FIRST: u64 = 1_000_000_000;
 const SECONDS_LAST: u64 = 9_000_000_000;
 
-/// Who is named in an access list, besides what the permission bits say.
+/// Named user and group entries of an access ACL; its other entries are the permission bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct AccessList {
     user: u32,
@@ -34,7 +33,7 @@ struct AccessList {
 }
 
 impl AccessList {
-    /// The bytes of the attribute, with the permission bits of the file.
+    /// The value of the ACL attribute, with the permission bits of the file.
     fn bytes(self, mode: u32) -> Vec<u8> {
         let may = |shift: u32| (mode >> shift & 7) as u16;
         let entries = [
@@ -54,19 +53,19 @@ impl AccessList {
     }
 }
 
-/// Attributes that must be found.
+/// Expected attributes.
 #[derive(Clone, Debug)]
 pub(crate) struct Attributes {
     mode: u32,
     owner: (u32, u32),
-    /// Seconds and nanoseconds, while nothing has changed the content since it was set.
+    /// Seconds and nanoseconds; `None` after a change of the content.
     modified: Option<(i64, i64)>,
     values: BTreeMap<&'static str, Vec<u8>>,
     access_list: Option<AccessList>,
 }
 
 impl Attributes {
-    /// Of a file that this process just made; sets its permissions, whatever the mask.
+    /// For a file just created by this process; sets its permissions, whatever the umask.
     pub(crate) fn of_new(file: &File) -> Result<Self> {
         sys::fchmod(file, Mode::from_raw_mode(MODES[0]))?;
         Ok(Self {
@@ -78,12 +77,12 @@ impl Attributes {
         })
     }
 
-    /// The content was changed: the time is not known any more.
+    /// Notes a change of the content: the mtime is unknown from now on.
     pub(crate) fn content_changed(&mut self) {
         self.modified = None;
     }
 
-    /// Changes one of them.
+    /// Changes one attribute.
     pub(crate) fn change(&mut self, path: &Path, file: &File, rng: &mut Rng) -> Result<()> {
         match rng.below(8) {
             0 => self.set_mode(file, rng),
@@ -165,7 +164,7 @@ impl Attributes {
         Ok(())
     }
 
-    /// The permission bits stay as they are.
+    /// Removes the ACL; the permission bits do not change.
     fn remove_access_list(&mut self, path: &Path) -> Result<()> {
         match sys::removexattr(path, ACCESS_LIST) {
             Err(error) if error != Errno::NODATA || self.access_list.is_some() => Err(error.into()),
@@ -176,7 +175,7 @@ impl Attributes {
         }
     }
 
-    /// Looks all of them up.
+    /// Compares all attributes.
     pub(crate) fn compare(&self, path: &Path, seen: &Metadata) -> Result<()> {
         let mode = seen.mode() & 0o7777;
         ensure!(mode == self.mode, "mode {mode:o}, expected {:o}", self.mode);

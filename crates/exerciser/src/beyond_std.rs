@@ -1,4 +1,4 @@
-//! What `std` has no interface for: mappings, and many requests at once by io_uring.
+//! System calls without an interface in `std`: mappings, and batches of requests by io_uring.
 
 use std::fs::File;
 use std::io;
@@ -7,30 +7,30 @@ use rustix::mm::{MapFlags, ProtFlags};
 use tokio_uring::BufResult;
 use vm_memory::{FileOffset, MmapRegion, VolatileMemory, VolatileSlice};
 
-/// Most requests at once.
+/// Most requests of a batch.
 pub(crate) const AT_ONCE_MAX: usize = 8;
 
-/// How a mapped write ends.
+/// Type and end of a mapped write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mapped {
-    /// Shared, and synced.
+    /// Shared, then synced.
     Synced,
-    /// Shared; the kernel writes it when it likes.
+    /// Shared; the kernel writes it back at any time.
     Shared,
     /// Private: the file must not change.
     Private,
 }
 
-/// Part of a file in memory.
+/// A mapped part of a file.
 pub(crate) struct Mapping {
     pages: MmapRegion,
-    /// Bytes of the first page before the part, and those of the part.
+    /// Bytes of the first page before the part, and length of the part.
     skip: usize,
     len: usize,
 }
 
 impl Mapping {
-    /// Maps `len` bytes from `from` on, which the file has.
+    /// Maps `len` bytes from `from` on, which are inside the file.
     fn new(file: &File, from: u64, len: usize, flags: MapFlags) -> io::Result<Self> {
         let skip = from as usize & (rustix::param::page_size() - 1);
         let protection = ProtFlags::READ | ProtFlags::WRITE;
@@ -41,7 +41,7 @@ impl Mapping {
         Ok(Self { pages, skip, len })
     }
 
-    /// Maps the first `len` bytes shared; the file has them.
+    /// Maps the first `len` bytes shared; they are inside the file.
     pub(crate) fn shared(file: &File, len: usize) -> io::Result<Self> {
         Self::new(file, 0, len, MapFlags::SHARED)
     }
@@ -66,7 +66,7 @@ impl Mapping {
     }
 }
 
-/// Copies `data` into a mapping of the file, which is that long.
+/// Copies `data` into a mapping of the file, inside its size.
 pub(crate) fn write_mapped(file: &File, from: u64, data: &[u8], how: Mapped) -> io::Result<()> {
     let flags = match how {
         Mapped::Private => MapFlags::PRIVATE,
@@ -75,41 +75,41 @@ pub(crate) fn write_mapped(file: &File, from: u64, data: &[u8], how: Mapped) -> 
     let mapping = Mapping::new(file, from, data.len(), flags)?;
     mapping.bytes()?.copy_from(data);
     match how {
-        // What `msync` does: the kernel finds pages of mappings by the file.
+        // Equals `msync`: the kernel finds pages of mappings by the file.
         Mapped::Synced => file.sync_data(),
         Mapped::Shared | Mapped::Private => Ok(()),
     }
 }
 
-/// Copies a part of the file, which is that long, out of a mapping.
+/// Copies a part of the file, inside its size, out of a mapping.
 pub(crate) fn read_mapped(file: &File, from: u64, out: &mut [u8]) -> io::Result<()> {
     let mapping = Mapping::new(file, from, out.len(), MapFlags::SHARED)?;
     mapping.bytes()?.copy_to(out);
     Ok(())
 }
 
-/// What a request does with its bytes.
+/// Direction of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
     Read,
     Write,
 }
 
-/// One of many requests.
+/// One request of a batch.
 pub(crate) struct Request<'a> {
     pub(crate) way: Way,
     pub(crate) offset: u64,
     pub(crate) bytes: &'a mut [u8],
 }
 
-/// Hands all requests over at once and waits for all, each of which must move all its bytes.
+/// Submits all requests in one batch and waits for all; each must move all its bytes.
 pub(crate) fn run_at_once(file: &File, requests: &mut [Request<'_>]) -> io::Result<()> {
     let moved = tokio_uring::start(moved(file, requests))?;
     let mut results = requests.iter_mut().zip(moved);
     results.try_for_each(|(request, (moved, bytes))| whole(request, moved?, &bytes))
 }
 
-/// What each request moved, and its bytes.
+/// The bytes moved per request, with its buffer.
 async fn moved(
     file: &File,
     requests: &[Request<'_>],

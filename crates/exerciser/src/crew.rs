@@ -1,20 +1,20 @@
-//! The processes: started together, told what to do, asked what came of it.
+//! Worker processes (`Crew`): started together, controlled by commands and answers.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 
-/// Processes that wait for orders; dropping them ends them.
+/// Worker processes that wait for commands; dropping them ends them.
 pub struct Crew {
     members: Vec<Member>,
 }
 
 impl Crew {
-    /// Starts so many, each by its command; they serve as [`crate::worker::serve`] does.
+    /// Starts `n_processes`, each by its command; they run [`crate::worker::serve`].
     ///
     /// # Errors
-    /// One cannot be started, or gave up.
+    /// A process cannot start, or ended early.
     pub fn start(n_processes: u64, command: impl Fn(u64) -> Command) -> Result<Self> {
         let members = (0..n_processes).map(|process| Member::start(command(process), process));
         let mut crew = Self {
@@ -26,30 +26,30 @@ impl Crew {
         Ok(crew)
     }
 
-    /// That many operations by all together; answers how many it were.
+    /// Runs `n_operations` on all workers together; answers the number run.
     ///
     /// # Errors
-    /// A process met a difference.
+    /// A process found a difference.
     pub fn work(&mut self, n_operations: u64) -> Result<u64> {
         let each = n_operations.div_ceil(self.members.len() as u64);
         self.all(&each.to_string())?;
         Ok(each * self.members.len() as u64)
     }
 
-    /// Each compares all that it knows of.
+    /// Lets each worker compare all its expectations.
     ///
     /// # Errors
-    /// A process met a difference.
+    /// A process found a difference.
     pub fn compare(&mut self) -> Result<()> {
         self.all("compare")
     }
 
-    /// Increments of the counter by all.
+    /// Increments of the counter by all workers.
     pub fn increments(&self) -> u64 {
         self.members.iter().map(|member| member.increments).sum()
     }
 
-    /// Sends them home.
+    /// Ends the workers.
     ///
     /// # Errors
     /// One ends with a failure.
@@ -103,7 +103,7 @@ impl Member {
         writeln!(orders, "{order}").with_context(|| format!("process {} is gone", self.process))
     }
 
-    /// The rest of the next line, which must begin like this.
+    /// The rest of the next line, which must begin with `word`.
     fn expect(&mut self, word: &str) -> Result<String> {
         let mut line = String::new();
         self.answers.read_line(&mut line)?;
@@ -128,7 +128,7 @@ impl Member {
 
 impl Drop for Member {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // The process may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

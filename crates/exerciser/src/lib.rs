@@ -1,19 +1,22 @@
-//! One process that uses a mount in every way that the kernel lets it, and knows what it must see.
+//! Exerciser: one process that uses a mount in every way the kernel offers, and checks the results.
 //!
 //! Three parts of a directory, each with its own expectation:
-//! - [`tree`]: names of its own, by testkit's streams of operations; the model tells the errno of
-//!   each and the tree.
-//! - [`files`]: files of its own: data in all ways (buffered, past the cache, mapped, by io_uring,
-//!   copied by the kernel), `fallocate`, attributes; content and attributes are known exactly.
-//! - [`shared`]: names, a log, pages and a counter that all processes change at once; invariants.
+//! - [`tree`]: names of its own, by testkit's streams of operations; the model gives the errno of
+//! each and the tree.
+//! - [`files`]: files of its own: data in all ways (buffered, direct, mapped, by io_uring, copied
+//! by the kernel), `fallocate`, attributes; content and attributes are known exactly.
+//! - [`shared`]: names, a log, pages and a counter that all processes change concurrently;
+//! invariants.
 //!
-//! Invariants: what a process does depends on its seed alone, when it happens on the others too.
+//! Invariants: the operations of a process depend on its seed alone, their timing also on the
+//! others.
 //!
-//! [`one_file`] is threads on one file, each past another layer of the kernel, under one model.
+//! [`one_file`] runs threads on one file, each through another layer of the kernel, under one
+//! model.
 //!
-//! [`Crew`] starts such processes and tells them what to do.
+//! [`Crew`] starts such worker processes and sends them commands.
 //!
-//! Not here: who mounts and judges the image (`xtask exercise`, the tests of the mount).
+//! Not here: mounting and checking the image (`xtask exercise`, the tests of the mount).
 #![forbid(unsafe_code)]
 
 mod attributes;

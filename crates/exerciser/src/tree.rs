@@ -1,4 +1,4 @@
-//! Names of one process, against the model that the kernel's ext4 judged: the errno of each
+//! Names of one process against the model, which the kernel's ext4 validated: the errno of each
 //! operation, and the tree.
 
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use uext4_testkit::ops::{HostTarget, Palette, Stream, Target};
 /// Names of one level: with three levels the tree stays below 600 names.
 const NAMES_MAX: usize = 8;
 
-/// A tree of its own.
+/// A private tree.
 pub struct Tree {
     root: PathBuf,
     stream: Stream,
@@ -23,7 +23,7 @@ impl Tree {
     /// A tree in the fresh directory `root`.
     ///
     /// # Errors
-    /// The directory cannot be made.
+    /// The directory cannot be created.
     pub fn new(root: &Path, seed: u64) -> Result<Self> {
         crate::names::make_directory(root)?;
         let usual = Palette::default();
@@ -42,10 +42,10 @@ impl Tree {
         })
     }
 
-    /// One operation.
+    /// Runs one operation.
     ///
     /// # Errors
-    /// The mount answers another errno than the model.
+    /// The errno of the mount differs from that of the model.
     pub fn step(&mut self) -> Result<()> {
         let op = self.stream.next().expect("a stream does not end");
         let (expected, found) = (self.model.run(&op), self.target.run(&op));
@@ -56,10 +56,10 @@ impl Tree {
         Ok(())
     }
 
-    /// The whole tree against the model.
+    /// Compares the whole tree with the model.
     ///
     /// # Errors
-    /// What differs.
+    /// The difference.
     pub fn compare(&self) -> Result<()> {
         let policy = Policy::default().ignore(Field::Mtime);
         let found = Manifest::of_dir(&self.root)?;

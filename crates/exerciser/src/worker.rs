@@ -1,8 +1,9 @@
-//! One process: all three parts, and the talk with who started it.
+//! One worker process: all three parts, and the protocol with its parent.
 //!
-//! Protocol, in lines: the process says `ready`; each line from outside is a number of operations
-//! to do, or `compare`; each answer is `done` with the increments of the counter so far. Between
-//! two answers it has no file open, so that the mount can be changed. The input's end is the end.
+//! Protocol, in lines: the process says `ready`; each input line is a number of operations to run,
+//! or `compare`; each answer is `done` with the increments of the counter so far. Between two
+//! answers the process has no file open, so that the mount can be replaced. It ends at the end of
+//! input.
 
 use std::io::{BufRead, Write, stdin, stdout};
 use std::path::{Path, PathBuf};
@@ -14,10 +15,10 @@ use crate::files::Files;
 use crate::shared::Shared;
 use crate::tree::Tree;
 
-/// Everything of the process is compared after so many operations.
+/// Operations between two full comparisons.
 const COMPARE_EVERY: u64 = 5000;
 
-/// Who a process is.
+/// Parameters of a process.
 #[derive(Clone, Debug)]
 pub struct Order {
     /// The root of the mount.
@@ -28,22 +29,22 @@ pub struct Order {
     pub seed: u64,
 }
 
-/// Where processes meet.
+/// The shared directory of all processes.
 pub fn meeting_place(root: &Path) -> PathBuf {
     root.join("shared")
 }
 
-/// Makes what processes find when they start.
+/// Creates the files that processes expect at their start.
 ///
 /// # Errors
-/// It cannot be made.
+/// They cannot be created.
 pub fn prepare(root: &Path) -> Result<()> {
     let shared = meeting_place(root);
     crate::names::make_directory(&shared)?;
     crate::shared::prepare(&shared)
 }
 
-/// Makes this process the one of the order, told what to do on standard input.
+/// Runs this process as the worker of `order`, with commands from standard input.
 ///
 /// # Errors
 /// The first difference.
@@ -55,7 +56,7 @@ pub fn serve(order: &Order) -> Result<()> {
         .with_context(told)
 }
 
-/// A process at work.
+/// The state of a worker.
 pub struct Worker {
     tree: Tree,
     files: Files,
@@ -65,10 +66,10 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// Makes its directory.
+    /// Creates its directory.
     ///
     /// # Errors
-    /// The mount refuses.
+    /// The error of the mount.
     pub fn new(order: &Order) -> Result<Self> {
         let rng = Rng::new(order.seed).fork(order.process);
         let own = order.root.join(format!("process-{}", order.process));
@@ -83,7 +84,7 @@ impl Worker {
         })
     }
 
-    /// Answers orders until there are no more.
+    /// Answers commands until the end of input.
     ///
     /// # Errors
     /// The first difference.

@@ -1,4 +1,4 @@
-//! Bytes in and out: buffered, past the cache, mapped, by io_uring, copied by the kernel.
+//! Data in and out: buffered, direct, mapped, by io_uring, copied by the kernel.
 
 use std::fs::File;
 use std::io;
@@ -11,18 +11,18 @@ use uext4_testkit::rng::Rng;
 use super::{FILE_BYTES_MAX, Files, Known, Open, RANGE_BYTES_MAX, opened};
 use crate::beyond_std::{self, AT_ONCE_MAX, Mapped, Request, Way};
 
-/// What reads and writes past the cache are multiples of, in files and in memory.
+/// Alignment of direct I/O in files and in memory, in bytes.
 const ALIGNMENT: usize = 512;
 const PAGE: usize = 4096;
 
-/// Memory that begins at a page.
+/// Page-aligned memory.
 pub(crate) struct Aligned {
     bytes: Vec<u8>,
     start: usize,
 }
 
 impl Aligned {
-    /// Room for `len` bytes.
+    /// Space for `len` bytes.
     pub(crate) fn new(len: usize) -> Self {
         let bytes = vec![0; len + PAGE];
         let start = bytes.as_ptr().align_offset(PAGE);
@@ -34,7 +34,7 @@ impl Aligned {
     }
 }
 
-/// How bytes get to the file and back.
+/// Path of the bytes to the file and back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Through {
     Cache,
@@ -85,7 +85,7 @@ impl Files {
         Ok(())
     }
 
-    /// Ranges past the cache are aligned.
+    /// A range; aligned for direct I/O.
     fn range_for(&mut self, through: Through) -> (usize, usize) {
         let (from, len) = self.range();
         if !through.is_direct() {
@@ -96,7 +96,7 @@ impl Files {
         (from, len.min(RANGE_BYTES_MAX))
     }
 
-    /// Many requests at once; those that read look at what the others leave alone.
+    /// A batch of requests; reads use ranges that no write of the batch changes.
     fn write_at_once(
         &mut self,
         at: usize,
@@ -136,7 +136,8 @@ impl Files {
         let out = self.scratch.first(len);
         let n_read = match through {
             Through::Cache | Through::Direct => read_all(through.file(open), from, out)?,
-            // Others would end beyond the file, where mappings fault and requests are cut.
+            // Other kinds would go past the end of the file, where mappings fault and requests are
+            // cut.
             _ if expected.is_empty() => 0,
             Through::Mapping => {
                 beyond_std::read_mapped(&open.buffered, from as u64, &mut out[..expected.len()])?;
@@ -153,7 +154,7 @@ impl Files {
         same(&out[..n_read], expected, from)
     }
 
-    /// From one file to the next, by the kernel.
+    /// Copies from one file to the next, by the kernel.
     pub(super) fn copy(&mut self, at: usize) -> Result<()> {
         let (from, len) = self.range();
         let to = self.range().0;
@@ -192,7 +193,7 @@ impl Known {
     }
 }
 
-/// Writes through a mapping, within the file.
+/// Writes through a mapping, inside the file.
 fn write_mapped(file: &mut Known, from: usize, len: usize, rng: &mut Rng) -> Result<()> {
     let len = len.min(file.bytes.len().saturating_sub(from));
     if len == 0 {
@@ -212,7 +213,7 @@ fn write_mapped(file: &mut Known, from: usize, len: usize, rng: &mut Rng) -> Res
     Ok(())
 }
 
-/// Cuts a range into requests that write, aligned where they go past the cache.
+/// Cuts a range into write requests, aligned for direct I/O.
 fn requests<'a>(
     mut data: &'a mut [u8],
     from: usize,
@@ -249,7 +250,7 @@ fn read_all(file: &File, from: usize, out: &mut [u8]) -> io::Result<usize> {
             0 => break,
             len => done += len,
         }
-        // Past the cache a read that is cut short has met the end.
+        // A direct read that is cut short has reached the end of the file.
         if !done.is_multiple_of(ALIGNMENT) {
             break;
         }
@@ -257,7 +258,7 @@ fn read_all(file: &File, from: usize, out: &mut [u8]) -> io::Result<usize> {
     Ok(done)
 }
 
-/// All of a file.
+/// Compares the whole file.
 pub(super) fn compare_all(file: &File, expected: &[u8]) -> Result<()> {
     let mut found = vec![0; FILE_BYTES_MAX + 1];
     let mut done = 0;

@@ -1,4 +1,4 @@
-//! Files of one process: what is in them and what is said of them is known exactly.
+//! Files of one process, with exactly known content and attributes.
 
 mod data;
 mod space;
@@ -16,14 +16,14 @@ use crate::attributes::Attributes;
 pub(crate) use data::Aligned;
 
 const FILES: u64 = 6;
-/// Largest file.
+/// Largest file in bytes.
 const FILE_BYTES_MAX: usize = 256 << 10;
-/// Longest range of one operation.
+/// Longest range of one operation in bytes.
 const RANGE_BYTES_MAX: usize = 64 << 10;
-/// Ranges lie below one of these: some stay inside an inode, or inside a block.
+/// Bounds of ranges: some stay inside an inode, or inside a block.
 const SCALES: [usize; 4] = [150, 4096, 40_000, FILE_BYTES_MAX];
 
-/// Both ways into a file.
+/// Buffered and direct descriptors of a file.
 struct Open {
     buffered: File,
     direct: File,
@@ -42,7 +42,7 @@ impl Open {
     }
 }
 
-/// Opens a file that is closed.
+/// Opens the file unless it is open.
 fn opened<'a>(open: &'a mut Option<Open>, path: &Path) -> io::Result<&'a Open> {
     let fresh = match open.take() {
         Some(open) => open,
@@ -51,7 +51,7 @@ fn opened<'a>(open: &'a mut Option<Open>, path: &Path) -> io::Result<&'a Open> {
     Ok(open.insert(fresh))
 }
 
-/// One file and what is known of it.
+/// One file with its expected state.
 struct Known {
     path: PathBuf,
     open: Option<Open>,
@@ -89,10 +89,10 @@ pub struct Files {
 }
 
 impl Files {
-    /// Empty files in the fresh directory `dir`.
+    /// Creates empty files in the fresh directory `dir`.
     ///
     /// # Errors
-    /// They cannot be made.
+    /// They cannot be created.
     pub fn new(dir: &Path, rng: Rng) -> Result<Self> {
         crate::names::make_directory(dir)?;
         let file = |number| Known::new(dir.join(format!("file-{number}")));
@@ -105,10 +105,10 @@ impl Files {
         })
     }
 
-    /// One operation on one file.
+    /// Runs one operation on one file.
     ///
     /// # Errors
-    /// An operation failed, or something else was found than must be there.
+    /// An operation failed, or the result differs from the expectation.
     pub fn step(&mut self) -> Result<()> {
         let at = self.rng.below(FILES) as usize;
         let done = match self.rng.below(100) {
@@ -165,7 +165,7 @@ impl Files {
         self.dir.join(format!("file-{}", self.n_names))
     }
 
-    /// A further name, then the old one goes; or a rename.
+    /// Links a new name and removes the old one, or renames.
     fn give_name(&mut self, at: usize) -> Result<()> {
         let new = self.fresh_name();
         let file = &mut self.files[at];
@@ -179,7 +179,7 @@ impl Files {
         Ok(())
     }
 
-    /// Two files exchange their names.
+    /// Exchanges the names of two files.
     fn exchange(&mut self, at: usize) -> Result<()> {
         let other = (at + 1) % self.files.len();
         let (one, two) = (self.files[at].path.clone(), self.files[other].path.clone());
@@ -188,7 +188,7 @@ impl Files {
         Ok(())
     }
 
-    /// A new file in place of the old one, which stays open for a last look.
+    /// Replaces a file by a new one; the old one stays open and is compared once more.
     fn recreate(&mut self, at: usize) -> Result<()> {
         let path = self.fresh_name();
         let fresh = match self.rng.chance(50) {
@@ -204,7 +204,7 @@ impl Files {
         data::compare_all(&open.buffered, &old.bytes)
     }
 
-    /// A file that gets its name after it was written.
+    /// Creates a file that gets its name after its content.
     fn written_before_named(&self, path: PathBuf) -> Result<Known> {
         let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
         let file = File::from(sys::open(&self.dir, flags, Mode::from_raw_mode(0o600))?);
@@ -231,10 +231,10 @@ impl Files {
         data::compare_all(&open.buffered, &file.bytes)
     }
 
-    /// Everything of all files, and that there are no others.
+    /// Compares all files, and that no others exist.
     ///
     /// # Errors
-    /// What differs.
+    /// The difference.
     pub fn compare(&mut self) -> Result<()> {
         for at in 0..self.files.len() {
             let done = self.compare_one(at);
@@ -249,7 +249,7 @@ impl Files {
         Ok(())
     }
 
-    /// Lets go of all descriptors.
+    /// Closes all descriptors.
     pub fn close_all(&mut self) {
         self.files.iter_mut().for_each(|file| file.open = None);
     }

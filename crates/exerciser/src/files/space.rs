@@ -1,4 +1,4 @@
-//! Sizes, holes and space that is asked for ahead: what FUSE passes on of `fallocate`.
+//! Sizes, holes and preallocation: the modes of `fallocate` that FUSE passes on.
 
 use anyhow::{Result, ensure};
 use rustix::fs::{self as sys, FallocateFlags, SeekFrom};
@@ -66,7 +66,7 @@ impl Files {
         bytes.get_mut(from..end).unwrap_or_default().fill(0);
     }
 
-    /// What is said to be a hole has no data in it.
+    /// Checks that a reported hole has no data.
     pub(super) fn seek(&mut self, at: usize) -> Result<()> {
         let from = self.range().0;
         let file = &mut self.files[at];

@@ -1,8 +1,8 @@
-//! Users of one file at the same time, each past another layer: asynchronous and synchronous direct
-//! I/O, the page cache, a shared mapping, splice.
+//! Concurrent use of one file through all layers: asynchronous and synchronous direct I/O, the page
+//! cache, a shared mapping, splice.
 //!
-//! Every read is judged by [`model`]. At the end the whole file is read past the cache, and the
-//! caller compares it once more in the next mount: a stale page that was written back shows there.
+//! [`model`] checks every read. At the end the whole file is read with direct I/O, and the caller
+//! compares it again in the next mount, which reveals writeback of a stale page.
 //!
 //! Invariants: the file never changes its length, so that direct writes are asynchronous.
 
@@ -20,16 +20,16 @@ use model::{Model, PAGE_BYTES, PAGES, Units};
 use uext4_testkit::rng::Rng;
 use users::{User, Way};
 
-/// When the users stop.
+/// End of a run.
 #[derive(Clone, Copy, Debug)]
 pub enum Until {
-    /// The asynchronous user has handed over so many groups of requests.
+    /// After the asynchronous user has submitted this many batches of requests.
     Groups(u64),
-    /// That much time is over.
+    /// After this time.
     Time(Duration),
 }
 
-/// Lets all users loose on a new file at `path`; answers the bytes that it must have afterwards.
+/// Runs all users on a new file at `path`; answers the bytes that it must have afterwards.
 ///
 /// # Errors
 /// A call that failed, or a read of bytes that were not allowed; the message has the seed.
@@ -43,7 +43,7 @@ pub fn use_in_all_ways(path: &Path, seed: u64, until: Until) -> Result<Vec<u8>> 
             let (model, stop, rng, way) = (&model, &stop, rng.fork(*way as u64), *way);
             scope.spawn(move || {
                 let used = use_as(path, model, way, rng, stop, until);
-                // One that failed ends all.
+                // A failure, or the end of the asynchronous user, ends all users.
                 let last = used.is_err() || way == Way::Asynchronous;
                 stop.fetch_or(last, Ordering::Relaxed);
                 used.with_context(|| format!("{way:?} user, seed {seed}"))
@@ -61,7 +61,7 @@ pub fn use_in_all_ways(path: &Path, seed: u64, until: Until) -> Result<Vec<u8>> 
     Ok(expected)
 }
 
-/// Compares the file with what [`use_in_all_ways`] answered.
+/// Compares the file with the result of [`use_in_all_ways`].
 ///
 /// # Errors
 /// The first difference.
@@ -110,7 +110,7 @@ fn whole(model: &Model) -> Vec<u8> {
 mod tests {
     use super::*;
 
-    /// The model must allow what a file system of the kernel does.
+    /// The model allows the behaviour of a file system of the kernel.
     #[test]
     fn the_file_system_of_the_host_passes() {
         let dir = uext4_testkit::oracle::scratch_dir().expect("there is room");

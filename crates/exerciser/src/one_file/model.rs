@@ -1,24 +1,23 @@
-//! Which versions of each unit of the file a read may return.
+//! Versions of each unit of the file that a read may return.
 //!
-//! Every unit holds its own number and the version of its last write in each of its words. A write
-//! counts the version as begun before the call and as done after it. A read may return, for each
-//! word on its own, any version from the one that was done before the read to the one that was
-//! begun after it.
+//! Every word of a unit holds the unit's number and the version of its last write. A write counts
+//! the version as begun before the call and as done after it. A read may return, for each word
+//! independently, any version from the one done before the read to the one begun by its end.
 //!
-//! Locking: a writer holds the lock of each page it writes to, so that writes of one page never
-//! overlap in time: mixed ways to write one page at the same moment have no defined result on
-//! Linux. Readers take no lock.
+//! Locking: a writer holds the lock of each page it writes, so writes of one page never overlap:
+//! concurrent writes of one page by different layers have no defined result on Linux. Readers take
+//! no lock.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Mutex, MutexGuard};
 
 use anyhow::{Result, ensure};
 
-/// Bytes whose versions count one by one: the smallest direct write.
+/// Bytes of a unit, which has its own version: the smallest direct write.
 pub(super) const UNIT_BYTES: usize = 512;
 pub(super) const PAGE_BYTES: usize = 4096;
 pub(super) const UNITS_PER_PAGE: usize = PAGE_BYTES / UNIT_BYTES;
-/// Few pages, so that all users meet on them.
+/// Few pages, so that all users collide on them.
 pub(super) const PAGES: usize = 12;
 const VERSION_BITS: u32 = 48;
 
@@ -28,11 +27,11 @@ struct Unit {
     done: AtomicU64,
 }
 
-/// See the module.
+/// Begun and done versions of the file; see the module.
 pub(super) struct Model {
     units: Vec<Unit>,
     pages: Vec<Mutex<()>>,
-    /// Page that is being written to: readers that go there meet a write on its way.
+    /// The page written last: reads of it race with a write.
     hot: AtomicUsize,
 }
 
@@ -74,17 +73,17 @@ impl Model {
         }
     }
 
-    /// The right to write to a page; `None` while another writer has it.
+    /// The right to write to a page; `None` while another writer holds it.
     pub(super) fn try_own(&self, page: usize) -> Option<MutexGuard<'_, ()>> {
         self.pages[page].try_lock().ok()
     }
 
-    /// A page that a writer began last.
+    /// The page of the write that began last.
     pub(super) fn hot_page(&self) -> usize {
         self.hot.load(SeqCst)
     }
 
-    /// Begins the next version of each unit, whose page the caller owns, and puts the bytes.
+    /// Begins the next version of each unit, whose page the caller owns, and fills in the bytes.
     pub(super) fn begin(&self, units: Units, out: &mut [u8]) {
         self.hot.store(units.first / UNITS_PER_PAGE, SeqCst);
         for (unit, bytes) in units.numbers().zip(out.chunks_exact_mut(UNIT_BYTES)) {
@@ -93,7 +92,7 @@ impl Model {
         }
     }
 
-    /// The versions that were begun are written.
+    /// Marks the begun versions as done.
     pub(super) fn end(&self, units: Units) {
         for unit in units.numbers() {
             let begun = self.units[unit].begun.load(SeqCst);
@@ -101,7 +100,7 @@ impl Model {
         }
     }
 
-    /// The bytes that the units have; the caller owns their page.
+    /// The present bytes of the units; the caller owns their page.
     pub(super) fn bytes(&self, units: Units) -> Vec<u8> {
         let mut bytes = vec![0; units.len_bytes()];
         for (unit, bytes) in units.numbers().zip(bytes.chunks_exact_mut(UNIT_BYTES)) {
@@ -110,13 +109,13 @@ impl Model {
         bytes
     }
 
-    /// The versions before a read.
+    /// The versions done before a read.
     pub(super) fn before(&self, units: Units) -> Vec<u64> {
         let done = |unit: usize| self.units[unit].done.load(SeqCst);
         units.numbers().map(done).collect()
     }
 
-    /// Judges what a read returned, which began when [`Self::before`] answered `before`.
+    /// Checks the result of a read that began when [`Self::before`] answered `before`.
     pub(super) fn judge(&self, units: Units, before: &[u64], read: &[u8]) -> Result<()> {
         ensure!(read.len() == units.len_bytes(), "{} bytes", read.len());
         let parts = units.numbers().zip(read.chunks_exact(UNIT_BYTES));

@@ -1,4 +1,4 @@
-//! One user of the file: a thread that reads and writes it past one layer.
+//! One user of the file: a thread that reads and writes it through one layer.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -15,7 +15,7 @@ use super::model::{Model, PAGES, UNIT_BYTES, UNITS_PER_PAGE, Units};
 use crate::beyond_std::{self, AT_ONCE_MAX, Mapping, Request, Way as Direction};
 use crate::files::Aligned;
 
-/// What a user goes through.
+/// Layer of a user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way {
     Asynchronous,
@@ -51,7 +51,7 @@ pub(super) struct User<'a> {
     memory: Aligned,
 }
 
-/// What one asynchronous request moves.
+/// Part of one asynchronous request.
 struct Piece<'a> {
     units: Units,
     way: Direction,
@@ -76,7 +76,7 @@ fn open(path: &Path, flags: i32) -> Result<File> {
     options.open(path).context("open")
 }
 
-/// The first `len` bytes of the file, past the cache.
+/// Reads the first `len` bytes of the file with direct I/O.
 pub(super) fn read_past_cache(path: &Path, len: usize) -> Result<Vec<u8>> {
     let mut memory = Aligned::new(len);
     let bytes = memory.first(len);
@@ -98,7 +98,7 @@ impl<'a> User<'a> {
         })
     }
 
-    /// One read, write, or what moves pages in and out of the cache.
+    /// Runs one read, one write, or one call that moves pages into or out of the cache.
     pub(super) fn step(&mut self) -> Result<()> {
         if self.way == Way::Asynchronous {
             return self.use_at_once();
@@ -126,7 +126,7 @@ impl<'a> User<'a> {
         Units { first, count }
     }
 
-    /// Some pages, each with one request of its own, all under way together.
+    /// Submits one request per chosen page, all in flight together.
     fn use_at_once(&mut self) -> Result<()> {
         let mut pieces = self.pieces();
         let mut requests: Vec<_> = pieces.iter_mut().map(Piece::request).collect();
@@ -186,7 +186,7 @@ impl<'a> User<'a> {
         Ok(())
     }
 
-    /// Writes one byte that the file has already: the rest of its page must be of the same age.
+    /// Rewrites one byte with its present value: the rest of its page must have the same version.
     fn rewrite_byte(&mut self, page: usize) -> Result<()> {
         let Some(_owned) = self.model.try_own(page) else {
             return Ok(());
@@ -213,7 +213,7 @@ impl<'a> User<'a> {
     }
 }
 
-/// Writes a page at most, which a pipe takes at once.
+/// Writes at most a page, which a pipe takes at once.
 fn splice_in(file: &File, mut at: u64, bytes: &[u8]) -> Result<()> {
     let (out, mut into) = std::io::pipe()?;
     into.write_all(bytes)?;
@@ -227,7 +227,7 @@ fn splice_in(file: &File, mut at: u64, bytes: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// Reads a page at most.
+/// Reads at most a page.
 fn splice_out(file: &File, mut at: u64, bytes: &mut [u8]) -> Result<()> {
     let (mut out, into) = std::io::pipe()?;
     let mut left = bytes.len();

@@ -1,7 +1,7 @@
-//! Names that everybody makes, moves, replaces and removes.
+//! Names that all processes create, move, replace and remove.
 //!
-//! Files get their content before they get a name here, so whoever opens one must find it whole,
-//! also when its name is taken away meanwhile.
+//! Files get their content before they get a name here, so an opened file is always whole, even if
+//! its name is removed meanwhile.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -15,28 +15,28 @@ use uext4_testkit::rng::Rng;
 
 use super::{DIRECTORIES, directory, forgive};
 
-/// Names in a directory of the crowd.
+/// Names per shared directory.
 const NAMES: u64 = 24;
-/// Largest file.
+/// Largest file in bytes.
 const FILE_BYTES_MAX: u64 = 20_000;
-/// Seed and length of the rest.
+/// Bytes of a file's head: seed and length of the rest.
 const HEAD_BYTES: usize = 16;
 
-/// What others may have done to names meanwhile.
+/// Errors explained by concurrent changes of names.
 const EXPLAINED: [Errno; 7] = [
     Errno::NOENT,
     Errno::EXIST,
     Errno::NOTEMPTY,
     Errno::NOTDIR,
     Errno::ISDIR,
-    // A directory into itself, or a link to a directory.
+    // A directory moved into itself, or a link to a directory.
     Errno::INVAL,
     Errno::PERM,
 ];
-/// Opening what is no file.
+/// Errors of opening something other than a file.
 const NO_FILE: [Errno; 4] = [Errno::NOENT, Errno::NOTDIR, Errno::LOOP, Errno::NXIO];
 
-/// One process in the crowd.
+/// One process on the shared names.
 pub(super) struct Crowd {
     root: PathBuf,
     process: u64,
@@ -68,7 +68,7 @@ impl Crowd {
         }
     }
 
-    /// A name in one of the directories, or in a directory of the crowd.
+    /// A name in one of the directories, or in a shared subdirectory.
     fn name(&self, rng: &mut Rng) -> PathBuf {
         let mut path = directory(&self.root, rng.below(DIRECTORIES));
         while rng.chance(30) {
@@ -77,7 +77,7 @@ impl Crowd {
         path.join(format!("n{}", rng.below(NAMES)))
     }
 
-    /// A whole file gets a name, perhaps in place of another.
+    /// Gives a whole file a name, maybe in place of another.
     fn publish(&self, to: &Path, rng: &mut Rng) -> Result<()> {
         let fresh = self.root.join(format!("fresh-{}", self.process));
         let (seed, len) = (rng.next_u64(), rng.below(FILE_BYTES_MAX));
@@ -92,11 +92,11 @@ impl Crowd {
             false => fs::hard_link(&fresh, to),
         };
         forgive(done, &EXPLAINED)?;
-        // Gone when the rename worked.
+        // Absent if the rename worked.
         forgive(fs::remove_file(&fresh), &[Errno::NOENT])
     }
 
-    /// Reads a whole directory, which may be taken away meanwhile.
+    /// Reads a whole directory, which may be removed meanwhile.
     fn list(&self, rng: &mut Rng) -> Result<()> {
         let path = self.name(rng);
         let listed = fs::read_dir(&path)

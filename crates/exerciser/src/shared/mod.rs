@@ -1,9 +1,9 @@
-//! What all processes change at once, and what must hold all the same.
+//! State that all processes change concurrently, with its invariants.
 //!
-//! - [`crowd`]: names that come, go and trade places; a file that has a name there is always whole.
-//! - [`record`]: a log that all append to (no record is torn or lost, each writer's are in order),
-//!   a file of which each owns a page, a counter behind a lock.
-//! - Names that only their maker removes are listed exactly once.
+//! - [`crowd`]: names are created, removed and exchanged; a file with a name there is always whole.
+//! - [`record`]: a log that all processes append to (no record is torn or lost, each writer's
+//! records are in order), a file with a page per process, a counter behind a lock.
+//! - Names that only their creator removes are listed exactly once.
 
 mod crowd;
 mod record;
@@ -21,13 +21,13 @@ use record::Records;
 
 /// Directories that names move between.
 const DIRECTORIES: u64 = 4;
-/// Names of one process that stay, at most.
+/// Most permanent names of one process.
 const OWN_MAX: usize = 64;
 
-/// Makes what processes share, before they start.
+/// Creates the shared files, before the processes start.
 ///
 /// # Errors
-/// It cannot be made.
+/// They cannot be created.
 pub fn prepare(root: &Path) -> Result<()> {
     for number in 0..DIRECTORIES {
         crate::names::make_directory(&directory(root, number))?;
@@ -35,10 +35,10 @@ pub fn prepare(root: &Path) -> Result<()> {
     record::prepare(root)
 }
 
-/// What the counter says now.
+/// The present value of the counter.
 ///
 /// # Errors
-/// It cannot be read, or holds no number.
+/// The counter cannot be read, or is not a number.
 pub fn counted(root: &Path) -> Result<u64> {
     record::counted(&File::open(record::counter(root))?)
 }
@@ -47,12 +47,12 @@ fn directory(root: &Path, number: u64) -> PathBuf {
     root.join(format!("d{number}"))
 }
 
-/// One process among many.
+/// One process on the shared state.
 pub struct Shared {
     root: PathBuf,
     process: u64,
     rng: Rng,
-    /// Directory and name of what only this process removes.
+    /// Directory and name of each entry that only this process removes.
     own: BTreeSet<(u64, String)>,
     crowd: Crowd,
     records: Records,
@@ -62,7 +62,7 @@ impl Shared {
     /// Process `process` in `root`, which is prepared.
     ///
     /// # Errors
-    /// What is shared cannot be opened.
+    /// The shared files cannot be opened.
     pub fn new(root: &Path, process: u64, rng: Rng) -> Result<Self> {
         Ok(Self {
             root: root.to_path_buf(),
@@ -74,10 +74,10 @@ impl Shared {
         })
     }
 
-    /// One operation.
+    /// Runs one operation.
     ///
     /// # Errors
-    /// An answer that no order of the operations of all explains.
+    /// An answer that no order of all operations explains.
     pub fn step(&mut self) -> Result<()> {
         match self.rng.below(100) {
             0..=7 => self.make_own().context("a name of its own"),
@@ -93,10 +93,10 @@ impl Shared {
         self.records.increments()
     }
 
-    /// All that is this process's own.
+    /// Compares all that this process owns.
     ///
     /// # Errors
-    /// What is not as it must be.
+    /// The difference.
     pub fn compare(&mut self) -> Result<()> {
         for number in 0..DIRECTORIES {
             self.compare_listing(number)?;
@@ -104,7 +104,7 @@ impl Shared {
         self.records.compare()
     }
 
-    /// Lets go of all descriptors.
+    /// Closes all descriptors.
     pub fn close_all(&mut self) {
         self.records.close();
     }
@@ -194,7 +194,7 @@ impl Shared {
     }
 }
 
-/// Errors that the work of others explains.
+/// Ignores errors that concurrent operations explain.
 fn forgive(done: io::Result<()>, explained: &[rustix::io::Errno]) -> Result<()> {
     match done {
         Err(error) => {

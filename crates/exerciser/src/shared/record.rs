@@ -1,4 +1,4 @@
-//! A log that all append to, a file of which each process owns a page, and a counter behind a lock.
+//! A log that all processes append to, a file with a page per process, and a counter behind a lock.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -11,7 +11,7 @@ use uext4_testkit::rng::Rng;
 
 use crate::beyond_std::{self, Mapped};
 
-/// A record: who, which, and a number made of both until it is full. It never crosses a page.
+/// Bytes of a record: writer, number, and filler derived from both. A record never crosses a page.
 const RECORD_BYTES: usize = 64;
 const PAGE_BYTES: usize = 4096;
 /// Records read at once.
@@ -60,7 +60,7 @@ impl Open {
     }
 }
 
-/// What one process has written.
+/// The records written by one process.
 pub(super) struct Records {
     root: PathBuf,
     process: u64,
@@ -116,7 +116,7 @@ impl Records {
         Ok(())
     }
 
-    /// Records anywhere in it are whole.
+    /// Checks that records anywhere in the log are whole.
     fn look_at_log(&mut self, rng: &mut Rng) -> Result<()> {
         let log = &self.open()?.log;
         let n_records = log.metadata()?.len() / RECORD_BYTES as u64;
@@ -135,7 +135,7 @@ impl Records {
     fn count(&mut self, rng: &mut Rng) -> Result<()> {
         let by_flock = rng.chance(50);
         let counter = &self.open()?.counter;
-        // Both kinds of lock at once: they do not know of each other.
+        // Both kinds of lock are held together: they are independent of each other.
         fcntl_lock(counter, FlockOperation::LockExclusive)?;
         if by_flock {
             flock(counter, FlockOperation::LockExclusive)?;
@@ -183,7 +183,7 @@ impl Records {
         Ok(())
     }
 
-    /// All records are there and in order, and so is the page.
+    /// Checks that all records are present and in order, and the own page.
     pub(super) fn compare(&mut self) -> Result<()> {
         self.compare_page()?;
         let bytes = fs::read(self.root.join("log"))?;
@@ -214,7 +214,7 @@ fn record(process: u64, number: u64) -> [u8; RECORD_BYTES] {
     record
 }
 
-/// Who wrote a record, and the how manieth of it.
+/// The writer of a record, and its number.
 fn parse(bytes: &[u8]) -> Result<(u64, u64)> {
     ensure!(
         bytes.len() == RECORD_BYTES,
