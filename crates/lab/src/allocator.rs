@@ -1,8 +1,8 @@
-//! What becomes of memory that is freed.
+//! Disables the purging of freed memory by the allocator.
 //!
-//! A moment later mimalloc gives it back to the system, in the midst of whatever frees next, and
-//! gets it again page by page, cleared: on a virtual machine, whose host takes what is given back,
-//! that can cost more than what is measured. So experiments keep what they have.
+//! mimalloc returns freed memory to the system after a delay, during some later free, and gets it
+//! back as zeroed pages one by one. On a virtual machine whose host takes returned pages, that can
+//! cost more than the measured work. So experiments keep freed memory.
 //!
 //! References: mimalloc's documentation, `MIMALLOC_PURGE_DELAY`.
 
@@ -11,13 +11,13 @@ use std::env;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-/// Read by the allocator when a program starts; milliseconds, -1 for never.
+/// Environment variable read by the allocator at start: delay in milliseconds, -1 for never.
 const DELAY: &str = "MIMALLOC_PURGE_DELAY";
 
-/// Starts this program again, so that it keeps what it frees; unless the user says what it does.
+/// Re-executes this program without purging, unless the user has set the delay.
 ///
 /// # Errors
-/// It cannot be started again.
+/// The program cannot be executed again.
 pub(crate) fn keep_what_is_freed() -> Result<()> {
     if env::var_os(DELAY).is_some() {
         return Ok(());

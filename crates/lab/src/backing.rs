@@ -1,8 +1,8 @@
-//! The image that all systems use in turn: one file in memory, its pages touched before.
+//! The image that all systems use in turn: one pre-faulted file in memory.
 //!
-//! Fresh pages of a virtual machine cost microseconds each at their first touch; touching them
-//! here keeps that cost out of whatever system happens to run first. mke2fs gives pages back where
-//! it wants zeroes, in the journal and the inode tables, so the holes are filled after it.
+//! In a virtual machine the first touch of a page costs microseconds; pre-faulting keeps that cost
+//! out of the first system measured. mke2fs punches holes where it wants zeros, in the journal and
+//! the inode tables, so the holes are filled after it.
 
 use anyhow::{Context, Result};
 use rustix::fs::SeekFrom;
@@ -13,19 +13,19 @@ use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 use uext4_testkit::oracle::{self, Program};
 
-/// An inode for every so many bytes: the most that groups of 4 KiB blocks hold.
+/// Bytes per inode: the most inodes that groups of 4 KiB blocks hold.
 pub(crate) const BYTES_PER_INODE: u64 = 4096;
 
 const CHUNK_BYTES: u64 = 1 << 20;
 
-/// A pre-touched image file that vanishes with its owner.
+/// A pre-faulted image file, removed with its owner.
 pub(crate) struct Backing {
     dir: TempDir,
     journal_mib: u64,
 }
 
 impl Backing {
-    /// Makes the file and writes all of it.
+    /// Creates the file and writes all of it.
     pub(crate) fn new(size_mib: u64, journal_mib: u64) -> Result<Self> {
         let dir = oracle::scratch_dir()?;
         let file = File::create(dir.path().join("image.img"))?;
@@ -44,7 +44,7 @@ impl Backing {
         self.dir.path().join("image.img")
     }
 
-    /// Puts a fresh file system into the image, keeping its pages; `features` as mke2fs takes them.
+    /// Formats the image, keeping its pages; `features` as for mke2fs.
     pub(crate) fn format(&self, features: &str) -> Result<()> {
         let journal = format!("size={}", self.journal_mib);
         let inodes = BYTES_PER_INODE.to_string();
@@ -65,7 +65,7 @@ impl Backing {
     }
 }
 
-/// Writes zeroes wherever the file has no pages.
+/// Writes zeros to the holes of the file.
 fn fill_holes(file: &File) -> Result<()> {
     let zeroes = vec![0u8; CHUNK_BYTES as usize];
     let len = file.metadata()?.len();

@@ -21,49 +21,49 @@ pub(crate) struct Cli {
 #[derive(Subcommand)]
 enum Command {
     /// Create, stat and remove empty files (variants: own, shared directory; spread: each worker's
-    /// names go round as many directories as there are workers; apart is the ceiling: each worker
-    /// has a file system of its own).
+    /// names alternate over as many directories as there are workers; apart is the ceiling: each
+    /// worker has a file system of its own).
     Mdtest(Options),
-    /// 8 KiB fallocate calls at the end of an unlinked file, cut every 128 calls (variants:
-    /// default, linear, optimized, freespace-tree; blocking is the base line: locks of groups are
-    /// waited for, and there is one goal; apart is the ceiling: each worker has a file system of
-    /// its own).
+    /// 8 KiB fallocate calls at the end of an unlinked file, truncated every 128 calls (variants:
+    /// default, linear, optimized, freespace-tree; blocking is the baseline: workers wait for locks
+    /// of groups, and there is one goal; apart is the ceiling: each worker has a file system of its
+    /// own).
     Fallocate2(Options),
     /// Create a file, write 4 KiB, fsync.
     Fsync(Options),
     /// Writers that append 4 KiB at a time to their own files: extents per file (variants: default,
     /// nodelalloc).
     Append(Options),
-    /// Files that lose their name while open, in process and through the mount (variants: orphan
-    /// file, list; none is the floor: orphans are not tracked).
+    /// Files unlinked while open, in process and through the mount (variants: orphan file, list;
+    /// none is the floor: orphans are not tracked).
     StressOrphan(Options),
     /// Writers on a new file system, each with a file of its own (variants: default, linear,
     /// optimized, freespace-tree).
     ParallelWrite(Options),
-    /// Everything that a mount is asked for: what mount-names, mount-io and mount-tree measure, in
-    /// one run, with the ratios to fuse2fs and the kernel (variants: dev_fuse, io_uring, peers).
+    /// All kinds of requests to a mount: the measurements of mount-names, mount-io and mount-tree
+    /// in one run, with the ratios to fuse2fs and the kernel (variants: dev_fuse, io_uring, peers).
     Mount(Options),
     /// Creates through mounts while one directory grows, per chunk of names (variants: dev_fuse,
     /// io_uring, peers).
     MountCreate(Options),
-    /// Writes and reads through mounts, 1 MiB and 4 KiB at a time, in order and at random, through
-    /// the cache and past it (variants: dev_fuse, io_uring, peers).
+    /// Writes and reads through mounts, 1 MiB and 4 KiB at a time, sequential and random, through
+    /// the page cache and with direct I/O (variants: dev_fuse, io_uring, peers).
     MountIo(Options),
-    /// Create, attributes, names that are there and absent ones, remove, a request each (variants:
+    /// Create, attributes, positive and negative lookups, remove, one request each (variants:
     /// dev_fuse, io_uring, peers).
     MountNames(Options),
     /// A tree of files copied in, walked and removed (variants: dev_fuse, io_uring, peers).
     MountTree(Options),
     /// First and second write to a large, fragmented file system after a cold mount.
     Fragmented(FragmentedOptions),
-    /// Small durable files, and what it takes to know which blocks are not at home yet: share of
-    /// time, and time per block while 1,000 to 1,000,000 blocks are queued.
+    /// Small durable files, and the cost of tracking blocks until their checkpoint: share of time,
+    /// and time per block while 1,000 to 1,000,000 blocks are queued.
     Checkpoint(CheckpointOptions),
-    /// The longest call of the extent status shrinker beneath 16 writers: many files, and two
-    /// sparse files of 1 GB; full-scan is the base line: the algorithm that ext4 had before.
+    /// The longest call of the extent status shrinker with 16 writers: many files, and two sparse
+    /// files of 1 GB; full-scan is the baseline: ext4's older algorithm.
     Shrinker(ShrinkerOptions),
     /// Very many files in one directory and in a tree: created, looked up, listed, removed, each on
-    /// a fresh mount, with the memory that takes, and e2fsck after.
+    /// a fresh mount, with the memory use, and e2fsck after each change.
     Scale(ScaleOptions),
     /// The writes of one row of `fragmented`.
     #[command(hide = true)]
@@ -90,39 +90,41 @@ enum Command {
 
 #[derive(Args)]
 struct Options {
-    /// How many workers at once, one measurement each.
+    /// Numbers of concurrent workers, one measurement each.
     #[arg(long, value_delimiter = ',', default_value = "1,2")]
     workers: Vec<u32>,
-    /// Length of a phase that is measured by time.
+    /// Length of a timed phase in seconds.
     #[arg(long, default_value_t = 2.0)]
     seconds: f64,
     /// Fresh file systems per system; the table shows the median.
     #[arg(long, default_value_t = 5)]
     runs: u32,
-    /// Systems that take turns; without it, those that suit the experiment.
+    /// Systems that take turns; default: those that suit the experiment.
     #[arg(long, value_enum, value_delimiter = ',')]
     systems: Vec<System>,
-    /// Variants of the experiment; without it, all.
+    /// Variants of the experiment; default: all.
     #[arg(long, value_delimiter = ',')]
     variants: Vec<String>,
-    /// Files per worker (mdtest, mount, mount-names), names in all (mount-create), MiB per worker
+    /// Files per worker (mdtest, mount, mount-names), total names (mount-create), MiB per worker
     /// (mount-io, parallel-write), appends per worker (append).
     #[arg(long)]
     count: Option<u64>,
-    /// Size of the file system in MiB; without it, 2048, or more where the files need more inodes.
+    /// Size of the file system in MiB; default: 2048, or more where the files need more inodes.
     #[arg(long)]
     image_mib: Option<u64>,
-    /// Size of the journal in MiB; without it, 128, and for mdtest a quarter of the file system, at
-    /// most 1024, which mke2fs gives a disk of 128 GiB: in less, 48 workers wait for the log.
+    /// Size of the journal in MiB; default: 128, and for mdtest a quarter of the file system, at
+    /// most 1024, the default of mke2fs for a disk of 128 GiB: with less, 48 workers wait for the
+    /// log.
     #[arg(long)]
     journal_mib: Option<u64>,
-    /// What time is: the wall's, or the processor's that the workers used.
+    /// Clock of the phases: wall time, or CPU time of the workers.
     #[arg(long, value_enum, default_value = "wall")]
     clock: Clock,
-    /// More mount options for uext4; io_uring and no_io_uring say how requests come to our mount.
+    /// Additional mount options for uext4; io_uring and no_io_uring choose the transport of our
+    /// mount.
     #[arg(long, default_value = "")]
     mount_options: String,
-    /// More features for mke2fs, as its -O takes them.
+    /// Additional features for mke2fs, as for its -O.
     #[arg(long, default_value = "")]
     features: String,
     #[command(flatten)]
@@ -132,7 +134,7 @@ struct Options {
 impl Cli {
     pub(crate) fn run(self) -> Result<()> {
         if !matches!(self.command, Command::Scale(_)) {
-            // Scale asks how much memory is needed, not how much was.
+            // Scale measures the memory in use, so it must not keep freed memory.
             allocator::keep_what_is_freed()?;
         }
         match self.command {
@@ -203,13 +205,13 @@ impl Options {
     }
 }
 
-/// Where results go.
+/// Form of the results.
 #[derive(Args)]
 struct Output {
     /// One JSON object per line instead of a table.
     #[arg(long)]
     json: bool,
-    /// Also draw the result into this file.
+    /// Also draw an SVG chart into this file.
     #[arg(long)]
     svg: Option<PathBuf>,
 }
@@ -231,7 +233,7 @@ impl Output {
     }
 }
 
-/// Who runs.
+/// Choice of systems.
 #[derive(Args)]
 struct Peers {
     /// Systems that take turns.
@@ -244,7 +246,7 @@ struct Peers {
     systems: Vec<System>,
 }
 
-/// Who runs, and how often.
+/// Choice of systems, and number of runs.
 #[derive(Args)]
 struct Turns {
     #[command(flatten)]
@@ -256,24 +258,24 @@ struct Turns {
 
 #[derive(Args)]
 struct FragmentedOptions {
-    /// Size of the file system: 60T is that of the patch that proposed free-space trees; it takes
-    /// 2.1 GiB of memory.
+    /// Size of the file system; 60T is the size in the patch that proposed free-space trees, and
+    /// takes 2.1 GiB of memory.
     #[arg(long, default_value = "60T", value_parser = fragmented::parse_size)]
     size: u64,
-    /// Rows (names in the column `variant`); without it, all. Those named `linear` of the kernel
-    /// take minutes.
+    /// Rows (names in the column `variant`); default: all. The kernel's rows named `linear` take
+    /// minutes.
     #[arg(long, value_delimiter = ',', value_parser = fragmented::names())]
     rows: Vec<String>,
     #[command(flatten)]
     turns: Turns,
-    /// Longest time of a row in seconds; what it reached until then is shown, and that it was
+    /// Time limit of a row in seconds; a stopped row shows its results so far, and that it was
     /// stopped. A write inside the kernel ends first.
     #[arg(long, default_value_t = 60)]
     limit_s: u64,
     /// Seconds between the second and the third write.
     #[arg(long, default_value_t = 3.0)]
     settle_s: f64,
-    /// Only make the file system, in this new file.
+    /// Only generate the file system, in this new file.
     #[arg(long)]
     write_image: Option<PathBuf>,
     #[command(flatten)]
@@ -299,10 +301,10 @@ impl FragmentedOptions {
 
 #[derive(Args)]
 struct CheckpointOptions {
-    /// Files in all.
+    /// Total number of files.
     #[arg(long, default_value_t = 100_000)]
     files: u64,
-    /// How many workers at once, one measurement each.
+    /// Numbers of concurrent workers, one measurement each.
     #[arg(long, value_delimiter = ',', default_value = "1,2")]
     workers: Vec<u32>,
     #[command(flatten)]
@@ -313,10 +315,11 @@ struct CheckpointOptions {
     /// Size of the journal in MiB.
     #[arg(long, default_value_t = 128)]
     journal_mib: u64,
-    /// Longer queues are left out.
+    /// Longest queue measured, in blocks.
     #[arg(long, default_value_t = 1_000_000)]
     queue_max: u32,
-    /// More mount options for uext4; io_uring and no_io_uring say how requests come to our mount.
+    /// Additional mount options for uext4; io_uring and no_io_uring choose the transport of our
+    /// mount.
     #[arg(long, default_value = "")]
     mount_options: String,
     #[command(flatten)]
@@ -341,8 +344,8 @@ impl CheckpointOptions {
 
 #[derive(Args)]
 struct ShrinkerOptions {
-    /// Systems that take turns; the kernel's own has no budget: it is told that memory is short,
-    /// and forgets what it knows of all files of the machine.
+    /// Systems that take turns; the kernel's own has no budget: memory pressure makes it drop its
+    /// extents of all files of the machine.
     #[arg(
         long,
         value_enum,
@@ -350,10 +353,10 @@ struct ShrinkerOptions {
         default_value = "uext4,uext4-mount,kernel-ext4"
     )]
     systems: Vec<System>,
-    /// Writers.
+    /// Number of writers.
     #[arg(long, default_value_t = 16)]
     workers: u32,
-    /// Blocks that each writer writes, every second one of its part of a file.
+    /// Blocks per writer, every second one of its part of a file.
     #[arg(long, default_value_t = 16_384)]
     blocks: u32,
     /// Memory for extents (`extent_cache=`) in KiB.
@@ -381,15 +384,15 @@ impl ShrinkerOptions {
 
 #[derive(Args)]
 struct ScaleOptions {
-    /// Files.
+    /// Number of files.
     #[arg(long, default_value_t = 1_000_000)]
     files: u64,
-    /// Where they are.
+    /// Placement of the files.
     #[arg(long, value_delimiter = ',', value_parser = scale::VARIANTS)]
     variants: Vec<String>,
     #[command(flatten)]
     peers: Peers,
-    /// More mount options for uext4.
+    /// Additional mount options for uext4.
     #[arg(long, default_value = "")]
     mount_options: String,
     #[command(flatten)]

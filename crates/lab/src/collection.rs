@@ -1,4 +1,4 @@
-//! Numbers of runs as they come, put together to series.
+//! Collects samples of runs into series.
 
 use crate::experiments::Unit;
 use crate::measure::{Key, Results, Series};
@@ -21,7 +21,7 @@ impl Sample {
     }
 }
 
-/// All of them so far, in the order in which metrics came first.
+/// All series so far, in the order of first occurrence.
 #[derive(Default)]
 pub(crate) struct Collection(Vec<Series>);
 
@@ -41,7 +41,7 @@ impl Collection {
         }
     }
 
-    /// What came of a plan for `systems`.
+    /// The results of a plan for `systems`.
     pub(crate) fn results(self, systems: &[System]) -> Results {
         let mut series = self.0;
         for one in &mut series {

@@ -1,8 +1,8 @@
-//! Workers, as threads for the library and as processes for system calls, in step.
+//! Workers in lockstep (`Crew`): threads for the library, processes for system calls.
 //!
-//! A process per worker, as the benchmarks that we follow have it: threads would share one file
-//! table, which costs the peers. The parent sends one line per phase, the child answers one line
-//! `AMOUNT BEGAN ENDED`, times in nanoseconds of the clock.
+//! Workers on system calls are processes, as in the original benchmarks: threads would share one
+//! file table, which slows the peers. The parent sends one line per phase; the child answers one
+//! line `AMOUNT BEGAN ENDED`, times in nanoseconds of the clock.
 
 use crate::experiments::{Clock, Task, Work};
 use crate::seat::{LibrarySeat, Seat, SystemSeat};
@@ -18,11 +18,11 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use uext4::Filesystem;
 
-/// What one worker did in one phase.
+/// Result of one worker in one phase.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Done {
     pub(crate) amount: u64,
-    /// By the clock that was asked for.
+    /// By the clock of the plan.
     began: Duration,
     ended: Duration,
 }
@@ -36,8 +36,8 @@ impl Done {
     };
 }
 
-/// The time that a phase took: from the first that began to the last that ended, for where there
-/// are more workers than cores some begin late; or the processor time of all together.
+/// Time of a phase. Wall: from the first begin to the last end, since with more workers than cores
+/// some begin late. CPU: the sum over all workers.
 pub(crate) fn taken(clock: Clock, done: &[Done]) -> Duration {
     match clock {
         Clock::Wall => {
@@ -49,7 +49,7 @@ pub(crate) fn taken(clock: Clock, done: &[Done]) -> Duration {
     }
 }
 
-/// Everybody's answers, phase by phase.
+/// Runs all phases; answers the results of all workers by phase.
 pub(crate) fn work(place: &Place, tasks: &[Task]) -> Result<Vec<Vec<Done>>> {
     let start = |task: &Task| -> Result<Box<dyn Member>> {
         match place {
@@ -70,7 +70,7 @@ pub(crate) fn work(place: &Place, tasks: &[Task]) -> Result<Vec<Vec<Done>>> {
     (0..phases).map(phase).collect()
 }
 
-/// A worker as its crew sees it.
+/// Control of one worker.
 trait Member {
     fn go(&mut self, phase: usize) -> Result<()>;
     fn answer(&mut self) -> Result<Done>;
@@ -87,7 +87,7 @@ fn timed(work: &mut dyn Work, phase: usize, clock: Clock) -> Result<Done> {
     })
 }
 
-/// Time since some fixed moment.
+/// Time since a fixed moment.
 pub(crate) fn now(clock: Clock) -> Duration {
     let time = rustix::time::clock_gettime(match clock {
         Clock::Wall => ClockId::Monotonic,
@@ -223,7 +223,7 @@ impl Drop for Process {
     }
 }
 
-/// Life of a worker process.
+/// Main function of a worker process.
 pub(crate) fn work_as_process(task: &str, dir: &Path) -> Result<()> {
     let task: Task = serde_json::from_str(task)?;
     let clock = task.clock;

@@ -1,8 +1,8 @@
-//! Cleans up when the program dies without running destructors (a signal, a crash).
+//! Cleanup (`Janitor`) after a program that dies without running destructors (a signal, a crash).
 //!
-//! The janitor is a child in a process group of its own, so that an interrupt from the keyboard
-//! does not reach it. It reads paths until its input ends, then unmounts and removes what is
-//! still there. In a normal run nothing is.
+//! The cleanup process is a child in a process group of its own, so that an interrupt from the
+//! keyboard does not reach it. It reads paths until its input ends, then unmounts and removes those
+//! that still exist. After a normal run there are none.
 
 use anyhow::{Context, Result};
 use std::io::{BufRead, Write};
@@ -11,7 +11,7 @@ use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use uext4_testkit::oracle::Program;
 
-/// The parent's end.
+/// The parent's handle of the child.
 pub(crate) struct Janitor {
     child: Child,
     input: Option<ChildStdin>,
@@ -31,7 +31,7 @@ impl Janitor {
         Ok(Self { child, input })
     }
 
-    /// `dir` has to go when this program ends, and what is mounted on it, too.
+    /// Registers `dir`: it is unmounted and removed when this program ends.
     pub(crate) fn watch(&mut self, dir: &Path) -> Result<()> {
         let input = self
             .input
@@ -48,7 +48,7 @@ impl Drop for Janitor {
     }
 }
 
-/// The child's life.
+/// Main function of the child.
 pub(crate) fn run() -> Result<()> {
     let paths: Vec<String> = std::io::stdin()
         .lock()
@@ -70,7 +70,7 @@ fn clean(dir: &Path) -> Result<()> {
             .then(|| target.to_owned())
     };
     for target in mounts.lines().filter_map(inside) {
-        // Lazily: a worker that is dying, too, may still use it.
+        // Lazily: a dying worker may still use the mount.
         Program::new("umount")?.args(["-l", &target]).run_ok()?;
     }
     if dir.is_dir() {

@@ -1,10 +1,9 @@
 //! `uext4-lab`: experiments that compare uext4 with its peers on the same backing.
 //!
-//! Layout: an [`experiments`] entry says what one worker does, phase by phase, through a
-//! [`seat`]: the library in this process, or system calls in a process per worker. A [`stage`]
-//! is a fresh file system of one [`system`]; the [`crew`] lets all workers start a phase at the
-//! same moment. Runs of all systems take turns, so that noise meets all of them; [`report`]
-//! shows medians.
+//! Layout: an [`experiments`] entry defines the work of one worker, by phase, on a client
+//! ([`seat`]): the library in this process, or system calls in one process per worker. A [`stage`]
+//! is a fresh file system of one [`system`]; the [`crew`] starts each phase on all workers at once.
+//! Runs of all systems take turns, so that noise affects all of them; [`report`] shows medians.
 #![forbid(unsafe_code)]
 
 mod allocator;
@@ -29,7 +28,7 @@ mod system;
 use clap::Parser;
 use std::process::ExitCode;
 
-/// Threads allocate and free side by side, also what others allocated: glibc has them meet.
+/// Threads allocate and free concurrently, also memory of each other, where glibc contends.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

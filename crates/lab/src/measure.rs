@@ -9,7 +9,7 @@ use crate::system::{self, System};
 use anyhow::{Context, Result, ensure};
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// What is measured how.
+/// Key of a metric.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Key {
     pub(crate) experiment: &'static str,
@@ -19,7 +19,8 @@ pub(crate) struct Key {
 }
 
 impl Key {
-    /// Whether both are compared: they differ in the system, or in how a mount is served.
+    /// Whether two keys are compared: they differ only in the system, or in the transport of a
+    /// mount.
     pub(crate) fn is_beside(&self, other: &Self) -> bool {
         let is_way = |variant| matches!(variant, "dev_fuse" | "io_uring" | "peers");
         let same = self.variant == other.variant;
@@ -46,7 +47,7 @@ impl Series {
         }
     }
 
-    /// Median over that of `peer` at the same task; more is better in what is compared so.
+    /// Ratio of the median to that of `peer` at the same task; higher is better for these metrics.
     pub(crate) fn ratio(&self, results: &Results, peer: System) -> Option<f64> {
         let is_rate = matches!(self.unit, Unit::PerSecond | Unit::MegabytesPerSecond);
         let alike = |one: &&Self| {
@@ -72,7 +73,7 @@ impl Series {
 /// The outcome of a plan.
 pub(crate) struct Results {
     pub(crate) series: Vec<Series>,
-    /// Peers that could not run, and why.
+    /// Peers that could not run, with the reason.
     pub(crate) missing: Vec<(System, &'static str)>,
 }
 
@@ -163,8 +164,7 @@ fn one_run(
     Ok(answers)
 }
 
-/// Of mount options for uext4 those that this system knows: how requests come is no matter of the
-/// library.
+/// The mount options of uext4 that apply to this system: the library has no transport options.
 pub(crate) fn of_system(system: System, options: &str) -> String {
     let is_known = |word: &&str| match system {
         System::Uext4 => !matches!(*word, "io_uring" | "no_io_uring"),
@@ -181,7 +181,7 @@ fn add_words(list: &mut String, words: &str) {
     list.push_str(words);
 }
 
-/// All that was done over the time that it took; of means, that of the workers.
+/// Total amount per second; for means, the average over the workers.
 fn rate(unit: Unit, clock: Clock, done: &[Done]) -> f64 {
     let amount: u64 = done.iter().map(|one| one.amount).sum();
     let time = crew::taken(clock, done);
@@ -193,7 +193,7 @@ fn rate(unit: Unit, clock: Clock, done: &[Done]) -> f64 {
     }
 }
 
-/// A bar on a terminal, silence in a pipe.
+/// A progress bar on a terminal; hidden in a pipe.
 pub(crate) fn progress(steps: u64) -> ProgressBar {
     let bar = ProgressBar::new(steps);
     let style = ProgressStyle::with_template("{bar:30} {pos}/{len} {msg} ({eta} left)");

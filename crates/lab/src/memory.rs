@@ -1,29 +1,29 @@
-//! How much memory this process and the kernel take.
+//! Memory use of this process and of the kernel.
 
 use anyhow::{Context, Result};
 use std::fs;
 
-/// Lets the peak begin anew.
+/// Resets the peak.
 pub(crate) fn begin() -> Result<()> {
     fs::write("/proc/self/clear_refs", "5").context("cannot reset the peak of memory")
 }
 
-/// The most that was resident since [`begin`], in MiB.
+/// The resident peak since [`begin`], in MiB.
 pub(crate) fn peak_mib() -> Result<f64> {
     mib("/proc/self/status", "VmHWM:")
 }
 
-/// Memory of this process that no file backs.
+/// Anonymous memory of this process in MiB.
 pub(crate) fn own_mib() -> Result<f64> {
     mib("/proc/self/status", "RssAnon:")
 }
 
-/// What the kernel caches of block devices.
+/// The kernel's cache of block devices in MiB.
 pub(crate) fn buffers_mib() -> Result<f64> {
     mib("/proc/meminfo", "Buffers:")
 }
 
-/// The number of a line of KiB in a file of `/proc`, in MiB.
+/// The value in KiB of a line in a file of `/proc`, converted to MiB.
 fn mib(file: &str, name: &str) -> Result<f64> {
     let text = fs::read_to_string(file)?;
     let line = text.lines().find_map(|line| line.strip_prefix(name));

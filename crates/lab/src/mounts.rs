@@ -11,9 +11,9 @@ use uext4_fuse::{Channel, Sandbox};
 use uext4_testkit::oracle::Program;
 use uext4_testkit::rings::RingsSwitch;
 
-/// How long a server may take to mount, and to end after the unmount.
+/// Timeout for a server to mount, and to end after the unmount.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// A word among the options of our own server, which no mount option is.
+/// Internal option of our own server; not a mount option.
 const UNTRACKED_ORPHANS: &str = "lab_untracked_orphans";
 const PAUSE: Duration = Duration::from_millis(5);
 
@@ -25,7 +25,7 @@ pub(crate) struct FuseMount {
 }
 
 impl FuseMount {
-    /// Mounts with our own server: this program, once more.
+    /// Mounts with our own server: this program in a child process.
     pub(crate) fn ours(image: &Path, scratch: &Path, setup: &Setup) -> Result<Self> {
         let mut options = setup.options.clone();
         if setup.base_lines.untracked_orphans {
@@ -128,11 +128,11 @@ impl Drop for FuseMount {
     }
 }
 
-/// Serves `image` on `dir` until somebody unmounts it.
+/// Serves `image` on `dir` until it is unmounted.
 pub(crate) fn serve(image: &Path, dir: &Path, options: &str) -> Result<()> {
     let mut fuse = uext4_fuse::MountOptions {
         source: image.display().to_string(),
-        // As the tool does.
+        // As in the `uext4` tool.
         sandbox: Sandbox::Best,
         files: vec![image.into()],
         ..uext4_fuse::MountOptions::default()

@@ -1,8 +1,8 @@
 //! Very many files, in one directory and in a tree: created, looked up, listed and removed, each on
-//! a fresh mount; how much memory the library takes meanwhile; `e2fsck -fn` after each change.
+//! a fresh mount, with the library's memory use and `e2fsck -fn` after each change.
 //!
-//! The image is sparse and its tables are not zeroed before, so that ten million files take some
-//! three gigabytes of memory.
+//! The image is sparse and its tables are not zeroed in advance, so that ten million files take
+//! about 3 GB of memory.
 
 use crate::experiments::{Clock, Unit};
 use crate::janitor::Janitor;
@@ -18,15 +18,15 @@ use tempfile::TempDir;
 use uext4_testkit::oracle::{self, Program};
 
 const EXPERIMENT: &str = "scale";
-/// Where the files are: all in one directory, or in many of a thousand.
+/// Placement of the files: all in one directory, or in directories of a thousand.
 pub(crate) const VARIANTS: [&str; 2] = ["one-directory", "tree"];
 const FILES_PER_DIR: u64 = 1000;
-/// Bytes of an inode, and of its name with its part of an index.
+/// Bytes of an inode, plus those of its name and its part of an index.
 const BYTES_PER_FILE: u64 = 256 + 96;
 const OTHER_BYTES: u64 = 512 << 20;
 const SPARE_INODES: u64 = 1000;
 
-/// Everything that the user chose.
+/// Parameters chosen by the user.
 pub(crate) struct Plan {
     pub(crate) files: u64,
     pub(crate) variants: Vec<&'static str>,
@@ -81,7 +81,7 @@ pub(crate) fn run(plan: &Plan) -> Result<Results> {
     Ok(Results { series, missing })
 }
 
-/// A file system, and which files it has.
+/// A file system, with its set of files.
 struct Ground {
     dir: TempDir,
     janitor: Janitor,
@@ -125,7 +125,7 @@ impl Ground {
         }
     }
 
-    /// One step on a mount of its own; what it took.
+    /// Runs one step on a mount of its own; answers its costs.
     fn step(&mut self, plan: &Plan, step: Step) -> Result<Vec<Series>> {
         memory::begin()?;
         let stage = self.mount(plan)?;
@@ -139,7 +139,7 @@ impl Ground {
         let rate = self.files as f64 / elapsed.as_secs_f64().max(1e-9);
         let mut samples = vec![(step.name().to_owned(), Unit::PerSecond, rate)];
         if self.system == System::Uext4 {
-            // Of the process: the allocator may still hold what steps before had.
+            // For the whole process: the allocator may still hold memory of earlier steps.
             let metric = format!("peak memory to {}", step.name());
             samples.push((metric, Unit::Mebibytes, peak));
         }
@@ -176,7 +176,7 @@ impl Ground {
         })
     }
 
-    /// Does the step in all directories; how long that took.
+    /// Runs the step in all directories; answers the time.
     fn work(&self, place: &Place, step: Step) -> Result<Duration> {
         let start = crate::crew::now(Clock::Wall);
         let mut left = self.files;

@@ -11,7 +11,7 @@ use uext4::{BaseLines, Filesystem, MountOptions};
 use uext4_device::{Access, FileDevice};
 use uext4_testkit::oracle::KernelMount;
 
-/// Where workers find the file system.
+/// Access of workers to the file system.
 pub(crate) enum Place {
     /// In this process.
     Library(Arc<Filesystem>),
@@ -19,14 +19,14 @@ pub(crate) enum Place {
     Directory(PathBuf),
 }
 
-/// How a file system is made and mounted.
+/// Format and mount options of a file system.
 #[derive(Default)]
 pub(crate) struct Setup {
     /// Features for mke2fs, separated by commas.
     pub(crate) features: String,
     /// Mount options of uext4 or the kernel.
     pub(crate) options: String,
-    /// Of the library; of our mount `untracked_orphans` alone.
+    /// Baseline switches of the library; our mount uses `untracked_orphans` alone.
     pub(crate) base_lines: BaseLines,
 }
 
@@ -38,7 +38,7 @@ pub(crate) enum Stage {
 }
 
 impl Stage {
-    /// Formats the backing and mounts it as `setup` says.
+    /// Formats the backing and mounts it with `setup`.
     pub(crate) fn set(
         system: System,
         backing: &Backing,
@@ -49,7 +49,7 @@ impl Stage {
         Self::mount(system, &backing.image(), backing.dir(), setup, janitor)
     }
 
-    /// Mounts an image; mount points are made in `scratch`.
+    /// Mounts an image; mount points are created in `scratch`.
     pub(crate) fn mount(
         system: System,
         image: &Path,
@@ -69,7 +69,7 @@ impl Stage {
         }
     }
 
-    /// Where the workers go.
+    /// The access for workers.
     pub(crate) fn place(&self) -> Place {
         match self {
             Self::Library(filesystem) => Place::Library(filesystem.clone()),
@@ -78,7 +78,7 @@ impl Stage {
         }
     }
 
-    /// Unmounts and says what went wrong; a mere drop prints it.
+    /// Unmounts and answers errors; a drop only prints them.
     pub(crate) fn strike(self) -> Result<()> {
         match self {
             Self::Library(filesystem) => Ok(filesystem.unmount()?),

@@ -1,8 +1,8 @@
-//! The systems that are compared.
+//! The compared systems.
 
 use uext4_testkit::oracle::{self, KernelMount};
 
-/// One way to an ext4 file system.
+/// One implementation of ext4, with its interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
 pub(crate) enum System {
     /// The library, in this process.
@@ -31,7 +31,7 @@ impl System {
         matches!(self, Self::Uext4 | Self::Uext4Mount)
     }
 
-    /// What is missing to run it here; `None` when nothing is.
+    /// Missing prerequisites to run it here; `None` when it can run.
     pub(crate) fn missing(self) -> Option<&'static str> {
         let fuse = || std::path::Path::new("/dev/fuse").exists();
         match self {
@@ -46,13 +46,13 @@ impl System {
     }
 }
 
-/// Of `systems` those that cannot run here, and why.
+/// The systems that cannot run here, with the reason.
 pub(crate) fn missing(systems: &[System]) -> Vec<(System, &'static str)> {
     let why = |system: &System| system.missing().map(|why| (*system, why));
     systems.iter().filter_map(why).collect()
 }
 
-/// Of `systems` those that can run here.
+/// The systems that can run here.
 pub(crate) fn present(systems: &[System]) -> impl Iterator<Item = System> + Clone {
     let can = |system: &System| system.missing().is_none();
     systems.iter().copied().filter(can)

@@ -1,4 +1,4 @@
-//! The fragmented file system: judged by e2fsck and the kernel, and its experiment, small.
+//! The fragmented file system, checked by e2fsck and the kernel, and its experiment at small size.
 
 use std::path::Path;
 use std::process::Command;
@@ -22,15 +22,15 @@ fn image(size: &str, dir: &Path) -> std::path::PathBuf {
     path
 }
 
-/// Lines of the kernel's log; the oldest go when it is full.
+/// Lines of the kernel's log; the oldest are dropped when it is full.
 fn kernel_log() -> Vec<String> {
     let output = Command::new("dmesg").output().expect("dmesg runs");
     let log = String::from_utf8_lossy(&output.stdout).into_owned();
     log.lines().map(str::to_owned).collect()
 }
 
-/// What the kernel said about a loop device since `last` was the last line of its log, less what
-/// it says at every mount.
+/// Messages of the kernel about a loop device after the log line `last`, without those of every
+/// mount.
 fn complaints(loop_device: &str, last: Option<&String>) -> Vec<String> {
     let name = loop_device.rsplit('/').next().expect("a name");
     let of_device = |line: &String| line.contains(&format!("({name})"));
@@ -58,7 +58,7 @@ fn the_kernel_mounts_it_without_a_word_and_writes_to_it() {
     let path = image("8G", scratch.path());
     let before = kernel_log();
     let mount = KernelMount::new(&path, "").expect("the kernel mounts it");
-    // Enough that bitmaps of many groups are read.
+    // Enough data to read the bitmaps of many groups.
     std::fs::write(mount.path().join("file"), vec![7; 40 << 20]).expect("data");
     let device = mount.loop_device().to_owned();
     mount.unmount().expect("the kernel unmounts it");

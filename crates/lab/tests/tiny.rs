@@ -1,4 +1,4 @@
-//! Every experiment, tiny, so that it does not rot. Nothing is timed.
+//! Every experiment at tiny size, as a smoke test. Times are not checked.
 
 use std::process::Command;
 use uext4_testkit::rings::RingsSwitch;
@@ -23,7 +23,7 @@ fn lab(args: &[&str]) -> String {
     String::from_utf8(output.stdout).expect("UTF-8")
 }
 
-/// Peers that are not there are named, never an error; the library always runs.
+/// Missing peers are named, never an error; the library always runs.
 fn rows(args: &[&str], system: &str) -> usize {
     let lines = lab(&[args, &["--json"]].concat());
     let of_system = format!("\"system\":\"{system}\"");
@@ -55,7 +55,7 @@ fn stress_orphan_runs_both_ways_and_the_floor() {
     assert_eq!(rows(&["stress-orphan", "--workers", "2"], "uext4"), 3);
 }
 
-/// How many rows there are, where there can be mounts.
+/// The expected number of rows, where mounts are possible.
 fn of_mounts(rows: usize) -> usize {
     match std::path::Path::new("/dev/fuse").exists() {
         true => rows,
@@ -251,8 +251,7 @@ fn shrinker_compares_two_algorithms_on_two_loads() {
         "--memory-kib",
         "16",
     ]);
-    // By each of two clocks the longest, p99.9 and the mean, calls and what was dropped; the kernel
-    // says two things.
+    // Per clock the longest call, p99.9 and the mean, calls and drops; the kernel has two numbers.
     let there = |needle: &str| lines.lines().filter(|line| line.contains(needle)).count();
     let kernel = 2 * there("\"kernel-ext4\"").min(2);
     let mount = 8 * there("\"uext4-mount\"").min(2);
@@ -265,7 +264,7 @@ fn shrinker_compares_two_algorithms_on_two_loads() {
     assert_percentiles_are_not_above_the_longest(&lines);
 }
 
-/// In each variant, by each clock; one run is in every number.
+/// Checks each variant by each clock; with one run every number is that of the run.
 fn assert_percentiles_are_not_above_the_longest(lines: &str) {
     let lines = lines
         .lines()
@@ -301,7 +300,7 @@ fn scale_counts_names_and_asks_e2fsck() {
         .expect("the program starts");
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{errors}");
-    // Four steps and their memory, e2fsck twice, in one directory and in a tree.
+    // Four steps with their memory and two e2fsck runs, in one directory and in a tree.
     let lines = String::from_utf8_lossy(&output.stdout).lines().count();
     assert_eq!(lines, 2 * (4 + 4 + 2), "{errors}");
 }

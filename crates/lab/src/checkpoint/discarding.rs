@@ -1,4 +1,4 @@
-//! A device of any size that keeps nothing but its first block.
+//! A device of any size that discards all writes but those to its first block.
 
 use uext4_device::{BlockDevice, Error};
 use uext4_sync::{Mutex, Rank};
@@ -9,7 +9,7 @@ pub(super) struct Discarding {
 }
 
 impl Discarding {
-    /// `first` is what the device begins with.
+    /// A device with `first` as its initial contents.
     pub(super) fn new(size_bytes: u64, first: &[u8]) -> Self {
         Self {
             size_bytes,

@@ -1,5 +1,5 @@
-//! Files of 4 KiB, each made durable, as fs_mark does: files per second, and of the library the
-//! share of time that bookkeeping of checkpoints takes.
+//! Durable files of 4 KiB, as in fs_mark: files per second, and for the library the share of time
+//! of checkpoint bookkeeping.
 
 use super::{FILES, Plan, key};
 use crate::backing::Backing;
@@ -12,7 +12,7 @@ use crate::stage::{Place, Setup, Stage};
 use crate::system::{self, System};
 use anyhow::Result;
 
-/// Where file systems are made.
+/// Backing image of the file systems, with its cleanup process.
 pub(super) struct Ground {
     backing: Backing,
     janitor: Janitor,
@@ -26,7 +26,7 @@ impl Ground {
         Ok(Self { backing, janitor })
     }
 
-    /// All systems with all numbers of workers, once.
+    /// Runs all systems with all numbers of workers, once.
     pub(super) fn run(&mut self, plan: &Plan, all: &mut Collection) -> Result<()> {
         for &workers in plan.workers.iter().filter(|workers| **workers > 0) {
             for system in system::present(&plan.systems) {

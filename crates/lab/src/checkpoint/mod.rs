@@ -1,7 +1,7 @@
-//! What it costs to know which committed blocks are not at home yet.
+//! Cost of tracking committed blocks until their checkpoint.
 //!
-//! Two questions: how much of the time of small durable files it takes ([`files`]), and whether it
-//! stays the same per block however many blocks are queued ([`queue`]).
+//! Two questions: its share of the time for small durable files ([`files`]), and whether it is
+//! constant per block for any length of the queue ([`queue`]).
 
 mod discarding;
 mod files;
@@ -13,9 +13,9 @@ use crate::system::System;
 use anyhow::{Context, Result};
 
 const EXPERIMENT: &str = "checkpoint";
-/// The variant of small durable files.
+/// The variant with small durable files.
 const FILES: &str = "files";
-/// Variants with as many queued blocks.
+/// Variants by number of queued blocks.
 const QUEUES: [(&str, u32); 4] = [
     ("queue-1000", 1000),
     ("queue-10000", 10_000),
@@ -23,22 +23,22 @@ const QUEUES: [(&str, u32); 4] = [
     ("queue-1000000", 1_000_000),
 ];
 
-/// Everything that the user chose.
+/// Parameters chosen by the user.
 pub(crate) struct Plan {
-    /// Files in all.
+    /// Number of files.
     pub(crate) files: u64,
     pub(crate) workers: Vec<u32>,
     pub(crate) systems: Vec<System>,
     pub(crate) runs: u32,
     pub(crate) image_mib: u64,
     pub(crate) journal_mib: u64,
-    /// Longer queues are left out.
+    /// Longest queue measured, in blocks.
     pub(crate) queue_max: u32,
-    /// Of uext4, in the library and through the mount.
+    /// Mount options of uext4, for the library and the mount.
     pub(crate) mount_options: String,
 }
 
-/// Runs everything, in turns.
+/// Runs everything, systems in turn.
 pub(crate) fn run(plan: &Plan) -> Result<Results> {
     let progress = progress(u64::from(plan.runs) * 2);
     let mut stage = files::Ground::new(plan)?;

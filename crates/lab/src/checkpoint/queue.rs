@@ -1,6 +1,6 @@
-//! A journal with many queued blocks: what it costs to commit some of them again, and to bring
-//! all of them home. The device keeps nothing, and blocks share their bytes, so that a million
-//! of them fit into memory.
+//! A journal with many queued blocks: cost of committing some of them again, and of checkpointing
+//! all of them. The device discards writes and blocks share their bytes, so a million of them fit
+//! into memory.
 
 use super::discarding::Discarding;
 use crate::collection::Sample;
@@ -13,11 +13,11 @@ use uext4_journal::{Config, Image, Journal, Live, Log, Object, Render, Sink, Sta
 use uext4_sync::Rank;
 
 const BLOCK_BYTES: u32 = 1024;
-/// Blocks of a transaction.
+/// Blocks per transaction.
 const TRANSACTION: u32 = 1000;
 /// Transactions that commit queued blocks again.
 const AGAIN: u32 = 100;
-/// Where the blocks stand, behind the log.
+/// First home block, after the log.
 const HOME: u64 = 1 << 32;
 
 struct State {
@@ -46,7 +46,7 @@ struct Queue {
     blocks: u32,
 }
 
-/// Numbers for a queue of `blocks` blocks.
+/// Samples for a queue of `blocks` blocks.
 pub(super) fn run(blocks: u32) -> Result<Vec<Sample>> {
     let queue = Queue::new(blocks)?;
     let queued = queue.journal.stats();
@@ -55,7 +55,7 @@ pub(super) fn run(blocks: u32) -> Result<Vec<Sample>> {
         "not all blocks are queued"
     );
     for round in 0..AGAIN {
-        // A stride that meets all parts of the queue.
+        // A stride that visits all parts of the queue.
         let pick =
             |at: u32| (u64::from(round * TRANSACTION + at) * 7919 % u64::from(blocks)) as u32;
         queue.commit((0..TRANSACTION.min(blocks)).map(pick))?;
@@ -79,7 +79,7 @@ pub(super) fn run(blocks: u32) -> Result<Vec<Sample>> {
     ])
 }
 
-/// Times per block. To free images is not to know about them: who queues them meets their memory.
+/// Times per block. Freeing of images is counted separately: queued images are cold in the cache.
 struct Spent {
     bookkeeping_ns: f64,
     freeing_ns: f64,
@@ -97,7 +97,7 @@ impl Spent {
 
 impl Queue {
     fn new(blocks: u32) -> Result<Self> {
-        // Less than half of the log is ever used, so that nothing goes home by itself.
+        // The log is never more than half full, so no checkpoint starts by itself.
         let log_blocks = 3 * blocks + 4 * AGAIN * TRANSACTION;
         let superblock = Superblock::new(BLOCK_BYTES, log_blocks, 1, *b"uext4-lab queue.");
         let device = Arc::new(Discarding::new(1 << 50, &superblock.encode()));
@@ -111,7 +111,7 @@ impl Queue {
         Ok(queue)
     }
 
-    /// One transaction that changes these blocks.
+    /// Runs one transaction that changes these blocks.
     fn commit(&self, blocks: impl Iterator<Item = u32>) -> Result<()> {
         let image: Image = Arc::from(vec![0x5a; BLOCK_BYTES as usize]);
         let handle = self.journal.start(TRANSACTION.min(self.blocks))?;

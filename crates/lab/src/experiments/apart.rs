@@ -1,5 +1,5 @@
-//! The variant `apart`: each worker has a file system of its own in this process, with which it
-//! shares nothing but the machine. What more workers could reach at most.
+//! Variant `apart`: each worker has a private file system in this process and shares only the
+//! machine. An upper bound for more workers.
 
 use super::Task;
 use crate::backing::BYTES_PER_INODE;
@@ -12,7 +12,7 @@ use uext4_device::MemDevice;
 
 pub(super) const APART: &str = "apart";
 
-/// A seat in a file system like the one that workers share otherwise.
+/// A client of a private file system, formatted like the shared one.
 pub(super) fn seat(task: &Task) -> Result<Box<dyn Seat>> {
     let device = Arc::new(MemDevice::new(task.image_mib << 20));
     let options = MkfsOptions {

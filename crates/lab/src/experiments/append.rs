@@ -1,4 +1,5 @@
-//! Many writers at once, each appending 4 KiB at a time to its own file: how whole the files are.
+//! Concurrent writers that append 4 KiB at a time, each to its own file: fragmentation of the
+//! files.
 //!
 //! The last two phases count extents after an fsync; they are not timed.
 

@@ -1,7 +1,7 @@
-//! The allocator, the journal and the extent tree, as will-it-scale's `fallocate2` runs them.
+//! Load on allocator, journal and extent tree, as in will-it-scale's `fallocate2`.
 //!
-//! Each worker has a file that has no name any more. One operation allocates 8 KiB at its end;
-//! after 128 of them the file is cut to nothing, which is not counted.
+//! Each worker has an unlinked file. One operation allocates 8 KiB at its end; after 128 of them
+//! the file is truncated to zero, which is not counted.
 
 use super::{Task, Work};
 use crate::seat::{OpenFile, Seat};

@@ -10,7 +10,7 @@ const FILE_BYTES: usize = 4096;
 struct Fsync {
     seat: Box<dyn Seat>,
     seconds: f64,
-    /// How many files; 0: as many as the time allows.
+    /// Number of files; 0: as many as the time allows.
     count: u64,
 }
 

@@ -1,11 +1,11 @@
-//! Empty files: create all, stat all, remove all; in an own directory per worker, in one, or with
-//! the names of each worker spread over as many directories as there are workers. The last is what
-//! one directory is measured by, too: as little of it is in the processor's caches when a name's
-//! turn comes, and hardly two workers are in one directory at a time.
+//! Empty files: create all, stat all, remove all; in one directory per worker, in one shared
+//! directory, or with each worker's names spread over as many directories as there are workers. The
+//! spread variant is the reference for one directory: its CPU caches are as cold, and two workers
+//! are rarely in one directory.
 //!
-//! Names are made before the clock runs, and one round is a rehearsal: it reads the inode tables
-//! and touches the memory, as the first repetition of mdtest does. What it left to be committed is
-//! committed before the clock runs, so that one worker and many begin alike.
+//! Names are generated before the clock runs, and one round is a rehearsal: it reads the inode
+//! tables and touches the memory, as the first repetition of mdtest does. Its changes are committed
+//! before the clock runs, so that all numbers of workers begin alike.
 
 use super::{Phase, Task, Unit, Work};
 use crate::seat::Seat;
@@ -13,7 +13,7 @@ use anyhow::Result;
 
 const CREATE: usize = 0;
 const STAT: usize = 1;
-/// After a rehearsal.
+/// Phase index after a rehearsal.
 const SETTLE: usize = 3;
 
 pub(super) fn phases() -> Vec<Phase> {
@@ -23,9 +23,9 @@ pub(super) fn phases() -> Vec<Phase> {
 }
 
 struct Mdtest {
-    /// One in each directory.
+    /// One client per directory.
     seats: Vec<Box<dyn Seat>>,
-    /// And the number of its seat.
+    /// Index of the client, and name.
     names: Vec<(usize, String)>,
 }
 

@@ -1,4 +1,4 @@
-//! What is measured: one module per experiment.
+//! The experiments, one module each.
 
 mod apart;
 mod append;
@@ -40,7 +40,7 @@ pub(crate) enum Experiment {
     ParallelWrite,
 }
 
-/// Everything that the user chose.
+/// Parameters chosen by the user.
 pub(crate) struct Plan {
     pub(crate) experiment: Experiment,
     pub(crate) variants: Vec<&'static str>,
@@ -56,18 +56,18 @@ pub(crate) struct Plan {
     pub(crate) clock: Clock,
 }
 
-/// What the time of a phase is taken from.
+/// Clock that times the phases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 pub(crate) enum Clock {
     /// Time that passes.
     Wall,
-    /// Time that the workers had a processor, in user and kernel mode, all together: compares
-    /// versions of one system, or numbers of workers, on a busy machine. Work that a server or a
-    /// background thread does is not in it.
+    /// CPU time of all workers together, in user and kernel mode: compares versions of one system,
+    /// or numbers of workers, on a busy machine. It excludes the work of servers and background
+    /// threads.
     Cpu,
 }
 
-/// One worker's part of one run; travels to worker processes as JSON.
+/// One worker's part of one run; sent to worker processes as JSON.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Task {
     pub(crate) experiment: Experiment,
@@ -81,7 +81,7 @@ pub(crate) struct Task {
     pub(crate) clock: Clock,
 }
 
-/// What one phase counts.
+/// Unit of a phase's result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unit {
     /// Operations per second.
@@ -90,17 +90,17 @@ pub(crate) enum Unit {
     MegabytesPerSecond,
     /// Milliseconds.
     Milliseconds,
-    /// A number of things.
+    /// A plain number.
     Count,
     /// 2^20 bytes.
     Mebibytes,
-    /// A number, on average over the workers.
+    /// A plain number, averaged over the workers.
     Mean,
-    /// 2^10 bytes, on average over the workers.
+    /// 2^10 bytes, averaged over the workers.
     MeanKibibytes,
     Nanoseconds,
     Microseconds,
-    /// Parts of a hundred.
+    /// Percent.
     Percent,
 }
 
@@ -139,7 +139,7 @@ impl Unit {
     }
 }
 
-/// A stretch of work that all workers start together.
+/// A part of a run that all workers start together.
 #[derive(Clone, Debug)]
 pub(crate) struct Phase {
     pub(crate) metric: String,
@@ -157,8 +157,8 @@ impl Phase {
 
 /// One worker at work.
 pub(crate) trait Work {
-    /// Does the phase of this index; answers how much it did in the phase's unit. The index behind
-    /// the last phase means: leave nothing undone that a rehearsal began.
+    /// Runs the phase of this index; answers its amount in the phase's unit. The index after the
+    /// last phase completes the pending work of a rehearsal.
     fn phase(&mut self, index: usize) -> Result<u64>;
 }
 
@@ -214,7 +214,7 @@ impl Experiment {
         }
     }
 
-    /// The variants that were asked for, or all.
+    /// The requested variants, or all.
     pub(crate) fn pick_variants(self, wanted: &[String]) -> Result<Vec<&'static str>> {
         let all = self.variants();
         if wanted.is_empty() {
@@ -227,7 +227,7 @@ impl Experiment {
         wanted.iter().map(pick).collect()
     }
 
-    /// What `--count` is when it is not given; see the command line for its meaning.
+    /// Default of `--count`; its meaning is on the command line.
     pub(crate) fn default_count(self) -> u64 {
         match self {
             Self::Mdtest => 30_000,
@@ -241,7 +241,7 @@ impl Experiment {
         }
     }
 
-    /// What `--image-mib` is when it is not given: room for the inodes of all files.
+    /// Default of `--image-mib`: space for the inodes of all files.
     pub(crate) fn default_image_mib(self, workers: &[u32], count: u64) -> u64 {
         let workers = workers.iter().copied().max().unwrap_or(0);
         let files = match self {
@@ -249,12 +249,12 @@ impl Experiment {
             Self::MountCreate => count,
             _ => 0,
         };
-        // What is not for files: directories, and groups that fill unevenly.
+        // A reserve for directories, and for groups that fill unevenly.
         let inodes = files.saturating_add(files / 16);
         IMAGE_MIB.max(inodes.saturating_mul(BYTES_PER_INODE) >> 20)
     }
 
-    /// What `--journal-mib` is when it is not given, in a file system of so many MiB.
+    /// Default of `--journal-mib` for a file system of `image_mib` MiB.
     pub(crate) fn default_journal_mib(self, image_mib: u64) -> u64 {
         match self {
             Self::Mdtest => (image_mib / 4).min(1024),
@@ -280,7 +280,7 @@ impl Experiment {
 }
 
 impl Task {
-    /// A task for the worker of this number.
+    /// The task of this worker.
     pub(crate) fn new(plan: &Plan, variant: &str, worker: u32, workers: u32) -> Self {
         Self {
             experiment: plan.experiment,
@@ -295,7 +295,7 @@ impl Task {
         }
     }
 
-    /// The worker, with what it needs prepared.
+    /// The worker, with its files prepared.
     pub(crate) fn start(self, seat: Box<dyn Seat>) -> Result<Box<dyn Work>> {
         let seat = match self.variant == apart::APART {
             true => apart::seat(&self)?,
@@ -316,12 +316,12 @@ impl Task {
         }
     }
 
-    /// How often its workers do all phases together before it counts.
+    /// Number of untimed rounds of all phases before the timed one.
     pub(crate) fn rehearsals(&self) -> usize {
         usize::from(self.experiment == Experiment::Mdtest)
     }
 
-    /// How many phases it has.
+    /// Number of phases.
     pub(crate) fn phase_count(&self) -> usize {
         self.experiment.phases(self.count, self.workers).len()
     }

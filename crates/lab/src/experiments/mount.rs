@@ -1,14 +1,14 @@
-//! Everything that a mount is asked for, one after the other: names, data, trees; each worker in a
-//! directory of its own.
+//! All kinds of requests to a mount in sequence: names, data, trees; each worker in a directory of
+//! its own.
 //!
-//! `--count` is names per worker; beside each name go [`DATA_BYTES`] of data, shared by all
-//! workers, so that runs with many workers need no larger file system.
+//! `--count` is the names per worker; for each name [`DATA_BYTES`] of data are written, divided
+//! among all workers, so that runs with many workers need no larger file system.
 
 use super::{Phase, Task, Work, mount_io, mount_names, mount_tree};
 use crate::seat::Seat;
 use anyhow::{Context, Result};
 
-/// Data per name, all workers together.
+/// Bytes of data per name, for all workers together.
 const DATA_BYTES: u64 = 128 << 10;
 
 pub(super) fn phases() -> Vec<Phase> {
@@ -21,7 +21,7 @@ pub(super) fn phases() -> Vec<Phase> {
 }
 
 struct Mount {
-    /// Each with its number of phases.
+    /// The parts, each with its number of phases.
     parts: [(Box<dyn Work>, usize); 3],
 }
 

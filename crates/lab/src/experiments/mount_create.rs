@@ -1,5 +1,5 @@
-//! Creates in one growing directory; each chunk of names is a metric of its own, so that a rate
-//! that falls as the directory grows is seen.
+//! Creates in one growing directory; each chunk of names is a metric of its own, which shows a rate
+//! that falls with the size.
 
 use super::{Phase, Task, Unit, Work};
 use crate::seat::Seat;

@@ -1,12 +1,12 @@
-//! Data: write a new file and fsync it, forget the cache, read it back; then the same file at
-//! random places, and past the cache.
+//! Data: write a new file and fsync it, drop the cache, read it back; then the same file at random
+//! offsets, and with direct I/O.
 
 use super::{Phase, Task, Unit, Work};
 use crate::seat::{Cache, OpenFile, Seat};
 use anyhow::{Context, Result, ensure};
 use uext4_testkit::rng::Rng;
 
-/// Alignment of memory that goes past the cache.
+/// Alignment of memory for direct I/O.
 const ALIGN_BYTES: usize = 4096;
 
 /// A phase.
@@ -20,7 +20,7 @@ struct Step {
 
 #[derive(Clone, Copy)]
 enum What {
-    /// A new file.
+    /// Creates a new file.
     Make,
     Write,
     Read,
@@ -114,7 +114,7 @@ impl Work for MountIo {
     }
 }
 
-/// Where the calls begin.
+/// Offsets of the calls.
 fn offsets(size_bytes: u64, step: &Step) -> Vec<u64> {
     let mut offsets: Vec<u64> = (0..size_bytes).step_by(step.call_bytes).collect();
     if let Order::Random = step.order {

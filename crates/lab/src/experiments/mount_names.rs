@@ -1,10 +1,9 @@
-//! One request after the other through a mount: create, attributes, names that are there and names
-//! that are not, remove; each worker in a directory of its own.
+//! Single requests through a mount: create, attributes, positive and negative lookups, remove; each
+//! worker in a directory of its own.
 //!
-//! Attributes are asked for past the kernel's cache, no absent name is asked for twice, and a name
-//! that is there is looked up by making a directory in its place, for which the kernel never trusts
-//! its cache: so each is a round trip where there is a server. One round is not measured, as in
-//! `mdtest`.
+//! Every operation is a round trip to a FUSE server: attributes bypass the kernel's cache, no
+//! negative lookup is repeated, and a positive lookup is a mkdir on an existing name, for which the
+//! kernel never trusts its cache. One round is not measured, as in `mdtest`.
 
 use super::{Phase, Task, Unit, Work};
 use crate::seat::{OpenFile, Seat};

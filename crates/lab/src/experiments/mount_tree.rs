@@ -1,4 +1,4 @@
-//! A tree of real files: copied into the mount, walked, removed, by the system's own programs.
+//! A tree of real files: copied into the mount, walked and removed by the system's own programs.
 
 use super::{Phase, Task, Unit, Work};
 use crate::seat::Seat;
@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use std::path::PathBuf;
 use uext4_testkit::oracle::Program;
 
-/// Thousands of small files that every machine with a compiler has.
+/// Thousands of small files, present on every machine with a compiler.
 const SOURCE: &str = "/usr/include";
 /// Hundreds of them, for many workers.
 const PART_OF_SOURCE: &str = "/usr/include/linux";
@@ -21,7 +21,7 @@ struct MountTree {
     source: &'static str,
     tree: PathBuf,
     n_entries: u64,
-    /// Lives as long as the path.
+    /// Keeps `path` valid.
     _seat: Box<dyn Seat>,
 }
 

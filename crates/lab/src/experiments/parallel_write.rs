@@ -1,7 +1,6 @@
-//! Writers on a new file system, each with a file of its own: pieces of 64 KiB, an fsync at the
-//! end.
+//! Writers on a new file system, each with a file of its own: writes of 64 KiB, then an fsync.
 //!
-//! A second round writes the file anew after it was cut to nothing. The last phase counts extents.
+//! A second round truncates the file to zero and writes it again. The last phase counts extents.
 
 use super::{Phase, Task, Unit, Work};
 use crate::seat::{OpenFile, Seat};

@@ -1,4 +1,4 @@
-//! How a variant makes and mounts a file system.
+//! Format and mount options of each variant.
 
 use super::Experiment;
 use super::apart::APART;
@@ -7,7 +7,7 @@ use crate::system::System;
 use uext4::BaseLines;
 use uext4_testkit::rings::RingsSwitch;
 
-/// What the variant of an experiment means for a system; `None` when it has no such thing.
+/// The setup of a variant for a system; `None` when the system does not support it.
 pub(crate) fn setup(experiment: Experiment, variant: &str, system: System) -> Option<Setup> {
     match experiment {
         _ if variant == APART => (system == System::Uext4).then(Setup::default),
@@ -24,7 +24,7 @@ pub(crate) fn setup(experiment: Experiment, variant: &str, system: System) -> Op
     }
 }
 
-/// How requests come to our mount; all others are peers.
+/// Transport of requests to our mount; all other systems are peers.
 fn transport(variant: &str, system: System) -> Option<Setup> {
     match (variant, system == System::Uext4Mount) {
         ("dev_fuse", true) => Some(mounted("no_io_uring")),

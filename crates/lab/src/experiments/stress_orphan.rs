@@ -1,14 +1,13 @@
-//! Files that lose their name while they are open: each is tracked as an orphan, and no longer when
-//! it is closed.
+//! Files that are unlinked while open: each is tracked as an orphan until it is closed.
 //!
-//! Every file has a directory of its own worker, so that orphans are all that workers share.
+//! Every worker has its own directory, so that workers share only the tracking of orphans.
 
 use super::{Task, Work};
 use crate::seat::Seat;
 use anyhow::Result;
 use std::time::{Duration, Instant};
 
-/// Between two looks at the clock.
+/// Files between two reads of the clock.
 const BATCH: u64 = 16;
 
 struct StressOrphan {

@@ -1,9 +1,9 @@
-//! Makes a large and fragmented file system in a sparse file, in seconds.
+//! Generates a large, fragmented file system in a sparse file, in seconds.
 //!
-//! mkfs of the library makes an empty one; then every block bitmap is replaced by the pattern of
-//! its group, and counts and checksums follow. A kernel or e2fsck finds nothing to complain about,
-//! but for one thing: up to [`OWNED_BYTES_MAX`] the blocks in use belong to the inode of bad
-//! blocks, in larger file systems to nobody, because the extents alone would take gigabytes.
+//! The library's mkfs makes an empty one; then every block bitmap is replaced by the pattern of its
+//! group, and counts and checksums are updated. Kernel and e2fsck accept the result. Up to
+//! [`OWNED_BYTES_MAX`] the used blocks belong to the bad-blocks inode. In larger file systems they
+//! have no owner, which e2fsck reports, because the extents alone would take gigabytes.
 
 use super::owner;
 use super::pattern::{self, Bits, WORDS};
@@ -18,15 +18,15 @@ use uext4::format::{
 };
 use uext4::mkfs::{self, DeviceContents, InodeCount, JournalSize, MkfsOptions, Preset};
 
-/// In file systems up to this size the blocks in use have an owner.
+/// In file systems up to this size in bytes the used blocks have an owner.
 pub(super) const OWNED_BYTES_MAX: u64 = 64 << 30;
 const BLOCK_BYTES: u64 = 4096;
 const JOURNAL_MIB: u32 = 64;
 const UUID: [u8; 16] = *b"uext4 fragmented";
-/// Seconds since 1970 at which everything was made, so that the same size gives the same bytes.
+/// Time of all inodes in seconds since 1970: the same size gives the same bytes.
 const TIME: u64 = 1_600_000_000;
 
-/// Makes the file system of `size_bytes` in a new sparse file.
+/// Generates the file system of `size_bytes` in a new sparse file.
 pub(super) fn generate(path: &Path, size_bytes: u64) -> Result<()> {
     let device = FileDevice::create(path, size_bytes)?;
     let report = mkfs::format(&device, &options()).context("mkfs")?;
@@ -111,8 +111,8 @@ impl Image<'_> {
         self.geometry.size_bytes() <= OWNED_BYTES_MAX
     }
 
-    /// Fills groups from `first` on; answers the blocks that need an owner. Bitmaps of a flexible
-    /// group stand in a row.
+    /// Fills the groups from `first` on; answers the blocks that need an owner. The bitmaps of a
+    /// flexible group are adjacent and written together.
     fn fill_groups(&self, first: u32, descriptors: &mut [GroupDescriptor]) -> Result<Vec<u32>> {
         let mut used = Vec::new();
         let per_flex = self.geometry.groups_per_flex() as usize;
@@ -135,7 +135,7 @@ impl Image<'_> {
         Ok(used)
     }
 
-    /// The bitmap of a group; the descriptor is told what is in it.
+    /// The bitmap of a group; updates its descriptor.
     fn fill_group(
         &self,
         group: GroupNr,
@@ -203,7 +203,7 @@ impl Image<'_> {
     }
 }
 
-/// Adds the pattern to the bitmap; answers how many bits are clear.
+/// Adds the pattern to the bitmap; answers the number of clear bits.
 fn merge(bitmap: &mut [u8], pattern: &Bits) -> u32 {
     let mut free = 0;
     for (bytes, pattern) in bitmap.chunks_exact_mut(8).zip(pattern) {
@@ -214,7 +214,7 @@ fn merge(bitmap: &mut [u8], pattern: &Bits) -> u32 {
     free
 }
 
-/// Pushes the blocks that the pattern uses and the bitmap does not.
+/// Pushes the blocks that are used in the pattern but not in the bitmap.
 fn push_new(bitmap: &[u8], pattern: &Bits, first: u32, used: &mut Vec<u32>) {
     for ((bytes, pattern), first) in bitmap
         .chunks_exact(8)

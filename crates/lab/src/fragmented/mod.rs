@@ -1,8 +1,8 @@
-//! First and second write to a large and fragmented file system that nobody has read yet.
+//! First and second write to a large, fragmented file system after a cold mount.
 //!
-//! Layout: [`generator`] makes the image in a sparse file; each row mounts it anew and writes in a
-//! process of its own ([`row`]), which the parent stops at a limit of time. After each row what it
-//! wrote is removed and the image is as it was, so rows may come in any order.
+//! Layout: [`generator`] makes the image in a sparse file; each row mounts it and writes in a child
+//! process ([`row`]), which the parent stops at a time limit. After each row its files are removed
+//! and the image is restored, so rows may run in any order.
 
 mod generator;
 mod owner;
@@ -25,18 +25,18 @@ use uext4_testkit::oracle;
 
 const EXPERIMENT: &str = "fragmented";
 
-/// Everything that the user chose.
+/// Parameters chosen by the user.
 pub(crate) struct Plan {
     pub(crate) size_bytes: u64,
     pub(crate) rows: Vec<String>,
     pub(crate) systems: Vec<System>,
     pub(crate) runs: u32,
     pub(crate) limit: Duration,
-    /// How long a row waits before its last write, so that what runs in the background is done.
+    /// Pause before the last write of a row, for background work to finish.
     pub(crate) settle: Duration,
 }
 
-/// Makes the image and keeps it.
+/// Generates the image and keeps it.
 pub(crate) fn write_image(path: &Path, size_bytes: u64) -> Result<()> {
     ensure!(!path.exists(), "{} is there already", path.display());
     let start = Instant::now();
@@ -45,7 +45,7 @@ pub(crate) fn write_image(path: &Path, size_bytes: u64) -> Result<()> {
     Ok(())
 }
 
-/// Runs all rows, in turns.
+/// Runs all rows in turn.
 pub(crate) fn run(plan: &Plan) -> Result<Results> {
     let rows = rows::pick(&plan.rows, &plan.systems)?;
     if rows.is_empty() {
@@ -75,14 +75,14 @@ pub(crate) fn run(plan: &Plan) -> Result<Results> {
 
 fn one_run(plan: &Plan, row: &Row, image: &Path, janitor: &mut Janitor) -> Result<Vec<Sample>> {
     let samples = row::run(row, image, plan, janitor);
-    // Also after a failure: the image may be kept in use by nobody.
+    // Also after a failure: the next row needs the image without the files of this one.
     let restored = row::restore(image);
     let samples = samples?;
     restored?;
     Ok(samples)
 }
 
-/// Bytes from a number with a unit: `60T`, `64G`, `512M`.
+/// Parses a number of bytes with a unit: `60T`, `64G`, `512M`.
 pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
     let units = [('K', 10), ('M', 20), ('G', 30), ('T', 40)];
     let unit = units.iter().find(|(name, _)| text.ends_with(*name));

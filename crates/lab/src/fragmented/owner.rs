@@ -1,7 +1,7 @@
-//! Gives the blocks of the pattern an owner: the inode of bad blocks, which needs no name.
+//! Assigns the blocks of the pattern to an owner: the bad-blocks inode, which needs no name.
 //!
-//! Its map is a block table, so it takes 4 bytes for each block wherever that stands; the table's
-//! own blocks are the first of those that it owns.
+//! Its map is a block table with 4 bytes per block, wherever that is; the first of the owned blocks
+//! hold the table itself.
 
 use anyhow::{Context, Result, ensure};
 use uext4::device::BlockDevice;
@@ -12,14 +12,14 @@ const BLOCK_BYTES: usize = 4096;
 const SECTORS: u64 = BLOCK_BYTES as u64 / 512;
 const DIRECT: usize = 12;
 const POINTERS: usize = BLOCK_BYTES / 4;
-/// What a pointer of each level of indirection reaches.
+/// Blocks mapped by a pointer of each level of indirection.
 const REACH: [usize; 3] = [
     POINTERS,
     POINTERS * POINTERS,
     POINTERS * POINTERS * POINTERS,
 ];
 
-/// Makes `blocks`, which ascend, the inode's.
+/// Assigns the ascending `blocks` to the inode.
 pub(super) fn adopt(
     device: &dyn BlockDevice,
     geometry: &Geometry,
@@ -48,7 +48,7 @@ pub(super) fn adopt(
     Ok(device.write_at(at, &bytes)?)
 }
 
-/// How many of `all` blocks the table takes so that it maps the others.
+/// How many of `all` blocks hold the table that maps the others.
 fn table_blocks(all: usize) -> usize {
     let mut own = table_for(all);
     while own > 0 && table_for(all - own + 1) < own {
@@ -57,7 +57,7 @@ fn table_blocks(all: usize) -> usize {
     own
 }
 
-/// With holes behind, so that the table takes all of its `own` blocks.
+/// Pads the data with holes so that the table takes exactly `own` blocks.
 fn padded(data: &[u32], own: usize) -> Vec<u32> {
     let mut data = data.to_vec();
     while table_for(data.len()) < own {
@@ -66,7 +66,7 @@ fn padded(data: &[u32], own: usize) -> Vec<u32> {
     data
 }
 
-/// Blocks of the table for so many blocks of data.
+/// Table blocks for this many data blocks.
 fn table_for(data: usize) -> usize {
     let mut left = data.saturating_sub(DIRECT);
     let mut blocks = 0;
@@ -86,7 +86,7 @@ struct Table<'a> {
 }
 
 impl Table<'_> {
-    /// The pointers of the inode.
+    /// Writes the block pointers of the inode.
     fn write_root(&mut self, data: &[u32]) -> Result<Vec<u32>> {
         let (direct, mut rest) = data.split_at(DIRECT.min(data.len()));
         let mut root = direct.to_vec();

@@ -1,26 +1,26 @@
-//! Which blocks of a group are in use: the same for the same group, whoever asks when.
+//! Deterministic pattern of used blocks, by group.
 //!
-//! Free runs of 1 to 8 blocks between used runs of 1 to 35, both with equal chances, make one
-//! block in five free. A few groups have one long free run besides.
+//! Free runs of 1 to 8 blocks between used runs of 1 to 35, both uniformly distributed: one block
+//! in five is free. A few groups also have one long free run.
 
 /// Words of a group's bitmap: groups have 32 768 blocks.
 pub(super) const WORDS: usize = 512;
 const BITS: u32 = WORDS as u32 * 64;
 const USED_MAX: u64 = 35;
-/// The long run: 32 MiB in blocks of 4 KiB, and where in its group it stands.
+/// Length of the long run (32 MiB in blocks of 4 KiB), and its offset in the group.
 const LONG_BLOCKS: u32 = 8192;
 const LONG_START: u32 = 8192;
 /// Most long runs of a file system.
 const LONG_RUNS_MAX: u32 = 16;
 
-/// Bits of one group, least significant first; set: in use.
+/// Bits of one group, least significant first; set: used.
 pub(super) type Bits = [u64; WORDS];
 
-/// The group of its flexible group in which a long run stands.
+/// Index in its flexible group of the group with a long run.
 const LONG_GROUP: u32 = 5;
 
-/// True for the few groups with a long run, which are spread evenly; none has one in a file system
-/// of less than six groups.
+/// True for the few, evenly spread groups with a long run; a file system of less than six groups
+/// has none.
 pub(super) fn has_long_run(group: u32, groups: u32, per_flex: u32) -> bool {
     let flexes = groups.div_ceil(per_flex);
     let runs = LONG_RUNS_MAX.min(flexes);
@@ -68,7 +68,7 @@ fn clear(bits: &mut Bits, at: u32, len: u32) {
     }
 }
 
-/// Makes the long run free, and its neighbours used.
+/// Frees the long run, and marks its neighbours used.
 fn carve(bits: &mut Bits) {
     let (first, end) = (LONG_START / 64, (LONG_START + LONG_BLOCKS) / 64);
     bits[first as usize..end as usize].fill(0);

@@ -1,7 +1,7 @@
 //! One row: a cold mount, two writes, a pause, a third write.
 //!
-//! The writes happen in a child, which says each number as soon as it has it, so that a row that
-//! is stopped at the limit still tells what it reached.
+//! A child process does the writes and prints each number at once, so that a row stopped at the
+//! limit still has its first results.
 
 use super::Plan;
 use super::rows::Row;
@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 use uext4::Filesystem;
 use uext4_testkit::oracle::KernelMount;
 
-/// Files of a row with the name of the phase and the MiB to write.
+/// Files of a row: name of the phase, and MiB to write.
 const WRITES: [(&str, u64); 3] = [("first", 10), ("second", 100), ("third", 100)];
 const CALL_BYTES: usize = 1 << 20;
 
@@ -73,7 +73,7 @@ fn child(kind: &str, place: &Path, options: &str, settle: Duration) -> Result<Ch
         .context("cannot start a row")
 }
 
-/// Collects what the child says; stops it at the limit.
+/// Collects the output of the child; stops it at the limit.
 fn listen(mut child: Child, limit: Duration) -> Result<Vec<Sample>> {
     let stdout = child.stdout.take().context("the output is piped")?;
     let (sender, lines) = channel();
@@ -91,7 +91,7 @@ fn listen(mut child: Child, limit: Duration) -> Result<Vec<Sample>> {
         }
     };
     if stopped {
-        // In the kernel it may go on until the write is done.
+        // A write inside the kernel continues until it is done.
         child.kill()?;
         samples.push(milliseconds("stopped at the limit after", start.elapsed()));
     }
@@ -127,7 +127,7 @@ fn say(sample: &Sample) -> Result<()> {
     Ok(out.flush()?)
 }
 
-/// The child's life with the library.
+/// Main function of a child on the library.
 pub(crate) fn measure_library(image: &Path, options: &str, settle: Duration) -> Result<()> {
     let start = Instant::now();
     let filesystem = Arc::new(open(image, options)?);
@@ -139,12 +139,12 @@ pub(crate) fn measure_library(image: &Path, options: &str, settle: Duration) -> 
     Ok(())
 }
 
-/// The child's life in a mount.
+/// Main function of a child on a mount.
 pub(crate) fn measure_directory(dir: &Path, settle: Duration) -> Result<()> {
     write_all(&SystemSeat::new(dir)?, settle, &|| Ok(()))
 }
 
-/// All writes; `after_second` tells what the first two cost besides time.
+/// Runs all writes; `after_second` prints other costs of the first two.
 fn write_all(
     seat: &dyn Seat,
     settle: Duration,
@@ -190,7 +190,7 @@ fn library_numbers(filesystem: &Filesystem) -> Result<Vec<Sample>> {
 
 const MIB: f64 = 1048576.0;
 
-/// Blocks of 4 KiB that were read from a block device.
+/// Blocks of 4 KiB read from a block device so far.
 fn blocks_read(device: &str) -> Result<f64> {
     let name = device.rsplit('/').next().unwrap_or(device);
     let stat = std::fs::read_to_string(format!("/sys/block/{name}/stat"))?;
@@ -198,7 +198,7 @@ fn blocks_read(device: &str) -> Result<f64> {
     Ok(sectors.parse::<f64>()? / 8.0)
 }
 
-/// Removes what a row wrote, and its blocks from the sparse file.
+/// Removes the files of a row, and their blocks from the sparse file.
 pub(super) fn restore(image: &Path) -> Result<()> {
     let options = "discard,allocator=freespace-tree,no_prefetch_block_bitmaps";
     let filesystem = Arc::new(open(image, options)?);

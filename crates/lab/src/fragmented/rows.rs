@@ -13,7 +13,7 @@ pub(super) struct Row {
 }
 
 impl Row {
-    /// What its numbers are filed under.
+    /// The key of its samples.
     pub(super) fn key(&self) -> Key {
         Key {
             experiment: EXPERIMENT,
@@ -40,7 +40,7 @@ const fn kernel(name: &'static str, options: &'static str) -> Row {
     }
 }
 
-/// All rows. A limit of memory leaves room for about five trees of this fragmentation.
+/// All rows. The memory limit has space for about five trees of this fragmentation.
 const ROWS: [Row; 15] = [
     ours("tree-0", "allocator=freespace-tree,cache_aggression=0"),
     ours("tree-1", "allocator=freespace-tree,cache_aggression=1"),
@@ -80,7 +80,7 @@ const ROWS: [Row; 15] = [
     ),
 ];
 
-/// The names of all rows, once each.
+/// The names of all rows, without duplicates.
 pub(crate) fn names() -> Vec<&'static str> {
     let mut names: Vec<_> = ROWS.iter().map(|row| row.name).collect();
     names.sort_unstable();
@@ -88,7 +88,7 @@ pub(crate) fn names() -> Vec<&'static str> {
     names
 }
 
-/// The rows of these names (all, when none is given) and systems that can run here.
+/// The rows of these names (all, when none is given) for systems that can run here.
 pub(super) fn pick(wanted: &[String], systems: &[System]) -> Result<Vec<&'static Row>> {
     let known = names();
     if let Some(name) = wanted.iter().find(|name| !known.contains(&name.as_str())) {

@@ -18,7 +18,7 @@ struct Line<'a> {
     runs: usize,
 }
 
-/// The lines.
+/// All lines.
 pub(crate) fn json_lines(results: &Results) -> Result<String> {
     let mut out = String::new();
     for series in &results.series {

@@ -8,7 +8,7 @@ pub(crate) use json::json_lines;
 pub(crate) use svg::svg;
 pub(crate) use table::table;
 
-/// A number with as many digits as matter, thousands apart.
+/// A number with its significant digits, thousands separated.
 fn human(value: f64) -> String {
     if value < 100.0 {
         return format!("{value:.1}");

@@ -1,4 +1,4 @@
-//! The drawing: one row of bars per metric, a bar per system, its median, minimum and maximum.
+//! SVG chart: one group of bars per metric, a bar per system, with median, minimum and maximum.
 
 use super::human;
 use crate::measure::{Results, Series};
@@ -20,7 +20,7 @@ fn color(system: System) -> &'static str {
     }
 }
 
-/// The whole drawing.
+/// The whole chart.
 pub(crate) fn svg(results: &Results) -> String {
     let groups = groups(&results.series);
     let bars: usize = groups.iter().map(Vec::len).sum();
@@ -49,7 +49,7 @@ pub(crate) fn svg(results: &Results) -> String {
     out
 }
 
-/// Series of one metric that are compared stand on one scale.
+/// Groups the series of compared metrics, which share a scale.
 fn groups(series: &[Series]) -> Vec<Vec<&Series>> {
     let mut groups: Vec<Vec<&Series>> = Vec::new();
     for one in series {

@@ -1,4 +1,4 @@
-//! The table for people.
+//! Text table.
 
 use super::human;
 use crate::measure::{Results, Series};
@@ -17,14 +17,14 @@ const HEADERS: [&str; COLUMNS] = [
     "of fuse2fs",
     "of kernel",
 ];
-/// Columns that hold numbers.
+/// Right-aligned columns, with numbers.
 const RIGHT: [usize; 6] = [1, 4, 5, 6, 8, 9];
-/// Columns without a word in them are left out from here on.
+/// From this column on, empty columns are omitted.
 const RATIOS: usize = 8;
 
 type Row = [String; COLUMNS];
 
-/// Rows of one metric stand together, so that systems are compared at a glance.
+/// The table; rows of one metric are adjacent, so that systems are easy to compare.
 pub(crate) fn table(results: &Results, terminal: bool) -> String {
     let of = |series| row(series, results);
     let mut rows: Vec<Row> = results.series.iter().map(of).collect();

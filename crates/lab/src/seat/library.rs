@@ -1,4 +1,4 @@
-//! The library in this process.
+//! Client of the library in this process.
 
 use super::{Cache, OpenFile, Seat};
 use anyhow::{Result, ensure};
@@ -15,7 +15,7 @@ pub(crate) struct LibrarySeat {
 }
 
 impl LibrarySeat {
-    /// A seat in the root directory.
+    /// A client in the root directory.
     pub(crate) fn new(filesystem: Arc<Filesystem>) -> Result<Self> {
         let dir = filesystem.root()?;
         Ok(Self {
@@ -139,7 +139,7 @@ impl OpenFile for LibraryFile {
         Ok(())
     }
 
-    /// There is no such cache.
+    /// The library has no page cache.
     fn set_cache(&self, _cache: Cache) -> Result<()> {
         Ok(())
     }

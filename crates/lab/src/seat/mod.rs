@@ -1,4 +1,4 @@
-//! Where a worker sits: a current directory and the operations that experiments are made of.
+//! Client (`Seat`): a current directory with the operations of the experiments.
 
 mod library;
 mod syscalls;
@@ -9,38 +9,38 @@ pub(crate) use syscalls::SystemSeat;
 use anyhow::Result;
 use std::path::PathBuf;
 
-/// What a file's data go through.
+/// Path of a file's data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cache {
-    /// The kernel's page cache.
+    /// Through the kernel's page cache.
     Through,
-    /// Past it (`O_DIRECT`): memory, offset and length are aligned.
+    /// Direct I/O (`O_DIRECT`): memory, offset and length are aligned.
     Past,
 }
 
-/// One worker's way into a file system.
+/// One worker's access to a file system.
 pub(crate) trait Seat {
-    /// Makes the directory `name` here, unless it is there.
+    /// Creates the directory `name` here, unless it exists.
     fn make_dir(&self, name: &str) -> Result<()>;
-    /// Goes into the directory `name`.
+    /// Changes to the directory `name`.
     fn enter(&mut self, name: &str) -> Result<()>;
-    /// Another seat, in the directory `name` here.
+    /// Another client, in the directory `name` here.
     fn below(&self, name: &str) -> Result<Box<dyn Seat>>;
-    /// Makes an empty file that was not there, and closes it.
+    /// Creates an empty file, exclusively, and closes it.
     fn create(&self, name: &str) -> Result<()>;
     /// Looks a name up and reads its attributes.
     fn stat(&self, name: &str) -> Result<()>;
-    /// Looks up a name that is not there.
+    /// Looks up a name that does not exist.
     fn miss(&self, name: &str) -> Result<()>;
-    /// Lists the directory; how many names there are.
+    /// Lists the directory; answers the number of names.
     fn list(&self) -> Result<u64>;
     /// Removes a file.
     fn remove(&self, name: &str) -> Result<()>;
-    /// Makes a file that was not there, and keeps it open.
+    /// Creates a file, exclusively, and keeps it open.
     fn open_new(&self, name: &str) -> Result<Box<dyn OpenFile>>;
-    /// Makes everything durable that was done in this file system.
+    /// Makes all changes to this file system durable.
     fn sync(&self) -> Result<()>;
-    /// A path of this directory for other programs, while this lives; `None` in the library.
+    /// A path of this directory for other programs, valid while this exists; `None` in the library.
     fn path(&self) -> Option<PathBuf>;
 }
 
@@ -52,21 +52,21 @@ pub(crate) trait OpenFile {
     fn truncate(&self, size_bytes: u64) -> Result<()>;
     /// Writes all of `data`.
     fn write(&self, offset_bytes: u64, data: &[u8]) -> Result<()>;
-    /// Reads; answers how many bytes, 0 at the end.
+    /// Reads; answers the number of bytes, 0 at the end.
     fn read(&self, offset_bytes: u64, buf: &mut [u8]) -> Result<usize>;
-    /// Asks for the attributes, of the file system itself and not of a cache of the kernel.
+    /// Reads the attributes from the file system itself, not from a cache of the kernel.
     fn attributes(&self) -> Result<()>;
-    /// From now on its data go this way, where there is a choice.
+    /// Sets the path of its data from now on, where there is a choice.
     fn set_cache(&self, cache: Cache) -> Result<()>;
     /// Makes the file durable.
     fn fsync(&self) -> Result<()>;
-    /// Stretches of the device that the file's data stand in.
+    /// Number of contiguous runs on the device with the file's data.
     fn extent_count(&self) -> Result<usize>;
-    /// Lets the kernel forget cached data of the file, where there is such a cache.
+    /// Drops the kernel's cached data of the file, where there is such a cache.
     fn drop_cache(&self) -> Result<()>;
 }
 
-/// How many stretches runs of `(start, length)` make when those that touch count as one.
+/// Number of runs, given as `(start, length)`, after merging adjacent ones.
 fn stretches(runs: impl Iterator<Item = (u64, u64)>) -> usize {
     let mut end = None;
     let starts_anew = |&(start, len): &(u64, u64)| {

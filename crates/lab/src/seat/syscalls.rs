@@ -1,4 +1,4 @@
-//! System calls below a directory: the kernel's ext4, or a FUSE mount.
+//! Client of system calls below a directory: the kernel's ext4, or a FUSE mount.
 
 use super::{Cache, OpenFile, Seat};
 use anyhow::{Result, ensure};
@@ -15,7 +15,7 @@ pub(crate) struct SystemSeat {
 }
 
 impl SystemSeat {
-    /// A seat in `path`.
+    /// A client in `path`.
     pub(crate) fn new(path: &Path) -> Result<Self> {
         let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
         Ok(Self {
@@ -98,7 +98,7 @@ impl Seat for SystemSeat {
     }
 }
 
-/// A path of something open here that other programs can use.
+/// A path of an open descriptor for other programs.
 fn of_descriptor(open: &OwnedFd) -> PathBuf {
     format!("/proc/{}/fd/{}", std::process::id(), open.as_raw_fd()).into()
 }

@@ -1,8 +1,8 @@
-//! The base line: a shrinker as ext4 had it before it went round.
+//! Baseline: a shrinker with ext4's older algorithm, a sorted list instead of a round-robin scan.
 //!
-//! One list of all files, sorted by the time of their last use while it is locked; a call goes
-//! through whole files until it has *dropped* as many entries as it should. What waits for its
-//! allocation may not be dropped, is passed over and not counted, so nothing bounds the time.
+//! One list of all files is sorted by time of last use under its lock; a call scans whole files
+//! until it has *dropped* enough entries. Delayed entries cannot be dropped and are not counted, so
+//! the time of a call has no bound.
 
 use super::load::{self, Load};
 use super::{Calls, Plan};
@@ -11,13 +11,13 @@ use std::collections::BTreeMap;
 use uext4_sync::atomic::{AtomicU64, Ordering::Relaxed};
 use uext4_sync::{Clock, Latencies, Mutex, Rank, RealClock};
 
-/// What an entry costs; as in the library.
+/// Bytes of an entry; as in the library.
 const ENTRY_BYTES: u64 = 64;
 /// Entries that a call drops.
 const DROP: usize = 128;
-/// A writer looks at the budget when it has added this many.
+/// Entries that a writer adds between two checks of the budget.
 const ADDED: u32 = 32;
-/// Entries that wait for their allocation, at most, before writers give blocks to them.
+/// Most delayed entries; with more, writers allocate their blocks.
 const DELAYED_MAX: usize = 8192;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -34,7 +34,7 @@ struct File {
 
 struct FullScan {
     files: Vec<File>,
-    /// Numbers of files.
+    /// Indexes of files.
     list: Mutex<Vec<usize>>,
     entries: AtomicU64,
     now: AtomicU64,
@@ -45,7 +45,7 @@ struct FullScan {
     clock: RealClock,
 }
 
-/// The writers of `load` above this shrinker alone.
+/// Runs the writers of `load` on this shrinker alone.
 pub(super) fn run(plan: &Plan, load: Load) -> Result<Calls> {
     let all = FullScan::new(plan, load.files(plan));
     load::in_parallel(plan, |worker| {
@@ -102,7 +102,7 @@ impl FullScan {
         let (wall, thread) = (self.clock.monotonic(), self.clock.of_thread());
         let order = {
             let mut list = self.list.lock();
-            // The times change meanwhile: each is read once.
+            // The times change concurrently: each is read once.
             list.sort_by_cached_key(|nr| self.files[*nr].used_at.load(Relaxed));
             list.clone()
         };
@@ -119,7 +119,7 @@ impl FullScan {
         self.dropped.fetch_add((DROP - left) as u64, Relaxed);
     }
 
-    /// Goes through a file from its front; answers how many entries were dropped.
+    /// Drops entries from the front of a file; answers their number.
     fn drop_from(&self, file: &File, max: usize) -> usize {
         let mut entries = file.entries.lock();
         let cached = entries.iter().filter(|(_, entry)| **entry == Entry::Cached);

@@ -1,4 +1,4 @@
-//! What the writers write, and the library beneath them.
+//! The loads of the writers, and their run on the library.
 
 use super::{Calls, Plan};
 use anyhow::{Result, anyhow};
@@ -11,13 +11,13 @@ use uext4_sync::LatencySummary;
 pub(super) const BLOCK_BYTES: u64 = 1024;
 const FILE_BYTES: u64 = 1 << 30;
 pub(super) const DISK_BYTES: u64 = 2 << 30;
-/// Files of a writer, where they are many.
+/// Files per writer in the load with many files.
 const FILES: u32 = 16;
 
 #[derive(Clone, Copy)]
 pub(super) enum Load {
     ManyFiles,
-    /// Each writer has a part of one of two files.
+    /// Each writer writes a part of one of two files.
     TwoSparse,
 }
 
@@ -36,7 +36,7 @@ impl Load {
         }
     }
 
-    /// The places of a writer in the order of its writes; no two are neighbours.
+    /// The blocks of a writer in the order of its writes; no two are adjacent.
     pub(super) fn places(self, plan: &Plan, worker: u32) -> impl Iterator<Item = Place> + use<> {
         let part = (FILE_BYTES / BLOCK_BYTES) as u32 / plan.workers.div_ceil(2);
         let stride = (part / plan.blocks).max(2);
@@ -53,7 +53,7 @@ impl Load {
     }
 }
 
-/// Runs `work` for every writer, all at once.
+/// Runs `work` for all writers in parallel.
 pub(super) fn in_parallel(plan: &Plan, work: impl Fn(u32) -> Result<()> + Sync) -> Result<()> {
     std::thread::scope(|scope| {
         let work = &work;
@@ -66,7 +66,7 @@ pub(super) fn in_parallel(plan: &Plan, work: impl Fn(u32) -> Result<()> + Sync) 
     })
 }
 
-/// Every writer writes its blocks and looks at each.
+/// Runs the writers on the library; each writes its blocks and reads them back.
 pub(super) fn in_library(plan: &Plan, load: Load) -> Result<Calls> {
     let device = Arc::new(MemDevice::new(DISK_BYTES));
     let shape = MkfsOptions {
@@ -77,7 +77,7 @@ pub(super) fn in_library(plan: &Plan, load: Load) -> Result<Calls> {
     let options = MountOptions {
         extent_cache_bytes: plan.memory_bytes,
         threads: uext4::Threads::Inline,
-        // What waits has no place yet, and is not known as extents.
+        // Delayed data have no extents yet.
         delalloc: Some(false),
         ..MountOptions::default()
     };
@@ -102,7 +102,7 @@ pub(super) fn in_library(plan: &Plan, load: Load) -> Result<Calls> {
     Ok(calls_of(&stats))
 }
 
-/// What our shrinker tells of its calls.
+/// The statistics of our shrinker.
 pub(super) fn calls_of(stats: &ExtentStatusStats) -> Calls {
     let wall = LatencySummary {
         count: stats.shrinker_calls,

@@ -1,9 +1,9 @@
-//! The longest call of the shrinker of the extent status, beneath many writers.
+//! Longest call of the shrinker of the extent status cache, with many writers.
 //!
-//! Two loads: many files, and two sparse files of 1 GB. The library keeps what it knows of their
-//! maps within a budget; the base line is [`full_scan`], fed with the same blocks. Mounts are asked
-//! by [`mounted`]. Calls are timed by the wall and by the thread: with more writers than processors
-//! the longest call by the wall is one that was interrupted.
+//! Two loads: many files, and two sparse files of 1 GB. The library keeps its extent cache within a
+//! budget; the baseline is [`full_scan`], with the same blocks; [`mounted`] covers mounts. Calls
+//! are timed by wall clock and by thread time: with more writers than processors the longest call
+//! by wall clock is one that was preempted.
 
 mod full_scan;
 mod load;
@@ -23,28 +23,28 @@ const VARIANTS: [(&str, &str, Load); 2] = [
     ("two-sparse", "full-scan-two-sparse", Load::TwoSparse),
 ];
 
-/// Everything that the user chose.
+/// Parameters chosen by the user.
 pub(crate) struct Plan {
     pub(crate) systems: Vec<System>,
     pub(crate) workers: u32,
-    /// Blocks that each writer writes.
+    /// Blocks written per writer.
     pub(crate) blocks: u32,
     pub(crate) memory_bytes: u64,
     pub(crate) runs: u32,
 }
 
-/// What a shrinker did.
+/// Statistics of a shrinker's calls.
 struct Calls {
     wall: Times,
-    /// Of ours only.
+    /// Only for our shrinker.
     of_ours: Option<Ours>,
 }
 
-/// Of calls, by one clock.
+/// Times of calls, by one clock.
 struct Times {
     worst_us: f64,
     mean_us: f64,
-    /// 999 of 1000 calls took at most this.
+    /// 99.9th percentile.
     p999_us: Option<f64>,
 }
 
@@ -75,7 +75,7 @@ impl Times {
 }
 
 impl Calls {
-    /// The same calls by both clocks.
+    /// Statistics of the same calls by both clocks.
     fn of_ours(wall: &LatencySummary, thread: &LatencySummary, dropped: u64) -> Self {
         Self {
             wall: Times::of(wall),
@@ -98,7 +98,7 @@ impl Calls {
     }
 }
 
-/// Runs everything, in turns.
+/// Runs everything, systems in turn.
 pub(crate) fn run(plan: &Plan) -> Result<Results> {
     let systems = system::present(&plan.systems);
     let turns = plan.runs as usize * VARIANTS.len();

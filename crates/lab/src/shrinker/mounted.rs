@@ -1,9 +1,9 @@
-//! The same writers above a mount: ours, and the kernel's ext4.
+//! The same writers on a mount: ours, and the kernel's ext4.
 //!
-//! They go past the kernel's cache, which would join their blocks to whole pages. Our server has
-//! its budget and tells what its shrinker did. The kernel has no budget: it is told again and again
-//! that memory is short, and its longest call stands in `es_shrinker_info`, by the wall: a call
-//! that is interrupted looks slow there.
+//! They use direct I/O, since the page cache would merge their blocks to whole pages. Our server
+//! has a budget and reports its shrinker's statistics. The kernel has no budget: it is put under
+//! memory pressure repeatedly, and `es_shrinker_info` has its longest call, by wall clock: a call
+//! that is preempted looks slow there.
 
 use super::load::{self, BLOCK_BYTES, DISK_BYTES, Load};
 use super::{Calls, Plan, Times};
@@ -20,17 +20,17 @@ use uext4_fuse::{Ask, Client};
 use uext4_sync::atomic::{AtomicBool, Ordering::Relaxed};
 use uext4_testkit::oracle;
 
-/// Between two calls for memory.
+/// Pause between two requests to free memory.
 const PAUSE: Duration = Duration::from_millis(20);
-/// What frees inodes, names and what else shrinkers know (`sysctl/vm.rst`).
+/// Value that frees reclaimable slab objects: inodes, dentries and others (`sysctl/vm.rst`).
 const FREE_OBJECTS: &str = "2";
 
-/// A block where `O_DIRECT` takes it from.
+/// An aligned block for `O_DIRECT`.
 #[derive(Clone, Copy)]
 #[repr(align(4096))]
 struct Block([u8; BLOCK_BYTES as usize]);
 
-/// The writers of `load` on a mount of `system`.
+/// Runs the writers of `load` on a mount of `system`.
 pub(super) fn run(plan: &Plan, system: System, load: Load) -> Result<Calls> {
     let block = BLOCK_BYTES.to_string();
     let (dir, image) = oracle::mke2fs_image(DISK_BYTES, &["-b", &block])?;
@@ -56,7 +56,7 @@ pub(super) fn run(plan: &Plan, system: System, load: Load) -> Result<Calls> {
     calls
 }
 
-/// Every writer writes its blocks and looks at each.
+/// Runs all writers; each writes its blocks and reads them back.
 fn write(plan: &Plan, load: Load, root: &Path) -> Result<()> {
     let open = |nr: u32| {
         let mut options = OpenOptions::new();
@@ -77,7 +77,7 @@ fn write(plan: &Plan, load: Load, root: &Path) -> Result<()> {
     })
 }
 
-/// Runs `work` while the kernel is told that memory is short; once more at the end.
+/// Runs `work` under memory pressure, applied once more at the end.
 fn under_pressure(work: impl FnOnce() -> Result<()>) -> Result<()> {
     let free = || fs::write("/proc/sys/vm/drop_caches", FREE_OBJECTS);
     let done = AtomicBool::new(false);
@@ -99,14 +99,14 @@ fn under_pressure(work: impl FnOnce() -> Result<()>) -> Result<()> {
     })
 }
 
-/// What our server says.
+/// The statistics of our server.
 fn of_server(root: &Path) -> Result<Calls> {
     let mut stats = Client::connect(root)?.ask(&Ask::Stats {})?;
     let stats = serde_json::from_value(stats["extent_status"].take())?;
     Ok(load::calls_of(&stats))
 }
 
-/// What the kernel says; it does not count calls, and says nothing while it knows no extent.
+/// The statistics of the kernel; they have no count of calls, and are empty without extents.
 fn of_kernel(device: &str, root: &Path) -> Result<Calls> {
     let known = File::create(root.join("known"))?;
     known.write_all_at(b"known", 0)?;
