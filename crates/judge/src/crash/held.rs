@@ -33,7 +33,7 @@ pub(super) struct Held {
     inodes: BTreeMap<u64, InodeRef>,
     /// Their expected state.
     files: BTreeMap<u64, HeldFile>,
-    /// Files whose last write hit "no space": the number of bytes written is unknown.
+    /// Files whose last step hit "no space": its extent on disk is unknown.
     cut_short: BTreeMap<u64, HeldFile>,
     /// The numbers of an inode before and after it got its first name.
     named: Option<(u64, u64)>,

@@ -20,7 +20,7 @@ const BEYOND_FILES: u64 = 5;
 const DIRECTORIES: u64 = 200;
 /// More orphans than one block of the orphan file holds.
 const ORPHANS: u64 = 270;
-/// More names than an index of 1 KiB blocks holds on one level.
+/// Names of an index of 1 KiB blocks with one level, and those that add the second.
 const NAMES: u64 = 300;
 const MORE_NAMES: u64 = 140;
 /// Steps between two syncs.

@@ -50,8 +50,8 @@ pub(super) struct Scratch {
     bench: Option<Bench>,
 }
 
-/// A device of a [`Disk`] as a file, and as a loop device if the kernel or an external journal
-/// needs one.
+/// A device of a [`Disk`] as a file. Where the kernel can mount, also as a loop device, which an
+/// external journal needs in any case.
 struct Slot {
     path: PathBuf,
     device: Option<LoopDevice>,
@@ -175,7 +175,8 @@ impl Scratch {
         self.fill(disk)?.must_be_clean(after)
     }
 
-    /// Recovers with `e2fsck -p`, then requires a clean image. Answers the tree.
+    /// Recovers with `e2fsck -p` (`-y` for value inodes), then requires a clean image. Answers the
+    /// tree.
     pub(super) fn by_e2fsck(&mut self, disk: &Disk) -> Result<Manifest> {
         Ok(self.repaired(disk, self.config.repair())?.tree)
     }

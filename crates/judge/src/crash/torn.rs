@@ -24,7 +24,7 @@ const SECTOR_BYTES: usize = 512;
 pub struct TornFigures {
     /// Images with a superblock half old and half new.
     pub images: u64,
-    /// Images that our engine and the kernel both refused.
+    /// Images that our engine refused, and the kernel too where it can mount.
     pub refused: u64,
     /// Images that e2fsck repaired to a tree that existed.
     pub repaired: u64,
@@ -33,7 +33,7 @@ pub struct TornFigures {
 /// Tears every write of the superblock in a run.
 ///
 /// # Errors
-/// Our engine and the kernel disagree about a mount, or a tree never existed.
+/// The kernel mounts an image that our engine refuses, or a recovered tree never existed.
 pub fn run_torn_superblock(run: Run) -> Result<TornFigures> {
     let mut recording = play(run)?;
     let mut scratch = Scratch::new(run.config);
