@@ -185,7 +185,7 @@ impl Gate {
         }
     }
 
-    /// A shard that was seen empty stays empty: an entering handle sees the closed gate and leaves.
+    /// A shard that was seen empty admits no handle any more: an entering one sees the closed gate.
     fn is_empty(&self) -> bool {
         self.shards
             .iter()

@@ -95,7 +95,7 @@ impl LogFile {
         }
     }
 
-    /// Writes the superblock in one sector, all that a change touches.
+    /// Writes the superblock; all fields that change are in one sector.
     pub(crate) fn write_superblock(&self, superblock: &Superblock) -> Result<(), Error> {
         let bytes: [u8; SUPERBLOCK_BYTES] = superblock.encode();
         let (at, _) = self.locate(self.log.superblock)?;

@@ -138,7 +138,7 @@ impl OpenLog {
     }
 
     /// Begins a checkpoint pass if less than `free_blocks` are free. If another pass runs, waits
-    /// until they are free, not for the end of that pass.
+    /// until they are free or a tail move can free some, not for the end of that pass.
     pub(crate) fn begin_pass(&self, free_blocks: u32) -> Room<'_> {
         let mut space = self.space.lock();
         while space.free_blocks < free_blocks {

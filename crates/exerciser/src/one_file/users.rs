@@ -51,7 +51,7 @@ pub(super) struct User<'a> {
     memory: Aligned,
 }
 
-/// Part of one asynchronous request.
+/// Data of one asynchronous request.
 struct Piece<'a> {
     units: Units,
     way: Direction,

@@ -2,10 +2,12 @@
 //!
 //! Layout: [`view`] is a directory during one operation; [`index`] descends the hash tree,
 //! [`quick`] finds leaves without locks ([`blocks`], [`known_block`], [`whereabouts`],
-//! [`index_copy`], [`near`]), [`names`] is the dentry cache. [`scan`] finds names; [`room`] finds
-//! space for one, [`insert`] puts it in, [`edit`] changes existing entries; [`grow`] and [`divide`]
-//! split blocks, [`shrink`] frees them ([`sparse`], [`turns`], [`neighbours`], [`merge`]);
-//! [`rename`] changes two entries at once; [`read`] lists; [`inline`] is the form inside the inode.
+//! [`index_copy`], [`near`]), [`names`] is the dentry cache.
+//!
+//! [`scan`] finds names; [`room`] finds space for one, [`insert`] puts it in, [`edit`] changes
+//! existing entries; [`grow`] and [`divide`] split blocks, [`shrink`] frees them ([`sparse`],
+//! [`turns`], [`neighbours`], [`merge`]); [`rename`] changes two entries at once; [`read`] lists;
+//! [`inline`] is the form inside the inode.
 //! Invariants: a name occurs at most once; in an indexed directory its hash determines the block.
 //! Every step of growth leaves a sound directory, so "no space" in the middle needs no undo.
 //! Locking: callers hold the directory's `index` lock (`Rank::DirIndex`) for the whole call, or

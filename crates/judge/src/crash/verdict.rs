@@ -2,10 +2,12 @@
 //!
 //! It must be the model after some step between the oldest promised and the last begun. Names
 //! and attributes except mtime are compared exactly, sizes except for gradual changes and delayed
-//! data. Data are written in place, so a sector may be newer than the tree: it must hold its
-//! content in that state or in a later one, with or without a name. With delayed allocation it may
-//! also be older, back to the last writeback of the file. Every write has unique bytes, so data of
-//! another file are detected.
+//! data.
+//!
+//! Data are written in place, so a sector may be newer than the tree: it must hold its content in
+//! that state or in a later one, with or without a name. With delayed allocation it may also be
+//! older, back to the last writeback of the file. Every write has unique bytes, so data of another
+//! file are detected.
 
 use std::ops::RangeInclusive;
 

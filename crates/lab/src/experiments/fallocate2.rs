@@ -1,7 +1,7 @@
 //! Load on allocator, journal and extent tree, as in will-it-scale's `fallocate2`.
 //!
 //! Each worker has an unlinked file. One operation allocates 8 KiB at its end; after 128 of them
-//! the file is truncated to zero, which is not counted.
+//! the file is truncated to zero, which is timed but not counted as an operation.
 
 use super::{Task, Work};
 use crate::seat::{OpenFile, Seat};

@@ -3,7 +3,7 @@
 //!
 //! Every operation is a round trip to a FUSE server: attributes bypass the kernel's cache, no
 //! negative lookup is repeated, and a positive lookup is a mkdir on an existing name, for which the
-//! kernel never trusts its cache. One round is not measured, as in `mdtest`.
+//! kernel never trusts its cache. A first round of create, attributes and remove is not measured.
 
 use super::{Phase, Task, Unit, Work};
 use crate::seat::{OpenFile, Seat};
