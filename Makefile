@@ -23,9 +23,10 @@ deps: ## Install the system packages that are missing.
 	$$as_root apt-get update -qq && \
 	DEBIAN_FRONTEND=noninteractive $$as_root apt-get install -y -qq $(DEB_PACKAGES)
 
-check: ## Format, lints and house rules, without tests.
+check: ## Format, lints, documentation and house rules, without tests.
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --quiet -- -D warnings
+	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --quiet
 	cargo xtask tidy
 
 # The suite of POSIX tests, from the registry: two minutes the first time.

@@ -49,7 +49,7 @@ use_it() {
 look_at() {
   prefix="$root$1"
   for page in uext4 uext4-mount uext4-mkfs uext4-umount; do
-    found="$(ls "$prefix/share/man/man1/$page.1" "$prefix/share/man/man1/$page.1.gz" 2>/dev/null)"
+    found="$(ls "$prefix/share/man/man1/$page.1" "$prefix/share/man/man1/$page.1.gz" 2>/dev/null || true)"
     [ -s "$found" ] || fail "no man page $page(1)"
   done
   within bash -c ". '$1/share/bash-completion/completions/uext4' && complete -p uext4" >/dev/null

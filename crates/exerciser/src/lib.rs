@@ -2,11 +2,11 @@
 //!
 //! Three parts of a directory, each with its own expectation:
 //! - [`tree`]: names of its own, by testkit's streams of operations; the model gives the errno of
-//! each and the tree.
+//!   each and the tree.
 //! - [`files`]: files of its own: data in all ways (buffered, direct, mapped, by io_uring, copied
-//! by the kernel), `fallocate`, attributes; content and attributes are known exactly.
+//!   by the kernel), `fallocate`, attributes; content and attributes are known exactly.
 //! - [`shared`]: names, a log, pages and a counter that all processes change concurrently;
-//! invariants.
+//!   invariants.
 //!
 //! Invariants: the operations of a process depend on its seed alone, their timing also on the
 //! others.

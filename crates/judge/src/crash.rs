@@ -6,11 +6,11 @@
 //! - `play`: runs a workload and records it. `plant`: plants bugs in a recording, as a canary.
 //! - `disk`, `tape`: the devices of a file system, their recorded events, the image after a crash.
 //! - `recover`: three ways to recover an image. `verdict`: whether a found tree is allowed.
-//! `extents`: whether written blocks are behind the end of a file.
+//!   `extents`: whether written blocks are behind the end of a file.
 //! - `threads`, `threads_beyond`, `torn`: runs of several threads, with changes behind the end of
-//! files; torn superblocks.
+//!   files; torn superblocks.
 //! - `case`: one crash with a text form that repeats it. `judge`: all crashes of a recording;
-//! `suite`: whole runs; `effort`: how many crashes are checked, and how.
+//!   `suite`: whole runs; `effort`: how many crashes are checked, and how.
 //!
 //! References: `docs/crash-model.md`.
 

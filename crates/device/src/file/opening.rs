@@ -70,7 +70,7 @@ fn is_write_protected(file: &File) -> bool {
             .is_ok_and(|said| said.starts_with(b"1"))
 }
 
-/// As [`is_write_protected`], by path; false if it cannot be opened.
+/// As `is_write_protected`, by path; false if it cannot be opened.
 pub fn write_protected(path: &Path) -> bool {
     File::open(path).is_ok_and(|file| is_write_protected(&file))
 }

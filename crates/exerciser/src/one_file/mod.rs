@@ -1,7 +1,7 @@
 //! Concurrent use of one file through all layers: asynchronous and synchronous direct I/O, the page
 //! cache, a shared mapping, splice.
 //!
-//! [`model`] checks every read. At the end the whole file is read with direct I/O, and the caller
+//! `model` checks every read. At the end the whole file is read with direct I/O, and the caller
 //! compares it again in the next mount, which reveals writeback of a stale page.
 //!
 //! Invariants: the file never changes its length, so that direct writes are asynchronous.

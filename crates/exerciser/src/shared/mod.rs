@@ -1,8 +1,8 @@
 //! State that all processes change concurrently, with its invariants.
 //!
-//! - [`crowd`]: names are created, removed and exchanged; a file with a name there is always whole.
-//! - [`record`]: a log that all processes append to (no record is torn or lost, each writer's
-//! records are in order), a file with a page per process, a counter behind a lock.
+//! - `crowd`: names are created, removed and exchanged; a file with a name there is always whole.
+//! - `record`: a log that all processes append to (no record is torn or lost, each writer's
+//!   records are in order), a file with a page per process, a counter behind a lock.
 //! - Names that only their creator removes are listed exactly once.
 
 mod crowd;

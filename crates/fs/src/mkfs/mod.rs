@@ -1,6 +1,6 @@
 //! Creates file systems, as mke2fs 1.47 does.
 //!
-//! [`format`] plans everything in memory (numbers, places, contents) and then writes it, the
+//! [`format()`] plans everything in memory (numbers, places, contents) and then writes it, the
 //! primary superblock last: after a failure the device holds no file system. With fixed UUID, hash
 //! seed and time, the same options give the same bytes.
 //!
