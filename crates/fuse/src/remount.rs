@@ -27,12 +27,17 @@ pub fn freeze(dir: &Path) -> Result<()> {
     client.ask(&Ask::Freeze {}).map(drop)
 }
 
-/// Lets changes go on.
+/// Lets changes go on, also those of a mount that was detached by `umount2(2)`: who uses it waits
+/// for them, and it is in no table any more.
 ///
 /// # Errors
 /// As [`freeze`].
 pub fn thaw(dir: &Path) -> Result<()> {
-    Client::connect(dir)?.ask(&Ask::Thaw {}).map(drop)
+    let client = match Client::connect(dir) {
+        Err(Error::NotMounted { path }) => Client::connect_detached(path),
+        connected => connected,
+    };
+    client?.ask(&Ask::Thaw {}).map(drop)
 }
 
 /// Shuts a mount down: whoever uses it hears an I/O error, until it is unmounted. With

@@ -43,7 +43,21 @@ impl Client {
     /// # Errors
     /// [`Error::NotMounted`] for what is neither, [`Error::System`] when nobody answers.
     pub fn connect(target: &Path) -> Result<Self> {
-        let path = socket_of(target)?;
+        Self::connect_to(socket_of(target)?)
+    }
+
+    /// Connects to a server of this user whose mount on `path` was taken off while it was in use.
+    ///
+    /// # Errors
+    /// [`Error::NotMounted`] when there is none.
+    pub(crate) fn connect_detached(path: PathBuf) -> Result<Self> {
+        let uid = rustix::process::geteuid().as_raw();
+        let dir = runtime_dir::find(&path, uid);
+        let client = dir.and_then(|dir| Self::connect_to(dir.join(SOCKET_NAME)).ok());
+        client.ok_or(Error::NotMounted { path })
+    }
+
+    fn connect_to(path: PathBuf) -> Result<Self> {
         let stream = with_address(&path, connect_in_time);
         let stream = stream.map_err(Error::system("connect to", &path))?;
         let peer = peer_of(&stream).map_err(Error::system("connect to", &path))?;

@@ -137,6 +137,34 @@ fn a_frozen_mount_with_waiting_writes_unmounts() {
     mounted.unmount();
 }
 
+/// By `umount2(2)` itself the server is asked nothing. Files that are being closed keep it busy;
+/// detached, it is in no table, and the thaw finds it all the same.
+#[test]
+fn a_frozen_mount_that_the_kernel_detached_is_thawed() {
+    let mut mounted = Mounted::new();
+    let (root, files) = (mounted.root(), files(&mounted, 3));
+    let watchdog = Watchdog::over(&mut mounted);
+    freeze(&root).unwrap();
+    dirty(&files);
+    drop_all(files);
+    let busy = unmount(&root, UnmountFlags::empty());
+    assert_eq!(busy, Err(rustix::io::Errno::BUSY));
+    unmount(&root, UnmountFlags::DETACH).unwrap();
+    std::thread::sleep(A_WHILE);
+    assert!(mounted.server().try_wait().unwrap().is_none());
+    thaw(&root).unwrap();
+    assert!(mounted.take_server().wait().unwrap().success());
+    drop(watchdog);
+    let gone = thaw(&root).expect_err("the server has ended");
+    assert!(
+        matches!(gone, uext4_fuse::Error::NotMounted { .. }),
+        "{gone}"
+    );
+    mounted.mount(&[]);
+    assert_eq!(fs::read(mounted.path("1")).unwrap(), [7; 4096]);
+    mounted.unmount();
+}
+
 /// Closing a file writes it out, which waits for the thaw.
 fn drop_all(files: Vec<File>) {
     for file in files {

@@ -28,6 +28,7 @@ mod reserved;
 mod shutdown;
 mod steps;
 mod stopped;
+mod storms;
 mod support;
 mod times;
 mod told_times;

@@ -54,6 +54,8 @@ mod shutdown;
 mod steps;
 #[path = "../it/stopped.rs"]
 mod stopped;
+#[path = "../it/storms/mod.rs"]
+mod storms;
 #[path = "../it/support.rs"]
 mod support;
 #[path = "../it/times.rs"]
