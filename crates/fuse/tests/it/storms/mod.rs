@@ -316,7 +316,9 @@ impl Stage {
 fn give_up(scene: &Scene, root: &Path, server: &Child) {
     scene.may_fail.store(true, SeqCst);
     scene.stop();
-    let _ = rustix::mount::unmount(root, rustix::mount::UnmountFlags::DETACH);
+    // A server that waits for the kernel's data does not die before its connection is aborted.
+    let flags = rustix::mount::UnmountFlags::FORCE | rustix::mount::UnmountFlags::DETACH;
+    let _ = rustix::mount::unmount(root, flags);
     signal(server, Signal::KILL);
 }
 
@@ -371,7 +373,7 @@ fn a_stopped_server_is_a_hang() {
     );
     let short = Duration::from_millis(500);
     let mut watchdog = Watchdog::with_limit(&mut stage.mounted, 6 * short);
-    let server = stage.mounted.take_server();
+    let mut server = stage.mounted.take_server();
     std::thread::scope(|scope| {
         let _end = StopOnPanic(&scene, server.id());
         scene.start(scope);
@@ -385,5 +387,6 @@ fn a_stopped_server_is_a_hang() {
         // The threads end when the watchdog ends the mount.
     });
     assert!(watchdog.has_bitten());
+    server.wait().unwrap();
     let _ = umount(&root, Lazy::Yes);
 }

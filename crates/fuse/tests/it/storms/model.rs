@@ -206,8 +206,8 @@ impl Model {
         self.is_frozen = false;
         self.life = match self.life {
             Life::Ended => Life::Ended,
-            _ if self.n_signals > 1 => Life::Ended,
             Life::Mounted | Life::Leaving if order == Order::TerminateInPassing => Life::Leaving,
+            _ if self.n_signals > 1 => Life::Ended,
             _ => Life::Detached,
         };
     }
