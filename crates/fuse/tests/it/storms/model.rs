@@ -138,6 +138,8 @@ impl Model {
             (Life::Leaving, _) => true,
             // The server may be found, and says that it ends.
             (Life::Detached, Order::Thaw) => [Answer::NotMounted, Answer::Busy].contains(answer),
+            // It may be found while it exits.
+            (Life::Ended, Order::Thaw) => true,
             (Life::Detached | Life::Ended, _) => *answer == Answer::NotMounted,
             (Life::Mounted, _) => self.allowed_mounted(order).contains(answer),
         }
@@ -207,6 +209,7 @@ impl Model {
         self.life = match self.life {
             Life::Ended => Life::Ended,
             Life::Mounted | Life::Leaving if order == Order::TerminateInPassing => Life::Leaving,
+            _ if self.n_signals > 1 && order == Order::TerminateInPassing => Life::Leaving,
             _ if self.n_signals > 1 => Life::Ended,
             _ => Life::Detached,
         };
