@@ -1,4 +1,4 @@
-//! `cargo xtask crash`: the crash suite over as many seeds as one likes.
+//! `cargo xtask crash`: runs the crash suite over many seeds.
 
 use std::process::ExitCode;
 use std::time::Instant;
@@ -43,7 +43,7 @@ pub(super) struct Options {
     case: Option<String>,
 }
 
-/// Who judges.
+/// Judges of the crash images.
 #[derive(Clone, Copy, ValueEnum)]
 enum Judges {
     /// Our own recovery only.
@@ -73,7 +73,7 @@ impl Options {
         plots.map(|plot| Run::of_plot(config, plot, seed)).collect()
     }
 
-    /// Everything of one seed, one after the other.
+    /// All runs of one seed, in sequence.
     fn crash(&self, config: Config, seed: u64) -> Box<dyn Iterator<Item = Result<Figures>> + '_> {
         if let Some(crashes) = self.threads {
             return Box::new(std::iter::once_with(move || threads(config, seed, crashes)));

@@ -1,4 +1,4 @@
-//! The damage test of the library over many images, in processes of its own, within its memory.
+//! Runs the damage test of the library over many images, in several processes with a memory limit.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -7,12 +7,12 @@ use std::time::Instant;
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-/// Most memory that one process may have used.
+/// Limit of peak memory per process, in KiB.
 const PEAK_MAX_KIB: u64 = 256 << 10;
 
 const TEST: &str = "damage::damaged_images_are_refused_or_survived";
 
-/// What one process said.
+/// Figures that one process printed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Figures {
     wounds: u64,
@@ -20,10 +20,9 @@ struct Figures {
     peak_kib: u64,
 }
 
-/// Damages `images` images, shared among `jobs` processes.
+/// Runs the test on `images` images, divided among `jobs` processes.
 ///
-/// # Errors
-/// The test failed (it prints the seed), or needed too much memory.
+/// The test failed (it prints the seed), or it exceeded the memory limit.
 pub fn run(root: &Path, images: u64, first_seed: u64, jobs: u64) -> Result<()> {
     let program = build(root)?;
     let jobs = jobs.clamp(1, images.max(1));
@@ -97,7 +96,7 @@ fn figures(said: &str) -> Option<Figures> {
     })
 }
 
-/// Builds the tests of the library, with checks of overflow, and gives the program.
+/// Builds the tests of the library, with overflow checks, and returns the path of the test program.
 fn build(root: &Path) -> Result<PathBuf> {
     let output = Command::new(env!("CARGO"))
         .args(["test", "--package", "uext4", "--test", "it", "--no-run"])

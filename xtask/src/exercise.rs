@@ -1,9 +1,9 @@
-//! Many processes on one mount, in all ways that the kernel lets them, over both transports and on
-//! several kinds of file systems.
+//! Stress test of one mount by many processes, over both transports and on several kinds of file
+//! systems.
 //!
-//! Each process compares what it sees with what it knows ([`uext4_exerciser`]). Several times
-//! everybody stops, and the whole tree is compared: before the unmount, as the kernel's ext4 sees
-//! it, and after the next mount; e2fsck looks at the image in between.
+//! Each process compares its results with its model ([`uext4_exerciser`]). After each round all
+//! processes pause, and the whole tree is compared: before the unmount, through the kernel's ext4,
+//! and after the next mount. e2fsck checks the image after the unmount.
 
 use std::fmt;
 use std::os::unix::fs::symlink;
@@ -22,15 +22,15 @@ use uext4_testkit::served::ServedMount;
 use crate::server::{Server, Transport};
 use crate::trees::judge;
 
-/// The file is sparse.
+/// Size of the image in bytes; the file is sparse.
 const IMAGE_BYTES: u64 = 2 << 30;
-/// How often everybody stops.
+/// Number of rounds. All processes pause after each.
 const ROUNDS: u64 = 4;
 
-/// A kind of file system: its name and what mke2fs is told.
+/// A kind of file system: name and options of mke2fs.
 #[derive(Clone, Copy, Debug)]
 pub struct Kind {
-    /// For `--kind` and for messages.
+    /// Name for `--kind` and messages.
     pub name: &'static str,
     options: &'static [&'static str],
 }
@@ -84,27 +84,27 @@ impl ValueEnum for Kind {
     }
 }
 
-/// What is run.
+/// Parameters of a run.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// Serves the mounts.
+    /// Server of the mounts.
     pub server: Server,
-    /// A program that has the command `exercise-process`: this one.
+    /// Program with the command `exercise-process`: this one.
     pub worker: PathBuf,
     /// Operations of all processes on each mount.
     pub operations: u64,
     /// Processes.
     pub processes: u64,
-    /// Repeats what each process does.
+    /// Seed that reproduces the operations of each process.
     pub seed: u64,
 }
 
-/// What came of one mount.
+/// Figures of one mount.
 #[derive(Clone, Copy, Debug)]
 pub struct Figures {
     /// Operations of all processes.
     pub operations: u64,
-    /// While they worked.
+    /// Time spent in operations.
     pub time: Duration,
     /// Names in the tree at the end.
     pub names: usize,
@@ -122,10 +122,9 @@ impl fmt::Display for Figures {
     }
 }
 
-/// All kinds over both transports, or one.
+/// Runs all kinds, or one, over both transports, or one.
 ///
-/// # Errors
-/// The first difference, or what e2fsck says, with the seed.
+/// The first difference or e2fsck's report, with the seed.
 pub fn run(plan: &Plan, kind: Option<Kind>, transport: Option<Transport>) -> Result<()> {
     let kinds = kind.map_or_else(|| Kind::ALL.to_vec(), |kind| vec![kind]);
     let transports = Transport::ALL.into_iter();
@@ -140,7 +139,7 @@ pub fn run(plan: &Plan, kind: Option<Kind>, transport: Option<Transport>) -> Res
     Ok(())
 }
 
-/// One kind over one transport; `None` where this machine cannot.
+/// Runs one kind over one transport; `None` if this machine lacks the means.
 ///
 /// # Errors
 /// As [`run`].
@@ -178,13 +177,13 @@ fn on_fresh_image(plan: &Plan, kind: &Kind, transport: Transport) -> Result<Figu
 }
 
 struct Run<'a> {
-    /// Ends before the mount does.
+    /// Declared first, so that it is dropped before the mount.
     crew: Crew,
     plan: &'a Plan,
     transport: Transport,
     kernel_mounts: bool,
     image: PathBuf,
-    /// Leads to where it is mounted now.
+    /// Symbolic link to the current mount point.
     at: PathBuf,
     mount: Option<ServedMount>,
 }
@@ -207,8 +206,8 @@ impl<'a> Run<'a> {
         })
     }
 
-    /// Everybody looks; then the image is mounted anew, and everybody looks again. Answers how many
-    /// names there are.
+    /// All processes compare; then the image is remounted, and they compare again. Returns the
+    /// number of names.
     fn turn(&mut self) -> Result<usize> {
         self.crew.compare().context("before the unmount")?;
         let before = self.manifest()?;
@@ -261,7 +260,7 @@ fn command(plan: &Plan, at: &Path, process: u64) -> Command {
     command
 }
 
-/// Nothing may be changed by a mount but access times, which reading sets.
+/// Only access times may differ between mounts, because reading sets them.
 fn compare(when: &str, before: &Manifest, seen: &Manifest) -> Result<()> {
     let policy = Policy::default().check(Field::Ctime);
     judge::same(when, before, seen, &policy)

@@ -1,14 +1,14 @@
-//! The full-size runs: trees, kills, threads, damage. What `make test` does small, these do large
-//! and with figures; the tests of this package are the small sizes.
+//! Full-size test runs: trees, kills, threads, damage. `make test` runs the same code with small
+//! sizes through the tests of this package.
 //!
-//! - [`trees`]: a realistic tree through our mount and the kernel's, both ways, every kind of file
-//!   system.
-//! - [`kill`]: the server killed at random moments; what fsync promised must be there.
+//! - [`trees`]: a realistic tree through our mount and the kernel's, in both directions, on every
+//!   kind of file system.
+//! - [`kill`]: the server is killed at random moments; data that fsync acknowledged must survive.
 //! - [`threads`]: many threads in one file system, each with a model of its names.
-//! - [`exercise`]: many processes that use one mount in all ways.
+//! - [`exercise`]: many processes on one mount.
 //! - [`database`]: SQLite on a recorded mount, under power cuts.
-//! - [`fuzz`]: wounded images mounted and used.
-//! - [`damage`]: the damage test of the library over many images, within its memory.
+//! - [`fuzz`]: damaged images, mounted and used.
+//! - [`damage`]: the damage test of the library over many images, with a memory limit.
 //!
 //! Not here: `tidy`, which belongs to the program.
 #![forbid(unsafe_code)]

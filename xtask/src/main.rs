@@ -1,8 +1,8 @@
-//! Work on the repository itself: `cargo xtask tidy` keeps the house rules; `crash`, `trees`,
-//! `kill`, `threads`, `exercise`, `database`, `race`, `fuzz` and `damage` are the full-size runs of
-//! the library of this package.
+//! Repository tasks: `cargo xtask tidy` checks the rules of STYLE.md; `crash`, `trees`, `kill`,
+//! `threads`, `exercise`, `database`, `race`, `fuzz` and `damage` are the full-size test runs of
+//! this package's library.
 //!
-//! `mount` is the command of the tool: it serves the runs that mount, see [`xtask::server`].
+//! `mount` is the command of the tool; it serves the runs that mount, see [`xtask::server`].
 #![forbid(unsafe_code)]
 
 mod crash;

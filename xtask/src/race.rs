@@ -1,7 +1,7 @@
-//! The tests in which threads meet, and a mount that many processes use, under ThreadSanitizer: a
-//! build of its own, of the standard library too, with the nightly toolchain.
+//! Runs the concurrent tests, or a mount under load, with ThreadSanitizer. It builds everything,
+//! including the standard library, with the nightly toolchain.
 //!
-//! What it finds and is no race stands in `xtask/allow/races.txt`, each with its reason.
+//! `xtask/allow/races.txt` lists false positives with their reasons.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -11,10 +11,10 @@ use clap::Args;
 use xtask::exercise::{self, Plan};
 use xtask::server::Server;
 
-/// The target whose standard library is built with the detector.
+/// Target whose standard library is built with the sanitizer.
 const TARGET: &str = "x86_64-unknown-linux-gnu";
 
-/// Packages, and a filter for the tests of those that are large.
+/// Packages with filters for the large test suites.
 const SUITES: [Suite; 6] = [
     Suite::new("uext4-sync", "--lib", &[]),
     Suite::new("uext4-journal", "--lib", &[]),
@@ -103,8 +103,8 @@ fn tsan_options(root: &Path) -> String {
     format!("suppressions={}", allowed.display())
 }
 
-/// A server with the detector in it ends with a status of its own when it found something, and then
-/// its unmount fails.
+/// Runs `exercise` on a mount of a sanitized server. A server that found a race exits with a
+/// special status, which makes its unmount fail.
 fn mount(root: &Path, options: &Options) -> Result<()> {
     let mut build = cargo(root, "build");
     build.args(["--package", "uext4-tools", "--bin", "uext4"]);
@@ -115,7 +115,7 @@ fn mount(root: &Path, options: &Options) -> Result<()> {
     let plan = Plan {
         server: Server::new(program)
             .with("TSAN_OPTIONS", tsan_options(root))
-            // The detector runs a program that knows the names of functions.
+            // The sanitizer starts a symbolizer process, which the sandbox would forbid.
             .always("no_sandbox"),
         worker: std::env::current_exe().context("the path of this program")?,
         operations: options.operations,
@@ -125,7 +125,7 @@ fn mount(root: &Path, options: &Options) -> Result<()> {
     exercise::run(&plan, Some(exercise::Kind::ALL[0]), None)
 }
 
-/// Runs the suites; the first that finds something ends the run.
+/// Runs the suites and stops at the first finding.
 pub(crate) fn run(root: &Path, options: &Options) -> Result<ExitCode> {
     need_nightly()?;
     if options.mount {

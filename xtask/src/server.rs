@@ -1,7 +1,7 @@
-//! The program that serves a mount in the foreground, as a process of its own: it can be killed.
+//! Server of a mount: a foreground process that the tests can kill.
 //!
-//! Any program will do that knows `PROGRAM mount IMAGE DIR [-o WORDS] --foreground`: the tool
-//! `uext4`, or `xtask`, which has the tool inside: the words mean what they mean to users.
+//! Any program with the command line `PROGRAM mount IMAGE DIR [-o OPTIONS] --foreground` works: the
+//! tool `uext4`, or `xtask`, which contains the tool.
 
 use std::io::{BufRead, BufReader, PipeReader};
 use std::path::{Path, PathBuf};
@@ -12,19 +12,19 @@ use anyhow::{Context, Result};
 use uext4_testkit::rings::RingsSwitch;
 use uext4_testkit::served::ServedMount;
 
-/// A mount that lives longer hangs.
+/// Lifetime after which a mount counts as hung.
 const LIFE: Duration = Duration::from_secs(1800);
 
-/// What a mount may do.
+/// Access of a mount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rights {
-    /// Everything.
+    /// Reading and writing.
     ReadWrite,
-    /// Nothing on the image changes.
+    /// Reading only; the image does not change.
     ReadOnly,
 }
 
-/// How requests come from the kernel; nothing else will do.
+/// Transport of FUSE requests, without fallback.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Transport {
     /// Through `/dev/fuse`.
@@ -34,7 +34,7 @@ pub enum Transport {
 }
 
 impl Transport {
-    /// Both.
+    /// Both transports.
     pub const ALL: [Self; 2] = [Self::DevFuse, Self::IoUring];
 
     fn word(self) -> &'static str {
@@ -62,7 +62,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Mounts are served by `program`.
+    /// A server that runs `program`.
     pub fn new(program: impl Into<PathBuf>) -> Self {
         Self {
             program: program.into(),
@@ -71,22 +71,21 @@ impl Server {
         }
     }
 
-    /// With this variable in its environment.
+    /// Adds a variable to the environment.
     pub fn with(mut self, name: &str, value: String) -> Self {
         self.environment.push((name.to_owned(), value));
         self
     }
 
-    /// With these options in each mount, besides others.
+    /// Adds options to every mount.
     pub fn always(mut self, words: &'static str) -> Self {
         self.always = words;
         self
     }
 
-    /// Mounts are served by the program that runs now.
+    /// A server that runs the current program.
     ///
-    /// # Errors
-    /// The system does not say which that is.
+    /// The path of the current program is unknown.
     pub fn this() -> Result<Self> {
         Ok(Self::new(
             std::env::current_exe().context("the path of this program")?,
@@ -123,7 +122,7 @@ impl Server {
         self.mount_for(LIFE, image, words)
     }
 
-    /// As [`Self::mount_with`], for so long at most.
+    /// As [`Self::mount_with`], with a lifetime of at most `life`.
     ///
     /// # Errors
     /// The server did not mount.
@@ -146,7 +145,7 @@ impl Server {
     }
 }
 
-/// Passes on what the server says, but for the news that it serves.
+/// Copies the server's messages to standard error, except that it serves.
 fn tell(said: PipeReader) {
     for line in BufReader::new(said).lines().map_while(|line| line.ok()) {
         if !line.contains(" is served ") {

@@ -1,7 +1,8 @@
-//! Many threads in one file system through the library, each with a model of its names.
+//! Stress test of many threads in one file system through the library, each with a model of its
+//! names.
 //!
-//! The same work by 1, 2 and 16 threads gives three throughputs; after each, e2fsck and a second
-//! mount judge.
+//! The same work by 1, 2 and 16 threads yields three throughputs. After each, e2fsck and a second
+//! mount check the image.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -22,19 +23,19 @@ use worker::{Model, Worker};
 
 const IMAGE_BYTES: u64 = 1 << 30;
 const MOST_THREADS: u64 = 16;
-/// Ranks of locks that are named with their waits.
+/// Number of lock ranks that are listed with their waits.
 const WAITS_SHOWN: usize = 4;
 
-/// What some threads did together.
+/// Result of one measurement.
 #[derive(Clone, Copy, Debug)]
 pub struct Throughput {
     /// Threads.
     pub threads: u64,
     /// Operations of all of them.
     pub operations: u64,
-    /// From their start to the end of the last.
+    /// Time from the start of the threads to the end of the last.
     pub time: Duration,
-    /// How long handles waited for a transaction, of all threads.
+    /// Total time that handles waited for a transaction, over all threads.
     pub handle_wait: Duration,
 }
 
@@ -45,10 +46,9 @@ impl Throughput {
     }
 }
 
-/// 1, 2 and 16 threads: the 16 for `time`, the others for a quarter of it.
+/// Measures 1, 2 and 16 threads: the 16 for `time`, the others for a quarter of it.
 ///
-/// # Errors
-/// What e2fsck or the models say; 16 threads together are not faster than one.
+/// A report of e2fsck or a model; 16 threads that are not faster than one.
 pub fn run(time: Duration, seed: u64) -> Result<[Throughput; 3]> {
     println!("seed {seed}");
     let mut results = Vec::new();
@@ -74,7 +74,7 @@ pub fn run(time: Duration, seed: u64) -> Result<[Throughput; 3]> {
     Ok(results)
 }
 
-/// Says where the threads waited most since `before`: for a transaction, and in which locks.
+/// Prints the longest waits since `before`: for transactions and per lock rank.
 fn print_waits(before: &[LockWait], result: Throughput) {
     let milliseconds = |time: Duration| time.as_millis();
     let mut waits: Vec<_> = uext4_sync::lock_waits()
@@ -91,10 +91,9 @@ fn print_waits(before: &[LockWait], result: Throughput) {
     println!();
 }
 
-/// Lets `threads` work for `time` in a fresh file system, and judges it.
+/// Runs `threads` threads for `time` in a fresh file system, and checks it.
 ///
-/// # Errors
-/// What e2fsck or the models say.
+/// A report of e2fsck or a model.
 pub fn measure(threads: u64, time: Duration, seed: u64) -> Result<Throughput> {
     let scratch = scratch_dir()?;
     let image = scratch.path().join("image");
@@ -123,7 +122,7 @@ pub fn measure(threads: u64, time: Duration, seed: u64) -> Result<Throughput> {
     let time = start.elapsed();
     let handle_wait = Duration::from_nanos(fs.stats().journal.handle_wait_ns);
     fs.unmount()?;
-    // The last owner lets go of the image.
+    // Dropping the last reference closes the image.
     drop(fs);
     judge(&image, &models)?;
     Ok(Throughput {

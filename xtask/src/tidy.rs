@@ -1,4 +1,4 @@
-//! The house rules that a program can check.
+//! Checks the rules of STYLE.md that a program can check.
 //!
 //! Not here: formatting (`cargo fmt`) and lints (`cargo clippy`).
 
@@ -23,7 +23,7 @@ struct Problem {
     file: String,
     /// Line from 1, 0 for the whole file.
     line: usize,
-    /// What is wrong and what to do.
+    /// The problem and its remedy.
     what: String,
 }
 
@@ -33,7 +33,7 @@ impl fmt::Display for Problem {
     }
 }
 
-/// Checks all and prints what is wrong.
+/// Checks all rules and prints the problems.
 pub(crate) fn run(root: &Path) -> Result<ExitCode> {
     let sources = source::load(root)?;
     let mut problems = Vec::new();

@@ -1,4 +1,4 @@
-//! What the command line can ask.
+//! Command-line grammar: the subcommands and their arguments.
 
 use crate::commands::{
     change, check, completions, extents, freefrag, get, help, info, ls, mkfs, mount, put, quota,

@@ -1,4 +1,4 @@
-//! Points in time for people, in UTC.
+//! Formats timestamps as calendar dates in UTC.
 //!
 //! References: the proleptic Gregorian calendar; 400 years have 146097 days.
 
@@ -30,8 +30,8 @@ pub(crate) fn nanoseconds(time: Timestamp) -> i128 {
     i128::from(time.seconds) * 1_000_000_000 + i128::from(time.nanoseconds)
 }
 
-/// Year, month and day of a day counted from 1970. Years are counted from March, so that the leap
-/// day is the last one of a year.
+/// Year, month and day of a day counted from 1970-01-01. The year starts in March internally, so
+/// that the leap day is its last day.
 fn civil(days: i64) -> (i64, i64, i64) {
     let days = days + EPOCH_DAYS;
     let era = days.div_euclid(ERA_DAYS);
@@ -39,7 +39,7 @@ fn civil(days: i64) -> (i64, i64, i64) {
     let leap_days = day_of_era / 1460 - day_of_era / 36_524 + day_of_era / (ERA_DAYS - 1);
     let year_of_era = (day_of_era - leap_days) / 365;
     let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    // Months from March have 31, 30, 31, 30, 31 days, again and again: 153 in five months.
+    // From March on, month lengths repeat as 31, 30, 31, 30, 31 days: 153 days in five months.
     let month_from_march = (5 * day_of_year + 2) / 153;
     let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
     let month = if month_from_march < 10 {

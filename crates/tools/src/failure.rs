@@ -1,4 +1,4 @@
-//! How a command fails: one sentence (what, where, what to do) and an exit status.
+//! Failure of a command: one sentence (cause, place, remedy) and an exit status.
 
 use crate::helper::Caller;
 use crate::show;
@@ -10,10 +10,10 @@ use uext4::device::User;
 /// Result of a command.
 pub(crate) type Result<T> = std::result::Result<T, Failure>;
 
-/// Exit status of the tool; `uext4 --help` tells them.
+/// Exit status of the tool, as `uext4 --help` lists them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exit {
-    /// Whoever read our output went away: nobody is left to tell.
+    /// The reader of standard output closed the pipe, so no message is printed.
     Quiet = 0,
     Failed = 1,
     Usage = 2,
@@ -22,12 +22,12 @@ pub(crate) enum Exit {
     Busy = 5,
 }
 
-/// Exit status of `mount(8)` and `umount(8)`: called wrongly, and failed.
+/// Exit statuses of `mount(8)` and `umount(8)`: usage error, and failure.
 const MOUNT_USAGE: u8 = 1;
 const MOUNT_FAILED: u8 = 32;
 
 impl Exit {
-    /// The one with this number.
+    /// The failing variant with this number; [`Exit::Failed`] for any other number.
     pub(crate) fn from_status(status: u8) -> Self {
         let all = [Self::Usage, Self::NotExt4, Self::Damaged, Self::Busy];
         let found = all.into_iter().find(|exit| *exit as u8 == status);
@@ -52,7 +52,7 @@ impl Failure {
         Self::new(Exit::Usage, text)
     }
 
-    /// Mount options that make no sense; the error names the word where it can.
+    /// Invalid mount options. The message names the word if the error does.
     pub(crate) fn options(list: &str, error: &uext4::Error) -> Self {
         match error {
             uext4::Error::Option(word) => Self::usage(format!("-o {word}")),
@@ -60,10 +60,10 @@ impl Failure {
         }
     }
 
-    /// What happened where, and what to do about it.
+    /// The cause and its place, with the remedy if the cause has one.
     pub(crate) fn at(cause: &impl Cause, place: impl Display) -> Self {
         let (place, text) = (place.to_string(), cause.text());
-        // Some name the image themselves.
+        // Some causes already begin with the place.
         let text = match text.starts_with(&format!("{place} ")) {
             true => text,
             false => format!("{place}: {text}"),
@@ -75,18 +75,18 @@ impl Failure {
         }
     }
 
-    /// Adds what to do about it.
+    /// Appends the remedy.
     pub(crate) fn hint(mut self, hint: &str) -> Self {
         self.text = format!("{}; {hint}", self.text);
         self
     }
 
-    /// One that was told already: only its exit status counts.
+    /// A failure that was already printed: only its exit status counts.
     pub(crate) fn said(exit: Exit) -> Self {
         Self::new(exit, "")
     }
 
-    /// Prints the sentence and answers the exit status, for commands that go on.
+    /// Prints the sentence and returns the exit status. For commands that continue.
     pub(crate) fn say(&self) -> Exit {
         if self.exit != Exit::Quiet && !self.text.is_empty() {
             eprintln!("uext4: {}", show::message(&self.text));
@@ -94,12 +94,12 @@ impl Failure {
         self.exit
     }
 
-    /// For another process: exit status and sentence.
+    /// Exit status and sentence, for transfer to another process.
     pub(crate) fn into_parts(self) -> (u8, String) {
         (self.exit as u8, self.text)
     }
 
-    /// Prints the sentence; answers the exit status that the caller knows.
+    /// Prints the sentence and returns the exit status in the caller's numbering.
     pub(crate) fn report(self, caller: Caller) -> ExitCode {
         ExitCode::from(match (caller, self.say()) {
             (Caller::Anybody, exit) => exit as u8,
@@ -110,12 +110,12 @@ impl Failure {
     }
 }
 
-/// Prints what a command wants to be known and goes on.
+/// Prints a note to standard error; the command continues.
 pub(crate) fn note(text: impl Display) {
     eprintln!("uext4: note: {}", show::message(&text.to_string()));
 }
 
-/// Without the numbers that `std` puts behind the words of the system: they tell people nothing.
+/// Removes the suffix `(os error N)` that `std` appends to messages of the system.
 fn without_numbers(text: &str) -> String {
     let mut parts = text.split(" (os error ");
     let first = parts.next().unwrap_or_default().to_owned();
@@ -134,19 +134,19 @@ impl From<io::Error> for Failure {
     }
 }
 
-/// Errors that know their exit status.
+/// Errors that have an exit status.
 pub(crate) trait Cause: Display {
     fn exit(&self) -> Exit;
     fn hint(&self) -> Option<&'static str> {
         None
     }
-    /// What happened, without a hint.
+    /// The message without the hint.
     fn text(&self) -> String {
         self.to_string()
     }
 }
 
-/// Adds where it happened.
+/// Converts an error into a [`Failure`] at a place.
 pub(crate) trait At<T> {
     fn at(self, place: impl Display) -> Result<T>;
 }
@@ -254,7 +254,7 @@ impl Cause for uext4::device::Error {
     }
 }
 
-/// What to do about a user of the image.
+/// The hint for each kind of user of the image.
 fn remedy(user: &User) -> &'static str {
     match user {
         User::Mount { .. } | User::Process { .. } => "unmount it first",

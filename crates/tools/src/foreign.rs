@@ -1,5 +1,5 @@
-//! What stands on a device that holds no ext4 file system, and what to do about it: known
-//! signatures, partition tables, backup superblocks. Only looked for when a command failed.
+//! Identifies the content of a device without ext4 and suggests a remedy: known signatures,
+//! partition tables, backup superblocks. It runs only after a command failed.
 //!
 //! References: `file(1)` magic, `libblkid`'s list of signatures; kernel documentation, "Super
 //! Block", for the places of backups.
@@ -7,14 +7,14 @@
 use uext4::device::BlockDevice;
 use uext4::device::partition::{self, Partition};
 
-/// Bytes at the front in which signatures stand.
+/// Length of the prefix that contains all signatures, in bytes.
 const FRONT_BYTES: u64 = 68 << 10;
 const EXT_MAGIC: [u8; 2] = [0x53, 0xEF];
-/// Byte of the magic in a superblock, and of the superblock on a device.
+/// Byte offset of the magic in a superblock, and of the superblock on a device.
 const MAGIC_AT: u64 = 0x38;
 const SUPERBLOCK_AT: u64 = 1024;
 
-/// A signature: where it stands, its bytes, what it is the sign of, what to do.
+/// A signature: byte offset, bytes, name of the format, remedy.
 type Sign = (usize, &'static [u8], &'static str, &'static str);
 
 const UNPACK: &str = "unpack it first";
@@ -92,7 +92,8 @@ const SIGNS: &[Sign] = &[
     (65526, b"SWAPSPACE2", "swap space", "it holds no files"),
 ];
 
-/// What `device` holds and what to do: the second half of a sentence. `None` when nothing is known.
+/// Content of `device` and the remedy, as the second half of a sentence. `None` if no signature,
+/// partition table or backup superblock is found and the start is not blank.
 pub(crate) fn describe(device: &dyn BlockDevice) -> Option<String> {
     let front = read(device, 0, FRONT_BYTES.min(device.size_bytes()) as usize)?;
     let has = |sign: &&Sign| {
@@ -114,7 +115,7 @@ fn read(device: &dyn BlockDevice, at: u64, len: usize) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// A partition table, and which of its partitions can be named.
+/// A partition table, and the first of its partitions with ext4.
 fn partitions(device: &dyn BlockDevice) -> Option<String> {
     let table = partition::read_table(device).ok()?;
     let first = table.first()?;
@@ -132,7 +133,7 @@ fn partitions(device: &dyn BlockDevice) -> Option<String> {
     Some(format!("it holds a partition table; {remedy}"))
 }
 
-/// The first backup of a superblock, which stands at the begin of group 1 of each block size.
+/// The first backup superblock: at the start of group 1, for each block size.
 fn backup(device: &dyn BlockDevice) -> Option<String> {
     (0..7).find_map(|log: u32| {
         let block_size = 1024_u64 << log;

@@ -1,17 +1,20 @@
-//! Called by `mount(8)` and `umount(8)`, for `mount -t fuse.uext4`, fstab and mount units.
+//! Mount helper for `mount(8)` and `umount(8)`: `mount -t fuse.uext4`, fstab and mount units.
 //!
-//! Layout: as a helper of its own the program is `/sbin/mount.fuse.uext4` (a link to it) and gets
-//! `SRC DIR [-sfnv] [-N NS] [-o LIST] [-t TYPE]`; where there is none, `mount.fuse3` runs
-//! `uext4 SRC DIR -o LIST`. Both become the command line of `uext4 mount`, or of `uext4 remount`
-//! when the list says so. `/sbin/umount.fuse.uext4` gets `DIR [-nlfvr] [-N NS] [-t TYPE]` and
-//! becomes `uext4 umount`, so that `umount DIR` returns when the image is closed.
+//! Layout: the helper `/sbin/mount.fuse.uext4` is a link to the program and gets `SRC DIR [-sfnv]
+//! [-N NS] [-o LIST] [-t TYPE]`. Without that link, `mount.fuse3` runs `uext4 SRC DIR -o LIST`.
+//! Both become the command line of `uext4 mount`, or of `uext4 remount` if the list contains
+//! `remount`.
+//!
+//! `/sbin/umount.fuse.uext4` gets `DIR [-nlfvr] [-N NS] [-t TYPE]` and becomes `uext4 umount`, so
+//! that `umount DIR` returns after the image is closed.
+//!
 //! References: man pages `mount(8)` ("External helpers"), `umount(8)` and `mount.fuse3(8)`.
 
 use crate::failure::{Failure, Result};
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
-/// Who runs the program.
+/// The calling program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Caller {
     Anybody,
@@ -20,11 +23,11 @@ pub(crate) enum Caller {
 }
 
 impl Caller {
-    /// Who calls with these arguments, the program's name among them.
+    /// Identifies the caller from the arguments, which include the program's name.
     pub(crate) fn of(args: &[OsString]) -> Self {
         let name = args.first().and_then(|arg| Path::new(arg).file_name());
         let name = name.unwrap_or_default().to_string_lossy();
-        // No command begins with a slash.
+        // No subcommand begins with a slash.
         let by_mount_fuse = || args.get(1).is_some_and(|arg| Path::new(arg).is_absolute());
         if name.starts_with("umount.") {
             Self::Umount
@@ -35,7 +38,7 @@ impl Caller {
         }
     }
 
-    /// The command line that is meant; `None` when nothing is to be done.
+    /// Translates the arguments to a `uext4` command line. `None` if there is nothing to do.
     pub(crate) fn meant(self, args: Vec<OsString>) -> Result<Option<Vec<OsString>>> {
         if self == Self::Anybody {
             return Ok(Some(args));
@@ -49,7 +52,7 @@ impl Caller {
     }
 }
 
-/// Words of the list that come from the kernel's list of mounts, at a remount.
+/// Words that `mount(8)` copies from the kernel's mount table into the list at a remount.
 const KERNEL_WORDS: [&str; 7] = [
     "remount",
     "default_permissions",
@@ -64,7 +67,7 @@ const KERNEL_WORDS: [&str; 7] = [
 struct Asked {
     places: Vec<OsString>,
     options: Vec<String>,
-    /// Letters behind a dash.
+    /// Letters of the flags, without dashes.
     flags: String,
 }
 
@@ -75,7 +78,7 @@ impl Asked {
         while let Some(arg) = args.next() {
             match arg.to_str() {
                 Some("-o") => asked.options.extend(list(args.next())?),
-                // The type is ours; the namespace has been entered.
+                // The type is known, and `mount(8)` entered the namespace already.
                 Some("-t" | "-N") => drop(args.next()),
                 Some(flags) if flags.starts_with('-') => asked.flags.push_str(&flags[1..]),
                 _ => asked.places.push(arg.clone()),
@@ -84,7 +87,8 @@ impl Asked {
         Ok(asked)
     }
 
-    /// Refuses flags but these, `n` and `v`: there is no mtab to keep, and nothing more to tell.
+    /// Refuses flags other than `known`, `n` and `v`. `n` and `v` have no effect: there is no mtab,
+    /// and no verbose output.
     fn allow(&self, program: &str, known: &str) -> Result<()> {
         let unknown = |flag: &char| !known.contains(*flag) && !"nv".contains(*flag);
         match self.flags.chars().find(unknown) {
@@ -97,7 +101,7 @@ impl Asked {
         self.options.iter().any(|word| word == wanted)
     }
 
-    /// `mount -f` does all but the mount; with `nofail` an image may be absent.
+    /// `mount -f` does everything except the mount. With `nofail` a missing image is no error.
     fn needs_nothing(&self) -> bool {
         let absent = |source| matches!(Path::new(source).try_exists(), Ok(false));
         let absent = self.places.first().is_some_and(absent);
@@ -124,7 +128,7 @@ impl Asked {
         });
         let mut words: Vec<String> = words.collect();
         if words.iter().any(|word| word == "untrusted") {
-            // mount(8) says rw whenever nobody says ro.
+            // mount(8) adds rw to every list without ro.
             words.retain(|word| word != "rw");
         }
         let command = if remount { "remount" } else { "mount" };

@@ -1,4 +1,4 @@
-//! The image that a command works on.
+//! Opens and mounts the image that a command works on.
 
 use crate::failure::{At, Failure, Result};
 use std::path::{Path, PathBuf};
@@ -37,8 +37,7 @@ pub(crate) struct Place {
     pub(crate) partition: Option<u32>,
 }
 
-/// A word of a list of mount options: its name, how help calls its value, what it is for, and
-/// what it sets.
+/// A mount option: name, placeholder of its value in help, purpose, setter.
 type Word = (
     &'static str,
     &'static str,
@@ -69,14 +68,14 @@ const WORDS: [Word; 2] = [
 ];
 
 impl Place {
-    /// Name, value and purpose of the words that [`Self::take`] takes.
+    /// Name, placeholder and purpose of the options that [`Self::take`] accepts.
     pub(crate) fn words() -> impl Iterator<Item = (&'static str, &'static str, &'static str)> {
         WORDS
             .iter()
             .map(|(name, value, about, _)| (*name, *value, *about))
     }
 
-    /// Takes `offset=` and `partition=` out of a list of mount options; answers the others.
+    /// Removes `offset=` and `partition=` from a list of mount options and returns the rest.
     pub(crate) fn take(&mut self, list: &str) -> Result<String> {
         let mut rest = Vec::new();
         for word in list.split(',').filter(|word| !word.is_empty()) {
@@ -99,12 +98,12 @@ impl Place {
         }
     }
 
-    /// True when the file system is only a part of the file.
+    /// True if the file system is only a part of the file.
     pub(crate) fn is_part(&self) -> bool {
         self.offset.is_some() || self.partition.is_some()
     }
 
-    /// Opens the file, or the part of it.
+    /// Opens the file or the selected part of it.
     pub(crate) fn open(
         &self,
         path: &Path,
@@ -131,12 +130,12 @@ fn open_journal(path: &Path, purpose: Purpose) -> uext4::Result<Arc<dyn BlockDev
     }
 }
 
-/// What a command does with the file system.
+/// Access that a command needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
     /// Nothing in the image changes.
     Read,
-    /// It may change, so nobody else may have it open for writing.
+    /// The image may change, so no other process may have it open for writing.
     Change,
 }
 
@@ -149,7 +148,7 @@ impl Purpose {
     }
 }
 
-/// The devices of a mount, open.
+/// Open devices of a mount.
 pub(crate) struct Devices {
     purpose: Purpose,
     home: Arc<dyn BlockDevice>,
@@ -157,7 +156,7 @@ pub(crate) struct Devices {
 }
 
 impl Devices {
-    /// Mounts what is on them.
+    /// Mounts the file system on these devices.
     pub(crate) fn mount(self, options: MountOptions) -> uext4::Result<Filesystem> {
         let access = match self.purpose {
             Purpose::Read => uext4::Access::ReadOnly,
@@ -173,7 +172,7 @@ impl Devices {
     }
 }
 
-/// An error of a mount; where there is no ext4, with what there is.
+/// Adds the content of the device to the error if no ext4 was found.
 fn explained(error: uext4::Error, device: &dyn BlockDevice) -> uext4::Error {
     match error {
         uext4::Error::Mount(problem) if problem.contains(NO_MAGIC) => {
@@ -186,21 +185,21 @@ fn explained(error: uext4::Error, device: &dyn BlockDevice) -> uext4::Error {
     }
 }
 
-/// The superblock of a device that is not mounted.
+/// Reads the superblock of a device that is not mounted.
 pub(crate) fn superblock(device: &dyn BlockDevice) -> uext4::Result<Superblock> {
     uext4::read_superblock(device, None).map_err(|error| explained(error, device))
 }
 
-/// Words of a mount that finds no superblock.
+/// Part of the message of a mount that finds no superblock.
 const NO_MAGIC: &str = "no magic";
 
 impl ImageArgs {
-    /// What to call the image in messages.
+    /// Name of the image in messages.
     pub(crate) fn name(&self) -> String {
         self.image.display().to_string()
     }
 
-    /// What to call a path in the image in messages.
+    /// Name of a path of the image in messages.
     pub(crate) fn name_of(&self, path: &[u8]) -> String {
         format!("{}:{}", self.name(), crate::show::name(path))
     }
@@ -211,12 +210,12 @@ impl ImageArgs {
         files.cloned().collect()
     }
 
-    /// The external journal that the command or the options name.
+    /// Path of the external journal; `--journal-path` precedes the mount option.
     fn journal<'a>(&'a self, options: &'a MountOptions) -> Option<&'a PathBuf> {
         self.journal_path.as_ref().or(options.journal_path.as_ref())
     }
 
-    /// Refuses what would be ignored.
+    /// Refuses `--journal-path` in commands that would ignore it.
     pub(crate) fn without_journal(&self) -> Result<()> {
         match &self.journal_path {
             Some(_) => Err(Failure::usage(
@@ -247,7 +246,7 @@ impl ImageArgs {
         self.devices(purpose, &options)?.mount(options)
     }
 
-    /// Opens the devices of a mount. For writing they are claimed: nothing else may write them.
+    /// Opens the devices of a mount. For writing it claims them exclusively.
     pub(crate) fn devices(
         &self,
         purpose: Purpose,
@@ -263,12 +262,12 @@ impl ImageArgs {
         })
     }
 
-    /// A program that writes the image meanwhile, as far as the system tells.
+    /// Another writer of the image, as far as the system reports one.
     pub(crate) fn other_writer(&self) -> Option<device::User> {
         device::writer_of(&self.image)
     }
 
-    /// Looks over the whole file system without changing anything.
+    /// Checks the whole file system read-only.
     pub(crate) fn check(&self, options: MountOptions, limits: &Limits) -> uext4::Result<Report> {
         let journal = self.journal(&options);
         let journal = journal.map(|path| open_journal(path, Purpose::Read));
@@ -281,12 +280,12 @@ impl ImageArgs {
         looked.map_err(|error| explained(error, &*device))
     }
 
-    /// Mounts, lets `change` work, and unmounts, also when it failed.
+    /// Mounts, runs `change`, and unmounts even if `change` failed.
     pub(crate) fn change<T>(&self, change: impl FnOnce(&Filesystem) -> Result<T>) -> Result<T> {
         self.change_with(MountOptions::default(), change)
     }
 
-    /// As [`Self::change`], mounted with these options.
+    /// As [`Self::change`], with mount options.
     pub(crate) fn change_with<T>(
         &self,
         options: MountOptions,

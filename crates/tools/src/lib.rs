@@ -1,13 +1,11 @@
 //! The tool `uext4`: makes, mounts, inspects, changes and recovers ext4 images.
 //!
-//! Layout: `cli` says what can be asked, `commands` has one file per command, `image` opens what
-//! they work on, `failure` is how they fail, `foreign`
-//! says what an image is that holds no ext4; `helper`
-//! understands `mount(8)` and `umount(8)`. `transfer` brings trees in and out.
-//! Invariants: a command that only reads never writes to the image: a journal that needs replay is
-//! replayed in memory.
+//! Layout: `cli` is the command-line grammar; `commands` has one file per command; `image` opens
+//! and mounts images; `failure` is the error type; `foreign` identifies devices without ext4;
+//! `helper` translates the calls of `mount(8)` and `umount(8)`; `transfer` copies trees in and out.
+//! Invariants: a reading command never writes to the image. It replays a journal in memory.
 //!
-//! It is a library, so that `xtask` serves its mounts by the very code of `uext4 mount`.
+//! The library lets `xtask` serve its mounts with the code of `uext4 mount`.
 #![forbid(unsafe_code)]
 
 mod cli;
@@ -26,7 +24,7 @@ use clap::Parser;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-/// Does what this command line says, the name of the program in front.
+/// Runs a command line; the first argument is the name of the program.
 pub fn run(args: Vec<OsString>) -> ExitCode {
     let caller = helper::Caller::of(&args);
     let done = match caller.meant(args) {

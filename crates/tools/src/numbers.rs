@@ -1,6 +1,7 @@
-//! Numbers as people write them.
+//! Parses and formats sizes, modes and UUIDs.
 
-/// Bytes with a suffix: `512`, `64K`, `2G`, `1.5T` is not understood, `2GiB` is.
+/// Size in bytes with a binary suffix: `512`, `64K`, `2G` or `2GiB`. Fractions such as `1.5T` are
+/// refused.
 pub(crate) fn size(text: &str) -> Result<u64, String> {
     let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
     let unit = text.split_at(digits.len()).1.to_ascii_lowercase();
@@ -18,16 +19,16 @@ pub(crate) fn size(text: &str) -> Result<u64, String> {
         .ok_or_else(|| "too large".into())
 }
 
-/// A size as mke2fs takes it for a whole file system.
+/// Size of a file system in the syntax of mke2fs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FsSize {
     Bytes(u64),
-    /// Without a suffix: blocks where their size is given, else KiB.
+    /// Without a suffix: blocks if the block size is given, else KiB.
     Units(u64),
 }
 
 impl FsSize {
-    /// In bytes, with units of so many.
+    /// In bytes, with units of `unit_bytes` bytes.
     pub(crate) fn bytes(self, unit_bytes: u64) -> Option<u64> {
         match self {
             FsSize::Bytes(bytes) => Some(bytes),
@@ -54,7 +55,7 @@ impl std::str::FromStr for FsSize {
     }
 }
 
-/// Bytes for people: `2 GiB`, `1.5 MiB`, `17 bytes`.
+/// Human-readable size: `2 GiB`, `1.5 MiB`, `17 bytes`.
 pub(crate) fn readable_size(bytes: u64) -> String {
     const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
     if bytes < 1024 {

@@ -1,4 +1,4 @@
-//! The time that is written in place of the clock's, so that the same steps make the same bytes.
+//! Fixed timestamps for reproducible images: the same steps produce the same bytes.
 //!
 //! References: <https://reproducible-builds.org/specs/source-date-epoch/>.
 
@@ -7,22 +7,21 @@ use uext4::{MountOptions, Timestamp};
 
 const VARIABLE: &str = "SOURCE_DATE_EPOCH";
 
-/// Which time stands for now.
+/// Source of the current time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Epoch {
-    /// The clock's.
+    /// The system clock.
     None,
-    /// `--time`: all that is made has this one.
+    /// `--time`: everything that is created gets this time.
     All(Timestamp),
-    /// `SOURCE_DATE_EPOCH`: what is made has this one, and nothing a later one.
+    /// `SOURCE_DATE_EPOCH`: new files get this time, and later times are clamped to it.
     Latest(Timestamp),
 }
 
 impl Epoch {
-    /// `--time` if it is there, else the environment's.
+    /// `--time` if it is given, else the environment's `SOURCE_DATE_EPOCH`.
     ///
-    /// # Errors
-    /// A variable that is no number.
+    /// The variable is not a number.
     pub(crate) fn given(time: Option<u64>) -> Result<Self> {
         let seconds = |seconds: u64| Timestamp::new(i64::try_from(seconds).unwrap_or(i64::MAX), 0);
         if let Some(time) = time {
@@ -39,7 +38,7 @@ impl Epoch {
         }
     }
 
-    /// The time, where there is one.
+    /// The fixed time, if there is one.
     pub(crate) fn time(self) -> Option<Timestamp> {
         match self {
             Epoch::None => None,
@@ -47,7 +46,7 @@ impl Epoch {
         }
     }
 
-    /// How to mount for changes that have this time.
+    /// Mount options under which all changes get this time.
     pub(crate) fn mount_options(self) -> MountOptions {
         match self.time() {
             None => MountOptions::default(),

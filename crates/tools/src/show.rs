@@ -1,11 +1,12 @@
-//! Names, types and modes for people and for JSON.
+//! Formats names, types and modes for terminals and JSON.
 
 use crate::failure::Result;
 use serde::Serialize;
 use std::io::Write;
 use uext4::FileType;
 
-/// A name or path for a terminal: what is no text, and control characters, are escaped.
+/// A name or path for a terminal. Names that are not UTF-8 or contain control characters are
+/// escaped.
 pub(crate) fn name(bytes: &[u8]) -> String {
     match std::str::from_utf8(bytes) {
         Ok(text) if !text.contains(char::is_control) => text.to_string(),
@@ -13,7 +14,7 @@ pub(crate) fn name(bytes: &[u8]) -> String {
     }
 }
 
-/// A message for a terminal: control characters, which names may hold, are escaped.
+/// A message for a terminal. Control characters are escaped, because names can contain them.
 pub(crate) fn message(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for letter in text.chars() {
@@ -25,7 +26,7 @@ pub(crate) fn message(text: &str) -> String {
     shown
 }
 
-/// A name in JSON: text, or hexadecimal bytes where it is none.
+/// A name in JSON: text if it is UTF-8, else hexadecimal bytes.
 #[derive(Clone, Debug, Serialize)]
 #[serde(untagged)]
 pub(crate) enum Name {
@@ -113,7 +114,7 @@ pub(crate) fn line(text: std::fmt::Arguments<'_>) -> Result<()> {
     Ok(writeln!(std::io::stdout(), "{text}")?)
 }
 
-/// Standard output, buffered. Whoever writes flushes at the end, to hear of errors.
+/// Buffered standard output. The caller flushes it at the end, because only `flush` reports errors.
 pub(crate) fn stdout() -> std::io::BufWriter<std::io::StdoutLock<'static>> {
     std::io::BufWriter::with_capacity(64 << 10, std::io::stdout().lock())
 }

@@ -1,4 +1,4 @@
-//! Where the power is cut, and what is there afterwards.
+//! Selection of power cuts, and recovery after each.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,12 +11,12 @@ use uext4_testkit::rng::Rng;
 
 use super::{Figures, Plan, writer};
 
-/// One cut of so many is shown to e2fsck: it reads the whole image.
+/// Every n-th cut is checked by e2fsck, because e2fsck reads the whole image.
 const CHECK_EVERY: u64 = 8;
-/// What SQLite leaves; its index of the log is for processes that run.
+/// Files that SQLite recovers from. The WAL index (`db-shm`) is only for running processes.
 const FILES: [&str; 2] = ["db", "db-wal"];
 
-/// A moment without power.
+/// One power cut.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cut {
     nr: u64,
@@ -24,8 +24,9 @@ pub(super) struct Cut {
     survivors: Survivors,
 }
 
-/// Every second one right after a promise, when all that was not flushed is lost; the others
-/// anywhere, and some of what was pending survives. In ascending order, which is cheap.
+/// Even cuts follow a commit directly and lose all unflushed changes. Odd cuts are at random
+/// events, and pending changes survive in full or in part. Cuts are in ascending order, because
+/// replay of the log then only moves forward.
 pub(super) fn choose(log: &CrashLog, plan: &Plan) -> Vec<Cut> {
     let mut rng = Rng::new(plan.seed).fork(u64::MAX);
     let events = log.events().iter().enumerate();
@@ -57,7 +58,7 @@ fn torn(seed: u64) -> Survivors {
 }
 
 impl Cut {
-    /// Recovers the image and the database.
+    /// Recovers the image and the database, and checks that no committed transaction is missing.
     pub(super) fn judge(self, log: &mut CrashLog, seed: u64, figures: &mut Figures) -> Result<()> {
         let promised = log.last_mark(self.at).unwrap_or(0);
         let image = Arc::new(log.image(self.at, self.survivors));

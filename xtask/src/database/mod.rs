@@ -1,9 +1,9 @@
-//! A database in WAL mode under power cuts: what it called committed must be there after each.
+//! Power-cut test of a database in WAL mode: every acknowledged commit must survive every cut.
 //!
-//! SQLite works on a mount of ours whose device records every change and every flush. Each answer
-//! to a COMMIT is marked in the record. Then the power is cut at many points of it: the device of
-//! such a moment (all that was flushed, and any of the rest, in part too) is recovered by our
-//! engine, e2fsck looks at some of them, and SQLite recovers the database from its log.
+//! SQLite runs on our mount, whose device records every write and every flush. The record contains
+//! a mark after each acknowledged COMMIT. The run then cuts power at many points of the record: all
+//! flushed writes survive, and any part of the rest. Our engine recovers the device, e2fsck checks
+//! some of the images, and SQLite recovers the database from its WAL.
 //!
 //! References: `docs/crash-model.md`; <https://www.sqlite.org/wal.html>.
 
@@ -26,48 +26,48 @@ use crate::server::Transport;
 use writer::Writer;
 
 const IMAGE_BYTES: u64 = 64 << 20;
-/// Where the superblock lies: it is written at once or not at all.
+/// Byte range of the superblock, whose write is atomic.
 const SUPERBLOCK_BYTES: std::ops::Range<u64> = 1024..2048;
 
-/// Whether the device keeps what it promises.
+/// Flush behaviour of the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Device {
-    /// Yes.
+    /// Flushes are durable.
     Honest,
-    /// Flushes do nothing: then every run must fail.
+    /// Flushes do nothing, so every run must fail.
     DropsFlushes,
 }
 
-/// What is run.
+/// Parameters of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
     /// Transactions.
     pub transactions: u64,
     /// Power cuts.
     pub cuts: u64,
-    /// Repeats what is written, where the power is cut and what survives; not the order of the
-    /// threads that write it.
+    /// Reproduces the written content, the cuts and the surviving writes, but not the order in
+    /// which the threads write.
     pub seed: u64,
-    /// How requests come.
+    /// Transport of FUSE requests.
     pub transport: Transport,
-    /// Under the file system.
+    /// Device below the file system.
     pub device: Device,
 }
 
-/// What came of it.
+/// Figures of a run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Figures {
     /// Transactions that SQLite called committed.
     pub committed: u64,
-    /// Changes, flushes and marks in the record.
+    /// Writes, flushes and marks in the record.
     pub events: usize,
     /// Power cuts.
     pub cuts: u64,
-    /// Those that e2fsck looked at.
+    /// Cuts that e2fsck checked.
     pub checked: u64,
-    /// Transactions found in all cuts together, each with its rows.
+    /// Transactions found after the cuts, summed over all cuts.
     pub found: u64,
-    /// Those that were promised.
+    /// Transactions acknowledged before the cuts, summed over all cuts.
     pub promised: u64,
 }
 
@@ -89,10 +89,9 @@ impl fmt::Display for Figures {
     }
 }
 
-/// Whether all is there that a run needs; says loudly what is not.
+/// True if the machine has everything that a run needs; prints what is missing.
 ///
-/// # Panics
-/// In continuous integration, where nothing may be skipped.
+/// In continuous integration, if anything is missing.
 pub fn available_or_skip(transport: Transport) -> bool {
     let what = "a database under power cuts";
     let sqlite = Command::new("sqlite3")
@@ -107,10 +106,9 @@ pub fn available_or_skip(transport: Transport) -> bool {
     ServedMount::available_or_skip(what) && transport.available_or_skip(what)
 }
 
-/// Writes, then cuts.
+/// Records a run of SQLite and judges the cuts.
 ///
-/// # Errors
-/// A broken promise, with the cut and the seed.
+/// A lost transaction or a damaged image, with the cut and the seed.
 pub fn run(plan: &Plan) -> Result<Figures> {
     let (mut log, committed) = record(plan)?;
     let mut figures = Figures {
@@ -126,7 +124,7 @@ pub fn run(plan: &Plan) -> Result<Figures> {
     Ok(figures)
 }
 
-/// SQLite at work over a recorder; answers how many transactions it committed.
+/// Records SQLite at work. Returns the record and the number of committed transactions.
 fn record(plan: &Plan) -> Result<(CrashLog, u64)> {
     let scratch = scratch_dir()?;
     let image = scratch.path().join("image");
@@ -154,7 +152,7 @@ fn record(plan: &Plan) -> Result<(CrashLog, u64)> {
     Ok((log, plan.transactions))
 }
 
-/// Mounts it on the directory, which hides what lies there.
+/// Mounts the device on the directory, and hides the directory's content.
 fn serve(
     device: Arc<dyn BlockDevice>,
     dir: &std::path::Path,
@@ -171,7 +169,7 @@ fn serve(
     };
     let filesystem = Filesystem::mount(device, MountOptions::default())?;
     let session = Session::start(filesystem, dir, &options)?;
-    // The kernel has greeted the server while the switch is on.
+    // FUSE_INIT must complete while the switch is on.
     std::fs::metadata(dir)?;
     Ok(session)
 }

@@ -1,7 +1,7 @@
-//! SQLite that commits, and what its database must hold after so many transactions.
+//! SQLite writer, and the expected content of its database after n transactions.
 //!
-//! Transaction `n` adds row `n` to a table that only grows, and writes `n` into one of a few rows
-//! that change all the time, so that pages in the middle of the database are logged too.
+//! Transaction `n` appends row `n` to a table and writes `n` into one of [`HOT_ROWS`] rows, so that
+//! the WAL also contains pages from the middle of the database.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -10,14 +10,14 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use anyhow::{Context, Result, ensure};
 use uext4_testkit::rng::Rng;
 
-/// Rows that change all the time.
+/// Rows that transactions overwrite in turn.
 const HOT_ROWS: u64 = 20;
-/// It hangs after that; less is too little beside other work.
+/// Time limit of one query, in seconds. It allows for other load on the machine.
 const SQLITE_SECONDS_MAX: &str = "600";
-/// What `timeout` ends with.
+/// Exit status of `timeout` for an expired limit.
 const TIMED_OUT: i32 = 124;
 
-/// SQLite at work.
+/// A running sqlite3.
 pub(super) struct Writer {
     seed: u64,
     child: Child,
@@ -26,7 +26,7 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    /// Makes the database.
+    /// Starts sqlite3 and creates the database.
     pub(super) fn start(database: &Path, seed: u64) -> Result<Self> {
         let mut child = Command::new("stdbuf")
             .args(["-oL", "sqlite3", "-bail"])
@@ -43,7 +43,7 @@ impl Writer {
             orders,
             answers: BufReader::new(answers),
         };
-        // The log goes home often: its order with the pages is what can go wrong.
+        // Frequent checkpoints: the order of WAL and database writes is what a cut can break.
         writer.ask("pragma journal_mode=wal;", "wal")?;
         writer.ask("pragma wal_autocheckpoint=30;", "30")?;
         let tables = "pragma synchronous=full; create table rows(a integer primary key, b text); \
@@ -52,7 +52,7 @@ impl Writer {
         Ok(writer)
     }
 
-    /// Returns when SQLite says that it is durable.
+    /// Commits transaction `nr`; returns after SQLite acknowledged it.
     pub(super) fn commit(&mut self, nr: u64) -> Result<()> {
         let (text, hot) = (text(self.seed, nr), nr % HOT_ROWS);
         let order = format!(
@@ -62,7 +62,7 @@ impl Writer {
         self.ask(&order, &format!("did|{nr}"))
     }
 
-    /// Ends it without a word: it would empty its log.
+    /// Kills sqlite3, because a regular exit would checkpoint its WAL.
     pub(super) fn stop(mut self) -> Result<()> {
         self.child.kill()?;
         self.child.wait()?;
@@ -81,13 +81,13 @@ impl Writer {
 
 impl Drop for Writer {
     fn drop(&mut self) {
-        // It may have ended.
+        // The process may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// What row `nr` says: about a tenth of a page to half of one.
+/// Content of row `nr`: 400 to 2000 hexadecimal digits, a tenth to a half of a page.
 fn text(seed: u64, nr: u64) -> String {
     let mut rng = Rng::new(seed).fork(nr);
     let len = rng.between(200, 1000) as usize;
@@ -97,10 +97,9 @@ fn text(seed: u64, nr: u64) -> String {
         .collect()
 }
 
-/// Opens the database as the next user does. Answers how many transactions are in it.
+/// Opens the database, which recovers it, and returns the number of its transactions.
 ///
-/// # Errors
-/// It is broken, or not what some number of transactions leaves.
+/// The database is damaged, or its content matches no number of transactions.
 pub(super) fn judge(database: &Path, seed: u64) -> Result<u64> {
     let look = "pragma integrity_check; select name from sqlite_master order by name;";
     let found = sqlite(database, look)?;
@@ -108,7 +107,7 @@ pub(super) fn judge(database: &Path, seed: u64) -> Result<u64> {
     ensure!(lines.next() == Some("ok"), "integrity_check: {found}");
     let tables: Vec<_> = lines.collect();
     if tables != ["hot", "rows"] {
-        // Made one after the other.
+        // The tables are created in this order.
         ensure!(
             tables.is_empty() || tables == ["rows"],
             "tables: {tables:?}"

@@ -1,4 +1,4 @@
-//! The server of a mount as the kernel shows it: alive, locked in, within its memory.
+//! Inspects the server of a mount through `/proc`: alive, sandboxed, within its memory limit.
 
 use std::fmt;
 use std::time::{Duration, Instant};
@@ -6,27 +6,27 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use uext4_testkit::served::ServedMount;
 
-/// Most memory that a server may have used; far below what `untrusted` gives it, since the images
-/// are small.
+/// Limit of peak resident memory of a server, in KiB. It is far below the limit under `untrusted`,
+/// because the images are small.
 const RESIDENT_MAX_KIB: u64 = 512 << 10;
-/// Longest time from the mount's first answer until the server is locked in.
+/// Limit of the time from the mount's first answer until the sandbox is active.
 const LOCKING_LIMIT: Duration = Duration::from_secs(60);
 
-/// Whether the server may have only so much memory.
+/// Whether the server has a limit of address space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Budget {
     Set,
     Unset,
 }
 
-/// The most memory of any server.
+/// Peak memory over all servers.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Memory {
-    /// In memory.
+    /// Peak resident memory, in KiB.
     pub resident_kib: u64,
-    /// Of addresses, where there is a budget.
+    /// Peak address space of servers with a limit, in KiB.
     pub addresses_kib: u64,
-    /// What a server of a stranger's image may have of them.
+    /// Limit of address space for untrusted images, in KiB.
     pub budget_kib: u64,
 }
 
@@ -42,7 +42,7 @@ impl fmt::Display for Memory {
     }
 }
 
-/// Looks at the server, and notes its memory.
+/// Checks the server and records its memory.
 pub(super) fn look_at(mount: &ServedMount, budget: Budget, memory: &mut Memory) -> Result<()> {
     let status = locked_in(mount)?;
     let state = field(&status, "State").unwrap_or_default();
@@ -51,7 +51,8 @@ pub(super) fn look_at(mount: &ServedMount, budget: Budget, memory: &mut Memory) 
         field(&status, "Seccomp") == Some("2"),
         "not locked in:\n{status}"
     );
-    // Opening files of others, which Landlock limits to the image.
+    // Bit 1 is CAP_DAC_OVERRIDE: access to files of other users, which Landlock restricts to the
+    // image.
     let rights = field(&status, "CapEff").unwrap_or_default();
     let rights = u64::from_str_radix(rights, 16).context("CapEff is a number")?;
     ensure!(rights & !2 == 0, "it has rights: {rights:x}");
@@ -68,7 +69,7 @@ pub(super) fn look_at(mount: &ServedMount, budget: Budget, memory: &mut Memory) 
     Ok(())
 }
 
-/// Code that took the server over would reach nothing. Registers are known of one machine.
+/// Checks that injected code in the server reaches nothing. Only x86-64 registers are supported.
 #[cfg(target_arch = "x86_64")]
 pub(super) fn try_from_inside(mount: &ServedMount) -> Result<()> {
     locked_in(mount)?;
@@ -82,7 +83,8 @@ pub(super) fn try_from_inside(mount: &ServedMount) -> Result<()> {
     locked_in(mount).map(drop)
 }
 
-/// The server answers a moment before it is locked in.
+/// Waits for the sandbox, because the server answers shortly before it is active. Returns the
+/// status.
 fn locked_in(mount: &ServedMount) -> Result<String> {
     let start = Instant::now();
     loop {

@@ -1,12 +1,14 @@
-//! Wounded images, mounted as strangers' images are, and used: the server stays alive and locked
-//! in, answers, and needs no more memory than it may.
+//! Fuzzing of mounts with damaged images: the server stays alive, sandboxed, responsive and within
+//! its memory limit.
 //!
-//! Each round is one seed: a wound in a copy of an image that was filled through our mount, random
-//! operations and a walk through the mount, then the unmount. A refused mount is fine; since
-//! images that are looked over first are rarely let in with a wound, a refused one is mounted
-//! again with all that `untrusted` stands for but the look. One wounded image that is not refused
-//! is mounted as a stranger's for the whole time and used between the rounds. Again and again calls
-//! are made in the name of a server: it reaches nothing.
+//! Each round has one seed. It damages a copy of an image that was filled through our mount, mounts
+//! it, runs random operations and a walk, and unmounts it. A refused mount is a valid outcome. The
+//! check of `untrusted` refuses most damaged images, so the round mounts a refused image again with
+//! the other restrictions of `untrusted` but without the check.
+//!
+//! One damaged image that passes the check stays mounted as untrusted for the whole run and is used
+//! between the rounds. Every 16 rounds injected code in a server tries system calls, and must reach
+//! nothing.
 
 mod look;
 mod used;
@@ -28,35 +30,35 @@ use look::{Budget, Memory, look_at, try_from_inside};
 use used::used;
 
 const IMAGE_BYTES: u64 = 24 << 20;
-/// Operations that fill an image.
+/// Number of operations that fill an image.
 const FILLING: usize = 1200;
-/// So many rounds make calls in the name of one server.
+/// Rounds per attempt to escape from a server's sandbox.
 const TRY_EVERY: u64 = 16;
-/// Time for the last round and the end.
+/// Extra lifetime of the long mount, for the last round and the unmount.
 const CLOSING: Duration = Duration::from_secs(900);
-/// How strangers' images are mounted.
+/// Mount options for untrusted images.
 const UNTRUSTED: [&str; 2] = ["untrusted", "untrusted,rw"];
-/// The same but for the look, and without a limit of addresses.
+/// Restrictions of `untrusted` without the check and the limit of address space.
 const CONFINED: &str = "sandbox,nosuid,nodev,operation_bytes=268435456,operation_seconds=30";
-/// What images are made of.
+/// Options of mke2fs for the images.
 const KINDS: [&[&str]; 2] = [&["-b", "4096"], &["-b", "1024", "-O", "^has_journal"]];
 
-/// What came of the rounds.
+/// Figures of a run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Figures {
     /// Rounds.
     pub rounds: u64,
-    /// Images that were refused as strangers'.
+    /// Images that were refused with `untrusted`.
     pub refused: u64,
-    /// Of them, those that were refused without a look, too.
+    /// Images that were also refused without the check.
     pub refused_blindly: u64,
     /// Operations that succeeded.
     pub done: u64,
-    /// Operations that succeeded on the image that is mounted all the time.
+    /// Successful operations on the long mount.
     pub done_long: u64,
-    /// Servers in whose name calls were made.
+    /// Attempts to escape from a sandbox.
     pub tried: u64,
-    /// Most memory of a server.
+    /// Peak memory over all servers.
     pub memory: Memory,
 }
 
@@ -74,10 +76,9 @@ impl fmt::Display for Figures {
     }
 }
 
-/// Runs rounds for this time, from this seed on.
+/// Runs rounds for `time`, with seeds from `first_seed` on.
 ///
-/// # Errors
-/// The first round that went wrong, with its seed.
+/// The first failed round, with its seed.
 pub fn run(server: &Server, time: Duration, first_seed: u64) -> Result<Figures> {
     let scratch = scratch_dir()?;
     let bases = KINDS.iter().enumerate().map(|(at, kind)| {
@@ -113,7 +114,7 @@ fn base_of(bases: &[PathBuf], seed: u64) -> &Path {
     &bases[seed as usize % bases.len()]
 }
 
-/// What is mounted for the whole time.
+/// The mount that lasts for the whole run.
 struct Long<'a> {
     server: &'a Server,
     life: Duration,
@@ -121,7 +122,7 @@ struct Long<'a> {
 }
 
 impl Long<'_> {
-    /// The first wounded image that is not refused, as a stranger's; and its seed.
+    /// Mounts the first damaged image that `untrusted` accepts; returns the mount and its seed.
     fn mount(&self, bases: &[PathBuf], first_seed: u64) -> Result<(ServedMount, u64)> {
         for seed in first_seed.. {
             std::fs::copy(base_of(bases, seed), self.image)?;
@@ -138,7 +139,7 @@ impl Long<'_> {
     }
 }
 
-/// Some operations on it; at times it tries to get out.
+/// Runs operations on the long mount; every [`TRY_EVERY`] seeds it also tries to escape.
 fn go_on(mount: &ServedMount, seed: u64, figures: &mut Figures) -> Result<()> {
     figures.done_long += used(mount.path(), seed)?;
     look_at(mount, Budget::Set, &mut figures.memory)?;
@@ -155,7 +156,7 @@ fn base(server: &Server, path: &Path, kind: &[&str]) -> Result<()> {
     let mount = server.mount_with(path, "")?;
     let mut target = HostTarget::new(mount.path());
     for op in Stream::new(7, Palette::default()).take(FILLING) {
-        // The stream knows which fail; what is made is what counts.
+        // Some operations fail by design; the created files are what matters.
         let _ = target.run(&op);
     }
     mount.unmount()
@@ -186,7 +187,7 @@ fn round(server: &Server, image: &Path, seed: u64, figures: &mut Figures) -> Res
     closed(mount)
 }
 
-/// Mounts as a stranger's, and if that is refused with no look at it. `None`: refused, too.
+/// Mounts with `untrusted`, and if that is refused, without the check. `None` if both are refused.
 fn mounted(
     server: &Server,
     image: &Path,
@@ -211,7 +212,7 @@ fn mounted(
     Ok(None)
 }
 
-/// A server that met damage says so with its status.
+/// Unmounts. A server that found damage reports it by its exit status.
 fn closed(mount: ServedMount) -> Result<()> {
     match mount.unmount() {
         Err(error) if format!("{error:#}").contains("exit status") => Ok(()),
@@ -219,7 +220,7 @@ fn closed(mount: ServedMount) -> Result<()> {
     }
 }
 
-/// A server may say no, but not break down.
+/// A server may refuse a mount but must not die from a signal.
 fn may_be_refused(error: &anyhow::Error) -> Result<()> {
     let text = format!("{error:#}");
     ensure!(!text.contains("signal"), "while mounting: {text}");

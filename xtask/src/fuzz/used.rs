@@ -1,4 +1,4 @@
-//! What is done to a mount whose image may say anything: random operations and walks.
+//! Workload on a mount of a damaged image: random operations and walks.
 
 use std::path::Path;
 use std::sync::mpsc;
@@ -7,14 +7,15 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use uext4_testkit::ops::{HostTarget, Palette, Stream, Target};
 
-/// Longest time that the operations of a round may take, also on a machine with other work.
+/// Time limit of a round's operations, with allowance for other load on the machine.
 const ROUND_LIMIT: Duration = Duration::from_secs(300);
 /// Operations of a round.
 const OPS: usize = 150;
-/// Entries that a walk looks at: damage can make a tree endless.
+/// Limit of entries per walk, because damage can make a tree endless.
 const WALK_MAX: usize = 2000;
 
-/// Random operations and a walk, on a thread of their own: a hang ends with the mount.
+/// Runs random operations and walks on a separate thread, so that a hang is detected. Returns the
+/// number of successful operations.
 pub(super) fn used(root: &Path, seed: u64) -> Result<u64> {
     let (done, answer) = mpsc::channel();
     let root = root.to_path_buf();
@@ -37,7 +38,7 @@ pub(super) fn used(root: &Path, seed: u64) -> Result<u64> {
     }
 }
 
-/// Looks at everything; every error is fine.
+/// Reads all entries; errors are ignored.
 fn walk(dir: &Path, seen: &mut usize) {
     let Ok(entries) = std::fs::read_dir(dir) else {
         return;
@@ -60,7 +61,7 @@ fn walk(dir: &Path, seen: &mut usize) {
     }
 }
 
-/// Reads the start of a file: it may say that it is endless.
+/// Reads the first MiB of a file, because its size may be damaged.
 fn head(path: &Path) -> std::io::Result<usize> {
     use std::io::Read;
     let mut text = Vec::new();

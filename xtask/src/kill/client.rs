@@ -1,8 +1,8 @@
-//! One client: it works on names of its own until the server is gone, and notes what it was
-//! promised.
+//! Client of the kill test: it works on its own names until the server is gone, and records what
+//! fsync acknowledged.
 //!
-//! Invariants: a name is open from before the first system call that changes it until the fsync
-//! that covers the change answered. A rename whose fsync did not answer leaves the content under
+//! Invariants: a name is unspecified (`Known::Open`) from before the first system call that changes
+//! it until the covering fsync returns. A rename without a completed fsync leaves the content under
 //! one of both names.
 
 use std::fs::{self, File};
@@ -16,17 +16,17 @@ use uext4_testkit::rng::Rng;
 
 use super::promise::{Content, Known};
 
-/// Names of one client in each of both directories.
+/// Names per client in each of the two directories.
 const NAMES: usize = 24;
 /// Largest file.
 const FILE_BYTES_MAX: u64 = 300_000;
-/// Descriptors of removed files that stay open: the kill leaves orphans. Those of all clients are
-/// more than the smallest orphan file holds.
+/// Removed files that stay open per client, so that the kill leaves orphans. All clients together
+/// hold more than the smallest orphan file can store.
 const HELD_MAX: usize = 100;
 
 const SHARED: &str = "shared";
 
-/// Makes the directories that clients work in.
+/// Creates the directories of the clients.
 pub(super) fn make_directories(root: &Path, clients: u64) -> Result<()> {
     fs::create_dir(root.join(SHARED))?;
     for id in 0..clients {
@@ -39,11 +39,11 @@ fn own(id: u64) -> String {
     format!("client {id}")
 }
 
-/// What was done until the kill.
+/// Work until the kill.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Worked {
     pub(super) operations: u64,
-    /// Open files without a name.
+    /// Open, unlinked files.
     pub(super) orphans: usize,
 }
 
@@ -59,7 +59,7 @@ pub(super) struct Client {
     id: u64,
     rng: Rng,
     known: Vec<Known>,
-    /// A rename under way: the content that must be under one of both names.
+    /// A rename in progress: the content must be under one of both names.
     moving: Option<(usize, usize, Known)>,
 }
 
@@ -73,12 +73,13 @@ impl Client {
         }
     }
 
-    /// Names that something is promised of.
+    /// Number of names with a known state.
     pub(super) fn promises(&self) -> u64 {
         self.known.iter().filter(|known| known.is_promise()).count() as u64
     }
 
-    /// Even names are in the client's directory, odd ones in the shared one.
+    /// Directory of a name: even names are in the client's own directory, odd ones in the shared
+    /// one.
     fn dir(&self, name: usize) -> PathBuf {
         if name.is_multiple_of(2) {
             own(self.id).into()
@@ -92,10 +93,9 @@ impl Client {
             .join(format!("file {} of client {}", name / 2, self.id))
     }
 
-    /// Works until the mount answers no more.
+    /// Works until the mount no longer answers.
     ///
-    /// # Errors
-    /// An answer that a living mount must not give.
+    /// An error that a working mount must not return.
     pub(super) fn work(&mut self, root: &Path) -> Result<Worked> {
         let mut held = Vec::new();
         for operations in 0.. {
@@ -128,7 +128,7 @@ impl Client {
         }
     }
 
-    /// A new file in place of the old one, or the old one written over.
+    /// Creates the file or overwrites it.
     fn write(&mut self, root: &Path, name: usize) -> io::Result<()> {
         let shift = self.rng.below(8);
         let len_bytes = self.rng.below(FILE_BYTES_MAX >> shift) as usize;
@@ -226,10 +226,9 @@ impl Client {
         }
     }
 
-    /// Looks all promises up.
+    /// Checks all known names.
     ///
-    /// # Errors
-    /// The first that is broken.
+    /// The first mismatch.
     pub(super) fn check(&self, root: &Path) -> Result<()> {
         for (name, known) in self.known.iter().enumerate() {
             known.check(&self.path(root, name))?;
@@ -254,7 +253,7 @@ impl Client {
         Ok(())
     }
 
-    /// Knows of every name what is there now.
+    /// Records the current state of every name.
     ///
     /// # Errors
     /// A file cannot be read.
@@ -267,9 +266,9 @@ impl Client {
     }
 }
 
-/// What a mount answers whose server is gone; rings go a moment after their process, and whoever
-/// asks in between hears `ECANCELED`. Data that could not be written back anymore are an
-/// `EIO`; a mount that lives and says so is broken.
+/// True for errors of a mount whose server is gone. Rings disappear shortly after their process,
+/// and requests in between fail with `ECANCELED`. Lost writeback fails with `EIO`; `EIO` from a
+/// live mount is a bug.
 fn is_end(error: &io::Error, root: &Path) -> bool {
     use rustix::io::Errno;
     let is = |error: &io::Error, errno: Errno| error.raw_os_error() == Some(errno.raw_os_error());

@@ -1,8 +1,9 @@
-//! The server of a mount killed at random moments, again and again on one image of each kind.
+//! Kill test: the server is killed at random moments, repeatedly, on one image of each kind.
 //!
-//! Clients create, write, rename and remove files of their own and note every promise: what fsync
-//! answered and nobody touched afterwards. After each kill the next mount of ours, the kernel or
-//! e2fsck recovers; the file system must be clean and hold every promise. Transports take turns.
+//! Clients create, write, rename and remove their own files, and record every name whose last
+//! change fsync acknowledged. After each kill our next mount, the kernel or e2fsck recovers; the
+//! file system must be clean and hold all recorded content. Rounds alternate between the
+//! transports.
 //!
 //! Not here: crashes of the machine, where unflushed writes are lost (`uext4-journal`, `uext4`).
 
@@ -23,24 +24,24 @@ use crate::server::{Rights, Server, Transport};
 use crate::trees::Config;
 use client::{Client, Worked};
 
-/// Names that the image has room for; far more than the clients make.
+/// Capacity of the image in names; far more than the clients create.
 const ENTRIES: usize = 10_000;
 const CLIENTS: u64 = 4;
-/// A kill comes within this time after the clients begin, in milliseconds.
+/// Upper bound of the random part of the delay before a kill, in milliseconds.
 const KILL_WITHIN_MS: u64 = 700;
 
-/// What the rounds came to.
+/// Figures of a run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Figures {
     /// Kills.
     pub rounds: u32,
     /// Operations of all clients.
     pub operations: u64,
-    /// Files and absences that fsync had promised and that were looked up after a kill.
+    /// Files and absences that fsync had acknowledged and that were checked after a kill.
     pub promises: u64,
-    /// Rounds that ended in a journal that had to be replayed.
+    /// Rounds that left a journal to replay.
     pub replays: u32,
-    /// Most files that were open and had no name when the server was killed.
+    /// Maximum of open, unlinked files at a kill.
     pub orphans_max: usize,
 }
 
@@ -54,7 +55,7 @@ impl fmt::Display for Figures {
     }
 }
 
-/// Who looks first at what the kill left.
+/// First judge of the image after a kill.
 #[derive(Clone, Copy, Debug)]
 enum Judge {
     OurMount,
@@ -62,7 +63,7 @@ enum Judge {
     E2fsck,
 }
 
-/// All kinds that survive crashes, or one.
+/// Runs all kinds that survive crashes, or one.
 ///
 /// # Errors
 /// As [`kill`].
@@ -77,8 +78,7 @@ pub fn run(server: &Server, rounds: u32, seed: u64, only: Option<Config>) -> Res
 
 /// Kills `rounds` times.
 ///
-/// # Errors
-/// A broken promise or what e2fsck said, with the seed and the round; a kind that promises nothing.
+/// A mismatch or e2fsck's report, with the seed and the round; a kind without a journal.
 pub fn kill(server: &Server, rounds: u32, seed: u64, kind: &Config) -> Result<Figures> {
     let name = kind.name;
     ensure!(
@@ -159,7 +159,7 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Lets the clients work until the server is dead.
+    /// Runs the clients until the server is dead.
     fn use_and_kill(&mut self, after: Duration, transport: Transport) -> Result<Worked> {
         let mount = self.server.mount_via(&self.image(), transport)?;
         let root = mount.path();
@@ -179,7 +179,7 @@ impl<'a> Run<'a> {
         })
     }
 
-    /// Each in its turn; the kernel only what it mounts here.
+    /// The judge of a round, in turn; the kernel only for kinds that it can mount here.
     fn judge_of(&self, round: u32) -> Judge {
         match round % 3 {
             0 => Judge::OurMount,
@@ -188,7 +188,8 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Recovers a copy (the kernel, e2fsck) or nothing (our mount, which comes anyway).
+    /// Recovers and checks a copy by the kernel or e2fsck. Our mount needs no copy: it follows in
+    /// [`Self::go_on`].
     fn judge(&self, judge: Judge) -> Result<()> {
         let copy = self.scratch.path().join("copy");
         match judge {
@@ -223,7 +224,7 @@ impl<'a> Run<'a> {
         mount.unmount()
     }
 
-    /// Our mount recovers the image itself, and the clients see what they have.
+    /// Our mount recovers the image; the clients check it and record its state.
     fn go_on(&mut self) -> Result<()> {
         let mount = self.server.mount(&self.image(), Rights::ReadWrite)?;
         self.check(mount.path()).context("after our own recovery")?;

@@ -1,4 +1,4 @@
-//! What a file must hold, and how it is looked up.
+//! Expected content of a file, and its check.
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::{Context, Result, ensure};
 use uext4_testkit::rng::Rng;
 
-/// Content that a seed tells.
+/// Content generated from a seed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Content {
     pub(super) seed: u64,
@@ -19,27 +19,27 @@ impl Content {
     }
 }
 
-/// What is known of one name.
+/// Expected state of one name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) enum Known {
-    /// It may be anything: something was changed and no fsync answered since.
+    /// Unspecified: a change was not followed by a completed fsync.
     #[default]
     Open,
-    /// It must be absent.
+    /// Must be absent.
     Absent,
-    /// It must be a file that holds this.
+    /// Must be a file with this content.
     Holds(Content),
-    /// It must be a file that holds what was found there after a kill.
+    /// Must be a file with the content that was found after a kill.
     Found(Vec<u8>),
 }
 
 impl Known {
-    /// Whether something must be found.
+    /// True if the state is specified, as content or as absence.
     pub(super) fn is_promise(&self) -> bool {
         *self != Known::Open
     }
 
-    /// What is at `path` now: it survived one mount and must survive the next.
+    /// Reads the current state of `path`, which the next kill must preserve.
     pub(super) fn look(path: &Path) -> Result<Self> {
         Ok(match read(path)? {
             None => Known::Absent,
@@ -74,7 +74,7 @@ fn same(path: &Path, expected: &[u8], found: Option<&[u8]>) -> Result<()> {
     Ok(())
 }
 
-/// Content of a file, `None` when there is no such name.
+/// Content of a file; `None` if it does not exist.
 fn read(path: &Path) -> Result<Option<Vec<u8>>> {
     match std::fs::read(path) {
         Ok(bytes) => Ok(Some(bytes)),

@@ -1,7 +1,7 @@
-//! Which crate may use which: the table of ARCHITECTURE.md against what cargo says.
+//! Checks crate dependencies, as cargo reports them, against the table of ARCHITECTURE.md.
 //!
 //! In the table `all above` means every crate of the rows above, and `...` any crate.
-//! Dependencies of tests are free: they do not ship.
+//! Dev-dependencies are not checked, because they do not ship.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -63,7 +63,7 @@ fn parse_table(text: &str) -> Allowed {
     allowed
 }
 
-/// The library's package has another name than its directory.
+/// Directory of a package; only the package `uext4` differs from its directory.
 fn directory(name: &str) -> String {
     if name == "uext4" {
         "fs".into()
@@ -86,7 +86,7 @@ fn metadata(root: &Path) -> Result<Value> {
     Ok(serde_json::from_slice(&output.stdout)?)
 }
 
-/// Edges between our own crates, as directory names; those of tests left out.
+/// Dependencies between workspace crates, as directory names, without dev-dependencies.
 fn edges(metadata: &Value) -> Result<Vec<(String, String)>> {
     let packages = metadata["packages"]
         .as_array()

@@ -1,7 +1,7 @@
-//! Length of functions, with a list of exceptions that may only shrink.
+//! Checks the length of functions, with a list of exceptions that may only shrink.
 //!
-//! Layout of the list (`xtask/allow/long-functions.txt`): `path function lines`, one a line.
-//! An entry that allows more than its function needs is a problem too.
+//! Layout of the list (`xtask/allow/long-functions.txt`): one `path function lines` per line. An
+//! entry with a higher limit than its function needs is also a problem.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -109,7 +109,7 @@ fn functions(code: &str) -> Vec<Function> {
     found
 }
 
-/// Bytes from `fn` to the brace that closes its body; `None` for a function without one.
+/// Length in bytes from `fn` to the closing brace of its body; `None` without a body.
 fn body_len(code: &str) -> Option<usize> {
     let mut braces = 0_usize;
     let mut brackets = 0_usize;

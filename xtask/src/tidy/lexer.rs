@@ -1,18 +1,18 @@
-//! Parts Rust text into code and comments, line by line, so that a rule about code is not misled
-//! by a string or a comment.
+//! Splits Rust source into code and comments, line by line, so that a rule about code ignores
+//! strings and comments.
 //!
-//! Invariants: both parts keep every line break, so that line numbers stay.
+//! Invariants: both parts keep every line break, so that line numbers match.
 
-/// The two parts of a text. What belongs to neither (strings) is left out.
+/// Code and comments of a text. String contents are dropped.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Parts {
-    /// Code; a string literal is left as `""`.
+    /// Code; string and character literals become `""`.
     pub(super) code: String,
-    /// Comments without their marks.
+    /// Comments with their markers.
     pub(super) comments: String,
 }
 
-/// Parts `text`.
+/// Splits `text`.
 pub(super) fn split(text: &str) -> Parts {
     let mut lexer = Lexer {
         rest: text,
@@ -114,7 +114,7 @@ fn quoted_len(text: &str) -> usize {
     text.len()
 }
 
-/// Length of `r"…"`, `r#"…"#` (a `b` or `c` before it is left in the code).
+/// Length in bytes of `r"…"` or `r#"…"#`. A prefix `b` or `c` stays in the code.
 fn raw_string_len(text: &str, before: &str) -> Option<usize> {
     let is_in_word = before
         .trim_end_matches(['b', 'c'])
@@ -127,7 +127,7 @@ fn raw_string_len(text: &str, before: &str) -> Option<usize> {
     Some(1 + hashes + 1 + len)
 }
 
-/// Length of a character literal; a lifetime is none.
+/// Length in bytes of a character literal; `None` for a lifetime.
 fn char_len(text: &str) -> Option<usize> {
     let body = text.strip_prefix('\'')?;
     if let Some(escape) = body.strip_prefix('\\') {

@@ -1,4 +1,4 @@
-//! `docs/locks.md` must explain every rank of the lock order.
+//! Checks that `docs/locks.md` explains every rank of the lock order.
 
 use std::fs;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Width of lines, length of files, the header of a module.
+//! Checks line width, file length and module headers.
 
 use super::Problem;
 use super::source::Source;

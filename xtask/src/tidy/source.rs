@@ -1,4 +1,4 @@
-//! The source files of the workspace.
+//! Loads the source files of the workspace.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ pub(super) struct Source {
     pub(super) path: String,
     /// All of it.
     pub(super) text: String,
-    /// Code and comments apart.
+    /// Code and comments, separated.
     pub(super) parts: Parts,
 }
 
@@ -26,7 +26,7 @@ impl Source {
         }
     }
 
-    /// Whether all of the file is test code.
+    /// True if the whole file is test code.
     pub(super) fn is_test(&self) -> bool {
         self.path.contains("/tests/")
             || self.path.contains("/benches/")
@@ -34,7 +34,7 @@ impl Source {
             || self.path.ends_with("_tests.rs")
     }
 
-    /// Lines (from 1) of `#[cfg(test)]` modules that stand in this file.
+    /// Line ranges (from 1) of the `#[cfg(test)]` modules in this file.
     pub(super) fn test_lines(&self) -> Vec<std::ops::RangeInclusive<usize>> {
         let lines: Vec<&str> = self.parts.code.lines().collect();
         let mut ranges = Vec::new();

@@ -1,28 +1,28 @@
-//! Words and names that do not belong into the sources.
+//! Checks for forbidden words and names.
 
 use super::Problem;
 use super::source::Source;
 
-/// Left for later: not in a finished house.
+/// Markers of unfinished work.
 const UNFINISHED_CODE: [&str; 3] = ["todo!", "unimplemented!", "dbg!"];
 const UNFINISHED_COMMENTS: [&str; 3] = ["FIXME", "TODO", "XXX"];
-/// Paths of one machine. Written in two parts, for this file is checked too.
+/// Paths of a developer's machine. Each is split in two, because this file is checked too.
 const MACHINE_PATHS: [&str; 4] = [
     concat!("/ho", "me/"),
     concat!("/ro", "ot/"),
     concat!("/Us", "ers/"),
     concat!("/wo", "rk/"),
 ];
-/// Names that say nothing about what is inside.
+/// Module names without a meaning.
 const EMPTY_NAMES: [&str; 7] = [
     "utils", "util", "common", "manager", "prelude", "helpers", "misc",
 ];
-/// What may talk to the machine directly: two crates, without their tests and examples.
+/// Directories that may contain `unsafe`: two crates, without their tests and examples.
 const MAY_BE_UNSAFE: [&str; 2] = ["crates/device/src/", "crates/fuse/src/"];
 
-/// Crates whose threads the model checker must see: all but waiting for a device.
+/// Crates whose synchronization the model checker must see.
 const CHECKED: [&str; 3] = ["crates/alloc/", "crates/journal/", "crates/fs/"];
-/// What goes around `sync`; `Arc` and what only moves between threads may stay.
+/// Items of `std::sync` that bypass `sync`. `Arc` and channels are allowed.
 const AROUND_SYNC: [&str; 7] = [
     "atomic", "Mutex", "RwLock", "Condvar", "OnceLock", "LazyLock", "Barrier",
 ];
@@ -72,7 +72,7 @@ pub(super) fn check(source: &Source) -> Vec<Problem> {
     problems
 }
 
-/// Imports at the level of the file: those of test modules are indented.
+/// Imports at file level; those of test modules are indented.
 fn goes_around_sync(source: &Source, line: &str) -> bool {
     let is_checked = CHECKED.iter().any(|dir| source.path.starts_with(dir));
     is_checked
@@ -82,7 +82,7 @@ fn goes_around_sync(source: &Source, line: &str) -> bool {
                 && AROUND_SYNC.iter().any(|word| has_word(line, word)))
 }
 
-/// The word as such: `unsafe_code` is another.
+/// Matches the whole word only: `unsafe_code` differs.
 fn has_unsafe(line: &str) -> bool {
     line.split(|one: char| !one.is_alphanumeric() && one != '_')
         .any(|one| one == "unsafe")

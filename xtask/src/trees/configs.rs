@@ -1,4 +1,4 @@
-//! The kinds of file system that hold a tree, each made by us and by mke2fs.
+//! Kinds of file systems for the tree test, each created by our mkfs and by mke2fs.
 
 use std::path::Path;
 
@@ -11,29 +11,29 @@ use uext4_testkit::manifest::Manifest;
 use uext4_testkit::oracle::{KernelMount, Program};
 use uext4_testkit::tree::{Shape, Time};
 
-/// Counts what each owner uses.
+/// Name of the kind with quota.
 const QUOTA: &str = "quota";
-/// Seconds that 32 bits can hold: the times of small inodes.
+/// Range of 32-bit seconds: the times of small inodes.
 const TIME_FIRST: i64 = i32::MIN as i64;
 const TIME_LAST: i64 = i32::MAX as i64;
 
-/// Inode size that leaves room for whole seconds only.
+/// Inode size without space for nanoseconds.
 const SMALL_INODE_BYTES: u16 = 128;
 
 /// One kind of file system.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
-    /// For `--config` and for messages.
+    /// Name for `--config` and messages.
     pub name: &'static str,
     preset: Preset,
-    /// As after `mke2fs -O`.
+    /// Feature list, as for `mke2fs -O`.
     features: &'static str,
     block_size_bytes: u32,
     cluster_size_bytes: Option<u32>,
     inode_size_bytes: u16,
-    /// Of the orphan file, where it is not the usual.
+    /// Size of the orphan file; `None` for the default.
     orphan_file_blocks: Option<u32>,
-    /// Most bytes of extended attributes of one inode, where it is not the usual.
+    /// Limit of extended attributes per inode, in bytes; `None` for the default.
     xattr_max_bytes: Option<usize>,
 }
 
@@ -96,7 +96,7 @@ impl Config {
         with("inline-data", "inline_data"),
         with("orphan-file", "orphan_file"),
         with("no-orphan-file", "^orphan_file"),
-        // 254 orphans, and then the list.
+        // The orphan file holds 254 orphans; further ones go to the orphan list.
         Config {
             features: "orphan_file",
             orphan_file_blocks: Some(1),
@@ -125,29 +125,29 @@ impl Config {
         Self::ALL.into_iter().find(|config| config.name == name)
     }
 
-    /// The usual kind, which the kernel mounts everywhere.
+    /// The default kind, which every kernel mounts.
     pub fn usual() -> Config {
         DEFAULT
     }
 
-    /// Whether the kernel of this machine mounts it: not blocks larger than a page, and quota only
-    /// if it knows the format.
+    /// True if the kernel of this machine can mount it: its blocks fit a page, and the kernel
+    /// supports quota if the kind has it.
     pub fn fits_kernel(&self) -> bool {
         self.block_size_bytes as usize <= rustix::param::page_size()
             && (!self.has_quota() || KernelMount::has_quota())
     }
 
-    /// Whether a crash leaves what was synced: not without a journal.
+    /// True if synced data survive a crash: the kind has a journal.
     pub fn survives_crashes(&self) -> bool {
         self.preset != Preset::Ext2 && !self.features.contains("^has_journal")
     }
 
-    /// Whether it counts what each owner uses.
+    /// True if the kind counts usage per owner.
     pub fn has_quota(&self) -> bool {
         self.name == QUOTA
     }
 
-    /// A tree of `entries` names that fits in.
+    /// Shape of a tree with `entries` names for this kind.
     pub fn shape(&self, entries: usize) -> Shape {
         let mut shape = Shape::new(entries).for_block_size(self.block_size_bytes as usize);
         if let Some(xattr_max_bytes) = self.xattr_max_bytes {
@@ -156,14 +156,14 @@ impl Config {
         shape
     }
 
-    /// Size of an image that holds a tree of `entries` names. The file is sparse.
+    /// Size in bytes of an image for a tree of `entries` names. The file is sparse.
     pub fn size_bytes(&self, entries: usize) -> u64 {
         let unit = self.cluster_size_bytes.unwrap_or(self.block_size_bytes);
         let tails = entries as u64 * 3 * u64::from(unit);
         (256 << 20) + tails + 2 * Shape::new(entries).data_max_bytes
     }
 
-    /// What is left of a tree in this kind: small inodes keep whole seconds of 32 bits.
+    /// The part of a tree that this kind preserves: small inodes keep 32-bit seconds only.
     pub fn kept(&self, mut manifest: Manifest) -> Manifest {
         if self.inode_size_bytes == SMALL_INODE_BYTES {
             for entry in manifest.entries.values_mut() {
@@ -176,7 +176,7 @@ impl Config {
         manifest
     }
 
-    /// Makes it with our mkfs.
+    /// Creates the file system with our mkfs.
     ///
     /// # Errors
     /// The file cannot be made, or mkfs refuses.
@@ -195,7 +195,7 @@ impl Config {
         Ok(())
     }
 
-    /// Makes it with mke2fs.
+    /// Creates the file system with mke2fs.
     ///
     /// # Errors
     /// The file cannot be made, or mke2fs refuses.

@@ -1,4 +1,4 @@
-//! What must be the same, and who says so.
+//! Comparison of trees, and checks of images.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use uext4::device::FileDevice;
 use uext4_testkit::manifest::{Field, FileKind, Manifest, Policy};
 use uext4_testkit::oracle::{Access, KernelMount, debugfs, e2fsck};
 
-/// Differences that are shown.
+/// Maximum number of differences in a message.
 const SHOWN: usize = 20;
 
 /// Fails with the first differences.
@@ -36,7 +36,7 @@ pub(crate) fn same(
     Ok(())
 }
 
-/// Fails with e2fsck's words, or with those of our own check.
+/// Fails if e2fsck or our own check reports damage.
 pub(crate) fn clean(what: &str, image: &Path) -> Result<()> {
     let verdict = e2fsck(image)?;
     ensure!(verdict.is_clean(), "{what}: {verdict}");
@@ -51,7 +51,7 @@ pub(crate) fn clean(what: &str, image: &Path) -> Result<()> {
     Ok(())
 }
 
-/// What the kernel sees in `image`.
+/// The tree of `image`, read through the kernel's mount.
 pub(crate) fn by_kernel(image: &Path) -> Result<Manifest> {
     let mount = KernelMount::new(image, "ro")?;
     let manifest = Manifest::of_dir(mount.path())?;
@@ -59,7 +59,7 @@ pub(crate) fn by_kernel(image: &Path) -> Result<Manifest> {
     Ok(manifest)
 }
 
-/// What debugfs copies out of `image`: files, directories and symlinks. It drops extended
+/// The tree that debugfs copies out of `image`: files, directories and symlinks. It drops extended
 /// attributes and hard links.
 pub(super) fn by_debugfs(image: &Path, dir: &Path) -> Result<Manifest> {
     std::fs::create_dir(dir)?;
@@ -81,8 +81,8 @@ pub(super) fn copied_by_debugfs(manifest: &Manifest) -> Manifest {
     }
 }
 
-/// What debugfs keeps: names, content, sizes and targets. It changes owners after modes, which
-/// takes bits away, and gives some files no owner.
+/// debugfs preserves names, content, sizes and targets. It changes owners after modes, which clears
+/// mode bits, and gives some files no owner.
 pub(super) fn debugfs_policy() -> Policy {
     use Field::{LinkGroup, Mode, Mtime, Nlink, Owner, Root, Xattrs};
     let dropped = [Root, Xattrs, Nlink, LinkGroup, Mtime, Mode, Owner];

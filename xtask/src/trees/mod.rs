@@ -1,9 +1,9 @@
-//! Whole trees through our mount and the kernel's, in both directions, for every kind of file
-//! system.
+//! Copies whole trees through our mount and the kernel's, in both directions, for every kind of
+//! file system.
 //!
-//! Forward: an archive goes into our mount by tar; it is compared name by name there, by e2fsck,
-//! by our next mount and by the kernel. Back: what the kernel filled is the same in our mount, and
-//! e2fsck has nothing to say after we removed all of it.
+//! Forward: tar unpacks an archive into our mount; the tree is compared there, by e2fsck, by our
+//! next mount and by the kernel. Back: our mount must show the tree that the kernel wrote, and
+//! e2fsck must find no damage after our mount removed it.
 
 mod configs;
 pub(crate) mod judge;
@@ -20,7 +20,7 @@ use crate::server::Server;
 pub use configs::Config;
 pub use round::{Figures, round_trip};
 
-/// All configurations, or this one, with progress in plain lines.
+/// Runs all configurations, or one, and prints the progress in lines.
 ///
 /// # Errors
 /// The first configuration that failed, with the seed.

@@ -1,4 +1,4 @@
-//! One configuration, there and back.
+//! One configuration in both directions.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -14,18 +14,18 @@ use super::configs::Config;
 use super::judge::{self, clean, same};
 use crate::server::{Rights, Server};
 
-/// How large it was and how long it took.
+/// Sizes and times of one configuration.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Figures {
     /// Names in the tree.
     pub entries: usize,
     /// Bytes of the archive.
     pub archive_bytes: u64,
-    /// tar into our mount, unmounted.
+    /// Time of tar into our mount, with the unmount.
     pub unpack: Duration,
-    /// Everything in our mount read and hashed.
+    /// Time to read and hash the whole tree in our mount.
     pub walk: Duration,
-    /// Everything removed through our mount, unmounted.
+    /// Time to remove the whole tree through our mount, with the unmount.
     pub remove: Duration,
 }
 
@@ -49,8 +49,7 @@ impl fmt::Display for Figures {
 
 /// Runs one configuration in both directions.
 ///
-/// # Errors
-/// The first difference, or what e2fsck said.
+/// The first difference or a report of e2fsck.
 pub fn round_trip(server: &Server, config: &Config, entries: usize, seed: u64) -> Result<Figures> {
     let spec = TreeSpec::generate(seed, &config.shape(entries));
     let scratch = scratch_dir()?;
@@ -76,7 +75,7 @@ struct Trip<'a> {
     figures: Figures,
 }
 
-/// A tree that the kernel holds, and its archive.
+/// A tree in a kernel-made image, and its archive.
 struct Source {
     image: PathBuf,
     archive: PathBuf,
@@ -88,7 +87,7 @@ impl Trip<'_> {
         self.scratch.path().join(name)
     }
 
-    /// Lets the kernel make the tree, in the same configuration where it can.
+    /// Writes the tree through the kernel, in the same configuration if the kernel supports it.
     fn source(&mut self, spec: &TreeSpec) -> Result<Source> {
         let (image, archive) = (self.path("kernel.img"), self.path("tree.tar"));
         let usual = Config::usual();
@@ -198,14 +197,14 @@ impl Trip<'_> {
             .make_filled(&image, self.entries, mount.path())?;
         mount.unmount()?;
         if self.config.has_quota() {
-            // mke2fs counts nothing of what it fills in.
+            // mke2fs -d does not update quota for the files that it copies.
             e2fsck_repair(&image, Repair::Everything)?;
         }
         clean("the image that mke2fs filled", &image)?;
         Ok(image)
     }
 
-    /// Everything that our mount shows, and nothing changed by the look.
+    /// The tree of `image` through our read-only mount, which must not change it.
     fn look(&self, image: &Path) -> Result<Manifest> {
         let mount = self.server.mount(image, Rights::ReadOnly)?;
         let manifest = Manifest::of_dir(mount.path())?;
@@ -221,11 +220,11 @@ impl Trip<'_> {
     }
 }
 
-/// What an image that somebody else filled keeps.
+/// Comparison policy for an image that the kernel or mke2fs filled.
 fn filled(config: &Config) -> Policy {
     use Field::{Mtime, Root, Sockets, SymlinkLinks};
-    // mke2fs knows no sockets, gives its root its own attributes, cuts times to 32 bits and follows
-    // hard links of everything but symlinks (debugfs shows an inode per name).
+    // mke2fs skips sockets, gives its root its own attributes, truncates times to 32 bits, and
+    // preserves hard links of everything except symlinks (debugfs shows one inode per name).
     let lost = [Sockets, Root, Mtime, SymlinkLinks];
     match config.fits_kernel() {
         true => Policy::default(),
@@ -245,7 +244,7 @@ fn remove_all(root: &Path) -> Result<()> {
         std::fs::read_dir(root)?.next().is_none(),
         "the root is not empty"
     );
-    // e2fsck misses it.
+    // e2fsck reports a missing lost+found.
     std::fs::create_dir(root.join("lost+found"))?;
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! One slice through everything: make, mount, change, unmount, check, mount again.
+//! End-to-end test: mkfs, mount, change, unmount, check, mount again.
 
 use crate::image;
 use uext4::{Caller, Error, FileType, RenameFlags};

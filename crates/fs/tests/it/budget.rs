@@ -1,4 +1,4 @@
-//! What one operation may cost: `operation_bytes` and `operation_seconds`.
+//! Limits of one operation: `operation_bytes` and `operation_seconds`.
 
 use crate::image;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use uext4::{Error, Filesystem, MountOptions};
 const NAMES: usize = 1500;
 const BLOCK_BYTES: u64 = 1024;
 
-/// An image with a directory without an index, of more than 300 blocks.
+/// An image with an unindexed directory of more than 300 blocks.
 fn device() -> Arc<MemDevice> {
     let made = ["-b", "1024", "-O", "^dir_index"];
     let device = image::mke2fs(32, &made);
@@ -30,7 +30,7 @@ fn mounted(device: &Arc<MemDevice>, options: MountOptions) -> Filesystem {
     Filesystem::mount(device, options).expect("mounts")
 }
 
-/// Damage, with this word.
+/// True for a damage error whose message contains `word`.
 fn is_told(error: &Error, word: &str) -> bool {
     matches!(error, Error::Corrupt(_)) && error.to_string().contains(word)
 }
@@ -45,14 +45,14 @@ fn what_looks_at_too_much_ends() {
     for _ in 0..3 {
         let error = paths.metadata("/dir/absent").expect_err("it is far");
         assert!(is_told(&error, "operation_bytes"), "{error}");
-        // Each operation has its own.
+        // Each operation has its own budget.
         assert_eq!(paths.read("/file").expect("reads"), b"text");
         paths
             .metadata(format!("/dir/{:0200}", 3))
             .expect("it is near");
     }
     fs.unmount().expect("unmounts");
-    // Every block of the directory counts once.
+    // Each block of the directory is charged once.
     let enough = format!("operation_bytes={}", 500 * BLOCK_BYTES);
     for list in ["operation_bytes=0", "", &enough] {
         let options = MountOptions::read_only().parse(list).expect("options");

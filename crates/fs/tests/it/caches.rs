@@ -1,4 +1,4 @@
-//! What is kept in memory of metadata that nobody uses.
+//! Caching of unused metadata.
 
 use crate::image;
 use std::sync::Arc;

@@ -1,8 +1,8 @@
-//! The look over a whole file system, beside e2fsck: it finds what e2fsck finds, and nothing where
-//! nobody inflicted a wound. Wounds that only we find are printed.
+//! Our check of a whole file system against e2fsck: it reports damage that e2fsck reports, and
+//! nothing on undamaged images. Damage that only our check finds is printed.
 //!
-//! More seeds: `UEXT4_CHECK_SEEDS=5000 cargo test -p uext4 --test it check::`; each failure names
-//! its own, which `UEXT4_CHECK_FIRST` repeats.
+//! More seeds: `UEXT4_CHECK_SEEDS=5000 cargo test -p uext4 --test it check::`; each failure prints
+//! its seed, which `UEXT4_CHECK_FIRST` repeats.
 
 use crate::check_faults::lists::is_harmless;
 use crate::damage::{base, number};
@@ -20,7 +20,7 @@ pub(crate) fn look(path: &Path, limits: &Limits) -> uext4::Result<Report> {
     check(device, MountOptions::default(), limits)
 }
 
-/// A sound image with something of everything, unmounted.
+/// A sound, unmounted image with files of all kinds.
 fn sound(path: &Path, block_size: u32) {
     base(path, block_size);
     let device = Arc::new(FileDevice::open(path, Access::ReadWrite).expect("it is there"));
@@ -118,7 +118,7 @@ fn a_look_takes_what_it_may_and_no_more() {
     assert_eq!((report.findings.len(), report.n_more), (1, 1), "{report:?}");
 }
 
-/// Each wound is seen by e2fsck, and by us. They are inflicted on images of 32 MiB.
+/// e2fsck and our check must report each damage, on images of 32 MiB.
 fn assert_noticed(options: &[&str], wounds: &[&str]) {
     let dir = oracle::scratch_dir().expect("there is room");
     let path = dir.path().join("image");
@@ -144,14 +144,14 @@ fn the_blocks_kept_for_descriptors_are_looked_at() {
         "set_inode_field <7> links_count 0",
         "set_inode_field <7> mode 0",
         "set_inode_field <7> blocks 4",
-        // The first and the last of them.
+        // The first and the last one.
         "zap_block -p 0x55 4",
         "zap_block -p 0x55 -o 4 -l 4 258",
     ];
     assert_noticed(&["-b", "1024"], &wounds);
 }
 
-/// The types of ".", ".." and "lost+found", also ones that nobody defined.
+/// File types in the entries ".", ".." and "lost+found", including undefined types.
 #[test]
 fn the_types_of_entries_are_looked_at() {
     let wounds = [
@@ -163,7 +163,8 @@ fn the_types_of_entries_are_looked_at() {
     assert_noticed(&["-b", "1024", "-O", "^metadata_csum"], &wounds);
 }
 
-/// As both judge an image after these commands of debugfs: true when it is sound.
+/// True if e2fsck and our check, which must agree, call the image sound after these debugfs
+/// commands.
 fn is_sound(path: &Path, commands: &[&str]) -> bool {
     oracle::debugfs(path, oracle::Access::Write, commands).expect("debugfs writes");
     let verdict = oracle::e2fsck(path).expect("e2fsck runs");
@@ -177,8 +178,8 @@ fn is_sound(path: &Path, commands: &[&str]) -> bool {
     report.is_clean()
 }
 
-/// What looks odd and is right: hashes of a verity file behind its end, blocks that files share, a
-/// journal whose size ends one block early.
+/// Unusual but valid images: verity hashes after the end of a file, shared blocks, a journal whose
+/// size ends one block early.
 #[test]
 fn what_e2fsck_accepts_is_accepted() {
     let dir = oracle::scratch_dir().expect("there is room");
@@ -205,7 +206,7 @@ fn what_e2fsck_accepts_is_accepted() {
         .and_then(|rest| rest.split_whitespace().next());
     let size: u64 = size.expect("it has one").parse().expect("a number");
     let shorter = |blocks: u64| format!("set_inode_field <8> size {}", size - blocks * 1024);
-    // The log itself ends one block early, too: the size in its superblock, low bytes.
+    // The log also ends one block early: the low bytes of the length in its superblock.
     let len = size / 1024 - 1;
     let low = |at: u64, byte: u64| format!("zap_block -f <8> -o {at} -l 1 -p {byte} 0");
     let log = [low(18, len >> 8 & 0xFF), low(19, len & 0xFF)];
@@ -226,7 +227,7 @@ fn what_e2fsck_accepts_is_accepted() {
     let (one, two) = (block("one"), block("two"));
     let share = format!("set_inode_field two block[0] {one}");
     assert!(!is_sound(&path, &[&share, &format!("freeb {two}")]));
-    // debugfs does not know the feature by name everywhere: 0x4000.
+    // Not every debugfs knows the feature's name: 0x4000.
     let said = oracle::debugfs_one(&path, "show_super_stats -h").expect("debugfs reads");
     assert!(said.contains("Filesystem features"), "{said}");
     oracle::debugfs(&path, oracle::Access::Write, &["feature shared_blocks"]).unwrap();
@@ -235,7 +236,7 @@ fn what_e2fsck_accepts_is_accepted() {
     assert!(!report.findings.iter().any(shares), "{report:?}");
 }
 
-/// A block of attributes where the superblock says that there are none.
+/// An attribute block without the feature in the superblock.
 #[test]
 fn attributes_without_the_feature_are_reported() {
     let dir = oracle::scratch_dir().expect("there is room");

@@ -1,5 +1,6 @@
-//! A commit reads the rest of blocks of which it has parts: it repeats reads that fail for a
-//! moment, and gives up after the third, for it cannot be given up without its transaction.
+//! Read errors in a commit: the commit reads blocks of which it holds parts only. It repeats failed
+//! reads and gives up after the third failure, because the transaction cannot be committed without
+//! the block.
 
 use crate::image;
 use std::sync::Arc;
@@ -8,7 +9,8 @@ use uext4::{Caller, Filesystem, MountOptions, Threads};
 
 const EIO: i32 = 5;
 
-/// What `fsync` answers when so many reads of its commit fail first, and how many did.
+/// Errno of `fsync` if the first `failing` reads of its commit fail, and the number of injected
+/// failures.
 fn fsync_when_reads_fail(device: &MemDevice, failing: u64) -> (i32, u64) {
     let faulty = Arc::new(Faulty::new(Arc::new(device.snapshot())));
     let options = MountOptions {
@@ -19,7 +21,7 @@ fn fsync_when_reads_fail(device: &MemDevice, failing: u64) -> (i32, u64) {
     let fs = Filesystem::mount(faulty.clone(), options).unwrap();
     let root = fs.root().unwrap();
     let file = fs.lookup(&root, b"file", &Caller::root()).unwrap();
-    // The size changes: the times may be the same, within one tick of their clock.
+    // The size changes, because the times may be equal within one clock tick.
     fs.write(&file, 0, b"longer").unwrap();
     faulty.arm(Fault {
         operation: Operation::Read,

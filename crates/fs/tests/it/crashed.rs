@@ -1,5 +1,4 @@
-//! Images that the kernel left as after a power cut, and the trees that different recoveries make
-//! of them.
+//! Images of a kernel mount after a simulated power cut, and the trees that each recovery produces.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,10 +8,10 @@ use uext4::{Filesystem, MountOptions, Threads};
 use uext4_testkit::manifest::{Field, Manifest, Policy};
 use uext4_testkit::oracle::{KernelMount, Repair, e2fsck, e2fsck_repair, mke2fs_image};
 
-/// The kernel must not commit on its own while the image is copied.
+/// The kernel must not commit in the background while the image is copied.
 pub(crate) const NO_COMMITS: &str = "commit=300";
 
-/// An image whose journal needs replay, in a directory of its own.
+/// An image whose journal needs replay, in a private directory.
 pub(crate) struct Crashed {
     dir: TempDir,
     image: PathBuf,
@@ -20,8 +19,8 @@ pub(crate) struct Crashed {
 }
 
 impl Crashed {
-    /// Makes a file system of `mib` MiB with `mke2fs`, runs `work` on the kernel's mount of it, and
-    /// copies the device at the end of `work`: what was not made durable is lost.
+    /// Creates a file system of `mib` MiB with `mke2fs`, runs `work` on the kernel's mount, and
+    /// copies the device at the end: changes that were not durable are lost.
     pub(crate) fn by_kernel(
         mib: u64,
         mke2fs: &[&str],
@@ -44,7 +43,7 @@ impl Crashed {
         }
     }
 
-    /// An image that somebody else crashed.
+    /// Wraps a copy of a given crashed image.
     pub(crate) fn from_image(crashed: &Path) -> Self {
         let dir = uext4_testkit::oracle::scratch_dir().expect("a scratch directory");
         let image = dir.path().join("crashed.img");
@@ -56,17 +55,17 @@ impl Crashed {
         }
     }
 
-    /// The crashed image; nobody writes to it.
+    /// The crashed image, which is never written.
     pub(crate) fn image(&self) -> &Path {
         &self.image
     }
 
-    /// What the kernel showed at the moment of the crash.
+    /// The tree of the kernel's mount at the crash.
     pub(crate) fn live_tree(&self) -> &Manifest {
         &self.live
     }
 
-    /// A copy to recover.
+    /// Creates a copy for a recovery.
     pub(crate) fn copy(&self, name: &str) -> PathBuf {
         let path = self.dir.path().join(name);
         std::fs::copy(&self.image, &path).expect("room for a copy");
@@ -88,7 +87,7 @@ impl Crashed {
         tree(&self.copy("kernel.img"))
     }
 
-    /// The tree after the recovery of e2fsck; `None` when it found more to repair.
+    /// The tree after e2fsck's journal replay; `None` if e2fsck then finds further problems.
     pub(crate) fn e2fsck_tree(&self) -> Option<Manifest> {
         let image = self.copy("e2fsck.img");
         e2fsck_repair(&image, Repair::JournalOnly).expect("e2fsck runs");
@@ -110,7 +109,7 @@ pub(crate) fn open(image: &Path) -> Arc<dyn BlockDevice> {
     Arc::new(FileDevice::open(image, Access::ReadWrite).expect("an image file"))
 }
 
-/// The tree that the kernel sees.
+/// The tree as seen through the kernel's mount.
 pub(crate) fn tree(image: &Path) -> anyhow::Result<Manifest> {
     let mounted = KernelMount::new(image, "")?;
     let tree = Manifest::of_dir(mounted.path())?;
@@ -126,8 +125,7 @@ pub(crate) fn clean_tree(image: &Path) -> Manifest {
     tree(image).expect("the kernel mounts a clean image")
 }
 
-/// Everything counts but when directories changed, which a replay does not know, and what the
-/// walk itself touches.
+/// Ignores directory mtimes, which a replay does not know, and compares data ranges too.
 pub(crate) fn policy() -> Policy {
     Policy::default()
         .ignore(Field::DirectoryMtime)

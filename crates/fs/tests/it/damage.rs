@@ -1,5 +1,5 @@
-//! Damaged images: mounted, walked, written to and unmounted. Whatever stands in them, there is no
-//! panic, no hang, and an error names the place.
+//! Damaged images are mounted, walked, written and unmounted: no panic, no hang, and errors that
+//! name the place.
 //!
 //! More seeds: `UEXT4_DAMAGE_SEEDS=10000 cargo test -p uext4 --test it damage`.
 //! One seed: `UEXT4_DAMAGE_FIRST=4711 UEXT4_DAMAGE_SEEDS=1 ...`.
@@ -15,9 +15,9 @@ use uext4::{
 };
 use uext4_testkit::damage::{Checksums, Target, Wound};
 
-/// Longest time that one image may take.
+/// Time limit of one image.
 const DEADLINE: Duration = Duration::from_secs(60);
-/// Entries that a walk visits at most: damage can make a tree endless.
+/// Limit of entries per walk, because damage can make a tree endless.
 const WALK_MAX: usize = 3000;
 
 pub(crate) fn number(name: &str, default: u64) -> u64 {
@@ -27,7 +27,7 @@ pub(crate) fn number(name: &str, default: u64) -> u64 {
         .unwrap_or(default)
 }
 
-/// Most memory that this process has used, in KiB.
+/// Peak resident memory of this process, in KiB.
 fn peak_kib() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
@@ -44,7 +44,7 @@ fn open(path: &Path) -> uext4::Result<Filesystem> {
     Filesystem::mount(device, options)
 }
 
-/// An image with something of everything, and a journal that must be replayed.
+/// An image with files of all kinds and a journal that needs replay.
 pub(crate) fn base(path: &Path, block_size: u32) {
     let device = FileDevice::create(path, 12 << 20).expect("an image file");
     let options = MkfsOptions {
@@ -94,7 +94,7 @@ fn fill(fs: &Filesystem) -> uext4::Result<()> {
     fs.link(&rich, &wide, b"second name", &root_user)
 }
 
-/// Walks and changes; every error is fine.
+/// Mounts, walks and changes the image. Returns the first error.
 fn exercise(path: &Path) -> Option<uext4::Error> {
     let fs = match open(path) {
         Ok(fs) => fs,
@@ -185,7 +185,7 @@ fn change(fs: &Filesystem) -> uext4::Result<()> {
     fs.sync()
 }
 
-/// Runs on a thread of its own: a hang must not hang the test.
+/// Runs [`exercise`] on a separate thread, to detect a hang.
 fn guarded(path: PathBuf) -> Result<Option<uext4::Error>, String> {
     let (done, answer) = mpsc::channel();
     let worker = std::thread::spawn(move || {
@@ -243,7 +243,7 @@ fn damaged_images_are_refused_or_survived() {
         "{wounds} wounds, {refused} noticed, {} KiB of memory",
         peak_kib()
     );
-    // Some damage is harmless; if hardly any is seen, this test looks in the wrong place.
+    // Some damage is harmless. If little is noticed, the test damages the wrong places.
     assert!(
         refused * 4 > wounds,
         "{refused} of {wounds} wounds were noticed"

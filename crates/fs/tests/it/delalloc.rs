@@ -1,5 +1,4 @@
-//! Delayed allocation: what reaches the disk and when, that promises are kept, and that no space is
-//! lost on the way.
+//! Delayed allocation: time and extent of writeback, durability guarantees, and no loss of space.
 
 use crate::image;
 use std::sync::Arc;
@@ -52,14 +51,14 @@ fn content(fs: &Filesystem, file: &InodeRef) -> Vec<u8> {
     bytes
 }
 
-/// Nothing waits, and nothing is claimed for it.
+/// No delayed data and no reservations remain.
 fn assert_nothing_waits(fs: &Filesystem) {
     let space = fs.stats().space;
     let waits = (space.delayed_clusters, space.delayed_tree_clusters);
     assert_eq!((waits, space.delayed_bytes), ((0, 0), 0));
 }
 
-/// A fresh file system under a recorder.
+/// A fresh file system on a recording device.
 fn recorded(list: &str) -> (Arc<Recorder>, Filesystem) {
     let device = image::ext4(32);
     let recorder = Arc::new(Recorder::new(device));
@@ -72,7 +71,7 @@ fn recorded(list: &str) -> (Arc<Recorder>, Filesystem) {
     (recorder, fs)
 }
 
-/// What a power cut now leaves on the disk, mounted.
+/// Mounts the image that a power cut at this point leaves.
 fn crash(recorder: &Recorder) -> Filesystem {
     let mut log = recorder.log();
     image::mount(&Arc::new(log.image(log.len(), Survivors::All)))
@@ -89,7 +88,7 @@ fn a_file_deleted_before_it_is_written_out_never_touches_the_disk() {
             let file = create(&fs, &format!("{nr}"));
             fs.append(&file, &b"NEVERSEEN".repeat(5000)).unwrap();
             if nr % 2 == 0 {
-                // The last user goes first, or the name does.
+                // Even files are closed before the unlink, odd ones after it.
                 drop(file);
             }
             fs.unlink(&fs.root().unwrap(), format!("{nr}").as_bytes(), &root())
@@ -111,7 +110,7 @@ fn a_file_deleted_before_it_is_written_out_never_touches_the_disk() {
     }
 }
 
-/// Four threads, each of which writes a page to one file after the other.
+/// Four threads; each writes one page to one file after another.
 #[test]
 fn writers_of_small_pieces_at_once_end_in_one_extent_each() {
     const PAGES: usize = 1024;
@@ -149,15 +148,15 @@ fn writers_of_small_pieces_at_once_end_in_one_extent_each() {
     image::assert_clean(&device);
 }
 
-/// This part of the space is held back for maps.
+/// One n-th of the space is reserved for maps.
 const HELD_BACK_PART: u64 = 50;
-/// Blocks that may stay free beside it: ends of clusters.
+/// Free blocks allowed in addition: ends of clusters.
 const LEFT_BLOCKS_MAX: u64 = 64;
 
-/// Files with what they must hold.
+/// Files with their expected content.
 type Accepted = Vec<(InodeRef, Vec<u8>)>;
 
-/// Writes here and there until there is no space for anything.
+/// Writes at random offsets until 40 writes are refused.
 fn fill(fs: &Filesystem, rng: &mut Rng, caller: &Caller) -> Accepted {
     let mut files: Accepted = (0..6)
         .map(|nr| (create(fs, &format!("file {nr}")), Vec::new()))
@@ -229,7 +228,8 @@ fn any_change(fs: &Filesystem, file: &InodeRef, rng: &mut Rng) -> uext4::Result<
     }
 }
 
-/// Many at once until nothing fits: what was accepted is there, and hardly anything is left over.
+/// Concurrent writers until the device is full: accepted data is preserved, and little space is
+/// left.
 #[test]
 fn many_writers_share_the_last_block() {
     for (seed, shape) in SHAPES.iter().enumerate() {
@@ -380,7 +380,7 @@ fn a_crash_shows_the_old_size_or_the_data() {
     {
         let found = crash(&recorder);
         let bytes = content(&found, &find(&found, "grows"));
-        // The tail of its last block is written in place.
+        // The tail of the last block is written in place.
         assert!((5000..=8192).contains(&bytes.len()), "{}", bytes.len());
         assert!(
             bytes
@@ -399,7 +399,7 @@ fn a_crash_shows_the_old_size_or_the_data() {
     assert_eq!(content(&found, &find(&found, "grows")), content(&fs, &file));
 }
 
-/// What the file `name` holds after `change` and the commit of something else.
+/// Content of the file `name` after a crash that follows `change` and an unrelated commit.
 fn after_crash(list: &str, change: impl Fn(&Filesystem)) -> Vec<u8> {
     let (recorder, fs) = recorded(list);
     let file = create(&fs, "name");
@@ -433,7 +433,8 @@ fn what_replaces_an_old_file_is_never_empty() {
     assert_eq!(after_crash("noauto_da_alloc", by_truncate), b"");
 }
 
-/// Everybody who has the file open learns that its data were lost, whoever asks first.
+/// Every open file reports the lost data, independent of the order of the fsyncs (errseq
+/// semantics).
 #[test]
 fn every_open_file_is_told_of_a_failed_write_out() {
     let device = image::ext4(32);
@@ -507,7 +508,7 @@ fn the_thread_writes_out_what_is_old() {
     let fs = Filesystem::mount(device.clone(), delaying()).expect("mounts");
     fs.set_tunable("delalloc_expire_centisecs", 5).unwrap();
     for nr in 0..3 {
-        // Also after it has slept.
+        // Writeback must also work after the thread was idle.
         fs.append(&create(&fs, &format!("{nr}")), &[9; 10_000])
             .unwrap();
         while fs.stats().space.delayed_bytes > 0 {
@@ -545,7 +546,7 @@ fn the_thread_makes_room_before_writers_must_and_when_memory_is_short() {
     fs.relieve_memory();
     wait_until_at_most(&fs, BOUND / 8);
     write("much", BOUND / 2 + BOUND / 4);
-    // A sixteenth is counted late.
+    // The counter may lag by a sixteenth.
     wait_until_at_most(&fs, BOUND / 2 + BOUND / 16);
     fs.unmount().unwrap();
     image::assert_clean(&device);
@@ -562,11 +563,11 @@ fn a_writer_makes_room_for_itself_and_not_for_all() {
         let waits = fs.stats().space.delayed_bytes;
         assert!(waits <= BOUND);
         most = most.max(waits);
-        // A quarter of a MiB at a time.
+        // A writer writes out a quarter of a MiB at a time.
         assert!(waits + (512 << 10) >= most, "{waits} after {most}");
     }
     assert!(most > BOUND / 2);
-    // Steps follow each other on the disk as well.
+    // Consecutive steps are contiguous on disk.
     let extents = fs.fiemap(&file, 0, u64::MAX).expect("maps").len();
     assert!(extents <= 4, "{extents} extents");
     drop(file);

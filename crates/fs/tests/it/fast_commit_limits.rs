@@ -13,7 +13,7 @@ use uext4_testkit::oracle;
 
 const ROOT: Caller = Caller::root();
 const BLOCK: u32 = 1024;
-/// Groups are so small that a large file changes more bitmaps than the log has blocks.
+/// The groups are small, so that a large file changes more bitmaps than the log has blocks.
 const SHAPE: [&str; 8] = [
     "-b",
     "1024",
@@ -38,7 +38,7 @@ fn record(tag: u16, fields: &[u32]) -> Vec<u8> {
     head.into_iter().chain(fields).collect()
 }
 
-/// A fast commit, as the kernel writes it, that takes all blocks from an inode.
+/// A fast commit in the kernel's format that unmaps all blocks of an inode.
 fn unmaps_all(tid: u32, inode: u32) -> Vec<u8> {
     let mut block = record(HEAD, &[0, tid]);
     block.extend(record(
@@ -55,7 +55,7 @@ fn unmaps_all(tid: u32, inode: u32) -> Vec<u8> {
     block
 }
 
-/// The journal of an image, in use as the kernel has it, and where fast commits may stand in it.
+/// The journal of an image in the kernel's format, and its fast-commit area.
 fn journal(path: &Path, device: &Arc<dyn BlockDevice>) -> (Log, Option<FastCommitArea>) {
     let block = |at: u32| -> u64 {
         let said = oracle::debugfs_one(path, &format!("bmap <8> {at}")).unwrap();

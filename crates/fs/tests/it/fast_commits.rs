@@ -36,7 +36,7 @@ impl Work {
         }
     }
 
-    /// What a full commit holds already.
+    /// Creates the files that a full commit contains.
     fn base(&mut self) {
         fs::create_dir(self.root.join("dir")).unwrap();
         for nr in 0..BASE_FILES {
@@ -141,7 +141,7 @@ impl Work {
         file.sync_all().unwrap();
     }
 
-    /// A small change, for an fsync that has something to do.
+    /// A small change, so that the fsync has something to commit.
     fn touch(&mut self, path: &Path) {
         let file = OpenOptions::new().append(true).open(path).unwrap();
         file.write_all_at(b"touched", 3).unwrap();
@@ -153,7 +153,7 @@ fn sync(path: &Path) {
     File::open(path).unwrap().sync_all().unwrap();
 }
 
-/// Statistics of the kernel about fast commits on the mounted device.
+/// Number of fast commits of the mounted device, from the kernel's statistics.
 fn fast_commits(mounted: &Path) -> u64 {
     let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
     let name = mounts.lines().find_map(|line| {
@@ -184,7 +184,7 @@ pub(crate) fn crashed_with(features: &str, seed: u64, count: &mut u64) -> Crashe
     })
 }
 
-/// Every step ends with an fsync, so the tree at the crash is the tree that must come back.
+/// Every step ends with an fsync, so the recovered tree must equal the tree at the crash.
 #[test]
 fn what_was_synced_is_there_after_our_replay() {
     if !KernelMount::available_or_skip("what_was_synced_is_there_after_our_replay") {
@@ -207,7 +207,7 @@ fn what_was_synced_is_there_after_our_replay() {
         with_fast_commits > SEEDS / 2,
         "only {with_fast_commits} seeds have fast commits"
     );
-    // Both fail where an inode number lives twice; then the tree at the crash is the only judge.
+    // Both fail if an inode number was reused; then the tree at the crash is the only reference.
     assert!(
         kernel_agrees > SEEDS / 2,
         "only {kernel_agrees} replays of the kernel agree"
@@ -218,8 +218,8 @@ fn what_was_synced_is_there_after_our_replay() {
     );
 }
 
-/// Files whose data leave the inode, and files that share clusters with themselves. What Linux
-/// moves out of an inode for a fallocate is in no fast commit, and lost for its own replay, too.
+/// Files that leave inline storage, and files whose extents share clusters. Linux logs no fast
+/// commit for data that a fallocate moves out of an inode, so its own replay loses it too.
 #[test]
 fn inline_data_and_clusters_come_back() {
     if !KernelMount::available_or_skip("inline_data_and_clusters_come_back") {
@@ -247,7 +247,7 @@ fn inline_data_and_clusters_come_back() {
     }
 }
 
-/// Paths that are not as they were at the crash.
+/// Paths that differ from the tree at the crash.
 fn lost_paths(crashed: &Crashed, found: &Manifest) -> BTreeSet<Vec<u8>> {
     let differences = crashed.live_tree().diff(found, &crashed::policy());
     differences.into_iter().map(|found| found.path).collect()
@@ -315,7 +315,7 @@ fn a_read_only_mount_replays_in_memory() {
         let found = mounted.lookup(&dir, name, &Caller::root()).unwrap();
         assert_eq!(mounted.attr(&found).size_bytes, entry.size_bytes);
     }
-    // Bringing the replay home bit by bit would let a crash apply records twice.
+    // Writing the replay back block by block would let a crash apply records twice.
     let refused = mounted.remount("rw").unwrap_err();
     assert!(
         matches!(&refused, Error::Remount(RemountError::FastCommits)),

@@ -1,5 +1,5 @@
-//! Fast commits that lie, under checksums that are right: the mount answers with damage or takes
-//! them, and does nothing worse.
+//! Fast commits with invalid content and valid checksums: the mount reports damage or accepts them,
+//! without a panic.
 
 use crate::fast_commits::crashed_with;
 use std::sync::Arc;
@@ -15,14 +15,14 @@ const TAG_TAIL: u16 = 8;
 const TAG_HEAD: u16 = 9;
 const ROUNDS: u64 = 250;
 
-/// Where a record stands, and what it is.
+/// Tag, byte offset and length of a record.
 struct Place {
     tag: u16,
     at: usize,
     len: usize,
 }
 
-/// The records of the first area of fast commits in the image, up to the last that is complete.
+/// The records of the first fast-commit area in the image, up to the last complete fast commit.
 fn records(image: &[u8], block_bytes: usize) -> Vec<Place> {
     let head = |block: &&usize| get_u32(image, **block) == u32::from(TAG_HEAD) | 8 << 16;
     let blocks: Vec<usize> = (0..image.len()).step_by(block_bytes).collect();
@@ -47,7 +47,7 @@ fn records(image: &[u8], block_bytes: usize) -> Vec<Place> {
     }
 }
 
-/// Gives every fast commit the checksum of what it says now.
+/// Recomputes the checksum of every fast commit.
 fn reseal(image: &mut [u8], places: &[Place]) {
     let mut crc = 0;
     for place in places {
@@ -63,14 +63,14 @@ fn reseal(image: &mut [u8], places: &[Place]) {
     }
 }
 
-/// Changes what some records say, by a bit, a byte or a number that is often special.
+/// Corrupts some records: a bit, a byte, or a number with a special value.
 fn lie(image: &mut [u8], places: &[Place], rng: &mut Rng) {
     let may_change = |place: &&Place| !matches!(place.tag, TAG_TAIL | TAG_HEAD) && place.len >= 4;
     let places: Vec<&Place> = places.iter().filter(may_change).collect();
     for _ in 0..1 + rng.below(4) {
         let place = *rng.pick(&places);
         let value = place.at + TAG_BYTES;
-        // The numbers at the front of a value mean most.
+        // The leading fields of a record matter most.
         let reach = if rng.chance(50) {
             place.len.min(16)
         } else {
@@ -135,7 +135,7 @@ fn records_that_lie_give_damage_or_a_mount() {
     );
 }
 
-/// Replays, and brings the result home, if it can be mounted.
+/// Mounts, which replays, and unmounts; false if the mount is refused.
 fn mounted(device: Arc<Overlay>, what: &str) -> bool {
     let _told = Told(what);
     match Filesystem::mount(device, crate::crashed::options()) {
@@ -147,7 +147,7 @@ fn mounted(device: Arc<Overlay>, what: &str) -> bool {
     }
 }
 
-/// Says which round it was that a panic ended.
+/// Prints the round if a panic ends it.
 struct Told<'a>(&'a str);
 
 impl Drop for Told<'_> {

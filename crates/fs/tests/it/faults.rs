@@ -1,5 +1,5 @@
-//! Devices that fail: what operations answer, that nothing is written afterwards, and that the
-//! next mount finds what was durable.
+//! Failing devices: operations return the right errors, nothing is written afterwards, and the next
+//! mount finds all durable data.
 
 use crate::{crashed, image};
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use uext4::{Caller, Error, Filesystem, InodeRef, MountOptions, Reading, Threads,
 const EIO: i32 = 5;
 const EROFS: i32 = 30;
 
-/// A mount of a fresh file system with one durable file, on a device that can fail.
+/// A mount of a fresh file system with one durable file, on a device with fault injection.
 struct Rig {
     device: Arc<MemDevice>,
     recorder: Arc<Recorder>,
@@ -51,7 +51,7 @@ impl Rig {
         });
     }
 
-    /// Changes and fsyncs until one fails; its errno.
+    /// Creates files and syncs until a call fails. Returns its errno.
     fn provoke(&self) -> i32 {
         let root = self.fs.root().unwrap();
         for nr in 0..10_000 {
@@ -66,7 +66,8 @@ impl Rig {
         panic!("the fault was never met");
     }
 
-    /// After the failure: a reason, reads, refusals, and no write.
+    /// After the failure: the reason is known, reads work, changes are refused, and nothing is
+    /// written.
     fn assert_stopped(&self) {
         assert!(
             matches!(self.fs.failure(), Some(Error::Journal(_))),
@@ -110,7 +111,7 @@ impl Rig {
             .count()
     }
 
-    /// The unmount wrote errors to the superblock that was there, and nothing else.
+    /// The unmount wrote the superblock once, with the error recorded, and nothing else.
     fn assert_noted(&self, written: usize) {
         let log = self.recorder.log();
         let changes = log.events().iter().filter_map(|event| match event {
@@ -132,7 +133,7 @@ impl Rig {
         assert_eq!((noted.error_count, noted.state & 2), (1, 2));
     }
 
-    /// The next mount has what was durable, and e2fsck agrees.
+    /// The next mount finds the durable data, and e2fsck finds no damage.
     fn assert_recovers(self) {
         let Self {
             device,
@@ -179,7 +180,7 @@ fn a_device_that_goes_away_stops_everything() {
     rig.assert_recovers();
 }
 
-/// Metadata goes home long after its commit, when the log fills up.
+/// A checkpoint writes metadata back long after its commit, when the log fills up.
 #[test]
 fn a_failed_checkpoint_stops_everything() {
     let rig = Rig::new();
@@ -189,8 +190,7 @@ fn a_failed_checkpoint_stops_everything() {
     rig.assert_recovers();
 }
 
-/// Bytes of a block of the inode table: only a few commits log it, and only a checkpoint writes it
-/// home.
+/// Byte range of an inode table block that few commits log, so that only a checkpoint writes it.
 fn cold_inodes(device: &dyn BlockDevice) -> std::ops::Range<u64> {
     let geometry = uext4::read_superblock(device, None)
         .unwrap()
@@ -207,7 +207,7 @@ fn cold_inodes(device: &dyn BlockDevice) -> std::ops::Range<u64> {
     block.0 * size..(block.0 + 1) * size
 }
 
-/// As in Linux with `data_err=ignore`: the writer is told, the file system goes on.
+/// As in Linux with `data_err=ignore`: the write returns the error, and the file system continues.
 #[test]
 fn a_failed_data_write_is_told_to_the_writer() {
     let rig = Rig::new();
@@ -227,8 +227,8 @@ fn a_failed_data_write_is_told_to_the_writer() {
     image::assert_clean(&rig.device);
 }
 
-/// The kernel notes what stops a journal in the superblock at home, past the log, which may hold an
-/// older one.
+/// The kernel records a journal abort in the on-disk superblock outside the log; the log may
+/// contain an older superblock.
 #[test]
 fn errors_noted_past_the_log_outlive_its_replay() {
     let rig = Rig::new();
@@ -243,7 +243,7 @@ fn errors_noted_past_the_log_outlive_its_replay() {
 
     let device = copy();
     let mut noted = uext4::read_superblock(&*device, None).unwrap();
-    // As a superblock that was written before the one in the log.
+    // Represents a superblock written before the one in the log.
     noted.volume_name = Default::default();
     (noted.error_count, noted.last_error_time) = (3, 1_700_000_000);
     (noted.first_error_time, noted.first_error_line) = (1_600_000_000, 77);
@@ -269,7 +269,7 @@ fn errors_noted_past_the_log_outlive_its_replay() {
     assert_eq!((first, last), ((1_600_000_000, 77), (11, 2)));
 }
 
-/// What could not be written stays in memory and goes to the device when that takes it.
+/// Failed writes stay in memory and are repeated after the device works again.
 #[test]
 fn without_a_journal_errors_continue_goes_on() {
     for threads in [Threads::Inline, Threads::Background] {
@@ -303,14 +303,14 @@ fn goes_on(threads: Threads) {
         assert_eq!(fs.fsync(&dir).unwrap_err().errno(), EIO, "{name}");
         assert_eq!(fs.sync().unwrap_err().errno(), EIO, "{name}");
     }
-    // A block that is late may be freed.
+    // A block that waits for its rewrite may be freed.
     let gone = fs.lookup(&root, b"dir 3", &caller).unwrap();
     fs.unlink(&gone, b"inside", &caller).unwrap();
     drop(gone);
     fs.rmdir(&root, b"dir 3", &caller).unwrap();
     assert!(fs.failure().is_none());
     faulty.disarm();
-    // Nothing was changed since: what waits is written all the same.
+    // Without new changes the waiting blocks are still written.
     fs.sync().unwrap();
     fs.fsync(&root).unwrap();
     drop(root);

@@ -1,4 +1,4 @@
-//! Frozen file systems, judged by e2fsck, the kernel and the models of the threads that write.
+//! Freezes of the file system; e2fsck, the kernel and the writers' models check the image.
 
 use crate::worker::Worker;
 use crate::{crashed, image, threads};
@@ -33,7 +33,7 @@ fn read(fs: &Filesystem, name: &[u8]) -> Vec<u8> {
     data
 }
 
-/// Says clean, is clean, and the kernel sees in it what we see in the frozen file system.
+/// The image is marked clean and is clean, and the kernel sees the same tree as the frozen mount.
 fn judge(fs: &Filesystem, device: &MemDevice) {
     let still = device.snapshot();
     let superblock = uext4::read_superblock(&still, None).unwrap();
@@ -142,13 +142,13 @@ fn unmounting_while_frozen_ends_who_waits() {
     image::assert_clean(&device);
 }
 
-/// Writes of copies of the superblock take a moment, and are counted.
+/// A device on which writes of backup superblocks are slow and counted.
 struct Slow {
     inner: Arc<MemDevice>,
     copies: AtomicU64,
 }
 
-/// Where copies are with blocks of 1024 bytes: in groups 1 and 3.
+/// Byte offsets of the backup superblocks with blocks of 1024 bytes: in groups 1 and 3.
 const COPIES: [u64; 2] = [8193 << 10, (3 * 8192 + 1) << 10];
 
 impl BlockDevice for Slow {
@@ -181,7 +181,7 @@ impl BlockDevice for Slow {
     }
 }
 
-/// Tunes until `stop`; answers how often it was done.
+/// Tunes until `stop`. Returns the number of calls.
 fn tune_until(fs: &Filesystem, stop: &AtomicBool) -> u32 {
     let mut done = 0u32;
     while !stop.load(Ordering::SeqCst) {
@@ -199,8 +199,8 @@ fn tune_until(fs: &Filesystem, stop: &AtomicBool) -> u32 {
     done
 }
 
-/// The device is tuned before a freeze or a remount to read-only is done, or after its end, the
-/// copies of the superblock included.
+/// A tune call completes before a freeze or read-only remount returns, or starts after its end;
+/// this includes the backup superblocks.
 #[test]
 fn what_stands_still_is_not_tuned() {
     let inner = image::fresh(
@@ -243,7 +243,7 @@ fn what_stands_still_is_not_tuned() {
     image::assert_clean(&inner);
 }
 
-/// Whether all end soon: a hang takes for ever.
+/// True if all threads end within 30 s.
 fn end<T>(threads: &[thread::ScopedJoinHandle<'_, T>]) -> bool {
     let start = Instant::now();
     while !threads.iter().all(|thread| thread.is_finished()) {
@@ -255,7 +255,7 @@ fn end<T>(threads: &[thread::ScopedJoinHandle<'_, T>]) -> bool {
     true
 }
 
-/// An `fsync` of data that waited when the freeze began, and of clean ones, ends before the thaw.
+/// An `fsync` of data that was pending at the freeze, or of a clean file, returns before the thaw.
 #[test]
 fn fsync_ends_while_frozen() {
     let device = image::ext4(32);
@@ -291,7 +291,7 @@ fn fsync_ends_while_frozen() {
     image::assert_clean(&device);
 }
 
-/// Files without a name live on; a copy of the device frees them.
+/// Orphans survive a freeze; recovery of a copy of the device frees them.
 #[test]
 fn an_open_file_without_a_name_is_freed_in_a_copy() {
     let device = image::ext4(32);
@@ -312,7 +312,7 @@ fn an_open_file_without_a_name_is_freed_in_a_copy() {
     image::assert_clean(&copy);
 }
 
-/// Who thaws may be the one that syncs.
+/// The syncing thread may be the one that has to thaw.
 #[test]
 fn a_sync_does_not_wait_for_what_is_freed_after_the_thaw() {
     let device = image::ext4(32);
@@ -334,7 +334,7 @@ fn a_sync_does_not_wait_for_what_is_freed_after_the_thaw() {
     image::assert_clean(&device);
 }
 
-/// Power goes at every write from the freeze to after the thaw.
+/// Power cuts at every write from the freeze to after the thaw.
 #[test]
 fn a_crash_while_frozen_loses_nothing() {
     let device = image::ext4(32);
@@ -362,7 +362,7 @@ fn a_crash_while_frozen_loses_nothing() {
     });
 }
 
-/// Damage met while frozen is written down at the thaw.
+/// Damage found while frozen is recorded at the thaw.
 #[test]
 fn damage_met_while_frozen_is_recorded_later() {
     let device = image::ext4(32);

@@ -1,4 +1,4 @@
-//! Full devices: who may use the last blocks, exact counts, and everything comes back.
+//! Full devices: reserved blocks, exact counts, and complete release of space.
 
 use crate::image;
 use uext4::{Caller, Error, FallocateMode, Filesystem, InodeRef, KillPrivileges, SetMode};
@@ -17,7 +17,7 @@ const SHAPES: &[&[&str]] = &[
     &["-m", "10", "-O", "bigalloc", "-C", "16384"],
     &["-m", "10", "-O", "inline_data"],
 ];
-/// Blocks of the map that a file may need beside its data when the device fills up.
+/// Map blocks that a file may need in addition to its data.
 const MAP_BLOCKS: u64 = 80;
 
 fn caller(uid: u32, gid: u32) -> Caller {
@@ -40,7 +40,7 @@ fn write_until_full(fs: &Filesystem, file: &InodeRef, who: &Caller) {
     }
 }
 
-/// A value that needs a block of its own.
+/// An attribute value that needs a separate block.
 fn attributes_too(fs: &Filesystem, file: &InodeRef, user: &Caller, shape: &[&str]) {
     let value = vec![7; 600];
     let set = |who| fs.set_xattr(file, b"user.long", &value, SetMode::Any, who);
@@ -183,7 +183,7 @@ fn inodes_run_out_and_come_back() {
     }
 }
 
-/// What a removed file had comes back with the next commit, which a new directory waits for.
+/// Blocks of a removed file become free with the next commit, for which mkdir waits.
 #[test]
 fn room_that_was_just_freed_is_room_for_a_directory() {
     let device = image::mke2fs(24, &["-b", "1024"]);
@@ -202,7 +202,8 @@ fn room_that_was_just_freed_is_room_for_a_directory() {
     image::assert_clean(&device);
 }
 
-/// Every worker holds little and gives it up again; what is refused was free a moment ago.
+/// Each worker holds few blocks and frees them; a write must not be refused while freed blocks are
+/// pending.
 #[test]
 fn what_others_free_is_not_refused() {
     const WORKERS: u64 = 64;

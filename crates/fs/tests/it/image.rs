@@ -1,4 +1,4 @@
-//! Images in memory and what e2fsck says of them.
+//! Images in memory, and their check by e2fsck.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -21,7 +21,7 @@ pub(crate) fn ext4(mib: u64) -> Arc<MemDevice> {
     fresh(mib, &MkfsOptions::new(Preset::Ext4))
 }
 
-/// A device that takes writes only after it was asked to, as an image opened to read.
+/// A device that accepts writes only after a request, as an image opened for reading does.
 pub(crate) struct Sealed {
     device: Arc<dyn BlockDevice>,
     is_open: AtomicBool,
@@ -62,7 +62,7 @@ impl BlockDevice for Sealed {
     }
 }
 
-/// Made by mke2fs.
+/// An image made by mke2fs.
 pub(crate) fn mke2fs(mib: u64, options: &[&str]) -> Arc<MemDevice> {
     let (_dir, path) = oracle::mke2fs_image(mib << 20, options).expect("mke2fs");
     Arc::new(MemDevice::from_bytes(
@@ -94,7 +94,7 @@ pub(crate) fn on_disk(device: &MemDevice) -> (tempfile::TempDir, PathBuf) {
     (dir, path)
 }
 
-/// Panics with e2fsck's words unless it calls the image clean.
+/// Panics with e2fsck's report unless the image is clean.
 pub(crate) fn assert_clean(device: &MemDevice) {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let path = dir.path().join("image");
@@ -131,8 +131,9 @@ fn copy_out(device: &MemDevice, path: &std::path::Path) {
     }
 }
 
-/// Power goes at every write of `log`; then nothing, all or some of what was on its way is lost.
-/// Each image is mounted and shown to `check` with the cut; e2fsck judges every fourth.
+/// Cuts power at every event of `log`; none, all or some of the pending writes survive. Each image
+/// is mounted and passed to `check` with the cut. e2fsck checks every fourth cut, unless all writes
+/// survived.
 pub(crate) fn at_every_cut(log: &mut CrashLog, check: impl Fn(&Filesystem, &CrashLog, usize)) {
     log.keep_whole(1024..2048);
     assert!(log.len() > 10);

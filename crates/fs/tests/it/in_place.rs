@@ -1,5 +1,5 @@
-//! Where data stand in the image, told to who moves them on: the same bytes as a read answers, and
-//! nobody changes them meanwhile.
+//! Reads in place: the caller gets the data's location in the image, sees the same bytes as a read,
+//! and the bytes do not change during the callback.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -12,7 +12,7 @@ use uext4::{Caller, FallocateMode, Filesystem, InodeRef, MountOptions, Stretch};
 use uext4_testkit::oracle;
 use uext4_testkit::rng::Rng;
 
-/// A file system in a file of the system.
+/// A file system in a host file.
 fn fresh(made_with: &[&str]) -> (TempDir, PathBuf, Filesystem) {
     let (dir, path) = oracle::mke2fs_image(64 << 20, made_with).expect("mke2fs");
     let device = FileDevice::open(&path, Access::ReadWrite).expect("the image opens");
@@ -38,7 +38,7 @@ fn look(stretches: &[Stretch<'_>]) -> Vec<u8> {
     bytes.collect()
 }
 
-/// What stands in place, if all of it does.
+/// Data read in place; `None` if a part of it has no place.
 fn in_place(fs: &Filesystem, inode: &InodeRef, at: u64, len: usize) -> Option<Vec<u8>> {
     let mut found = None;
     let taken = fs.read_in_place(inode, at, len, |stretches| {
@@ -121,7 +121,7 @@ fn what_stands_nowhere_must_be_read() {
     fs.unmount().expect("it unmounts");
 }
 
-/// Blocks that are shown are neither changed nor freed for others until the one who looks is done.
+/// Shown blocks are neither changed nor reallocated until the callback returns.
 #[test]
 fn who_looks_keeps_the_blocks() {
     let (_dir, _, fs) = fresh(&["-b", "4096"]);
@@ -133,7 +133,7 @@ fn who_looks_keeps_the_blocks() {
         fs.truncate(&file, 0).expect("it cuts");
         fs.sync().expect("it syncs");
         for at in 0..40 {
-            // All that is free, until it is full.
+            // Fills all free space.
             let written = fs.write(&other, at << 20, &vec![2; 1 << 20]);
             if written.is_err() {
                 break;
@@ -144,7 +144,7 @@ fn who_looks_keeps_the_blocks() {
     std::thread::scope(|scope| {
         let taken = fs.read_in_place(&file, 0, len, |stretches| {
             scope.spawn(steal);
-            // Enough for all of it, if nothing held it up.
+            // Long enough for the other thread to finish, if it did not wait.
             std::thread::sleep(Duration::from_millis(200));
             assert!(look(stretches) == vec![1; len]);
             true

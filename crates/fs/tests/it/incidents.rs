@@ -1,4 +1,4 @@
-//! Failures of background threads reach a listener at once, though nobody asks.
+//! Failures of background threads reach a listener at once, without a request.
 
 use crate::image;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use uext4::device::{Cause, Fault, Faulty, MemDevice, Operation, When};
 use uext4::{Caller, Filesystem, Incident, Listener, MountOptions, Threads};
 
-/// Longest wait for a thread that commits all 50 ms.
+/// Time limit for a message; the thread commits every 50 ms.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 struct Ear(std::sync::Mutex<Sender<Incident>>);
@@ -15,12 +15,12 @@ struct Ear(std::sync::Mutex<Sender<Incident>>);
 impl Listener for Ear {
     fn hear(&self, incident: &Incident) {
         let sender = self.0.lock().expect("nothing panics with it");
-        // The test may have heard enough.
+        // The test may have dropped the receiver.
         let _ = sender.send(incident.clone());
     }
 }
 
-/// A mount whose writes fail from now on, after a change that waits for its commit.
+/// A mount whose writes fail from now on, with a change that waits for a commit.
 fn failing(device: Arc<MemDevice>, options: &str) -> (Filesystem, Receiver<Incident>) {
     let faulty = Arc::new(Faulty::new(device));
     let background = MountOptions {
@@ -51,7 +51,7 @@ fn a_commit_that_fails_in_the_background_is_heard() {
     let first = heard.recv_timeout(PATIENCE).expect("it is heard");
     assert!(matches!(first, Incident::Stopped(_)), "{first}");
     assert!(fs.failure().is_some());
-    // The unmount meets the same end.
+    // The unmount fails with the same error.
     assert!(fs.unmount().is_err());
     assert_eq!(heard.try_iter().count(), 0);
     assert_eq!(fs.incidents().len(), 1);

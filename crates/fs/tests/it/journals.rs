@@ -1,4 +1,4 @@
-//! Journals of all kinds, left full by the kernel and by us, recovered by both.
+//! Journals of all kinds, left for replay by the kernel and by us, and recovered by both.
 
 use crate::crashed::{self, Crashed};
 use crate::image::Sealed;
@@ -13,7 +13,7 @@ use uext4_testkit::oracle::{KernelMount, Program, mke2fs_image};
 const MIB: u64 = 24;
 const STEPS: usize = 300;
 
-/// A kind of journal: words for mke2fs and for mount.
+/// A kind of journal: options for mke2fs and mount.
 struct Kind {
     name: &'static str,
     mke2fs: &'static [&'static str],
@@ -50,7 +50,7 @@ const KINDS: &[Kind] = &[
     kind("data out of order", &[], "data=writeback"),
 ];
 
-/// Both replays tell times of directories alike.
+/// Both replays produce the same directory times.
 fn policy() -> Policy {
     Policy::default().check(Field::DataRuns)
 }
@@ -62,7 +62,8 @@ fn palette() -> Palette {
     }
 }
 
-/// Runs a stream of operations with a sync now and then; what is after the last one may be lost.
+/// Runs a stream of operations with a sync after every 40. Operations after the last sync may be
+/// lost.
 fn run(target: &mut dyn Target, seed: u64, mut sync: impl FnMut()) {
     for (nr, op) in Stream::new(seed, palette()).take(STEPS).enumerate() {
         let _an_error_is_an_answer = target.run(&op);
@@ -198,7 +199,7 @@ fn copy(file: &Path, name: &str) -> PathBuf {
     to
 }
 
-/// An ext4 whose journal is in another file: both, in the directory of the first.
+/// An ext4 with an external journal in another file, both in one directory.
 fn external() -> (tempfile::TempDir, PathBuf, PathBuf) {
     let (dir, image) = mke2fs_image(MIB << 20, &["-O", "^has_journal"]).unwrap();
     let journal = dir.path().join("journal.img");
@@ -279,7 +280,7 @@ fn a_long_log_takes_long_transactions() {
     let device = uext4_device::FileDevice::open(&path, uext4_device::Access::ReadWrite).unwrap();
     let fs = Filesystem::mount(std::sync::Arc::new(device), MountOptions::default()).unwrap();
     let stats = fs.stats().journal;
-    // A sixteenth of the memory of any machine that runs this is more.
+    // The limit by memory, a sixteenth of it, is higher on every machine that runs this.
     assert_eq!(stats.transaction_limit_blocks, stats.log_len_blocks / 4);
     assert!(stats.transaction_limit_blocks > 25_000);
     fs.unmount().unwrap();

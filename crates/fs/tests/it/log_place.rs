@@ -1,5 +1,5 @@
-//! Where the log stands: journals whose map has holes or points at other metadata are refused, and
-//! nothing is written. And what the superblock notes of errors survives every crash of a replay.
+//! Location of the log: journals whose map has holes or points at other metadata are refused
+//! without a write. Also: error fields of the superblock survive every crash of a replay.
 
 use crate::image;
 use std::sync::Arc;
@@ -9,13 +9,14 @@ use uext4::mkfs::{MkfsOptions, Preset};
 use uext4::{Caller, Error, Filesystem, MountOptions};
 
 const BLOCK: u64 = 4096;
-/// Byte of the map in an inode.
+/// Byte offset of the map in an inode.
 const MAP_AT: u64 = 40;
-/// Where the only extent of a journal starts: header, first block, length, upper half.
+/// Byte offsets in the map of the only extent's length and start (low half), after the header of 12
+/// bytes.
 const EXTENT_LEN_AT: u64 = 12 + 4;
 const EXTENT_START_AT: u64 = 12 + 8;
 
-/// Byte of the map of the journal inode, and the descriptor of the first group.
+/// Byte offset of the journal inode's map, and the descriptor of the first group.
 fn journal_map(device: &MemDevice) -> (u64, GroupDescriptor) {
     let disk = uext4::read_superblock(device, None).unwrap();
     let geometry = disk.geometry().unwrap();
@@ -103,7 +104,7 @@ fn an_extent_over_metadata_is_no_journal() {
         assert_refused(&device, &format!("extent from {value}"));
     }
     set(&device, start_at, start);
-    // Longer than 32768: unwritten.
+    // A length above 32768 means unwritten.
     set(&device, len_at, len + 0x8000);
     assert_refused(&device, "unwritten");
     set(&device, len_at, len);
@@ -111,7 +112,7 @@ fn an_extent_over_metadata_is_no_journal() {
     image::assert_clean(&device);
 }
 
-/// A log that holds an image of the superblock, and a note of errors beside it.
+/// A log that contains a superblock image, and an on-disk superblock with error fields.
 fn with_noted_errors() -> Arc<MemDevice> {
     let mut options = MkfsOptions::new(Preset::Ext4);
     options.features.remove(Feature::ORPHAN_FILE);
@@ -120,7 +121,7 @@ fn with_noted_errors() -> Arc<MemDevice> {
     let (root, user) = (fs.root().unwrap(), Caller::root());
     let file = fs.create(&root, b"open", 0o644, &user).unwrap();
     fs.unlink(&root, b"open", &user).unwrap();
-    // The list of orphans begins in the superblock.
+    // The superblock is the head of the orphan list.
     fs.sync().unwrap();
     fs.abandon();
     drop(file);

@@ -1,5 +1,5 @@
-//! A device that loses its cache with a flush that fails, and one that cannot be read for a moment:
-//! what `fsync`, other operations and the unmount answer then.
+//! Devices that lose their cache with a failed flush, or fail reads transiently: results of
+//! `fsync`, other operations and the unmount.
 
 use crate::image;
 use std::sync::Arc;
@@ -68,7 +68,7 @@ fn without_journal() -> Arc<MemDevice> {
     image::mke2fs(64, &["-O", "^has_journal"])
 }
 
-/// First byte of a file after a power cut.
+/// First byte of a file, mounted after a power cut.
 fn first_byte(device: MemDevice, name: &str) -> u8 {
     let fs = image::mount(&Arc::new(device));
     let root = fs.root().unwrap();
@@ -78,7 +78,7 @@ fn first_byte(device: MemDevice, name: &str) -> u8 {
     byte[0]
 }
 
-/// The flush is one of a file without changes, so that no commit fails with it.
+/// The failed flush belongs to an fsync without changes, so that no commit fails with it.
 #[test]
 fn a_failed_flush_is_told_to_every_later_fsync() {
     for options in ["", "errors=continue", "errors=remount-ro"] {
@@ -125,7 +125,7 @@ fn without_a_journal_a_failed_flush_is_told_until_the_file_is_written_again() {
     assert_eq!(first_byte(rig.cache.durable(), "first"), 1);
 }
 
-/// The place of an inode's slot in the table, as bytes of the device.
+/// Byte range of an inode's block in the inode table.
 fn inode_block(device: &MemDevice, nr: u32) -> std::ops::Range<u64> {
     use uext4::device::BlockDevice;
     use uext4::format::{BlockNr, GroupNr};
@@ -189,7 +189,7 @@ fn errors_of_a_stopped_mount_are_recorded_when_it_ends() {
         let noted = uext4::read_superblock(&rig.cache.durable(), None).unwrap();
         assert_eq!((noted.error_count, noted.state & 2), (1, 2));
         assert_eq!(noted.last_error_errcode, 2, "an error of the device");
-        // The next mount does not count it again.
+        // The next mount does not count the error again.
         let device = Arc::new(rig.cache.durable());
         image::mount(&device).unmount().unwrap();
         let noted = uext4::read_superblock(&*device, None).unwrap();
@@ -197,8 +197,7 @@ fn errors_of_a_stopped_mount_are_recorded_when_it_ends() {
     }
 }
 
-/// A file whose map needs a block of its own, which is not in memory: the block as bytes of the
-/// device.
+/// A file with a separate map block that is not in memory; returns the byte range of the block.
 fn with_deep_file(image: &MemDevice) -> (MemDevice, std::ops::Range<u64>) {
     let rig = Rig::new(image, "nodelalloc");
     let file = rig.file("deep");
@@ -225,15 +224,15 @@ fn with_deep_file(image: &MemDevice) -> (MemDevice, std::ops::Range<u64>) {
     (device, block * size..(block + 1) * size)
 }
 
-/// Without a journal an inode in the table must not name a block of its map that could not be
-/// written: with it the blocks that were durable would be lost.
+/// Without a journal, an on-disk inode must not refer to a map block that could not be written; the
+/// durable blocks would be lost with it.
 #[test]
 fn a_map_that_cannot_be_written_costs_nothing_that_was_durable() {
     for options in ["errors=remount-ro", "errors=continue"] {
         let image = without_journal();
         let rig = Rig::new(&image, &format!("nodelalloc,{options}"));
         let file = rig.file("file");
-        // More extents than the inode has room for.
+        // More extents than fit in the inode.
         for nr in 1..8 {
             let at = nr * 8 * BLOCK as u64;
             rig.fs.write(&file, at, &[2; BLOCK]).unwrap();
@@ -245,7 +244,7 @@ fn a_map_that_cannot_be_written_costs_nothing_that_was_durable() {
         assert!(rig.faulty.injected() > 0, "{options}");
         rig.faulty.disarm();
         match options {
-            // The unmount notes the error, and flushes.
+            // The unmount records the error and flushes.
             "errors=remount-ro" => assert!(rig.fs.unmount().is_err()),
             // Another program flushes the device before the next commit.
             _ => {
@@ -270,7 +269,7 @@ fn errors_of_housekeeping_do_not_replace_results() {
     let rig = Rig::new(&device, "errors=continue");
     rig.fail(Operation::Read, When::Touching(map));
     let (root, caller) = (rig.fs.root().unwrap(), Caller::root());
-    // The end of this operation frees the file.
+    // The file is freed at the end of this operation.
     rig.fs.unlink(&root, b"deep", &caller).unwrap();
     assert!(rig.faulty.injected() > 0);
     rig.faulty.disarm();

@@ -1,4 +1,4 @@
-//! The engine as a whole, judged by e2fsck.
+//! Tests of the whole engine; e2fsck checks the images.
 
 mod basic;
 mod beside_kernel;

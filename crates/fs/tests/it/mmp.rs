@@ -9,7 +9,7 @@ use uext4::format::{BlockNr, Feature};
 use uext4::mkfs::{MkfsOptions, Preset};
 use uext4::{Caller, Error, Filesystem, MountOptions};
 
-/// Longest time in which a claim that was lost is noticed, and much more.
+/// Generous time limit for noticing a lost claim.
 const HANGS: Duration = Duration::from_secs(60);
 
 fn fresh() -> Arc<MemDevice> {
@@ -18,7 +18,7 @@ fn fresh() -> Arc<MemDevice> {
     image::fresh(32, &options)
 }
 
-/// The MMP block, and where it is.
+/// The MMP block and its byte offset.
 fn block(device: &dyn BlockDevice) -> (Mmp, u64) {
     let superblock = uext4::read_superblock(device, None).unwrap();
     let block_size = u64::from(superblock.geometry().unwrap().block_size());
@@ -63,7 +63,7 @@ fn a_mount_that_lost_its_claim_writes_nothing_more() {
     let fs = mount(device.clone()).unwrap();
     write(&fs, b"before").unwrap();
     assert_ne!(block(&*device).0.sequence, MMP_SEQ_CLEAN);
-    // Renewed meanwhile: it is seen.
+    // The renewed sequence is noticed.
     assert_busy(mount(device.clone()).map(drop));
     let shared: Arc<dyn BlockDevice> = device.clone();
     assert_busy(uext4::refuse_other_hosts(&shared));
@@ -83,7 +83,7 @@ fn a_mount_that_lost_its_claim_writes_nothing_more() {
     assert!(device.to_bytes() == before, "another host's, and written");
 }
 
-/// The journal was replayed in memory when the mount becomes writable.
+/// The mount becomes writable after a journal replay in memory.
 #[test]
 fn a_claim_beside_an_overlay_is_on_the_device() {
     let device = fresh();
@@ -98,7 +98,7 @@ fn a_claim_beside_an_overlay_is_on_the_device() {
     let (first, second) = (mount_sealed(), mount_sealed());
     let left = block(&*device).0;
     std::thread::scope(|scope| {
-        // It waits twice, and has written its number between.
+        // The claim waits twice and writes its sequence in between.
         let remount = scope.spawn(|| first.remount("rw"));
         let start = Instant::now();
         while block(&*device).0 == left {

@@ -110,7 +110,7 @@ fn without_dir_nlink_directories_run_out_of_links() {
     assert!(matches!(refused, Error::TooManyLinks), "{refused}");
     assert_eq!((made, fs.attr(&dir).links), (65000, 65000));
 
-    // Nor does a rename bring one more, and what it refuses stays where it was.
+    // A rename cannot add a subdirectory either, and a refused rename leaves the source in place.
     let other = fs.mkdir(&top, b"other", 0o755, &root).unwrap();
     let file = fs.create(&dir, b"file", 0o644, &root).unwrap();
     for (name, flags) in [

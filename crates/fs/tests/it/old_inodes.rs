@@ -1,4 +1,4 @@
-//! Inodes of older makers: fewer extra fields, other counts of blocks and links.
+//! Inodes of older implementations: fewer extra fields, other block and link counts.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -11,7 +11,7 @@ use uext4_testkit::oracle::{self, KernelMount, debugfs, debugfs_one};
 
 const ROOT: Caller = Caller::root();
 
-/// An image of mke2fs with these names in it, changed by debugfs.
+/// An image made by mke2fs with these files and directories, changed by debugfs.
 fn changed(options: &[&str], files: &[&str], dirs: &[&str], commands: &[String]) -> Image {
     let source = oracle::scratch_dir().unwrap();
     for name in files {
@@ -194,7 +194,7 @@ fn files_of_more_than_two_tebibytes_are_counted() {
     }
 }
 
-/// Whatever stands in a table of inodes that nobody zeroed must not come to light.
+/// Stale content of an inode table that was not zeroed must not become visible.
 #[test]
 fn tables_that_were_not_zeroed_hold_no_inodes() {
     let shapes: [&[&str]; 3] = [

@@ -1,4 +1,4 @@
-//! Mount options that show on the device.
+//! Mount options with an effect on the device.
 
 use crate::image;
 use std::sync::Arc;
@@ -64,7 +64,7 @@ fn nobarrier_sends_no_flush() {
     assert_eq!(flushes_of_a_run("barrier=0"), 0);
 }
 
-/// Creates a file, syncs, cuts the power; answers the device.
+/// Creates a file, syncs, and cuts the power.
 fn crashed(device: &Arc<MemDevice>, list: &str) {
     let fs = image::mount_with(device, list).unwrap();
     let file = fs

@@ -1,4 +1,4 @@
-//! Entries of the orphan list and file that a damaged image holds.
+//! Damaged entries of the orphan list and the orphan file.
 
 use crate::{crashed, image};
 use std::path::Path;
@@ -10,7 +10,7 @@ use uext4_testkit::oracle;
 
 const ROOT: Caller = Caller::root();
 
-/// An image with some files that debugfs changes; the number of each name.
+/// An image with files that debugfs changes; `change` gets their inode numbers.
 fn image_with(names: &[&str], change: impl Fn(&[u32]) -> Vec<String>) -> Arc<MemDevice> {
     let device = image::mke2fs(16, &["-O", "^orphan_file"]);
     let fs = image::mount(&device);
@@ -41,7 +41,7 @@ fn debugfs(path: &Path, command: &str) {
     assert_eq!(lines.count(), 0, "{command}: {said}");
 }
 
-/// The pointers of a device node are its number, and those of a short link are its target.
+/// The block fields of a device node contain its number, and those of a short symlink its target.
 #[test]
 fn an_entry_that_names_no_file_with_blocks_frees_none() {
     for made in ["mknod odd b 8 1", "symlink odd aaaaaaaaaaaaaaaa"] {
@@ -115,7 +115,7 @@ fn entries_of_a_file_system_with_errors_do_not_keep_it_busy() {
     }
 }
 
-/// Two orphans, and a log that is empty.
+/// Two orphans and an empty log.
 fn two_good() -> Arc<MemDevice> {
     image_with(&["one", "two"], |numbers| {
         let (one, two) = (numbers[0], numbers[1]);
@@ -130,8 +130,8 @@ fn two_good() -> Arc<MemDevice> {
     })
 }
 
-/// A read-only mount recovers first. Where one of its writes fails it goes on without, from what
-/// the device holds then: going read-write must not throw away what the log holds.
+/// A read-only mount recovers first. If one of its writes fails, it continues from the content of
+/// the device. A later remount to read-write must not discard the log.
 #[test]
 fn a_recovery_that_failed_leaves_what_it_committed() {
     let image = two_good();
@@ -160,7 +160,7 @@ fn a_recovery_that_failed_leaves_what_it_committed() {
             assert_eq!(found, free, "write {after}");
             image::assert_clean(&device);
         } else {
-            // What stopped the log is recorded, and the orphans are left to e2fsck.
+            // The error that stopped the log is recorded, and the orphans are left to e2fsck.
             let (_dir, path) = image::on_disk(&device);
             oracle::e2fsck_repair(&path, oracle::Repair::Everything).unwrap();
             oracle::assert_clean(&path);

@@ -1,4 +1,4 @@
-//! What a mount does with orphans that a crash left.
+//! Treatment of orphans after a crash.
 
 use crate::{crashed, image};
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use uext4_testkit::oracle::{self, KernelMount, Repair};
 
 const ROOT: Caller = Caller::root();
 
-/// On a file system that is marked with errors they are left to e2fsck.
+/// On a file system with recorded errors, orphans are left to e2fsck.
 #[test]
 fn orphans_of_a_file_system_with_errors_wait_for_e2fsck() {
     for feature in ["orphan_file", "^orphan_file"] {
@@ -52,7 +52,7 @@ enum Errors {
     Marked,
 }
 
-/// A file without a name, which the crash of its last user left.
+/// Leaves an orphan behind by a crash.
 fn leave_orphan(feature: &str, errors: Errors) -> Arc<MemDevice> {
     let device = image::mke2fs(64, &["-O", feature]);
     let fs = image::mount_with(&device, "errors=continue").unwrap();
@@ -69,7 +69,7 @@ fn leave_orphan(feature: &str, errors: Errors) -> Arc<MemDevice> {
     device
 }
 
-/// As the kernel does when the device takes writes.
+/// The kernel does the same on a writable device.
 #[test]
 fn a_read_only_mount_frees_them_where_it_may_write() {
     for feature in ["orphan_file", "^orphan_file"] {
@@ -118,7 +118,7 @@ fn a_read_only_mount_leaves_them_where_it_may_not_write() {
     }
 }
 
-/// The journal of a file system that is marked with errors is replayed, and no more.
+/// With recorded errors the journal is replayed, and orphans are left alone.
 #[test]
 fn a_read_only_mount_leaves_them_where_there_were_errors() {
     for feature in ["orphan_file", "^orphan_file"] {
@@ -140,8 +140,8 @@ fn a_read_only_mount_leaves_them_where_there_were_errors() {
     }
 }
 
-/// A list of more inodes than one transaction of the small log changes: none is lost when the
-/// recovery itself is cut, whatever it has made durable by then.
+/// An orphan list longer than one transaction of the small log can process: no inode is lost if a
+/// crash interrupts the recovery at any point.
 #[test]
 fn a_long_list_survives_crashes_of_its_recovery() {
     const FILES: u64 = 1600;
@@ -178,7 +178,7 @@ fn a_long_list_survives_crashes_of_its_recovery() {
     }
 }
 
-/// What a chain says behind an inode that is none is nobody's; the sound part is freed.
+/// The list ends at an invalid inode number; the sound part before it is freed.
 #[test]
 fn a_list_ends_at_a_bad_number() {
     let device = image::mke2fs(16, &["-O", "^orphan_file"]);
@@ -202,7 +202,7 @@ fn a_list_ends_at_a_bad_number() {
     }
 }
 
-/// Of a thread that had the last hold on a file without a name, and does nothing any more.
+/// A thread that dropped the last reference to an orphan and is idle: other threads free the file.
 #[test]
 fn what_a_thread_left_behind_is_freed_by_others() {
     let device = image::ext4(64);

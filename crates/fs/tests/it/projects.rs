@@ -1,4 +1,4 @@
-//! Directories that hand their project on: what they take, and what `statfs` shows of them.
+//! Directories with inherited projects: accepted renames and links, and their `statfs`.
 
 use crate::image;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ fn mount() -> (Arc<MemDevice>, Filesystem) {
     (device, fs)
 }
 
-/// A directory of the project in the root directory.
+/// A directory in the root with this project and the inherit flag.
 fn project_dir(fs: &Filesystem, name: &[u8], project: u32) -> InodeRef {
     let dir = fs.mkdir(&fs.root().unwrap(), name, 0o755, &ROOT).unwrap();
     let set = SetAttr {
@@ -48,7 +48,7 @@ fn names_do_not_cross_projects() {
     let exchange = RenameFlags::Exchange;
     crosses(fs.rename(&one, b"inside", &two, b"other", exchange, &ROOT));
     crosses(fs.rename(&two, b"other", &root, b"outside", exchange, &ROOT));
-    // A name that is there is what is told first.
+    // An existing name is reported first.
     let taken = fs.link(&outside, &one, b"inside", &ROOT);
     assert!(matches!(taken, Err(Error::Exists)), "{taken:?}");
     // Out of a project, and within it.
@@ -82,7 +82,7 @@ fn statfs_shows_what_a_project_may_use() {
     let seen = fs.statfs_at(&dir);
     let block = u64::from(seen.block_size);
     assert_eq!(seen.blocks, 400 * 1024 / block);
-    // The directory has a block, too.
+    // The directory uses one block.
     assert_eq!(seen.blocks_free, seen.blocks - 40 * 1024 / block - 1);
     assert_eq!(seen.blocks_available, seen.blocks_free);
     assert_eq!((seen.inodes, seen.inodes_free), (50, 48));

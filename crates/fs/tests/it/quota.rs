@@ -1,4 +1,4 @@
-//! Quota: what everybody uses, counted by us, by e2fsck and by the kernel.
+//! Quota accounting: usage as counted by us, by e2fsck and by the kernel.
 
 use crate::image;
 use std::os::unix::fs::{PermissionsExt, chown};
@@ -11,7 +11,7 @@ use uext4_testkit::rng::Rng;
 const ROOT: Caller = Caller::root();
 const OWNERS: u64 = 40;
 
-/// Everything that changes what somebody uses, by many owners.
+/// Operations that change usage, by many owners.
 struct Work<'a> {
     fs: &'a Filesystem,
     rng: Rng,
@@ -33,7 +33,7 @@ impl<'a> Work<'a> {
     }
 
     fn id(&mut self) -> u32 {
-        // Far apart, so that the trees of the files branch.
+        // IDs are far apart, so that the quota trees branch.
         (self.rng.below(OWNERS) as u32).wrapping_mul(0x0101_8001)
     }
 
@@ -101,7 +101,7 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// In the inode, in a block, or in an inode of its own.
+    /// An attribute stored in the inode, in a block, or in a value inode.
     fn attribute(&mut self) {
         let file = self.pick();
         let name = [&b"user.a"[..], b"user.b"][self.rng.below(2) as usize];
@@ -140,7 +140,7 @@ fn e2fsck_counts_the_same() {
     }
 }
 
-/// What the kernel counted goes on with us, and the other way round.
+/// Accounting continues from the kernel's counts, and the kernel continues from ours.
 #[test]
 fn the_kernel_goes_on_where_we_stopped() {
     if !KernelMount::has_quota() {

@@ -1,4 +1,4 @@
-//! Limits: what users, groups and projects may not have.
+//! Quota limits of users, groups and projects.
 
 use crate::image;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ fn mount(device: &Arc<MemDevice>) -> Filesystem {
     image::mount_with(device, "usrquota,grpquota,prjquota").unwrap()
 }
 
-/// A directory that everybody may write to.
+/// A world-writable directory.
 fn public(fs: &Filesystem) -> InodeRef {
     let root = fs.root().unwrap();
     fs.mkdir(&root, b"public", 0o777, &ROOT).unwrap()
@@ -53,7 +53,7 @@ fn entry(fs: &Filesystem, kind: QuotaKind, id: u32) -> QuotaEntry {
     all.into_iter().find(|entry| entry.id == id).unwrap()
 }
 
-/// Lets a user have this much space and no more.
+/// Sets a user's hard limit of space.
 fn limit_space(fs: &Filesystem, id: u32, hard_kib: u64) {
     let limits = QuotaEntry {
         id,
@@ -83,14 +83,14 @@ fn space_ends_at_the_hard_limit() {
     let keep = KillPrivileges::No;
     let more = fs.fallocate_by(&file, mode, 1 << 20, 4096, keep, &caller(100));
     assert!(matches!(more, Err(Error::Quota)));
-    // What is there can be written again, and the superuser goes on.
+    // Existing blocks can be overwritten, and the superuser is not limited.
     assert_eq!(write(&fs, &file, 0, 5000, &caller(100)), 5000);
     assert_eq!(write(&fs, &file, done, 5000, &ROOT), 5000);
     fs.truncate(&file, 50 * KIB).unwrap();
     assert_eq!(write(&fs, &file, 50 * KIB, 10_240, &caller(100)), 10_240);
     fs.unmount().unwrap();
     image::assert_clean(&device);
-    // Without the option nothing is refused, and all is counted.
+    // Without the mount option limits are not enforced, but usage is counted.
     let fs = image::mount(&device);
     let file = fs.lookup(&public_of(&fs), b"file", &ROOT).unwrap();
     assert_eq!(write(&fs, &file, 0, 200_000, &caller(100)), 200_000);
@@ -211,7 +211,7 @@ fn soft_limits_hold_after_the_grace_time() {
     image::assert_clean(&device);
 }
 
-/// What waits counts: the limit is met when the data are accepted, and all that was is written.
+/// Delayed data counts: the limit applies when data is accepted, and all accepted data is written.
 #[test]
 fn limits_hold_for_data_that_wait() {
     let device = image();
@@ -231,7 +231,7 @@ fn limits_hold_for_data_that_wait() {
         "nothing is written yet"
     );
     assert_eq!(entry(&fs, QuotaKind::User, USER).space_bytes, 200 * KIB);
-    // What is cut off before it was written is the owner's again.
+    // Truncated delayed data is returned to the owner's quota.
     fs.truncate(&file, 100 << 10).unwrap();
     assert_eq!(entry(&fs, QuotaKind::User, USER).space_bytes, 100 * KIB);
     assert_eq!(write(&fs, &file, 100 << 10, 102_400, &caller(100)), 102_400);
@@ -251,7 +251,7 @@ fn limits_hold_for_data_that_wait() {
     image::assert_clean(&device);
 }
 
-/// Eight threads together get no more than one.
+/// Eight concurrent threads together do not exceed the limit.
 #[test]
 fn many_threads_get_no_more_than_the_limit() {
     let device = image();
@@ -312,7 +312,7 @@ fn debugfs_reads_our_limits() {
     );
 }
 
-/// A directory of the user's own, and what the user uses with it.
+/// A directory owned by the user, whose limit includes it.
 fn own(fs: &Filesystem, hard_kib: u64) -> InodeRef {
     let dir = public(fs);
     let own = fs.mkdir(&dir, b"own", 0o755, &caller(100)).unwrap();
@@ -346,7 +346,7 @@ fn directories_do_not_grow_past_a_limit() {
         let made = fs.mkdir(&dir, b"more", 0o755, &who);
         assert!(matches!(made, Err(Error::Quota)) || features.contains("inline"));
         let before = used_kib(&fs);
-        // The superuser is not held to it.
+        // The limit does not apply to the superuser.
         for nr in 0..100 {
             let name = format!("{nr:060}");
             fs.link(&file, &dir, name.as_bytes(), &ROOT).unwrap();
@@ -358,7 +358,7 @@ fn directories_do_not_grow_past_a_limit() {
     }
 }
 
-/// What maps take for data that waited may exceed a limit, as with the kernel.
+/// Map blocks of delayed data may exceed a limit, as in the kernel.
 #[test]
 fn maps_do_not_grow_past_a_limit() {
     for features in ["quota,extent", "quota,^extent,^64bit"] {

@@ -1,5 +1,5 @@
-//! Threads that fight for the same few names: whatever wins, the image stays clean, nothing hangs,
-//! and no operation answers what it must not.
+//! Races of threads for the same few names: the image stays clean, nothing hangs, and no operation
+//! returns an invalid error.
 
 use crate::image;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ fn name(rng: &mut Rng) -> Vec<u8> {
     format!("contested {}", rng.below(6)).into_bytes()
 }
 
-/// A directory that stays, or one that others remove, rename and replace.
+/// A permanent directory, or one that other threads remove, rename and replace.
 fn some_dir(fs: &Filesystem, dirs: &[InodeRef], rng: &mut Rng) -> Result<InodeRef, Error> {
     let dir = &dirs[rng.below(dirs.len() as u64) as usize];
     match rng.below(4) {
@@ -55,7 +55,7 @@ fn step(fs: &Filesystem, dirs: &[InodeRef], rng: &mut Rng) -> Result<(), Error> 
     Ok(())
 }
 
-/// Answers that a lost race, or a name of another type, explains.
+/// Errors explained by a lost race or by a name of another type.
 fn is_fair(error: &Error) -> bool {
     matches!(
         error,

@@ -1,4 +1,4 @@
-//! Remounts: what is on the device between them, what may change and what may not.
+//! Remounts: state of the device in between, and changeable options.
 
 use crate::worker::{self, Model, Worker};
 use crate::{crashed, image};
@@ -32,7 +32,7 @@ fn says_clean(device: &MemDevice) -> bool {
     !superblock.features().has(Feature::RECOVER)
 }
 
-/// Makes a file durable, cuts the power.
+/// Makes a file durable and cuts the power.
 fn leave_dirty(device: &Arc<MemDevice>) {
     let fs = image::mount(device);
     drop(file_with(&fs, b"durable", b"promised").unwrap());
@@ -94,7 +94,7 @@ fn writers_go_on_after_each_remount() {
                         written += 1;
                     }
                     Err(Error::ReadOnly) => thread::yield_now(),
-                    // Made before the remount, not written any more.
+                    // Created before the remount but not written.
                     Err(Error::Exists) => written += 1,
                     Err(other) => panic!("{other}"),
                 }
@@ -145,7 +145,7 @@ fn a_replay_in_memory_becomes_a_real_one() {
     }
 }
 
-/// Power goes at every write while a replay in memory becomes a real one.
+/// Power cuts at every write while an in-memory replay is written to the device.
 #[test]
 fn a_crash_while_going_read_write_replays_again() {
     for shape in [&[][..], &["-b", "1024"]] {
@@ -287,7 +287,8 @@ fn options_take_effect() {
     image::assert_clean(&device);
 }
 
-/// The second flush on the way to read-only fails: it has failed, says why, and hangs nobody.
+/// The second flush or write on the way to read-only fails: the mount is stopped, reports the
+/// reason, and blocks no caller.
 #[test]
 fn a_device_that_fails_on_the_way_stops_it() {
     use uext4::device::{Cause, Operation, When};

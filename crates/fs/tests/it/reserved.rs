@@ -1,5 +1,5 @@
-//! Names of inodes that no name may lead to: reserved numbers, files of the file system itself and
-//! inodes that hold values of attributes; and names of inodes that are free.
+//! Directory entries of forbidden inodes: reserved numbers, internal files, value inodes; and of
+//! free inodes.
 
 use std::path::Path;
 use std::process::Command;
@@ -30,7 +30,7 @@ fn look(path: &Path) -> Report {
     check(device, MountOptions::default(), &Limits::default()).expect("it can be read")
 }
 
-/// A file system that has every inode without a name, and `/d`, and `/file`.
+/// A file system with every kind of unnamed inode, and `/d` and `/file`.
 fn image(path: &Path, options: &[&str]) -> Vec<(u32, &'static str)> {
     oracle::mke2fs(path, 32 << 20, options).expect("mke2fs");
     let fs = mount(path).expect("it is sound");
@@ -56,7 +56,7 @@ fn image(path: &Path, options: &[&str]) -> Vec<(u32, &'static str)> {
     hidden
 }
 
-/// The inode whose flags say that it holds a value.
+/// The inode whose flags mark it as a value inode.
 fn value_inode(path: &Path) -> u32 {
     let is_value = |nr: &u32| {
         let said = oracle::debugfs_one(path, &format!("stat <{nr}>")).unwrap();
@@ -73,7 +73,7 @@ fn errno<T>(answer: uext4::Result<T>) -> i32 {
     answer.map(drop).expect_err("it is refused").errno()
 }
 
-/// Every operation that takes a name, and those that take a number.
+/// All operations by name and by number must fail.
 fn assert_refused(path: &Path, nr: u32, what: &str, expected: i32) {
     let fs = mount(path).expect("it mounts");
     let caller = Caller::root();
@@ -140,8 +140,8 @@ fn the_parent_of_a_directory_is_no_inode_of_the_file_system_itself() {
     fs.unmount().expect("it closes");
 }
 
-/// `tune2fs -j` on a mounted file system keeps the journal in a file with a name, which e2fsck and
-/// the kernel accept. It is no damage, but nobody gets at it.
+/// `tune2fs -j` on a mounted file system keeps the journal in a named file, which e2fsck and the
+/// kernel accept. It is no damage, but access to the file is refused.
 #[test]
 fn a_journal_with_a_name_is_closed_and_sound() {
     if !KernelMount::available_or_skip("a_journal_with_a_name_is_closed_and_sound") {
@@ -167,7 +167,7 @@ fn a_journal_with_a_name_is_closed_and_sound() {
     assert!(!look(&path).is_clean());
 }
 
-/// The number of a file that was removed.
+/// The inode number of a removed file.
 fn freed(path: &Path) -> InodeNr {
     let fs = mount(path).expect("it mounts");
     let (root, caller) = (fs.root().unwrap(), Caller::root());
@@ -177,7 +177,7 @@ fn freed(path: &Path) -> InodeNr {
     nr
 }
 
-/// A name whose inode is free is damage, and the message tells where it stands.
+/// An entry of a free inode is damage, and the message names its place.
 #[test]
 fn a_name_of_a_free_inode_is_damage() {
     for block_size in ["1024", "4096"] {

@@ -1,5 +1,5 @@
-//! Blocks that went through the journal are revoked when they are freed: more than one transaction
-//! of a small log takes.
+//! Journaled blocks are revoked when they are freed: more blocks than one transaction of a small
+//! log can revoke.
 
 use crate::image;
 use std::path::Path;
@@ -9,9 +9,10 @@ use uext4::{Caller, FallocateMode, Filesystem};
 use uext4_testkit::oracle::{self, Access};
 
 const ROOT: Caller = Caller::root();
-/// In blocks of 1 KiB: a revoke block holds 125, the log has 1024 blocks.
+/// Size of the file in bytes. With blocks of 1 KiB a revoke block holds 125 entries, and the log
+/// has 1024 blocks.
 const BYTES: u64 = 160 << 20;
-/// Extents, and data in the journal.
+/// Inode flags: extents and data journaling.
 const FLAGS: u32 = 0x8_4000;
 
 fn journaled() -> Arc<MemDevice> {

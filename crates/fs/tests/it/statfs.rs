@@ -1,4 +1,4 @@
-//! The numbers of `statfs` against those of the kernel on the same image.
+//! `statfs` compared with the kernel on the same image.
 
 use crate::image;
 use uext4_testkit::oracle::KernelMount;

@@ -1,4 +1,4 @@
-//! Many threads in one file system, small: `cargo xtask threads` is the large run.
+//! Many threads in one file system, small size; `cargo xtask threads` is the large run.
 
 use crate::image;
 use crate::worker::{self, Model, Worker};
@@ -11,7 +11,7 @@ use uext4::{Filesystem, MountOptions};
 const THREADS: u64 = 16;
 const STEPS: u64 = 3000;
 
-/// Waits for workers, unmounts, and lets e2fsck and their models judge what is there.
+/// Joins the workers, unmounts, and checks the image by e2fsck and the models.
 pub(crate) fn finish(workers: Vec<JoinHandle<Model>>, fs: &Filesystem, device: &Arc<MemDevice>) {
     let models: Vec<Model> = workers.into_iter().map(|w| w.join().unwrap()).collect();
     fs.unmount().unwrap();
@@ -40,8 +40,8 @@ fn stress_steps() -> u64 {
     asked.and_then(|steps| steps.parse().ok()).unwrap_or(100)
 }
 
-/// All allocators, with and without data that wait, with quota, while transactions end, memory is
-/// given back and the file system stands still for moments.
+/// All allocators, with and without delayed allocation, with quota, during commits, memory reclaim
+/// and freezes.
 #[test]
 fn every_engine_agrees_with_its_models() {
     for engine in ["linear", "optimized", "freespace-tree"] {
@@ -84,7 +84,8 @@ fn memory_is_given_back_while_they_work() {
     };
     let workers: Vec<_> = (0..4).map(run).collect();
     let (mut inodes, mut blocks, mut rounds) = (0, 0, 0);
-    // What was used last goes in the second round; on a busy machine the workers may be done first.
+    // Recently used entries are reclaimed in the second round. On a busy machine the workers may
+    // finish first.
     while rounds < 3 || !workers.iter().all(JoinHandle::is_finished) {
         fs.sync().unwrap(); // what a transaction holds stays
         let relief = fs.relieve_memory();

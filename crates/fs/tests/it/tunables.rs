@@ -1,4 +1,4 @@
-//! Tunables show in what requests do, and in what the device is told.
+//! Tunables: effects on requests and on readahead hints to the device.
 
 use crate::image;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use uext4::device::{BlockDevice, Error, MemDevice};
 use uext4::{Caller, Filesystem, MountOptions, Threads};
 use uext4_sync::{Mutex, Rank};
 
-/// A device that remembers what it was told to read ahead, and may turn.
+/// A device that records readahead hints and may be rotational.
 struct Watched {
     device: Arc<MemDevice>,
     turns: bool,
@@ -40,7 +40,7 @@ impl BlockDevice for Watched {
     }
 }
 
-/// Eight groups of one flexible group, of blocks of 1 KiB; all their bitmaps are on the device.
+/// One flexible group of eight groups with blocks of 1 KiB; all bitmaps are on the device.
 fn eight_groups() -> Arc<MemDevice> {
     image::mke2fs(64, &["-b", "1024", "-O", "^metadata_csum,^uninit_bg"])
 }
@@ -69,7 +69,7 @@ fn write_small_file(fs: &Filesystem) {
     fs.fsync(&file).unwrap();
 }
 
-/// What the device is told before the first file is written, in blocks.
+/// Readahead hints before the first file is written, as (block, length in blocks).
 fn told_ahead(tunable: Option<(&str, u64)>) -> Vec<(u64, u64)> {
     let device = watched(false);
     let fs = mount(device.clone(), "allocator=linear", Threads::Inline);
@@ -88,7 +88,7 @@ fn told_ahead(tunable: Option<(&str, u64)>) -> Vec<(u64, u64)> {
 
 #[test]
 fn bitmaps_of_a_flexible_group_are_asked_for_in_one_go() {
-    // Data of files begin in the second group.
+    // File data starts in the second group.
     let whole = told_ahead(None);
     assert_eq!(whole.len(), 1, "{whole:?}");
     let (first, blocks) = whole[0];
@@ -120,7 +120,7 @@ fn defaults_suit_the_disk_and_its_groups() {
     fs.unmount().unwrap();
 }
 
-/// Clusters that stay preallocated when a file of 8 blocks was written.
+/// Clusters that stay preallocated after a file of 8 blocks was written.
 fn preallocated(list: &str, tunable: Option<(&str, u64)>) -> u64 {
     let fs = image::mount_with(&eight_groups(), list).unwrap();
     if let Some((name, value)) = tunable {

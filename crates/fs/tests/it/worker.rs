@@ -1,17 +1,17 @@
-//! One of many threads in one file system: it keeps a model of its own names, and shares
-//! directories with the others. The full-size run of `xtask` uses it too.
+//! Worker thread of a stress test: it keeps a model of its own names and shares directories with
+//! the others. The full-size run of `xtask` uses it too.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use uext4::{Caller, Filesystem, InodeRef, RenameFlags};
 use uext4_sync::Rng;
 
-/// Names of one thread in each directory.
+/// Names per thread in each directory.
 const NAMES: u64 = 400;
-/// Largest file.
+/// Maximum file size in bytes.
 const FILE_BYTES_MAX: u64 = 20_000;
 
-/// What one thread expects to find: whether in the shared directory, and name → contents.
+/// Expected files of one thread: (in the shared directory, name) → content.
 pub(crate) type Model = BTreeMap<(bool, Vec<u8>), Vec<u8>>;
 
 pub(crate) struct Worker {
@@ -32,14 +32,14 @@ fn own_dir(fs: &Filesystem, id: u64) -> uext4::Result<InodeRef> {
     dir(fs, format!("own {id}").as_bytes())
 }
 
-/// A directory in the root, made when it is not there.
+/// A directory in the root, created if missing.
 fn dir(fs: &Filesystem, name: &[u8]) -> uext4::Result<InodeRef> {
     let (root, caller) = (fs.root()?, Caller::root());
     fs.lookup(&root, name, &caller)
         .or_else(|_| fs.mkdir(&root, name, 0o755, &caller))
 }
 
-/// Looks up all that thread `id` expects.
+/// Checks all files that thread `id` expects.
 pub(crate) fn check(fs: &Filesystem, id: u64, model: &Model) -> uext4::Result<()> {
     let (shared, own) = (shared_dir(fs)?, own_dir(fs, id)?);
     for ((in_shared, name), data) in model {
@@ -75,7 +75,7 @@ impl Worker {
         })
     }
 
-    /// Works while `goes_on` says so; the model and the number of operations.
+    /// Works while `goes_on` returns true. Returns the model and the number of operations.
     pub(crate) fn work(mut self, mut goes_on: impl FnMut(u64) -> bool) -> (Model, u64) {
         let mut done = 0;
         while goes_on(done) {

@@ -1,6 +1,6 @@
 //! Commands that change names and attributes: mkdir, rm, ln, mv, chmod, chown.
 //!
-//! All go through the journal: a crash leaves each operation done or not begun.
+//! All changes go through the journal: after a crash each operation is complete or absent.
 
 use super::mode::Mode;
 use crate::failure::{At, Exit, Failure, Result};
@@ -225,7 +225,7 @@ fn owner(text: &str) -> std::result::Result<(Option<u32>, Option<u32>), String> 
     }
 }
 
-/// Mounts the image and changes these paths one after the other, up to the first that fails.
+/// Mounts the image and applies `change` to each path in order, up to the first failure.
 fn each(
     image: &ImageArgs,
     paths: &[OsString],
@@ -239,7 +239,7 @@ fn each(
     })
 }
 
-/// Refuses what has no name of its own in a directory: the root, `.` and `..`.
+/// Refuses paths without a directory entry of their own: the root, `.` and `..`.
 fn check_movable(image: &ImageArgs, path: &OsStr) -> Result<()> {
     match transfer::last_name(path.as_bytes()) {
         Some(_) => Ok(()),
@@ -251,7 +251,7 @@ fn check_movable(image: &ImageArgs, path: &OsStr) -> Result<()> {
     }
 }
 
-/// `to`, or the last name of `from` in it if it is a directory.
+/// `to` if it is no directory, else `to` joined with the last name of `from`.
 fn into_directory(paths: &Paths<'_>, from: &OsStr, to: &OsStr) -> Vec<u8> {
     let is_dir = paths.metadata(to).is_ok_and(|found| found.is_dir());
     match Path::new(from).file_name() {

@@ -1,4 +1,4 @@
-//! `uext4 check`: is the file system sound?
+//! `uext4 check`: reports damage of a file system without changing it.
 
 use crate::failure::{At, Exit, Failure, Result};
 use crate::image::ImageArgs;
@@ -60,7 +60,7 @@ impl Args {
     }
 }
 
-/// Damage as a failure.
+/// Turns findings or an incomplete check into a failure.
 fn verdict(name: &str, report: &Report) -> Result<()> {
     let count = report.findings.len() as u64 + report.n_more;
     if count > 0 {

@@ -1,4 +1,4 @@
-//! `uext4 completions` and `uext4 man`: what packages install beside the tool.
+//! `uext4 completions` and `uext4 man`: files that packages install beside the tool.
 
 use crate::cli::Cli;
 use crate::failure::{At, Result};

@@ -1,4 +1,4 @@
-//! `uext4 extents`: where the data of a file are.
+//! `uext4 extents`: lists the extents of a file.
 
 use crate::failure::{At, Result};
 use crate::image::{ImageArgs, Purpose};

@@ -1,4 +1,4 @@
-//! `uext4 freefrag`: how free space is cut up, and where it lies.
+//! `uext4 freefrag`: fragmentation and location of free space.
 
 use super::control;
 use crate::failure::{At, Result};
@@ -10,7 +10,7 @@ use uext4_fuse::Ask;
 
 const COLUMNS: usize = 64;
 const ROWS: usize = 16;
-/// From full to free.
+/// From completely used to completely free.
 const SHADES: [char; 5] = ['█', '▓', '▒', '░', '·'];
 /// The same for terminals that show ASCII only.
 const ASCII_SHADES: [char; 5] = ['#', '+', '=', '-', '.'];
@@ -110,7 +110,7 @@ fn picture(out: &mut dyn Write, found: &FreeFragments) -> Result<()> {
     Ok(())
 }
 
-/// Only what is all in use has the first shade, and only what is all free the last.
+/// The first shade means no free space, the last no used space.
 fn shade(shades: [char; 5], free_thousandths: u16) -> char {
     match free_thousandths {
         0 => shades[0],

@@ -17,9 +17,9 @@ use std::path::{Path, PathBuf};
 use uext4::path::Directory;
 use uext4::{FileType, Filesystem, InodeRef, MountOptions, Threads};
 
-/// Memory for inodes and metadata blocks that are not in use: each is read once, or soon again.
+/// Memory for unused inodes and metadata blocks, in bytes: each is read once, or again soon.
 const METADATA_CACHE_BYTES: u64 = 1 << 20;
-/// Memory for what is known of the maps of files.
+/// Memory for cached extent maps, in bytes.
 const EXTENT_CACHE_BYTES: u64 = 256 << 10;
 
 /// Copy files from an image to the host
@@ -108,7 +108,7 @@ impl Args {
         }
     }
 
-    /// Each inode is looked at once, so little of them is kept.
+    /// Mounts with small caches, because each inode is read once.
     fn open(&self) -> Result<Filesystem> {
         let options = MountOptions {
             metadata_cache_bytes: Some(METADATA_CACHE_BYTES),
@@ -183,13 +183,13 @@ fn open_directory(path: &Path) -> Result<OwnedFd> {
     rustix::fs::open(path, flags, Mode::empty()).at(path.display())
 }
 
-/// The bytes that will be copied, as far as they can be seen, for a bar of progress.
+/// Number of bytes to copy, for the progress bar. Unreadable parts are left out.
 fn total_bytes(fs: &Filesystem, source: &InodeRef) -> u64 {
     let mut total: u64 = 0;
     let mut entered = HashSet::new();
     let mut waiting = vec![fs.attr(source).ino];
     while let Some(nr) = waiting.pop() {
-        // What is damaged is told by the copy itself.
+        // The copy reports damage.
         let Ok(inode) = fs.inode(nr) else { continue };
         let attr = fs.attr(&inode);
         match attr.kind {

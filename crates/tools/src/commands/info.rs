@@ -1,4 +1,4 @@
-//! `uext4 info`: what the superblock says, as `dumpe2fs -h` does; of a mount, how it is served.
+//! `uext4 info`: prints the superblock, as `dumpe2fs -h` does, or how a mount is served.
 
 use super::groups;
 use crate::failure::{At, Failure, Result};
@@ -34,7 +34,7 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// What `--json` shows of a superblock.
+/// JSON form of a superblock.
 #[derive(Serialize)]
 pub(super) struct Info {
     label: Name,
@@ -54,7 +54,7 @@ pub(super) struct Info {
     blocks_per_group: u32,
     inodes_per_group: u32,
     features: Vec<String>,
-    /// Features that make uext4 refuse, or only read, this file system.
+    /// Features with which uext4 refuses the file system.
     unsupported: Vec<String>,
     read_only_features: Vec<String>,
     journal: Option<Journal>,
@@ -71,7 +71,7 @@ pub(super) struct Info {
 
 #[derive(Serialize)]
 struct Journal {
-    /// Inode of the journal; none: it is on another device.
+    /// Inode of the journal; `None` if it is on another device.
     inode: Option<u32>,
     device_uuid: Option<String>,
     size_bytes: Option<u64>,
@@ -108,7 +108,7 @@ impl Args {
             return Err(Failure::usage(other));
         }
         let mut server = super::control::ask(&self.image.image, &Ask::Server {})?;
-        // A server of an older version does not know the question.
+        // A server of an older version does not know this request.
         let met = super::control::ask(&self.image.image, &Ask::Incidents {});
         server["incidents"] = met.unwrap_or_default();
         let mut out = show::stdout();

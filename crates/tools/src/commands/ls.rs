@@ -96,9 +96,9 @@ struct Listing<'a> {
     fs: &'a Filesystem,
     paths: Paths<'a>,
     rows: Vec<Row>,
-    /// Directories that were listed: each once, so that a cycle has an end.
+    /// Inodes of directories that were listed. Each is listed once, so that a cycle ends.
     entered: HashSet<u32>,
-    /// Something was told to be damaged.
+    /// Damage was reported.
     damaged: bool,
     out: &'a mut dyn Write,
 }
@@ -118,7 +118,7 @@ impl Listing<'_> {
         Ok(())
     }
 
-    /// Lists one directory; answers the directories in it when they are wanted too.
+    /// Lists one directory. Returns its subdirectories if `-R` is set.
     fn directory(&mut self, dir: &[u8]) -> Result<Vec<Vec<u8>>> {
         let at = self.args.image.name_of(dir);
         let nr = self.paths.metadata(dir).at(&at)?.attr().ino.0;

@@ -155,7 +155,7 @@ impl Args {
             .and_then(|device| uext4::mkfs::format(&*device, options).at(name));
         made.inspect_err(|_| {
             if is_new {
-                // Half a file system is of no use to anybody; there may be none.
+                // An incomplete file system is useless. The file may not exist.
                 let _ = std::fs::remove_file(&self.image);
             }
         })

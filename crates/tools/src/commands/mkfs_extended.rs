@@ -1,10 +1,10 @@
-//! `uext4 mkfs -E`: the extended options of mke2fs that make sense here.
+//! `uext4 mkfs -E`: the supported extended options of mke2fs.
 
 use crate::numbers;
 use std::str::FromStr;
 use uext4::mkfs::{InodeTables, MkfsOptions};
 
-/// One list after `-E`.
+/// One list of options after `-E`.
 #[derive(Clone)]
 pub(super) struct Extended(Vec<One>);
 
@@ -17,7 +17,7 @@ enum One {
     RootOwner(u32, u32),
     HashSeed([u8; 16]),
     OrphanFile(u32),
-    /// Nothing here: discarding is the business of who makes the image file.
+    /// No effect: discarding is left to the program that makes the image file.
     Discard,
 }
 

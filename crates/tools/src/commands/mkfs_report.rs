@@ -1,4 +1,4 @@
-//! What mkfs made, for people and as JSON.
+//! Report of mkfs, as text and as JSON.
 
 use super::info::Info;
 use crate::failure::{At, Result};
@@ -8,7 +8,7 @@ use std::io::Write;
 use uext4::format::{GroupNr, Support};
 use uext4::mkfs::Report;
 
-/// A file system that was made, or would be.
+/// A file system that was made, or would be in a dry run.
 pub(super) struct Made<'a> {
     pub(super) name: &'a str,
     pub(super) report: &'a Report,
@@ -22,11 +22,11 @@ struct Json {
     #[serde(flatten)]
     info: Info,
     journal_blocks: u32,
-    /// Features that were asked for and left out.
+    /// Features that were requested and left out.
     dropped_features: Vec<String>,
     /// Owner and group of the root directory.
     root_owner: (u32, u32),
-    /// Blocks with copies of the superblock.
+    /// Block numbers of the backup superblocks.
     backup_superblocks: Vec<u64>,
     /// Nothing was written.
     dry_run: bool,
@@ -56,7 +56,7 @@ impl Made<'_> {
         copies.map(|block| block.0).collect()
     }
 
-    /// For people.
+    /// Prints the report as text.
     pub(super) fn say(&self) -> Result<()> {
         let (name, report) = (self.name, self.report);
         let (geometry, disk) = (&report.geometry, &report.superblock);

@@ -1,4 +1,4 @@
-//! What a file system is made on: a new file, an existing one, a block device, or nothing at all.
+//! Target of mkfs: a new file, an existing file, a block device, or none in a dry run.
 
 use crate::failure::{At, Exit, Failure, Result};
 use crate::image::Place;
@@ -8,7 +8,7 @@ use std::sync::Arc;
 use uext4::device::{self, BlockDevice, FileDevice};
 use uext4::mkfs::{DeviceContents, MkfsOptions};
 
-/// Where the file system goes to.
+/// Path and size of the new file system.
 pub(super) struct Target<'a> {
     pub(super) path: &'a Path,
     pub(super) place: &'a Place,
@@ -17,7 +17,8 @@ pub(super) struct Target<'a> {
 }
 
 impl Target<'_> {
-    /// Opens or makes what the file system goes to, once it is sure that nothing is lost there.
+    /// Opens or creates the target. Without `--force` it refuses a target that holds data, before
+    /// it writes anything.
     pub(super) fn device(&self, options: &mut MkfsOptions) -> Result<Arc<dyn BlockDevice>> {
         let path = self.path;
         let name = path.display().to_string();
@@ -46,7 +47,7 @@ impl Target<'_> {
             return Err(no_size(path));
         }
         match FileDevice::create(path, size) {
-            // Exports of remote devices (nbdfuse) are files whose size is fixed.
+            // Files of nbdfuse, which exports remote devices, have a fixed size.
             Err(error) if size == there.len() && has_fixed_size(&error) => {
                 options.contents = DeviceContents::Unknown;
                 Ok(self.place.open(path, device::Access::ReadWrite).at(&name)?)
@@ -58,7 +59,7 @@ impl Target<'_> {
         }
     }
 
-    /// A device as large as the real one. What is on that is told and does not matter.
+    /// A device of the target's size for a dry run. A note reports existing content.
     pub(super) fn imagined(&self, options: &mut MkfsOptions) -> Result<Imagined> {
         options.contents = DeviceContents::Zeroed;
         let name = self.path.display().to_string();
@@ -119,7 +120,7 @@ impl Target<'_> {
     }
 }
 
-/// A device for dry runs: it reads as zero, and what is written to it is gone.
+/// A device for dry runs: reads return zeroes, and writes are discarded.
 pub(super) struct Imagined {
     size_bytes: u64,
 }
@@ -158,7 +159,7 @@ fn no_size(path: &Path) -> Failure {
     ))
 }
 
-/// What people would not like to lose: where its mark stands, the mark, what it is.
+/// Signatures of content to protect: byte offset, bytes, description.
 const SIGNATURES: &[(u64, &[u8], &str)] = &[
     (1080, b"\x53\xEF", "an ext2, ext3 or ext4 file system"),
     (0, b"XFSB", "an XFS file system"),
@@ -192,7 +193,7 @@ fn found(device: &dyn BlockDevice) -> std::result::Result<Option<&'static str>, 
     Ok(None)
 }
 
-/// Whether the file system that holds the image does not change the size of files.
+/// True if the host's file system cannot change the size of the file.
 fn has_fixed_size(error: &device::Error) -> bool {
     let device::Error::Io { source, .. } = error else {
         return false;

@@ -1,4 +1,4 @@
-//! Modes of `chmod`: octal numbers, and changes such as `u+x,go-w`.
+//! Mode syntax of `chmod`: octal numbers, and changes such as `u+x,go-w`.
 
 use crate::numbers;
 use std::str::FromStr;
@@ -12,12 +12,12 @@ pub(super) enum Mode {
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Change {
-    /// Bits of those whom it concerns: owner, group, others.
+    /// Mode bits of the classes in this clause: owner, group, others.
     who: u16,
     how: How,
-    /// Permission bits for everybody.
+    /// Permission bits for all classes; `who` masks them.
     bits: u16,
-    /// `X`: execute for directories, and for files that somebody executes.
+    /// `X`: execute for directories, and for files that have any execute bit.
     search: bool,
 }
 

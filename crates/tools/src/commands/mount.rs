@@ -1,4 +1,4 @@
-//! `uext4 mount` and `uext4 umount`: the image as a directory, through FUSE.
+//! `uext4 mount` and `uext4 umount`: serves an image through FUSE.
 
 use super::control;
 use super::mount_access::{self, LookInside};
@@ -56,7 +56,7 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) fn run(mut self) -> Result<()> {
-        // Nothing is open yet but what the caller left open.
+        // At this point the only open descriptors are those inherited from the caller.
         uext4_fuse::close_inherited().at("the descriptors of the caller")?;
         let mut mount = uext4_fuse::MountOptions {
             n_threads: self.threads,
@@ -82,7 +82,8 @@ impl Args {
         let options = MountOptions::default().parse(&rest);
         let mut options = options.map_err(|error| Failure::options(&list, &error))?;
         if options.quota_limits != QuotaLimits::default() {
-            // Who writes must hear of a limit, which a cache of writes does not know.
+            // A writer must get EDQUOT from its write. The kernel's writeback cache does not know
+            // the limits.
             if list.split(',').any(|word| word == "writeback") {
                 let problem = "writeback: limits of quota need writethrough";
                 return Err(Failure::usage(format!("-o {list}: {problem}")));
@@ -98,7 +99,7 @@ impl Args {
         mount.read_only = options.access == Access::ReadOnly;
         mount.files = self.image.files(&options);
         (mount.sync, mount.dirsync) = (options.sync, options.dirsync);
-        // The reason is told by the server's process: it opens the image.
+        // The server's process reports the reason, because it opens the image.
         let stages = Stages {
             open: || self.devices(&options),
             mount: |devices: Devices| {
@@ -123,7 +124,7 @@ impl Args {
             .to_string()
     }
 
-    /// What cannot be looked at is told when it is opened.
+    /// An unreadable file counts as a file; opening it reports the error.
     fn backing(&self) -> Backing {
         match std::fs::metadata(&self.image.image) {
             Ok(found) if !found.file_type().is_block_device() => Backing::File,
@@ -133,7 +134,7 @@ impl Args {
         }
     }
 
-    /// Opens the devices; a reader is told of a writer beside it.
+    /// Opens the devices. A read-only mount prints a note about another writer.
     fn devices(&self, options: &MountOptions) -> uext4::Result<Devices> {
         let purpose = match options.access {
             Access::ReadOnly => Purpose::Read,
@@ -167,7 +168,7 @@ impl Args {
         Ok(opened)
     }
 
-    /// Refuses an image of strangers that is not sound.
+    /// Checks an untrusted image and refuses it if it is damaged.
     fn vet(&self, options: &MountOptions) -> uext4::Result<()> {
         let limits = Limits {
             memory_bytes: VET_MEMORY_BYTES,
@@ -192,7 +193,7 @@ impl Args {
     }
 }
 
-/// What looking over an image of strangers may take.
+/// Limits of the check of an untrusted image.
 const VET_MEMORY_BYTES: u64 = 256 << 20;
 const VET_TIME: Duration = Duration::from_secs(60);
 /// Take a mount off, and wait until the image is clean

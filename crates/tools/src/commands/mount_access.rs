@@ -1,11 +1,12 @@
-//! Mounts that can only be read although nobody asked for that: the kernel and `mount(8)` fall back
-//! to a read-only mount as well, and say so.
+//! Fallback to a read-only mount, with a note, as in the kernel and `mount(8)`: for a
+//! write-protected device or a feature without write support.
 
 use crate::image::{ImageArgs, Purpose};
 use uext4::{Access, MountOptions, format::Support};
 
-/// Makes a mount read-only that can be nothing else, and says why. `look_inside` says whether the
-/// superblock may be read already; what cannot be opened or read is told by the mount itself.
+/// Sets the mount to read-only if writing is impossible, and prints the reason. `look_inside` says
+/// whether the superblock may be read already. The mount itself reports errors of opening and
+/// reading.
 pub(super) fn settle(image: &ImageArgs, options: &mut MountOptions, look_inside: LookInside) {
     if options.access == Access::ReadOnly {
         return;
@@ -21,14 +22,14 @@ pub(super) fn settle(image: &ImageArgs, options: &mut MountOptions, look_inside:
     }
 }
 
-/// Whether the image's bytes are looked at before the server is locked in.
+/// Whether the superblock is read before the server enters its sandbox.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LookInside {
     Yes,
     No,
 }
 
-/// A feature with which the file system can only be read.
+/// A feature for which uext4 has no write support, in words.
 fn feature_in_the_way(image: &ImageArgs) -> Option<String> {
     let device = image.device(Purpose::Read).ok()?;
     let disk = uext4::read_superblock(&*device, None).ok()?;

@@ -1,34 +1,35 @@
-//! The words of `uext4 mount -o` that are about the server and the mount point, and the help about
-//! all words: the same tables are parsed and shown.
+//! Options of `uext4 mount -o` for the server and the mount point, and the help for all options.
+//! Parser and help use the same tables.
 
 use crate::image::Place;
 use std::collections::HashSet;
 use uext4::{MountOptions, OptionHelp};
 use uext4_fuse::{BadOwners, Channel, DataCache, Owners, Sandbox, Sharing};
 
-/// Whether who made the image means well.
+/// Whether the image comes from a trusted source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Trust {
     Yes,
     No,
 }
 
-/// How an image of strangers is used: what one operation looks at and holds, and how long it takes.
+/// Options for an untrusted image: read-only, and limits of metadata bytes and seconds per
+/// operation.
 const UNTRUSTED_WORDS: &str = "ro,operation_bytes=268435456,operation_seconds=30";
-/// Memory that the server of such an image may have, and what rings of one core take of it more.
+/// Memory limit of the server of an untrusted image, and the share of each core's rings, in bytes.
 const UNTRUSTED_MEMORY_BYTES: u64 = 2 << 30;
 const RING_MEMORY_BYTES: u64 = 256 << 20;
 
-/// What the words set.
+/// Target of the setters.
 struct Ours<'a> {
     mount: &'a mut uext4_fuse::MountOptions,
     trust: Trust,
 }
 
-/// A word, and what it sets.
+/// An option without a value, and its setter.
 type Word = (&'static str, fn(&mut Ours<'_>));
 
-/// Words about one thing.
+/// Options with one help text.
 struct Row {
     words: &'static [Word],
     about: &'static str,
@@ -85,7 +86,7 @@ const TABLE: &[Row] = &[
     },
 ];
 
-/// Takes the options out of the list that concern the kernel's side; answers the others.
+/// Removes the options of the server and the mount point from the list and returns the others.
 pub(super) fn take_ours(
     list: &str,
     mount: &mut uext4_fuse::MountOptions,
@@ -109,13 +110,13 @@ pub(super) fn take_ours(
         mount.memory_bytes_max = Some(UNTRUSTED_MEMORY_BYTES + cores * RING_MEMORY_BYTES);
         (mount.no_suid, mount.no_dev) = (true, true);
         mount.sandbox = Sandbox::Must;
-        // The last words say how it is used.
+        // Later words override these.
         rest.insert(0, UNTRUSTED_WORDS);
     }
     Ok((rest.join(","), trust))
 }
 
-/// All words that a mount takes, in the order of help.
+/// All mount options, in the order of help.
 fn all() -> Vec<OptionHelp> {
     let row = |section, forms, about| OptionHelp {
         section,
@@ -137,7 +138,7 @@ fn all() -> Vec<OptionHelp> {
         )
     });
     let ours: Vec<OptionHelp> = place.chain(server).chain(owners).collect();
-    // Some are also words of the file system, which lets them pass.
+    // The file system accepts and ignores some of them.
     let taken: HashSet<&String> = ours.iter().flat_map(|row| &row.forms).collect();
     let mut theirs = MountOptions::help();
     for row in &mut theirs {
@@ -148,12 +149,12 @@ fn all() -> Vec<OptionHelp> {
     all
 }
 
-/// Width of help, so that a man page on a terminal of 80 columns does not break its lines, and of
-/// the column with the words.
+/// Width of help in columns, so that a man page on a terminal of 80 columns does not break its
+/// lines; and width of the first column.
 const WIDTH: usize = 71;
 const COLUMN: usize = 28;
 
-/// A table of all words.
+/// A table of all options.
 pub(super) fn help() -> String {
     let mut text = String::from("Mount options:\n");
     let mut section = "";
@@ -180,7 +181,7 @@ pub(super) fn help() -> String {
     text
 }
 
-/// Lines of at most so many letters.
+/// Wraps the text into lines of at most `width` bytes, if words allow it.
 fn wrapped(text: &str, width: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in text.split_whitespace() {
@@ -229,7 +230,7 @@ mod tests {
         }
     }
 
-    /// The forms in the first column of a page's table.
+    /// Options in the first column of a page's table.
     fn listed(page: &str) -> HashSet<String> {
         let page = page.replace("\\-", "-").replace("\\&", "");
         let (_, table) = page.split_once("Mount options:").expect("its heading");

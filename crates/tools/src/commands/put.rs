@@ -12,7 +12,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use uext4::{Caller, Error, Filesystem, InodeRef, SetAttr, SetTime};
 
-/// What a new file from standard input may be read and written by, less the umask.
+/// Mode of a new file from standard input, before the umask.
 const STREAM_MODE: u16 = 0o666;
 
 /// Copy files from the host into an image, as cp -a does
@@ -160,7 +160,7 @@ impl Args {
         }
     }
 
-    /// Makes a file of what standard input says.
+    /// Creates a file from standard input.
     fn stream(&self, fs: &Filesystem) -> Result<()> {
         let path = self.path.as_bytes();
         let at = self.image.name_of(path);
@@ -180,13 +180,13 @@ impl Args {
         let inode = fs.create(&parent, name, 0o600, &caller).at(&at)?;
         let filled = self.fill(fs, &inode, &at);
         if filled.is_err() {
-            // Not half a file. It was made here; what fails now cannot be helped.
+            // Removes the incomplete file. A second error is ignored.
             let _ = fs.unlink(&parent, name, &caller);
         }
         filled.map_err(|(Ended::File(failure) | Ended::All(failure))| failure)
     }
 
-    /// Data and attributes: it belongs to the caller.
+    /// Writes data and attributes. The file belongs to the calling user.
     fn fill(&self, fs: &Filesystem, inode: &InodeRef, at: &str) -> Step<()> {
         stream::read_in(fs, inode, at)?;
         let umask = rustix::process::umask(rustix::fs::Mode::empty());

@@ -1,4 +1,4 @@
-//! `uext4 quota`: what users, groups and projects use and may use.
+//! `uext4 quota`: usage and limits of users, groups and projects.
 
 use super::control;
 use crate::failure::{At, Exit, Failure, Result};
@@ -9,7 +9,7 @@ use uext4::Filesystem;
 use uext4::format::quota::QuotaKind;
 use uext4_fuse::{Ask, NewGrace, NewLimits, QuotaRow};
 
-/// Owners asked for at once.
+/// Owners per request to a running mount.
 const OWNERS_AT_ONCE: u32 = 4096;
 
 /// Show what users, groups and projects use, and set what they may use
@@ -96,7 +96,7 @@ impl Args {
         Ok(rows.iter().map(QuotaRow::of).collect())
     }
 
-    /// As [`Self::rows`], of a mount that is asked.
+    /// As [`Self::rows`], from a running mount.
     fn running_rows(&self) -> Result<Vec<QuotaRow>> {
         let (mut all, mut from) = (Vec::new(), Some(0));
         while let Some(first) = from {

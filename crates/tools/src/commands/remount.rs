@@ -1,4 +1,4 @@
-//! `uext4 remount`, `freeze`, `thaw` and `shutdown`: what a running mount is told.
+//! `uext4 remount`, `freeze`, `thaw` and `shutdown`: commands to a running mount.
 
 use super::control;
 use super::mount_words::take_ours;
@@ -89,7 +89,7 @@ impl Args {
     }
 }
 
-/// A word that nobody knows is a wrong argument, whatever is mounted.
+/// Refuses an unknown option as a usage error, before it asks the mount.
 fn check_words(list: &str) -> Result<()> {
     let rest = Place::default().take(list)?;
     let ours = take_ours(&rest, &mut uext4_fuse::MountOptions::default());

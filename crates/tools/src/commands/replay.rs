@@ -1,4 +1,4 @@
-//! `uext4 replay`: brings a journal home.
+//! `uext4 replay`: replays the journal and processes orphans.
 
 use crate::failure::{At, Exit, Failure, Result};
 use crate::image::{ImageArgs, Purpose, superblock};
@@ -28,7 +28,7 @@ pub(crate) struct Args {
 
 #[derive(Serialize)]
 struct Replayed {
-    /// The journal or orphans were recovered; else there was nothing to do.
+    /// True if the journal or orphans needed recovery.
     recovered: bool,
 }
 

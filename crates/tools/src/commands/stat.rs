@@ -1,4 +1,4 @@
-//! `uext4 stat` and `uext4 cat`: one file, its attributes or its bytes.
+//! `uext4 stat` and `uext4 cat`: attributes or content of one file.
 
 use super::ls::Row;
 use crate::date;
@@ -36,7 +36,7 @@ struct Stat {
     sectors: u64,
     generation: u32,
     project: u32,
-    /// As `lsattr` knows them.
+    /// Inode flags, as in `lsattr`.
     flags: u32,
     accessed_ns: i128,
     changed_ns: i128,

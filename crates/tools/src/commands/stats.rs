@@ -1,4 +1,4 @@
-//! `uext4 stats`: what a running mount did and holds, in numbers.
+//! `uext4 stats`: counters and gauges of a running mount.
 
 mod metrics;
 mod prometheus;
@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 use uext4_fuse::Ask;
 
-/// Groups asked for at once.
+/// Groups per request.
 const GROUPS_AT_ONCE: u32 = 4096;
 
 /// Show what a running mount did and holds, in numbers
@@ -68,7 +68,7 @@ impl Args {
         Ok(out.flush()?)
     }
 
-    /// Shows `stats` and those of later moments; as JSON one line each.
+    /// Prints `stats` and then a new snapshot every `seconds`. Each is one line in JSON.
     fn again(&self, mut stats: Value, seconds: u32) -> Result<()> {
         let mut before = Value::Null;
         loop {
@@ -82,7 +82,8 @@ impl Args {
             drop(out);
             std::thread::sleep(Duration::from_secs(seconds.into()));
             before = stats;
-            // The server listens to a silent client for ten seconds only: connect again.
+            // The server closes connections that are silent for ten seconds, so each request
+            // connects again.
             stats = super::control::ask(&self.target, &Ask::Stats {})?;
         }
     }

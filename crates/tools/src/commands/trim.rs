@@ -1,4 +1,4 @@
-//! `uext4 trim`: gives free space back to what the image lies on.
+//! `uext4 trim`: discards free space of an image or mount.
 
 use super::control;
 use crate::failure::{At, Result};

@@ -1,4 +1,4 @@
-//! `uext4 tunables`: limits of a running mount, read and set.
+//! `uext4 tunables`: reads and sets tunables of a running mount.
 
 use crate::failure::{Failure, Result};
 use crate::show;

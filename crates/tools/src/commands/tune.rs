@@ -1,4 +1,4 @@
-//! `uext4 tune`: changes parameters of a file system that exists.
+//! `uext4 tune`: changes parameters of an existing file system.
 
 use super::info::Info;
 use crate::failure::{At, Failure, Result};

@@ -1,9 +1,9 @@
-//! From an image to the host.
+//! Copies files and trees from an image to the host.
 //!
-//! Invariants: the image may be hostile, and so may be other processes that work where the files
-//! go. Everything is made new, by names that are checked, below directories that were made here
-//! and are held open: no symbolic link is ever followed on the host, and nothing that exists is
-//! overwritten. A directory is exported once: an image in which one has two names is damaged.
+//! Invariants: the image may be hostile, and so may other processes in the destination. The export
+//! creates every file itself, with a checked name, below the destination or a directory that it
+//! created and holds open. It follows no symbolic link on the host and overwrites nothing. It
+//! exports each directory once; a second name of a directory is reported as damage.
 
 use super::handles::{self, Identity};
 use super::progress::Progress;
@@ -23,7 +23,7 @@ use std::path::{Path, PathBuf};
 use uext4::path::Directory;
 use uext4::{Attr, Caller, Error, FileType, Filesystem, InodeRef, Seek};
 
-/// What becomes of device nodes.
+/// Treatment of device nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Devices {
     Make,
@@ -42,13 +42,13 @@ pub(crate) struct Policy {
 pub(crate) struct Export<'a> {
     fs: &'a Filesystem,
     image: &'a ImageArgs,
-    /// Where all goes to; names of hard links count from here.
+    /// Destination directory; targets of hard links are relative to it.
     root: OwnedFd,
     /// Its path, for messages.
     root_path: PathBuf,
-    /// Files with names that are still to come.
+    /// Files with further names to export, by inode number.
     links: HashMap<u32, First>,
-    /// Directories that were entered.
+    /// Inode numbers of exported directories.
     entered: HashSet<u32>,
     progress: Progress,
     restore: Restore,
@@ -59,12 +59,12 @@ pub(crate) struct Export<'a> {
     left_out: u64,
 }
 
-/// The first name of a file with several.
+/// First exported name of a file with several names.
 struct First {
     /// From the root of the export.
     host: PathBuf,
     identity: Identity,
-    /// Names that are still to come.
+    /// Number of names still to export.
     names_left: u32,
 }
 
@@ -78,12 +78,12 @@ struct Frame<'a> {
     entries: Directory<'a>,
 }
 
-/// A name that is to be made: in `dir`, which is `host_dir` from the root.
+/// Destination of one name: in `dir`, at the path `host_dir` below the root of the export.
 struct Spot<'s> {
     dir: BorrowedFd<'s>,
     host_dir: &'s Path,
     name: &'s [u8],
-    /// Path in the image: a directory and a name in it, if it has one there.
+    /// Path in the image: a directory and, for an entry of it, the entry's name.
     image: (&'s [u8], Option<&'s [u8]>),
 }
 
@@ -111,7 +111,7 @@ impl Spot<'_> {
 }
 
 impl<'a> Export<'a> {
-    /// Exports into the directory `root`, which has this path.
+    /// An export into the directory `root`; `root_path` is its path in messages.
     pub(crate) fn new(
         fs: &'a Filesystem,
         image: &'a ImageArgs,
@@ -136,13 +136,13 @@ impl<'a> Export<'a> {
         }
     }
 
-    /// Shows progress towards so many bytes.
+    /// Shows progress relative to a total in bytes.
     pub(crate) fn with_total(mut self, total: impl FnOnce() -> Option<u64>) -> Self {
         self.progress = Progress::new(total);
         self
     }
 
-    /// Tells what was not kept, and answers how it went.
+    /// Prints notes about lost attributes and nodes, and returns the outcome of the transfer.
     pub(crate) fn finish(self) -> Result<()> {
         drop(self.progress);
         if self.left_out > 0 {
@@ -172,7 +172,7 @@ impl<'a> Export<'a> {
         self.drain(open)
     }
 
-    /// Exports what is in a directory.
+    /// Exports the entries of a directory, without the directory itself. `/lost+found` is left out.
     pub(crate) fn content(&mut self, inode: &InodeRef, path: &[u8]) -> Result<()> {
         self.entered.insert(self.fs.attr(inode).ino.0);
         let entries = Directory::of(self.fs, inode).at(self.image.name_of(path))?;
@@ -195,7 +195,7 @@ impl<'a> Export<'a> {
         Ok(())
     }
 
-    /// Fills directories, the innermost first, until none is open.
+    /// Fills the open directories depth-first until none is open.
     fn drain(&mut self, mut open: Vec<Frame<'a>>) -> Result<()> {
         while let Some(frame) = open.last_mut() {
             let interrupted = self.tally.is_interrupted();
@@ -212,7 +212,7 @@ impl<'a> Export<'a> {
         Ok(())
     }
 
-    /// Goes on with a directory; a file is done.
+    /// Pushes a directory for filling; counts everything else as done or failed.
     fn go_on(&mut self, done: Step<Option<Frame<'a>>>, open: &mut Vec<Frame<'a>>) -> Result<()> {
         match done {
             Ok(Some(frame)) => {
@@ -240,7 +240,7 @@ impl<'a> Export<'a> {
         self.entry(&spot, inode)
     }
 
-    /// Attributes of a directory last: filling it changed its times.
+    /// Sets the attributes of a directory after its content, because filling it changes its times.
     fn close(&mut self, done: &Frame<'a>) -> Step<()> {
         let attr = self.fs.attr(&done.inode);
         let set = self
@@ -249,12 +249,12 @@ impl<'a> Export<'a> {
         set.of(|| self.shown(&done.host))
     }
 
-    /// What to call a file of the host in messages.
+    /// Path of a host file in messages.
     fn shown(&self, host: &Path) -> String {
         self.root_path.join(host).display().to_string()
     }
 
-    /// Exports a file; answers a directory, still empty.
+    /// Exports one entry. For a directory it returns the open, empty directory.
     fn entry(&mut self, spot: &Spot<'_>, inode: InodeRef) -> Step<Option<Frame<'a>>> {
         if !spot.is_name() {
             let at = self.image.name_of(&spot.path());
@@ -303,7 +303,7 @@ impl<'a> Export<'a> {
         })
     }
 
-    /// Gives a file that was exported another name; false for one that was not.
+    /// Creates a hard link to a file that was already exported; false if it was not.
     fn is_link(&mut self, spot: &Spot<'_>, attr: &Attr) -> Step<bool> {
         let Some(first) = self.links.get_mut(&attr.ino.0) else {
             return Ok(false);
@@ -330,7 +330,7 @@ impl<'a> Export<'a> {
         Ok(file.into())
     }
 
-    /// Copies the data; holes stay holes. What cannot be read ends the copy where it stands.
+    /// Copies the data and preserves holes. A read error truncates the copy at that offset.
     fn data(&mut self, file: &File, spot: &Spot<'_>, inode: &InodeRef, size: u64) -> Step<()> {
         let (mut end, mut length) = (0, 0);
         while end < size {
@@ -364,7 +364,7 @@ impl<'a> Export<'a> {
             let read = match read.of(|| self.image.name_of(&spot.path())) {
                 Ok(read) if read > 0 => read,
                 failed => {
-                    // Shorter than what is missing, and nothing in place of it.
+                    // The copy ends here; the unreadable range is not filled with zeroes.
                     file.set_len(offset).of(|| self.shown(&spot.host()))?;
                     failed?;
                     let text = format!(
@@ -383,7 +383,7 @@ impl<'a> Export<'a> {
         Ok(())
     }
 
-    /// Makes a symbolic link, node, pipe or socket; `None` when it is left out.
+    /// Creates a symbolic link, device node, pipe or socket; `None` if it is left out.
     fn special(&mut self, spot: &Spot<'_>, inode: &InodeRef, attr: &Attr) -> Step<Option<OwnedFd>> {
         use rustix::fs::FileType as Host;
         let (major, minor) = attr.rdev;

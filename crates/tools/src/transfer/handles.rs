@@ -1,10 +1,12 @@
-//! Names of the host below directory handles.
+//! Path resolution on the host, confined to directory handles.
 //!
-//! Mechanism: `openat2` with `RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS`; where the kernel or a filter
-//! of system calls has no `openat2`, one `openat` with `O_NOFOLLOW` for each component.
-//! Invariant: no symbolic link below the handle is followed and no path leaves it, whatever other
-//! processes rename meanwhile. What is made new is checked through its own handle before it gets
-//! an owner or a mode: another process may have put something else there.
+//! Mechanism: `openat2` with `RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS`. If the kernel or a filter of
+//! system calls refuses `openat2`, one `openat` with `O_NOFOLLOW` per component.
+//!
+//! Invariant: resolution follows no symbolic link below the handle and does not leave it, even if
+//! other processes rename files concurrently. A new file is verified through its own handle before
+//! it gets an owner or a mode, because another process may have replaced it.
+//!
 //! References: `openat2(2)`, `path_resolution(7)`, `proc_pid_fd(5)`.
 
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -16,7 +18,7 @@ use std::path::{Component, Path, PathBuf};
 
 type Result<T> = std::result::Result<T, Errno>;
 
-/// How often a walk that a rename disturbed is begun again, before it is done by components.
+/// Attempts of `openat2` while renames disturb it; then resolution goes by components.
 const TRIES: u32 = 8;
 
 /// Opens `path` beneath `dir`. A symbolic link at its end is opened with `O_PATH` only.
@@ -33,7 +35,7 @@ pub(crate) fn open_beneath(dir: BorrowedFd<'_>, path: &Path, flags: OFlags) -> R
     open_by_components(dir, path, flags)
 }
 
-/// The same without `openat2`.
+/// [`open_beneath`] without `openat2`.
 fn open_by_components(dir: BorrowedFd<'_>, path: &Path, flags: OFlags) -> Result<OwnedFd> {
     let mut names = Vec::new();
     for component in path.components() {
@@ -56,8 +58,7 @@ fn open_by_components(dir: BorrowedFd<'_>, path: &Path, flags: OFlags) -> Result
 
 /// Makes a directory and opens it.
 ///
-/// # Errors
-/// `EEXIST` also when another process put a directory with something in it there meanwhile.
+/// `EEXIST` also if another process replaced it with a non-empty directory.
 pub(crate) fn make_directory(dir: BorrowedFd<'_>, name: &OsStr) -> Result<OwnedFd> {
     rustix::fs::mkdirat(dir, name, Mode::RWXU)?;
     let made = open_beneath(dir, Path::new(name), OFlags::DIRECTORY)?;
@@ -78,10 +79,9 @@ fn is_empty(dir: &OwnedFd) -> Result<bool> {
     found.map_or(Ok(true), |entry| entry.map(|_| false))
 }
 
-/// The handle of a symbolic link, node, pipe or socket that was just made.
+/// Opens a symbolic link, device node, pipe or socket that was just created.
 ///
-/// # Errors
-/// `EEXIST` when another process put something else there meanwhile.
+/// `EEXIST` if another process replaced it.
 pub(crate) fn open_made(
     dir: BorrowedFd<'_>,
     name: &OsStr,
@@ -96,13 +96,13 @@ pub(crate) fn open_made(
     if is_ours { Ok(made) } else { Err(Errno::EXIST) }
 }
 
-/// A path to what the handle means, for calls that take no `O_PATH` handles: a magic link, which
-/// leads to the inode itself, whatever has its name now.
+/// A path to the file of the handle, for calls that take no `O_PATH` handles. The magic link leads
+/// to the inode, independent of its current name.
 pub(crate) fn magic_path(fd: BorrowedFd<'_>) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}", fd.as_raw_fd()))
 }
 
-/// Which inode: device and number.
+/// Identity of an inode: device and inode number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Identity(u64, u64);
 
@@ -113,10 +113,9 @@ impl Identity {
     }
 }
 
-/// Gives the file at `path` beneath `root` the name `name` in `dir`.
+/// Links the file at `path` beneath `root` as `name` in `dir`.
 ///
-/// # Errors
-/// `ESTALE` when another process put something else at `path`.
+/// `ESTALE` if another process replaced the file at `path`.
 pub(crate) fn link_beneath(
     root: BorrowedFd<'_>,
     path: &Path,
@@ -132,7 +131,8 @@ pub(crate) fn link_beneath(
     rustix::fs::linkat(CWD, &by_handle, dir, name, AtFlags::SYMLINK_FOLLOW)
 }
 
-/// Lets the process open as many files as it may: a walk holds one for each level of the tree.
+/// Raises the soft limit of open files to the hard limit, because a walk holds one descriptor per
+/// level of the tree.
 pub(crate) fn allow_deep_trees() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
@@ -140,7 +140,7 @@ pub(crate) fn allow_deep_trees() {
         current: limit.maximum,
         maximum: limit.maximum,
     };
-    // With fewer, a tree that is too deep is told.
+    // If it fails, a tree that is too deep fails with an error.
     let _ = setrlimit(Resource::Nofile, raised);
 }
 
@@ -148,7 +148,7 @@ pub(crate) fn allow_deep_trees() {
 mod tests {
     use super::*;
 
-    /// Both ways must answer the same.
+    /// `openat2` and resolution by components must agree.
     fn both(dir: &OwnedFd, path: &str, flags: OFlags) -> Result<()> {
         let flags = flags | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let one = open_beneath(dir.as_fd(), Path::new(path), flags).map(drop);

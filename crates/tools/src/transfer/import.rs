@@ -1,4 +1,4 @@
-//! From the host into an image.
+//! Copies files and trees from the host into an image.
 
 use super::handles;
 use super::progress::Progress;
@@ -16,21 +16,21 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use uext4::{Caller, Error, FileType, Filesystem, InodeRef, SetAttr, SetMode, SetTime, Timestamp};
 
-/// What happens to a file that has the name already.
+/// Treatment of an existing file with the same name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Existing {
     Refuse,
     Replace,
 }
 
-/// Access and modification times of what is imported.
+/// Source of access and modification times of imported files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Times {
     /// Those of the host.
     Host,
     /// This time.
     At(Timestamp),
-    /// The modification time, at most this one, for both.
+    /// The modification time, clamped to this one, for both.
     NotAfter(Timestamp),
 }
 
@@ -40,7 +40,7 @@ pub(crate) struct Policy {
     pub(crate) existing: Existing,
     pub(crate) links: Links,
     pub(crate) times: Times,
-    /// What to do with directories.
+    /// Treatment of directories.
     pub(crate) directories: Directories,
 }
 
@@ -63,7 +63,7 @@ pub(crate) struct Import<'a> {
     image: &'a ImageArgs,
     caller: Caller,
     policy: Policy,
-    /// Inodes made for host files with several names, by (device, inode).
+    /// Inodes of host files with several names, by (device, inode).
     links: HashMap<(u64, u64), InodeRef>,
     progress: Progress,
     tally: Tally,
@@ -80,7 +80,7 @@ struct Frame {
     names: Vec<OsString>,
 }
 
-/// A file of the host, and the name that it gets.
+/// A file of the host and its destination name.
 struct Spot<'s> {
     dir: BorrowedFd<'s>,
     host_name: &'s OsStr,
@@ -128,18 +128,18 @@ impl<'a> Import<'a> {
         self
     }
 
-    /// How it went.
+    /// Returns the outcome of the transfer.
     pub(crate) fn finish(self) -> Result<()> {
         drop(self.progress);
         self.tally.finish()
     }
 
-    /// Tells a failure of one source.
+    /// Reports a failure of one source.
     pub(crate) fn fail(&mut self, failure: Failure) -> Result<()> {
         self.tally.note(Err(failure.into()))
     }
 
-    /// Brings in the host file or tree `host` as `name`.
+    /// Imports the host file or tree `host` as `name`.
     pub(crate) fn tree(&mut self, host: &Path, into: Into<'_>, name: &[u8]) -> Result<()> {
         let (dir, host_name) = split(host.as_os_str().as_bytes());
         let dir = if dir.is_empty() { b"." } else { dir };
@@ -156,7 +156,7 @@ impl<'a> Import<'a> {
             into,
             name,
         };
-        // As everywhere, `link/` is what the link leads to.
+        // `link/` names the target of the link, as in every path lookup.
         let links = match host.as_os_str().as_bytes().ends_with(b"/") {
             true => Links::Follow,
             false => self.policy.links,
@@ -167,7 +167,7 @@ impl<'a> Import<'a> {
         self.drain(open)
     }
 
-    /// Brings in what is in the host directory `host`.
+    /// Imports the entries of the host directory `host`.
     pub(crate) fn content(&mut self, host: &Path, into: Into<'_>) -> Result<()> {
         let shown = || host.display().to_string();
         let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -196,13 +196,13 @@ impl<'a> Import<'a> {
         Ok(())
     }
 
-    /// Fills directories, the innermost first, until none is open.
+    /// Fills the open directories depth-first until none is open.
     fn drain(&mut self, mut open: Vec<Frame>) -> Result<()> {
         while let Some(top) = open.last_mut() {
             let interrupted = self.tally.is_interrupted();
             let Some(name) = top.names.pop().filter(|_| !interrupted) else {
-                // Attributes last: filling it changed the times, and a default ACL would be
-                // inherited.
+                // Attributes come last: filling the directory changes its times, and new files
+                // would inherit a default ACL.
                 let Some(done) = open.pop() else { break };
                 let closed = self.close(&done);
                 self.tally.note(closed)?;
@@ -233,7 +233,7 @@ impl<'a> Import<'a> {
         self.attributes(&done.state, xattrs, &done.inode, at)
     }
 
-    /// Goes on with a directory; a file is done.
+    /// Pushes a directory for filling; counts everything else as done or failed.
     fn go_on(&mut self, done: Step<Option<Frame>>, open: &mut Vec<Frame>) -> Result<()> {
         match done {
             Ok(Some(frame)) => {
@@ -244,7 +244,8 @@ impl<'a> Import<'a> {
         }
     }
 
-    /// Brings in one name; answers a directory, still empty. `open` are the directories above.
+    /// Imports one name. For a directory it returns the open, empty directory. `open` holds the
+    /// directories above.
     fn entry(&mut self, spot: &Spot<'_>, links: Links, open: &[Frame]) -> Step<Option<Frame>> {
         let source = Source::open(spot.dir, spot.host_name, links).of(|| spot.host())?;
         self.progress.at(|| spot.path());
@@ -274,7 +275,7 @@ impl<'a> Import<'a> {
         let inode = self.make(&source, spot)?;
         let filled = self.fill(&source, spot, &inode);
         if filled.is_err() {
-            // Not half a file. It was made here; what fails now cannot be helped.
+            // Removes the incomplete file. A second error is ignored.
             let _ = self.fs.unlink(spot.into.inode, spot.name, &self.caller);
         }
         filled?;
@@ -323,7 +324,7 @@ impl<'a> Import<'a> {
         }
     }
 
-    /// Makes the file, still empty.
+    /// Creates the empty file.
     fn make(&self, source: &Source, spot: &Spot<'_>) -> Step<InodeRef> {
         let (fs, caller) = (self.fs, &self.caller);
         let (parent, name) = (spot.into.inode, spot.name);
@@ -345,7 +346,7 @@ impl<'a> Import<'a> {
             .of(at)
     }
 
-    /// Data and attributes.
+    /// Writes data and attributes.
     fn fill(&mut self, source: &Source, spot: &Spot<'_>, inode: &InodeRef) -> Step<()> {
         if let Some(file) = &source.fd {
             self.data(file.as_fd(), source.state.size(), spot, inode)?;
@@ -356,7 +357,7 @@ impl<'a> Import<'a> {
         self.attributes(&source.state, xattrs, inode, at)
     }
 
-    /// Copies the data; holes stay holes.
+    /// Copies the data and preserves holes.
     fn data(
         &mut self,
         file: BorrowedFd<'_>,
@@ -368,7 +369,7 @@ impl<'a> Import<'a> {
         while end < size {
             let start = match rustix::fs::seek(file, SeekFrom::Data(end)) {
                 Err(Errno::NXIO) => break,
-                // A file system that knows no holes has data everywhere.
+                // A file system without SEEK_DATA support: everything is data.
                 Err(Errno::INVAL) => end,
                 other => other.of(|| spot.host())?,
             };
@@ -400,7 +401,7 @@ impl<'a> Import<'a> {
             let piece = self.buffer.split_at_mut(want).0;
             let read = rustix::io::pread(file, &mut *piece, offset).of(|| spot.host())?;
             if read == 0 {
-                // The file became shorter meanwhile.
+                // The file was truncated concurrently.
                 return Ok(());
             }
             let mut rest = piece.split_at(read).0;
@@ -444,7 +445,7 @@ impl<'a> Import<'a> {
 }
 
 impl Times {
-    /// Access and modification time in the image of a file with these on the host.
+    /// Access and modification time in the image, from those on the host.
     fn of(self, (atime, mtime): (Timestamp, Timestamp)) -> (Timestamp, Timestamp) {
         let order = |time: Timestamp| (time.seconds, time.nanoseconds);
         match self {

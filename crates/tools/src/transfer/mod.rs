@@ -1,10 +1,10 @@
-//! Trees between the host and an image: mode, owner, times, extended attributes, hard links and
-//! holes are kept.
+//! Copies trees between the host and an image, with mode, owner, times, extended attributes, hard
+//! links and holes.
 //!
-//! Layout: `export` from an image and `import` into one; `handles` opens and makes files of the
-//! host below directory handles, `source` reads them, `restore` sets their attributes; `stream`
-//! moves single files between an image and standard streams; `tally` counts what was copied and
-//! what failed, `progress` shows it.
+//! Layout: `export` copies from an image and `import` into one. `handles` opens and creates host
+//! files below directory handles; `source` reads them; `restore` sets their attributes. `stream`
+//! copies single files to and from standard streams. `tally` counts copied and failed files;
+//! `progress` shows a progress bar.
 
 pub(crate) mod export;
 pub(crate) mod handles;
@@ -17,16 +17,17 @@ pub(crate) mod tally;
 
 use crate::failure::{Exit, Failure};
 
-/// Bytes moved at once.
+/// Size of the copy buffer in bytes.
 const PIECE_BYTES: usize = 256 << 10;
 
-/// A name in a directory as a path.
+/// Joins a directory and a name to a path.
 pub(crate) fn join(dir: &[u8], name: &[u8]) -> Vec<u8> {
     let slash: &[u8] = if dir.ends_with(b"/") { b"" } else { b"/" };
     [dir, slash, name].concat()
 }
 
-/// The last name of a path; `None` when its content is meant: `/`, `dir/.`, `..`.
+/// The last component of a path; `None` if the path means the content of a directory: `/`, `dir/.`,
+/// `..`.
 pub(crate) fn last_name(path: &[u8]) -> Option<&[u8]> {
     let (_, name) = split(path);
     (!name.is_empty() && name != b"." && name != b"..").then_some(name)
@@ -42,7 +43,7 @@ pub(crate) fn split(path: &[u8]) -> (&[u8], &[u8]) {
     path.split_at(start.map_or(0, |slash| slash + 1))
 }
 
-/// A walk met a directory again: the names of the image make a cycle, or two directories of one.
+/// Failure of a walk that reached a directory twice: a cycle, or two entries for one directory.
 pub(crate) fn second_name(at: &str, inode: u32) -> Failure {
     let problem = "has a second name here: a cycle, or two directories of one";
     let text = format!("{at}: the directory inode {inode} {problem}");

@@ -1,19 +1,19 @@
-//! How much was moved, shown on a terminal and nowhere else.
+//! Progress bar of a transfer; hidden if standard error is not a terminal.
 
 use indicatif::{ProgressBar, ProgressStyle};
 use std::time::Duration;
 
-/// With a total, which is known where it was cheap to find.
+/// Template with a total.
 const MEASURED: &str =
     "{spinner} {bytes}/{total_bytes} {percent}% ({bytes_per_sec}, {eta} left) {wide_msg}";
 const OPEN: &str = "{spinner} {bytes} ({bytes_per_sec}) {wide_msg}";
 
-/// A bar on the terminal.
+/// A progress bar.
 pub(crate) struct Progress(ProgressBar);
 
 impl Progress {
-    /// `total` answers how many bytes will be moved, if it can; it is asked only where the bar is
-    /// seen.
+    /// `total` returns the number of bytes to copy, if it is known. It runs only if the bar is
+    /// visible.
     pub(crate) fn new(total: impl FnOnce() -> Option<u64>) -> Self {
         let bar = ProgressBar::new_spinner();
         let total = if bar.is_hidden() { None } else { total() };
@@ -30,7 +30,7 @@ impl Progress {
         Self(bar)
     }
 
-    /// Shows what is being moved.
+    /// Shows the path of the current file.
     pub(super) fn at(&self, path: impl FnOnce() -> Vec<u8>) {
         if !self.0.is_hidden() {
             self.0.set_message(crate::show::name(&path()));

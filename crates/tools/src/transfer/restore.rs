@@ -1,7 +1,8 @@
-//! Owner, mode, extended attributes and times of exported files.
+//! Restores owner, mode, extended attributes and times of exported files.
 //!
-//! As GNU tar does: the superuser's files get the permission bits of the image; other users' files
-//! get them without setuid, setgid and sticky, and the umask is taken away.
+//! Permissions follow GNU tar. [`Permissions::Same`], root's default, keeps all permission bits.
+//! [`Permissions::Ordinary`], the default of other users, drops setuid, setgid and sticky and
+//! applies the umask.
 
 use crate::show;
 use rustix::fd::{AsFd, BorrowedFd};
@@ -15,35 +16,37 @@ use super::handles::magic_path;
 
 type Result<T> = std::result::Result<T, Errno>;
 
-/// What becomes of permission bits.
+/// Treatment of permission bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Permissions {
     /// All of them, access control lists and capabilities.
     Same,
-    /// What the umask leaves; no setuid, setgid, sticky, access control lists and capabilities.
+    /// Permission bits after the umask, without setuid, setgid, sticky, access control lists and
+    /// capabilities.
     Ordinary,
 }
 
-/// Attributes that grant permissions beside the mode.
+/// Extended attributes that grant permissions in addition to the mode.
 const GRANTING: [&[u8]; 3] = [
     b"system.posix_acl_access",
     b"system.posix_acl_default",
     b"security.capability",
 ];
 
-/// Sets attributes of what was exported.
+/// Sets attributes of exported files.
 pub(super) struct Restore {
     permissions: Permissions,
     umask: Mode,
-    /// Owners, device nodes and privileged attributes can be kept.
+    /// True if the process can set owners and privileged attributes and create device nodes.
     privileged: bool,
-    /// Owners and attributes that were not kept, without the privilege for them.
+    /// Count of owners and attributes that were lost to the policy, or for lack of privilege or
+    /// support.
     pub(super) reduced: u64,
 }
 
 impl Restore {
     pub(super) fn new(permissions: Permissions) -> Self {
-        // The only way to ask for it is to set it.
+        // The umask can only be read by setting it.
         let umask = rustix::process::umask(Mode::empty());
         rustix::process::umask(umask);
         Self {
@@ -65,7 +68,7 @@ impl Restore {
         }
     }
 
-    /// Attributes of an open file or directory.
+    /// Sets attributes of an open file or directory.
     pub(super) fn open(
         &mut self,
         fd: BorrowedFd<'_>,
@@ -76,15 +79,15 @@ impl Restore {
         let (uid, gid) = owner(attr);
         self.unless_refused(rustix::fs::fchown(fd, uid, gid))?;
         rustix::fs::fchmod(fd, self.mode(attr))?;
-        // After the owner, whose change takes capabilities away.
+        // After the owner, because a change of owner removes capabilities.
         self.xattrs(fs, inode, |key, value| {
             rustix::fs::fsetxattr(fd, key, value, XattrFlags::empty())
         })?;
         rustix::fs::futimens(fd, &times(attr))
     }
 
-    /// Attributes of a symbolic link, node, pipe or socket, through an `O_PATH` handle: opening a
-    /// device or pipe would do something.
+    /// Sets attributes of a symbolic link, device node, pipe or socket through an `O_PATH` handle,
+    /// because opening a device or pipe has side effects.
     pub(super) fn by_handle(
         &mut self,
         fd: BorrowedFd<'_>,
@@ -118,7 +121,7 @@ impl Restore {
             }
             let value = fs.get_xattr(inode, &name, &caller).map_err(errno)?;
             match put(OsStr::from_bytes(&name), &value) {
-                // A file system of the host that has no such attributes.
+                // The host's file system does not support the attribute.
                 Err(Errno::NOTSUP) => self.reduced += 1,
                 other => self.unless_refused(other)?,
             }
@@ -126,7 +129,7 @@ impl Restore {
         Ok(())
     }
 
-    /// Whether a node could not be made for lack of privilege, which is told here.
+    /// True if a node could not be created for lack of privilege; prints a note.
     pub(super) fn lacks_privilege(&self, error: Errno, attr: &Attr, at: &str) -> bool {
         if error != Errno::PERM || self.privileged {
             return false;
@@ -148,8 +151,7 @@ impl Restore {
     }
 }
 
-/// Whether this process may do all that root may: user 0, and not of a user namespace that maps
-/// only some users.
+/// True if the process has all rights of root: user 0, in a user namespace that maps all users.
 fn is_privileged() -> bool {
     let all = |map: String| map.split_whitespace().eq(["0", "0", "4294967295"]);
     let maps_all = std::fs::read_to_string("/proc/self/uid_map").map_or(true, all);

@@ -1,7 +1,7 @@
-//! Files of the host that are imported, below directory handles.
+//! Reads host files for import, below directory handles.
 //!
-//! Invariant: type, owner, mode and data of a file are of one handle, so that another process that
-//! renames files meanwhile cannot give one file's owner to another's data. Without
+//! Invariant: type, owner, mode and data of regular files and directories come from one handle, so
+//! that a concurrent rename cannot combine the owner of one file with the data of another. Without
 //! [`Links::Follow`] no symbolic link is followed.
 
 use super::handles::{magic_path, open_beneath};
@@ -16,25 +16,26 @@ use uext4::Timestamp;
 
 type Result<T> = std::result::Result<T, Errno>;
 
-/// Room for a list of names or a value of extended attributes: the kernel has no longer ones.
+/// Buffer size for a list of names or a value of extended attributes, in bytes: the kernel's
+/// maximum.
 const XATTR_BYTES: usize = 64 << 10;
 
-/// What a symbolic link stands for.
+/// Treatment of symbolic links.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Links {
-    /// Itself.
+    /// Import the link.
     Keep,
-    /// What it leads to.
+    /// Import its target.
     Follow,
 }
 
-/// Type, owner, mode and times of a file of the host, all of one moment.
+/// Type, owner, mode and times of a host file, from one `stat`.
 pub(super) struct State(Stat);
 
 /// A file of the host.
 pub(super) struct Source {
     pub(super) state: State,
-    /// Of regular files and directories; opening another would do something.
+    /// Handle of a regular file or directory; opening other types has side effects.
     pub(super) fd: Option<OwnedFd>,
 }
 
@@ -48,7 +49,8 @@ impl Source {
         let state = State(rustix::fs::statat(dir, name, at_flags)?);
         let flags = match state.kind() {
             FileType::Directory => OFlags::DIRECTORY,
-            // Neither waits for a pipe that took the file's place, nor takes a terminal.
+            // If a pipe or terminal replaced the file, the open neither blocks nor acquires a
+            // controlling terminal.
             FileType::RegularFile => OFlags::NONBLOCK | OFlags::NOCTTY,
             _ => return Ok(Self { state, fd: None }),
         };
@@ -66,8 +68,8 @@ impl Source {
         })
     }
 
-    /// Extended attributes that ext4 can keep; none where the host's file system has none. `name`
-    /// in `dir` finds those of files without a handle.
+    /// Extended attributes that ext4 can store; none if the host's file system has none. `name` in
+    /// `dir` locates files without a handle.
     pub(super) fn xattrs(&self, dir: BorrowedFd<'_>, name: &OsStr) -> Result<Xattrs> {
         match &self.fd {
             Some(fd) => xattrs_of(fd.as_fd()),
@@ -87,7 +89,7 @@ impl State {
         FileType::from_raw_mode(self.0.st_mode)
     }
 
-    /// Which file it is: names of one file have the same.
+    /// Device and inode number: equal for all names of one file.
     pub(super) fn identity(&self) -> (u64, u64) {
         (self.0.st_dev, self.0.st_ino)
     }
@@ -129,7 +131,7 @@ impl State {
 /// Names and values of extended attributes.
 pub(super) type Xattrs = Vec<(OsString, Vec<u8>)>;
 
-/// Those of an open file or directory.
+/// Extended attributes of an open file or directory.
 pub(super) fn xattrs_of(fd: BorrowedFd<'_>) -> Result<Xattrs> {
     xattrs(
         |list| rustix::fs::flistxattr(fd, list),
@@ -163,8 +165,8 @@ fn is_kept(name: &[u8]) -> bool {
     spaces.iter().any(|space| name.starts_with(space))
 }
 
-/// The names in an open directory, the last one first: they are taken from the end, in order, so
-/// that the same tree makes the same image.
+/// Names in an open directory in descending order. The caller pops them from the end, so that the
+/// same tree produces the same image.
 pub(super) fn names(dir: &OwnedFd) -> Result<Vec<OsString>> {
     let mut names = Vec::new();
     for entry in rustix::fs::Dir::read_from(dir.as_fd())? {
@@ -177,7 +179,8 @@ pub(super) fn names(dir: &OwnedFd) -> Result<Vec<OsString>> {
     Ok(names)
 }
 
-/// The bytes of files below a path, as far as they can be seen, for a bar of progress.
+/// Total size in bytes of the files below a path, for the progress bar. Unreadable entries are left
+/// out.
 pub(super) fn total_bytes(path: &Path, links: Links) -> u64 {
     let found = match links {
         Links::Keep => std::fs::symlink_metadata(path),

@@ -1,4 +1,4 @@
-//! Single files between an image and standard streams.
+//! Copies single files between an image and standard streams.
 
 use super::PIECE_BYTES;
 use super::tally::{Ended, Place, Step};
@@ -8,10 +8,10 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::Duration;
 use uext4::{Filesystem, InodeRef};
 
-/// How often a reader of standard input asks whether it was interrupted.
+/// Interval at which a reader of standard input polls for an interrupt.
 const TICK: Duration = Duration::from_millis(100);
 
-/// Writes the bytes of a file; `at` is what to call it.
+/// Writes the content of a file to `out`; `at` is its name in messages.
 pub(crate) fn write_out(
     fs: &Filesystem,
     inode: &InodeRef,
@@ -32,8 +32,7 @@ pub(crate) fn write_out(
 
 /// Fills a new file from standard input.
 ///
-/// # Errors
-/// Also when it is interrupted: the end of the data is not known then.
+/// Also after an interrupt, because the end of the data is unknown then.
 pub(crate) fn read_in(fs: &Filesystem, inode: &InodeRef, at: &str) -> Step<()> {
     let pieces = standard_input();
     let mut offset = 0;
@@ -56,8 +55,8 @@ pub(crate) fn read_in(fs: &Filesystem, inode: &InodeRef, at: &str) -> Step<()> {
     }
 }
 
-/// The pieces of standard input, up to its end. A thread of its own reads them: a signal does not
-/// end a read that waits.
+/// Reads standard input in pieces until its end, on a separate thread: a signal does not end a
+/// blocked read.
 fn standard_input() -> Receiver<std::io::Result<Vec<u8>>> {
     let (sender, receiver) = sync_channel(1);
     std::thread::spawn(move || {

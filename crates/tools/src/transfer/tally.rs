@@ -1,18 +1,18 @@
-//! What a transfer did: how much was copied, what failed, whether to go on.
+//! Outcome of a transfer: counts, failures, and whether to continue.
 //!
-//! A failure of one file is told at once, and the transfer goes on. The exit status at the end is
-//! that of the worst: damage before all else.
+//! A failure of one file is printed at once, and the transfer continues. The final exit status is
+//! the most severe: damage precedes all others.
 
 use crate::failure::{Exit, Failure, Result};
 use crate::numbers::readable_size;
 use rustix::io::Errno;
 
-/// A failure, and what it ends.
+/// A failure and its scope.
 #[derive(Debug)]
 pub(crate) enum Ended {
-    /// This file is not copied; the others are.
+    /// Ends this file only.
     File(Failure),
-    /// Nothing more can be copied.
+    /// Ends the transfer.
     All(Failure),
 }
 
@@ -25,9 +25,9 @@ impl From<Failure> for Ended {
     }
 }
 
-/// Adds where a step failed.
+/// Converts an error into [`Ended`] at a place.
 pub(crate) trait Place<T> {
-    /// `place` is only asked for when there is something to tell.
+    /// `place` is evaluated only for an error.
     fn of(self, place: impl FnOnce() -> String) -> Step<T>;
 }
 
@@ -77,7 +77,7 @@ pub(crate) enum Failures {
     Stop,
 }
 
-/// What was done so far.
+/// Counts of a transfer.
 #[derive(Debug)]
 pub(crate) struct Tally {
     failures: Failures,
@@ -98,15 +98,14 @@ impl Tally {
         }
     }
 
-    /// Counts what was moved.
+    /// Counts copied bytes.
     pub(crate) fn add_bytes(&mut self, bytes: u64) {
         self.bytes += bytes;
     }
 
-    /// Counts a file, or tells why it is none.
+    /// Counts a copied file, or prints the failure.
     ///
-    /// # Errors
-    /// What ends the transfer.
+    /// The failure that ends the transfer.
     pub(crate) fn note(&mut self, done: Step<()>) -> Result<()> {
         match done {
             Ok(()) => {
@@ -125,12 +124,12 @@ impl Tally {
         }
     }
 
-    /// Whether the transfer ends before the next file.
+    /// True after an interrupt: the transfer ends before the next file.
     pub(crate) fn is_interrupted(&self) -> bool {
         uext4_fuse::is_interrupted()
     }
 
-    /// What the command answers.
+    /// Result of the command.
     pub(crate) fn finish(&self) -> Result<()> {
         let (files, bytes) = (self.files, readable_size(self.bytes));
         if self.is_interrupted() {

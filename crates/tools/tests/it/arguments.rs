@@ -1,4 +1,4 @@
-//! Wrong arguments, help, pipes.
+//! Usage errors, help, JSON output, README examples and closed pipes.
 
 use crate::rig::Rig;
 use std::process::{Command, Stdio};

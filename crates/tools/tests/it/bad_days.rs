@@ -1,5 +1,5 @@
-//! Mounts whose image is damaged or whose device fails: each answers until it is taken off, with
-//! the right error, and says at the end what was wrong.
+//! Mounts with a damaged image or a failing device: each request is answered with the right error
+//! until the unmount, which reports the damage.
 
 use crate::rig::Rig;
 use std::fs;
@@ -7,10 +7,10 @@ use std::path::Path;
 use std::process::{Command, Output};
 use uext4_testkit::oracle;
 
-/// Seconds after which something hangs.
+/// Time limit in seconds; a command that takes longer hangs.
 const HANGS_SECONDS: &str = "60";
 
-/// What a shell says in the rig's directory, whatever hangs.
+/// Runs a shell script in the rig's directory, with the time limit.
 fn sh(rig: &Rig, script: &str) -> Output {
     let mut command = Command::new("timeout");
     command.args(["--signal=KILL", HANGS_SECONDS, "sh", "-c", script]);
@@ -20,7 +20,7 @@ fn sh(rig: &Rig, script: &str) -> Output {
     output
 }
 
-/// The script must fail, and say this.
+/// The script must fail with this message.
 fn refused(rig: &Rig, word: &str, script: &str) {
     let output = sh(rig, script);
     let said = String::from_utf8_lossy(&output.stderr);
@@ -30,14 +30,14 @@ fn refused(rig: &Rig, word: &str, script: &str) {
     );
 }
 
-/// The script must not fail; answers what it said.
+/// The script must succeed. Returns its output.
 fn done(rig: &Rig, script: &str) -> String {
     let output = sh(rig, script);
     assert!(output.status.success(), "{script}: {output:?}");
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// A mount in the background, on `mnt`; taken off however the test ends.
+/// A background mount on `mnt`, unmounted on drop.
 struct Mounted<'r>(&'r Rig);
 
 impl<'r> Mounted<'r> {
@@ -96,14 +96,14 @@ fn damage_is_answered_as_the_option_says_and_recorded() {
         assert!(told["errors"].as_u64() > Some(0), "{option}: {told}");
         let header = done(&rig, "dumpe2fs -h disk.img 2>&1");
         assert!(header.contains("with errors"), "{option}: {header}");
-        // What was done before it was met is there.
+        // Changes made before the damage was found are in the image.
         assert!(rig.ok(&["ls", "disk.img"]).contains("before"), "{option}");
         sh(&rig, "e2fsck -fy disk.img");
         rig.assert_clean();
     }
 }
 
-/// A superblock may ask for it; as an option it is refused.
+/// A superblock may request errors=panic; as a mount option it is refused.
 #[test]
 fn damage_stops_writing_where_the_machine_should_panic() {
     const SAID: &str = "a server does not bring its machine down";
@@ -207,14 +207,14 @@ fn an_image_that_keeps_a_server_busy_is_answered() {
         assert!(rig.run(&["umount", "mnt"]).status.success());
         fs::remove_dir(rig.path("mnt")).unwrap();
     }
-    // It is told like damage, where the image may be written.
+    // On a writable mount the limit is recorded like damage.
     let told = done(&rig, "dumpe2fs -h disk.img 2>&1");
     assert!(told.contains("FS Error count"), "{told}");
     sh(&rig, "e2fsck -fy disk.img");
     rig.assert_clean();
 }
 
-/// A file system in memory with room for 20 MiB, on `host`.
+/// A tmpfs of 20 MiB on `host`.
 struct Host<'r>(&'r Rig);
 
 impl<'r> Host<'r> {
@@ -251,14 +251,14 @@ fn a_full_host_stops_writing_and_loses_no_promise() {
     done(&rig, "echo promised > mnt/promised; sync mnt/promised");
     let fill = "dd if=/dev/urandom of=mnt/big bs=1M count=40 conv=fsync";
     refused(&rig, "No space left on device", fill);
-    // The host is full: sooner or later the journal cannot be written either.
+    // With the host full, a journal write fails eventually.
     let provoke = "for nr in $(seq 5000); do echo x > mnt/$nr || exit 1; sync mnt/$nr; done";
     refused(&rig, "Read-only file system", provoke);
     refused(&rig, "Read-only file system", "touch mnt/late");
     assert_eq!(done(&rig, "cat mnt/promised"), "promised\n");
     done(&rig, "ls -l mnt; stat -f mnt");
     rig.fails(1, "No space left on device", &["umount", "mnt"]);
-    // Moved to where there is room it recovers.
+    // A copy on a file system with free space recovers.
     done(&rig, "cp --sparse=always host/disk.img disk.img");
     rig.ok(&["replay", "disk.img"]);
     rig.assert_clean();
@@ -281,7 +281,7 @@ fn a_truncated_image_answers_with_errors_until_it_is_taken_off() {
         .unwrap()
         .set_len(4 << 20)
         .unwrap();
-    // The kernel's pages of it go.
+    // Drops the kernel's cached pages of the file.
     let big = fs::File::open(rig.path("mnt/big")).unwrap();
     rustix::fs::fadvise(&big, 0, None, rustix::fs::Advice::DontNeed).unwrap();
     drop(big);

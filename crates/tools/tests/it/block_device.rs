@@ -1,4 +1,4 @@
-//! Mounts of block devices, which the kernel knows of (`fuseblk`).
+//! Mounts of block devices, which the kernel claims (`fuseblk`).
 
 use crate::rig::Rig;
 use crate::room::{OURS, ROOT, can_mount, in_room, rig_of};
@@ -85,7 +85,7 @@ const MAPPED: &str = r#"
     umount mnt
 "#;
 
-/// Prints where the first blocks of a file stand (`FIBMAP`).
+/// Prints the physical block numbers of the first blocks of a file (`FIBMAP`).
 const BLOCKS: &str = "import fcntl, os, struct, sys\n\
     file = os.open(sys.argv[1], os.O_RDONLY)\n\
     at = lambda block: fcntl.ioctl(file, 1, struct.pack('i', block))\n\
@@ -151,7 +151,7 @@ const READ: &str = r#"
     e2fsck -fn "$LOOP" >/dev/null
 "#;
 
-/// Those who read claim nothing: two of them may see two partitions.
+/// Read-only mounts take no exclusive claim, so two may share a device.
 #[test]
 fn who_reads_a_device_shares_it() {
     if !can_mount() {

@@ -1,4 +1,4 @@
-//! Images that are damaged, foreign, or need their journal replayed.
+//! Damaged images, images without ext4, and images that need a journal replay.
 
 use crate::rig::{Rig, bytes};
 use std::sync::Arc;
@@ -112,7 +112,7 @@ fn an_image_in_use_is_not_written() {
     rig.ok(&["mkdir", "disk.img", "/x"]);
 }
 
-/// Names that lead where none may: all commands that read say so, and go on with the rest.
+/// Directory entries of free and reserved inodes: every reading command reports them.
 #[test]
 fn names_of_free_and_reserved_inodes_are_damage() {
     let rig = Rig::new(&[]);
@@ -143,7 +143,7 @@ fn names_of_free_and_reserved_inodes_are_damage() {
     }
 }
 
-/// What is there instead is named, with what to do about it.
+/// The error names the content found instead, and a remedy.
 #[test]
 fn what_holds_no_ext4_is_told_by_its_name() {
     let rig = Rig::new(&[]);
@@ -168,7 +168,7 @@ fn what_holds_no_ext4_is_told_by_its_name() {
             rig.fails(3, word, &[command, image]);
         }
     }
-    // A disk with a partition, and an image of several groups that lost its front.
+    // A disk with a partition, and an image of several groups without its primary superblock.
     let mut disk = vec![0_u8; 1 << 20];
     disk.extend(bytes(&rig.image()));
     disk[510..512].copy_from_slice(&[0x55, 0xAA]);

@@ -105,7 +105,7 @@ fn by_fstab() {
     assert_eq!(rig.ok(&["cat", "disk.img", "/file"]), "text\n");
 }
 
-/// Without helpers of ours `mount.fuse3` finds the tool, and the kernel takes the mount off.
+/// Without our helpers `mount.fuse3` runs the tool, and umount(8) unmounts without a helper.
 #[test]
 fn by_mount_fuse() {
     if !can_mount() || !Path::new("/sbin/mount.fuse3").exists() {
@@ -174,7 +174,7 @@ fn by_a_user_whom_fstab_allows() {
     }
 }
 
-/// The unit that an installation brings.
+/// The packaged service unit.
 #[test]
 fn the_unit_is_one() {
     let text = include_str!("../../../../packaging/uext4@.service.in");

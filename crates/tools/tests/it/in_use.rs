@@ -1,4 +1,4 @@
-//! Images that the kernel or one of our servers uses, by any name: no command writes beside it.
+//! Images in use by the kernel or by one of our servers, under any name: no command writes to them.
 
 use crate::rig::Rig;
 use crate::room::can_mount;

@@ -1,5 +1,5 @@
-//! Damage in the log: each place once, on standard error or in the system's log, which is a socket
-//! of the test in a `/dev` of its own (`log.sh`).
+//! Logging of damage: each place is logged once, to standard error or to the system log. The test's
+//! socket in a private `/dev` receives the system log (`log.sh`).
 
 use crate::rig::Rig;
 use crate::room::can_mount;
@@ -8,7 +8,7 @@ use std::os::unix::net::UnixDatagram;
 use std::process::{Command, Output};
 use std::time::Duration;
 
-/// An image in which the blocks of `/dir` and `/other` are destroyed.
+/// An image with destroyed blocks of `/dir` and `/other`.
 fn damaged() -> Rig {
     let rig = Rig::new(&[]);
     let image = std::fs::File::options()
@@ -29,7 +29,7 @@ fn damaged() -> Rig {
     rig
 }
 
-/// Mounts, meets the damage of `/dir` twice and that of `/other`, and unmounts.
+/// Mounts, accesses `/dir` twice and `/other`, and unmounts.
 fn meet(rig: &Rig, how: &str) -> Output {
     let mut command = Command::new("timeout");
     command.args(["-k", "5", "100", "unshare", "--mount", "sh", "-c"]);
@@ -44,7 +44,7 @@ fn meet(rig: &Rig, how: &str) -> Output {
     output
 }
 
-/// What came to the log.
+/// Messages received by the log socket.
 fn received(socket: &UnixDatagram) -> Vec<String> {
     let limit = Some(Duration::from_millis(500));
     socket.set_read_timeout(limit).expect("it is not zero");
@@ -56,7 +56,7 @@ fn received(socket: &UnixDatagram) -> Vec<String> {
     lines
 }
 
-/// Lines about damaged leaves.
+/// Number of lines about damaged leaves.
 fn leaves(lines: &[String]) -> usize {
     let leaf = |line: &&String| {
         line.contains("damaged file system: block ") && line.contains("directory leaf")
@@ -109,7 +109,7 @@ fn the_end_of_writing_is_logged() {
     assert_eq!(critical("the image is not clean"), 1, "{lines:#?}");
 }
 
-/// Nothing listens: the mount is silent, and says what it met when it is asked.
+/// Without a log socket the mount logs nothing; `uext4 info` still lists the damage.
 #[test]
 fn without_a_log_the_mount_tells_who_asks() {
     if !can_mount() {

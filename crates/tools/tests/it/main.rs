@@ -1,4 +1,4 @@
-//! The tool as a program: run, then judged by e2fsck, debugfs, dumpe2fs and the kernel.
+//! Tests of the tool as a program; e2fsck, debugfs, dumpe2fs and the kernel check the results.
 #![allow(missing_docs)]
 
 mod arguments;

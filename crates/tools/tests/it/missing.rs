@@ -1,10 +1,11 @@
-//! What is missing is named: the device of FUSE, its helper, inodes, the journal of an image.
+//! Errors name the missing resource: the FUSE device, its helper, inodes, the journal of an image.
 
 use crate::rig::Rig;
 use crate::room::{NOBODY, OURS, ROOT, can_mount, in_room, rig_of};
 use std::process::Command;
 
-/// `refused WORD STATUS COMMAND`: fails with one line that says this.
+/// `refused WORD STATUS COMMAND`: the command must fail with this status and one line that matches
+/// WORD.
 const REFUSED: &str = r#"
     refused() {
         word=$1 status=$2 got=0; shift 2
@@ -20,7 +21,7 @@ fn a_missing_device_is_named_and_what_to_do() {
     if !can_mount() {
         return;
     }
-    // The room has a /dev/fuse of its own: what stands in its place is opened.
+    // The namespace has a private /dev/fuse, which the test replaces.
     for (instead, word) in [
         ("rm dev/fuse", "there is no /dev/fuse.*modprobe fuse"),
         (
@@ -34,7 +35,7 @@ fn a_missing_device_is_named_and_what_to_do() {
     ] {
         for options in ["sandbox", "no_sandbox"] {
             let rig = rig_of(ROOT);
-            // The whole of /dev is replaced, so that the file can be absent.
+            // /dev is replaced as a whole, so that the file can be absent.
             let script = format!(
                 "{REFUSED}
                 umount /dev/fuse
@@ -59,7 +60,7 @@ fn a_missing_helper_is_named_and_where_it_comes_from() {
     }
     for mode in ["666", "000"] {
         let rig = rig_of(NOBODY);
-        // As on a machine where the device is for nobody else.
+        // Mode 000: a machine that grants users no access to the device.
         let script = format!(
             "chmod {mode} /dev/fuse
             chown {NOBODY} . mnt
@@ -91,14 +92,14 @@ fn a_lack_of_inodes_is_no_lack_of_space() {
     rig.fails(1, word, &["put", "disk.img", "tree/1", "/file"]);
     rig.fails(1, "`uext4 mkfs -N`", &["mkdir", "disk.img", "/dir"]);
     rig.assert_clean();
-    // Space is not inodes.
+    // A lack of space is reported as such.
     std::fs::write(rig.path("big"), vec![7; 32 << 20]).expect("there is room");
     rig.ok(&["rm", "-r", "disk.img", "/tree"]);
     rig.fails(1, "no space", &["put", "disk.img", "big", "/big"]);
     rig.assert_clean();
 }
 
-/// Makes `log.img` and `disk.img`, which has its journal there.
+/// Creates `disk.img` with its journal on `log.img`.
 fn with_external_journal(rig: &Rig) {
     let script = "set -e
         truncate -s 16M log.img; truncate -s 64M disk.img

@@ -175,7 +175,7 @@ fn a_dry_run_writes_nothing_and_tells_what_would_be() {
         bytes(&rig.image())[first as usize * 1024 + 56..][..2],
         [0x53, 0xEF]
     );
-    // On a file system that is there, to find the copies of its superblock.
+    // A dry run on an existing file system lists its backup superblocks.
     let before = bytes(&rig.image());
     let output = rig.run(&["mkfs", "-n", "-b", "1K", "disk.img"]);
     assert!(output.status.success(), "{output:?}");

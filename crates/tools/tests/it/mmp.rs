@@ -4,7 +4,7 @@ use crate::rig::Rig;
 use crate::room::can_mount;
 use std::process::Command;
 
-/// `UEXT4_MMP_ROUNDS` says how many seeds are tried, from `UEXT4_MMP_SEED` on.
+/// `UEXT4_MMP_ROUNDS` is the number of seeds, and `UEXT4_MMP_SEED` the first.
 #[test]
 fn two_hosts_never_write_at_once() {
     if !can_mount() {

@@ -1,4 +1,4 @@
-//! Mounts of a file system that is a part of an image.
+//! Mounts of a file system in a part of an image.
 
 use crate::places::{judge, partitioned};
 use crate::rig::{Rig, bytes};
@@ -19,7 +19,7 @@ fn can_mount() -> bool {
     can
 }
 
-/// A disk with a file system in its second partition; nothing where there is no sfdisk.
+/// A disk with a file system in its second partition; `None` without sfdisk or FUSE.
 fn disk(label: &str, script: &str) -> Option<Rig> {
     let rig = Rig::empty();
     if !can_mount() || !partitioned(&rig, label, script) {
@@ -30,7 +30,7 @@ fn disk(label: &str, script: &str) -> Option<Rig> {
     Some(rig)
 }
 
-/// All but the partition.
+/// All bytes outside the partition.
 fn around(rig: &Rig) -> Vec<u8> {
     let mut all = bytes(&rig.image());
     let part = [START_SECTORS, START_SECTORS + LEN_SECTORS].map(|at| (at * SECTOR_BYTES) as usize);
@@ -110,7 +110,7 @@ fn a_wrong_place_is_refused_in_one_sentence() {
             "disk.img",
         ),
         (2, "cannot both be", "partition=2,offset=1M", "disk.img"),
-        // There, and without a file system.
+        // Places that exist but have no file system.
         (3, "no ext4 file system", "partition=1", "disk.img"),
         (3, "no ext4 file system", "offset=12345", "disk.img"),
         (3, "no ext4 file system", "ro", "disk.img"),
@@ -124,7 +124,7 @@ fn a_wrong_place_is_refused_in_one_sentence() {
         assert!(said.contains(word) && said.lines().count() == 1, "{what}");
         assert_eq!(output.status.code(), Some(status), "{what}");
     }
-    // The extended partition is a place for others.
+    // An extended partition contains no file system.
     let Some(mbr) = disk("dos", MBR) else {
         return;
     };

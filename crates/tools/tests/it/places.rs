@@ -1,4 +1,4 @@
-//! Where a file system lies and whose it is: partitions, external journals, users without rights.
+//! Location and ownership of images: partitions, external journals, unprivileged users.
 
 use crate::rig::Rig;
 use crate::room::{self, OURS, can_mount, in_room, rig_of};
@@ -7,7 +7,7 @@ use std::io::Write;
 use std::process::{Command, Output, Stdio};
 use uext4_testkit::oracle;
 
-/// What sfdisk makes of `script`, on a disk of 200 MiB; false where it is not there.
+/// Partitions a disk of 200 MiB by an sfdisk script; false without sfdisk.
 pub(crate) fn partitioned(rig: &Rig, label: &str, script: &str) -> bool {
     let disk = fs::File::create(rig.path("disk.img")).unwrap();
     disk.set_len(200 << 20).unwrap();
@@ -27,7 +27,7 @@ pub(crate) fn partitioned(rig: &Rig, label: &str, script: &str) -> bool {
     true
 }
 
-/// Copies a part of the image into a file of its own, which e2fsck judges.
+/// Copies a part of the image into a file and checks it by e2fsck.
 pub(crate) fn judge(rig: &Rig, start_sectors: u64, len_sectors: u64) {
     let (image, part) = (rig.image(), rig.path("part.img"));
     let mut command = Command::new("dd");
@@ -87,7 +87,7 @@ fn a_journal_on_another_device_is_named() {
         &["-b", "4096", "-O", "^has_journal"],
     )
     .unwrap();
-    // mke2fs takes block devices only: what it would write, by debugfs.
+    // mke2fs accepts only block devices as journals, so debugfs writes the same fields.
     let bytes: String = uuid.chars().filter(char::is_ascii_hexdigit).collect();
     let mut script = String::from("feature has_journal\nset_super_value journal_dev 0x800\n");
     script.push_str(&format!("set_super_value journal_uuid {uuid}\n"));
@@ -126,7 +126,7 @@ fn a_journal_on_another_device_is_named() {
 /// `nobody` of Debian.
 const NOBODY: u32 = 65534;
 
-/// The tool as somebody without rights, in the rig's directory, which becomes theirs.
+/// Runs the tool as an unprivileged user, who gets the rig's directory.
 fn as_nobody(rig: &Rig, args: &[&str]) -> Output {
     let tool = env!("CARGO_BIN_EXE_uext4");
     let mut command = match rustix::process::geteuid().is_root() {

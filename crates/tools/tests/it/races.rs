@@ -1,8 +1,8 @@
-//! `put -r` and `get -r` against an adversary that swaps what they walk for symbolic links.
+//! `put -r` and `get -r` against concurrent replacement of path components by symbolic links.
 //!
-//! The adversary exchanges names in the tree that the tool reads or makes with symbolic links to a
-//! directory outside, as a local user can where root copies. Whatever it does, nothing outside may
-//! be imported, linked or changed. `UEXT4_PATH_RACES` sets the number of rounds.
+//! A thread exchanges names in the tree, which the tool reads or creates, with symbolic links to an
+//! outside directory. A local user can do so while root copies. Nothing outside may be imported,
+//! linked or changed. `UEXT4_PATH_RACES` sets the number of rounds.
 
 use crate::rig::Rig;
 use rustix::fs::{CWD, RenameFlags};
@@ -21,7 +21,7 @@ fn rounds() -> usize {
     })
 }
 
-/// What the adversary wants to have reached: a file and its state.
+/// Target of the attack: files outside of the tree, whose state must not change.
 struct Outside {
     dir: PathBuf,
 }
@@ -59,14 +59,14 @@ impl Outside {
     }
 }
 
-/// Runs `work` while every name of `names` is exchanged with its symbolic link, again and again.
+/// Runs `work` while a thread repeatedly exchanges each name with its symbolic link.
 fn against_swaps(swaps: &[(PathBuf, PathBuf)], work: impl FnOnce()) {
     let done = AtomicBool::new(false);
     std::thread::scope(|threads| {
         threads.spawn(|| {
             while !done.load(Ordering::Relaxed) {
                 for (name, link) in swaps {
-                    // A name that is not there yet, or not any more, is no concern.
+                    // Names that do not exist are skipped.
                     let _ = rustix::fs::renameat_with(CWD, name, CWD, link, RenameFlags::EXCHANGE);
                 }
                 std::thread::yield_now();
@@ -114,7 +114,7 @@ fn put_imports_nothing_from_outside_of_a_tree_that_is_swapped() {
     rig.assert_clean();
 }
 
-/// An image with `/tree/dN/a`, hard links of them in `/tree/linksN`, and pipes in `/tree/pN`.
+/// An image with `/tree/dN/a`, their hard links in `/tree/linksN`, and pipes in `/tree/pN`.
 fn image_of_links(rig: &Rig) {
     let tree = rig.path("made/tree");
     for number in 0..DIRS {
@@ -159,7 +159,7 @@ fn files(dir: &Path, found: &mut Vec<(PathBuf, u64)>) {
 
 #[test]
 fn get_links_and_changes_nothing_outside_of_a_tree_that_is_swapped() {
-    // Owners and nodes need root, as the adversary's prey does.
+    // Owners and nodes need root, and the attack targets root.
     let name = "get_links_and_changes_nothing_outside_of_a_tree_that_is_swapped";
     if !KernelMount::available_or_skip(name) {
         return;
@@ -175,7 +175,8 @@ fn get_links_and_changes_nothing_outside_of_a_tree_that_is_swapped() {
         let pipes = make_links(&rig, &format!("{out}-pipes"), &outside.dir.join("pipe"));
         let tree = rig.path(&out).join("tree");
         let dir = |number: usize| tree.join(format!("d{number}"));
-        // Not in a directory that is swapped: the adversary may not change what is outside.
+        // Pipes are not in a swapped directory, because the exchange itself would change files
+        // outside.
         let pipe = |number: usize| tree.join(format!("p{number}/pipe"));
         let dirs = dirs.into_iter().enumerate();
         let pipes = pipes.into_iter().enumerate();

@@ -1,5 +1,5 @@
-//! Files without a name where errors are recorded: only e2fsck frees them, so the tool must
-//! not call the image recovered or sound while they are there.
+//! Orphans on an image with recorded errors: only e2fsck frees them, so the tool must not report
+//! the image as recovered or sound before that.
 
 use crate::rig::Rig;
 use std::path::Path;
@@ -10,19 +10,19 @@ use uext4::device::{
 use uext4::{Caller, Filesystem, MountOptions};
 use uext4_testkit::oracle::{self, Repair};
 
-/// Exit status of e2fsck where errors are left.
+/// Exit status of e2fsck with errors left uncorrected.
 const UNCORRECTED: i32 = 4;
 
-/// Where the mount stops.
+/// How the mount ends.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stop {
-    /// In a commit whose flush fails: the journal's superblock notes the error.
+    /// A flush fails in a commit, and the journal's superblock records the error.
     FailedFlush,
-    /// By a power cut.
+    /// A power cut.
     PowerCut,
 }
 
-/// Leaves an image with a file that has no name, and that is in use.
+/// Leaves an image with one orphan: an open, unlinked file.
 fn leave_an_orphan(image: &Path, stop: Stop) {
     let file = FileDevice::open(image, Access::ReadWrite).unwrap();
     let cache = Arc::new(VolatileDevice::over(Arc::new(file)));
@@ -43,13 +43,13 @@ fn leave_an_orphan(image: &Path, stop: Stop) {
         });
         let made = fs.create(&root, b"lost", 0o644, &caller).unwrap();
         assert!(fs.fsync(&made).is_err(), "its flush fails");
-        // What the journal noted of it.
+        // Makes the recorded error durable.
         faulty.flush().unwrap();
     }
     fs.abandon();
 }
 
-/// Kinds of file systems: with the orphan file, and with the list.
+/// Options of mkfs: with the orphan file, and with the orphan list.
 const KINDS: [&[&str]; 2] = [&[], &["-O", "^orphan_file"]];
 
 #[test]
@@ -59,7 +59,7 @@ fn orphans_beside_a_recorded_error_are_not_recovered_and_not_sound() {
         leave_an_orphan(&rig.image(), Stop::FailedFlush);
         let header = oracle::dumpe2fs(&rig.image()).unwrap();
         assert_eq!(header.text("Journal errno").unwrap(), "-5", "{mkfs:?}");
-        // In memory the log is replayed: the orphan stays.
+        // The check replays the log in memory, and the orphan remains.
         rig.fails(4, "damaged", &["check", "disk.img"]);
         std::fs::copy(rig.image(), rig.path("other.img")).unwrap();
         for args in [
@@ -83,7 +83,7 @@ fn orphans_beside_a_recorded_error_are_not_recovered_and_not_sound() {
     }
 }
 
-/// The same orphan without an error is freed.
+/// Without a recorded error the orphan is freed.
 #[test]
 fn orphans_of_a_power_cut_are_recovered() {
     for mkfs in KINDS {

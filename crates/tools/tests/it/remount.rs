@@ -1,4 +1,4 @@
-//! Running mounts that are frozen, thawed and remounted, each image judged while mounted.
+//! Freeze, thaw and remount of running mounts; each image is checked while mounted.
 
 use crate::rig::Rig;
 use std::fs;
@@ -7,10 +7,10 @@ use std::process::{Child, Command};
 use uext4_fuse::{Ask, Client};
 use uext4_testkit::rings::RingsSwitch;
 
-/// Threads that bring requests and those that help are fewer.
+/// Number of blocked requests; more than the server has threads.
 const WAITING: usize = 40;
 
-/// A mount, taken off however the test ends.
+/// A mount, unmounted on drop.
 struct Mounted<'r> {
     rig: &'r Rig,
     dir: PathBuf,
@@ -139,7 +139,7 @@ fn a_frozen_mount_is_clean_and_readable() {
         let rig = Rig::new(&[]);
         let mount = Mounted::new(&rig, options);
         fs::write(mount.path("file"), vec![7; 300_000]).unwrap();
-        // The kernel holds the lock of a directory in which a change waits.
+        // The kernel holds the directory's lock while a change waits.
         fs::create_dir(mount.path("dir")).unwrap();
         rig.ok(&["freeze", "mnt"]);
         rig.assert_clean();
@@ -216,7 +216,7 @@ fn the_last_writer_gives_back_what_is_held_for_the_file() {
     let held = preallocated(&mount.dir);
     assert!(held > before, "nothing is held ahead: {before}, {held}");
     drop(file);
-    // The kernel tells of the close when it has time; a reader stays.
+    // The kernel sends RELEASE asynchronously. The reader stays open.
     while preallocated(&mount.dir) >= held {
         std::thread::yield_now();
     }

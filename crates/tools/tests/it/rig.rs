@@ -1,4 +1,4 @@
-//! Runs the tool on an image in a directory of its own.
+//! Runs the tool on an image in a private directory.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::process::{Child, Command, Output, Stdio};
 use tempfile::TempDir;
 use uext4_testkit::oracle;
 
-/// Exit status for what somebody uses.
+/// Exit status for an image in use.
 const BUSY: i32 = 5;
 
 /// A directory with the image `disk.img` in it, made by the tool.
@@ -22,7 +22,7 @@ impl Rig {
         }
     }
 
-    /// With an image of 64 MiB, made with these arguments of `uext4 mkfs`.
+    /// A directory with an image of 64 MiB, made with these arguments of `uext4 mkfs`.
     pub(crate) fn new(mkfs: &[&str]) -> Self {
         let rig = Self::empty();
         let fixed = ["mkfs", "disk.img", "--size", "64M", "-q"];
@@ -45,7 +45,7 @@ impl Rig {
         command.output().expect("the tool starts")
     }
 
-    /// Runs the tool with these variables.
+    /// Runs the tool with these environment variables.
     pub(crate) fn run_with(&self, variables: &[(&str, &str)], args: &[&str]) -> Output {
         let mut command = Command::new(env!("CARGO_BIN_EXE_uext4"));
         command.envs(variables.iter().copied());
@@ -68,14 +68,14 @@ impl Rig {
     pub(crate) fn fed(&self, input: &[u8], args: &[&str]) -> Output {
         let mut child = self.start(args, Stdio::piped());
         let mut stdin = child.stdin.take().expect("it is piped");
-        // A tool that refuses its arguments reads nothing.
+        // A tool that refuses its arguments does not read its input.
         let _ = stdin.write_all(input);
         drop(stdin);
         child.wait_with_output().expect("it ends")
     }
 
-    /// As [`Rig::run`], where nobody uses what it works on. A child that another test forks does
-    /// for a moment: it holds all open files and their locks until it runs its own program.
+    /// As [`Rig::run`], with retries while the image is in use. A child that another test forks
+    /// holds all open files and their locks until its exec.
     fn run_when_free(&self, args: &[&str]) -> Output {
         for _ in 0..100 {
             let output = self.run(args);
@@ -87,7 +87,7 @@ impl Rig {
         self.run(args)
     }
 
-    /// Runs the tool, which must be content; answers what it printed.
+    /// Runs the tool, which must succeed without messages. Returns its output.
     pub(crate) fn ok(&self, args: &[&str]) -> String {
         let output = self.run_when_free(args);
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -100,7 +100,7 @@ impl Rig {
         String::from_utf8(output.stdout).expect("text")
     }
 
-    /// Unmounts an image in which errors are recorded: it is closed, and the tool says so.
+    /// Unmounts an image with recorded errors; the tool must report them.
     pub(crate) fn umounts_with_errors(&self) {
         let output = self.run(&["umount", "mnt"]);
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -108,7 +108,7 @@ impl Rig {
         assert!(said.contains("errors are recorded"), "{said}");
     }
 
-    /// Runs the tool, which must fail with this status and say one line with this word in it.
+    /// Runs the tool, which must fail with this status and one line that contains `word`.
     pub(crate) fn fails(&self, status: i32, word: &str, args: &[&str]) {
         let output = match status {
             BUSY => self.run(args),
@@ -126,7 +126,7 @@ impl Rig {
         );
     }
 
-    /// What the tool prints as JSON.
+    /// JSON output of the tool.
     pub(crate) fn json(&self, args: &[&str]) -> serde_json::Value {
         serde_json::from_str(&self.ok(args)).expect("JSON")
     }
@@ -135,13 +135,13 @@ impl Rig {
         oracle::assert_clean(&self.image());
     }
 
-    /// What debugfs answers.
+    /// Output of a debugfs command.
     pub(crate) fn debugfs(&self, command: &str) -> String {
         oracle::debugfs_one(&self.image(), command).expect("debugfs answers")
     }
 }
 
-/// All bytes of a file, to see that nothing changed.
+/// All bytes of a file, for comparison.
 pub(crate) fn bytes(path: &Path) -> Vec<u8> {
     std::fs::read(path).expect("the file")
 }

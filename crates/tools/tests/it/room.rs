@@ -1,16 +1,16 @@
-//! A mount namespace of a test's own, for what needs helpers in `/sbin` or a `/dev/fuse` that users
-//! may open (`room.sh`).
+//! A private mount namespace for tests that need helpers in `/sbin` or a `/dev/fuse` that users may
+//! open (`room.sh`).
 
 use crate::rig::Rig;
 use std::path::Path;
 use std::process::Command;
 use uext4_testkit::oracle;
 
-/// Users of Debian: the superuser, `nobody`.
+/// User IDs of Debian: the superuser and `nobody`.
 pub(crate) const ROOT: &str = "0";
 pub(crate) const NOBODY: &str = "65534";
 
-/// What is in `/sbin`.
+/// Links to the tool in `/sbin`.
 pub(crate) const OURS: &str = "mount.fuse.uext4 umount.fuse.uext4";
 pub(crate) const MOUNT_FUSE: &str = "uext4";
 
@@ -25,7 +25,7 @@ pub(crate) fn can_mount() -> bool {
     can
 }
 
-/// Runs a script as this user where `/sbin` has these links to the tool; answers what it said.
+/// Runs a script as this user, with these links to the tool in `/sbin`. Returns its output.
 pub(crate) fn in_room(rig: &Rig, links: &str, user: &str, script: &str) -> String {
     let mut command = Command::new("timeout");
     command.args(["-k", "5", "100", "unshare", "--mount", "sh", "-c"]);
@@ -42,7 +42,7 @@ pub(crate) fn in_room(rig: &Rig, links: &str, user: &str, script: &str) -> Strin
     said
 }
 
-/// An image whose root belongs to the user.
+/// A rig whose image and root directory belong to the user.
 pub(crate) fn rig_of(user: &str) -> Rig {
     let rig = Rig::empty();
     let owner = format!("root_owner={user}:{user}");

@@ -1,4 +1,4 @@
-//! A running mount: what it tells, and what can be set.
+//! Requests to a running mount: statistics, tunables, quota, trim, ioctls.
 
 use crate::rig::Rig;
 use serde_json::Value;
@@ -6,16 +6,16 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// A mount in the background, on `mnt`; taken off with it.
+/// A background mount on `mnt`, unmounted on drop.
 struct Mounted(Rig);
 
 impl Mounted {
-    /// `None` where nothing can be mounted.
+    /// `None` without FUSE.
     fn new(options: &[&str]) -> Option<Self> {
         Self::of(&[], options)
     }
 
-    /// Of an image that is made so.
+    /// Mounts an image made with these arguments of mkfs.
     fn of(shape: &[&str], options: &[&str]) -> Option<Self> {
         if !Path::new("/dev/fuse").exists() {
             assert!(!uext4_testkit::oracle::in_ci(), "CI has /dev/fuse");
@@ -28,7 +28,7 @@ impl Mounted {
         Some(Self(rig))
     }
 
-    /// Some files written, read and synced.
+    /// Writes and syncs 20 files.
     fn used(self) -> Self {
         for nr in 0..20 {
             let path = self.0.path(&format!("mnt/file{nr}"));
@@ -50,7 +50,7 @@ impl Drop for Mounted {
     }
 }
 
-/// Every number of a JSON value, by the last name on the way to it.
+/// Collects the names of all scalars of a JSON value.
 fn names(value: &Value, name: &str, found: &mut HashSet<String>) {
     match value {
         Value::Object(map) => map
@@ -170,7 +170,8 @@ fn sample(line: &str) -> Option<Sample> {
     })
 }
 
-/// The types by name of what has HELP and TYPE, and the samples, each behind its own.
+/// The types by metric name, and all samples. Each sample must follow the HELP and TYPE of its
+/// metric.
 fn parse(text: &str) -> (HashMap<String, String>, Vec<Sample>) {
     let (mut types, mut samples, mut helped) = (HashMap::new(), Vec::new(), String::new());
     for line in text.lines() {
@@ -231,7 +232,7 @@ fn prometheus_can_read_it() {
     let stats = mounted.0.json(&["stats", "mnt", "--json"]);
     for (section, prefix) in [("allocator", "alloc"), ("trees", "trees"), ("space", "")] {
         for name in stats[section].as_object().expect("numbers by name").keys() {
-            // By criterion, as a label.
+            // Hits per criterion are one metric with a label.
             let is_label = section == "allocator"
                 && stats["criteria"]
                     .get(name.trim_end_matches("_hits"))
@@ -375,7 +376,7 @@ fn free_space_of_a_running_mount_is_shown_and_trimmed() {
     std::fs::write(&big, vec![1; 8 << 20]).unwrap();
     std::fs::File::open(&big).unwrap().sync_all().unwrap();
     std::fs::remove_file(&big).unwrap();
-    // The kernel forgets the inode a little later.
+    // The kernel sends FORGET asynchronously.
     let start = Instant::now();
     while free() + 16 < at_first {
         assert!(start.elapsed().as_secs() < 60, "it is never freed");
@@ -392,7 +393,7 @@ fn free_space_of_a_running_mount_is_shown_and_trimmed() {
         said.contains("trimmed") && blocks() + (7 << 11) <= before,
         "{said}"
     );
-    // The kernel passes the ioctl on, too.
+    // The kernel forwards the FITRIM ioctl.
     let fstrim = std::process::Command::new("fstrim");
     let output = { fstrim }.arg("-v").arg(rig.path("mnt")).output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout).into_owned();

@@ -1,4 +1,4 @@
-//! Servers that are locked in, and work all the same.
+//! Sandboxed servers: they are confined and still serve all requests.
 
 use crate::rig::Rig;
 use serde_json::Value;
@@ -19,7 +19,7 @@ fn mount(rig: &Rig, options: &str) -> Value {
     rig.json(&["info", "--json", "mnt"])
 }
 
-/// What the kernel says of each thread of the server.
+/// `/proc` status of each thread of the server.
 fn threads(server: &Value) -> Vec<String> {
     let tasks = fs::read_dir(format!("/proc/{}/task", server["pid"])).expect("it runs");
     let status = |task: std::io::Result<fs::DirEntry>| {
@@ -128,14 +128,14 @@ fn a_signal_unmounts_a_server_that_is_locked_in() {
     assert_eq!(rig.ok(&["cat", "disk.img", "/file"]), "data");
 }
 
-/// What stands behind the open descriptors of a process.
+/// Targets of the open descriptors of a process.
 fn descriptors(pid: u64) -> Vec<PathBuf> {
     let listed = fs::read_dir(format!("/proc/{pid}/fd")).expect("it runs");
     let target = |entry: std::io::Result<fs::DirEntry>| fs::read_link(entry.ok()?.path()).ok();
     listed.filter_map(target).collect()
 }
 
-/// The processes that this one started.
+/// Child processes of a process.
 fn children(pid: u64) -> Vec<u64> {
     let said = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
     let said = said.expect("the kernel lists children");
@@ -174,7 +174,7 @@ fn the_server_inherits_no_descriptor() {
     rig.assert_clean();
 }
 
-/// As code would that took the server over: calls made by each of its threads.
+/// Injected system calls in each thread of the server, as an attacker's code would make them.
 #[cfg(target_arch = "x86_64")]
 #[test]
 fn whoever_takes_a_server_over_reaches_nothing() {
@@ -193,14 +193,14 @@ fn whoever_takes_a_server_over_reaches_nothing() {
         let rig = Rig::new(&[]);
         let pid = mount(&rig, options)["pid"].as_u64().unwrap();
         let reached = inside::reaches_nothing(pid as u32);
-        // It goes on as if nothing had been.
+        // The server continues unaffected.
         let left = rig.json(&["stats", "--json", "mnt"]);
         rig.ok(&["umount", "mnt"]);
         assert!(reached.unwrap() >= 3, "{options}");
         assert_eq!(left["server"]["pid"].as_u64(), Some(pid), "{options}");
         rig.assert_clean();
     }
-    // Without walls the same calls reach something.
+    // Without a sandbox the same calls succeed.
     let rig = Rig::new(&[]);
     let pid = mount(&rig, "no_sandbox")["pid"].as_u64().unwrap();
     let reached = inside::reaches_nothing(pid as u32);

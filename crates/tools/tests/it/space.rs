@@ -1,9 +1,9 @@
-//! Free space: where it is, and giving it back; judged by e2freefrag and e2fsck.
+//! Reports and trim of free space; e2freefrag and e2fsck check the results.
 
 use crate::rig::Rig;
 use std::os::unix::fs::MetadataExt;
 
-/// A file of `mib` MiB goes in under these names, and out again under every second of them.
+/// Puts a file of 1 MiB under `names` names and removes every second one.
 fn fragment(rig: &Rig, names: usize) {
     std::fs::write(rig.path("file"), vec![7; 1 << 20]).unwrap();
     for nr in 0..names {
@@ -63,7 +63,7 @@ fn trim_makes_the_image_sparse_again() {
     let before = allocated();
     let said = rig.ok(&["trim", "disk.img"]);
     assert!(said.contains("trimmed"), "{said}");
-    // Blocks are smaller than pages: three files have six ends in pages that others use.
+    // Blocks are smaller than pages: the three files have six ends in shared pages.
     assert!(
         allocated() + (3 << 20) <= before + 6 * 4096,
         "{before} before, {} after",

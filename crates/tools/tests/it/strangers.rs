@@ -1,4 +1,4 @@
-//! What other users can put in the superuser's way, and what a killed server leaves.
+//! Interference by other users with root's commands, and leftovers of a killed server.
 
 use crate::rig::Rig;
 use crate::room::{NOBODY, OURS, ROOT, can_mount, in_room, rig_of};
@@ -6,7 +6,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::process::Command;
 
-/// Ends what hangs; the tool waits for 2 s at most for each step.
+/// Shell functions that end a hanging command. The tool waits for at most 2 s per step.
 const PRELUDE: &str = r#"
     chmod 755 .
     chown 65534 mnt disk.img
@@ -80,7 +80,7 @@ const PLACES: &str = r#"
     kill $holders 2>/dev/null || true
 "#;
 
-/// A process of another user stays in `execve(2)`, which guards its `/proc/PID/fd`.
+/// A process of another user blocks in `execve(2)`, which locks its `/proc/PID/fd`.
 const EXEC: &str = r#"
     truncate -s 16M other.img
     "$TOOL" mkfs -q other.img

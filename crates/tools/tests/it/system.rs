@@ -17,7 +17,7 @@ fn can_mount() -> bool {
     can
 }
 
-/// The helper `mount.fuse.uext4`, as `mount(8)` calls it.
+/// Runs the helper `mount.fuse.uext4` as `mount(8)` does.
 fn helper(rig: &Rig, args: &[&str]) -> Output {
     let link = rig.path("mount.fuse.uext4");
     if !link.exists() {
@@ -102,9 +102,9 @@ fn a_service_manager_hears_that_it_is_ready() {
         said.contains(&format!("MAINPID={}\n", server.id())),
         "{said}"
     );
-    // It is: nothing has to wait.
+    // The mount is usable at once.
     fs::write(rig.path("mnt/file"), "data").unwrap();
-    // As a manager stops it.
+    // A service manager stops it by SIGTERM.
     let pid = rustix::process::Pid::from_child(&server);
     rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
     assert!(server.wait().unwrap().success());

@@ -5,7 +5,7 @@ use uext4_testkit::manifest::{Field, HostDir, Manifest, Policy};
 use uext4_testkit::oracle::KernelMount;
 use uext4_testkit::tree::{Shape, TreeSpec};
 
-/// Puts a tree into an image; answers the rig and what the tree looked like.
+/// Puts a tree into an image. Returns the rig and the tree's manifest.
 fn with_tree(entries: usize, mkfs: &[&str]) -> (Rig, Manifest) {
     let rig = Rig::empty();
     rig.ok(&[
@@ -28,7 +28,7 @@ fn with_tree(entries: usize, mkfs: &[&str]) -> (Rig, Manifest) {
     (rig, manifest)
 }
 
-/// Reading the tree changed nothing but access times, which do not count anyway.
+/// Ignores the root's attributes; access times are not compared by default.
 fn policy() -> Policy {
     Policy::default().ignore(Field::Root)
 }
@@ -112,7 +112,7 @@ fn several_sources_need_a_directory_and_a_slash_means_one() {
         &["put", "disk.img", "one", "two", "/in/one"],
     );
     rig.fails(1, "directory", &["put", "disk.img", "one", "/in/one/"]);
-    // One that is missing does not keep the others from being copied.
+    // A missing source does not prevent the copy of the others.
     let put = rig.run(&["put", "disk.img", "nothing", "one", "dir", "/copy"]);
     let said = String::from_utf8_lossy(&put.stderr).into_owned();
     assert_eq!(put.status.code(), Some(1), "{said}");
@@ -260,10 +260,10 @@ fn an_interrupted_copy_ends_with_a_clean_image() {
     for number in 0..3000 {
         std::fs::write(rig.path("tree").join(number.to_string()), "x").unwrap();
     }
-    // How far a copy comes depends on the machine: the delay grows from round to round.
+    // The progress of a copy depends on the machine, so the delay grows from round to round.
     let interrupt = |mut child: std::process::Child, round: u64| {
         let id = rustix::process::Pid::from_child(&child);
-        // Its end would end the stream.
+        // Closing stdin would end the stream.
         let stdin = child.stdin.take();
         std::thread::sleep(std::time::Duration::from_millis(5 * (round + 1)));
         rustix::process::kill_process(id, rustix::process::Signal::INT).unwrap();
@@ -271,7 +271,7 @@ fn an_interrupted_copy_ends_with_a_clean_image() {
         drop(stdin);
         let mut said = String::new();
         std::io::Read::read_to_string(&mut child.stderr.take().unwrap(), &mut said).unwrap();
-        // None: the signal came before the tool had begun.
+        // `None`: the signal arrived before the tool installed its handler.
         (status.code(), said)
     };
     let is_clean = || {
@@ -295,7 +295,7 @@ fn an_interrupted_copy_ends_with_a_clean_image() {
         assert!(matches!(status, None | Some(0)), "{status:?}: {said}");
     }
     assert!(met, "no copy of 3,000 files is met in the middle");
-    // A stream whose end is not known makes no file.
+    // An interrupted stream leaves no file.
     for round in 0..20 {
         let child = rig.start(&["put", "disk.img", "-", "/stream"], Stdio::piped());
         let (status, said) = interrupt(child, round);
@@ -328,7 +328,7 @@ fn links_of_an_image_lead_nowhere_on_the_host() {
     ]);
     rig.ok(&["get", "-r", "disk.img", "/tree", "tree"]);
     assert!(rig.path("tree/tree/link").is_symlink());
-    // A second entry of the same name, as only a hostile image has it.
+    // A second entry with the same name, which only a hostile image contains.
     rig.ok(&["mkdir", "-p", "disk.img", "/evil/linj/x"]);
     rig.ok(&[
         "ln",

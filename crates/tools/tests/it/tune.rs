@@ -17,14 +17,15 @@ fn told(rig: &Rig, label: &str) -> String {
     line.unwrap_or("none").trim().to_owned()
 }
 
-/// The kernel mounts the image, frees an open file that has no name, and leaves it clean.
+/// Mounts the image by the kernel, which frees an orphan and leaves the image clean.
 fn assert_mountable(rig: &Rig) {
     rig.assert_clean();
     if KernelMount::available_or_skip("tune") {
         let kernel = KernelMount::new(&rig.image(), "").unwrap();
         let path = kernel.path().join("gone");
         let mut file = std::fs::File::create(&path).unwrap();
-        // Linux keeps the size of a freed inode without blocks, on which tune2fs trips.
+        // The file has blocks: Linux keeps the size of a freed inode without blocks, which tune2fs
+        // rejects.
         file.write_all(&[7; 1 << 16]).unwrap();
         file.sync_all().unwrap();
         std::fs::remove_file(path).unwrap();
@@ -59,7 +60,7 @@ fn the_orphan_file_comes_and_goes() {
         assert!(!told(&rig, "Filesystem features:").contains("orphan_file"));
         assert_eq!(free(), before, "{shape:?}");
         assert_mountable(&rig);
-        // As with tune2fs.
+        // Also removes the orphan file that tune2fs adds.
         let tune2fs = Command::new("tune2fs")
             .args(["-O", "orphan_file"])
             .arg(rig.image())
@@ -90,7 +91,7 @@ fn labels_shares_and_behaviour() {
     assert_eq!(told(&rig, "Errors behavior:"), "Remount read-only");
     assert_eq!(told(&rig, "Reserved block count:"), "6553");
     assert_mountable(&rig);
-    // The copies know it too.
+    // The backup superblocks contain the label too.
     let copy = rig.debugfs("show_super_stats -h");
     assert!(copy.contains("a label"));
     let backup = Command::new("dumpe2fs")
@@ -129,7 +130,7 @@ fn a_new_uuid_needs_a_seed() {
     oracle::assert_clean(&rig.image());
 }
 
-/// `tune2fs -o journal_data`: everything that reads and writes works, with data=ordered.
+/// `tune2fs -o journal_data`: all commands work, with data=ordered.
 #[test]
 fn data_in_the_journal_by_default_is_done_as_ordered() {
     let rig = Rig::new(&[]);

@@ -1,12 +1,12 @@
-//! Mounts where the usual directory for claims and control sockets cannot be made: in a user
-//! namespace, and where `/run` is read-only.
+//! Mounts without the default directory for claims and control sockets: in a user namespace, and
+//! with a read-only `/run`.
 
 use crate::rig::Rig;
 use crate::room::can_mount;
 use std::path::Path;
 use std::process::Command;
 
-/// The life of an image, with everything that needs the directory of the mount.
+/// All commands that need the directory of the mount, on one image.
 const LIFE: &str = r#"
     set -e
     "$TOOL" mkfs -q --size 16M disk.img
@@ -68,7 +68,7 @@ fn a_user_namespace_mounts_an_image() {
         std::os::unix::fs::chown(rig.path(path), Some(65_534), Some(65_534)).expect("we may");
     }
     let mut command = Command::new("timeout");
-    // The device may be closed to users on this machine; in this mount namespace it is not.
+    // Users may lack access to the device; this mount namespace grants it.
     let open = "cp -a /dev/fuse dev.fuse && chmod 666 dev.fuse && mount --bind dev.fuse /dev/fuse";
     let user = "exec setpriv --reuid=65534 --regid=65534 --clear-groups unshare -Urm \"$@\"";
     let line = format!("{open} && {user}");

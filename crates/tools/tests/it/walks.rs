@@ -1,4 +1,4 @@
-//! Walks of images that are damaged, and what becomes of permissions, devices and failures.
+//! Tree walks over damaged images, and treatment of permissions, devices and failures.
 
 use crate::rig::{Rig, bytes};
 use std::fs::{self, Permissions};
@@ -10,7 +10,7 @@ fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// Runs a line of debugfs that changes the image.
+/// Runs a debugfs command that changes the image.
 fn damage(rig: &Rig, line: &str) {
     let mut command = Command::new("debugfs");
     command.args(["-w", "-R", line]).arg(rig.image());
@@ -25,7 +25,7 @@ fn inode(rig: &Rig, path: &str) -> u64 {
     found["inode"].as_u64().expect("a number")
 }
 
-/// `/a/b/loop` is `/a`, and `/c/twice` is `/d`.
+/// An image in which `/a/b/loop` is `/a`, and `/c/twice` is `/d`.
 fn with_cycles() -> Rig {
     let rig = Rig::new(&[]);
     rig.ok(&["mkdir", "-p", "disk.img", "/a/b/below", "/c", "/d/e"]);
@@ -83,7 +83,7 @@ fn get_goes_on_past_damage() {
     }
     fs::write(rig.path("tree/damaged"), vec![b'y'; 8 << 20]).unwrap();
     rig.ok(&["put", "-r", "disk.img", "tree", "/"]);
-    // A map that says nothing sensible.
+    // Destroys the extent map.
     damage(&rig, "set_inode_field /tree/damaged block[0] 0xdead");
     damage(&rig, "set_inode_field /tree/damaged checksum_lo 0");
     let got = rig.run(&["get", "-r", "disk.img", "/tree", "out"]);
@@ -100,13 +100,13 @@ fn get_goes_on_past_damage() {
     let strict = rig.run(&["get", "-r", "--strict", "disk.img", "/tree", "strict"]);
     assert_eq!(strict.status.code(), Some(4));
     assert_eq!(said(&strict).lines().count(), 1, "{}", said(&strict));
-    // What the host refuses is no damage.
+    // An error of the host is not reported as damage.
     damage(&rig, "rm /tree/damaged");
     fs::create_dir_all(rig.path("there/tree")).unwrap();
     rig.fails(1, "exists", &["get", "-r", "disk.img", "/tree", "there"]);
 }
 
-/// Runs the tool as another user, in a directory that this one may write to.
+/// Runs the tool as user 1234, in a directory that this user may write to.
 pub(crate) fn as_user(rig: &Rig, umask: &str, args: &[&str]) -> Output {
     let dir = rig.path("home");
     let tool = rig.path("uext4");
@@ -162,7 +162,7 @@ fn without_root_modes_are_those_of_an_ordinary_user() {
     let all = as_user(&rig, "027", &["get", "-rp", "../disk.img", "/tree", "all"]);
     assert!(all.status.success(), "{}", said(&all));
     assert_eq!(modes("home/all"), [0o6777, 0o1666, 0o3777]);
-    // Root keeps all, unless told otherwise.
+    // Root keeps all permission bits by default.
     rig.ok(&["get", "-r", "disk.img", "/tree", "same"]);
     assert_eq!(modes("same"), [0o6777, 0o1666, 0o3777]);
     assert!(

@@ -1,4 +1,4 @@
-//! The kernel's side: system calls of a thread that takes the caller's identity.
+//! Kernel side: system calls of a thread with the caller's identity.
 
 use super::{Op, Side, Stat, Who};
 use rustix::fs::{
@@ -16,7 +16,7 @@ pub(super) struct Host {
 
 impl Host {
     pub(super) fn new(top: &Path) -> Self {
-        // The mount point's own directory must be open for everybody.
+        // All users need access to the mount point and its parent directory.
         for dir in [top, top.parent().expect("a scratch directory")] {
             let _ = std::fs::set_permissions(dir, std::fs::Permissions::from_mode(0o755));
         }
@@ -94,7 +94,7 @@ impl Host {
 
 impl Side for Host {
     fn run(&self, who: Who, op: &Op) -> i32 {
-        // Identities belong to threads; this one ends with the operation.
+        // Linux keeps identities per thread; this thread ends with the operation.
         std::thread::scope(|scope| {
             let worker = scope.spawn(|| {
                 let groups: Vec<Gid> = who.groups.iter().map(|gid| Gid::from_raw(*gid)).collect();

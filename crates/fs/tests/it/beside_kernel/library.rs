@@ -1,4 +1,4 @@
-//! The library's side.
+//! Library side: the same operations through the API of uext4.
 
 use super::{Op, Side, Stat, UMASK, Who, split};
 use uext4::{
@@ -27,7 +27,7 @@ impl Library {
         } else {
             self.fs.lookup(&root, dir.as_bytes(), caller)?
         };
-        // A path walk asks this before it looks at what comes next.
+        // A path walk checks the type before it resolves the next component.
         if !dir.is_dir() {
             return Err(Error::NotDirectory);
         }

@@ -1,5 +1,5 @@
-//! The same operations, by the same users, on a kernel mount and on the library: same errno, same
-//! attributes, same times touched.
+//! Differential test against the kernel: the same operations by the same users on a kernel mount
+//! and on the library give the same errno, attributes and changed times.
 
 mod host;
 mod library;
@@ -12,10 +12,10 @@ use host::Host;
 use library::Library;
 use uext4_testkit::oracle::{self, KernelMount};
 
-/// Bits that creates take away, on both sides.
+/// Umask on both sides.
 const UMASK: u16 = 0o022;
 
-/// Who asks.
+/// Identity of the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Who {
     uid: u32,
@@ -54,7 +54,7 @@ enum Op {
     RemoveXattr(String, &'static str),
 }
 
-/// What is compared of a file.
+/// Attributes of a file that are compared.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Stat {
     mode: u32,
@@ -62,20 +62,21 @@ struct Stat {
     uid: u32,
     gid: u32,
     size: Option<u64>,
-    /// Access, modification and change in nanoseconds; only compared with earlier ones.
+    /// Access, modification and change time in nanoseconds, compared only with earlier values of
+    /// the same side.
     times: Times,
 }
 
 type Times = [i128; 3];
 
-/// Answers an errno, 0 for success.
+/// One implementation; operations return an errno, 0 for success.
 trait Side {
     fn run(&self, who: Who, op: &Op) -> i32;
     fn stat(&self, path: &str) -> Option<Stat>;
 }
 
 impl Op {
-    /// The paths that it touches, without their parents.
+    /// The paths that it touches, without their parent directories.
     fn paths(&self) -> Vec<&str> {
         use Op::*;
         match self {
@@ -104,7 +105,7 @@ fn acl(entries: &[(u16, u16, u32)]) -> Vec<u8> {
     bytes
 }
 
-/// A kernel mount and the library on two copies of one image, which `prepare` filled.
+/// Runs `test` on a kernel mount and the library, on two copies of an image that `prepare` filled.
 fn side_by_side(
     shape: &[&str],
     prepare: impl FnOnce(&std::path::Path),

@@ -1,5 +1,5 @@
-//! Random writes, truncates and all ways of `fallocate` on one file: same errno, same bytes, same
-//! sizes, same map of data and holes.
+//! Random writes, truncates and all modes of `fallocate` on one file: same errno, bytes, sizes and
+//! map of data and holes as in the kernel.
 
 use crate::image;
 use rustix::fs::{FallocateFlags, SeekFrom};
@@ -24,10 +24,10 @@ const SHAPES: &[&[&str]] = &[
     ],
     &["-b", "4096", "-O", "inline_data"],
 ];
-/// Offsets are below this.
+/// Upper bound of offsets, in bytes.
 const OFFSET_MAX: u64 = 1 << 20;
 const STEPS: usize = 150;
-/// Steps between two looks at all bytes and the map.
+/// Steps between two comparisons of all bytes and the map.
 const LOOK: usize = 10;
 /// `FALLOC_FL_WRITE_ZEROES`, which rustix does not name yet.
 const WRITE_ZEROES: FallocateFlags = FallocateFlags::from_bits_retain(0x80);
@@ -64,7 +64,7 @@ fn draw(rng: &mut Rng) -> Op {
         _ => {
             let mode = MODES[rng.next_u64() as usize % MODES.len()];
             let shifts = [FallocateMode::CollapseRange, FallocateMode::InsertRange];
-            // Mostly whole clusters, else they are only refused.
+            // Mostly whole clusters, because other shifts are only refused.
             let unit = match rng.next_u64() % 8 {
                 0 => 1,
                 _ if shifts.contains(&mode) => 16384,
@@ -113,7 +113,7 @@ fn by_us(fs: &Filesystem, file: &InodeRef, op: &Op, byte: u8) -> i32 {
     result.err().map_or(0, |error| error.errno())
 }
 
-/// Where data begin and end.
+/// Data ranges: start and end in bytes.
 type Map = Vec<(u64, u64)>;
 
 fn map(mut seek: impl FnMut(u64, Seek) -> Option<u64>) -> Map {
@@ -136,7 +136,7 @@ fn kernel_map(file: &File) -> Map {
     })
 }
 
-/// Where blocks are mapped, and whether they are unwritten; neighbours of one kind joined.
+/// Mapped ranges in bytes, and whether they are unwritten; adjacent ranges of one kind are merged.
 type Blocks = Vec<(Range<u64>, bool)>;
 
 fn join(extents: impl Iterator<Item = (Range<u64>, bool)>) -> Blocks {
@@ -160,7 +160,7 @@ fn our_blocks(fs: &Filesystem, file: &InodeRef) -> Blocks {
     }))
 }
 
-/// What `filefrag` says, in bytes.
+/// Mapped ranges as `filefrag` prints them, in bytes.
 fn kernel_blocks(path: &Path) -> Blocks {
     let mut filefrag = Command::new("filefrag");
     let said = filefrag.args(["-v", "-b1"]).arg(path).output();
@@ -181,7 +181,7 @@ fn kernel_blocks(path: &Path) -> Blocks {
     }))
 }
 
-/// Both sides of one run.
+/// The file on both sides.
 struct Pair {
     kernel: File,
     kernel_path: PathBuf,
@@ -202,7 +202,7 @@ impl Pair {
     }
 
     fn look(&self, at: &str) {
-        // Pages in the kernel's cache count as data, also where blocks are unwritten.
+        // SEEK_DATA treats cached pages over unwritten blocks as data.
         self.kernel.sync_all().expect("syncs");
         let drop_pages = rustix::fs::Advice::DontNeed;
         rustix::fs::fadvise(&self.kernel, 0, None, drop_pages).expect("drops clean pages");
@@ -231,7 +231,7 @@ fn run(shape: &[&str], list: &str, seed: u64) {
     let device = image::mke2fs(32, shape);
     let (_dir, path) = image::on_disk(&device);
     let mount = KernelMount::new(&path, "").expect("the kernel mounts it");
-    // Or small unwritten extents are zeroed as a whole, and become data.
+    // With the default, the kernel zeroes small unwritten extents as a whole, and they become data.
     let device_name = mount.loop_device().trim_start_matches("/dev/");
     let limit = format!("/sys/fs/ext4/{device_name}/extent_max_zeroout_kb");
     std::fs::write(limit, "0").expect("the limit can be set");

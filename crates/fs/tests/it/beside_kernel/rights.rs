@@ -1,4 +1,4 @@
-//! Who may do what.
+//! Permission checks, compared with the kernel.
 
 use super::{Op, ROOT, Side, Stat, Who, acl, side_by_side, split};
 use std::path::Path;
@@ -70,7 +70,7 @@ fn prepare(top: &Path) {
     chattr("+a", "growing/b");
 }
 
-/// Lists with a mask, users and groups.
+/// A random ACL with a mask, users and groups.
 fn list(rng: &mut Rng) -> Vec<u8> {
     let mut perm = || rng.below(8) as u16;
     let (a, b, c, d, e, f) = (perm(), perm(), perm(), perm(), perm(), perm());
@@ -135,8 +135,8 @@ fn op(rng: &mut Rng) -> Op {
     }
 }
 
-/// Two rules of the VFS have no place in a file system: who may make hard links to foreign files,
-/// and symbolic links on the way.
+/// Excludes two rules of the VFS that a file system does not implement: protected hard links, and
+/// symbolic links within the path.
 fn is_comparable(host: &impl Side, who: Who, op: &Op) -> bool {
     use Op::*;
     let is_link = |path: &str| {
@@ -151,7 +151,7 @@ fn is_comparable(host: &impl Side, who: Who, op: &Op) -> bool {
         return false;
     }
     match op {
-        // The list of a link's own is a value, not a list, for the VFS.
+        // The VFS treats the ACL attribute of a symbolic link as a plain value.
         SetXattr(_, name, value) if name.contains("acl") && value == b"value" => false,
         Link(from, _) => host
             .stat(from)

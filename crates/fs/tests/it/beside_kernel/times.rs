@@ -1,10 +1,10 @@
-//! Which times an operation sets.
+//! Timestamps that an operation changes, compared with the kernel.
 
 use super::{Op, ROOT, Side, side_by_side, split};
 use std::path::Path;
 use std::time::Duration;
 
-/// Longer than the kernel's clock tick.
+/// Pause between operations; longer than the kernel's clock tick.
 const PAUSE: Duration = Duration::from_millis(15);
 
 fn prepare(top: &Path) {
@@ -74,7 +74,7 @@ fn ops() -> Vec<Op> {
     ]
 }
 
-/// Paths that an operation may touch: its own, their directories, and where they came from.
+/// Paths that an operation may touch: its own, their directories, and the source `one/a`.
 fn watched(op: &Op) -> Vec<String> {
     let own = op
         .paths()
@@ -83,7 +83,7 @@ fn watched(op: &Op) -> Vec<String> {
     own.map(str::to_owned).chain(["one/a".into()]).collect()
 }
 
-/// For each watched path: which of atime, mtime, ctime changed; `None` for a path that came.
+/// For each watched path: which of atime, mtime and ctime changed; `None` for a new path.
 fn changed(side: &impl Side, op: &Op) -> Vec<(String, Option<[bool; 3]>)> {
     let paths = watched(op);
     let before: Vec<_> = paths.iter().map(|path| side.stat(path)).collect();

@@ -1,5 +1,5 @@
-//! Faults by hand that e2fsck tells of, often with an exit code of 0, and oddities that it lets
-//! pass: we must judge as it does. Each was judged otherwise once.
+//! Hand-made faults that e2fsck reports, often with exit status 0, and oddities that it accepts.
+//! Our check must agree with e2fsck.
 
 use super::image::{ENTRY, Image, MAP};
 use crate::check::look;
@@ -15,7 +15,7 @@ const SPARE: &[&str] = &["-b", "1024", "-O", "^has_journal,^resize_inode"];
 const PLAIN: &[&str] = &["-b", "1024", "-O", "ea_inode,^metadata_csum"];
 const EMPTY: &str = "\"/wide/a name in a directory with an index 1\"";
 
-/// Whether e2fsck and we are silent; we must agree.
+/// True if e2fsck and our check, which must agree, report nothing.
 fn is_sound(path: &Path, what: &str) -> bool {
     let verdict = oracle::e2fsck(path).expect("e2fsck runs");
     let report = look(path, &Limits::default()).expect("it can be read");
@@ -29,7 +29,7 @@ fn is_sound(path: &Path, what: &str) -> bool {
     verdict.is_silent()
 }
 
-/// The first commands of debugfs are oddities, the others are faults.
+/// The debugfs commands in `odd` create oddities, those in `wrong` faults.
 fn judge(options: &[&str], first: &[&str], odd: &[&str], wrong: &[&str]) {
     let dir = oracle::scratch_dir().expect("there is room");
     let path = dir.path().join("image");
@@ -147,11 +147,11 @@ fn numbers_in_the_superblock() {
     );
 }
 
-/// The size of the journal's inode may be more than there is, as for the kernel.
+/// The size of the journal's inode may exceed its mapped blocks; the kernel accepts it.
 #[test]
 fn maps_of_the_file_system_itself() {
     let odd = ["set_inode_field <8> size 0x80100000"];
-    // One entry more in a block that is kept for descriptors.
+    // One additional entry in a block reserved for descriptors.
     let wrong = [
         "zap_block -p 0x06 -o 400 -l 1 100",
         "set_inode_field <7> size 274432",
@@ -171,7 +171,7 @@ fn nodes_and_extents() {
     }
 }
 
-/// One flag stands for hashes that nobody knows, the others for nothing.
+/// One flag bit is accepted although the hash is unknown; the other bits are invalid.
 #[test]
 fn flags_of_an_index() {
     for (byte, is_odd) in [(0x80, true), (1, false)] {
@@ -181,7 +181,8 @@ fn flags_of_an_index() {
     }
 }
 
-/// An empty value has no place; e2fsck minds one behind the end where it reads attributes itself.
+/// An empty value has no offset. e2fsck rejects an offset past the end where it parses attributes
+/// itself.
 #[test]
 fn values_without_bytes() {
     let inline = &["-b", "1024", "-O", "ea_inode,inline_data,^metadata_csum"];
@@ -195,7 +196,7 @@ fn values_without_bytes() {
     assert!(!is_sound(&image.path, "the size of inline data"));
 }
 
-/// A revision that nobody knows: the kernel mounts it and lets nothing be written, and so do we.
+/// An unknown revision: the kernel mounts it read-only, and so does our mount.
 #[test]
 fn a_later_revision_is_not_written() {
     let dir = oracle::scratch_dir().expect("there is room");

@@ -1,5 +1,4 @@
-//! Finding the bytes of a structure in an image with blocks of 1 KiB and no checksums, and changing
-//! them.
+//! Locates and changes bytes of a structure in an image with blocks of 1 KiB and no checksums.
 
 use super::images::base;
 use std::fs::OpenOptions;
@@ -7,19 +6,19 @@ use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use uext4_testkit::oracle;
 
-/// Where the map of an inode stands in it.
+/// Byte offset of the map in an inode.
 pub(super) const MAP: u64 = 0x28;
-/// First entry of the attributes of an inode, whose extra fields take 32 bytes.
+/// Byte offset of the first in-inode attribute entry; the extra fields take 32 bytes.
 pub(super) const ENTRY: u64 = 0xA4;
 
-/// An image of which single bytes are changed.
+/// An image whose bytes the test changes.
 pub(super) struct Image {
     pub(super) path: PathBuf,
     _dir: tempfile::TempDir,
 }
 
 impl Image {
-    /// A sound one of this kind.
+    /// A sound image made with these options of mke2fs.
     pub(super) fn new(options: &[&str]) -> Self {
         let dir = oracle::scratch_dir().expect("there is room");
         let path = dir.path().join("image");
@@ -27,7 +26,7 @@ impl Image {
         Self { path, _dir: dir }
     }
 
-    /// Where the inode that debugfs knows as `name` stands.
+    /// Byte offset of the inode that debugfs resolves `name` to.
     pub(super) fn inode(&self, name: &str) -> u64 {
         let said = oracle::debugfs_one(&self.path, &format!("imap {name}")).expect("it is there");
         let number = |after: &str| said.split(after).nth(1).expect(after).to_string();
@@ -38,14 +37,14 @@ impl Image {
         block * 1024 + offset
     }
 
-    /// Where block 0 of a file stands.
+    /// Byte offset of block 0 of a file.
     pub(super) fn block(&self, name: &str) -> u64 {
         let said = oracle::debugfs_one(&self.path, &format!("bmap {name} 0"));
         let said = said.expect("it has one");
         said.trim().parse::<u64>().expect("a block") * 1024
     }
 
-    /// The first inode that holds a value.
+    /// The first inode that holds an attribute value.
     pub(super) fn value_inode(&self) -> String {
         let is_value = |name: &String| {
             let said = oracle::debugfs_one(&self.path, &format!("stat {name}"));
@@ -55,11 +54,11 @@ impl Image {
         names.find(is_value).expect("a value in an inode")
     }
 
-    /// The first block of a tree below its root.
+    /// Byte offset of the first child of an extent tree's root.
     pub(super) fn child(&self, name: &str) -> u64 {
         let file = std::fs::File::open(&self.path).expect("it is there");
         let mut block = [0; 4];
-        // Behind the header, and the first logical block of its index.
+        // After the header and the first logical block of the index entry.
         let at = self.inode(name) + MAP + 12 + 4;
         file.read_exact_at(&mut block, at).expect("it can be read");
         u64::from(u32::from_le_bytes(block)) * 1024

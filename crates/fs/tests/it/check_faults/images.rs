@@ -1,5 +1,4 @@
-//! The file systems that are wounded: with all that is new, with inline data, and as old as they
-//! come.
+//! Base images for the faults: with new features, with inline data, and with the oldest formats.
 
 use crate::check::look;
 use std::path::Path;
@@ -59,7 +58,7 @@ fn values_in_inodes(fs: &Filesystem) -> uext4::Result<()> {
     Ok(())
 }
 
-/// A sound image of this kind. What mke2fs draws is fixed, so that a seed repeats.
+/// Creates a sound image. UUID and hash seed are fixed, so that a test seed reproduces.
 pub(super) fn base(path: &Path, options: &[&str]) {
     let drawn = ["-U", DRAWN, "-E", &format!("hash_seed={DRAWN}")].map(String::from);
     let all: Vec<&str> = options

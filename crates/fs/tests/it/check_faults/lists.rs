@@ -1,16 +1,16 @@
-//! Where our check and e2fsck may differ, and why each difference harms no one.
+//! Accepted differences between our check and e2fsck, with the reason for each.
 
 use uext4::check::{Finding, Report};
 use uext4::format::Place;
 use uext4_testkit::damage::{Target, Wound};
 use uext4_testkit::oracle::Verdict;
 
-/// What e2fsck reports and we do not:
+/// Problems that e2fsck reports and our check does not:
 ///
-/// - The counts of free blocks and inodes in the superblock. They are written at an unmount at
-///   best; a mount counts in the groups.
-/// - The bit of the inode that is named as that of project quota, without the features `quota` and
-///   `project`: no engine reads that number. e2fsck takes its inode for used, if it is one.
+/// - The free counts in the superblock. They are written at best at an unmount; a mount uses the
+///   counts of the groups.
+/// - The bitmap bit of the project quota inode, without the features `quota` and `project`. No
+///   implementation reads that inode number; e2fsck counts a valid one as used.
 pub(crate) fn is_harmless(wounds: &[Wound], verdict: &Verdict) -> bool {
     let has_number = wounds
         .iter()
@@ -31,18 +31,18 @@ pub(crate) fn is_harmless(wounds: &[Wound], verdict: &Verdict) -> bool {
     named.clone().next().is_some() && named.all(|problem| is_listed(problem))
 }
 
-/// Without a group: those of one are followed by its number.
+/// Totals only: messages about a group continue with its number.
 const TOTALS: [&str; 2] = ["Free blocks count wrong (", "Free inodes count wrong ("];
 
-/// A structure and what is wrong with it.
+/// A structure and its problem.
 type Kind = (&'static str, &'static str);
 
-/// What we report and e2fsck does not.
+/// A problem that our check reports and e2fsck does not.
 struct Stricter {
     what: Kind,
-    /// Inodes of which it may be said; `None` for all, and for what is no inode.
+    /// Inodes to which it applies; `None` for all, and for structures that are no inode.
     inodes: Option<std::ops::Range<u32>>,
-    /// What else we say for this reason: of an inode that cannot be read nothing is counted.
+    /// Consequential findings: an unreadable inode is not counted.
     follows: &'static [Kind],
 }
 
@@ -58,19 +58,19 @@ const COUNT: Kind = ("inode", "the block count is wrong");
 const LEAK: Kind = ("block bitmap", "clusters that nobody has are marked in use");
 const VALUE: Kind = ("value inode", "the reference count is wrong");
 
-/// In each of these cases the kernel refuses the mount, the inode or its attributes: `only_ours`
-/// has a test for each.
+/// In each case the kernel refuses the mount, the inode or its attributes; `only_ours` has a test
+/// for each.
 const STRICTER: &[Stricter] = &[
     of("journal superblock", "first block is outside the log"),
     of("journal superblock", "start is outside the log"),
-    // e2fsck does not mind the depth of a node without entries.
+    // e2fsck ignores the depth of a node without entries.
     Stricter {
         follows: &[COUNT, LEAK],
         ..of("extent header", "unexpected depth")
     },
     of("extent header", "inner node without entries"),
-    // e2fsck does not look at these fields of the resize inode (with which the kernel cannot grow
-    // then), of quota files and of the journal (without which it does not mount).
+    // e2fsck ignores these fields of the resize inode (the kernel then cannot grow the file
+    // system), of quota files and of the journal (the kernel then does not mount).
     Stricter {
         inodes: Some(3..9),
         follows: &[LEAK],
@@ -91,7 +91,7 @@ const STRICTER: &[Stricter] = &[
         follows: &[COUNT, VALUE],
         ..of("extended attribute", "zero byte in the name")
     },
-    // e2fsck takes bytes of values from the room for entries, and ends where none is left.
+    // e2fsck subtracts value bytes from the space for entries and stops when it is used up.
     Stricter {
         follows: &[COUNT, VALUE],
         ..of("extended attribute", "entry goes past the end")
@@ -120,7 +120,7 @@ fn kind(finding: &Finding) -> Kind {
     (finding.corrupt.structure, finding.corrupt.problem)
 }
 
-/// The problems of the list above that explain a report, or what neither they are nor follows.
+/// The entries of [`STRICTER`] that explain the report, or the unexplained findings.
 pub(crate) fn explain(report: &Report) -> Result<Vec<&'static str>, Vec<&Finding>> {
     let says = |stricter: &&Stricter| report.findings.iter().any(|found| stricter.says(found));
     let reasons: Vec<_> = STRICTER.iter().filter(says).collect();

@@ -1,6 +1,6 @@
-//! Single and double faults in every structure that the check looks at, beside `e2fsck -fn`: no
-//! fault that e2fsck reports is missed and no image that it calls clean is reported, but for the
-//! two lists of `lists`.
+//! Single and double faults in every checked structure, compared with `e2fsck -fn`. Except for the
+//! two lists in `lists`, our check reports every fault that e2fsck reports, and nothing on an image
+//! that e2fsck calls clean.
 //!
 //! More seeds: `UEXT4_CHECK_SEEDS=20000 cargo test -p uext4 --test it check_faults`;
 //! `UEXT4_CHECK_FIRST` repeats the seed of a failure.
@@ -20,13 +20,13 @@ use uext4::check::Limits;
 use uext4_testkit::damage::{Checksums, Target, Wound};
 use uext4_testkit::oracle;
 
-/// What all images came to.
+/// Counts over all images.
 #[derive(Default)]
 struct Tally {
     judged: u64,
     noticed: u64,
     harmless: u64,
-    /// By reason.
+    /// Findings of our check alone, by reason.
     stricter: BTreeMap<&'static str, u64>,
     missed: u64,
     alarms: u64,
@@ -62,7 +62,7 @@ impl Tally {
                     Ok(reasons) => reasons.into_iter().for_each(|reason| self.count(reason)),
                     Err(rest) => self.alarm(&format!("{}: {rest:?}", said())),
                 },
-                // It is not looked over at all, and that is said.
+                // The check refuses the image and says so.
                 Err(uext4::Error::Unsupported(feature)) => self.count(feature),
                 Err(error) => self.alarm(&format!("{}: {error}", said())),
             }
@@ -77,7 +77,7 @@ impl Tally {
     }
 }
 
-/// What is done to a structure.
+/// A fault to inject into a structure.
 #[derive(Clone, Copy)]
 struct Blow {
     target: Target,
@@ -92,7 +92,8 @@ impl Blow {
     }
 }
 
-/// One blow, or on every second group of seeds two. What leads to other structures goes last.
+/// One fault, or two for every second group of seeds. Structures that lead to others are damaged
+/// last.
 fn blows(targets: &[Target], seed: u64) -> Vec<Blow> {
     let pick = |at: u64| targets[(at % targets.len() as u64) as usize];
     let rank = |target: Target| match target {
@@ -117,13 +118,13 @@ fn blows(targets: &[Target], seed: u64) -> Vec<Blow> {
     chosen
 }
 
-/// Judges what both blows did, and for two also what each does alone: a fault may hide another.
+/// Judges the image, and after two faults also each fault alone, because one can hide the other.
 fn try_seed(image: &Path, targets: &[Target], seed: u64, tally: &mut Tally) {
     let blows = blows(targets, seed);
     let mut wounds = Vec::new();
     for (at, blow) in blows.iter().enumerate() {
         match blow.strike(image) {
-            // The first may have taken the way to the second.
+            // The first fault can make the second structure unreachable.
             Err(_) if at > 0 => {}
             wound => wounds.extend(wound.expect("a wound")),
         }

@@ -1,5 +1,5 @@
-//! What our check reports where e2fsck is silent: each time the kernel refuses the mount, the inode
-//! or its attributes. The kernel is the judge here.
+//! Faults that our check reports and e2fsck does not. The kernel, as the judge, refuses the mount,
+//! the inode or its attributes.
 
 use super::image::{ENTRY, Image, MAP};
 use super::lists::explain;
@@ -11,20 +11,20 @@ use uext4_testkit::oracle::{self, KernelMount};
 
 const EUCLEAN: i32 = 117;
 const EIO: i32 = 5;
-/// No checksum stands in the way of a byte.
+/// Without checksums, so that a changed byte is not hidden by a checksum error.
 const PLAIN: &[&str] = &["-b", "1024", "-O", "ea_inode,^metadata_csum"];
-/// Fields of an inode.
+/// Byte offsets of inode fields.
 const FILE_ACL: u64 = 0x68;
 const EXTRA_SIZE: u64 = 0x80;
 const DEPTH: u64 = MAP + 6;
 
-/// A sound image, or `None` where there is no kernel to ask.
+/// A sound image; `None` without a kernel to judge.
 fn image(test: &str) -> Option<Image> {
     KernelMount::available_or_skip(test).then(|| Image::new(PLAIN))
 }
 
 impl Image {
-    /// Only we report it, with these words, and nothing that does not follow from it.
+    /// Only our check reports it, with this problem and its consequences.
     fn assert_only_ours(&self, structure: &str, problem: &str) {
         let verdict = oracle::e2fsck(&self.path).expect("e2fsck runs");
         assert!(verdict.is_silent(), "{problem}: {verdict}");
@@ -41,7 +41,7 @@ impl Image {
         assert!(mounted.is_err(), "the kernel mounts it");
     }
 
-    /// The kernel mounts it, and takes `name` for damaged.
+    /// The kernel mounts the image and reports `name` as damaged.
     fn assert_refused<T>(
         &self,
         name: &str,
@@ -51,7 +51,7 @@ impl Image {
         let tried = try_it(&mounted.path().join(name)).map(drop);
         mounted.unmount().expect("it unmounts");
         let errno = tried.expect_err("the kernel takes it").raw_os_error();
-        // What is read into the page cache fails with EIO.
+        // Errors of page cache reads are EIO.
         assert!([EUCLEAN, EIO].contains(&errno), "{name}: {errno}");
     }
 }
@@ -139,7 +139,7 @@ fn a_value_of_another_size_is_refused() {
 
 #[test]
 fn entries_that_do_not_end_are_refused() {
-    // The first name, the end of the list behind two entries of 24 bytes.
+    // The first name, and the end of the list after two entries of 24 bytes.
     let cases: [(&str, u64, u8, &str); 3] = [
         ("sub/few", 16, 0, "zero byte in the name"),
         ("large", 50, 1, "entry goes past the end"),
@@ -155,7 +155,7 @@ fn entries_that_do_not_end_are_refused() {
     }
 }
 
-/// The journal's inode is opened as any other; e2fsck does not look at its attributes.
+/// The kernel opens the journal's inode as any other; e2fsck ignores its attributes.
 #[test]
 fn a_journal_with_attributes_outside_is_refused() {
     let Some(image) = image("a_journal_with_attributes_outside_is_refused") else {
@@ -166,7 +166,7 @@ fn a_journal_with_attributes_outside_is_refused() {
     image.assert_no_mount();
 }
 
-/// What resize2fs says when it lets the mounted file system grow by 8 MiB; `None` when it did.
+/// Error of resize2fs when it grows the mounted file system by 8 MiB; `None` on success.
 fn growth_error(path: &Path) -> Option<String> {
     let file = std::fs::File::options().write(true).open(path);
     let file = file.expect("it is there");
@@ -182,7 +182,7 @@ fn growth_error(path: &Path) -> Option<String> {
     (!grown.status.success()).then_some(said)
 }
 
-/// The kernel opens the resize inode when a mounted file system grows, which not every root may.
+/// The kernel opens the resize inode for an online resize, which not every root may do.
 #[test]
 fn a_resize_inode_of_a_wrong_size_is_refused() {
     let Some(image) = image("a_resize_inode_of_a_wrong_size_is_refused") else {

@@ -1,4 +1,4 @@
-//! A device that lies: the judge must report what is lost, or it proves nothing.
+//! Self-test of the fault suite: with a lying device, the judge must report the losses.
 
 use super::plan::{End, Pattern, Plan};
 use super::run::{E2fsck, Outcome, Run};
@@ -6,7 +6,7 @@ use super::storage::Kind;
 use std::ops::RangeInclusive;
 use uext4::device::{Cause, Operation, When};
 
-/// What each access of an operation does from the first one on, or one of them only.
+/// The device lies on every access of an operation from the first one on, or on one of them.
 const ALWAYS: (Pattern, When) = (Pattern::Lasting, When::Always);
 const ONCE: (Pattern, When) = (
     Pattern::Single,
@@ -16,7 +16,7 @@ const ONCE: (Pattern, When) = (
     },
 );
 
-/// What is drawn from a seed, but for these.
+/// A run whose other parameters are drawn from a seed.
 struct Case {
     operation: Operation,
     lies: (Pattern, When),
@@ -39,7 +39,7 @@ impl Case {
         run.go(kind, E2fsck::LeftOut)
     }
 
-    /// Runs in which there was a lie, and those of them in which the judge saw a loss.
+    /// Number of runs with a lie, and of those in which the judge reported a loss.
     fn found(&self, seeds: RangeInclusive<u64>, kind: Kind) -> (u64, u64) {
         let outcomes = seeds.map(|seed| self.run(seed, kind));
         let lied = outcomes.filter(|outcome| outcome.injected > 0);
@@ -50,7 +50,7 @@ impl Case {
     }
 }
 
-/// Words of what is lost: bytes that were acknowledged, a name, or the whole next mount.
+/// True for a message about a loss: acknowledged bytes, a name, or the next mount.
 fn tells_of_a_loss(said: &str) -> bool {
     ["block ", "no such file", "the next mount"]
         .iter()
@@ -70,7 +70,7 @@ fn cases(lies: &(Pattern, When), end: End) -> impl Iterator<Item = Case> {
         })
 }
 
-/// Flushes that lose the cache and are acknowledged, and writes that are not there.
+/// Flushes that lose the cache and are acknowledged, and writes that are discarded.
 #[test]
 fn a_device_that_always_lies_is_found_out_every_time() {
     for end in [End::Cut, End::Unmount, End::Healthy] {
@@ -85,7 +85,7 @@ fn a_device_that_always_lies_is_found_out_every_time() {
     }
 }
 
-/// One lie may cost nothing that was acknowledged.
+/// A single lie does not always affect acknowledged data.
 #[test]
 fn a_device_that_lies_once_is_found_out_sometimes() {
     let (mut lied, mut found) = (0, 0);
@@ -96,8 +96,8 @@ fn a_device_that_lies_once_is_found_out_sometimes() {
     assert!(lied > 60 && found > 3, "{found} of {lied}");
 }
 
-/// A failed flush of which neither an `fsync` nor the unmount tells, as of a file system that
-/// ignores the answer.
+/// A failed flush that neither an `fsync` nor the unmount reports, as in a file system that ignores
+/// the error.
 #[test]
 fn a_lost_flush_that_is_not_reported_is_found_out() {
     for case in cases(&ONCE, End::Healthy).filter(|case| case.operation == Operation::Flush) {

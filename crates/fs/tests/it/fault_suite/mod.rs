@@ -1,8 +1,8 @@
 //! Seeded faults under eight threads: no acknowledged byte is lost, and every error is reported.
 //!
-//! `UEXT4_FAULT_SEEDS=10000` sets the number of runs in memory, `UEXT4_FAULT_SEED` the first;
-//! `UEXT4_FAULT_FILE_SEEDS` that of the runs over a file and over a loop device. A failure names
-//! its seed.
+//! `UEXT4_FAULT_SEEDS=10000` sets the number of runs in memory, and `UEXT4_FAULT_SEED` the first
+//! seed. `UEXT4_FAULT_FILE_SEEDS` sets the number of runs over a file and over a loop device. A
+//! failure prints its seed.
 
 mod canary;
 mod model;
@@ -14,9 +14,9 @@ use run::{E2fsck, Run};
 use storage::Kind;
 use uext4_testkit::oracle;
 
-/// Of so many images e2fsck sees one, unless `UEXT4_FAULT_CHECK_EVERY` says otherwise.
+/// e2fsck checks every n-th image; `UEXT4_FAULT_CHECK_EVERY` overrides it.
 const CHECK_EVERY: u64 = 16;
-/// Progress is told after so many runs.
+/// Runs between two progress messages.
 const TELL_EVERY: u64 = 500;
 
 fn number(name: &str, default: u64) -> u64 {
@@ -26,7 +26,7 @@ fn number(name: &str, default: u64) -> u64 {
         .unwrap_or(default)
 }
 
-/// What all runs came to.
+/// Counts over all runs.
 #[derive(Default)]
 struct Sum {
     runs: u64,
@@ -78,7 +78,7 @@ fn runs(kind: Kind, count: u64) {
     (first..first + count).for_each(|seed| sum.run(seed, kind));
     println!("{kind:?}: {sum}");
     assert!(sum.failures.is_empty(), "{sum}: {:#?}", sum.failures);
-    // A single seed that is repeated may meet no fault.
+    // A single repeated seed may hit no fault.
     let is_met = sum.hit > count / 4 && sum.errors > 0;
     assert!(is_met || count == 1, "the faults were not met: {sum}");
 }

@@ -1,15 +1,15 @@
-//! What one thread knows of its files on a device that fails: which bytes must be there.
+//! Model of one thread's files on a failing device: the versions that each block may have.
 //!
-//! A block holds one version at a time, stamped all over. `acked` was acknowledged by an `fsync` or
-//! `sync`, `sure` was written since without a report of an error, `tried` is the last attempt. A
-//! block may show any version from the one that is due to `tried`.
+//! A block contains one version, stamped over its whole length. `acked` was acknowledged by an
+//! `fsync` or `sync`; `sure` was written later without a reported error; `tried` is the last
+//! attempt. A block may contain any version from the due one (see [`Due`]) to `tried`.
 
 use uext4::{Caller, ErrorCursor, Filesystem, InodeRef, Result};
 use uext4_sync::Rng;
 
 const BLOCKS: u64 = 6;
 const BLOCK_BYTES: u64 = 4096;
-/// What a device keeps or loses as a whole.
+/// Unit that a device keeps or loses as a whole, in bytes.
 const PART_BYTES: usize = 1024;
 
 #[derive(Clone, Copy, Default)]
@@ -27,28 +27,28 @@ struct Tracked {
     blocks: [Block; BLOCKS as usize],
 }
 
-/// The files of one thread, and what it heard.
+/// The files of one thread, and its errors.
 pub(crate) struct Model {
     files: Vec<Tracked>,
     rng: Rng,
-    /// Errors that operations answered.
+    /// Number of errors that operations returned.
     pub(crate) errors: u64,
     next_name: u32,
     id: usize,
 }
 
-/// What must be there.
+/// The oldest version that is allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Due {
-    /// What was acknowledged.
+    /// The acknowledged version.
     Acked,
-    /// The same of a file system without a journal.
+    /// The acknowledged version, on a file system without a journal.
     AckedUnlogged,
-    /// Also what was written since, if no error was reported.
+    /// Also the version written since, if no error was reported.
     Sure,
 }
 
-/// What is expected of a file, without the mount.
+/// Expected state of a file, independent of the mount.
 pub(crate) struct Expected {
     name: String,
     blocks: [Block; BLOCKS as usize],
@@ -66,7 +66,7 @@ impl Tracked {
         }
     }
 
-    /// An error was reported: what was not acknowledged may be lost.
+    /// An error was reported, so unacknowledged data may be lost.
     fn forfeit(&mut self) {
         self.blocks.iter_mut().for_each(|block| block.sure = None);
     }
@@ -96,7 +96,7 @@ impl Tracked {
 }
 
 impl Model {
-    /// Makes durable files.
+    /// Creates durable files.
     pub(crate) fn new(fs: &Filesystem, id: usize, mut rng: Rng) -> Self {
         let (root, caller) = (fs.root().unwrap(), Caller::root());
         let dir = fs.mkdir(&root, format!("{id}").as_bytes(), 0o755, &caller);
@@ -124,7 +124,7 @@ impl Model {
         }
     }
 
-    /// One step; errors are counted.
+    /// Runs one step and counts errors.
     pub(crate) fn step(&mut self, fs: &Filesystem) {
         let file = self.rng.below(2) as usize;
         let done = match self.rng.below(20) {
@@ -149,7 +149,7 @@ impl Model {
         self.errors += u64::from(done.is_err());
     }
 
-    /// Names come and go in the thread's directory.
+    /// Creates and removes names in the thread's directory.
     fn churn(&mut self, fs: &Filesystem) -> Result<()> {
         let caller = Caller::root();
         let dir = fs.lookup(&fs.root()?, format!("{}", self.id).as_bytes(), &caller)?;
@@ -169,7 +169,7 @@ impl Model {
         fs.read(&file.inode, 0, &mut bytes).map(drop)
     }
 
-    /// Lets go of the mount.
+    /// Converts the model to expectations, which releases the mount's inodes.
     pub(crate) fn expected(self) -> Vec<Expected> {
         let files = self.files.into_iter().map(|file| Expected {
             name: file.name,
@@ -180,7 +180,7 @@ impl Model {
 }
 
 impl Expected {
-    /// What is wrong with the file in this mount.
+    /// Checks the file in this mount.
     pub(crate) fn judge(&self, fs: &Filesystem, due: Due) -> std::result::Result<(), String> {
         let (dir, name) = self.name.split_once('/').unwrap();
         let caller = Caller::root();
@@ -197,8 +197,8 @@ impl Expected {
             let mut bytes = vec![0; BLOCK_BYTES as usize];
             fs.read(&inode, at * BLOCK_BYTES, &mut bytes)
                 .map_err(|error| format!("{} block {at}: {error}", self.name))?;
-            // Metadata are kept and written again, data are not: what was never acknowledged may
-            // show what its blocks held before.
+            // Without a journal metadata is rewritten and data is not, so an unacknowledged block
+            // may show the previous content of the device block.
             if least == 0 && due == Due::AckedUnlogged {
                 continue;
             }
@@ -207,7 +207,7 @@ impl Expected {
                 _ => stamp(&self.name, at, version),
             };
             let may_be: Vec<Vec<u8>> = (least..=block.tried).map(version).collect();
-            // A block of the file system is as long, or longer.
+            // File-system blocks have at least this length.
             let parts = (0..BLOCK_BYTES as usize).step_by(PART_BYTES);
             let is_right = |part: &usize| {
                 let part = *part..*part + PART_BYTES;

@@ -1,4 +1,4 @@
-//! What a run does, drawn from its seed.
+//! Parameters of a run, drawn from its seed.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -9,17 +9,17 @@ use uext4_sync::Rng;
 
 use crate::image;
 
-/// Size of the file systems.
+/// Size of the file systems in MiB.
 const MIB: u64 = 24;
 
 /// How a run ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
-    /// By a power cut.
+    /// A power cut.
     Cut,
-    /// Unmounted while the device fails.
+    /// An unmount while the device fails.
     Unmount,
-    /// Unmounted when the device is healthy again.
+    /// An unmount after the device works again.
     Healthy,
 }
 
@@ -30,15 +30,15 @@ pub(super) enum Pattern {
     Lasting,
 }
 
-/// What is done about errors, and where that is said.
+/// Error behaviour, and where it is set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct OnErrors {
     does: OnError,
-    /// Else the option `errors=` says it.
+    /// If false, the option `errors=` sets it.
     by_superblock: bool,
 }
 
-/// The option refuses `panic`.
+/// The mount option refuses `panic`.
 const ON_ERRORS: [OnErrors; 5] = [
     OnErrors::new(OnError::Continue, false),
     OnErrors::new(OnError::RemountReadOnly, false),
@@ -98,7 +98,7 @@ impl Plan {
         }
     }
 
-    /// The options of the mount.
+    /// Mount options.
     pub(super) fn options(&self) -> String {
         let errors = match (self.on_errors.by_superblock, self.on_errors.does) {
             (true, _) => "",
@@ -112,7 +112,7 @@ impl Plan {
         [errors, allocation].join(",").trim_matches(',').to_owned()
     }
 
-    /// The file system that it begins with, made once.
+    /// The initial file system, created once per shape.
     pub(super) fn template(&self) -> &'static MemDevice {
         static MADE: [OnceLock<Arc<MemDevice>>; 8] = [const { OnceLock::new() }; 8];
         let says = match self.on_errors {
@@ -144,7 +144,7 @@ fn when(rng: &mut Rng, pattern: Pattern) -> When {
 
 fn made(has_journal: bool, says: OnError) -> Arc<MemDevice> {
     let mut options = MkfsOptions::new(Preset::Ext4);
-    // What would be drawn at random: the seed of a run alone must repeat it.
+    // UUID and hash seed are fixed, so that the run's seed alone reproduces it.
     (options.uuid, options.hash_seed) = (Some([0x5a; 16]), Some([0x33; 16]));
     if !has_journal {
         let without = options.features.apply_list("^has_journal,^orphan_file");

@@ -1,4 +1,4 @@
-//! One run: a device that fails below eight threads, and the judge of what they were told.
+//! One run: eight threads on a failing device, and the check of their acknowledgements.
 
 use super::model::{Due, Expected, Model};
 use super::plan::{End, Pattern, Plan};
@@ -10,23 +10,23 @@ use uext4_sync::Rng;
 const THREADS: usize = 8;
 const STEPS: u64 = 25;
 
-/// What a run came to.
+/// Result of a run.
 #[derive(Default)]
 pub(super) struct Outcome {
     pub(super) injected: u64,
     pub(super) errors: u64,
-    /// What was lost, or not reported.
+    /// Losses and unreported errors.
     pub(super) failed: Vec<String>,
 }
 
-/// Whether e2fsck looks at the image after an unmount without an error.
+/// Whether e2fsck checks the image after an unmount without an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum E2fsck {
     Asked,
     LeftOut,
 }
 
-/// Prints the seed when something panics.
+/// Prints the seed on a panic.
 struct Named<'a>(u64, &'a Plan);
 
 impl Drop for Named<'_> {
@@ -50,7 +50,7 @@ impl Run {
         Self { seed, rng, plan }
     }
 
-    /// Eight threads while the device fails; what they know at the end.
+    /// Runs eight threads while the device fails. Returns their models.
     fn work(&mut self, storage: &Storage, fs: &Filesystem) -> Vec<Model> {
         let made = (0..THREADS).map(|id| Model::new(fs, id, self.rng.fork()));
         let mut models: Vec<Model> = made.collect();
@@ -68,7 +68,7 @@ impl Run {
         models
     }
 
-    /// Runs on bytes of this kind, and judges.
+    /// Runs on storage of this kind, and judges.
     pub(super) fn go(mut self, kind: Kind, e2fsck: E2fsck) -> Outcome {
         let plan = self.plan.clone();
         let _named = Named(self.seed, &plan);
@@ -108,7 +108,7 @@ impl Run {
 }
 
 impl Plan {
-    /// Ends the mount; what the unmount said, if there was one.
+    /// Ends the mount. Returns the result of the unmount, if there was one.
     fn end(&self, fs: &Filesystem) -> Option<uext4::Result<()>> {
         match self.end {
             End::Cut => {
@@ -119,7 +119,7 @@ impl Plan {
         }
     }
 
-    /// One block that cannot be read for a moment stops nothing.
+    /// A single transient read error must not stop the file system.
     fn judge_mount(&self, fs: &Filesystem, outcome: &mut Outcome) {
         let is_transient = self.operation == Operation::Read && self.pattern == Pattern::Single;
         if is_transient
@@ -142,7 +142,7 @@ impl Plan {
         }
     }
 
-    /// What is wrong with the files in the next mount.
+    /// Problems of the files in the next mount.
     fn judge_files(&self, durable: &Durable, expected: &[Expected], due: Due) -> Vec<String> {
         let list = if self.has_journal { "" } else { "ro" };
         let options = MountOptions {

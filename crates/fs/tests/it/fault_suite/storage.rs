@@ -1,5 +1,4 @@
-//! Where the bytes of a run are: below a volatile cache in memory, in a file, or behind a loop
-//! device.
+//! Storage of a run: below a volatile cache in memory, in a file, or behind a loop device.
 
 use crate::image;
 use std::path::{Path, PathBuf};
@@ -15,12 +14,12 @@ pub(super) enum Kind {
     Loop,
 }
 
-/// What keeps a file in place.
+/// A file and its owners.
 struct Files {
     path: PathBuf,
     _dir: TempDir,
-    /// The device; the kernel detaches it when nothing has it open any more, also when this process
-    /// is killed.
+    /// The loop device. The kernel detaches it after the last close, even if this process is
+    /// killed.
     held: Option<HeldLoop>,
 }
 
@@ -49,14 +48,14 @@ enum Bytes {
     Files(Files),
 }
 
-/// A device with a cache that can fail.
+/// A failing device with a volatile cache.
 pub(super) struct Storage {
     pub(super) faulty: Arc<Faulty>,
     bytes: Bytes,
 }
 
 impl Storage {
-    /// With the bytes of `template`.
+    /// Storage with the content of `template`.
     pub(super) fn new(kind: Kind, template: &MemDevice) -> Self {
         if kind == Kind::Memory {
             let cache = Arc::new(VolatileDevice::new(template));
@@ -74,19 +73,19 @@ impl Storage {
         }
     }
 
-    /// Cuts the power: what is in the cache is lost. Nothing may have the device mounted.
+    /// Cuts the power: the cache is lost. The device must not be mounted.
     pub(super) fn cut(self) -> Durable {
-        // A file has one writer: the next mount opens it again.
+        // A file has one writer, and the next mount opens it again.
         drop(self.faulty);
         Durable(self.bytes)
     }
 }
 
-/// What a power cut left.
+/// Durable content after a power cut.
 pub(super) struct Durable(Bytes);
 
 impl Durable {
-    /// For a mount, which may write to it.
+    /// A writable device for a mount.
     pub(super) fn device(&self) -> Result<Arc<dyn BlockDevice>, Error> {
         Ok(match &self.0 {
             Bytes::Memory(cache) => Arc::new(cache.durable()),
@@ -94,7 +93,7 @@ impl Durable {
         })
     }
 
-    /// What is wrong with it, if e2fsck finds anything.
+    /// Checks it by e2fsck; the error is e2fsck's report.
     pub(super) fn by_e2fsck(&self) -> Result<(), String> {
         let judge = |path: &Path| {
             let verdict = oracle::e2fsck(path).map_err(|error| format!("{error:#}"))?;

@@ -5,7 +5,7 @@ use crate::image;
 use std::sync::{Arc, Barrier};
 use uext4::{Caller, Error, Filesystem, InodeRef};
 
-/// Files of a round.
+/// Files per round.
 const FILES: u64 = 100;
 
 fn name(nr: u64) -> Vec<u8> {

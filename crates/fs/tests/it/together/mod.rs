@@ -1,8 +1,8 @@
-//! Threads that meet on one object while its blocks and numbers come and go. Judges: the content of
-//! every file that a thread keeps, and e2fsck.
+//! Concurrent operations on one object while its blocks and inode numbers are freed and reused. The
+//! threads' file contents and e2fsck are the judges.
 //!
-//! `UEXT4_TOGETHER_ROUNDS` sets the rounds of each test; every round is a file system of its own,
-//! and its number is the seed of its threads.
+//! `UEXT4_TOGETHER_ROUNDS` sets the rounds of each test. Every round uses a new file system, and
+//! its number is the seed of its threads.
 
 mod links;
 mod orphans;
@@ -29,7 +29,7 @@ fn mount(device: &Arc<MemDevice>, list: &str) -> Arc<Filesystem> {
     Arc::new(Filesystem::mount(device.clone(), options).expect("mounts"))
 }
 
-/// Runs `work(0)`, `work(1)`, ... in `count` threads; the answers in that order.
+/// Runs `work(0)`, `work(1)`, ... in `count` threads. Returns the results in that order.
 fn in_threads<T: Send + 'static>(
     count: u64,
     work: impl Fn(u64) -> T + Send + Clone + 'static,
@@ -65,7 +65,7 @@ fn content(fs: &Filesystem, file: &InodeRef) -> Vec<u8> {
     bytes
 }
 
-/// Unmounts, mounts again, lets `look` judge, unmounts; e2fsck finds nothing wrong.
+/// Unmounts, checks by e2fsck, mounts again, runs `look`, and unmounts.
 fn judge(device: &Arc<MemDevice>, fs: &Filesystem, look: impl FnOnce(&Filesystem)) {
     fs.unmount().expect("unmounts");
     image::assert_clean(device);

@@ -1,4 +1,4 @@
-//! A file that loses its name while a truncate of several transactions frees its blocks.
+//! Unlink of a file while a truncate of several transactions frees its blocks.
 
 use super::{content, create, in_threads, judge, mount, open, rounds};
 use crate::image;
@@ -10,7 +10,7 @@ use uext4::{Caller, Filesystem};
 use uext4_sync::Rng;
 
 const BLOCK_BYTES: u64 = 1024;
-/// Each is an extent: so many take a tree of 30 leaves, more than one transaction cuts.
+/// Number of extents. They need a tree of 30 leaves, more than one transaction can truncate.
 const PIECES: u64 = 2500;
 const MIB: u64 = 24;
 
@@ -33,7 +33,7 @@ fn free(fs: &Filesystem) -> (u64, u64) {
     (fs.statfs().blocks_free, fs.statfs().inodes_free)
 }
 
-/// The file is cut in one thread and unlinked in another, and held until after a crash.
+/// One thread truncates the file, another unlinks it, and it stays open until after a crash.
 fn cut_beside_unlink(round: u64, features: &str) {
     let device = device(features);
     let fs = mount(&device, "nodelalloc");

@@ -1,8 +1,8 @@
-//! Ranges that one thread allocates, punches and zeroes while others write into the same file.
+//! One thread allocates, punches and zeroes ranges while others write to the same file.
 //!
-//! Even blocks belong to the writers, which write and punch them: nothing else may change them. Odd
-//! blocks belong to the thread that changes ranges, which writes them, punches or zeroes them, and
-//! allocates over all.
+//! Even blocks belong to the writers, which write and punch them; nothing else may change them. Odd
+//! blocks belong to the range thread, which writes, punches or zeroes them, and allocates over all
+//! blocks.
 
 use super::{content, create, in_threads, judge, mount, open, rounds};
 use crate::image;
@@ -14,10 +14,10 @@ use uext4::{FallocateMode, Filesystem, InodeRef};
 use uext4_sync::Rng;
 
 const BLOCK_BYTES: usize = 4096;
-/// So few that ranges meet what was just written.
+/// A small number, so that ranges overlap recent writes.
 const BLOCKS: u64 = 16;
 const WRITERS: u64 = 2;
-/// Of the thread that changes ranges.
+/// Steps of the range thread.
 const STEPS: u64 = 1500;
 const FILE: &str = "file";
 
@@ -34,7 +34,7 @@ fn range(fs: &Filesystem, file: &InodeRef, mode: FallocateMode, block: u64, n_bl
     fs.fallocate(file, mode, at, len).expect("a range");
 }
 
-/// The even blocks of one writer, until `over`.
+/// Writes the even blocks of one writer until `over`.
 fn write_own(fs: &Filesystem, id: u64, rng: &mut Rng, over: &AtomicBool) -> Blocks {
     let file = &open(fs, FILE);
     let mut blocks = vec![0; BLOCKS as usize];
@@ -48,7 +48,7 @@ fn write_own(fs: &Filesystem, id: u64, rng: &mut Rng, over: &AtomicBool) -> Bloc
         let len = fs.read(file, at, &mut found).expect("a read");
         let wanted = [blocks[block as usize]; BLOCK_BYTES];
         assert!(found[..len] == wanted[..len], "block {block} has changed");
-        // A hole of its own: what is written there next is delayed.
+        // A punched hole, so that the next write there is delayed.
         let byte = if rng.chance(1, 2) {
             0
         } else {
@@ -59,7 +59,7 @@ fn write_own(fs: &Filesystem, id: u64, rng: &mut Rng, over: &AtomicBool) -> Bloc
             byte => write(fs, file, block, byte),
         }
         blocks[block as usize] = byte;
-        // What was written waits meanwhile, and others get the lock of the file.
+        // During the pause the data stays delayed, and others get the file's lock.
         std::thread::sleep(Duration::from_micros(rng.below(100)));
         if rng.chance(1, 50) {
             fs.fsync(file).expect("an fsync");
@@ -68,7 +68,7 @@ fn write_own(fs: &Filesystem, id: u64, rng: &mut Rng, over: &AtomicBool) -> Bloc
     blocks
 }
 
-/// Ends the writers with the thread that they write beside, also when that panics.
+/// Stops the writers when the range thread ends, even by a panic.
 struct Ends<'a>(&'a AtomicBool);
 
 impl Drop for Ends<'_> {
@@ -77,7 +77,7 @@ impl Drop for Ends<'_> {
     }
 }
 
-/// The odd blocks, and ranges over all of them that may change nothing.
+/// Changes the odd blocks, and allocates ranges over all blocks, which must change no data.
 fn change_ranges(fs: &Filesystem, rng: &mut Rng, over: &AtomicBool) -> Blocks {
     let _ends_writers = Ends(over);
     let file = &open(fs, FILE);
@@ -97,7 +97,7 @@ fn change_ranges(fs: &Filesystem, rng: &mut Rng, over: &AtomicBool) -> Blocks {
                         blocks[block as usize] = 0xff;
                     }
                     35 => ask(FallocateMode::Allocate, block, n_blocks),
-                    // Also beyond the end.
+                    // Also past the end of the file.
                     36 => ask(FallocateMode::AllocateKeepSize, block, n_blocks + 64),
                     37 => fs.sync().expect("a sync"),
                     _ => std::thread::yield_now(),
@@ -111,11 +111,11 @@ fn change_ranges(fs: &Filesystem, rng: &mut Rng, over: &AtomicBool) -> Blocks {
     blocks
 }
 
-/// What the file must have, as the threads say.
+/// Expected content of the file, from the threads' models.
 fn expected(parts: &[Blocks], size_bytes: usize) -> Vec<u8> {
     let mut bytes = vec![0; BLOCKS as usize * BLOCK_BYTES];
     for (block, piece) in bytes.chunks_mut(BLOCK_BYTES).enumerate() {
-        // Each block has one owner; the others say 0.
+        // Each block has one owner; the other models contain 0.
         piece.fill(parts.iter().map(|part| part[block]).max().unwrap_or(0));
     }
     bytes.truncate(size_bytes);

@@ -1,4 +1,4 @@
-//! Attribute blocks that files share: joined while others drop them, and data take their place.
+//! Shared attribute blocks: threads share and drop them concurrently, and data reuses their place.
 
 use super::{content, create, in_threads, judge, mount, open, rounds};
 use crate::image;
@@ -9,10 +9,10 @@ const STEPS: u64 = 800;
 const NAME: &[u8] = b"user.shared";
 /// Too long for the inode.
 const VALUE: [u8; 400] = [b'v'; 400];
-/// Written at a time to fill the file system.
+/// Buffer of one write when the file system is filled.
 static CHUNK: [u8; 64 << 10] = [b'd'; 64 << 10];
 
-/// Shares the block and drops it, over and over.
+/// Repeatedly shares the block and drops it.
 fn share(fs: &Filesystem, id: u64) {
     let (file, caller) = (create(fs, &format!("holder {id}")), Caller::root());
     for _ in 0..STEPS {
@@ -22,7 +22,7 @@ fn share(fs: &Filesystem, id: u64) {
     }
 }
 
-/// An access control list as programs pass it, with more entries than an inode has room for.
+/// An ACL in the xattr format of the system calls, with more entries than fit in an inode.
 fn acl() -> Vec<u8> {
     const OWNER: u16 = 1;
     const USER: u16 = 2;
@@ -42,7 +42,7 @@ fn acl() -> Vec<u8> {
     bytes
 }
 
-/// Makes files that inherit a list, and removes them.
+/// Creates and removes files that inherit an ACL.
 fn inherit(fs: &Filesystem, id: u64) {
     let caller = Caller::root();
     let root = fs.root().expect("a root");
@@ -59,7 +59,7 @@ fn inherit(fs: &Filesystem, id: u64) {
     fs.remove_xattr(&dir, name, &caller).expect("it is there");
 }
 
-/// Writes data to all blocks that are free.
+/// Fills all free blocks with data.
 fn fill(fs: &Filesystem) {
     let file = create(fs, "filler");
     for at in (0..).step_by(CHUNK.len()) {
@@ -71,8 +71,8 @@ fn fill(fs: &Filesystem) {
     }
 }
 
-/// Lets threads share blocks, then gives all that they freed to data, which must stay as they are
-/// when the log is brought home.
+/// Lets threads share blocks, then reuses all freed blocks for data, which a checkpoint of the log
+/// must not overwrite.
 fn share_then_fill(round: u64, share: fn(&Filesystem, u64)) {
     let device = image::ext4(16);
     let fs = mount(&device, "nodelalloc");

@@ -1,12 +1,12 @@
-//! The table of metrics for Prometheus: name, where it is in the JSON, help.
+//! Table of Prometheus metrics: name, place in the JSON, help.
 
-/// Where the samples of a metric come from.
+/// Source of the samples of a metric.
 pub(super) enum Samples {
-    /// One number at this pointer.
+    /// One number at this JSON pointer.
     One(&'static str),
-    /// A field of every value of the object at this pointer; the label has the key.
+    /// One field of every value of the object at this pointer; the key becomes the label.
     Keys(&'static str, &'static str, &'static str),
-    /// A field of every element of the list at this pointer; the label has another field of it.
+    /// One field of every element of the list at this pointer; another field becomes the label.
     List(&'static str, &'static str, &'static str),
 }
 
@@ -27,7 +27,7 @@ const fn metric(name: &'static str, samples: Samples, help: &'static str) -> Met
     }
 }
 
-/// All of them but the histogram.
+/// All metrics except `uext4_info` and the histogram.
 pub(super) const METRICS: &[Metric] = &[
     metric(
         "uext4_free_clusters",

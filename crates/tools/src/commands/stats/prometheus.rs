@@ -1,8 +1,7 @@
 //! Statistics in the text format of Prometheus.
 //!
-//! Layout: `metrics` says where each metric is in the JSON; counters end in `_total`, times are
+//! Layout: `metrics` maps each metric to its place in the JSON. Counters end in `_total`; times are
 //! in seconds. Every sample has the label `mount`.
-//! References: Prometheus, "Text-based format", version 0.0.4; "Metric and label naming".
 
 use super::metrics::{METRICS, Metric, Samples};
 use crate::failure::Result;
@@ -72,7 +71,7 @@ fn info(out: &mut dyn Write, stats: &Value, mount: &str) -> Result<()> {
     Ok(writeln!(out, "uext4_info{labels} 1")?)
 }
 
-/// Time of requests; buckets are cumulative here.
+/// Histogram of request times. Buckets are cumulative here.
 fn histogram(out: &mut dyn Write, stats: &Value, mount: &str) -> Result<()> {
     let numbers = |list: &Value| -> Vec<u64> {
         let list = list.as_array().into_iter().flatten();
@@ -108,7 +107,7 @@ fn head(out: &mut dyn Write, name: &str, kind: &str, help: &str) -> Result<()> {
     Ok(writeln!(out, "# TYPE {name} {kind}")?)
 }
 
-/// Nanoseconds, exactly.
+/// Nanoseconds as seconds with nine decimals, without rounding.
 fn seconds(ns: u64) -> String {
     format!("{}.{:09}", ns / 1_000_000_000, ns % 1_000_000_000)
 }

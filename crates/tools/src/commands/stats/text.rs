@@ -1,10 +1,10 @@
-//! Statistics for people.
+//! Statistics as text for a terminal.
 
 use crate::failure::Result;
 use serde_json::Value;
 use std::io::Write;
 
-/// Sections that are numbers by name.
+/// Sections that contain one number per name: JSON pointer and title.
 const SECTIONS: &[(&str, &str)] = &[
     ("/space", "space"),
     ("/allocator", "allocator"),
@@ -13,7 +13,7 @@ const SECTIONS: &[(&str, &str)] = &[
     ("/journal", "journal"),
 ];
 
-/// Times of the journal that are told per transaction.
+/// Journal times that are shown as averages per transaction: JSON field and label.
 const PER_TRANSACTION_NS: &[(&str, &str)] = &[
     ("running_ns", "running"),
     ("commit_ns", "committing"),
@@ -25,12 +25,12 @@ const PER_TRANSACTION_NS: &[(&str, &str)] = &[
     ("publish_ns", "  publishing"),
 ];
 
-/// Writes all numbers.
+/// Writes all statistics.
 pub(super) fn write(out: &mut dyn Write, stats: &Value) -> Result<()> {
     write_added(out, &Value::Null, stats)
 }
 
-/// Writes all numbers, with what was added since `before`, if that is given.
+/// Writes all statistics, with the differences to `before` if it has any.
 pub(super) fn write_added(out: &mut dyn Write, before: &Value, stats: &Value) -> Result<()> {
     let server = &stats["server"];
     let (point, engine) = (&server["mount_point"], &stats["engine"]);
@@ -77,7 +77,7 @@ fn number(row: &Value, name: &str) -> u64 {
     row[name].as_u64().unwrap_or(0)
 }
 
-/// As the head of `/proc/fs/jbd2/*/info`.
+/// Averages per transaction, as in the head of `/proc/fs/jbd2/*/info`.
 fn averages(out: &mut dyn Write, journal: &Value) -> Result<()> {
     let transactions = number(journal, "transactions").max(1);
     writeln!(out, "\naverage per transaction")?;
@@ -95,7 +95,7 @@ fn averages(out: &mut dyn Write, journal: &Value) -> Result<()> {
     Ok(())
 }
 
-/// Rows by name, with the same numbers each.
+/// A table with one row per name; all rows have the same columns.
 fn table(out: &mut dyn Write, title: &str, rows: &Value) -> Result<()> {
     let Some(rows) = rows.as_object().filter(|rows| !rows.is_empty()) else {
         return Ok(());
@@ -118,7 +118,7 @@ fn table(out: &mut dyn Write, title: &str, rows: &Value) -> Result<()> {
     Ok(())
 }
 
-/// As `mb_structs_summary`.
+/// Groups per order, as in `mb_structs_summary`.
 fn orders(out: &mut dyn Write, orders: &Value) -> Result<()> {
     let Some(orders) = orders.as_array().filter(|orders| !orders.is_empty()) else {
         return Ok(());
@@ -164,7 +164,7 @@ fn requests(out: &mut dyn Write, stats: &Value) -> Result<()> {
     Ok(())
 }
 
-/// The bound within which so many of a hundred requests were served.
+/// The histogram bound within which `percent` of the requests were served.
 fn within(buckets: &Value, bounds_ns: &Value, percent: u64) -> String {
     let counts: Vec<u64> = buckets
         .as_array()
@@ -184,7 +184,7 @@ fn within(buckets: &Value, bounds_ns: &Value, percent: u64) -> String {
     }
 }
 
-/// As `mb_groups`.
+/// Free space per group, in the format of `mb_groups`.
 pub(super) fn write_groups(out: &mut dyn Write, rows: &[Value]) -> Result<()> {
     for row in rows {
         let chunks = row["chunks"].as_array().into_iter().flatten();
@@ -203,7 +203,7 @@ pub(super) fn write_groups(out: &mut dyn Write, rows: &[Value]) -> Result<()> {
     Ok(())
 }
 
-/// A time for people.
+/// Human-readable duration.
 fn duration(ns: u64) -> String {
     match ns {
         0..10_000 => format!("{ns} ns"),
