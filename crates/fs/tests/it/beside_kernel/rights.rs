@@ -135,8 +135,8 @@ fn op(rng: &mut Rng) -> Op {
     }
 }
 
-/// Excludes two rules of the VFS that a file system does not implement: protected hard links, and
-/// symbolic links within the path.
+/// Excludes operations under two rules of the VFS that a file system does not implement: protected
+/// hard links, and following symbolic links.
 fn is_comparable(host: &impl Side, who: Who, op: &Op) -> bool {
     use Op::*;
     let is_link = |path: &str| {
