@@ -72,7 +72,7 @@ extern "C" fn note(_signal: libc::c_int) {
     let fd: RawFd = PIPE.load(Ordering::SeqCst);
     let byte = [0u8];
     // SAFETY: write(2) is allowed in handlers; the byte lives until it returns; the descriptor is
-    // never closed. errno is given back as it was, for the code that was interrupted.
+    // never closed. errno is restored for the interrupted code.
     unsafe {
         let errno = *libc::__errno_location();
         libc::write(fd, byte.as_ptr().cast(), 1);

@@ -46,10 +46,10 @@ impl Client {
         Self::connect_to(socket_of(target)?)
     }
 
-    /// Connects to a server of this user whose mount on `path` was taken off while it was in use.
+    /// Connects to a server of this user whose mount on `path` was detached while in use.
     ///
     /// # Errors
-    /// [`Error::NotMounted`] when there is none.
+    /// [`Error::NotMounted`] if there is none.
     pub(crate) fn connect_detached(path: PathBuf) -> Result<Self> {
         let uid = rustix::process::geteuid().as_raw();
         let dir = runtime_dir::find(&path, uid);

@@ -3,7 +3,7 @@
 //! ([`commands`]).
 //!
 //! Not here: ioctls that the kernel forwards without their argument are refused.
-//! `EXT4_IOC_SHUTDOWN` is declared as read-only (`uext4 shutdown` uses the control socket). Of the
+//! `EXT4_IOC_SHUTDOWN` is declared with `_IOR` (`uext4 shutdown` uses the control socket). Of the
 //! structure of `EXT4_IOC_GETFSUUID` and `SETFSUUID` only the head arrives.
 //! The kernel answers `FS_IOC_GETFSUUID` itself and refuses to freeze FUSE (`uext4 freeze`).
 
