@@ -1,4 +1,4 @@
-//! One process of the exerciser: `exercise ROOT PROCESS SEED`, told what to do on standard input.
+//! Process of the exerciser: `exercise ROOT PROCESS SEED`, with commands on standard input.
 
 use std::process::ExitCode;
 use uext4_exerciser::worker::{Order, serve};

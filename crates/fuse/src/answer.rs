@@ -1,18 +1,17 @@
-//! The answer to a request, built in a buffer that is used again and again: one of the thread, or
-//! the one that the kernel reads the answer from.
+//! Builder of answers. The buffer is reused: it belongs to the thread, or the kernel reads the
+//! answer from it.
 
 use crate::errno::Errno;
 use crate::protocol::ANSWER_HEADER_BYTES;
 use uext4::Stretch;
 
-/// Where an answer is built.
+/// Buffer of an answer.
 enum Room<'a> {
     Own(Vec<u8>),
     Lent(&'a mut [u8]),
 }
 
-/// An answer: what was put, without the header. Data that a file holds are read straight into the
-/// buffer.
+/// Body of an answer, without the header. File data are read directly into the buffer.
 pub(crate) struct Answer<'a> {
     room: Room<'a>,
     len: usize,
@@ -20,23 +19,22 @@ pub(crate) struct Answer<'a> {
     is_sent: bool,
 }
 
-/// A way to the kernel for data that need not be seen.
+/// Zero-copy path to the kernel.
 pub(crate) trait InPlace: Send {
-    /// Sends an answer; false when it cannot go this way, and nothing went.
+    /// Sends an answer. Returns false if this path cannot carry it; nothing was sent then.
     fn send(&mut self, header: &AnswerHeader, stretches: &[Stretch<'_>]) -> bool;
 }
 
-/// The header of an answer, as the kernel wants it.
+/// Header of an answer in kernel format.
 pub(crate) type AnswerHeader = [u8; ANSWER_HEADER_BYTES];
 
 impl<'a> Answer<'a> {
-    /// An empty answer with room for `capacity_bytes` without growing.
+    /// An empty answer with capacity for `capacity_bytes` bytes.
     pub(crate) fn new(capacity_bytes: usize) -> Self {
         Self::in_room(Room::Own(vec![0; capacity_bytes]))
     }
 
-    /// An empty answer in a buffer of somebody else. What does not fit moves to a buffer of its
-    /// own.
+    /// An empty answer in a borrowed buffer. If it outgrows the buffer, it moves to an owned one.
     pub(crate) fn lent(buf: &'a mut [u8]) -> Self {
         Self::in_room(Room::Lent(buf))
     }
@@ -50,7 +48,7 @@ impl<'a> Answer<'a> {
         }
     }
 
-    /// The same, with a way for [`Self::send`].
+    /// Adds a zero-copy path for [`Self::send`].
     pub(crate) fn with_shortcut(self, shortcut: Box<dyn InPlace>) -> Self {
         Self {
             shortcut: Some(shortcut),
@@ -58,13 +56,13 @@ impl<'a> Answer<'a> {
         }
     }
 
-    /// Whether [`Self::send`] can do anything.
+    /// Whether the answer has a zero-copy path.
     pub(crate) fn has_shortcut(&self) -> bool {
         self.shortcut.is_some()
     }
 
-    /// Sends data that need not be seen as the whole answer to request `unique`; false when they
-    /// must be put after all.
+    /// Sends extents of the image as the whole answer to request `unique`. Returns false if the
+    /// data must go through the buffer instead.
     pub(crate) fn send(&mut self, unique: u64, stretches: &[Stretch<'_>]) -> bool {
         let len: usize = stretches.iter().map(|stretch| stretch.len_bytes).sum();
         let header = header(ANSWER_HEADER_BYTES + len, unique, 0);
@@ -74,23 +72,23 @@ impl<'a> Answer<'a> {
         self.is_sent
     }
 
-    /// Whether the kernel has it already.
+    /// Whether the answer was already sent.
     pub(crate) fn is_sent(&self) -> bool {
         self.is_sent
     }
 
-    /// Forgets what was put.
+    /// Empties the answer.
     pub(crate) fn clear(&mut self) {
         self.len = 0;
         self.is_sent = false;
     }
 
-    /// Bytes put so far.
+    /// Length of the body, in bytes.
     pub(crate) fn len(&self) -> usize {
         self.len
     }
 
-    /// What was put so far.
+    /// The body so far.
     pub(crate) fn body(&self) -> &[u8] {
         match &self.room {
             Room::Own(buf) => &buf[..self.len],
@@ -98,7 +96,7 @@ impl<'a> Answer<'a> {
         }
     }
 
-    /// What was put, unless it lies at the start of the buffer that was lent.
+    /// The owned body; `None` if it lies at the start of the borrowed buffer.
     pub(crate) fn into_own(self) -> Option<Vec<u8>> {
         match self.room {
             Room::Own(mut buf) => {
@@ -137,7 +135,7 @@ impl<'a> Answer<'a> {
         self.len += len;
     }
 
-    /// Room for `len` bytes more; [`Self::filled`] puts them. They hold whatever was there before.
+    /// Space for `len` more bytes with unspecified contents; [`Self::filled`] appends them.
     pub(crate) fn room(&mut self, len: usize) -> &mut [u8] {
         let end = self.len + len;
         if let Room::Lent(buf) = &self.room
@@ -156,15 +154,15 @@ impl<'a> Answer<'a> {
         }
     }
 
-    /// Puts the first `len` bytes of what [`Self::room`] gave.
+    /// Appends the first `len` bytes of the space from [`Self::room`].
     pub(crate) fn filled(&mut self, len: usize) {
         self.len += len;
-        // The range is checked.
+        // Checks the range.
         let _ = self.body();
     }
 
-    /// Finishes the answer to request `unique`; the header goes before [`Self::body`]. An error
-    /// takes what was put away.
+    /// Finishes the answer to request `unique`; the header precedes [`Self::body`]. An error
+    /// discards the body.
     pub(crate) fn finish(&mut self, unique: u64, result: Result<(), Errno>) -> AnswerHeader {
         let error = match result {
             Ok(()) => 0,
@@ -176,7 +174,7 @@ impl<'a> Answer<'a> {
         self.header(unique, error)
     }
 
-    /// Finishes a notification; the body is what was put.
+    /// Finishes a notification with the current body.
     pub(crate) fn finish_notification(&self, code: i32) -> AnswerHeader {
         self.header(0, code)
     }
@@ -186,7 +184,7 @@ impl<'a> Answer<'a> {
     }
 }
 
-/// `struct fuse_out_header` of a message of `len_bytes` bytes, itself included.
+/// `struct fuse_out_header` of a message of `len_bytes` bytes, header included.
 fn header(len_bytes: usize, unique: u64, error: i32) -> AnswerHeader {
     let mut header = [0; ANSWER_HEADER_BYTES];
     header[0..4].copy_from_slice(&(len_bytes as u32).to_ne_bytes());

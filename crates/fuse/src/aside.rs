@@ -1,12 +1,12 @@
-//! Threads for requests that take long, so that the thread that brought them goes on.
+//! Worker pools for long requests, which would block the thread that received them.
 //!
-//! They are started when there is work and none is idle, and end with the mount. A request that
-//! makes the kernel send more requests before it is answered ([`crate::server::Pace::Asks`]) must
-//! come here: its own thread may be the one that those wait for.
+//! A worker starts when a job finds none idle, and ends with the mount. A request whose handling
+//! makes the kernel send more requests ([`crate::server::Pace::Asks`]) must run here: its own
+//! thread may be the one that serves those.
 //!
-//! Invariants: requests that wait for other requests have a pool of their own, so that a job of any
-//! other pool never queues behind one that needs it. What copies much data has about as many
-//! helpers as there are cores: more of them wait for each other.
+//! Invariants: requests that wait for other requests have a pool of their own, so a job of another
+//! pool never queues behind a job that depends on it. The copying pool has about one worker per
+//! core: more would contend.
 
 use std::collections::VecDeque;
 use std::io;
@@ -14,15 +14,15 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use uext4_sync::{Condvar, Mutex, Rank};
 
-/// Threads at most for what waits: enough for a group of waiting `fsync` calls.
+/// Maximum threads of a pool for waiting jobs: enough for a group of `fsync` calls.
 const WAITING_MAX: usize = 32;
-/// Threads at least for what copies: some of them wait for a disk.
+/// Minimum number of copying threads: some of them wait for a disk.
 const COPYING_MIN: usize = 4;
 
-/// Work for a helper.
+/// Job of a worker.
 pub(crate) type Job = Box<dyn FnOnce() + Send>;
 
-/// The threads of one mount.
+/// Worker pool of a mount.
 pub(crate) struct Helpers {
     n_threads_max: usize,
     state: Mutex<State>,
@@ -38,25 +38,25 @@ struct State {
 }
 
 impl State {
-    /// Helpers without a job, also those that are only starting.
+    /// Idle workers, including those that are still starting.
     fn n_free(&self) -> usize {
         self.threads.len() - self.n_busy
     }
 }
 
 impl Helpers {
-    /// Starts the first for jobs that wait.
+    /// Makes a pool for waiting jobs and starts its first worker.
     ///
     /// # Errors
-    /// It cannot be started.
+    /// The worker cannot be started.
     pub(crate) fn for_waiting() -> io::Result<Arc<Self>> {
         Self::new(WAITING_MAX)
     }
 
-    /// Starts the first for jobs that copy data.
+    /// Makes a pool for copying jobs and starts its first worker.
     ///
     /// # Errors
-    /// It cannot be started.
+    /// The worker cannot be started.
     pub(crate) fn for_copying() -> io::Result<Arc<Self>> {
         let n_cores = thread::available_parallelism().map_or(1, usize::from);
         Self::new(n_cores.max(COPYING_MIN))
@@ -75,7 +75,7 @@ impl Helpers {
         Ok(helpers)
     }
 
-    /// Leaves a job. When no other helper can be started it waits for one that is there.
+    /// Queues a job. If no further worker can be started, the job waits for an existing one.
     pub(crate) fn leave(self: &Arc<Self>, job: Job) {
         let mut state = self.state.lock();
         self.make_one_idle(&mut state);
@@ -84,7 +84,7 @@ impl Helpers {
         self.work.notify_one();
     }
 
-    /// Starts a helper for one more job, if all are busy and there may be more.
+    /// Starts a worker if all are busy and the limit allows it.
     fn make_one_idle(self: &Arc<Self>, state: &mut State) {
         let index = state.threads.len();
         if state.jobs.len() < state.n_free() || index == self.n_threads_max {
@@ -121,23 +121,23 @@ impl Helpers {
         }
     }
 
-    /// Waits until all is done and ends the threads. Nobody leaves a job any more.
+    /// Finishes all queued jobs and joins the workers. No job may be queued afterwards.
     pub(crate) fn finish(&self) {
         let mut state = self.state.lock();
         state.stopped = true;
-        // Nobody counts the free ones any more.
+        // The number of idle workers is not used any more.
         let threads: Vec<_> = state.threads.drain(..).collect();
         drop(state);
         self.work.notify_all();
         for thread in threads {
-            // A panic has ended the process.
+            // A panic has already ended the process.
             let _ = thread.join();
         }
     }
 }
 
-/// Takes the process down when its thread panics: what was half done is in a transaction that
-/// never commits.
+/// Aborts the process when its thread panics. The transaction with the partial change then never
+/// commits.
 pub(crate) struct AbortOnPanic;
 
 impl Drop for AbortOnPanic {

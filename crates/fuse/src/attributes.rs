@@ -1,34 +1,32 @@
-//! Attributes as the kernel wants them, and how long it may keep them.
+//! Attributes in kernel format, and their lifetime in the kernel's caches.
 //!
-//! Only we change the image, and every change but our own writing of access times comes through
-//! the kernel, which updates or drops what it caches then: after unlink, link, rename, chmod and
-//! the like it drops the attributes of the inodes concerned (link counts and change times with
-//! them), after changes of a directory the directory's, after reads the access time. So attributes
-//! and names, also names that do not exist, may be kept for long.
+//! All changes of the image, except the server's own updates of access times, come through the
+//! kernel. The kernel updates or invalidates its caches on each: unlink, link, rename, chmod and
+//! the like invalidate the inodes involved, changes of a directory its attributes, reads the access
+//! time. So attributes and dentries, negative ones included, have a long lifetime.
 //!
-//! One attribute is not exact in the kernel: the space used by a file whose pages are written back
-//! later. It drops that on close only. Attributes of files that somebody has open for writing
-//! therefore have a short life.
+//! One attribute is inexact in the kernel: the block count of a file with delayed writeback, which
+//! it invalidates at close only. Attributes of files open for writing have a short lifetime.
 //!
-//! With the writeback cache the kernel owns size, mtime and ctime of regular files while it keeps
-//! the inode, whatever we answer, and sends them to us before it lets the inode go.
+//! With the write-back cache the kernel owns size, mtime and ctime of regular files while it holds
+//! the inode, ignores those in answers, and sends them before it evicts the inode.
 
 use crate::answer::Answer;
 use std::time::Duration;
 use uext4::{Attr, Timestamp};
 
-/// Life of names and of attributes that cannot change behind the kernel's back.
+/// Lifetime of dentries and of attributes that change only through the kernel.
 pub(crate) const TTL: Duration = Duration::from_secs(3600);
-/// Life of attributes of files that are open for writing, or whose data wait for their blocks:
-/// their map may take some, too.
+/// Lifetime of attributes of files that are open for writing or have delayed allocations, which may
+/// add map blocks.
 pub(crate) const TTL_WRITERS: Duration = Duration::from_secs(1);
 
-/// Whether somebody has a file open for writing.
+/// Whether a file is open for writing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Writers {
-    /// Nobody.
+    /// No writer.
     None,
-    /// Somebody, so that the kernel may hold data that we do not know.
+    /// At least one writer, so the page cache may hold dirty data.
     Some,
 }
 
@@ -80,7 +78,7 @@ pub(crate) fn put_entry(answer: &mut Answer, node: u64, attr: &Attr, attr_ttl: D
 /// Bytes of `struct fuse_entry_out`.
 pub(crate) const ENTRY_BYTES: usize = 128;
 
-/// Puts a `struct fuse_entry_out` that says that there is no such name.
+/// Puts a negative `struct fuse_entry_out`.
 pub(crate) fn put_no_entry(answer: &mut Answer) {
     answer.u64(0);
     answer.u64(0);
@@ -88,11 +86,11 @@ pub(crate) fn put_no_entry(answer: &mut Answer) {
     answer.zeroes(ENTRY_BYTES - 24);
 }
 
-/// Bits of `struct statx` that we fill: the basic ones and the time of birth.
+/// Bits of `struct statx` that are filled: the basic ones and the birth time.
 const STATX_BASIC: u32 = 0x7ff;
 const STATX_BTIME: u32 = 0x800;
 
-/// Attributes of `statx` and the inode flags (`FS_*_FL`) that they show.
+/// Attributes of `statx` and the inode flags (`FS_*_FL`) that set them.
 const STATX_ATTRIBUTES: &[(u64, u32)] = &[
     (0x4, 0x4),
     (0x10, 0x10),

@@ -1,7 +1,6 @@
-//! What the kernel keeps for a mount: how far it reads ahead, how much of what was written it holds
-//! back.
+//! Kernel settings of a mount (backing device info): read-ahead and dirty-page limit.
 //!
-//! Only the superuser may say so; for others it stays as the kernel likes it.
+//! Only the superuser may change them; otherwise the kernel's defaults stay.
 //! References: kernel doc `ABI/testing/sysfs-class-bdi`.
 
 use std::os::unix::fs::MetadataExt;
@@ -11,22 +10,22 @@ use std::path::{Path, PathBuf};
 pub(crate) struct Bdi(PathBuf);
 
 impl Bdi {
-    /// Those of what is mounted on `path`, and is served already.
+    /// Settings of the mount on `path`, which is served already.
     pub(crate) fn of(path: &Path) -> Option<Self> {
         let device = std::fs::metadata(path).ok()?.dev();
         let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
-        // Without the suffix it may be that of the block device below.
+        // Without the suffix the number may be that of the underlying block device.
         let named = |suffix| PathBuf::from(format!("/sys/class/bdi/{major}:{minor}{suffix}"));
         let mut found = ["-fuseblk", ""].map(named).into_iter();
         found.find(|bdi| bdi.exists()).map(Self)
     }
 
-    /// Lets the kernel read so far ahead; without it sequential reads are slower, nothing else.
+    /// Sets the read-ahead in bytes. A failure only slows sequential reads down.
     pub(crate) fn read_ahead(&self, bytes: u32) {
         let _as_it_was = self.set("read_ahead_kb", bytes / 1024);
     }
 
-    /// Lets the kernel hold back so many percent of what may wait on the whole machine.
+    /// Sets the mount's maximum share of the machine's dirty pages, in percent.
     pub(crate) fn hold_back(&self, percent: u32) -> std::io::Result<()> {
         self.set("max_ratio", percent)
     }

@@ -1,10 +1,10 @@
-//! The claim of a server on its mount point: a locked file that others wait for.
+//! Claim of a server on its mount point: a file under an exclusive `flock(2)`.
 //!
 //! Layout: the file `claim` in the mount's `runtime_dir`. It holds the server's process id and, at
-//! the end, how the image was closed.
-//! Invariants: a server holds the lock from before it opens the image until it has closed it, so
-//! whoever gets the lock knows that the image is nobody's. A server that was killed leaves the
-//! lock free and no last line.
+//! the end, the result of closing the image.
+//! Invariants: a server holds the lock from before it opens the image until it has closed it. The
+//! next holder of the lock therefore knows that no server uses the image. A killed server leaves
+//! the lock free and no last line.
 
 use crate::control;
 use crate::error::{Error, Result};
@@ -17,42 +17,42 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Its name.
+/// Name of the claim file.
 const NAME: &str = "claim";
-/// Longest time for which a new mount waits until the server before it has closed the image.
+/// Maximum wait of a new mount for the previous server to close the image.
 pub(crate) const CLOSING_MAX: Duration = Duration::from_secs(30);
-/// Pause between two looks at a lock that another holds.
+/// Interval between two attempts to lock.
 const PAUSE: Duration = Duration::from_millis(5);
-/// Last line of a server that closed the image.
+/// Last line after the image was closed.
 const CLOSED: &str = "closed";
-/// Before what a closed image says of errors.
+/// Prefix of the last line of a closed image with recorded errors.
 const MARKED: &str = "closed: ";
-/// Before what went wrong, in the last line of a server that could not close it.
+/// Prefix of the last line after the image could not be closed.
 const FAILED: &str = "failed: ";
 
-/// The claim that a server holds.
+/// Claim held by a server.
 pub(crate) struct Claim {
     file: File,
     path: PathBuf,
 }
 
-/// How a server ended.
+/// Result of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Ending {
-    /// The image is closed and clean; and what it says of errors.
+    /// The image is closed and clean. The text is its record of errors.
     Closed(Option<String>),
-    /// The server could not close it; this is what it said.
+    /// The server could not close the image, with its message.
     Failed(String),
     /// The server was killed.
     Killed,
 }
 
 impl Claim {
-    /// Claims `mount_point` for this process. A server whose mount is off is closing the image: it
-    /// is waited for, since `umount(8)` may not have.
+    /// Claims `mount_point` for this process. If the previous server has unmounted and still closes
+    /// the image, the call waits for it, since `umount(8)` may not have waited.
     ///
     /// # Errors
-    /// [`Error::Mounted`] while another server has it, or takes longer than `patience` to close.
+    /// [`Error::Mounted`] if another server holds the claim, or closes for longer than `patience`.
     pub(crate) fn take(mount_point: &Path, patience: Duration) -> Result<Self> {
         let start = Instant::now();
         let made = || runtime_dir::make(mount_point);
@@ -61,7 +61,7 @@ impl Claim {
         let failed = || Error::system("lock", &path);
         loop {
             let mut file = match open_or_make(&path) {
-                // The keeper of the server before took the directory away.
+                // The keeper of the previous server removed the directory.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
                     made().map_err(failed())?;
                     continue;
@@ -89,35 +89,35 @@ impl Claim {
 
     /// The directory of the mount.
     pub(crate) fn dir(&self) -> &Path {
-        // The path was made by joining a name.
+        // The path was made by joining a name, so it has a parent.
         self.path.parent().unwrap_or(&self.path)
     }
 
-    /// Says how the image was closed, and lets go.
+    /// Records how the image was closed, and releases the claim.
     pub(crate) fn finish(mut self, closed: &std::result::Result<Option<String>, String>) {
         let line = match closed {
             Ok(None) => CLOSED.to_owned(),
             Ok(Some(errors)) => format!("{MARKED}{}", errors.replace('\n', " ")),
             Err(said) => format!("{FAILED}{}", said.replace('\n', " ")),
         };
-        // Nobody depends on the file any more: a waiting unmount has it open.
+        // The file may go: a waiting unmount has it open.
         let _ = self.file.seek(SeekFrom::End(0));
         let _ = writeln!(self.file, "{line}");
         let _ = fs::remove_file(&self.path);
-        // From inside the sandbox the keeper does it.
+        // In the sandbox the keeper removes the directory.
         let _ = fs::remove_dir(self.dir());
     }
 }
 
-/// The claim of another process, to wait for.
+/// Claim of another process.
 pub(crate) struct Waiter {
     file: File,
     path: PathBuf,
 }
 
 impl Waiter {
-    /// Finds the claim on `mount_point` of a server that runs, or ran, as user `uid`. What another
-    /// user could have put in its place is no claim.
+    /// Finds the claim on `mount_point` of a current or former server of user `uid`. A file of
+    /// another user is not a claim.
     pub(crate) fn find(mount_point: &Path, uid: u32) -> Option<Self> {
         let path = runtime_dir::find(mount_point, uid)?.join(NAME);
         let file = open_claim(File::options().read(true), &path).ok()?;
@@ -130,7 +130,7 @@ impl Waiter {
         read(&mut self.file).0
     }
 
-    /// Waits until the server has let go; `None` when it has not in time.
+    /// Waits until the server releases the claim; `None` after `limit`.
     pub(crate) fn wait(&mut self, limit: Duration) -> io::Result<Option<Ending>> {
         let start = Instant::now();
         while !try_lock(&self.file)? {
@@ -140,7 +140,7 @@ impl Waiter {
             std::thread::sleep(PAUSE);
         }
         if is_at(&self.file, &self.path) {
-            // Left behind by a server that was killed.
+            // A killed server left it behind.
             let _ = fs::remove_file(&self.path);
             let _ = self.path.parent().map(fs::remove_dir);
         }
@@ -148,9 +148,9 @@ impl Waiter {
     }
 }
 
-/// Removes what a server of this user that was killed left of its mount on `mount_point`: its claim
-/// and the control socket. Nothing happens while a server holds the claim, or when none is there.
-/// The directory stays until [`clear_dir`].
+/// Removes the claim and the control socket that a killed server of this user left for
+/// `mount_point`. Does nothing while a server holds the claim. The directory stays until
+/// [`clear_dir`].
 pub(crate) fn clear(mount_point: &Path) {
     let uid = rustix::process::geteuid().as_raw();
     let Some(waiter) = Waiter::find(mount_point, uid) else {
@@ -163,10 +163,10 @@ pub(crate) fn clear(mount_point: &Path) {
     }
 }
 
-/// Removes the empty directory of a mount of this user: its server could not, from its sandbox.
+/// Removes the empty directory of a mount of this user; its sandboxed server could not.
 pub(crate) fn clear_dir(mount_point: &Path) {
     let uid = rustix::process::geteuid().as_raw();
-    // One that holds a claim is not empty; a server that is about to make one makes it again.
+    // A directory with a claim is not empty; a new server makes the directory again if needed.
     let _ = runtime_dir::find(mount_point, uid).map(fs::remove_dir);
 }
 
@@ -184,7 +184,7 @@ fn open_or_make(path: &Path) -> io::Result<File> {
     }
 }
 
-/// Follows no link, and does not wait for the other end of a pipe.
+/// Follows no link, and does not block on a pipe.
 fn open_claim(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
     let flags = OFlags::NONBLOCK | OFlags::NOFOLLOW;
     options.custom_flags(flags.bits().cast_signed()).open(path)
@@ -198,7 +198,7 @@ fn try_lock(file: &File) -> io::Result<bool> {
     }
 }
 
-/// Whether the path still means this file.
+/// Whether the path still names this file.
 fn is_at(file: &File, path: &Path) -> bool {
     let (Ok(ours), Ok(there)) = (file.metadata(), fs::metadata(path)) else {
         return false;
@@ -206,7 +206,7 @@ fn is_at(file: &File, path: &Path) -> bool {
     (ours.dev(), ours.ino()) == (there.dev(), there.ino())
 }
 
-/// Process id and last line.
+/// Process id and result of the server.
 fn read(file: &mut File) -> (u32, Ending) {
     let mut text = String::new();
     let _ = file.seek(SeekFrom::Start(0));
@@ -226,7 +226,7 @@ fn read(file: &mut File) -> (u32, Ending) {
 mod tests {
     use super::*;
 
-    /// A pipe is not waited for.
+    /// Opening a pipe does not block.
     #[test]
     fn a_pipe_is_no_claim() {
         let point = format!("/no/such/place/pipe/{}", std::process::id());

@@ -1,8 +1,7 @@
-//! The threads that serve a mount, from the first exchange with the kernel to the unmount.
+//! Threads that serve a mount, from `FUSE_INIT` to the unmount.
 //!
-//! Rings are made before the kernel is told to use them, since it lets nobody in until they are
-//! registered. One that cannot be registered after that sends the kernel back to `/dev/fuse`, and
-//! us with it.
+//! The rings exist before the kernel is told to use them, because it blocks all callers until they
+//! are registered. If a registration fails after that, kernel and server return to `/dev/fuse`.
 
 use crate::answer::Answer;
 use crate::aside::{AbortOnPanic, Helpers};
@@ -25,7 +24,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 use uext4::Filesystem;
 
-/// How long threads may take to end after the connection was aborted.
+/// Maximum time until the threads end after the connection was aborted.
 const ABORT_LIMIT: Duration = Duration::from_secs(10);
 
 /// The threads of a mount.
@@ -36,7 +35,7 @@ pub(crate) struct Crew {
     ends: Ends,
 }
 
-/// How requests come.
+/// Transport of a mount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Served {
     /// Over io_uring.
@@ -55,10 +54,10 @@ impl fmt::Display for Served {
 }
 
 impl Crew {
-    /// Greets the kernel and starts all threads.
+    /// Negotiates with the kernel and starts all threads.
     ///
     /// # Errors
-    /// What keeps the mount from being served as `options` demand.
+    /// The mount cannot be served as `options` demand.
     pub(crate) fn start(
         device: DevFuse,
         filesystem: Filesystem,
@@ -96,12 +95,12 @@ impl Crew {
         if let Some(rings) = rings {
             let begun = crew.start_rings(rings);
             match begun {
-                // Unmounted in between: the reader finds out, and all ends as usual.
+                // Already unmounted: the reader notices, and the mount ends as usual.
                 Err(error) if error.raw_os_error() == Some(libc::ENOTCONN) => {}
                 Err(error) if options.channel == Channel::IoUring => {
                     return Err(Error::system("serve over io_uring", path)(error));
                 }
-                // The kernel has gone back to the device already.
+                // The kernel has already returned to the device.
                 _ => {}
             }
         }
@@ -119,7 +118,7 @@ impl Crew {
         Ok(())
     }
 
-    /// Beside rings one thread is enough for what they do not bring.
+    /// Starts the threads that read `/dev/fuse`; with rings, one is enough.
     fn start_readers(&mut self, device: &DevFuse, options: &MountOptions) -> io::Result<()> {
         let (n_readers, brings) = match &mut self.served {
             Served::IoUring { .. } => {
@@ -154,11 +153,11 @@ impl Crew {
         Ok(())
     }
 
-    /// Waits until the mount is gone and every request is done. When one thread fails, the kernel
-    /// would wait for it forever: then `abort` is called, which has to end the connection.
+    /// Waits until the mount is gone and all requests are done. If a thread fails, the kernel would
+    /// wait for it forever; `abort` must then end the connection.
     ///
     /// # Errors
-    /// What kept requests from being served.
+    /// The failure that kept requests from being served.
     pub(crate) fn wait(&mut self, abort: impl FnOnce()) -> io::Result<()> {
         let first = self.ends.first();
         if first == End::Failed {
@@ -186,8 +185,8 @@ impl Crew {
     }
 }
 
-/// Waits for the kernel's first request: its number, and what the kernel can do. The outer error
-/// is the device's.
+/// Waits for `FUSE_INIT` and returns its id and the kernel's capabilities. The outer error is the
+/// device's.
 fn hear(device: &DevFuse) -> io::Result<Result<(u64, Offer)>> {
     let mut buf = request_buffer();
     let mut answer = Answer::new(64);
@@ -212,7 +211,7 @@ fn hear(device: &DevFuse) -> io::Result<Result<(u64, Offer)>> {
     }
 }
 
-/// Makes the rings, if they are wanted and can be had.
+/// Makes the rings if they are wanted and available.
 fn rings(device: &DevFuse, offer: Offer, options: &MountOptions) -> Result<Option<Rings>> {
     let must = options.channel == Channel::IoUring;
     match options.channel {

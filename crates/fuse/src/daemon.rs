@@ -1,31 +1,31 @@
-//! A server process of its own, and how its parent learns that the mount is ready.
+//! Server process and its readiness report to the parent.
 //!
-//! Layout: the child writes one zero byte when it is ready; or a status that is not zero and the
-//! text of what went wrong, and ends.
+//! Layout: a ready child writes one zero byte. A child that fails writes a nonzero status and an
+//! error text, and exits.
 
 use crate::error::{Error, Explained, Result};
 use std::fs::File;
 use std::io::{PipeReader, PipeWriter, Read, Write};
 use std::os::fd::AsRawFd;
 
-/// What the child writes when the mount is ready.
+/// Status of a ready child.
 const READY: u8 = 0;
 
-/// Which process this is.
+/// The side of the fork.
 pub(crate) enum Side {
-    /// The one that called.
+    /// The calling process.
     Parent(Child),
     /// The server.
     Child(Parent),
 }
 
-/// The server, for its parent.
+/// Parent's handle of the server.
 pub(crate) struct Child(PipeReader);
 
-/// The parent, for the server.
+/// Server's handle of its parent.
 pub(crate) struct Parent(PipeWriter);
 
-/// Makes the server process. The caller must not have other threads.
+/// Forks the server process. The caller must have no other threads.
 #[allow(unsafe_code)]
 pub(crate) fn fork() -> Result<Side> {
     let failed = || Error::system("start", "the server process");
@@ -47,7 +47,7 @@ impl Child {
     /// Waits until the mount is ready.
     pub(crate) fn wait_ready(mut self) -> Result<()> {
         let mut first = [READY];
-        // The server keeps its end of the pipe, so the end of the file comes only without it.
+        // The server keeps its end of the pipe, so end of file means that it died.
         match self.0.read(&mut first) {
             Ok(1) if first == [READY] => Ok(()),
             Ok(1) => Err(Error::Server {
@@ -60,21 +60,21 @@ impl Child {
 
     fn rest(mut self) -> String {
         let mut said = Vec::new();
-        // What came until an error is better than nothing.
+        // A partial text is better than none.
         let _ = self.0.read_to_end(&mut said);
         String::from_utf8_lossy(&said).into_owned()
     }
 }
 
 impl Parent {
-    /// Runs the server, tells the parent how it started, and ends the process.
+    /// Runs the server, reports its start to the parent, and exits.
     pub(crate) fn finish(
         self,
         serve: impl FnOnce(Box<dyn FnOnce()>) -> Result<()>,
         explain: impl FnOnce(&Error) -> Explained,
     ) -> ! {
-        // The parent's terminal and process group are not ours. It fails for a group leader only,
-        // which a fresh child is not.
+        // Detaches from the parent's session. This fails for a group leader only, which a fresh
+        // child is not.
         let _ = rustix::process::setsid();
         let Self(mut pipe) = self;
         let told = pipe.try_clone();
@@ -85,8 +85,8 @@ impl Parent {
         let code = match serve(Box::new(ready)) {
             Ok(()) => 0,
             Err(error) => {
-                // Before it is ready the parent reads this; after that nobody does, and the claim
-                // has kept it for `umount`.
+                // Before readiness the parent reads this. Later no process does, and the claim
+                // holds the error for `umount`.
                 let Explained { status, text } = explain(&error);
                 let said = [&[status.max(1)], text.as_bytes()].concat();
                 let _ = told.and_then(|mut pipe| pipe.write_all(&said));
@@ -97,7 +97,7 @@ impl Parent {
     }
 }
 
-/// Leaves the terminal.
+/// Redirects the standard streams to `/dev/null`.
 #[allow(unsafe_code)]
 pub(crate) fn leave_terminal() {
     let Ok(null) = File::options().read(true).write(true).open("/dev/null") else {

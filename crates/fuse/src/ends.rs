@@ -1,7 +1,7 @@
-//! How the threads of a transport end, told to the thread that waits for the mount's end.
+//! Reports of transport threads about their end, to the thread that waits for the mount.
 //!
-//! Invariants: each thread that served tells once, so the waiting thread learns of the first end
-//! while the others still serve. A thread that was never used tells nothing.
+//! Invariants: each thread reports once, so the waiting thread learns of the first end while others
+//! still serve. An unused thread only decrements the count.
 
 use crate::transport::Ended;
 use std::io;
@@ -14,11 +14,11 @@ use uext4_sync::{Condvar, Mutex, Rank};
 pub(crate) enum End {
     /// The connection to the kernel is gone.
     Disconnected,
-    /// It failed; requests that the kernel gives to it hang.
+    /// The thread failed; requests assigned to it hang.
     Failed,
 }
 
-/// The ends of all threads of a mount.
+/// Reports of all threads of a mount.
 #[derive(Clone)]
 pub(crate) struct Ends(Arc<Shared>);
 
@@ -33,7 +33,7 @@ struct State {
     n_serving: usize,
 }
 
-/// Tells the end of one thread.
+/// Reports the end of one thread.
 pub(crate) struct Teller(Ends);
 
 impl Default for Ends {
@@ -46,14 +46,13 @@ impl Default for Ends {
 }
 
 impl Ends {
-    /// For one more thread.
+    /// Reporter for one more thread.
     pub(crate) fn teller(&self) -> Teller {
         self.0.state.lock().n_serving += 1;
         Teller(self.clone())
     }
 
-    /// Waits for the first end. When threads were used at all, one comes with the end of the
-    /// connection.
+    /// Waits for the first end. If any thread was used, one comes with the end of the connection.
     pub(crate) fn first(&self) -> End {
         let mut state = self.0.state.lock();
         loop {
@@ -81,7 +80,7 @@ impl Ends {
 }
 
 impl Teller {
-    /// Tells how the thread ended.
+    /// Reports the end of the thread.
     pub(crate) fn tell(self, ended: &io::Result<Ended>) {
         let end = match ended {
             Ok(Ended::Unused) => None,

@@ -1,6 +1,6 @@
-//! The errno of an answer.
+//! Errno values of answers.
 
-/// A Linux errno, as it goes to the kernel.
+/// A Linux errno in kernel format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Errno(pub(crate) i32);
 
@@ -24,7 +24,7 @@ impl Errno {
     pub(crate) const EDQUOT: Errno = Errno(122);
 }
 
-/// The library has the one table from errors to errno.
+/// Uses the library's table, the only one from errors to errno.
 impl From<uext4::Error> for Errno {
     fn from(error: uext4::Error) -> Self {
         Errno(error.errno())

@@ -7,17 +7,17 @@ use std::path::PathBuf;
 /// Result of mounting and unmounting.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// What kept a mount or unmount from its end.
+/// A failure to mount or unmount.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A call of the system failed.
+    /// A system call failed.
     #[error("{doing} {}: {source}", path.display())]
     System {
-        /// What was tried.
+        /// The attempted operation.
         doing: &'static str,
-        /// With what.
+        /// Its object.
         path: PathBuf,
-        /// Why it failed.
+        /// The cause.
         source: io::Error,
     },
     /// The file system could not be opened, or not be closed cleanly.
@@ -31,7 +31,7 @@ pub enum Error {
         /// The server.
         pid: u32,
     },
-    /// Nothing of ours is mounted there.
+    /// No mount of uext4 is there.
     #[error("{} is not a mount point of uext4", path.display())]
     NotMounted {
         /// The path.
@@ -43,7 +43,7 @@ pub enum Error {
         /// The mount point.
         path: PathBuf,
     },
-    /// The mount is frozen, and what is asked for would wait for the thaw.
+    /// The mount is frozen, and the operation would wait for the thaw.
     #[error("{} is frozen; `uext4 thaw {}` lets changes go on", path.display(), path.display())]
     Frozen {
         /// The mount point.
@@ -57,16 +57,16 @@ pub enum Error {
         /// The server.
         pid: u32,
     },
-    /// The server of a running mount said no.
+    /// The server of a running mount refused.
     #[error("{0}")]
     Refused(Refusal),
-    /// The device of FUSE cannot be opened, or the kernel has no FUSE.
+    /// `/dev/fuse` cannot be opened, or the kernel has no FUSE.
     #[error("{}", no_fuse(source))]
     NoFuse {
         /// Why.
         source: io::Error,
     },
-    /// This user may not mount, and the helper for that is not there.
+    /// This user may not mount, and the setuid helper is missing.
     #[error(
         "{} cannot be mounted or unmounted by this user: that takes the superuser or fusermount3, \
          which is not in PATH; it comes with the package fuse3",
@@ -79,13 +79,13 @@ pub enum Error {
     /// `fusermount3` refused.
     #[error("fusermount3: {}", refusal(said))]
     Fusermount {
-        /// What it said.
+        /// Its message.
         said: String,
     },
-    /// The server process could not mount, or could not close the image; this is what it said.
+    /// The server process could not mount or close the image.
     #[error("{said}")]
     Server {
-        /// What it said.
+        /// Its message.
         said: String,
         /// [`Explained::status`] of a mount, 1 of an unmount.
         status: u8,
@@ -93,7 +93,7 @@ pub enum Error {
     /// The server process ended before the mount was ready.
     #[error("the server ended before the mount was ready")]
     ServerDied,
-    /// Requests were to come over io_uring, and the kernel does not offer that.
+    /// io_uring was required, but the kernel does not offer it.
     #[error(
         "the kernel does not offer FUSE over io_uring: it needs Linux 6.14 or newer and Y in \
          /sys/module/fuse/parameters/enable_uring"
@@ -104,10 +104,10 @@ pub enum Error {
     Protocol,
 }
 
-/// What a server process tells the one that started it, when it cannot mount.
+/// Message of a server process to its parent when it cannot mount.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Explained {
-    /// A number that says what kind of failure it is, not 0.
+    /// Nonzero number of the kind of failure.
     pub status: u8,
     /// One sentence.
     pub text: String,
@@ -122,7 +122,7 @@ impl From<&Error> for Explained {
     }
 }
 
-/// What `fusermount3` said, without its name and with what helps.
+/// Message of `fusermount3` without its name, with a remedy.
 fn refusal(said: &str) -> String {
     let said = said.strip_prefix("fusermount3: ").unwrap_or(said);
     match said.contains("/dev/fuse: Permission denied") {
@@ -131,7 +131,7 @@ fn refusal(said: &str) -> String {
     }
 }
 
-/// What is missing, and what to do.
+/// The missing part and a remedy.
 fn no_fuse(source: &io::Error) -> String {
     const LOAD: &str = "`modprobe fuse` loads it";
     match source.raw_os_error() {

@@ -1,4 +1,4 @@
-//! Who mounts and unmounts: the server, or its keeper.
+//! Process that mounts and unmounts: the server or its keeper.
 
 use crate::error::Result;
 use crate::keeper::Keeper;
@@ -10,17 +10,17 @@ use std::sync::Arc;
 use uext4::Filesystem;
 use uext4::device::Claimant;
 
-/// Who mounts and unmounts.
+/// The process that mounts and unmounts.
 #[derive(Clone)]
 pub(crate) enum Hands {
     /// This process.
     Own(PathBuf),
-    /// Another, for one that is locked in.
+    /// The keeper of a sandboxed server.
     Keeper(Arc<Keeper>),
 }
 
 impl Hands {
-    /// Those of a server with these options, which has one thread yet.
+    /// Selects the process for a server with these options. The caller must have one thread.
     pub(crate) fn of(path: &Path, options: &MountOptions) -> Result<Self> {
         match options.sandbox {
             Sandbox::Off => Ok(Self::Own(path.into())),
@@ -35,7 +35,7 @@ impl Hands {
         }
     }
 
-    /// Mounts `filesystem`; where the kernel is to know the block device it gets the claim on it.
+    /// Mounts `filesystem`. A `fuseblk` mount takes over the claim on the block device.
     pub(crate) fn attach(
         &self,
         filesystem: &Filesystem,
@@ -49,9 +49,9 @@ impl Hands {
         if let Ok(device) = self.attach_block(options) {
             return Ok(device);
         }
-        // A kernel may refuse to mount what somebody, here we, has open for writing.
+        // A kernel may refuse to mount a device that is open for writing, here by us.
         let claimed = filesystem.claim_device_for(Claimant::Opener);
-        // If it belongs to another by now, that one must not see us write.
+        // If another process claimed the device meanwhile, nothing may be written to it.
         claimed.inspect_err(|_| filesystem.abandon())?;
         self.attach_any(options)
     }
@@ -77,8 +77,7 @@ impl Hands {
         }
     }
 
-    /// Asks for the end of the connection to the kernel: every request fails, also those that the
-    /// kernel has not sent yet.
+    /// Aborts the connection to the kernel. Every request fails, including those not yet sent.
     pub(crate) fn abort(&self) {
         match self {
             Self::Own(path) => abort(path),

@@ -1,7 +1,7 @@
-//! Closing the file descriptors that a program was started with.
+//! Closes inherited file descriptors.
 //!
-//! A server keeps every descriptor it inherits for as long as it serves, and a sandbox restricts
-//! what can be opened, not what is open. So a program that becomes a server closes them first.
+//! A server would keep every inherited descriptor as long as it serves, and a sandbox restricts
+//! opening, not open descriptors. A program that becomes a server closes them first.
 //! References: man page `close_range(2)`.
 #![allow(unsafe_code)]
 
@@ -10,8 +10,8 @@ use std::io;
 /// First descriptor that is not a standard stream.
 const FIRST: libc::c_uint = 3;
 
-/// Closes every descriptor but the standard streams. For a program that has opened nothing yet: a
-/// descriptor that an object of this process owns would be closed under it.
+/// Closes every descriptor except the standard streams. The program must not have opened anything:
+/// a descriptor owned by an object of this process would be closed under it.
 ///
 /// # Errors
 /// The kernel has no `close_range` (before Linux 5.9) and `/proc` does not list the descriptors.

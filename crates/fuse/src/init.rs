@@ -1,14 +1,14 @@
-//! The first exchange: what the kernel can do and what we want of it.
+//! `FUSE_INIT`: negotiation of protocol version and capabilities.
 //!
-//! Asked for: permission checks, ACLs and the umask are left as they are meant (`POSIX_ACL`,
-//! `DONT_MASK`); setuid and setgid are taken away by us on request (`HANDLE_KILLPRIV_V2`), which
-//! spares the kernel a request per write; lookups and listings of a directory side by side; data
-//! written back later; large requests; with a new name the caller's groups (`CREATE_SUPP_GROUP`),
-//! which say whether a new file keeps setgid; symbolic links kept; directories opened without
-//! asking. Not asked for: locks (the kernel has its own for one machine); `ASYNC_DIO`, since the
-//! kernel (Linux 6.18) drops cached pages after a direct write only if it waits for the write: what
-//! a reader brought into the cache meanwhile would stay there, and be written back over the newer
-//! data. Splicing needs no asking.
+//! Requested: POSIX ACLs and raw umask (`POSIX_ACL`, `DONT_MASK`); clearing of setuid and setgid by
+//! the server (`HANDLE_KILLPRIV_V2`), which saves a request per write; parallel lookups and
+//! listings in a directory; write-back cache; large requests; the caller's groups with a new name
+//! (`CREATE_SUPP_GROUP`), which decide whether a new file keeps setgid; cached symbolic links.
+//!
+//! Not requested: locks, which the kernel implements locally; `ASYNC_DIO`, because the kernel
+//! (Linux 6.18) drops cached pages after a direct write only if it waits for the write. Pages that
+//! a reader cached meanwhile would stay and overwrite the newer data at writeback. Splicing needs
+//! no flag.
 
 use crate::answer::Answer;
 use crate::errno::Errno;
@@ -18,17 +18,17 @@ use crate::protocol::{
 };
 use crate::request::Request;
 
-/// Largest write in one request; a power of two pages.
+/// Maximum bytes of a write in one request; a power of two pages.
 pub(crate) const WRITE_BYTES_MAX: u32 = 1 << 20;
-/// Read-ahead that we let the kernel do.
+/// Read-ahead of the kernel, in bytes.
 pub(crate) const READ_AHEAD_BYTES: u32 = 1 << 20;
-/// Requests that nobody waits for (read-ahead, write-back) in flight at most, with `/dev/fuse`.
+/// Maximum number of background requests (read-ahead, writeback) in flight with `/dev/fuse`.
 const BACKGROUND_MAX: u16 = 64;
-/// The same with rings, where each in flight has memory of its own: of few, that is in the cores'
-/// caches. As many as the kernel takes by itself.
+/// The same with rings: the kernel's default. Each request in flight has its own buffer, and few
+/// buffers stay in the CPU caches.
 const BACKGROUND_MAX_RINGS: u16 = 12;
 
-/// Capabilities that we use wherever the kernel has them.
+/// Capabilities that are used if the kernel offers them.
 const WANTED: u64 = cap::ASYNC_READ
     | cap::ATOMIC_O_TRUNC
     | cap::EXPORT_SUPPORT
@@ -48,38 +48,38 @@ const WANTED: u64 = cap::ASYNC_READ
     | cap::CREATE_SUPP_GROUP
     | cap::DIRECT_IO_ALLOW_MMAP;
 
-/// Capabilities without which answers would be wrong (Linux 4.9 has all of them).
+/// Required capabilities (Linux 4.9 has all of them).
 const NEEDED: u64 = cap::DONT_MASK | cap::POSIX_ACL | cap::BIG_WRITES;
 
-/// What both sides agreed on.
+/// Negotiated protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Agreement {
     flags: u64,
-    /// The kernel's.
+    /// Minor version of the kernel.
     minor: u32,
     maps_blocks: bool,
 }
 
-/// What the kernel can do.
+/// Capabilities that the kernel offers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Offer {
     flags: u64,
     minor: u32,
     read_ahead_bytes: u32,
-    /// Unit of the times that the kernel keeps for us.
+    /// Unit of the times that the kernel maintains, in nanoseconds.
     granularity_ns: u32,
 }
 
-/// What the first request came to.
+/// Result of the first request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Greeting {
-    /// The kernel says what it can do, and waits for [`Offer::accept`].
+    /// The kernel offers capabilities and waits for [`Offer::accept`].
     Offered(Offer),
-    /// The kernel speaks a later major version: it asks again with ours. The answer is complete.
+    /// The kernel has a later major version and asks again with ours. The answer is complete.
     AskAgain,
 }
 
-/// Whether requests are to come over rings.
+/// Whether requests use rings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rings {
     Yes,
@@ -87,46 +87,46 @@ pub(crate) enum Rings {
 }
 
 impl Agreement {
-    /// The kernel keeps written data and writes them later.
+    /// Whether the kernel uses the write-back cache.
     pub(crate) fn writeback(self) -> bool {
         self.flags & cap::WRITEBACK_CACHE != 0
     }
 
-    /// The kernel keeps the times of files, and moves them when it asks for space.
+    /// Whether the kernel owns file times and updates them on `FALLOCATE`.
     pub(crate) fn owns_fallocate_times(self) -> bool {
         self.writeback() && self.minor >= MINOR_OWN_FALLOCATE_TIMES
     }
 
-    /// The kernel checks the owner before it sends the ioctls of flags and project ids.
+    /// Whether the kernel checks the owner before it sends the ioctls of flags and project ids.
     pub(crate) fn checks_flag_ioctls(self) -> bool {
         self.minor >= MINOR_CHECKS_FLAG_IOCTLS
     }
 
-    /// Files that go past the kernel's cache can be mapped shared, and see what it holds.
+    /// Whether direct-I/O files allow shared mappings coherent with the page cache.
     pub(crate) fn maps_past_cache(self) -> bool {
         self.flags & cap::DIRECT_IO_ALLOW_MMAP != 0
     }
 
-    /// Blocks of the file system have the numbers that they have on the kernel's device.
+    /// Whether block numbers of the file system are those of the kernel's device.
     pub(crate) fn maps_blocks(self) -> bool {
         self.maps_blocks
     }
 
-    /// `SETXATTR` has the long form.
+    /// Whether `SETXATTR` has the long form.
     pub(crate) fn long_setxattr(self) -> bool {
         self.flags & cap::SETXATTR_EXT != 0
     }
 
-    /// Most bytes that one answer carries.
+    /// Maximum bytes of one answer.
     pub(crate) fn read_bytes_max(self) -> u32 {
         WRITE_BYTES_MAX
     }
 }
 
-/// Reads the kernel's first request.
+/// Parses the kernel's `FUSE_INIT`.
 ///
 /// # Errors
-/// `EPROTO` when the kernel is too old.
+/// `EPROTO` if the kernel is too old.
 pub(crate) fn greet(request: &Request<'_>, answer: &mut Answer) -> Result<Greeting, Errno> {
     let mut args = request.args();
     let (major, minor) = (args.u32()?, args.u32()?);
@@ -154,12 +154,12 @@ pub(crate) fn greet(request: &Request<'_>, answer: &mut Answer) -> Result<Greeti
 }
 
 impl Offer {
-    /// The kernel would send requests over rings.
+    /// Whether the kernel offers rings.
     pub(crate) fn has_rings(self) -> bool {
         self.flags & cap::OVER_IO_URING != 0
     }
 
-    /// The kernel is to keep times in units of so many nanoseconds.
+    /// Sets the unit of the kernel's times, in nanoseconds.
     pub(crate) fn with_granularity(self, granularity_ns: u32) -> Self {
         Self {
             granularity_ns,
@@ -167,7 +167,7 @@ impl Offer {
         }
     }
 
-    /// Puts the answer to the first request.
+    /// Puts the answer to `FUSE_INIT`.
     pub(crate) fn accept(
         self,
         options: &MountOptions,

@@ -1,8 +1,8 @@
-//! Interrupt, terminate and hang up for commands that end a step before they stop.
+//! SIGINT, SIGTERM and SIGHUP for commands that finish a step before they stop.
 //!
-//! The handler sets one flag; the command asks for it between two steps. Each signal is caught once
-//! (`SA_RESETHAND`): the second one ends the process. A signal that the process ignores already
-//! stays ignored, as `nohup` wants it.
+//! The handler sets one flag, which the command checks between two steps. Each signal is caught
+//! once (`SA_RESETHAND`); the second one ends the process. An ignored signal stays ignored, as
+//! `nohup` requires.
 
 use crate::error::{Error, Result};
 use crate::signals::SIGNALS;
@@ -11,16 +11,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 static ASKED: AtomicBool = AtomicBool::new(false);
 
-/// Catches the signals from now on.
+/// Installs the handlers.
 ///
 /// # Errors
-/// What the system answers.
+/// The error of `sigaction(2)`.
 pub fn catch_interrupts() -> Result<()> {
     let failed = |error| Error::system("catch signals", "sigaction")(error);
     SIGNALS.into_iter().try_for_each(install).map_err(failed)
 }
 
-/// Whether one of them has come.
+/// Whether one of the signals has arrived.
 pub fn is_interrupted() -> bool {
     ASKED.load(Ordering::Relaxed)
 }

@@ -1,13 +1,12 @@
-//! The process that mounts, unmounts and writes to the system's log for a server that is locked in.
+//! Keeper: helper process of a sandboxed server for mount, unmount and the system log.
 //!
-//! Landlock forbids a process to change mounts, so one is forked off before. It sees no byte of the
-//! image, does for one mount point what it is asked, and ends with the server.
+//! Landlock forbids changes of mounts, so the keeper is forked before the sandbox. It sees no byte
+//! of the image, serves one mount point, and ends with the server.
 //!
 //! Layout: the server sends one byte, [`ATTACH`], [`ATTACH_BLOCK`], [`DETACH`] or
-//! [`DETACH_LAZILY`]; the answer is a message of a status byte and a text, with the descriptor of
-//! the mount where there is one. [`ABORT`] gets no answer, and may come while another is awaited:
-//! the kernel may be held up in an unmount by the very requests that are not served. Neither does
-//! [`LOG`], which a severity and a line for the log follow.
+//! [`DETACH_LAZILY`]. The answer is a status byte and a text, with the descriptor of the mount if
+//! there is one. [`ABORT`] has no answer and may come during another request: unserved requests may
+//! block an unmount in the kernel. [`LOG`] has no answer; a severity and a log line follow it.
 #![allow(unsafe_code)]
 
 use crate::error::{Error, Result};
@@ -36,19 +35,19 @@ const DONE: u8 = 0;
 const BUSY: u8 = 1;
 const FAILED: u8 = 2;
 
-/// Longest message.
+/// Maximum message size in bytes.
 const MESSAGE_BYTES_MAX: usize = 4096;
 
-/// The keeper, for its server. It ends when this is dropped.
+/// Server's handle of the keeper, which ends when this is dropped.
 pub(crate) struct Keeper {
     socket: OwnedFd,
-    /// Held from a question to its answer.
+    /// Held from a request to its answer.
     talk: Mutex<()>,
     path: PathBuf,
 }
 
 impl Keeper {
-    /// Forks the keeper of `path`. The caller must not have other threads.
+    /// Forks the keeper of `path`. The caller must have no other threads.
     pub(crate) fn start(path: &Path, options: &MountOptions) -> Result<Self> {
         let failed = || Error::system("start", "the process that unmounts");
         let pair = socketpair(
@@ -69,7 +68,7 @@ impl Keeper {
                 let _ = rustix::process::chdir("/");
                 crate::daemon::leave_terminal();
                 serve(theirs.as_fd(), path, options, relay);
-                // The server is gone; one that was killed left its claim and its socket.
+                // The server is gone; a killed one left its claim and its socket.
                 crate::claim::clear(path);
                 crate::claim::clear_dir(path);
                 std::process::exit(0)
@@ -82,7 +81,7 @@ impl Keeper {
         }
     }
 
-    /// Where it mounts.
+    /// The mount point.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
@@ -121,14 +120,14 @@ impl Keeper {
 
     /// As [`abort`].
     pub(crate) fn abort(&self) {
-        // Without the keeper the connection ends with the process.
+        // Without a keeper the connection ends with the process.
         let _ = send(self.socket.as_fd(), &[ABORT], None);
     }
 
-    /// Has a line written to the system's log; it may come while another answer is awaited.
+    /// Writes a line to the system log, also during another request.
     ///
     /// # Errors
-    /// The keeper does not take it at once.
+    /// The keeper does not take the line at once.
     pub(crate) fn log(&self, severity: Severity, line: &str) -> io::Result<()> {
         let message = [&[LOG, severity as u8], line.as_bytes()].concat();
         let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
@@ -146,7 +145,7 @@ impl Keeper {
     }
 }
 
-/// Signals stop the server, which needs its keeper then.
+/// Signals stop the server, which then still needs its keeper.
 fn ignore_signals() {
     let _ = rustix::process::setsid();
     for signal in crate::signals::SIGNALS {
@@ -155,7 +154,7 @@ fn ignore_signals() {
     }
 }
 
-/// Does what the server asks, until it is gone.
+/// Serves the server's requests until it is gone.
 fn serve(socket: BorrowedFd<'_>, path: &Path, options: &MountOptions, mut relay: Relay) {
     std::thread::scope(|scope| {
         while let Ok((message, _)) = receive(socket) {
@@ -181,15 +180,15 @@ fn serve(socket: BorrowedFd<'_>, path: &Path, options: &MountOptions, mut relay:
     });
 }
 
-/// Detaches in a thread of its own, which answers. The server asks nothing else meanwhile, but may
-/// want to abort.
+/// Unmounts in a thread of its own, which sends the answer. The server makes no other request
+/// meanwhile, but may abort.
 fn leave_detach<'s>(
     scope: &'s std::thread::Scope<'s, '_>,
     socket: BorrowedFd<'s>,
     path: &'s Path,
     lazy: Lazy,
 ) -> io::Result<()> {
-    // A server that is gone needs no answer.
+    // A dead server needs no answer.
     let work = move || drop(answer(socket, detach(path, lazy)));
     std::thread::Builder::new()
         .spawn_scoped(scope, work)
@@ -233,7 +232,7 @@ fn send(socket: BorrowedFd<'_>, message: &[u8], fd: Option<BorrowedFd<'_>>) -> i
     Ok(())
 }
 
-/// A message, empty when the other side is gone.
+/// Receives a message; empty if the peer is gone.
 fn receive(socket: BorrowedFd<'_>) -> io::Result<(Vec<u8>, Option<OwnedFd>)> {
     let mut message = vec![0; MESSAGE_BYTES_MAX];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];

@@ -1,18 +1,22 @@
-//! The mount: an ext4 image as a directory, through FUSE.
+//! FUSE server for ext4 images: mounts an image as a directory.
 //!
-//! [`mount`] serves until somebody unmounts, here or in a process of its own; [`Session`] serves in
-//! the background of this process; [`umount`] takes a mount off and waits until its server has
-//! closed the image.
+//! [`mount`] serves until the mount is unmounted, in this process or in a process of its own.
+//! [`Session`] serves in the background of this process. [`umount`] unmounts and waits until the
+//! server has closed the image.
 //!
-//! Layout: `transport` brings requests and takes answers (io_uring or `/dev/fuse`); `request` and
-//! `answer` are their bytes; `init` is the first exchange; `server` turns requests into operations
-//! of [`uext4`]; `aside` is where what takes long is done; `nodes` holds the inodes that the kernel
-//! knows; `owners` maps users and groups; `control` is how a running mount is asked, `tally` what
-//! it counts, `log` what it says itself; `halt` holds changes back while it is frozen or remounted;
-//! `room` says when space runs short; `bdi` is what the kernel keeps of a mount; `pressure` gives
-//! memory back; `session`, `crew`, `mount_point`, `claim`, `umount`, `daemon` and `signals` are the
-//! life of a mount; `inherited` closes what the program was started with, `sandbox` locks the
-//! server in, and `keeper` unmounts for it then.
+//! Layout, requests: `transport` receives requests and sends answers (io_uring or `/dev/fuse`);
+//! `request` and `answer` encode them; `init` negotiates the connection; `server` turns requests
+//! into operations of [`uext4`]; `aside` runs the ones that take long; `nodes` holds the inodes
+//! that the kernel knows; `owners` maps users and groups.
+//!
+//! State: `control` is the control socket; `tally` counts, `log` writes messages; `halt` is the
+//! freeze barrier; `room` watches free space; `bdi` sets the kernel's limits for the mount;
+//! `pressure` returns memory.
+//!
+//! Life of a mount: `session`, `crew`, `mount_point`, `claim`, `umount`, `daemon` and `signals`;
+//! `inherited` closes inherited descriptors; `sandbox` confines the server, and `keeper` unmounts
+//! for a confined server.
+//!
 //! References: `linux/fuse.h`; man page `fuse(4)`.
 #![deny(unsafe_code)]
 

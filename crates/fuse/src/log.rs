@@ -1,13 +1,13 @@
-//! The log of a mount: what went wrong while it was served, one line each.
+//! Log of a mount: one line per incident.
 //!
-//! In the foreground lines go to standard error, otherwise to the log of the system. A server that
-//! is locked in has no socket for that: through any datagram socket it could reach the sockets of
-//! others, since `sendmsg` names an address that a filter of calls does not see. So its keeper
-//! sends the lines, a bounded number of them.
+//! In the foreground the lines go to standard error, otherwise to the system log. A sandboxed
+//! server has no socket for the latter: `sendmsg` names an address that a seccomp filter does not
+//! see, so a datagram socket would reach sockets of other processes. Its keeper sends a bounded
+//! number of lines instead.
 //!
-//! Invariants: a line holds no control characters. Nobody waits for a log: a line that is not taken
-//! at once is counted, and the next one says how many are missing.
-//! Not here: what is logged ([`uext4::Incident`]), which the mount also tells who asks it.
+//! Invariants: a line has no control characters. Logging never blocks: a line that is not taken at
+//! once is counted, and the next line reports the number of lost ones.
+//! Not here: the incidents ([`uext4::Incident`]), which the control socket also reports.
 
 mod relay;
 mod system;
@@ -25,12 +25,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use uext4::{Incident, Listener};
 
-/// Longest line in bytes: what RFC 3164 allows, without the head.
+/// Maximum line length in bytes: that of RFC 3164 without the head.
 const LINE_BYTES_MAX: usize = 960;
-/// Of a longer path the end is shown.
+/// Maximum path length in characters; of a longer path the end is shown.
 const PATH_CHARS_MAX: usize = 200;
 
-/// How bad it is, in the numbers of `syslog(3)`.
+/// Severity in the numbers of `syslog(3)`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Severity {
@@ -41,7 +41,7 @@ pub(crate) enum Severity {
 }
 
 impl Severity {
-    /// The one with this number; [`Self::Error`] for any other.
+    /// The severity with this number; [`Self::Error`] for any other number.
     pub(crate) fn of(number: u8) -> Self {
         let all = [Self::Critical, Self::Warning, Self::Notice];
         let found = all.into_iter().find(|severity| *severity as u8 == number);
@@ -55,16 +55,16 @@ enum Place {
     Keeper(Arc<Keeper>),
 }
 
-/// See the module.
+/// Log of a mount; see the module.
 pub(crate) struct Log {
     place: Place,
-    /// What a line begins with: where the mount is.
+    /// Prefix of a line: the mount point.
     name: String,
     missing: AtomicU64,
 }
 
 impl Log {
-    /// The log of a mount that these hands made.
+    /// The log of a mount made by `hands`.
     pub(crate) fn of(hands: &Hands, options: &MountOptions) -> Arc<Self> {
         let place = match (options.run, hands) {
             (Run::Foreground, _) => Place::Stderr,
@@ -92,8 +92,8 @@ impl Log {
         }
     }
 
-    /// Writes how the mount ended, and what is recorded of errors. In the foreground the program
-    /// itself tells why it fails.
+    /// Logs the result of the mount and its recorded errors. In the foreground the program itself
+    /// reports a failure.
     pub(crate) fn say_end(&self, closed: &crate::Result<()>, recorded: Option<&str>) {
         match (closed, &self.place) {
             (Err(_), Place::Stderr) => {}
@@ -134,7 +134,7 @@ impl Listener for Log {
     }
 }
 
-/// The path for a line: its end, if it is long.
+/// The path for a line; of a long one only its end.
 fn name(path: &Path) -> String {
     let shown = plain(&path.to_string_lossy());
     match shown.chars().count().checked_sub(PATH_CHARS_MAX) {
@@ -146,7 +146,7 @@ fn name(path: &Path) -> String {
     }
 }
 
-/// Text without control characters, as long as a line may be.
+/// Escapes control characters and limits the length.
 pub(crate) fn plain(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for letter in text.chars() {
@@ -164,7 +164,7 @@ pub(crate) fn plain(text: &str) -> String {
     shown
 }
 
-/// One write, which a pipe takes whole; none while nobody reads the pipe.
+/// Writes in one piece, which is atomic on a pipe; fails while the pipe is full.
 fn write_stderr(line: &str) -> io::Result<()> {
     let stderr = io::stderr();
     let mut ready = [PollFd::new(&stderr, PollFlags::OUT)];

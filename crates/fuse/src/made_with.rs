@@ -1,10 +1,10 @@
-//! The words that a mount was made with and that stay.
+//! Mount options that a remount cannot change.
 //!
-//! `mount(8)` repeats the whole line of fstab at a remount: what is as it was is no change.
+//! At a remount `mount(8)` repeats the whole line of fstab; a repeated option is no change.
 
 use uext4::RemountError;
 
-/// Options that no remount changes, by the name before `=`.
+/// Fixed options, by the name before `=`.
 const KEPT: [&str; 13] = [
     "allow_other",
     "gid",
@@ -26,20 +26,20 @@ fn kept(word: &str) -> Option<&'static str> {
     KEPT.into_iter().find(|kept| *kept == name)
 }
 
-/// Those of a mount.
+/// Fixed options of a mount.
 pub(crate) struct MadeWith(Vec<String>);
 
 impl MadeWith {
-    /// Of this list.
+    /// Extracts the fixed options from `list`.
     pub(crate) fn new(list: &str) -> Self {
         let words = list.split(',').filter(|word| kept(word).is_some());
         Self(words.map(str::to_owned).collect())
     }
 
-    /// The list without the words that stay.
+    /// The list without fixed options.
     ///
     /// # Errors
-    /// One of them is another than it was.
+    /// A fixed option differs from that of the mount.
     pub(crate) fn leave_out(&self, list: &str) -> Result<String, RemountError> {
         let mut rest = Vec::new();
         for word in list.split(',') {

@@ -1,6 +1,6 @@
-//! Attaching a FUSE file system to a directory, and taking it off.
+//! Mounting a FUSE file system on a directory, and unmounting it.
 //!
-//! The superuser calls `mount(2)` and `umount2(2)`; everybody else goes through `fusermount3`.
+//! The superuser calls `mount(2)` and `umount2(2)`; other users go through `fusermount3`.
 
 use crate::error::{Error, Result};
 use crate::options::MountOptions;
@@ -17,32 +17,32 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-/// Types of file system in `/proc/mounts`: of any mount, and of one that the kernel knows the block
-/// device of.
+/// File system types in `/proc/mounts`: of a plain mount, and of one with a block device known to
+/// the kernel.
 const FS_TYPE: &str = "fuse.uext4";
 const BLOCK_FS_TYPE: &str = "fuseblk.uext4";
-/// Where the kernel shows its connections by the number of their device.
+/// FUSE connections in sysfs, by device number.
 const CONNECTIONS: &str = "/sys/fs/fuse/connections";
-/// Helper that is setuid root.
+/// Setuid helper of libfuse.
 const FUSERMOUNT: &str = "fusermount3";
-/// Tells the helper where to send the descriptor.
+/// Environment variable with the helper's socket.
 const COMM_ENV: &str = "_FUSE_COMMFD";
 
-/// Whether a mount in use is detached, to vanish with its last user.
+/// Whether a busy mount is detached, to vanish with its last user (`MNT_DETACH`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lazy {
-    /// It is detached at once.
+    /// A busy mount is detached at once.
     Yes,
-    /// A mount in use stays.
+    /// A busy mount stays.
     No,
 }
 
-/// True for the types of our mounts.
+/// Whether this is a file system type of uext4.
 pub(crate) fn is_ours(fs_type: &[u8]) -> bool {
     fs_type == FS_TYPE.as_bytes() || fs_type == BLOCK_FS_TYPE.as_bytes()
 }
 
-/// Mounts on `path`, which is absolute and a directory.
+/// Mounts on `path`, an absolute path of a directory.
 pub(crate) fn attach(path: &Path, options: &MountOptions) -> Result<DevFuse> {
     match mount_as(FS_TYPE, path, options, "") {
         Err(Failed::Open(error) | Failed::Mount(error))
@@ -54,7 +54,7 @@ pub(crate) fn attach(path: &Path, options: &MountOptions) -> Result<DevFuse> {
     }
 }
 
-/// Which step of mounting failed.
+/// The step of mounting that failed.
 enum Failed {
     Open(io::Error),
     Mount(io::Error),
@@ -79,7 +79,7 @@ impl From<io::Error> for Failed {
     }
 }
 
-/// As [`attach`], so that the kernel claims the block device that the options name.
+/// As [`attach`]; the kernel also claims the block device named by the options.
 pub(crate) fn attach_block(path: &Path, options: &MountOptions) -> Result<DevFuse> {
     block_size(&options.source)
         .map_err(Failed::Mount)
@@ -102,7 +102,7 @@ fn mount_as(
     Ok(DevFuse::new(device.into()))
 }
 
-/// The block size that the kernel gives a device by itself: another would have it drop its cache.
+/// The kernel's default block size of a device. Another size would drop the device's cache.
 fn block_size(device: &str) -> io::Result<u64> {
     let bytes = File::open(device)?.seek(SeekFrom::End(0))?;
     Ok(1 << bytes.trailing_zeros().clamp(9, 12))
@@ -146,7 +146,7 @@ fn mount_flags(options: &MountOptions) -> MountFlags {
 fn attach_by_helper(path: &Path, options: &MountOptions) -> Result<DevFuse> {
     let doing = || Error::system("mount with fusermount3 on", path);
     let (ours, theirs) = UnixStream::pair().map_err(doing())?;
-    // The helper must inherit its end.
+    // The helper inherits its end.
     rustix::io::fcntl_setfd(&theirs, rustix::io::FdFlags::empty())
         .map_err(io::Error::from)
         .map_err(doing())?;
@@ -168,7 +168,7 @@ fn attach_by_helper(path: &Path, options: &MountOptions) -> Result<DevFuse> {
     }
 }
 
-/// Why the helper did not run.
+/// Error of a helper that did not run.
 fn not_run(error: io::Error, path: &Path, other: impl FnOnce(io::Error) -> Error) -> Error {
     match error.kind() {
         io::ErrorKind::NotFound => Error::NoFusermount { path: path.into() },
@@ -218,10 +218,10 @@ fn wait(child: Child) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&output.stderr).trim().to_owned())
 }
 
-/// Takes the mount off `path`.
+/// Unmounts `path`.
 ///
 /// # Errors
-/// [`Error::Busy`] when it is in use and may not be detached.
+/// [`Error::Busy`] if the mount is in use and `lazy` is [`Lazy::No`].
 pub(crate) fn detach(path: &Path, lazy: Lazy) -> Result<()> {
     let flags = match lazy {
         Lazy::Yes => UnmountFlags::NOFOLLOW | UnmountFlags::DETACH,
@@ -236,17 +236,17 @@ pub(crate) fn detach(path: &Path, lazy: Lazy) -> Result<()> {
     }
 }
 
-/// Aborts the connection of the mount on `path`, if it is ours: the superuser's way works without
-/// `/sys/fs/fuse`, that of others needs it.
+/// Aborts the connection of the uext4 mount on `path`. The superuser needs no `/sys/fs/fuse` for
+/// that, other users do.
 pub(crate) fn abort(path: &Path) {
     let Ok(Some(mount)) = crate::umount::topmost(path) else {
         return;
     };
-    // A mount in use stays, and is aborted all the same.
+    // A busy mount stays mounted, but is aborted.
     let forced = rustix::mount::unmount(path, UnmountFlags::NOFOLLOW | UnmountFlags::FORCE);
     if matches!(forced, Err(rustix::io::Errno::PERM)) {
         let abort = format!("{CONNECTIONS}/{}/abort", mount.connection);
-        // Without it the connection ends with the process.
+        // Without sysfs the connection ends with the process.
         let _ = std::fs::write(abort, "1");
     }
 }

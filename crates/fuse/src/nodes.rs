@@ -1,8 +1,8 @@
-//! The nodes that the kernel knows: each holds its inode until the kernel forgets it.
+//! Node table: FUSE node id to inode. A node holds its inode until the kernel forgets it.
 //!
-//! Invariants: a node's id is its inode number, but for the root (id 1, inode 2); inode 1 is never
-//! shown. `lookups` counts the entries answered for the node and not yet forgotten; the root is
-//! never forgotten. A node keeps an unlinked inode alive while a process has it open.
+//! Invariants: a node id is the inode number, except for the root (id 1, inode 2); inode 1 is never
+//! exposed. `lookups` counts the answered entries that the kernel has not yet forgotten; the root
+//! is never forgotten. A node keeps an unlinked inode alive while a process has it open.
 //! Locking: one lock per shard, never held over a call of the library.
 
 use crate::attributes::{TTL, TTL_WRITERS, Writers};
@@ -17,24 +17,24 @@ use uext4_sync::{Rank, RwLock, StretchMap, stretch_shard};
 
 /// Shards of the table; a power of two.
 const SHARDS: usize = 64;
-/// Files that are made one after the other have neighbouring numbers; so many share a shard.
+/// log2 of the run of consecutive numbers that share a shard; consecutive new files have them.
 const STRETCH_BITS: u32 = 6;
 
 struct Node {
     inode: InodeRef,
     lookups: u64,
     writers: u32,
-    /// Of them: those who may use the blocks reserved for the superuser.
+    /// Writers that may use the blocks reserved for the superuser.
     privileged: u32,
-    /// The kernel may hold pages of it, and reads of those send no request.
+    /// The kernel may cache pages of the node; reads of those send no request.
     cached: AtomicBool,
-    /// Why data that the kernel had taken could not be written, until a writer hears it.
+    /// Unreported error of a lost writeback.
     lost: Option<Errno>,
 }
 
 type Shard = RwLock<StretchMap<u64, Node, STRETCH_BITS>>;
 
-/// The table of nodes.
+/// Sharded table of nodes.
 pub(crate) struct Nodes {
     shards: Box<[Shard]>,
 }
@@ -58,7 +58,7 @@ pub(crate) fn inode_of(node: u64) -> Result<InodeNr, Errno> {
 }
 
 impl Nodes {
-    /// A table that knows the root only.
+    /// A table with only the root.
     pub(crate) fn new(root: InodeRef) -> Self {
         let shard = |_| RwLock::new(Rank::CacheShard, StretchMap::default());
         let nodes = Self {
@@ -72,7 +72,7 @@ impl Nodes {
         &self.shards[stretch_shard::<STRETCH_BITS>(node, SHARDS)]
     }
 
-    /// The inode of a node.
+    /// Inode of a node.
     pub(crate) fn get(&self, node: u64) -> Result<InodeRef, Errno> {
         let shard = self.shard(node).read();
         shard
@@ -81,7 +81,7 @@ impl Nodes {
             .ok_or(Errno::ESTALE)
     }
 
-    /// Counts one lookup of an inode that is about to be answered; answers its node id.
+    /// Counts a lookup of an inode and returns its node id.
     pub(crate) fn insert(&self, inode: InodeRef) -> u64 {
         let id = node_of(inode.nr());
         let spare = {
@@ -104,12 +104,12 @@ impl Nodes {
                 }
             }
         };
-        // Letting go of an inode may take locks of the library.
+        // Dropping an inode may take locks of the library.
         drop(spare);
         id
     }
 
-    /// The kernel forgot `lookups` lookups of a node. Answers the inode when that were all.
+    /// Subtracts `lookups` from the count of a node. Returns the inode when the count reaches 0.
     pub(crate) fn forget(&self, node: u64, lookups: u64) -> Option<InodeRef> {
         if node == ROOT_ID {
             return None;
@@ -123,7 +123,7 @@ impl Nodes {
         shard.remove(&node).map(|node| node.inode)
     }
 
-    /// The kernel gets pages of the node; answers whether it may have had some before.
+    /// Marks the node as cached by the kernel; returns whether it was marked before.
     pub(crate) fn note_cached(&self, node: u64) -> bool {
         match self.shard(node).read().get(&node) {
             Some(node) if node.cached.load(Ordering::Relaxed) => true,
@@ -132,7 +132,7 @@ impl Nodes {
         }
     }
 
-    /// Whether the kernel may hold pages of the node.
+    /// Whether the kernel may cache pages of the node.
     pub(crate) fn may_be_cached(&self, node: u64) -> bool {
         let shard = self.shard(node).read();
         shard
@@ -140,11 +140,11 @@ impl Nodes {
             .is_none_or(|node| node.cached.load(Ordering::Relaxed))
     }
 
-    /// Somebody opened the node for writing.
+    /// Counts an open for writing.
     pub(crate) fn add_writer(&self, node: u64, writer: uext4::Writers) {
         if let Some(node) = self.shard(node).write().get_mut(&node) {
             if node.writers == 0 {
-                // It was for others.
+                // The error concerned earlier writers.
                 node.lost = None;
             }
             node.writers += 1;
@@ -152,7 +152,7 @@ impl Nodes {
         }
     }
 
-    /// A file open for writing was closed for good.
+    /// Counts the release of a file open for writing.
     pub(crate) fn drop_writer(&self, node: u64, writer: uext4::Writers) {
         if let Some(node) = self.shard(node).write().get_mut(&node) {
             let privileged = u32::from(writer == uext4::Writers::Privileged);
@@ -161,7 +161,7 @@ impl Nodes {
         }
     }
 
-    /// Who wrote what the kernel brings of the node. Once all are gone nobody knows.
+    /// Class of the writers of the node's dirty pages; `Privileged` once all have closed the file.
     pub(crate) fn who_wrote(&self, node: u64) -> uext4::Writers {
         match self.shard(node).read().get(&node) {
             Some(node) if node.writers > 0 && node.privileged == 0 => uext4::Writers::Users,
@@ -169,7 +169,7 @@ impl Nodes {
         }
     }
 
-    /// All nodes that somebody has open for writing.
+    /// All nodes that are open for writing.
     pub(crate) fn with_writers(&self) -> Vec<u64> {
         let mut found = Vec::new();
         for shard in &self.shards {
@@ -180,14 +180,14 @@ impl Nodes {
         found
     }
 
-    /// Data of the node that the kernel had taken could not be written.
+    /// Records a lost writeback of the node.
     pub(crate) fn note_lost(&self, node: u64, why: Errno) {
         if let Some(node) = self.shard(node).write().get_mut(&node) {
             node.lost = Some(why);
         }
     }
 
-    /// Why data of the node were lost, if nobody was told yet.
+    /// Takes the unreported error of a lost writeback.
     pub(crate) fn take_lost(&self, node: u64) -> Option<Errno> {
         let lost = |node: &Node| node.lost.is_some();
         if !self.shard(node).read().get(&node).is_some_and(lost) {
@@ -196,7 +196,7 @@ impl Nodes {
         self.shard(node).write().get_mut(&node)?.lost.take()
     }
 
-    /// Whether anybody has the node open for writing.
+    /// Whether the node is open for writing.
     pub(crate) fn writers(&self, node: u64) -> Writers {
         match self.shard(node).read().get(&node) {
             Some(node) if node.writers > 0 => Writers::Some,
@@ -204,7 +204,7 @@ impl Nodes {
         }
     }
 
-    /// How long the kernel may keep attributes of the node.
+    /// Lifetime of the node's attributes in the kernel.
     pub(crate) fn ttl(&self, node: u64) -> Duration {
         match self.shard(node).read().get(&node) {
             Some(node) if node.writers > 0 || node.inode.has_delayed() => TTL_WRITERS,
@@ -212,7 +212,7 @@ impl Nodes {
         }
     }
 
-    /// Forgets every node, when the kernel is gone.
+    /// Drops all nodes after the connection has ended.
     pub(crate) fn clear(&self) {
         for shard in &self.shards {
             let nodes = std::mem::take(&mut *shard.write());

@@ -1,13 +1,13 @@
-//! Telling a service manager that the mount is ready, as `sd_notify(3)` does.
+//! Readiness notification to a service manager, as `sd_notify(3)`.
 //!
-//! Layout: lines `NAME=VALUE` in one datagram to the socket that `NOTIFY_SOCKET` names: a path, or
-//! an abstract name behind `@`.
+//! Layout: lines `NAME=VALUE` in one datagram to the socket in `NOTIFY_SOCKET`: a path, or an
+//! abstract name after `@`.
 
 use std::io;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 
-/// A service manager that waits.
+/// Connection to a waiting service manager.
 pub(crate) struct Notifier(UnixDatagram);
 
 impl Notifier {
@@ -17,14 +17,14 @@ impl Notifier {
         match connect(&name.to_string_lossy()) {
             Ok(socket) => Some(Self(socket)),
             Err(error) => {
-                // The manager will say that it waited in vain.
+                // The manager reports its own timeout.
                 eprintln!("uext4: tell the service manager: {error}");
                 None
             }
         }
     }
 
-    /// Says that the mount is ready and how it is served.
+    /// Reports that the mount is ready and how it is served.
     pub(crate) fn ready(&self, served: &str) {
         let pid = std::process::id();
         let text = format!("READY=1\nMAINPID={pid}\nSTATUS=Served {served}\n");

@@ -1,8 +1,7 @@
-//! Files that processes have open, as far as they differ: what each was told of errors, and
-//! how its data move.
+//! Open file handles: errseq cursor and I/O mode of each.
 //!
-//! Layout: a handle is a number of its own, and how its data move ([`Manner`]). Only one whose file
-//! ever failed to write out data has an entry, so that opening and closing touch no table.
+//! Layout: a handle is a unique number with the I/O mode ([`Manner`]) in its low bits. Only a file
+//! with a failed writeback has a table entry, so open and close usually touch no table.
 //! Locking: the table's lock is never held over a call of the library.
 
 use std::collections::BTreeMap;
@@ -11,17 +10,17 @@ use uext4::{ErrorCursor, Writers};
 use uext4_sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use uext4_sync::{Mutex, Rank};
 
-/// How data of an open file move between us and who has it open.
+/// I/O mode of an open file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Manner {
-    /// Past the kernel's cache: each read is a request, whose caller waits for it.
+    /// Direct I/O: each read is a request, and its caller waits for it.
     pub(crate) past_cache: bool,
-    /// The kernel holds back what is written.
+    /// Write-back caching: the kernel delays writes.
     pub(crate) later: bool,
-    /// Who writes.
+    /// Class of the writer.
     pub(crate) by: Writers,
-    /// It is written from where its user says: never read, and not only at the end, which a program
-    /// looks for when it opens it.
+    /// Opened write-only without `O_APPEND`: the file is never read, and its user does not seek its
+    /// end after the open.
     pub(crate) only_writes: bool,
 }
 
@@ -32,7 +31,7 @@ impl Manner {
     const ONLY_WRITES: u64 = 8;
     const BITS: u32 = 4;
 
-    /// What [`Opened::open`] was told.
+    /// Decodes the mode that was given to [`Opened::open`].
     pub(crate) fn of(handle: u64) -> Self {
         let by = match handle & Self::BY_USERS {
             0 => Writers::Privileged,
@@ -58,7 +57,7 @@ impl Manner {
     }
 }
 
-/// The handles that differ.
+/// Error cursors of the handles that have one.
 pub(crate) struct Opened {
     last: AtomicU64,
     count: AtomicUsize,
@@ -74,7 +73,7 @@ impl Opened {
         }
     }
 
-    /// A handle for a file that is opened now.
+    /// Allocates a handle for an open file.
     pub(crate) fn open(&self, cursor: ErrorCursor, manner: Manner) -> u64 {
         let number = self.last.fetch_add(1, Ordering::Relaxed) + 1;
         let handle = number << Manner::BITS | manner.bits();
@@ -84,7 +83,7 @@ impl Opened {
         handle
     }
 
-    /// What the handle was told.
+    /// Error cursor of the handle.
     pub(crate) fn cursor(&self, handle: u64) -> Arc<ErrorCursor> {
         if self.count.load(Ordering::Acquire) == 0 {
             return Arc::default();
@@ -93,14 +92,14 @@ impl Opened {
         known.unwrap_or_default()
     }
 
-    /// What [`Self::cursor`] gave was used.
+    /// Stores the cursor from [`Self::cursor`] after its use.
     pub(crate) fn keep(&self, handle: u64, cursor: Arc<ErrorCursor>) {
         if !cursor.is_unused() && self.cursors.lock().insert(handle, cursor).is_none() {
             self.count.fetch_add(1, Ordering::Release);
         }
     }
 
-    /// The handle is closed.
+    /// Frees the handle.
     pub(crate) fn close(&self, handle: u64) {
         if self.count.load(Ordering::Acquire) != 0 && self.cursors.lock().remove(&handle).is_some()
         {

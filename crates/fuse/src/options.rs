@@ -1,14 +1,14 @@
-//! How to mount.
+//! Mount options.
 
 use crate::owners::Owners;
 use std::path::PathBuf;
 
-/// What the kernel does with written data.
+/// Caching of written data in the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DataCache {
-    /// It keeps them and writes them to us later, in large pieces (as its own file systems do).
+    /// The page cache delays writes and sends them in large requests, as for kernel file systems.
     WriteBack,
-    /// Every write comes to us at once.
+    /// Each write is sent to the server at once.
     WriteThrough,
 }
 
@@ -17,79 +17,79 @@ pub enum DataCache {
 pub enum Run {
     /// In the calling process.
     Foreground,
-    /// In a process of its own; the caller goes on when the mount is ready.
+    /// In a process of its own; the call returns when the mount is ready.
     Daemon,
 }
 
-/// Who may use the mount besides the one who made it.
+/// Users besides the mounting one that may use the mount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sharing {
-    /// Everybody, as the permissions of the files say (`allow_other`).
+    /// All users, subject to file permissions (`allow_other`).
     Everybody,
-    /// Nobody else.
+    /// No other user.
     Owner,
-    /// Everybody when the superuser mounts, nobody else otherwise.
+    /// All users if the superuser mounts, otherwise no other user.
     Default,
 }
 
-/// Whether standard error says how the mount is served, once it is.
+/// Whether the server reports its transport on standard error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Announce {
-    /// It does.
+    /// It reports.
     Yes,
-    /// It does not; the control socket tells who asks.
+    /// It does not; the control socket answers on request.
     No,
 }
 
-/// Whether a server locks itself in (Landlock, seccomp, no privileges), so that an image that takes
-/// it over reaches nothing else. That is for [`crate::mount`]: all of the process is locked in, for
-/// good.
+/// Whether the server confines itself (Landlock, seccomp, no privileges), so that an image that
+/// compromises it reaches nothing else. For [`crate::mount`] only: it confines the whole process
+/// for good.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sandbox {
-    /// Not at all.
+    /// No sandbox.
     Off,
-    /// As far as the kernel can.
+    /// As far as the kernel supports it.
     Best,
-    /// With Landlock and seccomp; no mount without.
+    /// With Landlock and seccomp; without them the mount fails.
     Must,
 }
 
-/// How requests come from the kernel.
+/// Transport of requests from the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Channel {
-    /// Over io_uring where the kernel offers it, through `/dev/fuse` elsewhere.
+    /// io_uring if the kernel offers it, otherwise `/dev/fuse`.
     Best,
-    /// Over io_uring; no mount without it. Linux 6.14 offers it when the superuser has written `Y`
-    /// to `/sys/module/fuse/parameters/enable_uring`.
+    /// io_uring; without it the mount fails. Linux 6.14 offers it after the superuser has written
+    /// `Y` to `/sys/module/fuse/parameters/enable_uring`.
     IoUring,
-    /// Through `/dev/fuse`.
+    /// `/dev/fuse`.
     DevFuse,
 }
 
-/// What holds the file system.
+/// Storage of the file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Backing {
     /// Anything.
     File,
-    /// The block device that [`MountOptions::source`] names. When the superuser mounts it to be
-    /// written the kernel knows it (`fuseblk`): it keeps others from it, `sync` asks the server,
-    /// and `umount` waits until the device is clean.
+    /// The block device in [`MountOptions::source`]. If the superuser mounts it writable, the
+    /// kernel knows it (`fuseblk`): it excludes other openers, `sync` reaches the server, and
+    /// `umount` waits until the device is clean.
     BlockDevice,
-    /// A part of that device (`offset=`, `partition=`): the same, but for the numbers of blocks,
-    /// which the kernel does not hear (`FIBMAP`, swap files).
+    /// A part of that device (`offset=`, `partition=`). As [`Backing::BlockDevice`], but the kernel
+    /// gets no block numbers (`FIBMAP`, swap files).
     PartOfBlockDevice,
 }
 
-/// How to mount. What the file system itself needs to know is in [`uext4::MountOptions`].
+/// Mount options. Those of the file system itself are in [`uext4::MountOptions`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MountOptions {
-    /// Threads that serve requests; 0 means one per core. Over io_uring never more than cores.
+    /// Number of serving threads; 0 means one per core. With io_uring at most one per core.
     pub n_threads: usize,
-    /// How requests come.
+    /// Transport of requests.
     pub channel: Channel,
-    /// What `/proc/mounts` names as the source: the image or device.
+    /// Source in `/proc/mounts`: the image or device.
     pub source: String,
-    /// What holds the file system.
+    /// Storage of the file system.
     pub backing: Backing,
     /// `ro`.
     pub read_only: bool,
@@ -99,30 +99,31 @@ pub struct MountOptions {
     pub no_dev: bool,
     /// `noexec`.
     pub no_exec: bool,
-    /// `noatime`; the file system's own option decides whether access times are written.
+    /// `noatime`; the file system's own option controls updates of access times.
     pub no_atime: bool,
-    /// `sync`: the kernel has written data made durable before a write returns. The file system's
-    /// own option does the same for everything else.
+    /// `sync`: the kernel makes written data durable before a write returns. The file system's own
+    /// option does the same for all other changes.
     pub sync: bool,
-    /// `dirsync`, for `/proc/mounts`; the file system's own option acts on it.
+    /// `dirsync`, shown in `/proc/mounts`; the file system's own option implements it.
     pub dirsync: bool,
-    /// Who may use the mount.
+    /// Other users of the mount.
     pub sharing: Sharing,
-    /// What the kernel does with written data.
+    /// Caching of written data in the kernel.
     pub data_cache: DataCache,
-    /// Whether the server locks itself in.
+    /// Whether the server confines itself.
     pub sandbox: Sandbox,
-    /// Address space that a server that locks itself in may have at most. One that needs more ends.
+    /// Maximum address space of a sandboxed server, in bytes. A server that needs more ends.
     pub memory_bytes_max: Option<u64>,
-    /// Files that the server opens: the image, an external journal. Locked in it reaches no others.
+    /// Files that the server opens: the image, an external journal. A sandboxed server opens no
+    /// others.
     pub files: Vec<PathBuf>,
-    /// How owners are shown.
+    /// Mapping of owners.
     pub owners: Owners,
-    /// The list of options, as it was given: a remount may repeat what it cannot change.
+    /// The option list as given: a remount may repeat fixed options.
     pub list: String,
     /// Where the server runs.
     pub run: Run,
-    /// Whether standard error says how the mount is served.
+    /// Whether the server reports its transport on standard error.
     pub announce: Announce,
 }
 
@@ -154,7 +155,7 @@ impl Default for MountOptions {
 }
 
 impl MountOptions {
-    /// Threads to start. At least two, since the kernel may ask for one thing before another.
+    /// Number of threads to start; at least two, since one request may depend on another.
     pub(crate) fn threads(&self) -> usize {
         let cores = || std::thread::available_parallelism().map_or(1, |cores| cores.get());
         let asked = if self.n_threads == 0 {
@@ -165,7 +166,7 @@ impl MountOptions {
         asked.max(2)
     }
 
-    /// True when the kernel lets other users in.
+    /// Whether the kernel admits other users.
     pub(crate) fn allows_others(&self) -> bool {
         match self.sharing {
             Sharing::Everybody => true,

@@ -1,22 +1,21 @@
-//! Owners as the image has them, and as the mount shows them (`uid=`, `gid=`, `map=`).
+//! Owner mapping between image and mount (`uid=`, `gid=`, `map=`), as an idmapped mount.
 //!
-//! *Inside* is a number in the image, *outside* what the kernel and its programs see. Each of users
-//! and groups is shown as it is, all as one owner, or by ranges. What no range names is shown as
-//! [`OVERFLOW`] and cannot be given to anybody.
+//! *Inside* is an id in the image, *outside* an id in the kernel and its programs. Users and groups
+//! are each mapped identically, all to one owner, or by ranges. An id outside all ranges is shown
+//! as [`OVERFLOW`] and cannot be assigned.
 //!
-//! Invariants: ranges overlap neither inside nor outside, so that both ways answer at most one
-//! number.
-//! Not here: who may do what. The kernel decides by what it sees; the superuser outside is the
-//! superuser for us as well, whoever that is inside.
+//! Invariants: ranges overlap neither inside nor outside, so each direction maps to at most one id.
+//! Not here: permissions. The kernel checks them with outside ids; the superuser outside is the
+//! superuser for the server as well, whatever its inside id.
 
 use crate::errno::Errno;
 use std::fmt;
 use std::str::FromStr;
 
-/// Shown for an owner that is not mapped, as the kernel does (`/proc/sys/kernel/overflowuid`).
+/// Shown for an unmapped owner, as in the kernel (`/proc/sys/kernel/overflowuid`).
 pub(crate) const OVERFLOW: u32 = 65534;
 
-/// Some consecutive numbers.
+/// Range of consecutive ids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Span {
     inside: u32,
@@ -24,24 +23,24 @@ struct Span {
     count: u32,
 }
 
-/// How numbers of one kind are shown.
+/// Mapping of the ids of one kind.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 enum Side {
     #[default]
     Same,
-    /// All of them as this one.
+    /// All ids are shown as this one.
     One(u32),
     Spans(Vec<Span>),
 }
 
-/// See the module. The default shows everything as it is.
+/// Mapping of owners; see the module. The default is the identity.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Owners {
     users: Side,
     groups: Side,
 }
 
-/// Why an option makes no sense.
+/// Reason for a rejected option.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadOwners(String);
 
@@ -51,7 +50,7 @@ impl fmt::Display for BadOwners {
     }
 }
 
-/// An option: its name, how help calls its value, what it is for, and how it is taken in.
+/// An option: name, value in the help text, purpose, parser.
 type Word = (
     &'static str,
     &'static str,
@@ -82,16 +81,16 @@ const WORDS: [Word; 3] = [
 ];
 
 impl Owners {
-    /// Name, value and purpose of the options that [`Self::take`] takes.
+    /// Name, value and purpose of the options that [`Self::take`] accepts.
     pub fn words() -> impl Iterator<Item = (&'static str, &'static str, &'static str)> {
         let shown = |(name, value, about, _): &Word| (*name, *value, *about);
         WORDS.iter().map(shown)
     }
 
-    /// Takes an option in, if it is one of owners; false when it is another.
+    /// Parses an option of owners; returns false for any other option.
     ///
     /// # Errors
-    /// A value that makes no sense, or does not go with one before.
+    /// A malformed value, or one that contradicts an earlier option.
     pub fn take(&mut self, word: &str) -> Result<bool, BadOwners> {
         let Some((name, value)) = word.split_once('=') else {
             return Ok(false);
@@ -117,35 +116,35 @@ impl Owners {
         }
     }
 
-    /// True when everything is shown as it is.
+    /// Whether the mapping is the identity.
     pub(crate) fn are_same(&self) -> bool {
         *self == Self::default()
     }
 
-    /// The user and group to show for these of the image.
+    /// Outside user and group of an inode.
     pub(crate) fn shown(&self, uid: u32, gid: u32) -> (u32, u32) {
         (self.users.shown(uid), self.groups.shown(gid))
     }
 
-    /// True when somebody outside stands for both owners of an inode.
+    /// Whether both owners of an inode are mapped.
     pub(crate) fn are_known(&self, uid: u32, gid: u32) -> bool {
         self.users.out(uid).is_some() && self.groups.out(gid).is_some()
     }
 
-    /// The owner inside for a user outside; `None` when there is none.
+    /// Inside id of an outside user; `None` if unmapped.
     pub(crate) fn user_inside(&self, uid: u32) -> Option<u32> {
         self.users.inside(uid)
     }
 
-    /// The same for a group.
+    /// As [`Self::user_inside`], for a group.
     pub(crate) fn group_inside(&self, gid: u32) -> Option<u32> {
         self.groups.inside(gid)
     }
 
-    /// The user whom a file is given to, `None` when it stays with whom it belongs to.
+    /// Inside id for a chown to `uid`; `None` if the owner stays.
     ///
     /// # Errors
-    /// `EINVAL` when nobody inside stands for it, `EPERM` where all is shown as one owner's.
+    /// `EINVAL` if `uid` is unmapped, `EPERM` if all owners are shown as one.
     pub(crate) fn new_user(&self, uid: u32) -> Result<Option<u32>, Errno> {
         self.users.new_owner(uid)
     }
@@ -155,12 +154,12 @@ impl Owners {
         self.groups.new_owner(gid)
     }
 
-    /// True where all is shown as one owner's, so that lists of others mean nothing.
+    /// Whether all owners of a kind are shown as one, so that ACLs have no meaning.
     pub(crate) fn hide_lists(&self) -> bool {
         matches!(self.users, Side::One(_)) || matches!(self.groups, Side::One(_))
     }
 
-    /// The same, of new files: they belong to the owner of their directory.
+    /// Whether new files get the user of their directory, because all are shown as one user.
     pub(crate) fn take_user_of_directory(&self) -> bool {
         matches!(self.users, Side::One(_))
     }
@@ -170,7 +169,7 @@ impl Owners {
         matches!(self.groups, Side::One(_))
     }
 
-    /// Makes an access control list of the image one to show.
+    /// Maps the ids of a POSIX ACL from inside to outside.
     pub(crate) fn show_list(&self, list: &mut [u8]) -> Result<(), Errno> {
         each_owner(list, |tag, id| {
             Ok(match tag {
@@ -180,10 +179,10 @@ impl Owners {
         })
     }
 
-    /// The opposite of [`Self::show_list`].
+    /// Inverse of [`Self::show_list`].
     ///
     /// # Errors
-    /// `EINVAL` when it names somebody whom nobody inside stands for.
+    /// `EINVAL` if the ACL names an unmapped id.
     pub(crate) fn take_list(&self, list: &mut [u8]) -> Result<(), Errno> {
         each_owner(list, |tag, id| {
             let inside = match tag {
@@ -294,14 +293,14 @@ impl Side {
     }
 }
 
-/// Tags of an entry of a list that names somebody.
+/// Tags of ACL entries that carry an id.
 const TAG_USER: u16 = 2;
 const TAG_GROUP: u16 = 8;
-/// Bytes before the entries of a list, and of an entry.
+/// Size of the ACL header and of an entry, in bytes.
 const LIST_HEAD_BYTES: usize = 4;
 const LIST_ENTRY_BYTES: usize = 8;
 
-/// Replaces who is named in `system.posix_acl_*`, as programs see it (man page `acl(5)`).
+/// Replaces the ids in `system.posix_acl_*`, in its user-space format (man page `acl(5)`).
 fn each_owner(
     list: &mut [u8],
     replace: impl Fn(u16, u32) -> Result<u32, Errno>,

@@ -1,8 +1,8 @@
-//! Giving memory back when the system runs short of it.
+//! Memory-pressure handling: shrinks the caches of the file system.
 //!
-//! A thread sleeps until the kernel says that tasks of our control group waited for memory, or any
-//! tasks where groups do not tell, and then asks the file system to drop some of what it keeps only
-//! to be fast. Where the kernel does not offer that, budgets alone bound memory.
+//! A thread sleeps in `poll` on a PSI trigger of its control group, or of the whole system if the
+//! group has none. When tasks have waited for memory, it asks the file system to drop part of its
+//! caches. Without PSI the caches are bounded by their budgets alone.
 //! References: kernel doc `accounting/psi.rst`.
 
 use crate::aside::AbortOnPanic;
@@ -15,13 +15,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
-/// Some task waited for 100 ms of 2 s; shorter windows are for the superuser.
+/// Some task waited for 100 ms within 2 s. Shorter windows need the superuser.
 const TRIGGER: &[u8] = b"some 100000 2000000\0";
-/// Where control groups of version 2 are, alone or beside those of version 1.
+/// Mount points of cgroup v2, alone or beside v1.
 const GROUP_ROOTS: [&str; 2] = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
 const SYSTEM: &str = "/proc/pressure/memory";
 
-/// The thread that waits for pressure.
+/// Thread that waits for memory pressure.
 pub(crate) struct Pressure {
     /// Closing it stops the thread.
     stop: PipeWriter,
@@ -29,7 +29,7 @@ pub(crate) struct Pressure {
 }
 
 impl Pressure {
-    /// Watches for `server`; `None` where the kernel does not tell.
+    /// Watches for `server`; `None` if the kernel has no PSI.
     pub(crate) fn watch(server: Arc<Server>) -> Option<Self> {
         let source = files().into_iter().find_map(|path| arm(&path).ok())?;
         Self::start(source, move || {
@@ -52,16 +52,16 @@ impl Pressure {
         Ok(Self { stop, thread })
     }
 
-    /// Watches no more.
+    /// Stops the thread.
     pub(crate) fn stop(self) {
         drop(self.stop);
-        // It aborts the process when it panics.
+        // A panic of the thread aborts the process.
         let _ = self.thread.join();
     }
 }
 
-/// The kernel tells once per window at most, so there is no need to hold back. Ends when the other
-/// end of `stopped` is closed, or the control group is gone.
+/// Relieves memory on each event. The kernel sends at most one per window, so no rate limit is
+/// needed. Returns when the other end of `stopped` is closed or the control group is gone.
 fn relieve_until(stopped: &PipeReader, source: &impl AsFd, relieve: impl Fn()) {
     loop {
         let mut fds = [
@@ -81,7 +81,7 @@ fn relieve_until(stopped: &PipeReader, source: &impl AsFd, relieve: impl Fn()) {
     }
 }
 
-/// Where pressure on memory may be told, the nearest first.
+/// Candidate files of memory pressure, the nearest group first.
 pub(crate) fn files() -> Vec<PathBuf> {
     let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     let group = groups.lines().find_map(|line| line.strip_prefix("0::/"));
@@ -104,7 +104,7 @@ pub(crate) mod tests {
     use std::net::{TcpListener, TcpStream};
     use std::sync::mpsc;
 
-    /// Urgent data of a TCP stream are what `poll` tells as it tells pressure.
+    /// Urgent data of a TCP stream raise the same `poll` event as pressure.
     pub(crate) struct Wire {
         sender: TcpStream,
         source: TcpStream,
@@ -119,12 +119,12 @@ pub(crate) mod tests {
             Self { sender, source }
         }
 
-        /// Presses twice: both times memory is given back, and no more after the end.
+        /// Presses twice: memory is relieved both times, and not after the end.
         pub(crate) fn press(self) {
             let (relieved, seen) = mpsc::channel();
             let source_again = self.source.try_clone().expect("clones");
             let relieve = move || {
-                // Takes the urgent byte away, as the kernel's own file tells once.
+                // Consumes the urgent byte, because the kernel's file reports an event once.
                 let _ = recv(&source_again, &mut [0], RecvFlags::OOB);
                 relieved.send(()).expect("is heard");
             };

@@ -1,26 +1,26 @@
-//! Numbers of the FUSE protocol, version 7.
+//! Constants of the FUSE protocol, version 7.
 //!
 //! References: `linux/fuse.h` of the kernel's user API; man page `fuse(4)`.
 
-/// Version that we speak; the kernel falls back to the smaller minor version of the two.
+/// Highest version of this server; both sides use the smaller minor version.
 pub(crate) const VERSION: (u32, u32) = (7, 39);
-/// Oldest minor version that we serve (Linux 4.20).
+/// Oldest minor version that is served (Linux 4.20).
 pub(crate) const MINOR_MIN: u32 = 28;
-/// From this minor version on (Linux 6.1) the kernel moves the times that it owns when it sends
-/// `FALLOCATE`; before it some do, and none says so.
+/// Minor version (Linux 6.1) from which the kernel updates the times that it owns when it sends
+/// `FALLOCATE`. Some older kernels do so too, but do not announce it.
 pub(crate) const MINOR_OWN_FALLOCATE_TIMES: u32 = 37;
-/// From this minor version on (Linux 5.14; some of 5.13 too) `FS_IOC_SETFLAGS` and
-/// `FS_IOC_FSSETXATTR` are file attributes to the kernel, which checks their owner; before it they
-/// come as any ioctl does.
+/// Minor version (Linux 5.14, partly 5.13) from which the kernel treats `FS_IOC_SETFLAGS` and
+/// `FS_IOC_FSSETXATTR` as file attributes and checks the owner. Older kernels pass them on like any
+/// ioctl.
 pub(crate) const MINOR_CHECKS_FLAG_IOCTLS: u32 = 34;
 /// Node id of the root directory.
 pub(crate) const ROOT_ID: u64 = 1;
-/// Bytes of the header before every answer.
+/// Size of the answer header, in bytes.
 pub(crate) const ANSWER_HEADER_BYTES: usize = 16;
-/// Bytes of the header before every request.
+/// Size of the request header, in bytes.
 pub(crate) const REQUEST_HEADER_BYTES: usize = 40;
 
-/// What the kernel asks for.
+/// Opcodes of requests.
 pub(crate) mod opcode {
     pub(crate) const LOOKUP: u32 = 1;
     pub(crate) const FORGET: u32 = 2;
@@ -63,7 +63,7 @@ pub(crate) mod opcode {
     pub(crate) const TMPFILE: u32 = 51;
     pub(crate) const STATX: u32 = 52;
 
-    /// What is counted when it is served, and its name.
+    /// Opcodes that are counted, with their names.
     pub(crate) const NAMES: &[(u32, &str)] = &[
         (LOOKUP, "lookup"),
         (GETATTR, "getattr"),
@@ -103,7 +103,7 @@ pub(crate) mod opcode {
     ];
 }
 
-/// What both sides can do (`FUSE_INIT`).
+/// Capability flags of `FUSE_INIT`.
 pub(crate) mod capability {
     pub(crate) const ASYNC_READ: u64 = 1 << 0;
     pub(crate) const ATOMIC_O_TRUNC: u64 = 1 << 3;
@@ -127,7 +127,7 @@ pub(crate) mod capability {
     pub(crate) const OVER_IO_URING: u64 = 1 << 41;
 }
 
-/// Which attributes `SETATTR` sets.
+/// Attributes that `SETATTR` sets (`FATTR_*`).
 pub(crate) mod fattr {
     pub(crate) const MODE: u32 = 1 << 0;
     pub(crate) const UID: u32 = 1 << 1;
@@ -141,7 +141,7 @@ pub(crate) mod fattr {
     pub(crate) const KILL_SUIDGID: u32 = 1 << 11;
 }
 
-/// How the kernel treats an open file.
+/// Flags in the answer to an open (`FOPEN_*`).
 pub(crate) mod fopen {
     pub(crate) const DIRECT_IO: u32 = 1 << 0;
     pub(crate) const KEEP_CACHE: u32 = 1 << 1;
@@ -149,18 +149,18 @@ pub(crate) mod fopen {
     pub(crate) const PARALLEL_DIRECT_WRITES: u32 = 1 << 6;
 }
 
-/// What may follow a request's arguments: supplementary groups of the caller.
+/// Extension after a request's arguments: supplementary groups of the caller.
 pub(crate) const EXTENSION_GROUPS: u32 = 32;
 
-/// `GETATTR`: it is about an open file, whose handle it names.
+/// `GETATTR`: the request names the handle of an open file.
 pub(crate) const GETATTR_HANDLE: u32 = 1 << 0;
-/// `WRITE`: the data come from the page cache.
+/// `WRITE`: the data come from the page cache (writeback).
 pub(crate) const WRITE_CACHE: u32 = 1 << 0;
-/// `WRITE`: setuid and setgid go.
+/// `WRITE`: clear setuid and setgid.
 pub(crate) const WRITE_KILL_SUIDGID: u32 = 1 << 2;
-/// `OPEN`: setuid and setgid go (with `O_TRUNC`).
+/// `OPEN` with `O_TRUNC`: clear setuid and setgid.
 pub(crate) const OPEN_KILL_SUIDGID: u32 = 1 << 0;
-/// `SETXATTR`: setgid goes with the new access ACL.
+/// `SETXATTR`: clear setgid with the new access ACL.
 pub(crate) const SETXATTR_ACL_KILL_SGID: u32 = 1 << 0;
-/// Notification: cached attributes and pages of an inode are out of date.
+/// Notification: invalidates cached attributes and pages of an inode.
 pub(crate) const NOTIFY_INVAL_INODE: i32 = 2;

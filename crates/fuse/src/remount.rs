@@ -1,8 +1,8 @@
-//! Freezing, thawing, shutting down and remounting a running mount from outside its server.
+//! Client side of freeze, thaw, shutdown and remount of a running mount.
 //!
-//! The kernel tells a FUSE server nothing of `MS_REMOUNT`, so both are asked: the kernel, which
-//! knows who has files open for writing and holds data that are not written yet, and the server.
-//! To read-only the kernel goes first, to read-write the server does.
+//! The kernel does not forward `MS_REMOUNT` to a FUSE server, so the kernel and the server are both
+//! asked. The kernel knows the files open for writing and holds the dirty pages. It goes first on
+//! the way to read-only, the server on the way to read-write.
 
 use crate::control::{Ask, Client};
 use crate::error::{Error, Result};
@@ -14,21 +14,21 @@ use std::fs::File;
 use std::path::Path;
 use uext4::Flush;
 
-/// Brings everything that was written under `dir` to the image and keeps the image still: changes
-/// wait until [`thaw`], reads go on.
+/// Flushes the file system under `dir` to the image and freezes it: changes block until [`thaw`],
+/// reads continue.
 ///
 /// # Errors
-/// [`Error::Refused`] says why not; [`Error::NotMounted`].
+/// [`Error::Refused`] with the reason; [`Error::NotMounted`].
 pub fn freeze(dir: &Path) -> Result<()> {
     let client = Client::connect(dir)?;
-    // Frozen, it would wait for the thaw.
+    // On a frozen mount the sync would wait for the thaw.
     check_not_frozen(&client, dir)?;
     sync(dir)?;
     client.ask(&Ask::Freeze {}).map(drop)
 }
 
-/// Lets changes go on, also those of a mount that was detached by `umount2(2)`: who uses it waits
-/// for them, and it is in no table any more.
+/// Thaws a frozen mount, even one detached by `umount2(2)`: it is in no mount table any more, but
+/// its users still wait for the thaw.
 ///
 /// # Errors
 /// As [`freeze`].
@@ -40,8 +40,8 @@ pub fn thaw(dir: &Path) -> Result<()> {
     client?.ask(&Ask::Thaw {}).map(drop)
 }
 
-/// Shuts a mount down: whoever uses it hears an I/O error, until it is unmounted. With
-/// [`Flush::Everything`] everything that was written is in the image first.
+/// Shuts a mount down: all operations fail with an I/O error until the unmount. With
+/// [`Flush::Everything`] all written data reach the image first.
 ///
 /// # Errors
 /// As [`freeze`].
@@ -49,7 +49,7 @@ pub fn shutdown(dir: &Path, flush: Flush) -> Result<()> {
     let client = Client::connect(dir)?;
     if flush == Flush::Everything {
         if is_frozen(&client)? {
-            // What the kernel holds is to be written, too. It may be thawed by now.
+            // Writeback needs a thawed mount. An error means that it is thawed already.
             let _ = client.ask(&Ask::Thaw {});
         }
         sync(dir)?;
@@ -60,7 +60,7 @@ pub fn shutdown(dir: &Path, flush: Flush) -> Result<()> {
 /// Changes the options of a mount, as `mount -o remount,LIST` does.
 ///
 /// # Errors
-/// As [`freeze`]; [`Error::Busy`] when it is to be read-only and files are open for writing.
+/// As [`freeze`]; [`Error::Busy`] on the way to read-only with files open for writing.
 pub fn remount(dir: &Path, list: &str) -> Result<()> {
     let client = Client::connect(dir)?;
     if access(list) == Some(Access::ReadWrite) {
@@ -76,7 +76,7 @@ pub fn remount(dir: &Path, list: &str) -> Result<()> {
             let told = tell_kernel(dir, before, list)?;
             ask().inspect_err(|_| {
                 if told == Told::Yes {
-                    // As it was; the reason is what the caller wants to know.
+                    // Restores the old flags. The caller needs the first error.
                     let _ = tell_kernel(dir, before, "");
                 }
             })
@@ -88,8 +88,8 @@ pub fn remount(dir: &Path, list: &str) -> Result<()> {
     }
 }
 
-/// Refuses to make a mount writable while the image is mounted by another name. A server that is
-/// locked in cannot look for loop devices itself; locks and claims it meets.
+/// Refuses read-write while the image is mounted under another name. A sandboxed server cannot look
+/// for loop devices itself, but it does see locks and claims.
 fn refuse_beside_mount(dir: &Path) -> Result<()> {
     let now = rustix::fs::statvfs(dir).map_err(|errno| Error::system("look at", dir)(errno.into()));
     if !now?.f_flag.contains(StatVfsMountFlags::RDONLY) {
@@ -111,7 +111,7 @@ enum Access {
     ReadWrite,
 }
 
-/// What the list says last.
+/// The last access option of the list.
 fn access(list: &str) -> Option<Access> {
     list.split(',').rev().find_map(|word| match word {
         "ro" => Some(Access::ReadOnly),
@@ -120,7 +120,7 @@ fn access(list: &str) -> Option<Access> {
     })
 }
 
-/// The kernel's cache goes to the server.
+/// Writes the kernel's dirty pages back to the server.
 fn sync(dir: &Path) -> Result<()> {
     let file = File::open(dir).map_err(Error::system("open", dir))?;
     let synced = rustix::fs::syncfs(&file).map_err(std::io::Error::from);
@@ -130,7 +130,7 @@ fn sync(dir: &Path) -> Result<()> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Told {
     Yes,
-    /// Only the superuser can.
+    /// Only the superuser may remount.
     No,
 }
 
@@ -145,13 +145,13 @@ fn check_not_frozen(client: &Client, dir: &Path) -> Result<()> {
     }
 }
 
-/// The flags of the mount.
+/// Current flags of the mount.
 fn flags_now(dir: &Path) -> Result<MountFlags> {
     let now = rustix::fs::statvfs(dir).map_err(std::io::Error::from);
     Ok(flags_of(now.map_err(Error::system("look at", dir))?.f_flag))
 }
 
-/// Sets the flags of the mount: what it had, and what the list changes.
+/// Sets the flags of the mount: `before`, changed by the list.
 fn tell_kernel(dir: &Path, before: MountFlags, list: &str) -> Result<Told> {
     let flags = list.split(',').fold(before, change_flag);
     match mount_remount(dir, flags, c"") {
@@ -181,8 +181,8 @@ fn flags_of(now: StatVfsMountFlags) -> MountFlags {
     set.fold(MountFlags::empty(), |flags, (_, flag)| flags | *flag)
 }
 
-/// A remount that names no flag of access times keeps those that the mount has, so one that clears
-/// `noatime` names what holds instead.
+/// A remount without an access-time flag keeps those of the mount, so a word that clears `noatime`
+/// sets the flag that replaces it.
 fn change_flag(flags: MountFlags, word: &str) -> MountFlags {
     let atime = MountFlags::NOATIME | MountFlags::RELATIME | MountFlags::STRICTATIME;
     let (flag, on) = match word {

@@ -1,43 +1,43 @@
-//! A request of the kernel, and a cursor over its arguments.
+//! Parser of kernel requests, with a cursor over their arguments.
 //!
-//! Not here: what the requests mean (`server`).
+//! Not here: semantics of the requests (`server`).
 
 use crate::errno::Errno;
 use crate::protocol::{EXTENSION_GROUPS, REQUEST_HEADER_BYTES};
 use uext4::{Caller, Checks};
 
-/// Bytes of `struct fuse_ext_header`.
+/// Size of `struct fuse_ext_header`, in bytes.
 const EXTENSION_HEADER_BYTES: usize = 8;
 
-/// One request: the header's fields and the bytes behind it.
+/// A request: header fields and the bytes after the header.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Request<'a> {
-    /// What is asked, one of `protocol::opcode`.
+    /// Operation, one of `protocol::opcode`.
     pub(crate) opcode: u32,
-    /// Identifies the answer.
+    /// Id of the request, repeated in the answer.
     pub(crate) unique: u64,
-    /// The node that it is about.
+    /// Target node.
     pub(crate) node: u64,
     /// File system user id of the caller.
     pub(crate) uid: u32,
     /// File system group id of the caller.
     pub(crate) gid: u32,
-    /// Thread id of the caller; 0 when we cannot see it.
+    /// Thread id of the caller; 0 if it is outside our pid namespace.
     pub(crate) pid: u32,
     body: Args<'a>,
-    /// What follows the arguments, `struct fuse_ext_header` by `struct fuse_ext_header`.
+    /// Extensions after the arguments, each with a `struct fuse_ext_header`.
     extensions: &'a [u8],
 }
 
 impl<'a> Request<'a> {
-    /// Reads a request that lies in one piece. `None` when it is shorter than it says.
+    /// Parses a contiguous request; `None` if it is shorter than its header says.
     pub(crate) fn parse(bytes: &'a [u8]) -> Option<Self> {
         let (header, rest) = bytes.split_at_checked(REQUEST_HEADER_BYTES)?;
         Self::parse_parts(header, rest, &[])
     }
 
-    /// Reads a request of which the first argument lies at the start of `first` and the others are
-    /// `others`. `None` when they are shorter than the header says.
+    /// Parses a request with the first argument at the start of `first` and the rest in `others`.
+    /// `None` if they are shorter than the header says.
     pub(crate) fn parse_parts(header: &'a [u8], first: &'a [u8], others: &'a [u8]) -> Option<Self> {
         let mut head = Args::new(header.get(..REQUEST_HEADER_BYTES)?);
         let len_bytes = head.u32().ok()? as usize;
@@ -79,8 +79,8 @@ impl<'a> Request<'a> {
         self.body
     }
 
-    /// Who asks. The kernel has checked permissions already (`default_permissions`); groups are
-    /// needed for that, and where a new file keeps setgid: the kernel sends then those that matter.
+    /// The caller. The kernel has checked permissions (`default_permissions`). It sends the
+    /// relevant groups when a new file may keep setgid.
     pub(crate) fn caller(&self, umask: u32) -> Caller {
         Caller {
             uid: self.uid,
@@ -91,8 +91,8 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// As [`Self::caller`], with the groups that the caller's process has now: the kernel does not
-    /// send them. Of a process that we cannot see only its group is known.
+    /// As [`Self::caller`], with the current supplementary groups of the process, read from
+    /// `/proc`. For an invisible process only the primary group is known.
     pub(crate) fn caller_in_groups(&self) -> Caller {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid));
         let groups = status.as_deref().map_or_else(|_| Vec::new(), groups_of);
@@ -102,7 +102,7 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// The caller's supplementary groups, if the kernel sent them.
+    /// Supplementary groups of the caller, if the kernel sent them.
     fn groups(&self) -> Result<Vec<u32>, Errno> {
         let mut rest = Args::new(self.extensions);
         while !rest.first.is_empty() {
@@ -118,15 +118,15 @@ impl<'a> Request<'a> {
     }
 }
 
-/// The supplementary groups in a process's `status`.
+/// Supplementary groups in a process's `status`.
 fn groups_of(status: &str) -> Vec<u32> {
     let line = status.lines().find_map(|line| line.strip_prefix("Groups:"));
     let words = line.unwrap_or_default().split_whitespace();
     words.filter_map(|word| word.parse().ok()).collect()
 }
 
-/// The rest of a request's arguments, in one or two pieces; no argument lies in both. A request
-/// that is too short answers `EPROTO`.
+/// Cursor over the arguments of a request, in one or two pieces; no argument spans both. A read
+/// past the end returns `EPROTO`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Args<'a> {
     first: &'a [u8],
@@ -139,7 +139,7 @@ impl<'a> Args<'a> {
         Self { first, others }
     }
 
-    /// What is left of the piece that the next argument lies in.
+    /// Rest of the piece with the next argument.
     fn piece(&mut self) -> &mut &'a [u8] {
         if self.first.is_empty() {
             self.first = std::mem::take(&mut self.others);
@@ -171,7 +171,7 @@ impl<'a> Args<'a> {
         Ok(u64::from_ne_bytes(self.array()?))
     }
 
-    /// The next string, without the zero byte that ends it.
+    /// The next string, without its terminating zero byte.
     pub(crate) fn name(&mut self) -> Result<&'a [u8], Errno> {
         let end = self
             .piece()
@@ -183,7 +183,7 @@ impl<'a> Args<'a> {
         Ok(name)
     }
 
-    /// Leaves `len` bytes out.
+    /// Skips `len` bytes.
     pub(crate) fn skip(&mut self, len: usize) -> Result<(), Errno> {
         self.bytes(len).map(|_| ())
     }
@@ -246,7 +246,7 @@ mod tests {
     fn arguments_in_two_pieces_are_those_in_one() {
         let bytes = sample();
         let (header, rest) = bytes.split_at(REQUEST_HEADER_BYTES);
-        // The first piece has room for more than there is.
+        // The first piece is larger than its contents.
         let mut first = [0xff; 128];
         first[..8].copy_from_slice(&rest[..8]);
         let parse = |others| Request::parse_parts(header, &first, others);

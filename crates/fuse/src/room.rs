@@ -1,10 +1,11 @@
-//! How much room is left, when the kernel holds written data back.
+//! Free-space gauge for the write-back cache.
 //!
-//! It tells a writer "done" before it brings the data. While less room is left than it may hold,
-//! that could be untrue: so who writes is made to ask first (`server/scarce.rs`).
+//! The kernel completes a write before it sends the data. While the free space is less than the
+//! kernel may hold in dirty pages, a completed write may fail later, so writers must ask first
+//! (`server/scarce.rs`).
 //!
-//! Layout: looking costs a sum over all processors, so it is done again after so many bytes were
-//! written that the answer may be another one. Threads count them apart, each its share.
+//! Layout: a check of the free space sums over all CPUs. It is repeated only after enough bytes
+//! were written to change the result. Each thread shard counts down its share of these bytes.
 //! References: kernel doc `admin-guide/sysctl/vm.rst` (`dirty_ratio`) and
 //! `ABI/testing/sysfs-class-bdi` (`max_ratio`: 1 % for FUSE).
 
@@ -12,42 +13,43 @@ use uext4::{Room, Writers};
 use uext4_sync::Sharded;
 use uext4_sync::atomic::{AtomicI64, AtomicU8, AtomicU64, Ordering};
 
-/// The kernel holds 1 % of 20 % of the memory that it can spare; more is for other settings.
+/// The kernel's dirty limit is 1 % of 20 % of the available memory, 1/500. This larger share of the
+/// total memory leaves a margin for other settings.
 const PART_OF_MEMORY: u64 = 256;
 const HELD_BYTES_MIN: u64 = 32 << 20;
-/// What the kernel may hold where that is little beside the room that is left: writers are slowed
-/// down less.
+/// Dirty limit in percent while it is small relative to the free space; a higher limit throttles
+/// writers less.
 pub(crate) const MORE_PERCENT: u32 = 3;
-/// So little: one part in this many.
+/// Minimum ratio of free space to that limit.
 const ROOMY: u64 = 4;
-/// Looked at least this often, since room is not taken by writing only.
+/// Maximum bytes between two checks, since free space shrinks not only by writes.
 const STEP_BYTES_MAX: i64 = 16 << 20;
 
-/// For whom room is scarce.
+/// Writers for which space is scarce.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Scarce {
     Nobody,
-    /// Not for those who may use the reserve.
+    /// Writers without access to the reserved blocks.
     Users,
     All,
 }
 
-/// See the module.
+/// Free-space gauge; see the module.
 pub(crate) struct Gauge {
-    /// What the kernel may hold; 0 when it holds nothing.
+    /// Maximum dirty bytes in the kernel; 0 without write-back cache.
     held_bytes_max: AtomicU64,
-    /// Bytes to be written until the next look, by shard.
+    /// Bytes left to write before the next check, per shard.
     unseen_bytes: Sharded<AtomicI64>,
     scarce: AtomicU8,
 }
 
 impl Gauge {
-    /// For a kernel that holds data back.
+    /// A gauge for a mount with write-back cache.
     pub(crate) fn new() -> Self {
         Self::holding((memory_bytes() / PART_OF_MEMORY).max(HELD_BYTES_MIN))
     }
 
-    /// For one that does not.
+    /// A gauge that never reports scarcity.
     pub(crate) fn idle() -> Self {
         Self {
             held_bytes_max: AtomicU64::new(0),
@@ -67,13 +69,13 @@ impl Gauge {
         self.held_bytes_max.load(Ordering::Relaxed)
     }
 
-    /// Whether the kernel may hold [`MORE_PERCENT`].
+    /// Whether the free space allows a dirty limit of [`MORE_PERCENT`].
     pub(crate) fn is_roomy(&self, room: Room) -> bool {
         let held = self.held_bytes_max();
         held > 0 && room.users_bytes / ROOMY >= held * u64::from(MORE_PERCENT)
     }
 
-    /// The kernel holds [`MORE_PERCENT`] from now on; once at most.
+    /// Accounts for a dirty limit of [`MORE_PERCENT`]. Called at most once.
     pub(crate) fn expect_more(&self) {
         let held = self.held_bytes_max() * u64::from(MORE_PERCENT);
         self.held_bytes_max.store(held, Ordering::Relaxed);
@@ -86,12 +88,12 @@ impl Gauge {
         shards.for_each(|shard| shard.store(share, Ordering::Relaxed));
     }
 
-    /// Whether room is scarce for somebody.
+    /// Whether space is scarce for any writer.
     pub(crate) fn is_scarce(&self) -> bool {
         self.scarce.load(Ordering::SeqCst) != Scarce::Nobody as u8
     }
 
-    /// Whether room is scarce for such a writer.
+    /// Whether space is scarce for this class of writers.
     pub(crate) fn is_scarce_for(&self, writer: Writers) -> bool {
         let enough = match writer {
             Writers::Users => Scarce::Nobody,
@@ -100,7 +102,7 @@ impl Gauge {
         self.scarce.load(Ordering::SeqCst) > enough as u8
     }
 
-    /// So many bytes were written. True when room became scarce for somebody for whom it was not.
+    /// Accounts for `bytes` written bytes. Returns true if scarcity increased.
     pub(crate) fn note(&self, bytes: u64, room: impl FnOnce() -> Room) -> bool {
         let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
         let looks = || {
@@ -110,14 +112,14 @@ impl Gauge {
         self.held_bytes_max() > 0 && looks() && self.look(room)
     }
 
-    /// Looks now; as [`Self::note`].
+    /// Checks the free space at once; returns as [`Self::note`].
     pub(crate) fn look(&self, room: impl FnOnce() -> Room) -> bool {
         let held = self.held_bytes_max();
         if held == 0 {
             return false;
         }
         let room = room();
-        // What was scarce is so until some more is there.
+        // Hysteresis: scarcity ends only with 25 % more space.
         let needs = |now| match self.scarce.load(Ordering::SeqCst) >= now as u8 {
             true => held + held / 4,
             false => held,
@@ -174,7 +176,7 @@ mod tests {
         let gauge = Gauge::holding(100);
         let much = 100 + 800 * gauge.unseen_bytes.iter().count() as u64;
         assert!(!gauge.note(1, room(much, much)));
-        // One thread's share of a quarter of what is too much.
+        // One thread's share of a quarter of the excess.
         assert!(!gauge.note(199, || unreachable!("too early")));
         assert!(gauge.note(1, room(50, 50)));
         assert!(!gauge.note(1, room(much, much)) && !gauge.is_scarce());

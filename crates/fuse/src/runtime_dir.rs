@@ -1,13 +1,13 @@
-//! The directories of running servers: one for each mount, with its claim and control socket.
+//! Runtime directories of servers: one per mount, with its claim and control socket.
 //!
 //! Layout: `BASE/NAME/`, where NAME is the escaped path of the mount point. BASE is the first
 //! candidate that can be made private: `/run/uext4` for the superuser, then `uext4` in
 //! `$XDG_RUNTIME_DIR` or `/run/user/UID`, then `uext4-UID` in the directory for temporary files and
 //! in `/dev/shm`. The later ones serve user namespaces, a read-only root and a missing `/run`.
-//! Invariants: a base and what lies in it belong to one user, and only that user can enter it. A
-//! base in a directory where another user could replace it is refused. Clients apply the same test
-//! before they open anything there, so a directory or a FIFO that another user has put in the place
-//! of a base is never used.
+//!
+//! Invariants: a base and its contents belong to one user, and only that user can enter it. A base
+//! in a directory where another user could replace it is refused. Clients apply the same test
+//! before they open anything, so a directory or FIFO of another user is never used.
 
 use std::fs::{self, DirBuilder, Permissions};
 use std::io;
@@ -17,15 +17,15 @@ use std::path::{Path, PathBuf};
 
 /// Permissions of the directories.
 const MODE: u32 = 0o700;
-/// Longest name of a directory.
+/// Maximum length of a directory name, in bytes.
 const NAME_BYTES_MAX: usize = 200;
 /// Mode bit of directories whose entries only their owners replace.
 const STICKY: u32 = 0o1000;
 
-/// Makes the directory of a server of this process for `mount_point`, unless it is there.
+/// Makes the directory of a server of this process for `mount_point`, unless it exists.
 ///
 /// # Errors
-/// What the system says of the first candidate, when none can be used.
+/// The error of the first candidate, if none can be used.
 pub(crate) fn make(mount_point: &Path) -> io::Result<PathBuf> {
     let mut first = None;
     for base in bases(own_uid()) {
@@ -40,7 +40,7 @@ pub(crate) fn make(mount_point: &Path) -> io::Result<PathBuf> {
     Err(first.unwrap_or_else(|| io::ErrorKind::NotFound.into()))
 }
 
-/// The directory of the server of user `uid` that serves, or served, `mount_point`.
+/// Directory of a current or former server of user `uid` for `mount_point`.
 pub(crate) fn find(mount_point: &Path, uid: u32) -> Option<PathBuf> {
     let name = file_name(mount_point, NAME_BYTES_MAX);
     let usable = bases(uid)
@@ -54,7 +54,7 @@ fn own_uid() -> u32 {
     rustix::process::geteuid().as_raw()
 }
 
-/// The candidates of a user, best first.
+/// Candidate bases of a user, best first.
 fn bases(uid: u32) -> Vec<PathBuf> {
     let is_own = own_uid() == uid;
     let set = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
@@ -84,10 +84,10 @@ fn make_private(dir: &Path) -> io::Result<()> {
     is_private(dir, own_uid())
 }
 
-/// Checks that only `uid` enters `dir` and that no other user can put something in its place.
+/// Checks that only `uid` can enter `dir` and that no other user can replace it.
 fn is_private(dir: &Path, uid: u32) -> io::Result<()> {
     let refused = || io::ErrorKind::PermissionDenied.into();
-    // A link is not followed: where it leads may change.
+    // Links are not followed, since their target may change.
     let found = fs::symlink_metadata(dir)?;
     if !found.is_dir() || found.uid() != uid || found.mode() & 0o077 != 0 {
         return Err(refused());

@@ -1,4 +1,4 @@
-//! Terminate, interrupt and hang up: a handler writes to a pipe, a thread reads it and acts.
+//! SIGTERM, SIGINT and SIGHUP: a handler writes to a pipe; a thread reads it and acts.
 
 use crate::error::{Error, Result};
 use crate::session::Stopper;
@@ -6,20 +6,21 @@ use std::io::{self, Read};
 use std::os::fd::{IntoRawFd, RawFd};
 use std::sync::atomic::{AtomicI32, Ordering};
 
-/// The pipe's writing end, for the handler.
+/// Writing end of the pipe, for the handler.
 static PIPE: AtomicI32 = AtomicI32::new(-1);
 
 /// Signals that end a mount.
 pub(crate) const SIGNALS: [libc::c_int; 3] = [libc::SIGTERM, libc::SIGINT, libc::SIGHUP];
 
-/// Signals from now on wait for somebody to act on them.
+/// Caught signals that no thread handles yet.
 pub(crate) struct Caught(io::PipeReader);
 
 fn failed() -> impl FnOnce(io::Error) -> Error {
     Error::system("wait for signals", "pipe")
 }
 
-/// Catches the signals: before the mount is seen, so that none ends the process in between.
+/// Installs the handlers. Called before the mount is visible, so that no signal kills the process
+/// in between.
 pub(crate) fn catch() -> Result<Caught> {
     let (reader, writer) = io::pipe().map_err(failed())?;
     PIPE.store(writer.into_raw_fd(), Ordering::SeqCst);
@@ -30,7 +31,7 @@ pub(crate) fn catch() -> Result<Caught> {
 }
 
 impl Caught {
-    /// The first of the signals unmounts, and the second closes the image at once.
+    /// The first signal unmounts; the second closes the image at once.
     pub(crate) fn stop(self, stopper: Stopper) -> Result<()> {
         let Self(mut reader) = self;
         let wait = move || {
@@ -71,7 +72,7 @@ extern "C" fn note(_signal: libc::c_int) {
     let fd: RawFd = PIPE.load(Ordering::SeqCst);
     let byte = [0u8];
     // SAFETY: write(2) is allowed in handlers; the byte lives until it returns; the descriptor is
-    // never closed. errno is given back as it was, for the code that was interrupted.
+    // never closed. errno is restored for the interrupted code.
     unsafe {
         let errno = *libc::__errno_location();
         libc::write(fd, byte.as_ptr().cast(), 1);

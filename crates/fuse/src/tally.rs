@@ -1,8 +1,8 @@
-//! What was served: requests, errors and time, by what the kernel asked.
+//! Counters of served requests, errors and times by opcode.
 //!
-//! Layout: one table per thread shard, made when its first thread serves something; a request
-//! changes three numbers in it. The time of a request is that between its arrival and its answer;
-//! waiting in the kernel's queue is not seen.
+//! Layout: one table per thread shard, allocated at its first request. A request updates up to
+//! three counters. Its time is measured from the start of service to the answer; time in the queues
+//! of the kernel and of the worker pools is not included.
 
 use crate::errno::Errno;
 use crate::protocol::opcode;
@@ -12,11 +12,11 @@ use std::time::{Duration, Instant};
 use uext4_sync::atomic::{AtomicU64, Ordering::Relaxed};
 use uext4_sync::{Counter, Sharded};
 
-/// Operation codes below this are counted; the kernel's come nowhere near.
+/// Bound of the counted opcodes; those of the kernel are smaller.
 const OPCODES: usize = 64;
-/// Buckets of time; the last one has no bound.
+/// Number of buckets of the time histogram; the last one is unbounded.
 const BUCKETS: usize = 24;
-/// Bound of the first bucket. Each bound is twice the one before it.
+/// Bound of the first bucket, in nanoseconds. Each bound is twice the previous one.
 const FIRST_BOUND_NS: u64 = 1000;
 
 #[derive(Default)]
@@ -34,16 +34,16 @@ pub(crate) struct Tally {
     in_place: Counter,
 }
 
-/// Requests of one kind since the mount.
+/// Requests of one opcode since the mount.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Requests {
-    /// What was asked, in the protocol's word.
+    /// Name of the opcode.
     name: &'static str,
     count: u64,
-    /// Answered with an error, also an expected one: a name that is not there.
+    /// Requests answered with an error, including expected ones such as ENOENT.
     errors: u64,
     time_ns: u64,
-    /// Requests that took at most the bound of the same place, and more than the one before.
+    /// Requests per bucket: longer than the previous bound, at most the bucket's own.
     buckets: [u64; BUCKETS],
 }
 
@@ -83,12 +83,12 @@ impl Tally {
         slot.buckets[bucket_of(took_ns)].fetch_add(1, Relaxed);
     }
 
-    /// A read was answered with data that never were in our memory.
+    /// Counts a zero-copy read.
     pub(crate) fn note_in_place(&self) {
         self.in_place.add(1);
     }
 
-    /// Reads that were.
+    /// Number of zero-copy reads.
     pub(crate) fn reads_in_place(&self) -> u64 {
         self.in_place.sum().unsigned_abs()
     }
@@ -100,7 +100,7 @@ impl Tally {
             .collect()
     }
 
-    /// What was asked at least once.
+    /// Opcodes with at least one request.
     pub(crate) fn requests(&self) -> Vec<Requests> {
         let named = opcode::NAMES.iter();
         named

@@ -1,8 +1,8 @@
-//! How requests come and answers go: over rings that the kernel and we share (`uring`), one per
-//! core, or through `/dev/fuse` (`dev_fuse`). The server knows neither.
+//! Transports of requests and answers: per-core io_uring queues (`uring`) or `/dev/fuse`
+//! (`dev_fuse`). The server depends on neither.
 //!
-//! With rings `/dev/fuse` still brings what the kernel sends no other way (`FORGET`, `INTERRUPT`)
-//! and takes notifications, so one thread reads it.
+//! With rings, `/dev/fuse` still delivers `FORGET` and `INTERRUPT` and takes notifications, so one
+//! thread reads it.
 
 mod dev_fuse;
 mod look;
@@ -18,41 +18,41 @@ use crate::server::Server;
 use std::io;
 use std::sync::Arc;
 
-/// A way from the kernel and back, for one thread. An answer goes the way that its request came.
+/// Request channel of one thread. An answer leaves through the channel of its request.
 pub(crate) trait Transport: Send {
-    /// Brings requests to the server until the file system is unmounted.
+    /// Passes requests to the server until the file system is unmounted.
     ///
     /// # Errors
-    /// Why it brings none any more although the kernel sends some: those hang.
+    /// Reading failed although the connection lives; pending requests hang.
     fn serve(&mut self, service: &Service) -> io::Result<Ended>;
 }
 
-/// Why a transport brings no more requests.
+/// Why a transport stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ended {
     /// The connection to the kernel is gone.
     Disconnected,
-    /// The kernel never used it.
+    /// The kernel never used the transport.
     Unused,
 }
 
-/// The server and its pools of threads.
+/// The server and its thread pools.
 ///
 /// Invariants: only requests of `askers` wait for other requests. A job of another pool ends by
-/// itself, so what may be needed by an asker goes to no pool of askers.
+/// itself, so a request that an asker may need never goes to a pool of askers.
 #[derive(Clone)]
 pub(crate) struct Service {
     pub(crate) server: Arc<Server>,
-    /// Serve requests that wait for other requests.
+    /// Serves requests that wait for other requests.
     pub(crate) askers: Arc<Helpers>,
-    /// Serve requests that wait for a commit.
+    /// Serves requests that wait for a commit.
     pub(crate) waiters: Arc<Helpers>,
-    /// Copy much data, and serve changes that waited for a thaw.
+    /// Copies large data, and serves changes that waited for a thaw.
     pub(crate) copiers: Arc<Helpers>,
 }
 
-/// Most bytes that one read shall ask for in a mount whose requests come by `channel`, `None` for
-/// as many as the kernel likes. The kernel wants to know before it offers rings.
+/// Maximum bytes of one read in a mount that uses `channel`; `None` leaves it to the kernel. The
+/// kernel needs the limit before it offers rings.
 pub(crate) fn read_bytes_max(channel: Channel) -> Option<u32> {
     let over_rings = match channel {
         Channel::DevFuse => false,

@@ -1,4 +1,4 @@
-//! The other side: asks a running mount.
+//! Client side of the control socket.
 
 use super::line::Lines;
 use super::socket::{SOCKET_NAME, with_address};
@@ -14,12 +14,12 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// How long the server may take to take a request.
+/// Maximum time until the server takes a request.
 const SEND_LIMIT: Duration = Duration::from_secs(10);
-/// How long another user's server, or what pretends to be one, may take to accept a connection, to
-/// take a request, and to give an answer that takes no work.
+/// Maximum time of another user's server, which may be an impostor, to accept a connection, to take
+/// a request, and to answer one that needs no work.
 const STRANGER_LIMIT: Duration = Duration::from_secs(2);
-/// Pause between two tries to connect.
+/// Interval between two attempts to connect.
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// A connection to the server of a mount.
@@ -29,10 +29,10 @@ pub struct Client {
     peer: Peer,
 }
 
-/// Whose server it is.
+/// Owner of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Peer {
-    /// Of this user, or of the superuser.
+    /// This user or the superuser.
     Trusted,
     Stranger,
 }
@@ -41,15 +41,15 @@ impl Client {
     /// Connects to the server of the mount point `target`, or by its control socket.
     ///
     /// # Errors
-    /// [`Error::NotMounted`] for what is neither, [`Error::System`] when nobody answers.
+    /// [`Error::NotMounted`] if `target` is neither, [`Error::System`] if no server answers.
     pub fn connect(target: &Path) -> Result<Self> {
         Self::connect_to(socket_of(target)?)
     }
 
-    /// Connects to a server of this user whose mount on `path` was taken off while it was in use.
+    /// Connects to a server of this user whose mount on `path` was detached while in use.
     ///
     /// # Errors
-    /// [`Error::NotMounted`] when there is none.
+    /// [`Error::NotMounted`] if there is none.
     pub(crate) fn connect_detached(path: PathBuf) -> Result<Self> {
         let uid = rustix::process::geteuid().as_raw();
         let dir = runtime_dir::find(&path, uid);
@@ -63,16 +63,16 @@ impl Client {
         let peer = peer_of(&stream).map_err(Error::system("connect to", &path))?;
         let client = Self { stream, path, peer };
         if peer == Peer::Stranger {
-            // One that says nothing must not keep the caller waiting for what takes long.
+            // A silent peer must not block the caller in a request without limit.
             client.ask(&Ask::Server {})?;
         }
         Ok(client)
     }
 
-    /// Asks, and waits for the answer.
+    /// Sends a request and waits for the answer.
     ///
     /// # Errors
-    /// [`Error::Refused`] when the server says no, [`Error::System`] when it does not answer.
+    /// [`Error::Refused`] if the server refuses, [`Error::System`] if it does not answer.
     pub fn ask(&self, ask: &Ask) -> Result<Value> {
         let failed = || Error::system("talk to", &self.path);
         match parse_answer(&self.exchange(ask).map_err(failed())?) {
@@ -83,7 +83,7 @@ impl Client {
 
     fn exchange(&self, ask: &Ask) -> io::Result<Vec<u8>> {
         let mut lines = Lines::new(&self.stream, None, ANSWER_BYTES_MAX)?;
-        // A server that sends a client away says why, and does not listen.
+        // A server that rejects a client sends a reason and reads nothing.
         let shorten = |limit: Duration| match self.peer {
             Peer::Trusted => limit,
             Peer::Stranger => limit.min(STRANGER_LIMIT),
@@ -97,7 +97,7 @@ impl Client {
     }
 }
 
-/// Connects, with a limit on the wait for a queue that is full.
+/// Connects; waits a limited time while the backlog is full.
 fn connect_in_time(address: &Path) -> io::Result<UnixStream> {
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
     let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
@@ -121,7 +121,7 @@ fn peer_of(stream: &UnixStream) -> io::Result<Peer> {
     })
 }
 
-/// The control socket of a mount point; a socket is its own.
+/// Control socket of a mount point; a socket stands for itself.
 fn socket_of(target: &Path) -> Result<PathBuf> {
     let metadata = std::fs::metadata(target);
     if metadata.is_ok_and(|found| found.file_type().is_socket()) {

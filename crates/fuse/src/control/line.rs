@@ -1,4 +1,4 @@
-//! Lines over a socket, within bounds of length and time.
+//! Line protocol over a socket, with limits of length and time.
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io::{self, PipeReader, Read, Write};
@@ -6,22 +6,22 @@ use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-/// Bytes read at once.
+/// Size of a read, in bytes.
 const CHUNK_BYTES: usize = 4096;
 
-/// Lines to and from the other side.
+/// Lines to and from the peer.
 pub(super) struct Lines<'a> {
     stream: &'a UnixStream,
-    /// Its other end is closed when nobody wants to talk any more.
+    /// Readable (closed) when the conversation must end.
     stop: Option<&'a PipeReader>,
-    /// Longest line that is read.
+    /// Maximum length of a received line, in bytes.
     bytes_max: usize,
-    /// Read, and not yet given out.
+    /// Received bytes not yet returned.
     buffer: Vec<u8>,
 }
 
 impl<'a> Lines<'a> {
-    /// Reads lines of at most `bytes_max` bytes; talks until the other end of `stop` is closed.
+    /// Receives lines of at most `bytes_max` bytes until the other end of `stop` is closed.
     pub(super) fn new(
         stream: &'a UnixStream,
         stop: Option<&'a PipeReader>,
@@ -36,11 +36,11 @@ impl<'a> Lines<'a> {
         })
     }
 
-    /// The next line without its end; `None` after the last one.
+    /// The next line without its newline; `None` at end of file.
     ///
     /// # Errors
-    /// `TimedOut` when it is not complete in time, `InvalidData` when it is too long,
-    /// `Interrupted` when talk is over.
+    /// `TimedOut` if the line is incomplete after `limit`, `InvalidData` if it is too long,
+    /// `Interrupted` after `stop`.
     pub(super) fn receive(&mut self, limit: Option<Duration>) -> io::Result<Option<Vec<u8>>> {
         let deadline = limit.map(|limit| Instant::now() + limit);
         let mut seen = 0;
@@ -61,10 +61,10 @@ impl<'a> Lines<'a> {
         }
     }
 
-    /// Sends a line, whose end it has.
+    /// Sends a line, which includes its newline.
     ///
     /// # Errors
-    /// `TimedOut` when the other side does not take it in time, `Interrupted` when talk is over.
+    /// `TimedOut` if the peer does not take it within `limit`, `Interrupted` after `stop`.
     pub(super) fn send(&mut self, line: &[u8], limit: Duration) -> io::Result<()> {
         let deadline = Some(Instant::now() + limit);
         let mut rest = line;
@@ -76,7 +76,7 @@ impl<'a> Lines<'a> {
         Ok(())
     }
 
-    /// Bytes read; 0 at the end of the stream.
+    /// Appends received bytes to the buffer; returns 0 at end of file.
     fn read(&mut self) -> io::Result<usize> {
         let mut chunk = [0; CHUNK_BYTES];
         let len = self.stream.read(&mut chunk)?;
@@ -84,7 +84,7 @@ impl<'a> Lines<'a> {
         Ok(len)
     }
 
-    /// Tries until it does not have to wait.
+    /// Retries `act` when the stream is ready, until it does not block.
     fn in_time(
         &mut self,
         ready: PollFlags,
@@ -107,16 +107,16 @@ impl<'a> Lines<'a> {
     }
 }
 
-/// What ended a wait.
+/// Result of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Woken {
     /// The other end of the pipe was closed.
     Stopped,
-    /// It may be ready, time may be over, a signal may have come.
+    /// The source may be ready, the limit may be over, or a signal came.
     Perhaps,
 }
 
-/// Waits until `source` is `ready`, the other end of `stop` is closed, or `limit` is over.
+/// Waits until `source` is `ready`, the other end of `stop` is closed, or `limit` has passed.
 pub(super) fn wait(
     source: &impl AsFd,
     ready: PollFlags,

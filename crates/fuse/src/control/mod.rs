@@ -1,10 +1,10 @@
-//! The control socket: how a running mount is looked into and steered.
+//! Control socket: inspection and administration of a running mount.
 //!
 //! Layout: one stream socket per mount, in the mount's directory (`runtime_dir`). A client sends
-//! one JSON object per line and gets one line back for each: `wire` says what they hold, `verbs`
-//! has one line per verb, `socket` is the server's side, `client` the other.
-//! Invariants: only the server's user and the superuser are listened to. A client that says
-//! nothing, too much or nonsense costs a thread for a few seconds and the mount nothing.
+//! one JSON object per line and gets one line back for each. `wire` defines the messages, `verbs`
+//! implements each verb, `socket` is the server side, `client` the client side.
+//! Invariants: only the server's user and the superuser are served. A silent, flooding or malformed
+//! client costs one thread for a few seconds and does not disturb the mount.
 //!
 //! A new verb is a variant of [`Ask`] and an arm in `verbs`.
 

@@ -1,26 +1,26 @@
-//! How many clients may change something at once.
+//! Limit on concurrent changes by clients.
 //!
-//! A change waits while the mount is frozen. Clients are few, so without a bound those that wait
-//! would keep out the one that thaws.
+//! A change waits while the mount is frozen. Without a limit, waiting clients could take all
+//! connections and lock out the client that thaws.
 
 use super::wire::{Ask, Refusal};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Half of the clients that are served.
+/// Half of the maximum number of clients.
 const CHANGING_MAX: usize = 8;
 
-/// Changes of clients that run, or wait for a thaw.
+/// Counter of changes that run or wait for a thaw.
 #[derive(Default)]
 pub(super) struct Places(AtomicUsize);
 
-/// One of them.
+/// A slot of the counter.
 pub(super) struct Place<'a>(&'a Places);
 
 impl Places {
-    /// Takes a place for what may wait for a thaw; `None` for the rest.
+    /// Takes a slot for a request that may wait for a thaw; `None` for other requests.
     ///
     /// # Errors
-    /// None is free.
+    /// No slot is free.
     pub(super) fn take(&self, ask: &Ask) -> Result<Option<Place<'_>>, Refusal> {
         match ask {
             Ask::Set { .. }

@@ -1,4 +1,4 @@
-//! Quota over the control socket: what owners use and may use.
+//! Quota verbs of the control socket: usage and limits of owners.
 
 use super::wire::{Answered, Refusal};
 use serde::{Deserialize, Serialize};
@@ -6,29 +6,29 @@ use serde_json::Value;
 use uext4::format::quota::{QuotaEntry, QuotaKind};
 use uext4::{Filesystem, GraceTimes};
 
-/// Most owners that one answer tells of.
+/// Maximum number of owners in one answer.
 const ROWS_MAX: u32 = 4096;
 
-/// What an owner uses and may use; limits of 0 are none.
+/// Usage and limits of an owner; a limit of 0 means none.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct QuotaRow {
-    /// User, group or project.
+    /// Id of the user, group or project.
     pub id: u32,
-    /// Space in use.
+    /// Used space.
     pub space_bytes: u64,
-    /// Space that may be used for the grace time only.
+    /// Soft limit of space, which may be exceeded for the grace time.
     pub space_soft_bytes: u64,
-    /// Space that may be used at all.
+    /// Hard limit of space.
     pub space_hard_bytes: u64,
-    /// When the grace time of space ends; 0 while it does not run.
+    /// End of the grace time of space, in seconds since the epoch; 0 while it does not run.
     pub space_grace_end_seconds: u64,
-    /// Inodes in use.
+    /// Used inodes.
     pub inodes: u64,
-    /// Inodes that may be used for the grace time only.
+    /// Soft limit of inodes, which may be exceeded for the grace time.
     pub inodes_soft: u64,
-    /// Inodes that may be used at all.
+    /// Hard limit of inodes.
     pub inodes_hard: u64,
-    /// When the grace time of inodes ends; 0 while it does not run.
+    /// End of the grace time of inodes, in seconds since the epoch; 0 while it does not run.
     pub inodes_grace_end_seconds: u64,
 }
 
@@ -49,7 +49,7 @@ impl QuotaRow {
     }
 }
 
-/// Limits to set; those without a value stay.
+/// New limits; fields without a value stay unchanged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NewLimits {
@@ -64,7 +64,7 @@ pub struct NewLimits {
 }
 
 impl NewLimits {
-    /// Gives the owner `id` these limits.
+    /// Sets the limits of the owner `id`.
     ///
     /// # Errors
     /// As [`Filesystem::set_quota`].
@@ -90,13 +90,13 @@ impl NewLimits {
     }
 }
 
-/// Grace times to set; those without a value stay.
+/// New grace times; fields without a value stay unchanged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NewGrace {
-    /// How long a soft limit of space may be exceeded.
+    /// Grace time of space.
     pub space_seconds: Option<u32>,
-    /// How long a soft limit of inodes may be exceeded.
+    /// Grace time of inodes.
     pub inodes_seconds: Option<u32>,
 }
 
@@ -122,13 +122,13 @@ impl NewGrace {
     }
 }
 
-/// The kind of this name.
+/// Parses a quota kind.
 pub(super) fn kind_of(name: &str) -> Result<QuotaKind, Refusal> {
     name.parse()
         .map_err(|why| Refusal::invalid(format!("{name}: {why}")))
 }
 
-/// The rows of owners from number `from` on.
+/// Rows of owners with ids from `from` on.
 pub(super) fn rows(filesystem: &Filesystem, kind: &str, from: u32, count: u32) -> Answered {
     let Some(all) = filesystem.quota(kind_of(kind)?) else {
         return Err(Refusal {
@@ -142,7 +142,7 @@ pub(super) fn rows(filesystem: &Filesystem, kind: &str, from: u32, count: u32) -
     Ok(rows.expect("keys are text and numbers are whole"))
 }
 
-/// What a setter answers.
+/// Answer of a setter.
 pub(super) fn done(done: uext4::Result<()>) -> Answered {
     done.map(|()| Value::Null).map_err(Refusal::from)
 }

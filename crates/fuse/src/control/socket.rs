@@ -1,8 +1,8 @@
-//! The server's side of the control socket: one thread that accepts, one per client.
+//! Server side of the control socket: one accepting thread, one thread per client.
 //!
-//! Invariants: whoever holds the claim of a mount point owns the socket of that name, so one that
-//! is there belongs to a server that is dead. The socket is gone before the image is closed, and
-//! no verb runs any more then.
+//! Invariants: the holder of the claim of a mount point owns the socket of that name, so an
+//! existing one belongs to a dead server. Before the image is closed, the socket is removed and all
+//! verbs have finished.
 
 use super::line::{Lines, Woken, wait};
 use super::verbs::{self, Mount};
@@ -25,14 +25,14 @@ use std::sync::{Arc, OnceLock};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-/// Clients served at once; others are sent away.
+/// Maximum number of clients; further ones are rejected.
 const CLIENTS_MAX: usize = 16;
-/// How long a client may take for a request, and for taking the answer.
+/// Maximum time of a client to send a request and to take the answer.
 const CLIENT_LIMIT: Duration = Duration::from_secs(10);
-/// Its name in the directory of the mount.
+/// Name of the socket in the directory of the mount.
 pub(crate) const SOCKET_NAME: &str = "control";
 
-/// The socket of a running mount.
+/// Control socket of a running mount.
 pub(crate) struct Control {
     path: PathBuf,
     /// Closing it stops the threads.
@@ -42,10 +42,10 @@ pub(crate) struct Control {
 }
 
 impl Control {
-    /// Listens for `server`, which serves `mount_point` and has the claim in `dir`.
+    /// Listens for `server`, which serves `mount_point` and holds the claim in `dir`.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system error.
     pub(crate) fn start(
         server: Arc<Server>,
         (dir, mount_point): (&Path, &Path),
@@ -73,22 +73,22 @@ impl Control {
         })
     }
 
-    /// From now on tells what holds the server.
+    /// Publishes the state of the sandbox.
     pub(crate) fn tell_locked(&self, locked: Locked) {
-        // It is locked in once.
+        // Set once.
         let _ = self.locked.set(locked);
     }
 
-    /// Waits for verbs that run, and listens no more.
+    /// Waits for running verbs and closes the socket.
     pub(crate) fn stop(self) {
         let _ = fs::remove_file(&self.path);
         drop(self.stop);
-        // It aborts the process when it panics.
+        // A panic of the thread aborts the process.
         let _ = self.listener.join();
     }
 }
 
-/// Calls `act` with a path to `socket` that is short enough for an address.
+/// Calls `act` with a path to `socket` that fits into a socket address.
 pub(super) fn with_address<T>(
     socket: &Path,
     act: impl FnOnce(&Path) -> io::Result<T>,
@@ -116,12 +116,12 @@ fn bind(path: &Path) -> io::Result<UnixListener> {
     Ok(socket)
 }
 
-/// Accepts clients until the other end of `stop` is closed; then waits for those that are there.
+/// Accepts clients until the other end of `stop` is closed, then joins their threads.
 fn accept(socket: &UnixListener, stop: &Arc<PipeReader>, mount: &Arc<Mount>) {
     let mut clients: Vec<JoinHandle<()>> = Vec::new();
     let next = || wait(socket, PollFlags::IN, Some(stop), None);
     while !matches!(next(), Ok(Woken::Stopped)) {
-        // A client that is gone again, or no descriptors left: wait for the next one.
+        // The client is gone, or no descriptors are left: wait for the next one.
         let Ok((stream, _)) = socket.accept() else {
             thread::sleep(Duration::from_millis(10));
             continue;
@@ -136,7 +136,8 @@ fn accept(socket: &UnixListener, stop: &Arc<PipeReader>, mount: &Arc<Mount>) {
             .name("uext4-client".into())
             .spawn(move || {
                 let _guard = AbortOnPanic;
-                // A client that goes away, is too slow or too loud: nobody else must know.
+                // A client that disconnects, is too slow or sends too much: no other thread needs
+                // to know.
                 let _ = serve(&stream, &stop, &mount);
             });
         clients.extend(client.ok());
@@ -155,7 +156,7 @@ fn send_away(mut stream: &UnixStream) {
     let _ = stream.write_all(&answer(Err(refusal)));
 }
 
-/// Answers the requests of one client.
+/// Serves the requests of one client.
 fn serve(stream: &UnixStream, stop: &PipeReader, mount: &Mount) -> io::Result<()> {
     let mut lines = Lines::new(stream, Some(stop), REQUEST_BYTES_MAX)?;
     if !is_welcome(stream)? {

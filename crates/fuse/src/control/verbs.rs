@@ -1,6 +1,6 @@
-//! What each verb does.
+//! Implementation of the verbs.
 //!
-//! Locking: none here; verbs run beside the requests of the kernel.
+//! Locking: none here; verbs run in parallel with requests of the kernel.
 
 use super::places::Places;
 use super::quota;
@@ -15,21 +15,21 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use uext4::Filesystem;
 
-/// Most groups that one answer tells of.
+/// Maximum number of groups in one answer.
 const GROUPS_MAX: u32 = 4096;
-/// Most slices of a picture of free space.
+/// Maximum number of slices of a free-space map.
 const SLICES_MAX: u32 = 1 << 16;
 
-/// The mount that verbs act on.
+/// The mount under control.
 pub(super) struct Mount {
     pub(super) server: Arc<Server>,
-    /// Where it is mounted.
+    /// Mount point.
     pub(super) path: PathBuf,
-    /// How requests come.
+    /// Description of the transport.
     pub(super) served: String,
-    /// What no remount changes.
+    /// Fixed mount options.
     pub(super) made_with: MadeWith,
-    /// What holds the server, once that is known.
+    /// State of the sandbox, once known.
     pub(super) locked: Arc<OnceLock<Locked>>,
     places: Places,
 }
@@ -56,7 +56,7 @@ impl Mount {
     }
 }
 
-/// Does what is asked.
+/// Runs a verb.
 pub(super) fn run(mount: &Mount, ask: Ask) -> Answered {
     let filesystem = mount.filesystem();
     let _place = mount.places.take(&ask)?;
@@ -116,7 +116,7 @@ fn server(mount: &Mount) -> Value {
     })
 }
 
-/// [`uext4::Stats`], and what only the server knows.
+/// [`uext4::Stats`] and the statistics of the server.
 fn stats(mount: &Mount) -> Value {
     let tally = mount.server.tally();
     let mut stats = to_value(&mount.filesystem().stats());

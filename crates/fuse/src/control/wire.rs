@@ -1,7 +1,7 @@
-//! What a client says and what it hears.
+//! Messages of the control protocol.
 //!
-//! Layout: a request is `{"version":1,"verb":VERB,...}` with the fields of the variant of [`Ask`];
-//! the answer is `{"version":1,"answer":...}` or `{"version":1,"refusal":{"errno":N,"text":...}}`.
+//! Layout: a request is `{"version":1,"verb":VERB,...}` with the fields of the variant of [`Ask`].
+//! An answer is `{"version":1,"answer":...}` or `{"version":1,"refusal":{"errno":N,"text":...}}`.
 
 use super::quota::{NewGrace, NewLimits};
 use serde::{Deserialize, Serialize};
@@ -12,101 +12,101 @@ use uext4::Flush;
 
 /// Version of the protocol; a server refuses others.
 pub(super) const VERSION: u64 = 1;
-/// Longest request.
+/// Maximum size of a request, in bytes.
 pub(super) const REQUEST_BYTES_MAX: usize = 64 << 10;
-/// Longest answer that a client reads.
+/// Maximum size of an answer that a client reads, in bytes.
 pub(super) const ANSWER_BYTES_MAX: usize = 64 << 20;
-/// How long a client waits for most answers.
+/// Maximum time that a client waits for most answers.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What can be asked of a running mount.
+/// Requests to a running mount.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "verb", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Ask {
-    /// Who serves: process id, version of the program, mount point.
+    /// The server: process id, program version, mount point, transport, freeze and sandbox state.
     Server {},
-    /// What went wrong since the mount began: a list of sentences ([`uext4::Incident`]).
+    /// Incidents since the mount: a list of sentences ([`uext4::Incident`]).
     Incidents {},
-    /// All numbers: those of [`uext4::Stats`], `server`, and requests of the kernel.
+    /// All statistics: those of [`uext4::Stats`], `server`, and requests of the kernel.
     Stats {},
-    /// Numbers of some groups, in ascending order: a list of [`uext4::GroupStats`].
+    /// Statistics of block groups in ascending order: a list of [`uext4::GroupStats`].
     Groups {
-        /// The first one.
+        /// The first group.
         from: u32,
-        /// Most that the answer lists; the server may list fewer.
+        /// Maximum number of groups; the server may list fewer.
         count: u32,
     },
-    /// Free space by the length of its extents, and where it lies ([`uext4::FreeFragments`]).
+    /// Free space by extent length and by position ([`uext4::FreeFragments`]).
     FreeFragments {
-        /// Slices of the picture.
+        /// Number of slices of the map by position.
         slices: u32,
     },
-    /// Discards free space ([`uext4::Filesystem::trim`]): how many bytes were discarded.
+    /// Discards free space ([`uext4::Filesystem::trim`]); returns the number of discarded bytes.
     Trim {
-        /// Begins at this byte of the file system.
+        /// First byte of the range in the file system.
         from_bytes: u64,
-        /// Ends before this one.
+        /// End of the range, exclusive.
         end_bytes: u64,
-        /// Leaves shorter runs alone.
+        /// Minimum length of a discarded run.
         min_len_bytes: u64,
     },
-    /// Values of tunables: an object by name.
+    /// Values of tunables and readings: an object by name.
     Get {
-        /// Which; all without any.
+        /// The names; an empty list means all.
         names: Vec<String>,
     },
     /// Sets a tunable.
     Set {
-        /// Which.
+        /// Name of the tunable.
         name: String,
-        /// To what.
+        /// The new value.
         value: u64,
     },
-    /// What owners use and may use, in ascending order: a list of [`QuotaRow`](super::QuotaRow).
+    /// Usage and limits of owners in ascending order: a list of [`QuotaRow`](super::QuotaRow).
     Quota {
         /// `user`, `group` or `project`.
         kind: String,
-        /// The first one.
+        /// The first owner id.
         from: u32,
-        /// Most that the answer lists; the server may list fewer.
+        /// Maximum number of owners; the server may list fewer.
         count: u32,
     },
-    /// Gives an owner limits.
+    /// Sets the limits of an owner.
     SetQuota {
         /// `user`, `group` or `project`.
         kind: String,
-        /// Its number.
+        /// Id of the owner.
         id: u32,
-        /// Which.
+        /// The new limits.
         limits: NewLimits,
     },
-    /// Sets how long soft limits may be exceeded.
+    /// Sets the grace times of a kind.
     SetQuotaGrace {
         /// `user`, `group` or `project`.
         kind: String,
-        /// How long.
+        /// The new grace times.
         grace: NewGrace,
     },
-    /// Brings everything to the image and keeps it still; changes wait.
+    /// Flushes everything to the image and freezes it; changes wait.
     Freeze {},
-    /// Lets changes go on.
+    /// Thaws a frozen mount.
     Thaw {},
-    /// The mount was taken off: thaws, and nothing is frozen or remounted any more.
+    /// After an unmount: thaws, and refuses any further freeze or remount.
     Detached {},
     /// Shuts down ([`uext4::Filesystem::shutdown`]).
     Shutdown {
-        /// What is still written.
+        /// Data that are written before the shutdown.
         flush: Flush,
     },
     /// Changes mount options ([`uext4::Filesystem::remount`]).
     Remount {
-        /// Separated by commas.
+        /// Comma-separated options.
         options: String,
     },
 }
 
 impl Ask {
-    /// How long a client waits for the answer; `None` for work that takes as long as it takes.
+    /// Maximum wait for the answer; `None` for work without a time limit.
     pub(super) fn patience(&self) -> Option<Duration> {
         match self {
             Ask::Server {}
@@ -130,10 +130,10 @@ impl Ask {
     }
 }
 
-/// Why something was not done.
+/// A refused request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Refusal {
-    /// Number of the system.
+    /// Errno of the refusal.
     pub errno: i32,
     /// One sentence.
     pub text: String,
@@ -163,15 +163,15 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// What the server made of a request.
+/// Result of a request.
 pub(super) type Answered = Result<Value, Refusal>;
 
-/// The line of a request.
+/// Encodes a request.
 pub(super) fn request(ask: &Ask) -> Vec<u8> {
     line(serde_json::to_value(ask).expect("its fields are plain"))
 }
 
-/// Reads the line of a request.
+/// Decodes a request.
 pub(super) fn parse_request(line: &[u8]) -> Result<Ask, Refusal> {
     let nonsense = |error: serde_json::Error| Refusal::invalid(format!("request: {error}"));
     let mut value: Value = serde_json::from_slice(line).map_err(nonsense)?;
@@ -179,7 +179,7 @@ pub(super) fn parse_request(line: &[u8]) -> Result<Ask, Refusal> {
     serde_json::from_value(value).map_err(nonsense)
 }
 
-/// The line of an answer.
+/// Encodes an answer.
 pub(super) fn answer(answered: Answered) -> Vec<u8> {
     line(match answered {
         Ok(value) => json!({ "answer": value }),
@@ -187,7 +187,7 @@ pub(super) fn answer(answered: Answered) -> Vec<u8> {
     })
 }
 
-/// Reads the line of an answer. The outer error is the line's.
+/// Decodes an answer. The outer error is a malformed line.
 pub(super) fn parse_answer(line: &[u8]) -> Result<Answered, Refusal> {
     let nonsense = |error: serde_json::Error| Refusal::invalid(format!("answer: {error}"));
     let mut value: Value = serde_json::from_slice(line).map_err(nonsense)?;

@@ -1,12 +1,12 @@
-//! What the keeper does with the lines of its server, which may have been taken over: a bounded
-//! number of them reaches the log, without control characters and in the server's name only.
+//! Rate-limited relay of log lines from the server, which may be compromised. A bounded number of
+//! lines reaches the log, without control characters and in the server's name only.
 
 use super::{Severity, SystemLog, plain};
 
-/// More lines than a server has to say.
+/// Maximum number of lines; a healthy server has fewer.
 const LINES_MAX: u32 = 2048;
 
-/// See the module.
+/// Relay of log lines; see the module.
 pub(crate) struct Relay {
     log: SystemLog,
     left: u32,
@@ -15,7 +15,7 @@ pub(crate) struct Relay {
 }
 
 impl Relay {
-    /// For the lines of this process.
+    /// A relay in the name of this process.
     pub(crate) fn new() -> Self {
         Self {
             log: SystemLog::new(),
@@ -24,7 +24,7 @@ impl Relay {
         }
     }
 
-    /// Passes on a severity and a line behind it.
+    /// Logs a message of a severity byte and a line.
     pub(crate) fn pass_on(&mut self, message: &[u8]) {
         let log = &self.log;
         let write = |severity, line: &str| log.write(severity, line).is_ok();

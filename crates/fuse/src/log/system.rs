@@ -1,8 +1,8 @@
-//! The log of the system: datagrams to `/dev/log`, where syslog or journald listens.
+//! System log: datagrams to `/dev/log`, the socket of syslog or journald.
 //!
-//! Layout: `<PRIORITY>TIME TAG[PID]: LINE`, the priority being 8 times the facility (3, daemon)
-//! plus the severity, the time local as in `Nov  5 07:12:00`.
-//! Each line has a socket of its own: there are few, and a daemon that was started again is found.
+//! Layout: `<PRIORITY>TIME TAG[PID]: LINE`. The priority is 8 times the facility (3, daemon) plus
+//! the severity; the time is local, as in `Nov  5 07:12:00`.
+//! Each line uses a new socket: lines are rare, and a restarted daemon is found again.
 //! References: RFC 3164; man page `syslog(3)`.
 
 use super::Severity;
@@ -16,23 +16,23 @@ const MONTHS: [&str; 12] = [
     "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
 ];
 
-/// See the module.
+/// Client of the system log; see the module.
 pub(crate) struct SystemLog {
     pid: u32,
 }
 
 impl SystemLog {
-    /// With lines of this process.
+    /// A client in the name of this process.
     pub(crate) fn new() -> Self {
         Self {
             pid: std::process::id(),
         }
     }
 
-    /// Sends a line, which holds no control characters.
+    /// Sends a line without control characters.
     ///
     /// # Errors
-    /// Nobody listens, or takes it at once.
+    /// No daemon listens, or it does not take the line at once.
     pub(crate) fn write(&self, severity: Severity, line: &str) -> io::Result<()> {
         let socket = UnixDatagram::unbound()?;
         socket.set_nonblocking(true)?;
@@ -47,7 +47,7 @@ impl SystemLog {
     }
 }
 
-/// The time of day here, as RFC 3164 writes it.
+/// Local time in the format of RFC 3164.
 #[allow(unsafe_code)]
 fn local_time() -> String {
     // SAFETY: both calls write to what they are given, which is valid for them: a null pointer is

@@ -1,4 +1,4 @@
-//! Which calls of the system the server can make (seccomp); others answer `EPERM`.
+//! System-call filter of the server (seccomp); all other calls fail with `EPERM`.
 
 use super::Files;
 use seccompiler::{
@@ -10,7 +10,7 @@ use std::io;
 
 type Rules = BTreeMap<i64, Vec<SeccompRule>>;
 
-/// Calls on descriptors that are open, on memory of its own, on its own threads and time.
+/// Calls on open descriptors, own memory, own threads, and time.
 const ALLOWED: &[libc::c_long] = &[
     libc::SYS_read,
     libc::SYS_write,
@@ -83,21 +83,21 @@ const ALLOWED: &[libc::c_long] = &[
     libc::SYS_exit_group,
 ];
 
-/// The same by older names.
+/// Legacy variants of these calls.
 #[cfg(target_arch = "x86_64")]
 const ALLOWED_HERE: &[libc::c_long] = &[libc::SYS_poll, libc::SYS_dup2, libc::SYS_time];
 #[cfg(not(target_arch = "x86_64"))]
 const ALLOWED_HERE: &[libc::c_long] = &[];
 
-/// What takes a path, where Landlock says which. Landlock does not restrict `stat`, `readlink` and
-/// `chdir`, so no call that takes a path for these is allowed; `fstat` is.
+/// Calls that take a path, which Landlock checks. Landlock does not restrict `stat`, `readlink` and
+/// `chdir`, so their variants with a path are forbidden; `fstat` is allowed.
 const BY_PATH: &[libc::c_long] = &[libc::SYS_openat, libc::SYS_unlinkat];
 #[cfg(target_arch = "x86_64")]
 const BY_PATH_HERE: &[libc::c_long] = &[libc::SYS_open, libc::SYS_unlink];
 #[cfg(not(target_arch = "x86_64"))]
 const BY_PATH_HERE: &[libc::c_long] = &[];
 
-/// What makes sockets not wait, and tells terminals.
+/// ioctls for non-blocking sockets and terminal detection.
 // The type of the constants depends on the C library: u64 with glibc, i32 with musl.
 #[allow(clippy::unnecessary_cast)]
 const CONTROLS: [u64; 2] = [libc::FIONBIO as u64, libc::TCGETS as u64];
@@ -108,7 +108,7 @@ pub(super) fn restrict(files: Files) -> io::Result<()> {
     let no_clone3 = program(
         [(libc::SYS_clone3, Vec::new())].into(),
         SeccompAction::Allow,
-        // The C library goes back to the older call, whose flags can be looked at.
+        // The C library falls back to `clone`, whose flags a filter can check.
         SeccompAction::Errno(libc::ENOSYS.cast_unsigned()),
     );
     let denied = SeccompAction::Errno(libc::EPERM.cast_unsigned());
@@ -135,7 +135,7 @@ fn rules(files: Files) -> Result<Rules, seccompiler::BackendError> {
     };
     let plain = [ALLOWED, ALLOWED_HERE].into_iter().chain(by_path).flatten();
     let mut rules: Rules = plain.map(|call| (*call, Vec::new())).collect();
-    // The other filter has the last word on it.
+    // The other filter decides on `clone3`.
     rules.insert(libc::SYS_clone3, Vec::new());
     let not_run = argument(2, SeccompCmpOp::MaskedEq(libc::PROT_EXEC as u64), 0)?;
     rules.insert(libc::SYS_mmap, vec![not_run.clone()]);

@@ -1,4 +1,4 @@
-//! Which files the server reaches (Landlock).
+//! File access of the server (Landlock).
 
 use super::Files;
 use crate::options::MountOptions;
@@ -10,18 +10,18 @@ use landlock::{
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Newest version whose rights are used; an older kernel enforces those that it knows.
+/// Newest Landlock ABI that is used; an older kernel enforces the part that it knows.
 const VERSION: ABI = ABI::V6;
 
-/// Read: cores and groups of callers.
+/// Readable: CPU topology and groups of callers.
 const READ: [&str; 3] = ["/proc", "/sys/devices/system/cpu", "/sys/fs/cgroup"];
-/// Written: how far the kernel reads ahead.
+/// Writable: read-ahead settings.
 const WRITE: [&str; 1] = ["/sys/devices/virtual/bdi"];
-/// Read and written.
+/// Readable and writable.
 const BOTH: [&str; 2] = ["/dev/fuse", "/dev/null"];
 
-/// Restricts this thread, and those that it starts, to the image and what the server needs. `dir`
-/// is the directory of the mount: others, of the same user too, are out of reach.
+/// Restricts this thread and the threads that it starts to the image and the server's own files.
+/// `dir` is the directory of the mount; other directories, even of the same user, are unreachable.
 pub(super) fn restrict(options: &MountOptions, dir: &Path) -> io::Result<Files> {
     match ruleset(options, dir).map_err(io::Error::other)?.ruleset {
         RulesetStatus::NotEnforced => Ok(Files::Open),

@@ -1,9 +1,9 @@
-//! Locking the server in, so that a hostile image that takes it over reaches nothing but itself.
+//! Sandbox of the server: an image that compromises the server reaches nothing but itself.
 //!
-//! Three walls, put up in this order: privileges are dropped and files are restricted
-//! (`files`, Landlock) while the process has one thread, before the image is read; calls are
-//! restricted (`calls`, seccomp) for all threads once the mount is served. What needs more, taking
-//! the mount off, is done by [`crate::keeper`].
+//! Three layers, installed in this order. Capabilities are dropped (`privileges`) and file access
+//! is restricted (`files`, Landlock) while the process has one thread, before the image is read.
+//! System calls are restricted (`calls`, seccomp) for all threads once the mount is served.
+//! [`crate::keeper`] does what needs more rights, such as the unmount.
 //!
 //! References: kernel documentation, `userspace-api/landlock`, `userspace-api/seccomp_filter`.
 
@@ -19,20 +19,20 @@ use std::fmt;
 use std::io;
 use std::path::Path;
 
-/// A process that is half locked in.
+/// Sandbox with Landlock installed and seccomp pending.
 pub(crate) struct HalfLocked {
     files: Files,
 }
 
-/// Whether the kernel restricts which files can be opened.
+/// Whether Landlock restricts file access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Files {
     Restricted,
-    /// The kernel has no Landlock: nothing can be opened once calls are restricted.
+    /// Not restricted, so seccomp will forbid all calls that take a path.
     Open,
 }
 
-/// What holds the server.
+/// Active layers of the sandbox.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Locked {
     Both,
@@ -50,11 +50,11 @@ impl fmt::Display for Locked {
     }
 }
 
-/// Restricts which files this thread and those that it starts can reach, and what they may. `dir`
-/// is the directory of the mount.
+/// Drops capabilities and restricts file access of this thread and the threads that it starts.
+/// `dir` is the directory of the mount.
 ///
 /// # Errors
-/// [`Sandbox::Must`] and no Landlock.
+/// With [`Sandbox::Must`]: a step failed, or the kernel has no Landlock.
 pub(crate) fn begin(options: &MountOptions, dir: &Path) -> Result<HalfLocked> {
     let begun = limit_memory(options.memory_bytes_max)
         .and_then(|()| privileges::drop_all_but_access())
@@ -72,7 +72,7 @@ pub(crate) fn begin(options: &MountOptions, dir: &Path) -> Result<HalfLocked> {
     }
 }
 
-/// Lets the process have no more address space than this.
+/// Limits the address space of the process, in bytes.
 fn limit_memory(bytes: Option<u64>) -> io::Result<()> {
     let Some(bytes) = bytes else {
         return Ok(());
@@ -88,10 +88,10 @@ fn limit_memory(bytes: Option<u64>) -> io::Result<()> {
 }
 
 impl HalfLocked {
-    /// Restricts which calls of the system all threads can make.
+    /// Restricts the system calls of all threads.
     ///
     /// # Errors
-    /// [`Sandbox::Must`] and no seccomp.
+    /// With [`Sandbox::Must`]: the seccomp filter cannot be installed.
     pub(crate) fn finish(self, sandbox: Sandbox) -> Result<Locked> {
         match (calls::restrict(self.files), self.files) {
             (Ok(()), Files::Restricted) => Ok(Locked::Both),

@@ -1,4 +1,4 @@
-//! A process that is locked in tries to get out.
+//! A sandboxed process tries to escape.
 
 use super::*;
 use std::fs::{self, File};
@@ -8,7 +8,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Names the directory for the process that is locked in.
+/// Directory for the sandboxed process.
 const DIR: &str = "UEXT4_TEST_LOCKED_IN";
 
 #[test]
@@ -78,7 +78,7 @@ fn try_everything(dir: &Path) {
     denied("to send signals", asked.map_err(io::Error::from));
 }
 
-/// Not by itself: it locks its process in, all threads of it.
+/// Not run by itself: it sandboxes all threads of its process.
 #[test]
 #[ignore = "nothing_is_reached_from_inside runs it in a process of its own"]
 fn inside() {
@@ -109,7 +109,7 @@ fn inside() {
     wire.press();
     before.join().expect("it stayed inside");
     try_everything(&dir);
-    // The image is what it is there for, also once more (a remount).
+    // The image stays accessible and can be opened again (for a remount).
     let image = File::options()
         .read(true)
         .write(true)

@@ -1,4 +1,4 @@
-//! Who asks, and whose things are, inside the image and outside ([`crate::owners`]).
+//! Mapping of callers and owners between mount and image ([`crate::owners`]).
 
 use super::{Handled, Server, control};
 use crate::errno::Errno;
@@ -8,7 +8,7 @@ use crate::request::Request;
 use uext4::{Attr, Caller, InodeRef};
 
 impl Server {
-    /// Attributes of an inode, as the mount shows them.
+    /// Attributes of an inode with mapped owners.
     pub(super) fn shown(&self, inode: &InodeRef) -> Attr {
         self.show(self.filesystem.attr(inode))
     }
@@ -18,17 +18,17 @@ impl Server {
         attr
     }
 
-    /// Who asks for what makes no inode.
+    /// Mapped caller of a request that creates no inode.
     pub(super) fn asker(&self, request: &Request<'_>) -> Caller {
         self.inside(request.caller(0))
     }
 
-    /// As [`Self::asker`], with the groups that the caller's process has now.
+    /// As [`Self::asker`], with the current supplementary groups of the process.
     pub(super) fn asker_in_groups(&self, request: &Request<'_>) -> Caller {
         self.inside(request.caller_in_groups())
     }
 
-    /// Rights are those that the caller has outside.
+    /// Capabilities stay those that the caller has outside.
     fn inside(&self, caller: Caller) -> Caller {
         if self.owners.are_same() {
             return caller;
@@ -53,10 +53,10 @@ impl Server {
         inside.flatten().collect()
     }
 
-    /// Who makes an inode in `parent`: it will belong to the caller's id.
+    /// Mapped caller of a request that creates an inode in `parent`: the owner of the new inode.
     ///
     /// # Errors
-    /// `EOVERFLOW`, as of the kernel, when nobody inside stands for the caller.
+    /// `EOVERFLOW`, as in the kernel, if no id inside maps to the caller.
     pub(super) fn maker(
         &self,
         request: &Request<'_>,
@@ -84,8 +84,8 @@ impl Server {
         })
     }
 
-    /// What belongs to nobody outside is changed by the superuser only: to the kernel its owner is
-    /// whoever has the number that is shown instead.
+    /// Refuses changes to an inode with an unmapped owner, except to the superuser. The kernel
+    /// takes the overflow id shown in its place for the owner.
     pub(super) fn check_known(&self, request: &Request<'_>) -> Handled {
         if request.uid == 0 || self.owners.are_same() {
             return Ok(());
@@ -100,8 +100,8 @@ impl Server {
         self.check_victims(request)
     }
 
-    /// The inodes whose names a request removes or replaces. The kernel holds both directories, so
-    /// that the names stay what they are until the request is served.
+    /// Checks the inodes whose names a request removes or replaces. The kernel locks both
+    /// directories, so the names do not change until the request is served.
     fn check_victims(&self, request: &Request<'_>) -> Handled {
         let (first, second) = victims(request)?;
         for (node, name) in [first, second].into_iter().flatten() {
@@ -109,7 +109,7 @@ impl Server {
             let found = self.filesystem.lookup(&parent, name, &self.asker(request));
             let attr = match found {
                 Ok(inode) => self.filesystem.attr(&inode),
-                // The operation itself says what is wrong.
+                // The operation itself reports the error.
                 Err(_) => continue,
             };
             if !self.owners.are_known(attr.uid, attr.gid) {
@@ -123,7 +123,7 @@ impl Server {
 /// A name in the directory of a node.
 type Name<'a> = (u64, &'a [u8]);
 
-/// The names that a request removes or replaces.
+/// Names that a request removes or replaces.
 fn victims<'a>(request: &Request<'a>) -> Result<(Option<Name<'a>>, Option<Name<'a>>), Errno> {
     let mut args = request.args();
     let to = match request.opcode {
@@ -145,7 +145,7 @@ fn victims<'a>(request: &Request<'a>) -> Result<(Option<Name<'a>>, Option<Name<'
 /// `O_ACCMODE` of `open(2)`.
 const O_ACCMODE: u32 = 0o3;
 
-/// The nodes that a request changes. What is written to an open file is no concern: opening it was.
+/// Nodes that a request changes. Writes are exempt, since the open was checked.
 fn targets(request: &Request<'_>) -> (Option<u64>, Option<u64>) {
     let node = Some(request.node);
     let mut args = request.args();

@@ -30,8 +30,8 @@ impl Server {
     pub(super) fn setattr(&self, request: &Request<'_>, answer: &mut Answer) -> Handled {
         let inode = self.get(request.node)?;
         let (valid, mut set) = parse(request.args())?;
-        // A change of owner asks for it whoever makes it; the library knows what of that means the
-        // superuser, who may keep setgid.
+        // The kernel sets the flag for any change of owner, also of a superuser, who may keep
+        // setgid. The library applies the superuser's rules itself.
         let given_by_superuser = request.uid == 0 && (set.uid.is_some() || set.gid.is_some());
         let kill = valid & fattr::KILL_SUIDGID != 0 && !given_by_superuser;
         if kill && set.mode.is_none() {
@@ -45,8 +45,8 @@ impl Server {
         self.put_attributes(request.node, &self.show(attr), answer)
     }
 
-    /// The mode without setuid and setgid, as far as the caller may not keep them; `None` when
-    /// nothing goes.
+    /// The mode after clearing setuid and setgid where the caller may not keep them; `None` if
+    /// nothing changes.
     pub(super) fn mode_without_privileges(
         &self,
         request: &Request<'_>,
@@ -57,7 +57,7 @@ impl Server {
         has_any.then(|| self.filesystem.mode_without_privileges(inode, &caller()))?
     }
 
-    /// Takes setuid and setgid away, as a write of somebody without privileges does.
+    /// Clears setuid and setgid, as a write without privileges does.
     pub(super) fn kill_privileges(
         &self,
         request: &Request<'_>,

@@ -1,8 +1,8 @@
-//! Where the blocks of a file stand on the device (`FIBMAP`, swap files).
+//! Block map of a file (`FIBMAP`, swap files).
 //!
-//! The kernel asks on mounts of block devices only (`fuseblk`), for blocks of the mount's size. A
-//! swap file is used past the server from then on: the kernel lets nothing change the file, and
-//! the server never moves a written block.
+//! The kernel sends `BMAP` only on mounts of block devices (`fuseblk`), in blocks of the mount's
+//! size. Swapping bypasses the server: the kernel forbids changes of a swap file, and the server
+//! never moves a written block.
 
 use super::{Handled, Server};
 use crate::answer::Answer;
@@ -11,9 +11,9 @@ use crate::request::Request;
 use uext4::{Extent, FileType};
 
 impl Server {
-    /// Answers 0 for what has no place of its own: holes, unwritten blocks, inline data.
+    /// Answers 0 for holes, unwritten blocks and inline data.
     pub(super) fn bmap(&self, request: &Request<'_>, answer: &mut Answer) -> Handled {
-        // Of a part of a device the kernel would use the wrong blocks.
+        // On a part of a device the kernel would use wrong blocks.
         if !self.agreement.maps_blocks() {
             return Err(Errno::ENOSYS);
         }
@@ -22,7 +22,7 @@ impl Server {
         Ok(())
     }
 
-    /// Whether the answer may be another one once the kernel has written what it holds back.
+    /// Whether writeback of dirty pages may change the answer.
     pub(super) fn bmap_lacks_data(&self, request: &Request<'_>) -> bool {
         self.agreement.maps_blocks()
             && self.may_lack_data(request.node)
@@ -34,7 +34,7 @@ impl Server {
         let (block, block_bytes) = (args.u64()?, u64::from(args.u32()?));
         let inode = self.get(request.node)?;
         let ours = u64::from(self.filesystem.statfs().block_size);
-        // With blocks of another size the kernel would mix up the units.
+        // Another block size would confuse the kernel's units.
         if inode.kind() != FileType::Regular || block_bytes != ours {
             return Ok(None);
         }
@@ -47,7 +47,7 @@ impl Server {
     }
 }
 
-/// The byte on the device of byte `at` of the file.
+/// Device byte of file byte `at`.
 fn place_in(extent: &Extent, at: u64) -> Option<u64> {
     const ELSEWHERE: u32 = Extent::UNWRITTEN | Extent::DATA_INLINE | Extent::NOT_ALIGNED;
     let skip = at.checked_sub(extent.logical_bytes)?;

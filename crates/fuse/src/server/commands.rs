@@ -1,8 +1,8 @@
-//! Numbers of ioctls, exact in direction and size.
+//! Ioctl numbers, exact in direction and size.
 //!
 //! The kernel checks owners and read-only mounts for exact numbers only: `FS_IOC_SETFLAGS` and
 //! `FS_IOC_FSSETXATTR` reach the server after these checks. A number with another direction or size
-//! comes from the caller unchecked, so it is another ioctl.
+//! arrives unchecked, so it counts as another ioctl.
 //!
 //! References: `linux/fs.h`, `linux/fscrypt.h`, `linux/fsverity.h` of the kernel's user API.
 
@@ -10,9 +10,9 @@
 const W: u32 = 1;
 const R: u32 = 2;
 const WR: u32 = W | R;
-/// Bytes of `long`, which the flag and version ioctls are declared with.
+/// Size of `long`, the declared type of the flag and version ioctls, in bytes.
 const LONG: u32 = size_of::<libc::c_long>() as u32;
-/// Bytes of `int`, in the numbers that 32-bit callers use.
+/// Size of `int`, in the numbers of 32-bit callers, in bytes.
 const INT: u32 = 4;
 
 const fn number(direction: u32, kind: u8, nr: u8, size_bytes: u32) -> u32 {
@@ -25,7 +25,7 @@ pub(super) const FSGETXATTR: u32 = number(R, b'X', 31, 28);
 pub(super) const FSSETXATTR: u32 = number(W, b'X', 32, 28);
 pub(super) const GETVERSION: u32 = number(R, b'v', 1, LONG);
 pub(super) const SETVERSION: u32 = number(W, b'v', 2, LONG);
-/// The same by ext4's own numbers.
+/// The same under ext4's own numbers.
 pub(super) const EXT4_GETVERSION: u32 = number(R, b'f', 3, LONG);
 pub(super) const EXT4_SETVERSION: u32 = number(W, b'f', 4, LONG);
 pub(super) const FITRIM: u32 = number(WR, b'X', 121, 24);
@@ -33,12 +33,12 @@ pub(super) const GETFSLABEL: u32 = number(R, 0x94, 49, 256);
 pub(super) const SETFSLABEL: u32 = number(W, 0x94, 50, 256);
 pub(super) const SHUTDOWN: u32 = number(R, b'X', 125, 4);
 
-/// Those that change an inode.
+/// Ioctls that change an inode.
 pub(super) const OF_INODES: &[u32] = &[SETFLAGS, FSSETXATTR, SETVERSION, EXT4_SETVERSION];
 
-/// Known to ext4 and refused here: the UUID, of whose structure the kernel passes the head only;
-/// policies and keys of encrypted files and seals of fs-verity, features that a file system mounted
-/// to be written does not have.
+/// Ioctls that ext4 knows and this server refuses: the UUID (the kernel passes only the head of its
+/// structure), encryption policies and keys, and fs-verity. A file system with the last two
+/// features is never mounted writable.
 pub(super) const REFUSED: &[u32] = &[
     number(R, b'f', 44, 8),
     number(W, b'f', 44, 8),
@@ -56,11 +56,11 @@ pub(super) const REFUSED: &[u32] = &[
     number(WR, b'f', 135, 40),
 ];
 
-/// `FUSE_IOCTL_COMPAT`: a 32-bit program calls.
+/// `FUSE_IOCTL_COMPAT`: the caller is a 32-bit program.
 const COMPAT: u32 = 1 << 0;
 
-/// The number by which a 64-bit program asks the same. The kernel translates those of the flags
-/// itself, since it checks them; the numbers of versions come as they are.
+/// The 64-bit number of the same ioctl. The kernel translates the flag ioctls, which it checks;
+/// version ioctls arrive unchanged.
 pub(super) fn native(command: u32, ioctl_flags: u32) -> u32 {
     const NARROW: [(u32, u32); 4] = [
         (number(R, b'v', 1, INT), GETVERSION),

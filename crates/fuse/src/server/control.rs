@@ -1,12 +1,11 @@
-//! The few ioctls that the kernel passes on: inode flags, project ids, generation, trim, label.
-//! The kernel checks the owner of the inode for flags and project ids only, and only for their
-//! exact numbers ([`commands`]).
+//! Ioctls that the kernel forwards: inode flags, project ids, generation, trim, label. The kernel
+//! checks the owner of the inode only for flags and project ids, and only for their exact numbers
+//! ([`commands`]).
 //!
-//! Not here: what the kernel passes on without its argument, so that it is refused:
-//! `EXT4_IOC_SHUTDOWN` (declared as one that only reads; `uext4 shutdown` asks the server itself),
-//! `EXT4_IOC_GETFSUUID` and `SETFSUUID` (of their structure only the head is passed);
-//! `FS_IOC_GETFSUUID`, which it answers itself; freezing, which it refuses for FUSE
-//! (`uext4 freeze`).
+//! Not here: ioctls that the kernel forwards without their argument are refused.
+//! `EXT4_IOC_SHUTDOWN` is declared with `_IOR` (`uext4 shutdown` uses the control socket). Of the
+//! structure of `EXT4_IOC_GETFSUUID` and `SETFSUUID` only the head arrives.
+//! The kernel answers `FS_IOC_GETFSUUID` itself and refuses to freeze FUSE (`uext4 freeze`).
 
 use super::commands::{self, native};
 use super::{Handled, Server};
@@ -17,10 +16,10 @@ use uext4::{Attr, Error, InodeRef, SetAttr, Tuning};
 
 /// Bytes of `struct fstrim_range`.
 const FSTRIM_RANGE_BYTES: usize = 24;
-/// Bytes that `GETFSLABEL` answers and `SETFSLABEL` takes.
+/// Size of the label of `GETFSLABEL` and `SETFSLABEL`, in bytes.
 const FSLABEL_BYTES: usize = 256;
 
-/// `FS_XFLAG_*` and the `FS_*_FL` that they stand for.
+/// `FS_XFLAG_*` and the matching `FS_*_FL`.
 const XFLAGS: &[(u32, u32)] = &[
     (0x0000_0008, 0x0000_0010),
     (0x0000_0010, 0x0000_0020),
@@ -33,7 +32,7 @@ const XFLAGS: &[(u32, u32)] = &[
 /// Bytes of `struct fsxattr`.
 const FSXATTR_BYTES: usize = 28;
 
-/// The number of an ioctl, as a 64-bit program says it.
+/// Number of the ioctl in its 64-bit form.
 fn command(request: &Request<'_>) -> Option<u32> {
     let mut args = request.args();
     args.skip(8).ok()?;
@@ -41,12 +40,12 @@ fn command(request: &Request<'_>) -> Option<u32> {
     Some(native(command, flags))
 }
 
-/// Whether an ioctl takes as long as the device takes.
+/// Whether an ioctl waits for the device.
 pub(super) fn is_long(request: &Request<'_>) -> bool {
     command(request) == Some(commands::FITRIM)
 }
 
-/// Whether an ioctl changes the inode that it is about.
+/// Whether an ioctl changes its inode.
 pub(super) fn changes_inode(request: &Request<'_>) -> bool {
     command(request).is_some_and(|command| commands::OF_INODES.contains(&command))
 }
@@ -142,7 +141,7 @@ impl Server {
         }
     }
 
-    /// The label ends at its first zero byte, of which there must be one.
+    /// The label ends at its first zero byte, which is required.
     fn set_label(&self, request: &Request<'_>, bytes: &[u8]) -> Handled {
         if request.uid != 0 {
             return Err(Errno::EPERM);
@@ -170,8 +169,8 @@ impl Server {
         Ok(self.filesystem.trim(range, min_len)?)
     }
 
-    /// The kernel does not expect that an ioctl moves the change time. Of regular files it goes by
-    /// its own with the write-back cache, whatever we say.
+    /// Sets attributes and invalidates the kernel's copy, since the kernel does not expect an ioctl
+    /// to change ctime. With the write-back cache it keeps its own ctime for regular files.
     fn set(&self, request: &Request<'_>, inode: &InodeRef, set: SetAttr) -> Handled {
         if !self.agreement.checks_flag_ioctls() {
             self.check_owner(request, inode)?;
@@ -188,7 +187,7 @@ fn put_head(answer: &mut Answer) {
     answer.zeroes(16);
 }
 
-/// A 32-bit number, whatever width the ioctl's code says: programs pass an `int` as ext4 wants it.
+/// A 32-bit number whatever width the ioctl's code declares: programs pass an `int`, as for ext4.
 fn put_number(answer: &mut Answer, number: u32, out_size: u32) -> Handled {
     if out_size < 4 {
         return Err(Errno::EINVAL);
@@ -210,7 +209,7 @@ fn put_fsxattr(answer: &mut Answer, attr: &Attr, out_size: u32) -> Handled {
     Ok(())
 }
 
-/// The inode flags after `FSSETXATTR`: those that it cannot name stay.
+/// Inode flags after `FSSETXATTR`; flags without an `FS_XFLAG_*` stay.
 fn flags_of(xflags: u32, old: u32) -> u32 {
     XFLAGS
         .iter()

@@ -1,4 +1,4 @@
-//! Data: read, write, space, seek, copy, sync.
+//! File data: read, write, fallocate, seek, copy, fsync.
 
 use super::{Handled, Server};
 use crate::answer::Answer;
@@ -9,7 +9,7 @@ use crate::protocol::{WRITE_CACHE, WRITE_KILL_SUIDGID, opcode};
 use crate::request::Request;
 use uext4::{ChangeTimes, FallocateMode, FileType, Filesystem, InodeRef, Seek, Stretch, Times};
 
-/// Reads of fewer bytes cost less through memory.
+/// Smaller reads, in bytes, are cheaper through memory than through a pipe.
 const IN_PLACE_BYTES_MIN: usize = 64 << 10;
 /// Flags of `open(2)`.
 pub(super) const O_DIRECT: u32 = rustix::fs::OFlags::DIRECT.bits();
@@ -21,9 +21,9 @@ const FALLOC_ZERO_RANGE: u32 = 0x10;
 /// `lseek(2)` modes that reach a file system.
 const SEEK_DATA: u32 = 3;
 const SEEK_HOLE: u32 = 4;
-/// Most bytes that one request copies inside the file system.
+/// Maximum bytes that one request copies inside the file system.
 const COPY_BYTES_MAX: u64 = 16 << 20;
-/// Bytes copied at a time.
+/// Bytes per copy step.
 const COPY_STEP_BYTES: usize = 1 << 20;
 
 impl Server {
@@ -53,8 +53,8 @@ impl Server {
         Ok(())
     }
 
-    /// Whether a `READ` brings the first pages of the node into the kernel's cache: the access that
-    /// opening the file was not. Of later ones nothing is known ([`is_access`]).
+    /// Whether a `READ` brings the first pages of the node into the page cache. It then counts as
+    /// the access, in place of the open. Later fills are ambiguous ([`is_access`]).
     fn fills_cache(&self, request: &Request<'_>, flags: u32) -> bool {
         flags & (O_NOATIME | O_DIRECT) == 0 && !self.nodes.note_cached(request.node)
     }
@@ -68,7 +68,7 @@ impl Server {
         let written = if flags & WRITE_CACHE != 0 {
             self.write_back(request.node, &inode, offset, data)?
         } else {
-            // Times and capabilities of a file opened past its cache the kernel leaves alone.
+            // The kernel leaves times and capabilities of a direct-I/O file to the server.
             let manner = Manner::of(handle);
             let times = match manner.later {
                 true => Times::Keep,
@@ -97,8 +97,8 @@ impl Server {
         Ok(())
     }
 
-    /// The times when the kernel sends a change of data that it lets pass: with the write-back
-    /// cache it owns them, has set its own before and sends those, or told them already.
+    /// Time policy for forwarded data changes. With the write-back cache the kernel owns the times:
+    /// it has set them already and sends them, or has reported them before.
     fn times_of_changes(&self) -> Times {
         match self.agreement.writeback() {
             true => Times::Keep,
@@ -106,7 +106,7 @@ impl Server {
         }
     }
 
-    /// The kernel has promised the data to somebody.
+    /// Writeback of data that the kernel has already accepted.
     fn write_back(
         &self,
         node: u64,
@@ -128,8 +128,8 @@ impl Server {
         let (_fh, offset, len, mode) = (args.u64()?, args.u64()?, args.u64()?, args.u32()?);
         let mode = fallocate_mode(mode).ok_or(Errno::EOPNOTSUPP)?;
         let inode = self.get(request.node)?;
-        // The request does not say whether the caller may keep setuid; the superuser usually may.
-        // It goes first, as in the kernel: also when there is no space.
+        // The request does not say whether the caller may keep setuid, but the superuser usually
+        // may. Setuid goes first, as in the kernel, even if no space is left.
         let times = match self.agreement.owns_fallocate_times() {
             true => Times::Keep,
             false => Times::Change,
@@ -138,19 +138,19 @@ impl Server {
         if request.uid != 0 {
             self.kill_privileges(request, &inode, times)?;
         }
-        // Before Linux 5.19 the kernel does not.
+        // Kernels before Linux 5.19 leave this to the server.
         self.filesystem.kill_capabilities(&inode)?;
         self.filesystem
             .fallocate_through(&inode, mode, offset, len, times, &caller)?;
         Ok(())
     }
 
-    /// Whether the kernel may hold data of the node that we have not seen.
+    /// Whether the page cache may hold dirty data of the node.
     pub(super) fn may_lack_data(&self, node: u64) -> bool {
         self.agreement.writeback() && self.nodes.writers(node) == Writers::Some
     }
 
-    /// Data that only the kernel had when the request came were fetched before.
+    /// Dirty pages of the node were written back before (`fetch_data`).
     pub(super) fn lseek(&self, request: &Request<'_>, answer: &mut Answer) -> Handled {
         let (offset, what) = parse_seek(request)?;
         let inode = self.get(request.node)?;
@@ -191,7 +191,7 @@ impl Server {
         if request.uid != 0 {
             self.kill_privileges(request, &to, times)?;
         }
-        // Before Linux 6.1 the kernel does not.
+        // Kernels before Linux 6.1 leave this to the server.
         self.filesystem.kill_capabilities(&to)?;
         answer.u32(copied);
         answer.u32(0);
@@ -207,7 +207,7 @@ impl Server {
         let before = space();
         let synced = self.filesystem.fsync_open(&inode, &cursor);
         if space() != before {
-            // The kernel shows what the map took, too.
+            // Allocated map blocks change the block count that the kernel shows.
             self.forget_attributes(request.node);
         }
         self.opened.keep(handle, cursor);
@@ -221,9 +221,9 @@ impl Server {
     }
 }
 
-/// Writes all of `data` or fails, where an answer that says less would not do: to a write-back the
-/// kernel takes it as a sign that all are written, to a direct write as an I/O error (and cuts the
-/// file to the size that it had). `write` writes from a byte of them on.
+/// Writes all of `data` or fails. The kernel takes a short answer to a writeback for a full one,
+/// and a short direct write for an I/O error, after which it truncates to the old size. `write`
+/// writes from a byte offset in `data` on.
 fn write_all(data: &[u8], write: impl Fn(usize) -> Result<usize, Errno>) -> Result<usize, Errno> {
     let mut done = 0;
     while done < data.len() {
@@ -235,26 +235,26 @@ fn write_all(data: &[u8], write: impl Fn(usize) -> Result<usize, Errno>) -> Resu
     Ok(done)
 }
 
-/// Whether a `READ` is an access by itself. What fills the kernel's cache is none: it may be
-/// read-ahead or the rest of a page that is written to, or late, after others set the time.
+/// Whether a `READ` is an access by itself. Cache fills are not: they may be read-ahead, the rest
+/// of a partially written page, or later than an explicit change of the time.
 fn is_access(manner: Manner, flags: u32) -> bool {
     flags & O_NOATIME == 0 && (manner.past_cache || flags & O_DIRECT != 0)
 }
 
-/// Bytes that a `READ` or `WRITE` moves.
+/// Length of a `READ` or `WRITE`, in bytes.
 pub(super) fn len_bytes(request: &Request<'_>) -> u32 {
     let mut args = request.args();
     args.skip(16).and_then(|()| args.u32()).unwrap_or(0)
 }
 
-/// Whether a `READ` or `WRITE` goes past the kernel's cache, so that its caller waits.
+/// Whether a `READ` or `WRITE` is direct I/O, so that its caller waits.
 pub(super) fn is_direct(request: &Request<'_>) -> bool {
     let mut args = request.args();
     let opened = args.skip(32).and_then(|()| args.u32());
     opened.is_ok_and(|opened| opened & O_DIRECT != 0)
 }
 
-/// The node that `COPY_FILE_RANGE` writes to.
+/// Destination node of `COPY_FILE_RANGE`.
 pub(super) fn copy_target(request: &Request<'_>) -> Result<u64, Errno> {
     let mut args = request.args();
     args.skip(16)?;

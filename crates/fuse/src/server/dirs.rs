@@ -1,7 +1,7 @@
-//! Reading directories.
+//! Directory listings.
 //!
-//! Directories are opened without a request; a cookie says where to go on, whatever happened to
-//! the directory in between.
+//! Directories are opened without a request. A cookie is a position that stays valid while the
+//! directory changes.
 
 use super::{Handled, Server};
 use crate::answer::Answer;
@@ -14,7 +14,7 @@ use uext4_format::InodeNr;
 /// Bytes of `struct fuse_dirent` before the name.
 const DIRENT_BYTES: usize = 24;
 
-/// An entry that was read while the directory was locked.
+/// Entry read under the directory's locks.
 struct Found {
     inode: InodeNr,
     next_cookie: u64,
@@ -48,8 +48,8 @@ impl Server {
         Ok((self.get(request.node)?, cookie, size))
     }
 
-    /// The directory is read first and the inodes after that: an inode must not be loaded under
-    /// the directory's locks. Nobody takes a name away in between, the kernel holds the directory.
+    /// Reads the entries first and the inodes afterwards, because an inode must not be loaded under
+    /// the directory's locks. The kernel locks the directory, so no name disappears in between.
     pub(super) fn readdirplus(&self, request: &Request<'_>, answer: &mut Answer) -> Handled {
         let (dir, cookie, size) = self.parse_readdir(request)?;
         let mut found = Vec::new();

@@ -1,10 +1,10 @@
-//! Requests to operations of the library: one file per family.
+//! Dispatch of FUSE requests to operations of the library; one file per family.
 //!
-//! Invariants: the kernel checks permissions, sticky directories and ACLs itself
-//! (`default_permissions`, always on), so that every caller here is [`uext4::Checks::Done`]. File
-//! handles only tell who heard of which error: every request names its node, and a node holds its
-//! inode.
-//! Locking: none here; the library's operations run side by side on as many threads as ask.
+//! Invariants: the kernel checks permissions, sticky directories and ACLs (`default_permissions`,
+//! always on), so every caller here is [`uext4::Checks::Done`]. A request names its node, and a
+//! node holds its inode; a file handle only carries the error cursor and the way the file was
+//! opened.
+//! Locking: none here; operations run in parallel on all threads.
 //! References: `linux/fuse.h`.
 
 mod askers;
@@ -36,7 +36,7 @@ use uext4::device::Claimant;
 use uext4::{Filesystem, InodeRef};
 use uext4_sync::Pass;
 
-/// What an operation answers: the body is in the [`Answer`].
+/// Result of an operation; the body is in the [`Answer`].
 type Handled = Result<(), Errno>;
 
 /// Serves one mounted file system.
@@ -50,44 +50,44 @@ pub(crate) struct Server {
     tally: Tally,
     halt: Halt,
     owners: Owners,
-    /// How closing the image went.
+    /// Result of closing the image.
     closed: OnceLock<uext4::Result<()>>,
     gauge: Gauge,
 }
 
-/// What becomes of a request.
+/// Result of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// It is answered like this.
+    /// Send this answer.
     Answer(Handled),
-    /// It gets no answer.
+    /// Send no answer.
     Silent,
 }
 
-/// How long a request may keep its thread.
+/// Request class: how long a request may occupy its thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pace {
-    /// A moment.
+    /// Short, without waiting.
     Soon,
-    /// As long as much data take that nobody waits for, or that come with others.
+    /// A large transfer that no caller waits for, or that comes with others.
     Bulk,
-    /// As long as much data take that a caller waits for.
+    /// A large transfer that a caller waits for.
     Awaited,
-    /// Until a commit is on the disk.
+    /// Until a commit is durable.
     Waits,
-    /// Until the kernel has sent other requests and got their answers.
+    /// Until the kernel has sent other requests and received their answers.
     Asks,
-    /// The same, and where it cannot wait for others it is served as it is.
+    /// As `Asks`; if it cannot wait for others, it is served with the data at hand.
     MayAsk,
-    /// Until changes go on ([`Halt`]).
+    /// Until the freeze barrier ([`Halt`]) opens.
     Halted,
 }
 
-/// More data than this in one request are [`Pace::Bulk`].
+/// Larger transfers, in bytes, are [`Pace::Bulk`] or [`Pace::Awaited`].
 const SOON_BYTES_MAX: u32 = 64 << 10;
 
 impl Server {
-    /// A server for `filesystem` under the rules that `agreement` lays down.
+    /// A server for `filesystem` with the negotiated `agreement`.
     ///
     /// # Errors
     /// The root directory cannot be read.
@@ -117,7 +117,8 @@ impl Server {
         })
     }
 
-    /// How long `request` may keep its thread, which holds the pass while it serves a change.
+    /// Admits `request` through the freeze barrier and returns its class. The caller holds the pass
+    /// while it serves a change.
     pub(crate) fn admit(&self, request: &Request<'_>) -> (Pace, Option<Pass<'_>>) {
         if !halt::changes(request) {
             return (self.pace(request), None);
@@ -150,8 +151,7 @@ impl Server {
         }
     }
 
-    /// Does what `request` asks, at the pace that [`Self::admit`] said; the body of the answer is
-    /// in `answer` then.
+    /// Serves `request` in the class that [`Self::admit`] returned and puts the body into `answer`.
     pub(crate) fn handle(&self, request: &Request<'_>, pace: Pace, answer: &mut Answer) -> Outcome {
         if matches!(pace, Pace::Asks | Pace::MayAsk) {
             self.fetch_data(request.node);
@@ -176,8 +176,8 @@ impl Server {
             .count(request.opcode, || self.answer(request, answer))
     }
 
-    /// The node with setuid or setgid whose data `request` changes, which may take them away. The
-    /// kernel does not expect that of a change of data, and would go by the old mode.
+    /// The setuid or setgid node whose data `request` changes; the change may clear these bits. The
+    /// kernel does not expect that, so its cached mode must be invalidated.
     fn privileged_target(&self, request: &Request<'_>) -> Option<u64> {
         let node = match request.opcode {
             opcode::WRITE | opcode::OPEN | opcode::FALLOCATE => request.node,
@@ -227,35 +227,35 @@ impl Server {
             opcode::IOCTL => self.ioctl(request, answer),
             opcode::BMAP => self.bmap(request, answer),
             opcode::DESTROY => self.destroy(),
-            // FLUSH, POLL, INTERRUPT and what is newer than we are: the kernel does
-            // without from then on, and needs none of the three from us.
+            // FLUSH, POLL, INTERRUPT and newer opcodes: after ENOSYS the kernel no longer sends
+            // them, and the server needs none of the three.
             _ => Err(Errno::ENOSYS),
         }
     }
 
-    /// What was served, in numbers.
+    /// Counters of the served requests.
     pub(crate) fn tally(&self) -> &Tally {
         &self.tally
     }
 
-    /// What is served.
+    /// The served file system.
     pub(crate) fn filesystem(&self) -> &Filesystem {
         &self.filesystem
     }
 
-    /// The inode of a node.
+    /// Inode of a node.
     fn get(&self, node: u64) -> Result<InodeRef, Errno> {
         self.nodes.get(node)
     }
 
-    /// The inode of a node, or of a number out of an NFS handle.
+    /// Inode of a node, or of an inode number from an NFS handle.
     fn get_any(&self, node: u64) -> Result<InodeRef, Errno> {
         self.nodes
             .get(node)
             .or_else(|_| Ok(self.filesystem.inode(inode_of(node)?)?))
     }
 
-    /// Lets go of all nodes and unmounts the file system. Later calls answer what the first did.
+    /// Drops all nodes and unmounts the file system. Later calls return the result of the first.
     ///
     /// # Errors
     /// As [`Filesystem::unmount`].
@@ -267,33 +267,34 @@ impl Server {
         self.closed.get_or_init(close).clone()
     }
 
-    /// The kernel unmounts a block device, and lets go of it when this is answered: so do we.
+    /// The kernel releases the block device when this is answered; the server releases its claim
+    /// too.
     fn destroy(&self) -> Handled {
         self.close()?;
         Ok(self.filesystem.claim_device_for(Claimant::Nobody)?)
     }
 
-    /// Makes the kernel ask for the attributes of `node` again.
+    /// Invalidates the kernel's attributes of `node`.
     fn forget_attributes(&self, node: u64) {
-        // No data: an offset below 0.
+        // Offset below 0: no data.
         self.invalidate(node, u64::MAX);
     }
 
-    /// Makes the kernel write the data of `node` and drop its pages. The data come as requests,
-    /// which other threads serve. A kernel that cannot write them answers for that itself.
+    /// Makes the kernel write back and drop the pages of `node`. The data come as requests to other
+    /// threads. The kernel reports its own writeback errors.
     fn fetch_data(&self, node: u64) {
         self.invalidate(node, 0);
     }
 
-    /// Tells the kernel that the attributes of `node` changed, and its data from `offset` on.
+    /// Invalidates the kernel's attributes of `node` and its pages from `offset` on.
     fn invalidate(&self, node: u64, offset: u64) {
         let mut notification = Answer::new(24);
         notification.u64(node);
         notification.u64(offset);
-        // To the end.
+        // Up to the end of the file.
         notification.u64(0);
         let header = notification.finish_notification(NOTIFY_INVAL_INODE);
-        // A kernel that does not know the node has nothing of it either.
+        // A kernel that does not know the node caches nothing of it.
         let _ = self.kernel.send(&header, notification.body());
     }
 }

@@ -1,4 +1,4 @@
-//! Names: lookup, make, link, rename, remove, forget.
+//! Names: lookup, create, link, rename, unlink, forget.
 
 use super::{Handled, Outcome, Server};
 use crate::answer::Answer;
@@ -15,7 +15,7 @@ const RENAME_WHITEOUT: u32 = 4;
 impl Server {
     pub(super) fn lookup(&self, request: &Request<'_>, answer: &mut Answer) -> Handled {
         let name = request.args().name()?;
-        // NFS servers ask for "." and ".." of a number that the kernel may have forgotten.
+        // NFS servers look up "." and ".." of inodes that the kernel may have forgotten.
         let found = match name {
             b"." => Ok(self.get_any(request.node)?),
             b".." => {
@@ -36,7 +36,7 @@ impl Server {
         }
     }
 
-    /// Counts a lookup of `inode` and answers its entry.
+    /// Counts a lookup of `inode` and puts its entry.
     pub(super) fn entry(&self, inode: InodeRef, answer: &mut Answer) -> Handled {
         let attr = self.shown(&inode);
         let node = self.nodes.insert(inode);
@@ -71,9 +71,9 @@ impl Server {
         let unlinked = self.filesystem.attr(&inode).links == 0;
         drop(inode);
         if unlinked {
-            // Any operation frees inodes that lost their last user; without one the space would
-            // stay taken on an idle mount. Nobody waits for this request, so errors have no
-            // reader; they are in the superblock.
+            // Any operation frees inodes that lost their last user; an idle mount has none, so the
+            // space would stay allocated. FORGET has no answer; an error is recorded in the
+            // superblock.
             let _ = self.filesystem.root();
         }
     }

@@ -1,11 +1,11 @@
 //! Opening and closing files.
 //!
-//! The kernel does not know of immutable and append-only files, so opening asks us. `O_TRUNC` comes
-//! with the request.
+//! The kernel does not know immutable and append-only files, so open checks them here. `O_TRUNC` is
+//! part of the request (`ATOMIC_O_TRUNC`).
 //!
-//! Access times: the kernel reads from its cache without a request. While it has no page of a file,
-//! the read that brings the first one is the access that is noted; from then on opening the file to
-//! be read is. Where files go past the cache each read is one.
+//! Access times: the kernel reads from its page cache without a request. If it caches no page of a
+//! file, the read that brings the first page counts as the access; later, each open for reading
+//! does. With direct I/O each read counts.
 
 use super::data::{O_DIRECT, O_NOATIME};
 use super::{Handled, Server};
@@ -17,7 +17,7 @@ use crate::protocol::{OPEN_KILL_SUIDGID, fopen};
 use crate::request::Request;
 use uext4::{Atime, ChangeTimes, Error, InodeRef, SetAttr};
 
-/// `O_*` of `open(2)` that matter here.
+/// `O_*` flags of `open(2)` that matter here.
 const O_ACCMODE: u32 = 0o3;
 const O_WRONLY: u32 = 0o1;
 const O_EXCL: u32 = 0o200;
@@ -28,7 +28,7 @@ const FLAG_SYNC: u32 = 0x8;
 const FLAG_IMMUTABLE: u32 = 0x10;
 const FLAG_APPEND: u32 = 0x20;
 
-/// True when a file opened so can be written.
+/// Whether the open flags allow writes.
 fn writes(flags: u32) -> bool {
     flags & O_ACCMODE != 0
 }
@@ -48,8 +48,8 @@ impl Server {
         Ok(())
     }
 
-    /// Every listing comes to us. The kernel could keep them, but one that it began to keep before
-    /// a name came or went may end another that began later.
+    /// The kernel does not cache listings. A listing that it began to cache before a name came or
+    /// went could end a newer listing too early.
     pub(super) fn opendir(answer: &mut Answer) -> Handled {
         answer.zeroes(16);
         Ok(())
@@ -64,7 +64,7 @@ impl Server {
             true => ChangeTimes::Above,
             false => ChangeTimes::Here,
         };
-        // A file whose access cannot be noted is opened all the same.
+        // A failed update of the access time does not fail the open.
         if let Ok(Atime::Set) = self.filesystem.note_access(inode, changes) {
             self.forget_attributes(node);
         }
@@ -110,14 +110,14 @@ impl Server {
         answer: &mut Answer,
     ) {
         if writes(flags) {
-            // Before looking whether room is scarce: who finds out afterwards sees the writer.
+            // Before the scarcity check, so that a later finder of scarcity sees the writer.
             self.nodes.add_writer(node, manner.by);
             if !manner.past_cache {
                 self.nodes.note_cached(node);
             }
             if self.gauge.is_scarce() {
                 self.gauge.look(|| self.filesystem.room());
-                // It may have attributes of an earlier day, and is to ask.
+                // The kernel may hold old attributes with a long lifetime.
                 self.forget_attributes(node);
             }
         }
@@ -145,9 +145,9 @@ impl Server {
         }
     }
 
-    /// Whether the kernel is to leave its cache alone for an open file: data of one with `chattr
-    /// +S`, which it does not know, it must not hold back, and with `strictatime` each read has to
-    /// come to us. What is also written to goes through the cache then, which owns its times.
+    /// Whether the file uses direct I/O (`FOPEN_DIRECT_IO`). A file with `chattr +S`, which the
+    /// kernel does not know, must not be written back late. With `strictatime` each read must reach
+    /// the server, unless the file is also written: then the page cache owns its times.
     fn goes_past_cache(&self, inode: &InodeRef, flags: u32) -> bool {
         let strict = || !writes(flags) && self.filesystem.notes_every_read();
         self.filesystem.attr(inode).flags & FLAG_SYNC != 0
@@ -182,7 +182,7 @@ impl Server {
         self.put_created(request, made, flags, answer)
     }
 
-    /// The entry is answered as one with writers: it has them before the kernel sees it.
+    /// Adds the writer before the kernel sees the entry, so that the entry is answered with one.
     fn put_created(
         &self,
         request: &Request<'_>,
@@ -200,7 +200,7 @@ impl Server {
         Ok(())
     }
 
-    /// As ext4 does when the last writer closes a file.
+    /// Discards the preallocation after the last writer closed, as ext4 does.
     fn let_go_of_space(&self, node: u64) {
         if self.nodes.writers(node) == Has::None
             && let Ok(inode) = self.get(node)
@@ -216,7 +216,7 @@ impl Server {
         if writes(flags) {
             self.nodes.drop_writer(request.node, Manner::of(handle).by);
             let inode = self.get(request.node)?;
-            // Nobody hears an error of a release; the next fsync tells it.
+            // A release cannot report an error; the next fsync does.
             let _told_by_fsync = self.filesystem.close(&inode);
             self.let_go_of_space(request.node);
         }

@@ -1,18 +1,19 @@
-//! Room that runs short while the kernel holds written data back.
+//! ENOSPC reporting under the write-back cache.
 //!
-//! While there is plenty of room (`room`) the kernel says "done" to writers by itself. When it
-//! is scarce, they are asked back: with attributes that have no life a `write` first sends
-//! `GETATTR` with its handle, which no `stat` does. What the kernel holds of the file is fetched
-//! then, and when some of it found no room, that is the answer, and so that of the `write`. So no
-//! more than one `write` is told "done" in vain, and the next, or `close`, tells it. The request
-//! says neither where the `write` goes nor how long it is; when no room is left at all that does
-//! not matter for a file that has none of its own, and the answer is that there is none.
+//! While space is plentiful (`room`), the kernel completes a `write` in its page cache. When space
+//! is scarce, attributes get a lifetime of 0, so a `write` first sends `GETATTR` with its handle
+//! (`stat` sends none). The server then makes the kernel write the dirty pages of the file back,
+//! and answers with their error. At most one `write` succeeds in vain; the next `write` or `close`
+//! reports it.
 //!
-//! Not here: files that the kernel writes through (`FOPEN_DIRECT_IO`). It would tell every `write`,
-//! but with the write-back cache the kernel owns their times and does not move them then.
+//! `GETATTR` carries neither offset nor length of the `write`. With no space left, a file without
+//! blocks and pending data gets ENOSPC whatever they are.
 //!
-//! Reading past the end and seeking to it, in a file open for writing, ask the same way, and hear
-//! of what was lost, once. That no room is left hear only those who have no reason to do either.
+//! Not here: write-through files (`FOPEN_DIRECT_IO`). They would report every `write`, but with the
+//! write-back cache the kernel owns their times and would not update them.
+//!
+//! Reads and seeks past the end of a file open for writing send the same `GETATTR` and also get the
+//! error, once. ENOSPC in advance goes to write-only handles, which do neither.
 
 use super::{Handled, Server};
 use crate::attributes::Writers as Has;
@@ -26,15 +27,14 @@ use std::time::Duration;
 use uext4::InodeRef;
 
 impl Server {
-    /// Lets the kernel hold back more than by itself, where there is room for much more.
+    /// Raises the kernel's dirty-page limit of this mount while much more space is free.
     pub(crate) fn let_hold_back(&self, bdi: &Bdi) {
         if self.gauge.is_roomy(self.filesystem.room()) && bdi.hold_back(MORE_PERCENT).is_ok() {
             self.gauge.expect_more();
         }
     }
 
-    /// The handle of a file whose data the kernel holds back, when `GETATTR` comes from a call that
-    /// may write to it.
+    /// Handle of a file with write-back caching, if `GETATTR` comes from a call that may write.
     fn asking_handle(request: &Request<'_>) -> Option<Manner> {
         let mut args = request.args();
         let (flags, _, handle) = (args.u32().ok()?, args.u32().ok()?, args.u64().ok()?);
@@ -42,14 +42,13 @@ impl Server {
         (flags & GETATTR_HANDLE != 0 && manner.later).then_some(manner)
     }
 
-    /// Whether `GETATTR` is to bring what the kernel holds of the file.
+    /// Whether `GETATTR` must trigger writeback of the file.
     pub(super) fn asks_for_room(&self, request: &Request<'_>) -> bool {
         self.gauge.is_scarce()
             && Self::asking_handle(request).is_some_and(|it| self.gauge.is_scarce_for(it.by))
     }
 
-    /// Tells a writer that what it wrote before found no room, or that what it is about to write
-    /// will find none.
+    /// Reports lost writes to a writer, or that the next write finds no space.
     pub(super) fn tell_writer(&self, request: &Request<'_>, inode: &InodeRef) -> Handled {
         let Some(manner) = Self::asking_handle(request) else {
             return Ok(());
@@ -63,7 +62,7 @@ impl Server {
         }
     }
 
-    /// How long the kernel may keep attributes of the node.
+    /// Lifetime of the node's attributes in the kernel.
     pub(super) fn ttl(&self, node: u64) -> Duration {
         match self.gauge.is_scarce() && self.nodes.writers(node) == Has::Some {
             true => Duration::ZERO,
@@ -71,14 +70,14 @@ impl Server {
         }
     }
 
-    /// Notes what was written, and what was not.
+    /// Records written bytes and lost writebacks.
     pub(super) fn note_written(&self, request: &Request<'_>, done: Handled) {
-        // Writing may have stopped with it: then there is no room for anything.
+        // The file system may have become read-only: it has no space for anything then.
         let stops = matches!(done, Err(Errno::EIO | Errno::EROFS | Errno::EUCLEAN));
         let (bytes, held) = match request.opcode {
             opcode::WRITE => written(request).unwrap_or_default(),
             _ if stops => (u64::MAX, false),
-            // So many that it is time to look.
+            // An unknown amount: forces a check of the free space.
             opcode::FALLOCATE | opcode::COPY_FILE_RANGE => (u64::MAX, false),
             _ => return,
         };
@@ -95,7 +94,7 @@ impl Server {
     }
 }
 
-/// How many bytes a `WRITE` brings, and whether its writer was told "done" before.
+/// Length of a `WRITE` in bytes, and whether it is writeback of accepted data.
 fn written(request: &Request<'_>) -> Result<(u64, bool), Errno> {
     let mut args = request.args();
     args.skip(16)?;

@@ -11,7 +11,7 @@ use uext4::{Error, SetAttr, SetMode};
 /// `setxattr(2)` flags.
 const XATTR_CREATE: u32 = 1;
 const XATTR_REPLACE: u32 = 2;
-/// Never succeeds; which error it is depends on what is there.
+/// Always fails; the error depends on whether the attribute exists.
 const XATTR_BOTH: u32 = XATTR_CREATE | XATTR_REPLACE;
 
 impl Server {
@@ -72,8 +72,8 @@ impl Server {
         }
         let asker = self.asker(request);
         let mut value = match self.filesystem.get_xattr(&inode, name, &asker) {
-            // With `noacl`. The kernel asks for lists itself, and would pass the error on instead
-            // of going by the mode.
+            // With `noacl`. The kernel reads ACLs itself and would return the error to its caller;
+            // after ENODATA it checks the mode bits.
             Err(Error::NotSupported(_)) if list => return Err(Errno::ENODATA),
             found => found?,
         };
@@ -83,7 +83,7 @@ impl Server {
         put_value(answer, size, &value)
     }
 
-    /// Names that only the superuser uses are shown to nobody else, as the kernel's ext4 does.
+    /// Shows `trusted.*` names only to the superuser, as the kernel's ext4 does.
     pub(super) fn listxattr(&self, request: &Request<'_>, answer: &mut Answer) -> Handled {
         let size = request.args().u32()?;
         let inode = self.get(request.node)?;

@@ -1,11 +1,12 @@
-//! `/dev/fuse`: one read per request, one write per answer, a descriptor per thread.
+//! `/dev/fuse`: one read per request, one write per answer, one descriptor per thread.
 //!
-//! A thread that has just answered looks for the next request before it sleeps (`look`), but where
-//! threads share a descriptor: there they sleep at once. With a thread that sleeps the kernel wakes
-//! it for each request, whoever takes it.
+//! After an answer a thread busy-polls for the next request before it sleeps (`look`). Threads that
+//! share a descriptor sleep at once. The kernel wakes a sleeping thread for each request, even if a
+//! polling thread takes it.
 //!
-//! Invariant: nothing here reads what `/proc` guards with the caller's `exec_update_lock` (`stat`,
-//! `fd`, `exe`): `execve(2)` holds that lock while it closes files, and waits for our answers.
+//! Invariant: this code never reads `/proc` files guarded by the caller's `exec_update_lock`
+//! (`stat`, `fd`, `exe`). `execve(2)` holds that lock while it closes files and waits for our
+//! answers.
 
 use super::look::Lookers;
 pub(crate) use super::look::Rests;
@@ -24,12 +25,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// A descriptor of `/dev/fuse` that belongs to a mount.
+/// Descriptor of `/dev/fuse` that belongs to a mount.
 pub(crate) struct DevFuse {
     file: File,
-    /// Threads of the mount that look for requests; `None`: never look.
+    /// Busy-polling threads of the mount; `None` disables polling.
     lookers: Option<Arc<Lookers>>,
-    /// Reads answer at once. Only the thread that receives changes it.
+    /// The descriptor is non-blocking. Only the receiving thread changes this.
     at_once: AtomicBool,
 }
 
@@ -54,20 +55,20 @@ impl DevFuse {
         }
     }
 
-    /// Opens the device; it belongs to no mount yet.
+    /// Opens the device, not yet attached to a mount.
     pub(crate) fn open() -> io::Result<File> {
         File::options().read(true).write(true).open(PATH)
     }
 }
 
 impl DevFuse {
-    /// Looks for a request without sleeping; `None` when none came or others look.
+    /// Busy-polls for a request; `None` when none came or other threads poll.
     fn look(&self, buf: &mut [u8], rests: &mut Rests) -> Option<io::Result<usize>> {
         let lookers = self.lookers.as_ref()?;
         lookers.look(rests, || self.read_at_once(buf))
     }
 
-    /// A request that is there.
+    /// Reads a pending request without blocking.
     fn read_at_once(&self, buf: &mut [u8]) -> Option<io::Result<usize>> {
         self.set_at_once(true).ok()?;
         match (&self.file).read(buf) {
@@ -96,8 +97,7 @@ impl DevFuse {
 }
 
 impl DevFuse {
-    /// Waits for a request and puts it in `buf`; answers its length, or `None` when the file
-    /// system was unmounted.
+    /// Waits for a request and reads it into `buf`. Returns its length, or `None` after an unmount.
     pub(crate) fn receive(&self, buf: &mut [u8], rests: &mut Rests) -> io::Result<Option<usize>> {
         loop {
             let error = match self.read(buf, rests) {
@@ -105,7 +105,7 @@ impl DevFuse {
                 Err(error) => error,
             };
             match error.raw_os_error() {
-                // Interrupted: by a signal, or the request was while it came.
+                // A signal interrupted the read, or the request was aborted during it.
                 Some(libc::EINTR | libc::EAGAIN | libc::ENOENT) => {}
                 Some(libc::ENODEV | libc::ECONNABORTED) => return Ok(None),
                 _ => return Err(error),
@@ -113,8 +113,7 @@ impl DevFuse {
         }
     }
 
-    /// Sends a finished answer or notification. An answer that nobody waits for any more is no
-    /// error.
+    /// Sends a finished answer or notification. An answer to an aborted request is no error.
     pub(crate) fn send(&self, header: &AnswerHeader, body: &[u8]) -> io::Result<()> {
         let sent = (&self.file).write_vectored(&[IoSlice::new(header), IoSlice::new(body)]);
         let Err(error) = sent else {
@@ -127,7 +126,7 @@ impl DevFuse {
         }
     }
 
-    /// Sends a finished answer that lies in a pipe.
+    /// Sends a finished answer from a pipe.
     pub(super) fn send_piped(&self, pipe: &OwnedFd, len_bytes: usize) -> io::Result<Sent> {
         let sent = splice(
             pipe,
@@ -145,12 +144,12 @@ impl DevFuse {
         }
     }
 
-    /// Another descriptor of the same mount, for another thread.
+    /// Clones the descriptor for another thread of the same mount.
     pub(crate) fn another(&self) -> io::Result<Self> {
         let file = match Self::open() {
-            // Where only the helper may open the device, threads share its descriptor.
+            // If only the mount helper may open the device, the threads share its descriptor.
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                // Who reads at once would make the others' reads return at once, too.
+                // O_NONBLOCK would apply to the reads of all threads.
                 self.never_look()?;
                 return Ok(Self::with(self.file.try_clone()?, None));
             }
@@ -167,7 +166,7 @@ impl DevFuse {
         Ok(Self::with(file, self.lookers.clone()))
     }
 
-    /// From now on all threads of the mount sleep at once.
+    /// Disables busy polling in all threads of the mount.
     pub(crate) fn never_look(&self) -> io::Result<()> {
         if let Some(lookers) = &self.lookers {
             lookers.never();
@@ -176,16 +175,16 @@ impl DevFuse {
     }
 }
 
-/// What became of an answer.
+/// Result of sending an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sent {
-    /// The kernel has it.
+    /// The kernel took it.
     Taken,
-    /// Nobody waits for it any more; what was sent may still lie in its pipe.
+    /// Its request was aborted; the answer may still lie in the pipe.
     Unwanted,
 }
 
-/// Whether an answer was refused since nobody waits for it.
+/// Whether the kernel refused an answer because its request is gone.
 fn is_unwanted(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error(),
@@ -199,29 +198,29 @@ impl AsFd for DevFuse {
     }
 }
 
-/// Bytes of a request besides the data of a write.
+/// Size of a request without the data of a write, in bytes.
 const REQUEST_MORE_BYTES: usize = 8192;
 
-/// A buffer for any request.
+/// A buffer large enough for any request.
 pub(crate) fn request_buffer() -> Vec<u8> {
     vec![0; REQUEST_MORE_BYTES + WRITE_BYTES_MAX as usize]
 }
 
-/// How long a reader lets what nobody waits for gather.
+/// How long a reader lets `FORGET` requests accumulate.
 const GATHER: Duration = Duration::from_millis(1);
 
-/// What comes through the device.
+/// What the device delivers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Brings {
     /// Every request.
     All,
-    /// What rings do not bring. Each removed file is forgotten with a request that nobody waits
-    /// for, and waking a reader costs its caller more than the rest of the removal: so the reader
-    /// comes for many at once.
+    /// The requests that rings do not deliver. Each removed file sends a `FORGET`, and waking a
+    /// reader costs the caller more than the rest of the removal. The reader therefore takes many
+    /// at a time.
     Rest,
 }
 
-/// A thread's way through `/dev/fuse`.
+/// Transport of one thread through `/dev/fuse`.
 pub(crate) struct Reader {
     device: Arc<DevFuse>,
     brings: Brings,
@@ -230,7 +229,7 @@ pub(crate) struct Reader {
 }
 
 impl Reader {
-    /// A way through a descriptor of its own.
+    /// A transport over a descriptor of its own.
     pub(crate) fn new(device: DevFuse, brings: Brings) -> Self {
         let device = Arc::new(device);
         let splicer = Splicer::new(device.clone());
@@ -261,7 +260,7 @@ impl Reader {
     }
 }
 
-/// A request that leaves the thread that read it.
+/// A request that moves to another thread.
 struct Away {
     bytes: Vec<u8>,
     device: Arc<DevFuse>,
@@ -277,7 +276,7 @@ impl Away {
         }
     }
 
-    /// Parks it, or leaves it to the pool for its pace.
+    /// Parks the request, or gives it to the pool of its class (`Pace`).
     fn leave(self, pace: Pace) {
         let service = self.service.clone();
         let pool = match pace {
@@ -289,7 +288,7 @@ impl Away {
         pool.leave(Box::new(move || self.serve()));
     }
 
-    /// It was parked.
+    /// Resumes after a thaw.
     fn come_back(self) {
         if let Some(request) = Request::parse(&self.bytes) {
             let pace = self.service.server.admit(&request).0;
@@ -306,7 +305,7 @@ impl Away {
             drop(pass);
             return self.leave(pace);
         }
-        // The threads that read the device learn of its failure.
+        // The threads that read the device see its failure.
         let _ = answer(
             &self.device,
             &self.service.server,
@@ -333,7 +332,7 @@ fn answer(
     }
     let header = answer.finish(request.unique, done);
     device.send(&header, answer.body()).or_else(|_| {
-        // The kernel did not like it; its caller must not wait forever.
+        // The kernel rejected the answer; its caller gets an error instead of hanging.
         let header = answer.finish(request.unique, Err(Errno::EIO));
         device.send(&header, answer.body())
     })

@@ -1,46 +1,46 @@
-//! Looking for the next request for a moment before going to sleep.
+//! Busy polling for the next request before a thread sleeps.
 //!
-//! Waking a thread on an idle core costs about 20 µs on a virtual machine, several times what a
-//! request costs. At most two threads of a mount look at the same time; an idle mount uses no
-//! processor time. One would not do: it may look on another core than the caller's, which sleeps
-//! meanwhile and must be woken. On a core that others keep busy its thread leaves looks out: who
-//! looks gives the core away, and has it back when they have had their turn.
+//! Waking a thread on an idle core costs about 20 µs on a virtual machine, several times the cost
+//! of a request. At most two threads of a mount poll at a time, and an idle mount uses no CPU. One
+//! is not enough: it may poll on another core than the caller's, whose thread would sleep.
+//! On a busy core a thread suspends polling: a polling thread yields its core and waits until the
+//! other tasks have had their turn.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::yield_now;
 use std::time::{Duration, Instant};
 
-/// How long a thread looks before it sleeps: about two wake-ups.
+/// Polling time before sleep: about two wake-ups.
 const LOOK: Duration = Duration::from_micros(50);
-/// Threads of a mount that look at the same time.
+/// Maximum number of polling threads of a mount.
 const LOOKERS_MAX: usize = 2;
-/// A look that took longer had to wait for its core.
+/// A longer poll was preempted.
 const HELD_UP: Duration = Duration::from_micros(250);
-/// Looks left out after one that was held up.
+/// Polls to skip after one that was preempted.
 const RESTS: usize = 4000;
-/// More threads than ever look.
+/// Count above [`LOOKERS_MAX`] that disables polling.
 const NEVER: usize = usize::MAX / 2;
 
-/// The threads of a mount that look for requests.
+/// Busy-polling threads of a mount.
 #[derive(Default)]
 pub(super) struct Lookers {
     n_looking: AtomicUsize,
 }
 
-/// Looks that a thread leaves out.
+/// Number of polls that a thread still skips.
 #[derive(Default)]
 pub(crate) struct Rests(usize);
 
 impl Rests {
-    /// Whether there are any.
+    /// Whether a poll must be skipped.
     fn are_due(&self) -> bool {
         self.0 > 0
     }
 }
 
 impl Lookers {
-    /// Calls `find` until it finds something; `None` when nothing came, when others look, or
-    /// where the thread's core is busy.
+    /// Calls `find` until it returns something. `None` when no request came, when other threads
+    /// poll, or when the thread's core is busy.
     pub(super) fn look<T>(&self, rests: &mut Rests, find: impl FnMut() -> Option<T>) -> Option<T> {
         if rests.are_due() {
             rests.0 -= 1;
@@ -60,7 +60,7 @@ impl Lookers {
         found
     }
 
-    /// From now on nobody looks.
+    /// Disables polling for good.
     pub(super) fn never(&self) {
         self.n_looking.store(NEVER, Ordering::Relaxed);
     }
@@ -71,7 +71,7 @@ fn look_for_long<T>(start: Instant, mut find: impl FnMut() -> Option<T>) -> Opti
         if let Some(found) = find() {
             return Some(found);
         }
-        // Whoever asks next may need this very core.
+        // The next caller may need this core.
         yield_now();
     }
     None
@@ -82,7 +82,7 @@ mod tests {
     use super::*;
     use std::thread::{scope, sleep};
 
-    /// Looks until `work` was called: on a busy machine the time may be over before.
+    /// Polls until `work` was called: on a busy machine the polling time may be over before.
     fn looks(work: impl Fn(&Lookers)) -> (Lookers, Rests) {
         loop {
             let (lookers, mut rests) = (Lookers::default(), Rests::default());
@@ -96,14 +96,14 @@ mod tests {
         }
     }
 
-    /// Looks as a thread that need not rest.
+    /// Polls without skipping.
     fn look<T>(lookers: &Lookers, find: impl FnMut() -> Option<T>) -> Option<T> {
         lookers.look(&mut Rests::default(), find)
     }
 
     fn looks_at_once(lookers: &Lookers) -> usize {
         let mut deepest = 0;
-        // Each looks while the ones before it do.
+        // Each level polls inside the one before it.
         fn deeper(lookers: &Lookers, depth: usize, deepest: &mut usize) {
             *deepest = depth.max(*deepest);
             look(lookers, || {

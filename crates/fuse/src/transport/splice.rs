@@ -1,14 +1,13 @@
-//! Answers whose data go from the image's pages to the kernel's without a stop in our memory:
-//! image, pipe, `/dev/fuse`.
+//! Zero-copy answers with splice(2): image, pipe, `/dev/fuse`.
 //!
-//! What lies in the pipe are references to the pages of the image, not copies: until the kernel
-//! has copied them nobody may give their blocks away, which the lender of the stretches sees to.
-//! It copies before the call returns. Pages are never moved (`SPLICE_F_MOVE`): they belong to the
-//! image.
-//! Invariants: the pipe is empty between answers; after a failure there is a new one.
-//! Limits: nobody without privileges, so no server that is locked in, gets a pipe with more room
-//! than [`PIPE_BYTES`] (`/proc/sys/fs/pipe-max-size`), and the header takes a page of it. So the
-//! kernel is told to read [`SPLICED_BYTES_MAX`] at a time.
+//! The pipe holds references to pages of the image. Until the kernel has copied them, their blocks
+//! must not be freed; the lender of the extents guarantees that. The kernel copies before the call
+//! returns. Pages are never moved (`SPLICE_F_MOVE`), since they belong to the image.
+//!
+//! Invariants: the pipe is empty between answers; after a failure a new pipe replaces it.
+//! Limits: without privileges, as in the sandbox, a pipe has at most [`PIPE_BYTES`]
+//! (`/proc/sys/fs/pipe-max-size`), and the header takes one page. The kernel is therefore told to
+//! read at most [`SPLICED_BYTES_MAX`] at a time.
 
 use super::dev_fuse::{DevFuse, Sent};
 use crate::answer::InPlace;
@@ -20,11 +19,11 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use uext4::Stretch;
 
-/// Room of a pipe: what everybody may have.
+/// Pipe capacity in bytes that needs no privileges.
 const PIPE_BYTES: usize = 1 << 20;
-/// Bytes of the largest read; a power of two pages.
+/// Size of the largest read, in bytes; a power of two pages.
 pub(super) const SPLICED_BYTES_MAX: u32 = 512 << 10;
-/// After so many failures the image is one that cannot be spliced from.
+/// After this many failures the image counts as one without splice support.
 const FAILURES_MAX: u32 = 3;
 
 /// Sends data in place through a descriptor of the device.
@@ -43,13 +42,13 @@ struct Pipe {
 impl Pipe {
     fn new() -> io::Result<Self> {
         let (out, into) = pipe_with(PipeFlags::CLOEXEC)?;
-        // A user who has many pipes gets small ones, which say so.
+        // A user over the pipe limit gets a smaller pipe, whose size is read back.
         let _refused = pipe::fcntl_setpipe_size(&into, PIPE_BYTES);
         let n_pages = pipe::fcntl_getpipe_size(&into)? / page_bytes();
         Ok(Self { out, into, n_pages })
     }
 
-    /// Puts a stretch of the image.
+    /// Splices an extent of the image into the pipe.
     fn take(&self, stretch: &Stretch<'_>) -> io::Result<()> {
         let (mut at, mut left) = (stretch.place.offset, stretch.len_bytes);
         while left > 0 {
@@ -93,7 +92,7 @@ impl Splicer {
     }
 
     fn try_send(&mut self, header: &[u8], stretches: &[Stretch<'_>]) -> io::Result<()> {
-        // Who fails leaves none: something may lie in it.
+        // A failure drops the pipe, which may not be empty.
         let pipe = self.take_pipe()?;
         pipe.fill(header, stretches)?;
         let len_bytes: usize = stretches.iter().map(|stretch| stretch.len_bytes).sum();
@@ -104,7 +103,7 @@ impl Splicer {
         Ok(())
     }
 
-    /// Whether the pipe has room for the header and stretches; there is one afterwards.
+    /// Whether the pipe has space for the header and the extents. Makes a pipe if needed.
     fn has_room(&mut self, stretches: &[Stretch<'_>]) -> io::Result<bool> {
         let pipe = self.take_pipe()?;
         let n_pages_max = pipe.n_pages;
@@ -124,7 +123,7 @@ impl InPlace for Splicer {
     }
 }
 
-/// Pages of the image that stretches lie in.
+/// Pages of the image that the extents touch.
 fn n_pages(stretches: &[Stretch<'_>]) -> usize {
     let page_bytes = page_bytes();
     let pages = |stretch: &Stretch<'_>| {
@@ -157,7 +156,7 @@ mod tests {
         }
     }
 
-    /// An image, a file in the place of the device, and what sends to it.
+    /// An image, a file in place of the device, and a splicer to it.
     fn rig() -> (File, File, Splicer) {
         let image = tempfile::tempfile().expect("there is room");
         let bytes: Vec<u8> = (0..1 << 20).map(|at: u32| (at / 5) as u8).collect();

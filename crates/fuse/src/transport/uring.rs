@@ -1,12 +1,12 @@
-//! FUSE over io_uring (Linux 6.14): the kernel puts a request into memory of ours, and one call
-//! gives an answer and takes the next request. There is a queue per core, and its thread stays on
-//! that core: whoever asks is answered where it runs, without waking another core. Only while much
-//! data come it goes where there is room.
+//! FUSE over io_uring (Linux 6.14). The kernel writes a request into memory of the server; one
+//! system call commits an answer and fetches the next request. Each core has a queue, and its
+//! thread stays on that core, so a request is served without waking another core. During large
+//! transfers the thread may run on any core.
 //!
-//! Layout: `cpus` deals the queues out; `entry` is the memory of one request; `ring` is the ring
-//! that completions come from (all `unsafe` is there); `queue` is the thread of a ring.
-//! Invariants: the kernel uses the rings once every queue has an entry, also those of cores that
-//! are not there. When it has agreed to use them and they fail, it goes back to `/dev/fuse`.
+//! Layout: `cpus` assigns the queues to threads; `entry` is the memory of one request; `ring` is
+//! the ring of completions (all `unsafe` is there); `queue` is the thread of a ring.
+//! Invariants: the kernel uses the rings once every queue has an entry, including queues of absent
+//! cores. If the rings fail after the kernel agreed to use them, it returns to `/dev/fuse`.
 //! References: `Documentation/filesystems/fuse/fuse-io-uring.rst`, `linux/fuse.h`.
 
 mod cpus;
@@ -22,7 +22,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 
-/// Says whether the kernel offers rings to mounts that are made now.
+/// Module parameter: the kernel offers rings to new mounts.
 const PARAMETER: &str = "/sys/module/fuse/parameters/enable_uring";
 
 pub(super) fn is_offered() -> bool {
@@ -33,18 +33,18 @@ pub(super) fn is_offered() -> bool {
 pub(crate) struct Rings {
     /// One per thread.
     pub(crate) queues: Vec<Queue>,
-    /// Says how the threads began.
+    /// Reports the start of each thread.
     pub(crate) told: Told,
 }
 
-/// What the threads of rings say.
+/// Start reports of the ring threads.
 pub(crate) struct Told(Receiver<io::Result<()>>);
 
 impl Rings {
-    /// Makes rings for `n_threads` threads, 0 for one per core. Nothing is registered yet.
+    /// Makes rings for `n_threads` threads; 0 means one per core. Nothing is registered yet.
     ///
     /// # Errors
-    /// What keeps this process from having rings.
+    /// The process cannot have rings.
     pub(crate) fn prepare(device: &DevFuse, n_threads: usize) -> io::Result<Self> {
         let (teller, told) = channel();
         let lookers = Arc::<Lookers>::default();
@@ -64,7 +64,7 @@ impl Told {
     /// Waits until all threads have registered their queues.
     ///
     /// # Errors
-    /// The first that could not; the kernel does without the rings then.
+    /// The first failed registration; the kernel then works without rings.
     pub(crate) fn wait(self) -> io::Result<()> {
         self.0.iter().collect()
     }

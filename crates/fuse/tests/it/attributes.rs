@@ -45,8 +45,8 @@ fn times_are_exact_also_before_1970() {
     mounted.unmount();
 }
 
-/// Of a file with the write-back cache the kernel shows a change time of its own, which an ioctl
-/// does not move.
+/// With the write-back cache the kernel shows its own ctime for a file; an ioctl does not update
+/// it.
 #[test]
 fn a_change_of_flags_is_a_change_that_is_seen_at_once() {
     for (words, names) in [(&[][..], &["dir"][..]), (&["through"], &["dir", "file"])] {
@@ -94,7 +94,7 @@ fn attributes_of_every_kind() {
         .unwrap()
         .duration_since(std::time::UNIX_EPOCH)
         .unwrap();
-    // Times of files move by ticks: one may be behind the clock, and of the second before.
+    // File times advance with clock ticks: one may lag the clock and lie in the second before.
     assert!(born.as_secs() + 1 >= now.as_secs() && born.as_secs() <= now.as_secs() + 60);
     let numbers = rustix::fs::statvfs(mounted.root()).unwrap();
     assert_eq!((numbers.f_bsize, numbers.f_namemax), (4096, 255));

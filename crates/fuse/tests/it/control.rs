@@ -1,4 +1,4 @@
-//! The control socket of a running mount, and clients that are no good.
+//! The control socket of a running mount, and misbehaving clients.
 
 use crate::support::{Mounted, run, try_run};
 use serde_json::Value;
@@ -9,13 +9,13 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use uext4_fuse::{Ask, Client, Error};
 
-/// The socket in the directory of the superuser: paths of tests are short and plain.
+/// The socket in the directory of the superuser; paths of tests are short and plain.
 fn socket(mounted: &Mounted) -> PathBuf {
     let root = mounted.root();
     let root = root.to_str().expect("it is plain");
     let name = root.replace('-', "%2d").replace('/', "-");
     let socket = PathBuf::from(format!("/run/uext4/{name}/control"));
-    // It is there a moment after the mount.
+    // The socket appears a moment after the mount.
     let start = Instant::now();
     while UnixStream::connect(&socket).is_err() {
         assert!(start.elapsed() < Duration::from_secs(30), "{socket:?}");
@@ -61,7 +61,7 @@ fn numbers_come_out_and_tunables_go_in() {
     let value = get(&client, "mb_max_to_scan").as_u64().unwrap() + 3;
     let name = "mb_max_to_scan".to_owned();
     client.ask(&Ask::Set { name, value }).unwrap();
-    // Somebody else sees it, by the socket's own name.
+    // Another client uses the path of the socket.
     let other = Client::connect(&socket).expect("it is the socket");
     assert_eq!(get(&other, "mb_max_to_scan"), value);
     let server = other.ask(&Ask::Server {}).unwrap();
@@ -94,7 +94,7 @@ fn a_bad_client_harms_nobody() {
         BufReader::new(stream).read_line(&mut line).unwrap();
         serde_json::from_str(&line).unwrap_or_else(|_| panic!("{line:?}"))
     };
-    // Nonsense is answered, and the next line is served.
+    // A malformed line gets an answer, and the next line is served.
     let mut odd = connect();
     odd.write_all(b"\x00\xff nonsense\n").unwrap();
     assert_eq!(line_of(&odd)["refusal"]["errno"], libc::EINVAL);
@@ -105,13 +105,13 @@ fn a_bad_client_harms_nobody() {
         .unwrap();
     assert_eq!(line_of(&odd)["refusal"]["errno"], libc::EINVAL);
     drop(odd);
-    // Too much is cut off. The server may close before it has read all.
+    // An oversized line is cut off. The server may close before it has read all.
     let mut loud = connect();
     let sent = loud.write_all(&vec![b'x'; 4 << 20]);
     let mut said = Vec::new();
     let _ = loud.read_to_end(&mut said);
     assert!(sent.is_err(), "it listened to all: {said:?}");
-    // So many that say nothing, or ask and never listen, that the next one is sent away.
+    // Enough silent clients, or clients that never read, for the next one to be rejected.
     let mut silent: Vec<UnixStream> = (0..15).map(|_| connect()).collect();
     let mut deaf = connect();
     deaf.write_all(&b"{\"version\":1,\"verb\":\"stats\"}\n".repeat(1000))
@@ -140,7 +140,7 @@ fn a_stranger_is_not_let_in_and_a_dead_socket_is_replaced() {
     let output = try_run("sh", &[&"-c", &stranger, &socket]);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     mounted.kill();
-    // The keeper removes what the server left, now or a moment later.
+    // The keeper removes the leftovers of the server, now or a moment later.
     assert!(UnixStream::connect(&socket).is_err());
     uext4_fuse::umount(&mounted.root(), uext4_fuse::Lazy::No).unwrap();
     mounted.mount(&[]);

@@ -1,4 +1,4 @@
-//! Data: through the page cache, mapped, beside it, in files without a name; space and holes.
+//! File data: buffered, mapped, direct, in unnamed files; allocation and holes.
 
 use crate::support::{Mounted, errno, run};
 use rustix::fs::{FallocateFlags, SeekFrom, fallocate, seek};
@@ -110,7 +110,7 @@ fn an_unlinked_file_lives_until_it_is_closed() {
     file.sync_all().unwrap();
     assert!(free() + 1024 < before, "the data take room");
     drop(file);
-    // The kernel forgets the inode a little later than it closes the file.
+    // The kernel forgets the inode a little after the close.
     let start = std::time::Instant::now();
     while free() + 16 < before {
         assert!(
@@ -160,7 +160,7 @@ fn a_seek_sees_data_that_the_kernel_still_holds() {
     file.write_all_at(&[1; 4096], 1 << 20).unwrap();
     assert_eq!(seek(&file, SeekFrom::Data(0)), Ok(1 << 20));
     assert_eq!(seek(&file, SeekFrom::Hole(1 << 20)), Ok((1 << 20) + 4096));
-    // More of them at once than the server has threads.
+    // More concurrent requests than server threads.
     std::thread::scope(|scope| {
         for thread in 0..8u64 {
             let path = mounted.path(&format!("fresh-{thread}"));

@@ -1,4 +1,4 @@
-//! A thread that serves requests fails: the kernel would wait for it forever, so the mount ends.
+//! Failure of a serving thread: the kernel would wait for it forever, so the mount ends.
 
 use crate::support::{Mounted, Via};
 use crate::watchdog::Watchdog;
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use uext4_fuse::{Lazy, umount};
 use uext4_testkit::oracle;
 
-/// `strace`, which makes the next call that waits for requests fail once.
+/// `strace` that injects one failure into the next call that waits for requests.
 fn break_next_wait(server: u32) -> Child {
     let call = match crate::VIA {
         Via::DevFuse => "read",
@@ -26,7 +26,7 @@ fn break_next_wait(server: u32) -> Child {
     let mut lines = BufReader::new(said).lines();
     let line = lines.next().expect("it says that it attached").unwrap();
     assert!(line.contains("attached"), "{line}");
-    // Without a reader it would end.
+    // Without a reader `strace` would end.
     std::thread::spawn(move || lines.for_each(drop));
     strace
 }
@@ -62,7 +62,7 @@ fn a_mount_whose_thread_fails_ends() {
     assert_eq!(status.code(), Some(1), "{status}");
     strace.wait().unwrap();
     drop(watchdog);
-    // What was in use when the connection was aborted is still attached.
+    // A mount that was busy at the abort is still attached.
     let _ = umount(&mounted.root(), Lazy::Yes);
     assert!(!mounted.is_mounted());
     mounted.mount(&[]);

@@ -1,5 +1,5 @@
-//! A mount over a device that fails and loses its cache with a failed flush: programs are told by
-//! `fsync`, or the bytes are there.
+//! A mount over a device that fails and loses its cache with a failed flush. Either `fsync` reports
+//! the error, or the data are durable.
 //!
 //! `UEXT4_FAULT_SEEDS` sets the number of runs, `UEXT4_FAULT_SEED` the first; a failure names its
 //! seed.
@@ -21,8 +21,8 @@ const BLOCKS: u64 = 6;
 const THREADS: u64 = 4;
 const STEPS: u64 = 40;
 
-/// A file of one thread: of each block the version that was acknowledged, the one that was written
-/// since, and the last that was tried.
+/// File of one thread: for each block the acknowledged version, the version written since, and the
+/// last attempted one.
 struct Tracked {
     name: String,
     file: File,
@@ -78,7 +78,7 @@ impl Tracked {
         }
     }
 
-    /// What is wrong with the file in this file system.
+    /// Returns a description of a wrong file in this file system.
     fn judge(&self, fs: &Filesystem) -> Option<String> {
         let root = fs.root().unwrap();
         let inode = match fs.lookup(&root, self.name.as_bytes(), &Caller::root()) {
@@ -90,7 +90,7 @@ impl Tracked {
             if let Err(error) = fs.read(&inode, at * BLOCK as u64, &mut bytes) {
                 return Some(format!("{} block {at}: {error}", self.name));
             }
-            // Blocks of the file system are smaller.
+            // File-system blocks are smaller.
             if let Some(found) = bytes.iter().find(|byte| !(*acked..=*tried).contains(byte)) {
                 let name = &self.name;
                 return Some(format!("{name} block {at}: {found}, not {acked}..={tried}"));
@@ -122,12 +122,12 @@ fn serve(filesystem: Filesystem, dir: &Path) -> Session {
         ..uext4_fuse::MountOptions::default()
     };
     let session = Session::start(filesystem, dir, &served).unwrap();
-    // The kernel greets the server and gets its answer while the switch is on.
+    // The kernel completes `FUSE_INIT` while the switch is on.
     fs::metadata(dir).unwrap();
     session
 }
 
-/// One run; what is wrong, and how many errors programs and the unmount were told.
+/// One run: a description of a failure, and the number of errors that programs and the unmount got.
 fn run(seed: u64) -> (Option<String>, u64) {
     let mut rng = Rng::new(seed);
     let (has_journal, goes_on) = (rng.chance(1, 2), rng.chance(1, 2));
@@ -174,7 +174,7 @@ fn run(seed: u64) -> (Option<String>, u64) {
             scope.spawn(move || file.work(&mut rng));
         }
     });
-    // The mount must not be in use.
+    // The mount must not be busy.
     for file in &mut files {
         file.file = File::open("/dev/null").unwrap();
     }

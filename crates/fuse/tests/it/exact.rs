@@ -1,4 +1,4 @@
-//! As the kernel's ext4: the same script says the same on its mount and on ours.
+//! Equivalence with the kernel's ext4: one script has the same output on both mounts.
 
 use crate::support::{IMAGE_BYTES, Mounted, errno};
 use std::fs::{self, File};
@@ -68,7 +68,7 @@ fn how_a_file_is_stored_stays() {
     mounted.unmount();
 }
 
-/// The kernel takes a short answer to its write-back as a full one.
+/// The kernel takes a short answer to a writeback for a full one.
 #[test]
 fn synced_data_outlive_a_full_device() {
     let mut mounted = Mounted::with(&["-b", "4096", "-m", "0"], &[]);
@@ -97,7 +97,7 @@ fn synced_data_outlive_a_full_device() {
         assert_eq!(full.1, Some(libc::ENOSPC));
         fs::remove_file(full.0).unwrap();
         next += 1;
-        // Every other file goes, which leaves holes to fill.
+        // Deleting every other file leaves holes to fill.
         let (stay, go): (Vec<usize>, Vec<usize>) = kept.iter().partition(|&&index| index % 2 == 0);
         for index in go {
             fs::remove_file(mounted.path(&format!("{index}"))).unwrap();

@@ -1,8 +1,8 @@
-//! Programs that start while files of the mount are open.
+//! `execve(2)` while files of the mount are open.
 //!
-//! `execve(2)` closes files that are marked for it while it holds the lock that guards `/proc/PID`
-//! of its process. The kernel sends the data of a file that is closed and waits for the answer, so
-//! a server that reads `/proc/PID` of its caller would wait for itself.
+//! `execve(2)` closes close-on-exec files while it holds the lock that guards the process's
+//! `/proc/PID`. The kernel writes the data of a closed file back and waits for the answer. A server
+//! that reads `/proc/PID` of its caller would deadlock.
 
 use crate::support::Mounted;
 use crate::watchdog::Watchdog;
@@ -10,12 +10,12 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::process::Command;
 
-/// Files that each start closes.
+/// Files that each exec closes.
 const FILES: usize = 60;
-/// Starts of each thread; the requests of one are about twice [`FILES`].
+/// Execs per thread; each causes about 2 * [`FILES`] requests.
 const STARTS: usize = 10;
 
-/// Every file has data that the kernel keeps back, and the child has a copy of each descriptor.
+/// Every file has dirty pages, and the child has a copy of each descriptor.
 #[test]
 fn programs_start_while_files_are_dirty() {
     let mut mounted = Mounted::new();

@@ -1,8 +1,8 @@
-//! Processes that use one mount in every way that the kernel lets them, each with a model.
+//! Randomized processes on one mount, each checked against a model.
 //!
-//! `UEXT4_EXERCISER_OPS` sets the number of operations of all processes, `UEXT4_EXERCISER_SEED` the
-//! seed, which a failure prints.
-//! The full size, with more processes, kinds of file systems and judges, is `xtask exercise`.
+//! `UEXT4_EXERCISER_OPS` sets the total number of operations, `UEXT4_EXERCISER_SEED` the seed,
+//! which a failure prints.
+//! `xtask exercise` is the full version, with more processes, kinds of file systems and checks.
 
 use crate::support::{Mounted, program};
 use std::path::Path;
@@ -25,7 +25,7 @@ fn command(root: &Path, process: u64, seed: u64) -> Command {
     command
 }
 
-/// Half of the work, a new mount, the other half, and another one: all is there each time.
+/// Half of the work, a remount, the other half, another remount; all data are there each time.
 fn exercise(mke2fs: &[&str]) {
     let ops = asked("UEXT4_EXERCISER_OPS", OPS);
     let seed = asked("UEXT4_EXERCISER_SEED", SEED);

@@ -1,5 +1,5 @@
-//! Requests in flight when something happens: the server is killed, the mount detached, the caller
-//! interrupted; and servers with fewer cores than their callers.
+//! Requests in flight when the server is killed, the mount is detached or the caller is
+//! interrupted; servers with fewer cores than callers.
 
 use crate::support::{Mounted, program, run};
 use std::fs::{self, File};
@@ -13,7 +13,7 @@ use uext4_fuse::{Image, Lazy, umount};
 use uext4_testkit::oracle;
 
 const CALLERS: usize = 12;
-/// Long enough for a busy machine; a hang takes for ever.
+/// Long enough for a busy machine; a hang never ends.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn content(index: usize, round: usize) -> Vec<u8> {
@@ -23,7 +23,7 @@ fn content(index: usize, round: usize) -> Vec<u8> {
         .collect()
 }
 
-/// Names, data and attributes, until one of them fails; answers how many rounds were synced.
+/// Names, data and attributes until one operation fails; returns the number of synced rounds.
 fn work(mounted: &Mounted, index: usize, stop: &AtomicBool) -> (usize, io::Result<()>) {
     let dir = mounted.path(&format!("dir{index}"));
     let mut synced = 0;
@@ -49,7 +49,7 @@ fn work(mounted: &Mounted, index: usize, stop: &AtomicBool) -> (usize, io::Resul
     (synced, Ok(()))
 }
 
-/// Runs `CALLERS` threads of [`work`], and `meanwhile` when they are busy. Nobody may hang.
+/// Runs `CALLERS` threads of [`work`], and `meanwhile` while they are busy. No thread may hang.
 fn with_callers(mounted: &Mounted, meanwhile: impl FnOnce(&AtomicBool)) -> Vec<usize> {
     let stop = AtomicBool::new(false);
     let started = AtomicUsize::new(0);
@@ -144,7 +144,7 @@ fn a_busy_mount_is_detached_and_closed_after_its_last_caller() {
     mounted.unmount();
 }
 
-/// Timers interrupt calls that wait; the last caller of each kind is killed.
+/// Timers interrupt blocking calls; the last caller of each kind is killed.
 #[test]
 fn interrupted_calls_do_no_harm() {
     const SCRIPT: &str = "import os, signal, sys\n\
@@ -167,7 +167,7 @@ fn interrupted_calls_do_no_harm() {
         command.spawn().expect("python3 is installed")
     };
     let mut children: Vec<_> = ["a", "b", "c"].map(interrupted).into();
-    // All of it fits, however fast the machine is.
+    // All data fit, however fast the machine is.
     for round in 0..6 {
         let path = mounted.path(&format!("killed{round}"));
         let line = format!(
@@ -192,7 +192,7 @@ fn interrupted_calls_do_no_harm() {
     mounted.unmount();
 }
 
-/// The kernel has queues for all cores, whoever serves them.
+/// The kernel has queues for all cores, whichever threads serve them.
 #[test]
 fn a_server_on_one_core_serves_callers_on_all() {
     let mut mounted = Mounted::new();

@@ -1,5 +1,5 @@
-//! A file system that runs full while the kernel holds written data back: every writer hears it as
-//! it does of the kernel's ext4, and what was told to be written is there.
+//! ENOSPC under the write-back cache: each writer gets the error as on the kernel's ext4, and
+//! acknowledged data are there.
 
 use crate::support::Mounted;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use std::process::Command;
 use uext4_testkit::oracle::{self, KernelMount};
 
 const SCRIPT: &str = include_str!("full.py");
-/// So much that there is plenty at first, whatever the memory of the machine.
+/// Plenty of space at first, for any memory size of the machine.
 const IMAGE_BYTES: u64 = 16 << 30;
 const MKE2FS: &[&str] = &["-b", "4096", "-N", "4096", "-m", "5", "-J", "size=16"];
 fn said(at: &Path, what: &str, record: &Path) -> String {
@@ -50,7 +50,7 @@ fn every_writer_hears_it_and_what_was_told_is_there() {
     mounted.mount(&[]);
     let kept = said(&mounted.root(), "look", &record);
     for (line, theirs) in kept.lines().zip(theirs_kept.lines()) {
-        // One `write` may be told too early.
+        // One `write` may succeed in vain.
         let one = theirs.replace(" 0 lost", " 1 lost");
         assert!(
             line == theirs || line == one,

@@ -1,4 +1,4 @@
-//! File handles as an NFS server keeps them: number and generation, good for as long as the file.
+//! File handles as of an NFS server: number and generation, valid as long as the file exists.
 
 use crate::support::{Mounted, errno};
 use serde::Deserialize;
@@ -11,27 +11,27 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// Calls that no safe library has.
+/// Calls that no safe library offers.
 const SCRIPT: &str = include_str!("handles.py");
 
-/// A `struct file_handle`: what is in it.
+/// Contents of a `struct file_handle`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Handle {
     kind: i64,
     data: Vec<u8>,
 }
 
-/// What an open file is.
+/// Description of an open file.
 #[derive(Deserialize)]
 struct Opened {
-    /// Its path; the kernel found the way up by "..".
+    /// Its path, resolved by the kernel through "..".
     path: PathBuf,
     is_dir: bool,
-    /// All of a regular file.
+    /// Contents of a regular file.
     text: String,
 }
 
-/// Runs the script; an errno is how it fails.
+/// Runs the script; a failure is an errno.
 fn ask<T: DeserializeOwned>(args: &[&OsStr]) -> io::Result<T> {
     let mut command = Command::new("timeout");
     command.args(["60", "python3", "-c", SCRIPT]).args(args);
@@ -58,7 +58,7 @@ fn open(mounted: &Mounted, handle: &Handle) -> io::Result<Opened> {
     ])
 }
 
-/// The kernel forgets every inode that nobody uses, and tells the server so.
+/// Makes the kernel evict unused inodes and send `FORGET` for them.
 fn drop_caches() {
     fs::write("/proc/sys/vm/drop_caches", "2").expect("the tests run as root");
 }
@@ -100,8 +100,7 @@ fn a_handle_of_a_deleted_file_stays_stale() {
     fs::remove_file(&path).unwrap();
     drop_caches();
     assert_eq!(errno(open(&mounted, &handle)), Some(libc::ESTALE));
-    // The number comes back with another generation once the kernel's word that it forgot the file
-    // has arrived, which nobody waits for.
+    // The number is reused with another generation once `FORGET` has arrived, which has no answer.
     let start = Instant::now();
     let mut reused = false;
     while !reused && start.elapsed() < Duration::from_secs(30) {
@@ -117,7 +116,7 @@ fn a_handle_of_a_deleted_file_stays_stale() {
     let other = handle_of(&again);
     assert_ne!(other.data, handle.data);
     assert!(open(&mounted, &other).is_ok());
-    // Numbers that no file has: reserved ones, one beyond the end, and those of nothing.
+    // Numbers without a file: reserved ones, one beyond the end, and free ones.
     for number in [0u64, 2, 7, 8, 1 << 31, 1 << 33] {
         let mut forged = other.clone();
         forged.data[..4].copy_from_slice(&((number >> 32) as u32).to_ne_bytes());

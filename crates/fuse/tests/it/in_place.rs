@@ -1,5 +1,5 @@
-//! Large reads, which `/dev/fuse` answers with pages of the image: the bytes that were written, at
-//! odd places, in holes and at the end, and never those of others.
+//! Large reads, which `/dev/fuse` answers by splicing pages of the image. At odd offsets, in holes
+//! and at the end they return the written bytes, never those of other files.
 
 use crate::VIA;
 use crate::support::{Mounted, Via};
@@ -14,7 +14,7 @@ use uext4_testkit::rng::Rng;
 /// Alignment for `O_DIRECT`.
 const ALIGN_BYTES: usize = 4096;
 
-/// Bytes of the file, read past the cache from a multiple of [`ALIGN_BYTES`] on.
+/// Reads the file with direct I/O, from a multiple of [`ALIGN_BYTES`] on.
 fn read_direct(file: &File, at: u64, len: usize) -> Vec<u8> {
     let mut room = vec![0xEE; len.next_multiple_of(ALIGN_BYTES) + ALIGN_BYTES];
     let start = room.as_ptr().align_offset(ALIGN_BYTES);
@@ -25,7 +25,7 @@ fn read_direct(file: &File, at: u64, len: usize) -> Vec<u8> {
     room[..read.min(len)].to_vec()
 }
 
-/// Bytes of the file that the kernel asks the server for.
+/// Reads the file after dropping its cached pages, so that the server gets the request.
 fn read_cold(file: &File, at: u64, len: usize) -> Vec<u8> {
     file.sync_all().expect("it syncs");
     fadvise(file, 0, None, Advice::DontNeed).expect("it takes the hint");
@@ -114,8 +114,8 @@ fn large_reads_are_those_of_a_model() {
     compare(2, &["-b", "1024", "-O", "bigalloc", "-C", "8192"]);
 }
 
-/// One file is cut and written again and again on a file system that is nearly full, so that the
-/// blocks that it loses are another's soon.
+/// A file is truncated and rewritten repeatedly on a nearly full file system, so that other files
+/// soon reuse its blocks.
 #[test]
 fn nobody_reads_what_others_wrote_to_freed_blocks() {
     const LEN: usize = 4 << 20;
@@ -146,7 +146,7 @@ fn nobody_reads_what_others_wrote_to_freed_blocks() {
             let file = File::create(&path).expect("it is there");
             file.sync_all().expect("it syncs");
             let other = mounted.path("other");
-            // What does not fit any more is not missed.
+            // A failure for lack of space does not matter.
             let _ = fs::write(&other, vec![2; 2 * LEN]);
             File::open(&other).and_then(|file| file.sync_all()).ok();
             fs::remove_file(&other).expect("it is there");

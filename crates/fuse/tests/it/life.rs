@@ -1,4 +1,4 @@
-//! The life of a mount: ready, in use, ended by a call, by a signal, or killed.
+//! Life of a mount: ready, in use, ended by a call, by a signal, or killed.
 
 use crate::support::{Mounted, errno, program, run, try_run};
 use std::fs::{self, File};
@@ -53,7 +53,7 @@ fn terminate_unmounts_and_closes() {
     oracle::assert_clean(&mounted.image());
 }
 
-/// The mount can be seen before its server is done with starting.
+/// The mount is visible before its server has finished starting.
 #[test]
 fn a_signal_that_comes_early_unmounts() {
     let mut mounted = Mounted::new();
@@ -98,14 +98,13 @@ fn a_second_server_of_the_same_place_is_refused() {
 fn a_killed_server_leaves_an_image_that_recovers() {
     let content = |name: u32| format!("content {name}");
     killed_server("nodelalloc", |name, found| found == content(name));
-    // Data that wait may be lost, but never in part.
+    // Dirty data may be lost, but never in part.
     killed_server("delalloc", |name, found| {
         found.is_empty() || found == content(name)
     });
 }
 
-/// Kills a server in the middle of work; `is_right` is asked about the small files before the
-/// last sync.
+/// Kills a server during work; `is_right` checks the small files before the last sync.
 fn killed_server(words: &str, is_right: impl Fn(u32, &str) -> bool) {
     let mut mounted = Mounted::with(&["-b", "4096"], &["-o", words]);
     let dir = mounted.path("dir");
@@ -121,7 +120,7 @@ fn killed_server(words: &str, is_right: impl Fn(u32, &str) -> bool) {
     }
     mounted.kill();
     drop(synced);
-    // Rings go a moment after their process; who asks in between is told so.
+    // Rings are released a moment after their process; a caller in between gets another error.
     let gone = errno(fs::metadata(&dir));
     let expected = [libc::ENOTCONN, libc::ECONNABORTED, libc::ECANCELED];
     assert!(

@@ -1,5 +1,5 @@
-//! What users of the kernel's mounts take for granted: labels, whole seconds in old inodes, access
-//! times, unmounting beside programs that look for a moment.
+//! Behaviour that users of kernel mounts expect: labels, whole seconds in old inodes, access times,
+//! unmounts beside short-lived users.
 
 use crate::support::{Mounted, run};
 use std::fs::{self, File};
@@ -20,7 +20,7 @@ fn a_label_is_on_the_device_at_once() {
     let script = "import fcntl, os, sys; \
          fcntl.ioctl(os.open(sys.argv[1], 0), 0x41009432, sys.argv[2].encode().ljust(256, b'\\0'))";
     for name in ["first", "second"] {
-        // The label is changed beside other changes of the superblock.
+        // The label changes beside other changes of the superblock.
         fs::write(mounted.path(name), name).unwrap();
         run("python3", &[&"-c", &script, &mounted.root(), &name]);
         assert_eq!(label(&mounted.image()), name);
@@ -47,7 +47,7 @@ fn old_inodes_have_whole_seconds_from_the_beginning() {
         ("chmod", &moded),
     ];
     for (what, step) in steps {
-        // A clock tick may be a whole second by chance, three in a row are not.
+        // One clock tick may be a whole second by chance, three in a row are not.
         for _ in 0..3 {
             step();
             std::thread::sleep(Duration::from_millis(7));
@@ -61,7 +61,7 @@ fn old_inodes_have_whole_seconds_from_the_beginning() {
 
 const O_NONBLOCK: i32 = 0o4000;
 
-/// The file is as old as the image; nothing but reading it is an access.
+/// The file is as old as the image; only a read counts as an access.
 #[test]
 fn opening_a_file_is_no_access() {
     let mut mounted = Mounted::new();
@@ -95,7 +95,7 @@ fn a_mount_that_is_busy_for_a_moment_is_unmounted() {
     let mut mounted = Mounted::new();
     let held = File::create(mounted.path("held")).unwrap();
     let root = mounted.root();
-    // Busy for good: the caller hears of it.
+    // Permanently busy: the caller gets the error.
     let refused = umount(&root, Lazy::No);
     assert!(matches!(refused, Err(Error::Busy { .. })), "{refused:?}");
     let prober = std::thread::spawn(move || {

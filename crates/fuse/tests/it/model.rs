@@ -1,5 +1,5 @@
-//! Random streams of operations through the mount against the model that the kernel's ext4 judged:
-//! the same errno for each, the same tree at the end.
+//! Random operations through the mount against a model validated with the kernel's ext4: the same
+//! errno for each, the same tree at the end.
 
 use crate::support::Mounted;
 use std::os::unix::fs::PermissionsExt;

@@ -1,4 +1,4 @@
-//! Names: rename in all forms, links, long names, directories that change while they are read.
+//! Names: all forms of rename, links, long names, directories that change while they are read.
 
 use crate::support::{Mounted, errno, long_name, names_in};
 use rustix::fs::{CWD, Mode, OFlags, RenameFlags, renameat_with};

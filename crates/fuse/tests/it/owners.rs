@@ -1,11 +1,11 @@
-//! Owners shown as others: `map=`, `uid=` and `gid=`.
+//! Owner mapping: `map=`, `uid=` and `gid=`.
 
 use crate::support::{Mounted, errno, run, try_run};
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::Path;
 
-/// Runs a shell command as this user and group.
+/// Runs a shell command with this user and group id.
 fn try_as(id: u32, script: &str, path: &Path) -> bool {
     let script = format!("exec setpriv --reuid {id} --regid {id} --clear-groups {script} \"$0\"");
     try_run("sh", &[&"-c", &script, &path]).status.success()
@@ -20,7 +20,7 @@ fn list(path: &Path) -> String {
     run("getfacl", &[&"-cnp", &path])
 }
 
-/// A file of each owner: root, 1000 and 5000; one with a list; a directory for everybody.
+/// A file of each owner (root, 1000, 5000), one with an ACL, a world-writable directory.
 fn furnished() -> Mounted {
     let mut mounted = Mounted::new();
     for id in [0, 1000, 5000] {
@@ -55,7 +55,7 @@ fn ranges_lead_both_ways() {
     let text = list(&listed);
     assert!(text.contains("user:101000:rw-"), "{text}");
     assert!(text.contains("group:65534:r--"), "{text}");
-    // Writing it back would name somebody else.
+    // Writing the ACL back would name another user.
     assert!(
         !try_run("setfacl", &[&"-m", &"u:100005:r", &listed])
             .status
@@ -68,7 +68,7 @@ fn ranges_lead_both_ways() {
             .status
             .success()
     );
-    // A list has its say, by the names outside.
+    // ACL entries apply by their outside ids.
     assert!(try_as(101_000, "test -w", &listed) && !try_as(1000, "test -w", &listed));
     let given = mounted.path("0");
     chown(&given, Some(100_007), Some(100_008)).unwrap();
@@ -78,13 +78,13 @@ fn ranges_lead_both_ways() {
         errno(chown(&given, None, Some(102_000))),
         Some(libc::EINVAL)
     );
-    // New files belong to who made them; who is nobody inside makes none.
+    // New files belong to their creator; an unmapped user cannot create any.
     assert!(try_as(101_000, "mkdir", &mounted.path("open/made")));
     let refused = fs::write(mounted.path("open/root"), "");
     assert_eq!(errno(refused), Some(libc::EOVERFLOW));
     assert!(!try_as(5000, "touch", &mounted.path("open/5000")));
     assert!(list(&mounted.path("open/made")).contains("user:101000:rwx"));
-    // Whoever has the number that is shown does not own the file.
+    // The user with the overflow id does not own the file.
     assert!(!try_as(65534, "chmod 777", &mounted.path("5000")));
     assert!(try_as(101_000, "chmod 600", &mounted.path("1000")));
     chown(mounted.path("5000"), Some(100_009), None).unwrap();
@@ -101,11 +101,11 @@ fn ranges_lead_both_ways() {
     mounted.unmount();
 }
 
-/// The number that is shown owns the file to the kernel, and `open` is everybody's directory.
+/// To the kernel the shown id owns the file; `open` is world-writable.
 #[test]
 fn what_belongs_to_nobody_outside_stays() {
     let mut mounted = furnished();
-    // Made by an owner that no range names, in a directory of one that a range names.
+    // Created by an unmapped owner in a directory of a mapped one.
     mounted.mount(&[]);
     let inside = |name: &str| mounted.path("open").join(name);
     for name in ["victim", "source", "other"] {
@@ -144,7 +144,7 @@ fn what_belongs_to_nobody_outside_stays() {
         assert_eq!(fs::read(open.join(name)).unwrap(), name.as_bytes());
     }
     assert!(open.join("dir").is_dir());
-    // The superuser may, and each user with files of an owner that is known.
+    // The superuser may, and so may each user with files of a mapped owner.
     assert!(try_as(
         101_001,
         "sh -c 'mv -T \"$0\" \"$0.new\"'",

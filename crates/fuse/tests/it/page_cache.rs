@@ -1,13 +1,13 @@
-//! Asynchronous, direct, buffered, mapped and splicing users of one file, which must agree.
+//! Coherence of asynchronous, direct, buffered, mapped and spliced access to one file.
 //!
-//! `UEXT4_PAGE_CACHE_SECONDS` says how long each test goes on, `UEXT4_PAGE_CACHE_SEED` with which
-//! seed; a failure prints it.
+//! `UEXT4_PAGE_CACHE_SECONDS` sets the length of each test, `UEXT4_PAGE_CACHE_SEED` the seed, which
+//! a failure prints.
 
 use crate::support::Mounted;
 use std::time::Duration;
 use uext4_exerciser::one_file::{Until, compare, use_in_all_ways};
 
-/// Groups of asynchronous writes, of up to eight each.
+/// Number of groups of asynchronous writes, of up to eight each.
 const GROUPS: u64 = 600;
 
 fn asked(variable: &str) -> Option<u64> {

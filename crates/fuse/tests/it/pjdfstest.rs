@@ -1,4 +1,4 @@
-//! pjdfstest, a suite of what POSIX says about files: what the kernel's ext4 passes, we pass.
+//! pjdfstest, a POSIX conformance suite: a test that passes on the kernel's ext4 passes here.
 
 use crate::support::Mounted;
 use std::collections::BTreeMap;
@@ -7,16 +7,16 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use uext4_testkit::oracle::{self, KernelMount, in_ci};
 
-/// Passes on the kernel's ext4 and not here. glibc knows ext4 by its magic number and answers
-/// `pathconf(_PC_LINK_MAX)` with 127 for FUSE, so that the suite leaves the test out. Our limit is
-/// the kernel's: 65,000.
+/// Tests that pass on the kernel's ext4 only. glibc recognizes ext4 by its magic number and answers
+/// `pathconf(_PC_LINK_MAX)` with 127 for FUSE, so the suite skips the test. Our limit is the
+/// kernel's: 65,000.
 const EXCEPTIONS: &[(&str, &str)] = &[("link::link_count_max", "skipped")];
 
-/// Tests that the suite has at least; fewer mean that it did not run.
+/// Minimum number of tests; fewer mean that the suite did not run.
 const TESTS_MIN: usize = 350;
 
-/// Two users of every Linux, a nap longer than a tick. The suite remounts by the type's name,
-/// which needs an installed helper, hence no tests on a file system remounted read-only.
+/// Two users of every Linux, and a sleep longer than a tick. The suite remounts by type name, which
+/// needs an installed helper, hence no tests on a file system remounted read-only.
 const CONFIG: &str = r#"
 [features]
 posix_fallocate = {}
@@ -37,7 +37,7 @@ fn suite() -> Option<PathBuf> {
     program.exists().then_some(program)
 }
 
-/// How each test ended: `ok`, `skipped` or `FAILED`.
+/// Result of each test: `ok`, `skipped` or `FAILED`.
 fn run(suite: &Path, config: &Path, at: &Path, second: &Path) -> BTreeMap<String, String> {
     let everybody = std::fs::Permissions::from_mode(0o755);
     std::fs::set_permissions(at, everybody).expect("we are the superuser");
@@ -85,7 +85,7 @@ fn what_the_kernel_passes_we_pass() {
     let (_kept, image) =
         oracle::mke2fs_image(crate::support::IMAGE_BYTES, &["-b", "4096"]).unwrap();
     let kernel = KernelMount::new(&image, "").unwrap();
-    // Each is the other's second file system, for tests across two.
+    // Each mount is the other's second file system, for tests across two.
     let theirs = run(&suite, &config, kernel.path(), &mounted.root());
     let ours = run(&suite, &config, &mounted.root(), kernel.path());
     let differ = |(name, how): &(&String, &String)| {

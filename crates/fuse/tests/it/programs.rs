@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use uext4_testkit::oracle::{in_ci, is_installed};
 
-/// Rows that a database has committed before it is disturbed.
+/// Rows that the database commits before the disturbance.
 const ROWS_MIN: u64 = 300;
 const SCRIPT: &str = include_str!("programs.sh");
 
@@ -74,7 +74,7 @@ fn cargo_builds_on_the_mount() {
     mounted.unmount();
 }
 
-/// A database in write-ahead mode that commits one row after the other, and says which.
+/// A database in write-ahead-log mode that commits rows one by one and acknowledges each.
 struct Database {
     shell: Child,
 }
@@ -112,7 +112,7 @@ impl Database {
     }
 }
 
-/// The last row that a complete line names.
+/// The last row acknowledged by a complete line.
 fn acknowledged(acks: &Path) -> u64 {
     let said = fs::read_to_string(acks).unwrap_or_default();
     let complete = said.rsplit_once('\n').map_or("", |(lines, _)| lines);
@@ -120,7 +120,7 @@ fn acknowledged(acks: &Path) -> u64 {
     complete.lines().rev().find_map(row).unwrap_or(0)
 }
 
-/// Waits for a few hundred acknowledged rows; answers how many.
+/// Waits for a few hundred acknowledged rows; returns their number.
 fn wait_for_rows(acks: &Path) -> u64 {
     let start = Instant::now();
     while acknowledged(acks) < ROWS_MIN && start.elapsed() < Duration::from_secs(30) {
@@ -129,7 +129,7 @@ fn wait_for_rows(acks: &Path) -> u64 {
     acknowledged(acks)
 }
 
-/// Whole, with at least that many rows.
+/// Checks that the database is intact and has at least that many rows.
 fn check(dir: &Path, n_rows: u64) {
     let database = dir.join("db");
     let query = "pragma integrity_check; select max(a), count(*) from t;";

@@ -1,9 +1,9 @@
-//! Flags of the mount that a remount changes, keeps and puts back.
+//! Mount flags that a remount changes, keeps and restores.
 
 use crate::support::{Mounted, errno, run};
 use std::fs;
 
-/// The options of the mount and of its superblock in `/proc/self/mountinfo`.
+/// Mount and superblock options in `/proc/self/mountinfo`.
 fn flags(mounted: &Mounted) -> (String, String) {
     let table = fs::read_to_string("/proc/self/mountinfo").unwrap();
     let root = mounted.root();
@@ -37,7 +37,7 @@ fn a_refused_remount_changes_no_flag() {
         "{read_only:?}"
     );
     assert!(read_only.0.contains("nosymfollow"), "{read_only:?}");
-    // What is read-only already stays so.
+    // A read-only mount stays read-only.
     assert!(uext4_fuse::remount(&root, "ro,bogus").is_err());
     assert_eq!(flags(&mounted), read_only);
     assert_eq!(

@@ -1,4 +1,4 @@
-//! Names that lead to inodes of the file system itself: the mount answers as the kernel's ext4.
+//! Names that lead to reserved inodes: the mount answers as the kernel's ext4.
 
 use crate::support::{Mounted, errno};
 use std::fs;
@@ -9,7 +9,7 @@ use uext4_testkit::oracle::{self, KernelMount};
 const EUCLEAN: Option<i32> = Some(117);
 const MKE2FS: &[&str] = &["-b", "4096", "-O", "orphan_file"];
 
-/// Every way to the name, and to names beside it.
+/// Every operation on the name, and on names beside it.
 fn hear(at: &Path) -> Vec<(&'static str, Option<i32>)> {
     let evil = at.join("d/evil");
     vec![
@@ -63,7 +63,7 @@ fn no_name_leads_to_an_inode_of_the_file_system_itself() {
             kernel.unmount().unwrap();
             assert_eq!(ours, theirs, "inode {nr}");
         }
-        // Nothing was written through the name: without it the image is sound.
+        // Nothing was written through the name: without it the image is clean.
         let unlink = ["unlink /d/evil"];
         oracle::debugfs(&mounted.image(), oracle::Access::Write, &unlink).unwrap();
         let verdict = oracle::e2fsck(&mounted.image()).unwrap();

@@ -1,4 +1,4 @@
-//! A mount that is shut down answers nothing but I/O errors, and leaves what it should.
+//! A mount after shutdown: only I/O errors, and the expected state of the image.
 
 use crate::support::{Mounted, errno};
 use std::fs;
@@ -6,9 +6,9 @@ use uext4::Flush;
 use uext4_fuse::{Client, Error, Lazy, shutdown, umount};
 use uext4_testkit::oracle;
 
-/// Shut down after a file was synced and another was only made and written.
+/// Shuts down with one synced file and one that was only created and written.
 fn shut(flush: Flush) -> Mounted {
-    // No commit but those that are asked for.
+    // Only explicit commits.
     let mut mounted = Mounted::with(&["-b", "4096"], &["-o", "commit=2000"]);
     let synced = fs::File::create(mounted.path("synced")).unwrap();
     std::io::Write::write_all(&mut &synced, b"kept").unwrap();
@@ -16,7 +16,7 @@ fn shut(flush: Flush) -> Mounted {
     fs::write(mounted.path("late"), "perhaps").unwrap();
     drop(mounted.client());
     shutdown(&mounted.root(), flush).unwrap();
-    // Once more changes nothing.
+    // A second shutdown changes nothing.
     shutdown(&mounted.root(), flush).unwrap();
     assert_eq!(
         errno(fs::File::create(mounted.path("new"))),
@@ -38,7 +38,7 @@ fn shut(flush: Flush) -> Mounted {
         "{refused}"
     );
     assert!(Client::connect(&mounted.root()).is_ok());
-    // What is lost is told.
+    // Lost data are reported.
     let umounted = umount(&mounted.root(), Lazy::No);
     assert_eq!(umounted.is_ok(), flush == Flush::Everything, "{umounted:?}");
     let ended = mounted.take_server().wait().unwrap();
@@ -46,7 +46,7 @@ fn shut(flush: Flush) -> Mounted {
     mounted
 }
 
-/// The next mount recovers; answers what `late` holds then.
+/// The next mount recovers; returns the contents of `late` afterwards.
 fn recovered(mut mounted: Mounted) -> Option<String> {
     mounted.mount(&[]);
     assert_eq!(fs::read_to_string(mounted.path("synced")).unwrap(), "kept");

@@ -1,7 +1,8 @@
-//! Step by step as the kernel's ext4: data, locks, rights, names, times, flags, lists and ioctls.
+//! Step-by-step equivalence with the kernel's ext4: data, locks, permissions, names, times, flags,
+//! ACLs and ioctls.
 //!
-//! `steps.py` says what it sees, on the kernel's mount and on ours. Lines that differ are listed
-//! here with both answers; `docs/testing.md` has the cause of each.
+//! `steps.py` prints its observations on both mounts. Differing lines are listed here with both
+//! answers; `docs/testing.md` has the cause of each.
 
 use crate::support::{IMAGE_BYTES, Mounted};
 use std::path::Path;
@@ -10,10 +11,10 @@ use uext4_testkit::oracle::{self, KernelMount};
 
 const SCRIPT: &str = include_str!("steps.py");
 
-/// What the kernel's ext4 says, and what the mount says.
+/// Line of the kernel's ext4, and line of the mount.
 type Pair = (&'static str, &'static str);
 
-/// What the kernel's FUSE does before a request reaches us, or without one.
+/// Behaviour of the kernel's FUSE before a request reaches the server, or without one.
 const ALWAYS: &[Pair] = &[
     (r"grown b'\x00\x00\x00\x00' True", "grown b'lost' False"),
     ("setxattr same None --- ---", "setxattr same None --c ---"),
@@ -31,7 +32,7 @@ const ALWAYS: &[Pair] = &[
     ("thaw 0", "thaw EINVAL"),
 ];
 
-/// Nothing is sent, so setuid and setgid stay.
+/// No request is sent, so setuid and setgid stay.
 const CHOWN_OF_NOTHING: &[&str] = &[
     "user 6777 chown nothing None -rw",
     "root 6777 chown nothing None -rw",
@@ -39,7 +40,7 @@ const CHOWN_OF_NOTHING: &[&str] = &[
     "root 2777 chown nothing None -rw",
 ];
 
-/// How a file is stored stays; the kernel does not find data that wait for their blocks.
+/// The storage format of a file stays; the kernel does not find delayed allocations.
 const WITHOUT_EXTENTS: &[Pair] = &[
     (
         "bit 19 EINVAL 0x0 (0, 0, 0, 0, 0)",

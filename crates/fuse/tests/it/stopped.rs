@@ -1,5 +1,5 @@
-//! A file system that stopped writing because of damage: who wants to write hears it, as on the
-//! kernel's ext4, also who had opened a file before.
+//! A file system that became read-only because of damage: each writer gets the error, as on the
+//! kernel's ext4, even through a file opened before.
 
 use crate::support::{IMAGE_BYTES, Mounted, errno};
 use std::fs::{self, File, OpenOptions};
@@ -10,7 +10,7 @@ use uext4_testkit::oracle::{self, KernelMount};
 
 const MKE2FS: &[&str] = &["-b", "4096"];
 const OPTIONS: &str = "errors=remount-ro";
-/// One may be told "done" in vain.
+/// One write may succeed in vain.
 const WRITES: usize = 2;
 
 type Heard = (&'static str, Option<i32>);

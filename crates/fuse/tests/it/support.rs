@@ -1,4 +1,4 @@
-//! An image that is mounted while a value lives.
+//! An image that is mounted during the lifetime of a value.
 
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -12,13 +12,13 @@ use uext4_testkit::rings::RingsSwitch;
 /// Size of the images.
 pub(crate) const IMAGE_BYTES: u64 = 256 << 20;
 
-/// An image and a mount point, mounted or not. Both vanish with it.
+/// An image and a mount point, mounted or not. Dropping it removes both.
 pub(crate) struct Mounted {
     dir: TempDir,
     server: Option<Child>,
 }
 
-/// How requests come from the kernel.
+/// Transport of requests from the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(dead_code, reason = "each test program has one")]
 pub(crate) enum Via {
@@ -27,7 +27,7 @@ pub(crate) enum Via {
 }
 
 impl Via {
-    /// The word of the example program.
+    /// Option of the example program.
     pub(crate) fn word(self) -> &'static str {
         match self {
             Via::DevFuse => "dev_fuse",
@@ -35,14 +35,14 @@ impl Via {
         }
     }
 
-    /// Switches on what it needs for making a mount. Where it cannot be had this ends the test
-    /// program: none of its tests can run.
+    /// Sets the module parameter needed for a mount. If that fails it ends the test program, since
+    /// none of its tests can run.
     pub(crate) fn switch_on(self) -> Option<RingsSwitch> {
         if self == Via::DevFuse {
             return None;
         }
         if !RingsSwitch::is_available() {
-            // Past the harness, which keeps what tests print.
+            // Bypasses the harness, which captures the output of tests.
             let said = "=== SKIPPED: all tests over io_uring need root and Linux 6.14 ===\n";
             let _ = std::io::Write::write_all(&mut std::io::stderr(), said.as_bytes());
             std::process::exit(i32::from(oracle::in_ci()));
@@ -109,8 +109,8 @@ impl Mounted {
         drop(self.client());
     }
 
-    /// As [`Mounted::mount_by`], but ready as soon as the mount answers: its server may still be
-    /// starting, with no control socket yet.
+    /// As [`Mounted::mount_by`], but returns as soon as the mount answers. Its server may still be
+    /// starting, without a control socket.
     pub(crate) fn mount_early(&mut self, mut command: Command, words: &[&str]) {
         let _on = crate::VIA.switch_on();
         let mut server = command
@@ -132,11 +132,11 @@ impl Mounted {
             std::thread::sleep(Duration::from_millis(2));
         }
         self.server = Some(server);
-        // The kernel greets the server and gets its answer while the switch is on.
+        // The kernel completes `FUSE_INIT` while the switch is on.
         std::fs::metadata(self.root()).expect("the mount answers");
     }
 
-    /// A client of the control socket, which is there a moment after the mount answers.
+    /// A client of the control socket, which appears a moment after the mount answers.
     pub(crate) fn client(&self) -> Client {
         let start = Instant::now();
         loop {
@@ -169,7 +169,7 @@ impl Mounted {
         self.server.take().expect("it is mounted")
     }
 
-    /// Unmounts, waits for the server and asks e2fsck.
+    /// Unmounts, waits for the server and runs e2fsck.
     pub(crate) fn unmount(&mut self) {
         assert_eq!(self.umount_soon(), Image::Clean);
         oracle::assert_clean(&self.image());
@@ -178,8 +178,8 @@ impl Mounted {
         self.server = None;
     }
 
-    /// Another test that starts a program has a copy of every open file until its child runs that
-    /// program, which makes mounts busy for a moment.
+    /// Unmounts with retries. Another test that spawns a program holds a copy of every open file
+    /// until its child's exec, which makes mounts busy for a moment.
     pub(crate) fn umount_soon(&self) -> Image {
         let start = Instant::now();
         loop {
@@ -192,7 +192,7 @@ impl Mounted {
         }
     }
 
-    /// Kills the server without a word.
+    /// Kills the server with SIGKILL.
     pub(crate) fn kill(&mut self) {
         let mut server = self.take_server();
         server.kill().expect("it is our child");
@@ -213,7 +213,7 @@ impl Drop for Mounted {
     }
 }
 
-/// Runs a program that must succeed; answers what it printed.
+/// Runs a program that must succeed; returns its output.
 pub(crate) fn run(program: &str, args: &[&dyn AsRef<std::ffi::OsStr>]) -> String {
     let output = try_run(program, args);
     let said = String::from_utf8_lossy(&output.stderr);

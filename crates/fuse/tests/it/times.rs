@@ -1,4 +1,4 @@
-//! Access times and synchronous mounts, as the kernel's ext4 has them.
+//! Access times and synchronous mounts, compared with the kernel's ext4.
 
 use crate::support::{IMAGE_BYTES, Mounted};
 use std::path::Path;
@@ -17,7 +17,7 @@ fn said(at: &Path, script: &str) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned() + &errors
 }
 
-/// Both mounted with these options.
+/// Both file systems, mounted with these options.
 struct Both {
     ours: Mounted,
     kernel: KernelMount,
@@ -62,7 +62,7 @@ fn access_times_follow_the_mount_options() {
     }
 }
 
-/// What a copy of an image holds that was made while it is mounted.
+/// Whether a copy of the mounted image, taken now, passes `check` after recovery.
 fn survives(image: &Path, check: &str) -> bool {
     let scratch = oracle::scratch_dir().unwrap();
     let copy = scratch.path().join("copy");
@@ -83,7 +83,7 @@ fn survives(image: &Path, check: &str) -> bool {
     found
 }
 
-/// Mount options, what is there before, what is done, how to see it, whether it is durable.
+/// Mount options, setup, operation, observation, whether the operation is durable.
 type Case = (&'static str, &'static str, &'static str, &'static str, bool);
 
 const CASES: &[Case] = &[

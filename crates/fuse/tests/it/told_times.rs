@@ -1,5 +1,5 @@
-//! With the write-back cache the kernel owns the times of files: what `stat` said is what the next
-//! mount says, and times move where ext4 moves them.
+//! File times under the write-back cache, which the kernel owns: the next mount shows the times of
+//! the last `stat`, and the same operations update times as on ext4.
 
 use crate::support::{IMAGE_BYTES, Mounted};
 use rustix::fs::{FallocateFlags, OFlags, copy_file_range, fallocate, fcntl_setfl};
@@ -12,12 +12,12 @@ use std::time::{Duration, SystemTime};
 use uext4_testkit::oracle::{self, KernelMount};
 
 const MKE2FS: &[&str] = &["-b", "4096"];
-/// So long that a clock tick falls into an operation every now and then.
+/// Long enough for a clock tick to fall into an operation now and then, in bytes.
 const LEN_BYTES: usize = 4 << 20;
-/// How often each: a tick goes on between an operation's begin and its end in one of some.
+/// Repetitions of each operation; only in some a tick falls between its start and its end.
 const ROUNDS: usize = 10;
 const ALIGN_BYTES: usize = 4096;
-/// In the directory, and written out.
+/// A file in the directory, written back.
 const SOURCE: &str = "source";
 
 const LONG_AGO: SystemTime = SystemTime::UNIX_EPOCH;
@@ -88,7 +88,7 @@ fn what_was_told_is_noted() {
     for round in 0..ROUNDS {
         for (name, operation) in OPERATIONS {
             let path = mounted.path(&format!("{name} {round}"));
-            // Its times are written, and most often still those of now.
+            // Its times are written, and most often still current.
             let file = new_file(&path, 2 * ALIGN_BYTES);
             operation(&mounted.root(), &file);
             drop(file);
@@ -103,7 +103,7 @@ fn what_was_told_is_noted() {
     mounted.unmount();
 }
 
-/// Which of the times an operation moves.
+/// The times that an operation updates.
 fn moved(at: &Path) -> Vec<(&'static str, [bool; 2])> {
     std::fs::set_permissions(at, PermissionsExt::from_mode(0o777)).unwrap();
     drop(new_file(&at.join(SOURCE), LEN_BYTES));
@@ -139,7 +139,7 @@ fn times_move_as_those_of_ext4() {
     }
 }
 
-/// The kernel opens it to go past its cache, and does not move its times then.
+/// The kernel opens the file for direct I/O and does not update its times.
 #[test]
 fn times_of_a_synchronous_file_move() {
     let mut mounted = Mounted::new();

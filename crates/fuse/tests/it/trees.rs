@@ -1,4 +1,4 @@
-//! Whole trees: what was put in is there, also after another mount, and for the kernel's ext4.
+//! Whole trees: the stored contents are there, also after a remount, and for the kernel's ext4.
 
 use crate::support::{IMAGE_BYTES, Mounted, run};
 use uext4_testkit::manifest::{Field, Manifest, Policy};

@@ -1,4 +1,4 @@
-//! Ends a mount that hangs, so that a test which waits for it fails instead of waiting for ever.
+//! Watchdog that ends a hanging mount, so that a waiting test fails instead of hanging.
 
 use crate::support::Mounted;
 use rustix::mount::{UnmountFlags, unmount};
@@ -7,19 +7,19 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Long enough for a busy machine; a hang takes for ever.
+/// Long enough for a busy machine; a hang never ends.
 pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 
-/// Watches one mount until it is dropped. When [`LIMIT`] is over it aborts the connection, which
-/// ends every call that waits, and kills the server.
+/// Watches one mount until it is dropped. After [`LIMIT`] it aborts the connection, which ends
+/// every waiting call, and kills the server.
 pub(crate) struct Watchdog {
-    /// Dropping it calls the watchdog off.
+    /// Dropping the sender cancels the watchdog.
     off: Option<Sender<()>>,
     thread: Option<JoinHandle<bool>>,
 }
 
 impl Watchdog {
-    /// Watches what is mounted now.
+    /// Watches the current mount.
     pub(crate) fn over(mounted: &mut Mounted) -> Self {
         Self::with_limit(mounted, LIMIT)
     }
@@ -41,7 +41,7 @@ impl Watchdog {
         }
     }
 
-    /// Calls it off; whether it had to end the mount.
+    /// Cancels the watchdog; returns whether it had to end the mount.
     pub(crate) fn has_bitten(&mut self) -> bool {
         drop(self.off.take());
         let thread = self.thread.take();
@@ -61,7 +61,7 @@ fn end(root: &PathBuf, server: u32) {
         "=== {} hangs: its connection is aborted ===",
         root.display()
     );
-    // Busy after the abort, which is what counts.
+    // Busy after the abort, which has done its work.
     let _ = unmount(root, UnmountFlags::FORCE | UnmountFlags::DETACH);
     let server = i32::try_from(server)
         .ok()

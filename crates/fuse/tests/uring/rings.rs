@@ -1,4 +1,4 @@
-//! What only rings do: they are chosen and told, and no number of waiting requests stops a queue.
+//! io_uring transport: it is selected and reported, and waiting requests never block a queue.
 
 use crate::support::{Mounted, program, try_run};
 use rustix::fs::{SeekFrom, seek};
@@ -11,11 +11,11 @@ use uext4_fuse::{Ask, Client};
 use uext4_testkit::oracle;
 use uext4_testkit::rings::RingsSwitch;
 
-/// More than a queue has entries.
+/// Number of concurrent callers.
 const WAITING: usize = 40;
 
 fn served(mounted: &Mounted) -> String {
-    // A server listens a moment after the mount answers.
+    // The server listens a moment after the mount answers.
     let start = Instant::now();
     let client = loop {
         match Client::connect(&mounted.root()) {
@@ -50,7 +50,7 @@ fn who_demands_rings_gets_no_mount_without_them() {
     );
 }
 
-/// Nobody says how: rings where the kernel offers them, the device elsewhere.
+/// Default transport: rings if the kernel offers them, otherwise the device.
 #[test]
 fn who_says_nothing_gets_what_there_is() {
     for (switch, expected) in [
@@ -74,7 +74,7 @@ fn who_says_nothing_gets_what_there_is() {
     }
 }
 
-/// Runs `work` on as many new files as a queue must not keep waiting, all at once.
+/// Runs `work` concurrently on [`WAITING`] new files.
 fn on_files_at_once(mounted: &Mounted, work: impl Fn(&File) + Sync) {
     let start = Barrier::new(WAITING);
     std::thread::scope(|scope| {
@@ -89,7 +89,7 @@ fn on_files_at_once(mounted: &Mounted, work: impl Fn(&File) + Sync) {
     });
 }
 
-/// Each seek makes the kernel send the data first, as a request of its own.
+/// Each seek makes the kernel write the data back first, in a separate request.
 #[test]
 fn seeks_that_wait_for_data_do_not_stop_a_queue() {
     let mut mounted = Mounted::new();
@@ -105,7 +105,7 @@ fn seeks_that_wait_for_data_do_not_stop_a_queue() {
     mounted.unmount();
 }
 
-/// Large writes are with helpers when a freeze begins; small reads go on all the while.
+/// Helpers serve large writes when a freeze begins; small reads continue.
 #[test]
 fn large_writes_wait_for_a_thaw_and_stop_nobody() {
     const LARGE: u64 = 1 << 20;

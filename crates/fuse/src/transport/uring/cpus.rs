@@ -1,7 +1,7 @@
-//! Which thread serves which queues.
+//! Assignment of FUSE queues to threads, and CPU affinity of the threads.
 //!
-//! The kernel has a queue for every core that there may ever be, and puts a request into the queue
-//! of the core that asks.
+//! The kernel has one queue per possible core and puts a request into the queue of the calling
+//! core.
 
 use crate::server::Pace;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
@@ -10,16 +10,16 @@ use std::io;
 /// The queues of one thread.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Share {
-    /// Core that the thread stays on.
+    /// Core that the thread is pinned to.
     pub(super) cpu: Option<usize>,
-    /// Numbers of queues; none is in two shares.
+    /// Queue numbers; the shares are disjoint.
     pub(super) queues: Vec<u16>,
 }
 
-/// Deals all queues out to `n_threads` threads, 0 for one per core that this process may use.
+/// Distributes all queues over `n_threads` threads; 0 means one per core that this process may use.
 ///
 /// # Errors
-/// The system does not say how many cores there are.
+/// The number of cores is unknown.
 pub(super) fn shares(n_threads: usize) -> io::Result<Vec<Share>> {
     let possible = std::fs::read_to_string("/sys/devices/system/cpu/possible")?;
     let n_queues = count(possible.trim()).ok_or(io::ErrorKind::InvalidData)?;
@@ -30,7 +30,7 @@ pub(super) fn shares(n_threads: usize) -> io::Result<Vec<Share>> {
     Ok(deal(n_queues, &cpus, n_threads))
 }
 
-/// The numbers in a list such as `0-3,8`.
+/// Number of elements in a list such as `0-3,8`.
 fn count(list: &str) -> Option<u16> {
     list.split(',').try_fold(0, |sum: u16, range| {
         let (first, last) = range.split_once('-').unwrap_or((range, range));
@@ -39,7 +39,7 @@ fn count(list: &str) -> Option<u16> {
     })
 }
 
-/// A thread stays on a core when there is one for each; the queues of other cores go round.
+/// Pins the threads if each core has one. Queues of other cores are assigned round-robin.
 fn deal(n_queues: u16, cpus: &[usize], n_threads: usize) -> Vec<Share> {
     let all = cpus.len().max(1);
     let n_shares = if n_threads == 0 {
@@ -62,20 +62,20 @@ fn deal(n_queues: u16, cpus: &[usize], n_threads: usize) -> Vec<Share> {
     shares
 }
 
-/// Short requests in a row after which a thread keeps to its core.
+/// Consecutive short requests after which a thread returns to its core.
 const SHORT_TO_STAY: u32 = 32;
 
-/// Where a thread runs. It keeps to its core, where callers of short requests wait for it; when it
-/// copies much data it goes wherever there is room: its core has a caller who works on them.
+/// CPU affinity of a thread. It is pinned to its core, where callers of short requests run. During
+/// large transfers it may run on any core, because a caller on its own core processes the data.
 pub(super) struct Place {
     home: Option<CpuSet>,
     anywhere: CpuSet,
-    /// Short requests since much data came; [`SHORT_TO_STAY`] when it keeps to its core.
+    /// Short requests since the last large transfer; [`SHORT_TO_STAY`] while the thread is pinned.
     n_short: u32,
 }
 
 impl Place {
-    /// A place on `cpu`, for a thread that may run where this one may.
+    /// An affinity to `cpu` for a thread that may run where this one may.
     pub(super) fn new(cpu: Option<usize>) -> io::Result<Self> {
         let home = cpu.map(|cpu| {
             let mut set = CpuSet::new();
@@ -89,15 +89,14 @@ impl Place {
         })
     }
 
-    /// Keeps the calling thread on its core. Where it may not, answers come from afar, nothing
-    /// else.
+    /// Pins the calling thread to its core. A failure only costs locality.
     pub(super) fn stay(&self) {
         if let Some(home) = &self.home {
             let _ = sched_setaffinity(None, home);
         }
     }
 
-    /// The calling thread is about to serve a request.
+    /// Accounts for a request that the calling thread is about to serve.
     pub(super) fn note(&mut self, pace: Pace) {
         if pace == Pace::Bulk {
             if self.n_short == SHORT_TO_STAY && self.home.is_some() {

@@ -1,4 +1,4 @@
-//! The memory of one request: its headers, and room for what goes with it or with its answer.
+//! Memory of one request: its headers, and a payload buffer shared by request and answer.
 
 use crate::answer::Answer;
 use crate::errno::Errno;
@@ -8,10 +8,10 @@ use crate::request::Request;
 use crate::server::{Outcome, Pace, Server};
 use uext4_sync::Pass;
 
-/// Bytes for the header of the request or the answer, and for the first argument of the request.
+/// Size of the request or answer header, and of the first argument, in bytes.
 const PART_BYTES: usize = 128;
-/// Longer arguments are not copied out of the way of the answer. Answers to such requests are
-/// short.
+/// Longer arguments, in bytes, stay in the payload buffer, and the answer is built elsewhere.
+/// Answers to such requests are short.
 const COPY_BYTES_MAX: usize = 4096;
 
 /// `struct fuse_uring_req_header`.
@@ -26,32 +26,32 @@ struct Header {
     reserved: u64,
 }
 
-/// One entry of a queue. While it is with the kernel nobody here has it.
+/// One entry of a queue. While the kernel owns it, no thread of the server has it.
 pub(super) struct Entry {
     header: Box<Header>,
     payload: Box<[u8]>,
-    /// Number of the queue that it belongs to.
+    /// Number of its queue.
     pub(super) queue: u16,
-    /// Why the kernel gets no answer through it for a while.
+    /// Why the kernel gets no answer through the entry for a while.
     pub(super) away: Option<Away>,
-    /// A helper copies its data.
+    /// A helper copies the data of the entry.
     pub(super) is_copied: bool,
-    /// It comes back from a helper with the answer, not with the request as it was.
+    /// The entry returns from a helper with the answer; otherwise with the original request.
     pub(super) is_served: bool,
     /// Two `struct iovec`: header and payload.
     vectors: [[usize; 2]; 2],
 }
 
-/// Why an entry is away for a while.
+/// Reason for a delayed answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Away {
-    /// Its request waits for others.
+    /// The request waits for other requests.
     Asks,
-    /// Its request is parked.
+    /// The request is parked at the freeze barrier.
     Parked,
 }
 
-/// A buffer that requests use one after the other.
+/// Reusable buffer for the arguments of a request.
 pub(super) type Scratch = Vec<u8>;
 
 impl Entry {
@@ -77,8 +77,8 @@ impl Entry {
         }
     }
 
-    /// Where the kernel finds the addresses of header and payload, as two `struct iovec` that stay
-    /// where they are as long as the entry does.
+    /// Two `struct iovec` with the addresses of header and payload. They stay valid as long as the
+    /// entry lives.
     pub(super) fn vectors(&mut self) -> *const libc::iovec {
         let header: *mut Header = &mut *self.header;
         let payload = self.payload.as_mut_ptr();
@@ -89,12 +89,12 @@ impl Entry {
         self.vectors.as_ptr().cast()
     }
 
-    /// What the kernel knows the request by.
+    /// The kernel's id of the request.
     pub(super) fn commit_id(&self) -> u64 {
         self.header.commit_id
     }
 
-    /// How long the request may keep its thread, which holds the pass meanwhile.
+    /// Admits the request and returns its class; the caller holds the pass while it serves it.
     pub(super) fn admit<'s>(&self, server: &'s Server) -> (Pace, Option<Pass<'s>>) {
         let n_payload = self.payload_bytes();
         match parse(&self.header, &self.payload[..n_payload]) {
@@ -103,18 +103,18 @@ impl Entry {
         }
     }
 
-    /// Leaves an error in the place of the request.
+    /// Replaces the request with an error answer.
     pub(super) fn refuse(&mut self, errno: Errno) {
         let unique = self.header.commit_id;
         self.put(&Answer::new(0).finish(unique, Err(errno)), 0);
     }
 
-    /// Bytes of the request's arguments but the first.
+    /// Size of the request's arguments except the first, in bytes.
     fn payload_bytes(&self) -> usize {
         self.payload.len().min(self.header.payload_bytes as usize)
     }
 
-    /// Serves the request and leaves the answer in its place.
+    /// Serves the request and replaces it with the answer.
     pub(super) fn serve(&mut self, server: &Server, pace: Pace, scratch: &mut Scratch) {
         let n_payload = self.payload_bytes();
         let (arguments, mut answer) = if n_payload <= COPY_BYTES_MAX {
@@ -127,7 +127,7 @@ impl Entry {
         let done = match parse(&self.header, arguments) {
             Some(request) => match server.handle(&request, pace, &mut answer) {
                 Outcome::Answer(done) => done,
-                // The kernel waits for whatever comes over a ring.
+                // The kernel expects an answer to every request on a ring.
                 Outcome::Silent => Ok(()),
             },
             None => Err(Errno::EPROTO),

@@ -1,16 +1,16 @@
-//! The thread of a ring: requests come, answers go.
+//! Ring thread: takes requests from the queues of a ring and commits the answers.
 //!
-//! What is answered in a moment is answered here. What takes longer goes to a helper together with
-//! its entry, comes back through [`Returned`], and its answer goes to the kernel from here: a ring
-//! belongs to one thread.
+//! Short requests are answered on this thread. A longer one moves to a helper together with its
+//! entry and comes back through [`Returned`]. This thread commits the answer, since a ring belongs
+//! to one thread.
 //!
-//! Invariants: [`ENTRIES`] entries of a queue at least hold no request that waits for other
-//! requests ([`Pace::Asks`], [`Pace::Halted`]): for each that goes away another entry is added.
-//! Those entries are answered without the kernel's help, in pools that serve no asker, and with
-//! each answer the kernel sends the next request that waits in its queue: so no request waits
-//! forever. An entry that is added when all are taken would not do, since the kernel looks for
-//! waiting requests at answers only. A parked request comes back through [`Returned`] as it came
-//! and is admitted again.
+//! Invariants: in each queue at least [`ENTRIES`] entries hold no request that waits for other
+//! requests ([`Pace::Asks`], [`Pace::Halted`]); each entry with such a request is replaced by a new
+//! one. Pools without askers answer those entries, and each answer fetches the next request of the
+//! queue, so no request waits forever.
+//!
+//! Adding an entry only when all are taken does not suffice: the kernel looks for waiting requests
+//! at commits only. A parked request returns unchanged through [`Returned`] and is admitted again.
 
 use super::cpus::{Place, Share};
 use super::entry::{Away, Entry, Scratch};
@@ -23,11 +23,11 @@ use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 
-/// Entries of a queue at the beginning. The kernel takes the one that it used last, so most are
-/// never touched and cost addresses only.
+/// Initial entries of a queue. The kernel reuses the last one first (LIFO), so most are never
+/// touched and cost only address space.
 const ENTRIES: usize = 64;
-/// Requests of a queue that may wait for others while they are served. Parked ones are as many as
-/// there are callers.
+/// Maximum number of requests per queue that wait for other requests. Parked requests are limited
+/// only by the number of callers.
 const ASKING_MAX: usize = 256;
 
 /// A ring, its queues and their thread.
@@ -35,13 +35,13 @@ pub(crate) struct Queue {
     ring: Ring,
     place: Place,
     pools: Vec<Pool>,
-    /// Hears how the thread began.
+    /// Reports how the thread started.
     teller: Option<Sender<io::Result<()>>>,
-    /// Entries that the kernel uses, or will again.
+    /// Entries that the kernel uses or will use again.
     n_alive: usize,
-    /// Entries whose data helpers copy.
+    /// Entries whose data a helper copies.
     n_copied: usize,
-    /// Requests that came while others began.
+    /// Requests that arrived during the start.
     #[allow(clippy::vec_box, reason = "the kernel knows their addresses")]
     early: Vec<Box<Entry>>,
     scratch: Scratch,
@@ -51,14 +51,14 @@ pub(crate) struct Queue {
 struct Pool {
     queue: u16,
     n_entries: usize,
-    /// Those whose requests wait for others or are parked.
+    /// Entries whose requests wait for other requests or are parked.
     n_away: usize,
-    /// Those whose requests wait for others.
+    /// Entries whose requests wait for other requests.
     n_asking: usize,
 }
 
 impl Queue {
-    /// Makes a ring for a share of the queues.
+    /// Makes a ring thread for a share of the queues.
     pub(super) fn new(
         ring: Ring,
         share: Share,
@@ -91,7 +91,7 @@ impl Queue {
             self.add_entry(queue)?;
         }
         self.ring.submit()?;
-        // The kernel refuses at once; what it takes completes with the first request.
+        // The kernel refuses at once; a registered entry completes with its first request.
         while let Some(completion) = self.ring.next()? {
             match completion {
                 Completion::Lost(error) => return Err(error),
@@ -133,7 +133,7 @@ impl Queue {
         self.place.note(pace);
         match pace {
             Pace::Soon => entry.serve(&service.server, pace, &mut self.scratch),
-            // Handing it over and back would only cost its caller two wake-ups.
+            // A helper would cost the caller two wake-ups.
             Pace::Awaited if self.n_copied == 0 && !self.ring.has_next() => {
                 entry.serve(&service.server, pace, &mut self.scratch);
             }
@@ -146,12 +146,12 @@ impl Queue {
                 service.askers.leave(self.job(entry, service));
                 return Ok(());
             }
-            // The askers may all wait for requests that need this entry.
+            // All askers may wait for requests that need this entry.
             Pace::Waits => {
                 service.waiters.leave(self.job(entry, service));
                 return Ok(());
             }
-            // The askers may all wait for this very request.
+            // All askers may wait for this request.
             Pace::Awaited | Pace::Bulk => {
                 entry.is_copied = true;
                 self.n_copied += 1;
@@ -177,7 +177,7 @@ impl Queue {
             .is_some_and(|pool| pool.n_asking < ASKING_MAX)
     }
 
-    /// Counts an entry that the kernel gets no answer through for a while, and adds another for it.
+    /// Counts an entry without an answer for a while, and adds a replacement if needed.
     fn send_away(&mut self, entry: &mut Entry, why: Away) -> io::Result<()> {
         entry.away = Some(why);
         let Some(pool) = self.pool(entry.queue) else {
@@ -191,8 +191,8 @@ impl Queue {
         }
     }
 
-    /// Serves the entry's request and returns it. A change that may not go on any more is returned
-    /// as it came.
+    /// Serves the entry's request and returns the entry. If a freeze began meanwhile, a change is
+    /// returned unchanged.
     fn job(&self, mut entry: Box<Entry>, service: &Service) -> Job {
         let (server, returned) = (service.server.clone(), self.ring.returned().clone());
         Box::new(move || {
@@ -226,7 +226,7 @@ impl Queue {
     }
 }
 
-/// Parks a change; it comes back to its ring.
+/// Parks a change at the freeze barrier; it returns to its ring after the thaw.
 fn park(mut entry: Box<Entry>, server: &Server, returned: Arc<Returned>) {
     entry.is_served = false;
     server.halt().park(move || returned.give(entry));
@@ -237,11 +237,11 @@ impl Transport for Queue {
         let begun = self.begin();
         let failed = begun.is_err();
         if let Some(teller) = self.teller.take() {
-            // The thread that mounts waits for it.
+            // The mounting thread waits for the report.
             let _ = teller.send(begun);
         }
         if failed {
-            // It has been told, and the kernel goes on without rings.
+            // The report carries the error, and the kernel continues without rings.
             return Ok(Ended::Unused);
         }
         self.run(service).map(|()| Ended::Disconnected)

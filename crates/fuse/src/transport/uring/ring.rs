@@ -1,9 +1,9 @@
 //! One io_uring whose commands are entries of FUSE queues.
 //!
-//! Invariants: an entry belongs to the kernel from [`Ring::register`] or [`Ring::commit`] until its
-//! completion; in between it exists here as an address only, in the completion's `user_data`. So
-//! nobody else touches its memory, and each is taken back at most once. When a ring goes while the
-//! kernel has entries, their memory is left to the kernel for good.
+//! Invariants: the kernel owns an entry from [`Ring::register`] or [`Ring::commit`] until its
+//! completion. Meanwhile the server has only its address, in the completion's `user_data`, so no
+//! code accesses its memory, and each entry is taken back at most once. If a ring is dropped while
+//! the kernel owns entries, their memory leaks.
 //! Locking: a ring belongs to the thread that called [`Ring::begin`].
 #![allow(unsafe_code)]
 
@@ -17,15 +17,15 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::Arc;
 use uext4_sync::{Mutex, Rank};
 
-/// Commands that wait for the next call of the kernel, at most.
+/// Capacity of the submission queue.
 const SUBMISSIONS: u32 = 64;
 /// `FUSE_IO_URING_CMD_REGISTER`.
 const REGISTER: u32 = 1;
 /// `FUSE_IO_URING_CMD_COMMIT_AND_FETCH`.
 const COMMIT_AND_FETCH: u32 = 2;
-/// Where `struct io_uring_sqe` has its length.
+/// Offset of the length in `struct io_uring_sqe`.
 const LEN_OFFSET: usize = 24;
-/// `user_data` of the bell; no entry lies there.
+/// `user_data` of the eventfd poll; never the address of an entry.
 const BELL: u64 = 0;
 
 /// A ring.
@@ -37,13 +37,13 @@ pub(super) struct Ring {
     rests: Rests,
 }
 
-/// What the kernel gave back.
+/// A completion.
 pub(super) enum Completion {
     /// A request.
     Request(Box<Entry>),
-    /// An entry that it will not use any more.
+    /// An entry that the kernel will not use again, with its error.
     Lost(io::Error),
-    /// Somebody returned entries.
+    /// Other threads returned entries.
     Bell,
 }
 
@@ -63,7 +63,7 @@ impl Ring {
             .build(SUBMISSIONS)?;
         let submitter = ring.submitter();
         submitter.register_files(&[device.as_fd().as_raw_fd()])?;
-        // Calls of the system can be made through a ring, past any filter: not through ours.
+        // Requests on a ring bypass seccomp filters, so the ring allows only these two.
         submitter.register_restrictions(&mut [
             Restriction::sqe_op(opcode::UringCmd80::CODE),
             Restriction::sqe_op(opcode::PollAdd::CODE),
@@ -79,25 +79,25 @@ impl Ring {
         })
     }
 
-    /// Makes the ring that of the calling thread.
+    /// Binds the ring to the calling thread.
     pub(super) fn begin(&mut self) -> io::Result<()> {
-        // A registered descriptor spares a lookup per request, and the ring keeps it open.
+        // The registered descriptor saves a lookup per request; the ring keeps the file open.
         debug_assert!(self.device.as_fd().as_raw_fd() >= 0);
         self.ring.submitter().register_enable_rings()?;
         self.watch_bell()
     }
 
-    /// Where other threads return entries.
+    /// Queue through which other threads return entries.
     pub(super) fn returned(&self) -> &Arc<Returned> {
         &self.returned
     }
 
-    /// Gives the kernel a fresh entry. Tells it at the next [`Ring::wait`] or [`Ring::submit`].
+    /// Gives the kernel a fresh entry, submitted by the next [`Ring::wait`] or [`Ring::submit`].
     pub(super) fn register(&mut self, entry: Box<Entry>) -> io::Result<()> {
         self.command(REGISTER, entry)
     }
 
-    /// Gives the kernel an entry with an answer, to put the next request in.
+    /// Gives the kernel an entry with an answer, to be reused for the next request.
     pub(super) fn commit(&mut self, entry: Box<Entry>) -> io::Result<()> {
         self.command(COMMIT_AND_FETCH, entry)
     }
@@ -139,12 +139,12 @@ impl Ring {
         }
     }
 
-    /// Tells the kernel what was given.
+    /// Submits the queued commands.
     pub(super) fn submit(&mut self) -> io::Result<()> {
         self.enter(0)
     }
 
-    /// Tells the kernel what was given and waits for a completion.
+    /// Submits the queued commands and waits for a completion.
     pub(super) fn wait(&mut self) -> io::Result<()> {
         self.enter(0)?;
         if self.has_next() {
@@ -154,7 +154,7 @@ impl Ring {
         self.enter(n_wanted)
     }
 
-    /// Whether the kernel has a completion ready, at once or after a look.
+    /// Whether a completion is ready, at once or after busy polling.
     fn comes(&mut self) -> bool {
         let Self {
             ring,
@@ -163,14 +163,14 @@ impl Ring {
             ..
         } = self;
         let mut ready = || ring.submission().taskrun().then_some(());
-        // Who was answered may have had the core at once, and has asked again.
+        // The last caller may have run at once and sent its next request.
         ready().or_else(|| lookers.look(rests, ready)).is_some()
     }
 
     fn enter(&mut self, n_wanted: u32) -> io::Result<()> {
         let n_given = self.ring.submission().len() as u32;
         let mut flags = EnterFlags::GETEVENTS;
-        // A thread without requests waits for no device: its core is idle, and shown so.
+        // An idle thread does not wait for a device, so it must not count as iowait.
         flags.set(
             EnterFlags::NO_IOWAIT,
             self.ring.params().is_feature_no_iowait(),
@@ -182,18 +182,18 @@ impl Ring {
         let entered = unsafe { submitter.enter(n_given, n_wanted, flags.bits(), no_mask) };
         match entered {
             Ok(_) => Ok(()),
-            // Interrupted, or completions must be taken first: the caller does and comes again.
+            // A signal, or a full completion queue: the caller takes completions and retries.
             Err(error) if matches!(error.raw_os_error(), Some(libc::EINTR | libc::EBUSY)) => Ok(()),
             Err(error) => Err(error),
         }
     }
 
-    /// Whether a completion is there.
+    /// Whether a completion is ready.
     pub(super) fn has_next(&mut self) -> bool {
         !self.ring.completion().is_empty()
     }
 
-    /// The next completion that is there.
+    /// The next ready completion.
     pub(super) fn next(&mut self) -> io::Result<Option<Completion>> {
         let Some(done) = self.ring.completion().next() else {
             return Ok(None);
@@ -215,7 +215,7 @@ impl Ring {
     }
 }
 
-/// Entries whose answers other threads have made, for the thread of the ring.
+/// Entries answered by other threads, on their way to the ring thread.
 pub(super) struct Returned {
     #[allow(clippy::vec_box, reason = "the kernel knows their addresses")]
     entries: Mutex<Vec<Box<Entry>>>,
@@ -230,26 +230,26 @@ impl Returned {
         Ok(Self { entries, bell })
     }
 
-    /// Returns an entry. The bell rings for the first of those that wait.
+    /// Returns an entry. Only the first one of a batch signals the eventfd.
     pub(super) fn give(&self, entry: Box<Entry>) {
         let mut entries = self.entries.lock();
         entries.push(entry);
         let is_first = entries.len() == 1;
         drop(entries);
         if is_first {
-            // It fails only when the bell has been rung 2^64 times.
+            // Fails only at an eventfd count of 2^64.
             let _ = rustix::io::write(&self.bell, &1u64.to_ne_bytes());
         }
     }
 
-    /// All that was returned.
+    /// Takes all returned entries.
     #[allow(clippy::vec_box, reason = "the kernel knows their addresses")]
     pub(super) fn take(&self) -> Vec<Box<Entry>> {
         std::mem::take(&mut *self.entries.lock())
     }
 
     fn silence(&self) {
-        // It fails when nobody has rung.
+        // Fails if the eventfd was not signalled.
         let _ = rustix::io::read(&self.bell, &mut [0; 8]);
     }
 }
