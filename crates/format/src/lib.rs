@@ -25,6 +25,7 @@ pub mod orphan_file;
 pub mod quota;
 pub mod superblock;
 mod times;
+mod uuid;
 pub mod xattr;
 
 pub use checksum::{Checksums, DescriptorChecksum, Seed, crc16, crc32c};
@@ -40,3 +41,4 @@ pub use inode::{
 pub use no_room::NoRoom;
 pub use superblock::Superblock;
 pub use times::{Timestamp, WithExtra};
+pub use uuid::Uuid;

@@ -70,7 +70,7 @@ impl Fs {
         grant(granted, &facts, caller, want)
     }
 
-    /// Whether the ACL is evaluated: not for the owner, who has bits in the mode, and not when the
+    /// Whether the ACL is evaluated: not for the owner (bits in the mode decide), and not when the
     /// group bits of the mode, which hold the ACL mask, are all clear.
     fn asks_acl(&self, inode: &Inode, facts: &Facts, caller: &Caller) -> bool {
         if !self.settings.has(Switch::Acl) || inode.lacks_acl() {

@@ -63,6 +63,7 @@ pub use control::{Ask, Client, NewGrace, NewLimits, QuotaRow, Refusal};
 pub use error::{Error, Explained, Result};
 pub use inherited::close_inherited;
 pub use interrupted::{catch_interrupts, is_interrupted};
+pub use log::escape_controls;
 pub use mount_point::Lazy;
 pub use options::{Announce, Backing, Channel, DataCache, MountOptions, Run, Sandbox, Sharing};
 pub use owners::{BadOwners, Owners};

@@ -22,8 +22,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use uext4::{Incident, Listener};
+use uext4_sync::atomic::{AtomicU64, Ordering};
 
 /// Maximum line length in bytes: that of RFC 3164 without the head.
 const LINE_BYTES_MAX: usize = 960;
@@ -146,8 +146,8 @@ fn name(path: &Path) -> String {
     }
 }
 
-/// Escapes control characters and limits the length.
-pub(crate) fn plain(text: &str) -> String {
+/// Escapes control characters, because names in messages can contain them.
+pub fn escape_controls(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for letter in text.chars() {
         match letter.is_control() {
@@ -155,6 +155,12 @@ pub(crate) fn plain(text: &str) -> String {
             false => shown.push(letter),
         }
     }
+    shown
+}
+
+/// Escapes control characters and limits the length.
+pub(crate) fn plain(text: &str) -> String {
+    let mut shown = escape_controls(text);
     if shown.len() > LINE_BYTES_MAX {
         let ends = (0..=LINE_BYTES_MAX).rev();
         let end = ends.into_iter().find(|end| shown.is_char_boundary(*end));

@@ -1,7 +1,6 @@
 //! Failure of a command: one sentence (cause, place, remedy) and an exit status.
 
 use crate::helper::Caller;
-use crate::show;
 use std::fmt::Display;
 use std::io;
 use std::process::ExitCode;
@@ -89,7 +88,7 @@ impl Failure {
     /// Prints the sentence and returns the exit status. For commands that continue.
     pub(crate) fn say(&self) -> Exit {
         if self.exit != Exit::Quiet && !self.text.is_empty() {
-            eprintln!("uext4: {}", show::message(&self.text));
+            eprintln!("uext4: {}", uext4_fuse::escape_controls(&self.text));
         }
         self.exit
     }
@@ -112,7 +111,10 @@ impl Failure {
 
 /// Prints a note to standard error; the command continues.
 pub(crate) fn note(text: impl Display) {
-    eprintln!("uext4: note: {}", show::message(&text.to_string()));
+    eprintln!(
+        "uext4: note: {}",
+        uext4_fuse::escape_controls(&text.to_string())
+    );
 }
 
 /// Removes the suffix `(os error N)` that `std` appends to messages of the system.

@@ -91,23 +91,10 @@ pub(crate) fn uuid(text: &str) -> Result<[u8; 16], String> {
     Ok(number.to_be_bytes())
 }
 
-/// A UUID with dashes.
-pub(crate) fn show_uuid(uuid: &[u8; 16]) -> String {
-    let hex = format!("{:032x}", u128::from_be_bytes(*uuid));
-    let part = |from: usize, to: usize| hex.get(from..to).unwrap_or_default().to_string();
-    [
-        part(0, 8),
-        part(8, 12),
-        part(12, 16),
-        part(16, 20),
-        part(20, 32),
-    ]
-    .join("-")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use uext4_format::Uuid;
 
     #[test]
     fn sizes() {
@@ -144,7 +131,7 @@ mod tests {
     #[test]
     fn uuids_and_modes() {
         let text = "01234567-89ab-cdef-0123-456789abcdef";
-        assert_eq!(show_uuid(&uuid(text).unwrap()), text);
+        assert_eq!(Uuid(&uuid(text).unwrap()).to_string(), text);
         assert!(uuid("0123").is_err() && uuid(&"g".repeat(32)).is_err());
         assert_eq!(octal_mode("0755"), Ok(0o755));
         assert!(octal_mode("10000").is_err() && octal_mode("8").is_err());

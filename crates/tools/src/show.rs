@@ -14,18 +14,6 @@ pub(crate) fn name(bytes: &[u8]) -> String {
     }
 }
 
-/// A message for a terminal. Control characters are escaped, because names can contain them.
-pub(crate) fn message(text: &str) -> String {
-    let mut shown = String::with_capacity(text.len());
-    for letter in text.chars() {
-        match letter.is_control() {
-            true => shown.extend(letter.escape_default()),
-            false => shown.push(letter),
-        }
-    }
-    shown
-}
-
 /// A name in JSON: text if it is UTF-8, else hexadecimal bytes.
 #[derive(Clone, Debug, Serialize)]
 #[serde(untagged)]

@@ -32,23 +32,23 @@ impl Acl {
         self.entries().len() == 3
     }
 
-    /// True when `who` may do all of `want` with a file of `owner` and `group`. The caller checks
+    /// Whether the ACL grants all of `want` on a file of `owner` and `group`. The caller checks
     /// capabilities, and the rule of Linux that the list counts only if the group bits of the mode
     /// are not all clear.
-    pub fn allows(&self, who: Subject<'_>, owner: u32, group: u32, want: u16) -> bool {
+    pub fn allows(&self, subject: Subject<'_>, owner: u32, group: u32, want: u16) -> bool {
         let granted = |perm: u16| perm & want == want;
         let mask = self.perm(Tag::Mask).unwrap_or(PERM_ALL);
-        if who.uid == owner {
+        if subject.uid == owner {
             return granted(self.perm(Tag::UserObj).unwrap_or(0));
         }
-        if let Some(perm) = self.perm(Tag::User(who.uid)) {
+        if let Some(perm) = self.perm(Tag::User(subject.uid)) {
             return granted(perm & mask);
         }
         let mut in_a_group = false;
         for entry in self.entries() {
             let matches = match entry.tag {
-                Tag::GroupObj => who.gids.contains(&group),
-                Tag::Group(gid) => who.gids.contains(&gid),
+                Tag::GroupObj => subject.gids.contains(&group),
+                Tag::Group(gid) => subject.gids.contains(&gid),
                 _ => false,
             };
             if matches && granted(entry.perm & mask) {

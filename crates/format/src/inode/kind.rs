@@ -194,10 +194,14 @@ impl DeviceNumber {
                 minor: old & 0xFF,
             };
         }
-        let new = get_u32(i_block, 4);
+        Self::of_new(get_u32(i_block, 4))
+    }
+
+    /// From the 32-bit form with 12 + 20 bits (`new_encode_dev` of the kernel).
+    pub fn of_new(number: u32) -> DeviceNumber {
         DeviceNumber {
-            major: new >> 8 & 0xFFF,
-            minor: new & 0xFF | new >> 12 & 0xF_FF00,
+            major: number >> 8 & 0xFFF,
+            minor: number & 0xFF | number >> 12 & 0xF_FF00,
         }
     }
 

@@ -57,7 +57,7 @@ impl Check<'_> {
         }
         for (count, what) in [
             (taken, "clusters in use are marked free"),
-            (leaked, "clusters that nobody has are marked in use"),
+            (leaked, "unused clusters are marked in use"),
         ] {
             if count > 0 {
                 self.found_in(place, "block bitmap", what, count.to_string());

@@ -4,32 +4,14 @@
 
 use crate::superblock::{SUPERBLOCK_BYTES, SUPERBLOCK_OFFSET};
 use crate::{Error, MountOptions, Result, space};
-use std::fmt;
 use std::sync::Arc;
 use uext4_device::BlockDevice;
 use uext4_format::extent::{Expect, ExtentNode, ExtentState};
 use uext4_format::{
-    BlockNr, Corrupt, Feature, Geometry, GroupDescriptor, Inode, InodeFlags, InodeNr, LogicalBlock,
-    Place, Superblock, indirect,
+    BlockNr, Corrupt, DeviceNumber, Feature, Geometry, GroupDescriptor, Inode, InodeFlags, InodeNr,
+    LogicalBlock, Place, Superblock, Uuid, indirect,
 };
 use uext4_journal::{Log, LogRun};
-
-/// Formats a UUID: groups of hexadecimal digits.
-pub(super) struct Uuid<'a>(pub(super) &'a [u8; 16]);
-
-impl fmt::Display for Uuid<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (at, byte) in self.0.iter().enumerate() {
-            let dash = if matches!(at, 4 | 6 | 8 | 10) {
-                "-"
-            } else {
-                ""
-            };
-            write!(f, "{dash}{byte:02x}")?;
-        }
-        Ok(())
-    }
-}
 
 /// Deepest tree of a journal inode.
 const DEPTH_MAX: u32 = 5;
@@ -63,12 +45,12 @@ fn external(superblock: &Superblock, geometry: &Geometry, options: &MountOptions
 /// Describes the missing external device, from the superblock.
 fn missing(superblock: &Superblock) -> String {
     let uuid = Uuid(&superblock.journal_uuid);
-    // Encoded as by the kernel's `new_encode_dev`.
-    let number = superblock.journal_dev;
-    let (major, minor) = (number >> 8 & 0xFFF, number & 0xFF | number >> 12 & 0xF_FF00);
-    let known = match number {
+    let known = match superblock.journal_dev {
         0 => String::new(),
-        _ => format!(", which was device {major}:{minor} when it was last told"),
+        number => {
+            let DeviceNumber { major, minor } = DeviceNumber::of_new(number);
+            format!(", last known as device {major}:{minor}")
+        }
     };
     format!(
         "its journal is on another device, with the UUID {uuid}{known}; name that device, or an \

@@ -6,7 +6,7 @@ use crate::superblock::{SUPERBLOCK_BYTES, SUPERBLOCK_OFFSET, keep_errors, note_s
 use crate::{Error, MountOptions, Result};
 use std::sync::Arc;
 use uext4_device::BlockDevice;
-use uext4_format::{BlockNr, Feature, Geometry, Superblock, Timestamp, superblock};
+use uext4_format::{BlockNr, Feature, Geometry, Superblock, Timestamp, Uuid, superblock};
 use uext4_journal::Log;
 use uext4_journal::recovery::{self, RecoveryMode};
 
@@ -65,7 +65,7 @@ fn refuse_journal(device: &dyn BlockDevice, bytes: &[u8; SUPERBLOCK_BYTES]) -> R
     if !disk.features().has(Feature::JOURNAL_DEV) {
         return Ok(());
     }
-    let (name, uuid) = (device.describe(), log::Uuid(&disk.uuid));
+    let (name, uuid) = (device.describe(), Uuid(&disk.uuid));
     Err(Error::Mount(format!(
         "{name} is an external journal (UUID {uuid}), not a file system; the file system that it \
          belongs to is mounted with journal_path={name}"

@@ -60,7 +60,7 @@ pub(super) struct Place<'p> {
     pub(super) slash: bool,
 }
 
-/// Resolves paths for a caller, who needs search permission on every directory of the path.
+/// Path resolution: checks the caller's search permission on every directory of the path.
 pub(super) struct Walker<'a> {
     pub(super) fs: &'a Filesystem,
     pub(super) caller: &'a Caller,

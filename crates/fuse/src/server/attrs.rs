@@ -30,8 +30,8 @@ impl Server {
     pub(super) fn setattr(&self, request: &Request<'_>, answer: &mut Answer) -> Handled {
         let inode = self.get(request.node)?;
         let (valid, mut set) = parse(request.args())?;
-        // The kernel sets the flag for any change of owner, also of a superuser, who may keep
-        // setgid. The library applies the superuser's rules itself.
+        // The kernel sets the flag for any change of owner, also by the
+        // superuser, which keeps setgid. The library applies the superuser's rules itself.
         let given_by_superuser = request.uid == 0 && (set.uid.is_some() || set.gid.is_some());
         let kill = valid & fattr::KILL_SUIDGID != 0 && !given_by_superuser;
         if kill && set.mode.is_none() {

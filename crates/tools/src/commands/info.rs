@@ -132,7 +132,7 @@ impl Args {
                 out,
                 "{:<13}{}",
                 "met",
-                show::message(met.as_str().unwrap_or_default())
+                uext4_fuse::escape_controls(met.as_str().unwrap_or_default())
             )?;
         }
         Ok(out.flush()?)
@@ -154,7 +154,7 @@ impl Info {
         let time = |seconds: u64| i64::try_from(seconds).unwrap_or(i64::MAX);
         Ok(Self {
             label: Name::new(disk.label()),
-            uuid: numbers::show_uuid(&disk.uuid),
+            uuid: uext4_format::Uuid(&disk.uuid).to_string(),
             last_mounted_on: Name::new(until_zero(&disk.last_mounted)),
             state: state_in_words(disk),
             size_bytes: geometry.size_bytes(),
@@ -291,7 +291,7 @@ impl Journal {
         let size = u64::from(size_high) << 32 | u64::from(size_low);
         Some(Self {
             inode: internal.then_some(disk.journal_inum),
-            device_uuid: (!internal).then(|| numbers::show_uuid(&disk.journal_uuid)),
+            device_uuid: (!internal).then(|| uext4_format::Uuid(&disk.journal_uuid).to_string()),
             size_bytes: (internal && disk.jnl_backup_type == 1).then_some(size),
             needs_recovery: features.has(Feature::RECOVER),
         })

@@ -73,7 +73,7 @@ impl Made<'_> {
             geometry.blocks_count,
             numbers::readable_size(u64::from(geometry.block_size())),
             geometry.inodes_count,
-            numbers::show_uuid(&disk.uuid),
+            uext4_format::Uuid(&disk.uuid),
         ))?;
         if self.root_owner != (0, 0) {
             let (uid, gid) = self.root_owner;

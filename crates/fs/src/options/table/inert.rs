@@ -34,7 +34,7 @@ pub(super) const OTHERS: Section = Section {
                 nothing("nofail"),
                 nothing("_netdev"),
             ],
-            "who mounts, and when",
+            "read by mount(8): which user may mount, and when",
         ),
         row(
             &[

@@ -55,7 +55,7 @@ const fn of(structure: &'static str, problem: &'static str) -> Stricter {
 }
 
 const COUNT: Kind = ("inode", "the block count is wrong");
-const LEAK: Kind = ("block bitmap", "clusters that nobody has are marked in use");
+const LEAK: Kind = ("block bitmap", "unused clusters are marked in use");
 const VALUE: Kind = ("value inode", "the reference count is wrong");
 
 /// In each case the kernel refuses the mount, the inode or its attributes; `only_ours` has a test

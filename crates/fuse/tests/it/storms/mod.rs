@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 use uext4_fuse::{Error, Lazy, freeze, remount, shutdown, thaw, umount};
 use uext4_testkit::oracle::{self, Repair};
 use uext4_testkit::rng::Rng;
-use workers::{CLEAN, CLEAN_BYTES, Scene, WRITTEN, Who};
+use workers::{CLEAN, CLEAN_BYTES, Callers, Scene, WRITTEN};
 
 /// Long enough for a busy machine; a hang takes for ever.
 const LIMIT: Duration = Duration::from_secs(20);
@@ -67,11 +67,11 @@ impl Storm<'_> {
 
     /// What must have an answer now.
     fn look(&mut self) -> Done {
-        let (who, n_names) = match self.model.parks_changes() {
-            true => (Who::Answered, self.scene.n_names()),
-            false => (Who::All, u64::MAX - 1),
+        let (callers, n_names) = match self.model.parks_changes() {
+            true => (Callers::Answered, self.scene.n_names()),
+            false => (Callers::All, u64::MAX - 1),
         };
-        self.scene.hear(who, LIMIT)?;
+        self.scene.hear(callers, LIMIT)?;
         if self.scene.n_names() > n_names + 1 {
             return Err("names changed while frozen".into());
         }
@@ -374,11 +374,11 @@ fn a_stopped_server_is_a_hang() {
     let scene = Scene::new(stage.mounted.root(), Users::Keep);
     let (stopped, again) = std::thread::scope(|scope| {
         scene.start(scope);
-        let before = scene.hear(Who::All, LIMIT);
+        let before = scene.hear(Callers::All, LIMIT);
         signal(stage.mounted.server(), Signal::STOP);
-        let stopped = scene.hear(Who::Answered, Duration::from_millis(500));
+        let stopped = scene.hear(Callers::Answered, Duration::from_millis(500));
         signal(stage.mounted.server(), Signal::CONT);
-        let again = before.and_then(|()| scene.hear(Who::All, LIMIT));
+        let again = before.and_then(|()| scene.hear(Callers::All, LIMIT));
         scene.stop();
         (stopped, again)
     });

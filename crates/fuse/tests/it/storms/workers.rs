@@ -107,7 +107,7 @@ struct Pulse {
 
 /// Which threads must get answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Who {
+pub(crate) enum Callers {
     /// Those whose calls wait for nothing.
     Answered,
     All,
@@ -159,11 +159,11 @@ impl Scene {
     ///
     /// # Errors
     /// Which call had none within `limit`.
-    pub(crate) fn hear(&self, who: Who, limit: Duration) -> Result<(), String> {
+    pub(crate) fn hear(&self, callers: Callers, limit: Duration) -> Result<(), String> {
         let start = Instant::now();
-        let n_waited = match who {
-            Who::Answered => ANSWERED.len(),
-            Who::All => self.pulses.len(),
+        let n_waited = match callers {
+            Callers::Answered => ANSWERED.len(),
+            Callers::All => self.pulses.len(),
         };
         let count = |pulse: &Pulse| pulse.n_answers.load(SeqCst);
         let before: Vec<u64> = self.pulses.iter().map(count).collect();

@@ -237,7 +237,7 @@ pub(super) const METRICS: &[Metric] = &[
     metric(
         "uext4_cache_idle",
         Keys("/caches", "cache", "idle"),
-        "Objects in memory that nobody uses.",
+        "Unused objects in memory.",
     ),
     metric(
         "uext4_cache_bytes",
