@@ -2,6 +2,7 @@
 //!
 //! Not here: formatting (`cargo fmt`) and lints (`cargo clippy`).
 
+mod documents;
 mod edges;
 mod functions;
 mod lexer;
@@ -42,6 +43,7 @@ pub(crate) fn run(root: &Path) -> Result<ExitCode> {
         problems.extend(words::check(source));
     }
     problems.extend(functions::check(root, &sources)?);
+    problems.extend(documents::check(root)?);
     problems.extend(edges::check(root)?);
     problems.extend(locks::check(root)?);
     problems.sort();
