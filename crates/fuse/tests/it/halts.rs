@@ -138,8 +138,8 @@ fn a_frozen_mount_with_waiting_writes_unmounts() {
     mounted.unmount();
 }
 
-/// The second signal ends the process while seeks make the kernel send dirty pages: each caller gets
-/// an answer or an error.
+/// The second signal ends the process while seeks make the kernel send dirty pages. Each caller
+/// gets an answer or an error.
 #[test]
 fn a_second_signal_leaves_no_seek_waiting() {
     let mut mounted = Mounted::new();
