@@ -2,6 +2,7 @@
 //!
 //! Not here: formatting (`cargo fmt`) and lints (`cargo clippy`).
 
+mod bypass;
 mod edges;
 mod functions;
 mod lexer;
@@ -40,6 +41,7 @@ pub(crate) fn run(root: &Path) -> Result<ExitCode> {
     for source in &sources {
         problems.extend(shape::check(source));
         problems.extend(words::check(source));
+        problems.extend(bypass::check(source));
     }
     problems.extend(functions::check(root, &sources)?);
     problems.extend(edges::check(root)?);

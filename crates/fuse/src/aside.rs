@@ -10,9 +10,8 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::sync::Arc;
-use std::thread::{self, JoinHandle};
-use uext4_sync::{Condvar, Mutex, Rank};
+use uext4_sync::thread::{self, JoinHandle};
+use uext4_sync::{Arc, Condvar, Mutex, Rank};
 
 /// Maximum threads of a pool for waiting jobs: enough for a group of `fsync` calls.
 const WAITING_MAX: usize = 32;

@@ -70,7 +70,7 @@ impl Claim {
             };
             if !try_lock(&file).map_err(failed())? {
                 if start.elapsed() < patience && umount::mounted(mount_point)?.is_none() {
-                    std::thread::sleep(PAUSE);
+                    uext4_sync::thread::sleep(PAUSE);
                     continue;
                 }
                 let pid = read(&mut file).0;
@@ -137,7 +137,7 @@ impl Waiter {
             if start.elapsed() > limit {
                 return Ok(None);
             }
-            std::thread::sleep(PAUSE);
+            uext4_sync::thread::sleep(PAUSE);
         }
         if is_at(&self.file, &self.path) {
             // A killed server left it behind.

@@ -5,9 +5,8 @@
 
 use crate::transport::Ended;
 use std::io;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
-use uext4_sync::{Condvar, Mutex, Rank};
+use uext4_sync::{Arc, Condvar, Mutex, Rank};
 
 /// How a thread ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,7 +73,7 @@ impl Ends {
             if start.elapsed() > limit {
                 return false;
             }
-            std::thread::sleep(Duration::from_millis(5));
+            uext4_sync::thread::sleep(Duration::from_millis(5));
         }
     }
 }

@@ -6,9 +6,9 @@
 //! On a busy core a thread suspends polling: a polling thread yields its core and waits until the
 //! other tasks have had their turn.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread::yield_now;
 use std::time::{Duration, Instant};
+use uext4_sync::atomic::{AtomicUsize, Ordering};
+use uext4_sync::thread::yield_now;
 
 /// Polling time before sleep: about two wake-ups.
 const LOOK: Duration = Duration::from_micros(50);
