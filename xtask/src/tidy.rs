@@ -8,6 +8,7 @@ mod functions;
 mod lexer;
 mod locks;
 mod shape;
+mod sleeps;
 mod source;
 mod words;
 
@@ -42,6 +43,7 @@ pub(crate) fn run(root: &Path) -> Result<ExitCode> {
         problems.extend(shape::check(source));
         problems.extend(words::check(source));
         problems.extend(bypass::check(source));
+        problems.extend(sleeps::check(source));
     }
     problems.extend(functions::check(root, &sources)?);
     problems.extend(edges::check(root)?);

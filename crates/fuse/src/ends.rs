@@ -65,16 +65,16 @@ impl Ends {
 
     /// Whether all threads end within `limit`.
     pub(crate) fn come(&self, limit: Duration) -> bool {
-        let start = Instant::now();
-        loop {
-            if self.0.state.lock().n_serving == 0 {
-                return true;
-            }
-            if start.elapsed() > limit {
+        let end = Instant::now() + limit;
+        let mut state = self.0.state.lock();
+        while state.n_serving > 0 {
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
                 return false;
             }
-            uext4_sync::thread::sleep(Duration::from_millis(5));
+            self.0.changed.wait_for(&mut state, left);
         }
+        true
     }
 }
 

@@ -29,8 +29,14 @@ const EXCEPTIONS: [(&str, &str); 9] = [
         "measures, and is measured against other libraries",
     ),
     ("xtask/", "runs the tests"),
-    ("crates/fuse/examples/", "shows what a user of the library writes"),
-    ("crates/fs/", "reference counts still come from the standard library"),
+    (
+        "crates/fuse/examples/",
+        "shows what a user of the library writes",
+    ),
+    (
+        "crates/fs/",
+        "reference counts still come from the standard library",
+    ),
 ];
 
 pub(super) fn check(source: &Source) -> Vec<Problem> {
