@@ -249,7 +249,7 @@ mod tests {
         let point = format!("/no/such/place/{}", std::process::id());
         let point = Path::new(&point);
         let uid = rustix::process::geteuid().as_raw();
-        let claim = Claim::take(point, Duration::ZERO).expect("nobody has it");
+        let claim = Claim::take(point, Duration::ZERO).expect("it is free");
         let again = Claim::take(point, Duration::ZERO)
             .err()
             .expect("it is taken");
@@ -267,7 +267,7 @@ mod tests {
         let point = format!("/no/such/place/killed/{}", std::process::id());
         let point = Path::new(&point);
         let uid = rustix::process::geteuid().as_raw();
-        drop(Claim::take(point, Duration::ZERO).expect("nobody has it"));
+        drop(Claim::take(point, Duration::ZERO).expect("it is free"));
         let mut waiter = Waiter::find(point, uid).expect("the file is there");
         assert_eq!(
             waiter.wait(Duration::ZERO).expect("it locks"),

@@ -1,9 +1,9 @@
 //! `uext4-lab`: experiments that compare uext4 with its peers on the same backing.
 //!
-//! Layout: an [`experiments`] entry defines the work of one worker, by phase, on a client
-//! ([`client`]): the library in this process, or system calls in one process per worker. A [`stage`]
-//! is a fresh file system of one [`system`]; all [`workers`] start each phase at once. Runs of all
-//! systems take turns, so that noise affects all of them; [`report`] shows medians.
+//! Layout: an [`experiments`] entry defines the work of one worker, by phase, on a [`client`]: the
+//! library in this process, or system calls in one process per worker. A [`stage`] is a fresh file
+//! system of one [`system`]; all [`workers`] start each phase at once. Runs of all systems take
+//! turns, so that noise affects all of them; [`report`] shows medians.
 #![forbid(unsafe_code)]
 
 mod allocator;

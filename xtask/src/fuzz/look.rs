@@ -76,7 +76,7 @@ pub(super) fn look_at(mount: &ServedMount, budget: Budget, memory: &mut Memory) 
 pub(super) fn try_from_inside(mount: &ServedMount) -> Result<()> {
     locked_in(mount)?;
     let n_threads = uext4_testkit::inside::reaches_nothing(mount.pid())?;
-    ensure!(n_threads > 0, "nobody tried");
+    ensure!(n_threads > 0, "no thread tried");
     Ok(())
 }
 

@@ -34,7 +34,7 @@ const SOCKETS: &str = r#"
     in_time "$TOOL" stats tmp/quiet
     got 1
     in_time "$TOOL" freeze tmp/quiet
-    # A queue that is full: nobody is accepted.
+    # A queue that is full: no client is accepted.
     silent 65534 tmp/full 0
     python3 -c 'import signal, socket, sys
 held = []
@@ -73,7 +73,7 @@ const PLACES: &str = r#"
     in_time "$TOOL" umount mnt
     got 5
     closed
-    # A directory and a socket of somebody else.
+    # A directory and a socket of another user.
     rm -r $dir
     as 65534 "$TOOL" mount disk.img mnt
     mv $dir tmp/moved
