@@ -57,6 +57,12 @@ pub enum Error {
         /// The server.
         pid: u32,
     },
+    /// The server ended after a request was sent to it. Whether the request was served is unknown.
+    #[error("{}: the server ended before it answered: it was unmounted or killed", path.display())]
+    ServerEnded {
+        /// The control socket.
+        path: PathBuf,
+    },
     /// The server of a running mount refused.
     #[error("{0}")]
     Refused(Refusal),

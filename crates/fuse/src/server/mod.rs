@@ -150,11 +150,18 @@ impl Server {
         }
     }
 
-    /// Serves `request` in the class that [`Self::admit`] returned and puts the body into `answer`.
-    pub(crate) fn handle(&self, request: &Request<'_>, pace: Pace, answer: &mut Answer) -> Outcome {
+    /// Fetches the dirty pages that a request of class `pace` needs, before it is admitted.
+    ///
+    /// The pages come as `WRITE` requests, which a closed barrier parks. A thread that held a pass
+    /// here would wait for the barrier to open, and closing the barrier waits for that pass.
+    pub(crate) fn fetch_for(&self, request: &Request<'_>, pace: Pace) {
         if matches!(pace, Pace::Asks | Pace::MayAsk) {
             self.fetch_data(request.node);
         }
+    }
+
+    /// Serves an admitted request and puts the body into `answer`.
+    pub(crate) fn handle(&self, request: &Request<'_>, answer: &mut Answer) -> Outcome {
         match request.opcode {
             opcode::FORGET => self.forget(request),
             opcode::BATCH_FORGET => self.batch_forget(request),
