@@ -3,6 +3,7 @@
 //! Not here: formatting (`cargo fmt`) and lints (`cargo clippy`).
 
 mod bypass;
+mod documents;
 mod edges;
 mod functions;
 mod lexer;
@@ -46,6 +47,7 @@ pub(crate) fn run(root: &Path) -> Result<ExitCode> {
         problems.extend(sleeps::check(source));
     }
     problems.extend(functions::check(root, &sources)?);
+    problems.extend(documents::check(root)?);
     problems.extend(edges::check(root)?);
     problems.extend(locks::check(root)?);
     problems.sort();

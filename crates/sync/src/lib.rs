@@ -6,7 +6,7 @@
 //!
 //! Builds: ordinarily `parking_lot` and `std`; with `--cfg shuttle` the model checker's types.
 //! Debug builds check the lock order on every acquisition; release builds do not.
-//! Locking: [`Rank`] *is* the lock order; `docs/locks.md` gives the reasons for it.
+//! Locking: [`Rank`] *is* the lock order; `docs/internals/locking.md` gives the reasons for it.
 //! Not here: waiting for a device (that is `device`), transactions (`journal`).
 #![forbid(unsafe_code)]
 

@@ -23,11 +23,11 @@ const EXCEPTIONS: [(&str, &str); 3] = [
 ];
 
 pub(super) fn check(source: &Source) -> Vec<Problem> {
-    let starts = |start: &str| source.path.starts_with(start);
+    let starts = |start: &&str| source.path.starts_with(start);
     if EXCEPTIONS.iter().any(|(start, _)| starts(start)) {
         return Vec::new();
     }
-    let is_test = source.is_test() || KITS.iter().any(|kit| starts(kit));
+    let is_test = source.is_test() || KITS.iter().any(starts);
     let tests = source.test_lines();
     let lines = source.parts.code.lines().enumerate();
     lines

@@ -6,6 +6,7 @@ use rustix::fs::{SeekFrom, seek};
 use rustix::mount::{UnmountFlags, unmount};
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 use uext4_fuse::{Ask, Lazy, freeze, thaw, umount};
 use uext4_testkit::wait;
@@ -133,6 +134,42 @@ fn a_frozen_mount_with_waiting_writes_unmounts() {
         drop(watchdog);
         mounted.mount(&[]);
         assert_eq!(fs::read(mounted.path("1")).unwrap(), [7; 4096]);
+    }
+    mounted.unmount();
+}
+
+/// The second signal ends the process while seeks make the kernel send dirty pages. Each caller
+/// gets an answer or an error.
+#[test]
+fn a_second_signal_leaves_no_seek_waiting() {
+    let mut mounted = Mounted::new();
+    for _ in 0..5 {
+        let files = files(&mounted, MANY / 2);
+        let watchdog = Watchdog::over(&mut mounted);
+        let server = mounted.server().id().to_string();
+        let n_seeks = &AtomicU64::new(0);
+        let after_more_seeks = || {
+            let before = n_seeks.load(SeqCst);
+            wait::until_true("seeks", || n_seeks.load(SeqCst) > before + 100);
+        };
+        std::thread::scope(|scope| {
+            for file in &files {
+                scope.spawn(move || {
+                    // While the image is being closed there are other errors, and seeks go on.
+                    while errno(file.write_all_at(&[7; 65536], 0)) != Some(libc::ENOTCONN) {
+                        let _ = seek(file, SeekFrom::Data(0));
+                        n_seeks.fetch_add(1, SeqCst);
+                    }
+                });
+            }
+            after_more_seeks();
+            crate::support::run("kill", &[&server]);
+            after_more_seeks();
+            crate::support::run("kill", &[&server]);
+            assert!(mounted.take_server().wait().unwrap().success());
+        });
+        drop((watchdog, files));
+        mounted.mount(&[]);
     }
     mounted.unmount();
 }
