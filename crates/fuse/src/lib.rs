@@ -6,12 +6,12 @@
 //!
 //! Layout, requests: `transport` receives requests and sends answers (io_uring or `/dev/fuse`);
 //! `request` and `answer` encode them; `init` negotiates the connection; `server` turns requests
-//! into operations of [`uext4`]; `worker_pool` runs the ones that take long; `nodes` holds the inodes
-//! that the kernel knows; `owners` maps users and groups.
+//! into operations of [`uext4`]; `worker_pool` runs the ones that take long; `nodes` holds the
+//! inodes that the kernel knows; `owners` maps users and groups.
 //!
-//! State: `control` is the control socket; `request_stats` counts, `log` writes messages; `halt` is the
-//! freeze barrier; `free_space` watches free space; `bdi` sets the kernel's limits for the mount;
-//! `pressure` returns memory.
+//! State: `control` is the control socket; `request_stats` counts, `log` writes messages; `halt` is
+//! the freeze barrier; `free_space` watches free space; `bdi` sets the kernel's limits for the
+//! mount; `pressure` returns memory.
 //!
 //! Life of a mount: `session`, `workers`, `mount_point`, `claim`, `umount`, `daemon` and `signals`;
 //! `inherited` closes inherited descriptors; `sandbox` confines the server, and `keeper` unmounts

@@ -1,8 +1,8 @@
 //! `/dev/fuse`: one read per request, one write per answer, one descriptor per thread.
 //!
-//! After an answer a thread busy-polls for the next request before it sleeps (`polling`). Threads that
-//! share a descriptor sleep at once. The kernel wakes a sleeping thread for each request, even if a
-//! polling thread takes it.
+//! After an answer a thread busy-polls for the next request before it sleeps (`polling`). Threads
+//! that share a descriptor sleep at once. The kernel wakes a sleeping thread for each request, even
+//! if a polling thread takes it.
 //!
 //! Invariant: this code never reads `/proc` files guarded by the caller's `exec_update_lock`
 //! (`stat`, `fd`, `exe`). `execve(2)` holds that lock while it closes files and waits for our

@@ -5,9 +5,9 @@
 //! to one thread.
 //!
 //! Invariants: in each queue at least [`ENTRIES`] entries hold no request that waits for other
-//! requests ([`RequestClass::Asks`], [`RequestClass::Halted`]); each entry with such a request is replaced by a new
-//! one. Pools without askers answer those entries, and each answer fetches the next request of the
-//! queue, so no request waits forever.
+//! requests ([`RequestClass::Asks`], [`RequestClass::Halted`]); each entry with such a request is
+//! replaced by a new one. Pools without askers answer those entries, and each answer fetches the
+//! next request of the queue, so no request waits forever.
 //!
 //! Adding an entry only when all are taken does not suffice: the kernel looks for waiting requests
 //! at commits only. A parked request returns unchanged through [`Returned`] and is admitted again.
