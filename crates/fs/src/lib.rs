@@ -23,7 +23,6 @@ mod inode;
 mod map;
 mod memory;
 mod meta;
-pub mod mkfs;
 mod mount;
 mod ops;
 mod options;
@@ -74,6 +73,7 @@ pub use sysfs::Reading;
 pub use tune::{Presence, Tuning};
 pub use uext4_device as device;
 pub use uext4_format as format;
+pub use uext4_mkfs as mkfs;
 pub use xattr::SetMode;
 
 pub(crate) use filesystem::Fs;
