@@ -13,8 +13,10 @@ mod base;
 mod cache;
 pub mod check;
 mod credits;
+mod dcache;
 mod delayed;
 mod dir;
+mod dir_config;
 mod engine;
 mod error;
 mod file;
@@ -46,10 +48,10 @@ mod xattr;
 
 pub use access::Want;
 pub use attr::{Attr, Caller, Checks, FileType, Room, SetAttr, SetTime, StatFs, Timestamp};
-pub use delayed::ErrorCursor;
 #[cfg(shuttle)]
 #[doc(hidden)]
-pub use dir::schedules::names_table;
+pub use dcache::schedules::names_table;
+pub use delayed::ErrorCursor;
 pub use dir::{DirEntry, Visit};
 pub use error::{Error, RemountError, Result};
 pub use file::{Extent, FallocateMode, Seek, Stretch, Times};

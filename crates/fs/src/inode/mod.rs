@@ -32,8 +32,8 @@ use table::ReclaimDoor;
 pub(crate) use times::LazyTimes;
 pub use times::{Atime, ChangeTimes};
 
+use crate::dcache::DirBlocks;
 use crate::delayed::{Buffer, Exposure, Waiting, WriteErrors};
-use crate::dir::DirBlocks;
 use crate::space::FilePreallocation;
 use std::sync::Arc;
 use uext4_format::{BlockNr, FileType, GroupNr, InodeFlags, InodeNr};

@@ -45,7 +45,7 @@ pub(super) fn read_block(fs: &Fs, state: &InodeState) -> Result<Option<LoadedBlo
         return Ok(None);
     }
     let place = Place::Block(nr);
-    let meta = fs.blocks.read(fs, nr, fs.blocks.xattr_seal(), |bytes| {
+    let meta = fs.read_block(nr, fs.blocks.xattr_seal(), |bytes| {
         decode_block(bytes, place).map(drop)
     })?;
     let set = decode_block(&meta.image(), place)?;

@@ -42,12 +42,12 @@ pub(crate) struct DirBlocks {
 
 impl DirBlocks {
     /// The block, if it is in memory and known.
-    pub(super) fn block(&self, nr: LogicalBlock) -> Option<Arc<MetaBlock>> {
+    pub(crate) fn block(&self, nr: LogicalBlock) -> Option<Arc<MetaBlock>> {
         self.blocks.get(nr.0)?.block()
     }
 
     /// Prefetches what a search of the block reads.
-    pub(super) fn expect_block(&self, nr: LogicalBlock) {
+    pub(crate) fn expect_block(&self, nr: LogicalBlock) {
         if let (Some(block), Some(parts)) = (self.blocks.get(nr.0), self.whereabouts.get(nr.0)) {
             block.expect();
             parts.expect();
@@ -55,7 +55,7 @@ impl DirBlocks {
     }
 
     /// Notes that block `nr` of the directory is `block`.
-    pub(super) fn put(&self, nr: LogicalBlock, block: &Arc<MetaBlock>) {
+    pub(crate) fn put(&self, nr: LogicalBlock, block: &Arc<MetaBlock>) {
         if let Some(place) = self.blocks.get_or_make(nr.0) {
             place.put(block);
             block.set_place(nr);
@@ -66,7 +66,7 @@ impl DirBlocks {
     }
 
     /// Updates the prefetch hints after a search of a block with this state.
-    pub(super) fn note(&self, block: &MetaBlock, state: &BlockState) {
+    pub(crate) fn note(&self, block: &MetaBlock, state: &BlockState) {
         if !block.is_to_note(state) {
             return;
         }
@@ -76,34 +76,34 @@ impl DirBlocks {
     }
 
     /// The copy of the index.
-    pub(super) fn index(&self) -> &IndexCopy<SEGMENTS> {
+    pub(crate) fn index(&self) -> &IndexCopy<SEGMENTS> {
         &self.index
     }
 
     /// The queue of names whose leaves are sparse.
-    pub(super) fn sparse(&self) -> &SparseNames {
+    pub(crate) fn sparse(&self) -> &SparseNames {
         &self.sparse
     }
 
     /// The dentry key of a name.
-    pub(super) fn key(&self, name: &[u8]) -> Key {
+    pub(crate) fn key(&self, name: &[u8]) -> Key {
         self.keys.of(name)
     }
 
     /// As [`Self::key`], and prefetches the dentry of a name that will be put or forgotten.
-    pub(super) fn expect_name(&self, name: &[u8]) -> Key {
+    pub(crate) fn expect_name(&self, name: &[u8]) -> Key {
         let key = self.key(name);
         self.names.prefetch(key);
         key
     }
 
     /// The inode of a cached dentry.
-    pub(super) fn meaning(&self, key: Key) -> Option<InodeNr> {
+    pub(crate) fn meaning(&self, key: Key) -> Option<InodeNr> {
         self.names.get(key)
     }
 
     /// Caches the dentry of a name. Its block is locked, at its place in the structure.
-    pub(super) fn put_name(&self, key: Key, nr: InodeNr, memory: &Arc<NameMemory>) {
+    pub(crate) fn put_name(&self, key: Key, nr: InodeNr, memory: &Arc<NameMemory>) {
         if !self.names.put(key, nr) {
             self.names.grow(memory);
             self.names.put(key, nr);
@@ -111,12 +111,12 @@ impl DirBlocks {
     }
 
     /// Drops the dentry of a name that is about to change or go. Its block is locked.
-    pub(super) fn forget(&self, key: Key) {
+    pub(crate) fn forget(&self, key: Key) {
         self.names.forget(key);
     }
 
     /// As [`Self::forget`].
-    pub(super) fn forget_name(&self, name: &[u8]) {
+    pub(crate) fn forget_name(&self, name: &[u8]) {
         self.forget(self.key(name));
     }
 

@@ -9,20 +9,20 @@ use uext4_sync::atomic::{AtomicU32, Ordering};
 /// Features, limits and the hash of new directories.
 pub(crate) struct DirConfig {
     /// Whether leaves and nodes end with a checksum.
-    pub(super) tail: LeafTail,
+    pub(crate) tail: LeafTail,
     /// Whether new directories may get an index (`dir_index`).
     pub(crate) index: bool,
     /// Whether entries carry a file type (`filetype`).
-    pub(super) file_types: bool,
+    pub(crate) file_types: bool,
     /// Greatest depth of an index (`large_dir`).
-    pub(super) levels: MaxLevels,
+    pub(crate) levels: MaxLevels,
     /// Most blocks of a directory that the format allows.
     format_max: u64,
     block_size: u64,
     /// Most blocks of a directory, by the format and `max_dir_size_kb`.
     max_blocks: AtomicU32,
     /// The hash of new indexes; existing ones name their own version.
-    pub(super) hasher: DirHasher,
+    pub(crate) hasher: DirHasher,
 }
 
 /// Index entries hold block numbers of 28 bits.
@@ -67,12 +67,12 @@ impl DirConfig {
     }
 
     /// Most blocks of a directory.
-    pub(super) fn max_blocks(&self) -> u32 {
+    pub(crate) fn max_blocks(&self) -> u32 {
         self.max_blocks.load(Ordering::Relaxed)
     }
 
     /// The type code of an entry for a file of this type.
-    pub(super) fn entry_type(&self, kind: FileType) -> DirEntryType {
+    pub(crate) fn entry_type(&self, kind: FileType) -> DirEntryType {
         match self.file_types {
             true => DirEntryType::from_code(kind.dirent_code()),
             false => DirEntryType::Unknown,
@@ -89,7 +89,7 @@ impl DirConfig {
 }
 
 /// The file type of an entry, if it carries one.
-pub(super) fn file_type(kind: DirEntryType) -> Option<FileType> {
+pub(crate) fn file_type(kind: DirEntryType) -> Option<FileType> {
     FileType::from_dirent_code(kind.code())
 }
 

@@ -16,7 +16,7 @@ const SPARSE_MAX: usize = 64;
 const SERVED_ENOUGH: usize = 256;
 
 /// The queued names of one directory.
-pub(super) struct SparseNames(Mutex<Waiting>);
+pub(crate) struct SparseNames(Mutex<Waiting>);
 
 #[derive(Default)]
 struct Waiting {
@@ -30,7 +30,7 @@ struct Waiting {
 
 /// Token of the thread that drains the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Server(u64);
+pub(crate) struct Server(u64);
 
 impl Default for SparseNames {
     fn default() -> Self {
@@ -40,7 +40,7 @@ impl Default for SparseNames {
 
 /// The thread that processes a leaf.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Turn {
+pub(crate) enum Turn {
     /// The present server, or none: the note was queued or dropped.
     Another,
     /// The caller, as the server: it drains the queue until [`SparseNames::next`] is empty.
@@ -51,7 +51,7 @@ pub(super) enum Turn {
 
 impl SparseNames {
     /// Queues the leaf of `name`, and decides which thread processes it.
-    pub(super) fn push(&self, name: Vec<u8>, is_blank: bool) -> Turn {
+    pub(crate) fn push(&self, name: Vec<u8>, is_blank: bool) -> Turn {
         let mut waiting = self.0.lock();
         let is_served = waiting.server.is_some() && waiting.served < SERVED_ENOUGH;
         match waiting.names.len() {
@@ -70,7 +70,7 @@ impl SparseNames {
     }
 
     /// The server's next name; `None` ends its turn.
-    pub(super) fn next(&self, server: Server) -> Option<Vec<u8>> {
+    pub(crate) fn next(&self, server: Server) -> Option<Vec<u8>> {
         let mut waiting = self.0.lock();
         if waiting.server != Some(server) {
             return None;

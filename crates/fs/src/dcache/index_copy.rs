@@ -8,7 +8,6 @@
 //! Locking: `Rank::CacheShard` to change it; readers take nothing.
 //! References: kernel documentation, `locking/seqlock`.
 
-use super::index::runs_on;
 use super::near;
 use std::ops::Range;
 use uext4_format::LogicalBlock;
@@ -28,7 +27,7 @@ const COUNT_BITS: u32 = 16;
 const COUNT_MASK: u64 = (1 << COUNT_BITS) - 1;
 
 /// Copy of an index; see the module. Blocks from 2^(`SEGMENTS` - 1) on are not copied.
-pub(super) struct IndexCopy<const SEGMENTS: usize> {
+pub(crate) struct IndexCopy<const SEGMENTS: usize> {
     /// [`number`] of the copied structure.
     shown: AtomicU64,
     era: AtomicU64,
@@ -63,7 +62,7 @@ impl<const SEGMENTS: usize> Default for IndexCopy<SEGMENTS> {
 impl<const SEGMENTS: usize> IndexCopy<SEGMENTS> {
     /// The only leaf that may hold a name, in structure `version` of a directory of `blocks`
     /// blocks; `hash` computes the major hash of the name. `None` is a cache miss.
-    pub(super) fn leaf(
+    pub(crate) fn leaf(
         &self,
         version: Version,
         blocks: u32,
@@ -89,7 +88,7 @@ impl<const SEGMENTS: usize> IndexCopy<SEGMENTS> {
     }
 
     /// Whether a root or node of this version is missing in the copy.
-    pub(super) fn lacks(&self, version: Version, place: LogicalBlock) -> bool {
+    pub(crate) fn lacks(&self, version: Version, place: LogicalBlock) -> bool {
         let node = || self.nodes.get(place.0)?.get();
         match node() {
             _ if self.shown.load(Acquire) != number(version) => true,
@@ -100,7 +99,7 @@ impl<const SEGMENTS: usize> IndexCopy<SEGMENTS> {
 
     /// Adds roots and nodes of this version, whose root has `info`. Copies of other versions become
     /// invalid.
-    pub(super) fn put(&self, version: Version, info: RootInfo, nodes: &[(LogicalBlock, Image)]) {
+    pub(crate) fn put(&self, version: Version, info: RootInfo, nodes: &[(LogicalBlock, Image)]) {
         let _alone = self.change.lock();
         if self.shown.load(Relaxed) != number(version) {
             self.shown.store(NOTHING, Relaxed);
@@ -130,7 +129,7 @@ impl<const SEGMENTS: usize> IndexCopy<SEGMENTS> {
     }
 
     /// Ends the move in progress in `index`, which changed exactly these nodes.
-    pub(super) fn end_move(
+    pub(crate) fn end_move(
         &self,
         index: &VersionedLock,
         nodes: impl IntoIterator<Item = (LogicalBlock, Image)>,
@@ -151,14 +150,14 @@ impl<const SEGMENTS: usize> IndexCopy<SEGMENTS> {
     }
 
     /// Memory of the copies in bytes.
-    pub(super) fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         let copied = |node: &OnceLock<NodeCopy>| node.get().map_or(0, |node| node.entries.len());
         let bytes = |node| size_of_val(node) + copied(node) * size_of::<AtomicU64>();
         self.nodes.iter().map(bytes).sum()
     }
 
     /// Invalidates the copy until the next [`Self::put`].
-    pub(super) fn clear(&self) {
+    pub(crate) fn clear(&self) {
         let _alone = self.change.lock();
         self.shown.store(NOTHING, Relaxed);
     }
@@ -206,6 +205,11 @@ impl NodeCopy {
         }
         self.head.store(era << COUNT_BITS | count, Release);
     }
+}
+
+/// True when names of major hash `major` continue from the leaf before into that of hash `next`.
+pub(crate) fn runs_on(next: u32, major: u32) -> bool {
+    next & 1 == 1 && next & !1 == major & !1
 }
 
 /// The value of [`IndexCopy::shown`] for this version.

@@ -15,15 +15,15 @@ use uext4_sync::atomic::{AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 
 /// Key of a name.
 #[derive(Clone, Copy)]
-pub(super) struct Key {
-    pub(super) place: u64,
+pub(crate) struct Key {
+    pub(crate) place: u64,
     check: u32,
     /// Random bits of the hash that the entry does not store.
-    pub(super) chance: u32,
+    pub(crate) chance: u32,
 }
 
 /// Computes the keys of one directory.
-pub(super) struct Keys(SipHasher13);
+pub(crate) struct Keys(SipHasher13);
 
 impl Default for Keys {
     fn default() -> Self {
@@ -33,11 +33,11 @@ impl Default for Keys {
 }
 
 impl Keys {
-    pub(super) fn of_seed(one: u64, two: u64) -> Self {
+    pub(crate) fn of_seed(one: u64, two: u64) -> Self {
         Self(SipHasher13::new_with_keys(one, two))
     }
 
-    pub(super) fn of(&self, name: &[u8]) -> Key {
+    pub(crate) fn of(&self, name: &[u8]) -> Key {
         let Hash128 { h1, h2 } = self.0.hash(name);
         Key {
             place: h1,
@@ -49,58 +49,58 @@ impl Keys {
 
 /// A dentry: the inode of one name.
 #[derive(Default)]
-pub(super) struct Entry {
+pub(crate) struct Entry {
     mark: AtomicU64,
     said: AtomicU64,
 }
 
 /// A snapshot of an entry's words. It matches no name if a write raced with it.
 #[derive(Clone, Copy)]
-pub(super) struct Words {
+pub(crate) struct Words {
     mark: u64,
     said: u64,
 }
 
 impl Words {
     /// `Key::place` of the name.
-    pub(super) fn place(self) -> u64 {
+    pub(crate) fn place(self) -> u64 {
         self.mark ^ self.said
     }
 }
 
 impl Entry {
-    pub(super) fn get(&self, key: Key) -> Option<InodeNr> {
+    pub(crate) fn get(&self, key: Key) -> Option<InodeNr> {
         let words = self.words()?;
         let is_it = words.place() == key.place && (words.said >> 32) as u32 == key.check;
         is_it.then_some(InodeNr(words.said as u32))
     }
 
     /// Stores the dentry of a name for `nr`.
-    pub(super) fn put(&self, key: Key, nr: InodeNr) {
+    pub(crate) fn put(&self, key: Key, nr: InodeNr) {
         let said = u64::from(key.check) << 32 | u64::from(nr.0);
         let mark = key.place ^ said;
         self.copy(Words { mark, said });
     }
 
     /// Copies another entry.
-    pub(super) fn copy(&self, words: Words) {
+    pub(crate) fn copy(&self, words: Words) {
         self.mark.store(words.mark, Relaxed);
         self.said.store(words.said, SeqCst);
     }
 
     /// A snapshot of the words, unless the entry is free.
-    pub(super) fn words(&self) -> Option<Words> {
+    pub(crate) fn words(&self) -> Option<Words> {
         let said = self.said.load(SeqCst);
         let mark = self.mark.load(Relaxed);
         (said != 0).then_some(Words { mark, said })
     }
 
-    pub(super) fn clear(&self) {
+    pub(crate) fn clear(&self) {
         self.said.store(0, SeqCst);
     }
 
     /// Clears the entry if it still equals the snapshot.
-    pub(super) fn clear_if(&self, words: Words) {
+    pub(crate) fn clear_if(&self, words: Words) {
         let _changed = self.said.compare_exchange(words.said, 0, SeqCst, Relaxed);
     }
 }
@@ -108,22 +108,22 @@ impl Entry {
 /// The entries of one cache line.
 #[derive(Default)]
 #[repr(align(64))]
-pub(super) struct Set(pub(super) [Entry; 4]);
+pub(crate) struct Set(pub(crate) [Entry; 4]);
 
 impl Set {
-    pub(super) fn of_name(&self, key: Key) -> impl Iterator<Item = &Entry> {
+    pub(crate) fn of_name(&self, key: Key) -> impl Iterator<Item = &Entry> {
         self.0.iter().filter(move |entry| entry.get(key).is_some())
     }
 
-    pub(super) fn forget(&self, key: Key) {
+    pub(crate) fn forget(&self, key: Key) {
         self.of_name(key).for_each(Entry::clear);
     }
 
-    pub(super) fn free(&self) -> Option<&Entry> {
+    pub(crate) fn free(&self) -> Option<&Entry> {
         self.0.iter().find(|entry| entry.words().is_none())
     }
 
-    pub(super) fn taken(&self) -> impl Iterator<Item = (&Entry, Words)> {
+    pub(crate) fn taken(&self) -> impl Iterator<Item = (&Entry, Words)> {
         let words = |entry: &'_ Entry| entry.words();
         self.0
             .iter()

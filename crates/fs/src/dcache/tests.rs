@@ -1,6 +1,6 @@
 //! Readers of the copy of an index never see half a change.
 
-use super::super::index_copy::IndexCopy;
+use crate::dcache::index_copy::IndexCopy;
 use uext4_format::LogicalBlock;
 use uext4_format::dirent::LeafTail;
 use uext4_format::hash::HashVersion;
