@@ -8,17 +8,17 @@ use crate::base::Base;
 use crate::dcache::{NameMemory, SparseLeaves};
 use crate::delayed::{Flusher, Pool};
 use crate::dir_config::DirConfig;
-use crate::inode::{HiddenInodes, Inode, Inodes, LazyTimes};
-use crate::map::ExtentStatus;
+use crate::extent_status::ExtentStatus;
+use crate::inode::{ExtraIsize, HiddenInodes, Inode, Inodes, LazyTimes};
 use crate::media::Lifecycle;
 use crate::meta::{Blocks, MetaBlock, Seal};
 use crate::orphan::Orphans;
 use crate::quota::Quota;
 use crate::space::Space;
-use crate::xattr::{ExtraIsize, SharedBlocks};
+use crate::xattr::SharedBlocks;
 use std::ops::Deref;
 use std::sync::Arc;
-use uext4_format::{BlockNr, Corrupt, Place};
+use uext4_format::{BlockNr, Corrupt, InodeNr, Place};
 use uext4_journal::Handle;
 use uext4_sync::Mutex;
 use uext4_sync::atomic::AtomicU64;
@@ -91,6 +91,11 @@ impl Fs {
             Ok(self.journal.read_block(nr)?)
         };
         self.blocks.load(nr, seal, read, check)
+    }
+
+    /// The inode, read from the table on a miss. It may be free or unlinked: callers check.
+    pub(crate) fn load_inode(&self, nr: InodeNr) -> Result<Arc<Inode>> {
+        self.inodes.load(self, &self.space, nr)
     }
 
     /// Answers damage unless `nr` is a block that a file or directory may own.

@@ -147,7 +147,7 @@ fn names_free_inode(place: Place) -> Error {
 fn look_up(fs: &Fs, dir: &Arc<Inode>, name: &[u8], then: Then) -> Result<Option<Held>> {
     let version = dir.index.version();
     let view = Dir::open(fs, dir)?;
-    let held = |nr| fs.inodes.load(fs, nr).map(InodeRef::new);
+    let held = |nr| fs.load_inode(nr).map(InodeRef::new);
     let found = match view.form {
         Form::Inline => inline::with_entry(&view, name, |found| Ok((held(found.inode)?, None)))?,
         _ => {

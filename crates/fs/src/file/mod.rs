@@ -21,6 +21,7 @@ mod fallocate;
 mod fiemap;
 mod inline;
 mod io;
+mod preallocation;
 mod read;
 mod seek;
 mod shift;

@@ -1,8 +1,9 @@
 //! Changes of attributes.
 
+use super::attr::attr_of;
 use crate::access::Want;
 use crate::attr::{Checks, SetTime};
-use crate::inode::{Inode, attr_of, flags};
+use crate::inode::{Inode, flags};
 use crate::quota::{self, Claim, Owners};
 use crate::settings::Switch;
 use crate::{Attr, Caller, Error, Filesystem, Fs, InodeRef, Result, SetAttr, credits, file, xattr};

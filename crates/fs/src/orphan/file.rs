@@ -78,7 +78,7 @@ impl OrphanFile {
             return Ok(None);
         }
         let nr = InodeNr(fs.superblock.read().disk.orphan_file_inum);
-        let inode = fs.inodes.load(fs, nr)?;
+        let inode = fs.load_inode(nr)?;
         let state = inode.read();
         let block_size = fs.block_size() as u64;
         let count = state.disk.size / block_size;

@@ -123,7 +123,7 @@ fn load_orphan(fs: &Fs, nr: InodeNr) -> Option<Arc<Inode>> {
     if !allocated {
         return None;
     }
-    let inode = fs.inodes.load(fs, nr).ok()?;
+    let inode = fs.load_inode(nr).ok()?;
     let may_be_orphan = {
         let state = inode.read();
         state.disk.links == 0 || file::can_be_cut(fs, &state)

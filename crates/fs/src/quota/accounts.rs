@@ -180,7 +180,7 @@ impl Accounts {
 
     /// Adds a block to the file. It is zeroed before the transaction that maps it commits.
     fn grow(&self, fs: &Fs, handle: &Handle<'_>, at: LogicalBlock) -> Result<()> {
-        let inode = fs.inodes.load(fs, self.nr)?;
+        let inode = fs.load_inode(self.nr)?;
         let block = map::insert_block(fs, handle, &mut handle.write(&inode), at)?;
         let byte = block.0 << fs.geometry.block_bits;
         fs.device.write_at(byte, &vec![0; fs.block_size()])?;

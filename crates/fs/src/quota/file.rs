@@ -150,7 +150,7 @@ fn blocks_of(
     nr: InodeNr,
     corrupt: impl Fn(&'static str) -> Error,
 ) -> Result<Vec<BlockNr>> {
-    let inode = fs.inodes.load(fs, nr)?;
+    let inode = fs.load_inode(nr)?;
     let state = inode.read();
     if state.disk.size > FILE_BYTES_MAX {
         return Err(corrupt("is too large"));

@@ -235,7 +235,7 @@ fn place(
 ) -> Result<()> {
     let mut with = ibody.clone();
     with.set(name.clone(), value.clone());
-    if with.area_bytes() <= ibody_capacity_bytes(areas::ibody_area(state).len()) {
+    if with.area_bytes() <= ibody_capacity_bytes(state.xattr_area().len()) {
         *ibody = with;
         block.remove(name);
         return Ok(());
@@ -326,7 +326,7 @@ fn store_over(
     fs.quota
         .charge(handle, state, Usage::sectors(before).less());
     // Its size was checked before; an empty area may lack space for the magic.
-    let _ = encode_ibody(areas::ibody_area_mut(state), ibody);
+    let _ = encode_ibody(state.xattr_area_mut(), ibody);
     refs.take_all(ibody);
     refs.drop_all(&old_ibody);
     Ok(())

@@ -97,7 +97,7 @@ fn make(
             uext4_format::extent::ExtentNode::init_root(&mut disk.i_block[..], 0);
         }
     }
-    let inode = fs.inodes.place_new(fs, handle, nr, &disk)?;
+    let inode = fs.inodes.place_new(&fs.space, handle, nr, &disk)?;
     fs.quota.charge(handle, &inode.read(), Usage::INODE);
     Ok(inode)
 }

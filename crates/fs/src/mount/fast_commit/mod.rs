@@ -198,5 +198,5 @@ fn load(fs: &Fs, nr: InodeNr) -> Result<Arc<crate::Inode>> {
             "names an inode of the file system itself",
         ));
     }
-    fs.inodes.load(fs, nr)
+    fs.load_inode(nr)
 }

@@ -11,16 +11,16 @@
 //! A lookup never touches the shrinker's list; only a file's first entry does.
 //! References: Kara, "Ext4 filesystem scaling"; kernel `extents_status`, as documented.
 
+mod mapping;
 mod shrinker;
 #[cfg(test)]
 mod tests;
 mod tree;
 
+pub(crate) use mapping::Mapping;
 pub(crate) use shrinker::ExtentStatus;
 pub use shrinker::ExtentStatusStats;
 
-use super::{LOGICAL_END, Mapping};
-use crate::inode::InodeState;
 use std::ops::Range;
 use std::sync::Arc;
 use tree::{Scanned, Tree};
@@ -36,9 +36,54 @@ pub(crate) struct StatusSlot {
     changing: bool,
 }
 
+/// Whether a change of the map is part of another one.
+pub(crate) struct Nested(bool);
+
 impl StatusSlot {
     fn file(&self) -> Option<&Arc<FileStatus>> {
         self.file.get().filter(|_| !self.changing)
+    }
+
+    /// The cached mapping at `at`.
+    pub(crate) fn find(&self, at: LogicalBlock) -> Option<Mapping> {
+        let status = self.file()?;
+        let found = status.tree.read().find(at.0);
+        status.all.looked_up(found.as_ref());
+        found
+    }
+
+    /// Caches the mapping of inode `nr` at `at`.
+    pub(crate) fn note(
+        &self,
+        all: &Arc<ExtentStatus>,
+        nr: InodeNr,
+        at: LogicalBlock,
+        found: Mapping,
+    ) {
+        if self.changing {
+            return;
+        }
+        let new = || Arc::new(FileStatus::new(nr, all.clone()));
+        self.file.get_or_init(new).note(at, found);
+    }
+
+    /// Invalidates `range`, and bypasses the cache until [`Self::end_change`].
+    pub(crate) fn begin_change(&mut self, range: Range<u64>) -> Nested {
+        if let Some(status) = self.file() {
+            status.change(|tree| tree.remove(range));
+        }
+        Nested(std::mem::replace(&mut self.changing, true))
+    }
+
+    /// Ends a change; whether it was the outermost one and the file has a cache.
+    pub(crate) fn end_change(&mut self, before: Nested) -> bool {
+        self.changing = before.0;
+        !before.0 && self.file.get().is_some()
+    }
+
+    /// Drops the cache.
+    pub(crate) fn clear(&mut self) {
+        self.file = OnceLock::default();
     }
 }
 
@@ -110,44 +155,4 @@ enum Left {
     Again,
     /// Entries that were not scanned yet.
     Rest,
-}
-
-/// The cached mapping at `at`.
-pub(super) fn find(state: &InodeState, at: LogicalBlock) -> Option<Mapping> {
-    let status = state.status.file()?;
-    let found = status.tree.read().find(at.0);
-    status.all.looked_up(found.as_ref());
-    found
-}
-
-/// Caches the mapping at `at`.
-pub(super) fn note(all: &Arc<ExtentStatus>, state: &InodeState, at: LogicalBlock, found: Mapping) {
-    if state.status.changing {
-        return;
-    }
-    let new = || Arc::new(FileStatus::new(state.nr(), all.clone()));
-    state.status.file.get_or_init(new).note(at, found);
-}
-
-/// Changes the map in `range`, and invalidates the range.
-pub(super) fn changing<R>(
-    state: &mut InodeState,
-    range: Range<u64>,
-    change: impl FnOnce(&mut InodeState) -> R,
-) -> R {
-    if let Some(status) = state.status.file() {
-        status.change(|tree| tree.remove(range));
-    }
-    let outermost = !std::mem::replace(&mut state.status.changing, true);
-    let result = change(state);
-    state.status.changing = !outermost;
-    if outermost && state.status.file.get().is_some() && super::is_in_inode(state) {
-        state.status.file = OnceLock::default();
-    }
-    result
-}
-
-/// Invalidates the whole file, because another map replaces this one.
-pub(crate) fn forget_all(state: &mut InodeState) {
-    changing(state, 0..LOGICAL_END, |_| ());
 }

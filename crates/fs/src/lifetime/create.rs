@@ -1,6 +1,6 @@
 //! New inodes: number, owner, mode, flags inherited from the parent.
 
-use super::{Inode, InodeRef, flags};
+use crate::inode::{Inode, InodeRef, NewInode, flags};
 use crate::quota::{Claim, Owners, Usage, rights_of as quota_rights};
 use crate::settings::Switch;
 use crate::{Caller, Fs, Result, file, map, xattr};
@@ -10,30 +10,6 @@ use uext4_format::{
     DeviceNumber, Feature, FileType, Inode as DiskInode, InodeFlags, LogicalBlock, WithExtra,
 };
 use uext4_journal::Handle;
-
-/// Type, mode and arguments of an inode to create.
-#[derive(Clone, Copy)]
-pub(crate) struct NewInode<'a> {
-    /// Type of file.
-    pub(crate) kind: FileType,
-    /// Permission bits as asked for, before umask and ACL.
-    pub(crate) mode: u16,
-    /// Device number of a device node.
-    pub(crate) device: (u32, u32),
-    /// Target of a symbolic link.
-    pub(crate) target: &'a [u8],
-}
-
-impl NewInode<'_> {
-    pub(crate) fn new(kind: FileType, mode: u16) -> Self {
-        Self {
-            kind,
-            mode: mode & 0o7777,
-            device: (0, 0),
-            target: &[],
-        }
-    }
-}
 
 /// A prepared inode, complete except for its number. It is drafted without a handle, which shortens
 /// the time that a transaction waits for the handle.
@@ -69,10 +45,11 @@ impl Fs {
         draft: &InodeDraft,
     ) -> Result<InodeRef> {
         let InodeDraft { kind, disk, acl } = draft;
-        let nr = self
-            .space
-            .alloc_inode(self, handle, parent, *kind, disk.generation)?;
-        let inode = InodeRef::new(self.inodes.place_new(self, handle, nr, disk)?);
+        let nr =
+            self.space
+                .alloc_inode(self, handle, &parent.near(*kind, disk.generation), *kind)?;
+        let inode = self.inodes.place_new(&self.space, handle, nr, disk)?;
+        let inode = InodeRef::new(inode);
         self.quota.charge(handle, &inode.read(), Usage::INODE);
         if let Err(error) = self.furnish(handle, inode.arc(), *kind, acl) {
             self.abandon_inode(handle, inode.arc())?;
@@ -204,27 +181,5 @@ fn set_gid(mode: u16, directory: bool, caller: &Caller, gid: u32) -> u16 {
         mode & !0o2000
     } else {
         mode
-    }
-}
-
-impl super::Inodes {
-    /// The live object of a number that was just allocated. If the previous inode of the number is
-    /// still in memory (its images may wait for a commit), its object is reused.
-    pub(crate) fn place_new(
-        &self,
-        fs: &Fs,
-        handle: &Handle<'_>,
-        nr: uext4_format::InodeNr,
-        disk: &DiskInode,
-    ) -> Result<Arc<Inode>> {
-        let place = self.place(fs, nr)?;
-        let inode = self.object_for(nr, place, disk);
-        let mut state = handle.write(&inode);
-        map::forget_all(&mut state);
-        state.disk.clone_from(disk);
-        state.disksize = None;
-        inode.reborn(&mut state);
-        drop(state);
-        Ok(inode)
     }
 }

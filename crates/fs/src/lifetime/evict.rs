@@ -1,100 +1,18 @@
 //! Frees orphaned inodes and the preallocated space of unused files.
 //!
-//! When the last [`super::InodeRef`] of such an inode is dropped, it is put on the [`Reclaim`]
-//! queue: a drop must not start a handle, because locks may be held. There is one queue per thread
-//! shard. Each operation of the public API empties its thread's queue when it ends. All queues are
-//! emptied periodically, when space is short or counted, and before everything is made durable.
+//! They wait in the queues of [`Reclaim`]. Each operation of the public API empties its thread's
+//! queue when it ends. All queues are emptied periodically, when space is short or counted, and
+//! before everything is made durable.
 //!
 //! Crash safety: an inode without a name is tracked as an orphan from the transaction that removed
 //! the last name until the one that frees it, so truncating in several transactions is safe.
 
-use super::Inode;
-use crate::credits;
+use crate::inode::{Inode, Queue, Reclaim};
 use crate::quota::Usage;
-use crate::{Fs, Result, file, xattr};
+use crate::{Fs, Result, credits, file, xattr};
 use std::sync::Arc;
 use uext4_format::InodeFlags;
 use uext4_journal::Handle;
-use uext4_sync::atomic::{AtomicU32, AtomicUsize, Ordering};
-use uext4_sync::{Mutex, Rank, Sharded};
-
-/// Operations that end in a shard before its thread sweeps the queues of all shards.
-const ENDS_PER_SWEEP: u32 = 256;
-
-/// Per-shard queues of unused inodes that are unlinked or have preallocated space. An inode is
-/// queued in the shard of its last user, because it is in that thread's CPU cache.
-pub(crate) struct Reclaim {
-    queues: Sharded<Queue>,
-    /// Held while all queues are emptied: inodes taken out still occupy space.
-    sweep: Mutex<()>,
-}
-
-struct Queue {
-    waiting: AtomicUsize,
-    inodes: Mutex<Vec<Arc<Inode>>>,
-    /// Operations that ended since the last sweep.
-    ends: AtomicU32,
-}
-
-impl Default for Reclaim {
-    fn default() -> Self {
-        let queue = |_| Queue {
-            waiting: AtomicUsize::new(0),
-            inodes: Mutex::new(Rank::Queue, Vec::new()),
-            ends: AtomicU32::new(0),
-        };
-        Self {
-            queues: Sharded::new(queue),
-            sweep: Mutex::new(Rank::Sweep, ()),
-        }
-    }
-}
-
-impl Queue {
-    fn is_empty(&self) -> bool {
-        self.waiting.load(Ordering::Acquire) == 0
-    }
-
-    fn push(&self, inode: Arc<Inode>) {
-        let mut inodes = self.inodes.lock();
-        inodes.push(inode);
-        self.waiting.store(inodes.len(), Ordering::Release);
-    }
-
-    fn pop(&self) -> Option<Arc<Inode>> {
-        if self.is_empty() {
-            return None;
-        }
-        let mut inodes = self.inodes.lock();
-        let inode = inodes.pop();
-        self.waiting.store(inodes.len(), Ordering::Release);
-        inode
-    }
-
-    /// Whether a sweep of all queues is due. Threads that share the queue may lose a count to each
-    /// other.
-    fn is_sweep_due(&self) -> bool {
-        let ends = self.ends.load(Ordering::Relaxed) + 1;
-        self.ends.store(ends % ENDS_PER_SWEEP, Ordering::Relaxed);
-        ends == ENDS_PER_SWEEP
-    }
-}
-
-impl Reclaim {
-    pub(super) fn push(&self, inode: Arc<Inode>) {
-        self.queues.local().push(inode);
-    }
-
-    /// Whether the queue of the calling thread has inodes to free.
-    pub(crate) fn has_own_work(&self) -> bool {
-        !self.queues.local().is_empty()
-    }
-
-    /// Whether any inode waits to be freed, or a sweep is running.
-    pub(crate) fn has_work(&self) -> bool {
-        self.queues.iter().any(|queue| !queue.is_empty()) || self.sweep.try_lock().is_none()
-    }
-}
 
 impl Fs {
     /// Frees the unused orphans of all queues. If another thread is sweeping, waits for it. The
@@ -142,20 +60,6 @@ impl Fs {
             reaped = reaped.and(self.evict(&inode));
         }
         reaped
-    }
-
-    /// Frees the inode's preallocated space, unless the inode is in use again.
-    pub(crate) fn discard_unused(&self, inode: &Inode) {
-        if inode.is_unused() {
-            self.discard_preallocation(inode);
-        }
-    }
-
-    /// Frees the space preallocated for the next writes to the inode.
-    pub(crate) fn discard_preallocation(&self, inode: &Inode) {
-        if let Some(held) = inode.preallocation().filter(|held| !held.is_empty()) {
-            self.space.discard_preallocation(held);
-        }
     }
 
     /// Frees every inode without names, even if it is still held: for the unmount.

@@ -11,8 +11,7 @@
 //! Locking: a list ([`Rank::Queue`]) is held to take or insert a file; never together with a tree.
 //! References: Kara, "Ext4 filesystem scaling" (round robin, resume, scanned not reclaimed).
 
-use super::{FileStatus, Left};
-use crate::map::Mapping;
+use super::{FileStatus, Left, Mapping};
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
 use std::time::Duration;

@@ -1,11 +1,11 @@
 //! Attributes of an inode for callers.
 
-use super::{Inode, flags};
+use crate::inode::{Inode, flags};
 use crate::{Attr, Fs};
 use uext4_format::{FileType, Inode as DiskInode, InodeFlags};
 
 /// The inode's attributes now.
-pub(crate) fn attr_of(fs: &Fs, inode: &Inode) -> Attr {
+pub(super) fn attr_of(fs: &Fs, inode: &Inode) -> Attr {
     let state = inode.read();
     let disk = &state.disk;
     let kind = disk.file_type().unwrap_or(FileType::Regular);

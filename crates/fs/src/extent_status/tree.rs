@@ -3,10 +3,11 @@
 //! Invariants: entries do not overlap; contiguous neighbours are merged. Each entry agrees with the
 //! map on disk.
 
-use crate::map::{ExtentState, LOGICAL_END, Mapping};
+use super::Mapping;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use uext4_format::BlockNr;
+use uext4_format::extent::{ExtentState, LOGICAL_BLOCKS};
 use uext4_sync::atomic::{AtomicBool, Ordering};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -137,7 +138,7 @@ impl Tree {
 
     /// Invalidates the blocks of `range`.
     pub(super) fn remove(&mut self, range: Range<u64>) {
-        let Some(last) = range.end.min(LOGICAL_END).checked_sub(1) else {
+        let Some(last) = range.end.min(LOGICAL_BLOCKS).checked_sub(1) else {
             return;
         };
         while let Some((&first, entry)) = self.entries.range(..=last as u32).next_back() {

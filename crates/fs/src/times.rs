@@ -6,18 +6,12 @@
 //!
 //! References: `mount(8)`, "lazytime", "relatime".
 
-use super::{Inode, InodeRef, InodeState};
+use crate::inode::{DAY_SECONDS, Inode, InodeRef, InodeState};
 use crate::settings::Switch;
 use crate::{Fs, Result, credits};
-use std::collections::BTreeMap;
 use std::sync::Arc;
-use uext4_format::{InodeFlags, InodeNr, Timestamp};
+use uext4_format::{InodeFlags, Timestamp};
 use uext4_journal::Object;
-use uext4_sync::{Mutex, Rank};
-
-const DAY_SECONDS: i64 = 24 * 3600;
-/// Longest list: each inode on it is pinned in memory.
-const LISTED_MAX: usize = 4096;
 
 /// Effect of an access on the access time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,49 +29,6 @@ pub enum ChangeTimes {
     Here,
     /// In a cache above, which may have changed the file after the inode's times.
     Above,
-}
-
-/// Inodes with unlogged times.
-pub(crate) struct LazyTimes {
-    list: Mutex<List>,
-}
-
-#[derive(Default)]
-struct List {
-    inodes: BTreeMap<InodeNr, Arc<Inode>>,
-    /// Time of the first insertion, in seconds.
-    since: i64,
-}
-
-impl Default for LazyTimes {
-    fn default() -> Self {
-        Self {
-            list: Mutex::new(Rank::Queue, List::default()),
-        }
-    }
-}
-
-impl LazyTimes {
-    /// Puts the inode on the list; true when the list is due to be emptied.
-    fn note(&self, inode: &Arc<Inode>, now: Timestamp) -> bool {
-        let mut list = self.list.lock();
-        if list.inodes.is_empty() {
-            list.since = now.seconds;
-        }
-        list.inodes
-            .entry(inode.nr())
-            .or_insert_with(|| inode.clone());
-        list.inodes.len() >= LISTED_MAX || now.seconds.saturating_sub(list.since) >= DAY_SECONDS
-    }
-
-    fn take(&self, nr: InodeNr) -> Option<Arc<Inode>> {
-        self.list.lock().inodes.remove(&nr)
-    }
-
-    fn take_all(&self) -> Vec<Arc<Inode>> {
-        let inodes = std::mem::take(&mut self.list.lock().inodes);
-        inodes.into_values().collect()
-    }
 }
 
 impl Fs {

@@ -1,11 +1,11 @@
 //! Model test: the tree against one entry per block; order, bounds and counts of the shrinker.
 
 use super::*;
-use crate::map::ExtentState;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::time::Duration;
 use uext4_format::BlockNr;
+use uext4_format::extent::ExtentState;
 use uext4_sync::atomic::AtomicU64;
 use uext4_sync::{Clock, ManualClock, RealClock, WallTime};
 
@@ -126,7 +126,7 @@ fn the_last_block_of_a_file_can_be_known() {
     tree.insert(last, Mapping::Hole { len_blocks: 1 });
     tree.insert(last - 4, Mapping::Hole { len_blocks: 4 });
     assert_eq!(tree.find(last - 4), Some(Mapping::Hole { len_blocks: 5 }));
-    tree.remove(u64::from(last)..LOGICAL_END);
+    tree.remove(u64::from(last)..uext4_format::extent::LOGICAL_BLOCKS);
     assert_eq!(tree.find(last), None);
     assert_eq!(tree.len(), 1);
 }
