@@ -6,16 +6,16 @@
 use crate::Result;
 use crate::base::Base;
 use crate::dcache::{NameMemory, SparseLeaves};
-use crate::delayed::{Flusher, Pool};
 use crate::dir_config::DirConfig;
 use crate::extent_status::ExtentStatus;
 use crate::inode::{ExtraIsize, HiddenInodes, Inode, Inodes, LazyTimes};
+use crate::mbcache::SharedBlocks;
 use crate::media::Lifecycle;
 use crate::meta::{Blocks, MetaBlock, Seal};
 use crate::orphan::Orphans;
 use crate::quota::Quota;
 use crate::space::Space;
-use crate::xattr::SharedBlocks;
+use crate::writeback::{Flusher, Pool};
 use std::ops::Deref;
 use std::sync::Arc;
 use uext4_format::{BlockNr, Corrupt, InodeNr, Place};

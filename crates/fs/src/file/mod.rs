@@ -15,6 +15,7 @@
 //! Not here: permissions, setuid bits, waiting for durability (`ops`).
 
 mod allocate;
+mod balance;
 mod delay;
 mod expose;
 mod fallocate;

@@ -3,7 +3,7 @@
 use crate::inode::{Inode, InodeRef, NewInode, flags};
 use crate::quota::{Claim, Owners, Usage, rights_of as quota_rights};
 use crate::settings::Switch;
-use crate::{Caller, Fs, Result, file, map, xattr};
+use crate::{Caller, Fs, Result, file, map, quota_files, xattr};
 use std::sync::Arc;
 use uext4_format::extent::ExtentNode;
 use uext4_format::{
@@ -50,7 +50,10 @@ impl Fs {
                 .alloc_inode(self, handle, &parent.near(*kind, disk.generation), *kind)?;
         let inode = self.inodes.place_new(&self.space, handle, nr, disk)?;
         let inode = InodeRef::new(inode);
-        self.quota.charge(handle, &inode.read(), Usage::INODE);
+        {
+            let state = inode.read();
+            self.quota.charge(handle, (nr, &state.disk), Usage::INODE);
+        }
         if let Err(error) = self.furnish(handle, inode.arc(), *kind, acl) {
             self.abandon_inode(handle, inode.arc())?;
             return Err(error);
@@ -87,7 +90,7 @@ impl Fs {
             return Ok(Claim::default());
         }
         let owners = Owners::of(&draft.disk);
-        self.quota.ensure(self, owners)?;
+        quota_files::ensure(self, owners)?;
         let has_block =
             draft.kind == FileType::Directory && !self.features.has(Feature::INLINE_DATA);
         let bytes = u64::from(has_block) * self.geometry.cluster_size();

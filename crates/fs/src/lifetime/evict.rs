@@ -101,7 +101,8 @@ impl Fs {
         self.orphans.remove(self, handle, inode)?;
         let kind = {
             let mut state = handle.write(inode);
-            self.quota.charge(handle, &state, Usage::INODE.less());
+            let charged = (inode.nr(), &state.disk);
+            self.quota.charge(handle, charged, Usage::INODE.less());
             let kind = state.disk.file_type();
             state.disk.dtime = self.now().seconds as u32;
             state.disk.size = 0;

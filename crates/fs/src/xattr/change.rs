@@ -322,9 +322,12 @@ fn store_over(
         inodes,
         ..Usage::sectors(after)
     };
-    fs.quota.charge(handle, state, grown);
-    fs.quota
-        .charge(handle, state, Usage::sectors(before).less());
+    fs.quota.charge(handle, (state.nr(), &state.disk), grown);
+    fs.quota.charge(
+        handle,
+        (state.nr(), &state.disk),
+        Usage::sectors(before).less(),
+    );
     // Its size was checked before; an empty area may lack space for the magic.
     let _ = encode_ibody(state.xattr_area_mut(), ibody);
     refs.take_all(ibody);
@@ -365,7 +368,8 @@ pub(crate) fn transfer(fs: &Fs, handle: &Handle<'_>, state: &InodeState, to: Own
         inodes: 1 + values(&areas::ibody(state)?, &block),
         ..Usage::sectors(state.disk.sectors(&fs.geometry))
     };
-    fs.quota.transfer(handle, state, to, usage);
+    let charged = (state.nr(), &state.disk);
+    fs.quota.transfer(handle, charged, to, usage);
     Ok(())
 }
 

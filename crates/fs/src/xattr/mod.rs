@@ -31,7 +31,6 @@ mod tests;
 pub(crate) use acl::{Inherited, Setgid, access_acl, chmod_acl, inherit_acl, store_inherited};
 pub(crate) use change::transfer;
 pub(crate) use expand::expand;
-pub(crate) use share::SharedBlocks;
 
 use crate::inode::Inode;
 use crate::space::Reserve;

@@ -98,7 +98,8 @@ fn make(
         }
     }
     let inode = fs.inodes.place_new(&fs.space, handle, nr, &disk)?;
-    fs.quota.charge(handle, &inode.read(), Usage::INODE);
+    fs.quota
+        .charge(handle, (nr, &inode.read().disk), Usage::INODE);
     Ok(inode)
 }
 

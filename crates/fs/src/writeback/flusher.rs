@@ -1,19 +1,29 @@
 //! Writeback thread for expired delayed data.
 //!
-//! It sleeps while no file is dirty, so an idle mount uses no CPU time. It holds a weak reference
-//! to the file system, and ends with it.
+//! It sleeps while no file is dirty, so an idle mount uses no CPU time.
 
-use super::Reach;
-use crate::Fs;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 use uext4_sync::atomic::{AtomicBool, Ordering};
 use uext4_sync::thread::{self, JoinHandle};
 use uext4_sync::{Condvar, Mutex, Rank};
 
-/// Wakeups per expiry time while a file is dirty.
-const LOOKS: u32 = 4;
-const LOOK_MIN: Duration = Duration::from_millis(10);
+/// Extent of a background writeback.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reach {
+    /// Expired data, and the oldest while more than half the limit is used.
+    Usual,
+    /// Also half of the remaining data, under memory pressure.
+    Relief,
+}
+
+/// The work of the thread.
+pub(crate) trait Work: Send + 'static {
+    /// Longest sleep before the next run, for ever if there is none; `None` ends the thread.
+    fn nap(&self) -> Option<Option<Duration>>;
+    /// One run.
+    fn run(&self, reach: Reach);
+}
 
 #[derive(Default)]
 struct Orders {
@@ -55,11 +65,11 @@ impl Flusher {
     }
 
     /// Starts the thread unless it runs.
-    pub(crate) fn start(&self, fs: &Arc<Fs>) {
-        let (shared, weak) = (self.shared.clone(), Arc::downgrade(fs));
+    pub(crate) fn start(&self, work: impl Work) {
+        let shared = self.shared.clone();
         let mut thread = self.thread.lock();
         self.shared.runs.store(true, Ordering::SeqCst);
-        thread.get_or_insert_with(|| thread::spawn(move || shared.run(&weak)));
+        thread.get_or_insert_with(|| thread::spawn(move || shared.run(&work)));
     }
 
     /// A file became dirty: wakes the thread if it sleeps.
@@ -109,20 +119,18 @@ impl Drop for Flusher {
 }
 
 impl Shared {
-    fn run(&self, fs: &Weak<Fs>) {
+    fn run(&self, work: &impl Work) {
         loop {
             self.asleep.store(true, Ordering::SeqCst);
-            // The pool is read after the flag is set, so a later insertion sees the flag.
-            let Some(nap) = fs.upgrade().map(|fs| nap(&fs)) else {
+            // Dirty files are counted after the flag is set, so a later insertion sees the flag.
+            let Some(nap) = work.nap() else {
                 return;
             };
             let Some(reach) = self.sleep(nap) else {
                 return;
             };
             self.hurried.store(false, Ordering::SeqCst);
-            if let Some(fs) = fs.upgrade() {
-                fs.write_out_by_itself(reach);
-            }
+            work.run(reach);
         }
     }
 
@@ -147,9 +155,4 @@ impl Shared {
         };
         (!orders.ending).then_some(reach)
     }
-}
-
-fn nap(fs: &Fs) -> Option<Duration> {
-    let waits = !fs.delayed.is_empty();
-    waits.then(|| (fs.delayed.expire() / LOOKS).max(LOOK_MIN))
 }

@@ -6,24 +6,16 @@
 //! file's lock is free.
 //! Locking: the callers hold no lock.
 
-use super::Pool;
+use super::{renew_age, write_out_some};
 use crate::inode::Inode;
-use crate::{Fs, Result, file};
+use crate::writeback::Reach;
+use crate::{Fs, Result};
 use std::sync::Arc;
 
 /// Largest background step of one file, in bytes; the file is locked meanwhile.
 const STEP_BYTES: u64 = 8 << 20;
 /// Least amount in bytes that a writer writes out.
 const ROOM_BYTES_MIN: u64 = 256 << 10;
-
-/// Extent of a background writeback.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Reach {
-    /// Expired data, and the oldest while more than half the limit is used.
-    Usual,
-    /// Also half of the remaining data, under memory pressure.
-    Relief,
-}
 
 impl Fs {
     /// Balances dirty data after a write of this many bytes.
@@ -50,7 +42,7 @@ impl Fs {
     fn step_oldest(&self, step_bytes: u64) -> Option<Result<u64>> {
         let (since, inode) = self.delayed.claim_oldest()?;
         let blocks = step_bytes.div_ceil(self.block_size() as u64);
-        let written = file::write_out_some(self, &inode, blocks);
+        let written = write_out_some(self, &inode, blocks);
         self.delayed.done(inode.nr(), since);
         self.discard_unused(&inode);
         // The file keeps the error for its `fsync`.
@@ -62,8 +54,6 @@ impl Fs {
 
     /// One run of the flusher thread.
     pub(crate) fn write_out_by_itself(&self, reach: Reach) {
-        // Frees orphans first: their data need no writeback.
-        self.reap_by_the_way();
         self.write_out_old();
         let keep_bytes = match reach {
             Reach::Usual => self.delayed.crowded_bytes(),
@@ -103,24 +93,13 @@ impl Fs {
                 return false;
             }
             // The file keeps the error for its `fsync`.
-            match self.note(file::write_out_some(self, inode, step.min(left))) {
+            match self.note(write_out_some(self, inode, step.min(left))) {
                 Ok(0) | Err(_) => break,
                 Ok(done) => left = left.saturating_sub(done),
             }
         }
-        file::renew_age(self, inode);
+        renew_age(self, inode);
         self.discard_unused(inode);
         true
-    }
-}
-
-impl Pool {
-    /// Whether the flusher should write out the oldest data.
-    pub(crate) fn is_crowded(&self) -> bool {
-        self.is_beyond(self.crowded_bytes())
-    }
-
-    fn crowded_bytes(&self) -> u64 {
-        self.limit() / 2
     }
 }

@@ -114,12 +114,22 @@ impl Pool {
     }
 
     /// True if the total surely exceeds `bytes`; it may miss a sixteenth of the limit.
-    pub(super) fn is_beyond(&self, bytes: u64) -> bool {
+    fn is_beyond(&self, bytes: u64) -> bool {
         u64::try_from(self.total_bytes.load(Ordering::Relaxed)).unwrap_or(0) > bytes
     }
 
-    pub(super) fn limit(&self) -> u64 {
+    fn limit(&self) -> u64 {
         self.limit_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Whether the flusher should write out the oldest data.
+    pub(crate) fn is_crowded(&self) -> bool {
+        self.is_beyond(self.crowded_bytes())
+    }
+
+    /// Dirty bytes from which the flusher writes out the oldest data.
+    pub(crate) fn crowded_bytes(&self) -> u64 {
+        self.limit() / 2
     }
 
     /// Claims the oldest unclaimed inode for writeback; the caller releases it with [`Self::done`].
