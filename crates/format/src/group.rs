@@ -5,9 +5,10 @@
 //!
 //! References: kernel doc `filesystems/ext4/group_descr.rst`, `bitmaps.rst`.
 
-use crate::bytes::{get_u16, get_u32, join_u32, put_slice, put_u16, put_u32};
+use crate::bytes::{get_u16, get_u32, join_u32, put_slice, put_u16, put_u32, upto};
 use crate::checksum::{Checksums, DescriptorChecksum, Seed, crc16};
 use crate::{BlockNr, Corrupt, Feature, Geometry, GroupNr, Place};
+use uext4_num::{high_u16, high_u32, low_u16, low_u32, usize_of};
 
 #[cfg(test)]
 mod tests;
@@ -183,30 +184,30 @@ impl GroupDescriptor {
     }
 
     fn write_low(&self, out: &mut [u8]) {
-        put_u32(out, 0x0, self.block_bitmap.0 as u32);
-        put_u32(out, 0x4, self.inode_bitmap.0 as u32);
-        put_u32(out, 0x8, self.inode_table.0 as u32);
-        put_u16(out, 0xC, self.free_clusters as u16);
-        put_u16(out, 0xE, self.free_inodes as u16);
-        put_u16(out, 0x10, self.used_dirs as u16);
+        put_u32(out, 0x0, low_u32(self.block_bitmap.0));
+        put_u32(out, 0x4, low_u32(self.inode_bitmap.0));
+        put_u32(out, 0x8, low_u32(self.inode_table.0));
+        put_u16(out, 0xC, low_u16(self.free_clusters));
+        put_u16(out, 0xE, low_u16(self.free_inodes));
+        put_u16(out, 0x10, low_u16(self.used_dirs));
         put_u16(out, 0x12, self.flags);
-        put_u32(out, 0x14, self.exclude_bitmap as u32);
-        put_u16(out, 0x18, self.block_bitmap_checksum as u16);
-        put_u16(out, 0x1A, self.inode_bitmap_checksum as u16);
-        put_u16(out, 0x1C, self.itable_unused as u16);
+        put_u32(out, 0x14, low_u32(self.exclude_bitmap));
+        put_u16(out, 0x18, low_u16(self.block_bitmap_checksum));
+        put_u16(out, 0x1A, low_u16(self.inode_bitmap_checksum));
+        put_u16(out, 0x1C, low_u16(self.itable_unused));
     }
 
     fn write_high(&self, out: &mut [u8]) {
-        put_u32(out, 0x20, (self.block_bitmap.0 >> 32) as u32);
-        put_u32(out, 0x24, (self.inode_bitmap.0 >> 32) as u32);
-        put_u32(out, 0x28, (self.inode_table.0 >> 32) as u32);
-        put_u16(out, 0x2C, (self.free_clusters >> 16) as u16);
-        put_u16(out, 0x2E, (self.free_inodes >> 16) as u16);
-        put_u16(out, 0x30, (self.used_dirs >> 16) as u16);
-        put_u16(out, 0x32, (self.itable_unused >> 16) as u16);
-        put_u32(out, 0x34, (self.exclude_bitmap >> 32) as u32);
-        put_u16(out, 0x38, (self.block_bitmap_checksum >> 16) as u16);
-        put_u16(out, 0x3A, (self.inode_bitmap_checksum >> 16) as u16);
+        put_u32(out, 0x20, high_u32(self.block_bitmap.0));
+        put_u32(out, 0x24, high_u32(self.inode_bitmap.0));
+        put_u32(out, 0x28, high_u32(self.inode_table.0));
+        put_u16(out, 0x2C, high_u16(self.free_clusters));
+        put_u16(out, 0x2E, high_u16(self.free_inodes));
+        put_u16(out, 0x30, high_u16(self.used_dirs));
+        put_u16(out, 0x32, high_u16(self.itable_unused));
+        put_u32(out, 0x34, high_u32(self.exclude_bitmap));
+        put_u16(out, 0x38, high_u16(self.block_bitmap_checksum));
+        put_u16(out, 0x3A, high_u16(self.inode_bitmap_checksum));
         put_u32(out, 0x3C, self.reserved);
         put_slice(out, WIDE_BYTES, &self.tail);
     }
@@ -216,7 +217,8 @@ impl GroupDescriptor {
         let (start, end) = if geometry.features.has(Feature::FLEX_BG) {
             (u64::from(geometry.first_data_block), geometry.blocks_count)
         } else {
-            (first, first + u64::from(geometry.blocks_in_group(group)))
+            let len = u64::from(geometry.blocks_in_group(group));
+            (first, first.saturating_add(len))
         };
         let inside = |block: BlockNr, len: u32| {
             // Block 0 never holds a bitmap or table: it is the superblock's or the boot block.
@@ -254,8 +256,7 @@ pub fn inode_bitmap_checksum(seed: Seed, bitmap: &[u8], geometry: &Geometry) -> 
 }
 
 fn covered(seed: Seed, bitmap: &[u8], bits: u32) -> u32 {
-    let len = (bits / 8) as usize;
-    seed.update(bitmap.get(..len).unwrap_or(bitmap)).value()
+    seed.update(upto(bitmap, usize_of(bits / 8))).value()
 }
 
 /// Whether a bitmap's checksum equals the one in the descriptor; true without checksums.
@@ -287,7 +288,7 @@ fn descriptor_checksum(bytes: &[u8], group: GroupNr, checksums: &Checksums) -> O
                 .update(before)
                 .update(&[0, 0])
                 .update(after);
-            Some(seed.value() as u16)
+            Some(low_u16(seed.value()))
         }
         DescriptorChecksum::Crc16 { uuid } => {
             let register = crc16(crc16(!0, &uuid), &group.0.to_le_bytes());

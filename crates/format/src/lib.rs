@@ -1,5 +1,15 @@
 //! The ext4 and jbd2 on-disk formats: bytes to types and back. No I/O, no lock, no clock.
 #![forbid(unsafe_code)]
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::as_conversions,
+        clippy::arithmetic_side_effects,
+        clippy::indexing_slicing,
+        clippy::unwrap_used,
+        clippy::expect_used
+    )
+)]
 
 pub mod acl;
 pub mod bitmap;

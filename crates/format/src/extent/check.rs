@@ -32,7 +32,7 @@ impl Expect {
     pub fn child<B: AsRef<[u8]>>(&self, parent: &ExtentNode<B>, at: usize) -> Self {
         let key = |at| parent.key(at).map(|key| u64::from(key.0));
         let start = key(at).unwrap_or(self.logical.start);
-        let end = key(at + 1).unwrap_or(self.logical.end);
+        let end = key(at.saturating_add(1)).unwrap_or(self.logical.end);
         let depth = Some(parent.depth().saturating_sub(1));
         Self {
             depth,
@@ -95,10 +95,10 @@ impl<B: AsRef<[u8]>> ExtentNode<B> {
                 "overlaps or out of order"
             } else if key >= expect.logical.end {
                 "behind the range of its node"
-            } else if !inside(index.child.0, index.child.0 + 1, &expect.blocks) {
+            } else if !expect.blocks.contains(&index.child.0) {
                 "child outside the file system"
             } else {
-                next = key + 1;
+                next = key.saturating_add(1);
                 continue;
             };
             return Err(Corrupt::new(place, "extent index", problem));

@@ -3,12 +3,15 @@
 
 use super::node::DxNode;
 use super::{INFO_BYTES, INFO_START, MaxLevels};
-use crate::bytes::{get_u8, get_u16, get_u32, put_u8, put_u16};
+use crate::bytes::{get_u8, get_u16, get_u32, put_u8, put_u16, rest_mut};
 use crate::dirent::{LeafTail, decode_rec_len, encode_rec_len};
 use crate::hash::HashVersion;
 use crate::{Corrupt, LogicalBlock, Place};
 
 const FLAG_UNKNOWN_HASH: u8 = 1;
+/// Length of the information, as stored.
+const INFO_LEN: u8 = 8;
+const _: () = assert!(INFO_BYTES == 8);
 
 /// Information about the index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,7 +35,7 @@ impl RootInfo {
         if get_u32(block, INFO_START) != 0 || flags & FLAG_UNKNOWN_HASH != 0 {
             return bad("reserved field in use");
         }
-        if usize::from(get_u8(block, INFO_START + 5)) != INFO_BYTES {
+        if get_u8(block, INFO_START + 5) != INFO_LEN {
             return bad("wrong length of the information");
         }
         let indirect_levels = get_u8(block, INFO_START + 6);
@@ -56,7 +59,7 @@ impl RootInfo {
 
 /// True if the bytes after ".." are the information of a root, for the choice of the checksum.
 pub(crate) fn has_info(block: &[u8]) -> bool {
-    get_u32(block, INFO_START) == 0 && usize::from(get_u8(block, INFO_START + 5)) == INFO_BYTES
+    get_u32(block, INFO_START) == 0 && get_u8(block, INFO_START + 5) == INFO_LEN
 }
 
 fn has_dots(block: &[u8]) -> bool {
@@ -75,9 +78,13 @@ fn has_dots(block: &[u8]) -> bool {
 pub fn init_root(block: &mut [u8], version: HashVersion, tail: LeafTail, child: LogicalBlock) {
     let block_size = block.len();
     put_u16(block, 4, 12);
-    put_u16(block, 16, encode_rec_len(block_size - 12, block_size));
-    block[22..].fill(0);
+    put_u16(
+        block,
+        16,
+        encode_rec_len(block_size.saturating_sub(12), block_size),
+    );
+    rest_mut(block, 22).fill(0);
     put_u8(block, INFO_START + 4, version.code());
-    put_u8(block, INFO_START + 5, INFO_BYTES as u8);
+    put_u8(block, INFO_START + 5, INFO_LEN);
     DxNode::root(block).init_entries(tail, child);
 }

@@ -2,9 +2,12 @@
 
 use super::layout::{ChecksumKind, Layout};
 use super::{BlockType, Header};
-use crate::bytes::{get_array, get_u8, get_u32_be, put_slice, put_u8, put_u32_be};
+use crate::bytes::{
+    get_array, get_u8, get_u32_be, put_slice, put_u8, put_u32_be, rest, rest_mut, upto,
+};
 use crate::crc32c;
 use crate::{Corrupt, Place, Tid};
+use uext4_num::usize_of;
 
 /// Bytes of the superblock within its block.
 pub const SUPERBLOCK_BYTES: usize = 1024;
@@ -102,7 +105,7 @@ impl Superblock {
             first: word(FIRST),
             sequence: Tid(word(SEQUENCE)),
             start: word(START),
-            errno: word(ERRNO) as i32,
+            errno: word(ERRNO).cast_signed(),
             compat: feature(COMPAT),
             incompat: feature(INCOMPAT),
             ro_compat: feature(RO_COMPAT),
@@ -180,7 +183,7 @@ impl Superblock {
             (FIRST, self.first),
             (SEQUENCE, self.sequence.0),
             (START, self.start),
-            (ERRNO, self.errno as u32),
+            (ERRNO, self.errno.cast_unsigned()),
         ] {
             put_u32_be(&mut raw, at, value);
         }
@@ -192,7 +195,7 @@ impl Superblock {
 
     fn encode_v2(&self, raw: &mut [u8; SUPERBLOCK_BYTES]) {
         if self.version == BlockType::SuperblockV1 {
-            raw[COMPAT..].fill(0); // v1 left these bytes undefined
+            rest_mut(raw, COMPAT).fill(0); // v1 left these bytes undefined
         }
         put_u32_be(raw, COMPAT, self.compat);
         put_u32_be(raw, INCOMPAT, self.incompat);
@@ -213,7 +216,7 @@ impl Superblock {
     pub fn layout(&self) -> Layout {
         let wide = self.incompat & INCOMPAT_64BIT != 0;
         Layout::new(
-            self.block_size as usize,
+            usize_of(self.block_size),
             self.checksum_kind(),
             wide,
             &self.uuid,
@@ -250,7 +253,7 @@ impl Superblock {
     /// The fast-commit area as (first block, one past the last), empty without the feature.
     pub fn fast_commit_area(&self) -> (u32, u32) {
         match self.end() < self.max_len_blocks {
-            true => (self.end() + 1, self.max_len_blocks),
+            true => (self.end().saturating_add(1), self.max_len_blocks),
             false => (self.max_len_blocks, self.max_len_blocks),
         }
     }
@@ -272,6 +275,6 @@ impl Superblock {
 }
 
 fn checksum(raw: &[u8; SUPERBLOCK_BYTES]) -> u32 {
-    let head = crc32c(!0, &raw[..CHECKSUM]);
-    crc32c(crc32c(head, &[0; 4]), &raw[CHECKSUM + 4..])
+    let head = crc32c(!0, upto(raw, CHECKSUM));
+    crc32c(crc32c(head, &[0; 4]), rest(raw, CHECKSUM + 4))
 }

@@ -1,7 +1,7 @@
 //! Entries, the info block and headers as bytes.
 
 use super::{LEAF_HEADER_BYTES, QUOTA_ENTRY_BYTES, QuotaKind};
-use crate::bytes::{get_u16, get_u32, get_u64, put_u16, put_u32, put_u64};
+use crate::bytes::{get_u16, get_u32, get_u64, put_u16, put_u32, put_u64, upto};
 
 /// Version that follows the magic number: entries of 72 bytes.
 const VERSION: u32 = 1;
@@ -47,7 +47,7 @@ const ALL_ZERO: QuotaEntry = QuotaEntry {
 impl QuotaEntry {
     /// Reads an entry of [`QUOTA_ENTRY_BYTES`]; `None` when it is unused.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
-        let bytes = &bytes[..QUOTA_ENTRY_BYTES];
+        let bytes = upto(bytes, QUOTA_ENTRY_BYTES);
         if bytes.iter().all(|byte| *byte == 0) {
             return None;
         }

@@ -61,7 +61,7 @@ impl Superblock {
             self.log_block_size <= LOG_BLOCK_SIZE_MAX,
             "block size is out of range",
         )?;
-        Ok(self.log_block_size + 10)
+        Ok(self.log_block_size.saturating_add(10))
     }
 
     fn checked_cluster_bits(&self) -> Result<u32, Corrupt> {
@@ -109,7 +109,7 @@ impl Superblock {
         cluster_bits: u32,
         inode_size: u16,
     ) -> Result<(), Corrupt> {
-        let bits_of_bitmap = block_size * 8;
+        let bits_of_bitmap = block_size.saturating_mul(8);
         let clusters = if self.features().has(Feature::BIGALLOC) {
             self.clusters_per_group
         } else {
@@ -129,7 +129,7 @@ impl Superblock {
             self.clusters_per_group == clusters,
             "clusters of a group are wrong",
         )?;
-        let inodes_per_block = block_size / u32::from(inode_size);
+        let inodes_per_block = block_size.checked_div(u32::from(inode_size)).unwrap_or(0);
         let inodes = self.inodes_per_group;
         ensure(
             inodes >= inodes_per_block,

@@ -1,6 +1,6 @@
 //! The block form: header, sorted entries, hashes; may be shared by inodes with equal attributes.
 
-use super::area::{END_BYTES, parse, write};
+use super::area::{END_BYTES, parse, set_hash, write};
 use super::{XattrSet, XattrValue, block_hash, entry_hash};
 use crate::bytes::{get_u32, put_u32};
 use crate::{BlockNr, Corrupt, NoRoom, Place, Seed};
@@ -15,7 +15,7 @@ const CHECKSUM_AT: usize = 16;
 
 /// Bytes for entries and values in a block: compare with [`XattrSet::area_bytes`].
 pub const fn block_capacity_bytes(block_size: usize) -> usize {
-    block_size - BLOCK_HEADER_BYTES - END_BYTES
+    block_size.saturating_sub(BLOCK_HEADER_BYTES + END_BYTES)
 }
 
 /// Reads the entries of a block. Checks all but the checksum and the hashes.
@@ -53,7 +53,7 @@ pub fn encode_block(block: &mut [u8], set: &XattrSet) -> Result<(), NoRoom> {
             XattrValue::Here(value) => entry_hash(&entry.name.rest, value),
             XattrValue::Inode { entry_hash, .. } => *entry_hash,
         };
-        put_u32(block, at + 12, hash);
+        set_hash(block, at, hash);
         hashes.push(hash);
     }
     put_u32(block, 12, block_hash(hashes));
