@@ -9,21 +9,23 @@
 
 mod access;
 mod attr;
-mod budget;
+mod base;
 mod cache;
 pub mod check;
 mod credits;
 mod delayed;
 mod dir;
+mod engine;
 mod error;
 mod file;
 mod filesystem;
 mod incidents;
 mod inode;
 mod map;
+mod media;
 mod memory;
 mod meta;
-pub mod mkfs;
+mod mmp;
 mod mount;
 mod ops;
 mod options;
@@ -49,13 +51,14 @@ pub use delayed::ErrorCursor;
 #[doc(hidden)]
 pub use dir::schedules::names_table;
 pub use dir::{DirEntry, Visit};
-pub use error::{Error, Result};
+pub use error::{Error, RemountError, Result};
 pub use file::{Extent, FallocateMode, Seek, Stretch, Times};
 pub use filesystem::Filesystem;
 pub use incidents::{Incident, Listener};
 pub use inode::{Atime, ChangeTimes, Inode, InodeRef};
 pub use map::ExtentStatusStats;
-pub use mount::{Flush, RemountError, read_superblock, refuse_other_hosts, support};
+pub use mmp::refuse_other_hosts;
+pub use mount::{Flush, support};
 pub use ops::{KillPrivileges, RenameFlags, Writers};
 pub use options::{
     Access, Allocator, BaseLines, DataMode, MountOptions, OnError, OptionHelp, QuotaLimits, Threads,
@@ -70,10 +73,12 @@ pub use stats::{
     CacheCounts, CacheStats, CriterionStats, GroupStats, JournalStats, LockStats, OrderStats,
     SpaceStats, Stats, TreeStats,
 };
+pub use superblock::read_superblock;
 pub use sysfs::Reading;
 pub use tune::{Presence, Tuning};
 pub use uext4_device as device;
 pub use uext4_format as format;
+pub use uext4_mkfs as mkfs;
 pub use xattr::SetMode;
 
-pub(crate) use filesystem::Fs;
+pub(crate) use engine::Fs;

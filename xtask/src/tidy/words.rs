@@ -21,7 +21,12 @@ const EMPTY_NAMES: [&str; 7] = [
 const MAY_BE_UNSAFE: [&str; 2] = ["crates/device/src/", "crates/fuse/src/"];
 
 /// Crates whose synchronization the model checker must see.
-const CHECKED: [&str; 3] = ["crates/alloc/", "crates/journal/", "crates/fs/"];
+const CHECKED: [&str; 4] = [
+    "crates/alloc/",
+    "crates/journal/",
+    "crates/mkfs/",
+    "crates/fs/",
+];
 /// Items of `std::sync` that bypass `sync`. `Arc` and channels are allowed.
 const AROUND_SYNC: [&str; 7] = [
     "atomic", "Mutex", "RwLock", "Condvar", "OnceLock", "LazyLock", "Barrier",

@@ -26,7 +26,6 @@ mod names;
 mod ranges;
 
 use super::assemble;
-use super::medium::Media;
 use super::open::Plan;
 use crate::options::{Access, Threads};
 use crate::{Error, Fs, MountOptions, Result, credits};
@@ -109,7 +108,7 @@ fn apply(device: Arc<dyn BlockDevice>, plan: &Plan, records: &[Record]) -> Resul
         options,
         ..plan.clone()
     };
-    let media = Media::new(device, &mut plan)?;
+    let media = plan.media(device)?;
     let fs = assemble::engine(media, &plan, None, None)?;
     fs.orphans.take_over(&fs)?;
     let mut maps = maps::Maps::new(&fs, records)?;
@@ -124,7 +123,7 @@ fn apply(device: Arc<dyn BlockDevice>, plan: &Plan, records: &[Record]) -> Resul
     names::track_nameless(&fs, records)?;
     fs.quota.place_missing(&fs)?;
     let handle = fs.start(credits::ATTRIBUTES)?;
-    fs.superblock.update_counts(&fs, &handle);
+    fs.log_counts(&handle);
     drop(handle);
     Ok(fs.journal.commit_running()?)
 }

@@ -3,7 +3,6 @@
 use super::*;
 use crate::MountOptions;
 use crate::mkfs::{MkfsOptions, Preset, format};
-use crate::mount::open;
 use uext4_device::{Cause, Fault, Faulty, MemDevice, Operation, User, When};
 
 /// A held claim, on a file system with MMP.
@@ -14,8 +13,9 @@ fn held_claim() -> (Arc<Faulty>, Arc<Claim>) {
     format(&*memory, &options).expect("mkfs of a plain image");
     let faulty = Arc::new(Faulty::new(memory));
     let device: Arc<dyn BlockDevice> = faulty.clone();
-    let plan = open::inspect(&device, MountOptions::default()).expect("it is sound");
-    let claim = Claim::new(&device, &plan).expect("it is sound");
+    let superblock = read_superblock(&*device, None).expect("it is sound");
+    let clock = MountOptions::default().clock;
+    let claim = Claim::new(&device, &superblock, &clock).expect("it is sound");
     let claim = claim.expect("it has MMP");
     {
         let mut held = claim.held.lock();

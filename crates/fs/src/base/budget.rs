@@ -5,7 +5,9 @@
 //! of metadata, which also bounds its memory, and run for a limited time. Past the limit it fails
 //! as if the next block were damaged. Data are not bounded: a request says how much it transfers.
 
-use crate::{Fs, MountOptions, Result};
+use super::Base;
+use crate::Result;
+use crate::options::MountOptions;
 use std::time::Duration;
 use uext4_format::{BlockNr, Corrupt, Place};
 use uext4_sync::{Allowance, Spending};
@@ -29,7 +31,7 @@ impl Budget {
     }
 }
 
-impl Fs {
+impl Base {
     /// Counts the cost of an operation while the returned value lives.
     pub(crate) fn begin_operation(&self) -> Option<Spending> {
         let Budget { blocks, time } = self.budget?;

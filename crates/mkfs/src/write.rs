@@ -8,9 +8,9 @@ use uext4_format::{
     block_bitmap_checksum, group_flag, inode_bitmap_checksum,
 };
 
-use super::options::{DeviceContents, InodeTables};
-use super::space::Space;
-use super::{Error, FIRST_INO};
+use crate::options::{DeviceContents, InodeTables};
+use crate::space::Space;
+use crate::{Error, FIRST_INO};
 
 /// Size of the area at the end of the device where other formats have signatures, in bytes.
 const END_BYTES: u64 = 64 << 10;

@@ -6,14 +6,18 @@
 //! journal needs.
 //!
 //! Invariants: while writes go to memory, the device is never written. While the mount holds the
-//! MMP lease ([`super::mmp`]), the lease is checked before each device write. The switch to the
+//! MMP lease ([`crate::mmp`]), the lease is checked before each device write. The switch to the
 //! device happens when both have the same bytes, so concurrent reads are consistent.
 //! Locking: none of its own but the overlay's.
 
-use super::mmp::Claim;
-use super::open::Plan;
-use crate::Result as FsResult;
+mod lifecycle;
+
+pub(crate) use lifecycle::Lifecycle;
+
+use crate::MountOptions;
+use crate::mmp::Claim;
 use crate::options::Access;
+use crate::superblock::{SUPERBLOCK_BYTES, SUPERBLOCK_OFFSET};
 use std::iter;
 use std::ops::Range;
 use std::sync::Arc;
@@ -41,37 +45,49 @@ pub(crate) struct Media {
 }
 
 impl Media {
-    /// Puts a medium over each device of the plan. For a read-only mount, the replay and its writes
-    /// to the log stay in memory.
-    pub(super) fn new(device: Arc<dyn BlockDevice>, plan: &mut Plan) -> FsResult<Self> {
-        let claim = Claim::new(&device, plan)?;
-        let writes = match plan.options.access {
-            Access::ReadOnly if plan.needs_replay => Writes::Memory,
+    /// Puts a medium over the device, and over the journal's device in `options`. For a read-only
+    /// mount, the replay and its writes to the log stay in memory.
+    pub(crate) fn new(
+        device: Arc<dyn BlockDevice>,
+        claim: Option<Arc<Claim>>,
+        options: &mut MountOptions,
+        needs_replay: bool,
+    ) -> Self {
+        let writes = match options.access {
+            Access::ReadOnly if needs_replay => Writes::Memory,
             _ => Writes::Device,
         };
         let home = Medium::new(device, writes, claim.clone());
-        let journal = plan.options.journal_device.take();
+        let journal = options.journal_device.take();
         let log = journal.map(|device| Medium::new(device, writes, claim));
-        plan.options.journal_device = log.clone().map(|log| log as _);
+        options.journal_device = log.clone().map(|log| log as _);
         let media = Self { home, log };
-        media.set_barrier(plan.options.barrier);
-        Ok(media)
+        media.set_barrier(options.barrier);
+        media
     }
 
     /// The MMP claim, if the file system has MMP.
-    pub(super) fn claim(&self) -> Option<&Arc<Claim>> {
+    pub(crate) fn claim(&self) -> Option<&Arc<Claim>> {
         self.home.claim.as_ref()
     }
 
+    /// Reads the superblock of the device itself, past the cache.
+    pub(crate) fn superblock_below(&self) -> Result<[u8; SUPERBLOCK_BYTES], Error> {
+        let mut bytes = [0; SUPERBLOCK_BYTES];
+        let device = self.home.base();
+        device.read_past_cache_at(SUPERBLOCK_OFFSET, &mut bytes)?;
+        Ok(bytes)
+    }
+
     /// `barrier` and `nobarrier`.
-    pub(super) fn set_barrier(&self, barrier: bool) {
+    pub(crate) fn set_barrier(&self, barrier: bool) {
         for medium in iter::once(&self.home).chain(&self.log) {
             medium.barrier.store(barrier, Ordering::Relaxed);
         }
     }
 
     /// Prepares the devices for writes; they may have been opened read-only.
-    pub(super) fn begin_writing(&self) -> Result<(), Error> {
+    pub(crate) fn begin_writing(&self) -> Result<(), Error> {
         iter::once(&self.home)
             .chain(&self.log)
             .try_for_each(|medium| medium.base.begin_writing())
@@ -80,7 +96,7 @@ impl Media {
     /// Writes the in-memory replay to the devices, in an order in which a crash leads to the same
     /// replay; later writes reach the devices. `log` is the byte ranges of the log on the file
     /// system's own device.
-    pub(super) fn settle(&self, log: &[Range<u64>], block_size: u64) -> Result<(), Error> {
+    pub(crate) fn settle(&self, log: &[Range<u64>], block_size: u64) -> Result<(), Error> {
         self.home.settle(log, block_size)?;
         self.log
             .iter()
@@ -114,7 +130,7 @@ impl Medium {
     }
 
     /// Bytes written to the device, without zeroes that the device made itself.
-    pub(super) fn written_bytes(&self) -> u64 {
+    pub(crate) fn written_bytes(&self) -> u64 {
         self.written.sum().max(0).cast_unsigned()
     }
 
@@ -125,7 +141,7 @@ impl Medium {
     }
 
     /// The underlying device.
-    pub(super) fn base(&self) -> &Arc<dyn BlockDevice> {
+    pub(crate) fn base(&self) -> &Arc<dyn BlockDevice> {
         &self.base
     }
 

@@ -18,18 +18,18 @@
 
 mod slot;
 
-use super::open::Plan;
 use crate::options::Access;
+use crate::superblock::read_superblock;
 use crate::{Error, Result};
 use slot::{Slot, field};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 use uext4_device::{BlockDevice, Error as DeviceError};
-use uext4_format::Feature;
 use uext4_format::mmp::{
     MMP_MIN_CHECK_INTERVAL_SECONDS, MMP_SEQ_CLEAN, MMP_SEQ_FSCK, MMP_SEQ_MAX,
     MMP_UPDATE_INTERVAL_SECONDS, Mmp,
 };
+use uext4_format::{Feature, Superblock};
 use uext4_journal::Journal;
 use uext4_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use uext4_sync::{Clock, Mutex, OnceLock, Rank};
@@ -88,8 +88,11 @@ impl Claim {
     ///
     /// # Errors
     /// Damage of the superblock.
-    pub(super) fn new(device: &Arc<dyn BlockDevice>, plan: &Plan) -> Result<Option<Arc<Self>>> {
-        let superblock = &plan.superblock;
+    pub(crate) fn new(
+        device: &Arc<dyn BlockDevice>,
+        superblock: &Superblock,
+        clock: &Arc<dyn Clock>,
+    ) -> Result<Option<Arc<Self>>> {
         if !superblock.features().has(Feature::MMP) {
             return Ok(None);
         }
@@ -104,7 +107,7 @@ impl Claim {
             interval_seconds: superblock
                 .mmp_update_interval
                 .max(MMP_UPDATE_INTERVAL_SECONDS),
-            clock: plan.options.clock.clone(),
+            clock: clock.clone(),
             held: Mutex::new(Rank::Claim, Held { mmp, attempted }),
             end_ns: AtomicU64::new(UNCLAIMED),
             lost: OnceLock::new(),
@@ -113,18 +116,18 @@ impl Claim {
     }
 
     /// Byte range of the block, which only the claim writes.
-    pub(super) fn range(&self) -> std::ops::Range<u64> {
+    pub(crate) fn range(&self) -> std::ops::Range<u64> {
         self.slot.range()
     }
 
     /// Sets the journal to stop when the claim is lost.
-    pub(super) fn watch(&self, journal: &Arc<Journal>) {
+    pub(crate) fn watch(&self, journal: &Arc<Journal>) {
         // One mount has one journal.
         let _ = self.journal.set(Arc::downgrade(journal));
     }
 
     /// Whether the claim is held, so that writes must leave the cache at once.
-    pub(super) fn is_held(&self) -> bool {
+    pub(crate) fn is_held(&self) -> bool {
         self.end_ns.load(Ordering::Relaxed) != UNCLAIMED
     }
 
@@ -132,7 +135,7 @@ impl Claim {
     ///
     /// # Errors
     /// [`DeviceError::Taken`]; an error of the device, if the renewal failed.
-    pub(super) fn check(&self) -> std::result::Result<(), DeviceError> {
+    pub(crate) fn check(&self) -> std::result::Result<(), DeviceError> {
         if let Some(cause) = self.lost.get() {
             return Err(cause.clone());
         }
@@ -259,7 +262,7 @@ pub(crate) struct MmpGuard {
 }
 
 /// Claims the file system for a writable mount; `None` without the feature or read-only.
-pub(super) fn claim(claim: Option<&Arc<Claim>>, access: Access) -> Result<Option<MmpGuard>> {
+pub(crate) fn claim(claim: Option<&Arc<Claim>>, access: Access) -> Result<Option<MmpGuard>> {
     match claim {
         Some(claim) if access == Access::ReadWrite => MmpGuard::take(claim).map(Some),
         _ => Ok(None),
@@ -312,7 +315,7 @@ impl Drop for MmpGuard {
 /// # Errors
 /// [`DeviceError::Busy`] names the host. Errors of the device and of damage.
 pub fn refuse_other_hosts(device: &Arc<dyn BlockDevice>) -> Result<()> {
-    let Ok(superblock) = super::read_superblock(&**device, None) else {
+    let Ok(superblock) = read_superblock(&**device, None) else {
         return Ok(());
     };
     if !superblock.features().has(Feature::MMP) {

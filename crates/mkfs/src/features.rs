@@ -2,7 +2,7 @@
 
 use uext4_format::{Feature, FeatureError, Features};
 
-use super::{Error, MkfsOptions};
+use crate::{Error, MkfsOptions};
 
 /// Features that mkfs supports.
 const MAKEABLE: Features = Features::of(&[
@@ -80,7 +80,7 @@ pub(super) fn resolve(wanted: Features) -> Result<Features, Error> {
 
 impl MkfsOptions {
     /// Adds and removes features as `mke2fs -O` does. A feature that needs a removed one is removed
-    /// as well, unless the list itself requests it: then [`super::format`] refuses.
+    /// as well, unless the list itself requests it: then [`crate::format`] refuses.
     ///
     /// # Errors
     /// [`FeatureError::UnknownName`], with the features unchanged.
@@ -125,7 +125,7 @@ pub(super) fn without_journal(mut features: Features) -> Features {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mkfs::Preset;
+    use crate::Preset;
 
     #[test]
     fn presets_hold_together() {

@@ -5,9 +5,9 @@
 use uext4_format::superblock::{default_mount_option, flag, state};
 use uext4_format::{Feature, Features, Seed, Superblock};
 
-use super::features::{resolve, without_journal};
-use super::options::{InodeCount, JournalSize, MkfsOptions, Usage};
-use super::{Error, journal_size};
+use crate::features::{resolve, without_journal};
+use crate::options::{InodeCount, JournalSize, MkfsOptions, Usage};
+use crate::{Error, journal_size};
 
 /// Most bits of a group's bitmap: counts in small descriptors have 16 bits.
 const BITMAP_BITS_MAX: u32 = (1 << 16) - 8;

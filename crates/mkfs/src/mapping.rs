@@ -4,8 +4,8 @@ use uext4_format::extent::{Extent, ExtentNode, ExtentState, Index, ROOT_CAPACITY
 use uext4_format::indirect::{DIRECT_BLOCKS, pointers_per_block, set_pointer};
 use uext4_format::{BlockNr, BlockRun, Feature, I_BLOCK_BYTES, LogicalBlock, Seed};
 
-use super::Error;
-use super::space::{Sharing, Space};
+use crate::Error;
+use crate::space::{Sharing, Space};
 
 /// A file's map: `i_block`, and the blocks below it.
 pub(super) struct FileMap {

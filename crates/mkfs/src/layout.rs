@@ -6,8 +6,8 @@
 
 use uext4_format::{BlockNr, Feature, GroupDescriptor, GroupNr};
 
-use super::Error;
-use super::space::{Sharing, Space};
+use crate::Error;
+use crate::space::{Sharing, Space};
 
 const PURPOSE: &str = "bitmaps and inode tables";
 

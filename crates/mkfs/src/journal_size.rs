@@ -26,7 +26,7 @@ pub(super) fn fast_commit_blocks(journal_blocks: u64) -> u64 {
 }
 
 /// mke2fs's size of the orphan file, in blocks.
-pub(crate) fn default_orphan_file_blocks(blocks_count: u64) -> u32 {
+pub fn default_orphan_file_blocks(blocks_count: u64) -> u32 {
     match blocks_count {
         0..0x2_0000 => 32,
         0x2_0000..0x20_0000 => (blocks_count / 4096) as u32,

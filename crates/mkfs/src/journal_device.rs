@@ -8,7 +8,7 @@ use uext4_format::bytes::{get_u32_be, put_slice, put_u32_be};
 use uext4_format::superblock::{SUPERBLOCK_BYTES, SUPERBLOCK_OFFSET, default_mount_option, state};
 use uext4_format::{Feature, Features, KNOWN_EXTRA_BYTES, Superblock, jbd2};
 
-use super::{DeviceContents, Error, entropy, journal_size};
+use crate::{DeviceContents, Error, entropy, journal_size};
 
 /// Byte offsets of the number of users in the log's superblock, and of their UUIDs.
 const USERS_COUNT_AT: usize = 0x40;
@@ -124,7 +124,7 @@ fn superblock_of(options: &JournalDeviceOptions, blocks_count: u64, uuid: [u8; 1
     superblock.state = state::VALID;
     superblock.errors = 1;
     superblock.max_mnt_count = u16::MAX;
-    superblock.first_ino = super::FIRST_INO;
+    superblock.first_ino = crate::FIRST_INO;
     superblock.inode_size = 256;
     superblock.min_extra_isize = KNOWN_EXTRA_BYTES;
     superblock.want_extra_isize = KNOWN_EXTRA_BYTES;

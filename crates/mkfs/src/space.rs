@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use uext4_format::{BlockNr, BlockRun, Geometry, GroupNr};
 
-use super::Error;
+use crate::Error;
 
 /// The blocks in use.
 pub(super) struct Space {

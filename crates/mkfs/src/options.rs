@@ -2,7 +2,7 @@
 
 use uext4_format::{Feature, Features};
 
-use super::ExternalJournal;
+use crate::ExternalJournal;
 
 /// Current content of the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -134,7 +134,7 @@ pub enum JournalSize {
     Blocks(u32),
 }
 
-/// Options for [`super::format`]. `None` is mke2fs's choice.
+/// Options for [`crate::format`]. `None` is mke2fs's choice.
 #[derive(Clone, Debug)]
 pub struct MkfsOptions {
     /// The features; see [`Preset::features`] and [`Features::apply_list`].
@@ -168,7 +168,7 @@ pub struct MkfsOptions {
     /// Size of the journal.
     pub journal: JournalSize,
     /// A journal on another device, instead of an internal one. The file system must be registered
-    /// there: see [`super::add_journal_user`].
+    /// there: see [`crate::add_journal_user`].
     pub external_journal: Option<ExternalJournal>,
     /// Blocks of the orphan file.
     pub orphan_file_blocks: Option<u32>,

@@ -10,10 +10,10 @@ use uext4_format::{
     InodeFlags, InodeNr, Place, Superblock, Timestamp,
 };
 
-use super::Error;
-use super::mapping::{FileMap, map_runs};
-use super::quota::{QuotaKind, charge, render};
-use super::space::{Sharing, Space};
+use crate::Error;
+use crate::mapping::{FileMap, map_runs};
+use crate::quota::{QuotaKind, charge, render};
+use crate::space::{Sharing, Space};
 
 /// Inode of the list of bad blocks.
 const BAD_BLOCKS: InodeNr = InodeNr(1);

@@ -6,6 +6,7 @@
 //!
 //! Layout: `sizing` numbers, `layout` bitmaps and tables, `files` initial inodes, `write` bytes,
 //! `journal_device` external journals.
+#![forbid(unsafe_code)]
 
 mod entropy;
 mod error;
@@ -29,7 +30,7 @@ pub use error::Error;
 pub use journal_device::{
     ExternalJournal, JournalDeviceOptions, add_journal_user, format_journal_device,
 };
-pub(crate) use journal_size::default_orphan_file_blocks;
+pub use journal_size::default_orphan_file_blocks;
 pub use options::{
     DeviceContents, InodeCount, InodeTables, JournalSize, MkfsOptions, Preset, Usage,
 };
