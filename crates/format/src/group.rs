@@ -7,7 +7,7 @@
 
 use crate::bytes::{get_u16, get_u32, join_u32, put_slice, put_u16, put_u32, upto};
 use crate::checksum::{Checksums, DescriptorChecksum, Seed, crc16};
-use crate::{BlockNr, Corrupt, Feature, Geometry, GroupNr, Place};
+use crate::{BlockNr, Corrupt, CorruptKind, Feature, Geometry, GroupNr, Place};
 use uext4_num::{high_u16, high_u32, low_u16, low_u32, usize_of};
 
 #[cfg(test)]
@@ -70,11 +70,12 @@ impl GroupDescriptor {
     ) -> Result<Self, Corrupt> {
         let problem = |problem| Corrupt::new(Place::Group(group), "group descriptor", problem);
         let size = usize::from(geometry.desc_size);
-        let bytes = bytes.get(..size).ok_or(problem("is cut short"))?;
+        let bytes = bytes
+            .get(..size)
+            .ok_or_else(|| problem(CorruptKind::short(bytes)))?;
         let expected = descriptor_checksum(bytes, group, checksums);
-        if expected.is_some_and(|expected| expected != get_u16(bytes, CHECKSUM_AT)) {
-            return Err(problem("checksum does not match"));
-        }
+        let stored = get_u16(bytes, CHECKSUM_AT).into();
+        CorruptKind::compare(stored, expected.map(u32::from)).map_err(problem)?;
         let mut descriptor = Self::parse_unverified(bytes);
         if expected.is_none() {
             // These are defined only if descriptors have checksums.
@@ -160,9 +161,8 @@ impl GroupDescriptor {
     ) -> Result<(), Corrupt> {
         let seed = checksums.metadata;
         let computed = seed.map(|seed| block_bitmap_checksum(seed, bitmap, geometry));
-        fits(computed, self.block_bitmap_checksum, geometry)
-            .then_some(())
-            .ok_or(bad_checksum(group, "block bitmap"))
+        compare(self.block_bitmap_checksum, computed, geometry)
+            .map_err(|problem| Corrupt::new(Place::Group(group), "block bitmap", problem))
     }
 
     /// Checks the inode bitmap's bytes against the descriptor.
@@ -178,9 +178,8 @@ impl GroupDescriptor {
     ) -> Result<(), Corrupt> {
         let seed = checksums.metadata;
         let computed = seed.map(|seed| inode_bitmap_checksum(seed, bitmap, geometry));
-        fits(computed, self.inode_bitmap_checksum, geometry)
-            .then_some(())
-            .ok_or(bad_checksum(group, "inode bitmap"))
+        compare(self.inode_bitmap_checksum, computed, geometry)
+            .map_err(|problem| Corrupt::new(Place::Group(group), "inode bitmap", problem))
     }
 
     fn write_low(&self, out: &mut [u8]) {
@@ -212,7 +211,7 @@ impl GroupDescriptor {
         put_slice(out, WIDE_BYTES, &self.tail);
     }
 
-    fn check(&self, group: GroupNr, geometry: &Geometry) -> Result<(), &'static str> {
+    fn check(&self, group: GroupNr, geometry: &Geometry) -> Result<(), CorruptKind> {
         let first = geometry.group_first_block(group).0;
         let (start, end) = if geometry.features.has(Feature::FLEX_BG) {
             (u64::from(geometry.first_data_block), geometry.blocks_count)
@@ -226,20 +225,29 @@ impl GroupDescriptor {
             block.0 != 0 && block.0 >= start && last.is_some_and(|last| last <= end)
         };
         if !inside(self.block_bitmap, 1) {
-            return Err("block bitmap is out of range");
+            return Err(CorruptKind::BlockBitmapRange {
+                block: self.block_bitmap.0,
+            });
         }
         if !inside(self.inode_bitmap, 1) {
-            return Err("inode bitmap is out of range");
+            return Err(CorruptKind::InodeBitmapRange {
+                block: self.inode_bitmap.0,
+            });
         }
         if !inside(self.inode_table, geometry.inode_table_blocks()) {
-            return Err("inode table is out of range");
+            return Err(CorruptKind::InodeTableRange {
+                block: self.inode_table.0,
+            });
         }
         if self.free_clusters > geometry.clusters_per_group {
-            return Err("free cluster count exceeds the group");
+            return Err(CorruptKind::FreeClusters {
+                found: self.free_clusters,
+                max: geometry.clusters_per_group,
+            });
         }
         let inodes = geometry.inodes_per_group;
         if self.free_inodes > inodes || self.used_dirs > inodes || self.itable_unused > inodes {
-            return Err("inode counts exceed the group");
+            return Err(CorruptKind::InodeCounts);
         }
         Ok(())
     }
@@ -259,13 +267,10 @@ fn covered(seed: Seed, bitmap: &[u8], bits: u32) -> u32 {
     seed.update(upto(bitmap, usize_of(bits / 8))).value()
 }
 
-/// Whether a bitmap's checksum equals the one in the descriptor; true without checksums.
-fn fits(computed: Option<u32>, held: u32, geometry: &Geometry) -> bool {
-    computed.is_none_or(|computed| computed & bitmap_checksum_mask(geometry) == held)
-}
-
-fn bad_checksum(group: GroupNr, what: &'static str) -> Corrupt {
-    Corrupt::new(Place::Group(group), what, "checksum does not match")
+/// Compares a bitmap's checksum in the descriptor with the computed one, if there are checksums.
+fn compare(stored: u32, computed: Option<u32>, geometry: &Geometry) -> Result<(), CorruptKind> {
+    let computed = computed.map(|computed| computed & bitmap_checksum_mask(geometry));
+    CorruptKind::compare(stored, computed)
 }
 
 fn bitmap_checksum_mask(geometry: &Geometry) -> u32 {

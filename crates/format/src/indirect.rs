@@ -5,7 +5,7 @@
 //! References: kernel documentation, "ifork" (direct/indirect block addressing).
 
 use crate::bytes::{get_u32, put_u32};
-use crate::{BlockNr, Corrupt, LogicalBlock, Place};
+use crate::{BlockNr, Corrupt, CorruptKind, LogicalBlock, Place};
 use std::ops::Range;
 use uext4_num::{clamp_u32, low_u32, u64_of, usize_of};
 
@@ -112,7 +112,7 @@ pub fn validate(node: &[u8], blocks: &Range<u64>, place: Place) -> Result<(), Co
     for at in 0..node.len() / POINTER_BYTES {
         let block = pointer(node, at).0;
         if block != 0 && !blocks.contains(&block) {
-            let problem = "pointer outside the file system";
+            let problem = CorruptKind::PointerOutside { block };
             return Err(Corrupt::new(place, "indirect block", problem));
         }
     }

@@ -39,7 +39,7 @@ mod uuid;
 pub mod xattr;
 
 pub use checksum::{Checksums, DescriptorChecksum, Seed, crc16, crc32c};
-pub use error::{Corrupt, Place};
+pub use error::{Corrupt, CorruptKind, Hex, Place};
 pub use feature::{Feature, FeatureError, FeatureSet, Features, Support};
 pub use geometry::{BlockRun, Geometry};
 pub use group::{GroupDescriptor, block_bitmap_checksum, group_flag, inode_bitmap_checksum};

@@ -7,7 +7,7 @@
 
 use crate::bytes::{get_u32, put_u32, rest_mut};
 use crate::checksum::Seed;
-use crate::{BlockNr, Corrupt, InodeNr, Place};
+use crate::{BlockNr, Corrupt, CorruptKind, InodeNr, Place};
 
 /// Magic in the tail.
 pub const ORPHAN_BLOCK_MAGIC: u32 = 0x0B10_CA04;
@@ -51,15 +51,15 @@ pub fn seal_orphan_block(block: &mut [u8], nr: BlockNr, seed: Option<Seed>) {
 /// [`Corrupt`], naming the wrong one.
 pub fn verify_orphan_block(block: &[u8], nr: BlockNr, seed: Option<Seed>) -> Result<(), Corrupt> {
     let problem = |problem| Corrupt::new(Place::Block(nr), "orphan file block", problem);
-    let tail: &[u8; TAIL_BYTES] = block.last_chunk().ok_or(problem("is cut short"))?;
-    if get_u32(tail, 0) != ORPHAN_BLOCK_MAGIC {
-        return Err(problem("magic number is wrong"));
+    let tail: &[u8; TAIL_BYTES] = block
+        .last_chunk()
+        .ok_or_else(|| problem(CorruptKind::short(block)))?;
+    let magic = get_u32(tail, 0);
+    if magic != ORPHAN_BLOCK_MAGIC {
+        return Err(problem(CorruptKind::magic(magic)));
     }
-    let stored = get_u32(tail, 4);
-    if seed.is_some_and(|seed| checksum(block, nr, seed) != stored) {
-        return Err(problem("checksum does not match"));
-    }
-    Ok(())
+    let computed = seed.map(|seed| checksum(block, nr, seed));
+    CorruptKind::compare(get_u32(tail, 4), computed).map_err(problem)
 }
 
 fn checksum(block: &[u8], nr: BlockNr, seed: Seed) -> u32 {

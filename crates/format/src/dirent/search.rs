@@ -5,7 +5,7 @@
 
 use super::{DirEntries, FIXED_BYTES, MIN_RECORD_BYTES, decode_rec_len, space_needed};
 use crate::bytes::{rest, upto};
-use crate::{Corrupt, Place};
+use crate::{Corrupt, CorruptKind, Place};
 use uext4_num::{low_u8, low_u16, low_u32};
 
 /// The position of a record.
@@ -105,7 +105,7 @@ pub(super) fn walk(
 /// The problem of the record at byte `at`, found by the plain walk.
 fn damage(area: &[u8], at: usize, block_size: usize, place: Place) -> Corrupt {
     let damage = DirEntries::new(area, at, block_size, place).find_map(Result::err);
-    damage.unwrap_or(Corrupt::new(place, "directory entry", "damaged"))
+    damage.unwrap_or(Corrupt::new(place, "directory entry", CorruptKind::Damaged))
 }
 
 /// The record at the start of `left`, and the length of its name; `None` if it is damaged.

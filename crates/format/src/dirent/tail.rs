@@ -1,7 +1,7 @@
 //! The checksum tail of a directory leaf.
 
 use crate::bytes::{get_u32, put_u8, put_u16, put_u32, upto};
-use crate::{Corrupt, Place, Seed};
+use crate::{Corrupt, CorruptKind, Place, Seed};
 
 /// Bytes of the tail.
 pub const TAIL_BYTES: usize = 12;
@@ -61,14 +61,16 @@ pub(super) fn verify(block: &[u8], seed: Seed, place: Place) -> Result<(), Corru
     let bytes: &[u8; TAIL_BYTES] = block.last_chunk().unwrap_or(&[0; TAIL_BYTES]);
     let stored = get_u32(bytes, 8);
     if block.len() == TAIL_BYTES || *bytes != tail(stored) {
-        return Err(Corrupt::new(place, "directory leaf", "no checksum tail"));
-    }
-    if stored != checksum(block, seed) {
         return Err(Corrupt::new(
             place,
             "directory leaf",
-            "checksum does not match",
+            CorruptKind::ChecksumTail,
         ));
+    }
+    let computed = checksum(block, seed);
+    if stored != computed {
+        let problem = CorruptKind::checksum(stored, computed);
+        return Err(Corrupt::new(place, "directory leaf", problem));
     }
     Ok(())
 }

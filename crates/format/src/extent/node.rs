@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use super::{ENTRY_BYTES, Extent, Index, MAGIC, ROOT_BYTES, ROOT_CAPACITY, block_capacity};
 use crate::bytes::{clear, get_u16, get_u32, part, put_slice, put_u16, put_u32, rest, shift, upto};
-use crate::{Corrupt, LogicalBlock, NoRoom, Place, Seed};
+use crate::{Corrupt, CorruptKind, LogicalBlock, NoRoom, Place, Seed};
 use uext4_num::clamp_u16;
 
 /// A view of the bytes of a node: `ExtentNode::new(&block[..])` to read, `&mut block[..]` to edit.
@@ -137,15 +137,13 @@ impl<B: AsRef<[u8]>> ExtentNode<B> {
             return Err(Corrupt::new(
                 place,
                 "extent header",
-                "no space for the checksum",
+                CorruptKind::ChecksumSpace,
             ));
         }
-        if get_u32(tail, 0) != self.checksum(seed) {
-            return Err(Corrupt::new(
-                place,
-                "extent block",
-                "checksum does not match",
-            ));
+        let (stored, computed) = (get_u32(tail, 0), self.checksum(seed));
+        if stored != computed {
+            let problem = CorruptKind::checksum(stored, computed);
+            return Err(Corrupt::new(place, "extent block", problem));
         }
         Ok(())
     }

@@ -5,9 +5,9 @@ use crate::bytes::{
     clear, get_u8, get_u16, get_u32, part, put_slice, put_u16, put_u32, rest, rest_mut, shift, upto,
 };
 use crate::dirent::{LeafTail, decode_rec_len, encode_rec_len};
-use crate::{Corrupt, LogicalBlock, NoRoom, Place, Seed};
+use crate::{Corrupt, CorruptKind, Hex, LogicalBlock, NoRoom, Place, Seed};
 use std::ops::Range;
-use uext4_num::clamp_u16;
+use uext4_num::{clamp_u16, clamp_u32};
 
 /// The block numbers of entries have 28 bits; the others are reserved.
 const BLOCK_MASK: u32 = 0x0FFF_FFFF;
@@ -59,11 +59,7 @@ impl<B: AsRef<[u8]>> DxNode<B> {
         let raw = node.raw();
         let hidden = decode_rec_len(get_u16(raw, 4), raw.len()) == raw.len();
         if get_u32(raw, 0) != 0 || !hidden || get_u8(raw, 6) != 0 {
-            return Err(Corrupt::new(
-                place,
-                "htree node",
-                "no free record over the block",
-            ));
+            return Err(Corrupt::new(place, "htree node", CorruptKind::NodeRecord));
         }
         node.validate(tail, place)?;
         Ok(node)
@@ -113,15 +109,24 @@ impl<B: AsRef<[u8]>> DxNode<B> {
     fn validate(&self, tail: LeafTail, place: Place) -> Result<(), Corrupt> {
         let bad = |problem| Err(Corrupt::new(place, "htree node", problem));
         if self.limit() != self.capacity(tail) {
-            return bad("limit does not fit the block");
+            return bad(CorruptKind::Limit {
+                found: clamp_u32(self.limit()),
+                max: clamp_u32(self.capacity(tail)),
+            });
         }
         if self.count() == 0 || self.count() > self.limit() {
-            return bad("count is zero or above the limit");
+            return bad(CorruptKind::NodeCount {
+                count: clamp_u32(self.count()),
+                limit: clamp_u32(self.limit()),
+            });
         }
         let mut before = 0;
         for entry in self.entries().skip(1) {
             if entry.hash < before {
-                return bad("hashes out of order");
+                return bad(CorruptKind::HashOrder {
+                    hash: Hex(entry.hash),
+                    before: Hex(before),
+                });
             }
             before = entry.hash;
         }
@@ -175,15 +180,18 @@ impl<B: AsRef<[u8]>> DxNode<B> {
     /// Compares the checksum in the tail; succeeds without a tail.
     pub fn verify_checksum(&self, seed: Seed, tail: LeafTail, place: Place) -> Result<(), Corrupt> {
         let bytes = rest(self.raw(), self.slot(self.limit()));
-        let problem = match tail {
-            LeafTail::None => return Ok(()),
-            LeafTail::Checksum if bytes.len() < ENTRY_BYTES => "no space for the checksum",
-            LeafTail::Checksum if self.checksum(seed) != get_u32(bytes, 4) => {
-                "checksum does not match"
-            }
-            LeafTail::Checksum => return Ok(()),
-        };
-        Err(Corrupt::new(place, "htree node", problem))
+        if tail == LeafTail::None {
+            return Ok(());
+        }
+        let bad = |problem| Err(Corrupt::new(place, "htree node", problem));
+        if bytes.len() < ENTRY_BYTES {
+            return bad(CorruptKind::ChecksumSpace);
+        }
+        let (stored, computed) = (get_u32(bytes, 4), self.checksum(seed));
+        if stored != computed {
+            return bad(CorruptKind::checksum(stored, computed));
+        }
+        Ok(())
     }
 }
 

@@ -6,7 +6,7 @@ use super::{INFO_BYTES, INFO_START, MaxLevels};
 use crate::bytes::{get_u8, get_u16, get_u32, put_u8, put_u16, rest_mut};
 use crate::dirent::{LeafTail, decode_rec_len, encode_rec_len};
 use crate::hash::HashVersion;
-use crate::{Corrupt, LogicalBlock, Place};
+use crate::{Corrupt, CorruptKind, LogicalBlock, Place};
 
 const FLAG_UNKNOWN_HASH: u8 = 1;
 /// Length of the information, as stored.
@@ -28,22 +28,26 @@ impl RootInfo {
     pub fn parse(block: &[u8], levels: MaxLevels, place: Place) -> Result<RootInfo, Corrupt> {
         let bad = |problem| Err(Corrupt::new(place, "htree root", problem));
         if !has_dots(block) {
-            return bad("no \".\" and \"..\"");
+            return bad(CorruptKind::RootDots);
         }
         // One flag marks an unimplemented hash; the other flags have no meaning.
         let flags = get_u8(block, INFO_START + 7);
         if get_u32(block, INFO_START) != 0 || flags & FLAG_UNKNOWN_HASH != 0 {
-            return bad("reserved field in use");
+            return bad(CorruptKind::RootReserved);
         }
-        if get_u8(block, INFO_START + 5) != INFO_LEN {
-            return bad("wrong length of the information");
+        let found = get_u8(block, INFO_START + 5);
+        if found != INFO_LEN {
+            return bad(CorruptKind::RootInfo { found });
         }
         let indirect_levels = get_u8(block, INFO_START + 6);
         if indirect_levels > levels.indirect() {
-            return bad("too many levels");
+            return bad(CorruptKind::Levels {
+                found: indirect_levels,
+            });
         }
-        let Some(hash_version) = HashVersion::from_code(get_u8(block, INFO_START + 4)) else {
-            return bad("unknown hash function");
+        let found = get_u8(block, INFO_START + 4);
+        let Some(hash_version) = HashVersion::from_code(found) else {
+            return bad(CorruptKind::HashFunction { found });
         };
         Ok(RootInfo {
             hash_version,

@@ -4,7 +4,7 @@ use super::{FileType, GOOD_OLD_INODE_BYTES, Inode, InodeFlags, KNOWN_BYTES, fiel
 use crate::bytes::*;
 use crate::checksum::{Checksums, Seed};
 use crate::times::{Timestamp, WithExtra};
-use crate::{BlockNr, Corrupt, Feature, Geometry, InodeNr, Place};
+use crate::{BlockNr, Corrupt, CorruptKind, Feature, Geometry, InodeNr, Place};
 use uext4_num::{high_u16, high_u32, low_u16, low_u32};
 
 const CHECKSUM_LOW_AT: usize = 0x7C;
@@ -40,19 +40,21 @@ impl Inode {
     ) -> Result<Inode, Corrupt> {
         let problem = |problem| Corrupt::new(Place::Inode(ino), "inode", problem);
         let size = usize::from(geometry.inode_size);
-        let bytes = bytes.get(..size).ok_or(problem("is cut short"))?;
+        let bytes = bytes
+            .get(..size)
+            .ok_or_else(|| problem(CorruptKind::short(bytes)))?;
         let extra_isize = if size > GOOD_OLD_INODE_BYTES {
             get_u16(bytes, EXTRA_ISIZE_AT)
         } else {
             0
         };
         if fields_end(extra_isize) > size || !extra_isize.is_multiple_of(4) {
-            return Err(problem("extra size is wrong"));
+            return Err(problem(CorruptKind::ExtraSize { found: extra_isize }));
         }
         verify(bytes, extra_isize, ino, checksums)?;
         let inode = Self::decode(bytes, extra_isize, geometry);
         if inode.size > i64::MAX.cast_unsigned() {
-            return Err(problem("size is out of range"));
+            return Err(problem(CorruptKind::SizeRange { found: inode.size }));
         }
         Ok(inode)
     }
@@ -68,8 +70,8 @@ impl Inode {
         checksums: &Checksums,
     ) -> Result<(), Corrupt> {
         let size = usize::from(geometry.inode_size);
-        let cut = Corrupt::new(Place::Inode(ino), "inode", "is cut short");
-        let bytes = bytes.get(..size).ok_or(cut)?;
+        let cut = || Corrupt::new(Place::Inode(ino), "inode", CorruptKind::short(bytes));
+        let bytes = bytes.get(..size).ok_or_else(cut)?;
         let extra_isize = match size > GOOD_OLD_INODE_BYTES {
             true => get_u16(bytes, EXTRA_ISIZE_AT),
             false => 0,
@@ -226,12 +228,14 @@ fn verify(
     ino: InodeNr,
     checksums: &Checksums,
 ) -> Result<(), Corrupt> {
-    let is_wrong = |seed| checksum(bytes, extra_isize, ino, seed) != stored(bytes, extra_isize);
-    if checksums.metadata.is_some_and(is_wrong) && bytes.iter().any(|byte| *byte != 0) {
-        let problem = "checksum does not match";
-        return Err(Corrupt::new(Place::Inode(ino), "inode", problem));
+    let seed = checksums.metadata;
+    let computed = seed.map(|seed| checksum(bytes, extra_isize, ino, seed));
+    match CorruptKind::compare(stored(bytes, extra_isize), computed) {
+        Err(problem) if bytes.iter().any(|byte| *byte != 0) => {
+            Err(Corrupt::new(Place::Inode(ino), "inode", problem))
+        }
+        _ => Ok(()),
     }
-    Ok(())
 }
 
 fn stored(bytes: &[u8], extra_isize: u16) -> u32 {

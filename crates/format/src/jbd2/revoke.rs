@@ -6,7 +6,7 @@
 use super::layout::Layout;
 use super::{BlockType, HEADER_BYTES, Header};
 use crate::bytes::{get_u32_be, get_u64_be, part, put_u32_be, put_u64_be};
-use crate::{BlockNr, Corrupt, Place, Tid};
+use crate::{BlockNr, Corrupt, CorruptKind, Place, Tid};
 use uext4_num::{clamp_u32, low_u32, usize_of};
 
 const FIRST: usize = HEADER_BYTES + 4;
@@ -20,11 +20,13 @@ pub struct Revoked<'a> {
 impl<'a> Revoked<'a> {
     /// Reads the revoke block at `log_block`. Fails when its count reaches past the payload.
     pub fn parse(layout: &Layout, block: &'a [u8], log_block: u32) -> Result<Self, Corrupt> {
-        let used = usize_of(get_u32_be(block, HEADER_BYTES));
+        let bytes = get_u32_be(block, HEADER_BYTES);
+        let used = usize_of(bytes);
         let end = layout.payload_end().min(block.len());
         if used > end {
+            let problem = CorruptKind::RevokeCount { bytes };
             let place = Place::JournalBlock(log_block);
-            return Err(Corrupt::new(place, "revoke block", "count is too large"));
+            return Err(Corrupt::new(place, "revoke block", problem));
         }
         let entries = part(block, FIRST..used);
         Ok(Self {

@@ -6,7 +6,7 @@ use crate::bytes::{
     get_array, get_u8, get_u32_be, put_slice, put_u8, put_u32_be, rest, rest_mut, upto,
 };
 use crate::crc32c;
-use crate::{Corrupt, Place, Tid};
+use crate::{Corrupt, CorruptKind, Place, Tid};
 use uext4_num::usize_of;
 
 /// Bytes of the superblock within its block.
@@ -81,7 +81,7 @@ pub struct Superblock {
     raw: Box<[u8; SUPERBLOCK_BYTES]>,
 }
 
-fn corrupt(problem: &'static str) -> Corrupt {
+fn corrupt(problem: CorruptKind) -> Corrupt {
     Corrupt::new(Place::JournalBlock(0), "journal superblock", problem)
 }
 
@@ -90,12 +90,13 @@ impl Superblock {
     pub fn parse(block: &[u8]) -> Result<Superblock, Corrupt> {
         let raw: [u8; SUPERBLOCK_BYTES] = *block
             .first_chunk()
-            .ok_or_else(|| corrupt("block is too short"))?;
-        let header = Header::parse(&raw).ok_or_else(|| corrupt("bad magic or type"))?;
+            .ok_or_else(|| corrupt(CorruptKind::short(block)))?;
+        let magic = CorruptKind::magic(get_u32_be(&raw, 0));
+        let header = Header::parse(&raw).ok_or_else(|| corrupt(magic))?;
         let v2 = match header.block_type {
             BlockType::SuperblockV1 => false,
             BlockType::SuperblockV2 => true,
-            _ => return Err(corrupt("not a superblock")),
+            _ => return Err(corrupt(CorruptKind::NotSuperblock)),
         };
         let word = |at| get_u32_be(&raw, at);
         let feature = |at| if v2 { word(at) } else { 0 };
@@ -120,23 +121,31 @@ impl Superblock {
     }
 
     fn validate(&self) -> Result<(), Corrupt> {
-        if self.has_crc32c() && get_u8(&self.raw[..], CHECKSUM_TYPE) != CRC32C {
-            return Err(corrupt("unknown checksum type"));
+        let found = get_u8(&self.raw[..], CHECKSUM_TYPE);
+        if self.has_crc32c() && found != CRC32C {
+            return Err(corrupt(CorruptKind::ChecksumType { found }));
         }
-        if self.has_crc32c() && get_u32_be(&self.raw[..], CHECKSUM) != checksum(&self.raw) {
-            return Err(corrupt("checksum does not match"));
+        let stored = get_u32_be(&self.raw[..], CHECKSUM);
+        let computed = checksum(&self.raw);
+        if self.has_crc32c() && stored != computed {
+            return Err(corrupt(CorruptKind::checksum(stored, computed)));
         }
         if self.incompat & INCOMPAT_CSUM_V2 != 0 && self.incompat & INCOMPAT_CSUM_V3 != 0 {
-            return Err(corrupt("checksums v2 and v3 together"));
+            return Err(corrupt(CorruptKind::TwoChecksums));
         }
         if !self.block_size.is_power_of_two() || !(1024..=65536).contains(&self.block_size) {
-            return Err(corrupt("bad block size"));
+            return Err(corrupt(CorruptKind::BlockSize {
+                found: self.block_size,
+            }));
         }
         if self.first == 0 || self.first >= self.max_len_blocks {
-            return Err(corrupt("first block is outside the log"));
+            return Err(corrupt(CorruptKind::FirstOutside {
+                first: self.first,
+                len: self.max_len_blocks,
+            }));
         }
         if self.start != 0 && !(self.first..self.end()).contains(&self.start) {
-            return Err(corrupt("start is outside the log"));
+            return Err(corrupt(CorruptKind::StartOutside { start: self.start }));
         }
         Ok(())
     }

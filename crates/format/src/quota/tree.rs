@@ -4,6 +4,7 @@ use super::{
     BLOCKS_PER_INSERT, ENTRIES_PER_LEAF, LEAF_HEADER_BYTES, LeafHeader, QUOTA_BLOCK_BYTES,
     QUOTA_ENTRY_BYTES, QuotaEntry, QuotaInfo, QuotaKind,
 };
+use crate::CorruptKind;
 use crate::bytes::{get_u32, put_u32, rest};
 use std::collections::{BTreeMap, HashMap};
 use uext4_num::{u64_of, usize_of};
@@ -44,7 +45,7 @@ type Block = [u8; QUOTA_BLOCK_BYTES];
 /// A walk over the nodes of a file.
 struct Walk<'a, E> {
     read: &'a mut dyn FnMut(u32) -> Result<Block, E>,
-    corrupt: &'a dyn Fn(&'static str) -> E,
+    corrupt: &'a dyn Fn(CorruptKind) -> E,
     blocks: u32,
     nodes: HashMap<u32, Box<Block>>,
     /// The block of entries of each identifier.
@@ -54,7 +55,7 @@ struct Walk<'a, E> {
 impl<E> Walk<'_, E> {
     fn node(&mut self, block: u32, levels_below: usize, prefix: u32) -> Result<(), E> {
         if self.nodes.contains_key(&block) {
-            return Err((self.corrupt)("a node has two parents"));
+            return Err((self.corrupt)(CorruptKind::TwoParents { block }));
         }
         let bytes = (self.read)(block)?;
         self.nodes.insert(block, Box::new(bytes));
@@ -64,7 +65,9 @@ impl<E> Walk<'_, E> {
                 continue;
             }
             if child <= ROOT || child >= self.blocks {
-                return Err((self.corrupt)("a node names a block outside the file"));
+                return Err((self.corrupt)(CorruptKind::BlockOutsideFile {
+                    block: child,
+                }));
             }
             let prefix = prefix << 8 | slot;
             match levels_below.checked_sub(1) {
@@ -85,7 +88,7 @@ impl QuotaTree {
     pub fn read<E>(
         kind: QuotaKind,
         mut read: impl FnMut(u32) -> Result<[u8; QUOTA_BLOCK_BYTES], E>,
-        corrupt: impl Fn(&'static str) -> E,
+        corrupt: impl Fn(CorruptKind) -> E,
     ) -> Result<(Self, Vec<(QuotaEntry, u64)>), E> {
         let info = QuotaInfo::decode(&read(0)?, kind).map_err(&corrupt)?;
         let mut walk = Walk {
@@ -112,7 +115,7 @@ impl QuotaTree {
         let mut entries = Vec::new();
         for (leaf, ids) in by_leaf {
             if tree.nodes.contains_key(&leaf) {
-                return Err(corrupt("a node is a block of entries, too"));
+                return Err(corrupt(CorruptKind::NodeAndEntries));
             }
             let bytes = read(leaf)?;
             tree.take_leaf(leaf, &bytes, &ids, &mut entries)
@@ -128,7 +131,7 @@ impl QuotaTree {
         bytes: &Block,
         ids: &[u32],
         entries: &mut Vec<(QuotaEntry, u64)>,
-    ) -> Result<(), &'static str> {
+    ) -> Result<(), CorruptKind> {
         let mut leaf = Leaf {
             header: LeafHeader::decode(bytes),
             used: 0,
@@ -147,7 +150,7 @@ impl QuotaTree {
         self.leaves.insert(block, leaf);
         match entries.len() == before.saturating_add(ids.len()) {
             true => Ok(()),
-            false => Err("an entry is not in the block that the tree names"),
+            false => Err(CorruptKind::EntryElsewhere),
         }
     }
 
@@ -155,12 +158,12 @@ impl QuotaTree {
     fn check_free<E>(
         &mut self,
         read: &mut dyn FnMut(u32) -> Result<Block, E>,
-        corrupt: &dyn Fn(&'static str) -> E,
+        corrupt: &dyn Fn(CorruptKind) -> E,
     ) -> Result<(), E> {
         let free = self.info.free_leaf;
         if free != 0 && !self.leaves.contains_key(&free) {
             if free <= ROOT || free >= self.info.blocks || self.nodes.contains_key(&free) {
-                return Err(corrupt("the list of blocks with room leaves the file"));
+                return Err(corrupt(CorruptKind::FreeListOutside));
             }
             // A block with free slots and no entry.
             let header = LeafHeader::decode(&read(free)?);

@@ -7,7 +7,7 @@ use super::{
 use crate::bytes::{
     get_u8, get_u16, get_u32, part, put_slice, put_u8, put_u16, put_u32, rest, rest_mut,
 };
-use crate::{Corrupt, InodeNr, NoRoom, Place};
+use crate::{Corrupt, CorruptKind, InodeNr, NoRoom, Place};
 use std::ops::Range;
 use uext4_num::{clamp_u8, clamp_u16, clamp_u32, usize_of};
 
@@ -69,28 +69,28 @@ pub(super) fn parse(area: &[u8], first: usize, place: Place) -> Result<XattrSet,
 }
 
 /// The end of the entry at `at`; `None` at the zeroes after the last one.
-fn entry_end(area: &[u8], at: usize) -> Result<Option<usize>, &'static str> {
+fn entry_end(area: &[u8], at: usize) -> Result<Option<usize>, CorruptKind> {
     if rest(area, at).len() < END_BYTES {
-        return Err("no end of the entries");
+        return Err(CorruptKind::EntriesEnd);
     }
     if get_u32(area, at) == 0 {
         return Ok(None);
     }
     let end = Fixed::read(area, at).end(at);
     if end > area.len() {
-        return Err("entry goes past the end");
+        return Err(CorruptKind::EntryLong);
     }
     Ok(Some(end))
 }
 
 /// Checks that values lie after the entries, inside the area, without overlap. So their total size
 /// is bounded by the area.
-fn check_values(area: &[u8], entries: &[usize], start: usize) -> Result<(), &'static str> {
+fn check_values(area: &[u8], entries: &[usize], start: usize) -> Result<(), CorruptKind> {
     let mut values: Vec<(usize, usize)> = Vec::new();
     for &at in entries {
         let fixed = Fixed::read(area, at);
         if usize_of(fixed.size) > VALUE_MAX_BYTES {
-            return Err("value too long");
+            return Err(CorruptKind::ValueLong { bytes: fixed.size });
         }
         if fixed.size > 0 && fixed.inode == 0 {
             let value = fixed.padded_value();
@@ -99,13 +99,13 @@ fn check_values(area: &[u8], entries: &[usize], start: usize) -> Result<(), &'st
     }
     values.sort_unstable();
     if values.first().is_some_and(|value| value.0 < start) {
-        return Err("value overlaps the entries");
+        return Err(CorruptKind::ValueInEntries);
     }
     if values.iter().any(|value| value.1 > area.len()) {
-        return Err("value goes past the end");
+        return Err(CorruptKind::ValuePastEnd);
     }
     if !values.is_sorted_by(|before, after| before.1 <= after.0) {
-        return Err("values overlap");
+        return Err(CorruptKind::ValuesOverlap);
     }
     Ok(())
 }
@@ -171,11 +171,11 @@ pub(super) fn set_hash(area: &mut [u8], at: usize, hash: u32) {
 }
 
 /// Reads an entry whose value was checked.
-fn entry(area: &[u8], at: usize) -> Result<Xattr, &'static str> {
+fn entry(area: &[u8], at: usize) -> Result<Xattr, CorruptKind> {
     let fixed = Fixed::read(area, at);
     let name = fixed.name(area, at).unwrap_or_default();
     if name.contains(&0) {
-        return Err("zero byte in the name");
+        return Err(CorruptKind::NameZero);
     }
     let name = XattrName::new(fixed.index, name);
     let value = match fixed.inode {

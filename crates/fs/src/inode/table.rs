@@ -5,7 +5,7 @@ use crate::cache::{Allotment, Cache, Counts, ENTRY_BYTES, Found};
 use crate::inode::state::{InodeFormat, STACK_BYTES};
 use crate::{Error, Fs, Result};
 use std::sync::Arc;
-use uext4_format::{BlockNr, Corrupt, Inode as DiskInode, InodeNr, Place};
+use uext4_format::{BlockNr, Corrupt, CorruptKind, Inode as DiskInode, InodeNr, Place};
 use uext4_sync::Sharded;
 use uext4_sync::atomic::{AtomicU64, Ordering};
 
@@ -59,7 +59,7 @@ impl Inodes {
             let (block, offset) = self.place(fs, nr)?;
             let size = usize::from(self.format().geometry.inode_size);
             let Some(room) = fs.block_size().checked_sub(offset + size) else {
-                let problem = "slot is outside its block";
+                let problem = CorruptKind::SlotOutside;
                 return Err(Corrupt::new(Place::Inode(nr), "inode", problem).into());
             };
             let in_order = nr.0 > 1 && self.cache.contains(InodeNr(nr.0 - 1));
@@ -128,7 +128,7 @@ impl Inodes {
 
     /// Block and byte offset of an inode's slot in the table.
     pub(super) fn place(&self, fs: &Fs, nr: InodeNr) -> Result<(BlockNr, usize)> {
-        let bad = Corrupt::new(Place::Inode(nr), "inode number", "out of range");
+        let bad = Corrupt::new(Place::Inode(nr), "inode number", CorruptKind::NumberRange);
         fs.space.inode_place(nr)?.ok_or(Error::Corrupt(bad))
     }
 
@@ -174,7 +174,7 @@ impl Fs {
         }
         if kind.is_none() {
             let place = Place::Inode(inode.nr());
-            return Err(Corrupt::new(place, "inode", "mode names no file type").into());
+            return Err(Corrupt::new(place, "inode", CorruptKind::FileType).into());
         }
         Ok(())
     }
@@ -192,8 +192,8 @@ impl Fs {
             Error::Corrupt(Corrupt::new(place, "root directory", problem))
         };
         match self.inode(InodeNr::ROOT) {
-            Err(Error::Stale) => Err(bad("its inode is free")),
-            Ok(root) if !root.is_dir() => Err(bad("its inode is no directory")),
+            Err(Error::Stale) => Err(bad(CorruptKind::InodeFree)),
+            Ok(root) if !root.is_dir() => Err(bad(CorruptKind::NoDirectory)),
             other => other,
         }
     }

@@ -12,7 +12,7 @@ use uext4_format::orphan_file::{
     ORPHAN_FILE_BLOCKS_MAX, orphan_slot, orphan_slots_per_block, seal_orphan_block,
     set_orphan_slot, verify_orphan_block,
 };
-use uext4_format::{BlockNr, Corrupt, Feature, InodeNr, LogicalBlock, Place, Seed};
+use uext4_format::{BlockNr, Corrupt, CorruptKind, Feature, InodeNr, LogicalBlock, Place, Seed};
 use uext4_journal::{Handle, Image, Live, Object, Render, Sink};
 use uext4_sync::atomic::{AtomicI64, AtomicU32, Ordering};
 use uext4_sync::{Rank, shard_index};
@@ -84,7 +84,7 @@ impl OrphanFile {
         let count = state.disk.size / block_size;
         if count == 0 || count > ORPHAN_FILE_BLOCKS_MAX.into() || state.disk.size % block_size != 0
         {
-            return Err(Corrupt::new(Place::Inode(nr), "orphan file", "bad size").into());
+            return Err(Corrupt::new(Place::Inode(nr), "orphan file", CorruptKind::BadSize).into());
         }
         let load = |logical| Self::load_block(fs, &state, nr, LogicalBlock(logical as u32));
         let blocks: Vec<_> = (0..count).map(load).collect::<Result<_>>()?;
@@ -101,7 +101,11 @@ impl OrphanFile {
         nr: InodeNr,
         logical: LogicalBlock,
     ) -> Result<Arc<SlotBlock>> {
-        let hole = Error::Corrupt(Corrupt::new(Place::Inode(nr), "orphan file", "has a hole"));
+        let hole = Error::Corrupt(Corrupt::new(
+            Place::Inode(nr),
+            "orphan file",
+            CorruptKind::Hole,
+        ));
         let block = map::block_of(fs, inode, logical)?.ok_or(hole)?;
         let bytes = fs.journal.read_block(block)?;
         let seed = fs.checksums.metadata.map(|_| inode.seed());

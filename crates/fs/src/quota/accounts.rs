@@ -7,7 +7,7 @@ use crate::{Error, Fs, Result, credits, map};
 use std::collections::HashMap;
 use std::sync::Arc;
 use uext4_format::quota::{QuotaEntry, QuotaKind};
-use uext4_format::{Corrupt, InodeNr, LogicalBlock, Place};
+use uext4_format::{Corrupt, CorruptKind, InodeNr, LogicalBlock, Place};
 use uext4_journal::Handle;
 use uext4_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use uext4_sync::{Mutex, Rank, Sharded};
@@ -170,7 +170,7 @@ impl Accounts {
             self.grow(fs, &handle, next)?;
         }
         let place = handle.write(&self.file).insert(id);
-        let damaged = Corrupt::new(Place::Inode(self.nr), "quota file", "has no room");
+        let damaged = Corrupt::new(Place::Inode(self.nr), "quota file", CorruptKind::NoRoom);
         let place = place.ok_or(Error::Corrupt(damaged))?;
         let owner = self.owner(id);
         handle.write(&owner).set_place(place);

@@ -5,7 +5,7 @@ use super::owner::Place;
 use crate::{Error, Fs, Result, map};
 use std::sync::Arc;
 use uext4_format::quota::{Patch, QUOTA_BLOCK_BYTES, QuotaEntry, QuotaKind, QuotaTree};
-use uext4_format::{BlockNr, Corrupt, InodeNr, LogicalBlock};
+use uext4_format::{BlockNr, Corrupt, CorruptKind, InodeNr, LogicalBlock};
 use uext4_journal::{Image, Live, Object, Render, Sink};
 use uext4_sync::Rank;
 
@@ -99,7 +99,7 @@ impl QuotaFile {
         let read = |block: u32| {
             let at = u64::from(block) * QUOTA_BLOCK_BYTES as u64;
             let nr = blocks.get((at / block_size) as usize).copied();
-            let nr = nr.ok_or_else(|| corrupt("a block is behind the end"))?;
+            let nr = nr.ok_or_else(|| corrupt(CorruptKind::BlockBehindEnd))?;
             let image = match last.take() {
                 Some((known, image)) if known == nr => image,
                 _ => fs.journal.read_block(nr)?,
@@ -112,7 +112,7 @@ impl QuotaFile {
         };
         let (tree, entries) = QuotaTree::read(kind, read, corrupt)?;
         if tree.used_bytes() > blocks.len() as u64 * block_size {
-            return Err(corrupt("says that it has more blocks than it has"));
+            return Err(corrupt(CorruptKind::MoreBlocks));
         }
         let state = FileState {
             tree,
@@ -121,7 +121,9 @@ impl QuotaFile {
             changed: Vec::new(),
         };
         let placed = entries.into_iter().map(|(entry, at)| {
-            let place = state.place(at).ok_or_else(|| corrupt("has no such entry"));
+            let place = state
+                .place(at)
+                .ok_or_else(|| corrupt(CorruptKind::NoSuchEntry));
             place.map(|place| (entry, place))
         });
         let placed = placed.collect::<Result<Vec<_>>>()?;
@@ -145,20 +147,16 @@ impl QuotaFile {
 }
 
 /// Locations of the file's blocks.
-fn blocks_of(
-    fs: &Fs,
-    nr: InodeNr,
-    corrupt: impl Fn(&'static str) -> Error,
-) -> Result<Vec<BlockNr>> {
+fn blocks_of(fs: &Fs, nr: InodeNr, corrupt: impl Fn(CorruptKind) -> Error) -> Result<Vec<BlockNr>> {
     let inode = fs.inodes.load(fs, nr)?;
     let state = inode.read();
     if state.disk.size > FILE_BYTES_MAX {
-        return Err(corrupt("is too large"));
+        return Err(corrupt(CorruptKind::TooLarge));
     }
     let count = state.disk.size.div_ceil(fs.block_size() as u64);
     let block = |logical: u64| {
         let found = map::block_of(fs, &state, LogicalBlock(logical as u32))?;
-        found.ok_or_else(|| corrupt("has a hole"))
+        found.ok_or_else(|| corrupt(CorruptKind::Hole))
     };
     (0..count).map(block).collect()
 }
