@@ -38,7 +38,7 @@ pub enum Error {
         path: PathBuf,
     },
     /// Files of the mount are in use.
-    #[error("{} is in use; `fuser -vm {}` shows by whom", path.display(), path.display())]
+    #[error("{} is in use; `fuser -vm {}` shows its users", path.display(), path.display())]
     Busy {
         /// The mount point.
         path: PathBuf,
@@ -56,6 +56,12 @@ pub enum Error {
         path: PathBuf,
         /// The server.
         pid: u32,
+    },
+    /// The server ended after a request was sent to it. Whether the request was served is unknown.
+    #[error("{}: the server ended before it answered: it was unmounted or killed", path.display())]
+    ServerEnded {
+        /// The control socket.
+        path: PathBuf,
     },
     /// The server of a running mount refused.
     #[error("{0}")]

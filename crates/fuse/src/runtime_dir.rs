@@ -19,6 +19,8 @@ use std::path::{Path, PathBuf};
 const MODE: u32 = 0o700;
 /// Maximum length of a directory name, in bytes.
 const NAME_BYTES_MAX: usize = 200;
+/// Attempts to make a directory that another process removes.
+const MAKE_TRIES: u32 = 100;
 /// Mode bit of directories whose entries only their owners replace.
 const STICKY: u32 = 0o1000;
 
@@ -72,11 +74,24 @@ fn bases(uid: u32) -> Vec<PathBuf> {
         .collect()
 }
 
+/// Makes `dir`, or takes the one that is there. The keeper of the previous mount may remove an
+/// existing one at any time, so it is made again then.
 fn make_private(dir: &Path) -> io::Result<()> {
-    match DirBuilder::new().mode(MODE).create(dir) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
-        _ => {}
+    for _ in 0..MAKE_TRIES {
+        match DirBuilder::new().mode(MODE).create(dir) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+            _ => {}
+        }
+        match close_to_others(dir) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            done => return done,
+        }
     }
+    Err(io::ErrorKind::NotFound.into())
+}
+
+/// Takes the rights of other users on a directory of this user away.
+fn close_to_others(dir: &Path) -> io::Result<()> {
     let found = fs::symlink_metadata(dir)?;
     if found.is_dir() && found.uid() == own_uid() && found.mode() & 0o077 != 0 {
         fs::set_permissions(dir, Permissions::from_mode(MODE))?;
@@ -136,6 +151,7 @@ fn fnv(bytes: &[u8]) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use uext4_sync::atomic::{AtomicBool, Ordering::Relaxed};
 
     fn refusal(dir: &Path) -> io::ErrorKind {
         make_private(dir).expect_err("it is refused").kind()
@@ -169,6 +185,23 @@ mod tests {
         let file = dir.path().join("file");
         fs::write(&file, "").expect("it is fresh");
         assert_eq!(refusal(&file), io::ErrorKind::PermissionDenied);
+    }
+
+    #[test]
+    fn a_directory_that_another_process_removes_is_made_again() {
+        let base = tempfile::tempdir().expect("there is room");
+        let dir = base.path().join("mount");
+        let stop = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !stop.load(Relaxed) {
+                    let _ = fs::remove_dir(&dir);
+                }
+            });
+            let made = (0..10_000).try_for_each(|_| make_private(&dir));
+            stop.store(true, Relaxed);
+            assert!(made.is_ok(), "{made:?}");
+        });
     }
 
     #[test]

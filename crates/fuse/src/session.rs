@@ -27,8 +27,8 @@ use crate::transport::DevFuse;
 use crate::{daemon, sandbox, signals};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Weak};
 use uext4::Filesystem;
+use uext4_sync::{Arc, Weak};
 
 /// Mounts the file system that `open` opens on `mount_point`, and serves it until it is unmounted.
 /// With [`Run::Daemon`] a process of its own serves it, and this returns when the mount is ready;
@@ -320,7 +320,11 @@ impl Stopper {
 
     /// Closes the image, whoever uses the mount, and ends the process.
     pub(crate) fn close_and_exit(&self) -> ! {
-        let code = match self.server.upgrade().map(|server| server.close()) {
+        let close = |server: Arc<Server>| {
+            server.end_fetches();
+            server.close()
+        };
+        let code = match self.server.upgrade().map(close) {
             None | Some(Ok(())) => 0,
             Some(Err(error)) => {
                 self.log.say(Severity::Critical, &error.to_string());

@@ -2,7 +2,7 @@
 //!
 //! Live objects hold the metadata while mounted; a commit renders them to block images
 //! ([`Render`]). A block's home is its place in the file system; a checkpoint writes images home.
-//! The protocol is in ARCHITECTURE.md, "Two tiers".
+//! The protocol is in `docs/internals/journal.md`.
 //! Not here: inodes, groups or any other structure of ext4; the fs renders them.
 #![forbid(unsafe_code)]
 

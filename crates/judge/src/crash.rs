@@ -12,7 +12,7 @@
 //! - `case`: one crash with a text form that repeats it. `judge`: all crashes of a recording;
 //!   `suite`: whole runs; `effort`: how many crashes are checked, and how.
 //!
-//! References: `docs/crash-model.md`.
+//! References: `docs/internals/crash-model.md`.
 
 mod beyond;
 mod case;

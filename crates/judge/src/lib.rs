@@ -1,7 +1,7 @@
 //! Runs the whole engine against the oracles of the testkit, with crashes at every write.
 //!
 //! - [`EngineTarget`]: testkit's operations and manifests on a mounted [`uext4::Filesystem`].
-//! - [`crash`]: the crash suite; `docs/crash-model.md` states what it checks.
+//! - [`crash`]: the crash suite; `docs/internals/crash-model.md` states what it checks.
 //!
 //! Not here: the oracles themselves (`testkit`).
 #![forbid(unsafe_code)]

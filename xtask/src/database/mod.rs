@@ -5,7 +5,7 @@
 //! flushed writes survive, and any part of the rest. Our engine recovers the device, e2fsck checks
 //! some of the images, and SQLite recovers the database from its WAL.
 //!
-//! References: `docs/crash-model.md`; <https://www.sqlite.org/wal.html>.
+//! References: `docs/internals/crash-model.md`; <https://www.sqlite.org/wal.html>.
 
 mod cut;
 mod writer;

@@ -1,4 +1,4 @@
-//! Checks that `docs/locks.md` explains every rank of the lock order.
+//! Checks that `docs/internals/locking.md` explains every rank of the lock order.
 
 use std::fs;
 use std::path::Path;
@@ -9,7 +9,7 @@ use super::Problem;
 use super::lexer::split;
 
 const RANKS: &str = "crates/sync/src/rank.rs";
-const DOCUMENT: &str = "docs/locks.md";
+const DOCUMENT: &str = "docs/internals/locking.md";
 
 pub(super) fn check(root: &Path) -> Result<Vec<Problem>> {
     let code = fs::read_to_string(root.join(RANKS)).with_context(|| format!("read {RANKS}"))?;

@@ -214,9 +214,9 @@ kinds! {
     NeverWritten = "blocks that must have been written never were";
     BeginsElsewhere = "it does not begin where its parent says";
     MapOutside = "a block of the map is outside the data area";
-    MapShared = "a block of the map belongs to somebody else as well";
+    MapShared = "a block of the map has another owner as well";
     DataOutside = "data are mapped outside the data area";
-    DataShared = "data belong to somebody else as well";
+    DataShared = "data have another owner as well";
     TooManyBytes = "an operation reads more than operation_bytes";
     TooLong = "an operation takes longer than operation_seconds";
     // Directories.
@@ -289,7 +289,7 @@ kinds! {
     AttributesWithoutFeature = "attributes without the feature";
     OwnAttributes = "it has attributes of its own";
     XattrOutside = "it is outside the data area";
-    XattrShared = "it belongs to somebody else as well";
+    XattrShared = "it has another owner as well";
     EntryHash = "the hash is not that of name and value";
     EmptyValueBehind = "an empty value is behind the end";
     NoPrefix = "its name has no prefix";
@@ -329,7 +329,7 @@ kinds! {
     JournalMetadata = "has holes, or blocks that hold other metadata";
     JournalTwice = "has a block twice, or one of its map or of MMP";
     Stopped = "an error stopped it";
-    UnreplayedRecords = "it holds records that nobody is told to replay";
+    UnreplayedRecords = "it holds records, and the superblock does not ask for replay";
     // Fast commits.
     FcOutside = "maps blocks outside the data area";
     FcMisaligned = "maps blocks that are not aligned to their cluster";

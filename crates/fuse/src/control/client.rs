@@ -8,7 +8,7 @@ use crate::{runtime_dir, umount};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with};
 use serde_json::Value;
-use std::io;
+use std::io::{self, ErrorKind};
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -72,10 +72,17 @@ impl Client {
     /// Sends a request and waits for the answer.
     ///
     /// # Errors
-    /// [`Error::Refused`] if the server refuses, [`Error::System`] if it does not answer.
+    /// [`Error::Refused`] if the server refuses, [`Error::ServerEnded`] if it ends first,
+    /// [`Error::System`] if it does not answer.
     pub fn ask(&self, ask: &Ask) -> Result<Value> {
-        let failed = || Error::system("talk to", &self.path);
-        match parse_answer(&self.exchange(ask).map_err(failed())?) {
+        let failed = |error: io::Error| match error.kind() {
+            ErrorKind::UnexpectedEof | ErrorKind::BrokenPipe | ErrorKind::ConnectionReset => {
+                let path = self.path.clone();
+                Error::ServerEnded { path }
+            }
+            _ => Error::system("talk to", &self.path)(error),
+        };
+        match parse_answer(&self.exchange(ask).map_err(failed)?) {
             Ok(Ok(value)) => Ok(value),
             Ok(Err(refusal)) | Err(refusal) => Err(Error::Refused(refusal)),
         }
@@ -91,7 +98,7 @@ impl Client {
         let sent = lines.send(&request(ask), shorten(SEND_LIMIT));
         match lines.receive(ask.patience().map(shorten)) {
             Ok(Some(line)) => Ok(line),
-            Ok(None) => sent.and(Err(io::ErrorKind::UnexpectedEof.into())),
+            Ok(None) => sent.and(Err(ErrorKind::UnexpectedEof.into())),
             Err(error) => sent.and(Err(error)),
         }
     }
@@ -105,8 +112,10 @@ fn connect_in_time(address: &Path) -> io::Result<UnixStream> {
     let start = Instant::now();
     loop {
         match rustix::net::connect(&socket, &address) {
-            Err(Errno::AGAIN) if start.elapsed() < STRANGER_LIMIT => std::thread::sleep(PAUSE),
-            Err(Errno::AGAIN) => return Err(io::ErrorKind::TimedOut.into()),
+            Err(Errno::AGAIN) if start.elapsed() < STRANGER_LIMIT => {
+                uext4_sync::thread::sleep(PAUSE)
+            }
+            Err(Errno::AGAIN) => return Err(ErrorKind::TimedOut.into()),
             Err(Errno::INTR) => {}
             done => return Ok(done.map(|()| UnixStream::from(socket))?),
         }
@@ -134,7 +143,7 @@ fn socket_of(target: &Path) -> Result<PathBuf> {
     match runtime_dir::find(&path, uid) {
         Some(dir) => Ok(dir.join(SOCKET_NAME)),
         None => {
-            let error = io::ErrorKind::NotFound.into();
+            let error = ErrorKind::NotFound.into();
             Err(Error::system("find the control socket of", path)(error))
         }
     }

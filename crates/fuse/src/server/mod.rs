@@ -31,10 +31,9 @@ use crate::request::Request;
 use crate::room::Gauge;
 use crate::tally::Tally;
 use crate::transport::DevFuse;
-use std::sync::{Arc, OnceLock};
 use uext4::device::Claimant;
 use uext4::{Filesystem, InodeRef};
-use uext4_sync::Pass;
+use uext4_sync::{Arc, OnceLock, Pass, Turnstile};
 
 /// Result of an operation; the body is in the [`Answer`].
 type Handled = Result<(), Errno>;
@@ -50,6 +49,8 @@ pub(crate) struct Server {
     tally: Tally,
     halt: Halt,
     owners: Owners,
+    /// Threads that make the kernel send dirty pages; closed before the process exits.
+    fetches: Turnstile,
     /// Result of closing the image.
     closed: OnceLock<uext4::Result<()>>,
     gauge: Gauge,
@@ -112,6 +113,7 @@ impl Server {
             tally: Tally::new(),
             halt: Halt::default(),
             owners,
+            fetches: Turnstile::default(),
             closed: OnceLock::new(),
             gauge,
         })
@@ -151,11 +153,27 @@ impl Server {
         }
     }
 
-    /// Serves `request` in the class that [`Self::admit`] returned and puts the body into `answer`.
-    pub(crate) fn handle(&self, request: &Request<'_>, pace: Pace, answer: &mut Answer) -> Outcome {
-        if matches!(pace, Pace::Asks | Pace::MayAsk) {
+    /// Fetches the dirty pages that a request of class `pace` needs, before it is admitted.
+    ///
+    /// The pages come as `WRITE` requests, which a closed barrier parks. A thread that held a pass
+    /// here would wait for the barrier to open, and closing the barrier waits for that pass.
+    pub(crate) fn fetch_for(&self, request: &Request<'_>, pace: Pace) {
+        if matches!(pace, Pace::Asks | Pace::MayAsk)
+            && let Some(_pass) = self.fetches.try_enter()
+        {
             self.fetch_data(request.node);
         }
+    }
+
+    /// Waits until no thread fetches dirty pages, and lets none begin. A process that exits leaves
+    /// such a thread in the kernel, where it waits for requests that nothing serves any more and
+    /// keeps the connection open.
+    pub(crate) fn end_fetches(&self) {
+        self.fetches.close();
+    }
+
+    /// Serves an admitted request and puts the body into `answer`.
+    pub(crate) fn handle(&self, request: &Request<'_>, answer: &mut Answer) -> Outcome {
         match request.opcode {
             opcode::FORGET => self.forget(request),
             opcode::BATCH_FORGET => self.batch_forget(request),

@@ -21,9 +21,9 @@ use rustix::pipe::{SpliceFlags, splice};
 use std::fs::File;
 use std::io::{self, IoSlice, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+use uext4_sync::Arc;
+use uext4_sync::atomic::{AtomicBool, Ordering};
 
 /// Descriptor of `/dev/fuse` that belongs to a mount.
 pub(crate) struct DevFuse {
@@ -248,13 +248,9 @@ impl Reader {
             Pace::Halted | Pace::Asks | Pace::MayAsk | Pace::Waits => {
                 Away::new(bytes, &self.device, service).leave(pace);
             }
-            Pace::Soon | Pace::Bulk | Pace::Awaited => answer(
-                &self.device,
-                &service.server,
-                &request,
-                pace,
-                &mut self.answer,
-            )?,
+            Pace::Soon | Pace::Bulk | Pace::Awaited => {
+                answer(&self.device, &service.server, &request, &mut self.answer)?
+            }
         }
         Ok(())
     }
@@ -285,7 +281,7 @@ impl Away {
             Pace::Waits => &service.waiters,
             Pace::Soon | Pace::Bulk | Pace::Awaited => &service.copiers,
         };
-        pool.leave(Box::new(move || self.serve()));
+        pool.leave(Box::new(move || self.serve(pace)));
     }
 
     /// Resumes after a thaw.
@@ -296,10 +292,11 @@ impl Away {
         }
     }
 
-    fn serve(self) {
+    fn serve(self, pace: Pace) {
         let Some(request) = Request::parse(&self.bytes) else {
             return;
         };
+        self.service.server.fetch_for(&request, pace);
         let (pace, pass) = self.service.server.admit(&request);
         if pace == Pace::Halted {
             drop(pass);
@@ -310,7 +307,6 @@ impl Away {
             &self.device,
             &self.service.server,
             &request,
-            pace,
             &mut Answer::new(64),
         );
     }
@@ -320,11 +316,10 @@ fn answer(
     device: &DevFuse,
     server: &Server,
     request: &Request<'_>,
-    pace: Pace,
     answer: &mut Answer,
 ) -> io::Result<()> {
     answer.clear();
-    let Outcome::Answer(done) = server.handle(request, pace, answer) else {
+    let Outcome::Answer(done) = server.handle(request, answer) else {
         return Ok(());
     };
     if answer.is_sent() {
@@ -344,7 +339,7 @@ impl Transport for Reader {
         while let Some(len) = self.device.receive(&mut buf, &mut self.rests)? {
             self.serve_one(&buf[..len], service)?;
             if self.brings == Brings::Rest {
-                std::thread::sleep(GATHER);
+                uext4_sync::thread::sleep(GATHER);
             }
         }
         Ok(Ended::Disconnected)

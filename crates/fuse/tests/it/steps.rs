@@ -2,7 +2,7 @@
 //! ACLs and ioctls.
 //!
 //! `steps.py` prints its observations on both mounts. Differing lines are listed here with both
-//! answers; `docs/testing.md` has the cause of each.
+//! answers; `docs/differences.md` has the cause of each.
 
 use crate::support::{IMAGE_BYTES, Mounted};
 use std::path::Path;

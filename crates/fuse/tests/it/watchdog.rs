@@ -1,8 +1,9 @@
 //! Watchdog that ends a hanging mount, so that a waiting test fails instead of hanging.
 
 use crate::support::Mounted;
-use rustix::mount::{UnmountFlags, unmount};
-use std::path::PathBuf;
+use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -27,10 +28,11 @@ impl Watchdog {
     /// As [`Self::over`], with another limit.
     pub(crate) fn with_limit(mounted: &mut Mounted, limit: Duration) -> Self {
         let (root, server) = (mounted.root(), mounted.server().id());
+        let connection = connection(&root);
         let (off, called_off) = channel();
         let thread = std::thread::spawn(move || match called_off.recv_timeout(limit) {
             Err(RecvTimeoutError::Timeout) => {
-                end(&root, server);
+                end(&root, server, connection);
                 true
             }
             _ => false,
@@ -56,13 +58,33 @@ impl Drop for Watchdog {
     }
 }
 
-fn end(root: &PathBuf, server: u32) {
+/// Directory of FUSE connections; each has a file `abort`.
+const CONNECTIONS: &str = "/sys/fs/fuse/connections";
+
+/// Number of the connection of a mount: its anonymous device.
+fn connection(root: &Path) -> Option<u64> {
+    if !Path::new(CONNECTIONS).join("..").exists() {
+        return None;
+    }
+    if std::fs::read_dir(CONNECTIONS).is_ok_and(|mut dir| dir.next().is_none()) {
+        // Tests without privileges abort by `umount2` only.
+        let _ = mount("none", CONNECTIONS, "fusectl", MountFlags::empty(), None);
+    }
+    let device = std::fs::metadata(root).ok()?.dev();
+    Some(u64::from(rustix::fs::minor(device)))
+}
+
+fn end(root: &Path, server: u32, connection: Option<u64>) {
     eprintln!(
         "=== {} hangs: its connection is aborted ===",
         root.display()
     );
-    // Busy after the abort, which has done its work.
+    // Works while the mount is attached. Busy after the abort, which has done its work.
     let _ = unmount(root, UnmountFlags::FORCE | UnmountFlags::DETACH);
+    if let Some(number) = connection {
+        // A detached mount has no path. The connection may be gone by now.
+        let _ = std::fs::write(format!("{CONNECTIONS}/{number}/abort"), "1");
+    }
     let server = i32::try_from(server)
         .ok()
         .and_then(rustix::process::Pid::from_raw);

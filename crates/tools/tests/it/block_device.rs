@@ -104,6 +104,50 @@ fn blocks_are_told_and_swapped_to() {
     rig.assert_clean();
 }
 
+const MAPPED_BESIDE_FREEZE: &str = r#"
+    mke2fs -q -F -b 4096 "$LOOP"
+    mount -t fuse.uext4 "$LOOP" mnt
+    askers=
+    for name in 1 2 3 4; do
+        timeout 60 python3 -c "$ASKER" mnt/$name &
+        askers="$askers $!"
+    done
+    while kill -0 $askers 2>/dev/null; do
+        timeout -s KILL 20 "$TOOL" freeze mnt && timeout -s KILL 20 "$TOOL" thaw mnt || {
+            umount -f mnt
+            exit 1
+        }
+    done
+    wait $askers
+    umount mnt
+"#;
+
+/// Dirties a block of a hole and asks for its physical number, many times.
+const ASKER: &str = "import fcntl, os, struct, sys\n\
+    file = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT)\n\
+    for block in range(300):\n    \
+        os.pwrite(file, b'x' * 4096, 8192 * block)\n    \
+        told = fcntl.ioctl(file, 1, struct.pack('i', 2 * block))\n    \
+        assert struct.unpack('i', told)[0] > 0";
+
+/// A block map needs the dirty pages of the file, and a freeze parks them; neither may wait for the
+/// other.
+#[test]
+fn blocks_are_told_beside_freezes() {
+    if !can_mount() {
+        return;
+    }
+    let rig = rig_of(ROOT);
+    let device = LoopDevice::attach(&rig.image()).expect("a loop device");
+    let script = format!(
+        "LOOP={}\nASKER=\"{ASKER}\"\n{MAPPED_BESIDE_FREEZE}",
+        device.path()
+    );
+    in_room(&rig, OURS, ROOT, &script);
+    drop(device);
+    rig.assert_clean();
+}
+
 const READ_ONLY: &str = r#"
     blockdev --setro "$LOOP"
     "$TOOL" mount -o noatime "$LOOP" mnt 2>said

@@ -103,6 +103,14 @@ impl Entry {
         }
     }
 
+    /// Fetches the dirty pages that the request needs ([`Server::fetch_for`]).
+    pub(super) fn fetch_data(&self, server: &Server, pace: Pace) {
+        let n_payload = self.payload_bytes();
+        if let Some(request) = parse(&self.header, &self.payload[..n_payload]) {
+            server.fetch_for(&request, pace);
+        }
+    }
+
     /// Replaces the request with an error answer.
     pub(super) fn refuse(&mut self, errno: Errno) {
         let unique = self.header.commit_id;
@@ -115,7 +123,7 @@ impl Entry {
     }
 
     /// Serves the request and replaces it with the answer.
-    pub(super) fn serve(&mut self, server: &Server, pace: Pace, scratch: &mut Scratch) {
+    pub(super) fn serve(&mut self, server: &Server, scratch: &mut Scratch) {
         let n_payload = self.payload_bytes();
         let (arguments, mut answer) = if n_payload <= COPY_BYTES_MAX {
             scratch.clear();
@@ -125,7 +133,7 @@ impl Entry {
             (&self.payload[..n_payload], Answer::new(64))
         };
         let done = match parse(&self.header, arguments) {
-            Some(request) => match server.handle(&request, pace, &mut answer) {
+            Some(request) => match server.handle(&request, &mut answer) {
                 Outcome::Answer(done) => done,
                 // The kernel expects an answer to every request on a ring.
                 Outcome::Silent => Ok(()),

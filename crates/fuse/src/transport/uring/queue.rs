@@ -20,8 +20,8 @@ use crate::errno::Errno;
 use crate::server::{Pace, Server};
 use crate::transport::{Ended, Service, Transport};
 use std::io;
-use std::sync::Arc;
-use std::sync::mpsc::Sender;
+use uext4_sync::Arc;
+use uext4_sync::mpsc::Sender;
 
 /// Initial entries of a queue. The kernel reuses the last one first (LIFO), so most are never
 /// touched and cost only address space.
@@ -132,30 +132,30 @@ impl Queue {
         let (pace, _pass) = entry.admit(&service.server);
         self.place.note(pace);
         match pace {
-            Pace::Soon => entry.serve(&service.server, pace, &mut self.scratch),
+            Pace::Soon => entry.serve(&service.server, &mut self.scratch),
             // A helper would cost the caller two wake-ups.
             Pace::Awaited if self.n_copied == 0 && !self.ring.has_next() => {
-                entry.serve(&service.server, pace, &mut self.scratch);
+                entry.serve(&service.server, &mut self.scratch);
             }
             Pace::Asks if !self.may_ask(entry.queue) => entry.refuse(Errno::EAGAIN),
             Pace::MayAsk if !self.may_ask(entry.queue) => {
-                entry.serve(&service.server, Pace::Soon, &mut self.scratch);
+                entry.serve(&service.server, &mut self.scratch);
             }
             Pace::Asks | Pace::MayAsk => {
                 self.send_away(&mut entry, Away::Asks)?;
-                service.askers.leave(self.job(entry, service));
+                service.askers.leave(self.job(entry, pace, service));
                 return Ok(());
             }
             // All askers may wait for requests that need this entry.
             Pace::Waits => {
-                service.waiters.leave(self.job(entry, service));
+                service.waiters.leave(self.job(entry, pace, service));
                 return Ok(());
             }
             // All askers may wait for this request.
             Pace::Awaited | Pace::Bulk => {
                 entry.is_copied = true;
                 self.n_copied += 1;
-                service.copiers.leave(self.job(entry, service));
+                service.copiers.leave(self.job(entry, pace, service));
                 return Ok(());
             }
             Pace::Halted => {
@@ -193,13 +193,14 @@ impl Queue {
 
     /// Serves the entry's request and returns the entry. If a freeze began meanwhile, a change is
     /// returned unchanged.
-    fn job(&self, mut entry: Box<Entry>, service: &Service) -> Job {
+    fn job(&self, mut entry: Box<Entry>, pace: Pace, service: &Service) -> Job {
         let (server, returned) = (service.server.clone(), self.ring.returned().clone());
         Box::new(move || {
+            entry.fetch_data(&server, pace);
             let (pace, pass) = entry.admit(&server);
             match pace {
                 Pace::Halted => entry.is_served = false,
-                pace => entry.serve(&server, pace, &mut Scratch::new()),
+                _ => entry.serve(&server, &mut Scratch::new()),
             }
             drop(pass);
             returned.give(entry);

@@ -42,6 +42,8 @@ pub(crate) enum Answer {
     /// An I/O error, as of a mount that is shut down.
     Shut,
     NotMounted,
+    /// The server ended before it answered.
+    ServerEnded,
     /// The image is off, and not clean.
     Lost,
     Other(String),
@@ -82,6 +84,7 @@ impl Answer {
             Error::Frozen { .. } => Self::Frozen,
             Error::Busy { .. } => Self::Busy,
             Error::NotMounted { .. } => Self::NotMounted,
+            Error::ServerEnded { .. } => Self::ServerEnded,
             Error::Server { .. } => Self::Lost,
             Error::System { source, .. } if source.raw_os_error() == Some(libc::EIO) => Self::Shut,
             Error::Refused(_) if said.contains("is not frozen") => Self::NotFrozen,
@@ -136,8 +139,10 @@ impl Model {
             (_, Order::Terminate | Order::TerminateInPassing) => *answer == Answer::Done,
             // Any answer: what counts is that there is one.
             (Life::Leaving, _) => true,
-            // The server may be found, and says that it ends.
-            (Life::Detached, Order::Thaw) => [Answer::NotMounted, Answer::Busy].contains(answer),
+            // The server may be found, and says that it ends, or ends.
+            (Life::Detached, Order::Thaw) => {
+                [Answer::NotMounted, Answer::Busy, Answer::ServerEnded].contains(answer)
+            }
             // It may be found while it exits.
             (Life::Ended, Order::Thaw) => true,
             (Life::Detached | Life::Ended, _) => *answer == Answer::NotMounted,
