@@ -320,7 +320,11 @@ impl Stopper {
 
     /// Closes the image, whoever uses the mount, and ends the process.
     pub(crate) fn close_and_exit(&self) -> ! {
-        let code = match self.server.upgrade().map(|server| server.close()) {
+        let close = |server: Arc<Server>| {
+            server.end_fetches();
+            server.close()
+        };
+        let code = match self.server.upgrade().map(close) {
             None | Some(Ok(())) => 0,
             Some(Err(error)) => {
                 self.log.say(Severity::Critical, &error.to_string());

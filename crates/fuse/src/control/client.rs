@@ -72,8 +72,8 @@ impl Client {
     /// Sends a request and waits for the answer.
     ///
     /// # Errors
-    /// [`Error::Refused`] if the server refuses, [`Error::ServerEnded`] if it ends before it
-    /// answers, [`Error::System`] if it does not answer.
+    /// [`Error::Refused`] if the server refuses, [`Error::ServerEnded`] if it ends first,
+    /// [`Error::System`] if it does not answer.
     pub fn ask(&self, ask: &Ask) -> Result<Value> {
         let failed = |error: io::Error| match error.kind() {
             ErrorKind::UnexpectedEof | ErrorKind::BrokenPipe | ErrorKind::ConnectionReset => {

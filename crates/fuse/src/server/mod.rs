@@ -34,7 +34,7 @@ use crate::transport::DevFuse;
 use std::sync::{Arc, OnceLock};
 use uext4::device::Claimant;
 use uext4::{Filesystem, InodeRef};
-use uext4_sync::Pass;
+use uext4_sync::{Pass, Turnstile};
 
 /// Result of an operation; the body is in the [`Answer`].
 type Handled = Result<(), Errno>;
@@ -50,6 +50,8 @@ pub(crate) struct Server {
     tally: Tally,
     halt: Halt,
     owners: Owners,
+    /// Threads that make the kernel send dirty pages; closed before the process exits.
+    fetches: Turnstile,
     /// Result of closing the image.
     closed: OnceLock<uext4::Result<()>>,
     gauge: Gauge,
@@ -112,6 +114,7 @@ impl Server {
             tally: Tally::new(),
             halt: Halt::default(),
             owners,
+            fetches: Turnstile::default(),
             closed: OnceLock::new(),
             gauge,
         })
@@ -156,9 +159,18 @@ impl Server {
     /// The pages come as `WRITE` requests, which a closed barrier parks. A thread that held a pass
     /// here would wait for the barrier to open, and closing the barrier waits for that pass.
     pub(crate) fn fetch_for(&self, request: &Request<'_>, pace: Pace) {
-        if matches!(pace, Pace::Asks | Pace::MayAsk) {
+        if matches!(pace, Pace::Asks | Pace::MayAsk)
+            && let Some(_pass) = self.fetches.try_enter()
+        {
             self.fetch_data(request.node);
         }
+    }
+
+    /// Waits until no thread fetches dirty pages, and lets none begin. A process that exits leaves
+    /// such a thread in the kernel, where it waits for requests that nothing serves any more and
+    /// keeps the connection open.
+    pub(crate) fn end_fetches(&self) {
+        self.fetches.close();
     }
 
     /// Serves an admitted request and puts the body into `answer`.

@@ -7,6 +7,7 @@ use rustix::mount::{UnmountFlags, unmount};
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
 use uext4_fuse::{Ask, Lazy, freeze, thaw, umount};
 
@@ -133,6 +134,43 @@ fn a_frozen_mount_with_waiting_writes_unmounts() {
         drop(watchdog);
         mounted.mount(&[]);
         assert_eq!(fs::read(mounted.path("1")).unwrap(), [7; 4096]);
+    }
+    mounted.unmount();
+}
+
+/// The second signal ends the process while seeks make the kernel send dirty pages. Each caller
+/// gets an answer or an error.
+#[test]
+fn a_second_signal_leaves_no_seek_waiting() {
+    let mut mounted = Mounted::new();
+    for _ in 0..5 {
+        let files = files(&mounted, MANY / 2);
+        let watchdog = Watchdog::over(&mut mounted);
+        let server = mounted.server().id().to_string();
+        let ended = AtomicBool::new(false);
+        let has_ended = &ended;
+        std::thread::scope(|scope| {
+            for file in &files {
+                scope.spawn(move || {
+                    while !has_ended.load(SeqCst) {
+                        let written = file.write_all_at(&[7; 65536], 0);
+                        if written.is_err() || seek(file, SeekFrom::Data(0)).is_err() {
+                            // The processors belong to the server that ends.
+                            std::thread::sleep(Duration::from_millis(1));
+                        }
+                    }
+                });
+            }
+            std::thread::sleep(Duration::from_millis(20));
+            crate::support::run("kill", &[&server]);
+            std::thread::sleep(Duration::from_millis(20));
+            crate::support::run("kill", &[&server]);
+            let status = mounted.take_server().wait();
+            has_ended.store(true, SeqCst);
+            assert!(status.unwrap().success());
+        });
+        drop((watchdog, files));
+        mounted.mount(&[]);
     }
     mounted.unmount();
 }

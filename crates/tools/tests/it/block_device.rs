@@ -130,7 +130,7 @@ const ASKER: &str = "import fcntl, os, struct, sys\n\
         told = fcntl.ioctl(file, 1, struct.pack('i', 2 * block))\n    \
         assert struct.unpack('i', told)[0] > 0";
 
-/// A block map needs the dirty pages of the file, which a freeze parks: neither waits for the
+/// A block map needs the dirty pages of the file, and a freeze parks them; neither may wait for the
 /// other.
 #[test]
 fn blocks_are_told_beside_freezes() {
