@@ -14,11 +14,11 @@ use() {
     mount_image; judge_database "$root" "$rows"
   done
   # Four connections that write at once, one that reads.
-  sqlite3 "$root/many" 'pragma journal_mode=wal; create table t(a integer primary key, who, b);' >/dev/null
+  sqlite3 "$root/many" 'pragma journal_mode=wal; create table t(a integer primary key, writer, b);' >/dev/null
   local pids=
-  for who in 1 2 3 4; do
+  for writer in 1 2 3 4; do
     ( for n in $(seq 60); do
-        sqlite3 -cmd '.timeout 60000' "$root/many" "insert into t(who, b) values($who, hex(randomblob(200)));"
+        sqlite3 -cmd '.timeout 60000' "$root/many" "insert into t(writer, b) values($writer, hex(randomblob(200)));"
       done ) & pids="$pids $!"
   done
   for pid in $pids; do wait "$pid" || fail "a writer of four"; done

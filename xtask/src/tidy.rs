@@ -2,12 +2,14 @@
 //!
 //! Not here: formatting (`cargo fmt`) and lints (`cargo clippy`).
 
+mod bypass;
 mod documents;
 mod edges;
 mod functions;
 mod lexer;
 mod locks;
 mod shape;
+mod sleeps;
 mod source;
 mod words;
 
@@ -41,6 +43,8 @@ pub(crate) fn run(root: &Path) -> Result<ExitCode> {
     for source in &sources {
         problems.extend(shape::check(source));
         problems.extend(words::check(source));
+        problems.extend(bypass::check(source));
+        problems.extend(sleeps::check(source));
     }
     problems.extend(functions::check(root, &sources)?);
     problems.extend(documents::check(root)?);

@@ -49,7 +49,7 @@ impl TreeEngine {
     pub fn new(config: Config, summary: &dyn Fn(GroupNr) -> Summary) -> Self {
         let locality = Locality::new(config.affinity);
         let cores = match config.affinity {
-            Affinity::PerThread => std::thread::available_parallelism().map_or(1, usize::from),
+            Affinity::PerThread => uext4_sync::cores(),
             Affinity::None => 1,
         };
         let per_region = groups_per_region(&config.volume, cores as u32);

@@ -13,8 +13,7 @@
 use crate::{BlockDevice, MemDevice};
 use std::collections::BTreeSet;
 use std::ops::Range;
-use std::sync::Arc;
-use uext4_sync::Rng;
+use uext4_sync::{Arc, Rng};
 
 /// The unit of atomic writes of a device, in bytes.
 const SECTOR_BYTES: u64 = 512;

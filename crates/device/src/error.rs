@@ -13,7 +13,7 @@ pub enum Error {
         /// Length of the access in bytes.
         len: u64,
         /// The cause.
-        source: std::sync::Arc<std::io::Error>,
+        source: uext4_sync::Arc<std::io::Error>,
     },
     /// The access reaches past the end of the device.
     #[error("{len} bytes at byte {offset} are past the end, which is at byte {size_bytes}")]
@@ -97,7 +97,7 @@ impl Error {
             op,
             offset,
             len,
-            source: std::sync::Arc::new(source.into()),
+            source: uext4_sync::Arc::new(source.into()),
         }
     }
 }

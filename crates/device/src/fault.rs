@@ -8,10 +8,9 @@
 use crate::{BlockDevice, Claimant, Error, VolatileDevice};
 use rustix::io::Errno;
 use std::ops::Range;
-use std::sync::Arc;
 use std::time::Duration;
 use uext4_sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use uext4_sync::{Mutex, Rank, Rng};
+use uext4_sync::{Arc, Mutex, Rank, Rng};
 
 /// Kind of access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -274,7 +273,7 @@ impl Faulty {
             (plan.wait(), plan.verdict(operation, &touched))
         };
         if let Some(time) = wait {
-            std::thread::sleep(time);
+            uext4_sync::thread::sleep(time);
         }
         let Some(answer) = verdict else {
             return Ok(Course::Inward);

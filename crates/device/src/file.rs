@@ -22,8 +22,7 @@ use std::num::NonZeroU64;
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
-use uext4_sync::{Mutex, Rank, io_point};
+use uext4_sync::{Mutex, OnceLock, Rank, io_point};
 
 /// Segments per `pwritev` (`IOV_MAX` of Linux).
 const SEGMENTS_MAX: usize = 1024;

@@ -84,6 +84,10 @@ mod tests {
     use super::*;
     use std::sync::mpsc;
     use std::time::Duration;
+    use uext4_testkit::wait;
+
+    /// Time to watch that callers wait.
+    const A_WHILE: Duration = Duration::from_millis(20);
 
     fn failure() -> Error {
         Error::io("flush", 0, 0, std::io::Error::from_raw_os_error(5))
@@ -107,7 +111,8 @@ mod tests {
             }
             let flush = || queue.flush(|| Ok(()));
             let others: Vec<_> = (0..4).map(|_| scope.spawn(flush)).collect();
-            std::thread::sleep(Duration::from_millis(20));
+            let answered = || others.iter().any(|other| other.is_finished());
+            assert!(!wait::is_true_within(A_WHILE, answered));
             assert_eq!(queue.failed(), 0);
             go.send(()).unwrap();
             assert!(first.join().unwrap().is_err());
@@ -138,7 +143,8 @@ mod tests {
             }
             let fail = || queue.flush(|| Err(failure()));
             let others: Vec<_> = (0..4).map(|_| scope.spawn(fail)).collect();
-            std::thread::sleep(Duration::from_millis(20));
+            let answered = || others.iter().any(|other| other.is_finished());
+            assert!(!wait::is_true_within(A_WHILE, answered));
             go.send(()).unwrap();
             assert!(first.join().unwrap().is_ok());
             assert!(

@@ -10,8 +10,7 @@
 use crate::{BlockDevice, Error, range};
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
-use std::sync::Arc;
-use uext4_sync::{Rank, RwLock, io_point};
+use uext4_sync::{Arc, Rank, RwLock, io_point};
 
 /// Granularity of memory in bytes: small enough for scattered metadata, large enough that a
 /// sequential transfer is a few locks per MiB.

@@ -9,8 +9,7 @@
 
 use crate::{BlockDevice, Error, range};
 use std::collections::HashMap;
-use std::sync::Arc;
-use uext4_sync::{Rank, RwLock, io_point};
+use uext4_sync::{Arc, Rank, RwLock, io_point};
 
 const PAGE_BYTES: u64 = 4096;
 const SHARDS: usize = 64;

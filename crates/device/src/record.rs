@@ -9,9 +9,8 @@
 
 use crate::crash_log::{Change, CrashLog, Event, NEVER};
 use crate::{BlockDevice, Error, MemDevice, Survivors};
-use std::sync::Arc;
 use uext4_sync::atomic::{AtomicU64, Ordering};
-use uext4_sync::{Mutex, Rank};
+use uext4_sync::{Arc, Mutex, Rank};
 
 /// Wraps a device and records its changes and flushes.
 pub struct Recorder {

@@ -13,8 +13,7 @@
 
 use crate::{BlockDevice, Error, MemDevice, Overlay};
 use std::ops::Range;
-use std::sync::Arc;
-use uext4_sync::{Condvar, Mutex, Rank};
+use uext4_sync::{Arc, Condvar, Mutex, Rank};
 
 /// Transfer size of a flush, in bytes.
 const COPY_BYTES: u64 = 1 << 20;

@@ -1,7 +1,7 @@
 //! Sub-range of a device as a device: a partition, an embedded image.
 
 use crate::{Backing, BlockDevice, Claimant, Error, range};
-use std::sync::Arc;
+use uext4_sync::Arc;
 
 /// Bytes `start..start + size` of another device. Errors of the inner device keep its offsets.
 pub struct Window {

@@ -379,6 +379,6 @@ mod tests {
             (there(11), there(12), there(255)),
             (Some(0), Some(12), Some(255))
         );
-        assert_eq!(there(256), None, "of another stretch");
+        assert_eq!(there(256), None, "of other blocks");
     }
 }

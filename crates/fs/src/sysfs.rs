@@ -52,7 +52,7 @@ const NOT_OFFERED: &[(&str, &str)] = &[
     ),
     (
         "sra_exceeded_retry_limit",
-        "who finds no space is told after one exact look, not after retries",
+        "ENOSPC comes after one exact search, without retries",
     ),
     (
         "sb_update",

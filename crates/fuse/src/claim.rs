@@ -70,7 +70,7 @@ impl Claim {
             };
             if !try_lock(&file).map_err(failed())? {
                 if start.elapsed() < patience && umount::mounted(mount_point)?.is_none() {
-                    std::thread::sleep(PAUSE);
+                    uext4_sync::thread::sleep(PAUSE);
                     continue;
                 }
                 let pid = read(&mut file).0;
@@ -137,7 +137,7 @@ impl Waiter {
             if start.elapsed() > limit {
                 return Ok(None);
             }
-            std::thread::sleep(PAUSE);
+            uext4_sync::thread::sleep(PAUSE);
         }
         if is_at(&self.file, &self.path) {
             // A killed server left it behind.
@@ -249,7 +249,7 @@ mod tests {
         let point = format!("/no/such/place/{}", std::process::id());
         let point = Path::new(&point);
         let uid = rustix::process::geteuid().as_raw();
-        let claim = Claim::take(point, Duration::ZERO).expect("nobody has it");
+        let claim = Claim::take(point, Duration::ZERO).expect("it is free");
         let again = Claim::take(point, Duration::ZERO)
             .err()
             .expect("it is taken");
@@ -267,7 +267,7 @@ mod tests {
         let point = format!("/no/such/place/killed/{}", std::process::id());
         let point = Path::new(&point);
         let uid = rustix::process::geteuid().as_raw();
-        drop(Claim::take(point, Duration::ZERO).expect("nobody has it"));
+        drop(Claim::take(point, Duration::ZERO).expect("it is free"));
         let mut waiter = Waiter::find(point, uid).expect("the file is there");
         assert_eq!(
             waiter.wait(Duration::ZERO).expect("it locks"),

@@ -19,10 +19,10 @@ use crate::transport::{
 use std::fmt;
 use std::io;
 use std::path::Path;
-use std::sync::Arc;
-use std::thread::{self, JoinHandle};
 use std::time::Duration;
 use uext4::Filesystem;
+use uext4_sync::Arc;
+use uext4_sync::thread::{self, JoinHandle};
 
 /// Maximum time until the threads end after the connection was aborted.
 const ABORT_LIMIT: Duration = Duration::from_secs(10);

@@ -5,9 +5,8 @@
 
 use crate::transport::Ended;
 use std::io;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
-use uext4_sync::{Condvar, Mutex, Rank};
+use uext4_sync::{Arc, Condvar, Mutex, Rank};
 
 /// How a thread ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,16 +65,16 @@ impl Ends {
 
     /// Whether all threads end within `limit`.
     pub(crate) fn come(&self, limit: Duration) -> bool {
-        let start = Instant::now();
-        loop {
-            if self.0.state.lock().n_serving == 0 {
-                return true;
-            }
-            if start.elapsed() > limit {
+        let end = Instant::now() + limit;
+        let mut state = self.0.state.lock();
+        while state.n_serving > 0 {
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
                 return false;
             }
-            std::thread::sleep(Duration::from_millis(5));
+            self.0.changed.wait_for(&mut state, left);
         }
+        true
     }
 }
 

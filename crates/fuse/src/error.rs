@@ -38,7 +38,7 @@ pub enum Error {
         path: PathBuf,
     },
     /// Files of the mount are in use.
-    #[error("{} is in use; `fuser -vm {}` shows by whom", path.display(), path.display())]
+    #[error("{} is in use; `fuser -vm {}` shows its users", path.display(), path.display())]
     Busy {
         /// The mount point.
         path: PathBuf,

@@ -6,9 +6,9 @@ use crate::mount_point::{Lazy, abort, attach, attach_block, detach};
 use crate::options::{Backing, MountOptions, Sandbox};
 use crate::transport::DevFuse;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use uext4::Filesystem;
 use uext4::device::Claimant;
+use uext4_sync::Arc;
 
 /// The process that mounts and unmounts.
 #[derive(Clone)]

@@ -7,7 +7,7 @@
 use crate::error::{Error, Result};
 use crate::signals::SIGNALS;
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
+use uext4_sync::atomic::{AtomicBool, Ordering};
 
 static ASKED: AtomicBool = AtomicBool::new(false);
 

@@ -156,7 +156,7 @@ fn ignore_signals() {
 
 /// Serves the server's requests until it is gone.
 fn serve(socket: BorrowedFd<'_>, path: &Path, options: &MountOptions, mut relay: Relay) {
-    std::thread::scope(|scope| {
+    uext4_sync::thread::scope(|scope| {
         while let Ok((message, _)) = receive(socket) {
             let answered = match message.first() {
                 Some(&ATTACH) => hand_over(socket, attach(path, options)),
@@ -183,14 +183,14 @@ fn serve(socket: BorrowedFd<'_>, path: &Path, options: &MountOptions, mut relay:
 /// Unmounts in a thread of its own, which sends the answer. The server makes no other request
 /// meanwhile, but may abort.
 fn leave_detach<'s>(
-    scope: &'s std::thread::Scope<'s, '_>,
+    scope: &'s uext4_sync::thread::Scope<'s, '_>,
     socket: BorrowedFd<'s>,
     path: &'s Path,
     lazy: Lazy,
 ) -> io::Result<()> {
     // A dead server needs no answer.
     let work = move || drop(answer(socket, detach(path, lazy)));
-    std::thread::Builder::new()
+    uext4_sync::thread::Builder::new()
         .spawn_scoped(scope, work)
         .map(drop)
 }

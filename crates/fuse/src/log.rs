@@ -21,8 +21,8 @@ use crate::options::{MountOptions, Run};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io;
 use std::path::Path;
-use std::sync::Arc;
 use uext4::{Incident, Listener};
+use uext4_sync::Arc;
 use uext4_sync::atomic::{AtomicU64, Ordering};
 
 /// Maximum line length in bytes: that of RFC 3164 without the head.

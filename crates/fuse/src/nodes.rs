@@ -9,10 +9,10 @@ use crate::attributes::{TTL, TTL_WRITERS, Writers};
 use crate::errno::Errno;
 use crate::protocol::ROOT_ID;
 use std::collections::hash_map::Entry;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use uext4::InodeRef;
 use uext4_format::InodeNr;
+use uext4_sync::atomic::{AtomicBool, Ordering};
 use uext4_sync::{Rank, RwLock, StretchMap, stretch_shard};
 
 /// Shards of the table; a power of two.

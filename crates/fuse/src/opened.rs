@@ -5,10 +5,9 @@
 //! Locking: the table's lock is never held over a call of the library.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use uext4::{ErrorCursor, Writers};
 use uext4_sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use uext4_sync::{Mutex, Rank};
+use uext4_sync::{Arc, Mutex, Rank};
 
 /// I/O mode of an open file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -157,9 +157,8 @@ impl Default for MountOptions {
 impl MountOptions {
     /// Number of threads to start; at least two, since one request may depend on another.
     pub(crate) fn threads(&self) -> usize {
-        let cores = || std::thread::available_parallelism().map_or(1, |cores| cores.get());
         let asked = if self.n_threads == 0 {
-            cores()
+            uext4_sync::cores()
         } else {
             self.n_threads
         };

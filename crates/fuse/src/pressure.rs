@@ -12,8 +12,8 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, PipeReader, PipeWriter, Write};
 use std::os::fd::AsFd;
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::thread::{self, JoinHandle};
+use uext4_sync::Arc;
+use uext4_sync::thread::{self, JoinHandle};
 
 /// Some task waited for 100 ms within 2 s. Shorter windows need the superuser.
 const TRIGGER: &[u8] = b"some 100000 2000000\0";

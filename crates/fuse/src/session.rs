@@ -27,8 +27,8 @@ use crate::transport::DevFuse;
 use crate::{daemon, sandbox, signals};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Weak};
 use uext4::Filesystem;
+use uext4_sync::{Arc, Weak};
 
 /// Mounts the file system that `open` opens on `mount_point`, and serves it until it is unmounted.
 /// With [`Run::Daemon`] a process of its own serves it, and this returns when the mount is ready;

@@ -4,7 +4,7 @@ use crate::error::{Error, Result};
 use crate::session::Stopper;
 use std::io::{self, Read};
 use std::os::fd::{IntoRawFd, RawFd};
-use std::sync::atomic::{AtomicI32, Ordering};
+use uext4_sync::atomic::{AtomicI32, Ordering};
 
 /// Writing end of the pipe, for the handler.
 static PIPE: AtomicI32 = AtomicI32::new(-1);
@@ -45,7 +45,7 @@ impl Caught {
             }
         };
         let name = "uext4-fuse-signals".to_owned();
-        let thread = std::thread::Builder::new().name(name).spawn(wait);
+        let thread = uext4_sync::thread::Builder::new().name(name).spawn(wait);
         thread.map(drop).map_err(failed())
     }
 }

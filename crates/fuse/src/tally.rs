@@ -7,10 +7,9 @@
 use crate::errno::Errno;
 use crate::protocol::opcode;
 use serde::Serialize;
-use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 use uext4_sync::atomic::{AtomicU64, Ordering::Relaxed};
-use uext4_sync::{Counter, Sharded};
+use uext4_sync::{Counter, OnceLock, Sharded};
 
 /// Bound of the counted opcodes; those of the kernel are smaller.
 const OPCODES: usize = 64;

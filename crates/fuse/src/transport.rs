@@ -16,7 +16,7 @@ use crate::aside::Helpers;
 use crate::options::Channel;
 use crate::server::Server;
 use std::io;
-use std::sync::Arc;
+use uext4_sync::Arc;
 
 /// Request channel of one thread. An answer leaves through the channel of its request.
 pub(crate) trait Transport: Send {

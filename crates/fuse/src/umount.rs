@@ -8,8 +8,8 @@ use serde_json::Value;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
+use uext4_sync::mpsc::{RecvTimeoutError, channel};
 
 /// Longest time that the server may take to close the image after the kernel let go.
 const CLOSE_LIMIT: Duration = Duration::from_secs(300);
@@ -84,7 +84,7 @@ fn detach_patiently(path: &Path, lazy: Lazy) -> Result<()> {
     loop {
         match detach(path, lazy) {
             Err(Error::Busy { .. }) if begin.elapsed() < BUSY_LIMIT => {
-                std::thread::sleep(BUSY_PAUSE);
+                uext4_sync::thread::sleep(BUSY_PAUSE);
             }
             done => return done,
         }
@@ -101,7 +101,7 @@ fn detach_thawed(path: &Path, lazy: Lazy) -> Result<()> {
     let Some(client) = client.filter(|client| is_there(client.ask(&Ask::Thaw {}))) else {
         return detach_patiently(path, lazy);
     };
-    let done = std::thread::scope(|scope| {
+    let done = uext4_sync::thread::scope(|scope| {
         let (detached, is_detached) = channel::<()>();
         let client = &client;
         scope.spawn(move || {

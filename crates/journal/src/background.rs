@@ -2,10 +2,9 @@
 
 use crate::Threads;
 use crate::engine::{Engine, Progress};
-use std::sync::Arc;
 use std::time::Duration;
 use uext4_sync::thread::{self, JoinHandle};
-use uext4_sync::{Mutex, MutexGuard, Rank};
+use uext4_sync::{Arc, Mutex, MutexGuard, Rank};
 
 /// The journal's threads; dropping it ends them.
 pub(crate) struct Background {

@@ -13,9 +13,9 @@ use crate::parallel::stretches;
 use crate::stats::Times;
 use crate::{Error, Image, Threads};
 use std::collections::BTreeSet;
-use std::sync::Arc;
 use uext4_format::jbd2::CommitBlock;
 use uext4_format::{BlockNr, Tid};
+use uext4_sync::Arc;
 
 /// Fewest objects per rendering thread.
 const OBJECTS_PER_THREAD: usize = 1000;

@@ -1,11 +1,10 @@
 //! Configuration of a journal.
 
 use crate::Error;
-use std::sync::Arc;
 use std::time::Duration;
 use uext4_device::BlockDevice;
 use uext4_format::Tid;
-use uext4_sync::{Clock, RealClock};
+use uext4_sync::{Arc, Clock, RealClock};
 
 /// Threads that run commits and checkpoints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

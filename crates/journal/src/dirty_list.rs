@@ -4,7 +4,7 @@
 //! leave memory in each thread's allocator cache that is not used again.
 
 use crate::live::Dirty;
-use std::sync::Arc;
+use uext4_sync::Arc;
 
 /// Objects in a piece.
 const PIECE: usize = 256;

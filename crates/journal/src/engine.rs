@@ -15,12 +15,11 @@ use crate::logged::Logged;
 use crate::sink::Rendered;
 use crate::stats::Times;
 use crate::{Error, Image, Live, Render};
-use std::sync::Arc;
 use std::time::Duration;
 use uext4_format::jbd2::RevokeWriter;
 use uext4_format::{BlockNr, Tid};
 use uext4_sync::atomic::{AtomicU64, Ordering, Ordering::Relaxed};
-use uext4_sync::{Clock, Condvar, Mutex, OnceLock, Rank, Sharded, handle_point};
+use uext4_sync::{Arc, Clock, Condvar, Mutex, OnceLock, Rank, Sharded, handle_point};
 
 /// Credits of a transaction without a log, in blocks.
 const LIMIT_WITHOUT_LOG: u32 = 16384;
@@ -121,7 +120,7 @@ impl Engine {
             one_commit: Mutex::new(Rank::JournalCommit, ()),
             log: log.map_or_else(OnceLock::new, OnceLock::from),
             batch: Mutex::new(Rank::CheckpointBatch, ()),
-            cores: std::thread::available_parallelism().map_or(1, usize::from),
+            cores: uext4_sync::cores(),
             times: Times::default(),
             began_ns: AtomicU64::new(0),
         }

@@ -1,7 +1,7 @@
 //! Errors of the journal.
 
-use std::sync::Arc;
 use uext4_format::Corrupt;
+use uext4_sync::Arc;
 
 /// Errors of the journal.
 #[derive(Clone, Debug, thiserror::Error)]

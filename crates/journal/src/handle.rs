@@ -8,9 +8,8 @@ use crate::gate::Ticket;
 use crate::live::LogGuard;
 use crate::{Error, Object, Render};
 use std::cell::Cell;
-use std::sync::Arc;
 use uext4_format::{BlockNr, Tid};
-use uext4_sync::{Rank, Scope, handle_point, scope};
+use uext4_sync::{Arc, Rank, Scope, handle_point, scope};
 
 /// An open handle; dropping it ends it. All changes logged through one handle are durable together
 /// or not at all. A handle stays on its thread.

@@ -1,9 +1,9 @@
 //! The file system's device in blocks, with coalesced reads and writes.
 
 use crate::{Error, Image};
-use std::sync::Arc;
 use uext4_device::BlockDevice;
 use uext4_format::BlockNr;
+use uext4_sync::Arc;
 
 /// Attempts of a read that a commit needs: a commit cannot skip the block without losing the
 /// transaction.

@@ -4,9 +4,9 @@ use crate::background::Background;
 use crate::engine::Engine;
 use crate::log_space::OpenLog;
 use crate::{Checksums, Config, Error, FailedWrite, Handle, Image, Log, Start, Stats, Width};
-use std::sync::Arc;
 use uext4_device::BlockDevice;
 use uext4_format::{BlockNr, Tid};
+use uext4_sync::Arc;
 
 /// A journal, or the same engine without a log (commits write home).
 pub struct Journal {

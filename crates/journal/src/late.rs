@@ -21,10 +21,9 @@ use crate::home::Barrier;
 use crate::stats::Times;
 use crate::{Error, FailedWrite, Image};
 use std::collections::BTreeSet;
-use std::sync::Arc;
 use uext4_format::BlockNr;
 use uext4_sync::atomic::{AtomicBool, Ordering};
-use uext4_sync::{Mutex, Rank};
+use uext4_sync::{Arc, Mutex, Rank};
 
 /// Most late blocks, a bound on memory; with more the journal stops.
 const LATE_BLOCKS_MAX: usize = 16384;

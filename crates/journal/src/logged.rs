@@ -6,8 +6,8 @@
 
 use crate::dirty_list::DirtyList;
 use crate::live::Dirty;
-use std::sync::Arc;
 use uext4_format::BlockNr;
+use uext4_sync::Arc;
 
 /// Slots of the cache of charged blocks.
 const REMEMBERED: usize = 64;

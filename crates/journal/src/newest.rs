@@ -235,9 +235,6 @@ mod tests {
             newest.take_from(block, |stretch| taken = stretch.take_if(block, |_| true));
             assert_eq!(taken, Some(entry));
         }
-        assert!(
-            newest.stretches.is_empty(),
-            "stretches that hold nothing go"
-        );
+        assert!(newest.stretches.is_empty(), "empty parts go");
     }
 }

@@ -22,10 +22,10 @@ pub use supersede::supersede;
 use crate::log_file::LogFile;
 use crate::{Error, Log};
 use replay::Replay;
-use std::sync::Arc;
 use uext4_device::BlockDevice;
 use uext4_format::jbd2::Superblock;
 use uext4_format::{BlockNr, Corrupt, Place, Tid};
+use uext4_sync::Arc;
 
 /// Extent of the writes of a recovery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,9 +5,8 @@
 //! Locking: one arena lock ([`Rank::JournalRendered`]) per patch or image.
 
 use crate::draft::Draft;
-use std::sync::Arc;
 use uext4_format::BlockNr;
-use uext4_sync::{Mutex, Rank, StretchMap};
+use uext4_sync::{Arc, Mutex, Rank, StretchMap};
 
 /// One file system block, immutable.
 pub type Image = Arc<[u8]>;

@@ -3,7 +3,7 @@
 use crate::experiments::{Clock, Experiment, Plan};
 use crate::measure::{self, Results};
 use crate::system::System;
-use crate::{allocator, checkpoint, crew, fragmented, janitor, mounts, report, scale, shrinker};
+use crate::{allocator, checkpoint, cleanup, fragmented, mounts, report, scale, shrinker, workers};
 use anyhow::{Context, Result};
 use clap::{Args, Parser, Subcommand};
 use std::io::IsTerminal;
@@ -85,7 +85,7 @@ enum Command {
     },
     /// Cleans up after this program when it dies.
     #[command(hide = true)]
-    Janitor,
+    Cleanup,
 }
 
 #[derive(Args)]
@@ -165,13 +165,13 @@ impl Cli {
                     _ => fragmented::measure_directory(&place, settle),
                 }
             }
-            Command::Worker { task, dir } => crew::work_as_process(&task, &dir),
+            Command::Worker { task, dir } => workers::work_as_process(&task, &dir),
             Command::Serve {
                 image,
                 dir,
                 options,
             } => mounts::serve(&image, &dir, &options),
-            Command::Janitor => janitor::run(),
+            Command::Cleanup => cleanup::run(),
         }
     }
 }

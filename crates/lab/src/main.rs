@@ -1,29 +1,29 @@
 //! `uext4-lab`: experiments that compare uext4 with its peers on the same backing.
 //!
-//! Layout: an [`experiments`] entry defines the work of one worker, by phase, on a client
-//! ([`seat`]): the library in this process, or system calls in one process per worker. A [`stage`]
-//! is a fresh file system of one [`system`]; the [`crew`] starts each phase on all workers at once.
-//! Runs of all systems take turns, so that noise affects all of them; [`report`] shows medians.
+//! Layout: an [`experiments`] entry defines the work of one worker, by phase, on a [`client`]: the
+//! library in this process, or system calls in one process per worker. A [`stage`] is a fresh file
+//! system of one [`system`]; all [`workers`] start each phase at once. Runs of all systems take
+//! turns, so that noise affects all of them; [`report`] shows medians.
 #![forbid(unsafe_code)]
 
 mod allocator;
 mod backing;
 mod checkpoint;
+mod cleanup;
 mod cli;
+mod client;
 mod collection;
-mod crew;
 mod experiments;
 mod fragmented;
-mod janitor;
 mod measure;
 mod memory;
 mod mounts;
 mod report;
 mod scale;
-mod seat;
 mod shrinker;
 mod stage;
 mod system;
+mod workers;
 
 use clap::Parser;
 use std::process::ExitCode;

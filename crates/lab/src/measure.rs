@@ -1,11 +1,11 @@
 //! Runs a plan: systems take turns, each on a fresh file system on the same backing.
 
 use crate::backing::Backing;
-use crate::crew::{self, Done};
+use crate::cleanup::Cleanup;
 use crate::experiments::{Clock, Phase, Plan, Task, Unit, setup};
-use crate::janitor::Janitor;
 use crate::stage::Stage;
 use crate::system::{self, System};
+use crate::workers::{self, Done};
 use anyhow::{Context, Result, ensure};
 use indicatif::{ProgressBar, ProgressStyle};
 
@@ -84,16 +84,16 @@ pub(crate) fn run(plan: &Plan) -> Result<Results> {
         !keys.is_empty(),
         "nothing to run: no system of the list suits"
     );
-    let mut janitor = Janitor::start()?;
+    let mut cleanup = Cleanup::start()?;
     let backing = Backing::new(plan.image_mib, plan.journal_mib)?;
-    janitor.watch(backing.dir())?;
+    cleanup.watch(backing.dir())?;
     let progress = progress(keys.len() as u64 * u64::from(plan.runs));
     let mut series: Vec<Vec<Series>> = keys.iter().map(|key| empty_series(plan, key)).collect();
     for _ in 0..plan.runs {
         for (key, series) in keys.iter().zip(&mut series) {
             let system = key.system.name();
             progress.set_message(format!("{system} {} x{}", key.variant, key.workers));
-            let phases = one_run(plan, key, &backing, &mut janitor)
+            let phases = one_run(plan, key, &backing, &mut cleanup)
                 .with_context(|| format!("{system}, {}, {} workers", key.variant, key.workers))?;
             for (series, done) in series.iter_mut().zip(&phases) {
                 series.samples.push(rate(series.unit, plan.clock, done));
@@ -146,7 +146,7 @@ fn one_run(
     plan: &Plan,
     key: &Key,
     backing: &Backing,
-    janitor: &mut Janitor,
+    cleanup: &mut Cleanup,
 ) -> Result<Vec<Vec<Done>>> {
     let mut setup = setup(plan.experiment, key.variant, key.system).unwrap_or_default();
     add_words(
@@ -154,10 +154,10 @@ fn one_run(
         &of_system(key.system, &plan.mount_options),
     );
     add_words(&mut setup.features, &plan.features);
-    let stage = Stage::set(key.system, backing, &setup, janitor)?;
+    let stage = Stage::set(key.system, backing, &setup, cleanup)?;
     let task = |worker| Task::new(plan, key.variant, worker, key.workers);
     let tasks: Vec<Task> = (0..key.workers).map(task).collect();
-    let answers = crew::work(&stage.place(), &tasks);
+    let answers = workers::work(&stage.place(), &tasks);
     let struck = stage.strike();
     let answers = answers?;
     struck?;
@@ -184,7 +184,7 @@ fn add_words(list: &mut String, words: &str) {
 /// Total amount per second; for means, the average over the workers.
 fn rate(unit: Unit, clock: Clock, done: &[Done]) -> f64 {
     let amount: u64 = done.iter().map(|one| one.amount).sum();
-    let time = crew::taken(clock, done);
+    let time = workers::taken(clock, done);
     let per_second = amount as f64 / time.as_secs_f64().max(1e-9);
     match unit {
         Unit::MegabytesPerSecond => per_second / 1e6,

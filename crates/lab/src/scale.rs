@@ -4,11 +4,11 @@
 //! The image is sparse and its tables are not zeroed in advance, so that ten million files take
 //! about 3 GB of memory.
 
+use crate::cleanup::Cleanup;
+use crate::client::{Client, LibraryClient, SystemClient};
 use crate::experiments::{Clock, Unit};
-use crate::janitor::Janitor;
 use crate::measure::{Key, Results, Series, progress};
 use crate::memory;
-use crate::seat::{LibrarySeat, Seat, SystemSeat};
 use crate::stage::{Place, Setup, Stage};
 use crate::system::{self, System};
 use anyhow::{Context, Result, ensure};
@@ -84,7 +84,7 @@ pub(crate) fn run(plan: &Plan) -> Result<Results> {
 /// A file system, with its set of files.
 struct Ground {
     dir: TempDir,
-    janitor: Janitor,
+    cleanup: Cleanup,
     system: System,
     variant: &'static str,
     files: u64,
@@ -93,11 +93,11 @@ struct Ground {
 impl Ground {
     fn new(plan: &Plan, variant: &'static str, system: System) -> Result<Self> {
         let dir = oracle::scratch_dir()?;
-        let mut janitor = Janitor::start()?;
-        janitor.watch(dir.path())?;
+        let mut cleanup = Cleanup::start()?;
+        cleanup.watch(dir.path())?;
         let ground = Self {
             dir,
-            janitor,
+            cleanup,
             system,
             variant,
             files: plan.files.max(1),
@@ -144,9 +144,9 @@ impl Ground {
             samples.push((metric, Unit::Mebibytes, peak));
         }
         if step.changes() {
-            let start = crate::crew::now(Clock::Wall);
+            let start = crate::workers::now(Clock::Wall);
             self.check()?;
-            let took = crate::crew::now(Clock::Wall).saturating_sub(start);
+            let took = crate::workers::now(Clock::Wall).saturating_sub(start);
             let metric = format!("e2fsck after {}", step.name());
             let ms = took.as_secs_f64() * 1e3;
             samples.push((metric, Unit::Milliseconds, ms));
@@ -166,19 +166,19 @@ impl Ground {
             ..Setup::default()
         };
         let (image, scratch) = (self.image(), self.dir.path());
-        Stage::mount(self.system, &image, scratch, &setup, &mut self.janitor)
+        Stage::mount(self.system, &image, scratch, &setup, &mut self.cleanup)
     }
 
-    fn seat(&self, place: &Place) -> Result<Box<dyn Seat>> {
+    fn client(&self, place: &Place) -> Result<Box<dyn Client>> {
         Ok(match place {
-            Place::Library(filesystem) => Box::new(LibrarySeat::new(filesystem.clone())?),
-            Place::Directory(dir) => Box::new(SystemSeat::new(dir)?),
+            Place::Library(filesystem) => Box::new(LibraryClient::new(filesystem.clone())?),
+            Place::Directory(dir) => Box::new(SystemClient::new(dir)?),
         })
     }
 
     /// Runs the step in all directories; answers the time.
     fn work(&self, place: &Place, step: Step) -> Result<Duration> {
-        let start = crate::crew::now(Clock::Wall);
+        let start = crate::workers::now(Clock::Wall);
         let mut left = self.files;
         for nr in 0..self.dirs() {
             let here = match self.variant {
@@ -186,15 +186,15 @@ impl Ground {
                 _ => left,
             };
             left -= here;
-            let mut seat = self.seat(place)?;
+            let mut client = self.client(place)?;
             let dir = format!("directory.{nr}");
             if step == Step::Create {
-                seat.make_dir(&dir)?;
+                client.make_dir(&dir)?;
             }
-            seat.enter(&dir)?;
-            in_one(&*seat, step, here)?;
+            client.enter(&dir)?;
+            in_one(&*client, step, here)?;
         }
-        Ok(crate::crew::now(Clock::Wall).saturating_sub(start))
+        Ok(crate::workers::now(Clock::Wall).saturating_sub(start))
     }
 
     fn check(&self) -> Result<()> {
@@ -219,9 +219,9 @@ impl Ground {
     }
 }
 
-fn in_one(seat: &dyn Seat, step: Step, files: u64) -> Result<()> {
+fn in_one(client: &dyn Client, step: Step, files: u64) -> Result<()> {
     if step == Step::List {
-        let found = seat.list()?;
+        let found = client.list()?;
         ensure!(
             found == files,
             "{found} names are listed, {files} are there"
@@ -231,9 +231,9 @@ fn in_one(seat: &dyn Seat, step: Step, files: u64) -> Result<()> {
     for nr in 0..files {
         let name = format!("file.{nr}");
         match step {
-            Step::Create => seat.create(&name)?,
-            Step::LookUp => seat.stat(&name)?,
-            _ => seat.remove(&name)?,
+            Step::Create => client.create(&name)?,
+            Step::LookUp => client.stat(&name)?,
+            _ => client.remove(&name)?,
         }
     }
     Ok(())

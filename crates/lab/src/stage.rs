@@ -1,7 +1,7 @@
 //! A fresh file system of one system, ready for workers; dropping it releases everything.
 
 use crate::backing::Backing;
-use crate::janitor::Janitor;
+use crate::cleanup::Cleanup;
 use crate::mounts::FuseMount;
 use crate::system::System;
 use anyhow::{Context, Result};
@@ -43,10 +43,10 @@ impl Stage {
         system: System,
         backing: &Backing,
         setup: &Setup,
-        janitor: &mut Janitor,
+        cleanup: &mut Cleanup,
     ) -> Result<Self> {
         backing.format(&setup.features)?;
-        Self::mount(system, &backing.image(), backing.dir(), setup, janitor)
+        Self::mount(system, &backing.image(), backing.dir(), setup, cleanup)
     }
 
     /// Mounts an image; mount points are created in `scratch`.
@@ -55,13 +55,13 @@ impl Stage {
         image: &Path,
         scratch: &Path,
         setup: &Setup,
-        janitor: &mut Janitor,
+        cleanup: &mut Cleanup,
     ) -> Result<Self> {
         match system {
             System::Uext4 => library(image, setup),
             System::KernelExt4 => {
                 let mount = KernelMount::new(image, &setup.options)?;
-                janitor.watch(mount.path())?;
+                cleanup.watch(mount.path())?;
                 Ok(Self::Kernel(mount))
             }
             System::Uext4Mount => Ok(Self::Fuse(FuseMount::ours(image, scratch, setup)?)),

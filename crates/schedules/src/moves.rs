@@ -20,7 +20,7 @@ fn fill(fs: &Filesystem) {
 fn fair(answer: Result<(), Error>) {
     match answer {
         Ok(()) | Err(Error::NotFound | Error::NotEmpty) => {}
-        Err(error) => panic!("one of those who move and remove is told {error}"),
+        Err(error) => panic!("a thread that moves or removes gets {error}"),
     }
 }
 

@@ -77,9 +77,9 @@ pub(crate) fn image(fill: fn(&Filesystem)) -> Arc<Vec<u8>> {
         let fs = mount(&device, "");
         fill(&fs);
         fs.unmount().expect("unmounts");
-        *keep.lock().expect("nobody panicked") = device.bytes();
+        *keep.lock().expect("no thread panicked") = device.bytes();
     });
-    let made = std::mem::take(&mut *made.lock().expect("nobody panicked"));
+    let made = std::mem::take(&mut *made.lock().expect("no thread panicked"));
     Arc::new(made)
 }
 

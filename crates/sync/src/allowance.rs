@@ -62,7 +62,7 @@ mod tests {
             until: Duration::ZERO,
         };
         assert_eq!(Allowance::step(), None);
-        let outer = of(2).begin().expect("nobody spends yet");
+        let outer = of(2).begin().expect("nothing is spent yet");
         assert!(of(9).begin().is_none());
         let left: Vec<u64> = (0..4)
             .filter_map(|_| Allowance::step())

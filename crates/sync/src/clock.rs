@@ -154,15 +154,18 @@ mod tests {
     }
 
     #[test]
-    fn the_time_of_a_thread_stands_while_it_sleeps_and_moves_while_it_works() {
-        const SLEEP: Duration = Duration::from_millis(200);
+    fn the_time_of_a_thread_moves_while_it_works_and_not_while_another_does() {
+        const WORK: Duration = Duration::from_millis(50);
         let clock = RealClock::new();
+        let work = move || {
+            let begin = clock.of_thread();
+            while clock.of_thread() - begin < WORK {
+                std::hint::spin_loop();
+            }
+        };
         let begin = clock.of_thread();
-        std::thread::sleep(SLEEP);
-        let slept = clock.of_thread();
-        assert!(slept - begin < SLEEP / 2, "{:?}", slept - begin);
-        while clock.of_thread() - slept < Duration::from_millis(1) {
-            std::hint::spin_loop();
-        }
+        std::thread::spawn(work).join().expect("it ends");
+        let waited = clock.of_thread() - begin;
+        assert!(waited < WORK / 2, "{waited:?}");
     }
 }

@@ -1,7 +1,8 @@
-//! Locks, shared atomics, threads, the clock and randomness for all crates.
+//! Locks, shared atomics, reference counts, channels, threads, the clock and randomness for all
+//! crates.
 //!
-//! Every crate takes its synchronisation from here, so that the ordinary build, the model checker
-//! and the rank checks see all of it.
+//! Every crate takes its synchronisation from here (`cargo xtask tidy` checks it), so that the
+//! ordinary build, the model checker and the rank checks see all of it.
 //!
 //! Builds: ordinarily `parking_lot` and `std`; with `--cfg shuttle` the model checker's types.
 //! Debug builds check the lock order on every acquisition; release builds do not.
@@ -28,7 +29,7 @@ mod versioned;
 mod waits;
 
 pub use allowance::{Allowance, Spending};
-pub use backend::{OnceLock, atomic, thread};
+pub use backend::{OnceLock, atomic, cores, mpsc, thread};
 pub use clock::{Clock, ManualClock, RealClock, WallTime};
 pub use counter::Counter;
 pub use crossbeam_utils::CachePadded;
@@ -41,6 +42,7 @@ pub use rng::Rng;
 pub use rwlock::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 pub use segments::Segments;
 pub use shard::{SHARDS, Sharded, shard_index};
+pub use std::sync::{Arc, Weak};
 pub use stretch::{StretchHasher, StretchMap, stretch_shard};
 pub use turnstile::{Pass, Turnstile};
 pub use versioned::{Version, VersionedGuard, VersionedLock};

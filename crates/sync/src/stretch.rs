@@ -69,7 +69,7 @@ mod tests {
         assert_eq!(shards(640..704, 1), 1);
         assert_eq!(shards(0..64 * 1000, 64), 64);
         let places: HashSet<u64> = (0..1000).map(|nr| hash(nr * 64) & 0xf_ffff).collect();
-        assert!(places.len() > 900, "{} of 1000 stretches", places.len());
+        assert!(places.len() > 900, "{} of 1000 places", places.len());
     }
 
     #[test]

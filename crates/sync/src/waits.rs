@@ -61,6 +61,7 @@ mod tests {
     use super::*;
     use crate::Mutex;
     use std::time::Duration;
+    use uext4_testkit::wait;
 
     fn of(rank: Rank) -> LockWait {
         lock_waits()
@@ -76,8 +77,9 @@ mod tests {
         assert_eq!(of(Rank::Mount).waits, 0);
         let guard = lock.lock();
         std::thread::scope(|scope| {
-            scope.spawn(|| drop(lock.lock()));
-            std::thread::sleep(Duration::from_millis(50));
+            let waiter = scope.spawn(|| drop(lock.lock()));
+            let limit = Duration::from_millis(50);
+            assert!(!wait::is_true_within(limit, || waiter.is_finished()));
             drop(guard);
         });
         let wait = of(Rank::Mount);

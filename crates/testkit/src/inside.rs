@@ -10,7 +10,7 @@ use std::net::TcpListener;
 use std::os::unix::fs::FileExt;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use nix::libc::{self, user_regs_struct};
@@ -20,6 +20,8 @@ use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 
 use crate::oracle::scratch_dir;
+
+use crate::wait;
 
 /// Timeout for a thread to stop.
 const STOP_LIMIT: Duration = Duration::from_secs(60);
@@ -112,19 +114,14 @@ impl Drop for Stopped {
 }
 
 fn wait_for_stop(thread: Pid) -> Result<()> {
-    let start = Instant::now();
-    loop {
-        match waitpid(thread, Some(WaitPidFlag::__WALL | WaitPidFlag::WNOHANG))? {
-            WaitStatus::StillAlive => {
-                ensure!(
-                    start.elapsed() < STOP_LIMIT,
-                    "thread {thread} does not stop"
-                );
-                std::thread::sleep(Duration::from_micros(200));
-            }
-            WaitStatus::Stopped(..) | WaitStatus::PtraceEvent(..) => return Ok(()),
-            other => bail!("thread {thread}: {other:?}"),
-        }
+    let flags = WaitPidFlag::__WALL | WaitPidFlag::WNOHANG;
+    let stopped = wait::within(STOP_LIMIT, || match waitpid(thread, Some(flags)) {
+        Ok(WaitStatus::StillAlive) => None,
+        done => Some(done),
+    });
+    match stopped.with_context(|| format!("thread {thread} does not stop"))?? {
+        WaitStatus::Stopped(..) | WaitStatus::PtraceEvent(..) => Ok(()),
+        other => bail!("thread {thread}: {other:?}"),
     }
 }
 

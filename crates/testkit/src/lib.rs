@@ -8,6 +8,7 @@
 //! - [`ops`]: random streams of operations. [`model`]: their expected results.
 //! - [`served`]: a mount with a server process, as ours.
 //! - [`inside`]: system calls issued from inside a sandboxed process.
+//! - [`wait`]: polling of a state with a deadline.
 //! - [`damage`]: wrong fields and flipped bits, also with valid checksums.
 //!
 //! Not here: benchmarks (crate `lab`), full-size runs (`xtask`).
@@ -24,3 +25,4 @@ pub mod rings;
 pub mod rng;
 pub mod served;
 pub mod tree;
+pub mod wait;

@@ -12,12 +12,13 @@ use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use tempfile::TempDir;
 
 use crate::oracle::{Program, in_ci, scratch_dir};
+use crate::wait;
 
 /// Default time limit of a server.
 const TIME_LIMIT: Duration = Duration::from_secs(1800);
@@ -25,10 +26,8 @@ const TIME_LIMIT: Duration = Duration::from_secs(1800);
 const READY_LIMIT: Duration = Duration::from_secs(60);
 /// Timeout from the unmount to the end of the server.
 const CLOSE_LIMIT: Duration = Duration::from_secs(300);
-/// Pause between two polls.
-const PAUSE: Duration = Duration::from_millis(2);
-/// Attempts to unmount a busy mount.
-const UNMOUNT_ATTEMPTS: u32 = 50;
+/// Timeout until a busy mount is unmounted.
+const BUSY_LIMIT: Duration = Duration::from_secs(1);
 
 /// A directory served by a child process; dropping it detaches the mount and kills the server.
 #[derive(Debug)]
@@ -105,16 +104,12 @@ impl ServedMount {
     /// # Errors
     /// The mount stays in use, or the server exits with another code than 0.
     pub fn unmount(self) -> Result<()> {
-        let mut attempts = 0;
-        while !umount(self.path(), &[])? {
-            attempts += 1;
-            ensure!(
-                attempts < UNMOUNT_ATTEMPTS,
-                "{} stays busy",
-                self.path().display()
-            );
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        let unmounted = || match umount(self.path(), &[]) {
+            Ok(false) => None,
+            done => Some(done),
+        };
+        let unmounted = wait::within(BUSY_LIMIT, unmounted);
+        unmounted.with_context(|| format!("{} stays busy", self.path().display()))??;
         let status = self.wait_for_end()?;
         ensure!(status.success(), "the server ended with {status}");
         Ok(())
@@ -143,32 +138,28 @@ impl ServedMount {
             .any(|line| line.split(' ').nth(1) == Some(&*path)))
     }
 
-    fn wait_until_ready(&self) -> Result<()> {
-        let start = Instant::now();
-        while !self.is_mounted()? {
-            if let Some(status) = lock(&self.server).try_wait()? {
-                bail!("the server ended before it mounted: {status}");
-            }
-            ensure!(start.elapsed() < READY_LIMIT, "the server did not mount");
-            std::thread::sleep(PAUSE);
+    fn is_mounted_or_ended(&self) -> Result<bool> {
+        if let Some(status) = lock(&self.server).try_wait()? {
+            bail!("the server ended before it mounted: {status}");
         }
+        self.is_mounted()
+    }
+
+    fn wait_until_ready(&self) -> Result<()> {
+        let mounted = || match self.is_mounted_or_ended() {
+            Ok(false) => None,
+            done => Some(done),
+        };
+        wait::within(READY_LIMIT, mounted).context("the server did not mount")??;
         // The first request waits until the server has answered FUSE_INIT.
         std::fs::metadata(self.path()).context("the mount does not answer")?;
         Ok(())
     }
 
     fn wait_for_end(&self) -> Result<ExitStatus> {
-        let start = Instant::now();
-        loop {
-            if let Some(status) = lock(&self.server).try_wait()? {
-                return Ok(status);
-            }
-            ensure!(
-                start.elapsed() < CLOSE_LIMIT,
-                "the server did not end after the unmount"
-            );
-            std::thread::sleep(PAUSE);
-        }
+        let ended = || lock(&self.server).try_wait().transpose();
+        let status = wait::within(CLOSE_LIMIT, ended);
+        Ok(status.context("the server did not end after the unmount")??)
     }
 
     fn release(&self) -> Result<()> {

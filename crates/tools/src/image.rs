@@ -2,11 +2,11 @@
 
 use crate::failure::{At, Failure, Result};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use uext4::check::{Limits, Report};
 use uext4::device::{self, BlockDevice, FileDevice, partition};
 use uext4::format::Superblock;
 use uext4::{Filesystem, MountOptions};
+use uext4_sync::Arc;
 
 /// Which image, and where in it the file system starts.
 #[derive(clap::Args, Clone, Debug)]

@@ -1,10 +1,12 @@
 //! Inspects the server of a mount through `/proc`: alive, sandboxed, within its memory limit.
 
 use std::fmt;
-use std::time::{Duration, Instant};
+use std::io;
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use uext4_testkit::served::ServedMount;
+use uext4_testkit::wait;
 
 /// Limit of peak resident memory of a server, in KiB. It is far below the limit under `untrusted`,
 /// because the images are small.
@@ -74,7 +76,7 @@ pub(super) fn look_at(mount: &ServedMount, budget: Budget, memory: &mut Memory) 
 pub(super) fn try_from_inside(mount: &ServedMount) -> Result<()> {
     locked_in(mount)?;
     let n_threads = uext4_testkit::inside::reaches_nothing(mount.pid())?;
-    ensure!(n_threads > 0, "nobody tried");
+    ensure!(n_threads > 0, "no thread tried");
     Ok(())
 }
 
@@ -86,15 +88,14 @@ pub(super) fn try_from_inside(mount: &ServedMount) -> Result<()> {
 /// Waits for the sandbox, because the server answers shortly before it is active. Returns the
 /// status.
 fn locked_in(mount: &ServedMount) -> Result<String> {
-    let start = Instant::now();
-    loop {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", mount.pid()));
-        let status = status.context("the server is gone")?;
-        if status.contains("Seccomp:\t2") || start.elapsed() > LOCKING_LIMIT {
-            return Ok(status);
-        }
-        std::thread::sleep(Duration::from_millis(2));
-    }
+    let status = || std::fs::read_to_string(format!("/proc/{}/status", mount.pid()));
+    let is_locked = |status: &io::Result<String>| {
+        status
+            .as_ref()
+            .map_or(true, |text| text.contains("Seccomp:\t2"))
+    };
+    let locked = wait::within(LOCKING_LIMIT, || Some(status()).filter(is_locked));
+    locked.unwrap_or_else(status).context("the server is gone")
 }
 
 fn field<'a>(status: &'a str, name: &str) -> Option<&'a str> {

@@ -20,13 +20,6 @@ const EMPTY_NAMES: [&str; 7] = [
 /// Directories that may contain `unsafe`: two crates, without their tests and examples.
 const MAY_BE_UNSAFE: [&str; 2] = ["crates/device/src/", "crates/fuse/src/"];
 
-/// Crates whose synchronization the model checker must see.
-const CHECKED: [&str; 3] = ["crates/alloc/", "crates/journal/", "crates/fs/"];
-/// Items of `std::sync` that bypass `sync`. `Arc` and channels are allowed.
-const AROUND_SYNC: [&str; 7] = [
-    "atomic", "Mutex", "RwLock", "Condvar", "OnceLock", "LazyLock", "Barrier",
-];
-
 pub(super) fn check(source: &Source) -> Vec<Problem> {
     let mut problems = Vec::new();
     let mut add = |line: usize, what: String| {
@@ -39,9 +32,6 @@ pub(super) fn check(source: &Source) -> Vec<Problem> {
     for (index, line) in source.parts.code.lines().enumerate() {
         for word in UNFINISHED_CODE.iter().filter(|word| line.contains(**word)) {
             add(index + 1, format!("{word} is left"));
-        }
-        if goes_around_sync(source, line) {
-            add(index + 1, "threads meet through `sync` only".into());
         }
         if has_unsafe(line) && !MAY_BE_UNSAFE.iter().any(|dir| source.path.starts_with(dir)) {
             add(
@@ -70,16 +60,6 @@ pub(super) fn check(source: &Source) -> Vec<Problem> {
         );
     }
     problems
-}
-
-/// Imports at file level; those of test modules are indented.
-fn goes_around_sync(source: &Source, line: &str) -> bool {
-    let is_checked = CHECKED.iter().any(|dir| source.path.starts_with(dir));
-    is_checked
-        && !source.is_test()
-        && (line.starts_with("use std::thread")
-            || line.starts_with("use std::sync::")
-                && AROUND_SYNC.iter().any(|word| has_word(line, word)))
 }
 
 /// Matches the whole word only: `unsafe_code` differs.
@@ -136,14 +116,6 @@ mod tests {
             problems(file, concat!("const A: &str = \"/ho", "me/x\";\n")),
             1
         );
-        let (atomic, arc) = (
-            "use std::sync::atomic::AtomicU8;\n",
-            "use std::sync::Arc;\n",
-        );
-        assert_eq!(problems("crates/fs/src/a.rs", atomic), 1);
-        assert_eq!(problems("crates/fs/src/a.rs", arc), 0);
-        assert_eq!(problems("crates/fs/src/a/tests.rs", atomic), 0);
-        assert_eq!(problems("crates/fuse/src/a.rs", atomic), 0);
         assert_eq!(problems("crates/a/src/utils.rs", "//! x\n"), 1);
         assert_eq!(problems("crates/a/src/util/x.rs", "//! x\n"), 1);
     }

@@ -2,6 +2,10 @@ use crate::{Affinity, Bitmap, BuddyEngine, Config, Engine, LoadError, Loader, Re
 use crate::{ScanOrder, Stat, Summary, Volume};
 use std::time::Duration;
 use uext4_format::{BlockNr, GroupNr};
+use uext4_testkit::wait;
+
+/// Time to watch that a search waits.
+const A_WHILE: Duration = Duration::from_millis(20);
 
 struct Empty;
 
@@ -53,7 +57,7 @@ fn the_base_line_waits_where_others_pass_over() {
     let busy = engine.groups.group(GroupNr(0)).space.lock();
     let run = std::thread::scope(|scope| {
         let search = scope.spawn(|| engine.allocate(&Request::new(3), &Empty));
-        std::thread::sleep(Duration::from_millis(20));
+        assert!(!wait::is_true_within(A_WHILE, || search.is_finished()));
         drop(busy);
         search.join().unwrap().unwrap()
     });
@@ -68,7 +72,7 @@ fn the_last_criterion_waits_for_busy_groups() {
     let busy = engine.groups.group(GroupNr(0)).space.lock();
     std::thread::scope(|scope| {
         let search = scope.spawn(|| engine.allocate(&Request::new(3), &Empty));
-        std::thread::sleep(Duration::from_millis(20));
+        assert!(!wait::is_true_within(A_WHILE, || search.is_finished()));
         drop(busy);
         assert!(search.join().unwrap().is_ok());
     });

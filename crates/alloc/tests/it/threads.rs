@@ -91,7 +91,10 @@ impl Shared {
                 groups += 1;
                 self.engine.evict(GroupNr(groups % self.disk.volume.groups));
             }
-            thread::sleep(std::time::Duration::from_micros(300));
+            // The next commit has something to give back.
+            while !self.stop.load(Ordering::SeqCst) && self.engine.pending().clusters() < 64 {
+                thread::yield_now();
+            }
         }
     }
 

@@ -10,7 +10,7 @@ mod gpt;
 mod mbr;
 
 use crate::{BlockDevice, Error, Window};
-use std::sync::Arc;
+use uext4_sync::Arc;
 
 /// One partition of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,11 +7,10 @@
 //! Invariant: the caller waits for at most [`LIMIT`]. A blocked thread ends with its answer or with
 //! the program.
 
-use std::sync::Arc;
-use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
-use std::thread;
 use std::time::{Duration, Instant};
 use uext4_sync::atomic::{AtomicUsize, Ordering};
+use uext4_sync::mpsc::{RecvTimeoutError, Sender, channel};
+use uext4_sync::{Arc, thread};
 
 /// Time limit for all processes together.
 const LIMIT: Duration = Duration::from_secs(2);

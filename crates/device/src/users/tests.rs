@@ -36,7 +36,7 @@ fn a_file_below_a_loop_device_has_one_writer() {
     let file = write(&path).expect("an idle loop device is no user");
     refused(write(node.path()));
     drop(file);
-    let device = write(node.path()).expect("nobody writes the file");
+    let device = write(node.path()).expect("no process writes the file");
     for other in ["image", "linked", "moved"] {
         match other {
             "linked" => std::fs::hard_link(&path, dir.path().join(other)).unwrap(),

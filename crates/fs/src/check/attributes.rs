@@ -77,7 +77,7 @@ impl Check<'_> {
         }
         let clusters = self.clusters(run);
         if self.claimed.put_all(clusters) != 1 {
-            self.found(place, "xattr block", "it belongs to somebody else as well");
+            self.found(place, "xattr block", "it has another owner as well");
             return Ok(1);
         }
         self.look_at_block(place, block)

@@ -211,7 +211,7 @@ impl Check<'_> {
         if self.claimed.put_all(clusters) == 1 {
             return true;
         }
-        let problem = "a block of the map belongs to somebody else as well";
+        let problem = "a block of the map has another owner as well";
         self.note_once(mapped, &Corrupt::new(place, "inode map", problem));
         false
     }
@@ -275,7 +275,7 @@ impl Check<'_> {
         mapped.clusters += wanted;
         let may_share = self.fs.features.has(Feature::SHARED_BLOCKS);
         if self.claimed.put_all(clusters) != wanted && !may_share {
-            let problem = "data belong to somebody else as well";
+            let problem = "data have another owner as well";
             self.note_once(mapped, &Corrupt::new(place, "inode map", problem));
         }
         self.tick()

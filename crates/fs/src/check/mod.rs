@@ -192,7 +192,7 @@ impl<'a> Check<'a> {
                 self.found(Place::JournalBlock(0), "journal", "an error stopped it");
             }
             Some(Ok(found)) if found.start != 0 && !recovers => {
-                let problem = "it holds records that nobody is told to replay";
+                let problem = "it holds records, and the superblock does not ask for replay";
                 self.found(Place::JournalBlock(0), "journal", problem);
             }
             _ => {}

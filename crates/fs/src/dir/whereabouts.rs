@@ -43,15 +43,21 @@ impl Whereabouts {
 
     /// Prefetches what a search for a name reads.
     pub(super) fn expect(&self) {
-        if let Some(block) = self.address(&self.block) {
+        let [block, rows, counts] = self.addresses();
+        if let Some(block) = block {
             MetaBlock::prefetch(block);
         }
-        if let Some(rows) = self.address(&self.rows) {
+        if let Some(rows) = rows {
             prefetch(std::ptr::without_provenance(rows), ROWS_BYTES);
         }
-        if let Some(counts) = self.address(&self.counts) {
+        if let Some(counts) = counts {
             prefetch(std::ptr::without_provenance(counts), 1);
         }
+    }
+
+    /// Lines of the block, its rows and its counts, where known.
+    fn addresses(&self) -> [Option<usize>; 3] {
+        [&self.block, &self.rows, &self.counts].map(|lines| self.address(lines))
     }
 
     fn line(&self) -> usize {
@@ -75,9 +81,13 @@ impl Whereabouts {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::dir::view::Dir;
+    use crate::test_rig::Rig;
+    use crate::{Caller, Error};
+    use uext4_format::LogicalBlock;
 
     #[test]
-    fn a_part_is_where_it_was_unless_that_is_far_away() {
+    fn an_address_is_kept_unless_it_is_far_away() {
         let place = Whereabouts::default();
         assert_eq!(place.address(&place.rows), None);
         let here = std::ptr::from_ref(&place).addr() / LINE_BYTES * LINE_BYTES;
@@ -93,6 +103,29 @@ mod tests {
             place.rows.store(place.lines_to(part + 63), Relaxed);
             assert_eq!(place.address(&place.rows), is_known.then_some(part));
         }
-        place.expect();
+    }
+
+    #[test]
+    fn the_addresses_are_those_of_the_block_and_its_parts() {
+        let rig = Rig::new(8, &[]);
+        let root = rig.mounted.root().unwrap();
+        // The search makes the table of the block's names.
+        let answer = rig.mounted.lookup(&root, b"none", &Caller::root());
+        assert!(matches!(answer, Err(Error::NotFound)));
+        let view = Dir::open(&rig.mounted.fs, root.arc()).unwrap();
+        let block = view.block_or_damage(LogicalBlock(0)).unwrap();
+        let line = |address: usize| Some(address / LINE_BYTES * LINE_BYTES);
+        // On the heap, as in a directory: a stack is far away.
+        let hints = Box::<Whereabouts>::default();
+        let at = line(MetaBlock::address(&block));
+        for _ in 0..2 {
+            hints.put(&block);
+            assert_eq!(hints.addresses(), [at, None, None]);
+            let state = block.read();
+            hints.note(&state);
+            let (rows, counts) = state.addresses();
+            assert_ne!(rows, 0, "the block has a table");
+            assert_eq!(hints.addresses(), [at, line(rows), line(counts)]);
+        }
     }
 }

@@ -10,6 +10,7 @@ use crate::test_rig::{Rig, proptest_config};
 use crate::{Fs, Result};
 use proptest::prelude::*;
 use std::sync::Arc;
+use uext4_testkit::wait;
 
 fn write(fs: &Fs, file: &Arc<Inode>, at: u64, data: &[u8]) -> Result<usize> {
     super::write(fs, file, at, data, Reserve::MayUse)
@@ -479,7 +480,7 @@ fn changes_within_a_tick_share_a_time() {
     write(fs, file, 0, b"a").expect("writes");
     let mtime = file.read().disk.mtime;
     assert_eq!(mtime, file.read().disk.ctime);
-    std::thread::sleep(std::time::Duration::from_millis(9));
+    wait::clock_tick();
     write(fs, file, 0, b"b").expect("writes");
     assert!(file.read().disk.mtime > mtime);
     rig.assert_clean();
@@ -497,7 +498,7 @@ fn data_of_a_cache_keep_the_times() {
             (state.disk.mtime, state.disk.ctime)
         };
         let before = times();
-        std::thread::sleep(std::time::Duration::from_millis(9));
+        wait::clock_tick();
         for offset in [0, 20, 5000] {
             let kept = super::Times::Keep;
             super::write_at(fs, file, offset, b"b", Reserve::MayUse, kept).expect("writes");

@@ -133,8 +133,8 @@ impl Filesystem {
     /// # let device = Arc::new(MemDevice::new(16 << 20));
     /// # mkfs::format(&*device, &mkfs::MkfsOptions::new(mkfs::Preset::Ext4)).unwrap();
     /// # let fs = Filesystem::mount(device, MountOptions::default()).unwrap();
-    /// let somebody = Caller { uid: 1000, gid: 1000, ..Caller::root() };
-    /// let refused = fs.paths_as(somebody).write("/file", b"data");
+    /// let user = Caller { uid: 1000, gid: 1000, ..Caller::root() };
+    /// let refused = fs.paths_as(user).write("/file", b"data");
     /// assert!(matches!(refused, Err(Error::Access)));
     /// ```
     pub fn paths_as(&self, caller: Caller) -> Paths<'_> {

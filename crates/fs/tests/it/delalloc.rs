@@ -6,6 +6,7 @@ use uext4::device::{Cause, Event, Fault, Faulty, Operation, Recorder, Survivors,
 use uext4::{Caller, Error, FallocateMode, Filesystem, InodeRef, KillPrivileges, RenameFlags};
 use uext4::{MountOptions, Seek};
 use uext4_sync::Rng;
+use uext4_testkit::wait;
 
 const SHAPES: &[&[&str]] = &[
     &["-b", "4096"],
@@ -511,9 +512,7 @@ fn the_thread_writes_out_what_is_old() {
         // Writeback must also work after the thread was idle.
         fs.append(&create(&fs, &format!("{nr}")), &[9; 10_000])
             .unwrap();
-        while fs.stats().space.delayed_bytes > 0 {
-            std::thread::sleep(std::time::Duration::from_millis(5));
-        }
+        wait_until_at_most(&fs, 0);
     }
     assert_nothing_waits(&fs);
     fs.unmount().unwrap();
@@ -521,9 +520,9 @@ fn the_thread_writes_out_what_is_old() {
 }
 
 fn wait_until_at_most(fs: &Filesystem, bytes: u64) {
-    while fs.stats().space.delayed_bytes > bytes {
-        std::thread::sleep(std::time::Duration::from_millis(5));
-    }
+    wait::until_true("the data are written out", || {
+        fs.stats().space.delayed_bytes <= bytes
+    });
 }
 
 #[test]

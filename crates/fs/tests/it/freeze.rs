@@ -5,7 +5,7 @@ use crate::{crashed, image, threads};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use uext4::device::{BlockDevice, MemDevice, Recorder};
 use uext4::format::Feature;
 use uext4::mkfs::{MkfsOptions, Preset};
@@ -13,6 +13,7 @@ use uext4::{Caller, Error, Filesystem, InodeRef, MountOptions};
 use uext4_judge::EngineTarget;
 use uext4_testkit::manifest::Manifest;
 use uext4_testkit::oracle::KernelMount;
+use uext4_testkit::wait;
 
 const THREADS: u64 = 4;
 const FREEZES: u32 = 3;
@@ -142,9 +143,12 @@ fn unmounting_while_frozen_ends_who_waits() {
     image::assert_clean(&device);
 }
 
-/// A device on which writes of backup superblocks are slow and counted.
+/// A device that counts writes of backup superblocks. Each waits for the end of the call that
+/// makes the file system stand still, which must not come before.
 struct Slow {
     inner: Arc<MemDevice>,
+    is_writing: AtomicBool,
+    is_still: AtomicBool,
     copies: AtomicU64,
 }
 
@@ -158,7 +162,9 @@ impl BlockDevice for Slow {
 
     fn write_at(&self, offset: u64, data: &[u8]) -> Result<(), uext4::device::Error> {
         if COPIES.contains(&offset) {
-            thread::sleep(Duration::from_millis(15));
+            self.is_writing.store(true, Ordering::SeqCst);
+            let is_still = || self.is_still.load(Ordering::SeqCst);
+            wait::is_true_within(Duration::from_millis(15), is_still);
             self.copies.fetch_add(1, Ordering::SeqCst);
         }
         self.inner.write_at(offset, data)
@@ -212,6 +218,8 @@ fn what_stands_still_is_not_tuned() {
     );
     let device = Arc::new(Slow {
         inner: inner.clone(),
+        is_writing: AtomicBool::new(false),
+        is_still: AtomicBool::new(false),
         copies: AtomicU64::new(0),
     });
     let fs = Filesystem::mount(device.clone(), MountOptions::default()).unwrap();
@@ -221,14 +229,18 @@ fn what_stands_still_is_not_tuned() {
     let done = thread::scope(|scope| {
         let tuner = scope.spawn(|| tune_until(&fs, &stop));
         for round in 0..20 {
-            thread::sleep(Duration::from_millis(3 + round % 5));
+            device.is_writing.store(false, Ordering::SeqCst);
+            let is_writing = || device.is_writing.load(Ordering::SeqCst);
+            wait::until_true("a backup superblock is written", is_writing);
             match round % 2 {
                 0 => fs.freeze().unwrap(),
                 _ => fs.remount("ro").unwrap(),
             }
             let before = copies();
-            thread::sleep(Duration::from_millis(35));
+            device.is_still.store(true, Ordering::SeqCst);
+            wait::is_true_within(Duration::from_millis(35), || copies() > before);
             while_still += copies() - before;
+            device.is_still.store(false, Ordering::SeqCst);
             match round % 2 {
                 0 => fs.thaw().unwrap(),
                 _ => fs.remount("rw").unwrap(),
@@ -245,14 +257,9 @@ fn what_stands_still_is_not_tuned() {
 
 /// True if all threads end within 30 s.
 fn end<T>(threads: &[thread::ScopedJoinHandle<'_, T>]) -> bool {
-    let start = Instant::now();
-    while !threads.iter().all(|thread| thread.is_finished()) {
-        if start.elapsed() > Duration::from_secs(30) {
-            return false;
-        }
-        thread::sleep(Duration::from_millis(1));
-    }
-    true
+    wait::is_true_within(Duration::from_secs(30), || {
+        threads.iter().all(|thread| thread.is_finished())
+    })
 }
 
 /// An `fsync` of data that was pending at the freeze, or of a clean file, returns before the thaw.

@@ -9,8 +9,8 @@ use std::time::Duration;
 use tempfile::TempDir;
 use uext4::device::{Access, FileDevice};
 use uext4::{Caller, FallocateMode, Filesystem, InodeRef, MountOptions, Stretch};
-use uext4_testkit::oracle;
 use uext4_testkit::rng::Rng;
+use uext4_testkit::{oracle, wait};
 
 /// A file system in a host file.
 fn fresh(made_with: &[&str]) -> (TempDir, PathBuf, Filesystem) {
@@ -143,9 +143,10 @@ fn who_looks_keeps_the_blocks() {
     };
     std::thread::scope(|scope| {
         let taken = fs.read_in_place(&file, 0, len, |stretches| {
-            scope.spawn(steal);
-            // Long enough for the other thread to finish, if it did not wait.
-            std::thread::sleep(Duration::from_millis(200));
+            let steal = scope.spawn(steal);
+            let limit = Duration::from_millis(200);
+            let is_stolen = wait::is_true_within(limit, || steal.is_finished());
+            assert!(!is_stolen, "the reader was not waited for");
             assert!(look(stretches) == vec![1; len]);
             true
         });

@@ -2,16 +2,14 @@
 
 use crate::image::{self, Sealed};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 use uext4::device::{BlockDevice, Error as DeviceError, MemDevice, User};
 use uext4::format::mmp::{MMP_SEQ_CLEAN, Mmp};
 use uext4::format::{BlockNr, Feature};
 use uext4::mkfs::{MkfsOptions, Preset};
 use uext4::{Caller, Error, Filesystem, MountOptions};
+use uext4_testkit::wait;
 
 /// Generous time limit for noticing a lost claim.
-const HANGS: Duration = Duration::from_secs(60);
-
 fn fresh() -> Arc<MemDevice> {
     let mut options = MkfsOptions::new(Preset::Ext4);
     options.features.insert(Feature::MMP);
@@ -69,12 +67,8 @@ fn a_mount_that_lost_its_claim_writes_nothing_more() {
     assert_busy(uext4::refuse_other_hosts(&shared));
     write(&fs, b"still").unwrap();
     take_over(&*device);
-    let start = Instant::now();
-    while fs.failure().is_none() {
-        assert!(start.elapsed() < HANGS, "the loss is not noticed");
-        std::thread::sleep(Duration::from_millis(50));
-    }
-    let said = fs.failure().unwrap().to_string();
+    let failure = wait::until("the loss is noticed", || fs.failure());
+    let said = failure.to_string();
     assert!(said.contains("elsewhere"), "{said}");
     let before = device.to_bytes();
     assert!(write(&fs, b"late").is_err());
@@ -100,11 +94,7 @@ fn a_claim_beside_an_overlay_is_on_the_device() {
     std::thread::scope(|scope| {
         // The claim waits twice and writes its sequence in between.
         let remount = scope.spawn(|| first.remount("rw"));
-        let start = Instant::now();
-        while block(&*device).0 == left {
-            assert!(start.elapsed() < HANGS, "the claim is not on the device");
-            std::thread::sleep(Duration::from_millis(50));
-        }
+        wait::until_true("the claim is on the device", || block(&*device).0 != left);
         take_over(&*device);
         assert_busy(remount.join().unwrap());
     });

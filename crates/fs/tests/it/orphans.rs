@@ -219,7 +219,7 @@ fn what_a_thread_left_behind_is_freed_by_others() {
     let empty = (fs.statfs().inodes_free, fs.room().all_bytes);
 
     leave();
-    assert!(fs.room().all_bytes < empty.1, "nobody came by yet");
+    assert!(fs.room().all_bytes < empty.1, "no sweep yet");
     for step in 0..256 {
         let set = SetAttr {
             mode: Some(0o700 + step % 8),
@@ -231,11 +231,11 @@ fn what_a_thread_left_behind_is_freed_by_others() {
     assert_eq!(fs.room().all_bytes, empty.1, "one of many operations");
 
     leave();
-    assert_eq!(fs.statfs().inodes_free, empty.0, "who counts");
+    assert_eq!(fs.statfs().inodes_free, empty.0, "a count sweeps");
 
     leave();
     fs.sync().unwrap();
-    assert_eq!(fs.room().all_bytes, empty.1, "who makes everything durable");
+    assert_eq!(fs.room().all_bytes, empty.1, "a sync sweeps");
     drop(root);
     fs.unmount().unwrap();
     image::assert_clean(&device);

@@ -112,7 +112,9 @@ fn connect_in_time(address: &Path) -> io::Result<UnixStream> {
     let start = Instant::now();
     loop {
         match rustix::net::connect(&socket, &address) {
-            Err(Errno::AGAIN) if start.elapsed() < STRANGER_LIMIT => std::thread::sleep(PAUSE),
+            Err(Errno::AGAIN) if start.elapsed() < STRANGER_LIMIT => {
+                uext4_sync::thread::sleep(PAUSE)
+            }
             Err(Errno::AGAIN) => return Err(ErrorKind::TimedOut.into()),
             Err(Errno::INTR) => {}
             done => return Ok(done.map(|()| UnixStream::from(socket))?),

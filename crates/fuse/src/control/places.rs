@@ -4,7 +4,7 @@
 //! connections and lock out the client that thaws.
 
 use super::wire::{Ask, Refusal};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use uext4_sync::atomic::{AtomicUsize, Ordering};
 
 /// Half of the maximum number of clients.
 const CHANGING_MAX: usize = 8;

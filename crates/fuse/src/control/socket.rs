@@ -21,9 +21,9 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
-use std::thread::{self, JoinHandle};
 use std::time::Duration;
+use uext4_sync::thread::{self, JoinHandle};
+use uext4_sync::{Arc, OnceLock};
 
 /// Maximum number of clients; further ones are rejected.
 const CLIENTS_MAX: usize = 16;

@@ -12,8 +12,8 @@ use crate::server::Server;
 use crate::tally::Tally;
 use serde_json::{Map, Value, json};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
 use uext4::Filesystem;
+use uext4_sync::{Arc, OnceLock};
 
 /// Maximum number of groups in one answer.
 const GROUPS_MAX: u32 = 4096;

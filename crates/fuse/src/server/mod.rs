@@ -31,10 +31,9 @@ use crate::request::Request;
 use crate::room::Gauge;
 use crate::tally::Tally;
 use crate::transport::DevFuse;
-use std::sync::{Arc, OnceLock};
 use uext4::device::Claimant;
 use uext4::{Filesystem, InodeRef};
-use uext4_sync::{Pass, Turnstile};
+use uext4_sync::{Arc, OnceLock, Pass, Turnstile};
 
 /// Result of an operation; the body is in the [`Answer`].
 type Handled = Result<(), Errno>;

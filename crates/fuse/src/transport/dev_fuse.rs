@@ -21,9 +21,9 @@ use rustix::pipe::{SpliceFlags, splice};
 use std::fs::File;
 use std::io::{self, IoSlice, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+use uext4_sync::Arc;
+use uext4_sync::atomic::{AtomicBool, Ordering};
 
 /// Descriptor of `/dev/fuse` that belongs to a mount.
 pub(crate) struct DevFuse {
@@ -339,7 +339,7 @@ impl Transport for Reader {
         while let Some(len) = self.device.receive(&mut buf, &mut self.rests)? {
             self.serve_one(&buf[..len], service)?;
             if self.brings == Brings::Rest {
-                std::thread::sleep(GATHER);
+                uext4_sync::thread::sleep(GATHER);
             }
         }
         Ok(Ended::Disconnected)

@@ -6,9 +6,9 @@
 //! On a busy core a thread suspends polling: a polling thread yields its core and waits until the
 //! other tasks have had their turn.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread::yield_now;
 use std::time::{Duration, Instant};
+use uext4_sync::atomic::{AtomicUsize, Ordering};
+use uext4_sync::thread::yield_now;
 
 /// Polling time before sleep: about two wake-ups.
 const LOOK: Duration = Duration::from_micros(50);
@@ -80,7 +80,7 @@ fn look_for_long<T>(start: Instant, mut find: impl FnMut() -> Option<T>) -> Opti
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::thread::{scope, sleep};
+    use std::thread::scope;
 
     /// Polls until `work` was called: on a busy machine the polling time may be over before.
     fn looks(work: impl Fn(&Lookers)) -> (Lookers, Rests) {
@@ -152,7 +152,12 @@ mod tests {
 
     #[test]
     fn who_was_held_up_rests_and_others_look() {
-        let (lookers, mut rests) = looks(|_| sleep(2 * HELD_UP));
+        let (lookers, mut rests) = looks(|_| {
+            let start = Instant::now();
+            while start.elapsed() <= HELD_UP {
+                yield_now();
+            }
+        });
         for _ in 0..RESTS {
             assert!(rests.are_due());
             assert_eq!(

@@ -16,8 +16,8 @@ use rustix::io::Errno;
 use rustix::pipe::{self, PipeFlags, SpliceFlags, pipe_with, splice};
 use std::io;
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
 use uext4::Stretch;
+use uext4_sync::Arc;
 
 /// Pipe capacity in bytes that needs no privileges.
 const PIPE_BYTES: usize = 1 << 20;

@@ -19,8 +19,8 @@ use super::look::Lookers;
 use queue::Queue;
 use ring::Ring;
 use std::io;
-use std::sync::Arc;
-use std::sync::mpsc::{Receiver, channel};
+use uext4_sync::Arc;
+use uext4_sync::mpsc::{Receiver, channel};
 
 /// Module parameter: the kernel offers rings to new mounts.
 const PARAMETER: &str = "/sys/module/fuse/parameters/enable_uring";

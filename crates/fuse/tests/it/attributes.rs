@@ -9,6 +9,7 @@ use rustix::io::Errno;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
+use uext4_testkit::wait;
 
 fn set_times(path: &Path, seconds: i64, nanoseconds: i64) {
     let time = Timespec {
@@ -59,7 +60,7 @@ fn a_change_of_flags_is_a_change_that_is_seen_at_once() {
                 ((seen.ctime(), seen.ctime_nsec()), seen.mtime_nsec())
             };
             let before = seen();
-            std::thread::sleep(std::time::Duration::from_millis(20));
+            wait::clock_tick();
             run("chattr", &[&"+A", &path]);
             let after = seen();
             assert!(after.0 > before.0 && after.1 == before.1, "{path:?}");

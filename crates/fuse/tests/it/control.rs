@@ -6,8 +6,8 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
 use uext4_fuse::{Ask, Client, Error};
+use uext4_testkit::wait;
 
 /// The socket in the directory of the superuser; paths of tests are short and plain.
 fn socket(mounted: &Mounted) -> PathBuf {
@@ -16,11 +16,9 @@ fn socket(mounted: &Mounted) -> PathBuf {
     let name = root.replace('-', "%2d").replace('/', "-");
     let socket = PathBuf::from(format!("/run/uext4/{name}/control"));
     // The socket appears a moment after the mount.
-    let start = Instant::now();
-    while UnixStream::connect(&socket).is_err() {
-        assert!(start.elapsed() < Duration::from_secs(30), "{socket:?}");
-        std::thread::sleep(Duration::from_millis(2));
-    }
+    wait::until_true("the socket answers", || {
+        UnixStream::connect(&socket).is_ok()
+    });
     socket
 }
 

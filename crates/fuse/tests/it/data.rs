@@ -6,6 +6,7 @@ use rustix::io::Errno;
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use uext4_testkit::wait;
 
 fn pattern(bytes: usize, seed: u8) -> Vec<u8> {
     (0..bytes).map(|i| (i / 7) as u8 ^ seed).collect()
@@ -111,15 +112,7 @@ fn an_unlinked_file_lives_until_it_is_closed() {
     assert!(free() + 1024 < before, "the data take room");
     drop(file);
     // The kernel forgets the inode a little after the close.
-    let start = std::time::Instant::now();
-    while free() + 16 < before {
-        assert!(
-            start.elapsed().as_secs() < 20,
-            "{} of {before} blocks are free",
-            free()
-        );
-        std::thread::sleep(std::time::Duration::from_millis(20));
-    }
+    wait::until_true("the blocks are free", || free() + 16 >= before);
     mounted.unmount();
 }
 

@@ -29,9 +29,9 @@ echo "== setuid goes"
 for how in 'echo x >>own' 'truncate -s 3 own' ': >own' 'chgrp 77 own' 'fallocate -l 5000 own'; do
     chmod 6777 own; as 77 "$how"; stat -c "%A" own
 done
-for mode in 6666 2666 2646; do for who in - 77; do
+for mode in 6666 2666 2646; do for group in - 77; do
     for how in 'echo x >>own' 'truncate -s 3 own' ': >own' 'chgrp 1000 own' 'fallocate -l 5000 own' 'cp d/full own'; do
-        chown 1000:77 own; chmod $mode own; as $who "$how"; stat -c "$mode $who %A %g" own
+        chown 1000:77 own; chmod $mode own; as $group "$how"; stat -c "$mode $group %A %g" own
     done
 done; done
 for how in 'echo x >>own' 'truncate -s 3 own' 'chown 1000:78 own' ':'; do

@@ -47,7 +47,7 @@ fn exercise(mke2fs: &[&str]) {
         let counted = shared::counted(&worker::meeting_place(&root)).expect("it is there");
         assert_eq!(counted, crew.increments(), "{}", told());
     }
-    crew.dismiss().expect("nobody fails");
+    crew.dismiss().expect("no worker fails");
     mounted.unmount();
 }
 

@@ -6,11 +6,11 @@ use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::process::Command;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 use uext4_fuse::{Image, Lazy, umount};
-use uext4_testkit::oracle;
+use uext4_testkit::{oracle, wait};
 
 const CALLERS: usize = 12;
 /// Long enough for a busy machine; a hang never ends.
@@ -24,7 +24,12 @@ fn content(index: usize, round: usize) -> Vec<u8> {
 }
 
 /// Names, data and attributes until one operation fails; returns the number of synced rounds.
-fn work(mounted: &Mounted, index: usize, stop: &AtomicBool) -> (usize, io::Result<()>) {
+fn work(
+    mounted: &Mounted,
+    index: usize,
+    stop: &AtomicBool,
+    n_rounds: &AtomicUsize,
+) -> (usize, io::Result<()>) {
     let dir = mounted.path(&format!("dir{index}"));
     let mut synced = 0;
     let mut round = || -> io::Result<()> {
@@ -45,6 +50,7 @@ fn work(mounted: &Mounted, index: usize, stop: &AtomicBool) -> (usize, io::Resul
         if let Err(error) = round() {
             return (synced, Err(error));
         }
+        n_rounds.fetch_add(1, Ordering::Relaxed);
     }
     (synced, Ok(()))
 }
@@ -52,24 +58,22 @@ fn work(mounted: &Mounted, index: usize, stop: &AtomicBool) -> (usize, io::Resul
 /// Runs `CALLERS` threads of [`work`], and `meanwhile` while they are busy. No thread may hang.
 fn with_callers(mounted: &Mounted, meanwhile: impl FnOnce(&AtomicBool)) -> Vec<usize> {
     let stop = AtomicBool::new(false);
-    let started = AtomicUsize::new(0);
+    let n_rounds = AtomicUsize::new(0);
     for index in 0..CALLERS {
         fs::create_dir(mounted.path(&format!("dir{index}"))).unwrap();
     }
     std::thread::scope(|scope| {
         let (sender, receiver) = channel();
         for index in 0..CALLERS {
-            let (sender, stop, started) = (sender.clone(), &stop, &started);
+            let (sender, stop, n_rounds) = (sender.clone(), &stop, &n_rounds);
             scope.spawn(move || {
-                started.fetch_add(1, Ordering::Relaxed);
-                let done = work(mounted, index, stop);
+                let done = work(mounted, index, stop, n_rounds);
                 sender.send((index, done)).expect("the test waits");
             });
         }
-        while started.load(Ordering::Relaxed) < CALLERS {
-            std::thread::yield_now();
-        }
-        std::thread::sleep(Duration::from_millis(300));
+        wait::until_true("the callers are busy", || {
+            n_rounds.load(Ordering::Relaxed) >= 2 * CALLERS
+        });
         meanwhile(&stop);
         let mut synced = vec![0; CALLERS];
         for _ in 0..CALLERS {
@@ -112,25 +116,29 @@ fn callers_of_a_killed_server_get_errors_and_keep_what_was_synced() {
 fn a_busy_mount_is_detached_and_closed_after_its_last_caller() {
     let mut mounted = Mounted::new();
     let file = File::create(mounted.path("file")).unwrap();
-    let (mut rounds, root) = (0, mounted.root());
+    let (rounds, root) = (AtomicU64::new(0), mounted.root());
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        let writer = scope.spawn(|| {
-            let mut rounds = 0u64;
-            while !stop.load(Ordering::Relaxed) || rounds < 20 {
-                file.write_all_at(&[rounds as u8; 5000], rounds * 5000)
+        scope.spawn(|| {
+            while !stop.load(Ordering::Relaxed) {
+                let round = rounds.load(Ordering::Relaxed);
+                file.write_all_at(&[round as u8; 5000], round * 5000)
                     .unwrap();
                 file.sync_data().unwrap();
-                rounds += 1;
+                rounds.store(round + 1, Ordering::Relaxed);
             }
-            rounds
         });
-        std::thread::sleep(Duration::from_millis(100));
+        let ten_more = || {
+            let before = rounds.load(Ordering::Relaxed);
+            let more = || rounds.load(Ordering::Relaxed) >= before + 10;
+            wait::until_true("the file is written", more);
+        };
+        ten_more();
         assert_eq!(umount(&root, Lazy::Yes).unwrap(), Image::InUse);
-        std::thread::sleep(Duration::from_millis(100));
+        ten_more();
         stop.store(true, Ordering::Relaxed);
-        rounds = writer.join().unwrap();
     });
+    let rounds = rounds.into_inner();
     drop(file);
     assert!(mounted.server().wait().unwrap().success());
     oracle::assert_clean(&mounted.image());

@@ -1,19 +1,19 @@
 //! Requests that wait for a thaw, and what must go on or end beside them.
 
-use crate::support::{Mounted, errno};
+use crate::support::{Connection, Mounted, errno};
 use crate::watchdog::Watchdog;
 use rustix::fs::{SeekFrom, seek};
 use rustix::mount::{UnmountFlags, unmount};
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
-use std::sync::Barrier;
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 use uext4_fuse::{Ask, Lazy, freeze, thaw, umount};
+use uext4_testkit::wait;
 
 /// More than a pool has threads; as many as a queue may keep waiting.
 const MANY: usize = 60;
-/// Long enough for requests to arrive; a test that does not see them yet proves less, no more.
+/// Time to watch that something does not happen.
 const A_WHILE: Duration = Duration::from_millis(300);
 
 /// Files that are open, made before anything is frozen.
@@ -34,14 +34,14 @@ fn dirty(files: &[File]) {
 fn seekers_on_dirty_files_go_on_after_a_thaw() {
     let mut mounted = Mounted::new();
     let files = files(&mounted, MANY);
-    let watchdog = Watchdog::over(&mut mounted);
+    let (watchdog, connection) = (Watchdog::over(&mut mounted), mounted.connection());
     freeze(&mounted.root()).unwrap();
     dirty(&files);
     std::thread::scope(|scope| {
         for file in &files {
             scope.spawn(move || assert_eq!(seek(file, SeekFrom::Hole(0)), Ok(4096)));
         }
-        std::thread::sleep(A_WHILE);
+        connection.wait_for_requests(MANY);
         assert_eq!(fs::read_dir(mounted.root()).unwrap().count(), MANY + 1);
         thaw(&mounted.root()).unwrap();
     });
@@ -55,14 +55,14 @@ fn fsync_of_clean_files_is_answered_while_frozen() {
     let mut mounted = Mounted::new();
     let files = files(&mounted, MANY);
     let clean = File::create(mounted.path("clean")).unwrap();
-    let watchdog = Watchdog::over(&mut mounted);
+    let (watchdog, connection) = (Watchdog::over(&mut mounted), mounted.connection());
     freeze(&mounted.root()).unwrap();
     dirty(&files);
     std::thread::scope(|scope| {
         for file in &files {
             scope.spawn(move || seek(file, SeekFrom::Data(0)).unwrap());
         }
-        std::thread::sleep(A_WHILE);
+        connection.wait_for_requests(MANY);
         for _ in 0..4 {
             clean.sync_all().unwrap();
             File::open(mounted.root()).unwrap().sync_all().unwrap();
@@ -85,8 +85,8 @@ fn a_frozen_mount_ends_although_a_client_waits() {
         let kind = "user".to_owned();
         let id = 7;
         let ask = Ask::SetQuota { kind, id, limits };
-        scope.spawn(move || client.ask(&ask));
-        std::thread::sleep(A_WHILE);
+        let asking = scope.spawn(move || client.ask(&ask));
+        assert!(!wait::is_true_within(A_WHILE, || asking.is_finished()));
         unmount(&root, UnmountFlags::empty()).unwrap();
         assert!(mounted.take_server().wait().unwrap().success());
     });
@@ -98,7 +98,7 @@ fn a_frozen_mount_ends_although_a_client_waits() {
 fn a_frozen_mount_that_is_torn_off_ends() {
     let mut mounted = Mounted::new();
     let (root, files) = (mounted.root(), files(&mounted, 3));
-    let watchdog = Watchdog::over(&mut mounted);
+    let (watchdog, connection) = (Watchdog::over(&mut mounted), mounted.connection());
     freeze(&root).unwrap();
     dirty(&files);
     std::thread::scope(|scope| {
@@ -106,7 +106,7 @@ fn a_frozen_mount_that_is_torn_off_ends() {
             scope.spawn(|| file.sync_all());
         }
         scope.spawn(|| fs::create_dir(root.join("new")));
-        std::thread::sleep(A_WHILE);
+        connection.wait_for_requests(files.len() + 1);
         // It is busy, but aborted.
         let _busy = unmount(&root, UnmountFlags::FORCE);
         mounted.take_server().wait().unwrap();
@@ -121,10 +121,10 @@ fn a_frozen_mount_with_waiting_writes_unmounts() {
     let mut mounted = Mounted::new();
     for by_signal in [false, true] {
         let (root, files) = (mounted.root(), files(&mounted, 3));
-        let watchdog = Watchdog::over(&mut mounted);
+        let (watchdog, connection) = (Watchdog::over(&mut mounted), mounted.connection());
         freeze(&root).unwrap();
         dirty(&files);
-        drop_all(files);
+        drop_all(files, &connection);
         if by_signal {
             crate::support::run("kill", &[&mounted.server().id().to_string()]);
             assert!(mounted.take_server().wait().unwrap().success());
@@ -147,27 +147,26 @@ fn a_second_signal_leaves_no_seek_waiting() {
         let files = files(&mounted, MANY / 2);
         let watchdog = Watchdog::over(&mut mounted);
         let server = mounted.server().id().to_string();
-        let ended = AtomicBool::new(false);
-        let has_ended = &ended;
+        let n_seeks = &AtomicU64::new(0);
+        let after_more_seeks = || {
+            let before = n_seeks.load(SeqCst);
+            wait::until_true("seeks", || n_seeks.load(SeqCst) > before + 100);
+        };
         std::thread::scope(|scope| {
             for file in &files {
                 scope.spawn(move || {
-                    while !has_ended.load(SeqCst) {
-                        let written = file.write_all_at(&[7; 65536], 0);
-                        if written.is_err() || seek(file, SeekFrom::Data(0)).is_err() {
-                            // The processors belong to the server that ends.
-                            std::thread::sleep(Duration::from_millis(1));
-                        }
+                    // While the image is being closed there are other errors, and seeks go on.
+                    while errno(file.write_all_at(&[7; 65536], 0)) != Some(libc::ENOTCONN) {
+                        let _ = seek(file, SeekFrom::Data(0));
+                        n_seeks.fetch_add(1, SeqCst);
                     }
                 });
             }
-            std::thread::sleep(Duration::from_millis(20));
+            after_more_seeks();
             crate::support::run("kill", &[&server]);
-            std::thread::sleep(Duration::from_millis(20));
+            after_more_seeks();
             crate::support::run("kill", &[&server]);
-            let status = mounted.take_server().wait();
-            has_ended.store(true, SeqCst);
-            assert!(status.unwrap().success());
+            assert!(mounted.take_server().wait().unwrap().success());
         });
         drop((watchdog, files));
         mounted.mount(&[]);
@@ -181,15 +180,15 @@ fn a_second_signal_leaves_no_seek_waiting() {
 fn a_frozen_mount_that_the_kernel_detached_is_thawed() {
     let mut mounted = Mounted::new();
     let (root, files) = (mounted.root(), files(&mounted, 3));
-    let watchdog = Watchdog::over(&mut mounted);
+    let (watchdog, connection) = (Watchdog::over(&mut mounted), mounted.connection());
     freeze(&root).unwrap();
     dirty(&files);
-    drop_all(files);
+    drop_all(files, &connection);
     let busy = unmount(&root, UnmountFlags::empty());
     assert_eq!(busy, Err(rustix::io::Errno::BUSY));
     unmount(&root, UnmountFlags::DETACH).unwrap();
-    std::thread::sleep(A_WHILE);
-    assert!(mounted.server().try_wait().unwrap().is_none());
+    let ended = || mounted.server().try_wait().unwrap();
+    assert_eq!(wait::within(A_WHILE, ended), None);
     thaw(&root).unwrap();
     assert!(mounted.take_server().wait().unwrap().success());
     drop(watchdog);
@@ -204,11 +203,12 @@ fn a_frozen_mount_that_the_kernel_detached_is_thawed() {
 }
 
 /// Closing a file writes it out, which waits for the thaw.
-fn drop_all(files: Vec<File>) {
+fn drop_all(files: Vec<File>, connection: &Connection) {
+    let count = files.len();
     for file in files {
         std::thread::spawn(move || drop(file));
     }
-    std::thread::sleep(A_WHILE);
+    connection.wait_for_requests(count);
 }
 
 /// A second freeze is refused at once, also with data that cannot be written now.
@@ -235,17 +235,14 @@ fn what_is_frozen_is_not_frozen_again() {
 fn a_frozen_mount_is_shut_down() {
     let mut mounted = Mounted::new();
     let (root, files) = (mounted.root(), files(&mounted, 2));
-    let watchdog = Watchdog::over(&mut mounted);
+    let (watchdog, connection) = (Watchdog::over(&mut mounted), mounted.connection());
     freeze(&root).unwrap();
     dirty(&files);
-    let start = Barrier::new(2);
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            start.wait();
             assert_eq!(errno(fs::create_dir(root.join("new"))), Some(libc::EIO));
         });
-        start.wait();
-        std::thread::sleep(A_WHILE);
+        connection.wait_for_requests(1);
         uext4_fuse::shutdown(&root, uext4::Flush::Log).unwrap();
     });
     drop((watchdog, files));

@@ -9,7 +9,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::{Duration, Instant};
+use uext4_testkit::wait;
 
 /// Calls that no safe library offers.
 const SCRIPT: &str = include_str!("handles.py");
@@ -101,15 +101,11 @@ fn a_handle_of_a_deleted_file_stays_stale() {
     drop_caches();
     assert_eq!(errno(open(&mounted, &handle)), Some(libc::ESTALE));
     // The number is reused with another generation once `FORGET` has arrived, which has no answer.
-    let start = Instant::now();
-    let mut reused = false;
-    while !reused && start.elapsed() < Duration::from_secs(30) {
+    wait::until_true("the inode is used again", || {
         let _ = fs::remove_file(&again);
         fs::write(&again, "new").unwrap();
-        reused = fs::metadata(&again).unwrap().ino() == ino;
-        std::thread::sleep(Duration::from_millis(1));
-    }
-    assert!(reused, "inode {ino} was not used again");
+        fs::metadata(&again).unwrap().ino() == ino
+    });
     assert_eq!(errno(open(&mounted, &handle)), Some(libc::ESTALE));
     drop_caches();
     assert_eq!(errno(open(&mounted, &handle)), Some(libc::ESTALE));

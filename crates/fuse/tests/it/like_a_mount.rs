@@ -7,6 +7,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 use uext4_fuse::{Error, Lazy, umount};
+use uext4_testkit::wait;
 
 fn label(image: &Path) -> String {
     let said = run("blkid", &[&"-p", &"-s", &"LABEL", &"-o", &"value", &image]);
@@ -50,7 +51,7 @@ fn old_inodes_have_whole_seconds_from_the_beginning() {
         // One clock tick may be a whole second by chance, three in a row are not.
         for _ in 0..3 {
             step();
-            std::thread::sleep(Duration::from_millis(7));
+            wait::clock_tick();
             let found = fs::metadata(&path).unwrap();
             let parts = [found.atime_nsec(), found.mtime_nsec(), found.ctime_nsec()];
             assert_eq!(parts, [0; 3], "{what}");
@@ -98,12 +99,12 @@ fn a_mount_that_is_busy_for_a_moment_is_unmounted() {
     // Permanently busy: the caller gets the error.
     let refused = umount(&root, Lazy::No);
     assert!(matches!(refused, Err(Error::Busy { .. })), "{refused:?}");
-    let prober = std::thread::spawn(move || {
-        std::thread::sleep(Duration::from_millis(200));
-        drop(held);
-    });
-    umount(&root, Lazy::No).expect("it is busy for a moment only");
-    prober.join().unwrap();
+    let unmount = std::thread::spawn(move || umount(&root, Lazy::No));
+    let gave_up = || unmount.is_finished();
+    assert!(!wait::is_true_within(Duration::from_millis(200), gave_up));
+    drop(held);
+    let done = unmount.join().unwrap();
+    done.expect("it is busy for a moment only");
     mounted.take_server().wait().unwrap();
     mounted.mount(&[]);
     mounted.unmount();

@@ -7,6 +7,7 @@ use std::fs::{self, File};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
+use uext4_testkit::wait;
 
 fn rename(from: &Path, to: &Path, flags: RenameFlags) -> std::io::Result<()> {
     Ok(renameat_with(CWD, from, CWD, to, flags)?)
@@ -55,7 +56,7 @@ fn link_counts_and_change_times_follow() {
     fs::hard_link(&a, &b).unwrap();
     assert_eq!(fs::metadata(&a).unwrap().nlink(), 2);
     let before = fs::metadata(&a).unwrap();
-    std::thread::sleep(std::time::Duration::from_millis(30));
+    wait::clock_tick();
     fs::remove_file(&b).unwrap();
     let after = fs::metadata(&a).unwrap();
     assert_eq!(after.nlink(), 1);

@@ -39,8 +39,8 @@ fn suite() -> Option<PathBuf> {
 
 /// Result of each test: `ok`, `skipped` or `FAILED`.
 fn run(suite: &Path, config: &Path, at: &Path, second: &Path) -> BTreeMap<String, String> {
-    let everybody = std::fs::Permissions::from_mode(0o755);
-    std::fs::set_permissions(at, everybody).expect("we are the superuser");
+    let readable = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(at, readable).expect("we are the superuser");
     let output = Command::new("timeout")
         .args(["-k", "5", "300"])
         .arg(suite)

@@ -5,8 +5,8 @@ use std::fs;
 use std::io::Write;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
 use uext4_testkit::oracle::{in_ci, is_installed};
+use uext4_testkit::wait;
 
 /// Rows that the database commits before the disturbance.
 const ROWS_MIN: u64 = 300;
@@ -122,11 +122,9 @@ fn acknowledged(acks: &Path) -> u64 {
 
 /// Waits for a few hundred acknowledged rows; returns their number.
 fn wait_for_rows(acks: &Path) -> u64 {
-    let start = Instant::now();
-    while acknowledged(acks) < ROWS_MIN && start.elapsed() < Duration::from_secs(30) {
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    acknowledged(acks)
+    wait::until("rows are acknowledged", || {
+        Some(acknowledged(acks)).filter(|n_rows| *n_rows >= ROWS_MIN)
+    })
 }
 
 /// Checks that the database is intact and has at least that many rows.

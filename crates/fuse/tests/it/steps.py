@@ -245,7 +245,7 @@ def lock(file, kind, start=0, length=0, command=fcntl.F_SETLK):
     asked = struct.pack("hhqqi4x", kind, 0, start, length, 0)
     answer = fcntl.fcntl(file, command, asked)
     kind, _, start, length, pid = struct.unpack("hhqqi4x", answer)
-    return kind, start, length, pid and (pid if pid < 0 else "somebody")
+    return kind, start, length, pid and (pid if pid < 0 else "another")
 
 
 def locks():
@@ -327,14 +327,14 @@ def set_id():
     write("from", b"f" * 1000)
     os.chmod(".", 0o777)
     for mode in (0o6777, 0o2767, 0o2777):
-        for run, who in ((as_user, "user"), (apart, "root")):
+        for run, user in ((as_user, "user"), (apart, "root")):
 
             def steps():
                 for what, change in changes("own"):
                     os.chmod("own", mode)
                     result = attempt(change)
                     seen = os.stat("own")
-                    print(who, f"{mode:o}", what, result, stat.filemode(seen.st_mode), seen.st_size)
+                    print(user, f"{mode:o}", what, result, stat.filemode(seen.st_mode), seen.st_size)
 
             write("own")
             os.chown("own", USER, USER)
@@ -685,8 +685,8 @@ def fixed():
 
 def acl(*entries):
     """An access control list: (tag, permissions[, id])."""
-    nobody = 0xFFFFFFFF
-    return struct.pack("<I", 2) + b"".join(struct.pack("<HHI", *(e if len(e) == 3 else (*e, nobody))) for e in entries)
+    no_id = 0xFFFFFFFF
+    return struct.pack("<I", 2) + b"".join(struct.pack("<HHI", *(e if len(e) == 3 else (*e, no_id))) for e in entries)
 
 
 def acls():
@@ -825,7 +825,7 @@ def ioctls():
 
 
 def foreign_numbers():
-    """Numbers that differ from those of known ioctls in direction or size only, by users who must not
+    """Numbers that differ from those of known ioctls in direction or size only, by users that must not
     change anything. The kernel checks owners and read-only mounts for exact numbers only."""
     write("f", b"f" * 5000)
     os.mkdir("d")
@@ -892,7 +892,7 @@ def capabilities():
     write("from", b"f" * 1000)
     os.chmod(".", 0o777)
     capability = struct.pack("5I", 0x02000001, 1 << 10, 0, 0, 0)
-    for run, who in ((as_user, "user"), (apart, "root")):
+    for run, user in ((as_user, "user"), (apart, "root")):
         for more in (0, SYNC):
             write("own", b"o" * 3000)
             os.chown("own", USER, USER)
@@ -904,7 +904,7 @@ def capabilities():
                     what, change = list(changes("own"))[nr]
                     result = attempt(change)
                     left = CAPABILITY in os.listxattr("own")
-                    print(who, more, what, result, "kept" if left else "gone", os.stat("own").st_size)
+                    print(user, more, what, result, "kept" if left else "gone", os.stat("own").st_size)
 
                 run(step)
             os.unlink("own")

@@ -3,11 +3,10 @@
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use uext4_fuse::{Client, Error, Image, Lazy, umount};
-use uext4_testkit::oracle;
 use uext4_testkit::rings::RingsSwitch;
+use uext4_testkit::{oracle, wait};
 
 /// Size of the images.
 pub(crate) const IMAGE_BYTES: u64 = 256 << 20;
@@ -121,16 +120,11 @@ impl Mounted {
             .stdin(Stdio::null())
             .spawn()
             .expect("the server starts");
-        let start = Instant::now();
-        while !self.is_mounted() {
+        wait::until_true("the mount is ready", || {
             let ended = server.try_wait().expect("it is our child");
             assert!(ended.is_none(), "the server ended: {ended:?}");
-            assert!(
-                start.elapsed() < Duration::from_secs(30),
-                "the mount is not ready"
-            );
-            std::thread::sleep(Duration::from_millis(2));
-        }
+            self.is_mounted()
+        });
         self.server = Some(server);
         // The kernel completes `FUSE_INIT` while the switch is on.
         std::fs::metadata(self.root()).expect("the mount answers");
@@ -138,14 +132,20 @@ impl Mounted {
 
     /// A client of the control socket, which appears a moment after the mount answers.
     pub(crate) fn client(&self) -> Client {
-        let start = Instant::now();
-        loop {
-            match Client::connect(&self.root()) {
-                Ok(client) => return client,
-                Err(error) => assert!(start.elapsed() < Duration::from_secs(30), "{error}"),
-            }
-            std::thread::sleep(Duration::from_millis(2));
-        }
+        wait::until("the server answers", || Client::connect(&self.root()).ok())
+    }
+
+    /// The directory of the connection in `fusectl`, which counts requests without an answer.
+    pub(crate) fn connection(&self) -> Connection {
+        let mounts = std::fs::read_to_string("/proc/self/mountinfo").expect("/proc is mounted");
+        let root = self.root();
+        let wanted = root.to_str().expect("the path is plain");
+        let minor = mounts.lines().find_map(|line| {
+            let mut words = line.split(' ');
+            let (_major, minor) = words.nth(2)?.split_once(':')?;
+            (words.nth(1) == Some(wanted)).then(|| minor.to_owned())
+        });
+        Connection(minor.expect("it is mounted"))
     }
 
     /// Whether `/proc/mounts` has the mount.
@@ -181,15 +181,11 @@ impl Mounted {
     /// Unmounts with retries. Another test that spawns a program holds a copy of every open file
     /// until its child's exec, which makes mounts busy for a moment.
     pub(crate) fn umount_soon(&self) -> Image {
-        let start = Instant::now();
-        loop {
-            match umount(&self.root(), Lazy::No) {
-                Err(Error::Busy { .. }) if start.elapsed() < Duration::from_secs(5) => {
-                    std::thread::sleep(Duration::from_millis(10));
-                }
-                done => return done.expect("it unmounts"),
-            }
-        }
+        let done = wait::until("it is not busy", || match umount(&self.root(), Lazy::No) {
+            Err(Error::Busy { .. }) => None,
+            done => Some(done),
+        });
+        done.expect("it unmounts")
     }
 
     /// Kills the server with SIGKILL.
@@ -198,6 +194,21 @@ impl Mounted {
         server.kill().expect("it is our child");
         let status = server.wait().expect("it is our child");
         assert_eq!(status.signal(), Some(9));
+    }
+}
+
+/// A connection of the kernel to a server.
+pub(crate) struct Connection(String);
+
+impl Connection {
+    /// Waits until this many requests have no answer.
+    pub(crate) fn wait_for_requests(&self, count: usize) {
+        let file = format!("/sys/fs/fuse/connections/{}/waiting", self.0);
+        wait::until_true("requests wait", || {
+            let waiting = std::fs::read_to_string(&file).expect("fusectl is mounted");
+            let waiting: usize = waiting.trim().parse().expect("a number");
+            waiting >= count
+        });
     }
 }
 

@@ -8,8 +8,9 @@ use std::io::Write;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::process::Command;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 use uext4_testkit::oracle::{self, KernelMount};
+use uext4_testkit::wait;
 
 const MKE2FS: &[&str] = &["-b", "4096"];
 /// Long enough for a clock tick to fall into an operation now and then, in bytes.
@@ -112,7 +113,7 @@ fn moved(at: &Path) -> Vec<(&'static str, [bool; 2])> {
         let file = new_file(&path, 2 * ALIGN_BYTES);
         file.set_modified(LONG_AGO).expect("it is ours");
         let before = times_of(&path);
-        std::thread::sleep(Duration::from_millis(20));
+        wait::clock_tick();
         operation(at, &file);
         drop(file);
         let after = times_of(&path);

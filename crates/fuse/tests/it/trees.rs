@@ -61,7 +61,7 @@ fn a_kernel_tree_is_read_and_removed() {
     let tree = TreeSpec::generate(4, &Shape::new(400));
     let kernel = KernelMount::new(&image, "").expect("the kernel mounts it");
     tree.apply(kernel.path()).expect("the tree fits");
-    kernel.unmount().expect("nobody uses it");
+    kernel.unmount().expect("it is not in use");
     let mut mounted = Mounted::new();
     mounted.unmount();
     std::fs::copy(&image, mounted.image()).expect("there is room");

@@ -6,10 +6,10 @@ use crate::home::Home;
 use crate::log_file::LogFile;
 use crate::{Error, Image};
 use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
 use uext4_device::BlockDevice;
 use uext4_format::jbd2::{BlockType, Revoked, Superblock, Tag, Tags, unescape};
 use uext4_format::{BlockNr, Tid};
+use uext4_sync::Arc;
 
 /// Blocks per batch of reads and home writes.
 const BATCH_BLOCKS: usize = 256;

@@ -10,10 +10,10 @@ use crate::encode::{LogBlock, encode};
 use crate::home::Home;
 use crate::log_file::LogFile;
 use crate::{Error, Image, Log};
-use std::sync::Arc;
 use uext4_device::BlockDevice;
 use uext4_format::BlockNr;
 use uext4_format::jbd2::{CommitBlock, Superblock};
+use uext4_sync::Arc;
 
 /// Logs the ascending `images` as the transaction that the fast commits of `report` belong to,
 /// writes them home and marks the log clean. The commit block gets the time `seconds`, since 1970.

@@ -88,7 +88,7 @@ fn a_commit_waits_for_a_step_of_a_pass_and_not_for_its_end() {
     thread::scope(|scope| {
         scope.spawn(|| {
             (0..12).for_each(|nr| commit(&journal, nr));
-            done.send(()).expect("somebody waits");
+            done.send(()).expect("the test waits");
         });
         let in_time = all.recv_timeout(Duration::from_secs(60));
         let is_stuck = !*sticky.let_go.lock();

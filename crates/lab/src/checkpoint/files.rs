@@ -3,27 +3,27 @@
 
 use super::{FILES, Plan, key};
 use crate::backing::Backing;
+use crate::cleanup::Cleanup;
 use crate::collection::{Collection, Sample};
-use crate::crew::{self, Done};
 use crate::experiments::{Clock, Experiment, Task, Unit};
-use crate::janitor::Janitor;
 use crate::measure::of_system;
 use crate::stage::{Place, Setup, Stage};
 use crate::system::{self, System};
+use crate::workers::{self, Done};
 use anyhow::Result;
 
 /// Backing image of the file systems, with its cleanup process.
 pub(super) struct Ground {
     backing: Backing,
-    janitor: Janitor,
+    cleanup: Cleanup,
 }
 
 impl Ground {
     pub(super) fn new(plan: &Plan) -> Result<Self> {
-        let mut janitor = Janitor::start()?;
+        let mut cleanup = Cleanup::start()?;
         let backing = Backing::new(plan.image_mib, plan.journal_mib)?;
-        janitor.watch(backing.dir())?;
-        Ok(Self { backing, janitor })
+        cleanup.watch(backing.dir())?;
+        Ok(Self { backing, cleanup })
     }
 
     /// Runs all systems with all numbers of workers, once.
@@ -42,7 +42,7 @@ impl Ground {
             options: of_system(system, &plan.mount_options),
             ..Setup::default()
         };
-        let stage = Stage::set(system, &self.backing, &setup, &mut self.janitor)?;
+        let stage = Stage::set(system, &self.backing, &setup, &mut self.cleanup)?;
         let task = |worker| Task {
             experiment: Experiment::Fsync,
             variant: FILES.to_owned(),
@@ -56,7 +56,7 @@ impl Ground {
         };
         let tasks: Vec<Task> = (0..workers).map(task).collect();
         let place = stage.place();
-        let done = crew::work(&place, &tasks);
+        let done = workers::work(&place, &tasks);
         let share_ns = match &place {
             Place::Library(filesystem) => Some(filesystem.stats().journal.bookkeeping_ns),
             Place::Directory(_) => None,
@@ -66,7 +66,7 @@ impl Ground {
         let done: Vec<Done> = done?.into_iter().flatten().collect();
         struck?;
         let files: u64 = done.iter().map(|one| one.amount).sum();
-        let taken = crew::taken(Clock::Wall, &done);
+        let taken = workers::taken(Clock::Wall, &done);
         let seconds = taken.as_secs_f64().max(1e-9);
         let rate = files as f64 / seconds;
         let mut samples = vec![Sample::new("files", Unit::PerSecond, rate)];

@@ -3,7 +3,7 @@
 
 use super::Task;
 use crate::backing::BYTES_PER_INODE;
-use crate::seat::{LibrarySeat, Seat};
+use crate::client::{Client, LibraryClient};
 use anyhow::Result;
 use std::sync::Arc;
 use uext4::mkfs::{self, InodeCount, JournalSize, MkfsOptions, Preset};
@@ -13,7 +13,7 @@ use uext4_device::MemDevice;
 pub(super) const APART: &str = "apart";
 
 /// A client of a private file system, formatted like the shared one.
-pub(super) fn seat(task: &Task) -> Result<Box<dyn Seat>> {
+pub(super) fn client(task: &Task) -> Result<Box<dyn Client>> {
     let device = Arc::new(MemDevice::new(task.image_mib << 20));
     let options = MkfsOptions {
         inodes: InodeCount::BytesPerInode(BYTES_PER_INODE),
@@ -22,5 +22,5 @@ pub(super) fn seat(task: &Task) -> Result<Box<dyn Seat>> {
     };
     mkfs::format(&*device, &options)?;
     let filesystem = Filesystem::mount(device, MountOptions::default())?;
-    Ok(Box::new(LibrarySeat::new(Arc::new(filesystem))?))
+    Ok(Box::new(LibraryClient::new(Arc::new(filesystem))?))
 }

@@ -4,7 +4,7 @@
 //! The last two phases count extents after an fsync; they are not timed.
 
 use super::{Phase, Task, Unit, Work};
-use crate::seat::{OpenFile, Seat};
+use crate::client::{Client, OpenFile};
 use anyhow::Result;
 
 const STEP_BYTES: usize = 4096;
@@ -24,8 +24,8 @@ struct Append {
     steps: u64,
 }
 
-pub(super) fn start(task: Task, seat: Box<dyn Seat>) -> Result<Box<dyn Work>> {
-    let file = seat.open_new(&format!("append.{}", task.worker))?;
+pub(super) fn start(task: Task, client: Box<dyn Client>) -> Result<Box<dyn Work>> {
+    let file = client.open_new(&format!("append.{}", task.worker))?;
     Ok(Box::new(Append {
         file,
         steps: task.count,

@@ -4,7 +4,7 @@
 //! the file is truncated to zero, which is timed but not counted as an operation.
 
 use super::{Task, Work};
-use crate::seat::{OpenFile, Seat};
+use crate::client::{Client, OpenFile};
 use anyhow::Result;
 use std::time::{Duration, Instant};
 
@@ -16,10 +16,10 @@ struct Fallocate2 {
     seconds: f64,
 }
 
-pub(super) fn start(task: Task, seat: Box<dyn Seat>) -> Result<Box<dyn Work>> {
+pub(super) fn start(task: Task, client: Box<dyn Client>) -> Result<Box<dyn Work>> {
     let name = format!("fallocate2.{}", task.worker);
-    let file = seat.open_new(&name)?;
-    seat.remove(&name)?;
+    let file = client.open_new(&name)?;
+    client.remove(&name)?;
     Ok(Box::new(Fallocate2 {
         file,
         seconds: task.seconds,

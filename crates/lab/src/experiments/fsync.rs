@@ -1,25 +1,25 @@
 //! Small durable files: create, write 4 KiB, fsync, close.
 
 use super::{Task, Work};
-use crate::seat::Seat;
+use crate::client::Client;
 use anyhow::Result;
 use std::time::{Duration, Instant};
 
 const FILE_BYTES: usize = 4096;
 
 struct Fsync {
-    seat: Box<dyn Seat>,
+    client: Box<dyn Client>,
     seconds: f64,
     /// Number of files; 0: as many as the time allows.
     count: u64,
 }
 
-pub(super) fn start(task: Task, mut seat: Box<dyn Seat>) -> Result<Box<dyn Work>> {
+pub(super) fn start(task: Task, mut client: Box<dyn Client>) -> Result<Box<dyn Work>> {
     let dir = format!("dir.{}", task.worker);
-    seat.make_dir(&dir)?;
-    seat.enter(&dir)?;
+    client.make_dir(&dir)?;
+    client.enter(&dir)?;
     Ok(Box::new(Fsync {
-        seat,
+        client,
         seconds: task.seconds,
         count: task.count,
     }))
@@ -35,7 +35,7 @@ impl Work for Fsync {
             count => done < count,
         };
         while goes_on(done) {
-            let file = self.seat.open_new(&format!("file.{done}"))?;
+            let file = self.client.open_new(&format!("file.{done}"))?;
             file.write(0, &data)?;
             file.fsync()?;
             done += 1;

@@ -8,7 +8,7 @@
 //! before the clock runs, so that all numbers of workers begin alike.
 
 use super::{Phase, Task, Unit, Work};
-use crate::seat::Seat;
+use crate::client::Client;
 use anyhow::Result;
 
 const CREATE: usize = 0;
@@ -24,14 +24,14 @@ pub(super) fn phases() -> Vec<Phase> {
 
 struct Mdtest {
     /// One client per directory.
-    seats: Vec<Box<dyn Seat>>,
+    clients: Vec<Box<dyn Client>>,
     /// Index of the client, and name.
     names: Vec<(usize, String)>,
 }
 
 pub(super) const SPREAD: &str = "spread";
 
-pub(super) fn start(task: Task, seat: Box<dyn Seat>) -> Result<Box<dyn Work>> {
+pub(super) fn start(task: Task, client: Box<dyn Client>) -> Result<Box<dyn Work>> {
     let worker = task.worker;
     let dirs = match &*task.variant {
         "own" => vec![format!("dir.{worker}")],
@@ -39,30 +39,30 @@ pub(super) fn start(task: Task, seat: Box<dyn Seat>) -> Result<Box<dyn Work>> {
         _ => vec!["dir".into()],
     };
     let below = |dir: &String| {
-        seat.make_dir(dir)?;
-        seat.below(dir)
+        client.make_dir(dir)?;
+        client.below(dir)
     };
-    let seats: Vec<_> = dirs.iter().map(below).collect::<Result<_>>()?;
+    let clients: Vec<_> = dirs.iter().map(below).collect::<Result<_>>()?;
     let name = |index: u64| {
-        let at = (u64::from(worker) + index) as usize % seats.len();
+        let at = (u64::from(worker) + index) as usize % clients.len();
         (at, format!("file.mdtest.{worker}.{index}"))
     };
     let names = (0..task.count).map(name).collect();
-    Ok(Box::new(Mdtest { seats, names }))
+    Ok(Box::new(Mdtest { clients, names }))
 }
 
 impl Work for Mdtest {
     fn phase(&mut self, index: usize) -> Result<u64> {
         if index == SETTLE {
-            self.seats[0].sync()?;
+            self.clients[0].sync()?;
             return Ok(0);
         }
         for (at, name) in &self.names {
-            let seat = &self.seats[*at];
+            let client = &self.clients[*at];
             match index {
-                CREATE => seat.create(name)?,
-                STAT => seat.stat(name)?,
-                _ => seat.remove(name)?,
+                CREATE => client.create(name)?,
+                STAT => client.stat(name)?,
+                _ => client.remove(name)?,
             }
         }
         Ok(self.names.len() as u64)

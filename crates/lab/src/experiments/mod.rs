@@ -17,7 +17,7 @@ mod stress_orphan;
 pub(crate) use setup::setup;
 
 use crate::backing::BYTES_PER_INODE;
-use crate::seat::Seat;
+use crate::client::Client;
 use crate::system::System;
 use anyhow::{Result, bail};
 use serde::{Deserialize, Serialize};
@@ -296,23 +296,23 @@ impl Task {
     }
 
     /// The worker, with its files prepared.
-    pub(crate) fn start(self, seat: Box<dyn Seat>) -> Result<Box<dyn Work>> {
-        let seat = match self.variant == apart::APART {
-            true => apart::seat(&self)?,
-            false => seat,
+    pub(crate) fn start(self, client: Box<dyn Client>) -> Result<Box<dyn Work>> {
+        let client = match self.variant == apart::APART {
+            true => apart::client(&self)?,
+            false => client,
         };
         match self.experiment {
-            Experiment::Mdtest => mdtest::start(self, seat),
-            Experiment::Fallocate2 => fallocate2::start(self, seat),
-            Experiment::Fsync => fsync::start(self, seat),
-            Experiment::Mount => mount::start(self, seat),
-            Experiment::MountCreate => mount_create::start(self, seat),
-            Experiment::MountIo => mount_io::start(self, seat),
-            Experiment::Append => append::start(self, seat),
-            Experiment::StressOrphan => stress_orphan::start(self, seat),
-            Experiment::MountNames => mount_names::start(self, seat),
-            Experiment::MountTree => mount_tree::start(self, seat),
-            Experiment::ParallelWrite => parallel_write::start(self, seat),
+            Experiment::Mdtest => mdtest::start(self, client),
+            Experiment::Fallocate2 => fallocate2::start(self, client),
+            Experiment::Fsync => fsync::start(self, client),
+            Experiment::Mount => mount::start(self, client),
+            Experiment::MountCreate => mount_create::start(self, client),
+            Experiment::MountIo => mount_io::start(self, client),
+            Experiment::Append => append::start(self, client),
+            Experiment::StressOrphan => stress_orphan::start(self, client),
+            Experiment::MountNames => mount_names::start(self, client),
+            Experiment::MountTree => mount_tree::start(self, client),
+            Experiment::ParallelWrite => parallel_write::start(self, client),
         }
     }
 

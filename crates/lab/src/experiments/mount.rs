@@ -5,7 +5,7 @@
 //! among all workers, so that runs with many workers need no larger file system.
 
 use super::{Phase, Task, Work, mount_io, mount_names, mount_tree};
-use crate::seat::Seat;
+use crate::client::Client;
 use anyhow::{Context, Result};
 
 /// Bytes of data per name, for all workers together.
@@ -25,23 +25,27 @@ struct Mount {
     parts: [(Box<dyn Work>, usize); 3],
 }
 
-pub(super) fn start(task: Task, mut seat: Box<dyn Seat>) -> Result<Box<dyn Work>> {
-    let place = seat.path().context("it needs a directory of the system")?;
-    let of_same = || crate::seat::SystemSeat::new(&place).map(Box::new);
+pub(super) fn start(task: Task, mut client: Box<dyn Client>) -> Result<Box<dyn Work>> {
+    let place = client
+        .path()
+        .context("it needs a directory of the system")?;
+    let of_same = || crate::client::SystemClient::new(&place).map(Box::new);
     let data = Task {
         count: (task.count * DATA_BYTES / u64::from(task.workers)).div_ceil(1 << 20),
         ..task.clone()
     };
     let dir = format!("worker.{}", task.worker);
-    let mut in_dir: [Box<dyn Seat>; 2] = [of_same()?, of_same()?];
-    seat.make_dir(&dir)?;
-    seat.enter(&dir)?;
-    in_dir.iter_mut().try_for_each(|seat| seat.enter(&dir))?;
+    let mut in_dir: [Box<dyn Client>; 2] = [of_same()?, of_same()?];
+    client.make_dir(&dir)?;
+    client.enter(&dir)?;
+    in_dir
+        .iter_mut()
+        .try_for_each(|client| client.enter(&dir))?;
     let [for_data, for_tree] = in_dir;
     Ok(Box::new(Mount {
         parts: [
             (
-                mount_names::start(task.clone(), seat)?,
+                mount_names::start(task.clone(), client)?,
                 mount_names::phases().len(),
             ),
             (mount_io::start(data, for_data)?, mount_io::phases().len()),

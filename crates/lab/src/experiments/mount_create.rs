@@ -2,7 +2,7 @@
 //! that falls with the size.
 
 use super::{Phase, Task, Unit, Work};
-use crate::seat::Seat;
+use crate::client::Client;
 use anyhow::Result;
 
 /// Names per chunk, all workers together.
@@ -21,17 +21,17 @@ pub(super) fn phases(count: u64, workers: u32) -> Vec<Phase> {
 }
 
 struct MountCreate {
-    seat: Box<dyn Seat>,
+    client: Box<dyn Client>,
     worker: u32,
     chunk: u64,
 }
 
-pub(super) fn start(task: Task, mut seat: Box<dyn Seat>) -> Result<Box<dyn Work>> {
-    seat.make_dir("dir")?;
-    seat.enter("dir")?;
+pub(super) fn start(task: Task, mut client: Box<dyn Client>) -> Result<Box<dyn Work>> {
+    client.make_dir("dir")?;
+    client.enter("dir")?;
     let chunk = chunk(task.count, task.workers);
     Ok(Box::new(MountCreate {
-        seat,
+        client,
         worker: task.worker,
         chunk,
     }))
@@ -41,7 +41,7 @@ impl Work for MountCreate {
     fn phase(&mut self, index: usize) -> Result<u64> {
         let first = index as u64 * self.chunk;
         for number in first..first + self.chunk {
-            self.seat
+            self.client
                 .create(&format!("file.{}.{number}", self.worker))?;
         }
         Ok(self.chunk)

@@ -2,7 +2,7 @@
 //! offsets, and with direct I/O.
 
 use super::{Phase, Task, Unit, Work};
-use crate::seat::{Cache, OpenFile, Seat};
+use crate::client::{Cache, Client, OpenFile};
 use anyhow::{Context, Result, ensure};
 use uext4_testkit::rng::Rng;
 
@@ -68,17 +68,17 @@ pub(super) fn phases() -> Vec<Phase> {
 }
 
 struct MountIo {
-    seat: Box<dyn Seat>,
+    client: Box<dyn Client>,
     worker: u32,
     size_bytes: u64,
     file: Option<Box<dyn OpenFile>>,
     memory: Vec<u8>,
 }
 
-pub(super) fn start(task: Task, seat: Box<dyn Seat>) -> Result<Box<dyn Work>> {
+pub(super) fn start(task: Task, client: Box<dyn Client>) -> Result<Box<dyn Work>> {
     let size_bytes = task.count << 20;
     Ok(Box::new(MountIo {
-        seat,
+        client,
         worker: task.worker,
         size_bytes,
         file: None,
@@ -91,7 +91,7 @@ impl Work for MountIo {
         let step = &STEPS[index];
         if let What::Make = step.what {
             let name = format!("data.{}.{index}", self.worker);
-            self.file = Some(self.seat.open_new(&name)?);
+            self.file = Some(self.client.open_new(&name)?);
         }
         let file = self.file.as_ref().context("the first phase makes it")?;
         file.set_cache(step.cache)?;

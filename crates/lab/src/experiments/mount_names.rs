@@ -6,7 +6,7 @@
 //! kernel never trusts its cache. A first round of create, attributes and remove is not measured.
 
 use super::{Phase, Task, Unit, Work};
-use crate::seat::{OpenFile, Seat};
+use crate::client::{Client, OpenFile};
 use anyhow::Result;
 
 const CREATE: usize = 0;
@@ -22,23 +22,23 @@ pub(super) fn phases() -> Vec<Phase> {
 }
 
 struct MountNames {
-    seat: Box<dyn Seat>,
+    client: Box<dyn Client>,
     open: Box<dyn OpenFile>,
     names: Vec<String>,
     absent: Vec<String>,
 }
 
-pub(super) fn start(task: Task, mut seat: Box<dyn Seat>) -> Result<Box<dyn Work>> {
+pub(super) fn start(task: Task, mut client: Box<dyn Client>) -> Result<Box<dyn Work>> {
     let dir = format!("dir.{}", task.worker);
-    seat.make_dir(&dir)?;
-    seat.enter(&dir)?;
+    client.make_dir(&dir)?;
+    client.enter(&dir)?;
     let names = |what: &str| -> Vec<String> {
         let numbered = (0..task.count).map(|index| format!("{what}.{index}"));
         numbered.collect()
     };
     let mut work = MountNames {
-        open: seat.open_new("open")?,
-        seat,
+        open: client.open_new("open")?,
+        client,
         names: names("file"),
         absent: names("absent"),
     };
@@ -54,11 +54,11 @@ impl Work for MountNames {
             names.iter().try_for_each(|name| act(name))
         };
         match index {
-            CREATE => each(&self.names, &|name| self.seat.create(name))?,
+            CREATE => each(&self.names, &|name| self.client.create(name))?,
             GETATTR => each(&self.names, &|_| self.open.attributes())?,
-            LOOKUP => each(&self.names, &|name| self.seat.make_dir(name))?,
-            MISS => each(&self.absent, &|name| self.seat.miss(name))?,
-            REMOVE => each(&self.names, &|name| self.seat.remove(name))?,
+            LOOKUP => each(&self.names, &|name| self.client.make_dir(name))?,
+            MISS => each(&self.absent, &|name| self.client.miss(name))?,
+            REMOVE => each(&self.names, &|name| self.client.remove(name))?,
             _ => unreachable!("there are as many phases"),
         }
         Ok(self.names.len() as u64)

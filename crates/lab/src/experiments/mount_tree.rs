@@ -1,7 +1,7 @@
 //! A tree of real files: copied into the mount, walked and removed by the system's own programs.
 
 use super::{Phase, Task, Unit, Work};
-use crate::seat::Seat;
+use crate::client::Client;
 use anyhow::{Context, Result};
 use std::path::PathBuf;
 use uext4_testkit::oracle::Program;
@@ -22,11 +22,13 @@ struct MountTree {
     tree: PathBuf,
     n_entries: u64,
     /// Keeps `path` valid.
-    _seat: Box<dyn Seat>,
+    _client: Box<dyn Client>,
 }
 
-pub(super) fn start(task: Task, seat: Box<dyn Seat>) -> Result<Box<dyn Work>> {
-    let place = seat.path().context("it needs a directory of the system")?;
+pub(super) fn start(task: Task, client: Box<dyn Client>) -> Result<Box<dyn Work>> {
+    let place = client
+        .path()
+        .context("it needs a directory of the system")?;
     let source = match task.workers {
         1 => SOURCE,
         _ => PART_OF_SOURCE,
@@ -36,7 +38,7 @@ pub(super) fn start(task: Task, seat: Box<dyn Seat>) -> Result<Box<dyn Work>> {
         source,
         tree: place.join(format!("tree.{}", task.worker)),
         n_entries: found.stdout.lines().count() as u64,
-        _seat: seat,
+        _client: client,
     }))
 }
 

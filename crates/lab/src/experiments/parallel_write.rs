@@ -3,7 +3,7 @@
 //! A second round truncates the file to zero and writes it again. The last phase counts extents.
 
 use super::{Phase, Task, Unit, Work};
-use crate::seat::{OpenFile, Seat};
+use crate::client::{Client, OpenFile};
 use anyhow::Result;
 
 const PIECE_BYTES: usize = 64 << 10;
@@ -23,8 +23,8 @@ struct ParallelWrite {
     size_bytes: u64,
 }
 
-pub(super) fn start(task: Task, seat: Box<dyn Seat>) -> Result<Box<dyn Work>> {
-    let file = seat.open_new(&format!("parallel.{}", task.worker))?;
+pub(super) fn start(task: Task, client: Box<dyn Client>) -> Result<Box<dyn Work>> {
+    let file = client.open_new(&format!("parallel.{}", task.worker))?;
     Ok(Box::new(ParallelWrite {
         file,
         size_bytes: task.count << 20,

@@ -3,7 +3,7 @@
 //! Every worker has its own directory, so that workers share only the tracking of orphans.
 
 use super::{Task, Work};
-use crate::seat::Seat;
+use crate::client::Client;
 use anyhow::Result;
 use std::time::{Duration, Instant};
 
@@ -11,16 +11,16 @@ use std::time::{Duration, Instant};
 const BATCH: u64 = 16;
 
 struct StressOrphan {
-    seat: Box<dyn Seat>,
+    client: Box<dyn Client>,
     seconds: f64,
 }
 
-pub(super) fn start(task: Task, mut seat: Box<dyn Seat>) -> Result<Box<dyn Work>> {
+pub(super) fn start(task: Task, mut client: Box<dyn Client>) -> Result<Box<dyn Work>> {
     let dir = format!("dir.{}", task.worker);
-    seat.make_dir(&dir)?;
-    seat.enter(&dir)?;
+    client.make_dir(&dir)?;
+    client.enter(&dir)?;
     Ok(Box::new(StressOrphan {
-        seat,
+        client,
         seconds: task.seconds,
     }))
 }
@@ -31,8 +31,8 @@ impl Work for StressOrphan {
         let mut done = 0;
         while Instant::now() < end {
             for _ in 0..BATCH {
-                let file = self.seat.open_new("orphan")?;
-                self.seat.remove("orphan")?;
+                let file = self.client.open_new("orphan")?;
+                self.client.remove("orphan")?;
                 drop(file);
             }
             done += BATCH;

@@ -13,8 +13,8 @@ mod rows;
 pub(crate) use row::{measure_directory, measure_library};
 pub(crate) use rows::names;
 
+use crate::cleanup::Cleanup;
 use crate::collection::{Collection, Sample};
-use crate::janitor::Janitor;
 use crate::measure::{Results, progress};
 use crate::system::System;
 use anyhow::{Context, Result, bail, ensure};
@@ -51,9 +51,9 @@ pub(crate) fn run(plan: &Plan) -> Result<Results> {
     if rows.is_empty() {
         bail!("nothing to run: no row of the list suits");
     }
-    let mut janitor = Janitor::start()?;
+    let mut cleanup = Cleanup::start()?;
     let dir = oracle::scratch_dir()?;
-    janitor.watch(dir.path())?;
+    cleanup.watch(dir.path())?;
     let image = dir.path().join("fragmented.img");
     let progress = progress(rows.len() as u64 * u64::from(plan.runs) + 1);
     progress.set_message("makes the file system");
@@ -63,7 +63,7 @@ pub(crate) fn run(plan: &Plan) -> Result<Results> {
     for _ in 0..plan.runs {
         for row in &rows {
             progress.set_message(format!("{} {}", row.system.name(), row.name));
-            let samples = one_run(plan, row, &image, &mut janitor)
+            let samples = one_run(plan, row, &image, &mut cleanup)
                 .with_context(|| format!("{} {}", row.system.name(), row.name))?;
             all.add(&row.key(), samples);
             progress.inc(1);
@@ -73,8 +73,8 @@ pub(crate) fn run(plan: &Plan) -> Result<Results> {
     Ok(all.results(&plan.systems))
 }
 
-fn one_run(plan: &Plan, row: &Row, image: &Path, janitor: &mut Janitor) -> Result<Vec<Sample>> {
-    let samples = row::run(row, image, plan, janitor);
+fn one_run(plan: &Plan, row: &Row, image: &Path, cleanup: &mut Cleanup) -> Result<Vec<Sample>> {
+    let samples = row::run(row, image, plan, cleanup);
     // Also after a failure: the next row needs the image without the files of this one.
     let restored = row::restore(image);
     let samples = samples?;

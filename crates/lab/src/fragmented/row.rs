@@ -5,11 +5,11 @@
 
 use super::Plan;
 use super::rows::Row;
+use crate::cleanup::Cleanup;
+use crate::client::{Client, LibraryClient, SystemClient};
 use crate::collection::Sample;
 use crate::experiments::Unit;
-use crate::janitor::Janitor;
 use crate::memory;
-use crate::seat::{LibrarySeat, Seat, SystemSeat};
 use crate::stage::Setup;
 use crate::system::System;
 use anyhow::{Context, Result};
@@ -31,10 +31,10 @@ pub(super) fn run(
     row: &Row,
     image: &Path,
     plan: &Plan,
-    janitor: &mut Janitor,
+    cleanup: &mut Cleanup,
 ) -> Result<Vec<Sample>> {
     match row.system {
-        System::KernelExt4 => run_kernel(row, image, plan, janitor),
+        System::KernelExt4 => run_kernel(row, image, plan, cleanup),
         _ => listen(
             child("library", image, row.options, plan.settle)?,
             plan.limit,
@@ -42,12 +42,12 @@ pub(super) fn run(
     }
 }
 
-fn run_kernel(row: &Row, image: &Path, plan: &Plan, janitor: &mut Janitor) -> Result<Vec<Sample>> {
+fn run_kernel(row: &Row, image: &Path, plan: &Plan, cleanup: &mut Cleanup) -> Result<Vec<Sample>> {
     let buffers = memory::buffers_mib()?;
     let start = Instant::now();
     let mount = KernelMount::new(image, row.options)?;
     let elapsed = start.elapsed();
-    janitor.watch(mount.path())?;
+    cleanup.watch(mount.path())?;
     let read = blocks_read(mount.loop_device())?;
     let mut samples = vec![milliseconds("mount", elapsed)];
     let written = child("directory", mount.path(), row.options, plan.settle)
@@ -132,7 +132,7 @@ pub(crate) fn measure_library(image: &Path, options: &str, settle: Duration) -> 
     let start = Instant::now();
     let filesystem = Arc::new(open(image, options)?);
     say(&milliseconds("mount", start.elapsed()))?;
-    write_all(&LibrarySeat::new(filesystem.clone())?, settle, &|| {
+    write_all(&LibraryClient::new(filesystem.clone())?, settle, &|| {
         library_numbers(&filesystem)?.iter().try_for_each(say)
     })?;
     filesystem.abandon();
@@ -141,12 +141,12 @@ pub(crate) fn measure_library(image: &Path, options: &str, settle: Duration) -> 
 
 /// Main function of a child on a mount.
 pub(crate) fn measure_directory(dir: &Path, settle: Duration) -> Result<()> {
-    write_all(&SystemSeat::new(dir)?, settle, &|| Ok(()))
+    write_all(&SystemClient::new(dir)?, settle, &|| Ok(()))
 }
 
 /// Runs all writes; `after_second` prints other costs of the first two.
 fn write_all(
-    seat: &dyn Seat,
+    client: &dyn Client,
     settle: Duration,
     after_second: &dyn Fn() -> Result<()>,
 ) -> Result<()> {
@@ -157,7 +157,7 @@ fn write_all(
             std::thread::sleep(settle);
         }
         let start = Instant::now();
-        let file = seat.open_new(name)?;
+        let file = client.open_new(name)?;
         for call in 0..mib {
             file.write(call * CALL_BYTES as u64, &data)?;
         }
@@ -202,13 +202,13 @@ fn blocks_read(device: &str) -> Result<f64> {
 pub(super) fn restore(image: &Path) -> Result<()> {
     let options = "discard,allocator=freespace-tree,no_prefetch_block_bitmaps";
     let filesystem = Arc::new(open(image, options)?);
-    let seat = LibrarySeat::new(filesystem.clone())?;
+    let client = LibraryClient::new(filesystem.clone())?;
     for (name, _) in WRITES {
-        if seat.stat(name).is_ok() {
-            seat.remove(name)?;
+        if client.stat(name).is_ok() {
+            client.remove(name)?;
         }
     }
-    drop(seat);
+    drop(client);
     Ok(filesystem.unmount()?)
 }
 

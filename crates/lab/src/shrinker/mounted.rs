@@ -7,7 +7,7 @@
 
 use super::load::{self, BLOCK_BYTES, DISK_BYTES, Load};
 use super::{Calls, Plan, Times};
-use crate::janitor::Janitor;
+use crate::cleanup::Cleanup;
 use crate::stage::{Place, Setup, Stage};
 use crate::system::System;
 use anyhow::{Context, Result, bail};
@@ -34,8 +34,8 @@ struct Block([u8; BLOCK_BYTES as usize]);
 pub(super) fn run(plan: &Plan, system: System, load: Load) -> Result<Calls> {
     let block = BLOCK_BYTES.to_string();
     let (dir, image) = oracle::mke2fs_image(DISK_BYTES, &["-b", &block])?;
-    let mut janitor = Janitor::start()?;
-    janitor.watch(dir.path())?;
+    let mut cleanup = Cleanup::start()?;
+    cleanup.watch(dir.path())?;
     let setup = Setup {
         options: match system.is_ours() {
             true => format!("nodelalloc,extent_cache={}", plan.memory_bytes),
@@ -43,7 +43,7 @@ pub(super) fn run(plan: &Plan, system: System, load: Load) -> Result<Calls> {
         },
         ..Setup::default()
     };
-    let stage = Stage::mount(system, &image, dir.path(), &setup, &mut janitor)?;
+    let stage = Stage::mount(system, &image, dir.path(), &setup, &mut cleanup)?;
     let calls = match (&stage, stage.place()) {
         (Stage::Kernel(mount), Place::Directory(root)) => {
             under_pressure(|| write(plan, load, &root))?;

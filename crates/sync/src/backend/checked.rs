@@ -172,7 +172,7 @@ impl<T> OnceLock<T> {
             return value;
         }
         let _the_first_stays = self.set(make());
-        self.value.get().expect("somebody has just put one in")
+        self.value.get().expect("a value was just stored")
     }
 }
 

@@ -33,3 +33,16 @@ pub mod thread {
     #[cfg(not(shuttle))]
     pub use std::thread::*;
 }
+
+/// Channels; those of the model checker under `--cfg shuttle`.
+pub mod mpsc {
+    #[cfg(shuttle)]
+    pub use shuttle::sync::mpsc::*;
+    #[cfg(not(shuttle))]
+    pub use std::sync::mpsc::*;
+}
+
+/// Number of cores available to this process; 1 if it is unknown.
+pub fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}

@@ -15,13 +15,12 @@ use tempfile::TempDir;
 use super::program::{Program, in_ci};
 use super::scratch::scratch_dir;
 use super::unmount::unmount;
+use crate::wait;
 
-/// Attempts of `losetup`: two processes may get the same free loop device.
-const ATTACH_ATTEMPTS: u32 = 20;
-/// Polls for the detach of a loop device.
-const DETACH_ATTEMPTS: u32 = 200;
-/// Pause between two attempts.
-const PAUSE: Duration = Duration::from_millis(50);
+/// Time for attempts of `losetup`: two processes may get the same free loop device.
+const ATTACH_LIMIT: Duration = Duration::from_secs(2);
+/// Time for the detach of a loop device.
+const DETACH_LIMIT: Duration = Duration::from_secs(10);
 
 /// An image mounted by the kernel; dropping it unmounts it.
 #[derive(Debug)]
@@ -123,14 +122,11 @@ impl KernelMount {
     }
 
     fn wait_for_loop(&self) -> Result<()> {
-        for _ in 0..DETACH_ATTEMPTS {
-            // Detached, or reused for another image meanwhile.
-            if backing_file(&self.loop_device) != self.backing_file {
-                return Ok(());
-            }
-            std::thread::sleep(PAUSE);
-        }
-        bail!("{} did not detach", self.loop_device)
+        // Detached, or reused for another image meanwhile.
+        let is_detached = || backing_file(&self.loop_device) != self.backing_file;
+        let is_detached = wait::is_true_within(DETACH_LIMIT, is_detached);
+        ensure!(is_detached, "{} did not detach", self.loop_device);
+        Ok(())
     }
 }
 
@@ -146,21 +142,31 @@ impl Drop for KernelMount {
 pub(super) fn attach(image: &Path, options: &str) -> Result<String> {
     let read_only = options.split(',').any(|one| one == "ro");
     let mut last_answer = String::new();
-    for _ in 0..ATTACH_ATTEMPTS {
-        let program = Program::new("losetup")?.args(["--find", "--show"]);
-        let program = if read_only {
-            program.arg("--read-only")
-        } else {
-            program
+    let attached = wait::within(ATTACH_LIMIT, || {
+        let attached = try_attach(image, read_only);
+        last_answer = match attached {
+            Ok(Err(answer)) => answer,
+            done => return Some(done),
         };
-        let output = program.arg(image).run()?;
-        if output.code == Some(0) {
-            return Ok(output.stdout.trim().to_owned());
-        }
-        last_answer = output.all();
-        std::thread::sleep(PAUSE);
+        None
+    });
+    match attached.transpose()? {
+        Some(Ok(loop_device)) => Ok(loop_device),
+        _ => bail!("no loop device for {}: {last_answer}", image.display()),
     }
-    bail!("no loop device for {}: {last_answer}", image.display())
+}
+
+/// Path of the loop device, or what `losetup` says instead.
+fn try_attach(image: &Path, read_only: bool) -> Result<Result<String, String>> {
+    let mut program = Program::new("losetup")?.args(["--find", "--show"]);
+    if read_only {
+        program = program.arg("--read-only");
+    }
+    let output = program.arg(image).run()?;
+    Ok(match output.code {
+        Some(0) => Ok(output.stdout.trim().to_owned()),
+        _ => Err(output.all()),
+    })
 }
 
 fn mount(loop_device: &str, dir: &Path, kind: &str, options: &str) -> Result<()> {

@@ -7,21 +7,24 @@ use anyhow::{Context, Result, bail};
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 
-/// Attempts before a busy mount is detached lazily.
-const ATTEMPTS: u32 = 40;
-/// Pause between two attempts.
-const PAUSE: Duration = Duration::from_millis(25);
+use crate::wait;
+
+/// Time until a busy mount is detached lazily.
+const LIMIT: Duration = Duration::from_secs(1);
 
 /// Unmounts `dir`.
 ///
 /// # Errors
 /// The mount is still in use. It is then detached lazily.
 pub(super) fn unmount(dir: &Path) -> Result<()> {
-    for _ in 0..ATTEMPTS {
+    let done = wait::within(LIMIT, || {
         match rustix::mount::unmount(dir, UnmountFlags::empty()) {
-            Err(Errno::BUSY) => std::thread::sleep(PAUSE),
-            other => return other.with_context(|| format!("unmount {}", dir.display())),
+            Err(Errno::BUSY) => None,
+            done => Some(done),
         }
+    });
+    if let Some(done) = done {
+        return done.with_context(|| format!("unmount {}", dir.display()));
     }
     rustix::mount::unmount(dir, UnmountFlags::DETACH)?;
     bail!("{} stayed busy and was detached lazily", dir.display())

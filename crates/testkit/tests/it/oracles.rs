@@ -8,6 +8,7 @@ use uext4_testkit::oracle::{
     Access, KernelMount, Repair, assert_clean, debugfs, debugfs_one, dumpe2fs, e2fsck,
     e2fsck_repair, mke2fs_image,
 };
+use uext4_testkit::wait;
 
 const SIZE_BYTES: u64 = 16 << 20;
 
@@ -119,10 +120,6 @@ fn a_busy_kernel_mount_is_detached_lazily() {
     drop(file);
     let is_ours = |text: String| text.contains(image.to_str().unwrap());
     let is_free = || !fs::read_to_string(&backing).is_ok_and(is_ours);
-    let limit = std::time::Instant::now() + std::time::Duration::from_secs(10);
-    while !is_free() && std::time::Instant::now() < limit {
-        std::thread::sleep(std::time::Duration::from_millis(20));
-    }
-    assert!(is_free(), "the loop device stayed");
+    wait::until_true("the loop device is free", is_free);
     assert_clean(&image);
 }

@@ -19,7 +19,7 @@ Examples:
   uext4 info disk.img
   uext4 info disk.img --json | jq .journal.needs_recovery
   uext4 info disk.img --partition 2 --groups
-  uext4 info /mnt/data                     who serves this mount, how requests come, what went wrong
+  uext4 info /mnt/data                     the server of this mount, its transport and its errors
 
 Free blocks and inodes are those of the last clean unmount or commit; `uext4 stats` has those of a
 mount.")]

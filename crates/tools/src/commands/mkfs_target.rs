@@ -4,9 +4,9 @@ use crate::failure::{At, Exit, Failure, Result};
 use crate::image::Place;
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
-use std::sync::Arc;
 use uext4::device::{self, BlockDevice, FileDevice};
 use uext4::mkfs::{DeviceContents, MkfsOptions};
+use uext4_sync::Arc;
 
 /// Path and size of the new file system.
 pub(super) struct Target<'a> {

@@ -13,9 +13,9 @@ pub(super) enum Mode {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Change {
     /// Mode bits of the classes in this clause: owner, group, others.
-    who: u16,
+    classes: u16,
     how: How,
-    /// Permission bits for all classes; `who` masks them.
+    /// Permission bits for all classes; `classes` masks them.
     bits: u16,
     /// `X`: execute for directories, and for files that have any execute bit.
     search: bool,
@@ -31,7 +31,7 @@ enum How {
 const OWNER: u16 = 0o4700;
 const GROUP: u16 = 0o2070;
 const OTHERS: u16 = 0o1007;
-const EVERYBODY: u16 = 0o7777;
+const ALL: u16 = 0o7777;
 
 impl Mode {
     /// The mode after the change.
@@ -46,11 +46,11 @@ impl Mode {
 impl Change {
     fn apply(&self, mode: u16, is_dir: bool) -> u16 {
         let search = self.search && (is_dir || mode & 0o111 != 0);
-        let bits = (self.bits | if search { 0o111 } else { 0 }) & self.who;
+        let bits = (self.bits | if search { 0o111 } else { 0 }) & self.classes;
         match self.how {
             How::Add => mode | bits,
             How::Take => mode & !bits,
-            How::Set => mode & !self.who | bits,
+            How::Set => mode & !self.classes | bits,
         }
     }
 }
@@ -71,7 +71,7 @@ impl FromStr for Mode {
 fn change(text: &str) -> Result<Change, String> {
     let bad = || format!("{text:?} is no mode; examples: 644, u+x, go-w, a=rX");
     let at = text.find(['+', '-', '=']).ok_or_else(bad)?;
-    let (who, rest) = text.split_at(at);
+    let (classes, rest) = text.split_at(at);
     let mut letters = rest.chars();
     let how = match letters.next() {
         Some('+') => How::Add,
@@ -79,22 +79,22 @@ fn change(text: &str) -> Result<Change, String> {
         _ => How::Set,
     };
     let mut change = Change {
-        who: 0,
+        classes: 0,
         how,
         bits: 0,
         search: false,
     };
-    for letter in who.chars() {
-        change.who |= match letter {
+    for letter in classes.chars() {
+        change.classes |= match letter {
             'u' => OWNER,
             'g' => GROUP,
             'o' => OTHERS,
-            'a' => EVERYBODY,
+            'a' => ALL,
             _ => return Err(bad()),
         };
     }
-    if who.is_empty() {
-        change.who = EVERYBODY;
+    if classes.is_empty() {
+        change.classes = ALL;
     }
     for letter in letters {
         match letter {

@@ -106,7 +106,7 @@ pub(super) fn take_ours(
     }
     let Ours { mount, trust } = ours;
     if trust == Trust::No {
-        let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get() as u64);
+        let cores = uext4_sync::cores() as u64;
         mount.memory_bytes_max = Some(UNTRUSTED_MEMORY_BYTES + cores * RING_MEMORY_BYTES);
         (mount.no_suid, mount.no_dev) = (true, true);
         mount.sandbox = Sandbox::Must;

@@ -45,7 +45,7 @@ pub(crate) struct ThawArgs {
     dir: PathBuf,
 }
 
-/// Stop a mount: whoever uses it hears an I/O error
+/// Stop a mount: its users get I/O errors
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:

@@ -80,7 +80,7 @@ impl Args {
             }
             out.flush()?;
             drop(out);
-            std::thread::sleep(Duration::from_secs(seconds.into()));
+            uext4_sync::thread::sleep(Duration::from_secs(seconds.into()));
             before = stats;
             // The server closes connections that are silent for ten seconds, so each request
             // connects again.

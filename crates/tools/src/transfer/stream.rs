@@ -4,9 +4,9 @@ use super::PIECE_BYTES;
 use super::tally::{Ended, Place, Step};
 use crate::failure::{At, Exit, Failure, Result};
 use std::io::{ErrorKind, Read, Write};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::Duration;
 use uext4::{Filesystem, InodeRef};
+use uext4_sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 
 /// Interval at which a reader of standard input polls for an interrupt.
 const TICK: Duration = Duration::from_millis(100);
@@ -59,7 +59,7 @@ pub(crate) fn read_in(fs: &Filesystem, inode: &InodeRef, at: &str) -> Step<()> {
 /// blocked read.
 fn standard_input() -> Receiver<std::io::Result<Vec<u8>>> {
     let (sender, receiver) = sync_channel(1);
-    std::thread::spawn(move || {
+    uext4_sync::thread::spawn(move || {
         let mut input = std::io::stdin().lock();
         loop {
             let mut piece = vec![0; PIECE_BYTES];

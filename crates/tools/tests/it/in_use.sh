@@ -9,33 +9,33 @@ cleanup() {
 }
 trap cleanup EXIT
 fail() { echo "$*" >&2; exit 1; }
-# refused WHO WORD COMMAND...: exit status 5, one line that names the user.
+# refused USER WORD COMMAND...: exit status 5, one line that names the user.
 refused() {
-    who=$1 word=$2 got=0; shift 2
+    user=$1 word=$2 got=0; shift 2
     said=$(timeout 20 "$TOOL" "$@" 2>&1) || got=$?
-    [ "$got" = 5 ] || fail "$who: uext4 $*: $got: $said"
-    case "$said" in *"in use: "*"$word"*) ;; *) fail "$who: uext4 $*: no $word in: $said";; esac
-    [ "$(echo "$said" | wc -l)" = 1 ] || fail "$who: uext4 $*: $said"
+    [ "$got" = 5 ] || fail "$user: uext4 $*: $got: $said"
+    case "$said" in *"in use: "*"$word"*) ;; *) fail "$user: uext4 $*: no $word in: $said";; esac
+    [ "$(echo "$said" | wc -l)" = 1 ] || fail "$user: uext4 $*: $said"
 }
-# all WHO WORD IMAGE: every command that writes is refused, and changes nothing.
+# all USER WORD IMAGE: every command that writes is refused, and changes nothing.
 all() {
-    who=$1 word=$2 image=$3
+    user=$1 word=$2 image=$3
     before=$(sha1sum <i.img)
-    refused "$who" "$word" put "$image" src /new
-    refused "$who" "$word" mkdir "$image" /new
-    refused "$who" "$word" rm "$image" /file
-    refused "$who" "$word" mv "$image" /file /moved
-    refused "$who" "$word" ln "$image" /file /link
-    refused "$who" "$word" chmod 600 "$image" /file
-    refused "$who" "$word" chown 1:1 "$image" /file
-    refused "$who" "$word" tune "$image" -L label
-    refused "$who" "$word" quota "$image" --set 1 --space-hard 1M
-    refused "$who" "$word" trim "$image"
-    refused "$who" "$word" replay "$image"
-    refused "$who" "$word" mkfs --force "$image"
-    refused "$who" "$word" mkfs --force --size 1M "$image"
-    refused "$who" "$word" mount "$image" other
-    [ "$before" = "$(sha1sum <i.img)" ] || fail "$who: the image changed"
+    refused "$user" "$word" put "$image" src /new
+    refused "$user" "$word" mkdir "$image" /new
+    refused "$user" "$word" rm "$image" /file
+    refused "$user" "$word" mv "$image" /file /moved
+    refused "$user" "$word" ln "$image" /file /link
+    refused "$user" "$word" chmod 600 "$image" /file
+    refused "$user" "$word" chown 1:1 "$image" /file
+    refused "$user" "$word" tune "$image" -L label
+    refused "$user" "$word" quota "$image" --set 1 --space-hard 1M
+    refused "$user" "$word" trim "$image"
+    refused "$user" "$word" replay "$image"
+    refused "$user" "$word" mkfs --force "$image"
+    refused "$user" "$word" mkfs --force --size 1M "$image"
+    refused "$user" "$word" mount "$image" other
+    [ "$before" = "$(sha1sum <i.img)" ] || fail "$user: the image changed"
 }
 attach() { losetup -f --show "$@"; }
 mkdir m k other bound

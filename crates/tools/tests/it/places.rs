@@ -126,7 +126,7 @@ fn a_journal_on_another_device_is_named() {
 /// `nobody` of Debian.
 const NOBODY: u32 = 65534;
 
-/// Runs the tool as an unprivileged user, who gets the rig's directory.
+/// Runs the tool as an unprivileged user that gets the rig's directory.
 fn as_nobody(rig: &Rig, args: &[&str]) -> Output {
     let tool = env!("CARGO_BIN_EXE_uext4");
     let mut command = match rustix::process::geteuid().is_root() {

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use tempfile::TempDir;
-use uext4_testkit::oracle;
+use uext4_testkit::{oracle, wait};
 
 /// Exit status for an image in use.
 const BUSY: i32 = 5;
@@ -77,14 +77,9 @@ impl Rig {
     /// As [`Rig::run`], with retries while the image is in use. A child that another test forks
     /// holds all open files and their locks until its exec.
     fn run_when_free(&self, args: &[&str]) -> Output {
-        for _ in 0..100 {
-            let output = self.run(args);
-            if output.status.code() != Some(BUSY) {
-                return output;
-            }
-            std::thread::sleep(std::time::Duration::from_millis(20));
-        }
-        self.run(args)
+        wait::until("the image is free", || {
+            Some(self.run(args)).filter(|output| output.status.code() != Some(BUSY))
+        })
     }
 
     /// Runs the tool, which must succeed without messages. Returns its output.

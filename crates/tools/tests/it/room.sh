@@ -1,4 +1,4 @@
-# A mount namespace of its own, in which mount(8) finds our helpers and /dev/fuse is for everybody:
+# A mount namespace of its own, in which mount(8) finds our helpers and /dev/fuse is for all users:
 # nothing of the machine changes. Runs as the superuser in an empty directory; then $SCRIPT, as user
 # $AS, with the functions below.
 set -eu

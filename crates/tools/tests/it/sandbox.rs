@@ -4,8 +4,8 @@ use crate::rig::Rig;
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
-use uext4_testkit::oracle;
 use uext4_testkit::rings::RingsSwitch;
+use uext4_testkit::{oracle, wait};
 
 fn can_mount() -> bool {
     let can = Path::new("/dev/fuse").exists();
@@ -115,14 +115,8 @@ fn a_signal_unmounts_a_server_that_is_locked_in() {
     fs::write(rig.path("mnt/file"), "data").unwrap();
     let pid = rustix::process::Pid::from_raw(server["pid"].as_i64().unwrap() as i32);
     rustix::process::kill_process(pid.unwrap(), rustix::process::Signal::TERM).unwrap();
-    let start = std::time::Instant::now();
-    while Path::new(&format!("/proc/{}", server["pid"])).exists() {
-        assert!(
-            start.elapsed() < std::time::Duration::from_secs(60),
-            "it does not end"
-        );
-        std::thread::sleep(std::time::Duration::from_millis(5));
-    }
+    let process = format!("/proc/{}", server["pid"]);
+    wait::until_true("the server ends", || !Path::new(&process).exists());
     assert!(fs::read_dir(rig.path("mnt")).unwrap().next().is_none());
     rig.assert_clean();
     assert_eq!(rig.ok(&["cat", "disk.img", "/file"]), "data");

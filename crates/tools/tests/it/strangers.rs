@@ -20,10 +20,10 @@ const PRELUDE: &str = r#"
     got() { [ "$got" = "$1" ] || { echo "$got, not $1: $(cat said)" >&2; exit 1; }; }
     # silent USER SOCKET BACKLOG: listens, and says nothing.
     silent() {
-        as "$1" /usr/bin/python3 -c 'import os, socket, sys, time
+        as "$1" /usr/bin/python3 -c 'import os, signal, socket, sys
 os.umask(0)
 s = socket.socket(socket.AF_UNIX); s.bind(sys.argv[1]); s.listen(int(sys.argv[2]))
-os.rename(sys.argv[1], sys.argv[3]); time.sleep(60)' "$2.new" "$3" "$2" >/dev/null 2>&1 &
+os.rename(sys.argv[1], sys.argv[3]); signal.pause()' "$2.new" "$3" "$2" >/dev/null 2>&1 &
         holders="${holders:-} $!"
         until [ -S "$2" ]; do sleep 0.02; done
     }
@@ -34,15 +34,19 @@ const SOCKETS: &str = r#"
     in_time "$TOOL" stats tmp/quiet
     got 1
     in_time "$TOOL" freeze tmp/quiet
-    # A queue that is full: nobody is accepted.
+    # A queue that is full: no client is accepted.
     silent 65534 tmp/full 0
-    for _ in 1 2 3; do
-        python3 -c 'import socket, sys, time
-s = socket.socket(socket.AF_UNIX)
-s.connect(sys.argv[1]); time.sleep(60)' tmp/full >/dev/null 2>&1 &
-        holders="$holders $!"
-    done
-    sleep 0.3
+    python3 -c 'import signal, socket, sys
+held = []
+try:
+    while True:
+        held.append(socket.socket(socket.AF_UNIX)); held[-1].setblocking(False)
+        held[-1].connect(sys.argv[1])
+except BlockingIOError:
+    open("tmp/is-full", "w").close()
+signal.pause()' tmp/full >/dev/null 2>&1 &
+    holders="$holders $!"
+    until [ -e tmp/is-full ]; do sleep 0.02; done
     in_time "$TOOL" stats tmp/full
     got 1
     kill $holders 2>/dev/null || true
@@ -62,14 +66,14 @@ const PLACES: &str = r#"
     rm -r $dir
     # A lock that is never given up.
     as 65534 "$TOOL" mount disk.img mnt
-    as 65534 sh -c "rm '$dir/$claim'; exec flock '$dir/$claim' sleep 20" >/dev/null 2>&1 &
+    as 65534 sh -c "rm '$dir/$claim'; exec flock '$dir/$claim' \
+        sh -c ': >tmp/locked; exec sleep 20'" >/dev/null 2>&1 &
     holders="${holders:-} $!"
-    until [ -e "$dir/$claim" ]; do sleep 0.02; done
-    sleep 0.2
+    until [ -e tmp/locked ]; do sleep 0.02; done
     in_time "$TOOL" umount mnt
     got 5
     closed
-    # A directory and a socket of somebody else.
+    # A directory and a socket of another user.
     rm -r $dir
     as 65534 "$TOOL" mount disk.img mnt
     mv $dir tmp/moved
@@ -100,12 +104,15 @@ os.execv("/bin/true", ["true"])' >/dev/null 2>&1 &
     as 65534 "$TOOL" freeze mnt
     touch tmp/frozen
     until [ -e tmp/written ]; do sleep 0.02; done
-    /usr/bin/python3 -c 'import os, sys, time
+    /usr/bin/python3 -c 'import os, signal, sys
 held = os.open(sys.argv[1], os.O_RDWR | os.O_EXCL)
-open("tmp/held", "w").close(); time.sleep(60)' "$loop" >/dev/null 2>&1 &
+open("tmp/held", "w").close(); signal.pause()' "$loop" >/dev/null 2>&1 &
     holder=$!
     until [ -e tmp/held ]; do sleep 0.02; done
-    sleep 0.5
+    # The close of the file in `execve` waits for the thaw.
+    minor=$(awk -v dir="$PWD/mnt" '$5 == dir { sub(".*:", "", $3); print $3 }' \
+        /proc/self/mountinfo)
+    until [ "$(cat "/sys/fs/fuse/connections/$minor/waiting")" -gt 0 ]; do sleep 0.02; done
     in_time "$TOOL" put "$loop" functions /new
     got 5
     grep -q python3 said || { cat said >&2; exit 1; }

@@ -1,9 +1,14 @@
 //! `put` and `get` of whole trees against e2fsck, the kernel and the tree itself.
 
 use crate::rig::{Rig, bytes};
+use rustix::fs::inotify;
+use std::io::Write;
+use std::os::fd::OwnedFd;
+use std::path::Path;
 use uext4_testkit::manifest::{Field, HostDir, Manifest, Policy};
 use uext4_testkit::oracle::KernelMount;
 use uext4_testkit::tree::{Shape, TreeSpec};
+use uext4_testkit::wait;
 
 /// Puts a tree into an image. Returns the rig and the tree's manifest.
 fn with_tree(entries: usize, mkfs: &[&str]) -> (Rig, Manifest) {
@@ -252,6 +257,29 @@ fn a_given_time_makes_the_same_bytes() {
     }
 }
 
+/// Counts the files of a directory that programs open.
+struct Opened(OwnedFd);
+
+impl Opened {
+    fn of(dir: &Path) -> Self {
+        let events = inotify::init(inotify::CreateFlags::NONBLOCK).unwrap();
+        inotify::add_watch(&events, dir, inotify::WatchFlags::OPEN).unwrap();
+        Self(events)
+    }
+
+    fn wait_for(&self, count: usize) {
+        let mut buf = [std::mem::MaybeUninit::uninit(); 4096];
+        let mut reader = inotify::Reader::new(&self.0, &mut buf);
+        let mut left = count;
+        wait::until_true("files are opened", || {
+            while left > 0 && reader.next().is_ok() {
+                left -= 1;
+            }
+            left == 0
+        });
+    }
+}
+
 #[test]
 fn an_interrupted_copy_ends_with_a_clean_image() {
     use std::process::Stdio;
@@ -260,54 +288,33 @@ fn an_interrupted_copy_ends_with_a_clean_image() {
     for number in 0..3000 {
         std::fs::write(rig.path("tree").join(number.to_string()), "x").unwrap();
     }
-    // The progress of a copy depends on the machine, so the delay grows from round to round.
-    let interrupt = |mut child: std::process::Child, round: u64| {
+    let interrupt = |mut child: std::process::Child| {
         let id = rustix::process::Pid::from_child(&child);
-        // Closing stdin would end the stream.
-        let stdin = child.stdin.take();
-        std::thread::sleep(std::time::Duration::from_millis(5 * (round + 1)));
         rustix::process::kill_process(id, rustix::process::Signal::INT).unwrap();
-        let status = child.wait().unwrap();
-        drop(stdin);
+        assert_eq!(child.wait().unwrap().code(), Some(1));
         let mut said = String::new();
         std::io::Read::read_to_string(&mut child.stderr.take().unwrap(), &mut said).unwrap();
-        // `None`: the signal arrived before the tool installed its handler.
-        (status.code(), said)
-    };
-    let is_clean = || {
         let info = rig.json(&["info", "--json", "disk.img"]);
         assert_eq!(info["journal"]["needs_recovery"], false);
+        said
     };
-    let mut met = false;
-    for round in 0..20 {
-        let to = format!("/{round}");
-        let child = rig.start(&["put", "-r", "disk.img", "tree", &to], Stdio::null());
-        let (status, said) = interrupt(child, round);
-        is_clean();
-        if status == Some(1) {
-            assert!(
-                said.contains("interrupted: ") && said.contains("were copied"),
-                "{said}"
-            );
-            met = true;
-            break;
-        }
-        assert!(matches!(status, None | Some(0)), "{status:?}: {said}");
-    }
-    assert!(met, "no copy of 3,000 files is met in the middle");
+    let opened = Opened::of(&rig.path("tree"));
+    let child = rig.start(&["put", "-r", "disk.img", "tree", "/copy"], Stdio::null());
+    opened.wait_for(50);
+    let said = interrupt(child);
+    assert!(
+        said.contains("interrupted: ") && said.contains("were copied"),
+        "{said}"
+    );
     // An interrupted stream leaves no file.
-    for round in 0..20 {
-        let child = rig.start(&["put", "disk.img", "-", "/stream"], Stdio::piped());
-        let (status, said) = interrupt(child, round);
-        is_clean();
-        if status == Some(1) {
-            assert!(said.contains("interrupted"), "{said}");
-            met = false;
-            break;
-        }
-        assert_eq!(status, None, "{said}");
-    }
-    assert!(!met, "no stream is met in the middle");
+    let mut child = rig.start(&["put", "disk.img", "-", "/stream"], Stdio::piped());
+    // Closing stdin would end the stream.
+    let mut stdin = child.stdin.take().unwrap();
+    stdin.write_all(b"data").unwrap();
+    let is_read = || rustix::io::ioctl_fionread(&stdin).unwrap() == 0;
+    wait::until_true("the stream is read", is_read);
+    let said = interrupt(child);
+    assert!(said.contains("interrupted"), "{said}");
     rig.fails(1, "no such file", &["stat", "disk.img", "/stream"]);
     rig.assert_clean();
 }

@@ -48,7 +48,7 @@ fn fill(mut node: DxNode<&mut [u8]>, more: &[(u32, u32)]) {
 }
 
 fn leaf(copy: &Copy, index: &VersionedLock, major: u32) -> Option<u32> {
-    let version = index.version().expect("nobody closes it");
+    let version = index.version().expect("it is open");
     copy.leaf(version, BLOCKS, |_| major).map(|leaf| leaf.0)
 }
 

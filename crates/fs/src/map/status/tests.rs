@@ -156,7 +156,7 @@ fn what_was_looked_up_gets_a_second_chance() {
     );
     assert!(tree.was_scanned_to_end());
     tree.scan(1);
-    assert_eq!(tree.scan(1).dropped, 1, "nobody looked since");
+    assert_eq!(tree.scan(1).dropped, 1, "not used since");
     assert_eq!(tree.len(), 0);
 }
 

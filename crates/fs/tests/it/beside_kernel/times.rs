@@ -2,11 +2,9 @@
 
 use super::{Op, ROOT, Side, side_by_side, split};
 use std::path::Path;
-use std::time::Duration;
+use uext4_testkit::wait;
 
 /// Pause between operations; longer than the kernel's clock tick.
-const PAUSE: Duration = Duration::from_millis(15);
-
 fn prepare(top: &Path) {
     for dir in ["one", "two"] {
         std::fs::create_dir(top.join(dir)).expect("mkdir");
@@ -87,7 +85,7 @@ fn watched(op: &Op) -> Vec<String> {
 fn changed(side: &impl Side, op: &Op) -> Vec<(String, Option<[bool; 3]>)> {
     let paths = watched(op);
     let before: Vec<_> = paths.iter().map(|path| side.stat(path)).collect();
-    std::thread::sleep(PAUSE);
+    wait::clock_tick();
     assert_eq!(side.run(ROOT, op), 0, "{op:?}");
     let compare = |(path, before): (String, Option<super::Stat>)| {
         let after = side.stat(&path);

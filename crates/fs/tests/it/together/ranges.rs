@@ -8,7 +8,6 @@ use super::{content, create, in_threads, judge, mount, open, rounds};
 use crate::image;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 use uext4::device::MemDevice;
 use uext4::{FallocateMode, Filesystem, InodeRef};
 use uext4_sync::Rng;
@@ -60,7 +59,7 @@ fn write_own(fs: &Filesystem, id: u64, rng: &mut Rng, over: &AtomicBool) -> Bloc
         }
         blocks[block as usize] = byte;
         // During the pause the data stays delayed, and others get the file's lock.
-        std::thread::sleep(Duration::from_micros(rng.below(100)));
+        (0..rng.below(20)).for_each(|_| std::thread::yield_now());
         if rng.chance(1, 50) {
             fs.fsync(file).expect("an fsync");
         }

@@ -20,8 +20,8 @@ use crate::errno::Errno;
 use crate::server::{Pace, Server};
 use crate::transport::{Ended, Service, Transport};
 use std::io;
-use std::sync::Arc;
-use std::sync::mpsc::Sender;
+use uext4_sync::Arc;
+use uext4_sync::mpsc::Sender;
 
 /// Initial entries of a queue. The kernel reuses the last one first (LIFO), so most are never
 /// touched and cost only address space.

@@ -32,7 +32,7 @@ pub(super) const METRICS: &[Metric] = &[
     metric(
         "uext4_free_clusters",
         One("/space/free_clusters"),
-        "Clusters that nobody claims.",
+        "Free clusters that are not claimed.",
     ),
     metric(
         "uext4_preallocated_clusters",
@@ -112,7 +112,7 @@ pub(super) const METRICS: &[Metric] = &[
     metric(
         "uext4_alloc_lost_total",
         One("/allocator/lost"),
-        "Remembered best runs that somebody else took.",
+        "Remembered best runs that another thread took.",
     ),
     metric(
         "uext4_alloc_loads_total",
@@ -227,7 +227,7 @@ pub(super) const METRICS: &[Metric] = &[
     metric(
         "uext4_trees_unknown_regions",
         One("/trees/unknown_regions"),
-        "Regions whose longest free run nobody knows yet.",
+        "Regions whose longest free run is not known yet.",
     ),
     metric(
         "uext4_cache_entries",
@@ -357,7 +357,7 @@ pub(super) const METRICS: &[Metric] = &[
     metric(
         "uext4_journal_requested_total",
         One("/journal/requested"),
-        "Transactions that somebody asked to commit.",
+        "Transactions committed on request.",
     ),
     metric(
         "uext4_journal_handles_total",

@@ -1,6 +1,6 @@
 //! Client of the library in this process.
 
-use super::{Cache, OpenFile, Seat};
+use super::{Cache, Client, OpenFile};
 use anyhow::{Result, ensure};
 use std::hint::black_box;
 use std::path::PathBuf;
@@ -8,13 +8,13 @@ use std::sync::Arc;
 use uext4::{Caller, Error, FallocateMode, Filesystem, InodeRef, Visit};
 
 /// A directory of a mounted [`Filesystem`].
-pub(crate) struct LibrarySeat {
+pub(crate) struct LibraryClient {
     filesystem: Arc<Filesystem>,
     dir: InodeRef,
     caller: Caller,
 }
 
-impl LibrarySeat {
+impl LibraryClient {
     /// A client in the root directory.
     pub(crate) fn new(filesystem: Arc<Filesystem>) -> Result<Self> {
         let dir = filesystem.root()?;
@@ -31,7 +31,7 @@ impl LibrarySeat {
     }
 }
 
-impl Seat for LibrarySeat {
+impl Client for LibraryClient {
     fn make_dir(&self, name: &str) -> Result<()> {
         match self
             .filesystem
@@ -47,7 +47,7 @@ impl Seat for LibrarySeat {
         Ok(())
     }
 
-    fn below(&self, name: &str) -> Result<Box<dyn Seat>> {
+    fn below(&self, name: &str) -> Result<Box<dyn Client>> {
         Ok(Box::new(Self {
             filesystem: self.filesystem.clone(),
             dir: self.look_up(name)?,

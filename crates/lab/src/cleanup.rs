@@ -1,4 +1,4 @@
-//! Cleanup (`Janitor`) after a program that dies without running destructors (a signal, a crash).
+//! Cleanup after a program that dies without running destructors (a signal, a crash).
 //!
 //! The cleanup process is a child in a process group of its own, so that an interrupt from the
 //! keyboard does not reach it. It reads paths until its input ends, then unmounts and removes those
@@ -12,21 +12,21 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use uext4_testkit::oracle::Program;
 
 /// The parent's handle of the child.
-pub(crate) struct Janitor {
+pub(crate) struct Cleanup {
     child: Child,
     input: Option<ChildStdin>,
 }
 
-impl Janitor {
+impl Cleanup {
     /// Starts the child.
     pub(crate) fn start() -> Result<Self> {
         let mut child = Command::new(std::env::current_exe()?)
-            .arg("janitor")
+            .arg("cleanup")
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .process_group(0)
             .spawn()
-            .context("cannot start the janitor")?;
+            .context("cannot start the cleanup")?;
         let input = child.stdin.take();
         Ok(Self { child, input })
     }
@@ -36,12 +36,12 @@ impl Janitor {
         let input = self
             .input
             .as_mut()
-            .context("the janitor's input is closed")?;
+            .context("the cleanup's input is closed")?;
         Ok(writeln!(input, "{}", dir.display())?)
     }
 }
 
-impl Drop for Janitor {
+impl Drop for Cleanup {
     fn drop(&mut self) {
         self.input = None;
         let _ = self.child.wait();

@@ -1,6 +1,6 @@
 //! Client of system calls below a directory: the kernel's ext4, or a FUSE mount.
 
-use super::{Cache, OpenFile, Seat};
+use super::{Cache, Client, OpenFile};
 use anyhow::{Result, ensure};
 use rustix::fs::{Advice, AtFlags, FallocateFlags, Mode, OFlags, StatxFlags};
 use rustix::{fs, io};
@@ -10,11 +10,11 @@ use std::path::{Path, PathBuf};
 use uext4_testkit::oracle::Program;
 
 /// An open directory; names are relative to it, so no path is walked.
-pub(crate) struct SystemSeat {
+pub(crate) struct SystemClient {
     dir: OwnedFd,
 }
 
-impl SystemSeat {
+impl SystemClient {
     /// A client in `path`.
     pub(crate) fn new(path: &Path) -> Result<Self> {
         let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -39,7 +39,7 @@ impl SystemSeat {
     }
 }
 
-impl Seat for SystemSeat {
+impl Client for SystemClient {
     fn make_dir(&self, name: &str) -> Result<()> {
         match fs::mkdirat(&self.dir, name, Mode::from_raw_mode(0o755)) {
             Ok(()) | Err(io::Errno::EXIST) => Ok(()),
@@ -52,7 +52,7 @@ impl Seat for SystemSeat {
         Ok(())
     }
 
-    fn below(&self, name: &str) -> Result<Box<dyn Seat>> {
+    fn below(&self, name: &str) -> Result<Box<dyn Client>> {
         let dir = self.open_dir(name)?;
         Ok(Box::new(Self { dir }))
     }

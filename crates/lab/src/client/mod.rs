@@ -1,10 +1,10 @@
-//! Client (`Seat`): a current directory with the operations of the experiments.
+//! Client: a current directory with the operations of the experiments.
 
 mod library;
 mod syscalls;
 
-pub(crate) use library::LibrarySeat;
-pub(crate) use syscalls::SystemSeat;
+pub(crate) use library::LibraryClient;
+pub(crate) use syscalls::SystemClient;
 
 use anyhow::Result;
 use std::path::PathBuf;
@@ -19,13 +19,13 @@ pub(crate) enum Cache {
 }
 
 /// One worker's access to a file system.
-pub(crate) trait Seat {
+pub(crate) trait Client {
     /// Creates the directory `name` here, unless it exists.
     fn make_dir(&self, name: &str) -> Result<()>;
     /// Changes to the directory `name`.
     fn enter(&mut self, name: &str) -> Result<()>;
     /// Another client, in the directory `name` here.
-    fn below(&self, name: &str) -> Result<Box<dyn Seat>>;
+    fn below(&self, name: &str) -> Result<Box<dyn Client>>;
     /// Creates an empty file, exclusively, and closes it.
     fn create(&self, name: &str) -> Result<()>;
     /// Looks a name up and reads its attributes.

@@ -1,11 +1,11 @@
-//! Workers in lockstep (`Crew`): threads for the library, processes for system calls.
+//! Workers in lockstep: threads for the library, processes for system calls.
 //!
 //! Workers on system calls are processes, as in the original benchmarks: threads would share one
 //! file table, which slows the peers. The parent sends one line per phase; the child answers one
 //! line `AMOUNT BEGAN ENDED`, times in nanoseconds of the clock.
 
+use crate::client::{Client, LibraryClient, SystemClient};
 use crate::experiments::{Clock, Task, Work};
-use crate::seat::{LibrarySeat, Seat, SystemSeat};
 use crate::stage::Place;
 use anyhow::{Context, Result, anyhow, bail};
 use rustix::time::ClockId;
@@ -57,12 +57,12 @@ pub(crate) fn work(place: &Place, tasks: &[Task]) -> Result<Vec<Vec<Done>>> {
             Place::Directory(dir) => Ok(Box::new(Process::start(dir, task)?)),
         }
     };
-    let mut crew = tasks.iter().map(start).collect::<Result<Vec<_>>>()?;
+    let mut workers = tasks.iter().map(start).collect::<Result<Vec<_>>>()?;
     let phases = tasks.first().map_or(0, Task::phase_count);
     let rehearsals = tasks.first().map_or(0, Task::rehearsals);
     let mut phase = |index| -> Result<Vec<Done>> {
-        crew.iter_mut().try_for_each(|member| member.go(index))?;
-        crew.iter_mut().map(|member| member.answer()).collect()
+        workers.iter_mut().try_for_each(|member| member.go(index))?;
+        workers.iter_mut().map(|member| member.answer()).collect()
     };
     for _ in 0..rehearsals {
         (0..=phases).try_for_each(|index| phase(index).map(drop))?;
@@ -131,9 +131,9 @@ fn run_thread(
     inbox: &Receiver<usize>,
     outbox: &Sender<Result<Done>>,
 ) {
-    let seat = || -> Result<Box<dyn Seat>> { Ok(Box::new(LibrarySeat::new(filesystem)?)) };
+    let client = || -> Result<Box<dyn Client>> { Ok(Box::new(LibraryClient::new(filesystem)?)) };
     let clock = task.clock;
-    let mut work = match seat().and_then(|seat| task.start(seat)) {
+    let mut work = match client().and_then(|client| task.start(client)) {
         Ok(work) => work,
         Err(error) => return drop(outbox.send(Err(error))),
     };
@@ -227,7 +227,7 @@ impl Drop for Process {
 pub(crate) fn work_as_process(task: &str, dir: &Path) -> Result<()> {
     let task: Task = serde_json::from_str(task)?;
     let clock = task.clock;
-    let mut work = task.start(Box::new(SystemSeat::new(dir)?))?;
+    let mut work = task.start(Box::new(SystemClient::new(dir)?))?;
     say(Done::READY)?;
     for line in std::io::stdin().lock().lines() {
         say(timed(&mut *work, line?.parse()?, clock)?)?;
