@@ -12,14 +12,14 @@ use uext4_sync::Arc;
 
 /// The process that mounts and unmounts.
 #[derive(Clone)]
-pub(crate) enum Hands {
+pub(crate) enum Privileged {
     /// This process.
     Own(PathBuf),
     /// The keeper of a sandboxed server.
     Keeper(Arc<Keeper>),
 }
 
-impl Hands {
+impl Privileged {
     /// Selects the process for a server with these options. The caller must have one thread.
     pub(crate) fn of(path: &Path, options: &MountOptions) -> Result<Self> {
         match options.sandbox {
