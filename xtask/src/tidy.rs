@@ -9,6 +9,7 @@ mod functions;
 mod lexer;
 mod locks;
 mod modules;
+mod prose;
 mod shape;
 mod sleeps;
 mod source;
@@ -47,6 +48,10 @@ pub(crate) fn run(root: &Path) -> Result<ExitCode> {
         problems.extend(words::check(source));
         problems.extend(bypass::check(source));
         problems.extend(sleeps::check(source));
+        problems.extend(prose::check(source));
+    }
+    for (path, text) in source::texts(root)? {
+        problems.extend(prose::check_text(&path, &text));
     }
     problems.extend(functions::check(root, &sources)?);
     problems.extend(documents::check(root)?);

@@ -362,7 +362,8 @@ fn all_orders_in_all_states() {
 }
 
 /// What judges a round sees a server that answers nothing. It is not killed while it is stopped:
-/// callers whose requests are in its rings then would wait for ever, whoever aborts the connection.
+/// callers whose requests are in its rings then would wait for ever, even if the connection is
+/// aborted.
 #[test]
 fn a_stopped_server_is_a_hang() {
     let mut stage = Stage::new(IMAGE_BYTES);

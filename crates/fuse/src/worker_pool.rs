@@ -1,8 +1,8 @@
 //! Worker pools for long requests, which would block the thread that received them.
 //!
 //! A worker starts when a job finds none idle, and ends with the mount. A request whose handling
-//! makes the kernel send more requests ([`crate::server::Pace::Asks`]) must run here: its own
-//! thread may be the one that serves those.
+//! makes the kernel send more requests ([`crate::server::RequestClass::Asks`]) must run here: its
+//! own thread may be the one that serves those.
 //!
 //! Invariants: requests that wait for other requests have a pool of their own, so a job of another
 //! pool never queues behind a job that depends on it. The copying pool has about one worker per
@@ -22,7 +22,7 @@ const COPYING_MIN: usize = 4;
 pub(crate) type Job = Box<dyn FnOnce() + Send>;
 
 /// Worker pool of a mount.
-pub(crate) struct Helpers {
+pub(crate) struct WorkerPool {
     n_threads_max: usize,
     state: Mutex<State>,
     work: Condvar,
@@ -43,7 +43,7 @@ impl State {
     }
 }
 
-impl Helpers {
+impl WorkerPool {
     /// Makes a pool for waiting jobs and starts its first worker.
     ///
     /// # Errors
@@ -64,14 +64,14 @@ impl Helpers {
     fn new(n_threads_max: usize) -> io::Result<Arc<Self>> {
         let state = Mutex::new(Rank::Queue, State::default());
         let work = Condvar::new();
-        let helpers = Arc::new(Self {
+        let pool = Arc::new(Self {
             n_threads_max,
             state,
             work,
         });
-        let first = helpers.start(0)?;
-        helpers.state.lock().threads.push(first);
-        Ok(helpers)
+        let first = pool.start(0)?;
+        pool.state.lock().threads.push(first);
+        Ok(pool)
     }
 
     /// Queues a job. If no further worker can be started, the job waits for an existing one.
@@ -95,13 +95,13 @@ impl Helpers {
     }
 
     fn start(self: &Arc<Self>, index: usize) -> io::Result<JoinHandle<()>> {
-        let helpers = self.clone();
+        let pool = self.clone();
         let name = format!("uext4-help-{index}");
         thread::Builder::new().name(name).spawn(move || {
             let _guard = AbortOnPanic;
-            while let Some(job) = helpers.next() {
+            while let Some(job) = pool.next() {
                 job();
-                helpers.state.lock().n_busy -= 1;
+                pool.state.lock().n_busy -= 1;
             }
         })
     }
@@ -155,7 +155,7 @@ mod tests {
 
     #[test]
     fn jobs_that_wait_for_each_other_are_done() {
-        let helpers = Helpers::for_waiting().expect("a thread starts");
+        let pool = WorkerPool::for_waiting().expect("a thread starts");
         let (to_second, from_first) = channel();
         let (to_first, from_second) = channel();
         let first = move || {
@@ -166,21 +166,21 @@ mod tests {
             assert_eq!(from_first.recv(), Ok(1));
             to_first.send(2).expect("the first waits");
         };
-        helpers.leave(Box::new(second));
-        helpers.leave(Box::new(first));
-        helpers.finish();
+        pool.leave(Box::new(second));
+        pool.leave(Box::new(first));
+        pool.finish();
     }
 
     #[test]
     fn what_was_left_is_done_before_the_end() {
-        let helpers = Helpers::for_waiting().expect("a thread starts");
+        let pool = WorkerPool::for_waiting().expect("a thread starts");
         let (sender, receiver) = channel();
         for number in 0..200 {
             let sender = sender.clone();
             let job = move || sender.send(number).expect("the test waits");
-            helpers.leave(Box::new(job));
+            pool.leave(Box::new(job));
         }
-        helpers.finish();
+        pool.finish();
         let mut done: Vec<i32> = receiver.try_iter().collect();
         done.sort_unstable();
         assert_eq!(done, (0..200).collect::<Vec<_>>());
@@ -188,7 +188,7 @@ mod tests {
 
     #[test]
     fn there_are_no_more_threads_than_may_be() {
-        let helpers = Helpers::new(2).expect("a thread starts");
+        let pool = WorkerPool::new(2).expect("a thread starts");
         // Each job waits for another one, so that both threads run jobs.
         let pair = Arc::new(Barrier::new(2));
         let (sender, receiver) = channel();
@@ -199,9 +199,9 @@ mod tests {
                 let id = thread::current().id();
                 sender.send(id).expect("the test waits");
             };
-            helpers.leave(Box::new(job));
+            pool.leave(Box::new(job));
         }
-        helpers.finish();
+        pool.finish();
         let ids: Vec<_> = receiver.try_iter().collect();
         let different: std::collections::HashSet<_> = ids.iter().collect();
         assert_eq!(ids.len(), 50);

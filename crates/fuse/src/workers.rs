@@ -4,7 +4,6 @@
 //! are registered. If a registration fails after that, kernel and server return to `/dev/fuse`.
 
 use crate::answer::Answer;
-use crate::aside::{AbortOnPanic, Helpers};
 use crate::ends::{End, Ends};
 use crate::errno::Errno;
 use crate::error::{Error, Result};
@@ -14,8 +13,9 @@ use crate::protocol::opcode;
 use crate::request::Request;
 use crate::server::Server;
 use crate::transport::{
-    Brings, DevFuse, Ended, Reader, Rests, Rings, Service, Transport, request_buffer,
+    Brings, DevFuse, Ended, Reader, Rings, Service, SkippedPolls, Transport, request_buffer,
 };
+use crate::worker_pool::{AbortOnPanic, WorkerPool};
 use std::fmt;
 use std::io;
 use std::path::Path;
@@ -28,7 +28,7 @@ use uext4_sync::thread::{self, JoinHandle};
 const ABORT_LIMIT: Duration = Duration::from_secs(10);
 
 /// The threads of a mount.
-pub(crate) struct Crew {
+pub(crate) struct Workers {
     pub(crate) service: Service,
     pub(crate) served: Served,
     threads: Vec<JoinHandle<io::Result<Ended>>>,
@@ -53,7 +53,7 @@ impl fmt::Display for Served {
     }
 }
 
-impl Crew {
+impl Workers {
     /// Negotiates with the kernel and starts all threads.
     ///
     /// # Errors
@@ -71,9 +71,9 @@ impl Crew {
         let rings = rings(&device, offer, options)?;
         let agreement = accept(&device, unique, offer, options, rings.is_some());
         let agreement = agreement.map_err(failed())?;
-        let askers = Helpers::for_waiting().map_err(failed())?;
-        let waiters = Helpers::for_waiting().map_err(failed())?;
-        let copiers = Helpers::for_copying().map_err(failed())?;
+        let askers = WorkerPool::for_waiting().map_err(failed())?;
+        let waiters = WorkerPool::for_waiting().map_err(failed())?;
+        let copiers = WorkerPool::for_copying().map_err(failed())?;
         let server = Server::new(
             filesystem,
             agreement,
@@ -86,14 +86,14 @@ impl Crew {
             waiters,
             copiers,
         };
-        let mut crew = Self {
+        let mut workers = Self {
             service,
             served: Served::DevFuse { n_threads: 0 },
             threads: Vec::new(),
             ends: Ends::default(),
         };
         if let Some(rings) = rings {
-            let begun = crew.start_rings(rings);
+            let begun = workers.start_rings(rings);
             match begun {
                 // Already unmounted: the reader notices, and the mount ends as usual.
                 Err(error) if error.raw_os_error() == Some(libc::ENOTCONN) => {}
@@ -104,8 +104,8 @@ impl Crew {
                 _ => {}
             }
         }
-        crew.start_readers(&device, options).map_err(failed())?;
-        Ok(crew)
+        workers.start_readers(&device, options).map_err(failed())?;
+        Ok(workers)
     }
 
     fn start_rings(&mut self, rings: Rings) -> io::Result<()> {
@@ -122,7 +122,7 @@ impl Crew {
     fn start_readers(&mut self, device: &DevFuse, options: &MountOptions) -> io::Result<()> {
         let (n_readers, brings) = match &mut self.served {
             Served::IoUring { .. } => {
-                device.never_look()?;
+                device.disable_polling()?;
                 (1, Brings::Rest)
             }
             Served::DevFuse { n_threads } => {
@@ -190,9 +190,9 @@ impl Crew {
 fn hear(device: &DevFuse) -> io::Result<Result<(u64, Offer)>> {
     let mut buf = request_buffer();
     let mut answer = Answer::new(64);
-    let mut rests = Rests::default();
+    let mut skipped = SkippedPolls::default();
     loop {
-        let len = device.receive(&mut buf, &mut rests)?;
+        let len = device.receive(&mut buf, &mut skipped)?;
         let len = len.ok_or(io::ErrorKind::NotConnected)?;
         let request = Request::parse(&buf[..len]).ok_or(Errno::EPROTO)?;
         let greeting = match request.opcode {

@@ -79,7 +79,7 @@ pub(crate) enum Failures {
 
 /// Counts of a transfer.
 #[derive(Debug)]
-pub(crate) struct Tally {
+pub(crate) struct Outcome {
     failures: Failures,
     files: u64,
     bytes: u64,
@@ -87,7 +87,7 @@ pub(crate) struct Tally {
     exit: Exit,
 }
 
-impl Tally {
+impl Outcome {
     pub(crate) fn new(failures: Failures) -> Self {
         Self {
             failures,

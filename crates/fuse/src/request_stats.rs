@@ -28,7 +28,7 @@ struct Slot {
 type Table = Box<[Slot]>;
 
 /// The counters.
-pub(crate) struct Tally {
+pub(crate) struct RequestStats {
     shards: Sharded<OnceLock<Table>>,
     in_place: Counter,
 }
@@ -46,7 +46,7 @@ pub(crate) struct Requests {
     buckets: [u64; BUCKETS],
 }
 
-impl Tally {
+impl RequestStats {
     pub(crate) fn new() -> Self {
         Self {
             shards: Sharded::new(|_| OnceLock::new()),
@@ -136,7 +136,7 @@ mod tests {
 
     #[test]
     fn a_bucket_ends_at_its_bound() {
-        let bounds = Tally::bounds_ns();
+        let bounds = RequestStats::bounds_ns();
         for (bucket, bound) in bounds.iter().enumerate() {
             assert_eq!(bucket_of(*bound), bucket);
             assert_eq!(bucket_of(bound + 1), bucket + 1);
@@ -146,17 +146,17 @@ mod tests {
 
     #[test]
     fn threads_add_up() {
-        let tally = Tally::new();
+        let request_stats = RequestStats::new();
         std::thread::scope(|scope| {
             for thread in 0..4 {
-                let tally = &tally;
+                let request_stats = &request_stats;
                 scope.spawn(move || {
                     let took = Duration::from_nanos(1500);
-                    (0..100).for_each(|_| tally.add(opcode::READ, took, thread == 0));
+                    (0..100).for_each(|_| request_stats.add(opcode::READ, took, thread == 0));
                 });
             }
         });
-        let requests = tally.requests();
+        let requests = request_stats.requests();
         assert_eq!(requests.len(), 1);
         let read = &requests[0];
         assert_eq!((read.name, read.count, read.errors), ("read", 400, 100));

@@ -1,4 +1,4 @@
-//! Worker processes (`Crew`): started together, controlled by commands and answers.
+//! Worker processes: started together, controlled by commands and answers.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -6,24 +6,25 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use anyhow::{Context, Result, ensure};
 
 /// Worker processes that wait for commands; dropping them ends them.
-pub struct Crew {
+pub struct Workers {
     members: Vec<Member>,
 }
 
-impl Crew {
+impl Workers {
     /// Starts `n_processes`, each by its command; they run [`crate::worker::serve`].
     ///
     /// # Errors
     /// A process cannot start, or ended early.
     pub fn start(n_processes: u64, command: impl Fn(u64) -> Command) -> Result<Self> {
         let members = (0..n_processes).map(|process| Member::start(command(process), process));
-        let mut crew = Self {
+        let mut workers = Self {
             members: members.collect::<Result<_>>()?,
         };
-        crew.members
+        workers
+            .members
             .iter_mut()
             .try_for_each(|one| one.expect("ready").map(drop))?;
-        Ok(crew)
+        Ok(workers)
     }
 
     /// Runs `n_operations` on all workers together; answers the number run.
