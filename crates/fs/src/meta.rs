@@ -19,7 +19,7 @@ use crate::{Error, Result};
 use std::sync::Arc;
 use uext4_device::prefetch;
 use uext4_format::dirent::LeafTable;
-use uext4_format::{BlockNr, Corrupt, LogicalBlock, Place, Seed};
+use uext4_format::{BlockNr, Corrupt, CorruptKind, LogicalBlock, Place, Seed};
 use uext4_journal::{Handle, Image, Live, Object};
 use uext4_sync::RwLockReadGuard;
 use uext4_sync::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, Ordering};
@@ -250,7 +250,7 @@ impl Blocks {
         if found == seal {
             return Ok(block);
         }
-        let problem = "block belongs to another structure, too";
+        let problem = CorruptKind::SharedBlock;
         Err(Error::Corrupt(Corrupt::new(
             Place::Block(block.nr),
             seal.name(),

@@ -12,7 +12,7 @@ use crate::{Error, Fs, Result};
 use std::sync::Arc;
 use uext4_format::acl::{Acl, NewFile};
 use uext4_format::xattr::{NameIndex, XattrName, XattrValue};
-use uext4_format::{Corrupt, FileType, Place};
+use uext4_format::{Corrupt, CorruptKind, FileType, Place};
 use uext4_journal::Handle;
 
 /// Permission bits that an ACL mirrors.
@@ -71,7 +71,7 @@ pub(super) fn get(fs: &Fs, inode: &Inode, which: Which) -> Result<Option<Vec<u8>
 }
 
 fn parse(inode: &Inode, bytes: &[u8]) -> Result<Option<Acl>> {
-    let problem = "the value is no list";
+    let problem = CorruptKind::NoAcl;
     let bad = Corrupt::new(Place::Inode(inode.nr()), "access control list", problem);
     Acl::from_disk(bytes).map_err(|_| bad.into())
 }

@@ -13,7 +13,7 @@ use uext4_format::xattr::{
     Xattr, XattrName, XattrSet, XattrValue, block_capacity_bytes, encode_ibody, entry_bytes,
     ibody_capacity_bytes,
 };
-use uext4_format::{Corrupt, Feature, InodeFlags, Place};
+use uext4_format::{Corrupt, CorruptKind, Feature, InodeFlags, Place};
 use uext4_journal::Handle;
 
 /// Name length of the shortest attribute that must fit beside a value in a block (as in Linux).
@@ -188,7 +188,7 @@ fn edit_areas(
     refs: &mut Refs,
 ) -> Result<Changed> {
     if state.disk.flags.contains(InodeFlags::EA_INODE) {
-        let problem = "holds a value and has attributes";
+        let problem = CorruptKind::HasAttributes;
         return Err(Corrupt::new(Place::Inode(state.nr()), "value inode", problem).into());
     }
     let mut ibody = areas::ibody(state)?;
