@@ -8,10 +8,12 @@ mod edges;
 mod functions;
 mod lexer;
 mod locks;
+mod modules;
 mod prose;
 mod shape;
 mod sleeps;
 mod source;
+mod uses;
 mod words;
 
 use std::fmt;
@@ -54,6 +56,7 @@ pub(crate) fn run(root: &Path) -> Result<ExitCode> {
     problems.extend(functions::check(root, &sources)?);
     problems.extend(documents::check(root, &sources)?);
     problems.extend(edges::check(root)?);
+    problems.extend(modules::check(root, &sources)?);
     problems.extend(locks::check(root)?);
     problems.sort();
     for problem in &problems {

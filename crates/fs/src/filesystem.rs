@@ -21,7 +21,7 @@ impl Filesystem {
         let _spending = self.fs.begin_operation();
         let answer = operation(&self.fs);
         let failed = matches!(answer, Err(Error::Corrupt(_) | Error::Journal(_)));
-        if !failed && !self.fs.inodes.reclaim.has_own_work() {
+        if !failed && !self.fs.inodes.evictions.has_own_work() {
             return answer;
         }
         match self.fs.changes.try_enter() {
