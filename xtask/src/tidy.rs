@@ -8,6 +8,7 @@ mod edges;
 mod functions;
 mod lexer;
 mod locks;
+mod offsets;
 mod shape;
 mod sleeps;
 mod source;
@@ -44,6 +45,7 @@ pub(crate) fn run(root: &Path) -> Result<ExitCode> {
         problems.extend(shape::check(source));
         problems.extend(words::check(source));
         problems.extend(bypass::check(source));
+        problems.extend(offsets::check(source));
         problems.extend(sleeps::check(source));
     }
     problems.extend(functions::check(root, &sources)?);
