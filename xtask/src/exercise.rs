@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use clap::ValueEnum;
 use clap::builder::PossibleValue;
-use uext4_exerciser::{Crew, worker};
+use uext4_exerciser::{Workers, worker};
 use uext4_testkit::manifest::{Field, Manifest, Policy};
 use uext4_testkit::oracle::{KernelMount, mke2fs, scratch_dir};
 use uext4_testkit::served::ServedMount;
@@ -162,11 +162,11 @@ fn on_fresh_image(plan: &Plan, kind: &Kind, transport: Transport) -> Result<Figu
     let (mut time, mut operations, mut names) = (Duration::ZERO, 0, 0);
     for round in 0..ROUNDS {
         let start = Instant::now();
-        operations += run.crew.work(plan.operations / ROUNDS)?;
+        operations += run.workers.work(plan.operations / ROUNDS)?;
         time += start.elapsed();
         names = run.turn().with_context(|| format!("round {round}"))?;
     }
-    run.crew.dismiss()?;
+    run.workers.dismiss()?;
     run.unmount()?;
     judge::clean("at the end", &run.image)?;
     Ok(Figures {
@@ -178,7 +178,7 @@ fn on_fresh_image(plan: &Plan, kind: &Kind, transport: Transport) -> Result<Figu
 
 struct Run<'a> {
     /// Declared first, so that it is dropped before the mount.
-    crew: Crew,
+    workers: Workers,
     plan: &'a Plan,
     transport: Transport,
     kernel_mounts: bool,
@@ -201,7 +201,7 @@ impl<'a> Run<'a> {
             kernel_mounts: !has_quota || KernelMount::has_quota(),
             image,
             mount: Some(mount),
-            crew: Crew::start(plan.processes, |process| command(plan, &at, process))?,
+            workers: Workers::start(plan.processes, |process| command(plan, &at, process))?,
             at,
         })
     }
@@ -209,7 +209,7 @@ impl<'a> Run<'a> {
     /// All processes compare; then the image is remounted, and they compare again. Returns the
     /// number of names.
     fn turn(&mut self) -> Result<usize> {
-        self.crew.compare().context("before the unmount")?;
+        self.workers.compare().context("before the unmount")?;
         let before = self.manifest()?;
         self.unmount()?;
         judge::clean("after the unmount", &self.image)?;
@@ -219,9 +219,9 @@ impl<'a> Run<'a> {
         }
         self.mount_again()?;
         compare("after the next mount", &before, &self.manifest()?)?;
-        self.crew.compare().context("after the next mount")?;
+        self.workers.compare().context("after the next mount")?;
         let counted = uext4_exerciser::shared::counted(&worker::meeting_place(&self.at))?;
-        let increments = self.crew.increments();
+        let increments = self.workers.increments();
         ensure!(counted == increments, "counted {counted} of {increments}");
         Ok(before.entries.len())
     }

@@ -9,6 +9,7 @@ mod functions;
 mod lexer;
 mod locks;
 mod offsets;
+mod prose;
 mod shape;
 mod sleeps;
 mod source;
@@ -47,9 +48,13 @@ pub(crate) fn run(root: &Path) -> Result<ExitCode> {
         problems.extend(bypass::check(source));
         problems.extend(offsets::check(source));
         problems.extend(sleeps::check(source));
+        problems.extend(prose::check(source));
+    }
+    for (path, text) in source::texts(root)? {
+        problems.extend(prose::check_text(&path, &text));
     }
     problems.extend(functions::check(root, &sources)?);
-    problems.extend(documents::check(root)?);
+    problems.extend(documents::check(root, &sources)?);
     problems.extend(edges::check(root)?);
     problems.extend(locks::check(root)?);
     problems.sort();

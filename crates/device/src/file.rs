@@ -46,7 +46,7 @@ pub struct FileDevice {
     /// The same file, opened with `O_DIRECT`, where that is possible.
     direct: OnceLock<Option<File>>,
     /// The claims that exclude other writers, unless given up.
-    held: Mutex<Held>,
+    exclusion: Mutex<Exclusion>,
     /// Start of the window in the file, in bytes.
     start: u64,
     size_bytes: u64,
@@ -56,14 +56,14 @@ pub struct FileDevice {
 
 /// The claims that exclude other writers while a device is open for writing.
 #[derive(Default)]
-struct Held {
+struct Exclusion {
     /// The claim on the block device itself.
     own: Option<File>,
     /// The claims on other names of the same bytes.
     _around: Claims,
 }
 
-impl Held {
+impl Exclusion {
     fn new(own: Option<File>, around: Claims) -> Self {
         Self {
             own,
@@ -109,7 +109,7 @@ impl FileDevice {
             access,
             reopened: OnceLock::new(),
             direct: OnceLock::new(),
-            held: Mutex::new(Rank::Device, Held::new(claim, around)),
+            exclusion: Mutex::new(Rank::Device, Exclusion::new(claim, around)),
             start: offset,
             size_bytes,
         })
@@ -140,7 +140,7 @@ impl FileDevice {
             access,
             reopened: OnceLock::new(),
             direct: OnceLock::new(),
-            held: Mutex::new(Rank::Device, Held::new(None, around)),
+            exclusion: Mutex::new(Rank::Device, Exclusion::new(None, around)),
             start: 0,
             size_bytes,
         })
@@ -352,11 +352,11 @@ impl BlockDevice for FileDevice {
         let claimed = claim(&path).and_then(|own| {
             let file = open_file(&path, Access::ReadWrite)?;
             let around = Claims::take(&file, &path)?;
-            Ok((Held::new(own, around), file))
+            Ok((Exclusion::new(own, around), file))
         });
-        let (held, file) = claimed.map_err(|error| self.named(error))?;
+        let (exclusion, file) = claimed.map_err(|error| self.named(error))?;
         if self.reopened.set(file).is_ok() {
-            *self.held.lock() = held;
+            *self.exclusion.lock() = exclusion;
         }
         Ok(())
     }
@@ -364,16 +364,17 @@ impl BlockDevice for FileDevice {
         if self.is_read_only() {
             return Ok(());
         }
-        let mut held = self.held.lock();
+        let mut exclusion = self.exclusion.lock();
         match claimant {
-            Claimant::Mount => held.own = None,
+            Claimant::Mount => exclusion.own = None,
             Claimant::Nobody => {
-                *held = Held::default();
+                *exclusion = Exclusion::default();
                 self.unlock();
             }
-            Claimant::Opener if held.own.is_some() => {}
+            Claimant::Opener if exclusion.own.is_some() => {}
             Claimant::Opener => {
-                held.own = claim(&self.path_of_descriptor()).map_err(|error| self.named(error))?;
+                exclusion.own =
+                    claim(&self.path_of_descriptor()).map_err(|error| self.named(error))?;
             }
         }
         Ok(())

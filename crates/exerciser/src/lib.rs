@@ -14,20 +14,20 @@
 //! [`one_file`] runs threads on one file, each through another layer of the kernel, under one
 //! model.
 //!
-//! [`Crew`] starts such worker processes and sends them commands.
+//! [`Workers`] starts such worker processes and sends them commands.
 //!
 //! Not here: mounting and checking the image (`xtask exercise`, the tests of the mount).
 #![forbid(unsafe_code)]
 
 mod attributes;
 mod beyond_std;
-mod crew;
 pub mod files;
 mod names;
 pub mod one_file;
 pub mod shared;
 pub mod tree;
 pub mod worker;
+mod workers;
 
-pub use crew::Crew;
 pub use worker::{Order, Worker};
+pub use workers::Workers;

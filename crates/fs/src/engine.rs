@@ -5,19 +5,20 @@
 
 use crate::Result;
 use crate::base::Base;
-use crate::delayed::{Flusher, Pool};
-use crate::dir::{DirConfig, NameMemory, SparseLeaves};
-use crate::inode::{HiddenInodes, Inodes, LazyTimes};
-use crate::map::ExtentStatus;
+use crate::dcache::{NameMemory, SparseLeaves};
+use crate::dir_config::DirConfig;
+use crate::extent_status::ExtentStatus;
+use crate::inode::{ExtraIsize, HiddenInodes, Inode, Inodes, LazyTimes};
+use crate::mbcache::SharedBlocks;
 use crate::media::Lifecycle;
-use crate::meta::Blocks;
+use crate::meta::{Blocks, MetaBlock, Seal};
 use crate::orphan::Orphans;
 use crate::quota::Quota;
 use crate::space::Space;
-use crate::xattr::{ExtraIsize, SharedBlocks};
+use crate::writeback::{Flusher, Pool};
 use std::ops::Deref;
 use std::sync::Arc;
-use uext4_format::{BlockNr, Corrupt, CorruptKind, Place};
+use uext4_format::{BlockNr, Corrupt, CorruptKind, InodeNr, Place};
 use uext4_journal::Handle;
 use uext4_sync::Mutex;
 use uext4_sync::atomic::AtomicU64;
@@ -38,7 +39,7 @@ pub(crate) struct Fs {
     pub(crate) flusher: Flusher,
     pub(crate) dirs: DirConfig,
     pub(crate) names: Arc<NameMemory>,
-    pub(crate) sparse_leaves: SparseLeaves,
+    pub(crate) sparse_leaves: SparseLeaves<Inode>,
     pub(crate) shared_xattrs: SharedBlocks,
     /// Serializes moves of directories between parents.
     pub(crate) rename: Mutex<()>,
@@ -74,6 +75,27 @@ impl Fs {
             disk.free_inodes_count = inodes;
             disk.wtime = now.seconds.max(0) as u64;
         });
+    }
+
+    /// A metadata block; on a miss, read from the journal or device and its checksum verified.
+    /// `check` validates the bytes once per load.
+    pub(crate) fn read_block(
+        &self,
+        nr: BlockNr,
+        seal: Seal,
+        check: impl Fn(&[u8]) -> std::result::Result<(), Corrupt>,
+    ) -> Result<Arc<MetaBlock>> {
+        self.spend_block(nr, seal.name())?;
+        let read = || {
+            self.check_block(nr, seal.name())?;
+            Ok(self.journal.read_block(nr)?)
+        };
+        self.blocks.load(nr, seal, read, check)
+    }
+
+    /// The inode, read from the table on a miss. It may be free or unlinked: callers check.
+    pub(crate) fn load_inode(&self, nr: InodeNr) -> Result<Arc<Inode>> {
+        self.inodes.load(self, &self.space, nr)
     }
 
     /// Answers damage unless `nr` is a block that a file or directory may own.

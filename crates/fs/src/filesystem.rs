@@ -2,7 +2,7 @@
 
 use crate::engine::Fs;
 use crate::incidents::{Incident, Listener};
-use crate::{Error, Result};
+use crate::{Error, Result, quota_files};
 use std::sync::Arc;
 use uext4_sync::Pass;
 
@@ -76,7 +76,7 @@ impl Fs {
     fn finish<T>(&self, answer: Result<T>) -> Result<T> {
         let answer = self.note(answer);
         let _recorded = self.note(self.reap_own());
-        let _recorded = self.note(self.quota.place_missing(self));
+        let _recorded = self.note(quota_files::place_missing(self));
         let _recorded = self.note(self.shrink_directories());
         answer
     }

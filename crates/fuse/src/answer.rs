@@ -6,14 +6,14 @@ use crate::protocol::ANSWER_HEADER_BYTES;
 use uext4::Stretch;
 
 /// Buffer of an answer.
-enum Room<'a> {
+enum Buffer<'a> {
     Own(Vec<u8>),
     Lent(&'a mut [u8]),
 }
 
 /// Body of an answer, without the header. File data are read directly into the buffer.
 pub(crate) struct Answer<'a> {
-    room: Room<'a>,
+    room: Buffer<'a>,
     len: usize,
     shortcut: Option<Box<dyn InPlace>>,
     is_sent: bool,
@@ -31,15 +31,15 @@ pub(crate) type AnswerHeader = [u8; ANSWER_HEADER_BYTES];
 impl<'a> Answer<'a> {
     /// An empty answer with capacity for `capacity_bytes` bytes.
     pub(crate) fn new(capacity_bytes: usize) -> Self {
-        Self::in_room(Room::Own(vec![0; capacity_bytes]))
+        Self::in_room(Buffer::Own(vec![0; capacity_bytes]))
     }
 
     /// An empty answer in a borrowed buffer. If it outgrows the buffer, it moves to an owned one.
     pub(crate) fn lent(buf: &'a mut [u8]) -> Self {
-        Self::in_room(Room::Lent(buf))
+        Self::in_room(Buffer::Lent(buf))
     }
 
-    fn in_room(room: Room<'a>) -> Self {
+    fn in_room(room: Buffer<'a>) -> Self {
         Self {
             room,
             len: 0,
@@ -91,19 +91,19 @@ impl<'a> Answer<'a> {
     /// The body so far.
     pub(crate) fn body(&self) -> &[u8] {
         match &self.room {
-            Room::Own(buf) => &buf[..self.len],
-            Room::Lent(buf) => &buf[..self.len],
+            Buffer::Own(buf) => &buf[..self.len],
+            Buffer::Lent(buf) => &buf[..self.len],
         }
     }
 
     /// The owned body; `None` if it lies at the start of the borrowed buffer.
     pub(crate) fn into_own(self) -> Option<Vec<u8>> {
         match self.room {
-            Room::Own(mut buf) => {
+            Buffer::Own(mut buf) => {
                 buf.truncate(self.len);
                 Some(buf)
             }
-            Room::Lent(_) => None,
+            Buffer::Lent(_) => None,
         }
     }
 
@@ -138,19 +138,19 @@ impl<'a> Answer<'a> {
     /// Space for `len` more bytes with unspecified contents; [`Self::filled`] appends them.
     pub(crate) fn room(&mut self, len: usize) -> &mut [u8] {
         let end = self.len + len;
-        if let Room::Lent(buf) = &self.room
+        if let Buffer::Lent(buf) = &self.room
             && end > buf.len()
         {
-            self.room = Room::Own(buf[..self.len].to_vec());
+            self.room = Buffer::Own(buf[..self.len].to_vec());
         }
         match &mut self.room {
-            Room::Own(buf) => {
+            Buffer::Own(buf) => {
                 if end > buf.len() {
                     buf.resize(end, 0);
                 }
                 &mut buf[self.len..end]
             }
-            Room::Lent(buf) => &mut buf[self.len..end],
+            Buffer::Lent(buf) => &mut buf[self.len..end],
         }
     }
 

@@ -78,7 +78,7 @@ impl Halt {
         jobs.into_iter().for_each(|hand_back| hand_back());
     }
 
-    /// Waits for its turn. Whoever has it needs no request of the kernel, so the wait is finite.
+    /// Waits for its turn. The holder needs no request of the kernel, so the wait is finite.
     fn take_turn(&self, over: Over) -> uext4::Result<MyTurn<'_>> {
         let mut turn = self.turn.lock();
         turn.is_over |= over == Over::Yes;

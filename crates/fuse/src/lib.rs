@@ -6,14 +6,14 @@
 //!
 //! Layout, requests: `transport` receives requests and sends answers (io_uring or `/dev/fuse`);
 //! `request` and `answer` encode them; `init` negotiates the connection; `server` turns requests
-//! into operations of [`uext4`]; `aside` runs the ones that take long; `nodes` holds the inodes
-//! that the kernel knows; `owners` maps users and groups.
+//! into operations of [`uext4`]; `worker_pool` runs the ones that take long; `nodes` holds the
+//! inodes that the kernel knows; `owners` maps users and groups.
 //!
-//! State: `control` is the control socket; `tally` counts, `log` writes messages; `halt` is the
-//! freeze barrier; `room` watches free space; `bdi` sets the kernel's limits for the mount;
-//! `pressure` returns memory.
+//! State: `control` is the control socket; `request_stats` counts, `log` writes messages; `halt` is
+//! the freeze barrier; `free_space` watches free space; `bdi` sets the kernel's limits for the
+//! mount; `pressure` returns memory.
 //!
-//! Life of a mount: `session`, `crew`, `mount_point`, `claim`, `umount`, `daemon` and `signals`;
+//! Life of a mount: `session`, `workers`, `mount_point`, `claim`, `umount`, `daemon` and `signals`;
 //! `inherited` closes inherited descriptors; `sandbox` confines the server, and `keeper` unmounts
 //! for a confined server.
 //!
@@ -21,18 +21,17 @@
 #![deny(unsafe_code)]
 
 mod answer;
-mod aside;
+mod attachment;
 mod attributes;
 mod bdi;
 mod claim;
 mod control;
-mod crew;
 mod daemon;
 mod ends;
 mod errno;
 mod error;
+mod free_space;
 mod halt;
-mod hands;
 mod inherited;
 mod init;
 mod interrupted;
@@ -46,18 +45,20 @@ mod opened;
 mod options;
 mod owners;
 mod pressure;
+mod privileged;
 mod protocol;
 mod remount;
 mod request;
-mod room;
+mod request_stats;
 mod runtime_dir;
 mod sandbox;
 mod server;
 mod session;
 mod signals;
-mod tally;
 mod transport;
 mod umount;
+mod worker_pool;
+mod workers;
 
 pub use control::{Ask, Client, NewGrace, NewLimits, QuotaRow, Refusal};
 pub use error::{Error, Explained, Result};

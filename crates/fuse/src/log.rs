@@ -15,9 +15,9 @@ mod system;
 pub(crate) use relay::Relay;
 use system::SystemLog;
 
-use crate::hands::Hands;
 use crate::keeper::Keeper;
 use crate::options::{MountOptions, Run};
+use crate::privileged::Privileged;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io;
 use std::path::Path;
@@ -64,16 +64,16 @@ pub(crate) struct Log {
 }
 
 impl Log {
-    /// The log of a mount made by `hands`.
-    pub(crate) fn of(hands: &Hands, options: &MountOptions) -> Arc<Self> {
-        let place = match (options.run, hands) {
+    /// The log of a mount made by `privileged`.
+    pub(crate) fn of(privileged: &Privileged, options: &MountOptions) -> Arc<Self> {
+        let place = match (options.run, privileged) {
             (Run::Foreground, _) => Place::Stderr,
-            (Run::Daemon, Hands::Keeper(keeper)) => Place::Keeper(keeper.clone()),
-            (Run::Daemon, Hands::Own(_)) => Place::System(SystemLog::new()),
+            (Run::Daemon, Privileged::Keeper(keeper)) => Place::Keeper(keeper.clone()),
+            (Run::Daemon, Privileged::Own(_)) => Place::System(SystemLog::new()),
         };
         Arc::new(Self {
             place,
-            name: name(hands.path()),
+            name: name(privileged.path()),
             missing: AtomicU64::new(0),
         })
     }

@@ -5,8 +5,8 @@
 //! caches. Without PSI the caches are bounded by their budgets alone.
 //! References: kernel doc `accounting/psi.rst`.
 
-use crate::aside::AbortOnPanic;
 use crate::server::Server;
+use crate::worker_pool::AbortOnPanic;
 use rustix::event::{PollFd, PollFlags, poll};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, PipeReader, PipeWriter, Write};

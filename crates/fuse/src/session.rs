@@ -3,17 +3,15 @@
 //! Order: fork the keeper, claim the mount point, open the devices and claim what shows their
 //! bytes, restrict which files are reached, mount the image, attach, greet the kernel, serve,
 //! listen on the control socket, restrict which calls are made; then stop listening, close the
-//! image, say how that went, give the claim back. `umount` waits for the claim, so whoever saw it
-//! end finds the image closed.
+//! image, say how that went, give the claim back. `umount` waits for the claim, so a caller that
+//! saw it end finds the image closed.
 //! Invariants: a thread that panics takes the process down at once. What was half done is in a
 //! transaction that never commits, so the next mount finds a consistent image.
 
 use crate::bdi::Bdi;
 use crate::claim::{CLOSING_MAX, Claim};
 use crate::control::Control;
-use crate::crew::Crew;
 use crate::error::{Error, Explained, Result};
-use crate::hands::Hands;
 use crate::init::READ_AHEAD_BYTES;
 use crate::log::{Log, Severity, plain};
 use crate::made_with::MadeWith;
@@ -21,9 +19,11 @@ use crate::mount_point::Lazy;
 use crate::notify::Notifier;
 use crate::options::{Announce, MountOptions, Run, Sandbox};
 use crate::pressure::Pressure;
+use crate::privileged::Privileged as Hands;
 use crate::sandbox::Locked;
 use crate::server::Server;
 use crate::transport::DevFuse;
+use crate::workers::Workers as Crew;
 use crate::{daemon, sandbox, signals};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -87,7 +87,7 @@ pub fn mount_explained<D>(
 fn directory(mount_point: &Path) -> Result<PathBuf> {
     let found = mount_point.canonicalize();
     let path = found.map_err(Error::system("find the mount point", mount_point))?;
-    // The kernel would mount on a file as well, a root that nobody can enter.
+    // The kernel would mount on a file as well, a root that cannot be entered.
     if !path.is_dir() {
         let error = std::io::ErrorKind::NotADirectory.into();
         return Err(Error::system("mount on", mount_point)(error));
@@ -123,7 +123,7 @@ fn serve<D>(
     if let Some(caught) = caught {
         caught?.stop(session.stopper())?;
     }
-    // Nobody can connect later.
+    // No client can connect later.
     let notifier = (options.run == Run::Foreground).then(Notifier::connect);
     let locked = match locking.map(|half| half.finish(options.sandbox)) {
         None => Locked::No,
@@ -178,7 +178,7 @@ impl Session {
             ));
         }
         let claim = Claim::take(&path, CLOSING_MAX)?;
-        let session = Self::claimed(claim, Hands::Own(path), options, || Ok(filesystem))?;
+        let session = Self::claimed(claim, Hands::own(&path), options, || Ok(filesystem))?;
         session.announce(options, Locked::No);
         Ok(session)
     }
@@ -273,7 +273,7 @@ impl Session {
         }
     }
 
-    /// Waits until somebody unmounts, and closes the image.
+    /// Waits for the unmount, and closes the image.
     ///
     /// # Errors
     /// What kept the image from being closed cleanly, or the requests from being served.
@@ -290,7 +290,8 @@ impl Session {
         let closed = closed.and(served.map_err(Error::system("serve", hands.path())));
         let recorded = crew.service.server.filesystem().recorded_errors();
         self.log.say_end(&closed, recorded.as_deref());
-        // The image's lock goes with the last that has it: who sees the claim end finds it free.
+        // The image's lock goes with the last that has it: a caller that sees the claim end finds
+        // it free.
         drop(crew);
         if let Some(claim) = self.claim {
             let said = closed.as_ref().map_err(|error| error.to_string());
@@ -313,12 +314,16 @@ impl Stopper {
                     .say(Severity::Notice, "in use; it vanishes with its last user");
                 let _ = self.hands.detach(Lazy::Yes);
             }
+            Err(Error::NotMounted { .. }) => self.log.say(
+                Severity::Notice,
+                "detached or covered by another mount; it vanishes with its last user",
+            ),
             Err(error) => self.log.say(Severity::Error, &error.to_string()),
             Ok(()) => {}
         }
     }
 
-    /// Closes the image, whoever uses the mount, and ends the process.
+    /// Closes the image, even of a mount in use, and ends the process.
     pub(crate) fn close_and_exit(&self) -> ! {
         let close = |server: Arc<Server>| {
             server.end_fetches();

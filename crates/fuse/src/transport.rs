@@ -5,16 +5,16 @@
 //! thread reads it.
 
 mod dev_fuse;
-mod look;
+mod polling;
 mod splice;
 mod uring;
 
-pub(crate) use dev_fuse::{Brings, DevFuse, Reader, Rests, request_buffer};
+pub(crate) use dev_fuse::{Brings, DevFuse, Reader, SkippedPolls, request_buffer};
 pub(crate) use uring::Rings;
 
-use crate::aside::Helpers;
 use crate::options::Channel;
 use crate::server::Server;
+use crate::worker_pool::WorkerPool;
 use std::io;
 use uext4_sync::Arc;
 
@@ -44,11 +44,11 @@ pub(crate) enum Ended {
 pub(crate) struct Service {
     pub(crate) server: Arc<Server>,
     /// Serves requests that wait for other requests.
-    pub(crate) askers: Arc<Helpers>,
+    pub(crate) askers: Arc<WorkerPool>,
     /// Serves requests that wait for a commit.
-    pub(crate) waiters: Arc<Helpers>,
+    pub(crate) waiters: Arc<WorkerPool>,
     /// Copies large data, and serves changes that waited for a thaw.
-    pub(crate) copiers: Arc<Helpers>,
+    pub(crate) copiers: Arc<WorkerPool>,
 }
 
 /// Maximum bytes of one read in a mount that uses `channel`; `None` leaves it to the kernel. The

@@ -140,7 +140,7 @@ pub(crate) fn absolute(dir: &Path) -> Result<PathBuf> {
     }
 }
 
-/// User id of whoever mounted ours on `path`, if the topmost mount there is ours.
+/// User that mounted ours on `path`, if the topmost mount there is ours.
 pub(crate) fn mounted(path: &Path) -> Result<Option<u32>> {
     Ok(topmost(path)?.map(|mount| mount.uid))
 }

@@ -11,7 +11,7 @@
 use crate::Error;
 use crate::engine::Engine;
 use crate::images::Wanted;
-use crate::log_space::{OpenLog, Room};
+use crate::log_space::{LogSpace, OpenLog};
 use crate::newest::Entry;
 use crate::stats::Times;
 use uext4_format::BlockNr;
@@ -27,9 +27,9 @@ impl Engine {
     pub(crate) fn checkpoint(&self, log: &OpenLog, free_blocks: u32) -> Result<(), Error> {
         loop {
             match log.begin_pass(free_blocks) {
-                Room::There => return Ok(()),
-                Room::BehindTail => _ = log.move_tail(|| self.home.flush())?,
-                Room::Missing(_pass) => {
+                LogSpace::There => return Ok(()),
+                LogSpace::BehindTail => _ = log.move_tail(|| self.home.flush())?,
+                LogSpace::Missing(_pass) => {
                     Times::add(&self.times.checkpoints, 1);
                     return Times::time(&self.times.checkpoint_ns, || {
                         self.checkpoint_pass(log, free_blocks)

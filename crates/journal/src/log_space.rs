@@ -67,7 +67,7 @@ impl Drop for Pass<'_> {
 }
 
 /// State of the log space for a caller that needs some.
-pub(crate) enum Room<'a> {
+pub(crate) enum LogSpace<'a> {
     /// Enough is free.
     There,
     /// A tail move frees some: the oldest records are done ([`OpenLog::move_tail`]).
@@ -139,19 +139,19 @@ impl OpenLog {
 
     /// Begins a checkpoint pass if less than `free_blocks` are free. If another pass runs, waits
     /// until they are free or a tail move can free some, not for the end of that pass.
-    pub(crate) fn begin_pass(&self, free_blocks: u32) -> Room<'_> {
+    pub(crate) fn begin_pass(&self, free_blocks: u32) -> LogSpace<'_> {
         let mut space = self.space.lock();
         while space.free_blocks < free_blocks {
             if !space.pass_is_on {
                 space.pass_is_on = true;
-                return Room::Missing(Pass { log: self });
+                return LogSpace::Missing(Pass { log: self });
             }
             if space.records.is_oldest_done() {
-                return Room::BehindTail;
+                return LogSpace::BehindTail;
             }
             self.moved.wait(&mut space);
         }
-        Room::There
+        LogSpace::There
     }
 
     /// Wakes the waiters for space after records were done.

@@ -1,15 +1,17 @@
-//! Splits Rust source into code and comments, line by line, so that a rule about code ignores
-//! strings and comments.
+//! Splits Rust source into code, comments and strings, line by line, so that a rule about one of
+//! them ignores the others.
 //!
-//! Invariants: both parts keep every line break, so that line numbers match.
+//! Invariants: all parts keep every line break, so that line numbers match.
 
-/// Code and comments of a text. String contents are dropped.
+/// Code, comments and strings of a text.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Parts {
     /// Code; string and character literals become `""`.
     pub(super) code: String,
     /// Comments with their markers.
     pub(super) comments: String,
+    /// String and character literals with their quotes.
+    pub(super) strings: String,
 }
 
 /// Splits `text`.
@@ -54,6 +56,7 @@ impl Lexer<'_> {
         self.parts.code.push(one);
         if one == '\n' {
             self.parts.comments.push(one);
+            self.parts.strings.push(one);
         }
         self.rest = &self.rest[one.len_utf8()..];
     }
@@ -61,24 +64,25 @@ impl Lexer<'_> {
     fn comment(&mut self, len: usize) {
         let (taken, rest) = self.rest.split_at(len);
         self.parts.comments.push_str(taken);
-        self.keep_lines(taken);
+        let breaks = breaks_of(taken);
+        self.parts.code.push_str(&breaks);
+        self.parts.strings.push_str(&breaks);
         self.rest = rest;
     }
 
     fn string(&mut self, len: usize) {
         let (taken, rest) = self.rest.split_at(len);
+        self.parts.strings.push_str(taken);
+        let breaks = breaks_of(taken);
         self.parts.code.push_str("\"\"");
-        self.keep_lines(taken);
-        let breaks = taken.matches('\n').count();
-        self.parts.comments.push_str(&"\n".repeat(breaks));
+        self.parts.code.push_str(&breaks);
+        self.parts.comments.push_str(&breaks);
         self.rest = rest;
     }
+}
 
-    fn keep_lines(&mut self, taken: &str) {
-        self.parts
-            .code
-            .push_str(&"\n".repeat(taken.matches('\n').count()));
-    }
+fn breaks_of(taken: &str) -> String {
+    "\n".repeat(taken.matches('\n').count())
 }
 
 fn block_comment_len(text: &str) -> usize {
@@ -149,6 +153,7 @@ mod tests {
         let parts = split("let a = \"x // {\"; // why\nlet c = '{'; /* a\n/* b */ */ f::<'a>();\n");
         assert_eq!(parts.code, "let a = \"\"; \nlet c = \"\"; \n f::<'a>();\n");
         assert_eq!(parts.comments, "// why\n/* a\n/* b */ */\n");
+        assert_eq!(parts.strings, "\"x // {\"\n'{'\n\n");
     }
 
     #[test]

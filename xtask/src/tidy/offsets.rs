@@ -22,7 +22,10 @@ const EXCEPTIONS: [(&str, &str); 9] = [
     ("crates/sync/src/rng.rs", "random bytes"),
     ("crates/mkfs/src/entropy.rs", "random bytes"),
     ("crates/tools/src/numbers.rs", "the text of a UUID"),
-    ("crates/fs/src/dir/schedules.rs", "names that are numbers"),
+    (
+        "crates/fs/src/dcache/schedules.rs",
+        "names that are numbers",
+    ),
     (
         "crates/device/src/partition/",
         "partition tables, which are below the file system",

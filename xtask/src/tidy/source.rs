@@ -13,7 +13,7 @@ pub(super) struct Source {
     pub(super) path: String,
     /// All of it.
     pub(super) text: String,
-    /// Code and comments, separated.
+    /// Code, comments and strings, separated.
     pub(super) parts: Parts,
 }
 
@@ -69,27 +69,42 @@ impl Source {
 pub(super) fn load(root: &Path) -> Result<Vec<Source>> {
     let mut paths = Vec::new();
     for dir in ["crates", "xtask"] {
-        collect(&root.join(dir), &mut paths)?;
+        collect(&root.join(dir), &["rs"], &mut paths)?;
     }
     paths.sort();
+    let read = |path: &PathBuf| read(root, path).map(|(path, text)| Source::new(&path, &text));
+    paths.iter().map(read).collect()
+}
+
+/// Paths and texts of all documents and scripts.
+pub(super) fn texts(root: &Path) -> Result<Vec<(String, String)>> {
+    let mut paths = Vec::new();
+    collect(root, &["md", "py", "sh"], &mut paths)?;
     paths.iter().map(|path| read(root, path)).collect()
 }
 
-fn collect(dir: &Path, found: &mut Vec<PathBuf>) -> Result<()> {
+fn collect(dir: &Path, extensions: &[&str], found: &mut Vec<PathBuf>) -> Result<()> {
     let entries = fs::read_dir(dir).with_context(|| format!("list {}", dir.display()))?;
     for entry in entries {
         let path = entry?.path();
-        if path.is_dir() && !path.ends_with("target") {
-            collect(&path, found)?;
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
+        let is_hidden = path
+            .file_name()
+            .is_some_and(|name| name.as_encoded_bytes()[0] == b'.');
+        if path.is_dir() && !path.ends_with("target") && !is_hidden {
+            collect(&path, extensions, found)?;
+        } else if extensions
+            .iter()
+            .any(|one| path.extension().is_some_and(|it| it == *one))
+        {
             found.push(path);
         }
     }
     Ok(())
 }
 
-fn read(root: &Path, path: &Path) -> Result<Source> {
+/// The path relative to the repository, and the text.
+fn read(root: &Path, path: &Path) -> Result<(String, String)> {
     let text = fs::read_to_string(path).with_context(|| format!("read {}", path.display()))?;
     let relative = path.strip_prefix(root).unwrap_or(path);
-    Ok(Source::new(&relative.to_string_lossy(), &text))
+    Ok((relative.to_string_lossy().into_owned(), text))
 }

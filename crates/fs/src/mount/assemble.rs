@@ -4,11 +4,12 @@ use super::fast_commit::Outcome;
 use super::open::{Plan, Purpose};
 use super::quiesce::say_in_use;
 use crate::base::{Base, Budget, MountState, Random};
-use crate::delayed::{Flusher, Pool};
-use crate::dir::{DirConfig, NameMemory, SparseLeaves};
+use crate::dcache::{NameMemory, SparseLeaves};
+use crate::dir_config::DirConfig;
+use crate::extent_status::ExtentStatus;
 use crate::incidents::Incidents;
-use crate::inode::{HiddenInodes, InodeFormat, Inodes, LazyTimes};
-use crate::map::ExtentStatus;
+use crate::inode::{ExtraIsize, HiddenInodes, InodeFormat, Inodes, LazyTimes};
+use crate::mbcache::SharedBlocks;
 use crate::media::{Lifecycle, Media};
 use crate::memory::part_of_memory;
 use crate::meta::Blocks;
@@ -19,8 +20,8 @@ use crate::quota::Quota;
 use crate::settings::Settings;
 use crate::space::Space;
 use crate::superblock::{Super, failed_write};
-use crate::xattr::{ExtraIsize, SharedBlocks};
-use crate::{Error, Fs, MountOptions, Result};
+use crate::writeback::{Flusher, Pool};
+use crate::{Error, Fs, MountOptions, Result, orphan_recovery, quota_files};
 use std::sync::Arc;
 use uext4_device::BlockDevice;
 use uext4_format::superblock::state;
@@ -54,7 +55,7 @@ pub(super) fn assemble(media: Media, plan: Plan, mmp: Option<MmpGuard>) -> Resul
             }
         }
         if plan.recovering {
-            fs.orphans.recover(&fs)?;
+            orphan_recovery::recover(&fs)?;
         }
         fs.space.set_learning(&plan.options);
     }
@@ -116,11 +117,11 @@ pub(super) fn engine(
         reliefs: AtomicU64::new(0),
     };
     fs.space.protect_journal(journal_blocks(plan));
-    let file = Orphans::load(&fs)?;
+    let file = orphan_recovery::load_file(&fs)?;
     fs.orphans.set_file(file);
     fs.quota = match writable {
-        true => Quota::load(&fs)?,
-        false => Quota::load_to_read(&fs)?,
+        true => quota_files::load(&fs)?,
+        false => quota_files::load_to_read(&fs)?,
     };
     fs.quota.check(plan.options.quota_limits)?;
     fs.root()?;

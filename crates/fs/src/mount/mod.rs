@@ -7,6 +7,7 @@
 //! References: kernel documentation, `filesystems/ext4/super.rst`, `journal.rst`, `orphan.rst`.
 
 mod assemble;
+mod background;
 mod close;
 mod fast_commit;
 mod features;

@@ -14,7 +14,7 @@ use crate::media::Lifecycle;
 use crate::mmp;
 use crate::options::Access;
 use crate::superblock::failed_write;
-use crate::{Error, Filesystem, Fs, MountOptions, Result};
+use crate::{Error, Filesystem, Fs, MountOptions, Result, orphan_recovery};
 use std::ops::Range;
 use std::sync::Arc;
 use uext4_format::Feature;
@@ -202,7 +202,7 @@ impl Fs {
         self.state.set_writable(true);
         self.journal.resume();
         let recovered = assemble::begin(self).and_then(|()| match life.must_recover {
-            true => self.orphans.recover(self).map(|_report| ()),
+            true => orphan_recovery::recover(self),
             false => Ok(()),
         });
         life.must_recover = false;

@@ -5,6 +5,7 @@
 //!
 //! Locking: as `sync::Rank` says. Two directories are locked in ascending inode number.
 
+mod attr;
 mod create;
 mod durability;
 mod index;
@@ -16,6 +17,7 @@ mod quota;
 mod read;
 mod rename;
 mod setattr;
+mod space;
 mod unlink;
 mod write;
 mod xattrs;

@@ -7,12 +7,12 @@
 use super::line::{Lines, Woken, wait};
 use super::verbs::{self, Mount};
 use super::wire::{REQUEST_BYTES_MAX, Refusal, answer, parse_request};
-use crate::aside::AbortOnPanic;
-use crate::crew::Served;
 use crate::error::{Error, Result};
 use crate::made_with::MadeWith;
 use crate::sandbox::Locked;
 use crate::server::Server;
+use crate::worker_pool::AbortOnPanic;
+use crate::workers::Served;
 use rustix::event::PollFlags;
 use rustix::fs::OFlags;
 use std::fs::{self, File, Permissions};

@@ -5,11 +5,11 @@
 use super::places::Places;
 use super::quota;
 use super::wire::{Answered, Ask, Refusal};
-use crate::crew::Served;
 use crate::made_with::MadeWith;
+use crate::request_stats::RequestStats;
 use crate::sandbox::Locked;
 use crate::server::Server;
-use crate::tally::Tally;
+use crate::workers::Served;
 use serde_json::{Map, Value, json};
 use std::path::{Path, PathBuf};
 use uext4::Filesystem;
@@ -118,11 +118,11 @@ fn server(mount: &Mount) -> Value {
 
 /// [`uext4::Stats`] and the statistics of the server.
 fn stats(mount: &Mount) -> Value {
-    let tally = mount.server.tally();
+    let request_stats = mount.server.request_stats();
     let mut stats = to_value(&mount.filesystem().stats());
-    stats["requests"] = to_value(&tally.requests());
-    stats["reads_in_place"] = tally.reads_in_place().into();
-    stats["request_bounds_ns"] = Tally::bounds_ns().into();
+    stats["requests"] = to_value(&request_stats.requests());
+    stats["reads_in_place"] = request_stats.reads_in_place().into();
+    stats["request_bounds_ns"] = RequestStats::bounds_ns().into();
     stats["server"] = server(mount);
     stats
 }

@@ -40,7 +40,7 @@ impl Server {
             }
             let send = |stretches: &[Stretch<'_>]| answer.send(request.unique, stretches);
             if self.filesystem.read_in_place(&inode, offset, size, send)? {
-                self.tally.note_in_place();
+                self.request_stats.note_in_place();
                 return Ok(());
             }
         }

@@ -21,6 +21,7 @@ mod xattrs;
 
 use crate::answer::Answer;
 use crate::errno::Errno;
+use crate::free_space::Gauge;
 use crate::halt::{self, Halt};
 use crate::init::Agreement;
 use crate::nodes::{Nodes, inode_of};
@@ -28,8 +29,7 @@ use crate::opened::Opened;
 use crate::owners::Owners;
 use crate::protocol::{NOTIFY_INVAL_INODE, opcode};
 use crate::request::Request;
-use crate::room::Gauge;
-use crate::tally::Tally;
+use crate::request_stats::RequestStats;
 use crate::transport::DevFuse;
 use uext4::device::Claimant;
 use uext4::{Filesystem, InodeRef};
@@ -46,7 +46,7 @@ pub(crate) struct Server {
     agreement: Agreement,
     /// For notifications.
     kernel: Arc<DevFuse>,
-    tally: Tally,
+    request_stats: RequestStats,
     halt: Halt,
     owners: Owners,
     /// Threads that make the kernel send dirty pages; closed before the process exits.
@@ -67,7 +67,7 @@ pub(crate) enum Outcome {
 
 /// Request class: how long a request may occupy its thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Pace {
+pub(crate) enum RequestClass {
     /// Short, without waiting.
     Soon,
     /// A large transfer that no caller waits for, or that comes with others.
@@ -84,7 +84,7 @@ pub(crate) enum Pace {
     Halted,
 }
 
-/// Larger transfers, in bytes, are [`Pace::Bulk`] or [`Pace::Awaited`].
+/// Larger transfers, in bytes, are [`RequestClass::Bulk`] or [`RequestClass::Awaited`].
 const SOON_BYTES_MAX: u32 = 64 << 10;
 
 impl Server {
@@ -110,7 +110,7 @@ impl Server {
             opened: Opened::new(),
             agreement,
             kernel,
-            tally: Tally::new(),
+            request_stats: RequestStats::new(),
             halt: Halt::default(),
             owners,
             fetches: Turnstile::default(),
@@ -121,13 +121,13 @@ impl Server {
 
     /// Admits `request` through the freeze barrier and returns its class. The caller holds the pass
     /// while it serves a change.
-    pub(crate) fn admit(&self, request: &Request<'_>) -> (Pace, Option<Pass<'_>>) {
+    pub(crate) fn admit(&self, request: &Request<'_>) -> (RequestClass, Option<Pass<'_>>) {
         if !halt::changes(request) {
-            return (self.pace(request), None);
+            return (self.class(request), None);
         }
         match self.halt.admit() {
-            None => (Pace::Halted, None),
-            pass => (self.pace(request), pass),
+            None => (RequestClass::Halted, None),
+            pass => (self.class(request), pass),
         }
     }
 
@@ -135,30 +135,32 @@ impl Server {
         &self.halt
     }
 
-    fn pace(&self, request: &Request<'_>) -> Pace {
+    fn class(&self, request: &Request<'_>) -> RequestClass {
         match request.opcode {
-            opcode::FSYNC | opcode::FSYNCDIR | opcode::SYNCFS | opcode::DESTROY => Pace::Waits,
-            opcode::COPY_FILE_RANGE => Pace::Bulk,
-            opcode::IOCTL if control::is_long(request) => Pace::Waits,
+            opcode::FSYNC | opcode::FSYNCDIR | opcode::SYNCFS | opcode::DESTROY => {
+                RequestClass::Waits
+            }
+            opcode::COPY_FILE_RANGE => RequestClass::Bulk,
+            opcode::IOCTL if control::is_long(request) => RequestClass::Waits,
             opcode::READ | opcode::WRITE if data::len_bytes(request) > SOON_BYTES_MAX => {
                 match data::is_direct(request) {
-                    true => Pace::Awaited,
-                    false => Pace::Bulk,
+                    true => RequestClass::Awaited,
+                    false => RequestClass::Bulk,
                 }
             }
-            opcode::LSEEK if self.may_lack_data(request.node) => Pace::Asks,
-            opcode::BMAP if self.bmap_lacks_data(request) => Pace::Asks,
-            opcode::GETATTR if self.asks_for_room(request) => Pace::MayAsk,
-            _ => Pace::Soon,
+            opcode::LSEEK if self.may_lack_data(request.node) => RequestClass::Asks,
+            opcode::BMAP if self.bmap_lacks_data(request) => RequestClass::Asks,
+            opcode::GETATTR if self.asks_for_room(request) => RequestClass::MayAsk,
+            _ => RequestClass::Soon,
         }
     }
 
-    /// Fetches the dirty pages that a request of class `pace` needs, before it is admitted.
+    /// Fetches the dirty pages that a request of class `class` needs, before it is admitted.
     ///
     /// The pages come as `WRITE` requests, which a closed barrier parks. A thread that held a pass
     /// here would wait for the barrier to open, and closing the barrier waits for that pass.
-    pub(crate) fn fetch_for(&self, request: &Request<'_>, pace: Pace) {
-        if matches!(pace, Pace::Asks | Pace::MayAsk)
+    pub(crate) fn fetch_for(&self, request: &Request<'_>, class: RequestClass) {
+        if matches!(class, RequestClass::Asks | RequestClass::MayAsk)
             && let Some(_pass) = self.fetches.try_enter()
         {
             self.fetch_data(request.node);
@@ -190,7 +192,7 @@ impl Server {
     }
 
     fn count(&self, request: &Request<'_>, answer: &mut Answer) -> Handled {
-        self.tally
+        self.request_stats
             .count(request.opcode, || self.answer(request, answer))
     }
 
@@ -252,8 +254,8 @@ impl Server {
     }
 
     /// Counters of the served requests.
-    pub(crate) fn tally(&self) -> &Tally {
-        &self.tally
+    pub(crate) fn request_stats(&self) -> &RequestStats {
+        &self.request_stats
     }
 
     /// The served file system.

@@ -1,10 +1,10 @@
 //! ENOSPC reporting under the write-back cache.
 //!
-//! While space is plentiful (`room`), the kernel completes a `write` in its page cache. When space
-//! is scarce, attributes get a lifetime of 0, so a `write` first sends `GETATTR` with its handle
-//! (`stat` sends none). The server then makes the kernel write the dirty pages of the file back,
-//! and answers with their error. At most one `write` succeeds in vain; the next `write` or `close`
-//! reports it.
+//! While space is plentiful (`free_space`), the kernel completes a `write` in its page cache. When
+//! space is scarce, attributes get a lifetime of 0, so a `write` first sends `GETATTR` with its
+//! handle (`stat` sends none). The server then makes the kernel write the dirty pages of the file
+//! back, and answers with their error. At most one `write` succeeds in vain; the next `write` or
+//! `close` reports it.
 //!
 //! `GETATTR` carries neither offset nor length of the `write`. With no space left, a file without
 //! blocks and pending data gets ENOSPC whatever they are.
@@ -19,10 +19,10 @@ use super::{Handled, Server};
 use crate::attributes::Writers as Has;
 use crate::bdi::Bdi;
 use crate::errno::Errno;
+use crate::free_space::MORE_PERCENT;
 use crate::opened::Manner;
 use crate::protocol::{GETATTR_HANDLE, WRITE_CACHE, opcode};
 use crate::request::Request;
-use crate::room::MORE_PERCENT;
 use std::time::Duration;
 use uext4::InodeRef;
 

@@ -1,22 +1,22 @@
 //! `/dev/fuse`: one read per request, one write per answer, one descriptor per thread.
 //!
-//! After an answer a thread busy-polls for the next request before it sleeps (`look`). Threads that
-//! share a descriptor sleep at once. The kernel wakes a sleeping thread for each request, even if a
-//! polling thread takes it.
+//! After an answer a thread busy-polls for the next request before it sleeps (`polling`). Threads
+//! that share a descriptor sleep at once. The kernel wakes a sleeping thread for each request, even
+//! if a polling thread takes it.
 //!
 //! Invariant: this code never reads `/proc` files guarded by the caller's `exec_update_lock`
 //! (`stat`, `fd`, `exe`). `execve(2)` holds that lock while it closes files and waits for our
 //! answers.
 
-use super::look::Lookers;
-pub(crate) use super::look::Rests;
+use super::polling::BusyPolling;
+pub(crate) use super::polling::SkippedPolls;
 use super::splice::Splicer;
 use super::{Ended, Service, Transport};
 use crate::answer::{Answer, AnswerHeader};
 use crate::errno::Errno;
 use crate::init::WRITE_BYTES_MAX;
 use crate::request::Request;
-use crate::server::{Outcome, Pace, Server};
+use crate::server::{Outcome, RequestClass, Server};
 use rustix::pipe::{SpliceFlags, splice};
 use std::fs::File;
 use std::io::{self, IoSlice, Read, Write};
@@ -29,7 +29,7 @@ use uext4_sync::atomic::{AtomicBool, Ordering};
 pub(crate) struct DevFuse {
     file: File,
     /// Busy-polling threads of the mount; `None` disables polling.
-    lookers: Option<Arc<Lookers>>,
+    polling: Option<Arc<BusyPolling>>,
     /// The descriptor is non-blocking. Only the receiving thread changes this.
     at_once: AtomicBool,
 }
@@ -46,11 +46,11 @@ impl DevFuse {
         Self::with(File::from(fd), Some(Arc::default()))
     }
 
-    fn with(file: File, lookers: Option<Arc<Lookers>>) -> Self {
+    fn with(file: File, polling: Option<Arc<BusyPolling>>) -> Self {
         let at_once = AtomicBool::new(false);
         Self {
             file,
-            lookers,
+            polling,
             at_once,
         }
     }
@@ -63,9 +63,9 @@ impl DevFuse {
 
 impl DevFuse {
     /// Busy-polls for a request; `None` when none came or other threads poll.
-    fn look(&self, buf: &mut [u8], rests: &mut Rests) -> Option<io::Result<usize>> {
-        let lookers = self.lookers.as_ref()?;
-        lookers.look(rests, || self.read_at_once(buf))
+    fn poll(&self, buf: &mut [u8], skipped: &mut SkippedPolls) -> Option<io::Result<usize>> {
+        let polling = self.polling.as_ref()?;
+        polling.poll(skipped, || self.read_at_once(buf))
     }
 
     /// Reads a pending request without blocking.
@@ -87,8 +87,8 @@ impl DevFuse {
         Ok(())
     }
 
-    fn read(&self, buf: &mut [u8], rests: &mut Rests) -> io::Result<usize> {
-        if let Some(found) = self.look(buf, rests) {
+    fn read(&self, buf: &mut [u8], skipped: &mut SkippedPolls) -> io::Result<usize> {
+        if let Some(found) = self.poll(buf, skipped) {
             return found;
         }
         self.set_at_once(false)?;
@@ -98,9 +98,13 @@ impl DevFuse {
 
 impl DevFuse {
     /// Waits for a request and reads it into `buf`. Returns its length, or `None` after an unmount.
-    pub(crate) fn receive(&self, buf: &mut [u8], rests: &mut Rests) -> io::Result<Option<usize>> {
+    pub(crate) fn receive(
+        &self,
+        buf: &mut [u8],
+        skipped: &mut SkippedPolls,
+    ) -> io::Result<Option<usize>> {
         loop {
-            let error = match self.read(buf, rests) {
+            let error = match self.read(buf, skipped) {
                 Ok(len) => return Ok(Some(len)),
                 Err(error) => error,
             };
@@ -150,7 +154,7 @@ impl DevFuse {
             // If only the mount helper may open the device, the threads share its descriptor.
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
                 // O_NONBLOCK would apply to the reads of all threads.
-                self.never_look()?;
+                self.disable_polling()?;
                 return Ok(Self::with(self.file.try_clone()?, None));
             }
             opened => opened?,
@@ -163,13 +167,13 @@ impl DevFuse {
         if done < 0 {
             return Err(io::Error::last_os_error());
         }
-        Ok(Self::with(file, self.lookers.clone()))
+        Ok(Self::with(file, self.polling.clone()))
     }
 
     /// Disables busy polling in all threads of the mount.
-    pub(crate) fn never_look(&self) -> io::Result<()> {
-        if let Some(lookers) = &self.lookers {
-            lookers.never();
+    pub(crate) fn disable_polling(&self) -> io::Result<()> {
+        if let Some(polling) = &self.polling {
+            polling.disable();
         }
         self.set_at_once(false)
     }
@@ -224,7 +228,7 @@ pub(crate) enum Brings {
 pub(crate) struct Reader {
     device: Arc<DevFuse>,
     brings: Brings,
-    rests: Rests,
+    skipped: SkippedPolls,
     answer: Answer<'static>,
 }
 
@@ -236,19 +240,22 @@ impl Reader {
         Self {
             device,
             brings,
-            rests: Rests::default(),
+            skipped: SkippedPolls::default(),
             answer: Answer::new(WRITE_BYTES_MAX as usize).with_shortcut(Box::new(splicer)),
         }
     }
 
     fn serve_one(&mut self, bytes: &[u8], service: &Service) -> io::Result<()> {
         let request = Request::parse(bytes).ok_or(Errno::EPROTO)?;
-        let (pace, _pass) = service.server.admit(&request);
-        match pace {
-            Pace::Halted | Pace::Asks | Pace::MayAsk | Pace::Waits => {
-                Away::new(bytes, &self.device, service).leave(pace);
+        let (class, _pass) = service.server.admit(&request);
+        match class {
+            RequestClass::Halted
+            | RequestClass::Asks
+            | RequestClass::MayAsk
+            | RequestClass::Waits => {
+                Away::new(bytes, &self.device, service).leave(class);
             }
-            Pace::Soon | Pace::Bulk | Pace::Awaited => {
+            RequestClass::Soon | RequestClass::Bulk | RequestClass::Awaited => {
                 answer(&self.device, &service.server, &request, &mut self.answer)?
             }
         }
@@ -272,35 +279,35 @@ impl Away {
         }
     }
 
-    /// Parks the request, or gives it to the pool of its class (`Pace`).
-    fn leave(self, pace: Pace) {
+    /// Parks the request, or gives it to the pool of its class (`RequestClass`).
+    fn leave(self, class: RequestClass) {
         let service = self.service.clone();
-        let pool = match pace {
-            Pace::Halted => return service.server.halt().park(move || self.come_back()),
-            Pace::Asks | Pace::MayAsk => &service.askers,
-            Pace::Waits => &service.waiters,
-            Pace::Soon | Pace::Bulk | Pace::Awaited => &service.copiers,
+        let pool = match class {
+            RequestClass::Halted => return service.server.halt().park(move || self.come_back()),
+            RequestClass::Asks | RequestClass::MayAsk => &service.askers,
+            RequestClass::Waits => &service.waiters,
+            RequestClass::Soon | RequestClass::Bulk | RequestClass::Awaited => &service.copiers,
         };
-        pool.leave(Box::new(move || self.serve(pace)));
+        pool.leave(Box::new(move || self.serve(class)));
     }
 
     /// Resumes after a thaw.
     fn come_back(self) {
         if let Some(request) = Request::parse(&self.bytes) {
-            let pace = self.service.server.admit(&request).0;
-            self.leave(pace);
+            let class = self.service.server.admit(&request).0;
+            self.leave(class);
         }
     }
 
-    fn serve(self, pace: Pace) {
+    fn serve(self, class: RequestClass) {
         let Some(request) = Request::parse(&self.bytes) else {
             return;
         };
-        self.service.server.fetch_for(&request, pace);
-        let (pace, pass) = self.service.server.admit(&request);
-        if pace == Pace::Halted {
+        self.service.server.fetch_for(&request, class);
+        let (class, pass) = self.service.server.admit(&request);
+        if class == RequestClass::Halted {
             drop(pass);
-            return self.leave(pace);
+            return self.leave(class);
         }
         // The threads that read the device see its failure.
         let _ = answer(
@@ -336,7 +343,7 @@ fn answer(
 impl Transport for Reader {
     fn serve(&mut self, service: &Service) -> io::Result<Ended> {
         let mut buf = request_buffer();
-        while let Some(len) = self.device.receive(&mut buf, &mut self.rests)? {
+        while let Some(len) = self.device.receive(&mut buf, &mut self.skipped)? {
             self.serve_one(&buf[..len], service)?;
             if self.brings == Brings::Rest {
                 uext4_sync::thread::sleep(GATHER);

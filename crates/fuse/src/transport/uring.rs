@@ -15,7 +15,7 @@ mod queue;
 mod ring;
 
 use super::DevFuse;
-use super::look::Lookers;
+use super::polling::BusyPolling;
 use queue::Queue;
 use ring::Ring;
 use std::io;
@@ -47,11 +47,11 @@ impl Rings {
     /// The process cannot have rings.
     pub(crate) fn prepare(device: &DevFuse, n_threads: usize) -> io::Result<Self> {
         let (teller, told) = channel();
-        let lookers = Arc::<Lookers>::default();
+        let polling = Arc::<BusyPolling>::default();
         let queues = cpus::shares(n_threads)?
             .into_iter()
             .map(|share| {
-                let ring = Ring::new(device.another()?, lookers.clone())?;
+                let ring = Ring::new(device.another()?, polling.clone())?;
                 Queue::new(ring, share, teller.clone())
             })
             .collect::<io::Result<_>>()?;

@@ -7,7 +7,7 @@
 use crate::support::{Mounted, program};
 use std::path::Path;
 use std::process::Command;
-use uext4_exerciser::{Crew, shared, worker};
+use uext4_exerciser::{Workers, shared, worker};
 
 const PROCESSES: u64 = 4;
 const OPS: u64 = 8_000;
@@ -32,22 +32,25 @@ fn exercise(mke2fs: &[&str]) {
     let mut mounted = Mounted::with(mke2fs, &[]);
     let root = mounted.root();
     worker::prepare(&root).expect("it is fresh");
-    let crew = Crew::start(PROCESSES, |process| command(&root, process, seed));
-    let mut crew = crew.expect("all start");
+    let workers = Workers::start(PROCESSES, |process| command(&root, process, seed));
+    let mut workers = workers.expect("all start");
     let told = || format!("{mke2fs:?}, seed {seed}");
     for _ in 0..2 {
-        crew.work(ops / 2)
+        workers
+            .work(ops / 2)
             .unwrap_or_else(|error| panic!("{}: {error:?}", told()));
-        crew.compare()
+        workers
+            .compare()
             .unwrap_or_else(|error| panic!("{}: {error:?}", told()));
         mounted.unmount();
         mounted.mount(&[]);
-        crew.compare()
+        workers
+            .compare()
             .unwrap_or_else(|error| panic!("{}, next mount: {error:?}", told()));
         let counted = shared::counted(&worker::meeting_place(&root)).expect("it is there");
-        assert_eq!(counted, crew.increments(), "{}", told());
+        assert_eq!(counted, workers.increments(), "{}", told());
     }
-    crew.dismiss().expect("no worker fails");
+    workers.dismiss().expect("no worker fails");
     mounted.unmount();
 }
 

@@ -105,7 +105,7 @@ fn seeks_that_wait_for_data_do_not_stop_a_queue() {
     mounted.unmount();
 }
 
-/// Helpers serve large writes when a freeze begins; small reads continue.
+/// WorkerPool serve large writes when a freeze begins; small reads continue.
 #[test]
 fn large_writes_wait_for_a_thaw_and_stop_nobody() {
     const LARGE: u64 = 1 << 20;

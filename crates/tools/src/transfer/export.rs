@@ -6,9 +6,9 @@
 //! exports each directory once; a second name of a directory is reported as damage.
 
 use super::handles::{self, Identity};
+use super::outcome::{Failures, Outcome, Place, Step};
 use super::progress::Progress;
 use super::restore::{Permissions, Restore};
-use super::tally::{Failures, Place, Step, Tally};
 use super::{PIECE_BYTES, join, second_name};
 use crate::failure::{At, Exit, Failure, Result};
 use crate::image::ImageArgs;
@@ -53,7 +53,7 @@ pub(crate) struct Export<'a> {
     progress: Progress,
     restore: Restore,
     devices: Devices,
-    tally: Tally,
+    outcome: Outcome,
     buffer: Vec<u8>,
     /// Device nodes that were left out.
     left_out: u64,
@@ -130,7 +130,7 @@ impl<'a> Export<'a> {
             progress: Progress::new(|| None),
             restore: Restore::new(policy.permissions),
             devices: policy.devices,
-            tally: Tally::new(policy.failures),
+            outcome: Outcome::new(policy.failures),
             buffer: vec![0; PIECE_BYTES],
             left_out: 0,
         }
@@ -154,7 +154,7 @@ impl<'a> Export<'a> {
                 "{reduced} owners or attributes were not kept; run as root to keep all"
             ));
         }
-        self.tally.finish()
+        self.outcome.finish()
     }
 
     /// Exports `inode`, which has the path `path` in the image, as `name`.
@@ -177,7 +177,7 @@ impl<'a> Export<'a> {
         self.entered.insert(self.fs.attr(inode).ino.0);
         let entries = Directory::of(self.fs, inode).at(self.image.name_of(path))?;
         for entry in entries {
-            if self.tally.is_interrupted() {
+            if self.outcome.is_interrupted() {
                 break;
             }
             let found = entry.of(|| self.image.name_of(path));
@@ -189,7 +189,7 @@ impl<'a> Export<'a> {
             match found {
                 Ok((_, path, _)) if path == b"/lost+found" => {}
                 Ok((inode, path, name)) => self.tree(inode, &path, &name)?,
-                Err(ended) => self.tally.note(Err(ended))?,
+                Err(ended) => self.outcome.note(Err(ended))?,
             }
         }
         Ok(())
@@ -198,12 +198,12 @@ impl<'a> Export<'a> {
     /// Fills the open directories depth-first until none is open.
     fn drain(&mut self, mut open: Vec<Frame<'a>>) -> Result<()> {
         while let Some(frame) = open.last_mut() {
-            let interrupted = self.tally.is_interrupted();
+            let interrupted = self.outcome.is_interrupted();
             let next = frame.entries.next().filter(|_| !interrupted);
             let Some(entry) = next else {
                 let Some(done) = open.pop() else { break };
                 let closed = self.close(&done);
-                self.tally.note(closed)?;
+                self.outcome.note(closed)?;
                 continue;
             };
             let below = self.child(frame, entry);
@@ -219,7 +219,7 @@ impl<'a> Export<'a> {
                 open.push(frame);
                 Ok(())
             }
-            other => self.tally.note(other.map(drop)),
+            other => self.outcome.note(other.map(drop)),
         }
     }
 
@@ -378,7 +378,7 @@ impl<'a> Export<'a> {
             written.of(|| self.shown(&spot.host()))?;
             offset += read as u64;
             self.progress.add(read as u64);
-            self.tally.add_bytes(read as u64);
+            self.outcome.add_bytes(read as u64);
         }
         Ok(())
     }

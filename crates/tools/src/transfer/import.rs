@@ -1,9 +1,9 @@
 //! Copies files and trees from the host into an image.
 
 use super::handles;
+use super::outcome::{Failures, Outcome, Place, Step};
 use super::progress::Progress;
 use super::source::{self, Links, Source, State, Xattrs};
-use super::tally::{Failures, Place, Step, Tally};
 use super::{PIECE_BYTES, join, split};
 use crate::failure::{Exit, Failure, Result};
 use crate::image::ImageArgs;
@@ -66,7 +66,7 @@ pub(crate) struct Import<'a> {
     /// Inodes of host files with several names, by (device, inode).
     links: HashMap<(u64, u64), InodeRef>,
     progress: Progress,
-    tally: Tally,
+    outcome: Outcome,
     buffer: Vec<u8>,
 }
 
@@ -110,7 +110,7 @@ impl<'a> Import<'a> {
             policy,
             links: HashMap::new(),
             progress: Progress::new(|| None),
-            tally: Tally::new(Failures::GoOn),
+            outcome: Outcome::new(Failures::GoOn),
             buffer: vec![0; PIECE_BYTES],
         }
     }
@@ -131,12 +131,12 @@ impl<'a> Import<'a> {
     /// Returns the outcome of the transfer.
     pub(crate) fn finish(self) -> Result<()> {
         drop(self.progress);
-        self.tally.finish()
+        self.outcome.finish()
     }
 
     /// Reports a failure of one source.
     pub(crate) fn fail(&mut self, failure: Failure) -> Result<()> {
-        self.tally.note(Err(failure.into()))
+        self.outcome.note(Err(failure.into()))
     }
 
     /// Imports the host file or tree `host` as `name`.
@@ -147,7 +147,7 @@ impl<'a> Import<'a> {
         let dir = rustix::fs::open(OsStr::from_bytes(dir), flags, Mode::empty());
         let dir = match dir.of(|| host.display().to_string()) {
             Ok(dir) => dir,
-            Err(ended) => return self.tally.note(Err(ended)),
+            Err(ended) => return self.outcome.note(Err(ended)),
         };
         let spot = Spot {
             dir: dir.as_fd(),
@@ -175,10 +175,10 @@ impl<'a> Import<'a> {
         let listed = opened.and_then(|dir| Ok((source::names(&dir).of(shown)?, dir)));
         let (names, dir) = match listed {
             Ok(listed) => listed,
-            Err(ended) => return self.tally.note(Err(ended)),
+            Err(ended) => return self.outcome.note(Err(ended)),
         };
         for name in names.iter().rev() {
-            if self.tally.is_interrupted() {
+            if self.outcome.is_interrupted() {
                 break;
             }
             let spot = Spot {
@@ -199,13 +199,13 @@ impl<'a> Import<'a> {
     /// Fills the open directories depth-first until none is open.
     fn drain(&mut self, mut open: Vec<Frame>) -> Result<()> {
         while let Some(top) = open.last_mut() {
-            let interrupted = self.tally.is_interrupted();
+            let interrupted = self.outcome.is_interrupted();
             let Some(name) = top.names.pop().filter(|_| !interrupted) else {
                 // Attributes come last: filling the directory changes its times, and new files
                 // would inherit a default ACL.
                 let Some(done) = open.pop() else { break };
                 let closed = self.close(&done);
-                self.tally.note(closed)?;
+                self.outcome.note(closed)?;
                 continue;
             };
             let host = top.host.join(&name);
@@ -240,7 +240,7 @@ impl<'a> Import<'a> {
                 open.push(frame);
                 Ok(())
             }
-            other => self.tally.note(other.map(drop)),
+            other => self.outcome.note(other.map(drop)),
         }
     }
 
@@ -412,7 +412,7 @@ impl<'a> Import<'a> {
                 offset += written as u64;
             }
             self.progress.add(read as u64);
-            self.tally.add_bytes(read as u64);
+            self.outcome.add_bytes(read as u64);
         }
         Ok(())
     }

@@ -3,17 +3,17 @@
 //!
 //! Layout: `export` copies from an image and `import` into one. `handles` opens and creates host
 //! files below directory handles; `source` reads them; `restore` sets their attributes. `stream`
-//! copies single files to and from standard streams. `tally` counts copied and failed files;
+//! copies single files to and from standard streams. `outcome` counts copied and failed files;
 //! `progress` shows a progress bar.
 
 pub(crate) mod export;
 pub(crate) mod handles;
 pub(crate) mod import;
+pub(crate) mod outcome;
 mod progress;
 pub(crate) mod restore;
 pub(crate) mod source;
 pub(crate) mod stream;
-pub(crate) mod tally;
 
 use crate::failure::{Exit, Failure};
 

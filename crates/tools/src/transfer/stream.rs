@@ -1,7 +1,7 @@
 //! Copies single files between an image and standard streams.
 
 use super::PIECE_BYTES;
-use super::tally::{Ended, Place, Step};
+use super::outcome::{Ended, Place, Step};
 use crate::failure::{At, Exit, Failure, Result};
 use std::io::{ErrorKind, Read, Write};
 use std::time::Duration;

@@ -28,7 +28,7 @@ mod ranges;
 use super::assemble;
 use super::open::Plan;
 use crate::options::{Access, Threads};
-use crate::{Error, Fs, MountOptions, Result, credits};
+use crate::{Error, Fs, MountOptions, Result, credits, orphan_recovery, quota_files};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use uext4_device::{BlockDevice, Overlay};
@@ -110,7 +110,7 @@ fn apply(device: Arc<dyn BlockDevice>, plan: &Plan, records: &[Record]) -> Resul
     };
     let media = plan.media(device)?;
     let fs = assemble::engine(media, &plan, None, None)?;
-    fs.orphans.take_over(&fs)?;
+    orphan_recovery::take_over(&fs)?;
     let mut maps = maps::Maps::new(&fs, records)?;
     maps.reserve_free(&fs)?;
     maps.unmap(&fs)?;
@@ -121,7 +121,7 @@ fn apply(device: Arc<dyn BlockDevice>, plan: &Plan, records: &[Record]) -> Resul
     names::apply(&fs, records)?;
     maps.map(&fs)?;
     names::track_nameless(&fs, records)?;
-    fs.quota.place_missing(&fs)?;
+    quota_files::place_missing(&fs)?;
     let handle = fs.start(credits::ATTRIBUTES)?;
     fs.log_counts(&handle);
     drop(handle);
@@ -195,5 +195,5 @@ fn load(fs: &Fs, nr: InodeNr) -> Result<Arc<crate::Inode>> {
     if fs.hidden.contains(nr) {
         return Err(contradiction(nr, CorruptKind::FcReserved));
     }
-    fs.inodes.load(fs, nr)
+    fs.load_inode(nr)
 }

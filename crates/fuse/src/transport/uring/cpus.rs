@@ -3,7 +3,7 @@
 //! The kernel has one queue per possible core and puts a request into the queue of the calling
 //! core.
 
-use crate::server::Pace;
+use crate::server::RequestClass;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::io;
 
@@ -97,8 +97,8 @@ impl Place {
     }
 
     /// Accounts for a request that the calling thread is about to serve.
-    pub(super) fn note(&mut self, pace: Pace) {
-        if pace == Pace::Bulk {
+    pub(super) fn note(&mut self, class: RequestClass) {
+        if class == RequestClass::Bulk {
             if self.n_short == SHORT_TO_STAY && self.home.is_some() {
                 let _ = sched_setaffinity(None, &self.anywhere);
             }
@@ -138,11 +138,11 @@ mod tests {
         let many = place.anywhere.count() > 1;
         place.stay();
         assert_eq!(home(), Some(()));
-        place.note(Pace::Bulk);
+        place.note(RequestClass::Bulk);
         assert_eq!(home().is_none(), many);
-        (1..SHORT_TO_STAY).for_each(|_| place.note(Pace::Soon));
+        (1..SHORT_TO_STAY).for_each(|_| place.note(RequestClass::Soon));
         assert_eq!(home().is_none(), many);
-        place.note(Pace::Soon);
+        place.note(RequestClass::Soon);
         assert_eq!(home(), Some(()));
     }
 

@@ -5,7 +5,7 @@ use crate::errno::Errno;
 use crate::init::WRITE_BYTES_MAX;
 use crate::protocol::{ANSWER_HEADER_BYTES, REQUEST_HEADER_BYTES};
 use crate::request::Request;
-use crate::server::{Outcome, Pace, Server};
+use crate::server::{Outcome, RequestClass, Server};
 use uext4_sync::Pass;
 
 /// Size of the request or answer header, and of the first argument, in bytes.
@@ -34,9 +34,9 @@ pub(super) struct Entry {
     pub(super) queue: u16,
     /// Why the kernel gets no answer through the entry for a while.
     pub(super) away: Option<Away>,
-    /// A helper copies the data of the entry.
+    /// A worker copies the data of the entry.
     pub(super) is_copied: bool,
-    /// The entry returns from a helper with the answer; otherwise with the original request.
+    /// The entry returns from a worker with the answer; otherwise with the original request.
     pub(super) is_served: bool,
     /// Two `struct iovec`: header and payload.
     vectors: [[usize; 2]; 2],
@@ -95,19 +95,19 @@ impl Entry {
     }
 
     /// Admits the request and returns its class; the caller holds the pass while it serves it.
-    pub(super) fn admit<'s>(&self, server: &'s Server) -> (Pace, Option<Pass<'s>>) {
+    pub(super) fn admit<'s>(&self, server: &'s Server) -> (RequestClass, Option<Pass<'s>>) {
         let n_payload = self.payload_bytes();
         match parse(&self.header, &self.payload[..n_payload]) {
             Some(request) => server.admit(&request),
-            None => (Pace::Soon, None),
+            None => (RequestClass::Soon, None),
         }
     }
 
     /// Fetches the dirty pages that the request needs ([`Server::fetch_for`]).
-    pub(super) fn fetch_data(&self, server: &Server, pace: Pace) {
+    pub(super) fn fetch_data(&self, server: &Server, class: RequestClass) {
         let n_payload = self.payload_bytes();
         if let Some(request) = parse(&self.header, &self.payload[..n_payload]) {
-            server.fetch_for(&request, pace);
+            server.fetch_for(&request, class);
         }
     }
 

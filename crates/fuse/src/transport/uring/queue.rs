@@ -1,13 +1,13 @@
 //! Ring thread: takes requests from the queues of a ring and commits the answers.
 //!
-//! Short requests are answered on this thread. A longer one moves to a helper together with its
+//! Short requests are answered on this thread. A longer one moves to a worker together with its
 //! entry and comes back through [`Returned`]. This thread commits the answer, since a ring belongs
 //! to one thread.
 //!
 //! Invariants: in each queue at least [`ENTRIES`] entries hold no request that waits for other
-//! requests ([`Pace::Asks`], [`Pace::Halted`]); each entry with such a request is replaced by a new
-//! one. Pools without askers answer those entries, and each answer fetches the next request of the
-//! queue, so no request waits forever.
+//! requests ([`RequestClass::Asks`], [`RequestClass::Halted`]); each entry with such a request is
+//! replaced by a new one. Pools without askers answer those entries, and each answer fetches the
+//! next request of the queue, so no request waits forever.
 //!
 //! Adding an entry only when all are taken does not suffice: the kernel looks for waiting requests
 //! at commits only. A parked request returns unchanged through [`Returned`] and is admitted again.
@@ -15,10 +15,10 @@
 use super::cpus::{Place, Share};
 use super::entry::{Away, Entry, Scratch};
 use super::ring::{Completion, Returned, Ring};
-use crate::aside::Job;
 use crate::errno::Errno;
-use crate::server::{Pace, Server};
+use crate::server::{RequestClass, Server};
 use crate::transport::{Ended, Service, Transport};
+use crate::worker_pool::Job;
 use std::io;
 use uext4_sync::Arc;
 use uext4_sync::mpsc::Sender;
@@ -39,7 +39,7 @@ pub(crate) struct Queue {
     teller: Option<Sender<io::Result<()>>>,
     /// Entries that the kernel uses or will use again.
     n_alive: usize,
-    /// Entries whose data a helper copies.
+    /// Entries whose data a worker copies.
     n_copied: usize,
     /// Requests that arrived during the start.
     #[allow(clippy::vec_box, reason = "the kernel knows their addresses")]
@@ -129,36 +129,36 @@ impl Queue {
     }
 
     fn take(&mut self, mut entry: Box<Entry>, service: &Service) -> io::Result<()> {
-        let (pace, _pass) = entry.admit(&service.server);
-        self.place.note(pace);
-        match pace {
-            Pace::Soon => entry.serve(&service.server, &mut self.scratch),
-            // A helper would cost the caller two wake-ups.
-            Pace::Awaited if self.n_copied == 0 && !self.ring.has_next() => {
+        let (class, _pass) = entry.admit(&service.server);
+        self.place.note(class);
+        match class {
+            RequestClass::Soon => entry.serve(&service.server, &mut self.scratch),
+            // A worker would cost the caller two wake-ups.
+            RequestClass::Awaited if self.n_copied == 0 && !self.ring.has_next() => {
                 entry.serve(&service.server, &mut self.scratch);
             }
-            Pace::Asks if !self.may_ask(entry.queue) => entry.refuse(Errno::EAGAIN),
-            Pace::MayAsk if !self.may_ask(entry.queue) => {
+            RequestClass::Asks if !self.may_ask(entry.queue) => entry.refuse(Errno::EAGAIN),
+            RequestClass::MayAsk if !self.may_ask(entry.queue) => {
                 entry.serve(&service.server, &mut self.scratch);
             }
-            Pace::Asks | Pace::MayAsk => {
+            RequestClass::Asks | RequestClass::MayAsk => {
                 self.send_away(&mut entry, Away::Asks)?;
-                service.askers.leave(self.job(entry, pace, service));
+                service.askers.leave(self.job(entry, class, service));
                 return Ok(());
             }
             // All askers may wait for requests that need this entry.
-            Pace::Waits => {
-                service.waiters.leave(self.job(entry, pace, service));
+            RequestClass::Waits => {
+                service.waiters.leave(self.job(entry, class, service));
                 return Ok(());
             }
             // All askers may wait for this request.
-            Pace::Awaited | Pace::Bulk => {
+            RequestClass::Awaited | RequestClass::Bulk => {
                 entry.is_copied = true;
                 self.n_copied += 1;
-                service.copiers.leave(self.job(entry, pace, service));
+                service.copiers.leave(self.job(entry, class, service));
                 return Ok(());
             }
-            Pace::Halted => {
+            RequestClass::Halted => {
                 self.send_away(&mut entry, Away::Parked)?;
                 park(entry, &service.server, self.ring.returned().clone());
                 return Ok(());
@@ -193,13 +193,13 @@ impl Queue {
 
     /// Serves the entry's request and returns the entry. If a freeze began meanwhile, a change is
     /// returned unchanged.
-    fn job(&self, mut entry: Box<Entry>, pace: Pace, service: &Service) -> Job {
+    fn job(&self, mut entry: Box<Entry>, class: RequestClass, service: &Service) -> Job {
         let (server, returned) = (service.server.clone(), self.ring.returned().clone());
         Box::new(move || {
-            entry.fetch_data(&server, pace);
-            let (pace, pass) = entry.admit(&server);
-            match pace {
-                Pace::Halted => entry.is_served = false,
+            entry.fetch_data(&server, class);
+            let (class, pass) = entry.admit(&server);
+            match class {
+                RequestClass::Halted => entry.is_served = false,
                 _ => entry.serve(&server, &mut Scratch::new()),
             }
             drop(pass);

@@ -9,7 +9,7 @@
 
 use super::entry::Entry;
 use crate::transport::DevFuse;
-use crate::transport::look::{Lookers, Rests};
+use crate::transport::polling::{BusyPolling, SkippedPolls};
 use io_uring::register::Restriction;
 use io_uring::{EnterFlags, IoUring, cqueue, opcode, squeue, types};
 use std::io;
@@ -32,8 +32,8 @@ pub(super) struct Ring {
     ring: IoUring<squeue::Entry128, cqueue::Entry>,
     device: DevFuse,
     returned: Arc<Returned>,
-    lookers: Arc<Lookers>,
-    rests: Rests,
+    polling: Arc<BusyPolling>,
+    skipped: SkippedPolls,
 }
 
 /// A completion.
@@ -51,7 +51,7 @@ impl Ring {
     ///
     /// # Errors
     /// Those of `io_uring_setup(2)`.
-    pub(super) fn new(device: DevFuse, lookers: Arc<Lookers>) -> io::Result<Self> {
+    pub(super) fn new(device: DevFuse, polling: Arc<BusyPolling>) -> io::Result<Self> {
         let ring = IoUring::builder()
             .dontfork()
             .setup_clamp()
@@ -73,8 +73,8 @@ impl Ring {
             ring,
             device,
             returned,
-            lookers,
-            rests: Rests::default(),
+            polling,
+            skipped: SkippedPolls::default(),
         })
     }
 
@@ -157,13 +157,13 @@ impl Ring {
     fn comes(&mut self) -> bool {
         let Self {
             ring,
-            lookers,
-            rests,
+            polling,
+            skipped,
             ..
         } = self;
         let mut ready = || ring.submission().taskrun().then_some(());
         // The last caller may have run at once and sent its next request.
-        ready().or_else(|| lookers.look(rests, ready)).is_some()
+        ready().or_else(|| polling.poll(skipped, ready)).is_some()
     }
 
     fn enter(&mut self, n_wanted: u32) -> io::Result<()> {

@@ -340,7 +340,6 @@ fn number(name: &str) -> Option<u64> {
 }
 
 #[test]
-#[ignore = "a server that is killed can leave callers that nothing ends; see docs/testing.md"]
 fn all_orders_in_all_states() {
     let first = number("UEXT4_STORM_SEED");
     let n_rounds = number("UEXT4_STORM_SEEDS").unwrap_or(if first.is_some() { 1 } else { ROUNDS });
@@ -363,9 +362,9 @@ fn all_orders_in_all_states() {
 }
 
 /// What judges a round sees a server that answers nothing. It is not killed while it is stopped:
-/// callers whose requests are in its rings then would wait for ever, whoever aborts the connection.
+/// callers whose requests are in its rings then would wait for ever, even if the connection is
+/// aborted.
 #[test]
-#[ignore = "a server that is killed can leave callers that nothing ends; see docs/testing.md"]
 fn a_stopped_server_is_a_hang() {
     let mut stage = Stage::new(IMAGE_BYTES);
     stage.mount();

@@ -57,7 +57,7 @@ pub(crate) enum Life {
     Leaving,
     /// At its path there is nothing; users that have files open are served.
     Detached,
-    /// The server has closed the image, whoever used it.
+    /// The server has closed the image, even if it was in use.
     Ended,
 }
 
