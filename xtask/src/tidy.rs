@@ -9,6 +9,7 @@ mod functions;
 mod lexer;
 mod locks;
 mod modules;
+mod offsets;
 mod prose;
 mod shape;
 mod sleeps;
@@ -47,6 +48,7 @@ pub(crate) fn run(root: &Path) -> Result<ExitCode> {
         problems.extend(shape::check(source));
         problems.extend(words::check(source));
         problems.extend(bypass::check(source));
+        problems.extend(offsets::check(source));
         problems.extend(sleeps::check(source));
         problems.extend(prose::check(source));
     }
