@@ -7,7 +7,7 @@ use crate::incidents::Incidents;
 use crate::inode::{HiddenInodes, Inodes, LazyTimes};
 use crate::map::ExtentStatus;
 use crate::meta::Blocks;
-use crate::mount::Lifecycle;
+use crate::mount::{Lifecycle, UnmountOnDrop};
 use crate::orphan::Orphans;
 use crate::quota::Quota;
 use crate::settings::Settings;
@@ -25,8 +25,11 @@ use uext4_sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use uext4_sync::{Clock, Mutex, OnceLock, Sharded, Turnstile};
 
 /// A mounted file system. Cloning is cheap; the last clone that goes away unmounts.
+#[derive(Clone)]
 pub struct Filesystem {
     pub(crate) fs: Arc<Fs>,
+    /// Unmounts with the last clone. Threads of the mount have references to `fs`, too.
+    pub(crate) _last: Arc<UnmountOnDrop>,
 }
 
 /// The engine behind [`Filesystem`].

@@ -3,6 +3,7 @@
 use super::lifecycle::Lifecycle;
 use crate::superblock::{SUPERBLOCK_BYTES, SUPERBLOCK_OFFSET};
 use crate::{Error, Filesystem, Fs, OnError, Result, credits};
+use std::sync::Arc;
 use uext4_device::Claimant;
 
 impl Filesystem {
@@ -63,10 +64,13 @@ impl Filesystem {
     }
 }
 
-impl Drop for Filesystem {
+/// Unmounts when it is dropped.
+pub(crate) struct UnmountOnDrop(pub(super) Arc<Fs>);
+
+impl Drop for UnmountOnDrop {
     fn drop(&mut self) {
         // Errors are dropped here; `unmount` reports them.
-        let _ = self.fs.close();
+        let _ = self.0.close();
     }
 }
 

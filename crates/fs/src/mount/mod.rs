@@ -19,6 +19,7 @@ mod open;
 mod remount;
 mod shutdown;
 
+pub(crate) use close::UnmountOnDrop;
 pub(crate) use lifecycle::Lifecycle;
 
 pub(crate) use features::REVISION_MAX;
@@ -71,7 +72,8 @@ impl Filesystem {
         let fs = Arc::new(assemble::assemble(media, plan, mmp)?);
         claim.inspect(|claim| claim.watch(&fs.journal));
         fs.start_flusher(threads);
-        Ok(Self { fs })
+        let _last = Arc::new(close::UnmountOnDrop(fs.clone()));
+        Ok(Self { fs, _last })
     }
 
     /// A read-only mount that is writable until it has recovered.
