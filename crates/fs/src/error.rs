@@ -32,7 +32,7 @@ pub enum Error {
     Mount(String),
     /// The mount cannot change as asked.
     #[error("cannot remount: {0}")]
-    Remount(#[from] crate::RemountError),
+    Remount(#[from] RemountError),
     /// The file system or file is read-only.
     #[error("read-only file system")]
     ReadOnly,
@@ -110,6 +110,38 @@ pub enum Error {
     NoKey,
 }
 
+/// Reason for a refused remount.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RemountError {
+    /// The option cannot change while mounted.
+    #[error("{0} cannot change while mounted; unmount and mount again")]
+    Fixed(&'static str),
+    /// The device is read-only.
+    #[error("the image or device cannot be written")]
+    ReadOnlyDevice,
+    /// A feature of the file system allows reads only.
+    #[error("a feature of the file system is supported for reading only")]
+    ReadOnlyFeature,
+    /// The journal was not replayed.
+    #[error("it was mounted with noload; unmount, and mount read-write to replay the journal")]
+    NotReplayed,
+    /// Fast commits were replayed in memory only.
+    #[error("fast commits were replayed in memory; unmount, and mount read-write to replay them")]
+    FastCommits,
+    /// The device was written by another party.
+    #[error("the device was changed since; unmount and mount again")]
+    ChangedBelow,
+    /// An error stopped the mount.
+    #[error("it was stopped by an error; unmount, run e2fsck, and mount again")]
+    Failed,
+    /// Deleted files are still open.
+    #[error("files without a name are in use; close them first")]
+    Busy,
+    /// The file system is frozen.
+    #[error("it is frozen; thaw it first")]
+    Frozen,
+}
+
 impl Error {
     /// The Linux errno of this error.
     pub fn errno(&self) -> i32 {
@@ -151,8 +183,8 @@ impl Error {
     }
 }
 
-fn remount_errno(why: &crate::RemountError) -> Errno {
-    use crate::RemountError as Why;
+fn remount_errno(why: &RemountError) -> Errno {
+    use RemountError as Why;
     match why {
         Why::ReadOnlyDevice | Why::ReadOnlyFeature | Why::Failed => Errno::ROFS,
         Why::Busy | Why::Frozen | Why::ChangedBelow => Errno::BUSY,

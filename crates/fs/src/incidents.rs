@@ -8,7 +8,7 @@
 //! says so. A listener gets each entry once.
 //! Locking: [`Rank::Queue`] guards the list; a listener is called without it.
 
-use crate::{Error, Filesystem};
+use crate::Error;
 use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
@@ -108,6 +108,20 @@ impl Incidents {
         });
     }
 
+    /// Registers `listener`, which replaces an earlier one, and gives it the entries so far.
+    pub(crate) fn listen(&self, listener: Arc<dyn Listener>) {
+        let mut entered = self.entered.lock();
+        entered.listener = Some(listener.clone());
+        let past = entered.list.clone();
+        drop(entered);
+        past.iter().for_each(|incident| listener.hear(incident));
+    }
+
+    /// All entries, oldest first.
+    pub(crate) fn list(&self) -> Vec<Incident> {
+        self.entered.lock().list.clone()
+    }
+
     fn enter(&self, news: impl FnOnce(&mut Entered) -> Option<[Option<Incident>; 2]>) {
         let mut entered = self.entered.lock();
         let news = news(&mut entered).into_iter().flatten().flatten();
@@ -155,23 +169,6 @@ impl Incidents {
 
 fn damage(corrupt: &Corrupt) -> Key {
     Key::Damage(corrupt.place, corrupt.structure)
-}
-
-impl Filesystem {
-    /// Registers `listener`, which replaces an earlier one. It gets the incidents since the mount
-    /// began, and later ones as they happen, each damaged place and failed access once.
-    pub fn listen(&self, listener: Arc<dyn Listener>) {
-        let mut entered = self.fs.incidents.entered.lock();
-        entered.listener = Some(listener.clone());
-        let past = entered.list.clone();
-        drop(entered);
-        past.iter().for_each(|incident| listener.hear(incident));
-    }
-
-    /// Incidents since the mount began, oldest first.
-    pub fn incidents(&self) -> Vec<Incident> {
-        self.fs.incidents.entered.lock().list.clone()
-    }
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ pub(crate) use seal::Seal;
 pub(crate) use state::BlockState;
 
 use crate::cache::{Allotment, Cache, Cached, Counts, ENTRY_BYTES, Found};
-use crate::{Error, Fs, Result};
+use crate::{Error, Result};
 use std::sync::Arc;
 use uext4_device::prefetch;
 use uext4_format::dirent::LeafTable;
@@ -164,19 +164,17 @@ impl Blocks {
         Seal::Xattr(self.fs_seed.unwrap_or(Seed::ONES))
     }
 
-    /// The block; on a miss, read from the journal or device and its checksum verified. `check`
-    /// validates the bytes once per load.
-    pub(crate) fn read(
+    /// The block; on a miss, read by `read` and its checksum verified. `check` validates the bytes
+    /// once per load.
+    pub(crate) fn load(
         &self,
-        fs: &Fs,
         nr: BlockNr,
         seal: Seal,
+        read: impl Fn() -> Result<Image>,
         check: impl Fn(&[u8]) -> std::result::Result<(), Corrupt>,
     ) -> Result<Arc<MetaBlock>> {
-        fs.spend_block(nr, seal.name())?;
         let block = self.cache.load(nr, || {
-            fs.check_block(nr, seal.name())?;
-            let bytes = fs.journal.read_block(nr)?;
+            let bytes = read()?;
             if self.fs_seed.is_some() {
                 seal.verify(nr, &bytes)?;
             }

@@ -3,12 +3,15 @@
 //! Normal operation changes the primary copy only; mkfs and tune write the backups. Free counts are
 //! lazy, as in the kernel: sync and unmount update them.
 
+mod read;
+
+pub use read::read_superblock;
+
 use crate::options::OnError;
-use crate::{Error, Fs, Result};
 use rustix::io::Errno;
 use std::sync::Arc;
 use uext4_format::superblock::{ErrorBehaviour, state};
-use uext4_format::{BlockNr, Corrupt, Place, Superblock, Timestamp};
+use uext4_format::{BlockNr, Superblock, Timestamp};
 use uext4_journal::{FailedWrite, Handle, Live, LogGuard, Object, Render, Sink};
 use uext4_sync::Rank;
 
@@ -19,8 +22,8 @@ pub(crate) const SUPERBLOCK_BYTES: usize = 1024;
 
 /// ext4's codes in the error fields: the generic one, and those told apart here.
 const ERROR_CODE_UNKNOWN: u8 = 1;
-const ERROR_CODE_IO: u8 = 2;
-const ERROR_CODE_CORRUPT: u8 = 5;
+pub(crate) const ERROR_CODE_IO: u8 = 2;
+pub(crate) const ERROR_CODE_CORRUPT: u8 = 5;
 const ERROR_CODE_NO_SPACE: u8 = 6;
 
 /// The superblock of a mounted file system.
@@ -51,18 +54,18 @@ impl Render for SuperState {
 }
 
 /// An error record for the superblock.
-struct Noted<'a> {
+pub(crate) struct Noted<'a> {
     /// Seconds.
-    now: u64,
-    inode: u32,
-    block: u64,
+    pub(crate) now: u64,
+    pub(crate) inode: u32,
+    pub(crate) block: u64,
     /// The damaged structure, or the object of the failed access.
-    what: &'a str,
-    code: u8,
+    pub(crate) what: &'a str,
+    pub(crate) code: u8,
 }
 
 /// Fills the fields of the last error, and of the first one if there was none.
-fn note_error(disk: &mut Superblock, noted: &Noted<'_>) {
+pub(crate) fn note_error(disk: &mut Superblock, noted: &Noted<'_>) {
     let &Noted {
         now,
         inode,
@@ -135,47 +138,8 @@ pub(crate) fn keep_errors(disk: &mut Superblock, before: &Superblock) -> bool {
     true
 }
 
-fn damage<'a>(fs: &Fs, corrupt: &Corrupt) -> Noted<'a> {
-    let (inode, block) = match corrupt.place {
-        Place::Inode(inode) => (inode.0, 0),
-        Place::Block(block) => (0, block.0),
-        Place::InodeBlock(inode, block) => (inode.0, block.0),
-        _ => (0, 0),
-    };
-    Noted {
-        now: fs.now().seconds.max(0) as u64,
-        inode,
-        block,
-        what: corrupt.structure,
-        code: ERROR_CODE_CORRUPT,
-    }
-}
-
-/// The record of a failed device access to metadata.
-fn device_failed<'a>(fs: &Fs, block: u64, what: &'a str) -> Noted<'a> {
-    Noted {
-        now: fs.now().seconds.max(0) as u64,
-        inode: 0,
-        block,
-        what,
-        code: ERROR_CODE_IO,
-    }
-}
-
-/// The record for an error that an operation met, if it needs one.
-fn to_record<'a>(fs: &Fs, error: &Error) -> Option<Noted<'a>> {
-    match error {
-        Error::Corrupt(corrupt) => Some(damage(fs, corrupt)),
-        Error::Journal(uext4_journal::Error::Device(device)) => {
-            let block = device.failed_read()? >> fs.geometry.block_bits;
-            Some(device_failed(fs, block, "metadata"))
-        }
-        _ => None,
-    }
-}
-
 /// The effective `errors=` policy.
-fn policy(asked: OnError, disk: &Superblock) -> OnError {
+pub(crate) fn policy(asked: OnError, disk: &Superblock) -> OnError {
     match asked {
         OnError::Superblock => match ErrorBehaviour::from_raw(disk.errors) {
             ErrorBehaviour::Continue => OnError::Continue,
@@ -224,74 +188,6 @@ impl Super {
         change: impl FnOnce(&mut Superblock),
     ) {
         change(&mut handle.write(self).disk);
-    }
-
-    /// Updates the lazy totals.
-    pub(crate) fn update_counts(self: &Arc<Self>, fs: &Fs, handle: &Handle<'_>) {
-        let (blocks, inodes) = fs.space.free_on_disk();
-        let now = fs.now();
-        self.update(handle, |disk| {
-            disk.free_blocks_count = blocks;
-            disk.free_inodes_count = inodes;
-            disk.wtime = now.seconds.max(0) as u64;
-        });
-    }
-
-    /// Records damage and failed metadata reads: first and last error fields, the error state, and
-    /// the reaction that `errors=` asks for. Best effort: without a working journal the mount fails
-    /// instead. False for other errors.
-    pub(crate) fn record_error(self: &Arc<Self>, fs: &Fs, error: &Error) -> bool {
-        let Some(noted) = to_record(fs, error) else {
-            return false;
-        };
-        if fs.state.is_writable() {
-            let recorded = self.write_error(fs, &noted);
-            if self.policy(fs) != OnError::Continue || recorded.is_err() {
-                fs.state.fail(error);
-            }
-        }
-        true
-    }
-
-    fn write_error(self: &Arc<Self>, fs: &Fs, noted: &Noted<'_>) -> Result<()> {
-        let handle = fs.start(1)?;
-        self.update(&handle, |disk| note_error(disk, noted));
-        Ok(())
-    }
-
-    /// As [`Self::record_error`], for callers that may not log: the next write of the superblock
-    /// includes the record.
-    pub(crate) fn keep_error(&self, fs: &Fs, error: &Error) -> bool {
-        let Some(noted) = to_record(fs, error) else {
-            return false;
-        };
-        if fs.state.is_writable() {
-            note_error(&mut self.write_unlogged().disk, &noted);
-            if self.policy(fs) != OnError::Continue {
-                fs.state.fail(error);
-            }
-        }
-        true
-    }
-
-    /// The effective `errors=` policy.
-    pub(crate) fn policy(&self, fs: &Fs) -> OnError {
-        policy(fs.settings.on_error(), &self.read().disk)
-    }
-
-    /// Records a failed metadata write: the next write of the superblock includes the record.
-    pub(crate) fn note_late(&self, fs: &Fs) {
-        let noted = device_failed(fs, 0, "metadata");
-        note_error(&mut self.write_unlogged().disk, &noted);
-    }
-
-    /// The on-disk superblock `there` after the journal stopped: adds the error records of this
-    /// mount, and no other uncommitted change.
-    pub(crate) fn with_stop(&self, fs: &Fs, mut there: Superblock) -> Superblock {
-        let mut ours = self.read().disk.clone();
-        note_error(&mut ours, &device_failed(fs, 0, "journal"));
-        keep_errors(&mut there, &ours);
-        there
     }
 }
 

@@ -56,7 +56,10 @@ impl Claim {
     pub(crate) fn take(mount_point: &Path, patience: Duration) -> Result<Self> {
         let start = Instant::now();
         let made = || runtime_dir::make(mount_point);
-        let dir = made().map_err(Error::system("make a private directory for", mount_point))?;
+        let dir = made().map_err(|source| Error::NoRuntimeDir {
+            path: mount_point.into(),
+            source,
+        })?;
         let path = dir.join(NAME);
         let failed = || Error::system("lock", &path);
         loop {

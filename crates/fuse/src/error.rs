@@ -57,6 +57,18 @@ pub enum Error {
         /// The server.
         pid: u32,
     },
+    /// No place for the claim and the control socket can be written.
+    #[error(
+        "there is no private directory for the mount on {}: {source}; set XDG_RUNTIME_DIR to a \
+         directory that only this user may enter and write",
+        path.display()
+    )]
+    NoRuntimeDir {
+        /// The mount point.
+        path: PathBuf,
+        /// Why the first candidate cannot be used.
+        source: io::Error,
+    },
     /// The server ended after a request was sent to it. Whether the request was served is unknown.
     #[error("{}: the server ended before it answered: it was unmounted or killed", path.display())]
     ServerEnded {

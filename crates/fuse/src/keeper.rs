@@ -9,9 +9,10 @@
 //! block an unmount in the kernel. [`LOG`] has no answer; a severity and a log line follow it.
 #![allow(unsafe_code)]
 
+use crate::attachment::Attachment;
 use crate::error::{Error, Result};
 use crate::log::{Relay, Severity};
-use crate::mount_point::{Lazy, abort, attach, attach_block, detach};
+use crate::mount_point::Lazy;
 use crate::options::MountOptions;
 use crate::transport::DevFuse;
 use rustix::net::{
@@ -34,6 +35,7 @@ const LOG: u8 = b'g';
 const DONE: u8 = 0;
 const BUSY: u8 = 1;
 const FAILED: u8 = 2;
+const GONE: u8 = 3;
 
 /// Maximum message size in bytes.
 const MESSAGE_BYTES_MAX: usize = 4096;
@@ -86,12 +88,12 @@ impl Keeper {
         &self.path
     }
 
-    /// As [`attach`].
+    /// As [`Attachment::attach`].
     pub(crate) fn attach(&self) -> Result<DevFuse> {
         self.ask_for_device(ATTACH)
     }
 
-    /// As [`attach_block`].
+    /// As [`Attachment::attach_block`].
     pub(crate) fn attach_block(&self) -> Result<DevFuse> {
         self.ask_for_device(ATTACH_BLOCK)
     }
@@ -103,7 +105,7 @@ impl Keeper {
         }
     }
 
-    /// As [`detach`].
+    /// As [`Attachment::detach`].
     pub(crate) fn detach(&self, lazy: Lazy) -> Result<()> {
         let byte = match lazy {
             Lazy::Yes => DETACH_LAZILY,
@@ -114,11 +116,14 @@ impl Keeper {
             (BUSY, ..) => Err(Error::Busy {
                 path: self.path.clone(),
             }),
+            (GONE, ..) => Err(Error::NotMounted {
+                path: self.path.clone(),
+            }),
             (_, said, _) => Err(Error::Server { said, status: 1 }),
         }
     }
 
-    /// As [`abort`].
+    /// As [`Attachment::abort`].
     pub(crate) fn abort(&self) {
         // Without a keeper the connection ends with the process.
         let _ = send(self.socket.as_fd(), &[ABORT], None);
@@ -156,15 +161,16 @@ fn ignore_signals() {
 
 /// Serves the server's requests until it is gone.
 fn serve(socket: BorrowedFd<'_>, path: &Path, options: &MountOptions, mut relay: Relay) {
+    let attachment = &Attachment::new(path);
     uext4_sync::thread::scope(|scope| {
         while let Ok((message, _)) = receive(socket) {
             let answered = match message.first() {
-                Some(&ATTACH) => hand_over(socket, attach(path, options)),
-                Some(&ATTACH_BLOCK) => hand_over(socket, attach_block(path, options)),
-                Some(&DETACH) => leave_detach(scope, socket, path, Lazy::No),
-                Some(&DETACH_LAZILY) => leave_detach(scope, socket, path, Lazy::Yes),
+                Some(&ATTACH) => hand_over(socket, attachment.attach(options)),
+                Some(&ATTACH_BLOCK) => hand_over(socket, attachment.attach_block(options)),
+                Some(&DETACH) => leave_detach(scope, socket, attachment, Lazy::No),
+                Some(&DETACH_LAZILY) => leave_detach(scope, socket, attachment, Lazy::Yes),
                 Some(&ABORT) => {
-                    abort(path);
+                    attachment.abort();
                     Ok(())
                 }
                 Some(&LOG) => {
@@ -185,11 +191,11 @@ fn serve(socket: BorrowedFd<'_>, path: &Path, options: &MountOptions, mut relay:
 fn leave_detach<'s>(
     scope: &'s uext4_sync::thread::Scope<'s, '_>,
     socket: BorrowedFd<'s>,
-    path: &'s Path,
+    attachment: &'s Attachment,
     lazy: Lazy,
 ) -> io::Result<()> {
     // A dead server needs no answer.
-    let work = move || drop(answer(socket, detach(path, lazy)));
+    let work = move || drop(answer(socket, attachment.detach(lazy)));
     uext4_sync::thread::Builder::new()
         .spawn_scoped(scope, work)
         .map(drop)
@@ -206,6 +212,7 @@ fn answer(socket: BorrowedFd<'_>, done: Result<()>) -> io::Result<()> {
     match done {
         Ok(()) => send(socket, &[DONE], None),
         Err(Error::Busy { .. }) => send(socket, &[BUSY], None),
+        Err(Error::NotMounted { .. }) => send(socket, &[GONE], None),
         Err(error) => tell(socket, &error),
     }
 }

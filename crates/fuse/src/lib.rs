@@ -21,6 +21,7 @@
 #![deny(unsafe_code)]
 
 mod answer;
+mod attachment;
 mod attributes;
 mod bdi;
 mod claim;

@@ -1,11 +1,12 @@
 //! Process that mounts and unmounts: the server or its keeper.
 
+use crate::attachment::Attachment;
 use crate::error::Result;
 use crate::keeper::Keeper;
-use crate::mount_point::{Lazy, abort, attach, attach_block, detach};
+use crate::mount_point::Lazy;
 use crate::options::{Backing, MountOptions, Sandbox};
 use crate::transport::DevFuse;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use uext4::Filesystem;
 use uext4::device::Claimant;
 use uext4_sync::Arc;
@@ -14,7 +15,7 @@ use uext4_sync::Arc;
 #[derive(Clone)]
 pub(crate) enum Privileged {
     /// This process.
-    Own(PathBuf),
+    Own(Arc<Attachment>),
     /// The keeper of a sandboxed server.
     Keeper(Arc<Keeper>),
 }
@@ -23,14 +24,19 @@ impl Privileged {
     /// Selects the process for a server with these options. The caller must have one thread.
     pub(crate) fn of(path: &Path, options: &MountOptions) -> Result<Self> {
         match options.sandbox {
-            Sandbox::Off => Ok(Self::Own(path.into())),
+            Sandbox::Off => Ok(Self::own(path)),
             _ => Ok(Self::Keeper(Arc::new(Keeper::start(path, options)?))),
         }
     }
 
+    /// This process.
+    pub(crate) fn own(path: &Path) -> Self {
+        Self::Own(Arc::new(Attachment::new(path)))
+    }
+
     pub(crate) fn path(&self) -> &Path {
         match self {
-            Self::Own(path) => path,
+            Self::Own(attachment) => attachment.path(),
             Self::Keeper(keeper) => keeper.path(),
         }
     }
@@ -58,21 +64,21 @@ impl Privileged {
 
     fn attach_any(&self, options: &MountOptions) -> Result<DevFuse> {
         match self {
-            Self::Own(path) => attach(path, options),
+            Self::Own(attachment) => attachment.attach(options),
             Self::Keeper(keeper) => keeper.attach(),
         }
     }
 
     fn attach_block(&self, options: &MountOptions) -> Result<DevFuse> {
         match self {
-            Self::Own(path) => attach_block(path, options),
+            Self::Own(attachment) => attachment.attach_block(options),
             Self::Keeper(keeper) => keeper.attach_block(),
         }
     }
 
     pub(crate) fn detach(&self, lazy: Lazy) -> Result<()> {
         match self {
-            Self::Own(path) => detach(path, lazy),
+            Self::Own(attachment) => attachment.detach(lazy),
             Self::Keeper(keeper) => keeper.detach(lazy),
         }
     }
@@ -80,7 +86,7 @@ impl Privileged {
     /// Aborts the connection to the kernel. Every request fails, including those not yet sent.
     pub(crate) fn abort(&self) {
         match self {
-            Self::Own(path) => abort(path),
+            Self::Own(attachment) => attachment.abort(),
             Self::Keeper(keeper) => keeper.abort(),
         }
     }

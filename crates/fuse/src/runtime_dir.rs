@@ -31,11 +31,10 @@ const STICKY: u32 = 0o1000;
 pub(crate) fn make(mount_point: &Path) -> io::Result<PathBuf> {
     let mut first = None;
     for base in bases(own_uid()) {
-        match make_private(&base) {
-            Ok(()) => {
-                let dir = base.join(file_name(mount_point, NAME_BYTES_MAX));
-                return make_private(&dir).map(|()| dir);
-            }
+        let dir = base.join(file_name(mount_point, NAME_BYTES_MAX));
+        // A base that was made before may have become read-only.
+        match make_private(&base).and_then(|()| make_private(&dir)) {
+            Ok(()) => return Ok(dir),
             Err(error) => first = first.or(Some(error)),
         }
     }

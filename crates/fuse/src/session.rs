@@ -178,7 +178,7 @@ impl Session {
             ));
         }
         let claim = Claim::take(&path, CLOSING_MAX)?;
-        let session = Self::claimed(claim, Hands::Own(path), options, || Ok(filesystem))?;
+        let session = Self::claimed(claim, Hands::own(&path), options, || Ok(filesystem))?;
         session.announce(options, Locked::No);
         Ok(session)
     }
@@ -314,6 +314,10 @@ impl Stopper {
                     .say(Severity::Notice, "in use; it vanishes with its last user");
                 let _ = self.hands.detach(Lazy::Yes);
             }
+            Err(Error::NotMounted { .. }) => self.log.say(
+                Severity::Notice,
+                "detached or covered by another mount; it vanishes with its last user",
+            ),
             Err(error) => self.log.say(Severity::Error, &error.to_string()),
             Ok(()) => {}
         }

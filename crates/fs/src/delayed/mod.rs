@@ -4,36 +4,26 @@
 //! allocates the blocks, for whole runs at once. A file written in small pieces gets one extent,
 //! and a file deleted before writeback never reaches the disk.
 //!
-//! Layout: a [`Buffer`] per inode ([`Waiting`]), behind `Inode::io`; one [`Pool`] per mount, which
-//! bounds the bytes of all buffers and lists the dirty inodes by age; a thread ([`Flusher`]) that
-//! writes out expired data. Without threads (`Threads::Inline`) data stay until a sync or the
-//! limit.
+//! Layout: a [`Buffer`] per inode ([`Waiting`]), behind `Inode::io`; the state of its writeback
+//! errors ([`WriteErrors`]) and of failed flushes ([`Exposure`]).
 //!
 //! Invariants: a block in a buffer is not mapped. Each of its clusters is reserved, unless another
 //! block of the cluster is mapped. Reservations for the file's tree cover the worst case, so
 //! writeback never lacks space. The size on disk (`InodeState::disksize`) ends before the first
 //! block in the buffer behind it.
 //!
-//! Locking: a buffer is guarded by its inode's `InodeIo`. The pool's lists are `Rank::Queue`.
+//! Locking: a buffer is guarded by its inode's `InodeIo`.
 //!
 //! Not here: filling and writeback (`file::delay`, `file::write_out`), the reservations
-//! (`space::delayed`).
+//! (`space::delayed`), the dirty inodes of a mount (`writeback`).
 
-mod balance;
 mod buffer;
 mod errors;
 mod exposure;
-mod flusher;
-mod pool;
-mod untold;
 mod waiting;
 
-pub(crate) use balance::Reach;
 pub(crate) use buffer::{Buffer, Promise};
 pub use errors::ErrorCursor;
 pub(crate) use errors::{Told, WriteErrors};
 pub(crate) use exposure::{Exposure, Sample};
-pub(crate) use flusher::Flusher;
-pub(crate) use pool::Pool;
-use untold::Untold;
 pub(crate) use waiting::Waiting;

@@ -1,8 +1,8 @@
 //! Changes of single existing entries, under the lock of one block.
 
-use super::name_entry::Key;
 use super::view::{Dir, Form, names_mut};
 use super::{DirError, Index, inline};
+use crate::dcache::Key;
 use crate::meta::{BlockState, MetaBlock};
 use crate::{Error, Fs, Inode};
 use std::sync::Arc;

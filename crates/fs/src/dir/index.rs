@@ -7,6 +7,7 @@
 
 use super::quick;
 use super::view::Dir;
+use crate::dcache::runs_on;
 use crate::meta::MetaBlock;
 use crate::{Error, Result};
 use std::sync::Arc;
@@ -183,11 +184,6 @@ fn choose_in(
 ) -> std::result::Result<Choice, Stop> {
     let state = block.read();
     choose(dir, (state.bytes(), block.nr()), kind, entry_of)
-}
-
-/// True when names of major hash `major` continue from the leaf before into that of hash `next`.
-pub(super) fn runs_on(next: u32, major: u32) -> bool {
-    next & 1 == 1 && next & !1 == major & !1
 }
 
 impl Path {

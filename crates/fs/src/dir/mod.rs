@@ -1,12 +1,11 @@
 //! Directories in three forms (inline, linear, indexed): maps from name to inode number.
 //!
 //! Layout: [`view`] is a directory during one operation; [`index`] descends the hash tree,
-//! [`quick`] finds leaves without locks ([`blocks`], [`known_block`], [`whereabouts`],
-//! [`index_copy`], [`near`]), [`names`] is the dentry cache.
+//! [`quick`] finds leaves without locks, in the caches of [`crate::dcache`].
 //!
 //! [`scan`] finds names; [`room`] finds space for one, [`insert`] puts it in, [`edit`] changes
 //! existing entries; [`grow`] and [`divide`] split blocks, [`shrink`] frees them ([`sparse`],
-//! [`turns`], [`neighbours`], [`merge`]); [`rename`] changes two entries at once; [`read`] lists;
+//! [`neighbours`], [`merge`]); [`rename`] changes two entries at once; [`read`] lists;
 //! [`inline`] is the form inside the inode.
 //! Invariants: a name occurs at most once; in an indexed directory its hash determines the block.
 //! Every step of growth leaves a sound directory, so "no space" in the middle needs no undo.
@@ -18,25 +17,16 @@
 //! Not here: permissions, link counts, times, case folding, encrypted names.
 //! References: kernel documentation, "directory".
 
-mod blocks;
-mod config;
 mod cookie;
 mod divide;
 mod edit;
 mod grow;
 mod hold;
 mod index;
-mod index_copy;
 mod inline;
 mod insert;
-mod known_block;
 mod last;
-mod linear_hash;
 mod merge;
-mod name_entry;
-mod name_memory;
-mod names;
-mod near;
 mod neighbours;
 mod quick;
 mod read;
@@ -44,33 +34,25 @@ mod reference;
 mod rename;
 mod room;
 mod scan;
-#[cfg(shuttle)]
-pub(crate) mod schedules;
 mod shrink;
 mod sparse;
 mod split;
 #[cfg(test)]
 mod tests;
-mod turns;
 mod view;
-mod whereabouts;
 
-pub(crate) use blocks::DirBlocks;
-pub(crate) use config::DirConfig;
 pub(crate) use divide::{carry_out, draft};
 pub(crate) use edit::{Holder, remove, remove_at};
 pub(crate) use hold::Index;
 pub(crate) use insert::insert;
-pub(crate) use name_memory::NameMemory;
 pub(crate) use quick::meaning;
 pub(crate) use read::read;
 pub use read::{DirEntry, Visit};
 pub(crate) use rename::{Exchange, Move, exchange, rename};
 pub(crate) use room::{Way, can_insert};
-pub(crate) use sparse::SparseLeaves;
 
+use crate::dir_config::file_type;
 use crate::{Error, Fs, Inode, InodeRef, Result};
-use config::file_type;
 use std::sync::Arc;
 use uext4_format::{Corrupt, FileType, InodeNr, LogicalBlock, Place, dirent};
 use uext4_journal::Handle;
@@ -165,7 +147,7 @@ fn names_free_inode(place: Place) -> Error {
 fn look_up(fs: &Fs, dir: &Arc<Inode>, name: &[u8], then: Then) -> Result<Option<Held>> {
     let version = dir.index.version();
     let view = Dir::open(fs, dir)?;
-    let held = |nr| fs.inodes.load(fs, nr).map(InodeRef::new);
+    let held = |nr| fs.load_inode(nr).map(InodeRef::new);
     let found = match view.form {
         Form::Inline => inline::with_entry(&view, name, |found| Ok((held(found.inode)?, None)))?,
         _ => {

@@ -8,8 +8,8 @@
 use super::Held;
 use super::edit::Holder;
 use super::index::{Path, Step};
-use super::name_entry::Key;
 use super::view::{Dir, Form, is_dot};
+use crate::dcache::Key;
 use crate::meta::MetaBlock;
 use crate::{Fs, Inode, InodeRef, Result};
 use std::sync::Arc;

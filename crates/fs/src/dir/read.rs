@@ -6,11 +6,11 @@
 //! Locking: the `index` lock is held shared; blocks are copied (shared images), so that `visit`
 //! runs without any block locked.
 
-use super::config::file_type;
 use super::cookie::{self, AFTER_DOT, AFTER_DOTS};
 use super::index::{Path, Probe, Target, probe};
 use super::view::{Dir, Form, is_dot};
 use super::{inline, parent_of};
+use crate::dir_config::file_type;
 use crate::{Fs, Inode, Result};
 use std::sync::Arc;
 use uext4_format::dirent::DirEntry as DiskEntry;

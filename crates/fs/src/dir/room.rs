@@ -2,10 +2,10 @@
 
 use super::edit::Answer;
 use super::index::{Path, Probe, Target, probe};
-use super::name_entry::Key;
 use super::quick;
 use super::view::{Dir, Form};
 use super::{DirError, Index, grow, inline};
+use crate::dcache::Key;
 use crate::meta::MetaBlock;
 use crate::space::Reserve;
 use crate::{Error, Fs, Inode};

@@ -15,7 +15,6 @@ use uext4_sync::Rng;
 use uext4_testkit::oracle::{assert_clean, mke2fs_image};
 
 mod divide;
-mod index_copy;
 mod names;
 mod quick;
 mod shrink;

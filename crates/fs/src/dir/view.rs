@@ -4,7 +4,7 @@
 //! so form and length stay as read; a caller without the lock validates the version afterwards.
 //! Locking: mapping a block takes the inode's state; no leaf may be locked then.
 
-use super::config::DirConfig;
+use crate::dir_config::DirConfig;
 use crate::inode::InodeState;
 use crate::meta::{BlockState, MetaBlock, Seal};
 use crate::{Error, Fs, Inode, Result, map};
@@ -108,7 +108,7 @@ impl<'a> Dir<'a> {
             return Ok(None);
         };
         let check = |bytes: &[u8]| self.leaf(bytes, physical).validate();
-        match self.fs.blocks.read(self.fs, physical, self.seal(), check) {
+        match self.fs.read_block(physical, self.seal(), check) {
             Err(Error::Corrupt(corrupt)) => match self.is_blank(physical)? {
                 true => Ok(None),
                 false => Err(Error::Corrupt(corrupt)),

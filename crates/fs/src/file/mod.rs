@@ -15,12 +15,14 @@
 //! Not here: permissions, setuid bits, waiting for durability (`ops`).
 
 mod allocate;
+mod balance;
 mod delay;
 mod expose;
 mod fallocate;
 mod fiemap;
 mod inline;
 mod io;
+mod preallocation;
 mod read;
 mod seek;
 mod shift;

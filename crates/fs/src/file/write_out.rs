@@ -11,9 +11,8 @@ use crate::delayed::{Buffer, ErrorCursor, Told, Waiting};
 use crate::inode::Inode;
 use crate::map::ExtentState;
 use crate::quota::Owners;
-use crate::settings::Switch;
 use crate::space::Reserve;
-use crate::{Error, Fs, Result, Threads, credits};
+use crate::{Error, Fs, Result, credits};
 use std::ops::Range;
 use std::sync::Arc;
 use uext4_format::LogicalBlock;
@@ -243,13 +242,5 @@ impl Fs {
             .iter()
             .map(|inode| write_out(self, inode))
             .fold(Ok(()), Result::and)
-    }
-
-    /// Starts the flusher thread, if the mount uses one.
-    pub(crate) fn start_flusher(self: &Arc<Self>, threads: Threads) {
-        let background = threads == Threads::Background;
-        if background && self.settings.has(Switch::Delalloc) && self.state.is_writable() {
-            self.flusher.start(self);
-        }
     }
 }

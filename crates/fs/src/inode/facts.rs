@@ -6,7 +6,6 @@
 //! Locking: published under the state's lock.
 
 use super::{Inode, InodeState};
-use crate::xattr;
 use std::sync::Arc;
 use uext4_format::{FileType, InodeFlags, Timestamp};
 use uext4_sync::{OnceLock, Published};
@@ -48,7 +47,7 @@ impl Facts {
             size: disk.size,
             generation: disk.generation,
             projid: disk.projid,
-            has_xattrs: xattr::has_any(state),
+            has_xattrs: state.has_xattrs(),
             mtime: disk.mtime,
             changed_alike: disk.ctime == disk.mtime,
         }

@@ -85,12 +85,12 @@ fn fitting(kind: FileType, flags: u32) -> u32 {
 }
 
 /// Flags that a new inode takes from its directory.
-pub(super) fn inherited(parent: InodeFlags, kind: FileType) -> InodeFlags {
+pub(crate) fn inherited(parent: InodeFlags, kind: FileType) -> InodeFlags {
     InodeFlags(fitting(kind, parent.0 & INHERITED.0))
 }
 
 /// Flags that callers are shown.
-pub(super) fn visible(flags: InodeFlags, kind: FileType) -> u32 {
+pub(crate) fn visible(flags: InodeFlags, kind: FileType) -> u32 {
     let shown = flags.0 & VISIBLE.0;
     if kind == FileType::Regular {
         shown & !InodeFlags::PROJINHERIT.0

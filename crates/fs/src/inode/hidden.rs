@@ -57,7 +57,7 @@ impl HiddenInodes {
     ///
     /// # Errors
     /// `Corrupt`; `NotPermitted` for a journal that may have a name.
-    pub(super) fn refuse(&self, inode: &Inode) -> Result<()> {
+    pub(crate) fn refuse(&self, inode: &Inode) -> Result<()> {
         let nr = inode.nr();
         let problem = if self.is_special(nr) {
             "a name leads to it, but it belongs to the file system itself"

@@ -8,37 +8,36 @@
 //! reuses the cached object, so that its images stay in order.
 //! Locking: `index` (DirIndex) and `io` (InodeIo) before a handle, the state (InodeState) after.
 
-mod attr;
-mod create;
-mod evict;
+mod extra_isize;
 mod facts;
 pub(crate) mod flags;
 mod hidden;
 mod holds;
+mod lazy_times;
+mod new;
+mod reclaim;
 mod state;
 mod table;
-mod times;
 
-pub(crate) use attr::attr_of;
-pub(crate) use create::{InodeDraft, NewInode};
-pub(crate) use evict::{Reclaim, has_blocks};
+pub(crate) use extra_isize::ExtraIsize;
 pub(crate) use facts::Facts;
 use facts::PublishedFacts;
 pub(crate) use hidden::HiddenInodes;
 use holds::{Holds, Life};
+pub(crate) use lazy_times::{DAY_SECONDS, LazyTimes};
+pub(crate) use new::NewInode;
+pub(crate) use reclaim::{Queue, Reclaim};
 pub(crate) use state::{InodeFormat, InodeState};
 pub(crate) use table::Inodes;
 use table::ReclaimDoor;
-pub(crate) use times::LazyTimes;
-pub use times::{Atime, ChangeTimes};
 
+use crate::dcache::DirBlocks;
 use crate::delayed::{Buffer, Exposure, Waiting, WriteErrors};
-use crate::dir::DirBlocks;
-use crate::space::FilePreallocation;
+use crate::space::{FilePreallocation, LastFlex, Near};
 use std::sync::Arc;
-use uext4_format::{BlockNr, FileType, GroupNr, InodeFlags, InodeNr};
+use uext4_format::{BlockNr, FileType, InodeFlags, InodeNr};
 use uext4_journal::{Live, Object};
-use uext4_sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+use uext4_sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use uext4_sync::{OnceLock, Rank, RwLock, VersionedLock};
 
 /// The inode has no access control list.
@@ -79,10 +78,8 @@ pub struct Inode {
     pub(crate) orphan: AtomicU64,
     /// Where the last block of data was found (a hint for the next allocation).
     pub(crate) last_block: AtomicU64,
-    /// First group of the flexible group where an inode was last created in this directory, plus
-    /// one (a hint). Not the group itself, which differs between threads: every create here would
-    /// write this cache line.
-    last_flex: AtomicU32,
+    /// Of a directory: where an inode was last created in it.
+    last_flex: LastFlex,
     /// Cached facts: `NOTE_*` bits. They change with the state locked.
     notes: AtomicU8,
     /// Of a directory: the published facts. They stay when the number is reused for a file.
@@ -130,7 +127,7 @@ impl Inode {
             holds: Holds::new(life),
             orphan: AtomicU64::new(0),
             last_block: AtomicU64::new(0),
-            last_flex: AtomicU32::new(0),
+            last_flex: LastFlex::default(),
             notes,
             published,
             dir_blocks: OnceLock::new(),
@@ -240,22 +237,17 @@ impl Inode {
     }
 
     /// True for a directory flagged as top of hierarchies (`chattr +T`).
-    pub(crate) fn is_top_dir(&self) -> bool {
+    fn is_top_dir(&self) -> bool {
         self.facts().flags.contains(InodeFlags::TOPDIR)
     }
 
-    /// First group of the flexible group where the last inode of this directory was created.
-    pub(crate) fn last_flex(&self) -> Option<GroupNr> {
-        self.last_flex
-            .load(Ordering::Relaxed)
-            .checked_sub(1)
-            .map(GroupNr)
-    }
-
-    pub(crate) fn set_last_flex(&self, first: GroupNr) {
-        let known = first.0 + 1;
-        if self.last_flex.load(Ordering::Relaxed) != known {
-            self.last_flex.store(known, Ordering::Relaxed);
+    /// Placement of a new inode of this type near this one; `hash` spreads tops of hierarchies.
+    pub(crate) fn near(&self, kind: FileType, hash: u32) -> Near<'_> {
+        let is_top = || self.nr == InodeNr::ROOT || self.is_top_dir();
+        Near {
+            parent: self.nr,
+            top: (kind == FileType::Directory && is_top()).then_some(hash),
+            last_flex: &self.last_flex,
         }
     }
 

@@ -1,7 +1,7 @@
 //! The live state of an inode and its rendering.
 
 use super::facts::{Facts, PublishedFacts};
-use crate::map::StatusSlot;
+use crate::extent_status::StatusSlot;
 use std::sync::Arc;
 use uext4_format::{BlockNr, Checksums, Geometry, Inode as DiskInode, InodeNr, Seed};
 use uext4_journal::{Render, Sink};
@@ -68,6 +68,31 @@ impl InodeState {
     pub(crate) fn i_block_byte(&self, block_bits: u32) -> u64 {
         const I_BLOCK_AT: u64 = 0x28;
         (self.block.0 << block_bits) + u64::from(self.offset) + I_BLOCK_AT
+    }
+
+    /// The attribute area. Inodes without extra fields have none, as in Linux.
+    pub(crate) fn xattr_area(&self) -> &[u8] {
+        if self.disk.extra_isize == 0 {
+            &[]
+        } else {
+            &self.disk.tail
+        }
+    }
+
+    /// [`Self::xattr_area`], to change.
+    pub(crate) fn xattr_area_mut(&mut self) -> &mut [u8] {
+        if self.disk.extra_isize == 0 {
+            &mut []
+        } else {
+            &mut self.disk.tail
+        }
+    }
+
+    /// False if the inode surely has no attributes. No I/O.
+    pub(crate) fn has_xattrs(&self) -> bool {
+        // The magic is not zero; an area without it is empty.
+        let magic = self.xattr_area().get(..4);
+        self.disk.file_acl != BlockNr(0) || magic.is_some_and(|magic| magic != [0; 4])
     }
 
     /// The inode's number.

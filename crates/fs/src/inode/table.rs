@@ -1,13 +1,16 @@
 //! The inode cache, and loading from the inode table.
 
-use super::{Inode, InodeRef, InodeState, Reclaim};
+use super::{Inode, InodeState, Reclaim};
+use crate::base::Base;
 use crate::cache::{Allotment, Cache, Counts, ENTRY_BYTES, Found};
 use crate::inode::state::{InodeFormat, STACK_BYTES};
-use crate::{Error, Fs, Result};
+use crate::space::Space;
+use crate::{Error, Result};
 use std::sync::Arc;
 use uext4_format::{BlockNr, Corrupt, Inode as DiskInode, InodeNr, Place};
+use uext4_journal::Handle;
 use uext4_sync::Sharded;
-use uext4_sync::atomic::{AtomicU64, Ordering};
+use uext4_sync::atomic::AtomicU64;
 
 /// All inodes in memory.
 pub(crate) struct Inodes {
@@ -54,24 +57,24 @@ impl Inodes {
 
     /// The inode, read from the table on a miss. It may be free or unlinked: callers check. For
     /// sequential numbers, the read also loads the other used inodes of the block.
-    pub(crate) fn load(&self, fs: &Fs, nr: InodeNr) -> Result<Arc<Inode>> {
+    pub(crate) fn load(&self, base: &Base, space: &Space, nr: InodeNr) -> Result<Arc<Inode>> {
         self.cache.load(nr, || {
-            let (block, offset) = self.place(fs, nr)?;
+            let (block, offset) = self.place(space, nr)?;
             let size = usize::from(self.format().geometry.inode_size);
-            let Some(room) = fs.block_size().checked_sub(offset + size) else {
+            let Some(room) = base.block_size().checked_sub(offset + size) else {
                 let problem = "slot is outside its block";
                 return Err(Corrupt::new(Place::Inode(nr), "inode", problem).into());
             };
             let in_order = nr.0 > 1 && self.cache.contains(InodeNr(nr.0 - 1));
             let behind = if in_order { room / size } else { 0 };
-            self.read_slots(fs, nr, (block, offset), 1 + behind)
+            self.read_slots((base, space), nr, (block, offset), 1 + behind)
         })
     }
 
     /// Reads inode `nr`, and the inodes in use among the slots that follow in the same block.
     fn read_slots(
         &self,
-        fs: &Fs,
+        (base, space): (&Base, &Space),
         nr: InodeNr,
         (block, offset): (BlockNr, usize),
         count: usize,
@@ -86,11 +89,11 @@ impl Inodes {
                 &mut on_heap[..]
             }
         };
-        fs.journal.read_part(block, offset, slots)?;
+        base.journal.read_part(block, offset, slots)?;
         let (first, others) = slots.split_at(size);
         let wanted = self.object(nr, (block, offset), self.parse(nr, first)?);
         let in_use = |(nr, slot): (u32, &[u8])| {
-            let (nr, place) = (InodeNr(nr), self.place(fs, InodeNr(nr)).ok()?);
+            let (nr, place) = (InodeNr(nr), self.place(space, InodeNr(nr)).ok()?);
             let disk = self.parse(nr, slot).ok()?;
             let is_used = place.0 == block && disk.links > 0 && disk.file_type().is_some();
             is_used.then(|| (nr, self.object(nr, place, disk)))
@@ -112,14 +115,29 @@ impl Inodes {
         Inode::new(nr, state, reclaim.clone())
     }
 
+    /// The live object of a number that was just allocated. If the previous inode of the number is
+    /// still in memory (its images may wait for a commit), its object is reused.
+    pub(crate) fn place_new(
+        &self,
+        space: &Space,
+        handle: &Handle<'_>,
+        nr: InodeNr,
+        disk: &DiskInode,
+    ) -> Result<Arc<Inode>> {
+        let place = self.place(space, nr)?;
+        let inode = self.object_for(nr, place, disk);
+        let mut state = handle.write(&inode);
+        state.status.clear();
+        state.disk.clone_from(disk);
+        state.disksize = None;
+        inode.reborn(&mut state);
+        drop(state);
+        Ok(inode)
+    }
+
     /// The object of a number that has just been allocated: the cached one, or a new one with
     /// `disk`.
-    pub(super) fn object_for(
-        &self,
-        nr: InodeNr,
-        place: (BlockNr, usize),
-        disk: &DiskInode,
-    ) -> Arc<Inode> {
+    fn object_for(&self, nr: InodeNr, place: (BlockNr, usize), disk: &DiskInode) -> Arc<Inode> {
         self.cache.get(nr).unwrap_or_else(|| {
             let inode = self.object(nr, place, disk.clone());
             self.cache.get_or_insert(nr, inode)
@@ -127,9 +145,9 @@ impl Inodes {
     }
 
     /// Block and byte offset of an inode's slot in the table.
-    pub(super) fn place(&self, fs: &Fs, nr: InodeNr) -> Result<(BlockNr, usize)> {
+    pub(crate) fn place(&self, space: &Space, nr: InodeNr) -> Result<(BlockNr, usize)> {
         let bad = Corrupt::new(Place::Inode(nr), "inode number", "out of range");
-        fs.space.inode_place(nr)?.ok_or(Error::Corrupt(bad))
+        space.inode_place(nr)?.ok_or(Error::Corrupt(bad))
     }
 
     /// Evicts some of the idle inodes; answers how many.
@@ -145,56 +163,5 @@ impl Inodes {
     /// Every inode in memory.
     pub(crate) fn snapshot(&self) -> Vec<Arc<Inode>> {
         self.cache.snapshot()
-    }
-}
-
-impl Fs {
-    /// A counted hold on an inode that must be in use.
-    pub(crate) fn inode(&self, nr: InodeNr) -> Result<InodeRef> {
-        self.checked(InodeRef::new(self.inodes.load(self, nr)?))
-    }
-
-    /// The inode, if it is in use and a name may refer to it. The caller has no inode locked.
-    pub(crate) fn checked(&self, inode: InodeRef) -> Result<InodeRef> {
-        self.check_served(&inode).map(|()| inode)
-    }
-
-    /// As [`Self::checked`].
-    pub(crate) fn check_served(&self, inode: &Inode) -> Result<()> {
-        self.hidden.refuse(inode)?;
-        if inode.is_freed() {
-            return Err(Error::Stale);
-        }
-        let (links, kind) = {
-            let state = inode.read();
-            (state.disk.links, state.disk.file_type())
-        };
-        if links == 0 && inode.orphan.load(Ordering::Acquire) == 0 {
-            return Err(Error::Stale);
-        }
-        if kind.is_none() {
-            let place = Place::Inode(inode.nr());
-            return Err(Corrupt::new(place, "inode", "mode names no file type").into());
-        }
-        Ok(())
-    }
-
-    /// The root directory.
-    ///
-    /// # Errors
-    /// `Corrupt` when it is free or no directory.
-    pub(crate) fn root(&self) -> Result<InodeRef> {
-        let bad = |problem| {
-            let place = match self.inodes.place(self, InodeNr::ROOT) {
-                Ok((block, _)) => Place::InodeBlock(InodeNr::ROOT, block),
-                Err(_) => Place::Inode(InodeNr::ROOT),
-            };
-            Error::Corrupt(Corrupt::new(place, "root directory", problem))
-        };
-        match self.inode(InodeNr::ROOT) {
-            Err(Error::Stale) => Err(bad("its inode is free")),
-            Ok(root) if !root.is_dir() => Err(bad("its inode is no directory")),
-            other => other,
-        }
     }
 }

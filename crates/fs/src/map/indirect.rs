@@ -65,12 +65,7 @@ struct Step {
 fn load(fs: &Fs, state: &InodeState, nr: BlockNr) -> Result<Table> {
     let place = Place::InodeBlock(state.nr(), nr);
     let check = |bytes: &[u8]| indirect::validate(bytes, &block_bounds(fs), place);
-    Ok(Table::Block(fs.blocks.read(
-        fs,
-        nr,
-        Seal::Indirect,
-        check,
-    )?))
+    Ok(Table::Block(fs.read_block(nr, Seal::Indirect, check)?))
 }
 
 /// The tables on the path to a block, down to the last one that exists.

@@ -22,6 +22,7 @@ mod stretches;
 mod tests;
 mod usage;
 
+pub(crate) use crate::extent_status::Mapping;
 use crate::inode::InodeState;
 use crate::{Fs, Result};
 use limits::check_run;
@@ -35,55 +36,8 @@ pub(crate) use clusters::cluster_mate;
 pub(crate) use extents::{join_at, mapped_end, shift_cost, split_at};
 pub(crate) use growth::{tree_growth, tree_growth_max};
 pub(crate) use limits::{block_end, insert_max_blocks, size_end_bytes};
-pub use status::ExtentStatusStats;
-pub(crate) use status::{ExtentStatus, StatusSlot, forget_all};
 pub(crate) use stretches::{extent_around, for_each};
-pub(crate) use uext4_format::extent::ExtentState;
-
-/// The mapping of a logical block.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Mapping {
-    /// A hole of at least this many blocks.
-    Hole {
-        /// Length in blocks.
-        len_blocks: u32,
-    },
-    /// Contiguous blocks of the device.
-    Mapped {
-        /// Device block of the first logical block.
-        start: BlockNr,
-        /// Length in blocks from there on.
-        len_blocks: u32,
-        /// Whether the blocks hold data.
-        state: ExtentState,
-    },
-}
-
-impl Mapping {
-    /// Length in blocks.
-    pub(crate) fn len_blocks(&self) -> u32 {
-        match *self {
-            Mapping::Hole { len_blocks } | Mapping::Mapped { len_blocks, .. } => len_blocks,
-        }
-    }
-
-    fn cut(self, max_blocks: u32) -> Self {
-        match self {
-            Mapping::Hole { len_blocks } => Mapping::Hole {
-                len_blocks: len_blocks.min(max_blocks),
-            },
-            Mapping::Mapped {
-                start,
-                len_blocks,
-                state,
-            } => Mapping::Mapped {
-                start,
-                len_blocks: len_blocks.min(max_blocks),
-                state,
-            },
-        }
-    }
-}
+pub(crate) use uext4_format::extent::{ExtentState, LOGICAL_BLOCKS as LOGICAL_END};
 
 /// A mapped run of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,9 +64,6 @@ pub(crate) enum Progress {
     },
 }
 
-/// Exclusive upper bound of logical block numbers.
-pub(crate) const LOGICAL_END: u64 = uext4_format::extent::LOGICAL_BLOCKS;
-
 /// True when the inode maps by extents.
 pub(crate) fn has_extents(state: &InodeState) -> bool {
     state.disk.flags.contains(InodeFlags::EXTENTS)
@@ -121,7 +72,7 @@ pub(crate) fn has_extents(state: &InodeState) -> bool {
 /// Makes the inode an empty file or directory mapped by extents, or by block tables on a file
 /// system without extents.
 pub(crate) fn init(fs: &Fs, state: &mut InodeState) {
-    forget_all(state);
+    status::forget_all(state);
     state.disk.i_block.fill(0);
     if fs.features.has(Feature::EXTENTS) {
         state.disk.flags.insert(InodeFlags::EXTENTS);
@@ -139,7 +90,7 @@ pub(crate) fn lookup(
     at: LogicalBlock,
     max_blocks: u32,
 ) -> Result<Mapping> {
-    if let Some(found) = status::find(state, at) {
+    if let Some(found) = state.status.find(at) {
         debug_assert!(agrees(fs, state, at, found), "the extent status is stale");
         return Ok(found.cut(max_blocks.max(1)));
     }
@@ -147,7 +98,7 @@ pub(crate) fn lookup(
         return search(fs, state, at, max_blocks);
     }
     let found = search(fs, state, at, search_blocks(state, max_blocks))?;
-    status::note(&fs.extent_status, state, at, found);
+    state.status.note(&fs.extent_status, state.nr(), at, found);
     Ok(found.cut(max_blocks.max(1)))
 }
 

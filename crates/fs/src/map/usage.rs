@@ -18,7 +18,8 @@ pub(super) fn charge(
         .disk
         .set_sectors(sectors, &fs.geometry)
         .map_err(|_| Error::TooLarge)?;
-    fs.quota.charge(handle, state, Usage::sectors(more));
+    let charged = (state.nr(), &state.disk);
+    fs.quota.charge(handle, charged, Usage::sectors(more));
     Ok(())
 }
 
@@ -29,5 +30,5 @@ pub(super) fn discharge(fs: &Fs, handle: &Handle<'_>, state: &mut InodeState, bl
     // Cannot fail: the number decreases.
     let _ = state.disk.set_sectors(left, &fs.geometry);
     let less = Usage::sectors(sectors - left).less();
-    fs.quota.charge(handle, state, less);
+    fs.quota.charge(handle, (state.nr(), &state.disk), less);
 }

@@ -1,26 +1,27 @@
 //! Assembles the engine of a mount, and does its first writes.
 
-use super::lifecycle::{Lifecycle, say_in_use};
-use super::medium::Media;
-use super::mmp::MmpGuard;
+use super::fast_commit::Outcome;
 use super::open::{Plan, Purpose};
-use crate::budget::Budget;
-use crate::delayed::{Flusher, Pool};
-use crate::dir::{DirConfig, NameMemory, SparseLeaves};
-use crate::filesystem::{MountState, Random};
+use super::quiesce::say_in_use;
+use crate::base::{Base, Budget, MountState, Random};
+use crate::dcache::{NameMemory, SparseLeaves};
+use crate::dir_config::DirConfig;
+use crate::extent_status::ExtentStatus;
 use crate::incidents::Incidents;
-use crate::inode::{HiddenInodes, InodeFormat, Inodes, LazyTimes};
-use crate::map::ExtentStatus;
+use crate::inode::{ExtraIsize, HiddenInodes, InodeFormat, Inodes, LazyTimes};
+use crate::mbcache::SharedBlocks;
+use crate::media::{Lifecycle, Media};
 use crate::memory::part_of_memory;
 use crate::meta::Blocks;
+use crate::mmp::MmpGuard;
 use crate::options::{Access, Threads};
 use crate::orphan::Orphans;
 use crate::quota::Quota;
 use crate::settings::Settings;
 use crate::space::Space;
 use crate::superblock::{Super, failed_write};
-use crate::xattr::{ExtraIsize, SharedBlocks};
-use crate::{Error, Fs, MountOptions, Result};
+use crate::writeback::{Flusher, Pool};
+use crate::{Error, Fs, MountOptions, Result, orphan_recovery, quota_files};
 use std::sync::Arc;
 use uext4_device::BlockDevice;
 use uext4_format::superblock::state;
@@ -54,7 +55,7 @@ pub(super) fn assemble(media: Media, plan: Plan, mmp: Option<MmpGuard>) -> Resul
             }
         }
         if plan.recovering {
-            fs.orphans.recover(&fs)?;
+            orphan_recovery::recover(&fs)?;
         }
         fs.space.set_learning(&plan.options);
     }
@@ -78,7 +79,6 @@ pub(super) fn engine(
 ) -> Result<Fs> {
     let device: Arc<dyn BlockDevice> = media.home.clone();
     let writable = plan.options.access == Access::ReadWrite;
-    let features = plan.superblock.features();
     let checksums = plan.superblock.checksums();
     let incidents = Arc::new(Incidents::new(plan.geometry.block_bits));
     let space = Space::load(&device, &plan.superblock, &plan.geometry, &plan.options)?;
@@ -90,11 +90,9 @@ pub(super) fn engine(
     };
     let block_bytes = u64::from(plan.geometry.block_size());
     let metadata_cache = Arc::new(AtomicU64::new(metadata_cache_bytes(&plan.options)));
+    let base = base(device, plan, journal, incidents);
     let mut fs = Fs {
-        device,
-        features,
-        journal,
-        superblock: Super::new(plan.superblock.clone(), block_bytes),
+        base,
         space,
         inodes: Inodes::new(&metadata_cache, &format),
         hidden: HiddenInodes::of(&plan.superblock, &plan.geometry),
@@ -114,29 +112,59 @@ pub(super) fn engine(
         sparse_leaves: SparseLeaves::default(),
         shared_xattrs: SharedBlocks::default(),
         rename: Mutex::new(Rank::Rename, ()),
+        lifecycle: Mutex::new(Rank::Mount, lifecycle(media, plan, mmp)?),
+        extra_isize: ExtraIsize::of(&plan.superblock, &plan.geometry),
+        reliefs: AtomicU64::new(0),
+    };
+    fs.space.protect_journal(journal_blocks(plan));
+    let file = orphan_recovery::load_file(&fs)?;
+    fs.orphans.set_file(file);
+    fs.quota = match writable {
+        true => quota_files::load(&fs)?,
+        false => quota_files::load_to_read(&fs)?,
+    };
+    fs.quota.check(plan.options.quota_limits)?;
+    fs.root()?;
+    Ok(fs)
+}
+
+fn base(
+    device: Arc<dyn BlockDevice>,
+    plan: &Plan,
+    journal: Arc<Journal>,
+    incidents: Arc<Incidents>,
+) -> Base {
+    let block_bytes = u64::from(plan.geometry.block_size());
+    let writable = plan.options.access == Access::ReadWrite;
+    Base {
+        device,
+        geometry: plan.geometry,
+        features: plan.superblock.features(),
+        checksums: plan.superblock.checksums(),
+        settings: Settings::new(&plan.options),
+        journal,
+        superblock: Super::new(plan.superblock.clone(), block_bytes),
         clock: plan.options.clock.clone(),
         random: Random::new(plan.options.seed),
         state: MountState::new(writable, incidents.clone()),
         incidents,
         changes: Turnstile::default(),
-        lifecycle: Mutex::new(Rank::Mount, Lifecycle::new(media, plan, mmp)?),
-        geometry: plan.geometry,
-        settings: Settings::new(&plan.options),
-        checksums,
-        extra_isize: ExtraIsize::of(&plan.superblock, &plan.geometry),
         budget: Budget::of(&plan.options, block_bytes),
-        reliefs: AtomicU64::new(0),
-    };
-    fs.space.protect_journal(journal_blocks(plan));
-    let file = Orphans::load(&fs)?;
-    fs.orphans.set_file(file);
-    fs.quota = match writable {
-        true => Quota::load(&fs)?,
-        false => Quota::load_to_read(&fs)?,
-    };
-    fs.quota.check(plan.options.quota_limits)?;
-    fs.root()?;
-    Ok(fs)
+    }
+}
+
+fn lifecycle(media: Media, plan: &Plan, mmp: Option<MmpGuard>) -> Result<Lifecycle> {
+    let is_read_only = plan.options.access == Access::ReadOnly;
+    Ok(Lifecycle {
+        options: plan.options.clone(),
+        left: media.superblock_below()?,
+        media,
+        log: plan.log.clone(),
+        mmp,
+        is_frozen: false,
+        keeps_fast_commits: plan.fast_commits == Outcome::Replayed && is_read_only,
+        must_recover: plan.recovering && is_read_only,
+    })
 }
 
 fn journal_config(

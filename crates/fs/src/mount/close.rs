@@ -1,6 +1,6 @@
 //! Unmount: writes everything home, empties the log, marks the superblock clean.
 
-use super::lifecycle::Lifecycle;
+use crate::media::Lifecycle;
 use crate::superblock::{SUPERBLOCK_BYTES, SUPERBLOCK_OFFSET};
 use crate::{Error, Filesystem, Fs, OnError, Result, credits};
 use std::sync::Arc;
@@ -29,7 +29,7 @@ impl Filesystem {
 
     /// The effective `errors=` policy, from the options or the superblock.
     pub fn on_error(&self) -> OnError {
-        self.fs.superblock.policy(&self.fs)
+        self.fs.on_error()
     }
 
     /// Whether the mount accepts changes.
@@ -135,7 +135,7 @@ impl Fs {
 
     fn log_totals(&self, life: &Lifecycle) -> Result<()> {
         let handle = self.start(credits::ATTRIBUTES)?;
-        self.superblock.update_counts(self, &handle);
+        self.log_counts(&handle);
         let written = life.written_bytes() >> 10;
         self.superblock.update(&handle, |disk| {
             disk.kbytes_written = disk.kbytes_written.saturating_add(written);
@@ -160,8 +160,8 @@ impl Fs {
 
     /// After the journal stopped, adds the errors to the on-disk superblock.
     fn record_stop(&self) -> Result<()> {
-        let there = super::read_superblock(&*self.device, None)?;
-        let bytes: [u8; SUPERBLOCK_BYTES] = self.superblock.with_stop(self, there).to_bytes();
+        let there = crate::superblock::read_superblock(&*self.device, None)?;
+        let bytes: [u8; SUPERBLOCK_BYTES] = self.with_stop(there).to_bytes();
         self.device.write_at(SUPERBLOCK_OFFSET, &bytes)?;
         Ok(self.device.flush()?)
     }

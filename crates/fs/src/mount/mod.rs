@@ -7,31 +7,25 @@
 //! References: kernel documentation, `filesystems/ext4/super.rst`, `journal.rst`, `orphan.rst`.
 
 mod assemble;
+mod background;
 mod close;
 mod fast_commit;
 mod features;
 mod freeze;
-mod lifecycle;
 mod log;
-mod medium;
-mod mmp;
 mod open;
+mod quiesce;
 mod remount;
 mod shutdown;
 
 pub(crate) use close::UnmountOnDrop;
-pub(crate) use lifecycle::Lifecycle;
-
 pub(crate) use features::REVISION_MAX;
 pub use features::support;
-pub use mmp::refuse_other_hosts;
-pub use open::read_superblock;
-pub use remount::RemountError;
 pub use shutdown::Flush;
 
+use crate::mmp;
 use crate::options::Access;
 use crate::{Filesystem, MountOptions, Result};
-use medium::Media;
 use open::{Plan, Purpose};
 use std::sync::Arc;
 use uext4_device::BlockDevice;
@@ -58,7 +52,7 @@ impl Filesystem {
     }
 
     fn assemble(device: Arc<dyn BlockDevice>, mut plan: Plan) -> Result<Self> {
-        let media = Media::new(device, &mut plan)?;
+        let media = plan.media(device)?;
         let mmp = mmp::claim(media.claim(), plan.options.access)?;
         if mmp.is_some() {
             // Another host may have written the device until the claim.

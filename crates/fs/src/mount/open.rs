@@ -1,12 +1,16 @@
 //! Inspection of a device before a mount: superblock, features, need of a replay.
 
 use super::{fast_commit, features, log};
+use crate::media::Media;
+use crate::mmp::Claim;
 use crate::options::Access;
-use crate::superblock::{SUPERBLOCK_BYTES, SUPERBLOCK_OFFSET, keep_errors, note_stopped_journal};
+use crate::superblock::{
+    SUPERBLOCK_BYTES, SUPERBLOCK_OFFSET, keep_errors, note_stopped_journal, read_superblock,
+};
 use crate::{Error, MountOptions, Result};
 use std::sync::Arc;
 use uext4_device::BlockDevice;
-use uext4_format::{BlockNr, Feature, Geometry, Superblock, Timestamp, Uuid, superblock};
+use uext4_format::{BlockNr, Feature, Geometry, Superblock, Timestamp, superblock};
 use uext4_journal::Log;
 use uext4_journal::recovery::{self, RecoveryMode};
 
@@ -24,6 +28,15 @@ pub(super) struct Plan {
     pub(super) purpose: Purpose,
 }
 
+impl Plan {
+    /// The devices of the mount.
+    pub(super) fn media(&mut self, device: Arc<dyn BlockDevice>) -> Result<Media> {
+        let claim = Claim::new(&device, &self.superblock, &self.options.clock)?;
+        let options = &mut self.options;
+        Ok(Media::new(device, claim, options, self.needs_replay))
+    }
+}
+
 /// Purpose of a mount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
@@ -31,45 +44,6 @@ pub(super) enum Purpose {
     Use,
     /// Recovery before a read-only mount; not counted as a mount.
     Recovery,
-}
-
-/// Reads and validates the superblock of a device: the primary copy, or the one at `sb=`.
-///
-/// # Errors
-/// [`Error::Mount`] if there is no ext4 superblock, [`Error::Corrupt`] if it is damaged.
-pub fn read_superblock(device: &dyn BlockDevice, at_kib: Option<u64>) -> Result<Superblock> {
-    let offset = at_kib.map_or(SUPERBLOCK_OFFSET, |kib| kib.saturating_mul(1024));
-    let mut bytes = [0u8; SUPERBLOCK_BYTES];
-    if offset.saturating_add(SUPERBLOCK_BYTES as u64) > device.size_bytes() {
-        return Err(Error::Mount(format!(
-            "{} is too small for ext4",
-            device.describe()
-        )));
-    }
-    device.read_at(offset, &mut bytes)?;
-    if u16::from_le_bytes([bytes[0x38], bytes[0x39]]) != superblock::SUPERBLOCK_MAGIC {
-        let name = device.describe();
-        return Err(Error::Mount(format!(
-            "{name} holds no ext4 file system (no magic at byte {offset})"
-        )));
-    }
-    refuse_journal(device, &bytes)?;
-    Ok(Superblock::parse(&bytes)?)
-}
-
-/// Refuses an external journal: its superblock has mostly meaningless fields.
-fn refuse_journal(device: &dyn BlockDevice, bytes: &[u8; SUPERBLOCK_BYTES]) -> Result<()> {
-    let Ok(disk) = Superblock::parse_unverified(bytes) else {
-        return Ok(());
-    };
-    if !disk.features().has(Feature::JOURNAL_DEV) {
-        return Ok(());
-    }
-    let (name, uuid) = (device.describe(), Uuid(&disk.uuid));
-    Err(Error::Mount(format!(
-        "{name} is an external journal (UUID {uuid}), not a file system; the file system that it \
-         belongs to is mounted with journal_path={name}"
-    )))
 }
 
 pub(super) fn inspect(device: &Arc<dyn BlockDevice>, mut options: MountOptions) -> Result<Plan> {

@@ -8,47 +8,17 @@
 //! Locking: `Fs::lifecycle` throughout. The freeze barrier `Fs::changes` is closed while the access
 //! changes, so that changes wait and then see the new access.
 
-use super::lifecycle::Lifecycle;
-use super::{assemble, features, log, mmp, open};
+use super::{assemble, features, log, open};
+use crate::error::RemountError;
+use crate::media::Lifecycle;
+use crate::mmp;
 use crate::options::Access;
 use crate::superblock::failed_write;
-use crate::{Error, Filesystem, Fs, MountOptions, Result};
+use crate::{Error, Filesystem, Fs, MountOptions, Result, orphan_recovery};
 use std::ops::Range;
 use std::sync::Arc;
 use uext4_format::Feature;
 use uext4_sync::atomic::Ordering::Relaxed;
-
-/// Reason for a refused remount.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum RemountError {
-    /// The option cannot change while mounted.
-    #[error("{0} cannot change while mounted; unmount and mount again")]
-    Fixed(&'static str),
-    /// The device is read-only.
-    #[error("the image or device cannot be written")]
-    ReadOnlyDevice,
-    /// A feature of the file system allows reads only.
-    #[error("a feature of the file system is supported for reading only")]
-    ReadOnlyFeature,
-    /// The journal was not replayed.
-    #[error("it was mounted with noload; unmount, and mount read-write to replay the journal")]
-    NotReplayed,
-    /// Fast commits were replayed in memory only.
-    #[error("fast commits were replayed in memory; unmount, and mount read-write to replay them")]
-    FastCommits,
-    /// The device was written by another party.
-    #[error("the device was changed since; unmount and mount again")]
-    ChangedBelow,
-    /// An error stopped the mount.
-    #[error("it was stopped by an error; unmount, run e2fsck, and mount again")]
-    Failed,
-    /// Deleted files are still open.
-    #[error("files without a name are in use; close them first")]
-    Busy,
-    /// The file system is frozen.
-    #[error("it is frozen; thaw it first")]
-    Frozen,
-}
 
 impl Filesystem {
     /// Changes the mount options as `mount -o remount,LIST` does: `ro`, `rw`, and those that ext4
@@ -175,7 +145,7 @@ impl Fs {
         self.write_out_all()?;
         self.rest().inspect_err(|cause| self.fail(cause))?;
         self.state.set_writable(false);
-        life.left = life.superblock_below()?;
+        life.left = life.media.superblock_below()?;
         match life.mmp.take() {
             Some(mmp) => mmp.release(),
             None => Ok(()),
@@ -210,7 +180,7 @@ impl Fs {
     }
 
     fn begin_writing(&self, life: &mut Lifecycle) -> Result<()> {
-        let unchanged = |life: &Lifecycle| match life.superblock_below()? == life.left {
+        let unchanged = |life: &Lifecycle| match life.media.superblock_below()? == life.left {
             true => Ok(()),
             false => Err(Error::from(RemountError::ChangedBelow)),
         };
@@ -232,7 +202,7 @@ impl Fs {
         self.state.set_writable(true);
         self.journal.resume();
         let recovered = assemble::begin(self).and_then(|()| match life.must_recover {
-            true => self.orphans.recover(self).map(|_report| ()),
+            true => orphan_recovery::recover(self),
             false => Ok(()),
         });
         life.must_recover = false;

@@ -3,7 +3,8 @@
 use super::{Newcomer, check_alive, check_new_name, may_add, touch_dir};
 use crate::access::Want;
 use crate::dir::{self, DirError, Index, Way};
-use crate::inode::{Inode, InodeDraft, NewInode};
+use crate::inode::{Inode, NewInode};
+use crate::lifetime::InodeDraft;
 use crate::{Caller, Error, Filesystem, Fs, InodeRef, Result, credits, file};
 use std::sync::Arc;
 use uext4_format::{Feature, FileType};

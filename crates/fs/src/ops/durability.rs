@@ -91,7 +91,7 @@ impl Filesystem {
             if pass.is_some() && fs.state.is_writable() {
                 fs.log_lazy_times()?;
                 let handle = fs.start(1)?;
-                fs.superblock.update_counts(fs, &handle);
+                fs.log_counts(&handle);
             }
             fs.journal.commit_running()?;
             fs.check_all_exposures()?;

@@ -1,11 +1,12 @@
 //! Look-ups of names, and reads of attributes.
 
+use super::attr::attr_of;
 use super::{check_name, look_into, settled};
 use crate::access::Want;
 use crate::attr::{Room, StatFs};
 use crate::dir::{self, DirEntry, Visit};
-use crate::inode::{ChangeTimes, attr_of};
 use crate::space::Reserve;
+use crate::times::ChangeTimes;
 use crate::{Attr, Caller, Error, Filesystem, Fs, InodeRef, Result, file};
 use uext4_format::superblock::default_mount_option;
 use uext4_format::{FileType, InodeNr};
@@ -26,7 +27,7 @@ impl Filesystem {
             if !fs.space.is_inode_allocated(fs, nr)? {
                 return Err(Error::Stale);
             }
-            let inode = InodeRef::new(fs.inodes.load(fs, nr)?);
+            let inode = InodeRef::new(fs.load_inode(nr)?);
             if inode.holds_value() {
                 return Err(Error::Stale);
             }

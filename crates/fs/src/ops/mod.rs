@@ -5,6 +5,7 @@
 //!
 //! Locking: as `sync::Rank` says. Two directories are locked in ascending inode number.
 
+mod attr;
 mod create;
 mod durability;
 mod index;
@@ -16,6 +17,7 @@ mod quota;
 mod read;
 mod rename;
 mod setattr;
+mod space;
 mod unlink;
 mod write;
 mod xattrs;
@@ -30,64 +32,15 @@ use index::{Hold, Newcomer, hold_all, look_into, with_index, with_locks};
 use crate::access::Want;
 use crate::dir;
 use crate::inode::Inode;
-use crate::{Caller, Error, Filesystem, Fs, Result};
+use crate::{Caller, Error, Fs, Result};
 use std::sync::Arc;
 use uext4_format::{FileType, InodeFlags, Timestamp};
 use uext4_journal::{Handle, Object};
-use uext4_sync::Pass;
 
 /// Longest name of a directory entry in bytes.
 pub(crate) const NAME_MAX: usize = 255;
 /// Largest link count; with `dir_nlink` an indexed directory goes to 1, "many", beyond it.
 pub(crate) const LINK_MAX: u16 = 65000;
-
-impl Filesystem {
-    /// Runs one read-only operation: records damage in the superblock, then frees unused orphans.
-    /// While the file system is frozen both are postponed.
-    pub(crate) fn run<T>(&self, operation: impl FnOnce(&Fs) -> Result<T>) -> Result<T> {
-        if self.fs.state.is_shut() {
-            return Err(Error::Shutdown);
-        }
-        let _spending = self.fs.begin_operation();
-        let answer = operation(&self.fs);
-        let failed = matches!(answer, Err(Error::Corrupt(_) | Error::Journal(_)));
-        if !failed && !self.fs.inodes.reclaim.has_own_work() {
-            return answer;
-        }
-        match self.fs.changes.try_enter() {
-            Some(_pass) => self.fs.finish(answer),
-            None => self.fs.note_quietly(answer),
-        }
-    }
-
-    /// Runs one modifying operation; waits while the file system is frozen.
-    pub(crate) fn change<T>(&self, operation: impl FnOnce(&Fs) -> Result<T>) -> Result<T> {
-        let pass = self.fs.changes.enter();
-        self.change_inside(&pass, operation)
-    }
-
-    /// As [`Self::change`]; `None` if the file system is frozen. Waits while a freeze or remount is
-    /// in progress.
-    pub(crate) fn change_unless_frozen<T>(
-        &self,
-        operation: impl FnOnce(&Fs) -> Result<T>,
-    ) -> Option<Result<T>> {
-        let pass = self.fs.changes.enter_or_rest()?;
-        Some(self.change_inside(&pass, operation))
-    }
-
-    fn change_inside<T>(
-        &self,
-        _pass: &Pass<'_>,
-        operation: impl FnOnce(&Fs) -> Result<T>,
-    ) -> Result<T> {
-        if self.fs.state.is_shut() {
-            return Err(Error::Shutdown);
-        }
-        let _spending = self.fs.begin_operation();
-        self.fs.finish(operation(&self.fs))
-    }
-}
 
 /// Refuses names that no directory entry may have.
 pub(crate) fn check_name(name: &[u8]) -> Result<()> {
@@ -179,16 +132,6 @@ pub(crate) fn touch_dir(handle: &Handle<'_>, dir: &Arc<Inode>, now: Timestamp) {
 }
 
 impl Fs {
-    /// Ends an operation inside the freeze barrier. Errors of the housekeeping are recorded and do
-    /// not change the answer.
-    fn finish<T>(&self, answer: Result<T>) -> Result<T> {
-        let answer = self.note(answer);
-        let _recorded = self.note(self.reap_own());
-        let _recorded = self.note(self.quota.place_missing(self));
-        let _recorded = self.note(self.shrink_directories());
-        answer
-    }
-
     /// Counts a new subdirectory: its `..` is a link to `dir`.
     pub(crate) fn add_dir_link(&self, handle: &Handle<'_>, dir: &Arc<Inode>) -> Result<()> {
         let mut state = handle.write(dir);

@@ -1,6 +1,6 @@
 //! Quota reports and limits.
 
-use crate::{Filesystem, GraceTimes, Result};
+use crate::{Filesystem, GraceTimes, Result, quota_files};
 use uext4_format::quota::{QuotaEntry, QuotaKind};
 
 impl Filesystem {
@@ -23,7 +23,7 @@ impl Filesystem {
     pub fn set_quota(&self, kind: QuotaKind, wanted: &QuotaEntry) -> Result<()> {
         self.change(|fs| {
             fs.writable()?;
-            fs.quota.set_limits(fs, kind, wanted)
+            quota_files::set_limits(fs, kind, wanted)
         })
     }
 
@@ -34,7 +34,7 @@ impl Filesystem {
     pub fn set_quota_grace(&self, kind: QuotaKind, grace: GraceTimes) -> Result<()> {
         self.change(|fs| {
             fs.writable()?;
-            fs.quota.set_grace(fs, kind, grace)
+            quota_files::set_grace(fs, kind, grace)
         })
     }
 }

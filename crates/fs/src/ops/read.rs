@@ -2,7 +2,7 @@
 
 use super::regular;
 use crate::file::{self, Stretch};
-use crate::inode::{Atime, ChangeTimes};
+use crate::times::{Atime, ChangeTimes};
 use crate::{Filesystem, InodeRef, Result};
 
 impl Filesystem {

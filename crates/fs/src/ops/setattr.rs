@@ -1,11 +1,15 @@
 //! Changes of attributes.
 
+use super::attr::attr_of;
 use crate::access::Want;
 use crate::attr::{Checks, SetTime};
-use crate::inode::{Inode, attr_of, flags};
+use crate::inode::{Inode, flags};
 use crate::quota::{self, Claim, Owners};
 use crate::settings::Switch;
-use crate::{Attr, Caller, Error, Filesystem, Fs, InodeRef, Result, SetAttr, credits, file, xattr};
+use crate::{
+    Attr, Caller, Error, Filesystem, Fs, InodeRef, Result, SetAttr, credits, file, quota_files,
+    xattr,
+};
 use uext4_format::{Feature, FileType, InodeFlags, Timestamp};
 use uext4_journal::Handle;
 
@@ -194,7 +198,7 @@ fn expect_owners(fs: &Fs, inode: &Inode, to: Owners, caller: &Caller) -> Result<
     if !fs.quota.is_on() {
         return Ok(Claim::default());
     }
-    fs.quota.ensure(fs, to)?;
+    quota_files::ensure(fs, to)?;
     let (from, sectors) = {
         let disk = &inode.read().disk;
         (Owners::of(disk), disk.sectors(&fs.geometry))

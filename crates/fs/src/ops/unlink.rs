@@ -3,7 +3,8 @@
 use super::{check_alive, check_name, hold_all, look_into, touch_dir, with_index, with_locks};
 use crate::access::Want;
 use crate::dir::{self, DirError, Index};
-use crate::inode::{Inode, has_blocks};
+use crate::inode::Inode;
+use crate::lifetime::has_blocks;
 use crate::{Caller, Error, Filesystem, Fs, InodeRef, Result, credits, file};
 use std::sync::Arc;
 use uext4_format::{FileType, Timestamp};

@@ -6,13 +6,13 @@
 //! Locking: none to add or remove. `Handle::touch` logs the block before a slot changes, so that a
 //! block of the committing transaction is rendered before a later change.
 
-use crate::{Error, Fs, Result, map};
+use crate::Result;
+use crate::base::Base;
 use std::sync::Arc;
 use uext4_format::orphan_file::{
-    ORPHAN_FILE_BLOCKS_MAX, orphan_slot, orphan_slots_per_block, seal_orphan_block,
-    set_orphan_slot, verify_orphan_block,
+    orphan_slot, orphan_slots_per_block, seal_orphan_block, set_orphan_slot, verify_orphan_block,
 };
-use uext4_format::{BlockNr, Corrupt, Feature, InodeNr, LogicalBlock, Place, Seed};
+use uext4_format::{BlockNr, InodeNr, Seed};
 use uext4_journal::{Handle, Image, Live, Object, Render, Sink};
 use uext4_sync::atomic::{AtomicI64, AtomicU32, Ordering};
 use uext4_sync::{Rank, shard_index};
@@ -72,41 +72,17 @@ impl Render for SlotState {
 }
 
 impl OrphanFile {
-    /// Reads and verifies every block of the orphan file; `None` without the feature.
-    pub(super) fn load(fs: &Fs) -> Result<Option<Self>> {
-        if !fs.features.has(Feature::ORPHAN_FILE) {
-            return Ok(None);
-        }
-        let nr = InodeNr(fs.superblock.read().disk.orphan_file_inum);
-        let inode = fs.inodes.load(fs, nr)?;
-        let state = inode.read();
-        let block_size = fs.block_size() as u64;
-        let count = state.disk.size / block_size;
-        if count == 0 || count > ORPHAN_FILE_BLOCKS_MAX.into() || state.disk.size % block_size != 0
-        {
-            return Err(Corrupt::new(Place::Inode(nr), "orphan file", "bad size").into());
-        }
-        let load = |logical| Self::load_block(fs, &state, nr, LogicalBlock(logical as u32));
-        let blocks: Vec<_> = (0..count).map(load).collect::<Result<_>>()?;
-        let slots_per_block = slots_in(fs.block_size());
-        Ok(Some(Self {
-            blocks,
-            slots_per_block,
-        }))
-    }
-
-    fn load_block(
-        fs: &Fs,
-        inode: &crate::inode::InodeState,
-        nr: InodeNr,
-        logical: LogicalBlock,
-    ) -> Result<Arc<SlotBlock>> {
-        let hole = Error::Corrupt(Corrupt::new(Place::Inode(nr), "orphan file", "has a hole"));
-        let block = map::block_of(fs, inode, logical)?.ok_or(hole)?;
-        let bytes = fs.journal.read_block(block)?;
-        let seed = fs.checksums.metadata.map(|_| inode.seed());
-        verify_orphan_block(&bytes, block, seed)?;
-        Ok(SlotBlock::new(block, seed, bytes))
+    /// Reads and verifies the file in these blocks; `seed` is the checksum seed of its inode.
+    pub(crate) fn read(base: &Base, seed: Option<Seed>, blocks: &[BlockNr]) -> Result<Self> {
+        let load = |&block| {
+            let bytes = base.journal.read_block(block)?;
+            verify_orphan_block(&bytes, block, seed)?;
+            Ok(SlotBlock::new(block, seed, bytes))
+        };
+        Ok(Self {
+            blocks: blocks.iter().map(load).collect::<Result<_>>()?,
+            slots_per_block: slots_in(base.block_size()),
+        })
     }
 
     /// Allocates a slot for `inode`; `None` if the file is full.
@@ -127,7 +103,7 @@ impl OrphanFile {
     }
 
     /// Frees a slot.
-    pub(super) fn remove(&self, handle: &Handle<'_>, slot: u64) {
+    pub(crate) fn remove(&self, handle: &Handle<'_>, slot: u64) {
         let block = &self.blocks[slot as usize / self.slots_per_block];
         handle.touch(block);
         block.slots[slot as usize % self.slots_per_block].store(0, Ordering::Release);
@@ -140,7 +116,7 @@ impl OrphanFile {
     }
 
     /// Slot and inode number of all entries.
-    pub(super) fn entries(&self) -> impl Iterator<Item = (u64, InodeNr)> {
+    pub(crate) fn entries(&self) -> impl Iterator<Item = (u64, InodeNr)> {
         let slots = self.blocks.iter().flat_map(|block| block.slots.iter());
         let taken = slots.map(|slot| slot.load(Ordering::Acquire)).enumerate();
         taken

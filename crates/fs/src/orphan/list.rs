@@ -1,8 +1,9 @@
 //! The legacy orphan list: a chain through `i_dtime`, newest first, headed by the superblock.
 
 use super::ON_LIST;
+use crate::Result;
+use crate::base::Base;
 use crate::inode::{Inode, InodeState};
-use crate::{Fs, Result};
 use std::collections::HashMap;
 use std::sync::Arc;
 use uext4_journal::Handle;
@@ -54,7 +55,7 @@ impl OrphanList {
     }
 
     /// Inserts `inode` at the head of the chain, unless it is tracked.
-    pub(super) fn add(&self, fs: &Fs, handle: &Handle<'_>, inode: &Arc<Inode>) -> Result<()> {
+    pub(super) fn add(&self, base: &Base, handle: &Handle<'_>, inode: &Arc<Inode>) -> Result<()> {
         let nr = inode.nr().0;
         let mut chain = self.chain.lock();
         let older = chain.head;
@@ -76,14 +77,14 @@ impl OrphanList {
         };
         chain.links.insert(nr, link);
         chain.head = nr;
-        fs.superblock.update(handle, |disk| disk.last_orphan = nr);
+        base.superblock.update(handle, |disk| disk.last_orphan = nr);
         Ok(())
     }
 
     /// Removes `inode` from the chain if it is there and `is_due` holds for its state.
     pub(super) fn remove_if(
         &self,
-        fs: &Fs,
+        base: &Base,
         handle: &Handle<'_>,
         inode: &Arc<Inode>,
         is_due: impl Fn(&InodeState) -> bool,
@@ -111,7 +112,7 @@ impl OrphanList {
             }
             None => {
                 chain.head = link.older;
-                fs.superblock
+                base.superblock
                     .update(handle, |disk| disk.last_orphan = link.older);
             }
         }

@@ -16,13 +16,14 @@
 
 mod file;
 mod list;
-mod recover;
 #[cfg(shuttle)]
 pub(crate) mod schedules;
 
+use crate::Result;
+use crate::base::Base;
 use crate::inode::{Inode, InodeState};
-use crate::{BaseLines, Fs, Result};
-use file::OrphanFile;
+use crate::options::BaseLines;
+pub(crate) use file::OrphanFile;
 use list::OrphanList;
 use std::sync::Arc;
 use uext4_format::InodeNr;
@@ -52,11 +53,6 @@ impl Orphans {
         }
     }
 
-    /// Loads the orphan file of this file system, if it has one.
-    pub(crate) fn load(fs: &Fs) -> Result<Option<OrphanFile>> {
-        OrphanFile::load(fs)
-    }
-
     /// Whether the mount left orphans to e2fsck, because errors are recorded.
     pub(crate) fn are_left(&self) -> bool {
         self.left.load(Ordering::Acquire)
@@ -69,7 +65,7 @@ impl Orphans {
 
     /// Tracks `inode` in the handle's transaction, unless it is tracked already. The caller holds
     /// no live object.
-    pub(crate) fn add(&self, fs: &Fs, handle: &Handle<'_>, inode: &Arc<Inode>) -> Result<()> {
+    pub(crate) fn add(&self, base: &Base, handle: &Handle<'_>, inode: &Arc<Inode>) -> Result<()> {
         if self.base_lines.untracked_orphans {
             return Ok(());
         }
@@ -84,34 +80,44 @@ impl Orphans {
                 return Ok(());
             }
         }
-        self.list.add(fs, handle, inode)
+        self.list.add(base, handle, inode)
     }
 
     /// As [`Self::add`], always on the legacy list, because the orphan file is being removed.
     pub(crate) fn add_to_list(
         &self,
-        fs: &Fs,
+        base: &Base,
         handle: &Handle<'_>,
         inode: &Arc<Inode>,
     ) -> Result<()> {
-        self.list.add(fs, handle, inode)
+        self.list.add(base, handle, inode)
     }
 
     /// Ends the tracking of a freed `inode` in the handle's transaction. The caller holds no live
     /// object.
-    pub(crate) fn remove(&self, fs: &Fs, handle: &Handle<'_>, inode: &Arc<Inode>) -> Result<()> {
-        self.remove_if(fs, handle, inode, |_| true)
+    pub(crate) fn remove(
+        &self,
+        base: &Base,
+        handle: &Handle<'_>,
+        inode: &Arc<Inode>,
+    ) -> Result<()> {
+        self.remove_if(base, handle, inode, |_| true)
     }
 
     /// Ends the tracking of `inode` in the handle's transaction, unless another reason remains: it
     /// has no name, or a truncate is unfinished. The caller holds no live object.
-    pub(crate) fn settle(&self, fs: &Fs, handle: &Handle<'_>, inode: &Arc<Inode>) -> Result<()> {
-        self.remove_if(fs, handle, inode, |state| !inode.needs_tracking(state))
+    pub(crate) fn settle(
+        &self,
+        base: &Base,
+        handle: &Handle<'_>,
+        inode: &Arc<Inode>,
+    ) -> Result<()> {
+        self.remove_if(base, handle, inode, |state| !inode.needs_tracking(state))
     }
 
     fn remove_if(
         &self,
-        fs: &Fs,
+        base: &Base,
         handle: &Handle<'_>,
         inode: &Arc<Inode>,
         is_due: impl Fn(&InodeState) -> bool,
@@ -131,7 +137,25 @@ impl Orphans {
                 }
             }
         }
-        self.list.remove_if(fs, handle, inode, is_due)
+        self.list.remove_if(base, handle, inode, is_due)
+    }
+
+    /// Records that recovery leaves the orphans to e2fsck.
+    pub(crate) fn leave(&self) {
+        self.left.store(true, Ordering::Release);
+    }
+
+    /// The orphan file, if there is one.
+    pub(crate) fn file(&self) -> Option<&OrphanFile> {
+        self.file.as_ref()
+    }
+
+    /// Tracks the inodes of the on-disk list, newest first.
+    pub(crate) fn adopt_list(&self, inodes: &[Arc<Inode>]) {
+        self.list.adopt(inodes);
+        for inode in inodes {
+            inode.orphan.store(ON_LIST, Ordering::Release);
+        }
     }
 
     /// The inodes in the orphan file.

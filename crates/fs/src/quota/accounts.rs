@@ -1,21 +1,21 @@
 //! Quota accounts: all owners of one kind.
 
-use super::file::QuotaFile;
+use super::file::{Placed, QuotaFile};
 use super::owner::Owner;
 use super::{GraceTimes, Usage};
-use crate::{Error, Fs, Result, credits, map};
+use crate::{Error, Result};
 use std::collections::HashMap;
 use std::sync::Arc;
 use uext4_format::quota::{QuotaEntry, QuotaKind};
-use uext4_format::{Corrupt, InodeNr, LogicalBlock, Place};
+use uext4_format::{Corrupt, InodeNr, Place};
 use uext4_journal::Handle;
 use uext4_sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use uext4_sync::{Mutex, Rank, Sharded};
+use uext4_sync::{Mutex, MutexGuard, Rank, Sharded};
 
 type Map = HashMap<u32, Arc<Owner>>;
 
 /// Owners of one kind, and their quota file.
-pub(super) struct Accounts {
+pub(crate) struct Accounts {
     kind: QuotaKind,
     nr: InodeNr,
     /// Grace times: space in the upper half.
@@ -35,10 +35,14 @@ fn word(grace: GraceTimes) -> u64 {
 }
 
 impl Accounts {
-    pub(super) fn load(fs: &Fs, kind: QuotaKind, nr: InodeNr) -> Result<Self> {
-        let (file, entries) = QuotaFile::load(fs, kind, nr)?;
-        let owner = |(entry, place): (QuotaEntry, _)| (entry.id, Owner::new(entry, Some(place)));
-        Ok(Self {
+    /// The owners whose entries are in `file`, which is inode `nr`.
+    pub(crate) fn new(
+        kind: QuotaKind,
+        nr: InodeNr,
+        (file, entries): (Arc<QuotaFile>, Vec<Placed>),
+    ) -> Self {
+        let owner = |(entry, place): Placed| (entry.id, Owner::new(entry, Some(place)));
+        Self {
             kind,
             nr,
             grace: AtomicU64::new(word(file.grace())),
@@ -48,10 +52,11 @@ impl Accounts {
             placing: Mutex::new(Rank::QuotaPlacing, ()),
             missing: Mutex::new(Rank::Queue, Vec::new()),
             any_missing: AtomicBool::new(false),
-        })
+        }
     }
 
-    pub(super) fn kind(&self) -> QuotaKind {
+    /// The kind.
+    pub(crate) fn kind(&self) -> QuotaKind {
         self.kind
     }
 
@@ -91,20 +96,16 @@ impl Accounts {
         }
     }
 
-    pub(super) fn set_limits(&self, fs: &Fs, wanted: &QuotaEntry) -> Result<()> {
-        self.ensure(fs, wanted.id)?;
-        let handle = fs.start(credits::ATTRIBUTES)?;
-        let now = fs.now().seconds.max(0) as u64;
+    /// Sets an owner's limits to those of `wanted`.
+    pub(crate) fn set_limits(&self, handle: &Handle<'_>, wanted: &QuotaEntry, now: u64) {
         self.owner(wanted.id)
-            .set_limits(&handle, wanted, self.grace(), now);
-        Ok(())
+            .set_limits(handle, wanted, self.grace(), now);
     }
 
-    pub(super) fn set_grace(&self, fs: &Fs, grace: GraceTimes) -> Result<()> {
-        let handle = fs.start(credits::ATTRIBUTES)?;
+    /// Sets the grace times.
+    pub(crate) fn set_grace(&self, handle: &Handle<'_>, grace: GraceTimes) {
         handle.write(&self.file).set_grace(grace);
         self.grace.store(word(grace), Ordering::Release);
-        Ok(())
     }
 
     /// The owner; created without an entry in the file if it is unknown.
@@ -122,7 +123,8 @@ impl Accounts {
         Arc::clone(all.entry(id).or_insert_with(new))
     }
 
-    fn has_place(&self, id: u32) -> bool {
+    /// Whether the owner has an entry in the file.
+    pub(crate) fn has_place(&self, id: u32) -> bool {
         let near = self.near.local().lock();
         match near.get(&id) {
             Some(owner) => owner.has_place(),
@@ -134,63 +136,43 @@ impl Accounts {
         }
     }
 
-    /// Ensures that the owner has an entry in the file.
-    pub(super) fn ensure(&self, fs: &Fs, id: u32) -> Result<()> {
-        if self.has_place(id) {
-            return Ok(());
-        }
-        let _alone = self.placing.lock();
-        if self.has_place(id) {
-            return Ok(());
-        }
-        self.place(fs, id)
+    /// Held while an owner gets its entry.
+    pub(crate) fn lock_placing(&self) -> MutexGuard<'_, ()> {
+        self.placing.lock()
     }
 
-    pub(super) fn place_missing(&self, fs: &Fs) -> Result<()> {
+    /// Takes the owners without an entry.
+    pub(crate) fn take_missing(&self) -> Vec<u32> {
         if !self.any_missing.load(Ordering::Acquire) {
-            return Ok(());
+            return Vec::new();
         }
         self.any_missing.store(false, Ordering::Release);
-        let missing = std::mem::take(&mut *self.missing.lock());
-        let mut answer = Ok(());
-        for id in missing {
-            if let Err(error) = self.ensure(fs, id) {
-                // Retried together with the next missing one.
-                self.missing.lock().push(id);
-                answer = answer.and(Err(error));
-            }
-        }
-        answer
+        std::mem::take(&mut *self.missing.lock())
     }
 
-    /// Creates the owner's entry, in its own transaction. The caller holds the placing lock.
-    fn place(&self, fs: &Fs, id: u32) -> Result<()> {
-        let handle = fs.start(credits::MAP)?;
-        while let Some(next) = self.file.next_block() {
-            self.grow(fs, &handle, next)?;
-        }
+    /// Puts back an owner that got no entry: it is retried together with the next missing one.
+    pub(crate) fn put_missing(&self, id: u32) {
+        self.missing.lock().push(id);
+    }
+
+    /// The quota file.
+    pub(crate) fn file(&self) -> &Arc<QuotaFile> {
+        &self.file
+    }
+
+    /// Number of the file's inode.
+    pub(crate) fn nr(&self) -> InodeNr {
+        self.nr
+    }
+
+    /// Gives the owner an entry in the file, which has space for it.
+    pub(crate) fn place(&self, handle: &Handle<'_>, id: u32) -> Result<()> {
         let place = handle.write(&self.file).insert(id);
         let damaged = Corrupt::new(Place::Inode(self.nr), "quota file", "has no room");
         let place = place.ok_or(Error::Corrupt(damaged))?;
         let owner = self.owner(id);
         handle.write(&owner).set_place(place);
         owner.note_place();
-        Ok(())
-    }
-
-    /// Adds a block to the file. It is zeroed before the transaction that maps it commits.
-    fn grow(&self, fs: &Fs, handle: &Handle<'_>, at: LogicalBlock) -> Result<()> {
-        let inode = fs.inodes.load(fs, self.nr)?;
-        let block = map::insert_block(fs, handle, &mut handle.write(&inode), at)?;
-        let byte = block.0 << fs.geometry.block_bits;
-        fs.device.write_at(byte, &vec![0; fs.block_size()])?;
-        let size_bytes = {
-            let mut file = handle.write(&self.file);
-            file.grow(block);
-            file.size_bytes()
-        };
-        let mut state = handle.write(&inode);
-        state.disk.size = state.disk.size.max(size_bytes);
         Ok(())
     }
 }

@@ -2,21 +2,19 @@
 
 use super::GraceTimes;
 use super::owner::Place;
-use crate::{Error, Fs, Result, map};
+use crate::base::Base;
+use crate::{Error, Result};
 use std::sync::Arc;
 use uext4_format::quota::{Patch, QUOTA_BLOCK_BYTES, QuotaEntry, QuotaKind, QuotaTree};
-use uext4_format::{BlockNr, Corrupt, InodeNr, LogicalBlock};
+use uext4_format::{BlockNr, LogicalBlock};
 use uext4_journal::{Image, Live, Object, Render, Sink};
 use uext4_sync::Rank;
 
-/// Larger quota files, with several million owners, are refused.
-const FILE_BYTES_MAX: u64 = 512 << 20;
-
 /// An entry and its location.
-pub(super) type Placed = (QuotaEntry, Place);
+pub(crate) type Placed = (QuotaEntry, Place);
 
 /// A quota file.
-pub(super) struct QuotaFile {
+pub(crate) struct QuotaFile {
     live: Live<FileState>,
 }
 
@@ -28,7 +26,7 @@ impl Object for QuotaFile {
 }
 
 /// The tree, its blocks, and unrendered changes of the tree.
-pub(super) struct FileState {
+pub(crate) struct FileState {
     tree: QuotaTree,
     block_size: u64,
     blocks: Vec<BlockNr>,
@@ -62,7 +60,7 @@ impl FileState {
     }
 
     /// Adds a zeroed block to the file.
-    pub(super) fn grow(&mut self, block: BlockNr) {
+    pub(crate) fn grow(&mut self, block: BlockNr) {
         self.blocks.push(block);
     }
 
@@ -82,19 +80,20 @@ impl FileState {
     }
 
     /// Size of the file in bytes: all of its blocks, as e2fsck requires.
-    pub(super) fn size_bytes(&self) -> u64 {
+    pub(crate) fn size_bytes(&self) -> u64 {
         self.blocks.len() as u64 * self.block_size
     }
 }
 
 impl QuotaFile {
-    /// Reads the file; also answers its entries with their locations.
-    pub(super) fn load(fs: &Fs, kind: QuotaKind, nr: InodeNr) -> Result<(Arc<Self>, Vec<Placed>)> {
-        let corrupt = |problem| -> Error {
-            Corrupt::new(uext4_format::Place::Inode(nr), "quota file", problem).into()
-        };
-        let blocks = blocks_of(fs, nr, corrupt)?;
-        let block_size = fs.block_size() as u64;
+    /// Reads the file in these blocks; also answers its entries with their locations.
+    pub(crate) fn read(
+        base: &Base,
+        kind: QuotaKind,
+        blocks: Vec<BlockNr>,
+        corrupt: impl Fn(&'static str) -> Error + Copy,
+    ) -> Result<(Arc<Self>, Vec<Placed>)> {
+        let block_size = base.block_size() as u64;
         let mut last: Option<(BlockNr, Image)> = None;
         let read = |block: u32| {
             let at = u64::from(block) * QUOTA_BLOCK_BYTES as u64;
@@ -102,7 +101,7 @@ impl QuotaFile {
             let nr = nr.ok_or_else(|| corrupt("a block is behind the end"))?;
             let image = match last.take() {
                 Some((known, image)) if known == nr => image,
-                _ => fs.journal.read_block(nr)?,
+                _ => base.journal.read_block(nr)?,
             };
             let mut bytes = [0; QUOTA_BLOCK_BYTES];
             let within = (at % block_size) as usize;
@@ -139,26 +138,7 @@ impl QuotaFile {
     }
 
     /// The block that the file needs before the next entry.
-    pub(super) fn next_block(&self) -> Option<LogicalBlock> {
+    pub(crate) fn next_block(&self) -> Option<LogicalBlock> {
         self.live.read().next_block()
     }
-}
-
-/// Locations of the file's blocks.
-fn blocks_of(
-    fs: &Fs,
-    nr: InodeNr,
-    corrupt: impl Fn(&'static str) -> Error,
-) -> Result<Vec<BlockNr>> {
-    let inode = fs.inodes.load(fs, nr)?;
-    let state = inode.read();
-    if state.disk.size > FILE_BYTES_MAX {
-        return Err(corrupt("is too large"));
-    }
-    let count = state.disk.size.div_ceil(fs.block_size() as u64);
-    let block = |logical: u64| {
-        let found = map::block_of(fs, &state, LogicalBlock(logical as u32))?;
-        found.ok_or_else(|| corrupt("has a hole"))
-    };
-    (0..count).map(block).collect()
 }

@@ -8,9 +8,10 @@
 
 use super::owner::Owner;
 use super::{Owners, Quota, Usage};
+use crate::base::Base;
 use crate::settings::Switch;
 use crate::space::Reserve;
-use crate::{Error, Fs, Result};
+use crate::{Error, Result};
 use std::sync::Arc;
 use uext4_format::quota::{QuotaEntry, QuotaKind};
 
@@ -145,20 +146,20 @@ impl Quota {
     /// [`Error::Quota`] if none is left.
     pub(crate) fn claim_space(
         &self,
-        fs: &Fs,
+        base: &Base,
         owners: Owners,
         (want_bytes, unit_bytes): (u64, u64),
         reserve: Reserve,
     ) -> Result<(u64, Claim)> {
         let mut claim = Claim::default();
         let mut granted = want_bytes;
-        for (owner, grace) in self.bound(fs, owners, reserve) {
+        for (owner, grace) in self.bound(base, owners, reserve) {
             let want = Amount {
                 bytes: granted,
                 inodes: 0,
             };
             granted = owner
-                .claim(want, unit_bytes, grace, now(fs))
+                .claim(want, unit_bytes, grace, now(base))
                 .ok_or(Error::Quota)?;
             let amount = Amount {
                 bytes: granted,
@@ -175,14 +176,14 @@ impl Quota {
     /// [`Error::Quota`] if one of them has less left.
     fn claim_all(
         &self,
-        fs: &Fs,
+        base: &Base,
         owners: Owners,
         amount: Amount,
         reserve: Reserve,
     ) -> Result<Claim> {
         let mut claim = Claim::default();
-        for (owner, grace) in self.bound(fs, owners, reserve) {
-            let granted = owner.claim(amount, amount.bytes.max(1), grace, now(fs));
+        for (owner, grace) in self.bound(base, owners, reserve) {
+            let granted = owner.claim(amount, amount.bytes.max(1), grace, now(base));
             if granted != Some(amount.bytes) {
                 return Err(Error::Quota);
             }
@@ -194,12 +195,12 @@ impl Quota {
     /// Reserves a new inode and its initial space.
     pub(crate) fn claim_inode(
         &self,
-        fs: &Fs,
+        base: &Base,
         owners: Owners,
         bytes: u64,
         reserve: Reserve,
     ) -> Result<Claim> {
-        self.claim_all(fs, owners, Amount { bytes, inodes: 1 }, reserve)
+        self.claim_all(base, owners, Amount { bytes, inodes: 1 }, reserve)
     }
 
     /// Reserves blocks of directories, maps and attributes, all or none, if limits apply to the
@@ -209,7 +210,7 @@ impl Quota {
     /// [`Error::Quota`], and those of `owners_and_blocks`.
     pub(crate) fn claim_blocks(
         &self,
-        fs: &Fs,
+        base: &Base,
         reserve: Reserve,
         owners_and_blocks: impl FnOnce() -> Result<(Owners, u64)>,
     ) -> Result<Claim> {
@@ -220,8 +221,8 @@ impl Quota {
         if blocks == 0 {
             return Ok(Claim::default());
         }
-        let bytes = blocks * fs.geometry.cluster_size();
-        self.claim_all(fs, owners, Amount { bytes, inodes: 0 }, reserve)
+        let bytes = blocks * base.geometry.cluster_size();
+        self.claim_all(base, owners, Amount { bytes, inodes: 0 }, reserve)
     }
 
     /// Reserves the increases in `more`, if limits apply to the caller.
@@ -230,7 +231,7 @@ impl Quota {
     /// [`Error::Quota`].
     pub(crate) fn claim_use(
         &self,
-        fs: &Fs,
+        base: &Base,
         reserve: Reserve,
         owners: Owners,
         more: Usage,
@@ -242,13 +243,13 @@ impl Quota {
         if !self.is_on() || reserve != Reserve::Keep || amount == Amount::default() {
             return Ok(Claim::default());
         }
-        self.claim_all(fs, owners, amount, reserve)
+        self.claim_all(base, owners, amount, reserve)
     }
 
     /// Reserves an inode's usage for the new owners that differ from the old ones.
     pub(crate) fn claim_transfer(
         &self,
-        fs: &Fs,
+        base: &Base,
         (from, to): (Owners, Owners),
         bytes: u64,
         reserve: Reserve,
@@ -259,10 +260,10 @@ impl Quota {
             if from.id(kind) == to.id(kind) {
                 continue;
             }
-            let Some((owner, grace)) = self.bound_of(fs, kind, to.id(kind), reserve) else {
+            let Some((owner, grace)) = self.bound_of(base, kind, to.id(kind), reserve) else {
                 continue;
             };
-            let granted = owner.claim(amount, bytes.max(1), grace, now(fs));
+            let granted = owner.claim(amount, bytes.max(1), grace, now(base));
             if granted != Some(bytes) {
                 return Err(Error::Quota);
             }
@@ -272,27 +273,27 @@ impl Quota {
     }
 
     /// Usage and limits of a project, if it has enforced limits.
-    pub(crate) fn project_limits(&self, fs: &Fs, id: u32) -> Option<QuotaEntry> {
-        let (owner, grace) = self.bound_of(fs, QuotaKind::Project, id, Reserve::Keep)?;
+    pub(crate) fn project_limits(&self, base: &Base, id: u32) -> Option<QuotaEntry> {
+        let (owner, grace) = self.bound_of(base, QuotaKind::Project, id, Reserve::Keep)?;
         Some(owner.report(grace))
     }
 
     /// The owners among these with enforced limits.
-    fn bound(&self, fs: &Fs, owners: Owners, reserve: Reserve) -> Vec<Bound> {
+    fn bound(&self, base: &Base, owners: Owners, reserve: Reserve) -> Vec<Bound> {
         let kinds = QuotaKind::ALL.into_iter();
         kinds
-            .filter_map(|kind| self.bound_of(fs, kind, owners.id(kind), reserve))
+            .filter_map(|kind| self.bound_of(base, kind, owners.id(kind), reserve))
             .collect()
     }
 
-    fn bound_of(&self, fs: &Fs, kind: QuotaKind, id: u32, reserve: Reserve) -> Option<Bound> {
+    fn bound_of(&self, base: &Base, kind: QuotaKind, id: u32, reserve: Reserve) -> Option<Bound> {
         let switch = match kind {
             QuotaKind::User => Switch::UserLimits,
             QuotaKind::Group => Switch::GroupLimits,
             QuotaKind::Project => Switch::ProjectLimits,
         };
         // Delayed data were reserved when they were accepted.
-        if reserve != Reserve::Keep || !fs.settings.has(switch) {
+        if reserve != Reserve::Keep || !base.settings.has(switch) {
             return None;
         }
         let accounts = self.accounts_of(kind)?;
@@ -300,8 +301,8 @@ impl Quota {
     }
 }
 
-fn now(fs: &Fs) -> u64 {
-    fs.now().seconds.max(0) as u64
+fn now(base: &Base) -> u64 {
+    base.now().seconds.max(0) as u64
 }
 
 #[cfg(test)]

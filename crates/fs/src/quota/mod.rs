@@ -7,9 +7,10 @@
 //! the handle that changes it, so the files agree with the inodes after every crash.
 //!
 //! Locking: a charge adds to counters of the thread's shard; rendering an owner sums them, once per
-//! transaction. A new owner gets its entry first (`Rank::QuotaPlacing`).
+//! transaction.
 //!
-//! Not here: internal inodes and value inodes, which are not charged themselves; the owner of an
+//! Not here: loading and growth of the files ([`crate::quota_files`]); internal inodes and value
+//! inodes, which are not charged themselves; the owner of an
 //! attribute is charged for its value.
 
 mod accounts;
@@ -17,17 +18,18 @@ mod file;
 mod limits;
 mod owner;
 
+pub(crate) use accounts::Accounts;
+pub(crate) use file::QuotaFile;
 pub(crate) use limits::Claim;
 pub use limits::GraceTimes;
 
-use crate::inode::InodeState;
+use crate::base::Base;
 use crate::options::QuotaLimits;
 use crate::space::Reserve;
-use crate::{Caller, Fs, Result};
-use accounts::Accounts;
+use crate::{Caller, Result};
 use std::sync::Arc;
 use uext4_format::quota::{QuotaEntry, QuotaKind};
-use uext4_format::{Feature, Inode as DiskInode, InodeFlags, InodeNr};
+use uext4_format::{Inode as DiskInode, InodeFlags, InodeNr};
 use uext4_journal::Handle;
 use uext4_sync::Clock;
 
@@ -49,7 +51,8 @@ impl Owners {
         }
     }
 
-    fn id(&self, kind: QuotaKind) -> u32 {
+    /// The owner of this kind.
+    pub(crate) fn id(&self, kind: QuotaKind) -> u32 {
         match kind {
             QuotaKind::User => self.user,
             QuotaKind::Group => self.group,
@@ -111,44 +114,28 @@ pub(crate) struct Quota {
 }
 
 impl Quota {
-    /// As [`Self::load`], for a read-only mount: damage of the quota files is recorded but not an
-    /// error.
-    pub(crate) fn load_to_read(fs: &Fs) -> Result<Self> {
-        match Self::load(fs) {
-            Err(damage @ crate::Error::Corrupt(_)) => {
-                fs.incidents.met(&damage);
-                Ok(Self {
-                    is_unusable: true,
-                    ..Self::default()
-                })
-            }
-            other => other,
+    /// The quota with these accounts; `own` are internal inodes, which are not charged.
+    pub(crate) fn new(accounts: Vec<Accounts>, own: Vec<u32>, base: &Base) -> Self {
+        Self {
+            accounts,
+            first_inode: base.geometry.first_inode,
+            own,
+            is_unusable: false,
+            clock: Some(Arc::clone(&base.clock)),
         }
     }
 
-    /// Reads the quota files; empty without the feature.
-    pub(crate) fn load(fs: &Fs) -> Result<Self> {
-        if !fs.features.has(Feature::QUOTA) {
-            return Ok(Self::default());
+    /// Of a read-only mount with damaged files.
+    pub(crate) fn unusable() -> Self {
+        Self {
+            is_unusable: true,
+            ..Self::default()
         }
-        let (files, own) = {
-            let disk = &fs.superblock.read().disk;
-            let files = [
-                (QuotaKind::User, disk.usr_quota_inum),
-                (QuotaKind::Group, disk.grp_quota_inum),
-                (QuotaKind::Project, disk.prj_quota_inum),
-            ];
-            (files, vec![disk.prj_quota_inum, disk.orphan_file_inum])
-        };
-        let there = files.into_iter().filter(|(_, nr)| *nr != 0);
-        let accounts = there.map(|(kind, nr)| Accounts::load(fs, kind, InodeNr(nr)));
-        Ok(Self {
-            accounts: accounts.collect::<Result<_>>()?,
-            first_inode: fs.geometry.first_inode,
-            own,
-            is_unusable: false,
-            clock: Some(Arc::clone(&fs.clock)),
-        })
+    }
+
+    /// The accounts of all kinds.
+    pub(crate) fn accounts(&self) -> &[Accounts] {
+        &self.accounts
     }
 
     fn now(&self) -> u64 {
@@ -203,17 +190,11 @@ impl Quota {
         self.accounts_of(kind).map(Accounts::grace)
     }
 
-    /// Sets an owner's limits to those of `wanted`. The caller has no handle.
-    pub(crate) fn set_limits(&self, fs: &Fs, kind: QuotaKind, wanted: &QuotaEntry) -> Result<()> {
-        self.kept(kind)?.set_limits(fs, wanted)
-    }
-
-    /// Sets the grace times of a kind. The caller has no handle.
-    pub(crate) fn set_grace(&self, fs: &Fs, kind: QuotaKind, grace: GraceTimes) -> Result<()> {
-        self.kept(kind)?.set_grace(fs, grace)
-    }
-
-    fn kept(&self, kind: QuotaKind) -> Result<&Accounts> {
+    /// The accounts of a kind.
+    ///
+    /// # Errors
+    /// [`crate::Error::NotSupported`] if the kind is not counted.
+    pub(crate) fn kept(&self, kind: QuotaKind) -> Result<&Accounts> {
         let problem = match kind {
             QuotaKind::User => "limits of users: the file system keeps no user quota",
             QuotaKind::Group => "limits of groups: the file system keeps no group quota",
@@ -231,9 +212,14 @@ impl Quota {
 
     /// Charges the owners of an inode in the handle's transaction. The caller has the inode's state
     /// locked.
-    pub(crate) fn charge(&self, handle: &Handle<'_>, state: &InodeState, usage: Usage) {
-        if self.is_on() && self.counts(state.nr(), &state.disk) {
-            let owners = Owners::of(&state.disk);
+    pub(crate) fn charge(
+        &self,
+        handle: &Handle<'_>,
+        (nr, disk): (InodeNr, &DiskInode),
+        usage: Usage,
+    ) {
+        if self.is_on() && self.counts(nr, disk) {
+            let owners = Owners::of(disk);
             for accounts in &self.accounts {
                 accounts.charge(handle, owners.id(accounts.kind()), usage, self.now());
             }
@@ -244,14 +230,14 @@ impl Quota {
     pub(crate) fn transfer(
         &self,
         handle: &Handle<'_>,
-        state: &InodeState,
+        (nr, disk): (InodeNr, &DiskInode),
         to: Owners,
         usage: Usage,
     ) {
-        if !self.is_on() || !self.counts(state.nr(), &state.disk) {
+        if !self.is_on() || !self.counts(nr, disk) {
             return;
         }
-        let from = Owners::of(&state.disk);
+        let from = Owners::of(disk);
         for accounts in &self.accounts {
             let (old, new) = (from.id(accounts.kind()), to.id(accounts.kind()));
             if old != new {
@@ -259,18 +245,5 @@ impl Quota {
                 accounts.charge(handle, new, usage, self.now());
             }
         }
-    }
-
-    /// Ensures entries of owners in the quota files. The caller has no handle.
-    pub(crate) fn ensure(&self, fs: &Fs, owners: Owners) -> Result<()> {
-        let mut accounts = self.accounts.iter();
-        accounts.try_for_each(|accounts| accounts.ensure(fs, owners.id(accounts.kind())))
-    }
-
-    /// Creates entries for owners that were charged without one: the file lacked it, or the owner
-    /// changed late. The caller has no handle.
-    pub(crate) fn place_missing(&self, fs: &Fs) -> Result<()> {
-        let mut accounts = self.accounts.iter();
-        accounts.try_for_each(|accounts| accounts.place_missing(fs))
     }
 }

@@ -6,14 +6,20 @@
 
 use super::Space;
 use super::group::{BlockState, Group, InodeState};
-use crate::{Fs, Result};
+use crate::Result;
+use crate::base::Base;
 use uext4_alloc::{Bitmap, InodeBits, Stat};
 use uext4_format::{Corrupt, GroupNr, Place, group_flag};
 use uext4_journal::Object;
 
 impl Space {
     /// Fills in the block bitmap of a locked half: from disk, or computed for an uninit group.
-    pub(super) fn load_blocks(&self, fs: &Fs, nr: GroupNr, half: &mut BlockState) -> Result<()> {
+    pub(super) fn load_blocks(
+        &self,
+        base: &Base,
+        nr: GroupNr,
+        half: &mut BlockState,
+    ) -> Result<()> {
         if half.used.is_some() {
             return Ok(());
         }
@@ -22,7 +28,7 @@ impl Space {
             self.computed_bitmap(nr, bits)
         } else {
             let descriptor = half.descriptor();
-            let bytes = fs.journal.read_block(descriptor.block_bitmap)?;
+            let bytes = base.journal.read_block(descriptor.block_bitmap)?;
             self.engine.stats().count(Stat::BitmapsRead);
             descriptor.verify_block_bitmap(&bytes, nr, self.geometry(), &self.layout.checksums)?;
             let used = Bitmap::from_bytes(&bytes, bits);
@@ -40,7 +46,7 @@ impl Space {
     /// The inode bitmap of a group: from disk, or empty for an uninit group.
     pub(super) fn inode_bits<'a>(
         &self,
-        fs: &Fs,
+        base: &Base,
         nr: GroupNr,
         group: &'a Group,
     ) -> Result<&'a InodeBits> {
@@ -52,17 +58,17 @@ impl Space {
         if let Some(bits) = cell.get() {
             return Ok(bits);
         }
-        let used = self.load_inodes(fs, nr, &half)?;
+        let used = self.load_inodes(base, nr, &half)?;
         Ok(cell.get_or_init(|| InodeBits::new(&used)))
     }
 
-    fn load_inodes(&self, fs: &Fs, nr: GroupNr, half: &InodeState) -> Result<Bitmap> {
+    fn load_inodes(&self, base: &Base, nr: GroupNr, half: &InodeState) -> Result<Bitmap> {
         let bits = self.geometry().inodes_per_group;
         let descriptor = half.descriptor();
         let used = if half.has_flag(group_flag::INODE_UNINIT) {
             Bitmap::new(bits)
         } else {
-            let bytes = fs.journal.read_block(descriptor.inode_bitmap)?;
+            let bytes = base.journal.read_block(descriptor.inode_bitmap)?;
             descriptor.verify_inode_bitmap(&bytes, nr, self.geometry(), &self.layout.checksums)?;
             Bitmap::from_bytes(&bytes, bits)
         };

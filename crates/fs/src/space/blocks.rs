@@ -2,7 +2,8 @@
 
 use super::Space;
 use super::loaders::BitmapLoader;
-use crate::{Error, Fs, Result};
+use crate::base::Base;
+use crate::{Error, Result};
 use uext4_alloc::{ClusterNr, Goal, Kind, Placement, Privilege, Request, Run};
 use uext4_format::{BlockNr, BlockRun, Corrupt, Feature, GroupNr, InodeNr, Place};
 use uext4_journal::Handle;
@@ -59,11 +60,11 @@ impl Space {
     /// # Errors
     /// [`Error::NoSpace`] if no `min_blocks` contiguous blocks are free, [`Error::Corrupt`] if a
     /// bitmap is damaged and no other group has space.
-    pub(crate) fn reserve(&self, fs: &Fs, want: &Want) -> Result<BlockRun> {
+    pub(crate) fn reserve(&self, base: &Base, want: &Want) -> Result<BlockRun> {
         let bits = self.geometry().cluster_bits;
         let min = want.min_blocks.div_ceil(1 << bits);
         let granted = self.claim(want)?;
-        let taken = self.take(fs, want, granted, min);
+        let taken = self.take(base, want, granted, min);
         let used = taken.as_ref().map_or(0, |run| run.len);
         self.unclaim(want, granted - used);
         Ok(self.to_blocks(taken?))
@@ -116,11 +117,11 @@ impl Space {
 
     /// As [`Self::reserve`]; if there is no space but freed blocks wait for a commit, commits and
     /// retries. The caller holds no handle and no live object.
-    pub(crate) fn reserve_or_commit(&self, fs: &Fs, want: &Want) -> Result<BlockRun> {
-        self.with_commits(fs, || self.reserve(fs, want))
+    pub(crate) fn reserve_or_commit(&self, base: &Base, want: &Want) -> Result<BlockRun> {
+        self.with_commits(base, || self.reserve(base, want))
     }
 
-    pub(super) fn take_once(&self, fs: &Fs, want: &Want, len: u32, min: u32) -> Result<Run> {
+    pub(super) fn take_once(&self, base: &Base, want: &Want, len: u32, min: u32) -> Result<Run> {
         let volume = self.engine.volume();
         let goal = want.goal.and_then(|block| volume.cluster_of(block));
         let kind = match want.purpose {
@@ -141,7 +142,7 @@ impl Space {
             ..Request::new(len)
         };
         let loader = BitmapLoader {
-            fs,
+            base,
             space: self,
             failed: Default::default(),
         };
@@ -159,7 +160,7 @@ impl Space {
         match self.without_partial(taken, min) {
             Some(run) => Ok(run),
             // The engine keeps the partial last cluster reserved, so a retry does not get it.
-            None => self.take_once(fs, want, len, min),
+            None => self.take_once(base, want, len, min),
         }
     }
 
@@ -173,12 +174,12 @@ impl Space {
     }
 
     /// Sets the bitmap bits of a reserved run under the handle.
-    pub(crate) fn commit(&self, fs: &Fs, handle: &Handle<'_>, run: BlockRun) -> Result<()> {
+    pub(crate) fn commit(&self, base: &Base, handle: &Handle<'_>, run: BlockRun) -> Result<()> {
         let run = self.to_run(run);
         for (nr, from, len) in self.engine.volume().split(run) {
             let group = self.group(nr)?;
             let mut half = handle.write(&group.blocks);
-            self.load_blocks(fs, nr, &mut half)?;
+            self.load_blocks(base, nr, &mut half)?;
             half.take(from, len);
         }
         self.engine.settle(run);
@@ -201,7 +202,7 @@ impl Space {
     /// Allocates one metadata block: reserves and commits it.
     pub(crate) fn allocate_block(
         &self,
-        fs: &Fs,
+        base: &Base,
         handle: &Handle<'_>,
         goal: Option<BlockNr>,
         inode: InodeNr,
@@ -214,10 +215,10 @@ impl Space {
             inode,
             purpose: Purpose::Metadata,
             reserve,
-            end: (!fs.features.has(Feature::EXTENTS)).then_some(BlockNr(1 << 32)),
+            end: (!base.features.has(Feature::EXTENTS)).then_some(BlockNr(1 << 32)),
         };
-        let run = self.reserve(fs, &want)?;
-        self.commit(fs, handle, run)?;
+        let run = self.reserve(base, &want)?;
+        self.commit(base, handle, run)?;
         Ok(run.start)
     }
 
@@ -226,7 +227,7 @@ impl Space {
     ///
     /// # Errors
     /// [`Error::Corrupt`] if a block of the run is metadata of the file system or is free already.
-    pub(crate) fn free(&self, fs: &Fs, handle: &Handle<'_>, run: BlockRun) -> Result<()> {
+    pub(crate) fn free(&self, base: &Base, handle: &Handle<'_>, run: BlockRun) -> Result<()> {
         let run = BlockRun {
             len_blocks: self.clamp_to_end(run.start, run.len_blocks.into()).max(1),
             ..run
@@ -237,7 +238,7 @@ impl Space {
         }
         let run = self.to_run(run);
         for (nr, from, len) in self.engine.volume().split(run) {
-            self.free_in_group(fs, handle, nr, from, len)?;
+            self.free_in_group(base, handle, nr, from, len)?;
         }
         self.hurry_return(handle, run);
         Ok(())
@@ -245,7 +246,7 @@ impl Space {
 
     fn free_in_group(
         &self,
-        fs: &Fs,
+        base: &Base,
         handle: &Handle<'_>,
         nr: GroupNr,
         from: u32,
@@ -254,7 +255,7 @@ impl Space {
         let group = self.group(nr)?;
         let start = self.engine.volume().first_cluster(nr).0 + u64::from(from);
         let mut half = handle.write(&group.blocks);
-        self.load_blocks(fs, nr, &mut half)?;
+        self.load_blocks(base, nr, &mut half)?;
         if !half
             .used
             .as_ref()

@@ -2,7 +2,8 @@
 
 use super::Space;
 use super::loaders::BitmapLoader;
-use crate::{Error, Fs, Result};
+use crate::base::Base;
+use crate::{Error, Result};
 use uext4_alloc::{Goal, Privilege, Request, Run};
 use uext4_format::{BlockRun, Corrupt, FileType, InodeNr, Place};
 use uext4_journal::Handle;
@@ -21,12 +22,12 @@ impl Space {
     ///
     /// # Errors
     /// [`Error::NoSpace`], with nothing reserved, unless all of them are free.
-    pub(crate) fn reserve_exactly(&self, fs: &Fs, run: BlockRun) -> Result<Vec<BlockRun>> {
+    pub(crate) fn reserve_exactly(&self, base: &Base, run: BlockRun) -> Result<Vec<BlockRun>> {
         let mut pieces = Vec::new();
         for (group, from, len) in self.engine.volume().split(self.to_run(run)) {
             let first = self.engine.volume().first_cluster(group).0 + u64::from(from);
             let piece = Run::new(uext4_alloc::ClusterNr(first), len);
-            if let Err(error) = self.reserve_piece(fs, piece) {
+            if let Err(error) = self.reserve_piece(base, piece) {
                 pieces.into_iter().for_each(|piece| self.unreserve(piece));
                 return Err(error);
             }
@@ -35,11 +36,11 @@ impl Space {
         Ok(pieces)
     }
 
-    fn reserve_piece(&self, fs: &Fs, piece: Run) -> Result<()> {
+    fn reserve_piece(&self, base: &Base, piece: Run) -> Result<()> {
         self.claims
             .claim(piece.len, piece.len, Privilege::Metadata)?;
         let loader = BitmapLoader {
-            fs,
+            base,
             space: self,
             failed: Default::default(),
         };
@@ -71,7 +72,7 @@ impl Space {
     /// [`Error::Corrupt`] for a number that no file may have.
     pub(crate) fn take_inode(
         &self,
-        fs: &Fs,
+        base: &Base,
         handle: &Handle<'_>,
         nr: InodeNr,
         kind: FileType,
@@ -81,12 +82,12 @@ impl Space {
         let bad = Corrupt::new(Place::Inode(nr), "inode number", "out of range");
         let (group_nr, index) = place.ok_or(bad)?;
         let group = self.group(group_nr)?;
-        let bits = self.inode_bits(fs, group_nr, group)?;
+        let bits = self.inode_bits(base, group_nr, group)?;
         handle.touch(&group.inodes);
         if !bits.set(index) {
             return Ok(Was::InUse);
         }
-        self.took(fs, handle, group_nr, index, kind)?;
+        self.took(base, handle, group_nr, index, kind)?;
         Ok(Was::Free)
     }
 }

@@ -1,7 +1,8 @@
 //! Free space fragmentation: extents by length, and their distribution over the device.
 
 use super::Space;
-use crate::{Filesystem, Fs, Result};
+use crate::Result;
+use crate::base::Base;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 use uext4_format::GroupNr;
@@ -40,24 +41,14 @@ pub struct FreeFragments {
     pub picture: Vec<u16>,
 }
 
-impl Filesystem {
-    /// Reads all block bitmaps; the picture has at most `slices` slices. Preallocated space and
-    /// blocks that wait for a commit count as free.
-    ///
-    /// # Errors
-    /// [`crate::Error::Corrupt`] for a damaged bitmap.
-    pub fn free_fragments(&self, slices: usize) -> Result<FreeFragments> {
-        self.run(|fs| fs.space.fragments(fs, slices))
-    }
-}
-
 impl Space {
-    fn fragments(&self, fs: &Fs, slices: usize) -> Result<FreeFragments> {
+    /// Reads all block bitmaps; see [`crate::Filesystem::free_fragments`].
+    pub(crate) fn fragments(&self, base: &Base, slices: usize) -> Result<FreeFragments> {
         let volume = self.engine.volume();
         let mut survey = Survey::new(volume.clusters(), slices);
         for nr in (0..volume.groups).map(GroupNr) {
             let first = volume.first_cluster(nr).0;
-            self.each_free_run(fs, nr, |run| {
+            self.each_free_run(base, nr, |run| {
                 survey.add(first + u64::from(run.start)..first + u64::from(run.end));
             })?;
         }
@@ -68,10 +59,15 @@ impl Space {
 
     /// Calls `visit` with the free runs of a group, ascending. A bitmap that is not cached is not
     /// cached afterwards.
-    fn each_free_run(&self, fs: &Fs, nr: GroupNr, mut visit: impl FnMut(Range<u32>)) -> Result<()> {
+    fn each_free_run(
+        &self,
+        base: &Base,
+        nr: GroupNr,
+        mut visit: impl FnMut(Range<u32>),
+    ) -> Result<()> {
         let mut half = self.group(nr)?.blocks.live().write_unlogged();
         let known = half.used.is_some();
-        self.load_blocks(fs, nr, &mut half)?;
+        self.load_blocks(base, nr, &mut half)?;
         let used = half.used.as_ref().expect("load_blocks fills the bitmap in");
         let mut at = 0;
         while let Some(run) = used.next_clear_run(at) {

@@ -10,48 +10,73 @@
 
 use super::Space;
 use super::group::{Group, InodeState};
-use crate::inode::Inode;
-use crate::{Error, Fs, Result};
+use crate::base::Base;
+use crate::{Error, Result};
 use uext4_alloc::{InodeKind, Parent};
 use uext4_format::{Corrupt, FileType, GroupNr, InodeNr, Place, group_flag};
 use uext4_journal::{Handle, Object};
-use uext4_sync::atomic::Ordering;
+use uext4_sync::atomic::{AtomicU32, Ordering};
 
 /// Table slots that are initialized in one step; a power of two.
 const READY_TOGETHER: u32 = 64;
 
+/// Placement of a new inode.
+pub(crate) struct Near<'a> {
+    /// The inode that it is near to, usually its directory.
+    pub(crate) parent: InodeNr,
+    /// For a top of hierarchies, which is placed away from others: a hash.
+    pub(crate) top: Option<u32>,
+    pub(crate) last_flex: &'a LastFlex,
+}
+
+/// First group of the flexible group where an inode was last created in a directory, plus one (a
+/// hint). Not the group itself, which differs between threads: every create would write this cache
+/// line.
+#[derive(Default)]
+pub(crate) struct LastFlex(AtomicU32);
+
+impl LastFlex {
+    pub(super) fn get(&self) -> Option<GroupNr> {
+        let known = self.0.load(Ordering::Relaxed);
+        known.checked_sub(1).map(GroupNr)
+    }
+
+    fn set(&self, first: GroupNr) {
+        let known = first.0 + 1;
+        if self.0.load(Ordering::Relaxed) != known {
+            self.0.store(known, Ordering::Relaxed);
+        }
+    }
+}
+
 impl Space {
-    /// Allocates an inode number near `parent` in the handle's transaction.
+    /// Allocates an inode number in the handle's transaction.
     ///
     /// # Errors
     /// [`Error::NoInodes`].
     pub(crate) fn alloc_inode(
         &self,
-        fs: &Fs,
+        base: &Base,
         handle: &Handle<'_>,
-        parent: &Inode,
+        near: &Near<'_>,
         kind: FileType,
-        name_hash: u32,
     ) -> Result<InodeNr> {
         let group = self
             .geometry()
-            .split_inode(parent.nr())
+            .split_inode(near.parent)
             .map_or(GroupNr(0), |at| at.0);
-        let top_level = || parent.nr() == InodeNr::ROOT || parent.is_top_dir();
-        let spreads = kind == FileType::Directory && top_level();
-        let top = spreads.then_some(name_hash);
         let from = Parent {
             group,
-            last_flex: parent.last_flex(),
-            top,
+            last_flex: near.last_flex.get(),
+            top: near.top,
         };
         let free = || self.claims.available();
         for group in self
             .policy
             .candidates(from, inode_kind(kind), &*self.engine, &free)
         {
-            if let Some(nr) = self.take_in_group(fs, handle, group, kind)? {
-                parent.set_last_flex(self.engine.volume().flex_start(group));
+            if let Some(nr) = self.take_in_group(base, handle, group, kind)? {
+                near.last_flex.set(self.engine.volume().flex_start(group));
                 return Ok(nr);
             }
         }
@@ -60,19 +85,19 @@ impl Space {
 
     fn take_in_group(
         &self,
-        fs: &Fs,
+        base: &Base,
         handle: &Handle<'_>,
         nr: GroupNr,
         kind: FileType,
     ) -> Result<Option<InodeNr>> {
         let group = self.group(nr)?;
-        let bits = self.inode_bits(fs, nr, group)?;
+        let bits = self.inode_bits(base, nr, group)?;
         let first = self.first_index(nr);
         // Other threads may take the free bits of the line first; then the next line is tried.
         while let Some(line) = self.runs.line(nr, bits, first) {
             handle.touch(&group.inodes);
             if let Some(index) = bits.take(line, first) {
-                self.took(fs, handle, nr, index, kind)?;
+                self.took(base, handle, nr, index, kind)?;
                 return Ok(Some(self.geometry().inode_at(nr, index)));
             }
         }
@@ -83,7 +108,7 @@ impl Space {
     /// Finishes an allocation after its half was logged and its bit set.
     pub(super) fn took(
         &self,
-        fs: &Fs,
+        base: &Base,
         handle: &Handle<'_>,
         nr: GroupNr,
         index: u32,
@@ -92,9 +117,9 @@ impl Space {
         let group = self.group(nr)?;
         let map = &group.inodes.map;
         if index >= map.ready.load(Ordering::Acquire)
-            && let Err(error) = self.make_ready(fs, handle, nr, group, index)
+            && let Err(error) = self.make_ready(base, handle, nr, group, index)
         {
-            self.inode_bits(fs, nr, group)?.clear(index);
+            self.inode_bits(base, nr, group)?.clear(index);
             return Err(error);
         }
         if kind == FileType::Directory {
@@ -107,7 +132,7 @@ impl Space {
     /// Initializes the table slots of this inode and of those after it in the same word.
     fn make_ready(
         &self,
-        fs: &Fs,
+        base: &Base,
         handle: &Handle<'_>,
         nr: GroupNr,
         group: &Group,
@@ -115,7 +140,7 @@ impl Space {
     ) -> Result<()> {
         let inodes = self.geometry().inodes_per_group;
         let last = (index | (READY_TOGETHER - 1)).min(inodes - 1);
-        self.settle_block_bitmap(fs, handle, nr, group)?;
+        self.settle_block_bitmap(base, handle, nr, group)?;
         let mut half = handle.write(&group.inodes);
         half.flags &= !group_flag::INODE_UNINIT;
         self.initialise_table(nr, &mut half, last)?;
@@ -169,14 +194,14 @@ impl Space {
     /// Writes the block bitmap of a group with inodes in use, as the kernel does.
     fn settle_block_bitmap(
         &self,
-        fs: &Fs,
+        base: &Base,
         handle: &Handle<'_>,
         nr: GroupNr,
         group: &Group,
     ) -> Result<()> {
         if group.blocks.live().read().uninit {
             let mut half = handle.write(&group.blocks);
-            self.load_blocks(fs, nr, &mut half)?;
+            self.load_blocks(base, nr, &mut half)?;
             half.uninit = false;
         }
         Ok(())
@@ -185,7 +210,7 @@ impl Space {
     /// Frees an inode number in the handle's transaction.
     pub(crate) fn free_inode(
         &self,
-        fs: &Fs,
+        base: &Base,
         handle: &Handle<'_>,
         nr: InodeNr,
         kind: Option<FileType>,
@@ -196,7 +221,7 @@ impl Space {
             .split_inode(nr)
             .ok_or(bad("number out of range"))?;
         let group = self.group(group_nr)?;
-        let bits = self.inode_bits(fs, group_nr, group)?;
+        let bits = self.inode_bits(base, group_nr, group)?;
         handle.touch(&group.inodes);
         if !bits.clear(index) {
             return Err(bad("freed inode is free already"));
@@ -213,12 +238,12 @@ impl Space {
     }
 
     /// Whether the bitmap marks the inode in use.
-    pub(crate) fn is_inode_allocated(&self, fs: &Fs, nr: InodeNr) -> Result<bool> {
+    pub(crate) fn is_inode_allocated(&self, base: &Base, nr: InodeNr) -> Result<bool> {
         let Some((group_nr, index)) = self.geometry().split_inode(nr) else {
             return Ok(false);
         };
         let group = self.group(group_nr)?;
-        Ok(self.inode_bits(fs, group_nr, group)?.get(index))
+        Ok(self.inode_bits(base, group_nr, group)?.get(index))
     }
 }
 

@@ -2,7 +2,8 @@
 
 use super::Space;
 use super::group::Group;
-use crate::{Error, Fs, Result};
+use crate::base::Base;
+use crate::{Error, Result};
 use std::ops::Range;
 use uext4_alloc::{Bitmap, LoadError, Loader, Trust};
 use uext4_format::GroupNr;
@@ -10,7 +11,7 @@ use uext4_journal::Object;
 
 /// Loads bitmaps for the allocator.
 pub(super) struct BitmapLoader<'a> {
-    pub(super) fs: &'a Fs,
+    pub(super) base: &'a Base,
     pub(super) space: &'a Space,
     pub(super) failed: std::cell::RefCell<Option<Error>>,
 }
@@ -20,7 +21,7 @@ impl Loader for BitmapLoader<'_> {
         let mut load = || -> Result<()> {
             let group_ref: &Group = self.space.group(group)?;
             let mut half = group_ref.blocks.live().write_unlogged();
-            self.space.load_blocks(self.fs, group, &mut half)?;
+            self.space.load_blocks(self.base, group, &mut half)?;
             used.copy_from(half.used.as_ref().expect("load_blocks fills the bitmap in"));
             Ok(())
         };

@@ -34,13 +34,15 @@ mod zones;
 pub(crate) use blocks::{Purpose, Reserve, Want};
 pub(crate) use exact::Was;
 pub use fragments::{FreeExtents, FreeFragments};
+pub(crate) use inodes::{LastFlex, Near};
 pub(crate) use preallocation::FilePreallocation;
 pub(crate) use shaping::{Shaping, Window};
 
 use crate::attr::StatFs;
+use crate::base::Base;
 use crate::incidents::Incidents;
 use crate::settings::Switch;
-use crate::{Error, Fs, Result};
+use crate::{Error, Result};
 use claims::Claims;
 use descriptors::{DescriptorTable, Survey};
 use group::Group;
@@ -161,10 +163,10 @@ impl Space {
     }
 
     /// Totals of the whole file system.
-    pub(crate) fn statfs(&self, fs: &Fs) -> StatFs {
+    pub(crate) fn statfs(&self, base: &Base) -> StatFs {
         let geometry = self.geometry();
-        let state = fs.superblock.read();
-        let overhead = if fs.settings.has(Switch::MinixDf) {
+        let state = base.superblock.read();
+        let overhead = if base.settings.has(Switch::MinixDf) {
             0
         } else {
             self.overhead_blocks

@@ -5,7 +5,8 @@
 
 use super::Space;
 use super::blocks::Want;
-use crate::{Error, Fs, Result};
+use crate::base::Base;
+use crate::{Error, Result};
 use std::time::Duration;
 use uext4_alloc::Run;
 use uext4_format::Tid;
@@ -88,13 +89,13 @@ impl Space {
     /// retries. The caller holds no handle and no live object.
     pub(crate) fn with_commits<T>(
         &self,
-        fs: &Fs,
+        base: &Base,
         mut reserve: impl FnMut() -> Result<T>,
     ) -> Result<T> {
         for _ in 0..COMMITS_BEFORE_NO_SPACE {
             let returns = self.returns.seen();
             match reserve() {
-                Err(Error::NoSpace) if self.may_return_since(fs, returns)? => {}
+                Err(Error::NoSpace) if self.may_return_since(base, returns)? => {}
                 other => return other,
             }
         }
@@ -102,9 +103,9 @@ impl Space {
     }
 
     /// Waits for freed clusters; false if none are pending, and none returned since `returns`.
-    fn may_return_since(&self, fs: &Fs, returns: u64) -> Result<bool> {
+    fn may_return_since(&self, base: &Base, returns: u64) -> Result<bool> {
         if self.engine.pending().clusters() > 0 {
-            fs.journal.commit_running()?;
+            base.journal.commit_running()?;
             return Ok(true);
         }
         let now = self.returns.seen();
@@ -117,10 +118,10 @@ impl Space {
     /// Takes up to `len` clusters from the engine. The claim guarantees that they exist. If the
     /// engine finds none, they are preallocated, and preallocations are discarded; or the search
     /// missed them, and is repeated.
-    pub(super) fn take(&self, fs: &Fs, want: &Want, len: u32, min: u32) -> Result<Run> {
+    pub(super) fn take(&self, base: &Base, want: &Want, len: u32, min: u32) -> Result<Run> {
         let mut searches = 0;
         for _ in 0..DISCARDS_BEFORE_NO_SPACE {
-            match self.take_once(fs, want, len, min) {
+            match self.take_once(base, want, len, min) {
                 Err(Error::NoSpace) if self.preallocations.clusters() > 0 => {
                     if self.discard_preallocations() == 0 {
                         // Another thread is taking or trimming them right now.
@@ -134,6 +135,6 @@ impl Space {
                 other => return other,
             }
         }
-        self.take_once(fs, want, len, min)
+        self.take_once(base, want, len, min)
     }
 }

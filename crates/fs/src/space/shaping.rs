@@ -4,7 +4,8 @@
 
 use super::preallocation::Piece;
 use super::{FilePreallocation, Space, Want};
-use crate::{Fs, Result};
+use crate::Result;
+use crate::base::Base;
 use std::ops::Range;
 use std::sync::Arc;
 use uext4_alloc::{Run, Stat};
@@ -74,7 +75,7 @@ impl Space {
     /// [`crate::Error::NoSpace`] if all free clusters are held back from the caller.
     pub(crate) fn reserve_held(
         &self,
-        fs: &Fs,
+        base: &Base,
         want: &Want,
         file: &FilePreallocation,
         at: u32,
@@ -82,7 +83,7 @@ impl Space {
         if file.is_empty() {
             return Ok(None);
         }
-        let granted = self.with_commits(fs, || self.claim(want))?;
+        let granted = self.with_commits(base, || self.claim(want))?;
         let run = self.preallocations.take(file, at, granted);
         let used = run.map_or(0, |run| run.len);
         self.preallocations.restore(used.into());
@@ -97,30 +98,30 @@ impl Space {
     /// As `reserve`.
     pub(crate) fn reserve_window(
         &self,
-        fs: &Fs,
+        base: &Base,
         want: &Want,
         window: &Window,
         file: &Arc<FilePreallocation>,
     ) -> Result<BlockRun> {
-        self.with_commits(fs, || self.reserve_window_now(fs, want, window, file))
+        self.with_commits(base, || self.reserve_window_now(base, want, window, file))
     }
 
     fn reserve_window_now(
         &self,
-        fs: &Fs,
+        base: &Base,
         want: &Want,
         window: &Window,
         file: &Arc<FilePreallocation>,
     ) -> Result<BlockRun> {
         if self.is_scarce(window.len()) {
-            return self.reserve(fs, want);
+            return self.reserve(base, want);
         }
         let granted = self.claim(want)?;
         let want = Want {
             goal: window.goal,
             ..*want
         };
-        let (run, extra) = self.take_more(fs, &want, granted, window.len())?;
+        let (run, extra) = self.take_more(base, &want, granted, window.len())?;
         let needed = run.len - extra;
         let start = window.place(run.len, needed);
         let skip = window.at - start;
@@ -148,11 +149,11 @@ impl Space {
     ///
     /// # Errors
     /// As `reserve`.
-    pub(crate) fn reserve_local(&self, fs: &Fs, want: &Want) -> Result<BlockRun> {
-        self.with_commits(fs, || self.reserve_local_now(fs, want))
+    pub(crate) fn reserve_local(&self, base: &Base, want: &Want) -> Result<BlockRun> {
+        self.with_commits(base, || self.reserve_local_now(base, want))
     }
 
-    fn reserve_local_now(&self, fs: &Fs, want: &Want) -> Result<BlockRun> {
+    fn reserve_local_now(&self, base: &Base, want: &Want) -> Result<BlockRun> {
         let granted = self.claim(want)?;
         if let Some(run) = self.take_local(want, granted) {
             self.preallocations.restore(run.len.into());
@@ -165,7 +166,7 @@ impl Space {
         } else {
             at_once
         };
-        let (run, extra) = self.take_more(fs, want, granted, at_once)?;
+        let (run, extra) = self.take_more(base, want, granted, at_once)?;
         let used = Run::new(run.start, run.len - extra);
         if extra > 0 {
             let much = self.preallocations.keep_local(Run::new(used.end(), extra));
@@ -186,11 +187,11 @@ impl Space {
 
     /// Takes up to `len` clusters, of which `granted` are claimed; answers how many are not
     /// claimed, which count as preallocated.
-    fn take_more(&self, fs: &Fs, want: &Want, granted: u32, len: u32) -> Result<(Run, u32)> {
+    fn take_more(&self, base: &Base, want: &Want, granted: u32, len: u32) -> Result<(Run, u32)> {
         let min = want.min_blocks.div_ceil(1 << self.geometry().cluster_bits);
         let more = len.saturating_sub(granted);
         self.preallocations.withhold(more.into());
-        let taken = self.take(fs, want, granted + more, min);
+        let taken = self.take(base, want, granted + more, min);
         let used = taken.as_ref().map_or(0, |run| run.len.min(granted));
         let extra = taken
             .as_ref()

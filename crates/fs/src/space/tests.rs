@@ -89,12 +89,20 @@ fn creators_side_by_side_leave_the_hint_of_their_directory() {
     };
     let group = |nr| fs.fs.geometry.split_inode(nr).expect("an inode").0;
     let first = group(made(0));
-    let hint = root.last_flex();
+    let hint = root
+        .near(uext4_format::FileType::Regular, 0)
+        .last_flex
+        .get();
     assert!(hint.is_some());
     let mut groups = vec![first];
     for nr in 1..8 {
         groups.push(group(made(nr)));
-        assert_eq!(root.last_flex(), hint);
+        assert_eq!(
+            root.near(uext4_format::FileType::Regular, 0)
+                .last_flex
+                .get(),
+            hint
+        );
     }
     groups.dedup();
     assert!(groups.len() > 1, "{groups:?}");

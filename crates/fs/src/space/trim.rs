@@ -5,28 +5,15 @@
 
 use super::Space;
 use super::loaders::BitmapLoader;
-use crate::{Error, Filesystem, Fs, Result};
+use crate::base::Base;
+use crate::{Error, Result};
 use std::ops::Range;
 use uext4_alloc::{ClusterNr, Run};
 use uext4_format::GroupNr;
 
-impl Filesystem {
-    /// Discards free space inside the byte range `range`, in runs of at least `min_len_bytes`;
-    /// answers how many bytes were discarded. Freed blocks that wait for a commit are skipped.
-    ///
-    /// # Errors
-    /// [`Error::Invalid`] for a range that starts behind the file system or is shorter than a
-    /// block, and for runs longer than a group; errors of the device; [`Error::ReadOnly`].
-    pub fn trim(&self, range: Range<u64>, min_len_bytes: u64) -> Result<u64> {
-        self.change(|fs| {
-            fs.writable()?;
-            fs.space.trim(fs, range, min_len_bytes)
-        })
-    }
-}
-
 impl Space {
-    fn trim(&self, fs: &Fs, bytes: Range<u64>, min_len_bytes: u64) -> Result<u64> {
+    /// Discards free space; see [`crate::Filesystem::trim`].
+    pub(crate) fn trim(&self, base: &Base, bytes: Range<u64>, min_len_bytes: u64) -> Result<u64> {
         let geometry = self.geometry();
         let block_size = u64::from(geometry.block_size());
         let cluster_bytes = block_size << geometry.cluster_bits;
@@ -51,26 +38,32 @@ impl Space {
                 break;
             }
             // At most the clusters of a group.
-            trimmed += self.trim_group(fs, nr, start..end, min_len as u32)?;
+            trimmed += self.trim_group(base, nr, start..end, min_len as u32)?;
         }
         Ok(trimmed * cluster_bytes)
     }
 
     /// Discards the free runs of one group inside `range`; answers how many clusters.
-    fn trim_group(&self, fs: &Fs, nr: GroupNr, range: Range<u64>, min_len: u32) -> Result<u64> {
+    fn trim_group(&self, base: &Base, nr: GroupNr, range: Range<u64>, min_len: u32) -> Result<u64> {
         if self.engine.group_free(nr) < min_len {
             return Ok(0);
         }
         let clusters = u64::from(self.engine.volume().clusters_in(nr));
         self.preallocations.withhold(clusters);
-        let trimmed = self.trim_withheld(fs, nr, range, min_len);
+        let trimmed = self.trim_withheld(base, nr, range, min_len);
         self.preallocations.restore(clusters);
         trimmed
     }
 
-    fn trim_withheld(&self, fs: &Fs, nr: GroupNr, range: Range<u64>, min_len: u32) -> Result<u64> {
+    fn trim_withheld(
+        &self,
+        base: &Base,
+        nr: GroupNr,
+        range: Range<u64>,
+        min_len: u32,
+    ) -> Result<u64> {
         let loader = BitmapLoader {
-            fs,
+            base,
             space: self,
             failed: Default::default(),
         };

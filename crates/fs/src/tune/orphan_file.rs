@@ -99,7 +99,7 @@ fn remove(fs: &Fs) -> Result<()> {
         return Err(Error::Busy);
     }
     let nr = InodeNr(fs.superblock.read().disk.orphan_file_inum);
-    let inode = InodeRef::new(fs.inodes.load(fs, nr)?);
+    let inode = InodeRef::new(fs.load_inode(nr)?);
     let handle = fs.start(credits::REMOVE)?;
     handle.write(inode.arc()).disk.links = 0;
     fs.orphans.add_to_list(fs, &handle, inode.arc())?;

@@ -14,27 +14,9 @@ pub(super) struct LoadedBlock {
     pub(super) set: XattrSet,
 }
 
-/// The inode's own area. Inodes without extra fields have none, as in Linux.
-pub(super) fn ibody_area(state: &InodeState) -> &[u8] {
-    if state.disk.extra_isize == 0 {
-        &[]
-    } else {
-        &state.disk.tail
-    }
-}
-
-/// [`ibody_area`], to change.
-pub(super) fn ibody_area_mut(state: &mut InodeState) -> &mut [u8] {
-    if state.disk.extra_isize == 0 {
-        &mut []
-    } else {
-        &mut state.disk.tail
-    }
-}
-
 /// Attributes in the inode.
 pub(super) fn ibody(state: &InodeState) -> Result<XattrSet> {
-    Ok(decode_ibody(ibody_area(state), Place::Inode(state.nr()))?)
+    Ok(decode_ibody(state.xattr_area(), Place::Inode(state.nr()))?)
 }
 
 /// Attributes in the inode's block, if it has one. While the state is locked, the inode's reference
@@ -45,25 +27,16 @@ pub(super) fn read_block(fs: &Fs, state: &InodeState) -> Result<Option<LoadedBlo
         return Ok(None);
     }
     let place = Place::Block(nr);
-    let meta = fs.blocks.read(fs, nr, fs.blocks.xattr_seal(), |bytes| {
+    let meta = fs.read_block(nr, fs.blocks.xattr_seal(), |bytes| {
         decode_block(bytes, place).map(drop)
     })?;
     let set = decode_block(&meta.image(), place)?;
     Ok(Some(LoadedBlock { meta, set }))
 }
 
-/// False if the inode surely has no attributes. No I/O.
-pub(crate) fn has_any(state: &InodeState) -> bool {
-    // The magic is not zero; an area without it is empty.
-    let marked = ibody_area(state)
-        .get(..4)
-        .is_some_and(|magic| magic != [0; 4]);
-    state.disk.file_acl != BlockNr(0) || marked
-}
-
 /// The entry of `name` in either area.
 pub(super) fn find(fs: &Fs, state: &InodeState, name: &XattrName) -> Result<Option<XattrValue>> {
-    if !has_any(state) {
+    if !state.has_xattrs() {
         return Ok(None);
     }
     if let Some(value) = ibody(state)?.get(name) {

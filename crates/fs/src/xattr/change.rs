@@ -235,7 +235,7 @@ fn place(
 ) -> Result<()> {
     let mut with = ibody.clone();
     with.set(name.clone(), value.clone());
-    if with.area_bytes() <= ibody_capacity_bytes(areas::ibody_area(state).len()) {
+    if with.area_bytes() <= ibody_capacity_bytes(state.xattr_area().len()) {
         *ibody = with;
         block.remove(name);
         return Ok(());
@@ -322,11 +322,14 @@ fn store_over(
         inodes,
         ..Usage::sectors(after)
     };
-    fs.quota.charge(handle, state, grown);
-    fs.quota
-        .charge(handle, state, Usage::sectors(before).less());
+    fs.quota.charge(handle, (state.nr(), &state.disk), grown);
+    fs.quota.charge(
+        handle,
+        (state.nr(), &state.disk),
+        Usage::sectors(before).less(),
+    );
     // Its size was checked before; an empty area may lack space for the magic.
-    let _ = encode_ibody(areas::ibody_area_mut(state), ibody);
+    let _ = encode_ibody(state.xattr_area_mut(), ibody);
     refs.take_all(ibody);
     refs.drop_all(&old_ibody);
     Ok(())
@@ -365,7 +368,8 @@ pub(crate) fn transfer(fs: &Fs, handle: &Handle<'_>, state: &InodeState, to: Own
         inodes: 1 + values(&areas::ibody(state)?, &block),
         ..Usage::sectors(state.disk.sectors(&fs.geometry))
     };
-    fs.quota.transfer(handle, state, to, usage);
+    let charged = (state.nr(), &state.disk);
+    fs.quota.transfer(handle, charged, to, usage);
     Ok(())
 }
 

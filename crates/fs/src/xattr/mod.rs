@@ -29,10 +29,8 @@ mod value;
 mod tests;
 
 pub(crate) use acl::{Inherited, Setgid, access_acl, chmod_acl, inherit_acl, store_inherited};
-pub(crate) use areas::has_any;
 pub(crate) use change::transfer;
-pub(crate) use expand::{ExtraIsize, expand};
-pub(crate) use share::SharedBlocks;
+pub(crate) use expand::expand;
 
 use crate::inode::Inode;
 use crate::space::Reserve;
@@ -137,7 +135,7 @@ pub(crate) fn remove(fs: &Fs, inode: &Arc<Inode>, name: &[u8]) -> Result<()> {
 
 /// Drops the references of a freed inode on its block and on value inodes.
 pub(crate) fn free_all(fs: &Fs, handle: &Handle<'_>, inode: &Arc<Inode>) -> Result<()> {
-    if !areas::has_any(&inode.read()) {
+    if !inode.read().has_xattrs() {
         return Ok(());
     }
     let mut refs = Refs::default();

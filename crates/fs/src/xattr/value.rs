@@ -34,7 +34,7 @@ fn load(fs: &Fs, nr: InodeNr) -> Result<Arc<Inode>> {
     if fs.hidden.contains(nr) || nr == InodeNr::ROOT || !fs.geometry.contains_inode(nr) {
         return Err(corrupt(nr, "number out of range"));
     }
-    let inode = fs.inodes.load(fs, nr)?;
+    let inode = fs.load_inode(nr)?;
     if inode.is_freed() || !inode.holds_value() {
         return Err(corrupt(nr, "the inode holds no value"));
     }
@@ -228,12 +228,12 @@ impl<'a> NewValue<'a> {
         name: &XattrName,
     ) -> Result<(InodeNr, XattrValue)> {
         let fs = self.fs;
-        let generation = fs.random.next();
+        let (kind, generation) = (FileType::Regular, fs.random.next());
         let nr = fs
             .space
-            .alloc_inode(fs, handle, owner, FileType::Regular, generation)?;
+            .alloc_inode(fs, handle, &owner.near(kind, generation), kind)?;
         let disk = self.blank(owner, generation);
-        let inode = fs.inodes.place_new(fs, handle, nr, &disk)?;
+        let inode = fs.inodes.place_new(&fs.space, handle, nr, &disk)?;
         if let Err(error) = self.map(handle, &inode) {
             orphan(fs, handle, &inode)?;
             return Err(error);

@@ -6,6 +6,7 @@ mod attributes;
 mod control;
 mod data;
 mod dead_threads;
+mod detached;
 mod device_faults;
 mod exact;
 mod execs;

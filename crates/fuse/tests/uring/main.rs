@@ -11,6 +11,8 @@ mod control;
 mod data;
 #[path = "../it/dead_threads.rs"]
 mod dead_threads;
+#[path = "../it/detached.rs"]
+mod detached;
 #[path = "../it/device_faults.rs"]
 mod device_faults;
 #[path = "../it/exact.rs"]

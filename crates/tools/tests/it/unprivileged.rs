@@ -47,15 +47,18 @@ fn a_read_only_run_is_replaced_by_a_private_directory() {
     if !can_mount() {
         return;
     }
-    let rig = rig();
-    let private = rig.path("temporary");
-    std::fs::create_dir(&private).expect("it is fresh");
-    let mut command = Command::new("timeout");
-    command.args(["-k", "5", "100", "unshare", "--mount"]);
-    command.env("TMPDIR", &private);
-    let base = private.to_str().expect("it is plain");
-    let said = run(&rig, &mut command, "mount -t tmpfs -o ro none /run", base);
-    assert!(said.contains("base: "), "{said}");
+    let used = "mount -t tmpfs none /run; mkdir -m 700 /run/uext4; mount -o remount,ro /run";
+    for read_only in ["mount -t tmpfs -o ro none /run", used] {
+        let rig = rig();
+        let private = rig.path("temporary");
+        std::fs::create_dir(&private).expect("it is fresh");
+        let mut command = Command::new("timeout");
+        command.args(["-k", "5", "100", "unshare", "--mount"]);
+        command.env("TMPDIR", &private);
+        let base = private.to_str().expect("it is plain");
+        let said = run(&rig, &mut command, read_only, base);
+        assert!(said.contains("base: "), "{said}");
+    }
 }
 
 #[test]

@@ -97,8 +97,9 @@ fn make(
             uext4_format::extent::ExtentNode::init_root(&mut disk.i_block[..], 0);
         }
     }
-    let inode = fs.inodes.place_new(fs, handle, nr, &disk)?;
-    fs.quota.charge(handle, &inode.read(), Usage::INODE);
+    let inode = fs.inodes.place_new(&fs.space, handle, nr, &disk)?;
+    fs.quota
+        .charge(handle, (nr, &inode.read().disk), Usage::INODE);
     Ok(inode)
 }
 

@@ -180,7 +180,7 @@ impl Maps {
     pub(super) fn unmap(&self, fs: &Fs) -> Result<()> {
         for (nr, range) in &self.unmap {
             let inode = load(fs, *nr)?;
-            if crate::inode::has_blocks(fs, &inode) {
+            if crate::lifetime::has_blocks(fs, &inode) {
                 unmap(fs, &inode, range.clone())?;
             }
         }

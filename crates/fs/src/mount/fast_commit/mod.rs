@@ -26,10 +26,9 @@ mod names;
 mod ranges;
 
 use super::assemble;
-use super::medium::Media;
 use super::open::Plan;
 use crate::options::{Access, Threads};
-use crate::{Error, Fs, MountOptions, Result, credits};
+use crate::{Error, Fs, MountOptions, Result, credits, orphan_recovery, quota_files};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use uext4_device::{BlockDevice, Overlay};
@@ -109,9 +108,9 @@ fn apply(device: Arc<dyn BlockDevice>, plan: &Plan, records: &[Record]) -> Resul
         options,
         ..plan.clone()
     };
-    let media = Media::new(device, &mut plan)?;
+    let media = plan.media(device)?;
     let fs = assemble::engine(media, &plan, None, None)?;
-    fs.orphans.take_over(&fs)?;
+    orphan_recovery::take_over(&fs)?;
     let mut maps = maps::Maps::new(&fs, records)?;
     maps.reserve_free(&fs)?;
     maps.unmap(&fs)?;
@@ -122,9 +121,9 @@ fn apply(device: Arc<dyn BlockDevice>, plan: &Plan, records: &[Record]) -> Resul
     names::apply(&fs, records)?;
     maps.map(&fs)?;
     names::track_nameless(&fs, records)?;
-    fs.quota.place_missing(&fs)?;
+    quota_files::place_missing(&fs)?;
     let handle = fs.start(credits::ATTRIBUTES)?;
-    fs.superblock.update_counts(&fs, &handle);
+    fs.log_counts(&handle);
     drop(handle);
     Ok(fs.journal.commit_running()?)
 }
@@ -199,5 +198,5 @@ fn load(fs: &Fs, nr: InodeNr) -> Result<Arc<crate::Inode>> {
             "names an inode of the file system itself",
         ));
     }
-    fs.inodes.load(fs, nr)
+    fs.load_inode(nr)
 }

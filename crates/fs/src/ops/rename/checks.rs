@@ -109,7 +109,7 @@ fn is_below(fs: &Fs, dir: &Arc<Inode>, ancestor: InodeNr) -> Result<bool> {
             check_alive(&at)?;
             dir::parent_of(fs, &at)
         })?;
-        at = fs.inodes.load(fs, parent)?;
+        at = fs.load_inode(parent)?;
         if !at.is_dir() {
             return Err(Error::NotFound);
         }

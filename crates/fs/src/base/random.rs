@@ -1,0 +1,42 @@
+//! Random numbers for inode generations.
+
+use uext4_sync::Sharded;
+use uext4_sync::atomic::{AtomicU64, Ordering};
+
+/// Random numbers for generations: each draw hashes a counter of the thread's shard.
+pub(crate) struct Random {
+    counters: Sharded<AtomicU64>,
+    /// With a seed all threads use one counter, so that a run repeats.
+    is_seeded: bool,
+}
+
+impl Random {
+    /// From a seed, or from the system when there is none.
+    pub(crate) fn new(seed: Option<u64>) -> Self {
+        let system = || {
+            use std::hash::{BuildHasher, Hasher};
+            std::collections::hash_map::RandomState::new()
+                .build_hasher()
+                .finish()
+        };
+        let first = seed.unwrap_or_else(system);
+        let start = |shard| uext4_sync::Rng::new(first.wrapping_add(shard as u64)).next_u64();
+        Self {
+            counters: Sharded::new(|shard| {
+                AtomicU64::new(if shard == 0 { first } else { start(shard) })
+            }),
+            is_seeded: seed.is_some(),
+        }
+    }
+
+    /// The next number.
+    pub(crate) fn next(&self) -> u32 {
+        const STEP: u64 = 0x9E37_79B9_7F4A_7C15;
+        let counter = match self.is_seeded {
+            true => self.counters.slot(0),
+            false => self.counters.local(),
+        };
+        let state = counter.fetch_add(STEP, Ordering::Relaxed);
+        uext4_sync::Rng::new(state).next_u64() as u32
+    }
+}

@@ -1,0 +1,132 @@
+//! Entry of the dentry cache, and its key.
+//!
+//! Layout: an entry is an inode number and 96 bits of a keyed hash of the name (SipHash-1-3), in
+//! two words. The first word is stored xored with the second, so a torn read of two entries matches
+//! no key. Names are not stored: the false-match probability is 2^-94 per lookup. The key is random
+//! per directory, so collisions cannot be constructed.
+//! Locking: none. Accesses to entries and to the size of the table are `SeqCst`, in one order for
+//! all threads.
+//! References: Hyatt and Mann, "A lockless transposition table" (2002), for the xored words.
+
+use siphasher::sip128::{Hash128, SipHasher13};
+use std::hash::{BuildHasher, RandomState};
+use uext4_format::InodeNr;
+use uext4_sync::atomic::{AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
+
+/// Key of a name.
+#[derive(Clone, Copy)]
+pub(crate) struct Key {
+    pub(crate) place: u64,
+    check: u32,
+    /// Random bits of the hash that the entry does not store.
+    pub(crate) chance: u32,
+}
+
+/// Computes the keys of one directory.
+pub(crate) struct Keys(SipHasher13);
+
+impl Default for Keys {
+    fn default() -> Self {
+        let random = || RandomState::new().hash_one(());
+        Self::of_seed(random(), random())
+    }
+}
+
+impl Keys {
+    pub(crate) fn of_seed(one: u64, two: u64) -> Self {
+        Self(SipHasher13::new_with_keys(one, two))
+    }
+
+    pub(crate) fn of(&self, name: &[u8]) -> Key {
+        let Hash128 { h1, h2 } = self.0.hash(name);
+        Key {
+            place: h1,
+            check: (h2 >> 32) as u32,
+            chance: h2 as u32,
+        }
+    }
+}
+
+/// A dentry: the inode of one name.
+#[derive(Default)]
+pub(crate) struct Entry {
+    mark: AtomicU64,
+    said: AtomicU64,
+}
+
+/// A snapshot of an entry's words. It matches no name if a write raced with it.
+#[derive(Clone, Copy)]
+pub(crate) struct Words {
+    mark: u64,
+    said: u64,
+}
+
+impl Words {
+    /// `Key::place` of the name.
+    pub(crate) fn place(self) -> u64 {
+        self.mark ^ self.said
+    }
+}
+
+impl Entry {
+    pub(crate) fn get(&self, key: Key) -> Option<InodeNr> {
+        let words = self.words()?;
+        let is_it = words.place() == key.place && (words.said >> 32) as u32 == key.check;
+        is_it.then_some(InodeNr(words.said as u32))
+    }
+
+    /// Stores the dentry of a name for `nr`.
+    pub(crate) fn put(&self, key: Key, nr: InodeNr) {
+        let said = u64::from(key.check) << 32 | u64::from(nr.0);
+        let mark = key.place ^ said;
+        self.copy(Words { mark, said });
+    }
+
+    /// Copies another entry.
+    pub(crate) fn copy(&self, words: Words) {
+        self.mark.store(words.mark, Relaxed);
+        self.said.store(words.said, SeqCst);
+    }
+
+    /// A snapshot of the words, unless the entry is free.
+    pub(crate) fn words(&self) -> Option<Words> {
+        let said = self.said.load(SeqCst);
+        let mark = self.mark.load(Relaxed);
+        (said != 0).then_some(Words { mark, said })
+    }
+
+    pub(crate) fn clear(&self) {
+        self.said.store(0, SeqCst);
+    }
+
+    /// Clears the entry if it still equals the snapshot.
+    pub(crate) fn clear_if(&self, words: Words) {
+        let _changed = self.said.compare_exchange(words.said, 0, SeqCst, Relaxed);
+    }
+}
+
+/// The entries of one cache line.
+#[derive(Default)]
+#[repr(align(64))]
+pub(crate) struct Set(pub(crate) [Entry; 4]);
+
+impl Set {
+    pub(crate) fn of_name(&self, key: Key) -> impl Iterator<Item = &Entry> {
+        self.0.iter().filter(move |entry| entry.get(key).is_some())
+    }
+
+    pub(crate) fn forget(&self, key: Key) {
+        self.of_name(key).for_each(Entry::clear);
+    }
+
+    pub(crate) fn free(&self) -> Option<&Entry> {
+        self.0.iter().find(|entry| entry.words().is_none())
+    }
+
+    pub(crate) fn taken(&self) -> impl Iterator<Item = (&Entry, Words)> {
+        let words = |entry: &'_ Entry| entry.words();
+        self.0
+            .iter()
+            .filter_map(move |entry| Some((entry, words(entry)?)))
+    }
+}

@@ -1,0 +1,109 @@
+//! The engine: shared state of all operations of one mount.
+//!
+//! Operations are functions on [`Fs`] in the modules above this one. State types are below it and
+//! take [`Base`] where they need the journal, the device or the settings.
+
+use crate::Result;
+use crate::base::Base;
+use crate::dcache::{NameMemory, SparseLeaves};
+use crate::dir_config::DirConfig;
+use crate::extent_status::ExtentStatus;
+use crate::inode::{ExtraIsize, HiddenInodes, Inode, Inodes, LazyTimes};
+use crate::mbcache::SharedBlocks;
+use crate::media::Lifecycle;
+use crate::meta::{Blocks, MetaBlock, Seal};
+use crate::orphan::Orphans;
+use crate::quota::Quota;
+use crate::space::Space;
+use crate::writeback::{Flusher, Pool};
+use std::ops::Deref;
+use std::sync::Arc;
+use uext4_format::{BlockNr, Corrupt, InodeNr, Place};
+use uext4_journal::Handle;
+use uext4_sync::Mutex;
+use uext4_sync::atomic::AtomicU64;
+
+/// The engine behind [`Filesystem`].
+pub(crate) struct Fs {
+    pub(crate) base: Base,
+    pub(crate) space: Arc<Space>,
+    pub(crate) inodes: Inodes,
+    pub(crate) hidden: HiddenInodes,
+    pub(crate) lazy_times: LazyTimes,
+    pub(crate) blocks: Blocks,
+    pub(crate) extent_status: Arc<ExtentStatus>,
+    pub(crate) orphans: Orphans,
+    pub(crate) quota: Quota,
+    /// Files with delayed allocation.
+    pub(crate) delayed: Pool,
+    pub(crate) flusher: Flusher,
+    pub(crate) dirs: DirConfig,
+    pub(crate) names: Arc<NameMemory>,
+    pub(crate) sparse_leaves: SparseLeaves<Inode>,
+    pub(crate) shared_xattrs: SharedBlocks,
+    /// Serializes moves of directories between parents.
+    pub(crate) rename: Mutex<()>,
+    /// State of mount, remount, freeze and unmount; each holds the lock for its whole run.
+    pub(crate) lifecycle: Mutex<Lifecycle>,
+    pub(crate) extra_isize: ExtraIsize,
+    /// `metadata_cache`: bytes for inodes and metadata blocks that only the cache holds.
+    pub(crate) metadata_cache: Arc<AtomicU64>,
+    /// Calls of `relieve_memory`.
+    pub(crate) reliefs: AtomicU64,
+}
+
+impl Deref for Fs {
+    type Target = Base;
+    fn deref(&self) -> &Base {
+        &self.base
+    }
+}
+
+impl Fs {
+    /// Starts a handle that may log `credits` blocks; may wait for a commit.
+    pub(crate) fn start(&self, credits: u32) -> Result<Handle<'_>> {
+        self.writable()?;
+        Ok(self.journal.start(credits + self.quota.credits())?)
+    }
+
+    /// Updates the lazy totals of the superblock in the handle's transaction.
+    pub(crate) fn log_counts(&self, handle: &Handle<'_>) {
+        let (blocks, inodes) = self.space.free_on_disk();
+        let now = self.now();
+        self.superblock.update(handle, |disk| {
+            disk.free_blocks_count = blocks;
+            disk.free_inodes_count = inodes;
+            disk.wtime = now.seconds.max(0) as u64;
+        });
+    }
+
+    /// A metadata block; on a miss, read from the journal or device and its checksum verified.
+    /// `check` validates the bytes once per load.
+    pub(crate) fn read_block(
+        &self,
+        nr: BlockNr,
+        seal: Seal,
+        check: impl Fn(&[u8]) -> std::result::Result<(), Corrupt>,
+    ) -> Result<Arc<MetaBlock>> {
+        self.spend_block(nr, seal.name())?;
+        let read = || {
+            self.check_block(nr, seal.name())?;
+            Ok(self.journal.read_block(nr)?)
+        };
+        self.blocks.load(nr, seal, read, check)
+    }
+
+    /// The inode, read from the table on a miss. It may be free or unlinked: callers check.
+    pub(crate) fn load_inode(&self, nr: InodeNr) -> Result<Arc<Inode>> {
+        self.inodes.load(self, &self.space, nr)
+    }
+
+    /// Answers damage unless `nr` is a block that a file or directory may own.
+    pub(crate) fn check_block(&self, nr: BlockNr, structure: &'static str) -> Result<()> {
+        if self.space.may_hold_data(nr) {
+            return Ok(());
+        }
+        let problem = "block number is outside the data area";
+        Err(Corrupt::new(Place::Block(nr), structure, problem).into())
+    }
+}

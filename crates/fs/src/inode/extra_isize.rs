@@ -1,0 +1,29 @@
+//! Sizes of the extra fields of inodes.
+//!
+//! References: `s_want_extra_isize`, `s_min_extra_isize`.
+
+use uext4_format::{Feature, GOOD_OLD_INODE_BYTES, Geometry, KNOWN_EXTRA_BYTES, Superblock};
+
+/// Sizes of the extra fields in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ExtraIsize {
+    /// For new inodes, and for old ones where possible.
+    pub(crate) want: u16,
+    /// For old inodes where more is not possible.
+    pub(crate) min: u16,
+}
+
+impl ExtraIsize {
+    /// All fields that Linux knows, and more if the superblock asks for it.
+    pub(crate) fn of(superblock: &Superblock, geometry: &Geometry) -> Self {
+        let room = geometry.inode_size - GOOD_OLD_INODE_BYTES as u16;
+        let asked = superblock.features().has(Feature::EXTRA_ISIZE);
+        let asked = |bytes: u16| if asked { bytes & !3 } else { 0 };
+        let min = asked(superblock.min_extra_isize);
+        let want = KNOWN_EXTRA_BYTES.max(asked(superblock.want_extra_isize));
+        Self {
+            want: want.max(min).min(room),
+            min: min.min(room),
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! Queues of unused inodes that are unlinked or have preallocated space.
+//!
+//! When the last [`super::InodeRef`] of such an inode is dropped, it is queued: a drop must not
+//! start a handle, because locks may be held.
+
+use super::Inode;
+use std::sync::Arc;
+use uext4_sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use uext4_sync::{Mutex, Rank, Sharded};
+
+/// Operations that end in a shard before its thread sweeps the queues of all shards.
+const ENDS_PER_SWEEP: u32 = 256;
+
+/// Per-shard queues of unused inodes that are unlinked or have preallocated space. An inode is
+/// queued in the shard of its last user, because it is in that thread's CPU cache.
+pub(crate) struct Reclaim {
+    pub(crate) queues: Sharded<Queue>,
+    /// Held while all queues are emptied: inodes taken out still occupy space.
+    pub(crate) sweep: Mutex<()>,
+}
+
+/// The queue of one shard.
+pub(crate) struct Queue {
+    waiting: AtomicUsize,
+    inodes: Mutex<Vec<Arc<Inode>>>,
+    /// Operations that ended since the last sweep.
+    ends: AtomicU32,
+}
+
+impl Default for Reclaim {
+    fn default() -> Self {
+        let queue = |_| Queue {
+            waiting: AtomicUsize::new(0),
+            inodes: Mutex::new(Rank::Queue, Vec::new()),
+            ends: AtomicU32::new(0),
+        };
+        Self {
+            queues: Sharded::new(queue),
+            sweep: Mutex::new(Rank::Sweep, ()),
+        }
+    }
+}
+
+impl Queue {
+    fn is_empty(&self) -> bool {
+        self.waiting.load(Ordering::Acquire) == 0
+    }
+
+    fn push(&self, inode: Arc<Inode>) {
+        let mut inodes = self.inodes.lock();
+        inodes.push(inode);
+        self.waiting.store(inodes.len(), Ordering::Release);
+    }
+
+    /// Takes an inode out.
+    pub(crate) fn pop(&self) -> Option<Arc<Inode>> {
+        if self.is_empty() {
+            return None;
+        }
+        let mut inodes = self.inodes.lock();
+        let inode = inodes.pop();
+        self.waiting.store(inodes.len(), Ordering::Release);
+        inode
+    }
+
+    /// Whether a sweep of all queues is due. Threads that share the queue may lose a count to each
+    /// other.
+    pub(crate) fn is_sweep_due(&self) -> bool {
+        let ends = self.ends.load(Ordering::Relaxed) + 1;
+        self.ends.store(ends % ENDS_PER_SWEEP, Ordering::Relaxed);
+        ends == ENDS_PER_SWEEP
+    }
+}
+
+impl Reclaim {
+    pub(super) fn push(&self, inode: Arc<Inode>) {
+        self.queues.local().push(inode);
+    }
+
+    /// Whether the queue of the calling thread has inodes to free.
+    pub(crate) fn has_own_work(&self) -> bool {
+        !self.queues.local().is_empty()
+    }
+
+    /// Whether any inode waits to be freed, or a sweep is running.
+    pub(crate) fn has_work(&self) -> bool {
+        self.queues.iter().any(|queue| !queue.is_empty()) || self.sweep.try_lock().is_none()
+    }
+}

@@ -1,0 +1,39 @@
+//! The flusher thread of a mount: writeback of expired delayed data.
+
+use crate::Fs;
+use crate::options::Threads;
+use crate::settings::Switch;
+use crate::writeback::{Reach, Work};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+/// Wakeups per expiry time while a file is dirty.
+const LOOKS: u32 = 4;
+const LOOK_MIN: Duration = Duration::from_millis(10);
+
+impl Fs {
+    /// Starts the flusher thread, if the mount uses one.
+    pub(crate) fn start_flusher(self: &Arc<Self>, threads: Threads) {
+        let background = threads == Threads::Background;
+        if background && self.settings.has(Switch::Delalloc) && self.state.is_writable() {
+            self.flusher.start(Arc::downgrade(self));
+        }
+    }
+}
+
+/// The reference is weak: the thread ends with the file system.
+impl Work for Weak<Fs> {
+    fn nap(&self) -> Option<Option<Duration>> {
+        let fs = self.upgrade()?;
+        let waits = !fs.delayed.is_empty();
+        Some(waits.then(|| (fs.delayed.expire() / LOOKS).max(LOOK_MIN)))
+    }
+
+    fn run(&self, reach: Reach) {
+        if let Some(fs) = self.upgrade() {
+            // Frees orphans first: their data need no writeback.
+            fs.reap_by_the_way();
+            fs.write_out_by_itself(reach);
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! Brings a mount to rest, and marks the superblock clean or in use.
+
+use super::close::write_superblock;
+use crate::{Fs, Result, credits};
+use uext4_format::{Feature, superblock};
+
+impl Fs {
+    /// Quiesces the file system: everything home and flushed, the log empty, the superblock marked
+    /// clean. No change is in progress; handles wait until the journal resumes.
+    pub(super) fn rest(&self) -> Result<()> {
+        self.note(self.reap())?;
+        self.log_lazy_times()?;
+        let handle = self.start(credits::ATTRIBUTES)?;
+        self.log_counts(&handle);
+        drop(handle);
+        self.journal.quiesce()?;
+        self.mark_clean()
+    }
+
+    /// Marks the superblock clean, as the last write: the log is empty and everything is home.
+    pub(super) fn mark_clean(&self) -> Result<()> {
+        let no_orphans = self.orphans.is_empty();
+        {
+            let mut state = self.superblock.write_unlogged();
+            let mut features = state.disk.features();
+            features.remove(Feature::RECOVER);
+            if no_orphans {
+                features.remove(Feature::ORPHAN_PRESENT);
+            }
+            state.disk.set_features(features);
+            if state.disk.state & superblock::state::ERROR == 0 {
+                state.disk.state |= superblock::state::VALID;
+            }
+        }
+        write_superblock(self)?;
+        Ok(self.device.flush()?)
+    }
+
+    /// The opposite of [`Self::mark_clean`]; durable before any other write.
+    pub(super) fn mark_in_use(&self) -> Result<()> {
+        say_in_use(&mut self.superblock.write_unlogged().disk);
+        write_superblock(self)?;
+        Ok(self.device.flush()?)
+    }
+}
+
+/// Marks the superblock in use, so that the next mount recovers after a crash.
+pub(super) fn say_in_use(disk: &mut uext4_format::Superblock) {
+    let mut features = disk.features();
+    if features.has(Feature::HAS_JOURNAL) {
+        features.insert(Feature::RECOVER);
+    } else {
+        disk.state &= !superblock::state::VALID;
+    }
+    if features.has(Feature::ORPHAN_FILE) {
+        features.insert(Feature::ORPHAN_PRESENT);
+    }
+    disk.set_features(features);
+}

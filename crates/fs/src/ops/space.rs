@@ -1,0 +1,29 @@
+//! Free space: discard and fragmentation.
+
+use crate::space::FreeFragments;
+use crate::{Filesystem, Result};
+use std::ops::Range;
+
+impl Filesystem {
+    /// Discards free space inside the byte range `range`, in runs of at least `min_len_bytes`;
+    /// answers how many bytes were discarded. Freed blocks that wait for a commit are skipped.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a range that starts behind the file system or is shorter than a
+    /// block, and for runs longer than a group; errors of the device; [`Error::ReadOnly`].
+    pub fn trim(&self, range: Range<u64>, min_len_bytes: u64) -> Result<u64> {
+        self.change(|fs| {
+            fs.writable()?;
+            fs.space.trim(fs, range, min_len_bytes)
+        })
+    }
+
+    /// Reads all block bitmaps; the picture has at most `slices` slices. Preallocated space and
+    /// blocks that wait for a commit count as free.
+    ///
+    /// # Errors
+    /// [`crate::Error::Corrupt`] for a damaged bitmap.
+    pub fn free_fragments(&self, slices: usize) -> Result<FreeFragments> {
+        self.run(|fs| fs.space.fragments(fs, slices))
+    }
+}

@@ -1,0 +1,345 @@
+//! The initial inodes of a file system, and their blocks.
+
+use uext4_format::bytes::{get_u32, put_u32};
+use uext4_format::dirent::{
+    DirEntryType, DirLeaf, Insertion, LeafTail, NewEntry, init_first_block,
+};
+use uext4_format::orphan_file::seal_orphan_block;
+use uext4_format::{
+    BlockNr, BlockRun, Checksums, Feature, Features, FileType, Geometry, GroupNr, Inode,
+    InodeFlags, InodeNr, Place, Superblock, Timestamp,
+};
+
+use crate::Error;
+use crate::mapping::{FileMap, map_runs};
+use crate::quota::{QuotaKind, charge, render};
+use crate::space::{Sharing, Space};
+
+/// Inode of the list of bad blocks.
+const BAD_BLOCKS: InodeNr = InodeNr(1);
+/// Inode of user quota.
+pub(super) const USER_QUOTA: InodeNr = InodeNr(3);
+/// Inode of group quota.
+pub(super) const GROUP_QUOTA: InodeNr = InodeNr(4);
+/// Inode of the blocks reserved for descriptors.
+const RESIZE: InodeNr = InodeNr(7);
+/// Inode of the journal.
+pub(super) const JOURNAL: InodeNr = InodeNr(8);
+/// Minimum size of lost+found in bytes, so that a checker need not allocate.
+const LOST_FOUND_BYTES: u32 = 16 << 10;
+/// Most blocks of lost+found.
+const LOST_FOUND_BLOCKS_MAX: u32 = 12;
+
+/// Blocks to write, and the inodes in use.
+pub(super) struct Files<'a> {
+    pub(super) space: &'a mut Space,
+    pub(super) checksums: Checksums,
+    time: Timestamp,
+    /// Inodes in use, ascending.
+    pub(super) inodes: Vec<(InodeNr, Inode)>,
+    /// Blocks to write, in any order.
+    pub(super) blocks: Vec<(BlockNr, Vec<u8>)>,
+    /// Blocks that must read as zero unless [`Self::blocks`] has them.
+    pub(super) zeroes: Vec<BlockRun>,
+}
+
+impl<'a> Files<'a> {
+    pub(super) fn new(space: &'a mut Space, superblock: &Superblock) -> Files<'a> {
+        Files {
+            space,
+            checksums: superblock.checksums(),
+            time: Timestamp::new(superblock.mkfs_time as i64, 0),
+            inodes: Vec::new(),
+            blocks: Vec::new(),
+            zeroes: Vec::new(),
+        }
+    }
+
+    fn geometry(&self) -> Geometry {
+        self.space.geometry
+    }
+
+    fn inode(&self, kind: FileType, permissions: u16, links: u16) -> Inode {
+        let mut inode = Inode::new(&self.geometry(), uext4_format::KNOWN_EXTRA_BYTES);
+        inode.mode = kind.mode_bits() | permissions;
+        inode.links = links;
+        let time = self.time.as_stored(inode.times_have_extra());
+        (inode.atime, inode.mtime, inode.ctime) = (time, time, time);
+        if inode.extra_isize > 0 {
+            inode.crtime = time;
+        }
+        inode
+    }
+
+    /// Maps these runs in the inode, and counts them.
+    fn attach(&mut self, inode: &mut Inode, ino: InodeNr, runs: &[BlockRun]) -> Result<(), Error> {
+        let seed = self.checksums.inode_seed(ino, inode.generation);
+        let FileMap { i_block, nodes } = map_runs(self.space, runs, seed)?;
+        if self.geometry().features.has(Feature::EXTENTS) {
+            inode.flags.insert(InodeFlags::EXTENTS);
+        }
+        inode.i_block = i_block;
+        let geometry = self.geometry();
+        let clusters: u64 = runs
+            .iter()
+            .map(|run| geometry.blocks_to_clusters(u64::from(run.len_blocks)))
+            .sum();
+        self.count(inode, clusters + nodes.len() as u64)?;
+        self.blocks.extend(nodes);
+        Ok(())
+    }
+
+    fn count(&self, inode: &mut Inode, clusters: u64) -> Result<(), Error> {
+        let geometry = self.geometry();
+        let sectors = clusters * (geometry.cluster_size() >> 9);
+        inode
+            .set_sectors(sectors, &geometry)
+            .map_err(|_| Error::NoSpace("block counts"))
+    }
+
+    /// Adds the empty reserved inodes: the one of bad blocks has times, the others are zero.
+    pub(super) fn add_reserved(&mut self, first_inode: u32) {
+        let geometry = self.geometry();
+        for ino in (1..first_inode).map(InodeNr) {
+            if self.inodes.iter().any(|(used, _)| *used == ino) {
+                continue;
+            }
+            let mut inode = Inode::new(&geometry, 0);
+            if ino == BAD_BLOCKS {
+                (inode.atime, inode.mtime, inode.ctime) = (self.time, self.time, self.time);
+            }
+            self.inodes.push((ino, inode));
+        }
+    }
+
+    /// Adds the root directory with lost+found in it.
+    pub(super) fn add_directories(&mut self, owner: (u32, u32)) -> Result<(), Error> {
+        let lost_found = InodeNr(self.geometry().first_inode);
+        let mut root = self.inode(FileType::Directory, 0o755, 3);
+        (root.uid, root.gid) = owner;
+        let runs = self.add_directory(root, InodeNr::ROOT, 1)?;
+        let block_size = self.geometry().block_size();
+        let blocks = lost_found_blocks(block_size, self.geometry().features);
+        let inode = self.inode(FileType::Directory, 0o700, 2);
+        self.add_directory(inode, lost_found, blocks)?;
+        self.link(runs.start, lost_found, b"lost+found");
+        Ok(())
+    }
+
+    fn leaf_tail(&self) -> LeafTail {
+        match self.checksums.metadata {
+            Some(_) => LeafTail::Checksum,
+            None => LeafTail::None,
+        }
+    }
+
+    fn entry_type(&self) -> DirEntryType {
+        let typed = self.geometry().features.has(Feature::FILETYPE);
+        if typed {
+            DirEntryType::from(FileType::Directory)
+        } else {
+            DirEntryType::Unknown
+        }
+    }
+
+    /// Adds a directory of this many blocks below the root, with only the dot entries.
+    fn add_directory(
+        &mut self,
+        mut inode: Inode,
+        ino: InodeNr,
+        blocks: u32,
+    ) -> Result<BlockRun, Error> {
+        let block_size = self.geometry().block_size();
+        let goal = self.geometry().group_first_block(GroupNr(0));
+        let start = self
+            .space
+            .take_run(goal, blocks, Sharing::OwnClusters, "directories")?;
+        let run = BlockRun {
+            start,
+            len_blocks: blocks,
+        };
+        self.attach(&mut inode, ino, &[run])?;
+        inode.size = u64::from(blocks) * u64::from(block_size);
+        let (tail, kind) = (self.leaf_tail(), self.entry_type());
+        for at in 0..blocks {
+            let mut bytes = vec![0; block_size as usize];
+            if at == 0 {
+                init_first_block(&mut bytes, tail, ino, InodeNr::ROOT, kind);
+            } else {
+                DirLeaf::init(&mut bytes[..], tail, Place::Inode(ino));
+            }
+            if let Some(seed) = self.checksums.inode_seed(ino, 0) {
+                DirLeaf::new(&mut bytes[..], tail, Place::Inode(ino)).update_checksum(seed);
+            }
+            self.blocks.push((BlockNr(start.0 + u64::from(at)), bytes));
+        }
+        self.inodes.push((ino, inode));
+        Ok(run)
+    }
+
+    /// Adds a directory's entry to the root's block.
+    fn link(&mut self, root_block: BlockNr, inode: InodeNr, name: &[u8]) {
+        let (tail, kind) = (self.leaf_tail(), self.entry_type());
+        let seed = self.checksums.inode_seed(InodeNr::ROOT, 0);
+        let root = self.blocks.iter_mut().find(|(nr, _)| *nr == root_block);
+        let (_, bytes) = root.expect("the root directory was just made");
+        let mut leaf = DirLeaf::new(&mut bytes[..], tail, Place::Inode(InodeNr::ROOT));
+        let done = leaf
+            .insert(&NewEntry { inode, name, kind })
+            .expect("the block was just made");
+        assert!(
+            matches!(done, Insertion::Done(_)),
+            "a new block has room for three names"
+        );
+        if let Some(seed) = seed {
+            leaf.update_checksum(seed);
+        }
+    }
+
+    /// Adds the empty journal: its blocks read as zero except the first, which is written later.
+    pub(super) fn add_journal(&mut self, blocks: u32) -> Result<(Inode, BlockNr), Error> {
+        let mut inode = self.inode(FileType::Regular, 0o600, 1);
+        let runs = self.space.take(self.middle(), blocks, "the journal")?;
+        self.attach(&mut inode, JOURNAL, &runs)?;
+        inode.size = u64::from(blocks) << self.geometry().block_bits;
+        let first = runs.first().map_or(BlockNr(0), |run| run.start);
+        self.zeroes.extend(runs);
+        self.inodes.push((JOURNAL, inode.clone()));
+        Ok((inode, first))
+    }
+
+    /// Goal for the journal: the middle of the device, close to most data.
+    fn middle(&self) -> BlockNr {
+        let geometry = self.geometry();
+        let group = geometry.group_count / 2;
+        let flex = geometry.groups_per_flex();
+        let aligned = if group > flex {
+            group / flex * flex
+        } else {
+            group
+        };
+        geometry.group_first_block(GroupNr(aligned))
+    }
+
+    /// Adds the empty orphan file.
+    pub(super) fn add_orphan_file(&mut self, ino: InodeNr, blocks: u32) -> Result<(), Error> {
+        let mut inode = self.inode(FileType::Regular, 0o600, 1);
+        let goal = self.geometry().group_first_block(GroupNr(0));
+        let runs = self.space.take(goal, blocks, "the orphan file")?;
+        self.attach(&mut inode, ino, &runs)?;
+        inode.size = u64::from(blocks) << self.geometry().block_bits;
+        let seed = self.checksums.inode_seed(ino, inode.generation);
+        for run in &runs {
+            for nr in (run.start.0..run.start.0 + u64::from(run.len_blocks)).map(BlockNr) {
+                let mut bytes = vec![0; self.geometry().block_size() as usize];
+                seal_orphan_block(&mut bytes, nr, seed);
+                self.blocks.push((nr, bytes));
+            }
+        }
+        self.inodes.push((ino, inode));
+        Ok(())
+    }
+
+    /// Adds a quota file with the usage of the directories made so far.
+    pub(super) fn add_quota_file(&mut self, ino: InodeNr, kind: QuotaKind) -> Result<(), Error> {
+        let geometry = self.geometry();
+        let mut usages = Vec::new();
+        for (_, inode) in self.inodes.iter().filter(|(_, inode)| is_directory(inode)) {
+            let id = match kind {
+                QuotaKind::User => inode.uid,
+                QuotaKind::Group => inode.gid,
+                QuotaKind::Project => inode.projid,
+            };
+            charge(&mut usages, id, inode.sectors(&geometry) * 512);
+        }
+        let contents = render(kind, &usages);
+        let block_size = geometry.block_size() as usize;
+        let blocks = contents.len().div_ceil(block_size) as u32;
+        let mut inode = self.inode(FileType::Regular, 0o600, 1);
+        let goal = geometry.group_first_block(GroupNr(0));
+        let start = self
+            .space
+            .take_run(goal, blocks, Sharing::OwnClusters, "quota files")?;
+        self.attach(
+            &mut inode,
+            ino,
+            &[BlockRun {
+                start,
+                len_blocks: blocks,
+            }],
+        )?;
+        inode.flags.insert(InodeFlags::IMMUTABLE);
+        inode.size = contents.len() as u64;
+        for (at, part) in contents.chunks(block_size).enumerate() {
+            let mut bytes = part.to_vec();
+            bytes.resize(block_size, 0);
+            self.blocks.push((BlockNr(start.0 + at as u64), bytes));
+        }
+        self.inodes.push((ino, inode));
+        Ok(())
+    }
+
+    /// Adds the inode of the reserved descriptor blocks.
+    ///
+    /// Its double indirect block points to the reserved blocks after the primary descriptors; each
+    /// of these is an indirect block that points to its copies in the other groups. The position in
+    /// the double indirect block is the index of the descriptor block.
+    pub(super) fn add_resize_inode(&mut self) -> Result<(), Error> {
+        let geometry = self.geometry();
+        let mut inode = self.inode(FileType::Regular, 0o600, 1);
+        let per_block = u64::from(geometry.block_size() / 4);
+        inode.size = (per_block * per_block + per_block + 12) << geometry.block_bits;
+        let goal = geometry.group_first_block(GroupNr(0));
+        let root = self
+            .space
+            .take_run(goal, 1, Sharing::OwnClusters, "the resize inode")?;
+        put_u32(&mut inode.i_block, 13 * 4, root.0 as u32);
+        let mut double = vec![0; geometry.block_size() as usize];
+        let mut blocks = 1;
+        if let Some(primary) = geometry.reserved_gdt_run(GroupNr(0)) {
+            let copies: Vec<GroupNr> = geometry.reserved_gdt_copies().collect();
+            for i in 0..primary.len_blocks {
+                let index = (geometry.descriptor_blocks_count() + i) % (geometry.block_size() / 4);
+                let nr = BlockNr(primary.start.0 + u64::from(i));
+                put_u32(&mut double, index as usize * 4, nr.0 as u32);
+                self.blocks
+                    .push((nr, table_of_copies(&geometry, nr, &copies)));
+            }
+            blocks += u64::from(primary.len_blocks) * (1 + copies.len() as u64);
+        }
+        self.blocks.push((root, double));
+        self.count(&mut inode, blocks)?;
+        self.inodes.push((RESIZE, inode));
+        Ok(())
+    }
+}
+
+fn is_directory(inode: &Inode) -> bool {
+    inode.file_type() == Some(FileType::Directory)
+}
+
+/// Content of a reserved block of group 0.
+fn table_of_copies(geometry: &Geometry, primary: BlockNr, copies: &[GroupNr]) -> Vec<u8> {
+    let mut bytes = vec![0; geometry.block_size() as usize];
+    for (at, group) in copies.iter().enumerate() {
+        let copy = geometry.reserved_gdt_copy(primary, *group);
+        put_u32(&mut bytes, at * 4, copy.0 as u32);
+    }
+    bytes
+}
+
+/// At least two blocks and 16 KiB, at most as many as direct blocks map. Like mke2fs, one block
+/// less with inline directories.
+fn lost_found_blocks(block_size: u32, features: Features) -> u32 {
+    let blocks = (LOST_FOUND_BYTES / block_size).clamp(2, LOST_FOUND_BLOCKS_MAX);
+    blocks - u32::from(features.has(Feature::INLINE_DATA))
+}
+
+/// The superblock's copy of the journal inode: its map, then high and low half of its size.
+pub(super) fn journal_backup(inode: &Inode) -> [u32; 17] {
+    std::array::from_fn(|i| match i {
+        15 => (inode.size >> 32) as u32,
+        16 => inode.size as u32,
+        _ => get_u32(&inode.i_block, i * 4),
+    })
+}

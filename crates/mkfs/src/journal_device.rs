@@ -1,0 +1,136 @@
+//! External journals: a device with only a log, for one or more file systems.
+//!
+//! Layout: a superblock with the feature `journal_dev` at byte 1024, then the log from the next
+//! block on. The log's superblock counts its users and lists their UUIDs.
+
+use uext4_device::BlockDevice;
+use uext4_format::bytes::{get_u32_be, put_slice, put_u32_be};
+use uext4_format::superblock::{SUPERBLOCK_BYTES, SUPERBLOCK_OFFSET, default_mount_option, state};
+use uext4_format::{Feature, Features, KNOWN_EXTRA_BYTES, Superblock, jbd2};
+
+use crate::{DeviceContents, Error, entropy, journal_size};
+
+/// Byte offsets of the number of users in the log's superblock, and of their UUIDs.
+const USERS_COUNT_AT: usize = 0x40;
+const USERS_AT: usize = 0x100;
+const USERS_MAX: u32 = 48;
+
+/// Parameters of an external journal.
+#[derive(Clone, Debug)]
+pub struct JournalDeviceOptions {
+    /// Block size in bytes: that of the file systems that will use it.
+    pub block_size: u32,
+    /// UUID; random by default.
+    pub uuid: Option<[u8; 16]>,
+    /// Volume label, at most 16 bytes.
+    pub label: Vec<u8>,
+    /// Creation time in seconds since 1970; by default the clock's.
+    pub time: Option<u64>,
+    /// Current content of the device.
+    pub contents: DeviceContents,
+}
+
+/// The external journal that a new file system uses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ExternalJournal {
+    /// UUID of the journal device.
+    pub uuid: [u8; 16],
+    /// Its device number, as a hint for the kernel: major times 256 plus minor; 0 is none.
+    pub device_number: u32,
+}
+
+/// Creates an external journal on the device, without users, and answers its UUID.
+///
+/// # Errors
+/// [`Error::OutOfRange`] for the block size, the label or the number of blocks;
+/// [`Error::Device`].
+pub fn format_journal_device(
+    device: &dyn BlockDevice,
+    options: &JournalDeviceOptions,
+) -> Result<[u8; 16], Error> {
+    let block_size = options.block_size;
+    if !block_size.is_power_of_two() || !(1024..=65536).contains(&block_size) {
+        return Err(Error::OutOfRange(
+            "a block size is a power of two from 1024 to 65536",
+        ));
+    }
+    let blocks_count = device.size_bytes() / u64::from(block_size);
+    if !journal_size::ALLOWED_BLOCKS.contains(&blocks_count) {
+        return Err(Error::OutOfRange(
+            "a journal has 1024 to 10240000 blocks, and at most half of the file system",
+        ));
+    }
+    let uuid = options.uuid.unwrap_or_else(entropy::random_uuid);
+    let mut superblock = superblock_of(options, blocks_count, uuid);
+    let name = superblock.volume_name.get_mut(..options.label.len());
+    name.ok_or(Error::OutOfRange("a label has up to 16 bytes"))?
+        .copy_from_slice(&options.label);
+    let start = log_start(&superblock);
+    if options.contents == DeviceContents::Unknown {
+        device.write_zeroes(0, blocks_count * u64::from(block_size))?;
+    }
+    let first = start as u32 + 1;
+    let log = jbd2::Superblock::new(block_size, blocks_count as u32, first, uuid);
+    let mut bytes = log.encode();
+    put_u32_be(&mut bytes, USERS_COUNT_AT, 0);
+    device.write_at(start * u64::from(block_size), &bytes)?;
+    device.write_at(SUPERBLOCK_OFFSET, &superblock.to_bytes())?;
+    device.flush()?;
+    Ok(uuid)
+}
+
+/// Registers a file system as user of an external journal.
+///
+/// # Errors
+/// [`Error::OutOfRange`] if the device holds no external journal, [`Error::Contradiction`] if its
+/// superblocks are damaged, [`Error::NoSpace`] if its list of users is full, [`Error::Device`].
+pub fn add_journal_user(device: &dyn BlockDevice, user: [u8; 16]) -> Result<(), Error> {
+    let mut bytes = [0; SUPERBLOCK_BYTES];
+    device.read_at(SUPERBLOCK_OFFSET, &mut bytes)?;
+    let superblock = Superblock::parse_unverified(&bytes)?;
+    if !superblock.features().has(Feature::JOURNAL_DEV) || superblock.log_block_size > 6 {
+        return Err(Error::OutOfRange("the device holds no journal"));
+    }
+    let at = log_start(&superblock) << (superblock.log_block_size + 10);
+    let mut log = [0; jbd2::SUPERBLOCK_BYTES];
+    device.read_at(at, &mut log)?;
+    jbd2::Superblock::parse(&log)?;
+    let users = get_u32_be(&log, USERS_COUNT_AT);
+    if users >= USERS_MAX {
+        return Err(Error::NoSpace("another user of the journal"));
+    }
+    put_slice(&mut log, USERS_AT + users as usize * 16, &user);
+    put_u32_be(&mut log, USERS_COUNT_AT, users + 1);
+    device.write_at(at, &log)?;
+    Ok(device.flush()?)
+}
+
+/// Block of the log's superblock: the one after the block of the superblock.
+fn log_start(superblock: &Superblock) -> u64 {
+    if superblock.log_block_size == 0 { 2 } else { 1 }
+}
+
+fn superblock_of(options: &JournalDeviceOptions, blocks_count: u64, uuid: [u8; 16]) -> Superblock {
+    let mut superblock = Superblock::blank();
+    let time = options.time.unwrap_or_else(entropy::now);
+    superblock.rev_level = 1;
+    superblock.set_features(Features::of(&[Feature::JOURNAL_DEV]));
+    superblock.log_block_size = options.block_size.ilog2() - 10;
+    superblock.log_cluster_size = superblock.log_block_size;
+    superblock.first_data_block = u32::from(superblock.log_block_size == 0);
+    superblock.blocks_count = blocks_count;
+    superblock.blocks_per_group = (options.block_size * 8).min((1 << 16) - 8);
+    superblock.clusters_per_group = superblock.blocks_per_group;
+    superblock.state = state::VALID;
+    superblock.errors = 1;
+    superblock.max_mnt_count = u16::MAX;
+    superblock.first_ino = crate::FIRST_INO;
+    superblock.inode_size = 256;
+    superblock.min_extra_isize = KNOWN_EXTRA_BYTES;
+    superblock.want_extra_isize = KNOWN_EXTRA_BYTES;
+    superblock.def_hash_version = 1;
+    superblock.default_mount_opts = default_mount_option::XATTR_USER | default_mount_option::ACL;
+    superblock.uuid = uuid;
+    (superblock.mkfs_time, superblock.lastcheck, superblock.wtime) = (time, time, time);
+    superblock
+}

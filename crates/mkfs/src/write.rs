@@ -1,0 +1,260 @@
+//! Encoding of group metadata, and the order of writes to the device.
+
+use uext4_device::BlockDevice;
+use uext4_format::bitmap::set_bits;
+use uext4_format::superblock::{SUPERBLOCK_OFFSET, state};
+use uext4_format::{
+    BlockNr, Checksums, Feature, Geometry, GroupDescriptor, GroupNr, Inode, InodeNr, Superblock,
+    block_bitmap_checksum, group_flag, inode_bitmap_checksum,
+};
+
+use crate::options::{DeviceContents, InodeTables};
+use crate::space::Space;
+use crate::{Error, FIRST_INO};
+
+/// Size of the area at the end of the device where other formats have signatures, in bytes.
+const END_BYTES: u64 = 64 << 10;
+/// Rules for writing inode tables and bitmaps.
+#[derive(Clone, Copy)]
+pub(super) struct Policy {
+    pub(super) contents: DeviceContents,
+    pub(super) tables: InodeTables,
+}
+
+pub(super) struct Writer<'a> {
+    pub(super) device: &'a dyn BlockDevice,
+    pub(super) geometry: Geometry,
+    pub(super) checksums: Checksums,
+    pub(super) policy: Policy,
+}
+
+impl Writer<'_> {
+    pub(super) fn block(&self, nr: BlockNr, bytes: &[u8]) -> Result<(), Error> {
+        Ok(self
+            .device
+            .write_at(nr.0 << self.geometry.block_bits, bytes)?)
+    }
+
+    /// Zeroes blocks; nothing to do on a zeroed device.
+    pub(super) fn zero(&self, start: BlockNr, blocks: u32) -> Result<(), Error> {
+        if self.policy.contents == DeviceContents::Zeroed {
+            return Ok(());
+        }
+        let bits = self.geometry.block_bits;
+        Ok(self
+            .device
+            .write_zeroes(start.0 << bits, u64::from(blocks) << bits)?)
+    }
+
+    /// Wipes signatures of other file systems, before any other write.
+    pub(super) fn wipe(&self) -> Result<(), Error> {
+        if self.policy.contents == DeviceContents::Zeroed {
+            return Ok(());
+        }
+        let size = self.geometry.size_bytes();
+        let end = END_BYTES.min(size);
+        self.device.write_zeroes(
+            0,
+            SUPERBLOCK_OFFSET.max(u64::from(self.geometry.block_size())),
+        )?;
+        Ok(self.device.write_zeroes(size - end, end)?)
+    }
+
+    /// Computes counts, flags and checksums of a group, and writes the bitmaps that are needed.
+    pub(super) fn group(
+        &self,
+        space: &Space,
+        group: GroupNr,
+        descriptor: &mut GroupDescriptor,
+        used: &UsedInodes,
+    ) -> Result<(), Error> {
+        let geometry = &self.geometry;
+        let inodes = used.in_group(geometry, group);
+        let clusters = geometry.clusters_in_group(group);
+        descriptor.free_clusters = clusters - space.used_clusters(group);
+        descriptor.free_inodes = geometry.inodes_per_group - inodes;
+        descriptor.used_dirs = used.directories_in_group(geometry, group);
+        let lazy = self.has_lazy_groups();
+        if lazy {
+            descriptor.itable_unused = geometry.inodes_per_group - inodes;
+        }
+        self.inode_table(descriptor, inodes, lazy)?;
+        if lazy && group.0 + 1 < geometry.group_count && only_own(space, group, descriptor) {
+            descriptor.flags |= group_flag::BLOCK_UNINIT;
+        } else {
+            self.block_bitmap(space, group, descriptor)?;
+        }
+        if lazy && inodes == 0 {
+            descriptor.flags |= group_flag::INODE_UNINIT;
+        } else {
+            self.inode_bitmap(descriptor, inodes)?;
+        }
+        Ok(())
+    }
+
+    fn has_lazy_groups(&self) -> bool {
+        let features = self.geometry.features;
+        features.has(Feature::METADATA_CSUM) || features.has(Feature::UNINIT_BG)
+    }
+
+    /// Zeroes the table, unless it will not be read.
+    fn inode_table(
+        &self,
+        descriptor: &mut GroupDescriptor,
+        inodes: u32,
+        lazy: bool,
+    ) -> Result<(), Error> {
+        let zeroed = self.policy.contents == DeviceContents::Zeroed;
+        let zero = !lazy || inodes > 0 || self.policy.tables == InodeTables::Zero;
+        if zero {
+            self.zero(descriptor.inode_table, self.geometry.inode_table_blocks())?;
+        }
+        if lazy && (zeroed || zero) {
+            descriptor.flags |= group_flag::INODE_ZEROED;
+        }
+        Ok(())
+    }
+
+    fn block_bitmap(
+        &self,
+        space: &Space,
+        group: GroupNr,
+        descriptor: &mut GroupDescriptor,
+    ) -> Result<(), Error> {
+        let mut bitmap = vec![0; self.geometry.block_size() as usize];
+        for (start, end) in space.cluster_ranges(group) {
+            set_bits(&mut bitmap, start, end);
+        }
+        set_bits(
+            &mut bitmap,
+            self.geometry.clusters_in_group(group),
+            u32::MAX,
+        );
+        if let Some(seed) = self.checksums.metadata {
+            let checksum = block_bitmap_checksum(seed, &bitmap, &self.geometry);
+            descriptor.set_block_bitmap_checksum(checksum, &self.geometry);
+        }
+        self.block(descriptor.block_bitmap, &bitmap)
+    }
+
+    fn inode_bitmap(&self, descriptor: &mut GroupDescriptor, inodes: u32) -> Result<(), Error> {
+        let mut bitmap = vec![0; self.geometry.block_size() as usize];
+        set_bits(&mut bitmap, 0, inodes);
+        set_bits(&mut bitmap, self.geometry.inodes_per_group, u32::MAX);
+        if let Some(seed) = self.checksums.metadata {
+            let checksum = inode_bitmap_checksum(seed, &bitmap, &self.geometry);
+            descriptor.set_inode_bitmap_checksum(checksum, &self.geometry);
+        }
+        self.block(descriptor.inode_bitmap, &bitmap)
+    }
+
+    /// Writes the inodes in use, which are ascending from 1.
+    pub(super) fn inodes(
+        &self,
+        inodes: &[(InodeNr, Inode)],
+        descriptors: &[GroupDescriptor],
+    ) -> Result<(), Error> {
+        for (ino, inode) in inodes {
+            let (group, index) = self.geometry.split_inode(*ino).ok_or(Error::TooSmall)?;
+            let descriptor = descriptors.get(group.0 as usize).ok_or(Error::TooSmall)?;
+            let (nr, offset) = self.geometry.inode_location(descriptor.inode_table, index);
+            let mut bytes = vec![0; usize::from(self.geometry.inode_size)];
+            inode.write_to(&mut bytes, *ino, &self.geometry, &self.checksums);
+            let at = (nr.0 << self.geometry.block_bits) + u64::from(offset);
+            self.device.write_at(at, &bytes)?;
+        }
+        Ok(())
+    }
+
+    /// Writes all copies of the descriptors.
+    pub(super) fn descriptors(&self, descriptors: &[GroupDescriptor]) -> Result<(), Error> {
+        let geometry = &self.geometry;
+        let block_size = geometry.block_size() as usize;
+        let size = usize::from(geometry.desc_size);
+        let mut bytes = vec![0; geometry.descriptor_blocks_count() as usize * block_size];
+        for (group, (descriptor, out)) in descriptors.iter().zip(bytes.chunks_mut(size)).enumerate()
+        {
+            descriptor.write_to(out, GroupNr(group as u32), geometry, &self.checksums);
+        }
+        for group in (0..geometry.group_count).map(GroupNr) {
+            let Some((index, run)) = geometry.descriptor_run(group) else {
+                continue;
+            };
+            let start = index as usize * block_size;
+            let end = start
+                .saturating_add(run.len_blocks as usize * block_size)
+                .min(bytes.len());
+            self.block(run.start, bytes.get(start..end).unwrap_or(&[]))?;
+        }
+        Ok(())
+    }
+
+    /// Writes the copies of the superblock, without the clean mark.
+    pub(super) fn superblock_copies(&self, superblock: &Superblock) -> Result<(), Error> {
+        let mut copy = superblock.clone();
+        copy.state &= !state::VALID;
+        for group in (1..self.geometry.group_count).map(GroupNr) {
+            let Some(nr) = self.geometry.superblock_block(group) else {
+                continue;
+            };
+            copy.block_group_nr = group.0 as u16;
+            let mut bytes = vec![0; self.geometry.block_size() as usize];
+            let (start, _) = bytes.split_at_mut(1024);
+            start.copy_from_slice(&copy.to_bytes());
+            self.block(nr, &bytes)?;
+        }
+        Ok(())
+    }
+
+    /// Writes the primary superblock.
+    pub(super) fn superblock(&self, superblock: &Superblock) -> Result<(), Error> {
+        Ok(self
+            .device
+            .write_at(SUPERBLOCK_OFFSET, &superblock.to_bytes())?)
+    }
+}
+
+/// The inodes in use: 1 to `last`.
+pub(super) struct UsedInodes {
+    pub(super) last: InodeNr,
+}
+
+impl UsedInodes {
+    fn in_group(&self, geometry: &Geometry, group: GroupNr) -> u32 {
+        let before = group.0.saturating_mul(geometry.inodes_per_group);
+        self.last
+            .0
+            .saturating_sub(before)
+            .min(geometry.inodes_per_group)
+    }
+
+    fn directories_in_group(&self, geometry: &Geometry, group: GroupNr) -> u32 {
+        let directories = [InodeNr::ROOT, InodeNr(FIRST_INO)];
+        let here = |ino: &&InodeNr| {
+            geometry
+                .split_inode(**ino)
+                .is_some_and(|(at, _)| at == group)
+        };
+        directories.iter().filter(here).count() as u32
+    }
+}
+
+/// Whether the group's used blocks are those that a reader computes for BLOCK_UNINIT: the base
+/// metadata, and the group's own bitmaps and table if they are inside.
+fn only_own(space: &Space, group: GroupNr, descriptor: &GroupDescriptor) -> bool {
+    if space.is_base_only(group) {
+        return true;
+    }
+    let geometry = &space.geometry;
+    if geometry.features.has(Feature::FLEX_BG) || geometry.cluster_bits != 0 {
+        return false;
+    }
+    let inside = |block: BlockNr| geometry.group_of_block(block) == group;
+    let blocks = [
+        descriptor.block_bitmap,
+        descriptor.inode_bitmap,
+        descriptor.inode_table,
+    ];
+    let own = 2 + geometry.inode_table_blocks() + geometry.base_metadata_blocks(group);
+    blocks.into_iter().all(inside) && space.used_clusters(group) == own
+}
