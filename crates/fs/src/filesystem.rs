@@ -4,8 +4,7 @@ use crate::engine::Fs;
 use crate::incidents::{Incident, Listener};
 use crate::mount::UnmountOnDrop;
 use crate::{Error, Result, quota_files};
-use std::sync::Arc;
-use uext4_sync::Pass;
+use uext4_sync::{Arc, Pass};
 
 /// A mounted file system. Cloning is cheap; the last clone that goes away unmounts.
 #[derive(Clone)]

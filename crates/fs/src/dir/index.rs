@@ -10,10 +10,10 @@ use super::view::Dir;
 use crate::dcache::runs_on;
 use crate::meta::MetaBlock;
 use crate::{Error, Result};
-use std::sync::Arc;
 use uext4_format::hash::DirHasher;
 use uext4_format::htree::{DxNode, RootInfo};
 use uext4_format::{BlockNr, Corrupt, LogicalBlock};
+use uext4_sync::Arc;
 
 /// Root and two levels of nodes.
 const LEVELS_MAX: usize = 3;

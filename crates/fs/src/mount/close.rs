@@ -3,8 +3,8 @@
 use crate::media::Lifecycle;
 use crate::superblock::{SUPERBLOCK_BYTES, SUPERBLOCK_OFFSET};
 use crate::{Error, Filesystem, Fs, OnError, Result, credits};
-use std::sync::Arc;
 use uext4_device::Claimant;
+use uext4_sync::Arc;
 
 impl Filesystem {
     /// Unmounts: commits the running transaction, writes everything home, marks the journal empty

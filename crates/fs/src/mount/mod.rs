@@ -27,8 +27,8 @@ use crate::mmp;
 use crate::options::Access;
 use crate::{Filesystem, MountOptions, Result};
 use open::{Plan, Purpose};
-use std::sync::Arc;
 use uext4_device::BlockDevice;
+use uext4_sync::Arc;
 
 impl Filesystem {
     /// Mounts the file system on `device`: replays the journal after a crash, frees orphans, and

@@ -61,7 +61,7 @@ impl<'fs> File<'fs> {
     /// # mkfs::format(&*device, &mkfs::MkfsOptions::new(mkfs::Preset::Ext4)).unwrap();
     /// # let fs = Filesystem::mount(device, MountOptions::default()).unwrap();
     /// let file = fs.paths().create("/log").unwrap().into_owned();
-    /// let writer = std::thread::spawn(move || file.write_at(0, b"from a thread").unwrap());
+    /// let writer = uext4_sync::thread::spawn(move || file.write_at(0, b"from a thread").unwrap());
     /// assert_eq!(writer.join().unwrap(), 13);
     /// ```
     pub fn into_owned(mut self) -> File<'static> {

@@ -11,7 +11,6 @@ use crate::quota::{Owners, Usage};
 use crate::space::Was;
 use crate::{Fs, Result, credits, dir, file, xattr};
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use uext4_format::bytes::{get_u16, get_u32};
 use uext4_format::fast_commit::Record;
 use uext4_format::{
@@ -19,6 +18,7 @@ use uext4_format::{
     InodeNr,
 };
 use uext4_journal::Handle;
+use uext4_sync::Arc;
 
 /// Byte offsets of the mode, the flags, `i_block` and the size of the extra fields in an inode.
 const MODE_AT: usize = 0;

@@ -8,10 +8,10 @@ use crate::map::{self, LOGICAL_END, Mapping, Progress};
 use crate::{Error, Fs, Result, credits};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
-use std::sync::Arc;
 use uext4_format::bytes::get_u32;
 use uext4_format::fast_commit::Record;
 use uext4_format::{BlockRun, InodeFlags, InodeNr, LogicalBlock};
+use uext4_sync::Arc;
 
 /// Byte offset of the generation in an inode.
 const GENERATION_AT: usize = 0x64;

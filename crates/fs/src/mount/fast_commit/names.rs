@@ -10,11 +10,11 @@ use crate::inode::Inode;
 use crate::ops::{check_new_name, settled, touch_dir};
 use crate::{Fs, Result, credits};
 use std::collections::BTreeSet;
-use std::sync::Arc;
 use uext4_format::bytes::get_u16;
 use uext4_format::fast_commit::{Dentry, Record};
 use uext4_format::{FileType, InodeNr};
 use uext4_journal::Handle;
+use uext4_sync::Arc;
 
 /// Byte offset of the link count in an inode.
 const LINKS_AT: usize = 0x1A;
